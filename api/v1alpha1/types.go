@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 holds the documents an operator writes: Cluster and InstanceGroup, in API group slipway.dev.
+// Names follow kops and Kubernetes where they have one. It holds no behaviour: defaults and checks are in
+// internal/manifest.
+package v1alpha1
+
+// APIVersion of every document in this package.
+const APIVersion = "slipway.dev/v1alpha1"
+
+// The kinds of document.
+const (
+	KindCluster       = "Cluster"
+	KindInstanceGroup = "InstanceGroup"
+)
+
+// ClusterLabel on an InstanceGroup names the cluster it belongs to.
+const ClusterLabel = "slipway.dev/cluster"
+
+// Metadata identifies a document.
+type Metadata struct {
+	// Name of the document: a DNS label (at most 63 characters, for a cluster 40).
+	Name string `json:"name"`
+	// Labels of the document; an InstanceGroup has slipway.dev/cluster.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Cluster is one Kubernetes cluster.
+type Cluster struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Metadata   Metadata    `json:"metadata"`
+	Spec       ClusterSpec `json:"spec"`
+}
+
+// ClusterSpec is the desired state of a cluster.
+type ClusterSpec struct {
+	// KubernetesVersion to run, without "v". Default: the newest that the asset catalogue holds.
+	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
+	// CloudProvider says where the cluster runs.
+	CloudProvider CloudProvider `json:"cloudProvider"`
+	// Networking is the network of machines, pods and services.
+	Networking Networking `json:"networking"`
+	// API is how the Kubernetes API is reached.
+	API APIAccess `json:"api"`
+	// EtcdClusters sizes etcd's volumes.
+	Etcd Etcd `json:"etcd"`
+	// Assets says where machines download from, if not from upstream.
+	Assets Assets `json:"assets,omitzero"`
+	// ConfigStore is where machines read their documents. Default: the state store, which must then be on S3.
+	ConfigStore ConfigStore `json:"configStore,omitzero"`
+	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
+	Tags map[string]string `json:"tags,omitempty"`
+}
+
+// CloudProvider holds one member per cloud; today AWS.
+type CloudProvider struct {
+	AWS AWSProvider `json:"aws"`
+}
+
+// AWSProvider places the cluster in AWS.
+type AWSProvider struct {
+	// Region such as us-east-1. Default: the region of the subnets' zones.
+	Region string `json:"region,omitempty"`
+}
+
+// Networking is the cluster's network.
+type Networking struct {
+	// NetworkCIDR of the VPC. Default 10.80.0.0/16: outside Docker's 172.17.0.0/16 and the pods' and services' ranges (S5.10).
+	NetworkCIDR string `json:"networkCIDR,omitempty"`
+	// PodCIDR for pods; each node gets a /24 of it. Default 10.244.0.0/16.
+	PodCIDR string `json:"podCIDR,omitempty"`
+	// ServiceClusterIPRange for Services. Default 10.96.0.0/16.
+	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"`
+	// Subnets of the VPC. At least one Private and one Public in each zone used.
+	Subnets []Subnet `json:"subnets,omitempty"`
+	// CNI chooses the network of pods. Default flannel.
+	CNI string `json:"cni,omitempty"`
+	// NATGateways: PerZone (one a zone, default) or Single.
+	NATGateways string `json:"natGateways,omitempty"`
+	// DNSDomain of Services. Default cluster.local.
+	DNSDomain string `json:"dnsDomain,omitempty"`
+}
+
+// SubnetType says what a subnet is for.
+type SubnetType string
+
+// The types of subnet.
+const (
+	SubnetPublic  SubnetType = "Public"  // load balancers and NAT gateways
+	SubnetPrivate SubnetType = "Private" // machines
+)
+
+// Subnet is a range of the VPC in one zone.
+type Subnet struct {
+	// Name such as private-a, a DNS label, unique in the cluster.
+	Name string `json:"name"`
+	// Zone such as us-east-1a.
+	Zone string `json:"zone"`
+	// Type is Public or Private.
+	Type SubnetType `json:"type"`
+	// CIDR within networkCIDR. Default: the next free /20 for Private, /24 for Public ones.
+	CIDR string `json:"cidr,omitempty"`
+}
+
+// APIAccess is how the Kubernetes API is reached.
+type APIAccess struct {
+	// Access lists the ranges that may reach the API through the public load balancer. Default 0.0.0.0/0 for a Public one.
+	Access []string `json:"access,omitempty"`
+	// LoadBalancer in front of the API.
+	LoadBalancer LoadBalancer `json:"loadBalancer"`
+	// AdditionalSANs for the API's certificate.
+	AdditionalSANs []string `json:"additionalSANs,omitempty"`
+}
+
+// LoadBalancer is the API's network load balancer.
+type LoadBalancer struct {
+	// Type is Public (default: an internet-facing one beside the internal one) or Internal.
+	Type string `json:"type,omitempty"`
+}
+
+// Etcd sizes etcd's volumes.
+type Etcd struct {
+	// Volume of each member.
+	Volume Volume `json:"volume"`
+	// HeartbeatIntervalMS in milliseconds. Default 100, etcd's own.
+	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
+	// ElectionTimeoutMS in milliseconds. Default 1000, etcd's own.
+	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
+}
+
+// Volume is an EBS volume. It is always encrypted.
+type Volume struct {
+	// Type: gp3 (default), io1 or io2.
+	Type string `json:"type,omitempty"`
+	// Size in GiB. Default 20 for etcd, 64 for a root volume.
+	Size int `json:"size,omitempty"`
+	// IOPS of the volume. Default 3000 for gp3 (its included amount).
+	IOPS int `json:"iops,omitempty"`
+	// Throughput in MiB/s, gp3 only. Default 125 (its included amount).
+	Throughput int `json:"throughput,omitempty"`
+}
+
+// Assets says where machines download from.
+type Assets struct {
+	// FileRepository replaces the scheme and prefixes the host of every file's URL.
+	FileRepository string `json:"fileRepository,omitempty"`
+	// ContainerRegistry prefixes every image's name.
+	ContainerRegistry string `json:"containerRegistry,omitempty"`
+}
+
+// ConfigStore is where machines read their documents.
+type ConfigStore struct {
+	// Base is an s3:// URL.
+	Base string `json:"base,omitempty"`
+}
+
+// InstanceGroup is a set of like machines.
+type InstanceGroup struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   Metadata          `json:"metadata"`
+	Spec       InstanceGroupSpec `json:"spec"`
+}
+
+// Role of a machine.
+type Role string
+
+// The roles.
+const (
+	RoleControlPlane Role = "ControlPlane"
+	RoleWorker       Role = "Worker"
+)
+
+// InstanceGroupSpec is the desired state of a group.
+type InstanceGroupSpec struct {
+	// Role is ControlPlane or Worker.
+	Role Role `json:"role"`
+	// MachineType is an EC2 instance type. Default t3.large for control planes, t3.large for workers.
+	MachineType string `json:"machineType,omitempty"`
+	// Image: ssm:/PARAMETER (default Debian 12 of the type's architecture), or ami-ID.
+	Image string `json:"image,omitempty"`
+	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5. Default 3, for workers 2.
+	MinSize int `json:"minSize,omitempty"`
+	// MaxSize of the group. Default minSize.
+	MaxSize int `json:"maxSize,omitempty"`
+	// Subnets by name. Default: every Private one.
+	Subnets []string `json:"subnets,omitempty"`
+	// RootVolume of each machine.
+	RootVolume Volume `json:"rootVolume"`
+	// NodeLabels for the nodes; keys may not be kubernetes.io ones that kubelets may not set.
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// Taints for the nodes, as key=value:Effect. Default for control planes: node-role.kubernetes.io/control-plane=:NoSchedule.
+	Taints []string `json:"taints,omitempty"`
+	// InstanceMetadata service settings.
+	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
+}
+
+// InstanceMetadata is the metadata service's settings. Tokens (IMDSv2) are always required.
+type InstanceMetadata struct {
+	// HTTPPutResponseHopLimit, 1 (default) to 64. 1 keeps it from pods.
+	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
+}
