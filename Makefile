@@ -1,0 +1,44 @@
+# Thin names for the project's few commands; the logic is in Go and in hack/.
+SHELL := /bin/bash
+export GOFLAGS ?= -buildvcs=false
+
+.PHONY: build test lint bench e2e demo demo-down deps assets image generate fuzz clean
+
+build: ## bin/slipway and bin/slipway-node
+	@hack/build.sh
+
+deps: ## install the Debian packages that are missing, by name
+	@hack/deps.sh
+
+assets: build deps ## build Kubernetes, etcd, containerd, images (cached by content)
+	@hack/assets.sh
+
+image: build deps ## build the local region's machine image (cached by content)
+	@bin/slipway region image
+
+test: build ## every test; what this machine cannot do is skipped aloud
+	@hack/test.sh
+
+e2e: build deps ## the end-to-end tests; fails where test would skip
+	@SLIPWAY_E2E=require hack/e2e.sh
+
+lint: ## golangci-lint with the project's rules
+	@hack/lint.sh
+
+bench: build ## benchmarks; results belong in docs/benchmarks.md
+	@go test -run '^$$' -bench . -benchmem ./internal/...
+
+demo: build deps assets ## local region, a real highly available cluster, kubectl get nodes
+	@bin/slipway demo --yes
+
+demo-down: build ## remove everything that demo made
+	@bin/slipway region destroy --yes
+
+generate: ## regenerate docs and goldens
+	@go test ./internal/cli ./internal/manifest -update
+
+fuzz: ## every fuzz target for FUZZTIME (default 10s)
+	@hack/fuzz.sh
+
+clean:
+	@rm -rf bin

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Builds bin/slipway and bin/slipway-node: static, reproducible (no paths, no VCS stamp).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p bin
+export CGO_ENABLED=0
+version=$(git describe --tags --always --dirty 2>/dev/null || echo unknown)
+ldflags="-s -w -X main.version=$version"
+go build -trimpath -ldflags "$ldflags" -o bin/slipway ./cmd/slipway
+# The agent's hash is in every node document: it carries no version of its own, so that an unchanged agent keeps its hash.
+go build -trimpath -ldflags "-s -w" -o bin/slipway-node ./cmd/slipway-node

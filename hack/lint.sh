@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs golangci-lint (pinned in tools/go.mod) over the module.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin="${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/tools/golangci-lint-$(sha256sum tools/go.sum | cut -c1-12)"
+if [[ ! -x $bin ]]; then
+  echo "building golangci-lint (5 minutes when cold)" >&2
+  mkdir -p "$(dirname "$bin")"
+  go build -modfile=tools/go.mod -o "$bin.tmp" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+  mv "$bin.tmp" "$bin"
+fi
+exec "$bin" run "$@" ./...

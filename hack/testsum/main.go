@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command testsum reads the output of go test -json and prints what failed, what was skipped and why, and a closing
+// count. It runs no test itself.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64
+}
+
+type key struct{ pkg, test string }
+
+type summary struct {
+	output                  map[key][]string
+	passed, failed, skipped int
+	skips                   map[string]int
+	broken                  bool
+}
+
+func main() {
+	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	if err := s.read(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "testsum:", err)
+		os.Exit(1)
+	}
+	os.Exit(s.print(os.Stdout))
+}
+
+func (s *summary) read(r io.Reader, w io.Writer) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(make([]byte, 1<<20), 64<<20)
+	for in.Scan() {
+		var e event
+		if json.Unmarshal(in.Bytes(), &e) != nil {
+			fmt.Fprintln(w, in.Text())
+			continue
+		}
+		s.add(e, w)
+	}
+	return in.Err()
+}
+
+func (s *summary) add(e event, w io.Writer) {
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "output", "build-output":
+		if e.Action == "build-output" {
+			fmt.Fprint(w, e.Output)
+		}
+		s.output[k] = append(s.output[k], e.Output)
+	case "build-fail":
+		s.broken = true
+	case "pass":
+		s.pass(e, w)
+	case "skip":
+		if e.Test != "" {
+			s.skipped++
+			s.skips[reason(s.output[k])]++
+		}
+	case "fail":
+		s.fail(e, w)
+	}
+	if e.Action == "pass" || e.Action == "skip" {
+		delete(s.output, k)
+	}
+}
+
+func (s *summary) pass(e event, w io.Writer) {
+	if e.Test != "" {
+		s.passed++
+		return
+	}
+	fmt.Fprintf(w, "ok    %-60s %6.1fs\n", e.Package, e.Elapsed)
+}
+
+func (s *summary) fail(e event, w io.Writer) {
+	if e.Test != "" {
+		s.failed++
+	} else {
+		s.broken = true
+	}
+	fmt.Fprintf(w, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(s.output[key{e.Package, e.Test}], ""))
+}
+
+// reason is the text a test skipped itself with.
+func reason(lines []string) string {
+	for _, l := range slices.Backward(lines) {
+		l = strings.TrimSpace(l)
+		if l != "" && !strings.HasPrefix(l, "---") && !strings.HasPrefix(l, "===") {
+			return l
+		}
+	}
+	return "no reason given"
+}
+
+func (s *summary) print(w io.Writer) int {
+	if s.skipped > 0 {
+		fmt.Fprintf(w, "\nSKIPPED %d tests on this machine:\n", s.skipped)
+		for _, why := range slices.Sorted(maps.Keys(s.skips)) {
+			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
+		}
+	}
+	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
+	if s.failed > 0 || s.broken || s.passed == 0 {
+		return 1
+	}
+	return 0
+}
