@@ -1,0 +1,80 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+# Brings the agent onto a new machine: fetch, check the hash, install, start. Lines that are comments are left
+# out of user data, which has 4 KiB to live in. Only the standard library: cloud-init itself runs on it.
+import hashlib,hmac,json,os,subprocess,time,urllib.error,urllib.parse,urllib.request
+C=json.loads(r'''@@CONFIG@@''')
+E=os.environ.get
+R=E("SLIPWAY_ROOT","")
+def report(state,error="",hint=""):
+ t=time.strftime("%Y-%m-%dT%H:%M:%SZ",time.gmtime())
+ d={"time":t,"stage":"boot","state":state,"error":error,"hint":hint}
+ with open(R+"/dev/console","a") as f:f.write("slipway-node: "+json.dumps({k:v for k,v in d.items() if v})+"\n")
+def http(url,headers={},method="GET"):
+ # A metadata or bucket endpoint is never behind a proxy of ours.
+ q=urllib.request.Request(url,headers=headers,method=method)
+ with urllib.request.urlopen(q,timeout=60) as r:return r.read()
+def imds(path):
+ b=E("AWS_EC2_METADATA_SERVICE_ENDPOINT","http://169.254.169.254").rstrip("/")+"/latest/"
+ t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT").decode()
+ return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t}).decode()
+def mac(k,s):return hmac.new(k,s.encode(),hashlib.sha256).digest()
+def s3(url):
+ # Signature version 4 over a path-style GET, with the role's credentials.
+ p="iam/security-credentials/"
+ c=json.loads(imds(p+imds(p).split()[0]))
+ g=C["region"]
+ base=E("AWS_ENDPOINT_URL_S3") or E("AWS_ENDPOINT_URL") or "https://s3."+g+".amazonaws.com"+(".cn" if g[:3]=="cn-" else "")
+ base=base.rstrip("/")
+ path="/"+urllib.parse.quote(url[5:])
+ host=urllib.parse.urlsplit(base).netloc
+ t=time.strftime("%Y%m%dT%H%M%SZ",time.gmtime())
+ e=hashlib.sha256(b"").hexdigest()
+ h={"host":host,"x-amz-content-sha256":e,"x-amz-date":t,"x-amz-security-token":c["Token"]}
+ n=";".join(h)
+ r="\n".join(["GET",path,""]+[k+":"+v for k,v in h.items()]+["",n,e])
+ s=t[:8]+"/"+g+"/s3/aws4_request"
+ k=("AWS4"+c["SecretAccessKey"]).encode()
+ for x in s.split("/"):k=mac(k,x)
+ sig=mac(k,"\n".join(["AWS4-HMAC-SHA256",t,s,hashlib.sha256(r.encode()).hexdigest()])).hex()
+ h["Authorization"]="AWS4-HMAC-SHA256 Credential="+c["AccessKeyId"]+"/"+s+", SignedHeaders="+n+", Signature="+sig
+ return http(base+path,h)
+def put(path,data,mode):
+ p=R+path
+ os.makedirs(os.path.dirname(p),exist_ok=True)
+ with open(p+".new","wb") as f:f.write(data)
+ os.chmod(p+".new",mode)
+ os.rename(p+".new",p)
+report("running")
+u,want=C["agent"]["url"],C["agent"]["sha256"]
+w=1
+while 1:
+ try:
+  b=s3(u) if u[:5]=="s3://" else http(u)
+  break
+ except Exception as x:
+  # A new role's rights take seconds to reach everywhere, so this goes on, and says so.
+  m=x.read()[:200].decode(errors="replace") if isinstance(x,urllib.error.HTTPError) else ""
+  report("running","fetch "+u+": "+str(x)+" "+m,"will try again in %ds"%w)
+  time.sleep(w)
+  w=min(w*2,30)
+got=hashlib.sha256(b).hexdigest()
+if got!=want:
+ report("failed",u+": sha256 is "+got+", want "+want,"run slipway apply, then replace this machine")
+ raise SystemExit(1)
+put("/etc/slipway/boot.json",json.dumps(C).encode(),0o600)
+put("/usr/local/bin/slipway-node",b,0o755)
+put("/etc/systemd/system/slipway-node.service",b"""[Unit]
+Description=Slipway agent
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+[Service]
+ExecStart=/usr/local/bin/slipway-node run --config /etc/slipway/boot.json
+Restart=always
+RestartSec=5
+[Install]
+WantedBy=multi-user.target
+""",0o644)
+for a in (["daemon-reload"],["enable","--now","--no-block","slipway-node"]):subprocess.run(["systemctl"]+a,check=True)
+report("done")

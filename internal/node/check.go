@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// check returns every fault of the document, each with field and value.
+func (d Document) check() error {
+	faults := d.checkIdentity()
+	faults = append(faults, d.checkFiles()...)
+	faults = append(faults, d.checkNetwork()...)
+	if d.Role == v1alpha1.RoleControlPlane {
+		faults = append(faults, d.checkControlPlane()...)
+	}
+	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(faults...)
+}
+
+func fault(path string, value any, hint string) error {
+	return fmt.Errorf("node document: %s: %q: %s", path, fmt.Sprint(value), hint)
+}
+
+func (d Document) checkIdentity() []error {
+	var out []error
+	if d.APIVersion != v1alpha1.APIVersion || d.Kind != DocumentKind {
+		out = append(out, fault("apiVersion, kind", d.APIVersion+" "+d.Kind, "this agent reads "+v1alpha1.APIVersion+" "+DocumentKind))
+	}
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	for path, value := range map[string]string{"cluster": d.Cluster, "group": d.Group} {
+		if !label.MatchString(value) {
+			out = append(out, fault(path, value, "must be a DNS label"))
+		}
+	}
+	if d.Role != v1alpha1.RoleControlPlane && d.Role != v1alpha1.RoleWorker {
+		out = append(out, fault("role", d.Role, "must be ControlPlane or Worker"))
+	}
+	if !regexp.MustCompile(`^1\.\d{1,3}\.\d{1,3}$`).MatchString(d.KubernetesVersion) {
+		out = append(out, fault("kubernetesVersion", d.KubernetesVersion, "must be like 1.36.3"))
+	}
+	return out
+}
+
+func (d Document) checkFiles() []error {
+	var out []error
+	hash := regexp.MustCompile(`^[0-9a-f]{64}$`)
+	for i, f := range d.Files {
+		path := fmt.Sprintf("files[%d]", i)
+		if f.Name == "" || strings.ContainsAny(f.Name, "/\\") || f.Name[0] == '.' {
+			out = append(out, fault(path+".name", f.Name, "must be a plain file name"))
+		}
+		if !hash.MatchString(f.SHA256) {
+			out = append(out, fault(path+".sha256", f.SHA256, "must be 64 lower-case hex digits"))
+		}
+		if f.Form != FormBinary && f.Form != FormArchive {
+			out = append(out, fault(path+".form", f.Form, "must be binary or archive"))
+		}
+		if !strings.HasPrefix(f.URL, "https://") && !strings.HasPrefix(f.URL, "http://") && !strings.HasPrefix(f.URL, "s3://") {
+			out = append(out, fault(path+".url", f.URL, "must be an https, http or s3 URL"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Images)) {
+		if d.Images[name] == "" {
+			out = append(out, fault("images."+name, "", "must be an image reference"))
+		}
+	}
+	return out
+}
+
+func (d Document) checkNetwork() []error {
+	var out []error
+	for path, value := range map[string]string{
+		"networkCIDR": d.Network.NetworkCIDR, "podCIDR": d.Network.PodCIDR, "serviceCIDR": d.Network.ServiceCIDR,
+	} {
+		if _, err := netip.ParsePrefix(value); err != nil {
+			out = append(out, fault("network."+path, value, "must be a range such as 10.96.0.0/16"))
+		}
+	}
+	for path, value := range map[string]string{"kubernetesIP": d.Network.KubernetesIP, "dnsIP": d.Network.DNSIP} {
+		if _, err := netip.ParseAddr(value); err != nil {
+			out = append(out, fault("network."+path, value, "must be an address"))
+		}
+	}
+	if d.Network.DNSDomain == "" {
+		out = append(out, fault("network.dnsDomain", "", "must be a domain such as cluster.local"))
+	}
+	return out
+}
+
+func (d Document) checkControlPlane() []error {
+	var out []error
+	if len(d.Slots)%2 == 0 {
+		out = append(out, fault("slots", len(d.Slots), "must be an odd number"))
+	}
+	seen := map[string]bool{}
+	for i, s := range d.Slots {
+		if s.Name == "" || seen[s.Name] || s.Member == "" || s.Host == "" || s.PeerURL == "" {
+			out = append(out, fault(fmt.Sprintf("slots[%d]", i), s.Name, "must have a name of its own, a member, a host and a peerURL"))
+		}
+		seen[s.Name] = true
+	}
+	if !strings.HasPrefix(d.Store.URL, "s3://") {
+		out = append(out, fault("store.url", d.Store.URL, "must be s3://bucket/prefix"))
+	}
+	return out
+}
