@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package region is the local AWS region: its process, its settings and the wiring of its services, machines and
+// networks. It imports nothing of the provisioner and no part of the provisioner knows about it.
+package region
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Options are what an operator may choose when a region is first started. Zero values take the defaults.
+type Options struct {
+	Cache  string // folder for everything, such as ~/.cache/slipway
+	Region string // default us-east-1
+	Port   int    // on 127.0.0.1; default 4666
+}
+
+// Settings are a region's lasting facts, kept in its folder for its life.
+type Settings struct {
+	ID        string `json:"id"`      // four hex digits: in every namespace's, cgroup's and link's name
+	Region    string `json:"region"`  // such as us-east-1
+	Account   string `json:"account"` // 12 digits
+	Port      int    `json:"port"`    // on 127.0.0.1
+	AccessKey string `json:"accessKey"`
+	SecretKey string `json:"secretKey"` // good for this region alone; the file is 0600
+}
+
+// The defaults of a new region, and the addresses that machines know it by.
+const (
+	DefaultRegion  = "us-east-1"
+	DefaultPort    = 4666
+	defaultAccount = "000000000000"
+	// ServiceAddress is where a region answers inside its VPCs: 198.18.0.0/15 is for tests of networks (RFC 2544).
+	ServiceAddress = "198.18.0.1"
+	// RegistryPort is the OCI registry's port at ServiceAddress.
+	RegistryPort = 5000
+	// AssetsBucket is the name of the read-only bucket of built assets.
+	AssetsBucket = "slipway-assets"
+)
+
+// Paths of one region below its cache folder.
+type paths struct{ cache string }
+
+func (p paths) dir() string      { return filepath.Join(p.cache, "region") }
+func (p paths) settings() string { return filepath.Join(p.dir(), "settings.json") }
+func (p paths) pid() string      { return filepath.Join(p.dir(), "process.json") }
+func (p paths) log() string      { return filepath.Join(p.dir(), "region.log") }
+func (p paths) state() string    { return filepath.Join(p.dir(), "state") }
+func (p paths) assets() string   { return filepath.Join(p.cache, "assets") }
+func (p paths) image() string    { return filepath.Join(p.cache, "image") }
+
+// loadSettings reads the region's settings. The error wraps fs.ErrNotExist if there is no region.
+func loadSettings(p paths) (Settings, error) {
+	var s Settings
+	b, err := os.ReadFile(p.settings())
+	if err != nil {
+		return s, fmt.Errorf("read the region's settings: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("read the region's settings %s: %w", p.settings(), err)
+	}
+	return s, nil
+}
+
+// ensureSettings returns the region's settings, making them on its first start.
+func ensureSettings(o Options) (Settings, error) {
+	p := paths{o.Cache}
+	s, err := loadSettings(p)
+	if err == nil {
+		return s, s.agree(o)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	s = Settings{Region: o.Region, Account: defaultAccount, Port: o.Port}
+	if s.Region == "" {
+		s.Region = DefaultRegion
+	}
+	if s.Port == 0 {
+		s.Port = DefaultPort
+	}
+	s.ID, s.AccessKey, s.SecretKey = random(2), "AKIA"+strings.ToUpper(random(8)), random(20)
+	if err := os.MkdirAll(p.dir(), 0o700); err != nil {
+		return s, fmt.Errorf("make the region's folder: %w", err)
+	}
+	return s, writeJSON(p.settings(), s)
+}
+
+// agree refuses options that differ from what an existing region was started with.
+func (s Settings) agree(o Options) error {
+	if o.Region != "" && o.Region != s.Region {
+		return fmt.Errorf("this region is %s, not %s: `slipway region destroy` first, or set another SLIPWAY_CACHE", s.Region, o.Region)
+	}
+	if o.Port != 0 && o.Port != s.Port {
+		return fmt.Errorf("this region listens on port %d, not %d: `slipway region destroy` first", s.Port, o.Port)
+	}
+	return nil
+}
+
+// Endpoint is the region's URL for clients on this machine.
+func (s Settings) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.Port) }
+
+// Env lists the variables that point AWS clients and slipway at the region, in a fixed order.
+func (s Settings) Env(cache string) [][2]string {
+	return [][2]string{
+		{"AWS_ENDPOINT_URL", s.Endpoint()},
+		{"AWS_REGION", s.Region},
+		{"AWS_DEFAULT_REGION", s.Region},
+		{"AWS_ACCESS_KEY_ID", s.AccessKey},
+		{"AWS_SECRET_ACCESS_KEY", s.SecretKey},
+		{"AWS_EC2_METADATA_DISABLED", "true"},
+		{"SLIPWAY_ASSETS", filepath.Join(paths{cache}.assets(), "catalog.yaml")},
+	}
+}
+
+// random returns n random bytes in hex.
+func random(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) //nolint:errcheck,gosec // crypto/rand.Read never fails since Go 1.24
+	return hex.EncodeToString(b)
+}
+
+// writeJSON writes v to path, whole or not at all, readable by its owner only.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
