@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netns"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/network"
+)
+
+// lab is a region of its own with one VPC; the picture is changed by the test and applied with sync.
+type lab struct {
+	t      *testing.T
+	region string
+	opts   network.Options
+	net    *network.Network
+	vpc    fabric.VPC
+	paths  map[string]string // machine's name to its namespace
+	count  int
+}
+
+const vpcID = "vpc-0a"
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("SKIPPED, NOT TESTED: network namespaces need root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("SKIPPED, NOT TESTED: nft is missing (package nftables)")
+	}
+	raw := make([]byte, 4)
+	_, _ = rand.Read(raw)
+	l := &lab{t: t, region: "test" + hex.EncodeToString(raw), paths: map[string]string{}}
+	say := func(what string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s, ok := network.SourceFrom(r.Context())
+			fmt.Fprintf(w, "%s %s %s %v", what, s.VPC, s.Addr, ok)
+		})
+	}
+	l.opts = network.Options{RegionID: l.region, API: say("api"), Registry: say("registry"), Metadata: say("metadata"), Clock: time.Now}
+	l.net = must(network.New(l.opts))(t)
+	t.Cleanup(func() {
+		if err := l.net.Destroy(context.Background()); err != nil {
+			t.Errorf("destroy: %v", err)
+		}
+		if left, _ := filepath.Glob("/run/netns/slw-" + l.region + "-*"); len(left) > 0 {
+			t.Errorf("namespaces left: %v", left)
+		}
+	})
+	l.vpc = fabric.VPC{
+		ID: vpcID, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
+		Subnets: []fabric.Subnet{
+			{ID: "subnet-public", CIDR: netip.MustParsePrefix("10.9.1.0/24"), Default: fabric.RouteInternet},
+			{ID: "subnet-private", CIDR: netip.MustParsePrefix("10.9.2.0/24"), Default: fabric.RouteNAT},
+			{ID: "subnet-isolated", CIDR: netip.MustParsePrefix("10.9.3.0/24"), Default: fabric.RouteNone},
+		},
+		Names: map[string][]netip.Addr{},
+	}
+	return l
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// anyRule admits everything; the usual egress of a security group.
+func anyRule() []fabric.Rule { return []fabric.Rule{{Peers: prefixes("0.0.0.0/0")}} }
+
+// add puts a machine into the picture and makes its namespace.
+func (l *lab) add(name, subnet, addr string, change func(*fabric.Interface)) {
+	l.t.Helper()
+	l.count++
+	i := fabric.Interface{
+		ID: "eni-" + name, InstanceID: fmt.Sprintf("i-%02x", l.count), Subnet: subnet, Addr: netip.MustParseAddr(addr),
+		MAC: fmt.Sprintf("02:00:00:00:00:%02x", l.count), SourceDestCheck: true, Egress: anyRule(),
+	}
+	if change != nil {
+		change(&i)
+	}
+	l.vpc.Interfaces = append(l.vpc.Interfaces, i)
+	l.paths[name] = must(l.net.Namespace(l.t.Context(), l.machine(i)))(l.t)
+}
+
+func (l *lab) machine(i fabric.Interface) fabric.Machine {
+	for _, s := range l.vpc.Subnets {
+		if s.ID == i.Subnet {
+			return fabric.Machine{ID: i.InstanceID, VPC: l.vpc.ID, Iface: i, Subnet: s.CIDR, Gateway: s.CIDR.Masked().Addr().Next()}
+		}
+	}
+	l.t.Fatalf("no subnet %s", i.Subnet)
+	return fabric.Machine{}
+}
+
+func (l *lab) iface(name string) *fabric.Interface {
+	for i := range l.vpc.Interfaces {
+		if l.vpc.Interfaces[i].ID == "eni-"+name {
+			return &l.vpc.Interfaces[i]
+		}
+	}
+	l.t.Fatalf("no machine %s", name)
+	return nil
+}
+
+func (l *lab) sync() {
+	l.t.Helper()
+	if err := l.net.Sync(l.t.Context(), fabric.Picture{VPCs: []fabric.VPC{l.vpc}}); err != nil {
+		l.t.Fatalf("sync: %v", err)
+	}
+}
+
+// run runs a command inside a machine.
+func (l *lab) run(name string, args ...string) string {
+	l.t.Helper()
+	out, err := exec.Command("nsenter", append([]string{"--net=" + l.paths[name]}, args...)...).CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// inside runs f on a thread in the namespace at path.
+func inside(t testing.TB, path string, f func() error) error {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		ns, err := netns.GetFromPath(path)
+		if err != nil {
+			done <- err
+			return
+		}
+		defer ns.Close()
+		if err := netns.Set(ns); err != nil {
+			done <- err
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+func dialFrom(t testing.TB, path, network, addr string, wait time.Duration) (net.Conn, error) {
+	t.Helper()
+	var c net.Conn
+	err := inside(t, path, func() error {
+		var err error
+		c, err = net.DialTimeout(network, addr, wait)
+		return err
+	})
+	return c, err
+}
+
+// greet serves TCP inside a machine: each caller gets the machine's name and the address it came from.
+func (l *lab) greet(name string, port int) net.Listener {
+	l.t.Helper()
+	ln := must(network.Listen(l.t.Context(), l.paths[name], fmt.Sprintf("0.0.0.0:%d", port)))(l.t)
+	l.t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+				fmt.Fprintf(c, "%s %s\n", name, host)
+				_, _ = io.Copy(c, c) // echoes until the caller closes its side
+			}()
+		}
+	}()
+	return ln
+}
+
+// call says what became of a TCP connection: the greeting, or timeout, unreachable, refused.
+func (l *lab) call(from, addr string) string {
+	l.t.Helper()
+	c, err := dialFrom(l.t, l.paths[from], "tcp4", addr, 400*time.Millisecond)
+	if err != nil {
+		return outcome(err)
+	}
+	defer c.Close()
+	return greeting(c)
+}
+
+func greeting(c net.Conn) string {
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	buf := make([]byte, 100)
+	n, err := c.Read(buf)
+	if err != nil {
+		return outcome(err)
+	}
+	return strings.TrimSpace(string(buf[:n]))
+}
+
+func outcome(err error) string {
+	var ne net.Error
+	switch {
+	case errors.Is(err, syscall.ENETUNREACH):
+		return "unreachable"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+		return "closed"
+	case errors.As(err, &ne) && ne.Timeout():
+		return "timeout"
+	default:
+		return err.Error()
+	}
+}
+
+// get fetches over HTTP from inside a machine.
+func (l *lab) get(from, url string) string {
+	l.t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
+			return dialFrom(l.t, l.paths[from], network, addr, 500*time.Millisecond)
+		},
+	}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return outcome(err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return string(body)
+}

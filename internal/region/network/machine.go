@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+)
+
+// Namespace returns the path of the machine's network namespace, made and wired to its VPC's router: lo and eth0 are
+// up, eth0 has its MAC, its address and the default route. Calling it again for a running machine changes nothing.
+// What the machine may send and receive is decided by the next Sync with its interface; until then it is nothing.
+func (n *Network) Namespace(ctx context.Context, m fabric.Machine) (string, error) {
+	mac, err := checkMachine(m)
+	if err != nil {
+		return "", err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r, err := n.router(ctx, m.VPC)
+	if err != nil {
+		return "", err
+	}
+	path := n.names.path(m.ID)
+	ns, _, err := ensureNamespace(path)
+	if err != nil {
+		return "", err
+	}
+	defer ns.Close()
+	if err := r.attach(ns, m, mac); err != nil {
+		return "", fmt.Errorf("wire %s to %s: %w", m.ID, m.VPC, err)
+	}
+	return path, nil
+}
+
+// Release removes the machine's namespace and link, and ends the connections that load balancers hold to it.
+// A machine that has none is no error.
+func (n *Network) Release(_ context.Context, instanceID string) error {
+	if !isInstance(instanceID) {
+		return fmt.Errorf("release network of %q: want an instance id", instanceID)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range n.routers {
+		for _, b := range r.balancersNow() {
+			b.forget(instanceID)
+		}
+	}
+	return removeNamespace(n.names.path(instanceID))
+}
+
+func checkMachine(m fabric.Machine) (net.HardwareAddr, error) {
+	var errs []error
+	if !isInstance(m.ID) {
+		errs = append(errs, fmt.Errorf("id %q: want i- and hexadecimal digits", m.ID))
+	}
+	if !isVPC(m.VPC) {
+		errs = append(errs, fmt.Errorf("vpc %q: want vpc- and hexadecimal digits", m.VPC))
+	}
+	if !m.Iface.Addr.Is4() || !m.Subnet.Contains(m.Iface.Addr) {
+		errs = append(errs, fmt.Errorf("address %s is not in subnet %s", m.Iface.Addr, m.Subnet))
+	}
+	if !m.Gateway.Is4() || !m.Subnet.Contains(m.Gateway) {
+		errs = append(errs, fmt.Errorf("gateway %s is not in subnet %s", m.Gateway, m.Subnet))
+	}
+	mac, err := net.ParseMAC(m.Iface.MAC)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("network of machine %s: %w", m.ID, err)
+	}
+	return mac, nil
+}
+
+// attach makes the veth unless it is there, and sets both of its ends.
+func (r *router) attach(ns netns.NsHandle, m fabric.Machine, mac net.HardwareAddr) error {
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	defer inside.Close()
+	name := linkName(m.Iface.Addr)
+	outer, wired, err := r.wired(inside, name, mac)
+	if err != nil {
+		return err
+	}
+	if !wired {
+		if outer, err = r.wire(ns, inside, name, mac); err != nil {
+			return err
+		}
+	}
+	if err := setInside(inside, m); err != nil {
+		return err
+	}
+	return r.setOutside(outer, m.Iface.Addr, mac)
+}
+
+// wired says whether eth0 inside and the router's link are the two ends of one veth.
+func (r *router) wired(inside *netlink.Handle, name string, mac net.HardwareAddr) (netlink.Link, bool, error) {
+	outer, err := r.nl.LinkByName(name)
+	if missing(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("find link %s: %w", name, err)
+	}
+	eth0, err := inside.LinkByName("eth0")
+	if missing(err) {
+		return outer, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("find eth0: %w", err)
+	}
+	a := eth0.Attrs()
+	same := a.ParentIndex == outer.Attrs().Index && outer.Attrs().ParentIndex == a.Index
+	return outer, same && a.HardwareAddr.String() == mac.String(), nil
+}
+
+func missing(err error) bool { return errors.As(err, &netlink.LinkNotFoundError{}) }
+
+// wire makes the veth anew; an older one of the same address or in the same machine goes.
+func (r *router) wire(ns netns.NsHandle, inside *netlink.Handle, name string, mac net.HardwareAddr) (netlink.Link, error) {
+	for link, nl := range map[string]*netlink.Handle{name: r.nl, "eth0": inside} {
+		old, err := nl.LinkByName(link)
+		if missing(err) {
+			continue
+		}
+		if err == nil {
+			err = nl.LinkDel(old)
+		}
+		if err != nil && !errors.Is(err, unix.ENODEV) {
+			return nil, fmt.Errorf("remove old link %s: %w", link, err)
+		}
+	}
+	err := r.nl.LinkAdd(&netlink.Veth{
+		LinkAttrs:        netlink.LinkAttrs{Name: name, MTU: jumboMTU, HardwareAddr: routerMAC()},
+		PeerName:         "eth0",
+		PeerHardwareAddr: mac,
+		PeerNamespace:    netlink.NsFd(ns),
+		PeerMTU:          jumboMTU,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create link %s: %w", name, err)
+	}
+	return r.nl.LinkByName(name)
+}
+
+// routerMAC is the same on every link: a machine's neighbour entry for its gateway outlives the link.
+func routerMAC() net.HardwareAddr { return net.HardwareAddr{0x0e, 0x53, 0x4c, 0x57, 0x00, 0x01} }
+
+// setInside configures the machine's side. It replaces only what it would set itself.
+func setInside(inside *netlink.Handle, m fabric.Machine) error {
+	lo, err := inside.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	eth0, err := inside.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("find eth0: %w", err)
+	}
+	for _, l := range []netlink.Link{lo, eth0} {
+		if err := inside.LinkSetUp(l); err != nil {
+			return fmt.Errorf("set %s up: %w", l.Attrs().Name, err)
+		}
+	}
+	own := &net.IPNet{IP: m.Iface.Addr.AsSlice(), Mask: net.CIDRMask(m.Subnet.Bits(), 32)}
+	if err := inside.AddrReplace(eth0, &netlink.Addr{IPNet: own}); err != nil {
+		return fmt.Errorf("set address %s: %w", own, err)
+	}
+	route := netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: m.Gateway.AsSlice()}
+	if err := inside.RouteReplace(&route); err != nil {
+		return fmt.Errorf("set default route by %s: %w", m.Gateway, err)
+	}
+	return nil
+}
+
+// setOutside leads the machine's address, and only it, to its link. The neighbour is fixed: it is known, and a router
+// that asked would have to do so from an address the machine knows nothing of.
+func (r *router) setOutside(outer netlink.Link, addr netip.Addr, mac net.HardwareAddr) error {
+	if err := r.nl.LinkSetUp(outer); err != nil {
+		return fmt.Errorf("set %s up: %w", outer.Attrs().Name, err)
+	}
+	// The router answers for every address of the VPC. By default it would wait up to 0.8 s before each answer; the
+	// kernel has no default for this that a namespace could set.
+	quick := [][2]string{{"ipv4/neigh/" + outer.Attrs().Name + "/proxy_delay", "0"}}
+	if err := within(r.ns, func() error { return setKnobs(quick) }); err != nil {
+		return err
+	}
+	neigh := netlink.Neigh{
+		LinkIndex: outer.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT,
+		IP: addr.AsSlice(), HardwareAddr: mac,
+	}
+	if err := r.nl.NeighSet(&neigh); err != nil {
+		return fmt.Errorf("set neighbour %s: %w", addr, err)
+	}
+	route := netlink.Route{LinkIndex: outer.Attrs().Index, Dst: ipNet(netip.PrefixFrom(addr, 32)), Scope: netlink.SCOPE_LINK}
+	if err := r.nl.RouteReplace(&route); err != nil {
+		return fmt.Errorf("route %s to its machine: %w", addr, err)
+	}
+	return nil
+}

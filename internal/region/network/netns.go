@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// within runs f on a thread that is inside the namespace. Sockets that f opens and processes it starts belong to that
+// namespace for good. A thread that cannot be brought back ends with its goroutine and is never used again.
+func within(ns netns.NsHandle, f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		own, err := netns.Get()
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("open the thread's own network namespace: %w", err)
+			return
+		}
+		defer own.Close()
+		if err := netns.Set(ns); err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("enter network namespace: %w", err)
+			return
+		}
+		err = f()
+		if netns.Set(own) == nil {
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// Listen opens a listening TCP socket ("host:port") inside the network namespace at path. The socket stays there
+// however the process's threads move on.
+func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	return listen(ctx, ns, addr)
+}
+
+func listen(ctx context.Context, ns netns.NsHandle, addr string) (net.Listener, error) {
+	var ln net.Listener
+	err := within(ns, func() error {
+		var lc net.ListenConfig
+		var err error
+		ln, err = lc.Listen(ctx, "tcp4", addr)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
+	}
+	return ln, nil
+}
+
+func listenPacket(ctx context.Context, ns netns.NsHandle, addr string) (net.PacketConn, error) {
+	var pc net.PacketConn
+	err := within(ns, func() error {
+		var lc net.ListenConfig
+		var err error
+		pc, err = lc.ListenPacket(ctx, "udp4", addr)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s/udp: %w", addr, err)
+	}
+	return pc, nil
+}
+
+// ensureNamespace opens the named namespace and creates it if need be.
+func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
+	if isNamespace(path) {
+		ns, err = netns.GetFromPath(path)
+		return ns, false, err
+	}
+	if err := shareFolder(filepath.Dir(path)); err != nil {
+		return netns.None(), false, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	if err != nil {
+		return netns.None(), false, fmt.Errorf("create network namespace: %w", err)
+	}
+	if err := errors.Join(file.Close(), bindFresh(path)); err != nil {
+		return netns.None(), false, errors.Join(err, os.Remove(path))
+	}
+	ns, err = netns.GetFromPath(path)
+	return ns, true, err
+}
+
+// bindFresh makes a namespace on a thread of its own and pins it to the file at path.
+func bindFresh(path string) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		own, err := netns.Get()
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- err
+			return
+		}
+		defer own.Close()
+		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+			err = unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "")
+		}
+		if netns.Set(own) == nil {
+			runtime.UnlockOSThread()
+		}
+		if err != nil {
+			err = fmt.Errorf("create network namespace %s (this needs root): %w", path, err)
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// shareFolder makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
+// a copy of each namespace and with it the namespace alive.
+func shareFolder(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("create folder of network namespaces: %w", err)
+	}
+	err := unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) {
+		if err := unix.Mount(folder, folder, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mount %s on itself: %w", folder, err)
+		}
+		err = unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
+	}
+	if err != nil {
+		return fmt.Errorf("share the mount of %s: %w", folder, err)
+	}
+	return nil
+}
+
+// isNamespace says whether a namespace is pinned at path; a plain file is what a crash or a reboot leaves.
+func isNamespace(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
+}
+
+// removeNamespace deletes the namespace's links and its name. A missing one is no error.
+func removeNamespace(path string) error {
+	if isNamespace(path) {
+		if err := deleteLinks(path); err != nil {
+			return err
+		}
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount network namespace %s: %w", path, err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove network namespace: %w", err)
+	}
+	return nil
+}
+
+// deleteLinks removes veths and bridges at once: the kernel would do so only when the last process and socket are gone.
+func deleteLinks(path string) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	defer ns.Close()
+	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open netlink in %s: %w", path, err)
+	}
+	defer nl.Close()
+	links, err := nl.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links in %s: %w", path, err)
+	}
+	for _, l := range links {
+		if t := l.Type(); t != "veth" && t != "bridge" {
+			continue
+		}
+		if err := nl.LinkDel(l); err != nil && !errors.As(err, &netlink.LinkNotFoundError{}) && !errors.Is(err, unix.ENODEV) {
+			return fmt.Errorf("delete link %s in %s: %w", l.Attrs().Name, path, err)
+		}
+	}
+	return nil
+}

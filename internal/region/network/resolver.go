@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+// zone is what a VPC's resolver knows. It answers at once, also when it knows nothing: there is nobody to ask further.
+type zone struct {
+	names map[string][]netip.Addr // lower case, with the final dot
+	ptr   map[string]string       // reverse name to name
+}
+
+const (
+	answerTTL   = 60 // seconds, as for an instance's private name in a VPC
+	negativeTTL = 5  // seconds: a machine that is being replaced is asked for before its name exists
+)
+
+func newZone(names map[string][]netip.Addr) *zone {
+	z := &zone{names: map[string][]netip.Addr{}, ptr: map[string]string{}}
+	z.names["instance-data.ec2.internal."] = []netip.Addr{metadataAddr()}
+	z.names["localhost."] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	for _, name := range sortedKeys(names) {
+		full := dns.CanonicalName(name)
+		z.names[full] = slices.Clone(names[name])
+		for _, addr := range names[name] {
+			back, err := dns.ReverseAddr(addr.String())
+			// An instance's own name wins over a load balancer's or an alias.
+			if err == nil && (z.ptr[back] == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(z.ptr[back], "ip-")) {
+				z.ptr[back] = full
+			}
+		}
+	}
+	return z
+}
+
+// answer never fails: a query it cannot read gets the code that says so.
+func (z *zone) answer(req *dns.Msg) *dns.Msg {
+	out := new(dns.Msg)
+	out.SetReply(req)
+	out.RecursionAvailable = true
+	if req.IsEdns0() != nil {
+		out.SetEdns0(1232, false)
+	}
+	if len(req.Question) != 1 || req.Opcode != dns.OpcodeQuery {
+		out.Rcode = dns.RcodeNotImplemented
+		return out
+	}
+	q := req.Question[0]
+	name := dns.CanonicalName(q.Name)
+	addrs, known := z.names[name]
+	back, reverse := z.ptr[name]
+	switch {
+	case known && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeANY):
+		for _, a := range addrs {
+			out.Answer = append(out.Answer, &dns.A{Hdr: header(q.Name, dns.TypeA), A: a.AsSlice()})
+		}
+	case reverse && (q.Qtype == dns.TypePTR || q.Qtype == dns.TypeANY):
+		out.Answer = append(out.Answer, &dns.PTR{Hdr: header(q.Name, dns.TypePTR), Ptr: back})
+	case !known && !reverse:
+		out.Rcode = dns.RcodeNameError
+	}
+	if len(out.Answer) == 0 {
+		out.Ns = append(out.Ns, negative())
+	}
+	return out
+}
+
+func header(name string, kind uint16) dns.RR_Header {
+	return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
+}
+
+// negative bounds how long a resolver on a machine keeps an empty answer.
+func negative() dns.RR {
+	return &dns.SOA{
+		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: negativeTTL},
+		Ns:  "ns.slipway.internal.", Mbox: "hostmaster.slipway.internal.",
+		Serial: 1, Refresh: 7200, Retry: 900, Expire: 1209600, Minttl: negativeTTL,
+	}
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/vishvananda/netns"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+)
+
+// Source is where a request inside a VPC came from. An address says nothing without its VPC: two may use one range.
+type Source struct {
+	VPC  string
+	Addr netip.Addr
+}
+
+type sourceKey struct{}
+
+// SourceFrom returns the caller of a request that one of the network's own servers took; ok is false for any other.
+func SourceFrom(ctx context.Context) (s Source, ok bool) {
+	s, ok = ctx.Value(sourceKey{}).(Source)
+	return s, ok
+}
+
+// services are the servers inside one VPC's router.
+type services struct {
+	http    []*http.Server
+	dns     map[string]*dns.Server // by network and address
+	zone    atomic.Pointer[zone]
+	started bool
+}
+
+// serve opens what is not yet open and hands the resolver its names.
+func (r *router) serve(ctx context.Context, opts Options, vpc fabric.VPC) error {
+	s := r.services
+	s.zone.Store(newZone(vpc.Names))
+	return errors.Join(s.serveHTTP(ctx, r, opts), s.serveDNS(ctx, r.ns, vpc.CIDRs))
+}
+
+func (s *services) serveHTTP(ctx context.Context, r *router, opts Options) error {
+	if s.started {
+		return nil
+	}
+	for _, at := range []struct {
+		addr    netip.AddrPort
+		handler http.Handler
+	}{
+		{netip.AddrPortFrom(metadataAddr(), 80), opts.Metadata},
+		{netip.AddrPortFrom(serviceAddr(), 80), opts.API},
+		{netip.AddrPortFrom(serviceAddr(), 5000), opts.Registry},
+	} {
+		if at.handler == nil {
+			continue
+		}
+		ln, err := listen(ctx, r.ns, at.addr.String())
+		if err != nil {
+			s.closeHTTP()
+			return err
+		}
+		srv := httpServer(context.WithoutCancel(ctx), r.vpc, at.handler)
+		s.http = append(s.http, srv)
+		go func() { _ = srv.Serve(ln) }() // returns when closed; until then Accept is retried by net/http
+	}
+	s.started = true
+	return nil
+}
+
+func httpServer(ctx context.Context, vpc string, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
+			if err != nil {
+				return ctx
+			}
+			return context.WithValue(ctx, sourceKey{}, Source{VPC: vpc, Addr: peer.Addr().Unmap()})
+		},
+	}
+}
+
+func (s *services) serveDNS(ctx context.Context, ns netns.NsHandle, ranges []netip.Prefix) error {
+	want := map[string]bool{resolverAddr().String(): true}
+	for _, c := range ranges {
+		want[nth(c, 2).String()] = true
+	}
+	if s.dns == nil {
+		s.dns = map[string]*dns.Server{}
+	}
+	for key, srv := range s.dns {
+		if !want[key[len("udp "):]] {
+			_ = srv.Shutdown()
+			delete(s.dns, key)
+		}
+	}
+	var errs []error
+	for addr := range want {
+		errs = append(errs, s.serveNames(ctx, ns, addr))
+	}
+	return errors.Join(errs...)
+}
+
+// serveNames answers on one address over both transports.
+func (s *services) serveNames(ctx context.Context, ns netns.NsHandle, addr string) error {
+	at := net.JoinHostPort(addr, "53")
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, req *dns.Msg) {
+		_ = w.WriteMsg(s.zone.Load().answer(req)) // the asker is gone, or asks again
+	})
+	if s.dns["udp "+addr] == nil {
+		pc, err := listenPacket(ctx, ns, at)
+		if err != nil {
+			return fmt.Errorf("serve names: %w", err)
+		}
+		s.dns["udp "+addr] = startDNS(&dns.Server{PacketConn: pc, Handler: handler})
+	}
+	if s.dns["tcp "+addr] == nil {
+		ln, err := listen(ctx, ns, at)
+		if err != nil {
+			return fmt.Errorf("serve names: %w", err)
+		}
+		s.dns["tcp "+addr] = startDNS(&dns.Server{Listener: ln, Handler: handler})
+	}
+	return nil
+}
+
+// startDNS returns once the server runs: Shutdown before that would do nothing.
+func startDNS(srv *dns.Server) *dns.Server {
+	up := make(chan struct{})
+	srv.NotifyStartedFunc = func() { close(up) }
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = srv.ActivateAndServe() // ends by Shutdown
+	}()
+	select {
+	case <-up:
+	case <-done:
+	}
+	return srv
+}
+
+func (s *services) closeHTTP() {
+	for _, srv := range s.http {
+		_ = srv.Close() // its listeners and connections end; nothing is written that could be lost
+	}
+	s.http, s.started = nil, false
+}
+
+func (s *services) close() {
+	s.closeHTTP()
+	for key, srv := range s.dns {
+		_ = srv.Shutdown() // fails only for one that is not running
+		delete(s.dns, key)
+	}
+}
