@@ -80,7 +80,7 @@ func spawn(p paths, serve []string) error {
 	if err != nil {
 		return fmt.Errorf("open the region's log: %w", err)
 	}
-	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	defer log.Close()                           //nolint:errcheck // the child has its own descriptor
 	cmd := exec.Command(serve[0], serve[1:]...) //nolint:noctx // it must outlive every context of this process
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

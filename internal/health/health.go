@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package health judges a cluster from what was seen of it: machines, their boot reports, etcd members, the API, nodes
+// and system pods. It names the cause of whatever is missing. It reads nothing itself and changes nothing.
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Facts is what was seen of a cluster at one time.
+type Facts struct {
+	Now       time.Time
+	Groups    []Group
+	Instances []Instance
+	APIError  string // why the API did not answer; empty if it did
+	Nodes     []Node
+	Members   []Member
+	Pods      []Pod
+}
+
+// Group is a set of machines that is wanted. A control-plane slot is a group of its own, of size one.
+type Group struct {
+	Name    string // of the instance group
+	Slot    string // of the control plane; empty for workers
+	Size    int    // machines wanted at least
+	Problem string // the newest failed scaling activity; empty if there is none
+}
+
+// Instance is a machine in EC2.
+type Instance struct {
+	ID, Group, Slot, State, NodeName string
+	Reports                          []StageReport // of its boot, oldest first; empty if they were not read
+}
+
+// StageReport is one line that the agent or the boot script wrote to the serial console.
+type StageReport struct {
+	Time  time.Time `json:"time"`
+	Stage string    `json:"stage"`
+	State string    `json:"state"` // running, done or failed
+	Error string    `json:"error,omitempty"`
+	Hint  string    `json:"hint,omitempty"`
+}
+
+// Node is a Kubernetes node.
+type Node struct {
+	Name, Instance string // instance id, from the provider id
+	Ready          bool
+	Reason         string // why it is not ready
+}
+
+// Member is an etcd member as its own machine reports it.
+type Member struct {
+	Slot    string
+	Healthy bool
+	Learner bool
+	Reason  string
+	Renewed time.Time // when it last reported
+}
+
+// Pod is a system pod.
+type Pod struct {
+	Namespace, Name string
+	Running         bool
+	Reason          string // why it is not
+}
+
+// MemberTTL is how old a member's report may be: agents renew every 10 s, so three are missed.
+const MemberTTL = 40 * time.Second
+
+// Check is one thing that was judged.
+type Check struct {
+	Kind  string `json:"kind"` // machine, etcd, api, node or pod
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Cause string `json:"cause,omitempty"` // why it is not OK
+	Hint  string `json:"hint,omitempty"`
+}
+
+// Report is the judgement of a cluster.
+type Report struct {
+	Valid  bool    `json:"valid"`
+	Checks []Check `json:"checks"`
+}
+
+// Judge judges f. Checks come in a fixed order: machines, etcd, API, nodes, pods, each by name.
+func Judge(f Facts) Report {
+	var checks []Check
+	checks = append(checks, machines(f)...)
+	checks = append(checks, members(f)...)
+	checks = append(checks, Check{Kind: "api", Name: "kube-apiserver", OK: f.APIError == "", Cause: f.APIError})
+	if f.APIError == "" {
+		checks = append(checks, nodes(f)...)
+		checks = append(checks, pods(f)...)
+	}
+	return Report{Valid: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
+}
+
+// machines checks that each group has its running machines and that none of them failed to boot.
+func machines(f Facts) []Check {
+	var out []Check
+	for _, g := range f.Groups {
+		var running []Instance
+		for _, i := range f.Instances {
+			if i.Group == g.Name && i.Slot == g.Slot && i.State == "running" {
+				running = append(running, i)
+			}
+		}
+		c := Check{Kind: "machine", Name: groupName(g), OK: len(running) >= g.Size}
+		if !c.OK {
+			c.Cause = fmt.Sprintf("%d of %d machines run", len(running), g.Size)
+			if g.Problem != "" {
+				c.Cause += "; the auto scaling group says: " + g.Problem
+			}
+		}
+		out = append(out, c)
+		for _, i := range running {
+			if last, failed := lastReport(i); failed {
+				out = append(out, Check{Kind: "machine", Name: i.ID, Cause: reportText(last), Hint: last.Hint})
+			}
+		}
+	}
+	return out
+}
+
+func groupName(g Group) string {
+	if g.Slot == "" {
+		return g.Name
+	}
+	return g.Name + "-" + g.Slot
+}
+
+// lastReport returns an instance's newest report and whether it says that the boot failed.
+func lastReport(i Instance) (StageReport, bool) {
+	if len(i.Reports) == 0 {
+		return StageReport{}, false
+	}
+	last := i.Reports[len(i.Reports)-1]
+	return last, last.State == "failed"
+}
+
+func reportText(r StageReport) string {
+	text := fmt.Sprintf("stage %s %s", r.Stage, r.State)
+	if r.Error != "" {
+		text += ": " + r.Error
+	}
+	return text
+}
+
+// members checks that every slot's etcd member is healthy, votes and has said so lately. Without the API nothing is
+// known of them.
+func members(f Facts) []Check {
+	var out []Check
+	if f.APIError != "" {
+		return nil
+	}
+	for _, g := range f.Groups {
+		if g.Slot == "" {
+			continue
+		}
+		c := Check{Kind: "etcd", Name: "etcd-" + g.Slot}
+		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == g.Slot })
+		switch {
+		case i < 0:
+			c.Cause = "has not reported yet"
+		case f.Now.Sub(f.Members[i].Renewed) > MemberTTL:
+			c.Cause = fmt.Sprintf("last reported %s ago", f.Now.Sub(f.Members[i].Renewed).Round(time.Second))
+		case f.Members[i].Learner:
+			c.Cause = "is a learner still catching up"
+		case !f.Members[i].Healthy:
+			c.Cause = f.Members[i].Reason
+		default:
+			c.OK = true
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// nodes checks that each running machine has a Ready node and each node a machine.
+func nodes(f Facts) []Check {
+	var out []Check
+	byInstance := map[string]Node{}
+	for _, n := range f.Nodes {
+		byInstance[n.Instance] = n
+	}
+	for _, i := range f.Instances {
+		if i.State != "running" {
+			continue
+		}
+		n, ok := byInstance[i.ID]
+		delete(byInstance, i.ID)
+		c := Check{Kind: "node", Name: i.NodeName, OK: ok && n.Ready}
+		switch last, _ := lastReport(i); {
+		case ok && !n.Ready:
+			c.Cause = "not ready: " + n.Reason
+		case !ok && last.Stage != "":
+			c.Cause, c.Hint = "machine "+i.ID+" has not joined; "+reportText(last), last.Hint
+		case !ok:
+			c.Cause = "machine " + i.ID + " has not joined and has reported nothing yet"
+		}
+		out = append(out, c)
+	}
+	for _, n := range byInstance {
+		out = append(out, Check{Kind: "node", Name: n.Name, Cause: "its machine " + n.Instance + " does not run"})
+	}
+	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func pods(f Facts) []Check {
+	out := make([]Check, 0, len(f.Pods))
+	for _, p := range f.Pods {
+		out = append(out, Check{Kind: "pod", Name: p.Namespace + "/" + p.Name, OK: p.Running, Cause: p.Reason})
+	}
+	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
