@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Peer is another member's slot and client URL.
+type Peer struct {
+	Slot, ClientURL, PeerURL string
+}
+
+// Manager asks members for the membership and changes it.
+type Manager struct {
+	// TLS of an etcd client.
+	TLS *tls.Config
+	// Peers are all slots, ours too.
+	Peers []Peer
+	// Timeout of one request. Default 5 s.
+	Timeout time.Duration
+}
+
+// Status is a member's health as its own endpoint tells it.
+type Status struct {
+	MemberID  uint64
+	Learner   bool
+	Leader    bool
+	RaftIndex uint64
+	DBSize    int64
+	Errors    []string
+}
+
+func (m Manager) timeout() time.Duration {
+	if m.Timeout > 0 {
+		return m.Timeout
+	}
+	return 5 * time.Second
+}
+
+func (m Manager) client(urls ...string) (*clientv3.Client, error) {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: urls, TLS: m.TLS, DialTimeout: m.timeout(), Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd client of %v: %w", urls, err)
+	}
+	return c, nil
+}
+
+// Members asks the other members for the membership. It returns nil if none of them has a quorum behind it.
+func (m Manager) Members(ctx context.Context, self string) []Member {
+	for _, peer := range m.Peers {
+		if peer.Slot == self {
+			continue
+		}
+		members, err := m.membersOf(ctx, peer)
+		if err == nil {
+			return members
+		}
+	}
+	return nil
+}
+
+func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
+	c, err := m.client(peer.ClientURL)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close() //nolint:errcheck // nothing was written
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	// MemberList is linearizable: it answers only with a quorum.
+	list, err := c.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list members through %s: %w", peer.ClientURL, err)
+	}
+	var out []Member
+	for _, e := range list.Members {
+		member := Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}
+		if i := m.peerOf(e.PeerURLs); i >= 0 {
+			member.Slot = m.Peers[i].Slot
+			member.Healthy = m.Healthy(ctx, m.Peers[i].ClientURL)
+		}
+		out = append(out, member)
+	}
+	return out, nil
+}
+
+func (m Manager) peerOf(urls []string) int {
+	return slices.IndexFunc(m.Peers, func(p Peer) bool { return slices.Contains(urls, p.PeerURL) })
+}
+
+// Healthy says whether the member answers a linearizable read within 2 s.
+func (m Manager) Healthy(ctx context.Context, url string) bool {
+	c, err := m.client(url)
+	if err != nil {
+		return false
+	}
+	defer c.Close() //nolint:errcheck // nothing was written
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	_, err = c.Get(ctx, "slipway-health")
+	return err == nil
+}
+
+// Status of the member at url.
+func (m Manager) Status(ctx context.Context, url string) (Status, error) {
+	c, err := m.client(url)
+	if err != nil {
+		return Status{}, err
+	}
+	defer c.Close() //nolint:errcheck // nothing was written
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	s, err := c.Status(ctx, url)
+	if err != nil {
+		return Status{}, fmt.Errorf("etcd status of %s: %w", url, err)
+	}
+	return Status{
+		MemberID: s.Header.MemberId, Learner: s.IsLearner, Leader: s.Leader == s.Header.MemberId,
+		RaftIndex: s.RaftIndex, DBSize: s.DbSize, Errors: s.Errors,
+	}, nil
+}
+
+// Remove removes a member through the other members. etcd itself refuses what would cost the quorum.
+func (m Manager) Remove(ctx context.Context, self string, id uint64) error {
+	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+		if _, err := c.MemberRemove(ctx, id); err != nil {
+			return fmt.Errorf("remove member %x: %w", id, err)
+		}
+		return nil
+	})
+}
+
+// AddLearner adds our slot as a learner through the other members.
+func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
+	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+		if _, err := c.MemberAddAsLearner(ctx, []string{peerURL}); err != nil {
+			return fmt.Errorf("add learner %s: %w", peerURL, err)
+		}
+		return nil
+	})
+}
+
+// Promote makes a learner a voter. etcd refuses while it is not in sync.
+func (m Manager) Promote(ctx context.Context, self string, id uint64) error {
+	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+		if _, err := c.MemberPromote(ctx, id); err != nil {
+			return fmt.Errorf("promote member %x: %w", id, err)
+		}
+		return nil
+	})
+}
+
+func (m Manager) change(ctx context.Context, self string, do func(context.Context, *clientv3.Client) error) error {
+	err := errors.New("there is no other member")
+	for _, peer := range m.Peers {
+		if peer.Slot == self {
+			continue
+		}
+		if err = m.changeThrough(ctx, peer, do); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (m Manager) changeThrough(ctx context.Context, peer Peer, do func(context.Context, *clientv3.Client) error) error {
+	c, err := m.client(peer.ClientURL)
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // the change has its own answer
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	return do(ctx, c)
+}

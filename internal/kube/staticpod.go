@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+)
+
+// component is one static pod.
+type component struct {
+	name   string
+	args   []string
+	port   int
+	health string
+	cpu    string
+	memory string
+	mounts []mount
+}
+
+type mount struct {
+	path     string
+	writable bool
+}
+
+func components(c Config) []component {
+	read := []mount{{path: PKIDir}, {path: ConfigDir}}
+	return []component{
+		{
+			"kube-apiserver", APIServerFlags(c), 6443, "/livez", "250m", "512Mi",
+			append(read[:2:2], mount{path: SecretDir}, mount{path: LogDir, writable: true}, mount{path: "/etc/ssl/certs"}),
+		},
+		{"kube-controller-manager", ControllerManagerFlags(c), 10257, "/healthz", "200m", "128Mi", append(read[:2:2], mount{path: "/etc/ssl/certs"})},
+		{"kube-scheduler", SchedulerFlags(), 10259, "/healthz", "100m", "64Mi", read},
+	}
+}
+
+// StaticPods of the control plane, for the kubelet's staticPodPath.
+func StaticPods(c Config) ([]File, error) {
+	var out []File
+	for _, part := range components(c) {
+		body, err := yaml.Marshal(part.pod(c))
+		if err != nil {
+			return nil, fmt.Errorf("print static pod %s: %w", part.name, err)
+		}
+		out = append(out, File{ConfigDir + "/manifests/" + part.name + ".yaml", body})
+	}
+	return out, nil
+}
+
+func (p component) pod(c Config) corev1.Pod {
+	container := corev1.Container{
+		Name: p.name, Image: c.Images[p.name], ImagePullPolicy: corev1.PullIfNotPresent,
+		Command: append([]string{p.name}, p.args...),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(p.cpu), corev1.ResourceMemory: resource.MustParse(p.memory),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		// Two minutes to start; then half a minute of silence is death.
+		StartupProbe:  p.probe(p.health, 60, 2),
+		LivenessProbe: p.probe(p.health, 6, 5),
+	}
+	if p.name == "kube-apiserver" {
+		container.ReadinessProbe = p.probe("/readyz", 3, 2)
+	}
+	pod := corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.name, Namespace: "kube-system", Labels: map[string]string{"component": p.name, "tier": "control-plane"},
+		},
+		Spec: corev1.PodSpec{
+			HostNetwork: true, PriorityClassName: "system-node-critical", Priority: new(int32(2000001000)),
+			TerminationGracePeriodSeconds: new(int64(30)),
+			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: new(int64(0))},
+		},
+	}
+	for i, m := range p.mounts {
+		name := fmt.Sprintf("m%d", i)
+		kind := corev1.HostPathDirectory
+		if m.writable {
+			kind = corev1.HostPathDirectoryOrCreate
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.path, Type: &kind}},
+		})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: m.path, ReadOnly: !m.writable})
+	}
+	pod.Spec.Containers = []corev1.Container{container}
+	return pod
+}
+
+func (p component) probe(path string, failures, period int32) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+			Host: "127.0.0.1", Path: path, Port: intstr.FromInt(p.port), Scheme: corev1.URISchemeHTTPS,
+		}},
+		FailureThreshold: failures, PeriodSeconds: period, TimeoutSeconds: 15,
+	}
+}
