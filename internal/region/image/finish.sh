@@ -1,0 +1,28 @@
+# Runs inside the new root, with /proc mounted and the package cache bound, in a mount namespace of its own.
+# $1 is "install" or "trim"; the packages follow.
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin
+case $1 in
+install)
+	shift
+	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # no daemon starts in a chroot
+	chmod 755 /usr/sbin/policy-rc.d
+	apt-get -q -y -f install
+	apt-get -q -y -o APT::Keep-Downloaded-Packages=true --no-install-recommends install "$@"
+	rm -f /usr/sbin/policy-rc.d
+	;;
+trim)
+	rm -rf /var/lib/apt/lists/* /var/log/* /tmp/* /usr/share/doc/* /usr/share/man/* /usr/share/info/* /var/cache/debconf/*
+	find /usr/share/locale /usr/share/i18n -mindepth 1 -delete 2>/dev/null || true
+	rm -f /etc/machine-id /var/lib/dbus/machine-id /etc/hostname /etc/resolv.conf /etc/hosts
+	mkdir -p /var/log/journal /var/lib/containerd /var/lib/kubelet /var/lib/slipway /opt/cni/bin
+	rmdir /var/log/journal
+	touch /etc/machine-id
+	# logind starts when somebody asks for it over D-Bus (the kubelet's graceful shutdown does), not at every boot.
+	rm -f /usr/lib/systemd/system/multi-user.target.wants/systemd-logind.service
+	rm -f /etc/systemd/system/*.wants/cloud-init-local.service
+	# The path of Python's files is fixed from here on: compile once instead of on every first boot.
+	python3 -m compileall -q -j 2 /usr/lib/python3 /usr/lib/python3.11 >/dev/null 2>&1 || true
+	systemctl set-default multi-user.target >/dev/null 2>&1 || ln -sf /lib/systemd/system/multi-user.target /etc/systemd/system/default.target
+	;;
+esac

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+// suite is Debian 12, what Kubernetes' own node images and the facts of docs/architecture.md were tried with.
+const suite = "bookworm"
+
+// base is what debootstrap itself installs beyond the minimal variant: enough for apt to finish the rest.
+func base() []string { return []string{"ca-certificates", "dbus", "systemd", "systemd-sysv"} }
+
+// packages is what a stock cloud image brings and a node uses. apt, not debootstrap, installs them, because
+// debootstrap does not resolve the virtual packages that cloud-init depends on.
+func packages() []string {
+	return []string{
+		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables",
+		"kmod", "less", "mount", "nftables", "openssl", "procps", "python3", "socat", "systemd", "systemd-sysv", "util-linux",
+	}
+}
+
+// masked are units that a machine in namespaces has no use for. Each costs boot time on every machine, or reaches
+// for something that belongs to the host (devices, the clock, kernel settings).
+func masked() []string {
+	return []string{
+		"apt-daily-upgrade.timer", "apt-daily.timer", "apt-daily-upgrade.service", "apt-daily.service",
+		"cloud-init-hotplugd.socket", "console-getty.service", "container-getty@.service", "dpkg-db-backup.timer",
+		"e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty-static.service", "getty.target", "getty@.service",
+		"hwclock.service", "kmod-static-nodes.service", "ldconfig.service", "modprobe@.service", "motd-news.timer",
+		"networking.service", "serial-getty@.service", "sys-kernel-config.mount", "sys-kernel-debug.mount",
+		"sys-kernel-tracing.mount", "systemd-ask-password-console.path", "systemd-ask-password-wall.path",
+		"systemd-binfmt.service", "systemd-firstboot.service", "systemd-hwdb-update.service", "systemd-modules-load.service",
+		"systemd-networkd.service", "systemd-networkd-wait-online.service", "systemd-pstore.service",
+		"systemd-random-seed.service", "systemd-remount-fs.service", "systemd-timesyncd.service",
+		"systemd-tmpfiles-clean.timer", "systemd-udev-settle.service", "systemd-udev-trigger.service",
+		"systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-update-utmp.service",
+		"systemd-update-utmp-runlevel.service",
+	}
+}
