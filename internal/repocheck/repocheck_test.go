@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package repocheck reads the repository's own tree and holds it to its habits: licence headers, package docs, file
+// length, the direction of dependencies, what a binary may link. It tests no behaviour of the product.
+package repocheck_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	module   = "github.com/slipway-k8s/slipway"
+	maxLines = 400 // style guide, section 5.3 habit 2; blank lines and comments do not count
+)
+
+// root is the repository's folder, seen from this package.
+const root = "../.."
+
+// goFiles calls f with every Go file of the main module and of the nested ones, by its path from the root.
+func goFiles(t *testing.T, f func(path string, src []byte)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == "testdata" || d.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".go" {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		f(rel, src)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLicenceHeaders(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		if path != "deps.go" && !bytes.HasPrefix(src, []byte("// SPDX-License-Identifier: Apache-2.0\n")) {
+			t.Errorf("%s: begin it with the licence line", path)
+		}
+	})
+}
+
+func TestFileLength(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		n := 0
+		for line := range bytes.Lines(src) {
+			if s := bytes.TrimSpace(line); len(s) > 0 && !bytes.HasPrefix(s, []byte("//")) {
+				n++
+			}
+		}
+		if n > maxLines {
+			t.Errorf("%s: %d lines of code; split it by concern at %d", path, n, maxLines)
+		}
+	})
+}
+
+func TestPackageDocs(t *testing.T) {
+	documented := map[string]bool{}
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasSuffix(path, "_test.go") || path == "deps.go" {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		documented[filepath.Dir(path)] = documented[filepath.Dir(path)] || docOf(file)
+	})
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("%s: no package doc: say what it holds and what it does not know", dir)
+		}
+	}
+}
+
+func docOf(f *ast.File) bool { return f.Doc != nil && len(strings.Fields(f.Doc.Text())) > 5 }
+
+// deps lists what a package of the module links, tests left out.
+func deps(t *testing.T, pkg string) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", pkg)
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list -deps %s: %v", pkg, err)
+	}
+	return strings.Fields(string(out))
+}
+
+func TestForbiddenDependencies(t *testing.T) {
+	tests := []struct{ pkg, prefix, why string }{
+		{"./cmd/slipway-node", module + "/internal/aws", "the agent carries out no provisioning"},
+		{"./cmd/slipway-node", module + "/internal/region", "no part of the product knows the local region"},
+		{"./cmd/slipway-node", "github.com/aws/aws-sdk-go/", "the v1 shapes are for the region alone, and huge"},
+		{"./cmd/slipway-node", "github.com/google/go-containerregistry", "images are made on the operator's side"},
+		{"./internal/plan", module + "/internal/aws", "the planner is pure"},
+		{"./internal/model", module + "/internal/aws", "the model is pure"},
+		{"./internal/model", module + "/internal/node", "siblings are wired by cli"},
+		{"./internal/graph", "net/http", "the core does no I/O"},
+		{"./internal/plan", "net/http", "the core does no I/O"},
+		{"./internal/region", module + "/internal/plan", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/awskind", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/model", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/node", "the region judges the provisioner: it may share no code with it"},
+	}
+	seen := map[string][]string{}
+	for _, tt := range tests {
+		if seen[tt.pkg] == nil {
+			seen[tt.pkg] = deps(t, tt.pkg)
+		}
+		for _, d := range seen[tt.pkg] {
+			if strings.HasPrefix(d, tt.prefix) {
+				t.Errorf("%s links %s: %s", tt.pkg, d, tt.why)
+			}
+		}
+	}
+}
+
+// TestOnlyCLIKnowsTheRegion holds the decision that no line of the product may know whether it talks to the region or
+// to AWS.
+func TestOnlyCLIKnowsTheRegion(t *testing.T) {
+	goFiles(t, func(path string, src []byte) {
+		if strings.HasPrefix(path, "internal/region") || strings.HasPrefix(path, "internal/cli/") || strings.HasPrefix(path, "internal/repocheck") ||
+			strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "cmd/slipway/") || strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		if bytes.Contains(src, []byte(`"`+module+"/internal/region")) {
+			t.Errorf("%s imports the local region", path)
+		}
+		if bytes.Contains(src, []byte("198.18.0.1")) && !strings.HasPrefix(path, "internal/asset") && !strings.HasPrefix(path, "assets/") {
+			t.Errorf("%s knows the local region's address", path)
+		}
+	})
+}
