@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// Public is the part of a bundle that anybody may read.
+type Public struct {
+	// CAs maps the name of a CA to its trust bundle as PEM.
+	CAs map[string]string `json:"cas"`
+	// ServiceAccountKeys are the public keys that service-account tokens may be signed with, as PEM.
+	ServiceAccountKeys string `json:"serviceAccountKeys"`
+}
+
+// Bundle is all of a cluster's CAs and keys.
+type Bundle struct {
+	// Cluster that it belongs to.
+	Cluster string
+	// CAs by name.
+	CAs map[string]CA
+	// ServiceAccount signs service-account tokens.
+	ServiceAccount Key
+}
+
+// Public part of the bundle.
+func (b Bundle) Public() (Public, error) {
+	sa, err := b.ServiceAccount.PublicPEM()
+	if err != nil {
+		return Public{}, err
+	}
+	p := Public{CAs: map[string]string{}, ServiceAccountKeys: string(sa)}
+	for name, ca := range b.CAs {
+		p.CAs[name] = string(ca.CertsPEM())
+	}
+	return p, nil
+}
+
+// CertsKey is where the public part lies.
+func CertsKey(cluster string) string { return cluster + "/pki/certs.json" }
+
+// PrivateKey is where a sealed private key lies for the operator.
+func PrivateKey(cluster, name string) string { return cluster + "/pki/private/" + name }
+
+// SecretKey is where a sealed private key lies for control-plane machines.
+func SecretKey(cluster, name string) string { return cluster + "/machine/secrets/" + name }
+
+// PrivateContext is what a private key is sealed to in the state: it opens as nothing else.
+func PrivateContext(cluster, name string) map[string]string {
+	return map[string]string{"slipway.dev/cluster": cluster, "slipway.dev/key": name}
+}
+
+// SecretContext is what a machine's secrets are sealed to: the cluster, so that an IAM policy can grant just these.
+func SecretContext(cluster string) map[string]string {
+	return map[string]string{"slipway.dev/cluster": cluster}
+}
+
+// Ensure makes what is missing of a cluster's PKI and returns the whole. The keys come first and the certificates
+// last: what a killed run left behind is taken up, and of two runs at once both get the same.
+func Ensure(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, now time.Time) (Bundle, error) {
+	keys := map[string]Key{}
+	for _, name := range KeyNames() {
+		key, err := ensureKey(ctx, s, sealer, cluster, name)
+		if err != nil {
+			return Bundle{}, err
+		}
+		keys[name] = key
+	}
+	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, ServiceAccount: keys[ServiceAccount]}
+	for _, name := range CANames() {
+		ca, err := NewCA(name, cluster, keys[name], now)
+		if err != nil {
+			return Bundle{}, err
+		}
+		b.CAs[name] = ca
+	}
+	public, err := b.Public()
+	if err != nil {
+		return Bundle{}, err
+	}
+	body, err := json.MarshalIndent(public, "", "  ")
+	if err != nil {
+		return Bundle{}, fmt.Errorf("encode %s: %w", CertsKey(cluster), err)
+	}
+	_, err = s.Create(ctx, CertsKey(cluster), append(body, '\n'))
+	if errors.Is(err, store.ErrConflict) {
+		return Load(ctx, s, sealer, cluster)
+	}
+	return b, err
+}
+
+func ensureKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
+	key, err := loadKey(ctx, s, sealer, cluster, name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return key, err
+	}
+	if key, err = NewKey(name); err != nil {
+		return Key{}, err
+	}
+	text, err := key.PEM()
+	if err != nil {
+		return Key{}, err
+	}
+	defer clear(text)
+	sealed, err := sealer.Seal(ctx, text, PrivateContext(cluster, name))
+	if err != nil {
+		return Key{}, fmt.Errorf("seal key %s: %w", name, err)
+	}
+	_, err = s.Create(ctx, PrivateKey(cluster, name), sealed)
+	if errors.Is(err, store.ErrConflict) {
+		return loadKey(ctx, s, sealer, cluster, name)
+	}
+	return key, err
+}
+
+func loadKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
+	return openKey(ctx, s, sealer, sealedKey{name: name, at: PrivateKey(cluster, name), context: PrivateContext(cluster, name)})
+}
+
+// sealedKey says where a key lies and what it is sealed to.
+type sealedKey struct {
+	name, at string
+	context  map[string]string
+}
+
+func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKey) (Key, error) {
+	o, err := s.Get(ctx, k.at)
+	if err != nil {
+		return Key{}, err
+	}
+	text, err := sealer.Open(ctx, o.Body, k.context)
+	if err != nil {
+		return Key{}, fmt.Errorf("open %s: %w", k.at, err)
+	}
+	defer clear(text)
+	return ParseKey(k.name, text)
+}
+
+// LoadPublic reads the public part; it needs no sealer.
+func LoadPublic(ctx context.Context, s store.Store, cluster string) (Public, error) {
+	o, err := s.Get(ctx, CertsKey(cluster))
+	if err != nil {
+		return Public{}, err
+	}
+	var p Public
+	if err := json.Unmarshal(o.Body, &p); err != nil {
+		return Public{}, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return p, nil
+}
+
+// Load opens the whole bundle from the operator's place.
+func Load(ctx context.Context, s store.Store, sealer store.Sealer, cluster string) (Bundle, error) {
+	public, err := LoadPublic(ctx, s, cluster)
+	if err != nil {
+		return Bundle{}, err
+	}
+	return load(cluster, public, func(name string) (Key, error) { return loadKey(ctx, s, sealer, cluster, name) })
+}
+
+// LoadMachine opens the bundle from the machines' place, as a control-plane machine does. The certificates come from
+// its node document.
+func LoadMachine(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, public Public) (Bundle, error) {
+	return load(cluster, public, func(name string) (Key, error) {
+		return openKey(ctx, s, sealer, sealedKey{name: name, at: SecretKey(cluster, name), context: SecretContext(cluster)})
+	})
+}
+
+func load(cluster string, public Public, key func(name string) (Key, error)) (Bundle, error) {
+	b := Bundle{Cluster: cluster, CAs: map[string]CA{}}
+	for _, name := range CANames() {
+		k, err := key(name)
+		if err != nil {
+			return Bundle{}, err
+		}
+		if b.CAs[name], err = LoadCA(name, []byte(public.CAs[name]), k); err != nil {
+			return Bundle{}, err
+		}
+	}
+	var err error
+	b.ServiceAccount, err = key(ServiceAccount)
+	return b, err
+}
+
+// OpenCA opens one CA from the operator's place, for instance to issue an administrator's certificate.
+func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (CA, error) {
+	public, err := LoadPublic(ctx, s, cluster)
+	if err != nil {
+		return CA{}, err
+	}
+	key, err := loadKey(ctx, s, sealer, cluster, name)
+	if err != nil {
+		return CA{}, err
+	}
+	return LoadCA(name, []byte(public.CAs[name]), key)
+}
+
+// Publish copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
+// opens to the same is left alone, so that a second apply writes nothing. It returns the keys it wrote.
+func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Sealer) ([]string, error) {
+	keys := []Key{b.ServiceAccount}
+	for _, name := range CANames() {
+		keys = append(keys, b.CAs[name].key)
+	}
+	var wrote []string
+	for _, key := range keys {
+		text, err := key.PEM()
+		if err != nil {
+			return wrote, err
+		}
+		did, err := publishSecret(ctx, machine, sealer, secret{b.Cluster, key.name, text})
+		clear(text)
+		if err != nil {
+			return wrote, err
+		}
+		if did {
+			wrote = append(wrote, SecretKey(b.Cluster, key.name))
+		}
+	}
+	return wrote, nil
+}
+
+// Unpublished lists the machine-store keys that Publish would write because they are not there. It opens nothing.
+func Unpublished(ctx context.Context, machine store.Store, cluster string) ([]string, error) {
+	have, err := machine.List(ctx, SecretKey(cluster, ""))
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, key := range have {
+		seen[key] = true
+	}
+	var out []string
+	for _, name := range KeyNames() {
+		if key := SecretKey(cluster, name); !seen[key] {
+			out = append(out, key)
+		}
+	}
+	return out, nil
+}
+
+type secret struct {
+	cluster, name string
+	text          []byte
+}
+
+func publishSecret(ctx context.Context, machine store.Store, sealer store.Sealer, sec secret) (bool, error) {
+	at, bound := SecretKey(sec.cluster, sec.name), SecretContext(sec.cluster)
+	o, err := machine.Get(ctx, at)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	if err == nil {
+		old, err := sealer.Open(ctx, o.Body, bound)
+		if err == nil && bytes.Equal(old, sec.text) {
+			clear(old)
+			return false, nil
+		}
+		if err != nil && !errors.Is(err, store.ErrSealed) {
+			return false, fmt.Errorf("open %s: %w", at, err)
+		}
+	}
+	sealed, err := sealer.Seal(ctx, sec.text, bound)
+	if err != nil {
+		return false, fmt.Errorf("seal %s: %w", at, err)
+	}
+	if _, err := machine.Put(ctx, at, sealed); err != nil {
+		return false, err
+	}
+	return true, nil
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kubeconfig is the part of a client-go kubeconfig that machines and operators need. client-go itself is left out so
+// that the agent stays small.
+type kubeconfig struct {
+	APIVersion     string         `json:"apiVersion"`
+	Kind           string         `json:"kind"`
+	Clusters       []namedCluster `json:"clusters"`
+	Contexts       []namedContext `json:"contexts"`
+	Users          []namedUser    `json:"users"`
+	CurrentContext string         `json:"current-context"` //nolint:tagliatelle // Kubernetes's name
+}
+
+type namedCluster struct {
+	Name    string `json:"name"`
+	Cluster struct {
+		Server string `json:"server"`
+		CA     []byte `json:"certificate-authority-data"` //nolint:tagliatelle // Kubernetes's name
+		TLS    string `json:"tls-server-name,omitempty"`  //nolint:tagliatelle // Kubernetes's name
+	} `json:"cluster"`
+}
+
+type namedContext struct {
+	Name    string `json:"name"`
+	Context struct {
+		Cluster string `json:"cluster"`
+		User    string `json:"user"`
+	} `json:"context"`
+}
+
+type namedUser struct {
+	Name string `json:"name"`
+	User struct {
+		Cert []byte `json:"client-certificate-data"` //nolint:tagliatelle // Kubernetes's name
+		Key  []byte `json:"client-key-data"`         //nolint:tagliatelle // Kubernetes's name
+	} `json:"user"`
+}
+
+// Access is what a kubeconfig holds.
+type Access struct {
+	// Name of the cluster entry, context and user.
+	Name string
+	// Server URL, such as https://127.0.0.1:6443.
+	Server string
+	// TLSServerName is the name the server must prove, if it is not the one in Server.
+	TLSServerName string
+	// CAPEM trusts the server; CertPEM and KeyPEM authenticate the client.
+	CAPEM, CertPEM, KeyPEM []byte
+}
+
+// Kubeconfig renders a kubeconfig with one context. It holds a private key: write it with mode 0600.
+func Kubeconfig(a Access) ([]byte, error) {
+	k := kubeconfig{APIVersion: "v1", Kind: "Config", CurrentContext: a.Name}
+	cluster := namedCluster{Name: a.Name}
+	cluster.Cluster.Server, cluster.Cluster.CA, cluster.Cluster.TLS = a.Server, a.CAPEM, a.TLSServerName
+	context := namedContext{Name: a.Name}
+	context.Context.Cluster, context.Context.User = a.Name, a.Name
+	user := namedUser{Name: a.Name}
+	user.User.Cert, user.User.Key = a.CertPEM, a.KeyPEM
+	k.Clusters, k.Contexts, k.Users = []namedCluster{cluster}, []namedContext{context}, []namedUser{user}
+	out, err := yaml.Marshal(k)
+	if err != nil {
+		return nil, fmt.Errorf("render kubeconfig %s: %w", a.Name, err)
+	}
+	return out, nil
+}

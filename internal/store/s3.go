@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+)
+
+// conditionalTries is how often a conditional write is sent when S3 says that another one was just going on (409).
+const conditionalTries = 5
+
+// S3API is what an S3 store calls.
+type S3API interface {
+	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
+	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
+}
+
+// S3 is a Store under a prefix of a bucket.
+type S3 struct {
+	api            S3API
+	bucket, prefix string
+}
+
+// NewS3 returns the store in bucket under prefix, which may be empty.
+func NewS3(api S3API, bucket, prefix string) *S3 {
+	return &S3{api: api, bucket: bucket, prefix: strings.Trim(prefix, "/")}
+}
+
+// URL of the store.
+func (s *S3) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
+
+// Get reads an object.
+func (s *S3) Get(ctx context.Context, key string) (Object, error) {
+	if err := readyFor(ctx, key); err != nil {
+		return Object{}, err
+	}
+	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	if err != nil {
+		return Object{}, s.fail("read", key, err)
+	}
+	defer out.Body.Close() //nolint:errcheck // read to its end
+	body, err := io.ReadAll(out.Body)
+	if err != nil {
+		return Object{}, s.fail("read", key, err)
+	}
+	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
+}
+
+// Put writes an object whatever is there.
+func (s *S3) Put(ctx context.Context, key string, body []byte) (string, error) {
+	return s.put(ctx, key, body, s3.PutObjectInput{})
+}
+
+// Create writes an object that is not there yet (If-None-Match: *).
+func (s *S3) Create(ctx context.Context, key string, body []byte) (string, error) {
+	return s.put(ctx, key, body, s3.PutObjectInput{IfNoneMatch: aws.String("*")})
+}
+
+// Update writes an object that is still as etag says (If-Match).
+func (s *S3) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
+	return s.put(ctx, key, body, s3.PutObjectInput{IfMatch: &etag})
+}
+
+// Delete removes an object.
+func (s *S3) Delete(ctx context.Context, key string) error {
+	if err := readyFor(ctx, key); err != nil {
+		return err
+	}
+	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	if err = s.fail("delete", key, err); errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// List returns the keys that begin with prefix.
+func (s *S3) List(ctx context.Context, prefix string) ([]string, error) {
+	base := ""
+	if s.prefix != "" {
+		base = s.prefix + "/"
+	}
+	pages := s3.NewListObjectsV2Paginator(s.api, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)})
+	var keys []string
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, s.fail("list", prefix, err)
+		}
+		for _, o := range page.Contents {
+			keys = append(keys, strings.TrimPrefix(aws.ToString(o.Key), base))
+		}
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+func (s *S3) key(key string) *string { return aws.String(path.Join(s.prefix, key)) }
+
+// put sends in. A 409 says that another conditional write was under way: then neither has been decided for us, so ask again.
+func (s *S3) put(ctx context.Context, key string, body []byte, in s3.PutObjectInput) (string, error) {
+	if err := readyFor(ctx, key); err != nil {
+		return "", err
+	}
+	in.Bucket, in.Key = &s.bucket, s.key(key)
+	var err error
+	for range conditionalTries {
+		in.Body = bytes.NewReader(body)
+		var out *s3.PutObjectOutput
+		if out, err = s.api.PutObject(ctx, &in); err == nil {
+			return aws.ToString(out.ETag), nil
+		}
+		if errorCode(err) != "ConditionalRequestConflict" {
+			break
+		}
+	}
+	return "", s.fail("write", key, err)
+}
+
+// fail says what was being done to which object, and maps S3's error codes to this package's errors.
+func (s *S3) fail(doing, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch errorCode(err) {
+	case "NoSuchKey", "NotFound":
+		err = ErrNotFound
+	case "NoSuchBucket":
+		err = fmt.Errorf("there is no bucket %s: %w", s.bucket, ErrNotFound)
+	case "PreconditionFailed", "ConditionalRequestConflict":
+		err = ErrConflict
+	}
+	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), err)
+}
+
+// errorCode returns AWS's code of an error, or "".
+func errorCode(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
