@@ -8,6 +8,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net/http"
 )
 
 // Protocol is one of AWS's wire protocols.
@@ -52,7 +53,10 @@ type Service struct {
 	Target    string   // prefix of X-Amz-Target, for JSON
 	Ops       []Op
 	// Authorize, where set, says whether the caller may do op with in; nil uses the region's IAM with resource "*".
+	// It runs before the handler; see [Authorize] and [Check].
 	Authorize func(ctx context.Context, op string, in any) error
+	// Route finds the operation of a REST request. Services of the other protocols leave it nil.
+	Route func(r *http.Request) (Route, error)
 }
 
 // Error is an AWS error as a client sees it.

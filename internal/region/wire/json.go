@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"time"
+)
+
+// DecodeJSON decodes a JSON 1.1 request body into the shape in. An empty body is an empty shape.
+func DecodeJSON(body []byte, in any) error {
+	if len(bytes.TrimSpace(body)) > 0 {
+		var data any
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.UseNumber()
+		if err := d.Decode(&data); err != nil {
+			return Errorf("SerializationException", "the body is not JSON")
+		}
+		if _, err := d.Token(); !errors.Is(err, io.EOF) {
+			return Errorf("SerializationException", "the body holds more than one JSON value")
+		}
+		if err := jsonStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
+			return err
+		}
+	}
+	return validate(JSON, reflect.ValueOf(in), "")
+}
+
+func jsonStructure(v reflect.Value, data any, path string) error {
+	object, ok := data.(map[string]any)
+	if !ok {
+		return jsonKind(path, "an object")
+	}
+	known := map[string]bool{}
+	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
+		name := bodyName(f)
+		known[name] = true
+		value, ok := object[name]
+		if !ok || value == nil {
+			return nil
+		}
+		return jsonValue(member, value, join(path, name), f.Tag)
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(object) {
+		if !known[name] {
+			return Errorf("ValidationException", "The parameter %s is not recognized", join(path, name))
+		}
+	}
+	return nil
+}
+
+func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) error {
+	switch kindOf(v.Type()) {
+	case structure:
+		return jsonStructure(alloc(v), data, path)
+	case list:
+		items, ok := data.([]any)
+		if !ok {
+			return jsonKind(path, "a list")
+		}
+		out := reflect.MakeSlice(v.Type(), len(items), len(items))
+		for i, item := range items {
+			if err := jsonValue(out.Index(i), item, fmt.Sprintf("%s[%d]", path, i), ""); err != nil {
+				return err
+			}
+		}
+		v.Set(out)
+		return nil
+	case mapping:
+		entries, ok := data.(map[string]any)
+		if !ok {
+			return jsonKind(path, "an object")
+		}
+		out := reflect.MakeMap(v.Type())
+		for k, value := range entries {
+			item := reflect.New(v.Type().Elem()).Elem()
+			if err := jsonValue(item, value, join(path, k), ""); err != nil {
+				return err
+			}
+			out.SetMapIndex(reflect.ValueOf(k), item)
+		}
+		v.Set(out)
+		return nil
+	}
+	return jsonScalar(v, data, path, tag)
+}
+
+func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) error {
+	var text string
+	var matches bool
+	switch d := data.(type) {
+	case string:
+		text = d
+		switch v.Interface().(type) {
+		case *string, []byte, *time.Time:
+			matches = true
+		}
+	case bool:
+		text = fmt.Sprint(d)
+		_, matches = v.Interface().(*bool)
+	case json.Number:
+		text = d.String()
+		switch v.Interface().(type) {
+		case *int64, *float64, *time.Time:
+			matches = true
+		}
+	}
+	format := unixTimestamp
+	if _, ok := data.(string); ok {
+		format = iso8601
+	}
+	if !matches || setScalar(v, text, tag, format) != nil {
+		return jsonKind(path, "a "+v.Type().String())
+	}
+	return nil
+}
+
+func jsonKind(path, want string) error {
+	if path == "" {
+		path = "the body"
+	}
+	return Errorf("SerializationException", "%s is not %s", path, want)
+}
+
+// EncodeJSON is the shape out as a JSON 1.1 answer. Unset members are left out, keys are sorted.
+func EncodeJSON(out any) ([]byte, error) {
+	data, err := jsonData(reflect.ValueOf(out), "")
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", out, err)
+	}
+	return b, nil
+}
+
+func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
+	switch kindOf(v.Type()) {
+	case structure:
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				return map[string]any{}, nil
+			}
+			v = v.Elem()
+		}
+		object := map[string]any{}
+		err := fields(v, func(f reflect.StructField, member reflect.Value) error {
+			if unset(member) {
+				return nil
+			}
+			data, err := jsonData(member, f.Tag)
+			object[bodyName(f)] = data
+			return err
+		})
+		return object, err
+	case list:
+		items := make([]any, v.Len())
+		for i := range items {
+			data, err := jsonData(v.Index(i), "")
+			if err != nil {
+				return nil, err
+			}
+			items[i] = data
+		}
+		return items, nil
+	case mapping:
+		object := map[string]any{}
+		for _, k := range v.MapKeys() {
+			data, err := jsonData(v.MapIndex(k), "")
+			if err != nil {
+				return nil, err
+			}
+			object[k.String()] = data
+		}
+		return object, nil
+	}
+	return jsonText(v, tag)
+}
+
+func jsonText(v reflect.Value, tag reflect.StructTag) (any, error) {
+	if unset(v) {
+		return nil, nil //nolint:nilnil // JSON's null
+	}
+	switch x := v.Interface().(type) {
+	case *string:
+		return *x, nil
+	case *bool:
+		return *x, nil
+	case *int64:
+		return *x, nil
+	case []byte:
+		return scalarText(v, tag, ""), nil
+	case *time.Time:
+		if f := tag.Get("timestampFormat"); f != "" && f != unixTimestamp {
+			return formatTime(f, *x), nil
+		}
+		return json.Number(formatTime(unixTimestamp, *x)), nil
+	case *float64:
+		return *x, nil
+	}
+	return nil, fmt.Errorf("shape has a member of type %s, which JSON cannot carry", v.Type())
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// decodeREST fills a shape from path, query string, headers and, where the shape has a payload of XML or text, the
+// body. A streamed payload is left in the request's body, where the handler reads it.
+func decodeREST(r *http.Request, route Route, in any) error {
+	v := reflect.ValueOf(in).Elem()
+	query := r.URL.Query()
+	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
+		name := f.Tag.Get("locationName")
+		if name == "" {
+			name = f.Name
+		}
+		text, ok := "", false
+		switch f.Tag.Get("location") {
+		case "uri":
+			text, ok = route.Path[name]
+		case "querystring":
+			text, ok = query.Get(name), query.Has(name)
+		case "header":
+			text, ok = r.Header.Get(name), len(r.Header.Values(name)) > 0
+		case "headers":
+			return setHeaderMap(member, r.Header, name)
+		}
+		if !ok {
+			return nil
+		}
+		return setLocated(member, f, name, text)
+	})
+	if err != nil {
+		return err
+	}
+	if err := decodePayload(r, v); err != nil {
+		return err
+	}
+	return validate(RESTXML, reflect.ValueOf(in), "")
+}
+
+func setLocated(member reflect.Value, f reflect.StructField, name, text string) error {
+	if list, ok := member.Interface().([]*string); ok {
+		for part := range strings.SplitSeq(text, ",") {
+			list = append(list, new(strings.TrimSpace(part)))
+		}
+		member.Set(reflect.ValueOf(list))
+		return nil
+	}
+	format := rfc822
+	if f.Tag.Get("location") == "querystring" {
+		format = iso8601
+	}
+	if err := setScalar(member, text, f.Tag, format); err != nil {
+		return Errorf("InvalidArgument", "the value %q of %s is invalid: %v", text, name, err)
+	}
+	return nil
+}
+
+// setHeaderMap gathers the headers with a prefix, such as x-amz-meta-. Names are lower case, as S3 keeps them.
+func setHeaderMap(member reflect.Value, header http.Header, prefix string) error {
+	found := map[string]*string{}
+	for name, values := range header {
+		if len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
+			found[strings.ToLower(name[len(prefix):])] = new(strings.Join(values, ","))
+		}
+	}
+	if len(found) > 0 && member.Type() == reflect.TypeFor[map[string]*string]() {
+		member.Set(reflect.ValueOf(found))
+	}
+	return nil
+}
+
+func decodePayload(r *http.Request, v reflect.Value) error {
+	name := marker(v.Type()).Get("payload")
+	if name == "" {
+		return nil
+	}
+	f, _ := v.Type().FieldByName(name)
+	if f.Tag.Get("type") == "blob" {
+		return nil // streamed
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	member := v.FieldByName(name)
+	if text, ok := member.Interface().(*string); ok && text == nil {
+		member.Set(reflect.ValueOf(new(string(body))))
+		return nil
+	}
+	root, err := DecodeXML(bytes.NewReader(body), alloc(member).Addr().Interface())
+	if err != nil {
+		return err
+	}
+	if want := f.Tag.Get("locationName"); want != "" && root != want {
+		return Errorf("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema: "+
+			"the root element is %s, not %s", root, want)
+	}
+	return nil
+}
+
+// writeREST writes a REST answer: members with a location as headers, a payload as the body, everything else as XML.
+func writeREST(w http.ResponseWriter, meta *exchange, requestID string, a answer) (int, error) {
+	v, ok := pointee(a.out)
+	var body xmlWriter
+	var stream io.ReadCloser
+	if ok {
+		var err error
+		if stream, err = restBody(&body, v, a); err != nil {
+			return 0, err
+		}
+		restHeaders(w.Header(), v)
+	}
+	meta.copyHeader(w)
+	w.Header().Set("X-Amz-Request-Id", requestID)
+	status := meta.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	if stream != nil {
+		defer stream.Close() //nolint:errcheck // read only
+		w.WriteHeader(status)
+		if meta.request.Method == http.MethodHead {
+			return status, nil
+		}
+		_, err := io.Copy(w, stream)
+		return status, err
+	}
+	if body.Len() > 0 && w.Header().Get("Content-Type") == "" {
+		w.Header().Set("Content-Type", "application/xml")
+	}
+	if status != http.StatusNoContent && meta.request.Method != http.MethodHead {
+		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	}
+	w.WriteHeader(status)
+	_, err := w.Write(body.Bytes())
+	return status, err
+}
+
+// restBody encodes the body of the answer v, or returns the stream that is its body.
+func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
+	tag, root := marker(v.Type()), a.route.Root
+	if name := tag.Get("payload"); name != "" {
+		member := v.FieldByName(name)
+		switch x := member.Interface().(type) {
+		case io.ReadCloser:
+			return x, nil
+		case *string:
+			if x != nil {
+				w.WriteString(*x)
+			}
+			return nil, nil //nolint:nilnil // no stream
+		}
+		if unset(member) {
+			return nil, nil //nolint:nilnil // no stream
+		}
+		f, _ := v.Type().FieldByName(name)
+		if root == "" {
+			root = bodyName(f)
+		}
+		v = member.Elem()
+	} else if !hasBody(v) {
+		return nil, nil //nolint:nilnil // no stream
+	}
+	if root == "" {
+		root = a.op + "Result"
+	}
+	w.WriteString(xmlHeader)
+	w.open(root, ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`)
+	if err := w.members(v, false); err != nil {
+		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
+	}
+	w.close(root)
+	return nil, nil //nolint:nilnil // no stream
+}
+
+// hasBody tells whether a shape has members that travel in the body.
+func hasBody(v reflect.Value) bool {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if f.IsExported() && f.Tag.Get("location") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func restHeaders(h http.Header, v reflect.Value) {
+	for i := range v.NumField() {
+		f, member := v.Type().Field(i), v.Field(i)
+		if !f.IsExported() || unset(member) {
+			continue
+		}
+		name := f.Tag.Get("locationName")
+		switch f.Tag.Get("location") {
+		case "header":
+			if scalarType(member.Type()) {
+				h.Set(name, scalarText(member, f.Tag, rfc822))
+			}
+		case "headers":
+			if m, ok := member.Interface().(map[string]*string); ok {
+				for k, text := range m {
+					h.Set(name+k, *text)
+				}
+			}
+		}
+	}
+}
