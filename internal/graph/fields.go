@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Field is one property of a resource. Value is a string, bool, int64, Symbol or Text (as long as it holds symbols),
+// or a []any or map[string]any of these.
+type Field struct {
+	Property  string // as CloudFormation and the AWS API spell it
+	Attribute string // as Terraform spells it
+	Immutable bool   // a change needs another resource
+	Always    bool   // its zero is enforced
+	Set       bool   // a list without order
+	Write     bool   // cannot be read back
+	Tags      bool   // tags: others may add theirs
+	Value     any
+}
+
+// Fields lists the properties of r that are set or always enforced, in declaration order.
+// This file holds the only reflection over resources.
+func Fields(r Resource) []Field {
+	v := reflect.ValueOf(r)
+	var fs []Field
+	for i := range v.NumField() {
+		f, tagged := fieldOf(v.Type().Field(i))
+		if !tagged || v.Field(i).IsZero() && !f.Always {
+			continue
+		}
+		f.Value = plain(v.Field(i))
+		if list, ok := f.Value.([]any); ok && f.Set {
+			f.Value = sorted(list)
+		}
+		fs = append(fs, f)
+	}
+	return fs
+}
+
+// Properties lists the properties that resources of r's kind can have, without values.
+func Properties(r Resource) []Field {
+	var fs []Field
+	t := reflect.TypeOf(r)
+	for i := range t.NumField() {
+		if f, tagged := fieldOf(t.Field(i)); tagged {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// Nested lists the paths of all nested properties of r's kind, such as LaunchTemplateData/ImageId, lists as /*.
+func Nested(r Resource) []string {
+	var out []string
+	var walk func(prefix string, t reflect.Type)
+	walk = func(prefix string, t reflect.Type) {
+		if t.Kind() == reflect.Slice {
+			walk(prefix+"/*", t.Elem())
+			return
+		}
+		if t.Kind() != reflect.Struct {
+			return
+		}
+		for i := range t.NumField() {
+			if f, tagged := fieldOf(t.Field(i)); tagged {
+				p := strings.TrimPrefix(prefix+"/"+f.Property, "/")
+				out = append(out, p)
+				walk(p, t.Field(i).Type)
+			}
+		}
+	}
+	walk("", reflect.TypeOf(r))
+	return out
+}
+
+func fieldOf(sf reflect.StructField) (Field, bool) {
+	name, opts, _ := strings.Cut(sf.Tag.Get("aws"), ",")
+	if name == "" {
+		return Field{}, false
+	}
+	has := func(o string) bool { return slices.Contains(strings.Split(opts, ","), o) }
+	f := Field{
+		Property: name, Attribute: sf.Tag.Get("tf"),
+		Immutable: has("immutable"), Always: has("always"), Set: has("set"), Write: has("write"), Tags: has("tags"),
+	}
+	if f.Attribute == "" {
+		f.Attribute = Snake(name)
+	}
+	return f, true
+}
+
+// plain turns v into the few types that the planner and the renderers know.
+func plain(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case Pointer:
+		if x.Addr() != "" {
+			return Symbol{Addr: x.Addr()}
+		}
+		return x.Literal()
+	case Text:
+		if s, ok := x.Literal(); ok {
+			return s
+		}
+		return x
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return v.String()
+	case reflect.Bool:
+		return v.Bool()
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return v.Int()
+	case reflect.Slice:
+		list := make([]any, 0, v.Len())
+		for i := range v.Len() {
+			list = append(list, plain(v.Index(i)))
+		}
+		return list
+	case reflect.Map:
+		m := map[string]any{}
+		for _, k := range v.MapKeys() {
+			m[k.String()] = plain(v.MapIndex(k))
+		}
+		return m
+	case reflect.Struct:
+		return plainStruct(v)
+	default:
+		panic(fmt.Sprintf("graph: a resource may not hold a %s", v.Type()))
+	}
+}
+
+func plainStruct(v reflect.Value) map[string]any {
+	m := map[string]any{}
+	for i := range v.NumField() {
+		f, tagged := fieldOf(v.Type().Field(i))
+		if !tagged || v.Field(i).IsZero() && !f.Always {
+			continue
+		}
+		m[f.Property] = plain(v.Field(i))
+		if list, ok := m[f.Property].([]any); ok && f.Set {
+			m[f.Property] = sorted(list)
+		}
+	}
+	return m
+}
+
+// Symbols lists the symbols that r holds, each once, in declaration order.
+func Symbols(r Resource) []Symbol {
+	var out []Symbol
+	for _, f := range Fields(r) {
+		out = symbolsIn(out, f.Value)
+	}
+	return out
+}
+
+func symbolsIn(out []Symbol, v any) []Symbol {
+	add := func(s Symbol) {
+		if s.Addr != "" && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	switch x := v.(type) {
+	case Symbol:
+		add(x)
+	case Text:
+		for _, p := range x.parts {
+			add(p.symbol)
+		}
+	case []any:
+		for _, e := range x {
+			out = symbolsIn(out, e)
+		}
+	case map[string]any:
+		for _, k := range sortedKeys(x) {
+			out = symbolsIn(out, x[k])
+		}
+	}
+	return out
+}
+
+// Pointers lists every reference that r holds, also those to what exists already.
+func Pointers(r Resource) []Pointer {
+	var out []Pointer
+	var walk func(reflect.Value)
+	walk = func(v reflect.Value) {
+		if p, ok := v.Interface().(Pointer); ok {
+			if p.Addr() != "" || p.Literal() != "" {
+				out = append(out, p)
+			}
+			return
+		}
+		switch v.Kind() {
+		case reflect.Slice:
+			for i := range v.Len() {
+				walk(v.Index(i))
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if v.Type().Field(i).IsExported() {
+					walk(v.Field(i))
+				}
+			}
+		default:
+		}
+	}
+	walk(reflect.ValueOf(r))
+	return out
+}
+
+// Lookup returns the value of a symbol; false while it is not known.
+type Lookup func(Symbol) (string, bool)
+
+type resolver interface {
+	resolve(lookup Lookup) any
+}
+
+// Resolve returns r with every symbol that lookup knows replaced by its value.
+func Resolve(r Resource, lookup Lookup) Resource {
+	v := reflect.New(reflect.TypeOf(r)).Elem()
+	v.Set(reflect.ValueOf(r))
+	resolveIn(v, lookup)
+	out, ok := v.Interface().(Resource)
+	if !ok {
+		panic("graph: a resource is no resource any more")
+	}
+	return out
+}
+
+func resolveIn(v reflect.Value, lookup Lookup) {
+	if x, ok := v.Interface().(resolver); ok {
+		v.Set(reflect.ValueOf(x.resolve(lookup)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		if v.IsNil() {
+			return
+		}
+		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(list, v)
+		for i := range list.Len() {
+			resolveIn(list.Index(i), lookup)
+		}
+		v.Set(list)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				resolveIn(v.Field(i), lookup)
+			}
+		}
+	default:
+	}
+}
+
+func (r Ref[T]) resolve(lookup Lookup) any {
+	if r.addr == "" {
+		return r
+	}
+	if id, ok := lookup(Symbol{Addr: r.addr}); ok {
+		return Ref[T]{literal: id}
+	}
+	return r
+}
+
+func (t Text) resolve(lookup Lookup) any {
+	out := Text{base64: t.base64}
+	for _, p := range t.parts {
+		if p.symbol != (Symbol{}) {
+			if s, ok := lookup(p.symbol); ok {
+				p = part{literal: s}
+			}
+		}
+		out.parts = append(out.parts, p)
+	}
+	return out
+}
+
+// Equal says whether two values of [Field.Value] are the same.
+func Equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+// Zero says whether v, a value of [Field.Value], is the zero of its type.
+func Zero(v any) bool {
+	switch x := v.(type) {
+	case []any:
+		return len(x) == 0
+	case map[string]any:
+		return len(x) == 0
+	default:
+		return v == nil || reflect.ValueOf(v).IsZero()
+	}
+}
+
+// ZeroLike returns the zero of v's type.
+func ZeroLike(v any) any {
+	switch v.(type) {
+	case []any:
+		return []any{}
+	case map[string]any:
+		return map[string]any{}
+	case Symbol, Text:
+		return ""
+	default:
+		return reflect.Zero(reflect.TypeOf(v)).Interface()
+	}
+}
+
+func sorted(list []any) []any {
+	out := slices.Clone(list)
+	slices.SortStableFunc(out, func(a, b any) int { return strings.Compare(sortKey(a), sortKey(b)) })
+	return out
+}
+
+func sortKey(v any) string {
+	if t, ok := v.(Text); ok {
+		return t.String()
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Snake turns CidrBlock into cidr_block and DNSName into dns_name, as Terraform spells names.
+func Snake(s string) string {
+	rs := []rune(s)
+	var b strings.Builder
+	for i, r := range rs {
+		if unicode.IsUpper(r) && i > 0 {
+			afterLower := !unicode.IsUpper(rs[i-1])
+			beforeLower := i+1 < len(rs) && unicode.IsLower(rs[i+1])
+			if afterLower || beforeLower {
+				b.WriteByte('_')
+			}
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
