@@ -29,6 +29,8 @@ type Bundle struct {
 	CAs map[string]CA
 	// ServiceAccount signs service-account tokens.
 	ServiceAccount Key
+	// Encryption is what the key for Secrets in etcd is derived from.
+	Encryption Key
 }
 
 // Public part of the bundle.
@@ -74,7 +76,7 @@ func Ensure(ctx context.Context, s store.Store, sealer store.Sealer, cluster str
 		}
 		keys[name] = key
 	}
-	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, ServiceAccount: keys[ServiceAccount]}
+	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, ServiceAccount: keys[ServiceAccount], Encryption: keys[EncryptionKey]}
 	for _, name := range CANames() {
 		ca, err := NewCA(name, cluster, keys[name], now)
 		if err != nil {
@@ -186,7 +188,10 @@ func load(cluster string, public Public, key func(name string) (Key, error)) (Bu
 		}
 	}
 	var err error
-	b.ServiceAccount, err = key(ServiceAccount)
+	if b.ServiceAccount, err = key(ServiceAccount); err != nil {
+		return Bundle{}, err
+	}
+	b.Encryption, err = key(EncryptionKey)
 	return b, err
 }
 
@@ -206,7 +211,7 @@ func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, na
 // Publish copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
 // opens to the same is left alone, so that a second apply writes nothing. It returns the keys it wrote.
 func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Sealer) ([]string, error) {
-	keys := []Key{b.ServiceAccount}
+	keys := []Key{b.ServiceAccount, b.Encryption}
 	for _, name := range CANames() {
 		keys = append(keys, b.CAs[name].key)
 	}

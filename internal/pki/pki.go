@@ -7,6 +7,7 @@ package pki
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -29,6 +30,9 @@ const (
 // ServiceAccount is the name of the key pair that signs service-account tokens.
 const ServiceAccount = "service-account"
 
+// EncryptionKey is the name of the key that the key for Secrets in etcd is derived from. It signs nothing.
+const EncryptionKey = "encryption-key"
+
 // AdminGroup is the organization of an administrator's certificate. An add-on binds it to cluster-admin. It is not
 // system:masters, whose rights no RBAC rule can take back (CIS 5.1.1, 5.1.7).
 const AdminGroup = "slipway:cluster-admins"
@@ -48,8 +52,8 @@ const (
 // CANames lists the certificate authorities.
 func CANames() []string { return []string{EtcdClientCA, EtcdPeerCA, FrontProxyCA, KubernetesCA} }
 
-// KeyNames lists all private keys: those of the CAs and the service-account key.
-func KeyNames() []string { return append(CANames(), ServiceAccount) }
+// KeyNames lists all private keys: those of the CAs, the service-account key and the encryption key.
+func KeyNames() []string { return append(CANames(), ServiceAccount, EncryptionKey) }
 
 // Key is a private key. It prints and marshals as its name only.
 type Key struct {
@@ -105,6 +109,23 @@ func (k Key) PEM() ([]byte, error) {
 		return nil, fmt.Errorf("encode key %s: %w", k.name, err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
+}
+
+// Derive makes a symmetric key of size bytes from the private key, different for each purpose (HKDF, RFC 5869).
+func (k Key) Derive(purpose string, size int) ([]byte, error) {
+	if k.key == nil {
+		return nil, fmt.Errorf("derive from key %s: it is not loaded", k.name)
+	}
+	text, err := k.PEM()
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	out, err := hkdf.Key(sha256.New, text, nil, purpose, size)
+	if err != nil {
+		return nil, fmt.Errorf("derive from key %s: %w", k.name, err)
+	}
+	return out, nil
 }
 
 // PublicPEM of the key, PKIX.
