@@ -29,33 +29,20 @@ const User = "etcd"
 type Config struct {
 	// Name of the member and Host of its certificate and URLs.
 	Name, Host string
-	// Founders are the members that the cluster is born with: name → peer URL.
-	Founders map[string]string
 	// PeerHosts are the names that a peer's certificate may have.
 	PeerHosts []string
-	// Token names the cluster.
-	Token string
-	// Existing says that the cluster exists; false only for a founder's first start.
-	Existing bool
 	// HeartbeatMS and ElectionMS in milliseconds; zero is etcd's default.
 	HeartbeatMS, ElectionMS int
 }
 
 // Flags of etcd. The numbers are rows of the CIS benchmark.
 func Flags(c Config) []string {
-	state := "new"
-	if c.Existing {
-		state = "existing"
-	}
 	set := map[string]string{
 		"name": c.Name, "data-dir": DataDir,
 		"listen-peer-urls":            "https://0.0.0.0:2380",
 		"listen-client-urls":          "https://0.0.0.0:2379",
 		"advertise-client-urls":       "https://" + c.Host + ":2379",
 		"initial-advertise-peer-urls": "https://" + c.Host + ":2380",
-		"initial-cluster":             pairs(c.Founders),
-		"initial-cluster-state":       state,
-		"initial-cluster-token":       c.Token,
 		// 2.1 to 2.3.
 		"cert-file": PKIDir + "/server.crt", "key-file": PKIDir + "/server.key",
 		"trusted-ca-file": PKIDir + "/client-ca.crt", "client-cert-auth": "true",
@@ -97,8 +84,35 @@ func pairs(set map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// Unit is etcd's systemd unit. It refuses to start on a folder that is not the mounted volume. Its start has no time
-// limit: a founder is ready only when a quorum of founders is.
+// EnvironmentFile says how the next start is to be. It is on a tmpfs: after a reboot the agent decides afresh.
+const EnvironmentFile = "/run/slipway/etcd.env"
+
+// Start is how the next start is to be.
+type Start struct {
+	// Members to start with: name → peer URL.
+	Members map[string]string
+	// Token names the cluster.
+	Token string
+	// New gives birth; Empty allows a start without data. Neither is set once there is data, so that a restart by
+	// systemd alone can never come up empty.
+	New, Empty bool
+}
+
+// Environment is the content of EnvironmentFile.
+func Environment(s Start) []byte {
+	state, empty := "existing", "no"
+	if s.New {
+		state = "new"
+	}
+	if s.Empty {
+		empty = "yes"
+	}
+	return []byte("ETCD_INITIAL_CLUSTER=" + pairs(s.Members) + "\nETCD_INITIAL_CLUSTER_STATE=" + state +
+		"\nETCD_INITIAL_CLUSTER_TOKEN=" + s.Token + "\nSLIPWAY_EMPTY_START=" + empty + "\n")
+}
+
+// Unit is etcd's systemd unit. It refuses to start on a folder that is not the mounted volume, and without data unless
+// the agent has just decided so. Its start has no time limit: a founder is ready only when a quorum of founders is.
 func Unit(c Config) string {
 	return `[Unit]
 Description=etcd ` + c.Name + `
@@ -109,6 +123,8 @@ StartLimitIntervalSec=0
 Type=notify
 User=` + User + `
 Group=` + User + `
+EnvironmentFile=` + EnvironmentFile + `
+ExecStartPre=/bin/sh -c 'test -d ` + DataDir + `/member || test "$SLIPWAY_EMPTY_START" = yes'
 ExecStart=/usr/local/bin/etcd ` + strings.Join(Flags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2

@@ -78,7 +78,9 @@ type Action struct {
 	MemberID uint64
 }
 
-func wait(format string, args ...any) Action { return Action{Do: Wait, Reason: fmt.Sprintf(format, args...)} }
+func wait(format string, args ...any) Action {
+	return Action{Do: Wait, Reason: fmt.Sprintf(format, args...)}
+}
 
 // Decide is a pure function from what is known to the next step.
 func Decide(f Facts) Action {

@@ -92,6 +92,8 @@ type Trust struct {
 	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`
 	EtcdClientCA string `json:"etcdClientCA,omitempty"`
 	FrontProxyCA string `json:"frontProxyCA,omitempty"`
+	// ServiceAccountKeys are public keys that tokens may be signed with.
+	ServiceAccountKeys string `json:"serviceAccountKeys,omitempty"`
 }
 
 // Slot is one place in the control plane. A machine that takes it keeps the slot's etcd member, name and volume.
