@@ -20,7 +20,10 @@ trim)
 	touch /etc/machine-id
 	# logind starts when somebody asks for it over D-Bus (the kubelet's graceful shutdown does), not at every boot.
 	rm -f /usr/lib/systemd/system/multi-user.target.wants/systemd-logind.service
-	rm -f /etc/systemd/system/*.wants/cloud-init-local.service
+	# cloud-init asks IMDSv2 for a token only where it knows itself on AWS, by DMI or by this file; sysfs takes neither.
+	ec2=/usr/lib/python3/dist-packages/cloudinit/sources/DataSourceEc2.py
+	sed -i 's|/sys/hypervisor/uuid|/etc/cloud/hypervisor-uuid|' $ec2
+	grep -q /etc/cloud/hypervisor-uuid $ec2
 	# The path of Python's files is fixed from here on: compile once instead of on every first boot.
 	python3 -m compileall -q -j 2 /usr/lib/python3 /usr/lib/python3.11 >/dev/null 2>&1 || true
 	systemctl set-default multi-user.target >/dev/null 2>&1 || ln -sf /lib/systemd/system/multi-user.target /etc/systemd/system/default.target

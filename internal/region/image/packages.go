@@ -18,11 +18,12 @@ func packages() []string {
 }
 
 // masked are units that a machine in namespaces has no use for. Each costs boot time on every machine, or reaches
-// for something that belongs to the host (devices, the clock, kernel settings).
+// for something that belongs to the host (devices, the clock, kernel settings). cloud-init's local stage would ask for an
+// address by DHCP and wait; the machine has its address before it boots.
 func masked() []string {
 	return []string{
 		"apt-daily-upgrade.timer", "apt-daily.timer", "apt-daily-upgrade.service", "apt-daily.service",
-		"cloud-init-hotplugd.socket", "console-getty.service", "container-getty@.service", "dpkg-db-backup.timer",
+		"cloud-init-hotplugd.socket", "cloud-init-local.service", "console-getty.service", "container-getty@.service", "dpkg-db-backup.timer",
 		"e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty-static.service", "getty.target", "getty@.service",
 		"hwclock.service", "kmod-static-nodes.service", "ldconfig.service", "modprobe@.service", "motd-news.timer",
 		"networking.service", "serial-getty@.service", "sys-kernel-config.mount", "sys-kernel-debug.mount",

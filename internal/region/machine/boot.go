@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// boot is PID 1 of a new machine until it becomes systemd. It runs in the new namespaces with the host's files still in
+// sight, builds the machine's own tree, and leaves the host's behind. rest is the path of its console.
+func boot(in instance, rest []string) error {
+	runtime.LockOSThread() // the cgroup namespace belongs to a thread, and exec keeps this one
+	if len(rest) != 1 {
+		return errors.New("boot: want the console's path")
+	}
+	s, err := in.spec()
+	if err != nil {
+		return err
+	}
+	groups, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	if err := joinCgroups(groups, s.cgroup()); err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("make cgroup namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("part from the host's mounts: %w", err)
+	}
+	unix.Umask(0)
+	t := tree{in: in, spec: s}
+	for _, step := range []func() error{t.mountRoot, t.mountKernel, func() error { return t.mountCgroups(groups) }, t.bindData, func() error { return t.makeDev(rest[0]) }, t.enter} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	unix.Umask(0o022)
+	if err := unix.Sethostname([]byte(s.Machine.Hostname)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	env := []string{"container=slipway", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8", "TERM=dumb"}
+	if err := syscall.Exec("/sbin/init", []string{"/sbin/init"}, env); err != nil {
+		return fmt.Errorf("start systemd: %w", err)
+	}
+	return nil
+}
+
+// tree is the file tree of a machine while it is being built at in.root().
+type tree struct {
+	in   instance
+	spec spec
+}
+
+func (t tree) at(path string) string { return filepath.Join(t.in.root(), path) }
+
+// mount mounts on a path of the machine, making the folder.
+func (t tree) mount(fstype, path string, flags uintptr, options string) error {
+	if err := os.MkdirAll(t.at(path), 0o755); err != nil {
+		return fmt.Errorf("mount /%s: %w", path, err)
+	}
+	if err := unix.Mount(fstype, t.at(path), fstype, flags, options); err != nil {
+		return fmt.Errorf("mount %s on /%s: %w", fstype, path, err)
+	}
+	return nil
+}
+
+// mountRoot lays the machine's layer over the image. It is volatile, that is never synced: a machine's root does not
+// outlive the host's power, and booting five at once should not wait for a disk.
+func (t tree) mountRoot() error {
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", escape(t.spec.Image), escape(t.in.upper()), escape(t.in.work()))
+	err := unix.Mount("overlay", t.in.root(), "overlay", 0, options+",volatile")
+	if errors.Is(err, unix.EINVAL) { // kernels before 5.10
+		err = unix.Mount("overlay", t.in.root(), "overlay", 0, options)
+	}
+	if err != nil {
+		return fmt.Errorf("mount root: %w", err)
+	}
+	return nil
+}
+
+// escape writes a path for an overlay's options, where a comma and a colon part things.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
+}
+
+// mountKernel mounts what the kernel shows. /sys is read-only, which also tells systemd that devices are not its business.
+func (t tree) mountKernel() error {
+	const plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	for _, m := range []struct {
+		fstype, path string
+		flags        uintptr
+		options      string
+	}{
+		{"proc", "proc", plain, ""},
+		{"sysfs", "sys", plain | unix.MS_RDONLY, ""},
+		{"tmpfs", "run", unix.MS_NOSUID | unix.MS_NODEV, "mode=755,size=20%"},
+		{"tmpfs", "dev", unix.MS_NOSUID, "mode=755,size=4m"},
+		{"devpts", "dev/pts", unix.MS_NOSUID | unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620,gid=5"},
+		{"tmpfs", "dev/shm", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
+		{"mqueue", "dev/mqueue", plain, ""},
+	} {
+		if err := t.mount(m.fstype, m.path, m.flags, m.options); err != nil {
+			return err
+		}
+	}
+	// For the network add-ons that look for it; a kernel may lack it.
+	_ = unix.Mount("bpf", t.at("sys/fs/bpf"), "bpf", plain, "mode=700")
+	// The key that reboots or crashes the host belongs to the host; a kernel may lack it.
+	if _, err := os.Stat(t.at("proc/sysrq-trigger")); err != nil {
+		return nil //nolint:nilerr // nothing to protect
+	}
+	return t.bind(t.at("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
+}
+
+func (t tree) bind(source, path string, flags uintptr) error {
+	if err := unix.Mount(source, t.at(path), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s on /%s: %w", source, path, err)
+	}
+	if flags == 0 {
+		return nil
+	}
+	if err := unix.Mount("", t.at(path), "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+		return fmt.Errorf("protect /%s: %w", path, err)
+	}
+	return nil
+}
+
+// mountCgroups mounts the host's hierarchies anew: inside the cgroup namespace each shows the machine's part as its root.
+func (t tree) mountCgroups(groups []hierarchy) error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if len(groups) == 1 && groups[0].V2 {
+		return t.mount("cgroup2", "sys/fs/cgroup", flags, "")
+	}
+	if err := t.mount("tmpfs", "sys/fs/cgroup", flags, "mode=755,size=1m"); err != nil {
+		return err
+	}
+	for _, h := range groups {
+		fstype := "cgroup"
+		if h.V2 {
+			fstype = "cgroup2"
+		}
+		if err := t.mount(fstype, filepath.Join("sys/fs/cgroup", h.Name()), flags, h.Options); err != nil {
+			return err
+		}
+		for part := range strings.SplitSeq(h.Name(), ",") {
+			if part != h.Name() { // cpu,cpuacct is also known as cpu and as cpuacct
+				_ = os.Symlink(h.Name(), t.at(filepath.Join("sys/fs/cgroup", part)))
+			}
+		}
+	}
+	return nil
+}
+
+func (t tree) bindData() error {
+	for i, name := range bound() {
+		path := filepath.Join("var/lib", name)
+		if err := os.MkdirAll(t.at(path), 0o755); err != nil {
+			return fmt.Errorf("bind /%s: %w", path, err)
+		}
+		if err := t.bind(t.in.dataDirs()[i], path, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeDev fills the machine's own /dev: what every machine has, the console, and the volumes attached to it.
+func (t tree) makeDev(consolePath string) error {
+	for _, n := range nodes() {
+		if err := makeNode(t.at("dev"), n); err != nil {
+			return err
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx", "core": "/proc/kcore",
+	} {
+		if err := os.Symlink(target, t.at(filepath.Join("dev", name))); err != nil {
+			return fmt.Errorf("make /dev/%s: %w", name, err)
+		}
+	}
+	if err := os.WriteFile(t.at("dev/console"), nil, 0o600); err != nil {
+		return fmt.Errorf("make /dev/console: %w", err)
+	}
+	if err := t.bind(consolePath, "dev/console", 0); err != nil {
+		return err
+	}
+	attached, err := readVolumes(t.spec.Volumes)
+	if err != nil {
+		return err
+	}
+	attached = slices.DeleteFunc(attached, func(v volume) bool { return v.Instance != t.spec.Machine.ID })
+	for _, v := range attached {
+		if err := v.plug(t.at("dev")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter makes the tree the root and drops the host's. Mounts below are shared, as on any systemd machine, so that the
+// kubelet's mounts reach containers.
+func (t tree) enter() error {
+	if err := unix.Chdir(t.in.root()); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leave the host's root: %w", err)
+	}
+	if err := unix.Chdir("/"); err != nil {
+		return fmt.Errorf("enter root: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("share mounts: %w", err)
+	}
+	return nil
+}
+
+// node is a character device.
+type node struct {
+	name         string
+	major, minor uint32
+	mode         uint32
+}
+
+// nodes are the devices of every machine. kmsg is the null device: the kernel's log is the host's.
+func nodes() []node {
+	return []node{
+		{"null", 1, 3, 0o666},
+		{"zero", 1, 5, 0o666},
+		{"full", 1, 7, 0o666},
+		{"random", 1, 8, 0o666},
+		{"urandom", 1, 9, 0o666},
+		{"tty", 5, 0, 0o666},
+		{"kmsg", 1, 3, 0o666},
+		{"fuse", 10, 229, 0o666},
+		{"net/tun", 10, 200, 0o666},
+	}
+}
+
+func makeNode(dev string, n node) error {
+	path := filepath.Join(dev, n.name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make /dev/%s: %w", n.name, err)
+	}
+	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil {
+		return fmt.Errorf("make /dev/%s: %w", n.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupTop is the folder in each hierarchy under which all regions' machines lie: slipway/<region>/<instance>.
+const cgroupTop = "slipway"
+
+// hierarchy is one cgroup hierarchy that the host has mounted.
+type hierarchy struct {
+	Mount   string // where, such as /sys/fs/cgroup/memory
+	V2      bool
+	Options string // for version 1, what mounts the same again: controllers, or none,name=systemd
+}
+
+// Name is the folder it has below /sys/fs/cgroup by custom.
+func (h hierarchy) Name() string {
+	if h.V2 {
+		return "unified"
+	}
+	return strings.TrimPrefix(h.Options, "none,name=")
+}
+
+// hierarchies lists the host's mounted hierarchies, each once.
+func hierarchies() ([]hierarchy, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
+	}
+	defer f.Close()
+	var out []hierarchy
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		h, ok := parseHierarchy(lines.Text())
+		if ok && !slices.ContainsFunc(out, func(o hierarchy) bool { return o.Name() == h.Name() }) {
+			out = append(out, h)
+		}
+	}
+	return out, nil
+}
+
+// parseHierarchy reads one line of mountinfo: id parent major:minor root mountpoint options … - type source superoptions.
+func parseHierarchy(line string) (hierarchy, bool) {
+	head, rest, ok := strings.Cut(line, " - ")
+	before, after := strings.Fields(head), strings.Fields(rest)
+	if !ok || len(before) < 5 || len(after) < 3 || before[3] != "/" {
+		return hierarchy{}, false
+	}
+	switch after[0] {
+	case "cgroup2":
+		return hierarchy{Mount: before[4], V2: true}, true
+	case "cgroup":
+	default:
+		return hierarchy{}, false
+	}
+	var controllers []string
+	for opt := range strings.SplitSeq(after[2], ",") {
+		switch {
+		case strings.HasPrefix(opt, "name="):
+			return hierarchy{Mount: before[4], Options: "none," + opt}, opt == "name=systemd"
+		case opt == "rw", opt == "ro", opt == "xattr", opt == "clone_children", opt == "noprefix", strings.Contains(opt, "="):
+		default:
+			controllers = append(controllers, opt)
+		}
+	}
+	return hierarchy{Mount: before[4], Options: strings.Join(controllers, ",")}, len(controllers) > 0
+}
+
+// ensureHierarchies mounts what systemd in a machine needs and a bare host may lack: version 2 where nothing is mounted,
+// the named systemd hierarchy where version 1 is.
+func ensureHierarchies() ([]hierarchy, error) {
+	groups, err := hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	v1 := slices.ContainsFunc(groups, func(h hierarchy) bool { return !h.V2 })
+	named := slices.ContainsFunc(groups, func(h hierarchy) bool { return h.Options == "none,name=systemd" })
+	switch {
+	case len(groups) == 0:
+		if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
+			return nil, fmt.Errorf("mount cgroup2 on /sys/fs/cgroup: %w", err)
+		}
+	case v1 && !named:
+		if err := os.MkdirAll("/sys/fs/cgroup/systemd", 0o755); err != nil {
+			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
+		}
+		if err := unix.Mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", 0, "none,name=systemd"); err != nil {
+			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
+		}
+	default:
+		return groups, nil
+	}
+	return hierarchies()
+}
+
+// makeCgroups makes a cgroup of this path in every hierarchy, usable: cpuset needs values, version 2 needs controllers
+// switched on from the top. shares is the weight of the CPU, in vCPUs.
+func makeCgroups(groups []hierarchy, path string, vcpus int) error {
+	for _, h := range groups {
+		at := h.Mount
+		for part := range strings.SplitSeq(path, "/") {
+			if h.V2 {
+				enableControllers(at)
+			}
+			next := filepath.Join(at, part)
+			if err := os.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("make cgroup: %w", err)
+			}
+			if err := inheritCPUSet(at, next); err != nil {
+				return err
+			}
+			at = next
+		}
+		shares := filepath.Join(at, "cpu.shares")
+		if _, err := os.Stat(shares); err == nil && vcpus > 0 {
+			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o644); err != nil {
+				return fmt.Errorf("weigh cgroup: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// enableControllers hands every controller on to children, one by one, since a host may hold some back.
+func enableControllers(dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		return
+	}
+	for controller := range strings.FieldsSeq(string(data)) {
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+	}
+}
+
+func inheritCPUSet(parent, child string) error {
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		have, err := os.ReadFile(filepath.Join(child, name))
+		if err != nil || strings.TrimSpace(string(have)) != "" {
+			continue // another hierarchy, or set already
+		}
+		want, err := os.ReadFile(filepath.Join(parent, name))
+		if err != nil || strings.TrimSpace(string(want)) == "" {
+			continue // version 2: empty means the parent's
+		}
+		if err := os.WriteFile(filepath.Join(child, name), want, 0o644); err != nil {
+			return fmt.Errorf("set %s of cgroup: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// joinCgroups moves the calling process into the cgroup of this path in every hierarchy.
+func joinCgroups(groups []hierarchy, path string) error {
+	for _, h := range groups {
+		if err := os.WriteFile(filepath.Join(h.Mount, path, "cgroup.procs"), []byte("0"), 0o644); err != nil {
+			return fmt.Errorf("join cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeCgroups kills what runs in the cgroups of this path and below, in every hierarchy, and removes them.
+func removeCgroups(ctx context.Context, groups []hierarchy, path string) error {
+	for _, h := range groups {
+		top := filepath.Join(h.Mount, path)
+		err := poll(ctx, 20*time.Second, func() (bool, error) {
+			if _, err := os.Stat(top); errors.Is(err, fs.ErrNotExist) {
+				return true, nil
+			}
+			removeOnce(top)
+			return false, nil
+		})
+		if err != nil {
+			return fmt.Errorf("remove cgroup %s: %w", top, err)
+		}
+	}
+	return nil
+}
+
+// removeOnce goes through a cgroup from its leaves up, killing and removing. What is busy yet stays for the next round.
+func removeOnce(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			removeOnce(filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, pid := range members(dir) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	_ = unix.Rmdir(dir)
+}
+
+func members(dir string) []int {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

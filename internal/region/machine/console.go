@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// consoleKept is how much of a console's output each of its two files holds, in bytes: together at most 1 MiB.
+const consoleKept = 512 << 10
+
+// console is the machine's serial line: a terminal whose other end the supervisor writes to a file of bounded size.
+type console struct {
+	master *os.File
+	slave  *os.File // held open, or the master would see an end whenever nobody in the machine has it open
+}
+
+func openConsole(path string) (*console, error) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open console: %w", err)
+	}
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("unlock console: %w", err), master.Close())
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("name console: %w", err), master.Close())
+	}
+	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open console: %w", err), master.Close())
+	}
+	log := &ring{path: path, limit: consoleKept}
+	go func() { _, _ = io.Copy(log, master) }() // ends with the supervisor
+	return &console{master: master, slave: slave}, nil
+}
+
+func (c *console) close() { _ = errors.Join(c.slave.Close(), c.master.Close()) }
+
+// ring is a log in two files: when the first is full it becomes the second.
+type ring struct {
+	path  string
+	limit int64
+}
+
+// Write appends p. Output that cannot be kept is dropped: a full disk must not stop the machine.
+func (r *ring) Write(p []byte) (int, error) {
+	if info, err := os.Stat(r.path); err == nil && info.Size()+int64(len(p)) > r.limit {
+		_ = os.Rename(r.path, r.path+".1")
+	}
+	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return len(p), nil //nolint:nilerr // dropped, see above
+	}
+	_, _ = f.Write(p)
+	_ = f.Close()
+	return len(p), nil
+}
+
+// deadline is a moment this far ahead by the kernel's clock; pipes want a point in time.
+func deadline(d time.Duration) time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &ts); err != nil {
+		return time.Time{}
+	}
+	return time.Unix(ts.Unix()).Add(d)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// loops maps the host's loop devices that are in use to the files behind them.
+func loops() (map[string]string, error) {
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	out := map[string]string{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil { // freed meanwhile
+			continue
+		}
+		dev := "/dev/" + strings.Split(name, "/")[3]
+		out[dev] = strings.TrimSuffix(strings.TrimSpace(string(data)), " (deleted)")
+	}
+	return out, nil
+}
+
+// findLoop is the loop device of a file, or empty.
+func findLoop(file string) (string, error) {
+	all, err := loops()
+	if err != nil {
+		return "", err
+	}
+	for dev, backing := range all {
+		if backing == file {
+			return dev, nil
+		}
+	}
+	return "", nil
+}
+
+// ensureLoop is the loop device of a file, which it gets one for if need be.
+func ensureLoop(file string) (string, error) {
+	if dev, err := findLoop(file); dev != "" || err != nil {
+		return dev, err
+	}
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("get a loop device: %w", err)
+	}
+	defer control.Close()
+	data, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("get a loop device: %w", err)
+	}
+	defer data.Close()
+	for range 64 { // somebody else may take the free one first
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return "", fmt.Errorf("get a loop device: %w", err)
+		}
+		dev, err := configureLoop(n, data)
+		if errors.Is(err, unix.EBUSY) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("get a loop device: %w", err)
+		}
+		return dev, nil
+	}
+	return "", errors.New("get a loop device: others are always faster")
+}
+
+func configureLoop(n int, data *os.File) (string, error) {
+	dev := "/dev/loop" + strconv.Itoa(n)
+	// A kernel without devtmpfs in sight (a container) leaves making the node to us. 7 is the loop devices' major number.
+	err := unix.Mknod(dev, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(n)))) //nolint:gosec // n is a small index from the kernel
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return "", fmt.Errorf("make %s: %w", dev, err)
+	}
+	f, err := os.OpenFile(dev, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", dev, err)
+	}
+	defer f.Close()
+	config := unix.LoopConfig{Fd: uint32(data.Fd())} //nolint:gosec // a descriptor fits
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], data.Name())
+	if err := unix.IoctlLoopConfigure(int(f.Fd()), &config); err != nil {
+		return "", fmt.Errorf("configure %s: %w", dev, err)
+	}
+	return dev, nil
+}
+
+// loopBusy tells whether somebody holds the device for himself, as every mount does, in whatever namespace.
+func loopBusy(dev string) bool {
+	fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return errors.Is(err, unix.EBUSY)
+	}
+	_ = unix.Close(fd)
+	return false
+}
+
+// clearLoop frees a loop device. One that is free already is no error.
+func clearLoop(dev string) error {
+	f, err := os.OpenFile(dev, os.O_RDONLY, 0)
+	if err != nil {
+		return fmt.Errorf("free %s: %w", dev, err)
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("free %s: %w", dev, err)
+	}
+	return nil
+}
+
+// clearLoops frees every loop device whose file lies in a folder.
+func clearLoops(ctx context.Context, dir string) error {
+	return poll(ctx, patience, func() (bool, error) {
+		all, err := loops()
+		if err != nil {
+			return false, err
+		}
+		left := 0
+		for dev, file := range all {
+			if !strings.HasPrefix(file, dir+"/") {
+				continue
+			}
+			left++
+			if !loopBusy(dev) {
+				if err := clearLoop(dev); err != nil {
+					return false, err
+				}
+			}
+		}
+		return left == 0, nil
+	})
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity names a process for good: a number is used again, the same number with the same start time is not.
+type identity struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
+	Boot  string `json:"boot"`  // the host's boot id
+}
+
+// running is what a machine's pid file holds.
+type running struct {
+	Init       identity `json:"init"`
+	Supervisor identity `json:"supervisor"`
+}
+
+// identify describes a process that runs now.
+func identify(pid int) (identity, error) {
+	start, _, err := procStat(pid)
+	if err != nil {
+		return identity{}, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return identity{}, fmt.Errorf("read boot id: %w", err)
+	}
+	return identity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
+}
+
+// procStat returns a process's start time and state letter.
+func procStat(pid int) (start, state string, err error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", "", fmt.Errorf("read process %d: %w", pid, err)
+	}
+	_, rest, ok := bytes.Cut(data, []byte(") ")) // the name before it may hold anything
+	if i := bytes.LastIndex(data, []byte(") ")); ok {
+		rest = data[i+2:]
+	}
+	fields := strings.Fields(string(rest))
+	if len(fields) < 20 {
+		return "", "", fmt.Errorf("read process %d: stat has %d fields", pid, len(fields))
+	}
+	return fields[19], fields[0], nil
+}
+
+// exists tells whether this very process runs; a zombie does not.
+func (p identity) exists() bool {
+	if p.PID <= 0 {
+		return false
+	}
+	now, err := identify(p.PID)
+	if err != nil || now != p {
+		return false
+	}
+	_, state, err := procStat(p.PID)
+	return err == nil && state != "Z" && state != "X"
+}
+
+// kill ends this very process and waits until it has.
+func (p identity) kill(ctx context.Context) error {
+	if !p.exists() {
+		return nil
+	}
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", p.PID, err)
+	}
+	defer unix.Close(fd)
+	if !p.exists() { // the number changed hands before it was opened
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", p.PID, err)
+	}
+	return poll(ctx, 20*time.Second, func() (bool, error) { return !p.exists(), nil })
+}
+
+// poll calls done every 10 ms until it says true, for as long as limit.
+func poll(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("gave up after %s: %w", limit, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (in instance) running() (running, bool) {
+	data, err := os.ReadFile(in.pidFile())
+	if err != nil {
+		return running{}, false
+	}
+	var r running
+	if json.Unmarshal(data, &r) != nil {
+		return running{}, false
+	}
+	return r, true
+}
+
+func (in instance) alive() bool {
+	r, ok := in.running()
+	return ok && r.Init.exists()
+}
+
+// kill ends the machine: PID 1 takes every process of its namespace with it, and the supervisor then ends by itself.
+func (in instance) kill(ctx context.Context) error {
+	r, ok := in.running()
+	if !ok {
+		return nil
+	}
+	// The supervisor first, so that it cannot boot the machine anew; its end is a death signal for PID 1.
+	if err := r.Supervisor.kill(ctx); err != nil {
+		return fmt.Errorf("end its supervisor: %w", err)
+	}
+	if err := r.Init.kill(ctx); err != nil {
+		return fmt.Errorf("end its PID 1: %w", err)
+	}
+	return nil
+}
+
+// killSupervisors ends supervisors of machines whose folder is dir or lies in it, found by their arguments: the way
+// back when the pid file is lost.
+func killSupervisors(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || !supervises(pid, dir) {
+			continue
+		}
+		p, err := identify(pid)
+		if err != nil { // it ended meanwhile
+			continue
+		}
+		if err := p.kill(ctx); err != nil {
+			return fmt.Errorf("end supervisor %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+func supervises(pid int, dir string) bool {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return false
+	}
+	args := strings.Split(string(data), "\x00")
+	if len(args) < 4 || args[1] != Command || (args[2] != "supervise" && args[2] != "boot") {
+		return false
+	}
+	return args[3] == dir || strings.HasPrefix(args[3], dir+"/")
+}

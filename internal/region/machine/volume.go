@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+)
+
+// volume is a volume's record beside its data. Instance is empty where it is not attached.
+type volume struct {
+	fabric.Volume
+
+	Instance string `json:"instance,omitempty"`
+	Device   string `json:"device,omitempty"` // as asked for, such as /dev/xvdf
+	Name     string `json:"name,omitempty"`   // as the machine names it, such as nvme1n1
+	Loop     string `json:"loop,omitempty"`   // the host's device, such as /dev/loop8
+}
+
+func (h *Host) volumeFile(id string) string { return filepath.Join(h.volumesDir(), id+".json") }
+func (h *Host) volumeData(id string) string { return filepath.Join(h.volumesDir(), id+".img") }
+
+func (h *Host) readVolume(id string) (volume, error) {
+	if err := validID(id, "vol-"); err != nil {
+		return volume{}, err
+	}
+	return readVolume(h.volumeFile(id))
+}
+
+func readVolume(path string) (volume, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return volume{}, ErrUnknown
+	}
+	if err != nil {
+		return volume{}, fmt.Errorf("read volume: %w", err)
+	}
+	var v volume
+	if err := json.Unmarshal(data, &v); err != nil {
+		return volume{}, fmt.Errorf("read volume %s: %w", path, err)
+	}
+	return v, nil
+}
+
+// readVolumes reads all records in a folder, sorted by id.
+func readVolumes(dir string) ([]volume, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "vol-*.json"))
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	slices.Sort(names)
+	var out []volume
+	for _, name := range names {
+		v, err := readVolume(name)
+		if errors.Is(err, ErrUnknown) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// CreateVolume makes an empty volume: a sparse file that takes only the space written. An existing one is left alone.
+func (h *Host) CreateVolume(_ context.Context, v fabric.Volume) error {
+	defer h.lock(v.ID)()
+	_, err := h.readVolume(v.ID)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrUnknown) {
+		return fmt.Errorf("create volume %s: %w", v.ID, err)
+	}
+	if v.Size <= 0 {
+		return fmt.Errorf("create volume %s: size %d GiB: want at least 1", v.ID, v.Size)
+	}
+	f, err := os.OpenFile(h.volumeData(v.ID), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("create volume %s: %w", v.ID, err)
+	}
+	if err := errors.Join(f.Truncate(int64(v.Size)<<30), f.Close()); err != nil {
+		return fmt.Errorf("create volume %s: %w", v.ID, err)
+	}
+	if err := writeJSON(h.volumeFile(v.ID), volume{Volume: v}); err != nil {
+		return fmt.Errorf("create volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+// DeleteVolume removes a volume and its data. An attached one is refused; one that is gone is no error.
+func (h *Host) DeleteVolume(_ context.Context, id string) error {
+	defer h.lock(id)()
+	v, err := h.readVolume(id)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
+	if v.Instance != "" {
+		return fmt.Errorf("delete volume %s: attached to %s: detach it first", id, v.Instance)
+	}
+	for _, path := range []string{h.volumeData(id), h.volumeFile(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("delete volume %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Attach gives a volume to a machine, where it appears as the next free /dev/nvmeXn1 and under udev's name for an EBS
+// volume in /dev/disk/by-id. A volume that has it already is left alone; another machine's is refused.
+func (h *Host) Attach(_ context.Context, volumeID, instanceID, device string) error {
+	defer h.lock(instanceID)()
+	defer h.lock(volumeID)()
+	if err := h.attach(volumeID, instanceID, device); err != nil {
+		return fmt.Errorf("attach volume %s to %s: %w", volumeID, instanceID, err)
+	}
+	return nil
+}
+
+func (h *Host) attach(volumeID, instanceID, device string) error {
+	v, err := h.readVolume(volumeID)
+	if err != nil {
+		return err
+	}
+	if v.Instance != "" && v.Instance != instanceID {
+		return fmt.Errorf("attached to %s: detach it there first", v.Instance)
+	}
+	if _, err := h.instance(instanceID).spec(); err != nil {
+		return err
+	}
+	if v.Instance == "" {
+		v.Instance, v.Device = instanceID, device
+		if v.Name, err = h.freeName(instanceID); err != nil {
+			return err
+		}
+	}
+	return h.connect(v)
+}
+
+// connect makes an attached volume appear: a loop device on the host and, where the machine runs, its node in there.
+func (h *Host) connect(v volume) error {
+	loop, err := ensureLoop(h.volumeData(v.ID))
+	if err != nil {
+		return err
+	}
+	v.Loop = loop
+	if err := writeJSON(h.volumeFile(v.ID), v); err != nil {
+		return err
+	}
+	if dev, ok := h.instance(v.Instance).dev(); ok {
+		return v.plug(dev)
+	}
+	return nil
+}
+
+// connectVolumes brings back the loop devices of a machine that is about to boot: a restart of the host loses them.
+func (h *Host) connectVolumes(instanceID string) error {
+	all, err := readVolumes(h.volumesDir())
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		if v.Instance == instanceID {
+			if err := h.connect(v); err != nil {
+				return fmt.Errorf("volume %s: %w", v.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// freeName is the first NVMe name that no volume of the machine has; nvme0 would be its root.
+func (h *Host) freeName(instanceID string) (string, error) {
+	all, err := readVolumes(h.volumesDir())
+	if err != nil {
+		return "", err
+	}
+	for i := 1; ; i++ {
+		name := "nvme" + strconv.Itoa(i) + "n1"
+		if !slices.ContainsFunc(all, func(v volume) bool { return v.Instance == instanceID && v.Name == name }) {
+			return name, nil
+		}
+	}
+}
+
+// dev is the /dev of a machine that runs, as seen from here.
+func (in instance) dev() (string, bool) {
+	r, ok := in.running()
+	if !ok || !r.Init.exists() {
+		return "", false
+	}
+	return filepath.Join("/proc", strconv.Itoa(r.Init.PID), "root", "dev"), true
+}
+
+// link is udev's name for the volume on AWS.
+func (v volume) link() string {
+	return filepath.Join("disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(v.ID, "-", "", 1))
+}
+
+// plug makes the volume's node and link in a machine's /dev.
+func (v volume) plug(dev string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(v.Loop, &st); err != nil {
+		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+	}
+	if err := v.unplug(dev); err != nil {
+		return err
+	}
+	path := filepath.Join(dev, v.Name)
+	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil {
+		return fmt.Errorf("plug volume %s: make %s: %w", v.ID, path, err)
+	}
+	link := filepath.Join(dev, v.link())
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+	}
+	if err := os.Symlink(filepath.Join("../..", v.Name), link); err != nil {
+		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+func (v volume) unplug(dev string) error {
+	for _, name := range []string{v.link(), v.Name} {
+		if err := os.Remove(filepath.Join(dev, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("unplug volume %s: %w", v.ID, err)
+		}
+	}
+	return nil
+}
+
+// Detach takes a volume from a machine. While a file system on it is mounted it returns [ErrBusy]. A volume that is
+// not attached to the machine is left alone.
+func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
+	defer h.lock(volumeID)()
+	v, err := h.readVolume(volumeID)
+	if err == nil && v.Instance == instanceID {
+		err = h.detach(v)
+	}
+	if err != nil {
+		return fmt.Errorf("detach volume %s from %s: %w", volumeID, instanceID, err)
+	}
+	return nil
+}
+
+func (h *Host) detach(v volume) error {
+	loop, err := findLoop(h.volumeData(v.ID))
+	if err != nil {
+		return err
+	}
+	if loop != "" && loopBusy(loop) {
+		return ErrBusy
+	}
+	if dev, ok := h.instance(v.Instance).dev(); ok {
+		if err := v.unplug(dev); err != nil {
+			return err
+		}
+	}
+	if loop != "" {
+		if err := clearLoop(loop); err != nil {
+			return err
+		}
+	}
+	return writeJSON(h.volumeFile(v.ID), volume{Volume: v.Volume})
+}
+
+// detachAll takes every volume from a machine that has ended. Its mounts vanish a moment after its last process.
+func (h *Host) detachAll(ctx context.Context, instanceID string) error {
+	all, err := readVolumes(h.volumesDir())
+	if err != nil {
+		return err
+	}
+	for _, v := range all {
+		if v.Instance != instanceID {
+			continue
+		}
+		unlock := h.lock(v.ID)
+		err := poll(ctx, 20*time.Second, func() (bool, error) {
+			err := h.detach(v)
+			return err == nil, ignore(err, ErrBusy)
+		})
+		unlock()
+		if err != nil {
+			return fmt.Errorf("detach volume %s: %w", v.ID, err)
+		}
+	}
+	return nil
+}
+
+func ignore(err, target error) error {
+	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
