@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	algorithm  = "AWS4-HMAC-SHA256"
+	timeLayout = "20060102T150405Z"
+	// clockSkew is how far a client's clock may be off; 15 minutes is AWS's limit.
+	clockSkew = 15 * time.Minute
+	// maxPresigned is the longest life of a presigned URL: seven days, as S3 has it.
+	maxPresigned = 7 * 24 * time.Hour
+	// queryLife is the life of a presigned query request that names none, such as STS's GetCallerIdentity.
+	queryLife = 15 * time.Minute
+)
+
+// Key is what the region knows of an access key.
+type Key struct {
+	Secret  string
+	Token   string    // session token; empty for a lasting key
+	Expires time.Time // zero for a lasting key
+	Caller  Caller
+}
+
+// Keys finds access keys. ok is false for a key that does not exist or is not active.
+type Keys interface {
+	Key(accessKeyID string) (k Key, ok bool)
+}
+
+// Signature is the part of a request that says who signed it and how.
+type Signature struct {
+	AccessKeyID string
+	Region      string
+	Service     string // signing name, such as ec2
+	Presigned   bool   // in the query string, not in a header
+
+	date      string // of the scope, such as 20260102
+	time      time.Time
+	expires   time.Duration // life of a presigned request
+	token     string
+	headers   []string // signed, in lower case and sorted
+	signature string
+}
+
+// ReadSignature reads a request's signature. It returns nil for an anonymous request.
+func ReadSignature(r *http.Request) (*Signature, error) {
+	if h := r.Header.Get("Authorization"); h != "" {
+		return headerSignature(r, h)
+	}
+	q := r.URL.Query()
+	if q.Get("X-Amz-Algorithm") == "" {
+		return nil, nil //nolint:nilnil // no signature and no mistake
+	}
+	if q.Get("X-Amz-Algorithm") != algorithm {
+		return nil, incomplete("the algorithm is not " + algorithm)
+	}
+	s := &Signature{Presigned: true, token: q.Get("X-Amz-Security-Token"), signature: q.Get("X-Amz-Signature")}
+	s.headers = strings.Split(q.Get("X-Amz-SignedHeaders"), ";")
+	s.expires = queryLife
+	if text := q.Get("X-Amz-Expires"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 0 || time.Duration(seconds)*time.Second > maxPresigned {
+			return nil, Errorf("AuthorizationQueryParametersError", "X-Amz-Expires must be a number of seconds up to 604800")
+		}
+		s.expires = time.Duration(seconds) * time.Second
+	}
+	return s, s.scope(q.Get("X-Amz-Credential"), q.Get("X-Amz-Date"))
+}
+
+func headerSignature(r *http.Request, h string) (*Signature, error) {
+	rest, ok := strings.CutPrefix(h, algorithm+" ")
+	if !ok {
+		return nil, incomplete("the Authorization header does not begin with " + algorithm)
+	}
+	s := &Signature{token: r.Header.Get("X-Amz-Security-Token")}
+	credential := ""
+	for part := range strings.SplitSeq(rest, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch name {
+		case "Credential":
+			credential = value
+		case "SignedHeaders":
+			s.headers = strings.Split(value, ";")
+		case "Signature":
+			s.signature = value
+		}
+	}
+	date := r.Header.Get("X-Amz-Date")
+	if date == "" {
+		if t, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+			date = t.UTC().Format(timeLayout)
+		}
+	}
+	return s, s.scope(credential, date)
+}
+
+func incomplete(why string) *Error {
+	return Errorf("IncompleteSignature", "The request signature does not conform to AWS standards: %s", why)
+}
+
+// scope reads the credential's scope and the time of signing.
+func (s *Signature) scope(credential, date string) error {
+	parts := strings.Split(credential, "/")
+	if len(parts) != 5 || parts[4] != "aws4_request" {
+		return incomplete("the credential's scope is not KEY/DATE/REGION/SERVICE/aws4_request")
+	}
+	t, err := time.Parse(timeLayout, date)
+	switch {
+	case err != nil:
+		return incomplete("the date is missing or not of the form YYYYMMDDTHHMMSSZ")
+	case t.Format("20060102") != parts[1]:
+		return incomplete("the date is not that of the credential's scope")
+	case s.signature == "":
+		return incomplete("the signature is missing")
+	case !slices.Contains(s.headers, "host"):
+		return incomplete("the header host is not signed")
+	}
+	s.AccessKeyID, s.date, s.Region, s.Service, s.time = parts[0], parts[1], parts[2], parts[3], t
+	return nil
+}
+
+// Verifier checks signatures.
+type Verifier struct {
+	Keys   Keys
+	Region string           // the only one that is answered to
+	Now    func() time.Time // the region's clock
+}
+
+// Verify checks the signature s of r, made for service, and returns who signed. It replaces r's body by one that
+// checks the body's hash and checksums while it is read, and that is free of chunk framing.
+func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller, error) {
+	if s == nil {
+		return Caller{}, refuse(service.Protocol, missingToken)
+	}
+	key, ok := v.Keys.Key(s.AccessKeyID)
+	if !ok {
+		return Caller{}, refuse(service.Protocol, unknownKey)
+	}
+	if key.Token != "" && subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.token)) != 1 || key.Token == "" && s.token != "" {
+		return Caller{}, refuse(service.Protocol, unknownKey)
+	}
+	now := v.Now()
+	if err := s.timely(now, service.Protocol); err != nil {
+		return Caller{}, err
+	}
+	if !key.Expires.IsZero() && !now.Before(key.Expires) {
+		return Caller{}, refuse(service.Protocol, expiredToken)
+	}
+	if s.Region != v.Region || s.Service != service.Name {
+		e := refuse(service.Protocol, mismatch)
+		e.Message = "Credential should be scoped to region " + v.Region + " and service " + service.Name + "."
+		return Caller{}, e
+	}
+	hash, err := payloadHash(r, s, service)
+	if err != nil {
+		return Caller{}, err
+	}
+	signing := signingKey(key.Secret, s)
+	want := hexMAC(signing, s.toSign(canonical(r, s, hash)))
+	if subtle.ConstantTimeCompare([]byte(want), []byte(s.signature)) != 1 {
+		return Caller{}, refuse(service.Protocol, mismatch)
+	}
+	caller := key.Caller
+	caller.AccessKeyID = s.AccessKeyID
+	return caller, wrapBody(r, s, hash, signing)
+}
+
+// timely refuses a request signed too long ago or in the future.
+func (s *Signature) timely(now time.Time, p Protocol) error {
+	switch {
+	case s.time.After(now.Add(clockSkew)), !s.Presigned && s.time.Before(now.Add(-clockSkew)):
+		return refuse(p, skewed)
+	case s.Presigned && now.After(s.time.Add(s.expires)):
+		return refuse(p, stale)
+	}
+	return nil
+}
+
+// payloadHash is the hash of the body as the signature has it. For services that name none in a header, the body is
+// read and hashed.
+func payloadHash(r *http.Request, s *Signature, service Service) (string, error) {
+	if service.Protocol == RESTXML {
+		if h := r.Header.Get("X-Amz-Content-Sha256"); h != "" {
+			return h, nil
+		}
+		if s.Presigned {
+			return unsignedPayload, nil
+		}
+		return "", Errorf("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+	}
+	body, err := readBody(r)
+	if err != nil {
+		return "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// canonical is the canonical request.
+func canonical(r *http.Request, s *Signature, hash string) string {
+	var b strings.Builder
+	b.WriteString(r.Method + "\n" + canonicalPath(r.URL) + "\n" + canonicalQuery(r.URL.RawQuery) + "\n")
+	for _, name := range s.headers {
+		b.WriteString(name + ":" + canonicalHeader(r, name) + "\n")
+	}
+	b.WriteString("\n" + strings.Join(s.headers, ";") + "\n" + hash)
+	return b.String()
+}
+
+func canonicalPath(u *url.URL) string {
+	if u.Path == "" {
+		return "/"
+	}
+	return escape(u.Path, true)
+}
+
+// canonicalQuery sorts the query string's parameters by their escaped names and values.
+func canonicalQuery(raw string) string {
+	var pairs []string
+	for part := range strings.SplitSeq(raw, "&") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		n, errName := url.QueryUnescape(name)
+		v, errValue := url.QueryUnescape(value)
+		if errName != nil || errValue != nil || n == "X-Amz-Signature" {
+			continue
+		}
+		pairs = append(pairs, escape(n, false)+"="+escape(v, false))
+	}
+	slices.SortFunc(pairs, func(a, b string) int {
+		an, av, _ := strings.Cut(a, "=")
+		bn, bv, _ := strings.Cut(b, "=")
+		if c := strings.Compare(an, bn); c != 0 {
+			return c
+		}
+		return strings.Compare(av, bv)
+	})
+	return strings.Join(pairs, "&")
+}
+
+// canonicalHeader is a signed header's value. Go's server keeps some headers outside of the map.
+func canonicalHeader(r *http.Request, name string) string {
+	switch name {
+	case "host":
+		return r.Host
+	case "content-length":
+		return strconv.FormatInt(r.ContentLength, 10)
+	case "transfer-encoding":
+		return strings.Join(r.TransferEncoding, ",")
+	}
+	values := slices.Clone(r.Header.Values(name))
+	for i, v := range values {
+		values[i] = strings.Join(strings.Fields(v), " ")
+	}
+	return strings.Join(values, ",")
+}
+
+// escape is AWS's URI encoding: everything but letters, digits and -._~ becomes %XX.
+func escape(s string, keepSlash bool) string { //revive:disable-line:flag-parameter
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			c == '-', c == '.', c == '_', c == '~', keepSlash && c == '/':
+			b.WriteByte(c)
+		default:
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
+		}
+	}
+	return b.String()
+}
+
+func (s *Signature) scopeText() string {
+	return s.date + "/" + s.Region + "/" + s.Service + "/aws4_request"
+}
+
+func (s *Signature) toSign(canonicalRequest string) string {
+	sum := sha256.Sum256([]byte(canonicalRequest))
+	return algorithm + "\n" + s.time.Format(timeLayout) + "\n" + s.scopeText() + "\n" + hex.EncodeToString(sum[:])
+}
+
+func signingKey(secret string, s *Signature) []byte {
+	k := mac([]byte("AWS4"+secret), s.date)
+	k = mac(k, s.Region)
+	k = mac(k, s.Service)
+	return mac(k, "aws4_request")
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
+
+func hexMAC(key []byte, text string) string { return hex.EncodeToString(mac(key, text)) }
+
+// reason is why a signature is refused.
+type reason int
+
+const (
+	missingToken reason = iota
+	unknownKey
+	mismatch
+	skewed
+	stale // a presigned request after its life
+	expiredToken
+)
+
+// refuse is the refusal that the service's protocol has for a reason. The codes are those that AWS's services answer
+// with; SDKs decide by them whether to correct their clock or fetch new credentials.
+func refuse(p Protocol, why reason) *Error {
+	type form struct {
+		code   string
+		status int
+	}
+	codes := map[Protocol][6]form{
+		Query: {
+			{"MissingAuthenticationToken", 403}, {"InvalidClientTokenId", 403}, {"SignatureDoesNotMatch", 403},
+			{"RequestTimeTooSkewed", 403}, {"SignatureDoesNotMatch", 403}, {"ExpiredToken", 403},
+		},
+		EC2Query: {
+			{"MissingAuthenticationToken", 403}, {"AuthFailure", 401}, {"SignatureDoesNotMatch", 403},
+			{"RequestExpired", 400}, {"RequestExpired", 400}, {"RequestExpired", 400},
+		},
+		JSON: {
+			{"MissingAuthenticationTokenException", 400}, {"UnrecognizedClientException", 400}, {"InvalidSignatureException", 400},
+			{"RequestTimeTooSkewed", 400}, {"InvalidSignatureException", 400}, {"ExpiredTokenException", 400},
+		},
+		RESTXML: {
+			{"AccessDenied", 403}, {"InvalidAccessKeyId", 403}, {"SignatureDoesNotMatch", 403},
+			{"RequestTimeTooSkewed", 403}, {"AccessDenied", 403}, {"ExpiredToken", 400},
+		},
+	}
+	messages := [6]string{
+		"Request is missing Authentication Token", "The security token included in the request is invalid",
+		"The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method.",
+		"The difference between the request time and the current time is too large.",
+		"Signature expired: the request was presigned too long ago", "The security token included in the request is expired",
+	}
+	f := codes[p][why]
+	return &Error{Code: f.code, Message: messages[why], Status: f.status}
+}
