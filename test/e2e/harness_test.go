@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e_test runs the product's own commands against a local region with real machines, and looks at the cluster
+// with clients of others: the AWS SDK, the AWS CLI and kubectl. It calls no code of the product.
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+)
+
+const (
+	clusterName = "e2e"
+	region      = "us-east-1"
+	bucket      = "slipway-e2e-state"
+)
+
+// lab is a local region of this test's own, beside any other, and the commands run against it.
+type lab struct {
+	t       *testing.T
+	cache   string // holds the region; assets and image are links into the shared cache
+	slipway string // the program
+	env     map[string]string
+	aws     aws.Config
+}
+
+// require skips aloud what this machine cannot do, or fails where SLIPWAY_E2E=require.
+func require(t *testing.T) (shared string) {
+	t.Helper()
+	refuse := t.Skip
+	if os.Getenv("SLIPWAY_E2E") == "require" {
+		refuse = t.Fatal
+	}
+	if testing.Short() {
+		t.Skip("e2e: -short")
+	}
+	if os.Geteuid() != 0 {
+		refuse("e2e: real machines need root on Linux")
+	}
+	shared = os.Getenv("SLIPWAY_CACHE")
+	if shared == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared = filepath.Join(home, ".cache", "slipway")
+	}
+	if _, err := os.Stat(filepath.Join(shared, "assets", "catalog.yaml")); err != nil {
+		refuse("e2e: no built assets in " + shared + " (make assets)")
+	}
+	for _, program := range []string{"nft", "ip", "kubectl"} {
+		if _, err := exec.LookPath(program); err != nil && (program != "kubectl" || kubectlPath(shared) == "") {
+			refuse("e2e: this machine has no " + program + " (make deps)")
+		}
+	}
+	return shared
+}
+
+// kubectlPath is the machine's kubectl, else the one that the assets hold.
+func kubectlPath(shared string) string {
+	if path, err := exec.LookPath("kubectl"); err == nil {
+		return path
+	}
+	found, _ := filepath.Glob(filepath.Join(shared, "assets", "files", "dl.k8s.io", "release", "*", "bin", "linux", "amd64", "kubectl"))
+	if len(found) > 0 {
+		return found[0]
+	}
+	return ""
+}
+
+// newLab starts a region on a free port and destroys it when the test ends.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	shared := require(t)
+	slipway, err := filepath.Abs("../../bin/slipway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(slipway); err != nil {
+		t.Fatalf("no %s: make build", slipway)
+	}
+	l := &lab{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
+	if err := os.MkdirAll(l.cache, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"assets", "image"} {
+		link := filepath.Join(l.cache, name)
+		if err := os.Symlink(filepath.Join(shared, name), link); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	l.env["SLIPWAY_CACHE"], l.env["SLIPWAY_STATE"] = l.cache, "s3://"+bucket
+	l.run("region", "destroy", "--yes") // what an earlier run may have left
+	t.Cleanup(func() {
+		if os.Getenv("SLIPWAY_E2E_KEEP") == "" {
+			l.run("region", "destroy", "--yes")
+		}
+	})
+	l.start()
+	return l
+}
+
+// start starts the region and points every client at it.
+func (l *lab) start() {
+	l.t.Helper()
+	l.run("region", "start", "--port", freePort(l.t))
+	for line := range strings.Lines(l.run("region", "env")) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+		l.env[name] = strings.Trim(value, "'")
+	}
+	cfg, err := config.LoadDefaultConfig(l.t.Context(), config.WithRegion(region), config.WithBaseEndpoint(l.env["AWS_ENDPOINT_URL"]),
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(l.env["AWS_ACCESS_KEY_ID"], l.env["AWS_SECRET_ACCESS_KEY"], "")))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.aws = cfg
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	return port
+}
+
+// result of one command.
+type result struct {
+	out, err string
+	code     int
+}
+
+// try runs a program to its end, with the lab's environment.
+func (l *lab) try(program string, args ...string) result {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = os.Environ()
+	for k, v := range l.env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		l.t.Fatalf("run %s: %v", program, err)
+	}
+	r := result{out: out.String(), err: errs.String(), code: cmd.ProcessState.ExitCode()}
+	l.t.Logf("%s %s → %d\n%s%s", filepath.Base(program), strings.Join(args, " "), r.code, clip(r.out), clip(r.err))
+	return r
+}
+
+// clip keeps a log readable.
+func clip(s string) string {
+	if len(s) > 3000 {
+		return s[:1000] + "\n…\n" + s[len(s)-2000:]
+	}
+	return s
+}
+
+// run runs slipway and fails the test unless it exits with 0.
+func (l *lab) run(args ...string) string {
+	l.t.Helper()
+	r := l.try(l.slipway, args...)
+	if r.code != 0 {
+		l.t.Fatalf("slipway %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
+	}
+	return r.out
+}
+
+// kubectl runs kubectl against the cluster and fails the test unless it exits with 0.
+func (l *lab) kubectl(args ...string) string {
+	l.t.Helper()
+	r := l.tryKubectl(args...)
+	if r.code != 0 {
+		l.t.Fatalf("kubectl %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
+	}
+	return r.out
+}
+
+func (l *lab) tryKubectl(args ...string) result {
+	l.t.Helper()
+	return l.try(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig(), "--request-timeout=15s"}, args...)...)
+}
+
+func (l *lab) kubeconfig() string { return filepath.Join(l.cache, "kubeconfig") }
+
+// eventually tries f until it returns nil, and fails the test with its last error when the time is over.
+func (l *lab) eventually(what string, limit time.Duration, f func() error) {
+	l.t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("%s: not within %s: %v", what, limit, err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// valid waits until slipway finds the cluster well.
+func (l *lab) valid(limit time.Duration) {
+	l.t.Helper()
+	r := l.try(l.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
+	var report struct {
+		Valid  bool
+		Checks []struct{ Kind, Name, Cause string }
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+		l.t.Fatalf("validate prints no JSON: %v\n%s", err, r.err)
+	}
+	if !report.Valid || r.code != 0 {
+		l.t.Fatalf("the cluster is not well after %s (exit status %d):\n%s", limit, r.code, r.out)
+	}
+}
+
+// nodes returns the names of Ready nodes.
+func (l *lab) readyNodes() ([]string, error) {
+	r := l.tryKubectl("get", "nodes", "-o", "json")
+	if r.code != 0 {
+		return nil, errors.New(r.err)
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Status   struct {
+				Conditions []struct{ Type, Status string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(r.out), &list); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, n := range list.Items {
+		for _, c := range n.Status.Conditions {
+			if c.Type == "Ready" && c.Status == "True" {
+				names = append(names, n.Metadata.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// leftovers lists what a region of this id left on the machine.
+func leftovers(id string) (found []string) {
+	if out, err := exec.Command("ip", "netns", "list").Output(); err == nil {
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "slw-"+id) {
+				found = append(found, "namespace "+strings.TrimSpace(line))
+			}
+		}
+	}
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "/e2e/region/") {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/slipway/" + id)
+	for _, g := range groups {
+		found = append(found, "cgroup "+g)
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range procs {
+		b, _ := os.ReadFile(p)
+		if bytes.Contains(b, []byte("/e2e/region")) {
+			found = append(found, fmt.Sprintf("process %s %q", p, b))
+		}
+	}
+	return found
+}

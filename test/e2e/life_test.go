@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// silentKubectl runs kubectl without a line in the test's log.
+func (l *lab) silentKubectl(args ...string) error {
+	cmd := exec.Command(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
+	cmd.Env = os.Environ()
+	return cmd.Run()
+}
+
+// settings is what the region keeps of itself.
+func (l *lab) settings() (s struct{ ID string }) {
+	l.t.Helper()
+	b, err := os.ReadFile(filepath.Join(l.cache, "region", "settings.json"))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		l.t.Fatal(err)
+	}
+	return s
+}
+
+// workerCredentials asks the metadata service for a worker's credentials, from inside that worker's network.
+func (l *lab) workerCredentials(id string) aws.Config {
+	l.t.Helper()
+	script := `t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
+b=http://169.254.169.254/latest/meta-data/iam/security-credentials
+curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-token: $t" $b/)`
+	out, err := exec.Command("ip", "netns", "exec", "slw-"+l.settings().ID+"-"+id, "sh", "-c", script).Output()
+	if err != nil {
+		l.t.Fatalf("ask the metadata service from %s: %v", id, err)
+	}
+	var c struct{ AccessKeyId, SecretAccessKey, Token string }
+	if err := json.Unmarshal(out, &c); err != nil {
+		l.t.Fatalf("credentials of %s: %v", id, err)
+	}
+	cfg := l.aws.Copy()
+	cfg.Credentials = credentials.NewStaticCredentialsProvider(c.AccessKeyId, c.SecretAccessKey, c.Token)
+	return cfg
+}
+
+// workerRole makes real calls with a worker's own credentials: every secret and every mutation must be refused.
+func workerRole(l *lab) {
+	var worker, victim string
+	for id := range l.machines("worker") {
+		worker = id
+	}
+	for id := range l.machines("control-plane") {
+		victim = id
+	}
+	cfg := l.workerCredentials(worker)
+	ctx := l.t.Context()
+	store, compute, scaling := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }), ec2.NewFromConfig(cfg), autoscaling.NewFromConfig(cfg)
+	all, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	denied := func(what string, err error) {
+		l.t.Helper()
+		if err == nil {
+			l.t.Errorf("a worker may %s", what)
+		} else if text := err.Error(); !strings.Contains(text, "AccessDenied") && !strings.Contains(text, "UnauthorizedOperation") && !strings.Contains(text, "403") {
+			l.t.Errorf("%s: refused for another reason: %v", what, err)
+		}
+	}
+	secrets := 0
+	for _, o := range all.Contents {
+		if !strings.Contains(*o.Key, "/secrets/") && !strings.Contains(*o.Key, "/pki/private/") && !strings.Contains(*o.Key, "/controlplane/") && !strings.Contains(*o.Key, "/etcd/") {
+			continue
+		}
+		secrets++
+		_, err := store.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String(bucket), Key: o.Key})
+		denied("read "+*o.Key, err)
+	}
+	if secrets < 8 {
+		l.t.Errorf("only %d secret objects were tried", secrets)
+	}
+	for _, key := range []string{clusterName + "/machine/worker/x", clusterName + "/machine/etcd/initialized", clusterName + "/cluster.yaml"} {
+		_, err = store.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String(bucket), Key: &key, Body: strings.NewReader("x")})
+		denied("write "+key, err)
+		_, err = store.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: &key})
+		denied("delete "+key, err)
+	}
+	_, err = compute.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{victim}})
+	denied("terminate a control-plane machine", err)
+	_, err = compute.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: aws.String(l.volumes()["a"][0]), InstanceId: &worker, Device: aws.String("/dev/sdf")})
+	denied("attach etcd's volume", err)
+	_, err = compute.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{worker}, Tags: []ec2types.Tag{{Key: aws.String("slipway.dev/role"), Value: aws.String("control-plane")}}})
+	denied("tag itself", err)
+	_, err = compute.DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+	denied("list machines", err)
+	_, err = scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: aws.String("workers." + clusterName), DesiredCapacity: aws.Int32(9)})
+	denied("resize a group", err)
+	_, err = iam.NewFromConfig(cfg).CreateUser(ctx, &iam.CreateUserInput{UserName: aws.String("mallory")})
+	denied("create a user", err)
+}
+
+// regionRestarts ends the region's process by force; machines and data outlive it.
+func regionRestarts(l *lab) {
+	l.killRegion()
+	l.run("region", "start")
+	l.valid(3 * time.Minute)
+	planIsEmpty(l)
+	dataIsThere(l)
+}
+
+func (l *lab) killRegion() {
+	l.t.Helper()
+	var st struct{ PID int }
+	if err := json.Unmarshal([]byte(l.run("region", "status", "-o", "json")), &st); err != nil || st.PID == 0 {
+		l.t.Fatalf("no process: %v", err)
+	}
+	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
+		l.t.Fatal(err)
+	}
+	l.eventually("the region's process ends", 10*time.Second, func() error {
+		if b, err := os.ReadFile("/proc/" + strconv.Itoa(st.PID) + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
+			return fmt.Errorf("process %d lives", st.PID)
+		}
+		return nil
+	})
+}
+
+func deleteCluster(l *lab) {
+	l.run("delete", "cluster", clusterName, "--yes")
+	if left := l.tagged(); len(left) > 0 {
+		l.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// tagged lists everything that still has the cluster's tag or name.
+func (l *lab) tagged() (left []string) {
+	l.t.Helper()
+	ctx := l.t.Context()
+	tags, err := ec2.NewFromConfig(l.aws).DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{
+		{Name: aws.String("key"), Values: []string{"slipway.dev/cluster"}}, {Name: aws.String("value"), Values: []string{clusterName}},
+	}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	gone := l.terminated(ctx)
+	for _, tag := range tags.Tags {
+		if !gone[*tag.ResourceId] {
+			left = append(left, string(tag.ResourceType)+" "+*tag.ResourceId)
+		}
+	}
+	asgs, err := autoscaling.NewFromConfig(l.aws).DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, g := range asgs.AutoScalingGroups {
+		left = append(left, "auto scaling group "+*g.AutoScalingGroupName)
+	}
+	lbs, err := elasticloadbalancingv2.NewFromConfig(l.aws).DescribeLoadBalancers(ctx, &elasticloadbalancingv2.DescribeLoadBalancersInput{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, b := range lbs.LoadBalancers {
+		left = append(left, "load balancer "+*b.LoadBalancerName)
+	}
+	roles, err := iam.NewFromConfig(l.aws).ListRoles(ctx, &iam.ListRolesInput{PathPrefix: aws.String("/slipway/" + clusterName + "/")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, r := range roles.Roles {
+		left = append(left, "role "+*r.RoleName)
+	}
+	objects, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket), Prefix: aws.String(clusterName + "/")})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, o := range objects.Contents {
+		left = append(left, "object "+*o.Key)
+	}
+	return left
+}
+
+// terminated are the instances, interfaces and gateways that AWS goes on showing for a while after their end.
+func (l *lab) terminated(ctx context.Context) map[string]bool {
+	l.t.Helper()
+	gone := map[string]bool{}
+	c := ec2.NewFromConfig(l.aws)
+	out, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{{Name: aws.String("instance-state-name"), Values: []string{"terminated"}}}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			gone[*i.InstanceId] = true
+		}
+	}
+	nats, err := c.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: []ec2types.Filter{{Name: aws.String("state"), Values: []string{"deleted"}}}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, n := range nats.NatGateways {
+		gone[*n.NatGatewayId] = true
+	}
+	return gone
+}
+
+func destroyAfterKill(l *lab) {
+	id := l.settings().ID
+	l.killRegion()
+	l.run("region", "destroy", "--yes")
+	if left := leftovers(id); len(left) > 0 {
+		l.t.Errorf("left on this machine:\n%s", strings.Join(left, "\n"))
+	}
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// TestSpine takes one cluster through its whole life. Its steps share the cluster and run in order; after a failure
+// the rest would only fail again, so it stops there.
+func TestSpine(t *testing.T) {
+	l := newLab(t)
+	steps := []struct {
+		name string
+		do   func(*lab)
+	}{
+		{"up", up},
+		{"plan after apply is empty", planIsEmpty},
+		{"drift of one rule is one change", drift},
+		{"pods talk across workers", podsTalk},
+		{"data is written", writeData},
+		{"a worker's role can do nothing", workerRole},
+		{"the region's process restarts", regionRestarts},
+		{"a control-plane machine is lost", loseControlPlane},
+		{"a worker is lost", loseWorker},
+		{"all control-plane machines are lost", loseAllControlPlanes},
+		{"delete leaves nothing", deleteCluster},
+		{"destroy leaves nothing, also after kill -9", destroyAfterKill},
+	}
+	for _, s := range steps {
+		ok := t.Run(s.name, func(t *testing.T) {
+			inner := *l
+			inner.t = t
+			s.do(&inner)
+			l.aws, l.env = inner.aws, inner.env
+		})
+		if !ok {
+			t.FailNow()
+		}
+	}
+}
+
+func up(l *lab) {
+	l.run("state", "init", "--yes")
+	l.run("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	l.run("apply", clusterName, "--yes")
+	l.valid(10 * time.Minute)
+	os.Remove(l.kubeconfig())
+	l.run("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
+	names, err := l.readyNodes()
+	if err != nil || len(names) != 5 {
+		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
+	}
+}
+
+func planIsEmpty(l *lab) {
+	if r := l.try(l.slipway, "plan", clusterName); r.code != 0 {
+		l.t.Fatalf("plan after apply: exit status %d\n%s", r.code, r.out)
+	}
+}
+
+// drift takes one rule away with the AWS CLI, where the machine has one, else with the SDK.
+func drift(l *lab) {
+	c := ec2.NewFromConfig(l.aws)
+	out, err := c.DescribeSecurityGroupRules(l.t.Context(), &ec2.DescribeSecurityGroupRulesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, rule := range out.SecurityGroupRules {
+		if aws.ToBool(rule.IsEgress) || aws.ToInt32(rule.FromPort) != 10250 {
+			continue
+		}
+		if r := l.try("aws", "ec2", "revoke-security-group-ingress", "--group-id", *rule.GroupId, "--security-group-rule-ids", *rule.SecurityGroupRuleId); r.code != 0 {
+			l.t.Fatal(r.err)
+		}
+		r := l.try(l.slipway, "plan", clusterName, "-o", "json")
+		var plan struct {
+			Steps []struct{ Action, Address string }
+		}
+		if err := json.Unmarshal([]byte(r.out), &plan); err != nil {
+			l.t.Fatalf("plan prints no JSON: %v\n%s", err, r.out)
+		}
+		if r.code != 2 || len(plan.Steps) != 1 || plan.Steps[0].Action != "create" {
+			l.t.Fatalf("exit status %d, steps %+v; want 2 and one creation", r.code, plan.Steps)
+		}
+		l.run("apply", clusterName, "--yes")
+		planIsEmpty(l)
+		return
+	}
+	l.t.Fatalf("no rule for 10250 among %d of the cluster's", len(out.SecurityGroupRules))
+}
+
+// probes is a Service with one pod on each worker, from the image that the assets hold for this.
+const probes = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: probe, namespace: default}
+spec:
+  selector: {matchLabels: {app: probe}}
+  template:
+    metadata: {labels: {app: probe}}
+    spec:
+      containers:
+      - name: probe
+        image: %s
+        args: [serve, ":8080"]
+        ports: [{containerPort: 8080}]
+        securityContext: {allowPrivilegeEscalation: false, runAsNonRoot: true, runAsUser: 65534, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: probe, namespace: default}
+spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
+`
+
+func podsTalk(l *lab) {
+	file := filepath.Join(l.t.TempDir(), "probes.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, probes, probeImage(l)), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	l.kubectl("apply", "-f", file)
+	l.kubectl("rollout", "status", "daemonset/probe", "--timeout=120s")
+	pods := strings.Fields(l.kubectl("get", "pods", "-l", "app=probe", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.podIP}={.spec.nodeName} {end}`))
+	if len(pods) != 2 {
+		l.t.Fatalf("probes on %d nodes, want the 2 workers: %v", len(pods), pods)
+	}
+	first, second := strings.Split(pods[0], "="), strings.Split(pods[1], "=")
+	if got := l.kubectl("exec", first[0], "--", "/probe", "get", "http://"+second[1]+":8080/hostname"); !strings.Contains(got, second[0]) {
+		l.t.Errorf("by address: got %q, want %s", got, second[0])
+	}
+	l.eventually("by name", time.Minute, func() error {
+		r := l.tryKubectl("exec", second[0], "--", "/probe", "get", "http://probe.default.svc.cluster.local/hostname")
+		if r.code != 0 || !strings.Contains(r.out, "probe-") {
+			return errors.New(r.err + r.out)
+		}
+		return nil
+	})
+	if got := l.kubectl("logs", second[0]); got == "" {
+		l.t.Error("kubectl logs prints nothing")
+	}
+	if r := l.tryKubectl("exec", first[0], "--", "/probe", "get", "http://169.254.169.254/latest/meta-data/"); r.code == 0 {
+		l.t.Error("a pod reached the metadata service")
+	}
+}
+
+// probeImage is the catalogue's name of the test image as machines pull it.
+func probeImage(l *lab) string {
+	return "198.18.0.1:5000/slipway.dev/probe:v1"
+}
+
+func writeData(l *lab) {
+	l.kubectl("create", "configmap", "survivor", "--from-literal=answer=42")
+}
+
+func dataIsThere(l *lab) {
+	l.t.Helper()
+	if got := l.kubectl("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
+		l.t.Fatalf("the ConfigMap holds %q, want 42", got)
+	}
+}
+
+// machines returns the running machines of a role, by id, with the slot of each.
+func (l *lab) machines(role string) map[string]string {
+	l.t.Helper()
+	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}},
+		{Name: aws.String("tag:slipway.dev/role"), Values: []string{role}},
+		{Name: aws.String("instance-state-name"), Values: []string{"running"}},
+	}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			found[*i.InstanceId] = ""
+			for _, tag := range i.Tags {
+				if *tag.Key == "slipway.dev/etcd-slot" {
+					found[*i.InstanceId] = *tag.Value
+				}
+			}
+		}
+	}
+	return found
+}
+
+// volumes returns the etcd volume of each slot and the instance it is attached to.
+func (l *lab) volumes() map[string][2]string {
+	l.t.Helper()
+	out, err := ec2.NewFromConfig(l.aws).DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
+		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}, {Name: aws.String("tag-key"), Values: []string{"slipway.dev/etcd-slot"}},
+	}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	found := map[string][2]string{}
+	for _, v := range out.Volumes {
+		at := ""
+		if len(v.Attachments) > 0 {
+			at = *v.Attachments[0].InstanceId
+		}
+		for _, tag := range v.Tags {
+			if *tag.Key == "slipway.dev/etcd-slot" {
+				found[*tag.Value] = [2]string{*v.VolumeId, at}
+			}
+		}
+	}
+	return found
+}
+
+func (l *lab) terminate(ids ...string) {
+	l.t.Helper()
+	if r := l.try("aws", append([]string{"ec2", "terminate-instances", "--instance-ids"}, ids...)...); r.code != 0 {
+		l.t.Fatal(r.err)
+	}
+}
+
+// availability probes the API through the load balancer until stopped; the longest time without an answer is its result.
+func (l *lab) availability() (stop func() time.Duration) {
+	var halt atomic.Bool
+	done := make(chan time.Duration)
+	go func() {
+		longest, last := time.Duration(0), time.Now()
+		for !halt.Load() {
+			quiet := *l
+			cmd := quiet.silentKubectl("get", "--raw=/readyz", "--request-timeout=3s")
+			if cmd == nil {
+				last = time.Now()
+			}
+			longest = max(longest, time.Since(last))
+			time.Sleep(200 * time.Millisecond)
+		}
+		done <- longest
+	}()
+	return func() time.Duration { halt.Store(true); return <-done }
+}
+
+func loseControlPlane(l *lab) {
+	before := l.volumes()
+	var victim, slot string
+	for id, s := range l.machines("control-plane") {
+		victim, slot = id, s
+	}
+	stop := l.availability()
+	l.terminate(victim)
+	l.eventually("a replacement has the volume", 3*time.Minute, func() error {
+		if at := l.volumes()[slot]; at[0] != before[slot][0] || at[1] == "" || at[1] == victim {
+			return fmt.Errorf("slot %s: volume %v, before %v", slot, at, before[slot])
+		}
+		return nil
+	})
+	l.valid(5 * time.Minute)
+	if away := stop(); away > 10*time.Second {
+		l.t.Errorf("the API was away for %s, want 10 s at most", away)
+	} else {
+		l.t.Logf("the API was away for %s at most", away)
+	}
+	dataIsThere(l)
+}
+
+func loseWorker(l *lab) {
+	for id := range l.machines("worker") {
+		l.terminate(id)
+		break
+	}
+	time.Sleep(2 * time.Second)
+	l.valid(5 * time.Minute)
+	names, err := l.readyNodes()
+	if err != nil || len(names) != 5 {
+		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
+	}
+	dataIsThere(l)
+}
+
+func loseAllControlPlanes(l *lab) {
+	var ids []string
+	for id := range l.machines("control-plane") {
+		ids = append(ids, id)
+	}
+	l.terminate(ids...)
+	time.Sleep(2 * time.Second)
+	l.valid(8 * time.Minute)
+	dataIsThere(l)
+}
