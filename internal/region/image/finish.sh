@@ -24,6 +24,8 @@ trim)
 	ec2=/usr/lib/python3/dist-packages/cloudinit/sources/DataSourceEc2.py
 	sed -i 's|/sys/hypervisor/uuid|/etc/cloud/hypervisor-uuid|' $ec2
 	grep -q /etc/cloud/hypervisor-uuid $ec2
+	# Kernel settings of the distribution would be written over the host's; what a node asks for itself still is.
+	rm -f /usr/lib/sysctl.d/*.conf /etc/sysctl.d/*.conf
 	# The path of Python's files is fixed from here on: compile once instead of on every first boot.
 	python3 -m compileall -q -j 2 /usr/lib/python3 /usr/lib/python3.11 >/dev/null 2>&1 || true
 	systemctl set-default multi-user.target >/dev/null 2>&1 || ln -sf /lib/systemd/system/multi-user.target /etc/systemd/system/default.target

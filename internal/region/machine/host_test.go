@@ -67,7 +67,7 @@ func newBench(t *testing.T, userData string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, region: "t" + strconv.Itoa(os.Getpid()) + strings.TrimLeft(filepath.Base(dir), "test-machine-"), dir: dir, img: img, data: userData, spaces: map[string]string{}}
+	b := &bench{t: t, region: "t" + strings.TrimPrefix(filepath.Base(dir), "test-machine-"), dir: dir, img: img, data: userData, spaces: map[string]string{}}
 	b.host, err = machine.New(machine.Config{Region: b.region, Dir: filepath.Join(dir, "region"), Wirer: b, Image: b.root})
 	if err != nil {
 		t.Fatal(err)
@@ -225,6 +225,21 @@ func (b *bench) pid(id string) int {
 		b.t.Fatal(err)
 	}
 	return pid
+}
+
+// space makes a machine's network namespace ahead of its launch.
+func (b *bench) space(m fabric.Machine) string {
+	b.t.Helper()
+	path, err := b.Namespace(b.t.Context(), m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+func (b *bench) awaitRunning(id string) {
+	b.t.Helper()
+	b.await(id, "test $(systemctl is-system-running) = running || { systemctl --failed --no-pager; systemctl list-jobs; false; }", 30*time.Second)
 }
 
 // run runs a shell script inside a machine.

@@ -3,14 +3,24 @@
 package machine_test
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/machine"
 )
 
 const userData = `#!/bin/sh
 cat /proc/uptime >/run/user-data-ran
-echo "user data says hello from $(hostname)" >/dev/console
+echo "user data says hello from $(hostname), $AWS_ENDPOINT_URL" >/dev/console
 `
 
 func TestBoot(t *testing.T) {
@@ -20,11 +30,264 @@ func TestBoot(t *testing.T) {
 	t.Logf("PID 1 after %s", time.Since(begin))
 	b.await(m.ID, "test -s /run/user-data-ran", 60*time.Second)
 	t.Logf("user data ran after %s", time.Since(begin))
-	b.await(m.ID, "systemctl is-system-running | grep -qx running || { systemctl --failed; systemctl list-jobs; false; }", 30*time.Second)
+	b.awaitRunning(m.ID)
 	t.Logf("running after %s", time.Since(begin))
-	t.Log(b.mustRun(m.ID, "ps ax -o pid,rss,args; systemd-analyze blame | head -20; systemd-analyze critical-chain cloud-final.service"))
 	console, err := b.host.Console(m.ID)
-	if err != nil || !strings.Contains(string(console), "user data says hello from "+m.Hostname) {
+	if err != nil || !strings.Contains(string(console), "user data says hello from "+m.Hostname+", http://198.18.0.1") {
 		t.Errorf("console lacks the machine's line: %v\n%s", err, console)
 	}
+	for script, want := range map[string]string{
+		"hostname":                               m.Hostname,
+		"cat /etc/resolv.conf":                   "search ec2.internal\nnameserver 127.0.0.1",
+		"findmnt -no PROPAGATION /":              "shared",
+		"findmnt -no FSTYPE -T /var/lib/kubelet": b.diskType(),
+		"systemctl is-system-running":            "running",
+		"cat /proc/1/comm":                       "systemd",
+		"nft list ruleset && sysctl -qw net.ipv4.ip_forward=1 && cat /proc/sys/net/ipv4/ip_forward": "1",
+		"ls /dev/kvm /dev/vda /dev/loop0 2>/dev/null || echo none":                                  "none",
+		"systemd-run -q --wait -p MemoryMax=100M true && echo ran":                                  "ran",
+	} {
+		if got := b.mustRun(m.ID, script); got != want {
+			t.Errorf("%s: %q, want %q", script, got, want)
+		}
+	}
+	if err := b.host.Launch(t.Context(), m); err != nil {
+		t.Errorf("second launch: %v", err)
+	}
+}
+
+func TestMachinesAreApart(t *testing.T) {
+	b := newBench(t, userData)
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for n := range 3 {
+		b.spaces[b.machine(n).ID] = b.space(b.machine(n))
+		wg.Go(func() {
+			if err := b.host.Launch(t.Context(), b.machine(n)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	ids := map[string]bool{}
+	for n := range 3 {
+		id := b.machine(n).ID
+		b.await(id, "test -s /run/user-data-ran", 60*time.Second)
+		ids[b.mustRun(id, "cat /etc/machine-id; readlink /proc/self/ns/cgroup /proc/self/ns/pid /proc/self/ns/net /proc/self/ns/ipc")] = true
+	}
+	t.Logf("three machines' user data ran after %s", time.Since(begin))
+	if len(ids) != 3 {
+		t.Errorf("%d different identities of 3: %v", len(ids), ids)
+	}
+}
+
+func TestVolumeMovesWithItsData(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	one, two := b.launch(1), b.launch(2)
+	v := fabric.Volume{ID: "vol-0123456789abcdef0", Size: 2}
+	byID := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0"
+	ctx := t.Context()
+	must(t, b.host.CreateVolume(ctx, v))
+	must(t, b.host.CreateVolume(ctx, v))
+	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
+	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
+	if err := b.host.Attach(ctx, v.ID, two.ID, "/dev/xvdf"); err == nil {
+		t.Error("a volume was attached to two machines")
+	}
+	if err := b.host.DeleteVolume(ctx, v.ID); err == nil {
+		t.Error("an attached volume was deleted")
+	}
+	if got := b.mustRun(one.ID, "blockdev --getsize64 "+byID); got != "2147483648" {
+		t.Errorf("size in the machine: %s", got)
+	}
+	b.mustRun(one.ID, "mkfs.ext4 -q "+byID+" && mkdir -p /mnt/v && mount "+byID+" /mnt/v && echo kept >/mnt/v/file && sync /mnt/v/file")
+	if err := b.host.Detach(ctx, v.ID, one.ID); !errors.Is(err, machine.ErrBusy) {
+		t.Errorf("detach while mounted: %v, want ErrBusy", err)
+	}
+	b.mustRun(one.ID, "umount /mnt/v")
+	must(t, b.host.Detach(ctx, v.ID, one.ID))
+	must(t, b.host.Detach(ctx, v.ID, one.ID))
+	if _, err := b.run(one.ID, "test ! -e "+byID); err != nil {
+		t.Errorf("a detached volume is still there: %v", err)
+	}
+
+	must(t, b.host.Attach(ctx, v.ID, two.ID, "/dev/xvdf"))
+	b.mustRun(two.ID, "mkdir -p /mnt/v && mount "+byID+" /mnt/v && grep kept /mnt/v/file && echo too >>/mnt/v/file && sync /mnt/v/file")
+	must(t, b.host.Terminate(ctx, two.ID)) // mounted: the machine's end frees it
+	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
+	must(t, b.host.Reboot(ctx, one.ID)) // an attached volume survives a reboot
+	if got := b.mustRun(one.ID, "mount "+byID+" /mnt/v && cat /mnt/v/file"); got != "kept\ntoo" {
+		t.Errorf("data after the move: %q", got)
+	}
+	must(t, b.host.Terminate(ctx, one.ID))
+	must(t, b.host.DeleteVolume(ctx, v.ID))
+	must(t, b.host.DeleteVolume(ctx, v.ID))
+}
+
+func TestUnknownIsRefused(t *testing.T) {
+	b := newBench(t, "")
+	ctx := t.Context()
+	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrUnknown) {
+		t.Errorf("attach of an unknown volume: %v", err)
+	}
+	must(t, b.host.CreateVolume(ctx, fabric.Volume{ID: "vol-1", Size: 1}))
+	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrUnknown) {
+		t.Errorf("attach to an unknown machine: %v", err)
+	}
+	if err := b.host.Reboot(ctx, "i-1"); !errors.Is(err, machine.ErrUnknown) {
+		t.Errorf("reboot of an unknown machine: %v", err)
+	}
+	if err := b.host.CreateVolume(ctx, fabric.Volume{ID: "vol-2"}); err == nil {
+		t.Error("a volume of no size was made")
+	}
+	for _, id := range []string{"", "../x", "i-../../x", "vol-1"} {
+		if err := b.host.Launch(ctx, fabric.Machine{ID: id}); err == nil {
+			t.Errorf("machine %q was launched", id)
+		}
+		if err := b.host.Terminate(ctx, id); err == nil {
+			t.Errorf("machine %q was terminated", id)
+		}
+	}
+	must(t, b.host.Terminate(ctx, "i-1"))
+	if b.host.Alive("i-1") {
+		t.Error("an unknown machine is alive")
+	}
+}
+
+func TestDeathAndReturn(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	m := b.launch(1)
+	if !b.host.Alive(m.ID) {
+		t.Fatal("a launched machine is not alive")
+	}
+	b.mustRun(m.ID, "echo kept >/root/file; setsid sleep 1000 >/dev/null 2>&1 &")
+	must(t, syscall.Kill(b.pid(m.ID), syscall.SIGKILL))
+	b.eventually("a machine without PID 1 is dead", func() bool { return !b.host.Alive(m.ID) })
+	b.eventually("nothing of it runs", func() bool { return len(b.processes()) == 0 })
+
+	must(t, b.host.Launch(t.Context(), m))
+	if got := b.mustRun(m.ID, "cat /root/file"); got != "kept" {
+		t.Errorf("the disk after a new boot: %q", got)
+	}
+	first := b.pid(m.ID)
+	b.await(m.ID, "systemctl is-system-running --wait || true; systemctl reboot -ff", 30*time.Second)
+	b.eventually("a reboot from inside boots again", func() bool { return b.pid(m.ID) != first && b.host.Alive(m.ID) })
+	if got := b.mustRun(m.ID, "cat /root/file"); got != "kept" {
+		t.Errorf("the disk after a reboot from inside: %q", got)
+	}
+}
+
+// A supervisor that dies takes its machine with it, whatever else is lost.
+func TestDestroyWithoutState(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	m := b.launch(1)
+	must(t, b.host.CreateVolume(t.Context(), fabric.Volume{ID: "vol-0a", Size: 1}))
+	must(t, b.host.Attach(t.Context(), "vol-0a", m.ID, "/dev/xvdf"))
+	b.mustRun(m.ID, "mkfs.ext4 -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt && setsid sleep 1000 >/dev/null 2>&1 &")
+	for _, pattern := range []string{"instances/*/*.json", "volumes/*.json"} {
+		names, _ := filepath.Glob(filepath.Join(b.dir, "region", pattern))
+		for _, name := range names {
+			must(t, os.Remove(name))
+		}
+	}
+	must(t, b.host.Destroy(t.Context()))
+	if left := b.processes(); len(left) > 0 {
+		t.Errorf("processes left: %v", left)
+	}
+	if out, _ := exec.Command("sh", "-c", "find /sys/fs/cgroup -type d -name "+b.region).Output(); len(out) > 0 {
+		t.Errorf("cgroups left: %s", out)
+	}
+	if out, _ := exec.Command("sh", "-c", "cat /sys/block/loop*/loop/backing_file 2>/dev/null | grep -F "+b.dir).Output(); len(out) > 0 {
+		t.Errorf("loop devices left: %s", out)
+	}
+	if out, _ := exec.Command("grep", "-F", b.dir, "/proc/self/mountinfo").Output(); len(out) > 0 {
+		t.Errorf("mounts left: %s", out)
+	}
+	if out, _ := exec.Command("find", filepath.Join(b.dir, "region"), "-mindepth", "1").Output(); len(out) > 0 {
+		t.Errorf("files left: %s", out)
+	}
+	must(t, b.host.Destroy(t.Context()))
+}
+
+// A launch that cannot work says why and leaves nothing that runs.
+func TestLaunchFailureIsSaid(t *testing.T) {
+	b := newBench(t, "")
+	m := b.machine(1)
+	b.spaces[m.ID] = b.space(m)
+	broken, err := machine.New(machine.Config{
+		Region: b.region, Dir: filepath.Join(b.dir, "region"), Wirer: b,
+		Image: func(string) (string, error) { return filepath.Join(b.dir, "missing"), nil },
+	})
+	must(t, err)
+	err = broken.Launch(t.Context(), m)
+	if err == nil || !strings.Contains(err.Error(), "mount root") {
+		t.Errorf("launch from an image that is not there: %v", err)
+	}
+	if broken.Alive(m.ID) || len(b.processes()) > 0 {
+		t.Errorf("a failed launch left %v", b.processes())
+	}
+	must(t, b.host.Launch(t.Context(), m))
+}
+
+func TestConsoleIsBounded(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	m := b.launch(1)
+	b.mustRun(m.ID, "head -c 3000000 /dev/zero | tr '\\0' x | fold -w 100 >/dev/console; echo; echo the end >/dev/console")
+	b.eventually("the console shows the end", func() bool {
+		out, err := b.host.Console(m.ID)
+		return err == nil && strings.Contains(string(out), "the end")
+	})
+	out, _ := b.host.Console(m.ID)
+	if len(out) > 1<<20 {
+		t.Errorf("console kept %d bytes", len(out))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// processes are those on the host that lie in one of the region's cgroups or supervise one of its machines.
+func (b *bench) processes() []string {
+	var out []string
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		groups, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cgroup"))
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		status, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "status"))
+		if strings.Contains(string(status), "State:\tZ") {
+			continue
+		}
+		if strings.Contains(string(groups), "/"+b.region+"/") || strings.Contains(string(args), b.dir) {
+			out = append(out, e.Name()+" "+strings.ReplaceAll(string(args), "\x00", " "))
+		}
+	}
+	return out
+}
+
+func (b *bench) eventually(what string, ok func() bool) {
+	b.t.Helper()
+	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	b.t.Fatalf("not within 20 s: %s; running: %v", what, b.processes())
+}
+
+func (b *bench) diskType() string {
+	out, err := exec.Command("stat", "-f", "-c", "%T", b.dir).Output()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if kind := strings.TrimSpace(string(out)); kind != "ext2/ext3" {
+		return kind
+	}
+	return "ext4"
 }
