@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"net/netip"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) addressOps() []wire.Op {
+	return []wire.Op{
+		write(s, "AllocateAddress", s.allocateAddress),
+		write(s, "ReleaseAddress", s.releaseAddress),
+		write(s, "AssociateAddress", s.associateAddress),
+		write(s, "DisassociateAddress", s.disassociateAddress),
+		read(s, "DescribeAddresses", s.describeAddresses),
+		read(s, "DescribeAddressesAttribute", s.describeAddressesAttribute),
+	}
+}
+
+// publicIP gives a free public address. They are from 198.19.0.0/16, a range kept for tests (RFC 2544), so that none
+// can be somebody's.
+func (s *Service) publicIP() string {
+	used := map[string]bool{}
+	for _, a := range s.st.Addresses {
+		used[str(a.PublicIp)] = true
+	}
+	for _, n := range s.st.Interfaces {
+		if n.Association != nil {
+			used[str(n.Association.PublicIp)] = true
+		}
+	}
+	for {
+		s.st.LastPublic = s.st.LastPublic%65000 + 1
+		ip := netip.AddrFrom4([4]byte{198, 19, byte(s.st.LastPublic >> 8), byte(s.st.LastPublic)}).String()
+		if !used[ip] {
+			return ip
+		}
+	}
+}
+
+// publicName is the DNS name of a public address.
+func (s *Service) publicName(ip string) string {
+	suffix := s.cfg.Region + ".compute.amazonaws.com"
+	if s.cfg.Region == "us-east-1" {
+		suffix = "compute-1.amazonaws.com"
+	}
+	return "ec2-" + strings.ReplaceAll(ip, ".", "-") + "." + suffix
+}
+
+func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAddressOutput, error) {
+	if d := str(in.Domain); d != "" && d != "vpc" {
+		return nil, invalid("domain", d, "EC2-Classic is gone")
+	}
+	tags, err := tagSpec(in.TagSpecifications, "elastic-ip")
+	if err != nil {
+		return nil, err
+	}
+	if len(s.st.Addresses) >= s.cfg.Quotas.Addresses {
+		return nil, wire.Errorf("AddressLimitExceeded", "The maximum number of addresses has been reached.")
+	}
+	id := s.newID("eipalloc")
+	a := &sdk.Address{
+		AllocationId: new(id), PublicIp: new(s.publicIP()), Domain: new("vpc"), PublicIpv4Pool: new("amazon"),
+		NetworkBorderGroup: new(s.cfg.Region),
+	}
+	s.st.Addresses[id] = a
+	s.setTags(id, tags)
+	return &sdk.AllocateAddressOutput{
+		AllocationId: a.AllocationId, PublicIp: a.PublicIp, Domain: a.Domain, PublicIpv4Pool: a.PublicIpv4Pool,
+		NetworkBorderGroup: a.NetworkBorderGroup,
+	}, nil
+}
+
+func (s *Service) address(id *string) (*sdk.Address, error) {
+	if str(id) == "" {
+		return nil, missing("AllocationId")
+	}
+	a := s.st.Addresses[str(id)]
+	if a == nil {
+		return nil, wire.Errorf("InvalidAllocationID.NotFound", "The allocation ID '%s' does not exist", str(id))
+	}
+	return a, nil
+}
+
+func (s *Service) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddressOutput, error) {
+	a, err := s.address(in.AllocationId)
+	if err != nil {
+		return nil, err
+	}
+	if a.AssociationId != nil {
+		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
+	}
+	s.forget(str(a.AllocationId))
+	delete(s.st.Addresses, str(a.AllocationId))
+	return &sdk.ReleaseAddressOutput{}, nil
+}
+
+// bind ties an elastic IP to an interface.
+func (s *Service) bind(a *sdk.Address, n *sdk.NetworkInterface) {
+	a.AssociationId = new(s.newID("eipassoc"))
+	a.NetworkInterfaceId, a.NetworkInterfaceOwnerId = n.NetworkInterfaceId, n.OwnerId
+	a.PrivateIpAddress = n.PrivateIpAddress
+	if n.Attachment != nil {
+		a.InstanceId = n.Attachment.InstanceId
+	}
+	n.Association = &sdk.NetworkInterfaceAssociation{
+		AllocationId: a.AllocationId, AssociationId: a.AssociationId, PublicIp: a.PublicIp, IpOwnerId: new(s.cfg.Account),
+		PublicDnsName: new(s.publicName(str(a.PublicIp))),
+	}
+}
+
+// unbind is the reverse of bind.
+func (s *Service) unbind(a *sdk.Address) {
+	if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
+		n.Association = nil
+	}
+	a.AssociationId, a.NetworkInterfaceId, a.NetworkInterfaceOwnerId, a.PrivateIpAddress, a.InstanceId = nil, nil, nil, nil, nil
+}
+
+func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
+	a, err := s.address(in.AllocationId)
+	if err != nil {
+		return nil, err
+	}
+	eni := str(in.NetworkInterfaceId)
+	if eni == "" {
+		i, err := s.instance(in.InstanceId)
+		if err != nil {
+			return nil, err
+		}
+		if st := str(i.State.Name); st != sdk.InstanceStateNameRunning && st != sdk.InstanceStateNameStopped && st != sdk.InstanceStateNamePending {
+			return nil, wire.Errorf("InvalidInstanceID", "The instance '%s' is not in a valid state for this operation.", str(i.InstanceId))
+		}
+		eni = s.primary(str(i.InstanceId))
+	}
+	n := s.st.Interfaces[eni]
+	if n == nil {
+		return nil, notFound(eni)
+	}
+	if s.internetOf(str(n.VpcId)) == nil {
+		return nil, wire.Errorf("Gateway.NotAttached", "Network %s is not attached to any internet gateway", str(n.VpcId))
+	}
+	free := in.AllowReassociation == nil || *in.AllowReassociation
+	if a.AssociationId != nil && str(a.NetworkInterfaceId) != eni && !free {
+		return nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already associated with associate-id %s", str(a.AllocationId), str(a.AssociationId))
+	}
+	if a.AssociationId != nil {
+		s.unbind(a)
+	}
+	if n.Association != nil {
+		if old := s.st.Addresses[str(n.Association.AllocationId)]; old != nil {
+			s.unbind(old)
+		}
+	}
+	s.bind(a, n)
+	return &sdk.AssociateAddressOutput{AssociationId: a.AssociationId}, nil
+}
+
+func (s *Service) disassociateAddress(in *sdk.DisassociateAddressInput) (*sdk.DisassociateAddressOutput, error) {
+	for _, a := range s.st.Addresses {
+		if a.AssociationId == nil || str(a.AssociationId) != str(in.AssociationId) {
+			continue
+		}
+		if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil && n.RequesterManaged != nil && *n.RequesterManaged {
+			return nil, wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
+		}
+		s.unbind(a)
+		return &sdk.DisassociateAddressOutput{}, nil
+	}
+	return nil, wire.Errorf("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", str(in.AssociationId))
+}
+
+func addressField(a *sdk.Address, name string) ([]string, bool) {
+	fields := map[string]*string{
+		"allocation-id": a.AllocationId, "association-id": a.AssociationId, "domain": a.Domain, "instance-id": a.InstanceId,
+		"network-interface-id": a.NetworkInterfaceId, "private-ip-address": a.PrivateIpAddress, "public-ip": a.PublicIp,
+		"network-border-group": a.NetworkBorderGroup, "network-interface-owner-id": a.NetworkInterfaceOwnerId,
+	}
+	v, known := fields[name]
+	if v == nil {
+		return nil, known
+	}
+	return []string{*v}, true
+}
+
+func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.DescribeAddressesOutput, error) {
+	filters := in.Filters
+	if len(in.PublicIps) > 0 {
+		filters = append(filters[:len(filters):len(filters)], &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
+	}
+	got, _, err := list(s, s.st.Addresses, query{ids: in.AllocationIds, filters: filters},
+		lister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressField})
+	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
+		err = wire.Errorf("InvalidAddress.NotFound", "Address '%s' not found.", strings.Join(strs(in.PublicIps), ", "))
+	}
+	for _, a := range got {
+		a.Tags = s.tagList(str(a.AllocationId))
+	}
+	return &sdk.DescribeAddressesOutput{Addresses: got}, err
+}
+
+// describeAddressesAttribute answers what the Terraform provider asks: reverse names, which this region does not have.
+func (s *Service) describeAddressesAttribute(in *sdk.DescribeAddressesAttributeInput) (*sdk.DescribeAddressesAttributeOutput, error) {
+	got, next, err := list(s, s.st.Addresses, query{ids: in.AllocationIds, max: in.MaxResults, next: in.NextToken},
+		lister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressField})
+	out := &sdk.DescribeAddressesAttributeOutput{NextToken: next}
+	for _, a := range got {
+		out.Addresses = append(out.Addresses, &sdk.AddressAttribute{AllocationId: a.AllocationId, PublicIp: a.PublicIp})
+	}
+	return out, err
+}

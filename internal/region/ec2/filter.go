@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// query is what Describe calls have in common.
+type query struct {
+	ids     []*string
+	filters []*sdk.Filter
+	max     *int64
+	next    *string
+}
+
+// lister knows a kind of resource: what to say when an id is missing, and a resource's values by filter name.
+type lister[T any] struct {
+	code, noun string // as in InvalidVpcID.NotFound: The vpc ID 'vpc-…' does not exist
+	field      func(v *T, name string) (values []string, known bool)
+}
+
+// list answers a Describe call: the resources asked for, in the order of their ids, filtered and paged.
+func list[T any](s *Service, all map[string]*T, q query, l lister[T]) ([]*T, *string, error) {
+	for _, id := range q.ids {
+		if all[str(id)] == nil {
+			return nil, nil, wire.Errorf(l.code, "The %s '%s' does not exist", l.noun, str(id))
+		}
+	}
+	if err := checkFilters(q.filters, l.field); err != nil {
+		return nil, nil, err
+	}
+	ids := sortedKeys(all)
+	if len(q.ids) > 0 {
+		ids = slices.Compact(slices.Sorted(slices.Values(strs(q.ids))))
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !matches(s.st.Tags[id], all[id], q.filters, l.field) })
+	ids, next, err := page(ids, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make([]*T, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, all[id])
+	}
+	return out, next, nil
+}
+
+// page cuts a sorted list of ids. The token is the last id given, so that changes in between do no harm.
+func page(ids []string, q query) ([]string, *string, error) {
+	if tok := str(q.next); tok != "" {
+		last, err := base64.RawURLEncoding.DecodeString(tok)
+		if err != nil {
+			return nil, nil, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", tok)
+		}
+		at, found := slices.BinarySearch(ids, string(last))
+		if found {
+			at++
+		}
+		ids = ids[at:]
+	}
+	limit := 1000
+	if q.max != nil {
+		limit = int(*q.max)
+		if limit < 1 {
+			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", limit)
+		}
+		limit = min(limit, 1000)
+	}
+	if len(ids) <= limit {
+		return ids, nil, nil
+	}
+	return ids[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(ids[limit-1]))), nil
+}
+
+func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string, bool)) error {
+	for _, f := range filters {
+		name := str(f.Name)
+		if name == "tag-key" || name == "tag-value" || strings.HasPrefix(name, "tag:") {
+			continue
+		}
+		if _, known := field(new(T), name); !known {
+			return wire.Errorf("InvalidParameterValue", "The filter '%s' is invalid", name)
+		}
+	}
+	return nil
+}
+
+// matches says whether a resource passes all filters; a filter passes if any of its values does.
+func matches[T any](tags map[string]string, v *T, filters []*sdk.Filter, field func(*T, string) ([]string, bool)) bool {
+	for _, f := range filters {
+		have := tagValues(tags, str(f.Name))
+		if have == nil {
+			have, _ = field(v, str(f.Name))
+		}
+		if !anyMatch(have, strs(f.Values)) {
+			return false
+		}
+	}
+	return true
+}
+
+// tagValues is what a tag filter looks at; nil for a filter that is not on tags.
+func tagValues(tags map[string]string, name string) []string {
+	key, isTag := strings.CutPrefix(name, "tag:")
+	have := []string{}
+	switch {
+	case isTag:
+		if v, ok := tags[key]; ok {
+			have = append(have, v)
+		}
+	case name == "tag-key":
+		have = append(have, sortedKeys(tags)...)
+	case name == "tag-value":
+		for _, v := range tags {
+			have = append(have, v)
+		}
+	default:
+		return nil
+	}
+	return have
+}
+
+func anyMatch(have, patterns []string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return slices.ContainsFunc(have, func(h string) bool { return glob(p, h) })
+	})
+}
+
+// glob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself.
+func glob(pattern, s string) bool {
+	for pattern != "" {
+		switch c := pattern[0]; {
+		case c == '*':
+			for i := range len(s) + 1 {
+				if glob(pattern[1:], s[i:]) {
+					return true
+				}
+			}
+			return false
+		case s == "":
+			return false
+		case c == '\\' && len(pattern) > 1:
+			if pattern[1] != s[0] {
+				return false
+			}
+			pattern = pattern[1:]
+		case c != '?' && c != s[0]:
+			return false
+		}
+		pattern, s = pattern[1:], s[1:]
+	}
+	return s == ""
+}
+
+func boolText(b *bool) string {
+	if b != nil && *b {
+		return "true"
+	}
+	return "false"
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2_test
+
+import (
+	"context"
+	"errors"
+	"math/rand"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	client "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// clock is a clock that tests move.
+type clock struct {
+	mu sync.Mutex
+	t  time.Time
+}
+
+func newClock() *clock { return &clock{t: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.t
+}
+
+func (c *clock) Add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.t = c.t.Add(d)
+}
+
+const image = "ami-0123456789abcdef0"
+
+func config(c *clock) ec2.Config {
+	return ec2.Config{
+		Region: "us-east-1", Account: "000000000000", Now: c.Now, Rand: rand.New(rand.NewSource(1)), Delay: 200 * time.Millisecond,
+		Images: []ec2.Image{{ID: image, Name: "debian-12-amd64", Owner: "136693071363", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
+	}
+}
+
+// region is a service, a real client of it over HTTP, and the clock they share.
+type region struct {
+	*client.Client
+	svc   *ec2.Service
+	clock *clock
+}
+
+func newRegion(t *testing.T, change ...func(*ec2.Config)) region {
+	t.Helper()
+	c := newClock()
+	cfg := config(c)
+	for _, f := range change {
+		f(&cfg)
+	}
+	svc, err := ec2.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return region{Client: dial(t, svc.Wire()), svc: svc, clock: c}
+}
+
+// dial serves a service without signatures and IAM, and gives a client of it.
+func dial(t *testing.T, s wire.Service) *client.Client {
+	t.Helper()
+	e := wire.NewEndpoint(s)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.Serve(w, r, "req-1", nil)
+	}))
+	t.Cleanup(server.Close)
+	return client.New(client.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("AKID", "SECRET", ""),
+	})
+}
+
+// code is the AWS error code of err; empty for nil.
+func code(err error) string {
+	var api smithy.APIError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &api):
+		return api.ErrorCode()
+	}
+	return err.Error()
+}
+
+// must fails the test on an error.
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// machines is a fake that keeps machines in memory.
+type machines struct {
+	mu      sync.Mutex
+	live    map[string]fabric.Machine
+	volumes map[string]string // volume → instance, empty when free
+	log     []string
+	fail    error
+}
+
+func newMachines() *machines {
+	return &machines{live: map[string]fabric.Machine{}, volumes: map[string]string{}}
+}
+
+func (m *machines) do(line string, f func()) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log = append(m.log, line)
+	if m.fail != nil {
+		return m.fail
+	}
+	f()
+	return nil
+}
+
+func (m *machines) Launch(_ context.Context, x fabric.Machine) error {
+	return m.do("launch "+x.Iface.Addr.String(), func() { m.live[x.ID] = x })
+}
+
+func (m *machines) Terminate(_ context.Context, id string) error {
+	return m.do("terminate", func() { delete(m.live, id) })
+}
+func (m *machines) Reboot(context.Context, string) error { return m.do("reboot", func() {}) }
+func (m *machines) Alive(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.live[id]
+	return ok
+}
+func (m *machines) Console(string) ([]byte, error) { return []byte("login:"), nil }
+func (m *machines) CreateVolume(_ context.Context, v fabric.Volume) error {
+	return m.do("create volume", func() { m.volumes[v.ID] = "" })
+}
+
+func (m *machines) DeleteVolume(_ context.Context, id string) error {
+	return m.do("delete volume", func() { delete(m.volumes, id) })
+}
+
+func (m *machines) Attach(_ context.Context, v, i, device string) error {
+	return m.do("attach "+device, func() { m.volumes[v] = i })
+}
+
+func (m *machines) Detach(_ context.Context, v, _ string) error {
+	return m.do("detach", func() { m.volumes[v] = "" })
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"context"
+	"net/netip"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/picture"
+)
+
+// attachment is a volume that an instance boots with, beside its root.
+type attachment struct {
+	volume fabric.Volume
+	device string
+}
+
+// machine says what it takes to boot an instance; false if it is not to boot any more.
+func (s *Service) machine(id string) (fabric.Machine, []attachment, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.st.Instances[id]
+	if i == nil || str(i.State.Name) != sdk.InstanceStateNamePending {
+		return fabric.Machine{}, nil, false
+	}
+	n, v := s.st.Subnets[str(i.SubnetId)], s.st.VPCs[str(i.VpcId)]
+	cidr := netip.MustParsePrefix(str(n.CidrBlock))
+	t := s.types[str(i.InstanceType)]
+	m := fabric.Machine{
+		ID: id, Image: str(i.ImageId), Hostname: hostname(i), Domain: Domain(s.cfg.Region), VPC: str(i.VpcId),
+		Iface: picture.Interface(s.view(nil), s.st.Interfaces[s.st.Extra[id].Interface]), Subnet: cidr, Gateway: cidr.Addr().Next(),
+		Resolver: vpcCIDRs(v)[0].Addr().Next().Next(), VCPUs: int(t.VCPU), MemoryMB: int(t.MemoryMiB),
+	}
+	var disks []attachment
+	for _, b := range i.BlockDeviceMappings {
+		if vol := s.st.Volumes[str(b.Ebs.VolumeId)]; vol != nil && str(b.DeviceName) != str(i.RootDeviceName) {
+			disks = append(disks, attachment{disk(vol), str(b.DeviceName)})
+		}
+	}
+	return m, disks, true
+}
+
+// halt ends a machine and frees its volumes.
+func (s *Service) halt(ctx context.Context, id string) error {
+	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	var volumes []string
+	if i := s.st.Instances[id]; i != nil {
+		for _, b := range i.BlockDeviceMappings {
+			if str(b.DeviceName) != str(i.RootDeviceName) {
+				volumes = append(volumes, str(b.Ebs.VolumeId))
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, v := range volumes {
+		if err := s.cfg.Machines.Detach(ctx, v, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// routeOf checks a wanted route and makes it.
+func (s *Service) routeOf(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
+	p, err := netip.ParsePrefix(str(in.DestinationCidrBlock))
+	if err != nil || !p.Addr().Is4() {
+		return nil, invalid("destinationCidrBlock", str(in.DestinationCidrBlock), "This is not a valid CIDR block.")
+	}
+	given := 0
+	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId} {
+		if str(x) != "" {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, wire.Errorf("InvalidParameterCombination", "The parameters must name exactly one target of the route")
+	}
+	r := &sdk.Route{
+		DestinationCidrBlock: new(p.Masked().String()), Origin: new(sdk.RouteOriginCreateRoute), State: new(sdk.RouteStateActive),
+	}
+	switch {
+	case in.GatewayId != nil:
+		err = s.toInternet(t, r, *in.GatewayId)
+	case in.NatGatewayId != nil:
+		err = s.throughNAT(t, r, *in.NatGatewayId)
+	default:
+		err = s.toInterface(t, r, in)
+	}
+	return r, err
+}
+
+func (s *Service) toInternet(t *sdk.RouteTable, r *sdk.Route, id string) error {
+	if !strings.HasPrefix(id, "igw-") {
+		return wire.Errorf("InvalidGatewayID.NotFound", "The gateway ID '%s' does not exist", id)
+	}
+	g, err := s.internet(&id)
+	if err != nil {
+		return err
+	}
+	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != str(t.VpcId) {
+		return wire.Errorf("InvalidParameterValue", "route table %s and network gateway %s belong to different networks", str(t.RouteTableId), id)
+	}
+	r.GatewayId = new(id)
+	return nil
+}
+
+func (s *Service) throughNAT(t *sdk.RouteTable, r *sdk.Route, id string) error {
+	g := s.st.NATs[id]
+	if g == nil || str(g.State) == sdk.NatGatewayStateDeleted || str(g.State) == sdk.NatGatewayStateDeleting {
+		return wire.Errorf("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
+	}
+	if str(g.VpcId) != str(t.VpcId) {
+		return wire.Errorf("InvalidParameterValue", "route table %s and NAT gateway %s belong to different networks", str(t.RouteTableId), id)
+	}
+	r.NatGatewayId = new(id)
+	return nil
+}
+
+func (s *Service) toInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
+	eni := str(in.NetworkInterfaceId)
+	if in.InstanceId != nil {
+		i, err := s.instance(in.InstanceId)
+		if err != nil {
+			return err
+		}
+		eni = s.primary(str(i.InstanceId))
+		r.InstanceId, r.InstanceOwnerId = i.InstanceId, new(s.cfg.Account)
+	}
+	n := s.st.Interfaces[eni]
+	if n == nil {
+		return notFound(eni)
+	}
+	if str(n.VpcId) != str(t.VpcId) {
+		return wire.Errorf("InvalidParameterValue", "route table %s and interface %s belong to different networks", str(t.RouteTableId), eni)
+	}
+	r.NetworkInterfaceId = n.NetworkInterfaceId
+	return nil
+}
+
+func findRoute(t *sdk.RouteTable, cidr *string) int {
+	want := str(cidr)
+	if p, err := netip.ParsePrefix(want); err == nil {
+		want = p.Masked().String()
+	}
+	return slices.IndexFunc(t.Routes, func(r *sdk.Route) bool { return str(r.DestinationCidrBlock) == want })
+}
+
+func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput, error) {
+	t, err := s.table(in.RouteTableId)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.routeOf(t, in)
+	if err != nil {
+		return nil, err
+	}
+	if at := findRoute(t, r.DestinationCidrBlock); at >= 0 {
+		// AWS answers a repeat of the very same route with success.
+		same := *t.Routes[at]
+		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) &&
+			str(same.NetworkInterfaceId) == str(r.NetworkInterfaceId) && str(same.State) == sdk.RouteStateActive {
+			return &sdk.CreateRouteOutput{Return: new(true)}, nil
+		}
+		return nil, wire.Errorf("RouteAlreadyExists", "The route identified by %s already exists.", str(r.DestinationCidrBlock))
+	}
+	if len(t.Routes) >= s.cfg.Quotas.RoutesPerTable {
+		return nil, wire.Errorf("RouteLimitExceeded", "The maximum number of routes has been reached.")
+	}
+	t.Routes = append(t.Routes, r)
+	return &sdk.CreateRouteOutput{Return: new(true)}, nil
+}
+
+func (s *Service) existing(table, cidr *string) (*sdk.RouteTable, int, error) {
+	t, err := s.table(table)
+	if err != nil {
+		return nil, 0, err
+	}
+	at := findRoute(t, cidr)
+	if at < 0 {
+		return nil, 0, wire.Errorf("InvalidRoute.NotFound", "no route with destination-cidr-block %s in route table %s", str(cidr), str(table))
+	}
+	if str(t.Routes[at].GatewayId) == "local" {
+		return nil, 0, wire.Errorf("InvalidParameterValue", "cannot remove local route %s in route table %s", str(cidr), str(table))
+	}
+	return t, at, nil
+}
+
+func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutput, error) {
+	t, at, err := s.existing(in.RouteTableId, in.DestinationCidrBlock)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.routeOf(t, &sdk.CreateRouteInput{
+		RouteTableId: in.RouteTableId, DestinationCidrBlock: in.DestinationCidrBlock, GatewayId: in.GatewayId,
+		NatGatewayId: in.NatGatewayId, NetworkInterfaceId: in.NetworkInterfaceId, InstanceId: in.InstanceId,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Routes[at] = r
+	return &sdk.ReplaceRouteOutput{}, nil
+}
+
+func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput, error) {
+	t, at, err := s.existing(in.RouteTableId, in.DestinationCidrBlock)
+	if err != nil {
+		return nil, err
+	}
+	t.Routes = slices.Delete(t.Routes, at, at+1)
+	return &sdk.DeleteRouteOutput{}, nil
+}
+
+// blackhole marks the routes through a target that is gone.
+func (s *Service) blackhole(target string) {
+	for _, t := range s.st.Tables {
+		for _, r := range t.Routes {
+			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) || target == str(r.GatewayId) {
+				r.State = new(sdk.RouteStateBlackhole)
+			}
+		}
+	}
+}

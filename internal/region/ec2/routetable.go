@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"net/netip"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) tableOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateRouteTable", s.createTable),
+		write(s, "DeleteRouteTable", s.deleteTable),
+		read(s, "DescribeRouteTables", s.describeTables),
+		write(s, "AssociateRouteTable", s.associateTable),
+		write(s, "DisassociateRouteTable", s.disassociateTable),
+		write(s, "ReplaceRouteTableAssociation", s.replaceAssociation),
+		write(s, "CreateRoute", s.createRoute),
+		write(s, "ReplaceRoute", s.replaceRoute),
+		write(s, "DeleteRoute", s.deleteRoute),
+	}
+}
+
+func localRoute(cidr netip.Prefix) *sdk.Route {
+	return &sdk.Route{
+		DestinationCidrBlock: new(cidr.String()), GatewayId: new("local"), Origin: new(sdk.RouteOriginCreateRouteTable),
+		State: new(sdk.RouteStateActive),
+	}
+}
+
+func (s *Service) newTable(vpc string, cidrs []netip.Prefix) *sdk.RouteTable {
+	id := s.newID("rtb")
+	t := &sdk.RouteTable{
+		RouteTableId: new(id), VpcId: new(vpc), OwnerId: new(s.cfg.Account),
+		Associations: []*sdk.RouteTableAssociation{}, PropagatingVgws: []*sdk.PropagatingVgw{},
+	}
+	for _, c := range cidrs {
+		t.Routes = append(t.Routes, localRoute(c))
+	}
+	s.st.Tables[id] = t
+	return t
+}
+
+// newAssociation ties a table to a subnet, or, without one, makes it its VPC's main table.
+func (s *Service) newAssociation(t *sdk.RouteTable, subnet *string) *sdk.RouteTableAssociation {
+	return &sdk.RouteTableAssociation{
+		RouteTableAssociationId: new(s.newID("rtbassoc")), RouteTableId: t.RouteTableId, SubnetId: subnet, Main: new(subnet == nil),
+		AssociationState: &sdk.RouteTableAssociationState{State: new(sdk.RouteTableAssociationStateCodeAssociated)},
+	}
+}
+
+func isMain(t *sdk.RouteTable) bool {
+	return slices.ContainsFunc(t.Associations, func(a *sdk.RouteTableAssociation) bool { return a.Main != nil && *a.Main })
+}
+
+func (s *Service) createTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRouteTableOutput, error) {
+	if ids, err := s.replay("CreateRouteTable", in.ClientToken, in); err != nil {
+		return nil, err
+	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
+		return &sdk.CreateRouteTableOutput{RouteTable: s.st.Tables[ids[0]]}, nil
+	}
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagSpec(in.TagSpecifications, "route-table")
+	if err != nil {
+		return nil, err
+	}
+	count := 0
+	for _, t := range s.st.Tables {
+		if str(t.VpcId) == str(v.VpcId) {
+			count++
+		}
+	}
+	if count >= s.cfg.Quotas.TablesPerVPC {
+		return nil, wire.Errorf("RouteTableLimitExceeded", "The maximum number of route tables has been reached.")
+	}
+	t := s.newTable(str(v.VpcId), vpcCIDRs(v))
+	s.setTags(str(t.RouteTableId), tags)
+	t.Tags = s.tagList(str(t.RouteTableId))
+	s.remember("CreateRouteTable", in.ClientToken, in, str(t.RouteTableId))
+	return &sdk.CreateRouteTableOutput{RouteTable: t}, nil
+}
+
+func (s *Service) table(id *string) (*sdk.RouteTable, error) {
+	if str(id) == "" {
+		return nil, missing("routeTableId")
+	}
+	t := s.st.Tables[str(id)]
+	if t == nil {
+		return nil, wire.Errorf("InvalidRouteTableID.NotFound", "The routeTable ID '%s' does not exist", str(id))
+	}
+	return t, nil
+}
+
+func (s *Service) deleteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRouteTableOutput, error) {
+	t, err := s.table(in.RouteTableId)
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Associations) > 0 {
+		return nil, dependency("The routeTable '%s' has dependencies and cannot be deleted.", str(t.RouteTableId))
+	}
+	s.forget(str(t.RouteTableId))
+	delete(s.st.Tables, str(t.RouteTableId))
+	return &sdk.DeleteRouteTableOutput{}, nil
+}
+
+func tableField(t *sdk.RouteTable, name string) ([]string, bool) {
+	switch name {
+	case "route-table-id":
+		return []string{str(t.RouteTableId)}, true
+	case "vpc-id":
+		return []string{str(t.VpcId)}, true
+	case "owner-id":
+		return []string{str(t.OwnerId)}, true
+	}
+	var out []string
+	for _, a := range t.Associations {
+		switch name {
+		case "association.main":
+			out = append(out, boolText(a.Main))
+		case "association.subnet-id":
+			out = append(out, str(a.SubnetId))
+		case "association.route-table-association-id":
+			out = append(out, str(a.RouteTableAssociationId))
+		case "association.route-table-id":
+			out = append(out, str(a.RouteTableId))
+		}
+	}
+	for _, r := range t.Routes {
+		switch name {
+		case "route.destination-cidr-block":
+			out = append(out, str(r.DestinationCidrBlock))
+		case "route.gateway-id":
+			out = append(out, str(r.GatewayId))
+		case "route.nat-gateway-id":
+			out = append(out, str(r.NatGatewayId))
+		case "route.instance-id":
+			out = append(out, str(r.InstanceId))
+		case "route.state":
+			out = append(out, str(r.State))
+		}
+	}
+	return out, slices.Contains([]string{
+		"association.main", "association.subnet-id", "association.route-table-association-id", "association.route-table-id",
+		"route.destination-cidr-block", "route.gateway-id", "route.nat-gateway-id", "route.instance-id", "route.state",
+	}, name)
+}
+
+func (s *Service) describeTables(in *sdk.DescribeRouteTablesInput) (*sdk.DescribeRouteTablesOutput, error) {
+	got, next, err := list(s, s.st.Tables, query{in.RouteTableIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.RouteTable]{"InvalidRouteTableID.NotFound", "routeTable ID", tableField})
+	for _, t := range got {
+		t.Tags = s.tagList(str(t.RouteTableId))
+	}
+	return &sdk.DescribeRouteTablesOutput{RouteTables: got, NextToken: next}, err
+}
+
+func (s *Service) associateTable(in *sdk.AssociateRouteTableInput) (*sdk.AssociateRouteTableOutput, error) {
+	t, err := s.table(in.RouteTableId)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.subnet(in.SubnetId)
+	if err != nil {
+		return nil, err
+	}
+	if str(n.VpcId) != str(t.VpcId) {
+		return nil, wire.Errorf("InvalidParameterValue", "Route table %s and network %s belong to different networks", str(t.RouteTableId), str(n.SubnetId))
+	}
+	for _, other := range s.st.Tables {
+		for _, a := range other.Associations {
+			if str(a.SubnetId) != str(n.SubnetId) {
+				continue
+			}
+			if other == t {
+				return &sdk.AssociateRouteTableOutput{AssociationId: a.RouteTableAssociationId, AssociationState: a.AssociationState}, nil
+			}
+			return nil, wire.Errorf("Resource.AlreadyAssociated", "the specified association for route table %s conflicts with an existing association", str(t.RouteTableId))
+		}
+	}
+	a := s.newAssociation(t, n.SubnetId)
+	t.Associations = append(t.Associations, a)
+	return &sdk.AssociateRouteTableOutput{AssociationId: a.RouteTableAssociationId, AssociationState: a.AssociationState}, nil
+}
+
+// association finds an association and its table.
+func (s *Service) association(id *string) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
+	for _, t := range s.st.Tables {
+		for _, a := range t.Associations {
+			if str(a.RouteTableAssociationId) == str(id) {
+				return t, a, nil
+			}
+		}
+	}
+	return nil, nil, wire.Errorf("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", str(id))
+}
+
+func without(t *sdk.RouteTable, a *sdk.RouteTableAssociation) []*sdk.RouteTableAssociation {
+	return slices.DeleteFunc(slices.Clone(t.Associations), func(x *sdk.RouteTableAssociation) bool { return x == a })
+}
+
+func (s *Service) disassociateTable(in *sdk.DisassociateRouteTableInput) (*sdk.DisassociateRouteTableOutput, error) {
+	t, a, err := s.association(in.AssociationId)
+	if err != nil {
+		return nil, err
+	}
+	if *a.Main {
+		return nil, wire.Errorf("InvalidParameterValue", "cannot disassociate the main route table association %s", str(in.AssociationId))
+	}
+	t.Associations = without(t, a)
+	return &sdk.DisassociateRouteTableOutput{}, nil
+}
+
+func (s *Service) replaceAssociation(in *sdk.ReplaceRouteTableAssociationInput) (*sdk.ReplaceRouteTableAssociationOutput, error) {
+	from, a, err := s.association(in.AssociationId)
+	if err != nil {
+		return nil, err
+	}
+	to, err := s.table(in.RouteTableId)
+	if err != nil {
+		return nil, err
+	}
+	if str(from.VpcId) != str(to.VpcId) {
+		return nil, wire.Errorf("InvalidParameterValue", "Route table %s and %s belong to different networks", str(from.RouteTableId), str(to.RouteTableId))
+	}
+	from.Associations = without(from, a)
+	b := s.newAssociation(to, a.SubnetId)
+	to.Associations = append(to.Associations, b)
+	return &sdk.ReplaceRouteTableAssociationOutput{NewAssociationId: b.RouteTableAssociationId, AssociationState: b.AssociationState}, nil
+}

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// RunInstances launches instances, as the operation of that name does. It is meant for Auto Scaling.
+func (s *Service) RunInstances(_ context.Context, in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
+	return call(s, s.runInstances, in, true)
+}
+
+// merged is a request with its launch template's data below it.
+func (s *Service) merged(in *sdk.RunInstancesInput) (*sdk.RunInstancesInput, error) {
+	if in.LaunchTemplate == nil {
+		return in, nil
+	}
+	t, err := s.template(in.LaunchTemplate.LaunchTemplateId, in.LaunchTemplate.LaunchTemplateName)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.version(t, str(in.LaunchTemplate.Version))
+	if err != nil {
+		return nil, err
+	}
+	tree, err := fields(v.LaunchTemplateData)
+	if err != nil {
+		return nil, err
+	}
+	request, err := fields(in)
+	if err != nil {
+		return nil, err
+	}
+	tagsBelow, _ := tree["TagSpecifications"].([]any)    //nolint:errcheck // absent means none
+	tagsAbove, _ := request["TagSpecifications"].([]any) //nolint:errcheck // absent means none
+	_, faces := tree["NetworkInterfaces"].([]any)        //nolint:errcheck // absent means none
+	subnet, hasSubnet := request["SubnetId"].(string)    //nolint:errcheck // absent means none
+	maps.Copy(tree, request)
+	tree["TagSpecifications"] = append(slices.Clone(tagsBelow), tagsAbove...)
+	out, err := shape[sdk.RunInstancesInput](tree)
+	if err != nil {
+		return nil, err
+	}
+	if _, own := request["NetworkInterfaces"]; faces && hasSubnet && !own {
+		// Auto Scaling names the subnet beside a template that describes the interface.
+		out.SubnetId = nil
+		for _, f := range out.NetworkInterfaces {
+			f.SubnetId = &subnet
+		}
+	}
+	return out, nil
+}
+
+// launch is a checked request.
+type launch struct {
+	in       *sdk.RunInstancesInput
+	count    int64
+	image    Image
+	kind     string // instance type
+	subnet   *sdk.Subnet
+	groups   []string
+	public   bool
+	profile  *Profile
+	options  *sdk.InstanceMetadataOptionsResponse
+	tags     map[string]map[string]string // by resource type
+	wantAddr string
+}
+
+func (s *Service) runInstances(in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
+	if ids, err := s.replay("RunInstances", in.ClientToken, in); err != nil {
+		return nil, err
+	} else if len(ids) > 0 {
+		return s.reservation(ids), nil
+	}
+	l, err := s.checkLaunch(in)
+	if err != nil {
+		return nil, err
+	}
+	reservation, ids := s.newID("r"), []string{}
+	for n := range l.count {
+		id, err := s.launchOne(l, reservation, n)
+		if err != nil {
+			// AWS gives as many as fit if MinCount is reached.
+			if n >= *in.MinCount {
+				break
+			}
+			for _, made := range ids {
+				s.eraseInstance(made)
+			}
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		s.beginLaunch(id)
+	}
+	s.remember("RunInstances", in.ClientToken, in, ids...)
+	return s.reservation(ids), nil
+}
+
+func (s *Service) reservation(ids []string) *sdk.Reservation {
+	out := &sdk.Reservation{OwnerId: new(s.cfg.Account), Groups: []*sdk.GroupIdentifier{}}
+	for _, id := range ids {
+		if i := s.st.Instances[id]; i != nil {
+			s.showInstance(i)
+			out.Instances = append(out.Instances, i)
+			out.ReservationId = new(s.st.Extra[id].ReservationID)
+		}
+	}
+	return out
+}
+
+// checkLaunch refuses a launch that AWS would refuse.
+func (s *Service) checkLaunch(in *sdk.RunInstancesInput) (*launch, error) {
+	if in.MinCount == nil || in.MaxCount == nil {
+		return nil, missing("MinCount and MaxCount")
+	}
+	if *in.MinCount < 1 || *in.MaxCount < *in.MinCount {
+		return nil, invalid("minCount", itoa(int(*in.MinCount)), "It must be at least 1 and at most maxCount")
+	}
+	in, err := s.merged(in)
+	if err != nil {
+		return nil, err
+	}
+	l := &launch{in: in, count: *in.MaxCount, kind: str(in.InstanceType)}
+	for _, check := range []func(*launch) error{s.checkImage, s.checkPlace, s.checkProfile, s.checkOptions, s.checkLaunchTags, s.checkDevices} {
+		if err := check(l); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func (s *Service) checkImage(l *launch) error {
+	if l.kind == "" {
+		l.kind = "m1.small"
+	}
+	if str(l.in.ImageId) == "" {
+		return missing("ImageId")
+	}
+	var ok bool
+	if l.image, ok = s.image(*l.in.ImageId); !ok {
+		return wire.Errorf("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", *l.in.ImageId)
+	}
+	t, ok := s.types[l.kind]
+	if !ok {
+		return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", l.kind)
+	}
+	if !t.supports(l.image.Architecture) {
+		return wire.Errorf("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.",
+			t.architectures(), l.image.Architecture)
+	}
+	used := int64(0)
+	for _, i := range s.st.Instances {
+		if live(i) {
+			used += s.types[str(i.InstanceType)].VCPU
+		}
+	}
+	room := (int64(s.cfg.Quotas.VCPUs) - used) / t.VCPU
+	if room < *l.in.MinCount {
+		return wire.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows.", s.cfg.Quotas.VCPUs)
+	}
+	l.count = min(l.count, room)
+	if name := str(l.in.KeyName); name != "" {
+		if !slices.ContainsFunc(sortedKeys(s.st.Keys), func(id string) bool { return str(s.st.Keys[id].KeyName) == name }) {
+			return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+		}
+	}
+	return checkUserData(l.in.UserData)
+}
+
+// checkPlace settles subnet, groups and addresses.
+func (s *Service) checkPlace(l *launch) error {
+	subnet, groups := l.in.SubnetId, strs(l.in.SecurityGroupIds)
+	l.wantAddr = str(l.in.PrivateIpAddress)
+	var public *bool
+	if len(l.in.NetworkInterfaces) > 0 {
+		if subnet != nil || len(groups) > 0 {
+			return wire.Errorf("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID or security groups may not be specified on the same request")
+		}
+		if len(l.in.NetworkInterfaces) > 1 {
+			return wire.Errorf("UnsupportedOperation", "This region gives an instance one network interface")
+		}
+		f := l.in.NetworkInterfaces[0]
+		if f.DeviceIndex == nil || *f.DeviceIndex != 0 {
+			return wire.Errorf("InvalidParameterValue", "Each network interface requires a device index; the first is 0.")
+		}
+		subnet, groups, public = f.SubnetId, strs(f.Groups), f.AssociatePublicIpAddress
+		if f.PrivateIpAddress != nil {
+			l.wantAddr = *f.PrivateIpAddress
+		}
+	}
+	if subnet == nil {
+		return wire.Errorf("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
+	}
+	n, err := s.subnet(subnet)
+	if err != nil {
+		return err
+	}
+	if p := l.in.Placement; p != nil && str(p.AvailabilityZone) != "" && *p.AvailabilityZone != str(n.AvailabilityZone) {
+		return wire.Errorf("InvalidParameterValue", "The availability zone '%s' does not match the subnet's zone '%s'", *p.AvailabilityZone, str(n.AvailabilityZone))
+	}
+	if len(groups) == 0 {
+		for id, g := range s.st.Groups {
+			if str(g.VpcId) == str(n.VpcId) && str(g.GroupName) == "default" {
+				groups = []string{id}
+			}
+		}
+	}
+	if _, err := s.groupsOf(str(n.VpcId), groups); err != nil {
+		return err
+	}
+	l.subnet, l.groups = n, groups
+	l.public = *n.MapPublicIpOnLaunch
+	if public != nil {
+		l.public = *public
+	}
+	return nil
+}
+
+func (s *Service) checkProfile(l *launch) error {
+	p := l.in.IamInstanceProfile
+	if p == nil {
+		return nil
+	}
+	name, field := str(p.Name), "iamInstanceProfile.name"
+	if name == "" {
+		name, field = str(p.Arn), "iamInstanceProfile.arn"
+	}
+	if s.cfg.Profiles == nil {
+		l.profile = &Profile{ARN: "arn:aws:iam::" + s.cfg.Account + ":instance-profile/" + name, ID: "AIPA" + s.hex(16)}
+		return nil
+	}
+	got, ok := s.cfg.Profiles.InstanceProfile(name)
+	if !ok {
+		return wire.Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid. Invalid IAM Instance Profile name", name, field)
+	}
+	l.profile = &got
+	return nil
+}
+
+// checkOptions settles the metadata options.
+func (s *Service) checkOptions(l *launch) error {
+	o := &sdk.InstanceMetadataOptionsResponse{
+		State: new("applied"), HttpTokens: new("optional"), HttpEndpoint: new("enabled"), HttpPutResponseHopLimit: new(int64(1)),
+		HttpProtocolIpv6: new("disabled"), InstanceMetadataTags: new("disabled"),
+	}
+	l.options = o
+	in := l.in.MetadataOptions
+	if in == nil {
+		return nil
+	}
+	return setOptions(o, &sdk.ModifyInstanceMetadataOptionsInput{
+		HttpTokens: in.HttpTokens, HttpEndpoint: in.HttpEndpoint, HttpPutResponseHopLimit: in.HttpPutResponseHopLimit,
+		HttpProtocolIpv6: in.HttpProtocolIpv6, InstanceMetadataTags: in.InstanceMetadataTags,
+	})
+}
+
+func setOptions(o *sdk.InstanceMetadataOptionsResponse, in *sdk.ModifyInstanceMetadataOptionsInput) error {
+	for _, c := range []struct {
+		name    string
+		to      **string
+		from    *string
+		allowed []string
+	}{
+		{"HttpTokens", &o.HttpTokens, in.HttpTokens, []string{"optional", "required"}},
+		{"HttpEndpoint", &o.HttpEndpoint, in.HttpEndpoint, []string{"enabled", "disabled"}},
+		{"HttpProtocolIpv6", &o.HttpProtocolIpv6, in.HttpProtocolIpv6, []string{"enabled", "disabled"}},
+		{"InstanceMetadataTags", &o.InstanceMetadataTags, in.InstanceMetadataTags, []string{"enabled", "disabled"}},
+	} {
+		if c.from == nil {
+			continue
+		}
+		if !slices.Contains(c.allowed, *c.from) {
+			return invalid(c.name, *c.from, "")
+		}
+		*c.to = c.from
+	}
+	if h := in.HttpPutResponseHopLimit; h != nil {
+		if *h < 1 || *h > 64 {
+			return invalid("HttpPutResponseHopLimit", itoa(int(*h)), "It must be between 1 and 64")
+		}
+		o.HttpPutResponseHopLimit = h
+	}
+	return nil
+}
+
+func (s *Service) checkLaunchTags(l *launch) error {
+	l.tags = map[string]map[string]string{}
+	for _, kind := range []string{"instance", "volume", "network-interface"} {
+		tags, err := tagSpec(l.in.TagSpecifications, kind, "instance", "volume", "network-interface", "spot-instances-request")
+		if err != nil {
+			return err
+		}
+		if len(tags) > 50 {
+			return wire.Errorf("TagLimitExceeded", "More than 50 tags specified")
+		}
+		l.tags[kind] = tags
+	}
+	return nil
+}
+
+func (s *Service) checkDevices(l *launch) error {
+	seen := map[string]bool{}
+	for _, m := range l.in.BlockDeviceMappings {
+		name := str(m.DeviceName)
+		if name == "" || seen[name] {
+			return wire.Errorf("InvalidBlockDeviceMapping", "Device name '%s' is missing or used twice", name)
+		}
+		seen[name] = true
+		if m.Ebs == nil {
+			continue
+		}
+		size := l.image.RootSizeGiB
+		if name == l.image.RootDevice && m.Ebs.VolumeSize != nil && *m.Ebs.VolumeSize < size {
+			return wire.Errorf("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot, expect size >= %dGB", *m.Ebs.VolumeSize, size)
+		}
+		if _, err := s.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(size, 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

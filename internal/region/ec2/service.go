@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ec2 behaves as Amazon EC2's control plane does, strictly: networks, security groups, instances, volumes,
+// launch templates, their eventual states, dependencies and errors. It knows neither the wire format nor how a
+// machine or a network is made real: it hands a fabric.Picture and fabric.Machine values to those who do.
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go/aws/awsutil"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/picture"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Machines makes instances and volumes real. Every call is idempotent.
+type Machines interface {
+	Launch(ctx context.Context, m fabric.Machine) error
+	Terminate(ctx context.Context, id string) error
+	Reboot(ctx context.Context, id string) error
+	Alive(id string) bool
+	Console(id string) ([]byte, error)
+	Disks
+}
+
+// Disks makes volumes real. Every call is idempotent.
+type Disks interface {
+	CreateVolume(ctx context.Context, v fabric.Volume) error
+	DeleteVolume(ctx context.Context, id string) error
+	Attach(ctx context.Context, volumeID, instanceID, device string) error
+	Detach(ctx context.Context, volumeID, instanceID string) error
+}
+
+// Network makes the picture real.
+type Network interface {
+	Sync(ctx context.Context, p fabric.Picture) error
+	Health() fabric.Health
+}
+
+// Saver keeps a service's state over a restart. Load leaves v alone where nothing was saved.
+type Saver interface {
+	Save(name string, v any) error
+	Load(name string, v any) error
+}
+
+// Profiles finds an instance profile by its name or ARN.
+type Profiles interface {
+	InstanceProfile(nameOrARN string) (Profile, bool)
+}
+
+// Profile is what EC2 needs to know of an IAM instance profile.
+type Profile struct {
+	ARN, ID, Role string // Role is the role's name; empty for a profile without one
+}
+
+// Image is an AMI that the region offers.
+type Image struct {
+	ID, Name, Description, Owner string
+	Architecture                 string // x86_64 or arm64
+	RootDevice                   string // such as /dev/sda1
+	RootSizeGiB                  int64
+	Created                      time.Time
+}
+
+// Config is what a [Service] is made of. Region, Account, Now and Rand are required; the rest may be left out.
+type Config struct {
+	Region  string
+	Account string
+	Zones   []string // zone letters; nil means a to f in us-east-1, a to c elsewhere
+	Images  []Image
+	Now     func() time.Time
+	Rand    io.Reader
+	Delay   time.Duration // how long an eventual state takes; 0 means at once
+	Quotas  Quotas        // zero fields take DefaultQuotas
+	Saver   Saver
+	// Machines and Network make it real; without them everything is a record only.
+	Machines Machines
+	Network  Network
+	Profiles Profiles
+	// Balancers gives the load balancers that belong into the picture. It is called without any lock of EC2's.
+	Balancers func() []picture.Balancer
+	Log       *slog.Logger
+}
+
+// Service is EC2 in one region.
+type Service struct {
+	cfg     Config
+	types   map[string]typeInfo
+	order   []string // names of types, sorted
+	busy    keyed    // one job at a time for each instance or volume
+	syncing sync.Mutex
+
+	mu       sync.Mutex
+	st       *state
+	dirty    bool
+	gen      uint64 // counts changes that the picture may show
+	synced   uint64 // the gen that Network has; guarded by syncing
+	shown    string // the picture that Network has, as text; guarded by syncing
+	jobs     []func(context.Context)
+	news     bool // the watchers have something to look at
+	watchers []func()
+	wake     chan struct{} // Run has something to do
+	moved    chan struct{} // the picture may have changed
+}
+
+// New makes the service and loads its saved state. Call [Service.Run] to let work go on in the background.
+func New(cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if len(cfg.Zones) == 0 {
+		cfg.Zones = defaultZones(cfg.Region)
+	}
+	cfg.Quotas = cfg.Quotas.withDefaults()
+	types, order, err := loadTypes()
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, types: types, order: order, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), gen: 1, st: &state{}}
+	if cfg.Saver != nil {
+		if err := cfg.Saver.Load("ec2", s.st); err != nil {
+			return nil, fmt.Errorf("load the state of ec2: %w", err)
+		}
+	}
+	s.st.init()
+	s.resume()
+	return s, nil
+}
+
+// SetBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
+func (s *Service) SetBalancers(f func() []picture.Balancer) { s.cfg.Balancers = f }
+
+// Watch calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
+// f must not block. It is meant for wiring, before [Service.Run].
+func (s *Service) Watch(f func()) { s.watchers = append(s.watchers, f) }
+
+// Changed says that what Balancers answers has changed.
+func (s *Service) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.move()
+}
+
+// Health is the targets' health as the network sees it; nil without a network.
+func (s *Service) Health() fabric.Health {
+	if s.cfg.Network == nil {
+		return nil
+	}
+	return s.cfg.Network.Health()
+}
+
+func (s *Service) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// changed notes a mutation. The caller holds mu.
+func (s *Service) changed() {
+	s.dirty = true
+	s.move()
+}
+
+// move notes that the picture may have changed. The caller holds mu.
+func (s *Service) move() {
+	s.gen++
+	select {
+	case s.moved <- struct{}{}:
+	default:
+	}
+}
+
+// flush saves what changed. The caller holds mu.
+func (s *Service) flush() error {
+	if !s.dirty {
+		return nil
+	}
+	s.dirty = false
+	if s.cfg.Saver == nil {
+		return nil
+	}
+	if err := s.cfg.Saver.Save("ec2", s.st); err != nil {
+		s.dirty = true
+		return fmt.Errorf("save the state of ec2: %w", err)
+	}
+	return nil
+}
+
+// locked runs f with the state settled, and saves what f changed.
+func (s *Service) locked(f func() error) error {
+	defer s.tell()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settle()
+	err := f()
+	if saveErr := s.flush(); err == nil && saveErr != nil {
+		return saveErr
+	}
+	return err
+}
+
+// call runs a handler under the lock and gives back a copy that nobody else changes.
+func call[I, O any](s *Service, do func(*I) (*O, error), in *I, change bool) (*O, error) {
+	var out *O
+	err := s.locked(func() error {
+		got, err := do(in)
+		if err != nil {
+			return err
+		}
+		if change {
+			s.changed()
+		}
+		out = clone(got)
+		return nil
+	})
+	return out, err
+}
+
+func clone[T any](v *T) *T {
+	c := new(T)
+	awsutil.Copy(c, v)
+	return c
+}
+
+// read makes an operation that changes nothing.
+func read[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return call(s, do, in, false) })
+}
+
+// write makes an operation that changes something; with DryRun set it ends after authorization.
+func write[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return call(s, do, in, true) })
+}

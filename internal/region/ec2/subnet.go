@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) subnetOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateSubnet", s.createSubnet),
+		write(s, "DeleteSubnet", s.deleteSubnet),
+		read(s, "DescribeSubnets", s.describeSubnets),
+		write(s, "ModifySubnetAttribute", s.modifySubnetAttribute),
+	}
+}
+
+func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutput, error) {
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	if in.CidrBlock == nil {
+		return nil, missing("cidrBlock")
+	}
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidSubnet.Range")
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagSpec(in.TagSpecifications, "subnet")
+	if err != nil {
+		return nil, err
+	}
+	zone, err := s.zoneFor(in.AvailabilityZone, in.AvailabilityZoneId)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkSubnet(v, cidr); err != nil {
+		return nil, err
+	}
+	id := s.newID("subnet")
+	n := &sdk.Subnet{
+		SubnetId: new(id), VpcId: v.VpcId, CidrBlock: new(cidr.String()), State: new(sdk.SubnetStateAvailable),
+		AvailabilityZone: new(zone), AvailabilityZoneId: new(s.zoneID(zone)), OwnerId: new(s.cfg.Account),
+		SubnetArn: new(s.arn(id)), DefaultForAz: new(false), MapPublicIpOnLaunch: new(false),
+		AssignIpv6AddressOnCreation: new(false), EnableDns64: new(false), Ipv6Native: new(false), MapCustomerOwnedIpOnLaunch: new(false),
+		PrivateDnsNameOptionsOnLaunch: &sdk.PrivateDnsNameOptionsOnLaunch{
+			HostnameType: new("ip-name"), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
+		},
+	}
+	s.st.Subnets[id] = n
+	s.setTags(id, tags)
+	s.showSubnet(n)
+	return &sdk.CreateSubnetOutput{Subnet: n}, nil
+}
+
+// checkSubnet refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
+func (s *Service) checkSubnet(v *sdk.Vpc, cidr netip.Prefix) error {
+	inside := slices.ContainsFunc(vpcCIDRs(v), func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) })
+	if !inside {
+		return wire.Errorf("InvalidSubnet.Range", "The CIDR '%s' is invalid.", cidr)
+	}
+	count := 0
+	for _, n := range s.st.Subnets {
+		if str(n.VpcId) != str(v.VpcId) {
+			continue
+		}
+		count++
+		if cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
+			return wire.Errorf("InvalidSubnet.Conflict", "The CIDR '%s' conflicts with another subnet", cidr)
+		}
+	}
+	if count >= s.cfg.Quotas.SubnetsPerVPC {
+		return wire.Errorf("SubnetLimitExceeded", "The maximum number of subnets has been reached.")
+	}
+	return nil
+}
+
+// showSubnet fills in what is computed.
+func (s *Service) showSubnet(n *sdk.Subnet) {
+	bits := netip.MustParsePrefix(str(n.CidrBlock)).Bits()
+	used := len(s.usedIn(str(n.SubnetId)))
+	n.AvailableIpAddressCount = new(int64(1)<<(32-bits) - 5 - int64(used))
+	n.Tags = s.tagList(str(n.SubnetId))
+}
+
+// usedIn is the set of addresses taken in a subnet.
+func (s *Service) usedIn(subnet string) map[netip.Addr]bool {
+	used := map[netip.Addr]bool{}
+	for _, n := range s.st.Interfaces {
+		if str(n.SubnetId) == subnet {
+			used[netip.MustParseAddr(str(n.PrivateIpAddress))] = true
+		}
+	}
+	return used
+}
+
+// pickAddr takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
+// replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
+func (s *Service) pickAddr(n *sdk.Subnet, want string) (netip.Addr, error) {
+	id, cidr := str(n.SubnetId), netip.MustParsePrefix(str(n.CidrBlock))
+	used := s.usedIn(id)
+	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
+	size := uint32(1) << (32 - cidr.Bits())
+	if want != "" {
+		a, err := netip.ParseAddr(want)
+		if err != nil || !cidr.Contains(a) {
+			return a, wire.Errorf("InvalidParameterValue", "Address %s does not fall within the subnet's address range", want)
+		}
+		if off := binary.BigEndian.Uint32(a.AsSlice()) - base; off < 4 || off == size-1 {
+			return a, wire.Errorf("InvalidParameterValue", "Address %s is in subnet's reserved address range", want)
+		}
+		if used[a] {
+			return a, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", want)
+		}
+		return a, nil
+	}
+	for i := range size - 5 {
+		off := 4 + (s.st.LastIP[id]+i)%(size-5)
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], base+off)
+		if a := netip.AddrFrom4(b); !used[a] {
+			s.st.LastIP[id] = off - 4 + 1
+			return a, nil
+		}
+	}
+	return netip.Addr{}, wire.Errorf("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", id)
+}
+
+func subnetField(n *sdk.Subnet, name string) ([]string, bool) {
+	switch name {
+	case "subnet-id":
+		return []string{str(n.SubnetId)}, true
+	case "vpc-id":
+		return []string{str(n.VpcId)}, true
+	case "state":
+		return []string{str(n.State)}, true
+	case "availability-zone", "availabilityZone":
+		return []string{str(n.AvailabilityZone)}, true
+	case "availability-zone-id":
+		return []string{str(n.AvailabilityZoneId)}, true
+	case "cidr", "cidr-block", "cidrBlock":
+		return []string{str(n.CidrBlock)}, true
+	case "subnet-arn":
+		return []string{str(n.SubnetArn)}, true
+	case "owner-id":
+		return []string{str(n.OwnerId)}, true
+	case "default-for-az":
+		return []string{boolText(n.DefaultForAz)}, true
+	case "map-public-ip-on-launch":
+		return []string{boolText(n.MapPublicIpOnLaunch)}, true
+	case "available-ip-address-count":
+		if n.AvailableIpAddressCount == nil {
+			return nil, true
+		}
+		return []string{strconv.FormatInt(*n.AvailableIpAddressCount, 10)}, true
+	}
+	return nil, false
+}
+
+func (s *Service) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {
+	got, next, err := list(s, s.st.Subnets, query{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetField})
+	for _, n := range got {
+		s.showSubnet(n)
+	}
+	return &sdk.DescribeSubnetsOutput{Subnets: got, NextToken: next}, err
+}
+
+func (s *Service) subnet(id *string) (*sdk.Subnet, error) {
+	if str(id) == "" {
+		return nil, missing("subnetId")
+	}
+	n := s.st.Subnets[str(id)]
+	if n == nil {
+		return nil, wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", str(id))
+	}
+	return n, nil
+}
+
+func (s *Service) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {
+	n, err := s.subnet(in.SubnetId)
+	if err != nil {
+		return nil, err
+	}
+	id := str(n.SubnetId)
+	for _, i := range s.st.Interfaces {
+		if str(i.SubnetId) == id {
+			return nil, dependency("The subnet '%s' has dependencies and cannot be deleted. (%s)", id, str(i.NetworkInterfaceId))
+		}
+	}
+	for _, t := range s.st.Tables {
+		t.Associations = slices.DeleteFunc(t.Associations, func(a *sdk.RouteTableAssociation) bool { return str(a.SubnetId) == id })
+	}
+	s.forget(id)
+	delete(s.st.LastIP, id)
+	delete(s.st.Subnets, id)
+	return &sdk.DeleteSubnetOutput{}, nil
+}
+
+func (s *Service) modifySubnetAttribute(in *sdk.ModifySubnetAttributeInput) (*sdk.ModifySubnetAttributeOutput, error) {
+	n, err := s.subnet(in.SubnetId)
+	if err != nil {
+		return nil, err
+	}
+	given := 0
+	for _, c := range []struct {
+		from *sdk.AttributeBooleanValue
+		to   **bool
+	}{
+		{in.MapPublicIpOnLaunch, &n.MapPublicIpOnLaunch},
+		{in.AssignIpv6AddressOnCreation, &n.AssignIpv6AddressOnCreation},
+		{in.EnableDns64, &n.EnableDns64},
+		{in.EnableResourceNameDnsARecordOnLaunch, &n.PrivateDnsNameOptionsOnLaunch.EnableResourceNameDnsARecord},
+		{in.EnableResourceNameDnsAAAARecordOnLaunch, &n.PrivateDnsNameOptionsOnLaunch.EnableResourceNameDnsAAAARecord},
+	} {
+		if c.from != nil && c.from.Value != nil {
+			given++
+			*c.to = new(*c.from.Value)
+		}
+	}
+	if in.PrivateDnsHostnameTypeOnLaunch != nil {
+		given++
+		if h := *in.PrivateDnsHostnameTypeOnLaunch; h != "ip-name" && h != "resource-name" {
+			return nil, invalid("privateDnsHostnameTypeOnLaunch", h, "")
+		}
+		n.PrivateDnsNameOptionsOnLaunch.HostnameType = in.PrivateDnsHostnameTypeOnLaunch
+	}
+	if given == 0 {
+		return nil, missing("an attribute")
+	}
+	return &sdk.ModifySubnetAttributeOutput{}, nil
+}

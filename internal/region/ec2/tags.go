@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) tagOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateTags", s.createTags),
+		write(s, "DeleteTags", s.deleteTags),
+		read(s, "DescribeTags", s.describeTags),
+	}
+}
+
+// tagList is a resource's tags in the shape of answers, sorted by key.
+func (s *Service) tagList(id string) []*sdk.Tag {
+	tags := s.st.Tags[id]
+	out := make([]*sdk.Tag, 0, len(tags))
+	for _, k := range sortedKeys(tags) {
+		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
+	}
+	return out
+}
+
+// checkTags refuses what AWS refuses of tags.
+func checkTags(tags []*sdk.Tag) error {
+	seen := map[string]bool{}
+	for _, t := range tags {
+		key := str(t.Key)
+		switch {
+		case key == "":
+			return wire.Errorf("InvalidParameterValue", "Tag keys must be between 1 and 128 characters long")
+		case len([]rune(key)) > 128, len([]rune(str(t.Value))) > 256:
+			return wire.Errorf("InvalidParameterValue", "The tag %q is too long", key)
+		case strings.HasPrefix(strings.ToLower(key), "aws:"):
+			return wire.Errorf("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
+		case seen[key]:
+			return wire.Errorf("InvalidParameterValue", "Duplicate tag key '%s' specified.", key)
+		}
+		seen[key] = true
+	}
+	if len(tags) > 50 {
+		return wire.Errorf("TagLimitExceeded", "More than 50 tags specified")
+	}
+	return nil
+}
+
+// tagSpec gives the tags that a request wants on a new resource of the given kind. Kinds that the operation does not
+// make are refused, as AWS does.
+func tagSpec(specs []*sdk.TagSpecification, kind string, others ...string) (map[string]string, error) {
+	tags := map[string]string{}
+	for _, spec := range specs {
+		got := str(spec.ResourceType)
+		if got != kind && !slices.Contains(others, got) {
+			return nil, wire.Errorf("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", got)
+		}
+		if err := checkTags(spec.Tags); err != nil {
+			return nil, err
+		}
+		if got != kind {
+			continue
+		}
+		for _, t := range spec.Tags {
+			tags[str(t.Key)] = str(t.Value)
+		}
+	}
+	return tags, nil
+}
+
+func (s *Service) setTags(id string, tags map[string]string) {
+	if len(tags) == 0 {
+		return
+	}
+	have := s.st.Tags[id]
+	if have == nil {
+		have = map[string]string{}
+		s.st.Tags[id] = have
+	}
+	for k, v := range tags {
+		have[k] = v
+	}
+}
+
+// exists says whether the id names a resource that can have tags.
+func (s *Service) exists(id string) bool {
+	st, ok := s.st, false
+	switch prefixOf(id) {
+	case "vpc":
+		_, ok = st.VPCs[id]
+	case "subnet":
+		_, ok = st.Subnets[id]
+	case "igw":
+		_, ok = st.Internet[id]
+	case "eipalloc":
+		_, ok = st.Addresses[id]
+	case "nat":
+		_, ok = st.NATs[id]
+	case "rtb":
+		_, ok = st.Tables[id]
+	case "sg":
+		_, ok = st.Groups[id]
+	case "sgr":
+		_, ok = st.Rules[id]
+	default:
+		return s.existsToo(id)
+	}
+	return ok
+}
+
+func (s *Service) existsToo(id string) bool {
+	st, ok := s.st, false
+	switch prefixOf(id) {
+	case "acl":
+		_, ok = st.ACLs[id]
+	case "eni":
+		_, ok = st.Interfaces[id]
+	case "vol":
+		_, ok = st.Volumes[id]
+	case "lt":
+		_, ok = st.Templates[id]
+	case "i":
+		_, ok = st.Instances[id]
+	case "key":
+		_, ok = st.Keys[id]
+	case "ami":
+		ok = slices.ContainsFunc(s.cfg.Images, func(i Image) bool { return i.ID == id })
+	}
+	return ok
+}
+
+// notFound is the error for an id of any kind that is not there.
+func notFound(id string) error {
+	codes := map[string]string{
+		"vpc": "InvalidVpcID.NotFound", "subnet": "InvalidSubnetID.NotFound", "igw": "InvalidInternetGatewayID.NotFound",
+		"eipalloc": "InvalidAllocationID.NotFound", "nat": "NatGatewayNotFound", "rtb": "InvalidRouteTableID.NotFound",
+		"sg": "InvalidGroup.NotFound", "sgr": "InvalidSecurityGroupRuleId.NotFound", "acl": "InvalidNetworkAclID.NotFound",
+		"eni": "InvalidNetworkInterfaceID.NotFound", "vol": "InvalidVolume.NotFound",
+		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
+		"key": "InvalidKeyPair.NotFound",
+	}
+	code := codes[prefixOf(id)]
+	if code == "" {
+		code = "InvalidID"
+	}
+	return wire.Errorf(code, "The ID '%s' does not exist", id)
+}
+
+func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, error) {
+	if len(in.Resources) == 0 || len(in.Tags) == 0 {
+		return nil, missing("resourceIdSet and tagSet")
+	}
+	if err := checkTags(in.Tags); err != nil {
+		return nil, err
+	}
+	for _, id := range strs(in.Resources) {
+		if !s.exists(id) {
+			return nil, notFound(id)
+		}
+		all := len(s.st.Tags[id])
+		for _, t := range in.Tags {
+			if _, has := s.st.Tags[id][str(t.Key)]; !has {
+				all++
+			}
+		}
+		if all > 50 {
+			return nil, wire.Errorf("TagLimitExceeded", "The maximum number of Tags for resource '%s' has been reached", id)
+		}
+	}
+	for _, id := range strs(in.Resources) {
+		tags := map[string]string{}
+		for _, t := range in.Tags {
+			tags[str(t.Key)] = str(t.Value)
+		}
+		s.setTags(id, tags)
+	}
+	return &sdk.CreateTagsOutput{}, nil
+}
+
+func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, error) {
+	if len(in.Resources) == 0 {
+		return nil, missing("resourceIdSet")
+	}
+	for _, id := range strs(in.Resources) {
+		if !s.exists(id) {
+			return nil, notFound(id)
+		}
+	}
+	for _, id := range strs(in.Resources) {
+		if len(in.Tags) == 0 {
+			delete(s.st.Tags, id)
+		}
+		for _, t := range in.Tags {
+			if v, has := s.st.Tags[id][str(t.Key)]; has && (t.Value == nil || *t.Value == v) {
+				delete(s.st.Tags[id], str(t.Key))
+			}
+		}
+	}
+	return &sdk.DeleteTagsOutput{}, nil
+}
+
+func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
+	all := map[string]*sdk.TagDescription{}
+	for id, tags := range s.st.Tags {
+		for k, v := range tags {
+			all[id+" "+k] = &sdk.TagDescription{ResourceId: new(id), ResourceType: new(kindOf(id)), Key: new(k), Value: new(v)}
+		}
+	}
+	field := func(t *sdk.TagDescription, name string) ([]string, bool) {
+		switch name {
+		case "key":
+			return []string{str(t.Key)}, true
+		case "value":
+			return []string{str(t.Value)}, true
+		case "resource-id":
+			return []string{str(t.ResourceId)}, true
+		case "resource-type":
+			return []string{str(t.ResourceType)}, true
+		}
+		return nil, false
+	}
+	// "tag:KEY" filters look at this very tag, not at all of a resource's tags.
+	filters := slices.Clone(in.Filters)
+	var byTag []*sdk.Filter
+	filters = slices.DeleteFunc(filters, func(f *sdk.Filter) bool {
+		is := strings.HasPrefix(str(f.Name), "tag:")
+		if is {
+			byTag = append(byTag, f)
+		}
+		return is
+	})
+	for id, t := range all {
+		for _, f := range byTag {
+			if str(t.Key) != strings.TrimPrefix(str(f.Name), "tag:") || !anyMatch([]string{str(t.Value)}, strs(f.Values)) {
+				delete(all, id)
+			}
+		}
+	}
+	got, next, err := list(s, all, query{filters: filters, max: in.MaxResults, next: in.NextToken}, lister[sdk.TagDescription]{field: field})
+	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
+}

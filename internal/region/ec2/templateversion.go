@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func versionField(v *sdk.LaunchTemplateVersion, name string) ([]string, bool) {
+	d := v.LaunchTemplateData
+	if d == nil {
+		d = &sdk.ResponseLaunchTemplateData{}
+	}
+	switch name {
+	case "image-id":
+		return []string{str(d.ImageId)}, true
+	case "instance-type":
+		return []string{str(d.InstanceType)}, true
+	case "is-default-version":
+		return []string{boolText(v.DefaultVersion)}, true
+	}
+	return nil, false
+}
+
+// describeVersions shows versions of one template, or, without one, the latest or default versions of all.
+func (s *Service) describeVersions(in *sdk.DescribeLaunchTemplateVersionsInput) (*sdk.DescribeLaunchTemplateVersionsOutput, error) {
+	found, err := s.selectVersions(in)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*sdk.LaunchTemplateVersion{}
+	for _, v := range found {
+		n := *v.VersionNumber
+		inRange := func(text *string, ok func(bound int64) bool) bool {
+			bound, err := strconv.ParseInt(str(text), 10, 64)
+			return text == nil || err != nil || ok(bound)
+		}
+		if inRange(in.MinVersion, func(b int64) bool { return n >= b }) && inRange(in.MaxVersion, func(b int64) bool { return n <= b }) {
+			all[fmt.Sprintf("%s/%012d", str(v.LaunchTemplateId), 1_000_000_000_000-n-1)] = v // newest first, as at AWS
+		}
+	}
+	got, next, err := list(s, all, query{nil, in.Filters, in.MaxResults, in.NextToken}, lister[sdk.LaunchTemplateVersion]{field: versionField})
+	return &sdk.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: got, NextToken: next}, err
+}
+
+func (s *Service) selectVersions(in *sdk.DescribeLaunchTemplateVersionsInput) ([]*sdk.LaunchTemplateVersion, error) {
+	wanted := strs(in.Versions)
+	if in.LaunchTemplateId != nil || in.LaunchTemplateName != nil {
+		t, err := s.template(in.LaunchTemplateId, in.LaunchTemplateName)
+		if err != nil {
+			return nil, err
+		}
+		if len(wanted) == 0 {
+			return s.st.Versions[str(t.LaunchTemplateId)], nil
+		}
+		var out []*sdk.LaunchTemplateVersion
+		for _, w := range wanted {
+			v, err := s.version(t, w)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	}
+	if len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return w != "$Latest" && w != "$Default" }) {
+		return nil, wire.Errorf("MissingParameter", "Without a launch template, Versions must be $Latest, $Default or both")
+	}
+	var out []*sdk.LaunchTemplateVersion
+	for _, id := range sortedKeys(s.st.Templates) {
+		for _, w := range wanted {
+			if v, err := s.version(s.st.Templates[id], w); err == nil {
+				out = append(out, v)
+			}
+		}
+	}
+	return out, nil
+}

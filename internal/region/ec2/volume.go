@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) volumeOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateVolume", s.createVolume),
+		write(s, "DeleteVolume", s.deleteVolume),
+		read(s, "DescribeVolumes", s.describeVolumes),
+		write(s, "AttachVolume", s.attachVolume),
+		write(s, "DetachVolume", s.detachVolume),
+		write(s, "ModifyVolume", s.modifyVolume),
+		read(s, "DescribeVolumesModifications", s.describeModifications),
+	}
+}
+
+// volumeLimits are a volume type's size in GiB, and its input/output operations a second where one may choose them.
+type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
+
+func limitsOf(kind string) (volumeLimits, bool) {
+	l, ok := map[string]volumeLimits{
+		"gp3": {1, 16384, 3000, 16000, 125}, "gp2": {1, 16384, 0, 0, 0}, "io1": {4, 16384, 100, 64000, 0},
+		"io2": {4, 65536, 100, 256000, 0}, "st1": {125, 16384, 0, 0, 0}, "sc1": {125, 16384, 0, 0, 0}, "standard": {1, 1024, 0, 0, 0},
+	}[kind]
+	return l, ok
+}
+
+// newVolume makes a record of a volume from a request's parameters.
+func (s *Service) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) (*sdk.Volume, error) {
+	kind, size := str(e.VolumeType), fallback
+	if kind == "" {
+		kind = "gp2"
+	}
+	if e.VolumeSize != nil {
+		size = *e.VolumeSize
+	}
+	l, ok := limitsOf(kind)
+	if !ok {
+		return nil, wire.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", kind)
+	}
+	if size < l.minGiB || size > l.maxGiB {
+		return nil, wire.Errorf("InvalidParameterValue", "Volume of %dGiB is out of the bounds of volume type %s (%d-%dGiB)", size, kind, l.minGiB, l.maxGiB)
+	}
+	if e.SnapshotId != nil {
+		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", *e.SnapshotId)
+	}
+	if e.KmsKeyId != nil && (e.Encrypted == nil || !*e.Encrypted) {
+		return nil, wire.Errorf("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	}
+	if len(s.st.Volumes) >= s.cfg.Quotas.Volumes {
+		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
+	}
+	v := &sdk.Volume{
+		VolumeId: new(s.newID("vol")), AvailabilityZone: new(zone), Size: new(size), VolumeType: new(kind), SnapshotId: new(""),
+		State: new(sdk.VolumeStateCreating), CreateTime: new(s.cfg.Now().UTC()), Encrypted: new(e.Encrypted != nil && *e.Encrypted),
+		MultiAttachEnabled: new(false), Attachments: []*sdk.VolumeAttachment{}, KmsKeyId: e.KmsKeyId,
+	}
+	if *v.Encrypted && v.KmsKeyId == nil {
+		v.KmsKeyId = new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":alias/aws/ebs")
+	}
+	return v, setPerformance(v, l, e.Iops, e.Throughput)
+}
+
+func setPerformance(v *sdk.Volume, l volumeLimits, iops, throughput *int64) error {
+	if iops != nil && l.maxIOPS == 0 {
+		return wire.Errorf("InvalidParameterCombination", "The parameter iops is not supported for %s volumes.", str(v.VolumeType))
+	}
+	if throughput != nil && l.throughput == 0 {
+		return wire.Errorf("InvalidParameterCombination", "The parameter throughput is not supported for %s volumes.", str(v.VolumeType))
+	}
+	if iops != nil && (*iops < l.iops || *iops > l.maxIOPS) {
+		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is out of bounds (%d-%d).", *iops, l.iops, l.maxIOPS)
+	}
+	if throughput != nil && (*throughput < 125 || *throughput > 1000) {
+		return wire.Errorf("InvalidParameterValue", "Throughput of %d is out of bounds (125-1000).", *throughput)
+	}
+	v.Iops, v.Throughput = iops, throughput
+	if iops == nil && l.maxIOPS > 0 {
+		v.Iops = new(l.iops)
+	}
+	if iops == nil && str(v.VolumeType) == "gp2" {
+		v.Iops = new(min(max(*v.Size*3, 100), 16000))
+	}
+	if throughput == nil && l.throughput > 0 {
+		v.Throughput = new(l.throughput)
+	}
+	return nil
+}
+
+func (s *Service) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
+	if ids, err := s.replay("CreateVolume", in.ClientToken, in); err != nil {
+		return nil, err
+	} else if len(ids) == 1 && s.st.Volumes[ids[0]] != nil {
+		return s.st.Volumes[ids[0]], nil
+	}
+	if str(in.AvailabilityZone) == "" {
+		return nil, missing("AvailabilityZone")
+	}
+	if !slices.Contains(s.Zones(), *in.AvailabilityZone) {
+		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
+	}
+	if in.Size == nil && in.SnapshotId == nil {
+		return nil, missing("size or snapshotId")
+	}
+	tags, err := tagSpec(in.TagSpecifications, "volume")
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.newVolume(*in.AvailabilityZone, &sdk.EbsBlockDevice{
+		VolumeSize: in.Size, VolumeType: in.VolumeType, Encrypted: in.Encrypted, KmsKeyId: in.KmsKeyId, Iops: in.Iops,
+		Throughput: in.Throughput, SnapshotId: in.SnapshotId,
+	}, 0)
+	if err != nil {
+		return nil, err
+	}
+	id := str(v.VolumeId)
+	s.st.Volumes[id] = v
+	s.setTags(id, tags)
+	v.Tags = s.tagList(id)
+	s.remember("CreateVolume", in.ClientToken, in, id)
+	s.beginVolume(id)
+	return v, nil
+}
+
+func (s *Service) volume(id *string) (*sdk.Volume, error) {
+	if str(id) == "" {
+		return nil, missing("volumeId")
+	}
+	v := s.st.Volumes[str(id)]
+	if v == nil {
+		return nil, wire.Errorf("InvalidVolume.NotFound", "The volume '%s' does not exist.", str(id))
+	}
+	return v, nil
+}
+
+func (s *Service) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolumeOutput, error) {
+	v, err := s.volume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	switch st := str(v.State); st {
+	case sdk.VolumeStateInUse:
+		return nil, wire.Errorf("VolumeInUse", "Volume %s is currently attached to %s", str(v.VolumeId), str(v.Attachments[0].InstanceId))
+	case sdk.VolumeStateAvailable, sdk.VolumeStateError:
+	default:
+		return nil, incorrectState("The volume '%s' is '%s'", str(v.VolumeId), st)
+	}
+	v.State = new(sdk.VolumeStateDeleting)
+	s.endVolume(str(v.VolumeId))
+	return &sdk.DeleteVolumeOutput{}, nil
+}
+
+// attachable says why a volume cannot be attached as wanted.
+func (s *Service) attachable(v *sdk.Volume, i *sdk.Instance, device string) error {
+	id := str(v.VolumeId)
+	switch {
+	case device == "":
+		return missing("device")
+	case str(v.State) == sdk.VolumeStateInUse:
+		return wire.Errorf("VolumeInUse", "%s is already attached to an instance", id)
+	case str(v.State) != sdk.VolumeStateAvailable:
+		return incorrectState("Volume '%s' is in the '%s' state.", id, str(v.State))
+	case str(i.State.Name) != sdk.InstanceStateNameRunning && str(i.State.Name) != sdk.InstanceStateNameStopped:
+		return incorrectState("Instance '%s' is not 'running'.", str(i.InstanceId))
+	case str(v.AvailabilityZone) != str(i.Placement.AvailabilityZone):
+		return wire.Errorf("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", id, str(i.InstanceId))
+	}
+	if !strings.HasPrefix(device, "/dev/sd") && !strings.HasPrefix(device, "/dev/xvd") {
+		return wire.Errorf("InvalidParameterValue", "Value (%s) for parameter device is invalid. %s is not a valid EBS device name.", device, device)
+	}
+	for _, m := range i.BlockDeviceMappings {
+		if str(m.DeviceName) == device {
+			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for unixDevice. Attachment point %s is already in use", device, device)
+		}
+	}
+	if limit := s.types[str(i.InstanceType)].EBSMax; int64(len(i.BlockDeviceMappings)) >= limit {
+		return wire.Errorf("AttachmentLimitExceeded", "Instance %s has %d volumes, the most that its type takes", str(i.InstanceId), limit)
+	}
+	return nil
+}
+
+func (s *Service) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAttachment, error) {
+	v, err := s.volume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.instance(in.InstanceId)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.attachable(v, i, str(in.Device)); err != nil {
+		return nil, err
+	}
+	a := s.tie(v, i, str(in.Device), false)
+	s.beginAttach(v, a)
+	return a, nil
+}
+
+// tie records an attachment that is under way.
+func (s *Service) tie(v *sdk.Volume, i *sdk.Instance, device string, ephemeral bool) *sdk.VolumeAttachment { //nolint:revive // ephemeral is AWS's DeleteOnTermination
+	a := &sdk.VolumeAttachment{
+		VolumeId: v.VolumeId, InstanceId: i.InstanceId, Device: new(device), State: new(sdk.VolumeAttachmentStateAttaching),
+		AttachTime: new(s.cfg.Now().UTC()), DeleteOnTermination: new(ephemeral),
+	}
+	v.State, v.Attachments = new(sdk.VolumeStateInUse), []*sdk.VolumeAttachment{a}
+	i.BlockDeviceMappings = append(i.BlockDeviceMappings, &sdk.InstanceBlockDeviceMapping{
+		DeviceName: new(device), Ebs: &sdk.EbsInstanceBlockDevice{
+			VolumeId: v.VolumeId, Status: new(sdk.AttachmentStatusAttaching), AttachTime: a.AttachTime, DeleteOnTermination: new(ephemeral),
+		},
+	})
+	return a
+}
+
+// untie removes what tie recorded; the volume is available again.
+func (s *Service) untie(v *sdk.Volume) {
+	for _, a := range v.Attachments {
+		if i := s.st.Instances[str(a.InstanceId)]; i != nil {
+			i.BlockDeviceMappings = slices.DeleteFunc(i.BlockDeviceMappings, func(m *sdk.InstanceBlockDeviceMapping) bool {
+				return m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId)
+			})
+		}
+	}
+	v.State, v.Attachments = new(sdk.VolumeStateAvailable), []*sdk.VolumeAttachment{}
+}
+
+func (s *Service) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAttachment, error) {
+	v, err := s.volume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.Attachments) == 0 {
+		return nil, incorrectState("Volume '%s' is in the '%s' state.", str(v.VolumeId), str(v.State))
+	}
+	a := v.Attachments[0]
+	if in.InstanceId != nil && *in.InstanceId != str(a.InstanceId) {
+		return nil, wire.Errorf("InvalidAttachment.NotFound", "Volume '%s' is not attached to instance '%s'", str(v.VolumeId), *in.InstanceId)
+	}
+	i := s.st.Instances[str(a.InstanceId)]
+	if i != nil && str(i.RootDeviceName) == str(a.Device) && str(i.State.Name) != sdk.InstanceStateNameStopped {
+		return nil, wire.Errorf("OperationNotPermitted", "'%s' is the root device of a running instance", str(v.VolumeId))
+	}
+	if str(a.State) != sdk.VolumeAttachmentStateDetaching {
+		a.State = new(sdk.VolumeAttachmentStateDetaching)
+		s.beginDetach(v, a)
+	}
+	return a, nil
+}
+
+// volumeField gives the values that a filter looks at.
+func volumeField(v *sdk.Volume, name string) ([]string, bool) {
+	var instance, status, device, del []string
+	for _, a := range v.Attachments {
+		instance, status = append(instance, str(a.InstanceId)), append(status, str(a.State))
+		device, del = append(device, str(a.Device)), append(del, boolText(a.DeleteOnTermination))
+	}
+	size := int64(0)
+	if v.Size != nil {
+		size = *v.Size
+	}
+	out, known := map[string][]string{
+		"volume-id": {str(v.VolumeId)}, "status": {str(v.State)}, "availability-zone": {str(v.AvailabilityZone)},
+		"encrypted": {boolText(v.Encrypted)}, "volume-type": {str(v.VolumeType)}, "size": {strconv.FormatInt(size, 10)},
+		"snapshot-id": {str(v.SnapshotId)}, "attachment.instance-id": instance, "attachment.status": status,
+		"attachment.device": device, "attachment.delete-on-termination": del,
+	}[name]
+	return out, known
+}
+
+func (s *Service) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.DescribeVolumesOutput, error) {
+	got, next, err := list(s, s.st.Volumes, query{in.VolumeIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.Volume]{"InvalidVolume.NotFound", "volume", volumeField})
+	for _, v := range got {
+		v.Tags = s.tagList(str(v.VolumeId))
+	}
+	return &sdk.DescribeVolumesOutput{Volumes: got, NextToken: next}, err
+}
+
+// modifyVolume changes a volume's type and performance, and lets it grow. The block device of a real volume keeps its
+// size until it is attached again.
+func (s *Service) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
+	v, err := s.volume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	after := *v
+	if in.VolumeType != nil {
+		after.VolumeType = in.VolumeType
+	}
+	if in.Size != nil {
+		if *in.Size < *v.Size {
+			return nil, wire.Errorf("InvalidParameterValue", "New size cannot be smaller than existing size")
+		}
+		after.Size = in.Size
+	}
+	l, ok := limitsOf(str(after.VolumeType))
+	if !ok || *after.Size < l.minGiB || *after.Size > l.maxGiB {
+		return nil, wire.Errorf("InvalidParameterValue", "Volume of %dGiB and type %s is not possible", *after.Size, str(after.VolumeType))
+	}
+	iops, throughput := in.Iops, in.Throughput
+	if in.VolumeType == nil && iops == nil && l.maxIOPS > 0 {
+		iops = v.Iops
+	}
+	if in.VolumeType == nil && throughput == nil && l.throughput > 0 {
+		throughput = v.Throughput
+	}
+	if err := setPerformance(&after, l, iops, throughput); err != nil {
+		return nil, err
+	}
+	m := modification(v, &after)
+	*v = after
+	return &sdk.ModifyVolumeOutput{VolumeModification: m}, nil
+}
+
+func modification(v, after *sdk.Volume) *sdk.VolumeModification {
+	return &sdk.VolumeModification{
+		VolumeId: v.VolumeId, ModificationState: new(sdk.VolumeModificationStateCompleted), Progress: new(int64(100)),
+		OriginalSize: v.Size, OriginalVolumeType: v.VolumeType, OriginalIops: v.Iops, OriginalThroughput: v.Throughput,
+		TargetSize: after.Size, TargetVolumeType: after.VolumeType, TargetIops: after.Iops, TargetThroughput: after.Throughput,
+		StartTime: v.CreateTime, EndTime: v.CreateTime,
+	}
+}
+
+// describeModifications shows every volume asked for as modified: changes take no time here.
+func (s *Service) describeModifications(in *sdk.DescribeVolumesModificationsInput) (*sdk.DescribeVolumesModificationsOutput, error) {
+	out := &sdk.DescribeVolumesModificationsOutput{}
+	for _, id := range in.VolumeIds {
+		v, err := s.volume(id)
+		if err != nil {
+			return nil, err
+		}
+		out.VolumesModifications = append(out.VolumesModifications, modification(v, v))
+	}
+	return out, nil
+}
+
+// disk is a volume's device as the machines know it.
+func disk(v *sdk.Volume) fabric.Volume { return fabric.Volume{ID: str(v.VolumeId), Size: int(*v.Size)} }
+
+// beginVolume makes a volume: real, or by the clock alone.
+func (s *Service) beginVolume(id string) {
+	if s.cfg.Machines == nil {
+		s.after(toVolume, id, "")
+		return
+	}
+	d := disk(s.st.Volumes[id])
+	s.work(id, func(ctx context.Context) { s.finish(toVolume, id, s.cfg.Machines.CreateVolume(ctx, d)) })
+}
+
+func (s *Service) endVolume(id string) {
+	if s.cfg.Machines == nil {
+		s.after(toVolumeGone, id, "")
+		return
+	}
+	s.work(id, func(ctx context.Context) { s.finish(toVolumeGone, id, s.cfg.Machines.DeleteVolume(ctx, id)) })
+}
+
+func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
+	id, instance, device := str(v.VolumeId), str(a.InstanceId), str(a.Device)
+	if s.cfg.Machines == nil {
+		s.after(toAttached, id, "")
+		return
+	}
+	s.work(id, func(ctx context.Context) { s.finish(toAttached, id, s.cfg.Machines.Attach(ctx, id, instance, device)) })
+}
+
+func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
+	id, instance := str(v.VolumeId), str(a.InstanceId)
+	if s.cfg.Machines == nil {
+		s.after(toDetached, id, "")
+		return
+	}
+	s.work(id, func(ctx context.Context) { s.finish(toDetached, id, s.cfg.Machines.Detach(ctx, id, instance)) })
+}
+
+// settleVolume moves a volume on; a failure is in Arg.
+func (s *Service) settleVolume(t transition) {
+	v := s.st.Volumes[t.ID]
+	if v == nil {
+		return
+	}
+	switch {
+	case t.Kind == toVolumeGone:
+		s.forget(t.ID)
+		s.busy.forget(t.ID)
+		delete(s.st.Volumes, t.ID)
+	case t.Kind == toVolume && t.Arg != "":
+		v.State = new(sdk.VolumeStateError)
+	case t.Kind == toVolume:
+		v.State = new(sdk.VolumeStateAvailable)
+	case t.Kind == toDetached, t.Kind == toAttached && t.Arg != "":
+		s.untie(v)
+	case t.Kind == toAttached:
+		s.settleAttached(v)
+	}
+}
+
+func (s *Service) settleAttached(v *sdk.Volume) {
+	for _, a := range v.Attachments {
+		if str(a.State) != sdk.VolumeAttachmentStateAttaching {
+			continue
+		}
+		a.State = new(sdk.VolumeAttachmentStateAttached)
+		i := s.st.Instances[str(a.InstanceId)]
+		if i == nil {
+			continue
+		}
+		for _, m := range i.BlockDeviceMappings {
+			if m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId) {
+				m.Ebs.Status = new(sdk.AttachmentStatusAttached)
+			}
+		}
+	}
+}

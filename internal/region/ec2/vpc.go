@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"net/netip"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) vpcOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateVpc", s.createVPC),
+		write(s, "DeleteVpc", s.deleteVPC),
+		read(s, "DescribeVpcs", s.describeVPCs),
+		read(s, "DescribeVpcAttribute", s.describeVPCAttribute),
+		write(s, "ModifyVpcAttribute", s.modifyVPCAttribute),
+		write(s, "AssociateVpcCidrBlock", s.associateVPCCIDR),
+		write(s, "DisassociateVpcCidrBlock", s.disassociateVPCCIDR),
+		read(s, "DescribeNetworkAcls", s.describeACLs),
+	}
+}
+
+// parseCIDR reads an IPv4 block whose length lies within the bounds.
+func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(str(cidr))
+	if err != nil || !p.Addr().Is4() {
+		return p, wire.Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid. This is not a valid CIDR block.", str(cidr), name)
+	}
+	if p.Bits() < 16 || p.Bits() > 28 {
+		return p, wire.Errorf(code, "The CIDR '%s' is invalid.", str(cidr))
+	}
+	return p.Masked(), nil
+}
+
+func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error) {
+	if in.CidrBlock == nil {
+		return nil, missing("cidrBlock")
+	}
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagSpec(in.TagSpecifications, "vpc")
+	if err != nil {
+		return nil, err
+	}
+	if in.AmazonProvidedIpv6CidrBlock != nil && *in.AmazonProvidedIpv6CidrBlock {
+		return nil, wire.Errorf("UnsupportedOperation", "This region has no IPv6")
+	}
+	if len(s.st.VPCs) >= s.cfg.Quotas.VPCs {
+		return nil, wire.Errorf("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+	}
+	tenancy := "default"
+	if in.InstanceTenancy != nil {
+		tenancy = *in.InstanceTenancy
+	}
+	id := s.newID("vpc")
+	v := &sdk.Vpc{
+		VpcId: new(id), CidrBlock: new(cidr.String()), State: new(sdk.VpcStatePending), OwnerId: new(s.cfg.Account),
+		IsDefault: new(false), InstanceTenancy: new(tenancy), DhcpOptionsId: new("dopt-00000000000000001"),
+		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDR(cidr)},
+	}
+	s.st.VPCs[id] = v
+	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
+	s.setTags(id, tags)
+	s.furnish(id, cidr)
+	s.after(toVPC, id, "")
+	v.Tags = s.tagList(id)
+	return &sdk.CreateVpcOutput{Vpc: v}, nil
+}
+
+func (s *Service) newCIDR(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
+	return &sdk.VpcCidrBlockAssociation{
+		AssociationId: new(s.newID("vpc-cidr-assoc")), CidrBlock: new(cidr.String()),
+		CidrBlockState: &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeAssociated)},
+	}
+}
+
+// furnish gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
+func (s *Service) furnish(vpc string, cidr netip.Prefix) {
+	table := s.newTable(vpc, []netip.Prefix{cidr})
+	table.Associations = []*sdk.RouteTableAssociation{s.newAssociation(table, nil)}
+	acl := s.newID("acl")
+	entry := func(number int64, action string, egress bool) *sdk.NetworkAclEntry {
+		return &sdk.NetworkAclEntry{
+			RuleNumber: new(number), RuleAction: new(action), Egress: new(egress), Protocol: new("-1"), CidrBlock: new("0.0.0.0/0"),
+		}
+	}
+	s.st.ACLs[acl] = &sdk.NetworkAcl{
+		NetworkAclId: new(acl), VpcId: new(vpc), OwnerId: new(s.cfg.Account), IsDefault: new(true),
+		Entries: []*sdk.NetworkAclEntry{entry(100, "allow", true), entry(32767, "deny", true), entry(100, "allow", false), entry(32767, "deny", false)},
+	}
+	group := s.newGroup(vpc, "default", "default VPC security group")
+	s.addRule(&sdk.SecurityGroupRule{
+		GroupId: group.GroupId, IsEgress: new(false), IpProtocol: new("-1"), FromPort: new(int64(-1)), ToPort: new(int64(-1)),
+		ReferencedGroupInfo: &sdk.ReferencedSecurityGroup{GroupId: group.GroupId, UserId: new(s.cfg.Account), VpcId: new(vpc)},
+	})
+}
+
+func vpcField(v *sdk.Vpc, name string) ([]string, bool) {
+	switch name {
+	case "vpc-id":
+		return []string{str(v.VpcId)}, true
+	case "state":
+		return []string{str(v.State)}, true
+	case "cidr", "cidr-block", "cidrBlock":
+		return []string{str(v.CidrBlock)}, true
+	case "cidr-block-association.cidr-block":
+		var out []string
+		for _, c := range v.CidrBlockAssociationSet {
+			out = append(out, str(c.CidrBlock))
+		}
+		return out, true
+	case "is-default", "isDefault":
+		return []string{boolText(v.IsDefault)}, true
+	case "owner-id":
+		return []string{str(v.OwnerId)}, true
+	case "dhcp-options-id":
+		return []string{str(v.DhcpOptionsId)}, true
+	}
+	return nil, false
+}
+
+func (s *Service) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {
+	got, next, err := list(s, s.st.VPCs, query{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcField})
+	for _, v := range got {
+		v.Tags = s.tagList(str(v.VpcId))
+	}
+	return &sdk.DescribeVpcsOutput{Vpcs: got, NextToken: next}, err
+}
+
+func (s *Service) vpc(id *string) (*sdk.Vpc, error) {
+	if str(id) == "" {
+		return nil, missing("vpcId")
+	}
+	v := s.st.VPCs[str(id)]
+	if v == nil {
+		return nil, wire.Errorf("InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", str(id))
+	}
+	return v, nil
+}
+
+func (s *Service) describeVPCAttribute(in *sdk.DescribeVpcAttributeInput) (*sdk.DescribeVpcAttributeOutput, error) {
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	have := s.st.Attributes[str(v.VpcId)]
+	out := &sdk.DescribeVpcAttributeOutput{VpcId: v.VpcId}
+	switch str(in.Attribute) {
+	case sdk.VpcAttributeNameEnableDnsSupport:
+		out.EnableDnsSupport = &sdk.AttributeBooleanValue{Value: new(have.DNSSupport)}
+	case sdk.VpcAttributeNameEnableDnsHostnames:
+		out.EnableDnsHostnames = &sdk.AttributeBooleanValue{Value: new(have.DNSHostnames)}
+	case sdk.VpcAttributeNameEnableNetworkAddressUsageMetrics:
+		out.EnableNetworkAddressUsageMetrics = &sdk.AttributeBooleanValue{Value: new(have.AddressMetrics)}
+	default:
+		return nil, invalid("attribute", str(in.Attribute), "")
+	}
+	return out, nil
+}
+
+func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.ModifyVpcAttributeOutput, error) {
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	have, given := s.st.Attributes[str(v.VpcId)], 0
+	for _, c := range []struct {
+		to   *bool
+		from *sdk.AttributeBooleanValue
+	}{
+		{&have.DNSSupport, in.EnableDnsSupport}, {&have.DNSHostnames, in.EnableDnsHostnames},
+		{&have.AddressMetrics, in.EnableNetworkAddressUsageMetrics},
+	} {
+		if c.from != nil && c.from.Value != nil {
+			given++
+			if given > 1 {
+				return nil, wire.Errorf("InvalidParameterCombination", "Fields for multiple attribute types specified")
+			}
+			*c.to = *c.from.Value
+		}
+	}
+	if given == 0 {
+		return nil, missing("an attribute")
+	}
+	return &sdk.ModifyVpcAttributeOutput{}, nil
+}
+
+// vpcBlocker names what keeps a VPC from being deleted; empty when nothing does.
+func (s *Service) vpcBlocker(id string) string {
+	for _, n := range s.st.Subnets {
+		if str(n.VpcId) == id {
+			return str(n.SubnetId)
+		}
+	}
+	for _, g := range s.st.Internet {
+		if len(g.Attachments) > 0 && str(g.Attachments[0].VpcId) == id {
+			return str(g.InternetGatewayId)
+		}
+	}
+	for _, g := range s.st.Groups {
+		if str(g.VpcId) == id && str(g.GroupName) != "default" {
+			return str(g.GroupId)
+		}
+	}
+	for _, t := range s.st.Tables {
+		if str(t.VpcId) == id && !isMain(t) {
+			return str(t.RouteTableId)
+		}
+	}
+	for _, n := range s.st.Interfaces {
+		if str(n.VpcId) == id {
+			return str(n.NetworkInterfaceId)
+		}
+	}
+	return ""
+}
+
+func (s *Service) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, error) {
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	id := str(v.VpcId)
+	if by := s.vpcBlocker(id); by != "" {
+		return nil, dependency("The vpc '%s' has dependencies and cannot be deleted. (%s)", id, by)
+	}
+	for k, t := range s.st.Tables {
+		if str(t.VpcId) == id {
+			s.forget(k)
+			delete(s.st.Tables, k)
+		}
+	}
+	for k, a := range s.st.ACLs {
+		if str(a.VpcId) == id {
+			s.forget(k)
+			delete(s.st.ACLs, k)
+		}
+	}
+	for k, g := range s.st.Groups {
+		if str(g.VpcId) == id {
+			s.dropGroup(k)
+		}
+	}
+	s.forget(id)
+	delete(s.st.Attributes, id)
+	delete(s.st.VPCs, id)
+	return &sdk.DeleteVpcOutput{}, nil
+}
+
+// forget drops a resource's tags.
+func (s *Service) forget(id string) { delete(s.st.Tags, id) }
+
+func (s *Service) associateVPCCIDR(in *sdk.AssociateVpcCidrBlockInput) (*sdk.AssociateVpcCidrBlockOutput, error) {
+	v, err := s.vpc(in.VpcId)
+	if err != nil {
+		return nil, err
+	}
+	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range vpcCIDRs(v) {
+		if p.Overlaps(cidr) {
+			return nil, wire.Errorf("InvalidVpc.Range", "The CIDR '%s' overlaps with '%s'", cidr, p)
+		}
+	}
+	a := s.newCIDR(cidr)
+	v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet, a)
+	for _, t := range s.st.Tables {
+		if str(t.VpcId) == str(v.VpcId) {
+			t.Routes = append(t.Routes, localRoute(cidr))
+		}
+	}
+	return &sdk.AssociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
+}
+
+func (s *Service) disassociateVPCCIDR(in *sdk.DisassociateVpcCidrBlockInput) (*sdk.DisassociateVpcCidrBlockOutput, error) {
+	for _, v := range s.st.VPCs {
+		for i, a := range v.CidrBlockAssociationSet {
+			if str(a.AssociationId) != str(in.AssociationId) {
+				continue
+			}
+			if i == 0 {
+				return nil, wire.Errorf("OperationNotPermitted", "The primary CIDR block of a VPC cannot be disassociated")
+			}
+			cidr := netip.MustParsePrefix(str(a.CidrBlock))
+			for _, n := range s.st.Subnets {
+				if str(n.VpcId) == str(v.VpcId) && cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
+					return nil, dependency("The CIDR '%s' holds the subnet '%s'", cidr, str(n.SubnetId))
+				}
+			}
+			v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet[:i], v.CidrBlockAssociationSet[i+1:]...)
+			return &sdk.DisassociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
+		}
+	}
+	return nil, wire.Errorf("InvalidVpcCidrBlockAssociationID.NotFound", "The association ID '%s' does not exist", str(in.AssociationId))
+}
+
+func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range v.CidrBlockAssociationSet {
+		out = append(out, netip.MustParsePrefix(str(a.CidrBlock)))
+	}
+	return out
+}
+
+func (s *Service) describeACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.DescribeNetworkAclsOutput, error) {
+	for id, a := range s.st.ACLs {
+		a.Associations = nil
+		for _, n := range sortedKeys(s.st.Subnets) {
+			if str(s.st.Subnets[n].VpcId) == str(a.VpcId) {
+				a.Associations = append(a.Associations, &sdk.NetworkAclAssociation{
+					NetworkAclAssociationId: new("aclassoc-" + n[len("subnet-"):]), NetworkAclId: new(id), SubnetId: new(n),
+				})
+			}
+		}
+	}
+	field := func(a *sdk.NetworkAcl, name string) ([]string, bool) {
+		switch name {
+		case "network-acl-id":
+			return []string{str(a.NetworkAclId)}, true
+		case "vpc-id":
+			return []string{str(a.VpcId)}, true
+		case "default":
+			return []string{boolText(a.IsDefault)}, true
+		case "association.subnet-id":
+			var out []string
+			for _, x := range a.Associations {
+				out = append(out, str(x.SubnetId))
+			}
+			return out, true
+		}
+		return nil, false
+	}
+	got, next, err := list(s, s.st.ACLs, query{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field})
+	for _, a := range got {
+		a.Tags = s.tagList(str(a.NetworkAclId))
+	}
+	return &sdk.DescribeNetworkAclsOutput{NetworkAcls: got, NextToken: next}, err
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) zoneOps() []wire.Op {
+	return []wire.Op{
+		read(s, "DescribeAvailabilityZones", s.describeZones),
+		read(s, "DescribeRegions", s.describeRegions),
+		read(s, "DescribeAccountAttributes", s.describeAccount),
+		read(s, "DescribeVpcEndpoints", s.describeEndpoints),
+		read(s, "DescribeImages", s.describeImages),
+		write(s, "CreateKeyPair", s.createKey),
+		write(s, "ImportKeyPair", s.importKey),
+		write(s, "DeleteKeyPair", s.deleteKey),
+		read(s, "DescribeKeyPairs", s.describeKeys),
+	}
+}
+
+// defaultZones are the letters of a region's zones.
+func defaultZones(region string) []string {
+	if region == "us-east-1" {
+		return []string{"a", "b", "c", "d", "e", "f"}
+	}
+	return []string{"a", "b", "c"}
+}
+
+// zoneID is a zone's id, such as use1-az1: the same for every account at AWS.
+func (s *Service) zoneID(zone string) string {
+	parts := strings.Split(s.cfg.Region, "-")
+	short := parts[0]
+	for _, p := range parts[1 : len(parts)-1] {
+		for _, word := range []string{"north", "south", "east", "west", "central"} {
+			if rest, ok := strings.CutPrefix(p, word); ok {
+				short += word[:1]
+				p = rest
+			}
+		}
+	}
+	letter := zone[len(zone)-1]
+	return short + parts[len(parts)-1] + "-az" + string('1'+letter-'a')
+}
+
+// zoneFor finds a zone by name or id; the first one where neither is given.
+func (s *Service) zoneFor(name, id *string) (string, error) {
+	for _, l := range s.cfg.Zones {
+		zone := s.cfg.Region + l
+		if str(name) == zone || str(id) == s.zoneID(zone) || str(name)+str(id) == "" {
+			return zone, nil
+		}
+	}
+	return "", wire.Errorf("InvalidParameterValue", "Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
+		str(name)+str(id), strings.Join(s.Zones(), ", "))
+}
+
+// Zones are the names of the region's availability zones.
+func (s *Service) Zones() []string {
+	var out []string
+	for _, l := range s.cfg.Zones {
+		out = append(out, s.cfg.Region+l)
+	}
+	return out
+}
+
+func (s *Service) describeZones(in *sdk.DescribeAvailabilityZonesInput) (*sdk.DescribeAvailabilityZonesOutput, error) {
+	all := map[string]*sdk.AvailabilityZone{}
+	for _, name := range s.Zones() {
+		all[name] = &sdk.AvailabilityZone{
+			ZoneName: new(name), ZoneId: new(s.zoneID(name)), RegionName: new(s.cfg.Region), State: new(sdk.AvailabilityZoneStateAvailable),
+			ZoneType: new("availability-zone"), GroupName: new(s.cfg.Region), NetworkBorderGroup: new(s.cfg.Region),
+			OptInStatus: new(sdk.AvailabilityZoneOptInStatusOptInNotRequired), Messages: []*sdk.AvailabilityZoneMessage{},
+		}
+	}
+	field := func(z *sdk.AvailabilityZone, name string) ([]string, bool) {
+		v, known := map[string]*string{
+			"zone-name": z.ZoneName, "zone-id": z.ZoneId, "region-name": z.RegionName, "state": z.State, "zone-type": z.ZoneType,
+			"group-name": z.GroupName, "opt-in-status": z.OptInStatus,
+		}[name]
+		return []string{str(v)}, known
+	}
+	filters := slices.Clone(in.Filters)
+	if len(in.ZoneIds) > 0 {
+		filters = append(filters, &sdk.Filter{Name: new("zone-id"), Values: in.ZoneIds})
+	}
+	for _, n := range strs(in.ZoneNames) {
+		if all[n] == nil {
+			return nil, invalid("ZoneName", n, "")
+		}
+	}
+	got, _, err := list(s, all, query{ids: in.ZoneNames, filters: filters}, lister[sdk.AvailabilityZone]{"InvalidParameterValue", "zone", field})
+	return &sdk.DescribeAvailabilityZonesOutput{AvailabilityZones: got}, err
+}
+
+func (s *Service) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {
+	for _, n := range strs(in.RegionNames) {
+		if n != s.cfg.Region {
+			return nil, invalid("region", n, "This machine has one region")
+		}
+	}
+	return &sdk.DescribeRegionsOutput{Regions: []*sdk.Region{{
+		RegionName: new(s.cfg.Region), Endpoint: new("ec2." + s.cfg.Region + ".amazonaws.com"), OptInStatus: new("opt-in-not-required"),
+	}}}, nil
+}
+
+func (s *Service) describeAccount(in *sdk.DescribeAccountAttributesInput) (*sdk.DescribeAccountAttributesOutput, error) {
+	values := map[string]string{
+		"supported-platforms": "VPC", "default-vpc": "none", "max-instances": itoa(s.cfg.Quotas.VCPUs),
+		"vpc-max-security-groups-per-interface": itoa(s.cfg.Quotas.GroupsPerENI),
+		"max-elastic-ips":                       itoa(s.cfg.Quotas.Addresses), "vpc-max-elastic-ips": itoa(s.cfg.Quotas.Addresses),
+	}
+	out := &sdk.DescribeAccountAttributesOutput{}
+	for _, name := range sortedKeys(values) {
+		if len(in.AttributeNames) > 0 && !slices.Contains(strs(in.AttributeNames), name) {
+			continue
+		}
+		out.AccountAttributes = append(out.AccountAttributes, &sdk.AccountAttribute{
+			AttributeName: new(name), AttributeValues: []*sdk.AccountAttributeValue{{AttributeValue: new(values[name])}},
+		})
+	}
+	return out, nil
+}
+
+// describeEndpoints lists no endpoint: none can be made here.
+func (s *Service) describeEndpoints(in *sdk.DescribeVpcEndpointsInput) (*sdk.DescribeVpcEndpointsOutput, error) {
+	field := func(e *sdk.VpcEndpoint, name string) ([]string, bool) {
+		v, known := map[string]*string{
+			"vpc-id": e.VpcId, "vpc-endpoint-id": e.VpcEndpointId, "service-name": e.ServiceName, "vpc-endpoint-state": e.State,
+			"vpc-endpoint-type": e.VpcEndpointType,
+		}[name]
+		return []string{str(v)}, known
+	}
+	got, next, err := list(s, s.st.Endpoints, query{in.VpcEndpointIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.VpcEndpoint]{"InvalidVpcEndpointId.NotFound", "Vpc Endpoint Id", field})
+	return &sdk.DescribeVpcEndpointsOutput{VpcEndpoints: got, NextToken: next}, err
+}
