@@ -35,7 +35,7 @@ type Cluster struct {
 
 // ClusterSpec is the desired state of a cluster.
 type ClusterSpec struct {
-	// KubernetesVersion to run, without "v". Default: the newest that the asset catalogue holds.
+	// KubernetesVersion to run, without "v". The asset catalogue must hold it. Default: the newest one that this slipway was tried with.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// CloudProvider says where the cluster runs.
 	CloudProvider CloudProvider `json:"cloudProvider"`
@@ -43,7 +43,7 @@ type ClusterSpec struct {
 	Networking Networking `json:"networking"`
 	// API is how the Kubernetes API is reached.
 	API APIAccess `json:"api"`
-	// EtcdClusters sizes etcd's volumes.
+	// Etcd sizes etcd's volumes.
 	Etcd Etcd `json:"etcd"`
 	// Assets says where machines download from, if not from upstream.
 	Assets Assets `json:"assets,omitzero"`

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command slipway builds and runs Kubernetes clusters on AWS. It only hands the process to internal/cli, and knows
+// no command.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Main(ctx, cli.Env{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+	})
+	stop()
+	os.Exit(code)
+}

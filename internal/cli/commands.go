@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import "github.com/spf13/cobra"
+
+// addCommands lists every command. Verbs that take a kind (create, get, delete, ...) are groups of one command a kind.
+func addCommands(a *app, root *cobra.Command) {
+	root.AddCommand(
+		newVersionCommand(a),
+	)
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootLong = `Slipway builds, runs, upgrades and repairs production Kubernetes clusters on AWS.
+
+A cluster is described by manifests, which the state store keeps. 'slipway plan' shows what would change in AWS and
+'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes; on a
+terminal slipway asks.
+
+ENVIRONMENT
+  SLIPWAY_STATE             the state store, as --state
+  SLIPWAY_STATE_KEY         the key file of a store in a folder, as --state-key
+  SLIPWAY_STATE_PASSPHRASE  its passphrase, where there is no key file
+  SLIPWAY_CLUSTER           the cluster, where NAME is left out
+  SLIPWAY_ASSETS            the asset catalogue, as --assets
+  SLIPWAY_CACHE             the cache folder (default ${XDG_CACHE_HOME:-~/.cache}/slipway)
+  NO_COLOR                  no colour, as --no-color
+  AWS_*                     as in every AWS SDK: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, ...`
+
+// The groups of commands in the help.
+const (
+	groupCluster = "cluster"
+	groupState   = "state"
+	groupLocal   = "local"
+)
+
+// newRoot builds the whole command tree. To add a command: write newXCommand(a *app) *cobra.Command in a file of its
+// own, with Long, Example and RunE, made by a.command, and list it here.
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:               "slipway",
+		Short:             "Production Kubernetes on AWS, from a manifest to running machines",
+		Long:              rootLong,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              noSuchCommand,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(suggestFlag)
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.state, "state", "", "state store: file:///dir or s3://bucket/prefix (SLIPWAY_STATE)")
+	flags.StringVar(&a.stateKey, "state-key", "", "key file of a state store in a folder (SLIPWAY_STATE_KEY)")
+	flags.StringVar(&a.region, "region", "", "AWS region (default: as the AWS SDK finds it)")
+	flags.StringVar(&a.profile, "profile", "", "AWS profile (default: as the AWS SDK finds it)")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no progress and no notes")
+	flags.BoolVar(&a.noColor, "no-color", false, "print no colour (NO_COLOR)")
+	root.AddGroup(
+		&cobra.Group{ID: groupCluster, Title: "Clusters:"},
+		&cobra.Group{ID: groupState, Title: "The state store:"},
+		&cobra.Group{ID: groupLocal, Title: "On this machine:"},
+	)
+	addCommands(a, root)
+	return root
+}
+
+// group is a command that only holds others.
+func group(use, short, id string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, GroupID: id, Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// noSuchCommand refuses words that are no subcommand, and says which one was perhaps meant.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return withHint(err, "did you mean: "+cmd.CommandPath()+" "+strings.Join(near, ", "))
+	}
+	return withHint(err, "see: "+cmd.CommandPath()+" --help")
+}
+
+// yesFlag adds --yes to a command that changes something.
+func (a *app) yesFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do it without asking")
+}
+
+// assetsFlag adds --assets to a command that reads the asset catalogue.
+func (a *app) assetsFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.assets, "assets", "", "asset catalogue, a path or URL (SLIPWAY_ASSETS; default: the built-in one)")
+}
+
+// exitStatus is the section of a command's help that every command has.
+func exitStatus(extra ...string) string {
+	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(append([]string{""}, extra...), "\n  ")
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// stateURL is the state store that was asked for.
+func (a *app) stateURL() (string, error) {
+	if url := a.flagOr(a.state, "SLIPWAY_STATE"); url != "" {
+		return url, nil
+	}
+	return "", withHint(errors.New("no state store is given"), "give --state URL or SLIPWAY_STATE: file:///dir or s3://bucket/prefix")
+}
+
+func (a *app) storeOptions() store.Options {
+	return store.Options{
+		AWS:        a.awsConfig,
+		KeyFile:    a.flagOr(a.stateKey, "SLIPWAY_STATE_KEY"),
+		Passphrase: a.Getenv("SLIPWAY_STATE_PASSPHRASE"),
+	}
+}
+
+// openStore opens the state store, which must have been initialised.
+func (a *app) openStore(ctx context.Context) (store.Store, store.Sealer, error) {
+	url, err := a.stateURL()
+	if err != nil {
+		return nil, nil, err
+	}
+	return store.Open(ctx, url, a.storeOptions())
+}
+
+// openMachineStore opens the store that a cluster's machines read: spec.configStore.base, else the state store.
+func (a *app) openMachineStore(ctx context.Context, set manifest.Set) (store.Store, store.Sealer, error) {
+	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
+		return store.Open(ctx, base, a.storeOptions())
+	}
+	s, sealer, err := a.openStore(ctx)
+	if err == nil && !strings.HasPrefix(s.URL(), "s3://") {
+		return nil, nil, withHint(fmt.Errorf("machines cannot read the state store %s", s.URL()),
+			"set spec.configStore.base of the cluster to an s3:// URL that slipway state init has made, or keep the state on S3")
+	}
+	return s, sealer, err
+}
+
+// clusterName is the argument, else --name, else SLIPWAY_CLUSTER.
+func (a *app) clusterName(args []string, flag string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	if name := a.flagOr(flag, "SLIPWAY_CLUSTER"); name != "" {
+		return name, nil
+	}
+	return "", withHint(errors.New("no cluster is named"), "give its NAME, --name or SLIPWAY_CLUSTER")
+}
+
+// nameFlag adds --name to a command about one cluster and limits its arguments to NAME.
+func nameFlag(cmd *cobra.Command, into *string) {
+	cmd.Flags().StringVar(into, "name", "", "the cluster (SLIPWAY_CLUSTER)")
+	cmd.Args = cobra.MaximumNArgs(1)
+}
+
+// loadCluster reads a cluster's manifests from s, defaulted and valid.
+func (a *app) loadCluster(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
+	text, _, err := readDocuments(ctx, s, name)
+	if err != nil {
+		return manifest.Set{}, err
+	}
+	set, findings := manifest.Parse(text)
+	set = manifest.Default(set)
+	findings = append(findings, manifest.Validate(set)...)
+	if err := findings.Err(); err != nil {
+		return manifest.Set{}, err
+	}
+	return set, nil
+}
+
+// readDocuments returns a cluster's documents as one text, and the ETag of each object.
+func readDocuments(ctx context.Context, s store.Store, name string) ([]byte, map[string]string, error) {
+	if !manifest.ValidName(name) {
+		return nil, nil, withHint(fmt.Errorf("%q is no cluster's name", name), "a name has lower-case letters, digits and dashes")
+	}
+	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
+	if err != nil {
+		return nil, nil, err
+	}
+	var docs [][]byte
+	etags := map[string]string{}
+	for _, key := range append([]string{manifest.ClusterKey(name)}, keys...) {
+		o, err := s.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) && key == manifest.ClusterKey(name) {
+			return nil, nil, withHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
+				"see: slipway get clusters; make one with: slipway create cluster "+name)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		docs = append(docs, o.Body)
+		etags[key] = o.ETag
+	}
+	return bytes.Join(docs, []byte("\n---\n")), etags, nil
+}
+
+// confirm returns nil if the change may go ahead: --yes was given, or a person at the terminal typed yes.
+func (a *app) confirm(question string) error {
+	if a.yes {
+		return nil
+	}
+	if !isTerminal(a.Stdin) {
+		return withHint(errors.New("nothing was changed: it takes --yes"), "look at what is printed above, then run it again with --yes")
+	}
+	fmt.Fprintf(a.Stderr, "%s Type yes to go ahead: ", question)
+	answer, err := bufio.NewReader(a.Stdin).ReadString('\n')
+	if strings.TrimSpace(answer) == "yes" {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was changed: read the answer: %w", err)
+	}
+	return errors.New("nothing was changed: the answer was not yes")
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionInfo is what slipway knows of its own build.
+type versionInfo struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func newVersionCommand(a *app) *cobra.Command {
+	var format string
+	var short bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of slipway",
+		Long:    "Print the version of slipway and how it was built." + exitStatus(),
+		Example: "  slipway version\n  slipway version --short\n  slipway version -o json",
+		GroupID: groupLocal,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := buildVersion()
+			switch {
+			case short:
+				fmt.Fprintln(a.Stdout, v.Version)
+				return nil
+			case format == formatTable:
+				fmt.Fprintf(a.Stdout, "slipway %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
+				return nil
+			}
+			return a.printValue(format, v)
+		},
+	}
+	formatFlag(cmd, &format)
+	cmd.Flags().BoolVar(&short, "short", false, "print the version number only")
+	return cmd
+}
+
+// buildVersion reads what the Go toolchain stamped into the binary.
+func buildVersion() versionInfo {
+	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if info.Main.Version != "" && info.Main.Version != "(devel)" {
+		v.Version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v.Commit = s.Value
+		}
+	}
+	return v
+}

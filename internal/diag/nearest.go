@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diag
+
+import "strings"
+
+// Nearest returns the candidate that given was perhaps meant to be, or "" if none is close: at most a third of its
+// letters differ. Case does not count.
+func Nearest(given string, candidates []string) string {
+	best, least := "", len(given)/3+1
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(given), strings.ToLower(c)); d < least || d == least && best == "" {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's: how many letters to add, drop or change.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

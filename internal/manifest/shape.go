@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"encoding/json"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// clusterShape and groupShape are the documents' trees with every field set: what strict decoding compares with. A
+// test holds that they leave out no field.
+func clusterShape() any {
+	one := map[string]string{"*": "x"}
+	return treeOf(v1alpha1.Cluster{
+		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
+		Spec: v1alpha1.ClusterSpec{
+			KubernetesVersion: "x",
+			CloudProvider:     v1alpha1.CloudProvider{AWS: v1alpha1.AWSProvider{Region: "x"}},
+			Networking: v1alpha1.Networking{
+				NetworkCIDR: "x", PodCIDR: "x", ServiceClusterIPRange: "x", CNI: "x", NATGateways: "x", DNSDomain: "x",
+				Subnets: []v1alpha1.Subnet{{Name: "x", Zone: "x", Type: "x", CIDR: "x"}},
+			},
+			API: v1alpha1.APIAccess{
+				Access: []string{"x"}, LoadBalancer: v1alpha1.LoadBalancer{Type: "x"}, AdditionalSANs: []string{"x"},
+			},
+			Etcd:        v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
+			Assets:      v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
+			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
+			Tags:        one,
+		},
+	})
+}
+
+func groupShape() any {
+	one := map[string]string{"*": "x"}
+	return treeOf(v1alpha1.InstanceGroup{
+		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
+		Spec: v1alpha1.InstanceGroupSpec{
+			Role: "x", MachineType: "x", Image: "x", MinSize: 1, MaxSize: 1, Subnets: []string{"x"},
+			RootVolume: volumeShape(), NodeLabels: one, Taints: []string{"x"},
+			InstanceMetadata: v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
+		},
+	})
+}
+
+func volumeShape() v1alpha1.Volume {
+	return v1alpha1.Volume{Type: "x", Size: 1, IOPS: 1, Throughput: 1}
+}
+
+func treeOf(doc any) any {
+	var tree any
+	b, err := json.Marshal(doc)
+	if err == nil {
+		err = json.Unmarshal(b, &tree)
+	}
+	if err != nil {
+		panic("a document of plain fields is always JSON: " + err.Error())
+	}
+	return tree
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Masterminds/semver/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/diag"
+)
+
+// The values of fields that are a choice.
+const (
+	NATPerZone           = "PerZone"
+	NATSingle            = "Single"
+	LoadBalancerPublic   = "Public"
+	LoadBalancerInternal = "Internal"
+)
+
+// maxNameLength of a cluster and a group: both enter names that AWS limits (an IAM role's to 64 characters).
+const maxNameLength = 40
+
+// AWS's limits on tags; Slipway's own take some of the 50.
+const (
+	maxTags     = 40
+	maxTagKey   = 128
+	maxTagValue = 256
+)
+
+// etcd's own limits on its timing (its documentation, Tuning).
+const (
+	electionPerHeartbeat = 5
+	maxElectionMS        = 50000
+)
+
+// ValidName says whether name may be a cluster's or a group's.
+func ValidName(name string) bool {
+	return len(name) <= maxNameLength && len(validation.IsDNS1123Label(name)) == 0
+}
+
+// Validate returns everything that is wrong with a defaulted set. It calls nothing.
+func Validate(s Set) diag.Findings {
+	var fs diag.Findings
+	v := validator{fs: &fs, where: "cluster/" + s.Cluster.Metadata.Name + ": "}
+	if s.Cluster.Kind == "" {
+		fs.Errorf("manifest", "", "add a document of kind Cluster", "has no Cluster")
+	} else {
+		v.cluster(s.Cluster)
+	}
+	v.groups(s)
+	return fs
+}
+
+// validator adds findings under one document's path.
+type validator struct {
+	fs    *diag.Findings
+	where string
+}
+
+func (v validator) errorf(path, value, hint, format string, args ...any) {
+	v.fs.Errorf(v.where+path, value, hint, format, args...)
+}
+
+func (v validator) warnf(path, value, hint, format string, args ...any) {
+	v.fs.Warnf(v.where+path, value, hint, format, args...)
+}
+
+// oneOf checks a field that is a choice.
+func (v validator) oneOf(path, value string, choices ...string) {
+	if slices.Contains(choices, value) {
+		return
+	}
+	hint := "use " + strings.Join(choices, " or ")
+	if near := diag.Nearest(value, choices); near != "" && len(choices) > 1 {
+		hint = "did you mean " + near + "?"
+	}
+	v.errorf(path, value, hint, "is not one of %s", strings.Join(choices, ", "))
+}
+
+// between checks a number with limits.
+func (v validator) between(path string, n, low, high int) {
+	if n < low || n > high {
+		v.errorf(path, fmt.Sprint(n), fmt.Sprintf("use %d to %d", low, high), "is out of range")
+	}
+}
+
+func (v validator) cluster(c v1alpha1.Cluster) {
+	v.name(c.Metadata.Name)
+	if version, err := semver.StrictNewVersion(c.Spec.KubernetesVersion); err != nil || version.Prerelease()+version.Metadata() != "" {
+		v.errorf("spec.kubernetesVersion", c.Spec.KubernetesVersion, "write it as "+DefaultKubernetesVersion+`, without "v"`, "is not a version of Kubernetes")
+	}
+	if !regionPattern().MatchString(c.Spec.CloudProvider.AWS.Region) {
+		v.errorf("spec.cloudProvider.aws.region", c.Spec.CloudProvider.AWS.Region, "write it as us-east-1", "is not an AWS region")
+	}
+	v.networking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
+	v.api(c.Spec.API)
+	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
+	v.etcdTiming(c.Spec.Etcd)
+	v.places(c.Spec)
+	v.tags(c.Spec.Tags)
+}
+
+func (v validator) name(name string) {
+	if !ValidName(name) {
+		v.errorf("metadata.name", name, "use at most 40 lower-case letters, digits and dashes, a letter or digit first and last", "is not a DNS label")
+	}
+}
+
+func (v validator) etcdTiming(e v1alpha1.Etcd) {
+	v.between("spec.etcd.heartbeatIntervalMS", e.HeartbeatIntervalMS, 10, maxElectionMS/electionPerHeartbeat)
+	if least := electionPerHeartbeat * e.HeartbeatIntervalMS; e.ElectionTimeoutMS < least || e.ElectionTimeoutMS > maxElectionMS {
+		v.errorf("spec.etcd.electionTimeoutMS", fmt.Sprint(e.ElectionTimeoutMS), fmt.Sprintf("use %d to %d", least, maxElectionMS),
+			"must be at least five heartbeats, and at most %d", maxElectionMS)
+	}
+}
+
+func (v validator) api(api v1alpha1.APIAccess) {
+	v.oneOf("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal)
+	for i, cidr := range api.Access {
+		v.prefix(fmt.Sprintf("spec.api.access[%d]", i), cidr)
+	}
+	if len(api.Access) > 0 && api.LoadBalancer.Type == LoadBalancerInternal {
+		v.errorf("spec.api.access", strings.Join(api.Access, ", "), "leave it out, or use a Public load balancer", "has no effect with an Internal load balancer")
+	}
+	for i, san := range api.AdditionalSANs {
+		if _, err := netip.ParseAddr(san); err != nil && len(validation.IsDNS1123Subdomain(strings.TrimPrefix(san, "*."))) > 0 {
+			v.errorf(fmt.Sprintf("spec.api.additionalSANs[%d]", i), san, "write it as api.example.com or 192.0.2.1", "is neither a DNS name nor an address")
+		}
+	}
+}
+
+// places checks the addresses that machines download from.
+func (v validator) places(spec v1alpha1.ClusterSpec) {
+	if repo := spec.Assets.FileRepository; repo != "" {
+		u, err := url.Parse(repo)
+		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
+			v.errorf("spec.assets.fileRepository", hidePassword(repo), "write it as https://files.example.com/path", "is not an HTTP address without a password")
+		}
+	}
+	if registry := spec.Assets.ContainerRegistry; registry != "" && !registryPattern().MatchString(registry) {
+		v.errorf("spec.assets.containerRegistry", registry, "write it as registry.example.com:5000/path, without https://", "is not a registry's address")
+	}
+	if base := spec.ConfigStore.Base; base != "" && !s3Pattern().MatchString(base) {
+		v.errorf("spec.configStore.base", hidePassword(base), "write it as s3://bucket/prefix", "is not a place on S3")
+	}
+}
+
+// hidePassword keeps a password in a URL out of findings.
+func hidePassword(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.User == nil {
+		return raw
+	}
+	return u.Redacted()
+}
+
+func (v validator) tags(tags map[string]string) {
+	if len(tags) > maxTags {
+		v.errorf("spec.tags", fmt.Sprint(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
+	}
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		at := "spec.tags[" + key + "]"
+		if reservedTag(key) {
+			v.errorf(at, "", "use another key", "is a key that Slipway, Kubernetes or AWS sets")
+		}
+		if key == "" || len(key) > maxTagKey || len(tags[key]) > maxTagValue {
+			v.errorf(at, "", fmt.Sprintf("use at most %d and %d characters", maxTagKey, maxTagValue), "has a key or value that is empty or too long for AWS")
+		}
+	}
+}
+
+func reservedTag(key string) bool {
+	low := strings.ToLower(key)
+	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") || strings.HasPrefix(low, "kubernetes.io/")
+}
+
+// The patterns of names that others define.
+func zonePattern() *regexp.Regexp   { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d[a-z]$`) }
+func regionPattern() *regexp.Regexp { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d$`) }
+func s3Pattern() *regexp.Regexp {
+	return regexp.MustCompile(`^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$`)
+}
+
+func registryPattern() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9.-]+(:\d{1,5})?(/[a-z0-9._-]+)*$`)
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// maxGroupSize is a sane limit on one group; AWS's own quota is far below.
+const maxGroupSize = 1000
+
+// leastControlPlaneMiB is what kubeadm asks of a control-plane machine (1700 MB).
+const leastControlPlaneMiB = 1700
+
+// leastRootGiB is the size of Debian's own image.
+const leastRootGiB = 8
+
+func (v validator) groups(s Set) {
+	controlPlanes := 0
+	names := map[string]bool{}
+	machines := 0
+	for _, g := range s.Groups {
+		gv := validator{fs: v.fs, where: "instancegroup/" + g.Metadata.Name + ": "}
+		gv.group(g, s.Cluster)
+		if names[g.Metadata.Name] {
+			gv.errorf("metadata.name", g.Metadata.Name, "use each name once", "is the name of another InstanceGroup too")
+		}
+		names[g.Metadata.Name] = true
+		machines += max(0, g.Spec.MaxSize)
+		if g.Spec.Role == v1alpha1.RoleControlPlane {
+			controlPlanes++
+		}
+	}
+	if s.Cluster.Kind == "" {
+		return
+	}
+	if controlPlanes != 1 {
+		v.errorf("instance groups", "", "keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
+			"%d of them have role ControlPlane, not 1", controlPlanes)
+	}
+	v.roomForPods(s.Cluster.Spec.Networking.PodCIDR, machines)
+}
+
+// roomForPods checks that every machine there may be can have its /24 of pods.
+func (v validator) roomForPods(podCIDR string, machines int) {
+	pods, err := netip.ParsePrefix(podCIDR)
+	if err != nil || !pods.Addr().Is4() || pods.Bits() > nodePodBits {
+		return // said elsewhere
+	}
+	if room := 1 << (nodePodBits - pods.Bits()); machines > room {
+		v.errorf("spec.networking.podCIDR", podCIDR, "use a larger range, or smaller groups",
+			"has a /24 for %d machines; the groups may have %d", room, machines)
+	}
+}
+
+func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
+	v.name(g.Metadata.Name)
+	if label := g.Metadata.Labels[v1alpha1.ClusterLabel]; label != c.Metadata.Name && c.Kind != "" {
+		v.errorf("metadata.labels["+v1alpha1.ClusterLabel+"]", label, "write "+c.Metadata.Name+" or leave it out", "is not the cluster's name")
+	}
+	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker))
+	v.machineType(g.Spec)
+	if !imagePattern().MatchString(g.Spec.Image) {
+		v.errorf("spec.image", g.Spec.Image, "write it as "+debianParameter+"amd64 or ami-0123456789abcdef0", "is neither an SSM parameter nor an AMI")
+	}
+	v.sizes(g.Spec)
+	v.groupSubnets(g.Spec, c)
+	v.volume("spec.rootVolume", g.Spec.RootVolume)
+	if g.Spec.RootVolume.Size < leastRootGiB {
+		v.errorf("spec.rootVolume.size", fmt.Sprint(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", leastRootGiB), "is smaller than the image")
+	}
+	v.labels(g.Spec.NodeLabels)
+	for i, t := range g.Spec.Taints {
+		v.taint(fmt.Sprintf("spec.taints[%d]", i), t)
+	}
+	v.between("spec.instanceMetadata.httpPutResponseHopLimit", g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1, 64)
+}
+
+func (v validator) machineType(spec v1alpha1.InstanceGroupSpec) {
+	t, ok := FindInstanceType(spec.MachineType)
+	if !ok {
+		hint := "see aws ec2 describe-instance-types"
+		if near := nearestInstanceType(spec.MachineType); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+		v.errorf("spec.machineType", spec.MachineType, hint, "is not an EC2 instance type that exists")
+		return
+	}
+	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < leastControlPlaneMiB {
+		v.warnf("spec.machineType", spec.MachineType, "use t3.medium or larger", "has %d MiB of memory, too little for a control plane", t.MemoryMiB)
+	}
+	if strings.HasPrefix(spec.Image, debianParameter) && spec.Image != debianParameter+t.Arch {
+		v.errorf("spec.image", spec.Image, "use "+debianParameter+t.Arch, "is not of %s's architecture %s", spec.MachineType, t.Arch)
+	}
+}
+
+func (v validator) sizes(spec v1alpha1.InstanceGroupSpec) {
+	if spec.Role == v1alpha1.RoleControlPlane {
+		if n := spec.MinSize; n != 1 && n != 3 && n != 5 {
+			v.errorf("spec.minSize", fmt.Sprint(n), "use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
+				"is not a number of control-plane machines")
+		}
+		if spec.MaxSize != spec.MinSize {
+			v.errorf("spec.maxSize", fmt.Sprint(spec.MaxSize), "leave it out, or make it minSize", "of a control plane must be minSize %d", spec.MinSize)
+		}
+		return
+	}
+	v.between("spec.minSize", spec.MinSize, 1, maxGroupSize)
+	v.between("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
+	if spec.MinSize > spec.MaxSize {
+		v.errorf("spec.maxSize", fmt.Sprint(spec.MaxSize), "raise it, or lower minSize", "is less than minSize %d", spec.MinSize)
+	}
+}
+
+func (v validator) groupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster) {
+	known := map[string]v1alpha1.Subnet{}
+	for _, s := range c.Spec.Networking.Subnets {
+		known[s.Name] = s
+	}
+	seen, zones := map[string]int{}, map[string]bool{}
+	for i, name := range spec.Subnets {
+		at := fmt.Sprintf("spec.subnets[%d]", i)
+		v.unique(at, name, seen, i, "is subnets[%d] too")
+		s, ok := known[name]
+		zones[s.Zone] = true
+		switch {
+		case c.Kind == "": // a group by itself: its cluster is not at hand
+		case !ok:
+			v.errorf(at, name, "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "is not a subnet of the cluster")
+		case s.Type == v1alpha1.SubnetPublic:
+			v.errorf(at, name, "use a Private one", "is Public: machines have no public addresses")
+		}
+	}
+	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 && len(zones) < min(spec.MinSize, 3) {
+		v.warnf("spec.subnets", strings.Join(spec.Subnets, ", "), "use Private subnets in three zones",
+			"are in %d zones: losing one may take etcd's majority", len(zones))
+	}
+}
+
+// volumeLimits are EBS's, by type (EC2 User Guide, Amazon EBS volume types).
+type volumeLimits struct {
+	minGiB, maxGiB, minIOPS, maxIOPS, iopsPerGiB int
+}
+
+func volumeTypes() map[string]volumeLimits {
+	return map[string]volumeLimits{
+		"gp3": {1, 65536, 3000, 80000, 500},
+		"io1": {4, 16384, 100, 64000, 50},
+		"io2": {4, 65536, 100, 256000, 1000},
+	}
+}
+
+// EBS's limits on gp3's throughput in MiB/s: 2000, and a quarter MiB/s for each IOPS.
+const (
+	maxThroughput      = 2000
+	iopsPerThroughput  = 4
+	includedThroughput = 125
+)
+
+func (v validator) volume(path string, vol v1alpha1.Volume) {
+	limits, ok := volumeTypes()[vol.Type]
+	if !ok {
+		v.oneOf(path+".type", vol.Type, slices.Sorted(maps.Keys(volumeTypes()))...)
+		return
+	}
+	v.between(path+".size", vol.Size, limits.minGiB, limits.maxGiB)
+	// What is included in a gp3 volume has no ratio to its size.
+	most := min(limits.maxIOPS, max(limits.iopsPerGiB*vol.Size, limits.minIOPS))
+	if vol.IOPS < limits.minIOPS || vol.IOPS > most {
+		v.errorf(path+".iops", fmt.Sprint(vol.IOPS), fmt.Sprintf("use %d to %d", limits.minIOPS, most), "is not what %s of %d GiB has", vol.Type, vol.Size)
+	}
+	v.throughput(path+".throughput", vol)
+}
+
+func (v validator) throughput(path string, vol v1alpha1.Volume) {
+	if vol.Type != "gp3" {
+		if vol.Throughput != 0 {
+			v.errorf(path, fmt.Sprint(vol.Throughput), "leave it out, or use gp3", "is for gp3 only")
+		}
+		return
+	}
+	most := min(maxThroughput, max(includedThroughput, vol.IOPS/iopsPerThroughput))
+	if vol.Throughput < includedThroughput || vol.Throughput > most {
+		v.errorf(path, fmt.Sprint(vol.Throughput), fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most), "is not what gp3 with %d IOPS has", vol.IOPS)
+	}
+}
+
+func (v validator) labels(labels map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		at := "spec.nodeLabels[" + key + "]"
+		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+			v.errorf(at, "", "write the key as example.com/name", "is not a label key: %s", problems[0])
+		}
+		if problems := validation.IsValidLabelValue(labels[key]); len(problems) > 0 {
+			v.errorf(at, labels[key], "use letters, digits, dashes, dots and underscores", "is not a label value: %s", problems[0])
+		}
+		if kubeletMayNotSet(key) {
+			v.errorf(at, "", "use node.kubernetes.io/ or a domain of your own", "is a label that Kubernetes does not let a kubelet set")
+		}
+	}
+}
+
+// kubeletMayNotSet is NodeRestriction's rule, strictly: of Kubernetes's domains only these two are open to users.
+func kubeletMayNotSet(key string) bool {
+	domain, _, found := strings.Cut(key, "/")
+	if !found {
+		return false
+	}
+	under := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
+	if under("node.kubernetes.io") || under("kubelet.kubernetes.io") {
+		return false
+	}
+	return under("kubernetes.io") || under("k8s.io")
+}
+
+func (v validator) taint(path, taint string) {
+	hint := "write it as key=value:NoSchedule"
+	rest, effect, ok := strings.Cut(taint, ":")
+	if !ok {
+		v.errorf(path, taint, hint, "has no effect")
+		return
+	}
+	v.oneOf(path, effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
+	key, value, _ := strings.Cut(rest, "=")
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		v.errorf(path, taint, hint, "has a key that is none: %s", problems[0])
+	}
+	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+		v.errorf(path, taint, hint, "has a value that is none: %s", problems[0])
+	}
+}
+
+func imagePattern() *regexp.Regexp {
+	return regexp.MustCompile(`^(ssm:(/[A-Za-z0-9_.-]+)+|ami-([0-9a-f]{8}|[0-9a-f]{17}))$`)
+}
