@@ -62,7 +62,7 @@ type TagSpecification struct {
 func (LaunchTemplate) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "launch-template", Terraform: "aws_launch_template", CloudFormation: "AWS::EC2::LaunchTemplate",
-		Attributes: map[string]string{"LatestVersionNumber": "latest_version"},
+		Attributes: map[string]string{"LatestVersionNumber": "latest_version"}, Volatile: []string{"LatestVersionNumber"},
 	}
 }
 
@@ -108,5 +108,5 @@ type Volume struct {
 
 // Kind implements [graph.Resource].
 func (Volume) Kind() graph.Kind {
-	return graph.Kind{Name: "volume", Terraform: "aws_ebs_volume", CloudFormation: "AWS::EC2::Volume"}
+	return graph.Kind{Name: "volume", Terraform: "aws_ebs_volume", CloudFormation: "AWS::EC2::Volume", Needs: []string{"kms-key"}}
 }

@@ -30,6 +30,8 @@ type Kind struct {
 	Identity string
 	// Attributes that AWS makes up, by CloudFormation's name, with Terraform's. The identity is not listed.
 	Attributes map[string]string
+	// Volatile lists those of Attributes that an update changes.
+	Volatile []string
 }
 
 // Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an

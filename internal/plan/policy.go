@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import "strings"
+
+// ownership says how far a property is ours (D11).
+type ownership int
+
+const (
+	manage  ownership = iota // kept as the graph says
+	initial                  // set when the resource is made, then left to others
+)
+
+// replacement says what an immutable change does.
+type replacement int
+
+const (
+	deleteFirst replacement = iota // the old one goes before the new one comes: both cannot be at once
+	createFirst                    // the new one comes first: nothing is without it meanwhile
+	refuse                         // it is refused, with a hint (D4)
+)
+
+// policy is how the planner treats one kind.
+type policy struct {
+	replace replacement
+	hint    string            // for refuse
+	data    bool              // holds data that cannot be made again
+	note    map[Action]string // what a reader of the plan should know
+	owned   map[string]ownership
+}
+
+// policyOf is the one table of ownership and protection.
+func policyOf(kind string) policy {
+	const rename = "give the new one another name in the manifest, move what uses it, then remove the old one"
+	switch kind {
+	case "vpc":
+		return policy{replace: refuse, hint: "a cluster keeps its network; make a new cluster for another one"}
+	case "subnet", "security-group", "iam-role", "iam-instance-profile", "target-group", "launch-template", "autoscaling-group":
+		return policy{replace: refuse, hint: rename, owned: ownedOf(kind), note: notesOf(kind)}
+	case "load-balancer":
+		return policy{replace: refuse, hint: "its name and address are in every kubeconfig; make a new cluster to change it"}
+	case "volume":
+		return policy{
+			replace: refuse, hint: "an etcd volume keeps its zone and its encryption", data: true,
+			note: map[Action]string{Delete: "the etcd data on it is lost"},
+		}
+	case "kms-key":
+		return policy{
+			replace: refuse, hint: rename, data: true,
+			note: map[Action]string{Delete: "scheduled: whatever it encrypted is lost when it goes"},
+		}
+	case "route-table", "eip":
+		return policy{replace: createFirst}
+	}
+	return policy{}
+}
+
+func ownedOf(kind string) map[string]ownership {
+	if kind == "autoscaling-group" {
+		// An autoscaler moves it between MinSize and MaxSize; AWS itself keeps it within them.
+		return map[string]ownership{"DesiredCapacity": initial}
+	}
+	return nil
+}
+
+func notesOf(kind string) map[Action]string {
+	if kind == "launch-template" {
+		return map[Action]string{Update: "a new version; running machines keep theirs until they are replaced"}
+	}
+	return nil
+}
+
+func ownershipOf(kind, property string) ownership { return policyOf(kind).owned[property] }
+
+// ownTag says whether a tag that nobody asked for is ours to remove. Tags of others are left alone.
+func ownTag(key string) bool { return strings.HasPrefix(key, "slipway.dev/") }
