@@ -58,7 +58,7 @@ func (b builder) run(ctx context.Context) error {
 // bootstrap runs debootstrap. Its downloads stay in the cache, so a second build needs no packages from the mirror.
 func (b builder) bootstrap(ctx context.Context) error {
 	for _, dir := range []string{b.tmp, b.debs()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
@@ -132,10 +132,10 @@ func tail(out []byte, n int) []byte {
 func (b builder) overlay(context.Context) error {
 	for _, f := range txtar.Parse(overlayArchive).Files {
 		path := filepath.Join(b.root(), f.Name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := makeDir(filepath.Dir(path)); err != nil {
 			return fmt.Errorf("make folder of /%s: %w", f.Name, err)
 		}
-		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+		if err := writeShared(path, f.Data); err != nil {
 			return fmt.Errorf("write /%s: %w", f.Name, err)
 		}
 	}
@@ -161,7 +161,7 @@ func (b builder) publish() error {
 	if err != nil {
 		return fmt.Errorf("describe image: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(b.tmp, "image.json"), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(b.tmp, "image.json"), data, 0o600); err != nil {
 		return fmt.Errorf("describe image: %w", err)
 	}
 	if err := os.Rename(b.tmp, filepath.Join(b.opts.Dir, b.id)); err != nil {
@@ -203,4 +203,14 @@ func debianMirror(sources string) string {
 		}
 	}
 	return ""
+}
+
+// makeDir makes a folder that every user of a machine may walk through.
+func makeDir(path string) error {
+	return os.MkdirAll(path, 0o755) //nolint:gosec // see above
+}
+
+// writeShared writes a file that every user of a machine may read.
+func writeShared(path string, data []byte) error {
+	return os.WriteFile(path, data, 0o644) //nolint:gosec // see above
 }

@@ -67,7 +67,7 @@ func (t tree) at(path string) string { return filepath.Join(t.in.root(), path) }
 
 // mount mounts on a path of the machine, making the folder.
 func (t tree) mount(fstype, path string, flags uintptr, options string) error {
-	if err := os.MkdirAll(t.at(path), 0o755); err != nil {
+	if err := makeDir(t.at(path)); err != nil {
 		return fmt.Errorf("mount /%s: %w", path, err)
 	}
 	if err := unix.Mount(fstype, t.at(path), fstype, flags, options); err != nil {
@@ -166,7 +166,7 @@ func (t tree) mountCgroups(groups []hierarchy) error {
 func (t tree) bindData() error {
 	for i, name := range bound() {
 		path := filepath.Join("var/lib", name)
-		if err := os.MkdirAll(t.at(path), 0o755); err != nil {
+		if err := makeDir(t.at(path)); err != nil {
 			return fmt.Errorf("bind /%s: %w", path, err)
 		}
 		if err := t.bind(t.in.dataDirs()[i], path, 0); err != nil {
@@ -255,10 +255,10 @@ func nodes() []node {
 
 func makeNode(dev string, n node) error {
 	path := filepath.Join(dev, n.name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := makeDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
-	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil {
+	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil { //nolint:gosec // small numbers
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
 	return nil

@@ -42,7 +42,7 @@ func hierarchies() ([]hierarchy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var out []hierarchy
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		h, ok := parseHierarchy(lines.Text())
@@ -95,7 +95,7 @@ func ensureHierarchies() ([]hierarchy, error) {
 			return nil, fmt.Errorf("mount cgroup2 on /sys/fs/cgroup: %w", err)
 		}
 	case v1 && !named:
-		if err := os.MkdirAll("/sys/fs/cgroup/systemd", 0o755); err != nil {
+		if err := makeDir("/sys/fs/cgroup/systemd"); err != nil {
 			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
 		}
 		if err := unix.Mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", 0, "none,name=systemd"); err != nil {
@@ -117,8 +117,8 @@ func makeCgroups(groups []hierarchy, path string, vcpus int) error {
 				enableControllers(at)
 			}
 			next := filepath.Join(at, part)
-			if err := os.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("make cgroup: %w", err)
+			if err := unix.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("make cgroup %s: %w", next, err)
 			}
 			if err := inheritCPUSet(at, next); err != nil {
 				return err
@@ -127,7 +127,7 @@ func makeCgroups(groups []hierarchy, path string, vcpus int) error {
 		}
 		shares := filepath.Join(at, "cpu.shares")
 		if _, err := os.Stat(shares); err == nil && vcpus > 0 {
-			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o644); err != nil {
+			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o600); err != nil {
 				return fmt.Errorf("weigh cgroup: %w", err)
 			}
 		}
@@ -142,7 +142,7 @@ func enableControllers(dir string) {
 		return
 	}
 	for controller := range strings.FieldsSeq(string(data)) {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644)
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
 	}
 }
 
@@ -156,7 +156,7 @@ func inheritCPUSet(parent, child string) error {
 		if err != nil || strings.TrimSpace(string(want)) == "" {
 			continue // version 2: empty means the parent's
 		}
-		if err := os.WriteFile(filepath.Join(child, name), want, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(child, name), want, 0o600); err != nil { //nolint:gosec // both are cgroups of ours
 			return fmt.Errorf("set %s of cgroup: %w", name, err)
 		}
 	}
@@ -166,7 +166,7 @@ func inheritCPUSet(parent, child string) error {
 // joinCgroups moves the calling process into the cgroup of this path in every hierarchy.
 func joinCgroups(groups []hierarchy, path string) error {
 	for _, h := range groups {
-		if err := os.WriteFile(filepath.Join(h.Mount, path, "cgroup.procs"), []byte("0"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(h.Mount, path, "cgroup.procs"), []byte("0"), 0o600); err != nil {
 			return fmt.Errorf("join cgroup: %w", err)
 		}
 	}

@@ -63,7 +63,7 @@ func newBench(t *testing.T, userData string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(base, "test-machine-") // overlays and their layers want a real disk, /tmp may be none
+	dir, err := os.MkdirTemp(base, "test-machine-") //nolint:usetesting // layers want a real disk, and /tmp may be none
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,12 +55,12 @@ func ensureLoop(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("get a loop device: %w", err)
 	}
-	defer control.Close()
+	defer func() { _ = control.Close() }()
 	data, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return "", fmt.Errorf("get a loop device: %w", err)
 	}
-	defer data.Close()
+	defer func() { _ = data.Close() }()
 	for range 64 { // somebody else may take the free one first
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -89,7 +89,7 @@ func configureLoop(n int, data *os.File) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", dev, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	config := unix.LoopConfig{Fd: uint32(data.Fd())} //nolint:gosec // a descriptor fits
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], data.Name())
 	if err := unix.IoctlLoopConfigure(int(f.Fd()), &config); err != nil {
@@ -114,7 +114,7 @@ func clearLoop(dev string) error {
 	if err != nil {
 		return fmt.Errorf("free %s: %w", dev, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("free %s: %w", dev, err)
 	}

@@ -65,7 +65,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	h := &Host{cfg: cfg, locks: map[string]*sync.Mutex{}}
 	for _, sub := range []string{h.instancesDir(), h.volumesDir()} {
-		if err := os.MkdirAll(sub, 0o755); err != nil {
+		if err := makeDir(sub); err != nil {
 			return nil, fmt.Errorf("machines: make folder: %w", err)
 		}
 	}
@@ -255,7 +255,7 @@ func (in instance) spec() (spec, error) {
 // only: afterwards the files are the machine's.
 func (in instance) prepare(s spec) error {
 	for _, dir := range append([]string{in.upper(), in.work(), in.root()}, in.dataDirs()...) {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("make its disk: %w", err)
 		}
 	}
@@ -292,7 +292,7 @@ func (in instance) personalise(s spec) error {
 		resolv = "search " + s.Machine.Domain + "\n" + resolv
 	}
 	etc := filepath.Join(in.upper(), "etc")
-	if err := os.MkdirAll(etc, 0o755); err != nil {
+	if err := makeDir(etc); err != nil {
 		return fmt.Errorf("write its /etc: %w", err)
 	}
 	for name, text := range map[string]string{
@@ -301,7 +301,7 @@ func (in instance) personalise(s spec) error {
 		"hosts":       "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n",
 		"resolv.conf": resolv,
 	} {
-		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
+		if err := writeShared(filepath.Join(etc, name), []byte(text)); err != nil {
 			return fmt.Errorf("write its /etc: %w", err)
 		}
 	}
@@ -321,4 +321,14 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
+}
+
+// makeDir makes a folder that every user of a machine may walk through, unlike this one's own state.
+func makeDir(path string) error {
+	return os.MkdirAll(path, 0o755) //nolint:gosec // see above; the caller says what for
+}
+
+// writeShared writes a file that every user of a machine may read.
+func writeShared(path string, data []byte) error {
+	return os.WriteFile(path, data, 0o644) //nolint:gosec // see above
 }

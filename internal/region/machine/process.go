@@ -85,7 +85,7 @@ func (p identity) kill(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	if !p.exists() { // the number changed hands before it was opened
 		return nil
 	}

@@ -63,12 +63,12 @@ func (h *Host) spawn(ctx context.Context, in instance) error {
 	if err != nil {
 		return fmt.Errorf("open supervisor's log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start supervisor: %w", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
 		Path: h.cfg.Self, Args: []string{"slipway", Command, "supervise", in.dir},
 		Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2", "GOMEMLIMIT=32MiB"}, Stdout: log, Stderr: log,
@@ -168,7 +168,7 @@ func (in instance) start(s spec, con *console) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start PID 1: %w", err)
 	}
-	defer r.Close()
+	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{"slipway", Command, "boot", in.dir, con.slave.Name()}, Dir: "/",
 		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Stdin: con.slave, Stdout: con.slave, Stderr: con.slave,
@@ -222,12 +222,12 @@ func inNetwork(path string, start func() error) error {
 	if err != nil {
 		return fmt.Errorf("open own network namespace: %w", err)
 	}
-	defer home.Close()
+	defer func() { _ = home.Close() }()
 	ns, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open network namespace: %w", err)
 	}
-	defer ns.Close()
+	defer func() { _ = ns.Close() }()
 	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}

@@ -57,7 +57,7 @@ func tuneHost(dir string) error {
 		}
 		if have, err := strconv.Atoi(value); err == nil && have < want {
 			// What cannot be raised may still suffice; a machine that needs more says so itself.
-			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o644)
+			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o600)
 		}
 	}
 	return nil
@@ -82,7 +82,7 @@ func restoreHost(dir string) error {
 		if err != nil || value == before[name] {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(before[name]), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(before[name]), 0o600); err != nil {
 			errs = append(errs, fmt.Errorf("put back kernel setting %s: %w", name, err))
 		}
 	}

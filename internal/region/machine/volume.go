@@ -224,11 +224,11 @@ func (v volume) plug(dev string) error {
 		return err
 	}
 	path := filepath.Join(dev, v.Name)
-	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil {
+	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil { //nolint:gosec // the kernel's own number
 		return fmt.Errorf("plug volume %s: make %s: %w", v.ID, path, err)
 	}
 	link := filepath.Join(dev, v.link())
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+	if err := makeDir(filepath.Dir(link)); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
 	if err := os.Symlink(filepath.Join("../..", v.Name), link); err != nil {
