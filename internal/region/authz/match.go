@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package authz
+
+import "strings"
+
+// pattern is text with wildcards. A byte that came from a variable's value is never a wildcard.
+type pattern []glob
+
+type glob struct {
+	char byte
+	wild bool // char is * or ? and means any text or any one character
+}
+
+// literal is the pattern of text without variables.
+func literal(text string) pattern {
+	p := make(pattern, len(text))
+	for i := range len(text) {
+		p[i] = glob{char: text[i], wild: text[i] == '*' || text[i] == '?'}
+	}
+	return p
+}
+
+// match tells whether the whole text fits the pattern, in time linear in both for one star and quadratic at worst.
+func (p pattern) match(text string) bool {
+	i, j, star, mark := 0, 0, -1, 0
+	for j < len(text) {
+		switch {
+		case i < len(p) && p[i].wild && p[i].char == '*':
+			star, mark = i, j
+			i++
+		case i < len(p) && (p[i].wild || p[i].char == text[j]):
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i].wild && p[i].char == '*' {
+		i++
+	}
+	return i == len(p)
+}
+
+// fold is the pattern in lower case.
+func (p pattern) fold() pattern {
+	out := make(pattern, len(p))
+	for i, g := range p {
+		if 'A' <= g.char && g.char <= 'Z' {
+			g.char += 'a' - 'A'
+		}
+		out[i] = g
+	}
+	return out
+}
+
+// plain is the pattern with its wildcards taken literally.
+func (p pattern) plain() pattern {
+	out := make(pattern, len(p))
+	for i, g := range p {
+		out[i] = glob{char: g.char}
+	}
+	return out
+}
+
+// parts splits a pattern of an ARN at its first five colons.
+func (p pattern) parts() []pattern {
+	var out []pattern
+	start := 0
+	for i, g := range p {
+		if g.char == ':' && len(out) < 5 {
+			out = append(out, p[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, p[start:])
+}
+
+// matchARN matches each of an ARN's six parts by itself, so that a star does not reach over a colon.
+func (p pattern) matchARN(arn string) bool {
+	want, got := p.parts(), strings.SplitN(arn, ":", 6)
+	if len(want) != 6 || len(got) != 6 {
+		return p.match(arn) && len(p) == 1 // only "*" alone fits everything
+	}
+	for i := range want {
+		if !want[i].match(got[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// variables replaces policy variables such as ${aws:username}.
+type variables struct {
+	context map[string][]string // by lower-case key
+	enabled bool                // the policy's version has variables
+}
+
+// expand is text as a pattern. ok is false where a variable has no single value and no default: then the text
+// matches nothing.
+func (v variables) expand(text string) (pattern, bool) {
+	if !v.enabled {
+		return literal(text), true
+	}
+	var out pattern
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		out = append(out, literal(before)...)
+		if !found {
+			return out, true
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return append(out, literal("${"+rest)...), true
+		}
+		value, ok := v.value(name)
+		if !ok {
+			return nil, false
+		}
+		out = append(out, literal(value).plain()...)
+		text = after
+	}
+}
+
+func (v variables) value(name string) (string, bool) {
+	switch name {
+	case "*", "?", "$":
+		return name, true
+	}
+	key, fallback, hasDefault := strings.Cut(name, ",")
+	values := v.context[strings.ToLower(strings.TrimSpace(key))]
+	if len(values) == 1 {
+		return values[0], true
+	}
+	return strings.Trim(strings.TrimSpace(fallback), "'"), hasDefault
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package authz parses IAM policy documents and decides by them. It knows no principal's policies and does no I/O.
+package authz
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Kind is where a policy is attached, which decides what its statements must have.
+type Kind int
+
+// The kinds of policies.
+const (
+	Identity Kind = iota // of a role or user: no Principal
+	Resource             // of a bucket or key: Principal and Resource
+	Trust                // of a role: Principal and no Resource
+)
+
+// Policy is a parsed policy document.
+type Policy struct {
+	Version    string
+	Statements []Statement
+}
+
+// Statement is one statement of a policy.
+type Statement struct {
+	Sid          string
+	Allow        bool // Effect
+	Principal    Principals
+	NotPrincipal Principals
+	Action       []string
+	NotAction    []string
+	Resource     []string
+	NotResource  []string
+	Conditions   []Condition
+}
+
+// Principals are whom a statement of a resource's policy is about, by type: AWS, Service or Federated.
+// "Principal": "*" is AWS: ["*"].
+type Principals map[string][]string
+
+// Condition is one test of a statement: an operator, a key and the values it may have.
+type Condition struct {
+	Operator string
+	Key      string
+	Values   []string
+}
+
+// rawStatement is a statement as written.
+type rawStatement struct {
+	Sid          string                        `json:"Sid"`          //nolint:tagliatelle // IAM's names
+	Effect       string                        `json:"Effect"`       //nolint:tagliatelle // IAM's names
+	Principal    json.RawMessage               `json:"Principal"`    //nolint:tagliatelle // IAM's names
+	NotPrincipal json.RawMessage               `json:"NotPrincipal"` //nolint:tagliatelle // IAM's names
+	Action       texts                         `json:"Action"`       //nolint:tagliatelle // IAM's names
+	NotAction    texts                         `json:"NotAction"`    //nolint:tagliatelle // IAM's names
+	Resource     texts                         `json:"Resource"`     //nolint:tagliatelle // IAM's names
+	NotResource  texts                         `json:"NotResource"`  //nolint:tagliatelle // IAM's names
+	Condition    map[string]map[string]scalars `json:"Condition"`    //nolint:tagliatelle // IAM's names
+}
+
+// texts is a string or a list of strings.
+type texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil && string(b) != "null" {
+		*t = texts{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(b, &many); err != nil || many == nil {
+		return errors.New("expected a string or a list of strings")
+	}
+	*t = many
+	return nil
+}
+
+// scalars is a string, number or boolean, or a list of them.
+type scalars []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *scalars) UnmarshalJSON(b []byte) error {
+	var many []json.RawMessage
+	if err := json.Unmarshal(b, &many); err != nil {
+		many = []json.RawMessage{b}
+	}
+	*s = scalars{}
+	for _, raw := range many {
+		var v any
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			return err
+		}
+		switch x := v.(type) {
+		case string:
+			*s = append(*s, x)
+		case json.Number, bool:
+			*s = append(*s, fmt.Sprint(x))
+		default:
+			return errors.New("expected a string, number or boolean, or a list of them")
+		}
+	}
+	return nil
+}
+
+// Parse reads a policy document strictly: unknown elements, and elements that the kind of policy cannot have, are
+// errors. The error's text fits behind IAM's MalformedPolicyDocument.
+func Parse(kind Kind, document string) (Policy, error) {
+	var raw struct {
+		Version   string          `json:"Version"`   //nolint:tagliatelle // IAM's names
+		ID        string          `json:"Id"`        //nolint:tagliatelle // IAM's names
+		Statement json.RawMessage `json:"Statement"` //nolint:tagliatelle // IAM's names
+	}
+	if err := strict([]byte(document), &raw); err != nil {
+		return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
+	}
+	switch raw.Version {
+	case "":
+		raw.Version = "2008-10-17" // IAM's default, which has no policy variables
+	case "2012-10-17", "2008-10-17":
+	default:
+		return Policy{}, fmt.Errorf("the policy must contain a valid version string, not %q", raw.Version)
+	}
+	var statements []json.RawMessage
+	switch trimmed := bytes.TrimSpace(raw.Statement); {
+	case len(trimmed) == 0:
+		return Policy{}, errors.New("missing required field Statement")
+	case trimmed[0] == '[':
+		if err := json.Unmarshal(trimmed, &statements); err != nil {
+			return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
+		}
+	default:
+		statements = []json.RawMessage{trimmed}
+	}
+	p := Policy{Version: raw.Version}
+	sids := map[string]bool{}
+	for i, b := range statements {
+		s, err := parseStatement(kind, b)
+		if err != nil {
+			return Policy{}, fmt.Errorf("statement %d: %w", i+1, err)
+		}
+		if s.Sid != "" && sids[s.Sid] {
+			return Policy{}, fmt.Errorf("statement IDs (SID) in a single policy must be unique: %s", s.Sid)
+		}
+		sids[s.Sid] = true
+		p.Statements = append(p.Statements, s)
+	}
+	if len(p.Statements) == 0 {
+		return Policy{}, errors.New("policy statement must contain at least one statement")
+	}
+	return p, nil
+}
+
+// strict decodes one JSON object without unknown fields and without anything after it.
+func strict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("text after the document")
+	}
+	return nil
+}
+
+func parseStatement(kind Kind, b []byte) (Statement, error) {
+	var raw rawStatement
+	if err := strict(b, &raw); err != nil {
+		return Statement{}, err
+	}
+	s := Statement{Sid: raw.Sid, Action: raw.Action, NotAction: raw.NotAction, Resource: raw.Resource, NotResource: raw.NotResource}
+	switch raw.Effect {
+	case "Allow":
+		s.Allow = true
+	case "Deny":
+	default:
+		return s, fmt.Errorf("invalid effect: %q", raw.Effect)
+	}
+	var err error
+	if s.Principal, err = parsePrincipals(raw.Principal); err != nil {
+		return s, fmt.Errorf("principal: %w", err)
+	}
+	if s.NotPrincipal, err = parsePrincipals(raw.NotPrincipal); err != nil {
+		return s, fmt.Errorf("not principal: %w", err)
+	}
+	if err := s.checkShape(kind); err != nil {
+		return s, err
+	}
+	s.Conditions, err = parseConditions(raw.Condition)
+	return s, err
+}
+
+func parsePrincipals(b json.RawMessage) (Principals, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if string(b) == `"*"` {
+		return Principals{"AWS": {"*"}}, nil
+	}
+	var byType map[string]texts
+	if err := json.Unmarshal(b, &byType); err != nil || len(byType) == 0 {
+		return nil, errors.New(`must be "*" or an object of AWS, Service or Federated`)
+	}
+	out := Principals{}
+	for kind, names := range byType {
+		if !slices.Contains([]string{"AWS", "Service", "Federated", "CanonicalUser"}, kind) {
+			return nil, fmt.Errorf("invalid principal type %q", kind)
+		}
+		out[kind] = names
+	}
+	return out, nil
+}
+
+// checkShape checks that a statement has the elements its kind of policy must have, and no others.
+func (s Statement) checkShape(kind Kind) error {
+	principals := (s.Principal != nil) != (s.NotPrincipal != nil)
+	resources := (s.Resource != nil) != (s.NotResource != nil)
+	switch {
+	case (s.Action != nil) == (s.NotAction != nil):
+		return errors.New("policy statement must contain actions: either Action or NotAction")
+	case kind == Identity && (s.Principal != nil || s.NotPrincipal != nil):
+		return errors.New("policy document should not specify a principal")
+	case kind != Identity && !principals:
+		return errors.New("missing required field Principal")
+	case kind == Trust && (s.Resource != nil || s.NotResource != nil):
+		return errors.New("has prohibited field Resource")
+	case kind != Trust && !resources:
+		return errors.New("policy statement must contain resources: either Resource or NotResource")
+	}
+	for _, a := range slices.Concat(s.Action, s.NotAction) {
+		service, name, ok := strings.Cut(a, ":")
+		if a != "*" && (!ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n")) {
+			return fmt.Errorf("actions/conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: %q", a)
+		}
+	}
+	for _, r := range slices.Concat(s.Resource, s.NotResource) {
+		if r != "*" && strings.Count(r, ":") < 5 && !strings.HasPrefix(r, "arn:aws:s3:::") && !strings.HasPrefix(r, "arn:*") {
+			return fmt.Errorf("resource %q must be in ARN format or \"*\"", r)
+		}
+	}
+	return nil
+}
+
+func parseConditions(raw map[string]map[string]scalars) ([]Condition, error) {
+	var out []Condition
+	for operator, keys := range raw {
+		if !knownOperator(operator) {
+			return nil, fmt.Errorf("invalid condition type: %s", operator)
+		}
+		for key, values := range keys {
+			if key == "" || len(values) == 0 {
+				return nil, fmt.Errorf("a condition of %s has no key or no value", operator)
+			}
+			out = append(out, Condition{Operator: operator, Key: key, Values: values})
+		}
+	}
+	slices.SortFunc(out, func(a, b Condition) int { return strings.Compare(a.Operator+a.Key, b.Operator+b.Key) })
+	return out, nil
+}

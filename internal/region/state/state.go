@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state keeps what a region's service knows in one JSON file, so that it survives a restart of the region's
+// process. It knows no service.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Load reads the JSON file at path into v. A file that is not there leaves v as it is.
+func Load(path string, v any) error {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the region's state: %w", err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("read the region's state in %s: %w", path, err)
+	}
+	return nil
+}
+
+// Save writes v as JSON to path, which only its owner may read, and makes its folder. A reader, or a region killed in
+// the middle, sees the old file or the new one. The file is not forced to disk: it outlives the process, not the machine.
+func Save(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		return fmt.Errorf("write the region's state to %s: %w", path, err)
+	}
+	return WriteFile(path, append(b, '\n'))
+}
+
+// WriteFile writes b to path as [Save] does.
+func WriteFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("write the region's state: %w", err)
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes it 0600
+	if err != nil {
+		return fmt.Errorf("write the region's state: %w", err)
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write the region's state to %s: %w", path, errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
