@@ -218,7 +218,7 @@ func (l *lab) call(from, addr string) string {
 }
 
 func greeting(c net.Conn) string {
-	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
 	buf := make([]byte, 100)
 	n, err := c.Read(buf)
 	if err != nil {

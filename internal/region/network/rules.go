@@ -93,7 +93,8 @@ func (s *ruleset) set(name, kind string, elements []string) {
 }
 
 // hooks renders where packets enter: from machines (forward), to the router's own services (input), and from them
-// (output).
+// (output). What is left over is dropped by a rule and not by the chain's policy: while a transaction replaces the
+// table its new chains are hooked in already and their rules not yet in force, so a policy would drop good packets.
 func (s *ruleset) hooks(vpc fabric.VPC, ifaces []fabric.Interface) {
 	var egress, ingress, toLB, fromLB []string
 	for _, i := range ifaces {
@@ -111,10 +112,12 @@ func (s *ruleset) hooks(vpc fabric.VPC, ifaces []fabric.Interface) {
 	s.line("\t\tmeta nfproto ipv6 drop")
 	s.line("\t\tiifname @checked iifname . ip saddr != @own drop")
 	s.line("\t}")
-	s.line("\tchain forward { type filter hook forward priority filter; policy drop;")
+	s.line("\tchain forward { type filter hook forward priority filter; policy accept;")
+	s.line("\t\toifname \"" + voidLink + "\" drop")
 	s.line("\t\tct state established,related accept")
 	s.vmap("iifname", egress)
 	s.vmap("oifname", ingress)
+	s.line("\t\tdrop")
 	s.line("\t}")
 	s.input(vpc, egress, toLB)
 	s.output(ifaces, ingress, fromLB)
@@ -126,7 +129,7 @@ func (s *ruleset) input(vpc fabric.VPC, egress, toLB []string) {
 	for _, c := range vpc.CIDRs {
 		resolvers = append(resolvers, nth(c, 2).String())
 	}
-	s.line("\tchain input { type filter hook input priority filter; policy drop;")
+	s.line("\tchain input { type filter hook input priority filter; policy accept;")
 	s.line("\t\tiifname \"lo\" accept")
 	s.line("\t\tct state established,related accept")
 	s.line("\t\tip daddr " + metadataAddr().String() + " tcp dport 80 accept")
@@ -135,11 +138,13 @@ func (s *ruleset) input(vpc fabric.VPC, egress, toLB []string) {
 	s.vmap("iifname", egress)
 	s.line("\t\tip daddr " + serviceAddr().String() + " tcp dport { 80, 5000 } accept")
 	s.vmap("ip daddr", toLB)
+	s.line("\t\tdrop")
 	s.line("\t}")
 }
 
 // output decides what the router itself sends: answers of its services, and load balancers calling their targets.
-// An answer of the metadata service dies after as many hops as its instance allows.
+// An answer of the metadata service dies after as many hops as its instance allows. The router itself learns at once
+// that a machine is gone, so that its load balancers turn to another; machines meet silence there.
 func (s *ruleset) output(ifaces []fabric.Interface, ingress, fromLB []string) {
 	hops := map[int][]string{}
 	for _, i := range ifaces {
@@ -149,12 +154,13 @@ func (s *ruleset) output(ifaces []fabric.Interface, ingress, fromLB []string) {
 	for _, n := range sortedKeys(hops) {
 		s.line(fmt.Sprintf("\t\tip saddr %s ip daddr { %s } ip ttl set %d", metadataAddr(), strings.Join(hops[n], ", "), n))
 	}
+	s.line("\t\toifname \"" + voidLink + "\" meta l4proto tcp reject with tcp reset")
+	s.line("\t\toifname \"" + voidLink + "\" drop")
 	s.line("\t\tct state established,related accept")
 	s.line("\t\ticmp type { destination-unreachable, time-exceeded, parameter-problem } accept")
 	s.line("\t\toifname \"lo\" accept")
 	s.vmap("ip saddr", fromLB)
 	s.vmap("oifname", ingress)
-	s.line("\t\toifname \"" + voidLink + "\" drop")
 	s.line("\t}")
 }
 
