@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package addon renders what every cluster has beside Kubernetes itself (network, kube-proxy, DNS, rights) and applies
+// it server-side. It knows nothing of machines or of AWS.
+package addon
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed manifests/*.yaml
+var manifests embed.FS //nolint:gochecknoglobals // go:embed needs a variable
+
+// Values is what the manifests are rendered with.
+type Values struct {
+	PodCIDR, ServiceCIDR, DNSIP, DNSDomain string
+	// Images by name: kube-proxy, coredns, flannel, flannel-cni-plugin.
+	Images map[string]string
+	// AdminGroup gets cluster-admin.
+	AdminGroup string
+}
+
+// Object is a rendered object and where it lives in the API.
+type Object struct {
+	// Path such as /api/v1/namespaces/kube-system/configmaps/coredns.
+	Path string
+	// Body is JSON.
+	Body []byte
+}
+
+// Render makes the objects in the order in which they are applied: by file, then as in the file.
+func Render(v Values) ([]Object, error) {
+	entries, err := manifests.ReadDir("manifests")
+	if err != nil {
+		return nil, fmt.Errorf("read add-ons: %w", err)
+	}
+	var out []Object
+	for _, e := range entries {
+		objects, err := renderFile(e.Name(), v)
+		if err != nil {
+			return nil, fmt.Errorf("add-on %s: %w", e.Name(), err)
+		}
+		out = append(out, objects...)
+	}
+	return out, nil
+}
+
+func renderFile(name string, v Values) ([]Object, error) {
+	image := func(name string) (string, error) {
+		if v.Images[name] == "" {
+			return "", fmt.Errorf("there is no image %s", name)
+		}
+		return v.Images[name], nil
+	}
+	text, err := template.New(name).Funcs(template.FuncMap{"image": image}).ParseFS(manifests, "manifests/"+name)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := text.Execute(&b, v); err != nil {
+		return nil, err
+	}
+	var out []Object
+	for part := range strings.SplitSeq(b.String(), "\n---\n") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		o, err := parse(part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+func parse(text string) (Object, error) {
+	body, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return Object{}, err
+	}
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Metadata   struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &head); err != nil {
+		return Object{}, err
+	}
+	plural, err := plural(head.Kind)
+	if err != nil {
+		return Object{}, err
+	}
+	path := "/apis/" + head.APIVersion
+	if head.APIVersion == "v1" {
+		path = "/api/v1"
+	}
+	if head.Metadata.Namespace != "" {
+		path += "/namespaces/" + head.Metadata.Namespace
+	}
+	return Object{Path: path + "/" + plural + "/" + head.Metadata.Name, Body: body}, nil
+}
+
+// plural is the resource of each kind that add-ons have; a new kind is added here.
+func plural(kind string) (string, error) {
+	kinds := []string{
+		"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Namespace", "PodDisruptionBudget",
+		"Role", "RoleBinding", "Service", "ServiceAccount",
+	}
+	if !slices.Contains(kinds, kind) {
+		return "", fmt.Errorf("kind %s is not known here", kind)
+	}
+	return strings.ToLower(kind) + "s", nil
+}
+
+// Applier applies one object at its path, server-side.
+type Applier interface {
+	Apply(ctx context.Context, path string, object []byte) error
+}
+
+// Apply applies every object. One that fails does not keep the others back; all errors are returned.
+func Apply(ctx context.Context, api Applier, objects []Object) error {
+	var errs []error
+	for _, o := range objects {
+		if err := api.Apply(ctx, o.Path, o.Body); err != nil {
+			errs = append(errs, fmt.Errorf("apply add-on: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
