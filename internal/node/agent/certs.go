@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -165,7 +166,10 @@ func writePair(root *Root, p keyPair, key, cert []byte) error {
 // memoryPair is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
 func memoryPair(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) func() (*tls.Certificate, error) {
 	var held *tls.Certificate
+	var mu sync.Mutex
 	return func() (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		if held != nil && held.Leaf != nil && now().Before(renewAt(held.Leaf)) {
 			return held, nil
 		}

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/node"
 )
 
 // The tags that machines and volumes have.
@@ -37,8 +39,8 @@ type Cloud struct {
 
 // Machine is an instance of the cluster.
 type Machine struct {
-	ID, Name, Address, State, Role, Group, Slot, Profile string
-	Launched                                             time.Time
+	ID, Name, Address, State, Role, Group, Slot string
+	Launched                                    time.Time
 }
 
 // Volume is a slot's volume.
@@ -49,10 +51,15 @@ type Volume struct {
 	Created  time.Time
 }
 
-// Machines of the cluster that have not ended, sorted by launch.
+// Machines of the cluster, sorted by launch. EC2 shows those that have ended for a while, with that state.
 func (c Cloud) Machines(ctx context.Context) ([]Machine, error) {
+	return c.machines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{filter("tag:"+tagCluster, c.Cluster)}})
+}
+
+// ControlPlane machines of the cluster that run or are about to, sorted by launch.
+func (c Cloud) ControlPlane(ctx context.Context) ([]Machine, error) {
 	return c.machines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		filter("tag:"+tagCluster, c.Cluster), filter("instance-state-name", "pending", "running", "stopping", "stopped", "shutting-down"),
+		filter("tag:"+tagCluster, c.Cluster), filter("tag:"+tagRole, node.TagControlPlane), filter("instance-state-name", "pending", "running"),
 	}})
 }
 
@@ -93,9 +100,6 @@ func machine(i types.Instance) Machine {
 	}
 	if i.State != nil {
 		m.State = string(i.State.Name)
-	}
-	if i.IamInstanceProfile != nil {
-		m.Profile = aws.ToString(i.IamInstanceProfile.Arn)
 	}
 	return m
 }

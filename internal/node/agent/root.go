@@ -150,3 +150,18 @@ func (r *Root) Link(path, target string) (bool, error) {
 	r.note(path)
 	return true, nil
 }
+
+// Read reads a file of the machine.
+func (r *Root) Read(path string) ([]byte, error) {
+	body, err := os.ReadFile(r.Path(path))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return body, nil
+}
+
+// Exists says whether there is something at path.
+func (r *Root) Exists(path string) bool {
+	_, err := os.Stat(r.Path(path))
+	return err == nil
+}

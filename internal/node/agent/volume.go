@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/etcd"
@@ -24,7 +23,7 @@ type Runner interface {
 // attachAs is the device name that EC2 is asked for; Nitro machines name it otherwise.
 const attachAs = "/dev/xvdf"
 
-// errWait says that something is not there yet and nothing is wrong.
+// waitError says that something is not there yet and nothing is wrong.
 type waitError struct{ reason string }
 
 func (w waitError) Error() string { return w.reason }
@@ -36,7 +35,6 @@ type Mounter struct {
 	Cloud Cloud
 	Root  *Root
 	Run   Runner
-	Wait  func(context.Context, time.Duration) error
 	Me    Instance
 	Slot  string
 	// KnownVolume is the volume whose data the slot has had; empty if it never had any.
@@ -50,8 +48,8 @@ func (m Mounter) Mount(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mounted, err := m.mounted()
-	if err != nil || mounted {
+	done, err := mounted(m.Root)
+	if err != nil || done {
 		return volume.ID, err
 	}
 	if err := m.attach(ctx, volume); err != nil {
@@ -90,8 +88,8 @@ func (m Mounter) find(ctx context.Context) (Volume, error) {
 	return all[0], nil
 }
 
-func (m Mounter) mounted() (bool, error) {
-	body, err := os.ReadFile(m.Root.Path("/proc/self/mountinfo"))
+func mounted(root *Root) (bool, error) {
+	body, err := os.ReadFile(root.Path("/proc/self/mountinfo"))
 	if err != nil {
 		return false, fmt.Errorf("read mounts: %w", err)
 	}

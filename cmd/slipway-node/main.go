@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command slipway-node is the agent on every machine: it makes the machine what its node document says. It knows only
+// its own machine.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/node/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	err := agent.Main(ctx, os.Args[1:], agent.Env{Stderr: os.Stderr, Now: time.Now, Console: "/dev/console"})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "slipway-node:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-k8s/slipway/internal/etcd"
+	"github.com/slipway-k8s/slipway/internal/kube"
+	"github.com/slipway-k8s/slipway/internal/pki"
+)
+
+func (a *Agent) cloud() Cloud { return Cloud{EC2: a.EC2, Cluster: a.doc.Cluster} }
+
+// controlPlane converges a control-plane machine. It needs no other machine until etcd looks for its quorum.
+func (a *Agent) controlPlane(ctx context.Context) error {
+	m, err := a.member()
+	if err != nil {
+		return err
+	}
+	both, bothCtx := errgroup.WithContext(ctx)
+	both.Go(func() error { return a.verify(bothCtx) })
+	both.Go(func() error { return a.untilReady(bothCtx, "volume", func() error { return a.volume(bothCtx, m) }) })
+	both.Go(func() error { return a.stage("secrets", func() error { return a.secrets(bothCtx) }) })
+	if err := both.Wait(); err != nil {
+		return err
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	var changed map[string]bool
+	err = a.stage("write", func() error {
+		changed, err = a.writeControlPlane()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.stage("start", func() error { return a.start(ctx, changed) }); err != nil {
+		return err
+	}
+	return a.untilReady(ctx, "etcd", func() error {
+		if err := a.hosts(ctx); err != nil {
+			return err
+		}
+		return m.step(ctx)
+	})
+}
+
+// untilReady repeats a stage every 2 s while it only has to wait.
+func (a *Agent) untilReady(ctx context.Context, stage string, do func() error) error {
+	for {
+		err := a.stage(stage, do)
+		var wait waitError
+		if !errors.As(err, &wait) {
+			return err
+		}
+		if err := a.Wait(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (a *Agent) member() (*member, error) {
+	slot, ok := a.doc.Slot(a.Boot.Slot)
+	if !ok {
+		return nil, waitFor("the document has no slot %q", a.Boot.Slot)
+	}
+	s, err := a.Store(a.doc.Store.URL)
+	if err != nil {
+		return nil, err
+	}
+	return &member{agent: a, store: s, slot: slot}, nil
+}
+
+// volume brings the member's volume. One that is mounted and holds data needs neither EC2 nor S3.
+func (a *Agent) volume(ctx context.Context, m *member) error {
+	if err := ensureEtcdUser(ctx, a.Root, a.Run); err != nil {
+		return err
+	}
+	err := m.mount(ctx)
+	if here, mountErr := mounted(a.Root); mountErr == nil && here && m.hasData() {
+		return nil
+	}
+	return err
+}
+
+// secrets opens the CAs' keys. They are held in memory; what lies on the tmpfs is what the components read.
+func (a *Agent) secrets(ctx context.Context) error {
+	s, err := a.Store(a.doc.Store.URL)
+	if err != nil {
+		return err
+	}
+	t := a.doc.Trust
+	a.bundle, err = pki.LoadMachine(ctx, s, a.Sealer, a.doc.Cluster, pki.Public{
+		ServiceAccountKeys: t.ServiceAccountKeys,
+		CAs: map[string]string{
+			pki.KubernetesCA: t.KubernetesCA, pki.EtcdPeerCA: t.EtcdPeerCA, pki.EtcdClientCA: t.EtcdClientCA, pki.FrontProxyCA: t.FrontProxyCA,
+		},
+	})
+	return err
+}
+
+// certificates renews what is due. Every reader of them reads them again by itself.
+func (a *Agent) certificates() error {
+	_, err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.me, etcdUID), a.Now())
+	return err
+}
+
+func (a *Agent) writeControlPlane() (map[string]bool, error) {
+	for _, d := range []struct {
+		path string
+		uid  int
+	}{{etcd.PKIDir, etcdUID}, {kube.LogDir, 0}} {
+		if err := a.Root.MakeDir(d.path, 0o700, d.uid); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.certificates(); err != nil {
+		return nil, err
+	}
+	files, err := a.controlPlaneFiles()
+	if err != nil {
+		return nil, err
+	}
+	return a.writeFiles(files)
+}
+
+func (a *Agent) controlPlaneFiles() ([]File, error) {
+	c := a.kubeConfig()
+	c.EtcdURL = etcd.ClientURL
+	var err error
+	if c.EncryptionKey, err = a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32); err != nil {
+		return nil, err
+	}
+	files, err := hostFiles(c)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := a.trustFiles()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, keys...)
+	pods, err := kube.StaticPods(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range append(kube.Policies(c), pods...) {
+		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
+	}
+	for _, name := range []string{"controller-manager", "scheduler"} {
+		files = append(files, File{Path: kube.ConfigDir + "/" + name + ".kubeconfig", Body: kube.Kubeconfig(c.APIServer, name), Mode: 0o600})
+	}
+	return files, nil
+}
+
+// trustFiles are the CAs' certificates and the service-account keys, on the tmpfs.
+func (a *Agent) trustFiles() ([]File, error) {
+	key, err := a.bundle.ServiceAccount.PEM()
+	if err != nil {
+		return nil, err
+	}
+	public := []byte(a.doc.Trust.ServiceAccountKeys)
+	if len(public) == 0 {
+		if public, err = a.bundle.ServiceAccount.PublicPEM(); err != nil {
+			return nil, err
+		}
+	}
+	t := a.doc.Trust
+	return []File{
+		{Path: kube.PKIDir + "/kubernetes-ca.crt", Body: []byte(t.KubernetesCA), Mode: 0o644},
+		{Path: kube.PKIDir + "/etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
+		{Path: kube.PKIDir + "/front-proxy-ca.crt", Body: []byte(t.FrontProxyCA), Mode: 0o644},
+		{Path: kube.PKIDir + "/service-account.key", Body: key, Mode: 0o600},
+		{Path: kube.PKIDir + "/service-account.pub", Body: public, Mode: 0o644},
+		{Path: etcd.PKIDir + "/client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644, UID: etcdUID},
+		{Path: etcd.PKIDir + "/peer-ca.crt", Body: []byte(t.EtcdPeerCA), Mode: 0o644, UID: etcdUID},
+	}, nil
+}
+
+// hosts keeps the members' names in step with EC2. While EC2 does not answer the last known addresses stay.
+func (a *Agent) hosts(ctx context.Context) error {
+	machines, err := a.cloud().ControlPlane(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = WriteHosts(a.Root, a.doc.Slots, SlotAddresses(machines, a.Boot.Slot, a.me.Address.String()))
+	return err
+}
