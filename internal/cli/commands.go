@@ -7,6 +7,10 @@ import "github.com/spf13/cobra"
 // addCommands lists every command. Verbs that take a kind (create, get, delete, ...) are groups of one command a kind.
 func addCommands(a *app, root *cobra.Command) {
 	root.AddCommand(
-		newVersionCommand(a),
+		newCreateCommand(a), newGetCommand(a), newReplaceCommand(a), newEditCommand(a),
+		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
+		newExportCommand(a),
+		newStateCommand(a),
+		newRegionCommand(a), newVersionCommand(a),
 	)
 }

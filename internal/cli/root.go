@@ -61,6 +61,8 @@ func newRoot(a *app) *cobra.Command {
 		&cobra.Group{ID: groupState, Title: "The state store:"},
 		&cobra.Group{ID: groupLocal, Title: "On this machine:"},
 	)
+	root.SetHelpCommandGroupID(groupLocal)
+	root.SetCompletionCommandGroupID(groupLocal)
 	addCommands(a, root)
 	return root
 }

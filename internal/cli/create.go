@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/asset"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+const createLong = `Write the manifests, certificate authorities and pinned asset catalogue of a new cluster into the state store. Nothing
+is made in AWS: see 'slipway plan' and 'slipway apply'.
+
+Everything is checked before anything is written, and every wrong field is reported at once.`
+
+type createOptions struct {
+	file, format string
+	dryRun       bool
+}
+
+func newCreateCommand(a *app) *cobra.Command {
+	var o createOptions
+	cmd := group("create", "Write a new cluster into the state store", groupCluster, newCreateClusterCommand(a))
+	cmd.Long = createLong + exitStatus()
+	cmd.Example = "  slipway create -f examples/ha.yaml --yes\n  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --yes"
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if o.file == "" {
+			return cmd.Help()
+		}
+		set, findings, err := a.readManifest(o.file)
+		if err != nil {
+			return err
+		}
+		return a.create(cmd.Context(), set, findings, o)
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "manifest file, or - for stdin")
+	createFlags(a, cmd, &o)
+	return cmd
+}
+
+func createFlags(a *app, cmd *cobra.Command, o *createOptions) {
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the complete, defaulted manifests; needs no state store")
+	formatFlag(cmd, &o.format, formatYAML, formatJSON)
+	a.yesFlag(cmd)
+	a.assetsFlag(cmd)
+}
+
+func newCreateClusterCommand(a *app) *cobra.Command {
+	var o createOptions
+	var n manifest.NewOptions
+	var zones []string
+	var name string
+	cmd := &cobra.Command{
+		Use:   "cluster [NAME]",
+		Short: "Write a new cluster over some zones",
+		Long: createLong + `
+
+The cluster gets a public and a private subnet in each zone, a group of control-plane machines and one of workers. With
+--dry-run the manifests are printed, to be changed and then given to 'slipway create -f'.` + exitStatus(),
+		Example: `  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --dry-run -o yaml
+  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --worker-count 5 --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, name)
+			if err != nil {
+				return err
+			}
+			set, findings := manifest.New(name, zones, n)
+			return a.create(cmd.Context(), set, findings, o)
+		},
+	}
+	nameFlag(cmd, &name)
+	createFlags(a, cmd, &o)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&zones, "zones", nil, "availability zones, such as us-east-1a,us-east-1b,us-east-1c")
+	flags.IntVar(&n.ControlPlaneCount, "control-plane-count", 0, "control-plane machines: 1, 3 or 5 (default 3)")
+	flags.IntVar(&n.WorkerCount, "worker-count", 0, "workers (default 2)")
+	flags.StringVar(&n.ControlPlaneSize, "control-plane-size", "", "instance type of control-plane machines (default t3.large)")
+	flags.StringVar(&n.NodeSize, "node-size", "", "instance type of workers (default t3.large)")
+	flags.StringVar(&n.KubernetesVersion, "kubernetes-version", "", "version of Kubernetes (default "+manifest.DefaultKubernetesVersion+")")
+	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "range of the VPC (default 10.80.0.0/16)")
+	flags.StringVar(&n.APILoadBalancerType, "api-loadbalancer-type", "", "Public or Internal (default Public)")
+	flags.StringVar(&n.NATGateways, "nat-gateways", "", "PerZone or Single (default PerZone)")
+	flags.StringVar(&n.ConfigStoreBase, "config-base", "", "s3:// store that machines read (default: the state store)")
+	return cmd
+}
+
+// readManifest reads and parses a manifest file, or stdin.
+func (a *app) readManifest(file string) (manifest.Set, diag.Findings, error) {
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = io.ReadAll(a.Stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return manifest.Set{}, nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	set, findings := manifest.Parse(text)
+	return set, findings, nil
+}
+
+// create completes and checks the set with all that was found before, then writes or prints it.
+func (a *app) create(ctx context.Context, set manifest.Set, findings diag.Findings, o createOptions) error {
+	catalog, err := a.loadCatalog(ctx)
+	if err != nil {
+		return err
+	}
+	set = manifest.Default(set)
+	findings = append(findings, manifest.Validate(set)...)
+	if findings.Err() == nil {
+		findings = append(findings, checkCatalog(set, catalog)...)
+	}
+	if err := findings.Err(); err != nil {
+		return err
+	}
+	a.printFindings(findings)
+	if o.dryRun {
+		return a.printSet(o.format, set)
+	}
+	s, sealer, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	w := clusterWriter{a: a, store: s, sealer: sealer, set: set, catalog: catalog}
+	return w.run(ctx)
+}
+
+// clusterWriter writes a new cluster. Its Cluster document comes last: while it is not there, there is no cluster, and
+// a create that was cut short is simply run again.
+type clusterWriter struct {
+	a       *app
+	store   store.Store
+	sealer  store.Sealer
+	set     manifest.Set
+	catalog asset.Catalog
+}
+
+func (w clusterWriter) run(ctx context.Context) error {
+	name := w.set.Cluster.Metadata.Name
+	_, err := w.store.Get(ctx, manifest.ClusterKey(name))
+	if err == nil {
+		return withHint(fmt.Errorf("there is a cluster %s in %s already", name, w.store.URL()), "change it with: slipway replace -f FILE, or slipway edit cluster "+name)
+	}
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	w.a.say("+ %s (asset catalogue)", manifest.AssetsKey(name))
+	w.a.say("+ %s, and %d sealed keys", pki.CertsKey(name), len(pki.KeyNames()))
+	for _, g := range w.set.Groups {
+		w.a.say("+ %s (%s, %d × %s)", manifest.GroupKey(name, g.Metadata.Name), g.Spec.Role, g.Spec.MinSize, g.Spec.MachineType)
+	}
+	w.a.say("+ %s (Kubernetes %s in %s)", manifest.ClusterKey(name), w.set.Cluster.Spec.KubernetesVersion, w.set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err := w.a.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
+		return err
+	}
+	if err := w.write(ctx, name); err != nil {
+		return err
+	}
+	w.a.say("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
+	return nil
+}
+
+func (w clusterWriter) write(ctx context.Context, name string) error {
+	if _, err := pki.Ensure(ctx, w.store, w.sealer, name, w.a.Now()); err != nil {
+		return err
+	}
+	catalog, err := w.catalog.YAML()
+	if err != nil {
+		return err
+	}
+	if _, err := w.store.Put(ctx, manifest.AssetsKey(name), catalog); err != nil {
+		return err
+	}
+	if err := w.writeGroups(ctx, name); err != nil {
+		return err
+	}
+	_, err = w.store.Create(ctx, manifest.ClusterKey(name), manifest.PrintCluster(w.set.Cluster))
+	if errors.Is(err, store.ErrConflict) {
+		return withHint(fmt.Errorf("somebody else created cluster %s just now: %w", name, err), "see: slipway get groups "+name)
+	}
+	return err
+}
+
+// writeGroups writes the groups, and removes those of a create that was cut short.
+func (w clusterWriter) writeGroups(ctx context.Context, name string) error {
+	stale, err := w.store.List(ctx, manifest.GroupKey(name, ""))
+	if err != nil {
+		return err
+	}
+	for _, g := range w.set.Groups {
+		key := manifest.GroupKey(name, g.Metadata.Name)
+		stale = slices.DeleteFunc(stale, func(k string) bool { return k == key })
+		if _, err := w.store.Put(ctx, key, manifest.PrintGroup(g)); err != nil {
+			return err
+		}
+	}
+	for _, key := range stale {
+		if err := w.store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}

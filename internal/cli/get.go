@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+func newGetCommand(a *app) *cobra.Command {
+	return group("get", "Show clusters and instance groups of the state store", groupCluster, newGetClustersCommand(a), newGetGroupsCommand(a))
+}
+
+func newGetClustersCommand(a *app) *cobra.Command {
+	var name, format string
+	cmd := &cobra.Command{
+		Use:     "clusters [NAME]",
+		Aliases: []string{"cluster"},
+		Short:   "Show all clusters, or one",
+		Long:    "Show the clusters of the state store, or one of them. AWS is not asked." + exitStatus(),
+		Example: "  slipway get clusters\n  slipway get cluster demo -o yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return a.getClusters(cmd.Context(), name, format)
+		},
+	}
+	nameFlag(cmd, &name)
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) getClusters(ctx context.Context, name, format string) error {
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	names := []string{name}
+	if name == "" {
+		if names, err = clusterNames(ctx, s); err != nil {
+			return err
+		}
+	}
+	var sets []manifest.Set
+	for _, n := range names {
+		set, err := a.loadCluster(ctx, s, n)
+		if err != nil {
+			return err
+		}
+		sets = append(sets, set)
+	}
+	if format != formatTable {
+		var clusters []any
+		for _, set := range sets {
+			clusters = append(clusters, set.Cluster)
+		}
+		return a.printDocuments(format, clusters, name != "")
+	}
+	if len(sets) == 0 {
+		a.say("there are no clusters in %s", s.URL())
+		return nil
+	}
+	var rows [][]string
+	for _, set := range sets {
+		rows = append(rows, clusterRow(set))
+	}
+	a.printTable([]string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"}, rows)
+	return nil
+}
+
+// clusterNames lists the clusters of a store.
+func clusterNames(ctx context.Context, s store.Store) ([]string, error) {
+	keys, err := s.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, key := range keys {
+		name, _, _ := strings.Cut(key, "/")
+		if key == manifest.ClusterKey(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func clusterRow(set manifest.Set) []string {
+	spec := set.Cluster.Spec
+	var zones []string
+	for _, sub := range spec.Networking.Subnets {
+		letter := strings.TrimPrefix(sub.Zone, spec.CloudProvider.AWS.Region)
+		if !slices.Contains(zones, letter) {
+			zones = append(zones, letter)
+		}
+	}
+	workers := 0
+	for _, g := range set.Workers() {
+		workers += g.Spec.MinSize
+	}
+	return []string{
+		set.Cluster.Metadata.Name, spec.KubernetesVersion, spec.CloudProvider.AWS.Region, strings.Join(zones, ","),
+		strconv.Itoa(set.ControlPlane().Spec.MinSize), strconv.Itoa(workers),
+	}
+}
+
+func newGetGroupsCommand(a *app) *cobra.Command {
+	var name, format string
+	cmd := &cobra.Command{
+		Use:     "groups [NAME]",
+		Aliases: []string{"group", "instancegroups", "ig"},
+		Short:   "Show the instance groups of a cluster",
+		Long:    "Show the instance groups of cluster NAME. AWS is not asked." + exitStatus(),
+		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, name)
+			if err != nil {
+				return err
+			}
+			return a.getGroups(cmd.Context(), name, format)
+		},
+	}
+	nameFlag(cmd, &name)
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) getGroups(ctx context.Context, name, format string) error {
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	if format != formatTable {
+		var groups []any
+		for _, g := range set.Groups {
+			groups = append(groups, g)
+		}
+		return a.printDocuments(format, groups, false)
+	}
+	var rows [][]string
+	for _, g := range set.Groups {
+		rows = append(rows, groupRow(g))
+	}
+	a.printTable([]string{"NAME", "ROLE", "MACHINE TYPE", "MIN", "MAX", "SUBNETS"}, rows)
+	return nil
+}
+
+func groupRow(g v1alpha1.InstanceGroup) []string {
+	return []string{
+		g.Metadata.Name, string(g.Spec.Role), g.Spec.MachineType,
+		strconv.Itoa(g.Spec.MinSize), strconv.Itoa(g.Spec.MaxSize), strings.Join(g.Spec.Subnets, ","),
+	}
+}
+
+// printSet prints all documents of a cluster.
+func (a *app) printSet(format string, set manifest.Set) error {
+	docs := []any{set.Cluster}
+	for _, g := range set.Groups {
+		docs = append(docs, g)
+	}
+	return a.printDocuments(format, docs, false)
+}
+
+// list is what several documents are in JSON, as kubectl has it.
+type list struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Items      []any  `json:"items"`
+}
+
+// printDocuments prints documents: in YAML one after the other, in JSON as a List unless it is one that was named.
+func (a *app) printDocuments(format string, docs []any, single bool) error { //nolint:revive // one is no mode, it is what was asked for
+	if format == formatJSON {
+		if single && len(docs) == 1 {
+			return a.printValue(format, docs[0])
+		}
+		return a.printValue(format, list{APIVersion: "v1", Kind: "List", Items: append([]any{}, docs...)})
+	}
+	for i, doc := range docs {
+		if i > 0 {
+			fmt.Fprintln(a.Stdout, "---")
+		}
+		if err := a.printValue(format, doc); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/slipway-k8s/slipway/internal/pki"
+)
+
+// kubeconfigMark is the extension by which slipway knows its own entries again.
+const kubeconfigMark = "slipway.dev/made"
+
+// mergeKubeconfig puts access into file as cluster, user and context of its name. What others made stays as it is.
+func mergeKubeconfig(file string, access pki.Access) error {
+	config, err := clientcmd.LoadFromFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		config, err = clientcmdapi.NewConfig(), nil
+	}
+	if err != nil {
+		return fmt.Errorf("read kubeconfig %s: %w", file, err)
+	}
+	if err := refuseForeign(config, access.Name); err != nil {
+		return fmt.Errorf("merge into kubeconfig %s: %w", file, err)
+	}
+	mark := func() map[string]runtime.Object {
+		return map[string]runtime.Object{kubeconfigMark: &runtime.Unknown{Raw: []byte(`"true"`), ContentType: runtime.ContentTypeJSON}}
+	}
+	config.Clusters[access.Name] = &clientcmdapi.Cluster{
+		Server: access.Server, TLSServerName: access.TLSServerName, CertificateAuthorityData: access.CAPEM, Extensions: mark(),
+	}
+	config.AuthInfos[access.Name] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: access.CertPEM, ClientKeyData: access.KeyPEM, Extensions: mark(),
+	}
+	namespace := ""
+	if old := config.Contexts[access.Name]; old != nil {
+		namespace = old.Namespace // chosen by the user since
+	}
+	config.Contexts[access.Name] = &clientcmdapi.Context{Cluster: access.Name, AuthInfo: access.Name, Namespace: namespace, Extensions: mark()}
+	config.CurrentContext = access.Name
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("render kubeconfig %s: %w", file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	if err := writePrivate(file, text); err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", file, err)
+	}
+	return nil
+}
+
+// refuseForeign says which entry of that name slipway did not make.
+func refuseForeign(config *clientcmdapi.Config, name string) error {
+	foreign := func(kind string, extensions map[string]runtime.Object) error {
+		if _, marked := extensions[kubeconfigMark]; marked {
+			return nil
+		}
+		return withHint(fmt.Errorf("it has a %s %s that slipway did not make", kind, name), "rename that one, or give --kubeconfig another file")
+	}
+	if c, ok := config.Clusters[name]; ok {
+		if err := foreign("cluster", c.Extensions); err != nil {
+			return err
+		}
+	}
+	if u, ok := config.AuthInfos[name]; ok {
+		if err := foreign("user", u.Extensions); err != nil {
+			return err
+		}
+	}
+	if c, ok := config.Contexts[name]; ok {
+		return foreign("context", c.Extensions)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/asset"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+func newReplaceCommand(a *app) *cobra.Command {
+	var file, name string
+	cmd := &cobra.Command{
+		Use:     "replace -f FILE",
+		Short:   "Replace the manifests of a cluster in the state store",
+		GroupID: groupCluster,
+		Long: `Replace a cluster's manifests by those of a file. A file may hold the cluster, some of its instance groups, or both;
+groups that it leaves out stay. What would change is shown field by field, and everything is checked before anything is
+written. AWS is changed by 'slipway apply' only.` + exitStatus(),
+		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/minSize: 2/minSize: 4/' | slipway replace -f - --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return withHint(errors.New("no manifest is given"), "give -f FILE, or -f - for stdin")
+			}
+			set, findings, err := a.readManifest(file)
+			if err != nil {
+				return err
+			}
+			return a.replace(cmd.Context(), set, findings, name)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
+	cmd.Flags().StringVar(&name, "name", "", "the cluster, for a file without one (SLIPWAY_CLUSTER)")
+	a.yesFlag(cmd)
+	a.assetsFlag(cmd)
+	return cmd
+}
+
+func (a *app) replace(ctx context.Context, given manifest.Set, findings diag.Findings, flag string) error {
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	name, err := a.clusterOf(given, flag)
+	if err != nil {
+		return err
+	}
+	c, err := a.loadChange(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	return c.run(ctx, given, findings)
+}
+
+// clusterOf finds which cluster a file is about.
+func (a *app) clusterOf(set manifest.Set, flag string) (string, error) {
+	if set.Cluster.Metadata.Name != "" {
+		return set.Cluster.Metadata.Name, nil
+	}
+	for _, g := range set.Groups {
+		if name := g.Metadata.Labels[v1alpha1.ClusterLabel]; name != "" {
+			return name, nil
+		}
+	}
+	return a.clusterName(nil, flag)
+}
+
+// change replaces documents of a cluster that is in the store, if nobody else does meanwhile.
+type change struct {
+	a       *app
+	store   store.Store
+	before  manifest.Set
+	etags   map[string]string
+	catalog asset.Catalog
+	pinned  bool // catalog is the one in the state
+}
+
+// loadChange reads what is there. Documents that have gone bad are no hindrance: they may be what is to be mended.
+func (a *app) loadChange(ctx context.Context, s store.Store, name string) (change, error) {
+	text, etags, err := readDocuments(ctx, s, name)
+	if err != nil {
+		return change{}, err
+	}
+	set, _ := manifest.Parse(text)
+	c := change{a: a, store: s, before: set, etags: etags, pinned: a.catalogGiven() == ""}
+	if c.pinned {
+		c.catalog, err = pinnedCatalog(ctx, s, name)
+	} else {
+		c.catalog, err = a.loadCatalog(ctx)
+	}
+	return c, err
+}
+
+// merge puts the given documents in the place of those that are there.
+func (c change) merge(given manifest.Set) manifest.Set {
+	after := manifest.Set{Cluster: c.before.Cluster, Groups: append([]v1alpha1.InstanceGroup{}, given.Groups...)}
+	if given.Cluster.Kind != "" {
+		after.Cluster = given.Cluster
+	}
+	for _, g := range c.before.Groups {
+		if _, replaced := given.Group(g.Metadata.Name); !replaced {
+			after.Groups = append(after.Groups, g)
+		}
+	}
+	return manifest.Default(after)
+}
+
+// check returns the whole new set and everything that is wrong with it.
+func (c change) check(given manifest.Set, findings diag.Findings) (manifest.Set, diag.Findings) {
+	after := c.merge(given)
+	findings = append(findings, manifest.Validate(after)...)
+	if findings.Err() == nil {
+		findings = append(findings, checkCatalog(after, c.catalog)...)
+	}
+	return after, findings
+}
+
+func (c change) run(ctx context.Context, given manifest.Set, findings diag.Findings) error {
+	after, findings := c.check(given, findings)
+	if err := findings.Err(); err != nil {
+		return err
+	}
+	c.a.printFindings(findings)
+	return c.write(ctx, after)
+}
+
+// write shows the difference, asks, and writes the documents that differ.
+func (c change) write(ctx context.Context, after manifest.Set) error {
+	name := c.before.Cluster.Metadata.Name
+	writes, err := c.writes(after)
+	if err != nil {
+		return err
+	}
+	if len(writes) == 0 {
+		c.a.say("nothing differs")
+		return nil
+	}
+	for _, line := range manifest.Diff(manifest.Default(c.before), after) {
+		c.a.say("%s", line)
+	}
+	if err := c.a.confirm("Write this into " + c.store.URL() + "?"); err != nil {
+		return err
+	}
+	for _, w := range writes {
+		if err := c.writeOne(ctx, w); err != nil {
+			return err
+		}
+	}
+	c.a.say("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
+	return nil
+}
+
+// document is one object to write.
+type document struct {
+	key  string
+	body []byte
+}
+
+// writes lists the objects to write: groups first, so that the cluster never names what is not there.
+func (c change) writes(after manifest.Set) ([]document, error) {
+	name := after.Cluster.Metadata.Name
+	before := manifest.Default(c.before)
+	var out []document
+	if !c.pinned {
+		body, err := c.catalog.YAML()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, document{manifest.AssetsKey(name), body})
+	}
+	for _, g := range after.Groups {
+		old, _ := before.Group(g.Metadata.Name)
+		if body := manifest.PrintGroup(g); string(body) != string(manifest.PrintGroup(old)) {
+			out = append(out, document{manifest.GroupKey(name, g.Metadata.Name), body})
+		}
+	}
+	if body := manifest.PrintCluster(after.Cluster); string(body) != string(manifest.PrintCluster(before.Cluster)) {
+		out = append(out, document{manifest.ClusterKey(name), body})
+	}
+	return out, nil
+}
+
+func (c change) writeOne(ctx context.Context, d document) error {
+	var err error
+	if etag, there := c.etags[d.key]; there {
+		_, err = c.store.Update(ctx, d.key, d.body, etag)
+	} else if d.key == manifest.AssetsKey(c.before.Cluster.Metadata.Name) {
+		_, err = c.store.Put(ctx, d.key, d.body)
+	} else {
+		_, err = c.store.Create(ctx, d.key, d.body)
+	}
+	if errors.Is(err, store.ErrConflict) {
+		return withHint(fmt.Errorf("somebody else changed the cluster just now: %w", err), "look at it with slipway get, then try again")
+	}
+	return err
+}
