@@ -1,0 +1,3 @@
+module github.com/slipway-k8s/slipway/assets/cp
+
+go 1.26.0

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// ErrMissing says that the host lacks Debian packages; the text names them.
+var ErrMissing = errors.New("missing Debian packages") //nolint:gochecknoglobals // a sentinel error, never reassigned
+
+// missing names every Debian package that the steps to be made need and the host lacks.
+func (b *builder) missing(ctx context.Context, steps []step) error {
+	lacking := map[string]bool{}
+	for _, s := range steps {
+		if b.cached(s) {
+			continue
+		}
+		for command, pkg := range s.commands {
+			if _, err := exec.LookPath(command); err != nil {
+				lacking[pkg] = true
+			}
+		}
+		for library, pkg := range s.libraries {
+			if _, err := b.output(ctx, "/", "pkg-config", "--exists", library); err != nil {
+				lacking[pkg] = true
+			}
+		}
+	}
+	if len(lacking) == 0 {
+		return nil
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(lacking)), " ")
+	return fmt.Errorf("building the assets: %w: %s (run apt-get install --yes %s)", ErrMissing, names, names)
+}
+
+// debianVersions says which versions of the packages apt would fetch, one name=version a word.
+func (b *builder) debianVersions(ctx context.Context) (string, error) {
+	out, err := b.output(ctx, "/", append([]string{"apt-cache", "policy"}, b.packages...)...)
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)", ErrMissing)
+	}
+	if err != nil {
+		return "", err
+	}
+	var versions []string
+	for _, m := range regexp.MustCompile(`(?m)^(\S+):\n.*\n  Candidate: (\S+)`).FindAllStringSubmatch(out, -1) {
+		if m[2] != "(none)" {
+			versions = append(versions, m[1]+"="+m[2])
+		}
+	}
+	if len(versions) != len(b.packages) {
+		return "", fmt.Errorf("apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)", len(versions), len(b.packages), strings.Join(b.packages, " "))
+	}
+	return strings.Join(versions, " "), nil
+}
+
+// unpackDebian fetches the packages of the nftables layer and leaves what nft needs to run in dir/root.
+func (b *builder) unpackDebian(ctx context.Context, dir string) error {
+	versions, err := b.debianVersions(ctx)
+	if err != nil {
+		return err
+	}
+	fetched := filepath.Join(dir, "deb")
+	if err := os.Mkdir(fetched, 0o755); err != nil { //nolint:gosec // public packages
+		return err
+	}
+	// apt's own sandbox user may not be able to write here, and the packages' hashes are checked either way.
+	argv := append([]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"}, strings.Fields(versions)...)
+	if _, err := b.output(ctx, fetched, argv...); err != nil {
+		return err
+	}
+	debs, err := filepath.Glob(filepath.Join(fetched, "*.deb"))
+	if err != nil {
+		return err
+	}
+	root := filepath.Join(dir, "root")
+	for _, deb := range debs {
+		if _, err := b.output(ctx, dir, "dpkg-deb", "--extract", deb, root); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.RemoveAll(fetched), prune(root))
+}
+
+// prune leaves nft, the loader and the shared libraries.
+func prune(root string) error {
+	var drop []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name := strings.TrimPrefix(path, root)
+		library := strings.Contains(name, ".so") && !strings.Contains(name, "/gconv/") && !strings.Contains(name, "/audit/")
+		if name != "/usr/sbin/nft" && !library {
+			drop = append(drop, path)
+		}
+		return nil
+	})
+	for _, path := range drop {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// beat is how often a running step says that it still runs.
+const beat = 15 * time.Second
+
+// progress tells a person how far a build is. It draws no bars, so that a log file reads as well as a terminal.
+type progress struct {
+	out         io.Writer
+	clock       func() time.Time
+	done, total int
+}
+
+// run does work under the name of a step, saying when it starts, while it lasts and when it ends.
+func (p *progress) run(name string, work func() error) error {
+	p.done++
+	label := fmt.Sprintf("[%d/%d] %s", p.done, p.total, name)
+	fmt.Fprintf(p.out, "%s: building\n", label)
+	start := p.clock()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticker := time.NewTicker(beat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(p.out, "%s: still building, %s\n", label, p.clock().Sub(start).Round(time.Second))
+			}
+		}
+	})
+	err := work()
+	close(stop)
+	wg.Wait()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "%s: done in %s\n", label, p.clock().Sub(start).Round(100*time.Millisecond))
+	return nil
+}
+
+// skip counts a step that is cached.
+func (p *progress) skip() { p.done++ }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// RegistryHandler serves what Run left in dir, read only: the images at /v2/ as the OCI distribution specification says,
+// under repositories named <upstream host>/<path>, and the files at /files/<upstream host>/<path>.
+// It reads dir on every request, so a later Run is served without a restart.
+func RegistryHandler(dir string) http.Handler {
+	r := registry{images: filepath.Join(dir, "images")}
+	mux := http.NewServeMux()
+	mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServerFS(os.DirFS(filepath.Join(dir, "files")))))
+	mux.HandleFunc("GET /v2/", r.serve)
+	return mux
+}
+
+type registry struct{ images string }
+
+func (r registry) serve(w http.ResponseWriter, req *http.Request) {
+	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
+	rest := strings.TrimPrefix(req.URL.Path, "/v2/")
+	if rest == "" {
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	parts := regexp.MustCompile(`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`).FindStringSubmatch(rest)
+	if parts == nil {
+		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", "there is nothing at "+req.URL.Path)
+		return
+	}
+	index, err := r.index()
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "the images are not built: run slipway assets build")
+		return
+	}
+	switch repository, name := parts[1], parts[3]; parts[2] {
+	case "tags":
+		r.tags(w, index, repository)
+	case "blobs":
+		r.blob(w, req, name, "application/octet-stream")
+	default:
+		manifest := find(index, repository, name)
+		if manifest == nil {
+			refuse(w, http.StatusNotFound, "MANIFEST_UNKNOWN", repository+" has no manifest "+name)
+			return
+		}
+		r.blob(w, req, manifest.Digest.String(), string(manifest.MediaType))
+	}
+}
+
+func (r registry) index() (v1.IndexManifest, error) {
+	var index v1.IndexManifest
+	raw, err := os.ReadFile(filepath.Join(r.images, "index.json"))
+	if err != nil {
+		return index, fmt.Errorf("reading the image layout: %w", err)
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return index, fmt.Errorf("reading the image layout: %w", err)
+	}
+	return index, nil
+}
+
+// find looks a manifest up by tag or digest.
+func find(index v1.IndexManifest, repository, name string) *v1.Descriptor {
+	for _, d := range index.Manifests {
+		repo, tag := splitRef(d.Annotations[refAnnotation])
+		if repo == repository && (tag == name || d.Digest.String() == name) {
+			return &d
+		}
+	}
+	return nil
+}
+
+func splitRef(ref string) (repository, tag string) {
+	colon := strings.LastIndex(ref, ":")
+	if colon < 0 {
+		return ref, ""
+	}
+	return ref[:colon], ref[colon+1:]
+}
+
+func (r registry) tags(w http.ResponseWriter, index v1.IndexManifest, repository string) {
+	list := struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}{Name: repository}
+	for _, d := range index.Manifests {
+		if repo, tag := splitRef(d.Annotations[refAnnotation]); repo == repository {
+			list.Tags = append(list.Tags, tag)
+		}
+	}
+	if list.Tags == nil {
+		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", "there is no repository "+repository)
+		return
+	}
+	slices.Sort(list.Tags)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list) // a client that has gone needs no answer
+}
+
+func (r registry) blob(w http.ResponseWriter, req *http.Request, digest, mediaType string) {
+	hash, err := v1.NewHash(digest)
+	if err != nil || hash.Algorithm != "sha256" {
+		refuse(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is no sha256 digest")
+		return
+	}
+	f, err := os.Open(filepath.Join(r.images, "blobs", "sha256", hash.Hex))
+	if err != nil {
+		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		return
+	}
+	defer f.Close() //nolint:errcheck // only read from
+	info, err := f.Stat()
+	if err != nil {
+		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Docker-Content-Digest", digest)
+	w.Header().Set("Etag", `"`+digest+`"`)
+	http.ServeContent(w, req, "", info.ModTime(), f)
+}
+
+// refuse answers in the form of the distribution specification.
+func refuse(w http.ResponseWriter, status int, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []map[string]string{{"code": code, "message": message}}}) // a client that has gone needs no answer
+}
