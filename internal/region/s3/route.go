@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package s3
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Wire is the service as the wire layer serves it.
+func (s *Service) Wire() wire.Service {
+	ops := []wire.Op{
+		wire.Operation("ListBuckets", s.listBuckets),
+		wire.Operation("CreateBucket", s.createBucket),
+		wire.Operation("HeadBucket", s.headBucket),
+		wire.Operation("DeleteBucket", s.deleteBucket),
+		wire.Operation("GetBucketLocation", s.getLocation),
+		wire.Operation("ListObjectsV2", s.listObjects),
+		wire.Operation("ListObjectVersions", s.listVersions),
+		wire.Operation("PutObject", s.putObject),
+		wire.Operation("GetObject", s.getObject),
+		wire.Operation("HeadObject", s.headObject),
+		wire.Operation("DeleteObject", s.deleteObject),
+		wire.Operation("DeleteObjects", s.deleteObjects),
+		wire.Operation("CreateMultipartUpload", s.createUpload),
+		wire.Operation("UploadPart", s.uploadPart),
+		wire.Operation("CompleteMultipartUpload", s.completeUpload),
+		wire.Operation("AbortMultipartUpload", s.abortUpload),
+	}
+	return wire.Service{
+		Name: "s3", Protocol: wire.RESTXML, Version: "2006-03-01", Namespace: "http://s3.amazonaws.com/doc/2006-03-01/",
+		Ops: append(ops, s.settingOps()...), Authorize: wire.AuthorizedInHandlers, Route: route,
+	}
+}
+
+// subresources are the query parameters that make another operation of a method on a bucket.
+func subresources() map[string]string {
+	return map[string]string{
+		"versioning": "BucketVersioning", "policy": "BucketPolicy", "publicAccessBlock": "PublicAccessBlock",
+		"encryption": "BucketEncryption", "tagging": "BucketTagging", "ownershipControls": "BucketOwnershipControls",
+		"lifecycle": "BucketLifecycleConfiguration",
+	}
+}
+
+// route finds the operation in method, path and query. Buckets are in the path, or in the host's first labels.
+func route(r *http.Request) (wire.Route, error) {
+	name, key := address(r)
+	q := r.URL.Query()
+	path := map[string]string{"Bucket": name, "Key": key}
+	op := ""
+	switch {
+	case name == "":
+		op = pick(r.Method, map[string]string{http.MethodGet: "ListBuckets"})
+		return wire.Route{Op: op, Path: path, Root: "ListAllMyBucketsResult"}, unknown(op, r)
+	case key == "":
+		op = bucketOp(r.Method, q)
+	default:
+		op = objectOp(r.Method, q)
+	}
+	return wire.Route{Op: op, Path: path, Root: rootOf(op)}, unknown(op, r)
+}
+
+func unknown(op string, r *http.Request) error {
+	if op != "" {
+		return nil
+	}
+	return &wire.Error{Code: "MethodNotAllowed", Message: "The specified method is not allowed against this resource: " + r.Method + " " + r.URL.RequestURI(), Status: http.StatusMethodNotAllowed}
+}
+
+func pick(method string, ops map[string]string) string { return ops[method] }
+
+func bucketOp(method string, q url.Values) string {
+	for name, setting := range subresources() {
+		if q.Has(name) {
+			verb := pick(method, map[string]string{http.MethodGet: "Get", http.MethodPut: "Put", http.MethodDelete: "Delete"})
+			if name == "lifecycle" && verb == "Delete" {
+				return "DeleteBucketLifecycle"
+			}
+			return verb + setting
+		}
+	}
+	switch {
+	case q.Has("location"):
+		return pick(method, map[string]string{http.MethodGet: "GetBucketLocation"})
+	case q.Has("versions"):
+		return pick(method, map[string]string{http.MethodGet: "ListObjectVersions"})
+	case q.Has("delete"):
+		return pick(method, map[string]string{http.MethodPost: "DeleteObjects"})
+	}
+	return pick(method, map[string]string{
+		http.MethodGet: "ListObjectsV2", http.MethodPut: "CreateBucket", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket",
+	})
+}
+
+func objectOp(method string, q url.Values) string {
+	switch {
+	case q.Has("uploads"):
+		return pick(method, map[string]string{http.MethodPost: "CreateMultipartUpload"})
+	case q.Has("uploadId"):
+		return pick(method, map[string]string{
+			http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
+		})
+	}
+	return pick(method, map[string]string{
+		http.MethodGet: "GetObject", http.MethodPut: "PutObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject",
+	})
+}
+
+// rootOf is the root element of an answer, where it is not the operation's name and Result.
+func rootOf(op string) string {
+	return map[string]string{
+		"ListObjectsV2": "ListBucketResult", "ListObjectVersions": "ListVersionsResult", "DeleteObjects": "DeleteResult",
+		"CreateMultipartUpload": "InitiateMultipartUploadResult", "GetBucketVersioning": "VersioningConfiguration",
+		"GetBucketTagging": "Tagging", "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
+		"GetBucketLocation": "LocationConstraint",
+	}[op]
+}
+
+// address reads bucket and key: bucket.s3.… in the host, else the first part of the path.
+func address(r *http.Request) (bucket, key string) {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if host, _, ok := strings.Cut(r.Host, ".s3."); ok {
+		return host, path
+	}
+	bucket, key, _ = strings.Cut(path, "/")
+	return bucket, key
+}
+
+// region is where a bucket lies as S3 says it: nothing for us-east-1.
+func (s *Service) location() *string {
+	if s.cfg.Region == "us-east-1" {
+		return nil
+	}
+	return &s.cfg.Region
+}
