@@ -285,3 +285,25 @@ func (s *Service) SetInterfaceGroups(groups []string, ids ...string) error {
 		return nil
 	})
 }
+
+// Place is where a subnet lies.
+type Place struct {
+	Subnet, VPC, Zone string
+	Gateway           bool // the VPC has an internet gateway
+}
+
+// Places says where subnets lie.
+func (s *Service) Places(subnets ...string) ([]Place, error) {
+	var out []Place
+	err := s.locked(func() error {
+		for _, id := range subnets {
+			n, err := s.subnet(&id)
+			if err != nil {
+				return err
+			}
+			out = append(out, Place{id, str(n.VpcId), str(n.AvailabilityZone), s.internetOf(str(n.VpcId)) != nil})
+		}
+		return nil
+	})
+	return out, err
+}

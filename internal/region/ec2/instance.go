@@ -225,9 +225,25 @@ func (s *Service) status(i *sdk.Instance) *sdk.InstanceStatus {
 	}
 }
 
-// Impaired says whether an instance's machine is found dead though it should run.
-func (s *Service) Impaired(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.health(id) == "impaired"
+// InstanceFacts are what other services ask about an instance.
+type InstanceFacts struct {
+	ID, VPC, Subnet, Zone, State, Type string
+	Impaired                           bool // its machine died though it should run
+}
+
+// Instance says where an instance is and how it is; false if there is no such instance.
+func (s *Service) Instance(id string) (InstanceFacts, bool) {
+	var f InstanceFacts
+	err := s.locked(func() error {
+		i, err := s.instance(&id)
+		if err != nil {
+			return err
+		}
+		f = InstanceFacts{
+			ID: id, VPC: str(i.VpcId), Subnet: str(i.SubnetId), Zone: str(i.Placement.AvailabilityZone), State: str(i.State.Name),
+			Type: str(i.InstanceType), Impaired: s.health(id) == "impaired",
+		}
+		return nil
+	})
+	return f, err == nil
 }

@@ -209,6 +209,7 @@ func (b *builder) balancers(v *fabric.VPC) {
 		out := l.LoadBalancer
 		out.Open = len(l.Groups) == 0
 		out.Ingress, out.Egress = b.admit(l.Groups)
+		out.Listeners = b.listeners(l.Listeners)
 		v.LoadBalancers = append(v.LoadBalancers, out)
 		if !l.Internal {
 			continue
@@ -216,6 +217,25 @@ func (b *builder) balancers(v *fabric.VPC) {
 		addrs := slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
 		v.Names[strings.TrimSuffix(l.Name, ".")] = addrs
 	}
+}
+
+// listeners gives targets that are instances their addresses; those without one are gone, and left out.
+func (b *builder) listeners(in []fabric.Listener) []fabric.Listener {
+	var out []fabric.Listener
+	for _, l := range in {
+		var targets []fabric.Target
+		for _, t := range l.Group.Targets {
+			if i := b.in.Instances[t.ID]; i != nil && i.PrivateIpAddress != nil {
+				t.Addr = netip.MustParseAddr(*i.PrivateIpAddress)
+			}
+			if t.Addr.IsValid() {
+				targets = append(targets, t)
+			}
+		}
+		l.Group.Targets = targets
+		out = append(out, l)
+	}
+	return out
 }
 
 func comparePrefix(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// balancerDefaults are a new network load balancer's attributes.
+func balancerDefaults() map[string]string {
+	return map[string]string{
+		"deletion_protection.enabled": "false", "load_balancing.cross_zone.enabled": "false", "access_logs.s3.enabled": "false",
+		"access_logs.s3.bucket": "", "access_logs.s3.prefix": "", "ipv6.deny_all_igw_traffic": "false",
+		"dns_record.client_routing_policy": "any_availability_zone", "zonal_shift.config.enabled": "false",
+	}
+}
+
+// groupDefaults are a new target group's attributes.
+func groupDefaults() map[string]string {
+	return map[string]string{
+		"deregistration_delay.timeout_seconds": "300", "deregistration_delay.connection_termination.enabled": "false",
+		"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false", "stickiness.enabled": "false",
+		"stickiness.type": "source_ip", "load_balancing.cross_zone.enabled": "use_load_balancer_configuration",
+		"target_group_health.dns_failover.minimum_healthy_targets.count":                 "1",
+		"target_group_health.dns_failover.minimum_healthy_targets.percentage":            "off",
+		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count":      "1",
+		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.percentage": "off",
+		"target_health_state.unhealthy.connection_termination.enabled":                   "true",
+		"target_health_state.unhealthy.draining_interval_seconds":                        "0",
+	}
+}
+
+// setAttribute refuses a key that the resource does not have.
+func setAttribute(have map[string]string, key, value *string) error {
+	k := record.Str(key)
+	old, known := have[k]
+	switch {
+	case !known:
+		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
+	case (old == "true" || old == "false") && record.Str(value) != "true" && record.Str(value) != "false":
+		return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be true or false, not '%s'", k, record.Str(value))
+	}
+	if k == "deregistration_delay.timeout_seconds" {
+		if n, err := strconv.Atoi(record.Str(value)); err != nil || n < 0 || n > 3600 {
+			return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be between 0 and 3600, not '%s'", k, record.Str(value))
+		}
+	}
+	return nil
+}
+
+func (s *Service) showAttributes(have map[string]string) []*sdk.LoadBalancerAttribute {
+	var out []*sdk.LoadBalancerAttribute
+	for _, k := range record.Keys(have) {
+		out = append(out, &sdk.LoadBalancerAttribute{Key: new(k), Value: new(have[k])})
+	}
+	return out
+}
+
+func (s *Service) describeAttributes(in *sdk.DescribeLoadBalancerAttributesInput) (*sdk.DescribeLoadBalancerAttributesOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	return &sdk.DescribeLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
+}
+
+func (s *Service) modifyAttributes(in *sdk.ModifyLoadBalancerAttributesInput) (*sdk.ModifyLoadBalancerAttributesOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range in.Attributes {
+		if err := setAttribute(b.Attributes, a.Key, a.Value); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range in.Attributes {
+		b.Attributes[*a.Key] = record.Str(a.Value)
+	}
+	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
+}
+
+func showGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
+	var out []*sdk.TargetGroupAttribute
+	for _, k := range record.Keys(have) {
+		out = append(out, &sdk.TargetGroupAttribute{Key: new(k), Value: new(have[k])})
+	}
+	return out
+}
+
+func (s *Service) describeGroupAttributes(in *sdk.DescribeTargetGroupAttributesInput) (*sdk.DescribeTargetGroupAttributesOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	return &sdk.DescribeTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
+}
+
+func (s *Service) modifyGroupAttributes(in *sdk.ModifyTargetGroupAttributesInput) (*sdk.ModifyTargetGroupAttributesOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range in.Attributes {
+		if err := setAttribute(g.Attributes, a.Key, a.Value); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range in.Attributes {
+		g.Attributes[*a.Key] = record.Str(a.Value)
+	}
+	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
+}

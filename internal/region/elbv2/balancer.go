@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) balancerOps() []wire.Op {
+	return []wire.Op{
+		record.Write(s.book, "CreateLoadBalancer", s.createBalancer),
+		record.Write(s.book, "DeleteLoadBalancer", s.deleteBalancer),
+		record.Read(s.book, "DescribeLoadBalancers", s.describeBalancers),
+		record.Read(s.book, "DescribeLoadBalancerAttributes", s.describeAttributes),
+		record.Write(s.book, "ModifyLoadBalancerAttributes", s.modifyAttributes),
+		record.Write(s.book, "SetSecurityGroups", s.setGroups),
+		record.Write(s.book, "SetSubnets", s.setSubnets),
+		record.Write(s.book, "SetIpAddressType", s.setAddressType),
+	}
+}
+
+func sum(in any) string {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// checkName refuses names that AWS refuses.
+func checkName(name, what string) error {
+	switch {
+	case !regexp.MustCompile(`^[a-zA-Z0-9-]{1,32}$`).MatchString(name):
+		return validation("The %s name '%s' must be 1 to 32 letters, digits and hyphens", what, name)
+	case strings.HasPrefix(name, "-"), strings.HasSuffix(name, "-"):
+		return validation("The %s name '%s' cannot begin or end with a hyphen(-)", what, name)
+	case strings.HasPrefix(name, "internal-"):
+		return validation("The %s name '%s' cannot begin with 'internal-'", what, name)
+	}
+	return nil
+}
+
+// mappings are the subnets that a request wants the load balancer in.
+func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, []ec2.Place, error) {
+	if len(subnets) > 0 && len(maps) > 0 {
+		return nil, nil, validation("You can specify either subnets or subnet mappings")
+	}
+	var out []ec2.ServiceInterface
+	for _, id := range record.Strs(subnets) {
+		out = append(out, ec2.ServiceInterface{Subnet: id})
+	}
+	for _, m := range maps {
+		f := ec2.ServiceInterface{Subnet: record.Str(m.SubnetId), AllocationID: record.Str(m.AllocationId)}
+		if m.PrivateIPv4Address != nil {
+			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
+			if err != nil {
+				return nil, nil, validation("The private address '%s' is not valid", *m.PrivateIPv4Address)
+			}
+			f.Want = a
+		}
+		out = append(out, f)
+	}
+	if len(out) == 0 {
+		return nil, nil, validation("At least one subnet must be specified")
+	}
+	var ids []string
+	for _, f := range out {
+		ids = append(ids, f.Subnet)
+	}
+	places, err := s.cfg.Cloud.Places(ids...)
+	if err != nil {
+		return nil, nil, wire.Errorf("SubnetNotFound", "%s", err.Error())
+	}
+	zones := map[string]bool{}
+	for _, p := range places {
+		switch {
+		case p.VPC != places[0].VPC:
+			return nil, nil, wire.Errorf("InvalidConfigurationRequest", "All subnets must belong to the same VPC: '%s'", places[0].VPC)
+		case zones[p.Zone]:
+			return nil, nil, wire.Errorf("InvalidConfigurationRequest", "A load balancer cannot be attached to multiple subnets in the same Availability Zone")
+		}
+		zones[p.Zone] = true
+	}
+	return out, places, nil
+}
+
+func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
+	name, scheme := record.Str(in.Name), record.Str(in.Scheme)
+	if scheme == "" {
+		scheme = sdk.LoadBalancerSchemeEnumInternetFacing
+	}
+	if err := checkName(name, "load balancer"); err != nil {
+		return nil, err
+	}
+	if record.Str(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
+		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.Str(in.Type))
+	}
+	if scheme != sdk.LoadBalancerSchemeEnumInternetFacing && scheme != sdk.LoadBalancerSchemeEnumInternal {
+		return nil, validation("1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]", scheme)
+	}
+	tags, err := tagMap(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	if old := s.byName(name); old != nil {
+		if old.Request != sum(in) {
+			return nil, wire.Errorf("DuplicateLoadBalancerName", "A load balancer with the same name '%s' exists, but with different settings", name)
+		}
+		return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{old.Shape}}, nil
+	}
+	if len(s.st.Balancers) >= s.cfg.MaxBalancers {
+		return nil, wire.Errorf("TooManyLoadBalancers", "The maximum number of load balancers has been reached")
+	}
+	faces, places, err := s.mappings(in.Subnets, in.SubnetMappings)
+	if err != nil {
+		return nil, err
+	}
+	public := scheme == sdk.LoadBalancerSchemeEnumInternetFacing
+	for _, p := range places {
+		if public && !p.Gateway {
+			return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", p.VPC)
+		}
+	}
+	b, err := s.newBalancer(name, scheme, in, faces)
+	if err != nil {
+		return nil, err
+	}
+	arn := record.Str(b.Shape.LoadBalancerArn)
+	s.st.Balancers[arn] = b
+	s.setTags(arn, tags)
+	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
+}
+
+func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, faces []ec2.ServiceInterface) (*balancer, error) {
+	id := record.Hex(s.cfg.Rand, 16)
+	for i := range faces {
+		faces[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
+		faces[i].Groups = record.Strs(in.SecurityGroups)
+	}
+	faces, err := s.cfg.Cloud.AddInterfaces(faces)
+	if err != nil {
+		return nil, elbError(err)
+	}
+	now := s.cfg.Now()
+	b := &balancer{
+		Interfaces: faces, Ready: now.Add(s.cfg.Delay), Request: sum(in), Attributes: balancerDefaults(),
+		Shape: &sdk.LoadBalancer{
+			LoadBalancerArn: new(s.arn("loadbalancer/net/" + name + "/" + id)), LoadBalancerName: new(name), Scheme: new(scheme),
+			Type: new(sdk.LoadBalancerTypeEnumNetwork), VpcId: new(faces[0].VPC), CreatedTime: new(now.UTC()), IpAddressType: new("ipv4"),
+			CanonicalHostedZoneId: new("Z26RNL4JYFTOTI"), SecurityGroups: in.SecurityGroups,
+			State:   &sdk.LoadBalancerState{Code: new(sdk.LoadBalancerStateEnumProvisioning)},
+			DNSName: new(fmt.Sprintf("%s-%s.elb.%s.amazonaws.com", name, id, s.cfg.Region)),
+		},
+	}
+	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing {
+		// A name that the host's resolver would have to know is no use on the host: the address is the name.
+		b.Public = s.loopback()
+		b.Shape.DNSName = new(b.Public)
+	}
+	s.showZones(b)
+	return b, nil
+}
+
+// loopback is the lowest free address for an internet-facing load balancer.
+func (s *Service) loopback() string {
+	used := map[string]bool{}
+	for _, b := range s.st.Balancers {
+		used[b.Public] = true
+	}
+	a := s.cfg.Loopback
+	for used[a.String()] {
+		a = a.Next()
+	}
+	return a.String()
+}
+
+// elbError gives an error of EC2 the code that load balancing uses.
+func elbError(err error) error {
+	text := err.Error()
+	for ours, theirs := range map[string]string{
+		"InvalidSecurityGroup": "InvalidGroup.NotFound", "AllocationIdNotFound": "InvalidAllocationID.NotFound",
+		"InvalidSubnet": "InsufficientFreeAddressesInSubnet", "SubnetNotFound": "InvalidSubnetID.NotFound",
+	} {
+		if strings.HasPrefix(text, theirs) {
+			return wire.Errorf(ours, "%s", text)
+		}
+	}
+	return wire.Errorf("InvalidConfigurationRequest", "%s", text)
+}
+
+func (s *Service) showZones(b *balancer) {
+	b.Shape.AvailabilityZones = nil
+	for _, f := range b.Interfaces {
+		z := &sdk.AvailabilityZone{SubnetId: new(f.Subnet), ZoneName: new(f.Zone), LoadBalancerAddresses: []*sdk.LoadBalancerAddress{}}
+		if f.AllocationID != "" {
+			z.LoadBalancerAddresses = append(z.LoadBalancerAddresses, &sdk.LoadBalancerAddress{AllocationId: new(f.AllocationID)})
+		}
+		if f.Want.IsValid() {
+			z.LoadBalancerAddresses = append(z.LoadBalancerAddresses, &sdk.LoadBalancerAddress{PrivateIPv4Address: new(f.Want.String())})
+		}
+		b.Shape.AvailabilityZones = append(b.Shape.AvailabilityZones, z)
+	}
+}
+
+func (s *Service) byName(name string) *balancer {
+	for _, b := range s.st.Balancers {
+		if record.Str(b.Shape.LoadBalancerName) == name {
+			return b
+		}
+	}
+	return nil
+}
+
+func (s *Service) balancer(arn *string) (*balancer, error) {
+	b := s.st.Balancers[record.Str(arn)]
+	if b == nil {
+		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", record.Str(arn))
+	}
+	return b, nil
+}
+
+// deleteBalancer succeeds for one that is not there, as at AWS. Its listeners go with it.
+func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLoadBalancerOutput, error) {
+	arn := record.Str(in.LoadBalancerArn)
+	b := s.st.Balancers[arn]
+	if b == nil {
+		return &sdk.DeleteLoadBalancerOutput{}, nil
+	}
+	if b.Attributes["deletion_protection.enabled"] == "true" {
+		return nil, wire.Errorf("OperationNotPermitted", "Load balancer '%s' cannot be deleted because deletion protection is enabled", arn)
+	}
+	for id, l := range s.st.Listeners {
+		if record.Str(l.LoadBalancerArn) == arn {
+			delete(s.st.Listeners, id)
+			delete(s.st.Tags, id)
+		}
+	}
+	var ids []string
+	for _, f := range b.Interfaces {
+		ids = append(ids, f.ID)
+	}
+	s.st.Ghosts = append(s.st.Ghosts, ghost{At: s.cfg.Now().Add(s.cfg.Delay), IDs: ids})
+	delete(s.st.Tags, arn)
+	delete(s.st.Balancers, arn)
+	return &sdk.DeleteLoadBalancerOutput{}, nil
+}
+
+func (s *Service) describeBalancers(in *sdk.DescribeLoadBalancersInput) (*sdk.DescribeLoadBalancersOutput, error) {
+	arns := record.Strs(in.LoadBalancerArns)
+	for _, name := range record.Strs(in.Names) {
+		b := s.byName(name)
+		if b == nil {
+			return nil, wire.Errorf("LoadBalancerNotFound", "Load balancers '[%s]' not found", name)
+		}
+		arns = append(arns, record.Str(b.Shape.LoadBalancerArn))
+	}
+	if len(in.LoadBalancerArns)+len(in.Names) == 0 {
+		arns = record.Keys(s.st.Balancers)
+	}
+	slices.Sort(arns)
+	arns, next, err := page(arns, in.PageSize, in.Marker)
+	if err != nil {
+		return nil, err
+	}
+	out := &sdk.DescribeLoadBalancersOutput{NextMarker: next, LoadBalancers: []*sdk.LoadBalancer{}}
+	for _, arn := range arns {
+		b, err := s.balancer(&arn)
+		if err != nil {
+			return nil, err
+		}
+		out.LoadBalancers = append(out.LoadBalancers, b.Shape)
+	}
+	return out, nil
+}
+
+func (s *Service) setGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSecurityGroupsOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.Shape.SecurityGroups) == 0 || len(in.SecurityGroups) == 0 {
+		return nil, wire.Errorf("InvalidConfigurationRequest", "A network load balancer has security groups from its creation on, or never")
+	}
+	var ids []string
+	for _, f := range b.Interfaces {
+		ids = append(ids, f.ID)
+	}
+	if err := s.cfg.Cloud.SetInterfaceGroups(record.Strs(in.SecurityGroups), ids...); err != nil {
+		return nil, elbError(err)
+	}
+	b.Shape.SecurityGroups = in.SecurityGroups
+	return &sdk.SetSecurityGroupsOutput{SecurityGroupIds: in.SecurityGroups}, nil
+}
+
+// setSubnets adds and removes zones. Subnets that stay keep their interfaces and addresses.
+func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	wanted, places, err := s.mappings(in.Subnets, in.SubnetMappings)
+	if err != nil {
+		return nil, err
+	}
+	if places[0].VPC != record.Str(b.Shape.VpcId) {
+		return nil, wire.Errorf("InvalidSubnet", "The subnets must be in VPC '%s'", record.Str(b.Shape.VpcId))
+	}
+	var kept, added []ec2.ServiceInterface
+	for _, w := range wanted {
+		at := slices.IndexFunc(b.Interfaces, func(f ec2.ServiceInterface) bool { return f.Subnet == w.Subnet })
+		if at >= 0 {
+			kept = append(kept, b.Interfaces[at])
+			continue
+		}
+		w.Description, w.Groups = b.Interfaces[0].Description, record.Strs(b.Shape.SecurityGroups)
+		added = append(added, w)
+	}
+	if added, err = s.cfg.Cloud.AddInterfaces(added); err != nil {
+		return nil, elbError(err)
+	}
+	var gone []string
+	for _, f := range b.Interfaces {
+		if !slices.ContainsFunc(kept, func(k ec2.ServiceInterface) bool { return k.ID == f.ID }) {
+			gone = append(gone, f.ID)
+		}
+	}
+	if err := s.cfg.Cloud.DropInterfaces(gone...); err != nil {
+		return nil, elbError(err)
+	}
+	b.Interfaces = append(kept, added...)
+	s.showZones(b)
+	return &sdk.SetSubnetsOutput{AvailabilityZones: b.Shape.AvailabilityZones, IpAddressType: b.Shape.IpAddressType}, nil
+}
+
+func (s *Service) setAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddressTypeOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	if record.Str(in.IpAddressType) != "ipv4" {
+		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has no IPv6")
+	}
+	return &sdk.SetIpAddressTypeOutput{IpAddressType: b.Shape.IpAddressType}, nil
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) groupOps() []wire.Op {
+	return []wire.Op{
+		record.Write(s.book, "CreateTargetGroup", s.createGroup),
+		record.Write(s.book, "ModifyTargetGroup", s.modifyGroup),
+		record.Write(s.book, "DeleteTargetGroup", s.deleteGroup),
+		record.Read(s.book, "DescribeTargetGroups", s.describeGroups),
+		record.Read(s.book, "DescribeTargetGroupAttributes", s.describeGroupAttributes),
+		record.Write(s.book, "ModifyTargetGroupAttributes", s.modifyGroupAttributes),
+		record.Write(s.book, "RegisterTargets", s.registerTargets),
+		record.Write(s.book, "DeregisterTargets", s.deregisterTargets),
+		record.Read(s.book, "DescribeTargetHealth", s.describeHealth),
+	}
+}
+
+func (s *Service) group(arn *string) (*group, error) {
+	g := s.st.Groups[record.Str(arn)]
+	if g == nil {
+		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.Str(arn))
+	}
+	return g, nil
+}
+
+func orNumber(p *int64, otherwise int64) *int64 {
+	if p != nil {
+		return p
+	}
+	return new(otherwise)
+}
+
+func orText(p *string, otherwise string) *string {
+	if p != nil {
+		return p
+	}
+	return new(otherwise)
+}
+
+func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
+	name, protocol, kind := record.Str(in.Name), record.Str(in.Protocol), record.Str(orText(in.TargetType, "instance"))
+	if err := checkName(name, "target group"); err != nil {
+		return nil, err
+	}
+	switch {
+	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
+		return nil, validation("Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward", protocol)
+	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
+		return nil, validation("A port between 1 and 65535 must be specified")
+	case in.VpcId == nil:
+		return nil, validation("A VPC ID must be specified")
+	case kind != "instance" && kind != "ip":
+		return nil, validation("Target type '%s' is not one of instance and ip", kind)
+	}
+	tags, err := tagMap(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range s.st.Groups {
+		if record.Str(g.Shape.TargetGroupName) != name {
+			continue
+		}
+		if g.Request != sum(in) {
+			return nil, wire.Errorf("DuplicateTargetGroupName", "A target group with the same name '%s' exists, but with different settings", name)
+		}
+		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
+	}
+	shape := &sdk.TargetGroup{
+		TargetGroupArn: new(s.arn("targetgroup/" + name + "/" + record.Hex(s.cfg.Rand, 16))), TargetGroupName: new(name), Protocol: in.Protocol,
+		Port: in.Port, VpcId: in.VpcId, TargetType: new(kind), IpAddressType: new("ipv4"), LoadBalancerArns: []*string{},
+		HealthCheckEnabled: new(true), HealthCheckPort: orText(in.HealthCheckPort, "traffic-port"),
+		HealthCheckProtocol: orText(in.HealthCheckProtocol, "TCP"), HealthCheckIntervalSeconds: orNumber(in.HealthCheckIntervalSeconds, 30),
+		HealthyThresholdCount: orNumber(in.HealthyThresholdCount, 5), UnhealthyThresholdCount: orNumber(in.UnhealthyThresholdCount, 2),
+		HealthCheckPath: in.HealthCheckPath, Matcher: in.Matcher,
+	}
+	timeout := int64(10)
+	if record.Str(shape.HealthCheckProtocol) == "HTTP" {
+		timeout = 6
+	}
+	shape.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, min(timeout, *shape.HealthCheckIntervalSeconds))
+	if err := checkHealth(shape); err != nil {
+		return nil, err
+	}
+	arn := record.Str(shape.TargetGroupArn)
+	s.st.Groups[arn] = &group{Shape: shape, Attributes: groupDefaults(), Targets: map[string]*target{}, Request: sum(in)}
+	s.setTags(arn, tags)
+	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
+}
+
+// checkHealth refuses health checks that AWS refuses, and completes those over HTTP.
+func checkHealth(g *sdk.TargetGroup) error {
+	within := func(p *int64, from, to int64) bool { return p != nil && *p >= from && *p <= to }
+	switch p := record.Str(g.HealthCheckProtocol); {
+	case p != "TCP" && p != "HTTP" && p != "HTTPS":
+		return validation("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
+	case !within(g.HealthCheckIntervalSeconds, 5, 300):
+		return validation("Health check interval must be between 5 and 300 seconds")
+	case !within(g.HealthCheckTimeoutSeconds, 2, 120):
+		return validation("Health check timeout must be between 2 and 120 seconds")
+	case !within(g.HealthyThresholdCount, 2, 10), !within(g.UnhealthyThresholdCount, 2, 10):
+		return validation("Health check thresholds must be between 2 and 10")
+	case *g.HealthCheckTimeoutSeconds > *g.HealthCheckIntervalSeconds:
+		return validation("Health check timeout must not be greater than its interval")
+	case p == "TCP" && g.HealthCheckPath != nil:
+		return validation("Health check path is not supported for TCP health checks")
+	case p != "TCP":
+		g.HealthCheckPath = orText(g.HealthCheckPath, "/")
+		if g.Matcher == nil {
+			g.Matcher = &sdk.Matcher{HttpCode: new("200-399")}
+		}
+	}
+	return nil
+}
+
+func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTargetGroupOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	after := *g.Shape
+	after.HealthCheckIntervalSeconds = orNumber(in.HealthCheckIntervalSeconds, *after.HealthCheckIntervalSeconds)
+	after.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, *after.HealthCheckTimeoutSeconds)
+	after.HealthyThresholdCount = orNumber(in.HealthyThresholdCount, *after.HealthyThresholdCount)
+	after.UnhealthyThresholdCount = orNumber(in.UnhealthyThresholdCount, *after.UnhealthyThresholdCount)
+	after.HealthCheckPort = orText(in.HealthCheckPort, record.Str(after.HealthCheckPort))
+	after.HealthCheckProtocol = orText(in.HealthCheckProtocol, record.Str(after.HealthCheckProtocol))
+	if in.HealthCheckPath != nil {
+		after.HealthCheckPath = in.HealthCheckPath
+	}
+	if record.Str(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
+		after.HealthCheckPath, after.Matcher = nil, nil
+	}
+	if in.Matcher != nil {
+		after.Matcher = in.Matcher
+	}
+	if err := checkHealth(&after); err != nil {
+		return nil, err
+	}
+	g.Shape = &after
+	return &sdk.ModifyTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
+}
+
+// deleteGroup succeeds for one that is not there, as at AWS.
+func (s *Service) deleteGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
+	arn := record.Str(in.TargetGroupArn)
+	if len(s.listenersOf(arn)) > 0 {
+		return nil, wire.Errorf("ResourceInUse", "Target group '%s' is currently in use by a listener or a rule", arn)
+	}
+	delete(s.st.Groups, arn)
+	delete(s.st.Tags, arn)
+	return &sdk.DeleteTargetGroupOutput{}, nil
+}
+
+func (s *Service) describeGroups(in *sdk.DescribeTargetGroupsInput) (*sdk.DescribeTargetGroupsOutput, error) {
+	arns := record.Strs(in.TargetGroupArns)
+	all := len(in.TargetGroupArns)+len(in.Names) == 0
+	for _, name := range record.Strs(in.Names) {
+		at := slices.IndexFunc(record.Keys(s.st.Groups), func(a string) bool { return record.Str(s.st.Groups[a].Shape.TargetGroupName) == name })
+		if at < 0 {
+			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
+		}
+		arns = append(arns, record.Keys(s.st.Groups)[at])
+	}
+	if all {
+		arns = record.Keys(s.st.Groups)
+	}
+	if in.LoadBalancerArn != nil {
+		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
+			return nil, err
+		}
+		arns = slices.DeleteFunc(arns, func(a string) bool { return !slices.Contains(s.balancersOf(a), *in.LoadBalancerArn) })
+	}
+	slices.Sort(arns)
+	arns, next, err := page(arns, in.PageSize, in.Marker)
+	if err != nil {
+		return nil, err
+	}
+	out := &sdk.DescribeTargetGroupsOutput{NextMarker: next, TargetGroups: []*sdk.TargetGroup{}}
+	for _, arn := range arns {
+		g, err := s.group(&arn)
+		if err != nil {
+			return nil, err
+		}
+		g.Shape.LoadBalancerArns = record.Refs(s.balancersOf(arn))
+		out.TargetGroups = append(out.TargetGroups, g.Shape)
+	}
+	return out, nil
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/picture"
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) listenerOps() []wire.Op {
+	return []wire.Op{
+		record.Write(s.book, "CreateListener", s.createListener),
+		record.Write(s.book, "ModifyListener", s.modifyListener),
+		record.Write(s.book, "DeleteListener", s.deleteListener),
+		record.Read(s.book, "DescribeListeners", s.describeListeners),
+	}
+}
+
+// forwardsTo is the target group of a listener.
+func forwardsTo(l *sdk.Listener) string {
+	if len(l.DefaultActions) == 0 {
+		return ""
+	}
+	return record.Str(l.DefaultActions[0].TargetGroupArn)
+}
+
+// listenersOf lists the listeners that forward to a group.
+func (s *Service) listenersOf(group string) []*sdk.Listener {
+	var out []*sdk.Listener
+	for _, id := range record.Keys(s.st.Listeners) {
+		if forwardsTo(s.st.Listeners[id]) == group {
+			out = append(out, s.st.Listeners[id])
+		}
+	}
+	return out
+}
+
+// balancersOf lists the load balancers that use a group.
+func (s *Service) balancersOf(group string) []string {
+	var out []string
+	for _, l := range s.listenersOf(group) {
+		out = append(out, record.Str(l.LoadBalancerArn))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// checkAction settles what a listener does: it forwards to one group.
+func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
+	if len(actions) != 1 || record.Str(actions[0].Type) != sdk.ActionTypeEnumForward {
+		return wire.Errorf("InvalidLoadBalancerAction", "A network load balancer's listener has one default action, of type forward")
+	}
+	a := *actions[0]
+	arn := record.Str(a.TargetGroupArn)
+	if a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 && arn == "" {
+		arn = record.Str(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
+	}
+	g, err := s.group(&arn)
+	if err != nil {
+		return err
+	}
+	b := s.st.Balancers[record.Str(l.LoadBalancerArn)]
+	switch {
+	case record.Str(g.Shape.VpcId) != record.Str(b.Shape.VpcId):
+		return wire.Errorf("InvalidConfigurationRequest", "The target group '%s' is not in the load balancer's VPC", arn)
+	case record.Str(g.Shape.Protocol) != record.Str(l.Protocol) && record.Str(l.Protocol) != "TLS":
+		return wire.Errorf("IncompatibleProtocols", "The protocol '%s' of the target group does not fit the listener's '%s'", record.Str(g.Shape.Protocol), record.Str(l.Protocol))
+	}
+	if used := s.balancersOf(arn); len(used) > 0 && used[0] != record.Str(l.LoadBalancerArn) {
+		return wire.Errorf("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", arn)
+	}
+	a.TargetGroupArn, a.Order = new(arn), new(int64(1))
+	a.ForwardConfig = &sdk.ForwardActionConfig{TargetGroups: []*sdk.TargetGroupTuple{{TargetGroupArn: new(arn)}}}
+	l.DefaultActions = []*sdk.Action{&a}
+	return nil
+}
+
+func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListenerOutput, error) {
+	b, err := s.balancer(in.LoadBalancerArn)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
+		return nil, validation("A port between 1 and 65535 must be specified")
+	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.Str(in.Protocol)):
+		return nil, wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP and TCP_UDP", record.Str(in.Protocol))
+	}
+	tags, err := tagMap(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	id := strings.Replace(record.Str(b.Shape.LoadBalancerArn), ":loadbalancer/", ":listener/", 1) + "/" + record.Hex(s.cfg.Rand, 16)
+	l := &sdk.Listener{ListenerArn: new(id), LoadBalancerArn: in.LoadBalancerArn, Port: in.Port, Protocol: in.Protocol}
+	if err := s.checkAction(l, in.DefaultActions); err != nil {
+		return nil, err
+	}
+	for _, old := range s.st.Listeners {
+		if record.Str(old.LoadBalancerArn) != record.Str(in.LoadBalancerArn) || *old.Port != *in.Port {
+			continue
+		}
+		if forwardsTo(old) != forwardsTo(l) || record.Str(old.Protocol) != record.Str(l.Protocol) {
+			return nil, wire.Errorf("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", record.Str(in.LoadBalancerArn))
+		}
+		return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{old}}, nil
+	}
+	s.st.Listeners[id] = l
+	s.setTags(id, tags)
+	return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{l}}, nil
+}
+
+func (s *Service) listener(arn *string) (*sdk.Listener, error) {
+	l := s.st.Listeners[record.Str(arn)]
+	if l == nil {
+		return nil, wire.Errorf("ListenerNotFound", "One or more listeners not found: '%s'", record.Str(arn))
+	}
+	return l, nil
+}
+
+func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListenerOutput, error) {
+	l, err := s.listener(in.ListenerArn)
+	if err != nil {
+		return nil, err
+	}
+	after := *l
+	if in.Protocol != nil {
+		after.Protocol = in.Protocol
+	}
+	if in.Port != nil {
+		after.Port = in.Port
+	}
+	for id, other := range s.st.Listeners {
+		if id != record.Str(in.ListenerArn) && record.Str(other.LoadBalancerArn) == record.Str(l.LoadBalancerArn) && *other.Port == *after.Port {
+			return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
+		}
+	}
+	actions := in.DefaultActions
+	if len(actions) == 0 {
+		actions = l.DefaultActions
+	}
+	if err := s.checkAction(&after, actions); err != nil {
+		return nil, err
+	}
+	s.st.Listeners[record.Str(in.ListenerArn)] = &after
+	return &sdk.ModifyListenerOutput{Listeners: []*sdk.Listener{&after}}, nil
+}
+
+func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListenerOutput, error) {
+	if _, err := s.listener(in.ListenerArn); err != nil {
+		return nil, err
+	}
+	delete(s.st.Tags, *in.ListenerArn)
+	delete(s.st.Listeners, *in.ListenerArn)
+	return &sdk.DeleteListenerOutput{}, nil
+}
+
+func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.DescribeListenersOutput, error) {
+	arns := record.Strs(in.ListenerArns)
+	if in.LoadBalancerArn != nil {
+		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
+			return nil, err
+		}
+		for _, id := range record.Keys(s.st.Listeners) {
+			if record.Str(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
+				arns = append(arns, id)
+			}
+		}
+	} else if len(arns) == 0 {
+		return nil, validation("You must specify either listener ARNs or a load balancer ARN")
+	}
+	slices.Sort(arns)
+	arns, next, err := page(arns, in.PageSize, in.Marker)
+	if err != nil {
+		return nil, err
+	}
+	out := &sdk.DescribeListenersOutput{NextMarker: next, Listeners: []*sdk.Listener{}}
+	for _, arn := range arns {
+		l, err := s.listener(&arn)
+		if err != nil {
+			return nil, err
+		}
+		out.Listeners = append(out.Listeners, l)
+	}
+	return out, nil
+}
+
+// Balancers are the load balancers as the picture's builder wants them. A target's address is left to the builder
+// where the target is an instance.
+func (s *Service) Balancers() []picture.Balancer {
+	var out []picture.Balancer
+	err := s.book.Do(func() error {
+		for _, arn := range record.Keys(s.st.Balancers) {
+			out = append(out, s.draw(arn))
+		}
+		return nil
+	})
+	if err != nil {
+		s.cfg.Log.Error("the state could not be saved", "error", err)
+	}
+	return out
+}
+
+func (s *Service) draw(arn string) picture.Balancer {
+	b := s.st.Balancers[arn]
+	out := picture.Balancer{
+		VPC: record.Str(b.Shape.VpcId), Name: record.Str(b.Shape.DNSName), Groups: record.Strs(b.Shape.SecurityGroups),
+		LoadBalancer: fabric.LoadBalancer{ARN: arn, Internal: b.Public == "", Addrs: map[string]netip.Addr{}},
+	}
+	if b.Public != "" {
+		out.Public = netip.MustParseAddr(b.Public)
+	}
+	for _, f := range b.Interfaces {
+		out.Addrs[f.Subnet] = f.Addr
+	}
+	for _, id := range record.Keys(s.st.Listeners) {
+		l := s.st.Listeners[id]
+		if record.Str(l.LoadBalancerArn) == arn && s.st.Groups[forwardsTo(l)] != nil {
+			out.Listeners = append(out.Listeners, fabric.Listener{Port: int(*l.Port), Group: s.drawGroup(forwardsTo(l))})
+		}
+	}
+	return out
+}
+
+func (s *Service) drawGroup(arn string) fabric.TargetGroup {
+	g := s.st.Groups[arn]
+	port, err := strconv.Atoi(record.Str(g.Shape.HealthCheckPort))
+	if err != nil {
+		port = 0 // traffic-port: the target's own
+	}
+	out := fabric.TargetGroup{ARN: arn, Check: fabric.HealthCheck{
+		Protocol: record.Str(g.Shape.HealthCheckProtocol), Port: port, Path: record.Str(g.Shape.HealthCheckPath),
+		Interval: int(*g.Shape.HealthCheckIntervalSeconds), Timeout: int(*g.Shape.HealthCheckTimeoutSeconds),
+		Healthy: int(*g.Shape.HealthyThresholdCount), Unhealthy: int(*g.Shape.UnhealthyThresholdCount),
+	}}
+	for _, key := range record.Keys(g.Targets) {
+		t := g.Targets[key]
+		if !t.Leaving.IsZero() {
+			continue
+		}
+		f := fabric.Target{ID: t.ID, Port: int(t.Port)}
+		if addr, err := netip.ParseAddr(t.ID); err == nil {
+			f.Addr = addr
+		}
+		out.Targets = append(out.Targets, f)
+	}
+	return out
+}

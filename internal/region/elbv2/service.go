@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package elbv2 behaves as Elastic Load Balancing v2 does for network load balancers: load balancers, target groups,
+// listeners, targets and their tags. It does not forward a byte: what should be forwarded goes into the picture that
+// EC2 hands to the network.
+package elbv2
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Cloud is what load balancing needs of EC2. It is called under this service's lock.
+type Cloud interface {
+	Places(subnets ...string) ([]ec2.Place, error)
+	AddInterfaces(specs []ec2.ServiceInterface) ([]ec2.ServiceInterface, error)
+	DropInterfaces(ids ...string) error
+	SetInterfaceGroups(groups []string, ids ...string) error
+	Instance(id string) (ec2.InstanceFacts, bool)
+	Health() fabric.Health
+	Changed()
+}
+
+// Config is what a [Service] is made of. Region, Account, Now, Rand and Cloud are required.
+type Config struct {
+	Region, Account string
+	Now             func() time.Time
+	Rand            io.Reader
+	Delay           time.Duration // how long provisioning and removal take
+	Saver           record.Saver
+	Cloud           Cloud
+	// Loopback is where internet-facing load balancers get their addresses on the host; the default is 127.77.0.1 and
+	// following.
+	Loopback netip.Addr
+	// MaxBalancers is the quota of network load balancers; the default is AWS's 50.
+	MaxBalancers int
+	Log          *slog.Logger
+}
+
+// Service is load balancing in one region.
+type Service struct {
+	cfg  Config
+	st   *state
+	book *record.Book
+}
+
+// state is all that is remembered; it is saved as JSON. Everything is by ARN.
+type state struct {
+	Balancers map[string]*balancer
+	Groups    map[string]*group
+	Listeners map[string]*sdk.Listener
+	Tags      map[string]map[string]string
+	Ghosts    []ghost
+}
+
+type balancer struct {
+	Shape      *sdk.LoadBalancer
+	Attributes map[string]string
+	Interfaces []ec2.ServiceInterface
+	Public     string // loopback address on the host; empty for an internal one
+	Ready      time.Time
+	Request    string // what it was made from, for idempotent repeats
+}
+
+type group struct {
+	Shape      *sdk.TargetGroup
+	Attributes map[string]string
+	Targets    map[string]*target // by id and port
+	Request    string
+}
+
+type target struct {
+	ID      string
+	Port    int64
+	Zone    string
+	Leaving time.Time // end of draining; zero while registered
+}
+
+// ghost is a deleted load balancer whose interfaces are still there, as AWS's are for a while.
+type ghost struct {
+	At  time.Time
+	IDs []string
+}
+
+// New makes the service and loads its saved state.
+func New(cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if !cfg.Loopback.IsValid() {
+		cfg.Loopback = netip.AddrFrom4([4]byte{127, 77, 0, 1})
+	}
+	if cfg.MaxBalancers == 0 {
+		cfg.MaxBalancers = 50
+	}
+	s := &Service{cfg: cfg, st: &state{}}
+	s.book = &record.Book{Name: "elbv2", Saver: cfg.Saver, State: s.st, Settle: s.settle, Changed: cfg.Cloud.Changed}
+	if err := s.book.Load(); err != nil {
+		return nil, err
+	}
+	if s.st.Tags == nil {
+		s.st.Tags = map[string]map[string]string{}
+	}
+	if s.st.Balancers == nil {
+		s.st.Balancers = map[string]*balancer{}
+	}
+	if s.st.Groups == nil {
+		s.st.Groups = map[string]*group{}
+	}
+	if s.st.Listeners == nil {
+		s.st.Listeners = map[string]*sdk.Listener{}
+	}
+	return s, nil
+}
+
+// Run lets time do its work, such as the end of draining, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	t := time.NewTicker(200 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if err := s.book.Do(func() error { return nil }); err != nil {
+				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", "error", err)
+			}
+		}
+	}
+}
+
+// settle brings the state up to the clock.
+func (s *Service) settle() {
+	now := s.cfg.Now()
+	for _, arn := range record.Keys(s.st.Balancers) {
+		b := s.st.Balancers[arn]
+		if record.Str(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
+			b.Shape.State.Code = new(sdk.LoadBalancerStateEnumActive)
+			s.book.Dirty()
+		}
+	}
+	for _, g := range s.st.Groups {
+		for key, t := range g.Targets {
+			if !t.Leaving.IsZero() && !t.Leaving.After(now) {
+				delete(g.Targets, key)
+				s.book.Dirty()
+			}
+		}
+	}
+	s.st.Ghosts = slices.DeleteFunc(s.st.Ghosts, func(g ghost) bool {
+		if g.At.After(now) {
+			return false
+		}
+		s.book.Dirty()
+		if err := s.cfg.Cloud.DropInterfaces(g.IDs...); err != nil {
+			s.cfg.Log.Error("a load balancer's interfaces could not be removed", "error", err)
+			return false
+		}
+		return true
+	})
+}
+
+func (s *Service) arn(rest string) string {
+	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
+}
+
+// Wire is the service as the wire serves it.
+func (s *Service) Wire() wire.Service {
+	return wire.Service{
+		Name: "elasticloadbalancing", Protocol: wire.Query, Version: "2015-12-01",
+		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", Authorize: s.authorize,
+		Ops: slices.Concat(s.balancerOps(), s.groupOps(), s.listenerOps(), s.tagOps()),
+	}
+}
+
+// authorize asks IAM about every resource that a request names, and about the one that it makes.
+func (s *Service) authorize(ctx context.Context, op string, in any) error {
+	caller, action := wire.CallerFrom(ctx), "elasticloadbalancing:"+op
+	if caller.Root || caller == (wire.Caller{}) {
+		return nil
+	}
+	if record.IsRead(op) {
+		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
+	}
+	tree, err := record.Fields(in)
+	if err != nil {
+		return err
+	}
+	var checks []wire.Check
+	err = s.book.Do(func() error {
+		checks = s.questions(op, tree)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return wire.Authorize(ctx, checks...)
+}
+
+func (s *Service) questions(op string, tree map[string]any) []wire.Check {
+	action, request := "elasticloadbalancing:"+op, map[string][]string{}
+	record.RequestTags(request, tree["Tags"])
+	var out []wire.Check
+	name, _ := tree["Name"].(string) //nolint:errcheck // absent means none
+	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
+		out = append(out, wire.Check{Action: action, Resource: s.arn(made + name + "/*"), Context: request})
+	}
+	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
+	for _, arn := range record.Texts(tree, mine, "Tags") {
+		if op == "CreateListener" && !strings.Contains(arn, ":loadbalancer/") {
+			continue // the groups it forwards to are not asked about
+		}
+		c := map[string][]string{}
+		for k, v := range request {
+			c[k] = v
+		}
+		record.ResourceTags(c, s.st.Tags[arn])
+		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
+	}
+	if len(out) == 0 {
+		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
+	}
+	return out
+}
+
+func validation(format string, args ...any) error {
+	return wire.Errorf("ValidationError", format, args...)
+}
+
+func pageSize(n *int64) (int64, error) {
+	if n == nil {
+		return 400, nil
+	}
+	if *n < 1 || *n > 400 {
+		return 0, validation("1 validation error detected: Value '%d' at 'pageSize' must be between 1 and 400", *n)
+	}
+	return *n, nil
+}
+
+func page(keys []string, size *int64, marker *string) ([]string, *string, error) {
+	n, err := pageSize(size)
+	if err != nil {
+		return nil, nil, err
+	}
+	return record.Page(keys, n, marker, validation("Invalid marker"))
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"maps"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) tagOps() []wire.Op {
+	return []wire.Op{
+		record.Write(s.book, "AddTags", s.addTags),
+		record.Write(s.book, "RemoveTags", s.removeTags),
+		record.Read(s.book, "DescribeTags", s.describeTags),
+	}
+}
+
+// maxTagged is how many resources one call may name.
+const maxTagged = 20
+
+func tagMap(tags []*sdk.Tag) (map[string]string, error) {
+	out := map[string]string{}
+	for _, t := range tags {
+		k := record.Str(t.Key)
+		switch _, twice := out[k]; {
+		case k == "" || len(k) > 128 || len(record.Str(t.Value)) > 256:
+			return nil, validation("The tag key '%s' or its value is empty or too long", k)
+		case strings.HasPrefix(strings.ToLower(k), "aws:"):
+			return nil, validation("The tag key '%s' begins with aws:, which is reserved", k)
+		case twice:
+			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
+		}
+		out[k] = record.Str(t.Value)
+	}
+	if len(out) > 50 {
+		return nil, wire.Errorf("TooManyTags", "At most 50 tags are allowed")
+	}
+	return out, nil
+}
+
+func (s *Service) setTags(arn string, tags map[string]string) {
+	if s.st.Tags[arn] == nil {
+		s.st.Tags[arn] = map[string]string{}
+	}
+	maps.Copy(s.st.Tags[arn], tags)
+}
+
+// tagged checks that resources exist.
+func (s *Service) tagged(arns []string) error {
+	if len(arns) == 0 || len(arns) > maxTagged {
+		return validation("1 to %d resource ARNs must be specified, not %d", maxTagged, len(arns))
+	}
+	for _, arn := range arns {
+		var err error
+		switch {
+		case strings.Contains(arn, ":loadbalancer/"):
+			_, err = s.balancer(&arn)
+		case strings.Contains(arn, ":targetgroup/"):
+			_, err = s.group(&arn)
+		case strings.Contains(arn, ":listener/"):
+			_, err = s.listener(&arn)
+		default:
+			err = validation("'%s' is not a valid load balancer ARN", arn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
+	tags, err := tagMap(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+		return nil, err
+	}
+	for _, arn := range record.Strs(in.ResourceArns) {
+		s.setTags(arn, tags)
+	}
+	return &sdk.AddTagsOutput{}, nil
+}
+
+func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, error) {
+	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+		return nil, err
+	}
+	for _, arn := range record.Strs(in.ResourceArns) {
+		for _, k := range record.Strs(in.TagKeys) {
+			delete(s.st.Tags[arn], k)
+		}
+	}
+	return &sdk.RemoveTagsOutput{}, nil
+}
+
+func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
+	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+		return nil, err
+	}
+	out := &sdk.DescribeTagsOutput{}
+	for _, arn := range record.Strs(in.ResourceArns) {
+		d := &sdk.TagDescription{ResourceArn: new(arn), Tags: []*sdk.Tag{}}
+		for _, k := range record.Keys(s.st.Tags[arn]) {
+			d.Tags = append(d.Tags, &sdk.Tag{Key: new(k), Value: new(s.st.Tags[arn][k])})
+		}
+		out.TagDescriptions = append(out.TagDescriptions, d)
+	}
+	return out, nil
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// checkTarget refuses what cannot be a target of a group, and returns its zone.
+func (s *Service) checkTarget(g *group, id string) (string, error) {
+	if record.Str(g.Shape.TargetType) == "ip" {
+		if _, err := netip.ParseAddr(id); err != nil {
+			return "", validation("The IP address '%s' is not valid", id)
+		}
+		return "", nil
+	}
+	f, ok := s.cfg.Cloud.Instance(id)
+	switch {
+	case !ok:
+		return "", wire.Errorf("InvalidTarget", "The following targets are not valid instances: '%s'", id)
+	case f.State != ec2sdk.InstanceStateNameRunning:
+		return "", wire.Errorf("InvalidTarget", "The following targets are not in a running state and cannot be registered: '%s'", id)
+	}
+	if f.VPC != record.Str(g.Shape.VpcId) {
+		return "", wire.Errorf("InvalidTarget", "The following targets are not in the target group VPC '%s': '%s'", record.Str(g.Shape.VpcId), id)
+	}
+	return f.Zone, nil
+}
+
+func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTargetsOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Targets) == 0 {
+		return nil, validation("At least one target must be specified")
+	}
+	var made []*target
+	for _, d := range in.Targets {
+		zone, err := s.checkTarget(g, record.Str(d.Id))
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, &target{ID: record.Str(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone})
+	}
+	for _, t := range made {
+		g.Targets[t.key()] = t
+	}
+	return &sdk.RegisterTargetsOutput{}, nil
+}
+
+func (t *target) key() string { return fmt.Sprintf("%s:%d", t.ID, t.Port) }
+
+// deregisterTargets lets targets drain. Those that are not registered are ignored, as at AWS.
+func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.DeregisterTargetsOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	delay, err := strconv.Atoi(g.Attributes["deregistration_delay.timeout_seconds"])
+	if err != nil {
+		return nil, fmt.Errorf("read the deregistration delay of %s: %w", record.Str(in.TargetGroupArn), err)
+	}
+	for _, d := range in.Targets {
+		for key, t := range g.Targets {
+			if t.ID != record.Str(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
+				continue
+			}
+			t.Leaving = s.cfg.Now().Add(time.Duration(delay) * time.Second)
+			if delay == 0 {
+				delete(g.Targets, key)
+			}
+		}
+	}
+	return &sdk.DeregisterTargetsOutput{}, nil
+}
+
+// health is a target's state and AWS's reason and words for it.
+func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
+	say := func(state, reason, text string) *sdk.TargetHealth {
+		h := &sdk.TargetHealth{State: new(state)}
+		if reason != "" {
+			h.Reason, h.Description = new(reason), new(text)
+		}
+		return h
+	}
+	switch {
+	case !t.Leaving.IsZero():
+		return say("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress")
+	case len(s.listenersOf(arn)) == 0:
+		return say("unused", "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer")
+	}
+	g := s.st.Groups[arn]
+	if record.Str(g.Shape.TargetType) == "instance" {
+		if f, ok := s.cfg.Cloud.Instance(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
+			return say("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
+		}
+	}
+	seen := s.cfg.Cloud.Health()
+	if seen == nil {
+		return say("healthy", "", "") // records only: nobody probes
+	}
+	switch seen[arn][t.ID] {
+	case "healthy":
+		return say("healthy", "", "")
+	case "unhealthy":
+		return say("unhealthy", "Target.FailedHealthChecks", "Health checks failed")
+	}
+	return say("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
+}
+
+func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.DescribeTargetHealthOutput, error) {
+	g, err := s.group(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+	arn, out := record.Str(in.TargetGroupArn), &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
+	show := func(t *target, h *sdk.TargetHealth) {
+		port := record.Str(g.Shape.HealthCheckPort)
+		if port == "traffic-port" {
+			port = strconv.FormatInt(t.Port, 10)
+		}
+		d := &sdk.TargetDescription{Id: new(t.ID), Port: new(t.Port)}
+		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, &sdk.TargetHealthDescription{Target: d, HealthCheckPort: new(port), TargetHealth: h})
+	}
+	if len(in.Targets) == 0 {
+		for _, key := range record.Keys(g.Targets) {
+			show(g.Targets[key], s.health(arn, g.Targets[key]))
+		}
+		return out, nil
+	}
+	for _, d := range in.Targets {
+		t := &target{ID: record.Str(d.Id), Port: *orNumber(d.Port, *g.Shape.Port)}
+		if known := g.Targets[t.key()]; known != nil {
+			show(known, s.health(arn, known))
+			continue
+		}
+		show(t, &sdk.TargetHealth{
+			State: new("unused"), Reason: new("Target.NotRegistered"), Description: new("Target is not registered to the target group"),
+		})
+	}
+	return out, nil
+}
