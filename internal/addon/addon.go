@@ -5,7 +5,6 @@
 package addon
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 
 	"sigs.k8s.io/yaml"
 )
@@ -56,22 +54,16 @@ func Render(v Values) ([]Object, error) {
 }
 
 func renderFile(name string, v Values) ([]Object, error) {
-	image := func(name string) (string, error) {
-		if v.Images[name] == "" {
-			return "", fmt.Errorf("there is no image %s", name)
-		}
-		return v.Images[name], nil
-	}
-	text, err := template.New(name).Funcs(template.FuncMap{"image": image}).ParseFS(manifests, "manifests/"+name)
+	text, err := manifests.ReadFile("manifests/" + name)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	if err := text.Execute(&b, v); err != nil {
+	full, err := v.expand(string(text))
+	if err != nil {
 		return nil, err
 	}
 	var out []Object
-	for part := range strings.SplitSeq(b.String(), "\n---\n") {
+	for part := range strings.SplitSeq(full, "\n---\n") {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
@@ -82,6 +74,31 @@ func renderFile(name string, v Values) ([]Object, error) {
 		out = append(out, o)
 	}
 	return out, nil
+}
+
+// expand puts the values in the place of {{Name}} and {{Image:name}}. It is no template language: those call methods by
+// name, for which the linker would have to keep every method of every AWS client in the agent.
+func (v Values) expand(text string) (string, error) {
+	values := map[string]string{
+		"PodCIDR": v.PodCIDR, "ServiceCIDR": v.ServiceCIDR, "DNSIP": v.DNSIP, "DNSDomain": v.DNSDomain, "AdminGroup": v.AdminGroup,
+	}
+	for name, ref := range v.Images {
+		values["Image:"+name] = ref
+	}
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "{{")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, _ := strings.Cut(rest, "}}")
+		if values[name] == "" {
+			return "", fmt.Errorf("there is no value %s", name)
+		}
+		b.WriteString(values[name])
+		text = after
+	}
 }
 
 func parse(text string) (Object, error) {
