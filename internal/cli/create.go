@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -122,17 +124,21 @@ func (a *app) create(ctx context.Context, set manifest.Set, findings diag.Findin
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(set, catalog)...)
 	}
-	if err := findings.Err(); err != nil {
-		return err
-	}
-	a.printFindings(findings)
 	if o.dryRun {
+		if err := findings.Err(); err != nil {
+			return err
+		}
+		a.printFindings(findings)
 		return a.printSet(o.format, set)
 	}
 	s, sealer, err := a.openStore(ctx)
-	if err != nil {
+	if findings.Err() != nil && err != nil {
+		findings.Errorf("--state", a.flagOr(a.state, "SLIPWAY_STATE"), strings.Join(diag.Hints(err), "; "), "%s", err)
+	}
+	if err := cmp.Or(findings.Err(), err); err != nil {
 		return err
 	}
+	a.printFindings(findings)
 	w := clusterWriter{a: a, store: s, sealer: sealer, set: set, catalog: catalog}
 	return w.run(ctx)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/diag"
 )
 
 const rootLong = `Slipway builds, runs, upgrades and repairs production Kubernetes clusters on AWS.
@@ -83,8 +85,14 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return withHint(err, "did you mean: "+cmd.CommandPath()+" "+strings.Join(near, ", "))
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden {
+			names = append(append(names, sub.Name()), sub.Aliases...)
+		}
+	}
+	if near := diag.Nearest(args[0], names); near != "" {
+		return withHint(err, "did you mean: "+cmd.CommandPath()+" "+near)
 	}
 	return withHint(err, "see: "+cmd.CommandPath()+" --help")
 }

@@ -142,7 +142,7 @@ func (v validator) groupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Clus
 	}
 	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 && len(zones) < min(spec.MinSize, 3) {
 		v.warnf("spec.subnets", strings.Join(spec.Subnets, ", "), "use Private subnets in three zones",
-			"are in %d zones: losing one may take etcd's majority", len(zones))
+			"are in too few zones (%d): losing one may take etcd's majority", len(zones))
 	}
 }
 
