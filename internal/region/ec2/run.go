@@ -328,3 +328,19 @@ func (s *Service) checkDevices(l *launch) error {
 	}
 	return nil
 }
+
+// LaunchFor launches instances for another service, such as Auto Scaling, with tags that users may not set
+// (aws:autoscaling:groupName) there from the first moment on. They win over those of the launch template.
+func (s *Service) LaunchFor(in *sdk.RunInstancesInput, tags map[string]string) (*sdk.Reservation, error) {
+	return call(s, func(in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
+		out, err := s.runInstances(in)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range out.Instances {
+			s.setTags(str(i.InstanceId), tags)
+			i.Tags = s.tagList(str(i.InstanceId))
+		}
+		return out, nil
+	}, in, true)
+}

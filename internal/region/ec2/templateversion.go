@@ -82,3 +82,28 @@ func (s *Service) selectVersions(in *sdk.DescribeLaunchTemplateVersionsInput) ([
 	}
 	return out, nil
 }
+
+// TemplateFacts name one version of a launch template.
+type TemplateFacts struct {
+	ID, Name     string
+	Version      int64
+	InstanceType string
+}
+
+// Template finds a version of a launch template by the template's id or name; version may be $Latest or $Default.
+func (s *Service) Template(id, name, version string) (TemplateFacts, error) {
+	var f TemplateFacts
+	err := s.locked(func() error {
+		t, err := s.template(&id, &name)
+		if err != nil {
+			return err
+		}
+		v, err := s.version(t, version)
+		if err != nil {
+			return err
+		}
+		f = TemplateFacts{str(t.LaunchTemplateId), str(t.LaunchTemplateName), *v.VersionNumber, str(v.LaunchTemplateData.InstanceType)}
+		return nil
+	})
+	return f, err
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) groupOps() []wire.Op {
+	return []wire.Op{
+		record.Write(s.book, "CreateAutoScalingGroup", s.createGroup),
+		record.Write(s.book, "UpdateAutoScalingGroup", s.updateGroup),
+		record.Write(s.book, "DeleteAutoScalingGroup", s.deleteGroup),
+		record.Read(s.book, "DescribeAutoScalingGroups", s.describeGroups),
+		record.Write(s.book, "SetDesiredCapacity", s.setDesired),
+		record.Write(s.book, "AttachLoadBalancerTargetGroups", s.attachTargets),
+		record.Write(s.book, "DetachLoadBalancerTargetGroups", s.detachTargets),
+		record.Read(s.book, "DescribeLoadBalancerTargetGroups", s.describeTargets),
+		record.Write(s.book, "SuspendProcesses", s.suspend),
+		record.Write(s.book, "ResumeProcesses", s.resume),
+	}
+}
+
+func orNumber(p *int64, otherwise int64) *int64 {
+	if p != nil {
+		return p
+	}
+	return new(otherwise)
+}
+
+func checkSizes(lowest, highest, desired int64) error {
+	switch {
+	case lowest < 0 || highest < 0:
+		return validation("MinSize and MaxSize must not be negative")
+	case lowest > highest:
+		return validation("Max bound, %d, must be greater than or equal to min bound, %d", highest, lowest)
+	case desired < lowest:
+		return validation("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+	case desired > highest:
+		return validation("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+	}
+	return nil
+}
+
+// settleTemplate checks a launch template and completes its id and name.
+func (s *Service) settleTemplate(t *sdk.LaunchTemplateSpecification) error {
+	f, err := s.cfg.Cloud.Template(record.Str(t.LaunchTemplateId), record.Str(t.LaunchTemplateName), record.Str(t.Version))
+	if err != nil {
+		return validation("You must use a valid fully-formed launch template. %s", err.Error())
+	}
+	t.LaunchTemplateId, t.LaunchTemplateName = new(f.ID), new(f.Name)
+	return nil
+}
+
+// checkWhat settles what a group launches: a template, or a policy with one.
+func (s *Service) checkWhat(g *sdk.Group) error {
+	switch {
+	case g.LaunchTemplate != nil && g.MixedInstancesPolicy != nil:
+		return validation("Valid requests must contain either launchTemplate or mixedInstancesPolicy")
+	case g.LaunchTemplate != nil:
+		return s.settleTemplate(g.LaunchTemplate)
+	case g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil || g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
+		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+	}
+	return s.settleTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
+}
+
+// checkWhere settles a group's subnets and zones.
+func (s *Service) checkWhere(g *sdk.Group) error {
+	ids := subnets(g.VPCZoneIdentifier)
+	if len(ids) == 0 {
+		return validation("At least one Availability Zone or VPC Subnet is required.")
+	}
+	places, err := s.cfg.Cloud.Places(ids...)
+	if err != nil {
+		return validation("%s", err.Error())
+	}
+	var zones []string
+	for _, p := range places {
+		if p.VPC != places[0].VPC {
+			return validation("The subnets must all be in the same VPC")
+		}
+		zones = append(zones, p.Zone)
+	}
+	slices.Sort(zones)
+	g.AvailabilityZones = record.Refs(slices.Compact(zones))
+	return nil
+}
+
+func (s *Service) checkTargets(arns []*string) error {
+	for _, arn := range record.Strs(arns) {
+		if !s.cfg.Balancers.HasGroup(arn) {
+			return validation("Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)", arn)
+		}
+	}
+	return nil
+}
+
+func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+	name := record.Str(in.AutoScalingGroupName)
+	switch {
+	case name == "" || len(name) > 255 || strings.Contains(name, ":"):
+		return nil, validation("The AutoScalingGroupName '%s' must be 1 to 255 characters without a colon", name)
+	case s.st.Groups[name] != nil:
+		return nil, wire.Errorf("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", name)
+	case in.MinSize == nil || in.MaxSize == nil:
+		return nil, validation("MinSize and MaxSize are required")
+	case len(s.st.Groups) >= s.cfg.MaxGroups:
+		return nil, wire.Errorf("LimitExceeded", "The number of groups has reached its limit of %d", s.cfg.MaxGroups)
+	}
+	if err := checkSizes(*in.MinSize, *in.MaxSize, *orNumber(in.DesiredCapacity, *in.MinSize)); err != nil {
+		return nil, err
+	}
+	id := record.Hex(s.cfg.Rand, 32)
+	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
+	g := &group{Tags: map[string]tag{}, Shape: &sdk.Group{
+		AutoScalingGroupARN:  new(strings.Replace(s.arn(name), ":*:", ":"+uuid+":", 1)),
+		AutoScalingGroupName: new(name), CreatedTime: new(s.cfg.Now().UTC()), MinSize: in.MinSize, MaxSize: in.MaxSize,
+		DesiredCapacity: orNumber(in.DesiredCapacity, *in.MinSize), DefaultCooldown: orNumber(in.DefaultCooldown, 300),
+		HealthCheckType: in.HealthCheckType, HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: in.CapacityRebalance,
+		LaunchTemplate: in.LaunchTemplate, MixedInstancesPolicy: in.MixedInstancesPolicy, VPCZoneIdentifier: in.VPCZoneIdentifier,
+		TargetGroupARNs: in.TargetGroupARNs, TerminationPolicies: in.TerminationPolicies, MaxInstanceLifetime: in.MaxInstanceLifetime,
+		NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
+		Instances:                        []*sdk.Instance{}, SuspendedProcesses: []*sdk.SuspendedProcess{}, EnabledMetrics: []*sdk.EnabledMetric{},
+		LoadBalancerNames: []*string{}, DefaultInstanceWarmup: in.DefaultInstanceWarmup,
+		ServiceLinkedRoleARN: new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
+	}}
+	if g.Shape.HealthCheckType == nil {
+		g.Shape.HealthCheckType = new("EC2")
+	}
+	if len(in.TerminationPolicies) == 0 {
+		g.Shape.TerminationPolicies = record.Refs([]string{"Default"})
+	}
+	if err := s.checkWhat(g.Shape); err != nil {
+		return nil, err
+	}
+	if err := s.checkWhere(g.Shape); err != nil {
+		return nil, err
+	}
+	if err := s.checkTargets(in.TargetGroupARNs); err != nil {
+		return nil, err
+	}
+	for _, t := range in.Tags {
+		if t.ResourceId == nil {
+			t.ResourceId, t.ResourceType = new(name), new(resourceType)
+		}
+	}
+	if err := checkTags(in.Tags); err != nil {
+		return nil, err
+	}
+	g.setTags(in.Tags)
+	s.st.Groups[name] = g
+	return &sdk.CreateAutoScalingGroupOutput{}, nil
+}
+
+func (s *Service) updateGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateAutoScalingGroupOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if g.Deleting {
+		return nil, wire.Errorf("ScalingActivityInProgress", "AutoScalingGroup %s is being deleted", record.Str(in.AutoScalingGroupName))
+	}
+	after := *g.Shape
+	after.MinSize, after.MaxSize = orNumber(in.MinSize, *after.MinSize), orNumber(in.MaxSize, *after.MaxSize)
+	after.DesiredCapacity = orNumber(in.DesiredCapacity, min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize))
+	if err := checkSizes(*after.MinSize, *after.MaxSize, *after.DesiredCapacity); err != nil {
+		return nil, err
+	}
+	if in.LaunchTemplate != nil {
+		after.LaunchTemplate, after.MixedInstancesPolicy = in.LaunchTemplate, nil
+	}
+	if in.MixedInstancesPolicy != nil {
+		after.MixedInstancesPolicy, after.LaunchTemplate = in.MixedInstancesPolicy, in.LaunchTemplate
+	}
+	if in.VPCZoneIdentifier != nil {
+		after.VPCZoneIdentifier = in.VPCZoneIdentifier
+	}
+	updateRest(&after, in)
+	if err := s.checkWhat(&after); err != nil {
+		return nil, err
+	}
+	if err := s.checkWhere(&after); err != nil {
+		return nil, err
+	}
+	g.Shape, g.NotBefore, g.Failures = &after, s.cfg.Now(), 0
+	return &sdk.UpdateAutoScalingGroupOutput{}, nil
+}
+
+func updateRest(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
+	g.DefaultCooldown = orNumber(in.DefaultCooldown, *g.DefaultCooldown)
+	g.HealthCheckGracePeriod = orNumber(in.HealthCheckGracePeriod, *g.HealthCheckGracePeriod)
+	if in.HealthCheckType != nil {
+		g.HealthCheckType = in.HealthCheckType
+	}
+	if in.NewInstancesProtectedFromScaleIn != nil {
+		g.NewInstancesProtectedFromScaleIn = in.NewInstancesProtectedFromScaleIn
+	}
+	if len(in.TerminationPolicies) > 0 {
+		g.TerminationPolicies = in.TerminationPolicies
+	}
+	if in.MaxInstanceLifetime != nil {
+		g.MaxInstanceLifetime = in.MaxInstanceLifetime
+	}
+	if in.CapacityRebalance != nil {
+		g.CapacityRebalance = in.CapacityRebalance
+	}
+	if in.DefaultInstanceWarmup != nil {
+		g.DefaultInstanceWarmup = in.DefaultInstanceWarmup
+	}
+}
+
+func (s *Service) deleteGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteAutoScalingGroupOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	name, force := record.Str(in.AutoScalingGroupName), in.ForceDelete != nil && *in.ForceDelete
+	switch {
+	case len(g.Shape.Instances) == 0:
+		delete(s.st.Groups, name)
+		return &sdk.DeleteAutoScalingGroupOutput{}, nil
+	case force:
+	case *g.Shape.DesiredCapacity > 0:
+		return nil, wire.Errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances still in the group.")
+	default:
+		return nil, wire.Errorf("ScalingActivityInProgress", "You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.")
+	}
+	g.Deleting = true
+	g.Shape.Status = new("Delete in progress")
+	g.Shape.MinSize, g.Shape.MaxSize, g.Shape.DesiredCapacity = new(int64(0)), new(int64(0)), new(int64(0))
+	return &sdk.DeleteAutoScalingGroupOutput{}, nil
+}
+
+func (s *Service) describeGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+	names := record.Keys(s.st.Groups)
+	if len(in.AutoScalingGroupNames) > 0 {
+		wanted := record.Strs(in.AutoScalingGroupNames)
+		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(wanted, n) })
+	}
+	for _, f := range in.Filters {
+		if n := record.Str(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
+			return nil, validation("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", n)
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return !s.st.Groups[n].matches(f) })
+	}
+	names, next, err := page(names, in.MaxRecords, in.NextToken, 100)
+	if err != nil {
+		return nil, err
+	}
+	out := &sdk.DescribeAutoScalingGroupsOutput{NextToken: next, AutoScalingGroups: []*sdk.Group{}}
+	for _, n := range names {
+		g := s.st.Groups[n]
+		g.Shape.Tags = g.showTags()
+		out.AutoScalingGroups = append(out.AutoScalingGroups, g.Shape)
+	}
+	return out, nil
+}
+
+func (g *group) matches(f *sdk.Filter) bool {
+	name, wanted := record.Str(f.Name), record.Strs(f.Values)
+	if key, ok := strings.CutPrefix(name, "tag:"); ok {
+		t, has := g.Tags[key]
+		return has && slices.Contains(wanted, t.Value)
+	}
+	for key, t := range g.Tags {
+		if name == "tag-key" && slices.Contains(wanted, key) || name == "tag-value" && slices.Contains(wanted, t.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Service) setDesired(in *sdk.SetDesiredCapacityInput) (*sdk.SetDesiredCapacityOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	n := *orNumber(in.DesiredCapacity, -1)
+	switch {
+	case n < *g.Shape.MinSize:
+		return nil, validation("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, *g.Shape.MinSize)
+	case n > *g.Shape.MaxSize:
+		return nil, validation("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, *g.Shape.MaxSize)
+	}
+	g.Shape.DesiredCapacity, g.NotBefore, g.Failures = new(n), s.cfg.Now(), 0
+	return &sdk.SetDesiredCapacityOutput{}, nil
+}
+
+func (s *Service) attachTargets(in *sdk.AttachLoadBalancerTargetGroupsInput) (*sdk.AttachLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkTargets(in.TargetGroupARNs); err != nil {
+		return nil, err
+	}
+	all := append(record.Strs(g.Shape.TargetGroupARNs), record.Strs(in.TargetGroupARNs)...)
+	slices.Sort(all)
+	g.Shape.TargetGroupARNs = record.Refs(slices.Compact(all))
+	return &sdk.AttachLoadBalancerTargetGroupsOutput{}, nil
+}
+
+func (s *Service) detachTargets(in *sdk.DetachLoadBalancerTargetGroupsInput) (*sdk.DetachLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	gone := record.Strs(in.TargetGroupARNs)
+	for _, arn := range gone {
+		if !slices.Contains(record.Strs(g.Shape.TargetGroupARNs), arn) {
+			return nil, validation("Trying to remove Target Groups that are not part of the group: %s", arn)
+		}
+	}
+	g.Shape.TargetGroupARNs = slices.DeleteFunc(slices.Clone(g.Shape.TargetGroupARNs), func(a *string) bool { return slices.Contains(gone, *a) })
+	return &sdk.DetachLoadBalancerTargetGroupsOutput{}, nil
+}
+
+func (s *Service) describeTargets(in *sdk.DescribeLoadBalancerTargetGroupsInput) (*sdk.DescribeLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	arns, next, err := page(slices.Sorted(slices.Values(record.Strs(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken, 100)
+	out := &sdk.DescribeLoadBalancerTargetGroupsOutput{NextToken: next}
+	for _, arn := range arns {
+		out.LoadBalancerTargetGroups = append(out.LoadBalancerTargetGroups, &sdk.LoadBalancerTargetGroupState{
+			LoadBalancerTargetGroupARN: new(arn), State: new("InService"),
+		})
+	}
+	return out, err
+}
+
+// processes are those that may be suspended.
+func processes() []string {
+	return []string{
+		"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck", "InstanceRefresh",
+		"ReplaceUnhealthy", "ScheduledActions",
+	}
+}
+
+func chosen(in *sdk.ScalingProcessQuery) ([]string, error) {
+	if len(in.ScalingProcesses) == 0 {
+		return processes(), nil
+	}
+	for _, p := range record.Strs(in.ScalingProcesses) {
+		if !slices.Contains(processes(), p) {
+			return nil, validation("%s is not a valid process type", p)
+		}
+	}
+	return record.Strs(in.ScalingProcesses), nil
+}
+
+func (s *Service) changeSuspended(in *sdk.ScalingProcessQuery, change func(have map[string]string, p string)) error {
+	g, err := s.group(in.AutoScalingGroupName)
+	if err != nil {
+		return err
+	}
+	names, err := chosen(in)
+	if err != nil {
+		return err
+	}
+	have := map[string]string{}
+	for _, p := range g.Shape.SuspendedProcesses {
+		have[record.Str(p.ProcessName)] = record.Str(p.SuspensionReason)
+	}
+	for _, p := range names {
+		change(have, p)
+	}
+	g.Shape.SuspendedProcesses = []*sdk.SuspendedProcess{}
+	for _, p := range slices.Sorted(maps.Keys(have)) {
+		g.Shape.SuspendedProcesses = append(g.Shape.SuspendedProcesses, &sdk.SuspendedProcess{ProcessName: new(p), SuspensionReason: new(have[p])})
+	}
+	return nil
+}
+
+func (s *Service) suspend(in *sdk.ScalingProcessQuery) (*sdk.SuspendProcessesOutput, error) {
+	at := s.cfg.Now().UTC().Format("2006-01-02T15:04:05Z")
+	err := s.changeSuspended(in, func(have map[string]string, p string) { have[p] = "User suspended at " + at })
+	return &sdk.SuspendProcessesOutput{}, err
+}
+
+func (s *Service) resume(in *sdk.ScalingProcessQuery) (*sdk.ResumeProcessesOutput, error) {
+	err := s.changeSuspended(in, func(have map[string]string, p string) { delete(have, p) })
+	return &sdk.ResumeProcessesOutput{}, err
+}
+
+func version(n int64) string { return strconv.FormatInt(n, 10) }
