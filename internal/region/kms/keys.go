@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kms
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.CreateKeyOutput, error) {
+	check := wire.Check{Action: "kms:CreateKey", Context: map[string][]string{}}
+	tags := map[string]string{}
+	for _, t := range in.Tags {
+		tags[*t.TagKey] = *t.TagValue
+		check.Context["aws:RequestTag/"+*t.TagKey] = []string{*t.TagValue}
+	}
+	if err := wire.Authorize(ctx, check); err != nil {
+		return nil, err
+	}
+	if spec := text(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
+		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported here", spec)
+	}
+	policy := text(in.Policy)
+	if policy == "" {
+		policy = s.defaultPolicy()
+	} else if !json.Valid([]byte(policy)) {
+		return nil, wire.Errorf("MalformedPolicyDocumentException", "The policy is no JSON document")
+	}
+	material := make([]byte, 32)
+	if _, err := rand.Read(material); err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	k := &key{ID: uuid(), Description: text(in.Description), Created: s.cfg.Now().UTC(), State: kms.KeyStateEnabled, Policy: policy, Tags: tags, Material: material}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.st.Keys[k.ID] = k
+	return &kms.CreateKeyOutput{KeyMetadata: s.metadata(k)}, s.save()
+}
+
+// defaultPolicy is AWS's: the account decides by IAM.
+func (s *Service) defaultPolicy() string {
+	return `{"Version":"2012-10-17","Id":"key-default-1","Statement":[{"Sid":"Enable IAM User Permissions","Effect":"Allow",` +
+		`"Principal":{"AWS":"arn:aws:iam::` + s.cfg.Account + `:root"},"Action":"kms:*","Resource":"*"}]}`
+}
+
+// uuid is a random identity in the form that KMS gives its keys.
+func uuid() string {
+	var b [16]byte
+	rand.Read(b[:]) //nolint:errcheck,gosec // never fails since Go 1.24
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+func (s *Service) metadata(k *key) *kms.KeyMetadata {
+	m := &kms.KeyMetadata{
+		AWSAccountId: &s.cfg.Account, Arn: new(s.arn(k.ID)), KeyId: &k.ID, CreationDate: &k.Created, Description: &k.Description,
+		Enabled: new(k.State == kms.KeyStateEnabled), KeyState: &k.State, KeyManager: new(kms.KeyManagerTypeCustomer),
+		KeySpec: new(kms.KeySpecSymmetricDefault), KeyUsage: new(kms.KeyUsageTypeEncryptDecrypt), Origin: new(kms.OriginTypeAwsKms),
+		EncryptionAlgorithms: []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, MultiRegion: new(false),
+	}
+	if k.State == kms.KeyStatePendingDeletion {
+		m.DeletionDate = &k.Deletion
+	}
+	return m
+}
+
+func (s *Service) describeKey(ctx context.Context, in *kms.DescribeKeyInput) (out *kms.DescribeKeyOutput, err error) {
+	err = s.with(ctx, in.KeyId, "DescribeKey", func(k *key) error {
+		out = &kms.DescribeKeyOutput{KeyMetadata: s.metadata(k)}
+		return nil
+	})
+	return out, err
+}
+
+// page cuts a sorted list after marker to at most limit entries, and says where the next page begins.
+func page(names []string, marker *string, limit *int64, most int) (out []string, next *string) {
+	if limit != nil {
+		most = min(most, int(*limit))
+	}
+	for _, n := range names {
+		if n <= text(marker) {
+			continue
+		}
+		if len(out) == most {
+			return out, &out[len(out)-1]
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.ListKeysOutput, error) {
+	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListKeys"}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids, next := page(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, 1000)
+	out := &kms.ListKeysOutput{Keys: []*kms.KeyListEntry{}, NextMarker: next, Truncated: new(next != nil)}
+	for _, id := range ids {
+		if _, err := s.find(&id); err == nil {
+			out.Keys = append(out.Keys, &kms.KeyListEntry{KeyId: &id, KeyArn: new(s.arn(id))})
+		}
+	}
+	return out, nil
+}
+
+func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*kms.ListAliasesOutput, error) {
+	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListAliases"}); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := ""
+	if in.KeyId != nil {
+		k, err := s.find(in.KeyId)
+		if err != nil {
+			return nil, err
+		}
+		of = k.ID
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
+		if of == "" || s.st.Aliases[name].Key == of {
+			all = append(all, name)
+		}
+	}
+	names, next := page(all, in.Marker, in.Limit, 100)
+	out := &kms.ListAliasesOutput{Aliases: []*kms.AliasListEntry{}, NextMarker: next, Truncated: new(next != nil)}
+	for _, name := range names {
+		a := s.st.Aliases[name]
+		out.Aliases = append(out.Aliases, &kms.AliasListEntry{
+			AliasName: &name, AliasArn: new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name),
+			TargetKeyId: &a.Key, CreationDate: &a.Created, LastUpdatedDate: &a.Created,
+		})
+	}
+	return out, nil
+}
+
+func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
+	return &kms.CreateAliasOutput{}, s.with(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
+		if len(*in.AliasName) < 7 || (*in.AliasName)[:6] != "alias/" {
+			return wire.Errorf("ValidationException", "Alias must start with the prefix \"alias/\". Please see http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html")
+		}
+		if _, ok := s.st.Aliases[*in.AliasName]; ok {
+			return wire.Errorf("AlreadyExistsException", "An alias with the name arn:aws:kms:%s:%s:%s already exists", s.cfg.Region, s.cfg.Account, *in.AliasName)
+		}
+		s.st.Aliases[*in.AliasName] = &alias{Key: k.ID, Created: s.cfg.Now().UTC()}
+		return nil
+	})
+}
+
+func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*kms.UpdateAliasOutput, error) {
+	return &kms.UpdateAliasOutput{}, s.with(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
+		if _, err := s.find(in.AliasName); err != nil {
+			return err
+		}
+		s.st.Aliases[*in.AliasName].Key = k.ID
+		return nil
+	})
+}
+
+func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*kms.DeleteAliasOutput, error) {
+	return &kms.DeleteAliasOutput{}, s.with(ctx, in.AliasName, "DeleteAlias", func(*key) error {
+		delete(s.st.Aliases, *in.AliasName)
+		return nil
+	})
+}
+
+func (s *Service) tag(ctx context.Context, in *kms.TagResourceInput) (*kms.TagResourceOutput, error) {
+	return &kms.TagResourceOutput{}, s.with(ctx, in.KeyId, "TagResource", func(k *key) error {
+		if k.Tags == nil {
+			k.Tags = map[string]string{}
+		}
+		for _, t := range in.Tags {
+			k.Tags[*t.TagKey] = *t.TagValue
+		}
+		return nil
+	})
+}
+
+func (s *Service) untag(ctx context.Context, in *kms.UntagResourceInput) (*kms.UntagResourceOutput, error) {
+	return &kms.UntagResourceOutput{}, s.with(ctx, in.KeyId, "UntagResource", func(k *key) error {
+		for _, name := range in.TagKeys {
+			delete(k.Tags, *name)
+		}
+		return nil
+	})
+}
+
+func (s *Service) listTags(ctx context.Context, in *kms.ListResourceTagsInput) (out *kms.ListResourceTagsOutput, err error) {
+	err = s.with(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
+		out = &kms.ListResourceTagsOutput{Tags: sortedTags(k.Tags), Truncated: new(false)}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) enableRotation(ctx context.Context, in *kms.EnableKeyRotationInput) (*kms.EnableKeyRotationOutput, error) {
+	return &kms.EnableKeyRotationOutput{}, s.with(ctx, in.KeyId, "EnableKeyRotation", func(k *key) error {
+		k.Rotation = true
+		return s.usable(k)
+	})
+}
+
+func (s *Service) disableRotation(ctx context.Context, in *kms.DisableKeyRotationInput) (*kms.DisableKeyRotationOutput, error) {
+	return &kms.DisableKeyRotationOutput{}, s.with(ctx, in.KeyId, "DisableKeyRotation", func(k *key) error {
+		k.Rotation = false
+		return s.usable(k)
+	})
+}
+
+func (s *Service) rotation(ctx context.Context, in *kms.GetKeyRotationStatusInput) (out *kms.GetKeyRotationStatusOutput, err error) {
+	err = s.with(ctx, in.KeyId, "GetKeyRotationStatus", func(k *key) error {
+		out = &kms.GetKeyRotationStatusOutput{KeyId: &k.ID, KeyRotationEnabled: &k.Rotation}
+		if k.Rotation {
+			out.RotationPeriodInDays = new(int64(365))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) getPolicy(ctx context.Context, in *kms.GetKeyPolicyInput) (out *kms.GetKeyPolicyOutput, err error) {
+	err = s.with(ctx, in.KeyId, "GetKeyPolicy", func(k *key) error {
+		out = &kms.GetKeyPolicyOutput{Policy: &k.Policy, PolicyName: new("default")}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) putPolicy(ctx context.Context, in *kms.PutKeyPolicyInput) (*kms.PutKeyPolicyOutput, error) {
+	return &kms.PutKeyPolicyOutput{}, s.with(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
+		if !json.Valid([]byte(*in.Policy)) {
+			return wire.Errorf("MalformedPolicyDocumentException", "The policy is no JSON document")
+		}
+		k.Policy = *in.Policy
+		return nil
+	})
+}
+
+func (s *Service) scheduleDeletion(ctx context.Context, in *kms.ScheduleKeyDeletionInput) (out *kms.ScheduleKeyDeletionOutput, err error) {
+	days := int64(30) // AWS's default
+	if in.PendingWindowInDays != nil {
+		days = *in.PendingWindowInDays
+	}
+	if days < 7 || days > 30 {
+		return nil, wire.Errorf("ValidationException", "PendingWindowInDays must be between 7 and 30")
+	}
+	err = s.with(ctx, in.KeyId, "ScheduleKeyDeletion", func(k *key) error {
+		if k.State == kms.KeyStatePendingDeletion {
+			return s.usable(k)
+		}
+		k.State, k.Deletion = kms.KeyStatePendingDeletion, s.cfg.Now().UTC().Add(time.Duration(days)*24*time.Hour)
+		out = &kms.ScheduleKeyDeletionOutput{KeyId: new(s.arn(k.ID)), DeletionDate: &k.Deletion, KeyState: &k.State, PendingWindowInDays: &days}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) cancelDeletion(ctx context.Context, in *kms.CancelKeyDeletionInput) (out *kms.CancelKeyDeletionOutput, err error) {
+	err = s.with(ctx, in.KeyId, "CancelKeyDeletion", func(k *key) error {
+		if k.State != kms.KeyStatePendingDeletion {
+			return wire.Errorf("KMSInvalidStateException", "%s is not pending deletion.", s.arn(k.ID))
+		}
+		k.State, k.Deletion = kms.KeyStateDisabled, time.Time{}
+		out = &kms.CancelKeyDeletionOutput{KeyId: new(s.arn(k.ID))}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) enable(ctx context.Context, in *kms.EnableKeyInput) (*kms.EnableKeyOutput, error) {
+	return &kms.EnableKeyOutput{}, s.switchTo(ctx, in.KeyId, "EnableKey", kms.KeyStateEnabled)
+}
+
+func (s *Service) disable(ctx context.Context, in *kms.DisableKeyInput) (*kms.DisableKeyOutput, error) {
+	return &kms.DisableKeyOutput{}, s.switchTo(ctx, in.KeyId, "DisableKey", kms.KeyStateDisabled)
+}
+
+func (s *Service) switchTo(ctx context.Context, id *string, action, state string) error {
+	return s.with(ctx, id, action, func(k *key) error {
+		if k.State == kms.KeyStatePendingDeletion {
+			return s.usable(k)
+		}
+		k.State = state
+		return nil
+	})
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kms is the region's key service: keys with tags, aliases and deletion after a waiting time, and real AES-GCM
+// under them with the encryption context authenticated. Key policies are kept but not evaluated: access is by IAM, as
+// AWS's default key policy has it.
+package kms
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config is what the service needs from outside.
+type Config struct {
+	Region, Account string
+	State           state.Dir
+	Now             func() time.Time
+}
+
+// Service is KMS in one region.
+type Service struct {
+	cfg Config
+
+	mu sync.Mutex
+	st data
+}
+
+type data struct {
+	Keys    map[string]*key   `json:"keys"`    // by id
+	Aliases map[string]*alias `json:"aliases"` // by name, such as alias/x
+}
+
+type key struct {
+	ID          string            `json:"id"`
+	Description string            `json:"description,omitempty"`
+	Created     time.Time         `json:"created"`
+	State       string            `json:"state"`
+	Deletion    time.Time         `json:"deletion"`
+	Rotation    bool              `json:"rotation,omitempty"`
+	Policy      string            `json:"policy"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Material    []byte            `json:"material"` // 32 bytes; the file is its owner's alone
+	Grants      []grant           `json:"grants,omitempty"`
+}
+
+type alias struct {
+	Key     string    `json:"key"`
+	Created time.Time `json:"created"`
+}
+
+type grant struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name,omitempty"`
+	Principal  string    `json:"principal"`
+	Operations []string  `json:"operations"`
+	Created    time.Time `json:"created"`
+}
+
+// New loads the keys of a region, or begins with none.
+func New(cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, st: data{Keys: map[string]*key{}, Aliases: map[string]*alias{}}}
+	return s, cfg.State.Load("kms", &s.st)
+}
+
+// Wire is the service as the wire layer serves it.
+func (s *Service) Wire() wire.Service {
+	return wire.Service{
+		Name: "kms", Protocol: wire.JSON, Version: "2014-11-01", Target: "TrentService", Authorize: wire.AuthorizedInHandlers,
+		Ops: []wire.Op{
+			wire.Operation("CreateKey", s.createKey), wire.Operation("DescribeKey", s.describeKey),
+			wire.Operation("ListKeys", s.listKeys), wire.Operation("ListAliases", s.listAliases),
+			wire.Operation("CreateAlias", s.createAlias), wire.Operation("UpdateAlias", s.updateAlias), wire.Operation("DeleteAlias", s.deleteAlias),
+			wire.Operation("TagResource", s.tag), wire.Operation("UntagResource", s.untag), wire.Operation("ListResourceTags", s.listTags),
+			wire.Operation("EnableKeyRotation", s.enableRotation), wire.Operation("DisableKeyRotation", s.disableRotation), wire.Operation("GetKeyRotationStatus", s.rotation),
+			wire.Operation("GetKeyPolicy", s.getPolicy), wire.Operation("PutKeyPolicy", s.putPolicy),
+			wire.Operation("ScheduleKeyDeletion", s.scheduleDeletion), wire.Operation("CancelKeyDeletion", s.cancelDeletion),
+			wire.Operation("EnableKey", s.enable), wire.Operation("DisableKey", s.disable),
+			wire.Operation("Encrypt", s.encrypt), wire.Operation("Decrypt", s.decrypt),
+			wire.Operation("GenerateDataKey", s.dataKey), wire.Operation("GenerateDataKeyWithoutPlaintext", s.dataKeyAlone),
+			wire.Operation("CreateGrant", s.createGrant), wire.Operation("ListGrants", s.listGrants), wire.Operation("RevokeGrant", s.revokeGrant),
+		},
+	}
+}
+
+func (s *Service) save() error { return s.cfg.State.Save("kms", s.st) }
+
+func (s *Service) arn(id string) string {
+	return "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":key/" + id
+}
+
+func text(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
+func values(m map[string]*string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k] = text(v)
+	}
+	return out
+}
+
+// find returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds mu.
+func (s *Service) find(name *string) (*key, error) {
+	id := text(name)
+	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
+		id = rest
+	}
+	id = strings.TrimPrefix(id, "key/")
+	if strings.HasPrefix(id, "alias/") {
+		a, ok := s.st.Aliases[id]
+		if !ok {
+			return nil, wire.Errorf("NotFoundException", "Alias arn:aws:kms:%s:%s:%s is not found.", s.cfg.Region, s.cfg.Account, id)
+		}
+		id = a.Key
+	}
+	k, ok := s.st.Keys[id]
+	if !ok || k.State == kms.KeyStatePendingDeletion && !s.cfg.Now().Before(k.Deletion) {
+		return nil, wire.Errorf("NotFoundException", "Key '%s' does not exist", s.arn(id))
+	}
+	return k, nil
+}
+
+// with finds a key, asks IAM for an action on it and calls f under the lock, then saves.
+func (s *Service) with(ctx context.Context, name *string, action string, f func(*key) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.find(name)
+	if err != nil {
+		return err
+	}
+	if err := s.allowed(ctx, k, action, nil); err != nil {
+		return err
+	}
+	if err := f(k); err != nil {
+		return err
+	}
+	return s.save()
+}
+
+// allowed asks IAM for an action on a key.
+func (s *Service) allowed(ctx context.Context, k *key, action string, encryption map[string]string) error {
+	keys := map[string][]string{}
+	for name, value := range k.Tags {
+		keys["aws:ResourceTag/"+name] = []string{value}
+	}
+	for name, value := range encryption {
+		keys["kms:EncryptionContext:"+name] = []string{value}
+		keys["kms:EncryptionContextKeys"] = append(keys["kms:EncryptionContextKeys"], name)
+	}
+	for name, a := range s.st.Aliases {
+		if a.Key == k.ID {
+			keys["kms:ResourceAliases"] = append(keys["kms:ResourceAliases"], name)
+		}
+	}
+	return wire.Authorize(ctx, wire.Check{Action: "kms:" + action, Resource: s.arn(k.ID), Context: keys})
+}
+
+// usable refuses work with a key that is disabled or waits for its deletion.
+func (s *Service) usable(k *key) error {
+	switch k.State {
+	case kms.KeyStateDisabled:
+		return wire.Errorf("DisabledException", "%s is disabled.", s.arn(k.ID))
+	case kms.KeyStatePendingDeletion:
+		return wire.Errorf("KMSInvalidStateException", "%s is pending deletion.", s.arn(k.ID))
+	}
+	return nil
+}
+
+// seal encrypts under a key. What comes out names the key, so that Decrypt needs no name.
+func seal(k *key, plaintext []byte, encryption map[string]string) ([]byte, error) {
+	aead, aad, err := prepare(k, encryption)
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, aead.NonceSize())
+	if _, err := io.ReadFull(rand.Reader, nonce); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+	return aead.Seal(append([]byte(k.ID), nonce...), nonce, plaintext, aad), nil
+}
+
+// open decrypts what seal made under the same key and context.
+func open(k *key, blob []byte, encryption map[string]string) ([]byte, error) {
+	aead, aad, err := prepare(k, encryption)
+	if err != nil {
+		return nil, err
+	}
+	rest := blob[len(k.ID):]
+	if len(rest) < aead.NonceSize() {
+		return nil, invalidCiphertext()
+	}
+	plaintext, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], aad)
+	if err != nil {
+		return nil, invalidCiphertext()
+	}
+	return plaintext, nil
+}
+
+func invalidCiphertext() error { return wire.Errorf("InvalidCiphertextException", "") }
+
+func prepare(k *key, encryption map[string]string) (cipher.AEAD, []byte, error) {
+	block, err := aes.NewCipher(k.Material)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+	}
+	aad, err := json.Marshal(encryption) // keys come sorted
+	return aead, aad, err
+}
+
+// sortedTags lists tags by key.
+func sortedTags(tags map[string]string) []*kms.Tag {
+	out := []*kms.Tag{}
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, &kms.Tag{TagKey: &name, TagValue: new(tags[name])})
+	}
+	return out
+}
