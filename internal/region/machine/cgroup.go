@@ -72,7 +72,7 @@ func parseHierarchy(line string) (hierarchy, bool) {
 		switch {
 		case strings.HasPrefix(opt, "name="):
 			return hierarchy{Mount: before[4], Options: "none," + opt}, opt == "name=systemd"
-		case opt == "rw", opt == "ro", opt == "xattr", opt == "clone_children", opt == "noprefix", strings.Contains(opt, "="):
+		case opt == "", opt == "rw", opt == "ro", opt == "xattr", opt == "clone_children", opt == "noprefix", strings.Contains(opt, "="):
 		default:
 			controllers = append(controllers, opt)
 		}

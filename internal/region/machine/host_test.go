@@ -4,6 +4,7 @@ package machine_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -31,7 +32,35 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == machine.Command {
 		os.Exit(machine.Main(os.Args[2:], os.Stderr))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "launch-and-die" {
+		launchAndDie(os.Args[2])
+	}
 	os.Exit(m.Run())
+}
+
+// orphan is what the process that dies after a launch needs to know.
+type orphan struct {
+	Region, Dir, Root, Netns string
+	Machine                  fabric.Machine
+}
+
+// Namespace returns the one that was made for it.
+func (o orphan) Namespace(context.Context, fabric.Machine) (string, error) { return o.Netns, nil }
+
+// launchAndDie is the region's process at its worst moment.
+func launchAndDie(text string) {
+	var o orphan
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		panic(err)
+	}
+	h, err := machine.New(machine.Config{Region: o.Region, Dir: o.Dir, Wirer: o, Image: func(string) (string, error) { return o.Root, nil }})
+	if err != nil {
+		panic(err)
+	}
+	if err := h.Launch(context.Background(), o.Machine); err != nil {
+		panic(err)
+	}
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
 // bench is a host with a folder of its own, and one network namespace a machine with a metadata service in it.

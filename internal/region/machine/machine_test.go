@@ -3,6 +3,7 @@
 package machine_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -174,6 +175,35 @@ func TestDeathAndReturn(t *testing.T) {
 	b.eventually("a reboot from inside boots again", func() bool { return b.pid(m.ID) != first && b.host.Alive(m.ID) })
 	if got := b.mustRun(m.ID, "cat /root/file"); got != "kept" {
 		t.Errorf("the disk after a reboot from inside: %q", got)
+	}
+}
+
+// A machine outlives the process that launched it, and the next process finds, reboots and ends it.
+func TestMachineOutlivesTheRegion(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	m := b.machine(1)
+	text, err := json.Marshal(orphan{Region: b.region, Dir: filepath.Join(b.dir, "region"), Root: b.img.Root, Netns: b.space(m), Machine: m})
+	must(t, err)
+	out, err := exec.Command("/proc/self/exe", "launch-and-die", string(text)).CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the launching process: %v: %s", err, out)
+	}
+	if !b.host.Alive(m.ID) {
+		t.Fatal("the machine died with the process that launched it")
+	}
+	first := b.pid(m.ID)
+	must(t, b.host.Launch(t.Context(), m))
+	if b.pid(m.ID) != first {
+		t.Error("a machine that runs was launched anew")
+	}
+	must(t, b.host.Reboot(t.Context(), m.ID))
+	if b.pid(m.ID) == first || !b.host.Alive(m.ID) {
+		t.Error("reboot did not boot it anew")
+	}
+	must(t, b.host.Terminate(t.Context(), m.ID))
+	if b.host.Alive(m.ID) || len(b.processes()) > 0 {
+		t.Errorf("left after its end: %v", b.processes())
 	}
 }
 

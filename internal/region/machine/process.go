@@ -49,15 +49,24 @@ func procStat(pid int) (start, state string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("read process %d: %w", pid, err)
 	}
-	_, rest, ok := bytes.Cut(data, []byte(") ")) // the name before it may hold anything
-	if i := bytes.LastIndex(data, []byte(") ")); ok {
-		rest = data[i+2:]
+	start, state, ok := parseStat(data)
+	if !ok {
+		return "", "", fmt.Errorf("read process %d: unexpected stat %q", pid, data)
 	}
-	fields := strings.Fields(string(rest))
+	return start, state, nil
+}
+
+// parseStat reads what it needs of /proc/PID/stat. The name, in parentheses, may itself hold anything.
+func parseStat(data []byte) (start, state string, ok bool) {
+	i := bytes.LastIndex(data, []byte(") "))
+	if i < 0 {
+		return "", "", false
+	}
+	fields := strings.Fields(string(data[i+2:]))
 	if len(fields) < 20 {
-		return "", "", fmt.Errorf("read process %d: stat has %d fields", pid, len(fields))
+		return "", "", false
 	}
-	return fields[19], fields[0], nil
+	return fields[19], fields[0], true
 }
 
 // exists tells whether this very process runs; a zombie does not.
@@ -175,7 +184,11 @@ func supervises(pid int, dir string) bool {
 	if err != nil {
 		return false
 	}
-	args := strings.Split(string(data), "\x00")
+	return cmdlineSupervises(string(data), dir)
+}
+
+func cmdlineSupervises(cmdline, dir string) bool {
+	args := strings.Split(cmdline, "\x00")
 	if len(args) < 4 || args[1] != Command || (args[2] != "supervise" && args[2] != "boot") {
 		return false
 	}
