@@ -58,3 +58,12 @@ func WriteFile(path string, b []byte) error {
 	}
 	return nil
 }
+
+// Dir is a folder with one file for each service. It is what services take as their way to keep state.
+type Dir string
+
+// Load reads what was saved under name into v, and leaves v as it is where nothing was.
+func (d Dir) Load(name string, v any) error { return Load(filepath.Join(string(d), name+".json"), v) }
+
+// Save writes v under name, as [Save] does.
+func (d Dir) Save(name string, v any) error { return Save(filepath.Join(string(d), name+".json"), v) }

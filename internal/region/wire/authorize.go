@@ -74,3 +74,6 @@ func Denied(ctx context.Context, c Check, reason string) *Error {
 }
 
 const codeAccessDenied = "AccessDenied"
+
+// Anonymous is the caller of a request without a signature, which only S3 takes.
+func Anonymous() Caller { return Caller{UserID: "anonymous"} }

@@ -13,12 +13,13 @@ import (
 
 const xmlHeader = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
-// EncodeQuery is out as the answer to op in the query protocol.
+// EncodeQuery is out as the answer to op in the query protocol. An answer without members has an empty result all the
+// same: SDKs look for it where the model names one, and skip it where not.
 func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
 	w.WriteString(xmlHeader)
 	w.open(op+"Response", ` xmlns="`+namespace+`"`)
-	if v, ok := pointee(out); ok && v.NumField() > 1 {
+	if v, ok := pointee(out); ok {
 		w.open(op+"Result", "")
 		if err := w.members(v, true); err != nil {
 			return nil, fmt.Errorf("encode answer to %s: %w", op, err)

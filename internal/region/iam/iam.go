@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package iam holds the region's users, roles, instance profiles, policies and temporary credentials, and decides by
+// them what a caller may do. It knows no other service and no signature.
+package iam
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config is what an [IAM] is made of. All of it is required but Rand.
+type Config struct {
+	Account     string // 12 digits
+	AccessKeyID string // of the account's root
+	SecretKey   string
+	State       state.Dir
+	Now         func() time.Time
+	Rand        io.Reader // of ids and secrets; nil means crypto/rand
+}
+
+// IAM is the identity service of one account.
+type IAM struct {
+	cfg Config
+
+	mu sync.Mutex
+	st data
+}
+
+// data is what is kept over a restart. Every map is by name, but Policies by ARN and Sessions by access key id.
+type data struct {
+	Roles    map[string]*role    `json:"roles"`
+	Users    map[string]*user    `json:"users"`
+	Profiles map[string]*profile `json:"profiles"`
+	Policies map[string]*policy  `json:"policies"`
+	Sessions map[string]*session `json:"sessions"`
+}
+
+// identity is what a role and a user have in common.
+type identity struct {
+	Name     string            `json:"name"`
+	ID       string            `json:"id"`
+	Path     string            `json:"path"`
+	Created  time.Time         `json:"created"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	Inline   map[string]string `json:"inline,omitempty"`
+	Attached []string          `json:"attached,omitempty"` // ARNs, sorted
+}
+
+type role struct {
+	identity
+	Trust       string `json:"trust"`
+	Description string `json:"description,omitempty"`
+	MaxSession  int64  `json:"maxSession"` // seconds
+}
+
+type user struct {
+	identity
+	Keys map[string]*accessKey `json:"keys,omitempty"`
+}
+
+type accessKey struct {
+	Secret  string    `json:"secret"`
+	Active  bool      `json:"active"`
+	Created time.Time `json:"created"`
+}
+
+type profile struct {
+	Name    string            `json:"name"`
+	ID      string            `json:"id"`
+	Path    string            `json:"path"`
+	Created time.Time         `json:"created"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	Role    string            `json:"role,omitempty"`
+}
+
+// session is a role that somebody has assumed.
+type session struct {
+	Role     string    `json:"role"`
+	RoleID   string    `json:"roleId"`
+	Name     string    `json:"name"`
+	Secret   string    `json:"secret"`
+	Token    string    `json:"token"`
+	Expires  time.Time `json:"expires"`
+	Policies []string  `json:"policies,omitempty"` // documents that narrow the role's own
+}
+
+// New loads an account's state, or begins an empty one.
+func New(cfg Config) (*IAM, error) {
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	s := &IAM{cfg: cfg, st: data{
+		Roles: map[string]*role{}, Users: map[string]*user{}, Profiles: map[string]*profile{},
+		Policies: map[string]*policy{}, Sessions: map[string]*session{},
+	}}
+	if err := cfg.State.Load("iam", &s.st); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *IAM) save() error { return s.cfg.State.Save("iam", s.st) }
+
+// id makes a unique id such as AROA… of the given length.
+func (s *IAM) id(prefix string, length int) (string, error) {
+	text, err := s.random(length)
+	if err != nil {
+		return "", err
+	}
+	return prefix + base32.StdEncoding.EncodeToString([]byte(text))[:length-len(prefix)], nil
+}
+
+// secret makes n random characters of base64.
+func (s *IAM) secret(n int) (string, error) {
+	text, err := s.random(n)
+	return base64.StdEncoding.EncodeToString([]byte(text))[:n], err
+}
+
+func (s *IAM) random(n int) (string, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(s.cfg.Rand, b); err != nil {
+		return "", fmt.Errorf("make a random id: %w", err)
+	}
+	return string(b), nil
+}
+
+// arn is the ARN of an entity of this account, such as role/path/name.
+func (s *IAM) arn(kind, path, name string) string {
+	return "arn:aws:iam::" + s.cfg.Account + ":" + kind + path + name
+}
+
+func (r *role) arn(s *IAM) string    { return s.arn("role", r.Path, r.Name) }
+func (u *user) arn(s *IAM) string    { return s.arn("user", u.Path, u.Name) }
+func (p *profile) arn(s *IAM) string { return s.arn("instance-profile", p.Path, p.Name) }
+
+// Key implements [wire.Keys].
+func (s *IAM) Key(id string) (wire.Key, bool) {
+	if id == s.cfg.AccessKeyID {
+		root := "arn:aws:iam::" + s.cfg.Account + ":root"
+		return wire.Key{Secret: s.cfg.SecretKey, Caller: wire.Caller{
+			Account: s.cfg.Account, ARN: root, UserID: s.cfg.Account, Root: true,
+		}}, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.st.Sessions[id]; ok {
+		return wire.Key{Secret: v.Secret, Token: v.Token, Expires: v.Expires, Caller: wire.Caller{
+			Account: s.cfg.Account, ARN: s.sessionARN(v), UserID: v.RoleID + ":" + v.Name, Role: v.Role, Session: v.Name,
+		}}, true
+	}
+	for _, u := range s.st.Users {
+		if k, ok := u.Keys[id]; ok && k.Active {
+			return wire.Key{Secret: k.Secret, Caller: wire.Caller{Account: s.cfg.Account, ARN: u.arn(s), UserID: u.ID}}, true
+		}
+	}
+	return wire.Key{}, false
+}
+
+func (s *IAM) sessionARN(v *session) string {
+	return "arn:aws:sts::" + s.cfg.Account + ":assumed-role/" + v.Role + "/" + v.Name
+}
+
+// Credentials are temporary credentials of a role.
+type Credentials struct {
+	AccessKeyID, SecretAccessKey, Token string
+	Expiration                          time.Time
+}
+
+// instanceSession is how long credentials of an instance's role live; EC2 hands out new ones about every six hours.
+const instanceSession = 6 * time.Hour
+
+// IssueRoleCredentials makes credentials of a role for an instance, whose id is the session's name. EC2 may do that
+// for a role that trusts it, which is checked when the instance is launched.
+func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, error) {
+	c, _, err := s.issue(roleName, sessionName, instanceSession, nil)
+	return c, err
+}
+
+// issue makes credentials and returns them with the session's ARN and unique id.
+func (s *IAM) issue(roleName, sessionName string, life time.Duration, policies []string) (Credentials, wire.Caller, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.role(roleName)
+	if err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+	now := s.cfg.Now()
+	for id, v := range s.st.Sessions {
+		if now.After(v.Expires.Add(time.Hour)) { // an hour later nobody is told any more that it has expired
+			delete(s.st.Sessions, id)
+		}
+	}
+	v := &session{
+		Role: r.Name, RoleID: r.ID, Name: sessionName, Policies: policies,
+		Expires: now.Add(life).UTC().Truncate(time.Second),
+	}
+	id, err := s.id("ASIA", 20)
+	if err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+	if v.Secret, err = s.secret(40); err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+	if v.Token, err = s.secret(220); err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+	s.st.Sessions[id] = v
+	who := wire.Caller{Account: s.cfg.Account, ARN: s.sessionARN(v), UserID: r.ID + ":" + v.Name, Role: r.Name, Session: v.Name}
+	return Credentials{AccessKeyID: id, SecretAccessKey: v.Secret, Token: v.Token, Expiration: v.Expires}, who, s.save()
+}
+
+// Profile is what a service that launches instances needs to know of an instance profile.
+type Profile struct {
+	ARN, ID, Role string // Role is the role's name; empty for a profile without one
+}
+
+// InstanceProfile finds an instance profile by its name or ARN.
+func (s *IAM) InstanceProfile(nameOrARN string) (Profile, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := nameOrARN
+	if strings.HasPrefix(nameOrARN, "arn:") {
+		name = nameOrARN[strings.LastIndex(nameOrARN, "/")+1:]
+	}
+	p, ok := s.st.Profiles[name]
+	if !ok || name != nameOrARN && p.arn(s) != nameOrARN {
+		return Profile{}, false
+	}
+	return Profile{ARN: p.arn(s), ID: p.ID, Role: p.Role}, true
+}
+
+// RoleARN is the ARN of the role of that name, for iam:PassRole checks.
+func (s *IAM) RoleARN(name string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.st.Roles[name]
+	if !ok {
+		return "", false
+	}
+	return r.arn(s), true
+}
+
+// write makes an operation that changes state, which is saved if it succeeds.
+func write[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		out, err := do(in)
+		if err != nil {
+			return nil, err
+		}
+		return out, s.save()
+	})
+}
+
+// read makes an operation that changes nothing.
+func read[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return do(in)
+	})
+}

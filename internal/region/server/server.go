@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server is the region's front: one HTTP handler for every service. It finds the service that a request is
+// signed for, checks the signature, says who called, and counts and logs the call. It knows no service's behaviour.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config is what a [Server] is made of. Region, Services, Keys, Authorizer and Now are required.
+type Config struct {
+	Region     string
+	Services   []wire.Service
+	Keys       wire.Keys
+	Authorizer wire.Authorizer
+	Now        func() time.Time
+	Log        *slog.Logger // nil logs nothing
+	// Secure tells whether a request counts as aws:SecureTransport. nil means that every request does: the region
+	// listens on loopback and inside its own VPCs only, and has no TLS, while policies of production deny plain HTTP.
+	Secure func(*http.Request) bool
+	// Before runs once a call's operation is known and may refuse it: the place to inject faults and throttling.
+	Before func(ctx context.Context, service, op string) error
+}
+
+// Server answers all AWS calls of a region. It is an [http.Handler].
+type Server struct {
+	cfg       Config
+	verifier  wire.Verifier
+	endpoints map[string]*wire.Endpoint // by signing name
+	targets   map[string]string         // signing name by prefix of X-Amz-Target
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// New makes a server. Two services of the same signing name are an error.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, verifier: wire.Verifier{Keys: cfg.Keys, Region: cfg.Region, Now: cfg.Now},
+		endpoints: map[string]*wire.Endpoint{}, targets: map[string]string{}, calls: map[string]int{},
+	}
+	for _, v := range cfg.Services {
+		if s.endpoints[v.Name] != nil {
+			return nil, fmt.Errorf("make the region's server: two services are called %s", v.Name)
+		}
+		s.endpoints[v.Name] = wire.NewEndpoint(v)
+		if v.Target != "" {
+			s.targets[v.Target] = v.Name
+		}
+	}
+	return s, nil
+}
+
+// Calls counts the calls since the last [Server.ResetCalls], by service and operation, such as "ec2:DescribeVpcs".
+// Calls that are refused count too; those whose signature is wrong do not.
+func (s *Server) Calls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.calls)
+}
+
+// ResetCalls sets all counters to zero.
+func (s *Server) ResetCalls() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.calls)
+}
+
+// call is one request on its way.
+type call struct {
+	service   string
+	requestID string
+	caller    wire.Caller
+	start     time.Time
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := call{requestID: requestID(), start: s.cfg.Now()}
+	defer func() {
+		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
+			s.cfg.Log.Error("a call panicked", slog.String("service", c.service), slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+			wire.WriteError(w, r, s.known(c.service), errors.New("panic"), c.requestID)
+		}
+	}()
+	sig, err := wire.ReadSignature(r)
+	c.service = s.serviceOf(r, sig)
+	endpoint := s.endpoints[c.service]
+	if endpoint == nil {
+		err = errors.Join(err, &wire.Error{Code: "UnknownService", Message: "the region has no service " + c.service, Status: http.StatusNotFound})
+	}
+	if err == nil {
+		c.caller, err = s.identify(r, sig, endpoint.Service)
+	}
+	if err != nil {
+		s.refuse(w, r, c, err)
+		return
+	}
+	ctx := wire.WithAuthorizer(wire.WithCaller(r.Context(), c.caller), s.cfg.Authorizer)
+	ctx = wire.WithConditions(ctx, s.conditions(r))
+	result := endpoint.Serve(w, r.WithContext(ctx), c.requestID, func(op string) error {
+		s.count(c.service + ":" + op)
+		if s.cfg.Before == nil {
+			return nil
+		}
+		return s.cfg.Before(ctx, c.service, op)
+	})
+	s.log(r.Context(), c, result)
+}
+
+// identify checks the signature. Only S3 takes requests without one.
+func (s *Server) identify(r *http.Request, sig *wire.Signature, service wire.Service) (wire.Caller, error) {
+	if sig == nil && service.Protocol == wire.RESTXML {
+		return wire.Anonymous(), nil
+	}
+	return s.verifier.Verify(r, sig, service)
+}
+
+// serviceOf is the signing name of the service that a request is for.
+func (s *Server) serviceOf(r *http.Request, sig *wire.Signature) string {
+	if sig != nil && sig.Service != "" {
+		return sig.Service
+	}
+	if target, _, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok {
+		return s.targets[target]
+	}
+	if r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") ||
+		r.URL.Query().Has("Action") {
+		return "sts" // a query request without a signature: any service of that protocol refuses it alike
+	}
+	return "s3"
+}
+
+// known is a service to write an error for, where the request names one that does not exist.
+func (s *Server) known(name string) wire.Service {
+	if e := s.endpoints[name]; e != nil {
+		return e.Service
+	}
+	return wire.Service{Name: name, Protocol: wire.Query}
+}
+
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, c call, err error) {
+	wire.WriteError(w, r, s.known(c.service), err, c.requestID)
+	s.log(r.Context(), c, wire.Result{Err: err})
+}
+
+// conditions are the condition keys that every request has.
+func (s *Server) conditions(r *http.Request) map[string][]string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	secure := s.cfg.Secure == nil || s.cfg.Secure(r)
+	return map[string][]string{
+		"aws:SourceIp":        {host},
+		"aws:SecureTransport": {fmt.Sprint(secure)},
+		"aws:RequestedRegion": {s.cfg.Region},
+		"aws:UserAgent":       {r.UserAgent()},
+	}
+}
+
+func (s *Server) count(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[name]++
+}
+
+// log says who called what with which result. It never has parameters, bodies or signatures.
+func (s *Server) log(ctx context.Context, c call, result wire.Result) {
+	attrs := []slog.Attr{
+		slog.String("service", c.service), slog.String("op", result.Op), slog.String("caller", c.caller.ARN),
+		slog.Int("status", result.Status), slog.Duration("took", s.cfg.Now().Sub(c.start)), slog.String("request", c.requestID),
+	}
+	level := slog.LevelDebug
+	if !reads(result.Op) {
+		level = slog.LevelInfo
+	}
+	if result.Err != nil {
+		attrs = append(attrs, slog.String("error", result.Err.Error()))
+		level = slog.LevelInfo
+	}
+	if result.Status >= http.StatusInternalServerError {
+		level = slog.LevelError
+	}
+	s.cfg.Log.LogAttrs(ctx, level, "call", attrs...)
+}
+
+// reads tells whether an operation changes nothing, by its name.
+func reads(op string) bool {
+	for _, verb := range []string{"Describe", "Get", "List", "Head"} {
+		if strings.HasPrefix(op, verb) {
+			return true
+		}
+	}
+	return false
+}
+
+// requestID makes the id of a request. Reading randomness does not fail on Linux.
+func requestID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) //nolint:errcheck // crypto/rand.Read never returns an error
+	h := hex.EncodeToString(b)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

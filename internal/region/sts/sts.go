@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sts is the region's Security Token Service. It knows no role: it asks an [Issuer].
+package sts
+
+import (
+	"context"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/sts"
+
+	"github.com/slipway-k8s/slipway/internal/region/iam"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Issuer makes a role's credentials for the caller in ctx. life is in seconds, 0 means the default. It returns an
+// AWS error where the caller may not assume the role. IAM implements it.
+type Issuer interface {
+	AssumeRole(ctx context.Context, roleARN, sessionName string, life int64, policies []string) (iam.Credentials, wire.Caller, error)
+}
+
+// Service is STS on the wire.
+func Service(i Issuer) wire.Service {
+	return wire.Service{
+		Name: "sts", Protocol: wire.Query, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
+		// GetCallerIdentity needs no right, and AssumeRole asks the role's trust policy.
+		Authorize: wire.AuthorizedInHandlers,
+		Ops: []wire.Op{
+			wire.Operation("GetCallerIdentity", callerIdentity),
+			wire.Operation("AssumeRole", func(ctx context.Context, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+				return assumeRole(ctx, i, in)
+			}),
+		},
+	}
+}
+
+func callerIdentity(ctx context.Context, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+	c := wire.CallerFrom(ctx)
+	return &sts.GetCallerIdentityOutput{Account: new(c.Account), Arn: new(c.ARN), UserId: new(c.UserID)}, nil
+}
+
+func assumeRole(ctx context.Context, i Issuer, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+	name := *in.RoleSessionName
+	if len(name) > 64 || strings.ContainsFunc(name, badSessionRune) {
+		return nil, wire.Errorf("ValidationError", "Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
+			"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*", name)
+	}
+	var life int64
+	if in.DurationSeconds != nil {
+		life = *in.DurationSeconds
+	}
+	var policies []string
+	if in.Policy != nil {
+		policies = append(policies, *in.Policy)
+	}
+	if len(in.PolicyArns) > 0 || len(in.Tags) > 0 {
+		return nil, wire.Errorf("ValidationError", "session tags and managed session policies are not known here")
+	}
+	c, who, err := i.AssumeRole(ctx, *in.RoleArn, name, life, policies)
+	if err != nil {
+		return nil, err
+	}
+	return &sts.AssumeRoleOutput{
+		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(who.ARN), AssumedRoleId: new(who.UserID)},
+		Credentials: &sts.Credentials{
+			AccessKeyId: new(c.AccessKeyID), SecretAccessKey: new(c.SecretAccessKey), SessionToken: new(c.Token), Expiration: new(c.Expiration),
+		},
+	}, nil
+}
+
+func badSessionRune(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_+=,.@-", r))
+}
