@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,12 +44,60 @@ func (a *Agent) controlPlane(ctx context.Context) error {
 	if err := a.stage("start", func() error { return a.start(ctx, changed) }); err != nil {
 		return err
 	}
-	return a.untilReady(ctx, "etcd", func() error {
-		if err := a.hosts(ctx); err != nil {
+	pulls := make(chan struct{})
+	go func() { defer close(pulls); a.pull(ctx) }()
+	if err := a.untilReady(ctx, "etcd", func() error { return a.etcdStep(ctx, m) }); err != nil {
+		return err
+	}
+	<-pulls
+	return a.stage("control-plane", a.writeStaticPods)
+}
+
+// etcdStep takes one step and is done when the member answers with a quorum behind it. Only then an API server may
+// start: one that finds no etcd ends, and the kubelet waits longer and longer before it starts it again.
+func (a *Agent) etcdStep(ctx context.Context, m *member) error {
+	// With the addresses of before etcd may well work; without EC2 it must not wait.
+	if err := a.hosts(ctx); err != nil {
+		a.Log.Warn("addresses of members are as before", slog.Any("error", err))
+	}
+	if err := m.step(ctx); err != nil {
+		return err
+	}
+	if !a.manager().Healthy(ctx, etcd.ClientURL) {
+		return waitFor("etcd is started and has no quorum yet")
+	}
+	return nil
+}
+
+// pull brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.
+func (a *Agent) pull(ctx context.Context) {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		group.Go(func() error {
+			ref := a.doc.Images[name]
+			if _, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull", "--hosts-dir", "/etc/containerd/certs.d", ref); err != nil {
+				a.Log.Warn("image is left to the kubelet", slog.String("image", ref), slog.Any("error", err))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // always nil
+}
+
+// writeStaticPods hands the control plane to the kubelet.
+func (a *Agent) writeStaticPods() error {
+	c := a.kubeConfig()
+	c.EtcdURL = etcd.ClientURL
+	pods, err := kube.StaticPods(c)
+	if err != nil {
+		return err
+	}
+	for _, f := range pods {
+		if _, err := a.Root.Write(File{Path: f.Path, Body: f.Body, Mode: 0o600}); err != nil {
 			return err
 		}
-		return m.step(ctx)
-	})
+	}
+	return nil
 }
 
 // untilReady repeats a stage every 2 s while it only has to wait.
@@ -132,7 +181,6 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 
 func (a *Agent) controlPlaneFiles() ([]File, error) {
 	c := a.kubeConfig()
-	c.EtcdURL = etcd.ClientURL
 	var err error
 	if c.EncryptionKey, err = a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32); err != nil {
 		return nil, err
@@ -146,11 +194,7 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		return nil, err
 	}
 	files = append(files, keys...)
-	pods, err := kube.StaticPods(c)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range append(kube.Policies(c), pods...) {
+	for _, f := range kube.Policies(c) {
 		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
 	}
 	for _, name := range []string{"controller-manager", "scheduler"} {
