@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling_test
+
+import (
+	"context"
+	"errors"
+	"math/rand"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	ec2client "github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	lb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/smithy-go"
+
+	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// stack is the three services wired as the region wires them, with real clients over HTTP.
+type stack struct {
+	ec2   *ec2client.Client
+	as    *as.Client
+	lb    *lb.Client
+	svc   *autoscaling.Service
+	cloud *ec2.Service
+	elb   *elbv2.Service
+
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (s *stack) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now
+}
+
+// pass lets time pass in steps, with a look at the groups after each.
+func (s *stack) pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	for range 10 {
+		s.mu.Lock()
+		s.now = s.now.Add(d / 10)
+		s.mu.Unlock()
+		if err := s.svc.Reconcile(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func serve(t *testing.T, s wire.Service) string {
+	t.Helper()
+	e := wire.NewEndpoint(s)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r, "req-1", nil) }))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func newStack(t *testing.T) *stack {
+	t.Helper()
+	s := &stack{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	random := rand.New(rand.NewSource(7))
+	var err error
+	s.cloud, err = ec2.New(ec2.Config{
+		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond,
+		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond, Cloud: s.cloud})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cloud.SetBalancers(s.elb.Balancers)
+	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Cloud: s.cloud, Balancers: s.elb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
+	s.ec2 = ec2client.New(ec2client.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.as = as.New(as.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.svc.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.lb = lb.New(lb.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	return s
+}
+
+func code(err error) string {
+	var api smithy.APIError
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &api):
+		return api.ErrorCode()
+	}
+	return err.Error()
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	t.Helper()
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// ground is a VPC with two subnets in two zones, an internet gateway, a launch template and a target group.
+type ground struct {
+	vpc      string
+	subnets  []string
+	template string
+	targets  string
+}
+
+func (s *stack) ground(ctx context.Context, t *testing.T) ground {
+	t.Helper()
+	g := ground{vpc: *must[*ec2client.CreateVpcOutput](t)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
+	for i, zone := range []string{"eu-west-1a", "eu-west-1b"} {
+		n := must[*ec2client.CreateSubnetOutput](t)(s.ec2.CreateSubnet(ctx, &ec2client.CreateSubnetInput{
+			VpcId: &g.vpc, AvailabilityZone: aws.String(zone), CidrBlock: aws.String([]string{"10.0.0.0/24", "10.0.1.0/24"}[i]),
+		}))
+		g.subnets = append(g.subnets, *n.Subnet.SubnetId)
+	}
+	igw := must[*ec2client.CreateInternetGatewayOutput](t)(s.ec2.CreateInternetGateway(ctx, &ec2client.CreateInternetGatewayInput{}))
+	must[*ec2client.AttachInternetGatewayOutput](t)(s.ec2.AttachInternetGateway(ctx, &ec2client.AttachInternetGatewayInput{
+		InternetGatewayId: igw.InternetGateway.InternetGatewayId, VpcId: &g.vpc,
+	}))
+	lt := must[*ec2client.CreateLaunchTemplateOutput](t)(s.ec2.CreateLaunchTemplate(ctx, &ec2client.CreateLaunchTemplateInput{
+		LaunchTemplateName: aws.String("nodes"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
+			ImageId: aws.String("ami-0123456789abcdef0"), InstanceType: "t3.medium", UserData: aws.String("aGVsbG8="),
+			MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpTokens: "required", HttpPutResponseHopLimit: aws.Int32(1)},
+			TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{{
+				ResourceType: "instance", Tags: []ec2types.Tag{{Key: aws.String("from"), Value: aws.String("template")}},
+			}},
+		},
+	}))
+	g.template = *lt.LaunchTemplate.LaunchTemplateId
+	tg := must[*lb.CreateTargetGroupOutput](t)(s.lb.CreateTargetGroup(ctx, &lb.CreateTargetGroupInput{
+		Name: aws.String("api"), Protocol: "TCP", Port: aws.Int32(6443), VpcId: &g.vpc,
+	}))
+	g.targets = *tg.TargetGroups[0].TargetGroupArn
+	return g
+}
