@@ -50,7 +50,7 @@ func checkVPC(vpc fabric.VPC) error {
 func checkRules(of string, lists ...[]fabric.Rule) error {
 	var errs []error
 	for _, r := range slices.Concat(lists...) {
-		if n, err := strconv.Atoi(r.Protocol); err == nil && n >= 0 && n <= 255 {
+		if n, err := strconv.Atoi(r.Protocol); err == nil && n >= 0 && n <= 255 && strconv.Itoa(n) == r.Protocol {
 			continue
 		}
 		if !slices.Contains([]string{"", anyProtocol, "tcp", "udp", "icmp", "icmpv6"}, r.Protocol) {

@@ -3,8 +3,11 @@
 package network_test
 
 import (
+	"fmt"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/fabric"
 )
@@ -81,5 +84,84 @@ func TestOutsideNeedsARouteAndAnAddress(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestChangingRulesLosesNoPacket(t *testing.T) {
+	l := newLab(t)
+	for i, name := range []string{"a", "b"} {
+		l.add(name, "subnet-private", fmt.Sprintf("10.9.2.1%d", i), func(i *fabric.Interface) { i.Ingress = anyRule() })
+	}
+	l.sync()
+	var sink net.PacketConn
+	err := inside(t, l.paths["b"], func() error {
+		var err error
+		sink, err = net.ListenPacket("udp4", "0.0.0.0:999")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	_ = sink.(*net.UDPConn).SetReadBuffer(16 << 20)
+	c := must(dialFrom(t, l.paths["a"], "udp4", "10.9.2.11:999", time.Second))(t)
+	defer c.Close()
+	stop, sent := make(chan struct{}), make(chan int)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				sent <- n
+				return
+			default:
+				_, _ = c.Write([]byte("x"))
+				time.Sleep(20 * time.Microsecond)
+			}
+		}
+	}()
+	for port := range 30 {
+		l.iface("b").Ingress = append(anyRule(), fabric.Rule{Protocol: "tcp", From: port, To: port, Peers: prefixes("10.0.0.0/8")})
+		l.sync()
+	}
+	close(stop)
+	want, got := <-sent, 0
+	for buf := make([]byte, 10); ; got++ {
+		_ = sink.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, _, err := sink.ReadFrom(buf); err != nil {
+			break
+		}
+	}
+	if got != want {
+		t.Errorf("%d of %d packets arrived while rules were replaced 30 times", got, want)
+	}
+}
+
+// Ten machines, rules that change each time: a Sync must stay far below what a person or a controller waits for.
+func BenchmarkSync(b *testing.B) {
+	for _, changing := range []bool{true, false} {
+		b.Run(fmt.Sprintf("changing=%v", changing), func(b *testing.B) {
+			l := newLab(b)
+			for i := range 10 {
+				l.add(fmt.Sprint(i), "subnet-private", fmt.Sprintf("10.9.2.%d", 10+i), func(i *fabric.Interface) { i.Ingress = anyRule() })
+			}
+			l.sync()
+			for n := 0; b.Loop(); n++ {
+				if changing {
+					l.vpc.Interfaces[0].Ingress = []fabric.Rule{{Protocol: "tcp", From: n % 60000, To: 65535, Peers: prefixes("10.0.0.0/8")}}
+				}
+				l.sync()
+			}
+		})
+	}
+}
+
+func BenchmarkNamespaceAndRelease(b *testing.B) {
+	l := newLab(b)
+	l.add("0", "subnet-private", "10.9.2.10", nil)
+	for b.Loop() {
+		if err := l.net.Release(b.Context(), "i-01"); err != nil {
+			b.Fatal(err)
+		}
+		must(l.net.Namespace(b.Context(), l.machine(l.vpc.Interfaces[0])))(b)
 	}
 }

@@ -29,7 +29,7 @@ import (
 
 // lab is a region of its own with one VPC; the picture is changed by the test and applied with sync.
 type lab struct {
-	t      *testing.T
+	t      testing.TB
 	region string
 	opts   network.Options
 	net    *network.Network
@@ -40,7 +40,7 @@ type lab struct {
 
 const vpcID = "vpc-0a"
 
-func newLab(t *testing.T) *lab {
+func newLab(t testing.TB) *lab {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED, NOT TESTED: network namespaces need root")

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -144,7 +145,7 @@ func (r *router) loadRules(ctx context.Context, text string) error {
 		return fmt.Errorf("security groups need nft: install the package nftables: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, nft, "-f", "-")
-	cmd.Stdin = bytes.NewBufferString(text)
+	cmd.Stdin = strings.NewReader(withoutStale(text, r.rules))
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := within(r.ns, cmd.Run); err != nil {

@@ -30,9 +30,10 @@ func script(vpc fabric.VPC) string {
 	}
 	ifaces := slices.SortedFunc(slices.Values(vpc.Interfaces), func(a, b fabric.Interface) int { return a.Addr.Compare(b.Addr) })
 	s.line("table inet slw")
-	s.line("delete table inet slw") // both in one transaction: there is no moment without rules
-	s.line("table inet slw {")
+	// The chains stay and only their rules are exchanged: replacing the table as a whole was seen to lose packets.
+	s.line("flush table inet slw")
 	s.sets(ifaces)
+	s.line("table inet slw {")
 	s.hooks(vpc, ifaces)
 	for _, i := range ifaces {
 		s.chain("out_"+linkName(i.Addr), pass, "ip daddr", i.Egress)
@@ -85,16 +86,15 @@ func (s *ruleset) outward(i fabric.Interface) bool {
 }
 
 func (s *ruleset) set(name, kind string, elements []string) {
-	if len(elements) == 0 {
-		s.line("\tset " + name + " { type " + kind + "; }")
-		return
+	s.line("add set inet slw " + name + " { type " + kind + "; }")
+	s.line("flush set inet slw " + name)
+	if len(elements) > 0 {
+		s.line("add element inet slw " + name + " { " + strings.Join(elements, ", ") + " }")
 	}
-	s.line("\tset " + name + " { type " + kind + "; elements = { " + strings.Join(elements, ", ") + " } }")
 }
 
 // hooks renders where packets enter: from machines (forward), to the router's own services (input), and from them
-// (output). What is left over is dropped by a rule and not by the chain's policy: while a transaction replaces the
-// table its new chains are hooked in already and their rules not yet in force, so a policy would drop good packets.
+// (output).
 func (s *ruleset) hooks(vpc fabric.VPC, ifaces []fabric.Interface) {
 	var egress, ingress, toLB, fromLB []string
 	for _, i := range ifaces {
@@ -112,12 +112,11 @@ func (s *ruleset) hooks(vpc fabric.VPC, ifaces []fabric.Interface) {
 	s.line("\t\tmeta nfproto ipv6 drop")
 	s.line("\t\tiifname @checked iifname . ip saddr != @own drop")
 	s.line("\t}")
-	s.line("\tchain forward { type filter hook forward priority filter; policy accept;")
+	s.line("\tchain forward { type filter hook forward priority filter; policy drop;")
 	s.line("\t\toifname \"" + voidLink + "\" drop")
 	s.line("\t\tct state established,related accept")
 	s.vmap("iifname", egress)
 	s.vmap("oifname", ingress)
-	s.line("\t\tdrop")
 	s.line("\t}")
 	s.input(vpc, egress, toLB)
 	s.output(ifaces, ingress, fromLB)
@@ -129,7 +128,7 @@ func (s *ruleset) input(vpc fabric.VPC, egress, toLB []string) {
 	for _, c := range vpc.CIDRs {
 		resolvers = append(resolvers, nth(c, 2).String())
 	}
-	s.line("\tchain input { type filter hook input priority filter; policy accept;")
+	s.line("\tchain input { type filter hook input priority filter; policy drop;")
 	s.line("\t\tiifname \"lo\" accept")
 	s.line("\t\tct state established,related accept")
 	s.line("\t\tip daddr " + metadataAddr().String() + " tcp dport 80 accept")
@@ -138,7 +137,6 @@ func (s *ruleset) input(vpc fabric.VPC, egress, toLB []string) {
 	s.vmap("iifname", egress)
 	s.line("\t\tip daddr " + serviceAddr().String() + " tcp dport { 80, 5000 } accept")
 	s.vmap("ip daddr", toLB)
-	s.line("\t\tdrop")
 	s.line("\t}")
 }
 
@@ -239,3 +237,17 @@ func sortedAddrs(m map[string]netip.Addr) []netip.Addr {
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// withoutStale adds the removal of chains that the script loaded before has and this one has not. Chains that an
+// earlier process left stay: they are empty and nothing leads to them.
+func withoutStale(text, before string) string {
+	var out strings.Builder
+	out.WriteString(text)
+	for line := range strings.Lines(before) {
+		name, is := strings.CutPrefix(line, "\tchain ")
+		if is && !strings.Contains(text, line) {
+			out.WriteString("delete chain inet slw " + strings.TrimSuffix(name, " {\n") + "\n")
+		}
+	}
+	return out.String()
+}
