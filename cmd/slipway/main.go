@@ -12,9 +12,13 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/region/machine"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == machine.Command {
+		os.Exit(machine.Main(os.Args[2:], os.Stderr)) // the local region starts itself again as each machine's keeper
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Main(ctx, cli.Env{
 		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/health"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// The tags that machines are found by.
+const (
+	tagCluster = "slipway.dev/cluster"
+	tagGroup   = "slipway.dev/group"
+	tagSlot    = "slipway.dev/etcd-slot"
+)
+
+// gatherer reads what health judges: from EC2, from the machines' consoles and from the Kubernetes API.
+type gatherer struct {
+	a          *app
+	set        manifest.Set
+	ec2        *ec2.Client
+	scaling    *autoscaling.Client
+	kubernetes func(ctx context.Context) (kubernetes.Interface, error)
+	client     kubernetes.Interface // once the load balancer is known
+}
+
+func (a *app) newGatherer(ctx context.Context, name string) (*gatherer, error) {
+	s, sealer, err := a.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := a.awsConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &gatherer{
+		a: a, set: set, ec2: ec2.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg),
+		kubernetes: func(ctx context.Context) (kubernetes.Interface, error) {
+			return a.kubeClient(ctx, cfg, s, sealer, name)
+		},
+	}, nil
+}
+
+// gather reads everything once. That the API does not answer is a fact, not an error.
+func (g *gatherer) gather(ctx context.Context) (health.Facts, error) {
+	f := health.Facts{Now: g.a.Now(), Groups: g.groups()}
+	var err error
+	if f.Instances, err = g.instances(ctx); err != nil {
+		return f, err
+	}
+	if err := g.problems(ctx, f.Groups); err != nil {
+		return f, err
+	}
+	if err := g.readKubernetes(ctx, &f); err != nil {
+		f.APIError = err.Error()
+	}
+	return f, g.readConsoles(ctx, &f)
+}
+
+// groups lists what is wanted: each control-plane slot, each group of workers.
+func (g *gatherer) groups() []health.Group {
+	var out []health.Group
+	for _, ig := range g.set.Groups {
+		if ig.Spec.Role != v1alpha1.RoleControlPlane {
+			out = append(out, health.Group{Name: ig.Metadata.Name, Size: ig.Spec.MinSize})
+			continue
+		}
+		for i := range ig.Spec.MinSize {
+			out = append(out, health.Group{Name: ig.Metadata.Name, Slot: string(rune('a' + i)), Size: 1})
+		}
+	}
+	return out
+}
+
+func (g *gatherer) instances(ctx context.Context) ([]health.Instance, error) {
+	var out []health.Instance
+	pages := ec2.NewDescribeInstancesPaginator(g.ec2, &ec2.DescribeInstancesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("tag:" + tagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the cluster's machines: %w", err)
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				tags := map[string]string{}
+				for _, t := range i.Tags {
+					tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+				}
+				out = append(out, health.Instance{
+					ID: aws.ToString(i.InstanceId), Group: tags[tagGroup], Slot: tags[tagSlot],
+					State: string(i.State.Name), NodeName: aws.ToString(i.PrivateDnsName),
+				})
+			}
+		}
+	}
+	return out, nil
+}
+
+// problems adds the newest failed scaling activity of each group that has too few machines.
+func (g *gatherer) problems(ctx context.Context, groups []health.Group) error {
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(g.scaling, &autoscaling.DescribeAutoScalingGroupsInput{
+		Filters: []autoscalingtypes.Filter{{Name: aws.String("tag:" + tagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return fmt.Errorf("list the cluster's auto scaling groups: %w", err)
+		}
+		for _, asg := range page.AutoScalingGroups {
+			if len(asg.Instances) >= int(aws.ToInt32(asg.DesiredCapacity)) {
+				continue
+			}
+			if err := g.problem(ctx, asg, groups); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) problem(ctx context.Context, asg autoscalingtypes.AutoScalingGroup, groups []health.Group) error {
+	out, err := g.scaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
+		AutoScalingGroupName: asg.AutoScalingGroupName, MaxRecords: aws.Int32(1),
+	})
+	if err != nil {
+		return fmt.Errorf("read the scaling activities of %s: %w", aws.ToString(asg.AutoScalingGroupName), err)
+	}
+	if len(out.Activities) == 0 || out.Activities[0].StatusCode != autoscalingtypes.ScalingActivityStatusCodeFailed {
+		return nil
+	}
+	tags := map[string]string{}
+	for _, t := range asg.Tags {
+		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+	}
+	for i := range groups {
+		if groups[i].Name == tags[tagGroup] && groups[i].Slot == tags[tagSlot] {
+			groups[i].Problem = aws.ToString(out.Activities[0].StatusMessage)
+		}
+	}
+	return nil
+}
+
+// readConsoles reads the boot reports of the running machines that have no Ready node.
+func (g *gatherer) readConsoles(ctx context.Context, f *health.Facts) error {
+	ready := map[string]bool{}
+	for _, n := range f.Nodes {
+		ready[n.Instance] = n.Ready
+	}
+	for i := range f.Instances {
+		in := &f.Instances[i]
+		if in.State != "running" || ready[in.ID] {
+			continue
+		}
+		out, err := g.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &in.ID, Latest: aws.Bool(true)})
+		if err != nil {
+			return fmt.Errorf("read the console of %s: %w", in.ID, err)
+		}
+		text, err := base64.StdEncoding.DecodeString(aws.ToString(out.Output))
+		if err != nil {
+			return fmt.Errorf("read the console of %s: %w", in.ID, err)
+		}
+		in.Reports = health.ParseConsole(text)
+	}
+	return nil
+}
+
+// readKubernetes reads nodes, etcd's leases and system pods.
+func (g *gatherer) readKubernetes(ctx context.Context, f *health.Facts) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if g.client == nil {
+		client, err := g.kubernetes(ctx)
+		if err != nil {
+			return err
+		}
+		g.client = client
+	}
+	nodes, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	leases, err := g.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	pods, err := g.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for _, n := range nodes.Items {
+		f.Nodes = append(f.Nodes, nodeFact(n))
+	}
+	for _, l := range leases.Items {
+		if slot, ok := strings.CutPrefix(l.Name, "slipway-etcd-"); ok {
+			f.Members = append(f.Members, memberFact(slot, l.Annotations, l.Spec.RenewTime))
+		}
+	}
+	for _, p := range pods.Items {
+		if systemNamespace(p.Namespace) && p.Status.Phase != corev1.PodSucceeded {
+			f.Pods = append(f.Pods, podFact(p))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/asset/build"
+	"github.com/slipway-k8s/slipway/internal/region"
+)
+
+// cacheDir is the one folder that holds the local region, its machine image and the built assets.
+func (a *app) cacheDir() (string, error) {
+	if dir := a.Getenv("SLIPWAY_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	if dir := a.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return filepath.Join(dir, "slipway"), nil
+	}
+	if home := a.Getenv("HOME"); home != "" {
+		return filepath.Join(home, ".cache", "slipway"), nil
+	}
+	return "", withHint(errors.New("no cache folder is known"), "set SLIPWAY_CACHE, XDG_CACHE_HOME or HOME")
+}
+
+func newRegionCommand(a *app) *cobra.Command {
+	return group("region", "Run an AWS region on this machine", groupLocal,
+		newRegionStartCommand(a), newRegionStopCommand(a), newRegionStatusCommand(a), newRegionDestroyCommand(a),
+		newRegionEnvCommand(a), newRegionImageCommand(a), newRegionServeCommand(a))
+}
+
+func newRegionStartCommand(a *app) *cobra.Command {
+	var port int
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start the local region, or make sure that it runs",
+		Long: `Start the local AWS region: EC2, Auto Scaling, load balancing, IAM, STS, KMS, S3 and SSM on 127.0.0.1, with real
+machines in namespaces of this computer. It runs in the background until 'slipway region stop'; its machines, volumes
+and buckets outlive that, until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatus(),
+		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.regionStart(cmd.Context(), port)
+		},
+	}
+	cmd.Flags().IntVar(&port, "port", 0, fmt.Sprintf("port on 127.0.0.1 (default %d)", region.DefaultPort))
+	return cmd
+}
+
+// regionStart makes sure that the image is built and the region runs.
+func (a *app) regionStart(ctx context.Context, port int) error {
+	cache, err := a.cacheDir()
+	if err != nil {
+		return err
+	}
+	if err := region.Preflight(); err != nil {
+		return err
+	}
+	if err := a.regionImage(ctx, cache); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find slipway's own program: %w", err)
+	}
+	st, err := region.Start(ctx, region.Options{Cache: cache, Region: a.region, Port: port}, []string{self, "region", "serve", "--cache", cache})
+	if err != nil {
+		return err
+	}
+	a.say("region %s runs at %s (process %d, folder %s)", st.Region, st.Endpoint, st.PID, st.Folder)
+	return nil
+}
+
+func newRegionStopCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "Stop the local region's process; machines and data stay",
+		Long: `Stop the local region's process. Machines go on running and everything is kept: 'slipway region start' takes up
+where it stopped.` + exitStatus(),
+		Example: "  slipway region stop",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cache, err := a.cacheDir()
+			if err != nil {
+				return err
+			}
+			if err := region.Stop(cmd.Context(), cache); err != nil {
+				return err
+			}
+			a.say("the region's process is stopped")
+			return nil
+		},
+	}
+}
+
+func newRegionStatusCommand(a *app) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Say whether the local region runs, and where",
+		Long:    "Say whether the local region exists and runs, and where it answers." + exitStatus(),
+		Example: "  slipway region status\n  slipway region status -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cache, err := a.cacheDir()
+			if err != nil {
+				return err
+			}
+			st, err := region.GetStatus(cache)
+			if err != nil {
+				return err
+			}
+			if format != formatTable {
+				return a.printValue(format, st)
+			}
+			state := "there is none"
+			switch {
+			case st.Running:
+				state = "running"
+			case st.Exists:
+				state = "stopped"
+			}
+			a.printTable([]string{"STATE", "REGION", "ENDPOINT", "PROCESS", "FOLDER"},
+				[][]string{{state, dash(st.Region), dash(st.Endpoint), dash(pid(st.PID)), st.Folder}})
+			return nil
+		},
+	}
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+func pid(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// dash stands for nothing in a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func newRegionDestroyCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "destroy",
+		Short: "Remove the local region with all its machines and data",
+		Long: `Remove the local region: its process, machines, volumes, buckets, keys, namespaces, mounts and cgroups. Works in
+whatever state the region is, also after its process was killed. The built image and assets stay.` + exitStatus(),
+		Example: "  slipway region destroy --yes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cache, err := a.cacheDir()
+			if err != nil {
+				return err
+			}
+			if err := a.confirm("Everything in the local region will be destroyed, data included."); err != nil {
+				return err
+			}
+			if err := region.Destroy(cmd.Context(), cache); err != nil {
+				return err
+			}
+			a.say("the region is gone")
+			return nil
+		},
+	}
+	a.yesFlag(cmd)
+	return cmd
+}
+
+func newRegionEnvCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "env",
+		Short:   "Print shell exports that point AWS clients at the local region",
+		Long:    "Print shell exports that point AWS clients, and slipway itself, at the local region." + exitStatus(),
+		Example: "  eval \"$(slipway region env)\"",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cache, err := a.cacheDir()
+			if err != nil {
+				return err
+			}
+			st, err := region.GetStatus(cache)
+			if err != nil {
+				return err
+			}
+			if !st.Exists {
+				return withHint(errors.New("there is no local region"), "slipway region start")
+			}
+			for _, kv := range st.Settings.Env(cache) {
+				fmt.Fprintf(a.Stdout, "export %s=%s\n", kv[0], shellQuote(kv[1]))
+			}
+			return nil
+		},
+	}
+}
+
+func newRegionImageCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "image",
+		Short:   "Build the image that the local region's machines boot from",
+		Long:    "Build the local region's machine image, a Debian 12 root, unless it is in the cache already. Needs root." + exitStatus(),
+		Example: "  slipway region image",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cache, err := a.cacheDir()
+			if err != nil {
+				return err
+			}
+			return a.regionImage(cmd.Context(), cache)
+		},
+	}
+}
+
+func (a *app) regionImage(ctx context.Context, cache string) error {
+	return region.EnsureImage(ctx, cache, func(line string) { a.say("%s", line) })
+}
+
+// newRegionServeCommand is what 'region start' runs in the background.
+func newRegionServeCommand(a *app) *cobra.Command {
+	var cache string
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Run the local region in the foreground",
+		Long:    "Run the local region in the foreground, until SIGTERM or SIGINT. 'slipway region start' does this in the background." + exitStatus(),
+		Example: "  slipway region serve --cache ~/.cache/slipway",
+		Hidden:  true,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			return region.Serve(ctx, region.ServeOptions{Cache: cache, Registry: build.RegistryHandler(filepath.Join(cache, "assets")), Now: a.Now, Log: a.Stderr})
+		},
+	}
+	cmd.Flags().StringVar(&cache, "cache", "", "the cache folder")
+	return cmd
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/health"
+)
+
+// exitInvalid is validate's exit code for a cluster that is not well, as kops has it.
+const exitInvalid = 2
+
+// validatePoll is how long validate --wait rests between two looks.
+const validatePoll = 2 * time.Second
+
+type validateOptions struct {
+	name, format string
+	wait         time.Duration
+}
+
+func newValidateClusterCommand(a *app) *cobra.Command {
+	var o validateOptions
+	cmd := &cobra.Command{
+		Use:   "cluster [NAME]",
+		Short: "Check machines, etcd, the API, nodes and system pods",
+		Long: `Check that a cluster is well: every machine runs, every etcd member is healthy, the API answers, every machine has
+a Ready node, every system pod runs. What is missing is named with its cause, from the machines' own boot reports on
+their consoles: no SSH is needed. With --wait it looks again until all is well or the time is over.` +
+			exitStatus("2  the cluster is not well"),
+		Example: "  slipway validate cluster demo\n  slipway validate cluster demo --wait 10m\n  slipway validate cluster demo -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, o.name)
+			if err != nil {
+				return err
+			}
+			return a.validateCluster(cmd.Context(), name, o)
+		},
+	}
+	nameFlag(cmd, &o.name)
+	formatFlag(cmd, &o.format)
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until the cluster is well, for so long")
+	return cmd
+}
+
+// validateCluster looks at the cluster, again until it is well if it may wait, and prints the last judgement.
+func (a *app) validateCluster(ctx context.Context, name string, o validateOptions) error {
+	g, err := a.newGatherer(ctx, name)
+	if err != nil {
+		return err
+	}
+	r, err := a.awaitValid(ctx, g, o.wait)
+	if err != nil {
+		return err
+	}
+	if err := a.printReport(o.format, r); err != nil {
+		return err
+	}
+	if !r.Valid {
+		return Exit{Code: exitInvalid}
+	}
+	return nil
+}
+
+// awaitValid judges the cluster until it is well or wait is over. While waiting it says what it waits for.
+func (a *app) awaitValid(ctx context.Context, g *gatherer, wait time.Duration) (health.Report, error) {
+	start, said := a.Now(), ""
+	for {
+		facts, err := g.gather(ctx)
+		if err != nil {
+			return health.Report{}, err
+		}
+		r := health.Judge(facts)
+		elapsed := a.Now().Sub(start)
+		if r.Valid || elapsed >= wait {
+			return r, nil
+		}
+		if text := waitingFor(r); text != said {
+			a.say("%s waiting: %s", clock(elapsed), text)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
+		case <-time.After(validatePoll):
+		}
+	}
+}
+
+// waitingFor names the first thing that is not well, and how many more there are.
+func waitingFor(r health.Report) string {
+	first, more := "", -1
+	for _, c := range r.Checks {
+		if c.OK {
+			continue
+		}
+		more++
+		if first == "" {
+			first = c.Kind + " " + c.Name + ": " + c.Cause
+		}
+	}
+	if more > 0 {
+		first += fmt.Sprintf(" (and %d more)", more)
+	}
+	return first
+}
+
+// clock prints an elapsed time as minutes and seconds.
+func clock(d time.Duration) string {
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// printReport prints a judgement: what is not well first.
+func (a *app) printReport(format string, r health.Report) error {
+	if format != formatTable {
+		return a.printValue(format, r)
+	}
+	var rows [][]string
+	for _, ok := range []bool{false, true} {
+		for _, c := range r.Checks {
+			if c.OK != ok {
+				continue
+			}
+			state := "ok"
+			if !ok {
+				state = "FAILED"
+			}
+			cause := c.Cause
+			if c.Hint != "" {
+				cause += " (" + c.Hint + ")"
+			}
+			rows = append(rows, []string{c.Kind, c.Name, state, cause})
+		}
+	}
+	a.printTable([]string{"KIND", "NAME", "STATE", "CAUSE"}, rows)
+	if r.Valid {
+		a.say("%s", a.paint(a.Stderr, green, "the cluster is well"))
+	} else {
+		a.say("%s", a.paint(a.Stderr, red, "the cluster is not well"))
+	}
+	return nil
+}
