@@ -74,23 +74,40 @@ func (a *Agent) Keep(ctx context.Context) error {
 	return a.keep(ctx)
 }
 
-// stage runs one stage and reports how it goes. A waitError is no failure, yet the stage is not done.
+// stage runs one stage and reports how it goes.
 func (a *Agent) stage(name string, do func() error) error {
 	a.Report.Running(name, "")
-	err := do()
+	return a.end(name, do())
+}
+
+// end reports how a stage ended. A waitError is no failure, yet the stage is not done.
+func (a *Agent) end(name string, err error) error {
 	var wait waitError
 	switch {
 	case err == nil:
 		a.Report.Done(name)
+		return nil
 	case errors.As(err, &wait):
 		a.Report.Running(name, wait.reason)
 	default:
 		a.Report.Failed(name, err)
 	}
-	if err != nil {
-		return fmt.Errorf("stage %s: %w", name, err)
+	return fmt.Errorf("stage %s: %w", name, err)
+}
+
+// untilReady runs a stage again every 2 s while it only has to wait.
+func (a *Agent) untilReady(ctx context.Context, name string, do func() error) error {
+	a.Report.Running(name, "")
+	for {
+		err := a.end(name, do())
+		var wait waitError
+		if !errors.As(err, &wait) {
+			return err
+		}
+		if err := a.Wait(ctx, 2*time.Second); err != nil {
+			return err
+		}
 	}
-	return nil
 }
 
 // fetch learns what this machine is and is to be, and downloads it. Every byte is checked before it is used.

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -71,6 +70,14 @@ func (a *Agent) etcdStep(ctx context.Context, m *member) error {
 
 // pull brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.
 func (a *Agent) pull(ctx context.Context) {
+	for range 60 {
+		if a.Root.Exists("/run/containerd/containerd.sock") {
+			break
+		}
+		if err := a.Wait(ctx, 500*time.Millisecond); err != nil {
+			return
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		group.Go(func() error {
@@ -98,20 +105,6 @@ func (a *Agent) writeStaticPods() error {
 		}
 	}
 	return nil
-}
-
-// untilReady repeats a stage every 2 s while it only has to wait.
-func (a *Agent) untilReady(ctx context.Context, stage string, do func() error) error {
-	for {
-		err := a.stage(stage, do)
-		var wait waitError
-		if !errors.As(err, &wait) {
-			return err
-		}
-		if err := a.Wait(ctx, 2*time.Second); err != nil {
-			return err
-		}
-	}
 }
 
 func (a *Agent) member() (*member, error) {
