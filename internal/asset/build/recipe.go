@@ -64,19 +64,15 @@ func modules() []module {
 		},
 		{Name: "runc", Pins: "github.com/opencontainers/runc", Packages: []string{"github.com/opencontainers/runc"}, Tags: "seccomp netgo osusergo", CGO: true},
 		{Name: "cni-plugins", Pins: plugins, Packages: []string{"tool"}, LDFlags: "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}"},
-		// The Kubernetes project's list of plugins dropped flannel after this release; its successor is not on every Go module proxy.
-		{
-			Name: "flannel-cni-plugin", Pins: plugins, Packages: []string{"tool"},
-			LDFlags: "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}",
-		},
 		// flannel's udp backend is C, so flanneld is too.
 		{
 			Name: "flannel", Pins: "github.com/flannel-io/flannel", Packages: []string{"tool"}, Programs: map[string]string{"flannel": "flanneld"},
 			LDFlags: "-X github.com/flannel-io/flannel/pkg/version.Version=v{version}", Tags: "netgo osusergo", CGO: true,
 		},
 		{Name: "coredns", Pins: "github.com/coredns/coredns", Packages: []string{"tool"}},
-		// pause carries the version whose name it takes upstream; the program is ours.
+		// These two carry the version whose place they take upstream; the programs are ours.
 		{Name: "pause", Version: "3.10.1", Packages: []string{"."}},
+		{Name: "flannel-cni-plugin", Version: "1.9.1-flannel3", Packages: []string{"."}, Programs: map[string]string{"flannel-cni-plugin": "flannel"}},
 		{Name: "probe", Version: "1.0.0", Packages: []string{"."}},
 		{Name: "cp", Version: "1.0.0", Packages: []string{"."}},
 	}
@@ -111,7 +107,7 @@ func imageRecipes() []imageRecipe {
 			Entrypoint: []string{"/opt/bin/flanneld"},
 		},
 		{
-			Name: "flannel-cni-plugin", Module: "flannel-cni-plugin", Ref: "ghcr.io/flannel-io/flannel-cni-plugin:plugins-v{version}",
+			Name: "flannel-cni-plugin", Module: "flannel-cni-plugin", Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v{version}",
 			Layers: []string{"base", "cp", "flannel-cni-plugin"}, Entrypoint: []string{"/flannel"},
 		},
 		{Name: "pause", Module: "pause", Ref: "registry.k8s.io/pause:{version}", Layers: []string{"pause"}, Entrypoint: []string{"/pause"}},

@@ -58,10 +58,10 @@ func TestBuiltImagesStart(t *testing.T) {
 		"kube-apiserver":          {{"/usr/local/bin/kube-apiserver", "--version", "v1.36"}},
 		"kube-controller-manager": {{"/usr/local/bin/kube-controller-manager", "--version", "v1.36"}},
 		"kube-scheduler":          {{"/usr/local/bin/kube-scheduler", "--version", "v1.36"}},
-		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "v1.36"}, {"/usr/sbin/nft", "--version", "nftables"}},
+		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "v1.36"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
 		"coredns":                 {{"/coredns", "-version", "CoreDNS"}},
 		"flannel":                 {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
-		"flannel-cni-plugin":      {{"/flannel", "--version", "flannel"}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
+		"flannel-cni-plugin":      {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
 		"pause":                   {{"/pause", "--version", "pause"}},
 		"probe":                   {{"/probe", "cat", "/etc/passwd", "nonroot"}},
 	}
@@ -90,7 +90,8 @@ func TestBuiltImagesStart(t *testing.T) {
 			for _, c := range commands[i.Name] {
 				argv, want := c[:len(c)-1], c[len(c)-1]
 				cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-				cmd.SysProcAttr, cmd.Dir, cmd.Env = &syscall.SysProcAttr{Chroot: root}, "/", []string{"PATH=/usr/sbin"}
+				cmd.SysProcAttr, cmd.Dir, cmd.Env = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWNET}, "/", []string{"PATH=/usr/sbin", "CNI_COMMAND=VERSION"}
+				cmd.Stdin = strings.NewReader(`{"cniVersion":"1.0.0"}`)
 				cmd.Err = nil // exec looked for the program outside the new root
 				if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
 					t.Errorf("%v: %v, %s, want %q", argv, err, out, want)
