@@ -57,11 +57,20 @@ func TestBoot(t *testing.T) {
 	}
 }
 
+func TestCloudConfig(t *testing.T) {
+	b := newBench(t, "#cloud-config\nwrite_files:\n- {path: /root/a, content: written}\nruncmd:\n- [cp, /root/a, /root/b]\n")
+	m := b.launch(1)
+	b.await(m.ID, "grep -q written /root/b", 60*time.Second)
+	if got := b.mustRun(m.ID, "cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
+		t.Errorf("cloud-init says %q", got)
+	}
+}
+
 func TestMachinesAreApart(t *testing.T) {
 	b := newBench(t, userData)
 	begin := time.Now()
 	var wg sync.WaitGroup
-	for n := range 3 {
+	for n := range 5 {
 		b.spaces[b.machine(n).ID] = b.space(b.machine(n))
 		wg.Go(func() {
 			if err := b.host.Launch(t.Context(), b.machine(n)); err != nil {
@@ -71,14 +80,14 @@ func TestMachinesAreApart(t *testing.T) {
 	}
 	wg.Wait()
 	ids := map[string]bool{}
-	for n := range 3 {
+	for n := range 5 {
 		id := b.machine(n).ID
 		b.await(id, "test -s /run/user-data-ran", 60*time.Second)
 		ids[b.mustRun(id, "cat /etc/machine-id; readlink /proc/self/ns/cgroup /proc/self/ns/pid /proc/self/ns/net /proc/self/ns/ipc")] = true
 	}
-	t.Logf("three machines' user data ran after %s", time.Since(begin))
-	if len(ids) != 3 {
-		t.Errorf("%d different identities of 3: %v", len(ids), ids)
+	t.Logf("five machines' user data ran after %s", time.Since(begin))
+	if len(ids) != 5 {
+		t.Errorf("%d different identities of 5: %v", len(ids), ids)
 	}
 }
 
