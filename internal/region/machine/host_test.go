@@ -116,10 +116,8 @@ func (b *bench) clean() {
 	if err := b.host.Destroy(context.Background()); err != nil {
 		b.t.Errorf("destroy: %v", err)
 	}
-	for _, path := range b.spaces {
-		if out, err := exec.Command("ip", "netns", "delete", filepath.Base(path)).CombinedOutput(); err != nil {
-			b.t.Errorf("delete network namespace: %v: %s", err, out)
-		}
+	if left, _ := filepath.Glob("/run/netns/slwt-" + b.region + "-*"); len(left) > 0 {
+		b.t.Errorf("network namespaces left: %v", left)
 	}
 	if err := os.RemoveAll(b.dir); err != nil {
 		b.t.Errorf("remove %s: %v", b.dir, err)
@@ -148,6 +146,19 @@ func (b *bench) Namespace(ctx context.Context, m fabric.Machine) (string, error)
 	path := "/run/netns/" + name
 	b.spaces[m.ID] = path
 	return path, b.serveMetadata(path, m)
+}
+
+// Release removes a machine's namespace; one that is gone is no error.
+func (b *bench) Release(ctx context.Context, id string) error {
+	path := "/run/netns/slwt-" + b.region + "-" + id
+	if _, err := os.Stat(path); err != nil {
+		return nil
+	}
+	delete(b.spaces, id)
+	if out, err := exec.CommandContext(ctx, "ip", "netns", "delete", filepath.Base(path)).CombinedOutput(); err != nil {
+		return fmt.Errorf("delete network namespace: %w: %s", err, out)
+	}
+	return nil
 }
 
 func (b *bench) serveMetadata(path string, m fabric.Machine) error {

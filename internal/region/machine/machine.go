@@ -33,6 +33,11 @@ type Wirer interface {
 	Namespace(ctx context.Context, m fabric.Machine) (path string, err error)
 }
 
+// A Releaser is a [Wirer] that takes back what it gave a machine. Terminate calls it once nothing of the machine runs.
+type Releaser interface {
+	Release(ctx context.Context, instanceID string) error
+}
+
 // Config is what a Host needs.
 type Config struct {
 	Region string                                   // short name of this region on this host, such as r1f3; part of cgroup paths
@@ -193,6 +198,11 @@ func (h *Host) terminate(ctx context.Context, id string) error {
 	}
 	if err := h.detachAll(ctx, id); err != nil {
 		return err
+	}
+	if r, ok := h.cfg.Wirer.(Releaser); ok {
+		if err := r.Release(ctx, id); err != nil {
+			return fmt.Errorf("release its network: %w", err)
+		}
 	}
 	if err := os.RemoveAll(h.instance(id).dir); err != nil {
 		return fmt.Errorf("remove its disk: %w", err)

@@ -66,6 +66,44 @@ func TestCloudConfig(t *testing.T) {
 	}
 }
 
+// What the image says to containerd must suffice for a container in a cgroup of the kubelet's making.
+func TestContainerRuns(t *testing.T) {
+	b := newBench(t, "#!/bin/sh\n")
+	files := filepath.Join(filepath.Dir(b.dir), "assets/files/github.com")
+	daemon, _ := filepath.Glob(filepath.Join(files, "containerd/containerd/releases/download/*/containerd-*.tar.gz"))
+	runc, _ := filepath.Glob(filepath.Join(files, "opencontainers/runc/releases/download/*/runc.*"))
+	if len(daemon) == 0 || len(runc) == 0 {
+		t.Skip("SKIPPED: containerd and runc are not built yet (slipway builds them with its assets)")
+	}
+	m := b.launch(1)
+	b.awaitRunning(m.ID)
+	upper := filepath.Join(b.dir, "region/instances", m.ID, "data/slipway") // bound, so also seen from here
+	for from, to := range map[string]string{daemon[len(daemon)-1]: "c.tgz", runc[len(runc)-1]: "runc"} {
+		data, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(upper, to), data, 0o755))
+	}
+	b.mustRun(m.ID, `set -e
+tar -xzf /var/lib/slipway/c.tgz -C /usr/local
+cp /var/lib/slipway/runc /usr/local/bin/runc
+echo 'version = 3
+imports = ["/etc/containerd/conf.d/*.toml"]
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = true' >/etc/containerd/config.toml
+systemd-run -q --unit containerd -p Delegate=yes -p Type=notify /usr/local/bin/containerd
+mkdir /root/r && mount --bind / /root/r`)
+	dump := b.mustRun(m.ID, "/usr/local/bin/containerd config dump")
+	for _, want := range []string{"restrict_oom_score_adj = true", "SystemdCgroup = false"} {
+		if !strings.Contains(dump, want) {
+			t.Errorf("containerd's configuration lacks %q: the image's part does not count", want)
+		}
+	}
+	got := b.mustRun(m.ID, "/usr/local/bin/ctr run --rm --privileged --cgroup /kubepods/pod1/c1 --memory-limit 50000000 --rootfs /root/r c1 /bin/cat /proc/self/cgroup 2>/dev/null")
+	if !strings.Contains(got, "/kubepods/pod1/c1") {
+		t.Errorf("the container's cgroups: %s", got)
+	}
+}
+
 func TestMachinesAreApart(t *testing.T) {
 	b := newBench(t, userData)
 	begin := time.Now()
