@@ -71,7 +71,7 @@ func (l *lab) waitHealth(want ...string) {
 	l.t.Fatalf("health of the targets: got %v, want %v", got, want)
 }
 
-func public(lb *fabric.LoadBalancer, port int) string { return fmt.Sprintf("%s:%d", lb.Public, port) }
+func public(lb *fabric.LoadBalancer) string { return lb.Public.String() + ":443" }
 
 // knock says who answers on the load balancer's public side.
 func knock(addr string) string {
@@ -93,7 +93,7 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 	l.waitHealth("healthy", "healthy", "healthy")
 	seen := map[string]int{}
 	for range 9 {
-		seen[knock(public(lb, 443))]++
+		seen[knock(public(lb))]++
 	}
 	if diff := cmp.Diff(map[string]int{"a 10.9.1.200": 3, "b 10.9.1.200": 3, "c 10.9.1.200": 3}, seen); diff != "" {
 		t.Errorf("spread, seen from the load balancer's address: %s", diff)
@@ -109,13 +109,13 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 
 	conns := map[string]net.Conn{}
 	for len(conns) < 3 {
-		c := must(net.DialTimeout("tcp4", public(lb, 443), time.Second))(t)
+		c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
 		defer c.Close()
 		conns[greeting(c)[:1]] = c
 	}
 	listeners["a"].Close() // its health check fails from now on; its open connections would live on
 	for range 6 {
-		if got := knock(public(lb, 443)); !strings.HasPrefix(got, "b ") && !strings.HasPrefix(got, "c ") {
+		if got := knock(public(lb)); !strings.HasPrefix(got, "b ") && !strings.HasPrefix(got, "c ") {
 			t.Errorf("with a target down and not yet unhealthy: %q", got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 		t.Errorf("connection to a machine that is gone: %q", got)
 	}
 	for range 4 {
-		if got := knock(public(lb, 443)); got != "a 10.9.1.200" {
+		if got := knock(public(lb)); got != "a 10.9.1.200" {
 			t.Errorf("after a machine is gone: %q", got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestBalancerFailsOpen(t *testing.T) {
 	l.greet("b", 6443)
 	l.sync()
 	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
-	if got := knock(public(lb, 443)); got != "b 10.9.1.200" {
+	if got := knock(public(lb)); got != "b 10.9.1.200" {
 		t.Errorf("no healthy target: %q", got)
 	}
 }
@@ -168,7 +168,7 @@ func TestBalancerObeysItsSecurityGroups(t *testing.T) {
 	}
 	lb.Ingress[0].Peers = prefixes("10.9.2.100/32")
 	l.sync()
-	if got := knock(public(lb, 443)); got != "refused" {
+	if got := knock(public(lb)); got != "refused" {
 		t.Errorf("the world where only one address is admitted: %q", got)
 	}
 	if got := l.call("client", "10.9.2.200:443"); !strings.HasSuffix(got, "10.9.1.200") {
@@ -179,7 +179,7 @@ func TestBalancerObeysItsSecurityGroups(t *testing.T) {
 	}
 	lb.Open = true
 	l.sync()
-	if got := knock(public(lb, 443)); !strings.HasSuffix(got, "10.9.1.200") {
+	if got := knock(public(lb)); !strings.HasSuffix(got, "10.9.1.200") {
 		t.Errorf("the world without security groups: %q", got)
 	}
 	lb.Open = false
@@ -229,7 +229,7 @@ func TestHalfClosedConnectionsAndLargeAmounts(t *testing.T) {
 	l.greet("a", 6443)
 	l.sync()
 	l.waitHealth("healthy")
-	c := must(net.DialTimeout("tcp4", public(lb, 443), time.Second))(t)
+	c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	sent := make([]byte, 32<<20)
@@ -255,9 +255,9 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	l.greet("a", 6443)
 	l.sync()
 	l.waitHealth("healthy")
-	busy := must(net.DialTimeout("tcp4", public(lb, 443), time.Second))(t)
+	busy := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
 	defer busy.Close()
-	idle := must(net.DialTimeout("tcp4", public(lb, 443), time.Second))(t)
+	idle := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
 	defer idle.Close()
 	greeting(busy)
 	greeting(idle)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -142,7 +143,7 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(fmt.Sprintf("changing=%v", changing), func(b *testing.B) {
 			l := newLab(b)
 			for i := range 10 {
-				l.add(fmt.Sprint(i), "subnet-private", fmt.Sprintf("10.9.2.%d", 10+i), func(i *fabric.Interface) { i.Ingress = anyRule() })
+				l.add(strconv.Itoa(i), "subnet-private", fmt.Sprintf("10.9.2.%d", 10+i), func(i *fabric.Interface) { i.Ingress = anyRule() })
 			}
 			l.sync()
 			for n := 0; b.Loop(); n++ {

@@ -40,17 +40,17 @@ type lab struct {
 
 const vpcID = "vpc-0a"
 
-func newLab(t testing.TB) *lab {
-	t.Helper()
+func newLab(tb testing.TB) *lab {
+	tb.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("SKIPPED, NOT TESTED: network namespaces need root")
+		tb.Skip("SKIPPED, NOT TESTED: network namespaces need root")
 	}
 	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("SKIPPED, NOT TESTED: nft is missing (package nftables)")
+		tb.Skip("SKIPPED, NOT TESTED: nft is missing (package nftables)")
 	}
 	raw := make([]byte, 4)
 	_, _ = rand.Read(raw)
-	l := &lab{t: t, region: "test" + hex.EncodeToString(raw), paths: map[string]string{}}
+	l := &lab{t: tb, region: "test" + hex.EncodeToString(raw), paths: map[string]string{}}
 	say := func(what string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s, ok := network.SourceFrom(r.Context())
@@ -58,13 +58,13 @@ func newLab(t testing.TB) *lab {
 		})
 	}
 	l.opts = network.Options{RegionID: l.region, API: say("api"), Registry: say("registry"), Metadata: say("metadata"), Clock: time.Now}
-	l.net = must(network.New(l.opts))(t)
-	t.Cleanup(func() {
+	l.net = must(network.New(l.opts))(tb)
+	tb.Cleanup(func() {
 		if err := l.net.Destroy(context.Background()); err != nil {
-			t.Errorf("destroy: %v", err)
+			tb.Errorf("destroy: %v", err)
 		}
 		if left, _ := filepath.Glob("/run/netns/slw-" + l.region + "-*"); len(left) > 0 {
-			t.Errorf("namespaces left: %v", left)
+			tb.Errorf("namespaces left: %v", left)
 		}
 	})
 	l.vpc = fabric.VPC{
@@ -80,10 +80,10 @@ func newLab(t testing.TB) *lab {
 }
 
 func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
+	return func(tb testing.TB) T {
+		tb.Helper()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return v
 	}
@@ -153,8 +153,8 @@ func (l *lab) run(name string, args ...string) string {
 }
 
 // inside runs f on a thread in the namespace at path.
-func inside(t testing.TB, path string, f func() error) error {
-	t.Helper()
+func inside(tb testing.TB, path string, f func() error) error {
+	tb.Helper()
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
@@ -173,12 +173,12 @@ func inside(t testing.TB, path string, f func() error) error {
 	return <-done
 }
 
-func dialFrom(t testing.TB, path, network, addr string, wait time.Duration) (net.Conn, error) {
-	t.Helper()
+func dialFrom(tb testing.TB, path, transport, addr string, wait time.Duration) (net.Conn, error) {
+	tb.Helper()
 	var c net.Conn
-	err := inside(t, path, func() error {
+	err := inside(tb, path, func() error {
 		var err error
-		c, err = net.DialTimeout(network, addr, wait)
+		c, err = net.DialTimeout(transport, addr, wait)
 		return err
 	})
 	return c, err
@@ -248,8 +248,8 @@ func (l *lab) get(from, url string) string {
 	l.t.Helper()
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
-		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
-			return dialFrom(l.t, l.paths[from], network, addr, 500*time.Millisecond)
+		DialContext: func(_ context.Context, transport, addr string) (net.Conn, error) {
+			return dialFrom(l.t, l.paths[from], transport, addr, 500*time.Millisecond)
 		},
 	}}
 	resp, err := client.Get(url)

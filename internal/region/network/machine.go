@@ -35,7 +35,7 @@ func (n *Network) Namespace(ctx context.Context, m fabric.Machine) (string, erro
 	if err != nil {
 		return "", err
 	}
-	defer ns.Close()
+	defer release(ns)
 	if err := r.attach(ns, m, mac); err != nil {
 		return "", fmt.Errorf("wire %s to %s: %w", m.ID, m.VPC, err)
 	}

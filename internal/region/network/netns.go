@@ -29,7 +29,7 @@ func within(ns netns.NsHandle, f func() error) error {
 			result <- fmt.Errorf("open the thread's own network namespace: %w", err)
 			return
 		}
-		defer own.Close()
+		defer release(own)
 		if err := netns.Set(ns); err != nil {
 			runtime.UnlockOSThread()
 			result <- fmt.Errorf("enter network namespace: %w", err)
@@ -44,6 +44,9 @@ func within(ns netns.NsHandle, f func() error) error {
 	return <-result
 }
 
+// release closes a descriptor that was opened for reading: nothing can be lost.
+func release(ns netns.NsHandle) { _ = ns.Close() }
+
 // Listen opens a listening TCP socket ("host:port") inside the network namespace at path. The socket stays there
 // however the process's threads move on.
 func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
@@ -51,7 +54,7 @@ func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	defer ns.Close()
+	defer release(ns)
 	return listen(ctx, ns, addr)
 }
 
@@ -92,7 +95,7 @@ func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 	if err := shareFolder(filepath.Dir(path)); err != nil {
 		return netns.None(), false, err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444) //nolint:gosec // only a place to mount on; as ip-netns(8) makes it
 	if err != nil {
 		return netns.None(), false, fmt.Errorf("create network namespace: %w", err)
 	}
@@ -114,7 +117,7 @@ func bindFresh(path string) error {
 			result <- err
 			return
 		}
-		defer own.Close()
+		defer release(own)
 		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "")
 		}
@@ -132,7 +135,7 @@ func bindFresh(path string) error {
 // shareFolder makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
 // a copy of each namespace and with it the namespace alive.
 func shareFolder(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as ip-netns(8) makes it
 		return fmt.Errorf("create folder of network namespaces: %w", err)
 	}
 	err := unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
@@ -176,7 +179,7 @@ func deleteLinks(path string) error {
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	defer ns.Close()
+	defer release(ns)
 	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", path, err)

@@ -51,24 +51,34 @@ func (z *zone) answer(req *dns.Msg) *dns.Msg {
 		out.Rcode = dns.RcodeNotImplemented
 		return out
 	}
-	q := req.Question[0]
-	name := dns.CanonicalName(q.Name)
-	addrs, known := z.names[name]
-	back, reverse := z.ptr[name]
-	switch {
-	case known && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeANY):
-		for _, a := range addrs {
-			out.Answer = append(out.Answer, &dns.A{Hdr: header(q.Name, dns.TypeA), A: a.AsSlice()})
-		}
-	case reverse && (q.Qtype == dns.TypePTR || q.Qtype == dns.TypeANY):
-		out.Answer = append(out.Answer, &dns.PTR{Hdr: header(q.Name, dns.TypePTR), Ptr: back})
-	case !known && !reverse:
+	records, known := z.records(req.Question[0].Name)
+	if !known {
 		out.Rcode = dns.RcodeNameError
+	}
+	for _, rr := range records {
+		if kind := req.Question[0].Qtype; kind == rr.Header().Rrtype || kind == dns.TypeANY {
+			out.Answer = append(out.Answer, rr)
+		}
 	}
 	if len(out.Answer) == 0 {
 		out.Ns = append(out.Ns, negative())
 	}
 	return out
+}
+
+// records returns all there is under a name, with the name as it was asked.
+func (z *zone) records(asked string) ([]dns.RR, bool) {
+	name := dns.CanonicalName(asked)
+	addrs, known := z.names[name]
+	var out []dns.RR
+	for _, a := range addrs {
+		out = append(out, &dns.A{Hdr: header(asked, dns.TypeA), A: a.AsSlice()})
+	}
+	back, reverse := z.ptr[name]
+	if reverse {
+		out = append(out, &dns.PTR{Hdr: header(asked, dns.TypePTR), Ptr: back})
+	}
+	return out, known || reverse
 }
 
 func header(name string, kind uint16) dns.RR_Header {

@@ -63,7 +63,10 @@ func (n *Network) router(ctx context.Context, vpc string) (*router, error) {
 		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close())
 	}
 	r := &router{vpc: vpc, ns: ns, inode: inode(path), nl: nl, services: &services{}, balancer: map[string]*balancer{}}
-	if err := r.prepare(ctx, fresh); err != nil {
+	if fresh { // until the first Sync it admits nothing
+		err = r.loadRules(ctx, script(fabric.VPC{ID: vpc}))
+	}
+	if err := errors.Join(err, r.prepare()); err != nil {
 		r.close()
 		return nil, fmt.Errorf("prepare router of %s: %w", vpc, err)
 	}
@@ -79,14 +82,8 @@ func inode(path string) uint64 {
 	return st.Ino
 }
 
-// prepare sets what does not depend on the picture. A fresh router gets rules that admit nothing.
-func (r *router) prepare(ctx context.Context, fresh bool) error {
-	if fresh {
-		if err := r.loadRules(ctx, script(fabric.VPC{ID: r.vpc})); err != nil {
-			return err
-		}
-		r.rules = ""
-	}
+// prepare sets what does not depend on the picture.
+func (r *router) prepare() error {
 	if err := within(r.ns, setRouterKnobs); err != nil {
 		return err
 	}
@@ -237,7 +234,7 @@ func (r *router) close() {
 		b.close()
 	}
 	r.nl.Close()
-	_ = r.ns.Close() // a descriptor opened for reading: nothing can be lost
+	release(r.ns)
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

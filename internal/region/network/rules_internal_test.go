@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/fabric"
 )
 
-var update = flag.Bool("update", false, "rewrite goldens") //nolint:gochecknoglobals // a flag
+var update = flag.Bool("update", false, "rewrite goldens")
 
 func TestScriptGolden(t *testing.T) {
 	world := []fabric.Rule{{Peers: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}}
