@@ -5,7 +5,9 @@ package machine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -151,7 +153,7 @@ func (b *bench) Namespace(ctx context.Context, m fabric.Machine) (string, error)
 // Release removes a machine's namespace; one that is gone is no error.
 func (b *bench) Release(ctx context.Context, id string) error {
 	path := "/run/netns/slwt-" + b.region + "-" + id
-	if _, err := os.Stat(path); err != nil {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	delete(b.spaces, id)
