@@ -55,7 +55,7 @@ func (r *Root) Write(f File) (bool, error) {
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of secrets are made with their own mode before
 		return false, fmt.Errorf("write %s: %w", f.Path, err)
 	}
-	temp := p + ".slipway-new"
+	temp := tempOf(p)
 	if err := r.writeTemp(temp, f); err != nil {
 		return false, errors.Join(fmt.Errorf("write %s: %w", f.Path, err), os.Remove(temp))
 	}
@@ -65,6 +65,9 @@ func (r *Root) Write(f File) (bool, error) {
 	r.note(f.Path)
 	return true, nil
 }
+
+// tempOf begins with a dot: the kubelet passes over such files, and would start a static pod from any other.
+func tempOf(p string) string { return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+".slipway-new") }
 
 func (r *Root) writeTemp(temp string, f File) error {
 	if err := os.WriteFile(temp, f.Body, 0o600); err != nil {
@@ -137,7 +140,7 @@ func (r *Root) Link(path, target string) (bool, error) {
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of programs
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
-	temp := p + ".slipway-new"
+	temp := tempOf(p)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
