@@ -11,6 +11,6 @@ func addCommands(a *app, root *cobra.Command) {
 		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
 		newExportCommand(a),
 		newStateCommand(a),
-		newRegionCommand(a), newDemoCommand(a), newVersionCommand(a),
+		newRegionCommand(a), newAssetsCommand(a), newDemoCommand(a), newVersionCommand(a),
 	)
 }

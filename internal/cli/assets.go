@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/asset/build"
+)
+
+func newAssetsCommand(a *app) *cobra.Command {
+	return group("assets", "Build what machines download from source", groupLocal, newAssetsBuildCommand(a))
+}
+
+func newAssetsBuildCommand(a *app) *cobra.Command {
+	var source, out string
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build Kubernetes, etcd, containerd and the images of the core add-ons",
+		Long: `Build everything that machines download, from source with the Go toolchain: Kubernetes, etcd, containerd, runc, the
+CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are laid out under the
+paths of upstream with a catalogue of their own hashes, which SLIPWAY_ASSETS names; 'slipway region env' sets it.
+Needs Go, gcc and the source folder of the slipway repository.` + exitStatus(),
+		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				cache, err := a.cacheDir()
+				if err != nil {
+					return err
+				}
+				out = filepath.Join(cache, "assets")
+			}
+			r, err := build.Run(cmd.Context(), build.Options{Source: source, Out: out, Env: os.Environ(), Log: a.Stderr, Clock: a.Now})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Stdout, r.Catalog)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&source, "source", "assets", "folder of the nested modules, in a checkout of slipway")
+	cmd.Flags().StringVar(&out, "out", "", "folder to fill (default: assets in the cache folder)")
+	return cmd
+}
