@@ -110,3 +110,6 @@ func Canonical(doc string) JSON {
 	}
 	return JSON(b)
 }
+
+// SymbolText returns the text that stands for s.
+func SymbolText(s Symbol) Text { return Text{parts: []part{{symbol: s}}} }

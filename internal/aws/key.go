@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/plan"
+)
+
+type keyAPI interface {
+	keyReadAPI
+	keyChangeAPI
+	keyPolicyAPI
+	aliasAPI
+}
+
+type keyReadAPI interface {
+	ListKeys(context.Context, *kms.ListKeysInput, ...func(*kms.Options)) (*kms.ListKeysOutput, error)
+	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
+	ListResourceTags(context.Context, *kms.ListResourceTagsInput, ...func(*kms.Options)) (*kms.ListResourceTagsOutput, error)
+	GetKeyRotationStatus(context.Context, *kms.GetKeyRotationStatusInput, ...func(*kms.Options)) (*kms.GetKeyRotationStatusOutput, error)
+}
+
+type keyChangeAPI interface {
+	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
+	UpdateKeyDescription(context.Context, *kms.UpdateKeyDescriptionInput, ...func(*kms.Options)) (*kms.UpdateKeyDescriptionOutput, error)
+	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
+	DisableKeyRotation(context.Context, *kms.DisableKeyRotationInput, ...func(*kms.Options)) (*kms.DisableKeyRotationOutput, error)
+	ScheduleKeyDeletion(context.Context, *kms.ScheduleKeyDeletionInput, ...func(*kms.Options)) (*kms.ScheduleKeyDeletionOutput, error)
+	TagResource(context.Context, *kms.TagResourceInput, ...func(*kms.Options)) (*kms.TagResourceOutput, error)
+	UntagResource(context.Context, *kms.UntagResourceInput, ...func(*kms.Options)) (*kms.UntagResourceOutput, error)
+}
+
+type keyPolicyAPI interface {
+	GetKeyPolicy(context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options)) (*kms.GetKeyPolicyOutput, error)
+	PutKeyPolicy(context.Context, *kms.PutKeyPolicyInput, ...func(*kms.Options)) (*kms.PutKeyPolicyOutput, error)
+}
+
+const (
+	// defaultPolicy is the only name that the policy of a key can have.
+	defaultPolicy = "default"
+	// defaultWindow is how many days a key lingers whose resource does not say; KMS allows no less.
+	defaultWindow = 7
+	// formerCluster marks a key whose cluster is gone. KMS refuses to change the tags of a key that waits for its end,
+	// so the cluster's tag goes first, and this one finds the key again if we are killed in between.
+	formerCluster = "slipway.dev/former-cluster"
+)
+
+// keys drives KMS keys and, beside them, their aliases.
+func keys(c *Cloud, api keyAPI, scope Scope) {
+	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readKeys(ctx, api, scope) })
+	register(c, driver[awskind.Key]{
+		create: func(ctx context.Context, t task[awskind.Key]) (plan.Made, error) {
+			policy := string(t.want.Policy)
+			out, err := api.CreateKey(ctx, &kms.CreateKeyInput{Description: &t.want.Description, Policy: optional(policy), Tags: kmsTags(t.want.Tags)})
+			if err != nil {
+				return plan.Made{}, wrap(err, "create key")
+			}
+			t.id = aws.ToString(out.KeyMetadata.KeyId)
+			t.have = awskind.Key{Description: t.want.Description, Policy: t.want.Policy, Tags: t.want.Tags}
+			made, err := updateKey(ctx, api, t)
+			made.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
+			return made, err
+		},
+		update: func(ctx context.Context, t task[awskind.Key]) (plan.Made, error) { return updateKey(ctx, api, t) },
+		remove: func(ctx context.Context, t task[awskind.Key]) error { return endKey(ctx, api, t, scope) },
+	})
+	aliases(c, api)
+}
+
+func updateKey(ctx context.Context, api keyAPI, t task[awskind.Key]) (plan.Made, error) {
+	if t.want.Description != t.have.Description {
+		if _, err := api.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: &t.id, Description: &t.want.Description}); err != nil {
+			return plan.Made{}, wrap(err, "describe")
+		}
+	}
+	if t.want.Policy != t.have.Policy {
+		policy := string(t.want.Policy)
+		if _, err := api.PutKeyPolicy(ctx, &kms.PutKeyPolicyInput{KeyId: &t.id, Policy: &policy, PolicyName: aws.String(defaultPolicy)}); err != nil {
+			return plan.Made{}, wrap(err, "set policy")
+		}
+	}
+	if t.want.Rotation != t.have.Rotation {
+		var err error
+		if t.want.Rotation {
+			_, err = api.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &t.id})
+		} else {
+			_, err = api.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: &t.id})
+		}
+		if err != nil {
+			return plan.Made{}, wrap(err, "set rotation")
+		}
+	}
+	return kept(t), retagKey(ctx, api, t.id, t.want.Tags, t.have.Tags)
+}
+
+func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awskind.Tags) error {
+	set, remove := tagChanges(want, have)
+	if len(set) > 0 {
+		if _, err := api.TagResource(ctx, &kms.TagResourceInput{KeyId: &id, Tags: kmsTags(set)}); err != nil {
+			return wrap(err, "tag")
+		}
+	}
+	if len(remove) > 0 {
+		if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &id, TagKeys: remove}); err != nil {
+			return wrap(err, "untag")
+		}
+	}
+	return nil
+}
+
+// endKey takes the cluster's tags off, then schedules the end.
+func endKey(ctx context.Context, api keyChangeAPI, t task[awskind.Key], scope Scope) error {
+	mark := kmsTags(awskind.Tags{formerCluster: scope.Cluster})
+	if _, err := api.TagResource(ctx, &kms.TagResourceInput{KeyId: &t.id, Tags: mark}); err != nil {
+		return wrap(err, "tag")
+	}
+	gone := []string{awskind.TagCluster, awskind.TagClusterOwned + scope.Cluster}
+	if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &t.id, TagKeys: gone}); err != nil {
+		return wrap(err, "untag")
+	}
+	days := defaultWindow
+	if t.have.PendingWindow != 0 {
+		days = t.have.PendingWindow
+	}
+	_, err := api.ScheduleKeyDeletion(ctx, &kms.ScheduleKeyDeletionInput{KeyId: &t.id, PendingWindowInDays: number(days)})
+	return wrap(err, "schedule deletion")
+}
+
+// readKeys finds the key by its alias: KMS cannot list keys by tag. Only where the alias is missing are the tags of
+// keys without any alias looked at, so that a run that was killed before it made the alias leaves no orphan.
+func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, error) {
+	found, aliased, err := readAliases(ctx, api, scope.KeyAlias)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, a := range found {
+		if r, ok := a.Resource.(awskind.Alias); ok {
+			ids = append(ids, r.Target.Literal())
+		}
+	}
+	if len(ids) == 0 {
+		if ids, err = unaliased(ctx, api, aliased); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range ids {
+		key, ours, err := readKey(ctx, api, id, scope)
+		if err != nil {
+			return nil, err
+		}
+		if ours {
+			found = append(found, key)
+		}
+	}
+	return found, nil
+}
+
+func unaliased(ctx context.Context, api keyReadAPI, aliased map[string]bool) ([]string, error) {
+	var out []string
+	pages := kms.NewListKeysPaginator(api, &kms.ListKeysInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "list keys")
+		}
+		for _, k := range page.Keys {
+			if id := aws.ToString(k.KeyId); !aliased[id] {
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}
+
+// readKey returns the key, and whether it is the cluster's and lives.
+func readKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.Actual, bool, error) {
+	tags, err := keyTags(ctx, api, id)
+	if plan.ClassOf(err) == plan.Denied {
+		return plan.Actual{}, false, nil // somebody else's
+	}
+	if err != nil {
+		return plan.Actual{}, false, err
+	}
+	former := tags[formerCluster] == scope.Cluster
+	if tags[awskind.TagCluster] != scope.Cluster && !former {
+		return plan.Actual{}, false, nil
+	}
+	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
+	if err != nil {
+		return plan.Actual{}, false, wrap(err, "read key %s", id)
+	}
+	if meta.KeyMetadata.KeyState == kmstypes.KeyStatePendingDeletion {
+		return plan.Actual{}, false, nil
+	}
+	rotation, err := api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id})
+	if err != nil {
+		return plan.Actual{}, false, wrap(err, "read the rotation of key %s", id)
+	}
+	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(defaultPolicy)})
+	if err != nil {
+		return plan.Actual{}, false, wrap(err, "read the policy of key %s", id)
+	}
+	a := plan.Actual{Addr: addressOf(tags), ID: id, Attributes: map[string]string{"Arn": aws.ToString(meta.KeyMetadata.Arn)}}
+	if former {
+		a.Addr += graph.Addr("@" + id) // to be ended, never to be used again
+	}
+	a.Resource = awskind.Key{
+		Description: aws.ToString(meta.KeyMetadata.Description), Rotation: rotation.KeyRotationEnabled,
+		Policy: graph.Canonical(aws.ToString(policy.Policy)), Tags: tags,
+	}
+	return a, true, nil
+}
+
+func keyTags(ctx context.Context, api keyReadAPI, id string) (awskind.Tags, error) {
+	out := awskind.Tags{}
+	pages := kms.NewListResourceTagsPaginator(api, &kms.ListResourceTagsInput{KeyId: &id})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "list the tags of key %s", id)
+		}
+		for _, t := range page.Tags {
+			out[aws.ToString(t.TagKey)] = aws.ToString(t.TagValue)
+		}
+	}
+	return out, nil
+}
+
+func kmsTags(tags awskind.Tags) []kmstypes.Tag {
+	var out []kmstypes.Tag
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, kmstypes.Tag{TagKey: aws.String(k), TagValue: aws.String(tags[k])})
+	}
+	return out
+}

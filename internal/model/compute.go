@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+)
+
+const (
+	configMarker = "@@CONFIG@@"
+	// maxUserData in bytes: what the machines of every cluster are promised; AWS allows 16 KiB.
+	maxUserData = 4096
+	// nameRoom is what an unknown load balancer's name is counted as.
+	nameRoom = 100
+)
+
+// launch is one set of like machines: a slot of a control plane or a group of workers.
+type launch struct {
+	group v1alpha1.InstanceGroup
+	// name in the graph, and slot of a control plane.
+	name, slot string
+	of         *machines
+	min, max   int
+	subnets    []string
+	targets    []graph.Ref[awskind.TargetGroup]
+	after      []graph.Pointer
+}
+
+// controlPlane adds, for each slot, an encrypted volume for etcd, a launch template, and a group of one in one zone:
+// a machine that comes back finds exactly its own data. Slots do not wait for each other.
+func (b *builder) controlPlane() {
+	for _, ig := range b.groups(v1alpha1.RoleControlPlane) {
+		for i := range ig.Spec.MinSize {
+			slot := string(rune('a' + i))
+			subnet := ig.Spec.Subnets[i%len(ig.Spec.Subnets)]
+			volume := b.etcdVolume(slot, subnet)
+			b.launch(launch{
+				group: ig, name: ig.Metadata.Name + "-" + slot, slot: slot, of: &b.cp, min: 1, max: 1,
+				subnets: []string{subnet}, targets: b.targets, after: []graph.Pointer{volume},
+			})
+		}
+	}
+}
+
+// workers adds a launch template and an auto scaling group for each group of workers.
+func (b *builder) workers() {
+	for _, ig := range b.groups(v1alpha1.RoleWorker) {
+		b.launch(launch{
+			group: ig, name: ig.Metadata.Name, of: &b.worker, min: ig.Spec.MinSize, max: ig.Spec.MaxSize, subnets: ig.Spec.Subnets,
+		})
+	}
+}
+
+func (b *builder) etcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
+	v, name := b.Cluster.Spec.Etcd.Volume, "etcd-"+slot
+	ref := graph.Add(b.g, name, awskind.Volume{
+		Zone: b.zoneOf(subnet), VolumeType: v.Type, Size: v.Size, IOPS: v.IOPS, Throughput: v.Throughput,
+		Encrypted: true, KMSKey: b.key.Attr("Arn"),
+		Tags: b.tags(awskind.Volume{}.Kind(), name, awskind.Tags{awskind.TagSlot: slot}),
+	})
+	graph.Protect(b.g, ref)
+	return ref
+}
+
+func (b *builder) launch(l launch) {
+	template := graph.Add(b.g, l.name, awskind.LaunchTemplate{
+		Name: l.name + "." + b.name(), Data: b.template(l), Tags: b.tags(awskind.LaunchTemplate{}.Kind(), l.name, nil),
+	})
+	// A machine without a way out or without its role's rights would only wait.
+	after := append([]graph.Pointer{l.of.policy, l.of.egress}, l.after...)
+	var subnets []graph.Ref[awskind.Subnet]
+	for _, s := range l.subnets {
+		subnets = append(subnets, b.subnets[s])
+		after = append(after, b.wayOut[s]...)
+	}
+	tags := awskind.Tags{awskind.TagRole: roleTag(l.group.Spec.Role), awskind.TagGroup: l.group.Metadata.Name}
+	if l.slot != "" {
+		tags[awskind.TagSlot] = l.slot
+	}
+	graph.Add(b.g, l.name, awskind.AutoScalingGroup{
+		Name: l.name + "." + b.name(), MinSize: l.min, MaxSize: l.max, DesiredCapacity: l.min,
+		Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
+		Subnets:  subnets, TargetGroups: l.targets, HealthCheckType: "EC2",
+		Tags: b.tags(awskind.AutoScalingGroup{}.Kind(), l.name, tags),
+	}, after...)
+}
+
+func (b *builder) template(l launch) awskind.LaunchTemplateData {
+	image, root := b.Images[l.group.Metadata.Name], l.group.Spec.RootVolume
+	hop := max(l.group.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
+	tags := awskind.Tags{}
+	maps.Copy(tags, b.Cluster.Spec.Tags)
+	maps.Copy(tags, awskind.Tags{
+		awskind.TagCluster: b.name(), awskind.TagGroup: l.group.Metadata.Name,
+		awskind.TagClusterOwned + b.name(): "owned", "Name": l.name + "." + b.name(),
+	})
+	return awskind.LaunchTemplateData{
+		ImageID: image.ID, InstanceType: l.group.Spec.MachineType,
+		Profile: awskind.ProfileSpec{Name: l.of.profile}, SecurityGroups: []graph.Ref[awskind.SecurityGroup]{l.of.group},
+		BlockDevices: []awskind.BlockDevice{{DeviceName: image.RootDevice, EBS: awskind.EBS{
+			VolumeType: root.Type, VolumeSize: root.Size, IOPS: root.IOPS, Throughput: root.Throughput,
+			Encrypted: true, KMSKey: b.key.Attr("Arn"), DeleteOnTermination: true,
+		}}},
+		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
+		Tags:     []awskind.TagSpecification{{ResourceType: "volume", Tags: tags}},
+		UserData: b.userData(l).Base64(),
+	}
+}
+
+// bootConfig is what a machine is told; package node reads it back.
+type bootConfig struct {
+	Cluster  string    `json:"cluster"`
+	Group    string    `json:"group"`
+	Role     string    `json:"role"`
+	Slot     string    `json:"slot,omitempty"`
+	Region   string    `json:"region"`
+	Agent    download  `json:"agent"`
+	Document download  `json:"document"`
+	API      endpoints `json:"api"`
+}
+
+type download struct {
+	URL    string `json:"url"`
+	SHA256 string `json:"sha256"`
+}
+
+type endpoints struct {
+	Public   string `json:"public,omitempty"`
+	Internal string `json:"internal"`
+}
+
+// userData is the boot script with the configuration in it, and in that the load balancers' names, which AWS makes up (D12).
+func (b *builder) userData(l launch) graph.Text {
+	const public, internal = "@@PUBLIC@@", "@@INTERNAL@@"
+	boot := b.Boot[l.group.Metadata.Name]
+	config := bootConfig{
+		Cluster: b.name(), Group: l.group.Metadata.Name, Role: roleTag(l.group.Spec.Role), Slot: l.slot, Region: b.Region,
+		Agent:    download{URL: boot.AgentURL, SHA256: boot.AgentSHA256},
+		Document: download{URL: boot.DocumentURL, SHA256: boot.DocumentSHA256},
+		API:      endpoints{Internal: internal},
+	}
+	if b.public() {
+		config.API.Public = public
+	}
+	body, err := json.Marshal(config)
+	if err != nil {
+		panic(fmt.Sprintf("model: boot config: %v", err)) // strings only
+	}
+	text := graph.Lit(strings.Replace(b.BootScript, configMarker, string(body), 1))
+	text = substitute(text, internal, b.lb.internal.Attr("DNSName"))
+	if b.public() {
+		text = substitute(text, public, b.lb.public.Attr("DNSName"))
+	}
+	size := 0
+	for _, p := range text.Parts() {
+		size += len(p.Literal)
+		if p.Symbol != (graph.Symbol{}) {
+			size += nameRoom
+		}
+	}
+	if size > maxUserData {
+		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name, "", "shorten the names of the cluster, the group or the store",
+			"user data would have %d bytes, at most %d are allowed", size, maxUserData)
+	}
+	return text
+}
+
+// substitute puts value in the place of the first marker in the literal parts of t.
+func substitute(t graph.Text, marker string, value graph.Text) graph.Text {
+	var out []graph.Text
+	for _, p := range t.Parts() {
+		if p.Symbol != (graph.Symbol{}) {
+			out = append(out, graph.SymbolText(p.Symbol))
+			continue
+		}
+		before, after, found := strings.Cut(p.Literal, marker)
+		out = append(out, graph.Lit(before))
+		if found {
+			out = append(out, value, graph.Lit(after))
+		}
+	}
+	return graph.Concat(out...)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+)
+
+// iam adds a role and a profile for each role of machine, with the actions that its agent calls and no other.
+func (b *builder) iam() {
+	b.role(&b.cp, v1alpha1.RoleControlPlane, b.controlPlanePolicy())
+	b.role(&b.worker, v1alpha1.RoleWorker, b.workerPolicy())
+}
+
+func (b *builder) role(m *machines, role v1alpha1.Role, policy graph.JSON) {
+	name, path := RoleName(b.name(), b.Region, role), RolePath(b.name(), b.Region)
+	r := graph.Add(b.g, roleTag(role), awskind.Role{
+		Name: name, Path: path, Description: "Machines (" + roleTag(role) + ") of the Kubernetes cluster " + b.name(),
+		Trust: document(statement{ID: "Instances", Principal: principal{"Service": "ec2." + b.dnsSuffix()}, Actions: []string{"sts:AssumeRole"}}),
+		Tags:  b.tags(awskind.Role{}.Kind(), roleTag(role), nil),
+	})
+	m.policy = graph.Add(b.g, roleTag(role), awskind.RolePolicy{Role: r, Name: "machine", Document: policy})
+	m.profile = graph.Add(b.g, roleTag(role), awskind.InstanceProfile{Name: name, Path: path, Roles: []graph.Ref[awskind.Role]{r}})
+}
+
+// controlPlanePolicy: find the cluster's machines and volumes, attach one's own, read what the control plane needs,
+// and keep etcd's marker.
+func (b *builder) controlPlanePolicy() graph.JSON {
+	own := condition{"StringEquals": {"aws:ResourceTag/" + awskind.TagCluster: b.name()}}
+	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
+	list := []statement{
+		{ID: "Find", Actions: []string{"ec2:DescribeInstances", "ec2:DescribeVolumes"}, Resources: []string{"*"}}, // EC2 has no narrower right
+		{ID: "Attach", Actions: []string{"ec2:AttachVolume"}, Resources: []string{ec2 + "instance/*", ec2 + "volume/*"}, Condition: own},
+		{ID: "Read", Actions: []string{"s3:GetObject"}, Resources: b.objects("agent", "controlplane", "secrets", "etcd")},
+		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objects("etcd")},
+		// Without it S3 answers 403 for a missing marker, which looks like a missing right. A GetObject has no prefix.
+		{
+			ID: "List", Actions: []string{"s3:ListBucket"}, Resources: []string{b.bucket()},
+			Condition: condition{"StringLikeIfExists": {"s3:prefix": b.key3("etcd/*")}},
+		},
+	}
+	if key := b.MachineStore.KMSKeyARN; key != "" {
+		list = append(list,
+			statement{ID: "Store", Actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}, Resources: []string{key}, Condition: b.viaS3()},
+			statement{
+				ID: "Secrets", Actions: []string{"kms:Decrypt"}, Resources: []string{key},
+				Condition: condition{"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.name()}},
+			})
+	}
+	return document(list...)
+}
+
+// workerPolicy: read the agent and the workers' documents, which hold no secret. Nothing may be written (S5.1).
+func (b *builder) workerPolicy() graph.JSON {
+	list := []statement{{ID: "Read", Actions: []string{"s3:GetObject"}, Resources: b.objects("agent", "worker")}}
+	if key := b.MachineStore.KMSKeyARN; key != "" {
+		list = append(list, statement{ID: "Store", Actions: []string{"kms:Decrypt"}, Resources: []string{key}, Condition: b.viaS3()})
+	}
+	return document(list...)
+}
+
+// viaS3 lets a role use the store's key only as S3 does for an object that it may read.
+func (b *builder) viaS3() condition {
+	return condition{"StringEquals": {"kms:ViaService": "s3." + b.Region + "." + b.dnsSuffix()}}
+}
+
+func (b *builder) bucket() string { return "arn:" + b.Partition + ":s3:::" + b.MachineStore.Bucket }
+
+// key3 is a key in the machine store, as S3 has it.
+func (b *builder) key3(below string) string {
+	return strings.TrimPrefix(b.MachineStore.Prefix+"/", "/") + b.name() + "/machine/" + below
+}
+
+// objects are all objects below folders of the machine store.
+func (b *builder) objects(folders ...string) []string {
+	out := make([]string, 0, len(folders))
+	for _, f := range folders {
+		out = append(out, b.bucket()+"/"+b.key3(f+"/*"))
+	}
+	return out
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// The longest names that AWS allows.
+const (
+	maxRoleName     = 64
+	maxBalancerName = 32
+)
+
+// RoleName is the name of the IAM role and of the instance profile of machines of role. It holds the region, since IAM
+// is global and a cluster of the same name may live in another one.
+func RoleName(cluster, region string, role v1alpha1.Role) string {
+	return fit(cluster+"."+roleTag(role)+"."+region, maxRoleName)
+}
+
+// RolePath is the IAM path of a cluster's roles and profiles: one call lists them.
+func RolePath(cluster, region string) string { return "/slipway/" + region + "/" + cluster + "/" }
+
+// AliasName is the name of a cluster's KMS key.
+func AliasName(cluster string) string { return "alias/slipway/" + cluster }
+
+// SlotGroupName is the name of the auto scaling group of a control-plane slot.
+func SlotGroupName(cluster, group, slot string) string { return group + "-" + slot + "." + cluster }
+
+// GroupName is the name of the auto scaling group of a group of workers.
+func GroupName(cluster, group string) string { return group + "." + cluster }
+
+// roleTag is a role as tags and names spell it.
+func roleTag(r v1alpha1.Role) string {
+	if r == v1alpha1.RoleControlPlane {
+		return "control-plane"
+	}
+	return "worker"
+}
+
+// fit shortens a name that is too long: what is cut off stays told apart by a hash.
+func fit(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	const hash = 8
+	return name[:limit-hash-1] + "-" + hex.EncodeToString(sum[:])[:hash]
+}
