@@ -129,7 +129,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // identify checks the signature. Only S3 takes requests without one.
 func (s *Server) identify(r *http.Request, sig *wire.Signature, service wire.Service) (wire.Caller, error) {
 	if sig == nil && service.Protocol == wire.RESTXML {
-		return wire.Anonymous(), nil
+		return wire.Anonymous(), wire.Unframe(r)
 	}
 	return s.verifier.Verify(r, sig, service)
 }

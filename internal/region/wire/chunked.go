@@ -94,6 +94,19 @@ func wrapBody(r *http.Request, s *Signature, hash string, key []byte) error {
 	return nil
 }
 
+// Unframe takes unsigned aws-chunked framing off the body of an anonymous request, whose body is checked as that of
+// a signed one is. Signed chunks need a signature and are refused.
+func Unframe(r *http.Request) error {
+	hash := r.Header.Get("X-Amz-Content-Sha256")
+	switch hash {
+	case "":
+		hash = unsignedPayload
+	case signedChunks, signedTrailer:
+		return refuse(RESTXML, missingToken)
+	}
+	return wrapBody(r, &Signature{}, hash, nil)
+}
+
 // dropChunkedEncoding takes aws-chunked off Content-Encoding: it is framing, not part of the object.
 func dropChunkedEncoding(h http.Header) {
 	var rest []string
