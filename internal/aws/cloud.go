@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/plan"
 )
@@ -34,6 +35,7 @@ type Scope struct {
 
 // Cloud is one cluster's part of an AWS account. It implements [plan.Cloud].
 type Cloud struct {
+	scope   Scope
 	readers []reader
 	kinds   map[string]handler
 }
@@ -43,7 +45,7 @@ type reader func(ctx context.Context) ([]plan.Actual, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{kinds: map[string]handler{}}
+	c := &Cloud{scope: scope, kinds: map[string]handler{}}
 	e := ec2.NewFromConfig(cfg, func(o *ec2.Options) { o.Retryer = retryer() })
 	i := iam.NewFromConfig(cfg, func(o *iam.Options) { o.Retryer = retryer() })
 	k := kms.NewFromConfig(cfg, func(o *kms.Options) { o.Retryer = retryer() })
@@ -88,7 +90,18 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.Actual, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return slices.Concat(results...), nil
+	return slices.DeleteFunc(slices.Concat(results...), c.foreign), nil
+}
+
+// foreign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
+// to happen to it may be its deletion.
+func (c *Cloud) foreign(a plan.Actual) bool {
+	for _, f := range graph.Fields(a.Resource) {
+		if tags, ok := f.Value.(map[string]any); ok && f.Tags {
+			return tags[awskind.TagCluster] != c.scope.Cluster && tags[formerCluster] != c.scope.Cluster
+		}
+	}
+	return len(a.Resource.Kind().Key) == 0 // without a key it must have tags
 }
 
 // Create implements [plan.Cloud].
