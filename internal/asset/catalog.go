@@ -22,7 +22,7 @@ const (
 )
 
 // ErrNotFound says that a catalogue lacks what was asked for.
-var ErrNotFound = errors.New("not in the asset catalogue") //nolint:gochecknoglobals // a sentinel error, never reassigned
+var ErrNotFound = errors.New("not in the asset catalogue")
 
 // Form says what a downloaded file is.
 type Form string
@@ -64,7 +64,7 @@ type Image struct {
 }
 
 //go:embed upstream.yaml
-var upstream []byte //nolint:gochecknoglobals // go:embed needs a package variable
+var upstream []byte
 
 // Embedded returns the upstream catalogue that is built into the program.
 func Embedded() (Catalog, error) {

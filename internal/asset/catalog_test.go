@@ -170,13 +170,13 @@ func TestEmbeddedHasWhatAClusterNeeds(t *testing.T) {
 type facts struct {
 	Kubernetes struct {
 		URL         string
-		Recommended map[string]string `json:"recommended_by_kops"`
+		Recommended map[string]string `json:"recommended_by_kops"` //nolint:tagliatelle // the table's name
 		Versions    map[string]map[string]any
 	}
 	Tools  map[string]tool
 	Images struct {
 		Hosts        map[string]string
-		ControlPlane map[string]imageFact `json:"control_plane"`
+		ControlPlane map[string]imageFact `json:"control_plane"` //nolint:tagliatelle // the table's name
 		DNS          map[string]imageFact
 		Networking   map[string]imageFact
 	}
@@ -186,7 +186,7 @@ type tool struct {
 	URL      string
 	Form     asset.Form
 	Default  string
-	ByMinor  map[string]string `json:"default_by_kubernetes"`
+	ByMinor  map[string]string `json:"default_by_kubernetes"` //nolint:tagliatelle // the table's name
 	Versions map[string]map[string]string
 }
 

@@ -3,6 +3,7 @@
 package asset
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -66,37 +67,37 @@ func catalogShape() shape {
 }
 
 func checkShape(fs *diag.Findings, path string, node any, want shape) {
-	at := path
-	if at == "" {
-		at = "catalog"
-	}
 	switch {
 	case want.fields != nil || want.values:
-		object, ok := node.(map[string]any)
-		if !ok {
-			fs.Errorf(at, "", "write key: value lines", "must be an object")
-			return
-		}
-		for _, key := range slices.Sorted(maps.Keys(object)) {
-			sub, known := want.fields[key]
-			if !known && !want.values {
-				fs.Errorf(join(path, key), "", "fields are "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "), "unknown field")
-				continue
-			}
-			checkShape(fs, join(path, key), object[key], sub)
-		}
+		checkObject(fs, path, node, want)
 	case want.items != nil:
 		list, ok := node.([]any)
 		if !ok && node != nil {
-			fs.Errorf(at, "", "write - items", "must be a list")
+			fs.Errorf(path, "", "write - items", "must be a list")
 		}
 		for i, item := range list {
 			checkShape(fs, fmt.Sprintf("%s[%d]", path, i), item, *want.items)
 		}
 	default:
 		if _, ok := node.(string); !ok {
-			fs.Errorf(at, fmt.Sprint(node), "put it in quotes", "must be a string")
+			fs.Errorf(path, fmt.Sprint(node), "put it in quotes", "must be a string")
 		}
+	}
+}
+
+func checkObject(fs *diag.Findings, path string, node any, want shape) {
+	object, ok := node.(map[string]any)
+	if !ok {
+		fs.Errorf(cmp.Or(path, "catalog"), "", "write key: value lines", "must be an object")
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		sub, known := want.fields[key]
+		if !known && !want.values {
+			fs.Errorf(join(path, key), "", "fields are "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "), "unknown field")
+			continue
+		}
+		checkShape(fs, join(path, key), object[key], sub)
 	}
 }
 

@@ -72,7 +72,7 @@ func lock(o Options) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the build lock: %w", err)
 	}
-	fd := int(f.Fd()) //nolint:gosec // a file descriptor fits an int
+	fd := int(f.Fd())
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		fmt.Fprintf(o.Log, "assets: another build is at work in %s; waiting for it\n", o.Out)

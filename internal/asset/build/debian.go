@@ -17,7 +17,7 @@ import (
 )
 
 // ErrMissing says that the host lacks Debian packages; the text names them.
-var ErrMissing = errors.New("missing Debian packages") //nolint:gochecknoglobals // a sentinel error, never reassigned
+var ErrMissing = errors.New("missing Debian packages")
 
 // missing names every Debian package that the steps to be made need and the host lacks.
 func (b *builder) missing(ctx context.Context, steps []step) error {

@@ -125,13 +125,13 @@ func (b *builder) moduleKey(m module, goVersion string) (string, error) {
 		return "", fmt.Errorf("hashing the recipe of %s: %w", m.Name, err)
 	}
 	parts := []string{recipeVersion, string(recipe), goVersion, b.arch}
-	root := filepath.Join(b.Source, m.Name)
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	root := os.DirFS(filepath.Join(b.Source, m.Name))
+	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		raw, err := os.ReadFile(path)
-		parts = append(parts, strings.TrimPrefix(path, root), string(raw))
+		raw, err := fs.ReadFile(root, path)
+		parts = append(parts, path, string(raw))
 		return err
 	})
 	if err != nil {
