@@ -19,7 +19,7 @@ const ClusterLabel = "slipway.dev/cluster"
 
 // Metadata identifies a document.
 type Metadata struct {
-	// Name of the document: a DNS label (at most 63 characters, for a cluster 40).
+	// Name of the document: a DNS label of at most 40 characters.
 	Name string `json:"name"`
 	// Labels of the document; an InstanceGroup has slipway.dev/cluster.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -27,15 +27,17 @@ type Metadata struct {
 
 // Cluster is one Kubernetes cluster.
 type Cluster struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Metadata   Metadata    `json:"metadata"`
-	Spec       ClusterSpec `json:"spec"`
+	// APIVersion is slipway.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is Cluster.
+	Kind     string      `json:"kind"`
+	Metadata Metadata    `json:"metadata"`
+	Spec     ClusterSpec `json:"spec"`
 }
 
 // ClusterSpec is the desired state of a cluster.
 type ClusterSpec struct {
-	// KubernetesVersion to run, without "v". The asset catalogue must hold it. Default: the newest one that this slipway was tried with.
+	// KubernetesVersion to run, without "v". The asset catalogue must hold it.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
 	// CloudProvider says where the cluster runs.
 	CloudProvider CloudProvider `json:"cloudProvider"`
@@ -47,7 +49,7 @@ type ClusterSpec struct {
 	Etcd Etcd `json:"etcd"`
 	// Assets says where machines download from, if not from upstream.
 	Assets Assets `json:"assets,omitzero"`
-	// ConfigStore is where machines read their documents. Default: the state store, which must then be on S3.
+	// ConfigStore is where machines read their documents.
 	ConfigStore ConfigStore `json:"configStore,omitzero"`
 	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
 	Tags map[string]string `json:"tags,omitempty"`
@@ -60,25 +62,25 @@ type CloudProvider struct {
 
 // AWSProvider places the cluster in AWS.
 type AWSProvider struct {
-	// Region such as us-east-1. Default: the region of the subnets' zones.
+	// Region such as us-east-1.
 	Region string `json:"region,omitempty"`
 }
 
 // Networking is the cluster's network.
 type Networking struct {
-	// NetworkCIDR of the VPC. Default 10.80.0.0/16: outside Docker's 172.17.0.0/16 and the pods' and services' ranges (S5.10).
+	// NetworkCIDR of the VPC.
 	NetworkCIDR string `json:"networkCIDR,omitempty"`
-	// PodCIDR for pods; each node gets a /24 of it. Default 10.244.0.0/16.
+	// PodCIDR for pods; each node gets a /24 of it.
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// ServiceClusterIPRange for Services. Default 10.96.0.0/16.
+	// ServiceClusterIPRange for Services.
 	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"`
 	// Subnets of the VPC. At least one Private and one Public in each zone used.
 	Subnets []Subnet `json:"subnets,omitempty"`
-	// CNI chooses the network of pods. Default flannel.
+	// CNI chooses the network of pods.
 	CNI string `json:"cni,omitempty"`
-	// NATGateways: PerZone (one a zone, default) or Single.
+	// NATGateways: PerZone (one a zone) or Single.
 	NATGateways string `json:"natGateways,omitempty"`
-	// DNSDomain of Services. Default cluster.local.
+	// DNSDomain of Services.
 	DNSDomain string `json:"dnsDomain,omitempty"`
 }
 
@@ -99,13 +101,13 @@ type Subnet struct {
 	Zone string `json:"zone"`
 	// Type is Public or Private.
 	Type SubnetType `json:"type"`
-	// CIDR within networkCIDR. Default: the next free /20 for Private, /24 for Public ones.
+	// CIDR within networkCIDR.
 	CIDR string `json:"cidr,omitempty"`
 }
 
 // APIAccess is how the Kubernetes API is reached.
 type APIAccess struct {
-	// Access lists the ranges that may reach the API through the public load balancer. Default 0.0.0.0/0 for a Public one.
+	// Access lists the ranges that may reach the API through the public load balancer.
 	Access []string `json:"access,omitempty"`
 	// LoadBalancer in front of the API.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
@@ -115,7 +117,7 @@ type APIAccess struct {
 
 // LoadBalancer is the API's network load balancer.
 type LoadBalancer struct {
-	// Type is Public (default: an internet-facing one beside the internal one) or Internal.
+	// Type is Public (an internet-facing one beside the internal one) or Internal.
 	Type string `json:"type,omitempty"`
 }
 
@@ -123,21 +125,21 @@ type LoadBalancer struct {
 type Etcd struct {
 	// Volume of each member.
 	Volume Volume `json:"volume"`
-	// HeartbeatIntervalMS in milliseconds. Default 100, etcd's own.
+	// HeartbeatIntervalMS in milliseconds.
 	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
-	// ElectionTimeoutMS in milliseconds. Default 1000, etcd's own.
+	// ElectionTimeoutMS in milliseconds.
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
 }
 
 // Volume is an EBS volume. It is always encrypted.
 type Volume struct {
-	// Type: gp3 (default), io1 or io2.
+	// Type is gp3, io1 or io2.
 	Type string `json:"type,omitempty"`
-	// Size in GiB. Default 20 for etcd, 64 for a root volume.
+	// Size in GiB.
 	Size int `json:"size,omitempty"`
-	// IOPS of the volume. Default 3000 for gp3 (its included amount).
+	// IOPS of the volume.
 	IOPS int `json:"iops,omitempty"`
-	// Throughput in MiB/s, gp3 only. Default 125 (its included amount).
+	// Throughput in MiB/s, gp3 only.
 	Throughput int `json:"throughput,omitempty"`
 }
 
@@ -157,10 +159,12 @@ type ConfigStore struct {
 
 // InstanceGroup is a set of like machines.
 type InstanceGroup struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   Metadata          `json:"metadata"`
-	Spec       InstanceGroupSpec `json:"spec"`
+	// APIVersion is slipway.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is InstanceGroup.
+	Kind     string            `json:"kind"`
+	Metadata Metadata          `json:"metadata"`
+	Spec     InstanceGroupSpec `json:"spec"`
 }
 
 // Role of a machine.
@@ -176,21 +180,21 @@ const (
 type InstanceGroupSpec struct {
 	// Role is ControlPlane or Worker.
 	Role Role `json:"role"`
-	// MachineType is an EC2 instance type. Default t3.large for control planes, t3.large for workers.
+	// MachineType is an EC2 instance type.
 	MachineType string `json:"machineType,omitempty"`
-	// Image: ssm:/PARAMETER (default Debian 12 of the type's architecture), or ami-ID.
+	// Image: ssm:/PARAMETER or ami-ID.
 	Image string `json:"image,omitempty"`
-	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5. Default 3, for workers 2.
+	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
 	MinSize int `json:"minSize,omitempty"`
-	// MaxSize of the group. Default minSize.
+	// MaxSize of the group.
 	MaxSize int `json:"maxSize,omitempty"`
-	// Subnets by name. Default: every Private one.
+	// Subnets by name.
 	Subnets []string `json:"subnets,omitempty"`
 	// RootVolume of each machine.
 	RootVolume Volume `json:"rootVolume"`
 	// NodeLabels for the nodes; keys may not be kubernetes.io ones that kubelets may not set.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	// Taints for the nodes, as key=value:Effect. Default for control planes: node-role.kubernetes.io/control-plane=:NoSchedule.
+	// Taints for the nodes, as key=value:Effect.
 	Taints []string `json:"taints,omitempty"`
 	// InstanceMetadata service settings.
 	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
@@ -198,6 +202,6 @@ type InstanceGroupSpec struct {
 
 // InstanceMetadata is the metadata service's settings. Tokens (IMDSv2) are always required.
 type InstanceMetadata struct {
-	// HTTPPutResponseHopLimit, 1 (default) to 64. 1 keeps it from pods.
+	// HTTPPutResponseHopLimit, 1 to 64. 1 keeps it from pods.
 	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
 }

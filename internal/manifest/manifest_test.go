@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+func threeZones() []string { return []string{"us-east-1a", "us-east-1b", "us-east-1c"} }
+
+func demo(t testing.TB) manifest.Set {
+	t.Helper()
+	set, fs := manifest.New("demo", threeZones(), manifest.NewOptions{})
+	if len(fs) > 0 {
+		t.Fatal(fs)
+	}
+	return manifest.Default(set)
+}
+
+func TestDefaultClusterIsValid(t *testing.T) {
+	if fs := manifest.Validate(demo(t)); len(fs) > 0 {
+		t.Errorf("the default cluster has findings: %v", fs)
+	}
+}
+
+func TestExampleIsTheDefaultCluster(t *testing.T) {
+	const file = "../../examples/ha.yaml"
+	want := string(manifest.Print(demo(t)))
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("run go test ./internal/manifest -update (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrintedIsParsedBack(t *testing.T) {
+	set := demo(t)
+	got, fs := manifest.Parse(manifest.Print(set))
+	if len(fs) > 0 {
+		t.Fatal(fs)
+	}
+	if diff := cmp.Diff(set, got); diff != "" {
+		t.Errorf("-printed +parsed:\n%s", diff)
+	}
+	if diff := cmp.Diff(got, manifest.Default(got)); diff != "" {
+		t.Errorf("defaulting twice changes something:\n%s", diff)
+	}
+}
+
+// TestRandomClusters: what New makes of any sensible options is valid, defaults to itself, and survives printing.
+func TestRandomClusters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zones := threeZones()[:rapid.IntRange(1, 3).Draw(t, "zones")]
+		set, fs := manifest.New("demo", zones, manifest.NewOptions{
+			ControlPlaneCount: rapid.SampledFrom([]int{0, 1, 3, 5}).Draw(t, "control planes"),
+			WorkerCount:       rapid.IntRange(0, 100).Draw(t, "workers"),
+			NodeSize:          rapid.SampledFrom([]string{"", "t3.large", "m6g.large", "c5.xlarge"}).Draw(t, "size"),
+			NetworkCIDR:       fmt.Sprintf("10.80.0.0/%d", rapid.IntRange(16, 22).Draw(t, "bits")),
+			NATGateways:       rapid.SampledFrom([]string{"", "PerZone", "Single"}).Draw(t, "nat"),
+		})
+		set = manifest.Default(set)
+		if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		got, fs := manifest.Parse(manifest.Print(set))
+		if diff := cmp.Diff(set, manifest.Default(got)); diff != "" || len(fs) > 0 {
+			t.Fatal(diff, fs)
+		}
+	})
+}
+
+func render(fs diag.Findings) string {
+	var b strings.Builder
+	for _, f := range fs {
+		fmt.Fprintf(&b, "%s: %s\n", f.Severity, f)
+	}
+	return b.String()
+}
+
+func TestParseFindsEverythingAtOnce(t *testing.T) {
+	set, fs := manifest.Parse([]byte(`# a comment
+---
+apiVersion: slipway.dev/v1alpha1
+kind: Cluster
+metadata: {name: demo, labels: {a: 1}}
+spec:
+  kubernetesVersion: 1.36
+  networking:
+    podCDIR: 10.0.0.0/8
+    subnets:
+    - name: a
+      zone: us-east-1a
+      typ: Private
+    - just-a-name
+  etcd:
+    volume: {size: "20", iops: 3000.5}
+  tags: [a]
+---
+apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: workers}
+spec:
+  role: Worker
+  minSize: null
+  taints: a=b:NoSchedule
+---
+apiVersion: slipway.dev/v2
+kind: Clutser
+metadata: {name: x}
+---
+apiVersion: slipway.dev/v1alpha1
+kind: Cluster
+metadata: {name: second}
+---
+- a list
+---
+kind: [
+---
+apiVersion: slipway.dev/v1alpha1
+kind: Cluster
+kind: Cluster
+`))
+	want := `error: cluster/demo: metadata.labels[a] "1": must be a string, not an integer (write it in quotes)
+error: cluster/demo: spec.etcd.volume.iops "3000.5": must be an integer, not a number with a fraction or too large (write a whole number without quotes)
+error: cluster/demo: spec.etcd.volume.size "20": must be an integer, not a string (write a whole number without quotes)
+error: cluster/demo: spec.kubernetesVersion "1.36": must be a string, not a number with a fraction or too large (write it in quotes)
+error: cluster/demo: spec.networking.podCDIR: is not a known field (did you mean podCIDR?)
+error: cluster/demo: spec.networking.subnets[0].typ: is not a known field (did you mean type?)
+error: cluster/demo: spec.networking.subnets[1] "just-a-name": must be a mapping, not a string (write fields under it, indented)
+error: cluster/demo: spec.tags "[\"a\"]": must be a mapping, not a list (write fields under it, indented)
+error: instancegroup/workers: spec.taints "a=b:NoSchedule": must be a list, not a string (write one item a line, each with a dash)
+error: document 3: apiVersion "slipway.dev/v2": is not known (write apiVersion: slipway.dev/v1alpha1)
+error: document 3: kind "Clutser": is not known (did you mean Cluster?)
+error: cluster/second: is a second Cluster (keep one Cluster; give others a file of their own)
+error: document 5: is not a mapping of fields (begin it with apiVersion and kind)
+`
+	got := render(fs)
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for _, broken := range []string{"document 6: cannot be read", "document 7: cannot be read", "line 3"} {
+		if !strings.Contains(got, broken) {
+			t.Errorf("no finding has %q in:\n%s", broken, got)
+		}
+	}
+	if set.Cluster.Metadata.Name != "demo" || len(set.Groups) != 1 {
+		t.Errorf("what was right is not there: %+v", set)
+	}
+}
+
+func TestParseLimitsItsInput(t *testing.T) {
+	if _, fs := manifest.Parse(bytes.Repeat([]byte("# x\n"), 1<<19)); fs.Err() == nil {
+		t.Error("took 2 MiB")
+	}
+	if _, fs := manifest.Parse([]byte("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b]\n" +
+		"d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\ng: [*f,*f,*f,*f,*f,*f]\n")); fs.Err() == nil {
+		t.Error("took a bomb of aliases")
+	}
+}
+
+func TestValidate(t *testing.T) {
+	cluster := func(f func(*v1alpha1.ClusterSpec)) func(*manifest.Set) { return func(s *manifest.Set) { f(&s.Cluster.Spec) } }
+	group := func(i int, f func(*v1alpha1.InstanceGroupSpec)) func(*manifest.Set) {
+		return func(s *manifest.Set) { f(&s.Groups[i].Spec) }
+	}
+	const controlPlane, workers = 0, 1
+	for want, change := range map[string]func(*manifest.Set){
+		`cluster/Demo_1: metadata.name "Demo_1": is not a DNS label`:                  func(s *manifest.Set) { s.Cluster.Metadata.Name = "Demo_1" },
+		`metadata.name "` + strings.Repeat("a", 41) + `": is not a DNS label`:         func(s *manifest.Set) { s.Groups[1].Metadata.Name = strings.Repeat("a", 41) },
+		`spec.kubernetesVersion "v1.36.3": is not a version of Kubernetes`:            cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "v1.36.3" }),
+		`spec.cloudProvider.aws.region "mars": is not an AWS region`:                  cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.Region = "mars" }),
+		`spec.networking.podCIDR "10.80.0.0/16": overlaps spec.networking.network`:    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.80.0.0/16" }),
+		`serviceClusterIPRange "10.244.128.0/20": overlaps spec.networking.podCIDR`:   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.ServiceClusterIPRange = "10.244.128.0/20" }),
+		`spec.networking.podCIDR "10.244.1.0/16": has bits set`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.1.0/16" }),
+		`spec.networking.podCIDR "fd00::/64": is not an IPv4 range`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "fd00::/64" }),
+		`spec.networking.networkCIDR "10.0.0.0/8": is too large`:                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkCIDR = "10.0.0.0/8" }),
+		`spec.networking.podCIDR "10.244.0.0/24": has a /24 for 1 machines`:           cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.0.0/24" }),
+		`subnets[1].cidr "10.80.0.0/25": overlaps spec.networking.subnets[0].cidr`:    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.80.0.0/25" }),
+		`subnets[1].cidr "10.81.0.0/24": is not within networkCIDR`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.81.0.0/24" }),
+		`subnets[1].zone "us-east-1a": has a Public subnet already: subnets[0]`:       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1a" }),
+		`subnets[1].zone "eu-west-1a": is not in the cluster's region us-east-1`:      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "eu-west-1a" }),
+		`subnets[4].zone "us-east-1b": has a Private subnet and no Public one`:        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1d" }),
+		`subnets[1].name "public-a": is the name of subnets[0] too`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Name = "public-a" }),
+		`subnets[0].type "public": is not one of Private, Public (did you mean Publi`: cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Type = "public" }),
+		`spec.networking.subnets: must not be empty`:                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets = nil }),
+		`spec.networking.cni "calico": is not one of flannel`:                         cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.CNI = "calico" }),
+		`spec.networking.natGateways "Perzone": is not one of PerZone, Single (did`:   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NATGateways = "Perzone" }),
+		`spec.networking.dnsDomain "cluster_local": is not a DNS domain`:              cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.DNSDomain = "cluster_local" }),
+		`spec.api.access[1] "10.1.2.3/8": has bits set to the right of its prefix (w`: cluster(func(c *v1alpha1.ClusterSpec) { c.API.Access = []string{"10.0.0.0/8", "10.1.2.3/8"} }),
+		`spec.api.access "0.0.0.0/0": has no effect with an Internal load balancer`:   cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "Internal" }),
+		`spec.api.additionalSANs[0] "a b": is neither a DNS name nor an address`:      cluster(func(c *v1alpha1.ClusterSpec) { c.API.AdditionalSANs = []string{"a b"} }),
+		`spec.configStore.base "file:///x": is not a place on S3`:                     cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
+		`spec.assets.fileRepository "https://u:xxxxx@h": is not an HTTP address w`:    cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
+		`spec.assets.containerRegistry "https://r": is not a registry's address`:      cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
+		`spec.tags[slipway.dev/x]: is a key that Slipway`:                             cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"slipway.dev/x": "1"} }),
+		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
+		`spec.etcd.volume.iops "20000": is not what gp3 of 20 GiB has (use 3000 to 1`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),
+		`spec.etcd.volume.throughput "1000": is not what gp3 with 3000 IOPS has (use`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Throughput = 1000 }),
+		`spec.etcd.volume.throughput "125": is for gp3 only`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume = v1alpha1.Volume{Type: "io2", Size: 20, IOPS: 3000, Throughput: 125} }),
+		`spec.etcd.electionTimeoutMS "400": must be at least five heartbeats`:         cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.ElectionTimeoutMS = 400 }),
+		`instance groups: 0 of them have role ControlPlane`:                           func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
+		`instance groups: 2 of them have role ControlPlane`:                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
+		`instancegroup/control-plane: metadata.name "control-plane": is the name of`:  func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane" },
+		`instancegroup/workers: metadata.labels[slipway.dev/cluster] "prod": is not`:  func(s *manifest.Set) { s.Groups[1].Metadata.Labels = map[string]string{v1alpha1.ClusterLabel: "prod"} },
+		`instancegroup/control-plane: spec.minSize "4": is not a number of control-p`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = 4, 4 }),
+		`instancegroup/control-plane: spec.maxSize "5": of a control plane must be m`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 5 }),
+		`instancegroup/control-plane: spec.subnets "private-a": are in too few zones`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a"} }),
+		`instancegroup/workers: spec.maxSize "1": is less than minSize 2`:             group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 1 }),
+		`instancegroup/workers: spec.minSize "-1": is out of range`:                   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize = -1 }),
+		`instancegroup/workers: spec.role "Node": is not one of ControlPlane, Worker`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role = "Node" }),
+		`spec.machineType "t3.larg": is not an EC2 instance type that exists (did yo`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.larg" }),
+		`spec.machineType "t3.micro": has 1024 MiB of memory, too little`:             group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.micro" }),
+		`spec.image "ssm:/aws/service/debian/release/12/latest/arm64": is not of t3.`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "ssm:/aws/service/debian/release/12/latest/arm64" }),
+		`spec.image "debian": is neither an SSM parameter nor an AMI`:                 group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "debian" }),
+		`spec.subnets[0] "private-x": is not a subnet of the cluster (use one of pri`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-x"} }),
+		`spec.subnets[0] "public-a": is Public: machines have no public addresses`:    group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"public-a"} }),
+		`spec.subnets[1] "private-a": is subnets[0] too`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a", "private-a"} }),
+		`spec.rootVolume.size "4": is smaller than the image`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.RootVolume.Size = 4 }),
+		`spec.taints[0] "a": has no effect`:                                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a"} }),
+		`spec.taints[0] "-a=b:NoExecute": has a key that is none`:                     group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"-a=b:NoExecute"} }),
+		`spec.taints[0] "Never": is not one of NoSchedule`:                            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a=b:Never"} }),
+		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not le`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
+		`spec.nodeLabels[a] "b c": is not a label value`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
+		`spec.instanceMetadata.httpPutResponseHopLimit "65": is out of range`:         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 65 }),
+	} {
+		set := demo(t)
+		change(&set)
+		if got := render(manifest.Validate(set)); !strings.Contains(got, want) {
+			t.Errorf("no finding has\n  %s\nin:\n%s", want, got)
+		}
+	}
+}
+
+func TestValidLabelsAndTaints(t *testing.T) {
+	set := demo(t)
+	set.Groups[1].Spec.NodeLabels = map[string]string{"node.kubernetes.io/pool": "a", "example.com/x": "", "gpu": "yes"}
+	set.Groups[1].Spec.Taints = []string{"gpu:NoSchedule", "example.com/x=y:PreferNoSchedule"}
+	if fs := manifest.Validate(set); len(fs) > 0 {
+		t.Error(fs)
+	}
+}
+
+func TestDockerRangeIsAWarning(t *testing.T) {
+	set, _ := manifest.New("demo", threeZones(), manifest.NewOptions{NetworkCIDR: "172.17.0.0/16"})
+	fs := manifest.Validate(manifest.Default(set))
+	if fs.Err() != nil || !strings.Contains(render(fs), "overlaps Docker's 172.17.0.0/16") {
+		t.Errorf("got %s", render(fs))
+	}
+}
+
+func TestNewReportsZones(t *testing.T) {
+	_, fs := manifest.New("demo", []string{"us-east-1a", "us-east-1a", "nowhere"}, manifest.NewOptions{})
+	want := "error: --zones[1] \"us-east-1a\": is given twice (give each zone once)\n" +
+		"error: --zones[2] \"nowhere\": is not an availability zone (write it as us-east-1a)\n"
+	if diff := cmp.Diff(want, render(fs)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCarvingSkipsWhatIsTaken(t *testing.T) {
+	set := demo(t)
+	for i := range set.Cluster.Spec.Networking.Subnets {
+		set.Cluster.Spec.Networking.Subnets[i].CIDR = ""
+	}
+	set.Cluster.Spec.Networking.Subnets[3].CIDR = "10.80.0.0/20"
+	var got []string
+	for _, s := range manifest.Default(set).Cluster.Spec.Networking.Subnets {
+		got = append(got, s.CIDR)
+	}
+	want := []string{"10.80.16.0/24", "10.80.17.0/24", "10.80.18.0/24", "10.80.0.0/20", "10.80.32.0/20", "10.80.48.0/20"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDiff(t *testing.T) {
+	before, after := demo(t), demo(t)
+	after.Cluster.Spec.API.Access = []string{"10.0.0.0/8", "192.168.0.0/16"}
+	after.Cluster.Spec.Tags = map[string]string{"team": "a"}
+	after.Groups[1].Spec.MinSize = 4
+	after.Groups = append(after.Groups[1:], v1alpha1.InstanceGroup{Kind: "InstanceGroup", Metadata: v1alpha1.Metadata{Name: "gpu"}})
+	want := []string{
+		"~ cluster/demo: spec.api.access[0] 0.0.0.0/0 → 10.0.0.0/8",
+		"+ cluster/demo: spec.api.access[1] 192.168.0.0/16",
+		"+ cluster/demo: spec.tags {\"team\":\"a\"}",
+		"- instancegroup/control-plane",
+		"+ instancegroup/gpu",
+		"~ instancegroup/workers: spec.minSize 2 → 4",
+	}
+	if diff := cmp.Diff(want, manifest.Diff(before, after)); diff != "" {
+		t.Error(diff)
+	}
+	if lines := manifest.Diff(before, before); len(lines) > 0 {
+		t.Errorf("a set differs from itself: %v", lines)
+	}
+}
+
+func TestInstanceTypes(t *testing.T) {
+	for name, want := range map[string]manifest.InstanceType{
+		"t3.large":  {Name: "t3.large", Arch: "amd64", VCPU: 2, MemoryMiB: 8192},
+		"m6g.large": {Name: "m6g.large", Arch: "arm64", VCPU: 2, MemoryMiB: 8192},
+	} {
+		got, ok := manifest.FindInstanceType(name)
+		if !ok || got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	for _, name := range []string{"", "#", "t3.huge", "EC2"} {
+		if got, ok := manifest.FindInstanceType(name); ok {
+			t.Errorf("%q is %+v", name, got)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(manifest.Print(demo(f)))
+	f.Add([]byte("apiVersion: slipway.dev/v1alpha1\nkind: Cluster\nspec: {networking: {subnets: [{}, null, 1]}}\n---\nkind: x"))
+	f.Add([]byte("{}\n---\n[]\n---\n1"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		set, fs := manifest.Parse(text)
+		if fs.Err() != nil {
+			_ = manifest.Validate(manifest.Default(set)) // what was understood must be checkable all the same
+			return
+		}
+		printed := manifest.Print(set)
+		again, fs := manifest.Parse(printed)
+		if fs.Err() != nil {
+			t.Fatalf("what was printed is refused: %v\n%s", fs, printed)
+		}
+		if diff := cmp.Diff(string(printed), string(manifest.Print(again))); diff != "" {
+			t.Fatal(diff)
+		}
+		_ = manifest.Validate(manifest.Default(again))
+	})
+}

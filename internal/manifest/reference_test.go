@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/reference/manifest.md and examples/ha.yaml")
+
+// field is one row of the reference.
+type field struct{ path, typ, doc string }
+
+// apiTypes reads the comments of package v1alpha1's structs.
+func apiTypes(t *testing.T) map[string]*ast.StructType {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/types.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*ast.StructType{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				out[spec.Name.Name] = s
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// fieldsOf lists the fields under a type, with its own paths.
+func fieldsOf(types map[string]*ast.StructType, typ, path string) []field {
+	var out []field
+	for _, f := range types[typ].Fields.List {
+		name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+		at := strings.TrimPrefix(path+"."+name, ".")
+		elem, shown := "", ""
+		switch e := f.Type.(type) {
+		case *ast.Ident:
+			elem, shown = e.Name, e.Name
+		case *ast.ArrayType:
+			elem = fmt.Sprint(e.Elt)
+			shown = "list of " + elem
+			if types[elem] != nil {
+				at += "[]"
+			}
+		case *ast.MapType:
+			shown = fmt.Sprintf("map of %s to %s", e.Key, e.Value)
+		}
+		out = append(out, field{at, shown, strings.Join(strings.Fields(f.Doc.Text()), " ")})
+		if types[elem] != nil {
+			out = append(out, fieldsOf(types, elem, at)...)
+		}
+	}
+	return out
+}
+
+func reference(t *testing.T) string {
+	types := apiTypes(t)
+	defaults := map[string]string{}
+	for _, r := range manifest.Rules() {
+		defaults[r.Kind+" "+r.Path] = r.Text
+	}
+	var b strings.Builder
+	b.WriteString("# Reference of the manifests\n\nGenerated from `api/v1alpha1/types.go` and the table of defaults in `internal/manifest/defaults.go` by\n" +
+		"`go test ./internal/manifest -update`. Every document has `apiVersion: " + v1alpha1.APIVersion + "`.\n")
+	for _, kind := range []string{"Cluster", "InstanceGroup"} {
+		fmt.Fprintf(&b, "\n## %s\n\n| field | type | meaning | default |\n|---|---|---|---|\n", kind)
+		for _, f := range fieldsOf(types, kind, "") {
+			if types[strings.TrimPrefix(f.typ, "list of ")] != nil && f.typ != "list of Subnet" && f.doc == "" {
+				continue // metadata and spec have nothing to say of themselves
+			}
+			def := defaults[kind+" "+f.path]
+			delete(defaults, kind+" "+f.path)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f.path, f.typ, strings.ReplaceAll(f.doc, "|", "\\|"), def)
+		}
+	}
+	for _, left := range slices.Sorted(maps.Keys(defaults)) {
+		t.Errorf("the default of %s is of no field", left)
+	}
+	return b.String()
+}
+
+func TestReferenceIsInStep(t *testing.T) {
+	const file = "../../docs/reference/manifest.md"
+	want := reference(t)
+	if *update {
+		if err := os.MkdirAll("../../docs/reference", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("run go test ./internal/manifest -update (-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryFieldIsDocumented: the reference is only as good as the comments.
+func TestEveryFieldIsDocumented(t *testing.T) {
+	types := apiTypes(t)
+	for _, kind := range []string{"ClusterSpec", "InstanceGroupSpec", "Metadata"} {
+		for _, f := range fieldsOf(types, kind, "") {
+			if f.doc == "" && types[f.typ] == nil {
+				t.Errorf("%s %s has no comment", kind, f.path)
+			}
+		}
+	}
+}
+
+// TestShapesLeaveOutNoField decodes a document with every field that the Go types have: none may be unknown.
+func TestShapesLeaveOutNoField(t *testing.T) {
+	for _, doc := range []any{&v1alpha1.Cluster{}, &v1alpha1.InstanceGroup{}} {
+		v := reflect.ValueOf(doc).Elem()
+		fill(v)
+		v.FieldByName("APIVersion").SetString(v1alpha1.APIVersion)
+		v.FieldByName("Kind").SetString(v.Type().Name())
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, fs := manifest.Parse(text)
+		if len(fs) > 0 {
+			t.Errorf("%s: %v", v.Type().Name(), fs)
+		}
+		var got any = set.Cluster
+		if len(set.Groups) > 0 {
+			got = set.Groups[0]
+		}
+		if diff := cmp.Diff(v.Interface(), got); diff != "" {
+			t.Errorf("%s did not come back whole:\n%s", v.Type().Name(), diff)
+		}
+	}
+}
+
+// fill sets every field of v.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Int:
+		v.SetInt(7)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+	}
+}
