@@ -119,7 +119,9 @@ func (r *parts) buildIdentity() (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := kms.New(kms.Config{Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now})
+	keys, err := kms.New(kms.Config{
+		Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now, Identities: r.iam,
+	})
 	if err != nil {
 		return err
 	}

@@ -39,29 +39,21 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	if len(in.Plaintext) > maxPlaintext {
 		return nil, wire.Errorf("ValidationException", "plaintext has %d bytes, the most is %d", len(in.Plaintext), maxPlaintext)
 	}
+	if err := dryRun(in.DryRun); err != nil {
+		return nil, err
+	}
 	blob, err := seal(k, in.Plaintext, context)
 	return &kms.EncryptOutput{CiphertextBlob: blob, KeyId: new(s.arn(k.ID)), EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, err
 }
 
 func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
-	const idLength = 36
-	if len(in.CiphertextBlob) < idLength {
-		return nil, invalidCiphertext()
-	}
 	context := values(in.EncryptionContext)
-	id := string(in.CiphertextBlob[:idLength])
-	k, err := s.use(ctx, &id, "Decrypt", context)
+	k, err := s.useSealed(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", context)
 	if err != nil {
 		return nil, err
 	}
-	if in.KeyId != nil {
-		want, err := s.use(ctx, in.KeyId, "Decrypt", context)
-		if err != nil {
-			return nil, err
-		}
-		if want.ID != k.ID {
-			return nil, wire.Errorf("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation.")
-		}
+	if err := dryRun(in.DryRun); err != nil {
+		return nil, err
 	}
 	plaintext, err := open(k, in.CiphertextBlob, context)
 	if err != nil {
@@ -71,6 +63,10 @@ func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.Decry
 }
 
 func (s *Service) dataKey(ctx context.Context, in *kms.GenerateDataKeyInput) (*kms.GenerateDataKeyOutput, error) {
+	return s.makeDataKey(ctx, "GenerateDataKey", in)
+}
+
+func (s *Service) makeDataKey(ctx context.Context, action string, in *kms.GenerateDataKeyInput) (*kms.GenerateDataKeyOutput, error) {
 	n := 32
 	switch {
 	case in.NumberOfBytes != nil && in.KeySpec == nil:
@@ -84,8 +80,11 @@ func (s *Service) dataKey(ctx context.Context, in *kms.GenerateDataKeyInput) (*k
 		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
 	}
 	context := values(in.EncryptionContext)
-	k, err := s.use(ctx, in.KeyId, "GenerateDataKey", context)
+	k, err := s.use(ctx, in.KeyId, action, context)
 	if err != nil {
+		return nil, err
+	}
+	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
 	plaintext := make([]byte, n)
@@ -97,11 +96,82 @@ func (s *Service) dataKey(ctx context.Context, in *kms.GenerateDataKeyInput) (*k
 }
 
 func (s *Service) dataKeyAlone(ctx context.Context, in *kms.GenerateDataKeyWithoutPlaintextInput) (*kms.GenerateDataKeyWithoutPlaintextOutput, error) {
-	out, err := s.dataKey(ctx, &kms.GenerateDataKeyInput{KeyId: in.KeyId, KeySpec: in.KeySpec, NumberOfBytes: in.NumberOfBytes, EncryptionContext: in.EncryptionContext})
+	out, err := s.makeDataKey(ctx, "GenerateDataKeyWithoutPlaintext", &kms.GenerateDataKeyInput{
+		KeyId: in.KeyId, KeySpec: in.KeySpec, NumberOfBytes: in.NumberOfBytes, EncryptionContext: in.EncryptionContext, DryRun: in.DryRun,
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &kms.GenerateDataKeyWithoutPlaintextOutput{CiphertextBlob: out.CiphertextBlob, KeyId: out.KeyId}, nil
+}
+
+// useSealed finds the key that a ciphertext names, which must be the one that the caller names, if any. What was not
+// sealed here is an invalid ciphertext, whatever it names.
+func (s *Service) useSealed(ctx context.Context, blob []byte, want *string, action string, encryption map[string]string) (*key, error) {
+	const idLength = 36
+	if len(blob) < idLength {
+		return nil, invalidCiphertext()
+	}
+	id := string(blob[:idLength])
+	s.mu.Lock()
+	_, unknown := s.find(&id)
+	named, err := s.find(want)
+	s.mu.Unlock()
+	switch {
+	case unknown != nil:
+		return nil, invalidCiphertext()
+	case want != nil && err != nil:
+		return nil, err
+	case want != nil && named.ID != id:
+		return nil, wire.Errorf("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation.")
+	}
+	return s.use(ctx, &id, action, encryption)
+}
+
+func dryRun(asked *bool) error {
+	if asked != nil && *asked {
+		return wire.Errorf(kms.ErrCodeDryRunOperationException, "The request would have succeeded, but the DryRun option is set.")
+	}
+	return nil
+}
+
+func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.ReEncryptOutput, error) {
+	from, to := values(in.SourceEncryptionContext), values(in.DestinationEncryptionContext)
+	source, err := s.useSealed(ctx, in.CiphertextBlob, in.SourceKeyId, "ReEncryptFrom", from)
+	if err != nil {
+		return nil, err
+	}
+	destination, err := s.use(ctx, in.DestinationKeyId, "ReEncryptTo", to)
+	if err != nil {
+		return nil, err
+	}
+	if err := dryRun(in.DryRun); err != nil {
+		return nil, err
+	}
+	plaintext, err := open(source, in.CiphertextBlob, from)
+	if err != nil {
+		return nil, err
+	}
+	blob, err := seal(destination, plaintext, to)
+	algorithm := new(kms.EncryptionAlgorithmSpecSymmetricDefault)
+	return &kms.ReEncryptOutput{
+		CiphertextBlob: blob, KeyId: new(s.arn(destination.ID)), SourceKeyId: new(s.arn(source.ID)),
+		SourceEncryptionAlgorithm: algorithm, DestinationEncryptionAlgorithm: algorithm,
+	}, err
+}
+
+func (s *Service) generateRandom(ctx context.Context, in *kms.GenerateRandomInput) (*kms.GenerateRandomOutput, error) {
+	if err := wire.Authorize(ctx, wire.Check{Action: "kms:GenerateRandom"}); err != nil {
+		return nil, err
+	}
+	if in.NumberOfBytes == nil || *in.NumberOfBytes > 1024 {
+		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
+	}
+	b := make([]byte, *in.NumberOfBytes)
+	if _, err := rand.Read(b); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+	return &kms.GenerateRandomOutput{Plaintext: b}, nil
 }
 
 func (s *Service) createGrant(ctx context.Context, in *kms.CreateGrantInput) (out *kms.CreateGrantOutput, err error) {
@@ -110,9 +180,15 @@ func (s *Service) createGrant(ctx context.Context, in *kms.CreateGrantInput) (ou
 		for _, op := range in.Operations {
 			g.Operations = append(g.Operations, *op)
 		}
+		if c := in.Constraints; c != nil {
+			g.Equals, g.Subset = values(c.EncryptionContextEquals), values(c.EncryptionContextSubset)
+		}
+		if err := s.usable(k); err != nil {
+			return err
+		}
 		k.Grants = append(k.Grants, g)
 		out = &kms.CreateGrantOutput{GrantId: &g.ID, GrantToken: &g.ID}
-		return s.usable(k)
+		return nil
 	})
 	return out, err
 }

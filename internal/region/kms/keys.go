@@ -5,7 +5,6 @@ package kms
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +21,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	for _, t := range in.Tags {
 		tags[*t.TagKey] = *t.TagValue
 		check.Context["aws:RequestTag/"+*t.TagKey] = []string{*t.TagValue}
+		check.Context["aws:TagKeys"] = append(check.Context["aws:TagKeys"], *t.TagKey)
 	}
 	if err := wire.Authorize(ctx, check); err != nil {
 		return nil, err
@@ -32,8 +32,9 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	policy := text(in.Policy)
 	if policy == "" {
 		policy = s.defaultPolicy()
-	} else if !json.Valid([]byte(policy)) {
-		return nil, wire.Errorf("MalformedPolicyDocumentException", "The policy is no JSON document")
+	}
+	if err := checkPolicy(policy); err != nil {
+		return nil, err
 	}
 	material := make([]byte, 32)
 	if _, err := rand.Read(material); err != nil {
@@ -148,8 +149,8 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 
 func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
 	return &kms.CreateAliasOutput{}, s.with(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
-		if len(*in.AliasName) < 7 || (*in.AliasName)[:6] != "alias/" {
-			return wire.Errorf("ValidationException", "Alias must start with the prefix \"alias/\". Please see http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html")
+		if err := checkAlias(*in.AliasName); err != nil {
+			return err
 		}
 		if _, ok := s.st.Aliases[*in.AliasName]; ok {
 			return wire.Errorf("AlreadyExistsException", "An alias with the name arn:aws:kms:%s:%s:%s already exists", s.cfg.Region, s.cfg.Account, *in.AliasName)
@@ -240,8 +241,8 @@ func (s *Service) getPolicy(ctx context.Context, in *kms.GetKeyPolicyInput) (out
 
 func (s *Service) putPolicy(ctx context.Context, in *kms.PutKeyPolicyInput) (*kms.PutKeyPolicyOutput, error) {
 	return &kms.PutKeyPolicyOutput{}, s.with(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
-		if !json.Valid([]byte(*in.Policy)) {
-			return wire.Errorf("MalformedPolicyDocumentException", "The policy is no JSON document")
+		if err := checkPolicy(*in.Policy); err != nil {
+			return err
 		}
 		k.Policy = *in.Policy
 		return nil
