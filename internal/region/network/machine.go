@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -36,7 +37,7 @@ func (n *Network) Namespace(ctx context.Context, m fabric.Machine) (string, erro
 		return "", err
 	}
 	defer release(ns)
-	if err := r.attach(ns, m, mac); err != nil {
+	if err := r.attach(ctx, ns, m, mac); err != nil {
 		return "", fmt.Errorf("wire %s to %s: %w", m.ID, m.VPC, err)
 	}
 	return path, nil
@@ -83,7 +84,7 @@ func checkMachine(m fabric.Machine) (net.HardwareAddr, error) {
 }
 
 // attach makes the veth unless it is there, and sets both of its ends.
-func (r *router) attach(ns netns.NsHandle, m fabric.Machine, mac net.HardwareAddr) error {
+func (r *router) attach(ctx context.Context, ns netns.NsHandle, m fabric.Machine, mac net.HardwareAddr) error {
 	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -102,7 +103,32 @@ func (r *router) attach(ns netns.NsHandle, m fabric.Machine, mac net.HardwareAdd
 	if err := setInside(inside, m); err != nil {
 		return err
 	}
-	return r.setOutside(outer, m.Iface.Addr, mac)
+	if err := r.setOutside(outer, m.Iface.Addr, mac); err != nil {
+		return err
+	}
+	return carries(ctx, map[string]*netlink.Handle{name: r.nl, "eth0": inside})
+}
+
+// carries waits until the kernel has noticed that both ends are up, usually a millisecond: what is sent before that is
+// lost, and the first connection would cost a second.
+func carries(ctx context.Context, ends map[string]*netlink.Handle) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for name, nl := range ends {
+		for {
+			link, err := nl.LinkByName(name)
+			if err != nil {
+				return fmt.Errorf("find link %s: %w", name, err)
+			}
+			if link.Attrs().OperState == netlink.OperUp {
+				break
+			}
+			if pause(ctx, time.Millisecond); ctx.Err() != nil {
+				return fmt.Errorf("wait for link %s to come up: %w", name, ctx.Err())
+			}
+		}
+	}
+	return nil
 }
 
 // wired says whether eth0 inside and the router's link are the two ends of one veth.
