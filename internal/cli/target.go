@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/node"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// targetOptions are the flags of commands that compare a cluster with AWS.
+type targetOptions struct {
+	name        string
+	nodeBinary  string
+	verbose     bool
+	destroyData bool
+}
+
+func targetFlags(cmd *cobra.Command, o *targetOptions) {
+	nameFlag(cmd, &o.name)
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print how many calls were made to AWS")
+}
+
+func buildFlags(cmd *cobra.Command, o *targetOptions) {
+	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
+	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "allow to destroy volumes and keys that the manifests no longer have")
+}
+
+// target is one cluster's place in AWS.
+type target struct {
+	a     *app
+	o     targetOptions
+	name  string
+	cfg   sdk.Config
+	calls *aws.Counter
+	cloud *aws.Cloud
+}
+
+// newTarget finds AWS. A cluster's manifest says its region; where it is gone from the state, wantRegion is empty.
+func (a *app) newTarget(ctx context.Context, o targetOptions, name, wantRegion string) (*target, error) {
+	if a.region == "" {
+		a.region = wantRegion
+	}
+	if wantRegion != "" && a.region != wantRegion {
+		return nil, withHint(fmt.Errorf("cluster %s is in %s, not in %s", name, wantRegion, a.region), "leave --region out")
+	}
+	cfg, err := a.awsConfig(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{a: a, o: o, name: name, calls: &aws.Counter{}}
+	t.cfg = t.calls.Watch(cfg)
+	t.cloud = aws.New(t.cfg, aws.Scope{
+		Cluster: name, Region: cfg.Region, RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.AliasName(name),
+	})
+	return t, nil
+}
+
+// report prints the calls that were made, if asked to.
+func (t *target) report() {
+	if !t.o.verbose {
+		return
+	}
+	all, mutating := t.calls.Total()
+	calls := t.calls.Calls()
+	names := make([]string, 0, len(calls))
+	for c := range calls {
+		names = append(names, c)
+	}
+	slices.Sort(names)
+	for _, c := range names {
+		fmt.Fprintf(t.a.Stderr, "%5d %s\n", calls[c], c)
+	}
+	fmt.Fprintf(t.a.Stderr, "%d calls to AWS, %d of which may change something\n", all, mutating)
+}
+
+// desired is what a cluster's manifests ask for, all of it computed and none of it written.
+type desired struct {
+	set     manifest.Set
+	machine store.Store
+	sealer  store.Sealer
+	objects []node.Object
+	graph   *graph.Graph
+	plan    plan.Plan
+	// missing are the keys that the machine store lacks.
+	missing []string
+}
+
+// prepare computes a cluster's graph and compares it with AWS.
+func (a *app) prepare(ctx context.Context, args []string, o targetOptions) (*target, *desired, error) {
+	name, err := a.clusterName(args, o.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := a.newTarget(ctx, o, name, set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &desired{set: set}
+	if d.machine, d.sealer, err = a.openMachineStore(ctx, set); err != nil {
+		return nil, nil, err
+	}
+	// What exists is read while the graph is made: neither needs the other.
+	var have []plan.Actual
+	var haveErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { have, haveErr = t.cloud.Read(ctx) })
+	err = t.build(ctx, s, d)
+	wg.Wait()
+	if err := errors.Join(err, haveErr); err != nil {
+		return nil, nil, err
+	}
+	var findings diag.Findings
+	d.plan, findings = plan.Make(d.graph, have, plan.Options{DestroyData: o.destroyData})
+	return t, d, findings.Err()
+}
+
+// build makes the node documents, and the graph that refers to them.
+func (t *target) build(ctx context.Context, s store.Store, d *desired) error {
+	in, err := t.input(ctx, d)
+	if err != nil {
+		return err
+	}
+	publication, err := t.publication(ctx, s, d)
+	if err != nil {
+		return err
+	}
+	d.objects = publication.Objects
+	for group, b := range publication.Boot {
+		in.Boot[group] = model.Boot(b)
+	}
+	var findings diag.Findings
+	d.graph, findings = model.Build(in)
+	if err := findings.Err(); err != nil {
+		return err
+	}
+	return d.findMissing(ctx, t.name)
+}
+
+func (d *desired) findMissing(ctx context.Context, name string) error {
+	objects, err := node.Missing(ctx, d.machine, d.objects)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		d.missing = append(d.missing, o.Key)
+	}
+	secrets, err := pki.Unpublished(ctx, d.machine, name)
+	d.missing = append(d.missing, secrets...)
+	slices.Sort(d.missing)
+	return err
+}
+
+// input is what the model needs beside the node documents.
+func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
+	who, err := aws.WhoAmI(ctx, t.cfg)
+	if err != nil {
+		return model.Input{}, withHint(err, "check the credentials: aws sts get-caller-identity; for the local region: eval \"$(slipway region env)\"")
+	}
+	place, err := store.ParseURL(d.machine.URL())
+	if err != nil {
+		return model.Input{}, err
+	}
+	settings, err := settingsOf(ctx, d.machine)
+	if err != nil {
+		return model.Input{}, err
+	}
+	images, err := t.images(ctx, d.set)
+	return model.Input{
+		Cluster: d.set.Cluster, Groups: d.set.Groups, Account: who.Account, Region: t.cfg.Region, Partition: who.Partition,
+		Images: images, Boot: map[string]model.Boot{}, BootScript: node.BootScript(),
+		MachineStore: model.MachineStore{Bucket: place.Bucket, Prefix: place.Prefix, KMSKeyARN: settings.KMSKeyARN},
+	}, err
+}
+
+func settingsOf(ctx context.Context, s store.Store) (store.Settings, error) {
+	o, err := s.Get(ctx, store.SettingsKey)
+	if err != nil {
+		return store.Settings{}, err
+	}
+	var settings store.Settings
+	if err := json.Unmarshal(o.Body, &settings); err != nil {
+		return store.Settings{}, fmt.Errorf("read %s of %s: %w", store.SettingsKey, s.URL(), err)
+	}
+	return settings, nil
+}
+
+// images finds each group's image, and checks that its machines can run it.
+func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model.Image, error) {
+	want := map[string]string{}
+	path := func(g v1alpha1.InstanceGroup) string { return "instancegroup/" + g.Metadata.Name + ": spec.image" }
+	for _, g := range set.Groups {
+		want[path(g)] = g.Spec.Image
+	}
+	found, findings, err := aws.Images(ctx, t.cfg, want)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]model.Image{}
+	for _, g := range set.Groups {
+		image := found[path(g)]
+		if arch := manifest.ArchOf(g.Spec.MachineType); image.ID != "" && image.Arch != arch {
+			findings.Errorf(path(g), g.Spec.Image, "name an image or a machine type of the same architecture",
+				"is for %s, but %s is %s", image.Arch, g.Spec.MachineType, arch)
+		}
+		out[g.Metadata.Name] = model.Image{ID: image.ID, RootDevice: image.RootDevice}
+	}
+	return out, findings.Err()
+}
+
+// publication makes the node document of each group, and says where it and the agent will lie.
+func (t *target) publication(ctx context.Context, s store.Store, d *desired) (node.Publication, error) {
+	catalog, err := pinnedCatalog(ctx, s, t.name)
+	if err != nil {
+		return node.Publication{}, err
+	}
+	if repo := d.set.Cluster.Spec.Assets.FileRepository; repo != "" {
+		catalog.FileRepository = repo
+	}
+	if registry := d.set.Cluster.Spec.Assets.ContainerRegistry; registry != "" {
+		catalog.ContainerRegistry = registry
+	}
+	public, err := pki.LoadPublic(ctx, s, t.name)
+	if err != nil {
+		return node.Publication{}, err
+	}
+	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.machine.URL()}
+	for _, g := range d.set.Groups {
+		arch := manifest.ArchOf(g.Spec.MachineType)
+		files, images, err := node.ResolveAssets(catalog, g.Spec.Role, d.set.Cluster.Spec.KubernetesVersion, arch)
+		if err != nil {
+			return node.Publication{}, fmt.Errorf("instancegroup/%s: %w", g.Metadata.Name, err)
+		}
+		doc, err := node.BuildDocument(node.DocumentInput{
+			Cluster: d.set.Cluster, Groups: d.set.Groups, Group: g, Files: files, Images: images, Trust: trust(public),
+			StoreURL: d.machine.URL(), WorkerRole: model.RoleName(t.name, t.cfg.Region, v1alpha1.RoleWorker),
+		})
+		if err != nil {
+			return node.Publication{}, err
+		}
+		in.Documents = append(in.Documents, doc)
+		in.Arch[g.Metadata.Name] = arch
+	}
+	if in.Agents, err = t.agents(in.Arch); err != nil {
+		return node.Publication{}, err
+	}
+	return node.BuildPublication(in)
+}
+
+func trust(p pki.Public) node.Trust {
+	return node.Trust{
+		KubernetesCA: p.CAs[pki.KubernetesCA], EtcdPeerCA: p.CAs[pki.EtcdPeerCA], EtcdClientCA: p.CAs[pki.EtcdClientCA],
+		FrontProxyCA: p.CAs[pki.FrontProxyCA], ServiceAccountKeys: p.ServiceAccountKeys,
+	}
+}
+
+// agents reads the agent for each architecture: --node-binary, else slipway-node beside slipway, else slipway-node-ARCH.
+func (t *target) agents(arches map[string]string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, arch := range arches {
+		if out[arch] != nil {
+			continue
+		}
+		path, err := t.agentPath(arch)
+		if err != nil {
+			return nil, err
+		}
+		body, err := os.ReadFile(path)
+		if err != nil {
+			hint := "make build, or give --node-binary or SLIPWAY_NODE_BINARY"
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, withHint(fmt.Errorf("there is no agent for %s machines at %s", arch, path), hint)
+			}
+			return nil, withHint(fmt.Errorf("read the agent: %w", err), hint)
+		}
+		if is, err := archOfProgram(path); err != nil || is != arch {
+			return nil, withHint(fmt.Errorf("%s is no program for %s machines", path, arch), "give the right one by --node-binary")
+		}
+		out[arch] = body
+	}
+	return out, nil
+}
+
+func (t *target) agentPath(arch string) (string, error) {
+	if given := t.a.flagOr(t.o.nodeBinary, "SLIPWAY_NODE_BINARY"); given != "" {
+		return given, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find slipway's own program: %w", err)
+	}
+	name := "slipway-node"
+	if arch != runtime.GOARCH {
+		name += "-" + arch
+	}
+	return filepath.Join(filepath.Dir(self), name), nil
+}
+
+// archOfProgram reads the architecture from an ELF program's header.
+func archOfProgram(path string) (string, error) {
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	switch f.Machine {
+	case elf.EM_X86_64:
+		return "amd64", nil
+	case elf.EM_AARCH64:
+		return "arm64", nil
+	default:
+		return f.Machine.String(), nil
+	}
+}
