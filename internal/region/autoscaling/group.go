@@ -3,6 +3,7 @@
 package autoscaling
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,13 @@ func (s *Service) groupOps() []wire.Op {
 }
 
 func orNumber(p *int64, otherwise int64) *int64 {
+	if p != nil {
+		return p
+	}
+	return new(otherwise)
+}
+
+func orText(p *string, otherwise string) *string {
 	if p != nil {
 		return p
 	}
@@ -120,13 +128,23 @@ func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateA
 	if err := checkSizes(*in.MinSize, *in.MaxSize, *orNumber(in.DesiredCapacity, *in.MinSize)); err != nil {
 		return nil, err
 	}
+	g, err := s.newGroup(name, in)
+	if err != nil {
+		return nil, err
+	}
+	s.st.Groups[name] = g
+	return &sdk.CreateAutoScalingGroupOutput{}, nil
+}
+
+// newGroup makes a group of a request whose sizes are in order.
+func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
 	id := record.Hex(s.cfg.Rand, 32)
 	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	g := &group{Tags: map[string]tag{}, Shape: &sdk.Group{
 		AutoScalingGroupARN:  new(strings.Replace(s.arn(name), ":*:", ":"+uuid+":", 1)),
 		AutoScalingGroupName: new(name), CreatedTime: new(s.cfg.Now().UTC()), MinSize: in.MinSize, MaxSize: in.MaxSize,
 		DesiredCapacity: orNumber(in.DesiredCapacity, *in.MinSize), DefaultCooldown: orNumber(in.DefaultCooldown, 300),
-		HealthCheckType: in.HealthCheckType, HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: in.CapacityRebalance,
+		HealthCheckType: orText(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: in.CapacityRebalance,
 		LaunchTemplate: in.LaunchTemplate, MixedInstancesPolicy: in.MixedInstancesPolicy, VPCZoneIdentifier: in.VPCZoneIdentifier,
 		TargetGroupARNs: in.TargetGroupARNs, TerminationPolicies: in.TerminationPolicies, MaxInstanceLifetime: in.MaxInstanceLifetime,
 		NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
@@ -134,32 +152,14 @@ func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateA
 		LoadBalancerNames: []*string{}, DefaultInstanceWarmup: in.DefaultInstanceWarmup,
 		ServiceLinkedRoleARN: new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
 	}}
-	if g.Shape.HealthCheckType == nil {
-		g.Shape.HealthCheckType = new("EC2")
-	}
 	if len(in.TerminationPolicies) == 0 {
 		g.Shape.TerminationPolicies = record.Refs([]string{"Default"})
 	}
-	if err := s.checkWhat(g.Shape); err != nil {
-		return nil, err
-	}
-	if err := s.checkWhere(g.Shape); err != nil {
-		return nil, err
-	}
-	if err := s.checkTargets(in.TargetGroupARNs); err != nil {
-		return nil, err
-	}
-	for _, t := range in.Tags {
-		if t.ResourceId == nil {
-			t.ResourceId, t.ResourceType = new(name), new(resourceType)
-		}
-	}
-	if err := checkTags(in.Tags); err != nil {
+	if err := cmp.Or(s.checkWhat(g.Shape), s.checkWhere(g.Shape), s.checkTargets(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
 		return nil, err
 	}
 	g.setTags(in.Tags)
-	s.st.Groups[name] = g
-	return &sdk.CreateAutoScalingGroupOutput{}, nil
+	return g, nil
 }
 
 func (s *Service) updateGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateAutoScalingGroupOutput, error) {
@@ -253,7 +253,7 @@ func (s *Service) describeGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.D
 		}
 		names = slices.DeleteFunc(names, func(n string) bool { return !s.st.Groups[n].matches(f) })
 	}
-	names, next, err := page(names, in.MaxRecords, in.NextToken, 100)
+	names, next, err := page(names, in.MaxRecords, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (s *Service) describeTargets(in *sdk.DescribeLoadBalancerTargetGroupsInput)
 	if err != nil {
 		return nil, err
 	}
-	arns, next, err := page(slices.Sorted(slices.Values(record.Strs(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken, 100)
+	arns, next, err := page(slices.Sorted(slices.Values(record.Strs(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeLoadBalancerTargetGroupsOutput{NextToken: next}
 	for _, arn := range arns {
 		out.LoadBalancerTargetGroups = append(out.LoadBalancerTargetGroups, &sdk.LoadBalancerTargetGroupState{

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -79,7 +78,7 @@ func TestGroupBalancesZonesTagsAndTargets(t *testing.T) {
 	s := newStack(t)
 	g := s.ground(t.Context(), t)
 	s.create(t, g, 4)
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	got := s.describe(t)
 	if diff := cmp.Diff(map[string]int{"eu-west-1a": 2, "eu-west-1b": 2}, zones(got)); diff != "" {
 		t.Errorf("instances by zone (-want +got):\n%s", diff)
@@ -108,10 +107,10 @@ func TestGroupReplacesTerminatedAndShrinks(t *testing.T) {
 	s := newStack(t)
 	g := s.ground(t.Context(), t)
 	s.create(t, g, 2)
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	before := ids(s.describe(t))
 	must[*ec2client.TerminateInstancesOutput](t)(s.ec2.TerminateInstances(t.Context(), &ec2client.TerminateInstancesInput{InstanceIds: before[:1]}))
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	after := s.describe(t)
 	if diff := cmp.Diff(map[string]int{"eu-west-1a": 1, "eu-west-1b": 1}, zones(after)); diff != "" {
 		t.Errorf("after a termination (-want +got):\n%s", diff)
@@ -128,7 +127,7 @@ func TestGroupReplacesTerminatedAndShrinks(t *testing.T) {
 	must[*as.SetDesiredCapacityOutput](t)(s.as.SetDesiredCapacity(t.Context(), &as.SetDesiredCapacityInput{
 		AutoScalingGroupName: aws.String("nodes"), DesiredCapacity: aws.Int32(1),
 	}))
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	if diff := cmp.Diff(before[1:], ids(s.describe(t))); diff != "" {
 		t.Errorf("after shrinking, want the protected instance left (-want +got):\n%s", diff)
 	}
@@ -138,7 +137,7 @@ func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 	s := newStack(t)
 	g := s.ground(t.Context(), t)
 	s.create(t, g, 2)
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	remove := func(force bool) string {
 		_, err := s.as.DeleteAutoScalingGroup(t.Context(), &as.DeleteAutoScalingGroupInput{AutoScalingGroupName: aws.String("nodes"), ForceDelete: &force})
 		return code(err)
@@ -152,7 +151,7 @@ func TestGroupIsDeletedOnlyWhenEmptyOrForced(t *testing.T) {
 	if got := remove(true); got != "" {
 		t.Errorf("delete by force: %q", got)
 	}
-	s.pass(t, 2*time.Second)
+	s.pass(t)
 	out := must[*as.DescribeAutoScalingGroupsOutput](t)(s.as.DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}))
 	if len(out.AutoScalingGroups) != 0 {
 		t.Errorf("the group is still there: %v", ids(out.AutoScalingGroups[0]))

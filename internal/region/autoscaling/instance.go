@@ -5,6 +5,7 @@ package autoscaling
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
@@ -56,7 +57,7 @@ func (s *Service) retire(ctx context.Context, g *group, i *sdk.Instance, cause s
 	i.LifecycleState = new(sdk.LifecycleStateTerminating)
 	s.leave(g, id)
 	if _, err := s.cfg.Cloud.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
-		s.cfg.Log.ErrorContext(ctx, "an instance could not be terminated", "instance", id, "error", err)
+		s.cfg.Log.ErrorContext(ctx, "an instance could not be terminated", slog.String("instance", id), slog.Any("error", err))
 	}
 	s.book.Dirty()
 	return a
@@ -75,7 +76,7 @@ func (s *Service) describeInstances(in *sdk.DescribeAutoScalingInstancesInput) (
 			}
 		}
 	}
-	keys, next, err := page(record.Keys(all), in.MaxRecords, in.NextToken, 100)
+	keys, next, err := page(record.Keys(all), in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeAutoScalingInstancesOutput{NextToken: next, AutoScalingInstances: []*sdk.InstanceDetails{}}
 	for _, k := range keys {
 		out.AutoScalingInstances = append(out.AutoScalingInstances, all[k])

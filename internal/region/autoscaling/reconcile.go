@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -80,26 +81,15 @@ func (s *Service) observe(g *group) {
 	for _, i := range slices.Clone(g.Shape.Instances) {
 		id := record.Str(i.InstanceId)
 		f, found := s.cfg.Cloud.Instance(id)
-		state := record.Str(i.LifecycleState)
-		switch {
-		case !found || f.State == ec2sdk.InstanceStateNameTerminated:
-			if state == sdk.LifecycleStatePending {
-				s.backOff(g) // it never ran: the next will hardly do better at once
+		if !found || f.State == ec2sdk.InstanceStateNameTerminated || f.State == ec2sdk.InstanceStateNameShuttingDown {
+			s.lost(g, i)
+			if f.State != ec2sdk.InstanceStateNameShuttingDown {
+				s.done(g, id)
+				g.drop(id)
 			}
-			if state != sdk.LifecycleStateTerminating {
-				s.act(g, "Terminating EC2 instance: "+id, "an EC2 health check indicated that the instance was terminated.").Details = new(id)
-				s.leave(g, id)
-			}
-			s.done(g, id)
-			g.drop(id)
-		case state == sdk.LifecycleStateTerminating:
-		case f.State == ec2sdk.InstanceStateNameShuttingDown:
-			if state == sdk.LifecycleStatePending {
-				s.backOff(g)
-			}
-			s.act(g, "Terminating EC2 instance: "+id, "an EC2 health check indicated that the instance was terminated.").Details = new(id)
-			i.LifecycleState, i.HealthStatus = new(sdk.LifecycleStateTerminating), new(unhealthy)
-			s.leave(g, id)
+			continue
+		}
+		switch state := record.Str(i.LifecycleState); {
 		case f.State == ec2sdk.InstanceStateNameRunning && state == sdk.LifecycleStatePending:
 			i.LifecycleState = new(sdk.LifecycleStateInService)
 			if g.Since == nil {
@@ -107,16 +97,34 @@ func (s *Service) observe(g *group) {
 			}
 			g.Since[id], g.Failures = s.cfg.Now(), 0
 			s.done(g, id)
-		case !g.suspended("HealthCheck") && state == sdk.LifecycleStateInService && record.Str(i.HealthStatus) == healthy && s.sick(g, f):
+		case state == sdk.LifecycleStateInService && record.Str(i.HealthStatus) == healthy && s.sick(g, f):
 			i.HealthStatus = new(unhealthy)
 			s.book.Dirty()
 		}
 	}
 }
 
+// lost notes, once, that an instance ended without the group's doing.
+func (s *Service) lost(g *group, i *sdk.Instance) {
+	id, state := record.Str(i.InstanceId), record.Str(i.LifecycleState)
+	if state == sdk.LifecycleStateTerminating {
+		return
+	}
+	if state == sdk.LifecycleStatePending {
+		s.backOff(g) // it never ran: the next will hardly do better at once
+	}
+	a := s.act(g, "Terminating EC2 instance: "+id, "an EC2 health check indicated that the instance was terminated.")
+	a.Details = new(id)
+	i.LifecycleState, i.HealthStatus = new(sdk.LifecycleStateTerminating), new(unhealthy)
+	s.leave(g, id)
+}
+
 // sick says whether a health check finds an instance unfit. A machine that died is replaced at once; what load
 // balancing says counts after the grace period.
 func (s *Service) sick(g *group, f ec2.InstanceFacts) bool {
+	if g.suspended("HealthCheck") {
+		return false
+	}
 	if f.Impaired || f.State != ec2sdk.InstanceStateNameRunning {
 		return true
 	}
@@ -169,7 +177,7 @@ func (s *Service) scale(ctx context.Context, g *group) {
 
 // victim chooses what to terminate when a group shrinks: in the zone with the most instances, the one launched from
 // the oldest version of the template, the oldest of those. Protected ones are spared unless the group is deleted.
-func victim(have []*sdk.Instance, deleting bool) *sdk.Instance { //nolint:revive // deleting is a fact about the group
+func victim(have []*sdk.Instance, deleting bool) *sdk.Instance {
 	zones := map[string]int{}
 	for _, i := range have {
 		zones[record.Str(i.AvailabilityZone)]++
@@ -189,7 +197,7 @@ func victim(have []*sdk.Instance, deleting bool) *sdk.Instance { //nolint:revive
 func templateVersion(i *sdk.Instance) int {
 	n := 0
 	if i.LaunchTemplate != nil {
-		_, _ = fmt.Sscan(record.Str(i.LaunchTemplate.Version), &n) //nolint:errcheck // versions that are no number count as oldest
+		_, _ = fmt.Sscan(record.Str(i.LaunchTemplate.Version), &n)
 	}
 	return n
 }
@@ -232,7 +240,7 @@ func (s *Service) launch(g *group) bool {
 		s.backOff(g)
 		a.StatusCode, a.StatusMessage, a.EndTime = new(sdk.ScalingActivityStatusCodeFailed), new(err.Error()), new(s.cfg.Now().UTC())
 		a.Progress, a.Description = new(int64(100)), new("Launching a new EC2 instance.  Status Reason: "+err.Error())
-		s.cfg.Log.Warn("a group could not launch an instance", "group", record.Str(g.Shape.AutoScalingGroupName), "error", err)
+		s.cfg.Log.Warn("a group could not launch an instance", slog.String("group", record.Str(g.Shape.AutoScalingGroupName)), slog.Any("error", err))
 		return false
 	}
 	a.Description, a.Details = new("Launching a new EC2 instance: "+record.Str(i.InstanceId)), i.InstanceId
@@ -306,7 +314,7 @@ func (s *Service) enroll(g *group) {
 				continue
 			}
 			if err := s.cfg.Balancers.Register(arn, id); err != nil {
-				s.cfg.Log.Warn("an instance could not be registered", "instance", id, "targetGroup", arn, "error", err)
+				s.cfg.Log.Warn("an instance could not be registered", slog.String("instance", id), slog.String("targetGroup", arn), slog.Any("error", err))
 				continue
 			}
 			if g.Registered == nil {
@@ -328,7 +336,7 @@ func (s *Service) leave(g *group, id string) {
 
 func (s *Service) leaveOne(g *group, id, arn string) {
 	if err := s.cfg.Balancers.Deregister(arn, id); err != nil {
-		s.cfg.Log.Warn("an instance could not be deregistered", "instance", id, "targetGroup", arn, "error", err)
+		s.cfg.Log.Warn("an instance could not be deregistered", slog.String("instance", id), slog.String("targetGroup", arn), slog.Any("error", err))
 	}
 	g.Registered[id] = slices.DeleteFunc(g.Registered[id], func(a string) bool { return a == arn })
 	maps.DeleteFunc(g.Registered, func(_ string, arns []string) bool { return len(arns) == 0 })

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -118,7 +119,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-t.C:
 		}
 		if err := s.Reconcile(ctx); err != nil {
-			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", "error", err)
+			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 		}
 	}
 }
@@ -171,9 +172,9 @@ func (s *Service) questions(action string, tree map[string]any) []wire.Check {
 			names = append(names, record.Str(g.Shape.AutoScalingGroupName))
 		}
 	}
-	tags, _ := tree["Tags"].([]any) //nolint:errcheck // absent means none
+	tags, _ := tree["Tags"].([]any)
 	for _, t := range tags {
-		m, _ := t.(map[string]any) //nolint:errcheck // a shape's list holds objects
+		m, _ := t.(map[string]any)
 		if name, ok := m["ResourceId"].(string); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -181,9 +182,7 @@ func (s *Service) questions(action string, tree map[string]any) []wire.Check {
 	var out []wire.Check
 	for _, name := range names {
 		c, arn := map[string][]string{}, s.arn(name)
-		for k, v := range request {
-			c[k] = v
-		}
+		maps.Copy(c, request)
 		if g := s.st.Groups[name]; g != nil {
 			arn = record.Str(g.Shape.AutoScalingGroupARN)
 			for k, t := range g.Tags {
@@ -234,8 +233,9 @@ func subnets(zoneIdentifier *string) []string {
 	return out
 }
 
-func page(keys []string, size *int64, token *string, limit int64) ([]string, *string, error) {
-	n := limit / 2
+// page cuts a list; as at AWS a page has 50 entries unless asked otherwise, and 100 at most.
+func page(keys []string, size *int64, token *string) ([]string, *string, error) {
+	n, limit := int64(50), int64(100)
 	if size != nil {
 		n = *size
 	}

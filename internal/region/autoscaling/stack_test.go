@@ -45,12 +45,12 @@ func (s *stack) Now() time.Time {
 	return s.now
 }
 
-// pass lets time pass in steps, with a look at the groups after each.
-func (s *stack) pass(t *testing.T, d time.Duration) {
+// pass lets two seconds pass in steps, with a look at the groups after each.
+func (s *stack) pass(t *testing.T) {
 	t.Helper()
 	for range 10 {
 		s.mu.Lock()
-		s.now = s.now.Add(d / 10)
+		s.now = s.now.Add(200 * time.Millisecond)
 		s.mu.Unlock()
 		if err := s.svc.Reconcile(t.Context()); err != nil {
 			t.Fatal(err)

@@ -113,7 +113,7 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 			return !slices.Contains(wanted, have)
 		})
 	}
-	keys, next, err := page(keys, in.MaxRecords, in.NextToken, 100)
+	keys, next, err := page(keys, in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeTagsOutput{NextToken: next, Tags: []*sdk.TagDescription{}}
 	for _, k := range keys {
 		out.Tags = append(out.Tags, all[k])

@@ -4,6 +4,7 @@ package ec2
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -36,7 +37,7 @@ func (s *Service) publicIP() string {
 	}
 	for {
 		s.st.LastPublic = s.st.LastPublic%65000 + 1
-		ip := netip.AddrFrom4([4]byte{198, 19, byte(s.st.LastPublic >> 8), byte(s.st.LastPublic)}).String()
+		ip := netip.AddrFrom4([4]byte{198, 19, byte(s.st.LastPublic >> 8 & 0xff), byte(s.st.LastPublic & 0xff)}).String()
 		if !used[ip] {
 			return ip
 		}
@@ -122,18 +123,15 @@ func (s *Service) unbind(a *sdk.Address) {
 	a.AssociationId, a.NetworkInterfaceId, a.NetworkInterfaceOwnerId, a.PrivateIpAddress, a.InstanceId = nil, nil, nil, nil, nil
 }
 
-func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
-	a, err := s.address(in.AllocationId)
-	if err != nil {
-		return nil, err
-	}
+// bindable finds the interface that a request wants an address on.
+func (s *Service) bindable(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
 	eni := str(in.NetworkInterfaceId)
 	if eni == "" {
 		i, err := s.instance(in.InstanceId)
 		if err != nil {
 			return nil, err
 		}
-		if st := str(i.State.Name); st != sdk.InstanceStateNameRunning && st != sdk.InstanceStateNameStopped && st != sdk.InstanceStateNamePending {
+		if !live(i) {
 			return nil, wire.Errorf("InvalidInstanceID", "The instance '%s' is not in a valid state for this operation.", str(i.InstanceId))
 		}
 		eni = s.primary(str(i.InstanceId))
@@ -145,8 +143,20 @@ func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.Associat
 	if s.internetOf(str(n.VpcId)) == nil {
 		return nil, wire.Errorf("Gateway.NotAttached", "Network %s is not attached to any internet gateway", str(n.VpcId))
 	}
+	return n, nil
+}
+
+func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
+	a, err := s.address(in.AllocationId)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.bindable(in)
+	if err != nil {
+		return nil, err
+	}
 	free := in.AllowReassociation == nil || *in.AllowReassociation
-	if a.AssociationId != nil && str(a.NetworkInterfaceId) != eni && !free {
+	if a.AssociationId != nil && str(a.NetworkInterfaceId) != str(n.NetworkInterfaceId) && !free {
 		return nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already associated with associate-id %s", str(a.AllocationId), str(a.AssociationId))
 	}
 	if a.AssociationId != nil {
@@ -191,7 +201,7 @@ func addressField(a *sdk.Address, name string) ([]string, bool) {
 func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.DescribeAddressesOutput, error) {
 	filters := in.Filters
 	if len(in.PublicIps) > 0 {
-		filters = append(filters[:len(filters):len(filters)], &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
+		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
 	}
 	got, _, err := list(s, s.st.Addresses, query{ids: in.AllocationIds, filters: filters},
 		lister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressField})

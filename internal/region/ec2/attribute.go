@@ -18,35 +18,29 @@ func (s *Service) describeInstanceAttribute(in *sdk.DescribeInstanceAttributeInp
 	s.showInstance(i)
 	x, out := s.st.Extra[str(i.InstanceId)], &sdk.DescribeInstanceAttributeOutput{InstanceId: i.InstanceId}
 	flag := func(b bool) *sdk.AttributeBooleanValue { return &sdk.AttributeBooleanValue{Value: new(b)} }
-	switch str(in.Attribute) {
-	case sdk.InstanceAttributeNameUserData:
-		out.UserData = &sdk.AttributeValue{}
-		if x.UserData != "" {
-			out.UserData.Value = new(x.UserData)
-		}
-	case sdk.InstanceAttributeNameInstanceType:
-		out.InstanceType = &sdk.AttributeValue{Value: i.InstanceType}
-	case sdk.InstanceAttributeNameDisableApiTermination:
-		out.DisableApiTermination = flag(x.NoTermination)
-	case sdk.InstanceAttributeNameDisableApiStop:
-		out.DisableApiStop = flag(x.NoStop)
-	case sdk.InstanceAttributeNameInstanceInitiatedShutdownBehavior:
-		out.InstanceInitiatedShutdownBehavior = &sdk.AttributeValue{Value: new(x.Shutdown)}
-	case sdk.InstanceAttributeNameRootDeviceName:
-		out.RootDeviceName = &sdk.AttributeValue{Value: i.RootDeviceName}
-	case sdk.InstanceAttributeNameBlockDeviceMapping:
-		out.BlockDeviceMappings = i.BlockDeviceMappings
-	case sdk.InstanceAttributeNameSourceDestCheck:
-		out.SourceDestCheck = &sdk.AttributeBooleanValue{Value: i.SourceDestCheck}
-	case sdk.InstanceAttributeNameGroupSet:
-		out.Groups = i.SecurityGroups
-	case sdk.InstanceAttributeNameEbsOptimized:
-		out.EbsOptimized = &sdk.AttributeBooleanValue{Value: i.EbsOptimized}
-	case sdk.InstanceAttributeNameEnaSupport:
-		out.EnaSupport = flag(true)
-	default:
+	text := func(v *string) *sdk.AttributeValue { return &sdk.AttributeValue{Value: v} }
+	show := map[string]func(){
+		sdk.InstanceAttributeNameUserData: func() {
+			out.UserData = text(nil)
+			if x.UserData != "" {
+				out.UserData.Value = new(x.UserData)
+			}
+		},
+		sdk.InstanceAttributeNameInstanceType:                      func() { out.InstanceType = text(i.InstanceType) },
+		sdk.InstanceAttributeNameDisableApiTermination:             func() { out.DisableApiTermination = flag(x.NoTermination) },
+		sdk.InstanceAttributeNameDisableApiStop:                    func() { out.DisableApiStop = flag(x.NoStop) },
+		sdk.InstanceAttributeNameInstanceInitiatedShutdownBehavior: func() { out.InstanceInitiatedShutdownBehavior = text(new(x.Shutdown)) },
+		sdk.InstanceAttributeNameRootDeviceName:                    func() { out.RootDeviceName = text(i.RootDeviceName) },
+		sdk.InstanceAttributeNameBlockDeviceMapping:                func() { out.BlockDeviceMappings = i.BlockDeviceMappings },
+		sdk.InstanceAttributeNameSourceDestCheck:                   func() { out.SourceDestCheck = flag(isTrue(i.SourceDestCheck)) },
+		sdk.InstanceAttributeNameGroupSet:                          func() { out.Groups = i.SecurityGroups },
+		sdk.InstanceAttributeNameEbsOptimized:                      func() { out.EbsOptimized = flag(isTrue(i.EbsOptimized)) },
+		sdk.InstanceAttributeNameEnaSupport:                        func() { out.EnaSupport = flag(true) },
+	}[str(in.Attribute)]
+	if show == nil {
 		return nil, invalid("attribute", str(in.Attribute), "")
 	}
+	show()
 	return out, nil
 }
 
@@ -60,7 +54,6 @@ func (s *Service) modifyInstanceAttribute(in *sdk.ModifyInstanceAttributeInput) 
 	if n == nil {
 		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
 	}
-	stopped := str(i.State.Name) == sdk.InstanceStateNameStopped
 	switch {
 	case len(in.Groups) > 0:
 		groups, err := s.groupsOf(str(n.VpcId), strs(in.Groups))
@@ -78,23 +71,32 @@ func (s *Service) modifyInstanceAttribute(in *sdk.ModifyInstanceAttributeInput) 
 		x.Shutdown = str(in.InstanceInitiatedShutdownBehavior.Value)
 	case in.EbsOptimized != nil:
 		i.EbsOptimized = in.EbsOptimized.Value
-	case (in.InstanceType != nil || in.UserData != nil) && !stopped:
-		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is not in the 'stopped' state.", id)
-	case in.InstanceType != nil:
-		if _, ok := s.types[str(in.InstanceType.Value)]; !ok {
-			return nil, wire.Errorf("InvalidInstanceAttributeValue", "Invalid value '%s' for InstanceType.", str(in.InstanceType.Value))
-		}
-		i.InstanceType = in.InstanceType.Value
-	case in.UserData != nil:
-		data := base64.StdEncoding.EncodeToString(in.UserData.Value)
-		if err := checkUserData(&data); err != nil {
-			return nil, err
-		}
-		x.UserData = data
 	default:
-		return nil, missing("an attribute")
+		return &sdk.ModifyInstanceAttributeOutput{}, s.modifyStopped(i, x, in)
 	}
 	return &sdk.ModifyInstanceAttributeOutput{}, nil
+}
+
+// modifyStopped changes what only a stopped instance lets change.
+func (s *Service) modifyStopped(i *sdk.Instance, x *extra, in *sdk.ModifyInstanceAttributeInput) error {
+	switch {
+	case in.InstanceType == nil && in.UserData == nil:
+		return missing("an attribute")
+	case str(i.State.Name) != sdk.InstanceStateNameStopped:
+		return wire.Errorf("IncorrectInstanceState", "The instance '%s' is not in the 'stopped' state.", str(i.InstanceId))
+	case in.InstanceType != nil:
+		if _, ok := s.types[str(in.InstanceType.Value)]; !ok {
+			return wire.Errorf("InvalidInstanceAttributeValue", "Invalid value '%s' for InstanceType.", str(in.InstanceType.Value))
+		}
+		i.InstanceType = in.InstanceType.Value
+	default:
+		data := base64.StdEncoding.EncodeToString(in.UserData.Value)
+		if err := checkUserData(&data); err != nil {
+			return err
+		}
+		x.UserData = data
+	}
+	return nil
 }
 
 func (s *Service) modifyMetadataOptions(in *sdk.ModifyInstanceMetadataOptionsInput) (*sdk.ModifyInstanceMetadataOptionsOutput, error) {

@@ -5,10 +5,11 @@ package ec2
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -32,7 +33,7 @@ func (s *Service) authorizeCall(ctx context.Context, op string, in any) error {
 	if strings.HasPrefix(op, "Describe") {
 		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
 	}
-	tree, err := fields(in)
+	tree, err := record.Fields(in)
 	if err != nil {
 		return err
 	}
@@ -45,31 +46,25 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	defer s.mu.Unlock()
 	action, request := "ec2:"+op, map[string][]string{}
 	if op == "CreateTags" || op == "DeleteTags" {
-		requestTags(request, tree["Tags"])
+		record.RequestTags(request, tree["Tags"])
 	}
-	specs, _ := tree["TagSpecifications"].([]any) //nolint:errcheck // absent means none
+	specs, _ := tree["TagSpecifications"].([]any)
 	byKind := map[string]map[string][]string{}
 	for _, spec := range specs {
-		m, _ := spec.(map[string]any)         //nolint:errcheck // a shape's list holds objects
-		kind, _ := m["ResourceType"].(string) //nolint:errcheck // absent means none
+		m, _ := spec.(map[string]any)
+		kind, _ := m["ResourceType"].(string)
 		byKind[kind] = map[string][]string{}
-		requestTags(byKind[kind], m["Tags"])
+		record.RequestTags(byKind[kind], m["Tags"])
 	}
 	var out []wire.Check
 	for _, kind := range made()[op] {
 		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: byKind[kind]})
 	}
-	ids := map[string]bool{}
-	named(tree, ids)
-	for _, id := range sortedKeys(ids) {
-		c := map[string][]string{}
-		for k, v := range request {
-			c[k] = v
-		}
-		for k, v := range s.st.Tags[id] {
-			c["aws:ResourceTag/"+k] = []string{v}
-		}
+	// Rules' peers and tags are left out: IAM is not asked about them.
+	for _, id := range record.Texts(tree, isID, "IpPermissions", "SecurityGroupRules", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData") {
+		c := maps.Clone(request)
+		record.ResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
 	}
 	for _, kind := range sortedKeys(byKind) {
@@ -84,33 +79,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
-func requestTags(into map[string][]string, tags any) {
-	all, _ := tags.([]any) //nolint:errcheck // absent means none
-	for _, t := range all {
-		m, _ := t.(map[string]any)      //nolint:errcheck // a shape's list holds objects
-		key, _ := m["Key"].(string)     //nolint:errcheck // absent means empty
-		value, _ := m["Value"].(string) //nolint:errcheck // absent means empty
-		into["aws:RequestTag/"+key] = []string{value}
-		into["aws:TagKeys"] = append(into["aws:TagKeys"], key)
-	}
-}
-
-// named collects the ids of resources in a request. Rules' peers and tags are left out: IAM is not asked about them.
-func named(v any, into map[string]bool) {
-	switch v := v.(type) {
-	case map[string]any:
-		for k, e := range v {
-			if !slices.Contains([]string{"IpPermissions", "SecurityGroupRules", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData"}, k) {
-				named(e, into)
-			}
-		}
-	case []any:
-		for _, e := range v {
-			named(e, into)
-		}
-	case string:
-		if kindOf(v) != "" && regexp.MustCompile(`^[a-z]+-[0-9a-f]{8,17}$`).MatchString(v) {
-			into[v] = true
-		}
-	}
+// isID says whether a text is the id of a kind of resource that IAM knows.
+func isID(text string) bool {
+	return kindOf(text) != "" && regexp.MustCompile(`^[a-z]+-[0-9a-f]{8,17}$`).MatchString(text)
 }

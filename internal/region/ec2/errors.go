@@ -51,10 +51,18 @@ func (q Quotas) withDefaults() Quotas {
 		have *int
 		want int
 	}{
-		{&q.VPCs, d.VPCs}, {&q.InternetGateways, d.InternetGateways}, {&q.Addresses, d.Addresses},
-		{&q.NATsPerZone, d.NATsPerZone}, {&q.SubnetsPerVPC, d.SubnetsPerVPC}, {&q.TablesPerVPC, d.TablesPerVPC},
-		{&q.RoutesPerTable, d.RoutesPerTable}, {&q.GroupsPerVPC, d.GroupsPerVPC}, {&q.RulesPerGroup, d.RulesPerGroup},
-		{&q.GroupsPerENI, d.GroupsPerENI}, {&q.VCPUs, d.VCPUs}, {&q.Volumes, d.Volumes},
+		{&q.VPCs, d.VPCs},
+		{&q.InternetGateways, d.InternetGateways},
+		{&q.Addresses, d.Addresses},
+		{&q.NATsPerZone, d.NATsPerZone},
+		{&q.SubnetsPerVPC, d.SubnetsPerVPC},
+		{&q.TablesPerVPC, d.TablesPerVPC},
+		{&q.RoutesPerTable, d.RoutesPerTable},
+		{&q.GroupsPerVPC, d.GroupsPerVPC},
+		{&q.RulesPerGroup, d.RulesPerGroup},
+		{&q.GroupsPerENI, d.GroupsPerENI},
+		{&q.VCPUs, d.VCPUs},
+		{&q.Volumes, d.Volumes},
 	} {
 		if *f.have == 0 {
 			*f.have = f.want

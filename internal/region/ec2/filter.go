@@ -3,12 +3,12 @@
 package ec2
 
 import (
-	"encoding/base64"
 	"slices"
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -52,31 +52,16 @@ func list[T any](s *Service, all map[string]*T, q query, l lister[T]) ([]*T, *st
 	return out, next, nil
 }
 
-// page cuts a sorted list of ids. The token is the last id given, so that changes in between do no harm.
+// page cuts a sorted list of ids.
 func page(ids []string, q query) ([]string, *string, error) {
-	if tok := str(q.next); tok != "" {
-		last, err := base64.RawURLEncoding.DecodeString(tok)
-		if err != nil {
-			return nil, nil, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", tok)
-		}
-		at, found := slices.BinarySearch(ids, string(last))
-		if found {
-			at++
-		}
-		ids = ids[at:]
-	}
-	limit := 1000
+	limit := int64(1000)
 	if q.max != nil {
-		limit = int(*q.max)
-		if limit < 1 {
-			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", limit)
+		if *q.max < 1 {
+			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", *q.max)
 		}
-		limit = min(limit, 1000)
+		limit = min(*q.max, limit)
 	}
-	if len(ids) <= limit {
-		return ids, nil, nil
-	}
-	return ids[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(ids[limit-1]))), nil
+	return record.Page(ids, limit, q.next, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.next)))
 }
 
 func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string, bool)) error {

@@ -224,7 +224,7 @@ func (s *Service) ruleValues(g *sdk.SecurityGroup, name string) []string {
 func (s *Service) describeGroups(in *sdk.DescribeSecurityGroupsInput) (*sdk.DescribeSecurityGroupsOutput, error) {
 	filters := in.Filters
 	if len(in.GroupNames) > 0 {
-		filters = append(filters[:len(filters):len(filters)], &sdk.Filter{Name: new("group-name"), Values: in.GroupNames})
+		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("group-name"), Values: in.GroupNames})
 	}
 	for _, id := range strs(in.GroupIds) {
 		if _, err := s.group(&id); err != nil {

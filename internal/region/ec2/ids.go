@@ -7,29 +7,19 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go/aws"
-
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // newID makes an id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
 func (s *Service) newID(prefix string) string { return prefix + "-0" + s.hex(16) }
 
-// hex reads n random hexadecimal digits. A random source that fails gives zeros: ids then collide loudly.
-func (s *Service) hex(n int) string {
-	b := make([]byte, (n+1)/2)
-	if _, err := io.ReadFull(s.cfg.Rand, b); err != nil {
-		s.cfg.Log.Error("the random source failed", "error", err)
-	}
-	return hex.EncodeToString(b)[:n]
-}
+func (s *Service) hex(n int) string { return record.Hex(s.cfg.Rand, n) }
 
 // kinds maps an id's prefix to the name that ARNs and tags use.
 func kinds() map[string]string {
@@ -58,13 +48,13 @@ func (s *Service) arn(id string) string {
 }
 
 // sortedKeys gives a map's keys in order.
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return record.Keys(m) }
 
 // str reads an optional string.
-func str(p *string) string { return aws.StringValue(p) }
+func str(p *string) string { return record.Str(p) }
 
 // strs reads a list of strings.
-func strs(p []*string) []string { return aws.StringValueSlice(p) }
+func strs(p []*string) []string { return record.Strs(p) }
 
 func sumOf(in any) string {
 	b, err := json.Marshal(in)

@@ -12,6 +12,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -134,7 +135,7 @@ func (s *Service) describeKeys(in *sdk.DescribeKeyPairsInput) (*sdk.DescribeKeyP
 	}
 	out := &sdk.DescribeKeyPairsOutput{}
 	for _, k := range got {
-		shown := clone(k)
+		shown := record.Clone(k)
 		shown.Tags = s.tagList(str(k.KeyPairId))
 		if in.IncludePublicKey == nil || !*in.IncludePublicKey {
 			shown.PublicKey = nil

@@ -124,7 +124,7 @@ func (s *Service) rareField(i *sdk.Instance, name string) ([]string, bool) {
 
 // DescribeInstances is the operation of that name. It is meant for Auto Scaling and load balancing.
 func (s *Service) DescribeInstances(_ context.Context, in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
-	return call(s, s.describeInstances, in, false)
+	return ask(s, s.describeInstances, in)
 }
 
 func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -26,7 +27,7 @@ func unchanged(i *sdk.Instance) *sdk.InstanceStateChange {
 
 // TerminateInstances is the operation of that name. It is meant for Auto Scaling.
 func (s *Service) TerminateInstances(_ context.Context, in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
-	return call(s, s.terminateInstances, in, true)
+	return order(s, s.terminateInstances, in)
 }
 
 func (s *Service) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
@@ -118,7 +119,7 @@ func (s *Service) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInst
 		}
 		s.work(id, func(ctx context.Context) {
 			if err := s.cfg.Machines.Reboot(ctx, id); err != nil {
-				s.cfg.Log.ErrorContext(ctx, "an instance could not be rebooted", "instance", id, "error", err)
+				s.cfg.Log.ErrorContext(ctx, "an instance could not be rebooted", slog.String("instance", id), slog.Any("error", err))
 			}
 		})
 	}
@@ -127,7 +128,7 @@ func (s *Service) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInst
 
 func (s *Service) beginLaunch(id string) {
 	if s.cfg.Machines == nil {
-		s.after(toRunning, id, "")
+		s.after(toRunning, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toRunning, id, s.boot(ctx, id)) })
@@ -135,7 +136,7 @@ func (s *Service) beginLaunch(id string) {
 
 func (s *Service) beginTerminate(id string) {
 	if s.cfg.Machines == nil {
-		s.after(toTerminated, id, "")
+		s.after(toTerminated, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toTerminated, id, s.halt(ctx, id)) })
@@ -145,7 +146,7 @@ func (s *Service) beginTerminate(id string) {
 // volumes, addresses and identity.
 func (s *Service) beginStop(id string) {
 	if s.cfg.Machines == nil {
-		s.after(toStopped, id, "")
+		s.after(toStopped, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toStopped, id, s.halt(ctx, id)) })
@@ -266,8 +267,8 @@ func (s *Service) console(_ context.Context, in *sdk.GetConsoleOutputInput) (*sd
 	}
 	text, err := s.cfg.Machines.Console(str(in.InstanceId))
 	if err != nil {
-		s.cfg.Log.Warn("a console could not be read", "instance", str(in.InstanceId), "error", err)
-		return out, nil //nolint:nilerr // AWS answers with an empty console where there is none yet
+		s.cfg.Log.Warn("a console could not be read", slog.String("instance", str(in.InstanceId)), slog.Any("error", err))
+		return out, nil // as AWS answers where there is no console yet
 	}
 	// AWS keeps the newest 64 KiB.
 	out.Output = new(base64.StdEncoding.EncodeToString(text[max(0, len(text)-64<<10):]))

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *Service) finish(kind, id string, cause error) {
 	t := transition{Kind: kind, ID: id}
 	if cause != nil {
 		t.Arg = cause.Error()
-		s.cfg.Log.Error("an instance or volume could not be made what it should be", "wanted", kind, "id", id, "error", cause)
+		s.cfg.Log.Error("an instance or volume could not be made what it should be", slog.String("wanted", kind), slog.String("id", id), slog.Any("error", cause))
 	}
 	err := s.locked(func() error {
 		s.settleOne(t)
@@ -39,7 +40,7 @@ func (s *Service) finish(kind, id string, cause error) {
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", "error", err)
+		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
 	}
 }
 
@@ -121,7 +122,7 @@ func (s *Service) Run(ctx context.Context) {
 			return nil
 		})
 		if err != nil {
-			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", "error", err)
+			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 		}
 		for _, job := range jobs {
 			wg.Go(func() { job(ctx) })
@@ -146,7 +147,7 @@ func (s *Service) keepSynced(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait := time.Hour
 		if err := s.ensureSynced(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.ErrorContext(ctx, "the network could not be brought into step", "error", err)
+			s.cfg.Log.ErrorContext(ctx, "the network could not be brought into step", slog.Any("error", err))
 			wait = time.Second
 		}
 		s.pause(ctx, s.moved, wait)
@@ -260,6 +261,6 @@ func (s *Service) saw(id string, alive bool) { //nolint:revive // it is data, no
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", "error", err)
+		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
 	}
 }

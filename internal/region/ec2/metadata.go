@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,8 +69,7 @@ func (m *Metadata) Options(id string) (tokensRequired, enabled bool) {
 // Get returns the value at a path such as meta-data/instance-id.
 func (m *Metadata) Get(id, path string) ([]byte, bool, error) {
 	tree, role := m.tree(id)
-	const credentials = "meta-data/iam/security-credentials/"
-	if name, ok := strings.CutPrefix(path, credentials); ok && name == role && role != "" {
+	if name, ok := strings.CutPrefix(path, "meta-data/iam/security-credentials/"); ok && name == role && role != "" {
 		v, err := m.credentials(id, role)
 		return v, err == nil, err
 	}
@@ -120,7 +120,7 @@ func (m *Metadata) tree(id string) (map[string]string, string) {
 		}
 	}
 	for path, v := range map[string]string{
-		"ami-id": str(i.ImageId), "ami-launch-index": fmt.Sprint(*i.AmiLaunchIndex), "ami-manifest-path": "(unknown)",
+		"ami-id": str(i.ImageId), "ami-launch-index": strconv.FormatInt(*i.AmiLaunchIndex, 10), "ami-manifest-path": "(unknown)",
 		"hostname": str(i.PrivateDnsName), "local-hostname": str(i.PrivateDnsName), "local-ipv4": str(i.PrivateIpAddress),
 		"public-hostname": str(i.PublicDnsName), "public-ipv4": str(i.PublicIpAddress), "instance-action": "none",
 		"instance-id": id, "instance-life-cycle": "on-demand", "instance-type": str(i.InstanceType),

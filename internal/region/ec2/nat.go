@@ -57,7 +57,7 @@ func (s *Service) createNAT(in *sdk.CreateNatGatewayInput) (*sdk.CreateNatGatewa
 	s.setTags(id, tags)
 	g.Tags = s.tagList(id)
 	s.remember("CreateNatGateway", in.ClientToken, in, id)
-	s.after(toNAT, id, "")
+	s.after(toNAT, id)
 	return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}, nil
 }
 
@@ -67,14 +67,7 @@ func (s *Service) checkNAT(in *sdk.CreateNatGatewayInput) (*sdk.Subnet, *sdk.Add
 	if err != nil {
 		return nil, nil, err
 	}
-	count := 0
-	for _, g := range s.st.NATs {
-		live := str(g.State) == sdk.NatGatewayStatePending || str(g.State) == sdk.NatGatewayStateAvailable
-		if other := s.st.Subnets[str(g.SubnetId)]; live && other != nil && str(other.AvailabilityZone) == str(n.AvailabilityZone) {
-			count++
-		}
-	}
-	if count >= s.cfg.Quotas.NATsPerZone {
+	if s.natsIn(str(n.AvailabilityZone)) >= s.cfg.Quotas.NATsPerZone {
 		return nil, nil, wire.Errorf("NatGatewayLimitExceeded", "Performing this operation would exceed the limit of %d NAT gateways", s.cfg.Quotas.NATsPerZone)
 	}
 	if str(in.ConnectivityType) == sdk.ConnectivityTypePrivate {
@@ -96,6 +89,18 @@ func (s *Service) checkNAT(in *sdk.CreateNatGatewayInput) (*sdk.Subnet, *sdk.Add
 	return n, addr, nil
 }
 
+// natsIn counts the NAT gateways of a zone that are or will be there.
+func (s *Service) natsIn(zone string) int {
+	count := 0
+	for _, g := range s.st.NATs {
+		stays := str(g.State) == sdk.NatGatewayStatePending || str(g.State) == sdk.NatGatewayStateAvailable
+		if n := s.st.Subnets[str(g.SubnetId)]; stays && n != nil && str(n.AvailabilityZone) == zone {
+			count++
+		}
+	}
+	return count
+}
+
 func (s *Service) deleteNAT(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewayOutput, error) {
 	g := s.st.NATs[str(in.NatGatewayId)]
 	if g == nil {
@@ -103,7 +108,7 @@ func (s *Service) deleteNAT(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewa
 	}
 	if st := str(g.State); st != sdk.NatGatewayStateDeleting && st != sdk.NatGatewayStateDeleted {
 		g.State = new(sdk.NatGatewayStateDeleting)
-		s.after(toNATGone, str(in.NatGatewayId), "")
+		s.after(toNATGone, str(in.NatGatewayId))
 	}
 	return &sdk.DeleteNatGatewayOutput{NatGatewayId: in.NatGatewayId}, nil
 }

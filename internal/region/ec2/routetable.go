@@ -112,45 +112,27 @@ func (s *Service) deleteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRouteTa
 }
 
 func tableField(t *sdk.RouteTable, name string) ([]string, bool) {
-	switch name {
-	case "route-table-id":
-		return []string{str(t.RouteTableId)}, true
-	case "vpc-id":
-		return []string{str(t.VpcId)}, true
-	case "owner-id":
-		return []string{str(t.OwnerId)}, true
+	values := map[string][]string{
+		"route-table-id": {str(t.RouteTableId)}, "vpc-id": {str(t.VpcId)}, "owner-id": {str(t.OwnerId)},
+		"association.main": {}, "association.subnet-id": {}, "association.route-table-association-id": {}, "association.route-table-id": {},
+		"route.destination-cidr-block": {}, "route.gateway-id": {}, "route.nat-gateway-id": {}, "route.instance-id": {}, "route.state": {},
 	}
-	var out []string
+	add := func(key, value string) { values[key] = append(values[key], value) }
 	for _, a := range t.Associations {
-		switch name {
-		case "association.main":
-			out = append(out, boolText(a.Main))
-		case "association.subnet-id":
-			out = append(out, str(a.SubnetId))
-		case "association.route-table-association-id":
-			out = append(out, str(a.RouteTableAssociationId))
-		case "association.route-table-id":
-			out = append(out, str(a.RouteTableId))
-		}
+		add("association.main", boolText(a.Main))
+		add("association.subnet-id", str(a.SubnetId))
+		add("association.route-table-association-id", str(a.RouteTableAssociationId))
+		add("association.route-table-id", str(a.RouteTableId))
 	}
 	for _, r := range t.Routes {
-		switch name {
-		case "route.destination-cidr-block":
-			out = append(out, str(r.DestinationCidrBlock))
-		case "route.gateway-id":
-			out = append(out, str(r.GatewayId))
-		case "route.nat-gateway-id":
-			out = append(out, str(r.NatGatewayId))
-		case "route.instance-id":
-			out = append(out, str(r.InstanceId))
-		case "route.state":
-			out = append(out, str(r.State))
-		}
+		add("route.destination-cidr-block", str(r.DestinationCidrBlock))
+		add("route.gateway-id", str(r.GatewayId))
+		add("route.nat-gateway-id", str(r.NatGatewayId))
+		add("route.instance-id", str(r.InstanceId))
+		add("route.state", str(r.State))
 	}
-	return out, slices.Contains([]string{
-		"association.main", "association.subnet-id", "association.route-table-association-id", "association.route-table-id",
-		"route.destination-cidr-block", "route.gateway-id", "route.nat-gateway-id", "route.instance-id", "route.state",
-	}, name)
+	v, known := values[name]
+	return v, known
 }
 
 func (s *Service) describeTables(in *sdk.DescribeRouteTablesInput) (*sdk.DescribeRouteTablesOutput, error) {

@@ -45,12 +45,7 @@ func checkPorts(r *sdk.SecurityGroupRule) error {
 	case "":
 		return missing("ipProtocol")
 	case "tcp", "udp":
-		if r.FromPort == nil || r.ToPort == nil {
-			return invalid("portRange", "", fmt.Sprintf("Must specify both from and to ports with TCP/UDP. (%s)", str(r.IpProtocol)))
-		}
-		if *r.FromPort < 0 || *r.ToPort > 65535 || *r.FromPort > *r.ToPort {
-			return wire.Errorf("InvalidParameterValue", "Invalid TCP/UDP port range (%d:%d)", *r.FromPort, *r.ToPort)
-		}
+		return checkRange(r)
 	case "icmp", "icmpv6":
 		r.FromPort, r.ToPort = new(number(r.FromPort)), new(number(r.ToPort))
 	default:
@@ -59,6 +54,16 @@ func checkPorts(r *sdk.SecurityGroupRule) error {
 			return wire.Errorf("InvalidPermission.Malformed", "Unsupported IP protocol \"%s\"  - supported: [-1, tcp, udp, icmp, icmpv6, or a number]", str(r.IpProtocol))
 		}
 		r.FromPort, r.ToPort = new(int64(-1)), new(int64(-1))
+	}
+	return nil
+}
+
+func checkRange(r *sdk.SecurityGroupRule) error {
+	if r.FromPort == nil || r.ToPort == nil {
+		return invalid("portRange", "", fmt.Sprintf("Must specify both from and to ports with TCP/UDP. (%s)", str(r.IpProtocol)))
+	}
+	if *r.FromPort < 0 || *r.ToPort > 65535 || *r.FromPort > *r.ToPort {
+		return wire.Errorf("InvalidParameterValue", "Invalid TCP/UDP port range (%d:%d)", *r.FromPort, *r.ToPort)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@
 package ec2
 
 import (
+	"maps"
+
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -27,6 +29,26 @@ func (s *Service) describeRules(in *sdk.DescribeSecurityGroupRulesInput) (*sdk.D
 	return &sdk.DescribeSecurityGroupRulesOutput{SecurityGroupRules: got, NextToken: next}, err
 }
 
+// modified is the rule that an update makes of an old one.
+func (s *Service) modified(g *sdk.SecurityGroup, u *sdk.SecurityGroupRuleUpdate) (*sdk.SecurityGroupRule, error) {
+	old, want := s.st.Rules[str(u.SecurityGroupRuleId)], u.SecurityGroupRule
+	if old == nil || str(old.GroupId) != str(g.GroupId) {
+		return nil, wire.Errorf("InvalidSecurityGroupRuleId.NotFound", "The security group rule ID '%s' does not exist", str(u.SecurityGroupRuleId))
+	}
+	if want == nil {
+		return nil, missing("SecurityGroupRule.SecurityGroupRule")
+	}
+	r := &sdk.SecurityGroupRule{
+		SecurityGroupRuleId: old.SecurityGroupRuleId, GroupId: old.GroupId, GroupOwnerId: old.GroupOwnerId, IsEgress: old.IsEgress,
+		IpProtocol: want.IpProtocol, FromPort: want.FromPort, ToPort: want.ToPort, CidrIpv4: want.CidrIpv4, CidrIpv6: want.CidrIpv6,
+		PrefixListId: want.PrefixListId, Description: want.Description,
+	}
+	if want.ReferencedGroupId != nil {
+		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: want.ReferencedGroupId}
+	}
+	return r, s.prepare(g, []*sdk.SecurityGroupRule{r})
+}
+
 func (s *Service) modifyRules(in *sdk.ModifySecurityGroupRulesInput) (*sdk.ModifySecurityGroupRulesOutput, error) {
 	g, err := s.group(in.GroupId)
 	if err != nil {
@@ -37,35 +59,18 @@ func (s *Service) modifyRules(in *sdk.ModifySecurityGroupRulesInput) (*sdk.Modif
 	}
 	changed := map[string]*sdk.SecurityGroupRule{}
 	for _, u := range in.SecurityGroupRules {
-		old := s.st.Rules[str(u.SecurityGroupRuleId)]
-		if old == nil || str(old.GroupId) != str(g.GroupId) {
-			return nil, wire.Errorf("InvalidSecurityGroupRuleId.NotFound", "The security group rule ID '%s' does not exist", str(u.SecurityGroupRuleId))
-		}
-		if u.SecurityGroupRule == nil {
-			return nil, missing("SecurityGroupRule.SecurityGroupRule")
-		}
-		want := u.SecurityGroupRule
-		r := &sdk.SecurityGroupRule{
-			SecurityGroupRuleId: old.SecurityGroupRuleId, GroupId: old.GroupId, GroupOwnerId: old.GroupOwnerId, IsEgress: old.IsEgress,
-			IpProtocol: want.IpProtocol, FromPort: want.FromPort, ToPort: want.ToPort, CidrIpv4: want.CidrIpv4, CidrIpv6: want.CidrIpv6,
-			PrefixListId: want.PrefixListId, Description: want.Description,
-		}
-		if want.ReferencedGroupId != nil {
-			r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: want.ReferencedGroupId}
-		}
-		if err := s.prepare(g, []*sdk.SecurityGroupRule{r}); err != nil {
+		r, err := s.modified(g, u)
+		if err != nil {
 			return nil, err
 		}
 		for id, other := range s.st.Rules {
-			if id != str(old.SecurityGroupRuleId) && sameRule(other, r) {
+			if id != str(u.SecurityGroupRuleId) && sameRule(other, r) {
 				return nil, wire.Errorf("InvalidPermission.Duplicate", "the specified rule already exists")
 			}
 		}
-		changed[str(old.SecurityGroupRuleId)] = r
+		changed[str(u.SecurityGroupRuleId)] = r
 	}
-	for id, r := range changed {
-		s.st.Rules[id] = r
-	}
+	maps.Copy(s.st.Rules, changed)
 	return &sdk.ModifySecurityGroupRulesOutput{Return: new(true)}, nil
 }
 

@@ -9,12 +9,13 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // RunInstances launches instances, as the operation of that name does. It is meant for Auto Scaling.
 func (s *Service) RunInstances(_ context.Context, in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
-	return call(s, s.runInstances, in, true)
+	return order(s, s.runInstances, in)
 }
 
 // merged is a request with its launch template's data below it.
@@ -30,18 +31,18 @@ func (s *Service) merged(in *sdk.RunInstancesInput) (*sdk.RunInstancesInput, err
 	if err != nil {
 		return nil, err
 	}
-	tree, err := fields(v.LaunchTemplateData)
+	tree, err := record.Fields(v.LaunchTemplateData)
 	if err != nil {
 		return nil, err
 	}
-	request, err := fields(in)
+	request, err := record.Fields(in)
 	if err != nil {
 		return nil, err
 	}
-	tagsBelow, _ := tree["TagSpecifications"].([]any)    //nolint:errcheck // absent means none
-	tagsAbove, _ := request["TagSpecifications"].([]any) //nolint:errcheck // absent means none
-	_, faces := tree["NetworkInterfaces"].([]any)        //nolint:errcheck // absent means none
-	subnet, hasSubnet := request["SubnetId"].(string)    //nolint:errcheck // absent means none
+	tagsBelow, _ := tree["TagSpecifications"].([]any)
+	tagsAbove, _ := request["TagSpecifications"].([]any)
+	_, faces := tree["NetworkInterfaces"].([]any)
+	subnet, hasSubnet := request["SubnetId"].(string)
 	maps.Copy(tree, request)
 	tree["TagSpecifications"] = append(slices.Clone(tagsBelow), tagsAbove...)
 	out, err := shape[sdk.RunInstancesInput](tree)
@@ -176,53 +177,71 @@ func (s *Service) checkImage(l *launch) error {
 	return checkUserData(l.in.UserData)
 }
 
+// wish is where a request wants an instance.
+type wish struct {
+	subnet *string
+	groups []string
+	public *bool
+}
+
+// wishOf reads a request's place, from its one network interface or from the request itself.
+func wishOf(l *launch) (wish, error) {
+	w := wish{subnet: l.in.SubnetId, groups: strs(l.in.SecurityGroupIds)}
+	l.wantAddr = str(l.in.PrivateIpAddress)
+	if len(l.in.NetworkInterfaces) == 0 {
+		return w, nil
+	}
+	f := l.in.NetworkInterfaces[0]
+	switch {
+	case w.subnet != nil || len(w.groups) > 0:
+		return w, wire.Errorf("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID or security groups may not be specified on the same request")
+	case len(l.in.NetworkInterfaces) > 1:
+		return w, wire.Errorf("UnsupportedOperation", "This region gives an instance one network interface")
+	case f.DeviceIndex == nil || *f.DeviceIndex != 0:
+		return w, wire.Errorf("InvalidParameterValue", "Each network interface requires a device index; the first is 0.")
+	case f.PrivateIpAddress != nil:
+		l.wantAddr = *f.PrivateIpAddress
+	}
+	return wish{f.SubnetId, strs(f.Groups), f.AssociatePublicIpAddress}, nil
+}
+
 // checkPlace settles subnet, groups and addresses.
 func (s *Service) checkPlace(l *launch) error {
-	subnet, groups := l.in.SubnetId, strs(l.in.SecurityGroupIds)
-	l.wantAddr = str(l.in.PrivateIpAddress)
-	var public *bool
-	if len(l.in.NetworkInterfaces) > 0 {
-		if subnet != nil || len(groups) > 0 {
-			return wire.Errorf("InvalidParameterCombination", "Network interfaces and an instance-level subnet ID or security groups may not be specified on the same request")
-		}
-		if len(l.in.NetworkInterfaces) > 1 {
-			return wire.Errorf("UnsupportedOperation", "This region gives an instance one network interface")
-		}
-		f := l.in.NetworkInterfaces[0]
-		if f.DeviceIndex == nil || *f.DeviceIndex != 0 {
-			return wire.Errorf("InvalidParameterValue", "Each network interface requires a device index; the first is 0.")
-		}
-		subnet, groups, public = f.SubnetId, strs(f.Groups), f.AssociatePublicIpAddress
-		if f.PrivateIpAddress != nil {
-			l.wantAddr = *f.PrivateIpAddress
-		}
+	w, err := wishOf(l)
+	if err != nil {
+		return err
 	}
-	if subnet == nil {
+	if w.subnet == nil {
 		return wire.Errorf("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
 	}
-	n, err := s.subnet(subnet)
+	n, err := s.subnet(w.subnet)
 	if err != nil {
 		return err
 	}
 	if p := l.in.Placement; p != nil && str(p.AvailabilityZone) != "" && *p.AvailabilityZone != str(n.AvailabilityZone) {
 		return wire.Errorf("InvalidParameterValue", "The availability zone '%s' does not match the subnet's zone '%s'", *p.AvailabilityZone, str(n.AvailabilityZone))
 	}
-	if len(groups) == 0 {
-		for id, g := range s.st.Groups {
-			if str(g.VpcId) == str(n.VpcId) && str(g.GroupName) == "default" {
-				groups = []string{id}
-			}
-		}
+	if len(w.groups) == 0 {
+		w.groups = []string{s.defaultGroup(str(n.VpcId))}
 	}
-	if _, err := s.groupsOf(str(n.VpcId), groups); err != nil {
+	if _, err := s.groupsOf(str(n.VpcId), w.groups); err != nil {
 		return err
 	}
-	l.subnet, l.groups = n, groups
-	l.public = *n.MapPublicIpOnLaunch
-	if public != nil {
-		l.public = *public
+	l.subnet, l.groups, l.public = n, w.groups, *n.MapPublicIpOnLaunch
+	if w.public != nil {
+		l.public = *w.public
 	}
 	return nil
+}
+
+// defaultGroup is the id of a VPC's default group.
+func (s *Service) defaultGroup(vpc string) string {
+	for id, g := range s.st.Groups {
+		if str(g.VpcId) == vpc && str(g.GroupName) == "default" {
+			return id
+		}
+	}
+	return ""
 }
 
 func (s *Service) checkProfile(l *launch) error {
@@ -332,7 +351,7 @@ func (s *Service) checkDevices(l *launch) error {
 // LaunchFor launches instances for another service, such as Auto Scaling, with tags that users may not set
 // (aws:autoscaling:groupName) there from the first moment on. They win over those of the launch template.
 func (s *Service) LaunchFor(in *sdk.RunInstancesInput, tags map[string]string) (*sdk.Reservation, error) {
-	return call(s, func(in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
+	return order(s, func(in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
 		out, err := s.runInstances(in)
 		if err != nil {
 			return nil, err
@@ -342,5 +361,5 @@ func (s *Service) LaunchFor(in *sdk.RunInstancesInput, tags map[string]string) (
 			i.Tags = s.tagList(str(i.InstanceId))
 		}
 		return out, nil
-	}, in, true)
+	}, in)
 }

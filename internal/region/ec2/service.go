@@ -13,10 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go/aws/awsutil"
-
 	"github.com/slipway-k8s/slipway/internal/region/fabric"
 	"github.com/slipway-k8s/slipway/internal/region/picture"
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -42,12 +41,6 @@ type Disks interface {
 type Network interface {
 	Sync(ctx context.Context, p fabric.Picture) error
 	Health() fabric.Health
-}
-
-// Saver keeps a service's state over a restart. Load leaves v alone where nothing was saved.
-type Saver interface {
-	Save(name string, v any) error
-	Load(name string, v any) error
 }
 
 // Profiles finds an instance profile by its name or ARN.
@@ -79,7 +72,7 @@ type Config struct {
 	Rand    io.Reader
 	Delay   time.Duration // how long an eventual state takes; 0 means at once
 	Quotas  Quotas        // zero fields take DefaultQuotas
-	Saver   Saver
+	Saver   record.Saver
 	// Machines and Network make it real; without them everything is a record only.
 	Machines Machines
 	Network  Network
@@ -207,35 +200,36 @@ func (s *Service) locked(f func() error) error {
 	return err
 }
 
-// call runs a handler under the lock and gives back a copy that nobody else changes.
-func call[I, O any](s *Service, do func(*I) (*O, error), in *I, change bool) (*O, error) {
+// ask runs a handler under the lock and gives back a copy that nobody else changes.
+func ask[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	var out *O
 	err := s.locked(func() error {
 		got, err := do(in)
-		if err != nil {
-			return err
+		if err == nil {
+			out = record.Clone(got)
 		}
-		if change {
-			s.changed()
-		}
-		out = clone(got)
-		return nil
+		return err
 	})
 	return out, err
 }
 
-func clone[T any](v *T) *T {
-	c := new(T)
-	awsutil.Copy(c, v)
-	return c
+// order is ask for a handler that changes something.
+func order[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+	return ask(s, func(in *I) (*O, error) {
+		out, err := do(in)
+		if err == nil {
+			s.changed()
+		}
+		return out, err
+	}, in)
 }
 
 // read makes an operation that changes nothing.
 func read[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return call(s, do, in, false) })
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return ask(s, do, in) })
 }
 
 // write makes an operation that changes something; with DryRun set it ends after authorization.
 func write[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return call(s, do, in, true) })
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return order(s, do, in) })
 }

@@ -98,8 +98,8 @@ func (st *state) init() {
 }
 
 // after schedules a transition one delay from now.
-func (s *Service) after(kind, id, arg string) {
-	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(s.cfg.Delay), Kind: kind, ID: id, Arg: arg})
+func (s *Service) after(kind, id string) {
+	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(s.cfg.Delay), Kind: kind, ID: id})
 	s.kick()
 }
 

@@ -135,34 +135,18 @@ func (s *Service) pickAddr(n *sdk.Subnet, want string) (netip.Addr, error) {
 }
 
 func subnetField(n *sdk.Subnet, name string) ([]string, bool) {
-	switch name {
-	case "subnet-id":
-		return []string{str(n.SubnetId)}, true
-	case "vpc-id":
-		return []string{str(n.VpcId)}, true
-	case "state":
-		return []string{str(n.State)}, true
-	case "availability-zone", "availabilityZone":
-		return []string{str(n.AvailabilityZone)}, true
-	case "availability-zone-id":
-		return []string{str(n.AvailabilityZoneId)}, true
-	case "cidr", "cidr-block", "cidrBlock":
-		return []string{str(n.CidrBlock)}, true
-	case "subnet-arn":
-		return []string{str(n.SubnetArn)}, true
-	case "owner-id":
-		return []string{str(n.OwnerId)}, true
-	case "default-for-az":
-		return []string{boolText(n.DefaultForAz)}, true
-	case "map-public-ip-on-launch":
-		return []string{boolText(n.MapPublicIpOnLaunch)}, true
-	case "available-ip-address-count":
-		if n.AvailableIpAddressCount == nil {
-			return nil, true
-		}
-		return []string{strconv.FormatInt(*n.AvailableIpAddressCount, 10)}, true
+	free := ""
+	if n.AvailableIpAddressCount != nil {
+		free = strconv.FormatInt(*n.AvailableIpAddressCount, 10)
 	}
-	return nil, false
+	cidr := str(n.CidrBlock)
+	v, known := map[string]string{
+		"subnet-id": str(n.SubnetId), "vpc-id": str(n.VpcId), "state": str(n.State), "availability-zone": str(n.AvailabilityZone),
+		"availabilityZone": str(n.AvailabilityZone), "availability-zone-id": str(n.AvailabilityZoneId), "cidr": cidr, "cidr-block": cidr,
+		"cidrBlock": cidr, "subnet-arn": str(n.SubnetArn), "owner-id": str(n.OwnerId), "default-for-az": boolText(n.DefaultForAz),
+		"map-public-ip-on-launch": boolText(n.MapPublicIpOnLaunch), "available-ip-address-count": free,
+	}[name]
+	return []string{v}, known
 }
 
 func (s *Service) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {

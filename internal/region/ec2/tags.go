@@ -3,6 +3,7 @@
 package ec2
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -83,56 +84,26 @@ func (s *Service) setTags(id string, tags map[string]string) {
 		have = map[string]string{}
 		s.st.Tags[id] = have
 	}
-	for k, v := range tags {
-		have[k] = v
-	}
+	maps.Copy(have, tags)
 }
 
 // exists says whether the id names a resource that can have tags.
 func (s *Service) exists(id string) bool {
-	st, ok := s.st, false
-	switch prefixOf(id) {
-	case "vpc":
-		_, ok = st.VPCs[id]
-	case "subnet":
-		_, ok = st.Subnets[id]
-	case "igw":
-		_, ok = st.Internet[id]
-	case "eipalloc":
-		_, ok = st.Addresses[id]
-	case "nat":
-		_, ok = st.NATs[id]
-	case "rtb":
-		_, ok = st.Tables[id]
-	case "sg":
-		_, ok = st.Groups[id]
-	case "sgr":
-		_, ok = st.Rules[id]
-	default:
-		return s.existsToo(id)
-	}
-	return ok
-}
-
-func (s *Service) existsToo(id string) bool {
-	st, ok := s.st, false
-	switch prefixOf(id) {
-	case "acl":
-		_, ok = st.ACLs[id]
-	case "eni":
-		_, ok = st.Interfaces[id]
-	case "vol":
-		_, ok = st.Volumes[id]
-	case "lt":
-		_, ok = st.Templates[id]
-	case "i":
-		_, ok = st.Instances[id]
-	case "key":
-		_, ok = st.Keys[id]
-	case "ami":
-		ok = slices.ContainsFunc(s.cfg.Images, func(i Image) bool { return i.ID == id })
-	}
-	return ok
+	st := s.st
+	has := map[string]func() bool{
+		"vpc": func() bool { return st.VPCs[id] != nil }, "subnet": func() bool { return st.Subnets[id] != nil },
+		"igw": func() bool { return st.Internet[id] != nil }, "eipalloc": func() bool { return st.Addresses[id] != nil },
+		"nat": func() bool { return st.NATs[id] != nil }, "rtb": func() bool { return st.Tables[id] != nil },
+		"sg": func() bool { return st.Groups[id] != nil }, "sgr": func() bool { return st.Rules[id] != nil },
+		"acl": func() bool { return st.ACLs[id] != nil }, "eni": func() bool { return st.Interfaces[id] != nil },
+		"vol": func() bool { return st.Volumes[id] != nil }, "lt": func() bool { return st.Templates[id] != nil },
+		"i": func() bool { return st.Instances[id] != nil }, "key": func() bool { return st.Keys[id] != nil },
+		"ami": func() bool {
+			_, ok := s.image(id)
+			return ok
+		},
+	}[prefixOf(id)]
+	return has != nil && has()
 }
 
 // notFound is the error for an id of any kind that is not there.

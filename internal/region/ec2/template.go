@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -64,12 +65,12 @@ func (s *Service) templateData(in *sdk.RequestLaunchTemplateData, base *sdk.Resp
 			return nil, err
 		}
 	}
-	tree, err := fields(in)
+	tree, err := record.Fields(in)
 	if err != nil {
 		return nil, err
 	}
 	if base != nil {
-		all, err := fields(base)
+		all, err := record.Fields(base)
 		if err != nil {
 			return nil, err
 		}

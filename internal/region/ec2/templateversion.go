@@ -49,6 +49,22 @@ func (s *Service) describeVersions(in *sdk.DescribeLaunchTemplateVersionsInput) 
 	return &sdk.DescribeLaunchTemplateVersionsOutput{LaunchTemplateVersions: got, NextToken: next}, err
 }
 
+// versionsOf are the wanted versions of a template; all of them where none is named.
+func (s *Service) versionsOf(t *sdk.LaunchTemplate, wanted []string) ([]*sdk.LaunchTemplateVersion, error) {
+	if len(wanted) == 0 {
+		return s.st.Versions[str(t.LaunchTemplateId)], nil
+	}
+	var out []*sdk.LaunchTemplateVersion
+	for _, w := range wanted {
+		v, err := s.version(t, w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
 func (s *Service) selectVersions(in *sdk.DescribeLaunchTemplateVersionsInput) ([]*sdk.LaunchTemplateVersion, error) {
 	wanted := strs(in.Versions)
 	if in.LaunchTemplateId != nil || in.LaunchTemplateName != nil {
@@ -56,18 +72,7 @@ func (s *Service) selectVersions(in *sdk.DescribeLaunchTemplateVersionsInput) ([
 		if err != nil {
 			return nil, err
 		}
-		if len(wanted) == 0 {
-			return s.st.Versions[str(t.LaunchTemplateId)], nil
-		}
-		var out []*sdk.LaunchTemplateVersion
-		for _, w := range wanted {
-			v, err := s.version(t, w)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, v)
-		}
-		return out, nil
+		return s.versionsOf(t, wanted)
 	}
 	if len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool { return w != "$Latest" && w != "$Default" }) {
 		return nil, wire.Errorf("MissingParameter", "Without a launch template, Versions must be $Latest, $Default or both")

@@ -12,6 +12,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -21,15 +22,15 @@ var instanceTypes []byte
 // typeInfo is one instance type, as recorded from DescribeInstanceTypes.
 type typeInfo struct {
 	VCPU      int64    `json:"vcpu"`
-	MemoryMiB int64    `json:"memory_mib"`
+	MemoryMiB int64    `json:"memoryMib"`
 	Arch      []string `json:"arch"` // amd64 or arm64
 	ENIs      int64    `json:"enis"`
-	IPv4      int64    `json:"ipv4_per_eni"`
+	IPv4      int64    `json:"ipv4PerEni"`
 	Network   string   `json:"network"`
-	EBSMax    int64    `json:"ebs_max"`
-	BareMetal bool     `json:"bare_metal"`
+	EBSMax    int64    `json:"ebsMax"`
+	BareMetal bool     `json:"bareMetal"`
 	Burstable bool     `json:"burstable"`
-	Cards     int64    `json:"network_cards"`
+	Cards     int64    `json:"networkCards"`
 	Current   *bool    `json:"current"`
 }
 
@@ -64,14 +65,6 @@ func (t typeInfo) architectures() []string {
 	return out
 }
 
-func refs(in []string) []*string {
-	out := make([]*string, 0, len(in))
-	for _, v := range in {
-		out = append(out, new(v))
-	}
-	return out
-}
-
 func (s *Service) showType(name string) *sdk.InstanceTypeInfo {
 	t := s.types[name]
 	current := t.Current == nil || *t.Current
@@ -82,18 +75,18 @@ func (s *Service) showType(name string) *sdk.InstanceTypeInfo {
 		InstanceType: new(name), CurrentGeneration: new(current), BareMetal: new(t.BareMetal), BurstablePerformanceSupported: new(t.Burstable),
 		FreeTierEligible: new(false), DedicatedHostsSupported: new(!t.Burstable), AutoRecoverySupported: new(true),
 		HibernationSupported: new(false), InstanceStorageSupported: new(false), EbsInfo: ebs,
-		ProcessorInfo: &sdk.ProcessorInfo{SupportedArchitectures: refs(t.architectures())},
+		ProcessorInfo: &sdk.ProcessorInfo{SupportedArchitectures: record.Refs(t.architectures())},
 		VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(t.VCPU)},
 		MemoryInfo:    &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
 		NetworkInfo: &sdk.NetworkInfo{
 			NetworkPerformance: new(t.Network), MaximumNetworkInterfaces: new(t.ENIs), Ipv4AddressesPerInterface: new(t.IPv4),
 			EnaSupport: new("required"), Ipv6Supported: new(true), MaximumNetworkCards: new(max(t.Cards, 1)), DefaultNetworkCardIndex: new(int64(0)),
 		},
-		PlacementGroupInfo:           &sdk.PlacementGroupInfo{SupportedStrategies: refs([]string{"partition", "spread"})},
-		SupportedBootModes:           refs([]string{"legacy-bios", "uefi"}),
-		SupportedRootDeviceTypes:     refs([]string{"ebs"}),
-		SupportedUsageClasses:        refs([]string{"on-demand", "spot"}),
-		SupportedVirtualizationTypes: refs([]string{"hvm"}),
+		PlacementGroupInfo:           &sdk.PlacementGroupInfo{SupportedStrategies: record.Refs([]string{"partition", "spread"})},
+		SupportedBootModes:           record.Refs([]string{"legacy-bios", "uefi"}),
+		SupportedRootDeviceTypes:     record.Refs([]string{"ebs"}),
+		SupportedUsageClasses:        record.Refs([]string{"on-demand", "spot"}),
+		SupportedVirtualizationTypes: record.Refs([]string{"hvm"}),
 	}
 	if !t.BareMetal {
 		out.Hypervisor = new("nitro")

@@ -39,64 +39,79 @@ func limitsOf(kind string) (volumeLimits, bool) {
 
 // newVolume makes a record of a volume from a request's parameters.
 func (s *Service) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) (*sdk.Volume, error) {
-	kind, size := str(e.VolumeType), fallback
-	if kind == "" {
-		kind = "gp2"
-	}
-	if e.VolumeSize != nil {
-		size = *e.VolumeSize
-	}
-	l, ok := limitsOf(kind)
-	if !ok {
-		return nil, wire.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", kind)
-	}
-	if size < l.minGiB || size > l.maxGiB {
-		return nil, wire.Errorf("InvalidParameterValue", "Volume of %dGiB is out of the bounds of volume type %s (%d-%dGiB)", size, kind, l.minGiB, l.maxGiB)
-	}
-	if e.SnapshotId != nil {
-		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", *e.SnapshotId)
-	}
-	if e.KmsKeyId != nil && (e.Encrypted == nil || !*e.Encrypted) {
-		return nil, wire.Errorf("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
-	}
-	if len(s.st.Volumes) >= s.cfg.Quotas.Volumes {
-		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
-	}
 	v := &sdk.Volume{
-		VolumeId: new(s.newID("vol")), AvailabilityZone: new(zone), Size: new(size), VolumeType: new(kind), SnapshotId: new(""),
-		State: new(sdk.VolumeStateCreating), CreateTime: new(s.cfg.Now().UTC()), Encrypted: new(e.Encrypted != nil && *e.Encrypted),
+		AvailabilityZone: new(zone), Size: new(fallback), VolumeType: new("gp2"), SnapshotId: new(""),
+		State: new(sdk.VolumeStateCreating), CreateTime: new(s.cfg.Now().UTC()), Encrypted: new(isTrue(e.Encrypted)),
 		MultiAttachEnabled: new(false), Attachments: []*sdk.VolumeAttachment{}, KmsKeyId: e.KmsKeyId,
 	}
-	if *v.Encrypted && v.KmsKeyId == nil {
+	if str(e.VolumeType) != "" {
+		v.VolumeType = e.VolumeType
+	}
+	if e.VolumeSize != nil {
+		v.Size = e.VolumeSize
+	}
+	l, err := checkSize(v)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case e.SnapshotId != nil:
+		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", *e.SnapshotId)
+	case e.KmsKeyId != nil && !*v.Encrypted:
+		return nil, wire.Errorf("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
+	case len(s.st.Volumes) >= s.cfg.Quotas.Volumes:
+		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
+	case *v.Encrypted && v.KmsKeyId == nil:
 		v.KmsKeyId = new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":alias/aws/ebs")
 	}
-	return v, setPerformance(v, l, e.Iops, e.Throughput)
+	if err := l.check(v, e.Iops, e.Throughput); err != nil {
+		return nil, err
+	}
+	l.set(v, e.Iops, e.Throughput)
+	v.VolumeId = new(s.newID("vol"))
+	return v, nil
 }
 
-func setPerformance(v *sdk.Volume, l volumeLimits, iops, throughput *int64) error {
-	if iops != nil && l.maxIOPS == 0 {
+// checkSize finds the limits of a volume's type and refuses a size outside them.
+func checkSize(v *sdk.Volume) (volumeLimits, error) {
+	l, ok := limitsOf(str(v.VolumeType))
+	if !ok {
+		return l, wire.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", str(v.VolumeType))
+	}
+	if *v.Size < l.minGiB || *v.Size > l.maxGiB {
+		return l, wire.Errorf("InvalidParameterValue", "Volume of %dGiB is out of the bounds of volume type %s (%d-%dGiB)", *v.Size, str(v.VolumeType), l.minGiB, l.maxGiB)
+	}
+	return l, nil
+}
+
+// check refuses performance that the type does not have.
+func (l volumeLimits) check(v *sdk.Volume, iops, throughput *int64) error {
+	switch {
+	case iops != nil && l.maxIOPS == 0:
 		return wire.Errorf("InvalidParameterCombination", "The parameter iops is not supported for %s volumes.", str(v.VolumeType))
-	}
-	if throughput != nil && l.throughput == 0 {
+	case throughput != nil && l.throughput == 0:
 		return wire.Errorf("InvalidParameterCombination", "The parameter throughput is not supported for %s volumes.", str(v.VolumeType))
-	}
-	if iops != nil && (*iops < l.iops || *iops > l.maxIOPS) {
+	case iops != nil && (*iops < l.iops || *iops > l.maxIOPS):
 		return wire.Errorf("InvalidParameterValue", "Volume iops of %d is out of bounds (%d-%d).", *iops, l.iops, l.maxIOPS)
-	}
-	if throughput != nil && (*throughput < 125 || *throughput > 1000) {
+	case throughput != nil && (*throughput < 125 || *throughput > 1000):
 		return wire.Errorf("InvalidParameterValue", "Throughput of %d is out of bounds (125-1000).", *throughput)
 	}
+	return nil
+}
+
+// set gives a volume the performance asked for, or its type's own.
+func (l volumeLimits) set(v *sdk.Volume, iops, throughput *int64) {
 	v.Iops, v.Throughput = iops, throughput
-	if iops == nil && l.maxIOPS > 0 {
+	switch {
+	case iops != nil:
+	case l.maxIOPS > 0:
 		v.Iops = new(l.iops)
-	}
-	if iops == nil && str(v.VolumeType) == "gp2" {
+	case str(v.VolumeType) == "gp2":
 		v.Iops = new(min(max(*v.Size*3, 100), 16000))
 	}
 	if throughput == nil && l.throughput > 0 {
 		v.Throughput = new(l.throughput)
 	}
-	return nil
 }
 
 func (s *Service) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
@@ -209,7 +224,7 @@ func (s *Service) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAttachment
 }
 
 // tie records an attachment that is under way.
-func (s *Service) tie(v *sdk.Volume, i *sdk.Instance, device string, ephemeral bool) *sdk.VolumeAttachment { //nolint:revive // ephemeral is AWS's DeleteOnTermination
+func (s *Service) tie(v *sdk.Volume, i *sdk.Instance, device string, ephemeral bool) *sdk.VolumeAttachment {
 	a := &sdk.VolumeAttachment{
 		VolumeId: v.VolumeId, InstanceId: i.InstanceId, Device: new(device), State: new(sdk.VolumeAttachmentStateAttaching),
 		AttachTime: new(s.cfg.Now().UTC()), DeleteOnTermination: new(ephemeral),
@@ -304,23 +319,32 @@ func (s *Service) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutp
 		}
 		after.Size = in.Size
 	}
-	l, ok := limitsOf(str(after.VolumeType))
-	if !ok || *after.Size < l.minGiB || *after.Size > l.maxGiB {
-		return nil, wire.Errorf("InvalidParameterValue", "Volume of %dGiB and type %s is not possible", *after.Size, str(after.VolumeType))
-	}
-	iops, throughput := in.Iops, in.Throughput
-	if in.VolumeType == nil && iops == nil && l.maxIOPS > 0 {
-		iops = v.Iops
-	}
-	if in.VolumeType == nil && throughput == nil && l.throughput > 0 {
-		throughput = v.Throughput
-	}
-	if err := setPerformance(&after, l, iops, throughput); err != nil {
+	l, err := checkSize(&after)
+	if err != nil {
 		return nil, err
 	}
+	iops, throughput := in.Iops, in.Throughput
+	if keeps := in.VolumeType == nil; keeps {
+		iops, throughput = l.keep(v, iops, throughput)
+	}
+	if err := l.check(&after, iops, throughput); err != nil {
+		return nil, err
+	}
+	l.set(&after, iops, throughput)
 	m := modification(v, &after)
 	*v = after
 	return &sdk.ModifyVolumeOutput{VolumeModification: m}, nil
+}
+
+// keep fills in a volume's present performance where a change does not name it.
+func (l volumeLimits) keep(v *sdk.Volume, iops, throughput *int64) (newIOPS, newThroughput *int64) {
+	if iops == nil && l.maxIOPS > 0 {
+		iops = v.Iops
+	}
+	if throughput == nil && l.throughput > 0 {
+		throughput = v.Throughput
+	}
+	return iops, throughput
 }
 
 func modification(v, after *sdk.Volume) *sdk.VolumeModification {
@@ -351,7 +375,7 @@ func disk(v *sdk.Volume) fabric.Volume { return fabric.Volume{ID: str(v.VolumeId
 // beginVolume makes a volume: real, or by the clock alone.
 func (s *Service) beginVolume(id string) {
 	if s.cfg.Machines == nil {
-		s.after(toVolume, id, "")
+		s.after(toVolume, id)
 		return
 	}
 	d := disk(s.st.Volumes[id])
@@ -360,7 +384,7 @@ func (s *Service) beginVolume(id string) {
 
 func (s *Service) endVolume(id string) {
 	if s.cfg.Machines == nil {
-		s.after(toVolumeGone, id, "")
+		s.after(toVolumeGone, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toVolumeGone, id, s.cfg.Machines.DeleteVolume(ctx, id)) })
@@ -369,7 +393,7 @@ func (s *Service) endVolume(id string) {
 func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	id, instance, device := str(v.VolumeId), str(a.InstanceId), str(a.Device)
 	if s.cfg.Machines == nil {
-		s.after(toAttached, id, "")
+		s.after(toAttached, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toAttached, id, s.cfg.Machines.Attach(ctx, id, instance, device)) })
@@ -378,7 +402,7 @@ func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	id, instance := str(v.VolumeId), str(a.InstanceId)
 	if s.cfg.Machines == nil {
-		s.after(toDetached, id, "")
+		s.after(toDetached, id)
 		return
 	}
 	s.work(id, func(ctx context.Context) { s.finish(toDetached, id, s.cfg.Machines.Detach(ctx, id, instance)) })

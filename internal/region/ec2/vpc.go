@@ -67,7 +67,7 @@ func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error
 	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
 	s.setTags(id, tags)
 	s.furnish(id, cidr)
-	s.after(toVPC, id, "")
+	s.after(toVPC, id)
 	v.Tags = s.tagList(id)
 	return &sdk.CreateVpcOutput{Vpc: v}, nil
 }
@@ -174,7 +174,8 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 		to   *bool
 		from *sdk.AttributeBooleanValue
 	}{
-		{&have.DNSSupport, in.EnableDnsSupport}, {&have.DNSHostnames, in.EnableDnsHostnames},
+		{&have.DNSSupport, in.EnableDnsSupport},
+		{&have.DNSHostnames, in.EnableDnsHostnames},
 		{&have.AddressMetrics, in.EnableNetworkAddressUsageMetrics},
 	} {
 		if c.from != nil && c.from.Value != nil {
@@ -193,29 +194,25 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 
 // vpcBlocker names what keeps a VPC from being deleted; empty when nothing does.
 func (s *Service) vpcBlocker(id string) string {
+	blockers := map[string]bool{}
 	for _, n := range s.st.Subnets {
-		if str(n.VpcId) == id {
-			return str(n.SubnetId)
-		}
-	}
-	for _, g := range s.st.Internet {
-		if len(g.Attachments) > 0 && str(g.Attachments[0].VpcId) == id {
-			return str(g.InternetGatewayId)
-		}
+		blockers[str(n.SubnetId)] = str(n.VpcId) == id
 	}
 	for _, g := range s.st.Groups {
-		if str(g.VpcId) == id && str(g.GroupName) != "default" {
-			return str(g.GroupId)
-		}
+		blockers[str(g.GroupId)] = str(g.VpcId) == id && str(g.GroupName) != "default"
 	}
 	for _, t := range s.st.Tables {
-		if str(t.VpcId) == id && !isMain(t) {
-			return str(t.RouteTableId)
-		}
+		blockers[str(t.RouteTableId)] = str(t.VpcId) == id && !isMain(t)
 	}
 	for _, n := range s.st.Interfaces {
-		if str(n.VpcId) == id {
-			return str(n.NetworkInterfaceId)
+		blockers[str(n.NetworkInterfaceId)] = str(n.VpcId) == id
+	}
+	if g := s.internetOf(id); g != nil {
+		blockers[str(g.InternetGatewayId)] = true
+	}
+	for _, by := range sortedKeys(blockers) {
+		if blockers[by] {
+			return by
 		}
 	}
 	return ""

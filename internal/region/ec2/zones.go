@@ -35,18 +35,9 @@ func defaultZones(region string) []string {
 
 // zoneID is a zone's id, such as use1-az1: the same for every account at AWS.
 func (s *Service) zoneID(zone string) string {
-	parts := strings.Split(s.cfg.Region, "-")
-	short := parts[0]
-	for _, p := range parts[1 : len(parts)-1] {
-		for _, word := range []string{"north", "south", "east", "west", "central"} {
-			if rest, ok := strings.CutPrefix(p, word); ok {
-				short += word[:1]
-				p = rest
-			}
-		}
-	}
+	short := strings.NewReplacer("-", "", "north", "n", "south", "s", "east", "e", "west", "w", "central", "c").Replace(s.cfg.Region)
 	letter := zone[len(zone)-1]
-	return short + parts[len(parts)-1] + "-az" + string('1'+letter-'a')
+	return short + "-az" + string('1'+letter-'a')
 }
 
 // zoneFor finds a zone by name or id; the first one where neither is given.

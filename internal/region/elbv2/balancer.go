@@ -51,10 +51,10 @@ func checkName(name, what string) error {
 	return nil
 }
 
-// mappings are the subnets that a request wants the load balancer in.
-func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, []ec2.Place, error) {
+// faces reads a request's subnets, in either of its two forms.
+func faces(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, error) {
 	if len(subnets) > 0 && len(maps) > 0 {
-		return nil, nil, validation("You can specify either subnets or subnet mappings")
+		return nil, validation("You can specify either subnets or subnet mappings")
 	}
 	var out []ec2.ServiceInterface
 	for _, id := range record.Strs(subnets) {
@@ -65,14 +65,23 @@ func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.
 		if m.PrivateIPv4Address != nil {
 			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
 			if err != nil {
-				return nil, nil, validation("The private address '%s' is not valid", *m.PrivateIPv4Address)
+				return nil, validation("The private address '%s' is not valid", *m.PrivateIPv4Address)
 			}
 			f.Want = a
 		}
 		out = append(out, f)
 	}
 	if len(out) == 0 {
-		return nil, nil, validation("At least one subnet must be specified")
+		return nil, validation("At least one subnet must be specified")
+	}
+	return out, nil
+}
+
+// mappings are the subnets that a request wants the load balancer in.
+func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, []ec2.Place, error) {
+	out, err := faces(subnets, maps)
+	if err != nil {
+		return nil, nil, err
 	}
 	var ids []string
 	for _, f := range out {
@@ -95,19 +104,24 @@ func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.
 	return out, places, nil
 }
 
-func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
-	name, scheme := record.Str(in.Name), record.Str(in.Scheme)
-	if scheme == "" {
-		scheme = sdk.LoadBalancerSchemeEnumInternetFacing
-	}
+// checkBalancer refuses what no state has to be known for.
+func checkBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) error {
 	if err := checkName(name, "load balancer"); err != nil {
-		return nil, err
+		return err
 	}
 	if record.Str(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
-		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.Str(in.Type))
+		return wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.Str(in.Type))
 	}
 	if scheme != sdk.LoadBalancerSchemeEnumInternetFacing && scheme != sdk.LoadBalancerSchemeEnumInternal {
-		return nil, validation("1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]", scheme)
+		return validation("1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]", scheme)
+	}
+	return nil
+}
+
+func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
+	name, scheme := record.Str(in.Name), record.Str(orText(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
+	if err := checkBalancer(in, name, scheme); err != nil {
+		return nil, err
 	}
 	tags, err := tagMap(in.Tags)
 	if err != nil {
@@ -122,17 +136,14 @@ func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLo
 	if len(s.st.Balancers) >= s.cfg.MaxBalancers {
 		return nil, wire.Errorf("TooManyLoadBalancers", "The maximum number of load balancers has been reached")
 	}
-	faces, places, err := s.mappings(in.Subnets, in.SubnetMappings)
+	wanted, places, err := s.mappings(in.Subnets, in.SubnetMappings)
 	if err != nil {
 		return nil, err
 	}
-	public := scheme == sdk.LoadBalancerSchemeEnumInternetFacing
-	for _, p := range places {
-		if public && !p.Gateway {
-			return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", p.VPC)
-		}
+	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !places[0].Gateway {
+		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", places[0].VPC)
 	}
-	b, err := s.newBalancer(name, scheme, in, faces)
+	b, err := s.newBalancer(name, scheme, in, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -142,22 +153,22 @@ func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLo
 	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
 }
 
-func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, faces []ec2.ServiceInterface) (*balancer, error) {
+func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, wanted []ec2.ServiceInterface) (*balancer, error) {
 	id := record.Hex(s.cfg.Rand, 16)
-	for i := range faces {
-		faces[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
-		faces[i].Groups = record.Strs(in.SecurityGroups)
+	for i := range wanted {
+		wanted[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
+		wanted[i].Groups = record.Strs(in.SecurityGroups)
 	}
-	faces, err := s.cfg.Cloud.AddInterfaces(faces)
+	made, err := s.cfg.Cloud.AddInterfaces(wanted)
 	if err != nil {
 		return nil, elbError(err)
 	}
 	now := s.cfg.Now()
 	b := &balancer{
-		Interfaces: faces, Ready: now.Add(s.cfg.Delay), Request: sum(in), Attributes: balancerDefaults(),
+		Interfaces: made, Ready: now.Add(s.cfg.Delay), Request: sum(in), Attributes: balancerDefaults(),
 		Shape: &sdk.LoadBalancer{
 			LoadBalancerArn: new(s.arn("loadbalancer/net/" + name + "/" + id)), LoadBalancerName: new(name), Scheme: new(scheme),
-			Type: new(sdk.LoadBalancerTypeEnumNetwork), VpcId: new(faces[0].VPC), CreatedTime: new(now.UTC()), IpAddressType: new("ipv4"),
+			Type: new(sdk.LoadBalancerTypeEnumNetwork), VpcId: new(made[0].VPC), CreatedTime: new(now.UTC()), IpAddressType: new("ipv4"),
 			CanonicalHostedZoneId: new("Z26RNL4JYFTOTI"), SecurityGroups: in.SecurityGroups,
 			State:   &sdk.LoadBalancerState{Code: new(sdk.LoadBalancerStateEnumProvisioning)},
 			DNSName: new(fmt.Sprintf("%s-%s.elb.%s.amazonaws.com", name, id, s.cfg.Region)),
@@ -338,7 +349,7 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 	if err := s.cfg.Cloud.DropInterfaces(gone...); err != nil {
 		return nil, elbError(err)
 	}
-	b.Interfaces = append(kept, added...)
+	b.Interfaces = slices.Concat(kept, added)
 	s.showZones(b)
 	return &sdk.SetSubnetsOutput{AvailabilityZones: b.Shape.AvailabilityZones, IpAddressType: b.Shape.IpAddressType}, nil
 }

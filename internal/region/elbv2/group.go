@@ -47,20 +47,26 @@ func orText(p *string, otherwise string) *string {
 	return new(otherwise)
 }
 
-func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
-	name, protocol, kind := record.Str(in.Name), record.Str(in.Protocol), record.Str(orText(in.TargetType, "instance"))
-	if err := checkName(name, "target group"); err != nil {
-		return nil, err
-	}
+// checkGroup refuses what no state has to be known for.
+func checkGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
+	protocol := record.Str(in.Protocol)
 	switch {
 	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
-		return nil, validation("Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward", protocol)
+		return validation("Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward", protocol)
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
-		return nil, validation("A port between 1 and 65535 must be specified")
+		return validation("A port between 1 and 65535 must be specified")
 	case in.VpcId == nil:
-		return nil, validation("A VPC ID must be specified")
+		return validation("A VPC ID must be specified")
 	case kind != "instance" && kind != "ip":
-		return nil, validation("Target type '%s' is not one of instance and ip", kind)
+		return validation("Target type '%s' is not one of instance and ip", kind)
+	}
+	return checkName(name, "target group")
+}
+
+func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
+	name, kind := record.Str(in.Name), record.Str(orText(in.TargetType, "instance"))
+	if err := checkGroup(in, name, kind); err != nil {
+		return nil, err
 	}
 	tags, err := tagMap(in.Tags)
 	if err != nil {
@@ -99,16 +105,23 @@ func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTarget
 
 // checkHealth refuses health checks that AWS refuses, and completes those over HTTP.
 func checkHealth(g *sdk.TargetGroup) error {
-	within := func(p *int64, from, to int64) bool { return p != nil && *p >= from && *p <= to }
+	for _, c := range []struct {
+		what     string
+		value    *int64
+		from, to int64
+	}{
+		{"interval in seconds", g.HealthCheckIntervalSeconds, 5, 300},
+		{"timeout in seconds", g.HealthCheckTimeoutSeconds, 2, 120},
+		{"healthy threshold", g.HealthyThresholdCount, 2, 10},
+		{"unhealthy threshold", g.UnhealthyThresholdCount, 2, 10},
+	} {
+		if *c.value < c.from || *c.value > c.to {
+			return validation("Health check %s must be between %d and %d, not %d", c.what, c.from, c.to, *c.value)
+		}
+	}
 	switch p := record.Str(g.HealthCheckProtocol); {
-	case p != "TCP" && p != "HTTP" && p != "HTTPS":
+	case !slices.Contains([]string{"TCP", "HTTP", "HTTPS"}, p):
 		return validation("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
-	case !within(g.HealthCheckIntervalSeconds, 5, 300):
-		return validation("Health check interval must be between 5 and 300 seconds")
-	case !within(g.HealthCheckTimeoutSeconds, 2, 120):
-		return validation("Health check timeout must be between 2 and 120 seconds")
-	case !within(g.HealthyThresholdCount, 2, 10), !within(g.UnhealthyThresholdCount, 2, 10):
-		return validation("Health check thresholds must be between 2 and 10")
 	case *g.HealthCheckTimeoutSeconds > *g.HealthCheckIntervalSeconds:
 		return validation("Health check timeout must not be greater than its interval")
 	case p == "TCP" && g.HealthCheckPath != nil:

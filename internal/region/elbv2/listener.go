@@ -3,6 +3,7 @@
 package elbv2
 
 import (
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -84,6 +85,16 @@ func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 	return nil
 }
 
+// listens finds the listener of a load balancer on a port.
+func (s *Service) listens(balancer *string, port int64) *sdk.Listener {
+	for _, l := range s.st.Listeners {
+		if record.Str(l.LoadBalancerArn) == record.Str(balancer) && *l.Port == port {
+			return l
+		}
+	}
+	return nil
+}
+
 func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListenerOutput, error) {
 	b, err := s.balancer(in.LoadBalancerArn)
 	if err != nil {
@@ -104,10 +115,7 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	if err := s.checkAction(l, in.DefaultActions); err != nil {
 		return nil, err
 	}
-	for _, old := range s.st.Listeners {
-		if record.Str(old.LoadBalancerArn) != record.Str(in.LoadBalancerArn) || *old.Port != *in.Port {
-			continue
-		}
+	if old := s.listens(in.LoadBalancerArn, *in.Port); old != nil {
 		if forwardsTo(old) != forwardsTo(l) || record.Str(old.Protocol) != record.Str(l.Protocol) {
 			return nil, wire.Errorf("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", record.Str(in.LoadBalancerArn))
 		}
@@ -138,10 +146,8 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 	if in.Port != nil {
 		after.Port = in.Port
 	}
-	for id, other := range s.st.Listeners {
-		if id != record.Str(in.ListenerArn) && record.Str(other.LoadBalancerArn) == record.Str(l.LoadBalancerArn) && *other.Port == *after.Port {
-			return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
-		}
+	if other := s.listens(l.LoadBalancerArn, *after.Port); other != nil && other != l {
+		return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
 	}
 	actions := in.DefaultActions
 	if len(actions) == 0 {
@@ -204,7 +210,7 @@ func (s *Service) Balancers() []picture.Balancer {
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", "error", err)
+		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -136,7 +137,7 @@ func (s *Service) Run(ctx context.Context) {
 			return
 		case <-t.C:
 			if err := s.book.Do(func() error { return nil }); err != nil {
-				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", "error", err)
+				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 			}
 		}
 	}
@@ -166,7 +167,7 @@ func (s *Service) settle() {
 		}
 		s.book.Dirty()
 		if err := s.cfg.Cloud.DropInterfaces(g.IDs...); err != nil {
-			s.cfg.Log.Error("a load balancer's interfaces could not be removed", "error", err)
+			s.cfg.Log.Error("a load balancer's interfaces could not be removed", slog.Any("error", err))
 			return false
 		}
 		return true
@@ -214,7 +215,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	action, request := "elasticloadbalancing:"+op, map[string][]string{}
 	record.RequestTags(request, tree["Tags"])
 	var out []wire.Check
-	name, _ := tree["Name"].(string) //nolint:errcheck // absent means none
+	name, _ := tree["Name"].(string)
 	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
 		out = append(out, wire.Check{Action: action, Resource: s.arn(made + name + "/*"), Context: request})
 	}
@@ -224,9 +225,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 			continue // the groups it forwards to are not asked about
 		}
 		c := map[string][]string{}
-		for k, v := range request {
-			c[k] = v
-		}
+		maps.Copy(c, request)
 		record.ResourceTags(c, s.st.Tags[arn])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}

@@ -113,7 +113,7 @@ func (b *builder) vpc(id string) fabric.VPC {
 	return v
 }
 
-// way follows a subnet's default route. A NAT gateway counts only if its own subnet leads to the internet.
+// way follows a subnet's default route. At depth 1, a NAT gateway's own subnet, NAT gateways do not count.
 func (b *builder) way(s *ec2.Subnet, depth int) fabric.Route {
 	t := b.tables[str(s.SubnetId)]
 	if t == nil {
@@ -129,15 +129,20 @@ func (b *builder) way(s *ec2.Subnet, depth int) fabric.Route {
 		if g := b.in.Internet[str(r.GatewayId)]; g != nil && len(g.Attachments) > 0 && str(g.Attachments[0].VpcId) == str(s.VpcId) {
 			return fabric.RouteInternet
 		}
-		n := b.in.NATs[str(r.NatGatewayId)]
-		if n == nil || depth > 0 || str(n.State) != ec2.NatGatewayStateAvailable || str(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
-			continue
-		}
-		if home := b.in.Subnets[str(n.SubnetId)]; home != nil && b.way(home, depth+1) == fabric.RouteInternet {
+		if depth == 0 && b.leadsOut(b.in.NATs[str(r.NatGatewayId)]) {
 			return fabric.RouteNAT
 		}
 	}
 	return fabric.RouteNone
+}
+
+// leadsOut says whether a NAT gateway works: it is there, it is public, and its own subnet leads to the internet.
+func (b *builder) leadsOut(n *ec2.NatGateway) bool {
+	if n == nil || str(n.State) != ec2.NatGatewayStateAvailable || str(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
+		return false
+	}
+	home := b.in.Subnets[str(n.SubnetId)]
+	return home != nil && b.way(home, 1) == fabric.RouteInternet
 }
 
 func (b *builder) face(n *ec2.NetworkInterface) fabric.Interface {

@@ -142,7 +142,7 @@ func Refs(in []string) []*string {
 // Hex reads n random hexadecimal digits; a source that fails gives zeros.
 func Hex(r io.Reader, n int) string {
 	b := make([]byte, (n+1)/2)
-	_, _ = io.ReadFull(r, b) //nolint:errcheck // ids then collide, which is loud enough
+	_, _ = io.ReadFull(r, b) // a failing source makes equal ids, which is loud enough
 	return hex.EncodeToString(b)[:n]
 }
 
@@ -224,11 +224,11 @@ func texts(v any, want func(string) bool, but []string, into map[string]bool) {
 
 // RequestTags adds the condition keys of the tags in a request: a list of objects with Key and Value.
 func RequestTags(into map[string][]string, tags any) {
-	all, _ := tags.([]any) //nolint:errcheck // absent means none
+	all, _ := tags.([]any)
 	for _, t := range all {
-		m, _ := t.(map[string]any)      //nolint:errcheck // a shape's list holds objects
-		key, _ := m["Key"].(string)     //nolint:errcheck // absent means empty
-		value, _ := m["Value"].(string) //nolint:errcheck // absent means empty
+		m, _ := t.(map[string]any)
+		key, _ := m["Key"].(string)
+		value, _ := m["Value"].(string)
 		into["aws:RequestTag/"+key] = []string{value}
 		into["aws:TagKeys"] = append(into["aws:TagKeys"], key)
 	}
