@@ -258,7 +258,7 @@ func (r *parts) run(ctx context.Context, ln net.Listener) error {
 	}
 	wg.Go(func() {
 		<-ctx.Done()
-		_ = srv.Close() //nolint:errcheck // it ends either way
+		_ = srv.Close() // it ends either way
 	})
 	err := srv.Serve(ln)
 	wg.Wait()

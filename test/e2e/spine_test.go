@@ -129,7 +129,7 @@ spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
 
 func podsTalk(l *lab) {
 	file := filepath.Join(l.t.TempDir(), "probes.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, probes, probeImage(l)), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, probes, probeImage), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 	l.kubectl("apply", "-f", file)
@@ -158,9 +158,7 @@ func podsTalk(l *lab) {
 }
 
 // probeImage is the catalogue's name of the test image as machines pull it.
-func probeImage(l *lab) string {
-	return "198.18.0.1:5000/slipway.dev/probe:v1"
-}
+const probeImage = "198.18.0.1:5000/localhost/slipway/probe:v1.0.0"
 
 func writeData(l *lab) {
 	l.kubectl("create", "configmap", "survivor", "--from-literal=answer=42")

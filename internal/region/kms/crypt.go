@@ -31,8 +31,8 @@ func (s *Service) use(ctx context.Context, id *string, action string, encryption
 }
 
 func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.EncryptOutput, error) {
-	context := values(in.EncryptionContext)
-	k, err := s.use(ctx, in.KeyId, "Encrypt", context)
+	bound := values(in.EncryptionContext)
+	k, err := s.use(ctx, in.KeyId, "Encrypt", bound)
 	if err != nil {
 		return nil, err
 	}
@@ -42,20 +42,20 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
-	blob, err := seal(k, in.Plaintext, context)
+	blob, err := seal(k, in.Plaintext, bound)
 	return &kms.EncryptOutput{CiphertextBlob: blob, KeyId: new(s.arn(k.ID)), EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, err
 }
 
 func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
-	context := values(in.EncryptionContext)
-	k, err := s.useSealed(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", context)
+	bound := values(in.EncryptionContext)
+	k, err := s.useSealed(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", bound)
 	if err != nil {
 		return nil, err
 	}
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
-	plaintext, err := open(k, in.CiphertextBlob, context)
+	plaintext, err := open(k, in.CiphertextBlob, bound)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func (s *Service) makeDataKey(ctx context.Context, action string, in *kms.Genera
 	if n < 1 || n > 1024 {
 		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
 	}
-	context := values(in.EncryptionContext)
-	k, err := s.use(ctx, in.KeyId, action, context)
+	bound := values(in.EncryptionContext)
+	k, err := s.use(ctx, in.KeyId, action, bound)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *Service) makeDataKey(ctx context.Context, action string, in *kms.Genera
 	if _, err := rand.Read(plaintext); err != nil {
 		return nil, fmt.Errorf("make a data key: %w", err)
 	}
-	blob, err := seal(k, plaintext, context)
+	blob, err := seal(k, plaintext, bound)
 	return &kms.GenerateDataKeyOutput{Plaintext: plaintext, CiphertextBlob: blob, KeyId: new(s.arn(k.ID))}, err
 }
 

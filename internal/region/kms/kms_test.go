@@ -35,8 +35,7 @@ func serve(t *testing.T, dir string) *kms.Client {
 }
 
 func code(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return fmt.Sprint(err)

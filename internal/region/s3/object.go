@@ -140,7 +140,7 @@ func (b *bucket) newest(key string) (v version, ok bool) {
 }
 
 // precondition checks the conditions of a write against what is there.
-func precondition(h http.Header, have version, exists bool) error {
+func precondition(h http.Header, have version, exists bool) error { //nolint:revive // exists belongs to have, as newest returns them
 	failed := &wire.Error{Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold", Status: http.StatusPreconditionFailed}
 	if h.Get("If-None-Match") == "*" && exists {
 		return failed
@@ -223,7 +223,7 @@ func readCondition(h http.Header, v version) error {
 }
 
 // describe sets the headers that come back with an object as it was written.
-func describe(ctx context.Context, v version, checksums bool) {
+func describe(ctx context.Context, v version, checksums bool) { //nolint:revive // as the request says
 	contentType := v.Type
 	if contentType == "" {
 		contentType = "binary/octet-stream"

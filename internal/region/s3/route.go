@@ -50,7 +50,7 @@ func route(r *http.Request) (wire.Route, error) {
 	name, key := address(r)
 	q := r.URL.Query()
 	path := map[string]string{"Bucket": name, "Key": key}
-	op := ""
+	var op string
 	switch {
 	case name == "":
 		op = pick(r.Method, map[string]string{http.MethodGet: "ListBuckets"})

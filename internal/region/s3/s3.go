@@ -56,7 +56,7 @@ type version struct {
 	Type     string            // content type
 	Headers  map[string]string // content headers and checksums, by header name
 	Metadata map[string]string
-	Marker   bool   `json:",omitempty"`
+	Marker   bool   `json:"marker,omitempty"`
 	File     string // of the body, below the bucket's folder
 }
 
@@ -197,7 +197,7 @@ func mayList(ctx context.Context, bucket, prefix string) error {
 // random returns 16 random bytes in hex, for file names, version ids and upload ids.
 func random() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:errcheck,gosec // never fails since Go 1.24
+	rand.Read(b[:]) //nolint:gosec // never fails since Go 1.24
 	return hex.EncodeToString(b[:])
 }
 

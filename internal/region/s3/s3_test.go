@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,8 +67,7 @@ type keys struct{}
 func (keys) Key(string) (wire.Key, bool) { return wire.Key{Secret: "secret"}, true }
 
 func code(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return fmt.Sprint(err)
@@ -139,7 +139,7 @@ func TestOneWinner(t *testing.T) {
 	var won atomic.Int32
 	for i := range 16 {
 		wg.Go(func() {
-			if _, err := put(t, c, "marker", fmt.Sprint(i), func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") }); err == nil {
+			if _, err := put(t, c, "marker", strconv.Itoa(i), func(in *s3.PutObjectInput) { in.IfNoneMatch = aws.String("*") }); err == nil {
 				won.Add(1)
 			} else if code(err) != "PreconditionFailed" {
 				t.Error(err)
