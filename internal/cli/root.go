@@ -111,3 +111,6 @@ func (a *app) assetsFlag(cmd *cobra.Command) {
 func exitStatus(extra ...string) string {
 	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(append([]string{""}, extra...), "\n  ")
 }
+
+// Root returns the command tree, for the reference that is generated from it.
+func Root(env Env) *cobra.Command { return newRoot(&app{Env: env}) }
