@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -75,7 +77,7 @@ func ensureSettings(o Options) (Settings, error) {
 	p := paths{o.Cache}
 	s, err := loadSettings(p)
 	if err == nil {
-		return s, s.agree(o)
+		return s.adopt(o)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return s, err
@@ -85,7 +87,7 @@ func ensureSettings(o Options) (Settings, error) {
 		s.Region = DefaultRegion
 	}
 	if s.Port == 0 {
-		s.Port = DefaultPort
+		s.Port = freePort()
 	}
 	s.ID, s.AccessKey, s.SecretKey = random(2), "AKIA"+strings.ToUpper(random(8)), random(20)
 	if err := os.MkdirAll(p.dir(), 0o700); err != nil {
@@ -94,15 +96,35 @@ func ensureSettings(o Options) (Settings, error) {
 	return s, writeJSON(p.settings(), s)
 }
 
-// agree refuses options that differ from what an existing region was started with.
-func (s Settings) agree(o Options) error {
+// adopt takes over the options that may still change, and refuses those that differ from what the region is.
+func (s Settings) adopt(o Options) (Settings, error) {
+	p := paths{o.Cache}
 	if o.Region != "" && o.Region != s.Region {
-		return fmt.Errorf("this region is %s, not %s: `slipway region destroy` first, or set another SLIPWAY_CACHE", s.Region, o.Region)
+		return s, fmt.Errorf("this region is %s, not %s: `slipway region destroy` first, or set another SLIPWAY_CACHE", s.Region, o.Region)
 	}
-	if o.Port != 0 && o.Port != s.Port {
-		return fmt.Errorf("this region listens on port %d, not %d: `slipway region destroy` first", s.Port, o.Port)
+	if o.Port == 0 || o.Port == s.Port {
+		return s, nil
 	}
-	return nil
+	if _, ok := running(p); ok {
+		return s, fmt.Errorf("this region runs on port %d, not %d: `slipway region stop` first", s.Port, o.Port)
+	}
+	s.Port = o.Port
+	return s, writeJSON(p.settings(), s)
+}
+
+// freePort is the default port, or another one where that is taken.
+func freePort() int {
+	for _, port := range []string{strconv.Itoa(DefaultPort), "0"} {
+		ln, err := net.Listen("tcp", "127.0.0.1:"+port) //nolint:noctx // it is closed at once
+		if err != nil {
+			continue
+		}
+		defer ln.Close() //nolint:errcheck // nothing was accepted
+		if a, ok := ln.Addr().(*net.TCPAddr); ok {
+			return a.Port
+		}
+	}
+	return DefaultPort
 }
 
 // Endpoint is the region's URL for clients on this machine.
