@@ -61,7 +61,11 @@ func checkSizes(lowest, highest, desired int64) error {
 
 // settleTemplate checks a launch template and completes its id and name.
 func (s *Service) settleTemplate(t *sdk.LaunchTemplateSpecification) error {
-	f, err := s.cfg.Cloud.Template(record.Str(t.LaunchTemplateId), record.Str(t.LaunchTemplateName), record.Str(t.Version))
+	name := record.Str(t.LaunchTemplateName)
+	if record.Str(t.LaunchTemplateId) != "" {
+		name = "" // a template that was settled before has both
+	}
+	f, err := s.cfg.Cloud.Template(record.Str(t.LaunchTemplateId), name, record.Str(t.Version))
 	if err != nil {
 		return validation("You must use a valid fully-formed launch template. %s", err.Error())
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func (s *stack) create(t *testing.T, g ground, size int32) {
+func (s *stack) create(t testing.TB, g ground, size int32) {
 	t.Helper()
 	must[*as.CreateAutoScalingGroupOutput](t)(s.as.CreateAutoScalingGroup(t.Context(), &as.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(0), MaxSize: aws.Int32(10), DesiredCapacity: aws.Int32(size),
@@ -30,7 +30,7 @@ func (s *stack) create(t *testing.T, g ground, size int32) {
 	}))
 }
 
-func (s *stack) describe(t *testing.T) types.AutoScalingGroup {
+func (s *stack) describe(t testing.TB) types.AutoScalingGroup {
 	t.Helper()
 	out := must[*as.DescribeAutoScalingGroupsOutput](t)(s.as.DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("tag:team"), Values: []string{"a"}}},
@@ -52,7 +52,7 @@ func zones(g types.AutoScalingGroup) map[string]int {
 	return out
 }
 
-func (s *stack) targets(t *testing.T, arn string) []string {
+func (s *stack) targets(t testing.TB, arn string) []string {
 	t.Helper()
 	out := must[*lb.DescribeTargetHealthOutput](t)(s.lb.DescribeTargetHealth(t.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn}))
 	var ids []string

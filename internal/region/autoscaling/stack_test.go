@@ -46,7 +46,7 @@ func (s *stack) Now() time.Time {
 }
 
 // pass lets two seconds pass in steps, with a look at the groups after each.
-func (s *stack) pass(t *testing.T) {
+func (s *stack) pass(t testing.TB) {
 	t.Helper()
 	for range 10 {
 		s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *stack) pass(t *testing.T) {
 	}
 }
 
-func serve(t *testing.T, s wire.Service) string {
+func serve(t testing.TB, s wire.Service) string {
 	t.Helper()
 	e := wire.NewEndpoint(s)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r, "req-1", nil) }))
@@ -66,7 +66,7 @@ func serve(t *testing.T, s wire.Service) string {
 	return server.URL
 }
 
-func newStack(t *testing.T) *stack {
+func newStack(t testing.TB) *stack {
 	t.Helper()
 	s := &stack{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	random := rand.New(rand.NewSource(7))
@@ -105,7 +105,7 @@ func code(err error) string {
 	return err.Error()
 }
 
-func must[T any](t *testing.T) func(T, error) T {
+func must[T any](t testing.TB) func(T, error) T {
 	t.Helper()
 	return func(v T, err error) T {
 		t.Helper()
@@ -124,7 +124,7 @@ type ground struct {
 	targets  string
 }
 
-func (s *stack) ground(ctx context.Context, t *testing.T) ground {
+func (s *stack) ground(ctx context.Context, t testing.TB) ground {
 	t.Helper()
 	g := ground{vpc: *must[*ec2client.CreateVpcOutput](t)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
 	for i, zone := range []string{"eu-west-1a", "eu-west-1b"} {

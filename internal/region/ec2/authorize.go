@@ -68,7 +68,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
 	}
 	for _, kind := range sortedKeys(byKind) {
-		c := byKind[kind]
+		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
 		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
 		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: arn, Context: c})

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	client "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
@@ -164,3 +165,9 @@ func (m *machines) Attach(_ context.Context, v, i, device string) error {
 func (m *machines) Detach(_ context.Context, v, _ string) error {
 	return m.do("detach", func() { m.volumes[v] = "" })
 }
+
+func filters(name, value string) []types.Filter {
+	return []types.Filter{{Name: &name, Values: []string{value}}}
+}
+
+func kinds(names ...types.InstanceType) []types.InstanceType { return names }

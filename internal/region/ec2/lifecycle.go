@@ -131,7 +131,7 @@ func (s *Service) beginLaunch(id string) {
 		s.after(toRunning, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toRunning, id, s.boot(ctx, id)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toRunning, id, s.boot(ctx, id)) })
 }
 
 func (s *Service) beginTerminate(id string) {
@@ -139,7 +139,7 @@ func (s *Service) beginTerminate(id string) {
 		s.after(toTerminated, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toTerminated, id, s.halt(ctx, id)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toTerminated, id, s.halt(ctx, id)) })
 }
 
 // beginStop ends the machine. Its root file system does not outlive it: a started instance boots afresh, with its
@@ -149,7 +149,7 @@ func (s *Service) beginStop(id string) {
 		s.after(toStopped, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toStopped, id, s.halt(ctx, id)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toStopped, id, s.halt(ctx, id)) })
 }
 
 // boot makes an instance real: its network first, then its volumes, then the machine.

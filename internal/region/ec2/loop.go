@@ -27,8 +27,12 @@ func (s *Service) work(key string, f func(context.Context)) {
 	s.kick()
 }
 
-// finish carries out the transition that a job brought about.
-func (s *Service) finish(kind, id string, cause error) {
+// finish carries out the transition that a job brought about. A job that was cut short by the end of the process
+// changes nothing: it is resumed by the next one.
+func (s *Service) finish(ctx context.Context, kind, id string, cause error) {
+	if ctx.Err() != nil {
+		return
+	}
 	t := transition{Kind: kind, ID: id}
 	if cause != nil {
 		t.Arg = cause.Error()

@@ -4,7 +4,9 @@ package ec2
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
@@ -43,10 +45,22 @@ func (s *Service) machine(id string) (fabric.Machine, []attachment, bool) {
 	return m, disks, true
 }
 
-// halt ends a machine and frees its volumes.
+// haltTries is how often an instance's end is tried before its records are closed regardless.
+const haltTries = 3
+
+// halt ends a machine and frees its volumes. What fails is tried again: nothing else would remove the machine.
 func (s *Service) halt(ctx context.Context, id string) error {
+	err := s.haltOnce(ctx, id)
+	for n := 1; err != nil && n < haltTries && ctx.Err() == nil; n++ {
+		s.pause(ctx, nil, time.Second)
+		err = s.haltOnce(ctx, id)
+	}
+	return err
+}
+
+func (s *Service) haltOnce(ctx context.Context, id string) error {
 	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
-		return err
+		return fmt.Errorf("terminate %s: %w", id, err)
 	}
 	s.mu.Lock()
 	var volumes []string
@@ -60,7 +74,7 @@ func (s *Service) halt(ctx context.Context, id string) error {
 	s.mu.Unlock()
 	for _, v := range volumes {
 		if err := s.cfg.Machines.Detach(ctx, v, id); err != nil {
-			return err
+			return fmt.Errorf("detach %s from %s: %w", v, id, err)
 		}
 	}
 	return nil

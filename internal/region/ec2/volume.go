@@ -61,15 +61,30 @@ func (s *Service) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) 
 		return nil, wire.Errorf("InvalidParameterDependency", "The parameter KmsKeyId requires the parameter Encrypted to be set.")
 	case len(s.st.Volumes) >= s.cfg.Quotas.Volumes:
 		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
-	case *v.Encrypted && v.KmsKeyId == nil:
-		v.KmsKeyId = new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":alias/aws/ebs")
 	}
+	v.KmsKeyId = s.keyARN(v)
 	if err := l.check(v, e.Iops, e.Throughput); err != nil {
 		return nil, err
 	}
 	l.set(v, e.Iops, e.Throughput)
 	v.VolumeId = new(s.newID("vol"))
 	return v, nil
+}
+
+// keyARN names the key of an encrypted volume as DescribeVolumes does: by its ARN, however it was asked for.
+func (s *Service) keyARN(v *sdk.Volume) *string {
+	key := str(v.KmsKeyId)
+	switch {
+	case !*v.Encrypted:
+		return nil
+	case key == "":
+		key = "alias/aws/ebs"
+	case strings.HasPrefix(key, "arn:"):
+		return v.KmsKeyId
+	case !strings.HasPrefix(key, "alias/"):
+		key = "key/" + key
+	}
+	return new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + key)
 }
 
 // checkSize finds the limits of a volume's type and refuses a size outside them.
@@ -379,7 +394,7 @@ func (s *Service) beginVolume(id string) {
 		return
 	}
 	d := disk(s.st.Volumes[id])
-	s.work(id, func(ctx context.Context) { s.finish(toVolume, id, s.cfg.Machines.CreateVolume(ctx, d)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toVolume, id, s.cfg.Machines.CreateVolume(ctx, d)) })
 }
 
 func (s *Service) endVolume(id string) {
@@ -387,7 +402,7 @@ func (s *Service) endVolume(id string) {
 		s.after(toVolumeGone, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toVolumeGone, id, s.cfg.Machines.DeleteVolume(ctx, id)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toVolumeGone, id, s.cfg.Machines.DeleteVolume(ctx, id)) })
 }
 
 func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
@@ -396,7 +411,9 @@ func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 		s.after(toAttached, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toAttached, id, s.cfg.Machines.Attach(ctx, id, instance, device)) })
+	s.work(id, func(ctx context.Context) {
+		s.finish(ctx, toAttached, id, s.cfg.Machines.Attach(ctx, id, instance, device))
+	})
 }
 
 func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
@@ -405,7 +422,7 @@ func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 		s.after(toDetached, id)
 		return
 	}
-	s.work(id, func(ctx context.Context) { s.finish(toDetached, id, s.cfg.Machines.Detach(ctx, id, instance)) })
+	s.work(id, func(ctx context.Context) { s.finish(ctx, toDetached, id, s.cfg.Machines.Detach(ctx, id, instance)) })
 }
 
 // settleVolume moves a volume on; a failure is in Arg.
