@@ -33,7 +33,7 @@ func leaves(cmd *cobra.Command) []*cobra.Command {
 // pages renders the reference, one page a command.
 func pages(t *testing.T, cmd *cobra.Command, into map[string]string) {
 	t.Helper()
-	if cmd.Hidden {
+	if cmd.Hidden || cmd.Name() == "help" {
 		return
 	}
 	var b bytes.Buffer

@@ -177,7 +177,9 @@ func TestParseLimitsItsInput(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	cluster := func(f func(*v1alpha1.ClusterSpec)) func(*manifest.Set) { return func(s *manifest.Set) { f(&s.Cluster.Spec) } }
+	cluster := func(f func(*v1alpha1.ClusterSpec)) func(*manifest.Set) {
+		return func(s *manifest.Set) { f(&s.Cluster.Spec) }
+	}
 	group := func(i int, f func(*v1alpha1.InstanceGroupSpec)) func(*manifest.Set) {
 		return func(s *manifest.Set) { f(&s.Groups[i].Spec) }
 	}
@@ -214,7 +216,9 @@ func TestValidate(t *testing.T) {
 		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
 		`spec.etcd.volume.iops "20000": is not what gp3 of 20 GiB has (use 3000 to 1`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),
 		`spec.etcd.volume.throughput "1000": is not what gp3 with 3000 IOPS has (use`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Throughput = 1000 }),
-		`spec.etcd.volume.throughput "125": is for gp3 only`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume = v1alpha1.Volume{Type: "io2", Size: 20, IOPS: 3000, Throughput: 125} }),
+		`spec.etcd.volume.throughput "125": is for gp3 only`: cluster(func(c *v1alpha1.ClusterSpec) {
+			c.Etcd.Volume = v1alpha1.Volume{Type: "io2", Size: 20, IOPS: 3000, Throughput: 125}
+		}),
 		`spec.etcd.electionTimeoutMS "400": must be at least five heartbeats`:         cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.ElectionTimeoutMS = 400 }),
 		`instance groups: 0 of them have role ControlPlane`:                           func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
 		`instance groups: 2 of them have role ControlPlane`:                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
