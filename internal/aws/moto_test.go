@@ -327,6 +327,9 @@ func tagged(t *testing.T, cfg sdk.Config, cluster string) []string {
 	volumes, err := api.DescribeVolumes(t.Context(), &ec2.DescribeVolumesInput{Filters: mine})
 	check(err)
 	for _, x := range volumes.Volumes {
+		if x.State == ec2types.VolumeStateDeleting {
+			continue
+		}
 		left = append(left, *x.VolumeId)
 	}
 	addresses, err := api.DescribeAddresses(t.Context(), &ec2.DescribeAddressesInput{Filters: mine})

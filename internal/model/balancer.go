@@ -42,7 +42,7 @@ func (b *builder) balancer(name, scheme string, group graph.Ref[awskind.Security
 		}
 	}
 	return graph.Add(b.g, name, awskind.LoadBalancer{
-		Name: fit(b.name()+"-"+name, maxBalancerName), Type: "network", Scheme: scheme, Subnets: subnets,
+		Name: balancerName(b.name(), name), Type: "network", Scheme: scheme, Subnets: subnets,
 		SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
 		// A zone whose control-plane machine is gone goes on serving.
 		Attributes: map[string]string{"load_balancing.cross_zone.enabled": "true"},
@@ -54,7 +54,7 @@ func (b *builder) balancer(name, scheme string, group graph.Ref[awskind.Security
 // reach itself through its load balancer.
 func (b *builder) target(name string, port int, health string, keepSource bool) graph.Ref[awskind.TargetGroup] { //nolint:revive // the flag is a property
 	r := graph.Add(b.g, name, awskind.TargetGroup{
-		Name: fit(b.name()+"-"+name, maxBalancerName), VPC: b.vpc, Protocol: "TCP", Port: port, TargetType: "instance",
+		Name: balancerName(b.name(), name), VPC: b.vpc, Protocol: "TCP", Port: port, TargetType: "instance",
 		HealthCheckProtocol: "HTTPS", HealthCheckPath: health, HealthCheckPort: strconv.Itoa(port),
 		HealthCheckInterval: checkInterval, HealthCheckTimeout: checkTimeout,
 		HealthyThreshold: checkThreshold, UnhealthyThreshold: checkThreshold,

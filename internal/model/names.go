@@ -5,6 +5,7 @@ package model
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
@@ -32,6 +33,14 @@ func SlotGroupName(cluster, group, slot string) string { return group + "-" + sl
 
 // GroupName is the name of the auto scaling group of a group of workers.
 func GroupName(cluster, group string) string { return group + "." + cluster }
+
+// balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".
+func balancerName(cluster, name string) string {
+	if strings.HasPrefix(cluster, "internal-") {
+		cluster = "k-" + cluster
+	}
+	return fit(cluster+"-"+name, maxBalancerName)
+}
 
 // roleTag is a role as tags and names spell it.
 func roleTag(r v1alpha1.Role) string {

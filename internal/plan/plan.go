@@ -105,6 +105,16 @@ func Make(desired *graph.Graph, actual []Actual, opt Options) (Plan, diag.Findin
 // Empty says whether there is nothing to do.
 func (p Plan) Empty() bool { return len(p.Steps) == 0 }
 
+// ID returns the identity of what exists at addr; empty if nothing does.
+func (p Plan) ID(addr graph.Addr) string {
+	for _, a := range p.actual {
+		if a.Addr == addr {
+			return a.ID
+		}
+	}
+	return ""
+}
+
 // maker holds what is known while a plan is made.
 type maker struct {
 	desired *graph.Graph
