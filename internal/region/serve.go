@@ -125,7 +125,9 @@ func (r *parts) buildIdentity() (err error) {
 	if err != nil {
 		return err
 	}
-	r.s3, err = s3.New(s3.Config{Dir: r.paths.state() + "/s3", Region: r.settings.Region, Now: r.now})
+	r.s3, err = s3.New(s3.Config{
+		Dir: r.paths.state() + "/s3", Region: r.settings.Region, Now: r.now, Identities: r.iam, Keys: keys,
+	})
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.
 }
 
 func (s *Service) createBucket(ctx context.Context, in *s3.CreateBucketInput) (*s3.CreateBucketOutput, error) {
-	if err := allowed(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
+	if err := s.allowed(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`).MatchString(*in.Bucket) {
@@ -65,7 +65,7 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 	if _, err := s.find(in.Bucket); err != nil {
 		return nil, &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
 	}
-	if err := mayList(ctx, *in.Bucket, ""); err != nil {
+	if err := s.mayList(ctx, *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 	wire.SetHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
@@ -73,7 +73,7 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 }
 
 func (s *Service) deleteBucket(ctx context.Context, in *s3.DeleteBucketInput) (*s3.DeleteBucketOutput, error) {
-	if err := allowed(ctx, "DeleteBucket", *in.Bucket, ""); err != nil {
+	if err := s.allowed(ctx, "DeleteBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -89,12 +89,15 @@ func (s *Service) deleteBucket(ctx context.Context, in *s3.DeleteBucketInput) (*
 		return nil, err
 	}
 	delete(s.buckets, b.Name)
+	s.accessMu.Lock()
+	delete(s.access, b.Name)
+	s.accessMu.Unlock()
 	wire.SetStatus(ctx, http.StatusNoContent)
 	return &s3.DeleteBucketOutput{}, nil
 }
 
 func (s *Service) getLocation(ctx context.Context, in *s3.GetBucketLocationInput) (*s3.GetBucketLocationOutput, error) {
-	if err := allowed(ctx, "GetBucketLocation", *in.Bucket, ""); err != nil {
+	if err := s.allowed(ctx, "GetBucketLocation", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 	s.mu.RLock()
@@ -116,7 +119,7 @@ type setting struct {
 func putOp[I, O, V any](s *Service, c setting, of func(*I) (bucket *string, v *V)) wire.Op {
 	return wire.Operation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name, v := of(in)
-		if err := allowed(ctx, "Put"+c.action, *name, ""); err != nil {
+		if err := s.allowed(ctx, "Put"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
 		raw, err := json.Marshal(v)
@@ -130,7 +133,7 @@ func putOp[I, O, V any](s *Service, c setting, of func(*I) (bucket *string, v *V
 func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O, *V)) wire.Op {
 	return wire.Operation("Get"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name := of(in)
-		if err := allowed(ctx, "Get"+c.action, *name, ""); err != nil {
+		if err := s.allowed(ctx, "Get"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
 		s.mu.RLock()
@@ -156,7 +159,7 @@ func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O
 
 func delOp[I, O any](s *Service, op string, c setting, of func(*I) *string) wire.Op {
 	return wire.Operation(op, func(ctx context.Context, in *I) (*O, error) {
-		if err := allowed(ctx, "Put"+c.action, *of(in), ""); err != nil {
+		if err := s.allowed(ctx, "Put"+c.action, *of(in), ""); err != nil {
 			return nil, err
 		}
 		wire.SetStatus(ctx, http.StatusNoContent)
@@ -172,10 +175,22 @@ func (s *Service) configure(name *string, key string, raw json.RawMessage) error
 	if err != nil {
 		return err
 	}
+	var document string
+	if key == policySetting && raw != nil {
+		if err := json.Unmarshal(raw, &document); err != nil {
+			return wire.Errorf("MalformedPolicy", "the policy is missing")
+		}
+		if err := s.checkPolicy(b, document); err != nil {
+			return err
+		}
+	}
 	if raw == nil {
 		delete(b.Config, key)
 	} else {
 		b.Config[key] = raw
+	}
+	if err := s.refresh(b); err != nil {
+		return err
 	}
 	return s.save(b)
 }

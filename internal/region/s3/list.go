@@ -20,7 +20,7 @@ import (
 const maxKeys = 1000
 
 func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
-	if err := mayList(ctx, *in.Bucket, text(in.Prefix)); err != nil {
+	if err := s.mayList(ctx, *in.Bucket, text(in.Prefix)); err != nil {
 		return nil, err
 	}
 	s.mu.RLock()
@@ -105,7 +105,8 @@ func (p page) of(keys []string, visible func(string) bool) (out []entry, more bo
 }
 
 func (s *Service) listVersions(ctx context.Context, in *s3.ListObjectVersionsInput) (*s3.ListObjectVersionsOutput, error) {
-	if err := wire.Authorize(ctx, wire.Check{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + *in.Bucket, Context: map[string][]string{"s3:prefix": {text(in.Prefix)}}}); err != nil {
+	check := wire.Check{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + *in.Bucket, Context: map[string][]string{"s3:prefix": {text(in.Prefix)}}}
+	if err := s.ask(ctx, *in.Bucket, check); err != nil {
 		return nil, err
 	}
 	s.mu.RLock()
@@ -159,7 +160,7 @@ func (s *Service) remove(ctx context.Context, name *string, key string, id *stri
 	if id != nil {
 		action = "DeleteObjectVersion"
 	}
-	if err := allowed(ctx, action, *name, key); err != nil {
+	if err := s.allowed(ctx, action, *name, key); err != nil {
 		return version{}, err
 	}
 	s.mu.Lock()
@@ -175,7 +176,7 @@ func (s *Service) remove(ctx context.Context, name *string, key string, id *stri
 	}
 	gone := version{ID: "null"}
 	var old []version
-	if id == nil && b.versioned() {
+	if id == nil && b.hadVersions() {
 		gone = version{Marker: true, Modified: s.cfg.Now().UTC()}
 		b.put(key, gone)
 		gone = b.Versions[key][0]

@@ -5,9 +5,11 @@ package s3
 import (
 	"context"
 	"crypto/md5" //nolint:gosec // what S3's ETag is
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,22 +28,29 @@ func kept() []string {
 }
 
 func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.PutObjectOutput, error) {
-	if err := allowed(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
+	if err := s.allowed(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
-	if wire.Request(ctx).Header.Get("X-Amz-Copy-Source") != "" {
-		return nil, s.copyObject(ctx, in)
+	if len(*in.Key) > maxKey {
+		return nil, wire.Errorf("KeyTooLongError", "Your key is too long")
+	}
+	sealed, err := s.encryption(ctx, *in.Bucket, *in.Key)
+	if err != nil {
+		return nil, err
 	}
 	v, err := s.receive(ctx, in.Bucket)
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(v.Headers, sealed)
 	v.Type = text(in.ContentType)
 	v.Metadata = values(in.Metadata)
 	v, err = s.commit(ctx, in.Bucket, *in.Key, v)
 	if err != nil {
 		return nil, err
 	}
+	showEncryption(ctx, v.Headers)
+	showChecksums(ctx, v)
 	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: shownVersion(v)}, nil
 }
 
@@ -54,19 +63,39 @@ func (s *Service) receive(ctx context.Context, name *string) (version, error) {
 		return version{}, err
 	}
 	r := wire.Request(ctx)
-	v := version{File: random(), Headers: map[string]string{}}
+	v := version{Headers: map[string]string{}}
 	for _, h := range kept() {
-		if value := r.Header.Get(h); value != "" && value != "aws-chunked" {
-			v.Headers[h] = strings.TrimPrefix(value, "aws-chunked,")
+		if value := r.Header.Get(h); value != "" {
+			v.Headers[h] = value
 		}
 	}
-	path := filepath.Join(s.folder(*name), v.File)
+	kept := v.Headers
+	v, err = s.store(*name, r.Body)
+	if err != nil {
+		return v, err
+	}
+	v.Headers = kept
+	for name, value := range wire.Checksums(r) {
+		v.Headers[checksumPrefix+name] = value
+	}
+	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
+	if want := r.Header.Get("Content-Md5"); err == nil && want != "" && want != base64.StdEncoding.EncodeToString(raw) {
+		os.Remove(filepath.Join(s.folder(*name), v.File)) //nolint:errcheck,gosec // nobody refers to it
+		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
+	}
+	return v, err
+}
+
+// store writes a body to a new file of a bucket and returns its size and ETag. A body that does not end well leaves nothing.
+func (s *Service) store(bucket string, body io.Reader) (version, error) {
+	v := version{File: random()}
+	path := filepath.Join(s.folder(bucket), v.File)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return v, fmt.Errorf("store an object: %w", err)
 	}
 	sum := md5.New() //nolint:gosec // what S3's ETag is
-	v.Size, err = io.Copy(io.MultiWriter(f, sum), r.Body)
+	v.Size, err = io.Copy(io.MultiWriter(f, sum), body)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
@@ -74,12 +103,23 @@ func (s *Service) receive(ctx context.Context, name *string) (version, error) {
 		os.Remove(path) //nolint:errcheck,gosec // nobody refers to it
 		return v, err
 	}
-	for name, value := range wire.Checksums(r) {
-		v.Headers["X-Amz-Checksum-"+name] = value
-	}
 	v.ETag = `"` + hex.EncodeToString(sum.Sum(nil)) + `"`
 	return v, nil
 }
+
+// maxKey is the most bytes that a key may have, S3's own limit.
+const maxKey = 1024
+
+// showChecksums puts an object's checksums into the answer to a write.
+func showChecksums(ctx context.Context, v version) {
+	for name, value := range v.Headers {
+		if strings.HasPrefix(name, checksumPrefix) {
+			wire.SetHeader(ctx, name, value)
+		}
+	}
+}
+
+const checksumPrefix = "X-Amz-Checksum-"
 
 // commit makes v the newest version of a key, if the request's conditions hold: the whole of it is atomic.
 func (s *Service) commit(ctx context.Context, name *string, key string, v version) (version, error) {
@@ -176,17 +216,24 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 			v = b.Versions[*key][i]
 		}
 	}
-	if !ok {
-		if err := mayList(ctx, *name, *key); err != nil {
-			return v, wire.Denied(ctx, wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name}, "no identity-based policy allows the action")
-		}
-		return v, noSuchKey()
+	switch {
+	case ok && v.Marker:
+		wire.SetHeader(ctx, "X-Amz-Delete-Marker", "true")
+		return v, &wire.Error{Code: "MethodNotAllowed", Message: "The specified method is not allowed against this resource.", Status: http.StatusMethodNotAllowed}
+	case ok:
+		return v, nil
 	}
-	return v, nil
+	if err := s.mayList(ctx, *name, *key); err != nil {
+		return v, wire.Denied(ctx, wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name}, "no identity-based policy allows the action")
+	}
+	if id != nil {
+		return v, &wire.Error{Code: "NoSuchVersion", Message: "The specified version does not exist.", Status: http.StatusNotFound}
+	}
+	return v, noSuchKey()
 }
 
 func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	if err := allowed(ctx, "GetObject", *in.Bucket, *in.Key); err != nil {
+	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)
@@ -194,6 +241,9 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		return nil, err
 	}
 	if err := readCondition(wire.Request(ctx).Header, v); err != nil {
+		return nil, err
+	}
+	if _, err := s.useKey(ctx, "Decrypt", *in.Bucket, *in.Key, v.Headers); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(filepath.Join(s.folder(*in.Bucket), v.File))
@@ -211,13 +261,29 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 	return out, nil
 }
 
-// readCondition checks the conditions of a read.
+// readAction is IAM's action of a read of the newest version, or of a named one.
+func readAction(id *string) string {
+	if id != nil {
+		return "GetObjectVersion"
+	}
+	return "GetObject"
+}
+
+// readCondition checks the conditions of a read, ETags before dates as RFC 9110 has it.
 func readCondition(h http.Header, v version) error {
+	is := func(want string) bool { return want == "*" || strings.Trim(want, `"`) == strings.Trim(v.ETag, `"`) }
+	after := func(date string) (newer, ok bool) {
+		t, err := http.ParseTime(date)
+		return v.Modified.After(t), err == nil
+	}
+	none, match := h.Get("If-None-Match"), h.Get("If-Match")
+	newer, since := after(h.Get("If-Modified-Since"))
+	changed, unless := after(h.Get("If-Unmodified-Since"))
 	switch {
-	case h.Get("If-None-Match") != "" && strings.Trim(h.Get("If-None-Match"), `"`) == strings.Trim(v.ETag, `"`):
-		return &wire.Error{Code: "NotModified", Message: "Not Modified", Status: http.StatusNotModified}
-	case h.Get("If-Match") != "" && h.Get("If-Match") != "*" && strings.Trim(h.Get("If-Match"), `"`) != strings.Trim(v.ETag, `"`):
+	case match != "" && !is(match), match == "" && unless && changed:
 		return &wire.Error{Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold", Status: http.StatusPreconditionFailed}
+	case none != "" && is(none), none == "" && since && !newer:
+		return &wire.Error{Code: "NotModified", Message: "Not Modified", Status: http.StatusNotModified}
 	}
 	return nil
 }
@@ -230,7 +296,7 @@ func describe(ctx context.Context, v version, checksums bool) { //nolint:revive 
 	}
 	wire.SetHeader(ctx, "Content-Type", contentType)
 	for name, value := range v.Headers {
-		if checksums || !strings.HasPrefix(name, "X-Amz-Checksum-") {
+		if checksums || !strings.HasPrefix(name, checksumPrefix) {
 			wire.SetHeader(ctx, name, value)
 		}
 	}
@@ -245,19 +311,8 @@ type limited struct {
 // cut makes out the part of the object that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
 func cut(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, header string) error {
 	bad := &wire.Error{Code: "InvalidRange", Message: "The requested range is not satisfiable", Status: http.StatusRequestedRangeNotSatisfiable}
-	from, to, ok := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
-	first, err1 := strconv.ParseInt(from, 10, 64)
-	last, err2 := strconv.ParseInt(to, 10, 64)
-	switch {
-	case !ok || (err1 != nil && err2 != nil):
-		return bad
-	case err1 != nil:
-		first, last = max(0, size-last), size-1
-	case err2 != nil:
-		last = size - 1
-	}
-	last = min(last, size-1)
-	if first > last {
+	first, last, ok := byteRange(header, size)
+	if !ok {
 		return bad
 	}
 	out.Body = limited{io.NewSectionReader(f, first, last-first+1), f}
@@ -267,8 +322,26 @@ func cut(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, h
 	return nil
 }
 
+// byteRange reads a range of something of a size: the first and the last byte that it means.
+func byteRange(header string, size int64) (first, last int64, ok bool) {
+	text, bytes := strings.CutPrefix(header, "bytes=")
+	from, to, dash := strings.Cut(text, "-")
+	first, errFrom := strconv.ParseInt(from, 10, 64)
+	last, errTo := strconv.ParseInt(to, 10, 64)
+	switch {
+	case !bytes || !dash || errFrom != nil && errTo != nil || first < 0 || last < 0:
+		return 0, 0, false
+	case errFrom != nil:
+		first, last = max(0, size-last), size-1
+	case errTo != nil:
+		last = size - 1
+	}
+	last = min(last, size-1)
+	return first, last, first <= last
+}
+
 func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	if err := allowed(ctx, "GetObject", *in.Bucket, *in.Key); err != nil {
+	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)

@@ -19,6 +19,11 @@ func (s *Service) Wire() wire.Service {
 		wire.Operation("DeleteBucket", s.deleteBucket),
 		wire.Operation("GetBucketLocation", s.getLocation),
 		wire.Operation("ListObjectsV2", s.listObjects),
+		wire.Operation("ListObjects", s.listObjectsV1),
+		wire.Operation("CopyObject", s.copyObject),
+		wire.Operation("UploadPartCopy", s.copyPart),
+		wire.Operation("ListParts", s.listParts),
+		wire.Operation("ListMultipartUploads", s.listUploads),
 		wire.Operation("ListObjectVersions", s.listVersions),
 		wire.Operation("PutObject", s.putObject),
 		wire.Operation("GetObject", s.getObject),
@@ -58,7 +63,7 @@ func route(r *http.Request) (wire.Route, error) {
 	case key == "":
 		op = bucketOp(r.Method, q)
 	default:
-		op = objectOp(r.Method, q)
+		op = objectOp(r.Method, q, r.Header.Get("X-Amz-Copy-Source") != "")
 	}
 	return wire.Route{Op: op, Path: path, Root: rootOf(op)}, unknown(op, r)
 }
@@ -82,7 +87,19 @@ func bucketOp(method string, q url.Values) string {
 			return verb + setting
 		}
 	}
+	for _, name := range []string{
+		"acl", "cors", "logging", "website", "notification", "replication", "requestPayment", "accelerate", "object-lock",
+		"policyStatus", "analytics", "inventory", "metrics", "intelligent-tiering",
+	} {
+		if q.Has(name) {
+			return method + " ?" + name // S3 has it and the region does not, which the answer says by this name
+		}
+	}
 	switch {
+	case q.Has("uploads"):
+		return pick(method, map[string]string{http.MethodGet: "ListMultipartUploads"})
+	case method == http.MethodGet && !q.Has("location") && !q.Has("versions") && q.Get("list-type") != "2":
+		return "ListObjects"
 	case q.Has("location"):
 		return pick(method, map[string]string{http.MethodGet: "GetBucketLocation"})
 	case q.Has("versions"):
@@ -95,13 +112,17 @@ func bucketOp(method string, q url.Values) string {
 	})
 }
 
-func objectOp(method string, q url.Values) string {
+func objectOp(method string, q url.Values, copying bool) string { //revive:disable-line:flag-parameter
 	switch {
+	case copying && method == http.MethodPut && q.Has("uploadId"):
+		return "UploadPartCopy"
+	case copying && method == http.MethodPut:
+		return "CopyObject"
 	case q.Has("uploads"):
 		return pick(method, map[string]string{http.MethodPost: "CreateMultipartUpload"})
 	case q.Has("uploadId"):
 		return pick(method, map[string]string{
-			http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
+			http.MethodGet: "ListParts", http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
 		})
 	}
 	return pick(method, map[string]string{
@@ -112,7 +133,7 @@ func objectOp(method string, q url.Values) string {
 // rootOf is the root element of an answer, where it is not the operation's name and Result.
 func rootOf(op string) string {
 	return map[string]string{
-		"ListObjectsV2": "ListBucketResult", "ListObjectVersions": "ListVersionsResult", "DeleteObjects": "DeleteResult",
+		"ListObjectsV2": "ListBucketResult", "ListObjects": "ListBucketResult", "ListMultipartUploads": "ListMultipartUploadsResult", "ListObjectVersions": "ListVersionsResult", "DeleteObjects": "DeleteResult",
 		"CreateMultipartUpload": "InitiateMultipartUploadResult", "GetBucketVersioning": "VersioningConfiguration",
 		"GetBucketTagging": "Tagging", "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
 		"GetBucketLocation": "LocationConstraint",

@@ -5,7 +5,6 @@
 package s3
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -27,6 +26,10 @@ type Config struct {
 	Dir    string // for bodies and the index
 	Region string
 	Now    func() time.Time
+	// Identities decides by the caller's own policies, beside the bucket's, which are not evaluated without it.
+	Identities Identities
+	// Keys is asked for objects that are encrypted with KMS. Without it nobody is.
+	Keys Keys
 }
 
 // Service is S3 in one region. Its methods may be called from several goroutines.
@@ -36,6 +39,9 @@ type Service struct {
 	mu      sync.RWMutex
 	buckets map[string]*bucket
 	mounts  map[string]string // bucket name → folder of the host, readable by all
+
+	accessMu sync.RWMutex
+	access   map[string]access // by bucket
 }
 
 // bucket is one bucket. It is saved as JSON in a file of its own after every change.
@@ -66,12 +72,13 @@ type upload struct {
 	Started time.Time
 	Type    string
 	Meta    map[string]string
+	Headers map[string]string // content headers and encryption, by header name
 	Parts   map[int64]version
 }
 
 // New opens the folder and loads what it holds.
 func New(cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, buckets: map[string]*bucket{}, mounts: map[string]string{}}
+	s := &Service{cfg: cfg, buckets: map[string]*bucket{}, mounts: map[string]string{}, access: map[string]access{}}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make s3's folder: %w", err)
 	}
@@ -85,6 +92,9 @@ func New(cfg Config) (*Service, error) {
 			continue // killed while making or removing it
 		}
 		if err != nil {
+			return nil, err
+		}
+		if err := s.refresh(b); err != nil {
 			return nil, err
 		}
 		s.buckets[b.Name] = b
@@ -175,23 +185,6 @@ func serveMounted(w http.ResponseWriter, r *http.Request, dir, name string) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", info.ModTime(), f)
-}
-
-// allowed asks IAM for an action on an object, or on the bucket where key is empty.
-func allowed(ctx context.Context, action, bucket, key string) error {
-	arn := "arn:aws:s3:::" + bucket
-	if key != "" {
-		arn += "/" + key
-	}
-	return wire.Authorize(ctx, wire.Check{Action: "s3:" + action, Resource: arn})
-}
-
-// mayList asks IAM whether the caller may list a bucket below a prefix.
-func mayList(ctx context.Context, bucket, prefix string) error {
-	return wire.Authorize(ctx, wire.Check{
-		Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket,
-		Context: map[string][]string{"s3:prefix": {prefix}},
-	})
 }
 
 // random returns 16 random bytes in hex, for file names, version ids and upload ids.

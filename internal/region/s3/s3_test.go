@@ -232,7 +232,7 @@ func TestSettings(t *testing.T) {
 	if err != nil || !aws.ToBool(out.PublicAccessBlockConfiguration.BlockPublicAcls) {
 		t.Errorf("block: %+v %v", out, err)
 	}
-	policy := `{"Version":"2012-10-17","Statement":[]}`
+	policy := `{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::b-1/*"}]}`
 	if _, err := c.PutBucketPolicy(t.Context(), &s3.PutBucketPolicyInput{Bucket: name, Policy: &policy}); err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,12 @@ func (s *Service) settingOps() []wire.Op {
 	}
 }
 
+// hadVersions says whether versions were ever kept: then a deletion leaves a marker, also while they are suspended.
+func (b *bucket) hadVersions() bool {
+	_, ok := b.Config["BucketVersioning"]
+	return ok
+}
+
 // versioned says whether writes keep older versions.
 func (b *bucket) versioned() bool {
 	var v s3.VersioningConfiguration

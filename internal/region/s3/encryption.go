@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package s3
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// The headers that say how an object is encrypted. Bodies lie in the region's own folder as they came: what is true
+// to AWS is who may read them, since the key's policy is asked on every read and write.
+const (
+	sseHeader       = "X-Amz-Server-Side-Encryption"
+	sseKeyHeader    = "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"
+	sseBucketHeader = "X-Amz-Server-Side-Encryption-Bucket-Key-Enabled"
+)
+
+// encryption says how a new object is encrypted, by its request or by the bucket's default, as headers of the object.
+// With KMS the caller must be allowed to make a data key.
+func (s *Service) encryption(ctx context.Context, name, key string) (map[string]string, error) {
+	s.mu.RLock()
+	b, err := s.find(&name)
+	var rule s3.ServerSideEncryptionRule
+	if err == nil {
+		rule, err = b.encryptionRule()
+	}
+	s.mu.RUnlock()
+	if err != nil {
+		return nil, err
+	}
+	h := wire.Request(ctx).Header
+	algorithm, keyID, bucketKey := h.Get(sseHeader), h.Get(sseKeyHeader), h.Get(sseBucketHeader) == "true"
+	if d := rule.ApplyServerSideEncryptionByDefault; d != nil && algorithm == "" {
+		algorithm = text(d.SSEAlgorithm)
+		if keyID == "" {
+			keyID = text(d.KMSMasterKeyID)
+		}
+		bucketKey = bucketKey || on(rule.BucketKeyEnabled)
+	}
+	switch algorithm {
+	case "", s3.ServerSideEncryptionAes256:
+		if keyID != "" {
+			return nil, wire.Errorf("InvalidArgument", "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms")
+		}
+		return map[string]string{sseHeader: s3.ServerSideEncryptionAes256}, nil
+	case s3.ServerSideEncryptionAwsKms:
+	default:
+		return nil, wire.Errorf("InvalidEncryptionAlgorithmError", "The encryption request you specified is not valid: %s", algorithm)
+	}
+	out := map[string]string{sseHeader: algorithm, sseKeyHeader: keyID}
+	if bucketKey {
+		out[sseBucketHeader] = "true"
+	}
+	arn, err := s.useKey(ctx, "GenerateDataKey", name, key, out)
+	if arn != "" {
+		out[sseKeyHeader] = arn
+	}
+	return out, err
+}
+
+// encryptionRule is the bucket's default encryption.
+func (b *bucket) encryptionRule() (s3.ServerSideEncryptionRule, error) {
+	var c s3.ServerSideEncryptionConfiguration
+	raw, ok := b.Config["BucketEncryption"]
+	if !ok {
+		return s3.ServerSideEncryptionRule{}, nil
+	}
+	if err := json.Unmarshal(raw, &c); err != nil || len(c.Rules) == 0 {
+		return s3.ServerSideEncryptionRule{}, err
+	}
+	return *c.Rules[0], nil
+}
+
+// useKey asks KMS for the caller's right to an object's key, with the encryption context that S3 uses: the object's
+// ARN, or the bucket's where the bucket has a key of its own. An object that KMS has no part in needs no right.
+func (s *Service) useKey(ctx context.Context, action, name, key string, h map[string]string) (string, error) {
+	if h[sseHeader] != s3.ServerSideEncryptionAwsKms || s.cfg.Keys == nil {
+		return h[sseKeyHeader], nil
+	}
+	id := h[sseKeyHeader]
+	if id == "" {
+		return "", wire.Errorf("KMS.NotFoundException", "the region has no key alias/aws/s3; name a key")
+	}
+	resource := "arn:aws:s3:::" + name
+	if h[sseBucketHeader] == "" {
+		resource += "/" + key
+	}
+	arn, err := s.cfg.Keys.Use(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
+	var e *wire.Error
+	if errors.As(err, &e) && strings.HasSuffix(e.Code, "Exception") {
+		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
+	}
+	return arn, err
+}
+
+// showEncryption puts an object's encryption into the answer to a write.
+func showEncryption(ctx context.Context, h map[string]string) {
+	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
+		if h[name] != "" {
+			wire.SetHeader(ctx, name, h[name])
+		}
+	}
+}
