@@ -59,6 +59,14 @@ func checkSizes(lowest, highest, desired int64) error {
 	return nil
 }
 
+// checkSpec refuses a request's template that is named twice over.
+func checkSpec(t *sdk.LaunchTemplateSpecification) error {
+	if t != nil && record.Str(t.LaunchTemplateId) != "" && record.Str(t.LaunchTemplateName) != "" {
+		return validation("Valid requests must contain either launchTemplateId or LaunchTemplateName")
+	}
+	return nil
+}
+
 // settleTemplate checks a launch template and completes its id and name.
 func (s *Service) settleTemplate(t *sdk.LaunchTemplateSpecification) error {
 	name := record.Str(t.LaunchTemplateName)
@@ -159,6 +167,9 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 	if len(in.TerminationPolicies) == 0 {
 		g.Shape.TerminationPolicies = record.Refs([]string{"Default"})
 	}
+	if err := checkSpec(in.LaunchTemplate); err != nil {
+		return nil, err // before checkWhat, which completes it
+	}
 	if err := cmp.Or(s.checkWhat(g.Shape), s.checkWhere(g.Shape), s.checkTargets(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
 		return nil, err
 	}
@@ -178,6 +189,9 @@ func (s *Service) updateGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateA
 	after.MinSize, after.MaxSize = orNumber(in.MinSize, *after.MinSize), orNumber(in.MaxSize, *after.MaxSize)
 	after.DesiredCapacity = orNumber(in.DesiredCapacity, min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize))
 	if err := checkSizes(*after.MinSize, *after.MaxSize, *after.DesiredCapacity); err != nil {
+		return nil, err
+	}
+	if err := checkSpec(in.LaunchTemplate); err != nil {
 		return nil, err
 	}
 	if in.LaunchTemplate != nil {

@@ -87,11 +87,17 @@ func newStack(t testing.TB) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.dial(t)
+	return s
+}
+
+// dial serves the services and makes clients of them.
+func (s *stack) dial(t testing.TB) {
+	t.Helper()
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
 	s.ec2 = ec2client.New(ec2client.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
 	s.as = as.New(as.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.svc.Wire())), Credentials: creds, RetryMaxAttempts: 1})
 	s.lb = lb.New(lb.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	return s
 }
 
 func code(err error) string {
