@@ -69,11 +69,11 @@ type AWSProvider struct {
 // Networking is the cluster's network.
 type Networking struct {
 	// NetworkCIDR of the VPC.
-	NetworkCIDR string `json:"networkCIDR,omitempty"`
+	NetworkCIDR string `json:"networkCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// PodCIDR for pods; each node gets a /24 of it.
-	PodCIDR string `json:"podCIDR,omitempty"`
+	PodCIDR string `json:"podCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// ServiceClusterIPRange for Services.
-	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"`
+	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// Subnets of the VPC. At least one Private and one Public in each zone used.
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// CNI chooses the network of pods.
@@ -112,7 +112,7 @@ type APIAccess struct {
 	// LoadBalancer in front of the API.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
 	// AdditionalSANs for the API's certificate.
-	AdditionalSANs []string `json:"additionalSANs,omitempty"`
+	AdditionalSANs []string `json:"additionalSANs,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 }
 
 // LoadBalancer is the API's network load balancer.
@@ -126,9 +126,9 @@ type Etcd struct {
 	// Volume of each member.
 	Volume Volume `json:"volume"`
 	// HeartbeatIntervalMS in milliseconds.
-	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
+	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// ElectionTimeoutMS in milliseconds.
-	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
+	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 }
 
 // Volume is an EBS volume. It is always encrypted.

@@ -37,7 +37,7 @@ type Env struct {
 }
 
 // Exit is an error that only sets the exit code: what there is to say has been said.
-type Exit struct{ Code int }
+type Exit struct{ Code int } //nolint:errname // it is no error to anybody but cobra
 
 // Error names the code.
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
@@ -55,7 +55,7 @@ type app struct {
 // Main runs one command and returns the process's exit code.
 func Main(ctx context.Context, env Env) int {
 	a := &app{Env: env}
-	root := newRoot(a)
+	root := newRoot(a) //nolint:contextcheck // commands get their context when they are executed
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
 	var exit Exit

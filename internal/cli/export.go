@@ -162,7 +162,7 @@ func (a *app) adminAccess(ctx context.Context, cfg aws.Config, r adminRequest) (
 }
 
 // kubeClient is a client of a cluster's API as an administrator. The client's key never leaves memory.
-func (a *app) kubeClient(ctx context.Context, cfg aws.Config, s store.Store, sealer store.Sealer, name string) (kubernetes.Interface, error) { //nolint:revive // the five are what openStore and awsConfig return
+func (a *app) kubeClient(ctx context.Context, cfg aws.Config, s store.Store, sealer store.Sealer, name string) (kubernetes.Interface, error) {
 	rc, err := a.restConfig(ctx, cfg, adminRequest{s, sealer, name, toolTTL})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ func (b *balancers) DescribeLoadBalancers(_ context.Context, in *elb.DescribeLoa
 	}
 	out := &elb.DescribeLoadBalancersOutput{LoadBalancers: b.all[start:min(start+25, len(b.all))]}
 	if start+25 < len(b.all) {
-		out.NextMarker = aws.String(fmt.Sprint(start + 25))
+		out.NextMarker = aws.String(strconv.Itoa(start + 25))
 	}
 	return out, nil
 }

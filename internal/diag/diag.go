@@ -42,7 +42,7 @@ func (f Finding) String() string {
 }
 
 // Findings is a list of findings, in the order they were found. It is an error when it holds one of severity Error.
-type Findings []Finding
+type Findings []Finding //nolint:errname,recvcheck // mostly a list that grows, an error only where it holds one
 
 // Errorf adds an error.
 func (fs *Findings) Errorf(path, value, hint, format string, args ...any) {

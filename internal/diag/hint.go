@@ -5,7 +5,7 @@ package diag
 import "errors"
 
 // Hinted is an error that knows how to mend itself. The command line prints Hint on a line of its own.
-type Hinted struct {
+type Hinted struct { //nolint:errname // reads as what it is: an error with a hint
 	Err  error
 	Hint string
 }

@@ -3,6 +3,8 @@
 package manifest
 
 import (
+	"encoding/binary"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -42,9 +44,7 @@ func (s Set) clone() Set {
 	s.Groups = slices.Clone(s.Groups)
 	for i := range s.Groups {
 		labels := map[string]string{}
-		for k, v := range s.Groups[i].Metadata.Labels {
-			labels[k] = v
-		}
+		maps.Copy(labels, s.Groups[i].Metadata.Labels)
 		s.Groups[i].Metadata.Labels = labels
 	}
 	return s
@@ -247,12 +247,10 @@ func lowestFree(network netip.Prefix, bits int, used []netip.Prefix) (netip.Pref
 // after returns the next block of the same size.
 func after(p netip.Prefix) (netip.Prefix, bool) {
 	b := p.Addr().As4()
-	n := uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
-	n += 1 << (32 - p.Bits())
-	if n > 0xffffffff {
-		return netip.Prefix{}, false
-	}
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}), p.Bits()), true
+	n := binary.BigEndian.Uint32(b[:])
+	next := n + 1<<(32-p.Bits())
+	binary.BigEndian.PutUint32(b[:], next)
+	return netip.PrefixFrom(netip.AddrFrom4(b), p.Bits()), next > n // else past the last address
 }
 
 // zoneLetter shortens a zone to its letter: us-east-1a is a.

@@ -19,11 +19,11 @@ import (
 
 func threeZones() []string { return []string{"us-east-1a", "us-east-1b", "us-east-1c"} }
 
-func demo(t testing.TB) manifest.Set {
-	t.Helper()
+func demo(tb testing.TB) manifest.Set {
+	tb.Helper()
 	set, fs := manifest.New("demo", threeZones(), manifest.NewOptions{})
 	if len(fs) > 0 {
-		t.Fatal(fs)
+		tb.Fatal(fs)
 	}
 	return manifest.Default(set)
 }

@@ -39,10 +39,9 @@ func Parse(text []byte) (Set, diag.Findings) {
 		return set, fs
 	}
 	for i, doc := range docs {
-		set.add(doc, fmt.Sprintf("document %d", i+1), &fs)
+		set = set.add(doc, fmt.Sprintf("document %d", i+1), &fs)
 	}
-	set.sort()
-	return set, fs
+	return set.sorted(), fs
 }
 
 // split returns the documents that are not empty.
@@ -74,48 +73,49 @@ func blank(doc []byte) bool {
 	return true
 }
 
-// add decodes one document into the set.
-func (s *Set) add(doc []byte, where string, fs *diag.Findings) {
-	asJSON, err := yaml.YAMLToJSONStrict(doc)
-	if err != nil {
-		fs.Errorf(where, "", "check the YAML", "cannot be read: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-		return
-	}
-	var tree any
-	if err := json.Unmarshal(asJSON, &tree); err != nil {
-		fs.Errorf(where, "", "check the YAML", "cannot be read: %s", err)
-		return
-	}
-	fields, ok := tree.(map[string]any)
+// add returns the set with one document more, if it can be decoded.
+func (s Set) add(doc []byte, where string, fs *diag.Findings) Set {
+	fields, ok := mapping(doc, where, fs)
 	if !ok {
-		fs.Errorf(where, "", "begin it with apiVersion and kind", "is not a mapping of fields")
-		return
+		return s
 	}
 	kind := kindOf(fields, where, fs)
-	if kind == "" {
-		return
-	}
 	if name := nameOf(fields); name != "" {
 		where = strings.ToLower(kind) + "/" + name
 	}
 	switch kind {
 	case v1alpha1.KindCluster:
-		s.addCluster(fields, where, fs)
+		var c v1alpha1.Cluster
+		decode(fields, clusterShape(), &c, checker{where, fs})
+		if s.Cluster.Kind != "" {
+			fs.Errorf(where, "", "keep one Cluster; give others a file of their own", "is a second Cluster")
+			return s
+		}
+		s.Cluster = c
 	case v1alpha1.KindInstanceGroup:
 		var g v1alpha1.InstanceGroup
 		decode(fields, groupShape(), &g, checker{where, fs})
 		s.Groups = append(s.Groups, g)
 	}
+	return s
 }
 
-func (s *Set) addCluster(fields map[string]any, where string, fs *diag.Findings) {
-	var c v1alpha1.Cluster
-	decode(fields, clusterShape(), &c, checker{where, fs})
-	if s.Cluster.Kind != "" {
-		fs.Errorf(where, "", "keep one Cluster; give others a file of their own", "is a second Cluster")
-		return
+// mapping reads a document as a tree of fields.
+func mapping(doc []byte, where string, fs *diag.Findings) (map[string]any, bool) {
+	var tree any
+	asJSON, err := yaml.YAMLToJSONStrict(doc)
+	if err == nil {
+		err = json.Unmarshal(asJSON, &tree)
 	}
-	s.Cluster = c
+	if err != nil {
+		fs.Errorf(where, "", "check the YAML", "cannot be read: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, false
+	}
+	fields, ok := tree.(map[string]any)
+	if !ok {
+		fs.Errorf(where, "", "begin it with apiVersion and kind", "is not a mapping of fields")
+	}
+	return fields, ok
 }
 
 // kindOf returns the document's kind, or "" after saying what is wrong with it.

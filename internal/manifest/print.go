@@ -12,8 +12,7 @@ import (
 
 // Print renders the set as multi-document YAML: the cluster, then the groups by name. The same set gives the same bytes.
 func Print(s Set) []byte {
-	s.Groups = append([]v1alpha1.InstanceGroup(nil), s.Groups...)
-	s.sort()
+	s = s.sorted()
 	var docs [][]byte
 	if s.Cluster.Kind != "" {
 		docs = append(docs, PrintCluster(s.Cluster))

@@ -74,6 +74,7 @@ func fieldsOf(types map[string]*ast.StructType, typ, path string) []field {
 }
 
 func reference(t *testing.T) string {
+	t.Helper()
 	types := apiTypes(t)
 	defaults := map[string]string{}
 	for _, r := range manifest.Rules() {
@@ -160,8 +161,8 @@ func TestShapesLeaveOutNoField(t *testing.T) {
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i))
+		for _, field := range v.Fields() {
+			fill(field)
 		}
 	case reflect.String:
 		v.SetString("x")
@@ -172,5 +173,7 @@ func fill(v reflect.Value) {
 		fill(v.Index(0))
 	case reflect.Map:
 		v.Set(reflect.ValueOf(map[string]string{"k": "v"}))
+	default:
+		panic("fill knows no " + v.Kind().String())
 	}
 }

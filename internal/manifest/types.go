@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed data/instance-types.txt
-var instanceTypes string //nolint:gochecknoglobals // embedding needs a variable; nothing writes it
+var instanceTypes string
 
 // InstanceType is what is known of an EC2 instance type.
 type InstanceType struct {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/Masterminds/semver/v3"
@@ -89,7 +90,7 @@ func (v validator) oneOf(path, value string, choices ...string) {
 // between checks a number with limits.
 func (v validator) between(path string, n, low, high int) {
 	if n < low || n > high {
-		v.errorf(path, fmt.Sprint(n), fmt.Sprintf("use %d to %d", low, high), "is out of range")
+		v.errorf(path, strconv.Itoa(n), fmt.Sprintf("use %d to %d", low, high), "is out of range")
 	}
 }
 
@@ -118,7 +119,7 @@ func (v validator) name(name string) {
 func (v validator) etcdTiming(e v1alpha1.Etcd) {
 	v.between("spec.etcd.heartbeatIntervalMS", e.HeartbeatIntervalMS, 10, maxElectionMS/electionPerHeartbeat)
 	if least := electionPerHeartbeat * e.HeartbeatIntervalMS; e.ElectionTimeoutMS < least || e.ElectionTimeoutMS > maxElectionMS {
-		v.errorf("spec.etcd.electionTimeoutMS", fmt.Sprint(e.ElectionTimeoutMS), fmt.Sprintf("use %d to %d", least, maxElectionMS),
+		v.errorf("spec.etcd.electionTimeoutMS", strconv.Itoa(e.ElectionTimeoutMS), fmt.Sprintf("use %d to %d", least, maxElectionMS),
 			"must be at least five heartbeats, and at most %d", maxElectionMS)
 	}
 }
@@ -165,7 +166,7 @@ func hidePassword(raw string) string {
 
 func (v validator) tags(tags map[string]string) {
 	if len(tags) > maxTags {
-		v.errorf("spec.tags", fmt.Sprint(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
+		v.errorf("spec.tags", strconv.Itoa(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
 	}
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		at := "spec.tags[" + key + "]"

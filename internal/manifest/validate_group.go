@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -76,7 +77,7 @@ func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	v.groupSubnets(g.Spec, c)
 	v.volume("spec.rootVolume", g.Spec.RootVolume)
 	if g.Spec.RootVolume.Size < leastRootGiB {
-		v.errorf("spec.rootVolume.size", fmt.Sprint(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", leastRootGiB), "is smaller than the image")
+		v.errorf("spec.rootVolume.size", strconv.Itoa(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", leastRootGiB), "is smaller than the image")
 	}
 	v.labels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {
@@ -106,18 +107,18 @@ func (v validator) machineType(spec v1alpha1.InstanceGroupSpec) {
 func (v validator) sizes(spec v1alpha1.InstanceGroupSpec) {
 	if spec.Role == v1alpha1.RoleControlPlane {
 		if n := spec.MinSize; n != 1 && n != 3 && n != 5 {
-			v.errorf("spec.minSize", fmt.Sprint(n), "use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
+			v.errorf("spec.minSize", strconv.Itoa(n), "use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
 				"is not a number of control-plane machines")
 		}
 		if spec.MaxSize != spec.MinSize {
-			v.errorf("spec.maxSize", fmt.Sprint(spec.MaxSize), "leave it out, or make it minSize", "of a control plane must be minSize %d", spec.MinSize)
+			v.errorf("spec.maxSize", strconv.Itoa(spec.MaxSize), "leave it out, or make it minSize", "of a control plane must be minSize %d", spec.MinSize)
 		}
 		return
 	}
 	v.between("spec.minSize", spec.MinSize, 1, maxGroupSize)
 	v.between("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
 	if spec.MinSize > spec.MaxSize {
-		v.errorf("spec.maxSize", fmt.Sprint(spec.MaxSize), "raise it, or lower minSize", "is less than minSize %d", spec.MinSize)
+		v.errorf("spec.maxSize", strconv.Itoa(spec.MaxSize), "raise it, or lower minSize", "is less than minSize %d", spec.MinSize)
 	}
 }
 
@@ -176,7 +177,7 @@ func (v validator) volume(path string, vol v1alpha1.Volume) {
 	// What is included in a gp3 volume has no ratio to its size.
 	most := min(limits.maxIOPS, max(limits.iopsPerGiB*vol.Size, limits.minIOPS))
 	if vol.IOPS < limits.minIOPS || vol.IOPS > most {
-		v.errorf(path+".iops", fmt.Sprint(vol.IOPS), fmt.Sprintf("use %d to %d", limits.minIOPS, most), "is not what %s of %d GiB has", vol.Type, vol.Size)
+		v.errorf(path+".iops", strconv.Itoa(vol.IOPS), fmt.Sprintf("use %d to %d", limits.minIOPS, most), "is not what %s of %d GiB has", vol.Type, vol.Size)
 	}
 	v.throughput(path+".throughput", vol)
 }
@@ -184,13 +185,13 @@ func (v validator) volume(path string, vol v1alpha1.Volume) {
 func (v validator) throughput(path string, vol v1alpha1.Volume) {
 	if vol.Type != "gp3" {
 		if vol.Throughput != 0 {
-			v.errorf(path, fmt.Sprint(vol.Throughput), "leave it out, or use gp3", "is for gp3 only")
+			v.errorf(path, strconv.Itoa(vol.Throughput), "leave it out, or use gp3", "is for gp3 only")
 		}
 		return
 	}
 	most := min(maxThroughput, max(includedThroughput, vol.IOPS/iopsPerThroughput))
 	if vol.Throughput < includedThroughput || vol.Throughput > most {
-		v.errorf(path, fmt.Sprint(vol.Throughput), fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most), "is not what gp3 with %d IOPS has", vol.IOPS)
+		v.errorf(path, strconv.Itoa(vol.Throughput), fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most), "is not what gp3 with %d IOPS has", vol.IOPS)
 	}
 }
 

@@ -133,7 +133,7 @@ func (v validator) subnetFields(at string, s v1alpha1.Subnet, region string) {
 }
 
 // unique reports a value that an earlier item had.
-func (v validator) unique(path, value string, seen map[string]int, i int, format string) { //nolint:revive // five of them describe one finding
+func (v validator) unique(path, value string, seen map[string]int, i int, format string) {
 	if value == "" {
 		return
 	}

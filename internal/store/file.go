@@ -90,13 +90,12 @@ func (f *File) Delete(ctx context.Context, key string) error {
 	if err := readyFor(ctx, key); err != nil {
 		return err
 	}
-	if _, err := os.Stat(f.dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Stat(f.dir); err != nil {
+		return ignoreMissing(f.fail("delete", key, err))
 	}
 	return f.locked(ctx, key, func(root *os.Root) error {
-		err := root.Remove(filepath.FromSlash(key))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return f.fail("delete", key, err)
+		if err := root.Remove(filepath.FromSlash(key)); err != nil {
+			return ignoreMissing(f.fail("delete", key, err))
 		}
 		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
 			if root.Remove(filepath.FromSlash(dir)) != nil {
@@ -223,6 +222,14 @@ func (f *File) fail(doing, key string, err error) error {
 		err = ErrConflict
 	}
 	return fmt.Errorf("%s %s in %s: %w", doing, key, f.URL(), err)
+}
+
+// ignoreMissing makes deleting what is not there no error.
+func ignoreMissing(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func etagOf(body []byte) string {

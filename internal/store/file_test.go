@@ -20,7 +20,10 @@ import (
 )
 
 func TestFileConforms(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return store.NewFile(filepath.Join(t.TempDir(), "state")) })
+	storetest.Run(t, func(t *testing.T) store.Store {
+		t.Helper()
+		return store.NewFile(filepath.Join(t.TempDir(), "state"))
+	})
 }
 
 // otherProcess is set in the processes that TestFileBetweenProcesses starts.

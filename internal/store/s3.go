@@ -80,10 +80,7 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
-	if err = s.fail("delete", key, err); errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
+	return ignoreMissing(s.fail("delete", key, err))
 }
 
 // List returns the keys that begin with prefix.
@@ -147,8 +144,7 @@ func (s *S3) fail(doing, key string, err error) error {
 
 // errorCode returns AWS's code of an error, or "".
 func errorCode(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
 	return ""

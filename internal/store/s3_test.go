@@ -79,6 +79,7 @@ func TestS3AgainstMoto(t *testing.T) {
 }
 
 func testBucketSettings(t *testing.T, cfg aws.Config, bucket string) {
+	t.Helper()
 	c := s3.NewFromConfig(cfg)
 	access, err := c.GetPublicAccessBlock(t.Context(), &s3.GetPublicAccessBlockInput{Bucket: &bucket})
 	if err != nil {
@@ -104,6 +105,7 @@ func testBucketSettings(t *testing.T, cfg aws.Config, bucket string) {
 }
 
 func testBucketKey(t *testing.T, cfg aws.Config, bucket string) {
+	t.Helper()
 	c := kms.NewFromConfig(cfg)
 	key, err := c.DescribeKey(t.Context(), &kms.DescribeKeyInput{KeyId: aws.String("alias/slipway-" + bucket)})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // The errors that callers decide on; implementations wrap them.
 var (
 	// ErrNotFound says that there is no object under the key.
-	ErrNotFound = errors.New("not found") //nolint:gochecknoglobals // sentinel
+	ErrNotFound = errors.New("not found")
 	// ErrConflict says that a conditional write found another version than it was told to expect.
-	ErrConflict = errors.New("changed by somebody else") //nolint:gochecknoglobals // sentinel
+	ErrConflict = errors.New("changed by somebody else")
 )
 
 // Object is a stored object. ETag is opaque and changes whenever Body does.
@@ -43,9 +43,9 @@ type Store interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Sealer encrypts small secrets for one store. The context is authenticated, not hidden: the same must be given to Open.
+// Sealer encrypts small secrets for one store. What a secret is bound to is authenticated, not hidden: the same must be given to Open.
 type Sealer interface {
-	Seal(ctx context.Context, plaintext []byte, context map[string]string) ([]byte, error)
+	Seal(ctx context.Context, plaintext []byte, bound map[string]string) ([]byte, error)
 	// Open fails on a wrong key or context; the error never shows secret bytes.
-	Open(ctx context.Context, sealed []byte, context map[string]string) ([]byte, error)
+	Open(ctx context.Context, sealed []byte, bound map[string]string) ([]byte, error)
 }

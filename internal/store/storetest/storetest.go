@@ -60,8 +60,9 @@ func wantErr(t *testing.T, err, want error) {
 	}
 }
 
-func wantBody(t *testing.T, s store.Store, key, want string) store.Object {
+func wantBody(t *testing.T, s store.Store, want string) store.Object {
 	t.Helper()
+	const key = "k"
 	o := must(s.Get(t.Context(), key))(t)
 	if string(o.Body) != want || o.Key != key {
 		t.Errorf("got %s %q, want %s %q", o.Key, o.Body, key, want)
@@ -70,6 +71,7 @@ func wantBody(t *testing.T, s store.Store, key, want string) store.Object {
 }
 
 func testRoundTrip(t *testing.T, s store.Store) {
+	t.Helper()
 	for _, body := range []string{"hello", "", strings.Repeat("x", 1<<20), "\x00\xff\n"} {
 		etag := must(s.Put(t.Context(), "a/b/c.yaml", []byte(body)))(t)
 		o := must(s.Get(t.Context(), "a/b/c.yaml"))(t)
@@ -83,6 +85,7 @@ func testRoundTrip(t *testing.T, s store.Store) {
 }
 
 func testMissing(t *testing.T, s store.Store) {
+	t.Helper()
 	_, err := s.Get(t.Context(), "none")
 	wantErr(t, err, store.ErrNotFound)
 	keys := must(s.List(t.Context(), ""))(t)
@@ -95,15 +98,17 @@ func testMissing(t *testing.T, s store.Store) {
 }
 
 func testCreate(t *testing.T, s store.Store) {
+	t.Helper()
 	first := must(s.Create(t.Context(), "k", []byte("one")))(t)
 	_, err := s.Create(t.Context(), "k", []byte("two"))
 	wantErr(t, err, store.ErrConflict)
-	if o := wantBody(t, s, "k", "one"); o.ETag != first {
+	if o := wantBody(t, s, "one"); o.ETag != first {
 		t.Errorf("etag %q, Create returned %q", o.ETag, first)
 	}
 }
 
 func testUpdate(t *testing.T, s store.Store) {
+	t.Helper()
 	_, err := s.Update(t.Context(), "k", []byte("x"), "any")
 	if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("update of nothing: %v", err)
@@ -115,12 +120,13 @@ func testUpdate(t *testing.T, s store.Store) {
 	}
 	_, err = s.Update(t.Context(), "k", []byte("three"), first)
 	wantErr(t, err, store.ErrConflict)
-	wantBody(t, s, "k", "two")
+	wantBody(t, s, "two")
 	must(s.Update(t.Context(), "k", []byte("three"), second))(t)
-	wantBody(t, s, "k", "three")
+	wantBody(t, s, "three")
 }
 
 func testList(t *testing.T, s store.Store) {
+	t.Helper()
 	for _, key := range []string{"b/2", "a/1", "b/1", "b/c/d", "bb"} {
 		must(s.Put(t.Context(), key, []byte(key)))(t)
 	}
@@ -138,6 +144,7 @@ func testList(t *testing.T, s store.Store) {
 }
 
 func testDelete(t *testing.T, s store.Store) {
+	t.Helper()
 	must(s.Put(t.Context(), "a/b/c", []byte("x")))(t)
 	for range 2 {
 		if err := s.Delete(t.Context(), "a/b/c"); err != nil {
@@ -150,6 +157,7 @@ func testDelete(t *testing.T, s store.Store) {
 }
 
 func testKeys(t *testing.T, s store.Store) {
+	t.Helper()
 	for _, key := range []string{"", ".", "..", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", "a\\b", "a/./b", "a\x00b", strings.Repeat("k", 2000)} {
 		if _, err := s.Put(t.Context(), key, nil); err == nil {
 			t.Errorf("Put took the key %q", key)
@@ -164,6 +172,7 @@ func testKeys(t *testing.T, s store.Store) {
 }
 
 func testCreateRace(t *testing.T, s store.Store) {
+	t.Helper()
 	var won atomic.Int32
 	var winner atomic.Value
 	race(t, func(i int) error {
@@ -184,11 +193,12 @@ func testCreateRace(t *testing.T, s store.Store) {
 	if !ok {
 		t.Fatal("nobody won")
 	}
-	wantBody(t, s, "k", body)
+	wantBody(t, s, body)
 }
 
 // testUpdateRace lets every writer add one line, trying again when another came first.
 func testUpdateRace(t *testing.T, s store.Store) {
+	t.Helper()
 	must(s.Create(t.Context(), "k", nil))(t)
 	race(t, func(i int) error {
 		for {
@@ -209,6 +219,7 @@ func testUpdateRace(t *testing.T, s store.Store) {
 }
 
 func testWholeObjects(t *testing.T, s store.Store) {
+	t.Helper()
 	bodies := [][]byte{bytes.Repeat([]byte("a"), 1<<16), bytes.Repeat([]byte("b"), 1<<17)}
 	must(s.Put(t.Context(), "k", bodies[0]))(t)
 	race(t, func(i int) error {
@@ -232,6 +243,7 @@ func testWholeObjects(t *testing.T, s store.Store) {
 }
 
 func testContext(t *testing.T, s store.Store) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Put(ctx, "k", nil)
