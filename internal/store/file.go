@@ -97,13 +97,16 @@ func (f *File) Delete(ctx context.Context, key string) error {
 		if err := root.Remove(filepath.FromSlash(key)); err != nil {
 			return ignoreMissing(f.fail("delete", key, err))
 		}
-		for dir := path.Dir(key); dir != "."; dir = path.Dir(dir) {
-			if root.Remove(filepath.FromSlash(dir)) != nil {
-				break // not empty, or gone already
-			}
-		}
+		removeEmpty(root, path.Dir(key))
 		return nil
 	})
+}
+
+// removeEmpty removes dir and those above it, up to the first that is not empty.
+func removeEmpty(root *os.Root, dir string) {
+	for dir != "." && root.Remove(filepath.FromSlash(dir)) == nil {
+		dir = path.Dir(dir)
+	}
 }
 
 // List returns the keys that begin with prefix.
