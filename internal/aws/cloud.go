@@ -46,6 +46,7 @@ type reader func(ctx context.Context) ([]plan.Actual, error)
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
 	c := &Cloud{scope: scope, kinds: map[string]handler{}}
+	cfg = rereading(cfg)
 	e := ec2.NewFromConfig(cfg, func(o *ec2.Options) { o.Retryer = retryer() })
 	i := iam.NewFromConfig(cfg, func(o *iam.Options) { o.Retryer = retryer() })
 	k := kms.NewFromConfig(cfg, func(o *kms.Options) { o.Retryer = retryer() })

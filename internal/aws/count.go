@@ -54,7 +54,7 @@ func (c *Counter) Total() (all, mutating int) {
 	for call, n := range c.Calls() {
 		all += n
 		_, op, _ := strings.Cut(call, ":")
-		if !slices.ContainsFunc([]string{"Describe", "List", "Get", "Head"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
+		if !reads(op) {
 			mutating += n
 		}
 	}

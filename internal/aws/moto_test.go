@@ -5,6 +5,7 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -27,8 +28,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/plan"
 )
 
-const motoPort = 5071
-
 // moto starts moto on its own port, or skips aloud where this machine has none.
 func moto(t *testing.T) sdk.Config {
 	t.Helper()
@@ -36,7 +35,12 @@ func moto(t *testing.T) sdk.Config {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("SKIPPED: no bash to start moto with")
 	}
-	port := strconv.Itoa(motoPort)
+	free, err := net.Listen("tcp", "127.0.0.1:0") // several sessions may test at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
+	free.Close()
 	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
 	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", "MOTO_RUN_DIR="+t.TempDir())
 	dir := cmd.Env[len(cmd.Env)-1]
@@ -60,7 +64,7 @@ func moto(t *testing.T) sdk.Config {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	return sdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+	return sdk.Config{Region: "us-east-1", AppID: "moto", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
 }
 
 // input is a cluster's model input with the manifests' defaults.
@@ -118,7 +122,7 @@ type lab struct {
 }
 
 func newLab(cfg sdk.Config, cluster string) lab {
-	l := lab{calls: &aws.Counter{}, moto: strings.HasSuffix(*cfg.BaseEndpoint, strconv.Itoa(motoPort))}
+	l := lab{calls: &aws.Counter{}, moto: cfg.AppID == "moto"}
 	l.cfg = l.calls.Watch(cfg)
 	l.cloud = aws.New(l.cfg, aws.Scope{
 		Cluster: cluster, Region: "us-east-1", RolePath: model.RolePath(cluster, "us-east-1"), KeyAlias: model.AliasName(cluster),
