@@ -110,7 +110,10 @@ func connect(ctx context.Context, rawURL string, opts Options) (Store, aws.Confi
 	if err != nil {
 		return nil, aws.Config{}, fmt.Errorf("open %s: %w", rawURL, err)
 	}
-	return NewS3(s3.NewFromConfig(cfg), at.Bucket, at.Prefix), cfg, nil
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.DisableLogOutputChecksumValidationSkipped = true // a line for each object that was put without checksum
+	})
+	return NewS3(client, at.Bucket, at.Prefix), cfg, nil
 }
 
 // readSettings reads the settings; a store without is refused, so that a mistyped URL makes no second state.
