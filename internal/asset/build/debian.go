@@ -102,7 +102,7 @@ func prune(root string) error {
 		}
 		name := strings.TrimPrefix(path, root)
 		library := strings.Contains(name, ".so") && !strings.Contains(name, "/gconv/") && !strings.Contains(name, "/audit/")
-		if name != "/usr/sbin/nft" && !library {
+		if name != "/usr/sbin/nft" && name != "/usr/sbin/xtables-nft-multi" && !library {
 			drop = append(drop, path)
 		}
 		return nil

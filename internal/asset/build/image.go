@@ -95,7 +95,7 @@ func (b *builder) layer(name string) ([]entry, error) {
 	case "base":
 		return baseLayer(), nil
 	case "nftables":
-		return tree(filepath.Join(b.dirs[name], "root"))
+		return nftablesLayer(filepath.Join(b.dirs[name], "root"))
 	case "kubernetes":
 		return kubernetesLayer(filepath.Join(bin, "kubernetes")), nil
 	case "flannel":
@@ -106,6 +106,15 @@ func (b *builder) layer(name string) ([]entry, error) {
 		return programs(bin, "")
 	}
 	return nil, fmt.Errorf("no layer is called %s", name)
+}
+
+// nftablesLayer has Debian's files and the links that its package scripts would make.
+func nftablesLayer(root string) ([]entry, error) {
+	entries, err := tree(root)
+	for _, name := range []string{"iptables", "ip6tables"} {
+		entries = append(entries, entry{name: "usr/sbin/" + name, link: "xtables-nft-multi", mode: 0o777})
+	}
+	return entries, err
 }
 
 // baseLayer is what programs expect of any root: a place for temporary files, and names for the two users they run as.

@@ -126,9 +126,11 @@ func imageRecipes() []imageRecipe {
 	return images
 }
 
-// nftablesPackages are the Debian 12 packages that nft runs on: kube-proxy and flannel call it.
+// nftablesPackages are the Debian 12 packages that nft runs on: kube-proxy and flannel call it. At its start flannel also
+// clears iptables' rules of an older mode, and ends if there is no iptables.
 func nftablesPackages() []string {
 	return []string{
-		"libc6", "libbsd0", "libedit2", "libgmp10", "libjansson4", "libmd0", "libmnl0", "libnftables1", "libnftnl11", "libtinfo6", "libxtables12", "nftables",
+		"libc6", "libbsd0", "libedit2", "libgmp10", "libip4tc2", "libip6tc2", "libjansson4", "libmd0", "libmnl0", "libnetfilter-conntrack3",
+		"libnfnetlink0", "libnftables1", "libnftnl11", "libtinfo6", "libxtables12", "iptables", "nftables",
 	}
 }

@@ -60,7 +60,7 @@ func TestBuiltImagesStart(t *testing.T) {
 		"kube-scheduler":          {{"/usr/local/bin/kube-scheduler", "--version", "v1.36"}},
 		"kube-proxy":              {{"/usr/local/bin/kube-proxy", "--version", "v1.36"}, {"/usr/sbin/nft", "-j", "list", "ruleset", `{"nftables"`}},
 		"coredns":                 {{"/coredns", "-version", "CoreDNS"}},
-		"flannel":                 {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
+		"flannel":                 {{"/opt/bin/flanneld", "--version", "v0."}, {"/usr/sbin/nft", "--version", "nftables"}, {"/usr/sbin/iptables", "--version", "nf_tables"}, {"/bin/cp", "/etc/passwd", "/tmp", ""}},
 		"flannel-cni-plugin":      {{"/flannel", `"1.0.0"`}, {"/bin/cp", "-f", "/flannel", "/tmp/flannel", ""}},
 		"pause":                   {{"/pause", "--version", "pause"}},
 		"probe":                   {{"/probe", "cat", "/etc/passwd", "nonroot"}},

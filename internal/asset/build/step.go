@@ -56,7 +56,7 @@ func (b *builder) steps(ctx context.Context) ([]step, error) {
 		steps = append(steps, s)
 	}
 	steps = append(steps, step{
-		name: "nftables", key: hash(recipeVersion, debian, b.arch), make: b.unpackDebian,
+		name: "nftables", key: hash(recipeVersion, "with iptables", debian, b.arch), make: b.unpackDebian,
 		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
 	})
 	for _, s := range steps {
