@@ -156,7 +156,7 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 		AutoScalingGroupARN:  new(strings.Replace(s.arn(name), ":*:", ":"+uuid+":", 1)),
 		AutoScalingGroupName: new(name), CreatedTime: new(s.cfg.Now().UTC()), MinSize: in.MinSize, MaxSize: in.MaxSize,
 		DesiredCapacity: orNumber(in.DesiredCapacity, *in.MinSize), DefaultCooldown: orNumber(in.DefaultCooldown, 300),
-		HealthCheckType: orText(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: in.CapacityRebalance,
+		HealthCheckType: orText(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: new(in.CapacityRebalance != nil && *in.CapacityRebalance),
 		LaunchTemplate: in.LaunchTemplate, MixedInstancesPolicy: in.MixedInstancesPolicy, VPCZoneIdentifier: in.VPCZoneIdentifier,
 		TargetGroupARNs: in.TargetGroupARNs, TerminationPolicies: in.TerminationPolicies, MaxInstanceLifetime: in.MaxInstanceLifetime,
 		NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func (s *stack) create(t testing.TB, g ground, size int32) {
-	t.Helper()
-	must[*as.CreateAutoScalingGroupOutput](t)(s.as.CreateAutoScalingGroup(t.Context(), &as.CreateAutoScalingGroupInput{
+func (s *stack) create(tb testing.TB, g ground, size int32) {
+	tb.Helper()
+	must[*as.CreateAutoScalingGroupOutput](tb)(s.as.CreateAutoScalingGroup(tb.Context(), &as.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String("nodes"), MinSize: aws.Int32(0), MaxSize: aws.Int32(10), DesiredCapacity: aws.Int32(size),
 		LaunchTemplate:    &types.LaunchTemplateSpecification{LaunchTemplateId: &g.template, Version: aws.String("$Latest")},
 		VPCZoneIdentifier: aws.String(strings.Join(g.subnets, ",")), TargetGroupARNs: []string{g.targets},
@@ -30,13 +30,13 @@ func (s *stack) create(t testing.TB, g ground, size int32) {
 	}))
 }
 
-func (s *stack) describe(t testing.TB) types.AutoScalingGroup {
-	t.Helper()
-	out := must[*as.DescribeAutoScalingGroupsOutput](t)(s.as.DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{
+func (s *stack) describe(tb testing.TB) types.AutoScalingGroup {
+	tb.Helper()
+	out := must[*as.DescribeAutoScalingGroupsOutput](tb)(s.as.DescribeAutoScalingGroups(tb.Context(), &as.DescribeAutoScalingGroupsInput{
 		Filters: []types.Filter{{Name: aws.String("tag:team"), Values: []string{"a"}}},
 	}))
 	if len(out.AutoScalingGroups) != 1 {
-		t.Fatalf("found %d groups, want 1", len(out.AutoScalingGroups))
+		tb.Fatalf("found %d groups, want 1", len(out.AutoScalingGroups))
 	}
 	return out.AutoScalingGroups[0]
 }
@@ -52,9 +52,9 @@ func zones(g types.AutoScalingGroup) map[string]int {
 	return out
 }
 
-func (s *stack) targets(t testing.TB, arn string) []string {
-	t.Helper()
-	out := must[*lb.DescribeTargetHealthOutput](t)(s.lb.DescribeTargetHealth(t.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn}))
+func (s *stack) targets(tb testing.TB, arn string) []string {
+	tb.Helper()
+	out := must[*lb.DescribeTargetHealthOutput](tb)(s.lb.DescribeTargetHealth(tb.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn}))
 	var ids []string
 	for _, d := range out.TargetHealthDescriptions {
 		if d.TargetHealth.State != lbtypes.TargetHealthStateEnumDraining {

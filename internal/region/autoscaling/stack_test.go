@@ -46,28 +46,28 @@ func (s *stack) Now() time.Time {
 }
 
 // pass lets two seconds pass in steps, with a look at the groups after each.
-func (s *stack) pass(t testing.TB) {
-	t.Helper()
+func (s *stack) pass(tb testing.TB) {
+	tb.Helper()
 	for range 10 {
 		s.mu.Lock()
 		s.now = s.now.Add(200 * time.Millisecond)
 		s.mu.Unlock()
-		if err := s.svc.Reconcile(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := s.svc.Reconcile(tb.Context()); err != nil {
+			tb.Fatal(err)
 		}
 	}
 }
 
-func serve(t testing.TB, s wire.Service) string {
-	t.Helper()
+func serve(tb testing.TB, s wire.Service) string {
+	tb.Helper()
 	e := wire.NewEndpoint(s)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r, "req-1", nil) }))
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	return server.URL
 }
 
-func newStack(t testing.TB) *stack {
-	t.Helper()
+func newStack(tb testing.TB) *stack {
+	tb.Helper()
 	s := &stack{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	random := rand.New(rand.NewSource(7))
 	var err error
@@ -76,28 +76,28 @@ func newStack(t testing.TB) *stack {
 		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s.elb, err = elbv2.New(elbv2.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond, Cloud: s.cloud})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	s.cloud.SetBalancers(s.elb.Balancers)
 	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Cloud: s.cloud, Balancers: s.elb})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s.dial(t)
+	s.dial(tb)
 	return s
 }
 
 // dial serves the services and makes clients of them.
-func (s *stack) dial(t testing.TB) {
-	t.Helper()
+func (s *stack) dial(tb testing.TB) {
+	tb.Helper()
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
-	s.ec2 = ec2client.New(ec2client.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	s.as = as.New(as.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.svc.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	s.lb = lb.New(lb.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(t, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.ec2 = ec2client.New(ec2client.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.as = as.New(as.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.svc.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.lb = lb.New(lb.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
 }
 
 func code(err error) string {
@@ -111,12 +111,12 @@ func code(err error) string {
 	return err.Error()
 }
 
-func must[T any](t testing.TB) func(T, error) T {
-	t.Helper()
+func must[T any](tb testing.TB) func(T, error) T {
+	tb.Helper()
 	return func(v T, err error) T {
-		t.Helper()
+		tb.Helper()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return v
 	}
@@ -130,20 +130,20 @@ type ground struct {
 	targets  string
 }
 
-func (s *stack) ground(ctx context.Context, t testing.TB) ground {
-	t.Helper()
-	g := ground{vpc: *must[*ec2client.CreateVpcOutput](t)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
+func (s *stack) ground(ctx context.Context, tb testing.TB) ground {
+	tb.Helper()
+	g := ground{vpc: *must[*ec2client.CreateVpcOutput](tb)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId}
 	for i, zone := range []string{"eu-west-1a", "eu-west-1b"} {
-		n := must[*ec2client.CreateSubnetOutput](t)(s.ec2.CreateSubnet(ctx, &ec2client.CreateSubnetInput{
+		n := must[*ec2client.CreateSubnetOutput](tb)(s.ec2.CreateSubnet(ctx, &ec2client.CreateSubnetInput{
 			VpcId: &g.vpc, AvailabilityZone: aws.String(zone), CidrBlock: aws.String([]string{"10.0.0.0/24", "10.0.1.0/24"}[i]),
 		}))
 		g.subnets = append(g.subnets, *n.Subnet.SubnetId)
 	}
-	igw := must[*ec2client.CreateInternetGatewayOutput](t)(s.ec2.CreateInternetGateway(ctx, &ec2client.CreateInternetGatewayInput{}))
-	must[*ec2client.AttachInternetGatewayOutput](t)(s.ec2.AttachInternetGateway(ctx, &ec2client.AttachInternetGatewayInput{
+	igw := must[*ec2client.CreateInternetGatewayOutput](tb)(s.ec2.CreateInternetGateway(ctx, &ec2client.CreateInternetGatewayInput{}))
+	must[*ec2client.AttachInternetGatewayOutput](tb)(s.ec2.AttachInternetGateway(ctx, &ec2client.AttachInternetGatewayInput{
 		InternetGatewayId: igw.InternetGateway.InternetGatewayId, VpcId: &g.vpc,
 	}))
-	lt := must[*ec2client.CreateLaunchTemplateOutput](t)(s.ec2.CreateLaunchTemplate(ctx, &ec2client.CreateLaunchTemplateInput{
+	lt := must[*ec2client.CreateLaunchTemplateOutput](tb)(s.ec2.CreateLaunchTemplate(ctx, &ec2client.CreateLaunchTemplateInput{
 		LaunchTemplateName: aws.String("nodes"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{
 			ImageId: aws.String("ami-0123456789abcdef0"), InstanceType: "t3.medium", UserData: aws.String("aGVsbG8="),
 			MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpTokens: "required", HttpPutResponseHopLimit: aws.Int32(1)},
@@ -153,7 +153,7 @@ func (s *stack) ground(ctx context.Context, t testing.TB) ground {
 		},
 	}))
 	g.template = *lt.LaunchTemplate.LaunchTemplateId
-	tg := must[*lb.CreateTargetGroupOutput](t)(s.lb.CreateTargetGroup(ctx, &lb.CreateTargetGroupInput{
+	tg := must[*lb.CreateTargetGroupOutput](tb)(s.lb.CreateTargetGroup(ctx, &lb.CreateTargetGroupInput{
 		Name: aws.String("api"), Protocol: "TCP", Port: aws.Int32(6443), VpcId: &g.vpc,
 	}))
 	g.targets = *tg.TargetGroups[0].TargetGroupArn

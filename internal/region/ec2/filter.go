@@ -118,30 +118,41 @@ func anyMatch(have, patterns []string) bool {
 	})
 }
 
-// glob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself.
+// glob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself. It goes back
+// to the last * only, which is enough, so that no pattern takes long.
 func glob(pattern, s string) bool {
-	for pattern != "" {
-		switch c := pattern[0]; {
-		case c == '*':
-			for i := range len(s) + 1 {
-				if glob(pattern[1:], s[i:]) {
-					return true
-				}
-			}
-			return false
-		case s == "":
-			return false
-		case c == '\\' && len(pattern) > 1:
-			if pattern[1] != s[0] {
-				return false
-			}
-			pattern = pattern[1:]
-		case c != '?' && c != s[0]:
+	p, i, star, mark := 0, 0, -1, 0
+	for i < len(s) {
+		n, isStar, fits := element(pattern[p:], s[i])
+		switch {
+		case isStar:
+			star, mark = p, i
+			p += n
+		case fits:
+			p, i = p+n, i+1
+		case star >= 0:
+			mark++
+			p, i = star+1, mark
+		default:
 			return false
 		}
-		pattern, s = pattern[1:], s[1:]
 	}
-	return s == ""
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// element reads a pattern's first element: its length, whether it is a *, and whether it fits the byte.
+func element(pattern string, c byte) (n int, isStar, fits bool) {
+	switch {
+	case pattern == "":
+		return 0, false, false
+	case pattern[0] == '*':
+		return 1, true, false
+	case pattern[0] == '?':
+		return 1, false, true
+	case pattern[0] == '\\' && len(pattern) > 1:
+		return 2, false, pattern[1] == c
+	}
+	return 1, false, pattern[0] == c
 }
 
 func boolText(b *bool) string {

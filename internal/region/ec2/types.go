@@ -76,7 +76,7 @@ func (s *Service) showType(name string) *sdk.InstanceTypeInfo {
 		FreeTierEligible: new(false), DedicatedHostsSupported: new(!t.Burstable), AutoRecoverySupported: new(true),
 		HibernationSupported: new(false), InstanceStorageSupported: new(false), EbsInfo: ebs,
 		ProcessorInfo: &sdk.ProcessorInfo{SupportedArchitectures: record.Refs(t.architectures())},
-		VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(t.VCPU)},
+		VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(t.VCPU), DefaultCores: new(max(t.VCPU/2, 1)), DefaultThreadsPerCore: new(min(t.VCPU, 2))},
 		MemoryInfo:    &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
 		NetworkInfo: &sdk.NetworkInfo{
 			NetworkPerformance: new(t.Network), MaximumNetworkInterfaces: new(t.ENIs), Ipv4AddressesPerInterface: new(t.IPv4),
