@@ -156,14 +156,9 @@ func updateBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBal
 // readBalancing lists all load balancers and target groups, since ELB has no filter by tag, and asks for the tags of
 // twenty at a time.
 func readBalancing(ctx context.Context, api balancerAPI, scope Scope) ([]plan.Actual, error) {
-	var lbs []elbtypes.LoadBalancer
-	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, wrap(err, "list load balancers")
-		}
-		lbs = append(lbs, page.LoadBalancers...)
+	lbs, err := listBalancers(ctx, api)
+	if err != nil {
+		return nil, err
 	}
 	tgs, err := listTargetGroups(ctx, api)
 	if err != nil {
@@ -190,14 +185,19 @@ func readBalancing(ctx context.Context, api balancerAPI, scope Scope) ([]plan.Ac
 			out = append(out, found...)
 		}
 	}
-	for _, tg := range tgs {
-		if t, ok := tags[aws.ToString(tg.TargetGroupArn)]; ok {
-			found, err := readTargetGroup(ctx, api, tg, t)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, found)
+	groups, err := readTargetGroups(ctx, api, tgs, tags)
+	return append(out, groups...), err
+}
+
+func listBalancers(ctx context.Context, api balancerReadAPI) ([]elbtypes.LoadBalancer, error) {
+	var out []elbtypes.LoadBalancer
+	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "list load balancers")
 		}
+		out = append(out, page.LoadBalancers...)
 	}
 	return out, nil
 }

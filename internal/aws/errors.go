@@ -26,8 +26,7 @@ type Error struct {
 
 // Error says what was being done and AWS's own words.
 func (e Error) Error() string {
-	var api smithy.APIError
-	if errors.As(e.err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](e.err); ok {
 		return e.Doing + ": " + api.ErrorCode() + ": " + api.ErrorMessage()
 	}
 	return e.Doing + ": " + e.err.Error()
@@ -52,34 +51,40 @@ func notYet(format string, args ...any) error {
 	return Error{Doing: "wait", class: plan.NotYet, err: fmt.Errorf(format, args...)}
 }
 
-// classify is the one table from AWS's codes to classes.
+// classify is the one table from AWS's codes to classes; the first line that fits counts.
 func classify(err error) plan.Class {
-	var api smithy.APIError
-	if !errors.As(err, &api) {
+	api, ok := errors.AsType[smithy.APIError](err)
+	if !ok {
 		return plan.Other
 	}
 	code, text := api.ErrorCode(), api.ErrorMessage()
-	switch {
-	case throttled(code):
-		return plan.Throttled
-	case strings.Contains(text, "nstance profile") || strings.Contains(text, "nstance Profile"), strings.HasPrefix(code, "InvalidIamInstanceProfile"):
-		return plan.NotYet // a new profile takes seconds to be seen by EC2
-	case strings.Contains(code, "AlreadyExists") || strings.Contains(code, "Duplicate"):
-		return plan.Exists
-	case strings.HasSuffix(code, ".NotFound") || strings.HasSuffix(code, "NotFoundException") || strings.HasSuffix(code, "NotFound") ||
-		oneOf(code, "NoSuchEntity", "NatGatewayNotFound", "InvalidGroup.NotFound"):
-		return plan.NotFound
-	case oneOf(code, "DependencyViolation", "VolumeInUse", "ResourceInUse", "ResourceInUseFault", "DeleteConflict", "ScalingActivityInProgress",
-		"InvalidIPAddress.InUse", "InvalidAddress.Locked", "ResourceContention"):
-		return plan.InUse
-	case oneOf(code, "IncorrectState", "IncorrectInstanceState", "ConcurrentModification", "OperationInProgress", "IncorrectModificationState"):
-		return plan.NotYet
-	case oneOf(code, "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure"):
-		return plan.Denied
-	case strings.HasSuffix(code, "LimitExceeded") || strings.HasSuffix(code, "LimitExceededException") || strings.HasPrefix(code, "TooMany"):
-		return plan.Limit
+	for _, line := range []struct {
+		fits  bool
+		class plan.Class
+	}{
+		{throttled(code), plan.Throttled},
+		// A new profile takes seconds to be seen by EC2.
+		{strings.Contains(strings.ToLower(text), "instance profile") && (strings.HasPrefix(code, "Invalid") || code == "ValidationError"), plan.NotYet},
+		{contains(code, "AlreadyExists", "Duplicate"), plan.Exists},
+		{ends(code, "NotFound", "NotFoundException") || oneOf(code, "NoSuchEntity"), plan.NotFound},
+		{contains(code, "InUse") || oneOf(code, "DependencyViolation", "DeleteConflict", "ScalingActivityInProgress", "InvalidAddress.Locked", "ResourceContention"), plan.InUse},
+		{oneOf(code, "IncorrectState", "IncorrectInstanceState", "ConcurrentModification", "OperationInProgress", "IncorrectModificationState"), plan.NotYet},
+		{oneOf(code, "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure"), plan.Denied},
+		{ends(code, "LimitExceeded", "LimitExceededException") || strings.HasPrefix(code, "TooMany"), plan.Limit},
+	} {
+		if line.fits {
+			return line.class
+		}
 	}
 	return plan.Other
+}
+
+func contains(code string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(code, p) })
+}
+
+func ends(code string, suffixes ...string) bool {
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(code, s) })
 }
 
 func oneOf(code string, codes ...string) bool { return slices.Contains(codes, code) }

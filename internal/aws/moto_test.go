@@ -260,6 +260,7 @@ func TestMoto(t *testing.T) {
 }
 
 func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
+	t.Helper()
 	l := newLab(cfg, "demo")
 	api := ec2.NewFromConfig(cfg)
 	groups, err := api.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{

@@ -142,6 +142,7 @@ func TestRegion(t *testing.T) {
 
 // regionDrift changes things behind our back. Each change must show as exactly the lines said, and be mended.
 func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
+	t.Helper()
 	e, lb, i, k := sdkec2.NewFromConfig(cfg), sdkelb.NewFromConfig(cfg), sdkiam.NewFromConfig(cfg), sdkkms.NewFromConfig(cfg)
 	scaling := sdkscaling.NewFromConfig(cfg)
 	id := func(addr string) *string {

@@ -46,7 +46,10 @@ func rules(c *Cloud, api ruleAPI) {
 			out, err := api.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
 				GroupId: &r.group, IpPermissions: []ec2types.IpPermission{r.permission()},
 			})
-			return authorized(err, out != nil && len(out.SecurityGroupRules) > 0, func() *string { return out.SecurityGroupRules[0].SecurityGroupRuleId })
+			if err != nil {
+				return authorized(err, nil)
+			}
+			return authorized(nil, out.SecurityGroupRules)
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.Made, error) {
 			return kept(t), ofIngress(t.want).modify(ctx, api, t.id)
@@ -63,7 +66,10 @@ func rules(c *Cloud, api ruleAPI) {
 			out, err := api.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{
 				GroupId: &r.group, IpPermissions: []ec2types.IpPermission{r.permission()},
 			})
-			return authorized(err, out != nil && len(out.SecurityGroupRules) > 0, func() *string { return out.SecurityGroupRules[0].SecurityGroupRuleId })
+			if err != nil {
+				return authorized(err, nil)
+			}
+			return authorized(nil, out.SecurityGroupRules)
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.Made, error) {
 			return kept(t), ofEgress(t.want).modify(ctx, api, t.id)
@@ -77,14 +83,14 @@ func rules(c *Cloud, api ruleAPI) {
 }
 
 // authorized is what came of a rule. One that is there already is the same rule: its content is its identity.
-func authorized(err error, answered bool, id func() *string) (plan.Made, error) {
+func authorized(err error, made []ec2types.SecurityGroupRule) (plan.Made, error) {
 	if err = wrap(err, "allow"); err != nil && plan.ClassOf(err) != plan.Exists {
 		return plan.Made{}, err
 	}
-	if !answered {
+	if len(made) == 0 {
 		return plan.Made{ID: "exists"}, nil
 	}
-	return plan.Made{ID: aws.ToString(id())}, nil
+	return plan.Made{ID: aws.ToString(made[0].SecurityGroupRuleId)}, nil
 }
 
 func (r rule) permission() ec2types.IpPermission {

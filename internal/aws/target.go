@@ -96,6 +96,23 @@ func listTargetGroups(ctx context.Context, api targetAPI) ([]elbtypes.TargetGrou
 	return out, nil
 }
 
+// readTargetGroups reads those of tgs that have tags: the cluster's.
+func readTargetGroups(ctx context.Context, api targetAPI, tgs []elbtypes.TargetGroup, tags map[string]awskind.Tags) ([]plan.Actual, error) {
+	var out []plan.Actual
+	for _, tg := range tgs {
+		t, ok := tags[aws.ToString(tg.TargetGroupArn)]
+		if !ok {
+			continue
+		}
+		found, err := readTargetGroup(ctx, api, tg, t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found)
+	}
+	return out, nil
+}
+
 func readTargetGroup(ctx context.Context, api targetAPI, tg elbtypes.TargetGroup, tags awskind.Tags) (plan.Actual, error) {
 	arn := aws.ToString(tg.TargetGroupArn)
 	attrs, err := api.DescribeTargetGroupAttributes(ctx, &elb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn})

@@ -28,10 +28,29 @@ const (
 // All returns the zero of every kind, in the order in which they are documented.
 func All() []graph.Resource {
 	return []graph.Resource{
-		VPC{}, InternetGateway{}, GatewayAttachment{}, Subnet{}, EIP{}, NATGateway{}, RouteTable{}, Route{}, RouteTableAssociation{},
-		SecurityGroup{}, SecurityGroupIngress{}, SecurityGroupEgress{},
-		Role{}, RolePolicy{}, InstanceProfile{}, Key{}, Alias{},
-		LoadBalancer{}, TargetGroup{}, Listener{}, LaunchTemplate{}, AutoScalingGroup{}, Volume{},
+		VPC{},
+		InternetGateway{},
+		GatewayAttachment{},
+		Subnet{},
+		EIP{},
+		NATGateway{},
+		RouteTable{},
+		Route{},
+		RouteTableAssociation{},
+		SecurityGroup{},
+		SecurityGroupIngress{},
+		SecurityGroupEgress{},
+		Role{},
+		RolePolicy{},
+		InstanceProfile{},
+		Key{},
+		Alias{},
+		LoadBalancer{},
+		TargetGroup{},
+		Listener{},
+		LaunchTemplate{},
+		AutoScalingGroup{},
+		Volume{},
 	}
 }
 

@@ -78,6 +78,7 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 }
 
 func nested(t *testing.T, r graph.Resource, typ cfnType) {
+	t.Helper()
 	for _, path := range graph.Nested(r) {
 		level := typ.Properties
 		for step := range strings.SplitSeq(strings.ReplaceAll(path, "/*", ""), "/") {

@@ -47,8 +47,8 @@ func Fields(r Resource) []Field {
 func Properties(r Resource) []Field {
 	var fs []Field
 	t := reflect.TypeOf(r)
-	for i := range t.NumField() {
-		if f, tagged := fieldOf(t.Field(i)); tagged {
+	for sf := range t.Fields() {
+		if f, tagged := fieldOf(sf); tagged {
 			fs = append(fs, f)
 		}
 	}
@@ -67,11 +67,11 @@ func Nested(r Resource) []string {
 		if t.Kind() != reflect.Struct {
 			return
 		}
-		for i := range t.NumField() {
-			if f, tagged := fieldOf(t.Field(i)); tagged {
+		for sf := range t.Fields() {
+			if f, tagged := fieldOf(sf); tagged {
 				p := strings.TrimPrefix(prefix+"/"+f.Property, "/")
 				out = append(out, p)
-				walk(p, t.Field(i).Type)
+				walk(p, sf.Type)
 			}
 		}
 	}
@@ -114,8 +114,17 @@ func plain(v reflect.Value) any {
 		return v.String()
 	case reflect.Bool:
 		return v.Bool()
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int:
 		return v.Int()
+	case reflect.Struct:
+		return plainStruct(v)
+	default:
+		return plainMany(v)
+	}
+}
+
+func plainMany(v reflect.Value) any {
+	switch v.Kind() {
 	case reflect.Slice:
 		list := make([]any, 0, v.Len())
 		for i := range v.Len() {
@@ -128,8 +137,6 @@ func plain(v reflect.Value) any {
 			m[k.String()] = plain(v.MapIndex(k))
 		}
 		return m
-	case reflect.Struct:
-		return plainStruct(v)
 	default:
 		panic(fmt.Sprintf("graph: a resource may not hold a %s", v.Type()))
 	}
@@ -189,7 +196,7 @@ func Pointers(r Resource) []Pointer {
 	var out []Pointer
 	var walk func(reflect.Value)
 	walk = func(v reflect.Value) {
-		if p, ok := v.Interface().(Pointer); ok {
+		if p, ok := reflect.TypeAssert[Pointer](v); ok {
 			if p.Addr() != "" || p.Literal() != "" {
 				out = append(out, p)
 			}
@@ -225,7 +232,7 @@ func Resolve(r Resource, lookup Lookup) Resource {
 	v := reflect.New(reflect.TypeOf(r)).Elem()
 	v.Set(reflect.ValueOf(r))
 	resolveIn(v, lookup)
-	out, ok := v.Interface().(Resource)
+	out, ok := reflect.TypeAssert[Resource](v)
 	if !ok {
 		panic("graph: a resource is no resource any more")
 	}
@@ -233,7 +240,7 @@ func Resolve(r Resource, lookup Lookup) Resource {
 }
 
 func resolveIn(v reflect.Value, lookup Lookup) {
-	if x, ok := v.Interface().(resolver); ok {
+	if x, ok := reflect.TypeAssert[resolver](v); ok {
 		v.Set(reflect.ValueOf(x.resolve(lookup)))
 		return
 	}

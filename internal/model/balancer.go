@@ -52,7 +52,7 @@ func (b *builder) balancer(name, scheme string, group graph.Ref[awskind.Security
 
 // target adds a target group that keepSource shows the client's address. Not so the internal ones: a machine could not
 // reach itself through its load balancer.
-func (b *builder) target(name string, port int, health string, keepSource bool) graph.Ref[awskind.TargetGroup] { //nolint:revive // the flag is a property
+func (b *builder) target(name string, port int, health string, keepSource bool) graph.Ref[awskind.TargetGroup] {
 	r := graph.Add(b.g, name, awskind.TargetGroup{
 		Name: balancerName(b.name(), name), VPC: b.vpc, Protocol: "TCP", Port: port, TargetType: "instance",
 		HealthCheckProtocol: "HTTPS", HealthCheckPath: health, HealthCheckPort: strconv.Itoa(port),

@@ -84,7 +84,7 @@ type Walk struct {
 }
 
 // errUpstream marks an operation that was not tried because one it needs failed.
-var errUpstream = errors.New("skipped: something it needs failed") //nolint:gochecknoglobals // sentinel
+var errUpstream = errors.New("skipped: something it needs failed")
 
 // walker is one run of Apply.
 type walker struct {

@@ -59,7 +59,7 @@ func (d *differ) value(path string, want, have any) {
 }
 
 func (d *differ) mapping(path string, want map[string]any, have any) {
-	h, _ := have.(map[string]any) //nolint:errcheck // a nil map is what not set means
+	h, _ := have.(map[string]any) // nil: not set
 	name := func(k string) string {
 		if d.tags || strings.HasSuffix(path, "Tags") || strings.HasSuffix(path, "Attributes") {
 			return path + "[" + k + "]"
@@ -80,7 +80,7 @@ func (d *differ) mapping(path string, want map[string]any, have any) {
 }
 
 func (d *differ) list(path string, want []any, have any) {
-	h, _ := have.([]any) //nolint:errcheck // a nil list is what not set means
+	h, _ := have.([]any) // nil: not set
 	if len(h) != len(want) || slices.ContainsFunc(want, scalar) {
 		if !graph.Equal(want, h) && len(want)+len(h) > 0 {
 			d.add(path, have, known(want))

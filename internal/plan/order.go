@@ -17,8 +17,8 @@ type operation struct {
 }
 
 // arrange finds what each operation waits for, and puts the deletions into an order that works.
-func (p *Plan) arrange() diag.Findings {
-	p.sortDeletions()
+func arrange(p *Plan) diag.Findings {
+	sortDeletions(p)
 	make_, end := map[graph.Addr]int{}, map[graph.Addr]int{}
 	p.ops = nil
 	for i, s := range p.Steps {
@@ -39,7 +39,7 @@ func (p *Plan) arrange() diag.Findings {
 	return p.cycles()
 }
 
-func (p *Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end map[graph.Addr]int) []int {
+func (p Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end map[graph.Addr]int) []int {
 	s := p.Steps[op.step]
 	var out []int
 	add := func(i int, ok bool) {
@@ -71,7 +71,7 @@ func (p *Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end
 }
 
 // users says, of what exists, what uses what: by reference, or because its kind needs the other's.
-func (p *Plan) users() map[graph.Addr][]graph.Addr {
+func (p Plan) users() map[graph.Addr][]graph.Addr {
 	type identity struct{ kind, id string }
 	byID, byKind := map[identity]graph.Addr{}, map[string][]graph.Addr{}
 	for _, a := range p.actual {
@@ -102,7 +102,7 @@ func (p *Plan) users() map[graph.Addr][]graph.Addr {
 }
 
 // sortDeletions puts deletions last, each before what it uses.
-func (p *Plan) sortDeletions() {
+func sortDeletions(p *Plan) {
 	first := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Action == Delete })
 	if first < 0 {
 		return
@@ -136,7 +136,7 @@ func (p *Plan) sortDeletions() {
 }
 
 // cycles finds replacements that wait for themselves: something in use that must go before its successor can come.
-func (p *Plan) cycles() diag.Findings {
+func (p Plan) cycles() diag.Findings {
 	const visiting, visited = 1, 2
 	state := make([]int, len(p.ops))
 	var fs diag.Findings

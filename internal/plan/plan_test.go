@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -183,15 +183,15 @@ func (s spec) graph() *graph.Graph {
 	n := graph.Add(g, "main", net{CIDR: "10.0.0.0/8", Tags: map[string]string{"t": s.Tag}})
 	var zones []graph.Ref[zone]
 	for i := range s.Zones {
-		zones = append(zones, graph.Add(g, fmt.Sprint(i), zone{Net: n, Name: fmt.Sprint(i), Tags: map[string]string{"t": s.Tag}}))
+		zones = append(zones, graph.Add(g, strconv.Itoa(i), zone{Net: n, Name: strconv.Itoa(i), Tags: map[string]string{"t": s.Tag}}))
 	}
 	for _, r := range s.Rules {
 		graph.Add(g, r, rule{Net: n, From: r, Note: s.Tag})
 	}
 	door := graph.Add(g, "door", gate{Net: n, Port: s.Port})
 	for i := range s.Machines {
-		tpl := graph.Add(g, fmt.Sprint(i), template{Script: graph.Concat(graph.Lit(s.Script+" "), door.Attr("Name")).Base64()})
-		graph.Add(g, fmt.Sprint(i), machine{Zones: zones, Template: tpl, Version: tpl.Attr("Version"), Size: i}, door)
+		tpl := graph.Add(g, strconv.Itoa(i), template{Script: graph.Concat(graph.Lit(s.Script+" "), door.Attr("Name")).Base64()})
+		graph.Add(g, strconv.Itoa(i), machine{Zones: zones, Template: tpl, Version: tpl.Attr("Version"), Size: i}, door)
 	}
 	return g
 }
@@ -308,11 +308,11 @@ func lines(t *testing.T, from, to spec, between func(*cloud)) []string {
 	}
 	var out []string
 	for _, s := range p.Steps {
-		line := string(s.Action) + " " + string(s.Addr)
+		line := []string{string(s.Action) + " " + string(s.Addr)}
 		for _, ch := range s.Changes {
-			line += " | " + ch.String()
+			line = append(line, ch.String())
 		}
-		out = append(out, line)
+		out = append(out, strings.Join(line, " | "))
 	}
 	return out
 }
@@ -412,97 +412,4 @@ func TestDataIsProtected(t *testing.T) {
 	if _, fs := plan.Make(g, have, plan.Options{DestroyData: true}); fs.Err() == nil {
 		t.Error("a volume may not move to another zone")
 	}
-}
-
-// slow is a cloud whose operations take time.
-type slow struct {
-	*cloud
-	create, settle map[string]time.Duration
-}
-
-func (s slow) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
-	time.Sleep(s.create[t.Step.Kind])
-	return s.cloud.Create(ctx, t)
-}
-
-func (s slow) Settle(ctx context.Context, t plan.Task, _ plan.Made) error {
-	time.Sleep(s.settle[t.Step.Kind])
-	return ctx.Err()
-}
-
-func TestApplyTakesTheLongestChain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := slow{&cloud{things: map[string]plan.Actual{}}, map[string]time.Duration{
-			"net": time.Second, "zone": 20 * time.Second, "gate": 100 * time.Second, "template": time.Second, "machine": 30 * time.Second,
-		}, map[string]time.Duration{"rule": 110 * time.Second}}
-		p, _ := plan.Make(spec{Zones: 4, Rules: []string{"a"}, Port: 1, Machines: 3}.graph(), nil, plan.Options{})
-		start := time.Now()
-		waits := 0
-		w := walk(c)
-		w.Events = func(e plan.Event) {
-			if e.State == plan.Waiting {
-				waits++
-			}
-		}
-		if err := w.Apply(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := time.Since(start), 132*time.Second; got != want {
-			t.Errorf("took %s, the longest chain is %s", got, want)
-		}
-		if waits == 0 {
-			t.Error("nobody was told what is waited for")
-		}
-	})
-}
-
-func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
-	for class, retried := range map[plan.Class]bool{
-		plan.Throttled: true, plan.NotYet: true, plan.InUse: false, plan.Denied: false, plan.Limit: false, plan.NotFound: false, plan.Other: false,
-	} {
-		t.Run(string("class "+class), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := &cloud{things: map[string]plan.Actual{}}
-				n := 0
-				c.fail = func(plan.Task) error {
-					if n++; n <= 3 {
-						return classed{errors.New("no"), class}
-					}
-					return nil
-				}
-				g := &graph.Graph{}
-				graph.Add(g, "main", net{CIDR: "10.0.0.0/8"})
-				p, _ := plan.Make(g, nil, plan.Options{})
-				if err := walk(c).Apply(t.Context(), p); (err == nil) != retried {
-					t.Errorf("retried %v, error %v", retried, err)
-				}
-			})
-		})
-	}
-}
-
-func TestPatienceEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &cloud{things: map[string]plan.Actual{}, fail: func(plan.Task) error { return classed{errors.New("pending"), plan.NotYet} }}
-		g := small().graph()
-		p, _ := plan.Make(g, nil, plan.Options{})
-		var skipped, failed []string
-		w := walk(c)
-		w.Events = func(e plan.Event) {
-			switch e.State {
-			case plan.Skipped:
-				skipped = append(skipped, string(e.Step.Addr))
-			case plan.Failed:
-				failed = append(failed, string(e.Step.Addr))
-			default:
-			}
-		}
-		err := w.Apply(t.Context(), p)
-		if err == nil || !strings.Contains(err.Error(), "create net/main: gave up after 15m0s: pending") {
-			t.Errorf("got %v", err)
-		}
-		if len(failed) != 1 || len(skipped) != len(p.Steps)-1 {
-			t.Errorf("failed %v, skipped %v", failed, skipped)
-		}
-	})
 }
