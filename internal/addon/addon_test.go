@@ -4,6 +4,7 @@ package addon_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -56,5 +57,25 @@ func TestRenderNeedsEveryImage(t *testing.T) {
 	delete(v.Images, "coredns")
 	if _, err := addon.Render(v); err == nil || !strings.Contains(err.Error(), "coredns") {
 		t.Errorf("want an error that names the image, got %v", err)
+	}
+}
+
+// TestCorefile checks what CoreDNS's parser insists on: a block's brace ends its line.
+func TestCorefile(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/coredns") })
+	var config struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(objects[i].Body, &config); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(config.Data["Corefile"]) {
+		if at := strings.IndexByte(line, '{'); at >= 0 && strings.TrimSpace(line[at+1:]) != "" {
+			t.Errorf("block on one line: %s", line)
+		}
 	}
 }
