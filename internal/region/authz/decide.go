@@ -74,17 +74,8 @@ func lowered(m map[string][]string) map[string][]string {
 }
 
 func (s Statement) matches(version string, r Request, c map[string][]string) bool {
-	if s.Principal != nil && !s.Principal.include(r.Principal, s.Allow) {
-		return false
-	}
-	if s.NotPrincipal != nil && s.NotPrincipal.include(r.Principal, false) {
-		return false
-	}
-	if s.Action != nil && !actionIn(s.Action, r.Action) || s.NotAction != nil && actionIn(s.NotAction, r.Action) {
-		return false
-	}
 	vars := variables{context: c, enabled: version == "2012-10-17"}
-	if s.Resource != nil && !vars.resourceIn(s.Resource, r.Resource) || s.NotResource != nil && vars.resourceIn(s.NotResource, r.Resource) {
+	if !s.concerns(r.Principal) || !s.covers(vars, r) {
 		return false
 	}
 	for _, condition := range s.Conditions {
@@ -93,6 +84,25 @@ func (s Statement) matches(version string, r Request, c map[string][]string) boo
 		}
 	}
 	return true
+}
+
+// concerns tells whether a statement is about who asks. One of an identity's policy always is.
+func (s Statement) concerns(who Principal) bool {
+	if s.Principal != nil && !s.Principal.include(who, s.Allow) {
+		return false
+	}
+	return s.NotPrincipal == nil || !s.NotPrincipal.include(who, false)
+}
+
+// covers tells whether a statement is about the action and the resource.
+func (s Statement) covers(vars variables, r Request) bool {
+	if s.Action != nil && !actionIn(s.Action, r.Action) || s.NotAction != nil && actionIn(s.NotAction, r.Action) {
+		return false
+	}
+	if s.Resource != nil && !vars.resourceIn(s.Resource, r.Resource) {
+		return false
+	}
+	return s.NotResource == nil || !vars.resourceIn(s.NotResource, r.Resource)
 }
 
 func actionIn(patterns []string, action string) bool {

@@ -26,7 +26,7 @@ func (p pattern) match(text string) bool {
 	i, j, star, mark := 0, 0, -1, 0
 	for j < len(text) {
 		switch {
-		case i < len(p) && p[i].wild && p[i].char == '*':
+		case p.star(i):
 			star, mark = i, j
 			i++
 		case i < len(p) && (p[i].wild || p[i].char == text[j]):
@@ -39,11 +39,14 @@ func (p pattern) match(text string) bool {
 			return false
 		}
 	}
-	for i < len(p) && p[i].wild && p[i].char == '*' {
+	for p.star(i) {
 		i++
 	}
 	return i == len(p)
 }
+
+// star tells whether the pattern has a star at i.
+func (p pattern) star(i int) bool { return i < len(p) && p[i].wild && p[i].char == '*' }
 
 // fold is the pattern in lower case.
 func (p pattern) fold() pattern {

@@ -131,16 +131,9 @@ func Parse(kind Kind, document string) (Policy, error) {
 	default:
 		return Policy{}, fmt.Errorf("the policy must contain a valid version string, not %q", raw.Version)
 	}
-	var statements []json.RawMessage
-	switch trimmed := bytes.TrimSpace(raw.Statement); {
-	case len(trimmed) == 0:
-		return Policy{}, errors.New("missing required field Statement")
-	case trimmed[0] == '[':
-		if err := json.Unmarshal(trimmed, &statements); err != nil {
-			return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
-		}
-	default:
-		statements = []json.RawMessage{trimmed}
+	statements, err := split(raw.Statement)
+	if err != nil {
+		return Policy{}, err
 	}
 	p := Policy{Version: raw.Version}
 	sids := map[string]bool{}
@@ -155,10 +148,26 @@ func Parse(kind Kind, document string) (Policy, error) {
 		sids[s.Sid] = true
 		p.Statements = append(p.Statements, s)
 	}
-	if len(p.Statements) == 0 {
-		return Policy{}, errors.New("policy statement must contain at least one statement")
-	}
 	return p, nil
+}
+
+// split takes the statements of a policy apart: a list of them, or one alone.
+func split(raw json.RawMessage) ([]json.RawMessage, error) {
+	trimmed := bytes.TrimSpace(raw)
+	if len(trimmed) == 0 {
+		return nil, errors.New("missing required field Statement")
+	}
+	if trimmed[0] != '[' {
+		return []json.RawMessage{trimmed}, nil
+	}
+	var statements []json.RawMessage
+	if err := json.Unmarshal(trimmed, &statements); err != nil {
+		return nil, fmt.Errorf("syntax errors in policy: %w", err)
+	}
+	if len(statements) == 0 {
+		return nil, errors.New("policy statement must contain at least one statement")
+	}
+	return statements, nil
 }
 
 // strict decodes one JSON object without unknown fields and without anything after it.
@@ -224,20 +233,25 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 
 // checkShape checks that a statement has the elements its kind of policy must have, and no others.
 func (s Statement) checkShape(kind Kind) error {
-	principals := (s.Principal != nil) != (s.NotPrincipal != nil)
-	resources := (s.Resource != nil) != (s.NotResource != nil)
+	principals := count(s.Principal != nil, s.NotPrincipal != nil)
+	resources := count(s.Resource != nil, s.NotResource != nil)
 	switch {
-	case (s.Action != nil) == (s.NotAction != nil):
+	case count(s.Action != nil, s.NotAction != nil) != 1:
 		return errors.New("policy statement must contain actions: either Action or NotAction")
-	case kind == Identity && (s.Principal != nil || s.NotPrincipal != nil):
+	case kind == Identity && principals > 0:
 		return errors.New("policy document should not specify a principal")
-	case kind != Identity && !principals:
+	case kind != Identity && principals != 1:
 		return errors.New("missing required field Principal")
-	case kind == Trust && (s.Resource != nil || s.NotResource != nil):
+	case kind == Trust && resources > 0:
 		return errors.New("has prohibited field Resource")
-	case kind != Trust && !resources:
+	case kind != Trust && resources != 1:
 		return errors.New("policy statement must contain resources: either Resource or NotResource")
 	}
+	return s.checkNames()
+}
+
+// checkNames checks the form of a statement's actions and resources.
+func (s Statement) checkNames() error {
 	for _, a := range slices.Concat(s.Action, s.NotAction) {
 		service, name, ok := strings.Cut(a, ":")
 		if a != "*" && (!ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n")) {
@@ -250,6 +264,16 @@ func (s Statement) checkShape(kind Kind) error {
 		}
 	}
 	return nil
+}
+
+// count is how many of the flags are set.
+func count(flags ...bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+	return n
 }
 
 func parseConditions(raw map[string]map[string]scalars) ([]Condition, error) {

@@ -163,21 +163,30 @@ func (s *IAM) AssumeRole(ctx context.Context, roleARN, sessionName string, life 
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
 		return none, wire.Caller{}, wire.Denied(ctx, check, "the role's trust policy or the caller's policies do not allow it")
 	}
+	if caller.Role != "" {
+		longest = min(longest, defaultSession) // chained roles live an hour at most
+	}
+	duration, err := checkSession(life, longest, policies)
+	if err != nil {
+		return none, wire.Caller{}, err
+	}
+	return s.issue(name, sessionName, duration, policies)
+}
+
+// checkSession checks what a caller asks of a session, and returns its life.
+func checkSession(life, longest int64, policies []string) (time.Duration, error) {
 	if life == 0 {
 		life = defaultSession
 	}
-	if caller.Role != "" && longest > defaultSession {
-		longest = defaultSession // chained roles live an hour at most
-	}
 	if life > longest {
-		return none, wire.Caller{}, wire.Errorf("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+		return 0, wire.Errorf("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
 	}
 	for _, document := range policies {
 		if err := checkDocument(authz.Identity, document, maxTrust); err != nil {
-			return none, wire.Caller{}, err
+			return 0, err
 		}
 	}
-	return s.issue(name, sessionName, time.Duration(life)*time.Second, policies)
+	return time.Duration(life) * time.Second, nil
 }
 
 // trusted finds a role by its ARN, with its trust policy and its longest session in seconds.

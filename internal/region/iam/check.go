@@ -5,6 +5,7 @@ package iam
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -63,10 +64,8 @@ func invalid(format string, args ...any) error {
 
 // checkName checks a name's characters and length.
 func checkName(field, name string, longest int) error {
-	bad := strings.ContainsFunc(name, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_+=,.@-", r))
-	})
-	if bad || name == "" {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-"
+	if strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters, r) }) || name == "" {
 		return invalid("The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-", field)
 	}
 	if len(name) > longest {
@@ -104,9 +103,7 @@ func size(document string) int {
 // merge checks tags and returns the old ones with them. Keys are unique without regard to case.
 func merge(old map[string]string, added []*iam.Tag) (map[string]string, error) {
 	out := map[string]string{}
-	for k, v := range old {
-		out[k] = v
-	}
+	maps.Copy(out, old)
 	seen := map[string]bool{}
 	for _, t := range added {
 		k, v := str(t.Key), str(t.Value)

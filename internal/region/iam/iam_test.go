@@ -52,8 +52,7 @@ func fresh(t *testing.T) (*iam.IAM, *awsiam.Client) {
 }
 
 func code(err error) string {
-	var e smithy.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorCode()
 	}
 	if err != nil {
@@ -117,12 +116,12 @@ func TestRoleLifeIsInOrder(t *testing.T) {
 			_, err := c.AttachRolePolicy(ctx, &awsiam.AttachRolePolicyInput{RoleName: new("r"), PolicyArn: new("arn:aws:iam::aws:policy/AdministratorAccess")})
 			return err
 		}, ""},
-		{"delete with a policy attached", func() error { return del(c, t, "r") }, "DeleteConflict"},
+		{"delete with a policy attached", func() error { return del(t, c) }, "DeleteConflict"},
 		{"detach it", func() error {
 			_, err := c.DetachRolePolicy(ctx, &awsiam.DetachRolePolicyInput{RoleName: new("r"), PolicyArn: new("arn:aws:iam::aws:policy/AdministratorAccess")})
 			return err
 		}, ""},
-		{"delete with an inline policy", func() error { return del(c, t, "r") }, "DeleteConflict"},
+		{"delete with an inline policy", func() error { return del(t, c) }, "DeleteConflict"},
 		{"delete the inline policies", func() error {
 			list, err := c.ListRolePolicies(ctx, &awsiam.ListRolePoliciesInput{RoleName: new("r")})
 			if err != nil {
@@ -135,7 +134,7 @@ func TestRoleLifeIsInOrder(t *testing.T) {
 			}
 			return nil
 		}, ""},
-		{"delete in a profile", func() error { return del(c, t, "r") }, "DeleteConflict"},
+		{"delete in a profile", func() error { return del(t, c) }, "DeleteConflict"},
 		{"delete a profile with a role", func() error {
 			_, err := c.DeleteInstanceProfile(ctx, &awsiam.DeleteInstanceProfileInput{InstanceProfileName: new("p")})
 			return err
@@ -144,8 +143,8 @@ func TestRoleLifeIsInOrder(t *testing.T) {
 			_, err := c.RemoveRoleFromInstanceProfile(ctx, &awsiam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: new("p"), RoleName: new("r")})
 			return err
 		}, ""},
-		{"delete", func() error { return del(c, t, "r") }, ""},
-		{"delete again", func() error { return del(c, t, "r") }, "NoSuchEntity"},
+		{"delete", func() error { return del(t, c) }, ""},
+		{"delete again", func() error { return del(t, c) }, "NoSuchEntity"},
 	}
 	for _, s := range steps {
 		if got := code(s.do()); got != s.want {
@@ -154,9 +153,9 @@ func TestRoleLifeIsInOrder(t *testing.T) {
 	}
 }
 
-func del(c *awsiam.Client, t *testing.T, name string) error {
+func del(t *testing.T, c *awsiam.Client) error {
 	t.Helper()
-	_, err := c.DeleteRole(t.Context(), &awsiam.DeleteRoleInput{RoleName: &name})
+	_, err := c.DeleteRole(t.Context(), &awsiam.DeleteRoleInput{RoleName: new("r")})
 	return err
 }
 

@@ -56,7 +56,7 @@ func (s *Service) defaultPolicy() string {
 // uuid is a random identity in the form that KMS gives its keys.
 func uuid() string {
 	var b [16]byte
-	rand.Read(b[:]) //nolint:gosec // never fails since Go 1.24
+	rand.Read(b[:]) // never fails since Go 1.24
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }

@@ -127,7 +127,7 @@ func checkPolicy(document string) error {
 func checkAlias(name string) error {
 	rest, ok := strings.CutPrefix(name, "alias/")
 	bad := strings.ContainsFunc(rest, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/_-", r))
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_-", r)
 	})
 	switch {
 	case !ok:

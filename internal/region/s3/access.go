@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -138,7 +139,7 @@ func (s *Service) ask(ctx context.Context, bucket string, c wire.Check) error {
 		return wire.Denied(ctx, c, byBucket.Reason)
 	case own.Denied:
 		return wire.Denied(ctx, c, own.Reason)
-	case own.Allowed, byBucket.Allowed && !(foreign && a.restricted && a.public):
+	case own.Allowed, byBucket.Allowed && (!foreign || !a.restricted || !a.public):
 		return nil
 	}
 	return wire.Denied(ctx, c, own.Reason)
@@ -164,8 +165,6 @@ func requestKeys(ctx context.Context, keys map[string][]string) map[string][]str
 			}
 		}
 	}
-	for k, v := range keys {
-		out[k] = v
-	}
+	maps.Copy(out, keys)
 	return out
 }

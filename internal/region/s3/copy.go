@@ -81,11 +81,11 @@ func (s *Service) copyPart(ctx context.Context, in *s3.UploadPartCopyInput) (*s3
 	defer f.Close() //nolint:errcheck // read only
 	first, length := int64(0), from.Size
 	if in.CopySourceRange != nil {
-		last, ok := int64(0), false
-		if first, last, ok = byteRange(*in.CopySourceRange, from.Size); !ok {
+		from, last, ok := byteRange(*in.CopySourceRange, from.Size)
+		if !ok {
 			return nil, wire.Errorf("InvalidArgument", "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy")
 		}
-		length = last - first + 1
+		first, length = from, last-from+1
 	}
 	v, err := s.store(*in.Bucket, io.NewSectionReader(f, first, length))
 	if err != nil {

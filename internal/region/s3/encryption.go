@@ -35,34 +35,45 @@ func (s *Service) encryption(ctx context.Context, name, key string) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	h := wire.Request(ctx).Header
-	algorithm, keyID, bucketKey := h.Get(sseHeader), h.Get(sseKeyHeader), h.Get(sseBucketHeader) == "true"
-	if d := rule.ApplyServerSideEncryptionByDefault; d != nil && algorithm == "" {
-		algorithm = text(d.SSEAlgorithm)
-		if keyID == "" {
-			keyID = text(d.KMSMasterKeyID)
-		}
-		bucketKey = bucketKey || on(rule.BucketKeyEnabled)
-	}
-	switch algorithm {
-	case "", s3.ServerSideEncryptionAes256:
-		if keyID != "" {
+	out := asked(wire.Request(ctx).Header, rule)
+	switch out[sseHeader] {
+	case s3.ServerSideEncryptionAes256:
+		if out[sseKeyHeader] != "" {
 			return nil, wire.Errorf("InvalidArgument", "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms")
 		}
-		return map[string]string{sseHeader: s3.ServerSideEncryptionAes256}, nil
+		return out, nil
 	case s3.ServerSideEncryptionAwsKms:
 	default:
-		return nil, wire.Errorf("InvalidEncryptionAlgorithmError", "The encryption request you specified is not valid: %s", algorithm)
-	}
-	out := map[string]string{sseHeader: algorithm, sseKeyHeader: keyID}
-	if bucketKey {
-		out[sseBucketHeader] = "true"
+		return nil, wire.Errorf("InvalidEncryptionAlgorithmError", "The encryption request you specified is not valid: %s", out[sseHeader])
 	}
 	arn, err := s.useKey(ctx, "GenerateDataKey", name, key, out)
 	if arn != "" {
 		out[sseKeyHeader] = arn
 	}
 	return out, err
+}
+
+// asked is the encryption that a request's headers ask for, or else the bucket's default, or else S3's.
+func asked(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
+		if value := h.Get(name); value != "" {
+			out[name] = value
+		}
+	}
+	if d := rule.ApplyServerSideEncryptionByDefault; d != nil && out[sseHeader] == "" {
+		out[sseHeader] = text(d.SSEAlgorithm)
+		if id := text(d.KMSMasterKeyID); id != "" && out[sseKeyHeader] == "" {
+			out[sseKeyHeader] = id
+		}
+		if on(rule.BucketKeyEnabled) {
+			out[sseBucketHeader] = "true"
+		}
+	}
+	if out[sseHeader] == "" {
+		out[sseHeader] = s3.ServerSideEncryptionAes256
+	}
+	return out
 }
 
 // encryptionRule is the bucket's default encryption.

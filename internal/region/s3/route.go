@@ -95,17 +95,18 @@ func bucketOp(method string, q url.Values) string {
 			return method + " ?" + name // S3 has it and the region does not, which the answer says by this name
 		}
 	}
-	switch {
-	case q.Has("uploads"):
-		return pick(method, map[string]string{http.MethodGet: "ListMultipartUploads"})
-	case method == http.MethodGet && !q.Has("location") && !q.Has("versions") && q.Get("list-type") != "2":
+	for name, ops := range map[string]map[string]string{
+		"uploads":  {http.MethodGet: "ListMultipartUploads"},
+		"location": {http.MethodGet: "GetBucketLocation"},
+		"versions": {http.MethodGet: "ListObjectVersions"},
+		"delete":   {http.MethodPost: "DeleteObjects"},
+	} {
+		if q.Has(name) {
+			return pick(method, ops)
+		}
+	}
+	if method == http.MethodGet && q.Get("list-type") != "2" {
 		return "ListObjects"
-	case q.Has("location"):
-		return pick(method, map[string]string{http.MethodGet: "GetBucketLocation"})
-	case q.Has("versions"):
-		return pick(method, map[string]string{http.MethodGet: "ListObjectVersions"})
-	case q.Has("delete"):
-		return pick(method, map[string]string{http.MethodPost: "DeleteObjects"})
 	}
 	return pick(method, map[string]string{
 		http.MethodGet: "ListObjectsV2", http.MethodPut: "CreateBucket", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket",

@@ -91,8 +91,7 @@ func (r region) ec2Client(c aws.CredentialsProvider) *ec2.Client {
 }
 
 func code(err error) string {
-	var e smithy.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorCode()
 	}
 	if err != nil {

@@ -35,8 +35,7 @@ func client(t *testing.T, dir string) *awsssm.Client {
 }
 
 func code(err error) string {
-	var e smithy.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorCode()
 	}
 	return ""

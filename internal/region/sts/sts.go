@@ -69,5 +69,5 @@ func assumeRole(ctx context.Context, i Issuer, in *sts.AssumeRoleInput) (*sts.As
 }
 
 func badSessionRune(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_+=,.@-", r))
+	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-", r)
 }

@@ -59,12 +59,12 @@ func ChecksumNames() []string { return []string{"crc32", "crc32c", "crc64nvme", 
 
 // wrapBody replaces r's body by one that is checked while it is read: against the signed hash, the chunks'
 // signatures, and the checksums in headers or trailers. The last read says what was wrong, in place of io.EOF.
-func wrapBody(r *http.Request, s *Signature, hash string, key []byte) error {
+func wrapBody(r *http.Request, s *Signature, payload string, key []byte) error {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
 	checked := &checkedBody{src: r.Body, close: r.Body, sums: map[string]checksum{}}
-	switch hash {
+	switch payload {
 	case unsignedPayload:
 	case unsignedTrailer, signedChunks, signedTrailer:
 		length, err := strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64)
@@ -72,16 +72,16 @@ func wrapBody(r *http.Request, s *Signature, hash string, key []byte) error {
 			return &Error{Code: "MissingContentLength", Message: "You must provide the x-amz-decoded-content-length HTTP header.", Status: http.StatusLengthRequired}
 		}
 		chunks := &chunkReader{src: bufio.NewReader(r.Body), left: length, trailers: map[string]string{}}
-		if hash != unsignedTrailer {
+		if payload != unsignedTrailer {
 			chunks.signer = &chunkSigner{key: key, sig: s, previous: s.signature}
 		}
-		chunks.wantTrailer = hash != signedChunks
+		chunks.wantTrailer = payload != signedChunks
 		checked.src, checked.chunks = chunks, chunks
 		r.ContentLength = length
 		r.Header.Del("X-Amz-Decoded-Content-Length")
 		dropChunkedEncoding(r.Header)
 	default:
-		sum, err := hex.DecodeString(hash)
+		sum, err := hex.DecodeString(payload)
 		if err != nil || len(sum) != sha256.Size {
 			return Errorf("InvalidArgument", "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-…, or a valid sha256 value.")
 		}
@@ -97,14 +97,14 @@ func wrapBody(r *http.Request, s *Signature, hash string, key []byte) error {
 // Unframe takes unsigned aws-chunked framing off the body of an anonymous request, whose body is checked as that of
 // a signed one is. Signed chunks need a signature and are refused.
 func Unframe(r *http.Request) error {
-	hash := r.Header.Get("X-Amz-Content-Sha256")
-	switch hash {
+	payload := r.Header.Get("X-Amz-Content-Sha256")
+	switch payload {
 	case "":
-		hash = unsignedPayload
+		payload = unsignedPayload
 	case signedChunks, signedTrailer:
 		return refuse(RESTXML, missingToken)
 	}
-	return wrapBody(r, &Signature{}, hash, nil)
+	return wrapBody(r, &Signature{}, payload, nil)
 }
 
 // dropChunkedEncoding takes aws-chunked off Content-Encoding: it is framing, not part of the object.

@@ -36,7 +36,7 @@ func Member(in any, name string) string {
 	if !f.IsValid() {
 		return ""
 	}
-	if text, ok := f.Interface().(*string); ok && text != nil {
+	if text, ok := reflect.TypeAssert[*string](f); ok && text != nil {
 		return *text
 	}
 	return ""

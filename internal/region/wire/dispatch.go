@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -122,7 +123,7 @@ func dryRun(in any) bool {
 	if !f.IsValid() {
 		return false
 	}
-	b, ok := f.Interface().(*bool)
+	b, ok := reflect.TypeAssert[*bool](f)
 	return ok && b != nil && *b
 }
 
@@ -176,8 +177,7 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 func asReadError(err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return Errorf("IncompleteBody", "the request's body ended early")
@@ -253,8 +253,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, re
 	}
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(e.Status)
-	// The client may be gone; there is nobody left to tell.
-	_, _ = w.Write(body) //nolint:errcheck // see above
+	_, _ = w.Write(body) // the client may be gone: there is nobody left to tell
 }
 
 // exchange is what a handler may know and say beyond its shapes.
@@ -267,9 +266,7 @@ type exchange struct {
 type exchangeKey struct{}
 
 func (x *exchange) copyHeader(w http.ResponseWriter) {
-	for k, v := range x.header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), x.header)
 }
 
 // Request is the HTTP request that ctx belongs to, for what aws-sdk-go v1's shapes do not know: newer headers and a

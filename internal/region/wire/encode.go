@@ -17,7 +17,7 @@ const xmlHeader = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 // same: SDKs look for it where the model names one, and skip it where not.
 func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
-	w.WriteString(xmlHeader)
+	w.begin()
 	w.open(op+"Response", ` xmlns="`+namespace+`"`)
 	if v, ok := pointee(out); ok {
 		w.open(op+"Result", "")
@@ -30,14 +30,14 @@ func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	w.text("RequestId", requestID)
 	w.close("ResponseMetadata")
 	w.close(op + "Response")
-	return w.Bytes(), nil
+	return w.buf.Bytes(), nil
 }
 
 // EncodeEC2 is out as the answer to op in the EC2 query protocol. A shape without members is answered with
 // <return>true</return>, as EC2 does.
 func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
-	w.WriteString(xmlHeader)
+	w.begin()
 	w.open(op+"Response", ` xmlns="`+namespace+`"`)
 	w.text("requestId", requestID)
 	v, ok := pointee(out)
@@ -49,7 +49,7 @@ func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 		w.text("return", "true")
 	}
 	w.close(op + "Response")
-	return w.Bytes(), nil
+	return w.buf.Bytes(), nil
 }
 
 // pointee is the struct that out points to.
@@ -96,7 +96,7 @@ func deniedFor(p Protocol, e *Error) {
 // EncodeError is e as the body of an error answer, with its content type.
 func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, contentType string) {
 	var w xmlWriter
-	w.WriteString(xmlHeader)
+	w.begin()
 	switch s.Protocol {
 	case JSON:
 		key := "message"
@@ -106,33 +106,33 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		}
 		return b, jsonContent
 	case EC2Query:
-		w.WriteString("<Response><Errors><Error>")
+		w.raw("<Response><Errors><Error>")
 		w.text("Code", e.Code)
 		w.text("Message", e.Message)
-		w.WriteString("</Error></Errors>")
+		w.raw("</Error></Errors>")
 		w.text("RequestID", requestID)
-		w.WriteString("</Response>")
+		w.raw("</Response>")
 	case RESTXML:
-		w.WriteString("<Error>")
+		w.raw("<Error>")
 		w.text("Code", e.Code)
 		w.text("Message", e.Message)
 		w.text("Resource", resource)
 		w.text("RequestId", requestID)
-		w.WriteString("</Error>")
+		w.raw("</Error>")
 	case Query:
 		who := "Sender"
 		if e.Status >= http.StatusInternalServerError {
 			who = "Receiver"
 		}
 		w.open("ErrorResponse", ` xmlns="`+s.Namespace+`"`)
-		w.WriteString("<Error><Type>" + who + "</Type>")
+		w.raw("<Error><Type>" + who + "</Type>")
 		w.text("Code", e.Code)
 		w.text("Message", e.Message)
-		w.WriteString("</Error>")
+		w.raw("</Error>")
 		w.text("RequestId", requestID)
 		w.close("ErrorResponse")
 	}
-	return w.Bytes(), xmlContent
+	return w.buf.Bytes(), xmlContent
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"time"
 )
 
@@ -89,6 +90,7 @@ func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) er
 		}
 		v.Set(out)
 		return nil
+	case scalar:
 	}
 	return jsonScalar(v, data, path, tag)
 }
@@ -104,8 +106,8 @@ func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) e
 			matches = true
 		}
 	case bool:
-		text = fmt.Sprint(d)
-		_, matches = v.Interface().(*bool)
+		text = strconv.FormatBool(d)
+		_, matches = reflect.TypeAssert[*bool](v)
 	case json.Number:
 		text = d.String()
 		switch v.Interface().(type) {
@@ -182,6 +184,7 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 			object[k.String()] = data
 		}
 		return object, nil
+	case scalar:
 	}
 	return jsonText(v, tag)
 }

@@ -120,6 +120,7 @@ func (d formDecoder) value(v reflect.Value, n *node, path string, tag reflect.St
 		return d.list(v, n, path, tag)
 	case mapping:
 		return d.mapping(v, n, path, tag)
+	case scalar:
 	}
 	if len(n.children) > 0 || !n.set {
 		return d.unknown(join(path, n.deepest("")))
@@ -131,7 +132,7 @@ func (d formDecoder) value(v reflect.Value, n *node, path string, tag reflect.St
 }
 
 func (d formDecoder) list(v reflect.Value, n *node, path string, tag reflect.StructTag) error {
-	if n.set && n.text == "" && len(n.children) == 0 { // how an empty list is sent
+	if n.emptied() {
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		return nil
 	}
@@ -158,7 +159,7 @@ func (d formDecoder) list(v reflect.Value, n *node, path string, tag reflect.Str
 
 func (d formDecoder) mapping(v reflect.Value, n *node, path string, tag reflect.StructTag) error {
 	v.Set(reflect.MakeMap(v.Type()))
-	if n.set && n.text == "" && len(n.children) == 0 {
+	if n.emptied() {
 		return nil
 	}
 	if !d.ec2 && tag.Get("flattened") == "" {
@@ -175,8 +176,8 @@ func (d formDecoder) mapping(v reflect.Value, n *node, path string, tag reflect.
 	keyName, valueName := entryNames(tag)
 	for _, index := range order {
 		entry := n.children[index]
-		key, value := entry.children[keyName], entry.children[valueName]
-		if key == nil || value == nil || len(entry.children) != 2 || len(key.children) > 0 {
+		key, value, ok := entry.pair(keyName, valueName)
+		if !ok {
 			return d.invalid(join(path, index), "", "a map's entry is a "+keyName+" and a "+valueName)
 		}
 		item := reflect.New(v.Type().Elem()).Elem()
@@ -186,6 +187,15 @@ func (d formDecoder) mapping(v reflect.Value, n *node, path string, tag reflect.
 		v.SetMapIndex(reflect.ValueOf(key.text), item)
 	}
 	return nil
+}
+
+// emptied tells whether a list or map is given and empty: its name alone, without a value.
+func (n *node) emptied() bool { return n.set && n.text == "" && len(n.children) == 0 }
+
+// pair is the key and the value of a map's entry.
+func (n *node) pair(keyName, valueName string) (key, value *node, ok bool) {
+	key, value = n.children[keyName], n.children[valueName]
+	return key, value, key != nil && value != nil && len(n.children) == 2 && len(key.children) == 0
 }
 
 // only returns n's child of that name, which must be its only one.

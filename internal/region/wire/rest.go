@@ -48,7 +48,7 @@ func decodeREST(r *http.Request, route Route, in any) error {
 }
 
 func setLocated(member reflect.Value, f reflect.StructField, name, text string) error {
-	if list, ok := member.Interface().([]*string); ok {
+	if list, ok := reflect.TypeAssert[[]*string](member); ok {
 		for part := range strings.SplitSeq(text, ",") {
 			list = append(list, new(strings.TrimSpace(part)))
 		}
@@ -96,7 +96,7 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 		return nil
 	}
 	member := v.FieldByName(name)
-	if text, ok := member.Interface().(*string); ok && text == nil {
+	if text, ok := reflect.TypeAssert[*string](member); ok && text == nil {
 		member.Set(reflect.ValueOf(new(string(body))))
 		return nil
 	}
@@ -138,14 +138,14 @@ func writeREST(w http.ResponseWriter, meta *exchange, requestID string, a answer
 		_, err := io.Copy(w, stream)
 		return status, err
 	}
-	if body.Len() > 0 && w.Header().Get("Content-Type") == "" {
+	if body.buf.Len() > 0 && w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/xml")
 	}
 	if status != http.StatusNoContent && meta.request.Method != http.MethodHead {
-		w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+		w.Header().Set("Content-Length", strconv.Itoa(body.buf.Len()))
 	}
 	w.WriteHeader(status)
-	_, err := w.Write(body.Bytes())
+	_, err := w.Write(body.buf.Bytes())
 	return status, err
 }
 
@@ -159,7 +159,7 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 			return x, nil
 		case *string:
 			if x != nil {
-				w.WriteString(*x)
+				w.raw(*x)
 			}
 			return nil, nil //nolint:nilnil // no stream
 		}
@@ -177,7 +177,7 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 	if root == "" {
 		root = a.op + "Result"
 	}
-	w.WriteString(xmlHeader)
+	w.begin()
 	w.open(root, ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`)
 	if err := w.members(v, false); err != nil {
 		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
@@ -210,7 +210,7 @@ func restHeaders(h http.Header, v reflect.Value) {
 				h.Set(name, scalarText(member, f.Tag, rfc822))
 			}
 		case "headers":
-			if m, ok := member.Interface().(map[string]*string); ok {
+			if m, ok := reflect.TypeAssert[map[string]*string](member); ok {
 				for k, text := range m {
 					h.Set(name+k, *text)
 				}

@@ -150,20 +150,8 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 	if !ok {
 		return Caller{}, refuse(service.Protocol, unknownKey)
 	}
-	if key.Token != "" && subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.token)) != 1 || key.Token == "" && s.token != "" {
-		return Caller{}, refuse(service.Protocol, unknownKey)
-	}
-	now := v.Now()
-	if err := s.timely(now, service.Protocol); err != nil {
+	if err := v.valid(s, key, service); err != nil {
 		return Caller{}, err
-	}
-	if !key.Expires.IsZero() && !now.Before(key.Expires) {
-		return Caller{}, refuse(service.Protocol, expiredToken)
-	}
-	if s.Region != v.Region || s.Service != service.Name {
-		e := refuse(service.Protocol, mismatch)
-		e.Message = "Credential should be scoped to region " + v.Region + " and service " + service.Name + "."
-		return Caller{}, e
 	}
 	hash, err := payloadHash(r, s, service)
 	if err != nil {
@@ -177,6 +165,26 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 	caller := key.Caller
 	caller.AccessKeyID = s.AccessKeyID
 	return caller, wrapBody(r, s, hash, signing)
+}
+
+// valid checks everything about a signature and its key that needs no request: token, times and scope.
+func (v Verifier) valid(s *Signature, key Key, service Service) error {
+	if subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.token)) != 1 {
+		return refuse(service.Protocol, unknownKey)
+	}
+	now := v.Now()
+	if err := s.timely(now, service.Protocol); err != nil {
+		return err
+	}
+	if !key.Expires.IsZero() && !now.Before(key.Expires) {
+		return refuse(service.Protocol, expiredToken)
+	}
+	if s.Region != v.Region || s.Service != service.Name {
+		e := refuse(service.Protocol, mismatch)
+		e.Message = "Credential should be scoped to region " + v.Region + " and service " + service.Name + "."
+		return e
+	}
+	return nil
 }
 
 // timely refuses a request signed too long ago or in the future.
@@ -336,20 +344,36 @@ func refuse(p Protocol, why reason) *Error {
 	}
 	codes := map[Protocol][6]form{
 		Query: {
-			{"MissingAuthenticationToken", 403}, {"InvalidClientTokenId", 403}, {"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403}, {"SignatureDoesNotMatch", 403}, {"ExpiredToken", 403},
+			{"MissingAuthenticationToken", 403},
+			{"InvalidClientTokenId", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"RequestTimeTooSkewed", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"ExpiredToken", 403},
 		},
 		EC2Query: {
-			{"MissingAuthenticationToken", 403}, {"AuthFailure", 401}, {"SignatureDoesNotMatch", 403},
-			{"RequestExpired", 400}, {"RequestExpired", 400}, {"RequestExpired", 400},
+			{"MissingAuthenticationToken", 403},
+			{"AuthFailure", 401},
+			{"SignatureDoesNotMatch", 403},
+			{"RequestExpired", 400},
+			{"RequestExpired", 400},
+			{"RequestExpired", 400},
 		},
 		JSON: {
-			{"MissingAuthenticationTokenException", 400}, {"UnrecognizedClientException", 400}, {"InvalidSignatureException", 400},
-			{"RequestTimeTooSkewed", 400}, {"InvalidSignatureException", 400}, {"ExpiredTokenException", 400},
+			{"MissingAuthenticationTokenException", 400},
+			{"UnrecognizedClientException", 400},
+			{"InvalidSignatureException", 400},
+			{"RequestTimeTooSkewed", 400},
+			{"InvalidSignatureException", 400},
+			{"ExpiredTokenException", 400},
 		},
 		RESTXML: {
-			{"AccessDenied", 403}, {"InvalidAccessKeyId", 403}, {"SignatureDoesNotMatch", 403},
-			{"RequestTimeTooSkewed", 403}, {"AccessDenied", 403}, {"ExpiredToken", 400},
+			{"AccessDenied", 403},
+			{"InvalidAccessKeyId", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"RequestTimeTooSkewed", 403},
+			{"AccessDenied", 403},
+			{"ExpiredToken", 400},
 		},
 	}
 	messages := [6]string{

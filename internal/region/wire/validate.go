@@ -20,16 +20,7 @@ func validate(p Protocol, v reflect.Value, path string) error {
 			}
 			v = v.Elem()
 		}
-		return fields(v, func(f reflect.StructField, member reflect.Value) error {
-			at := join(path, f.Name)
-			if f.Tag.Get("required") == "true" && unset(member) && f.Tag.Get("streaming") == "" {
-				return missing(p, at)
-			}
-			if err := least(p, member, f.Tag, at); err != nil {
-				return err
-			}
-			return validate(p, member, at)
-		})
+		return fields(v, func(f reflect.StructField, member reflect.Value) error { return validateMember(p, f, member, path) })
 	case list:
 		for i := range v.Len() {
 			if err := validate(p, v.Index(i), join(path, strconv.Itoa(i+1))); err != nil {
@@ -47,6 +38,17 @@ func validate(p Protocol, v reflect.Value, path string) error {
 	return nil
 }
 
+func validateMember(p Protocol, f reflect.StructField, member reflect.Value, path string) error {
+	at := join(path, f.Name)
+	if f.Tag.Get("required") == "true" && unset(member) && f.Tag.Get("streaming") == "" {
+		return missing(p, at)
+	}
+	if err := least(p, member, f.Tag, at); err != nil {
+		return err
+	}
+	return validate(p, member, at)
+}
+
 func unset(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
@@ -61,7 +63,7 @@ func least(p Protocol, v reflect.Value, tag reflect.StructTag, path string) erro
 	if errors.Is(err, strconv.ErrSyntax) || unset(v) {
 		return nil
 	}
-	size := 0.0
+	var size float64
 	switch x := v.Interface().(type) {
 	case *string:
 		size = float64(utf8.RuneCountInString(*x))

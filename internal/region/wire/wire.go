@@ -94,6 +94,6 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 
 // CallerFrom returns the caller of the request that ctx belongs to; its zero value for work the region does itself.
 func CallerFrom(ctx context.Context) Caller {
-	c, _ := ctx.Value(callerKey{}).(Caller) //nolint:errcheck // the zero value is the answer for "nobody"
+	c, _ := ctx.Value(callerKey{}).(Caller) // the zero value is the answer for "nobody"
 	return c
 }

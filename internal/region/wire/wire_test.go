@@ -77,8 +77,7 @@ func ec2Client(endpoint string) *ec2.Client {
 }
 
 func code(err error) string {
-	var e smithy.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorCode()
 	}
 	return ""
@@ -308,7 +307,7 @@ func TestSignatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	resp.Body.Close()
 	if resp.StatusCode != http.StatusForbidden {
 		t.Errorf("an unsigned request is answered with %s", resp.Status)
 	}

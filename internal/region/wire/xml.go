@@ -14,11 +14,17 @@ import (
 
 // xmlWriter writes shapes as XML. Empty top-level lists are written, as AWS writes them, so that clients which print
 // an answer show [] and not nothing.
-type xmlWriter struct{ bytes.Buffer }
+type xmlWriter struct{ buf bytes.Buffer }
 
-func (w *xmlWriter) open(name, attrs string) { w.WriteString("<" + name + attrs + ">") }
+// begin writes the XML declaration.
+func (w *xmlWriter) begin() { w.raw(xmlHeader) }
 
-func (w *xmlWriter) close(name string) { w.WriteString("</" + name + ">") }
+// raw writes text that is XML already.
+func (w *xmlWriter) raw(text string) { w.buf.WriteString(text) }
+
+func (w *xmlWriter) open(name, attrs string) { w.raw("<" + name + attrs + ">") }
+
+func (w *xmlWriter) close(name string) { w.raw("</" + name + ">") }
 
 func (w *xmlWriter) text(name, text string) {
 	w.open(name, "")
@@ -28,8 +34,8 @@ func (w *xmlWriter) text(name, text string) {
 
 func (w *xmlWriter) escape(text string) {
 	// A bytes.Buffer does not fail, and runes that XML cannot carry become U+FFFD.
-	if err := xml.EscapeText(&w.Buffer, []byte(text)); err != nil {
-		w.WriteString("\uFFFD")
+	if err := xml.EscapeText(&w.buf, []byte(text)); err != nil {
+		w.raw("\uFFFD")
 	}
 }
 
@@ -65,6 +71,7 @@ func (w *xmlWriter) value(v reflect.Value, tag reflect.StructTag, name string) e
 		return w.list(v, tag, name)
 	case mapping:
 		return w.mapping(v, tag, name)
+	case scalar:
 	}
 	if unset(v) {
 		return nil
@@ -137,7 +144,7 @@ func attributes(v reflect.Value, tag reflect.StructTag) string {
 		}
 		var w xmlWriter
 		w.escape(scalarText(v.Field(i), f.Tag, iso8601))
-		fmt.Fprintf(&b, ` %s="%s"`, f.Tag.Get("locationName"), w.String())
+		fmt.Fprintf(&b, ` %s="%s"`, f.Tag.Get("locationName"), w.buf.String())
 	}
 	return b.String()
 }
@@ -279,6 +286,7 @@ func xmlValue(v reflect.Value, e *element, tag reflect.StructTag) error {
 		return xmlList(v, e, tag)
 	case mapping:
 		return errors.New("no REST-XML service here takes a map")
+	case scalar:
 	}
 	return setScalar(v, e.text, tag, iso8601)
 }
