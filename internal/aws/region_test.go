@@ -3,18 +3,15 @@
 package aws_test
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	sdkscaling "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	sdkec2 "github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -26,67 +23,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
-	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/elbv2"
-	"github.com/slipway-k8s/slipway/internal/region/iam"
-	"github.com/slipway-k8s/slipway/internal/region/kms"
-	"github.com/slipway-k8s/slipway/internal/region/server"
-	"github.com/slipway-k8s/slipway/internal/region/state"
-	"github.com/slipway-k8s/slipway/internal/region/sts"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
-
-const regionImage = "ami-0123456789abcdef0"
-
-type profiles struct{ iam *iam.IAM }
-
-func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
-	v, ok := p.iam.InstanceProfile(nameOrARN)
-	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role}, ok
-}
 
 // strict is the local region in records mode: every rule of AWS's control plane that we know of, and no machine.
 func strict(t *testing.T) sdk.Config {
 	t.Helper()
-	const name, account, delay = "us-east-1", "123456789012", 100 * time.Millisecond
-	made := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	dir := state.Dir(t.TempDir())
-	id, err := iam.New(iam.Config{Account: account, AccessKeyID: "AKIDEXAMPLE", SecretKey: "secret", State: dir, Now: time.Now})
-	made(err)
-	keys, err := kms.New(kms.Config{Region: name, Account: account, State: dir, Now: time.Now, Identities: id})
-	made(err)
-	cloud, err := ec2.New(ec2.Config{
-		Region: name, Account: account, Now: time.Now, Rand: rand.Reader, Delay: delay, Profiles: profiles{id},
-		Images: []ec2.Image{{ID: regionImage, Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
-	})
-	made(err)
-	lb, err := elbv2.New(elbv2.Config{Region: name, Account: account, Now: time.Now, Rand: rand.Reader, Delay: delay, Cloud: cloud})
-	made(err)
-	cloud.SetBalancers(lb.Balancers)
-	scaling, err := autoscaling.New(autoscaling.Config{Region: name, Account: account, Now: time.Now, Rand: rand.Reader, Cloud: cloud, Balancers: lb})
-	made(err)
-	cloud.Watch(scaling.Kick)
-	cfg := server.Config{Region: name, Keys: id, Authorizer: id, Now: time.Now}
-	cfg.Services = append(cfg.Services, id.Service(), sts.Service(id), keys.Wire(), cloud.Wire(), lb.Wire(), scaling.Wire())
-	front, err := server.New(cfg)
-	made(err)
-	web := httptest.NewServer(http.Handler(front))
-	var wg sync.WaitGroup
-	wg.Go(func() { cloud.Run(t.Context()) })
-	wg.Go(func() { lb.Run(t.Context()) })
-	wg.Go(func() { scaling.Run(t.Context()) })
-	t.Cleanup(func() { web.Close(); wg.Wait() })
-	return sdk.Config{Region: name, BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("AKIDEXAMPLE", "secret", "")}
+	return regiontest.Start(t).Config()
 }
 
 func desired(t *testing.T, cluster string, edit func(*model.Input)) *graph.Graph {
 	t.Helper()
-	in := input(t, cluster, regionImage)
+	in := input(t, cluster, regiontest.Image)
 	if edit != nil {
 		edit(&in)
 	}

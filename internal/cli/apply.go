@@ -91,7 +91,7 @@ func (t *target) publish(ctx context.Context, d *desired) error {
 func (t *target) walk(ctx context.Context, p plan.Plan) error {
 	show := t.a.newProgress()
 	err := plan.Walk{
-		Cloud: t.cloud, Now: t.a.Now, Jitter: rand.Float64, Events: show.event, Heartbeat: show.beat, //nolint:gosec // jitter is no secret
+		Cloud: t.cloud, Now: t.a.Now, Jitter: rand.Float64, Events: show.event, Heartbeat: show.beat,
 	}.Apply(ctx, p)
 	show.end()
 	return err

@@ -256,7 +256,8 @@ func TestNamesFit(t *testing.T) {
 	g := build(t, input(t, long, manifest.NewOptions{}))
 	seen := map[string]bool{}
 	for _, n := range g.Nodes() {
-		name, limit := "", 32
+		var name string
+		limit := 32
 		switch r := n.Resource.(type) {
 		case awskind.LoadBalancer:
 			name = r.Name

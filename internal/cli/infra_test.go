@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// TestInfra runs the scripts that need AWS, each against a region of its own in records mode.
+func TestInfra(t *testing.T) {
+	agent, err := exec.LookPath("true") // a small program of this machine stands for the agent: nothing runs it
+	if err != nil {
+		t.Skip("SKIPPED: no program to stand for the agent")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/infra",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			r := regiontest.Start(t)
+			for _, k := range slices.Sorted(maps.Keys(r.Env())) {
+				env.Setenv(k, r.Env()[k])
+			}
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("SLIPWAY_STATE", "s3://slipway-test")
+			env.Setenv("SLIPWAY_NODE_BINARY", agent)
+			env.Values["region"] = r
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"unchanged": unchanged},
+	})
+}
+
+// unchanged runs a command and fails if it made a call that changes something.
+func unchanged(ts *testscript.TestScript, neg bool, args []string) {
+	r, ok := ts.Value("region").(regiontest.Region)
+	if !ok {
+		ts.Fatalf("no region")
+	}
+	before := mutations(r)
+	err := ts.Exec(args[0], args[1:]...)
+	if (err != nil) != neg {
+		ts.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	if after := mutations(r); after != before {
+		ts.Fatalf("%s made %d calls that change something", strings.Join(args, " "), after-before)
+	}
+}
+
+func mutations(r regiontest.Region) int {
+	n := 0
+	for call, times := range r.Calls() {
+		_, op, _ := strings.Cut(call, ":")
+		if !slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
+			n += times
+		}
+	}
+	return n
+}
