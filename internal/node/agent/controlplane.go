@@ -62,10 +62,15 @@ func (a *Agent) etcdStep(ctx context.Context, m *member) error {
 	if err := m.step(ctx); err != nil {
 		return err
 	}
-	if !a.manager().Healthy(ctx, etcd.ClientURL) {
-		return waitFor("etcd is started and has no quorum yet")
+	manager := a.manager()
+	if manager.Healthy(ctx, etcd.ClientURL) {
+		return nil
 	}
-	return nil
+	if s, err := manager.Status(ctx, etcd.ClientURL); err == nil && s.Learner {
+		m.promote(ctx, manager, s.MemberID)
+		return waitFor("etcd is a learner that catches up")
+	}
+	return waitFor("etcd is started and has no quorum yet")
 }
 
 // pull brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.

@@ -67,7 +67,9 @@ func (r *Root) Write(f File) (bool, error) {
 }
 
 // tempOf begins with a dot: the kubelet passes over such files, and would start a static pod from any other.
-func tempOf(p string) string { return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+".slipway-new") }
+func tempOf(p string) string {
+	return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+".slipway-new")
+}
 
 func (r *Root) writeTemp(temp string, f File) error {
 	if err := os.WriteFile(temp, f.Body, 0o600); err != nil {
