@@ -40,7 +40,7 @@ func TestInfra(t *testing.T) {
 }
 
 // unchanged runs a command and fails if it made a call that changes something.
-func unchanged(ts *testscript.TestScript, neg bool, args []string) {
+func unchanged(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
 	r, ok := ts.Value("region").(regiontest.Region)
 	if !ok {
 		ts.Fatalf("no region")

@@ -67,6 +67,7 @@ type cloud struct {
 	mu      sync.Mutex
 	things  map[string]plan.Actual
 	next    int
+	made    map[string]int
 	fail    func(plan.Task) error
 	changes int
 }
@@ -115,7 +116,11 @@ func (c *cloud) Create(_ context.Context, t plan.Task) (plan.Made, error) {
 	c.next++
 	c.changes++
 	a := plan.Actual{Addr: t.Step.Addr, ID: fmt.Sprintf("id-%d", c.next), Resource: t.Want}
-	a.Attributes = map[string]string{"Version": "1", "Name": a.ID + ".example"}
+	if c.made == nil {
+		c.made = map[string]int{}
+	}
+	c.made[t.Step.Kind]++ // counted by kind: which of two operations comes first is chance
+	a.Attributes = map[string]string{"Version": "1", "Name": fmt.Sprintf("%s-%d.example", t.Step.Kind, c.made[t.Step.Kind])}
 	c.things[a.ID] = a
 	return plan.Made{ID: a.ID, Attributes: a.Attributes}, nil
 }
@@ -129,7 +134,7 @@ func (c *cloud) Update(_ context.Context, t plan.Task) (plan.Made, error) {
 	c.changes++
 	a := c.things[t.Have.ID]
 	a.Resource = t.Want
-	a.Attributes = map[string]string{"Version": a.Attributes["Version"] + "1", "Name": a.ID + ".example"}
+	a.Attributes = map[string]string{"Version": a.Attributes["Version"] + "1", "Name": a.Attributes["Name"]}
 	c.things[a.ID] = a
 	return plan.Made{ID: a.ID, Attributes: a.Attributes}, nil
 }
@@ -338,7 +343,7 @@ func TestPlanLines(t *testing.T) {
 			`update net/main | Tags[t]: "a" → "b"`, `update zone/0 | Tags[t]: "a" → "b"`, `update rule/a | Note: "a" → "b"`,
 		}},
 		"a new version reaches the group": {to: edit(func(s *spec) { s.Script = "b" }), want: []string{
-			`update template/0 | Script: "YSBpZC00LmV4YW1wbGU=" → "YiBpZC00LmV4YW1wbGU="`,
+			`update template/0 | Script: "YSBnYXRlLTEuZXhhbXBsZQ==" → "YiBnYXRlLTEuZXhhbXBsZQ=="`,
 			`update machine/0 | Version: "1" → (known after apply)`,
 		}},
 		"a rule revoked by hand": {to: small(), between: func(c *cloud) { delete(c.things, find(c, "rule").ID) }, want: []string{"create rule/a"}},

@@ -84,26 +84,27 @@ func Start(t *testing.T) Region {
 		}
 	}
 	dir := state.Dir(t.TempDir())
-	id, err := iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: dir, Now: time.Now})
+	now := time.Now //nolint:forbidigo // a region for tests runs in real time, as its clients do
+	id, err := iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: dir, Now: now})
 	made(err)
-	keys, err := kms.New(kms.Config{Region: Name, Account: Account, State: dir, Now: time.Now, Identities: id})
+	keys, err := kms.New(kms.Config{Region: Name, Account: Account, State: dir, Now: now, Identities: id})
 	made(err)
-	objects, err := s3.New(s3.Config{Dir: filepath.Join(t.TempDir(), "s3"), Region: Name, Now: time.Now})
+	objects, err := s3.New(s3.Config{Dir: filepath.Join(t.TempDir(), "s3"), Region: Name, Now: now})
 	made(err)
-	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: dir, Now: time.Now, Public: map[string]string{Parameter: Image}})
+	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: dir, Now: now, Public: map[string]string{Parameter: Image}})
 	made(err)
 	cloud, err := ec2.New(ec2.Config{
-		Region: Name, Account: Account, Now: time.Now, Rand: rand.Reader, Delay: delay, Profiles: profiles{id},
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Profiles: profiles{id},
 		Images: []ec2.Image{{ID: Image, Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
 	})
 	made(err)
-	lb, err := elbv2.New(elbv2.Config{Region: Name, Account: Account, Now: time.Now, Rand: rand.Reader, Delay: delay, Cloud: cloud})
+	lb, err := elbv2.New(elbv2.Config{Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Cloud: cloud})
 	made(err)
 	cloud.SetBalancers(lb.Balancers)
-	scaling, err := autoscaling.New(autoscaling.Config{Region: Name, Account: Account, Now: time.Now, Rand: rand.Reader, Cloud: cloud, Balancers: lb})
+	scaling, err := autoscaling.New(autoscaling.Config{Region: Name, Account: Account, Now: now, Rand: rand.Reader, Cloud: cloud, Balancers: lb})
 	made(err)
 	cloud.Watch(scaling.Kick)
-	cfg := server.Config{Region: Name, Keys: id, Authorizer: id, Now: time.Now}
+	cfg := server.Config{Region: Name, Keys: id, Authorizer: id, Now: now}
 	cfg.Services = append(cfg.Services, id.Service(), sts.Service(id), keys.Wire(), objects.Wire(), parameters.Wire(), cloud.Wire(), lb.Wire(), scaling.Wire())
 	front, err := server.New(cfg)
 	made(err)
