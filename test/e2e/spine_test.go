@@ -74,8 +74,18 @@ func planIsEmpty(l *lab) {
 // drift takes one rule away with the AWS CLI, where the machine has one, else with the SDK.
 func drift(l *lab) {
 	c := ec2.NewFromConfig(l.aws)
-	out, err := c.DescribeSecurityGroupRules(l.t.Context(), &ec2.DescribeSecurityGroupRulesInput{
+	groups, err := c.DescribeSecurityGroups(l.t.Context(), &ec2.DescribeSecurityGroupsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var ids []string
+	for _, g := range groups.SecurityGroups {
+		ids = append(ids, *g.GroupId)
+	}
+	out, err := c.DescribeSecurityGroupRules(l.t.Context(), &ec2.DescribeSecurityGroupRulesInput{
+		Filters: []ec2types.Filter{{Name: aws.String("group-id"), Values: ids}},
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -234,12 +244,11 @@ func (l *lab) availability() (stop func() time.Duration) {
 	go func() {
 		longest, last := time.Duration(0), time.Now()
 		for !halt.Load() {
-			quiet := *l
-			cmd := quiet.silentKubectl("get", "--raw=/readyz", "--request-timeout=3s")
-			if cmd == nil {
+			err := l.silentKubectl("get", "--raw=/readyz", "--request-timeout=3s")
+			longest = max(longest, time.Since(last)) // the time between two answers, a slow one counts in full
+			if err == nil {
 				last = time.Now()
 			}
-			longest = max(longest, time.Since(last))
 			time.Sleep(200 * time.Millisecond)
 		}
 		done <- longest
