@@ -17,11 +17,14 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	err := agent.Main(ctx, os.Args[1:], agent.Env{Stderr: os.Stderr, Now: time.Now, Console: "/dev/console"})
-	if err != nil && !errors.Is(err, context.Canceled) {
+	if err := run(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "slipway-node:", err)
 		os.Exit(1)
 	}
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	return agent.Main(ctx, os.Args[1:], agent.Env{Stderr: os.Stderr, Now: time.Now, Console: "/dev/console"})
 }

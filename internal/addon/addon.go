@@ -17,7 +17,7 @@ import (
 )
 
 //go:embed manifests/*.yaml
-var manifests embed.FS //nolint:gochecknoglobals // go:embed needs a variable
+var manifests embed.FS
 
 // Values is what the manifests are rendered with.
 type Values struct {

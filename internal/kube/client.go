@@ -14,10 +14,10 @@ import (
 )
 
 // ErrNotFound says that the API has no such object.
-var ErrNotFound = errors.New("not found") //nolint:gochecknoglobals // sentinel
+var ErrNotFound = errors.New("not found")
 
 // ErrConflict says that the object changed meanwhile.
-var ErrConflict = errors.New("changed by somebody else") //nolint:gochecknoglobals // sentinel
+var ErrConflict = errors.New("changed by somebody else")
 
 // Client speaks to a Kubernetes API with plain JSON. client-go would double the agent's size for five verbs.
 type Client struct {

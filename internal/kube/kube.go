@@ -44,7 +44,7 @@ const PKIDir = "/run/slipway/pki"
 const ConfigDir = "/etc/kubernetes"
 
 // SecretDir holds configuration that contains a key, so it is on the tmpfs too.
-const SecretDir = "/run/slipway/config"
+const SecretDir = "/run/slipway/config" //nolint:gosec // a folder, not a secret
 
 // LogDir holds the audit log.
 const LogDir = "/var/log/kubernetes"

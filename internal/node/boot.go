@@ -16,7 +16,7 @@ const ConfigMarker = "@@CONFIG@@"
 const MaxUserData = 4096
 
 //go:embed boot.py
-var bootSource string //nolint:gochecknoglobals // go:embed needs a variable
+var bootSource string
 
 // BootConfig is what a machine is told by its user data. It holds no secret: anybody on the machine can read it.
 type BootConfig struct {

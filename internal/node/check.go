@@ -18,6 +18,7 @@ import (
 func (d Document) check() error {
 	faults := d.checkIdentity()
 	faults = append(faults, d.checkFiles()...)
+	faults = append(faults, d.checkImages()...)
 	faults = append(faults, d.checkNetwork()...)
 	if d.Role == v1alpha1.RoleControlPlane {
 		faults = append(faults, d.checkControlPlane()...)
@@ -64,10 +65,15 @@ func (d Document) checkFiles() []error {
 		if f.Form != FormBinary && f.Form != FormArchive {
 			out = append(out, fault(path+".form", f.Form, "must be binary or archive"))
 		}
-		if !strings.HasPrefix(f.URL, "https://") && !strings.HasPrefix(f.URL, "http://") && !strings.HasPrefix(f.URL, "s3://") {
+		if scheme, _, _ := strings.Cut(f.URL, "://"); !slices.Contains([]string{"https", "http", "s3"}, scheme) {
 			out = append(out, fault(path+".url", f.URL, "must be an https, http or s3 URL"))
 		}
 	}
+	return out
+}
+
+func (d Document) checkImages() []error {
+	var out []error
 	for _, name := range slices.Sorted(maps.Keys(d.Images)) {
 		if d.Images[name] == "" {
 			out = append(out, fault("images."+name, "", "must be an image reference"))

@@ -45,7 +45,7 @@ type Document struct {
 	// Etcd settings; control-plane machines only.
 	Etcd EtcdSettings `json:"etcd,omitzero"`
 	// APISANs are additional names for the API's certificate; control-plane machines only.
-	APISANs []string `json:"apiSANs,omitempty"`
+	APISANs []string `json:"apiSANs,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// Store is where secrets and the etcd marker lie; control-plane machines only.
 	Store Store `json:"store,omitzero"`
 	// Join says which machines may get a node certificate; control-plane machines only.
@@ -75,23 +75,23 @@ const (
 // Network is the cluster's network as machines need it.
 type Network struct {
 	// NetworkCIDR of the VPC, PodCIDR of the pods, ServiceCIDR of the Services.
-	NetworkCIDR string `json:"networkCIDR"`
-	PodCIDR     string `json:"podCIDR"`
-	ServiceCIDR string `json:"serviceCIDR"`
+	NetworkCIDR string `json:"networkCIDR"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	PodCIDR     string `json:"podCIDR"`     //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	ServiceCIDR string `json:"serviceCIDR"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// KubernetesIP is the Service address of the API: the first of ServiceCIDR.
-	KubernetesIP string `json:"kubernetesIP"`
+	KubernetesIP string `json:"kubernetesIP"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// DNSIP is the Service address of CoreDNS: the tenth of ServiceCIDR.
-	DNSIP string `json:"dnsIP"`
+	DNSIP string `json:"dnsIP"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// DNSDomain of Services, such as cluster.local.
 	DNSDomain string `json:"dnsDomain"`
 }
 
 // Trust holds CA certificates as PEM; each may hold several, so that a CA can be rotated.
 type Trust struct {
-	KubernetesCA string `json:"kubernetesCA"`
-	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`
-	EtcdClientCA string `json:"etcdClientCA,omitempty"`
-	FrontProxyCA string `json:"frontProxyCA,omitempty"`
+	KubernetesCA string `json:"kubernetesCA"`           //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	EtcdClientCA string `json:"etcdClientCA,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	FrontProxyCA string `json:"frontProxyCA,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// ServiceAccountKeys are public keys that tokens may be signed with.
 	ServiceAccountKeys string `json:"serviceAccountKeys,omitempty"`
 }
@@ -105,13 +105,13 @@ type Slot struct {
 	// Host is the name that the member's certificate and peer URL have.
 	Host string `json:"host"`
 	// PeerURL never changes: machines keep Host in step with EC2 (docs/design/0002).
-	PeerURL string `json:"peerURL"`
+	PeerURL string `json:"peerURL"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 }
 
 // EtcdSettings tunes etcd.
 type EtcdSettings struct {
-	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
-	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`
+	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
 }
 
 // Store is the S3 place of the cluster's machine store.
@@ -153,7 +153,7 @@ func Slots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 			continue
 		}
 		for range g.Spec.MinSize {
-			name := string(rune('a' + len(out)))
+			name := string("abcdefghijklmnopqrstuvwxyz"[len(out)])
 			host := "etcd-" + name + "." + cluster + ".internal"
 			out = append(out, Slot{Name: name, Member: "etcd-" + name, Host: host, PeerURL: "https://" + host + ":2380"})
 		}

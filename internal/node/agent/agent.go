@@ -100,8 +100,7 @@ func (a *Agent) untilReady(ctx context.Context, name string, do func() error) er
 	a.Report.Running(name, "")
 	for {
 		err := a.end(name, do())
-		var wait waitError
-		if !errors.As(err, &wait) {
+		if _, waits := errors.AsType[waitError](err); !waits {
 			return err
 		}
 		if err := a.Wait(ctx, 2*time.Second); err != nil {

@@ -11,7 +11,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -113,7 +112,7 @@ func sameNames(c *x509.Certificate, leaf pki.Leaf) bool {
 	}
 	have := make([]string, 0, len(c.IPAddresses))
 	for _, ip := range c.IPAddresses {
-		have = append(have, net.IP(ip).String())
+		have = append(have, ip.String())
 	}
 	return c.Subject.CommonName == leaf.CN && sameSet(c.DNSNames, leaf.DNS) && sameSet(have, ips)
 }

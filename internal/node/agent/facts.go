@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -76,5 +77,5 @@ func memoryMiB(root *Root) (int, error) {
 			return kib / 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("memory size: no MemTotal in /proc/meminfo")
+	return 0, errors.New("memory size: no MemTotal in /proc/meminfo")
 }

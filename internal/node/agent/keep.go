@@ -220,7 +220,7 @@ func (m *member) publish(ctx context.Context, api kube.Client) error {
 			m.promote(ctx, manager, s.MemberID)
 		}
 	}
-	return applyLease(ctx, api, "slipway-"+m.slot.Member, m.agent.me.ID, note, m.agent.Now())
+	return lease{"slipway-" + m.slot.Member, m.agent.me.ID, note, m.agent.Now()}.apply(ctx, api)
 }
 
 func (m *member) promote(ctx context.Context, manager etcd.Manager, id uint64) {

@@ -25,7 +25,7 @@ type Node struct {
 		Labels            map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec struct {
-		ProviderID string `json:"providerID"`
+		ProviderID string `json:"providerID"` //nolint:tagliatelle // Kubernetes's name
 	} `json:"spec"`
 }
 
@@ -122,17 +122,23 @@ func (a *Agent) registered(ctx context.Context, api kube.Client) error {
 	return err
 }
 
-// applyLease renews a lease of this machine's with annotations that the operator's validate reads.
-func applyLease(ctx context.Context, api kube.Client, name, holder string, note map[string]string, now time.Time) error {
+// lease is what this machine says of itself in the API; the operator's validate reads the annotations.
+type lease struct {
+	name, holder string
+	note         map[string]string
+	now          time.Time
+}
+
+func (l lease) apply(ctx context.Context, api kube.Client) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-		"metadata": map[string]any{"name": name, "namespace": "kube-system", "annotations": note},
+		"metadata": map[string]any{"name": l.name, "namespace": "kube-system", "annotations": l.note},
 		"spec": map[string]any{
-			"holderIdentity": holder, "leaseDurationSeconds": 40, "renewTime": now.UTC().Format("2006-01-02T15:04:05.000000Z"),
+			"holderIdentity": l.holder, "leaseDurationSeconds": 40, "renewTime": l.now.UTC().Format("2006-01-02T15:04:05.000000Z"),
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("print lease %s: %w", name, err)
+		return fmt.Errorf("print lease %s: %w", l.name, err)
 	}
-	return api.Apply(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+name, body)
+	return api.Apply(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+l.name, body)
 }

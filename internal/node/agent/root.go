@@ -101,7 +101,7 @@ func (*Root) same(p string, f File) bool {
 	return err == nil && bytes.Equal(body, f.Body)
 }
 
-// Dir makes a folder with this mode and owner.
+// MakeDir makes a folder with this mode and owner.
 func (r *Root) MakeDir(path string, mode fs.FileMode, uid int) error {
 	p := r.Path(path)
 	info, err := os.Stat(p)

@@ -112,7 +112,8 @@ func (a *Agent) reload(ctx context.Context, changed map[string]bool) error {
 
 // startUnit starts a unit unless it runs. One that runs with an old configuration is restarted.
 func (a *Agent) startUnit(ctx context.Context, unit string, changed bool) error { //nolint:revive // a fact, not a mode
-	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit) //nolint:errcheck // it fails for every other state, and prints it
+	// It fails for every state but active, and prints the state all the same.
+	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
 	verb := "start"
 	switch strings.TrimSpace(state) {
 	case "active", "activating", "reloading":

@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w := &world{found: true, ca: ca, sts: &fakeSTS{arn: "arn:aws:sts::123456789012:assumed-role/demo-worker/" + instance, now: time.Now}}
 	w.machine = join.Machine{
-		ID: instance, Name: "ip-10-80-16-4.ec2.internal", Address: "10.80.16.4", State: "running", Role: "worker", Group: "nodes",
+		ID: instance, Account: "123456789012", Name: "ip-10-80-16-4.ec2.internal", Address: "10.80.16.4", State: "running", Role: "worker", Group: "nodes",
 	}
 	sts := httptest.NewServer(w.sts)
 	t.Cleanup(sts.Close)
@@ -167,6 +167,8 @@ func TestJoinRefuses(t *testing.T) {
 	}{
 		"another node's name":       {name: "ip-10-80-16-5.ec2.internal", want: "may not be"},
 		"an administrator":          {name: "x\x00", want: "403"},
+		"another account":           {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
+		"an instance of no account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
 		"another role":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
 		"a longer role":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
 		"a user":                    {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
@@ -245,6 +247,7 @@ func TestProofIsBound(t *testing.T) {
 		"another key":       {newCSR(t), proof, "does not accept"},
 		"another action":    {csr, strings.Replace(proof, "GetCallerIdentity", "AssumeRole", 1), "not for GetCallerIdentity"},
 		"one more argument": {csr, proof + "&RoleArn=x", "parameter"},
+		"a fragment":        {csr, strings.Replace(proof, "&X-Amz-Expires", "#&X-Amz-Expires", 1), "403"},
 		"an argument twice": {csr, proof + "&Action=GetCallerIdentity", "parameter"},
 		"a long life":       {csr, strings.Replace(proof, "X-Amz-Expires=60", "X-Amz-Expires=604800", 1), "1 to 60"},
 		"an old one":        {csr, old, "not of this time"},

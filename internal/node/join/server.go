@@ -30,7 +30,8 @@ const certificatePath = "/v1/node-certificate"
 
 // Machine is what EC2 says of an instance.
 type Machine struct {
-	ID, Name, Address, State, Role, Group string
+	// Account owns the instance.
+	ID, Account, Name, Address, State, Role, Group string
 }
 
 // Server answers workers. It grants nothing but node certificates.

@@ -148,8 +148,8 @@ func mapMachine(t *testing.T, root string) mapped {
 	), p[0]}
 }
 
-// run starts a program until the test ends and returns what it printed so far.
-func run(t *testing.T, name, bin string, args, env []string) *bytes.Buffer {
+// run starts a program until the test ends.
+func run(t *testing.T, name, bin string, args, env []string) {
 	t.Helper()
 	cmd := exec.Command(bin, args...)
 	cmd.Args[0] = name
@@ -168,7 +168,6 @@ func run(t *testing.T, name, bin string, args, env []string) *bytes.Buffer {
 			t.Logf("%s:\n%s", name, text[max(0, len(text)-3000):])
 		}
 	})
-	return out
 }
 
 func eventually(t *testing.T, what string, do func() error) {
