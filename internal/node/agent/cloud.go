@@ -39,8 +39,9 @@ type Cloud struct {
 
 // Machine is an instance of the cluster.
 type Machine struct {
-	ID, Name, Address, State, Role, Group, Slot string
-	Launched                                    time.Time
+	// Account owns the instance.
+	ID, Account, Name, Address, State, Role, Group, Slot string
+	Launched                                             time.Time
 }
 
 // Volume is a slot's volume.
@@ -83,7 +84,9 @@ func (c Cloud) machines(ctx context.Context, in *ec2.DescribeInstancesInput) ([]
 		}
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				out = append(out, machine(i))
+				m := machine(i)
+				m.Account = aws.ToString(r.OwnerId)
+				out = append(out, m)
 			}
 		}
 	}

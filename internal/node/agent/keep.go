@@ -194,7 +194,9 @@ func (a *Agent) joinServer() *join.Server {
 		STS: a.Sign.Endpoint, HTTP: a.HTTP, TTL: LeafTTL, Now: a.Now, Log: a.Log,
 		Find: func(ctx context.Context, id string) (join.Machine, bool, error) {
 			m, found, err := a.cloud().MachineByID(ctx, id)
-			return join.Machine{ID: m.ID, Name: m.Name, Address: m.Address, State: m.State, Role: m.Role, Group: m.Group}, found, err
+			return join.Machine{
+				ID: m.ID, Account: m.Account, Name: m.Name, Address: m.Address, State: m.State, Role: m.Role, Group: m.Group,
+			}, found, err
 		},
 	}
 }

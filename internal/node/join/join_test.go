@@ -247,7 +247,7 @@ func TestProofIsBound(t *testing.T) {
 		"another key":       {newCSR(t), proof, "does not accept"},
 		"another action":    {csr, strings.Replace(proof, "GetCallerIdentity", "AssumeRole", 1), "not for GetCallerIdentity"},
 		"one more argument": {csr, proof + "&RoleArn=x", "parameter"},
-		"a fragment":        {csr, strings.Replace(proof, "&X-Amz-Expires", "#&X-Amz-Expires", 1), "403"},
+		"a fragment":        {csr, proof + "#x", "does not accept"},
 		"an argument twice": {csr, proof + "&Action=GetCallerIdentity", "parameter"},
 		"a long life":       {csr, strings.Replace(proof, "X-Amz-Expires=60", "X-Amz-Expires=604800", 1), "1 to 60"},
 		"an old one":        {csr, old, "not of this time"},
@@ -262,6 +262,20 @@ func TestProofIsBound(t *testing.T) {
 				t.Errorf("got %d %s, want 403 and %q", code, text, c.want)
 			}
 		})
+	}
+}
+
+// TestLogsHoldNoProof says that an STS that does not answer leaves no worker's session token in the journal.
+func TestLogsHoldNoProof(t *testing.T) {
+	w := newWorld(t)
+	var log bytes.Buffer
+	w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w.server.STS = "http://127.0.0.1:1"
+	if _, err := w.client().Join(t.Context(), w.machine.Name); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("got %v, want 503", err)
+	}
+	if text := log.String(); !strings.Contains(text, "ask STS") || strings.Contains(text, "X-Amz") || strings.Contains(text, "SESSION") {
+		t.Errorf("the journal says %s", text)
 	}
 }
 

@@ -90,14 +90,15 @@ func bind(csr []byte) string {
 }
 
 // checkProof refuses every query that is not a fresh, signed GetCallerIdentity with our header and nothing else. What
-// it lets through is safe to send to STS: it can only tell who signed it.
-func checkProof(raw string, now time.Time) error {
+// it lets through is safe to send to STS: it can only tell who signed it. It returns the query printed anew, so that STS
+// reads exactly what was checked.
+func checkProof(raw string, now time.Time) (string, error) {
 	if len(raw) > 8192 {
-		return errors.New("the proof is longer than 8192 bytes")
+		return "", errors.New("the proof is longer than 8192 bytes")
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return errors.New("the proof is no query")
+		return "", errors.New("the proof is no query")
 	}
 	allowed := []string{
 		"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
@@ -105,17 +106,17 @@ func checkProof(raw string, now time.Time) error {
 	}
 	for key, values := range query {
 		if !slices.Contains(allowed, key) || len(values) != 1 {
-			return fmt.Errorf("the proof has parameter %q", key)
+			return "", fmt.Errorf("the proof has parameter %q", key)
 		}
 	}
 	if query.Get("Action") != stsAction || query.Get("Version") != stsVersion {
-		return errors.New("the proof is not for " + stsAction)
+		return "", errors.New("the proof is not for " + stsAction)
 	}
 	signed := strings.Split(query.Get("X-Amz-SignedHeaders"), ";")
 	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(bindHeader)) {
-		return errors.New("the proof does not sign host and " + strings.ToLower(bindHeader))
+		return "", errors.New("the proof does not sign host and " + strings.ToLower(bindHeader))
 	}
-	return checkTime(query, now)
+	return query.Encode(), checkTime(query, now)
 }
 
 func checkTime(query url.Values, now time.Time) error {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -148,19 +149,19 @@ func (s *Server) issue(ctx context.Context, body io.Reader) (Certificates, error
 	if err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
-	if err := checkProof(req.Proof, s.Now()); err != nil {
+	if req.Proof, err = checkProof(req.Proof, s.Now()); err != nil {
 		return Certificates{}, refusal{http.StatusForbidden, err.Error()}
 	}
-	id, err := s.identify(ctx, req)
+	who, err := s.identify(ctx, req)
 	if err != nil {
 		return Certificates{}, err
 	}
-	machine, err := s.machine(ctx, id)
+	machine, err := s.machine(ctx, who)
 	if err != nil {
 		return Certificates{}, err
 	}
 	if cn := csr.Subject.CommonName; cn != "" && cn != NodeUser(machine.Name) {
-		return Certificates{}, refusal{http.StatusForbidden, fmt.Sprintf("instance %s is node %s and may not be %q", id, machine.Name, cn)}
+		return Certificates{}, refusal{http.StatusForbidden, fmt.Sprintf("instance %s is node %s and may not be %q", machine.ID, machine.Name, cn)}
 	}
 	return s.sign(machine, csr)
 }
@@ -181,58 +182,70 @@ func parseCSR(text string) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// identify lets STS say who signed the proof and returns the instance.
-func (s *Server) identify(ctx context.Context, req request) (string, error) {
+// caller is who signed a proof, as STS says: an instance of an account.
+type caller struct {
+	account, instance string
+}
+
+// identify lets STS say who signed the proof.
+func (s *Server) identify(ctx context.Context, req request) (caller, error) {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STS+"/?"+req.Proof, nil)
 	if err != nil {
-		return "", refusal{http.StatusForbidden, "the proof is no query"}
+		return caller{}, refusal{http.StatusForbidden, "the proof is no query"}
 	}
 	ask.Header.Set(bindHeader, bind([]byte(req.CSR)))
 	resp, err := s.HTTP.Do(ask)
+	if fault, ok := errors.AsType[*url.Error](err); ok {
+		err = fault.Err // its URL holds the worker's session token
+	}
 	if err != nil {
-		return "", fmt.Errorf("ask STS: %w", err)
+		return caller{}, fmt.Errorf("ask STS: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read or dropped
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return "", fmt.Errorf("ask STS: %w", err)
+		return caller{}, fmt.Errorf("ask STS: %w", err)
 	}
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return "", fmt.Errorf("ask STS: %s", resp.Status)
+		return caller{}, fmt.Errorf("ask STS: %s", resp.Status)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return "", refusal{http.StatusForbidden, "STS does not accept the proof for this certificate request"}
+		return caller{}, refusal{http.StatusForbidden, "STS does not accept the proof for this certificate request"}
 	}
 	var answer struct {
 		ARN string `xml:"GetCallerIdentityResult>Arn"`
 	}
 	if err := xml.Unmarshal(body, &answer); err != nil {
-		return "", fmt.Errorf("read the answer of STS: %w", err)
+		return caller{}, fmt.Errorf("read the answer of STS: %w", err)
 	}
-	return s.instanceOf(answer.ARN)
+	return s.callerOf(answer.ARN)
 }
 
-// instanceOf takes the instance id out of arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. EC2 alone may assume the
-// role and sets the session's name, so a worker can not choose it.
-func (s *Server) instanceOf(arn string) (string, error) {
+// callerOf takes the account and the instance id out of arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. EC2 alone may
+// assume the role and sets the session's name, so a worker can not choose it. That holds in our account only: in one of
+// his own anybody makes a role of this name and a session of any name.
+func (s *Server) callerOf(arn string) (caller, error) {
 	fields := strings.Split(arn, ":")
 	if len(fields) != 6 || fields[2] != "sts" {
-		return "", refusal{http.StatusForbidden, "the proof is not of an assumed role"}
+		return caller{}, refusal{http.StatusForbidden, "the proof is not of an assumed role"}
 	}
 	parts := strings.Split(fields[5], "/")
 	if len(parts) != 3 || parts[0] != "assumed-role" || parts[1] != s.WorkerRole || !strings.HasPrefix(parts[2], "i-") {
-		return "", refusal{http.StatusForbidden, "the proof is not of an instance with this cluster's worker role"}
+		return caller{}, refusal{http.StatusForbidden, "the proof is not of an instance with this cluster's worker role"}
 	}
-	return parts[2], nil
+	return caller{account: fields[4], instance: parts[2]}, nil
 }
 
-func (s *Server) machine(ctx context.Context, id string) (Machine, error) {
+func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
+	id := who.instance
 	m, found, err := s.Find(ctx, id)
 	switch {
 	case err != nil:
 		return Machine{}, fmt.Errorf("look for instance %s: %w", id, err)
 	case !found:
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is not of this cluster"}
+	case m.Account == "" || m.Account != who.account:
+		return Machine{}, refusal{http.StatusForbidden, "the proof is of another account than instance " + id}
 	case m.State != "running" && m.State != "pending":
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is " + m.State}
 	case m.Role != "worker" || !slices.Contains(s.Groups, m.Group):
