@@ -116,11 +116,23 @@ func (w Walk) Apply(ctx context.Context, p Plan) error {
 		wg.Go(func() { r.run(ctx, i) })
 	}
 	wg.Wait()
+	return r.outcome(ctx)
+}
+
+// outcome joins what failed. A run that was stopped is no success even if all that it had begun went well.
+func (r *walker) outcome(ctx context.Context) error {
 	var errs []error
+	skipped := 0
 	for _, err := range r.errs {
-		if err != nil && !errors.Is(err, errUpstream) {
+		switch {
+		case errors.Is(err, errUpstream):
+			skipped++
+		case err != nil:
 			errs = append(errs, err)
 		}
+	}
+	if err := ctx.Err(); err != nil && skipped > 0 {
+		errs = append(errs, fmt.Errorf("stopped before %d of %d operations: %w", skipped, len(r.p.ops), err))
 	}
 	return errors.Join(errs...)
 }
@@ -161,8 +173,10 @@ func (r *walker) run(ctx context.Context, i int) {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
+	}
+	if err := ctx.Err(); err != nil { // also with a free slot: nothing begins any more
 		r.fail(i, errUpstream)
-		r.tell(Event{Step: s, State: Skipped, Detail: ctx.Err().Error()}, 1)
+		r.tell(Event{Step: s, State: Skipped, Detail: err.Error()}, 1)
 		return
 	}
 	start := r.Now()

@@ -81,6 +81,23 @@ func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
 	}
 }
 
+// TestInterruptedIsNotDone says that a run that was told to stop begins nothing more and is no success: who deletes a
+// cluster would drop its state next.
+func TestInterruptedIsNotDone(t *testing.T) {
+	c := &cloud{things: map[string]plan.Actual{}}
+	p, _ := plan.Make(small().graph(), nil, plan.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c.fail = func(plan.Task) error { cancel(); return nil } // the one under way ends well
+	w := walk(c)
+	w.Parallel = 1
+	if err := w.Apply(ctx, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if len(c.things) > 1 {
+		t.Errorf("%d things were made after the interruption", len(c.things)-1)
+	}
+}
+
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cloud{things: map[string]plan.Actual{}, fail: func(plan.Task) error { return classed{errors.New("pending"), plan.NotYet} }}
