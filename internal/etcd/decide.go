@@ -85,10 +85,11 @@ func wait(format string, args ...any) Action {
 // Decide is a pure function from what is known to the next step.
 func Decide(f Facts) Action {
 	switch {
+	case f.HasData:
+		// Also where nobody could say which volume it is: a member that has data needs nothing else.
+		return Action{Do: StartExisting, Reason: "the volume holds data"}
 	case f.Volume == "":
 		return wait("volume of slot %s is not mounted", f.Slot)
-	case f.HasData:
-		return Action{Do: StartExisting, Reason: "the volume holds data"}
 	case f.Marker == nil:
 		return decideUnborn(f)
 	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):

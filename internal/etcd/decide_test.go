@@ -46,6 +46,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"no volume":                 {etcd.Facts{Slot: "a", Slots: slots()}, etcd.Wait, "not mounted"},
 		"data, no marker":           {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.StartExisting, ""},
+		"data, volume not known":    {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.StartExisting, ""},
 		"unborn, volumes missing":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.Wait, "slot b"},
 		"unborn, volumes there":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.CreateMarker, ""},
 		"unborn, another volume":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.Wait, "EC2 shows"},

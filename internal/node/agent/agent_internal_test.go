@@ -309,7 +309,7 @@ func TestNodeChanges(t *testing.T) {
 		make("not seen yet", "i-4", time.Minute), make("forgotten", "i-5", time.Hour), foreign,
 	}
 	machines := []Machine{
-		{ID: "i-1", State: "running", Role: "worker"}, {ID: "i-2", State: "running", Role: "control-plane"}, {ID: "i-3", State: "terminated"},
+		{ID: "i-1", Name: "runs", State: "running", Role: "worker"}, {ID: "i-2", Name: "new", State: "running", Role: "control-plane"}, {ID: "i-3", State: "terminated"},
 	}
 	gone, roles := NodeChanges(nodes, machines, now)
 	names := []string{}

@@ -84,14 +84,19 @@ func addName(leaf *pki.Leaf, name string) {
 	}
 }
 
-// due says whether the certificate at path must be made anew: it is missing, past two thirds of its life, or for
-// other names than wanted.
+// due says whether the certificate at path must be made anew: it is missing, of another key, past two thirds of its
+// life, or for other names than wanted.
 func due(root *Root, p keyPair, now time.Time) bool {
 	body, err := os.ReadFile(root.Path(p.path + ".crt"))
 	if err != nil {
 		return true
 	}
-	if _, err := os.Stat(root.Path(p.path + ".key")); err != nil {
+	key, err := os.ReadFile(root.Path(p.path + ".key"))
+	if err != nil {
+		return true
+	}
+	// The two are written one after the other: an end between them must not last until the next renewal.
+	if _, err := tls.X509KeyPair(body, key); err != nil {
 		return true
 	}
 	certs, err := pki.ParseCerts(body)

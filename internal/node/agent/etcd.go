@@ -244,8 +244,10 @@ func (m *member) settle(ctx context.Context) error {
 	if _, err := m.agent.Root.Write(File{Path: etcd.EnvironmentFile, Body: etcd.Environment(etcd.Start{Members: m.founders()}), Mode: 0o600}); err != nil {
 		return err
 	}
-	if m.volume == "" {
-		return nil
+	if m.volume == "" { // EC2 or S3 was away when the agent started
+		if err := m.mount(ctx); err != nil {
+			return err
+		}
 	}
 	have, err := m.note(ctx)
 	if err != nil || have.Volume == m.volume {

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,6 +46,8 @@ type Fetcher struct {
 	Wait func(context.Context, time.Duration) error
 	// Waits is told what goes wrong while it is tried again.
 	Waits func(error)
+	// Stall is how long a download may give nothing before it is begun anew. Default 1 minute.
+	Stall time.Duration
 }
 
 // All fetches the files, four at a time, and returns where each lies by name. A wrong hash ends it at once; any other
@@ -110,9 +113,14 @@ func (f Fetcher) one(ctx context.Context, file node.File) error {
 }
 
 func (f Fetcher) download(ctx context.Context, file node.File, part string) error {
+	limit := cmp.Or(f.Stall, time.Minute)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing came for %s", limit)) })
+	defer timer.Stop()
 	body, err := f.Open.Open(ctx, file.URL)
 	if err != nil {
-		return fmt.Errorf("fetch %s: %w", file.Name, err)
+		return fmt.Errorf("fetch %s: %w", file.Name, stalled(ctx, err))
 	}
 	defer body.Close()                                                       //nolint:errcheck // read to its end or in error
 	out, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // programs are run
@@ -120,14 +128,36 @@ func (f Fetcher) download(ctx context.Context, file node.File, part string) erro
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
 	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(out, hash), body)
+	_, err = io.Copy(io.MultiWriter(out, hash), living{body, timer, limit})
 	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, err)
+		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, stalled(ctx, err))
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != file.SHA256 {
 		return HashError{Name: file.Name, URL: file.URL, Want: file.SHA256, Got: got}
 	}
 	return nil
+}
+
+// living puts the timer off whenever something is read.
+type living struct {
+	io.Reader
+	timer *time.Timer
+	limit time.Duration
+}
+
+// Read reads from the reader.
+func (l living) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	l.timer.Reset(l.limit)
+	return n, err
+}
+
+// stalled is why ctx ended, where that is what err comes from.
+func stalled(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
+		return cause
+	}
+	return err
 }
 
 // HTTPOpener opens http and https URLs.

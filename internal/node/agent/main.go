@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -68,7 +69,9 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 	if err := json.Unmarshal(body, &boot); err != nil {
 		return nil, fmt.Errorf("read boot configuration %s: %w", path, err)
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region))
+	// The SDK's own client waits for ever for an answer.
+	answers := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second })
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers))
 	if err != nil {
 		return nil, fmt.Errorf("configure AWS: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 		case !seen && now.Sub(n.Metadata.CreationTimestamp) > unseenAfter,
 			m.State == "terminated", m.State == "shutting-down":
 			gone = append(gone, n)
-		case seen:
+		case seen && strings.EqualFold(m.Name, n.Metadata.Name): // a kubelet chooses its provider id, not its name
 			label := "node-role.kubernetes.io/worker"
 			if m.Role == node.TagControlPlane {
 				label = "node-role.kubernetes.io/control-plane"
@@ -73,6 +74,9 @@ func (a *Agent) nodes(ctx context.Context, api kube.Client) error {
 	machines, err := a.cloud().Machines(ctx)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == a.me.ID }) {
+		return fmt.Errorf("EC2 shows %d machines of cluster %s and not this one, %s: no node is deleted by that", len(machines), a.doc.Cluster, a.me.ID)
 	}
 	gone, roles := NodeChanges(list.Items, machines, a.Now())
 	var errs []error

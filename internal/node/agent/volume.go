@@ -78,7 +78,9 @@ func (m Mounter) find(ctx context.Context) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	all = slices.DeleteFunc(all, func(v Volume) bool { return v.Slot != m.Slot || v.Zone != m.Me.Zone })
+	all = slices.DeleteFunc(all, func(v Volume) bool {
+		return v.Slot != m.Slot || v.Zone != m.Me.Zone || v.State == "deleting" || v.State == "deleted" || v.State == "error"
+	})
 	if len(all) == 0 {
 		return Volume{}, waitFor("there is no volume of slot %s in zone %s yet", m.Slot, m.Me.Zone)
 	}
