@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -141,7 +142,7 @@ func pid(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprint(n)
+	return strconv.Itoa(n)
 }
 
 // dash stands for nothing in a table.
@@ -165,7 +166,8 @@ whatever state the region is, also after its process was killed. The built image
 			if err != nil {
 				return err
 			}
-			if err := a.confirm("Everything in the local region will be destroyed, data included."); err != nil {
+			a.say("the local region in %s, with all its machines and data", filepath.Join(cache, "region"))
+			if err := a.confirm("It will be destroyed."); err != nil {
 				return err
 			}
 			if err := region.Destroy(cmd.Context(), cache); err != nil {

@@ -32,6 +32,8 @@ func TestSpine(t *testing.T) {
 		{"pods talk across workers", podsTalk},
 		{"data is written", writeData},
 		{"a worker's role can do nothing", workerRole},
+		{"a worker gets its own certificate and no other", workerCertificate},
+		{"a wrong hash stops the boot and is reported", wrongHash},
 		{"the region's process restarts", regionRestarts},
 		{"a control-plane machine is lost", loseControlPlane},
 		{"a worker is lost", loseWorker},
