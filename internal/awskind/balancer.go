@@ -8,10 +8,10 @@ import "github.com/slipway-k8s/slipway/internal/graph"
 type LoadBalancer struct {
 	Name           string                     `aws:"Name,immutable"`
 	Type           string                     `aws:"Type,immutable" tf:"load_balancer_type"`
-	Scheme         string                     `aws:"Scheme,immutable" tf:"internal"` // internet-facing or internal
+	Scheme         string                     `aws:"Scheme,immutable" tf:"internal,is=internal"` // internet-facing or internal
 	Subnets        []graph.Ref[Subnet]        `aws:"Subnets,set"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroups,set"`
-	Attributes     map[string]string          `aws:"LoadBalancerAttributes" tf:"-"`
+	Attributes     map[string]string          `aws:"LoadBalancerAttributes" tf:"-,options"`
 	Tags           Tags                       `aws:"Tags,tags"`
 }
 
@@ -19,7 +19,8 @@ type LoadBalancer struct {
 func (LoadBalancer) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "load-balancer", Terraform: "aws_lb", CloudFormation: "AWS::ElasticLoadBalancingV2::LoadBalancer",
-		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name"},
+		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name"}, Outputs: []string{"DNSName"},
+		Options: map[string]string{"load_balancing.cross_zone.enabled": "enable_cross_zone_load_balancing"},
 	}
 }
 
@@ -37,13 +38,20 @@ type TargetGroup struct {
 	HealthCheckTimeout  int               `aws:"HealthCheckTimeoutSeconds" tf:"health_check.timeout"`
 	HealthyThreshold    int               `aws:"HealthyThresholdCount" tf:"health_check.healthy_threshold"`
 	UnhealthyThreshold  int               `aws:"UnhealthyThresholdCount" tf:"health_check.unhealthy_threshold"`
-	Attributes          map[string]string `aws:"TargetGroupAttributes" tf:"-"`
+	Attributes          map[string]string `aws:"TargetGroupAttributes" tf:"-,options"`
 	Tags                Tags              `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].
 func (TargetGroup) Kind() graph.Kind {
-	return graph.Kind{Name: "target-group", Terraform: "aws_lb_target_group", CloudFormation: "AWS::ElasticLoadBalancingV2::TargetGroup"}
+	return graph.Kind{
+		Name: "target-group", Terraform: "aws_lb_target_group", CloudFormation: "AWS::ElasticLoadBalancingV2::TargetGroup",
+		Options: map[string]string{
+			"deregistration_delay.timeout_seconds":                "deregistration_delay",
+			"deregistration_delay.connection_termination.enabled": "connection_termination",
+			"preserve_client_ip.enabled":                          "preserve_client_ip",
+		},
+	}
 }
 
 // Listener sends what arrives at a port of a load balancer to a target group. It is found through its load balancer.

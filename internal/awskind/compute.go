@@ -7,14 +7,14 @@ import "github.com/slipway-k8s/slipway/internal/graph"
 // LaunchTemplate says how an instance is made. A change makes a new version; the identity stays (D4).
 type LaunchTemplate struct {
 	Name string             `aws:"LaunchTemplateName,immutable" tf:"name"`
-	Data LaunchTemplateData `aws:"LaunchTemplateData" tf:"-"`
-	Tags Tags               `aws:"TagSpecifications,tags" tf:"tags"`
+	Data LaunchTemplateData `aws:"LaunchTemplateData" tf:"-,inline"`
+	Tags Tags               `aws:"TagSpecifications,tags" tf:"tags" cfn:"of=launch-template"`
 }
 
 // LaunchTemplateData is what a version of a template holds.
 type LaunchTemplateData struct {
 	ImageID        string                     `aws:"ImageId"`
-	InstanceType   string                     `aws:"InstanceType"`
+	InstanceType   string                     `aws:"InstanceType,param"`
 	Profile        ProfileSpec                `aws:"IamInstanceProfile"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
 	BlockDevices   []BlockDevice              `aws:"BlockDeviceMappings"`
@@ -37,7 +37,7 @@ type BlockDevice struct {
 // EBS describes the volume of a [BlockDevice].
 type EBS struct {
 	VolumeType          string     `aws:"VolumeType"`
-	VolumeSize          int        `aws:"VolumeSize"` // GiB
+	VolumeSize          int        `aws:"VolumeSize,param"` // GiB
 	IOPS                int        `aws:"Iops"`
 	Throughput          int        `aws:"Throughput"` // MiB/s
 	Encrypted           bool       `aws:"Encrypted"`
@@ -68,16 +68,17 @@ func (LaunchTemplate) Kind() graph.Kind {
 
 // AutoScalingGroup keeps a number of instances running. Its tags are all propagated to them.
 type AutoScalingGroup struct {
-	Name             string                   `aws:"AutoScalingGroupName,immutable" tf:"name"`
-	MinSize          int                      `aws:"MinSize,always"`
-	MaxSize          int                      `aws:"MaxSize,always"`
-	DesiredCapacity  int                      `aws:"DesiredCapacity"`
+	Name    string `aws:"AutoScalingGroupName,immutable" tf:"name"`
+	MinSize int    `aws:"MinSize,always,scale" cfn:"text"`
+	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
+	// DesiredCapacity is an autoscaler's once the group is there. A template leaves it out: it begins as MinSize.
+	DesiredCapacity  int                      `aws:"DesiredCapacity" tf:"-" cfn:"-"`
 	Template         TemplateSpec             `aws:"LaunchTemplate"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
 	HealthCheckType  string                   `aws:"HealthCheckType"`
 	HealthCheckGrace int                      `aws:"HealthCheckGracePeriod"` // seconds
-	Tags             Tags                     `aws:"Tags,tags" tf:"tag"`
+	Tags             Tags                     `aws:"Tags,tags,propagated" tf:"tag"`
 }
 
 // TemplateSpec names one version of a launch template. The number is said, so that a new version shows as a change of the group.
@@ -98,7 +99,7 @@ func (AutoScalingGroup) Kind() graph.Kind {
 type Volume struct {
 	Zone       string     `aws:"AvailabilityZone,immutable"`
 	VolumeType string     `aws:"VolumeType" tf:"type"`
-	Size       int        `aws:"Size"` // GiB; it can grow
+	Size       int        `aws:"Size,param"` // GiB; it can grow
 	IOPS       int        `aws:"Iops"`
 	Throughput int        `aws:"Throughput"` // MiB/s
 	Encrypted  bool       `aws:"Encrypted,immutable"`

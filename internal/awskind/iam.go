@@ -17,7 +17,7 @@ type Role struct {
 func (Role) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "iam-role", Terraform: "aws_iam_role", CloudFormation: "AWS::IAM::Role",
-		Attributes: map[string]string{"Arn": "arn"},
+		Attributes: map[string]string{"Arn": "arn"}, Outputs: []string{"Arn"},
 	}
 }
 
@@ -40,7 +40,7 @@ func (RolePolicy) Kind() graph.Kind {
 type InstanceProfile struct {
 	Name  string            `aws:"InstanceProfileName,immutable" tf:"name"`
 	Path  string            `aws:"Path,immutable"`
-	Roles []graph.Ref[Role] `aws:"Roles" tf:"role"` // exactly one
+	Roles []graph.Ref[Role] `aws:"Roles" tf:"role,one"` // exactly one
 }
 
 // Kind implements [graph.Resource].

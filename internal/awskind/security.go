@@ -16,7 +16,14 @@ type SecurityGroup struct {
 func (SecurityGroup) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "security-group", Terraform: "aws_security_group", CloudFormation: "AWS::EC2::SecurityGroup", Identity: "GroupId",
+		Outputs: []string{""}, Fixed: map[string]any{"SecurityGroupEgress": []any{nothingOut()}},
 	}
+}
+
+// nothingOut is a rule that matches nothing. CloudFormation leaves EC2's own rule, which lets everything out, in a group
+// that has no rule of its own; then a rule resource like it would be refused as a duplicate.
+func nothingOut() map[string]any {
+	return map[string]any{"IpProtocol": "icmp", "FromPort": int64(252), "ToPort": int64(86), "CidrIp": "255.255.255.255/32", "Description": "nothing"}
 }
 
 // SecurityGroupIngress allows traffic into a group. Ports are left out for IpProtocol -1.

@@ -14,14 +14,36 @@ import (
 // Field is one property of a resource. Value is a string, bool, int64, Symbol or Text (as long as it holds symbols),
 // or a []any or map[string]any of these.
 type Field struct {
-	Property  string // as CloudFormation and the AWS API spell it
-	Attribute string // as Terraform spells it
-	Immutable bool   // a change needs another resource
-	Always    bool   // its zero is enforced
-	Set       bool   // a list without order
-	Write     bool   // cannot be read back
-	Tags      bool   // tags: others may add theirs
+	Property  string  // as CloudFormation and the AWS API spell it
+	Attribute string  // as Terraform spells it
+	Immutable bool    // a change needs another resource
+	Always    bool    // its zero is enforced
+	Set       bool    // a list without order
+	Write     bool    // cannot be read back
+	Tags      bool    // tags: others may add theirs
+	JSON      bool    // a document, of type [JSON]
+	Render    Render  // what only renderers of templates need
+	Nested    []Field // properties of a struct, or of the structs in a list, without values
 	Value     any
+}
+
+// Render is what renderers of templates need to know of a property beside its names.
+type Render struct {
+	// Param says that whoever uses the template may set another value; ParamScale: unless it is of a control-plane slot.
+	Param, ParamScale bool
+	// Propagated tags are given to what the resource makes.
+	Propagated bool
+	// Text is a number that CloudFormation's schema spells as a string.
+	Text bool
+	// TagsOf is the ResourceType that CloudFormation wants beside tags.
+	TagsOf string
+	// Inline: Terraform has what it holds in the resource itself. One: Terraform takes the only member of the list.
+	// Options: Terraform has an attribute for each key, see [Kind.Options].
+	Inline, One, Options bool
+	// Is: Terraform asks whether the value is this one.
+	Is string
+	// Without: CloudFormation is not given it.
+	Without bool
 }
 
 // Fields lists the properties of r that are set or always enforced, in declaration order.
@@ -86,13 +108,64 @@ func fieldOf(sf reflect.StructField) (Field, bool) {
 	}
 	has := func(o string) bool { return slices.Contains(strings.Split(opts, ","), o) }
 	f := Field{
-		Property: name, Attribute: sf.Tag.Get("tf"),
+		Property:  name,
 		Immutable: has("immutable"), Always: has("always"), Set: has("set"), Write: has("write"), Tags: has("tags"),
+		JSON:   sf.Type == reflect.TypeFor[JSON](),
+		Render: Render{Param: has("param"), ParamScale: has("scale"), Propagated: has("propagated")},
+		Nested: nestedIn(sf.Type),
 	}
+	f.Attribute = f.Render.options(sf.Tag)
 	if f.Attribute == "" {
 		f.Attribute = Snake(name)
 	}
 	return f, true
+}
+
+// options reads the tf and cfn tags into r and returns Terraform's name; empty if the tags say none.
+func (r *Render) options(tag reflect.StructTag) string {
+	attribute, tf, _ := strings.Cut(tag.Get("tf"), ",")
+	for o := range strings.SplitSeq(tf, ",") {
+		key, value, _ := strings.Cut(o, "=")
+		switch key {
+		case "inline":
+			r.Inline = true
+		case "one":
+			r.One = true
+		case "options":
+			r.Options = true
+		case "is":
+			r.Is = value
+		}
+	}
+	for o := range strings.SplitSeq(tag.Get("cfn"), ",") {
+		key, value, _ := strings.Cut(o, "=")
+		switch key {
+		case "text":
+			r.Text = true
+		case "of":
+			r.TagsOf = value
+		case "-":
+			r.Without = true
+		}
+	}
+	return attribute
+}
+
+// nestedIn lists the properties of a struct, or of the structs in a list. A reference and a text have none.
+func nestedIn(t reflect.Type) []Field {
+	if t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	var fs []Field
+	for sf := range t.Fields() {
+		if f, tagged := fieldOf(sf); tagged {
+			fs = append(fs, f)
+		}
+	}
+	return fs
 }
 
 // plain turns v into the few types that the planner and the renderers know.

@@ -32,10 +32,17 @@ type Kind struct {
 	Attributes map[string]string
 	// Volatile lists those of Attributes that an update changes.
 	Volatile []string
+	// Options are the keys of an attribute list, with the attributes that Terraform has for them.
+	Options map[string]string
+	// Fixed are properties that CloudFormation must be given to make what the API and Terraform make without.
+	Fixed map[string]any
+	// Outputs are the attributes that users of a template want to know, the identity as "".
+	Outputs []string
 }
 
 // Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an
-// `aws:"PropertyName[,immutable][,always][,set][,write][,tags]"` tag and, where Terraform's name is not the snake case, `tf:"name"`.
+// `aws:"PropertyName[,immutable][,always][,set][,write][,tags][,param][,scale][,propagated]"` tag; `tf:"[name][,inline][,one][,options][,is=VALUE]"`
+// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][-]"` likewise. See [Field] and [Render].
 type Resource interface{ Kind() Kind }
 
 // Addr identifies a resource within a graph, such as "subnet/private-a".
