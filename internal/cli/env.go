@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 	"golang.org/x/term"
 
 	"github.com/slipway-k8s/slipway/internal/diag"
@@ -126,7 +127,8 @@ func (a *app) flagOr(flag, variable string) string {
 
 // awsConfig finds AWS as the SDK ordinarily does; --region and --profile go first.
 func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
-	var opts []func(*config.LoadOptions) error
+	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
+	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if a.region != "" {
 		opts = append(opts, config.WithRegion(a.region))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/node"
 )
 
-func input(t *testing.T, name string, o manifest.NewOptions) model.Input {
+func input(t testing.TB, name string, o manifest.NewOptions) model.Input {
 	t.Helper()
 	set, fs := manifest.New(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
 	set = manifest.Default(set)
@@ -43,7 +43,7 @@ func input(t *testing.T, name string, o manifest.NewOptions) model.Input {
 	return in
 }
 
-func build(t *testing.T, in model.Input) *graph.Graph {
+func build(t testing.TB, in model.Input) *graph.Graph {
 	t.Helper()
 	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
