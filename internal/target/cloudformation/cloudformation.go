@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cloudformation renders a graph as a CloudFormation template in JSON.
+// It knows no kind of resource: the names and shapes are in the tags of each kind.
+package cloudformation
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/target"
+)
+
+// MaxBody is the size of a template, in bytes, that can be given to CloudFormation as it is; a larger one, of at most
+// 1 MiB, must lie in S3.
+const MaxBody = 51200
+
+// Options of a rendering.
+type Options struct {
+	Description string
+}
+
+type object = map[string]any
+
+// renderer holds what a rendering needs throughout.
+type renderer struct {
+	g      *graph.Graph
+	ids    map[graph.Addr]string
+	params target.Parameters
+	kept   map[graph.Addr]bool
+	// shared are the names of literals that the template holds once.
+	shared map[string]string
+}
+
+// Render returns a template. The same graph gives the same bytes. It has no blanks, since its size counts.
+func Render(g *graph.Graph, o Options) ([]byte, error) {
+	ids, err := target.Distinct(g, func(n *graph.Node) (string, string) { return "", target.Camel(string(n.Addr)) })
+	if err != nil {
+		return nil, err
+	}
+	r := renderer{g: g, ids: ids, params: target.ParametersOf(g), kept: target.Retained(g), shared: shared(g)}
+	resources := object{}
+	for _, n := range g.Nodes() {
+		body, err := r.resource(n)
+		if err != nil {
+			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
+		}
+		resources[ids[n.Addr]] = body
+	}
+	doc := object{
+		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources, "Outputs": r.outputs(),
+		// A manifest names its zones: that is no oversight.
+		"Metadata": object{"cfn-lint": object{"config": object{"ignore_checks": []string{"W3010"}}}},
+	}
+	if o.Description != "" {
+		doc["Description"] = o.Description
+	}
+	if params := r.parameters(); len(params) > 0 {
+		doc["Parameters"] = params
+	}
+	if texts := r.mapping(); len(texts) > 0 {
+		doc["Mappings"] = object{mappingName: object{mappingKey: texts}}
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(doc); err != nil {
+		return nil, fmt.Errorf("encode the template: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func (r renderer) parameters() object {
+	out := object{}
+	for _, p := range r.params.List() {
+		param := object{"Type": "String", "Default": p.Default, "Description": p.Description}
+		if n, number := p.Default.(int64); number {
+			param["Type"], param["Default"] = "Number", strconv.FormatInt(n, 10)
+		}
+		out[target.Camel(p.Name)] = param
+	}
+	return out
+}
+
+// outputs are exported too, under the stack's name.
+func (r renderer) outputs() object {
+	out := object{}
+	for _, o := range target.Outputs(r.g) {
+		id := target.Camel(o.Name)
+		out[id] = object{
+			"Value": r.reference(o.Symbol), "Description": o.Description,
+			"Export": object{"Name": object{"Fn::Sub": "${AWS::StackName}-" + id}},
+		}
+	}
+	return out
+}
+
+// reference is the intrinsic function for s.
+func (r renderer) reference(s graph.Symbol) object {
+	attribute := s.Attribute
+	if attribute == "" {
+		attribute = r.g.Node(s.Addr).Resource.Kind().Identity
+	}
+	if attribute == "" {
+		return object{"Ref": r.ids[s.Addr]}
+	}
+	return object{"Fn::GetAtt": []string{r.ids[s.Addr], attribute}}
+}
+
+func (r renderer) resource(n *graph.Node) (object, error) {
+	kind := n.Resource.Kind()
+	props, err := r.properties(place{node: n}, graph.Fields(n.Resource))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(props, kind.Fixed)
+	body := object{"Type": kind.CloudFormation, "Properties": props}
+	var after []string
+	for _, a := range n.After {
+		after = append(after, r.ids[a])
+	}
+	if after != nil {
+		slices.Sort(after)
+		body["DependsOn"] = after
+	}
+	if r.kept[n.Addr] {
+		// A creation that is rolled back leaves nothing behind; anything later keeps the data.
+		body["DeletionPolicy"], body["UpdateReplacePolicy"] = "RetainExceptOnCreate", "Retain"
+	}
+	return body, nil
+}
+
+// place is where a value is: a resource, and the path to a property in it.
+type place struct {
+	node *graph.Node
+	path string
+}
+
+func (p place) at(property string) place {
+	if p.path != "" {
+		property = p.path + "/" + property
+	}
+	return place{p.node, property}
+}
+
+func (r renderer) properties(p place, fs []graph.Field) (object, error) {
+	out := object{}
+	for _, f := range fs {
+		if f.Render.Without {
+			continue
+		}
+		v, err := r.value(p.at(f.Property), f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Property, err)
+		}
+		out[f.Property] = v
+	}
+	return out, nil
+}
+
+func (r renderer) value(p place, f graph.Field) (any, error) {
+	if name, ok := r.params.At(p.node.Addr, p.path); ok {
+		return object{"Ref": target.Camel(name)}, nil
+	}
+	switch v := f.Value.(type) {
+	case string:
+		if f.JSON {
+			return policy(v)
+		}
+	case int64:
+		if f.Render.Text {
+			return strconv.FormatInt(v, 10), nil
+		}
+	case map[string]any:
+		if f.Nested != nil {
+			return r.properties(p, target.Values(f.Nested, v))
+		}
+		return pairs(f, v), nil
+	case []any:
+		return r.list(p, f, v)
+	}
+	return r.plain(f.Value), nil
+}
+
+func (r renderer) list(p place, f graph.Field, list []any) (any, error) {
+	out := make([]any, 0, len(list))
+	for i, e := range list {
+		m, ok := e.(map[string]any)
+		if !ok {
+			out = append(out, r.plain(e))
+			continue
+		}
+		props, err := r.properties(p.at(strconv.Itoa(i)), target.Values(f.Nested, m))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, props)
+	}
+	return out, nil
+}
+
+// policy turns a document into an object, as CloudFormation takes it.
+func policy(doc string) (any, error) {
+	var v any
+	if err := json.Unmarshal([]byte(doc), &v); err != nil {
+		return nil, fmt.Errorf("is no JSON document: %w", err)
+	}
+	return v, nil
+}
+
+// pairs renders a map, of tags mostly, as the list that CloudFormation has for it.
+func pairs(f graph.Field, m map[string]any) any {
+	list := make([]any, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		pair := object{"Key": k, "Value": m[k]}
+		if f.Render.Propagated {
+			pair["PropagateAtLaunch"] = true
+		}
+		list = append(list, pair)
+	}
+	if f.Render.TagsOf != "" {
+		return []any{object{"ResourceType": f.Render.TagsOf, "Tags": list}}
+	}
+	return list
+}

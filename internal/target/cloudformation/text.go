@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+)
+
+const (
+	// mappingName and mappingKey are where a template holds what more than one text holds.
+	mappingName = "Text"
+	mappingKey  = "Shared"
+	// minShared is the length in bytes from which holding a literal once makes a template smaller.
+	minShared = 256
+	// hashLength in digits is enough to tell a handful of texts apart.
+	hashLength = 12
+)
+
+// shared names the long literals that more than one text of g holds: the boot script is in every launch template.
+func shared(g *graph.Graph) map[string]string {
+	times := map[string]int{}
+	for _, n := range g.Nodes() {
+		for _, f := range graph.Fields(n.Resource) {
+			count(f.Value, times)
+		}
+	}
+	names := map[string]string{}
+	for literal, n := range times {
+		if n > 1 && len(literal) >= minShared {
+			sum := sha256.Sum256([]byte(literal))
+			names[literal] = "T" + hex.EncodeToString(sum[:])[:hashLength]
+		}
+	}
+	return names
+}
+
+func count(v any, times map[string]int) {
+	switch x := v.(type) {
+	case graph.Text:
+		for _, p := range x.Parts() {
+			if p.Symbol == (graph.Symbol{}) {
+				times[p.Literal]++
+			}
+		}
+	case []any:
+		for _, e := range x {
+			count(e, times)
+		}
+	case map[string]any:
+		for _, e := range x {
+			count(e, times)
+		}
+	}
+}
+
+// mapping is the section that holds the shared literals.
+func (r renderer) mapping() object {
+	out := object{}
+	for literal, name := range r.shared {
+		out[name] = literal
+	}
+	return out
+}
+
+func (r renderer) plain(v any) any {
+	switch x := v.(type) {
+	case graph.Symbol:
+		return r.reference(x)
+	case graph.Text:
+		return r.text(x)
+	default:
+		return v
+	}
+}
+
+// text renders a text that holds references; one with nothing else is the reference.
+func (r renderer) text(t graph.Text) any {
+	var parts []any
+	for _, p := range t.Parts() {
+		if p.Symbol != (graph.Symbol{}) {
+			parts = append(parts, r.reference(p.Symbol))
+			continue
+		}
+		if name := r.shared[p.Literal]; name != "" {
+			parts = append(parts, object{"Fn::FindInMap": []string{mappingName, mappingKey, name}})
+			continue
+		}
+		parts = append(parts, p.Literal)
+	}
+	var v any = object{"Fn::Join": []any{"", parts}}
+	if len(parts) == 1 {
+		v = parts[0]
+	}
+	if t.IsBase64() {
+		return object{"Fn::Base64": v}
+	}
+	return v
+}
