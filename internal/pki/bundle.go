@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
 
@@ -209,7 +210,8 @@ func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, na
 }
 
 // Publish copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
-// opens to the same is left alone, so that a second apply writes nothing. It returns the keys it wrote.
+// opens to the same is left alone, so that a second apply writes nothing; what opens to another key is refused, as it is
+// what a living cluster of the same name, from another state, boots with. It returns the keys it wrote.
 func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Sealer) ([]string, error) {
 	keys := []Key{b.ServiceAccount, b.Encryption}
 	for _, name := range CANames() {
@@ -265,11 +267,15 @@ func publishSecret(ctx context.Context, machine store.Store, sealer store.Sealer
 	}
 	if err == nil {
 		old, err := sealer.Open(ctx, o.Body, bound)
-		if err == nil && bytes.Equal(old, sec.text) {
-			clear(old)
+		same := bytes.Equal(old, sec.text)
+		clear(old)
+		switch {
+		case err == nil && same:
 			return false, nil
-		}
-		if err != nil && !errors.Is(err, store.ErrSealed) {
+		case err == nil:
+			return false, diag.WithHint(fmt.Errorf("%s/%s holds the key of another cluster %s", machine.URL(), at, sec.cluster),
+				"use another store for machines (spec.configStore.base); if that cluster is gone, delete what lies below "+sec.cluster+"/machine/")
+		case !errors.Is(err, store.ErrSealed):
 			return false, fmt.Errorf("open %s: %w", at, err)
 		}
 	}

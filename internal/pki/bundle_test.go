@@ -161,4 +161,15 @@ func TestPublish(t *testing.T) {
 	if wrote, err = pki.Publish(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
 		t.Errorf("a damaged secret was not mended: %v (%v)", wrote, err)
 	}
+	other, err := pki.Ensure(t.Context(), store.NewFile(t.TempDir()), sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrote, err = pki.Publish(t.Context(), other, machine, machineSealer); err == nil || len(wrote) != 0 {
+		t.Errorf("the keys of another cluster of this name were overwritten: %v", wrote)
+	}
+	if got, err = pki.LoadMachine(t.Context(), machine, machineSealer, "demo", public); err != nil {
+		t.Fatal(err)
+	}
+	sameBundle(t, b, got)
 }
