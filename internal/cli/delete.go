@@ -115,6 +115,22 @@ func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, na
 	return append(out, leftover{store: s, keys: keys}), nil
 }
 
+// remove deletes the keys, and before them what has come since they were listed: machines write until they are gone, and
+// an etcd marker that is left would keep a later cluster of this name from being born.
+func (l leftover) remove(ctx context.Context, name string) error {
+	now, err := l.store.List(ctx, name+"/")
+	if err != nil {
+		return err
+	}
+	late := slices.DeleteFunc(now, func(key string) bool { return slices.Contains(l.keys, key) })
+	for _, key := range append(late, l.keys...) {
+		if err := l.store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (t *target) destroy(ctx context.Context, p plan.Plan, left []leftover, known bool) error { //nolint:revive // known is a fact, no mode
 	objects := 0
 	for _, l := range left {
@@ -139,10 +155,8 @@ func (t *target) destroy(ctx context.Context, p plan.Plan, left []leftover, know
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
 	for _, l := range left {
-		for _, key := range l.keys {
-			if err := l.store.Delete(ctx, key); err != nil {
-				return err
-			}
+		if err := l.remove(ctx, t.name); err != nil {
+			return err
 		}
 	}
 	t.a.say("cluster %s is gone", t.name)
