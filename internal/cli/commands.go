@@ -11,7 +11,7 @@ func addCommands(a *app, root *cobra.Command) {
 		newPlanCommand(a), newApplyCommand(a),
 		group("delete", "Destroy what is not needed any more", groupCluster, newDeleteClusterCommand(a)),
 		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
-		newExportCommand(a),
+		newExportCommand(a), newRenderCommand(a),
 		newStateCommand(a),
 		newRegionCommand(a), newAssetsCommand(a), newDemoCommand(a), newVersionCommand(a),
 	)

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/target/terraform"
+)
+
+// renderOptions are the flags of the commands that write a template.
+type renderOptions struct {
+	targetOptions
+	out     string
+	module  bool
+	publish bool
+}
+
+// renderHelp is what every rendering needs to say.
+const renderHelp = `
+
+Images, account and region are looked up in AWS, where nothing is changed. What is written holds no secret. It refers to
+the agent and to the node documents by their hash: --publish writes those to the store that machines read, as 'slipway
+apply' does, and asks first. Machines that start before that only wait. Publish and render again after each change of the
+manifests. Do not use a template and 'slipway apply' for one cluster: each would undo what the other does.`
+
+func newRenderCommand(a *app) *cobra.Command {
+	return group("render", "Write a cluster's resources for another tool to make", groupCluster,
+		newRenderTerraformCommand(a), newRenderCloudFormationCommand(a))
+}
+
+func newRenderTerraformCommand(a *app) *cobra.Command {
+	var o renderOptions
+	cmd := &cobra.Command{
+		Use:   "terraform [NAME]",
+		Short: "Write a Terraform configuration",
+		Long: `Write main.tf.json, a configuration for Terraform 1.5 or newer and the provider hashicorp/aws 6.25 or newer, to stdout or
+into a folder. It is a root configuration; with --module it is a module for another configuration, which then configures
+the provider. Machine types and sizes are variables; addresses of resources are those that 'slipway plan' shows.
+
+Terraform refuses to destroy the volumes that hold etcd's data and the key that encrypts them, until prevent_destroy is
+taken out by hand.` + renderHelp + exitStatus(),
+		Example: `  slipway render terraform demo --out demo --publish --yes
+  terraform -chdir=demo init
+  terraform -chdir=demo plan`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, d, err := a.rendering(cmd.Context(), args, o)
+			if t != nil {
+				defer t.report()
+			}
+			if err != nil {
+				return err
+			}
+			body, err := terraform.Render(d.graph, terraform.Options{Region: t.cfg.Region, Module: o.module})
+			if err != nil {
+				return err
+			}
+			file := ""
+			if o.out != "" {
+				file = filepath.Join(o.out, "main.tf.json")
+			}
+			return t.write(d, body, file)
+		},
+	}
+	renderFlags(a, cmd, &o)
+	cmd.Flags().StringVar(&o.out, "out", "", "folder to write main.tf.json into (default: stdout)")
+	cmd.Flags().BoolVar(&o.module, "module", false, "leave the provider's configuration to the caller")
+	return cmd
+}
+
+func newRenderCloudFormationCommand(a *app) *cobra.Command {
+	var o renderOptions
+	cmd := &cobra.Command{
+		Use:   "cloudformation [NAME]",
+		Short: "Write a CloudFormation template",
+		Long: `Write a CloudFormation template in JSON, to stdout or into a file. It names IAM roles, so a stack takes
+CAPABILITY_NAMED_IAM. Machine types and sizes are parameters; what other stacks want to know is exported.
+
+The volumes that hold etcd's data and the key that encrypts them outlive the stack. CloudFormation does not wait for
+machines to be ready: see 'slipway validate cluster'. A changed launch template reaches only machines that start later.` + renderHelp + exitStatus(),
+		Example: `  slipway render cloudformation demo --out demo.json --publish --yes
+  aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, d, err := a.rendering(cmd.Context(), args, o)
+			if t != nil {
+				defer t.report()
+			}
+			if err != nil {
+				return err
+			}
+			body, err := cloudformation.Render(d.graph, cloudformation.Options{
+				Description: fmt.Sprintf("Kubernetes cluster %s in %s, made by slipway", t.name, t.cfg.Region),
+			})
+			if err != nil {
+				return err
+			}
+			if len(body) > cloudformation.MaxBody {
+				t.a.say("the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket", len(body), cloudformation.MaxBody)
+			}
+			return t.write(d, body, o.out)
+		},
+	}
+	renderFlags(a, cmd, &o)
+	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")
+	return cmd
+}
+
+func renderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
+	targetFlags(cmd, &o.targetOptions)
+	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
+	cmd.Flags().BoolVar(&o.publish, "publish", false, "publish the agent, the node documents and the sealed keys that machines read")
+	a.yesFlag(cmd)
+}
+
+// rendering computes a cluster's graph without looking at what exists of it.
+func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*target, *desired, error) {
+	name, err := a.clusterName(args, o.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := a.newTarget(ctx, o.targetOptions, name, set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &desired{set: set}
+	if d.machine, d.sealer, err = a.openMachineStore(ctx, set); err != nil {
+		return t, nil, err
+	}
+	if err := t.build(ctx, s, d); err != nil {
+		return t, nil, err
+	}
+	return t, d, t.publishFirst(ctx, d, o.publish)
+}
+
+// publishFirst publishes what a rendering refers to, if it is asked to, or says that it is not there.
+func (t *target) publishFirst(ctx context.Context, d *desired, publish bool) error { //nolint:revive // the flag is the user's
+	if len(d.missing) == 0 {
+		return nil
+	}
+	if !publish {
+		t.a.say("%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes", len(d.missing), d.machine.URL())
+		return nil
+	}
+	for _, key := range d.missing {
+		fmt.Fprintf(t.a.Stderr, "  + object/%s\n", strings.TrimPrefix(key, t.name+"/machine/"))
+	}
+	if err := t.a.confirm(fmt.Sprintf("Publish this in %s?", d.machine.URL())); err != nil {
+		return err
+	}
+	return t.publish(ctx, d)
+}
+
+// write puts a rendering into file, or on stdout where none is named.
+func (t *target) write(d *desired, body []byte, file string) error {
+	if file == "" {
+		_, err := t.a.Stdout.Write(body)
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for others to read, as any source
+		return fmt.Errorf("make the folder of %s: %w", file, err)
+	}
+	if err := os.WriteFile(file, body, 0o644); err != nil { //nolint:gosec // it holds no secret
+		return fmt.Errorf("write the rendering: %w", err)
+	}
+	t.a.say("wrote %s: %d resources", file, len(d.graph.Nodes()))
+	return nil
+}
