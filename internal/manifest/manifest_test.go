@@ -223,6 +223,8 @@ func TestValidate(t *testing.T) {
 		`instance groups: 0 of them have role ControlPlane`:                           func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
 		`instance groups: 2 of them have role ControlPlane`:                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
 		`instancegroup/control-plane: metadata.name "control-plane": is the name of`:  func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane" },
+		`instancegroup/control-plane-c: metadata.name "control-plane-c": is the name`: func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane-c" },
+		`subnets[3].name "public": is the name of the public route table`:             cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Name = "public" }),
 		`instancegroup/workers: metadata.labels[slipway.dev/cluster] "prod": is not`:  func(s *manifest.Set) { s.Groups[1].Metadata.Labels = map[string]string{v1alpha1.ClusterLabel: "prod"} },
 		`instancegroup/control-plane: spec.minSize "4": is not a number of control-p`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = 4, 4 }),
 		`instancegroup/control-plane: spec.maxSize "5": of a control plane must be m`: group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 5 }),

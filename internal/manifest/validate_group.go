@@ -16,6 +16,9 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
+// mostSlots is more machines than a control plane may have.
+const mostSlots = 26
+
 // maxGroupSize is a sane limit on one group; AWS's own quota is far below.
 const maxGroupSize = 1000
 
@@ -41,6 +44,7 @@ func (v validator) groups(s Set) {
 			controlPlanes++
 		}
 	}
+	v.slotNames(s.Groups, names)
 	if s.Cluster.Kind == "" {
 		return
 	}
@@ -49,6 +53,21 @@ func (v validator) groups(s Set) {
 			"%d of them have role ControlPlane, not 1", controlPlanes)
 	}
 	v.roomForPods(s.Cluster.Spec.Networking.PodCIDR, machines)
+}
+
+// slotNames checks that no group has the name of a control plane's slot: both name an auto scaling group.
+func (v validator) slotNames(groups []v1alpha1.InstanceGroup, names map[string]bool) {
+	for _, g := range groups {
+		if g.Spec.Role != v1alpha1.RoleControlPlane {
+			continue
+		}
+		for i := range min(g.Spec.MinSize, mostSlots) {
+			if name := g.Metadata.Name + "-" + string(rune('a'+i)); names[name] {
+				gv := validator{fs: v.fs, where: "instancegroup/" + name + ": "}
+				gv.errorf("metadata.name", name, "choose another name", "is the name of a machine of %s", g.Metadata.Name)
+			}
+		}
+	}
 }
 
 // roomForPods checks that every machine there may be can have its /24 of pods.

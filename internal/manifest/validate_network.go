@@ -123,6 +123,9 @@ func (v validator) subnetFields(at string, s v1alpha1.Subnet, region string) {
 	if !ValidName(s.Name) {
 		v.errorf(at+".name", s.Name, "write it as private-a", "is not a DNS label")
 	}
+	if s.Name == "public" && s.Type == v1alpha1.SubnetPrivate {
+		v.errorf(at+".name", s.Name, "write it as private-a", "is the name of the public route table")
+	}
 	v.oneOf(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic))
 	switch {
 	case !zonePattern().MatchString(s.Zone):
