@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"filippo.io/age"
@@ -135,6 +136,7 @@ type bucketAPI interface {
 	CreateBucket(context.Context, *s3.CreateBucketInput, ...func(*s3.Options)) (*s3.CreateBucketOutput, error)
 	HeadBucket(context.Context, *s3.HeadBucketInput, ...func(*s3.Options)) (*s3.HeadBucketOutput, error)
 	PutPublicAccessBlock(context.Context, *s3.PutPublicAccessBlockInput, ...func(*s3.Options)) (*s3.PutPublicAccessBlockOutput, error)
+	GetBucketPolicy(context.Context, *s3.GetBucketPolicyInput, ...func(*s3.Options)) (*s3.GetBucketPolicyOutput, error)
 	PutBucketPolicy(context.Context, *s3.PutBucketPolicyInput, ...func(*s3.Options)) (*s3.PutBucketPolicyOutput, error)
 	PutBucketVersioning(context.Context, *s3.PutBucketVersioningInput, ...func(*s3.Options)) (*s3.PutBucketVersioningOutput, error)
 	PutBucketEncryption(context.Context, *s3.PutBucketEncryptionInput, ...func(*s3.Options)) (*s3.PutBucketEncryptionOutput, error)
@@ -217,9 +219,20 @@ func (m s3Maker) policyText() string {
 	return "TLS only"
 }
 
+// putPolicy gives the bucket its policy. One that is there is somebody's: it stays, and has to want TLS itself.
 func (m s3Maker) putPolicy(ctx context.Context) error {
 	if m.plain() {
 		return nil
+	}
+	have, err := m.buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &m.bucket})
+	switch {
+	case err == nil && wantsTLS(aws.ToString(have.Policy)):
+		return nil
+	case err == nil:
+		return diag.WithHint(errors.New("the bucket has a policy of its own"),
+			"add a statement that denies s3:* where aws:SecureTransport is false, or use a bucket of its own")
+	case errorCode(err) != "NoSuchBucketPolicy":
+		return err
 	}
 	partition := "aws"
 	switch {
@@ -242,6 +255,26 @@ func (m s3Maker) putPolicy(ctx context.Context) error {
 	}
 	_, err = m.buckets.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{Bucket: &m.bucket, Policy: aws.String(string(policy))})
 	return err
+}
+
+// wantsTLS says whether a bucket's policy denies requests without TLS.
+func wantsTLS(policy string) bool {
+	type statement struct {
+		Effect    string
+		Condition struct {
+			Bool map[string]any
+		}
+	}
+	var one struct{ Statement statement }
+	var many struct{ Statement []statement }
+	if json.Unmarshal([]byte(policy), &one) == nil {
+		many.Statement = []statement{one.Statement}
+	} else if json.Unmarshal([]byte(policy), &many) != nil {
+		return false
+	}
+	return slices.ContainsFunc(many.Statement, func(s statement) bool {
+		return s.Effect == "Deny" && fmt.Sprint(s.Condition.Bool["aws:SecureTransport"]) == "false"
+	})
 }
 
 func (m s3Maker) versions(ctx context.Context) error {
