@@ -13,6 +13,7 @@ import (
 
 // wide is the default cluster with n more worker groups.
 func wide(b *testing.B, n int) model.Input {
+	b.Helper()
 	in := input(b, "demo", manifest.NewOptions{})
 	workers := in.Groups[len(in.Groups)-1]
 	for i := range n {

@@ -20,12 +20,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/node"
 )
 
-func input(t testing.TB, name string, o manifest.NewOptions) model.Input {
-	t.Helper()
+func input(tb testing.TB, name string, o manifest.NewOptions) model.Input {
+	tb.Helper()
 	set, fs := manifest.New(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	in := model.Input{
 		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
@@ -43,11 +43,11 @@ func input(t testing.TB, name string, o manifest.NewOptions) model.Input {
 	return in
 }
 
-func build(t testing.TB, in model.Input) *graph.Graph {
-	t.Helper()
+func build(tb testing.TB, in model.Input) *graph.Graph {
+	tb.Helper()
 	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return g
 }

@@ -146,7 +146,7 @@ func (s Settings) Env(cache string) [][2]string {
 // random returns n random bytes in hex.
 func random(n int) string {
 	b := make([]byte, n)
-	rand.Read(b) //nolint:gosec // crypto/rand.Read never fails since Go 1.24
+	rand.Read(b) // never fails since Go 1.24
 	return hex.EncodeToString(b)
 }
 
