@@ -216,7 +216,7 @@ func findAPI(ctx context.Context, api balancerAPI, cluster string) (string, erro
 			if lb.Scheme == elbtypes.LoadBalancerSchemeEnumInternetFacing {
 				return "https://" + aws.ToString(lb.DNSName) + ":443", nil
 			}
-			internal = "https://" + aws.ToString(lb.DNSName) + ":6443"
+			internal = "https://" + aws.ToString(lb.DNSName) + ":443" // its users may reach no other port (model.access)
 		}
 	}
 	if internal == "" {

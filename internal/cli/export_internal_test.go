@@ -191,7 +191,7 @@ func TestFindAPI(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	b.add(40, "demo", elbtypes.LoadBalancerSchemeEnumInternal)
-	if got, err := findAPI(t.Context(), b, "demo"); err != nil || got != "https://lb40.example:6443" {
+	if got, err := findAPI(t.Context(), b, "demo"); err != nil || got != "https://lb40.example:443" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	b.add(41, "demo", elbtypes.LoadBalancerSchemeEnumInternetFacing)
