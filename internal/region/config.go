@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -125,6 +126,16 @@ func freePort() int {
 		}
 	}
 	return DefaultPort
+}
+
+// loopback is the first address of the region's internet-facing load balancers: one of 127.64.0.0 to 127.127.255.0 by
+// the region's id, so that two regions of one computer seldom want the same.
+func (s Settings) loopback() netip.Addr {
+	id, err := hex.DecodeString(s.ID)
+	if err != nil || len(id) < 2 {
+		return netip.Addr{} // load balancing's own default
+	}
+	return netip.AddrFrom4([4]byte{127, 64 + id[0]%64, id[1], 1})
 }
 
 // Endpoint is the region's URL for clients on this machine.

@@ -230,6 +230,7 @@ func (r *parts) buildCompute() (err error) {
 	}
 	r.elb, err = elbv2.New(elbv2.Config{
 		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Delay: provisioning, Saver: saved, Cloud: r.ec2, Log: r.log,
+		Loopback: s.loopback(),
 	})
 	if err != nil {
 		return err

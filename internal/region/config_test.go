@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package region_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/region"
+)
+
+// TestStartFails looks at what is left when the region's process can not start: nothing runs, and the log is shown.
+func TestStartFails(t *testing.T) {
+	cache := t.TempDir()
+	_, err := region.Start(t.Context(), region.Options{Cache: cache, Port: freePort(t)}, []string{"/bin/sh", "-c", "echo no luck; exit 3"})
+	if err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Errorf("error %v, want the end of the log", err)
+	}
+	st, err := region.GetStatus(cache)
+	if err != nil || st.Running || !st.Exists {
+		t.Errorf("status %+v, %v", st, err)
+	}
+}
+
+// TestPortOfSomebodyElse refuses a port where something else answers, and takes another one afterwards.
+func TestPortOfSomebodyElse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
+			c.Close()
+		}
+	}()
+	port, _ := strconv.Atoi(ln.Addr().String()[len("127.0.0.1:"):])
+	cache := t.TempDir()
+	o := region.Options{Cache: cache, Port: port}
+	if _, err := region.Start(t.Context(), o, []string{"/bin/sleep", "5"}); err == nil || !strings.Contains(err.Error(), "something else answers") {
+		t.Errorf("error %v", err)
+	}
+	if err := region.Stop(t.Context(), cache); err != nil {
+		t.Fatal(err)
+	}
+	o.Port = freePort(t)
+	if _, err := region.Start(t.Context(), o, []string{"/bin/false"}); err == nil || strings.Contains(err.Error(), "runs on port") {
+		t.Errorf("a stopped region does not take another port: %v", err)
+	}
+	st, err := region.GetStatus(cache)
+	if err != nil || !strings.HasSuffix(st.Endpoint, ":"+strconv.Itoa(o.Port)) {
+		t.Errorf("status %+v, %v", st, err)
+	}
+}
+
+// TestEnv has the AWS CLI's own name for the region beside the SDKs'.
+func TestEnv(t *testing.T) {
+	s := region.Settings{Region: "us-east-1", Port: 4666, AccessKey: "AKIA", SecretKey: "s"}
+	got := map[string]string{}
+	for _, kv := range s.Env("/c") {
+		got[kv[0]] = kv[1]
+	}
+	for name, want := range map[string]string{
+		"AWS_ENDPOINT_URL": "http://127.0.0.1:4666", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
+		"SLIPWAY_ASSETS": "/c/assets/catalog.yaml",
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	port, err := strconv.Atoi(ln.Addr().String()[len("127.0.0.1:"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
