@@ -20,7 +20,7 @@ func (a *Agent) cloud() Cloud { return Cloud{EC2: a.EC2, Cluster: a.doc.Cluster}
 func (a *Agent) controlPlane(ctx context.Context) error {
 	m, err := a.member()
 	if err != nil {
-		return err
+		return a.end("fetch", err)
 	}
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return a.verify(bothCtx) })

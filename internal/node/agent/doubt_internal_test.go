@@ -70,6 +70,22 @@ func TestMemberRestartsWithoutEC2(t *testing.T) {
 	}
 }
 
+// console keeps what is reported.
+type console struct{ strings.Builder }
+
+func (*console) Close() error { return nil }
+
+// TestUnknownSlotIsReported says that a machine whose slot its document does not have does not wait in silence.
+func TestUnknownSlotIsReported(t *testing.T) {
+	a := testAgent(t)
+	var out console
+	a.Report.Open = func() (io.WriteCloser, error) { return &out, nil }
+	a.Boot.Slot = "z"
+	if err := a.controlPlane(t.Context()); err == nil || !strings.Contains(out.String(), `no slot \"z\"`) {
+		t.Errorf("ended with %v, reported %s", err, out.String())
+	}
+}
+
 // TestMountLeavesWhatGoes passes over a volume that EC2 is deleting or has lost.
 func TestMountLeavesWhatGoes(t *testing.T) {
 	now := time.Now()
