@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/target/terraform"
+)
+
+// terraformWith runs Terraform with the stand-in for the AWS provider.
+type terraformWith struct {
+	program string
+	env     []string
+}
+
+func newTerraform(t *testing.T) terraformWith {
+	t.Helper()
+	tf := terraformWith{program: tool(t, "terraform")}
+	schema := shared(t, "terraform-aws-6.25.json")
+	source, err := filepath.Abs("awsprovider")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, ok := run(t, source, nil, "go", "mod", "download"); !ok {
+		t.Skipf("SKIPPED: no judge here: the stand-in provider's modules cannot be had: %s", out)
+	}
+	dir := t.TempDir()
+	if out, ok := run(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
+		t.Fatalf("build the stand-in provider: %s", out)
+	}
+	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
+	tf.env = []string{
+		"TF_CLI_CONFIG_FILE=" + write(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
+		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+	}
+	return tf
+}
+
+func (tf terraformWith) run(t *testing.T, dir string, args ...string) (string, bool) {
+	t.Helper()
+	return run(t, dir, tf.env, append([]string{tf.program}, args...)...)
+}
+
+func (tf terraformWith) must(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, ok := tf.run(t, dir, args...)
+	if !ok {
+		t.Fatalf("terraform %s: %s", strings.Join(args, " "), out)
+	}
+	return out
+}
+
+func TestTerraform(t *testing.T) {
+	tf := newTerraform(t)
+	for name, o := range targettest.Topologies() {
+		t.Run(name, func(t *testing.T) {
+			g, dir := targettest.Graph(t, o), t.TempDir()
+			write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
+			tf.must(t, dir, "validate", "-no-color")
+			tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+			if out, ok := tf.run(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+				t.Errorf("planned again, there are changes: %s", out)
+			}
+			compare(t, g, tf.state(t, dir))
+			out, ok := tf.run(t, dir, "destroy", "-no-color", "-auto-approve", "-input=false")
+			if ok || !strings.Contains(out, "prevent_destroy") {
+				t.Errorf("etcd's volumes may be destroyed: %s", out)
+			}
+		})
+	}
+	t.Run("as a module", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "cluster"), "main.tf.json", configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Module: true}))
+		write(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }
+module "cluster" {
+  source           = "./cluster"
+  count            = 1
+  workers_max_size = 7
+}
+output "api" { value = module.cluster[0].load_balancer_api_dns_name }
+`))
+		tf.must(t, dir, "get", "-no-color")
+		out := tf.must(t, dir, "plan", "-no-color", "-input=false")
+		if !strings.Contains(out, "Plan: 82 to add, 0 to change, 0 to destroy") || !strings.Contains(out, "= 7") {
+			t.Error(out)
+		}
+	})
+}
+
+func TestTerraformRefusesMistakes(t *testing.T) {
+	tf := newTerraform(t)
+	body := configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Region: "us-east-1"})
+	for name, edit := range map[string][2]string{
+		"an unknown attribute":  {`"cidr_block":`, `"cidr_blok":`},
+		"a missing one":         {`"policy":`, `"name_prefix":`},
+		"a mistyped one":        {`"enable_dns_support": true`, `"enable_dns_support": "maybe"`},
+		"an unknown block":      {`"metadata_options": [`, `"metadata": [`},
+		"an unknown reference":  {`${aws_vpc.main.id}`, `${aws_vpc.main.ident}`},
+		"an unknown nested one": {`"http_tokens":`, `"http_token":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrong := bytes.Replace(body, []byte(edit[0]), []byte(edit[1]), 1)
+			if bytes.Equal(wrong, body) {
+				t.Fatalf("there is no %s", edit[0])
+			}
+			dir := t.TempDir()
+			write(t, dir, "main.tf.json", wrong)
+			if out, ok := tf.run(t, dir, "validate", "-no-color"); ok {
+				t.Errorf("it is accepted: %s", out)
+			}
+		})
+	}
+}
+
+func configuration(t *testing.T, g *graph.Graph, o terraform.Options) []byte {
+	t.Helper()
+	body, err := terraform.Render(g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// state returns the values of each resource by address in Terraform.
+func (tf terraformWith) state(t *testing.T, dir string) map[string]map[string]any {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json")
+	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), tf.env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Values struct {
+			RootModule struct {
+				Resources []struct {
+					Address string
+					Values  map[string]any
+				}
+			} `json:"root_module"`
+		}
+	}
+	if err := json.Unmarshal(out, &doc); err != nil {
+		t.Fatal(err)
+	}
+	byAddress := map[string]map[string]any{}
+	for _, r := range doc.Values.RootModule.Resources {
+		byAddress[r.Address] = r.Values
+	}
+	return byAddress
+}
+
+// compare looks for each value that the graph gives to a resource in what Terraform made, references followed.
+func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
+	t.Helper()
+	if len(state) != len(g.Nodes()) {
+		t.Errorf("the graph has %d resources, Terraform %d", len(g.Nodes()), len(state))
+	}
+	made := func(a graph.Addr) map[string]any {
+		n := g.Node(a)
+		return state[n.Resource.Kind().Terraform+"."+n.Name]
+	}
+	lookup := func(s graph.Symbol) (string, bool) {
+		attribute := "id"
+		if s.Attribute != "" {
+			attribute = g.Node(s.Addr).Resource.Kind().Attributes[s.Attribute]
+		}
+		v := made(s.Addr)[attribute]
+		return fmt.Sprint(v), v != nil
+	}
+	for _, n := range g.Nodes() {
+		have := map[string]int{}
+		leaves(made(n.Addr), have)
+		for _, f := range graph.Fields(graph.Resolve(n.Resource, lookup)) {
+			if f.Render.Is != "" || f.Property == "DesiredCapacity" {
+				continue // told otherwise: TestTerraformGolden
+			}
+			want := map[string]int{}
+			leaves(f.Value, want)
+			for v, times := range want {
+				if have[v] < times {
+					t.Errorf("%s: %s %q is there %d times, want %d", n.Addr, f.Property, v, have[v], times)
+				}
+			}
+		}
+	}
+}
+
+// leaves counts the values in v, whatever their names. An encoding of numbers and truth as text is as good.
+func leaves(v any, into map[string]int) {
+	switch x := v.(type) {
+	case nil:
+	case map[string]any:
+		for _, e := range x {
+			leaves(e, into)
+		}
+	case []any:
+		for _, e := range x {
+			leaves(e, into)
+		}
+	default:
+		into[fmt.Sprint(x)]++
+	}
+}
