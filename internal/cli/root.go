@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/diag"
 )
 
-const rootLong = `Slipway builds, runs, upgrades and repairs production Kubernetes clusters on AWS.
+const rootLong = `Slipway builds and runs production Kubernetes clusters on AWS.
 
 A cluster is described by manifests, which the state store keeps. 'slipway plan' shows what would change in AWS and
 'slipway apply' changes it. Data goes to stdout, messages to stderr. Nothing changes anything without --yes; on a
