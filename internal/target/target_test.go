@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package target_test
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/target"
+	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/target/terraform"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens")
+
+func renderings(t *testing.T, g *graph.Graph) map[string]string {
+	t.Helper()
+	tf, err := terraform.Render(g, terraform.Options{Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfn, err := cloudformation.Render(g, cloudformation.Options{Description: "a small cluster"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{"main.tf.json": string(tf), "template.json": string(cfn)}
+}
+
+// small is one of each shape that the renderers treat in its own way.
+func small() *graph.Graph {
+	g := &graph.Graph{}
+	tags := func(addr string) awskind.Tags {
+		return awskind.Tags{awskind.TagAddress: addr, "cost": "${x} at 100%{y}"}
+	}
+	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16", DNSSupport: true, Tags: tags("vpc/main")})
+	igw := graph.Add(g, "main", awskind.InternetGateway{})
+	attached := graph.Add(g, "main", awskind.GatewayAttachment{VPC: vpc, Gateway: igw})
+	subnet := graph.Add(g, "1-a", awskind.Subnet{VPC: graph.Existing[awskind.VPC]("vpc-1"), CIDR: "10.0.0.0/24", Zone: "us-east-1a"})
+	eip := graph.Add(g, "nat", awskind.EIP{Domain: "vpc"}, attached)
+	graph.Add(g, "nat", awskind.NATGateway{Subnet: subnet, Allocation: eip})
+	group := graph.Add(g, "lb", awskind.SecurityGroup{VPC: vpc, Name: "lb", Description: "lb"})
+	lb := graph.Add(g, "api", awskind.LoadBalancer{
+		Name: "api", Type: "network", Scheme: "internal", Subnets: []graph.Ref[awskind.Subnet]{subnet}, SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
+		Attributes: map[string]string{"load_balancing.cross_zone.enabled": "true"},
+	})
+	role := graph.Add(g, "worker", awskind.Role{Name: "r", Trust: graph.Canonical(`{"Version":"2012-10-17","Statement":[{"Condition":{"StringEquals":{"a":"${aws:username}"}}}]}`)})
+	profile := graph.Add(g, "worker", awskind.InstanceProfile{Name: "p", Roles: []graph.Ref[awskind.Role]{role}})
+	key := graph.Add(g, "main", awskind.Key{Description: "volumes", Policy: "{}"})
+	volume := graph.Add(g, "etcd-a", awskind.Volume{Zone: "us-east-1a", Size: 20, Encrypted: true, KMSKey: key.Attr("Arn")})
+	graph.Protect(g, volume)
+	template := graph.Add(g, "workers", awskind.LaunchTemplate{Name: "workers", Tags: tags("launch-template/workers"), Data: awskind.LaunchTemplateData{
+		ImageID: "ami-1", InstanceType: "t3.large", Profile: awskind.ProfileSpec{Name: profile},
+		BlockDevices: []awskind.BlockDevice{{DeviceName: "/dev/xvda", EBS: awskind.EBS{VolumeSize: 30}}},
+		UserData:     graph.Concat(graph.Lit("echo \"$HOME ${PATH}\"\n# 5% of $"), lb.Attr("DNSName"), graph.Lit("\n")).Base64(),
+	}})
+	graph.Add(g, "workers", awskind.AutoScalingGroup{
+		Name: "workers", MaxSize: 3, DesiredCapacity: 1, Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
+		Tags: awskind.Tags{awskind.TagGroup: "workers"},
+	})
+	return g
+}
+
+func TestGolden(t *testing.T) {
+	for name, got := range renderings(t, small()) {
+		file := filepath.Join("testdata", "small."+name)
+		if *update {
+			if err := os.MkdirAll("testdata", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("run go test ./internal/target -update (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestSameGraphSameBytes(t *testing.T) {
+	for name, o := range targettest.Topologies() {
+		first := renderings(t, targettest.Graph(t, o))
+		for range 5 {
+			if diff := cmp.Diff(first, renderings(t, targettest.Graph(t, o))); diff != "" {
+				t.Fatalf("%s: %s", name, diff)
+			}
+		}
+	}
+}
+
+func TestNoSecret(t *testing.T) {
+	for name, o := range targettest.Topologies() {
+		for file, body := range renderings(t, targettest.Graph(t, o)) {
+			for _, s := range []string{"PRIVATE KEY", "AKIA", "password", "BEGIN CERTIFICATE"} {
+				if strings.Contains(body, s) {
+					t.Errorf("%s of %s holds %q", file, name, s)
+				}
+			}
+		}
+	}
+}
+
+func TestDefaultTemplateFits(t *testing.T) {
+	if n := len(renderings(t, targettest.Graph(t, manifest.NewOptions{}))["template.json"]); n > cloudformation.MaxBody {
+		t.Errorf("the template of the default cluster has %d bytes, over %d", n, cloudformation.MaxBody)
+	}
+}
+
+func TestParameters(t *testing.T) {
+	p := target.ParametersOf(targettest.Graph(t, manifest.NewOptions{}))
+	var got []string
+	for _, one := range p.List() {
+		got = append(got, one.Name)
+	}
+	// A slot of the control plane is one machine: its group has no sizes to set.
+	if diff := cmp.Diff([]string{
+		"control-plane-instance-type", "control-plane-volume-size", "volume-size",
+		"workers-instance-type", "workers-max-size", "workers-min-size", "workers-volume-size",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+	g := &graph.Graph{}
+	graph.Add(g, "a", awskind.Volume{Zone: "z", Size: 1})
+	graph.Add(g, "b", awskind.Volume{Zone: "z", Size: 2})
+	if n := len(target.ParametersOf(g).List()); n != 0 {
+		t.Errorf("volumes of different sizes share %d parameters", n)
+	}
+}
+
+func TestRetainedHoldsTheKeyOfAVolume(t *testing.T) {
+	got := slices.Sorted(maps.Keys(target.Retained(small())))
+	if diff := cmp.Diff([]graph.Addr{"kms-key/main", "volume/etcd-a"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNamesThatFallTogetherAreRefused(t *testing.T) {
+	g := &graph.Graph{}
+	graph.Add(g, "a-1", awskind.InternetGateway{})
+	graph.Add(g, "a1", awskind.InternetGateway{})
+	_, err := cloudformation.Render(g, cloudformation.Options{})
+	if err == nil || !strings.Contains(err.Error(), "internet-gateway/a-1 and internet-gateway/a1") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := terraform.Render(g, terraform.Options{}); err != nil {
+		t.Errorf("Terraform tells them apart: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for in, want := range map[string][2]string{
+		"nat-us-east-1a":        {"nat-us-east-1a", "NatUsEast1a"},
+		"1-a":                   {"_1-a", "1A"},
+		"load-balancer/api":     {"load-balancer_api", "LoadBalancerApi"},
+		"workers-instance-type": {"workers-instance-type", "WorkersInstanceType"},
+		"é.b":                   {"__b", "B"},
+	} {
+		if diff := cmp.Diff(want, [2]string{target.Label(in), target.Camel(in)}); diff != "" {
+			t.Errorf("%s: %s", in, diff)
+		}
+	}
+}
