@@ -44,7 +44,9 @@ func (a *Agent) controlPlane(ctx context.Context) error {
 		return err
 	}
 	pulls := make(chan struct{})
-	go func() { defer close(pulls); a.pull(ctx) }()
+	pullCtx, stop := context.WithCancel(ctx)
+	go func() { defer close(pulls); a.pull(pullCtx) }()
+	defer func() { stop(); <-pulls }() // the next try reads the document anew
 	if err := a.untilReady(ctx, "etcd", func() error { return a.etcdStep(ctx, m) }); err != nil {
 		return err
 	}
