@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
@@ -210,5 +211,37 @@ func leaves(v any, into map[string]int) {
 		}
 	default:
 		into[fmt.Sprint(x)]++
+	}
+}
+
+// TestTerraformText: whatever text a resource holds arrives as it is, though Terraform reads it as a template.
+func TestTerraformText(t *testing.T) {
+	tf := newTerraform(t)
+	g, dir := &graph.Graph{}, t.TempDir()
+	lb := graph.Add(g, "api", awskind.LoadBalancer{Name: "api"})
+	for i, s := range []string{
+		"$", "%", "${", "%{", "$${", "%%{", "$$${a}", "${\"a\"}", "%{ if true }", "a\"b\\c\n\r\td", "5%", "$$", "$%", "%$", "$%{", "%${", "$\r%\r\n", "}{$}", "é✓",
+		"#!/bin/sh\necho \"${PATH}\" '$HOME' %{http_code} \\n",
+	} {
+		// First, before a reference, and after one.
+		text := graph.Concat(graph.Lit(s), lb.Attr("DNSName"), graph.Lit(s))
+		graph.Add(g, fmt.Sprintf("t-%d", i), awskind.LaunchTemplate{
+			Name: "t", Data: awskind.LaunchTemplateData{UserData: text.Base64()}, Tags: awskind.Tags{"plain": s},
+		})
+		graph.Add(g, fmt.Sprintf("v-%d", i), awskind.Volume{Zone: "z", KMSKey: text, Tags: awskind.Tags{s: "key"}})
+	}
+	write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
+	tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+	state := tf.state(t, dir)
+	compare(t, g, state)
+	for _, n := range g.Nodes() {
+		if v, ok := n.Resource.(awskind.Volume); ok {
+			tags, _ := state["aws_ebs_volume."+n.Name]["tags"].(map[string]any)
+			for k := range v.Tags {
+				if tags[k] != "key" {
+					t.Errorf("the tag's key %q became %v", k, tags)
+				}
+			}
+		}
 	}
 }

@@ -53,12 +53,15 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		resources[ids[n.Addr]] = body
 	}
 	doc := object{
-		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources, "Outputs": r.outputs(),
+		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources,
 		// A manifest names its zones: that is no oversight.
 		"Metadata": object{"cfn-lint": object{"config": object{"ignore_checks": []string{"W3010"}}}},
 	}
 	if o.Description != "" {
 		doc["Description"] = o.Description
+	}
+	if outputs := r.outputs(); len(outputs) > 0 {
+		doc["Outputs"] = outputs
 	}
 	if params := r.parameters(); len(params) > 0 {
 		doc["Parameters"] = params

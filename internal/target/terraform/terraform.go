@@ -68,7 +68,15 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 			"required_version":   required,
 			"required_providers": map[string]any{"aws": map[string]any{"source": source, "version": version}},
 		},
-		"resource": resources, "variable": r.variables(), "output": r.outputs(),
+	}
+	// Terraform refuses a section without anything in it.
+	for section, blocks := range map[string]map[string]any{"variable": r.variables(), "output": r.outputs()} {
+		if len(blocks) > 0 {
+			doc[section] = blocks
+		}
+	}
+	if len(resources) > 0 {
+		doc["resource"] = resources
 	}
 	if !o.Module {
 		doc["provider"] = map[string]any{"aws": map[string]any{"region": o.Region}}

@@ -14,6 +14,11 @@ func escape(literal string, before bool) string {
 	var b strings.Builder
 	for i := 0; i < len(literal); {
 		c := literal[i]
+		if c == '\r' { // Terraform drops it from what it reads
+			b.WriteString(`${"\r"}`)
+			i++
+			continue
+		}
 		if c != '$' && c != '%' {
 			b.WriteByte(c)
 			i++
@@ -22,8 +27,8 @@ func escape(literal string, before bool) string {
 		end := i + len(literal[i:]) - len(strings.TrimLeft(literal[i:], string(c)))
 		run := literal[i:end]
 		brace := end < len(literal) && literal[end] == '{'
-		// A mixed run such as %${ counts too: what comes next begins with our own ${.
-		ours := end == len(literal) && before || end < len(literal) && (literal[end] == '$' || literal[end] == '%')
+		// A mixed run such as %${ counts too: what comes next may begin with our own ${.
+		ours := end == len(literal) && before || end < len(literal) && strings.IndexByte("$%\r", literal[end]) >= 0
 		switch {
 		case brace && len(run) == 1 && !ours:
 			b.WriteString(run + run)
@@ -51,7 +56,7 @@ func template(parts []graph.Part, reference func(graph.Symbol) string) string {
 }
 
 // quote turns a template into a quoted one, for use within an expression. What is within ${…} is an expression already;
-// ours hold at most a string of $ or %, which needs no quoting.
+// ours hold at most a string of $, % or \r, which is quoted already.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -65,8 +70,6 @@ func quote(s string) string {
 		switch c := s[i]; c {
 		case '\n':
 			b.WriteString(`\n`)
-		case '\r':
-			b.WriteString(`\r`)
 		case '\t':
 			b.WriteString(`\t`)
 		case '"', '\\':
