@@ -51,6 +51,15 @@ func notYet(format string, args ...any) error {
 	return Error{Doing: "wait", class: plan.NotYet, err: fmt.Errorf(format, args...)}
 }
 
+// final keeps err from being tried again: with it the call that has made something would be repeated, and make a second
+// one. The next plan finds the first by its tag.
+func final(err error, made string) error {
+	if err == nil {
+		return nil
+	}
+	return Error{Doing: made + " is made, but", class: plan.Other, err: err}
+}
+
 // classify is the one table from AWS's codes to classes; the first line that fits counts.
 func classify(err error) plan.Class {
 	api, ok := errors.AsType[smithy.APIError](err)

@@ -69,7 +69,7 @@ func keys(c *Cloud, api keyAPI, scope Scope) {
 			t.have = awskind.Key{Description: t.want.Description, Policy: t.want.Policy, Tags: t.want.Tags}
 			made, err := updateKey(ctx, api, t)
 			made.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
-			return made, err
+			return made, final(err, t.id)
 		},
 		update: func(ctx context.Context, t task[awskind.Key]) (plan.Made, error) { return updateKey(ctx, api, t) },
 		remove: func(ctx context.Context, t task[awskind.Key]) error { return endKey(ctx, api, t, scope) },

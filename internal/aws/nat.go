@@ -90,13 +90,14 @@ func natGateways(c *Cloud, api natAPI, scope Scope) {
 				return plan.Made{}, wrap(err, "create NAT gateway")
 			}
 			id := aws.ToString(out.NatGateway.NatGatewayId)
-			return plan.Made{ID: id}, looks.wait(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
+			err = looks.wait(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
 				t.waiting(id + " is " + string(n.State))
 				if n.State == ec2types.NatGatewayStateFailed {
 					return false, fmt.Errorf("%s failed: %s", id, aws.ToString(n.FailureMessage))
 				}
 				return found && n.State == ec2types.NatGatewayStateAvailable, nil
 			})
+			return plan.Made{ID: id}, final(err, id)
 		},
 		update: func(ctx context.Context, t task[awskind.NATGateway]) (plan.Made, error) {
 			return kept(t), retag(ctx, api, t.id, t.want.Tags, t.have.Tags)
