@@ -109,7 +109,7 @@ func (c *cfnChecker) value(path string, v any, typ string, definitions map[strin
 		return
 	}
 	inner := strings.TrimSuffix(typ[strings.Index(typ, "<")+1:], ">")
-	fits := false
+	var fits bool
 	switch {
 	case strings.HasPrefix(typ, "array<"):
 		var list []any

@@ -10,8 +10,14 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
+)
+
+// The tags that say which group, and which slot of a control plane, a resource belongs to: package awskind has them too,
+// but renderers know only the graph.
+const (
+	tagGroup = "slipway.dev/group"
+	tagSlot  = "slipway.dev/etcd-slot"
 )
 
 // Parameter is a property that a template's user may set, shared by all resources of a group, or of a kind, that have it.
@@ -53,7 +59,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 	all := map[string]*found{}
 	owners := owners(g)
 	for _, n := range g.Nodes() {
-		slot := tagOf(n.Resource, awskind.TagSlot) != ""
+		slot := tagOf(n.Resource, tagSlot) != ""
 		walk(graph.Fields(n.Resource), "", func(f graph.Field, path string) {
 			if !f.Render.Param && (!f.Render.ParamScale || slot) {
 				return
@@ -123,7 +129,7 @@ func owners(g *graph.Graph) map[graph.Addr]string {
 		if out[n.Addr] == "" {
 			out[n.Addr] = n.Resource.Kind().Name
 		}
-		group := tagOf(n.Resource, awskind.TagGroup)
+		group := tagOf(n.Resource, tagGroup)
 		if group == "" {
 			continue
 		}
@@ -175,9 +181,7 @@ func Outputs(g *graph.Graph) []Output {
 // reference to an attribute, such as the key that encrypts a volume.
 func Retained(g *graph.Graph) map[graph.Addr]bool {
 	out := map[graph.Addr]bool{}
-	nodes := g.Nodes()
-	for i := len(nodes) - 1; i >= 0; i-- {
-		n := nodes[i]
+	for _, n := range slices.Backward(g.Nodes()) {
 		if !n.Protected && !out[n.Addr] {
 			continue
 		}

@@ -148,7 +148,7 @@ func (tf terraformWith) state(t *testing.T, dir string) map[string]map[string]an
 					Address string
 					Values  map[string]any
 				}
-			} `json:"root_module"`
+			} `json:"root_module"` //nolint:tagliatelle // it is Terraform's
 		}
 	}
 	if err := json.Unmarshal(out, &doc); err != nil {

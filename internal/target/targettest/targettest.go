@@ -25,10 +25,13 @@ func Topologies() map[string]manifest.NewOptions {
 }
 
 // Graph builds the cluster called demo in us-east-1.
-func Graph(t testing.TB, o manifest.NewOptions) *graph.Graph { return GraphIn(t, "us-east-1", o) }
+func Graph(t *testing.T, o manifest.NewOptions) *graph.Graph {
+	t.Helper()
+	return GraphIn(t, "us-east-1", o)
+}
 
 // GraphIn builds it in another region.
-func GraphIn(t testing.TB, region string, o manifest.NewOptions) *graph.Graph {
+func GraphIn(t *testing.T, region string, o manifest.NewOptions) *graph.Graph {
 	t.Helper()
 	const name = "demo"
 	set, fs := manifest.New(name, []string{region + "a", region + "b", region + "c"}, o)

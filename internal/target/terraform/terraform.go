@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/graph"
@@ -233,7 +234,7 @@ func (r renderer) blocks(p place, nested []graph.Field, list []any) ([]any, erro
 		if !ok {
 			return nil, fmt.Errorf("%s holds a %T among blocks", p.path, e)
 		}
-		block, err := r.block(p.at(fmt.Sprint(i)), target.Values(nested, m))
+		block, err := r.block(p.at(strconv.Itoa(i)), target.Values(nested, m))
 		if err != nil {
 			return nil, err
 		}

@@ -8,38 +8,50 @@ import (
 	"github.com/slipway-k8s/slipway/internal/graph"
 )
 
+// special are the characters that Terraform does not read as themselves, or not always.
+const special = "$%\r"
+
 // escape makes literal stand for itself in a template of Terraform: ${ and %{ would begin something. before says that
 // what follows begins with ${, which a $ or % at the end would escape or confuse.
 func escape(literal string, before bool) string {
 	var b strings.Builder
-	for i := 0; i < len(literal); {
-		c := literal[i]
-		if c == '\r' { // Terraform drops it from what it reads
-			b.WriteString(`${"\r"}`)
-			i++
-			continue
-		}
-		if c != '$' && c != '%' {
-			b.WriteByte(c)
-			i++
-			continue
-		}
-		end := i + len(literal[i:]) - len(strings.TrimLeft(literal[i:], string(c)))
-		run := literal[i:end]
-		brace := end < len(literal) && literal[end] == '{'
-		// A mixed run such as %${ counts too: what comes next may begin with our own ${.
-		ours := end == len(literal) && before || end < len(literal) && strings.IndexByte("$%\r", literal[end]) >= 0
-		switch {
-		case brace && len(run) == 1 && !ours:
-			b.WriteString(run + run)
-		case brace || ours:
-			b.WriteString(`${"` + run + `"}`)
-		default:
-			b.WriteString(run)
-		}
-		i = end
+	for rest := literal; rest != ""; {
+		r := run(rest)
+		rest = rest[len(r):]
+		b.WriteString(escapeRun(r, rest, before))
 	}
 	return b.String()
+}
+
+// run cuts off the beginning of s: a repeated special character, or what comes before the next one.
+func run(s string) string {
+	if strings.IndexByte(special, s[0]) >= 0 {
+		return s[:len(s)-len(strings.TrimLeft(s, s[:1]))]
+	}
+	if i := strings.IndexAny(s, special); i > 0 {
+		return s[:i]
+	}
+	return s
+}
+
+func escapeRun(r, rest string, before bool) string {
+	if r[0] == '\r' { // Terraform drops it from what it reads
+		return `${"` + strings.Repeat(`\r`, len(r)) + `"}`
+	}
+	if strings.IndexByte(special, r[0]) < 0 {
+		return r
+	}
+	brace := strings.HasPrefix(rest, "{")
+	// A mixed run such as %${ counts too: what comes next may begin with our own ${.
+	ours := rest == "" && before || rest != "" && strings.IndexByte(special, rest[0]) >= 0
+	switch {
+	case ours || brace && len(r) > 1:
+		return `${"` + r + `"}`
+	case brace:
+		return r + r
+	default:
+		return r
+	}
 }
 
 // template renders parts as a template of Terraform: literals, and ${…} for what reference gives.
