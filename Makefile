@@ -28,7 +28,7 @@ lint: ## golangci-lint with the project's rules
 bench: build ## benchmarks; results belong in docs/benchmarks.md
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 
-demo: build deps assets ## local region, a real highly available cluster, kubectl get nodes
+demo: build deps ## local region, a real highly available cluster, kubectl get nodes
 	@bin/slipway demo --yes
 
 demo-down: build ## remove everything that demo made

@@ -31,9 +31,10 @@ func newDemoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Make a highly available cluster in a region on this machine",
-		Long: `Start the local region and make examples/ha.yaml in it: three control-plane machines and two workers over three
-zones, with real etcd and Kubernetes. Each step is one of slipway's own commands, printed as you would type it. The
-cluster is left running; 'slipway region destroy' removes it. Running it again takes up where it stopped.` + exitStatus(),
+		Long: `Build the assets (in a checkout of slipway), start the local region and make examples/ha.yaml in it: three
+control-plane machines and two workers over three zones, with real etcd and Kubernetes. Each step is one of slipway's
+own commands, printed as you would type it. The cluster is left running; 'slipway region destroy' removes it. Running
+it again takes up where it stopped.` + exitStatus(),
 		Example: "  slipway demo --yes",
 		GroupID: groupLocal,
 		Args:    cobra.NoArgs,
@@ -64,16 +65,12 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	catalogue := filepath.Join(cache, "assets", "catalog.yaml")
-	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
-		return withHint(errors.New("the assets are not built yet: there is no "+catalogue), "make assets, or make demo, which does both")
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
 	d := &demoRun{a: a, self: self, cache: cache, kubeconfig: filepath.Join(cache, "demo.kubeconfig"), start: a.Now()}
-	for _, step := range []func(context.Context) error{d.region, d.create, d.apply, d.api, d.ready} {
+	for _, step := range []func(context.Context) error{d.assets, d.region, d.create, d.apply, d.api, d.ready} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -102,6 +99,22 @@ func (d *demoRun) run(ctx context.Context, program string, args ...string) error
 // mark notes that something has happened by now.
 func (d *demoRun) mark(what string) {
 	d.marks = append(d.marks, [2]string{what, fmt.Sprintf("%.1f s", d.a.Now().Sub(d.start).Seconds())})
+}
+
+// assetsSource is the folder of nested modules in a checkout of slipway, where the demo is usually run.
+const assetsSource = "assets"
+
+// assets builds what machines download, in a checkout; elsewhere it must be there.
+func (d *demoRun) assets(ctx context.Context) error {
+	defer d.mark("assets")
+	if _, err := os.Stat(filepath.Join(assetsSource, "kubernetes", "go.mod")); err == nil {
+		return d.slipway(ctx, "assets", "build", "--source", assetsSource)
+	}
+	catalogue := filepath.Join(d.cache, "assets", "catalog.yaml")
+	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
+		return withHint(errors.New("the assets are not built yet: there is no "+catalogue), "run make demo in a checkout of slipway, which builds them")
+	}
+	return nil
 }
 
 // region starts the region and points the commands that follow at it.
