@@ -162,6 +162,19 @@ func TestNamesThatFallTogetherAreRefused(t *testing.T) {
 	}
 }
 
+// TestGroupAndSlotTags: the renderers spell these tags themselves; a parameter named after its group shows that they agree.
+func TestGroupAndSlotTags(t *testing.T) {
+	g := &graph.Graph{}
+	lt := graph.Add(g, "x", awskind.LaunchTemplate{Data: awskind.LaunchTemplateData{InstanceType: "t3.large"}})
+	spec := awskind.TemplateSpec{ID: lt, Version: lt.Attr("LatestVersionNumber")}
+	graph.Add(g, "x", awskind.AutoScalingGroup{MaxSize: 1, Template: spec, Tags: awskind.Tags{awskind.TagGroup: "g", awskind.TagSlot: "a"}})
+	got := target.ParametersOf(g).List()
+	want := []target.Parameter{{Name: "g-instance-type", Description: "InstanceType of launch-template/x", Default: "t3.large"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestNames(t *testing.T) {
 	for in, want := range map[string][2]string{
 		"nat-us-east-1a":        {"nat-us-east-1a", "NatUsEast1a"},
