@@ -32,6 +32,17 @@ func (a *app) cacheDir() (string, error) {
 	return "", withHint(errors.New("no cache folder is known"), "set SLIPWAY_CACHE, XDG_CACHE_HOME or HOME")
 }
 
+// inCache makes a command's run of what needs the cache folder and nothing else.
+func (a *app) inCache(run func(ctx context.Context, cache string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		cache, err := a.cacheDir()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), cache)
+	}
+}
+
 func newRegionCommand(a *app) *cobra.Command {
 	return group("region", "Run an AWS region on this machine", groupLocal,
 		newRegionStartCommand(a), newRegionStopCommand(a), newRegionStatusCommand(a), newRegionDestroyCommand(a),
@@ -88,17 +99,13 @@ func newRegionStopCommand(a *app) *cobra.Command {
 where it stopped.` + exitStatus(),
 		Example: "  slipway region stop",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cache, err := a.cacheDir()
-			if err != nil {
-				return err
-			}
-			if err := region.Stop(cmd.Context(), cache); err != nil {
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
+			if err := region.Stop(ctx, cache); err != nil {
 				return err
 			}
 			a.say("the region's process is stopped")
 			return nil
-		},
+		}),
 	}
 }
 
@@ -110,11 +117,7 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 		Long:    "Say whether the local region exists and runs, and where it answers." + exitStatus(),
 		Example: "  slipway region status\n  slipway region status -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cache, err := a.cacheDir()
-			if err != nil {
-				return err
-			}
+		RunE: a.inCache(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
 				return err
@@ -132,7 +135,7 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 			a.printTable([]string{"STATE", "REGION", "ENDPOINT", "PROCESS", "FOLDER"},
 				[][]string{{state, dash(st.Region), dash(st.Endpoint), dash(pid(st.PID)), st.Folder}})
 			return nil
-		},
+		}),
 	}
 	formatFlag(cmd, &format)
 	return cmd
@@ -161,21 +164,17 @@ func newRegionDestroyCommand(a *app) *cobra.Command {
 whatever state the region is, also after its process was killed. The built image and assets stay.` + exitStatus(),
 		Example: "  slipway region destroy --yes",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cache, err := a.cacheDir()
-			if err != nil {
-				return err
-			}
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
 			a.say("the local region in %s, with all its machines and data", filepath.Join(cache, "region"))
 			if err := a.confirm("It will be destroyed."); err != nil {
 				return err
 			}
-			if err := region.Destroy(cmd.Context(), cache); err != nil {
+			if err := region.Destroy(ctx, cache); err != nil {
 				return err
 			}
 			a.say("the region is gone")
 			return nil
-		},
+		}),
 	}
 	a.yesFlag(cmd)
 	return cmd
@@ -188,11 +187,7 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 		Long:    "Print shell exports that point AWS clients, and slipway itself, at the local region." + exitStatus(),
 		Example: "  eval \"$(slipway region env)\"",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cache, err := a.cacheDir()
-			if err != nil {
-				return err
-			}
+		RunE: a.inCache(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
 				return err
@@ -204,7 +199,7 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 				fmt.Fprintf(a.Stdout, "export %s=%s\n", kv[0], shellQuote(kv[1]))
 			}
 			return nil
-		},
+		}),
 	}
 }
 
@@ -215,13 +210,9 @@ func newRegionImageCommand(a *app) *cobra.Command {
 		Long:    "Build the local region's machine image, a Debian 12 root, unless it is in the cache already. Needs root." + exitStatus(),
 		Example: "  slipway region image",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cache, err := a.cacheDir()
-			if err != nil {
-				return err
-			}
-			return a.regionImage(cmd.Context(), cache)
-		},
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
+			return a.regionImage(ctx, cache)
+		}),
 	}
 }
 
