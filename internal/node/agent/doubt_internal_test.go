@@ -200,3 +200,21 @@ func TestNodeClaimsNoOthersRole(t *testing.T) {
 		t.Errorf("got roles %v", roles)
 	}
 }
+
+// TestTornFileIsFetchedAgain has a machine that lost its power after a download: the name is there, the bytes are not.
+func TestTornFileIsFetchedAgain(t *testing.T) {
+	b := &bodies{by: map[string][]byte{"u": []byte("good")}}
+	f := Fetcher{Root: &Root{Dir: t.TempDir()}, Open: b, Wait: wait, Waits: func(error) {}}
+	files := []node.File{{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}}
+	for range 2 {
+		if _, err := f.All(t.Context(), files); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(f.Root.Path(assetPath(files[0])), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.gets != 2 {
+		t.Errorf("%d downloads, want 2", b.gets)
+	}
+}

@@ -90,7 +90,7 @@ func (f Fetcher) persist(ctx context.Context, file node.File) error {
 // one fetches a file unless it is there. It becomes visible under its hash only when it is whole and right.
 func (f Fetcher) one(ctx context.Context, file node.File) error {
 	target := f.Root.Path(assetPath(file))
-	if _, err := os.Stat(target); err == nil {
+	if present(target, file) {
 		return nil
 	}
 	dir := filepath.Dir(target)
@@ -110,6 +110,23 @@ func (f Fetcher) one(ctx context.Context, file node.File) error {
 	}
 	f.Root.note(assetPath(file))
 	return nil
+}
+
+// present says whether a file is there and right. A machine that lost its power may have the name without the bytes, so
+// a program is hashed again; the folder of an archive was renamed whole.
+func present(target string, file node.File) bool {
+	if file.Form != node.FormBinary {
+		_, err := os.Stat(target)
+		return err == nil
+	}
+	in, err := os.Open(target)
+	if err != nil {
+		return false
+	}
+	defer in.Close() //nolint:errcheck // read only
+	hash := sha256.New()
+	_, err = io.Copy(hash, in)
+	return err == nil && hex.EncodeToString(hash.Sum(nil)) == file.SHA256
 }
 
 func (f Fetcher) download(ctx context.Context, file node.File, part string) error {
