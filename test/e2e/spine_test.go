@@ -65,6 +65,30 @@ func up(l *lab) {
 	if err != nil || len(names) != 5 {
 		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
+	nodesKnowTheirPlace(l)
+}
+
+// nodesKnowTheirPlace compares what nodes say of themselves with what EC2 says.
+func nodesKnowTheirPlace(l *lab) {
+	l.t.Helper()
+	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, r := range out.Reservations {
+		for _, i := range r.Instances {
+			zone := *i.Placement.AvailabilityZone
+			want[*i.PrivateDnsName] = fmt.Sprintf("aws:///%s/%s %s %s %s", zone, *i.InstanceId, region, zone, i.InstanceType)
+		}
+	}
+	got := l.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.providerID} {.metadata.labels.topology\.kubernetes\.io/region} {.metadata.labels.topology\.kubernetes\.io/zone} {.metadata.labels.node\.kubernetes\.io/instance-type}{"\n"}{end}`)
+	for line := range strings.Lines(got) {
+		name, facts, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if facts != want[name] {
+			l.t.Errorf("node %s says %q, EC2 says %q", name, facts, want[name])
+		}
+	}
 }
 
 func planIsEmpty(l *lab) {
