@@ -73,7 +73,7 @@ func (s *summary) add(e event, w io.Writer) {
 	case "fail":
 		s.fail(e, w)
 	}
-	if e.Action == "pass" || e.Action == "skip" {
+	if e.Action == "pass" || e.Action == "skip" || e.Action == "fail" {
 		delete(s.output, k)
 	}
 }
@@ -93,6 +93,19 @@ func (s *summary) fail(e event, w io.Writer) {
 		s.broken = true
 	}
 	fmt.Fprintf(w, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(s.output[key{e.Package, e.Test}], ""))
+	if e.Test == "" {
+		s.unfinished(e.Package, w)
+	}
+}
+
+// unfinished prints what the tests said that a package's end caught running: a panic or a time limit is told there.
+func (s *summary) unfinished(pkg string, w io.Writer) {
+	for _, k := range slices.SortedFunc(maps.Keys(s.output), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
+		if k.pkg == pkg && k.test != "" {
+			fmt.Fprintf(w, "UNFINISHED  %s %s\n%s", pkg, k.test, strings.Join(s.output[k], ""))
+			delete(s.output, k)
+		}
+	}
 }
 
 // reason is the text a test skipped itself with.

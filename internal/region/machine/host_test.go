@@ -284,11 +284,15 @@ func (b *bench) awaitRunning(id string) {
 	b.await(id, "test $(systemctl is-system-running) = running || { systemctl --failed --no-pager; systemctl list-jobs; false; }", 30*time.Second)
 }
 
-// run runs a shell script inside a machine.
+// run runs a shell script inside a machine, for two minutes at most: a script that hangs must say which it was.
 func (b *bench) run(id, script string) (string, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
+	defer cancel()
 	args := []string{"-t", strconv.Itoa(b.pid(id)), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script}
-	out, err := exec.Command("nsenter", args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	cmd := exec.CommandContext(ctx, "nsenter", args...)
+	cmd.WaitDelay = time.Second // what it started may hold its output open
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), errors.Join(err, ctx.Err())
 }
 
 func (b *bench) mustRun(id, script string) string {

@@ -309,6 +309,7 @@ func TestLaunchFailureIsSaid(t *testing.T) {
 func TestConsoleIsBounded(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	m := b.launch(1)
+	b.awaitRunning(m.ID) // systemd flushes the console once at its start, and Linux wakes no writer that waits then
 	b.mustRun(m.ID, "head -c 3000000 /dev/zero | tr '\\0' x | fold -w 100 >/dev/console; echo; echo the end >/dev/console")
 	b.eventually("the console shows the end", func() bool {
 		out, err := b.host.Console(m.ID)

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A package that a time limit ends leaves a test without a result; what it printed is the only trace of the cause.
+func TestUnfinishedTestIsShown(t *testing.T) {
+	in := `{"Action":"output","Package":"p","Test":"TestDone","Output":"quiet\n"}
+{"Action":"pass","Package":"p","Test":"TestDone"}
+{"Action":"output","Package":"p","Test":"TestHangs","Output":"panic: test timed out\n"}
+{"Action":"output","Package":"p","Output":"FAIL p 600s\n"}
+{"Action":"fail","Package":"p"}
+`
+	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	var out strings.Builder
+	if err := s.read(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.print(&out); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	for _, want := range []string{"FAIL p 600s", "UNFINISHED  p TestHangs\npanic: test timed out", "1 passed, 0 failed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "quiet") {
+		t.Errorf("shows what a passed test printed:\n%s", out.String())
+	}
+}
