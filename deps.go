@@ -10,6 +10,7 @@ import (
 	_ "github.com/aws/aws-sdk-go-v2/credentials"
 	_ "github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	_ "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	_ "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	_ "github.com/aws/aws-sdk-go-v2/service/ec2"
 	_ "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	_ "github.com/aws/aws-sdk-go-v2/service/iam"
