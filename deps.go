@@ -30,6 +30,7 @@ import (
 	_ "github.com/vishvananda/netlink"
 	_ "github.com/vishvananda/netns"
 	_ "go.etcd.io/etcd/client/v3"
+	_ "go.yaml.in/yaml/v3"
 	_ "golang.org/x/sync/errgroup"
 	_ "golang.org/x/sys/unix"
 	_ "golang.org/x/term"
