@@ -27,11 +27,12 @@ type summary struct {
 	passed, failed, skipped int
 	skips                   map[string]int
 	broken                  bool
+	cells                   cells
 }
 
 //nolint:forbidigo // this is the one function that touches the process, as in cmd/
 func main() {
-	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	s := &summary{output: map[key][]string{}, skips: map[string]int{}, cells: cells{}}
 	if err := s.read(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)
@@ -61,6 +62,7 @@ func (s *summary) add(e event, w io.Writer) {
 			fmt.Fprint(w, e.Output)
 		}
 		s.output[k] = append(s.output[k], e.Output)
+		s.cells.add(e.Output)
 	case "build-fail":
 		s.broken = true
 	case "pass":
@@ -125,6 +127,9 @@ func (s *summary) print(w io.Writer) int {
 		for _, why := range slices.Sorted(maps.Keys(s.skips)) {
 			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
 		}
+	}
+	if s.cells.print(w) > 0 {
+		s.broken = true
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
 	if s.failed > 0 || s.broken || s.passed == 0 {

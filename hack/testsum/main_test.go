@@ -15,7 +15,7 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 {"Action":"output","Package":"p","Output":"FAIL p 600s\n"}
 {"Action":"fail","Package":"p"}
 `
-	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	s := &summary{output: map[key][]string{}, skips: map[string]int{}, cells: cells{}}
 	var out strings.Builder
 	if err := s.read(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
@@ -30,5 +30,29 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "quiet") {
 		t.Errorf("shows what a passed test printed:\n%s", out.String())
+	}
+}
+
+// Every topology has a verdict in every column, or the run is not a good one.
+func TestCellsBecomeATable(t *testing.T) {
+	c := cells{}
+	for _, line := range []string{
+		"    cell_test.go:20: CELL ha direct region ok\n", "    cell_test.go:20: CELL ha terraform terraform skipped\n",
+		"    cell_test.go:20: CELL five direct region ok\n", "CELL too short\n",
+	} {
+		c.add(line)
+	}
+	var out strings.Builder
+	if bad := c.print(&out); bad != 1 {
+		t.Errorf("%d bad cells, want 1", bad)
+	}
+	const want = `
+          direct  terraform
+topology  region  terraform
+five      ok      MISSING
+ha        ok      skipped
+`
+	if out.String() != want {
+		t.Errorf("got %q", out.String())
 	}
 }

@@ -36,10 +36,11 @@ func GroupName(cluster, group string) string { return group + "." + cluster }
 
 // balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".
 func balancerName(cluster, name string) string {
-	if strings.HasPrefix(cluster, "internal-") {
-		cluster = "k-" + cluster
+	name = cluster + "-" + name
+	if strings.HasPrefix(name, "internal-") {
+		name = "k-" + name
 	}
-	return fit(cluster+"-"+name, maxBalancerName)
+	return fit(name, maxBalancerName)
 }
 
 // roleTag is a role as tags and names spell it.

@@ -206,9 +206,9 @@ func TestCloudFormationSchema(t *testing.T) {
 		c.check()
 		return c.bad
 	}
-	for name, o := range targettest.Topologies() {
-		for _, b := range judge(t, renderings(t, targettest.Graph(t, o))["template.json"]) {
-			t.Errorf("%s: %s", name, b)
+	for _, x := range targettest.Topologies() {
+		for _, b := range judge(t, renderings(t, x.Graph(t))["template.json"]) {
+			t.Errorf("%s: %s", x.Name, b)
 		}
 	}
 	mistakes(t, "template.json", map[string][2]string{
@@ -375,9 +375,9 @@ func TestTerraformSchema(t *testing.T) {
 		c.check()
 		return c.bad
 	}
-	for name, o := range targettest.Topologies() {
-		for _, b := range judge(t, renderings(t, targettest.Graph(t, o))["main.tf.json"]) {
-			t.Errorf("%s: %s", name, b)
+	for _, x := range targettest.Topologies() {
+		for _, b := range judge(t, renderings(t, x.Graph(t))["main.tf.json"]) {
+			t.Errorf("%s: %s", x.Name, b)
 		}
 	}
 	mistakes(t, "main.tf.json", map[string][2]string{

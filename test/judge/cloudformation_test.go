@@ -6,34 +6,37 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
 func TestCloudFormationLint(t *testing.T) {
-	lint := tool(t, "cfn-lint")
-	for _, region := range []string{"us-east-1", "eu-central-1"} {
-		for name, o := range targettest.Topologies() {
-			t.Run(region+"/"+name, func(t *testing.T) {
-				file := write(t, t.TempDir(), "template.json", template(t, region, o))
+	for _, x := range targettest.Topologies() {
+		t.Run(x.Name, func(t *testing.T) {
+			cell(t, x.Name, "cloudformation", "cfn-lint")
+			lint := tool(t, "cfn-lint")
+			for _, region := range []string{"us-east-1", "eu-central-1"} {
+				file := write(t, t.TempDir(), "template.json", template(t, x.GraphIn(t, region)))
 				if out, ok := run(t, "", nil, lint, "--regions", region, "--", file); !ok {
-					t.Error(out)
+					t.Errorf("%s: %s", region, out)
 				}
-			})
-		}
+			}
+		})
 	}
 	t.Run("a mistake", func(t *testing.T) {
-		body := bytes.Replace(template(t, "us-east-1", manifest.NewOptions{}), []byte(`"CidrBlock"`), []byte(`"CidrBlok"`), 1)
+		lint := tool(t, "cfn-lint")
+		body := bytes.Replace(template(t, targettest.Graph(t, manifest.NewOptions{})), []byte(`"CidrBlock"`), []byte(`"CidrBlok"`), 1)
 		if _, ok := run(t, "", nil, lint, "--", write(t, t.TempDir(), "template.json", body)); ok {
 			t.Error("cfn-lint accepts a property that does not exist")
 		}
 	})
 }
 
-func template(t *testing.T, region string, o manifest.NewOptions) []byte {
+func template(t *testing.T, g *graph.Graph) []byte {
 	t.Helper()
-	body, err := cloudformation.Render(targettest.GraphIn(t, region, o), cloudformation.Options{Description: "test"})
+	body, err := cloudformation.Render(g, cloudformation.Options{Description: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,18 @@ type terraformWith struct {
 
 func newTerraform(t *testing.T) terraformWith {
 	t.Helper()
-	tf := terraformWith{program: tool(t, "terraform")}
+	var tf terraformWith
+	tf.start(t, t.TempDir())
+	return tf
+}
+
+// start builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
+func (tf *terraformWith) start(t *testing.T, dir string) {
+	t.Helper()
+	if tf.program != "" {
+		return
+	}
+	program := tool(t, "terraform")
 	schema := shared(t, "terraform-aws-6.25.json")
 	source, err := filepath.Abs("awsprovider")
 	if err != nil {
@@ -35,16 +46,14 @@ func newTerraform(t *testing.T) terraformWith {
 	if out, ok := run(t, source, nil, "go", "mod", "download"); !ok {
 		t.Skipf("SKIPPED: no judge here: the stand-in provider's modules cannot be had: %s", out)
 	}
-	dir := t.TempDir()
 	if out, ok := run(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
 		t.Fatalf("build the stand-in provider: %s", out)
 	}
 	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
-	tf.env = []string{
+	tf.program, tf.env = program, []string{
 		"TF_CLI_CONFIG_FILE=" + write(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
 		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
 	}
-	return tf
 }
 
 func (tf terraformWith) run(t *testing.T, dir string, args ...string) (string, bool) {
@@ -62,10 +71,13 @@ func (tf terraformWith) must(t *testing.T, dir string, args ...string) string {
 }
 
 func TestTerraform(t *testing.T) {
-	tf := newTerraform(t)
-	for name, o := range targettest.Topologies() {
-		t.Run(name, func(t *testing.T) {
-			g, dir := targettest.Graph(t, o), t.TempDir()
+	var tf terraformWith
+	home := t.TempDir()
+	for _, x := range targettest.Topologies() {
+		t.Run(x.Name, func(t *testing.T) {
+			cell(t, x.Name, "terraform", "terraform")
+			tf.start(t, home)
+			g, dir := x.Graph(t), t.TempDir()
 			write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
 			tf.must(t, dir, "validate", "-no-color")
 			tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
@@ -80,6 +92,7 @@ func TestTerraform(t *testing.T) {
 		})
 	}
 	t.Run("as a module", func(t *testing.T) {
+		tf.start(t, home)
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "cluster"), "main.tf.json", configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Module: true}))
 		write(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }

@@ -8,20 +8,53 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-k8s/slipway/examples"
+	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/node"
 )
 
-// Topologies are the clusters that every renderer is judged with, by name; ha is the default one.
-func Topologies() map[string]manifest.NewOptions {
-	return map[string]manifest.NewOptions{
-		"ha":       {},
-		"five":     {ControlPlaneCount: 5},
-		"single":   {ControlPlaneCount: 1},
-		"internal": {APILoadBalancerType: "Internal"},
+// exampleRegion is the region that the examples name, in full and in their zones.
+const exampleRegion = "us-east-1"
+
+// Image is the machine image of every group.
+const Image = "ami-0123456789abcdef0"
+
+// Topology is one of the clusters that every renderer is judged with; ha is the default one.
+type Topology struct {
+	Name string
+	text string
+}
+
+// Topologies are those of the examples' folder, sorted by name.
+func Topologies() []Topology {
+	var out []Topology
+	for _, e := range examples.All() {
+		out = append(out, Topology{Name: e.Name, text: string(e.YAML)})
 	}
+	return out
+}
+
+// Graph builds t's cluster in the region that it names.
+func (x Topology) Graph(t *testing.T) *graph.Graph { return x.GraphIn(t, exampleRegion) }
+
+// GraphIn builds it in another region.
+func (x Topology) GraphIn(t *testing.T, region string) *graph.Graph {
+	t.Helper()
+	g, fs := model.Build(x.Input(t, region))
+	if err := fs.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// Input is what its graph in a region is made of.
+func (x Topology) Input(t *testing.T, region string) model.Input {
+	t.Helper()
+	set, fs := manifest.Parse([]byte(strings.ReplaceAll(x.text, exampleRegion, region)))
+	return input(t, region, set, fs)
 }
 
 // Graph builds the cluster called demo in us-east-1.
@@ -35,10 +68,20 @@ func GraphIn(t *testing.T, region string, o manifest.NewOptions) *graph.Graph {
 	t.Helper()
 	const name = "demo"
 	set, fs := manifest.New(name, []string{region + "a", region + "b", region + "c"}, o)
+	g, fs := model.Build(input(t, region, set, fs))
+	if err := fs.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func input(t *testing.T, region string, set manifest.Set, fs diag.Findings) model.Input {
+	t.Helper()
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
 		t.Fatal(err)
 	}
+	name := set.Cluster.Metadata.Name
 	in := model.Input{
 		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: region, Partition: "aws",
 		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: node.BootScript(),
@@ -46,15 +89,11 @@ func GraphIn(t *testing.T, region string, o manifest.NewOptions) *graph.Graph {
 	}
 	sum := strings.Repeat("0", 64)
 	for _, g := range set.Groups {
-		in.Images[g.Metadata.Name] = model.Image{ID: "ami-0123456789abcdef0", RootDevice: "/dev/xvda"}
+		in.Images[g.Metadata.Name] = model.Image{ID: Image, RootDevice: "/dev/xvda"}
 		in.Boot[g.Metadata.Name] = model.Boot{
 			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
 			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
 		}
 	}
-	g, fs := model.Build(in)
-	if err := fs.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return in
 }

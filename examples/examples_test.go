@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package examples_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/examples"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// TestExamplesAreValid: each example is a whole cluster of its file's name, without a warning.
+func TestExamplesAreValid(t *testing.T) {
+	for _, x := range examples.All() {
+		set, fs := manifest.Parse(x.YAML)
+		for _, f := range append(fs, manifest.Validate(manifest.Default(set))...) {
+			t.Errorf("%s: %s", x.Name, f)
+		}
+		if name := set.Cluster.Metadata.Name; name != x.Name && x.Name != "ha" {
+			t.Errorf("%s: its cluster is called %s", x.Name, name)
+		}
+	}
+}
+
+// TestExamplesAreDocumented: docs/topologies.md has one row for each example, and none for what is not there.
+func TestExamplesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/topologies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(doc)) {
+		if strings.HasPrefix(line, "| ") && strings.Contains(line, "../examples/") {
+			rows++
+		}
+	}
+	all := examples.All()
+	for _, x := range all {
+		if link := fmt.Sprintf("[%s](../examples/%s.yaml)", x.Name, x.Name); strings.Count(string(doc), link) != 1 {
+			t.Errorf("docs/topologies.md has not one row with %s", link)
+		}
+	}
+	if rows != len(all) {
+		t.Errorf("docs/topologies.md has %d rows, the folder %d examples", rows, len(all))
+	}
+}
