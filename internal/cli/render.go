@@ -21,6 +21,7 @@ type renderOptions struct {
 	out     string
 	module  bool
 	publish bool
+	quiet   bool // what machines read does not matter
 }
 
 // renderHelp is what every rendering needs to say.
@@ -33,7 +34,7 @@ manifests. Do not use a template and 'slipway apply' for one cluster: each would
 
 func newRenderCommand(a *app) *cobra.Command {
 	return group("render", "Write a cluster's resources for another tool to make", groupCluster,
-		newRenderTerraformCommand(a), newRenderCloudFormationCommand(a))
+		newRenderTerraformCommand(a), newRenderCloudFormationCommand(a), newRenderDiagramCommand(a))
 }
 
 func newRenderTerraformCommand(a *app) *cobra.Command {
@@ -143,6 +144,9 @@ func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*t
 	}
 	if err := t.build(ctx, s, d); err != nil {
 		return t, nil, err
+	}
+	if o.quiet {
+		return t, d, nil
 	}
 	return t, d, t.publishFirst(ctx, d, o.publish)
 }

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/target/diagram"
+)
+
+func newRenderDiagramCommand(a *app) *cobra.Command {
+	var o renderOptions
+	format := "svg"
+	cmd := &cobra.Command{
+		Use:   "diagram [NAME]",
+		Short: "Draw a cluster: zones, subnets, groups, load balancers and who may speak to whom",
+		Long: `Draw a cluster as its manifests want it, as one SVG picture without scripts or outside parts, to stdout or into a file: the
+network with its zones and subnets, the groups of machines in them, load balancers with arrows to the machines behind
+them, and a table of what security groups let pass.
+
+Images, account and region are looked up in AWS, where nothing is changed.` + exitStatus(),
+		Example: `  slipway render diagram demo --out demo.svg
+  slipway render diagram demo -o svg >demo.svg`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if format != "svg" {
+				return fmt.Errorf("-o %s: a diagram can be drawn as svg only", format)
+			}
+			t, d, err := a.rendering(cmd.Context(), args, renderOptions{targetOptions: o.targetOptions, quiet: true})
+			if t != nil {
+				defer t.report()
+			}
+			if err != nil {
+				return err
+			}
+			return t.write(d, diagram.Render(d.graph), o.out)
+		},
+	}
+	targetFlags(cmd, &o.targetOptions)
+	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
+	cmd.Flags().StringVarP(&format, "output", "o", format, "svg")
+	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")
+	return cmd
+}
