@@ -174,59 +174,6 @@ func (tf terraformWith) state(t *testing.T, dir string) map[string]map[string]an
 	return byAddress
 }
 
-// compare looks for each value that the graph gives to a resource in what Terraform made, references followed.
-func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
-	t.Helper()
-	if len(state) != len(g.Nodes()) {
-		t.Errorf("the graph has %d resources, Terraform %d", len(g.Nodes()), len(state))
-	}
-	made := func(a graph.Addr) map[string]any {
-		n := g.Node(a)
-		return state[n.Resource.Kind().Terraform+"."+n.Name]
-	}
-	lookup := func(s graph.Symbol) (string, bool) {
-		attribute := "id"
-		if s.Attribute != "" {
-			attribute = g.Node(s.Addr).Resource.Kind().Attributes[s.Attribute]
-		}
-		v := made(s.Addr)[attribute]
-		return fmt.Sprint(v), v != nil
-	}
-	for _, n := range g.Nodes() {
-		have := map[string]int{}
-		leaves(made(n.Addr), have)
-		for _, f := range graph.Fields(graph.Resolve(n.Resource, lookup)) {
-			if f.Render.Is != "" || f.Property == "DesiredCapacity" {
-				continue // told otherwise: TestTerraformGolden
-			}
-			want := map[string]int{}
-			leaves(f.Value, want)
-			for v, times := range want {
-				if have[v] < times {
-					t.Errorf("%s: %s %q is there %d times, want %d", n.Addr, f.Property, v, have[v], times)
-				}
-			}
-		}
-	}
-}
-
-// leaves counts the values in v, whatever their names. An encoding of numbers and truth as text is as good.
-func leaves(v any, into map[string]int) {
-	switch x := v.(type) {
-	case nil:
-	case map[string]any:
-		for _, e := range x {
-			leaves(e, into)
-		}
-	case []any:
-		for _, e := range x {
-			leaves(e, into)
-		}
-	default:
-		into[fmt.Sprint(x)]++
-	}
-}
-
 // TestTerraformText: whatever text a resource holds arrives as it is, though Terraform reads it as a template.
 func TestTerraformText(t *testing.T) {
 	tf := newTerraform(t)

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/target"
+)
+
+// compare holds what Terraform planned and made against the graph, attribute by attribute and both ways: each property of
+// the graph is there under its name with its value, and nothing is set that the graph does not want.
+func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
+	t.Helper()
+	computed := computedAttributes(t)
+	if len(state) != len(g.Nodes()) {
+		t.Errorf("the graph has %d resources, Terraform %d", len(g.Nodes()), len(state))
+	}
+	labels, err := target.Distinct(g, func(n *graph.Node) (string, string) {
+		return n.Resource.Kind().Terraform, target.Label(n.Name)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := func(a graph.Addr) map[string]any { return state[g.Node(a).Resource.Kind().Terraform+"."+labels[a]] }
+	lookup := func(s graph.Symbol) (string, bool) {
+		attribute := "id"
+		if s.Attribute != "" {
+			attribute = g.Node(s.Addr).Resource.Kind().Attributes[s.Attribute]
+		}
+		v := made(s.Addr)[attribute]
+		return fmt.Sprint(v), v != nil
+	}
+	attributes := 0
+	for _, n := range g.Nodes() {
+		kind := n.Resource.Kind()
+		want := wanted(kind, graph.Fields(graph.Resolve(n.Resource, lookup)))
+		have := set(made(n.Addr), func(name string) bool { _, asked := want[name]; return !asked && computed[kind.Terraform][name] })
+		if diff := cmp.Diff(normal(want), normal(have)); diff != "" {
+			t.Errorf("%s is not %s (-graph +Terraform):\n%s", kind.Terraform, n.Addr, diff)
+		}
+		attributes += len(want)
+	}
+	t.Logf("%d resources, %d attributes equal those of the graph", len(state), attributes)
+}
+
+// wanted gives the properties of a resource, or of a struct in it, the names and shapes that Terraform has for them.
+func wanted(k graph.Kind, fs []graph.Field) map[string]any {
+	out := map[string]any{}
+	for _, f := range fs {
+		for name, v := range wantedField(k, f) {
+			outer, inner, nested := strings.Cut(name, ".")
+			if !nested {
+				out[name] = v
+				continue
+			}
+			block, ok := out[outer].([]any)
+			if !ok {
+				block = []any{map[string]any{}}
+				out[outer] = block
+			}
+			block[0].(map[string]any)[inner] = v
+		}
+	}
+	return out
+}
+
+func wantedField(k graph.Kind, f graph.Field) map[string]any {
+	switch v := f.Value.(type) {
+	case string:
+		if f.Render.Is != "" {
+			return map[string]any{f.Attribute: v == f.Render.Is}
+		}
+	case map[string]any:
+		switch {
+		case f.Render.Options:
+			out := map[string]any{}
+			for key, e := range v {
+				out[k.Options[key]] = e
+			}
+			return out
+		case f.Render.Inline:
+			return wanted(k, target.Values(f.Nested, v))
+		case f.Render.Propagated:
+			var list []any
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				list = append(list, map[string]any{"key": key, "value": v[key], "propagate_at_launch": true})
+			}
+			return map[string]any{f.Attribute: list}
+		case f.Nested != nil:
+			return map[string]any{f.Attribute: []any{wanted(k, target.Values(f.Nested, v))}}
+		}
+	case []any:
+		if f.Nested == nil && f.Render.One {
+			return map[string]any{f.Attribute: v[0]}
+		}
+		var list []any
+		for _, e := range v {
+			if m, ok := e.(map[string]any); ok {
+				e = wanted(k, target.Values(f.Nested, m))
+			}
+			list = append(list, e)
+		}
+		return map[string]any{f.Attribute: list}
+	}
+	if f.Attribute == "-" {
+		return nil
+	}
+	return map[string]any{f.Attribute: f.Value}
+}
+
+// set leaves out what nobody set: nulls, empty lists, and what ignore says.
+func set(values map[string]any, ignore func(string) bool) map[string]any {
+	out := map[string]any{}
+	for name, v := range values {
+		if !ignore(name) && !empty(v) {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+func empty(v any) bool {
+	switch x := v.(type) {
+	case nil:
+		return true
+	case []any:
+		return len(x) == 0
+	case map[string]any:
+		return len(x) == 0
+	}
+	return false
+}
+
+// normal spells numbers and truth as text, as Terraform may, leaves out what is empty, and sorts lists: most are sets.
+func normal(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range x {
+			if !empty(e) {
+				out[k] = normal(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, 0, len(x))
+		for _, e := range x {
+			out = append(out, normal(e))
+		}
+		slices.SortFunc(out, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		return out
+	case json.Number:
+		return x.String()
+	case float64:
+		return fmt.Sprint(int64(x))
+	default:
+		return fmt.Sprint(x)
+	}
+}
+
+// computedAttributes tells which attributes the provider may fill in by itself, by type.
+func computedAttributes(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	data, err := os.ReadFile(shared(t, "terraform-aws-6.25.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Resources map[string]struct {
+			Attributes []struct {
+				Name     string
+				Computed bool
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]map[string]bool{}
+	for name, r := range schema.Resources {
+		out[name] = map[string]bool{}
+		for _, a := range r.Attributes {
+			out[name][a.Name] = a.Computed
+		}
+	}
+	return out
+}
