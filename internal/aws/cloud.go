@@ -38,6 +38,8 @@ type Cloud struct {
 	scope   Scope
 	readers []reader
 	kinds   map[string]handler
+	// begins are told of a plan before it is carried out.
+	begins []func(plan.Plan)
 }
 
 // reader reads every resource of one or more kinds. The number of its calls does not grow with the instance groups.
@@ -94,6 +96,13 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.Actual, error) {
 	return slices.DeleteFunc(slices.Concat(results...), c.foreign), nil
 }
 
+// Begin implements [plan.Session].
+func (c *Cloud) Begin(p plan.Plan) {
+	for _, f := range c.begins {
+		f(p)
+	}
+}
+
 // foreign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
 // to happen to it may be its deletion.
 func (c *Cloud) foreign(a plan.Actual) bool {
@@ -127,6 +136,7 @@ func (c *Cloud) Settle(ctx context.Context, t plan.Task, m plan.Made) error {
 
 // task is a [plan.Task] with the types of one kind.
 type task[T graph.Resource] struct {
+	step    plan.Step
 	addr    string
 	id      string // of what exists
 	want    T
@@ -177,7 +187,7 @@ func register[T graph.Resource](c *Cloud, d driver[T]) {
 }
 
 func typed[T graph.Resource](t plan.Task) task[T] {
-	out := task[T]{addr: string(t.Step.Addr), id: t.Have.ID, waiting: t.Waiting}
+	out := task[T]{step: t.Step, addr: string(t.Step.Addr), id: t.Have.ID, waiting: t.Waiting}
 	if w, ok := t.Want.(T); ok {
 		out.want = w
 	}

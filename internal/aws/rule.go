@@ -38,59 +38,55 @@ func ofEgress(r awskind.SecurityGroupEgress) rule {
 }
 
 // rules drives the rules of security groups. They are found through their group, so that a rule that somebody added by
-// hand is seen too.
+// hand is seen too. All rules that one group gets, or loses, in one direction are one call.
 func rules(c *Cloud, api ruleAPI) {
+	calls := newRuleCalls(api)
+	c.begins = append(c.begins, calls.begin)
 	register(c, driver[awskind.SecurityGroupIngress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.Made, error) {
-			r := ofIngress(t.want)
-			out, err := api.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{
-				GroupId: &r.group, IpPermissions: []ec2types.IpPermission{r.permission()},
-			})
-			if err != nil {
-				return authorized(err, nil)
-			}
-			return authorized(nil, out.SecurityGroupRules)
+			return calls.allow.do(ctx, batchOf(t.step, false), ofIngress(t.want))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) (plan.Made, error) {
 			return kept(t), ofIngress(t.want).modify(ctx, api, t.id)
 		},
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) error {
-			group := t.have.Group.Literal()
-			_, err := api.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, SecurityGroupRuleIds: []string{t.id}})
-			return wrap(err, "revoke %s of %s", t.id, group)
+			_, err := calls.revoke.do(ctx, batchOf(t.step, true), revocation{group: t.have.Group.Literal(), id: t.id})
+			return err
 		},
 	})
 	register(c, driver[awskind.SecurityGroupEgress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.Made, error) {
-			r := ofEgress(t.want)
-			out, err := api.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{
-				GroupId: &r.group, IpPermissions: []ec2types.IpPermission{r.permission()},
-			})
-			if err != nil {
-				return authorized(err, nil)
-			}
-			return authorized(nil, out.SecurityGroupRules)
+			return calls.allow.do(ctx, batchOf(t.step, false), ofEgress(t.want))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.Made, error) {
 			return kept(t), ofEgress(t.want).modify(ctx, api, t.id)
 		},
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) error {
-			group := t.have.Group.Literal()
-			_, err := api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: &group, SecurityGroupRuleIds: []string{t.id}})
-			return wrap(err, "revoke %s of %s", t.id, group)
+			_, err := calls.revoke.do(ctx, batchOf(t.step, true), revocation{group: t.have.Group.Literal(), id: t.id})
+			return err
 		},
 	})
 }
 
-// authorized is what came of a rule. One that is there already is the same rule: its content is its identity.
-func authorized(err error, made []ec2types.SecurityGroupRule) (plan.Made, error) {
-	if err = wrap(err, "allow"); err != nil && plan.ClassOf(err) != plan.Exists {
-		return plan.Made{}, err
+// ruleOf is the rule that a reading found.
+func ruleOf(a plan.Actual) rule {
+	switch r := a.Resource.(type) {
+	case awskind.SecurityGroupIngress:
+		return ofIngress(r)
+	case awskind.SecurityGroupEgress:
+		return ofEgress(r)
 	}
-	if len(made) == 0 {
-		return plan.Made{ID: "exists"}, nil
+	return rule{}
+}
+
+// same says whether AWS takes two rules of a group for one: all but the description counts.
+func (r rule) same(other rule) bool {
+	r.description, other.description = "", ""
+	r.group, other.group = "", ""
+	if r.protocol == "-1" {
+		r.from, r.to = other.from, other.to
 	}
-	return plan.Made{ID: aws.ToString(made[0].SecurityGroupRuleId)}, nil
+	return r == other
 }
 
 func (r rule) permission() ec2types.IpPermission {

@@ -43,6 +43,13 @@ type Cloud interface {
 	Settle(ctx context.Context, t Task, m Made) error
 }
 
+// Session is a [Cloud] that wants to know what a whole plan will ask of it, so that it can join calls, and when that has
+// been done, so that it can see to it that the next reading shows it.
+type Session interface {
+	Begin(p Plan)
+	End(ctx context.Context) error
+}
+
 // State of an operation, in an [Event].
 type State string
 
@@ -75,7 +82,7 @@ type Walk struct {
 	Jitter func() float64
 	// Events is told of progress, from one goroutine at a time; nil means nobody.
 	Events func(Event)
-	// Parallel operations at most. Default 24: more only runs into AWS's request buckets.
+	// Parallel operations at most. Default 1000: an operation mostly waits, and pacing calls is for the cloud to do.
 	Parallel int
 	// Patience is how long an operation is retried while AWS says "not yet". Default 15 minutes.
 	Patience time.Duration
@@ -111,12 +118,20 @@ func (w Walk) Apply(ctx context.Context, p Plan) error {
 	for _, a := range p.actual {
 		r.made[a.Addr] = Made{ID: a.ID, Attributes: a.Attributes}
 	}
+	session, ok := w.Cloud.(Session)
+	if ok {
+		session.Begin(p)
+	}
 	var wg sync.WaitGroup
 	for i := range p.ops {
 		wg.Go(func() { r.run(ctx, i) })
 	}
 	wg.Wait()
-	return r.outcome(ctx)
+	err := r.outcome(ctx)
+	if ok && ctx.Err() == nil {
+		err = errors.Join(err, session.End(ctx))
+	}
+	return err
 }
 
 // outcome joins what failed. A run that was stopped is no success even if all that it had begun went well.
@@ -139,7 +154,7 @@ func (r *walker) outcome(ctx context.Context) error {
 
 func (w Walk) withDefaults() Walk {
 	if w.Parallel == 0 {
-		w.Parallel = 24
+		w.Parallel = 1000
 	}
 	if w.Patience == 0 {
 		w.Patience = 15 * time.Minute

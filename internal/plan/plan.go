@@ -62,6 +62,22 @@ type Step struct {
 	have *Actual     // existing; nil for Create
 }
 
+// Want returns what is to be, with references still symbolic; nil for a deletion.
+func (s Step) Want() graph.Resource {
+	if s.node == nil {
+		return nil
+	}
+	return s.node.Resource
+}
+
+// Have returns what exists; nil for a creation.
+func (s Step) Have() graph.Resource {
+	if s.have == nil {
+		return nil
+	}
+	return s.have.Resource
+}
+
 // Plan is what is to be done, in an order that works. The zero Plan does nothing.
 type Plan struct {
 	Steps []Step
