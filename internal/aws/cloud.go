@@ -6,6 +6,7 @@ package aws
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +41,11 @@ type Cloud struct {
 	kinds   map[string]handler
 	// begins are told of a plan before it is carried out.
 	begins []func(plan.Plan)
+	// finders are the readers that find what is made by its tags, or through what is found so, by kind.
+	finders map[string]int
+	made    made
+	// run tells the client tokens of this run from those of others.
+	run string
 }
 
 // reader reads every resource of one or more kinds. The number of its calls does not grow with the instance groups.
@@ -47,13 +53,15 @@ type reader func(ctx context.Context) ([]plan.Actual, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{scope: scope, kinds: map[string]handler{}}
-	cfg = rereading(cfg)
-	e := ec2.NewFromConfig(cfg, func(o *ec2.Options) { o.Retryer = retryer() })
-	i := iam.NewFromConfig(cfg, func(o *iam.Options) { o.Retryer = retryer() })
-	k := kms.NewFromConfig(cfg, func(o *kms.Options) { o.Retryer = retryer() })
-	l := elb.NewFromConfig(cfg, func(o *elb.Options) { o.Retryer = retryer() })
-	a := autoscaling.NewFromConfig(cfg, func(o *autoscaling.Options) { o.Retryer = retryer() })
+	c := &Cloud{scope: scope, kinds: map[string]handler{}, finders: map[string]int{}, run: rand.Text()}
+	if !paced(cfg) {
+		cfg = (&Counter{}).Pace(cfg)
+	}
+	e := ec2.NewFromConfig(cfg)
+	i := iam.NewFromConfig(cfg)
+	k := kms.NewFromConfig(cfg)
+	l := elb.NewFromConfig(cfg)
+	a := autoscaling.NewFromConfig(cfg)
 	vpcs(c, e, scope)
 	gateways(c, e, scope)
 	subnets(c, e, scope)
@@ -96,13 +104,6 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.Actual, error) {
 	return slices.DeleteFunc(slices.Concat(results...), c.foreign), nil
 }
 
-// Begin implements [plan.Session].
-func (c *Cloud) Begin(p plan.Plan) {
-	for _, f := range c.begins {
-		f(p)
-	}
-}
-
 // foreign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
 // to happen to it may be its deletion.
 func (c *Cloud) foreign(a plan.Actual) bool {
@@ -116,7 +117,11 @@ func (c *Cloud) foreign(a plan.Actual) bool {
 
 // Create implements [plan.Cloud].
 func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
-	return c.kinds[t.Step.Kind].create(ctx, t)
+	m, err := c.kinds[t.Step.Kind].create(ctx, t)
+	if err == nil {
+		c.made.add(t.Step.Kind, m.ID)
+	}
+	return m, err
 }
 
 // Update implements [plan.Cloud].
@@ -138,6 +143,7 @@ func (c *Cloud) Settle(ctx context.Context, t plan.Task, m plan.Made) error {
 type task[T graph.Resource] struct {
 	step    plan.Step
 	addr    string
+	token   string // for calls that take a client token
 	id      string // of what exists
 	want    T
 	have    T
@@ -164,15 +170,15 @@ func register[T graph.Resource](c *Cloud, d driver[T]) {
 	var zero T
 	name := zero.Kind().Name
 	c.kinds[name] = handler{
-		create: func(ctx context.Context, t plan.Task) (plan.Made, error) { return d.create(ctx, typed[T](t)) },
+		create: func(ctx context.Context, t plan.Task) (plan.Made, error) { return d.create(fresh(ctx), typed[T](c, t)) },
 		update: func(ctx context.Context, t plan.Task) (plan.Made, error) {
 			if d.update == nil {
 				return plan.Made{}, fmt.Errorf("a %s cannot be changed in place", name)
 			}
-			return d.update(ctx, typed[T](t))
+			return d.update(fresh(ctx), typed[T](c, t))
 		},
 		remove: func(ctx context.Context, t plan.Task) error {
-			if err := d.remove(ctx, typed[T](t)); plan.ClassOf(err) != plan.NotFound {
+			if err := d.remove(ctx, typed[T](c, t)); plan.ClassOf(err) != plan.NotFound {
 				return err
 			}
 			return nil
@@ -181,13 +187,13 @@ func register[T graph.Resource](c *Cloud, d driver[T]) {
 			if d.settle == nil {
 				return nil
 			}
-			return d.settle(ctx, typed[T](t), m)
+			return d.settle(ctx, typed[T](c, t), m)
 		},
 	}
 }
 
-func typed[T graph.Resource](t plan.Task) task[T] {
-	out := task[T]{step: t.Step, addr: string(t.Step.Addr), id: t.Have.ID, waiting: t.Waiting}
+func typed[T graph.Resource](c *Cloud, t plan.Task) task[T] {
+	out := task[T]{step: t.Step, addr: string(t.Step.Addr), token: c.token(string(t.Step.Addr)), id: t.Have.ID, waiting: t.Waiting}
 	if w, ok := t.Want.(T); ok {
 		out.want = w
 	}

@@ -4,24 +4,54 @@ package aws
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
 )
 
-// Counter counts the calls to AWS. The zero Counter is ready; it may be used by several goroutines.
+// Counter counts the calls to AWS and keeps them below AWS's limits. The zero Counter is ready, in real time; it may be
+// used by several goroutines.
 type Counter struct {
+	// Now and Sleep are the clock; nil is real time.
+	Now   func() time.Time
+	Sleep func(context.Context, time.Duration) error
+
 	mu    sync.Mutex
 	calls map[string]int
+	stats Stats
+	paces *pacer
 }
 
-// Watch returns cfg with every call counted.
-func (c *Counter) Watch(cfg aws.Config) aws.Config {
+// Stats is what became of calls beyond their number.
+type Stats struct {
+	// Retries counts the calls that were made again, Throttled those of them that AWS refused for their rate, and Unseen
+	// those that did not see yet what had just been made.
+	Retries, Throttled, Unseen int
+	// Waited is the time, summed over all calls, that was spent in keeping below limits and before calls were repeated.
+	Waited time.Duration
+}
+
+// String says it to an operator.
+func (s Stats) String() string {
+	if s.Retries == 0 && s.Waited < time.Millisecond {
+		return "none was repeated"
+	}
+	return fmt.Sprintf("%d were repeated: %d throttled, %d too early, %d without an answer; calls waited %s in all",
+		s.Retries, s.Throttled, s.Unseen, s.Retries-s.Throttled-s.Unseen, s.Waited.Round(time.Millisecond))
+}
+
+// Watch returns cfg with every call counted, paced and, where that is right, repeated.
+func (c *Counter) Watch(cfg aws.Config) aws.Config { return c.Pace(c.Count(cfg)) }
+
+// Count returns cfg with every call counted, repeated ones each time.
+func (c *Counter) Count(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), func(stack *middleware.Stack) error {
 		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("SlipwayCount",
@@ -59,4 +89,51 @@ func (c *Counter) Total() (all, mutating int) {
 		}
 	}
 	return all, mutating
+}
+
+// Stats returns what became of the calls so far.
+func (c *Counter) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+func (c *Counter) waited(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Waited += d
+}
+
+func (c *Counter) retried(v verdict, pause time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Retries++
+	c.stats.Waited += pause
+	switch v {
+	case throttle:
+		c.stats.Throttled++
+	case unseen:
+		c.stats.Unseen++
+	case transient, giveUp:
+	}
+}
+
+func (c *Counter) clock() clock {
+	out := clock{now: c.Now, sleep: c.Sleep}
+	if out.now == nil {
+		out.now = time.Now //nolint:forbidigo // the zero Counter counts in real time
+	}
+	if out.sleep == nil {
+		out.sleep = sleep
+	}
+	return out
+}
+
+func (c *Counter) pacer() *pacer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.paces == nil {
+		c.paces = &pacer{clock: c.clock()}
+	}
+	return c.paces
 }

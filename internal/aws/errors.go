@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/smithy-go"
 
@@ -101,14 +99,4 @@ func oneOf(code string, codes ...string) bool { return slices.Contains(codes, co
 func throttled(code string) bool {
 	_, ok := retry.DefaultThrottleErrorCodes[code]
 	return ok
-}
-
-// retryer repeats a call at once only where nothing can have happened: AWS throttled it. A call whose answer got lost is
-// not repeated, as a second VPC would come of it: the next plan finds what the first one made by its tag.
-func retryer() aws.Retryer {
-	return retry.NewStandard(func(o *retry.StandardOptions) {
-		o.MaxAttempts = 5
-		o.Retryables = []retry.IsErrorRetryable{retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes}}
-		o.RateLimiter = ratelimit.None // plan.Apply limits retries by time
-	})
 }

@@ -26,7 +26,8 @@ type gatewayAPI interface {
 
 // gateways drives internet gateways and, found through them, their attachments.
 func gateways(c *Cloud, api gatewayAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readGateways(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readGateways(ctx, api, scope) },
+		awskind.InternetGateway{}, awskind.GatewayAttachment{})
 	register(c, driver[awskind.InternetGateway]{
 		create: func(ctx context.Context, t task[awskind.InternetGateway]) (plan.Made, error) {
 			out, err := api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{

@@ -42,8 +42,8 @@ const ssmPrefix = "ssm:"
 // Images finds what manifests name: ssm:/PARAMETER or ami-ID. One call a parameter, and one for all images. What cannot
 // be found is a finding at the path that want gives for it; want is image by path.
 func Images(ctx context.Context, cfg aws.Config, want map[string]string) (map[string]Image, diag.Findings, error) {
-	e := ec2.NewFromConfig(cfg, func(o *ec2.Options) { o.Retryer = retryer() })
-	p := ssm.NewFromConfig(cfg, func(o *ssm.Options) { o.Retryer = retryer() })
+	e := ec2.NewFromConfig(cfg)
+	p := ssm.NewFromConfig(cfg)
 	return images(ctx, e, p, want)
 }
 
@@ -115,7 +115,7 @@ type Identity struct {
 
 // WhoAmI asks AWS whose credentials cfg has.
 func WhoAmI(ctx context.Context, cfg aws.Config) (Identity, error) {
-	api := sts.NewFromConfig(cfg, func(o *sts.Options) { o.Retryer = retryer() })
+	api := sts.NewFromConfig(cfg)
 	out, err := api.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return Identity{}, wrap(err, "ask AWS who we are")

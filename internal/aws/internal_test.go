@@ -86,15 +86,15 @@ func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := func(broken int32) (*wires, *ec2.Client) {
 			w := &wires{broken: broken}
-			cfg := rereading(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
-			return w, ec2.NewFromConfig(cfg, func(o *ec2.Options) { o.Retryer = retryer() })
+			cfg := (&Counter{}).Pace(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
+			return w, ec2.NewFromConfig(cfg)
 		}
 		w, api := client(2)
 		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err != nil || w.tries.Load() != 3 {
 			t.Errorf("a read: %d tries, %v", w.tries.Load(), err)
 		}
 		w, api = client(100)
-		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxReads {
+		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxTries {
 			t.Errorf("a read without end: %d tries, %v", w.tries.Load(), err)
 		}
 		w, api = client(1)

@@ -24,7 +24,7 @@ type addressAPI interface {
 
 // addresses drives elastic IP addresses.
 func addresses(c *Cloud, api addressAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) {
+	c.find(func(ctx context.Context) ([]plan.Actual, error) {
 		page, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: ours(scope)}) // it has no pages
 		if err != nil {
 			return nil, wrap(err, "list elastic IP addresses")
@@ -38,7 +38,7 @@ func addresses(c *Cloud, api addressAPI, scope Scope) {
 			})
 		}
 		return out, nil
-	})
+	}, awskind.EIP{})
 	register(c, driver[awskind.EIP]{
 		create: func(ctx context.Context, t task[awskind.EIP]) (plan.Made, error) {
 			out, err := api.AllocateAddress(ctx, &ec2.AllocateAddressInput{
@@ -79,12 +79,12 @@ func natGateways(c *Cloud, api natAPI, scope Scope) {
 		}
 		return out, err
 	}}
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readNATs(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readNATs(ctx, api, scope) }, awskind.NATGateway{})
 	register(c, driver[awskind.NATGateway]{
 		create: func(ctx context.Context, t task[awskind.NATGateway]) (plan.Made, error) {
 			subnet, eip := t.want.Subnet.Literal(), t.want.Allocation.Literal()
 			out, err := api.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
-				SubnetId: &subnet, AllocationId: &eip, TagSpecifications: specify(ec2types.ResourceTypeNatgateway, t.want.Tags),
+				SubnetId: &subnet, AllocationId: &eip, ClientToken: &t.token, TagSpecifications: specify(ec2types.ResourceTypeNatgateway, t.want.Tags),
 			})
 			if err != nil {
 				return plan.Made{}, wrap(err, "create NAT gateway")

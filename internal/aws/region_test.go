@@ -202,7 +202,7 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 // left over in the end.
 func TestRegionResumes(t *testing.T) {
 	cfg := strict(t)
-	const last = 95 // calls of a first apply that change something
+	const last = 80 // calls of a first apply that change something
 	for n := 3; n < last; n += 16 {
 		name := fmt.Sprintf("c%d", n)
 		g := desired(t, name, nil)

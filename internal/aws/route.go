@@ -37,12 +37,13 @@ type routeAPI interface {
 
 // routeTables drives route tables and, found through them, their routes and associations.
 func routeTables(c *Cloud, api routeTableAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readRouteTables(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readRouteTables(ctx, api, scope) },
+		awskind.RouteTable{}, awskind.RouteTableAssociation{}, awskind.Route{})
 	register(c, driver[awskind.RouteTable]{
 		create: func(ctx context.Context, t task[awskind.RouteTable]) (plan.Made, error) {
 			vpc := t.want.VPC.Literal()
 			out, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
-				VpcId: &vpc, TagSpecifications: specify(ec2types.ResourceTypeRouteTable, t.want.Tags),
+				VpcId: &vpc, ClientToken: &t.token, TagSpecifications: specify(ec2types.ResourceTypeRouteTable, t.want.Tags),
 			})
 			if err != nil {
 				return plan.Made{}, wrap(err, "create route table")

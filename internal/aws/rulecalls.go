@@ -27,6 +27,9 @@ type ruleCalls struct {
 // revocation is a rule that is to go.
 type revocation struct{ group, id string }
 
+// ruleExists stands for the identity of a rule that was there already; nothing refers to one.
+const ruleExists = "exists"
+
 // maxRules is how many rules are sent in one call; AWS takes more, and gives a group 60 unless asked for more.
 const maxRules = 200
 
@@ -119,7 +122,7 @@ func granted(err error, made []ec2types.SecurityGroupRule, r rule) outcome {
 			return outcome{made: plan.Made{ID: aws.ToString(m.SecurityGroupRuleId)}}
 		}
 	}
-	return outcome{made: plan.Made{ID: "exists"}}
+	return outcome{made: plan.Made{ID: ruleExists}}
 }
 
 // withdraw takes rules from one group.

@@ -26,7 +26,8 @@ type groupAPI interface {
 // securityGroups drives security groups. A new one comes with a rule that lets everything out; that goes at once, so
 // that the only rules are those of the graph.
 func securityGroups(c *Cloud, api groupAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readGroups(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readGroups(ctx, api, scope) },
+		awskind.SecurityGroup{}, awskind.SecurityGroupIngress{}, awskind.SecurityGroupEgress{})
 	register(c, driver[awskind.SecurityGroup]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroup]) (plan.Made, error) {
 			vpc := t.want.VPC.Literal()

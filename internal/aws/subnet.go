@@ -24,7 +24,8 @@ type subnetAPI interface {
 }
 
 func subnets(c *Cloud, api subnetAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readSubnets(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readSubnets(ctx, api, scope) },
+		awskind.Subnet{})
 	register(c, driver[awskind.Subnet]{
 		create: func(ctx context.Context, t task[awskind.Subnet]) (plan.Made, error) {
 			vpc := t.want.VPC.Literal()

@@ -29,11 +29,12 @@ const latestVersion = "LatestVersionNumber"
 
 // templates drives launch templates. A change is a new version; auto scaling groups name versions by number.
 func templates(c *Cloud, api templateAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readTemplates(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readTemplates(ctx, api, scope) },
+		awskind.LaunchTemplate{})
 	register(c, driver[awskind.LaunchTemplate]{
 		create: func(ctx context.Context, t task[awskind.LaunchTemplate]) (plan.Made, error) {
 			out, err := api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
-				LaunchTemplateName: &t.want.Name, LaunchTemplateData: requestTemplate(t.want.Data),
+				LaunchTemplateName: &t.want.Name, ClientToken: &t.token, LaunchTemplateData: requestTemplate(t.want.Data),
 				TagSpecifications: specify(ec2types.ResourceTypeLaunchTemplate, t.want.Tags),
 			})
 			if err != nil {
@@ -59,7 +60,7 @@ func updateTemplate(ctx context.Context, api templateAPI, t task[awskind.LaunchT
 	made := kept(t)
 	if len(plan.Diff(awskind.LaunchTemplate{Data: t.want.Data}, t.have)) > 0 {
 		out, err := api.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
-			LaunchTemplateId: &t.id, LaunchTemplateData: requestTemplate(t.want.Data),
+			LaunchTemplateId: &t.id, ClientToken: &t.token, LaunchTemplateData: requestTemplate(t.want.Data),
 		})
 		if err != nil {
 			return plan.Made{}, wrap(err, "create a new version")

@@ -24,14 +24,15 @@ type volumeAPI interface {
 
 // volumes drives the EBS volumes that have an address: those that outlive instances.
 func volumes(c *Cloud, api volumeAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readVolumes(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readVolumes(ctx, api, scope) },
+		awskind.Volume{})
 	register(c, driver[awskind.Volume]{
 		create: func(ctx context.Context, t task[awskind.Volume]) (plan.Made, error) {
 			key, _ := t.want.KMSKey.Literal()
 			out, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{
 				AvailabilityZone: &t.want.Zone, VolumeType: ec2types.VolumeType(t.want.VolumeType), Size: number(t.want.Size),
 				Iops: number(t.want.IOPS), Throughput: number(t.want.Throughput), Encrypted: &t.want.Encrypted, KmsKeyId: optional(key),
-				TagSpecifications: specify(ec2types.ResourceTypeVolume, t.want.Tags),
+				ClientToken: &t.token, TagSpecifications: specify(ec2types.ResourceTypeVolume, t.want.Tags),
 			})
 			if err != nil {
 				return plan.Made{}, wrap(err, "create volume")

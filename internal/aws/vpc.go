@@ -24,7 +24,8 @@ type vpcAPI interface {
 }
 
 func vpcs(c *Cloud, api vpcAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readVPCs(ctx, api, scope) })
+	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readVPCs(ctx, api, scope) },
+		awskind.VPC{})
 	register(c, driver[awskind.VPC]{
 		create: func(ctx context.Context, t task[awskind.VPC]) (plan.Made, error) {
 			out, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 	"golang.org/x/term"
 
+	awscalls "github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/diag"
 )
 
@@ -51,6 +52,7 @@ type app struct {
 	assets          string
 	yes, quiet      bool
 	noColor         bool
+	calls           awscalls.Counter // of all that this run asks of AWS, the stores included
 }
 
 // Main runs one command and returns the process's exit code.
@@ -142,7 +144,7 @@ func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
 	if cfg.Region == "" {
 		return aws.Config{}, diag.WithHint(errors.New("no AWS region is set"), "give --region or AWS_REGION, or try: eval \"$(slipway region env)\"")
 	}
-	return cfg, nil
+	return a.calls.Count(cfg), nil
 }
 
 // isTerminal says whether a stream is a terminal that a person sits at.

@@ -40,7 +40,7 @@ type targetOptions struct {
 
 func targetFlags(cmd *cobra.Command, o *targetOptions) {
 	nameFlag(cmd, &o.name)
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print how many calls were made to AWS")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print which calls were made to AWS, how many were repeated and why, and how long they waited")
 }
 
 func buildFlags(cmd *cobra.Command, o *targetOptions) {
@@ -54,7 +54,6 @@ type target struct {
 	o     targetOptions
 	name  string
 	cfg   sdk.Config
-	calls *aws.Counter
 	cloud *aws.Cloud
 }
 
@@ -70,8 +69,7 @@ func (a *app) newTarget(ctx context.Context, o targetOptions, name, wantRegion s
 	if err != nil {
 		return nil, err
 	}
-	t := &target{a: a, o: o, name: name, calls: &aws.Counter{}}
-	t.cfg = t.calls.Watch(cfg)
+	t := &target{a: a, o: o, name: name, cfg: a.calls.Pace(cfg)}
 	t.cloud = aws.New(t.cfg, aws.Scope{
 		Cluster: name, Region: cfg.Region, RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.AliasName(name),
 	})
@@ -83,8 +81,8 @@ func (t *target) report() {
 	if !t.o.verbose {
 		return
 	}
-	all, mutating := t.calls.Total()
-	calls := t.calls.Calls()
+	all, mutating := t.a.calls.Total()
+	calls := t.a.calls.Calls()
 	names := make([]string, 0, len(calls))
 	for c := range calls {
 		names = append(names, c)
@@ -93,7 +91,7 @@ func (t *target) report() {
 	for _, c := range names {
 		fmt.Fprintf(t.a.Stderr, "%5d %s\n", calls[c], c)
 	}
-	fmt.Fprintf(t.a.Stderr, "%d calls to AWS, %d of which may change something\n", all, mutating)
+	fmt.Fprintf(t.a.Stderr, "%d calls to AWS, %d of which may change something; %s\n", all, mutating, t.a.calls.Stats())
 }
 
 // desired is what a cluster's manifests ask for, all of it computed and none of it written.

@@ -109,6 +109,9 @@ type walker struct {
 // Apply carries p out, as many operations at a time as their order allows. A failure stops only what depends on it;
 // every other failure is in the joined error. Making a new plan and applying it resumes a run that failed or was killed.
 func (w Walk) Apply(ctx context.Context, p Plan) error {
+	if len(p.ops) == 0 {
+		return nil
+	}
 	r := &walker{Walk: w.withDefaults(), p: p, made: map[graph.Addr]Made{}}
 	r.slots = make(chan struct{}, r.Parallel)
 	r.done, r.errs = make([]chan struct{}, len(p.ops)), make([]error, len(p.ops))
