@@ -25,16 +25,18 @@ type bucket struct {
 	sent    []time.Time
 }
 
-// The pace. The figures of growth are calls a second, each second.
+// The pace.
 const (
 	// maxFlight is how many calls of one class are under way at most.
 	maxFlight = 32
-	// slowest is what the rate never falls below: a call every two seconds.
-	slowest = 0.5
-	// growth far below the rate that was too much, and careful close to it.
-	growth  = 1.0
-	careful = 0.1
-	near    = 0.85 // of the ceiling: from there on growth is careful
+	// slowest is what the rate never falls below, in calls a second.
+	slowest = 0.25
+	// growth of the rate each second, as a part of the rate that was too much last time: careful around that rate, since
+	// it is likely to be too much again.
+	growth  = 0.05
+	careful = 0.01
+	// nearLow is where careful begins and nearHigh where it ends: by then the limit has been lifted.
+	nearLow, nearHigh = 0.85, 1.15
 	// window is how long calls are remembered to know the rate at the first throttle.
 	window = time.Second
 )
@@ -128,10 +130,10 @@ func (b *bucket) served() {
 		return
 	}
 	more := growth
-	if b.rate > b.ceiling*near {
+	if part := b.rate / b.ceiling; part > nearLow && part < nearHigh {
 		more = careful
 	}
-	b.rate += more / b.rate
+	b.rate += more * b.ceiling / b.rate // there are rate answers a second
 }
 
 // pacer has the buckets of all APIs.

@@ -40,7 +40,7 @@ func list[T any](s *Service, all map[string]*T, q query, l lister[T]) ([]*T, *st
 	if len(q.ids) > 0 {
 		ids = slices.Compact(slices.Sorted(slices.Values(strs(q.ids))))
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return !matches(s.st.Tags[id], all[id], q.filters, l.field) })
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !matches(s.st.Tags[id], all[id], q.filters, l.field) || s.hidden(id) })
 	ids, next, err := page(ids, q)
 	if err != nil {
 		return nil, nil, err

@@ -17,7 +17,11 @@ import (
 )
 
 // newID makes an id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
-func (s *Service) newID(prefix string) string { return prefix + "-0" + s.hex(16) }
+func (s *Service) newID(prefix string) string {
+	id := prefix + "-0" + s.hex(16)
+	s.born(prefix, id)
+	return id
+}
 
 func (s *Service) hex(n int) string { return record.Hex(s.cfg.Rand, n) }
 

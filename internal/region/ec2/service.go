@@ -92,6 +92,8 @@ type Service struct {
 
 	mu       sync.Mutex
 	st       *state
+	stale    int            // how often a new resource is not seen
+	young    map[string]int // how often it is not seen yet, by id
 	dirty    bool
 	gen      uint64 // counts changes that the picture may show
 	synced   uint64 // the gen that Network has; guarded by syncing
@@ -204,6 +206,9 @@ func (s *Service) locked(f func() error) error {
 func ask[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	var out *O
 	err := s.locked(func() error {
+		if err := s.seen(in); err != nil {
+			return err
+		}
 		got, err := do(in)
 		if err == nil {
 			out = record.Clone(got)
