@@ -46,7 +46,7 @@ func (a *app) inCache(run func(ctx context.Context, cache string) error) func(*c
 func newRegionCommand(a *app) *cobra.Command {
 	return group("region", "Run an AWS region on this machine", groupLocal,
 		newRegionStartCommand(a), newRegionStopCommand(a), newRegionStatusCommand(a), newRegionDestroyCommand(a),
-		newRegionEnvCommand(a), newRegionImageCommand(a), newRegionServeCommand(a))
+		newRegionEnvCommand(a), newRegionImageCommand(a), newRegionFaultsCommand(a), newRegionServeCommand(a))
 }
 
 func newRegionStartCommand(a *app) *cobra.Command {

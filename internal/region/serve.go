@@ -19,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/image"
 	"github.com/slipway-k8s/slipway/internal/region/imds"
@@ -63,6 +64,7 @@ type parts struct {
 	host        *machine.Host
 	network     *network.Network
 	front       http.Handler
+	faults      *fault.Engine
 }
 
 // Serve runs the region until ctx ends. Machines and networks outlive it.
@@ -72,7 +74,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	r := &parts{settings: s, paths: p, now: o.Now, log: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelInfo}))}
+	r := &parts{settings: s, paths: p, now: o.Now, faults: &fault.Engine{}, log: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelInfo}))}
 	if err := r.build(o.Registry); err != nil {
 		return err
 	}
@@ -96,6 +98,7 @@ func (r *parts) build(registry http.Handler) error {
 	}
 	front, err := server.New(server.Config{
 		Region: r.settings.Region, Services: r.services, Keys: r.iam, Authorizer: r.iam, Now: r.now, Log: r.log,
+		Faults: r.faults, Kill: killPeer,
 	})
 	if err != nil {
 		return err
@@ -224,13 +227,14 @@ func (r *parts) buildCompute() (err error) {
 			Owner: debianOwner, Architecture: arch, RootDevice: "/dev/xvda", RootSizeGiB: 8, Created: time.Unix(0, 0).UTC(),
 		}},
 		Machines: grounded{r.host, r.network}, Network: r.network, Profiles: profiles{r.iam}, Log: r.log,
+		Provisioning: r.faults.Provisioning,
 	})
 	if err != nil {
 		return err
 	}
 	r.elb, err = elbv2.New(elbv2.Config{
 		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Delay: provisioning, Saver: saved, Cloud: r.ec2, Log: r.log,
-		Loopback: s.loopback(),
+		Loopback: s.loopback(), Provisioning: r.faults.Provisioning,
 	})
 	if err != nil {
 		return err
@@ -253,6 +257,7 @@ func (r *parts) run(ctx context.Context, ln net.Listener) error {
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Slipway-Region", r.settings.ID)
 	})
+	mux.Handle(faultsPath+"/", http.StripPrefix(faultsPath, r.faults.Handler(fault.Token(r.settings.SecretKey))))
 	mux.Handle("/", r.front)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 30 * time.Second}
 	var wg sync.WaitGroup

@@ -99,6 +99,9 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+
 // Kick makes Run look at the groups soon. It does not block.
 func (s *Service) Kick() {
 	select {

@@ -71,8 +71,10 @@ type Config struct {
 	Now     func() time.Time
 	Rand    io.Reader
 	Delay   time.Duration // how long an eventual state takes; 0 means at once
-	Quotas  Quotas        // zero fields take DefaultQuotas
-	Saver   record.Saver
+	// Provisioning, where set, is asked for the delay of each kind, as in fault.Kinds, with Delay as the usual one.
+	Provisioning func(kind string, usual time.Duration) time.Duration
+	Quotas       Quotas // zero fields take DefaultQuotas
+	Saver        record.Saver
 	// Machines and Network make it real; without them everything is a record only.
 	Machines Machines
 	Network  Network
@@ -127,6 +129,11 @@ func New(cfg Config) (*Service, error) {
 	s.st.init()
 	s.resume()
 	return s, nil
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Saver) error {
+	return s.locked(func() error { return to.Save("ec2", s.st) })
 }
 
 // SetBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].

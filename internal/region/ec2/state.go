@@ -99,8 +99,35 @@ func (st *state) init() {
 
 // after schedules a transition one delay from now.
 func (s *Service) after(kind, id string) {
-	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(s.cfg.Delay), Kind: kind, ID: id})
+	delay := s.cfg.Delay
+	if s.cfg.Provisioning != nil {
+		delay = s.cfg.Provisioning(provisioned(kind), delay)
+	}
+	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(delay), Kind: kind, ID: id})
 	s.kick()
+}
+
+// provisioned is what operators call the things that a transition moves on.
+func provisioned(transition string) string {
+	switch transition {
+	case toNAT:
+		return "nat-gateway"
+	case toNATGone:
+		return "nat-gateway-deletion"
+	case toVolume:
+		return "volume"
+	case toVolumeGone:
+		return "volume-deletion"
+	case toAttached:
+		return "volume-attachment"
+	case toDetached:
+		return "volume-detachment"
+	case toRunning:
+		return "instance"
+	case toStopped, toTerminated:
+		return "instance-deletion"
+	}
+	return "vpc"
 }
 
 // settle carries out the transitions that are due, oldest first. The caller holds mu.

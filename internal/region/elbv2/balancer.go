@@ -165,7 +165,7 @@ func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInp
 	}
 	now := s.cfg.Now()
 	b := &balancer{
-		Interfaces: made, Ready: now.Add(s.cfg.Delay), Request: sum(in), Attributes: balancerDefaults(),
+		Interfaces: made, Ready: now.Add(s.delay("load-balancer")), Request: sum(in), Attributes: balancerDefaults(),
 		Shape: &sdk.LoadBalancer{
 			LoadBalancerArn: new(s.arn("loadbalancer/net/" + name + "/" + id)), LoadBalancerName: new(name), Scheme: new(scheme),
 			Type: new(sdk.LoadBalancerTypeEnumNetwork), VpcId: new(made[0].VPC), CreatedTime: new(now.UTC()), IpAddressType: new("ipv4"),
@@ -261,7 +261,7 @@ func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLo
 	for _, f := range b.Interfaces {
 		ids = append(ids, f.ID)
 	}
-	s.st.Ghosts = append(s.st.Ghosts, ghost{At: s.cfg.Now().Add(s.cfg.Delay), IDs: ids})
+	s.st.Ghosts = append(s.st.Ghosts, ghost{At: s.cfg.Now().Add(s.delay("load-balancer-deletion")), IDs: ids})
 	delete(s.st.Tags, arn)
 	delete(s.st.Balancers, arn)
 	return &sdk.DeleteLoadBalancerOutput{}, nil

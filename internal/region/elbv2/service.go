@@ -41,8 +41,10 @@ type Config struct {
 	Now             func() time.Time
 	Rand            io.Reader
 	Delay           time.Duration // how long provisioning and removal take
-	Saver           record.Saver
-	Cloud           Cloud
+	// Provisioning, where set, is asked for the delay of "load-balancer" and "load-balancer-deletion", with Delay as the usual one.
+	Provisioning func(kind string, usual time.Duration) time.Duration
+	Saver        record.Saver
+	Cloud        Cloud
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is 127.77.0.1 and
 	// following.
 	Loopback netip.Addr
@@ -125,6 +127,17 @@ func New(cfg Config) (*Service, error) {
 		s.st.Listeners = map[string]*sdk.Listener{}
 	}
 	return s, nil
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+
+// delay is how long something of kind takes.
+func (s *Service) delay(kind string) time.Duration {
+	if s.cfg.Provisioning == nil {
+		return s.cfg.Delay
+	}
+	return s.cfg.Provisioning(kind, s.cfg.Delay)
 }
 
 // Run lets time do its work, such as the end of draining, until ctx ends.

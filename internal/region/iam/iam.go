@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/state"
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -24,7 +24,7 @@ type Config struct {
 	Account     string // 12 digits
 	AccessKeyID string // of the account's root
 	SecretKey   string
-	State       state.Dir
+	State       record.Saver
 	Now         func() time.Time
 	Rand        io.Reader // of ids and secrets; nil means crypto/rand
 }
@@ -108,6 +108,13 @@ func New(cfg Config) (*IAM, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *IAM) SaveTo(to record.Saver) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return to.Save("iam", s.st)
 }
 
 func (s *IAM) save() error { return s.cfg.State.Save("iam", s.st) }

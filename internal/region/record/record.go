@@ -51,6 +51,11 @@ func (b *Book) Load() error {
 	return nil
 }
 
+// SaveTo writes State to another place, for a snapshot.
+func (b *Book) SaveTo(to Saver) error {
+	return b.Do(func() error { return to.Save(b.Name, b.State) })
+}
+
 // Dirty notes a change, to be saved at the end of [Book.Do]. The caller is inside Do.
 func (b *Book) Dirty() { b.dirty = true }
 

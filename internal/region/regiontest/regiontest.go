@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package regiontest runs the local region in records mode for the tests of other packages: every rule of AWS's control
-// plane that the region has, over real HTTP, without machines and without root. It knows nothing of who calls it.
+// plane that the region has, without machines and without root, over real HTTP or inside the test's own process. It
+// knows nothing of who calls it.
 package regiontest
 
 import (
+	"context"
 	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,12 +23,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/kms"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
-	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
 )
 
@@ -41,10 +45,39 @@ const (
 	delay = 100 * time.Millisecond
 )
 
+// Options say what kind of region a test wants. The zero Options give the one of [Start].
+type Options struct {
+	// InProcess leaves out the network: only clients of [Region.Config] reach the region, by a call. With it a region
+	// may live in a bubble of testing/synctest, where nobody really waits.
+	InProcess bool
+	// Faults go wrong from the beginning; more can be added to [Region.Faults]. Rules of fault.Provision set how long
+	// things take.
+	Faults []fault.Rule
+	// From is what the region knows at its start; the zero Snapshot is an empty region.
+	From Snapshot
+	// Quotas of EC2; zero fields are those of a new account.
+	Quotas ec2.Quotas
+}
+
 // Region is a running region.
 type Region struct {
-	URL    string
+	URL string
+	// Faults decides which calls go wrong.
+	Faults *fault.Engine
+
 	server *server.Server
+	parts  parts
+	client *http.Client  // nil: the ordinary one
+	ahead  *atomic.Int64 // how far the region's clock is ahead, in nanoseconds
+}
+
+// parts are the region's services, in the order of their snapshot.
+type parts struct {
+	iam     *iam.IAM
+	kms     *kms.Service
+	ec2     *ec2.Service
+	elb     *elbv2.Service
+	scaling *autoscaling.Service
 }
 
 // Calls counts the calls that were answered, as in ec2:DescribeVpcs.
@@ -52,9 +85,21 @@ func (r Region) Calls() map[string]int { return r.server.Calls() }
 
 // Config reaches the region as the account's root.
 func (r Region) Config() aws.Config {
-	return aws.Config{
+	cfg := aws.Config{
 		Region: Name, BaseEndpoint: &r.URL, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
 	}
+	if r.client != nil {
+		cfg.HTTPClient = r.client
+	}
+	return cfg
+}
+
+// Transport carries requests to the region, to be wrapped by what disturbs them.
+func (r Region) Transport() http.RoundTripper {
+	if r.client != nil {
+		return r.client.Transport
+	}
+	return http.DefaultTransport
 }
 
 // Env reaches the region as a process's environment does.
@@ -77,42 +122,116 @@ func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 // Start runs a region until the test ends.
 func Start(t *testing.T) Region {
 	t.Helper()
-	made := func(err error) {
-		t.Helper()
-		if err != nil {
+	return StartWith(t, Options{})
+}
+
+// StartWith runs a region with options until the test ends.
+func StartWith(t *testing.T, o Options) Region {
+	t.Helper()
+	r, stop := Run(t, o)
+	t.Cleanup(stop)
+	return r
+}
+
+// T is what a region needs of a test: *testing.T and *rapid.T have it.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Run runs a region until stop is called, for a test that makes many.
+func Run(t T, o Options) (r Region, stop func()) {
+	t.Helper()
+	r = Region{Faults: &fault.Engine{}, ahead: &atomic.Int64{}}
+	for _, rule := range o.Faults {
+		if _, err := r.Faults.Add(rule); err != nil {
 			t.Fatal(err)
 		}
 	}
-	dir := state.Dir(t.TempDir())
-	now := time.Now //nolint:forbidigo // a region for tests runs in real time, as its clients do
-	id, err := iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: dir, Now: now})
-	made(err)
-	keys, err := kms.New(kms.Config{Region: Name, Account: Account, State: dir, Now: now, Identities: id})
-	made(err)
-	objects, err := s3.New(s3.Config{Dir: filepath.Join(t.TempDir(), "s3"), Region: Name, Now: now})
-	made(err)
-	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: dir, Now: now, Public: map[string]string{Parameter: Image}})
-	made(err)
-	cloud, err := ec2.New(ec2.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Profiles: profiles{id},
-		Images: []ec2.Image{{ID: Image, Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
-	})
-	made(err)
-	lb, err := elbv2.New(elbv2.Config{Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Cloud: cloud})
-	made(err)
-	cloud.SetBalancers(lb.Balancers)
-	scaling, err := autoscaling.New(autoscaling.Config{Region: Name, Account: Account, Now: now, Rand: rand.Reader, Cloud: cloud, Balancers: lb})
-	made(err)
-	cloud.Watch(scaling.Kick)
-	cfg := server.Config{Region: Name, Keys: id, Authorizer: id, Now: now}
-	cfg.Services = append(cfg.Services, id.Service(), sts.Service(id), keys.Wire(), objects.Wire(), parameters.Wire(), cloud.Wire(), lb.Wire(), scaling.Wire())
-	front, err := server.New(cfg)
-	made(err)
-	web := httptest.NewServer(http.Handler(front))
+	dir, err := os.MkdirTemp("", "region-") // rapid's tests have no folder of their own
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.build(o, dir); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { cloud.Run(t.Context()) })
-	wg.Go(func() { lb.Run(t.Context()) })
-	wg.Go(func() { scaling.Run(t.Context()) })
-	t.Cleanup(func() { web.Close(); wg.Wait() })
-	return Region{URL: web.URL, server: front}
+	for _, run := range []func(context.Context){r.parts.ec2.Run, r.parts.elb.Run, r.parts.scaling.Run} {
+		wg.Go(func() { run(ctx) })
+	}
+	end := func() {
+		cancel()
+		wg.Wait()
+		_ = os.RemoveAll(dir) // a folder of the system's own for such things
+	}
+	if o.InProcess {
+		r.URL = "http://region.invalid"
+		r.client = &http.Client{Transport: direct{r.server}}
+		return r, end
+	}
+	web := httptest.NewServer(r.server)
+	r.URL = web.URL
+	return r, func() { web.Close(); end() }
+}
+
+// Advance puts the region's clock forward: what takes time has happened at its next call. Clients whose clocks stay
+// behind by more than five minutes are refused from then on.
+func (r Region) Advance(d time.Duration) { r.ahead.Add(int64(d)) }
+
+// build makes the services and joins them.
+func (r *Region) build(o Options, dir string) (err error) {
+	from, p := o.From.saver(), &r.parts
+	now := func() time.Time {
+		return time.Now().Add(time.Duration(r.ahead.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
+	}
+	if p.iam, err = iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now}); err != nil {
+		return err
+	}
+	if p.kms, err = kms.New(kms.Config{Region: Name, Account: Account, State: from, Now: now, Identities: p.iam}); err != nil {
+		return err
+	}
+	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: Name, Now: now})
+	if err != nil {
+		return err
+	}
+	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: from, Now: now, Public: map[string]string{Parameter: Image}})
+	if err != nil {
+		return err
+	}
+	p.ec2, err = ec2.New(ec2.Config{
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Profiles: profiles{p.iam}, Saver: from,
+		Images:       []ec2.Image{{ID: Image, Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
+		Provisioning: r.Faults.Provisioning, Quotas: o.Quotas,
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.buildScaling(from, now, r.Faults); err != nil {
+		return err
+	}
+	cfg := server.Config{Region: Name, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
+	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
+		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
+	r.server, err = server.New(cfg)
+	return err
+}
+
+// buildScaling makes load balancing and Auto Scaling over EC2.
+func (p *parts) buildScaling(from *memory, now func() time.Time, faults *fault.Engine) (err error) {
+	p.elb, err = elbv2.New(elbv2.Config{
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Cloud: p.ec2, Saver: from, Provisioning: faults.Provisioning,
+	})
+	if err != nil {
+		return err
+	}
+	p.ec2.SetBalancers(p.elb.Balancers)
+	p.scaling, err = autoscaling.New(autoscaling.Config{
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Cloud: p.ec2, Balancers: p.elb, Saver: from,
+	})
+	if err != nil {
+		return err
+	}
+	p.ec2.Watch(p.scaling.Kick)
+	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -34,8 +35,12 @@ type Config struct {
 	// Secure tells whether a request counts as aws:SecureTransport. nil means that every request does: the region
 	// listens on loopback and inside its own VPCs only, and has no TLS, while policies of production deny plain HTTP.
 	Secure func(*http.Request) bool
-	// Before runs once a call's operation is known and may refuse it: the place to inject faults and throttling.
+	// Before runs once a call's operation is known and may refuse it, after Faults.
 	Before func(ctx context.Context, service, op string) error
+	// Faults says which calls go wrong; nil means none.
+	Faults *fault.Engine
+	// Kill ends the process that sent a request, for faults; nil means that this cannot be done.
+	Kill func(*http.Request) error
 }
 
 // Server answers all AWS calls of a region. It is an [http.Handler].
@@ -97,7 +102,11 @@ type call struct {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := call{requestID: requestID(), start: s.cfg.Now()}
 	defer func() {
-		if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
+		v := recover()
+		if v == http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
+			panic(v)
+		}
+		if v != nil {
 			s.cfg.Log.Error("a call panicked", slog.String("service", c.service), slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
 			wire.WriteError(w, r, s.known(c.service), errors.New("panic"), c.requestID)
 		}
@@ -117,14 +126,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx := wire.WithAuthorizer(wire.WithCaller(r.Context(), c.caller), s.cfg.Authorizer)
 	ctx = wire.WithConditions(ctx, s.conditions(r))
-	result := endpoint.Serve(w, r.WithContext(ctx), c.requestID, func(op string) error {
-		s.count(c.service + ":" + op)
-		if s.cfg.Before == nil {
-			return nil
-		}
-		return s.cfg.Before(ctx, c.service, op)
+	back := &line{ResponseWriter: w}
+	result := endpoint.Serve(back, r.WithContext(ctx), c.requestID, func(op string) error {
+		err := s.before(ctx, c, op, back, r)
+		back.cut = back.cut || errors.Is(err, errClosed)
+		return err
 	})
 	s.log(r.Context(), c, result)
+	s.sever(r, back)
 }
 
 // identify checks the signature. Only S3 takes requests without one.

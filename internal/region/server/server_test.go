@@ -43,6 +43,12 @@ type region struct {
 
 func start(t *testing.T, before func(context.Context, string, string) error) region {
 	t.Helper()
+	return startWith(t, server.Config{Before: before})
+}
+
+// startWith starts a server of which only the hooks are chosen.
+func startWith(t *testing.T, hooks server.Config) region {
+	t.Helper()
 	id, err := iam.New(iam.Config{Account: account, AccessKeyID: keyID, SecretKey: secret, State: state.Dir(t.TempDir()), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,7 @@ func start(t *testing.T, before func(context.Context, string, string) error) reg
 		return &v1ec2.VolumeAttachment{State: new("attaching")}, nil
 	})
 	s, err := server.New(server.Config{
-		Region: "us-east-1", Keys: id, Authorizer: id, Now: time.Now, Before: before,
+		Region: "us-east-1", Keys: id, Authorizer: id, Now: time.Now, Before: hooks.Before, Faults: hooks.Faults, Kill: hooks.Kill,
 		Services: []wire.Service{id.Service(), sts.Service(id), {
 			Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/", Ops: []wire.Op{attach},
 			Authorize: func(ctx context.Context, op string, in any) error {

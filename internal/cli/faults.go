@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/region"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
+)
+
+func newRegionFaultsCommand(a *app) *cobra.Command {
+	return group("faults", "Let calls to the local region go wrong, to rehearse", "",
+		newRegionFaultsAddCommand(a), newRegionFaultsListCommand(a), newRegionFaultsClearCommand(a))
+}
+
+func newRegionFaultsAddCommand(a *app) *cobra.Command {
+	r, delay, effect := fault.Rule{}, time.Duration(0), ""
+	cmd := &cobra.Command{
+		Use:   "add",
+		Short: "Let some calls go wrong from now on",
+		Long: `Let some calls to the local region go wrong from now on: to see what a command, a controller or a pipeline does then.
+
+  fail         answered with an error, and nothing happens; --code says which error
+  throttle     answered as AWS answers who calls too often, and nothing happens
+  delay        carried out --delay later
+  drop-answer  takes effect, but the connection ends without an answer
+  close        the connection ends, and nothing happens
+  kill         the process that calls is killed (SIGKILL), and nothing happens
+  kill-after   takes effect, then the process that calls is killed
+  provision    no call goes wrong: things of --kind take --delay to become what they should be
+
+Calls are counted for each rule from when it was added, also those of machines. Faults last until they are cleared or
+the region's process ends.` + exitStatus(),
+		Example: `  slipway region faults add --service ec2 --action CreateVolume --nth 3 --effect fail --code VolumeLimitExceeded
+  slipway region faults add --mutating --nth 40 --effect kill-after
+  slipway region faults add --service ec2 --effect throttle --count 20
+  slipway region faults add --effect provision --kind nat-gateway --delay 100s`,
+		Args: cobra.NoArgs,
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
+			r.Delay, r.Effect = fault.Duration(delay), fault.Effect(effect)
+			made, err := region.AddFault(ctx, cache, r)
+			if err != nil {
+				return hintRegion(err)
+			}
+			a.say("fault %d: %s", made.ID, faultText(made))
+			return nil
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.Service, "service", "", "the service by its signing name, such as ec2 or elasticloadbalancing (default: all)")
+	f.StringVar(&r.Action, "action", "", "the operation, such as CreateVolume or Create* (default: all)")
+	f.BoolVar(&r.Mutating, "mutating", false, "only calls that change something")
+	f.IntVar(&r.Nth, "nth", 0, "the first call that goes wrong, counted from now (default 1)")
+	f.IntVar(&r.Count, "count", 0, "how many calls go wrong from then on; -1 means all (default 1)")
+	f.StringVar(&effect, "effect", "", "what happens: "+joinEffects("|"))
+	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
+	f.DurationVar(&delay, "delay", 0, "how long, for delay and provision")
+	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.Kinds(), "|"))
+	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(strings.Split(joinEffects("|"), "|"), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(fault.Kinds(), cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func joinEffects(sep string) string {
+	var out []string
+	for _, e := range fault.Effects() {
+		out = append(out, string(e))
+	}
+	return strings.Join(out, sep)
+}
+
+func newRegionFaultsListCommand(a *app) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List what goes wrong, and how often it did",
+		Long:    "List the faults of the local region, how many calls each has seen and how many went wrong." + exitStatus(),
+		Example: "  slipway region faults list\n  slipway region faults list -o json",
+		Args:    cobra.NoArgs,
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
+			rules, err := region.Faults(ctx, cache)
+			if err != nil {
+				return hintRegion(err)
+			}
+			if format != formatTable {
+				return a.printValue(format, rules)
+			}
+			var rows [][]string
+			for _, r := range rules {
+				rows = append(rows, []string{strconv.Itoa(r.ID), faultText(r), strconv.Itoa(r.Seen), strconv.Itoa(r.Hit)})
+			}
+			a.printTable([]string{"ID", "FAULT", "SEEN", "HIT"}, rows)
+			return nil
+		}),
+	}
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+func newRegionFaultsClearCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "clear",
+		Short:   "Let nothing go wrong any more",
+		Long:    "Forget all faults of the local region." + exitStatus(),
+		Example: "  slipway region faults clear",
+		Args:    cobra.NoArgs,
+		RunE: a.inCache(func(ctx context.Context, cache string) error {
+			n, err := region.ClearFaults(ctx, cache)
+			if err != nil {
+				return hintRegion(err)
+			}
+			a.say("%d faults are cleared", n)
+			return nil
+		}),
+	}
+}
+
+// faultText says a rule in a line.
+func faultText(r fault.Rule) string {
+	if r.Effect == fault.Provision {
+		return r.Kind + " takes " + r.Delay.String()
+	}
+	what := string(r.Effect)
+	if r.Delay != 0 {
+		what += " by " + r.Delay.String()
+	}
+	if r.Code != "" {
+		what += " with " + r.Code
+	}
+	calls := "call " + strconv.Itoa(max(r.Nth, 1))
+	if r.Count < 0 {
+		calls = "every call from " + strconv.Itoa(max(r.Nth, 1))
+	} else if r.Count > 1 {
+		calls = "calls " + strconv.Itoa(max(r.Nth, 1)) + " to " + strconv.Itoa(max(r.Nth, 1)+r.Count-1)
+	}
+	service, action := r.Service, r.Action
+	if service == "" {
+		service = "*"
+	}
+	if action == "" {
+		action = "*"
+	}
+	to := " of " + service + ":" + action
+	if r.Mutating {
+		to += " that change something"
+	}
+	return what + " " + calls + to
+}
+
+// hintRegion says how to start a region where none runs.
+func hintRegion(err error) error {
+	if errors.Is(err, region.ErrNotRunning) {
+		return withHint(err, "slipway region start")
+	}
+	return err
+}
