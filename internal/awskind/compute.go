@@ -13,7 +13,7 @@ type LaunchTemplate struct {
 
 // LaunchTemplateData is what a version of a template holds.
 type LaunchTemplateData struct {
-	ImageID        string                     `aws:"ImageId"`
+	ImageID        string                     `aws:"ImageId,param" cfn:"type=AWS::EC2::Image::Id"`
 	InstanceType   string                     `aws:"InstanceType,param"`
 	Profile        ProfileSpec                `aws:"IamInstanceProfile"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
@@ -91,7 +91,7 @@ type TemplateSpec struct {
 func (AutoScalingGroup) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "autoscaling-group", Terraform: "aws_autoscaling_group", CloudFormation: "AWS::AutoScaling::AutoScalingGroup",
-		Needs: []string{"volume", "iam-role-policy"},
+		Needs: []string{"volume", "iam-role-policy"}, Machines: true,
 	}
 }
 

@@ -20,6 +20,7 @@ type renderOptions struct {
 	targetOptions
 	out     string
 	module  bool
+	stack   bool
 	publish bool
 	quiet   bool // what machines read does not matter
 }
@@ -84,11 +85,13 @@ func newRenderCloudFormationCommand(a *app) *cobra.Command {
 		Long: `Write a CloudFormation template in JSON, to stdout or into a file. It names IAM roles, so a stack takes
 CAPABILITY_NAMED_IAM. Machine types and sizes are parameters; what other stacks want to know is exported.
 
-The volumes that hold etcd's data and the key that encrypts them outlive the stack. CloudFormation does not wait for
-machines to be ready: see 'slipway validate cluster'. A changed launch template reaches only machines that start later.` + renderHelp + exitStatus(),
+The volumes that hold etcd's data and the key that encrypts them outlive the stack. The stack waits for its
+machines: each tells it when it is well. A changed launch template replaces the machines of the control plane one by one,
+then the workers; one that is not well in time stops that and rolls it back.` + renderHelp + exitStatus(),
 		Example: `  slipway render cloudformation demo --out demo.json --publish --yes
   aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.stack = true
 			t, d, err := a.rendering(cmd.Context(), args, o)
 			if t != nil {
 				defer t.report()
@@ -138,7 +141,7 @@ func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*t
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &desired{set: set}
+	d := &desired{set: set, stack: o.stack}
 	if d.machine, d.sealer, err = a.openMachineStore(ctx, set); err != nil {
 		return t, nil, err
 	}

@@ -102,6 +102,8 @@ type desired struct {
 	objects []node.Object
 	graph   *graph.Graph
 	plan    plan.Plan
+	// stack says that the graph is for a CloudFormation stack, whose machines signal.
+	stack bool
 	// missing are the keys that the machine store lacks.
 	missing []string
 }
@@ -196,7 +198,7 @@ func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
 	images, err := t.images(ctx, d.set)
 	return model.Input{
 		Cluster: d.set.Cluster, Groups: d.set.Groups, Account: who.Account, Region: t.cfg.Region, Partition: who.Partition,
-		Images: images, Boot: map[string]model.Boot{}, BootScript: node.BootScript(),
+		Images: images, Boot: map[string]model.Boot{}, BootScript: node.BootScript(), Signals: d.stack,
 		MachineStore: model.MachineStore{Bucket: place.Bucket, Prefix: place.Prefix, KMSKeyARN: settings.KMSKeyARN},
 	}, err
 }

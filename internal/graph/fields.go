@@ -31,6 +31,8 @@ type Field struct {
 type Render struct {
 	// Param says that whoever uses the template may set another value; ParamScale: unless it is of a control-plane slot.
 	Param, ParamScale bool
+	// ParamType is CloudFormation's type of that parameter, where it has one of its own.
+	ParamType string
 	// Propagated tags are given to what the resource makes.
 	Propagated bool
 	// Text is a number that CloudFormation's schema spells as a string.
@@ -144,6 +146,8 @@ func (r *Render) options(tag reflect.StructTag) string {
 			r.Text = true
 		case "of":
 			r.TagsOf = value
+		case "type":
+			r.ParamType = value
 		case "-":
 			r.Without = true
 		}

@@ -36,13 +36,15 @@ type Kind struct {
 	Options map[string]string
 	// Fixed are properties that CloudFormation must be given to make what the API and Terraform make without.
 	Fixed map[string]any
+	// Machines says that it starts machines, which can say when they are well.
+	Machines bool
 	// Outputs are the attributes that users of a template want to know, the identity as "".
 	Outputs []string
 }
 
 // Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an
 // `aws:"PropertyName[,immutable][,always][,set][,write][,tags][,param][,scale][,propagated]"` tag; `tf:"[name][,inline][,one][,options][,is=VALUE]"`
-// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][-]"` likewise. See [Field] and [Render].
+// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][,type=TYPE][-]"` likewise. See [Field] and [Render].
 type Resource interface{ Kind() Kind }
 
 // Addr identifies a resource within a graph, such as "subnet/private-a".

@@ -119,11 +119,14 @@ type bootConfig struct {
 	Cluster  string    `json:"cluster"`
 	Group    string    `json:"group"`
 	Role     string    `json:"role"`
-	Slot     string    `json:"slot,omitempty"`
 	Region   string    `json:"region"`
 	Agent    download  `json:"agent"`
 	Document download  `json:"document"`
 	API      endpoints `json:"api"`
+	// What differs within a group comes last, so that a template holds the rest once.
+	Slot   string `json:"slot,omitempty"`
+	Signal string `json:"signal,omitempty"`
+	Stack  string `json:"stack,omitempty"`
 }
 
 type download struct {
@@ -149,6 +152,9 @@ func (b *builder) userData(l launch) graph.Text {
 	if b.public() {
 		config.API.Public = public
 	}
+	if b.Signals {
+		config.Signal, config.Stack = graph.Signals(graph.Address(awskind.AutoScalingGroup{}.Kind(), l.name)), graph.StackName
+	}
 	body, err := json.Marshal(config)
 	if err != nil {
 		panic(fmt.Sprintf("model: boot config: %v", err)) // strings only
@@ -159,6 +165,9 @@ func (b *builder) userData(l launch) graph.Text {
 		text = substitute(text, public, b.lb.public.Attr("DNSName"))
 	}
 	size := 0
+	if b.Signals {
+		size = nameRoom // the stack's name
+	}
 	for _, p := range text.Parts() {
 		size += len(p.Literal)
 		if p.Symbol != (graph.Symbol{}) {

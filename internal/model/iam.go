@@ -51,7 +51,16 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 				Condition: condition{"StringEquals": {"kms:EncryptionContext:" + awskind.TagCluster: b.name()}},
 			})
 	}
-	return document(list...)
+	return document(append(list, b.signal()...)...)
+}
+
+// signal lets machines tell their own stack that they are well, or why they will not be.
+func (b *builder) signal() []statement {
+	if !b.Signals {
+		return nil
+	}
+	stack := "arn:" + b.Partition + ":cloudformation:" + b.Region + ":" + b.Account + ":stack/" + graph.StackName + "/*"
+	return []statement{{ID: "Signal", Actions: []string{"cloudformation:SignalResource"}, Resources: []string{stack}}}
 }
 
 // workerPolicy: read the agent and the workers' documents, which hold no secret. Nothing may be written (S5.1).
@@ -60,7 +69,7 @@ func (b *builder) workerPolicy() graph.JSON {
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list, statement{ID: "Store", Actions: []string{"kms:Decrypt"}, Resources: []string{key}, Condition: b.viaS3()})
 	}
-	return document(list...)
+	return document(append(list, b.signal()...)...)
 }
 
 // viaS3 lets a role use the store's key only as S3 does for an object that it may read.

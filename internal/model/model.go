@@ -50,6 +50,8 @@ type Input struct {
 	// BootScript is user data with @@CONFIG@@ in the place of the boot configuration.
 	BootScript   string
 	MachineStore MachineStore
+	// Signals lets machines tell CloudFormation when they are well. It is for templates only: see [graph.Signals].
+	Signals bool
 }
 
 // The ports that machines and load balancers speak on.

@@ -23,15 +23,19 @@ type BootConfig struct {
 	Cluster string `json:"cluster"`
 	Group   string `json:"group"`
 	// Role is "control-plane" or "worker", as in the tag slipway.dev/role.
-	Role string `json:"role"`
-	// Slot of a control-plane machine ("a", "b", …), empty for workers.
-	Slot   string `json:"slot,omitempty"`
+	Role   string `json:"role"`
 	Region string `json:"region"`
 	// Agent and Document are downloaded by URL (s3:// or https://) and refused if their hash differs.
 	Agent    Download `json:"agent"`
 	Document Download `json:"document"`
 	// API holds the load balancers' DNS names.
 	API Endpoints `json:"api"`
+	// Slot of a control-plane machine ("a", "b", …), empty for workers.
+	Slot string `json:"slot,omitempty"`
+	// Signal names, separated by blanks, the resources of the CloudFormation stack Stack that are told when this machine is
+	// well. Both are empty where no stack made the machine.
+	Signal string `json:"signal,omitempty"`
+	Stack  string `json:"stack,omitempty"`
 }
 
 // Download is a file to fetch and the hash it must have.

@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Brings the agent onto a new machine: fetch, check the hash, install, start. Lines that are comments are left
 # out of user data, which has 4 KiB to live in. Only the standard library: cloud-init itself runs on it.
-import hashlib,hmac,json,os,subprocess,time,urllib.error,urllib.parse,urllib.request
+import hmac,json,os,subprocess,time
+import urllib.request as U
+from hashlib import sha256 as S
+from urllib.parse import quote,urlsplit
 C=json.loads(r'''@@CONFIG@@''')
 E=os.environ.get
 R=E("SLIPWAY_ROOT","")
@@ -12,13 +15,13 @@ def report(state,error="",hint=""):
  with open(R+"/dev/console","a") as f:f.write("slipway-node: "+json.dumps({k:v for k,v in d.items() if v})+"\n")
 def http(url,headers={},method="GET"):
  # A metadata or bucket endpoint is never behind a proxy of ours.
- q=urllib.request.Request(url,headers=headers,method=method)
- with urllib.request.urlopen(q,timeout=60) as r:return r.read()
+ q=U.Request(url,None,headers,method=method)
+ with U.urlopen(q,timeout=60) as r:return r.read()
 def imds(path):
  b=E("AWS_EC2_METADATA_SERVICE_ENDPOINT","http://169.254.169.254").rstrip("/")+"/latest/"
  t=http(b+"api/token",{"X-aws-ec2-metadata-token-ttl-seconds":"300"},"PUT").decode()
  return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t}).decode()
-def mac(k,s):return hmac.new(k,s.encode(),hashlib.sha256).digest()
+def mac(k,s):return hmac.new(k,s.encode(),S).digest()
 def s3(url):
  # Signature version 4 over a path-style GET, with the role's credentials.
  p="iam/security-credentials/"
@@ -26,18 +29,19 @@ def s3(url):
  g=C["region"]
  base=E("AWS_ENDPOINT_URL_S3") or E("AWS_ENDPOINT_URL") or "https://s3."+g+".amazonaws.com"+(".cn" if g[:3]=="cn-" else "")
  base=base.rstrip("/")
- path="/"+urllib.parse.quote(url[5:])
- host=urllib.parse.urlsplit(base).netloc
+ path="/"+quote(url[5:])
+ host=urlsplit(base).netloc
  t=time.strftime("%Y%m%dT%H%M%SZ",time.gmtime())
- e=hashlib.sha256(b"").hexdigest()
+ e=S(b"").hexdigest()
  h={"host":host,"x-amz-content-sha256":e,"x-amz-date":t,"x-amz-security-token":c["Token"]}
  n=";".join(h)
  r="\n".join(["GET",path,""]+[k+":"+v for k,v in h.items()]+["",n,e])
  s=t[:8]+"/"+g+"/s3/aws4_request"
+ A="AWS4-HMAC-SHA256"
  k=("AWS4"+c["SecretAccessKey"]).encode()
  for x in s.split("/"):k=mac(k,x)
- sig=mac(k,"\n".join(["AWS4-HMAC-SHA256",t,s,hashlib.sha256(r.encode()).hexdigest()])).hex()
- h["Authorization"]="AWS4-HMAC-SHA256 Credential="+c["AccessKeyId"]+"/"+s+", SignedHeaders="+n+", Signature="+sig
+ sig=mac(k,"\n".join([A,t,s,S(r.encode()).hexdigest()])).hex()
+ h["Authorization"]=A+" Credential="+c["AccessKeyId"]+"/"+s+", SignedHeaders="+n+", Signature="+sig
  return http(base+path,h)
 def put(path,data,mode):
  p=R+path
@@ -54,11 +58,11 @@ while 1:
   break
  except Exception as x:
   # A new role's rights take seconds to reach everywhere, so this goes on, and says so.
-  m=x.read()[:200].decode(errors="replace") if isinstance(x,urllib.error.HTTPError) else ""
+  m=x.read()[:200].decode(errors="replace") if hasattr(x,"read") else ""
   report("running","fetch "+u+": "+str(x)+" "+m,"will try again in %ds"%w)
   time.sleep(w)
   w=min(w*2,30)
-got=hashlib.sha256(b).hexdigest()
+got=S(b).hexdigest()
 if got!=want:
  report("failed",u+": sha256 is "+got+", want "+want,"run slipway apply, then replace this machine")
  raise SystemExit(1)

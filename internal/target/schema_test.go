@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
@@ -171,7 +170,7 @@ func (c *cfnChecker) function(path, name string, arg any) {
 	switch name {
 	case "Ref":
 		id, _ := arg.(string)
-		if _, ok := c.Resources[id]; !ok && c.Parameters[id] == nil {
+		if _, ok := c.Resources[id]; !ok && c.Parameters[id] == nil && id != "AWS::StackName" {
 			c.errorf("%s: nothing is called %s", path, id)
 		}
 	case "Fn::GetAtt":
@@ -207,7 +206,7 @@ func TestCloudFormationSchema(t *testing.T) {
 		return c.bad
 	}
 	for _, x := range targettest.Topologies() {
-		for _, b := range judge(t, renderings(t, x.Graph(t))["template.json"]) {
+		for _, b := range judge(t, rendered(t, x)["template.json"]) {
 			t.Errorf("%s: %s", x.Name, b)
 		}
 	}
@@ -224,7 +223,7 @@ func TestCloudFormationSchema(t *testing.T) {
 // mistakes checks that a judge sees each mistake that is put into the rendering of the default cluster.
 func mistakes(t *testing.T, file string, edits map[string][2]string, judge func(*testing.T, string) []string) {
 	t.Helper()
-	body := renderings(t, targettest.Graph(t, manifest.NewOptions{}))[file]
+	body := rendered(t, ha())[file]
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			if wrong := strings.Replace(body, edit[0], edit[1], 1); wrong == body || len(judge(t, wrong)) == 0 {
@@ -376,7 +375,7 @@ func TestTerraformSchema(t *testing.T) {
 		return c.bad
 	}
 	for _, x := range targettest.Topologies() {
-		for _, b := range judge(t, renderings(t, x.Graph(t))["main.tf.json"]) {
+		for _, b := range judge(t, rendered(t, x)["main.tf.json"]) {
 			t.Errorf("%s: %s", x.Name, b)
 		}
 	}

@@ -27,6 +27,8 @@ type Parameter struct {
 	Description string
 	// Default is a string or an int64.
 	Default any
+	// Type is CloudFormation's for it, where it has one of its own.
+	Type string
 }
 
 // Parameters are all parameters of a graph.
@@ -48,10 +50,11 @@ func place(addr graph.Addr, path string) string { return string(addr) + " " + pa
 
 // found is where a parameter would apply.
 type found struct {
-	property     string
-	where, addrs []string
-	value        any
-	mixed        bool
+	property, parameterType, owner string
+
+	where []string
+	value any
+	mixed bool
 }
 
 // ParametersOf finds the parameters of g. Resources that would share one but hold different values have none.
@@ -66,12 +69,11 @@ func ParametersOf(g *graph.Graph) Parameters {
 			}
 			name := owners[n.Addr] + "-" + words(f.Property)
 			if all[name] == nil {
-				all[name] = &found{property: f.Property, value: f.Value}
+				all[name] = &found{property: f.Property, parameterType: f.Render.ParamType, owner: owners[n.Addr], value: f.Value}
 			}
 			at := all[name]
 			at.mixed = at.mixed || !graph.Equal(at.value, f.Value)
 			at.where = append(at.where, place(n.Addr, path))
-			at.addrs = append(at.addrs, string(n.Addr))
 		})
 	}
 	out := Parameters{at: map[string]string{}}
@@ -83,7 +85,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 			out.at[w] = name
 		}
 		out.list = append(out.list, Parameter{
-			Name: name, Default: at.value, Description: at.property + " of " + strings.Join(at.addrs, ", "),
+			Name: name, Default: at.value, Type: at.parameterType, Description: at.property + " of " + at.owner,
 		})
 	}
 	slices.SortFunc(out.list, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })

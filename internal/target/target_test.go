@@ -24,13 +24,26 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens")
 
-func renderings(t *testing.T, g *graph.Graph) map[string]string {
+// ha is the topology that most tests look at.
+func ha() targettest.Topology {
+	all := targettest.Topologies()
+	return all[slices.IndexFunc(all, func(x targettest.Topology) bool { return x.Name == "ha" })]
+}
+
+// rendered are both renderings of a topology.
+func rendered(t *testing.T, x targettest.Topology) map[string]string {
+	t.Helper()
+	return renderings(t, x.Graph(t), x.StackGraph(t, "us-east-1"))
+}
+
+// renderings writes g for Terraform and stack for CloudFormation.
+func renderings(t *testing.T, g, stack *graph.Graph) map[string]string {
 	t.Helper()
 	tf, err := terraform.Render(g, terraform.Options{Region: "us-east-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfn, err := cloudformation.Render(g, cloudformation.Options{Description: "a small cluster"})
+	cfn, err := cloudformation.Render(stack, cloudformation.Options{Description: "a small cluster"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +51,7 @@ func renderings(t *testing.T, g *graph.Graph) map[string]string {
 }
 
 // small is one of each shape that the renderers treat in its own way.
-func small() *graph.Graph {
+func small(signals bool) *graph.Graph {
 	g := &graph.Graph{}
 	tags := func(addr string) awskind.Tags {
 		return awskind.Tags{awskind.TagAddress: addr, "cost": "${x} at 100%{y}"}
@@ -59,10 +72,14 @@ func small() *graph.Graph {
 	key := graph.Add(g, "main", awskind.Key{Description: "volumes", Policy: "{}"})
 	volume := graph.Add(g, "etcd-a", awskind.Volume{Zone: "us-east-1a", Size: 20, Encrypted: true, KMSKey: key.Attr("Arn")})
 	graph.Protect(g, volume)
+	said := ""
+	if signals {
+		said = graph.Signals("autoscaling-group/workers") + " " + graph.StackName
+	}
 	template := graph.Add(g, "workers", awskind.LaunchTemplate{Name: "workers", Tags: tags("launch-template/workers"), Data: awskind.LaunchTemplateData{
 		ImageID: "ami-1", InstanceType: "t3.large", Profile: awskind.ProfileSpec{Name: profile},
 		BlockDevices: []awskind.BlockDevice{{DeviceName: "/dev/xvda", EBS: awskind.EBS{VolumeSize: 30}}},
-		UserData:     graph.Concat(graph.Lit("echo \"$HOME ${PATH}\"\n# 5% of $"), lb.Attr("DNSName"), graph.Lit("\n")).Base64(),
+		UserData:     graph.Concat(graph.Lit("echo \"$HOME ${PATH}\"\n# 5% of $"), lb.Attr("DNSName"), graph.Lit(said+"\n")).Base64(),
 	}})
 	graph.Add(g, "workers", awskind.AutoScalingGroup{
 		Name: "workers", MaxSize: 3, DesiredCapacity: 1, Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
@@ -72,7 +89,7 @@ func small() *graph.Graph {
 }
 
 func TestGolden(t *testing.T) {
-	for name, got := range renderings(t, small()) {
+	for name, got := range renderings(t, small(false), small(true)) {
 		file := filepath.Join("testdata", "small."+name)
 		if *update {
 			if err := os.MkdirAll("testdata", 0o755); err != nil {
@@ -94,9 +111,9 @@ func TestGolden(t *testing.T) {
 
 func TestSameGraphSameBytes(t *testing.T) {
 	for _, x := range targettest.Topologies() {
-		first := renderings(t, x.Graph(t))
+		first := rendered(t, x)
 		for range 5 {
-			if diff := cmp.Diff(first, renderings(t, x.Graph(t))); diff != "" {
+			if diff := cmp.Diff(first, rendered(t, x)); diff != "" {
 				t.Fatalf("%s: %s", x.Name, diff)
 			}
 		}
@@ -105,7 +122,7 @@ func TestSameGraphSameBytes(t *testing.T) {
 
 func TestNoSecret(t *testing.T) {
 	for _, x := range targettest.Topologies() {
-		for file, body := range renderings(t, x.Graph(t)) {
+		for file, body := range rendered(t, x) {
 			for _, s := range []string{"PRIVATE KEY", "AKIA", "password", "BEGIN CERTIFICATE"} {
 				if strings.Contains(body, s) {
 					t.Errorf("%s of %s holds %q", file, x.Name, s)
@@ -116,7 +133,7 @@ func TestNoSecret(t *testing.T) {
 }
 
 func TestDefaultTemplateFits(t *testing.T) {
-	if n := len(renderings(t, targettest.Graph(t, manifest.NewOptions{}))["template.json"]); n > cloudformation.MaxBody {
+	if n := len(rendered(t, ha())["template.json"]); n > cloudformation.MaxBody {
 		t.Errorf("the template of the default cluster has %d bytes, over %d", n, cloudformation.MaxBody)
 	}
 }
@@ -129,8 +146,8 @@ func TestParameters(t *testing.T) {
 	}
 	// A slot of the control plane is one machine: its group has no sizes to set.
 	if diff := cmp.Diff([]string{
-		"control-plane-instance-type", "control-plane-volume-size", "volume-size",
-		"workers-instance-type", "workers-max-size", "workers-min-size", "workers-volume-size",
+		"control-plane-image-id", "control-plane-instance-type", "control-plane-volume-size", "volume-size",
+		"workers-image-id", "workers-instance-type", "workers-max-size", "workers-min-size", "workers-volume-size",
 	}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -143,7 +160,7 @@ func TestParameters(t *testing.T) {
 }
 
 func TestRetainedHoldsTheKeyOfAVolume(t *testing.T) {
-	got := slices.Sorted(maps.Keys(target.Retained(small())))
+	got := slices.Sorted(maps.Keys(target.Retained(small(true))))
 	if diff := cmp.Diff([]graph.Addr{"kms-key/main", "volume/etcd-a"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -169,7 +186,7 @@ func TestGroupAndSlotTags(t *testing.T) {
 	spec := awskind.TemplateSpec{ID: lt, Version: lt.Attr("LatestVersionNumber")}
 	graph.Add(g, "x", awskind.AutoScalingGroup{MaxSize: 1, Template: spec, Tags: awskind.Tags{awskind.TagGroup: "g", awskind.TagSlot: "a"}})
 	got := target.ParametersOf(g).List()
-	want := []target.Parameter{{Name: "g-instance-type", Description: "InstanceType of launch-template/x", Default: "t3.large"}}
+	want := []target.Parameter{{Name: "g-instance-type", Description: "InstanceType of g", Default: "t3.large"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -18,7 +18,7 @@ func TestCloudFormationLint(t *testing.T) {
 			cell(t, x.Name, "cloudformation", "cfn-lint")
 			lint := tool(t, "cfn-lint")
 			for _, region := range []string{"us-east-1", "eu-central-1"} {
-				file := write(t, t.TempDir(), "template.json", template(t, x.GraphIn(t, region)))
+				file := write(t, t.TempDir(), "template.json", template(t, x.StackGraph(t, region)))
 				if out, ok := run(t, "", nil, lint, "--regions", region, "--", file); !ok {
 					t.Errorf("%s: %s", region, out)
 				}

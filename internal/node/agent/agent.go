@@ -32,6 +32,8 @@ type Agent struct {
 	Sealer store.Sealer
 	// Sign proves which instance this is, on workers.
 	Sign join.Signer
+	// Signals tells CloudFormation that the machine is well, where a stack made it.
+	Signals Signaller
 	// HTTP is for what is not our own API: downloads and STS.
 	HTTP   *http.Client
 	Report *Reporter
@@ -66,6 +68,7 @@ func (a *Agent) Keep(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		a.signalFailure(ctx, err)
 		if err := a.Wait(ctx, pause); err != nil {
 			return err
 		}
@@ -136,11 +139,11 @@ func (a *Agent) document(ctx context.Context) (node.Document, error) {
 	}
 	doc, err := node.ParseDocument(body)
 	if err != nil {
-		return node.Document{}, err
+		return node.Document{}, permanentError{err}
 	}
 	if doc.Cluster != a.Boot.Cluster || doc.Group != a.Boot.Group {
-		return node.Document{}, fmt.Errorf("document is for group %s of cluster %s, this machine is of %s of %s",
-			doc.Group, doc.Cluster, a.Boot.Group, a.Boot.Cluster)
+		return node.Document{}, permanentError{fmt.Errorf("document is for group %s of cluster %s, this machine is of %s of %s",
+			doc.Group, doc.Cluster, a.Boot.Group, a.Boot.Cluster)}
 	}
 	return doc, nil
 }

@@ -47,7 +47,12 @@ func (a *Agent) keep(ctx context.Context) error {
 	for _, c := range chores {
 		group.Go(func() error { return a.repeat(ctx, c) })
 	}
-	group.Go(func() error { return a.untilReady(ctx, "ready", func() error { return a.ready(ctx) }) })
+	group.Go(func() error {
+		if err := a.untilReady(ctx, "ready", func() error { return a.ready(ctx) }); err != nil {
+			return err
+		}
+		return a.signalWell(ctx)
+	})
 	return group.Wait()
 }
 

@@ -20,6 +20,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -88,9 +89,10 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 			Credentials: cfg.Credentials, Region: boot.Region, Now: env.Now,
 			Endpoint: join.STSEndpoint(aws.ToString(cfg.BaseEndpoint), boot.Region),
 		},
-		HTTP:   &http.Client{Transport: transport, Timeout: 20 * time.Second},
-		Report: &Reporter{Open: openConsole(env.Console), Log: log, Now: env.Now},
-		Log:    log, Now: env.Now, Wait: wait,
+		Signals: cloudformation.NewFromConfig(cfg),
+		HTTP:    &http.Client{Transport: transport, Timeout: 20 * time.Second},
+		Report:  &Reporter{Open: openConsole(env.Console), Log: log, Now: env.Now},
+		Log:     log, Now: env.Now, Wait: wait,
 	}, nil
 }
 

@@ -35,15 +35,23 @@ type renderer struct {
 	kept   map[graph.Addr]bool
 	// shared are the names of literals that the template holds once.
 	shared map[string]string
+	// machines are those that say when they are well.
+	machines target.Rollout
+}
+
+// LogicalIDs returns the name that the template of g has for each resource.
+func LogicalIDs(g *graph.Graph) (map[graph.Addr]string, error) {
+	return target.Distinct(g, func(n *graph.Node) (string, string) { return "", target.Camel(string(n.Addr)) })
 }
 
 // Render returns a template. The same graph gives the same bytes. It has no blanks, since its size counts.
 func Render(g *graph.Graph, o Options) ([]byte, error) {
-	ids, err := target.Distinct(g, func(n *graph.Node) (string, string) { return "", target.Camel(string(n.Addr)) })
+	ids, err := LogicalIDs(g)
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{g: g, ids: ids, params: target.ParametersOf(g), kept: target.Retained(g), shared: shared(g)}
+	r := renderer{g: g, ids: ids, params: target.ParametersOf(g), kept: target.Retained(g), machines: target.RolloutOf(g)}
+	r.shared = r.sharedTexts()
 	resources := object{}
 	for _, n := range g.Nodes() {
 		body, err := r.resource(n)
@@ -51,6 +59,9 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 		}
 		resources[ids[n.Addr]] = body
+	}
+	if gate := r.gate(); gate != nil {
+		resources[Gate] = gate
 	}
 	doc := object{
 		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources,
@@ -85,18 +96,22 @@ func (r renderer) parameters() object {
 		if n, number := p.Default.(int64); number {
 			param["Type"], param["Default"] = "Number", strconv.FormatInt(n, 10)
 		}
+		if p.Type != "" {
+			param["Type"] = p.Type
+		}
 		out[target.Camel(p.Name)] = param
 	}
+	maps.Copy(out, r.timeouts())
 	return out
 }
 
-// outputs are exported too, under the stack's name.
+// outputs are exported too, under the stack's name. They are not described: their names say it, and the size counts.
 func (r renderer) outputs() object {
 	out := object{}
 	for _, o := range target.Outputs(r.g) {
 		id := target.Camel(o.Name)
 		out[id] = object{
-			"Value": r.reference(o.Symbol), "Description": o.Description,
+			"Value":  r.reference(o.Symbol),
 			"Export": object{"Name": object{"Fn::Sub": "${AWS::StackName}-" + id}},
 		}
 	}
@@ -127,6 +142,7 @@ func (r renderer) resource(n *graph.Node) (object, error) {
 	for _, a := range n.After {
 		after = append(after, r.ids[a])
 	}
+	after = r.rollout(n, body, after)
 	if after != nil {
 		slices.Sort(after)
 		body["DependsOn"] = after
@@ -173,7 +189,7 @@ func (r renderer) value(p place, f graph.Field) (any, error) {
 	switch v := f.Value.(type) {
 	case string:
 		if f.JSON {
-			return policy(v)
+			return r.policy(v)
 		}
 	case int64:
 		if f.Render.Text {
@@ -208,12 +224,31 @@ func (r renderer) list(p place, f graph.Field, list []any) (any, error) {
 }
 
 // policy turns a document into an object, as CloudFormation takes it.
-func policy(doc string) (any, error) {
+func (r renderer) policy(doc string) (any, error) {
 	var v any
 	if err := json.Unmarshal([]byte(doc), &v); err != nil {
 		return nil, fmt.Errorf("is no JSON document: %w", err)
 	}
-	return v, nil
+	return r.marked(v), nil
+}
+
+// marked replaces the marks in the strings of a document.
+func (r renderer) marked(v any) any {
+	switch x := v.(type) {
+	case string:
+		if parts := r.literal(x); len(parts) > 1 {
+			return object{"Fn::Join": []any{"", parts}}
+		}
+	case []any:
+		for i := range x {
+			x[i] = r.marked(x[i])
+		}
+	case map[string]any:
+		for k := range x {
+			x[k] = r.marked(x[k])
+		}
+	}
+	return v
 }
 
 // pairs renders a map, of tags mostly, as the list that CloudFormation has for it.

@@ -19,12 +19,12 @@ const (
 	hashLength = 12
 )
 
-// shared names the long literals that more than one text of g holds: the boot script is in every launch template.
-func shared(g *graph.Graph) map[string]string {
+// sharedTexts names the long literals that more than one text holds: the boot script is in every launch template.
+func (r renderer) sharedTexts() map[string]string {
 	times := map[string]int{}
-	for _, n := range g.Nodes() {
+	for _, n := range r.g.Nodes() {
 		for _, f := range graph.Fields(n.Resource) {
-			count(f.Value, times)
+			r.count(f.Value, times)
 		}
 	}
 	names := map[string]string{}
@@ -37,21 +37,23 @@ func shared(g *graph.Graph) map[string]string {
 	return names
 }
 
-func count(v any, times map[string]int) {
+func (r renderer) count(v any, times map[string]int) {
 	switch x := v.(type) {
 	case graph.Text:
 		for _, p := range x.Parts() {
-			if p.Symbol == (graph.Symbol{}) {
-				times[p.Literal]++
+			for _, piece := range r.literal(p.Literal) {
+				if s, ok := piece.(string); ok {
+					times[s]++
+				}
 			}
 		}
 	case []any:
 		for _, e := range x {
-			count(e, times)
+			r.count(e, times)
 		}
 	case map[string]any:
 		for _, e := range x {
-			count(e, times)
+			r.count(e, times)
 		}
 	}
 }
@@ -84,11 +86,12 @@ func (r renderer) text(t graph.Text) any {
 			parts = append(parts, r.reference(p.Symbol))
 			continue
 		}
-		if name := r.shared[p.Literal]; name != "" {
-			parts = append(parts, object{"Fn::FindInMap": []string{mappingName, mappingKey, name}})
-			continue
+		for _, piece := range r.literal(p.Literal) {
+			if s, ok := piece.(string); ok && r.shared[s] != "" {
+				piece = object{"Fn::FindInMap": []string{mappingName, mappingKey, r.shared[s]}}
+			}
+			parts = append(parts, piece)
 		}
-		parts = append(parts, p.Literal)
 	}
 	var v any = object{"Fn::Join": []any{"", parts}}
 	if len(parts) == 1 {

@@ -43,11 +43,24 @@ func (x Topology) Graph(t *testing.T) *graph.Graph { return x.GraphIn(t, example
 // GraphIn builds it in another region.
 func (x Topology) GraphIn(t *testing.T, region string) *graph.Graph {
 	t.Helper()
-	g, fs := model.Build(x.Input(t, region))
+	return built(t, x.Input(t, region))
+}
+
+func built(t *testing.T, in model.Input) *graph.Graph {
+	t.Helper()
+	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// StackGraph builds it for a CloudFormation stack: its machines signal.
+func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
+	t.Helper()
+	in := x.Input(t, region)
+	in.Signals = true
+	return built(t, in)
 }
 
 // Input is what its graph in a region is made of.
@@ -68,11 +81,7 @@ func GraphIn(t *testing.T, region string, o manifest.NewOptions) *graph.Graph {
 	t.Helper()
 	const name = "demo"
 	set, fs := manifest.New(name, []string{region + "a", region + "b", region + "c"}, o)
-	g, fs := model.Build(input(t, region, set, fs))
-	if err := fs.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return g
+	return built(t, input(t, region, set, fs))
 }
 
 func input(t *testing.T, region string, set manifest.Set, fs diag.Findings) model.Input {
