@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/node"
+	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 func newApplyCommand(a *app) *cobra.Command {
@@ -27,20 +29,44 @@ Machines that run already keep their launch template's version until they are re
 		Example: "  slipway apply demo --yes",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, d, err := a.prepare(cmd.Context(), args, o)
-			if t != nil {
-				defer t.report()
-			}
+			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
-			return t.apply(cmd.Context(), d)
+			return a.apply(cmd.Context(), name, o)
 		},
 	}
 	targetFlags(cmd, &o)
 	buildFlags(cmd, &o)
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	return cmd
+}
+
+// apply plans and applies under the cluster's lock. Where nobody can agree to it, it only plans, and locks nothing.
+func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	if err := a.mustExist(ctx, s, name); err != nil {
+		return err
+	}
+	once := func(ctx context.Context, op *operation.Op, _ store.Store) error {
+		t, d, err := a.prepare(ctx, []string{name}, o)
+		if t != nil {
+			t.op = op
+			defer t.report()
+		}
+		if err != nil {
+			return err
+		}
+		return t.apply(ctx, d)
+	}
+	if !a.canAsk() {
+		return once(ctx, nil, s)
+	}
+	return a.operate(ctx, s, name, "apply", once)
 }
 
 func (t *target) apply(ctx context.Context, d *desired) error {
@@ -51,6 +77,9 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 		return nil
 	}
 	if err := t.a.confirm("Apply this to cluster " + t.name + "?"); err != nil {
+		return err
+	}
+	if err := t.begun(ctx, d.plan, len(d.missing)); err != nil {
 		return err
 	}
 	start := t.a.Now()
@@ -90,9 +119,39 @@ func (t *target) publish(ctx context.Context, d *desired) error {
 // walk carries a plan out and shows its progress.
 func (t *target) walk(ctx context.Context, p plan.Plan) error {
 	show := t.a.newProgress()
+	done := 0
+	events := func(e plan.Event) {
+		if e.State == plan.Done {
+			done++
+		}
+		show.event(e)
+	}
 	err := plan.Walk{
-		Cloud: t.cloud, Now: t.a.Now, Jitter: rand.Float64, Events: show.event, Heartbeat: show.beat,
+		Cloud: t.cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat,
 	}.Apply(ctx, p)
 	show.end()
+	if t.op != nil {
+		t.op.Note(func(r *operation.Record) {
+			r.Done, r.Calls = done, t.a.calls.Calls()
+			_, r.Mutating = t.a.calls.Total()
+		})
+	}
 	return err
+}
+
+// begun writes down what is about to be done, before anything is.
+func (t *target) begun(ctx context.Context, p plan.Plan, publish int) error {
+	if t.op == nil {
+		return nil
+	}
+	s := p.Summary()
+	who, err := t.whoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	t.op.Note(func(r *operation.Record) {
+		r.Principal = who.ARN
+		r.Plan = &operation.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
+	})
+	return t.op.Save(ctx)
 }

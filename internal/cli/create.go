@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/asset"
 	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
@@ -55,6 +56,7 @@ func createFlags(a *app, cmd *cobra.Command, o *createOptions) {
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the complete, defaulted manifests; needs no state store")
 	formatFlag(cmd, &o.format, formatYAML, formatJSON)
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	a.assetsFlag(cmd)
 }
 
@@ -171,11 +173,25 @@ func (w clusterWriter) run(ctx context.Context) error {
 	if err := w.a.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
 		return err
 	}
-	if err := w.write(ctx, name); err != nil {
+	err = w.a.operate(ctx, w.store, name, "create", func(ctx context.Context, op *operation.Op, guarded store.Store) error {
+		op.Note(func(r *operation.Record) { r.Documents = w.documents(name) })
+		w.store = guarded
+		return w.write(ctx, name)
+	})
+	if err != nil {
 		return err
 	}
 	w.a.say("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
 	return nil
+}
+
+// documents are the keys of the manifests.
+func (w clusterWriter) documents(name string) []string {
+	var out []string
+	for _, g := range w.set.Groups {
+		out = append(out, manifest.GroupKey(name, g.Metadata.Name))
+	}
+	return append(out, manifest.ClusterKey(name))
 }
 
 func (w clusterWriter) write(ctx context.Context, name string) error {

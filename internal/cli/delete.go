@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
@@ -39,6 +40,7 @@ well. Resources of other clusters are never touched.` + exitStatus(),
 	}
 	targetFlags(cmd, &o)
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	return cmd
 }
 
@@ -49,13 +51,49 @@ type leftover struct {
 }
 
 func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) error {
-	if !manifest.ValidName(name) {
-		return withHint(fmt.Errorf("%q is no cluster's name", name), "a name has lower-case letters, digits and dashes")
+	if err := checkName(name); err != nil {
+		return err
 	}
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
+	if !a.canAsk() {
+		return a.deleteUnder(ctx, nil, s, name, o)
+	}
+	if err := a.mustExist(ctx, s, name); errors.Is(err, store.ErrNotFound) {
+		// Perhaps it is lost from the state only. Without anything to delete nothing is locked, nor recorded.
+		if some, err := a.anythingLeft(ctx, s, name, o); err != nil || !some {
+			return firstOf(err, noClusterAnywhere(name))
+		}
+	} else if err != nil {
+		return err
+	}
+	return a.operate(ctx, s, name, "delete", func(ctx context.Context, op *operation.Op, guarded store.Store) error {
+		return a.deleteUnder(ctx, op, guarded, name, o)
+	})
+}
+
+func noClusterAnywhere(name string) error {
+	return withHint(fmt.Errorf("there is no cluster %s, in AWS or in the state store", name), "see: slipway get clusters")
+}
+
+// anythingLeft says whether there is anything of a cluster that the state does not know.
+func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o targetOptions) (bool, error) {
+	keys, err := s.List(ctx, name+"/")
+	if err != nil || len(keys) > 0 {
+		return true, err
+	}
+	t, err := a.newTarget(ctx, o, name, "")
+	if err != nil {
+		return false, err
+	}
+	have, err := t.cloud.Read(ctx)
+	return len(have) > 0, err
+}
+
+// deleteUnder deletes a cluster under its lock; without one it can only show what would go.
+func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, name string, o targetOptions) error {
 	set, err := a.loadCluster(ctx, s, name)
 	known := err == nil
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -65,6 +103,7 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 	if err != nil {
 		return err
 	}
+	t.op = op
 	defer t.report()
 	have, err := t.cloud.Read(ctx)
 	if err != nil {
@@ -74,7 +113,7 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 	if err := findings.Err(); err != nil {
 		return err
 	}
-	left, err := a.leftovers(ctx, s, set, name)
+	left, err := a.leftovers(ctx, op, s, set, name)
 	if err != nil {
 		return err
 	}
@@ -83,12 +122,15 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 
 // leftovers are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is
 // killed can be taken up.
-func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, name string) ([]leftover, error) {
+func (a *app) leftovers(ctx context.Context, op *operation.Op, s store.Store, set manifest.Set, name string) ([]leftover, error) {
 	var out []leftover
 	if set.Cluster.Spec.ConfigStore.Base != "" {
 		machine, _, err := a.openMachineStore(ctx, set)
 		if err != nil {
 			return nil, err
+		}
+		if op != nil {
+			machine = op.Guard(machine)
 		}
 		keys, err := machine.List(ctx, name+"/")
 		if err != nil {
@@ -138,7 +180,7 @@ func (t *target) destroy(ctx context.Context, p plan.Plan, left []leftover, know
 	}
 	if p.Empty() && objects == 0 {
 		if !known {
-			return withHint(fmt.Errorf("there is no cluster %s, in AWS or in the state store", t.name), "see: slipway get clusters")
+			return noClusterAnywhere(t.name)
 		}
 		return nil
 	}
@@ -149,6 +191,9 @@ func (t *target) destroy(ctx context.Context, p plan.Plan, left []leftover, know
 		t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
 	}
 	if err := t.a.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
+		return err
+	}
+	if err := t.begun(ctx, p, 0); err != nil {
 		return err
 	}
 	if err := t.walk(ctx, p); err != nil {

@@ -46,6 +46,7 @@ func newEditClusterCommand(a *app) *cobra.Command {
 	}
 	nameFlag(cmd, &name)
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	a.assetsFlag(cmd)
 	return cmd
 }
@@ -69,6 +70,7 @@ func newEditGroupCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	a.assetsFlag(cmd)
 	return cmd
 }
@@ -89,7 +91,7 @@ func (a *app) edit(ctx context.Context, cluster, key string) error {
 	if err != nil {
 		return err
 	}
-	c.etags[key] = o.ETag
+	c.etags[key], c.verb = o.ETag, "edit"
 	file, err := os.CreateTemp("", "slipway-edit-*.yaml")
 	if err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)

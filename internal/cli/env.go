@@ -51,6 +51,7 @@ type app struct {
 	region, profile string
 	assets          string
 	yes, quiet      bool
+	lockTimeout     time.Duration
 	noColor         bool
 	calls           awscalls.Counter // of all that this run asks of AWS, the stores included
 }

@@ -32,34 +32,47 @@ func TestInfra(t *testing.T) {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("SLIPWAY_STATE", "s3://slipway-test")
 			env.Setenv("SLIPWAY_NODE_BINARY", agent)
-			env.Values["region"] = r
+			p := newProxy(t, r.URL)
+			env.Setenv("AWS_ENDPOINT_URL", p.URL)
+			env.Values["region"], env.Values["proxy"] = r, p
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"unchanged": unchanged},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep,
+		},
 	})
 }
 
 // unchanged runs a command and fails if it made a call that changes something.
 func unchanged(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+	within(ts, neg, args, func(string) bool { return true })
+}
+
+// unmade lets a command write to the state store: an operation that is refused leaves its record.
+func unmade(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+	within(ts, neg, args, func(call string) bool { return !strings.HasPrefix(call, "s3:") })
+}
+
+func within(ts *testscript.TestScript, neg bool, args []string, counts func(string) bool) { //nolint:revive // neg is testscript's
 	r, ok := ts.Value("region").(regiontest.Region)
 	if !ok {
 		ts.Fatalf("no region")
 	}
-	before := mutations(r)
+	before := mutations(r, counts)
 	err := ts.Exec(args[0], args[1:]...)
 	if (err != nil) != neg {
 		ts.Fatalf("%s: %v", strings.Join(args, " "), err)
 	}
-	if after := mutations(r); after != before {
+	if after := mutations(r, counts); after != before {
 		ts.Fatalf("%s made %d calls that change something", strings.Join(args, " "), after-before)
 	}
 }
 
-func mutations(r regiontest.Region) int {
+func mutations(r regiontest.Region, counts func(string) bool) int {
 	n := 0
 	for call, times := range r.Calls() {
 		_, op, _ := strings.Cut(call, ":")
-		if !slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
+		if counts(call) && !slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
 			n += times
 		}
 	}

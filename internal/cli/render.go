@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/operation"
+	"github.com/slipway-k8s/slipway/internal/store"
 	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/target/terraform"
 )
@@ -169,7 +171,15 @@ func (t *target) publishFirst(ctx context.Context, d *desired, publish bool) err
 	if err := t.a.confirm(fmt.Sprintf("Publish this in %s?", d.machine.URL())); err != nil {
 		return err
 	}
-	return t.publish(ctx, d)
+	s, _, err := t.a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	return t.a.operate(ctx, s, t.name, "publish", func(ctx context.Context, op *operation.Op, _ store.Store) error {
+		t.op = op
+		op.Note(func(r *operation.Record) { r.Plan = &operation.Changes{Publish: len(d.missing)} })
+		return t.publish(ctx, d)
+	})
 }
 
 // write puts a rendering into file, or on stdout where none is named.

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/asset"
 	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
 
@@ -41,6 +42,7 @@ written. AWS is changed by 'slipway apply' only.` + exitStatus(),
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
 	cmd.Flags().StringVar(&name, "name", "", "the cluster, for a file without one (SLIPWAY_CLUSTER)")
 	a.yesFlag(cmd)
+	a.lockFlag(cmd)
 	a.assetsFlag(cmd)
 	return cmd
 }
@@ -58,6 +60,7 @@ func (a *app) replace(ctx context.Context, given manifest.Set, findings diag.Fin
 	if err != nil {
 		return err
 	}
+	c.verb = "replace"
 	return c.run(ctx, given, findings)
 }
 
@@ -82,6 +85,7 @@ type change struct {
 	etags   map[string]string
 	catalog asset.Catalog
 	pinned  bool // catalog is the one in the state
+	verb    string
 }
 
 // loadChange reads what is there. Documents that have gone bad are no hindrance: they may be what is to be mended.
@@ -150,10 +154,18 @@ func (c change) write(ctx context.Context, after manifest.Set) error {
 	if err := c.a.confirm("Write this into " + c.store.URL() + "?"); err != nil {
 		return err
 	}
-	for _, w := range writes {
-		if err := c.writeOne(ctx, w); err != nil {
-			return err
+	err = c.a.operate(ctx, c.store, name, c.verb, func(ctx context.Context, op *operation.Op, guarded store.Store) error {
+		c.store = guarded
+		for _, w := range writes {
+			op.Note(func(r *operation.Record) { r.Documents = append(r.Documents, w.key) })
+			if err := c.writeOne(ctx, w); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	c.a.say("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
 	return nil

@@ -23,6 +23,7 @@ ENVIRONMENT
   SLIPWAY_STATE_PASSPHRASE  its passphrase, where there is no key file
   SLIPWAY_CLUSTER           the cluster, where NAME is left out
   SLIPWAY_ASSETS            the asset catalogue, as --assets
+  SLIPWAY_LOCK_LEASE        how long a killed command keeps a cluster locked (default 1m)
   SLIPWAY_CACHE             the cache folder (default ${XDG_CACHE_HOME:-~/.cache}/slipway)
   NO_COLOR                  no colour, as --no-color
   AWS_*                     as in every AWS SDK: AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE, ...`

@@ -71,6 +71,31 @@ func nameFlag(cmd *cobra.Command, into *string) {
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
+// checkName refuses what cannot be the name of a cluster, before it becomes part of a key.
+func checkName(name string) error {
+	if !manifest.ValidName(name) {
+		return withHint(fmt.Errorf("%q is no cluster's name", name), "a name has lower-case letters, digits and dashes")
+	}
+	return nil
+}
+
+// mustExist fails if there is no such cluster, so that nothing is locked for it.
+func (a *app) mustExist(ctx context.Context, s store.Store, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	_, err := s.Get(ctx, manifest.ClusterKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return noCluster(name, s)
+	}
+	return err
+}
+
+func noCluster(name string, s store.Store) error {
+	return withHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
+		"see: slipway get clusters; make one with: slipway create cluster "+name)
+}
+
 // loadCluster reads a cluster's manifests from s, defaulted and valid.
 func (a *app) loadCluster(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
 	text, _, err := readDocuments(ctx, s, name)
@@ -88,8 +113,8 @@ func (a *app) loadCluster(ctx context.Context, s store.Store, name string) (mani
 
 // readDocuments returns a cluster's documents as one text, and the ETag of each object.
 func readDocuments(ctx context.Context, s store.Store, name string) ([]byte, map[string]string, error) {
-	if !manifest.ValidName(name) {
-		return nil, nil, withHint(fmt.Errorf("%q is no cluster's name", name), "a name has lower-case letters, digits and dashes")
+	if err := checkName(name); err != nil {
+		return nil, nil, err
 	}
 	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
 	if err != nil {
@@ -100,8 +125,7 @@ func readDocuments(ctx context.Context, s store.Store, name string) ([]byte, map
 	for _, key := range append([]string{manifest.ClusterKey(name)}, keys...) {
 		o, err := s.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) && key == manifest.ClusterKey(name) {
-			return nil, nil, withHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
-				"see: slipway get clusters; make one with: slipway create cluster "+name)
+			return nil, nil, noCluster(name, s)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/node"
+	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/store"
@@ -55,6 +56,30 @@ type target struct {
 	name  string
 	cfg   sdk.Config
 	cloud *aws.Cloud
+	// op is the operation under which AWS is changed; nil while it is only read.
+	op  *operation.Op
+	who aws.Identity // once it was asked for
+}
+
+// whoAmI asks AWS once whose credentials we have.
+func (t *target) whoAmI(ctx context.Context) (aws.Identity, error) {
+	if t.who.ARN != "" {
+		return t.who, nil
+	}
+	who, err := aws.WhoAmI(ctx, t.cfg)
+	if err != nil {
+		return who, withHint(err, "check the credentials: aws sts get-caller-identity; for the local region: eval \"$(slipway region env)\"")
+	}
+	t.who = who
+	return who, nil
+}
+
+// mayChange is asked before each call that may change something in AWS.
+func (t *target) mayChange(ctx context.Context) error {
+	if t.op == nil {
+		return nil
+	}
+	return t.op.Ensure(ctx)
 }
 
 // newTarget finds AWS. A cluster's manifest says its region; where it is gone from the state, wantRegion is empty.
@@ -69,7 +94,8 @@ func (a *app) newTarget(ctx context.Context, o targetOptions, name, wantRegion s
 	if err != nil {
 		return nil, err
 	}
-	t := &target{a: a, o: o, name: name, cfg: a.calls.Pace(cfg)}
+	t := &target{a: a, o: o, name: name}
+	t.cfg = a.calls.Pace(aws.Gate(cfg, t.mayChange))
 	t.cloud = aws.New(t.cfg, aws.Scope{
 		Cluster: name, Region: cfg.Region, RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.AliasName(name),
 	})
@@ -183,9 +209,9 @@ func (d *desired) findMissing(ctx context.Context, name string) error {
 
 // input is what the model needs beside the node documents.
 func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
-	who, err := aws.WhoAmI(ctx, t.cfg)
+	who, err := t.whoAmI(ctx)
 	if err != nil {
-		return model.Input{}, withHint(err, "check the credentials: aws sts get-caller-identity; for the local region: eval \"$(slipway region env)\"")
+		return model.Input{}, err
 	}
 	place, err := store.ParseURL(d.machine.URL())
 	if err != nil {

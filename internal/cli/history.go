@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/operation"
+)
+
+func newHistoryCommand(a *app) *cobra.Command {
+	var name, format string
+	limit := 20
+	cmd := &cobra.Command{
+		Use:   "history [NAME]",
+		Short: "Show what was done to a cluster, by whom and how it ended",
+		Long: `Show the journal of a cluster, the newest operation first: who ran which command when, what it set out to do, how it
+ended, and which calls to AWS it made. An operation that was killed is shown as interrupted. The journal outlives the
+cluster. It holds no secrets.` + exitStatus(),
+		Example: "  slipway history demo\n  slipway history demo --limit 1 -o yaml\n  slipway history demo -o json | jq '.[] | select(.state != \"succeeded\")'",
+		GroupID: groupState,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, name)
+			if err != nil {
+				return err
+			}
+			return a.history(cmd.Context(), name, format, limit)
+		},
+	}
+	nameFlag(cmd, &name)
+	formatFlag(cmd, &format)
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many to show; 0 for all")
+	return cmd
+}
+
+func (a *app) history(ctx context.Context, name, format string, limit int) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if limit < 0 {
+		return fmt.Errorf("--limit %d is no number of operations", limit)
+	}
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	d, err := a.desk(s, name)
+	if err != nil {
+		return err
+	}
+	records, err := d.History(ctx, limit)
+	if format != formatTable {
+		if records == nil {
+			records = []operation.Record{}
+		}
+		return firstOf(a.printValue(format, records), err)
+	}
+	if len(records) == 0 {
+		a.say("nothing is recorded of a cluster %s in %s", name, s.URL())
+		return err
+	}
+	rows := make([][]string, 0, len(records))
+	for _, r := range records {
+		rows = append(rows, recordRow(r))
+	}
+	a.printTable([]string{"NO", "BEGAN", "TOOK", "WHO", "OPERATION", "PLAN", "RESULT", ""}, rows)
+	return err
+}
+
+func recordRow(r operation.Record) []string {
+	took, calls := "", 0
+	if !r.Ended.IsZero() {
+		took = r.Ended.Sub(r.Began).Round(100 * time.Millisecond).String()
+	}
+	for _, n := range r.Calls {
+		calls += n
+	}
+	planned := strings.Join(r.Documents, " ")
+	if p := r.Plan; p != nil {
+		planned = fmt.Sprintf("+%d ~%d -%d", p.Add, p.Change, p.Destroy)
+	}
+	remark := r.Remark
+	if calls > 0 {
+		remark = fmt.Sprintf("%d calls", calls)
+	}
+	if r.Error != "" {
+		remark, _, _ = strings.Cut(r.Error, "\n")
+	}
+	const width = 90
+	if runes := []rune(remark); len(runes) > width {
+		remark = string(runes[:width-1]) + "…"
+	}
+	return []string{fmt.Sprint(r.Token), utc(r.Began), took, r.Owner, r.Operation, planned, string(r.State), remark}
+}

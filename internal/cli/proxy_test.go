@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// proxy stands between slipway and a region, and can hold calls back: that is how a script finds an apply half-way.
+type proxy struct {
+	URL string
+
+	mu    sync.Mutex
+	hold  string        // calls of this operation are held
+	held  chan struct{} // closed when the first one is
+	again chan struct{} // closed when they may go on
+}
+
+// newProxy returns a proxy before the region at target.
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{}
+	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if p.wait(r, body) {
+			pass.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	t.Cleanup(p.release)
+	p.URL = front.URL
+	return p
+}
+
+// wait holds the call back if it is to be, and says whether its client is still there.
+func (p *proxy) wait(r *http.Request, body []byte) bool {
+	p.mu.Lock()
+	hold, held, again := p.hold, p.held, p.again
+	is := hold != "" && (strings.Contains(string(body), "Action="+hold+"&") || strings.HasSuffix(r.Header.Get("X-Amz-Target"), "."+hold))
+	if is {
+		select {
+		case <-held:
+		default:
+			close(held)
+		}
+	}
+	p.mu.Unlock()
+	if !is {
+		return true
+	}
+	select {
+	case <-again:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (p *proxy) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hold != "" {
+		p.hold = ""
+		close(p.again)
+	}
+}
+
+func proxyOf(ts *testscript.TestScript) *proxy {
+	p, ok := ts.Value("proxy").(*proxy)
+	if !ok {
+		ts.Fatalf("no proxy")
+	}
+	return p
+}
+
+// cmdHold holds back all calls of an operation from now on: hold CreateNatGateway. Without one, they go on.
+func cmdHold(ts *testscript.TestScript, _ bool, args []string) {
+	p := proxyOf(ts)
+	p.release()
+	if len(args) == 1 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hold, p.held, p.again = args[0], make(chan struct{}), make(chan struct{})
+	}
+}
+
+// cmdHeld waits until a call is held back.
+func cmdHeld(ts *testscript.TestScript, _ bool, _ []string) {
+	p := proxyOf(ts)
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	select {
+	case <-held:
+	case <-time.After(30 * time.Second):
+		ts.Fatalf("no call came to be held back")
+	}
+}
+
+// cmdSleep lets time pass, for leases that are to end.
+func cmdSleep(ts *testscript.TestScript, _ bool, args []string) {
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	time.Sleep(d)
+}
