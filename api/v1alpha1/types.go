@@ -68,18 +68,24 @@ type AWSProvider struct {
 
 // Networking is the cluster's network.
 type Networking struct {
+	// NetworkID of an existing VPC to build in, such as vpc-0123. It is never changed and never deleted. Unset: one is made.
+	NetworkID string `json:"networkID,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	// InternetGatewayID of the existing VPC: what the Public and Utility subnets that are made in it lead to.
+	InternetGatewayID string `json:"internetGatewayID,omitempty"` //nolint:tagliatelle // as the other ids
 	// NetworkCIDR of the VPC.
 	NetworkCIDR string `json:"networkCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// PodCIDR for pods; each node gets a /24 of it.
 	PodCIDR string `json:"podCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 	// ServiceClusterIPRange for Services.
 	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
-	// Subnets of the VPC. At least one Private and one Public in each zone used.
+	// Subnets of the VPC.
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// CNI chooses the network of pods.
 	CNI string `json:"cni,omitempty"`
-	// NATGateways: PerZone (one a zone) or Single.
+	// NATGateways for Private subnets: PerZone (one a zone), Single, or None.
 	NATGateways string `json:"natGateways,omitempty"`
+	// VPCEndpoints are AWS services that machines reach without a way out, such as s3, ec2 or ecr.dkr.
+	VPCEndpoints []string `json:"vpcEndpoints,omitempty"`
 	// DNSDomain of Services.
 	DNSDomain string `json:"dnsDomain,omitempty"`
 }
@@ -89,8 +95,9 @@ type SubnetType string
 
 // The types of subnet.
 const (
-	SubnetPublic  SubnetType = "Public"  // load balancers and NAT gateways
+	SubnetPublic  SubnetType = "Public"  // load balancers, NAT gateways, and machines with public addresses
 	SubnetPrivate SubnetType = "Private" // machines
+	SubnetUtility SubnetType = "Utility" // load balancers and NAT gateways, no machines
 )
 
 // Subnet is a range of the VPC in one zone.
@@ -99,10 +106,15 @@ type Subnet struct {
 	Name string `json:"name"`
 	// Zone such as us-east-1a.
 	Zone string `json:"zone"`
-	// Type is Public or Private.
+	// Type is Public, Private or Utility.
 	Type SubnetType `json:"type"`
 	// CIDR within networkCIDR.
 	CIDR string `json:"cidr,omitempty"`
+	// ID of an existing subnet, such as subnet-0123. It, its route table and its ways out are never changed.
+	ID string `json:"id,omitempty"` //nolint:tagliatelle // as kops writes it
+	// Egress of a Private subnet that is made: nat-ID of an existing NAT gateway, eipalloc-ID of an existing address for
+	// a new one, or External for a way out that others make. Unset: natGateways says it.
+	Egress string `json:"egress,omitempty"`
 }
 
 // APIAccess is how the Kubernetes API is reached.

@@ -68,6 +68,7 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	addresses(c, e, scope)
 	natGateways(c, e, scope)
 	routeTables(c, e, scope)
+	endpoints(c, e, scope)
 	securityGroups(c, e, scope)
 	volumes(c, e, scope)
 	templates(c, e, scope)

@@ -37,6 +37,7 @@ func All() []graph.Resource {
 		RouteTable{},
 		Route{},
 		RouteTableAssociation{},
+		VPCEndpoint{},
 		SecurityGroup{},
 		SecurityGroupIngress{},
 		SecurityGroupEgress{},

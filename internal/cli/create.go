@@ -94,7 +94,7 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 	flags.StringVar(&n.KubernetesVersion, "kubernetes-version", "", "version of Kubernetes (default "+manifest.DefaultKubernetesVersion+")")
 	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "range of the VPC (default 10.80.0.0/16)")
 	flags.StringVar(&n.APILoadBalancerType, "api-loadbalancer-type", "", "Public or Internal (default Public)")
-	flags.StringVar(&n.NATGateways, "nat-gateways", "", "PerZone or Single (default PerZone)")
+	flags.StringVar(&n.NATGateways, "nat-gateways", "", "PerZone, Single or None (default PerZone)")
 	flags.StringVar(&n.ConfigStoreBase, "config-base", "", "s3:// store that machines read (default: the state store)")
 	return cmd
 }

@@ -63,10 +63,14 @@ func clusterRules() []Rule {
 			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.ServiceClusterIPRange }),
 		clusterText("spec.networking.cni", "flannel", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.CNI }),
 		clusterText("spec.networking.natGateways", NATPerZone, func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NATGateways }),
+		{
+			v1alpha1.KindCluster, "spec.networking.vpcEndpoints",
+			strings.Join(isolatedEndpoints(), ", ") + " if natGateways is None and there are Private subnets to be made", defaultEndpoints,
+		},
 		clusterText("spec.networking.dnsDomain", "cluster.local", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.DNSDomain }),
 		{
 			v1alpha1.KindCluster, "spec.networking.subnets[].cidr",
-			"the lowest free range of networkCIDR: a sixteenth of it (a /20 of a /16) for a Private subnet, a 256th (a /24) for a Public one",
+			"the lowest free range of networkCIDR: a sixteenth of it (a /20 of a /16) for a subnet of machines, a 256th (a /24) for a Utility one, and for a Public one beside Private ones",
 			carveSubnets,
 		},
 		clusterText("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
@@ -97,7 +101,7 @@ func groupRules() []Rule {
 			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2}[g.Spec.Role])
 		}),
 		groupRule("spec.maxSize", "minSize", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.MaxSize, g.Spec.MinSize) }),
-		groupRule("spec.subnets", "every Private subnet", defaultGroupSubnets),
+		groupRule("spec.subnets", "every Private subnet; without one, every Public one", defaultGroupSubnets),
 		groupRule("spec.rootVolume.type", "gp3", func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.RootVolume.Type, "gp3") }),
 		groupRule("spec.rootVolume.size", "64", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.RootVolume.Size, 64) }),
 		groupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
@@ -186,10 +190,34 @@ func defaultGroupSubnets(g *v1alpha1.InstanceGroup, s *Set) {
 	if len(g.Spec.Subnets) > 0 {
 		return
 	}
+	want := v1alpha1.SubnetPublic
+	if hasPrivate(s.Cluster.Spec.Networking.Subnets) {
+		want = v1alpha1.SubnetPrivate
+	}
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
-		if sub.Type == v1alpha1.SubnetPrivate && sub.Name != "" {
+		if sub.Type == want && sub.Name != "" {
 			g.Spec.Subnets = append(g.Spec.Subnets, sub.Name)
 		}
+	}
+}
+
+func hasPrivate(subnets []v1alpha1.Subnet) bool {
+	return slices.ContainsFunc(subnets, func(s v1alpha1.Subnet) bool { return s.Type == v1alpha1.SubnetPrivate })
+}
+
+// isolatedEndpoints are the services that machines call (their agent, the registry, controllers in the cluster), and
+// that they reach in no other way where there is no NAT.
+func isolatedEndpoints() []string {
+	return []string{"s3", "autoscaling", "ec2", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "ssm", "sts"}
+}
+
+func defaultEndpoints(s *Set) {
+	n := &s.Cluster.Spec.Networking
+	isolated := slices.ContainsFunc(n.Subnets, func(s v1alpha1.Subnet) bool {
+		return s.Type == v1alpha1.SubnetPrivate && s.ID == "" && s.Egress == ""
+	})
+	if n.NATGateways == NATNone && isolated && len(n.VPCEndpoints) == 0 {
+		n.VPCEndpoints = isolatedEndpoints()
 	}
 }
 
@@ -214,11 +242,11 @@ func carveSubnets(s *Set) {
 		}
 	}
 	for i := range subnets {
-		if subnets[i].CIDR != "" {
+		if subnets[i].CIDR != "" || subnets[i].ID != "" {
 			continue
 		}
 		bits := network.Bits() + privateBits
-		if subnets[i].Type == v1alpha1.SubnetPublic {
+		if t := subnets[i].Type; t == v1alpha1.SubnetUtility || t == v1alpha1.SubnetPublic && hasPrivate(subnets) {
 			bits = network.Bits() + publicBits
 		}
 		if p, ok := lowestFree(network, min(bits, longestBlock), used); ok {

@@ -19,7 +19,8 @@ func clusterShape() any {
 			CloudProvider:     v1alpha1.CloudProvider{AWS: v1alpha1.AWSProvider{Region: "x"}},
 			Networking: v1alpha1.Networking{
 				NetworkCIDR: "x", PodCIDR: "x", ServiceClusterIPRange: "x", CNI: "x", NATGateways: "x", DNSDomain: "x",
-				Subnets: []v1alpha1.Subnet{{Name: "x", Zone: "x", Type: "x", CIDR: "x"}},
+				NetworkID: "x", InternetGatewayID: "x", VPCEndpoints: []string{"x"},
+				Subnets: []v1alpha1.Subnet{{Name: "x", Zone: "x", Type: "x", CIDR: "x", ID: "x", Egress: "x"}},
 			},
 			API: v1alpha1.APIAccess{
 				Access: []string{"x"}, LoadBalancer: v1alpha1.LoadBalancer{Type: "x"}, AdditionalSANs: []string{"x"},

@@ -23,6 +23,7 @@ import (
 const (
 	NATPerZone           = "PerZone"
 	NATSingle            = "Single"
+	NATNone              = "None"
 	LoadBalancerPublic   = "Public"
 	LoadBalancerInternal = "Internal"
 )
@@ -104,6 +105,7 @@ func (v validator) cluster(c v1alpha1.Cluster) {
 	}
 	v.networking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
 	v.api(c.Spec.API)
+	v.apiSubnets(c.Spec)
 	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
 	v.etcdTiming(c.Spec.Etcd)
 	v.places(c.Spec)

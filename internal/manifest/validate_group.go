@@ -156,8 +156,8 @@ func (v validator) groupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Clus
 		case c.Kind == "": // a group by itself: its cluster is not at hand
 		case !ok:
 			v.errorf(at, name, "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "is not a subnet of the cluster")
-		case s.Type == v1alpha1.SubnetPublic:
-			v.errorf(at, name, "use a Private one", "is Public: machines have no public addresses")
+		case s.Type == v1alpha1.SubnetUtility:
+			v.errorf(at, name, "use a Private or a Public one", "is a Utility subnet: no machines lie there")
 		}
 	}
 	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 && len(zones) < min(spec.MinSize, 3) {

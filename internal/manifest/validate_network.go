@@ -33,7 +33,7 @@ type ranged struct {
 
 func (v validator) networking(n v1alpha1.Networking, region string) {
 	v.oneOf("spec.networking.cni", n.CNI, "flannel")
-	v.oneOf("spec.networking.natGateways", n.NATGateways, NATPerZone, NATSingle)
+	v.oneOf("spec.networking.natGateways", n.NATGateways, NATPerZone, NATSingle, NATNone)
 	if len(validation.IsDNS1123Subdomain(n.DNSDomain)) > 0 {
 		v.errorf("spec.networking.dnsDomain", n.DNSDomain, "write it as cluster.local", "is not a DNS domain")
 	}
@@ -54,6 +54,8 @@ func (v validator) networking(n v1alpha1.Networking, region string) {
 		v.warnf("spec.networking.networkCIDR", n.NetworkCIDR, "prefer a range of RFC 1918", "is not a private range: machines cannot reach its owners")
 	}
 	v.subnets(n, network, region)
+	v.existing(n)
+	v.endpoints(n)
 }
 
 // prefix parses a range in its canonical form; what is wrong is reported.
@@ -90,51 +92,6 @@ func (v validator) overlaps(rs []ranged) {
 	}
 }
 
-func (v validator) subnets(n v1alpha1.Networking, network netip.Prefix, region string) {
-	if len(n.Subnets) == 0 {
-		v.errorf("spec.networking.subnets", "", "list a Private and a Public one in each zone", "must not be empty")
-	}
-	var ranges []ranged
-	names := map[string]int{}
-	zones := map[v1alpha1.SubnetType]map[string]int{v1alpha1.SubnetPrivate: {}, v1alpha1.SubnetPublic: {}}
-	for i, s := range n.Subnets {
-		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
-		v.subnetFields(at, s, region)
-		v.unique(at+".name", s.Name, names, i, "is the name of subnets[%d] too")
-		if seen, ok := zones[s.Type]; ok {
-			v.unique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
-		}
-		ranges = append(ranges, ranged{at + ".cidr", v.subnetRange(at+".cidr", s, network)})
-	}
-	v.overlaps(ranges)
-	for i, s := range n.Subnets {
-		_, public := zones[v1alpha1.SubnetPublic][s.Zone]
-		if s.Type == v1alpha1.SubnetPrivate && !public {
-			v.errorf(fmt.Sprintf("spec.networking.subnets[%d].zone", i), s.Zone, "add a Public subnet in this zone, for NAT and the load balancer",
-				"has a Private subnet and no Public one")
-		}
-	}
-	if len(n.Subnets) > 0 && len(zones[v1alpha1.SubnetPrivate]) == 0 {
-		v.errorf("spec.networking.subnets", "", "add a Private subnet in each zone", "has no Private one for machines")
-	}
-}
-
-func (v validator) subnetFields(at string, s v1alpha1.Subnet, region string) {
-	if !ValidName(s.Name) {
-		v.errorf(at+".name", s.Name, "write it as private-a", "is not a DNS label")
-	}
-	if s.Name == "public" && s.Type == v1alpha1.SubnetPrivate {
-		v.errorf(at+".name", s.Name, "write it as private-a", "is the name of the public route table")
-	}
-	v.oneOf(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic))
-	switch {
-	case !zonePattern().MatchString(s.Zone):
-		v.errorf(at+".zone", s.Zone, "write it as us-east-1a", "is not an availability zone")
-	case s.Zone[:len(s.Zone)-1] != region:
-		v.errorf(at+".zone", s.Zone, "use zones of one region", "is not in the cluster's region %s", region)
-	}
-}
-
 // unique reports a value that an earlier item had.
 func (v validator) unique(path, value string, seen map[string]int, i int, format string) {
 	if value == "" {
@@ -145,16 +102,4 @@ func (v validator) unique(path, value string, seen map[string]int, i int, format
 		return
 	}
 	seen[value] = i
-}
-
-func (v validator) subnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
-	if s.CIDR == "" {
-		v.errorf(path, "", "give ranges yourself, or a larger networkCIDR", "has no free range left in the network")
-		return netip.Prefix{}
-	}
-	p := v.sized(path, s.CIDR, shortestVPC, longestVPC)
-	if p.IsValid() && network.IsValid() && (p.Bits() < network.Bits() || !network.Contains(p.Addr())) {
-		v.errorf(path, s.CIDR, "choose a range within it", "is not within networkCIDR %s", network)
-	}
-	return p
 }

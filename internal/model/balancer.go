@@ -5,7 +5,6 @@ package model
 import (
 	"strconv"
 
-	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
 )
@@ -21,7 +20,7 @@ const (
 // balance adds the load balancers. The internal one is always there: a machine that went through a public one would
 // leave by NAT and come back. A target group serves one load balancer only, so each has its own.
 func (b *builder) balance() {
-	b.lb.internal = b.balancer("internal", "internal", b.lb.internalGroup, b.refsOf(v1alpha1.SubnetPrivate))
+	b.lb.internal = b.balancer("internal", "internal", b.lb.internalGroup, b.refs(b.inner()))
 	api := b.target("api-internal", portAPI, "/readyz", false)
 	join := b.target("join", portJoin, "/healthz", false)
 	b.listen("api-internal", b.lb.internal, portAPI, api)
@@ -30,14 +29,14 @@ func (b *builder) balance() {
 		b.listen("api", b.lb.internal, portAPIPublic, api)
 		return
 	}
-	b.lb.public = b.balancer("api", "internet-facing", b.lb.publicGroup, b.refsOf(v1alpha1.SubnetPublic))
+	b.lb.public = b.balancer("api", "internet-facing", b.lb.publicGroup, b.refs(b.edges()))
 	b.listen("api", b.lb.public, portAPIPublic, b.target("api", portAPI, "/readyz", true))
 }
 
 func (b *builder) balancer(name, scheme string, group graph.Ref[awskind.SecurityGroup], subnets []graph.Ref[awskind.Subnet]) graph.Ref[awskind.LoadBalancer] {
 	var after []graph.Pointer
 	if scheme != "internal" {
-		for _, s := range b.subnetsOf(v1alpha1.SubnetPublic) {
+		for _, s := range b.edges() {
 			after = append(after, b.wayOut[s.Name]...)
 		}
 	}

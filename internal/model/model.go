@@ -5,7 +5,6 @@
 package model
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -73,7 +72,9 @@ type builder struct {
 	vpc     graph.Ref[awskind.VPC]
 	subnets map[string]graph.Ref[awskind.Subnet]
 	// wayOut is what makes a private subnet reach out, by the subnet's name.
-	wayOut  map[string][]graph.Pointer
+	wayOut map[string][]graph.Pointer
+	// tables are the route tables that are made.
+	tables  []graph.Ref[awskind.RouteTable]
 	key     graph.Ref[awskind.Key]
 	cp      machines
 	worker  machines
@@ -105,6 +106,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.network()
 	b.kms()
 	b.security()
+	b.endpoints()
 	b.iam()
 	b.balance()
 	b.controlPlane()
@@ -150,32 +152,4 @@ func (b *builder) groups(role v1alpha1.Role) []v1alpha1.InstanceGroup {
 	}
 	slices.SortFunc(out, func(x, y v1alpha1.InstanceGroup) int { return strings.Compare(x.Metadata.Name, y.Metadata.Name) })
 	return out
-}
-
-// subnetsOf a type, in the manifest's order.
-func (b *builder) subnetsOf(t v1alpha1.SubnetType) []v1alpha1.Subnet {
-	var out []v1alpha1.Subnet
-	for _, s := range b.Cluster.Spec.Networking.Subnets {
-		if s.Type == t {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-func (b *builder) refsOf(t v1alpha1.SubnetType) []graph.Ref[awskind.Subnet] {
-	var out []graph.Ref[awskind.Subnet]
-	for _, s := range b.subnetsOf(t) {
-		out = append(out, b.subnets[s.Name])
-	}
-	return out
-}
-
-func (b *builder) zoneOf(subnet string) string {
-	for _, s := range b.Cluster.Spec.Networking.Subnets {
-		if s.Name == subnet {
-			return s.Zone
-		}
-	}
-	panic(fmt.Sprintf("model: no subnet %s: the manifest was not validated", subnet))
 }

@@ -65,6 +65,7 @@ type parts struct {
 	network     *network.Network
 	front       http.Handler
 	faults      *fault.Engine
+	serviceOf   func(*http.Request) string
 }
 
 // Serve runs the region until ctx ends. Machines and networks outlive it.
@@ -103,6 +104,7 @@ func (r *parts) build(registry http.Handler) error {
 	if err != nil {
 		return err
 	}
+	r.serviceOf = front.ServiceOf
 	r.front = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if h, ok := r.s3.Public(q); ok {
 			h.ServeHTTP(w, q)
@@ -156,7 +158,7 @@ func (r *parts) buildGround(registry http.Handler) (err error) {
 	var once sync.Once
 	r.network, err = network.New(network.Options{
 		RegionID: r.settings.ID, Registry: registry, Clock: r.now, Log: r.log,
-		API: late(func() http.Handler { return r.front }),
+		API: late(func() http.Handler { return r.front }), ServiceOf: func(q *http.Request) string { return r.serviceOf(q) },
 		Metadata: late(func() http.Handler {
 			once.Do(func() { metadata = r.metadata() })
 			return metadata

@@ -19,7 +19,8 @@ func made() map[string][]string {
 		"CreateVpc": {"vpc"}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
 		"CreateNatGateway": {"natgateway"}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
 		"CreateVolume": {"volume"}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
-		"RunInstances": {"instance", "volume", "network-interface"},
+		"CreateVpcEndpoint": {"vpc-endpoint"},
+		"RunInstances":      {"instance", "volume", "network-interface"},
 	}
 }
 

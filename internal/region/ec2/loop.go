@@ -204,7 +204,7 @@ func (s *Service) picture() (fabric.Picture, uint64) {
 func (s *Service) view(balancers []picture.Balancer) picture.Input {
 	return picture.Input{
 		VPCs: s.st.VPCs, Subnets: s.st.Subnets, Tables: s.st.Tables, NATs: s.st.NATs, Internet: s.st.Internet,
-		Rules: s.st.Rules, Interfaces: s.st.Interfaces, Instances: s.st.Instances, Balancers: balancers,
+		Rules: s.st.Rules, Interfaces: s.st.Interfaces, Instances: s.st.Instances, Endpoints: s.st.Endpoints, Balancers: balancers,
 	}
 }
 

@@ -163,6 +163,8 @@ const (
 	toNAT          = "nat-available"
 	toNATGone      = "nat-deleted"
 	toNATForgotten = "nat-forgotten"
+	toEndpoint     = "endpoint-available"
+	toEndpointGone = "endpoint-deleted"
 	toVolume       = "volume-available"
 	toVolumeGone   = "volume-deleted"
 	toAttached     = "volume-attached"
@@ -182,6 +184,8 @@ func (s *Service) settleOne(t transition) {
 		}
 	case toNAT, toNATGone, toNATForgotten:
 		s.settleNAT(t)
+	case toEndpoint, toEndpointGone:
+		s.settleEndpoint(t)
 	case toVolume, toVolumeGone, toAttached, toDetached:
 		s.settleVolume(t)
 	case toRunning, toStopped, toTerminated, toForgotten:

@@ -207,6 +207,9 @@ func (s *Service) vpcBlocker(id string) string {
 	for _, n := range s.st.Interfaces {
 		blockers[str(n.NetworkInterfaceId)] = str(n.VpcId) == id
 	}
+	for _, e := range s.st.Endpoints {
+		blockers[str(e.VpcEndpointId)] = str(e.VpcId) == id
+	}
 	if g := s.internetOf(id); g != nil {
 		blockers[str(g.InternetGatewayId)] = true
 	}

@@ -16,7 +16,6 @@ func (s *Service) zoneOps() []wire.Op {
 		read(s, "DescribeAvailabilityZones", s.describeZones),
 		read(s, "DescribeRegions", s.describeRegions),
 		read(s, "DescribeAccountAttributes", s.describeAccount),
-		read(s, "DescribeVpcEndpoints", s.describeEndpoints),
 		read(s, "DescribeImages", s.describeImages),
 		write(s, "CreateKeyPair", s.createKey),
 		write(s, "ImportKeyPair", s.importKey),
@@ -117,18 +116,4 @@ func (s *Service) describeAccount(in *sdk.DescribeAccountAttributesInput) (*sdk.
 		})
 	}
 	return out, nil
-}
-
-// describeEndpoints lists no endpoint: none can be made here.
-func (s *Service) describeEndpoints(in *sdk.DescribeVpcEndpointsInput) (*sdk.DescribeVpcEndpointsOutput, error) {
-	field := func(e *sdk.VpcEndpoint, name string) ([]string, bool) {
-		v, known := map[string]*string{
-			"vpc-id": e.VpcId, "vpc-endpoint-id": e.VpcEndpointId, "service-name": e.ServiceName, "vpc-endpoint-state": e.State,
-			"vpc-endpoint-type": e.VpcEndpointType,
-		}[name]
-		return []string{str(v)}, known
-	}
-	got, next, err := list(s, s.st.Endpoints, query{in.VpcEndpointIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.VpcEndpoint]{"InvalidVpcEndpointId.NotFound", "Vpc Endpoint Id", field})
-	return &sdk.DescribeVpcEndpointsOutput{VpcEndpoints: got, NextToken: next}, err
 }

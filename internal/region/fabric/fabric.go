@@ -19,6 +19,7 @@ type VPC struct {
 	Subnets       []Subnet
 	Interfaces    []Interface
 	LoadBalancers []LoadBalancer
+	Endpoints     []Endpoint
 	Names         map[string][]netip.Addr // what the VPC's resolver answers: instances' private names, internal load balancers
 }
 
@@ -38,6 +39,13 @@ type Subnet struct {
 	Zone    string
 	CIDR    netip.Prefix
 	Default Route
+}
+
+// Endpoint leads machines that have no way out to one service.
+type Endpoint struct {
+	Service string   // such as ec2, s3 or ecr.dkr, the registry
+	Subnets []string // of a gateway: those whose route table has it; of an interface: nil, which means all
+	Ingress []Rule   // of an interface: its security groups
 }
 
 // Rule admits traffic. An empty protocol means any; ports are inclusive, 0-65535 where they mean nothing.

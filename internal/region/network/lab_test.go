@@ -40,7 +40,7 @@ type lab struct {
 
 const vpcID = "vpc-0a"
 
-func newLab(tb testing.TB) *lab {
+func newLab(tb testing.TB, change ...func(*network.Options)) *lab {
 	tb.Helper()
 	if os.Getuid() != 0 {
 		tb.Skip("SKIPPED, NOT TESTED: network namespaces need root")
@@ -58,6 +58,9 @@ func newLab(tb testing.TB) *lab {
 		})
 	}
 	l.opts = network.Options{RegionID: l.region, API: say("api"), Registry: say("registry"), Metadata: say("metadata"), Clock: time.Now}
+	for _, f := range change {
+		f(&l.opts)
+	}
 	l.net = must(network.New(l.opts))(tb)
 	tb.Cleanup(func() {
 		if err := l.net.Destroy(context.Background()); err != nil {

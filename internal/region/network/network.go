@@ -25,6 +25,9 @@ type Options struct {
 	// API answers at 198.18.0.1:80 inside every VPC, Registry at 198.18.0.1:5000, Metadata at 169.254.169.254:80.
 	// A nil handler is not served. The caller's address is found by SourceFrom.
 	API, Registry, Metadata http.Handler
+	// ServiceOf names the service that a request to API is for, such as ec2. Machines without a way out reach only
+	// services that have an endpoint in their VPC; nil lets them reach all, if there is any endpoint.
+	ServiceOf func(*http.Request) string
 	// Clock tells the time; required.
 	Clock func() time.Time
 	// Log takes what nobody is waiting for; nil means silence.

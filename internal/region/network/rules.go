@@ -32,7 +32,7 @@ func script(vpc fabric.VPC) string {
 	s.line("table inet slw")
 	// The chains stay and only their rules are exchanged: replacing the table as a whole was seen to lose packets.
 	s.line("flush table inet slw")
-	s.sets(ifaces)
+	s.sets(vpc, ifaces)
 	s.line("table inet slw {")
 	s.hooks(vpc, ifaces)
 	for _, i := range ifaces {
@@ -62,7 +62,7 @@ type ruleset struct {
 
 func (s *ruleset) line(text string) { s.out.WriteString(text + "\n") }
 
-func (s *ruleset) sets(ifaces []fabric.Interface) {
+func (s *ruleset) sets(vpc fabric.VPC, ifaces []fabric.Interface) {
 	var own, checked, outward []string
 	for _, i := range ifaces {
 		name := strconv.Quote(linkName(i.Addr))
@@ -70,8 +70,8 @@ func (s *ruleset) sets(ifaces []fabric.Interface) {
 			checked = append(checked, name)
 			own = append(own, name+" . "+i.Addr.String())
 		}
-		if s.outward(i) {
-			outward = append(outward, name)
+		if s.outward(i) || len(endpointsOf(vpc, i)) > 0 {
+			outward = append(outward, name) // which of the services it gets, see guard
 		}
 	}
 	s.set("own", "ifname . ipv4_addr", own)

@@ -37,6 +37,7 @@ type services struct {
 	http    []*http.Server
 	dns     map[string]*dns.Server // by network and address
 	zone    atomic.Pointer[zone]
+	reach   atomic.Pointer[reach]
 	started bool
 }
 
@@ -44,6 +45,8 @@ type services struct {
 func (r *router) serve(ctx context.Context, opts Options, vpc fabric.VPC) error {
 	s := r.services
 	s.zone.Store(newZone(vpc.Names))
+	at := newReach(vpc)
+	s.reach.Store(&at)
 	return errors.Join(s.serveHTTP(ctx, r, opts), s.serveDNS(ctx, r.ns, vpc.CIDRs))
 }
 
@@ -51,13 +54,15 @@ func (s *services) serveHTTP(ctx context.Context, r *router, opts Options) error
 	if s.started {
 		return nil
 	}
+	registry := func(*http.Request) string { return registryService }
 	for _, at := range []struct {
 		addr    netip.AddrPort
 		handler http.Handler
+		service func(*http.Request) string
 	}{
-		{netip.AddrPortFrom(metadataAddr(), 80), opts.Metadata},
-		{netip.AddrPortFrom(serviceAddr(), 80), opts.API},
-		{netip.AddrPortFrom(serviceAddr(), 5000), opts.Registry},
+		{netip.AddrPortFrom(metadataAddr(), 80), opts.Metadata, nil},
+		{netip.AddrPortFrom(serviceAddr(), 80), opts.API, opts.ServiceOf},
+		{netip.AddrPortFrom(serviceAddr(), 5000), opts.Registry, registry},
 	} {
 		if at.handler == nil {
 			continue
@@ -66,6 +71,9 @@ func (s *services) serveHTTP(ctx context.Context, r *router, opts Options) error
 		if err != nil {
 			s.closeHTTP()
 			return err
+		}
+		if at.service != nil {
+			at.handler = s.guard(at.handler, at.service)
 		}
 		srv := httpServer(context.WithoutCancel(ctx), r.vpc, at.handler)
 		s.http = append(s.http, srv)

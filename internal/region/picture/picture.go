@@ -28,6 +28,7 @@ type Input struct {
 	Rules      map[string]*ec2.SecurityGroupRule
 	Interfaces map[string]*ec2.NetworkInterface
 	Instances  map[string]*ec2.Instance
+	Endpoints  map[string]*ec2.VpcEndpoint
 	Balancers  []Balancer
 }
 
@@ -109,6 +110,7 @@ func (b *builder) vpc(id string) fabric.VPC {
 		v.Interfaces = append(v.Interfaces, f)
 		v.Names[str(i.PrivateDnsName)] = []netip.Addr{f.Addr}
 	}
+	v.Endpoints = b.endpoints(id)
 	b.balancers(&v)
 	return v
 }

@@ -159,6 +159,15 @@ func (s *Server) serviceOf(r *http.Request, sig *wire.Signature) string {
 	return "s3"
 }
 
+// ServiceOf is the signing name of the service that a request is for, whatever its signature is worth.
+func (s *Server) ServiceOf(r *http.Request) string {
+	sig, err := wire.ReadSignature(r)
+	if err != nil {
+		return ""
+	}
+	return s.serviceOf(r, sig)
+}
+
 // known is a service to write an error for, where the request names one that does not exist.
 func (s *Server) known(name string) wire.Service {
 	if e := s.endpoints[name]; e != nil {

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// EgressExternal is the egress of a subnet whose way out others make.
+const EgressExternal = "External"
+
+func (v validator) subnets(n v1alpha1.Networking, network netip.Prefix, region string) {
+	if len(n.Subnets) == 0 {
+		v.errorf("spec.networking.subnets", "", "list a Private and a Public one in each zone", "must not be empty")
+	}
+	var ranges []ranged
+	names, ids := map[string]int{}, map[string]int{}
+	zones := map[v1alpha1.SubnetType]map[string]int{v1alpha1.SubnetPrivate: {}, v1alpha1.SubnetPublic: {}, v1alpha1.SubnetUtility: {}}
+	for i, s := range n.Subnets {
+		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
+		v.subnetFields(at, s, region)
+		v.unique(at+".name", s.Name, names, i, "is the name of subnets[%d] too")
+		v.unique(at+".id", s.ID, ids, i, "is the id of subnets[%d] too")
+		if seen, ok := zones[s.Type]; ok {
+			v.unique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
+		}
+		ranges = append(ranges, ranged{at + ".cidr", v.subnetRange(at+".cidr", s, network)})
+	}
+	v.overlaps(ranges)
+	v.waysOut(n, zones)
+	if len(n.Subnets) > 0 && len(zones[v1alpha1.SubnetPrivate])+len(zones[v1alpha1.SubnetPublic]) == 0 {
+		v.errorf("spec.networking.subnets", "", "add a Private subnet in each zone", "has no Private and no Public one for machines")
+	}
+}
+
+// waysOut checks that there is a public subnet wherever a NAT gateway is to be made.
+func (v validator) waysOut(n v1alpha1.Networking, zones map[v1alpha1.SubnetType]map[string]int) {
+	edges := len(zones[v1alpha1.SubnetPublic]) + len(zones[v1alpha1.SubnetUtility])
+	for i, s := range n.Subnets {
+		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
+		_, public := zones[v1alpha1.SubnetPublic][s.Zone]
+		_, utility := zones[v1alpha1.SubnetUtility][s.Zone]
+		here := public || utility || n.NATGateways == NATSingle && edges > 0
+		needs := s.Egress == "" && n.NATGateways != NATNone || strings.HasPrefix(s.Egress, "eipalloc-")
+		if s.Type == v1alpha1.SubnetPrivate && s.ID == "" && needs && !here {
+			v.errorf(at+".zone", s.Zone, "add a Utility or Public subnet in this zone, or set natGateways: None", "has a Private subnet and nowhere for its NAT gateway")
+		}
+	}
+}
+
+func (v validator) subnetFields(at string, s v1alpha1.Subnet, region string) {
+	if !ValidName(s.Name) {
+		v.errorf(at+".name", s.Name, "write it as private-a", "is not a DNS label")
+	}
+	if s.Name == "public" && s.Type == v1alpha1.SubnetPrivate {
+		v.errorf(at+".name", s.Name, "write it as private-a", "is the name of the public route table")
+	}
+	v.oneOf(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic), string(v1alpha1.SubnetUtility))
+	switch {
+	case !zonePattern().MatchString(s.Zone):
+		v.errorf(at+".zone", s.Zone, "write it as us-east-1a", "is not an availability zone")
+	case s.Zone[:len(s.Zone)-1] != region:
+		v.errorf(at+".zone", s.Zone, "use zones of one region", "is not in the cluster's region %s", region)
+	}
+	v.egress(at+".egress", s)
+}
+
+func (v validator) egress(at string, s v1alpha1.Subnet) {
+	switch {
+	case s.Egress == "":
+	case s.Type != v1alpha1.SubnetPrivate || s.ID != "":
+		v.errorf(at, s.Egress, "leave it out", "is for Private subnets that are made")
+	case s.Egress != EgressExternal && !awsID(s.Egress, "nat", "eipalloc"):
+		v.errorf(at, s.Egress, "write it as nat-0123456789abcdef0, eipalloc-0123456789abcdef0 or External", "is not a way out")
+	}
+}
+
+func (v validator) subnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
+	if s.CIDR == "" {
+		if s.ID == "" {
+			v.errorf(path, "", "give ranges yourself, or a larger networkCIDR", "has no free range left in the network")
+		}
+		return netip.Prefix{}
+	}
+	p := v.sized(path, s.CIDR, shortestVPC, longestVPC)
+	if p.IsValid() && network.IsValid() && (p.Bits() < network.Bits() || !network.Contains(p.Addr())) {
+		v.errorf(path, s.CIDR, "choose a range within it", "is not within networkCIDR %s", network)
+	}
+	return p
+}
+
+// awsID says whether id is that of an AWS resource of one of the kinds.
+func awsID(id string, kinds ...string) bool {
+	kind, digits, _ := strings.Cut(id, "-")
+	return slices.Contains(kinds, kind) && regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`).MatchString(digits)
+}
+
+// existing checks what is named by its id.
+func (v validator) existing(n v1alpha1.Networking) {
+	if n.NetworkID != "" && !awsID(n.NetworkID, "vpc") {
+		v.errorf("spec.networking.networkID", n.NetworkID, "write it as vpc-0123456789abcdef0", "is not the id of a VPC")
+	}
+	if n.InternetGatewayID != "" && !awsID(n.InternetGatewayID, "igw") {
+		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "write it as igw-0123456789abcdef0", "is not the id of an internet gateway")
+	}
+	if n.InternetGatewayID != "" && n.NetworkID == "" {
+		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "give networkID too, or leave it out", "is for an existing VPC")
+	}
+	for i, s := range n.Subnets {
+		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
+		if s.ID != "" && !awsID(s.ID, "subnet") {
+			v.errorf(at+".id", s.ID, "write it as subnet-0123456789abcdef0", "is not the id of a subnet")
+		}
+		if n.NetworkID == "" && (s.ID != "" || strings.HasPrefix(s.Egress, "nat-")) {
+			v.errorf(at, s.Name, "give networkID too", "refers to what is in an existing VPC")
+		}
+		if n.NetworkID != "" && n.InternetGatewayID == "" && s.ID == "" && s.Type != v1alpha1.SubnetPrivate {
+			v.errorf("spec.networking.internetGatewayID", "", "name the internet gateway of "+n.NetworkID, "is needed: %s is made and leads to the internet", s.Name)
+		}
+	}
+}
+
+// endpointServices are the services that have VPC endpoints and that a cluster may call.
+func endpointServices() []string {
+	return []string{
+		"autoscaling", "cloudformation", "dynamodb", "ec2", "ec2messages", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "logs", "s3",
+		"secretsmanager", "ssm", "ssmmessages", "sts",
+	}
+}
+
+func (v validator) endpoints(n v1alpha1.Networking) {
+	seen := map[string]int{}
+	for i, s := range n.VPCEndpoints {
+		at := fmt.Sprintf("spec.networking.vpcEndpoints[%d]", i)
+		v.unique(at, s, seen, i, "is vpcEndpoints[%d] too")
+		v.oneOf(at, s, endpointServices()...)
+	}
+	if n.NATGateways != NATNone || len(n.VPCEndpoints) == 0 {
+		return
+	}
+	for _, s := range []string{"s3", "ec2", "sts", "kms"} {
+		if !slices.Contains(n.VPCEndpoints, s) {
+			v.errorf("spec.networking.vpcEndpoints", strings.Join(n.VPCEndpoints, ", "), "add "+s, "lacks %s, which every machine calls", s)
+		}
+	}
+}

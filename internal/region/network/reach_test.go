@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/network"
+)
+
+// TestEndpointsAreTheOnlyWay: a machine without a way out reaches a service if its VPC has an endpoint for it, a gateway
+// in its own route table or an interface whose groups let it in; another one it does not.
+func TestEndpointsAreTheOnlyWay(t *testing.T) {
+	l := newLab(t, func(o *network.Options) { o.ServiceOf = func(r *http.Request) string { return r.URL.Path[1:] } })
+	l.add("in", "subnet-isolated", "10.9.3.10", nil)
+	l.add("out", "subnet-private", "10.9.2.10", nil)
+	get := func(machine, service string) string {
+		t.Helper()
+		if service == "ecr.dkr" {
+			return l.get(machine, "http://198.18.0.1:5000/")
+		}
+		return l.get(machine, "http://198.18.0.1/"+service)
+	}
+	expect := func(step string, want map[string]bool) {
+		t.Helper()
+		l.sync()
+		for service, reached := range want {
+			got := get("in", service)
+			if (got == "api vpc-0a 10.9.3.10 true" || got == "registry vpc-0a 10.9.3.10 true") != reached {
+				t.Errorf("%s: %s reached is not %v: %q", step, service, reached, got)
+			}
+		}
+		if got := get("out", "kms"); got != "api vpc-0a 10.9.2.10 true" {
+			t.Errorf("%s: the machine with a way out: %q", step, got)
+		}
+	}
+	expect("no endpoint", map[string]bool{"ec2": false, "s3": false, "ecr.dkr": false})
+	https := []fabric.Rule{{Protocol: "tcp", From: 443, To: 443, Peers: prefixes("10.9.3.10/32")}}
+	l.vpc.Endpoints = []fabric.Endpoint{{Service: "ec2", Ingress: https}, {Service: "s3", Subnets: []string{"subnet-isolated"}}}
+	expect("ec2 and s3", map[string]bool{"ec2": true, "s3": true, "kms": false, "ecr.dkr": false})
+	l.vpc.Endpoints = []fabric.Endpoint{
+		{Service: "ec2", Ingress: []fabric.Rule{{Protocol: "tcp", From: 80, To: 80, Peers: prefixes("0.0.0.0/0")}}},
+		{Service: "kms", Ingress: []fabric.Rule{{Protocol: "tcp", From: 443, To: 443, Peers: prefixes("10.9.2.0/24")}}},
+		{Service: "s3", Subnets: []string{"subnet-private"}}, {Service: "ecr.dkr", Ingress: https},
+	}
+	expect("others' rules and tables", map[string]bool{"ec2": false, "kms": false, "s3": false, "ecr.dkr": true})
+}
