@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,7 +85,10 @@ type PublicationInput struct {
 func BuildPublication(in PublicationInput) (Publication, error) {
 	out := Publication{Boot: map[string]Boot{}}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
-	objects := map[string][]byte{}
+	objects, agents := map[string][]byte{}, map[string]string{}
+	for _, arch := range slices.Sorted(maps.Keys(in.Agents)) {
+		agents[arch] = sum(in.Agents[arch]) // once, not for each group: an agent is 23 MB
+	}
 	for _, d := range in.Documents {
 		arch := in.Arch[d.Group]
 		agent, ok := in.Agents[arch]
@@ -95,7 +99,7 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 		if err != nil {
 			return Publication{}, err
 		}
-		agentSum, docSum := sum(agent), sum(body)
+		agentSum, docSum := agents[arch], sum(body)
 		agentKey := AgentPrefix(d.Cluster) + agentSum + "/slipway-node"
 		docKey := DocumentPrefix(d.Cluster, d.Role) + "documents/" + d.Group + "-" + docSum + ".json"
 		objects[agentKey], objects[docKey] = agent, body

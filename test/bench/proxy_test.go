@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench_test
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// proxy stands between a tool and an emulator: it counts each call and, as a distant AWS would, answers it later.
+type proxy struct {
+	url   string
+	delay time.Duration
+
+	mu    sync.Mutex
+	calls map[string]int
+	first time.Time // when the first call came that makes something in AWS
+}
+
+func newProxy(t *testing.T, target string) *proxy {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{calls: map[string]int{}}
+	next := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host
+			r.Out.Host = r.In.Host // it is signed
+		},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 200, DisableCompression: true},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.see(r)
+		time.Sleep(p.delay)
+		next.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	return p
+}
+
+// see counts a call under its service and operation.
+func (p *proxy) see(r *http.Request) {
+	service, op := "s3", r.Method
+	if _, scope, ok := strings.Cut(r.Header.Get("Authorization"), "Credential="); ok {
+		if parts := strings.Split(scope, "/"); len(parts) > 3 { //nolint:mnd // key/date/region/service/aws4_request
+			service = parts[3]
+		}
+	}
+	if target := r.Header.Get("X-Amz-Target"); target != "" {
+		_, op, _ = strings.Cut(target, ".")
+	} else if service != "s3" {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if form, err := url.ParseQuery(string(body)); err == nil {
+				op = form.Get("Action")
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls[service+":"+op]++
+	if p.first.IsZero() && service != "s3" && changes(op) {
+		p.first = time.Now()
+	}
+}
+
+func changes(op string) bool {
+	return slices.ContainsFunc([]string{"Create", "Allocate", "Run", "Put", "Import"}, func(p string) bool { return strings.HasPrefix(op, p) })
+}
+
+// reset forgets what was counted, and answers each call after delay from now on.
+func (p *proxy) reset(delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls, p.first, p.delay = map[string]int{}, time.Time{}, delay
+}
+
+// counts returns the calls since reset, by operation, in all and those to S3.
+func (p *proxy) counts() (by map[string]int, all, s3 int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for op, n := range p.calls {
+		all += n
+		if strings.HasPrefix(op, "s3:") {
+			s3 += n
+		}
+	}
+	return maps.Clone(p.calls), all, s3
+}
+
+func (p *proxy) env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + p.url, "AWS_ENDPOINT_URL_S3=" + p.url, "S3_ENDPOINT=" + p.url, "AWS_REGION=us-east-1", "AWS_DEFAULT_REGION=us-east-1",
+		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench_test measures what issue 4 sets goals for: calls, seconds and processor time of the real program against
+// an emulator, beside kops where there is one. It knows slipway by its command line alone.
+package bench_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// run is what one process took.
+type run struct {
+	out, errs string
+	code      int
+	wall, cpu time.Duration
+	start     time.Time
+}
+
+// tool is a program with the environment that it runs in.
+type tool struct {
+	path string
+	env  []string
+	dir  string
+}
+
+func (x tool) run(t *testing.T, args ...string) run {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), x.path, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + x.dir}, x.env...)
+	cmd.Dir = x.dir
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	r := run{start: time.Now()}
+	err := cmd.Run()
+	r.wall = time.Since(r.start)
+	r.out, r.errs = out.String(), errs.String()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%s %s: %v", x.path, strings.Join(args, " "), err)
+	}
+	r.code = cmd.ProcessState.ExitCode()
+	r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return r
+}
+
+// must runs a command that has to end with one of codes.
+func (x tool) must(t *testing.T, codes []int, args ...string) run {
+	t.Helper()
+	r := x.run(t, args...)
+	for _, c := range codes {
+		if r.code == c {
+			return r
+		}
+	}
+	t.Fatalf("%s %s: exit status %d\n%s%s", filepath.Base(x.path), strings.Join(args, " "), r.code, tail(r.out), tail(r.errs))
+	return r
+}
+
+func tail(s string) string {
+	const most = 3000
+	if len(s) > most {
+		return "…" + s[len(s)-most:]
+	}
+	return s
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// slipway is the program that make build made, with its state on the emulator's S3.
+func slipway(t *testing.T, p *proxy, credentials ...string) tool {
+	t.Helper()
+	path := filepath.Join(root(t), "bin", "slipway")
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("SKIPPED: there is no bin/slipway: make build")
+	}
+	x := tool{path: path, dir: t.TempDir(), env: append(p.env(), "SLIPWAY_STATE=s3://slipway-bench")}
+	x.env = append(x.env, credentials...)
+	return x
+}
+
+// cluster is the highly available private cluster of the table: three control-plane machines and groups of workers
+// over three zones, and with them a group of one machine in a public subnet, the bastion.
+func cluster(name, image string, workers int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `apiVersion: slipway.dev/v1alpha1
+kind: Cluster
+metadata: {name: %[1]s}
+spec:
+  cloudProvider: {aws: {region: us-east-1}}
+  networking:
+    subnets:
+    - {name: public-a, zone: us-east-1a, type: Public}
+    - {name: public-b, zone: us-east-1b, type: Public}
+    - {name: public-c, zone: us-east-1c, type: Public}
+    - {name: private-a, zone: us-east-1a, type: Private}
+    - {name: private-b, zone: us-east-1b, type: Private}
+    - {name: private-c, zone: us-east-1c, type: Private}
+---
+apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: control-plane, labels: {slipway.dev/cluster: %[1]s}}
+spec: {role: ControlPlane, image: %[2]q}
+`, name, image)
+	for i := range workers {
+		fmt.Fprintf(&b, `---
+apiVersion: slipway.dev/v1alpha1
+kind: InstanceGroup
+metadata: {name: workers-%[3]d, labels: {slipway.dev/cluster: %[1]s}}
+spec: {role: Worker, image: %[2]q, minSize: 1, maxSize: 1, subnets: [private-%[4]c]}
+`, name, image, i, 'a'+i%3) //nolint:mnd // zones
+	}
+	return b.String()
+}
