@@ -156,11 +156,12 @@ func updateBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBal
 // readBalancing lists all load balancers and target groups, since ELB has no filter by tag, and asks for the tags of
 // twenty at a time.
 func readBalancing(ctx context.Context, api balancerAPI, scope Scope) ([]plan.Actual, error) {
-	lbs, err := listBalancers(ctx, api)
-	if err != nil {
-		return nil, err
-	}
-	tgs, err := listTargetGroups(ctx, api)
+	var lbs []elbtypes.LoadBalancer
+	var tgs []elbtypes.TargetGroup
+	err := both(
+		func() (err error) { lbs, err = listBalancers(ctx, api); return err },
+		func() (err error) { tgs, err = listTargetGroups(ctx, api); return err },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -175,18 +176,20 @@ func readBalancing(ctx context.Context, api balancerAPI, scope Scope) ([]plan.Ac
 	if err != nil {
 		return nil, err
 	}
-	var out []plan.Actual
-	for _, lb := range lbs {
-		if t, ok := tags[aws.ToString(lb.LoadBalancerArn)]; ok {
-			found, err := readBalancer(ctx, api, lb, t)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, found...)
-		}
-	}
-	groups, err := readTargetGroups(ctx, api, tgs, tags)
-	return append(out, groups...), err
+	var balancers, groups []plan.Actual
+	err = both(
+		func() (err error) {
+			balancers, err = each(lbs, func(lb elbtypes.LoadBalancer) ([]plan.Actual, error) {
+				if t, ok := tags[aws.ToString(lb.LoadBalancerArn)]; ok {
+					return readBalancer(ctx, api, lb, t)
+				}
+				return nil, nil
+			})
+			return err
+		},
+		func() (err error) { groups, err = readTargetGroups(ctx, api, tgs, tags); return err },
+	)
+	return append(balancers, groups...), err
 }
 
 func listBalancers(ctx context.Context, api balancerReadAPI) ([]elbtypes.LoadBalancer, error) {
@@ -204,9 +207,17 @@ func listBalancers(ctx context.Context, api balancerReadAPI) ([]elbtypes.LoadBal
 
 func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer, tags awskind.Tags) ([]plan.Actual, error) {
 	arn := aws.ToString(lb.LoadBalancerArn)
-	attrs, err := api.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: &arn})
+	var attrs *elb.DescribeLoadBalancerAttributesOutput
+	var listeners []plan.Actual
+	err := both(
+		func() (err error) {
+			attrs, err = api.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: &arn})
+			return wrap(err, "read the attributes of %s", arn)
+		},
+		func() (err error) { listeners, err = readListeners(ctx, api, arn); return err },
+	)
 	if err != nil {
-		return nil, wrap(err, "read the attributes of %s", arn)
+		return nil, err
 	}
 	r := awskind.LoadBalancer{
 		Name: aws.ToString(lb.LoadBalancerName), Type: string(lb.Type), Scheme: string(lb.Scheme), Attributes: map[string]string{}, Tags: tags,
@@ -221,8 +232,7 @@ func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer
 		r.Attributes[aws.ToString(a.Key)] = aws.ToString(a.Value)
 	}
 	out := []plan.Actual{{Addr: addressOf(tags), ID: arn, Resource: r, Attributes: map[string]string{"DNSName": aws.ToString(lb.DNSName)}}}
-	found, err := readListeners(ctx, api, arn)
-	return append(out, found...), err
+	return append(out, listeners...), nil
 }
 
 // maxDescribeTags is how many ARNs ELB's DescribeTags takes.

@@ -177,6 +177,8 @@ func (s *scaling) complaint(ctx context.Context, name string) (string, error) {
 
 func (s *scaling) list(ctx context.Context, in *autoscaling.DescribeAutoScalingGroupsInput) ([]astypes.AutoScalingGroup, error) {
 	var out []astypes.AutoScalingGroup
+	const most = 100 // a page; the default is 50
+	in.MaxRecords = aws.Int32(most)
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(s.api, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)

@@ -4,8 +4,10 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
@@ -139,23 +141,45 @@ func endKey(ctx context.Context, api keyChangeAPI, t task[awskind.Key], scope Sc
 // readKeys finds the key by its alias: KMS cannot list keys by tag. Only where the alias is missing are the tags of
 // keys without any alias looked at, so that a run that was killed before it made the alias leaves no orphan.
 func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, error) {
+	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &scope.KeyAlias})
+	switch class := plan.ClassOf(wrap(err, "read key %s", scope.KeyAlias)); {
+	case class == plan.NotFound, class == plan.Denied:
+		return searchKeys(ctx, api, scope)
+	case err != nil:
+		return nil, wrap(err, "read key %s", scope.KeyAlias)
+	}
+	id := aws.ToString(meta.KeyMetadata.KeyId)
+	found := []plan.Actual{{ID: scope.KeyAlias, Resource: awskind.Alias{Name: scope.KeyAlias, Target: graph.Existing[awskind.Key](id)}}}
+	key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
+	if err == nil && ours {
+		found = append(found, key)
+	}
+	return found, err
+}
+
+// searchKeys finds the key where the alias does not tell it.
+func searchKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, error) {
 	found, aliased, err := readAliases(ctx, api, scope.KeyAlias)
 	if err != nil {
 		return nil, err
 	}
-	var ids []string
-	for _, a := range found {
-		if r, ok := a.Resource.(awskind.Alias); ok {
-			ids = append(ids, r.Target.Literal())
-		}
-	}
-	if len(ids) == 0 {
-		if ids, err = unaliased(ctx, api, aliased); err != nil {
-			return nil, err
-		}
+	ids, err := unaliased(ctx, api, aliased)
+	if err != nil {
+		return nil, err
 	}
 	for _, id := range ids {
-		key, ours, err := readKey(ctx, api, id, scope)
+		tags, err := keyTags(ctx, api, id)
+		if class := plan.ClassOf(err); class == plan.Denied || err == nil && !keyIsOurs(tags, scope) {
+			continue // somebody else's
+		}
+		if err != nil {
+			return nil, err
+		}
+		meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
+		if err != nil {
+			return nil, wrap(err, "read key %s", id)
+		}
+		key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -164,6 +188,10 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, erro
 		}
 	}
 	return found, nil
+}
+
+func keyIsOurs(tags awskind.Tags, scope Scope) bool {
+	return tags[awskind.TagCluster] == scope.Cluster || tags[formerCluster] == scope.Cluster
 }
 
 func unaliased(ctx context.Context, api keyReadAPI, aliased map[string]bool) ([]string, error) {
@@ -184,39 +212,34 @@ func unaliased(ctx context.Context, api keyReadAPI, aliased map[string]bool) ([]
 }
 
 // readKey returns the key, and whether it is the cluster's and lives.
-func readKey(ctx context.Context, api keyAPI, id string, scope Scope) (plan.Actual, bool, error) {
-	tags, err := keyTags(ctx, api, id)
-	if plan.ClassOf(err) == plan.Denied {
+func readKey(ctx context.Context, api keyAPI, meta *kmstypes.KeyMetadata, scope Scope) (plan.Actual, bool, error) {
+	id := aws.ToString(meta.KeyId)
+	if meta.KeyState == kmstypes.KeyStatePendingDeletion {
+		return plan.Actual{}, false, nil
+	}
+	var tags awskind.Tags
+	var rotation *kms.GetKeyRotationStatusOutput
+	var policy *kms.GetKeyPolicyOutput
+	var errs [3]error
+	var wg sync.WaitGroup
+	wg.Go(func() { tags, errs[0] = keyTags(ctx, api, id) })
+	wg.Go(func() { rotation, errs[1] = api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id}) })
+	wg.Go(func() {
+		policy, errs[2] = api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(defaultPolicy)})
+	})
+	wg.Wait()
+	if plan.ClassOf(errs[0]) == plan.Denied || errs[0] == nil && !keyIsOurs(tags, scope) {
 		return plan.Actual{}, false, nil // somebody else's
 	}
-	if err != nil {
+	if err := errors.Join(errs[0], wrap(errs[1], "read the rotation of key %s", id), wrap(errs[2], "read the policy of key %s", id)); err != nil {
 		return plan.Actual{}, false, err
 	}
-	former := tags[formerCluster] == scope.Cluster
-	if tags[awskind.TagCluster] != scope.Cluster && !former {
-		return plan.Actual{}, false, nil
-	}
-	meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
-	if err != nil {
-		return plan.Actual{}, false, wrap(err, "read key %s", id)
-	}
-	if meta.KeyMetadata.KeyState == kmstypes.KeyStatePendingDeletion {
-		return plan.Actual{}, false, nil
-	}
-	rotation, err := api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id})
-	if err != nil {
-		return plan.Actual{}, false, wrap(err, "read the rotation of key %s", id)
-	}
-	policy, err := api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(defaultPolicy)})
-	if err != nil {
-		return plan.Actual{}, false, wrap(err, "read the policy of key %s", id)
-	}
-	a := plan.Actual{Addr: addressOf(tags), ID: id, Attributes: map[string]string{"Arn": aws.ToString(meta.KeyMetadata.Arn)}}
-	if former {
+	a := plan.Actual{Addr: addressOf(tags), ID: id, Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)}}
+	if tags[formerCluster] == scope.Cluster {
 		a.Addr += graph.Addr("@" + id) // to be ended, never to be used again
 	}
 	a.Resource = awskind.Key{
-		Description: aws.ToString(meta.KeyMetadata.Description), Rotation: rotation.KeyRotationEnabled,
+		Description: aws.ToString(meta.Description), Rotation: rotation.KeyRotationEnabled,
 		Policy: graph.Canonical(aws.ToString(policy.Policy)), Tags: tags,
 	}
 	return a, true, nil

@@ -98,19 +98,14 @@ func listTargetGroups(ctx context.Context, api targetAPI) ([]elbtypes.TargetGrou
 
 // readTargetGroups reads those of tgs that have tags: the cluster's.
 func readTargetGroups(ctx context.Context, api targetAPI, tgs []elbtypes.TargetGroup, tags map[string]awskind.Tags) ([]plan.Actual, error) {
-	var out []plan.Actual
-	for _, tg := range tgs {
+	return each(tgs, func(tg elbtypes.TargetGroup) ([]plan.Actual, error) {
 		t, ok := tags[aws.ToString(tg.TargetGroupArn)]
 		if !ok {
-			continue
+			return nil, nil
 		}
 		found, err := readTargetGroup(ctx, api, tg, t)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, found)
-	}
-	return out, nil
+		return []plan.Actual{found}, err
+	})
 }
 
 func readTargetGroup(ctx context.Context, api targetAPI, tg elbtypes.TargetGroup, tags awskind.Tags) (plan.Actual, error) {

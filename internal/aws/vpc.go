@@ -56,23 +56,37 @@ func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.Actual, erro
 		}
 		for _, v := range page.Vpcs {
 			r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: fromEC2(v.Tags)}
-			for attr, set := range map[ec2types.VpcAttributeName]*bool{
-				ec2types.VpcAttributeNameEnableDnsSupport: &r.DNSSupport, ec2types.VpcAttributeNameEnableDnsHostnames: &r.DNSHostnames,
-			} {
-				a, err := api.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: v.VpcId, Attribute: attr})
-				if err != nil {
-					return nil, wrap(err, "read %s of %s", attr, aws.ToString(v.VpcId))
-				}
-				for _, value := range []*ec2types.AttributeBooleanValue{a.EnableDnsSupport, a.EnableDnsHostnames} {
-					if value != nil {
-						*set = aws.ToBool(value.Value)
-					}
-				}
+			err := both(
+				func() (err error) {
+					r.DNSSupport, err = vpcAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)
+					return err
+				},
+				func() (err error) {
+					r.DNSHostnames, err = vpcAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsHostnames)
+					return err
+				},
+			)
+			if err != nil {
+				return nil, err
 			}
 			out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: aws.ToString(v.VpcId), Resource: r})
 		}
 	}
 	return out, nil
+}
+
+// vpcAttribute reads one of the attributes that DescribeVpcs leaves out.
+func vpcAttribute(ctx context.Context, api vpcAPI, id *string, name ec2types.VpcAttributeName) (bool, error) {
+	out, err := api.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: id, Attribute: name})
+	if err != nil {
+		return false, wrap(err, "read %s of %s", name, aws.ToString(id))
+	}
+	for _, value := range []*ec2types.AttributeBooleanValue{out.EnableDnsSupport, out.EnableDnsHostnames} {
+		if value != nil && aws.ToBool(value.Value) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.Made, error) {
