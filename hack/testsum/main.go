@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testsum reads the output of go test -json and prints what failed, what was skipped and why, and a closing
-// count. It runs no test itself.
+// Command testsum reads the output of go test -json and prints what failed, the figures that tests print in lines that
+// begin with COUNT, what was skipped and why, and a closing count. It runs no test itself.
 package main
 
 import (
@@ -26,6 +26,7 @@ type summary struct {
 	output                  map[key][]string
 	passed, failed, skipped int
 	skips                   map[string]int
+	figures                 []string
 	broken                  bool
 	cells                   cells
 }
@@ -62,6 +63,9 @@ func (s *summary) add(e event, w io.Writer) {
 			fmt.Fprint(w, e.Output)
 		}
 		s.output[k] = append(s.output[k], e.Output)
+		if figure, ok := strings.CutPrefix(e.Output, "COUNT "); ok {
+			s.figures = append(s.figures, e.Package[strings.LastIndex(e.Package, "/")+1:]+": "+strings.TrimSpace(figure))
+		}
 		s.cells.add(e.Output)
 	case "build-fail":
 		s.broken = true
@@ -122,6 +126,9 @@ func reason(lines []string) string {
 }
 
 func (s *summary) print(w io.Writer) int {
+	if len(s.figures) > 0 {
+		fmt.Fprintf(w, "\nFIGURES:\n  %s\n", strings.Join(s.figures, "\n  "))
+	}
 	if s.skipped > 0 {
 		fmt.Fprintf(w, "\nSKIPPED %d tests on this machine:\n", s.skipped)
 		for _, why := range slices.Sorted(maps.Keys(s.skips)) {

@@ -56,3 +56,19 @@ ha        ok      skipped
 		t.Errorf("got %q", out.String())
 	}
 }
+
+// What a passed test prints is left out, but for the figures that it counts.
+func TestFiguresAreShown(t *testing.T) {
+	in := `{"Action":"output","Package":"m/p","Test":"TestA","Output":"COUNT crashes: 300 cases\n"}
+{"Action":"output","Package":"m/p","Test":"TestA","Output":"    a_test.go:1: quiet\n"}
+{"Action":"pass","Package":"m/p","Test":"TestA"}
+`
+	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	var out strings.Builder
+	if err := s.read(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.print(&out); code != 0 || !strings.Contains(out.String(), "FIGURES:\n  p: crashes: 300 cases\n") || strings.Contains(out.String(), "quiet") {
+		t.Errorf("exit code %d, output:\n%s", code, out.String())
+	}
+}

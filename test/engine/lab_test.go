@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine_test holds the plan and apply engine to what operators need of it, against the local region in records
+// mode: it survives being killed at any call, it converges whatever happens, it finds what was changed behind its back.
+// Nobody really waits: every case lives in a bubble of testing/synctest with a region of its own. It knows the region by
+// the calls of AWS and by its records, not by its insides.
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/slipway-k8s/slipway/examples"
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// count prints a figure so that `make test` shows it: hack/testsum passes on lines that begin with COUNT.
+func count(t *testing.T, format string, args ...any) {
+	t.Helper()
+	fmt.Printf("COUNT "+format+"\n", args...)
+}
+
+// ha is the highly available topology of examples/ha.yaml under another name.
+func ha(t testing.TB, cluster string) manifest.Set {
+	t.Helper()
+	all := examples.All()
+	i := slices.IndexFunc(all, func(x examples.Topology) bool { return x.Name == "ha" })
+	if i < 0 {
+		t.Fatal("there is no example ha")
+	}
+	text := string(all[i].YAML)
+	text = strings.ReplaceAll(text, "slipway.dev/cluster: demo", "slipway.dev/cluster: "+cluster)
+	text = strings.Replace(text, "name: demo", "name: "+cluster, 1)
+	set, fs := manifest.Parse([]byte(text))
+	set = manifest.Default(set)
+	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// build is the graph of a cluster's manifests, as the command line makes it.
+func build(set manifest.Set) (*graph.Graph, error) {
+	in := model.Input{
+		Cluster: set.Cluster, Groups: set.Groups, Account: regiontest.Account, Region: regiontest.Name, Partition: "aws",
+		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
+		MachineStore: model.MachineStore{Bucket: "store", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/0"},
+	}
+	for _, g := range set.Groups {
+		in.Images[g.Metadata.Name] = model.Image{ID: regiontest.Image, RootDevice: "/dev/xvda"}
+		in.Boot[g.Metadata.Name] = model.Boot{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
+	}
+	g, fs := model.Build(in)
+	return g, fs.Err()
+}
+
+func mustBuild(t testing.TB, set manifest.Set) *graph.Graph {
+	t.Helper()
+	g, err := build(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// engine is one client of the cluster's: what one run of slipway is.
+type engine struct {
+	cloud *aws.Cloud
+	calls *aws.Counter
+}
+
+func newEngine(cfg sdk.Config, cluster string) engine {
+	e := engine{calls: &aws.Counter{}}
+	e.cloud = aws.New(e.calls.Watch(cfg), aws.Scope{
+		Cluster: cluster, Region: regiontest.Name, RolePath: model.RolePath(cluster, regiontest.Name), KeyAlias: model.AliasName(cluster),
+	})
+	return e
+}
+
+func (e engine) plan(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
+	have, err := e.cloud.Read(ctx)
+	if err != nil {
+		return plan.Plan{}, err
+	}
+	p, fs := plan.Make(g, have, plan.Options{DestroyData: true})
+	return p, fs.Err()
+}
+
+// run plans and applies: all that a run of apply, or of delete for an empty graph, does in AWS.
+func (e engine) run(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
+	p, err := e.plan(ctx, g)
+	if err != nil {
+		return p, err
+	}
+	return p, plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: 10 * time.Minute}.Apply(ctx, p)
+}
+
+// start starts a region inside the bubble, with what a snapshot knows.
+func start(t *testing.T, from regiontest.Snapshot) regiontest.Region {
+	t.Helper()
+	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, From: from})
+	t.Cleanup(func() { time.Sleep(time.Minute) }) // a killed client's waits end by themselves
+	return r
+}
+
+// quiet waits, in the bubble's time, until the region has brought to an end what goes on by itself.
+func quiet() { time.Sleep(5 * time.Second) }
+
+func lines(p plan.Plan) []string {
+	var out []string
+	for _, s := range p.Steps {
+		out = append(out, strings.TrimSpace(s.String()))
+		for _, c := range s.Changes {
+			out = append(out, "  "+c.String())
+		}
+	}
+	return out
+}
