@@ -86,6 +86,9 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 	if err := t.publish(ctx, d); err != nil {
 		return err
 	}
+	if err := d.view.Keep(ctx); err != nil {
+		return err
+	}
 	if err := t.walk(ctx, d.plan); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}

@@ -131,23 +131,19 @@ func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*t
 	if err != nil {
 		return nil, nil, err
 	}
-	s, _, err := a.openStore(ctx)
+	d, err := a.load(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := a.loadCluster(ctx, s, name)
+	d.stack = o.stack
+	t, err := a.newTarget(ctx, o.targetOptions, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := a.newTarget(ctx, o.targetOptions, name, set.Cluster.Spec.CloudProvider.AWS.Region)
-	if err != nil {
-		return nil, nil, err
-	}
-	d := &desired{set: set, stack: o.stack}
-	if d.machine, d.sealer, err = a.openMachineStore(ctx, set); err != nil {
+	if err := a.settle(ctx, d); err != nil {
 		return t, nil, err
 	}
-	if err := t.build(ctx, s, d); err != nil {
+	if err := t.build(ctx, d); err != nil {
 		return t, nil, err
 	}
 	if o.quiet {

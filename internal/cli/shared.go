@@ -47,11 +47,22 @@ func (a *app) openMachineStore(ctx context.Context, set manifest.Set) (store.Sto
 		return store.Open(ctx, base, a.storeOptions())
 	}
 	s, sealer, err := a.openStore(ctx)
-	if err == nil && !strings.HasPrefix(s.URL(), "s3://") {
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.machineStoreOf(ctx, set, s, sealer)
+}
+
+// machineStoreOf is openMachineStore where the state store is open.
+func (a *app) machineStoreOf(ctx context.Context, set manifest.Set, s store.Store, sealer store.Sealer) (store.Store, store.Sealer, error) {
+	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
+		return store.Open(ctx, base, a.storeOptions())
+	}
+	if !strings.HasPrefix(s.URL(), "s3://") {
 		return nil, nil, withHint(fmt.Errorf("machines cannot read the state store %s", s.URL()),
 			"set spec.configStore.base of the cluster to an s3:// URL that slipway state init has made, or keep the state on S3")
 	}
-	return s, sealer, err
+	return s, sealer, nil
 }
 
 // clusterName is the argument, else --name, else SLIPWAY_CLUSTER.

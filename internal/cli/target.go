@@ -123,6 +123,7 @@ func (t *target) report() {
 // desired is what a cluster's manifests ask for, all of it computed and none of it written.
 type desired struct {
 	set     manifest.Set
+	view    *store.View // of the cluster's part of the state
 	machine store.Store
 	sealer  store.Sealer
 	objects []node.Object
@@ -140,20 +141,15 @@ func (a *app) prepare(ctx context.Context, args []string, o targetOptions) (*tar
 	if err != nil {
 		return nil, nil, err
 	}
-	s, _, err := a.openStore(ctx)
+	d, err := a.load(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := a.loadCluster(ctx, s, name)
+	t, err := a.newTarget(ctx, o, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := a.newTarget(ctx, o, name, set.Cluster.Spec.CloudProvider.AWS.Region)
-	if err != nil {
-		return nil, nil, err
-	}
-	d := &desired{set: set}
-	if d.machine, d.sealer, err = a.openMachineStore(ctx, set); err != nil {
+	if err := a.settle(ctx, d); err != nil {
 		return nil, nil, err
 	}
 	// What exists is read while the graph is made: neither needs the other.
@@ -161,7 +157,7 @@ func (a *app) prepare(ctx context.Context, args []string, o targetOptions) (*tar
 	var haveErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { have, haveErr = t.cloud.Read(ctx) })
-	err = t.build(ctx, s, d)
+	err = t.build(ctx, d)
 	wg.Wait()
 	if err := errors.Join(err, haveErr); err != nil {
 		return nil, nil, err
@@ -171,13 +167,45 @@ func (a *app) prepare(ctx context.Context, args []string, o targetOptions) (*tar
 	return t, d, findings.Err()
 }
 
+// load reads a cluster's manifests.
+func (a *app) load(ctx context.Context, name string) (*desired, error) {
+	s, sealer, err := a.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	d := &desired{machine: s, sealer: sealer}
+	if d.view, err = store.Look(ctx, s, name+"/"); err != nil {
+		return nil, err
+	}
+	d.set, err = a.loadCluster(ctx, d.view, name)
+	return d, err
+}
+
+// settle finds the store that the cluster's machines read: the state store, unless the manifest names another.
+func (a *app) settle(ctx context.Context, d *desired) error {
+	var err error
+	d.machine, d.sealer, err = a.machineStoreOf(ctx, d.set, d.machine, d.sealer)
+	return err
+}
+
+// published is where what machines read is looked up: in the view, where it is of the same store.
+func (d *desired) published() store.Store {
+	if d.machine.URL() == d.view.URL() {
+		return d.view
+	}
+	return d.machine
+}
+
 // build makes the node documents, and the graph that refers to them.
-func (t *target) build(ctx context.Context, s store.Store, d *desired) error {
+func (t *target) build(ctx context.Context, d *desired) error {
 	in, err := t.input(ctx, d)
 	if err != nil {
 		return err
 	}
-	publication, err := t.publication(ctx, s, d)
+	publication, err := t.publication(ctx, d.view, d)
 	if err != nil {
 		return err
 	}
@@ -194,14 +222,14 @@ func (t *target) build(ctx context.Context, s store.Store, d *desired) error {
 }
 
 func (d *desired) findMissing(ctx context.Context, name string) error {
-	objects, err := node.Missing(ctx, d.machine, d.objects)
+	objects, err := node.Missing(ctx, d.published(), d.objects)
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		d.missing = append(d.missing, o.Key)
 	}
-	secrets, err := pki.Unpublished(ctx, d.machine, name)
+	secrets, err := pki.Unpublished(ctx, d.published(), name)
 	d.missing = append(d.missing, secrets...)
 	slices.Sort(d.missing)
 	return err
@@ -230,6 +258,11 @@ func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
 }
 
 func settingsOf(ctx context.Context, s store.Store) (store.Settings, error) {
+	if read, ok := s.(interface{ Settings() (store.Settings, bool) }); ok {
+		if settings, ok := read.Settings(); ok {
+			return settings, nil
+		}
+	}
 	o, err := s.Get(ctx, store.SettingsKey)
 	if err != nil {
 		return store.Settings{}, err

@@ -87,6 +87,9 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	if s3store, ok := s.(*S3); ok {
+		s3store.remember(set)
+	}
 	if set.KMSKeyARN != "" {
 		return s, NewKMSSealer(kms.NewFromConfig(cfg), set.KMSKeyARN), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type S3API interface {
 type S3 struct {
 	api            S3API
 	bucket, prefix string
+	settings       *Settings // once they are read
 }
 
 // NewS3 returns the store in bucket under prefix, which may be empty.
@@ -41,6 +43,17 @@ func NewS3(api S3API, bucket, prefix string) *S3 {
 
 // URL of the store.
 func (s *S3) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
+
+// remember keeps the store's settings, which do not change once a store is initialised.
+func (s *S3) remember(set Settings) { s.settings = &set }
+
+// Settings returns the settings that [Open] has read.
+func (s *S3) Settings() (Settings, bool) {
+	if s.settings == nil {
+		return Settings{}, false
+	}
+	return *s.settings, true
+}
 
 // Get reads an object.
 func (s *S3) Get(ctx context.Context, key string) (Object, error) {
@@ -85,23 +98,31 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 
 // List returns the keys that begin with prefix.
 func (s *S3) List(ctx context.Context, prefix string) ([]string, error) {
+	etags, err := s.ETags(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(etags)), nil
+}
+
+// ETags returns the ETag of each object whose key begins with prefix.
+func (s *S3) ETags(ctx context.Context, prefix string) (map[string]string, error) {
 	base := ""
 	if s.prefix != "" {
 		base = s.prefix + "/"
 	}
 	pages := s3.NewListObjectsV2Paginator(s.api, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)})
-	var keys []string
+	out := map[string]string{}
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, s.fail("list", prefix, err)
 		}
 		for _, o := range page.Contents {
-			keys = append(keys, strings.TrimPrefix(aws.ToString(o.Key), base))
+			out[strings.TrimPrefix(aws.ToString(o.Key), base)] = aws.ToString(o.ETag)
 		}
 	}
-	slices.Sort(keys)
-	return keys, nil
+	return out, nil
 }
 
 func (s *S3) key(key string) *string { return aws.String(path.Join(s.prefix, key)) }
