@@ -51,6 +51,8 @@ type ClusterSpec struct {
 	Assets Assets `json:"assets,omitzero"`
 	// ConfigStore is where machines read their documents.
 	ConfigStore ConfigStore `json:"configStore,omitzero"`
+	// DeletionProtection refuses 'slipway delete cluster', and has AWS itself refuse to delete the load balancers of the API.
+	DeletionProtection bool `json:"deletionProtection,omitempty"`
 	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
 	Tags map[string]string `json:"tags,omitempty"`
 }

@@ -44,6 +44,8 @@ type Cloud struct {
 	// finders are the readers that find what is made by its tags, or through what is found so, by kind.
 	finders map[string]int
 	made    made
+	// lookout names what keeps AWS from deleting something.
+	lookout finder
 	// run tells the client tokens of this run from those of others.
 	run string
 }
@@ -62,6 +64,8 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	k := kms.NewFromConfig(cfg)
 	l := elb.NewFromConfig(cfg)
 	a := autoscaling.NewFromConfig(cfg)
+	c.lookout = finder{ec2: e, elb: l, cluster: scope.Cluster}
+	leftovers(c, e)
 	vpcs(c, e, scope)
 	gateways(c, e, scope)
 	subnets(c, e, scope)

@@ -16,7 +16,6 @@ import (
 
 type gatewayAPI interface {
 	tagAPI
-	interfaceAPI
 	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
 	CreateInternetGateway(context.Context, *ec2.CreateInternetGatewayInput, ...func(*ec2.Options)) (*ec2.CreateInternetGatewayOutput, error)
 	DeleteInternetGateway(context.Context, *ec2.DeleteInternetGatewayInput, ...func(*ec2.Options)) (*ec2.DeleteInternetGatewayOutput, error)
@@ -55,7 +54,7 @@ func gateways(c *Cloud, api gatewayAPI, scope Scope) {
 		remove: func(ctx context.Context, t task[awskind.GatewayAttachment]) error {
 			vpc, gateway := t.have.VPC.Literal(), t.have.Gateway.Literal()
 			_, err := api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway})
-			return blocked(ctx, api, wrap(err, "detach %s", gateway), "vpc-id", vpc)
+			return c.blocked(ctx, wrap(err, "detach %s", gateway), "public-in", vpc)
 		},
 	})
 }

@@ -16,7 +16,6 @@ import (
 
 type groupAPI interface {
 	tagAPI
-	interfaceAPI
 	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 	CreateSecurityGroup(context.Context, *ec2.CreateSecurityGroupInput, ...func(*ec2.Options)) (*ec2.CreateSecurityGroupOutput, error)
 	DeleteSecurityGroup(context.Context, *ec2.DeleteSecurityGroupInput, ...func(*ec2.Options)) (*ec2.DeleteSecurityGroupOutput, error)
@@ -51,7 +50,7 @@ func securityGroups(c *Cloud, api groupAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.SecurityGroup]) error {
 			_, err := api.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &t.id})
-			return blocked(ctx, api, wrap(err, "delete"), "group-id", t.id)
+			return c.blocked(ctx, wrap(err, "delete"), "group-id", t.id)
 		},
 	})
 	rules(c, api)

@@ -16,7 +16,6 @@ import (
 
 type subnetAPI interface {
 	tagAPI
-	interfaceAPI
 	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
 	CreateSubnet(context.Context, *ec2.CreateSubnetInput, ...func(*ec2.Options)) (*ec2.CreateSubnetOutput, error)
 	ModifySubnetAttribute(context.Context, *ec2.ModifySubnetAttributeInput, ...func(*ec2.Options)) (*ec2.ModifySubnetAttributeOutput, error)
@@ -42,7 +41,7 @@ func subnets(c *Cloud, api subnetAPI, scope Scope) {
 		update: func(ctx context.Context, t task[awskind.Subnet]) (plan.Made, error) { return updateSubnet(ctx, api, t) },
 		remove: func(ctx context.Context, t task[awskind.Subnet]) error {
 			_, err := api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &t.id})
-			return blocked(ctx, api, wrap(err, "delete"), "subnet-id", t.id)
+			return c.blocked(ctx, wrap(err, "delete"), "subnet-id", t.id)
 		},
 	})
 }

@@ -45,10 +45,7 @@ func targetGroups(c *Cloud, api balancerAPI) {
 		},
 		remove: func(ctx context.Context, t task[awskind.TargetGroup]) error {
 			_, err := api.DeleteTargetGroup(ctx, &elb.DeleteTargetGroupInput{TargetGroupArn: &t.id})
-			if err = wrap(err, "delete"); plan.ClassOf(err) == plan.InUse {
-				return notYet("%w", err) // its listener has just gone
-			}
-			return err
+			return c.blocked(ctx, wrap(err, "delete"), "target-group", t.id)
 		},
 	})
 }

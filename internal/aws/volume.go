@@ -53,10 +53,7 @@ func volumes(c *Cloud, api volumeAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.Volume]) error {
 			_, err := api.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.id})
-			if err = wrap(err, "delete"); plan.ClassOf(err) == plan.InUse {
-				return notYet("%w", err) // its machine is going
-			}
-			return err
+			return c.blocked(ctx, wrap(err, "delete"), "volume-id", t.id)
 		},
 	})
 }
@@ -73,15 +70,19 @@ func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.Actual
 			if v.State == ec2types.VolumeStateDeleting || v.State == ec2types.VolumeStateDeleted {
 				continue
 			}
-			r := awskind.Volume{
-				Zone: aws.ToString(v.AvailabilityZone), VolumeType: string(v.VolumeType), Size: int(aws.ToInt32(v.Size)),
-				IOPS: int(aws.ToInt32(v.Iops)), Throughput: int(aws.ToInt32(v.Throughput)), Encrypted: aws.ToBool(v.Encrypted),
-				KMSKey: graph.Lit(aws.ToString(v.KmsKeyId)), Tags: fromEC2(v.Tags),
-			}
+			r := fromVolume(v)
 			out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: aws.ToString(v.VolumeId), Resource: r})
 		}
 	}
 	return out, nil
+}
+
+func fromVolume(v ec2types.Volume) awskind.Volume {
+	return awskind.Volume{
+		Zone: aws.ToString(v.AvailabilityZone), VolumeType: string(v.VolumeType), Size: int(aws.ToInt32(v.Size)),
+		IOPS: int(aws.ToInt32(v.Iops)), Throughput: int(aws.ToInt32(v.Throughput)), Encrypted: aws.ToBool(v.Encrypted),
+		KMSKey: graph.Lit(aws.ToString(v.KmsKeyId)), Tags: fromEC2(v.Tags),
+	}
 }
 
 // number returns nil for 0: what is not said is AWS's to choose.

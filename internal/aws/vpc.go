@@ -15,7 +15,6 @@ import (
 
 type vpcAPI interface {
 	tagAPI
-	interfaceAPI
 	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
 	DescribeVpcAttribute(context.Context, *ec2.DescribeVpcAttributeInput, ...func(*ec2.Options)) (*ec2.DescribeVpcAttributeOutput, error)
 	CreateVpc(context.Context, *ec2.CreateVpcInput, ...func(*ec2.Options)) (*ec2.CreateVpcOutput, error)
@@ -41,7 +40,7 @@ func vpcs(c *Cloud, api vpcAPI, scope Scope) {
 		update: func(ctx context.Context, t task[awskind.VPC]) (plan.Made, error) { return updateVPC(ctx, api, t) },
 		remove: func(ctx context.Context, t task[awskind.VPC]) error {
 			_, err := api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &t.id})
-			return blocked(ctx, api, wrap(err, "delete"), "vpc-id", t.id)
+			return c.blocked(ctx, wrap(err, "delete"), "vpc-id", t.id)
 		},
 	})
 }

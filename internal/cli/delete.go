@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/operation"
@@ -27,9 +28,16 @@ func newDeleteClusterCommand(a *app) *cobra.Command {
 state store. Machines are waited for: what they use goes after them. The etcd volumes go too, with all that the cluster
 holds; its KMS key is scheduled for deletion in 7 days.
 
+What programs in the cluster made goes with it, shown as "leftover" with its maker: load balancers, target groups,
+security groups, interfaces and machines of its cloud controllers. Volumes of claims and their snapshots are data: they
+are kept and listed, unless --destroy-data is given.
+
 What is to go is found in AWS, not in the manifests, so a cluster that was made in part, or whose state is lost, goes as
-well. Resources of other clusters are never touched.` + exitStatus(),
-		Example: "  slipway delete cluster demo --yes",
+well. Resources of other clusters are never touched. What is in the way is named with its id, kind and owner; all else
+goes on, and the command can be run again.
+
+A cluster with spec.deletionProtection is not deleted.` + exitStatus(),
+		Example: "  slipway delete cluster demo\n  slipway delete cluster demo --yes --destroy-data",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
@@ -41,6 +49,7 @@ well. Resources of other clusters are never touched.` + exitStatus(),
 	targetFlags(cmd, &o)
 	a.yesFlag(cmd)
 	a.lockFlag(cmd)
+	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "also destroy the volumes of claims and their snapshots")
 	return cmd
 }
 
@@ -64,7 +73,7 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 	if err := a.mustExist(ctx, s, name); errors.Is(err, store.ErrNotFound) {
 		// Perhaps it is lost from the state only. Without anything to delete nothing is locked, nor recorded.
 		if some, err := a.anythingLeft(ctx, s, name, o); err != nil || !some {
-			return firstOf(err, noClusterAnywhere(name))
+			return firstOf(err, a.deleteUnder(ctx, nil, s, name, o))
 		}
 	} else if err != nil {
 		return err
@@ -78,7 +87,7 @@ func noClusterAnywhere(name string) error {
 	return withHint(fmt.Errorf("there is no cluster %s, in AWS or in the state store", name), "see: slipway get clusters")
 }
 
-// anythingLeft says whether there is anything of a cluster that the state does not know.
+// anythingLeft says whether there is anything to delete of a cluster that the state does not know.
 func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o targetOptions) (bool, error) {
 	keys, err := s.List(ctx, name+"/")
 	if err != nil || len(keys) > 0 {
@@ -89,7 +98,12 @@ func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o ta
 		return false, err
 	}
 	have, err := t.cloud.Read(ctx)
-	return len(have) > 0, err
+	if err != nil {
+		return false, err
+	}
+	r, err := t.cloud.Remains(ctx, have)
+	var d demise
+	return len(d.weigh(have, r, o.destroyData)) > 0, err
 }
 
 // deleteUnder deletes a cluster under its lock; without one it can only show what would go.
@@ -109,15 +123,23 @@ func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, 
 	if err != nil {
 		return err
 	}
-	p, findings := plan.Make(&graph.Graph{}, have, plan.Options{DestroyData: true})
-	if err := findings.Err(); err != nil {
+	if err := protected(set, name, have); err != nil {
 		return err
 	}
-	left, err := a.leftovers(ctx, op, s, set, name)
+	remains, err := t.cloud.Remains(ctx, have)
 	if err != nil {
 		return err
 	}
-	return t.destroy(ctx, p, left, known)
+	d := demise{known: known}
+	var findings diag.Findings
+	d.plan, findings = plan.Make(&graph.Graph{}, d.weigh(have, remains, o.destroyData), plan.Options{DestroyData: true})
+	if err := findings.Err(); err != nil {
+		return err
+	}
+	if d.objects, err = a.leftovers(ctx, op, s, set, name); err != nil {
+		return err
+	}
+	return t.destroy(ctx, d)
 }
 
 // leftovers are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is
@@ -173,33 +195,35 @@ func (l leftover) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (t *target) destroy(ctx context.Context, p plan.Plan, left []leftover, known bool) error { //nolint:revive // known is a fact, no mode
+func (t *target) destroy(ctx context.Context, d demise) error {
 	objects := 0
-	for _, l := range left {
+	for _, l := range d.objects {
 		objects += len(l.keys)
 	}
-	if p.Empty() && objects == 0 {
-		if !known {
+	if d.plan.Empty() && objects == 0 {
+		if !d.known && len(d.kept) == 0 {
 			return noClusterAnywhere(t.name)
 		}
+		t.a.tellDemise(d)
 		return nil
 	}
-	if err := t.a.printPlan(formatTable, t.name, p, nil); err != nil {
+	if err := t.a.printPlan(formatTable, t.name, d.plan, nil); err != nil {
 		return err
 	}
-	for _, l := range left {
+	for _, l := range d.objects {
 		t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
 	}
+	t.a.tellDemise(d)
 	if err := t.a.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, p, 0); err != nil {
+	if err := t.begun(ctx, d.plan, 0); err != nil {
 		return err
 	}
-	if err := t.walk(ctx, p); err != nil {
+	if err := t.walk(ctx, d.plan); err != nil {
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
-	for _, l := range left {
+	for _, l := range d.objects {
 		if err := l.remove(ctx, t.name); err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
 
@@ -51,7 +50,7 @@ func TestDestroyLeavesNoMarker(t *testing.T) {
 	slices.Reverse(keys) // the manifest last
 	a := &app{yes: true, Env: Env{Stdout: io.Discard, Stderr: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}}
 	tg := &target{a: a, name: "demo"}
-	if err := tg.destroy(t.Context(), plan.Plan{}, []leftover{{store: s, keys: keys}}, true); err != nil {
+	if err := tg.destroy(t.Context(), demise{objects: []leftover{{store: s, keys: keys}}, known: true}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.List(t.Context(), "")

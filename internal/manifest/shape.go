@@ -25,10 +25,10 @@ func clusterShape() any {
 			API: v1alpha1.APIAccess{
 				Access: []string{"x"}, LoadBalancer: v1alpha1.LoadBalancer{Type: "x"}, AdditionalSANs: []string{"x"},
 			},
-			Etcd:        v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
-			Assets:      v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
-			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
-			Tags:        one,
+			Etcd:               v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
+			Assets:             v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
+			ConfigStore:        v1alpha1.ConfigStore{Base: "x"},
+			DeletionProtection: true, Tags: one,
 		},
 	})
 }

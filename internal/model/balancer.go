@@ -44,8 +44,11 @@ func (b *builder) balancer(name, scheme string, group graph.Ref[awskind.Security
 		Name: balancerName(b.name(), name), Type: "network", Scheme: scheme, Subnets: subnets,
 		SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
 		// A zone whose control-plane machine is gone goes on serving.
-		Attributes: map[string]string{"load_balancing.cross_zone.enabled": "true"},
-		Tags:       b.tags(awskind.LoadBalancer{}.Kind(), name, nil),
+		Attributes: map[string]string{
+			"load_balancing.cross_zone.enabled": "true",
+			"deletion_protection.enabled":       strconv.FormatBool(b.Cluster.Spec.DeletionProtection),
+		},
+		Tags: b.tags(awskind.LoadBalancer{}.Kind(), name, nil),
 	}, after...)
 }
 

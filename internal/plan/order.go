@@ -73,10 +73,11 @@ func (p Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end 
 // users says, of what exists, what uses what: by reference, or because its kind needs the other's.
 func (p Plan) users() map[graph.Addr][]graph.Addr {
 	type identity struct{ kind, id string }
-	byID, byKind := map[identity]graph.Addr{}, map[string][]graph.Addr{}
+	byID, byKind, anyKind := map[identity]graph.Addr{}, map[string][]graph.Addr{}, map[string]graph.Addr{}
 	for _, a := range p.actual {
 		k := a.Resource.Kind().Name
 		byID[identity{k, a.ID}] = a.Addr
+		anyKind[a.ID] = a.Addr
 		byKind[k] = append(byKind[k], a.Addr)
 	}
 	ends := map[graph.Addr]bool{}
@@ -85,6 +86,11 @@ func (p Plan) users() map[graph.Addr][]graph.Addr {
 	}
 	out := map[graph.Addr][]graph.Addr{}
 	for _, a := range p.actual {
+		for _, id := range a.UsedBy {
+			if u, ok := anyKind[id]; ok && u != a.Addr {
+				out[a.Addr] = append(out[a.Addr], u)
+			}
+		}
 		for _, ptr := range graph.Pointers(a.Resource) {
 			if d, ok := byID[identity{ptr.TargetKind(), ptr.Literal()}]; ok && d != a.Addr {
 				out[d] = append(out[d], a.Addr)

@@ -38,6 +38,11 @@ type Actual struct {
 	Resource graph.Resource
 	// Attributes that AWS made up, by CloudFormation's name.
 	Attributes map[string]string
+	// Owner says who made it where that was not us, such as "service default/web": it is what a program in the cluster
+	// left over. Empty for what is ours.
+	Owner string
+	// UsedBy are the identities of what uses it beside those that its resource or theirs refers to. They go before it.
+	UsedBy []string
 }
 
 // Change is one property that differs.
@@ -57,6 +62,8 @@ type Step struct {
 	ID      string     `json:"id,omitempty"` // of what exists
 	Changes []Change   `json:"changes,omitempty"`
 	Note    string     `json:"note,omitempty"` // what the reader should know
+	// Owner is who made it, if not we: see [Actual].
+	Owner string `json:"owner,omitempty"`
 
 	node *graph.Node // desired; nil for Delete
 	have *Actual     // existing; nil for Create
@@ -223,6 +230,12 @@ func (m *maker) stepAt(a graph.Addr) Step {
 func deletion(a *Actual) Step {
 	s := Step{Action: Delete, Addr: a.Addr, Kind: a.Resource.Kind().Name, ID: a.ID, have: a}
 	s.Note = policyOf(s.Kind).note[Delete]
+	if a.Owner != "" {
+		s.Owner, s.Note = a.Owner, "leftover of "+a.Owner
+		if policyOf(s.Kind).data {
+			s.Note += ": its data is lost"
+		}
+	}
 	return s
 }
 

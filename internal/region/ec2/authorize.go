@@ -19,8 +19,8 @@ func made() map[string][]string {
 		"CreateVpc": {"vpc"}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
 		"CreateNatGateway": {"natgateway"}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
 		"CreateVolume": {"volume"}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
-		"CreateVpcEndpoint": {"vpc-endpoint"},
-		"RunInstances":      {"instance", "volume", "network-interface"},
+		"CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
+		"RunInstances": {"instance", "volume", "network-interface"},
 	}
 }
 

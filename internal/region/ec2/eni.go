@@ -17,6 +17,7 @@ func (s *Service) interfaceOps() []wire.Op {
 	return []wire.Op{
 		read(s, "DescribeNetworkInterfaces", s.describeInterfaces),
 		write(s, "ModifyNetworkInterfaceAttribute", s.modifyInterface),
+		write(s, "CreateNetworkInterface", s.createInterface),
 		write(s, "DeleteNetworkInterface", s.deleteInterface),
 	}
 }
@@ -188,7 +189,33 @@ func (s *Service) deleteInterface(in *sdk.DeleteNetworkInterfaceInput) (*sdk.Del
 	if n == nil {
 		return nil, notFound(str(in.NetworkInterfaceId))
 	}
-	return nil, wire.Errorf("InvalidParameterValue", "Network interface '%s' is currently in use.", str(n.NetworkInterfaceId))
+	if str(n.Status) != sdk.NetworkInterfaceStatusAvailable {
+		return nil, wire.Errorf("InvalidParameterValue", "Network interface '%s' is currently in use.", str(n.NetworkInterfaceId))
+	}
+	s.dropInterface(str(n.NetworkInterfaceId))
+	return &sdk.DeleteNetworkInterfaceOutput{}, nil
+}
+
+// createInterface makes an interface that is attached to nothing.
+func (s *Service) createInterface(in *sdk.CreateNetworkInterfaceInput) (*sdk.CreateNetworkInterfaceOutput, error) {
+	sub, err := s.subnet(in.SubnetId)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagSpec(in.TagSpecifications, "network-interface")
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.newInterface(interfaceSpec{
+		subnet: sub, kind: "interface", description: str(in.Description), groups: strs(in.Groups), want: str(in.PrivateIpAddress),
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.Attachment, n.Status = nil, new(sdk.NetworkInterfaceStatusAvailable)
+	s.setTags(str(n.NetworkInterfaceId), tags)
+	n.TagSet = s.tagList(str(n.NetworkInterfaceId))
+	return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}, nil
 }
 
 // ServiceInterface is an interface that another service wants in a subnet, such as a load balancer's.

@@ -26,6 +26,7 @@ type state struct {
 	Rules      map[string]*sdk.SecurityGroupRule
 	Interfaces map[string]*sdk.NetworkInterface
 	Volumes    map[string]*sdk.Volume
+	Snapshots  map[string]*sdk.Snapshot
 	Templates  map[string]*sdk.LaunchTemplate
 	Versions   map[string][]*sdk.LaunchTemplateVersion
 	Instances  map[string]*sdk.Instance
@@ -87,6 +88,7 @@ func (st *state) init() {
 	initMap(&st.Rules)
 	initMap(&st.Interfaces)
 	initMap(&st.Volumes)
+	initMap(&st.Snapshots)
 	initMap(&st.Templates)
 	initMap(&st.Versions)
 	initMap(&st.Instances)

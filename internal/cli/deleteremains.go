@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/plan"
+)
+
+// protected refuses to delete a cluster that its manifest protects, or AWS does: nothing may go before all may.
+func protected(set manifest.Set, name string, have []plan.Actual) error {
+	if set.Cluster.Spec.DeletionProtection {
+		return withHint(fmt.Errorf("cluster %s is protected: spec.deletionProtection is true", name),
+			"if it may go: set it to false by 'slipway edit cluster "+name+"', run 'slipway apply "+name+" --yes', then delete it")
+	}
+	for _, a := range have {
+		lb, ok := a.Resource.(awskind.LoadBalancer)
+		if ok && lb.Attributes["deletion_protection.enabled"] == "true" {
+			return withHint(fmt.Errorf("cluster %s is protected: AWS does not delete %s (%s)", name, a.Addr, a.ID),
+				"if it may go: run 'slipway apply "+name+" --yes' with spec.deletionProtection false; without the manifest: "+
+					"aws elbv2 modify-load-balancer-attributes --load-balancer-arn "+a.ID+" --attributes Key=deletion_protection.enabled,Value=false")
+		}
+	}
+	return nil
+}
+
+// demise is all that goes with a cluster, and what stays of it.
+type demise struct {
+	plan plan.Plan
+	// objects in the stores.
+	objects []leftover
+	// kept is data that stays, and what it cannot be read without.
+	kept     []plan.Actual
+	blockers []aws.Blocker
+	// known says that the state store has the cluster.
+	known bool
+}
+
+// weigh splits what exists of a cluster into what goes and what stays.
+func (d *demise) weigh(have []plan.Actual, r aws.Remains, destroyData bool) []plan.Actual { //nolint:revive // the flag is the operator's
+	d.blockers = r.Blockers
+	have = append(have, r.Leftovers...)
+	if destroyData {
+		return append(have, r.Data...)
+	}
+	rest, keys := aws.Spare(have, r.Data)
+	d.kept = append(r.Data, keys...)
+	return rest
+}
+
+// tell says what the plan does not: what stays, and what will be in the way.
+func (a *app) tellDemise(d demise) {
+	for _, k := range d.kept {
+		what := k.Resource.Kind().Name
+		if v, ok := k.Resource.(awskind.Volume); ok {
+			what = fmt.Sprintf("volume, %d GiB", v.Size)
+		}
+		why := "of " + k.Owner
+		if k.Owner == "" {
+			why = "that encrypts what is kept"
+		}
+		a.say("kept: %s (%s %s); --destroy-data removes it", k.ID, what, why)
+	}
+	for _, b := range d.blockers {
+		a.say("%s %s lies in the cluster's network and is not the cluster's: AWS will refuse to delete what it uses", a.paint(a.Stderr, yellow, "warning:"), b)
+	}
+}

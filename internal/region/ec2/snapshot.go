@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
+func (s *Service) snapshotOps() []wire.Op {
+	return []wire.Op{
+		write(s, "CreateSnapshot", s.createSnapshot), write(s, "DeleteSnapshot", s.deleteSnapshot), read(s, "DescribeSnapshots", s.describeSnapshots),
+	}
+}
+
+func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, error) {
+	v, err := s.volume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := tagSpec(in.TagSpecifications, "snapshot")
+	if err != nil {
+		return nil, err
+	}
+	n := &sdk.Snapshot{
+		SnapshotId: new(s.newID("snap")), VolumeId: v.VolumeId, VolumeSize: v.Size, Encrypted: v.Encrypted, KmsKeyId: v.KmsKeyId,
+		Description: new(str(in.Description)), OwnerId: new(s.cfg.Account), Progress: new("100%"), StartTime: new(s.cfg.Now().UTC()),
+		State: new(sdk.SnapshotStateCompleted), StorageTier: new(sdk.StorageTierStandard),
+	}
+	id := str(n.SnapshotId)
+	s.st.Snapshots[id] = n
+	s.setTags(id, tags)
+	n.Tags = s.tagList(id)
+	return n, nil
+}
+
+func (s *Service) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapshotOutput, error) {
+	id := str(in.SnapshotId)
+	if id == "" {
+		return nil, missing("snapshotId")
+	}
+	if s.st.Snapshots[id] == nil {
+		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
+	}
+	s.forget(id)
+	delete(s.st.Snapshots, id)
+	return &sdk.DeleteSnapshotOutput{}, nil
+}
+
+func (s *Service) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.DescribeSnapshotsOutput, error) {
+	field := func(n *sdk.Snapshot, name string) ([]string, bool) {
+		var size string
+		if n.VolumeSize != nil {
+			size = strconv.FormatInt(*n.VolumeSize, 10)
+		}
+		v, known := map[string]string{
+			"snapshot-id": str(n.SnapshotId), "volume-id": str(n.VolumeId), "owner-id": str(n.OwnerId), "status": str(n.State),
+			"description": str(n.Description), "volume-size": size, "encrypted": boolText(n.Encrypted), "progress": str(n.Progress),
+			"storage-tier": str(n.StorageTier),
+		}[name]
+		return []string{v}, known
+	}
+	got, next, err := list(s, s.st.Snapshots, query{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
+		lister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field})
+	for _, n := range got {
+		n.Tags = s.tagList(str(n.SnapshotId))
+	}
+	if owners := strs(in.OwnerIds); len(owners) > 0 && !slices.Contains(owners, "self") && !slices.Contains(owners, s.cfg.Account) {
+		got = []*sdk.Snapshot{} // every snapshot here is the account's own
+	}
+	return &sdk.DescribeSnapshotsOutput{Snapshots: got, NextToken: next}, err
+}
