@@ -133,8 +133,10 @@ func (f finder) face(ctx context.Context, n ec2types.NetworkInterface) (Blocker,
 	case n.Attachment != nil && n.Attachment.InstanceId != nil:
 		return f.ofMachine(ctx, b, *n.Attachment.InstanceId)
 	case strings.HasPrefix(text, "ELB ") && strings.Count(text, "/") == 2:
+		b.Kind = "network interface"
 		return f.ofBalancer(ctx, b, strings.Split(text, "/")[1])
 	case n.InterfaceType == ec2types.NetworkInterfaceTypeNatGateway:
+		b.Kind = "network interface"
 		return f.ofNAT(ctx, b, text[strings.LastIndex(text, " ")+1:])
 	}
 	return b, nil

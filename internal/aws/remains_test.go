@@ -325,7 +325,7 @@ func TestBlockers(t *testing.T) {
 				_, err := s.ec2.DeleteNetworkInterface(s.Context(), &sdkec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &id})
 				return err
 			}
-		}, "ID: network interface of by hand", "ID: network interface of by hand", []string{"security-group", "subnet", "vpc"}},
+		}, "ID: network interface (by hand)", "ID: network interface (by hand), which", []string{"security-group", "subnet", "vpc"}},
 		{"a group that lets our machines in", func(s site) (string, func() error) {
 			id := s.group("database", map[string]string{"Name": "rds"})
 			s.allow(id, s.machine)

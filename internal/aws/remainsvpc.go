@@ -165,7 +165,7 @@ func faceBlocker(n ec2types.NetworkInterface) Blocker {
 	case strings.HasPrefix(text, "ELB ") && !strings.Contains(text, "/"):
 		b.Owner = "classic load balancer " + text[len("ELB "):]
 	case text != "":
-		b.Owner = text
+		b.Kind += " (" + text + ")"
 	case aws.ToBool(n.RequesterManaged):
 		b.Owner = "AWS service " + aws.ToString(n.RequesterId)
 	}

@@ -52,7 +52,7 @@ func (d *demise) weigh(have []plan.Actual, r aws.Remains, destroyData bool) []pl
 	return rest
 }
 
-// tell says what the plan does not: what stays, and what will be in the way.
+// tellDemise says what the plan does not: what stays, and what will be in the way.
 func (a *app) tellDemise(d demise) {
 	for _, k := range d.kept {
 		what := k.Resource.Kind().Name

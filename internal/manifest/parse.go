@@ -213,6 +213,10 @@ func (c checker) fits(at string, got, want any) bool {
 		if _, ok := got.(string); ok {
 			return true
 		}
+	case bool:
+		if _, ok := got.(bool); ok {
+			return true
+		}
 	case float64:
 		if n, ok := got.(float64); ok && n == float64(int32(n)) {
 			return true
@@ -257,6 +261,8 @@ func typeHint(want any) string {
 		return "one item a line, each with a dash"
 	case string:
 		return "it in quotes"
+	case bool:
+		return "true or false"
 	}
 	return "a whole number without quotes"
 }

@@ -168,6 +168,8 @@ func fill(v reflect.Value) {
 		v.SetString("x")
 	case reflect.Int:
 		v.SetInt(7)
+	case reflect.Bool:
+		v.SetBool(true)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0))
