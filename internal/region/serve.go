@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
@@ -37,6 +38,9 @@ import (
 // provisioning is how long load balancers, gateways and the like take to become ready: long enough that nobody can
 // forget to wait, short enough for people.
 const provisioning = 200 * time.Millisecond
+
+// machineURL is where machines find the region's API.
+const machineURL = "http://198.18.0.1"
 
 // debianOwner is the account that owns Debian's images in AWS (wiki.debian.org/Cloud/AmazonEC2Image).
 const debianOwner = "136693071363"
@@ -60,6 +64,8 @@ type parts struct {
 	ec2         *ec2.Service
 	elb         *elbv2.Service
 	autoscaling *autoscaling.Service
+	stacks      *cloudformation.Service
+	keys        *kms.Service
 	services    []wire.Service
 	host        *machine.Host
 	network     *network.Network
@@ -110,6 +116,10 @@ func (r *parts) build(registry http.Handler) error {
 			h.ServeHTTP(w, q)
 			return
 		}
+		if h, ok := r.stacks.Signals(q); ok {
+			h.ServeHTTP(w, q)
+			return
+		}
 		front.ServeHTTP(w, q)
 	})
 	return nil
@@ -124,14 +134,14 @@ func (r *parts) buildIdentity() (err error) {
 	if err != nil {
 		return err
 	}
-	keys, err := kms.New(kms.Config{
+	r.keys, err = kms.New(kms.Config{
 		Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now, Identities: r.iam,
 	})
 	if err != nil {
 		return err
 	}
 	r.s3, err = s3.New(s3.Config{
-		Dir: r.paths.state() + "/s3", Region: r.settings.Region, Now: r.now, Identities: r.iam, Keys: keys,
+		Dir: r.paths.state() + "/s3", Region: r.settings.Region, Now: r.now, Identities: r.iam, Keys: r.keys,
 	})
 	if err != nil {
 		return err
@@ -144,7 +154,7 @@ func (r *parts) buildIdentity() (err error) {
 	if err != nil {
 		return err
 	}
-	r.services = append(r.services, r.iam.Service(), sts.Service(r.iam), keys.Wire(), r.s3.Wire(), parameters.Wire())
+	r.services = append(r.services, r.iam.Service(), sts.Service(r.iam), r.keys.Wire(), r.s3.Wire(), parameters.Wire())
 	return nil
 }
 
@@ -250,7 +260,22 @@ func (r *parts) buildCompute() (err error) {
 	}
 	r.ec2.Watch(r.autoscaling.Kick)
 	r.services = append(r.services, r.ec2.Wire(), r.elb.Wire(), r.autoscaling.Wire())
-	return nil
+	return r.buildStacks(saved)
+}
+
+// buildStacks makes CloudFormation over all the other services.
+func (r *parts) buildStacks(saved state.Dir) (err error) {
+	r.stacks, err = cloudformation.New(cloudformation.Config{
+		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Services: r.services,
+		Authorizer: r.iam, Log: r.log, SignalURL: machineURL,
+		Mark: map[string]cloudformation.Marker{
+			"ec2": r.ec2.Mark, "elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark,
+		},
+	})
+	if err == nil {
+		r.services = append(r.services, r.stacks.Wire())
+	}
+	return err
 }
 
 // run serves on ln and keeps the background work going until ctx ends.
@@ -263,7 +288,7 @@ func (r *parts) run(ctx context.Context, ln net.Listener) error {
 	mux.Handle("/", r.front)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 30 * time.Second}
 	var wg sync.WaitGroup
-	for _, work := range []func(context.Context){r.ec2.Run, r.elb.Run, r.autoscaling.Run} {
+	for _, work := range []func(context.Context){r.ec2.Run, r.elb.Run, r.autoscaling.Run, r.stacks.Run} {
 		wg.Go(func() { work(ctx) })
 	}
 	wg.Go(func() {

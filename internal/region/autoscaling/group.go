@@ -4,6 +4,7 @@ package autoscaling
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 
 func (s *Service) groupOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "CreateAutoScalingGroup", s.createGroup),
+		wire.Operation("CreateAutoScalingGroup", s.createFor),
 		record.Write(s.book, "UpdateAutoScalingGroup", s.updateGroup),
 		record.Write(s.book, "DeleteAutoScalingGroup", s.deleteGroup),
 		record.Read(s.book, "DescribeAutoScalingGroups", s.describeGroups),
@@ -123,6 +124,19 @@ func (s *Service) checkTargets(arns []*string) error {
 		}
 	}
 	return nil
+}
+
+// createFor makes a group, with the tags that AWS itself puts on it. Its instances get them too.
+func (s *Service) createFor(ctx context.Context, in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+	return record.Order(s.book, func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+		out, err := s.createGroup(in)
+		if err == nil {
+			for k, v := range wire.SystemTags(ctx) {
+				s.st.Groups[record.Str(in.AutoScalingGroupName)].Tags[k] = tag{Value: v, Propagate: true}
+			}
+		}
+		return out, err
+	}, in)
 }
 
 func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
@@ -30,6 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // What the region is called and has.
@@ -57,6 +59,8 @@ type Options struct {
 	From Snapshot
 	// Quotas of EC2; zero fields are those of a new account.
 	Quotas ec2.Quotas
+	// Patience is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
+	Patience time.Duration
 }
 
 // Region is a running region.
@@ -78,6 +82,7 @@ type parts struct {
 	ec2     *ec2.Service
 	elb     *elbv2.Service
 	scaling *autoscaling.Service
+	stacks  *cloudformation.Service
 }
 
 // Calls counts the calls that were answered, as in ec2:DescribeVpcs.
@@ -157,7 +162,7 @@ func Run(t T, o Options) (r Region, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){r.parts.ec2.Run, r.parts.elb.Run, r.parts.scaling.Run} {
+	for _, run := range []func(context.Context){r.parts.ec2.Run, r.parts.elb.Run, r.parts.scaling.Run, r.parts.stacks.Run} {
 		wg.Go(func() { run(ctx) })
 	}
 	end := func() {
@@ -213,7 +218,24 @@ func (r *Region) build(o Options, dir string) (err error) {
 	cfg := server.Config{Region: Name, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
 		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
+	if err := r.buildStacks(o, from, cfg.Services, now); err != nil {
+		return err
+	}
+	cfg.Services = append(cfg.Services, p.stacks.Wire())
 	r.server, err = server.New(cfg)
+	return err
+}
+
+// buildStacks makes CloudFormation over all the other services.
+func (r *Region) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
+	p := &r.parts
+	p.stacks, err = cloudformation.New(cloudformation.Config{
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Services: services, Authorizer: p.iam,
+		Poll: 20 * time.Millisecond, Patience: o.Patience,
+		Mark: map[string]cloudformation.Marker{
+			"ec2": p.ec2.Mark, "elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark,
+		},
+	})
 	return err
 }
 

@@ -53,7 +53,7 @@ func (r Region) Snapshot(t T) Snapshot {
 	for _, save := range []func() error{
 		func() error { return r.parts.iam.SaveTo(m) }, func() error { return r.parts.kms.SaveTo(m) },
 		func() error { return r.parts.scaling.SaveTo(m) }, func() error { return r.parts.elb.SaveTo(m) },
-		func() error { return r.parts.ec2.SaveTo(m) },
+		func() error { return r.parts.ec2.SaveTo(m) }, func() error { return r.parts.stacks.SaveTo(m) },
 	} {
 		if err := save(); err != nil {
 			t.Fatal(err)

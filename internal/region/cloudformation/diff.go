@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// change is what an update would do to one resource.
+type change struct {
+	Action, Logical, Physical, Type, Replacement, Policy string
+	Scope                                                []string
+	Details                                              []detail
+	Before, After                                        string
+}
+
+// detail is one reason of a change.
+type detail struct {
+	Attribute, Name, Recreation string
+	Evaluation, Source, Cause   string
+}
+
+// comparison is what a difference is computed of.
+type comparison struct {
+	st            *stack
+	before, after content
+	old, t        *Template
+	// affected says how a resource changes: its attributes may be others, or it may be another thing altogether.
+	affected map[string]string // "", "Modify" or "Replace"
+}
+
+// compare says what bringing a stack to new contents would do. The caller is inside the book.
+func (s *Service) compare(st *stack, before, after content) ([]change, error) {
+	c := comparison{st: st, before: before, after: after, old: &Template{}, affected: map[string]string{}}
+	var err error
+	if c.t, err = Parse(after.Body); err != nil {
+		return nil, err
+	}
+	if before.Body != "" {
+		if c.old, err = Parse(before.Body); err != nil {
+			return nil, err
+		}
+	}
+	sd := side{st: st, c: after, t: c.t, op: &operation{}}
+	nodes, err := s.nodes(sd)
+	if err != nil {
+		return nil, err
+	}
+	var out []change
+	var problems []string
+	for _, name := range sorted(nodes) {
+		ch, bad, err := s.compareOne(c, name)
+		if err != nil {
+			return nil, err
+		}
+		problems = append(problems, bad...)
+		if ch != nil {
+			out = append(out, *ch)
+		}
+	}
+	if len(problems) > 0 {
+		return nil, invalid("%s", strings.Join(problems, "; "))
+	}
+	for _, name := range record.Keys(st.Resources) {
+		r := st.Resources[name]
+		if _, stays := nodes[name]; !stays && r.Status != deleted {
+			policy := map[string]string{"Retain": "Retain", "RetainExceptOnCreate": "Retain", "Snapshot": "Snapshot"}[r.DeletionPolicy]
+			if policy == "" {
+				policy = "Delete"
+			}
+			out = append(out, change{Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: policy, Before: shown(r.Properties)})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b change) int { return strings.Compare(a.Logical, b.Logical) })
+	return out, nil
+}
+
+// sorted lists nodes, each after those that it waits for.
+func sorted(nodes map[string][]string) []string {
+	var out []string
+	done := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		after, known := nodes[name]
+		if done[name] || !known {
+			return
+		}
+		done[name] = true
+		for _, d := range after {
+			visit(d)
+		}
+		out = append(out, name)
+	}
+	for _, name := range record.Keys(nodes) {
+		visit(name)
+	}
+	return out
+}
+
+// foresee is a scope that does not know what only the execution will tell.
+func (s *Service) foresee(c comparison) scope {
+	sc := s.scopeOf(c.st, c.after, c.t)
+	ref, attribute := sc.ref, sc.attribute
+	sc.ref = func(logical string) (any, error) {
+		if c.affected[logical] == "Replace" {
+			return unknown{}, nil
+		}
+		return ref(logical)
+	}
+	sc.attribute = func(logical, name string) (any, error) {
+		if c.affected[logical] != "" {
+			return unknown{}, nil
+		}
+		return attribute(logical, name)
+	}
+	return sc
+}
+
+func (s *Service) compareOne(c comparison, name string) (*change, []string, error) {
+	spec := c.t.Resources[name]
+	v, err := s.foresee(c).eval(spec.Properties)
+	if err != nil {
+		return nil, nil, err
+	}
+	props, _ := v.(tree)
+	props, wrong := conform(spec.Type, props)
+	if len(wrong) > 0 {
+		return nil, []string{fmt.Sprintf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(wrong, ", "))}, nil
+	}
+	r := c.st.Resources[name]
+	if r == nil || r.Status == deleted || r.Physical == "" {
+		c.affected[name] = "Replace"
+		return &change{Action: "Add", Logical: name, Type: spec.Type, After: shown(known(props))}, nil, nil
+	}
+	ch := &change{
+		Action: "Modify", Logical: name, Physical: r.Physical, Type: r.Type, Replacement: "False", Before: shown(r.Properties), After: shown(known(props)),
+	}
+	for _, p := range differing(r.Properties, props) {
+		ch.Details = append(ch.Details, c.reasons(r, name, p, props[p])...)
+	}
+	if len(ch.Details) > 0 {
+		ch.Scope = append(ch.Scope, "Properties")
+	}
+	if canonical(anyMap(c.before.Tags)) != canonical(anyMap(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
+		ch.Scope = append(ch.Scope, "Tags")
+		ch.Details = append(ch.Details, detail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+	}
+	c.attributes(ch, c.old.Resources[name], spec)
+	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, failed) {
+		return nil, nil, nil
+	}
+	ch.Replacement = replacement(ch.Details, r.Type)
+	c.affected[name] = "Modify"
+	if ch.Replacement != "False" {
+		c.affected[name] = "Replace"
+		ch.Policy = map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy]
+		if ch.Policy == "" {
+			ch.Policy = "ReplaceAndDelete"
+		}
+	}
+	return ch, nil, nil
+}
+
+// known leaves out what is not known.
+func known(v tree) tree {
+	out := tree{}
+	for k, e := range v {
+		if !hasUnknown(e) {
+			out[k] = e
+		}
+	}
+	return out
+}
+
+// attributes notes changes of what is beside a resource's properties.
+func (c comparison) attributes(ch *change, old, spec resourceSpec) {
+	for _, a := range []struct {
+		name          string
+		before, after any
+	}{
+		{"Metadata", old.Metadata, spec.Metadata}, {"CreationPolicy", orEmpty(old.CreationPolicy), orEmpty(spec.CreationPolicy)},
+		{"UpdatePolicy", orEmpty(old.UpdatePolicy), orEmpty(spec.UpdatePolicy)}, {"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
+		{"UpdateReplacePolicy", old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
+	} {
+		if canonical(a.before) != canonical(a.after) {
+			ch.Scope = append(ch.Scope, a.name)
+			ch.Details = append(ch.Details, detail{Attribute: a.name, Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+		}
+	}
+}
+
+// reasons says why a property changes.
+func (c comparison) reasons(r *resource, name, property string, v any) []detail {
+	d := detail{Attribute: "Properties", Name: property, Recreation: recreation(r.Type, property), Evaluation: "Static"}
+	if hasUnknown(v) {
+		d.Evaluation = "Dynamic"
+	}
+	raw := c.t.Resources[name].Properties[property]
+	var out []detail
+	if canonical(raw) != canonical(c.old.Resources[name].Properties[property]) {
+		d.Source = "DirectModification"
+		out = append(out, d)
+	}
+	for _, ref := range references(raw) {
+		one := d
+		one.Cause = ref.String()
+		switch _, resource := c.t.Resources[ref.name]; {
+		case !resource && c.before.Params[ref.name].use() != c.after.Params[ref.name].use():
+			one.Source, one.Evaluation = "ParameterReference", "Static"
+		case resource && ref.attribute == "" && c.affected[ref.name] == "Replace":
+			one.Source, one.Evaluation = "ResourceReference", "Dynamic"
+		case resource && ref.attribute != "" && c.affected[ref.name] != "":
+			one.Source, one.Evaluation = "ResourceAttribute", "Dynamic"
+		default:
+			continue
+		}
+		out = append(out, one)
+	}
+	if len(out) == 0 { // an import, a mapping or a condition gives something else now
+		d.Source = "DirectModification"
+		out = append(out, d)
+	}
+	return out
+}
+
+// replacement sums up details: True, Conditional or False.
+func replacement(details []detail, kind string) string {
+	out := "False"
+	for _, d := range details {
+		switch {
+		case d.Attribute == "Properties" && types()[kind].change == nil && d.Recreation == "Never":
+			d.Recreation = "Always"
+			fallthrough
+		case d.Recreation == "Always" && d.Evaluation == "Static":
+			if d.Evaluation == "Static" {
+				return "True"
+			}
+			out = "Conditional"
+		case d.Recreation == "Always", d.Recreation == "Conditionally":
+			out = "Conditional"
+		}
+	}
+	return out
+}
+
+// idle tells whether nothing at all differs between two contents.
+func idle(changes []change, before, after content) bool {
+	if len(changes) > 0 || canonical(anyMap(before.Tags)) != canonical(anyMap(after.Tags)) {
+		return false
+	}
+	old, err := Parse(before.Body)
+	if err != nil {
+		return false
+	}
+	t, err := Parse(after.Body)
+	if err != nil {
+		return false
+	}
+	show := func(t *Template) string {
+		out := tree{}
+		for k, o := range t.Outputs {
+			out[k] = []any{o.Value, o.Description, o.Export, o.Condition}
+		}
+		return canonical(out)
+	}
+	return show(old) == show(t)
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func (s scope) join(arg any) (any, error) {
+	bad := templateError("every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.")
+	list, _ := arg.([]any)
+	if len(list) != 2 || !isText(list[0]) {
+		return nil, bad
+	}
+	v, err := s.eval(list[1])
+	if err != nil {
+		return nil, err
+	}
+	if isUnknown(v) {
+		return unknown{}, nil
+	}
+	parts, err := texts(v, bad)
+	if err != nil || parts == nil {
+		return unknown{}, err
+	}
+	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isText said so
+}
+
+// texts are the strings of a list; nil if one of them is unknown.
+func texts(v any, bad error) ([]string, error) {
+	list, ok := v.([]any)
+	if !ok {
+		return nil, bad
+	}
+	out := make([]string, 0, len(list))
+	for _, e := range list {
+		t, ok := text(e)
+		if !ok && !isUnknown(e) {
+			return nil, bad
+		}
+		if !ok {
+			return nil, nil //nolint:nilnil // nil means that it is not known
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func (s scope) truths(name string, arg any) ([]bool, error) {
+	list, _ := arg.([]any)
+	if len(list) < 2 || len(list) > 10 {
+		return nil, templateError("every %s object requires a list of at least 2 and at most 10 boolean parameters.", name)
+	}
+	var out []bool
+	for _, e := range list {
+		b, err := s.truth(e)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+func (s scope) and(arg any) (any, error) {
+	all, err := s.truths("Fn::And", arg)
+	return !slices.Contains(all, false), err
+}
+
+func (s scope) or(arg any) (any, error) {
+	all, err := s.truths("Fn::Or", arg)
+	return slices.Contains(all, true), err
+}
+
+func (s scope) not(arg any) (any, error) {
+	list, _ := arg.([]any)
+	if len(list) != 1 {
+		return nil, templateError("every Fn::Not object requires one boolean parameter.")
+	}
+	b, err := s.truth(list[0])
+	return !b, err
+}
+
+func (s scope) findInMap(arg any) (any, error) {
+	v, err := s.eval(arg)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	if len(list) != 3 {
+		return nil, templateError("every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value")
+	}
+	var at [3]string
+	for i := range at {
+		at[i], _ = text(list[i])
+	}
+	out, ok := s.t.Mappings[at[0]][at[1]][at[2]]
+	if !ok {
+		return nil, templateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
+	}
+	return out, nil
+}
+
+func (s scope) base64(arg any) (any, error) {
+	v, err := s.eval(arg)
+	if err != nil || isUnknown(v) {
+		return v, err
+	}
+	t, ok := text(v)
+	if !ok {
+		return nil, templateError("every Fn::Base64 object must have a String-typed value.")
+	}
+	return base64.StdEncoding.EncodeToString([]byte(t)), nil
+}
+
+func (s scope) getAZs(arg any) (any, error) {
+	v, err := s.eval(arg)
+	if err != nil {
+		return nil, err
+	}
+	region, ok := text(v)
+	if !ok || region != "" && region != s.pseudo["AWS::Region"] {
+		return nil, templateError("Fn::GetAZs: there is no region %v here", v)
+	}
+	out := []any{}
+	for _, z := range s.zones {
+		out = append(out, z)
+	}
+	return out, nil
+}
+
+func (s scope) importValue(arg any) (any, error) {
+	v, err := s.eval(arg)
+	if err != nil {
+		return nil, err
+	}
+	name, ok := text(v)
+	if !ok || s.export == nil {
+		return nil, templateError("the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs")
+	}
+	return s.export(name)
+}
+
+// cidr cuts ranges of addresses out of a larger one: [range, count, bits of the host part].
+func (s scope) cidr(arg any) (any, error) {
+	v, err := s.eval(arg)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	if len(list) < 2 || len(list) > 3 {
+		return nil, templateError("every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits")
+	}
+	if hasUnknown(list) {
+		return unknown{}, nil
+	}
+	var at [3]string
+	for i, e := range list {
+		at[i], _ = text(e)
+	}
+	from, err := netip.ParsePrefix(at[0])
+	if err != nil {
+		return nil, templateError("Fn::Cidr: %s is no range of addresses", at[0])
+	}
+	count, err := strconv.Atoi(at[1])
+	if err != nil || count < 1 || count > 256 {
+		return nil, templateError("Fn::Cidr: the count must be between 1 and 256")
+	}
+	host := 8
+	if from.Addr().Is6() {
+		host = 64
+	}
+	if at[2] != "" {
+		if host, err = strconv.Atoi(at[2]); err != nil {
+			return nil, templateError("Fn::Cidr: cidrBits must be a number")
+		}
+	}
+	return cut(from.Masked(), count, from.Addr().BitLen()-host)
+}
+
+// cut gives the first count ranges of the given length within from.
+func cut(from netip.Prefix, count, length int) (any, error) {
+	if length < from.Bits() || length > from.Addr().BitLen() {
+		return nil, templateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
+	}
+	out, at := []any{}, netip.PrefixFrom(from.Addr(), length)
+	for range count {
+		if !from.Contains(at.Addr()) {
+			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+		}
+		out = append(out, at.String())
+		next, ok := after(at)
+		if !ok && len(out) < count {
+			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+		}
+		at = next
+	}
+	return out, nil
+}
+
+// after is the range that follows p; false at the end of all addresses.
+func after(p netip.Prefix) (netip.Prefix, bool) {
+	b := p.Addr().AsSlice()
+	bit := p.Bits() - 1
+	for ; bit >= 0; bit-- {
+		mask := byte(1) << (7 - bit%8)
+		b[bit/8] ^= mask
+		if b[bit/8]&mask != 0 {
+			a, _ := netip.AddrFromSlice(b)
+			return netip.PrefixFrom(a, p.Bits()), true
+		}
+	}
+	return p, false
+}

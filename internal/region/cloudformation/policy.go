@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// oneOrMany is a JSON string or a list of them.
+type oneOrMany []string
+
+// UnmarshalJSON reads either.
+func (o *oneOrMany) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*o = oneOrMany{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(b, &many); err != nil {
+		return fmt.Errorf("read a list of texts: %w", err)
+	}
+	*o = many
+	return nil
+}
+
+// stackPolicy says which updates a stack allows.
+type stackPolicy struct {
+	Statement []struct {
+		Effect                                   string
+		Action, NotAction, Resource, NotResource oneOrMany
+		Principal                                any
+		Condition                                map[string]map[string]oneOrMany
+	}
+}
+
+func parsePolicy(body string) (stackPolicy, error) {
+	var p stackPolicy
+	if len(body) > 16384 {
+		return p, invalid("Error validating stack policy: it is longer than 16384 bytes")
+	}
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		return p, invalid("Error validating stack policy: Unable to parse stack policy: %v", err)
+	}
+	for _, st := range p.Statement {
+		switch {
+		case st.Effect != "Allow" && st.Effect != "Deny":
+			return p, invalid("Error validating stack policy: Invalid effect %q", st.Effect)
+		case len(st.Action)+len(st.NotAction) == 0, len(st.Resource)+len(st.NotResource) == 0 && st.Condition == nil:
+			return p, invalid("Error validating stack policy: a statement needs Action and Resource")
+		case st.Principal != "*" && at(st.Principal, "AWS") != "*":
+			return p, invalid("Error validating stack policy: Principal must be *")
+		}
+	}
+	return p, nil
+}
+
+// like matches a text against a pattern with * and ?.
+func like(pattern, text string) bool {
+	if pattern == "" {
+		return text == ""
+	}
+	switch pattern[0] {
+	case '*':
+		for i := 0; i <= len(text); i++ {
+			if like(pattern[1:], text[i:]) {
+				return true
+			}
+		}
+		return false
+	case '?':
+		return text != "" && like(pattern[1:], text[1:])
+	}
+	return text != "" && pattern[0] == text[0] && like(pattern[1:], text[1:])
+}
+
+func anyLike(patterns []string, text string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return like(p, text) })
+}
+
+// policyDenies says why the stack policy does not let an update do an action on a resource; empty if it does. The
+// caller is inside the book.
+func (s *Service) policyDenies(sd side, r *resource, action string) string {
+	body := sd.st.Policy
+	if sd.op.DuringPolicy != "" {
+		body = sd.op.DuringPolicy
+	}
+	if body == "" || sd.rollback || sd.op.Kind != opUpdate {
+		return ""
+	}
+	p, err := parsePolicy(body)
+	if err != nil {
+		return err.Error()
+	}
+	allowed, resource := false, "LogicalResourceId/"+r.Logical
+	for i, st := range p.Statement {
+		acts := anyLike(st.Action, action) || len(st.NotAction) > 0 && !anyLike(st.NotAction, action)
+		covers := anyLike(st.Resource, resource) || len(st.NotResource) > 0 && !anyLike(st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0
+		if !acts || !covers || !conditionHolds(st.Condition, r.Type) {
+			continue
+		}
+		if st.Effect == "Deny" {
+			return fmt.Sprintf("Action denied by stack policy: Statement [#%d] does not allow [%s] for resource [%s]", i+1, action, resource)
+		}
+		allowed = true
+	}
+	if !allowed {
+		return fmt.Sprintf("Action denied by stack policy: no statement allows [%s] for resource [%s]", action, resource)
+	}
+	return ""
+}
+
+// conditionHolds evaluates a statement's condition, which can only be about the resource's type.
+func conditionHolds(c map[string]map[string]oneOrMany, kind string) bool {
+	for operator, keys := range c {
+		for key, values := range keys {
+			if key != "ResourceType" {
+				return false
+			}
+			same := slices.Contains(values, kind)
+			if strings.HasSuffix(operator, "Like") {
+				same = anyLike(values, kind)
+			}
+			if same == strings.Contains(operator, "Not") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *Service) setPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPolicyOutput, error) {
+	st, err := s.find(record.Str(in.StackName))
+	if err != nil {
+		return nil, err
+	}
+	if in.StackPolicyBody == nil {
+		return nil, invalid("Either StackPolicyBody or StackPolicyURL must be specified.")
+	}
+	if _, err := parsePolicy(*in.StackPolicyBody); err != nil {
+		return nil, err
+	}
+	st.Policy = *in.StackPolicyBody
+	return &sdk.SetStackPolicyOutput{}, nil
+}
+
+func (s *Service) getPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPolicyOutput, error) {
+	st, err := s.find(record.Str(in.StackName))
+	if err != nil {
+		return nil, err
+	}
+	if st.Policy == "" {
+		return &sdk.GetStackPolicyOutput{}, nil
+	}
+	return &sdk.GetStackPolicyOutput{StackPolicyBody: new(st.Policy)}, nil
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cloudformation behaves as AWS CloudFormation does for the types of resources that clusters are made of: it
+// reads templates, evaluates their functions, makes, changes and deletes stacks in the order of their dependencies, rolls
+// back what fails, and tells it all in events. It makes resources by the operations of the region's other services, as
+// the caller who asked for the stack; it knows nothing of what they do, and nothing of who writes templates.
+package cloudformation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Marker puts tags that begin with aws: on a resource; clients cannot.
+type Marker func(id string, tags map[string]string)
+
+// Config is what a [Service] is made of. Region, Account, Now, Rand, Services and Authorizer are required.
+type Config struct {
+	Region, Account string
+	Now             func() time.Time
+	Rand            io.Reader
+	Saver           record.Saver
+	Services        []wire.Service // those that resources are made with
+	Authorizer      wire.Authorizer
+	// Mark puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from
+	// [wire.SystemTags].
+	Mark map[string]Marker
+	// SignalURL is where wait condition handles point to; see [Service.Signals].
+	SignalURL string
+	// Poll is how often a resource is looked at while it gets ready; the default is 100 ms.
+	Poll time.Duration
+	// Patience is how long a deletion is tried again while something is still in use; the default is 20 s.
+	Patience time.Duration
+	// Settle is the longest that a resource may take to get ready; the default is 10 minutes.
+	Settle time.Duration
+	Log    *slog.Logger
+}
+
+// Service is CloudFormation in one region.
+type Service struct {
+	cfg      Config
+	services map[string]wire.Service
+	st       *state
+	book     *record.Book
+	wake     chan struct{}
+
+	mu      sync.Mutex
+	running map[string]context.CancelCauseFunc // ends what a stack's operation does now, by the stack's id
+}
+
+// New makes the service and loads its saved state. Call [Service.Run] to let it act: it takes up operations that an
+// earlier process left.
+func New(cfg Config) (*Service, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	for d, otherwise := range map[*time.Duration]time.Duration{
+		&cfg.Poll: 100 * time.Millisecond, &cfg.Patience: 20 * time.Second, &cfg.Settle: 10 * time.Minute,
+	} {
+		if *d == 0 {
+			*d = otherwise
+		}
+	}
+	s := &Service{
+		cfg: cfg, st: &state{}, wake: make(chan struct{}, 1), services: map[string]wire.Service{},
+		running: map[string]context.CancelCauseFunc{},
+	}
+	for _, v := range cfg.Services {
+		s.services[v.Name] = v
+	}
+	s.book = &record.Book{Name: "cloudformation", Saver: cfg.Saver, State: s.st}
+	if err := s.book.Load(); err != nil {
+		return nil, err
+	}
+	if s.st.Stacks == nil {
+		s.st.Stacks = map[string]*stack{}
+	}
+	return s, nil
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+
+// Wire is the service as the wire serves it.
+func (s *Service) Wire() wire.Service {
+	return wire.Service{
+		Name: "cloudformation", Protocol: wire.Query, Version: "2010-05-15",
+		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/", Authorize: s.authorize, Ops: s.ops(),
+	}
+}
+
+func (s *Service) uuid() string {
+	h := record.Hex(s.cfg.Rand, 32)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+func (s *Service) arn(rest string) string {
+	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
+}
+
+// find returns the stack that a client names: by its name, unless it is deleted, or by its id.
+func (s *Service) find(nameOrID string) (*stack, error) {
+	if st := s.named(nameOrID); st != nil {
+		return st, nil
+	}
+	if st := s.st.Stacks[nameOrID]; st != nil {
+		return st, nil
+	}
+	return nil, invalid("Stack with id %s does not exist", nameOrID)
+}
+
+// named is the stack of that name, or of that id, that is not deleted; nil if there is none.
+func (s *Service) named(nameOrID string) *stack {
+	for _, st := range s.st.Stacks {
+		if (st.Name == nameOrID || st.ID == nameOrID) && st.Status != deleted {
+			return st
+		}
+	}
+	return nil
+}
+
+// call carries out an operation of one of the region's services as the caller in ctx. Members are named as aws-sdk-go
+// names them.
+func (s *Service) call(ctx context.Context, service, op string, in tree) (tree, error) {
+	v, ok := s.services[service]
+	if !ok {
+		return nil, wire.Errorf("ServiceUnavailable", "this region has no %s", service)
+	}
+	out, err := wire.Call(ctx, v, op, func(shape any) error {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return fmt.Errorf("write the input of %s: %w", op, err)
+		}
+		d := json.NewDecoder(strings.NewReader(string(b)))
+		d.DisallowUnknownFields()
+		if err := d.Decode(shape); err != nil {
+			return wire.Errorf("InvalidRequest", "%s does not take this: %v", op, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, &callError{service: service, err: wire.Refusal(v, err), cause: err}
+	}
+	return record.Fields(out)
+}
+
+// callError is the refusal of an operation by the service that was asked.
+type callError struct {
+	service string
+	err     *wire.Error
+	cause   error
+}
+
+// Error is the refusal in CloudFormation's words.
+func (e *callError) Error() string {
+	return fmt.Sprintf("%s (Service: %s, Status Code: %d, Error Code: %s)", e.err.Message, title(e.service), e.err.Status, e.err.Code)
+}
+
+// Unwrap is the service's error.
+func (e *callError) Unwrap() error { return e.err }
+
+func title(service string) string {
+	if n, ok := map[string]string{
+		"ec2": "Ec2", "elasticloadbalancing": "ElasticLoadBalancingV2", "autoscaling": "AutoScaling", "route53": "Route53", "s3": "S3",
+	}[service]; ok {
+		return n
+	}
+	return strings.ToUpper(service[:1]) + service[1:]
+}
+
+// as returns ctx with a stack's caller, as the services that are called see it.
+func (s *Service) as(ctx context.Context, caller wire.Caller) context.Context {
+	ctx = wire.WithAuthorizer(wire.WithCaller(ctx, caller), s.cfg.Authorizer)
+	return wire.WithConditions(ctx, map[string][]string{
+		"aws:CalledVia": {"cloudformation.amazonaws.com"}, "aws:CalledViaFirst": {"cloudformation.amazonaws.com"},
+		"aws:CalledViaLast": {"cloudformation.amazonaws.com"}, "aws:ViaAWSService": {"true"}, "aws:SecureTransport": {"true"},
+		"aws:RequestedRegion": {s.cfg.Region},
+	})
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// errCancelled ends what is under way when something else has failed.
+var errCancelled = errors.New("Resource creation cancelled") //nolint:gochecknoglobals,staticcheck,revive // CloudFormation's words
+
+// outcome is what became of one node of a walk.
+type outcome struct {
+	name string
+	err  error
+}
+
+// order is a set of nodes with what each must wait for.
+type order struct {
+	after map[string][]string
+	// stop ends the walk at the first failure: what is under way is cancelled and nothing new begins. Without it only
+	// those who wait for what failed are left out.
+	stop bool
+}
+
+// walk calls do for every node, as soon as those before it are done and as many at once as possible. It returns the
+// failures by node, but those that only were cancelled.
+func (o order) walk(ctx context.Context, do func(ctx context.Context, name string) error) map[string]error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	results, begun, done := make(chan outcome), map[string]bool{}, map[string]bool{}
+	failures, active := map[string]error{}, 0
+	for {
+		for name, after := range o.after {
+			waiting := slices.ContainsFunc(after, func(d string) bool { _, known := o.after[d]; return known && !done[d] })
+			if begun[name] || waiting || o.stop && len(failures) > 0 || ctx.Err() != nil {
+				continue
+			}
+			begun[name] = true
+			active++
+			go func() { results <- outcome{name, do(inner, name)} }()
+		}
+		if active == 0 {
+			return failures
+		}
+		r := <-results
+		active--
+		switch {
+		case r.err == nil:
+			done[r.name] = true
+		case errors.Is(r.err, errCancelled) && len(failures) > 0:
+		default:
+			failures[r.name] = r.err
+			if o.stop {
+				cancel(errCancelled)
+			}
+		}
+	}
+}
+
+// reversed is the order for taking away: who came after goes first.
+func reversed(after map[string][]string) map[string][]string {
+	out := map[string][]string{}
+	for name := range after {
+		out[name] = nil
+	}
+	for name, list := range after {
+		for _, d := range list {
+			if _, known := after[d]; known {
+				out[d] = append(out[d], name)
+			}
+		}
+	}
+	return out
+}
