@@ -4,11 +4,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/node"
 	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/pki"
@@ -83,17 +87,65 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 		return err
 	}
 	start := t.a.Now()
-	if err := t.publish(ctx, d); err != nil {
-		return err
-	}
-	if err := d.view.Keep(ctx); err != nil {
-		return err
-	}
-	if err := t.walk(ctx, d.plan); err != nil {
+	if err := t.publishAndWalk(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}
 	t.a.say("applied in %s; see: slipway validate cluster %s --wait 10m", t.a.Now().Sub(start).Round(100*time.Millisecond), t.name)
 	return nil
+}
+
+// publishAndWalk publishes what machines read while AWS makes what comes before machines.
+func (t *target) publishAndWalk(ctx context.Context, d *desired) error {
+	machines := &afterPublication{Cloud: t.cloud, done: make(chan struct{})}
+	var wg sync.WaitGroup
+	var keepErr error
+	wg.Go(func() {
+		machines.err = t.publish(ctx, d)
+		close(machines.done)
+	})
+	wg.Go(func() { keepErr = d.view.Keep(ctx) })
+	err := t.walk(ctx, d.plan, machines)
+	wg.Wait()
+	if errors.Is(err, machines.err) { // it is in err for each group of machines that it held up
+		machines.err = nil
+	}
+	return errors.Join(machines.err, err, keepErr)
+}
+
+// afterPublication is a cloud that makes and changes no group of machines before what machines read is published.
+type afterPublication struct {
+	*aws.Cloud
+	done chan struct{}
+	err  error
+}
+
+func (c *afterPublication) wait(ctx context.Context, t plan.Task) error {
+	if t.Step.Kind != (awskind.AutoScalingGroup{}).Kind().Name {
+		return nil
+	}
+	t.Waiting("what machines read is being published")
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Create implements [plan.Cloud].
+func (c *afterPublication) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
+	if err := c.wait(ctx, t); err != nil {
+		return plan.Made{}, err
+	}
+	return c.Cloud.Create(ctx, t)
+}
+
+// Update implements [plan.Cloud].
+func (c *afterPublication) Update(ctx context.Context, t plan.Task) (plan.Made, error) {
+	if err := c.wait(ctx, t); err != nil {
+		return plan.Made{}, err
+	}
+	return c.Cloud.Update(ctx, t)
 }
 
 // publish writes what machines read before there are machines.
@@ -101,18 +153,21 @@ func (t *target) publish(ctx context.Context, d *desired) error {
 	if len(d.missing) == 0 {
 		return nil
 	}
-	if _, err := node.Publish(ctx, d.machine, d.objects); err != nil {
-		return err
-	}
 	s, sealer, err := t.a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	bundle, err := pki.Load(ctx, s, sealer, t.name)
-	if err != nil {
-		return err
-	}
-	if _, err := pki.Publish(ctx, bundle, d.machine, d.sealer); err != nil {
+	var objectErr, keyErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { _, objectErr = node.Publish(ctx, d.machine, d.objects) })
+	wg.Go(func() {
+		var bundle pki.Bundle
+		if bundle, keyErr = pki.Load(ctx, s, sealer, t.name); keyErr == nil {
+			_, keyErr = pki.Publish(ctx, bundle, d.machine, d.sealer)
+		}
+	})
+	wg.Wait()
+	if err := errors.Join(objectErr, keyErr); err != nil {
 		return err
 	}
 	t.a.say("published %d objects in %s", len(d.missing), d.machine.URL())
@@ -120,7 +175,7 @@ func (t *target) publish(ctx context.Context, d *desired) error {
 }
 
 // walk carries a plan out and shows its progress.
-func (t *target) walk(ctx context.Context, p plan.Plan) error {
+func (t *target) walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error {
 	show := t.a.newProgress()
 	done := 0
 	events := func(e plan.Event) {
@@ -130,7 +185,7 @@ func (t *target) walk(ctx context.Context, p plan.Plan) error {
 		show.event(e)
 	}
 	err := plan.Walk{
-		Cloud: t.cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat,
+		Cloud: cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat,
 	}.Apply(ctx, p)
 	show.end()
 	if t.op != nil {

@@ -220,7 +220,7 @@ func (t *target) destroy(ctx context.Context, d demise) error {
 	if err := t.begun(ctx, d.plan, 0); err != nil {
 		return err
 	}
-	if err := t.walk(ctx, d.plan); err != nil {
+	if err := t.walk(ctx, d.plan, t.cloud); err != nil {
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
 	for _, l := range d.objects {

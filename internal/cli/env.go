@@ -53,7 +53,8 @@ type app struct {
 	yes, quiet      bool
 	lockTimeout     time.Duration
 	noColor         bool
-	calls           awscalls.Counter // of all that this run asks of AWS, the stores included
+	stores          map[string]opened // that are open, by URL
+	calls           awscalls.Counter  // of all that this run asks of AWS, the stores included
 }
 
 // Main runs one command and returns the process's exit code.

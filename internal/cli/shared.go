@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -38,13 +39,35 @@ func (a *app) openStore(ctx context.Context) (store.Store, store.Sealer, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	return store.Open(ctx, url, a.storeOptions())
+	return a.open(ctx, url)
+}
+
+// opened is a store that this run has opened.
+type opened struct {
+	store  store.Store
+	sealer store.Sealer
+}
+
+// open opens a store once in a run.
+func (a *app) open(ctx context.Context, url string) (store.Store, store.Sealer, error) {
+	if o, ok := a.stores[url]; ok {
+		return o.store, o.sealer, nil
+	}
+	s, sealer, err := store.Open(ctx, url, a.storeOptions())
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.stores == nil {
+		a.stores = map[string]opened{}
+	}
+	a.stores[url] = opened{s, sealer}
+	return s, sealer, nil
 }
 
 // openMachineStore opens the store that a cluster's machines read: spec.configStore.base, else the state store.
 func (a *app) openMachineStore(ctx context.Context, set manifest.Set) (store.Store, store.Sealer, error) {
 	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
-		return store.Open(ctx, base, a.storeOptions())
+		return a.open(ctx, base)
 	}
 	s, sealer, err := a.openStore(ctx)
 	if err != nil {
@@ -56,7 +79,7 @@ func (a *app) openMachineStore(ctx context.Context, set manifest.Set) (store.Sto
 // machineStoreOf is openMachineStore where the state store is open.
 func (a *app) machineStoreOf(ctx context.Context, set manifest.Set, s store.Store, sealer store.Sealer) (store.Store, store.Sealer, error) {
 	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
-		return store.Open(ctx, base, a.storeOptions())
+		return a.open(ctx, base)
 	}
 	if !strings.HasPrefix(s.URL(), "s3://") {
 		return nil, nil, withHint(fmt.Errorf("machines cannot read the state store %s", s.URL()),
@@ -131,21 +154,35 @@ func readDocuments(ctx context.Context, s store.Store, name string) ([]byte, map
 	if err != nil {
 		return nil, nil, err
 	}
-	var docs [][]byte
+	keys = append([]string{manifest.ClusterKey(name)}, keys...)
+	objects, errs := make([]store.Object, len(keys)), make([]error, len(keys))
+	slots := make(chan struct{}, maxReads)
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			objects[i], errs[i] = s.Get(ctx, key)
+		})
+	}
+	wg.Wait()
+	if errors.Is(errs[0], store.ErrNotFound) {
+		return nil, nil, noCluster(name, s)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+	docs := make([][]byte, 0, len(keys))
 	etags := map[string]string{}
-	for _, key := range append([]string{manifest.ClusterKey(name)}, keys...) {
-		o, err := s.Get(ctx, key)
-		if errors.Is(err, store.ErrNotFound) && key == manifest.ClusterKey(name) {
-			return nil, nil, noCluster(name, s)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	for i, o := range objects {
 		docs = append(docs, o.Body)
-		etags[key] = o.ETag
+		etags[keys[i]] = o.ETag
 	}
 	return bytes.Join(docs, []byte("\n---\n")), etags, nil
 }
+
+// maxReads is how many objects are read at a time.
+const maxReads = 16
 
 // confirm returns nil if the change may go ahead: --yes was given, or a person at the terminal typed yes.
 func (a *app) confirm(question string) error {

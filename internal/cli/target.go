@@ -201,12 +201,14 @@ func (d *desired) published() store.Store {
 
 // build makes the node documents, and the graph that refers to them.
 func (t *target) build(ctx context.Context, d *desired) error {
-	in, err := t.input(ctx, d)
-	if err != nil {
-		return err
-	}
-	publication, err := t.publication(ctx, d.view, d)
-	if err != nil {
+	var in model.Input
+	var publication node.Publication
+	var inErr, pubErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { in, inErr = t.input(ctx, d) })
+	wg.Go(func() { publication, pubErr = t.publication(ctx, d.view, d) })
+	wg.Wait()
+	if err := errors.Join(inErr, pubErr); err != nil {
 		return err
 	}
 	d.objects = publication.Objects

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/store"
@@ -148,19 +149,34 @@ func Publish(ctx context.Context, s store.Store, objects []Object) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	var written []string
-	for _, o := range missing {
-		_, err := s.Create(ctx, o.Key, o.Body)
-		if errors.Is(err, store.ErrConflict) {
-			err = sameBody(ctx, s, o)
-		}
-		if err != nil {
-			return written, fmt.Errorf("publish %s: %w", o.Key, err)
-		}
-		written = append(written, o.Key)
+	errs := make([]error, len(missing))
+	slots := make(chan struct{}, maxWrites)
+	var wg sync.WaitGroup
+	for i, o := range missing {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			_, errs[i] = s.Create(ctx, o.Key, o.Body)
+			if errors.Is(errs[i], store.ErrConflict) {
+				errs[i] = sameBody(ctx, s, o)
+			}
+			if errs[i] != nil {
+				errs[i] = fmt.Errorf("publish %s: %w", o.Key, errs[i])
+			}
+		})
 	}
-	return written, nil
+	wg.Wait()
+	var written []string
+	for i, o := range missing {
+		if errs[i] == nil {
+			written = append(written, o.Key)
+		}
+	}
+	return written, errors.Join(errs...)
 }
+
+// maxWrites is how many objects are written at a time.
+const maxWrites = 16
 
 func sameBody(ctx context.Context, s store.Store, o Object) error {
 	got, err := s.Get(ctx, o.Key)

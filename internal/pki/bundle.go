@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/diag"
@@ -178,22 +180,32 @@ func LoadMachine(ctx context.Context, s store.Store, sealer store.Sealer, cluste
 }
 
 func load(cluster string, public Public, key func(name string) (Key, error)) (Bundle, error) {
+	names := KeyNames()
+	keys, errs := make([]Key, len(names)), make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { keys[i], errs[i] = key(name) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return Bundle{}, err
+	}
 	b := Bundle{Cluster: cluster, CAs: map[string]CA{}}
-	for _, name := range CANames() {
-		k, err := key(name)
+	for i, name := range names {
+		var err error
+		switch name {
+		case ServiceAccount:
+			b.ServiceAccount = keys[i]
+		case EncryptionKey:
+			b.Encryption = keys[i]
+		default:
+			b.CAs[name], err = LoadCA(name, []byte(public.CAs[name]), keys[i])
+		}
 		if err != nil {
 			return Bundle{}, err
 		}
-		if b.CAs[name], err = LoadCA(name, []byte(public.CAs[name]), k); err != nil {
-			return Bundle{}, err
-		}
 	}
-	var err error
-	if b.ServiceAccount, err = key(ServiceAccount); err != nil {
-		return Bundle{}, err
-	}
-	b.Encryption, err = key(EncryptionKey)
-	return b, err
+	return b, nil
 }
 
 // OpenCA opens one CA from the operator's place, for instance to issue an administrator's certificate.
@@ -217,22 +229,31 @@ func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Se
 	for _, name := range CANames() {
 		keys = append(keys, b.CAs[name].key)
 	}
+	have, err := machine.List(ctx, SecretKey(b.Cluster, ""))
+	if err != nil {
+		return nil, err
+	}
+	did, errs := make([]bool, len(keys)), make([]error, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() {
+			text, err := key.PEM()
+			if err == nil {
+				there := slices.Contains(have, SecretKey(b.Cluster, key.name))
+				did[i], err = publishSecret(ctx, machine, sealer, secret{b.Cluster, key.name, text, there})
+				clear(text)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
 	var wrote []string
-	for _, key := range keys {
-		text, err := key.PEM()
-		if err != nil {
-			return wrote, err
-		}
-		did, err := publishSecret(ctx, machine, sealer, secret{b.Cluster, key.name, text})
-		clear(text)
-		if err != nil {
-			return wrote, err
-		}
-		if did {
+	for i, key := range keys {
+		if did[i] {
 			wrote = append(wrote, SecretKey(b.Cluster, key.name))
 		}
 	}
-	return wrote, nil
+	return wrote, errors.Join(errs...)
 }
 
 // Unpublished lists the machine-store keys that Publish would write because they are not there. It opens nothing.
@@ -257,34 +278,46 @@ func Unpublished(ctx context.Context, machine store.Store, cluster string) ([]st
 type secret struct {
 	cluster, name string
 	text          []byte
+	there         bool // something is there already
 }
 
 func publishSecret(ctx context.Context, machine store.Store, sealer store.Sealer, sec secret) (bool, error) {
 	at, bound := SecretKey(sec.cluster, sec.name), SecretContext(sec.cluster)
-	o, err := machine.Get(ctx, at)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, err
-	}
-	if err == nil {
-		old, err := sealer.Open(ctx, o.Body, bound)
-		same := bytes.Equal(old, sec.text)
-		clear(old)
-		switch {
-		case err == nil && same:
-			return false, nil
-		case err == nil:
-			return false, diag.WithHint(fmt.Errorf("%s/%s holds the key of another cluster %s", machine.URL(), at, sec.cluster),
-				"use another store for machines (spec.configStore.base); if that cluster is gone, delete what lies below "+sec.cluster+"/machine/")
-		case !errors.Is(err, store.ErrSealed):
-			return false, fmt.Errorf("open %s: %w", at, err)
+	if sec.there {
+		same, err := samePublished(ctx, machine, sealer, sec)
+		if err != nil || same {
+			return false, err
 		}
 	}
 	sealed, err := sealer.Seal(ctx, sec.text, bound)
 	if err != nil {
 		return false, fmt.Errorf("seal %s: %w", at, err)
 	}
-	if _, err := machine.Put(ctx, at, sealed); err != nil {
+	if !sec.there {
+		_, err = machine.Create(ctx, at, sealed) // that it came up meanwhile is for the next run to judge
+	} else {
+		_, err = machine.Put(ctx, at, sealed)
+	}
+	return err == nil, err
+}
+
+// samePublished says whether what is there is the secret already. What cannot be opened any more may be replaced; what
+// opens to another one may not.
+func samePublished(ctx context.Context, machine store.Store, sealer store.Sealer, sec secret) (bool, error) {
+	at := SecretKey(sec.cluster, sec.name)
+	o, err := machine.Get(ctx, at)
+	if err != nil {
 		return false, err
 	}
-	return true, nil
+	old, err := sealer.Open(ctx, o.Body, SecretContext(sec.cluster))
+	same := bytes.Equal(old, sec.text)
+	clear(old)
+	switch {
+	case err == nil && !same:
+		return false, diag.WithHint(fmt.Errorf("%s/%s holds the key of another cluster %s", machine.URL(), at, sec.cluster),
+			"use another store for machines (spec.configStore.base); if that cluster is gone, delete what lies below "+sec.cluster+"/machine/")
+	case err != nil && !errors.Is(err, store.ErrSealed):
+		return false, fmt.Errorf("open %s: %w", at, err)
+	}
+	return err == nil && same, nil
 }
