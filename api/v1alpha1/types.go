@@ -66,6 +66,20 @@ type CloudProvider struct {
 type AWSProvider struct {
 	// Region such as us-east-1.
 	Region string `json:"region,omitempty"`
+	// KMSKeyARN of an existing key for all volumes. Its policy must let EC2 use it for the account. Unset: a key is made.
+	KMSKeyARN string `json:"kmsKeyARN,omitempty"` //nolint:tagliatelle // as the other ids
+	// InstanceProfiles that exist already, by the role of machine.
+	InstanceProfiles Existing `json:"instanceProfiles,omitzero"`
+	// SecurityGroups that exist already, by the role of machine. Their own rules are never changed.
+	SecurityGroups Existing `json:"securityGroups,omitzero"`
+}
+
+// Existing names what exists already for each role of machine; what is unset is made.
+type Existing struct {
+	// ControlPlane machines have this one: a name of an instance profile, or an id of a security group.
+	ControlPlane string `json:"controlPlane,omitempty"`
+	// Worker machines have this one.
+	Worker string `json:"worker,omitempty"`
 }
 
 // Networking is the cluster's network.

@@ -150,7 +150,7 @@ func readEndpoints(ctx context.Context, api endpointAPI, scope Scope) ([]plan.Ac
 		}
 		r := awskind.VPCEndpoint{
 			VPC: graph.Existing[awskind.VPC](aws.ToString(e.VpcId)), Service: aws.ToString(e.ServiceName), Type: string(e.VpcEndpointType),
-			RouteTables: existing[awskind.RouteTable](e.RouteTableIds), Subnets: existing[awskind.Subnet](e.SubnetIds),
+			RouteTables: existingRefs[awskind.RouteTable](e.RouteTableIds), Subnets: existingRefs[awskind.Subnet](e.SubnetIds),
 			PrivateDNS: aws.ToBool(e.PrivateDnsEnabled), Tags: fromEC2(e.Tags),
 		}
 		for _, g := range e.Groups {
@@ -161,8 +161,8 @@ func readEndpoints(ctx context.Context, api endpointAPI, scope Scope) ([]plan.Ac
 	return out, nil
 }
 
-// existing points at what is there under ids.
-func existing[T graph.Resource](ids []string) []graph.Ref[T] {
+// existingRefs points at what is there under ids.
+func existingRefs[T graph.Resource](ids []string) []graph.Ref[T] {
 	var out []graph.Ref[T]
 	for _, id := range ids {
 		out = append(out, graph.Existing[T](id))

@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/existing"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
@@ -129,6 +130,8 @@ type desired struct {
 	objects []node.Object
 	graph   *graph.Graph
 	plan    plan.Plan
+	// facts are about what the manifest names and slipway does not make.
+	facts existing.Facts
 	// stack says that the graph is for a CloudFormation stack, whose machines signal.
 	stack bool
 	// missing are the keys that the machine store lacks.
@@ -201,6 +204,9 @@ func (d *desired) published() store.Store {
 
 // build makes the node documents, and the graph that refers to them.
 func (t *target) build(ctx context.Context, d *desired) error {
+	if err := t.findExisting(ctx, d); err != nil {
+		return err
+	}
 	var in model.Input
 	var publication node.Publication
 	var inErr, pubErr error
@@ -324,7 +330,7 @@ func (t *target) publication(ctx context.Context, s store.Store, d *desired) (no
 		}
 		doc, err := node.BuildDocument(node.DocumentInput{
 			Cluster: d.set.Cluster, Groups: d.set.Groups, Group: g, Files: files, Images: images, Trust: trust(public),
-			StoreURL: d.machine.URL(), WorkerRole: model.RoleName(t.name, t.cfg.Region, v1alpha1.RoleWorker),
+			StoreURL: d.machine.URL(), WorkerRole: t.workerRole(d),
 		})
 		if err != nil {
 			return node.Publication{}, err

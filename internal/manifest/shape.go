@@ -16,7 +16,10 @@ func clusterShape() any {
 		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.ClusterSpec{
 			KubernetesVersion: "x",
-			CloudProvider:     v1alpha1.CloudProvider{AWS: v1alpha1.AWSProvider{Region: "x"}},
+			CloudProvider: v1alpha1.CloudProvider{AWS: v1alpha1.AWSProvider{
+				Region: "x", KMSKeyARN: "x",
+				InstanceProfiles: v1alpha1.Existing{ControlPlane: "x", Worker: "x"}, SecurityGroups: v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
+			}},
 			Networking: v1alpha1.Networking{
 				NetworkCIDR: "x", PodCIDR: "x", ServiceClusterIPRange: "x", CNI: "x", NATGateways: "x", DNSDomain: "x",
 				NetworkID: "x", InternetGatewayID: "x", VPCEndpoints: []string{"x"},

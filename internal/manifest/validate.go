@@ -103,6 +103,7 @@ func (v validator) cluster(c v1alpha1.Cluster) {
 	if !regionPattern().MatchString(c.Spec.CloudProvider.AWS.Region) {
 		v.errorf("spec.cloudProvider.aws.region", c.Spec.CloudProvider.AWS.Region, "write it as us-east-1", "is not an AWS region")
 	}
+	v.provided(c.Spec)
 	v.networking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
 	v.api(c.Spec.API)
 	v.apiSubnets(c.Spec)

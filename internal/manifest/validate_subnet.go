@@ -150,3 +150,28 @@ func (v validator) endpoints(n v1alpha1.Networking) {
 		}
 	}
 }
+
+// provided checks the names of what exists beside the network.
+func (v validator) provided(spec v1alpha1.ClusterSpec) {
+	const at = "spec.cloudProvider.aws."
+	p := spec.CloudProvider.AWS
+	if arn := p.KMSKeyARN; arn != "" && !regexp.MustCompile(`^arn:aws[a-z-]*:kms:`+regexp.QuoteMeta(p.Region)+`:\d{12}:key/[0-9A-Za-z-]+$`).MatchString(arn) {
+		v.errorf(at+"kmsKeyARN", arn, "write it as arn:aws:kms:"+p.Region+":123456789012:key/ID", "is not the ARN of a key in the cluster's region")
+	}
+	for role, id := range map[string]string{"controlPlane": p.SecurityGroups.ControlPlane, "worker": p.SecurityGroups.Worker} {
+		if id == "" {
+			continue
+		}
+		if !awsID(id, "sg") {
+			v.errorf(at+"securityGroups."+role, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
+		}
+		if spec.Networking.NetworkID == "" {
+			v.errorf(at+"securityGroups."+role, id, "give networking.networkID too", "is in an existing VPC")
+		}
+	}
+	for role, name := range map[string]string{"controlPlane": p.InstanceProfiles.ControlPlane, "worker": p.InstanceProfiles.Worker} {
+		if name != "" && !regexp.MustCompile(`^[\w+=,.@-]{1,128}$`).MatchString(name) {
+			v.errorf(at+"instanceProfiles."+role, name, "give its name, not its ARN", "is not the name of an instance profile")
+		}
+	}
+}

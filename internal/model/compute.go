@@ -62,7 +62,7 @@ func (b *builder) etcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
 	v, name := b.Cluster.Spec.Etcd.Volume, "etcd-"+slot
 	ref := graph.Add(b.g, name, awskind.Volume{
 		Zone: b.zoneOf(subnet), VolumeType: v.Type, Size: v.Size, IOPS: v.IOPS, Throughput: v.Throughput,
-		Encrypted: true, KMSKey: b.key.Attr("Arn"),
+		Encrypted: true, KMSKey: b.key,
 		Tags: b.tags(awskind.Volume{}.Kind(), name, awskind.Tags{awskind.TagSlot: slot}),
 	})
 	graph.Protect(b.g, ref)
@@ -106,7 +106,7 @@ func (b *builder) template(l launch) awskind.LaunchTemplateData {
 		Profile: awskind.ProfileSpec{Name: l.of.profile}, SecurityGroups: []graph.Ref[awskind.SecurityGroup]{l.of.group},
 		BlockDevices: []awskind.BlockDevice{{DeviceName: image.RootDevice, EBS: awskind.EBS{
 			VolumeType: root.Type, VolumeSize: root.Size, IOPS: root.IOPS, Throughput: root.Throughput,
-			Encrypted: true, KMSKey: b.key.Attr("Arn"), DeleteOnTermination: true,
+			Encrypted: true, KMSKey: b.key, DeleteOnTermination: true,
 		}}},
 		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
 		Tags:     []awskind.TagSpecification{{ResourceType: "volume", Tags: tags}},

@@ -17,6 +17,10 @@ func (b *builder) iam() {
 }
 
 func (b *builder) role(m *machines, role v1alpha1.Role, policy graph.JSON) {
+	if name := b.provided(b.Cluster.Spec.CloudProvider.AWS.InstanceProfiles, role); name != "" {
+		m.profile, m.policy = graph.Existing[awskind.InstanceProfile](name), graph.Ref[awskind.RolePolicy]{}
+		return
+	}
 	name, path := RoleName(b.name(), b.Region, role), RolePath(b.name(), b.Region)
 	r := graph.Add(b.g, roleTag(role), awskind.Role{
 		Name: name, Path: path, Description: "Machines (" + roleTag(role) + ") of the Kubernetes cluster " + b.name(),
@@ -25,6 +29,17 @@ func (b *builder) role(m *machines, role v1alpha1.Role, policy graph.JSON) {
 	})
 	m.policy = graph.Add(b.g, roleTag(role), awskind.RolePolicy{Role: r, Name: "machine", Document: policy})
 	m.profile = graph.Add(b.g, roleTag(role), awskind.InstanceProfile{Name: name, Path: path, Roles: []graph.Ref[awskind.Role]{r}})
+}
+
+// provided is what the manifest names for a role of machine.
+func (*builder) provided(e v1alpha1.Existing, role v1alpha1.Role) string {
+	switch role {
+	case v1alpha1.RoleControlPlane:
+		return e.ControlPlane
+	case v1alpha1.RoleWorker:
+		return e.Worker
+	}
+	return ""
 }
 
 // controlPlanePolicy: find the cluster's machines and volumes, attach one's own, read what the control plane needs,

@@ -13,6 +13,10 @@ const keyWindow = 7
 // kms adds the key that the cluster's volumes are encrypted under. Who may use EBS in this account may use it, through
 // EBS only: the statement of AWS's own aws/ebs key, which auto scaling's service-linked role is covered by too.
 func (b *builder) kms() {
+	if arn := b.Cluster.Spec.CloudProvider.AWS.KMSKeyARN; arn != "" {
+		b.key = graph.Lit(arn)
+		return
+	}
 	policy := document(
 		statement{
 			ID: "Account", Principal: principal{"AWS": "arn:" + b.Partition + ":iam::" + b.Account + ":root"},
@@ -29,11 +33,12 @@ func (b *builder) kms() {
 			}},
 		},
 	)
-	b.key = graph.Add(b.g, "main", awskind.Key{
+	key := graph.Add(b.g, "main", awskind.Key{
 		Description: "Volumes of the Kubernetes cluster " + b.name(), Rotation: true, Policy: policy, PendingWindow: keyWindow,
 		Tags: b.tags(awskind.Key{}.Kind(), "main", nil),
 	})
-	graph.Add(b.g, "main", awskind.Alias{Name: AliasName(b.name()), Target: b.key})
+	graph.Add(b.g, "main", awskind.Alias{Name: AliasName(b.name()), Target: key})
+	b.key = key.Attr("Arn")
 }
 
 // dnsSuffix is what the names of the partition's services end in.

@@ -74,8 +74,9 @@ type builder struct {
 	// wayOut is what makes a private subnet reach out, by the subnet's name.
 	wayOut map[string][]graph.Pointer
 	// tables are the route tables that are made.
-	tables  []graph.Ref[awskind.RouteTable]
-	key     graph.Ref[awskind.Key]
+	tables []graph.Ref[awskind.RouteTable]
+	// key is the ARN of the key for volumes.
+	key     graph.Text
 	cp      machines
 	worker  machines
 	lb      balancers

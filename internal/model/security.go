@@ -21,8 +21,14 @@ type flow struct {
 
 // security adds the security groups and, by port, what may pass between them. From the world only the API is reached.
 func (b *builder) security() {
-	b.cp.group = b.group("control-plane", "Control-plane machines of ")
-	b.worker.group = b.group("worker", "Worker machines of ")
+	given := b.Cluster.Spec.CloudProvider.AWS.SecurityGroups
+	b.cp.group, b.worker.group = graph.Existing[awskind.SecurityGroup](given.ControlPlane), graph.Existing[awskind.SecurityGroup](given.Worker)
+	if given.ControlPlane == "" {
+		b.cp.group = b.group("control-plane", "Control-plane machines of ")
+	}
+	if given.Worker == "" {
+		b.worker.group = b.group("worker", "Worker machines of ")
+	}
 	b.lb.internalGroup = b.group("api-internal", "Internal load balancer of ")
 	if b.public() {
 		b.lb.publicGroup = b.group("api-public", "Public load balancer of ")
@@ -70,9 +76,11 @@ func (b *builder) allow(f flow) {
 	if f.last == 0 {
 		f.last = f.port
 	}
-	graph.Add(b.g, f.name, awskind.SecurityGroupIngress{
-		Group: f.to, Source: f.from, Protocol: f.protocol, FromPort: f.port, ToPort: f.last, Description: f.why,
-	})
+	if f.to.Addr() != "" { // an existing group's rules are its owner's
+		graph.Add(b.g, f.name, awskind.SecurityGroupIngress{
+			Group: f.to, Source: f.from, Protocol: f.protocol, FromPort: f.port, ToPort: f.last, Description: f.why,
+		})
+	}
 	if f.from == b.lb.internalGroup || b.public() && f.from == b.lb.publicGroup {
 		graph.Add(b.g, f.name, awskind.SecurityGroupEgress{
 			Group: f.from, Destination: f.to, Protocol: f.protocol, FromPort: f.port, ToPort: f.last, Description: f.why,
@@ -104,5 +112,8 @@ func (b *builder) group(name, description string) graph.Ref[awskind.SecurityGrou
 }
 
 func (b *builder) out(name string, g graph.Ref[awskind.SecurityGroup]) graph.Pointer {
+	if g.Addr() == "" {
+		return g
+	}
 	return graph.Add(b.g, name, awskind.SecurityGroupEgress{Group: g, Protocol: "-1", CIDR: world, Description: "downloads, registries, AWS"})
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/existing"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/plan"
@@ -34,7 +35,42 @@ type direct struct {
 	known func(graph.Resource) graph.Resource
 }
 
-func (d direct) judge(t *testing.T, in model.Input) {
+func (d direct) judge(t *testing.T, x targettest.Topology, edit func(*model.Input)) {
+	t.Helper()
+	x = d.prepare(t, x)
+	in := x.Input(t, regiontest.Name)
+	edit(&in)
+	if existing.Needed(in.Cluster) {
+		facts, err := aws.ReadExisting(t.Context(), d.cfg, in.Cluster)
+		check(t, err)
+		for _, f := range existing.Check(in.Cluster, in.Groups, facts) {
+			t.Error(f)
+		}
+	}
+	before := d.inventory(t)
+	c := d.cluster(t, in)
+	c.apply(t)
+	c.unchanged(t)
+	c.remove(t)
+	d.sameAs(t, before)
+}
+
+// sameAs checks that exactly what there was before is there again.
+func (d direct) sameAs(t *testing.T, before []string) {
+	t.Helper()
+	if after := d.inventory(t); !slices.Equal(before, after) {
+		t.Errorf("before there was\n%s\nand after the deletion\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// built is one cluster and what it should be.
+type built struct {
+	direct
+	cloud *aws.Cloud
+	graph *graph.Graph
+}
+
+func (d direct) cluster(t *testing.T, in model.Input) built {
 	t.Helper()
 	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
@@ -44,31 +80,17 @@ func (d direct) judge(t *testing.T, in model.Input) {
 		n.Resource = d.known(n.Resource)
 	}
 	name := in.Cluster.Metadata.Name
-	cloud := aws.New(d.cfg, aws.Scope{
+	return built{direct: d, graph: g, cloud: aws.New(d.cfg, aws.Scope{
 		Cluster: name, Region: regiontest.Name, RolePath: model.RolePath(name, regiontest.Name), KeyAlias: model.AliasName(name),
-	})
-	before := d.inventory(t)
-	d.apply(t, cloud, g)
-	if p := d.plan(t, cloud, g); !p.Empty() {
-		t.Errorf("planned again, there are changes:\n%s", lines(p))
-	}
-	d.apply(t, cloud, &graph.Graph{})
-	if p := d.plan(t, cloud, &graph.Graph{}); !p.Empty() {
-		t.Errorf("deleted, there is still:\n%s", lines(p))
-	}
-	if after := d.inventory(t); !slices.Equal(before, after) {
-		t.Errorf("before there was\n%s\nand after the deletion\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
-	}
+	})}
 }
 
-func (d direct) plan(t *testing.T, cloud *aws.Cloud, g *graph.Graph) plan.Plan {
+func (b built) plan(t *testing.T, g *graph.Graph) plan.Plan {
 	t.Helper()
-	have, err := cloud.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	have, err := b.cloud.Read(t.Context())
+	check(t, err)
 	for i := range have {
-		have[i].Resource = d.known(have[i].Resource)
+		have[i].Resource = b.known(have[i].Resource)
 	}
 	p, fs := plan.Make(g, have, plan.Options{DestroyData: true})
 	if err := fs.Err(); err != nil {
@@ -77,12 +99,35 @@ func (d direct) plan(t *testing.T, cloud *aws.Cloud, g *graph.Graph) plan.Plan {
 	return p
 }
 
-func (d direct) apply(t *testing.T, cloud *aws.Cloud, g *graph.Graph) {
+func (b built) walk(t *testing.T, g *graph.Graph) {
 	t.Helper()
-	if err := (plan.Walk{Cloud: cloud, Now: time.Now, Patience: time.Minute}).Apply(t.Context(), d.plan(t, cloud, g)); err != nil {
+	if err := (plan.Walk{Cloud: b.cloud, Now: time.Now, Patience: time.Minute}).Apply(t.Context(), b.plan(t, g)); err != nil {
 		t.Fatal(err)
 	}
 }
+
+func (b built) apply(t *testing.T) {
+	t.Helper()
+	b.walk(t, b.graph)
+}
+
+func (b built) unchanged(t *testing.T) {
+	t.Helper()
+	if p := b.plan(t, b.graph); !p.Empty() {
+		t.Errorf("planned again, there are changes:\n%s", lines(p))
+	}
+}
+
+func (b built) remove(t *testing.T) {
+	t.Helper()
+	b.walk(t, &graph.Graph{})
+	if p := b.plan(t, &graph.Graph{}); !p.Empty() {
+		t.Errorf("deleted, there is still:\n%s", lines(p))
+	}
+}
+
+// same is what an emulator without known mistakes says.
+func same(r graph.Resource) graph.Resource { return r }
 
 func lines(p plan.Plan) string {
 	var b strings.Builder
@@ -100,8 +145,7 @@ func TestDirectRegion(t *testing.T) {
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "direct", "region")
-			same := func(r graph.Resource) graph.Resource { return r }
-			direct{cfg: regiontest.Start(t).Config(), known: same}.judge(t, x.Input(t, regiontest.Name))
+			direct{cfg: regiontest.Start(t).Config(), known: same}.judge(t, x, func(*model.Input) {})
 		})
 	}
 }
@@ -114,12 +158,12 @@ func TestDirectMoto(t *testing.T) {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "direct", "moto")
 			cfg := moto.start(t)
-			in := x.Input(t, regiontest.Name)
-			for name, image := range in.Images {
-				image.ID = anyImage(t, cfg)
-				in.Images[name] = image
-			}
-			direct{cfg: cfg, known: motoDefects}.judge(t, in)
+			direct{cfg: cfg, known: motoDefects}.judge(t, x, func(in *model.Input) {
+				for name, image := range in.Images {
+					image.ID = anyImage(t, cfg)
+					in.Images[name] = image
+				}
+			})
 		})
 	}
 }

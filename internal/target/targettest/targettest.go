@@ -63,6 +63,14 @@ func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
 	return built(t, in)
 }
 
+// With is x with each of ids' keys replaced by its value.
+func (x Topology) With(ids map[string]string) Topology {
+	for from, to := range ids {
+		x.text = strings.ReplaceAll(x.text, from, to)
+	}
+	return x
+}
+
 // Input is what its graph in a region is made of.
 func (x Topology) Input(t *testing.T, region string) model.Input {
 	t.Helper()

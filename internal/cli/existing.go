@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/existing"
+	"github.com/slipway-k8s/slipway/internal/model"
+)
+
+// findExisting looks at what the manifest names by its id, and refuses what is not there or does not fit.
+func (t *target) findExisting(ctx context.Context, d *desired) (err error) {
+	if !existing.Needed(d.set.Cluster) {
+		return nil
+	}
+	if d.facts, err = aws.ReadExisting(ctx, t.cfg, d.set.Cluster); err != nil {
+		return err
+	}
+	return existing.Check(d.set.Cluster, d.set.Groups, d.facts).Err()
+}
+
+// workerRole is the name of the IAM role that workers have: the join endpoint admits no other.
+func (t *target) workerRole(d *desired) string {
+	if profile := d.set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles.Worker; profile != "" {
+		return d.facts.Roles[profile]
+	}
+	return model.RoleName(t.name, t.cfg.Region, v1alpha1.RoleWorker)
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge_test
+
+import (
+	"regexp"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/internal/target/targettest"
+)
+
+// prepare makes what a topology takes for existing, and returns the topology with the ids that it got.
+func (d direct) prepare(t *testing.T, x targettest.Topology) targettest.Topology {
+	t.Helper()
+	return x.With(d.ground(t, x.Input(t, regiontest.Name)))
+}
+
+// ground makes the resources that an example names, and says which id each has in its place.
+func (d direct) ground(t *testing.T, in model.Input) map[string]string {
+	t.Helper()
+	ids := map[string]string{}
+	spec := in.Cluster.Spec
+	if spec.Networking.NetworkID != "" {
+		d.vpc(t, in, ids)
+	}
+	aws := spec.CloudProvider.AWS
+	for _, name := range []string{aws.InstanceProfiles.ControlPlane, aws.InstanceProfiles.Worker} {
+		if name != "" {
+			d.profile(t, name)
+		}
+	}
+	if arn := aws.KMSKeyARN; arn != "" {
+		key, err := kms.NewFromConfig(d.cfg).CreateKey(t.Context(), &kms.CreateKeyInput{Description: sdk.String("ours")})
+		check(t, err)
+		ids[arn] = *key.KeyMetadata.Arn
+	}
+	return ids
+}
+
+func (d direct) vpc(t *testing.T, in model.Input, ids map[string]string) {
+	t.Helper()
+	api, ctx, n := ec2.NewFromConfig(d.cfg), t.Context(), in.Cluster.Spec.Networking
+	vpc, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: &n.NetworkCIDR})
+	check(t, err)
+	ids[n.NetworkID] = *vpc.Vpc.VpcId
+	_, err = api.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{VpcId: vpc.Vpc.VpcId, EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
+	check(t, err)
+	gateway, err := api.CreateInternetGateway(ctx, nil)
+	check(t, err)
+	if n.InternetGatewayID != "" {
+		ids[n.InternetGatewayID] = *gateway.InternetGateway.InternetGatewayId
+	}
+	_, err = api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: vpc.Vpc.VpcId, InternetGatewayId: gateway.InternetGateway.InternetGatewayId})
+	check(t, err)
+	for _, s := range n.Subnets {
+		if s.ID == "" {
+			continue
+		}
+		made, err := api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, CidrBlock: &s.CIDR, AvailabilityZone: &s.Zone})
+		check(t, err)
+		ids[s.ID] = *made.Subnet.SubnetId
+	}
+	groups := in.Cluster.Spec.CloudProvider.AWS.SecurityGroups
+	for name, id := range map[string]string{"control-plane": groups.ControlPlane, "worker": groups.Worker} {
+		if id == "" {
+			continue
+		}
+		made, err := api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: vpc.Vpc.VpcId, GroupName: sdk.String("our-" + name), Description: sdk.String(name)})
+		check(t, err)
+		ids[id] = *made.GroupId
+	}
+}
+
+func (d direct) profile(t *testing.T, name string) {
+	t.Helper()
+	api, ctx := iam.NewFromConfig(d.cfg), t.Context()
+	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
+	_, err := api.CreateRole(ctx, &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: &trust})
+	check(t, err)
+	_, err = api.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: &name})
+	check(t, err)
+	_, err = api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &name})
+	check(t, err)
+}
+
+// TestTwoClustersInOneVPC: two clusters share a VPC; the second does not change the first, nor does its end.
+func TestTwoClustersInOneVPC(t *testing.T) {
+	d := direct{cfg: regiontest.Start(t).Config(), known: same}
+	var pair []targettest.Topology
+	for _, x := range targettest.Topologies() {
+		if regexp.MustCompile(`^shared-vpc-[ab]$`).MatchString(x.Name) {
+			pair = append(pair, x)
+		}
+	}
+	if len(pair) != 2 {
+		t.Fatalf("%d examples, want 2", len(pair))
+	}
+	ids := d.ground(t, pair[0].Input(t, regiontest.Name))
+	before := d.inventory(t)
+	a, b := d.cluster(t, pair[0].With(ids).Input(t, regiontest.Name)), d.cluster(t, pair[1].With(ids).Input(t, regiontest.Name))
+	a.apply(t)
+	b.apply(t)
+	a.unchanged(t)
+	b.unchanged(t)
+	a.remove(t)
+	b.unchanged(t)
+	b.remove(t)
+	d.sameAs(t, before)
+}
