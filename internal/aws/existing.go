@@ -19,27 +19,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/plan"
 )
 
-// lookAPI is what it takes to look at a VPC that is not ours.
-type lookAPI interface {
+// existingAPI is what it takes to look at a VPC that is not ours.
+type existingAPI interface {
 	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
 	DescribeVpcAttribute(context.Context, *ec2.DescribeVpcAttributeInput, ...func(*ec2.Options)) (*ec2.DescribeVpcAttributeOutput, error)
 	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
 	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
 	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
-	lookMoreAPI
+	existingWaysAPI
 }
 
-type lookMoreAPI interface {
+type existingWaysAPI interface {
 	DescribeNatGateways(context.Context, *ec2.DescribeNatGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeNatGatewaysOutput, error)
 	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
 }
 
-type profileLookAPI interface {
+type existingProfileAPI interface {
 	GetInstanceProfile(context.Context, *iam.GetInstanceProfileInput, ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
 }
 
-type keyLookAPI interface {
+type existingKeyAPI interface {
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 }
 
@@ -63,7 +63,7 @@ func ReadExisting(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (exis
 	return f, lookAtKey(ctx, kms.NewFromConfig(cfg), p.KMSKeyARN, &f)
 }
 
-func lookAtNetwork(ctx context.Context, api lookAPI, n v1alpha1.Networking, f *existing.Facts) error {
+func lookAtNetwork(ctx context.Context, api existingAPI, n v1alpha1.Networking, f *existing.Facts) error {
 	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: filter("vpc-id", n.NetworkID)})
 	if err != nil {
 		return wrap(err, "look at %s", n.NetworkID)
@@ -90,7 +90,7 @@ func lookAtNetwork(ctx context.Context, api lookAPI, n v1alpha1.Networking, f *e
 	return nil
 }
 
-func lookAtDNS(ctx context.Context, api lookAPI, vpc string, f *existing.Facts) error {
+func lookAtDNS(ctx context.Context, api existingAPI, vpc string, f *existing.Facts) error {
 	names, err := api.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: &vpc, Attribute: ec2types.VpcAttributeNameEnableDnsHostnames})
 	if err != nil {
 		return wrap(err, "look at the DNS of %s", vpc)
@@ -104,7 +104,7 @@ func lookAtDNS(ctx context.Context, api lookAPI, vpc string, f *existing.Facts) 
 	return nil
 }
 
-func lookAtGateways(ctx context.Context, api lookAPI, vpc string, f *existing.Facts) error {
+func lookAtGateways(ctx context.Context, api existingAPI, vpc string, f *existing.Facts) error {
 	out, err := api.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: filter("attachment.vpc-id", vpc)})
 	if err != nil {
 		return wrap(err, "list the internet gateways of %s", vpc)
@@ -116,7 +116,7 @@ func lookAtGateways(ctx context.Context, api lookAPI, vpc string, f *existing.Fa
 }
 
 // lookAtSubnets reads all of the VPC's, and those that the manifest names, wherever they are.
-func lookAtSubnets(ctx context.Context, api lookAPI, n v1alpha1.Networking, f *existing.Facts) error {
+func lookAtSubnets(ctx context.Context, api existingAPI, n v1alpha1.Networking, f *existing.Facts) error {
 	asked := [][]ec2types.Filter{filter("vpc-id", n.NetworkID)}
 	var ids []string
 	for _, s := range n.Subnets {
@@ -146,7 +146,7 @@ func lookAtSubnets(ctx context.Context, api lookAPI, n v1alpha1.Networking, f *e
 }
 
 // lookAtRoutes finds what the VPC reaches that is neither itself nor the internet.
-func lookAtRoutes(ctx context.Context, api lookAPI, vpc string, f *existing.Facts) error {
+func lookAtRoutes(ctx context.Context, api existingAPI, vpc string, f *existing.Facts) error {
 	pages := ec2.NewDescribeRouteTablesPaginator(api, &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", vpc)})
 	seen := map[existing.Range]bool{}
 	for pages.HasMorePages() {
@@ -171,7 +171,7 @@ func lookAtRoutes(ctx context.Context, api lookAPI, vpc string, f *existing.Fact
 	return nil
 }
 
-func lookAtNATs(ctx context.Context, api lookAPI, vpc string, f *existing.Facts) error {
+func lookAtNATs(ctx context.Context, api existingAPI, vpc string, f *existing.Facts) error {
 	list, err := api.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{Filter: filter("vpc-id", vpc)})
 	if err != nil {
 		return wrap(err, "list the NAT gateways of %s", vpc)
@@ -194,7 +194,7 @@ func lookAtNATs(ctx context.Context, api lookAPI, vpc string, f *existing.Facts)
 	return nil
 }
 
-func lookAtAddresses(ctx context.Context, api lookAPI, n v1alpha1.Networking, f *existing.Facts) error {
+func lookAtAddresses(ctx context.Context, api existingAPI, n v1alpha1.Networking, f *existing.Facts) error {
 	var ids []string
 	for _, s := range n.Subnets {
 		if strings.HasPrefix(s.Egress, "eipalloc-") {
@@ -214,7 +214,7 @@ func lookAtAddresses(ctx context.Context, api lookAPI, n v1alpha1.Networking, f 
 	return nil
 }
 
-func lookAtProfile(ctx context.Context, api profileLookAPI, name string, f *existing.Facts) error {
+func lookAtProfile(ctx context.Context, api existingProfileAPI, name string, f *existing.Facts) error {
 	if name == "" {
 		return nil
 	}
@@ -228,7 +228,7 @@ func lookAtProfile(ctx context.Context, api profileLookAPI, name string, f *exis
 	return err
 }
 
-func lookAtKey(ctx context.Context, api keyLookAPI, arn string, f *existing.Facts) error {
+func lookAtKey(ctx context.Context, api existingKeyAPI, arn string, f *existing.Facts) error {
 	if arn == "" {
 		return nil
 	}
