@@ -186,6 +186,7 @@ func TestJudge(t *testing.T) {
 		{"a role has no right", false, "DescribeVpcs", nil, api("UnauthorizedOperation"), giveUp},
 		{"what is not there is not waited for", false, "CreateSubnet", nil, api("InvalidVpcID.NotFound"), giveUp},
 		{"but for what was just made", true, "CreateSubnet", nil, api("InvalidVpcID.NotFound"), unseen},
+		{"a new group is not seen when its first rule is to go", true, "RevokeSecurityGroupEgress", nil, api("InvalidGroup.NotFound"), unseen},
 		{"what is gone is gone", true, "RevokeSecurityGroupEgress", nil, api("InvalidPermission.NotFound"), giveUp},
 	} {
 		ctx := t.Context()

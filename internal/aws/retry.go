@@ -88,15 +88,19 @@ func judge(ctx context.Context, operation string, input any, err error) verdict 
 		if repeatable(operation, input) {
 			return transient
 		}
-	case ctx.Value(freshKey{}) != nil && classify(err) == plan.NotFound && !undoes(operation):
+	case ctx.Value(freshKey{}) != nil && classify(err) == plan.NotFound && !undoes(operation, api):
 		return unseen
 	}
 	return giveUp
 }
 
-// undoes says whether an operation removes something: that it is gone already is no reason to wait.
-func undoes(operation string) bool {
-	return slices.ContainsFunc([]string{"Delete", "Revoke", "Detach", "Remove", "Release", "Disassociate", "Untag"}, func(p string) bool {
+// undoes says whether an operation removes something, and that is what is not found: it is gone already. That the group
+// is not seen whose rule is to go is another thing.
+func undoes(operation string, err smithy.APIError) bool {
+	if strings.HasPrefix(operation, "Revoke") {
+		return err.ErrorCode() != "InvalidGroup.NotFound"
+	}
+	return slices.ContainsFunc([]string{"Delete", "Detach", "Remove", "Release", "Disassociate", "Untag"}, func(p string) bool {
 		return strings.HasPrefix(operation, p)
 	})
 }

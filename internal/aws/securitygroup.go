@@ -4,10 +4,12 @@ package aws
 
 import (
 	"context"
+	"errors"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
@@ -40,10 +42,10 @@ func securityGroups(c *Cloud, api groupAPI, scope Scope) {
 			_, err = api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: out.GroupId, IpPermissions: []ec2types.IpPermission{
 				{IpProtocol: aws.String("-1"), IpRanges: []ec2types.IpRange{{CidrIp: aws.String("0.0.0.0/0")}}},
 			}})
-			if err = wrap(err, "remove the rule that lets everything out of %s", aws.ToString(out.GroupId)); plan.ClassOf(err) == plan.NotFound {
-				err = nil
+			if api, ok := errors.AsType[smithy.APIError](err); ok && api.ErrorCode() == "InvalidPermission.NotFound" {
+				err = nil // it came without one
 			}
-			return plan.Made{ID: aws.ToString(out.GroupId)}, err
+			return plan.Made{ID: aws.ToString(out.GroupId)}, wrap(err, "remove the rule that lets everything out of %s", aws.ToString(out.GroupId))
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroup]) (plan.Made, error) {
 			return kept(t), retag(ctx, api, t.id, t.want.Tags, t.have.Tags)

@@ -57,6 +57,8 @@ type Options struct {
 	Faults []fault.Rule
 	// From is what the region knows at its start; the zero Snapshot is an empty region.
 	From Snapshot
+	// Limit throttles those who call too often; nil throttles nobody.
+	Limit *Limit
 	// Quotas of EC2; zero fields are those of a new account.
 	Quotas ec2.Quotas
 	// Patience is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
@@ -216,6 +218,10 @@ func (r *Region) build(o Options, dir string) (err error) {
 		return err
 	}
 	cfg := server.Config{Region: Name, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
+	if o.Limit != nil {
+		o.Limit.now = now
+		cfg.Before = o.Limit.before
+	}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
 		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
 	if err := r.buildStacks(o, from, cfg.Services, now); err != nil {

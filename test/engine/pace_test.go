@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// slow is a client each of whose calls takes d longer.
+type slow struct {
+	next http.RoundTripper
+	d    time.Duration
+}
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.d)
+	return s.next.RoundTrip(r)
+}
+
+func slowed(r regiontest.Region, d time.Duration) sdk.Config {
+	cfg := r.Config()
+	cfg.HTTPClient = &http.Client{Transport: slow{r.Transport(), d}}
+	return cfg
+}
+
+// TestThrottledApplyConverges applies and deletes the highly available cluster in a region that takes only some calls a
+// second: both go through at the first try, and few calls are wasted.
+func TestThrottledApplyConverges(t *testing.T) {
+	for _, k := range []float64{1, 3, 10} {
+		synctest.Test(t, func(t *testing.T) {
+			limit := &regiontest.Limit{Reads: 2 * k, Changes: k}
+			r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Limit: limit})
+			g := mustBuild(t, ha(t, "demo"))
+			begin := time.Now()
+			e := newEngine(slowed(r, 20*time.Millisecond), "demo")
+			if _, err := e.run(t.Context(), g); err != nil {
+				t.Fatalf("apply at %g calls/s: %v", k, err)
+			}
+			took := time.Since(begin)
+			all, _ := e.calls.Total()
+			refused := limit.Refused()
+			count(t, "throttled apply: at %g changes and %g reads a second of each API, %d calls, %d of them refused (%d%%), %s of the test's time",
+				k, 2*k, all, refused, 100*refused/all, took.Round(time.Second))
+			if stats := e.calls.Stats(); stats.Throttled != refused || stats.Retries != refused {
+				t.Errorf("%d were refused, %+v", refused, stats)
+			}
+			if refused > (all-refused)/2 {
+				t.Errorf("%d of %d calls were wasted", refused, all)
+			}
+			if p, err := newEngine(slowed(r, 20*time.Millisecond), "demo").plan(t.Context(), g); err != nil || !p.Empty() {
+				t.Errorf("the second plan is not empty: %v %v", lines(p), err)
+			}
+			if _, err := newEngine(slowed(r, 20*time.Millisecond), "demo").run(t.Context(), &graph.Graph{}); err != nil {
+				t.Errorf("delete at %g calls/s: %v", k, err)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// TestWhatIsNotSeenYet applies the cluster in a region where the first n calls about anything new do not see it: apply
+// ends well, the next plan is empty at once, and there is as much of everything as where all is seen at once.
+func TestWhatIsNotSeenYet(t *testing.T) {
+	var want []string
+	for _, n := range []int{0, 1, 2, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
+			r.Stale(n)
+			g := mustBuild(t, ha(t, "demo"))
+			e := newEngine(r.Config(), "demo")
+			if _, err := e.run(t.Context(), g); err != nil {
+				t.Fatalf("%d stale calls: %v", n, err)
+			}
+			p, err := newEngine(r.Config(), "demo").plan(t.Context(), g)
+			if err != nil || !p.Empty() {
+				t.Errorf("%d stale calls: the second plan is not empty: %v\n%s", n, err, strings.Join(lines(p), "\n"))
+			}
+			stats := e.calls.Stats()
+			all, _ := e.calls.Total()
+			count(t, "eventual consistency: the first %d calls about anything new do not see it: %d calls, %d of them repeated for that", n, all, stats.Unseen)
+			if n > 0 && stats.Unseen == 0 {
+				t.Error("nothing was repeated")
+			}
+			r.Stale(0)
+			quiet()
+			got := r.Inventory(t)
+			if n == 0 {
+				want = got
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%d stale calls: not as without (-without +here):\n%s", n, diff)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// TestCriticalPath applies the cluster where gateways, load balancers and machines take as long as AWS's: the whole
+// takes hardly longer than its longest chain of things that need each other.
+func TestCriticalPath(t *testing.T) {
+	takes := map[string]time.Duration{"nat-gateway": 100 * time.Second, "load-balancer": 150 * time.Second, "instance": 30 * time.Second}
+	for _, d := range []time.Duration{0, 50 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
+			for _, kind := range slices.Sorted(maps.Keys(takes)) {
+				if _, err := r.Faults.Add(fault.Rule{Effect: fault.Provision, Kind: kind, Delay: fault.Duration(takes[kind])}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g := mustBuild(t, ha(t, "demo"))
+			e := newEngine(slowed(r, d), "demo")
+			p, err := e.plan(t.Context(), g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if err := (plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: time.Hour}).Apply(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			took, chain := time.Since(begin), longest(g, takes)
+			ratio := took.Seconds() / chain.Seconds()
+			looks := map[string]int{}
+			for op, n := range e.calls.Calls() {
+				if strings.Contains(op, "Describe") {
+					looks[op] = n
+				}
+			}
+			count(t, "critical path: NAT 100 s, load balancer 150 s, machine 30 s, %s a call: apply takes %.1f s, its longest chain %.0f s, ratio %.3f (goal 1.05); looks: %d at %d gateways, %d at load balancers, %d at groups",
+				d, took.Seconds(), chain.Seconds(), ratio, looks["EC2:DescribeNatGateways"], 3, looks["Elastic Load Balancing v2:DescribeLoadBalancers"], looks["Auto Scaling:DescribeAutoScalingGroups"])
+			if ratio > 1.05 {
+				t.Errorf("apply takes %.3f times its longest chain", ratio)
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// longest is how long a graph takes if every call took no time: a gateway holds up what needs it, a load balancer and
+// machines take their time while others go on.
+func longest(g *graph.Graph, takes map[string]time.Duration) time.Duration {
+	ready := map[graph.Addr]time.Duration{}
+	var all time.Duration
+	for _, n := range g.Nodes() {
+		var at time.Duration
+		for _, d := range n.Deps {
+			at = max(at, ready[d])
+		}
+		end := at
+		switch n.Resource.Kind().Name {
+		case "nat-gateway":
+			at += takes["nat-gateway"]
+			end = at
+		case "load-balancer":
+			end += takes["load-balancer"]
+		case "autoscaling-group":
+			end += takes["instance"]
+		}
+		ready[n.Addr], all = at, max(all, end)
+	}
+	return all
+}
