@@ -23,16 +23,22 @@ import (
 func newApplyCommand(a *app) *cobra.Command {
 	var o targetOptions
 	cmd := &cobra.Command{
-		Use:   "apply [NAME]",
+		Use:   "apply [NAME | FILE]",
 		Short: "Make AWS what a cluster's manifests say",
 		Long: `Show the plan, publish what machines read, then make, change and remove resources, as many at a time as their order
 allows. A failure stops only what depends on it. Running it again resumes a run that failed or was killed: what exists is
 found by its tags.
 
+Given a FILE that 'slipway plan --out' wrote, it does exactly what that plan says, or refuses if anything has changed since.
+An argument with a dot or a slash in it is a file; write ./NAME for one without.
+
 Machines that run already keep their launch template's version until they are replaced.` + exitStatus(),
-		Example: "  slipway apply demo --yes",
+		Example: "  slipway apply demo --yes\n  slipway apply demo.plan --yes",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && isPlanFile(args[0]) {
+				return a.applySaved(cmd.Context(), args[0], o)
+			}
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
@@ -57,7 +63,7 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 		return err
 	}
 	once := func(ctx context.Context, op *operation.Op, _ store.Store) error {
-		t, d, err := a.prepare(ctx, []string{name}, o)
+		t, d, err := a.prepare(ctx, name, o)
 		if t != nil {
 			t.op = op
 			defer t.report()
@@ -74,7 +80,7 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 }
 
 func (t *target) apply(ctx context.Context, d *desired) error {
-	if err := t.a.printPlan(formatTable, t.name, d.plan, d.missing); err != nil {
+	if err := t.a.printPlan(formatTable, t.name, d); err != nil {
 		return err
 	}
 	if d.plan.Empty() && len(d.missing) == 0 {

@@ -108,51 +108,66 @@ func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o ta
 
 // deleteUnder deletes a cluster under its lock; without one it can only show what would go.
 func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, name string, o targetOptions) error {
-	set, err := a.loadCluster(ctx, s, name)
-	known := err == nil
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	t, d, err := a.prepareDestroy(ctx, s, name, o)
+	if t != nil {
+		defer t.report()
+	}
+	if err != nil {
 		return err
 	}
+	return t.destroyUnder(ctx, op, d)
+}
+
+func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired) error {
+	t.op = op
+	for i := range d.demise.objects {
+		if op != nil {
+			d.demise.objects[i].store = op.Guard(d.demise.objects[i].store)
+		}
+	}
+	return t.destroy(ctx, d.demise)
+}
+
+// prepareDestroy finds all that there is of a cluster, in AWS and in the stores.
+func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o targetOptions) (*target, *desired, error) {
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, nil, err
+	}
+	d := &desired{set: set, destroy: true, known: err == nil}
 	t, err := a.newTarget(ctx, o, name, set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	t.op = op
-	defer t.report()
 	have, err := t.cloud.Read(ctx)
 	if err != nil {
-		return err
+		return t, nil, err
 	}
 	if err := protected(set, name, have); err != nil {
-		return err
+		return t, nil, err
 	}
 	remains, err := t.cloud.Remains(ctx, have)
 	if err != nil {
-		return err
+		return t, nil, err
 	}
-	d := demise{known: known}
 	var findings diag.Findings
-	d.plan, findings = plan.Make(&graph.Graph{}, d.weigh(have, remains, o.destroyData), plan.Options{DestroyData: true})
+	d.plan, findings = plan.Make(&graph.Graph{}, d.demise.weigh(have, remains, o.destroyData), plan.Options{DestroyData: true})
 	if err := findings.Err(); err != nil {
-		return err
+		return t, nil, err
 	}
-	if d.objects, err = a.leftovers(ctx, op, s, set, name); err != nil {
-		return err
-	}
-	return t.destroy(ctx, d)
+	d.demise.plan, d.demise.known = d.plan, d.known
+	d.demise.objects, err = a.leftovers(ctx, s, set, name)
+	return t, d, err
 }
 
 // leftovers are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is
 // killed can be taken up.
-func (a *app) leftovers(ctx context.Context, op *operation.Op, s store.Store, set manifest.Set, name string) ([]leftover, error) {
+func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, name string) ([]leftover, error) {
 	var out []leftover
 	if set.Cluster.Spec.ConfigStore.Base != "" {
 		machine, _, err := a.openMachineStore(ctx, set)
 		if err != nil {
 			return nil, err
-		}
-		if op != nil {
-			machine = op.Guard(machine)
 		}
 		keys, err := machine.List(ctx, name+"/")
 		if err != nil {
@@ -207,7 +222,7 @@ func (t *target) destroy(ctx context.Context, d demise) error {
 		t.a.tellDemise(d)
 		return nil
 	}
-	if err := t.a.printPlan(formatTable, t.name, d.plan, nil); err != nil {
+	if err := t.a.printPlan(formatTable, t.name, &desired{plan: d.plan, destroy: true}); err != nil {
 		return err
 	}
 	for _, l := range d.objects {

@@ -256,7 +256,7 @@ func writePrivate(file string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // a linked kubeconfig stays a link
 	}
-	temp, err := os.CreateTemp(filepath.Dir(file), ".slipway-kubeconfig-*") // mode 0600
+	temp, err := os.CreateTemp(filepath.Dir(file), ".slipway-*") // mode 0600
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func TestInfra(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "leave": leave,
+			"tamper": cmdTamper, "fits": cmdFits, "elsewhere": cmdElsewhere,
 		},
 	})
 }

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // proxy stands between slipway and a region, and can hold calls back: that is how a script finds an apply half-way.
@@ -125,4 +129,38 @@ func cmdSleep(ts *testscript.TestScript, _ bool, args []string) {
 	d, err := time.ParseDuration(args[0])
 	ts.Check(err)
 	time.Sleep(d)
+}
+
+// cmdElsewhere makes AWS answer at another address, as another account's would; with back, at the first again.
+func cmdElsewhere(ts *testscript.TestScript, _ bool, args []string) {
+	p := proxyOf(ts)
+	if len(args) > 0 {
+		ts.Setenv("AWS_ENDPOINT_URL", p.URL)
+		return
+	}
+	r, ok := ts.Value("region").(regiontest.Region)
+	if !ok {
+		ts.Fatalf("no region")
+	}
+	ts.Setenv("AWS_ENDPOINT_URL", r.URL)
+}
+
+// cmdFits checks that a JSON file fits the published schema of plans, and has no field that the schema does not name.
+func cmdFits(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plan.Schema()))
+	ts.Check(err)
+	root := doc.(map[string]any)
+	root["additionalProperties"] = false
+	for _, d := range root["$defs"].(map[string]any) {
+		d.(map[string]any)["additionalProperties"] = false
+	}
+	c := jsonschema.NewCompiler()
+	ts.Check(c.AddResource("plan.json", doc))
+	s, err := c.Compile("plan.json")
+	ts.Check(err)
+	is, err := jsonschema.UnmarshalJSON(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if err := s.Validate(is); (err != nil) != neg {
+		ts.Fatalf("%s: %v", args[0], err)
+	}
 }

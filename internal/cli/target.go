@@ -136,19 +136,35 @@ type desired struct {
 	stack bool
 	// missing are the keys that the machine store lacks.
 	missing []string
+	// destroy says that all of it is to go, as demise says; known that the state has it.
+	destroy, known bool
+	demise         demise
 }
 
-// prepare computes a cluster's graph and compares it with AWS.
-func (a *app) prepare(ctx context.Context, args []string, o targetOptions) (*target, *desired, error) {
-	name, err := a.clusterName(args, o.name)
-	if err != nil {
-		return nil, nil, err
+// empty says that there is nothing to do.
+func (d *desired) empty() bool {
+	n := len(d.missing)
+	for _, l := range d.demise.objects {
+		n += len(l.keys)
 	}
+	return d.plan.Empty() && n == 0
+}
+
+// nothing says that there is no such cluster to destroy.
+func (d *desired) nothing() bool { return d.destroy && !d.known && len(d.demise.kept) == 0 && d.empty() }
+
+// prepare computes a cluster's graph and compares it with AWS.
+func (a *app) prepare(ctx context.Context, name string, o targetOptions) (*target, *desired, error) {
 	d, err := a.load(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := a.newTarget(ctx, o, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+	return a.prepareLoaded(ctx, d, o)
+}
+
+// prepareLoaded does so for manifests that were loaded; they need not be those of the state any more.
+func (a *app) prepareLoaded(ctx context.Context, d *desired, o targetOptions) (*target, *desired, error) {
+	t, err := a.newTarget(ctx, o, d.set.Cluster.Metadata.Name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -179,7 +195,7 @@ func (a *app) load(ctx context.Context, name string) (*desired, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	d := &desired{machine: s, sealer: sealer}
+	d := &desired{machine: s, sealer: sealer, known: true}
 	if d.view, err = store.Look(ctx, s, name+"/"); err != nil {
 		return nil, err
 	}

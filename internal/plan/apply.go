@@ -82,6 +82,9 @@ type Walk struct {
 	Jitter func() float64
 	// Events is told of progress, from one goroutine at a time; nil means nobody.
 	Events func(Event)
+	// Applied is told what each resource that was made or changed is now to be, with every reference resolved; nil means
+	// nobody is. It is called by many goroutines.
+	Applied func(graph.Addr, graph.Resource)
 	// Parallel operations at most. Default 1000: an operation mostly waits, and pacing calls is for the cloud to do.
 	Parallel int
 	// Patience is how long an operation is retried while AWS says "not yet". Default 15 minutes.
@@ -168,6 +171,9 @@ func (w Walk) withDefaults() Walk {
 	if w.Jitter == nil {
 		w.Jitter = func() float64 { return 0 }
 	}
+	if w.Applied == nil {
+		w.Applied = func(graph.Addr, graph.Resource) {}
+	}
 	if w.Events == nil {
 		w.Events = func(Event) {}
 	}
@@ -242,6 +248,7 @@ func (r *walker) do(ctx context.Context, i int, waiting func(string), release fu
 		return err
 	}
 	r.keep(s.Addr, m)
+	r.Applied(s.Addr, want)
 	release()
 	return r.retry(ctx, s, waiting, func() error { return r.Cloud.Settle(ctx, t, m) })
 }

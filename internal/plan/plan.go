@@ -90,7 +90,8 @@ type Plan struct {
 	Steps []Step
 
 	actual []Actual // recognised and addressed
-	order  [][]int  // by operation: operations to wait for
+	wanted []Wanted
+	order  [][]int // by operation: operations to wait for
 	ops    []operation
 }
 
@@ -108,7 +109,7 @@ func Make(desired *graph.Graph, actual []Actual, opt Options) (Plan, diag.Findin
 	for _, n := range desired.Nodes() {
 		rest = m.visit(n, rest)
 	}
-	p := Plan{Steps: m.ordered}
+	p := Plan{Steps: m.ordered, wanted: m.wanted}
 	m.address(rest)
 	for i := range rest {
 		p.Steps = append(p.Steps, deletion(&rest[i]))
@@ -144,6 +145,7 @@ type maker struct {
 	claimed map[graph.Addr]*Actual // what exists, by the desired node it serves
 	steps   map[graph.Addr]int     // index into ordered
 	ordered []Step
+	wanted  []Wanted
 }
 
 // sort returns a copy of actual in an order that depends on nothing but its content.
@@ -158,6 +160,7 @@ func (m *maker) sort(actual []Actual) []Actual {
 // visit plans n, and returns what of rest it does not claim.
 func (m *maker) visit(n *graph.Node, rest []Actual) []Actual {
 	want := graph.Resolve(n.Resource, m.lookup)
+	m.wanted = append(m.wanted, Wanted{Addr: n.Addr, Resource: want})
 	best, changes := -1, []Change(nil)
 	for i := range rest {
 		if !m.serves(&rest[i], n, want) {

@@ -19,10 +19,15 @@ type Summary struct {
 
 // Document is the JSON form of a plan. Fields are added, never renamed, within one FormatVersion.
 type Document struct {
-	FormatVersion int     `json:"formatVersion"`
-	Cluster       string  `json:"cluster"`
-	Steps         []Step  `json:"steps"`
-	Summary       Summary `json:"summary"`
+	FormatVersion int    `json:"formatVersion"`
+	Cluster       string `json:"cluster"`
+	// Destroy says that it is the plan of the cluster's deletion.
+	Destroy bool `json:"destroy,omitempty"`
+	// MachineStore are the keys of the objects that are published for machines before anything is made.
+	MachineStore []string `json:"machineStore"`
+	// Steps in an order that works; they are carried out as many at a time as they allow.
+	Steps   []Step  `json:"steps"`
+	Summary Summary `json:"summary"`
 }
 
 // Summary counts p's steps.
@@ -55,7 +60,7 @@ func (p Plan) Document(cluster string) Document {
 	if steps == nil {
 		steps = []Step{}
 	}
-	return Document{FormatVersion: FormatVersion, Cluster: cluster, Steps: steps, Summary: p.Summary()}
+	return Document{FormatVersion: FormatVersion, Cluster: cluster, MachineStore: []string{}, Steps: steps, Summary: p.Summary()}
 }
 
 // Print writes p for a person: one line a step, one line below it a change, and the summary.

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/operation"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/planfile"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// isPlanFile says whether an argument of apply is a file: no cluster has a dot or a slash in its name.
+func isPlanFile(arg string) bool { return strings.ContainsAny(arg, "./\\") }
+
+// identity is what t is the place of.
+func (t *target) identity(ctx context.Context, s store.Store) (planfile.Identity, error) {
+	who, err := t.whoAmI(ctx)
+	return planfile.Identity{
+		Cluster: t.name, Account: who.Account, Partition: who.Partition, Region: t.cfg.Region,
+		Endpoint: sdk.ToString(t.cfg.BaseEndpoint), State: s.URL(),
+	}, err
+}
+
+// file is d's plan as it is saved, with fingerprints of all that it was made from.
+func (t *target) file(ctx context.Context, s store.Store, d *desired) (planfile.File, error) {
+	id, err := t.identity(ctx, s)
+	if err != nil {
+		return planfile.File{}, err
+	}
+	doc, err := json.Marshal(d.document(t.name))
+	if err != nil {
+		return planfile.File{}, fmt.Errorf("encode the plan: %w", err)
+	}
+	docs, err := documentDigests(ctx, s, t.name)
+	return planfile.File{
+		Tool: toolVersion(), Made: t.a.Now().UTC(), By: t.a.who("").Owner, Identity: id,
+		Destroy: d.destroy, DestroyData: t.o.destroyData, Plan: doc,
+		Documents: docs, Actual: d.plan.FingerprintActual(), Wanted: d.plan.FingerprintWanted(),
+	}, err
+}
+
+// toolVersion tells builds apart, also those that have no version of their own.
+func toolVersion() string {
+	v := buildVersion()
+	return strings.TrimSpace(v.Version + " " + v.Commit)
+}
+
+// documentDigests are the hashes of the cluster's documents that are public and that a plan is made from.
+func documentDigests(ctx context.Context, s store.Store, name string) (map[string]string, error) {
+	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, key := range append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsKey(name)) {
+		o, err := s.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(o.Body)
+		out[key] = hex.EncodeToString(sum[:])
+	}
+	return out, nil
+}
+
+// save writes d's plan into a file that only its owner can read.
+func (t *target) save(ctx context.Context, s store.Store, d *desired, path string) error {
+	f, err := t.file(ctx, s, d)
+	if err != nil {
+		return err
+	}
+	body, err := f.Encode()
+	if err != nil {
+		return err
+	}
+	if err := writePrivate(path, body); err != nil {
+		return fmt.Errorf("save the plan: %w", err)
+	}
+	arg := path
+	if !isPlanFile(path) {
+		arg = "./" + path
+	}
+	t.a.say("saved the plan in %s; to do exactly this: slipway apply %s --yes", path, arg)
+	return nil
+}
+
+func readPlanFile(path string) (planfile.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return planfile.File{}, withHint(fmt.Errorf("read the plan: %w", err), "an argument with a dot or a slash is a saved plan; make one with: slipway plan NAME --out FILE")
+	}
+	defer f.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(io.LimitReader(f, planfile.MaxSize))
+	if err != nil {
+		return planfile.File{}, fmt.Errorf("read the plan: %w", err)
+	}
+	saved, err := planfile.Parse(body)
+	if err != nil {
+		return saved, fmt.Errorf("the file %s %w", path, err)
+	}
+	return saved, nil
+}
+
+// applySaved does what a saved plan says, if everything is as it was. The plan is made again under the lock and has to
+// come out the same, so nothing that the file says is taken on trust.
+func (a *app) applySaved(ctx context.Context, path string, o targetOptions) error {
+	saved, err := readPlanFile(path)
+	if err != nil {
+		return err
+	}
+	name := saved.Identity.Cluster
+	if other := a.flagOr(o.name, ""); other != "" && other != name {
+		return withHint(fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, other), "leave --name out")
+	}
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if a.region != "" && a.region != saved.Identity.Region {
+		return withHint(fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region), "leave --region out")
+	}
+	s, _, err := a.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	o.destroyData = saved.DestroyData
+	// Before anything is locked or read: is this the place?
+	t, err := a.newTarget(ctx, o, name, saved.Identity.Region)
+	if err != nil {
+		return err
+	}
+	here, err := t.identity(ctx, s)
+	if err != nil {
+		return err
+	}
+	if lines := saved.Elsewhere(here); len(lines) > 0 {
+		return a.refuse(lines, fmt.Errorf("the plan %s is not for this place; nothing was changed", path), "apply it where it was made, or make a new plan")
+	}
+	once := func(ctx context.Context, op *operation.Op, s store.Store) error {
+		return a.applySavedUnder(ctx, op, s, savedPlan{saved, path, o})
+	}
+	if !a.canAsk() {
+		return once(ctx, nil, s)
+	}
+	kind := "apply"
+	if saved.Destroy {
+		kind = "delete"
+	}
+	return a.operate(ctx, s, name, kind, once)
+}
+
+// savedPlan is a plan file that was read, and how it is to be applied.
+type savedPlan struct {
+	planfile.File
+	path string
+	o    targetOptions
+}
+
+func (a *app) applySavedUnder(ctx context.Context, op *operation.Op, s store.Store, saved savedPlan) error {
+	t, d, err := a.prepareEither(ctx, s, saved.Identity.Cluster, saved.o, saved.Destroy)
+	if t != nil {
+		defer t.report()
+	}
+	if d == nil {
+		return err
+	}
+	now, fileErr := t.file(ctx, s, d)
+	if fileErr != nil {
+		return fileErr
+	}
+	if lines := saved.Stale(now); len(lines) > 0 {
+		hint := fmt.Sprintf("look at what changed, then make a new plan: slipway plan %s --out %s", t.name, saved.path)
+		return a.refuse(lines, fmt.Errorf("the plan %s, which %s made at %s, is stale; nothing was changed", saved.path, saved.By, utc(saved.Made)), hint)
+	}
+	if err != nil {
+		return err
+	}
+	if saved.Destroy {
+		return t.destroyUnder(ctx, op, d)
+	}
+	t.op = op
+	return t.apply(ctx, d)
+}
+
+// refuse lists why, one a line, and returns err.
+func (a *app) refuse(lines []string, err error, hint string) error {
+	for _, line := range lines {
+		fmt.Fprintf(a.Stderr, "%s %s\n", a.paint(a.Stderr, red, "refused:"), line)
+	}
+	return withHint(err, hint)
+}
