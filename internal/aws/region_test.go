@@ -263,3 +263,70 @@ func mortal(cfg sdk.Config, n int) sdk.Config {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestUserTagsComeAndGo: every resource that can bear a tag has the manifest's own, instances, volumes and interfaces too;
+// one that leaves the manifest leaves AWS, and one that others have put there stays (S5.12).
+func TestUserTagsComeAndGo(t *testing.T) {
+	cfg := strict(t)
+	l := newLab(cfg, "demo")
+	with := func(tags map[string]string) *graph.Graph {
+		return desired(t, "demo", func(in *model.Input) { in.Cluster.Spec.Tags = tags })
+	}
+	l.apply(t, l.plan(t, with(map[string]string{"team": "a", "cost": "7"})))
+	// read returns each resource's tags, and those of what auto scaling made.
+	read := func() map[string]map[string]string {
+		have, err := l.cloud.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]map[string]string{}
+		for _, a := range have {
+			for _, f := range graph.Fields(a.Resource) {
+				if tags, ok := f.Value.(map[string]any); ok && f.Tags {
+					out[string(a.Addr)] = map[string]string{}
+					for k, v := range tags {
+						out[string(a.Addr)][k] = fmt.Sprint(v)
+					}
+				}
+			}
+		}
+		return out
+	}
+	e := sdkec2.NewFromConfig(cfg)
+	for addr, tags := range read() {
+		if tags["team"] != "a" || tags["cost"] != "7" {
+			t.Errorf("%s has the tags %v", addr, tags)
+		}
+	}
+	for _, kind := range []string{"instance", "volume", "network-interface"} {
+		tagged, err := e.DescribeTags(t.Context(), &sdkec2.DescribeTagsInput{Filters: []ec2types.Filter{
+			{Name: sdk.String("resource-type"), Values: []string{kind}}, {Name: sdk.String("tag:team"), Values: []string{"a"}},
+		}})
+		if err != nil || len(tagged.Tags) < 5 {
+			t.Errorf("%d of 5 machines have a %s with the tag: %v", len(tagged.Tags), kind, err)
+		}
+	}
+	have, err := l.cloud.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range have {
+		if a.Addr == "vpc/main" {
+			if _, err := e.CreateTags(t.Context(), &sdkec2.CreateTagsInput{Resources: []string{a.ID}, Tags: []ec2types.Tag{{Key: sdk.String("backup"), Value: sdk.String("yes")}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, left := range []map[string]string{{"team": "a"}, nil} {
+		g := with(left)
+		l.apply(t, l.plan(t, g))
+		if rest := l.plan(t, g); !rest.Empty() {
+			t.Errorf("after %v:\n%s", left, strings.Join(lines(rest), "\n"))
+		}
+		for addr, tags := range read() {
+			if _, still := tags["cost"]; still || tags["team"] != left["team"] || addr == "vpc/main" && tags["backup"] != "yes" {
+				t.Errorf("with %v in the manifest, %s has the tags %v", left, addr, tags)
+			}
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -68,7 +67,7 @@ func tagChanges(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(have)) {
-		if _, wanted := want[k]; !wanted && strings.HasPrefix(k, "slipway.dev/") {
+		if _, wanted := want[k]; !wanted && graph.OwnTag(k, have[graph.TagKeys]) {
 			remove = append(remove, k)
 		}
 	}

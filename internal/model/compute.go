@@ -109,7 +109,7 @@ func (b *builder) template(l launch) awskind.LaunchTemplateData {
 			Encrypted: true, KMSKey: b.key, DeleteOnTermination: true,
 		}}},
 		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
-		Tags:     []awskind.TagSpecification{{ResourceType: "volume", Tags: tags}},
+		Tags:     []awskind.TagSpecification{{ResourceType: "network-interface", Tags: tags}, {ResourceType: "volume", Tags: tags}},
 		UserData: b.userData(l).Base64(),
 	}
 }

@@ -135,6 +135,9 @@ func (b *builder) public() bool { return b.Cluster.Spec.API.LoadBalancer.Type ==
 func (b *builder) tags(k graph.Kind, name string, more awskind.Tags) awskind.Tags {
 	t := awskind.Tags{}
 	maps.Copy(t, b.Cluster.Spec.Tags)
+	if marks := graph.MarkTags(slices.Collect(maps.Keys(t))); marks != "" {
+		t[graph.TagKeys] = marks
+	}
 	maps.Copy(t, awskind.Tags{
 		awskind.TagCluster: b.name(), awskind.TagAddress: string(graph.Address(k, name)),
 		awskind.TagClusterOwned + b.name(): "owned", "Name": name + "." + b.name(),

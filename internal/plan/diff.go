@@ -72,8 +72,9 @@ func (d *differ) mapping(path string, want map[string]any, have any) {
 	if !d.tags {
 		return
 	}
+	remembered, _ := h[graph.TagKeys].(string)
 	for _, k := range slices.Sorted(maps.Keys(h)) {
-		if _, wanted := want[k]; !wanted && ownTag(k) {
+		if _, wanted := want[k]; !wanted && graph.OwnTag(k, remembered) {
 			d.add(name(k), h[k], nil)
 		}
 	}

@@ -2,8 +2,6 @@
 
 package plan
 
-import "strings"
-
 // ownership says how far a property is ours (D11).
 type ownership int
 
@@ -72,6 +70,3 @@ func notesOf(kind string) map[Action]string {
 }
 
 func ownershipOf(kind, property string) ownership { return policyOf(kind).owned[property] }
-
-// ownTag says whether a tag that nobody asked for is ours to remove. Tags of others are left alone.
-func ownTag(key string) bool { return strings.HasPrefix(key, "slipway.dev/") }
