@@ -26,6 +26,7 @@ type roleAPI interface {
 	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
 	roleTagAPI
 	rolePolicyAPI
+	accountAPI
 }
 
 type roleTagAPI interface {
@@ -40,9 +41,7 @@ type rolePolicyAPI interface {
 	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput, ...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
 }
 
-// roles drives IAM roles and the policies inside them. A cluster's roles are listed by their path, and there is one a
-// role of machine, so the three calls that each takes are constant. GetAccountAuthorizationDetails would be one call,
-// but it shows every role of the account: more than an operator of one cluster should need to be allowed.
+// roles drives IAM roles and the policies inside them, which are found by the cluster's path.
 func roles(c *Cloud, api roleAPI, scope Scope) {
 	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readRoles(ctx, api, scope) })
 	register(c, driver[awskind.Role]{
@@ -119,29 +118,30 @@ func updateRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Ma
 }
 
 func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.Actual, error) {
-	var out []plan.Actual
+	var mine []iamtypes.Role
 	pages := iam.NewListRolesPaginator(api, &iam.ListRolesInput{PathPrefix: &scope.RolePath})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list roles below %s", scope.RolePath)
 		}
-		for _, listed := range page.Roles {
-			if aws.ToString(listed.Path) != scope.RolePath {
-				continue
+		for _, r := range page.Roles {
+			if aws.ToString(r.Path) == scope.RolePath {
+				mine = append(mine, r)
 			}
-			role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list has no tags
-			if err != nil {
-				return nil, err
-			}
-			policies, err := readRolePolicies(ctx, api, role.ID)
-			if err != nil {
-				return nil, err
-			}
-			out = append(append(out, role), policies...)
 		}
 	}
-	return out, nil
+	if found, ok := detailedRoles(ctx, api, mine); ok {
+		return found, nil
+	}
+	return each(mine, func(listed iamtypes.Role) ([]plan.Actual, error) {
+		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list has no tags
+		if err != nil {
+			return nil, err
+		}
+		policies, err := readRolePolicies(ctx, api, role.ID)
+		return append([]plan.Actual{role}, policies...), err
+	})
 }
 
 func getRole(ctx context.Context, api roleAPI, name string) (plan.Actual, error) {
