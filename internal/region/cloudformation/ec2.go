@@ -81,7 +81,8 @@ func networkTypes() map[string]resourceType {
 				}
 				return retagEC2(j)
 			},
-			remove: removeEC2("DeleteVpc", "VpcId"),
+			remove:     removeEC2("DeleteVpc", "VpcId"),
+			attributes: []string{"CidrBlock"},
 		},
 		"AWS::EC2::InternetGateway": {
 			make:   makeEC2("CreateInternetGateway", "internet-gateway", "InternetGateway.InternetGatewayId", func(*job) tree { return tree{} }),

@@ -34,8 +34,8 @@ type resourceType struct {
 	max  int
 	// attributes are those that Fn::GetAtt knows beyond the schema's read-only properties.
 	attributes []string
-	// replaced are properties whose change replaces it though the schema does not say so; kept is the reverse.
-	replaced, kept []string
+	// replaced are properties whose change replaces it though the schema does not say so.
+	replaced []string
 	// iam says that a template with it needs a capability.
 	iam bool
 	// signals says that it waits by its properties rather than by a CreationPolicy.

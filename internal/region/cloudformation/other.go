@@ -47,7 +47,6 @@ func otherTypes() map[string]resourceType {
 			},
 			remove:     func(j *job) error { return j.do("ssm", "DeleteParameter", tree{"Name": j.id}) },
 			attributes: []string{"Type", "Value"},
-			kept:       []string{"Type"},
 		},
 		"AWS::Route53::HostedZone": zoneType(),
 		"AWS::Route53::RecordSet": {

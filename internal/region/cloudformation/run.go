@@ -246,6 +246,26 @@ func reasonOf(verb string, failures map[string]error) string {
 	return fmt.Sprintf("The following resource(s) failed to %s: [%s].", verb, strings.Join(record.Keys(failures), ", "))
 }
 
+// reasonOfUpdate says what an update failed to make and to change. The caller is inside the book.
+func reasonOfUpdate(st *stack, failures map[string]error) string {
+	created, updated := map[string]error{}, map[string]error{}
+	for name, err := range failures {
+		if r := st.Resources[name]; r != nil && r.Status == "CREATE"+failed {
+			created[name] = err
+		} else {
+			updated[name] = err
+		}
+	}
+	var out []string
+	if len(created) > 0 {
+		out = append(out, reasonOf("create", created))
+	}
+	if len(updated) > 0 {
+		out = append(out, reasonOf("update", updated))
+	}
+	return strings.Join(out, " ")
+}
+
 // conclude evaluates the outputs into the side's stack. The caller is inside the book.
 func (s *Service) conclude(sd side) map[string]error {
 	outputs, imports, err := s.outputsOf(sd)

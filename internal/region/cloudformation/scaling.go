@@ -72,8 +72,6 @@ func scalingTypes() map[string]resourceType {
 				}
 				return mine, err
 			},
-			// The service can change these in place, whatever the policy says about instances.
-			kept: []string{"VPCZoneIdentifier", "LaunchTemplate", "MixedInstancesPolicy"},
 		},
 		"AWS::AutoScaling::LifecycleHook": {
 			name: "LifecycleHookName", max: 255,

@@ -209,7 +209,7 @@ func recreation(kind, property string) string {
 	switch {
 	case has(s.CreateOnly), slices.Contains(types()[kind].replaced, property):
 		return "Always"
-	case has(s.Conditional) && !slices.Contains(types()[kind].kept, property):
+	case has(s.Conditional):
 		return "Conditionally"
 	}
 	return "Never"

@@ -139,6 +139,11 @@ func (s *Service) step(ctx context.Context, sd side, name string) error {
 		if sd.op.Done[name] {
 			return nil
 		}
+		if sd.rollback && slices.Contains(sd.op.Skip, name) && r != nil {
+			r.From, sd.op.Done[name] = nil, true
+			s.setResource(sd.st, r, "UPDATE"+complete, "")
+			return nil
+		}
 		props, spec, err := s.evaluate(sd, name)
 		if r == nil || r.Physical == "" || r.Status == deleted || r.Status == "CREATE"+inProgress {
 			act = func() error { return s.create(ctx, sd, name, made{props, spec, err, "CREATE"}) }
@@ -227,7 +232,9 @@ func (s *Service) create(ctx context.Context, sd side, name string, m made) erro
 		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.t.after(name), m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy
 		if !again {
 			r.Properties, r.Signals, r.Attributes, r.Begun, r.Physical = m.props, nil, nil, true, ""
-			s.setResource(sd.st, r, m.verb+inProgress, "")
+			if r.Status != "UPDATE"+inProgress || m.verb != "UPDATE" { // a replacement has said so already
+				s.setResource(sd.st, r, m.verb+inProgress, "")
+			}
 		}
 		s.book.Dirty()
 		return nil

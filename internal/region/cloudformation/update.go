@@ -38,7 +38,7 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *operation) error
 			s.setStack(st, "UPDATE_COMPLETE_CLEANUP"+inProgress, "")
 			return nil
 		}
-		why := reasonOf("update", failures)
+		why := reasonOfUpdate(st, failures)
 		if op.KeepOnFailure {
 			st.content, st.Op = op.New, nil
 			s.setStack(st, "UPDATE"+failed, why)
@@ -102,7 +102,7 @@ func (s *Service) dropRemoved(sd side) {
 func (s *Service) change(ctx context.Context, sd side, r *resource, m made) error {
 	err := s.book.Do(func() error {
 		if r.From == nil {
-			r.From, r.Signals = orEmpty(r.Properties), nil
+			r.From, r.Signals, r.Roll = orEmpty(r.Properties), nil, nil
 			sd.op.Touched[r.Logical] = true
 			r.Properties = m.props
 			s.setResource(sd.st, r, "UPDATE"+inProgress, "")

@@ -174,12 +174,23 @@ func Run(t T, o Options) (r Region, stop func()) {
 	}
 	if o.InProcess {
 		r.URL = "http://region.invalid"
-		r.client = &http.Client{Transport: direct{r.server}}
+		r.client = &http.Client{Transport: direct{r.front()}}
 		return r, end
 	}
-	web := httptest.NewServer(r.server)
+	web := httptest.NewServer(r.front())
 	r.URL = web.URL
 	return r, func() { web.Close(); end() }
+}
+
+// front answers all requests: those to wait condition handles have no signature.
+func (r Region) front() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if h, ok := r.parts.stacks.Signals(q); ok {
+			h.ServeHTTP(w, q)
+			return
+		}
+		r.server.ServeHTTP(w, q)
+	})
 }
 
 // Advance puts the region's clock forward: what takes time has happened at its next call. Clients whose clocks stay

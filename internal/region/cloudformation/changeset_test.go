@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	cfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+// propose makes a change set and returns it with all its pages.
+func (l *lab) propose(in *cfn.CreateChangeSetInput) *cfn.DescribeChangeSetOutput {
+	l.t.Helper()
+	if in.ChangeSetName == nil {
+		in.ChangeSetName = aws.String("c")
+	}
+	in.Capabilities = named()
+	made := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
+	var all *cfn.DescribeChangeSetOutput
+	var token *string
+	for {
+		out := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: made.Id, NextToken: token}))
+		if all == nil {
+			all = out
+		} else {
+			all.Changes = append(all.Changes, out.Changes...)
+		}
+		if token = out.NextToken; token == nil {
+			return all
+		}
+	}
+}
+
+// summary is a change set's changes as lines.
+func summary(cs *cfn.DescribeChangeSetOutput) []string {
+	var out []string
+	for _, c := range cs.Changes {
+		r := c.ResourceChange
+		line := fmt.Sprintf("%s %s %s %v", r.Action, *r.LogicalResourceId, r.Replacement, r.Scope)
+		for _, d := range r.Details {
+			line += fmt.Sprintf(" %s.%s/%s/%s/%s/%s", d.Target.Attribute, aws.ToString(d.Target.Name), d.Target.RequiresRecreation, d.Evaluation, d.ChangeSource, aws.ToString(d.CausingEntity))
+		}
+		out = append(out, strings.Join(strings.Fields(line), " "))
+	}
+	return out
+}
+
+const machines = `
+Parameters: {Type: {Type: String, Default: t3.medium}, Size: {Type: Number, Default: 8}}
+Resources:
+  Vpc: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.0.0.0/16}}
+  Net: {Type: AWS::EC2::Subnet, Properties: {VpcId: !Ref Vpc, CidrBlock: 10.0.1.0/24}}
+  Sg: {Type: AWS::EC2::SecurityGroup, Properties: {GroupDescription: first, VpcId: !Ref Vpc}}
+  Rule: {Type: AWS::EC2::SecurityGroupIngress, Properties: {GroupId: !GetAtt Sg.GroupId, IpProtocol: "-1", CidrIp: 10.0.0.0/8}}
+  Volume:
+    Type: AWS::EC2::Volume
+    DeletionPolicy: Retain
+    UpdateReplacePolicy: Retain
+    Properties: {AvailabilityZone: us-east-1a, Size: !Ref Size, VolumeType: gp3}
+  Template:
+    Type: AWS::EC2::LaunchTemplate
+    Properties:
+      LaunchTemplateData: {ImageId: ami-0123456789abcdef0, InstanceType: !Ref Type, SecurityGroupIds: [!GetAtt Sg.GroupId]}
+  Group:
+    Type: AWS::AutoScaling::AutoScalingGroup
+    Properties:
+      MinSize: "0"
+      MaxSize: "2"
+      VPCZoneIdentifier: [!Ref Net]
+      LaunchTemplate: {LaunchTemplateId: !Ref Template, Version: !GetAtt Template.LatestVersionNumber}
+`
+
+// What a change set says of replacements, for each way in which a property can change.
+func TestChangeSetReplacements(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.want(l.create("m", machines), "CREATE_COMPLETE")
+	for i, c := range []struct {
+		what, old, new string
+		params         []string
+		want           []string
+	}{
+		{"a parameter of a mutable property", "", "", []string{"Type", "t3.large"}, []string{
+			"Modify Group Conditional [Properties] Properties.LaunchTemplate/Conditionally/Dynamic/ResourceAttribute/Template.LatestVersionNumber",
+			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Static/ParameterReference/Type",
+		}},
+		{"an immutable property", "GroupDescription: first", "GroupDescription: second", nil, []string{
+			"Modify Group Conditional [Properties] Properties.LaunchTemplate/Conditionally/Dynamic/ResourceAttribute/Template.LatestVersionNumber",
+			"Modify Rule Conditional [Properties] Properties.GroupId/Always/Dynamic/ResourceAttribute/Sg.GroupId",
+			"Modify Sg True [Properties] Properties.GroupDescription/Always/Static/DirectModification/",
+			"Modify Template False [Properties] Properties.LaunchTemplateData/Never/Dynamic/ResourceAttribute/Sg.GroupId",
+		}},
+		{"a volume that grows", "", "", []string{"Size", "9"}, []string{
+			"Modify Volume False [Properties] Properties.Size/Never/Static/ParameterReference/Size",
+		}},
+		{"a volume that moves", "AvailabilityZone: us-east-1a", "AvailabilityZone: us-east-1b", nil, []string{
+			"Modify Volume True [Properties] Properties.AvailabilityZone/Always/Static/DirectModification/",
+		}},
+		{"a policy", "DeletionPolicy: Retain", "DeletionPolicy: Delete", nil, []string{
+			"Modify Volume False [DeletionPolicy] DeletionPolicy./Never/Static/DirectModification/",
+		}},
+		{"another resource", "  Sg:", "  Igw: {Type: AWS::EC2::InternetGateway}\n  Sg:", nil, []string{"Add Igw []"}},
+		{"one resource less", "  Rule: {", "  Other: {", nil, []string{"Add Other []", "Remove Rule []"}},
+	} {
+		body := strings.Replace(machines, c.old, c.new, 1)
+		cs := l.propose(&cfn.CreateChangeSetInput{
+			StackName: aws.String("m"), TemplateBody: &body, ChangeSetName: aws.String(fmt.Sprintf("c%d", i)), Parameters: params(c.params...),
+		})
+		if cs.Status != types.ChangeSetStatusCreateComplete || cs.ExecutionStatus != types.ExecutionStatusAvailable {
+			t.Errorf("%s: %s %s %s", c.what, cs.Status, cs.ExecutionStatus, aws.ToString(cs.StatusReason))
+		}
+		if diff := cmp.Diff(c.want, summary(cs)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, diff)
+		}
+	}
+	if n := len(must[*cfn.ListChangeSetsOutput](l)(l.cfn.ListChangeSets(l.ctx(), &cfn.ListChangeSetsInput{StackName: aws.String("m")})).Summaries); n != 7 {
+		t.Errorf("%d change sets are listed", n)
+	}
+}
+
+func TestChangeSetOfANewStack(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	in := &cfn.CreateChangeSetInput{StackName: aws.String("new"), TemplateBody: aws.String(network), ChangeSetType: types.ChangeSetTypeCreate}
+	cs := l.propose(in)
+	if diff := cmp.Diff([]string{"Add Rule []", "Add Sg []", "Add Subnet []", "Add Vpc []"}, summary(cs)); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+	if st := l.describe("new"); st.StackStatus != types.StackStatusReviewInProgress {
+		t.Errorf("the stack is %s", st.StackStatus)
+	}
+	must[*cfn.ExecuteChangeSetOutput](l)(l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: cs.ChangeSetId}))
+	l.want(l.settle("new"), "CREATE_COMPLETE")
+	_, err := l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: cs.ChangeSetId})
+	if !strings.HasPrefix(refused(err), "InvalidChangeSetStatus: ") {
+		t.Errorf("executed twice: %s", refused(err))
+	}
+	_, err = l.cfn.CreateChangeSet(l.ctx(), in)
+	if !strings.Contains(refused(err), "already exists and cannot be created again") {
+		t.Errorf("created twice: %s", refused(err))
+	}
+	cs = l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("new"), TemplateBody: aws.String(network), ChangeSetName: aws.String("nothing")})
+	if cs.Status != types.ChangeSetStatusFailed || !strings.Contains(*cs.StatusReason, "didn't contain changes") {
+		t.Errorf("no changes: %s %s", cs.Status, aws.ToString(cs.StatusReason))
+	}
+	cs = l.propose(&cfn.CreateChangeSetInput{
+		StackName: aws.String("new"), TemplateBody: aws.String(strings.Replace(network, "GroupDescription:", "GroupDescripton:", 1)), ChangeSetName: aws.String("wrong"),
+	})
+	want := "Properties validation failed for resource Sg with message: [#: extraneous key [GroupDescripton] is not permitted, #: required key [GroupDescription] not found]"
+	if cs.Status != types.ChangeSetStatusFailed || aws.ToString(cs.StatusReason) != want {
+		t.Errorf("an unknown property: %s %s", cs.Status, aws.ToString(cs.StatusReason))
+	}
+	must[*cfn.DeleteChangeSetOutput](l)(l.cfn.DeleteChangeSet(l.ctx(), &cfn.DeleteChangeSetInput{ChangeSetName: aws.String("wrong"), StackName: aws.String("new")}))
+	_, err = l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: aws.String("wrong"), StackName: aws.String("new")})
+	if !strings.HasPrefix(refused(err), "ChangeSetNotFound") {
+		t.Errorf("a deleted change set: %s", refused(err))
+	}
+	l.want(l.remove("new"), "DELETE_COMPLETE")
+}
+
+// A change set of many resources comes in pages, and so do events.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var b strings.Builder
+	b.WriteString("Resources:\n")
+	for i := range 130 {
+		fmt.Fprintf(&b, "  Handle%d: {Type: AWS::CloudFormation::WaitConditionHandle}\n", i)
+	}
+	in := &cfn.CreateChangeSetInput{StackName: aws.String("many"), TemplateBody: aws.String(b.String()), ChangeSetType: types.ChangeSetTypeCreate, ChangeSetName: aws.String("c"), Capabilities: named()}
+	made := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
+	first := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: made.Id}))
+	rest := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: made.Id, NextToken: first.NextToken}))
+	if len(first.Changes) != 100 || len(rest.Changes) != 30 || rest.NextToken != nil {
+		t.Errorf("pages of %d and %d", len(first.Changes), len(rest.Changes))
+	}
+	must[*cfn.ExecuteChangeSetOutput](l)(l.cfn.ExecuteChangeSet(l.ctx(), &cfn.ExecuteChangeSetInput{ChangeSetName: made.Id}))
+	l.want(l.settle("many"), "CREATE_COMPLETE")
+	if n := len(l.events("many")); n != 3*130+3 {
+		t.Errorf("%d events", n)
+	}
+}
