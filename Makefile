@@ -35,7 +35,7 @@ demo-down: build ## remove everything that demo made
 	@bin/slipway region destroy --yes
 
 generate: ## regenerate docs and goldens
-	@go test ./internal/cli ./internal/manifest ./internal/node ./internal/asset ./internal/region/network ./internal/target ./internal/target/diagram -update
+	@go test ./internal/cli ./internal/manifest ./internal/node ./internal/asset ./internal/region/network ./internal/target ./internal/target/diagram ./internal/repocheck -update
 
 fuzz: ## every fuzz target for FUZZTIME (default 10s)
 	@hack/fuzz.sh
