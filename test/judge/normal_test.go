@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+)
+
+// identities tells which key of a listed thing holds what AWS calls it.
+func identities() map[string]string {
+	return map[string]string{
+		"Vpcs": "VpcId", "Subnets": "SubnetId", "InternetGateways": "InternetGatewayId", "NatGateways": "NatGatewayId",
+		"Addresses": "AllocationId", "RouteTables": "RouteTableId", "SecurityGroups": "GroupId", "Volumes": "VolumeId",
+		"LaunchTemplates": "LaunchTemplateId", "LoadBalancers": "DNSName",
+	}
+}
+
+// madeUp matches what AWS makes up: identities, the ends of ARNs, moments.
+type madeUp struct {
+	names               map[string]string
+	id, suffix, instant *regexp.Regexp
+}
+
+func newMadeUp() madeUp {
+	return madeUp{
+		names:   map[string]string{},
+		id:      regexp.MustCompile(`\b(?:([a-z]+(?:-attach)?)-[0-9a-f]{8}(?:[0-9a-f]{9})?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|A[A-Z]{3}[A-Z0-9]{16,17})\b`),
+		suffix:  regexp.MustCompile(`/[0-9a-f]{16}\b`),
+		instant: regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d`),
+	}
+}
+
+// normal returns v without what AWS makes up: an identity becomes the address in the tags of what bears it, or the sort
+// of thing. Moments, addresses of machines, and what CloudFormation adds by itself are left out.
+func (v view) normal() view {
+	m := newMadeUp()
+	for i, l := range listings() {
+		key := identities()[l[1]]
+		list, _ := v[listings()[i][0]].([]any)
+		for _, e := range list {
+			thing, _ := e.(map[string]any)
+			name := addressTag(thing)
+			if l[1] == "LoadBalancers" {
+				name = "the DNS name of " + fmt.Sprint(thing["LoadBalancerName"])
+			}
+			if id, ok := thing[key].(string); ok && name != "" {
+				m.names[id] = "<" + name + ">"
+			}
+		}
+	}
+	out := view{}
+	for command, answer := range v {
+		out[m.text(command)] = m.value(answer)
+	}
+	return out
+}
+
+// addressTag is the address in the graph that a thing bears in its tags.
+func addressTag(thing map[string]any) string {
+	tags, _ := thing["Tags"].([]any)
+	for _, e := range tags {
+		if tag, ok := e.(map[string]any); ok && tag["Key"] == awskind.TagAddress {
+			return fmt.Sprint(tag["Value"])
+		}
+	}
+	return ""
+}
+
+func (m madeUp) text(s string) string {
+	if m.instant.MatchString(s) {
+		return "<moment>"
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.names)) {
+		s = strings.ReplaceAll(s, id, m.names[id])
+	}
+	s = m.id.ReplaceAllStringFunc(s, func(id string) string {
+		if sub := m.id.FindStringSubmatch(id); sub[1] != "" {
+			if sub[1] == "ami" {
+				return id
+			}
+			return "<" + sub[1] + ">"
+		}
+		return "<id>"
+	})
+	return m.suffix.ReplaceAllString(s, "/<id>")
+}
+
+func (m madeUp) value(v any) any {
+	switch x := v.(type) {
+	case string:
+		return m.text(x)
+	case []any:
+		out := make([]any, 0, len(x))
+		for _, e := range x {
+			if e = m.value(e); e != nil {
+				out = append(out, e)
+			}
+		}
+		slices.SortFunc(out, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+		return out
+	case map[string]any:
+		if key, ok := x["Key"].(string); ok && strings.HasPrefix(key, "aws:cloudformation:") {
+			return nil
+		}
+		out := map[string]any{}
+		for k, e := range x {
+			if !accidental(k) {
+				out[k] = m.value(m.userData(k, e))
+			}
+		}
+		return out
+	}
+	return v
+}
+
+// userData shows what an encoded script says: it names load balancers.
+func (m madeUp) userData(key string, v any) any {
+	s, ok := v.(string)
+	if !ok || key != "UserData" {
+		return v
+	}
+	plain, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return v
+	}
+	return string(plain)
+}
+
+// accidental says whether a key holds what is another each time though nobody asked for it.
+func accidental(key string) bool {
+	return slices.Contains([]string{
+		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
+		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate",
+	}, key)
+}
+
+func canonical(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
+
+// agree fails t where two accounts do not hold the same.
+func agree(t *testing.T, one, other view) {
+	t.Helper()
+	if diff := cmp.Diff(one.normal(), other.normal()); diff != "" {
+		t.Errorf("the accounts differ (-direct +CloudFormation):\n%s", diff)
+	}
+}
+
+// TestNormal: what AWS makes up is told apart from what was asked for.
+func TestNormal(t *testing.T) {
+	tags := func(address string) []any {
+		return []any{map[string]any{"Key": awskind.TagAddress, "Value": address}, map[string]any{"Key": "aws:cloudformation:stack-name", "Value": "s"}}
+	}
+	account := func(vpc, subnet, cidr string) view {
+		return view{
+			"ec2 describe-vpcs":    []any{map[string]any{"VpcId": vpc, "CidrBlock": "10.0.0.0/16", "Tags": tags("vpc/main")}},
+			"ec2 describe-subnets": []any{map[string]any{"SubnetId": subnet, "VpcId": vpc, "CidrBlock": cidr, "Tags": tags("subnet/a"), "Made": "2026-11-21T10:00:00Z"}},
+			"ec2 describe-vpc-attribute --vpc-id " + vpc: map[string]any{"Arn": "arn:aws:x/" + subnet + "/0123456789abcdef"},
+		}
+	}
+	one, other := account("vpc-0123456789abcdef0", "subnet-11111111111111111", "10.0.0.0/24"), account("vpc-aaaaaaaaaaaaaaaaa", "subnet-2222222222222222f", "10.0.0.0/24")
+	if diff := cmp.Diff(one.normal(), other.normal()); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(one.normal(), account("vpc-aaaaaaaaaaaaaaaaa", "subnet-2222222222222222f", "10.0.1.0/24").normal()); diff == "" {
+		t.Error("another range is no difference")
+	}
+	if got := other.normal()["ec2 describe-vpc-attribute --vpc-id <vpc/main>"]; !cmp.Equal(got, map[string]any{"Arn": "arn:aws:x/<subnet/a>/<id>"}) {
+		t.Errorf("have %v", got)
+	}
+}
