@@ -3,7 +3,7 @@
 package judge_test
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -28,6 +28,7 @@ func listings() [][2]string {
 		{"ec2 describe-route-tables", "RouteTables"},
 		{"ec2 describe-security-groups", "SecurityGroups"},
 		{"ec2 describe-security-group-rules", "SecurityGroupRules"},
+		{"ec2 describe-vpc-endpoints", "VpcEndpoints"},
 		{"ec2 describe-volumes", "Volumes"},
 		{"ec2 describe-launch-templates", "LaunchTemplates"},
 		{"ec2 describe-instances --filters Name=instance-state-name,Values=pending,running", "Reservations"},
@@ -62,7 +63,7 @@ func details() [][3]string {
 }
 
 // look asks for everything.
-func look(t *testing.T, r regiontest.Region) view {
+func (c awsCLI) look(t *testing.T, r regiontest.Region) view {
 	t.Helper()
 	var commands [][]string
 	for _, l := range listings() {
@@ -70,7 +71,7 @@ func look(t *testing.T, r regiontest.Region) view {
 	}
 	lists := map[string][]any{}
 	out := view{}
-	for i, answer := range awscli(t, r, commands) {
+	for i, answer := range c.run(t, r, commands) {
 		key := listings()[i][1]
 		lists[key], _ = answer.(map[string]any)[key].([]any)
 		out[listings()[i][0]] = lists[key]
@@ -83,22 +84,22 @@ func look(t *testing.T, r regiontest.Region) view {
 			}
 		}
 	}
-	commands = append(commands, policies(t, r, lists["Roles"])...)
-	for i, answer := range awscli(t, r, commands) {
+	commands = append(commands, c.policies(t, r, lists["Roles"])...)
+	for i, answer := range c.run(t, r, commands) {
 		out[strings.Join(commands[i], " ")] = answer
 	}
 	return out
 }
 
 // policies are the commands that show the inline policies of roles.
-func policies(t *testing.T, r regiontest.Region, roles []any) [][]string {
+func (c awsCLI) policies(t *testing.T, r regiontest.Region, roles []any) [][]string {
 	t.Helper()
 	var ask, out [][]string
 	for _, e := range roles {
 		name, _ := e.(map[string]any)["RoleName"].(string)
 		ask = append(ask, []string{"iam", "list-role-policies", "--role-name", name})
 	}
-	for i, answer := range awscli(t, r, ask) {
+	for i, answer := range c.run(t, r, ask) {
 		names, _ := answer.(map[string]any)["PolicyNames"].([]any)
 		for _, p := range names {
 			out = append(out, []string{"iam", "get-role-policy", "--role-name", ask[i][3], "--policy-name", fmt.Sprint(p)})
@@ -107,33 +108,54 @@ func policies(t *testing.T, r regiontest.Region, roles []any) [][]string {
 	return out
 }
 
-// awscli runs commands of the AWS CLI against a region; without the CLI the test is skipped aloud.
-func awscli(t *testing.T, r regiontest.Region, commands [][]string) []any {
-	t.Helper()
-	python := tool(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), python, "-c", "import awscli").CombinedOutput(); err != nil {
-		t.Skipf("SKIPPED: no judge here: python3 has no AWS CLI: %s", out)
-	}
-	in, err := json.Marshal(commands)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), python, "runaws.py")
-	cmd.Stdin = bytes.NewReader(in)
-	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.Name)
-	for k, v := range r.Env() {
-		cmd.Env = append(cmd.Env, k+"="+v)
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
-	var answers []any
-	if err := json.Unmarshal(out, &answers); err != nil || len(answers) != len(commands) {
-		t.Fatalf("%d answers to %d commands: %v", len(answers), len(commands), err)
-	}
-	return answers
+// awsCLI is the AWS CLI in a process that stays, since its start takes long.
+type awsCLI struct {
+	in      *json.Encoder
+	out     *json.Decoder
+	missing string // why there is none
 }
 
+// newAWSCLI starts it.
+func newAWSCLI(t *testing.T) awsCLI {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import awscli").CombinedOutput(); err != nil {
+		return awsCLI{missing: fmt.Sprintf("python3 has no AWS CLI: %v: %s", err, out)}
+	}
+	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") //nolint:usetesting // its input's end ends it
+	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.Name, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("AWS CLI: %v", err)
+		}
+	})
+	return awsCLI{in: json.NewEncoder(in), out: json.NewDecoder(out)}
+}
+
+// needed skips t aloud where there is no AWS CLI.
+func (c awsCLI) needed(t *testing.T) {
+	t.Helper()
+	if c.missing != "" {
+		t.Skip("SKIPPED: no judge here: " + c.missing)
+	}
+}
+
+// run runs commands against a region.
+func (c awsCLI) run(t *testing.T, r regiontest.Region, commands [][]string) []any {
+	t.Helper()
+	check(t, c.in.Encode(map[string]any{"endpoint": *r.Config().BaseEndpoint, "commands": commands}))
+	var out struct {
+		Answers []any
+		Error   string
+	}
+	check(t, c.out.Decode(&out))
+	if out.Error != "" || len(out.Answers) != len(commands) {
+		t.Fatalf("%d answers to %d commands: %s", len(out.Answers), len(commands), out.Error)
+	}
+	return out.Answers
+}

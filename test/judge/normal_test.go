@@ -22,7 +22,7 @@ func identities() map[string]string {
 	return map[string]string{
 		"Vpcs": "VpcId", "Subnets": "SubnetId", "InternetGateways": "InternetGatewayId", "NatGateways": "NatGatewayId",
 		"Addresses": "AllocationId", "RouteTables": "RouteTableId", "SecurityGroups": "GroupId", "Volumes": "VolumeId",
-		"LaunchTemplates": "LaunchTemplateId", "LoadBalancers": "DNSName",
+		"LaunchTemplates": "LaunchTemplateId", "VpcEndpoints": "VpcEndpointId", "LoadBalancers": "DNSName",
 	}
 }
 
@@ -110,12 +110,14 @@ func (m madeUp) value(v any) any {
 		slices.SortFunc(out, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
 		return out
 	case map[string]any:
-		if key, ok := x["Key"].(string); ok && strings.HasPrefix(key, "aws:cloudformation:") {
-			return nil
+		for _, name := range []string{"Key", "TagKey"} { // KMS has a word of its own
+			if key, ok := x[name].(string); ok && strings.HasPrefix(key, "aws:cloudformation:") {
+				return nil
+			}
 		}
 		out := map[string]any{}
 		for k, e := range x {
-			if !accidental(k) {
+			if !accidental(k) && !(byChance(x) && strings.HasPrefix(k, "AvailabilityZone")) {
 				out[k] = m.value(m.userData(k, e))
 			}
 		}
@@ -142,7 +144,14 @@ func accidental(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
 		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate",
+		"AvailableIpAddressCount",
 	}, key)
+}
+
+// byChance says whether a thing is the disk of a machine: in which zone a machine of a group starts is not told.
+func byChance(thing map[string]any) bool {
+	_, disk := thing["VolumeId"].(string)
+	return disk && addressTag(thing) == ""
 }
 
 func canonical(v any) string {
@@ -168,8 +177,8 @@ func TestNormal(t *testing.T) {
 	}
 	account := func(vpc, subnet, cidr string) view {
 		return view{
-			"ec2 describe-vpcs":    []any{map[string]any{"VpcId": vpc, "CidrBlock": "10.0.0.0/16", "Tags": tags("vpc/main")}},
-			"ec2 describe-subnets": []any{map[string]any{"SubnetId": subnet, "VpcId": vpc, "CidrBlock": cidr, "Tags": tags("subnet/a"), "Made": "2026-11-21T10:00:00Z"}},
+			"ec2 describe-vpcs":                          []any{map[string]any{"VpcId": vpc, "CidrBlock": "10.0.0.0/16", "Tags": tags("vpc/main")}},
+			"ec2 describe-subnets":                       []any{map[string]any{"SubnetId": subnet, "VpcId": vpc, "CidrBlock": cidr, "Tags": tags("subnet/a"), "Made": "2026-11-21T10:00:00Z"}},
 			"ec2 describe-vpc-attribute --vpc-id " + vpc: map[string]any{"Arn": "arn:aws:x/" + subnet + "/0123456789abcdef"},
 		}
 	}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs AWS CLI commands in one process: a start of the CLI for each takes half a second.
 
-Reads a JSON list of commands, each a list of arguments, from stdin; prints the list of what each answered."""
+Each line of stdin is {"endpoint": URL, "commands": [[argument, ...], ...]}; each line of stdout {"answers": [...]} with what
+the commands answered, or {"error": text}."""
 import contextlib
 import io
 import json
@@ -10,14 +11,24 @@ import sys
 from awscli.clidriver import create_clidriver
 
 driver = create_clidriver()
-answers = []
-for command in json.load(sys.stdin):
-    out = io.StringIO()
-    out.buffer = io.BytesIO()
-    with contextlib.redirect_stdout(out):
-        code = driver.main(command + ["--output", "json"])
-    text = out.getvalue() or out.buffer.getvalue().decode()
+stdout = sys.stdout
+
+
+def run(endpoint, command):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = driver.main(command + ["--output", "json", "--endpoint-url", endpoint])
     if code:
-        sys.exit("aws %s: exit %s" % (" ".join(command), code))
-    answers.append(json.loads(text) if text.strip() else None)
-json.dump(answers, sys.stdout)
+        raise RuntimeError("aws %s: exit %s: %s" % (" ".join(command), code, err.getvalue()))
+    text = out.getvalue()
+    return json.loads(text) if text.strip() else None
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        answer = {"answers": [run(request["endpoint"], c) for c in request["commands"]]}
+    except RuntimeError as e:
+        answer = {"error": str(e)}
+    stdout.write(json.dumps(answer) + "\n")
+    stdout.flush()
