@@ -75,11 +75,14 @@ func updateTemplate(ctx context.Context, api templateAPI, t task[awskind.LaunchT
 	return made, retag(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
+// maxTemplates is how many templates, and how many versions, EC2 lists in a page.
+const maxTemplates = 200
+
 // readTemplates makes two paged calls, however many templates there are: EC2 lists the latest versions of all at once.
 func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Actual, error) {
 	var out []plan.Actual
 	at := map[string]int{}
-	pages := ec2.NewDescribeLaunchTemplatesPaginator(api, &ec2.DescribeLaunchTemplatesInput{Filters: ours(scope)})
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(api, &ec2.DescribeLaunchTemplatesInput{Filters: ours(scope), MaxResults: aws.Int32(maxTemplates)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -97,7 +100,9 @@ func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.Ac
 	if len(out) == 0 {
 		return nil, nil
 	}
-	versions := ec2.NewDescribeLaunchTemplateVersionsPaginator(api, &ec2.DescribeLaunchTemplateVersionsInput{Versions: []string{"$Latest"}})
+	versions := ec2.NewDescribeLaunchTemplateVersionsPaginator(api, &ec2.DescribeLaunchTemplateVersionsInput{
+		Versions: []string{"$Latest"}, MaxResults: aws.Int32(maxTemplates),
+	})
 	for versions.HasMorePages() {
 		page, err := versions.NextPage(ctx)
 		if err != nil {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"golang.org/x/crypto/ssh"
+)
+
+// moto starts moto on a port of its own and returns its URL, or skips aloud where this machine has none.
+func moto(t *testing.T) string {
+	t.Helper()
+	script := filepath.Join(root(t), "..", "shared", "tools", "moto-up.sh")
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port) //nolint:errcheck,forcetypeassert // of a TCP listener
+	free.Close()                                          //nolint:errcheck,gosec // to be taken by moto
+	dir := "MOTO_RUN_DIR=" + t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
+	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == 3 || exit.ExitCode() == 127) {
+		t.Skipf("SKIPPED: no moto on this machine: %s", out)
+	}
+	if err != nil {
+		t.Fatalf("start moto: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		stop := exec.CommandContext(context.Background(), "bash", script, "stop", port)
+		stop.Env = append(stop.Environ(), dir)
+		if out, err := stop.CombinedOutput(); err != nil {
+			t.Errorf("stop moto: %v\n%s", err, out)
+		}
+	})
+	return "http://127.0.0.1:" + port
+}
+
+func testConfig(url string) sdk.Config {
+	return sdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+}
+
+// motoImage is an image that moto has, for amd64.
+func motoImage(t *testing.T, url string) string {
+	t.Helper()
+	out, err := ec2.NewFromConfig(testConfig(url)).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range out.Images {
+		if i.Architecture == "x86_64" && sdk.ToString(i.RootDeviceName) != "" && i.Platform == "" {
+			return *i.ImageId
+		}
+	}
+	t.Fatal("moto has no image")
+	return ""
+}
+
+func makeBucket(t *testing.T, url, name string) {
+	t.Helper()
+	api := s3.NewFromConfig(testConfig(url), func(o *s3.Options) { o.UsePathStyle = true })
+	if _, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hashServer answers what kops asks for before it names a file: the file's hash. Nobody downloads the file.
+func hashServer(t *testing.T) string {
+	t.Helper()
+	const digits = 64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".sha256") {
+			_, _ = w.Write([]byte(strings.Repeat("0", digits)))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func sshKey(t *testing.T) string {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pub")
+	if err := os.WriteFile(file, ssh.MarshalAuthorizedKey(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// firstAfter is how long after start the first resource was asked for.
+func (p *proxy) firstAfter(start time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first.Sub(start)
+}
