@@ -28,7 +28,7 @@ type sighting[S any] struct {
 
 // The pace of looking: quick at first, for what takes a moment, then as AWS's own waiters do at most.
 const (
-	firstLook = 200 * time.Millisecond
+	firstLook = 100 * time.Millisecond
 	lastLook  = 5 * time.Second
 )
 

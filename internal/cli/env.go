@@ -53,6 +53,7 @@ type app struct {
 	yes, quiet      bool
 	lockTimeout     time.Duration
 	noColor         bool
+	config          *aws.Config       // once it is found
 	stores          map[string]opened // that are open, by URL
 	calls           awscalls.Counter  // of all that this run asks of AWS, the stores included
 }
@@ -131,6 +132,9 @@ func (a *app) flagOr(flag, variable string) string {
 
 // awsConfig finds AWS as the SDK ordinarily does; --region and --profile go first.
 func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
+	if a.config != nil && (a.region == "" || a.region == a.config.Region) {
+		return *a.config, nil
+	}
 	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
 	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if a.region != "" {
@@ -146,7 +150,9 @@ func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
 	if cfg.Region == "" {
 		return aws.Config{}, diag.WithHint(errors.New("no AWS region is set"), "give --region or AWS_REGION, or try: eval \"$(slipway region env)\"")
 	}
-	return a.calls.Count(cfg), nil
+	cfg = a.calls.Count(cfg)
+	a.config = &cfg
+	return cfg, nil
 }
 
 // isTerminal says whether a stream is a terminal that a person sits at.

@@ -151,7 +151,9 @@ func (d *desired) empty() bool {
 }
 
 // nothing says that there is no such cluster to destroy.
-func (d *desired) nothing() bool { return d.destroy && !d.known && len(d.demise.kept) == 0 && d.empty() }
+func (d *desired) nothing() bool {
+	return d.destroy && !d.known && len(d.demise.kept) == 0 && d.empty()
+}
 
 // prepare computes a cluster's graph and compares it with AWS.
 func (a *app) prepare(ctx context.Context, name string, o targetOptions) (*target, *desired, error) {
@@ -261,9 +263,14 @@ func (d *desired) findMissing(ctx context.Context, name string) error {
 
 // input is what the model needs beside the node documents.
 func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
+	var images map[string]model.Image
+	var imagesErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { images, imagesErr = t.images(ctx, d.set) })
 	who, err := t.whoAmI(ctx)
+	wg.Wait()
 	if err != nil {
-		return model.Input{}, err
+		return model.Input{}, err // without an identity nothing else works either
 	}
 	place, err := store.ParseURL(d.machine.URL())
 	if err != nil {
@@ -273,12 +280,11 @@ func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
 	if err != nil {
 		return model.Input{}, err
 	}
-	images, err := t.images(ctx, d.set)
 	return model.Input{
 		Cluster: d.set.Cluster, Groups: d.set.Groups, Account: who.Account, Region: t.cfg.Region, Partition: who.Partition,
 		Images: images, Boot: map[string]model.Boot{}, BootScript: node.BootScript(), Signals: d.stack,
 		MachineStore: model.MachineStore{Bucket: place.Bucket, Prefix: place.Prefix, KMSKeyARN: settings.KMSKeyARN},
-	}, err
+	}, imagesErr
 }
 
 func settingsOf(ctx context.Context, s store.Store) (store.Settings, error) {

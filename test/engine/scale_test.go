@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// wide is a cluster of groups of workers, each of size machines, over six zones.
+func wide(t testing.TB, groups, size int) manifest.Set {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("apiVersion: slipway.dev/v1alpha1\nkind: Cluster\nmetadata: {name: wide}\nspec:\n  cloudProvider: {aws: {region: us-east-1}}\n  networking:\n    podCIDR: 100.64.0.0/10\n    subnets:\n")
+	const zones = "abcdef"
+	for _, z := range zones {
+		fmt.Fprintf(&b, "    - {name: public-%[1]c, zone: us-east-1%[1]c, type: Public}\n    - {name: private-%[1]c, zone: us-east-1%[1]c, type: Private}\n", z)
+	}
+	group := func(name, spec string) {
+		fmt.Fprintf(&b, "---\napiVersion: slipway.dev/v1alpha1\nkind: InstanceGroup\nmetadata: {name: %s, labels: {slipway.dev/cluster: wide}}\nspec: {%s}\n", name, spec)
+	}
+	group("control-plane", "role: ControlPlane, minSize: 3, maxSize: 3, subnets: [private-a, private-b, private-c]")
+	for i := range groups {
+		group(fmt.Sprintf("workers-%03d", i), fmt.Sprintf("role: Worker, minSize: %d, maxSize: %d, subnets: [private-%c]", size, size, zones[i%len(zones)]))
+	}
+	set, fs := manifest.Parse([]byte(b.String()))
+	set = manifest.Default(set)
+	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// TestScale plans a cluster of 100 groups over six zones with 5,000 machines, as records: what a plan without changes
+// asks of AWS does not grow with them.
+func TestScale(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: 5,000 machines are made")
+	}
+	quotas := ec2.Quotas{Addresses: 20, VCPUs: 20000}
+	calls := map[int]map[string]int{}
+	for _, x := range []struct{ groups, size int }{{4, 1}, {100, 50}} {
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas})
+		g := mustBuild(t, wide(t, x.groups, x.size))
+		e := newEngine(r.Config(), "wide")
+		begin := time.Now()
+		if _, err := e.run(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		applied := time.Since(begin)
+		made, _ := e.calls.Total()
+
+		e = newEngine(r.Config(), "wide")
+		begin = time.Now()
+		have, err := e.cloud.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := time.Since(begin)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		begin = time.Now()
+		g = mustBuild(t, wide(t, x.groups, x.size))
+		p, fs := plan.Make(g, have, plan.Options{})
+		planned := time.Since(begin)
+		runtime.ReadMemStats(&after)
+		if err := fs.Err(); err != nil || !p.Empty() {
+			t.Fatalf("the second plan is not empty: %v %v", lines(p), err)
+		}
+		calls[x.groups] = e.calls.Calls()
+		n, mutating := e.calls.Total()
+		const mega = 1 << 20
+		count(t, "scale: %d groups, %d machines: first apply %d calls in %s; plan without changes: %d calls, read %s (both with the region's own work), graph and plan %s, %d allocations, %.1f MB allocated",
+			x.groups, x.groups*x.size+3, made, applied.Round(10*time.Millisecond), n, read.Round(time.Millisecond), planned.Round(time.Millisecond),
+			after.Mallocs-before.Mallocs, float64(after.TotalAlloc-before.TotalAlloc)/mega)
+		if mutating != 0 {
+			t.Errorf("a plan made %d calls that change something", mutating)
+		}
+	}
+	// 103 groups are two of Auto Scaling's longest pages.
+	small := calls[4]
+	small["Auto Scaling:DescribeAutoScalingGroups"]++
+	if !maps.Equal(small, calls[100]) {
+		for _, op := range slices.Sorted(maps.Keys(calls[100])) {
+			if small[op] != calls[100][op] {
+				t.Errorf("%s: %d calls with 4 groups, %d with 100", op, small[op], calls[100][op])
+			}
+		}
+	}
+}
