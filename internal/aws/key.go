@@ -35,6 +35,8 @@ type keyReadAPI interface {
 type keyChangeAPI interface {
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
 	UpdateKeyDescription(context.Context, *kms.UpdateKeyDescriptionInput, ...func(*kms.Options)) (*kms.UpdateKeyDescriptionOutput, error)
+	EnableKey(context.Context, *kms.EnableKeyInput, ...func(*kms.Options)) (*kms.EnableKeyOutput, error)
+	DisableKey(context.Context, *kms.DisableKeyInput, ...func(*kms.Options)) (*kms.DisableKeyOutput, error)
 	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
 	DisableKeyRotation(context.Context, *kms.DisableKeyRotationInput, ...func(*kms.Options)) (*kms.DisableKeyRotationOutput, error)
 	ScheduleKeyDeletion(context.Context, *kms.ScheduleKeyDeletionInput, ...func(*kms.Options)) (*kms.ScheduleKeyDeletionOutput, error)
@@ -68,7 +70,7 @@ func keys(c *Cloud, api keyAPI, scope Scope) {
 				return plan.Made{}, wrap(err, "create key")
 			}
 			t.id = aws.ToString(out.KeyMetadata.KeyId)
-			t.have = awskind.Key{Description: t.want.Description, Policy: t.want.Policy, Tags: t.want.Tags}
+			t.have = awskind.Key{Description: t.want.Description, Policy: t.want.Policy, Tags: t.want.Tags, Enabled: true}
 			made, err := updateKey(ctx, api, t)
 			made.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
 			return made, final(err, t.id)
@@ -80,6 +82,11 @@ func keys(c *Cloud, api keyAPI, scope Scope) {
 }
 
 func updateKey(ctx context.Context, api keyAPI, t task[awskind.Key]) (plan.Made, error) {
+	if t.want.Enabled && !t.have.Enabled { // first: much else is refused while it is disabled
+		if _, err := api.EnableKey(ctx, &kms.EnableKeyInput{KeyId: &t.id}); err != nil {
+			return plan.Made{}, wrap(err, "enable")
+		}
+	}
 	if t.want.Description != t.have.Description {
 		if _, err := api.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: &t.id, Description: &t.want.Description}); err != nil {
 			return plan.Made{}, wrap(err, "describe")
@@ -100,6 +107,11 @@ func updateKey(ctx context.Context, api keyAPI, t task[awskind.Key]) (plan.Made,
 		}
 		if err != nil {
 			return plan.Made{}, wrap(err, "set rotation")
+		}
+	}
+	if !t.want.Enabled && t.have.Enabled {
+		if _, err := api.DisableKey(ctx, &kms.DisableKeyInput{KeyId: &t.id}); err != nil {
+			return plan.Made{}, wrap(err, "disable")
 		}
 	}
 	return kept(t), retagKey(ctx, api, t.id, t.want.Tags, t.have.Tags)
@@ -152,9 +164,12 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, erro
 	found := []plan.Actual{{ID: scope.KeyAlias, Resource: awskind.Alias{Name: scope.KeyAlias, Target: graph.Existing[awskind.Key](id)}}}
 	key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
 	if err == nil && ours {
-		found = append(found, key)
+		return append(found, key), nil
 	}
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	return searchKeys(ctx, api, scope) // somebody has given the alias to another key: ours is not gone for that
 }
 
 // searchKeys finds the key where the alias does not tell it.
@@ -239,7 +254,7 @@ func readKey(ctx context.Context, api keyAPI, meta *kmstypes.KeyMetadata, scope 
 		a.Addr += graph.Addr("@" + id) // to be ended, never to be used again
 	}
 	a.Resource = awskind.Key{
-		Description: aws.ToString(meta.Description), Rotation: rotation.KeyRotationEnabled,
+		Description: aws.ToString(meta.Description), Rotation: rotation.KeyRotationEnabled, Enabled: meta.Enabled,
 		Policy: graph.Canonical(aws.ToString(policy.Policy)), Tags: tags,
 	}
 	return a, true, nil

@@ -27,6 +27,7 @@ type roleAPI interface {
 	roleTagAPI
 	rolePolicyAPI
 	accountAPI
+	attachAPI
 }
 
 type roleTagAPI interface {
@@ -48,6 +49,9 @@ func roles(c *Cloud, api roleAPI, scope Scope) {
 		create: func(ctx context.Context, t task[awskind.Role]) (plan.Made, error) { return createRole(ctx, api, t) },
 		update: func(ctx context.Context, t task[awskind.Role]) (plan.Made, error) { return updateRole(ctx, api, t) },
 		remove: func(ctx context.Context, t task[awskind.Role]) error {
+			if err := attach(ctx, api, t.id, nil, t.have.ManagedPolicies); err != nil {
+				return err
+			}
 			_, err := api.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: &t.id})
 			return wrap(err, "delete")
 		},
@@ -88,7 +92,8 @@ func createRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Ma
 	if err != nil {
 		return plan.Made{}, err
 	}
-	return plan.Made{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}, nil
+	made := plan.Made{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
+	return made, attach(ctx, api, w.Name, w.ManagedPolicies, nil)
 }
 
 func updateRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Made, error) {
@@ -102,6 +107,9 @@ func updateRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Ma
 		if _, err := api.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: &t.id, Description: &t.want.Description}); err != nil {
 			return plan.Made{}, wrap(err, "describe %s", t.id)
 		}
+	}
+	if err := attach(ctx, api, t.id, t.want.ManagedPolicies, t.have.ManagedPolicies); err != nil {
+		return plan.Made{}, err
 	}
 	set, remove := tagChanges(t.want.Tags, t.have.Tags)
 	if len(set) > 0 {
@@ -149,8 +157,12 @@ func getRole(ctx context.Context, api roleAPI, name string) (plan.Actual, error)
 	if err != nil {
 		return plan.Actual{}, wrap(err, "read role %s", name)
 	}
+	attached, err := managedOf(ctx, api, name)
+	if err != nil {
+		return plan.Actual{}, err
+	}
 	r := awskind.Role{
-		Name: name, Path: aws.ToString(out.Role.Path), Description: aws.ToString(out.Role.Description),
+		Name: name, ManagedPolicies: attached, Path: aws.ToString(out.Role.Path), Description: aws.ToString(out.Role.Description),
 		Trust: policyDocument(aws.ToString(out.Role.AssumeRolePolicyDocument)), Tags: fromIAM(out.Role.Tags),
 	}
 	return plan.Actual{Addr: addressOf(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}, nil

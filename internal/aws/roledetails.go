@@ -4,6 +4,7 @@ package aws
 
 import (
 	"context"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -55,6 +56,10 @@ func fromRoleDetail(listed iamtypes.Role, d iamtypes.RoleDetail) []plan.Actual {
 		Name: name, Path: aws.ToString(d.Path), Description: aws.ToString(listed.Description),
 		Trust: policyDocument(aws.ToString(d.AssumeRolePolicyDocument)), Tags: fromIAM(d.Tags),
 	}
+	for _, p := range d.AttachedManagedPolicies {
+		r.ManagedPolicies = append(r.ManagedPolicies, aws.ToString(p.PolicyArn))
+	}
+	slices.Sort(r.ManagedPolicies)
 	out := []plan.Actual{{Addr: addressOf(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(d.Arn)}}}
 	for _, p := range d.RolePolicyList {
 		out = append(out, plan.Actual{ID: name + ":" + aws.ToString(p.PolicyName), Resource: awskind.RolePolicy{

@@ -10,7 +10,9 @@ type Role struct {
 	Path        string     `aws:"Path,immutable"`
 	Description string     `aws:"Description"`
 	Trust       graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
-	Tags        Tags       `aws:"Tags,tags"`
+	// ManagedPolicies are attached to the role, by ARN. What is attached beside them is taken off.
+	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set" tf:"-" cfn:"-"`
+	Tags            Tags     `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].

@@ -8,6 +8,7 @@ import "github.com/slipway-k8s/slipway/internal/graph"
 type Key struct {
 	Description   string     `aws:"Description"`
 	Rotation      bool       `aws:"EnableKeyRotation,always"`
+	Enabled       bool       `aws:"Enabled,always" tf:"-" cfn:"-"`
 	Policy        graph.JSON `aws:"KeyPolicy" tf:"policy"`
 	PendingWindow int        `aws:"PendingWindowInDays,write" tf:"deletion_window_in_days"`
 	Tags          Tags       `aws:"Tags,tags"`

@@ -34,7 +34,7 @@ func (b *builder) kms() {
 		},
 	)
 	key := graph.Add(b.g, "main", awskind.Key{
-		Description: "Volumes of the Kubernetes cluster " + b.name(), Rotation: true, Policy: policy, PendingWindow: keyWindow,
+		Description: "Volumes of the Kubernetes cluster " + b.name(), Rotation: true, Enabled: true, Policy: policy, PendingWindow: keyWindow,
 		Tags: b.tags(awskind.Key{}.Kind(), "main", nil),
 	})
 	graph.Add(b.g, "main", awskind.Alias{Name: AliasName(b.name()), Target: key})

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/internal/region/server"
+)
+
+var update = flag.Bool("update", false, "write docs/operations/drift.md anew")
+
+// drift is one thing that somebody changes behind our back.
+type drift struct {
+	what string // for the documentation
+	do   func(hand) error
+	// want is what the plan says, line by line; a line may be longer. Identities are written as ID.
+	want []string
+	// renewed says that what mends it leaves another record: a version of a template is not taken back, a newer one is made.
+	renewed bool
+}
+
+// hand is a client of AWS that knows nothing of slipway but where its things are.
+type hand struct {
+	context.Context
+	ec2     *ec2.Client
+	elb     *elb.Client
+	iam     *iam.Client
+	kms     *kms.Client
+	scaling *autoscaling.Client
+	ids     map[graph.Addr]string
+}
+
+func newHand(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]string) hand {
+	return hand{
+		Context: ctx, ids: ids, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg),
+		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg),
+	}
+}
+
+// id is the identity of what is at an address.
+func (h hand) id(addr graph.Addr) *string {
+	v, ok := h.ids[addr]
+	if !ok {
+		panic("nothing is at " + string(addr)) // a mistake in the table
+	}
+	return &v
+}
+
+// identities says where everything of a cluster is.
+func identities(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
+	t.Helper()
+	p, err := e.plan(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[graph.Addr]string{}
+	for _, n := range g.Nodes() {
+		if id := p.ID(n.Addr); id != "" {
+			out[n.Addr] = id
+		}
+	}
+	return out
+}
+
+// TestDrift changes each thing behind our back, one at a time, by a plain client of AWS. The plan says exactly that, and
+// apply mends it: the region's records are as before.
+func TestDrift(t *testing.T) {
+	g := mustBuild(t, ha(t, "demo"))
+	var rows []string
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, nil)
+		if _, err := newEngine(r.Config(), "demo").run(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		quiet()
+		built := r.Inventory(t)
+		for _, d := range drifts() {
+			t.Log(d.what)
+			rows = append(rows, d.check(t, r, g))
+			quiet()
+			now := r.Inventory(t)
+			if d.renewed {
+				built = now
+			}
+			if diff := cmp.Diff(built, now); diff != "" {
+				t.Fatalf("%s: not as before (-before +now):\n%s", d.what, diff)
+			}
+		}
+	})
+	const least = 25
+	if len(rows) < least {
+		t.Errorf("%d kinds of drift, there are to be %d", len(rows), least)
+	}
+	count(t, "drift: %d kinds of change behind our back, each found by the plan as exactly that and mended by apply", len(rows))
+	document(t, rows)
+}
+
+// check makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.
+func (d drift) check(t *testing.T, r regiontest.Region, g *graph.Graph) string {
+	e := newEngine(r.Config(), "demo")
+	h := newHand(t.Context(), r.Config(), identities(t, e, g))
+	before := r.Calls()
+	if err := d.do(h); err != nil {
+		t.Fatalf("%s: %v", d.what, err)
+	}
+	var by []string
+	for _, call := range slices.Sorted(maps.Keys(r.Calls())) {
+		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) && r.Calls()[call] > before[call] {
+			by = append(by, "`"+call+"`")
+		}
+	}
+	time.Sleep(10 * time.Second) // what was ordered has happened
+	p, err := e.plan(t.Context(), g)
+	if err != nil {
+		t.Fatalf("%s: %v", d.what, err)
+	}
+	got := lines(p)
+	names := h.names()
+	for i, l := range got {
+		got[i] = names.Replace(l)
+	}
+	fits := len(got) == len(d.want)
+	for i := range min(len(got), len(d.want)) {
+		fits = fits && strings.HasPrefix(got[i], d.want[i])
+	}
+	if !fits {
+		t.Errorf("%s: the plan is\n%s\nwant\n%s", d.what, strings.Join(got, "\n"), strings.Join(d.want, "\n"))
+	}
+	d.mend(t, r, g, p)
+	return fmt.Sprintf("| %s | %s | %s |", d.what, strings.Join(by, ", "), "`"+strings.Join(d.want, "`<br>`")+"`")
+}
+
+func (d drift) mend(t *testing.T, r regiontest.Region, g *graph.Graph, p plan.Plan) {
+	e := newEngine(r.Config(), "demo")
+	if err := (plan.Walk{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
+		t.Fatalf("%s: not mended: %v", d.what, err)
+	}
+	if rest, err := newEngine(r.Config(), "demo").plan(t.Context(), g); err != nil || !rest.Empty() {
+		t.Fatalf("%s: not mended: %v\n%s", d.what, err, strings.Join(lines(rest), "\n"))
+	}
+}
+
+// names writes identities as ID, since they are others in each run.
+func (h hand) names() *strings.Replacer {
+	var pairs []string
+	for _, id := range h.ids {
+		if strings.HasPrefix(id, "arn:") || strings.Contains(id, "-0") {
+			pairs = append(pairs, id, "ID")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// document holds docs/operations/drift.md to the table.
+func document(t *testing.T, rows []string) {
+	t.Helper()
+	const path, begin, end = "../../docs/operations/drift.md", "<!-- table: go test ./test/engine -run TestDrift -update -->\n", "<!-- end of the table -->\n"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(b), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	table := "\n| what was changed | by | what the plan says |\n|---|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
+	want := head + begin + table + end + tail
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(b)); diff != "" {
+		t.Errorf("%s is not in step (go test ./test/engine -run TestDrift -update):\n%s", path, diff)
+	}
+}

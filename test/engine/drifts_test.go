@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	scalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+)
+
+// drifts is the table of docs/operations/drift.md.
+func drifts() []drift {
+	return slices.Concat(tagDrifts(), networkDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
+}
+
+// tagged sets a tag of EC2's.
+func tagged(addr graph.Addr, key, value string) func(hand) error {
+	return func(h hand) error {
+		_, err := h.ec2.CreateTags(h, &ec2.CreateTagsInput{Resources: []string{*h.id(addr)}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}})
+		return err
+	}
+}
+
+func tagDrifts() []drift {
+	return []drift{
+		{what: "a tag of ours is changed", do: tagged("subnet/private-a", "Name", "mine"), want: []string{"~ subnet/private-a", `  Tags[Name]: "mine" → "private-a.demo"`}},
+		{what: "a tag of ours is removed", do: func(h hand) error {
+			_, err := h.ec2.DeleteTags(h, &ec2.DeleteTagsInput{Resources: []string{*h.id("vpc/main")}, Tags: []ec2types.Tag{{Key: sdk.String("kubernetes.io/cluster/demo")}}})
+			return err
+		}, want: []string{"~ vpc/main", `  Tags[kubernetes.io/cluster/demo]: (not set) → "owned"`}},
+		{what: "a tag of Slipway's own is added", do: tagged("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
+		{what: "an etcd volume claims another slot", do: tagged("volume/etcd-a", "slipway.dev/etcd-slot", "z"), want: []string{"~ volume/etcd-a", `  Tags[slipway.dev/etcd-slot]: "z" → "a"`}},
+		{what: "a role's tag is changed", do: func(h hand) error {
+			_, err := h.iam.TagRole(h, &iam.TagRoleInput{RoleName: h.id("iam-role/worker"), Tags: iamTags("Name", "mine")})
+			return err
+		}, want: []string{"~ iam-role/worker", `  Tags[Name]: "mine" → "worker.demo"`}},
+		{what: "a key's tag is changed", do: func(h hand) error {
+			_, err := h.kms.TagResource(h, &kms.TagResourceInput{KeyId: h.id("kms-key/main"), Tags: []kmstypes.Tag{{TagKey: sdk.String("Name"), TagValue: sdk.String("mine")}}})
+			return err
+		}, want: []string{"~ kms-key/main", `  Tags[Name]: "mine" → "main.demo"`}},
+		{what: "a load balancer's tag is removed", do: func(h hand) error {
+			_, err := h.elb.RemoveTags(h, &elb.RemoveTagsInput{ResourceArns: []string{*h.id("load-balancer/api")}, TagKeys: []string{"Name"}})
+			return err
+		}, want: []string{"~ load-balancer/api", `  Tags[Name]: (not set) → "api.demo"`}},
+		{what: "an auto scaling group's tag is changed", do: func(h hand) error {
+			_, err := h.scaling.CreateOrUpdateTags(h, &autoscaling.CreateOrUpdateTagsInput{Tags: []scalingtypes.Tag{{
+				ResourceId: sdk.String("workers.demo"), ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String("slipway.dev/group"), Value: sdk.String("others"), PropagateAtLaunch: sdk.Bool(true),
+			}}})
+			return err
+		}, want: []string{"~ autoscaling-group/workers", `  Tags[slipway.dev/group]: "others" → "workers"`}},
+	}
+}
+
+func networkDrifts() []drift {
+	return []drift{
+		{what: "DNS names of a VPC are off", do: func(h hand) error {
+			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsHostnames: off()})
+			return err
+		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true"}},
+		{what: "DNS of a VPC is off", do: func(h hand) error {
+			if _, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsHostnames: off()}); err != nil {
+				return err
+			}
+			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsSupport: off()})
+			return err
+		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true", "  EnableDnsSupport: false → true"}},
+		{what: "a private subnet gives public addresses", do: func(h hand) error {
+			_, err := h.ec2.ModifySubnetAttribute(h, &ec2.ModifySubnetAttributeInput{SubnetId: h.id("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
+			return err
+		}, want: []string{"~ subnet/private-b", "  MapPublicIpOnLaunch: true → false"}},
+		{what: "a route is removed", do: func(h hand) error {
+			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: h.id("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0")})
+			return err
+		}, want: []string{"+ route/private-b"}},
+		{what: "a route leads elsewhere", do: func(h hand) error {
+			_, err := h.ec2.ReplaceRoute(h, &ec2.ReplaceRouteInput{RouteTableId: h.id("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0"), NatGatewayId: h.id("nat-gateway/nat-us-east-1a")})
+			return err
+		}, want: []string{"~ route/private-b", `  NatGatewayId: "ID" → "ID"`}},
+		{what: "a route past the NAT gateway is added", do: func(h hand) error {
+			_, err := h.ec2.CreateRoute(h, &ec2.CreateRouteInput{RouteTableId: h.id("route-table/private-a"), DestinationCidrBlock: sdk.String("198.51.100.0/24"), GatewayId: h.id("internet-gateway/main")})
+			return err
+		}, want: []string{"- route/private-a:198.51.100.0/24"}},
+		{what: "a subnet follows another route table", do: func(h hand) error {
+			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.id("route-table-association/private-c"), RouteTableId: h.id("route-table/public")})
+			return err
+		}, want: []string{"-/+ route-table-association/private-c", `  RouteTableId: "ID" → "ID"`}},
+		{what: "a subnet follows no route table of its own", do: func(h hand) error {
+			_, err := h.ec2.DisassociateRouteTable(h, &ec2.DisassociateRouteTableInput{AssociationId: h.id("route-table-association/private-a")})
+			return err
+		}, want: []string{"+ route-table-association/private-a"}},
+	}
+}
+
+func off() *ec2types.AttributeBooleanValue {
+	return &ec2types.AttributeBooleanValue{Value: sdk.Bool(false)}
+}
+
+func open(group *string, port int32) *ec2.AuthorizeSecurityGroupIngressInput {
+	return &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group, IpPermissions: []ec2types.IpPermission{{
+		IpProtocol: sdk.String("tcp"), FromPort: &port, ToPort: &port, IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}},
+	}}}
+}
+
+func ruleDrifts() []drift {
+	return []drift{
+		{what: "an ingress rule is removed", do: func(h hand) error {
+			_, err := h.ec2.RevokeSecurityGroupIngress(h, &ec2.RevokeSecurityGroupIngressInput{
+				GroupId: h.id("security-group/worker"), SecurityGroupRuleIds: []string{*h.id("security-group-ingress/kubelet-worker")},
+			})
+			return err
+		}, want: []string{"+ security-group-ingress/kubelet-worker"}},
+		{what: "SSH is opened to the world", do: func(h hand) error {
+			_, err := h.ec2.AuthorizeSecurityGroupIngress(h, open(h.id("security-group/worker"), 22))
+			return err
+		}, want: []string{"- security-group-ingress/worker:tcp:22:22:0.0.0.0/0"}},
+		{what: "an egress rule is removed", do: func(h hand) error {
+			_, err := h.ec2.RevokeSecurityGroupEgress(h, &ec2.RevokeSecurityGroupEgressInput{
+				GroupId: h.id("security-group/worker"), SecurityGroupRuleIds: []string{*h.id("security-group-egress/worker")},
+			})
+			return err
+		}, want: []string{"+ security-group-egress/worker"}},
+		{what: "an egress rule is added", do: func(h hand) error {
+			_, err := h.ec2.AuthorizeSecurityGroupEgress(h, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: h.id("security-group/api-internal"), IpPermissions: []ec2types.IpPermission{{
+				IpProtocol: sdk.String("-1"), IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}},
+			}}})
+			return err
+		}, want: []string{"- security-group-egress/api-internal:-1:0.0.0.0/0"}},
+		{what: "a rule's description is changed", do: func(h hand) error {
+			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.id("security-group/api-public"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
+				SecurityGroupRuleId: h.id("security-group-ingress/access-0"),
+				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(443), ToPort: sdk.Int32(443), CidrIpv4: sdk.String("0.0.0.0/0"), Description: sdk.String("temporary")},
+			}}})
+			return err
+		}, want: []string{"~ security-group-ingress/access-0", `  Description: "temporary" →`}},
+		{what: "a rule lets others in", do: func(h hand) error {
+			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.id("security-group/worker"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
+				SecurityGroupRuleId: h.id("security-group-ingress/kubelet-worker"),
+				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250), CidrIpv4: sdk.String("10.0.0.0/8")},
+			}}})
+			return err
+		}, want: []string{"+ security-group-ingress/kubelet-worker", "- security-group-ingress/worker:tcp:10250:10250:10.0.0.0/8"}},
+	}
+}
+
+const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
+
+func identityDrifts() []drift {
+	return []drift{
+		{what: "a role gets a policy", do: func(h hand) error {
+			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyName: sdk.String("extra"), PolicyDocument: sdk.String(everything)})
+			return err
+		}, want: []string{"- iam-role-policy/worker:extra"}},
+		{what: "a role's policy is another", do: func(h hand) error {
+			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.id("iam-role/control-plane"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(everything)})
+			return err
+		}, want: []string{"~ iam-role-policy/control-plane", "  PolicyDocument:"}},
+		{what: "a role's policy is removed", do: func(h hand) error {
+			_, err := h.iam.DeleteRolePolicy(h, &iam.DeleteRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyName: sdk.String("machine")})
+			return err
+		}, want: []string{"+ iam-role-policy/worker"}},
+		{what: "a managed policy is attached to a role", do: func(h hand) error {
+			_, err := h.iam.AttachRolePolicy(h, &iam.AttachRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyArn: sdk.String("arn:aws:iam::aws:policy/AdministratorAccess")})
+			return err
+		}, want: []string{"~ iam-role/worker", `  ManagedPolicyArns: ["arn:aws:iam::aws:policy/AdministratorAccess"] → []`}},
+		{what: "somebody else may take a role on", do: func(h hand) error {
+			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.id("iam-role/control-plane"), PolicyDocument: sdk.String(
+				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)})
+			return err
+		}, want: []string{"~ iam-role/control-plane", "  AssumeRolePolicyDocument:"}},
+		{what: "an instance profile has no role", do: func(h hand) error {
+			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/worker")})
+			return err
+		}, want: []string{"~ iam-instance-profile/worker", `  Roles: (not set) → ["demo.worker.us-east-1"]`}},
+		{what: "an instance profile has the control plane's role", do: func(h hand) error {
+			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/worker")})
+			if err != nil {
+				return err
+			}
+			_, err = h.iam.AddRoleToInstanceProfile(h, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/control-plane")})
+			return err
+		}, want: []string{"~ iam-instance-profile/worker", `  Roles: ["demo.control-plane.us-east-1"] → ["demo.worker.us-east-1"]`}},
+	}
+}
+
+func keyDrifts() []drift {
+	return []drift{
+		{what: "a key's rotation is off", do: func(h hand) error {
+			_, err := h.kms.DisableKeyRotation(h, &kms.DisableKeyRotationInput{KeyId: h.id("kms-key/main")})
+			return err
+		}, want: []string{"~ kms-key/main", "  EnableKeyRotation: false → true"}},
+		{what: "a key's policy is another", do: func(h hand) error {
+			_, err := h.kms.PutKeyPolicy(h, &kms.PutKeyPolicyInput{KeyId: h.id("kms-key/main"), PolicyName: sdk.String("default"), Policy: sdk.String(
+				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"kms:*","Resource":"*"}]}`)})
+			return err
+		}, want: []string{"~ kms-key/main", "  KeyPolicy:"}},
+		{what: "a key is disabled", do: func(h hand) error {
+			_, err := h.kms.DisableKey(h, &kms.DisableKeyInput{KeyId: h.id("kms-key/main")})
+			return err
+		}, want: []string{"~ kms-key/main", "  Enabled: false → true"}},
+		{what: "an alias is removed", do: func(h hand) error {
+			_, err := h.kms.DeleteAlias(h, &kms.DeleteAliasInput{AliasName: h.id("kms-alias/main")})
+			return err
+		}, want: []string{"+ kms-alias/main"}},
+		{what: "an alias names another key", do: func(h hand) error {
+			made, err := h.kms.CreateKey(h, &kms.CreateKeyInput{})
+			if err != nil {
+				return err
+			}
+			_, err = h.kms.UpdateAlias(h, &kms.UpdateAliasInput{AliasName: h.id("kms-alias/main"), TargetKeyId: made.KeyMetadata.KeyId})
+			if err != nil {
+				return err
+			}
+			_, err = h.kms.ScheduleKeyDeletion(h, &kms.ScheduleKeyDeletionInput{KeyId: made.KeyMetadata.KeyId, PendingWindowInDays: sdk.Int32(7)})
+			return err
+		}, want: []string{"~ kms-alias/main", "  TargetKeyId:"}},
+	}
+}
+
+func balancerDrifts() []drift {
+	attribute := func(addr graph.Addr, key, value string) func(hand) error {
+		return func(h hand) error {
+			_, err := h.elb.ModifyLoadBalancerAttributes(h, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: h.id(addr), Attributes: []elbtypes.LoadBalancerAttribute{{Key: &key, Value: &value}}})
+			return err
+		}
+	}
+	return []drift{
+		{what: "a load balancer stays in its zone", do: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
+			want: []string{"~ load-balancer/api", `  LoadBalancerAttributes[load_balancing.cross_zone.enabled]: "false" → "true"`}},
+		{what: "a load balancer has another security group", do: func(h hand) error {
+			_, err := h.elb.SetSecurityGroups(h, &elb.SetSecurityGroupsInput{LoadBalancerArn: h.id("load-balancer/api"), SecurityGroups: []string{*h.id("security-group/api-internal")}})
+			return err
+		}, want: []string{"~ load-balancer/api", `  SecurityGroups: ["ID"] → ["ID"]`}},
+		{what: "a health check asks for something else", do: func(h hand) error {
+			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.id("target-group/api"), HealthCheckPath: sdk.String("/livez")})
+			return err
+		}, want: []string{"~ target-group/api", `  HealthCheckPath: "/livez" → "/readyz"`}},
+		{what: "a health check asks seldom", do: func(h hand) error {
+			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.id("target-group/join"), HealthCheckIntervalSeconds: sdk.Int32(300), UnhealthyThresholdCount: sdk.Int32(10)})
+			return err
+		}, want: []string{"~ target-group/join", "  HealthCheckIntervalSeconds: 300 → 5", "  UnhealthyThresholdCount: 10 → 2"}},
+		{what: "a target group's attribute", do: func(h hand) error {
+			_, err := h.elb.ModifyTargetGroupAttributes(h, &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: h.id("target-group/api"), Attributes: []elbtypes.TargetGroupAttribute{{
+				Key: sdk.String("deregistration_delay.timeout_seconds"), Value: sdk.String("300"),
+			}}})
+			return err
+		}, want: []string{"~ target-group/api", `  TargetGroupAttributes[deregistration_delay.timeout_seconds]: "300" → "10"`}},
+		{what: "a listener is removed", do: func(h hand) error {
+			_, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.id("listener/join")})
+			return err
+		}, want: []string{"+ listener/join"}},
+		{what: "a listener leads to another target group", do: func(h hand) error {
+			_, err := h.elb.ModifyListener(h, &elb.ModifyListenerInput{ListenerArn: h.id("listener/api-internal"), DefaultActions: []elbtypes.Action{{
+				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.id("target-group/join"),
+			}}})
+			return err
+		}, want: []string{"~ listener/api-internal", "  DefaultActions[0].TargetGroupArn:"}},
+		{what: "a listener is added", do: func(h hand) error {
+			_, err := h.elb.CreateListener(h, &elb.CreateListenerInput{LoadBalancerArn: h.id("load-balancer/api"), Port: sdk.Int32(3988), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: []elbtypes.Action{{
+				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.id("target-group/api"),
+			}}})
+			return err
+		}, want: []string{"- listener/api:3988"}},
+	}
+}
