@@ -17,7 +17,7 @@ type operation struct {
 }
 
 // arrange finds what each operation waits for, and puts the deletions into an order that works.
-func arrange(p *Plan) diag.Findings {
+func arrange(p *Plan, desired *graph.Graph) diag.Findings {
 	sortDeletions(p)
 	make_, end := map[graph.Addr]int{}, map[graph.Addr]int{}
 	p.ops = nil
@@ -34,12 +34,44 @@ func arrange(p *Plan) diag.Findings {
 	users := p.users()
 	p.order = make([][]int, len(p.ops))
 	for i, op := range p.ops {
-		p.order[i] = p.waits(op, users, make_, end)
+		if op.destroy {
+			p.order[i] = p.destroyWaits(op, users, make_, end)
+		} else {
+			p.order[i] = p.makeWaits(op, desired, make_, end)
+		}
 	}
 	return p.cycles()
 }
 
-func (p Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end map[graph.Addr]int) []int {
+// makeWaits says what a creation or an update waits for: what it needs, also through what needs nothing done itself.
+// That is there, but may have lost what it needs in turn.
+func (p Plan) makeWaits(op operation, desired *graph.Graph, make_, end map[graph.Addr]int) []int {
+	s := p.Steps[op.step]
+	var out []int
+	seen := map[graph.Addr]bool{}
+	var need func(deps []graph.Addr)
+	need = func(deps []graph.Addr) {
+		for _, d := range deps {
+			if seen[d] {
+				continue
+			}
+			seen[d] = true
+			if i, ok := make_[d]; ok {
+				out = append(out, i)
+			} else if n := desired.Node(d); n != nil {
+				need(n.Deps)
+			}
+		}
+	}
+	need(s.node.Deps)
+	if i, ok := end[s.Addr]; ok && policyOf(s.Kind).replace != createFirst {
+		out = append(out, i)
+	}
+	return out
+}
+
+// destroyWaits says what the end of something waits for: that nobody uses it any more.
+func (p Plan) destroyWaits(op operation, users map[graph.Addr][]graph.Addr, make_, end map[graph.Addr]int) []int {
 	s := p.Steps[op.step]
 	var out []int
 	add := func(i int, ok bool) {
@@ -48,15 +80,6 @@ func (p Plan) waits(op operation, users map[graph.Addr][]graph.Addr, make_, end 
 		}
 	}
 	at := func(m map[graph.Addr]int, a graph.Addr) (int, bool) { i, ok := m[a]; return i, ok }
-	if !op.destroy {
-		for _, d := range s.node.Deps {
-			add(at(make_, d))
-		}
-		if s.Action == Replace && policyOf(s.Kind).replace != createFirst {
-			add(at(end, s.Addr))
-		}
-		return out
-	}
 	for _, u := range users[s.Addr] {
 		if i, ok := end[u]; ok {
 			add(i, true)

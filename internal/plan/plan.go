@@ -122,7 +122,7 @@ func Make(desired *graph.Graph, actual []Actual, opt Options) (Plan, diag.Findin
 	p.actual = append(p.actual, rest...)
 	var fs diag.Findings
 	fs = append(fs, m.refusals(p.Steps, opt)...)
-	fs = append(fs, arrange(&p)...)
+	fs = append(fs, arrange(&p, desired)...)
 	return p, fs
 }
 
