@@ -62,10 +62,10 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	if err := a.mustExist(ctx, s, name); err != nil {
 		return err
 	}
-	once := func(ctx context.Context, op *operation.Op, _ store.Store) error {
+	once := func(ctx context.Context, op *operation.Op, guarded store.Store) error {
 		t, d, err := a.prepare(ctx, name, o)
 		if t != nil {
-			t.op = op
+			t.op, t.state = op, guarded
 			defer t.report()
 		}
 		if err != nil {
@@ -84,7 +84,7 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 		return err
 	}
 	if d.plan.Empty() && len(d.missing) == 0 {
-		return nil
+		return t.keepApplied(ctx, d)
 	}
 	if err := t.a.confirm("Apply this to cluster " + t.name + "?"); err != nil {
 		return err
@@ -95,6 +95,9 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 	start := t.a.Now()
 	if err := t.publishAndWalk(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
+	}
+	if err := t.keepApplied(ctx, d); err != nil {
+		return err
 	}
 	t.a.say("applied in %s; see: slipway validate cluster %s --wait 10m", t.a.Now().Sub(start).Round(100*time.Millisecond), t.name)
 	return nil
@@ -191,7 +194,7 @@ func (t *target) walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error 
 		show.event(e)
 	}
 	err := plan.Walk{
-		Cloud: cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat,
+		Cloud: cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat, Applied: t.made.add,
 	}.Apply(ctx, p)
 	show.end()
 	if t.op != nil {
@@ -217,5 +220,10 @@ func (t *target) begun(ctx context.Context, p plan.Plan, publish int) error {
 		r.Principal = who.ARN
 		r.Plan = &operation.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
 	})
-	return t.op.Save(ctx)
+	var wg sync.WaitGroup
+	var saveErr, keepErr error
+	wg.Go(func() { saveErr = t.op.Save(ctx) })
+	wg.Go(func() { keepErr = t.keepAttempt(ctx, p) })
+	wg.Wait()
+	return errors.Join(saveErr, keepErr)
 }

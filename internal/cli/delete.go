@@ -115,11 +115,11 @@ func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, 
 	if err != nil {
 		return err
 	}
+	t.op, t.state = op, s
 	return t.destroyUnder(ctx, op, d)
 }
 
 func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired) error {
-	t.op = op
 	for i := range d.demise.objects {
 		if op != nil {
 			d.demise.objects[i].store = op.Guard(d.demise.objects[i].store)

@@ -190,10 +190,10 @@ func (a *app) applySavedUnder(ctx context.Context, op *operation.Op, s store.Sto
 	if err != nil {
 		return err
 	}
+	t.op, t.state = op, s
 	if saved.Destroy {
 		return t.destroyUnder(ctx, op, d)
 	}
-	t.op = op
 	return t.apply(ctx, d)
 }
 

@@ -21,10 +21,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/model"
-	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -79,20 +77,6 @@ func (h hand) find(addr string, properties ...string) *string {
 		}
 	}
 	panic("there is no " + addr + fmt.Sprint(properties))
-}
-
-// actual returns what exists at addr.
-func (h hand) actual(addr string) plan.Actual {
-	have, err := h.cloud.Read(h.ctx)
-	if err != nil {
-		panic(err)
-	}
-	for _, a := range have {
-		if a.Addr == graph.Addr(addr) {
-			return a
-		}
-	}
-	panic("there is no " + addr)
 }
 
 func (h hand) tag(addr, key, value string) error {
@@ -265,13 +249,6 @@ func balancerTampers() []tamper {
 			_, err := h.elb.DeleteListener(h.ctx, &elb.DeleteListenerInput{ListenerArn: h.find("listener", "Port", "3988")})
 			return err
 		}},
-		{"a listener leads elsewhere", "listener/api DefaultActions[0].TargetGroupArn", func(h hand) error {
-			_, err := h.elb.ModifyListener(h.ctx, &elb.ModifyListenerInput{
-				ListenerArn:    h.find("listener", "Port", "443"),
-				DefaultActions: []elbtypes.Action{{Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.find("target-group/api-internal")}},
-			})
-			return err
-		}},
 	}
 }
 
@@ -288,12 +265,6 @@ func machineTampers() []tamper {
 		{"a group's zones", "autoscaling-group/workers VPCZoneIdentifier", func(h hand) error {
 			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{
 				AutoScalingGroupName: h.find("autoscaling-group/workers"), VPCZoneIdentifier: h.find("subnet/private-a"),
-			})
-			return err
-		}},
-		{"a group's health check", "autoscaling-group/workers HealthCheckGracePeriod", func(h hand) error {
-			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{
-				AutoScalingGroupName: h.find("autoscaling-group/workers"), HealthCheckGracePeriod: ptr(int32(7)),
 			})
 			return err
 		}},
@@ -316,14 +287,8 @@ func machineTampers() []tamper {
 			_, err = h.ec2.ModifyLaunchTemplate(h.ctx, &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: id, DefaultVersion: &version})
 			return err
 		}},
-		{"a volume's size", "volume/etcd-a Size", func(h hand) error {
-			var size int32
-			for _, f := range graph.Fields(h.actual("volume/etcd-a").Resource.(awskind.Volume)) {
-				if f.Property == "Size" {
-					size = int32(f.Value.(int64))
-				}
-			}
-			_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Size: ptr(size + 10)})
+		{"a volume's speed", "volume/etcd-a Iops", func(h hand) error {
+			_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Iops: ptr(int32(5000))})
 			return err
 		}},
 		{"a volume's slot", "volume/etcd-b Tags[slipway.dev/etcd-slot]", func(h hand) error { return h.tag("volume/etcd-b", "slipway.dev/etcd-slot", "z") }},
@@ -354,7 +319,11 @@ func cmdTamper(ts *testscript.TestScript, _ bool, args []string) {
 	if !ok {
 		ts.Fatalf("no region")
 	}
-	for _, tt := range tampers() {
+	grows := tamper{name: "a volume grows", do: func(h hand) error {
+		_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Size: ptr(int32(30))})
+		return err
+	}} // which nobody can put back
+	for _, tt := range append(tampers(), grows) {
 		if tt.name == args[0] {
 			ts.Check(tt.do(newHand(context.Background(), r)))
 			return

@@ -58,8 +58,10 @@ type target struct {
 	cfg   sdk.Config
 	cloud *aws.Cloud
 	// op is the operation under which AWS is changed; nil while it is only read.
-	op  *operation.Op
-	who aws.Identity // once it was asked for
+	op    *operation.Op
+	state store.Store // guarded by op
+	made  madeResources
+	who   aws.Identity // once it was asked for
 }
 
 // whoAmI asks AWS once whose credentials we have.

@@ -49,7 +49,7 @@ type Render struct {
 }
 
 // Fields lists the properties of r that are set or always enforced, in declaration order.
-// This file holds the only reflection over resources.
+// This file and fill.go hold the only reflection over resources.
 func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field

@@ -254,12 +254,23 @@ func (m *maker) refusals(steps []Step, opt Options) diag.Findings {
 				}
 			}
 		}
+		for _, c := range s.Changes {
+			if pol.grows == c.Property && shrinks(c) {
+				fs.Errorf(string(s.Addr), short(c.New), "say "+short(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, short(c.Old))
+			}
+		}
 		if (s.Action == Delete || s.Action == Replace) && pol.data && !opt.DestroyData {
 			fs.Errorf(string(s.Addr), s.ID, "put it back into the manifest, or say --destroy-data if its data may go",
 				"would be destroyed with the data it holds")
 		}
 	}
 	return fs
+}
+
+func shrinks(c Change) bool {
+	was, ok := c.Old.(int64)
+	is, known := c.New.(int64)
+	return ok && known && is < was
 }
 
 func cost(cs []Change) int {

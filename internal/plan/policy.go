@@ -23,6 +23,7 @@ const (
 type policy struct {
 	replace replacement
 	hint    string            // for refuse
+	grows   string            // a property that can only grow
 	data    bool              // holds data that cannot be made again
 	note    map[Action]string // what a reader of the plan should know
 	owned   map[string]ownership
@@ -40,7 +41,7 @@ func policyOf(kind string) policy {
 		return policy{replace: refuse, hint: "its name and address are in every kubeconfig; make a new cluster to change it"}
 	case "volume":
 		return policy{
-			replace: refuse, hint: "an etcd volume keeps its zone and its encryption", data: true,
+			replace: refuse, hint: "an etcd volume keeps its zone and its encryption", data: true, grows: "Size",
 			note: map[Action]string{Delete: "the etcd data on it is lost"},
 		}
 	case "kms-key":

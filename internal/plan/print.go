@@ -119,6 +119,9 @@ func (c Change) String() string {
 	return line
 }
 
+// Short renders a value for a person, a long one by its size and hash.
+func Short(v any) string { return short(v) }
+
 // short renders a value in at most some 80 characters; a longer one by its size and hash.
 func short(v any) string {
 	switch x := v.(type) {

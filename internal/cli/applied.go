@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// appliedKey is where it lies what was brought to AWS last.
+func appliedKey(cluster string) string { return cluster + "/applied.json" }
+
+// madeResources are the resources that a walk has made or changed. Many goroutines add to it.
+type madeResources struct {
+	mu     sync.Mutex
+	byAddr map[graph.Addr]graph.Resource
+}
+
+func (m *madeResources) add(a graph.Addr, r graph.Resource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byAddr == nil {
+		m.byAddr = map[graph.Addr]graph.Resource{}
+	}
+	m.byAddr[a] = r
+}
+
+// readApplied returns what was applied last, and its version in the store; false if nothing is recorded.
+func readApplied(ctx context.Context, s store.Store, cluster string) (plan.Applied, store.Object, error) {
+	key := appliedKey(cluster)
+	o, err := s.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return plan.Applied{}, store.Object{}, nil
+	}
+	if err != nil {
+		return plan.Applied{}, o, err
+	}
+	a, err := plan.ParseApplied(o.Body)
+	if err != nil {
+		return a, o, withHint(fmt.Errorf("%s in %s %w", key, s.URL(), err), "delete that object and run 'slipway apply "+cluster+"', which writes it anew")
+	}
+	return a, o, nil
+}
+
+func (t *target) writeApplied(ctx context.Context, a plan.Applied, was store.Object) error {
+	body, err := a.Encode()
+	if err != nil || bytes.Equal(body, was.Body) {
+		return err
+	}
+	if was.ETag == "" {
+		_, err = t.state.Create(ctx, appliedKey(t.name), body)
+	} else {
+		_, err = t.state.Update(ctx, appliedKey(t.name), body, was.ETag)
+	}
+	return err
+}
+
+// keepAttempt writes down what is about to be changed in AWS, so that a later look at it does not take our own half-done
+// work for somebody else's.
+func (t *target) keepAttempt(ctx context.Context, p plan.Plan) error {
+	if p.Empty() {
+		return nil
+	}
+	a, was, err := readApplied(ctx, t.state, t.name)
+	if err != nil {
+		return err
+	}
+	return t.writeApplied(ctx, a.Begun(t.op.Token(), p), was)
+}
+
+// keepApplied writes down what AWS is now, after an apply that succeeded.
+func (t *target) keepApplied(ctx context.Context, d *desired) error {
+	if t.op == nil {
+		return nil // nothing was to be changed, so nothing is written either
+	}
+	was, at, err := readApplied(ctx, t.state, t.name)
+	if err != nil {
+		return err
+	}
+	now := plan.Applied{Token: t.op.Token(), When: t.a.Now().UTC(), By: t.a.who("").Owner, Tool: toolVersion(), MachineStore: d.machine.URL()}
+	if now.Resources, err = d.plan.Resources(t.made.byAddr); err != nil {
+		return err
+	}
+	if now.Documents, err = documentDigests(ctx, d.view, t.name); err != nil {
+		return err
+	}
+	for _, o := range d.objects {
+		now.Objects = append(now.Objects, o.Key)
+	}
+	for _, name := range pki.KeyNames() {
+		now.Objects = append(now.Objects, pki.SecretKey(t.name, name))
+	}
+	slices.Sort(now.Objects)
+	if len(was.Attempts) == 0 && same(was, now) {
+		return nil
+	}
+	return t.writeApplied(ctx, now, at)
+}
+
+// same says that two records differ in nothing but who wrote them when.
+func same(a, b plan.Applied) bool {
+	b.Token, b.When, b.By, b.Tool = a.Token, a.When, a.By, a.Tool
+	x, errX := a.Encode()
+	y, errY := b.Encode()
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

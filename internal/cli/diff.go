@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/plan"
+)
+
+func newDiffCommand(a *app) *cobra.Command {
+	var o targetOptions
+	var format, file string
+	cmd := &cobra.Command{
+		Use:   "diff [NAME]",
+		Short: "Show what an edit of the manifests would change in AWS",
+		Long: `Show what applying the manifests of a file would change, field by field in the manifests and property by property in AWS,
+without writing them anywhere. As with 'slipway replace', a file may hold the cluster, some of its groups, or both. Without
+-f it is about the manifests in the state store. Nothing is changed and nothing is locked, so it can run on every pull request.
+
+What would also change, but not for an edit, is marked as drift: somebody changed it in AWS since the last apply.
+
+EXIT STATUS
+  0  nothing would change
+  1  it did not go well
+  2  something would change`,
+		Example: "  slipway diff -f demo.yaml\n  slipway diff demo -o json | jq '.plan.summary'",
+		GroupID: groupCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return a.diff(cmd.Context(), firstName(name, o.name), file, format, o)
+		},
+	}
+	targetFlags(cmd, &o)
+	buildFlags(cmd, &o)
+	formatFlag(cmd, &format)
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin (default: the state store's)")
+	return cmd
+}
+
+func firstName(names ...string) string {
+	for _, n := range names {
+		if n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+// diffReport is what diff prints.
+type diffReport struct {
+	Cluster string `json:"cluster"`
+	// Manifests are the fields that the file changes, one line each.
+	Manifests []string `json:"manifests"`
+	// Plan is what applying it would do.
+	Plan plan.Document `json:"plan"`
+	// Drift are those addresses and properties of the plan that no edit changes; null if no apply is recorded.
+	Drift []string `json:"drift"`
+}
+
+func (a *app) diff(ctx context.Context, name, file, format string, o targetOptions) error {
+	d, lines, err := a.diffInput(ctx, name, file)
+	if err != nil {
+		return err
+	}
+	t, d, err := a.prepareLoaded(ctx, d, o)
+	if t != nil {
+		t.report()
+	}
+	if d == nil {
+		return err
+	}
+	r := diffReport{Cluster: t.name, Manifests: append([]string{}, lines...), Plan: d.document(t.name)}
+	drift, driftErr := a.notEdited(ctx, d, t.name)
+	if driftErr != nil {
+		return driftErr
+	}
+	r.Drift = drift
+	if printErr := a.printDiff(format, r, d); printErr != nil || err != nil {
+		return firstOf(err, printErr)
+	}
+	if !d.empty() || len(lines) > 0 {
+		return Exit{exitChanges}
+	}
+	return nil
+}
+
+// diffInput loads the manifests in the state and puts those of the file in their place.
+func (a *app) diffInput(ctx context.Context, name, file string) (*desired, []string, error) {
+	if file == "" {
+		name, err := a.clusterName(nil, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		d, err := a.load(ctx, name)
+		return d, nil, err
+	}
+	given, findings, err := a.readManifest(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	of, err := a.clusterOf(given, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if name != "" && name != of {
+		return nil, nil, withHint(fmt.Errorf("the file is about cluster %s, not %s", of, name), "leave NAME out")
+	}
+	d, err := a.load(ctx, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := a.loadChange(ctx, d.view, of)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, findings := c.check(given, findings)
+	if err := findings.Err(); err != nil {
+		return nil, nil, err
+	}
+	lines := manifest.Diff(manifest.Default(c.before), after)
+	d.set = after
+	return d, lines, nil
+}
+
+// notEdited lists what of d's plan no edit has changed since the last apply; nil if none is recorded.
+func (a *app) notEdited(ctx context.Context, d *desired, name string) ([]string, error) {
+	applied, _, err := readApplied(ctx, d.view, name)
+	if err != nil || len(applied.Resources) == 0 {
+		return nil, err
+	}
+	g, err := applied.Graph(awskind.All())
+	if err != nil {
+		a.say("what is drift is not known: %s", err)
+		return nil, nil
+	}
+	edited := d.plan.Edited(g)
+	out := []string{}
+	for _, s := range d.plan.Steps {
+		if edited[string(s.Addr)] {
+			continue
+		}
+		if len(s.Changes) == 0 {
+			out = append(out, string(s.Addr))
+		}
+		for _, c := range s.Changes {
+			if key := string(s.Addr) + " " + c.Property; !edited[key] && c.New != plan.Unknown {
+				out = append(out, key)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (a *app) printDiff(format string, r diffReport, d *desired) error {
+	if format != formatTable {
+		return a.printValue(format, r)
+	}
+	if len(r.Manifests) > 0 {
+		fmt.Fprintf(a.Stdout, "In the manifests:\n  %s\n\nIn AWS:\n", strings.Join(r.Manifests, "\n  "))
+	}
+	if err := a.printPlan(formatTable, r.Cluster, d); err != nil {
+		return err
+	}
+	if len(r.Drift) > 0 {
+		fmt.Fprintf(a.Stdout, "\nOf these, no edit but drift since the last apply:\n  %s\n", strings.Join(r.Drift, "\n  "))
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+func newDriftCommand(a *app) *cobra.Command {
+	var o targetOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "drift [NAME]",
+		Short: "Show what somebody else has changed in AWS",
+		Long: `Compare what exists in AWS with what the last 'slipway apply' made of it, and name each resource and property that is
+not as it was left, whose doing that is, and what is missing or was added. Edits of the manifests are no drift: see
+'slipway diff' for those. Nothing is changed and nothing is locked, so it can run at any time, as from cron.
+
+  changedBy  behind our back           neither slipway nor a manifest did it
+             an apply that did not end  an apply that was killed or failed may have done it; run it again
+             unknown                    no apply is recorded; what exists was compared with the manifests
+
+'slipway apply' puts everything back.
+
+EXIT STATUS
+  0  no drift
+  1  it did not go well
+  2  there is drift`,
+		Example: "  slipway drift demo\n  slipway drift demo -o json | jq '.drift[].address'\n  0 * * * *  slipway drift demo -q || mail -s 'demo: drift' ops",
+		GroupID: groupCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, o.name)
+			if err != nil {
+				return err
+			}
+			return a.drift(cmd.Context(), name, format, o)
+		},
+	}
+	targetFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY), where no apply is recorded")
+	formatFlag(cmd, &format)
+	return cmd
+}
+
+// driftReport is what drift prints.
+type driftReport struct {
+	Cluster string `json:"cluster"`
+	// Applied says when what is compared with was applied, and by whom; empty if no apply is recorded.
+	Applied string `json:"applied,omitempty"`
+	// Edited are the documents of the state store that were edited since.
+	Edited []string         `json:"edited"`
+	Drift  []plan.Deviation `json:"drift"`
+}
+
+func (a *app) drift(ctx context.Context, name, format string, o targetOptions) error {
+	d, err := a.load(ctx, name)
+	if err != nil {
+		return err
+	}
+	applied, _, err := readApplied(ctx, d.view, name)
+	if err != nil {
+		return err
+	}
+	report := driftReport{Cluster: name, Edited: []string{}, Drift: []plan.Deviation{}}
+	if len(applied.Resources) == 0 {
+		a.say("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
+		err = a.driftOfManifests(ctx, d, applied, o, &report)
+	} else {
+		report.Applied = fmt.Sprintf("%s by %s", utc(applied.When), applied.By)
+		err = a.driftOfApplied(ctx, d, applied, o, &report)
+	}
+	if err != nil {
+		return err
+	}
+	if err := a.printDrift(format, report); err != nil {
+		return err
+	}
+	if len(report.Drift) > 0 {
+		return Exit{exitChanges}
+	}
+	return nil
+}
+
+// driftOfApplied compares what exists with what was applied. It needs neither agent nor image.
+func (a *app) driftOfApplied(ctx context.Context, d *desired, applied plan.Applied, o targetOptions, report *driftReport) error {
+	t, err := a.newTarget(ctx, o, report.Cluster, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return err
+	}
+	defer t.report()
+	g, err := applied.Graph(awskind.All())
+	if err != nil {
+		return withHint(err, "another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew")
+	}
+	have, err := t.cloud.Read(ctx)
+	if err != nil {
+		return err
+	}
+	p, _ := plan.Make(g, have, plan.Options{DestroyData: true}) // that something could not be mended is no matter here
+	report.Drift = append(report.Drift, p.Deviations(applied.Attempts, true)...)
+	now, err := documentDigests(ctx, d.view, t.name)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(applied.Documents)
+	maps.Copy(all, now)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if applied.Documents[key] != now[key] {
+			report.Edited = append(report.Edited, key)
+		}
+	}
+	gone, err := a.goneObjects(ctx, t.name, applied)
+	report.Drift = append(report.Drift, gone...)
+	return err
+}
+
+// goneObjects are the objects that machines need when they are born and that are not there any more.
+func (a *app) goneObjects(ctx context.Context, name string, applied plan.Applied) ([]plan.Deviation, error) {
+	machine, _, err := store.Open(ctx, applied.MachineStore, a.storeOptions())
+	if err != nil {
+		return nil, err
+	}
+	keys, err := machine.List(ctx, name+"/machine/")
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.Deviation
+	for _, key := range applied.Objects {
+		if _, there := slices.BinarySearch(keys, key); !there {
+			out = append(out, goneObject(name, key, plan.BehindOurBack))
+		}
+	}
+	return out, nil
+}
+
+func goneObject(name, key string, by plan.Cause) plan.Deviation {
+	return plan.Deviation{What: plan.Missing, Addr: graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")), Kind: "object", ID: key, Changed: by}
+}
+
+// driftOfManifests compares what exists with what the manifests say.
+func (a *app) driftOfManifests(ctx context.Context, d *desired, applied plan.Applied, o targetOptions, report *driftReport) error {
+	t, d, err := a.prepareLoaded(ctx, d, o)
+	if t != nil {
+		defer t.report()
+	}
+	if d == nil {
+		return err
+	}
+	report.Drift = append(report.Drift, d.plan.Deviations(applied.Attempts, false)...)
+	for _, key := range d.missing {
+		report.Drift = append(report.Drift, goneObject(report.Cluster, key, plan.Unrecorded))
+	}
+	return nil
+}
+
+func (a *app) printDrift(format string, r driftReport) error {
+	if format != formatTable {
+		return a.printValue(format, r)
+	}
+	if len(r.Edited) > 0 {
+		a.say("edited since the last apply, and no drift: %s; see: slipway diff %s", strings.Join(r.Edited, ", "), r.Cluster)
+	}
+	if len(r.Drift) == 0 {
+		if r.Applied == "" {
+			fmt.Fprintln(a.Stdout, "No drift: what exists is what the manifests say.")
+		} else {
+			fmt.Fprintf(a.Stdout, "No drift: what exists is what was applied at %s.\n", r.Applied)
+		}
+		return nil
+	}
+	rows := make([][]string, 0, len(r.Drift))
+	for _, d := range r.Drift {
+		rows = append(rows, driftRow(d))
+	}
+	a.printTable([]string{"RESOURCE", "FIELD", "WANT", "HAVE", "CHANGED BY"}, rows)
+	return nil
+}
+
+func driftRow(d plan.Deviation) []string {
+	switch d.What {
+	case plan.Missing:
+		return []string{string(d.Addr), "", "it exists", "missing", string(d.Changed)}
+	case plan.Unexpected:
+		return []string{string(d.Addr), "", "nothing", strings.TrimSpace("it exists (" + d.ID + ") " + d.Owner), string(d.Changed)}
+	case plan.Changed:
+		return []string{string(d.Addr), d.Field, plan.Short(d.Want), plan.Short(d.Have), string(d.Changed)}
+	}
+	return []string{string(d.Addr), string(d.What), "", "", string(d.Changed)}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graph
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// Fill returns a resource of zero's kind with properties as [Fields] lists them, all literal. Numbers may be json.Number.
+// It is how a resource that was written down comes back.
+func Fill(zero Resource, properties map[string]any) (Resource, error) {
+	v := reflect.New(reflect.TypeOf(zero)).Elem()
+	if err := fillStruct(v, properties); err != nil {
+		return nil, fmt.Errorf("%s: %w", zero.Kind().Name, err)
+	}
+	out, ok := reflect.TypeAssert[Resource](v)
+	if !ok {
+		return nil, fmt.Errorf("%s is no resource", v.Type())
+	}
+	return out, nil
+}
+
+// filler is a type that is filled from its literal: a reference, a text.
+type filler interface {
+	fill(literal string) any
+}
+
+func (Ref[T]) fill(literal string) any { return Ref[T]{literal: literal} }
+
+func (Text) fill(literal string) any { return Lit(literal) }
+
+func fillStruct(v reflect.Value, properties map[string]any) error {
+	left := maps.Clone(properties)
+	for i := range v.NumField() {
+		f, tagged := fieldOf(v.Type().Field(i))
+		if !tagged {
+			continue
+		}
+		if x, ok := left[f.Property]; ok {
+			if err := fillValue(v.Field(i), x); err != nil {
+				return fmt.Errorf("%s: %w", f.Property, err)
+			}
+			delete(left, f.Property)
+		}
+	}
+	for _, unknown := range slices.Sorted(maps.Keys(left)) {
+		return fmt.Errorf("has no property %s", unknown)
+	}
+	return nil
+}
+
+func fillValue(v reflect.Value, x any) error {
+	wrong := fmt.Errorf("a %T is no %s", x, v.Type())
+	if f, ok := reflect.TypeAssert[filler](v); ok {
+		s, is := x.(string)
+		if !is {
+			return wrong
+		}
+		v.Set(reflect.ValueOf(f.fill(s)))
+		return nil
+	}
+	switch x := x.(type) {
+	case string:
+		if v.Kind() != reflect.String {
+			return wrong
+		}
+		v.SetString(x)
+	case bool:
+		if v.Kind() != reflect.Bool {
+			return wrong
+		}
+		v.SetBool(x)
+	case int64:
+		if v.Kind() != reflect.Int {
+			return wrong
+		}
+		v.SetInt(x)
+	case json.Number:
+		n, err := x.Int64()
+		if err != nil || v.Kind() != reflect.Int {
+			return wrong
+		}
+		v.SetInt(n)
+	default:
+		return fillMany(v, x, wrong)
+	}
+	return nil
+}
+
+func fillMany(v reflect.Value, x any, wrong error) error {
+	list, isList := x.([]any)
+	props, isMap := x.(map[string]any)
+	switch {
+	case isList && v.Kind() == reflect.Slice:
+		out := reflect.MakeSlice(v.Type(), len(list), len(list))
+		for i, e := range list {
+			if err := fillValue(out.Index(i), e); err != nil {
+				return err
+			}
+		}
+		v.Set(out)
+	case isMap && v.Kind() == reflect.Struct:
+		return fillStruct(v, props)
+	case isMap && v.Kind() == reflect.Map:
+		out := reflect.MakeMap(v.Type())
+		for k, e := range props {
+			one := reflect.New(v.Type().Elem()).Elem()
+			if err := fillValue(one, e); err != nil {
+				return err
+			}
+			out.SetMapIndex(reflect.ValueOf(k), one)
+		}
+		v.Set(out)
+	default:
+		return wrong
+	}
+	return nil
+}
