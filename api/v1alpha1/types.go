@@ -145,7 +145,8 @@ type APIAccess struct {
 
 // LoadBalancer is the API's network load balancer.
 type LoadBalancer struct {
-	// Type is Public (an internet-facing one beside the internal one) or Internal.
+	// Type is Public (an internet-facing one beside the internal one), Internal, or ElasticIP: the API is at the address of
+	// the only control-plane machine, which a new one takes over; without workers there is no load balancer at all.
 	Type string `json:"type,omitempty"`
 }
 

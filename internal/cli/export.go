@@ -131,7 +131,7 @@ type adminRequest struct {
 
 // adminAccess issues a certificate and finds the API.
 func (a *app) adminAccess(ctx context.Context, cfg aws.Config, r adminRequest) (pki.Access, error) {
-	server, err := findAPI(ctx, elb.NewFromConfig(cfg), r.cluster)
+	server, err := findServer(ctx, cfg, r.cluster)
 	if err != nil {
 		return pki.Access{}, err
 	}

@@ -74,7 +74,7 @@ func clusterRules() []Rule {
 			carveSubnets,
 		},
 		clusterText("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
-		{v1alpha1.KindCluster, "spec.api.access", "0.0.0.0/0 if spec.api.loadBalancer.type is Public", defaultAccess},
+		{v1alpha1.KindCluster, "spec.api.access", "0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP", defaultAccess},
 		clusterText("spec.etcd.volume.type", "gp3", func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type }),
 		clusterNumber("spec.etcd.volume.size", 20, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size }),
 		{v1alpha1.KindCluster, "spec.etcd.volume.iops", gp3IOPSText, func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) }},
@@ -106,8 +106,8 @@ func groupRules() []Rule {
 		groupRule("spec.rootVolume.size", "64", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.RootVolume.Size, 64) }),
 		groupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
 		groupRule("spec.rootVolume.throughput", gp3ThroughputText, eachVolume),
-		groupRule("spec.taints", controlPlaneTaint+" for a control plane", func(g *v1alpha1.InstanceGroup, _ *Set) {
-			if len(g.Spec.Taints) == 0 && g.Spec.Role == v1alpha1.RoleControlPlane {
+		groupRule("spec.taints", controlPlaneTaint+" for a control plane beside workers; without workers it runs everything", func(g *v1alpha1.InstanceGroup, s *Set) {
+			if len(g.Spec.Taints) == 0 && g.Spec.Role == v1alpha1.RoleControlPlane && (hasWorkers(*s) || s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElastic) {
 				g.Spec.Taints = []string{controlPlaneTaint}
 			}
 		}),
@@ -116,6 +116,10 @@ func groupRules() []Rule {
 				setNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 			}),
 	}
+}
+
+func hasWorkers(s Set) bool {
+	return slices.ContainsFunc(s.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role == v1alpha1.RoleWorker })
 }
 
 // Image parameters that Debian publishes in every region.
@@ -165,7 +169,7 @@ func defaultRegion(s *Set) {
 
 func defaultAccess(s *Set) {
 	api := &s.Cluster.Spec.API
-	if len(api.Access) == 0 && api.LoadBalancer.Type == LoadBalancerPublic {
+	if len(api.Access) == 0 && api.LoadBalancer.Type != LoadBalancerInternal {
 		api.Access = []string{"0.0.0.0/0"}
 	}
 }

@@ -247,6 +247,11 @@ func TestValidate(t *testing.T) {
 		`spec.networking.vpcEndpoints "s3, ec2, sts": lacks kms`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Networking.NATGateways, c.Networking.VPCEndpoints = "None", []string{"s3", "ec2", "sts"}
 		}),
+		`spec.api.loadBalancer.type "ElasticIP": is for one control-plane machine, not 3`: cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "ElasticIP" }),
+		`spec.api.loadBalancer.type "ElasticIP": needs the control plane in Public subnets: private-a`: func(s *manifest.Set) {
+			s.Cluster.Spec.API.LoadBalancer.Type = "ElasticIP"
+			s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize, s.Groups[0].Spec.Subnets = 1, 1, []string{"private-a"}
+		},
 		`spec.api.loadBalancer.type "Public": needs a subnet that leads to the internet`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Networking.NATGateways, c.Networking.Subnets = "None", c.Networking.Subnets[3:]
 		}),

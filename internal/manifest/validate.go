@@ -26,6 +26,7 @@ const (
 	NATNone              = "None"
 	LoadBalancerPublic   = "Public"
 	LoadBalancerInternal = "Internal"
+	LoadBalancerElastic  = "ElasticIP"
 )
 
 // maxNameLength of a cluster and a group: both enter names that AWS limits (an IAM role's to 64 characters).
@@ -59,6 +60,7 @@ func Validate(s Set) diag.Findings {
 		v.cluster(s.Cluster)
 	}
 	v.groups(s)
+	v.elastic(s)
 	return fs
 }
 
@@ -128,7 +130,7 @@ func (v validator) etcdTiming(e v1alpha1.Etcd) {
 }
 
 func (v validator) api(api v1alpha1.APIAccess) {
-	v.oneOf("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal)
+	v.oneOf("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerElastic)
 	for i, cidr := range api.Access {
 		v.prefix(fmt.Sprintf("spec.api.access[%d]", i), cidr)
 	}

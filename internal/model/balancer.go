@@ -20,11 +20,17 @@ const (
 // balance adds the load balancers. The internal one is always there: a machine that went through a public one would
 // leave by NAT and come back. A target group serves one load balancer only, so each has its own.
 func (b *builder) balance() {
+	if !b.balanced() {
+		return
+	}
 	b.lb.internal = b.balancer("internal", "internal", b.lb.internalGroup, b.refs(b.inner()))
 	api := b.target("api-internal", portAPI, "/readyz", false)
 	join := b.target("join", portJoin, "/healthz", false)
 	b.listen("api-internal", b.lb.internal, portAPI, api)
 	b.listen("join", b.lb.internal, portJoin, join)
+	if b.elastic() {
+		return
+	}
 	if !b.public() {
 		b.listen("api", b.lb.internal, portAPIPublic, api)
 		return

@@ -137,6 +137,7 @@ type download struct {
 type endpoints struct {
 	Public   string `json:"public,omitempty"`
 	Internal string `json:"internal"`
+	Elastic  bool   `json:"elastic,omitempty"`
 }
 
 // userData is the boot script with the configuration in it, and in that the load balancers' names, which AWS makes up (D12).
@@ -147,9 +148,10 @@ func (b *builder) userData(l launch) graph.Text {
 		Cluster: b.name(), Group: l.group.Metadata.Name, Role: roleTag(l.group.Spec.Role), Slot: l.slot, Region: b.Region,
 		Agent:    download{URL: boot.AgentURL, SHA256: boot.AgentSHA256},
 		Document: download{URL: boot.DocumentURL, SHA256: boot.DocumentSHA256},
-		API:      endpoints{Internal: internal},
+		API:      endpoints{Internal: internal, Elastic: b.elastic()},
 	}
-	if b.public() {
+	outer, inner := b.reach()
+	if len(outer.Parts()) > 0 {
 		config.API.Public = public
 	}
 	if b.Signals {
@@ -160,10 +162,7 @@ func (b *builder) userData(l launch) graph.Text {
 		panic(fmt.Sprintf("model: boot config: %v", err)) // strings only
 	}
 	text := graph.Lit(strings.Replace(b.BootScript, configMarker, string(body), 1))
-	text = substitute(text, internal, b.lb.internal.Attr("DNSName"))
-	if b.public() {
-		text = substitute(text, public, b.lb.public.Attr("DNSName"))
-	}
+	text = substitute(substitute(text, internal, inner), public, outer)
 	size := 0
 	if b.Signals {
 		size = nameRoom // the stack's name

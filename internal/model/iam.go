@@ -58,6 +58,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			Condition: condition{"StringLikeIfExists": {"s3:prefix": b.key3("etcd/*")}},
 		},
 	}
+	list = append(list, b.addressStatements(own)...)
 	if key := b.MachineStore.KMSKeyARN; key != "" {
 		list = append(list,
 			statement{ID: "Store", Actions: []string{"kms:Decrypt", "kms:GenerateDataKey"}, Resources: []string{key}, Condition: b.viaS3()},

@@ -81,6 +81,8 @@ type builder struct {
 	worker  machines
 	lb      balancers
 	targets []graph.Ref[awskind.TargetGroup]
+	// address is that of the API, if it is the control-plane machine's own.
+	address graph.Ref[awskind.EIP]
 }
 
 // machines is what the machines of one role share.
@@ -108,6 +110,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.kms()
 	b.security()
 	b.endpoints()
+	b.addresses()
 	b.iam()
 	b.balance()
 	b.controlPlane()
@@ -128,6 +131,12 @@ func (b *builder) check() {
 }
 
 func (b *builder) name() string { return b.Cluster.Metadata.Name }
+
+// elastic says that the API is at the address of the only control-plane machine.
+func (b *builder) elastic() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "ElasticIP" }
+
+// balanced says whether machines meet at the internal load balancer. The only machine of a cluster needs none.
+func (b *builder) balanced() bool { return !b.elastic() || len(b.groups(v1alpha1.RoleWorker)) > 0 }
 
 func (b *builder) public() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
 

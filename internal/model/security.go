@@ -29,11 +29,16 @@ func (b *builder) security() {
 	if given.Worker == "" {
 		b.worker.group = b.group("worker", "Worker machines of ")
 	}
-	b.lb.internalGroup = b.group("api-internal", "Internal load balancer of ")
+	if b.balanced() {
+		b.lb.internalGroup = b.group("api-internal", "Internal load balancer of ")
+	}
 	if b.public() {
 		b.lb.publicGroup = b.group("api-public", "Public load balancer of ")
 	}
 	for _, f := range b.flows() {
+		if !b.balanced() && (f.from == b.lb.internalGroup || f.to == b.lb.internalGroup) {
+			continue
+		}
 		b.allow(f)
 	}
 	b.access()
@@ -91,15 +96,19 @@ func (b *builder) allow(f flow) {
 // access opens the API's port to the ranges of the manifest, at the public load balancer or else at the internal one.
 func (b *builder) access() {
 	group, ranges := b.lb.internalGroup, b.Cluster.Spec.API.Access
-	if b.public() {
+	port := portAPIPublic
+	switch {
+	case b.public():
 		group = b.lb.publicGroup
+	case b.elastic():
+		group, port = b.cp.group, portAPI // nothing stands before the machine that could change the port
 	}
-	if len(ranges) == 0 && !b.public() {
+	if len(ranges) == 0 && group == b.lb.internalGroup {
 		ranges = []string{b.Cluster.Spec.Networking.NetworkCIDR}
 	}
 	for i, cidr := range ranges {
 		graph.Add(b.g, "access-"+strconv.Itoa(i), awskind.SecurityGroupIngress{
-			Group: group, CIDR: cidr, Protocol: "tcp", FromPort: portAPIPublic, ToPort: portAPIPublic, Description: "Kubernetes API for its users",
+			Group: group, CIDR: cidr, Protocol: "tcp", FromPort: port, ToPort: port, Description: "Kubernetes API for its users",
 		})
 	}
 }

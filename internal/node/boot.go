@@ -44,10 +44,13 @@ type Download struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Endpoints are the DNS names of the load balancers; Public is empty where the API is internal only.
+// Endpoints are where the API is: the DNS names of the load balancers, or an address. Public is empty where the API is
+// internal only.
 type Endpoints struct {
 	Public   string `json:"public,omitempty"`
 	Internal string `json:"internal"`
+	// Elastic says that Public is an elastic IP address, which the control-plane machine takes.
+	Elastic bool `json:"elastic,omitempty"`
 }
 
 // The values of BootConfig.Role and of the tag slipway.dev/role.

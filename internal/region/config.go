@@ -138,6 +138,17 @@ func (s Settings) loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 64 + id[0]%64, id[1], 1})
 }
 
+// publicRange begins the range of the region's public addresses: one of 127.128.0.0/16 to 127.191.0.0/16 by its id.
+func (s Settings) publicRange() netip.Addr {
+	first := s.loopback()
+	if !first.IsValid() {
+		return first
+	}
+	b := first.As4()
+	const beside = 64 // load balancers have the ranges before
+	return netip.AddrFrom4([4]byte{b[0], b[1] + beside, b[2], 0})
+}
+
 // Endpoint is the region's URL for clients on this machine.
 func (s Settings) Endpoint() string { return fmt.Sprintf("http://127.0.0.1:%d", s.Port) }
 

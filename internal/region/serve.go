@@ -233,6 +233,7 @@ func (r *parts) buildCompute() (err error) {
 	s, saved := r.settings, state.Dir(r.paths.state())
 	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 	r.ec2, err = ec2.New(ec2.Config{
+		Public: s.publicRange(),
 		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Delay: provisioning, Saver: saved,
 		Images: []ec2.Image{{
 			ID: image.ID(runtime.GOARCH), Name: "debian-12-" + runtime.GOARCH + "-slipway", Description: "Debian 12, built on this computer",

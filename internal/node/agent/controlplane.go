@@ -22,6 +22,11 @@ func (a *Agent) controlPlane(ctx context.Context) error {
 	if err != nil {
 		return a.end("fetch", err)
 	}
+	if a.Boot.API.Elastic {
+		if err := a.untilReady(ctx, "address", func() error { return a.address(ctx) }); err != nil {
+			return err
+		}
+	}
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return a.verify(bothCtx) })
 	both.Go(func() error { return a.untilReady(bothCtx, "volume", func() error { return a.volume(bothCtx, m) }) })

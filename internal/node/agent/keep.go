@@ -90,6 +90,7 @@ func (a *Agent) controlPlaneChores(m *member) []chore {
 	return []chore{
 		{"certificates", time.Minute, func(context.Context) error { return a.certificates() }},
 		{"hosts", 5 * time.Second, a.hosts},
+		{"address", 15 * time.Second, a.address},
 		{"etcd data", 5 * time.Second, m.settle},
 		{"etcd member", 10 * time.Second, func(ctx context.Context) error { return m.publish(ctx, api) }},
 		{"add-ons", 20 * time.Second, func(ctx context.Context) error { return a.addons(ctx, api) }},

@@ -23,8 +23,8 @@ func (s *Service) addressOps() []wire.Op {
 	}
 }
 
-// publicIP gives a free public address. They are from 198.19.0.0/16, a range kept for tests (RFC 2544), so that none
-// can be somebody's.
+// publicIP gives a free public address: of the range that the configuration names, else of 198.19.0.0/16, a range kept for
+// tests (RFC 2544), so that none can be somebody's.
 func (s *Service) publicIP() string {
 	used := map[string]bool{}
 	for _, a := range s.st.Addresses {
@@ -35,9 +35,13 @@ func (s *Service) publicIP() string {
 			used[str(n.Association.PublicIp)] = true
 		}
 	}
+	base := [4]byte{198, 19}
+	if s.cfg.Public.Is4() {
+		base = s.cfg.Public.As4()
+	}
 	for {
 		s.st.LastPublic = s.st.LastPublic%65000 + 1
-		ip := netip.AddrFrom4([4]byte{198, 19, byte(s.st.LastPublic >> 8 & 0xff), byte(s.st.LastPublic & 0xff)}).String()
+		ip := netip.AddrFrom4([4]byte{base[0], base[1], base[2] + byte(s.st.LastPublic>>8&0xff), byte(s.st.LastPublic & 0xff)}).String()
 		if !used[ip] {
 			return ip
 		}

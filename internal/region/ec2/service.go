@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -75,6 +76,8 @@ type Config struct {
 	Provisioning func(kind string, usual time.Duration) time.Duration
 	Quotas       Quotas // zero fields take DefaultQuotas
 	Saver        record.Saver
+	// Public begins the /16 that public addresses are from. If it is of the host, the host reaches machines by them.
+	Public netip.Addr
 	// Machines and Network make it real; without them everything is a record only.
 	Machines Machines
 	Network  Network

@@ -77,6 +77,7 @@ type LoadBalancer struct {
 	Addrs     map[string]netip.Addr // by subnet: its address inside the VPC
 	Ingress   []Rule
 	Egress    []Rule
+	HostOnly  bool // nobody inside the VPC reaches it: it stands for a machine's own public address
 	Open      bool // no security groups: everything is admitted
 	Listeners []Listener
 }

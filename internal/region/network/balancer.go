@@ -47,7 +47,7 @@ func (r *router) balance(ctx context.Context, opts Options, vpc fabric.VPC) erro
 	defer r.mu.Unlock()
 	var errs []error
 	keep := map[string]bool{}
-	for _, lb := range vpc.LoadBalancers {
+	for _, lb := range slices.Concat(vpc.LoadBalancers, forwards(vpc)) {
 		keep[lb.ARN] = true
 		b := r.balancer[lb.ARN]
 		if b == nil {
@@ -127,6 +127,9 @@ func openPorts(lb fabric.LoadBalancer) map[netip.AddrPort]string {
 	out := map[netip.AddrPort]string{}
 	for _, l := range lb.Listeners {
 		for _, addr := range lb.Addrs {
+			if lb.HostOnly {
+				break
+			}
 			out[netip.AddrPortFrom(addr, uint16(l.Port))] = l.Group.ARN //nolint:gosec // a port
 		}
 		if !lb.Internal && lb.Public.IsValid() && worldMay(lb, l.Port) {
