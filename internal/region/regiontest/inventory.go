@@ -35,7 +35,7 @@ func (r Region) Belongings(t T, cluster string) []string {
 	}
 	var out []string
 	for id, thing := range all {
-		line := id + " " + raw(thing)
+		line := id + " " + raw(stored(thing))
 		if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(line, m) }) {
 			out = append(out, line)
 		}
@@ -46,6 +46,32 @@ func (r Region) Belongings(t T, cluster string) []string {
 
 // things are the records of all services, by id and then by what kind of record it is.
 type things map[string]map[string]any
+
+// derived are members that the region fills in when somebody asks, from other records.
+func derived(member string) bool {
+	return slices.Contains([]string{"NetworkInterfaces", "LoadBalancerArns"}, member)
+}
+
+// stored is v without what is derived.
+func stored(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			if !derived(k) {
+				out[k] = stored(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, 0, len(v))
+		for _, e := range v {
+			out = append(out, stored(e))
+		}
+		return out
+	}
+	return v
+}
 
 // volatile are parts of records that say nothing of what exists.
 func volatile(part string) bool {
@@ -173,8 +199,8 @@ func dropped(member string) bool {
 	return slices.Contains([]string{
 		"PrivateIpAddress", "PrivateIpAddresses", "PrivateIp", "PublicIp", "PrivateDnsName", "PublicDnsName", "DNSName", "Public", "Request",
 		"ClientToken", "MacAddress", "material", "ReservationID", "AvailableIpAddressCount", "LoadBalancerAddresses", "Want", "Activities", "Since",
-		"NotBefore", "Failures", "id", "RoleId", "Interfaces", "LoadBalancerArns",
-	}, member)
+		"NotBefore", "Failures", "id", "RoleId", "Interfaces",
+	}, member) || derived(member)
 }
 
 // clean is v with lists sorted, as their order is that of making.

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/internal/region/server"
+)
+
+// The clusters of the property test: the name of one begins with the other's.
+const mine, neighbours = "demo", "demo-2"
+
+// ground is where every case of the property test begins.
+type ground struct {
+	with  regiontest.Snapshot // both clusters
+	alone []string            // the inventory with the neighbour only
+	other []string            // what the neighbour has, byte for byte
+}
+
+// quotas leave room for two clusters.
+func quotas() ec2.Quotas { return ec2.Quotas{Addresses: 20} }
+
+func prepareGround(t *testing.T) (g ground) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas()})
+		apply := func(name string) {
+			graph := mustBuild(t, ha(t, name))
+			if _, err := newEngine(r.Config(), name).run(t.Context(), graph); err != nil {
+				t.Fatal(err)
+			}
+			quiet()
+			if p, err := newEngine(r.Config(), name).plan(t.Context(), graph); err != nil || !p.Empty() {
+				t.Fatalf("%s: %v %v", name, lines(p), err)
+			}
+		}
+		apply(neighbours)
+		g.alone = r.Inventory(t)
+		apply(mine)
+		g.with, g.other = r.Snapshot(t), r.Belongings(t, neighbours)
+	})
+	return g
+}
+
+// few lowers rapid's number of cases unless somebody asked for another: each is the life of a cluster.
+func few(t *testing.T, cases string) {
+	f := flag.Lookup("rapid.checks")
+	if f == nil || f.Value.String() != f.DefValue {
+		return
+	}
+	if err := f.Value.Set(cases); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(f.DefValue) }) // it was a value of the flag
+}
+
+// TestProperties lets a cluster live: edits of its manifests, changes behind our back and failures of all kinds, in any
+// order, and in the end its deletion. Whatever happens: runs converge, then the plan is empty, plans change nothing and
+// are in an order that works, the neighbour is untouched, and delete leaves nothing.
+func TestProperties(t *testing.T) {
+	few(t, "15")
+	base := prepareGround(t)
+	var lives, runs, failures, edits, changes atomic.Int32
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(timeless{t}, func(rt *rapid.T) {
+			r, stop := regiontest.Run(rt, regiontest.Options{InProcess: true, From: base.with, Quotas: quotas()})
+			defer stop()
+			defer time.Sleep(time.Minute) // killed clients' waits end
+			l := &life{T: rt, ctx: t.Context(), region: r, set: ha(t, mine)}
+			for range rapid.IntRange(1, 4).Draw(rt, "steps") {
+				if rapid.Bool().Draw(rt, "edit") {
+					l.edit()
+				} else {
+					l.drift()
+				}
+				l.converge(mustBuild(t, l.set))
+			}
+			l.converge(&graph.Graph{})
+			quiet()
+			if diff := cmp.Diff(base.alone, r.Inventory(rt)); diff != "" {
+				rt.Fatalf("delete leaves (-neighbour alone +left):\n%s", diff)
+			}
+			if diff := cmp.Diff(base.other, r.Belongings(rt, neighbours)); diff != "" {
+				rt.Fatalf("the neighbour was touched:\n%s", diff)
+			}
+			lives.Add(1)
+			runs.Add(l.runs)
+			failures.Add(l.failures)
+			edits.Add(l.edits)
+			changes.Add(l.changes)
+		})
+	})
+	count(t, "properties: %d lives of a cluster beside one whose name begins alike: %d edits, %d changes behind our back, %d runs, %d of them disturbed (killed, throttled, refused, answers lost)",
+		lives.Load(), edits.Load(), changes.Load(), runs.Load(), failures.Load())
+}
+
+// timeless hides the test's deadline, which is of no use in a bubble's time.
+type timeless struct{ testing.TB }
+
+// life is one case.
+type life struct {
+	*rapid.T
+	ctx                            context.Context
+	region                         regiontest.Region
+	set                            manifest.Set
+	runs, failures, edits, changes int32
+}
+
+// edit changes the manifests at random. What would not be valid is left out.
+func (l *life) edit() {
+	next := l.set
+	next.Groups = slices.Clone(next.Groups)
+	what := rapid.SampledFrom([]string{"size", "add", "remove", "type", "tags", "access", "disk", "zones", "etcd"}).Draw(l.T, "what")
+	worker := slices.IndexFunc(next.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Metadata.Name == "workers" })
+	g := &next.Groups[worker]
+	switch what {
+	case "size":
+		g.Spec.MinSize = rapid.IntRange(0, 3).Draw(l.T, "min")
+		g.Spec.MaxSize = g.Spec.MinSize + rapid.IntRange(0, 3).Draw(l.T, "more")
+	case "add":
+		extra := *g
+		extra.Metadata.Name = rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(l.T, "name")
+		extra.Spec.MinSize, extra.Spec.MaxSize = 1, 1
+		next.Groups = slices.DeleteFunc(next.Groups, func(have v1alpha1.InstanceGroup) bool { return have.Metadata.Name == extra.Metadata.Name })
+		next.Groups = append(next.Groups, extra)
+	case "remove":
+		name := rapid.SampledFrom([]string{"extra", "workers-2", "gpu"}).Draw(l.T, "name")
+		next.Groups = slices.DeleteFunc(next.Groups, func(have v1alpha1.InstanceGroup) bool { return have.Metadata.Name == name })
+	case "type":
+		g.Spec.MachineType = rapid.SampledFrom([]string{"t3.large", "t3.xlarge", "m5.large"}).Draw(l.T, "type")
+	case "tags":
+		next.Cluster.Spec.Tags = rapid.MapOfN(rapid.SampledFrom([]string{"team", "cost-centre", "Env"}), rapid.StringMatching(`[a-zA-Z0-9 ._:/=+@-]{1,20}`), 0, 3).Draw(l.T, "tags")
+	case "access":
+		next.Cluster.Spec.API.Access = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"0.0.0.0/0", "10.1.0.0/16", "192.0.2.0/24"}), rapid.Just(true), 1, 3).Draw(l.T, "access")))
+	case "disk":
+		g.Spec.RootVolume.Size = rapid.IntRange(20, 200).Draw(l.T, "size")
+	case "zones":
+		g.Spec.Subnets = slices.Sorted(maps.Keys(rapid.MapOfN(rapid.SampledFrom([]string{"private-a", "private-b", "private-c"}), rapid.Just(true), 1, 3).Draw(l.T, "subnets")))
+	case "etcd":
+		next.Cluster.Spec.Etcd.Volume.IOPS = rapid.IntRange(3000, 6000).Draw(l.T, "iops")
+	}
+	if err := manifest.Validate(next).Err(); err != nil {
+		l.Logf("edit %s is not valid: %v", what, err)
+		return
+	}
+	l.Logf("edit %s", what)
+	l.set = next
+	l.edits++
+}
+
+// drift changes some things behind our back. What an earlier change has made impossible is left out.
+func (l *life) drift() {
+	g, err := build(l.set)
+	if err != nil {
+		l.Fatal(err)
+	}
+	p, err := newEngine(l.region.Config(), mine).plan(l.ctx, g)
+	if err != nil {
+		l.Fatal(err)
+	}
+	ids := map[graph.Addr]string{}
+	for _, n := range g.Nodes() {
+		if id := p.ID(n.Addr); id != "" {
+			ids[n.Addr] = id
+		}
+	}
+	h := newHand(l.ctx, l.region.Config(), ids)
+	all := drifts()
+	for range rapid.IntRange(1, 3).Draw(l.T, "changes") {
+		d := all[rapid.IntRange(0, len(all)-1).Draw(l.T, "drift")]
+		if err := l.try(d, h); err != nil {
+			l.Logf("%s: %v", d.what, err)
+			continue
+		}
+		l.Logf("%s", d.what)
+		l.changes++
+	}
+	quiet()
+}
+
+// try makes a change; that something is not there any more is an error as well.
+func (*life) try(d drift, h hand) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	return d.do(h)
+}
+
+// converge runs until all is as g says, with failures first. Runs without a failure must do it.
+func (l *life) converge(g *graph.Graph) {
+	for range rapid.IntRange(0, 3).Draw(l.T, "disturbed runs") {
+		l.failures++
+		l.disturbed(g)
+	}
+	const most = 2 // the second one is for what the first could not know, such as a rule that came while it ran
+	var err error
+	for range most {
+		l.runs++
+		e := newEngine(l.region.Config(), mine)
+		before := l.mutations()
+		p, planErr := e.plan(l.ctx, g)
+		if planErr != nil {
+			l.Fatalf("plan: %v", planErr)
+		}
+		if n := l.mutations() - before; n != 0 {
+			l.Fatalf("plan made %d calls that change something", n)
+		}
+		l.ordered(p, g)
+		if err = (plan.Walk{Cloud: e.cloud, Now: time.Now}).Apply(l.ctx, p); err == nil {
+			break
+		}
+		l.Logf("run: %v", err)
+	}
+	if err != nil {
+		l.Fatalf("does not converge: %v", err)
+	}
+	if p, err := newEngine(l.region.Config(), mine).plan(l.ctx, g); err != nil || !p.Empty() {
+		l.Fatalf("the second plan is not empty: %v\n%s", err, strings.Join(lines(p), "\n"))
+	}
+}
+
+// disturbed is a run in which something goes wrong.
+func (l *life) disturbed(g *graph.Graph) {
+	l.runs++
+	nth := rapid.IntRange(1, 40).Draw(l.T, "nth")
+	effect := rapid.SampledFrom([]fault.Effect{fault.Fail, fault.Throttle, fault.DropAnswer, fault.Close, fault.Kill, fault.KillAfter}).Draw(l.T, "effect")
+	cfg, ctx := l.region.Config(), l.ctx
+	switch effect {
+	case fault.Kill, fault.KillAfter:
+		kill, cancel := context.WithCancel(ctx)
+		defer cancel()
+		ctx, cfg = kill, l.region.Mortal(nth, effect == fault.KillAfter, cancel).Config(cfg)
+	default:
+		rule := fault.Rule{Effect: effect, Nth: nth, Count: rapid.IntRange(1, 10).Draw(l.T, "count"), Mutating: rapid.Bool().Draw(l.T, "mutating")}
+		if _, err := l.region.Faults.Add(rule); err != nil {
+			l.Fatal(err)
+		}
+	}
+	_, err := newEngine(cfg, mine).run(ctx, g)
+	l.Logf("%s at %d: %v", effect, nth, err)
+	l.region.Faults.Clear()
+	quiet()
+}
+
+func (l *life) mutations() int {
+	n := 0
+	for call, times := range l.region.Calls() {
+		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) {
+			n += times
+		}
+	}
+	return n
+}
+
+// ordered holds a plan to its order: nothing is made before what it needs, and deletions come last.
+func (l *life) ordered(p plan.Plan, g *graph.Graph) {
+	at, deletes := map[graph.Addr]int{}, false
+	for i, s := range p.Steps {
+		if s.Action == plan.Delete {
+			deletes = true
+			continue
+		}
+		if deletes {
+			l.Fatalf("%s comes after a deletion", s.Addr)
+		}
+		at[s.Addr] = i
+	}
+	for a, i := range at {
+		for _, d := range g.Node(a).Deps {
+			if j, ok := at[d]; ok && j > i {
+				l.Fatalf("%s comes before %s, which it needs", a, d)
+			}
+		}
+	}
+	kinds := map[string]int{}
+	for i, s := range p.Steps {
+		if s.Action == plan.Delete {
+			kinds[s.Kind] = i
+		}
+	}
+	if vpc, ok := kinds["vpc"]; ok && vpc != len(p.Steps)-1 {
+		for _, inside := range []string{"subnet", "security-group", "route-table", "gateway-attachment", "load-balancer", "nat-gateway"} {
+			if kinds[inside] > vpc {
+				l.Fatalf("a %s is deleted after its VPC", inside)
+			}
+		}
+	}
+}
