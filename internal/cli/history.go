@@ -81,6 +81,9 @@ func recordRow(r operation.Record) []string {
 		calls += n
 	}
 	planned := strings.Join(r.Documents, " ")
+	if n := len(r.Documents); n > 1 {
+		planned = fmt.Sprintf("%d documents", n)
+	}
 	if p := r.Plan; p != nil {
 		planned = fmt.Sprintf("+%d ~%d -%d", p.Add, p.Change, p.Destroy)
 	}

@@ -215,7 +215,10 @@ func (l *Lease) Keep(ctx context.Context) (kept context.Context, stop func()) {
 			}
 			err := l.renewInTime(kept)
 			if errors.Is(err, ErrLost) || err != nil && l.Err() != nil {
-				cancel(errors.Join(l.Err(), err))
+				if !errors.Is(err, ErrLost) {
+					err = errors.Join(l.Err(), err)
+				}
+				cancel(err)
 				return
 			}
 		}
