@@ -12,7 +12,7 @@ func addCommands(a *app, root *cobra.Command) {
 		group("delete", "Destroy what is not needed any more", groupCluster, newDeleteClusterCommand(a)),
 		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
 		newExportCommand(a), newRenderCommand(a),
-		newStateCommand(a), newHistoryCommand(a), newUnlockCommand(a),
+		newStateCommand(a), newIAMCommand(a), newHistoryCommand(a), newUnlockCommand(a),
 		newRegionCommand(a), newAssetsCommand(a), newDemoCommand(a), newVersionCommand(a),
 	)
 }

@@ -34,6 +34,11 @@ func SlotGroupName(cluster, group, slot string) string { return group + "-" + sl
 // GroupName is the name of the auto scaling group of a group of workers.
 func GroupName(cluster, group string) string { return group + "." + cluster }
 
+// BalancerNames are the names of a cluster's load balancers; it may have only one of them.
+func BalancerNames(cluster string) []string {
+	return []string{balancerName(cluster, "api"), balancerName(cluster, "internal")}
+}
+
 // balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".
 func balancerName(cluster, name string) string {
 	name = cluster + "-" + name

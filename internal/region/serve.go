@@ -225,7 +225,8 @@ type profiles struct{ iam *iam.IAM }
 // InstanceProfile finds a profile by its name or ARN.
 func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
-	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role}, ok
+	arn, _ := p.iam.RoleARN(v.Role)
+	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role, RoleARN: arn}, ok
 }
 
 // buildCompute makes EC2, load balancing and Auto Scaling.

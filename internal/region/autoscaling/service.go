@@ -30,6 +30,7 @@ type Cloud interface {
 	Instance(id string) (ec2.InstanceFacts, bool)
 	Places(subnets ...string) ([]ec2.Place, error)
 	Template(id, name, version string) (ec2.TemplateFacts, error)
+	LaunchChecks(id, name, version string, subnets []string) []wire.Check
 }
 
 // Balancers is what Auto Scaling needs of load balancing. It is called under this service's lock.
@@ -161,7 +162,23 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	if err != nil {
 		return err
 	}
-	return wire.Authorize(ctx, checks...)
+	return wire.Authorize(ctx, append(checks, s.launching(tree)...)...)
+}
+
+// launching is what the caller must be allowed to do itself for a group to launch from a template.
+func (s *Service) launching(tree map[string]any) []wire.Check {
+	spec, ok := tree["LaunchTemplate"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	text := func(m map[string]any, k string) string { v, _ := m[k].(string); return v }
+	var subnets []string
+	for id := range strings.SplitSeq(text(tree, "VPCZoneIdentifier"), ",") {
+		if id = strings.TrimSpace(id); id != "" {
+			subnets = append(subnets, id)
+		}
+	}
+	return s.cfg.Cloud.LaunchChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"), subnets)
 }
 
 func (s *Service) questions(action string, tree map[string]any) []wire.Check {

@@ -62,8 +62,13 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: byKind[kind]})
 	}
-	// Rules' peers and tags are left out: IAM is not asked about them.
-	for _, id := range record.Texts(tree, isID, "IpPermissions", "SecurityGroupRules", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData") {
+	// Rules' peers, tags and what a template names are left out: IAM is not asked about them.
+	for _, id := range record.Texts(tree, isID, "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData") {
+		c := maps.Clone(request)
+		record.ResourceTags(c, s.st.Tags[id])
+		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
+	}
+	for _, id := range s.associated(tree) {
 		c := maps.Clone(request)
 		record.ResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
@@ -78,6 +83,22 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
 	}
 	return out
+}
+
+// associated are the route table and the subnet of an association that a request names: it has no ARN of its own.
+func (s *Service) associated(tree map[string]any) []string {
+	name, _ := tree["AssociationId"].(string)
+	if !strings.HasPrefix(name, "rtbassoc-") {
+		return nil
+	}
+	for _, id := range sortedKeys(s.st.Tables) {
+		for _, a := range s.st.Tables[id].Associations {
+			if str(a.RouteTableAssociationId) == name {
+				return []string{id, str(a.SubnetId)}
+			}
+		}
+	}
+	return nil
 }
 
 // isID says whether a text is the id of a kind of resource that IAM knows.

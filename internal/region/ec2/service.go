@@ -52,6 +52,7 @@ type Profiles interface {
 // Profile is what EC2 needs to know of an IAM instance profile.
 type Profile struct {
 	ARN, ID, Role string // Role is the role's name; empty for a profile without one
+	RoleARN       string
 }
 
 // Image is an AMI that the region offers.

@@ -231,10 +231,15 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	name, _ := tree["Name"].(string)
 	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
 		out = append(out, wire.Check{Action: action, Resource: s.arn(made + name + "/*"), Context: request})
+		if len(request) > 0 { // whoever makes it with tags must be allowed to tag it
+			c := maps.Clone(request)
+			c["elasticloadbalancing:CreateAction"] = []string{op}
+			out = append(out, wire.Check{Action: "elasticloadbalancing:AddTags", Resource: s.arn(made + name + "/*"), Context: c})
+		}
 	}
 	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
 	for _, arn := range record.Texts(tree, mine, "Tags") {
-		if op == "CreateListener" && !strings.Contains(arn, ":loadbalancer/") {
+		if (op == "CreateListener" || op == "ModifyListener") && strings.Contains(arn, ":targetgroup/") {
 			continue // the groups it forwards to are not asked about
 		}
 		c := map[string][]string{}

@@ -27,6 +27,14 @@ func (s *IAM) Decide(ctx context.Context, c wire.Check) authz.Decision {
 		return authz.Decision{Allowed: true, Reason: "the account's root may do everything"}
 	}
 	r := s.Request(ctx, c)
+	d := s.decide(caller, c, r)
+	if s.cfg.Trace != nil {
+		s.cfg.Trace(r, d)
+	}
+	return d
+}
+
+func (s *IAM) decide(caller wire.Caller, c wire.Check, r authz.Request) authz.Decision {
 	own, narrowing := s.policiesOf(caller)
 	d := authz.Decide(own, r)
 	if !d.Allowed || len(narrowing) == 0 {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -27,6 +28,8 @@ type Config struct {
 	State       record.Saver
 	Now         func() time.Time
 	Rand        io.Reader // of ids and secrets; nil means crypto/rand
+	// Trace, if set, sees every question that a policy decides: those of a caller that is not the root.
+	Trace func(authz.Request, authz.Decision)
 }
 
 // IAM is the identity service of one account.

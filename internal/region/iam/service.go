@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -78,6 +79,15 @@ func (s *IAM) authorizeOp(ctx context.Context, op string, in any) error {
 	}
 	if err := wire.Authorize(ctx, c); err != nil {
 		return err
+	}
+	if made := map[string]string{"CreateRole": "iam:TagRole", "CreateUser": "iam:TagUser", "CreateInstanceProfile": "iam:TagInstanceProfile"}[op]; made != "" {
+		tree, err := record.Fields(in)
+		if err != nil || tree["Tags"] == nil {
+			return err
+		}
+		c.Action = made // whoever makes it with tags must be allowed to tag it
+		record.RequestTags(c.Context, tree["Tags"])
+		return wire.Authorize(ctx, c)
 	}
 	if op != "AddRoleToInstanceProfile" {
 		return nil

@@ -23,7 +23,11 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		check.Context["aws:RequestTag/"+*t.TagKey] = []string{*t.TagValue}
 		check.Context["aws:TagKeys"] = append(check.Context["aws:TagKeys"], *t.TagKey)
 	}
-	if err := wire.Authorize(ctx, check); err != nil {
+	checks := []wire.Check{check}
+	if len(in.Tags) > 0 { // whoever makes a key with tags must be allowed to tag it
+		checks = append(checks, wire.Check{Action: "kms:TagResource", Resource: s.arn("*"), Context: check.Context})
+	}
+	if err := wire.Authorize(ctx, checks...); err != nil {
 		return nil, err
 	}
 	if spec := text(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
@@ -147,7 +151,15 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 	return out, nil
 }
 
+// aliasAllowed asks about an alias itself: whoever names a key needs the right to the name beside that to the key.
+func (s *Service) aliasAllowed(ctx context.Context, action string, name *string) error {
+	return wire.Authorize(ctx, wire.Check{Action: "kms:" + action, Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + text(name)})
+}
+
 func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
+	if err := s.aliasAllowed(ctx, "CreateAlias", in.AliasName); err != nil {
+		return nil, err
+	}
 	return &kms.CreateAliasOutput{}, s.with(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
 		if err := checkAlias(*in.AliasName); err != nil {
 			return err
@@ -161,6 +173,9 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 }
 
 func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*kms.UpdateAliasOutput, error) {
+	if err := s.aliasAllowed(ctx, "UpdateAlias", in.AliasName); err != nil {
+		return nil, err
+	}
 	return &kms.UpdateAliasOutput{}, s.with(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
 		if _, err := s.find(in.AliasName); err != nil {
 			return err
@@ -171,6 +186,9 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 }
 
 func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*kms.DeleteAliasOutput, error) {
+	if err := s.aliasAllowed(ctx, "DeleteAlias", in.AliasName); err != nil {
+		return nil, err
+	}
 	return &kms.DeleteAliasOutput{}, s.with(ctx, in.AliasName, "DeleteAlias", func(*key) error {
 		delete(s.st.Aliases, *in.AliasName)
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
@@ -59,6 +60,8 @@ type Options struct {
 	From Snapshot
 	// Limit throttles those who call too often; nil throttles nobody.
 	Limit *Limit
+	// Trace sees every question that a policy of IAM decides; nil for nobody.
+	Trace func(authz.Request, authz.Decision)
 	// Quotas of EC2; zero fields are those of a new account.
 	Quotas ec2.Quotas
 	// Patience is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
@@ -123,7 +126,8 @@ type profiles struct{ iam *iam.IAM }
 // InstanceProfile finds a profile by its name or ARN.
 func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
-	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role}, ok
+	arn, _ := p.iam.RoleARN(v.Role)
+	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role, RoleARN: arn}, ok
 }
 
 // Start runs a region until the test ends.
@@ -203,13 +207,13 @@ func (r *Region) build(o Options, dir string) (err error) {
 	now := func() time.Time {
 		return time.Now().Add(time.Duration(r.ahead.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
 	}
-	if p.iam, err = iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now}); err != nil {
+	if p.iam, err = iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now, Trace: o.Trace}); err != nil {
 		return err
 	}
 	if p.kms, err = kms.New(kms.Config{Region: Name, Account: Account, State: from, Now: now, Identities: p.iam}); err != nil {
 		return err
 	}
-	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: Name, Now: now})
+	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: Name, Now: now, Identities: p.iam, Keys: p.kms})
 	if err != nil {
 		return err
 	}

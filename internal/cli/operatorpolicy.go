@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/operator"
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+func newIAMCommand(a *app) *cobra.Command {
+	return group("iam", "Rights in AWS that people and machines need", groupState, newOperatorPolicyCommand(a))
+}
+
+// policyOptions are the flags of 'slipway iam operator-policy'.
+type policyOptions struct {
+	name, account, format string
+	readOnly, stateInit   bool
+}
+
+func newOperatorPolicyCommand(a *app) *cobra.Command {
+	var o policyOptions
+	cmd := &cobra.Command{
+		Use:   "operator-policy [NAME]",
+		Short: "Print the least IAM policy to run a cluster",
+		Long: `Print the IAM policies that somebody needs to create, plan, apply and delete cluster NAME, and no more: what is made must
+bear the cluster's tag, what is changed must have it. The cluster need not exist.
+
+A managed policy holds 6,144 characters at most, so there may be several documents: attach all of them. --read-only is
+enough for 'slipway plan'. --state-init is what 'slipway state init' needs, once.
+
+The account is that of the credentials in use, unless --account names it; the region is --region or AWS_REGION. -o json
+prints {"policies": [{"name", "characters", "document"}]}.` + exitStatus(),
+		Example: "  slipway iam operator-policy demo -o json | jq '.policies[0].document'\n  slipway iam operator-policy demo --read-only -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, err := a.clusterName(args, o.name)
+			if err != nil {
+				return err
+			}
+			return a.operatorPolicy(cmd.Context(), name, o)
+		},
+	}
+	nameFlag(cmd, &o.name)
+	cmd.Flags().StringVar(&o.account, "account", "", "the AWS account, of 12 digits")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what plan needs")
+	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
+	formatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// policyDocument is one policy as printed.
+type policyDocument struct {
+	Name       string          `json:"name"`
+	Characters int             `json:"characters"`
+	Document   operator.Policy `json:"document"`
+}
+
+func (a *app) operatorPolicy(ctx context.Context, name string, o policyOptions) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	in, err := a.policyInput(ctx, name, o)
+	if err != nil {
+		return err
+	}
+	docs, label := operator.Policies(in), "slipway-"+name
+	switch {
+	case o.stateInit && len(in.Stores) == 0:
+		return withHint(errors.New("the state store is not on S3"), "give --state s3://bucket/prefix")
+	case o.stateInit:
+		docs, label = []operator.Policy{operator.StateInit(in, in.Stores[0])}, "slipway-state-"+in.Stores[0].Bucket
+	case o.readOnly:
+		label += "-read"
+	}
+	var list []policyDocument
+	for i, d := range docs {
+		p := policyDocument{Name: label, Characters: d.Size(), Document: d}
+		if len(docs) > 1 {
+			p.Name = fmt.Sprintf("%s-%d", label, i+1)
+		}
+		list = append(list, p)
+	}
+	if o.format != formatTable {
+		return a.printValue(o.format, map[string]any{"policies": list})
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(w, "POLICY\tCHARACTERS\tSTATEMENTS\tACTIONS")
+	for i, p := range list {
+		fmt.Fprintf(w, "%s\t%d of %d\t%d\t%d\n", p.Name, p.Characters, operator.MaxDocument, len(p.Document.Statement), len(operator.Actions(docs[i:i+1])))
+	}
+	return w.Flush()
+}
+
+// policyInput finds whose rights are meant. The stores are the state store, and that of the machines if the state has the
+// cluster and it is another one.
+func (a *app) policyInput(ctx context.Context, name string, o policyOptions) (operator.Input, error) {
+	cfg, err := a.awsConfig(ctx)
+	if err != nil {
+		return operator.Input{}, err
+	}
+	in := operator.Input{
+		Partition: partitionOf(cfg.Region), Region: cfg.Region, Account: o.account, Cluster: name, ReadOnly: o.readOnly,
+		RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.AliasName(name), Balancers: model.BalancerNames(name),
+	}
+	if in.Account == "" {
+		who, err := aws.WhoAmI(ctx, cfg)
+		if err != nil {
+			return in, withHint(err, "give --account, or credentials")
+		}
+		in.Account, in.Partition = who.Account, who.Partition
+	}
+	url, err := a.stateURL()
+	if err != nil {
+		return in, err
+	}
+	in.Stores = appendStore(nil, url)
+	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
+		if set, err := a.loadCluster(ctx, s, name); err == nil {
+			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+		}
+	}
+	return in, nil
+}
+
+func appendStore(list []operator.Store, url string) []operator.Store {
+	place, err := store.ParseURL(url)
+	if err != nil || place.Bucket == "" {
+		return list
+	}
+	return append(list, operator.Store{Bucket: place.Bucket, Prefix: place.Prefix})
+}
+
+// partitionOf is the part of AWS that a region lies in.
+func partitionOf(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	}
+	return "aws"
+}
