@@ -95,6 +95,10 @@ func (b *bench) driftIdentities(name string, op who) {
 	b.check(k.PutKeyPolicy(ctx, &kms.PutKeyPolicyInput{KeyId: key, PolicyName: s("default"), Policy: s(
 		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::` + regiontest.Account + `:root"},"Action":"kms:*","Resource":"*"}]}`)}))
 	b.check(k.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: key}))
+	b.check(k.DisableKey(ctx, &kms.DisableKeyInput{KeyId: key}))
+	more, err := i.CreatePolicy(ctx, &iam.CreatePolicyInput{PolicyName: s("more"), PolicyDocument: s(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`)})
+	b.check(more, err)
+	b.check(i.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: role, PolicyArn: more.Policy.Arn}))
 
 	alias := awskind.Alias{Name: model.AliasName(name), Target: graph.Existing[awskind.Key](*key)}
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(op.key, op.secret, "")

@@ -21,7 +21,7 @@ func (s scope) reads() []Statement {
 				"DescribeTargetGroupAttributes", "DescribeTargetGroups"),
 			of("autoscaling", "DescribeAutoScalingGroups"), of("iam", "ListInstanceProfiles", "ListRoles"), of("kms", "ListAliases", "ListKeys"),
 		), []string{"*"}, nil),
-		allow("ReadRoles", of("iam", "GetRole", "GetRolePolicy", "ListRolePolicies"),
+		allow("ReadRoles", of("iam", "GetRole", "GetRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies"),
 			[]string{s.iam("role"), s.iam("instance-profile")}, nil),
 		allow("ReadKeys", of("kms", "DescribeKey", "GetKeyPolicy", "GetKeyRotationStatus", "ListResourceTags"), []string{s.arn("kms", "key/*")}, nil),
 		allow("ReadImages", of("ssm", "GetParameter"), []string{"arn:" + s.Partition + ":ssm:" + s.Region + "::parameter/aws/service/*"}, nil),
@@ -79,10 +79,10 @@ func (s scope) machines() []Statement {
 func (s scope) identities() []Statement {
 	return []Statement{
 		allow("ChangeRoles", of("iam", "AddRoleToInstanceProfile", "CreateInstanceProfile", "CreateRole", "DeleteInstanceProfile", "DeleteRole",
-			"DeleteRolePolicy", "GetInstanceProfile", "PassRole", "PutRolePolicy", "RemoveRoleFromInstanceProfile", "TagRole", "UntagRole", "UpdateAssumeRolePolicy", "UpdateRole"),
+			"DeleteRolePolicy", "DetachRolePolicy", "GetInstanceProfile", "PassRole", "PutRolePolicy", "RemoveRoleFromInstanceProfile", "TagRole", "UntagRole", "UpdateAssumeRolePolicy", "UpdateRole"),
 			[]string{s.iam("role"), s.iam("instance-profile")}, nil),
 		allow("MakeKey", of("kms", "CreateKey", "TagResource"), []string{"*"}, s.made()),
-		allow("ChangeKey", of("kms", "CreateAlias", "DeleteAlias", "EnableKeyRotation", "PutKeyPolicy", "TagResource",
+		allow("ChangeKey", of("kms", "CreateAlias", "DeleteAlias", "EnableKey", "EnableKeyRotation", "PutKeyPolicy", "TagResource",
 			"UntagResource", "UpdateAlias", "UpdateKeyDescription"), []string{s.arn("kms", "key/*")}, s.ours()),
 		// The cluster's tag comes off a key before its end is scheduled.
 		allow("EndKey", of("kms", "ScheduleKeyDeletion"), []string{s.arn("kms", "key/*")}, equals("aws:ResourceTag/slipway.dev/former-cluster", s.Cluster)),
