@@ -53,6 +53,16 @@ type ClusterSpec struct {
 	ConfigStore ConfigStore `json:"configStore,omitzero"`
 	// DeletionProtection refuses 'slipway delete cluster', and has AWS itself refuse to delete the load balancers of the API.
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
+	// SSHAccess lists the ranges that may reach the bastions' port 22.
+	SSHAccess []string `json:"sshAccess,omitempty"`
+	// SSHKeyName is a key pair in EC2 that exists already, for every machine's first user.
+	SSHKeyName string `json:"sshKeyName,omitempty"`
+	// SSHKey is a public key in OpenSSH's form, of which a key pair is made.
+	SSHKey string `json:"sshKey,omitempty"`
+	// Topology of what people reach machines through.
+	Topology Topology `json:"topology,omitzero"`
+	// MachineAccess without SSH from outside.
+	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
 	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
 	Tags map[string]string `json:"tags,omitempty"`
 }
@@ -150,6 +160,32 @@ type LoadBalancer struct {
 	Type string `json:"type,omitempty"`
 }
 
+// Topology of what people reach machines through.
+type Topology struct {
+	// Bastion is how the groups of role Bastion are reached.
+	Bastion BastionTopology `json:"bastion,omitzero"`
+}
+
+// BastionTopology is how bastions are reached.
+type BastionTopology struct {
+	// LoadBalancer in front of the bastions.
+	LoadBalancer BastionLoadBalancer `json:"loadBalancer,omitzero"`
+}
+
+// BastionLoadBalancer is a network load balancer in front of the bastions.
+type BastionLoadBalancer struct {
+	// Type is Public, Internal, or None: bastions in Public subnets with addresses of their own.
+	Type string `json:"type,omitempty"`
+}
+
+// MachineAccess is how people reach machines without a port that is open to anybody.
+type MachineAccess struct {
+	// SessionManager lets the machines' SSM agents register, if the image brings one.
+	SessionManager bool `json:"sessionManager,omitempty"`
+	// InstanceConnectEndpoint makes one in the first Private subnet; through it, EC2 Instance Connect reaches port 22.
+	InstanceConnectEndpoint bool `json:"instanceConnectEndpoint,omitempty"`
+}
+
 // Etcd sizes etcd's volumes.
 type Etcd struct {
 	// Volume of each member.
@@ -184,53 +220,4 @@ type Assets struct {
 type ConfigStore struct {
 	// Base is an s3:// URL.
 	Base string `json:"base,omitempty"`
-}
-
-// InstanceGroup is a set of like machines.
-type InstanceGroup struct {
-	// APIVersion is slipway.dev/v1alpha1.
-	APIVersion string `json:"apiVersion"`
-	// Kind is InstanceGroup.
-	Kind     string            `json:"kind"`
-	Metadata Metadata          `json:"metadata"`
-	Spec     InstanceGroupSpec `json:"spec"`
-}
-
-// Role of a machine.
-type Role string
-
-// The roles.
-const (
-	RoleControlPlane Role = "ControlPlane"
-	RoleWorker       Role = "Worker"
-)
-
-// InstanceGroupSpec is the desired state of a group.
-type InstanceGroupSpec struct {
-	// Role is ControlPlane or Worker.
-	Role Role `json:"role"`
-	// MachineType is an EC2 instance type.
-	MachineType string `json:"machineType,omitempty"`
-	// Image: ssm:/PARAMETER or ami-ID.
-	Image string `json:"image,omitempty"`
-	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
-	MinSize int `json:"minSize,omitempty"`
-	// MaxSize of the group.
-	MaxSize int `json:"maxSize,omitempty"`
-	// Subnets by name.
-	Subnets []string `json:"subnets,omitempty"`
-	// RootVolume of each machine.
-	RootVolume Volume `json:"rootVolume"`
-	// NodeLabels for the nodes; keys may not be kubernetes.io ones that kubelets may not set.
-	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	// Taints for the nodes, as key=value:Effect.
-	Taints []string `json:"taints,omitempty"`
-	// InstanceMetadata service settings.
-	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
-}
-
-// InstanceMetadata is the metadata service's settings. Tokens (IMDSv2) are always required.
-type InstanceMetadata struct {
-	// HTTPPutResponseHopLimit, 1 to 64. 1 keeps it from pods.
-	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
 }

@@ -75,6 +75,7 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	endpoints(c, e, scope)
 	securityGroups(c, e, scope)
 	volumes(c, e, scope)
+	keyPairs(c, e, scope)
 	templates(c, e, scope)
 	roles(c, i, scope)
 	profiles(c, i, scope)

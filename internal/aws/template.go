@@ -137,6 +137,12 @@ func requestTemplate(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTempla
 			HttpTokens:   ec2types.LaunchTemplateHttpTokensState(d.Metadata.Tokens), HttpPutResponseHopLimit: number(d.Metadata.HopLimit),
 		},
 	}
+	if d.KeyName.Literal() != "" {
+		req.KeyName = aws.String(d.KeyName.Literal())
+	}
+	if profile == "" {
+		req.IamInstanceProfile = nil
+	}
 	for _, g := range d.SecurityGroups {
 		req.SecurityGroupIds = append(req.SecurityGroupIds, g.Literal())
 	}
@@ -160,6 +166,9 @@ func requestTemplate(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTempla
 func fromTemplate(v ec2types.ResponseLaunchTemplateData) awskind.LaunchTemplateData {
 	d := awskind.LaunchTemplateData{
 		ImageID: aws.ToString(v.ImageId), InstanceType: string(v.InstanceType), UserData: graph.Lit(aws.ToString(v.UserData)),
+	}
+	if v.KeyName != nil {
+		d.KeyName = graph.Existing[awskind.KeyPair](*v.KeyName)
 	}
 	if v.IamInstanceProfile != nil {
 		d.Profile.Name = graph.Existing[awskind.InstanceProfile](aws.ToString(v.IamInstanceProfile.Name))

@@ -15,7 +15,7 @@ const (
 	TagCluster = "slipway.dev/cluster"
 	// TagAddress holds a resource's address in the graph: its identity between runs.
 	TagAddress = "slipway.dev/address"
-	// TagRole of an instance: control-plane or worker.
+	// TagRole of an instance: control-plane, worker or bastion.
 	TagRole = "slipway.dev/role"
 	// TagGroup is the InstanceGroup of an instance.
 	TagGroup = "slipway.dev/group"
@@ -49,6 +49,7 @@ func All() []graph.Resource {
 		LoadBalancer{},
 		TargetGroup{},
 		Listener{},
+		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},
 		Volume{},

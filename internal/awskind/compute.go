@@ -15,6 +15,7 @@ type LaunchTemplate struct {
 type LaunchTemplateData struct {
 	ImageID        string                     `aws:"ImageId,param" cfn:"type=AWS::EC2::Image::Id"`
 	InstanceType   string                     `aws:"InstanceType,param"`
+	KeyName        graph.Ref[KeyPair]         `aws:"KeyName"`
 	Profile        ProfileSpec                `aws:"IamInstanceProfile"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
 	BlockDevices   []BlockDevice              `aws:"BlockDeviceMappings"`

@@ -11,7 +11,7 @@ type Role struct {
 	Description string     `aws:"Description"`
 	Trust       graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
 	// ManagedPolicies are attached to the role, by ARN. What is attached beside them is taken off.
-	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set" tf:"-" cfn:"-"`
+	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set"`
 	Tags            Tags     `aws:"Tags,tags"`
 }
 

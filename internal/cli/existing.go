@@ -22,7 +22,22 @@ func (t *target) findExisting(ctx context.Context, d *desired) (err error) {
 	return existing.Check(d.set.Cluster, d.set.Groups, d.facts).Err()
 }
 
-// workerRole is the name of the IAM role that workers have: the join endpoint admits no other.
+// workerRoles are the IAM roles of workers by group: the join endpoint lets each group's machines in by theirs.
+func (t *target) workerRoles(d *desired) map[string]string {
+	out := map[string]string{}
+	for _, g := range d.set.Groups {
+		switch {
+		case g.Spec.Role != v1alpha1.RoleWorker:
+		case model.OwnRights(g):
+			out[g.Metadata.Name] = model.GroupRoleName(t.name, t.cfg.Region, g.Metadata.Name)
+		default:
+			out[g.Metadata.Name] = t.workerRole(d)
+		}
+	}
+	return out
+}
+
+// workerRole is the name of the IAM role that workers share.
 func (t *target) workerRole(d *desired) string {
 	if profile := d.set.Cluster.Spec.CloudProvider.AWS.InstanceProfiles.Worker; profile != "" {
 		return d.facts.Roles[profile]

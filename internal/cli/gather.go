@@ -26,6 +26,7 @@ import (
 // The tags that machines are found by.
 const (
 	tagCluster = "slipway.dev/cluster"
+	tagRole    = "slipway.dev/role"
 	tagGroup   = "slipway.dev/group"
 	tagSlot    = "slipway.dev/etcd-slot"
 )
@@ -110,7 +111,7 @@ func (g *gatherer) instances(ctx context.Context) ([]health.Instance, error) {
 				}
 				out = append(out, health.Instance{
 					ID: aws.ToString(i.InstanceId), Group: tags[tagGroup], Slot: tags[tagSlot],
-					State: string(i.State.Name), NodeName: aws.ToString(i.PrivateDnsName),
+					State: string(i.State.Name), Bastion: tags[tagRole] == "bastion", NodeName: aws.ToString(i.PrivateDnsName),
 				})
 			}
 		}

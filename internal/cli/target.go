@@ -346,7 +346,11 @@ func (t *target) publication(ctx context.Context, s store.Store, d *desired) (no
 		return node.Publication{}, err
 	}
 	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.machine.URL()}
+	roles := t.workerRoles(d)
 	for _, g := range d.set.Groups {
+		if g.Spec.Role == v1alpha1.RoleBastion {
+			continue // it runs no agent
+		}
 		arch := manifest.ArchOf(g.Spec.MachineType)
 		files, images, err := node.ResolveAssets(catalog, g.Spec.Role, d.set.Cluster.Spec.KubernetesVersion, arch)
 		if err != nil {
@@ -354,7 +358,7 @@ func (t *target) publication(ctx context.Context, s store.Store, d *desired) (no
 		}
 		doc, err := node.BuildDocument(node.DocumentInput{
 			Cluster: d.set.Cluster, Groups: d.set.Groups, Group: g, Files: files, Images: images, Trust: trust(public),
-			StoreURL: d.machine.URL(), WorkerRole: t.workerRole(d),
+			StoreURL: d.machine.URL(), WorkerRoles: roles,
 		})
 		if err != nil {
 			return node.Publication{}, err

@@ -33,6 +33,7 @@ type Group struct {
 // Instance is a machine in EC2.
 type Instance struct {
 	ID, Group, Slot, State, NodeName string
+	Bastion                          bool          // it runs no Kubernetes
 	Reports                          []StageReport // of its boot, oldest first; empty if they were not read
 }
 
@@ -188,7 +189,7 @@ func nodes(f Facts) []Check {
 		byInstance[n.Instance] = n
 	}
 	for _, i := range f.Instances {
-		if i.State != "running" {
+		if i.State != "running" || i.Bastion {
 			continue
 		}
 		n, ok := byInstance[i.ID]

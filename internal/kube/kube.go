@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
 // Config is all that differs between machines.
@@ -31,6 +33,8 @@ type Config struct {
 	// NodeLabels and Taints of the node; a taint is key=value:Effect.
 	NodeLabels map[string]string
 	Taints     []string
+	// Kubelet settings of the manifest, over our own.
+	Kubelet v1alpha1.Kubelet
 	// ResolvConf is the file of upstream resolvers for pods.
 	ResolvConf string
 	// EncryptionKey for Secrets in etcd, 32 bytes.

@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -44,11 +45,12 @@ func Kubelet(c Config) ([]byte, error) {
 		"resolvConf":               c.ResolvConf,
 		"serializeImagePulls":      false,
 		"maxParallelImagePulls":    4,
-		"kubeReserved":             reserved(c, 1),
-		"systemReserved":           reserved(c, 2),
-		"evictionHard": map[string]string{
+		"kubeReserved":             overlay(reserved(c, 1), c.Kubelet.KubeReserved),
+		"systemReserved":           overlay(reserved(c, 2), c.Kubelet.SystemReserved),
+		// The kubelet drops every default of its own when one signal is given.
+		"evictionHard": overlay(map[string]string{
 			"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
-		},
+		}, c.Kubelet.EvictionHard),
 	}
 	if c.ControlPlane {
 		conf["staticPodPath"] = ConfigDir + "/manifests"
@@ -73,6 +75,12 @@ func reserved(c Config, divisor int) map[string]string {
 	memory := min(max(c.MemoryMiB/25, 256), 2048) / divisor
 	cpu := max(c.CPUs*20, 100) / divisor
 	return map[string]string{"memory": fmt.Sprintf("%dMi", memory), "cpu": fmt.Sprintf("%dm", cpu)}
+}
+
+// overlay puts what the manifest says over our own, key by key.
+func overlay(own, manifest map[string]string) map[string]string {
+	maps.Copy(own, manifest)
+	return own
 }
 
 func parseTaints(taints []string) ([]map[string]string, error) {

@@ -74,6 +74,7 @@ func clusterRules() []Rule {
 			carveSubnets,
 		},
 		clusterText("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
+		{v1alpha1.KindCluster, "spec.topology.bastion.loadBalancer.type", "Public if there is a group of role Bastion", defaultBastion},
 		{v1alpha1.KindCluster, "spec.api.access", "0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP", defaultAccess},
 		clusterText("spec.etcd.volume.type", "gp3", func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type }),
 		clusterNumber("spec.etcd.volume.size", 20, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size }),
@@ -92,18 +93,22 @@ const (
 )
 
 func groupRules() []Rule {
-	eachVolume := func(g *v1alpha1.InstanceGroup, _ *Set) { defaultGP3(&g.Spec.RootVolume) }
+	eachVolume := func(g *v1alpha1.InstanceGroup, _ *Set) {
+		v := sized(g.Spec.RootVolume)
+		defaultGP3(&v)
+		g.Spec.RootVolume.IOPS, g.Spec.RootVolume.Throughput = v.IOPS, v.Throughput
+	}
 	return []Rule{
 		groupRule("metadata.labels", "slipway.dev/cluster: the cluster's name", defaultClusterLabel),
-		groupRule("spec.machineType", "t3.large", func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.MachineType, "t3.large") }),
+		groupRule("spec.machineType", "t3.large; t3.micro for a bastion", defaultMachineType),
 		groupRule("spec.image", imageText, func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.Image, defaultImage(g.Spec.MachineType)) }),
-		groupRule("spec.minSize", "3 for a control plane, 2 for workers", func(g *v1alpha1.InstanceGroup, _ *Set) {
-			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2}[g.Spec.Role])
+		groupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
+			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])
 		}),
 		groupRule("spec.maxSize", "minSize", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.MaxSize, g.Spec.MinSize) }),
 		groupRule("spec.subnets", "every Private subnet; without one, every Public one", defaultGroupSubnets),
 		groupRule("spec.rootVolume.type", "gp3", func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.RootVolume.Type, "gp3") }),
-		groupRule("spec.rootVolume.size", "64", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.RootVolume.Size, 64) }),
+		groupRule("spec.rootVolume.size", "64; 16 for a bastion", defaultRootSize),
 		groupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
 		groupRule("spec.rootVolume.throughput", gp3ThroughputText, eachVolume),
 		groupRule("spec.taints", controlPlaneTaint+" for a control plane beside workers; without workers it runs everything", func(g *v1alpha1.InstanceGroup, s *Set) {
@@ -197,6 +202,9 @@ func defaultGroupSubnets(g *v1alpha1.InstanceGroup, s *Set) {
 	want := v1alpha1.SubnetPublic
 	if hasPrivate(s.Cluster.Spec.Networking.Subnets) {
 		want = v1alpha1.SubnetPrivate
+	}
+	if g.Spec.Role == v1alpha1.RoleBastion && s.Cluster.Spec.Topology.Bastion.LoadBalancer.Type == LoadBalancerNone {
+		want = v1alpha1.SubnetPublic
 	}
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
 		if sub.Type == want && sub.Name != "" {

@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,19 +31,25 @@ type field struct{ path, typ, doc string }
 // apiTypes reads the comments of package v1alpha1's structs.
 func apiTypes(t *testing.T) map[string]*ast.StructType {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../api/v1alpha1/types.go", nil, parser.ParseComments)
+	paths, err := filepath.Glob("../../api/v1alpha1/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]*ast.StructType{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.TypeSpec); ok {
-			if s, ok := spec.Type.(*ast.StructType); ok {
-				out[spec.Name.Name] = s
-			}
+	for _, path := range paths {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					out[spec.Name.Name] = s
+				}
+			}
+			return true
+		})
+	}
 	return out
 }
 

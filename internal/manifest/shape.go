@@ -28,10 +28,14 @@ func clusterShape() any {
 			API: v1alpha1.APIAccess{
 				Access: []string{"x"}, LoadBalancer: v1alpha1.LoadBalancer{Type: "x"}, AdditionalSANs: []string{"x"},
 			},
-			Etcd:               v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
-			Assets:             v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
-			ConfigStore:        v1alpha1.ConfigStore{Base: "x"},
-			DeletionProtection: true, Tags: one,
+			Etcd:        v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
+			Assets:      v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
+			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
+			SSHAccess:   []string{"x"}, SSHKeyName: "x", SSHKey: "x",
+			Topology:           v1alpha1.Topology{Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}}},
+			MachineAccess:      v1alpha1.MachineAccess{SessionManager: true, InstanceConnectEndpoint: true},
+			DeletionProtection: true,
+			Tags:               one,
 		},
 	})
 }
@@ -41,9 +45,13 @@ func groupShape() any {
 	return treeOf(v1alpha1.InstanceGroup{
 		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.InstanceGroupSpec{
-			Role: "x", MachineType: "x", Image: "x", MinSize: 1, MaxSize: 1, Subnets: []string{"x"},
-			RootVolume: volumeShape(), NodeLabels: one, Taints: []string{"x"},
-			InstanceMetadata: v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
+			Role: "x", MachineType: "x", Image: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
+			RootVolume: v1alpha1.RootVolume{Type: "x", Size: 1, IOPS: 1, Throughput: 1, EncryptionKey: "x"},
+			NodeLabels: one, Taints: []string{"x"}, CloudLabels: one, AdditionalSecurityGroups: []string{"x"},
+			IAM:                v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
+			Kubelet:            v1alpha1.Kubelet{KubeReserved: one, SystemReserved: one, EvictionHard: one},
+			AdditionalUserData: []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
+			InstanceMetadata:   v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
 		},
 	})
 }

@@ -111,8 +111,9 @@ func (v validator) cluster(c v1alpha1.Cluster) {
 	v.apiSubnets(c.Spec)
 	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
 	v.etcdTiming(c.Spec.Etcd)
+	v.sshKeys(c.Spec)
 	v.places(c.Spec)
-	v.tags(c.Spec.Tags)
+	v.tags("spec.tags", c.Spec.Tags)
 }
 
 func (v validator) name(name string) {
@@ -169,12 +170,12 @@ func hidePassword(raw string) string {
 	return u.Redacted()
 }
 
-func (v validator) tags(tags map[string]string) {
+func (v validator) tags(path string, tags map[string]string) {
 	if len(tags) > maxTags {
-		v.errorf("spec.tags", strconv.Itoa(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
+		v.errorf(path, strconv.Itoa(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
 	}
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
-		at := "spec.tags[" + key + "]"
+		at := path + "[" + key + "]"
 		if reservedTag(key) {
 			v.errorf(at, "", "use another key", "is a key that Slipway, Kubernetes or AWS sets")
 		}
@@ -186,7 +187,8 @@ func (v validator) tags(tags map[string]string) {
 
 func reservedTag(key string) bool {
 	low := strings.ToLower(key)
-	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") || strings.HasPrefix(low, "kubernetes.io/")
+	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") || strings.HasPrefix(low, "kubernetes.io/") ||
+		strings.HasPrefix(low, "k8s.io/cluster-autoscaler/")
 }
 
 // The patterns of names that others define.

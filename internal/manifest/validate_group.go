@@ -39,7 +39,9 @@ func (v validator) groups(s Set) {
 			gv.errorf("metadata.name", g.Metadata.Name, "use each name once", "is the name of another InstanceGroup too")
 		}
 		names[g.Metadata.Name] = true
-		machines += max(0, g.Spec.MaxSize)
+		if g.Spec.Role != v1alpha1.RoleBastion {
+			machines += max(0, g.Spec.MaxSize)
+		}
 		if g.Spec.Role == v1alpha1.RoleControlPlane {
 			controlPlanes++
 		}
@@ -52,6 +54,7 @@ func (v validator) groups(s Set) {
 		v.errorf("instance groups", "", "keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
 			"%d of them have role ControlPlane, not 1", controlPlanes)
 	}
+	v.bastion(s)
 	v.roomForPods(s.Cluster.Spec.Networking.PodCIDR, machines)
 }
 
@@ -87,17 +90,18 @@ func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	if label := g.Metadata.Labels[v1alpha1.ClusterLabel]; label != c.Metadata.Name && c.Kind != "" {
 		v.errorf("metadata.labels["+v1alpha1.ClusterLabel+"]", label, "write "+c.Metadata.Name+" or leave it out", "is not the cluster's name")
 	}
-	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker))
+	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
 	v.machineType(g.Spec)
 	if !imagePattern().MatchString(g.Spec.Image) {
 		v.errorf("spec.image", g.Spec.Image, "write it as "+debianParameter+"amd64 or ami-0123456789abcdef0", "is neither an SSM parameter nor an AMI")
 	}
 	v.sizes(g.Spec)
 	v.groupSubnets(g.Spec, c)
-	v.volume("spec.rootVolume", g.Spec.RootVolume)
+	v.volume("spec.rootVolume", sized(g.Spec.RootVolume))
 	if g.Spec.RootVolume.Size < leastRootGiB {
 		v.errorf("spec.rootVolume.size", strconv.Itoa(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", leastRootGiB), "is smaller than the image")
 	}
+	v.extras(g.Spec)
 	v.labels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {
 		v.taint(fmt.Sprintf("spec.taints[%d]", i), t)

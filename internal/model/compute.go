@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -52,8 +53,12 @@ func (b *builder) controlPlane() {
 // workers adds a launch template and an auto scaling group for each group of workers.
 func (b *builder) workers() {
 	for _, ig := range b.groups(v1alpha1.RoleWorker) {
+		of := &b.worker
+		if OwnRights(ig) {
+			of = b.groupRole(ig)
+		}
 		b.launch(launch{
-			group: ig, name: ig.Metadata.Name, of: &b.worker, min: ig.Spec.MinSize, max: ig.Spec.MaxSize, subnets: ig.Spec.Subnets,
+			group: ig, name: ig.Metadata.Name, of: of, min: ig.Spec.MinSize, max: ig.Spec.MaxSize, subnets: ig.Spec.Subnets,
 		})
 	}
 }
@@ -71,10 +76,10 @@ func (b *builder) etcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
 
 func (b *builder) launch(l launch) {
 	template := graph.Add(b.g, l.name, awskind.LaunchTemplate{
-		Name: l.name + "." + b.name(), Data: b.template(l), Tags: b.tags(awskind.LaunchTemplate{}.Kind(), l.name, nil),
+		Name: l.name + "." + b.name(), Data: b.template(l), Tags: b.labelled(l.group, b.tags(awskind.LaunchTemplate{}.Kind(), l.name, nil)),
 	})
 	// A machine without a way out or without its role's rights would only wait.
-	after := append([]graph.Pointer{l.of.policy, l.of.egress}, l.after...)
+	after := slices.Concat(l.of.policies, []graph.Pointer{l.of.egress}, l.after)
 	var subnets []graph.Ref[awskind.Subnet]
 	for _, s := range l.subnets {
 		subnets = append(subnets, b.subnets[s])
@@ -84,33 +89,45 @@ func (b *builder) launch(l launch) {
 	if l.slot != "" {
 		tags[awskind.TagSlot] = l.slot
 	}
+	maps.Copy(tags, b.autoscalerTags(l.group))
 	graph.Add(b.g, l.name, awskind.AutoScalingGroup{
 		Name: l.name + "." + b.name(), MinSize: l.min, MaxSize: l.max, DesiredCapacity: l.min,
 		Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
 		Subnets:  subnets, TargetGroups: l.targets, HealthCheckType: "EC2",
-		Tags: b.tags(awskind.AutoScalingGroup{}.Kind(), l.name, tags),
+		Tags: b.labelled(l.group, b.tags(awskind.AutoScalingGroup{}.Kind(), l.name, tags)),
 	}, after...)
 }
 
 func (b *builder) template(l launch) awskind.LaunchTemplateData {
 	image, root := b.Images[l.group.Metadata.Name], l.group.Spec.RootVolume
 	hop := max(l.group.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
-	tags := awskind.Tags{}
-	maps.Copy(tags, b.Cluster.Spec.Tags)
+	tags := maps.Clone(b.Cluster.Spec.Tags)
+	if tags == nil {
+		tags = awskind.Tags{}
+	}
 	maps.Copy(tags, awskind.Tags{
 		awskind.TagCluster: b.name(), awskind.TagGroup: l.group.Metadata.Name,
 		awskind.TagClusterOwned + b.name(): "owned", "Name": l.name + "." + b.name(),
 	})
+	tags = b.labelled(l.group, tags)
+	groups := []graph.Ref[awskind.SecurityGroup]{l.of.group}
+	for _, id := range l.group.Spec.AdditionalSecurityGroups {
+		groups = append(groups, graph.Existing[awskind.SecurityGroup](id))
+	}
+	key := b.key
+	if root.EncryptionKey != "" {
+		key = graph.Lit(root.EncryptionKey)
+	}
 	return awskind.LaunchTemplateData{
-		ImageID: image.ID, InstanceType: l.group.Spec.MachineType,
-		Profile: awskind.ProfileSpec{Name: l.of.profile}, SecurityGroups: []graph.Ref[awskind.SecurityGroup]{l.of.group},
+		ImageID: image.ID, InstanceType: l.group.Spec.MachineType, KeyName: b.keyPair,
+		Profile: awskind.ProfileSpec{Name: l.of.profile}, SecurityGroups: groups,
 		BlockDevices: []awskind.BlockDevice{{DeviceName: image.RootDevice, EBS: awskind.EBS{
 			VolumeType: root.Type, VolumeSize: root.Size, IOPS: root.IOPS, Throughput: root.Throughput,
-			Encrypted: true, KMSKey: b.key, DeleteOnTermination: true,
+			Encrypted: true, KMSKey: key, DeleteOnTermination: true,
 		}}},
 		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
 		Tags:     []awskind.TagSpecification{{ResourceType: "network-interface", Tags: tags}, {ResourceType: "volume", Tags: tags}},
-		UserData: b.userData(l).Base64(),
+		UserData: b.allUserData(l).Base64(),
 	}
 }
 
@@ -163,15 +180,9 @@ func (b *builder) userData(l launch) graph.Text {
 	}
 	text := graph.Lit(strings.Replace(b.BootScript, configMarker, string(body), 1))
 	text = substitute(substitute(text, internal, inner), public, outer)
-	size := 0
+	size := sizeOf(text)
 	if b.Signals {
-		size = nameRoom // the stack's name
-	}
-	for _, p := range text.Parts() {
-		size += len(p.Literal)
-		if p.Symbol != (graph.Symbol{}) {
-			size += nameRoom
-		}
+		size += nameRoom // the stack's name
 	}
 	if size > maxUserData {
 		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name, "", "shorten the names of the cluster, the group or the store",

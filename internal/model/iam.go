@@ -12,23 +12,71 @@ import (
 
 // iam adds a role and a profile for each role of machine, with the actions that its agent calls and no other.
 func (b *builder) iam() {
-	b.role(&b.cp, v1alpha1.RoleControlPlane, b.controlPlanePolicy())
-	b.role(&b.worker, v1alpha1.RoleWorker, b.workerPolicy())
+	b.roleOf(&b.cp, v1alpha1.RoleControlPlane, b.controlPlanePolicy())
+	b.roleOf(&b.worker, v1alpha1.RoleWorker, b.workerPolicy())
+	// A bastion calls nothing: without Session Manager it has no role at all.
+	if b.hasBastion() && b.Cluster.Spec.MachineAccess.SessionManager {
+		b.roleOf(&b.bastion, v1alpha1.RoleBastion, "")
+	}
 }
 
-func (b *builder) role(m *machines, role v1alpha1.Role, policy graph.JSON) {
-	if name := b.provided(b.Cluster.Spec.CloudProvider.AWS.InstanceProfiles, role); name != "" {
-		m.profile, m.policy = graph.Existing[awskind.InstanceProfile](name), graph.Ref[awskind.RolePolicy]{}
+func (b *builder) roleOf(m *machines, role v1alpha1.Role, policy graph.JSON) {
+	b.role(m, roleSpec{
+		graph: roleTag(role), name: RoleName(b.name(), b.Region, role), policy: policy,
+		existing: b.provided(b.Cluster.Spec.CloudProvider.AWS.InstanceProfiles, role),
+	})
+}
+
+// roleSpec is an IAM role: its name in the graph and in IAM, and what it may do.
+type roleSpec struct {
+	graph, name        string
+	existing           string // a profile that is there already
+	policy, additional graph.JSON
+	managed            []string
+}
+
+func (b *builder) role(m *machines, s roleSpec) {
+	m.policies = nil
+	if s.existing != "" {
+		m.profile = graph.Existing[awskind.InstanceProfile](s.existing)
 		return
 	}
-	name, path := RoleName(b.name(), b.Region, role), RolePath(b.name(), b.Region)
-	r := graph.Add(b.g, roleTag(role), awskind.Role{
-		Name: name, Path: path, Description: "Machines (" + roleTag(role) + ") of the Kubernetes cluster " + b.name(),
+	path := RolePath(b.name(), b.Region)
+	r := graph.Add(b.g, s.graph, awskind.Role{
+		Name: s.name, Path: path, Description: "Machines (" + s.graph + ") of the Kubernetes cluster " + b.name(),
 		Trust: document(statement{ID: "Instances", Principal: principal{"Service": "ec2." + b.dnsSuffix()}, Actions: []string{"sts:AssumeRole"}}),
-		Tags:  b.tags(awskind.Role{}.Kind(), roleTag(role), nil),
+		Tags:  b.tags(awskind.Role{}.Kind(), s.graph, nil), ManagedPolicies: s.managed,
 	})
-	m.policy = graph.Add(b.g, roleTag(role), awskind.RolePolicy{Role: r, Name: "machine", Document: policy})
-	m.profile = graph.Add(b.g, roleTag(role), awskind.InstanceProfile{Name: name, Path: path, Roles: []graph.Ref[awskind.Role]{r}})
+	add := func(graphName, name string, doc graph.JSON) {
+		if doc != "" {
+			m.policies = append(m.policies, graph.Add(b.g, graphName, awskind.RolePolicy{Role: r, Name: name, Document: doc}))
+		}
+	}
+	add(s.graph, "machine", s.policy)
+	add(s.graph+"-additional", "additional", s.additional)
+	if b.Cluster.Spec.MachineAccess.SessionManager {
+		add(s.graph+"-session-manager", "session-manager", sessionManagerPolicy())
+	}
+	m.profile = graph.Add(b.g, s.graph, awskind.InstanceProfile{Name: s.name, Path: path, Roles: []graph.Ref[awskind.Role]{r}})
+}
+
+// groupRole is the machines of a group of workers that has rights of its own: they share everything else.
+func (b *builder) groupRole(ig v1alpha1.InstanceGroup) *machines {
+	m := b.worker
+	b.role(&m, roleSpec{
+		graph: "worker-" + ig.Metadata.Name, name: GroupRoleName(b.name(), b.Region, ig.Metadata.Name), policy: b.workerPolicy(),
+		additional: graph.Canonical(ig.Spec.IAM.InlinePolicy), managed: ig.Spec.IAM.Policies,
+	})
+	return &m
+}
+
+// sessionManagerPolicy is what an SSM agent needs for sessions, and no more: AWS's managed policy would let it read
+// every parameter of the account.
+func sessionManagerPolicy() graph.JSON {
+	return document(statement{ID: "SessionManager", Resources: []string{"*"}, Actions: []string{
+		"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
+		"ssmmessages:OpenControlChannel", "ssmmessages:OpenDataChannel",
+	}})
 }
 
 // provided is what the manifest names for a role of machine.

@@ -79,6 +79,9 @@ type builder struct {
 	key     graph.Text
 	cp      machines
 	worker  machines
+	bastion machines
+	// keyPair of every machine; unset without SSH.
+	keyPair graph.Ref[awskind.KeyPair]
 	lb      balancers
 	targets []graph.Ref[awskind.TargetGroup]
 	// address is that of the API, if it is the control-plane machine's own.
@@ -87,16 +90,16 @@ type builder struct {
 
 // machines is what the machines of one role share.
 type machines struct {
-	group   graph.Ref[awskind.SecurityGroup]
-	egress  graph.Pointer
-	profile graph.Ref[awskind.InstanceProfile]
-	policy  graph.Pointer
+	group    graph.Ref[awskind.SecurityGroup]
+	egress   graph.Pointer
+	profile  graph.Ref[awskind.InstanceProfile]
+	policies []graph.Pointer
 }
 
 // balancers are the load balancers and their security groups; public is unset where the API is internal only.
 type balancers struct {
-	publicGroup, internalGroup graph.Ref[awskind.SecurityGroup]
-	public, internal           graph.Ref[awskind.LoadBalancer]
+	publicGroup, internalGroup, bastionGroup graph.Ref[awskind.SecurityGroup]
+	public, internal                         graph.Ref[awskind.LoadBalancer]
 }
 
 // Build returns the graph of a cluster. Its order of addition is the order in which it reads: network first.
@@ -111,10 +114,12 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.security()
 	b.endpoints()
 	b.addresses()
+	b.ssh()
 	b.iam()
 	b.balance()
 	b.controlPlane()
 	b.workers()
+	b.bastions()
 	return b.g, b.findings
 }
 
@@ -124,7 +129,7 @@ func (b *builder) check() {
 		if b.Images[ig.Metadata.Name].ID == "" {
 			b.findings.Errorf(path+": spec.image", ig.Spec.Image, "", "no machine image was found")
 		}
-		if b.Boot[ig.Metadata.Name].DocumentURL == "" {
+		if ig.Spec.Role != v1alpha1.RoleBastion && b.Boot[ig.Metadata.Name].DocumentURL == "" {
 			b.findings.Errorf(path, "", "", "no node document was made")
 		}
 	}

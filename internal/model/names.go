@@ -22,6 +22,16 @@ func RoleName(cluster, region string, role v1alpha1.Role) string {
 	return fit(cluster+"."+roleTag(role)+"."+region, maxRoleName)
 }
 
+// GroupRoleName is the name of the IAM role and of the instance profile of a group of workers that has rights of its own.
+func GroupRoleName(cluster, region, group string) string {
+	return fit(cluster+".worker-"+group+"."+region, maxRoleName)
+}
+
+// OwnRights says whether a group has an IAM role of its own.
+func OwnRights(ig v1alpha1.InstanceGroup) bool {
+	return len(ig.Spec.IAM.Policies) > 0 || ig.Spec.IAM.InlinePolicy != ""
+}
+
 // RolePath is the IAM path of a cluster's roles and profiles: one call lists them.
 func RolePath(cluster, region string) string { return "/slipway/" + region + "/" + cluster + "/" }
 
@@ -50,10 +60,14 @@ func balancerName(cluster, name string) string {
 
 // roleTag is a role as tags and names spell it.
 func roleTag(r v1alpha1.Role) string {
-	if r == v1alpha1.RoleControlPlane {
+	switch r {
+	case v1alpha1.RoleControlPlane:
 		return "control-plane"
+	case v1alpha1.RoleBastion:
+		return "bastion"
+	default:
+		return "worker"
 	}
-	return "worker"
 }
 
 // fit shortens a name that is too long: what is cut off stays told apart by a hash.

@@ -86,7 +86,7 @@ func (b *builder) allow(f flow) {
 			Group: f.to, Source: f.from, Protocol: f.protocol, FromPort: f.port, ToPort: f.last, Description: f.why,
 		})
 	}
-	if f.from == b.lb.internalGroup || b.public() && f.from == b.lb.publicGroup {
+	if f.from == b.lb.internalGroup || b.public() && f.from == b.lb.publicGroup || f.from == b.lb.bastionGroup {
 		graph.Add(b.g, f.name, awskind.SecurityGroupEgress{
 			Group: f.from, Destination: f.to, Protocol: f.protocol, FromPort: f.port, ToPort: f.last, Description: f.why,
 		})

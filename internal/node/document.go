@@ -53,6 +53,8 @@ type Document struct {
 	// NodeLabels and Taints of the node.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
+	// Kubelet settings of the manifest, over the agent's own.
+	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 }
 
 // File is a download of a machine.
@@ -122,10 +124,8 @@ type Store struct {
 
 // Join is what a control-plane machine checks of a machine that asks for a node certificate.
 type Join struct {
-	// WorkerRole is the name of the IAM role that workers have.
-	WorkerRole string `json:"workerRole"`
-	// WorkerGroups are the names of the groups of workers.
-	WorkerGroups []string `json:"workerGroups"`
+	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
+	WorkerRoles map[string]string `json:"workerRoles"`
 }
 
 // DocumentInput is what a document is built from.
@@ -141,8 +141,8 @@ type DocumentInput struct {
 	Trust  Trust
 	// StoreURL of the machine store, s3://bucket/prefix.
 	StoreURL string
-	// WorkerRole is the IAM role name of workers.
-	WorkerRole string
+	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
+	WorkerRoles map[string]string
 }
 
 // Slots of a cluster: one for each machine of its control-plane group, named a, b, c, ….
@@ -178,6 +178,7 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Trust:             Trust{KubernetesCA: in.Trust.KubernetesCA},
 		NodeLabels:        maps.Clone(in.Group.Spec.NodeLabels),
 		Taints:            slices.Clone(in.Group.Spec.Taints),
+		Kubelet:           in.Group.Spec.Kubelet,
 	}
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
@@ -185,23 +186,12 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.Etcd = EtcdSettings{in.Cluster.Spec.Etcd.HeartbeatIntervalMS, in.Cluster.Spec.Etcd.ElectionTimeoutMS}
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
 		d.Store = Store{URL: in.StoreURL}
-		d.Join = Join{WorkerRole: in.WorkerRole, WorkerGroups: workerGroups(in.Groups)}
+		d.Join = Join{WorkerRoles: maps.Clone(in.WorkerRoles)}
 	}
 	return d, d.check()
 }
 
 func byName(a, b File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) }
-
-func workerGroups(groups []v1alpha1.InstanceGroup) []string {
-	out := []string{}
-	for _, g := range groups {
-		if g.Spec.Role == v1alpha1.RoleWorker {
-			out = append(out, g.Metadata.Name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 func buildNetwork(n v1alpha1.Networking) (Network, error) {
 	services, err := netip.ParsePrefix(n.ServiceClusterIPRange)

@@ -44,7 +44,7 @@ func input(group int) node.DocumentInput {
 		},
 		Images:   map[string]string{"pause": "registry.k8s.io/pause:3.10@sha256:" + strings.Repeat("c", 64)},
 		Trust:    node.Trust{KubernetesCA: "K\n", EtcdPeerCA: "P\n", EtcdClientCA: "C\n", FrontProxyCA: "F\n"},
-		StoreURL: "s3://state/prefix", WorkerRole: "demo-worker",
+		StoreURL: "s3://state/prefix", WorkerRoles: map[string]string{"nodes": "demo-worker"},
 	}
 }
 

@@ -196,7 +196,7 @@ func (a *Agent) serveJoin(ctx context.Context) error {
 
 func (a *Agent) joinServer() *join.Server {
 	return &join.Server{
-		CA: a.bundle.CAs[pki.KubernetesCA], WorkerRole: a.doc.Join.WorkerRole, Groups: a.doc.Join.WorkerGroups,
+		CA: a.bundle.CAs[pki.KubernetesCA], Roles: a.doc.Join.WorkerRoles,
 		STS: a.Sign.Endpoint, HTTP: a.HTTP, TTL: LeafTTL, Now: a.Now, Log: a.Log,
 		Find: func(ctx context.Context, id string) (join.Machine, bool, error) {
 			m, found, err := a.cloud().MachineByID(ctx, id)

@@ -74,7 +74,7 @@ func testDocument(t *testing.T, slots int, bundle pki.Bundle) node.Document {
 		t.Fatal(err)
 	}
 	d, err := node.BuildDocument(node.DocumentInput{
-		Cluster: c, Groups: []v1alpha1.InstanceGroup{g}, Group: g, Images: images, StoreURL: "s3://bucket/state", WorkerRole: "demo-worker",
+		Cluster: c, Groups: []v1alpha1.InstanceGroup{g}, Group: g, Images: images, StoreURL: "s3://bucket/state", WorkerRoles: map[string]string{"workers": "demo-worker"},
 		Trust: node.Trust{
 			KubernetesCA: public.CAs[pki.KubernetesCA], EtcdPeerCA: public.CAs[pki.EtcdPeerCA], EtcdClientCA: public.CAs[pki.EtcdClientCA],
 			FrontProxyCA: public.CAs[pki.FrontProxyCA], ServiceAccountKeys: public.ServiceAccountKeys,

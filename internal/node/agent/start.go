@@ -23,7 +23,7 @@ func (a *Agent) kubeConfig() kube.Config {
 		ControlPlane: d.Role == v1alpha1.RoleControlPlane,
 		APIServer:    "https://" + a.Boot.API.Internal + ":" + kube.APIPort,
 		PodCIDR:      d.Network.PodCIDR, ServiceCIDR: d.Network.ServiceCIDR, DNSIP: d.Network.DNSIP, DNSDomain: d.Network.DNSDomain,
-		Images: d.Images, NodeLabels: maps.Clone(d.NodeLabels), Taints: d.Taints, ResolvConf: resolvConf(a.Root),
+		Images: d.Images, NodeLabels: maps.Clone(d.NodeLabels), Taints: d.Taints, Kubelet: d.Kubelet, ResolvConf: resolvConf(a.Root),
 	}
 	if c.ControlPlane {
 		// Its own API server: a control-plane machine needs nobody else's.

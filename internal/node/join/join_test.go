@@ -101,7 +101,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(sts.Close)
 	w.stsURL = sts.URL
 	w.server = &join.Server{
-		CA: ca, WorkerRole: "demo-worker", Groups: []string{"nodes"}, STS: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
+		CA: ca, Roles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STS: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 		Find: func(_ context.Context, id string) (join.Machine, bool, error) {
 			if id != instance {
@@ -171,6 +171,7 @@ func TestJoinRefuses(t *testing.T) {
 		"an instance of no account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
 		"another role":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
 		"a longer role":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
+		"another group's role":      {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker of a group"},
 		"a user":                    {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
 		"a session that is no one":  {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
 		"an unknown instance":       {change: func(w *world) { w.found = false }, want: "not of this cluster"},

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -39,9 +40,8 @@ type Machine struct {
 type Server struct {
 	// CA signs node certificates.
 	CA pki.CA
-	// WorkerRole is the IAM role that a worker must have; Groups are the groups it may be of.
-	WorkerRole string
-	Groups     []string
+	// Roles are the IAM roles that workers must have, by the group that they are of.
+	Roles map[string]string
 	// STS is our own endpoint; what a worker sends never chooses it.
 	STS string
 	// HTTP asks STS.
@@ -184,7 +184,7 @@ func parseCSR(text string) (*x509.CertificateRequest, error) {
 
 // caller is who signed a proof, as STS says: an instance of an account.
 type caller struct {
-	account, instance string
+	account, role, instance string
 }
 
 // identify lets STS say who signed the proof.
@@ -230,10 +230,10 @@ func (s *Server) callerOf(arn string) (caller, error) {
 		return caller{}, refusal{http.StatusForbidden, "the proof is not of an assumed role"}
 	}
 	parts := strings.Split(fields[5], "/")
-	if len(parts) != 3 || parts[0] != "assumed-role" || parts[1] != s.WorkerRole || !strings.HasPrefix(parts[2], "i-") {
+	if len(parts) != 3 || parts[0] != "assumed-role" || !slices.Contains(slices.Collect(maps.Values(s.Roles)), parts[1]) || !strings.HasPrefix(parts[2], "i-") {
 		return caller{}, refusal{http.StatusForbidden, "the proof is not of an instance with this cluster's worker role"}
 	}
-	return caller{account: fields[4], instance: parts[2]}, nil
+	return caller{account: fields[4], role: parts[1], instance: parts[2]}, nil
 }
 
 func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
@@ -248,7 +248,7 @@ func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
 		return Machine{}, refusal{http.StatusForbidden, "the proof is of another account than instance " + id}
 	case m.State != "running" && m.State != "pending":
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is " + m.State}
-	case m.Role != "worker" || !slices.Contains(s.Groups, m.Group):
+	case m.Role != "worker" || s.Roles[m.Group] == "" || s.Roles[m.Group] != who.role:
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is not a worker of a group of this cluster"}
 	}
 	return m, nil

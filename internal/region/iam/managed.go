@@ -54,15 +54,9 @@ func (p *policy) version(id string) (version, error) {
 	return version{}, missing("Policy %s version %s does not exist or is not attachable.", p.ARN, id)
 }
 
-// administrator is the one policy of AWS's own that the region has.
-const administrator = "arn:aws:iam::aws:policy/AdministratorAccess"
-
 func (s *IAM) policy(arn string) (*policy, error) {
-	if arn == administrator {
-		return &policy{
-			Name: "AdministratorAccess", ID: "ANPAIWMBCKSKIEE64ZLYK", Path: "/", ARN: arn, Default: "v1",
-			Versions: []version{{ID: "v1", Document: `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`}},
-		}, nil
+	if p, ok := ofAWS()[arn]; ok {
+		return p, nil
 	}
 	p, ok := s.st.Policies[arn]
 	if !ok {
@@ -158,10 +152,10 @@ func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, 
 	})
 	switch str(in.Scope) {
 	case "AWS":
-		keys = []string{administrator}
+		keys = sorted(ofAWS())
 	case "Local":
 	default:
-		keys = append(keys, administrator)
+		keys = append(keys, sorted(ofAWS())...)
 		slices.Sort(keys)
 	}
 	w, err := page(keys, in.Marker, in.MaxItems)

@@ -170,7 +170,7 @@ func (p place) at(property string) place {
 func (r renderer) properties(p place, fs []graph.Field) (object, error) {
 	out := object{}
 	for _, f := range fs {
-		if f.Render.Without {
+		if list, ok := f.Value.([]any); f.Render.Without || ok && len(list) == 0 {
 			continue
 		}
 		v, err := r.value(p.at(f.Property), f)

@@ -168,6 +168,9 @@ func (p place) at(property string) place {
 func (r renderer) block(p place, fs []graph.Field) (map[string]any, error) {
 	body := map[string]any{}
 	for _, f := range fs {
+		if list, ok := f.Value.([]any); ok && len(list) == 0 {
+			continue // enforced by apply; to both ecosystems, left out is none
+		}
 		more, err := r.field(p.at(f.Property), f)
 		if err != nil {
 			return nil, err

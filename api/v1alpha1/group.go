@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// InstanceGroup is a set of like machines.
+type InstanceGroup struct {
+	// APIVersion is slipway.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is InstanceGroup.
+	Kind     string            `json:"kind"`
+	Metadata Metadata          `json:"metadata"`
+	Spec     InstanceGroupSpec `json:"spec"`
+}
+
+// Role of a machine.
+type Role string
+
+// The roles.
+const (
+	RoleControlPlane Role = "ControlPlane"
+	RoleWorker       Role = "Worker"
+	// RoleBastion is a machine that people reach the others through, by SSH. It runs no Kubernetes.
+	RoleBastion Role = "Bastion"
+)
+
+// InstanceGroupSpec is the desired state of a group.
+type InstanceGroupSpec struct {
+	// Role is ControlPlane, Worker or Bastion.
+	Role Role `json:"role"`
+	// MachineType is an EC2 instance type.
+	MachineType string `json:"machineType,omitempty"`
+	// Image: ssm:/PARAMETER or ami-ID.
+	Image string `json:"image,omitempty"`
+	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
+	MinSize int `json:"minSize,omitempty"`
+	// MaxSize of the group.
+	MaxSize int `json:"maxSize,omitempty"`
+	// Autoscale lets the cluster autoscaler find the group: tags say that it may, and what its nodes will have.
+	Autoscale bool `json:"autoscale,omitempty"`
+	// Subnets by name.
+	Subnets []string `json:"subnets,omitempty"`
+	// RootVolume of each machine.
+	RootVolume RootVolume `json:"rootVolume"`
+	// NodeLabels for the nodes; keys may not be kubernetes.io ones that kubelets may not set.
+	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
+	// Taints for the nodes, as key=value:Effect.
+	Taints []string `json:"taints,omitempty"`
+	// CloudLabels are tags for the group's machines, volumes, launch template and auto scaling group, beside the cluster's.
+	CloudLabels map[string]string `json:"cloudLabels,omitempty"`
+	// AdditionalSecurityGroups that exist already, by id, beside those of the role.
+	AdditionalSecurityGroups []string `json:"additionalSecurityGroups,omitempty"`
+	// IAM gives the group's machines rights of their own. Workers only.
+	IAM GroupIAM `json:"iam,omitzero"`
+	// Kubelet settings of the group's nodes.
+	Kubelet Kubelet `json:"kubelet,omitzero"`
+	// AdditionalUserData runs on each machine when it first boots, beside what brings the agent. It must hold no secret.
+	AdditionalUserData []UserData `json:"additionalUserData,omitempty"`
+	// InstanceMetadata service settings.
+	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
+}
+
+// RootVolume is the volume that a machine boots from. It is always encrypted.
+type RootVolume struct {
+	// Type is gp3, io1 or io2.
+	Type string `json:"type,omitempty"`
+	// Size in GiB.
+	Size int `json:"size,omitempty"`
+	// IOPS of the volume.
+	IOPS int `json:"iops,omitempty"`
+	// Throughput in MiB/s, gp3 only.
+	Throughput int `json:"throughput,omitempty"`
+	// EncryptionKey is the ARN of a KMS key that exists already and that auto scaling's service-linked role may use.
+	EncryptionKey string `json:"encryptionKey,omitempty"`
+}
+
+// GroupIAM is what a group's machines may do beside what its role needs. Such a group has an IAM role of its own.
+type GroupIAM struct {
+	// Policies are the ARNs of managed policies.
+	Policies []string `json:"policies,omitempty"`
+	// InlinePolicy is a policy document in JSON.
+	InlinePolicy string `json:"inlinePolicy,omitempty"`
+}
+
+// Kubelet are settings of the kubelet, named as in KubeletConfiguration.
+type Kubelet struct {
+	// KubeReserved is kept for the kubelet and containerd: quantities of cpu, memory, ephemeral-storage and pid.
+	KubeReserved map[string]string `json:"kubeReserved,omitempty"`
+	// SystemReserved is kept for everything else that is no pod.
+	SystemReserved map[string]string `json:"systemReserved,omitempty"`
+	// EvictionHard are the signals and the least that must be left, such as memory.available: 200Mi or nodefs.available: 10%.
+	EvictionHard map[string]string `json:"evictionHard,omitempty"`
+}
+
+// UserData is one more part of a machine's user data.
+type UserData struct {
+	// Name of the part, as it appears in cloud-init's logs.
+	Name string `json:"name"`
+	// Type is a MIME type that cloud-init knows, such as text/x-shellscript or text/cloud-config.
+	Type string `json:"type"`
+	// Content of the part.
+	Content string `json:"content"`
+}
+
+// InstanceMetadata is the metadata service's settings. Tokens (IMDSv2) are always required.
+type InstanceMetadata struct {
+	// HTTPPutResponseHopLimit, 1 to 64. 1 keeps it from pods.
+	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
+}
