@@ -64,6 +64,9 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	}
 	once := func(ctx context.Context, op *operation.Op, guarded store.Store) error {
 		t, d, err := a.prepare(ctx, name, o)
+		if made, ok := errors.AsType[stackMadeError](err); ok {
+			return a.applyStack(ctx, op, guarded, made.d, o)
+		}
 		if t != nil {
 			t.op, t.state = op, guarded
 			defer t.report()
@@ -93,6 +96,9 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 		return err
 	}
 	start := t.a.Now()
+	if err := t.noteWay(ctx, d); err != nil {
+		return err
+	}
 	if err := t.publishAndWalk(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}
@@ -101,6 +107,17 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 	}
 	t.a.say("applied in %s; see: slipway validate cluster %s --wait 10m", t.a.Now().Sub(start).Round(100*time.Millisecond), t.name)
 	return nil
+}
+
+// noteWay notes that this cluster is made by us alone.
+func (t *target) noteWay(ctx context.Context, d *desired) error {
+	if d.view == nil || t.state == nil {
+		return nil
+	}
+	if have, err := readWay(ctx, d.view, t.name); err != nil || have != "" {
+		return err
+	}
+	return writeWay(ctx, t.state, t.name, viaDirect)
 }
 
 // publishAndWalk publishes what machines read while AWS makes what comes before machines.

@@ -36,6 +36,9 @@ What is to go is found in AWS, not in the manifests, so a cluster that was made 
 well. Resources of other clusters are never touched. What is in the way is named with its id, kind and owner; all else
 goes on, and the command can be run again.
 
+A cluster that CloudFormation made goes by its stack, and what that leaves goes after it. Its etcd volumes and their key
+outlive the stack, unless --destroy-data is given, and the cluster's state stays with them.
+
 A cluster with spec.deletionProtection is not deleted.` + exitStatus(),
 		Example: "  slipway delete cluster demo\n  slipway delete cluster demo --yes --destroy-data",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +52,7 @@ A cluster with spec.deletionProtection is not deleted.` + exitStatus(),
 	targetFlags(cmd, &o)
 	a.yesFlag(cmd)
 	a.lockFlag(cmd)
-	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "also destroy the volumes of claims and their snapshots")
+	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "also destroy the volumes of claims and their snapshots; by CloudFormation, etcd's volumes and their key too")
 	return cmd
 }
 
@@ -116,6 +119,11 @@ func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, 
 		return err
 	}
 	t.op, t.state = op, s
+	if byStack, err := t.deletesStack(ctx, d.known); err != nil {
+		return err
+	} else if byStack {
+		return t.deleteStack(ctx, op, d)
+	}
 	return t.destroyUnder(ctx, op, d)
 }
 

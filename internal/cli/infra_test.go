@@ -34,11 +34,11 @@ func TestInfra(t *testing.T) {
 			env.Setenv("SLIPWAY_NODE_BINARY", agent)
 			p := newProxy(t, r.URL)
 			env.Setenv("AWS_ENDPOINT_URL", p.URL)
-			env.Values["region"], env.Values["proxy"] = r, p
+			env.Values["region"], env.Values["proxy"], env.Values["fleet"] = r, p, &fleet{}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "leave": leave,
+			"unchanged": unchanged, "unmade": unmade, "hold": cmdHold, "held": cmdHeld, "sleep": cmdSleep, "leave": leave, "signals": signals,
 			"tamper": cmdTamper, "fits": cmdFits, "elsewhere": cmdElsewhere,
 		},
 	})

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -71,6 +72,9 @@ func (a *app) plan(ctx context.Context, name string, o planOptions) error {
 		return err
 	}
 	t, d, err := a.prepareEither(ctx, s, name, o.targetOptions, o.destroy)
+	if made, ok := errors.AsType[stackMadeError](err); ok {
+		return a.planStack(ctx, made.d, o)
+	}
 	if t != nil {
 		t.report()
 	}

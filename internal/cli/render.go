@@ -102,7 +102,7 @@ then the workers; one that is not well in time stops that and rolls it back.` + 
 				return err
 			}
 			body, err := cloudformation.Render(d.graph, cloudformation.Options{
-				Description: fmt.Sprintf("Kubernetes cluster %s in %s, made by slipway", t.name, t.cfg.Region),
+				Description: t.description(),
 			})
 			if err != nil {
 				return err
@@ -136,20 +136,23 @@ func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*t
 		return nil, nil, err
 	}
 	d.stack = o.stack
-	t, err := a.newTarget(ctx, o.targetOptions, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := a.settle(ctx, d); err != nil {
-		return t, nil, err
-	}
-	if err := t.build(ctx, d); err != nil {
-		return t, nil, err
-	}
-	if o.quiet {
-		return t, d, nil
+	t, err := a.graphOf(ctx, d, o.targetOptions)
+	if err != nil || o.quiet {
+		return t, d, err
 	}
 	return t, d, t.publishFirst(ctx, d, o.publish)
+}
+
+// graphOf computes the graph of manifests that are loaded.
+func (a *app) graphOf(ctx context.Context, d *desired, o targetOptions) (*target, error) {
+	t, err := a.newTarget(ctx, o, d.set.Cluster.Metadata.Name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.settle(ctx, d); err != nil {
+		return t, err
+	}
+	return t, t.build(ctx, d)
 }
 
 // publishFirst publishes what a rendering refers to, if it is asked to, or says that it is not there.

@@ -38,6 +38,9 @@ type targetOptions struct {
 	nodeBinary  string
 	verbose     bool
 	destroyData bool
+	// via is how resources are made; empty: as the cluster was made.
+	via   string
+	stack stackOptions
 }
 
 func targetFlags(cmd *cobra.Command, o *targetOptions) {
@@ -47,6 +50,9 @@ func targetFlags(cmd *cobra.Command, o *targetOptions) {
 
 func buildFlags(cmd *cobra.Command, o *targetOptions) {
 	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
+	cmd.Flags().StringVar(&o.via, "via", "", "how resources are made: direct, or cloudformation (default: as the cluster was made, else direct)")
+	cmd.Flags().StringArrayVar(&o.stack.parameters, "parameter", nil, "with CloudFormation: NAME=VALUE of a parameter of the template; may be repeated")
+	cmd.Flags().BoolVar(&o.stack.reset, "reset-parameters", false, "with CloudFormation: take the manifest's values, also of parameters that were set in the console")
 	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "allow to destroy volumes and keys that the manifests no longer have")
 }
 
@@ -157,11 +163,18 @@ func (d *desired) nothing() bool {
 	return d.destroy && !d.known && len(d.demise.kept) == 0 && d.empty()
 }
 
-// prepare computes a cluster's graph and compares it with AWS.
+// prepare computes a cluster's graph and compares it with AWS. For a cluster that CloudFormation makes, its error is a
+// [stackMadeError].
 func (a *app) prepare(ctx context.Context, name string, o targetOptions) (*target, *desired, error) {
 	d, err := a.load(ctx, name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if d.stack, err = byStack(ctx, d.view, name, o.via); err != nil {
+		return nil, nil, err
+	}
+	if d.stack {
+		return nil, nil, stackMadeError{d}
 	}
 	return a.prepareLoaded(ctx, d, o)
 }

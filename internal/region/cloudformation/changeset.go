@@ -173,6 +173,14 @@ func optional(member **string, text string) {
 	}
 }
 
+// told is how properties are told with a change.
+func told(properties string) string {
+	if properties == "" {
+		return ""
+	}
+	return `{"Properties":` + properties + `}`
+}
+
 func showChange(c change, values bool) *sdk.Change { //revive:disable-line:flag-parameter
 	r := &sdk.ResourceChange{Action: new(c.Action), LogicalResourceId: new(c.Logical), ResourceType: new(c.Type), Scope: record.Refs(c.Scope), Details: []*sdk.ResourceChangeDetail{}}
 	optional(&r.PhysicalResourceId, c.Physical)
@@ -181,8 +189,8 @@ func showChange(c change, values bool) *sdk.Change { //revive:disable-line:flag-
 		r.Replacement = new(c.Replacement)
 	}
 	if values {
-		optional(&r.BeforeContext, c.Before)
-		optional(&r.AfterContext, c.After)
+		optional(&r.BeforeContext, told(c.Before))
+		optional(&r.AfterContext, told(c.After))
 	}
 	for _, d := range c.Details {
 		one := &sdk.ResourceChangeDetail{

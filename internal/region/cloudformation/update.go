@@ -128,7 +128,7 @@ func (s *Service) change(ctx context.Context, sd side, r *resource, m made) erro
 // forget ends a change that failed: what the resource has now is taken to be what it should have had.
 func (s *Service) forget(r *resource) error {
 	return s.book.Do(func() error {
-		r.From = nil
+		r.From, r.Roll = nil, nil // a rollback begins a rolling update of its own
 		s.book.Dirty()
 		return nil
 	})

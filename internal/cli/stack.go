@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	sdkcfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
+
+	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/stack"
+	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+)
+
+// stackOptions are the flags of a cluster that CloudFormation makes.
+type stackOptions struct {
+	parameters []string
+	reset      bool
+}
+
+// stackName is the name of a cluster's stack.
+func stackName(cluster string) string { return "slipway-" + cluster }
+
+// stacked is a cluster as CloudFormation makes it.
+type stacked struct {
+	*target
+	d     *desired
+	stack stack.Stack
+	show  *progress
+	body  []byte
+	// templateKey is where a template lies that is too large to be given; empty if it is given.
+	templateKey string
+}
+
+// openStack computes a cluster's graph and template. Nothing is written.
+func (a *app) openStack(ctx context.Context, d *desired, o targetOptions) (*stacked, error) {
+	t, err := a.graphOf(ctx, d, o)
+	if err != nil {
+		return nil, err
+	}
+	out := &stacked{target: t, d: d}
+	out.body, err = cloudformation.Render(d.graph, cloudformation.Options{Description: t.description()})
+	if err != nil {
+		return nil, err
+	}
+	ids, err := cloudformation.LogicalIDs(d.graph)
+	if err != nil {
+		return nil, err
+	}
+	names := newNames()
+	for i, n := range d.graph.Nodes() {
+		names.Addrs[ids[n.Addr]] = n.Addr
+		names.Order[n.Addr] = i
+	}
+	out.stack, out.show = t.newStack(names)
+	return out, nil
+}
+
+// description of a cluster's template.
+func (t *target) description() string {
+	return fmt.Sprintf("Kubernetes cluster %s in %s, made by slipway", t.name, t.cfg.Region)
+}
+
+// newNames knows our kinds and no address.
+func newNames() stack.Names {
+	names := stack.Names{Addrs: map[string]graph.Addr{}, Kinds: map[string]string{}, Order: map[graph.Addr]int{}}
+	for _, r := range awskind.All() {
+		names.Kinds[r.Kind().CloudFormation] = r.Kind().Name
+	}
+	return names
+}
+
+func (t *target) newStack(names stack.Names) (stack.Stack, *progress) {
+	show := t.a.newProgress()
+	return stack.Stack{
+		API: sdkcfn.NewFromConfig(t.cfg), Name: stackName(t.name), Names: names, Now: t.a.Now, Events: show.event,
+		Notes: func(s string) { show.clear(); t.a.say("%s", s) },
+	}, show
+}
+
+// former adds what the stack's present template calls its resources, so that those that go have their addresses.
+func (c *stacked) former(ctx context.Context) (cfnTemplate, error) {
+	body, err := c.stack.Template(ctx)
+	if err != nil || body == "" {
+		return cfnTemplate{}, err
+	}
+	old, err := parseTemplate(body)
+	if err != nil {
+		return old, fmt.Errorf("read the template of stack %s: %w", c.stack.Name, err)
+	}
+	for id, addr := range old.addresses() {
+		if _, have := c.stack.Names.Addrs[id]; !have {
+			c.stack.Names.Addrs[id] = addr
+		}
+	}
+	return old, nil
+}
+
+// proposal is what CloudFormation would do, and what has to be done first.
+type proposal struct {
+	stack.Proposal
+	// info of the stack as it was found, once it stood still.
+	info stack.Info
+	// again says that the stack can only be deleted and made again: there is no change set yet.
+	again    bool
+	template stack.Template
+}
+
+// propose asks CloudFormation for a plan. An operation that goes on is waited for.
+func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error) {
+	info, err := c.stack.Attach(ctx)
+	c.show.end()
+	if err != nil {
+		return proposal{}, err
+	}
+	p := proposal{info: info}
+	switch stack.PhaseOf(info.Status) {
+	case stack.Stuck:
+		return p, nil
+	case stack.Dead:
+		p.again = true
+		for _, n := range c.d.graph.Nodes() {
+			p.Steps = append(p.Steps, plan.Step{Action: plan.Create, Addr: n.Addr, Kind: n.Resource.Kind().Name})
+		}
+	case stack.Absent:
+		if err := c.unmade(ctx); err != nil {
+			return p, err
+		}
+	}
+	old := cfnTemplate{}
+	if stack.PhaseOf(info.Status) == stack.Steady {
+		if old, err = c.former(ctx); err != nil {
+			return p, err
+		}
+	}
+	if p.template, err = c.template(o, old, info.Parameters); err != nil || p.again {
+		return p, err
+	}
+	if err := c.upload(ctx, &p.template); err != nil {
+		return p, err
+	}
+	p.Proposal, err = c.stack.Propose(ctx, p.template, info)
+	if err != nil {
+		err = errors.Join(err, c.withdraw(context.WithoutCancel(ctx), p))
+	}
+	return p, err
+}
+
+// unmade refuses a cluster that was made in another way before ways were noted.
+func (c *stacked) unmade(ctx context.Context) error {
+	if have, err := readWay(ctx, c.d.view, c.name); err != nil || have != "" {
+		return err
+	}
+	found, err := c.cloud.Read(ctx)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return withHint(fmt.Errorf("cluster %s has %d resources that no stack made, such as %s (%s)", c.name, len(found), found[0].Addr, found[0].ID),
+		"go on with: slipway apply "+c.name+"; to change the way, delete the cluster and make it again")
+}
+
+// template is what CloudFormation is given.
+func (c *stacked) template(o stackOptions, old cfnTemplate, current map[string]string) (stack.Template, error) {
+	now, err := parseTemplate(string(c.body))
+	if err != nil {
+		return stack.Template{}, err
+	}
+	if o.reset {
+		current = nil
+	}
+	values, kept, err := now.parameters(old, current, o.parameters)
+	if err != nil {
+		return stack.Template{}, err
+	}
+	for _, k := range kept {
+		c.a.say("parameter %s stays %s, as it was set in CloudFormation; the manifest says %s (--reset-parameters takes that)", k, values[k], now.Parameters[k].Default)
+	}
+	tags := maps.Clone(c.d.set.Cluster.Spec.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	tags[awskind.TagCluster] = c.name
+	return stack.Template{Body: string(c.body), Name: hashOf(c.body, values), Parameters: values, Tags: tags}, nil
+}
+
+// hashOf tells a template with its parameters from another.
+func hashOf(body []byte, values map[string]string) string {
+	h := sha256.New()
+	h.Write(body)
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		h.Write([]byte("\n" + k + "=" + values[k]))
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// upload puts a template that is too large to be given into the store.
+func (c *stacked) upload(ctx context.Context, t *stack.Template) error {
+	if len(t.Body) <= cloudformation.MaxBody {
+		return nil
+	}
+	sum := sha256.Sum256(c.body)
+	key := c.name + "/cloudformation/" + hex.EncodeToString(sum[:]) + ".json"
+	if _, err := c.d.machine.Put(ctx, key, c.body); err != nil {
+		return err
+	}
+	place, err := store.ParseURL(c.d.machine.URL())
+	if err != nil {
+		return err
+	}
+	c.templateKey = key
+	object := strings.TrimPrefix(place.Prefix+"/"+key, "/")
+	t.Body, t.URL = "", fmt.Sprintf("https://%s.s3.%s.%s/%s", place.Bucket, c.cfg.Region, dnsSuffix(c.cfg.Region), object)
+	if c.cfg.BaseEndpoint != nil {
+		t.URL = strings.TrimSuffix(*c.cfg.BaseEndpoint, "/") + "/" + place.Bucket + "/" + object
+	}
+	return nil
+}
+
+func dnsSuffix(region string) string {
+	if strings.HasPrefix(region, "cn-") {
+		return "amazonaws.com.cn"
+	}
+	return "amazonaws.com"
+}
+
+// withdraw takes back a proposal: nothing of it stays.
+func (c *stacked) withdraw(ctx context.Context, p proposal) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err := c.stack.Discard(ctx, p.Proposal)
+	if c.templateKey != "" {
+		err = errors.Join(err, c.d.machine.Delete(ctx, c.templateKey))
+		c.templateKey = ""
+	}
+	return err
+}
+
+// cfnTemplate is what is read of a template.
+type cfnTemplate struct {
+	Parameters map[string]struct{ Default string }
+	Resources  map[string]struct {
+		Type       string
+		Properties struct {
+			Tags              json.RawMessage
+			TagSpecifications []struct{ Tags json.RawMessage }
+		}
+	}
+}
+
+func parseTemplate(body string) (cfnTemplate, error) {
+	var t cfnTemplate
+	if err := json.Unmarshal([]byte(body), &t); err != nil {
+		return t, fmt.Errorf("is no template of ours: %w", err)
+	}
+	return t, nil
+}
+
+// addresses are those in the tags of a template's resources, by logical id.
+func (t cfnTemplate) addresses() map[string]graph.Addr {
+	out := map[string]graph.Addr{}
+	for id, r := range t.Resources {
+		lists := []json.RawMessage{r.Properties.Tags}
+		for _, s := range r.Properties.TagSpecifications {
+			lists = append(lists, s.Tags)
+		}
+		for _, l := range lists {
+			var tags []struct {
+				Key   string
+				Value any
+			}
+			if json.Unmarshal(l, &tags) != nil {
+				continue // other tags than a list of ours
+			}
+			for _, tag := range tags {
+				if v, ok := tag.Value.(string); ok && tag.Key == awskind.TagAddress {
+					out[id] = graph.Addr(v)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// parameters gives each parameter its value: the one that is given, else the one that somebody set in CloudFormation
+// (other than the default of its time), else the default. Kept are the names of the second.
+func (t cfnTemplate) parameters(old cfnTemplate, current map[string]string, given []string) (values map[string]string, kept []string, err error) {
+	values = map[string]string{}
+	for name, p := range t.Parameters {
+		values[name] = p.Default
+		was, had := old.Parameters[name]
+		if v, set := current[name]; had && set && v != was.Default && v != p.Default {
+			values[name] = v
+			kept = append(kept, name)
+		}
+	}
+	for _, g := range given {
+		name, value, ok := strings.Cut(g, "=")
+		if _, known := t.Parameters[name]; !ok || !known {
+			return nil, nil, withHint(fmt.Errorf("--parameter %s: the template has no such parameter", g),
+				"give NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
+		}
+		values[name] = value
+		kept = slices.DeleteFunc(kept, func(k string) bool { return k == name })
+	}
+	slices.Sort(kept)
+	return values, kept, nil
+}

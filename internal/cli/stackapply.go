@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/health"
+	"github.com/slipway-k8s/slipway/internal/operation"
+	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/stack"
+	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+)
+
+// planStack shows what a change set would do, and takes it back.
+func (a *app) planStack(ctx context.Context, d *desired, o planOptions) error {
+	if o.out != "" {
+		return withHint(errors.New("a plan by CloudFormation can not be saved"), "apply asks before it does anything; leave --out away")
+	}
+	c, err := a.openStack(ctx, d, o.targetOptions)
+	if err != nil {
+		return err
+	}
+	defer c.report()
+	p, err := c.propose(ctx, o.stack)
+	if err != nil {
+		return err
+	}
+	if err := c.withdraw(ctx, p); err != nil {
+		return err
+	}
+	c.preface(p)
+	c.d.plan = plan.Plan{Steps: p.Steps}
+	if err := a.printPlan(o.format, c.name, c.d); err != nil {
+		return err
+	}
+	if len(p.Steps) > 0 || len(c.d.missing) > 0 || p.again || stack.PhaseOf(p.info.Status) == stack.Stuck {
+		return Exit{exitChanges}
+	}
+	return nil
+}
+
+// preface says what has to happen to the stack before its resources change.
+func (c *stacked) preface(p proposal) {
+	switch {
+	case p.again:
+		c.a.say("stack %s is in %s: it can only be deleted, with what it holds, and made again", c.stack.Name, p.info.Status)
+	case stack.PhaseOf(p.info.Status) == stack.Stuck:
+		c.a.say("stack %s is in %s: its rollback has to be gone on with before anything else", c.stack.Name, p.info.Status)
+	}
+}
+
+// applyStack makes AWS what the manifests say by way of CloudFormation. It writes to state as the holder of op's lock.
+func (a *app) applyStack(ctx context.Context, op *operation.Op, state store.Store, d *desired, o targetOptions) error {
+	c, err := a.openStack(ctx, d, o)
+	if err != nil {
+		return err
+	}
+	c.op, c.state = op, state
+	defer c.report()
+	p, err := c.propose(ctx, o.stack)
+	if err != nil {
+		return err
+	}
+	if stack.PhaseOf(p.info.Status) == stack.Stuck {
+		if p, err = c.unstick(ctx, o.stack, p); err != nil {
+			return err
+		}
+	}
+	c.preface(p)
+	c.d.plan = plan.Plan{Steps: p.Steps}
+	if err := a.printPlan(formatTable, c.name, c.d); err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	if len(p.Steps) == 0 && len(c.d.missing) == 0 {
+		return c.withdraw(ctx, p)
+	}
+	if err := a.confirm("Apply this to cluster " + c.name + " by CloudFormation?"); err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	if err := c.begun(ctx, c.d.plan, len(c.d.missing)); err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	start := a.Now()
+	if err := c.carryOut(ctx, p); err != nil {
+		return err
+	}
+	a.say("applied in %s; see: slipway validate cluster %s --wait 10m", a.Now().Sub(start).Round(100*time.Millisecond), c.name)
+	return nil
+}
+
+// unstick goes on with a rollback that failed, if it may, and then looks again.
+func (c *stacked) unstick(ctx context.Context, o stackOptions, p proposal) (proposal, error) {
+	c.preface(p)
+	if err := c.a.confirm("Go on with the rollback of stack " + c.stack.Name + "?"); err != nil {
+		return p, err
+	}
+	after, err := c.stack.Unstick(ctx, p.info)
+	c.show.end()
+	if err != nil {
+		return p, c.explained(ctx, err)
+	}
+	if stack.PhaseOf(after.Status) == stack.Stuck {
+		return p, fmt.Errorf("stack %s is still in %s: %s", c.stack.Name, after.Status, after.Reason)
+	}
+	return c.propose(ctx, o)
+}
+
+// carryOut publishes what machines read, then lets CloudFormation work.
+func (c *stacked) carryOut(ctx context.Context, p proposal) error {
+	if err := writeWay(ctx, c.state, c.name, viaStack); err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	if err := c.publish(ctx, c.d); err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	if len(p.Steps) == 0 {
+		return c.withdraw(ctx, p)
+	}
+	policy, err := cloudformation.StackPolicy(c.d.graph)
+	if err != nil {
+		return errors.Join(err, c.withdraw(ctx, p))
+	}
+	if p.again {
+		if p, err = c.makeAgain(ctx, p); err != nil {
+			return err
+		}
+	}
+	err = c.stack.Execute(ctx, p.Proposal)
+	c.show.end()
+	if err != nil {
+		return c.explained(ctx, err)
+	}
+	return c.stack.Protect(ctx, string(policy))
+}
+
+// makeAgain deletes a stack that can not be changed and proposes it anew.
+func (c *stacked) makeAgain(ctx context.Context, p proposal) (proposal, error) {
+	err := c.stack.Delete(ctx, p.info, 0)
+	c.show.end()
+	if err != nil {
+		return p, c.explained(ctx, err)
+	}
+	if err := c.upload(ctx, &p.template); err != nil {
+		return p, err
+	}
+	p.Proposal, err = c.stack.Propose(ctx, p.template, stack.Info{})
+	return p, err
+}
+
+// explained adds to a failure what the machines that were waited for say of themselves.
+func (c *stacked) explained(ctx context.Context, err error) error {
+	failed, ok := errors.AsType[stack.FailedError](err)
+	if !ok {
+		return err
+	}
+	hint := "what was there before is there again; mend the cause and run it again"
+	if stack.PhaseOf(failed.Status) == stack.Dead {
+		hint = "mend the cause and run it again: the stack is then deleted and made again"
+	}
+	group, found := strings.CutPrefix(string(failed.Cause.Addr), "autoscaling-group/")
+	if failed.Cause.Addr == "wait-condition/"+cloudformation.Gate {
+		group, found = "", true
+	}
+	if found {
+		said := c.machinesSay(ctx, group, failed.Cause.At)
+		if len(said) > 0 {
+			err = fmt.Errorf("%w\n  %s", err, strings.Join(said, "\n  "))
+		}
+	}
+	return withHint(err, hint)
+}
+
+// machinesSay reads the last report of the machines of a group, or of all, that began since then, also of those that a
+// rollback has ended: their consoles stay readable for a while.
+func (c *stacked) machinesSay(ctx context.Context, group string, since time.Time) []string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	api := ec2.NewFromConfig(c.cfg)
+	filters := []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{c.name}}}
+	if group != "" {
+		filters = append(filters, ec2types.Filter{Name: sdk.String("tag:aws:autoscaling:groupName"), Values: []string{group + "." + c.name}})
+	}
+	out, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters})
+	if err != nil {
+		return []string{"its machines can not be asked: " + err.Error()}
+	}
+	var said []string
+	for _, r := range out.Reservations {
+		for _, in := range r.Instances {
+			if sdk.ToTime(in.LaunchTime).Before(since.Add(-time.Minute)) {
+				continue
+			}
+			if report := lastReport(ctx, api, sdk.ToString(in.InstanceId)); report != "" {
+				said = append(said, "machine "+sdk.ToString(in.InstanceId)+" says: "+report)
+			}
+		}
+	}
+	return said
+}
+
+// lastReport is the last failure, else the last report, on a machine's console.
+func lastReport(ctx context.Context, api *ec2.Client, id string) string {
+	out, err := api.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
+	if err != nil {
+		return "" // one that is gone for good
+	}
+	text, err := base64.StdEncoding.DecodeString(sdk.ToString(out.Output))
+	if err != nil {
+		return ""
+	}
+	reports := health.ParseConsole(text)
+	best := ""
+	for _, r := range reports {
+		if r.State == "failed" || best == "" || !strings.Contains(best, "failed") {
+			best = fmt.Sprintf("stage %s %s", r.Stage, r.State)
+			if r.Error != "" {
+				best += ": " + r.Error
+			}
+		}
+	}
+	return best
+}

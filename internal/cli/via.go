@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/internal/store"
+)
+
+// The ways in which a cluster's resources are made. A cluster has one: two would undo what the other does.
+const (
+	viaDirect = "direct"
+	viaStack  = "cloudformation"
+)
+
+// way is what the state store remembers of how a cluster is made.
+type way struct {
+	Via string `json:"via"`
+}
+
+// wayKey is where it lies.
+func wayKey(name string) string { return name + "/way.json" }
+
+// readWay returns how a cluster is made; empty if nothing has been made yet, or by a slipway that did not note it.
+func readWay(ctx context.Context, s store.Store, name string) (string, error) {
+	o, err := s.Get(ctx, wayKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var w way
+	if err := json.Unmarshal(o.Body, &w); err != nil {
+		return "", fmt.Errorf("read %s of %s: %w", wayKey(name), s.URL(), err)
+	}
+	return w.Via, nil
+}
+
+// writeWay notes how a cluster is made, before anything of it is.
+func writeWay(ctx context.Context, s store.Store, name, via string) error {
+	have, err := readWay(ctx, s, name)
+	if err != nil || have == via {
+		return err
+	}
+	body, err := json.Marshal(way{Via: via})
+	if err != nil {
+		return fmt.Errorf("print %s: %w", wayKey(name), err)
+	}
+	_, err = s.Create(ctx, wayKey(name), body)
+	if errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
+	}
+	return err
+}
+
+// byStack says whether a cluster is made by CloudFormation: as it was begun, else as via says.
+func byStack(ctx context.Context, s store.Store, name, via string) (bool, error) {
+	if via != "" && via != viaDirect && via != viaStack {
+		return false, withHint(fmt.Errorf("--via %s is no way to make a cluster", via), "give --via direct or --via cloudformation")
+	}
+	have, err := readWay(ctx, s, name)
+	if err != nil {
+		return false, err
+	}
+	if have != "" && via != "" && have != via {
+		return false, withHint(fmt.Errorf("cluster %s is made by way of %s, not %s: each would undo what the other does", name, have, via),
+			"leave --via out; to change the way, delete the cluster and make it again")
+	}
+	return have == viaStack || via == viaStack, nil
+}
+
+// stackMadeError says that a cluster is made by CloudFormation; its manifests are in it, for those that work so.
+type stackMadeError struct{ d *desired }
+
+// Error implements error, for whoever works without CloudFormation.
+func (e stackMadeError) Error() string {
+	return "cluster " + e.d.set.Cluster.Metadata.Name + " is made by CloudFormation; this can not be done with it"
+}
