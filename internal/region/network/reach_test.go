@@ -3,8 +3,11 @@
 package network_test
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/fabric"
 	"github.com/slipway-k8s/slipway/internal/region/network"
@@ -46,4 +49,42 @@ func TestEndpointsAreTheOnlyWay(t *testing.T) {
 		{Service: "s3", Subnets: []string{"subnet-private"}}, {Service: "ecr.dkr", Ingress: https},
 	}
 	expect("others' rules and tables", map[string]bool{"ec2": false, "kms": false, "s3": false, "ecr.dkr": true})
+}
+
+// TestHostReachesPublicAddresses: a machine's public address is open on this computer at the ports that its groups open
+// to the world by name, and at no other; it goes with the address.
+func TestHostReachesPublicAddresses(t *testing.T) {
+	l := newLab(t)
+	public := netip.AddrFrom4([4]byte{127, 190, byte(time.Now().UnixNano()), 9})
+	world := prefixes("0.0.0.0/0")
+	l.add("node", "subnet-public", "10.9.1.10", func(i *fabric.Interface) {
+		i.Public = public
+		i.Ingress = []fabric.Rule{
+			{Protocol: "tcp", From: 6443, To: 6443, Peers: world},
+			{Protocol: "tcp", From: 10250, To: 10250, Peers: prefixes("10.9.0.0/16")},
+		}
+	})
+	l.sync()
+	l.greet("node", 6443)
+	l.greet("node", 10250)
+	dial := func(port string) string {
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(public.String(), port), time.Second)
+		if err != nil {
+			return outcome(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		return greeting(c)
+	}
+	if got := dial("6443"); got != "node 10.9.1.1" {
+		t.Errorf("the open port: %s", got)
+	}
+	if got := dial("10250"); got != "refused" {
+		t.Errorf("the port for the VPC alone: %s", got)
+	}
+	l.iface("node").Public = netip.Addr{}
+	l.sync()
+	if got := dial("6443"); got != "refused" {
+		t.Errorf("without the address: %s", got)
+	}
 }
