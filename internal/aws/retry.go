@@ -22,7 +22,7 @@ import (
 
 // reads says whether an operation only reads.
 func reads(operation string) bool {
-	return slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt", "Simulate"}, func(p string) bool { return strings.HasPrefix(operation, p) })
+	return slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt", "Encrypt", "GenerateDataKey", "Simulate"}, func(p string) bool { return strings.HasPrefix(operation, p) })
 }
 
 // repeatable says whether an operation may be made again when it is not known whether it was carried out: it only reads,
