@@ -25,6 +25,7 @@ type Mortal struct {
 
 	mu   sync.Mutex
 	left int // calls that change something until the fatal one
+	seen int // calls that change something
 	call string
 }
 
@@ -52,6 +53,13 @@ func (m *Mortal) Killed() string {
 	return m.call
 }
 
+// Changes counts the calls that change something, the fatal one among them.
+func (m *Mortal) Changes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen
+}
+
 // RoundTrip implements http.RoundTripper.
 func (m *Mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	fatal := false
@@ -59,6 +67,7 @@ func (m *Mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	op := awsmiddleware.GetOperationName(r.Context())
 	if server.Mutates(op) {
 		m.left--
+		m.seen++
 		fatal = m.left == 0
 	}
 	if fatal && !m.after {

@@ -177,7 +177,7 @@ func Run(t T, o Options) (r Region, stop func()) {
 		_ = os.RemoveAll(dir) // a folder of the system's own for such things
 	}
 	if o.InProcess {
-		r.URL = "http://region.invalid"
+		r.URL = "http://127.0.0.1:1" // an address, so that names of buckets stay in the path
 		r.client = &http.Client{Transport: direct{r.front()}}
 		return r, end
 	}
