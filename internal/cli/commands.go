@@ -8,7 +8,7 @@ import "github.com/spf13/cobra"
 func addCommands(a *app, root *cobra.Command) {
 	root.AddCommand(
 		newCreateCommand(a), newGetCommand(a), newReplaceCommand(a), newEditCommand(a),
-		newPlanCommand(a), newApplyCommand(a), newDiffCommand(a), newDriftCommand(a),
+		newPlanCommand(a), newPreflightCommand(a), newApplyCommand(a), newDiffCommand(a), newDriftCommand(a),
 		group("delete", "Destroy what is not needed any more", groupCluster, newDeleteClusterCommand(a)),
 		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
 		newExportCommand(a), newRenderCommand(a),

@@ -135,3 +135,29 @@ func of(service string, operations ...string) []string {
 	}
 	return out
 }
+
+// Examples are resources that a statement is about: its patterns with something in the place of each star, so that a
+// simulation matches what is meant and no more.
+func (s Statement) Examples() []string {
+	out := make([]string, 0, len(s.Resource))
+	for _, r := range s.Resource {
+		if r != "*" {
+			r = strings.ReplaceAll(r, "*", "x")
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Context are the condition keys with which a statement applies.
+func (s Statement) Context() map[string][]string {
+	out := map[string][]string{}
+	for _, keys := range s.Condition {
+		for k, values := range keys {
+			for _, v := range values {
+				out[k] = append(out[k], strings.ReplaceAll(v, "*", "x"))
+			}
+		}
+	}
+	return out
+}

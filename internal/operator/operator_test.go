@@ -316,6 +316,22 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	b.must(who{}, 0, "plan", "demo")
+
+	// A preflight names what a reader may not do, and finds nothing of who has all.
+	ask := operator.Policy{Version: "2012-10-17", Statement: []operator.Statement{{
+		Sid: "Ask", Effect: "Allow", Action: []string{"iam:SimulatePrincipalPolicy", "ec2:DescribeInstanceTypeOfferings"}, Resource: []string{"*"},
+	}}}
+	out := b.must(b.user("asking-reader", append(docs, ask)), 1, "preflight", "demo")
+	for _, want := range []string{"ec2:CreateVpc on ", "iam:PassRole on ", "s3:PutObject on "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("preflight does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "ec2:DescribeVpcs") {
+		t.Errorf("preflight says that a right is missing which is there:\n%s", out)
+	}
+	b.must(b.user("asking-operator", append(b.policies("demo"), ask)), 0, "preflight", "demo")
+	b.must(b.user("silent-operator", b.policies("demo")), 2, "preflight", "demo")
 }
 
 // TestNeighbour: the rights to one cluster are no rights to another, even if its name begins alike, neither through the

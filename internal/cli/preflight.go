@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/operator"
+)
+
+// exitFindings is what 'slipway preflight' exits with when an apply would go, but not without a warning.
+const exitFindings = 2
+
+// maxSkew is how far a clock may be off before AWS refuses signatures is five minutes; from one on it is worth a word.
+const maxSkew = time.Minute
+
+// dockerBridge is Docker's own range: machines that run it lose the way to pods and services there.
+const dockerBridge = "172.17.0.0/16"
+
+func newPreflightCommand(a *app) *cobra.Command {
+	var o targetOptions
+	var format string
+	cmd := &cobra.Command{
+		Use:   "preflight [NAME]",
+		Short: "Check what an apply would stumble over",
+		Long: `Check, before anything is made, all that an apply needs, and say all that is missing at once: that STS answers and the
+clocks agree, that the state store can be read, that the images exist and fit their machine types, that each machine type
+is offered in each zone of its group, that address ranges do not collide, and that IAM allows the caller every action of
+'slipway iam operator-policy' (by simulation; nothing is tried).
+
+Nothing is changed.
+
+EXIT STATUS
+  0  all is well
+  1  an apply would fail, or it could not be found out
+  2  there are warnings only`,
+		Example: "  slipway preflight demo\n  slipway preflight demo -o json | jq '.findings[]'",
+		GroupID: groupCluster,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fs, err := a.preflight(cmd.Context(), args, o)
+			if err != nil {
+				return err
+			}
+			return a.printPreflight(format, fs)
+		},
+	}
+	targetFlags(cmd, &o)
+	formatFlag(cmd, &format, formatTable, formatJSON, formatYAML)
+	return cmd
+}
+
+// preflight makes every check, whatever the others find.
+func (a *app) preflight(ctx context.Context, args []string, o targetOptions) (diag.Findings, error) {
+	name, err := a.clusterName(args, o.name)
+	if err != nil {
+		return nil, err
+	}
+	d, err := a.load(ctx, name) // reads the state store
+	if err != nil {
+		return nil, err
+	}
+	t, err := a.newTarget(ctx, o, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err != nil {
+		return nil, err
+	}
+	defer t.report()
+	var fs diag.Findings
+	if _, err := t.images(ctx, d.set); err != nil && !errors.As(err, &fs) {
+		fs.Errorf("aws: images", "", "check spec.image of the groups, and the credentials", "could not be looked up: %s", err)
+	}
+	fs = append(fs, t.checkClock(ctx)...)
+	fs = append(fs, t.checkOfferings(ctx, d)...)
+	fs = append(fs, checkRanges(d)...)
+	fs = append(fs, t.checkRights(ctx, name)...)
+	return fs, nil
+}
+
+func (t *target) checkClock(ctx context.Context) (fs diag.Findings) {
+	skew, err := aws.ClockSkew(ctx, t.cfg)
+	if err != nil {
+		fs.Errorf("aws: sts", t.cfg.Region, "check the network, the proxy and AWS_REGION", "does not answer: %s", err)
+	} else if skew.Abs() > maxSkew {
+		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from AWS's; from five minutes on AWS refuses every call")
+	}
+	return fs
+}
+
+func (t *target) checkOfferings(ctx context.Context, d *desired) (fs diag.Findings) {
+	zones := map[string]string{}
+	for _, s := range d.set.Cluster.Spec.Networking.Subnets {
+		zones[s.Name] = s.Zone
+	}
+	types := map[string]bool{}
+	for _, g := range d.set.Groups {
+		types[g.Spec.MachineType] = true
+	}
+	offered, err := aws.Offered(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
+	if err != nil {
+		fs.Warnf("aws: instance types", "", "allow ec2:DescribeInstanceTypeOfferings", "could not be checked: %s", err)
+		return fs
+	}
+	for _, g := range d.set.Groups {
+		for _, zone := range zonesOf(g, zones) {
+			if !slices.Contains(offered[g.Spec.MachineType], zone) {
+				fs.Errorf("instancegroup/"+g.Metadata.Name+": spec.machineType", g.Spec.MachineType,
+					"it is offered in: "+strings.Join(slices.Sorted(slices.Values(offered[g.Spec.MachineType])), ", "), "is not offered in %s", zone)
+			}
+		}
+	}
+	return fs
+}
+
+func zonesOf(g v1alpha1.InstanceGroup, zones map[string]string) []string {
+	var out []string
+	for _, s := range g.Spec.Subnets {
+		if z := zones[s]; z != "" && !slices.Contains(out, z) {
+			out = append(out, z)
+		}
+	}
+	return out
+}
+
+// checkRanges warns of ranges that work in AWS, but not on every machine.
+func checkRanges(d *desired) (fs diag.Findings) {
+	docker := netip.MustParsePrefix(dockerBridge)
+	n := d.set.Cluster.Spec.Networking
+	for _, r := range []struct{ path, cidr string }{
+		{"spec.networking.networkCIDR", n.NetworkCIDR}, {"spec.networking.podCIDR", n.PodCIDR}, {"spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange},
+	} {
+		if p, err := netip.ParsePrefix(r.cidr); err == nil && p.Overlaps(docker) {
+			fs.Warnf("cluster/"+d.set.Cluster.Metadata.Name+": "+r.path, r.cidr, "take a range outside "+dockerBridge,
+				"overlaps Docker's bridge: who runs Docker does not reach it")
+		}
+	}
+	return fs
+}
+
+// checkRights asks IAM about every statement of the operator's policy, with the conditions that it has.
+func (t *target) checkRights(ctx context.Context, name string) (fs diag.Findings) {
+	cannot := func(err error) diag.Findings {
+		fs.Warnf("aws: permissions", "", "allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+name, "could not be checked: %s", err)
+		return fs
+	}
+	who, err := aws.WhoAmI(ctx, t.cfg)
+	if err != nil {
+		return cannot(err)
+	}
+	principal, err := aws.PrincipalOf(ctx, t.cfg, who.ARN)
+	if err != nil {
+		return cannot(err)
+	}
+	if principal == "" {
+		return nil // the account's root
+	}
+	in, err := t.a.policyInput(ctx, name, policyOptions{})
+	if err != nil {
+		return cannot(err)
+	}
+	var questions []aws.Question
+	for _, p := range operator.Policies(in) {
+		for _, s := range p.Statement {
+			questions = append(questions, aws.Question{Actions: s.Action, Resources: s.Examples(), Context: s.Context()})
+		}
+	}
+	denied, err := aws.Forbidden(ctx, t.cfg, principal, questions)
+	if err != nil {
+		return cannot(err)
+	}
+	for _, d := range denied {
+		fs.Errorf("aws: permissions", d, "attach the policies of: slipway iam operator-policy "+name, "is not allowed to %s", principal)
+	}
+	return fs
+}
+
+func (a *app) printPreflight(format string, fs diag.Findings) error {
+	failed := slices.ContainsFunc(fs, func(f diag.Finding) bool { return f.Severity == diag.Error })
+	if format != formatTable {
+		type finding struct {
+			Severity string `json:"severity"`
+			Field    string `json:"field"`
+			Value    string `json:"value,omitempty"`
+			Finding  string `json:"finding"`
+			Fix      string `json:"fix,omitempty"`
+		}
+		list := []finding{}
+		for _, f := range fs {
+			list = append(list, finding{string(f.Severity), f.Path, f.Value, f.Message, f.Hint})
+		}
+		if err := a.printValue(format, map[string]any{"findings": list}); err != nil {
+			return err
+		}
+	} else if len(fs) == 0 {
+		fmt.Fprintln(a.Stdout, "all is well")
+	} else {
+		w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
+		fmt.Fprintln(w, "SEVERITY\tFIELD\tVALUE\tFINDING\tFIX")
+		for _, f := range fs {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Severity, f.Path, f.Value, f.Message, f.Hint)
+		}
+		if err := w.Flush(); err != nil {
+			return fmt.Errorf("print findings: %w", err)
+		}
+	}
+	switch {
+	case failed:
+		return Exit{exitError}
+	case len(fs) > 0:
+		return Exit{exitFindings}
+	}
+	return nil
+}
