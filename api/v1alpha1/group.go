@@ -29,7 +29,7 @@ type InstanceGroupSpec struct {
 	Role Role `json:"role"`
 	// MachineType is an EC2 instance type.
 	MachineType string `json:"machineType,omitempty"`
-	// Image: ssm:/PARAMETER or ami-ID.
+	// Image: ssm:/PARAMETER, OWNER/NAME of which the newest is taken (NAME may hold * and ?), or ami-ID.
 	Image string `json:"image,omitempty"`
 	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
 	MinSize int `json:"minSize,omitempty"`

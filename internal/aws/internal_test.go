@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -145,13 +146,18 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 	})
 }
 
-type fakeImages map[string]ec2types.ArchitectureValues
+type fakeImages []ec2types.Image
 
 func (f fakeImages) DescribeImages(_ context.Context, in *ec2.DescribeImagesInput, _ ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error) {
 	out := &ec2.DescribeImagesOutput{}
-	for id, arch := range f {
-		if slices.Contains(in.Filters[0].Values, id) {
-			out.Images = append(out.Images, ec2types.Image{ImageId: &id, Architecture: arch, RootDeviceName: sdk.String("/dev/xvda")})
+	for _, i := range f {
+		byID := *in.Filters[0].Name == "image-id" && slices.Contains(in.Filters[0].Values, *i.ImageId)
+		fits, err := path.Match(in.Filters[0].Values[0], sdk.ToString(i.Name))
+		if err != nil {
+			return nil, err
+		}
+		if byID || fits && slices.Contains(in.Owners, sdk.ToString(i.OwnerId)) {
+			out.Images = append(out.Images, i)
 		}
 	}
 	return out, nil
@@ -168,23 +174,44 @@ func (f fakeParameters) GetParameter(_ context.Context, in *ssm.GetParameterInpu
 }
 
 func TestImages(t *testing.T) {
-	e := fakeImages{"ami-1": "x86_64", "ami-2": "arm64"}
-	p := fakeParameters{"/debian": "ami-1", "/old": "ami-9"}
-	got, fs, err := images(t.Context(), e, p, map[string]string{"a": "ssm:/debian", "b": "ami-2", "c": "ssm:/none", "d": "ssm:/old", "e": "ami-8"})
+	image := func(id string, arch ec2types.ArchitectureValues, name, created string) ec2types.Image {
+		return ec2types.Image{
+			ImageId: &id, Architecture: arch, RootDeviceName: sdk.String("/dev/xvda"), Name: &name, CreationDate: &created, OwnerId: sdk.String("136693071363"),
+		}
+	}
+	deprecated, bare, store := image("ami-3", "x86_64", "old", ""), image("ami-4", "x86_64", "bare", ""), image("ami-5", "x86_64", "store", "")
+	deprecated.DeprecationTime = sdk.String("2025-01-01T00:00:00.000Z")
+	bare.EnaSupport = sdk.Bool(false)
+	store.RootDeviceType = ec2types.DeviceTypeInstanceStore
+	s := imageSource{
+		images: fakeImages{
+			image("ami-1", "x86_64", "debian-12-amd64-1", "2026-01-01T00:00:00.000Z"), image("ami-2", "arm64", "debian-12-arm64-1", "2026-01-01T00:00:00.000Z"),
+			image("ami-6", "x86_64", "debian-12-amd64-3", "2026-03-01T00:00:00.000Z"), image("ami-7", "x86_64", "debian-12-amd64-2", "2026-02-01T00:00:00.000Z"),
+			deprecated, bare, store,
+		},
+		parameters: fakeParameters{"/debian": "ami-1", "/old": "ami-9"}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
+	got, fs, err := images(t.Context(), s, map[string]string{
+		"a": "ssm:/debian", "b": "ami-2", "c": "ssm:/none", "d": "ssm:/old", "e": "ami-8", "f": "136693071363/debian-12-amd64-*",
+		"g": "136693071363/nothing-*", "h": "ami-3", "i": "ami-4", "j": "ami-5",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Image{
-		"a": {ID: "ami-1", RootDevice: "/dev/xvda", Arch: "amd64"}, "b": {ID: "ami-2", RootDevice: "/dev/xvda", Arch: "arm64"}, "c": {}, "d": {}, "e": {},
+	ids := map[string]string{}
+	for path, i := range got {
+		ids[path] = i.ID + " " + i.Arch
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"a": "ami-1 amd64", "b": "ami-2 arm64", "c": " ", "d": " ", "e": " ", "f": "ami-6 amd64", "g": " ", "h": "ami-3 amd64", "i": "ami-4 amd64", "j": "ami-5 amd64",
+	}, ids); diff != "" {
 		t.Error(diff)
 	}
 	var paths []string
 	for _, f := range fs {
-		paths = append(paths, f.Path)
+		paths = append(paths, string(f.Severity)+" "+f.Path)
 	}
-	if diff := cmp.Diff([]string{"c", "d", "e"}, paths); diff != "" {
+	if diff := cmp.Diff([]string{"error c", "error g", "error d", "error e", "warning h", "error i", "error j"}, paths); diff != "" {
 		t.Errorf("all that is wrong at once: %s", diff)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -326,7 +327,7 @@ func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model
 	for _, g := range set.Groups {
 		want[path(g)] = g.Spec.Image
 	}
-	found, findings, err := aws.Images(ctx, t.cfg, want)
+	found, findings, err := aws.Images(ctx, t.cfg, want, t.a.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +338,13 @@ func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model
 			findings.Errorf(path(g), g.Spec.Image, "name an image or a machine type of the same architecture",
 				"is for %s, but %s is %s", image.Arch, g.Spec.MachineType, arch)
 		}
+		if strings.Contains(g.Spec.Image, "*") && image.ID != "" {
+			t.a.say("%s %s is %s, %s: the newest there is", path(g), g.Spec.Image, image.ID, image.Name)
+		}
 		out[g.Metadata.Name] = model.Image{ID: image.ID, RootDevice: image.RootDevice}
+	}
+	if findings.Err() == nil {
+		t.a.printFindings(findings) // warnings
 	}
 	return out, findings.Err()
 }

@@ -93,7 +93,7 @@ func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
 	v.machineType(g.Spec)
 	if !imagePattern().MatchString(g.Spec.Image) {
-		v.errorf("spec.image", g.Spec.Image, "write it as "+debianParameter+"amd64 or ami-0123456789abcdef0", "is neither an SSM parameter nor an AMI")
+		v.errorf("spec.image", g.Spec.Image, "write it as "+debianParameter+"amd64, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0", "is neither an SSM parameter, nor an owner's name, nor an AMI")
 	}
 	v.sizes(g.Spec)
 	v.groupSubnets(g.Spec, c)
@@ -264,5 +264,5 @@ func (v validator) taint(path, taint string) {
 }
 
 func imagePattern() *regexp.Regexp {
-	return regexp.MustCompile(`^(ssm:(/[A-Za-z0-9_.-]+)+|ami-([0-9a-f]{8}|[0-9a-f]{17}))$`)
+	return regexp.MustCompile(`^(ssm:(/[A-Za-z0-9_.-]+)+|(\d{12}|amazon|self)/[A-Za-z0-9()\[\] ./'@_*?-]{3,128}|ami-([0-9a-f]{8}|[0-9a-f]{17}))$`)
 }
