@@ -46,7 +46,7 @@ func readApplied(ctx context.Context, s store.Store, cluster string) (plan.Appli
 	}
 	a, err := plan.ParseApplied(o.Body)
 	if err != nil {
-		return a, o, withHint(fmt.Errorf("%s in %s %w", key, s.URL(), err), "delete that object and run 'slipway apply "+cluster+"', which writes it anew")
+		return a, o, withHint(fmt.Errorf("%s in %s %w", key, s.URL(), err), "'slipway apply "+cluster+"' writes it anew")
 	}
 	return a, o, nil
 }
@@ -71,7 +71,7 @@ func (t *target) keepAttempt(ctx context.Context, p plan.Plan) error {
 		return nil
 	}
 	a, was, err := readApplied(ctx, t.state, t.name)
-	if err != nil {
+	if err != nil && was.ETag == "" { // else it cannot be read, and is written anew
 		return err
 	}
 	return t.writeApplied(ctx, a.Begun(t.op.Token(), p), was)
@@ -83,7 +83,7 @@ func (t *target) keepApplied(ctx context.Context, d *desired) error {
 		return nil // nothing was to be changed, so nothing is written either
 	}
 	was, at, err := readApplied(ctx, t.state, t.name)
-	if err != nil {
+	if err != nil && at.ETag == "" { // else it cannot be read, and is written anew
 		return err
 	}
 	now := plan.Applied{Token: t.op.Token(), When: t.a.Now().UTC(), By: t.a.who("").Owner, Tool: toolVersion(), MachineStore: d.machine.URL()}

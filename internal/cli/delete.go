@@ -246,11 +246,18 @@ func (t *target) destroy(ctx context.Context, d demise) error {
 	if err := t.walk(ctx, d.plan, t.cloud); err != nil {
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
-	for _, l := range d.objects {
-		if err := l.remove(ctx, t.name); err != nil {
+	if err := removeAll(ctx, d.objects, t.name); err != nil {
+		return err
+	}
+	t.a.say("cluster %s is gone", t.name)
+	return nil
+}
+
+func removeAll(ctx context.Context, left []leftover, name string) error {
+	for _, l := range left {
+		if err := l.remove(ctx, name); err != nil {
 			return err
 		}
 	}
-	t.a.say("cluster %s is gone", t.name)
 	return nil
 }

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,5 +99,5 @@ func recordRow(r operation.Record) []string {
 	if runes := []rune(remark); len(runes) > width {
 		remark = string(runes[:width-1]) + "…"
 	}
-	return []string{fmt.Sprint(r.Token), utc(r.Began), took, r.Owner, r.Operation, planned, string(r.State), remark}
+	return []string{strconv.FormatInt(r.Token, 10), utc(r.Began), took, r.Owner, r.Operation, planned, string(r.State), remark}
 }

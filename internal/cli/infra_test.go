@@ -45,12 +45,12 @@ func TestInfra(t *testing.T) {
 }
 
 // unchanged runs a command and fails if it made a call that changes something.
-func unchanged(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+func unchanged(ts *testscript.TestScript, neg bool, args []string) {
 	within(ts, neg, args, func(string) bool { return true })
 }
 
 // unmade lets a command write to the state store: an operation that is refused leaves its record.
-func unmade(ts *testscript.TestScript, neg bool, args []string) { //nolint:revive // the signature is testscript's
+func unmade(ts *testscript.TestScript, neg bool, args []string) {
 	within(ts, neg, args, func(call string) bool { return !strings.HasPrefix(call, "s3:") })
 }
 

@@ -125,14 +125,8 @@ func (a *app) applySaved(ctx context.Context, path string, o targetOptions) erro
 		return err
 	}
 	name := saved.Identity.Cluster
-	if other := a.flagOr(o.name, ""); other != "" && other != name {
-		return withHint(fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, other), "leave --name out")
-	}
-	if err := checkName(name); err != nil {
+	if err := a.checkFlags(saved, path, o); err != nil {
 		return err
-	}
-	if a.region != "" && a.region != saved.Identity.Region {
-		return withHint(fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region), "leave --region out")
 	}
 	s, _, err := a.openStore(ctx)
 	if err != nil {
@@ -162,6 +156,18 @@ func (a *app) applySaved(ctx context.Context, path string, o targetOptions) erro
 		kind = "delete"
 	}
 	return a.operate(ctx, s, name, kind, once)
+}
+
+// checkFlags refuses flags that say another place than the plan does.
+func (a *app) checkFlags(saved planfile.File, path string, o targetOptions) error {
+	name := saved.Identity.Cluster
+	if o.name != "" && o.name != name {
+		return withHint(fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, o.name), "leave --name out")
+	}
+	if a.region != "" && a.region != saved.Identity.Region {
+		return withHint(fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region), "leave --region out")
+	}
+	return checkName(name)
 }
 
 // savedPlan is a plan file that was read, and how it is to be applied.

@@ -5,6 +5,7 @@ package cli_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -94,10 +95,8 @@ type tamper struct {
 	do      func(h hand) error
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func permission(from, to int32, cidr string) []ec2types.IpPermission {
-	return []ec2types.IpPermission{{IpProtocol: ptr("tcp"), FromPort: &from, ToPort: &to, IpRanges: []ec2types.IpRange{{CidrIp: &cidr}}}}
+	return []ec2types.IpPermission{{IpProtocol: new("tcp"), FromPort: &from, ToPort: &to, IpRanges: []ec2types.IpRange{{CidrIp: &cidr}}}}
 }
 
 const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
@@ -111,7 +110,7 @@ func networkTampers() []tamper {
 		{"a tag of ours that was not there", "vpc/main Tags[slipway.dev/mine]", func(h hand) error { return h.tag("vpc/main", "slipway.dev/mine", "x") }},
 		{"a tag is gone", "internet-gateway/main Tags[Name]", func(h hand) error {
 			_, err := h.ec2.DeleteTags(h.ctx, &ec2.DeleteTagsInput{
-				Resources: []string{*h.find("internet-gateway/main")}, Tags: []ec2types.Tag{{Key: ptr("Name")}},
+				Resources: []string{*h.find("internet-gateway/main")}, Tags: []ec2types.Tag{{Key: new("Name")}},
 			})
 			return err
 		}},
@@ -119,29 +118,29 @@ func networkTampers() []tamper {
 		{"a NAT gateway's tag", "nat-gateway/nat-us-east-1b Tags[Name]", func(h hand) error { return h.tag("nat-gateway/nat-us-east-1b", "Name", "mine") }},
 		{"DNS names are off", "vpc/main EnableDnsHostnames", func(h hand) error {
 			_, err := h.ec2.ModifyVpcAttribute(h.ctx, &ec2.ModifyVpcAttributeInput{
-				VpcId: h.find("vpc/main"), EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: ptr(false)},
+				VpcId: h.find("vpc/main"), EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: new(false)},
 			})
 			return err
 		}},
 		{"a private subnet gives public addresses", "subnet/private-b MapPublicIpOnLaunch", func(h hand) error {
 			_, err := h.ec2.ModifySubnetAttribute(h.ctx, &ec2.ModifySubnetAttributeInput{
-				SubnetId: h.find("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: ptr(true)},
+				SubnetId: h.find("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: new(true)},
 			})
 			return err
 		}},
 		{"a route is gone", "route/private-b", func(h hand) error {
-			_, err := h.ec2.DeleteRoute(h.ctx, &ec2.DeleteRouteInput{RouteTableId: h.find("route-table/private-b"), DestinationCidrBlock: ptr("0.0.0.0/0")})
+			_, err := h.ec2.DeleteRoute(h.ctx, &ec2.DeleteRouteInput{RouteTableId: h.find("route-table/private-b"), DestinationCidrBlock: new("0.0.0.0/0")})
 			return err
 		}},
 		{"a route leads elsewhere", "route/private-c NatGatewayId", func(h hand) error {
 			_, err := h.ec2.ReplaceRoute(h.ctx, &ec2.ReplaceRouteInput{
-				RouteTableId: h.find("route-table/private-c"), DestinationCidrBlock: ptr("0.0.0.0/0"), NatGatewayId: h.find("nat-gateway/nat-us-east-1a"),
+				RouteTableId: h.find("route-table/private-c"), DestinationCidrBlock: new("0.0.0.0/0"), NatGatewayId: h.find("nat-gateway/nat-us-east-1a"),
 			})
 			return err
 		}},
 		{"a route that was not there", "route/private-a:192.0.2.0/24", func(h hand) error {
 			_, err := h.ec2.CreateRoute(h.ctx, &ec2.CreateRouteInput{
-				RouteTableId: h.find("route-table/private-a"), DestinationCidrBlock: ptr("192.0.2.0/24"), NatGatewayId: h.find("nat-gateway/nat-us-east-1a"),
+				RouteTableId: h.find("route-table/private-a"), DestinationCidrBlock: new("192.0.2.0/24"), NatGatewayId: h.find("nat-gateway/nat-us-east-1a"),
 			})
 			return err
 		}},
@@ -173,32 +172,32 @@ func securityTampers() []tamper {
 			group := h.find("security-group/control-plane")
 			_, err := h.ec2.UpdateSecurityGroupRuleDescriptionsEgress(h.ctx, &ec2.UpdateSecurityGroupRuleDescriptionsEgressInput{
 				GroupId: group, SecurityGroupRuleDescriptions: []ec2types.SecurityGroupRuleDescription{{
-					SecurityGroupRuleId: h.find("security-group-egress", "GroupId", *group), Description: ptr("mine"),
+					SecurityGroupRuleId: h.find("security-group-egress", "GroupId", *group), Description: new("mine"),
 				}},
 			})
 			return err
 		}},
 		{"a role may do more", "iam-role-policy/worker:extra", func(h hand) error {
-			_, err := h.iam.PutRolePolicy(h.ctx, &iam.PutRolePolicyInput{RoleName: h.find("iam-role/worker"), PolicyName: ptr("extra"), PolicyDocument: ptr(everything)})
+			_, err := h.iam.PutRolePolicy(h.ctx, &iam.PutRolePolicyInput{RoleName: h.find("iam-role/worker"), PolicyName: new("extra"), PolicyDocument: new(everything)})
 			return err
 		}},
 		{"a policy is another", "iam-role-policy/worker PolicyDocument", func(h hand) error {
-			_, err := h.iam.PutRolePolicy(h.ctx, &iam.PutRolePolicyInput{RoleName: h.find("iam-role/worker"), PolicyName: ptr("machine"), PolicyDocument: ptr(everything)})
+			_, err := h.iam.PutRolePolicy(h.ctx, &iam.PutRolePolicyInput{RoleName: h.find("iam-role/worker"), PolicyName: new("machine"), PolicyDocument: new(everything)})
 			return err
 		}},
 		{"a policy is gone", "iam-role-policy/control-plane", func(h hand) error {
-			_, err := h.iam.DeleteRolePolicy(h.ctx, &iam.DeleteRolePolicyInput{RoleName: h.find("iam-role/control-plane"), PolicyName: ptr("machine")})
+			_, err := h.iam.DeleteRolePolicy(h.ctx, &iam.DeleteRolePolicyInput{RoleName: h.find("iam-role/control-plane"), PolicyName: new("machine")})
 			return err
 		}},
 		{"who may be a role", "iam-role/worker AssumeRolePolicyDocument", func(h hand) error {
 			_, err := h.iam.UpdateAssumeRolePolicy(h.ctx, &iam.UpdateAssumeRolePolicyInput{
 				RoleName:       h.find("iam-role/worker"),
-				PolicyDocument: ptr(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"*"}}]}`),
+				PolicyDocument: new(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"sts:AssumeRole","Principal":{"AWS":"*"}}]}`),
 			})
 			return err
 		}},
 		{"a role's tag", "iam-role/worker Tags[Name]", func(h hand) error {
-			_, err := h.iam.TagRole(h.ctx, &iam.TagRoleInput{RoleName: h.find("iam-role/worker"), Tags: []iamtypes.Tag{{Key: ptr("Name"), Value: ptr("mine")}}})
+			_, err := h.iam.TagRole(h.ctx, &iam.TagRoleInput{RoleName: h.find("iam-role/worker"), Tags: []iamtypes.Tag{{Key: new("Name"), Value: new("mine")}}})
 			return err
 		}},
 		{"a key does not rotate", "kms-key/main EnableKeyRotation", func(h hand) error {
@@ -208,12 +207,12 @@ func securityTampers() []tamper {
 		{"a key's policy", "kms-key/main KeyPolicy", func(h hand) error {
 			_, err := h.kms.PutKeyPolicy(h.ctx, &kms.PutKeyPolicyInput{
 				KeyId:  h.find("kms-key/main"),
-				Policy: ptr(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"kms:*","Resource":"*"}]}`),
+				Policy: new(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"kms:*","Resource":"*"}]}`),
 			})
 			return err
 		}},
 		{"a key's tag", "kms-key/main Tags[Name]", func(h hand) error {
-			_, err := h.kms.TagResource(h.ctx, &kms.TagResourceInput{KeyId: h.find("kms-key/main"), Tags: []kmstypes.Tag{{TagKey: ptr("Name"), TagValue: ptr("mine")}}})
+			_, err := h.kms.TagResource(h.ctx, &kms.TagResourceInput{KeyId: h.find("kms-key/main"), Tags: []kmstypes.Tag{{TagKey: new("Name"), TagValue: new("mine")}}})
 			return err
 		}},
 	}
@@ -223,7 +222,7 @@ func balancerTampers() []tamper {
 	return []tamper{
 		{"a load balancer's attribute", "load-balancer/api LoadBalancerAttributes[load_balancing.cross_zone.enabled]", func(h hand) error {
 			_, err := h.elb.ModifyLoadBalancerAttributes(h.ctx, &elb.ModifyLoadBalancerAttributesInput{
-				LoadBalancerArn: h.find("load-balancer/api"), Attributes: []elbtypes.LoadBalancerAttribute{{Key: ptr("load_balancing.cross_zone.enabled"), Value: ptr("false")}},
+				LoadBalancerArn: h.find("load-balancer/api"), Attributes: []elbtypes.LoadBalancerAttribute{{Key: new("load_balancing.cross_zone.enabled"), Value: new("false")}},
 			})
 			return err
 		}},
@@ -234,15 +233,15 @@ func balancerTampers() []tamper {
 			return err
 		}},
 		{"a load balancer's tag", "load-balancer/api Tags[Name]", func(h hand) error {
-			_, err := h.elb.AddTags(h.ctx, &elb.AddTagsInput{ResourceArns: []string{*h.find("load-balancer/api")}, Tags: []elbtypes.Tag{{Key: ptr("Name"), Value: ptr("mine")}}})
+			_, err := h.elb.AddTags(h.ctx, &elb.AddTagsInput{ResourceArns: []string{*h.find("load-balancer/api")}, Tags: []elbtypes.Tag{{Key: new("Name"), Value: new("mine")}}})
 			return err
 		}},
 		{"a health check's path", "target-group/api HealthCheckPath", func(h hand) error {
-			_, err := h.elb.ModifyTargetGroup(h.ctx, &elb.ModifyTargetGroupInput{TargetGroupArn: h.find("target-group/api"), HealthCheckPath: ptr("/livez")})
+			_, err := h.elb.ModifyTargetGroup(h.ctx, &elb.ModifyTargetGroupInput{TargetGroupArn: h.find("target-group/api"), HealthCheckPath: new("/livez")})
 			return err
 		}},
 		{"a health check's pace", "target-group/join HealthCheckIntervalSeconds", func(h hand) error {
-			_, err := h.elb.ModifyTargetGroup(h.ctx, &elb.ModifyTargetGroupInput{TargetGroupArn: h.find("target-group/join"), HealthCheckIntervalSeconds: ptr(int32(30))})
+			_, err := h.elb.ModifyTargetGroup(h.ctx, &elb.ModifyTargetGroupInput{TargetGroupArn: h.find("target-group/join"), HealthCheckIntervalSeconds: new(int32(30))})
 			return err
 		}},
 		{"a listener is gone", "listener/join", func(h hand) error {
@@ -255,11 +254,11 @@ func balancerTampers() []tamper {
 func machineTampers() []tamper {
 	return []tamper{
 		{"a group's maximum", "autoscaling-group/workers MaxSize", func(h hand) error {
-			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: h.find("autoscaling-group/workers"), MaxSize: ptr(int32(9))})
+			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: h.find("autoscaling-group/workers"), MaxSize: new(int32(9))})
 			return err
 		}},
 		{"a group's minimum", "autoscaling-group/workers MinSize", func(h hand) error {
-			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: h.find("autoscaling-group/workers"), MinSize: ptr(int32(1))})
+			_, err := h.scale.UpdateAutoScalingGroup(h.ctx, &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: h.find("autoscaling-group/workers"), MinSize: new(int32(1))})
 			return err
 		}},
 		{"a group's zones", "autoscaling-group/workers VPCZoneIdentifier", func(h hand) error {
@@ -270,31 +269,31 @@ func machineTampers() []tamper {
 		}},
 		{"a group's tag", "autoscaling-group/workers Tags[slipway.dev/role]", func(h hand) error {
 			_, err := h.scale.CreateOrUpdateTags(h.ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: []astypes.Tag{{
-				ResourceId: h.find("autoscaling-group/workers"), ResourceType: ptr("auto-scaling-group"),
-				Key: ptr("slipway.dev/role"), Value: ptr("control-plane"), PropagateAtLaunch: ptr(true),
+				ResourceId: h.find("autoscaling-group/workers"), ResourceType: new("auto-scaling-group"),
+				Key: new("slipway.dev/role"), Value: new("control-plane"), PropagateAtLaunch: new(true),
 			}}})
 			return err
 		}},
 		{"a launch template's default version", "launch-template/workers LaunchTemplateData.InstanceType", func(h hand) error {
 			id := h.find("launch-template/workers")
 			out, err := h.ec2.CreateLaunchTemplateVersion(h.ctx, &ec2.CreateLaunchTemplateVersionInput{
-				LaunchTemplateId: id, SourceVersion: ptr("1"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "t3.xlarge"},
+				LaunchTemplateId: id, SourceVersion: new("1"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "t3.xlarge"},
 			})
 			if err != nil {
 				return err
 			}
-			version := fmt.Sprint(sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber))
+			version := strconv.FormatInt(sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), 10)
 			_, err = h.ec2.ModifyLaunchTemplate(h.ctx, &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: id, DefaultVersion: &version})
 			return err
 		}},
 		{"a volume's speed", "volume/etcd-a Iops", func(h hand) error {
-			_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Iops: ptr(int32(5000))})
+			_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Iops: new(int32(5000))})
 			return err
 		}},
 		{"a volume's slot", "volume/etcd-b Tags[slipway.dev/etcd-slot]", func(h hand) error { return h.tag("volume/etcd-b", "slipway.dev/etcd-slot", "z") }},
 		{"a machine's node document", "object/worker", func(h hand) error {
 			bucket := "slipway-test"
-			out, err := h.s3.ListObjectsV2(h.ctx, &s3.ListObjectsV2Input{Bucket: &bucket, Prefix: ptr("demo/machine/worker/documents/")})
+			out, err := h.s3.ListObjectsV2(h.ctx, &s3.ListObjectsV2Input{Bucket: &bucket, Prefix: new("demo/machine/worker/documents/")})
 			if err != nil {
 				return err
 			}
@@ -320,7 +319,7 @@ func cmdTamper(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no region")
 	}
 	grows := tamper{name: "a volume grows", do: func(h hand) error {
-		_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Size: ptr(int32(30))})
+		_, err := h.ec2.ModifyVolume(h.ctx, &ec2.ModifyVolumeInput{VolumeId: h.find("volume/etcd-a"), Size: new(int32(30))})
 		return err
 	}} // which nobody can put back
 	for _, tt := range append(tampers(), grows) {

@@ -75,19 +75,24 @@ func fillValue(v reflect.Value, x any) error {
 		}
 		v.SetBool(x)
 	case int64:
-		if v.Kind() != reflect.Int {
-			return wrong
-		}
-		v.SetInt(x)
+		return fillInt(v, x, wrong)
 	case json.Number:
 		n, err := x.Int64()
-		if err != nil || v.Kind() != reflect.Int {
+		if err != nil {
 			return wrong
 		}
-		v.SetInt(n)
+		return fillInt(v, n, wrong)
 	default:
 		return fillMany(v, x, wrong)
 	}
+	return nil
+}
+
+func fillInt(v reflect.Value, n int64, wrong error) error {
+	if v.Kind() != reflect.Int {
+		return wrong
+	}
+	v.SetInt(n)
 	return nil
 }
 

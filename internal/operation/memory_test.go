@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -63,7 +64,7 @@ func (m *memory) write(key string, body []byte, may func(have store.Object, ther
 		return "", fmt.Errorf("write %s: %w", key, store.ErrConflict)
 	}
 	m.version++
-	etag := fmt.Sprint(m.version)
+	etag := strconv.Itoa(m.version)
 	m.objects[key] = store.Object{Key: key, Body: slices.Clone(body), ETag: etag}
 	if m.forget > 0 {
 		m.forget--

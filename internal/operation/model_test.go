@@ -21,7 +21,6 @@ type client struct {
 	desk  operation.Desk
 	name  string
 	lease *operation.Lease
-	wrote string // etag of the shared object as this client saw it while its lease was good
 }
 
 // TestLockModel lets two or three clients with clocks that differ as much as is allowed take, renew, release, lose and

@@ -116,10 +116,14 @@ func TestCauses(t *testing.T) {
 		"no attempt": {nil, true, map[graph.Addr]plan.Cause{
 			"vpc/main": plan.BehindOurBack, "eip/gone": plan.BehindOurBack, "security-group-ingress/sg-1:tcp:22:22": plan.BehindOurBack,
 		}},
-		"an attempt at the same": {tries(map[graph.Addr]plan.Action{"vpc/main": plan.Update, "eip/gone": plan.Delete, "security-group-ingress/ssh": plan.Create}), true,
-			map[graph.Addr]plan.Cause{"vpc/main": plan.Unfinished, "eip/gone": plan.Unfinished, "security-group-ingress/sg-1:tcp:22:22": plan.Unfinished}},
-		"an attempt at something else": {tries(map[graph.Addr]plan.Action{"vpc/other": plan.Update, "security-group-ingress/ssh": plan.Update}), true,
-			map[graph.Addr]plan.Cause{"vpc/main": plan.BehindOurBack, "eip/gone": plan.BehindOurBack, "security-group-ingress/sg-1:tcp:22:22": plan.BehindOurBack}},
+		"an attempt at the same": {
+			tries(map[graph.Addr]plan.Action{"vpc/main": plan.Update, "eip/gone": plan.Delete, "security-group-ingress/ssh": plan.Create}), true,
+			map[graph.Addr]plan.Cause{"vpc/main": plan.Unfinished, "eip/gone": plan.Unfinished, "security-group-ingress/sg-1:tcp:22:22": plan.Unfinished},
+		},
+		"an attempt at something else": {
+			tries(map[graph.Addr]plan.Action{"vpc/other": plan.Update, "security-group-ingress/ssh": plan.Update}), true,
+			map[graph.Addr]plan.Cause{"vpc/main": plan.BehindOurBack, "eip/gone": plan.BehindOurBack, "security-group-ingress/sg-1:tcp:22:22": plan.BehindOurBack},
+		},
 		"nothing is recorded": {nil, false, map[graph.Addr]plan.Cause{
 			"vpc/main": plan.Unrecorded, "eip/gone": plan.Unrecorded, "security-group-ingress/sg-1:tcp:22:22": plan.Unrecorded,
 		}},

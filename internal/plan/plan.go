@@ -254,14 +254,21 @@ func (m *maker) refusals(steps []Step, opt Options) diag.Findings {
 				}
 			}
 		}
-		for _, c := range s.Changes {
-			if pol.grows == c.Property && shrinks(c) {
-				fs.Errorf(string(s.Addr), short(c.New), "say "+short(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, short(c.Old))
-			}
-		}
+		fs = append(fs, shrinking(s, pol.grows)...)
 		if (s.Action == Delete || s.Action == Replace) && pol.data && !opt.DestroyData {
 			fs.Errorf(string(s.Addr), s.ID, "put it back into the manifest, or say --destroy-data if its data may go",
 				"would be destroyed with the data it holds")
+		}
+	}
+	return fs
+}
+
+// shrinking refuses to make smaller what AWS makes larger only.
+func shrinking(s Step, grows string) diag.Findings {
+	var fs diag.Findings
+	for _, c := range s.Changes {
+		if c.Property == grows && shrinks(c) {
+			fs.Errorf(string(s.Addr), short(c.New), "say "+short(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, short(c.Old))
 		}
 	}
 	return fs
