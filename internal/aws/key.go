@@ -33,15 +33,19 @@ type keyReadAPI interface {
 }
 
 type keyChangeAPI interface {
+	keySwitchAPI
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
 	UpdateKeyDescription(context.Context, *kms.UpdateKeyDescriptionInput, ...func(*kms.Options)) (*kms.UpdateKeyDescriptionOutput, error)
+	ScheduleKeyDeletion(context.Context, *kms.ScheduleKeyDeletionInput, ...func(*kms.Options)) (*kms.ScheduleKeyDeletionOutput, error)
+	TagResource(context.Context, *kms.TagResourceInput, ...func(*kms.Options)) (*kms.TagResourceOutput, error)
+	UntagResource(context.Context, *kms.UntagResourceInput, ...func(*kms.Options)) (*kms.UntagResourceOutput, error)
+}
+
+type keySwitchAPI interface {
 	EnableKey(context.Context, *kms.EnableKeyInput, ...func(*kms.Options)) (*kms.EnableKeyOutput, error)
 	DisableKey(context.Context, *kms.DisableKeyInput, ...func(*kms.Options)) (*kms.DisableKeyOutput, error)
 	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
 	DisableKeyRotation(context.Context, *kms.DisableKeyRotationInput, ...func(*kms.Options)) (*kms.DisableKeyRotationOutput, error)
-	ScheduleKeyDeletion(context.Context, *kms.ScheduleKeyDeletionInput, ...func(*kms.Options)) (*kms.ScheduleKeyDeletionOutput, error)
-	TagResource(context.Context, *kms.TagResourceInput, ...func(*kms.Options)) (*kms.TagResourceOutput, error)
-	UntagResource(context.Context, *kms.UntagResourceInput, ...func(*kms.Options)) (*kms.UntagResourceOutput, error)
 }
 
 type keyPolicyAPI interface {
@@ -98,23 +102,25 @@ func updateKey(ctx context.Context, api keyAPI, t task[awskind.Key]) (plan.Made,
 			return plan.Made{}, wrap(err, "set policy")
 		}
 	}
-	if t.want.Rotation != t.have.Rotation {
-		var err error
-		if t.want.Rotation {
-			_, err = api.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &t.id})
-		} else {
-			_, err = api.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: &t.id})
-		}
-		if err != nil {
-			return plan.Made{}, wrap(err, "set rotation")
-		}
-	}
-	if !t.want.Enabled && t.have.Enabled {
-		if _, err := api.DisableKey(ctx, &kms.DisableKeyInput{KeyId: &t.id}); err != nil {
-			return plan.Made{}, wrap(err, "disable")
-		}
+	if err := switchKey(ctx, api, t); err != nil {
+		return plan.Made{}, err
 	}
 	return kept(t), retagKey(ctx, api, t.id, t.want.Tags, t.have.Tags)
+}
+
+// switchKey sets the rotation, and takes a key out of use that is not to be.
+func switchKey(ctx context.Context, api keySwitchAPI, t task[awskind.Key]) error {
+	var err error
+	switch {
+	case t.want.Rotation && !t.have.Rotation:
+		_, err = api.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &t.id})
+	case !t.want.Rotation && t.have.Rotation:
+		_, err = api.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: &t.id})
+	}
+	if err == nil && !t.want.Enabled && t.have.Enabled {
+		_, err = api.DisableKey(ctx, &kms.DisableKeyInput{KeyId: &t.id})
+	}
+	return wrap(err, "switch key")
 }
 
 func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awskind.Tags) error {

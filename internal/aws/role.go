@@ -24,6 +24,11 @@ type roleAPI interface {
 	UpdateRole(context.Context, *iam.UpdateRoleInput, ...func(*iam.Options)) (*iam.UpdateRoleOutput, error)
 	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput, ...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
 	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
+	rolePartsAPI
+}
+
+// rolePartsAPI is about what a role has.
+type rolePartsAPI interface {
 	roleTagAPI
 	rolePolicyAPI
 	accountAPI

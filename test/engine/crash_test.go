@@ -87,7 +87,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 	count(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it leaves and after it took effect)", cases.Load(), u.applied, u.ended)
 }
 
-func when(after bool) string {
+func when(after bool) string { //nolint:revive // it names one of two ways to die
 	if after {
 		return "after"
 	}

@@ -3,7 +3,7 @@
 package engine_test
 
 import (
-	"fmt"
+	"strconv"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -27,7 +27,7 @@ func template(edit *ec2types.RequestLaunchTemplateData) func(hand) error {
 			return err
 		}
 		return h.group(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{
-			LaunchTemplateId: h.id("launch-template/workers"), Version: sdk.String(fmt.Sprint(*made.LaunchTemplateVersion.VersionNumber)),
+			LaunchTemplateId: h.id("launch-template/workers"), Version: sdk.String(strconv.FormatInt(*made.LaunchTemplateVersion.VersionNumber, 10)),
 		}})
 	}
 }

@@ -32,7 +32,7 @@ type Mortal struct {
 // Mortal returns a client that is killed at its nth call that changes something: before the call leaves, or after it
 // took effect and before its answer arrives. kill is called then, once, to stop what the client would do by itself; it
 // may be nil.
-func (r Region) Mortal(nth int, after bool, kill func()) *Mortal { //nolint:revive // two ways to die, named by the caller
+func (r Region) Mortal(nth int, after bool, kill func()) *Mortal {
 	if kill == nil {
 		kill = func() {}
 	}

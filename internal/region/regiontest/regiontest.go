@@ -163,10 +163,10 @@ func Run(t T, o Options) (r Region, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.build(o, dir); err != nil {
+	if err := build(&r, o, dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it ends with stop: rapid's tests have no context of their own
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context){r.parts.ec2.Run, r.parts.elb.Run, r.parts.scaling.Run, r.parts.stacks.Run} {
 		wg.Go(func() { run(ctx) })
@@ -201,8 +201,8 @@ func (r Region) front() http.Handler {
 // behind by more than five minutes are refused from then on.
 func (r Region) Advance(d time.Duration) { r.ahead.Add(int64(d)) }
 
-// build makes the services and joins them.
-func (r *Region) build(o Options, dir string) (err error) {
+// build makes a region's services and joins them.
+func build(r *Region, o Options, dir string) (err error) {
 	from, p := o.From.saver(), &r.parts
 	now := func() time.Time {
 		return time.Now().Add(time.Duration(r.ahead.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
