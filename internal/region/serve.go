@@ -269,9 +269,9 @@ func (r *parts) buildCompute() (err error) {
 func (r *parts) buildStacks(saved state.Dir) (err error) {
 	r.stacks, err = cloudformation.New(cloudformation.Config{
 		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Services: r.services,
-		Authorizer: r.iam, Log: r.log, SignalURL: machineURL,
+		Authorizer: r.iam, Roles: r.iam, Log: r.log, SignalURL: machineURL,
 		Mark: map[string]cloudformation.Marker{
-			"ec2": r.ec2.Mark, "elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark,
+			"elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark,
 		},
 	})
 	if err == nil {

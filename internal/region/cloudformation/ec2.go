@@ -236,7 +236,6 @@ func addressType() resourceType {
 			if err != nil {
 				return err
 			}
-			j.s.markID(j, textOf(a, "AllocationId"))
 			return attach(j)
 		},
 		change: func(j *job) error {
@@ -269,12 +268,5 @@ func addressType() resourceType {
 			j.id = textOf(out, "Addresses", 0, "PublicIp")
 			return j.id != "", err
 		},
-	}
-}
-
-// markID puts the stack's tags on something of the job's type that has another id than the job.
-func (s *Service) markID(j *job, id string) {
-	if m := s.cfg.Mark[serviceOf(j.kind)]; m != nil {
-		m(id, j.systemTags())
 	}
 }

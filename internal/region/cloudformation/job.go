@@ -89,6 +89,15 @@ func (j *job) text(property string) string {
 	return t
 }
 
+// resource is what is remembered of the job's resource. Only the book may look into it.
+func (j *job) resource() (r *resource) {
+	_ = j.s.book.Do(func() error { // it only reads
+		r = j.s.st.Stacks[j.stack].Resources[j.logical]
+		return nil
+	})
+	return r
+}
+
 // has tells whether a property is set.
 func (j *job) has(property string) bool { return j.props[property] != nil }
 
@@ -149,9 +158,8 @@ func (j *job) keep(extra ...string) error {
 
 // mark puts the stack's own tags on what was made.
 func (s *Service) mark(j *job) {
-	service := serviceOf(j.kind)
-	if m := s.cfg.Mark[service]; m != nil {
-		m(j.id, j.systemTags())
+	if m := s.cfg.Mark[serviceOf(j.kind)]; m != nil {
+		m(j.id, wire.SystemTags(j.ctx))
 	}
 }
 
@@ -165,9 +173,9 @@ func serviceOf(kind string) string {
 }
 
 // systemTags are the tags that name the stack.
-func (j *job) systemTags() map[string]string {
+func systemTags(st *stack, r *resource) map[string]string {
 	return map[string]string{
-		"aws:cloudformation:stack-name": j.stackName, "aws:cloudformation:stack-id": j.stack, "aws:cloudformation:logical-id": j.logical,
+		"aws:cloudformation:stack-name": st.Name, "aws:cloudformation:stack-id": st.ID, "aws:cloudformation:logical-id": r.Logical,
 	}
 }
 

@@ -181,7 +181,9 @@ func (l *lab) resources(name string) map[string]types.StackResource {
 	l.t.Helper()
 	out := map[string]types.StackResource{}
 	for _, r := range must[*cfn.DescribeStackResourcesOutput](l)(l.cfn.DescribeStackResources(l.ctx(), &cfn.DescribeStackResourcesInput{StackName: &name})).StackResources {
-		out[*r.LogicalResourceId] = r
+		if r.LogicalResourceId != nil { // moto lists what a condition leaves out, without a name
+			out[*r.LogicalResourceId] = r
+		}
 	}
 	return out
 }

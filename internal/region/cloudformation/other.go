@@ -77,16 +77,15 @@ func parameterAttributes(j *job) error {
 // awaitCondition waits for as many signals as a wait condition says. They come to its handle, or by SignalResource.
 func awaitCondition(j *job) error {
 	timeout := time.Duration(number(j.props["Timeout"], 300)) * time.Second
-	st, _ := j.s.view(j.stack)
-	r := st.Resources[j.logical]
+	r := j.resource()
 	if p, ok := j.policy["ResourceSignal"].(tree); ok {
 		t, err := duration(textOf(p, "Timeout"), 5*time.Minute)
 		if err != nil {
 			return err
 		}
-		return j.s.await(j, st, r, await{count: number(p["Count"], 1), percent: 100, timeout: t})
+		return j.s.await(j, r, await{count: number(p["Count"], 1), percent: 100, timeout: t})
 	}
-	if err := j.s.await(j, st, r, await{count: number(j.props["Count"], 1), percent: 100, timeout: timeout}); err != nil {
+	if err := j.s.await(j, r, await{count: number(j.props["Count"], 1), percent: 100, timeout: timeout}); err != nil {
 		return err
 	}
 	return j.s.book.Do(func() error {

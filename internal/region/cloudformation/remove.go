@@ -7,6 +7,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // removeAll takes away all of a stack's resources, those first that others do not need.
@@ -107,7 +109,7 @@ func inUse(err error) bool {
 // jobOf is a job about a resource as it is.
 func (s *Service) jobOf(ctx context.Context, st *stack, r *resource) *job {
 	return &job{
-		ctx: ctx, s: s, stack: st.ID, stackName: st.Name, logical: r.Logical, kind: r.Type, props: r.Properties, old: r.Properties,
+		ctx: wire.WithSystemTags(ctx, systemTags(st, r)), s: s, stack: st.ID, stackName: st.Name, logical: r.Logical, kind: r.Type, props: r.Properties, old: r.Properties,
 		id: r.Physical, attributes: maps.Clone(r.Attributes), tags: st.Tags, oldTags: st.Tags, extra: r.Extra,
 	}
 }

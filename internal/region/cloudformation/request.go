@@ -203,18 +203,7 @@ func (s *Service) caller(ctx context.Context, role string) (wire.Caller, error) 
 	if err := wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: role}); err != nil {
 		return wire.Caller{}, err
 	}
-	_, name, ok := strings.Cut(role, ":role/")
-	if !ok {
-		return wire.Caller{}, invalid("Role %s is invalid or cannot be assumed", role)
-	}
-	name = name[strings.LastIndex(name, "/")+1:]
-	if _, err := s.call(s.as(ctx, nobody()), "iam", "GetRole", tree{"RoleName": name}); err != nil {
-		return wire.Caller{}, invalid("Role %s is invalid or cannot be assumed", role)
-	}
-	return wire.Caller{
-		Account: s.cfg.Account, ARN: "arn:aws:sts::" + s.cfg.Account + ":assumed-role/" + name + "/AWSCloudFormation", Role: name, Session: "AWSCloudFormation",
-		UserID: "AWSCloudFormation",
-	}, nil
+	return s.cfg.Roles.ServiceCaller(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
 }
 
 func badToken() error { return invalid("The NextToken is not valid") }

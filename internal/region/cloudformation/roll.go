@@ -11,18 +11,15 @@ import (
 
 // roll is a rolling update that is under way; it survives a restart.
 type roll struct {
-	Old           []string // instances to replace
-	Total         int
-	Suspended     []string // processes to resume at the end
-	MinSize       int      // the group's own, which may be raised for a while
-	MaxSize       int
-	Desired       int
-	Begun         bool
-	Signalled     bool
-	SizesGiven    bool
-	FinalMin      int
-	FinalDesired  int
-	FinalDesiredN bool
+	Old          []string // instances to replace
+	Total        int      // how many they were
+	MaxSize      int      // of the group
+	Begun        bool     // the sizes below are known
+	FinalMin     int      // the group's own sizes, which may be raised for a while
+	FinalDesired int
+	Raised       bool     // they are raised
+	Batch        []string // instances that are being replaced now
+	Shrink       int      // how many of those are not replaced, since others took their places before
 }
 
 // rolling is an AutoScalingRollingUpdate policy.
@@ -97,7 +94,7 @@ func (j *job) rollState(p rolling, asked bool) (*roll, error) { //revive:disable
 		res := j.s.st.Stacks[j.stack].Resources[j.logical]
 		if res.Roll == nil {
 			res.Roll = &roll{
-				Old: j.obsolete(g), MinSize: number(at(g, "MinSize"), 0), MaxSize: number(at(g, "MaxSize"), 0), Desired: number(at(g, "DesiredCapacity"), 0),
+				Old: j.obsolete(g), MaxSize: number(at(g, "MaxSize"), 0),
 			}
 			res.Roll.Total = len(res.Roll.Old)
 			j.s.book.Dirty()
@@ -191,7 +188,7 @@ func (j *job) raise(p rolling, r *roll) error {
 		return nil
 	})
 	batch := min(p.batch, r.Total)
-	if err != nil || r.FinalDesired-batch >= p.least || r.SizesGiven {
+	if err != nil || r.FinalDesired-batch >= p.least || r.Raised {
 		return err
 	}
 	want := min(p.least+batch, highest)
@@ -201,7 +198,7 @@ func (j *job) raise(p rolling, r *roll) error {
 	if err := j.say("Temporarily setting autoscaling group MinSize and DesiredCapacity to %d.", want); err != nil {
 		return err
 	}
-	if err := j.s.book.Do(func() error { r.SizesGiven, r.Signalled = true, false; j.s.book.Dirty(); return nil }); err != nil {
+	if err := j.s.book.Do(func() error { r.Raised = true; j.s.book.Dirty(); return nil }); err != nil {
 		return err
 	}
 	if err := j.clearSignals(); err != nil {
@@ -215,7 +212,7 @@ func (j *job) raise(p rolling, r *roll) error {
 
 // lower takes back what raise did.
 func (j *job) lower(r *roll) error {
-	if !r.SizesGiven {
+	if !r.Raised {
 		return j.stabilize(0)
 	}
 	err := j.do("autoscaling", "UpdateAutoScalingGroup", tree{"AutoScalingGroupName": j.id, "MinSize": r.FinalMin, "DesiredCapacity": r.FinalDesired})
@@ -225,25 +222,35 @@ func (j *job) lower(r *roll) error {
 	return j.stabilize(0)
 }
 
-// batch terminates some old instances and waits for those that take their places.
-func (j *job) batch(p rolling, r *roll, ids []string) error {
+// beginBatch says what a batch does and forgets earlier signals, unless an earlier process did.
+func (j *job) beginBatch(r *roll, ids []string) error {
+	if slices.Equal(r.Batch, ids) {
+		return nil
+	}
 	g, err := j.group()
 	if err != nil {
 		return err
 	}
 	shrink := 0
-	if r.SizesGiven { // the extra instances already took places: those stay for the last
+	if r.Raised { // the extra instances took places already: the last of the old ones make room
 		shrink = max(0, number(at(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
 	}
-	fresh := max(len(ids)-shrink, 0)
-	if err := j.say("Terminating instance(s) [%s]; replacing with %d new instance(s).", strings.Join(ids, ","), fresh); err != nil {
+	err = j.say("Terminating instance(s) [%s]; replacing with %d new instance(s).", strings.Join(ids, ","), max(len(ids)-shrink, 0))
+	if err != nil {
 		return err
 	}
-	if err := j.clearSignals(); err != nil {
-		return err
-	}
+	return j.s.book.Do(func() error {
+		r.Batch, r.Shrink = ids, shrink
+		j.s.st.Stacks[j.stack].Resources[j.logical].Signals = nil
+		j.s.book.Dirty()
+		return nil
+	})
+}
+
+// retire terminates the instances of a batch.
+func (j *job) retire(r *roll, ids []string) error {
 	for i, id := range ids {
-		less := i < shrink
+		less := i < r.Shrink
 		if less {
 			if err := j.do("autoscaling", "UpdateAutoScalingGroup", tree{"AutoScalingGroupName": j.id, "MinSize": r.FinalMin}); err != nil {
 				return err
@@ -254,18 +261,25 @@ func (j *job) batch(p rolling, r *roll, ids []string) error {
 			return err
 		}
 	}
-	err = j.wait(func() (bool, error) {
+	return j.wait(func() (bool, error) {
 		g, err := j.group()
 		return !slices.ContainsFunc(list0(g, "Instances"), func(i any) bool { return slices.Contains(ids, textOf(i, "InstanceId")) }), err
 	})
-	if err != nil {
+}
+
+// batch terminates some old instances and waits for those that take their places.
+func (j *job) batch(p rolling, r *roll, ids []string) error {
+	if err := j.beginBatch(r, ids); err != nil {
+		return err
+	}
+	if err := j.retire(r, ids); err != nil {
 		return err
 	}
 	left := len(r.Old) - len(ids)
 	if err := j.say("Successfully terminated instance(s) [%s] (Progress %d%%).", strings.Join(ids, ","), 100*(r.Total-left)/r.Total); err != nil {
 		return err
 	}
-	if err := j.fresh(p, fresh); err != nil {
+	if err := j.fresh(p, max(len(ids)-r.Shrink, 0)); err != nil {
 		return err
 	}
 	return j.s.book.Do(func() error {
@@ -300,8 +314,7 @@ func (j *job) fresh(p rolling, n int) error {
 	if err := j.say("New instance(s) added to autoscaling group - Waiting on %d resource signal(s) with a timeout of %s.", n, iso(p.pause)); err != nil {
 		return err
 	}
-	st, _ := j.s.view(j.stack)
-	return j.s.await(j, st, st.Resources[j.logical], await{count: n, percent: p.percent, timeout: p.pause})
+	return j.s.await(j, j.resource(), await{count: n, percent: p.percent, timeout: p.pause})
 }
 
 func pastTimeout(err error) error {

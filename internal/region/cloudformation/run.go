@@ -318,4 +318,3 @@ func (s *Service) deleteAll(ctx context.Context, st *stack, op *operation) error
 		return nil
 	})
 }
-

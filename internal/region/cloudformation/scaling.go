@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 const groupType = "AWS::AutoScaling::AutoScalingGroup"
@@ -33,8 +31,7 @@ func scalingTypes() map[string]resourceType {
 				if hooks, ok := j.props["LifecycleHookSpecificationList"]; ok {
 					in["LifecycleHookSpecificationList"] = hooks
 				}
-				ctx := wire.WithSystemTags(j.ctx, j.systemTags())
-				if _, err := j.s.call(ctx, "autoscaling", "CreateAutoScalingGroup", in); err != nil {
+				if err := j.do("autoscaling", "CreateAutoScalingGroup", in); err != nil {
 					return err
 				}
 				return j.made(name)

@@ -130,6 +130,32 @@ func ruleType(direction string) resourceType {
 		remove: func(j *job) error {
 			return j.do("ec2", "RevokeSecurityGroup"+direction, tree{"GroupId": j.props["GroupId"], "SecurityGroupRuleIds": []any{j.id}})
 		},
+		adopt: func(j *job) (bool, error) {
+			out, err := j.call("ec2", "DescribeSecurityGroupRules", tree{"Filters": []any{tree{"Name": "group-id", "Values": []any{j.props["GroupId"]}}}})
+			for _, r := range list0(out, "SecurityGroupRules") {
+				if at(r, "IsEgress") == (direction == "Egress") && sameRule(r, j.props) {
+					j.id = textOf(r, "SecurityGroupRuleId")
+					return true, nil
+				}
+			}
+			return false, err
+		},
 		replaced: []string{"SourceSecurityGroupName", "SourceSecurityGroupOwnerId"},
 	}
+}
+
+// sameRule tells whether a rule of a group is the one that properties describe.
+func sameRule(rule any, props tree) bool {
+	port := func(v any) string {
+		if t, ok := text(v); ok {
+			return t
+		}
+		return "-1"
+	}
+	group := textOf(props, "SourceSecurityGroupId") + textOf(props, "DestinationSecurityGroupId")
+	list := textOf(props, "SourcePrefixListId") + textOf(props, "DestinationPrefixListId")
+	return textOf(rule, "IpProtocol") == textOf(props, "IpProtocol") && port(at(rule, "FromPort")) == port(props["FromPort"]) &&
+		port(at(rule, "ToPort")) == port(props["ToPort"]) && textOf(rule, "CidrIpv4") == textOf(props, "CidrIp") &&
+		textOf(rule, "CidrIpv6") == textOf(props, "CidrIpv6") && textOf(rule, "ReferencedGroupInfo", "GroupId") == group &&
+		textOf(rule, "PrefixListId") == list
 }

@@ -23,7 +23,12 @@ import (
 // Marker puts tags that begin with aws: on a resource; clients cannot.
 type Marker func(id string, tags map[string]string)
 
-// Config is what a [Service] is made of. Region, Account, Now, Rand, Services and Authorizer are required.
+// Roles is IAM as stacks see it: it lets a service act as a role that trusts it.
+type Roles interface {
+	ServiceCaller(roleARN, service, session string) (wire.Caller, error)
+}
+
+// Config is what a [Service] is made of. Region, Account, Now, Rand, Services, Authorizer and Roles are required.
 type Config struct {
 	Region, Account string
 	Now             func() time.Time
@@ -31,6 +36,7 @@ type Config struct {
 	Saver           record.Saver
 	Services        []wire.Service // those that resources are made with
 	Authorizer      wire.Authorizer
+	Roles           Roles
 	// Mark puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from
 	// [wire.SystemTags].
 	Mark map[string]Marker

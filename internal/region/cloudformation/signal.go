@@ -42,7 +42,7 @@ type await struct {
 }
 
 // awaitCreation waits as a resource's CreationPolicy says.
-func (s *Service) awaitCreation(j *job, st *stack, r *resource) error {
+func (s *Service) awaitCreation(j *job, r *resource) error {
 	p, ok := j.policy["ResourceSignal"].(tree)
 	if !ok {
 		return nil
@@ -55,7 +55,7 @@ func (s *Service) awaitCreation(j *job, st *stack, r *resource) error {
 	if auto, ok := j.policy["AutoScalingCreationPolicy"].(tree); ok {
 		w.percent = number(auto["MinSuccessfulInstancesPercent"], 100)
 	}
-	return s.await(j, st, r, w)
+	return s.await(j, r, w)
 }
 
 func number(v any, otherwise int) int {
@@ -69,7 +69,7 @@ func number(v any, otherwise int) int {
 var errSignals = errors.New("not enough signals") //nolint:gochecknoglobals // a sentinel, replaced before anybody sees it
 
 // await waits for signals about a resource.
-func (s *Service) await(j *job, st *stack, r *resource, w await) error {
+func (s *Service) await(j *job, r *resource, w await) error {
 	if w.count <= 0 {
 		return nil
 	}

@@ -185,8 +185,8 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 		if st == nil {
 			return nil // deleting what is not there is a success
 		}
-		if st.Role != "" && in.RoleARN == nil {
-			if caller, err = s.callerOfRole(st.Role); err != nil {
+		if st.Role != "" && in.RoleARN == nil { // whoever may delete the stack may have it deleted by the stack's role
+			if caller, err = s.caller(wire.WithCaller(ctx, nobody()), st.Role); err != nil {
 				return err
 			}
 		}
@@ -201,11 +201,6 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 		s.kick()
 	}
 	return &sdk.DeleteStackOutput{}, nil
-}
-
-// callerOfRole is the stack's role, which was checked when it was given.
-func (s *Service) callerOfRole(role string) (wire.Caller, error) {
-	return s.caller(context.Background(), role) //nolint:forbidigo // the region itself: nobody's rights are asked
 }
 
 // beginDelete begins to delete a stack, if it may be. The caller is inside the book.

@@ -288,7 +288,7 @@ func (s *Service) build(j *job, m made, st *stack, r *resource) error {
 	if t.signals {
 		return nil
 	}
-	return s.awaitCreation(j, st, r)
+	return s.awaitCreation(j, r)
 }
 
 // finish notes that a resource is as it should be.

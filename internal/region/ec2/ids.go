@@ -20,6 +20,9 @@ import (
 func (s *Service) newID(prefix string) string {
 	id := prefix + "-0" + s.hex(16)
 	s.born(prefix, id)
+	if s.births != nil {
+		s.births = append(s.births, id)
+	}
 	return id
 }
 

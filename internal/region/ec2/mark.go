@@ -2,14 +2,28 @@
 
 package ec2
 
-// Mark puts tags on a resource that only AWS itself may put there: their keys begin with aws:. What is not there, or
-// takes no tags, is left alone.
-func (s *Service) Mark(id string, tags map[string]string) {
-	_ = s.locked(func() error { // a state that cannot be saved shows at the next change
-		if s.exists(id) {
-			s.setTags(id, tags)
-			s.changed()
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// marked runs a handler and puts the tags of [wire.SystemTags] on the resource that the operation is to make, in the same
+// breath: nobody ever sees it without them.
+func marked[I, O any](ctx context.Context, s *Service, name string, do func(*I) (*O, error)) func(*I) (*O, error) {
+	tags, kinds := wire.SystemTags(ctx), made()[name]
+	if tags == nil || len(kinds) == 0 {
+		return do
+	}
+	return func(in *I) (*O, error) {
+		s.births = []string{}
+		defer func() { s.births = nil }()
+		out, err := do(in)
+		for _, id := range s.births {
+			if err == nil && kindOf(id) == kinds[0] && s.exists(id) {
+				s.setTags(id, tags)
+			}
 		}
-		return nil
-	})
+		return out, err
+	}
 }

@@ -101,9 +101,10 @@ type Service struct {
 	stale    int            // how often a new resource is not seen
 	young    map[string]int // how often it is not seen yet, by id
 	dirty    bool
-	gen      uint64 // counts changes that the picture may show
-	synced   uint64 // the gen that Network has; guarded by syncing
-	shown    string // the picture that Network has, as text; guarded by syncing
+	births   []string // ids made by the call under way, where somebody wants to know
+	gen      uint64   // counts changes that the picture may show
+	synced   uint64   // the gen that Network has; guarded by syncing
+	shown    string   // the picture that Network has, as text; guarded by syncing
 	jobs     []func(context.Context)
 	news     bool // the watchers have something to look at
 	watchers []func()
@@ -247,5 +248,5 @@ func read[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
 
 // write makes an operation that changes something; with DryRun set it ends after authorization.
 func write[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return order(s, do, in) })
+	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) { return order(s, marked(ctx, s, name, do), in) })
 }

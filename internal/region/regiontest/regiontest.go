@@ -251,10 +251,10 @@ func build(r *Region, o Options, dir string) (err error) {
 func (r *Region) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
 	p := &r.parts
 	p.stacks, err = cloudformation.New(cloudformation.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Services: services, Authorizer: p.iam,
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Services: services, Authorizer: p.iam, Roles: p.iam,
 		Poll: 20 * time.Millisecond, Patience: o.Patience,
 		Mark: map[string]cloudformation.Marker{
-			"ec2": p.ec2.Mark, "elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark,
+			"elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark,
 		},
 	})
 	return err

@@ -46,14 +46,15 @@ func (m *memory) Save(name string, v any) error {
 	return nil
 }
 
-// Snapshot is what the region knows now. Auto Scaling comes first: it knows instances only as EC2 does.
+// Snapshot is what the region knows now. CloudFormation comes first: as after a crash, it may not have noted what was made.
+// Auto Scaling comes before EC2: it knows instances only as EC2 does.
 func (r Region) Snapshot(t T) Snapshot {
 	t.Helper()
 	m := &memory{kept: Snapshot{}, keeping: true}
 	for _, save := range []func() error{
-		func() error { return r.parts.iam.SaveTo(m) }, func() error { return r.parts.kms.SaveTo(m) },
+		func() error { return r.parts.stacks.SaveTo(m) }, func() error { return r.parts.iam.SaveTo(m) }, func() error { return r.parts.kms.SaveTo(m) },
 		func() error { return r.parts.scaling.SaveTo(m) }, func() error { return r.parts.elb.SaveTo(m) },
-		func() error { return r.parts.ec2.SaveTo(m) }, func() error { return r.parts.stacks.SaveTo(m) },
+		func() error { return r.parts.ec2.SaveTo(m) },
 	} {
 		if err := save(); err != nil {
 			t.Fatal(err)
