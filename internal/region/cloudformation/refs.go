@@ -177,6 +177,12 @@ func (t *Template) checkTypes() error {
 			missing[t.Resources[name].Type] = true
 		}
 	}
+	for _, name := range record.Keys(t.Resources) {
+		r := t.Resources[name]
+		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") && r.Type != "AWS::EC2::Volume" {
+			return templateError("resource type %s does not support deletion policy Snapshot", r.Type)
+		}
+	}
 	if len(missing) > 0 {
 		return malformed("Unrecognized resource types: [%s]", strings.Join(record.Keys(missing), ", "))
 	}

@@ -51,7 +51,9 @@ func (s *Service) removeOne(ctx context.Context, st *stack, r *resource, keep bo
 		})
 	}
 	var j *job
+	replaced := false
 	err := s.book.Do(func() error {
+		replaced = st.Resources[r.Logical] != nil && st.Resources[r.Logical] != r
 		if r.Status != "DELETE"+inProgress {
 			s.setResource(st, r, "DELETE"+inProgress, "")
 		}
@@ -61,7 +63,10 @@ func (s *Service) removeOne(ctx context.Context, st *stack, r *resource, keep bo
 		return err
 	}
 	j = s.jobOf(ctx, st, r)
-	err = s.erase(ctx, j)
+	err = s.rescue(j, r, replaced)
+	if err == nil {
+		err = s.erase(ctx, j)
+	}
 	if ctx.Err() != nil {
 		return errStopping
 	}
@@ -73,6 +78,18 @@ func (s *Service) removeOne(ctx context.Context, st *stack, r *resource, keep bo
 		s.setResource(st, r, deleted, "")
 		return nil
 	}))
+}
+
+// rescue takes a snapshot of a volume whose policy asks for one before it goes.
+func (s *Service) rescue(j *job, r *resource, replaced bool) error { //revive:disable-line:flag-parameter
+	policy := r.DeletionPolicy
+	if replaced {
+		policy = r.UpdateReplacePolicy
+	}
+	if policy != "Snapshot" {
+		return nil
+	}
+	return j.do("ec2", "CreateSnapshot", tree{"VolumeId": j.id})
 }
 
 // erase removes a resource and waits for its end. What is in use is tried again for a while, as CloudFormation does.

@@ -272,14 +272,15 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 	l.change("f", fleet, "Type", "t3.large")
 	l.until("a new machine serves", func() bool {
 		for id := range l.members("f") {
-			if before[id] == "" {
-				return l.signal("f", "Group", id, types.ResourceSignalStatusFailure) == nil
+			if before[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusFailure) == nil {
+				before[id] = "broken"
+				return true
 			}
 		}
 		return false
 	})
 	l.until("it goes back", func() bool { return l.describe("f").StackStatus == types.StackStatusUpdateRollbackInProgress })
-	l.want(l.tend("f", l.members("f")), "UPDATE_ROLLBACK_COMPLETE")
+	l.want(l.tend("f", before), "UPDATE_ROLLBACK_COMPLETE")
 	l.told("f", "UPDATE_FAILED Group Received 1 FAILURE signal(s) out of 1.")
 	for id := range l.members("f") {
 		if kind := l.instanceType(id); kind != "t3.medium" {

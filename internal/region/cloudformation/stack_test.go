@@ -305,3 +305,16 @@ func TestExports(t *testing.T) {
 	l.want(l.remove("user"), "DELETE_COMPLETE")
 	l.want(l.remove("net"), "DELETE_COMPLETE")
 }
+
+// A volume that is to leave a snapshot does.
+func TestSnapshotPolicy(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.want(l.create("v", "Resources: {V: {Type: AWS::EC2::Volume, DeletionPolicy: Snapshot, Properties: {AvailabilityZone: us-east-1a, Size: 1}}}"), "CREATE_COMPLETE")
+	id := l.physical("v", "V")
+	l.want(l.remove("v"), "DELETE_COMPLETE")
+	found := must[*ec2.DescribeSnapshotsOutput](l)(l.ec2.DescribeSnapshots(l.ctx(), &ec2.DescribeSnapshotsInput{OwnerIds: []string{"self"}})).Snapshots
+	if len(found) != 1 || *found[0].VolumeId != id {
+		t.Errorf("snapshots: %v", found)
+	}
+}
