@@ -161,7 +161,7 @@ func (c *Counter) pace(ctx context.Context, in middleware.InitializeInput, next 
 }
 
 // jitter spreads d over its second half, so that calls that failed together do not come again together.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) } //nolint:gosec // it only spreads calls
 
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -87,7 +87,7 @@ func readIndex(ctx context.Context, s Store, key string) (index, error) {
 		return out, err
 	}
 	if json.Unmarshal(o.Body, &out) != nil || out.Version != indexVersion {
-		return index{}, nil
+		return index{}, nil //nolint:nilerr // an index that cannot be read is none
 	}
 	return out, nil
 }

@@ -130,7 +130,7 @@ func (b *bench) measure(name string, groups int, suffix string) {
 
 	b.proxy.reset(latency)
 	r := b.tool.must(t, []int{0}, "apply", name, "--yes")
-	_, all, s3 := b.proxy.counts()
+	all, s3 := b.proxy.counts()
 	if suffix == "" {
 		b.add(figure{name: "calls of the first apply", measured: float64(all), goal: k["apply"] / 3, unit: "calls", kops: k["apply"], strict: true})
 		b.add(figure{name: "  of these to S3, for state and machines", measured: float64(s3), unit: "calls", kops: k["apply s3"]})
@@ -143,7 +143,7 @@ func (b *bench) measure(name string, groups int, suffix string) {
 
 	b.proxy.reset(latency)
 	r = b.tool.must(t, []int{0, 2}, "plan", name) // moto's defects show as changes; they are only read
-	_, all, s3 = b.proxy.counts()
+	all, s3 = b.proxy.counts()
 	b.add(figure{name: "calls of a plan without changes" + suffix, measured: float64(all), goal: 40, unit: "calls", kops: k["plan"], strict: true})
 	b.add(figure{name: "  of these to S3, for the state", measured: float64(s3), unit: "calls", kops: k["plan s3"]})
 	b.add(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["plan wall"] / 3, unit: "s", kops: k["plan wall"]})
@@ -201,12 +201,12 @@ func (b *bench) runKops(path string) {
 	b.kops["render"] = first.cpu.Seconds()
 	b.proxy.reset(latency)
 	r := k.must(t, []int{0}, "update", "cluster", name, "--yes", "--admin=false", "--create-kube-config=false")
-	_, all, s3 := b.proxy.counts()
+	all, s3 := b.proxy.counts()
 	b.kops["apply"], b.kops["apply s3"], b.kops["apply wall"] = float64(all), float64(s3), r.wall.Seconds()
 	b.kops["first"] = b.proxy.firstAfter(r.start).Seconds()
 	b.proxy.reset(latency)
 	r = k.must(t, []int{0}, "update", "cluster", name, "--create-kube-config=false")
-	_, all, s3 = b.proxy.counts()
+	all, s3 = b.proxy.counts()
 	b.kops["plan"], b.kops["plan s3"], b.kops["plan wall"] = float64(all), float64(s3), r.wall.Seconds()
 	b.proxy.reset(0)
 	k.must(t, []int{0}, "delete", "cluster", name, "--yes")
