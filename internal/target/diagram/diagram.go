@@ -66,9 +66,6 @@ func look(g *graph.Graph) picture {
 			p.network = "VPC " + r.CIDR
 		case awskind.Subnet:
 			l.subnet(string(n.Addr), subnet{name: n.Name, zone: r.Zone, cidr: r.CIDR, kind: "no way out"})
-			if r.VPC.Addr() == "" {
-				p.network = "VPC " + r.VPC.Literal() + " (existing)"
-			}
 		}
 	}
 	l.routes()
@@ -80,6 +77,11 @@ func look(g *graph.Graph) picture {
 			l.group(n, r)
 		case awskind.LoadBalancer:
 			p.balancers = append(p.balancers, l.balancer(n, r))
+		}
+		for _, ref := range graph.Pointers(n.Resource) {
+			if ref.TargetKind() == (awskind.VPC{}).Kind().Name && ref.Addr() == "" && ref.Literal() != "" {
+				p.network = "VPC " + ref.Literal() + " (existing)"
+			}
 		}
 		if t := tagsOf(n.Resource); t[awskind.TagCluster] != "" {
 			p.cluster = t[awskind.TagCluster]
