@@ -91,7 +91,10 @@ func (t *target) newStack(names stack.Names) (stack.Stack, *progress) {
 }
 
 // former adds what the stack's present template calls its resources, so that those that go have their addresses.
-func (c *stacked) former(ctx context.Context) (cfnTemplate, error) {
+func (c *stacked) former(ctx context.Context, info stack.Info) (cfnTemplate, error) {
+	if stack.PhaseOf(info.Status) != stack.Steady {
+		return cfnTemplate{}, nil
+	}
 	body, err := c.stack.Template(ctx)
 	if err != nil || body == "" {
 		return cfnTemplate{}, err
@@ -138,12 +141,11 @@ func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error)
 		if err := c.unmade(ctx); err != nil {
 			return p, err
 		}
+	default: // it can be changed
 	}
-	old := cfnTemplate{}
-	if stack.PhaseOf(info.Status) == stack.Steady {
-		if old, err = c.former(ctx); err != nil {
-			return p, err
-		}
+	old, err := c.former(ctx, info)
+	if err != nil {
+		return p, err
 	}
 	if p.template, err = c.template(o, old, info.Parameters); err != nil || p.again {
 		return p, err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,18 +60,9 @@ func (t *target) deleteStack(ctx context.Context, op *operation.Op, all *desired
 		return err
 	}
 	p := plan.Plan{Steps: d.steps}
-	if err := t.a.printPlan(formatTable, t.name, &desired{plan: p, destroy: true}); err != nil {
+	if err := d.tell(p, left); err != nil {
 		return err
 	}
-	for _, k := range d.kept {
-		t.a.say("%s (%s) stays in AWS, with the state that its data is read by: --destroy-data destroys all of it", k.Addr, k.ID)
-	}
-	if len(d.kept) == 0 {
-		for _, l := range left {
-			t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
-		}
-	}
-	t.a.tellDemise(demise{blockers: d.blockers})
 	if p.Empty() && len(d.kept) > 0 {
 		return nil
 	}
@@ -96,6 +88,23 @@ func (t *target) deleteStack(ctx context.Context, op *operation.Op, all *desired
 	return nil
 }
 
+// tell shows what goes and what stays.
+func (d *stackDeletion) tell(p plan.Plan, left []leftover) error {
+	if err := d.a.printPlan(formatTable, d.name, &desired{plan: p, destroy: true}); err != nil {
+		return err
+	}
+	for _, k := range d.kept {
+		d.a.say("%s (%s) stays in AWS, with the state that its data is read by: --destroy-data destroys all of it", k.Addr, k.ID)
+	}
+	if len(d.kept) == 0 {
+		for _, l := range left {
+			d.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), d.name)
+		}
+	}
+	d.a.tellDemise(demise{blockers: d.blockers})
+	return nil
+}
+
 // weigh finds what goes and what stays.
 func (d *stackDeletion) weigh(ctx context.Context) error {
 	names := newNames()
@@ -109,9 +118,7 @@ func (d *stackDeletion) weigh(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the template of stack %s: %w", d.stack.Name, err)
 		}
-		for id, addr := range old.addresses() {
-			names.Addrs[id] = addr
-		}
+		maps.Copy(names.Addrs, old.addresses())
 	}
 	d.info, err = d.stack.Attach(ctx)
 	d.show.end()

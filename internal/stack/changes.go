@@ -57,6 +57,7 @@ func step(r types.ResourceChange, names Names) plan.Step {
 		s.Note = "joins the stack as it is"
 	case types.ChangeActionDynamic:
 		s.Note = "CloudFormation knows what it does only while it is done"
+	default: // a change in place, unless it is a replacement
 	}
 	switch r.Replacement {
 	case types.ReplacementTrue:
@@ -66,6 +67,7 @@ func step(r types.ResourceChange, names Names) plan.Step {
 		}
 	case types.ReplacementConditional:
 		s.Note = "may be replaced: CloudFormation knows it only while it is done"
+	default: // none
 	}
 	s.Changes = properties(r)
 	return s
@@ -91,18 +93,23 @@ func properties(r types.ResourceChange) []plan.Change {
 		if d.Evaluation == types.EvaluationTypeDynamic && c.New == notTold {
 			c.New = plan.Unknown
 		}
-		at := slices.IndexFunc(out, func(o plan.Change) bool { return o.Property == c.Property })
-		if at < 0 {
-			out = append(out, c)
-			continue
-		}
-		if out[at].New == notTold || out[at].New == plan.Unknown {
-			c.ForcesReplacement = c.ForcesReplacement || out[at].ForcesReplacement
-			out[at] = c
-		}
+		out = merged(out, c)
 	}
 	slices.SortFunc(out, func(a, b plan.Change) int { return strings.Compare(a.Property, b.Property) })
 	return out
+}
+
+// merged adds c, or puts it in the place of what tells less of the same property.
+func merged(list []plan.Change, c plan.Change) []plan.Change {
+	at := slices.IndexFunc(list, func(o plan.Change) bool { return o.Property == c.Property })
+	if at < 0 {
+		return append(list, c)
+	}
+	if list[at].New == notTold || list[at].New == plan.Unknown {
+		c.ForcesReplacement = c.ForcesReplacement || list[at].ForcesReplacement
+		list[at] = c
+	}
+	return list
 }
 
 func property(t types.ResourceTargetDefinition) plan.Change {
@@ -122,6 +129,7 @@ func property(t types.ResourceTargetDefinition) plan.Change {
 		c.Old = nil
 	case types.AttributeChangeTypeRemove:
 		c.New = nil
+	default: // both are there
 	}
 	if t.BeforeValue != nil {
 		c.Old = decoded(*t.BeforeValue)

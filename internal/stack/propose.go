@@ -123,6 +123,7 @@ func (s Stack) read(ctx context.Context, p *Proposal) error {
 			}
 			p.Steps = []plan.Step{}
 			return nil
+		default: // it is there to be read
 		}
 		changes = append(changes, out.Changes...)
 		if out.NextToken == nil {

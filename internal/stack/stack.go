@@ -55,6 +55,7 @@ func PhaseOf(s types.StackStatus) Phase {
 		return Dead
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
 		return Stuck
+	default: // the rest is told by its ending
 	}
 	if strings.HasSuffix(string(s), "_IN_PROGRESS") {
 		return Moving
@@ -110,7 +111,7 @@ func missing(err error) bool {
 }
 
 // settled waits for an operation that goes on, or is about to begin if begin is set, and says how it ended.
-func (s Stack) settled(ctx context.Context, f *follower, id string, begin bool) (Info, error) { //nolint:revive // a fact, not a mode
+func (s Stack) settled(ctx context.Context, f *follower, id string, begin bool) (Info, error) {
 	for {
 		// Events are read after the state: those that the state comes of are then among them.
 		info, err := s.describe(ctx, id)

@@ -51,7 +51,7 @@ func renderings(t *testing.T, g, stack *graph.Graph) map[string]string {
 }
 
 // small is one of each shape that the renderers treat in its own way.
-func small(signals bool) *graph.Graph {
+func small(signals bool) *graph.Graph { //nolint:revive // one graph, with and without the marks
 	g := &graph.Graph{}
 	tags := func(addr string) awskind.Tags {
 		return awskind.Tags{awskind.TagAddress: addr, "cost": "${x} at 100%{y}"}

@@ -44,6 +44,8 @@ type Agent struct {
 	doc    node.Document
 	me     Instance
 	bundle pki.Bundle
+	// gaveUp says that the stack was told that this machine will not be well.
+	gaveUp bool
 }
 
 // Converge makes the machine what its document says, once. It returns when all is started.

@@ -65,8 +65,9 @@ func (a *Agent) signalWell(ctx context.Context) error {
 // signalFailure tells the stack that this machine will not be well, so that nobody waits for it. The cause is on the
 // console: a signal holds no text.
 func (a *Agent) signalFailure(ctx context.Context, err error) {
-	if a.Boot.Stack != "" && a.me.ID != "" && permanent(err) && !a.Root.Exists(signalledFile) {
-		a.signal(ctx, types.ResourceSignalStatusFailure, 0) // the machine is tried again meanwhile, and it fails again
+	if a.Boot.Stack != "" && a.me.ID != "" && !a.gaveUp && permanent(err) && !a.Root.Exists(signalledFile) {
+		a.gaveUp = true // said once: a rollback that waits for the next machine must not hear it of this one
+		a.signal(ctx, types.ResourceSignalStatusFailure, 0)
 	}
 }
 

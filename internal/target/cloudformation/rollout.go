@@ -16,9 +16,10 @@ const (
 	// Gate is the name of the resource that waits, while a stack is made, until all of the control plane is well. A slot
 	// can not wait for itself: it has a quorum only once the slots after it are there.
 	Gate = "ControlPlaneReady"
-	// CreationTimeout and UpdateTimeout are the names of the parameters that say how long machines may take to be well.
+	// CreationTimeout is the parameter that says how long machines may take to be well when a stack is made.
 	CreationTimeout = "CreationTimeout"
-	UpdateTimeout   = "UpdateTimeout"
+	// UpdateTimeout is the one for machines that are replaced.
+	UpdateTimeout = "UpdateTimeout"
 
 	// A machine is well within 2 minutes or so. The rest is for AWS to make load balancers and NAT gateways, for slow
 	// mirrors, and for etcd to copy a large database.
