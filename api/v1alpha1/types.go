@@ -137,7 +137,7 @@ type Subnet struct {
 	// CIDR within networkCIDR.
 	CIDR string `json:"cidr,omitempty"`
 	// ID of an existing subnet, such as subnet-0123. It, its route table and its ways out are never changed.
-	ID string `json:"id,omitempty"` //nolint:tagliatelle // as kops writes it
+	ID string `json:"id,omitempty"`
 	// Egress of a Private subnet that is made: nat-ID of an existing NAT gateway, eipalloc-ID of an existing address for
 	// a new one, or External for a way out that others make. Unset: natGateways says it.
 	Egress string `json:"egress,omitempty"`

@@ -62,6 +62,8 @@ func (c cells) print(w io.Writer) int {
 		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	t.Flush()
+	if err := t.Flush(); err != nil {
+		bad++
+	}
 	return bad
 }

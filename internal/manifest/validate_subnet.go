@@ -112,6 +112,10 @@ func (v validator) existing(n v1alpha1.Networking) {
 	if n.InternetGatewayID != "" && n.NetworkID == "" {
 		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "give networkID too, or leave it out", "is for an existing VPC")
 	}
+	v.existingSubnets(n)
+}
+
+func (v validator) existingSubnets(n v1alpha1.Networking) {
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
 		if s.ID != "" && !awsID(s.ID, "subnet") {

@@ -228,7 +228,7 @@ func (m *motoServer) stop(t *testing.T) {
 	if m.port == "" {
 		return
 	}
-	cmd := exec.CommandContext(context.Background(), "bash", m.script, "stop", m.port) //nolint:usetesting // the test's own is over
+	cmd := exec.CommandContext(context.Background(), "bash", m.script, "stop", m.port) // the test's own is over
 	cmd.Env = append(cmd.Environ(), m.env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("stop moto: %v\n%s", err, out)

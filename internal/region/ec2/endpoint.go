@@ -267,6 +267,18 @@ func (s *Service) modifyInterfaceEndpoint(in *sdk.ModifyVpcEndpointInput, e *sdk
 	if err := s.setEndpointGroups(e, groups); err != nil {
 		return err
 	}
+	if err := s.moveEndpoint(e, in); err != nil || in.PrivateDnsEnabled == nil {
+		return err
+	}
+	if *in.PrivateDnsEnabled {
+		return s.setPrivateDNS(e)
+	}
+	e.PrivateDnsEnabled = new(false)
+	return nil
+}
+
+// moveEndpoint takes an endpoint out of subnets and puts it into others.
+func (s *Service) moveEndpoint(e *sdk.VpcEndpoint, in *sdk.ModifyVpcEndpointInput) error {
 	for _, id := range strs(in.RemoveSubnetIds) {
 		at := slices.Index(strs(e.SubnetIds), id)
 		if at < 0 {
@@ -276,17 +288,7 @@ func (s *Service) modifyInterfaceEndpoint(in *sdk.ModifyVpcEndpointInput, e *sdk
 		e.SubnetIds = slices.Delete(e.SubnetIds, at, at+1)
 		e.NetworkInterfaceIds = slices.Delete(e.NetworkInterfaceIds, at, at+1)
 	}
-	if err := s.addEndpointInterfaces(e, strs(in.AddSubnetIds)); err != nil {
-		return err
-	}
-	switch {
-	case in.PrivateDnsEnabled == nil:
-	case *in.PrivateDnsEnabled:
-		return s.setPrivateDNS(e)
-	default:
-		e.PrivateDnsEnabled = new(false)
-	}
-	return nil
+	return s.addEndpointInterfaces(e, strs(in.AddSubnetIds))
 }
 
 func (s *Service) deleteEndpoints(in *sdk.DeleteVpcEndpointsInput) (*sdk.DeleteVpcEndpointsOutput, error) {
