@@ -126,7 +126,8 @@ func networkTypes() map[string]resourceType {
 			remove:     removeEC2("DeleteSubnet", "SubnetId"),
 			attributes: []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId"},
 		},
-		"AWS::EC2::EIP": addressType(),
+		"AWS::EC2::EIP":     addressType(),
+		"AWS::EC2::KeyPair": keyPairType(),
 		"AWS::EC2::EIPAssociation": {
 			make: func(j *job) error {
 				out, err := j.call("ec2", "AssociateAddress", j.take("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress"))
