@@ -30,7 +30,7 @@ func (c cells) add(line string) {
 }
 
 // print writes the table topology by output and judge, and returns how many cells nobody filled or are bad.
-func (c cells) print(w io.Writer) int {
+func (c cells) report(w io.Writer) int {
 	if len(c) == 0 {
 		return 0
 	}

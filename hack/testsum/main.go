@@ -38,7 +38,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)
 	}
-	os.Exit(s.print(os.Stdout))
+	os.Exit(s.report(os.Stdout))
 }
 
 func (s *summary) read(r io.Reader, w io.Writer) error {
@@ -125,7 +125,7 @@ func reason(lines []string) string {
 	return "no reason given"
 }
 
-func (s *summary) print(w io.Writer) int {
+func (s *summary) report(w io.Writer) int {
 	if len(s.figures) > 0 {
 		fmt.Fprintf(w, "\nFIGURES:\n  %s\n", strings.Join(s.figures, "\n  "))
 	}
@@ -135,7 +135,7 @@ func (s *summary) print(w io.Writer) int {
 			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
 		}
 	}
-	if s.cells.print(w) > 0 {
+	if s.cells.report(w) > 0 {
 		s.broken = true
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)

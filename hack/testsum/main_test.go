@@ -20,7 +20,7 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 	if err := s.read(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.print(&out); code != 1 {
+	if code := s.report(&out); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"FAIL p 600s", "UNFINISHED  p TestHangs\npanic: test timed out", "1 passed, 0 failed"} {
@@ -43,7 +43,7 @@ func TestCellsBecomeATable(t *testing.T) {
 		c.add(line)
 	}
 	var out strings.Builder
-	if bad := c.print(&out); bad != 1 {
+	if bad := c.report(&out); bad != 1 {
 		t.Errorf("%d bad cells, want 1", bad)
 	}
 	const want = `
@@ -68,7 +68,7 @@ func TestFiguresAreShown(t *testing.T) {
 	if err := s.read(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.print(&out); code != 0 || !strings.Contains(out.String(), "FIGURES:\n  p: crashes: 300 cases\n") || strings.Contains(out.String(), "quiet") {
+	if code := s.report(&out); code != 0 || !strings.Contains(out.String(), "FIGURES:\n  p: crashes: 300 cases\n") || strings.Contains(out.String(), "quiet") {
 		t.Errorf("exit code %d, output:\n%s", code, out.String())
 	}
 }

@@ -3,6 +3,7 @@
 package aws
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -38,44 +39,40 @@ const (
 
 // claimOf is strict: whole names are compared, never beginnings, and a thing that two clusters claim is not ours.
 func claimOf(tags awskind.Tags, cluster string) claim {
-	named := false
+	is := nobodys
 	for k, v := range tags {
-		name, ok := strings.CutPrefix(k, clusterTagPrefix)
-		switch {
-		case !ok:
-		case name != cluster && v != "shared": // "owned", or empty as old versions wrote it
-			return others
-		case name == cluster && v == "owned":
-			named = true
-		case name == cluster:
-			return others
-		}
+		is = max(is, claimOfTag(k, v, cluster))
 	}
-	for _, k := range namingTags() {
-		if v, ok := tags[k]; ok && v != cluster {
-			return others
-		} else if ok {
-			named = true
-		}
+	return is
+}
+
+// claimOfTag says whose a thing is that has one tag. What says more is the greater claim.
+func claimOfTag(key, value, cluster string) claim {
+	if slices.Contains(eksTags(), key) {
+		return others
 	}
-	for _, k := range eksTags() {
-		if _, ok := tags[k]; ok {
-			return others
-		}
-	}
-	if named {
+	name, role := strings.CutPrefix(key, clusterTagPrefix)
+	switch {
+	case role && name != cluster && value == "shared", !role && !slices.Contains(namingTags(), key):
+		return nobodys
+	case role && name == cluster && value == "owned", !role && value == cluster:
 		return mine
 	}
-	return nobodys
+	return others // of another cluster: "owned", or empty as old versions wrote it; or ours, but shared
 }
 
 // makerOf says who made a thing, as its tags tell: the object in Kubernetes where they name one.
 func makerOf(tags awskind.Tags) string {
 	for _, t := range []struct{ key, what string }{
-		{"service.k8s.aws/stack", "service"}, {"kubernetes.io/service-name", "service"}, {"ingress.k8s.aws/stack", "ingress"},
-		{"gateway.k8s.aws.nlb/stack", "gateway"}, {"gateway.k8s.aws.alb/stack", "gateway"},
-		{"CSIVolumeSnapshotName", "volume snapshot"}, {"karpenter.sh/nodepool", "Karpenter's node pool"},
-		{"node.k8s.amazonaws.com/instance_id", "the VPC CNI of"}, {"slipway.dev/group", "instance group"},
+		{"service.k8s.aws/stack", "service"},
+		{"kubernetes.io/service-name", "service"},
+		{"ingress.k8s.aws/stack", "ingress"},
+		{"gateway.k8s.aws.nlb/stack", "gateway"},
+		{"gateway.k8s.aws.alb/stack", "gateway"},
+		{"CSIVolumeSnapshotName", "volume snapshot"},
+		{"karpenter.sh/nodepool", "Karpenter's node pool"},
+		{"node.k8s.amazonaws.com/instance_id", "the VPC CNI of"},
+		{"slipway.dev/group", "instance group"},
 	} {
 		if v := tags[t.key]; v != "" {
 			return t.what + " " + v

@@ -199,8 +199,8 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := map[string]string{}
-	for path, i := range got {
-		ids[path] = i.ID + " " + i.Arch
+	for at, i := range got {
+		ids[at] = i.ID + " " + i.Arch
 	}
 	if diff := cmp.Diff(map[string]string{
 		"a": "ami-1 amd64", "b": "ami-2 arm64", "c": " ", "d": " ", "e": " ", "f": "ami-6 amd64", "g": " ", "h": "ami-3 amd64", "i": "ami-4 amd64", "j": "ami-5 amd64",

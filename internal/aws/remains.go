@@ -91,14 +91,21 @@ func newSurvey(c *Cloud, own []plan.Actual) *survey {
 		case awskind.VPC:
 			s.vpcs[a.ID] = true
 		case awskind.Subnet:
-			s.vpcs[r.VPC.Literal()] = s.vpcs[r.VPC.Literal()]
+			s.lies(r.VPC.Literal())
 		case awskind.SecurityGroup:
-			s.vpcs[r.VPC.Literal()] = s.vpcs[r.VPC.Literal()]
+			s.lies(r.VPC.Literal())
 		case awskind.AutoScalingGroup:
 			s.groups = append(s.groups, a.ID)
 		}
 	}
 	return s
+}
+
+// lies notes a VPC that the cluster lies in, which may be its own.
+func (s *survey) lies(vpc string) {
+	if !s.vpcs[vpc] {
+		s.vpcs[vpc] = false
+	}
 }
 
 // leftover adds a thing that goes with the cluster.
@@ -224,19 +231,7 @@ func (s *survey) keep(id string, r graph.Resource, users []string) {
 
 // Spare returns own without the keys that kept data is encrypted with, and their aliases: without its key it is lost too.
 func Spare(own, kept []plan.Actual) (rest, spared []plan.Actual) {
-	needed := map[string]bool{}
-	for _, a := range kept {
-		var key graph.Text
-		switch r := a.Resource.(type) {
-		case awskind.Volume:
-			key = r.KMSKey
-		case Snapshot:
-			key = r.KMSKey
-		}
-		if arn, ok := key.Literal(); ok && arn != "" {
-			needed[arn] = true
-		}
-	}
+	needed := keysOf(kept)
 	ids := map[string]bool{}
 	for _, a := range own {
 		if _, ok := a.Resource.(awskind.Key); ok && (needed[a.ID] || needed[a.Attributes["Arn"]]) {
@@ -252,4 +247,22 @@ func Spare(own, kept []plan.Actual) (rest, spared []plan.Actual) {
 		rest = append(rest, a)
 	}
 	return rest, spared
+}
+
+// keysOf are the ARNs of the keys that data is encrypted with.
+func keysOf(data []plan.Actual) map[string]bool {
+	out := map[string]bool{}
+	for _, a := range data {
+		var key graph.Text
+		switch r := a.Resource.(type) {
+		case awskind.Volume:
+			key = r.KMSKey
+		case Snapshot:
+			key = r.KMSKey
+		}
+		if arn, ok := key.Literal(); ok && arn != "" {
+			out[arn] = true
+		}
+	}
+	return out
 }

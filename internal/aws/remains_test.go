@@ -140,7 +140,7 @@ func (s site) snapshot(volume string, tags map[string]string) string {
 }
 
 // demolish deletes a cluster with its leftovers, and with its data if asked.
-func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Remains, error) {
+func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Remains, error) { //nolint:revive // the flag is the operator's
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
 	must(t, 0, err)
@@ -289,6 +289,7 @@ func TestRemains(t *testing.T) {
 // TestBlockers puts into a cluster's network what is not the cluster's. Each must be announced and, when AWS refuses, be
 // named with id, kind and owner; all else must go; and once it is gone, another run ends the cluster.
 func TestBlockers(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		put  func(site) (id string, undo func() error)

@@ -128,30 +128,39 @@ func groupBlocker(g ec2types.SecurityGroup) Blocker {
 // face sorts out one interface. One of a machine, of a gateway or of a load balancer goes with it or is named with it.
 func (s *survey) face(n ec2types.NetworkInterface) {
 	tags, id, text := fromEC2(n.TagSet), aws.ToString(n.NetworkInterfaceId), aws.ToString(n.Description)
-	if n.Attachment != nil && n.Attachment.InstanceId != nil {
+	if machineOf(n) != "" {
 		return
 	}
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '/' }) {
-		if s.own[word] || s.balancers[word] {
-			return
-		}
+	if slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '/' }), s.known) {
+		return
 	}
 	free := n.Status == ec2types.NetworkInterfaceStatusAvailable
 	who := claimOf(tags, s.cluster)
 	cni := strings.HasPrefix(text, "aws-K8S-i-") && who != others && s.vpcs[aws.ToString(n.VpcId)]
-	if free && (who == mine || cni) {
-		r := NetworkInterface{Subnet: graph.Existing[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: tags}
-		for _, g := range n.Groups {
-			r.SecurityGroups = append(r.SecurityGroups, graph.Existing[awskind.SecurityGroup](aws.ToString(g.GroupId)))
-		}
-		if cni && len(tags) == 0 {
-			tags = awskind.Tags{tagCNI: s.cluster}
-		}
-		s.leftover(id, id, tags, r)
+	if !free || who != mine && !cni {
+		s.blocker(aws.ToString(n.VpcId), faceBlocker(n))
 		return
 	}
-	s.blocker(aws.ToString(n.VpcId), faceBlocker(n))
+	r := NetworkInterface{Subnet: graph.Existing[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: tags}
+	for _, g := range n.Groups {
+		r.SecurityGroups = append(r.SecurityGroups, graph.Existing[awskind.SecurityGroup](aws.ToString(g.GroupId)))
+	}
+	if cni && len(tags) == 0 {
+		tags = awskind.Tags{tagCNI: s.cluster}
+	}
+	s.leftover(id, id, tags, r)
 }
+
+// machineOf is the instance that an interface is attached to; else "".
+func machineOf(n ec2types.NetworkInterface) string {
+	if n.Attachment == nil {
+		return ""
+	}
+	return aws.ToString(n.Attachment.InstanceId)
+}
+
+// known says that a word is the id of a thing of the cluster, or the name of a load balancer that was looked at.
+func (s *survey) known(word string) bool { return s.own[word] || s.balancers[word] }
 
 // faceBlocker describes an interface by what it says itself.
 func faceBlocker(n ec2types.NetworkInterface) Blocker {
@@ -160,8 +169,8 @@ func faceBlocker(n ec2types.NetworkInterface) Blocker {
 	text := aws.ToString(n.Description)
 	switch {
 	case b.Owner != "":
-	case n.Attachment != nil && n.Attachment.InstanceId != nil:
-		b.Owner = *n.Attachment.InstanceId
+	case machineOf(n) != "":
+		b.Owner = machineOf(n)
 	case strings.HasPrefix(text, "ELB ") && !strings.Contains(text, "/"):
 		b.Owner = "classic load balancer " + text[len("ELB "):]
 	case text != "":

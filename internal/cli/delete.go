@@ -128,11 +128,7 @@ func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, 
 }
 
 func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired) error {
-	for i := range d.demise.objects {
-		if op != nil {
-			d.demise.objects[i].store = op.Guard(d.demise.objects[i].store)
-		}
-	}
+	d.demise.objects = guarded(op, d.demise.objects)
 	return t.destroy(ctx, d.demise)
 }
 

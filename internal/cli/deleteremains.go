@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -48,7 +49,7 @@ func (d *demise) weigh(have []plan.Actual, r aws.Remains, destroyData bool) []pl
 		return append(have, r.Data...)
 	}
 	rest, keys := aws.Spare(have, r.Data)
-	d.kept = append(r.Data, keys...)
+	d.kept = slices.Concat(r.Data, keys)
 	return rest
 }
 

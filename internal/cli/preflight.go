@@ -187,7 +187,8 @@ func (t *target) checkRights(ctx context.Context, name string) (fs diag.Findings
 
 func (a *app) printPreflight(format string, fs diag.Findings) error {
 	failed := slices.ContainsFunc(fs, func(f diag.Finding) bool { return f.Severity == diag.Error })
-	if format != formatTable {
+	switch {
+	case format != formatTable:
 		type finding struct {
 			Severity string `json:"severity"`
 			Field    string `json:"field"`
@@ -202,9 +203,9 @@ func (a *app) printPreflight(format string, fs diag.Findings) error {
 		if err := a.printValue(format, map[string]any{"findings": list}); err != nil {
 			return err
 		}
-	} else if len(fs) == 0 {
+	case len(fs) == 0:
 		fmt.Fprintln(a.Stdout, "all is well")
-	} else {
+	default:
 		w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
 		fmt.Fprintln(w, "SEVERITY\tFIELD\tVALUE\tFINDING\tFIX")
 		for _, f := range fs {

@@ -133,10 +133,7 @@ func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error)
 	case stack.Stuck:
 		return p, nil
 	case stack.Dead:
-		p.again = true
-		for _, n := range c.d.graph.Nodes() {
-			p.Steps = append(p.Steps, plan.Step{Action: plan.Create, Addr: n.Addr, Kind: n.Resource.Kind().Name})
-		}
+		p.again, p.Steps = true, creations(c.d.graph)
 	case stack.Absent:
 		if err := c.unmade(ctx); err != nil {
 			return p, err
@@ -158,6 +155,15 @@ func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error)
 		err = errors.Join(err, c.withdraw(context.WithoutCancel(ctx), p))
 	}
 	return p, err
+}
+
+// creations are the steps that make all of a graph.
+func creations(g *graph.Graph) []plan.Step {
+	var out []plan.Step
+	for _, n := range g.Nodes() {
+		out = append(out, plan.Step{Action: plan.Create, Addr: n.Addr, Kind: n.Resource.Kind().Name})
+	}
+	return out
 }
 
 // unmade refuses a cluster that was made in another way before ways were noted.

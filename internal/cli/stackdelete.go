@@ -50,12 +50,7 @@ func (t *target) deletesStack(ctx context.Context, known bool) (bool, error) { /
 // deleteStack shows and deletes a cluster that CloudFormation made.
 func (t *target) deleteStack(ctx context.Context, op *operation.Op, all *desired) error {
 	d := &stackDeletion{target: t}
-	left := all.demise.objects
-	for i := range left {
-		if op != nil {
-			left[i].store = op.Guard(left[i].store)
-		}
-	}
+	left := guarded(op, all.demise.objects)
 	if err := d.weigh(ctx); err != nil {
 		return err
 	}
@@ -79,13 +74,21 @@ func (t *target) deleteStack(ctx context.Context, op *operation.Op, all *desired
 		t.a.say("cluster %s is gone but for its data", t.name)
 		return nil
 	}
-	for _, l := range left {
-		if err := l.remove(ctx, t.name); err != nil {
-			return err
-		}
+	if err := removeAll(ctx, left, t.name); err != nil {
+		return err
 	}
 	t.a.say("cluster %s is gone", t.name)
 	return nil
+}
+
+// guarded writes into the stores only while op has its lock; without op, as it is.
+func guarded(op *operation.Op, left []leftover) []leftover {
+	for i := range left {
+		if op != nil {
+			left[i].store = op.Guard(left[i].store)
+		}
+	}
+	return left
 }
 
 // tell shows what goes and what stays.

@@ -99,12 +99,16 @@ func (v validator) sshKeys(spec v1alpha1.ClusterSpec) {
 	if name := spec.SSHKeyName; name != "" && !regexp.MustCompile(`^[ -~]{1,255}$`).MatchString(name) {
 		v.errorf("spec.sshKeyName", name, "see aws ec2 describe-key-pairs", "is no name of a key pair")
 	}
-	if spec.SSHKey == "" {
-		return
+	if spec.SSHKey != "" {
+		v.sshKey(spec.SSHKey)
 	}
+}
+
+// sshKey checks a public key as OpenSSH writes it.
+func (v validator) sshKey(key string) {
 	const hint = "give the line in the .pub file, ssh-ed25519 AAAA… or ssh-rsa AAAA…"
-	f := strings.Fields(spec.SSHKey)
-	if strings.Contains(spec.SSHKey, "PRIVATE KEY") {
+	f := strings.Fields(key)
+	if strings.Contains(key, "PRIVATE KEY") {
 		v.errorf("spec.sshKey", "", hint, "is a private key: it must never leave your machine") // and is not shown
 		return
 	}

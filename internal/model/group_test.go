@@ -3,6 +3,7 @@
 package model_test
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -202,7 +203,7 @@ func TestAdditionalUserData(t *testing.T) {
 	var got []string
 	for r := multipart.NewReader(msg.Body, params["boundary"]); ; {
 		p, err := r.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

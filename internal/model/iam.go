@@ -86,6 +86,7 @@ func (*builder) provided(e v1alpha1.Existing, role v1alpha1.Role) string {
 		return e.ControlPlane
 	case v1alpha1.RoleWorker:
 		return e.Worker
+	case v1alpha1.RoleBastion: // the manifest names none
 	}
 	return ""
 }

@@ -106,6 +106,7 @@ func wantHistory(t *testing.T, d operation.Desk, want ...outcome) {
 // TestLife: one operation after the other, the newest first in the history.
 func TestLife(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
+		t.Helper()
 		c := newClock()
 		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
 		wantHistory(t, d)
@@ -135,6 +136,7 @@ func TestLife(t *testing.T) {
 // TestOneAtATime: of many that begin at once one wins, and all others learn who that is.
 func TestOneAtATime(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
+		t.Helper()
 		const rounds, clients = 3, 6
 		d := operation.Desk{Store: s, Cluster: "demo", Now: newClock().now}
 		for round := range rounds {
@@ -171,6 +173,7 @@ func TestOneAtATime(t *testing.T) {
 // its record then says interrupted, and if it was not killed after all it can write nothing any more.
 func TestTakeover(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
+		t.Helper()
 		c := newClock()
 		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
 		dead := begin(t, d, "me@here")
@@ -207,6 +210,7 @@ func TestTakeover(t *testing.T) {
 // TestUnlock: a person may take the lock from who holds it, but only from whom they have seen.
 func TestUnlock(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
+		t.Helper()
 		c := newClock()
 		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
 		held := begin(t, d, "me@here")

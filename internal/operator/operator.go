@@ -30,19 +30,17 @@ type Input struct {
 	ReadOnly bool
 }
 
-// Statement is one statement of a policy.
+// Statement is one statement of a policy. Its fields have IAM's names.
 type Statement struct {
-	Sid       string    `json:"Sid"`
-	Effect    string    `json:"Effect"`
-	Action    []string  `json:"Action"`
-	Resource  []string  `json:"Resource"`
-	Condition condition `json:"Condition,omitempty"`
+	Sid, Effect      string
+	Action, Resource []string
+	Condition        condition `json:"Condition,omitempty"` //nolint:tagliatelle // IAM's name
 }
 
 // Policy is one document.
 type Policy struct {
-	Version   string      `json:"Version"`
-	Statement []Statement `json:"Statement"`
+	Version   string
+	Statement []Statement
 }
 
 // Actions returns every action that the documents allow, sorted.

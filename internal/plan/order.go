@@ -95,39 +95,60 @@ func (p Plan) destroyWaits(op operation, users map[graph.Addr][]graph.Addr, make
 
 // users says, of what exists, what uses what: by reference, or because its kind needs the other's.
 func (p Plan) users() map[graph.Addr][]graph.Addr {
-	type identity struct{ kind, id string }
-	byID, byKind, anyKind := map[identity]graph.Addr{}, map[string][]graph.Addr{}, map[string]graph.Addr{}
-	for _, a := range p.actual {
-		k := a.Resource.Kind().Name
-		byID[identity{k, a.ID}] = a.Addr
-		anyKind[a.ID] = a.Addr
-		byKind[k] = append(byKind[k], a.Addr)
-	}
-	ends := map[graph.Addr]bool{}
-	for _, s := range p.Steps {
-		ends[s.Addr] = s.Action == Delete || s.Action == Replace
-	}
+	look := newDirectory(p.actual)
+	ends := p.ends()
 	out := map[graph.Addr][]graph.Addr{}
 	for _, a := range p.actual {
 		for _, id := range a.UsedBy {
-			if u, ok := anyKind[id]; ok && u != a.Addr {
+			if u, ok := look.anyKind[id]; ok && u != a.Addr {
 				out[a.Addr] = append(out[a.Addr], u)
 			}
 		}
 		for _, ptr := range graph.Pointers(a.Resource) {
-			if d, ok := byID[identity{ptr.TargetKind(), ptr.Literal()}]; ok && d != a.Addr {
+			if d, ok := look.byID[identity{ptr.TargetKind(), ptr.Literal()}]; ok && d != a.Addr {
 				out[d] = append(out[d], a.Addr)
 			}
 		}
+		if !ends[a.Addr] {
+			continue
+		}
 		for _, k := range a.Resource.Kind().Needs {
-			for _, d := range byKind[k] {
-				if ends[a.Addr] {
-					out[d] = append(out[d], a.Addr)
-				}
+			for _, d := range look.byKind[k] {
+				out[d] = append(out[d], a.Addr)
 			}
 		}
 	}
 	return out
+}
+
+// ends are the addresses whose things go, to be made again or not.
+func (p Plan) ends() map[graph.Addr]bool {
+	out := map[graph.Addr]bool{}
+	for _, s := range p.Steps {
+		out[s.Addr] = s.Action == Delete || s.Action == Replace
+	}
+	return out
+}
+
+// identity is what AWS knows a thing by.
+type identity struct{ kind, id string }
+
+// directory finds the addresses of what exists.
+type directory struct {
+	byID    map[identity]graph.Addr
+	byKind  map[string][]graph.Addr
+	anyKind map[string]graph.Addr // by the id alone
+}
+
+func newDirectory(actual []Actual) directory {
+	d := directory{map[identity]graph.Addr{}, map[string][]graph.Addr{}, map[string]graph.Addr{}}
+	for _, a := range actual {
+		k := a.Resource.Kind().Name
+		d.byID[identity{k, a.ID}] = a.Addr
+		d.anyKind[a.ID] = a.Addr
+		d.byKind[k] = append(d.byKind[k], a.Addr)
+	}
+	return d
 }
 
 // sortDeletions puts deletions last, each before what it uses.

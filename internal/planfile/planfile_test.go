@@ -67,22 +67,32 @@ func TestStale(t *testing.T) {
 		"somebody else's tag": {func(w *world) {
 			w.subnet = awskind.Tags{"slipway.dev/cluster": "demo", "cost": "2", "team": "a"}
 		}, nil},
-		"a tag of a resource that the plan changes": {func(w *world) { w.subnet = awskind.Tags{"slipway.dev/cluster": "other", "cost": "1"} },
-			[]string{"subnet/a: Tags[slipway.dev/cluster] changed"}},
-		"a tag of a resource that the plan leaves alone": {func(w *world) { w.vpc = awskind.Tags{"slipway.dev/mine": "x"} },
-			[]string{"vpc/main: Tags[slipway.dev/cluster] changed", "vpc/main: Tags[slipway.dev/mine] changed"}},
+		"a tag of a resource that the plan changes": {
+			func(w *world) { w.subnet = awskind.Tags{"slipway.dev/cluster": "other", "cost": "1"} },
+			[]string{"subnet/a: Tags[slipway.dev/cluster] changed"},
+		},
+		"a tag of a resource that the plan leaves alone": {
+			func(w *world) { w.vpc = awskind.Tags{"slipway.dev/mine": "x"} },
+			[]string{"vpc/main: Tags[slipway.dev/cluster] changed", "vpc/main: Tags[slipway.dev/mine] changed"},
+		},
 		"a resource that is new": {func(w *world) {
 			w.rest = []plan.Actual{{Addr: "subnet/c", ID: "subnet-3", Resource: awskind.Subnet{CIDR: "10.0.3.0/24"}}}
 		}, []string{"subnet/c: is new"}},
 		"another tool": {func(w *world) { w.file.Tool = "v2" }, []string{"it was made by slipway v1; this is v2"}},
-		"a changed manifest": {func(w *world) {
-			w.file.Documents = map[string]string{"demo/cluster.yaml": "9", "demo/instancegroups/b.yaml": "2"}
+		"a changed manifest": {
+			func(w *world) {
+				w.file.Documents = map[string]string{"demo/cluster.yaml": "9", "demo/instancegroups/b.yaml": "2"}
+			},
+			[]string{"the state's document demo/cluster.yaml changed", "the state's document demo/instancegroups/a.yaml is gone", "the state's document demo/instancegroups/b.yaml is new"},
 		},
-			[]string{"the state's document demo/cluster.yaml changed", "the state's document demo/instancegroups/a.yaml is gone", "the state's document demo/instancegroups/b.yaml is new"}},
-		"something else that is wanted": {func(w *world) { w.zone = "us-east-1b" },
-			[]string{"subnet/b: AvailabilityZone changed, by another agent, machine image or asset catalogue"}},
-		"another option": {func(w *world) { w.file.DestroyData = true },
-			[]string{"its steps are not those that follow from manifests and AWS: the file was changed"}},
+		"something else that is wanted": {
+			func(w *world) { w.zone = "us-east-1b" },
+			[]string{"subnet/b: AvailabilityZone changed, by another agent, machine image or asset catalogue"},
+		},
+		"another option": {
+			func(w *world) { w.file.DestroyData = true },
+			[]string{"its steps are not those that follow from manifests and AWS: the file was changed"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

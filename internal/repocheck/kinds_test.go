@@ -118,7 +118,7 @@ func kindDrivers(t *testing.T) map[string][]piece {
 }
 
 // inFolder calls f with each Go file of a folder that is not a test.
-func inFolder(t *testing.T, folder string, f func(file string, fset *token.FileSet, ast *ast.File)) {
+func inFolder(t *testing.T, folder string, f func(name string, fset *token.FileSet, file *ast.File)) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
 	if err != nil || len(names) == 0 {

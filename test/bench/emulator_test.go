@@ -33,8 +33,8 @@ func moto(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port) //nolint:errcheck,forcetypeassert // of a TCP listener
-	free.Close()                                          //nolint:errcheck,gosec // to be taken by moto
+	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port) // of a TCP listener
+	free.Close()                                          // to be taken by moto
 	dir := "MOTO_RUN_DIR=" + t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
 	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,10 +56,8 @@ func (x tool) run(t *testing.T, args ...string) run {
 func (x tool) must(t *testing.T, codes []int, args ...string) run {
 	t.Helper()
 	r := x.run(t, args...)
-	for _, c := range codes {
-		if r.code == c {
-			return r
-		}
+	if slices.Contains(codes, r.code) {
+		return r
 	}
 	t.Fatalf("%s %s: exit status %d\n%s%s", filepath.Base(x.path), strings.Join(args, " "), r.code, tail(r.out), tail(r.errs))
 	return r

@@ -26,12 +26,13 @@ type undisturbed struct {
 
 // watchUndisturbed applies and deletes once. The bubble's beginning is the same for all, so that snapshots fit.
 func watchUndisturbed(t *testing.T, g *graph.Graph) (u undisturbed) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, nil)
 		quiet()
 		u.empty = r.Inventory(t)
 		e := newEngine(r.Config(), "demo")
-		if _, err := e.run(t.Context(), g); err != nil {
+		if err := e.run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 		_, u.applied = e.calls.Total()
@@ -41,7 +42,7 @@ func watchUndisturbed(t *testing.T, g *graph.Graph) (u undisturbed) {
 			t.Fatalf("the second plan is not empty: %v %v", lines(p), err)
 		}
 		e = newEngine(r.Config(), "demo")
-		if _, err := e.run(t.Context(), &graph.Graph{}); err != nil {
+		if err := e.run(t.Context(), &graph.Graph{}); err != nil {
 			t.Fatal(err)
 		}
 		_, u.ended = e.calls.Total()
@@ -103,11 +104,12 @@ type crashCase struct {
 }
 
 func crash(t *testing.T, c crashCase) {
+	t.Helper()
 	r := start(t, c.from)
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
 	m := r.Mortal(c.nth, c.after, kill)
-	_, err := newEngine(m.Config(r.Config()), "demo").run(ctx, c.to)
+	err := newEngine(m.Config(r.Config()), "demo").run(ctx, c.to)
 	if m.Killed() == "" {
 		// Retries may have taken more calls in the undisturbed run: then there is no such call, and the run must be whole.
 		if err != nil {
@@ -120,7 +122,7 @@ func crash(t *testing.T, c crashCase) {
 	}
 	quiet() // calls that were under way take effect
 	e := newEngine(r.Config(), "demo")
-	if _, err := e.run(t.Context(), c.to); err != nil {
+	if err := e.run(t.Context(), c.to); err != nil {
 		t.Fatalf("killed %s %s; the next run fails: %v", when(c.after), m.Killed(), err)
 	}
 	if p, err := newEngine(r.Config(), "demo").plan(t.Context(), c.to); err != nil || !p.Empty() {

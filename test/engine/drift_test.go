@@ -90,7 +90,7 @@ func TestDrift(t *testing.T) {
 	var rows []string
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, nil)
-		if _, err := newEngine(r.Config(), "demo").run(t.Context(), g); err != nil {
+		if err := newEngine(r.Config(), "demo").run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 		quiet()
@@ -118,6 +118,7 @@ func TestDrift(t *testing.T) {
 
 // check makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.
 func (d drift) check(t *testing.T, r regiontest.Region, g *graph.Graph) string {
+	t.Helper()
 	e := newEngine(r.Config(), "demo")
 	h := newHand(t.Context(), r.Config(), identities(t, e, g))
 	before := r.Calls()
@@ -152,6 +153,7 @@ func (d drift) check(t *testing.T, r regiontest.Region, g *graph.Graph) string {
 }
 
 func (d drift) mend(t *testing.T, r regiontest.Region, g *graph.Graph, p plan.Plan) {
+	t.Helper()
 	e := newEngine(r.Config(), "demo")
 	if err := (plan.Walk{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
 		t.Fatalf("%s: not mended: %v", d.what, err)

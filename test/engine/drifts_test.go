@@ -235,8 +235,10 @@ func balancerDrifts() []drift {
 		}
 	}
 	return []drift{
-		{what: "a load balancer stays in its zone", do: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
-			want: []string{"~ load-balancer/api", `  LoadBalancerAttributes[load_balancing.cross_zone.enabled]: "false" → "true"`}},
+		{
+			what: "a load balancer stays in its zone", do: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
+			want: []string{"~ load-balancer/api", `  LoadBalancerAttributes[load_balancing.cross_zone.enabled]: "false" → "true"`},
+		},
 		{what: "a load balancer has another security group", do: func(h hand) error {
 			_, err := h.elb.SetSecurityGroups(h, &elb.SetSecurityGroupsInput{LoadBalancerArn: h.id("load-balancer/api"), SecurityGroups: []string{*h.id("security-group/api-internal")}})
 			return err

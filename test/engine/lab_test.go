@@ -32,12 +32,12 @@ func count(t *testing.T, format string, args ...any) {
 }
 
 // ha is the highly available topology of examples/ha.yaml under another name.
-func ha(t testing.TB, cluster string) manifest.Set {
-	t.Helper()
+func ha(tb testing.TB, cluster string) manifest.Set {
+	tb.Helper()
 	all := examples.All()
 	i := slices.IndexFunc(all, func(x examples.Topology) bool { return x.Name == "ha" })
 	if i < 0 {
-		t.Fatal("there is no example ha")
+		tb.Fatal("there is no example ha")
 	}
 	text := string(all[i].YAML)
 	text = strings.ReplaceAll(text, "slipway.dev/cluster: demo", "slipway.dev/cluster: "+cluster)
@@ -45,7 +45,7 @@ func ha(t testing.TB, cluster string) manifest.Set {
 	set, fs := manifest.Parse([]byte(text))
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return set
 }
@@ -65,11 +65,11 @@ func build(set manifest.Set) (*graph.Graph, error) {
 	return g, fs.Err()
 }
 
-func mustBuild(t testing.TB, set manifest.Set) *graph.Graph {
-	t.Helper()
+func mustBuild(tb testing.TB, set manifest.Set) *graph.Graph {
+	tb.Helper()
 	g, err := build(set)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return g
 }
@@ -98,12 +98,12 @@ func (e engine) plan(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
 }
 
 // run plans and applies: all that a run of apply, or of delete for an empty graph, does in AWS.
-func (e engine) run(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
+func (e engine) run(ctx context.Context, g *graph.Graph) error {
 	p, err := e.plan(ctx, g)
 	if err != nil {
-		return p, err
+		return err
 	}
-	return p, plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: 10 * time.Minute}.Apply(ctx, p)
+	return plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: 10 * time.Minute}.Apply(ctx, p)
 }
 
 // start starts a region inside the bubble, with what a snapshot knows.

@@ -53,7 +53,7 @@ func operate(ctx context.Context, cfg sdk.Config, owner string, g *graph.Graph) 
 		return nil, err
 	}
 	kept, stop := op.Keep(ctx)
-	_, err = newEngine(cfg, "demo").run(kept, g)
+	err = newEngine(cfg, "demo").run(kept, g)
 	stop()
 	return op.Previous(), errors.Join(err, op.End(context.WithoutCancel(ctx), err))
 }
@@ -158,7 +158,8 @@ func TestCrashUnderTheLock(t *testing.T) {
 }
 
 // crashUnderLock is one case. It returns whether the next client had to wait.
-func crashUnderLock(t *testing.T, g *graph.Graph, nth int, after bool, want []string) (waited bool) { //nolint:revive // two ways to die
+func crashUnderLock(t *testing.T, g *graph.Graph, nth int, after bool, want []string) (waited bool) {
+	t.Helper()
 	r := start(t, nil)
 	initState(t, r)
 	ctx, kill := context.WithCancel(t.Context())

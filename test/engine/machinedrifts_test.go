@@ -53,12 +53,18 @@ func modified(in *ec2.ModifyVolumeInput) func(hand) error {
 
 func machineDrifts() []drift {
 	return []drift{
-		{what: "machines may ask for metadata without a token", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
-			want: []string{"~ launch-template/workers", "  LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit: 2 → 1", `  LaunchTemplateData.MetadataOptions.HttpTokens: "optional" → "required"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"}},
-		{what: "machines are of another type", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
-			want: []string{"~ launch-template/workers", `  LaunchTemplateData.InstanceType: "t3.medium" → "t3.large"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"}},
-		{what: "machines boot something else", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
-			want: []string{"~ launch-template/workers", "  LaunchTemplateData.UserData:", "~ autoscaling-group/workers", "  LaunchTemplate.Version:"}},
+		{
+			what: "machines may ask for metadata without a token", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
+			want: []string{"~ launch-template/workers", "  LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit: 2 → 1", `  LaunchTemplateData.MetadataOptions.HttpTokens: "optional" → "required"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
+		},
+		{
+			what: "machines are of another type", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
+			want: []string{"~ launch-template/workers", `  LaunchTemplateData.InstanceType: "t3.medium" → "t3.large"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
+		},
+		{
+			what: "machines boot something else", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
+			want: []string{"~ launch-template/workers", "  LaunchTemplateData.UserData:", "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
+		},
 		{what: "a group uses an older version of its template", do: func(h hand) error {
 			return h.group(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{LaunchTemplateId: h.id("launch-template/workers"), Version: sdk.String("1")}})
 		}, want: []string{"~ autoscaling-group/workers", `  LaunchTemplate.Version: "1" →`}},
@@ -67,8 +73,10 @@ func machineDrifts() []drift {
 		{what: "a group loses a subnet", do: func(h hand) error {
 			return h.group(&autoscaling.UpdateAutoScalingGroupInput{VPCZoneIdentifier: sdk.String(*h.id("subnet/private-a") + "," + *h.id("subnet/private-b"))})
 		}, want: []string{"~ autoscaling-group/workers", "  VPCZoneIdentifier:"}},
-		{what: "a group's health check is another", do: scaled(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
-			want: []string{"~ autoscaling-group/workers", `  HealthCheckType: "ELB" → "EC2"`}},
+		{
+			what: "a group's health check is another", do: scaled(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
+			want: []string{"~ autoscaling-group/workers", `  HealthCheckType: "ELB" → "EC2"`},
+		},
 		{what: "a group leaves a target group", do: func(h hand) error {
 			_, err := h.scaling.DetachLoadBalancerTargetGroups(h, &autoscaling.DetachLoadBalancerTargetGroupsInput{
 				AutoScalingGroupName: sdk.String("control-plane-a.demo"), TargetGroupARNs: []string{*h.id("target-group/join")},

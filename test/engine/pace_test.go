@@ -47,7 +47,7 @@ func TestThrottledApplyConverges(t *testing.T) {
 			g := mustBuild(t, ha(t, "demo"))
 			begin := time.Now()
 			e := newEngine(slowed(r, 20*time.Millisecond), "demo")
-			if _, err := e.run(t.Context(), g); err != nil {
+			if err := e.run(t.Context(), g); err != nil {
 				t.Fatalf("apply at %g calls/s: %v", k, err)
 			}
 			took := time.Since(begin)
@@ -64,7 +64,7 @@ func TestThrottledApplyConverges(t *testing.T) {
 			if p, err := newEngine(slowed(r, 20*time.Millisecond), "demo").plan(t.Context(), g); err != nil || !p.Empty() {
 				t.Errorf("the second plan is not empty: %v %v", lines(p), err)
 			}
-			if _, err := newEngine(slowed(r, 20*time.Millisecond), "demo").run(t.Context(), &graph.Graph{}); err != nil {
+			if err := newEngine(slowed(r, 20*time.Millisecond), "demo").run(t.Context(), &graph.Graph{}); err != nil {
 				t.Errorf("delete at %g calls/s: %v", k, err)
 			}
 			time.Sleep(time.Minute)
@@ -82,7 +82,7 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 			r.Stale(n)
 			g := mustBuild(t, ha(t, "demo"))
 			e := newEngine(r.Config(), "demo")
-			if _, err := e.run(t.Context(), g); err != nil {
+			if err := e.run(t.Context(), g); err != nil {
 				t.Fatalf("%d stale calls: %v", n, err)
 			}
 			p, err := newEngine(r.Config(), "demo").plan(t.Context(), g)

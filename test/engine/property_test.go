@@ -46,7 +46,7 @@ func prepareGround(t *testing.T) (g ground) {
 		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas()})
 		apply := func(name string) {
 			graph := mustBuild(t, ha(t, name))
-			if _, err := newEngine(r.Config(), name).run(t.Context(), graph); err != nil {
+			if err := newEngine(r.Config(), name).run(t.Context(), graph); err != nil {
 				t.Fatal(err)
 			}
 			quiet()
@@ -64,6 +64,7 @@ func prepareGround(t *testing.T) (g ground) {
 
 // few lowers rapid's number of cases unless somebody asked for another: each is the life of a cluster.
 func few(t *testing.T, cases string) {
+	t.Helper()
 	f := flag.Lookup("rapid.checks")
 	if f == nil || f.Value.String() != f.DefValue {
 		return
@@ -258,7 +259,7 @@ func (l *life) disturbed(g *graph.Graph) {
 			l.Fatal(err)
 		}
 	}
-	_, err := newEngine(cfg, mine).run(ctx, g)
+	err := newEngine(cfg, mine).run(ctx, g)
 	l.Logf("%s at %d: %v", effect, nth, err)
 	l.region.Faults.Clear()
 	quiet()

@@ -18,8 +18,8 @@ import (
 )
 
 // wide is a cluster of groups of workers, each of size machines, over six zones.
-func wide(t testing.TB, groups, size int) manifest.Set {
-	t.Helper()
+func wide(tb testing.TB, groups, size int) manifest.Set {
+	tb.Helper()
 	var b strings.Builder
 	b.WriteString("apiVersion: slipway.dev/v1alpha1\nkind: Cluster\nmetadata: {name: wide}\nspec:\n  cloudProvider: {aws: {region: us-east-1}}\n  networking:\n    podCIDR: 100.64.0.0/10\n    subnets:\n")
 	const zones = "abcdef"
@@ -36,7 +36,7 @@ func wide(t testing.TB, groups, size int) manifest.Set {
 	set, fs := manifest.Parse([]byte(b.String()))
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return set
 }
@@ -54,7 +54,7 @@ func TestScale(t *testing.T) {
 		g := mustBuild(t, wide(t, x.groups, x.size))
 		e := newEngine(r.Config(), "wide")
 		begin := time.Now()
-		if _, err := e.run(t.Context(), g); err != nil {
+		if err := e.run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 		applied := time.Since(begin)

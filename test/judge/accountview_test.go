@@ -121,7 +121,7 @@ func newAWSCLI(t *testing.T) awsCLI {
 	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import awscli").CombinedOutput(); err != nil {
 		return awsCLI{missing: fmt.Sprintf("python3 has no AWS CLI: %v: %s", err, out)}
 	}
-	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") //nolint:usetesting // its input's end ends it
+	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") // its input's end ends it
 	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.Name, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
 	in, err := cmd.StdinPipe()
 	check(t, err)

@@ -56,10 +56,10 @@ func (s stack) create(t *testing.T, g *graph.Graph) {
 	check(t, err)
 	text := string(body)
 	in := &cloudformation.CreateStackInput{
-		StackName: ptr(stackName), Capabilities: []cfntypes.Capability{cfntypes.CapabilityCapabilityNamedIam},
+		StackName: new(stackName), Capabilities: []cfntypes.Capability{cfntypes.CapabilityCapabilityNamedIam},
 	}
 	if in.TemplateBody = &text; len(body) > render.MaxBody {
-		in.TemplateBody, in.TemplateURL = nil, ptr(s.upload(t, text))
+		in.TemplateBody, in.TemplateURL = nil, new(s.upload(t, text))
 	}
 	_, err = s.api().CreateStack(t.Context(), in)
 	check(t, err)
@@ -70,9 +70,9 @@ func (s stack) create(t *testing.T, g *graph.Graph) {
 func (s stack) upload(t *testing.T, text string) string {
 	t.Helper()
 	api := s3.NewFromConfig(s.cfg, func(o *s3.Options) { o.UsePathStyle = true })
-	_, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: ptr("templates")})
+	_, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: new("templates")})
 	check(t, err)
-	_, err = api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: ptr("templates"), Key: ptr("t.json"), Body: strings.NewReader(text)})
+	_, err = api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: new("templates"), Key: new("t.json"), Body: strings.NewReader(text)})
 	check(t, err)
 	return *s.cfg.BaseEndpoint + "/templates/t.json"
 }
@@ -84,7 +84,7 @@ func (s stack) await(t *testing.T, want cfntypes.StackStatus) {
 	defer cancel()
 	told := map[string]bool{}
 	for ctx.Err() == nil {
-		out, err := s.api().DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: ptr(stackName)})
+		out, err := s.api().DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: new(stackName)})
 		if err != nil && want == cfntypes.StackStatusDeleteComplete {
 			return // one that is gone has no name any more
 		}
@@ -104,7 +104,7 @@ func (s stack) await(t *testing.T, want cfntypes.StackStatus) {
 // failures are the events that tell of one.
 func (s stack) failures(t *testing.T) string {
 	t.Helper()
-	out, err := s.api().DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: ptr(stackName)})
+	out, err := s.api().DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: new(stackName)})
 	check(t, err)
 	var b strings.Builder
 	for _, e := range out.StackEvents {
@@ -146,7 +146,7 @@ func (s stack) tell(t *testing.T, machine, script string) bool {
 		return true
 	}
 	all := true
-	for _, id := range strings.Fields(m[1]) {
+	for id := range strings.FieldsSeq(m[1]) {
 		_, err := s.api().SignalResource(t.Context(), &cloudformation.SignalResourceInput{
 			StackName: &m[2], LogicalResourceId: &id, UniqueId: &machine, Status: cfntypes.ResourceSignalStatusSuccess,
 		})
@@ -157,7 +157,7 @@ func (s stack) tell(t *testing.T, machine, script string) bool {
 
 func (s stack) remove(t *testing.T) {
 	t.Helper()
-	_, err := s.api().DeleteStack(t.Context(), &cloudformation.DeleteStackInput{StackName: ptr(stackName)})
+	_, err := s.api().DeleteStack(t.Context(), &cloudformation.DeleteStackInput{StackName: new(stackName)})
 	check(t, err)
 	s.await(t, cfntypes.StackStatusDeleteComplete)
 }
@@ -194,8 +194,6 @@ func unsignalled(v any) any {
 	}
 	return v
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func deref(s *string) string {
 	if s == nil {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -162,7 +163,7 @@ func normal(v any) any {
 	case json.Number:
 		return x.String()
 	case float64:
-		return fmt.Sprint(int64(x))
+		return strconv.FormatInt(int64(x), 10)
 	default:
 		return fmt.Sprint(x)
 	}

@@ -117,7 +117,7 @@ func (m madeUp) value(v any) any {
 		}
 		out := map[string]any{}
 		for k, e := range x {
-			if !accidental(k) && !(byChance(x) && strings.HasPrefix(k, "AvailabilityZone")) {
+			if !accidental(k) && (!byChance(x) || !strings.HasPrefix(k, "AvailabilityZone")) {
 				out[k] = m.value(m.userData(k, e))
 			}
 		}

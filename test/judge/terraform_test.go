@@ -26,16 +26,14 @@ type terraformWith struct {
 
 func newTerraform(t *testing.T) terraformWith {
 	t.Helper()
-	var tf terraformWith
-	tf.start(t, t.TempDir())
-	return tf
+	return terraformWith{}.started(t, t.TempDir())
 }
 
-// start builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
-func (tf *terraformWith) start(t *testing.T, dir string) {
+// started builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
+func (tf terraformWith) started(t *testing.T, dir string) terraformWith {
 	t.Helper()
 	if tf.program != "" {
-		return
+		return tf
 	}
 	program := tool(t, "terraform")
 	schema := shared(t, "terraform-aws-6.25.json")
@@ -50,10 +48,10 @@ func (tf *terraformWith) start(t *testing.T, dir string) {
 		t.Fatalf("build the stand-in provider: %s", out)
 	}
 	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
-	tf.program, tf.env = program, []string{
+	return terraformWith{program: program, env: []string{
 		"TF_CLI_CONFIG_FILE=" + write(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
 		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
-	}
+	}}
 }
 
 func (tf terraformWith) run(t *testing.T, dir string, args ...string) (string, bool) {
@@ -76,7 +74,7 @@ func TestTerraform(t *testing.T) {
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "terraform", "terraform")
-			tf.start(t, home)
+			tf = tf.started(t, home)
 			g, dir := x.Graph(t), t.TempDir()
 			write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
 			tf.must(t, dir, "validate", "-no-color")
@@ -92,7 +90,7 @@ func TestTerraform(t *testing.T) {
 		})
 	}
 	t.Run("as a module", func(t *testing.T) {
-		tf.start(t, home)
+		tf = tf.started(t, home)
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "cluster"), "main.tf.json", configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Module: true}))
 		write(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }

@@ -119,6 +119,7 @@ func nurse(t *testing.T, c *cfn.Client, name string) {
 }
 
 func TestTopologiesAreMadeAndDeleted(t *testing.T) {
+	t.Parallel()
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()

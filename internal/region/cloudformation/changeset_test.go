@@ -42,9 +42,11 @@ func summary(cs *cfn.DescribeChangeSetOutput) []string {
 	for _, c := range cs.Changes {
 		r := c.ResourceChange
 		line := fmt.Sprintf("%s %s %s %v", r.Action, *r.LogicalResourceId, r.Replacement, r.Scope)
+		var lineSb45 strings.Builder
 		for _, d := range r.Details {
-			line += fmt.Sprintf(" %s.%s/%s/%s/%s/%s", d.Target.Attribute, aws.ToString(d.Target.Name), d.Target.RequiresRecreation, d.Evaluation, d.ChangeSource, aws.ToString(d.CausingEntity))
+			lineSb45.WriteString(fmt.Sprintf(" %s.%s/%s/%s/%s/%s", d.Target.Attribute, aws.ToString(d.Target.Name), d.Target.RequiresRecreation, d.Evaluation, d.ChangeSource, aws.ToString(d.CausingEntity)))
 		}
+		line += lineSb45.String()
 		out = append(out, strings.Join(strings.Fields(line), " "))
 	}
 	return out

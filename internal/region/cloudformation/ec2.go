@@ -91,7 +91,7 @@ func networkTypes() map[string]resourceType {
 		},
 		"AWS::EC2::VPCGatewayAttachment": {
 			make: func(j *job) error {
-				if err := j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId")); err != nil && !(j.again && code(err) == "Resource.AlreadyAssociated") {
+				if err := j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId")); err != nil && (!j.again || code(err) != "Resource.AlreadyAssociated") {
 					return err
 				}
 				return j.made("IGW|" + j.text("VpcId"))

@@ -128,7 +128,7 @@ func roleType() resourceType {
 			if tags := j.tagsOf(); len(tags) > 0 {
 				in["Tags"] = tags
 			}
-			if err := j.do("iam", "CreateRole", in); err != nil && !(j.again && code(err) == "EntityAlreadyExists") {
+			if err := j.do("iam", "CreateRole", in); err != nil && (!j.again || code(err) != "EntityAlreadyExists") {
 				return err
 			}
 			return j.made(name)
@@ -264,7 +264,7 @@ func profileType() resourceType {
 		}
 		for _, r := range more {
 			err := j.do("iam", "AddRoleToInstanceProfile", tree{"InstanceProfileName": j.id, "RoleName": r})
-			if err != nil && !(j.again && code(err) == "LimitExceeded") {
+			if err != nil && (!j.again || code(err) != "LimitExceeded") {
 				return err
 			}
 		}
@@ -276,7 +276,7 @@ func profileType() resourceType {
 			in := j.take("Path")
 			name := j.named()
 			in["InstanceProfileName"] = name
-			if err := j.do("iam", "CreateInstanceProfile", in); err != nil && !(j.again && code(err) == "EntityAlreadyExists") {
+			if err := j.do("iam", "CreateInstanceProfile", in); err != nil && (!j.again || code(err) != "EntityAlreadyExists") {
 				return err
 			}
 			return j.made(name)

@@ -280,8 +280,7 @@ func (s *Service) poll(ctx context.Context, limit time.Duration, ready func() (b
 
 // code is the code of a service's refusal; empty for other errors.
 func code(err error) string {
-	var e *wire.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Code
 	}
 	return ""

@@ -99,7 +99,7 @@ func keyTypes() map[string]resourceType {
 		"AWS::KMS::Alias": {
 			name: "AliasName",
 			make: func(j *job) error {
-				if err := j.do("kms", "CreateAlias", j.take("AliasName", "TargetKeyId")); err != nil && !(j.again && code(err) == "AlreadyExistsException") {
+				if err := j.do("kms", "CreateAlias", j.take("AliasName", "TargetKeyId")); err != nil && (!j.again || code(err) != "AlreadyExistsException") {
 					return err
 				}
 				return j.made(j.text("AliasName"))

@@ -56,8 +56,7 @@ func must[T any](l *lab) func(T, error) T {
 
 // refused is an error's code and message; empty for nil.
 func refused(err error) string {
-	var e smithy.APIError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[smithy.APIError](err); ok {
 		return e.ErrorCode() + ": " + e.ErrorMessage()
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ package cloudformation
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"time"
 )
@@ -31,7 +32,7 @@ func otherTypes() map[string]resourceType {
 				if tags := ownTags(j.tags, j.props["Tags"]); len(tags) > 0 {
 					in["Tags"] = tagList(tags)
 				}
-				if err := j.do("ssm", "PutParameter", in); err != nil && !(j.again && code(err) == "ParameterAlreadyExists") {
+				if err := j.do("ssm", "PutParameter", in); err != nil && (!j.again || code(err) != "ParameterAlreadyExists") {
 					return err
 				}
 				return j.made(name)
@@ -202,9 +203,7 @@ func changeRecord(j *job, action string, props tree) error {
 	}
 	if alias, ok := props["AliasTarget"].(tree); ok {
 		with := tree{"EvaluateTargetHealth": false}
-		for k, v := range alias {
-			with[k] = v
-		}
+		maps.Copy(with, alias)
 		set["AliasTarget"] = with
 	}
 	if t, ok := props["TTL"]; ok {

@@ -30,7 +30,7 @@ func routeTypes() map[string]resourceType {
 		},
 		"AWS::EC2::Route": {
 			make: func(j *job) error {
-				if err := j.do("ec2", "CreateRoute", route(j)); err != nil && !(j.again && code(err) == "RouteAlreadyExists") {
+				if err := j.do("ec2", "CreateRoute", route(j)); err != nil && (!j.again || code(err) != "RouteAlreadyExists") {
 					return err
 				}
 				return j.made(j.text("RouteTableId") + "|" + routeKey(j))

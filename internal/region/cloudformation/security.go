@@ -40,7 +40,7 @@ func (j *job) authorize(direction, group string, rules []any) error {
 	for _, r := range rules {
 		m, _ := r.(tree)
 		err := j.do("ec2", "AuthorizeSecurityGroup"+direction, tree{"GroupId": group, "IpPermissions": []any{permission(m)}})
-		if err != nil && !(j.again && code(err) == "InvalidPermission.Duplicate") {
+		if err != nil && (!j.again || code(err) != "InvalidPermission.Duplicate") {
 			return err
 		}
 	}

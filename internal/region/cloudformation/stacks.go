@@ -105,7 +105,7 @@ func (s *Service) current(name string) (before content, id, status string, err e
 		if st == nil {
 			return invalid("Stack [%s] does not exist", name)
 		}
-		before, id, status = st.content.clone(), st.ID, st.Status
+		before, id, status = st.clone(), st.ID, st.Status
 		return nil
 	})
 	return before, id, status, err
@@ -161,7 +161,7 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 
 // beginUpdate begins to bring a stack to op.New. The caller is inside the book.
 func (s *Service) beginUpdate(st *stack, op operation) {
-	op.Kind, op.Phase, op.Old, op.OldResources = opUpdate, "forward", st.content.clone(), map[string]*resource{}
+	op.Kind, op.Phase, op.Old, op.OldResources = opUpdate, "forward", st.clone(), map[string]*resource{}
 	for name, r := range cloneResources(st.Resources) {
 		if r.Status == deleted || r.Status == "DELETE_SKIPPED" {
 			delete(st.Resources, name)

@@ -20,12 +20,10 @@ func nobody() wire.Caller { return wire.Caller{} }
 
 // handlerMessage is a failure in CloudFormation's words.
 func handlerMessage(err error, token string) string {
-	var e *callError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*callError](err); ok {
 		return fmt.Sprintf("Resource handler returned message: %q (RequestToken: %s, HandlerErrorCode: %s)", e.Error(), token, handlerCode(e.err.Code))
 	}
-	var w *wire.Error
-	if errors.As(err, &w) {
+	if w, ok := errors.AsType[*wire.Error](err); ok {
 		return w.Message
 	}
 	return err.Error()

@@ -181,7 +181,7 @@ func (s *Service) burn(ctx context.Context, st *stack, op *operation) error {
 		}
 		young := op.OldResources[name] == nil || op.OldResources[name].Physical != r.Physical
 		keep := policy == "Retain" || policy == "RetainExceptOnCreate"
-		return s.removeOne(ctx, st, r, keep && !(young && op.Phase == "undo"))
+		return s.removeOne(ctx, st, r, keep && (!young || op.Phase != "undo"))
 	})
 	if ctx.Err() != nil {
 		return errStopping

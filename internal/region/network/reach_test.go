@@ -46,7 +46,8 @@ func TestEndpointsAreTheOnlyWay(t *testing.T) {
 	l.vpc.Endpoints = []fabric.Endpoint{
 		{Service: "ec2", Ingress: []fabric.Rule{{Protocol: "tcp", From: 80, To: 80, Peers: prefixes("0.0.0.0/0")}}},
 		{Service: "kms", Ingress: []fabric.Rule{{Protocol: "tcp", From: 443, To: 443, Peers: prefixes("10.9.2.0/24")}}},
-		{Service: "s3", Subnets: []string{"subnet-private"}}, {Service: "ecr.dkr", Ingress: https},
+		{Service: "s3", Subnets: []string{"subnet-private"}},
+		{Service: "ecr.dkr", Ingress: https},
 	}
 	expect("others' rules and tables", map[string]bool{"ec2": false, "kms": false, "s3": false, "ecr.dkr": true})
 }

@@ -239,7 +239,7 @@ func build(r *Region, o Options, dir string) (err error) {
 	}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
 		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
-	if err := r.buildStacks(o, from, cfg.Services, now); err != nil {
+	if err := p.buildStacks(o, from, cfg.Services, now); err != nil {
 		return err
 	}
 	cfg.Services = append(cfg.Services, p.stacks.Wire())
@@ -248,8 +248,7 @@ func build(r *Region, o Options, dir string) (err error) {
 }
 
 // buildStacks makes CloudFormation over all the other services.
-func (r *Region) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
-	p := &r.parts
+func (p *parts) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
 	p.stacks, err = cloudformation.New(cloudformation.Config{
 		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Services: services, Authorizer: p.iam, Roles: p.iam,
 		Poll: 20 * time.Millisecond, Patience: o.Patience,

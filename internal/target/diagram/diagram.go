@@ -8,9 +8,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/awskind" //nolint:depguard // the rule means the drivers in internal/aws; a picture shows kinds
 	"github.com/slipway-k8s/slipway/internal/graph"
 )
 
@@ -78,10 +79,8 @@ func look(g *graph.Graph) picture {
 		case awskind.LoadBalancer:
 			p.balancers = append(p.balancers, l.balancer(n, r))
 		}
-		for _, ref := range graph.Pointers(n.Resource) {
-			if ref.TargetKind() == (awskind.VPC{}).Kind().Name && ref.Addr() == "" && ref.Literal() != "" {
-				p.network = "VPC " + ref.Literal() + " (existing)"
-			}
+		if id := existingVPC(n.Resource); id != "" {
+			p.network = "VPC " + id + " (existing)"
 		}
 		if t := tagsOf(n.Resource); t[awskind.TagCluster] != "" {
 			p.cluster = t[awskind.TagCluster]
@@ -93,6 +92,16 @@ func look(g *graph.Graph) picture {
 	slices.SortStableFunc(p.balancers, func(a, b balancer) int { return strings.Compare(b.scheme, a.scheme) }) // the world's first
 	p.flows, p.notes = flows(g), notes(g)
 	return p
+}
+
+// existingVPC is the VPC that r points at, if the graph does not make it.
+func existingVPC(r graph.Resource) string {
+	for _, ref := range graph.Pointers(r) {
+		if ref.TargetKind() == (awskind.VPC{}).Kind().Name && ref.Addr() == "" && ref.Literal() != "" {
+			return ref.Literal()
+		}
+	}
+	return ""
 }
 
 func (l *looker) subnet(key string, s subnet) *subnet {
@@ -140,7 +149,7 @@ func (l *looker) group(n *graph.Node, r awskind.AutoScalingGroup) {
 	i := item{title: n.Name, role: r.Tags[awskind.TagRole], key: string(n.Addr)}
 	size := fmt.Sprintf("%d–%d", r.MinSize, r.MaxSize)
 	if r.MinSize == r.MaxSize {
-		size = fmt.Sprint(r.MinSize)
+		size = strconv.Itoa(r.MinSize)
 	}
 	i.detail = size + " machine"
 	if r.MaxSize != 1 {
@@ -185,7 +194,7 @@ func (l *looker) balancer(n *graph.Node, r awskind.LoadBalancer) balancer {
 			continue
 		}
 		for _, a := range ln.DefaultActions {
-			port := fmt.Sprint(ln.Port)
+			port := strconv.Itoa(ln.Port)
 			if t, ok := l.resource(a.TargetGroup.Addr()).(awskind.TargetGroup); ok && t.Port != ln.Port {
 				port += fmt.Sprintf(" → %d", t.Port)
 			}

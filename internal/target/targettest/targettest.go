@@ -38,7 +38,10 @@ func Topologies() []Topology {
 }
 
 // Graph builds t's cluster in the region that it names.
-func (x Topology) Graph(t *testing.T) *graph.Graph { return x.GraphIn(t, exampleRegion) }
+func (x Topology) Graph(t *testing.T) *graph.Graph {
+	t.Helper()
+	return x.GraphIn(t, exampleRegion)
+}
 
 // GraphIn builds it in another region.
 func (x Topology) GraphIn(t *testing.T, region string) *graph.Graph {
