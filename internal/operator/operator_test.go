@@ -201,6 +201,7 @@ func TestPolicyIsEnough(t *testing.T) {
 	op := b.user("operator", docs)
 	b.create(op, "demo")
 	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]")
+	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVXZ8nTT4a6Wb0MmJxQtuWgtCFCWRx8xFcZ2u0yqj2F\n  networking:\n")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")

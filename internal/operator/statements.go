@@ -14,8 +14,8 @@ import (
 func (s scope) reads() []Statement {
 	return []Statement{
 		allow("Read", slices.Concat(
-			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeLaunchTemplateVersions",
-				"DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
+			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeKeyPairs",
+				"DescribeLaunchTemplateVersions", "DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
 				"DescribeSubnets", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcs"),
 			of("elasticloadbalancing", "DescribeListeners", "DescribeLoadBalancerAttributes", "DescribeLoadBalancers", "DescribeTags",
 				"DescribeTargetGroupAttributes", "DescribeTargetGroups"),
@@ -32,8 +32,8 @@ func (s scope) reads() []Statement {
 // something in a network must not be a right to all networks.
 func (s scope) network() []Statement {
 	return []Statement{
-		allow("MakeAlone", of("ec2", "AllocateAddress", "CreateInternetGateway", "CreateLaunchTemplate", "CreateVolume", "CreateVpc"),
-			s.ec2("elastic-ip", "internet-gateway", "launch-template", "volume", "vpc"), s.made()),
+		allow("MakeAlone", of("ec2", "AllocateAddress", "CreateInternetGateway", "CreateLaunchTemplate", "CreateVolume", "CreateVpc",
+			"ImportKeyPair"), s.ec2("elastic-ip", "internet-gateway", "key-pair", "launch-template", "volume", "vpc"), s.made()),
 		allow("MakeInNetwork", of("ec2", "CreateRouteTable", "CreateSecurityGroup", "CreateSubnet"), s.ec2("route-table", "security-group", "subnet"), s.made()),
 		allow("MakeInSubnet", of("ec2", "CreateNatGateway", "CreateVpcEndpoint"), s.ec2("natgateway", "vpc-endpoint"), s.made()),
 		allow("TagWhatIsMade", of("ec2", "CreateTags"), []string{s.arn("ec2", "*/*")}, condition{
@@ -41,7 +41,7 @@ func (s scope) network() []Statement {
 		}),
 		allow("Change", of("ec2", "AssociateRouteTable", "AttachInternetGateway", "AuthorizeSecurityGroupEgress", "AuthorizeSecurityGroupIngress",
 			"CreateLaunchTemplateVersion", "CreateNatGateway", "CreateRoute", "CreateRouteTable", "CreateSecurityGroup", "CreateSubnet", "CreateTags",
-			"CreateVpcEndpoint", "DeleteInternetGateway", "DeleteLaunchTemplate", "DeleteNatGateway", "DeleteRoute", "DeleteRouteTable",
+			"CreateVpcEndpoint", "DeleteInternetGateway", "DeleteKeyPair", "DeleteLaunchTemplate", "DeleteNatGateway", "DeleteRoute", "DeleteRouteTable",
 			"DeleteSubnet", "DeleteTags", "DeleteVpc", "DeleteVpcEndpoints", "DetachInternetGateway",
 			"DisassociateRouteTable", "ModifyLaunchTemplate", "ModifySecurityGroupRules", "ModifySubnetAttribute", "ModifyVolume",
 			"ModifyVpcAttribute", "ModifyVpcEndpoint", "ReleaseAddress", "ReplaceRoute", "RunInstances", "TerminateInstances"), []string{s.arn("ec2", "*/*")}, s.ours()),
@@ -66,7 +66,7 @@ func (s scope) machines() []Statement {
 		allow("Wait", slices.Concat(of("autoscaling", "DescribeScalingActivities"), of("ec2", "DescribeInstances")), []string{"*"}, nil),
 		// Auto Scaling launches for whoever made the group, so that one must be allowed to: the template, subnets and
 		// groups must be the cluster's (statement Change).
-		allow("Launch", of("ec2", "RunInstances"), append(s.ec2("instance", "volume", "network-interface"), "arn:"+s.Partition+":ec2:"+s.Region+"::image/*"),
+		allow("Launch", of("ec2", "RunInstances"), append(s.ec2("instance", "key-pair", "network-interface", "volume"), "arn:"+s.Partition+":ec2:"+s.Region+"::image/*"),
 			condition{"ArnLike": {"ec2:LaunchTemplate": {s.arn("ec2", "launch-template/*")}}}),
 	}
 	if len(listeners) > 0 {

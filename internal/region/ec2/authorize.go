@@ -73,6 +73,11 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		record.ResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
 	}
+	if name, id := s.keyNamed(tree); id != "" {
+		c := maps.Clone(request)
+		record.ResourceTags(c, s.st.Tags[id])
+		out = append(out, wire.Check{Action: action, Resource: fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", s.cfg.Region, s.cfg.Account, name), Context: c})
+	}
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
@@ -99,6 +104,17 @@ func (s *Service) associated(tree map[string]any) []string {
 		}
 	}
 	return nil
+}
+
+// keyNamed is the key pair that a request names, with its id: a key pair's name is in its ARN.
+func (s *Service) keyNamed(tree map[string]any) (name, id string) {
+	name, _ = tree["KeyName"].(string)
+	for _, id := range sortedKeys(s.st.Keys) {
+		if name != "" && str(s.st.Keys[id].KeyName) == name {
+			return name, id
+		}
+	}
+	return name, ""
 }
 
 // isID says whether a text is the id of a kind of resource that IAM knows.

@@ -38,6 +38,13 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 	volume := *must[*client.CreateVolumeOutput](t)(r.CreateVolume(t.Context(), &client.CreateVolumeInput{
 		AvailabilityZone: aws.String("us-east-1b"), Size: aws.Int32(1), VolumeType: "gp3", TagSpecifications: tags("volume", "team", "a"),
 	})).VolumeId
+	_, err := r.ImportKeyPair(t.Context(), &client.ImportKeyPairInput{
+		KeyName: aws.String("ours"), TagSpecifications: tags("key-pair", "team", "a"),
+		PublicKeyMaterial: []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVXZ8nTT4a6Wb0MmJxQtuWgtCFCWRx8xFcZ2u0yqj2F"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	spec := []*sdk.TagSpecification{{ResourceType: new("volume"), Tags: []*sdk.Tag{{Key: new("team"), Value: new("b")}}}}
 	for _, c := range []struct {
 		op   string
@@ -59,6 +66,7 @@ func TestIAMIsAskedAboutEachResource(t *testing.T) {
 			GroupId:       new("sg-0123456789abcdef0"),
 			IpPermissions: []*sdk.IpPermission{{UserIdGroupPairs: []*sdk.UserIdGroupPair{{GroupId: new("sg-0fffffffffffffff0")}}}},
 		}, []string{"ec2:AuthorizeSecurityGroupIngress security-group/sg-0123456789abcdef0"}},
+		{"DeleteKeyPair", &sdk.DeleteKeyPairInput{KeyName: new("ours")}, []string{"ec2:DeleteKeyPair key-pair/ours aws:ResourceTag/team=a"}},
 	} {
 		a := &asked{}
 		ctx := wire.WithAuthorizer(wire.WithCaller(t.Context(), wire.Caller{Account: "000000000000", Role: "worker", ARN: "arn"}), a)
