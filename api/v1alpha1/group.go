@@ -31,6 +31,12 @@ type InstanceGroupSpec struct {
 	MachineType string `json:"machineType,omitempty"`
 	// Image: ssm:/PARAMETER, OWNER/NAME of which the newest is taken (NAME may hold * and ?), or ami-ID.
 	Image string `json:"image,omitempty"`
+	// MixedInstancesPolicy lets the group take other machine types and spot machines. Workers only.
+	MixedInstancesPolicy MixedInstancesPolicy `json:"mixedInstancesPolicy,omitzero"`
+	// MaxPrice of a spot machine in dollars an hour, such as "0.05"; unset, the price of an on-demand one.
+	MaxPrice string `json:"maxPrice,omitempty"`
+	// CapacityRebalance starts another machine as soon as AWS says that a spot machine is likely to be taken away.
+	CapacityRebalance bool `json:"capacityRebalance,omitempty"`
 	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
 	MinSize int `json:"minSize,omitempty"`
 	// MaxSize of the group.
@@ -57,6 +63,20 @@ type InstanceGroupSpec struct {
 	AdditionalUserData []UserData `json:"additionalUserData,omitempty"`
 	// InstanceMetadata service settings.
 	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
+}
+
+// MixedInstancesPolicy says which machine types a group takes, and how many of its machines are spot ones.
+type MixedInstancesPolicy struct {
+	// Instances are machine types of one architecture, best first. machineType is one of them.
+	Instances []string `json:"instances,omitempty"`
+	// OnDemandBase is how many machines are on-demand ones, before any is a spot one.
+	OnDemandBase int `json:"onDemandBase,omitempty"`
+	// OnDemandAboveBase is the percentage of the machines above onDemandBase that are on-demand ones; 0: all are spot ones.
+	OnDemandAboveBase int `json:"onDemandAboveBase,omitempty"`
+	// OnDemandAllocationStrategy is prioritized (the first of instances that there is) or lowest-price.
+	OnDemandAllocationStrategy string `json:"onDemandAllocationStrategy,omitempty"`
+	// SpotAllocationStrategy is price-capacity-optimized, capacity-optimized, capacity-optimized-prioritized or lowest-price.
+	SpotAllocationStrategy string `json:"spotAllocationStrategy,omitempty"`
 }
 
 // RootVolume is the volume that a machine boots from. It is always encrypted.

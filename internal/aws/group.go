@@ -63,6 +63,7 @@ func (s *scaling) create(ctx context.Context, t task[awskind.AutoScalingGroup]) 
 		DesiredCapacity: number(w.DesiredCapacity), LaunchTemplate: templateSpec(w.Template),
 		VPCZoneIdentifier: aws.String(strings.Join(literals(w.Subnets), ",")), TargetGroupARNs: literals(w.TargetGroups),
 		HealthCheckType: optional(w.HealthCheckType), HealthCheckGracePeriod: number(w.HealthCheckGrace), Tags: scalingTags(w.Name, w.Tags),
+		MixedInstancesPolicy: mixedPolicy(w.Mixed), CapacityRebalance: &w.Rebalance,
 	})
 	return plan.Made{ID: w.Name}, wrap(err, "create auto scaling group %s", w.Name)
 }
@@ -73,6 +74,7 @@ func (s *scaling) update(ctx context.Context, t task[awskind.AutoScalingGroup]) 
 		AutoScalingGroupName: &t.id, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)), //nolint:gosec // counts of machines
 		LaunchTemplate: templateSpec(w.Template), VPCZoneIdentifier: aws.String(strings.Join(literals(w.Subnets), ",")),
 		HealthCheckType: optional(w.HealthCheckType), HealthCheckGracePeriod: number(w.HealthCheckGrace),
+		MixedInstancesPolicy: mixedPolicy(w.Mixed), CapacityRebalance: &w.Rebalance,
 	})
 	if err != nil {
 		return plan.Made{}, wrap(err, "update auto scaling group %s", t.id)
@@ -236,6 +238,7 @@ func (s *scaling) read(ctx context.Context, scope Scope) ([]plan.Actual, error) 
 			Name: aws.ToString(g.AutoScalingGroupName), MinSize: int(aws.ToInt32(g.MinSize)), MaxSize: int(aws.ToInt32(g.MaxSize)),
 			DesiredCapacity: int(aws.ToInt32(g.DesiredCapacity)), HealthCheckType: aws.ToString(g.HealthCheckType),
 			HealthCheckGrace: int(aws.ToInt32(g.HealthCheckGracePeriod)), Tags: awskind.Tags{},
+			Mixed: fromMixed(g.MixedInstancesPolicy), Rebalance: aws.ToBool(g.CapacityRebalance),
 		}
 		if lt := g.LaunchTemplate; lt != nil {
 			r.Template = awskind.TemplateSpec{
@@ -258,7 +261,11 @@ func (s *scaling) read(ctx context.Context, scope Scope) ([]plan.Actual, error) 
 	return out, err
 }
 
+// templateSpec is nil where a policy names the template.
 func templateSpec(t awskind.TemplateSpec) *astypes.LaunchTemplateSpecification {
+	if t.ID.Literal() == "" {
+		return nil
+	}
 	id := t.ID.Literal()
 	version, _ := t.Version.Literal()
 	return &astypes.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: &version}

@@ -74,7 +74,9 @@ type AutoScalingGroup struct {
 	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
 	// DesiredCapacity is an autoscaler's once the group is there. A template leaves it out: it begins as MinSize.
 	DesiredCapacity  int                      `aws:"DesiredCapacity" tf:"-" cfn:"-"`
-	Template         TemplateSpec             `aws:"LaunchTemplate"`
+	Template         TemplateSpec             `aws:"LaunchTemplate"` // or Mixed
+	Mixed            MixedInstancesPolicy     `aws:"MixedInstancesPolicy"`
+	Rebalance        bool                     `aws:"CapacityRebalance,always"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
 	HealthCheckType  string                   `aws:"HealthCheckType"`

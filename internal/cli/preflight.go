@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/operator"
 )
 
@@ -105,7 +106,9 @@ func (t *target) checkOfferings(ctx context.Context, d *desired) (fs diag.Findin
 	}
 	types := map[string]bool{}
 	for _, g := range d.set.Groups {
-		types[g.Spec.MachineType] = true
+		for _, kind := range manifest.MachineTypes(g.Spec) {
+			types[kind] = true
+		}
 	}
 	offered, err := aws.Offered(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
 	if err != nil {
@@ -114,11 +117,28 @@ func (t *target) checkOfferings(ctx context.Context, d *desired) (fs diag.Findin
 	}
 	for _, g := range d.set.Groups {
 		for _, zone := range zonesOf(g, zones) {
-			if !slices.Contains(offered[g.Spec.MachineType], zone) {
-				fs.Errorf("instancegroup/"+g.Metadata.Name+": spec.machineType", g.Spec.MachineType,
-					"it is offered in: "+strings.Join(slices.Sorted(slices.Values(offered[g.Spec.MachineType])), ", "), "is not offered in %s", zone)
-			}
+			fs = append(fs, offeredIn(g, zone, offered)...)
 		}
+	}
+	return fs
+}
+
+// offeredIn says that a zone lacks a group's type. One of several types is a warning: the group takes the others there.
+func offeredIn(g v1alpha1.InstanceGroup, zone string, offered map[string][]string) (fs diag.Findings) {
+	path := "instancegroup/" + g.Metadata.Name + ": spec."
+	types, lacking := manifest.MachineTypes(g.Spec), []string(nil)
+	for _, kind := range types {
+		if !slices.Contains(offered[kind], zone) {
+			lacking = append(lacking, kind)
+		}
+	}
+	for _, kind := range lacking {
+		hint := "it is offered in: " + strings.Join(slices.Sorted(slices.Values(offered[kind])), ", ")
+		if len(lacking) < len(types) {
+			fs.Warnf(path+"mixedInstancesPolicy.instances", kind, hint, "is not offered in %s", zone)
+			continue
+		}
+		fs.Errorf(path+"machineType", kind, hint, "is not offered in %s", zone)
 	}
 	return fs
 }

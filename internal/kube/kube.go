@@ -22,6 +22,8 @@ type Config struct {
 	MemoryMiB, CPUs int
 	// ControlPlane says that the machine runs the control plane.
 	ControlPlane bool
+	// Spot says that it is a spot machine, which AWS may take away.
+	Spot bool
 	// APIServer is the URL of the API that this machine uses.
 	APIServer string
 	// EtcdURL of this machine's own member.
@@ -177,6 +179,9 @@ func KubeletFlags(c Config) []string {
 		"node.kubernetes.io/instance-type": c.InstanceType,
 		"slipway.dev/group":                c.Group,
 	})
+	if c.Spot {
+		labels["node.kubernetes.io/lifecycle"] = "spot"
+	}
 	pairs := make([]string, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		pairs = append(pairs, k+"="+labels[k])

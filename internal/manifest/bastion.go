@@ -30,6 +30,9 @@ func defaultMachineType(g *v1alpha1.InstanceGroup, _ *Set) {
 	if g.Spec.Role == v1alpha1.RoleBastion {
 		setText(&g.Spec.MachineType, "t3.micro")
 	}
+	if mixed := g.Spec.MixedInstancesPolicy.Instances; len(mixed) > 0 {
+		setText(&g.Spec.MachineType, mixed[0])
+	}
 	setText(&g.Spec.MachineType, "t3.large")
 }
 

@@ -100,7 +100,9 @@ func groupRules() []Rule {
 	}
 	return []Rule{
 		groupRule("metadata.labels", "slipway.dev/cluster: the cluster's name", defaultClusterLabel),
-		groupRule("spec.machineType", "t3.large; t3.micro for a bastion", defaultMachineType),
+		groupRule("spec.machineType", "the first of mixedInstancesPolicy.instances; else t3.large, t3.micro for a bastion", defaultMachineType),
+		groupRule("spec.mixedInstancesPolicy.onDemandAllocationStrategy", "prioritized if mixedInstancesPolicy has instances", defaultMixed),
+		groupRule("spec.mixedInstancesPolicy.spotAllocationStrategy", "price-capacity-optimized if mixedInstancesPolicy has instances", defaultMixed),
 		groupRule("spec.image", imageText, func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.Image, defaultImage(g.Spec.MachineType)) }),
 		groupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
 			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])

@@ -26,6 +26,20 @@ func bastion(s *manifest.Set) {
 	})
 }
 
+func mixed(instances ...string) func(*manifest.Set, *v1alpha1.InstanceGroupSpec) {
+	return func(_ *manifest.Set, g *v1alpha1.InstanceGroupSpec) {
+		g.MachineType, g.MixedInstancesPolicy.Instances = "", instances
+	}
+}
+
+// spot changes a group of spot machines.
+func spot(change func(*v1alpha1.InstanceGroupSpec)) func(*manifest.Set, *v1alpha1.InstanceGroupSpec) {
+	return func(s *manifest.Set, g *v1alpha1.InstanceGroupSpec) {
+		mixed("m6i.large", "m5.large")(s, g)
+		change(g)
+	}
+}
+
 func TestGroupsAreChecked(t *testing.T) {
 	type spec = v1alpha1.InstanceGroupSpec
 	for want, change := range map[string]func(*manifest.Set, *spec){
@@ -59,6 +73,19 @@ func TestGroupsAreChecked(t *testing.T) {
 		"warning: cluster/demo: spec.sshAccess[0] \"0.0.0.0/0\": lets the": func(s *manifest.Set, _ *spec) { bastion(s); s.Cluster.Spec.SSHAccess = []string{"0.0.0.0/0"} },
 		"spec.sshKey: is a private key":                                    func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "-----BEGIN OPENSSH PRIVATE KEY-----" },
 		"spec.sshKey: is not a whole ssh-ed25519 key":                      func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "ssh-ed25519 AAAA" },
+		"instances[1] \"m7g.large\": is arm64, but m6i.large is amd64":     mixed("m6i.large", "m7g.large"),
+		"instances[0] \"m6i.larg\": is not an EC2 instance type":           mixed("m6i.larg"),
+		"instances[1] \"m6i.large\": is instances[0] too":                  mixed("m6i.large", "m6i.large"),
+		"onDemandAboveBase \"101\": is out of range":                       spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandAboveBase = 101 }),
+		"onDemandBase \"3\": is out of range":                              spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandBase = 3 }),
+		"spotAllocationStrategy \"cheapest\"":                              spot(func(g *spec) { g.MixedInstancesPolicy.SpotAllocationStrategy = "cheapest" }),
+		"is not one of mixedInstancesPolicy.instances":                     spot(func(g *spec) { g.MachineType = "t3.large" }),
+		"maxPrice \"cheap\": is not a price":                               spot(func(g *spec) { g.MaxPrice = "cheap" }),
+		"maxPrice \"0.1\": is for spot machines":                           func(_ *manifest.Set, g *spec) { g.MaxPrice = "0.1" },
+		"capacityRebalance \"true\": is for spot machines":                 func(_ *manifest.Set, g *spec) { g.CapacityRebalance = true },
+		"mixedInstancesPolicy.instances: must not be empty":                func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
+		"control-plane: spec.mixedInstancesPolicy: is for workers":         func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
+		"warning: instancegroup/workers: spec.mixedInstancesPolicy":        spot(func(g *spec) { g.Autoscale, g.MaxSize = true, 3; g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge" }),
 		"instancegroup/bastion: spec.taints: has no effect":                func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
 	} {
 		if got := found(t, change); !strings.Contains(got, want) {

@@ -47,6 +47,10 @@ func groupShape() any {
 		Spec: v1alpha1.InstanceGroupSpec{
 			Role: "x", MachineType: "x", Image: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
 			RootVolume: v1alpha1.RootVolume{Type: "x", Size: 1, IOPS: 1, Throughput: 1, EncryptionKey: "x"},
+			MixedInstancesPolicy: v1alpha1.MixedInstancesPolicy{
+				Instances: []string{"x"}, OnDemandBase: 1, OnDemandAboveBase: 1, OnDemandAllocationStrategy: "x", SpotAllocationStrategy: "x",
+			},
+			MaxPrice: "x", CapacityRebalance: true,
 			NodeLabels: one, Taints: []string{"x"}, CloudLabels: one, AdditionalSecurityGroups: []string{"x"},
 			IAM:                v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
 			Kubelet:            v1alpha1.Kubelet{KubeReserved: one, SystemReserved: one, EvictionHard: one},

@@ -44,6 +44,7 @@ func (v validator) extras(spec v1alpha1.InstanceGroupSpec) {
 	v.eviction(spec.Kubelet.EvictionHard)
 	v.userData(spec.AdditionalUserData)
 	v.autoscale(spec)
+	v.mixed(spec)
 	if spec.Role == v1alpha1.RoleBastion {
 		v.kubernetesOnly(spec)
 	}

@@ -90,12 +90,16 @@ func (b *builder) launch(l launch) {
 		tags[awskind.TagSlot] = l.slot
 	}
 	maps.Copy(tags, b.autoscalerTags(l.group))
-	graph.Add(b.g, l.name, awskind.AutoScalingGroup{
+	group := awskind.AutoScalingGroup{
 		Name: l.name + "." + b.name(), MinSize: l.min, MaxSize: l.max, DesiredCapacity: l.min,
-		Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
-		Subnets:  subnets, TargetGroups: l.targets, HealthCheckType: "EC2",
+		Subnets: subnets, TargetGroups: l.targets, HealthCheckType: "EC2", Rebalance: l.group.Spec.CapacityRebalance,
 		Tags: b.labelled(l.group, b.tags(awskind.AutoScalingGroup{}.Kind(), l.name, tags)),
-	}, after...)
+	}
+	from := awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")}
+	if group.Mixed = mixed(l.group.Spec, from); len(group.Mixed.Launch.Overrides) == 0 {
+		group.Template = from
+	}
+	graph.Add(b.g, l.name, group, after...)
 }
 
 func (b *builder) template(l launch) awskind.LaunchTemplateData {

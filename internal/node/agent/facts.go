@@ -21,6 +21,8 @@ import (
 // Instance is what the machine is, as the metadata service tells it.
 type Instance struct {
 	ID, Zone, Type string
+	// Lifecycle is spot for a spot machine; else on-demand, or another way to pay.
+	Lifecycle string
 	// Name is the private DNS name, and the node's name.
 	Name    string
 	Address netip.Addr
@@ -36,7 +38,7 @@ type Metadata interface {
 // ReadInstance asks the metadata service and the kernel.
 func ReadInstance(ctx context.Context, meta Metadata, root *Root) (Instance, error) {
 	got := map[string]string{}
-	for _, path := range []string{"instance-id", "placement/availability-zone", "instance-type", "local-hostname", "local-ipv4"} {
+	for _, path := range []string{"instance-id", "placement/availability-zone", "instance-type", "local-hostname", "local-ipv4", "instance-life-cycle"} {
 		out, err := meta.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 		if err != nil {
 			return Instance{}, fmt.Errorf("metadata %s: %w", path, err)
@@ -58,7 +60,7 @@ func ReadInstance(ctx context.Context, meta Metadata, root *Root) (Instance, err
 		return Instance{}, err
 	}
 	return Instance{
-		ID: got["instance-id"], Zone: got["placement/availability-zone"], Type: got["instance-type"],
+		ID: got["instance-id"], Zone: got["placement/availability-zone"], Type: got["instance-type"], Lifecycle: got["instance-life-cycle"],
 		Name: strings.ToLower(got["local-hostname"]), Address: address, MemoryMiB: memory, CPUs: runtime.NumCPU(),
 	}, nil
 }

@@ -19,7 +19,7 @@ func (a *Agent) kubeConfig() kube.Config {
 	d := a.doc
 	c := kube.Config{
 		NodeName: a.me.Name, Address: a.me.Address.String(), Zone: a.me.Zone, Region: d.Region, InstanceID: a.me.ID,
-		InstanceType: a.me.Type, Group: d.Group, MemoryMiB: a.me.MemoryMiB, CPUs: a.me.CPUs,
+		InstanceType: a.me.Type, Spot: a.me.Lifecycle == "spot", Group: d.Group, MemoryMiB: a.me.MemoryMiB, CPUs: a.me.CPUs,
 		ControlPlane: d.Role == v1alpha1.RoleControlPlane,
 		APIServer:    "https://" + a.Boot.API.Internal + ":" + kube.APIPort,
 		PodCIDR:      d.Network.PodCIDR, ServiceCIDR: d.Network.ServiceCIDR, DNSIP: d.Network.DNSIP, DNSDomain: d.Network.DNSDomain,

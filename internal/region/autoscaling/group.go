@@ -92,6 +92,9 @@ func (s *Service) checkWhat(g *sdk.Group) error {
 	case g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil || g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
 		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
+	if err := s.checkMixed(g.MixedInstancesPolicy); err != nil {
+		return err
+	}
 	return s.settleTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
 }
 

@@ -5,6 +5,7 @@ package autoscaling
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -49,6 +50,7 @@ func (g *group) suspended(process string) bool {
 func (g *group) drop(id string) {
 	g.Shape.Instances = slices.DeleteFunc(g.Shape.Instances, func(i *sdk.Instance) bool { return record.Str(i.InstanceId) == id })
 	delete(g.Since, id)
+	delete(g.Spot, id)
 	delete(g.Registered, id)
 }
 
@@ -215,23 +217,6 @@ func (s *Service) subnet(g *group) (ec2.Place, error) {
 	return slices.MinFunc(places, func(a, b ec2.Place) int { return cmp.Compare(zones[a.Zone], zones[b.Zone]) }), nil
 }
 
-// template is what the group launches from, and an instance type that overrides the template's.
-func (g *group) template() (*sdk.LaunchTemplateSpecification, string) {
-	if g.Shape.LaunchTemplate != nil {
-		return g.Shape.LaunchTemplate, ""
-	}
-	t := g.Shape.MixedInstancesPolicy.LaunchTemplate
-	for _, o := range t.Overrides {
-		if o.LaunchTemplateSpecification != nil {
-			return o.LaunchTemplateSpecification, record.Str(o.InstanceType)
-		}
-		if o.InstanceType != nil {
-			return t.LaunchTemplateSpecification, *o.InstanceType
-		}
-	}
-	return t.LaunchTemplateSpecification, ""
-}
-
 // launch starts one instance; false if that failed, after which the group waits longer each time.
 func (s *Service) launch(g *group) bool {
 	a := s.act(g, "Launching a new EC2 instance", fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity (%d).", *g.Shape.DesiredCapacity))
@@ -255,25 +240,58 @@ func (s *Service) backOff(g *group) {
 	g.NotBefore = s.cfg.Now().Add(min(time.Second<<min(g.Failures, 6), time.Minute))
 }
 
+// tryLaunch starts an instance of the first of the group's choices that there is room for.
 func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 	place, err := s.subnet(g)
 	if err != nil {
 		return nil, err
 	}
-	spec, kind := g.template()
-	f, err := s.cfg.Cloud.Template(record.Str(spec.LaunchTemplateId), "", record.Str(spec.Version))
+	var failures []error
+	for _, c := range g.choices() {
+		i, err := s.start(g, place, c)
+		if err == nil {
+			return i, nil
+		}
+		failures = append(failures, err)
+	}
+	return nil, errors.Join(failures...)
+}
+
+// start launches one instance as a choice says.
+func (s *Service) start(g *group, place ec2.Place, c choice) (*sdk.Instance, error) {
+	f, err := s.cfg.Cloud.Template(record.Str(c.template.LaunchTemplateId), "", record.Str(c.template.Version))
 	if err != nil {
 		return nil, err
 	}
 	in := &ec2sdk.RunInstancesInput{
 		MinCount: new(int64(1)), MaxCount: new(int64(1)), SubnetId: new(place.Subnet), ClientToken: new(record.Hex(s.cfg.Rand, 32)),
-		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{LaunchTemplateId: new(f.ID), Version: new(version(f.Version))},
+		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{LaunchTemplateId: new(f.ID), Version: new(version(f.Version))}, InstanceMarketOptions: c.market,
 	}
-	if kind != "" {
-		in.InstanceType = new(kind)
-	} else {
-		kind = f.InstanceType
+	kind := f.InstanceType
+	if c.kind != "" {
+		kind, in.InstanceType = c.kind, new(c.kind)
 	}
+	out, err := s.cfg.Cloud.LaunchFor(in, g.launchTags(f))
+	if err != nil {
+		return nil, err
+	}
+	if c.market != nil {
+		if g.Spot == nil {
+			g.Spot = map[string]bool{}
+		}
+		g.Spot[record.Str(out.Instances[0].InstanceId)] = true
+	}
+	return &sdk.Instance{
+		InstanceId: out.Instances[0].InstanceId, AvailabilityZone: new(place.Zone), InstanceType: new(kind), HealthStatus: new(healthy),
+		LifecycleState: new(sdk.LifecycleStatePending), ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
+		LaunchTemplate: &sdk.LaunchTemplateSpecification{
+			LaunchTemplateId: new(f.ID), LaunchTemplateName: new(f.Name), Version: new(version(f.Version)),
+		},
+	}, nil
+}
+
+// launchTags are the tags of a group's instances from the first moment on.
+func (g *group) launchTags(f ec2.TemplateFacts) map[string]string {
 	tags := map[string]string{
 		"aws:autoscaling:groupName": record.Str(g.Shape.AutoScalingGroupName), "aws:ec2launchtemplate:id": f.ID,
 		"aws:ec2launchtemplate:version": version(f.Version),
@@ -283,17 +301,7 @@ func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 			tags[k] = t.Value
 		}
 	}
-	out, err := s.cfg.Cloud.LaunchFor(in, tags)
-	if err != nil {
-		return nil, err
-	}
-	return &sdk.Instance{
-		InstanceId: out.Instances[0].InstanceId, AvailabilityZone: new(place.Zone), InstanceType: new(kind), HealthStatus: new(healthy),
-		LifecycleState: new(sdk.LifecycleStatePending), ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
-		LaunchTemplate: &sdk.LaunchTemplateSpecification{
-			LaunchTemplateId: new(f.ID), LaunchTemplateName: new(f.Name), Version: new(version(f.Version)),
-		},
-	}, nil
+	return tags
 }
 
 // enroll brings the target groups into step with the instances in service.

@@ -30,6 +30,7 @@ type Cloud interface {
 	Instance(id string) (ec2.InstanceFacts, bool)
 	Places(subnets ...string) ([]ec2.Place, error)
 	Template(id, name, version string) (ec2.TemplateFacts, error)
+	HasType(name string) bool
 	LaunchChecks(id, name, version string, subnets []string) []wire.Check
 }
 
@@ -72,6 +73,7 @@ type group struct {
 	Deleting   bool
 	Since      map[string]time.Time // when an instance came into service, by its id
 	Registered map[string][]string  // target groups that an instance was registered in, by its id
+	Spot       map[string]bool      // spot instances, by id
 	Failures   int                  // launches in a row that failed
 	NotBefore  time.Time            // no launch before this
 }
@@ -167,8 +169,12 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 
 // launching is what the caller must be allowed to do itself for a group to launch from a template.
 func (s *Service) launching(tree map[string]any) []wire.Check {
-	spec, ok := tree["LaunchTemplate"].(map[string]any)
-	if !ok {
+	below := func(m map[string]any, k string) map[string]any { v, _ := m[k].(map[string]any); return v }
+	spec := below(tree, "LaunchTemplate")
+	if spec == nil {
+		spec = below(below(below(tree, "MixedInstancesPolicy"), "LaunchTemplate"), "LaunchTemplateSpecification")
+	}
+	if spec == nil {
 		return nil
 	}
 	text := func(m map[string]any, k string) string { v, _ := m[k].(string); return v }

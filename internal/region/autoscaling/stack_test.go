@@ -74,6 +74,7 @@ func newStack(tb testing.TB) *stack {
 	s.cloud, err = ec2.New(ec2.Config{
 		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond,
 		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
+		Quotas: ec2.Quotas{VCPUs: 200},
 	})
 	if err != nil {
 		tb.Fatal(err)

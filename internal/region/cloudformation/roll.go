@@ -126,7 +126,10 @@ func (j *job) obsolete(g any) []string {
 
 // untouched tells whether all of a group's instances come from the launch template that it goes back to.
 func (j *job) untouched(g any) bool {
-	spec, _ := j.props["LaunchTemplate"].(tree)
+	spec, ok := j.props["LaunchTemplate"].(tree)
+	if !ok {
+		spec, _ = at(j.props, "MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification").(tree)
+	}
 	for _, i := range list0(g, "Instances") {
 		if textOf(i, "LaunchTemplate", "LaunchTemplateId") != textOf(spec, "LaunchTemplateId") || textOf(i, "LaunchTemplate", "Version") != textOf(spec, "Version") {
 			return false

@@ -67,6 +67,9 @@ func (s *Service) newInstance(l *launch, id string, face *sdk.NetworkInterface, 
 	if l.in.Monitoring != nil && isTrue(l.in.Monitoring.Enabled) {
 		i.Monitoring.State = new("enabled")
 	}
+	if l.in.InstanceMarketOptions != nil {
+		i.InstanceLifecycle, i.SpotInstanceRequestId = new(sdk.InstanceLifecycleTypeSpot), new("sir-"+s.hex(8))
+	}
 	if l.profile != nil {
 		i.IamInstanceProfile = &sdk.IamInstanceProfile{Arn: new(l.profile.ARN), Id: new(l.profile.ID)}
 	}

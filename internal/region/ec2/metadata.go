@@ -123,7 +123,7 @@ func (m *Metadata) tree(id string) (map[string]string, string) {
 		"ami-id": str(i.ImageId), "ami-launch-index": strconv.FormatInt(*i.AmiLaunchIndex, 10), "ami-manifest-path": "(unknown)",
 		"hostname": str(i.PrivateDnsName), "local-hostname": str(i.PrivateDnsName), "local-ipv4": str(i.PrivateIpAddress),
 		"public-hostname": str(i.PublicDnsName), "public-ipv4": str(i.PublicIpAddress), "instance-action": "none",
-		"instance-id": id, "instance-life-cycle": "on-demand", "instance-type": str(i.InstanceType),
+		"instance-id": id, "instance-life-cycle": lifeCycle(i), "instance-type": str(i.InstanceType),
 		"placement/availability-zone": str(i.Placement.AvailabilityZone), "placement/region": s.cfg.Region,
 		"placement/availability-zone-id": s.zoneID(str(i.Placement.AvailabilityZone)), "profile": "default-hvm",
 		"reservation-id": x.ReservationID, "services/domain": "amazonaws.com", "services/partition": "aws",
@@ -172,6 +172,14 @@ func (s *Service) networkTree(i *sdk.Instance, meta func(path, value string)) {
 	if public := str(i.PublicIpAddress); public != "" {
 		meta("network/interfaces/macs/"+mac+"/ipv4-associations/"+public, str(n.PrivateIpAddress))
 	}
+}
+
+// lifeCycle is how an instance is paid for.
+func lifeCycle(i *sdk.Instance) string {
+	if l := str(i.InstanceLifecycle); l != "" {
+		return l
+	}
+	return "on-demand"
 }
 
 // identity is the instance identity document. It is not signed: there is no AWS key here.

@@ -131,7 +131,7 @@ func (s *Service) checkLaunch(in *sdk.RunInstancesInput) (*launch, error) {
 		return nil, err
 	}
 	l := &launch{in: in, count: *in.MaxCount, kind: str(in.InstanceType)}
-	for _, check := range []func(*launch) error{s.checkImage, s.checkPlace, s.checkProfile, s.checkOptions, s.checkLaunchTags, s.checkDevices} {
+	for _, check := range []func(*launch) error{s.checkImage, s.checkPlace, s.checkProfile, s.checkOptions, s.checkLaunchTags, s.checkDevices, checkMarket} {
 		if err := check(l); err != nil {
 			return nil, err
 		}

@@ -158,7 +158,11 @@ func (l *looker) group(n *graph.Node, r awskind.AutoScalingGroup) {
 	if len(r.Subnets) > 1 {
 		i.detail += fmt.Sprintf(" over %d subnets", len(r.Subnets))
 	}
-	if t, ok := l.resource(r.Template.ID.Addr()).(awskind.LaunchTemplate); ok {
+	template := r.Template.ID
+	if template.Addr() == "" {
+		template = r.Mixed.Launch.Template.ID
+	}
+	if t, ok := l.resource(template.Addr()).(awskind.LaunchTemplate); ok {
 		i.title += " · " + t.Data.InstanceType
 	}
 	if slot := r.Tags[awskind.TagSlot]; slot != "" {
