@@ -112,8 +112,22 @@ type Networking struct {
 	NATGateways string `json:"natGateways,omitempty"`
 	// VPCEndpoints are AWS services that machines reach without a way out, such as s3, ec2 or ecr.dkr.
 	VPCEndpoints []string `json:"vpcEndpoints,omitempty"`
+	// VPCPeerings with existing VPCs of this account and region, with routes both ways.
+	VPCPeerings []VPCPeering `json:"vpcPeerings,omitempty"`
 	// DNSDomain of Services.
 	DNSDomain string `json:"dnsDomain,omitempty"`
+}
+
+// VPCPeering connects the cluster's VPC with an existing one.
+type VPCPeering struct {
+	// Name of the peering, a DNS label.
+	Name string `json:"name"`
+	// NetworkID of the existing VPC.
+	NetworkID string `json:"networkID"` //nolint:tagliatelle // as networking.networkID
+	// CIDRs of that VPC: what the cluster's route tables lead to it.
+	CIDRs []string `json:"cidrs"`
+	// RouteTables of that VPC that get a route back, by id. Nothing else in it is changed.
+	RouteTables []string `json:"routeTables,omitempty"`
 }
 
 // SubnetType says what a subnet is for.

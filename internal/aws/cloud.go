@@ -42,7 +42,7 @@ type Cloud struct {
 	// begins are told of a plan before it is carried out.
 	begins []func(plan.Plan)
 	// finders are the readers that find what is made by its tags, or through what is found so, by kind.
-	finders map[string]int
+	finders map[string][]int
 	made    made
 	// lookout names what keeps AWS from deleting something.
 	lookout finder
@@ -55,7 +55,7 @@ type reader func(ctx context.Context) ([]plan.Actual, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{scope: scope, kinds: map[string]handler{}, finders: map[string]int{}, run: rand.Text()}
+	c := &Cloud{scope: scope, kinds: map[string]handler{}, finders: map[string][]int{}, run: rand.Text()}
 	if !paced(cfg) {
 		cfg = (&Counter{}).Pace(cfg)
 	}
@@ -73,6 +73,7 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	natGateways(c, e, scope)
 	routeTables(c, e, scope)
 	endpoints(c, e, scope)
+	peerings(c, e, scope)
 	securityGroups(c, e, scope)
 	volumes(c, e, scope)
 	keyPairs(c, e, scope)

@@ -54,6 +54,9 @@ func ReadExisting(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (exis
 			return f, err
 		}
 	}
+	if err := lookAtPeers(ctx, ec2.NewFromConfig(cfg), c, &f); err != nil {
+		return f, err
+	}
 	p := c.Spec.CloudProvider.AWS
 	for _, name := range []string{p.InstanceProfiles.ControlPlane, p.InstanceProfiles.Worker} {
 		if err := lookAtProfile(ctx, iam.NewFromConfig(cfg), name, &f); err != nil {

@@ -81,6 +81,7 @@ func routes(c *Cloud, api routeAPI) {
 			table, dest := t.want.Table.Literal(), t.want.Destination
 			_, err := api.CreateRoute(ctx, &ec2.CreateRouteInput{
 				RouteTableId: &table, DestinationCidrBlock: &dest, GatewayId: optional(t.want.Gateway.Literal()), NatGatewayId: optional(t.want.NAT.Literal()),
+				VpcPeeringConnectionId: optional(t.want.Peering.Literal()),
 			})
 			return plan.Made{ID: table + "/" + dest}, wrap(err, "route %s in %s", dest, table)
 		},
@@ -88,6 +89,7 @@ func routes(c *Cloud, api routeAPI) {
 			table, dest := t.want.Table.Literal(), t.want.Destination
 			_, err := api.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
 				RouteTableId: &table, DestinationCidrBlock: &dest, GatewayId: optional(t.want.Gateway.Literal()), NatGatewayId: optional(t.want.NAT.Literal()),
+				VpcPeeringConnectionId: optional(t.want.Peering.Literal()),
 			})
 			return kept(t), wrap(err, "reroute %s in %s", dest, table)
 		},
@@ -129,6 +131,7 @@ func fromRouteTable(rt ec2types.RouteTable) []plan.Actual {
 		out = append(out, plan.Actual{ID: id + "/" + dest, Resource: awskind.Route{
 			Table: table, Destination: dest,
 			Gateway: graph.Existing[awskind.InternetGateway](gateway), NAT: graph.Existing[awskind.NATGateway](aws.ToString(route.NatGatewayId)),
+			Peering: graph.Existing[awskind.Peering](aws.ToString(route.VpcPeeringConnectionId)),
 		}})
 	}
 	for _, a := range rt.Associations {

@@ -40,13 +40,14 @@ func (m *made) take() map[string][]string {
 	return out
 }
 
-// find adds a reader that finds resources of kinds by their tags, or through what is found so.
+// find adds a reader that finds resources of kinds by their tags, or through what is found so. A kind may have several.
 func (c *Cloud) find(r reader, kinds ...graph.Resource) {
 	if c.finders == nil {
-		c.finders = map[string]int{}
+		c.finders = map[string][]int{}
 	}
 	for _, k := range kinds {
-		c.finders[k.Kind().Name] = len(c.readers)
+		name := k.Kind().Name
+		c.finders[name] = append(c.finders[name], len(c.readers))
 	}
 	c.readers = append(c.readers, r)
 }
@@ -70,18 +71,14 @@ const (
 func (c *Cloud) End(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seenPatience)
 	defer cancel()
-	open := map[int]map[string]bool{} // identities that are not seen yet, by reader
+	open := map[unlisted]bool{}
 	for kind, ids := range c.made.take() {
-		i, ok := c.finders[kind]
-		if !ok {
+		if len(c.finders[kind]) == 0 {
 			continue
-		}
-		if open[i] == nil {
-			open[i] = map[string]bool{}
 		}
 		for _, id := range ids {
 			if id != ruleExists {
-				open[i][id] = true
+				open[unlisted{kind, id}] = true
 			}
 		}
 	}
@@ -98,36 +95,38 @@ func (c *Cloud) End(ctx context.Context) error {
 	}
 }
 
-func unseenOf(open map[int]map[string]bool) string {
+// unlisted is what was made and is not listed yet.
+type unlisted struct{ kind, id string }
+
+func unseenOf(open map[unlisted]bool) string {
 	var out []string
-	for _, ids := range open {
-		out = slices.AppendSeq(out, maps.Keys(ids))
+	for u := range open {
+		out = append(out, u.id)
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
 }
 
 // look reads once and takes out of open what it sees.
-func (c *Cloud) look(ctx context.Context, open map[int]map[string]bool) error {
+func (c *Cloud) look(ctx context.Context, open map[unlisted]bool) error {
+	needed := map[int]bool{}
+	for u := range open {
+		for _, i := range c.finders[u.kind] {
+			needed[i] = true
+		}
+	}
+	readers := slices.Sorted(maps.Keys(needed))
+	lists, errs := make([][]plan.Actual, len(readers)), make([]error, len(readers))
 	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	for i, ids := range maps.Clone(open) {
-		wg.Go(func() {
-			list, err := c.readers[i](ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil && ctx.Err() == nil {
-				errs = append(errs, err)
-			}
-			for _, a := range list {
-				delete(ids, a.ID)
-			}
-			if len(ids) == 0 {
-				delete(open, i)
-			}
-		})
+	for n, i := range readers {
+		wg.Go(func() { lists[n], errs[n] = c.readers[i](ctx) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	for _, a := range slices.Concat(lists...) {
+		delete(open, unlisted{a.Resource.Kind().Name, a.ID})
+	}
+	if ctx.Err() == nil {
+		return errors.Join(errs...)
+	}
+	return nil // End says what is not seen yet
 }

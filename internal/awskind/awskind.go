@@ -35,6 +35,7 @@ func All() []graph.Resource {
 		EIP{},
 		NATGateway{},
 		RouteTable{},
+		Peering{},
 		Route{},
 		RouteTableAssociation{},
 		VPCEndpoint{},

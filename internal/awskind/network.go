@@ -101,6 +101,7 @@ type Route struct {
 	Destination string                     `aws:"DestinationCidrBlock,immutable"`
 	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`
 	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`
+	Peering     graph.Ref[Peering]         `aws:"VpcPeeringConnectionId"`
 }
 
 // Kind implements [graph.Resource].

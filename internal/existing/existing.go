@@ -34,6 +34,8 @@ type Facts struct {
 	KeyState map[string]string
 	// Routes that lead out of the VPC other than to the internet: ranges of peers, VPNs and transit gateways.
 	Routes []Range
+	// Peers are the other VPCs of the manifest's peerings, by id.
+	Peers map[string]Peer
 }
 
 // Subnet is what EC2 says about one.
@@ -49,7 +51,7 @@ type Range struct{ CIDR, Of string }
 // Needed says whether the manifest names anything that exists already.
 func Needed(c v1alpha1.Cluster) bool {
 	p := c.Spec.CloudProvider.AWS
-	return c.Spec.Networking.NetworkID != "" || p.KMSKeyARN != "" || p.InstanceProfiles != v1alpha1.Existing{}
+	return c.Spec.Networking.NetworkID != "" || len(c.Spec.Networking.VPCPeerings) > 0 || p.KMSKeyARN != "" || p.InstanceProfiles != v1alpha1.Existing{}
 }
 
 // Check returns everything that does not fit.
@@ -61,6 +63,7 @@ func Check(c v1alpha1.Cluster, groups []v1alpha1.InstanceGroup, f Facts) diag.Fi
 		k.ranges(n)
 		k.securityGroups(c.Spec)
 	}
+	k.peers(c.Spec.Networking)
 	k.identities(c.Spec.CloudProvider.AWS)
 	return k.fs
 }

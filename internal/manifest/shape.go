@@ -22,7 +22,8 @@ func clusterShape() any {
 			}},
 			Networking: v1alpha1.Networking{
 				NetworkCIDR: "x", PodCIDR: "x", ServiceClusterIPRange: "x", CNI: "x", NATGateways: "x", DNSDomain: "x",
-				NetworkID: "x", InternetGatewayID: "x", VPCEndpoints: []string{"x"},
+				VPCPeerings: []v1alpha1.VPCPeering{{Name: "x", NetworkID: "x", CIDRs: []string{"x"}, RouteTables: []string{"x"}}},
+				NetworkID:   "x", InternetGatewayID: "x", VPCEndpoints: []string{"x"},
 				Subnets: []v1alpha1.Subnet{{Name: "x", Zone: "x", Type: "x", CIDR: "x", ID: "x", Egress: "x"}},
 			},
 			API: v1alpha1.APIAccess{

@@ -56,6 +56,9 @@ func (v validator) networking(n v1alpha1.Networking, region string) {
 	v.subnets(n, network, region)
 	v.existing(n)
 	v.endpoints(n)
+	v.peerings(n, []ranged{
+		{"spec.networking.networkCIDR", network}, {"spec.networking.podCIDR", pods}, {"spec.networking.serviceClusterIPRange", services},
+	})
 }
 
 // prefix parses a range in its canonical form; what is wrong is reported.

@@ -110,6 +110,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 		return b.g, b.findings
 	}
 	b.network()
+	b.peer()
 	b.kms()
 	b.security()
 	b.endpoints()

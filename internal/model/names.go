@@ -44,9 +44,9 @@ func SlotGroupName(cluster, group, slot string) string { return group + "-" + sl
 // GroupName is the name of the auto scaling group of a group of workers.
 func GroupName(cluster, group string) string { return group + "." + cluster }
 
-// BalancerNames are the names of a cluster's load balancers; it may have only one of them.
+// BalancerNames are the names of a cluster's load balancers; it may have only some of them.
 func BalancerNames(cluster string) []string {
-	return []string{balancerName(cluster, "api"), balancerName(cluster, "internal")}
+	return []string{balancerName(cluster, "api"), balancerName(cluster, "internal"), balancerName(cluster, "bastion")}
 }
 
 // balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".

@@ -59,6 +59,8 @@ func (b *bench) drift(name string, op who) {
 	b.check(e.ModifyVpcEndpoint(ctx, &ec2.ModifyVpcEndpointInput{VpcEndpointId: id("vpc-endpoint/s3"), RemoveRouteTableIds: []string{*id("route-table/private-a")}}))
 	b.check(e.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{VpcId: id("vpc/main"), EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: sdk.Bool(false)}}))
 
+	b.check(e.DeleteVpcPeeringConnection(ctx, &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id("vpc-peering/data")}))
+
 	lb := id("load-balancer/internal")
 	b.check(l.AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{*lb}, Tags: []elbtypes.Tag{{Key: ours, Value: s("x")}, {Key: s("Name"), Value: s("mine")}}}))
 	b.check(l.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: lb, SecurityGroups: []string{*id("security-group/worker")}}))

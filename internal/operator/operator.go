@@ -18,7 +18,7 @@ const MaxDocument = 6144
 // Store is a place on S3 that holds state, or what machines read.
 type Store struct{ Bucket, Prefix string }
 
-// Input says whose rights are meant. All but Balancers and Stores are required.
+// Input says whose rights are meant. All but Balancers, Stores, Peers and RouteTables are required.
 type Input struct {
 	Partition, Region, Account, Cluster string
 	// RolePath is the IAM path of the cluster's roles; KeyAlias the alias of its key.
@@ -26,6 +26,9 @@ type Input struct {
 	// Balancers are the names of the cluster's load balancers, whose listeners have no tags.
 	Balancers []string
 	Stores    []Store
+	// Peers are the ids of the VPCs that the cluster's is connected with, RouteTables those of their tables that get a
+	// route back.
+	Peers, RouteTables []string
 	// ReadOnly leaves out all that changes something: enough for plan.
 	ReadOnly bool
 }
@@ -75,7 +78,7 @@ func Policies(in Input) []Policy {
 	s := scope{in}
 	list := s.reads()
 	if !in.ReadOnly {
-		list = slices.Concat(list, s.network(), s.machines(), s.identities(), s.leftovers(), s.store())
+		list = slices.Concat(list, s.network(), s.peerings(), s.machines(), s.identities(), s.leftovers(), s.store())
 	} else {
 		list = slices.Concat(list, s.storeReads())
 	}
@@ -97,6 +100,15 @@ type scope struct{ Input }
 
 func (s scope) arn(service, rest string) string {
 	return "arn:" + s.Partition + ":" + service + ":" + s.Region + ":" + s.Account + ":" + rest
+}
+
+// each are the ARNs of resources by their ids.
+func (s scope) each(service, kind string, ids []string) []string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, s.arn(service, kind+id))
+	}
+	return out
 }
 
 func (s scope) iam(kind string) string {

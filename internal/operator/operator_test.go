@@ -18,6 +18,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/google/go-cmp/cmp"
@@ -197,11 +198,15 @@ func TestPolicyIsEnough(t *testing.T) {
 	b.must(starter, 0, "state", "init", "--yes")
 	b.must(starter, 0, "state", "init", "--yes")
 	started := b.trace("starter")
-	docs := b.policies("demo")
+	more := b.peering()
+	b.create(who{}, "demo")
+	b.edit(who{}, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
+	docs := b.policies("demo") // they name what the manifest names by its id
 	op := b.user("operator", docs)
+	b.must(who{}, 0, "delete", "cluster", "demo", "--yes")
 	b.create(op, "demo")
-	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]")
-	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGVXZ8nTT4a6Wb0MmJxQtuWgtCFCWRx8xFcZ2u0yqj2F\n  networking:\n")
+	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
+	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n  networking:\n")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")
@@ -291,6 +296,17 @@ func parse(t *testing.T, st operator.Statement) authz.Policy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// peering makes another VPC, and returns the manifest's lines of a peering with it.
+func (b *bench) peering() string {
+	b.Helper()
+	api := ec2.NewFromConfig(b.region.Config())
+	v, err := api.CreateVpc(b.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.200.0.0/16")})
+	b.check(v, err)
+	t, err := api.CreateRouteTable(b.Context(), &ec2.CreateRouteTableInput{VpcId: v.Vpc.VpcId})
+	b.check(t, err)
+	return "    vpcPeerings: [{name: data, networkID: " + *v.Vpc.VpcId + ", cidrs: [10.200.0.0/16], routeTables: [" + *t.RouteTable.RouteTableId + "]}]"
 }
 
 // TestReadOnly: who has only the rights to plan can plan, and nothing else.
@@ -390,7 +406,7 @@ func TestWithout(t *testing.T) {
 // TestDeclaredCalls holds the policies against the calls that the drivers and the store declare: a call that a driver
 // gets is a right that the policy has.
 func TestDeclaredCalls(t *testing.T) {
-	in := operator.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", Balancers: []string{"l"}}
+	in := operator.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", Balancers: []string{"l"}, Peers: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}}
 	st := operator.Store{Bucket: "b"}
 	in.Stores = []operator.Store{st}
 	allowed := operator.Actions(append(operator.Policies(in), operator.StateInit(in, st)))

@@ -14,9 +14,9 @@ import (
 func (s scope) reads() []Statement {
 	return []Statement{
 		allow("Read", slices.Concat(
-			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeKeyPairs",
-				"DescribeLaunchTemplateVersions", "DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
-				"DescribeSubnets", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcs"),
+			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeKeyPairs", "DescribeLaunchTemplateVersions",
+				"DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
+				"DescribeSubnets", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcPeeringConnections", "DescribeVpcs"),
 			of("elasticloadbalancing", "DescribeListeners", "DescribeLoadBalancerAttributes", "DescribeLoadBalancers", "DescribeTags",
 				"DescribeTargetGroupAttributes", "DescribeTargetGroups"),
 			of("autoscaling", "DescribeAutoScalingGroups"), of("iam", "ListInstanceProfiles", "ListRoles"), of("kms", "ListAliases", "ListKeys"),
@@ -48,6 +48,22 @@ func (s scope) network() []Statement {
 		// A rule has no tags of its own; its group, which is asked about too, does.
 		allow("ChangeRules", of("ec2", "ModifySecurityGroupRules", "RevokeSecurityGroupEgress", "RevokeSecurityGroupIngress"), s.ec2("security-group-rule"), nil),
 	}
+}
+
+// peerings connect the cluster's VPC with others. Of those only the tables that the manifest names can be changed.
+func (s scope) peerings() []Statement {
+	if len(s.Peers) == 0 {
+		return nil
+	}
+	out := []Statement{
+		allow("MakePeering", of("ec2", "CreateVpcPeeringConnection"), s.ec2("vpc-peering-connection"), s.made()),
+		allow("ChangePeering", of("ec2", "AcceptVpcPeeringConnection", "CreateVpcPeeringConnection", "DeleteVpcPeeringConnection"), s.ec2("vpc", "vpc-peering-connection"), s.ours()),
+		allow("AcceptPeering", of("ec2", "AcceptVpcPeeringConnection"), s.each("ec2", "vpc/", s.Peers), nil),
+	}
+	if len(s.RouteTables) > 0 {
+		out = append(out, allow("RouteBack", of("ec2", "CreateRoute", "DeleteRoute", "ReplaceRoute"), s.each("ec2", "route-table/", s.RouteTables), nil))
+	}
+	return out
 }
 
 // machines are load balancers and auto scaling groups. A listener has no tags: its load balancer's name is in its ARN.

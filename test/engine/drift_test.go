@@ -22,7 +22,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/internal/region/server"
@@ -86,10 +88,10 @@ func identities(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
 // TestDrift changes each thing behind our back, one at a time, by a plain client of AWS. The plan says exactly that, and
 // apply mends it: the region's records are as before.
 func TestDrift(t *testing.T) {
-	g := mustBuild(t, ha(t, "demo"))
 	var rows []string
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, nil)
+		g := mustBuild(t, joined(t, r))
 		if err := newEngine(r.Config(), "demo").run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
@@ -114,6 +116,24 @@ func TestDrift(t *testing.T) {
 	}
 	count(t, "drift: %d kinds of change behind our back, each found by the plan as exactly that and mended by apply", len(rows))
 	document(t, rows)
+}
+
+// joined is the highly available topology, peered with a VPC that is there already.
+func joined(t *testing.T, r regiontest.Region) manifest.Set {
+	t.Helper()
+	set, api := ha(t, "demo"), ec2.NewFromConfig(r.Config())
+	vpc, err := api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.200.0.0/16")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := api.CreateRouteTable(t.Context(), &ec2.CreateRouteTableInput{VpcId: vpc.Vpc.VpcId})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Cluster.Spec.Networking.VPCPeerings = []v1alpha1.VPCPeering{{
+		Name: "data", NetworkID: *vpc.Vpc.VpcId, CIDRs: []string{"10.200.0.0/16"}, RouteTables: []string{*table.RouteTable.RouteTableId},
+	}}
+	return set
 }
 
 // check makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.

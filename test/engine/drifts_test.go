@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"slices"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -91,6 +92,22 @@ func networkDrifts() []drift {
 			_, err := h.ec2.CreateRoute(h, &ec2.CreateRouteInput{RouteTableId: h.id("route-table/private-a"), DestinationCidrBlock: sdk.String("198.51.100.0/24"), GatewayId: h.id("internet-gateway/main")})
 			return err
 		}, want: []string{"- route/private-a:198.51.100.0/24"}},
+		{what: "the route back of a peering is removed from the other VPC's table", do: func(h hand) error {
+			table, dest, _ := strings.Cut(*h.id("route/from-data-0"), "/")
+			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest})
+			return err
+		}, want: []string{"+ route/from-data-0"}},
+		{what: "a VPC peering is deleted", do: func(h hand) error {
+			_, err := h.ec2.DeleteVpcPeeringConnection(h, &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: h.id("vpc-peering/data")})
+			return err
+		}, want: []string{
+			"+ vpc-peering/data",
+			"~ route/public-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
+			"~ route/private-a-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
+			"~ route/private-b-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
+			"~ route/private-c-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
+			"~ route/from-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
+		}, renewed: true},
 		{what: "a subnet follows another route table", do: func(h hand) error {
 			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.id("route-table-association/private-c"), RouteTableId: h.id("route-table/public")})
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
@@ -30,6 +31,9 @@ func (d direct) ground(t *testing.T, in model.Input) map[string]string {
 	spec := in.Cluster.Spec
 	if spec.Networking.NetworkID != "" {
 		d.vpc(t, in, ids)
+	}
+	for _, p := range spec.Networking.VPCPeerings {
+		d.peer(t, p, ids)
 	}
 	aws := spec.CloudProvider.AWS
 	for _, name := range []string{aws.InstanceProfiles.ControlPlane, aws.InstanceProfiles.Worker} {
@@ -76,6 +80,20 @@ func (d direct) vpc(t *testing.T, in model.Input, ids map[string]string) {
 		made, err := api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: vpc.Vpc.VpcId, GroupName: sdk.String("our-" + name), Description: sdk.String(name)})
 		check(t, err)
 		ids[id] = *made.GroupId
+	}
+}
+
+// peer makes the other VPC of a peering, with a route table for each that the manifest names.
+func (d direct) peer(t *testing.T, p v1alpha1.VPCPeering, ids map[string]string) {
+	t.Helper()
+	api, ctx := ec2.NewFromConfig(d.cfg), t.Context()
+	vpc, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: &p.CIDRs[0]})
+	check(t, err)
+	ids[p.NetworkID] = *vpc.Vpc.VpcId
+	for _, id := range p.RouteTables {
+		table, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: vpc.Vpc.VpcId})
+		check(t, err)
+		ids[id] = *table.RouteTable.RouteTableId
 	}
 }
 

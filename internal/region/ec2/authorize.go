@@ -19,7 +19,7 @@ func made() map[string][]string {
 		"CreateVpc": {"vpc"}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
 		"CreateNatGateway": {"natgateway"}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
 		"CreateVolume": {"volume"}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
-		"CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
+		"CreateVpcPeeringConnection": {"vpc-peering-connection"}, "CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
 		"RunInstances": {"instance", "volume", "network-interface"},
 	}
 }
@@ -62,13 +62,13 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: byKind[kind]})
 	}
-	// Rules' peers, tags and what a template names are left out: IAM is not asked about them.
-	for _, id := range record.Texts(tree, isID, "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData") {
+	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
+	for _, id := range record.Texts(tree, isID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData") {
 		c := maps.Clone(request)
 		record.ResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
 	}
-	for _, id := range s.associated(tree) {
+	for _, id := range append(s.associated(tree), s.accepter(op, tree)...) {
 		c := maps.Clone(request)
 		record.ResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
@@ -88,6 +88,15 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
 	}
 	return out
+}
+
+// accepter is the VPC whose owner accepts a peering: IAM is asked about it too.
+func (s *Service) accepter(op string, tree map[string]any) []string {
+	id, _ := tree["VpcPeeringConnectionId"].(string)
+	if p := s.st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
+		return []string{str(p.AccepterVpcInfo.VpcId)}
+	}
+	return nil
 }
 
 // associated are the route table and the subnet of an association that a request names: it has no ARN of its own.

@@ -34,7 +34,7 @@ func kinds() map[string]string {
 		"vpc": "vpc", "subnet": "subnet", "igw": "internet-gateway", "eipalloc": "elastic-ip", "nat": "natgateway",
 		"rtb": "route-table", "sg": "security-group", "sgr": "security-group-rule", "acl": "network-acl",
 		"eni": "network-interface", "vol": "volume", "lt": "launch-template", "i": "instance", "ami": "image",
-		"key": "key-pair", "vpce": "vpc-endpoint", "snap": "snapshot",
+		"key": "key-pair", "vpce": "vpc-endpoint", "pcx": "vpc-peering-connection", "snap": "snapshot",
 	}
 }
 

@@ -13,7 +13,7 @@ func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
 		Authorize: s.authorizeCall,
-		Ops: slices.Concat(s.vpcOps(), s.subnetOps(), s.internetOps(), s.addressOps(), s.natOps(), s.tableOps(), s.endpointOps(), s.groupOps(),
+		Ops: slices.Concat(s.vpcOps(), s.subnetOps(), s.internetOps(), s.addressOps(), s.natOps(), s.tableOps(), s.endpointOps(), s.peeringOps(), s.groupOps(),
 			s.interfaceOps(), s.zoneOps(), s.typeOps(), s.volumeOps(), s.snapshotOps(), s.templateOps(), s.instanceOps(), s.tagOps()),
 	}
 }

@@ -19,7 +19,7 @@ func (s *Service) routeOf(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Rou
 		return nil, invalid("destinationCidrBlock", str(in.DestinationCidrBlock), "This is not a valid CIDR block.")
 	}
 	given := 0
-	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId} {
+	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId, in.VpcPeeringConnectionId} {
 		if str(x) != "" {
 			given++
 		}
@@ -33,6 +33,8 @@ func (s *Service) routeOf(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Rou
 	switch {
 	case in.GatewayId != nil:
 		err = s.toInternet(t, r, *in.GatewayId)
+	case in.VpcPeeringConnectionId != nil:
+		err = s.throughPeering(t, r, *in.VpcPeeringConnectionId)
 	case in.NatGatewayId != nil:
 		err = s.throughNAT(t, r, *in.NatGatewayId)
 	default:
@@ -109,7 +111,7 @@ func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput,
 	if at := findRoute(t, r.DestinationCidrBlock); at >= 0 {
 		// AWS answers a repeat of the very same route with success.
 		same := *t.Routes[at]
-		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) &&
+		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) && str(same.VpcPeeringConnectionId) == str(r.VpcPeeringConnectionId) &&
 			str(same.NetworkInterfaceId) == str(r.NetworkInterfaceId) && str(same.State) == sdk.RouteStateActive {
 			return &sdk.CreateRouteOutput{Return: new(true)}, nil
 		}
@@ -145,6 +147,7 @@ func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutp
 	r, err := s.routeOf(t, &sdk.CreateRouteInput{
 		RouteTableId: in.RouteTableId, DestinationCidrBlock: in.DestinationCidrBlock, GatewayId: in.GatewayId,
 		NatGatewayId: in.NatGatewayId, NetworkInterfaceId: in.NetworkInterfaceId, InstanceId: in.InstanceId,
+		VpcPeeringConnectionId: in.VpcPeeringConnectionId,
 	})
 	if err != nil {
 		return nil, err
@@ -166,7 +169,7 @@ func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput,
 func (s *Service) blackhole(target string) {
 	for _, t := range s.st.Tables {
 		for _, r := range t.Routes {
-			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) || target == str(r.GatewayId) {
+			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) || target == str(r.GatewayId) || target == str(r.VpcPeeringConnectionId) {
 				r.State = new(sdk.RouteStateBlackhole)
 			}
 		}

@@ -115,7 +115,7 @@ func tableField(t *sdk.RouteTable, name string) ([]string, bool) {
 	values := map[string][]string{
 		"route-table-id": {str(t.RouteTableId)}, "vpc-id": {str(t.VpcId)}, "owner-id": {str(t.OwnerId)},
 		"association.main": {}, "association.subnet-id": {}, "association.route-table-association-id": {}, "association.route-table-id": {},
-		"route.destination-cidr-block": {}, "route.gateway-id": {}, "route.nat-gateway-id": {}, "route.instance-id": {}, "route.state": {},
+		"route.destination-cidr-block": {}, "route.gateway-id": {}, "route.nat-gateway-id": {}, "route.instance-id": {}, "route.state": {}, "route.vpc-peering-connection-id": {},
 	}
 	add := func(key, value string) { values[key] = append(values[key], value) }
 	for _, a := range t.Associations {
@@ -128,6 +128,7 @@ func tableField(t *sdk.RouteTable, name string) ([]string, bool) {
 		add("route.destination-cidr-block", str(r.DestinationCidrBlock))
 		add("route.gateway-id", str(r.GatewayId))
 		add("route.nat-gateway-id", str(r.NatGatewayId))
+		add("route.vpc-peering-connection-id", str(r.VpcPeeringConnectionId))
 		add("route.instance-id", str(r.InstanceId))
 		add("route.state", str(r.State))
 	}

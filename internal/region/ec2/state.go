@@ -33,6 +33,7 @@ type state struct {
 	Extra      map[string]*extra
 	Keys       map[string]*sdk.KeyPairInfo
 	Endpoints  map[string]*sdk.VpcEndpoint
+	Peerings   map[string]*sdk.VpcPeeringConnection
 	Tags       map[string]map[string]string
 	Tokens     map[string]token
 	Pending    []transition
@@ -95,6 +96,7 @@ func (st *state) init() {
 	initMap(&st.Extra)
 	initMap(&st.Keys)
 	initMap(&st.Endpoints)
+	initMap(&st.Peerings)
 	initMap(&st.Tags)
 	initMap(&st.Tokens)
 }

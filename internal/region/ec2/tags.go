@@ -98,6 +98,7 @@ func (s *Service) exists(id string) bool {
 		"acl": func() bool { return st.ACLs[id] != nil }, "eni": func() bool { return st.Interfaces[id] != nil },
 		"vol": func() bool { return st.Volumes[id] != nil }, "lt": func() bool { return st.Templates[id] != nil },
 		"i": func() bool { return st.Instances[id] != nil }, "key": func() bool { return st.Keys[id] != nil },
+		"pcx":  func() bool { return st.Peerings[id] != nil },
 		"vpce": func() bool { return st.Endpoints[id] != nil },
 		"ami": func() bool {
 			_, ok := s.image(id)
@@ -115,7 +116,7 @@ func notFound(id string) error {
 		"sg": "InvalidGroup.NotFound", "sgr": "InvalidSecurityGroupRuleId.NotFound", "acl": "InvalidNetworkAclID.NotFound",
 		"eni": "InvalidNetworkInterfaceID.NotFound", "vol": "InvalidVolume.NotFound",
 		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
-		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound",
+		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
 	}
 	code := codes[prefixOf(id)]
 	if code == "" {

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2_test
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	client "github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// TestPeering: asked for, accepted, routed through, deleted; then the routes lead nowhere, and the pair can be peered again.
+func TestPeering(t *testing.T) {
+	r, ctx := newRegion(t), t.Context()
+	n := r.net(t)
+	vpc := func(cidr string) *string {
+		return must[*client.CreateVpcOutput](t)(r.CreateVpc(ctx, &client.CreateVpcInput{CidrBlock: &cidr})).Vpc.VpcId
+	}
+	theirs := vpc("10.200.0.0/16")
+	ask := func(a, b *string) (*client.CreateVpcPeeringConnectionOutput, error) {
+		return r.CreateVpcPeeringConnection(ctx, &client.CreateVpcPeeringConnectionInput{VpcId: a, PeerVpcId: b})
+	}
+	id := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection.VpcPeeringConnectionId
+	if _, err := ask(theirs, &n.vpc); code(err) != "VpcPeeringConnectionAlreadyExists" {
+		t.Errorf("a second one the other way round: %v", err)
+	}
+	if _, err := ask(&n.vpc, &n.vpc); code(err) != "InvalidParameterValue" {
+		t.Errorf("with itself: %v", err)
+	}
+	route := &client.CreateRouteInput{RouteTableId: &n.table, DestinationCidrBlock: aws.String("10.200.0.0/16"), VpcPeeringConnectionId: id}
+	if _, err := r.CreateRoute(ctx, route); code(err) != "InvalidParameterValue" {
+		t.Errorf("a route before it is accepted: %v", err)
+	}
+	accept := &client.AcceptVpcPeeringConnectionInput{VpcPeeringConnectionId: id}
+	must[*client.AcceptVpcPeeringConnectionOutput](t)(r.AcceptVpcPeeringConnection(ctx, accept))
+	if _, err := r.AcceptVpcPeeringConnection(ctx, accept); code(err) != "InvalidStateTransition" {
+		t.Errorf("accepted twice: %v", err)
+	}
+	must[*client.CreateRouteOutput](t)(r.CreateRoute(ctx, route))
+	tables := func() []types.RouteTable {
+		return must[*client.DescribeRouteTablesOutput](t)(r.DescribeRouteTables(ctx, &client.DescribeRouteTablesInput{
+			Filters: []types.Filter{{Name: aws.String("route.vpc-peering-connection-id"), Values: []string{*id}}},
+		})).RouteTables
+	}
+	if got := tables(); len(got) != 1 || *got[0].RouteTableId != n.table {
+		t.Errorf("tables with a route through it: %v", got)
+	}
+	must[*client.DeleteVpcPeeringConnectionOutput](t)(r.DeleteVpcPeeringConnection(ctx, &client.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id}))
+	for _, got := range tables()[0].Routes {
+		if aws.ToString(got.VpcPeeringConnectionId) == *id && got.State != types.RouteStateBlackhole {
+			t.Errorf("its route is %s", got.State)
+		}
+	}
+	if again := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(&n.vpc, theirs)).VpcPeeringConnection; *again.VpcPeeringConnectionId == *id {
+		t.Error("the ended one came back")
+	}
+	if failed := must[*client.CreateVpcPeeringConnectionOutput](t)(ask(theirs, vpc("10.200.8.0/24"))).VpcPeeringConnection; failed.Status.Code != types.VpcPeeringConnectionStateReasonCodeFailed {
+		t.Errorf("of ranges that overlap: %s", failed.Status.Code)
+	}
+}
