@@ -268,7 +268,7 @@ func (r *parts) buildCompute() (err error) {
 // buildStacks makes CloudFormation over all the other services.
 func (r *parts) buildStacks(saved state.Dir) (err error) {
 	r.stacks, err = cloudformation.New(cloudformation.Config{
-		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Services: r.services,
+		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Zones: r.ec2.Zones(), Services: r.services,
 		Authorizer: r.iam, Roles: r.iam, Log: r.log, SignalURL: machineURL,
 		Mark: map[string]cloudformation.Marker{
 			"elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark,

@@ -141,18 +141,6 @@ func targetGroupType() resourceType {
 		"HealthCheckEnabled", "HealthCheckIntervalSeconds", "HealthCheckPath", "HealthCheckPort", "HealthCheckProtocol",
 		"HealthCheckTimeoutSeconds", "HealthyThresholdCount", "UnhealthyThresholdCount", "Matcher",
 	}
-	register := func(j *job, before, after any) error {
-		more, fewer := changes(before, after)
-		if len(more) > 0 {
-			if err := j.do(elb, "RegisterTargets", tree{"TargetGroupArn": j.id, "Targets": more}); err != nil {
-				return err
-			}
-		}
-		if len(fewer) > 0 {
-			return j.do(elb, "DeregisterTargets", tree{"TargetGroupArn": j.id, "Targets": fewer})
-		}
-		return nil
-	}
 	return resourceType{
 		name: "Name", max: 32,
 		make: func(j *job) error {
@@ -178,7 +166,7 @@ func targetGroupType() resourceType {
 			j.attributes["TargetGroupArn"], j.attributes["TargetGroupName"] = j.id, textOf(out, "TargetGroups", 0, "TargetGroupName")
 			j.attributes["TargetGroupFullName"] = "targetgroup/" + tail(j.id, ":targetgroup/")
 			j.attributes["LoadBalancerArns"] = list0(out, "TargetGroups", 0, "LoadBalancerArns")
-			return register(j, nil, j.props["Targets"])
+			return registerTargets(j, nil, j.props["Targets"])
 		},
 		change: func(j *job) error {
 			if j.differs(health...) {
@@ -191,7 +179,7 @@ func targetGroupType() resourceType {
 			if err := j.setOptions("TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
 				return err
 			}
-			if err := register(j, j.old["Targets"], j.props["Targets"]); err != nil {
+			if err := registerTargets(j, j.old["Targets"], j.props["Targets"]); err != nil {
 				return err
 			}
 			return retagELB(j)
@@ -199,4 +187,18 @@ func targetGroupType() resourceType {
 		remove: func(j *job) error { return j.do(elb, "DeleteTargetGroup", tree{"TargetGroupArn": j.id}) },
 		adopt:  j2ARN("DescribeTargetGroups", "TargetGroups", "TargetGroupArn"),
 	}
+}
+
+// registerTargets brings a target group's own targets to what they should be.
+func registerTargets(j *job, before, after any) error {
+	more, fewer := changes(before, after)
+	if len(more) > 0 {
+		if err := j.do(elb, "RegisterTargets", tree{"TargetGroupArn": j.id, "Targets": more}); err != nil {
+			return err
+		}
+	}
+	if len(fewer) > 0 {
+		return j.do(elb, "DeregisterTargets", tree{"TargetGroupArn": j.id, "Targets": fewer})
+	}
+	return nil
 }

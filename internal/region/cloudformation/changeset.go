@@ -3,6 +3,7 @@
 package cloudformation
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 	"slices"
@@ -28,27 +29,31 @@ type changeSet struct {
 	Caller    wire.Caller
 }
 
-func (s *Service) createChangeSet(ctx context.Context, in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
-	kind := record.Str(in.ChangeSetType)
-	if kind == "" {
-		kind = sdk.ChangeSetTypeUpdate
-	}
+// proposed checks what a change set says of itself, and returns its type and what its stack is before it.
+func (s *Service) proposed(in *sdk.CreateChangeSetInput) (string, content, error) {
+	kind := cmp.Or(record.Str(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
-		return nil, invalid("This region makes change sets of the types CREATE and UPDATE, not %s", kind)
+		return "", content{}, invalid("This region makes change sets of the types CREATE and UPDATE, not %s", kind)
 	}
 	if name := record.Str(in.ChangeSetName); !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
-		return nil, invalid("1 validation error detected: Value '%s' at 'changeSetName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name)
+		return "", content{}, invalid("1 validation error detected: Value '%s' at 'changeSetName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name)
 	}
 	before, _, status, err := s.current(record.Str(in.StackName))
 	switch {
-	case err != nil && kind == sdk.ChangeSetTypeUpdate:
-		return nil, err
-	case err == nil && kind == sdk.ChangeSetTypeCreate && status != review:
-		return nil, invalid("Stack [%s] already exists and cannot be created again with the changeSet [%s].", record.Str(in.StackName), record.Str(in.ChangeSetName))
-	case kind == sdk.ChangeSetTypeCreate:
-		before = content{}
+	case kind == sdk.ChangeSetTypeUpdate:
+		return kind, before, err
+	case err == nil && status != review:
+		return "", content{}, invalid("Stack [%s] already exists and cannot be created again with the changeSet [%s].", record.Str(in.StackName), record.Str(in.ChangeSetName))
 	}
-	c, _, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
+	return kind, content{}, nil
+}
+
+func (s *Service) createChangeSet(ctx context.Context, in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
+	kind, before, err := s.proposed(in)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
 	if err != nil {
 		return nil, err
 	}

@@ -41,13 +41,12 @@ func summary(cs *cfn.DescribeChangeSetOutput) []string {
 	var out []string
 	for _, c := range cs.Changes {
 		r := c.ResourceChange
-		line := fmt.Sprintf("%s %s %s %v", r.Action, *r.LogicalResourceId, r.Replacement, r.Scope)
-		var lineSb45 strings.Builder
+		var line strings.Builder
+		fmt.Fprintf(&line, "%s %s %s %v", r.Action, *r.LogicalResourceId, r.Replacement, r.Scope)
 		for _, d := range r.Details {
-			lineSb45.WriteString(fmt.Sprintf(" %s.%s/%s/%s/%s/%s", d.Target.Attribute, aws.ToString(d.Target.Name), d.Target.RequiresRecreation, d.Evaluation, d.ChangeSource, aws.ToString(d.CausingEntity)))
+			fmt.Fprintf(&line, " %s.%s/%s/%s/%s/%s", d.Target.Attribute, aws.ToString(d.Target.Name), d.Target.RequiresRecreation, d.Evaluation, d.ChangeSource, aws.ToString(d.CausingEntity))
 		}
-		line += lineSb45.String()
-		out = append(out, strings.Join(strings.Fields(line), " "))
+		out = append(out, strings.Join(strings.Fields(line.String()), " "))
 	}
 	return out
 }

@@ -24,35 +24,7 @@ func computeTypes() map[string]resourceType {
 			change: changeTemplate,
 			remove: removeEC2("DeleteLaunchTemplate", "LaunchTemplateId"),
 		},
-		"AWS::EC2::Volume": {
-			make: makeEC2("CreateVolume", "volume", "VolumeId", func(j *job) tree {
-				return j.take("AvailabilityZone", "Encrypted", "Iops", "KmsKeyId", "MultiAttachEnabled", "Size", "SnapshotId", "Throughput", "VolumeType")
-			}),
-			settle: func(j *job) error {
-				j.attributes["VolumeId"] = j.id
-				return j.wait(func() (bool, error) {
-					v, err := j.described("DescribeVolumes", "VolumeIds", "Volumes")
-					state := textOf(v, "State")
-					return state == "available" || state == "in-use", err
-				})
-			},
-			change: func(j *job) error {
-				if j.differs("Size", "Iops", "Throughput", "VolumeType") {
-					in := j.take("Size", "Iops", "Throughput", "VolumeType")
-					in["VolumeId"] = j.id
-					if err := j.do("ec2", "ModifyVolume", in); err != nil {
-						return err
-					}
-				}
-				return retagEC2(j)
-			},
-			remove: removeEC2("DeleteVolume", "VolumeId"),
-			gone: func(j *job) (bool, error) {
-				v, err := j.described("DescribeVolumes", "VolumeIds", "Volumes")
-				return v == nil, err
-			},
-			replaced: []string{"AvailabilityZone", "Encrypted", "KmsKeyId", "SnapshotId"},
-		},
+		"AWS::EC2::Volume": volumeType(),
 		"AWS::EC2::VolumeAttachment": {
 			make: func(j *job) error {
 				if err := j.do("ec2", "AttachVolume", j.take("VolumeId", "InstanceId", "Device")); err != nil {
@@ -63,6 +35,39 @@ func computeTypes() map[string]resourceType {
 			remove: func(j *job) error { return j.do("ec2", "DetachVolume", j.take("VolumeId", "InstanceId", "Device")) },
 		},
 		"AWS::EC2::Instance": instanceType(),
+	}
+}
+
+// volumeType is a volume of EBS.
+func volumeType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateVolume", "volume", "VolumeId", func(j *job) tree {
+			return j.take("AvailabilityZone", "Encrypted", "Iops", "KmsKeyId", "MultiAttachEnabled", "Size", "SnapshotId", "Throughput", "VolumeType")
+		}),
+		settle: func(j *job) error {
+			j.attributes["VolumeId"] = j.id
+			return j.wait(func() (bool, error) {
+				v, err := j.described("DescribeVolumes", "VolumeIds", "Volumes")
+				state := textOf(v, "State")
+				return state == "available" || state == "in-use", err
+			})
+		},
+		change: func(j *job) error {
+			if j.differs("Size", "Iops", "Throughput", "VolumeType") {
+				in := j.take("Size", "Iops", "Throughput", "VolumeType")
+				in["VolumeId"] = j.id
+				if err := j.do("ec2", "ModifyVolume", in); err != nil {
+					return err
+				}
+			}
+			return retagEC2(j)
+		},
+		remove: removeEC2("DeleteVolume", "VolumeId"),
+		gone: func(j *job) (bool, error) {
+			v, err := j.described("DescribeVolumes", "VolumeIds", "Volumes")
+			return v == nil, err
+		},
+		replaced: []string{"AvailabilityZone", "Encrypted", "KmsKeyId", "SnapshotId"},
 	}
 }
 

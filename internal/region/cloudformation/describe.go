@@ -3,7 +3,6 @@
 package cloudformation
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -378,20 +377,12 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	if name == "" && set == "" {
 		return wire.Authorize(ctx, c)
 	}
+	c.Resource = s.arn("stack/" + name + "/*")
 	err := s.book.Do(func() error {
-		st := s.named(name)
-		if st == nil && name == "" {
-			st, _, _ = s.set(&set, nil) // one that is not there has no tags either
+		if st := s.meant(name, set); st != nil {
+			c.Resource = st.ID
+			record.ResourceTags(c.Context, st.Tags)
 		}
-		if st == nil {
-			st = s.st.Stacks[name]
-		}
-		if st == nil {
-			c.Resource = s.arn("stack/" + name + "/*")
-			return nil
-		}
-		c.Resource = st.ID
-		record.ResourceTags(c.Context, st.Tags)
 		return nil
 	})
 	if err != nil {
@@ -406,10 +397,22 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 		"cloudformation:RoleArn": wire.Member(in, "RoleARN"), "cloudformation:TemplateUrl": wire.Member(in, "TemplateURL"),
 		"cloudformation:ChangeSetName": set,
 	} {
-		c.Context[key] = []string{cmp.Or(v, "")}
-		if v == "" {
-			delete(c.Context, key)
+		if v != "" {
+			c.Context[key] = []string{v}
 		}
 	}
 	return wire.Authorize(ctx, c)
+}
+
+// meant is the stack that a request names by itself or by a change set; nil if there is none, which has no tags either. The
+// caller is inside the book.
+func (s *Service) meant(name, set string) *stack {
+	st := s.named(name)
+	if st == nil && name == "" {
+		st, _, _ = s.set(&set, nil)
+	}
+	if st == nil {
+		st = s.st.Stacks[name]
+	}
+	return st
 }

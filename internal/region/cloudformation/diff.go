@@ -3,6 +3,7 @@
 package cloudformation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,17 +34,38 @@ type comparison struct {
 	affected map[string]string // "", "Modify" or "Replace"
 }
 
-// compare says what bringing a stack to new contents would do. The caller is inside the book.
-func (s *Service) compare(st *stack, before, after content) ([]change, error) {
-	c := comparison{st: st, before: before, after: after, old: &Template{}, affected: map[string]string{}}
-	var err error
+func newComparison(st *stack, before, after content) (c comparison, err error) {
+	c = comparison{st: st, before: before, after: after, old: &Template{}, affected: map[string]string{}}
 	if c.t, err = Parse(after.Body); err != nil {
-		return nil, err
+		return c, err
 	}
 	if before.Body != "" {
-		if c.old, err = Parse(before.Body); err != nil {
-			return nil, err
+		c.old, err = Parse(before.Body)
+	}
+	return c, err
+}
+
+// removals are the resources of a stack that are not among nodes.
+func removals(st *stack, nodes map[string][]string) []change {
+	var out []change
+	for _, name := range record.Keys(st.Resources) {
+		r := st.Resources[name]
+		if _, stays := nodes[name]; stays || r.Status == deleted {
+			continue
 		}
+		policy := map[string]string{"Retain": "Retain", "RetainExceptOnCreate": "Retain", "Snapshot": "Snapshot"}[r.DeletionPolicy]
+		out = append(out, change{
+			Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: cmp.Or(policy, "Delete"), Before: shown(r.Properties),
+		})
+	}
+	return out
+}
+
+// compare says what bringing a stack to new contents would do. The caller is inside the book.
+func (s *Service) compare(st *stack, before, after content) ([]change, error) {
+	c, err := newComparison(st, before, after)
+	if err != nil {
+		return nil, err
 	}
 	sd := side{st: st, c: after, t: c.t, op: &operation{}}
 	nodes, err := s.nodes(sd)
@@ -65,16 +87,7 @@ func (s *Service) compare(st *stack, before, after content) ([]change, error) {
 	if len(problems) > 0 {
 		return nil, invalid("%s", strings.Join(problems, "; "))
 	}
-	for _, name := range record.Keys(st.Resources) {
-		r := st.Resources[name]
-		if _, stays := nodes[name]; !stays && r.Status != deleted {
-			policy := map[string]string{"Retain": "Retain", "RetainExceptOnCreate": "Retain", "Snapshot": "Snapshot"}[r.DeletionPolicy]
-			if policy == "" {
-				policy = "Delete"
-			}
-			out = append(out, change{Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: policy, Before: shown(r.Properties)})
-		}
-	}
+	out = append(out, removals(st, nodes)...)
 	slices.SortStableFunc(out, func(a, b change) int { return strings.Compare(a.Logical, b.Logical) })
 	return out, nil
 }
@@ -139,16 +152,7 @@ func (s *Service) compareOne(c comparison, name string) (*change, []string, erro
 	ch := &change{
 		Action: "Modify", Logical: name, Physical: r.Physical, Type: r.Type, Replacement: "False", Before: shown(r.Properties), After: shown(known(props)),
 	}
-	for _, p := range differing(r.Properties, props) {
-		ch.Details = append(ch.Details, c.reasons(r, name, p, props[p])...)
-	}
-	if len(ch.Details) > 0 {
-		ch.Scope = append(ch.Scope, "Properties")
-	}
-	if canonical(anyMap(c.before.Tags)) != canonical(anyMap(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
-		ch.Scope = append(ch.Scope, "Tags")
-		ch.Details = append(ch.Details, detail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
-	}
+	c.properties(ch, r, props)
 	c.attributes(ch, c.old.Resources[name], spec)
 	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, failed) {
 		return nil, nil, nil
@@ -157,12 +161,23 @@ func (s *Service) compareOne(c comparison, name string) (*change, []string, erro
 	c.affected[name] = "Modify"
 	if ch.Replacement != "False" {
 		c.affected[name] = "Replace"
-		ch.Policy = map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy]
-		if ch.Policy == "" {
-			ch.Policy = "ReplaceAndDelete"
-		}
+		ch.Policy = cmp.Or(map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy], "ReplaceAndDelete")
 	}
 	return ch, nil, nil
+}
+
+// properties notes changes of a resource's properties, and of the tags that it has of its stack.
+func (c comparison) properties(ch *change, r *resource, props tree) {
+	for _, p := range differing(r.Properties, props) {
+		ch.Details = append(ch.Details, c.reasons(r, r.Logical, p, props[p])...)
+	}
+	if len(ch.Details) > 0 {
+		ch.Scope = append(ch.Scope, "Properties")
+	}
+	if canonical(anyMap(c.before.Tags)) != canonical(anyMap(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
+		ch.Scope = append(ch.Scope, "Tags")
+		ch.Details = append(ch.Details, detail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+	}
 }
 
 // known leaves out what is not known.
@@ -182,8 +197,10 @@ func (c comparison) attributes(ch *change, old, spec resourceSpec) {
 		name          string
 		before, after any
 	}{
-		{"Metadata", old.Metadata, spec.Metadata}, {"CreationPolicy", orEmpty(old.CreationPolicy), orEmpty(spec.CreationPolicy)},
-		{"UpdatePolicy", orEmpty(old.UpdatePolicy), orEmpty(spec.UpdatePolicy)}, {"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
+		{"Metadata", old.Metadata, spec.Metadata},
+		{"CreationPolicy", orEmpty(old.CreationPolicy), orEmpty(spec.CreationPolicy)},
+		{"UpdatePolicy", orEmpty(old.UpdatePolicy), orEmpty(spec.UpdatePolicy)},
+		{"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
 		{"UpdateReplacePolicy", old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
 	} {
 		if canonical(a.before) != canonical(a.after) {
@@ -208,23 +225,28 @@ func (c comparison) reasons(r *resource, name, property string, v any) []detail 
 	for _, ref := range references(raw) {
 		one := d
 		one.Cause = ref.String()
-		switch _, resource := c.t.Resources[ref.name]; {
-		case !resource && c.before.Params[ref.name].use() != c.after.Params[ref.name].use():
-			one.Source, one.Evaluation = "ParameterReference", "Static"
-		case resource && ref.attribute == "" && c.affected[ref.name] == "Replace":
-			one.Source, one.Evaluation = "ResourceReference", "Dynamic"
-		case resource && ref.attribute != "" && c.affected[ref.name] != "":
-			one.Source, one.Evaluation = "ResourceAttribute", "Dynamic"
-		default:
-			continue
+		if one.Source, one.Evaluation = c.caused(ref); one.Source != "" {
+			out = append(out, one)
 		}
-		out = append(out, one)
 	}
 	if len(out) == 0 { // an import, a mapping or a condition gives something else now
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
 	return out
+}
+
+// caused tells how a reference changes a property; empty if it does not.
+func (c comparison) caused(ref reference) (source, evaluation string) {
+	switch _, resource := c.t.Resources[ref.name]; {
+	case !resource && c.before.Params[ref.name].use() != c.after.Params[ref.name].use():
+		return "ParameterReference", "Static"
+	case resource && ref.attribute == "" && c.affected[ref.name] == "Replace":
+		return "ResourceReference", "Dynamic"
+	case resource && ref.attribute != "" && c.affected[ref.name] != "":
+		return "ResourceAttribute", "Dynamic"
+	}
+	return "", ""
 }
 
 // replacement sums up details: True, Conditional or False.

@@ -67,67 +67,16 @@ func (j *job) described(op, member, list string) (any, error) {
 
 func networkTypes() map[string]resourceType {
 	return map[string]resourceType{
-		"AWS::EC2::VPC": {
-			make: makeEC2("CreateVpc", "vpc", "Vpc.VpcId", func(j *job) tree { return j.take("CidrBlock", "InstanceTenancy") }),
-			settle: func(j *job) error {
-				if err := vpcSettings(j); err != nil {
-					return err
-				}
-				return vpcAttributes(j)
-			},
-			change: func(j *job) error {
-				if err := vpcSettings(j); err != nil {
-					return err
-				}
-				return retagEC2(j)
-			},
-			remove:     removeEC2("DeleteVpc", "VpcId"),
-			attributes: []string{"CidrBlock"},
-		},
+		"AWS::EC2::VPC": vpcType(),
 		"AWS::EC2::InternetGateway": {
 			make:   makeEC2("CreateInternetGateway", "internet-gateway", "InternetGateway.InternetGatewayId", func(*job) tree { return tree{} }),
 			settle: ownID("InternetGatewayId"), change: retagEC2,
 			remove: removeEC2("DeleteInternetGateway", "InternetGatewayId"),
 		},
-		"AWS::EC2::VPCGatewayAttachment": {
-			make: func(j *job) error {
-				if err := j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId")); err != nil && (!j.again || code(err) != "Resource.AlreadyAssociated") {
-					return err
-				}
-				return j.made("IGW|" + j.text("VpcId"))
-			},
-			settle: func(j *job) error { j.attributes["AttachmentType"] = "IGW"; return nil },
-			change: func(j *job) error {
-				if err := unlessAbsent(j.do("ec2", "DetachInternetGateway", tree{"InternetGatewayId": j.old["InternetGatewayId"], "VpcId": j.old["VpcId"]})); err != nil {
-					return err
-				}
-				return j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId"))
-			},
-			remove: func(j *job) error { return j.do("ec2", "DetachInternetGateway", j.take("InternetGatewayId", "VpcId")) },
-		},
-		"AWS::EC2::Subnet": {
-			make: makeEC2("CreateSubnet", "subnet", "Subnet.SubnetId", func(j *job) tree { return j.take("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId") }),
-			settle: func(j *job) error {
-				if err := subnetSettings(j); err != nil {
-					return err
-				}
-				subnet, err := j.described("DescribeSubnets", "SubnetIds", "Subnets")
-				for _, name := range []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId", "SubnetId"} {
-					j.attributes[name] = at(subnet, name)
-				}
-				return err
-			},
-			change: func(j *job) error {
-				if err := subnetSettings(j); err != nil {
-					return err
-				}
-				return retagEC2(j)
-			},
-			remove:     removeEC2("DeleteSubnet", "SubnetId"),
-			attributes: []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId"},
-		},
-		"AWS::EC2::EIP":     addressType(),
-		"AWS::EC2::KeyPair": keyPairType(),
+		"AWS::EC2::VPCGatewayAttachment": attachmentType(),
+		"AWS::EC2::Subnet":               subnetType(),
+		"AWS::EC2::EIP":                  addressType(),
+		"AWS::EC2::KeyPair":              keyPairType(),
 		"AWS::EC2::EIPAssociation": {
 			make: func(j *job) error {
 				out, err := j.call("ec2", "AssociateAddress", j.take("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress"))
@@ -139,31 +88,102 @@ func networkTypes() map[string]resourceType {
 			settle: ownID("Id"),
 			remove: removeEC2("DisassociateAddress", "AssociationId"),
 		},
-		"AWS::EC2::NatGateway": {
-			make: makeEC2("CreateNatGateway", "natgateway", "NatGateway.NatGatewayId", func(j *job) tree {
-				return j.take("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress")
-			}),
-			settle: func(j *job) error {
-				j.attributes["NatGatewayId"] = j.id
-				return j.wait(func() (bool, error) {
-					nat, err := j.described("DescribeNatGateways", "NatGatewayIds", "NatGateways")
-					switch state := textOf(nat, "State"); {
-					case err != nil:
-						return false, err
-					case state == "failed" || state == "deleted" || state == "deleting":
-						return false, fmt.Errorf("NatGateway %s is in state %s and hence failed to stabilize. Detailed failure message: %s", j.id, state, textOf(nat, "FailureMessage")) //nolint:staticcheck,revive // CloudFormation's words
-					default:
-						return state == "available", nil
-					}
-				})
-			},
-			change: retagEC2,
-			remove: removeEC2("DeleteNatGateway", "NatGatewayId"),
-			gone: func(j *job) (bool, error) {
+		"AWS::EC2::NatGateway": natType(),
+	}
+}
+
+// vpcType is a network.
+func vpcType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateVpc", "vpc", "Vpc.VpcId", func(j *job) tree { return j.take("CidrBlock", "InstanceTenancy") }),
+		settle: func(j *job) error {
+			if err := vpcSettings(j); err != nil {
+				return err
+			}
+			return vpcAttributes(j)
+		},
+		change: func(j *job) error {
+			if err := vpcSettings(j); err != nil {
+				return err
+			}
+			return retagEC2(j)
+		},
+		remove:     removeEC2("DeleteVpc", "VpcId"),
+		attributes: []string{"CidrBlock"},
+	}
+}
+
+// attachmentType is the way out of a network.
+func attachmentType() resourceType {
+	return resourceType{
+		make: func(j *job) error {
+			if err := j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId")); err != nil && (!j.again || code(err) != "Resource.AlreadyAssociated") {
+				return err
+			}
+			return j.made("IGW|" + j.text("VpcId"))
+		},
+		settle: func(j *job) error { j.attributes["AttachmentType"] = "IGW"; return nil },
+		change: func(j *job) error {
+			if err := unlessAbsent(j.do("ec2", "DetachInternetGateway", tree{"InternetGatewayId": j.old["InternetGatewayId"], "VpcId": j.old["VpcId"]})); err != nil {
+				return err
+			}
+			return j.do("ec2", "AttachInternetGateway", j.take("InternetGatewayId", "VpcId"))
+		},
+		remove: func(j *job) error { return j.do("ec2", "DetachInternetGateway", j.take("InternetGatewayId", "VpcId")) },
+	}
+}
+
+// subnetType is a part of a network in one zone.
+func subnetType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateSubnet", "subnet", "Subnet.SubnetId", func(j *job) tree { return j.take("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId") }),
+		settle: func(j *job) error {
+			if err := subnetSettings(j); err != nil {
+				return err
+			}
+			subnet, err := j.described("DescribeSubnets", "SubnetIds", "Subnets")
+			for _, name := range []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId", "SubnetId"} {
+				j.attributes[name] = at(subnet, name)
+			}
+			return err
+		},
+		change: func(j *job) error {
+			if err := subnetSettings(j); err != nil {
+				return err
+			}
+			return retagEC2(j)
+		},
+		remove:     removeEC2("DeleteSubnet", "SubnetId"),
+		attributes: []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId"},
+	}
+}
+
+// natType is a NAT gateway, which takes a while to come and to go.
+func natType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateNatGateway", "natgateway", "NatGateway.NatGatewayId", func(j *job) tree {
+			return j.take("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress")
+		}),
+		settle: func(j *job) error {
+			j.attributes["NatGatewayId"] = j.id
+			return j.wait(func() (bool, error) {
 				nat, err := j.described("DescribeNatGateways", "NatGatewayIds", "NatGateways")
-				state := textOf(nat, "State")
-				return state == "" || state == "deleted", err
-			},
+				switch state := textOf(nat, "State"); {
+				case err != nil:
+					return false, err
+				case state == "failed" || state == "deleted" || state == "deleting":
+					return false, fmt.Errorf("NatGateway %s is in state %s and hence failed to stabilize. Detailed failure message: %s", j.id, state, textOf(nat, "FailureMessage"))
+				default:
+					return state == "available", nil
+				}
+			})
+		},
+		change: retagEC2,
+		remove: removeEC2("DeleteNatGateway", "NatGatewayId"),
+		gone: func(j *job) (bool, error) {
+			nat, err := j.described("DescribeNatGateways", "NatGatewayIds", "NatGateways")
+			state := textOf(nat, "State")
+			return state == "" || state == "deleted", err
 		},
 	}
 }
@@ -230,7 +250,7 @@ func addressType() resourceType {
 		return j.do("ec2", "AssociateAddress", tree{"AllocationId": j.attributes["AllocationId"], "InstanceId": j.props["InstanceId"]})
 	}
 	return resourceType{
-		make: makeEC2("AllocateAddress", "elastic-ip", "PublicIp", func(j *job) tree { return tree{"Domain": "vpc"} }),
+		make: makeEC2("AllocateAddress", "elastic-ip", "PublicIp", func(*job) tree { return tree{"Domain": "vpc"} }),
 		settle: func(j *job) error {
 			a, err := find(j)
 			j.attributes["PublicIp"], j.attributes["AllocationId"] = j.id, at(a, "AllocationId")

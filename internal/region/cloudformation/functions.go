@@ -170,16 +170,25 @@ func (s scope) cidr(arg any) (any, error) {
 	if err != nil || count < 1 || count > 256 {
 		return nil, templateError("Fn::Cidr: the count must be between 1 and 256")
 	}
-	host := 8
-	if from.Addr().Is6() {
-		host = 64
-	}
-	if at[2] != "" {
-		if host, err = strconv.Atoi(at[2]); err != nil {
-			return nil, templateError("Fn::Cidr: cidrBits must be a number")
-		}
+	host, err := hostBits(from, at[2])
+	if err != nil {
+		return nil, err
 	}
 	return cut(from.Masked(), count, from.Addr().BitLen()-host)
+}
+
+// hostBits is the length of the host part of ranges within from.
+func hostBits(from netip.Prefix, given string) (int, error) {
+	switch n, err := strconv.Atoi(given); {
+	case given == "" && from.Addr().Is6():
+		return 64, nil
+	case given == "":
+		return 8, nil
+	case err != nil:
+		return 0, templateError("Fn::Cidr: cidrBits must be a number")
+	default:
+		return n, nil
+	}
 }
 
 // cut gives the first count ranges of the given length within from.

@@ -34,16 +34,11 @@ func (s *Service) Signals(r *http.Request) (http.Handler, bool) {
 	}), true
 }
 
-// takeSignal notes what a PUT to a handle says for every wait condition that uses the handle.
-func (s *Service) takeSignal(r *http.Request) error {
-	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, handlePath), "/")
-	id, err := base64.RawURLEncoding.DecodeString(encoded)
-	if err != nil {
-		return invalid("The handle is not known")
-	}
+// readSignal reads the signal of a PUT to a handle.
+func readSignal(r *http.Request) (signal, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, 4096))
 	if err != nil {
-		return invalid("The signal ended early")
+		return signal{}, invalid("The signal ended early")
 	}
 	var body struct {
 		Status   string
@@ -51,7 +46,21 @@ func (s *Service) takeSignal(r *http.Request) error {
 		Data     string
 	}
 	if err := json.Unmarshal(b, &body); err != nil || body.Status != "SUCCESS" && body.Status != "FAILURE" {
-		return invalid("The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data")
+		return signal{}, invalid("The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data")
+	}
+	return signal{ID: body.UniqueID, Success: body.Status == "SUCCESS", Data: body.Data}, nil
+}
+
+// takeSignal notes what a PUT to a handle says for every wait condition that uses the handle.
+func (s *Service) takeSignal(r *http.Request) error {
+	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, handlePath), "/")
+	id, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return invalid("The handle is not known")
+	}
+	sig, err := readSignal(r)
+	if err != nil {
+		return err
 	}
 	return s.book.Do(func() error {
 		st := s.st.Stacks[string(id)]
@@ -61,7 +70,7 @@ func (s *Service) takeSignal(r *http.Request) error {
 		for _, name := range record.Keys(st.Resources) {
 			c := st.Resources[name]
 			if c.Type == "AWS::CloudFormation::WaitCondition" && c.Properties["Handle"] == st.Resources[logical].Physical && strings.HasSuffix(c.Status, inProgress) {
-				s.signal(st, c, signal{ID: body.UniqueID, Success: body.Status == "SUCCESS", Data: body.Data})
+				s.signal(st, c, sig)
 			}
 		}
 		return nil

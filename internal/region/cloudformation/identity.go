@@ -144,29 +144,7 @@ func roleType() resourceType {
 			}
 			return j.attach(nil, j.props["ManagedPolicyArns"])
 		},
-		change: func(j *job) error {
-			if j.differs("AssumeRolePolicyDocument") {
-				if err := j.do("iam", "UpdateAssumeRolePolicy", tree{"RoleName": j.id, "PolicyDocument": j.document("AssumeRolePolicyDocument")}); err != nil {
-					return err
-				}
-			}
-			if j.differs("Description", "MaxSessionDuration") {
-				in := j.take("MaxSessionDuration")
-				in["RoleName"], in["Description"] = j.id, j.text("Description")
-				if err := j.do("iam", "UpdateRole", in); err != nil {
-					return err
-				}
-			}
-			if err := j.inline(j.old["Policies"]); err != nil {
-				return err
-			}
-			if err := j.attach(j.old["ManagedPolicyArns"], j.props["ManagedPolicyArns"]); err != nil {
-				return err
-			}
-			return j.retag("Tags", func(tags []any) error {
-				return j.do("iam", "TagRole", tree{"RoleName": j.id, "Tags": tags})
-			}, func(keys []any) error { return j.do("iam", "UntagRole", tree{"RoleName": j.id, "TagKeys": keys}) })
-		},
+		change: changeRole,
 		remove: func(j *job) error {
 			own := *j
 			own.props = tree{}
@@ -179,6 +157,30 @@ func roleType() resourceType {
 			return j.do("iam", "DeleteRole", tree{"RoleName": j.id})
 		},
 	}
+}
+
+func changeRole(j *job) error {
+	if j.differs("AssumeRolePolicyDocument") {
+		if err := j.do("iam", "UpdateAssumeRolePolicy", tree{"RoleName": j.id, "PolicyDocument": j.document("AssumeRolePolicyDocument")}); err != nil {
+			return err
+		}
+	}
+	if j.differs("Description", "MaxSessionDuration") {
+		in := j.take("MaxSessionDuration")
+		in["RoleName"], in["Description"] = j.id, j.text("Description")
+		if err := j.do("iam", "UpdateRole", in); err != nil {
+			return err
+		}
+	}
+	if err := j.inline(j.old["Policies"]); err != nil {
+		return err
+	}
+	if err := j.attach(j.old["ManagedPolicyArns"], j.props["ManagedPolicyArns"]); err != nil {
+		return err
+	}
+	return j.retag("Tags", func(tags []any) error {
+		return j.do("iam", "TagRole", tree{"RoleName": j.id, "Tags": tags})
+	}, func(keys []any) error { return j.do("iam", "UntagRole", tree{"RoleName": j.id, "TagKeys": keys}) })
 }
 
 func managedType() resourceType {

@@ -66,9 +66,8 @@ type job struct {
 	attributes tree
 	tags       map[string]string // of the stack
 	oldTags    map[string]string
-	again      bool     // an earlier process may have begun this
-	extra      []string // what else was made for it
-	policy     tree     // UpdatePolicy or CreationPolicy
+	again      bool // an earlier process may have begun this
+	policy     tree // UpdatePolicy or CreationPolicy
 	rollback   bool
 }
 
@@ -138,18 +137,6 @@ func (j *job) made(id any) error {
 	return j.s.book.Do(func() error {
 		if st := j.s.st.Stacks[j.stack]; st != nil && st.Resources[j.logical] != nil {
 			st.Resources[j.logical].Physical = j.id
-			j.s.book.Dirty()
-		}
-		return nil
-	})
-}
-
-// keep remembers something else that was made for the resource.
-func (j *job) keep(extra ...string) error {
-	j.extra = extra
-	return j.s.book.Do(func() error {
-		if st := j.s.st.Stacks[j.stack]; st != nil && st.Resources[j.logical] != nil {
-			st.Resources[j.logical].Extra = extra
 			j.s.book.Dirty()
 		}
 		return nil
@@ -256,7 +243,7 @@ func (j *job) wait(ready func() (bool, error)) error {
 	return j.s.poll(j.ctx, j.s.cfg.Settle, ready)
 }
 
-var errTooLong = errors.New("Exceeded attempts to wait") //nolint:staticcheck,revive,gochecknoglobals // CloudFormation's words
+var errTooLong = errors.New("Exceeded attempts to wait") //nolint:staticcheck // CloudFormation's words
 
 // poll calls ready again and again until it says yes or an error, or limit has passed.
 func (s *Service) poll(ctx context.Context, limit time.Duration, ready func() (bool, error)) error {

@@ -76,9 +76,9 @@ func params(pairs ...string) []types.Parameter {
 }
 
 // create makes a stack and waits for the end.
-func (l *lab) create(name, body string, pairs ...string) types.Stack {
+func (l *lab) create(name, body string) types.Stack {
 	l.t.Helper()
-	l.begin(name, body, pairs...)
+	l.begin(name, body)
 	return l.settle(name)
 }
 
@@ -121,7 +121,7 @@ func (l *lab) describe(name string) types.Stack {
 // until waits for a condition.
 func (l *lab) until(what string, ok func() bool) {
 	l.t.Helper()
-	for range 1500 {
+	for range 6000 {
 		if ok() {
 			return
 		}

@@ -17,9 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	cfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/google/go-cmp/cmp"
 )
 
 // moto starts moto on its own port, or skips aloud where this machine has none.

@@ -34,7 +34,7 @@ func (t *Template) readParameter(name string, v any) error {
 	}
 	p := parameter{}
 	for _, k := range record.Keys(m) {
-		if err := p.read("/Parameters/"+name+"/"+k, k, m[k]); err != nil {
+		if err := readMember(&p, "/Parameters/"+name+"/"+k, k, m[k]); err != nil {
 			return err
 		}
 	}
@@ -48,8 +48,8 @@ func (t *Template) readParameter(name string, v any) error {
 	return nil
 }
 
-// read takes one member of a declaration.
-func (p *parameter) read(at, member string, v any) (err error) {
+// readMember takes one member of a declaration.
+func readMember(p *parameter, at, member string, v any) (err error) {
 	texts := map[string]*string{
 		"Type": &p.Type, "Description": &p.Description, "ConstraintDescription": &p.Constraint, "AllowedPattern": &p.Pattern,
 	}
@@ -137,7 +137,7 @@ func (p parameter) known() bool {
 // value is a parameter's value: as it was given, and, if that names a parameter of SSM, what is there.
 type value struct {
 	Given    string
-	Resolved *string `json:",omitempty"`
+	Resolved *string `json:"resolved,omitempty"`
 }
 
 // use is the text that counts.
@@ -177,12 +177,8 @@ func (p parameter) check(name, given string) error {
 	for _, v := range parts {
 		v = strings.TrimSpace(v)
 		if kind == "Number" && !ssm {
-			f, err := strconv.ParseFloat(v, 64)
-			switch {
-			case err != nil:
-				return invalid("Parameter '%s' must be a number.", name)
-			case p.MinValue != nil && f < *p.MinValue, p.MaxValue != nil && f > *p.MaxValue:
-				return because("Parameter '%s' must be a number between its MinValue and its MaxValue", name)
+			if err := p.checkNumber(name, v, because); err != nil {
+				return err
 			}
 		}
 		if len(p.Allowed) > 0 && !slices.Contains(p.Allowed, v) {
@@ -190,6 +186,17 @@ func (p parameter) check(name, given string) error {
 		}
 	}
 	return p.checkText(name, given, because)
+}
+
+func (p parameter) checkNumber(name, given string, because func(string, ...any) error) error {
+	f, err := strconv.ParseFloat(given, 64)
+	switch {
+	case err != nil:
+		return invalid("Parameter '%s' must be a number.", name)
+	case p.MinValue != nil && f < *p.MinValue, p.MaxValue != nil && f > *p.MaxValue:
+		return because("Parameter '%s' must be a number between its MinValue and its MaxValue", name)
+	}
+	return nil
 }
 
 func (p parameter) checkText(name, given string, because func(string, ...any) error) error {
@@ -223,31 +230,13 @@ type input struct {
 
 // resolve settles the values of a template's parameters from a request and from the stack's values before.
 func (s *Service) resolve(ctx context.Context, t *Template, given []input, before map[string]value) (map[string]value, error) {
-	out, missing := map[string]value{}, []string{}
-	seen := map[string]bool{}
-	for _, in := range given {
-		p, declared := t.Parameters[in.name]
-		old, had := before[in.name]
-		switch {
-		case seen[in.name]:
-			return nil, invalid("Duplicate values for parameter %s", in.name)
-		case !declared && !in.previous:
-			return nil, invalid("Parameters: [%s] do not exist in the template", in.name)
-		case !declared:
-			continue
-		case in.previous && !had:
-			return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", in.name)
-		case in.previous:
-			in.value = old.Given
-		}
-		seen[in.name] = true
-		if err := p.check(in.name, in.value); err != nil {
-			return nil, err
-		}
-		out[in.name] = value{Given: in.value}
+	out, err := t.take(given, before)
+	if err != nil {
+		return nil, err
 	}
+	missing := []string{}
 	for _, name := range record.Keys(t.Parameters) {
-		if seen[name] {
+		if _, given := out[name]; given {
 			continue
 		}
 		p := t.Parameters[name]
@@ -264,6 +253,33 @@ func (s *Service) resolve(ctx context.Context, t *Template, given []input, befor
 		return nil, invalid("Parameters: [%s] must have values", strings.Join(missing, ", "))
 	}
 	return out, s.lookUp(ctx, t, out)
+}
+
+// take settles the values that a request gives.
+func (t *Template) take(given []input, before map[string]value) (map[string]value, error) {
+	out := map[string]value{}
+	for _, in := range given {
+		p, declared := t.Parameters[in.name]
+		old, had := before[in.name]
+		_, twice := out[in.name]
+		switch {
+		case twice:
+			return nil, invalid("Duplicate values for parameter %s", in.name)
+		case !declared && !in.previous:
+			return nil, invalid("Parameters: [%s] do not exist in the template", in.name)
+		case !declared:
+			continue
+		case in.previous && !had:
+			return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", in.name)
+		case in.previous:
+			in.value = old.Given
+		}
+		if err := p.check(in.name, in.value); err != nil {
+			return nil, err
+		}
+		out[in.name] = value{Given: in.value}
+	}
+	return out, nil
 }
 
 // lookUp reads the parameters of SSM that values name, and refuses ids of what does not exist.

@@ -32,13 +32,24 @@ func (o *oneOrMany) UnmarshalJSON(b []byte) error {
 }
 
 // stackPolicy says which updates a stack allows.
-type stackPolicy struct {
-	Statement []struct {
-		Effect                                   string
-		Action, NotAction, Resource, NotResource oneOrMany
-		Principal                                any
-		Condition                                map[string]map[string]oneOrMany
-	}
+type stackPolicy struct{ Statement []policyStatement }
+
+type policyStatement struct {
+	Effect                                   string
+	Action, NotAction, Resource, NotResource oneOrMany
+	Principal                                any
+	Condition                                map[string]map[string]oneOrMany
+}
+
+// about tells whether a statement is about an action on a resource of a type.
+func (st policyStatement) about(action, resource, kind string) bool {
+	return covers(st.Action, st.NotAction, action) && conditionHolds(st.Condition, kind) &&
+		(covers(st.Resource, st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0)
+}
+
+// covers tells whether text is among patterns, or outside of those that are given as exceptions.
+func covers(patterns, but []string, text string) bool {
+	return anyLike(patterns, text) || len(but) > 0 && !anyLike(but, text)
 }
 
 func parsePolicy(body string) (stackPolicy, error) {
@@ -101,15 +112,13 @@ func (s *Service) policyDenies(sd side, r *resource, action string) string {
 	}
 	allowed, resource := false, "LogicalResourceId/"+r.Logical
 	for i, st := range p.Statement {
-		acts := anyLike(st.Action, action) || len(st.NotAction) > 0 && !anyLike(st.NotAction, action)
-		covers := anyLike(st.Resource, resource) || len(st.NotResource) > 0 && !anyLike(st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0
-		if !acts || !covers || !conditionHolds(st.Condition, r.Type) {
-			continue
-		}
-		if st.Effect == "Deny" {
+		switch {
+		case !st.about(action, resource, r.Type):
+		case st.Effect == "Deny":
 			return fmt.Sprintf("Action denied by stack policy: Statement [#%d] does not allow [%s] for resource [%s]", i+1, action, resource)
+		default:
+			allowed = true
 		}
-		allowed = true
 	}
 	if !allowed {
 		return fmt.Sprintf("Action denied by stack policy: no statement allows [%s] for resource [%s]", action, resource)

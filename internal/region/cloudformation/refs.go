@@ -43,22 +43,34 @@ func collect(v any, into map[reference]bool) {
 			collect(e, into)
 		}
 	case tree:
-		name, arg, ok := calls(v)
-		switch {
-		case ok && name == "Ref" && isText(arg):
-			into[reference{name: arg.(string)}] = true //nolint:errcheck // isText said so
-		case ok && name == "Fn::GetAtt":
-			if logical, attribute, err := (scope{}).attOf(static(arg)); err == nil {
-				into[reference{logical, attribute}] = true
-			}
-		case ok && name == "Fn::Sub":
-			collectSub(arg, into)
-		default:
-			for _, e := range v {
-				collect(e, into)
-			}
+		if name, arg, ok := calls(v); ok && collectCall(name, arg, into) {
+			return
+		}
+		for _, e := range v {
+			collect(e, into)
 		}
 	}
+}
+
+// collectCall collects what a function names; false if it is none of those that name something.
+func collectCall(name string, arg any, into map[reference]bool) bool {
+	switch name {
+	case "Ref":
+		text, ok := arg.(string)
+		if ok {
+			into[reference{name: text}] = true
+		}
+		return ok
+	case "Fn::GetAtt":
+		if logical, attribute, err := (scope{}).attOf(static(arg)); err == nil {
+			into[reference{logical, attribute}] = true
+		}
+		return true
+	case "Fn::Sub":
+		collectSub(arg, into)
+		return true
+	}
+	return false
 }
 
 // static is the argument of Fn::GetAtt, with an attribute's name that is a Ref left as a text that names none.
@@ -101,7 +113,7 @@ func subParts(arg any) (string, tree) {
 
 func (s scope) sub(arg any) (any, error) {
 	format, own := subParts(arg)
-	if list, ok := arg.([]any); !isText(arg) && (!ok || len(list) != 2 || !isText(list[0]) || own == nil) {
+	if !isText(arg) && (own == nil || !isText(at(arg, 0))) {
 		return nil, templateError("One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string")
 	}
 	var failed error

@@ -33,24 +33,16 @@ func (s *Service) removeAll(ctx context.Context, st *stack, op *operation, rollb
 func (s *Service) removeOne(ctx context.Context, st *stack, r *resource, keep bool) error { //revive:disable-line:flag-parameter
 	if r.Physical == "" && r.Begun {
 		j := s.jobOf(ctx, st, r)
-		if found, err := s.adopt(j); err == nil && found {
+		if found, err := s.adopt(ctx, j); err == nil && found {
 			_ = s.book.Do(func() error { r.Physical = j.id; return nil }) // it is in memory in any case
 		}
 	}
-	if keep || r.Physical == "" {
-		return s.book.Do(func() error {
-			status := deleted
-			if keep && r.Physical != "" {
-				status = "DELETE_SKIPPED"
-			}
-			if r.Physical == "" && r.Status == "" {
-				status = deleted
-			}
-			s.setResource(st, r, status, "")
-			return nil
-		})
+	if r.Physical == "" {
+		return s.say(st, r, deleted, "")
 	}
-	var j *job
+	if keep {
+		return s.say(st, r, "DELETE_SKIPPED", "")
+	}
 	replaced := false
 	err := s.book.Do(func() error {
 		replaced = st.Resources[r.Logical] != nil && st.Resources[r.Logical] != r
@@ -62,38 +54,41 @@ func (s *Service) removeOne(ctx context.Context, st *stack, r *resource, keep bo
 	if err != nil {
 		return err
 	}
-	j = s.jobOf(ctx, st, r)
-	err = s.rescue(j, r, replaced)
-	if err == nil {
-		err = s.erase(ctx, j)
-	}
+	j := s.jobOf(ctx, st, r)
+	err = s.erase(ctx, j, snapshotted(r, replaced))
 	if ctx.Err() != nil {
 		return errStopping
 	}
-	return errors.Join(err, s.book.Do(func() error {
-		if err != nil {
-			s.setResource(st, r, "DELETE"+failed, handlerMessage(err, s.uuid()))
-			return nil
-		}
-		s.setResource(st, r, deleted, "")
-		return nil
-	}))
+	if err != nil {
+		return errors.Join(err, s.say(st, r, "DELETE"+failed, handlerMessage(err, s.uuid())))
+	}
+	return s.say(st, r, deleted, "")
 }
 
-// rescue takes a snapshot of a volume whose policy asks for one before it goes.
-func (s *Service) rescue(j *job, r *resource, replaced bool) error { //revive:disable-line:flag-parameter
-	policy := r.DeletionPolicy
+// say gives a resource a status.
+func (s *Service) say(st *stack, r *resource, status, why string) error {
+	return s.book.Do(func() error {
+		s.setResource(st, r, status, why)
+		return nil
+	})
+}
+
+// snapshotted tells whether a resource's policy asks for a snapshot before it goes.
+func snapshotted(r *resource, replaced bool) bool { //revive:disable-line:flag-parameter
 	if replaced {
-		policy = r.UpdateReplacePolicy
+		return r.UpdateReplacePolicy == "Snapshot"
 	}
-	if policy != "Snapshot" {
-		return nil
-	}
-	return j.do("ec2", "CreateSnapshot", tree{"VolumeId": j.id})
+	return r.DeletionPolicy == "Snapshot"
 }
 
-// erase removes a resource and waits for its end. What is in use is tried again for a while, as CloudFormation does.
-func (s *Service) erase(ctx context.Context, j *job) error {
+// erase removes a resource and waits for its end; a snapshot is of a volume. What is in use is tried again for a while, as
+// CloudFormation does.
+func (s *Service) erase(ctx context.Context, j *job, snapshot bool) error { //revive:disable-line:flag-parameter
+	if snapshot {
+		if err := j.do("ec2", "CreateSnapshot", tree{"VolumeId": j.id}); err != nil {
+			return err
+		}
+	}
 	t := types()[j.kind]
 	end := s.cfg.Now().Add(s.cfg.Patience)
 	err := s.poll(ctx, s.cfg.Settle, func() (bool, error) {
@@ -127,12 +122,12 @@ func inUse(err error) bool {
 func (s *Service) jobOf(ctx context.Context, st *stack, r *resource) *job {
 	return &job{
 		ctx: wire.WithSystemTags(ctx, systemTags(st, r)), s: s, stack: st.ID, stackName: st.Name, logical: r.Logical, kind: r.Type, props: r.Properties, old: r.Properties,
-		id: r.Physical, attributes: maps.Clone(r.Attributes), tags: st.Tags, oldTags: st.Tags, extra: r.Extra,
+		id: r.Physical, attributes: maps.Clone(r.Attributes), tags: st.Tags, oldTags: st.Tags,
 	}
 }
 
 // adopt finds what an interrupted creation has made.
-func (s *Service) adopt(j *job) (bool, error) {
+func (s *Service) adopt(ctx context.Context, j *job) (bool, error) {
 	t := types()[j.kind]
 	if t.adopt != nil {
 		return t.adopt(j)
@@ -140,28 +135,28 @@ func (s *Service) adopt(j *job) (bool, error) {
 	if serviceOf(j.kind) != "ec2" {
 		return false, nil
 	}
-	out, err := s.call(context.WithoutCancel(s.as(j.ctx, nobody())), "ec2", "DescribeTags", tree{"Filters": []any{
-		tree{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{j.stack}},
-	}})
+	made, err := s.tagged(ctx, "aws:cloudformation:stack-id", j.stack)
 	if err != nil {
 		return false, err
 	}
-	for _, e := range list0(out, "Tags") {
-		id := textOf(e, "ResourceId")
-		if textOf(e, "Key") == "aws:cloudformation:stack-id" && s.logicalOf(j, id) == j.logical {
+	named, err := s.tagged(ctx, "aws:cloudformation:logical-id", j.logical)
+	for _, id := range made {
+		if slices.Contains(named, id) {
 			j.id = id
 			return true, nil
 		}
 	}
-	return false, nil
+	return false, err
 }
 
-func (s *Service) logicalOf(j *job, id string) string {
-	out, err := s.call(s.as(j.ctx, nobody()), "ec2", "DescribeTags", tree{"Filters": []any{
-		tree{"Name": "resource-id", "Values": []any{id}}, tree{"Name": "key", "Values": []any{"aws:cloudformation:logical-id"}},
+// tagged are the ids of what has a tag, in EC2. Nobody's end may stop the search.
+func (s *Service) tagged(ctx context.Context, key, value string) ([]string, error) {
+	out, err := s.call(context.WithoutCancel(s.as(ctx, nobody())), "ec2", "DescribeTags", tree{"Filters": []any{
+		tree{"Name": "key", "Values": []any{key}}, tree{"Name": "value", "Values": []any{value}},
 	}})
-	if err != nil {
-		return ""
+	var ids []string
+	for _, e := range list0(out, "Tags") {
+		ids = append(ids, textOf(e, "ResourceId"))
 	}
-	return textOf(out, "Tags", 0, "Value")
+	return ids, err
 }

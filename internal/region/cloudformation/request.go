@@ -11,9 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/aws/aws-sdk-go/service/s3"
-
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
+	"github.com/aws/aws-sdk-go/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -116,17 +115,17 @@ func objectOf(address string) (bucket, key string, err error) {
 }
 
 // prepare reads everything that a request says a stack is to be. before is what the stack is now.
-func (s *Service) prepare(ctx context.Context, r request, before content) (content, *Template, error) {
+func (s *Service) prepare(ctx context.Context, r request, before content) (content, error) {
 	body, err := s.fetch(ctx, r.source, before.Body)
 	if err != nil {
-		return content{}, nil, err
+		return content{}, err
 	}
 	t, err := Parse(body)
 	if err != nil {
-		return content{}, nil, err
+		return content{}, err
 	}
 	if err := capable(t, record.Strs(r.caps)); err != nil {
-		return content{}, nil, err
+		return content{}, err
 	}
 	var given []input
 	for _, p := range r.params {
@@ -134,13 +133,13 @@ func (s *Service) prepare(ctx context.Context, r request, before content) (conte
 	}
 	params, err := s.resolve(ctx, t, given, before.Params)
 	if err != nil {
-		return content{}, nil, err
+		return content{}, err
 	}
 	tags, err := tagMap(r.tags)
 	if r.tags == nil && before.Body != "" {
 		tags = before.Tags
 	}
-	return content{Body: body, Params: params, Tags: tags, Described: t.Description, Capability: record.Strs(r.caps)}, t, err
+	return content{Body: body, Params: params, Tags: tags, Described: t.Description, Capability: record.Strs(r.caps)}, err
 }
 
 func tagMap(tags []*sdk.Tag) (map[string]string, error) {

@@ -50,7 +50,7 @@ Outputs:
 	}
 	t.Logf("%d crashes", len(crashes))
 	for _, snapshot := range crashes {
-		l := labOf(t, regiontest.StartWith(t, regiontest.Options{From: snapshot, Patience: 500 * time.Millisecond}))
+		l := labOf(t, regiontest.StartWith(t, regiontest.Options{From: snapshot, Patience: 5 * time.Second}))
 		l.want(l.settle("net"), "CREATE_COMPLETE")
 		if n := len(must[*ec2.DescribeVpcsOutput](l)(l.ec2.DescribeVpcs(l.ctx(), &ec2.DescribeVpcsInput{})).Vpcs); n != 1 {
 			t.Errorf("%d VPCs", n)
@@ -72,12 +72,12 @@ func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 	t.Parallel()
 	first := newLab(t)
 	first.begin("f", fleet)
-	first.want(first.tend("f", nil), "CREATE_COMPLETE")
-	before := first.members("f")
+	first.want(first.tend(nil), "CREATE_COMPLETE")
+	before := first.members()
 	first.change("f", fleet, "Type", "t3.large")
 	fresh := ""
 	first.until("one machine is new and said so", func() bool {
-		for id := range first.members("f") {
+		for id := range first.members() {
 			if before[id] == "" {
 				fresh = id
 				return first.signal("f", "Group", id, types.ResourceSignalStatusSuccess) == nil
@@ -91,8 +91,8 @@ func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 	for id := range before {
 		seen[id] = "old"
 	}
-	l.want(l.tend("f", seen), "UPDATE_COMPLETE")
-	after := l.members("f")
+	l.want(l.tend(seen), "UPDATE_COMPLETE")
+	after := l.members()
 	if after[fresh] == "" || len(after) != 2 {
 		t.Errorf("%s is not among %v", fresh, after)
 	}

@@ -66,7 +66,7 @@ func (j *job) roll(in tree) error {
 		return err
 	}
 	if r == nil {
-		return j.stabilize(0)
+		return j.stabilize()
 	}
 	if p.least >= number(at(in, "MaxSize"), r.MaxSize) && r.Total > 0 {
 		return invalid("MinInstancesInService must be less than the autoscaling group's MaxSize")
@@ -86,8 +86,11 @@ func (j *job) rollState(p rolling, asked bool) (*roll, error) { //revive:disable
 		return nil, nil //nolint:nilnil // nothing to do is no error
 	}
 	g, err := j.group()
-	if err != nil || g == nil {
-		return nil, fmt.Errorf("%w: %w", errNoGroup, err)
+	if err != nil {
+		return nil, err
+	}
+	if g == nil {
+		return nil, errNoGroup
 	}
 	var out *roll
 	err = j.s.book.Do(func() error {
@@ -151,7 +154,7 @@ func (j *job) say(format string, args ...any) error {
 // batches replaces the old instances, batch by batch.
 func (j *job) batches(p rolling, r *roll) error {
 	if r.Total == 0 {
-		return j.stabilize(0)
+		return j.stabilize()
 	}
 	if !r.Begun {
 		waiting := ""
@@ -216,13 +219,13 @@ func (j *job) raise(p rolling, r *roll) error {
 // lower takes back what raise did.
 func (j *job) lower(r *roll) error {
 	if !r.Raised {
-		return j.stabilize(0)
+		return j.stabilize()
 	}
 	err := j.do("autoscaling", "UpdateAutoScalingGroup", tree{"AutoScalingGroupName": j.id, "MinSize": r.FinalMin, "DesiredCapacity": r.FinalDesired})
 	if err != nil {
 		return err
 	}
-	return j.stabilize(0)
+	return j.stabilize()
 }
 
 // beginBatch says what a batch does and forgets earlier signals, unless an earlier process did.
@@ -302,7 +305,7 @@ func (j *job) clearSignals() error {
 
 // fresh waits for new instances: until they serve, and then until they say so, or for a while.
 func (j *job) fresh(p rolling, n int) error {
-	if err := j.stabilize(0); err != nil || n <= 0 {
+	if err := j.stabilize(); err != nil || n <= 0 {
 		return err
 	}
 	if !p.wait {

@@ -55,49 +55,59 @@ func routeTypes() map[string]resourceType {
 			remove: removeEC2("DisassociateRouteTable", "AssociationId"),
 			adopt:  adoptAssociation,
 		},
-		"AWS::EC2::VPCEndpoint": {
-			make: makeEC2("CreateVpcEndpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId", func(j *job) tree {
-				in := j.takeAll("Tags", "PolicyDocument")
-				if p := j.document("PolicyDocument"); p != "" {
-					in["PolicyDocument"] = p
-				}
-				return in
-			}),
-			settle: func(j *job) error {
-				j.attributes["Id"] = j.id
-				return j.wait(func() (bool, error) {
-					e, err := j.described("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
-					if textOf(e, "State") == "failed" {
-						return false, errors.New("the endpoint failed") // the service gives no reason
-					}
-					return textOf(e, "State") == "available", err
-				})
-			},
-			change: changeEndpoint,
-			remove: func(j *job) error { return j.do("ec2", "DeleteVpcEndpoints", tree{"VpcEndpointIds": []any{j.id}}) },
-			gone: func(j *job) (bool, error) {
+		"AWS::EC2::VPCEndpoint":          endpointType(),
+		"AWS::EC2::VPCPeeringConnection": peeringType(),
+	}
+}
+
+// endpointType is a way to a service that does not lead out of the network.
+func endpointType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateVpcEndpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId", func(j *job) tree {
+			in := j.takeAll("Tags", "PolicyDocument")
+			if p := j.document("PolicyDocument"); p != "" {
+				in["PolicyDocument"] = p
+			}
+			return in
+		}),
+		settle: func(j *job) error {
+			j.attributes["Id"] = j.id
+			return j.wait(func() (bool, error) {
 				e, err := j.described("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
-				return e == nil, err
-			},
-		},
-		"AWS::EC2::VPCPeeringConnection": {
-			make: makeEC2("CreateVpcPeeringConnection", "vpc-peering-connection", "VpcPeeringConnection.VpcPeeringConnectionId", func(j *job) tree {
-				return j.take("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
-			}),
-			settle: func(j *job) error {
-				j.attributes["Id"] = j.id
-				if owner := j.text("PeerOwnerId"); owner == "" || owner == j.s.cfg.Account {
-					return j.do("ec2", "AcceptVpcPeeringConnection", tree{"VpcPeeringConnectionId": j.id})
+				if textOf(e, "State") == "failed" {
+					return false, errors.New("the endpoint failed") // the service gives no reason
 				}
-				return nil
-			},
-			change: retagEC2,
-			remove: removeEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
-			gone: func(j *job) (bool, error) {
-				p, err := j.described("DescribeVpcPeeringConnections", "VpcPeeringConnectionIds", "VpcPeeringConnections")
-				state := textOf(p, "Status", "Code")
-				return state == "" || state == "deleted", err
-			},
+				return textOf(e, "State") == "available", err
+			})
+		},
+		change: changeEndpoint,
+		remove: func(j *job) error { return j.do("ec2", "DeleteVpcEndpoints", tree{"VpcEndpointIds": []any{j.id}}) },
+		gone: func(j *job) (bool, error) {
+			e, err := j.described("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
+			return e == nil, err
+		},
+	}
+}
+
+// peeringType joins two networks.
+func peeringType() resourceType {
+	return resourceType{
+		make: makeEC2("CreateVpcPeeringConnection", "vpc-peering-connection", "VpcPeeringConnection.VpcPeeringConnectionId", func(j *job) tree {
+			return j.take("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
+		}),
+		settle: func(j *job) error {
+			j.attributes["Id"] = j.id
+			if owner := j.text("PeerOwnerId"); owner == "" || owner == j.s.cfg.Account {
+				return j.do("ec2", "AcceptVpcPeeringConnection", tree{"VpcPeeringConnectionId": j.id})
+			}
+			return nil
+		},
+		change: retagEC2,
+		remove: removeEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
+		gone: func(j *job) (bool, error) {
+			p, err := j.described("DescribeVpcPeeringConnections", "VpcPeeringConnectionIds", "VpcPeeringConnections")
+			state := textOf(p, "Status", "Code")
+			return state == "" || state == "deleted", err
 		},
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // errStopping ends work because the region's process ends: the next one takes it up.
-var errStopping = errors.New("the region stops") //nolint:gochecknoglobals // a sentinel
+var errStopping = errors.New("the region stops")
 
 // kick makes Run look for operations.
 func (s *Service) kick() {
@@ -113,7 +113,7 @@ func (s *Service) limited(ctx context.Context, st *stack, op *operation) (contex
 		return ctx, func() {}
 	}
 	left := op.Begun.Add(time.Duration(st.Timeout) * time.Minute).Sub(s.cfg.Now())
-	return context.WithTimeoutCause(ctx, max(left, 0), errors.New("Stack creation time exceeded the specified timeout")) //nolint:staticcheck,revive // CloudFormation's words
+	return context.WithTimeoutCause(ctx, max(left, 0), errors.New("Stack creation time exceeded the specified timeout")) //nolint:staticcheck // CloudFormation's words
 }
 
 // view is a stack and its operation as they are now. Only what does not change during a phase may be read of them

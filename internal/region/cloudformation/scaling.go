@@ -19,77 +19,8 @@ func launching() []string {
 
 func scalingTypes() map[string]resourceType {
 	return map[string]resourceType{
-		groupType: {
-			name: "AutoScalingGroupName", max: 255,
-			make: func(j *job) error {
-				in, err := groupInput(j)
-				if err != nil {
-					return err
-				}
-				name := j.named()
-				in["AutoScalingGroupName"], in["Tags"] = name, groupTags(j, name)
-				if hooks, ok := j.props["LifecycleHookSpecificationList"]; ok {
-					in["LifecycleHookSpecificationList"] = hooks
-				}
-				if err := j.do("autoscaling", "CreateAutoScalingGroup", in); err != nil {
-					return err
-				}
-				return j.made(name)
-			},
-			settle: func(j *job) error {
-				g, err := j.group()
-				if err != nil {
-					return err
-				}
-				j.attributes["AutoScalingGroupARN"] = at(g, "AutoScalingGroupARN")
-				return j.stabilize(0)
-			},
-			change: changeGroupSize,
-			remove: func(j *job) error {
-				g, err := j.group()
-				if err != nil || g == nil {
-					return err
-				}
-				return j.do("autoscaling", "DeleteAutoScalingGroup", tree{"AutoScalingGroupName": j.id, "ForceDelete": true})
-			},
-			gone: func(j *job) (bool, error) {
-				g, err := j.group()
-				return g == nil, err
-			},
-			adopt: func(j *job) (bool, error) {
-				name := j.text("AutoScalingGroupName")
-				j.id = name
-				g, err := j.group()
-				tags := list0(g, "Tags")
-				mine := slices.ContainsFunc(tags, func(t any) bool {
-					return textOf(t, "Key") == "aws:cloudformation:stack-id" && textOf(t, "Value") == j.stack
-				})
-				if !mine {
-					j.id = ""
-				}
-				return mine, err
-			},
-		},
-		"AWS::AutoScaling::LifecycleHook": {
-			name: "LifecycleHookName", max: 255,
-			make: func(j *job) error {
-				name := j.named()
-				in := j.takeAll()
-				in["LifecycleHookName"] = name
-				if err := j.do("autoscaling", "PutLifecycleHook", in); err != nil {
-					return err
-				}
-				return j.made(name)
-			},
-			change: func(j *job) error {
-				in := j.takeAll()
-				in["LifecycleHookName"] = j.id
-				return j.do("autoscaling", "PutLifecycleHook", in)
-			},
-			remove: func(j *job) error {
-				return j.do("autoscaling", "DeleteLifecycleHook", tree{"AutoScalingGroupName": j.props["AutoScalingGroupName"], "LifecycleHookName": j.id})
-			},
-		},
+		groupType:                         scalingGroup(),
+		"AWS::AutoScaling::LifecycleHook": hookType(),
 		"AWS::AutoScaling::WarmPool": {
 			make: func(j *job) error {
 				if err := j.do("autoscaling", "PutWarmPool", j.takeAll()); err != nil {
@@ -101,6 +32,85 @@ func scalingTypes() map[string]resourceType {
 			remove: func(j *job) error {
 				return j.do("autoscaling", "DeleteWarmPool", tree{"AutoScalingGroupName": j.id, "ForceDelete": true})
 			},
+		},
+	}
+}
+
+// scalingGroup is a group of machines. Its machines take a while to come and to go.
+func scalingGroup() resourceType {
+	return resourceType{
+		name: "AutoScalingGroupName", max: 255,
+		make: func(j *job) error {
+			in, err := groupInput(j)
+			if err != nil {
+				return err
+			}
+			name := j.named()
+			in["AutoScalingGroupName"], in["Tags"] = name, groupTags(j, name)
+			if hooks, ok := j.props["LifecycleHookSpecificationList"]; ok {
+				in["LifecycleHookSpecificationList"] = hooks
+			}
+			if err := j.do("autoscaling", "CreateAutoScalingGroup", in); err != nil {
+				return err
+			}
+			return j.made(name)
+		},
+		settle: func(j *job) error {
+			g, err := j.group()
+			if err != nil {
+				return err
+			}
+			j.attributes["AutoScalingGroupARN"] = at(g, "AutoScalingGroupARN")
+			return j.stabilize()
+		},
+		change: changeGroupSize,
+		remove: func(j *job) error {
+			g, err := j.group()
+			if err != nil || g == nil {
+				return err
+			}
+			return j.do("autoscaling", "DeleteAutoScalingGroup", tree{"AutoScalingGroupName": j.id, "ForceDelete": true})
+		},
+		gone: func(j *job) (bool, error) {
+			g, err := j.group()
+			return g == nil, err
+		},
+		adopt: func(j *job) (bool, error) {
+			name := j.text("AutoScalingGroupName")
+			j.id = name
+			g, err := j.group()
+			tags := list0(g, "Tags")
+			mine := slices.ContainsFunc(tags, func(t any) bool {
+				return textOf(t, "Key") == "aws:cloudformation:stack-id" && textOf(t, "Value") == j.stack
+			})
+			if !mine {
+				j.id = ""
+			}
+			return mine, err
+		},
+	}
+}
+
+// hookType holds machines up at a point of their lives.
+func hookType() resourceType {
+	return resourceType{
+		name: "LifecycleHookName", max: 255,
+		make: func(j *job) error {
+			name := j.named()
+			in := j.takeAll()
+			in["LifecycleHookName"] = name
+			if err := j.do("autoscaling", "PutLifecycleHook", in); err != nil {
+				return err
+			}
+			return j.made(name)
+		},
+		change: func(j *job) error {
+			in := j.takeAll()
+			in["LifecycleHookName"] = j.id
+			return j.do("autoscaling", "PutLifecycleHook", in)
+		},
+		remove: func(j *job) error {
+			return j.do("autoscaling", "DeleteLifecycleHook", tree{"AutoScalingGroupName": j.props["AutoScalingGroupName"], "LifecycleHookName": j.id})
 		},
 	}
 }
@@ -120,7 +130,7 @@ func groupInput(j *job) (tree, error) {
 		}
 		n, err := strconv.Atoi(j.text(property))
 		if err != nil {
-			return nil, fmt.Errorf("Value '%s' at '%s' must be a number", j.text(property), property) //nolint:staticcheck,revive // CloudFormation's words
+			return nil, fmt.Errorf("Value '%s' at '%s' must be a number", j.text(property), property) //nolint:staticcheck // CloudFormation's words
 		}
 		in[member] = n
 	}
@@ -158,9 +168,8 @@ func (j *job) group() (any, error) {
 	return at(out, "AutoScalingGroups", 0), err
 }
 
-// stabilize waits until the group has as many instances as it should, and no fewer than least new ones. A launch that
-// fails twice fails it.
-func (j *job) stabilize(ignored int) error {
+// stabilize waits until the group has as many instances as it should. A launch that fails twice fails it.
+func (j *job) stabilize() error {
 	return j.wait(func() (bool, error) {
 		g, err := j.group()
 		if err != nil {
@@ -181,8 +190,8 @@ func (j *job) stabilize(ignored int) error {
 			}
 			reasons = append(reasons, textOf(a, "StatusMessage"))
 		}
-		if len(reasons) > ignored+1 {
-			return false, fmt.Errorf("Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s", //nolint:staticcheck,revive // CloudFormation's words
+		if len(reasons) > 1 {
+			return false, fmt.Errorf("Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s", //nolint:staticcheck // CloudFormation's words
 				inService, textOf(g, "MinSize"), textOf(g, "MaxSize"), len(reasons), reasons[0])
 		}
 		return false, nil
@@ -266,4 +275,4 @@ func (j *job) retagGroup() error {
 	return nil
 }
 
-var errNoGroup = errors.New("the group is gone") //nolint:gochecknoglobals // a sentinel
+var errNoGroup = errors.New("the group is gone")

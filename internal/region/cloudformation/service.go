@@ -35,6 +35,7 @@ type Config struct {
 	Rand            io.Reader
 	Saver           record.Saver
 	Services        []wire.Service // those that resources are made with
+	Zones           []string       // the names of the region's availability zones
 	Authorizer      wire.Authorizer
 	Roles           Roles
 	// Mark puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from

@@ -66,7 +66,7 @@ func number(v any, otherwise int) int {
 	return otherwise
 }
 
-var errSignals = errors.New("not enough signals") //nolint:gochecknoglobals // a sentinel, replaced before anybody sees it
+var errSignals = errors.New("not enough signals") // replaced before anybody sees it
 
 // await waits for signals about a resource.
 func (s *Service) await(j *job, r *resource, w await) error {
@@ -84,33 +84,38 @@ func (s *Service) await(j *job, r *resource, w await) error {
 	needed := int(math.Ceil(float64(w.count) * float64(w.percent) / 100))
 	var good, bad int
 	err = s.poll(j.ctx, w.timeout, func() (bool, error) {
-		good, bad = 0, 0
-		_ = s.book.Do(func() error { // it only reads
-			for _, sig := range r.Signals {
-				if sig.Success {
-					good++
-				} else {
-					bad++
-				}
-			}
-			return nil
-		})
+		good, bad = s.signals(r)
 		if bad > w.count-needed {
 			return false, errSignals
 		}
 		return good >= needed && good+bad >= w.count, nil
 	})
-	switch {
+	switch tooLong := errors.Is(err, errTooLong); {
 	case errors.Is(err, errSignals):
-		return fmt.Errorf("Received %d FAILURE signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", bad, w.count, w.percent) //nolint:staticcheck,revive // CloudFormation's words
-	case errors.Is(err, errTooLong) && good >= needed:
+		return fmt.Errorf("Received %d FAILURE signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", bad, w.count, w.percent) //nolint:staticcheck // CloudFormation's words
+	case tooLong && good >= needed:
 		return nil
-	case errors.Is(err, errTooLong) && j.kind == groupType:
-		return fmt.Errorf("Received %d SUCCESS signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", good, w.count, w.percent) //nolint:staticcheck,revive // CloudFormation's words
-	case errors.Is(err, errTooLong):
-		return fmt.Errorf("Failed to receive %d resource signal(s) within the specified duration", w.count-good) //nolint:staticcheck,revive // CloudFormation's words
+	case tooLong && j.kind == groupType:
+		return fmt.Errorf("Received %d SUCCESS signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", good, w.count, w.percent) //nolint:staticcheck // CloudFormation's words
+	case tooLong:
+		return fmt.Errorf("Failed to receive %d resource signal(s) within the specified duration", w.count-good) //nolint:staticcheck // CloudFormation's words
 	}
 	return err
+}
+
+// signals counts a resource's signals.
+func (s *Service) signals(r *resource) (good, bad int) {
+	_ = s.book.Do(func() error { // it only reads
+		for _, sig := range r.Signals {
+			if sig.Success {
+				good++
+			} else {
+				bad++
+			}
+		}
+		return nil
+	})
+	return good, bad
 }
 
 // signalResource notes a signal.

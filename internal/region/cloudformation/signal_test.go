@@ -22,6 +22,7 @@ const fleet = `
 Parameters:
   Type: {Type: String, Default: t3.medium}
   Timeout: {Type: String, Default: PT30S}
+  Pause: {Type: String, Default: PT30S}
   Least: {Type: Number, Default: 1}
   Max: {Type: String, Default: "3"}
 Resources:
@@ -38,7 +39,7 @@ Resources:
         MaxBatchSize: 1
         MinInstancesInService: !Ref Least
         WaitOnResourceSignals: true
-        PauseTime: !Ref Timeout
+        PauseTime: !Ref Pause
         SuspendProcesses: [HealthCheck, AZRebalance]
     Properties:
       MinSize: "2"
@@ -53,11 +54,11 @@ func (l *lab) signal(stack, logical, id string, status types.ResourceSignalStatu
 	return err
 }
 
-// members are the group's instances in service, with the version of the template that each came from.
-func (l *lab) members(stack string) map[string]string {
+// members are the instances of stack f's group in service, with the version of the template that each came from.
+func (l *lab) members() map[string]string {
 	l.t.Helper()
 	out := map[string]string{}
-	name := l.physical(stack, "Group")
+	name := l.physical("f", "Group")
 	if name == "" {
 		return out
 	}
@@ -72,8 +73,8 @@ func (l *lab) members(stack string) map[string]string {
 	return out
 }
 
-// tend signals well for each machine once it serves, but those of before, until the stack is settled.
-func (l *lab) tend(stack string, before map[string]string) types.Stack {
+// tend signals well for each machine of the fleet once it serves, but those of before, until its stack is settled.
+func (l *lab) tend(before map[string]string) types.Stack {
 	l.t.Helper()
 	sent := maps.Clone(before)
 	if sent == nil {
@@ -81,12 +82,12 @@ func (l *lab) tend(stack string, before map[string]string) types.Stack {
 	}
 	var st types.Stack
 	l.until("the stack is settled", func() bool {
-		for id := range l.members(stack) {
-			if sent[id] == "" && l.signal(stack, "Group", id, types.ResourceSignalStatusSuccess) == nil {
+		for id := range l.members() {
+			if sent[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusSuccess) == nil {
 				sent[id] = "sent"
 			}
 		}
-		st = l.describe(stack)
+		st = l.describe("f")
 		return !strings.HasSuffix(string(st.StackStatus), "_IN_PROGRESS")
 	})
 	return st
@@ -96,8 +97,8 @@ func TestCreationWaitsForSignals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.begin("f", fleet)
-	l.until("two machines serve", func() bool { return len(l.members("f")) == 2 })
-	ids := l.members("f")
+	l.until("two machines serve", func() bool { return len(l.members()) == 2 })
+	ids := l.members()
 	var first string
 	for id := range ids {
 		first = id
@@ -204,14 +205,14 @@ func TestRollingUpdateWaitsForSignals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.begin("f", fleet)
-	l.want(l.tend("f", nil), "CREATE_COMPLETE")
-	before := l.members("f")
+	l.want(l.tend(nil), "CREATE_COMPLETE")
+	before := l.members()
 	l.change("f", fleet, "Type", "t3.large")
 	lowest := len(before)
-	sent := l.members("f")
+	sent := maps.Clone(before) // a new one may serve already
 	var st types.Stack
 	l.until("the stack is settled", func() bool {
-		now := l.members("f")
+		now := l.members()
 		lowest = min(lowest, len(now))
 		for id := range now {
 			if sent[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusSuccess) == nil {
@@ -225,7 +226,7 @@ func TestRollingUpdateWaitsForSignals(t *testing.T) {
 	if lowest < 1 {
 		t.Error("no machine was in service")
 	}
-	after := l.members("f")
+	after := l.members()
 	for id, version := range after {
 		if before[id] != "" || version != "2" {
 			t.Errorf("machine %s of version %s is left", id, version)
@@ -248,13 +249,13 @@ func TestRollingUpdateGrowsForAWhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.begin("f", fleet)
-	l.want(l.tend("f", nil), "CREATE_COMPLETE")
-	before := l.members("f")
+	l.want(l.tend(nil), "CREATE_COMPLETE")
+	before := l.members()
 	l.change("f", fleet, "Type", "t3.large", "Least", "2")
-	l.want(l.tend("f", before), "UPDATE_COMPLETE")
+	l.want(l.tend(before), "UPDATE_COMPLETE")
 	l.told("f", "UPDATE_IN_PROGRESS Group Temporarily setting autoscaling group MinSize and DesiredCapacity to 3.")
 	versions := []string{}
-	for _, v := range l.members("f") {
+	for _, v := range l.members() {
 		versions = append(versions, v)
 	}
 	if !slices.Equal(versions, []string{"2", "2"}) {
@@ -267,11 +268,11 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.begin("f", fleet)
-	l.want(l.tend("f", nil), "CREATE_COMPLETE")
-	before := l.members("f")
+	l.want(l.tend(nil), "CREATE_COMPLETE")
+	before := l.members()
 	l.change("f", fleet, "Type", "t3.large")
 	l.until("a new machine serves", func() bool {
-		for id := range l.members("f") {
+		for id := range l.members() {
 			if before[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusFailure) == nil {
 				before[id] = "broken"
 				return true
@@ -280,9 +281,9 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 		return false
 	})
 	l.until("it goes back", func() bool { return l.describe("f").StackStatus == types.StackStatusUpdateRollbackInProgress })
-	l.want(l.tend("f", before), "UPDATE_ROLLBACK_COMPLETE")
+	l.want(l.tend(before), "UPDATE_ROLLBACK_COMPLETE")
 	l.told("f", "UPDATE_FAILED Group Received 1 FAILURE signal(s) out of 1.")
-	for id := range l.members("f") {
+	for id := range l.members() {
 		if kind := l.instanceType(id); kind != "t3.medium" {
 			t.Errorf("%s is a %s", id, kind)
 		}
@@ -293,13 +294,13 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 func TestCancelAndContinue(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.begin("f", fleet, "Timeout", "PT3S")
-	l.want(l.tend("f", nil), "CREATE_COMPLETE")
+	l.begin("f", fleet, "Pause", "PT3S")
+	l.want(l.tend(nil), "CREATE_COMPLETE")
 	_, err := l.cfn.CancelUpdateStack(l.ctx(), &cfn.CancelUpdateStackInput{StackName: aws.String("f")})
 	if !strings.Contains(refused(err), "CancelUpdateStack cannot be called from current stack status") {
 		t.Errorf("nothing to cancel: %s", refused(err))
 	}
-	l.change("f", fleet, "Type", "t3.large", "Timeout", "PT30S")
+	l.change("f", fleet, "Type", "t3.large", "Pause", "PT30S")
 	_, err = l.cfn.UpdateStack(l.ctx(), &cfn.UpdateStackInput{StackName: aws.String("f"), TemplateBody: aws.String(fleet)})
 	if !strings.Contains(refused(err), "state and can not be updated") {
 		t.Errorf("two updates at once: %s", refused(err))

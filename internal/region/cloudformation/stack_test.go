@@ -272,7 +272,9 @@ func TestProtection(t *testing.T) {
 	sg := l.physical("net", "Sg")
 	l.want(l.update("net", network, "Group", "second"), "UPDATE_ROLLBACK_COMPLETE")
 	l.told("net", "UPDATE_FAILED Sg Action denied by stack policy: Statement [#2] does not allow [Update:Replace] for resource [LogicalResourceId/Sg]")
-	without := network[:strings.Index(network, "  Sg:")] + network[strings.Index(network, "Outputs:"):]
+	before, rest, _ := strings.Cut(network, "  Sg:")
+	_, outputs, _ := strings.Cut(rest, "Outputs:")
+	without := before + "Outputs:" + outputs
 	l.want(l.update("net", without), "UPDATE_ROLLBACK_COMPLETE")
 	if l.physical("net", "Sg") != sg {
 		t.Error("the group was replaced")

@@ -44,7 +44,7 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	if in.DisableRollback != nil && in.OnFailure != nil {
 		return nil, invalid("Only one of DisableRollback and OnFailure can be specified.")
 	}
-	c, _, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, nil}, in.Parameters, in.Tags, in.Capabilities}, content{})
+	c, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, nil}, in.Parameters, in.Tags, in.Capabilities}, content{})
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +52,8 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	if err != nil {
 		return nil, err
 	}
-	if in.StackPolicyBody != nil {
-		if _, err := parsePolicy(*in.StackPolicyBody); err != nil {
-			return nil, err
-		}
+	if err := validPolicies(in.StackPolicyBody); err != nil {
+		return nil, err
 	}
 	var id string
 	err = s.book.Do(func() error {
@@ -116,16 +114,12 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
+	c, err := s.prepare(ctx, request{source{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range []*string{in.StackPolicyBody, in.StackPolicyDuringUpdateBody} {
-		if p != nil {
-			if _, err := parsePolicy(*p); err != nil {
-				return nil, err
-			}
-		}
+	if err := validPolicies(in.StackPolicyBody, in.StackPolicyDuringUpdateBody); err != nil {
+		return nil, err
 	}
 	caller, err := s.caller(ctx, record.Str(in.RoleARN))
 	if err != nil {
@@ -136,12 +130,8 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 		if !slices.Contains(updatable(), st.Status) {
 			return invalid("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
 		}
-		changes, err := s.compare(st, st.content, c)
-		if err != nil && !strings.Contains(err.Error(), "Properties validation failed") {
+		if err := s.worthwhile(st, in, c); err != nil {
 			return err
-		}
-		if err == nil && idle(changes, st.content, c) && in.StackPolicyBody == nil {
-			return invalid("No updates are to be performed.")
 		}
 		if in.StackPolicyBody != nil {
 			st.Policy = *in.StackPolicyBody
@@ -157,6 +147,31 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	}
 	s.kick()
 	return &sdk.UpdateStackOutput{StackId: new(id)}, nil
+}
+
+// worthwhile refuses an update that would do nothing. The caller is inside the book.
+func (s *Service) worthwhile(st *stack, in *sdk.UpdateStackInput, c content) error {
+	changes, err := s.compare(st, st.content, c)
+	switch {
+	case err == nil && idle(changes, st.content, c) && in.StackPolicyBody == nil:
+		return invalid("No updates are to be performed.")
+	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
+		return nil // the update fails at the resource that is wrong
+	}
+	return err
+}
+
+// validPolicies refuses those of bodies that are given and are no stack policies.
+func validPolicies(bodies ...*string) error {
+	for _, b := range bodies {
+		if b == nil {
+			continue
+		}
+		if _, err := parsePolicy(*b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // beginUpdate begins to bring a stack to op.New. The caller is inside the book.
@@ -205,16 +220,8 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 
 // beginDelete begins to delete a stack, if it may be. The caller is inside the book.
 func (s *Service) beginDelete(st *stack, in *sdk.DeleteStackInput, caller wire.Caller) error {
-	if st.Protected {
-		return invalid("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
-	}
-	if len(in.RetainResources) > 0 && st.Status != "DELETE"+failed {
-		return invalid("Invalid operation on stack [%s]. Specifying RetainResources is only allowed for stacks in DELETE_FAILED state.", st.ID)
-	}
-	for _, name := range record.Strs(in.RetainResources) {
-		if st.Resources[name] == nil {
-			return invalid("The following resources %s do not exist in stack %s", name, st.Name)
-		}
+	if err := mayDelete(st, record.Strs(in.RetainResources)); err != nil {
+		return err
 	}
 	switch {
 	case st.Op != nil && st.Op.Kind == opDelete:
@@ -232,6 +239,22 @@ func (s *Service) beginDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 	}
 	s.setStack(st, "DELETE"+inProgress, "User Initiated")
 	s.begin(st, op)
+	return nil
+}
+
+// mayDelete refuses the deletion of a protected stack, and one that leaves alone what it may not.
+func mayDelete(st *stack, retain []string) error {
+	if st.Protected {
+		return invalid("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
+	}
+	if len(retain) > 0 && st.Status != "DELETE"+failed {
+		return invalid("Invalid operation on stack [%s]. Specifying RetainResources is only allowed for stacks in DELETE_FAILED state.", st.ID)
+	}
+	for _, name := range retain {
+		if st.Resources[name] == nil {
+			return invalid("The following resources %s do not exist in stack %s", name, st.Name)
+		}
+	}
 	return nil
 }
 
@@ -279,4 +302,4 @@ func (s *Service) protect(in *sdk.UpdateTerminationProtectionInput) (*sdk.Update
 	return &sdk.UpdateTerminationProtectionOutput{StackId: new(st.ID)}, nil
 }
 
-var errNoChanges = errors.New("The submitted information didn't contain changes. Submit different information to create a change set.") //nolint:gochecknoglobals,staticcheck,revive // CloudFormation's words
+var errNoChanges = errors.New("The submitted information didn't contain changes. Submit different information to create a change set.") //nolint:staticcheck,revive // CloudFormation's words

@@ -58,12 +58,11 @@ type resource struct {
 	DeletionPolicy          string
 	UpdateReplacePolicy     string
 	Description             string
-	Signals                 []signal `json:",omitempty"`
-	Begun                   bool     `json:",omitempty"` // its creation was begun, and perhaps done
-	Waiting                 bool     `json:",omitempty"` // for signals
-	Roll                    *roll    `json:",omitempty"`
-	From                    tree     `json:",omitempty"` // its properties before the change under way
-	Extra                   []string `json:",omitempty"` // what else was made for it
+	Signals                 []signal `json:"signals,omitempty"`
+	Begun                   bool     `json:"begun,omitempty"`   // its creation was begun, and perhaps done
+	Waiting                 bool     `json:"waiting,omitempty"` // for signals
+	Roll                    *roll    `json:"roll,omitempty"`
+	From                    tree     `json:"from,omitempty"` // its properties before the change under way
 }
 
 // signal is a message about a resource's readiness.
@@ -120,7 +119,7 @@ func (c content) clone() content {
 // clone copies a resource; its trees are shared, for nobody changes them in place.
 func (r *resource) clone() *resource {
 	c := *r
-	c.After, c.Signals, c.Extra = slices.Clone(r.After), slices.Clone(r.Signals), slices.Clone(r.Extra)
+	c.After, c.Signals = slices.Clone(r.After), slices.Clone(r.Signals)
 	c.Attributes = maps.Clone(r.Attributes)
 	if r.Roll != nil {
 		c.Roll = new(*r.Roll)

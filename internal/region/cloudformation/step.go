@@ -32,8 +32,14 @@ func handlerMessage(err error, token string) string {
 // handlerCode is the class that CloudFormation gives to a service's error code.
 func handlerCode(service string) string {
 	for _, c := range []struct{ part, class string }{
-		{"NotFound", "NotFound"}, {"NoSuch", "NotFound"}, {"AlreadyExists", "AlreadyExists"}, {"Duplicate", "AlreadyExists"},
-		{"Limit", "ServiceLimitExceeded"}, {"Unauthorized", "AccessDenied"}, {"AccessDenied", "AccessDenied"}, {"DependencyViolation", "ResourceConflict"},
+		{"NotFound", "NotFound"},
+		{"NoSuch", "NotFound"},
+		{"AlreadyExists", "AlreadyExists"},
+		{"Duplicate", "AlreadyExists"},
+		{"Limit", "ServiceLimitExceeded"},
+		{"Unauthorized", "AccessDenied"},
+		{"AccessDenied", "AccessDenied"},
+		{"DependencyViolation", "ResourceConflict"},
 	} {
 		if strings.Contains(service, c.part) {
 			return c.class
@@ -57,7 +63,7 @@ func shown(props tree) string {
 // scopeOf is what a stack's template is evaluated with. The caller is inside the book while it is used.
 func (s *Service) scopeOf(st *stack, c content, t *Template) scope {
 	return scope{
-		t: t, params: c.Params, zones: s.zones(), pseudo: s.pseudo(st), conditions: map[string]bool{},
+		t: t, params: c.Params, zones: s.cfg.Zones, pseudo: s.pseudo(st), conditions: map[string]bool{},
 		ref: func(logical string) (any, error) {
 			r := st.Resources[logical]
 			if r == nil || r.Physical == "" {
@@ -90,20 +96,6 @@ func (s *Service) pseudo(st *stack) map[string]any {
 	}
 }
 
-// zones are the region's availability zones.
-func (s *Service) zones() []string {
-	out, err := s.call(context.Background(), "ec2", "DescribeAvailabilityZones", tree{}) //nolint:forbidigo // a read of a table in memory
-	if err != nil {
-		return nil
-	}
-	var zones []string
-	for _, z := range list0(out, "AvailabilityZones") {
-		zones = append(zones, textOf(z, "ZoneName"))
-	}
-	slices.Sort(zones)
-	return zones
-}
-
 // evaluate gives a resource's properties and policies as values.
 func (s *Service) evaluate(sd side, name string) (props tree, spec resourceSpec, err error) {
 	spec = sd.t.Resources[name]
@@ -117,7 +109,7 @@ func (s *Service) evaluate(sd side, name string) (props tree, spec resourceSpec,
 	spec.UpdatePolicy, _ = at(v, 2).(tree)
 	props, problems := conform(spec.Type, props)
 	if len(problems) > 0 {
-		return nil, spec, fmt.Errorf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(problems, ", ")) //nolint:staticcheck,revive // CloudFormation's words
+		return nil, spec, fmt.Errorf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(problems, ", ")) //nolint:staticcheck // CloudFormation's words
 	}
 	return props, spec, nil
 }
@@ -147,8 +139,8 @@ func (s *Service) step(ctx context.Context, sd side, name string) error {
 			act = func() error { return s.create(ctx, sd, name, made{props, spec, err, "CREATE"}) }
 			return nil
 		}
-		act, err = s.difference(ctx, sd, r, made{props, spec, err, "UPDATE"})
-		return err
+		act = s.difference(ctx, sd, r, made{props, spec, err, "UPDATE"})
+		return nil
 	})
 	if err != nil || act == nil {
 		return err
@@ -164,39 +156,46 @@ type made struct {
 	verb  string
 }
 
-// difference decides what to do with a resource that is there. The caller is inside the book.
-func (s *Service) difference(ctx context.Context, sd side, r *resource, m made) (func() error, error) {
-	if m.err != nil {
-		return func() error { return s.fail(ctx, sd, r.Logical, "UPDATE", m.err) }, nil
+// difference decides what to do with a resource that is there; nil if nothing. The caller is inside the book.
+func (s *Service) difference(ctx context.Context, sd side, r *resource, m made) func() error {
+	refuse := func(why error) func() error {
+		return func() error { return s.fail(ctx, sd, r.Logical, "UPDATE", why) }
 	}
-	if r.From != nil { // an earlier process was at it
-		return func() error { return s.change(ctx, sd, r, m) }, nil
-	}
-	if r.Type != m.spec.Type {
-		return func() error {
-			return s.fail(ctx, sd, r.Logical, "UPDATE", fmt.Errorf("Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]", r.Logical)) //nolint:staticcheck,revive // CloudFormation's words
-		}, nil
-	}
-	if sd.rollback && !sd.op.Touched[r.Logical] {
-		return nil, nil //nolint:nilnil // what the update did not reach stays as it is
+	switch {
+	case m.err != nil:
+		return refuse(m.err)
+	case r.From != nil: // an earlier process was at it
+		return func() error { return s.change(ctx, sd, r, m) }
+	case r.Type != m.spec.Type:
+		return refuse(fmt.Errorf("Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]", r.Logical)) //nolint:staticcheck // CloudFormation's words
+	case sd.rollback && !sd.op.Touched[r.Logical]:
+		return nil // what the update did not reach stays as it is
 	}
 	names := differing(r.Properties, m.props)
-	retagged := canonical(anyMap(sd.c.Tags)) != canonical(anyMap(sd.oldTags)) && schemas()[r.Type].TagProperty != ""
 	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.t.after(r.Logical)
 	s.book.Dirty()
-	broken := strings.HasSuffix(r.Status, failed) || sd.rollback && sd.op.Touched[r.Logical]
-	if len(names) == 0 && !retagged && !broken {
-		return nil, nil
+	if len(names) == 0 && !retagged(sd, r) && !broken(sd, r) {
+		return nil
 	}
 	replace := replaces(r, m, names)
 	action := map[bool]string{true: "Update:Replace", false: "Update:Modify"}[replace]
 	if why := s.policyDenies(sd, r, action); why != "" {
-		return func() error { return s.fail(ctx, sd, r.Logical, "UPDATE", errors.New(why)) }, nil
+		return refuse(errors.New(why))
 	}
 	if replace {
-		return func() error { return s.replace(ctx, sd, r, m) }, nil
+		return func() error { return s.replace(ctx, sd, r, m) }
 	}
-	return func() error { return s.change(ctx, sd, r, m) }, nil
+	return func() error { return s.change(ctx, sd, r, m) }
+}
+
+// retagged tells whether the stack's tags change on a resource.
+func retagged(sd side, r *resource) bool {
+	return canonical(anyMap(sd.c.Tags)) != canonical(anyMap(sd.oldTags)) && schemas()[r.Type].TagProperty != ""
+}
+
+// broken tells whether a resource may not be as its properties say.
+func broken(sd side, r *resource) bool {
+	return strings.HasSuffix(r.Status, failed) || sd.rollback && sd.op.Touched[r.Logical]
 }
 
 // replaces tells whether a change needs a new resource.
@@ -245,35 +244,23 @@ func (s *Service) create(ctx context.Context, sd side, name string, m made) erro
 	}
 	j := s.jobOf(ctx, sd.st, r)
 	j.tags, j.again, j.policy, j.rollback = sd.c.Tags, again, m.spec.CreationPolicy, sd.rollback
-	if err := s.build(j, m, sd.st, r); err != nil {
+	if err := s.build(ctx, j, m, place{sd.st, r}); err != nil {
 		return s.fail(ctx, sd, name, m.verb, err)
 	}
 	return s.finish(sd, r, j, m.verb)
 }
 
+// place is a resource in its stack.
+type place struct {
+	st *stack
+	r  *resource
+}
+
 // build makes the thing, waits until it is ready and, where asked, until it says so.
-func (s *Service) build(j *job, m made, st *stack, r *resource) error {
+func (s *Service) build(ctx context.Context, j *job, m made, at place) error {
 	t := types()[j.kind]
-	if j.id == "" && j.again {
-		found, err := s.adopt(j)
-		if err == nil && found {
-			err = j.made(j.id)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if j.id == "" {
-		if err := t.make(j); err != nil {
-			return err
-		}
-		err := s.book.Do(func() error {
-			s.setResource(st, r, m.verb+inProgress, "Resource creation Initiated")
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	if err := s.obtain(ctx, j, m, at); err != nil {
+		return err
 	}
 	if j.attributes == nil {
 		j.attributes = tree{}
@@ -286,7 +273,30 @@ func (s *Service) build(j *job, m made, st *stack, r *resource) error {
 	if t.signals {
 		return nil
 	}
-	return s.awaitCreation(j, r)
+	return s.awaitCreation(j, at.r)
+}
+
+// obtain makes the thing, or finds what an earlier process has made.
+func (s *Service) obtain(ctx context.Context, j *job, m made, at place) error {
+	if j.id == "" && j.again {
+		found, err := s.adopt(ctx, j)
+		if err == nil && found {
+			err = j.made(j.id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if j.id != "" {
+		return nil
+	}
+	if err := types()[j.kind].make(j); err != nil {
+		return err
+	}
+	return s.book.Do(func() error {
+		s.setResource(at.st, at.r, m.verb+inProgress, "Resource creation Initiated")
+		return nil
+	})
 }
 
 // finish notes that a resource is as it should be.

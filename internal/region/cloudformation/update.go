@@ -229,21 +229,9 @@ func (s *Service) restore(st *stack, op *operation) {
 	}
 	op.Garbage = slices.DeleteFunc(op.Garbage, isOld)
 	for _, name := range record.Keys(st.Resources) {
-		r, old := st.Resources[name], op.OldResources[name]
-		if old != nil && old.Physical == r.Physical && old.Physical != "" {
-			continue
+		if r := st.Resources[name]; r.Physical == "" || !isOld(r) {
+			s.restoreOne(st, op, r)
 		}
-		if old == nil && r.Begun && r.Physical == "" || r.Physical != "" {
-			op.Garbage = append(op.Garbage, r)
-		}
-		delete(st.Resources, name)
-		if old == nil {
-			continue
-		}
-		st.Resources[name] = old.clone()
-		s.setResource(st, st.Resources[name], "UPDATE"+complete, "")
-		op.Done[name] = false
-		delete(op.Touched, name)
 	}
 	for _, name := range record.Keys(op.OldResources) {
 		if st.Resources[name] == nil {
@@ -251,6 +239,22 @@ func (s *Service) restore(st *stack, op *operation) {
 		}
 	}
 	s.book.Dirty()
+}
+
+// restoreOne puts what was in a resource's place back, if there was something, and r among the garbage, if it was made.
+func (s *Service) restoreOne(st *stack, op *operation, r *resource) {
+	name, old := r.Logical, op.OldResources[r.Logical]
+	if old == nil && r.Begun || r.Physical != "" {
+		op.Garbage = append(op.Garbage, r)
+	}
+	delete(st.Resources, name)
+	if old == nil {
+		return
+	}
+	st.Resources[name] = old.clone()
+	s.setResource(st, st.Resources[name], "UPDATE"+complete, "")
+	op.Done[name] = false
+	delete(op.Touched, name)
 }
 
 // cleanUpRollback deletes what a rolled back update had made.

@@ -9,7 +9,7 @@ import (
 )
 
 // errCancelled ends what is under way when something else has failed.
-var errCancelled = errors.New("Resource creation cancelled") //nolint:gochecknoglobals,staticcheck,revive // CloudFormation's words
+var errCancelled = errors.New("Resource creation cancelled") //nolint:staticcheck // CloudFormation's words
 
 // outcome is what became of one node of a walk.
 type outcome struct {
@@ -33,14 +33,12 @@ func (o order) walk(ctx context.Context, do func(ctx context.Context, name strin
 	results, begun, done := make(chan outcome), map[string]bool{}, map[string]bool{}
 	failures, active := map[string]error{}, 0
 	for {
-		for name, after := range o.after {
-			waiting := slices.ContainsFunc(after, func(d string) bool { _, known := o.after[d]; return known && !done[d] })
-			if begun[name] || waiting || o.stop && len(failures) > 0 || ctx.Err() != nil {
-				continue
+		if ctx.Err() == nil && (!o.stop || len(failures) == 0) {
+			for _, name := range o.ready(begun, done) {
+				begun[name] = true
+				active++
+				go func() { results <- outcome{name, do(inner, name)} }()
 			}
-			begun[name] = true
-			active++
-			go func() { results <- outcome{name, do(inner, name)} }()
 		}
 		if active == 0 {
 			return failures
@@ -58,6 +56,18 @@ func (o order) walk(ctx context.Context, do func(ctx context.Context, name strin
 			}
 		}
 	}
+}
+
+// ready are the nodes that wait for nothing any more and have not begun.
+func (o order) ready(begun, done map[string]bool) []string {
+	var out []string
+	for name, after := range o.after {
+		waits := func(d string) bool { _, known := o.after[d]; return known && !done[d] }
+		if !begun[name] && !slices.ContainsFunc(after, waits) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // reversed is the order for taking away: who came after goes first.

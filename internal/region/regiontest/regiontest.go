@@ -250,7 +250,7 @@ func build(r *Region, o Options, dir string) (err error) {
 // buildStacks makes CloudFormation over all the other services.
 func (p *parts) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
 	p.stacks, err = cloudformation.New(cloudformation.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Services: services, Authorizer: p.iam, Roles: p.iam,
+		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Zones: p.ec2.Zones(), Services: services, Authorizer: p.iam, Roles: p.iam,
 		Poll: 20 * time.Millisecond, Patience: o.Patience,
 		Mark: map[string]cloudformation.Marker{
 			"elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark,

@@ -12,8 +12,8 @@ import (
 )
 
 // labScope evaluates with two parameters, a mapping, two conditions and two resources, one of which is not known yet.
-func labScope(t testing.TB) scope {
-	t.Helper()
+func labScope(tb testing.TB) scope {
+	tb.Helper()
 	tpl, err := Parse(`
 Parameters: {Name: {Type: String}, List: {Type: CommaDelimitedList}, Empty: {Type: String, Default: ""}}
 Mappings: {M: {k: {v: mapped, l: [a, b]}}}
@@ -21,7 +21,7 @@ Conditions: {Yes: !Equals [!Ref Name, web], No: !Not [!Condition Yes]}
 Resources: {Vpc: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.0.0.0/16}}, New: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.1.0.0/16}}}
 `)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	known := func(logical string, v any) (any, error) {
 		if logical == "New" {
@@ -257,8 +257,10 @@ func TestConform(t *testing.T) {
 		{"AWS::EC2::Volume", `{"Size":[]}`, `{"Size":[]}`, "#/Size: expected type: Number, found: JSONArray"},
 		{"AWS::EC2::VPC", `{"CidrBlock":"c","VpcId":"v"}`, `{"CidrBlock":"c","VpcId":"v"}`, "encountered read-only property [VpcId]"},
 		{"AWS::EC2::SecurityGroup", `{"GroupDescription":"d","SecurityGroupIngress":[{"Proto":"tcp"}]}`, "", "#/SecurityGroupIngress/0: extraneous key [Proto] is not permitted"},
-		{"AWS::EC2::LaunchTemplate", `{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":"8"}}]}}`,
-			`{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":8}}]}}`, ""},
+		{
+			"AWS::EC2::LaunchTemplate", `{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":"8"}}]}}`,
+			`{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":8}}]}}`, "",
+		},
 	} {
 		var in tree
 		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
