@@ -41,7 +41,7 @@ func Parse(raw []byte) (Catalog, error) {
 		fs.Errorf("catalog", "", "mend the YAML", "does not decode: %v", err)
 		return Catalog{}, fs.Err()
 	}
-	c.validate(&fs)
+	c.validate(&checker{&fs, map[string]*regexp.Regexp{}})
 	if err := fs.Err(); err != nil {
 		return Catalog{}, err
 	}
@@ -108,7 +108,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-func (c Catalog) validate(fs *diag.Findings) {
+func (c Catalog) validate(fs *checker) {
 	if c.APIVersion != APIVersion {
 		fs.Errorf("apiVersion", c.APIVersion, "write "+APIVersion, "unknown version")
 	}
@@ -118,7 +118,7 @@ func (c Catalog) validate(fs *diag.Findings) {
 	if u, err := url.Parse(c.FileRepository); c.FileRepository != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
 		fs.Errorf("fileRepository", c.FileRepository, "such as https://mirror.example/files", "must be an http or https URL")
 	}
-	if c.ContainerRegistry != "" && !matches(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
+	if c.ContainerRegistry != "" && !fs.matches(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
 		fs.Errorf("containerRegistry", c.ContainerRegistry, "such as registry.example:5000, without https://", "must be a host, port and path")
 	}
 	seen := map[string]int{}
@@ -136,7 +136,7 @@ func (c Catalog) validate(fs *diag.Findings) {
 }
 
 // once reports the second of two entries that mean the same thing: which of two hashes holds must not depend on order.
-func once(fs *diag.Findings, seen map[string]int, path, key string) {
+func once(fs *checker, seen map[string]int, path, key string) {
 	if first, twice := seen[key]; twice {
 		fs.Errorf(path, key, "remove one of the two", "is listed a second time, first as entry %d", first)
 		return
@@ -144,7 +144,7 @@ func once(fs *diag.Findings, seen map[string]int, path, key string) {
 	seen[key] = len(seen)
 }
 
-func (f File) validate(fs *diag.Findings, path string) {
+func (f File) validate(fs *checker, path string) {
 	checkNameVersion(fs, path, f.Name, f.Version)
 	if !slices.Contains(architectures(), f.Arch) {
 		fs.Errorf(path+".arch", f.Arch, "one of "+strings.Join(architectures(), ", "), "unknown architecture")
@@ -152,7 +152,7 @@ func (f File) validate(fs *diag.Findings, path string) {
 	if u, err := url.Parse(f.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.Path == "" {
 		fs.Errorf(path+".url", f.URL, "upstream's address; a mirror goes into fileRepository", "must be an https URL")
 	}
-	if !matches(`^[0-9a-f]{64}$`, f.SHA256) {
+	if !fs.matches(`^[0-9a-f]{64}$`, f.SHA256) {
 		fs.Errorf(path+".sha256", f.SHA256, "what sha256sum prints", "must be 64 lower-case hex digits")
 	}
 	if f.Form != Binary && f.Form != Archive {
@@ -160,32 +160,43 @@ func (f File) validate(fs *diag.Findings, path string) {
 	}
 }
 
-func (i Image) validate(fs *diag.Findings, path string) {
+func (i Image) validate(fs *checker, path string) {
 	checkNameVersion(fs, path, i.Name, i.Version)
-	if !matches(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`, i.Ref) {
+	if !fs.matches(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`, i.Ref) {
 		fs.Errorf(path+".ref", i.Ref, "such as registry.k8s.io/pause:3.10.1; a digest goes into digests", "must be host/path:tag")
 	}
 	for _, arch := range slices.Sorted(maps.Keys(i.Digests)) {
 		if !slices.Contains(architectures(), arch) {
 			fs.Errorf(path+".digests", arch, "one of "+strings.Join(architectures(), ", "), "unknown architecture")
 		}
-		if !matches(`^sha256:[0-9a-f]{64}$`, i.Digests[arch]) {
+		if !fs.matches(`^sha256:[0-9a-f]{64}$`, i.Digests[arch]) {
 			fs.Errorf(path+".digests."+arch, i.Digests[arch], "the digest of the manifest", "must be sha256: and 64 lower-case hex digits")
 		}
 	}
 }
 
-func checkNameVersion(fs *diag.Findings, path, name, version string) {
-	if !matches(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
+func checkNameVersion(fs *checker, path, name, version string) {
+	if !fs.matches(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
 		fs.Errorf(path+".name", name, "such as kubelet", "must be lower-case letters, digits and dashes")
 	}
-	if !matches(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
+	if !fs.matches(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
 		fs.Errorf(path+".version", version, "such as 1.36.3, without a leading v", "must be a version")
 	}
 }
 
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-func matches(pattern, s string) bool {
-	return regexp.MustCompile(pattern).MatchString(s)
+// checker collects what is wrong. It compiles each pattern once: a catalogue has a hundred entries.
+type checker struct {
+	*diag.Findings
+	compiled map[string]*regexp.Regexp
+}
+
+func (c *checker) matches(pattern, s string) bool {
+	re, ok := c.compiled[pattern]
+	if !ok {
+		re = regexp.MustCompile(pattern)
+		c.compiled[pattern] = re
+	}
+	return re.MatchString(s)
 }

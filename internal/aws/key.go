@@ -180,15 +180,20 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, erro
 
 // searchKeys finds the key where the alias does not tell it.
 func searchKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Actual, error) {
-	found, aliased, err := readAliases(ctx, api, scope.KeyAlias)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := unaliased(ctx, api, aliased)
-	if err != nil {
+	var found []plan.Actual
+	var aliased map[string]bool
+	var aliasErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { found, aliased, aliasErr = readAliases(ctx, api, scope.KeyAlias) })
+	ids, err := keyIDs(ctx, api)
+	wg.Wait()
+	if err := errors.Join(aliasErr, err); err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
+		if aliased[id] {
+			continue
+		}
 		tags, err := keyTags(ctx, api, id)
 		if class := plan.ClassOf(err); class == plan.Denied || err == nil && !keyIsOurs(tags, scope) {
 			continue // somebody else's
@@ -215,7 +220,7 @@ func keyIsOurs(tags awskind.Tags, scope Scope) bool {
 	return tags[awskind.TagCluster] == scope.Cluster || tags[formerCluster] == scope.Cluster
 }
 
-func unaliased(ctx context.Context, api keyReadAPI, aliased map[string]bool) ([]string, error) {
+func keyIDs(ctx context.Context, api keyReadAPI) ([]string, error) {
 	var out []string
 	pages := kms.NewListKeysPaginator(api, &kms.ListKeysInput{})
 	for pages.HasMorePages() {
@@ -224,9 +229,7 @@ func unaliased(ctx context.Context, api keyReadAPI, aliased map[string]bool) ([]
 			return nil, wrap(err, "list keys")
 		}
 		for _, k := range page.Keys {
-			if id := aws.ToString(k.KeyId); !aliased[id] {
-				out = append(out, id)
-			}
+			out = append(out, aws.ToString(k.KeyId))
 		}
 	}
 	return out, nil

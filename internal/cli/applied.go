@@ -51,30 +51,58 @@ func readApplied(ctx context.Context, s store.Store, cluster string) (plan.Appli
 	return a, o, nil
 }
 
+// lastApplied is what the state store has of it, as this run read or wrote it last.
+type lastApplied struct {
+	plan.Applied
+	at    store.Object
+	known bool
+}
+
+// readLast returns what was applied last. Where the view shows that nothing is recorded, the store is not asked.
+func (t *target) readLast(ctx context.Context, d *desired) (lastApplied, error) {
+	if t.last.known {
+		return t.last, nil
+	}
+	if d.view != nil {
+		if holds, known := d.view.Holds(appliedKey(t.name)); known && !holds {
+			return lastApplied{known: true}, nil
+		}
+	}
+	a, at, err := readApplied(ctx, t.state, t.name)
+	if err != nil && at.ETag == "" { // else it cannot be read, and is written anew
+		return lastApplied{}, err
+	}
+	return lastApplied{a, at, true}, nil
+}
+
 func (t *target) writeApplied(ctx context.Context, a plan.Applied, was store.Object) error {
 	body, err := a.Encode()
 	if err != nil || bytes.Equal(body, was.Body) {
 		return err
 	}
+	o := store.Object{Key: appliedKey(t.name), Body: body}
 	if was.ETag == "" {
-		_, err = t.state.Create(ctx, appliedKey(t.name), body)
+		o.ETag, err = t.state.Create(ctx, o.Key, body)
 	} else {
-		_, err = t.state.Update(ctx, appliedKey(t.name), body, was.ETag)
+		o.ETag, err = t.state.Update(ctx, o.Key, body, was.ETag)
+	}
+	if err == nil {
+		t.last = lastApplied{a, o, true}
 	}
 	return err
 }
 
 // keepAttempt writes down what is about to be changed in AWS, so that a later look at it does not take our own half-done
 // work for somebody else's.
-func (t *target) keepAttempt(ctx context.Context, p plan.Plan) error {
+func (t *target) keepAttempt(ctx context.Context, d *desired, p plan.Plan) error {
 	if p.Empty() {
 		return nil
 	}
-	a, was, err := readApplied(ctx, t.state, t.name)
-	if err != nil && was.ETag == "" { // else it cannot be read, and is written anew
+	last, err := t.readLast(ctx, d)
+	if err != nil {
 		return err
 	}
-	return t.writeApplied(ctx, a.Begun(t.op.Token(), p), was)
+	return t.writeApplied(ctx, last.Begun(t.op.Token(), p), last.at)
 }
 
 // keepApplied writes down what AWS is now, after an apply that succeeded.
@@ -82,8 +110,8 @@ func (t *target) keepApplied(ctx context.Context, d *desired) error {
 	if t.op == nil {
 		return nil // nothing was to be changed, so nothing is written either
 	}
-	was, at, err := readApplied(ctx, t.state, t.name)
-	if err != nil && at.ETag == "" { // else it cannot be read, and is written anew
+	last, err := t.readLast(ctx, d)
+	if err != nil {
 		return err
 	}
 	now := plan.Applied{Token: t.op.Token(), When: t.a.Now().UTC(), By: t.a.who("").Owner, Tool: toolVersion(), MachineStore: d.machine.URL()}
@@ -100,10 +128,10 @@ func (t *target) keepApplied(ctx context.Context, d *desired) error {
 		now.Objects = append(now.Objects, pki.SecretKey(t.name, name))
 	}
 	slices.Sort(now.Objects)
-	if len(was.Attempts) == 0 && same(was, now) {
+	if len(last.Attempts) == 0 && same(last.Applied, now) {
 		return nil
 	}
-	return t.writeApplied(ctx, now, at)
+	return t.writeApplied(ctx, now, last.at)
 }
 
 // same says that two records differ in nothing but who wrote them when.

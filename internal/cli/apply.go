@@ -59,7 +59,7 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := a.mustExist(ctx, s, name); err != nil {
+	if err := checkName(name); err != nil {
 		return err
 	}
 	once := func(ctx context.Context, op *operation.Op, guarded store.Store) error {
@@ -79,7 +79,8 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	if !a.canAsk() {
 		return once(ctx, nil, s)
 	}
-	return a.operate(ctx, s, name, "apply", once)
+	exists := func(ctx context.Context) error { return a.mustExist(ctx, s, name) }
+	return a.operateIf(ctx, opening{s, name, "apply", exists}, once)
 }
 
 func (t *target) apply(ctx context.Context, d *desired) error {
@@ -92,13 +93,10 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 	if err := t.a.confirm("Apply this to cluster " + t.name + "?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, d.plan, len(d.missing)); err != nil {
+	if err := t.begun(ctx, d, d.plan, len(d.missing)); err != nil {
 		return err
 	}
 	start := t.a.Now()
-	if err := t.noteWay(ctx, d); err != nil {
-		return err
-	}
 	if err := t.publishAndWalk(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}
@@ -117,7 +115,11 @@ func (t *target) noteWay(ctx context.Context, d *desired) error {
 	if have, err := readWay(ctx, d.view, t.name); err != nil || have != "" {
 		return err
 	}
-	return writeWay(ctx, t.state, t.name, viaDirect)
+	o, err := beginWay(ctx, t.state, t.name, viaDirect)
+	if err == nil && o.ETag != "" {
+		d.view.Add(o)
+	}
+	return err
 }
 
 // publishAndWalk publishes what machines read while AWS makes what comes before machines.
@@ -224,7 +226,7 @@ func (t *target) walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error 
 }
 
 // begun writes down what is about to be done, before anything is.
-func (t *target) begun(ctx context.Context, p plan.Plan, publish int) error {
+func (t *target) begun(ctx context.Context, d *desired, p plan.Plan, publish int) error {
 	if t.op == nil {
 		return nil
 	}
@@ -238,9 +240,12 @@ func (t *target) begun(ctx context.Context, p plan.Plan, publish int) error {
 		r.Plan = &operation.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
 	})
 	var wg sync.WaitGroup
-	var saveErr, keepErr error
-	wg.Go(func() { saveErr = t.op.Save(ctx) })
-	wg.Go(func() { keepErr = t.keepAttempt(ctx, p) })
+	var errs [3]error
+	wg.Go(func() { errs[0] = t.op.Save(ctx) })
+	wg.Go(func() { errs[1] = t.keepAttempt(ctx, d, p) })
+	if !d.destroy && !d.stack {
+		wg.Go(func() { errs[2] = t.noteWay(ctx, d) })
+	}
 	wg.Wait()
-	return errors.Join(saveErr, keepErr)
+	return errors.Join(errs[:]...)
 }

@@ -175,8 +175,12 @@ func (w clusterWriter) run(ctx context.Context) error {
 	}
 	err = w.a.operate(ctx, w.store, name, "create", func(ctx context.Context, op *operation.Op, guarded store.Store) error {
 		op.Note(func(r *operation.Record) { r.Documents = w.documents(name) })
+		unguarded := w.store
 		w.store = guarded
-		return w.write(ctx, name)
+		if err := w.write(ctx, name); err != nil {
+			return err
+		}
+		return index(ctx, unguarded, name)
 	})
 	if err != nil {
 		return err
@@ -213,6 +217,27 @@ func (w clusterWriter) write(ctx context.Context, name string) error {
 		return withHint(fmt.Errorf("somebody else created cluster %s just now: %w", name, err), "see: slipway get groups "+name)
 	}
 	return err
+}
+
+// index keeps copies of what was written in one object, so that the first plan reads that instead of each document. A
+// copy counts only while the original is the same, so this write needs no guard.
+func index(ctx context.Context, s store.Store, name string) error {
+	view, err := store.Look(ctx, s, name+"/")
+	if err != nil {
+		return err
+	}
+	if _, known := view.Holds(manifest.ClusterKey(name)); !known {
+		return nil // a folder has no index
+	}
+	if _, _, err := readDocuments(ctx, view, name); err != nil {
+		return err
+	}
+	for _, key := range []string{manifest.AssetsKey(name), pki.CertsKey(name)} {
+		if _, err := view.Get(ctx, key); err != nil {
+			return err
+		}
+	}
+	return view.Keep(ctx)
 }
 
 // writeGroups writes the groups, and removes those of a create that was cut short.

@@ -236,7 +236,7 @@ func (t *target) destroy(ctx context.Context, d demise) error {
 	if err := t.a.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, d.plan, 0); err != nil {
+	if err := t.begun(ctx, &desired{destroy: true}, d.plan, 0); err != nil {
 		return err
 	}
 	if err := t.walk(ctx, d.plan, t.cloud); err != nil {

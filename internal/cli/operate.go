@@ -67,11 +67,24 @@ type work func(ctx context.Context, op *operation.Op, guarded store.Store) error
 // operate does work as the only writer of a cluster, and leaves a record of it. The context that work gets ends when the
 // lock is lost.
 func (a *app) operate(ctx context.Context, s store.Store, cluster, kind string, do work) error {
-	d, err := a.desk(s, cluster)
+	return a.operateIf(ctx, opening{store: s, cluster: cluster, kind: kind}, do)
+}
+
+// opening is how an operation begins. ready is asked before the lock is taken, while it is looked at; nil agrees.
+type opening struct {
+	store         store.Store
+	cluster, kind string
+	ready         func(context.Context) error
+}
+
+// operateIf is [app.operate] where the lock is taken only if all is ready for it.
+func (a *app) operateIf(ctx context.Context, o opening, do work) error {
+	d, err := a.desk(o.store, o.cluster)
 	if err != nil {
 		return err
 	}
-	op, err := a.begin(ctx, d, kind)
+	d.Ready = o.ready
+	op, err := a.begin(ctx, d, o.kind)
 	if err != nil {
 		return err
 	}
@@ -79,7 +92,7 @@ func (a *app) operate(ctx context.Context, s store.Store, cluster, kind string, 
 		a.say("took the lock over from %s, whose lease ended at %s; what it left undone is taken up", p, utc(p.Expires))
 	}
 	kept, stop := op.Keep(ctx)
-	err = do(kept, op, op.Guard(s))
+	err = do(kept, op, op.Guard(o.store))
 	if cause := context.Cause(kept); errors.Is(cause, operation.ErrLost) && !errors.Is(err, operation.ErrLost) {
 		err = errors.Join(cause, err)
 	}

@@ -88,7 +88,7 @@ func (a *app) applyStack(ctx context.Context, op *operation.Op, state store.Stor
 	if err := a.confirm("Apply this to cluster " + c.name + " by CloudFormation?"); err != nil {
 		return errors.Join(err, c.withdraw(ctx, p))
 	}
-	if err := c.begun(ctx, c.d.plan, len(c.d.missing)); err != nil {
+	if err := c.begun(ctx, c.d, c.d.plan, len(c.d.missing)); err != nil {
 		return errors.Join(err, c.withdraw(ctx, p))
 	}
 	start := a.Now()

@@ -64,7 +64,7 @@ func (t *target) deleteStack(ctx context.Context, op *operation.Op, all *desired
 	if err := t.a.confirm("Destroy cluster " + t.name + " and its stack?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, p, 0); err != nil {
+	if err := t.begun(ctx, &desired{stack: true}, p, 0); err != nil {
 		return err
 	}
 	if err := d.carryOut(ctx); err != nil {

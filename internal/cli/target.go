@@ -4,14 +4,9 @@ package cli
 
 import (
 	"context"
-	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -68,6 +63,7 @@ type target struct {
 	op    *operation.Op
 	state store.Store // guarded by op
 	made  madeResources
+	last  lastApplied
 	who   aws.Identity // once it was asked for
 }
 
@@ -396,64 +392,5 @@ func trust(p pki.Public) node.Trust {
 	return node.Trust{
 		KubernetesCA: p.CAs[pki.KubernetesCA], EtcdPeerCA: p.CAs[pki.EtcdPeerCA], EtcdClientCA: p.CAs[pki.EtcdClientCA],
 		FrontProxyCA: p.CAs[pki.FrontProxyCA], ServiceAccountKeys: p.ServiceAccountKeys,
-	}
-}
-
-// agents reads the agent for each architecture: --node-binary, else slipway-node beside slipway, else slipway-node-ARCH.
-func (t *target) agents(arches map[string]string) (map[string][]byte, error) {
-	out := map[string][]byte{}
-	for _, arch := range arches {
-		if out[arch] != nil {
-			continue
-		}
-		path, err := t.agentPath(arch)
-		if err != nil {
-			return nil, err
-		}
-		body, err := os.ReadFile(path)
-		if err != nil {
-			hint := "make build, or give --node-binary or SLIPWAY_NODE_BINARY"
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil, withHint(fmt.Errorf("there is no agent for %s machines at %s", arch, path), hint)
-			}
-			return nil, withHint(fmt.Errorf("read the agent: %w", err), hint)
-		}
-		if is, err := archOfProgram(path); err != nil || is != arch {
-			return nil, withHint(fmt.Errorf("%s is no program for %s machines", path, arch), "give the right one by --node-binary")
-		}
-		out[arch] = body
-	}
-	return out, nil
-}
-
-func (t *target) agentPath(arch string) (string, error) {
-	if given := t.a.flagOr(t.o.nodeBinary, "SLIPWAY_NODE_BINARY"); given != "" {
-		return given, nil
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find slipway's own program: %w", err)
-	}
-	name := "slipway-node"
-	if arch != runtime.GOARCH {
-		name += "-" + arch
-	}
-	return filepath.Join(filepath.Dir(self), name), nil
-}
-
-// archOfProgram reads the architecture from an ELF program's header.
-func archOfProgram(path string) (string, error) {
-	f, err := elf.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	switch f.Machine {
-	case elf.EM_X86_64:
-		return "amd64", nil
-	case elf.EM_AARCH64:
-		return "arm64", nil
-	default:
-		return f.Machine.String(), nil
 	}
 }

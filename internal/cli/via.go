@@ -47,15 +47,24 @@ func writeWay(ctx context.Context, s store.Store, name, via string) error {
 	if err != nil || have == via {
 		return err
 	}
-	body, err := json.Marshal(way{Via: via})
-	if err != nil {
-		return fmt.Errorf("print %s: %w", wayKey(name), err)
-	}
-	_, err = s.Create(ctx, wayKey(name), body)
-	if errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
-	}
+	_, err = beginWay(ctx, s, name, via)
 	return err
+}
+
+// beginWay is [writeWay] where nothing was noted a moment ago. It returns what it wrote.
+func beginWay(ctx context.Context, s store.Store, name, via string) (store.Object, error) {
+	o := store.Object{Key: wayKey(name)}
+	var err error
+	if o.Body, err = json.Marshal(way{Via: via}); err != nil {
+		return o, fmt.Errorf("print %s: %w", o.Key, err)
+	}
+	if o.ETag, err = s.Create(ctx, o.Key, o.Body); !errors.Is(err, store.ErrConflict) {
+		return o, err
+	}
+	if have, readErr := readWay(ctx, s, name); readErr == nil && have == via { // our own write, whose answer got lost
+		return store.Object{}, nil
+	}
+	return o, fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
 }
 
 // byStack says whether a cluster is made by CloudFormation: as it was begun, else as via says.

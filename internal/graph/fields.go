@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Field is one property of a resource. Value is a string, bool, int64, Symbol or Text (as long as it holds symbols),
@@ -54,17 +53,44 @@ func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field
 	for i := range v.NumField() {
-		f, tagged := fieldOf(v.Type().Field(i))
-		if !tagged || v.Field(i).IsZero() && !f.Always {
+		value, set := valueOf(v, i)
+		if !set {
 			continue
 		}
-		f.Value = plain(v.Field(i))
-		if list, ok := f.Value.([]any); ok && f.Set {
-			f.Value = sorted(list)
-		}
+		f, _ := fieldOf(v.Type().Field(i))
+		f.Value = value
 		fs = append(fs, f)
 	}
 	return fs
+}
+
+// valueOf returns the value of v's field i, and whether it is a property that is set or always enforced.
+func valueOf(v reflect.Value, i int) (any, bool) {
+	name, opts := head(v.Type().Field(i).Tag.Get("aws"))
+	if name == "" || v.Field(i).IsZero() && !has(opts, "always") {
+		return nil, false
+	}
+	value := plain(v.Field(i))
+	if list, ok := value.([]any); ok && has(opts, "set") {
+		value = sorted(list)
+	}
+	return value, true
+}
+
+// TagOf returns the value of r's tag key; empty if it has none.
+func TagOf(r Resource, key string) string {
+	v := reflect.ValueOf(r)
+	for i := range v.NumField() {
+		if _, opts := head(v.Type().Field(i).Tag.Get("aws")); !has(opts, "tags") {
+			continue
+		}
+		value, _ := valueOf(v, i)
+		if tags, ok := value.(map[string]any); ok {
+			s, _ := tags[key].(string)
+			return s
+		}
+	}
+	return ""
 }
 
 // Properties lists the properties that resources of r's kind can have, without values.
@@ -104,55 +130,17 @@ func Nested(r Resource) []string {
 }
 
 func fieldOf(sf reflect.StructField) (Field, bool) {
-	name, opts, _ := strings.Cut(sf.Tag.Get("aws"), ",")
+	name, opts := head(sf.Tag.Get("aws"))
 	if name == "" {
 		return Field{}, false
 	}
-	has := func(o string) bool { return slices.Contains(strings.Split(opts, ","), o) }
-	f := Field{
-		Property:  name,
-		Immutable: has("immutable"), Always: has("always"), Set: has("set"), Write: has("write"), Tags: has("tags"),
-		JSON:   sf.Type == reflect.TypeFor[JSON](),
-		Render: Render{Param: has("param"), ParamScale: has("scale"), Propagated: has("propagated")},
-		Nested: nestedIn(sf.Type),
-	}
-	f.Attribute = f.Render.options(sf.Tag)
+	f := Field{Property: name, JSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type)}
+	f.flags(opts)
+	f.Attribute = f.Render.options(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
 	if f.Attribute == "" {
 		f.Attribute = Snake(name)
 	}
 	return f, true
-}
-
-// options reads the tf and cfn tags into r and returns Terraform's name; empty if the tags say none.
-func (r *Render) options(tag reflect.StructTag) string {
-	attribute, tf, _ := strings.Cut(tag.Get("tf"), ",")
-	for o := range strings.SplitSeq(tf, ",") {
-		key, value, _ := strings.Cut(o, "=")
-		switch key {
-		case "inline":
-			r.Inline = true
-		case "one":
-			r.One = true
-		case "options":
-			r.Options = true
-		case "is":
-			r.Is = value
-		}
-	}
-	for o := range strings.SplitSeq(tag.Get("cfn"), ",") {
-		key, value, _ := strings.Cut(o, "=")
-		switch key {
-		case "text":
-			r.Text = true
-		case "of":
-			r.TagsOf = value
-		case "type":
-			r.ParamType = value
-		case "-":
-			r.Without = true
-		}
-	}
-	return attribute
 }
 
 // nestedIn lists the properties of a struct, or of the structs in a list. A reference and a text have none.
@@ -222,13 +210,9 @@ func plainMany(v reflect.Value) any {
 func plainStruct(v reflect.Value) map[string]any {
 	m := map[string]any{}
 	for i := range v.NumField() {
-		f, tagged := fieldOf(v.Type().Field(i))
-		if !tagged || v.Field(i).IsZero() && !f.Always {
-			continue
-		}
-		m[f.Property] = plain(v.Field(i))
-		if list, ok := m[f.Property].([]any); ok && f.Set {
-			m[f.Property] = sorted(list)
+		if value, set := valueOf(v, i); set {
+			name, _ := head(v.Type().Field(i).Tag.Get("aws"))
+			m[name] = value
 		}
 	}
 	return m
@@ -237,8 +221,11 @@ func plainStruct(v reflect.Value) map[string]any {
 // Symbols lists the symbols that r holds, each once, in declaration order.
 func Symbols(r Resource) []Symbol {
 	var out []Symbol
-	for _, f := range Fields(r) {
-		out = symbolsIn(out, f.Value)
+	v := reflect.ValueOf(r)
+	for i := range v.NumField() {
+		if value, set := valueOf(v, i); set {
+			out = symbolsIn(out, value)
+		}
 	}
 	return out
 }
@@ -418,21 +405,4 @@ func sortedKeys(m map[string]any) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// Snake turns CidrBlock into cidr_block and DNSName into dns_name, as Terraform spells names.
-func Snake(s string) string {
-	rs := []rune(s)
-	var b strings.Builder
-	for i, r := range rs {
-		if unicode.IsUpper(r) && i > 0 {
-			afterLower := !unicode.IsUpper(rs[i-1])
-			beforeLower := i+1 < len(rs) && unicode.IsLower(rs[i+1])
-			if afterLower || beforeLower {
-				b.WriteByte('_')
-			}
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
 }

@@ -25,19 +25,19 @@ type InstanceType struct {
 
 // FindInstanceType looks a type up.
 func FindInstanceType(name string) (InstanceType, bool) {
-	for line := range strings.Lines(instanceTypes) {
-		f := strings.Fields(line)
-		if f[0] != name || len(f) != 4 {
-			continue
-		}
-		vcpu, err := strconv.Atoi(f[2])
-		if err != nil {
-			return InstanceType{}, false
-		}
-		memory, err := strconv.Atoi(f[3])
-		return InstanceType{Name: name, Arch: f[1], VCPU: vcpu, MemoryMiB: memory}, err == nil
+	// Each group asks several times, so the lines of other types are not taken apart. The first line is a comment.
+	_, line, _ := strings.Cut(instanceTypes, "\n"+name+" ")
+	line, _, _ = strings.Cut(line, "\n")
+	f := strings.Fields(line)
+	if len(f) != 3 { // architecture, vCPUs, memory
+		return InstanceType{}, false
 	}
-	return InstanceType{}, false
+	vcpu, err := strconv.Atoi(f[1])
+	if err != nil {
+		return InstanceType{}, false
+	}
+	memory, err := strconv.Atoi(f[2])
+	return InstanceType{Name: name, Arch: f[0], VCPU: vcpu, MemoryMiB: memory}, err == nil
 }
 
 // ArchOf returns the architecture of an instance type; of an unknown one amd64.

@@ -53,13 +53,12 @@ func (d Document) checkIdentity() []error {
 
 func (d Document) checkFiles() []error {
 	var out []error
-	hash := regexp.MustCompile(`^[0-9a-f]{64}$`)
 	for i, f := range d.Files {
 		path := fmt.Sprintf("files[%d]", i)
 		if f.Name == "" || strings.ContainsAny(f.Name, "/\\") || f.Name[0] == '.' {
 			out = append(out, fault(path+".name", f.Name, "must be a plain file name"))
 		}
-		if !hash.MatchString(f.SHA256) {
+		if !isSHA256(f.SHA256) {
 			out = append(out, fault(path+".sha256", f.SHA256, "must be 64 lower-case hex digits"))
 		}
 		if f.Form != FormBinary && f.Form != FormArchive {
@@ -70,6 +69,12 @@ func (d Document) checkFiles() []error {
 		}
 	}
 	return out
+}
+
+// isSHA256 is no pattern: a cluster of many groups checks hundreds of sums.
+func isSHA256(s string) bool {
+	const digits = 64
+	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 func (d Document) checkImages() []error {

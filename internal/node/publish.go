@@ -53,8 +53,31 @@ func EtcdJoinedKey(cluster, slot string) string { return EtcdPrefix(cluster) + "
 
 // Object is something to write to the machine store. Its key holds its hash, so it never changes.
 type Object struct {
-	Key  string
-	Body []byte
+	Key string
+	// Body is nil where Agent reads it.
+	Body  []byte
+	Agent Agent
+}
+
+// bytes returns the object's body. That of an agent is read anew, and refused if it is not what its hash says.
+func (o Object) bytes() ([]byte, error) {
+	if o.Agent.Read == nil {
+		return o.Body, nil
+	}
+	body, err := o.Agent.Read()
+	if err != nil {
+		return nil, err
+	}
+	if got := sum(body); got != o.Agent.SHA256 {
+		return nil, fmt.Errorf("the agent changed after its hash was taken: it has %s, not %s; nothing of it was written", got, o.Agent.SHA256)
+	}
+	return body, nil
+}
+
+// Agent is the agent's program for one architecture. It has some 23 MB, so it is read only when it is to be published.
+type Agent struct {
+	SHA256 string
+	Read   func() ([]byte, error)
 }
 
 // Boot is where a group's machines find their agent and document.
@@ -74,8 +97,8 @@ type Publication struct {
 // PublicationInput is what a publication is made of.
 type PublicationInput struct {
 	Documents []Document
-	// Agents is the agent's binary for each architecture (amd64, arm64).
-	Agents map[string][]byte
+	// Agents by architecture (amd64, arm64).
+	Agents map[string]Agent
 	// Arch of a group's machines, by the group's name.
 	Arch map[string]string
 	// StoreURL of the machine store, s3://bucket/prefix.
@@ -86,10 +109,7 @@ type PublicationInput struct {
 func BuildPublication(in PublicationInput) (Publication, error) {
 	out := Publication{Boot: map[string]Boot{}}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
-	objects, agents := map[string][]byte{}, map[string]string{}
-	for _, arch := range slices.Sorted(maps.Keys(in.Agents)) {
-		agents[arch] = sum(in.Agents[arch]) // once, not for each group: an agent is 23 MB
-	}
+	objects := map[string]Object{}
 	for _, d := range in.Documents {
 		arch := in.Arch[d.Group]
 		agent, ok := in.Agents[arch]
@@ -100,16 +120,15 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 		if err != nil {
 			return Publication{}, err
 		}
-		agentSum, docSum := agents[arch], sum(body)
-		agentKey := AgentPrefix(d.Cluster) + agentSum + "/slipway-node"
+		docSum := sum(body)
+		agentKey := AgentPrefix(d.Cluster) + agent.SHA256 + "/slipway-node"
 		docKey := DocumentPrefix(d.Cluster, d.Role) + "documents/" + d.Group + "-" + docSum + ".json"
-		objects[agentKey], objects[docKey] = agent, body
-		out.Boot[d.Group] = Boot{AgentURL: base + agentKey, AgentSHA256: agentSum, DocumentURL: base + docKey, DocumentSHA256: docSum}
+		objects[agentKey], objects[docKey] = Object{Key: agentKey, Agent: agent}, Object{Key: docKey, Body: body}
+		out.Boot[d.Group] = Boot{AgentURL: base + agentKey, AgentSHA256: agent.SHA256, DocumentURL: base + docKey, DocumentSHA256: docSum}
 	}
-	for key, body := range objects {
-		out.Objects = append(out.Objects, Object{Key: key, Body: body})
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		out.Objects = append(out.Objects, objects[key])
 	}
-	slices.SortFunc(out.Objects, func(a, b Object) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
 }
 
@@ -156,12 +175,8 @@ func Publish(ctx context.Context, s store.Store, objects []Object) ([]string, er
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			_, errs[i] = s.Create(ctx, o.Key, o.Body)
-			if errors.Is(errs[i], store.ErrConflict) {
-				errs[i] = sameBody(ctx, s, o)
-			}
-			if errs[i] != nil {
-				errs[i] = fmt.Errorf("publish %s: %w", o.Key, errs[i])
+			if err := publish(ctx, s, o); err != nil {
+				errs[i] = fmt.Errorf("publish %s: %w", o.Key, err)
 			}
 		})
 	}
@@ -178,12 +193,20 @@ func Publish(ctx context.Context, s store.Store, objects []Object) ([]string, er
 // maxWrites is how many objects are written at a time.
 const maxWrites = 16
 
-func sameBody(ctx context.Context, s store.Store, o Object) error {
+func publish(ctx context.Context, s store.Store, o Object) error {
+	body, err := o.bytes()
+	if err != nil {
+		return err
+	}
+	_, err = s.Create(ctx, o.Key, body)
+	if !errors.Is(err, store.ErrConflict) {
+		return err
+	}
 	got, err := s.Get(ctx, o.Key)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got.Body, o.Body) {
+	if !bytes.Equal(got.Body, body) {
 		return errors.New("another object lies under the key of this hash; delete it")
 	}
 	return nil

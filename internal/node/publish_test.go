@@ -3,19 +3,52 @@
 package node_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/node"
+	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 func timeOf(s string) (time.Time, error) { return time.Parse("20060102T150405Z", s) }
 
+// agent is one whose file now has the content is, and had the content was when its hash was taken.
+func agent(was, is string) node.Agent {
+	hash := sha256.Sum256([]byte(was))
+	return node.Agent{SHA256: hex.EncodeToString(hash[:]), Read: func() ([]byte, error) { return []byte(is), nil }}
+}
+
+// An agent that is not what its hash says is not published: machines would refuse it one by one.
+func TestChangedAgentIsNotPublished(t *testing.T) {
+	p := publication(t)
+	for i, o := range p.Objects {
+		if o.Body == nil {
+			p.Objects[i].Agent = agent("agent", "another")
+		}
+	}
+	s := store.NewFile(t.TempDir())
+	written, err := node.Publish(t.Context(), s, p.Objects)
+	if err == nil || !strings.Contains(err.Error(), "the agent changed after its hash was taken") {
+		t.Errorf("got %v", err)
+	}
+	if len(written) != len(p.Objects)-1 {
+		t.Errorf("wrote %v", written)
+	}
+	if keys, err := s.List(t.Context(), node.AgentPrefix("demo")); err != nil || len(keys) != 0 {
+		t.Errorf("published %v, %v", keys, err)
+	}
+	if written, err := node.Publish(t.Context(), s, publication(t).Objects); err != nil || len(written) != 1 {
+		t.Errorf("the right one: wrote %v, %v", written, err)
+	}
+}
+
 func publication(t *testing.T) node.Publication {
 	t.Helper()
 	in := node.PublicationInput{
-		Agents: map[string][]byte{"amd64": []byte("agent")}, Arch: map[string]string{"control-plane": "amd64", "nodes": "amd64"},
+		Agents: map[string]node.Agent{"amd64": agent("agent", "agent")}, Arch: map[string]string{"control-plane": "amd64", "nodes": "amd64"},
 		StoreURL: "s3://bucket/prefix",
 	}
 	for i := range groups() {

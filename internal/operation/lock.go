@@ -4,6 +4,7 @@ package operation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/diag"
@@ -180,7 +182,7 @@ func (d Desk) take(ctx context.Context, who Who, may func(Lock) error) (*Lease, 
 	for range acquireTries {
 		var was Lock
 		var etag string
-		if was, etag, err = d.read(ctx); err != nil {
+		if was, etag, err = d.look(ctx); err != nil {
 			return nil, err
 		}
 		if was.Holder != nil && was.Holder.ID == id { // our own write, whose answer got lost
@@ -199,6 +201,19 @@ func (d Desk) take(ctx context.Context, who Who, may func(Lock) error) (*Lease, 
 		}
 	}
 	return nil, fmt.Errorf("lock cluster %s: %w", d.Cluster, err)
+}
+
+// look reads the lock, and asks whether all is ready to take it.
+func (d Desk) look(ctx context.Context) (Lock, string, error) {
+	if d.Ready == nil {
+		return d.read(ctx)
+	}
+	var wg sync.WaitGroup
+	var readyErr error
+	wg.Go(func() { readyErr = d.Ready(ctx) })
+	l, etag, err := d.read(ctx)
+	wg.Wait()
+	return l, etag, cmp.Or(readyErr, err)
 }
 
 // claim writes us into the lock, if it still is what was read.

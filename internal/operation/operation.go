@@ -8,6 +8,7 @@
 package operation
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -55,6 +56,8 @@ type Desk struct {
 	Now func() time.Time
 	// Lease is how long the lock is held after the last renewal. Zero: [DefaultLease].
 	Lease time.Duration
+	// Ready is asked while the lock is looked at; its error, if any, keeps the lock from being taken. Nil agrees.
+	Ready func(context.Context) error
 }
 
 func (d Desk) lease() time.Duration {

@@ -4,6 +4,7 @@ package operation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +130,7 @@ func (d Desk) begin(ctx context.Context, l *Lease, who Who) (*Op, error) {
 	if err == nil {
 		var body []byte
 		if body, err = encode(op.record); err == nil {
-			op.etag, err = l.Guard(d.Store).Create(ctx, JournalKey(d.Cluster, l.Token()), body)
+			op.etag, err = op.write(ctx, body)
 		}
 	}
 	if err != nil {
@@ -212,18 +213,33 @@ func (o *Op) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key := JournalKey(o.desk.Cluster, o.record.Token)
-	etag, err := o.Guard(o.desk.Store).Update(ctx, key, body, o.etag)
-	if errors.Is(err, store.ErrConflict) { // perhaps it was our own write, whose answer got lost
-		if now, readErr := o.desk.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
-			etag, err = now.ETag, nil
-		}
-	}
+	etag, err := o.write(ctx, body)
 	if err != nil {
 		return fmt.Errorf("write the record of this %s: %w", o.record.Operation, err)
 	}
 	o.etag = etag
 	return nil
+}
+
+// write replaces our record, or makes it. It does not look at the lock before: the record is named by our token, and
+// whoever takes the lock from us gives it another version, see [Desk.settle]. So only a conflict makes us look.
+func (o *Op) write(ctx context.Context, body []byte) (etag string, err error) {
+	key := JournalKey(o.desk.Cluster, o.record.Token)
+	if err := o.Ensure(ctx); err != nil {
+		return "", err
+	}
+	if o.etag == "" {
+		etag, err = o.desk.Store.Create(ctx, key, body)
+	} else {
+		etag, err = o.desk.Store.Update(ctx, key, body, o.etag)
+	}
+	if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+		return etag, err
+	}
+	if now, readErr := o.desk.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
+		return now.ETag, nil // it was our own write, whose answer got lost
+	}
+	return "", cmp.Or(o.Check(ctx), err)
 }
 
 // End writes down how the operation ended, and releases the lock. result is its error. Give it a context that outlives

@@ -118,11 +118,32 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 	return o, nil
 }
 
+// Holds says whether there was an object when the view was made; known is false where the store tells no ETags.
+func (v *View) Holds(key string) (holds, known bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_, holds = v.etags[key]
+	return holds, v.etags != nil && strings.HasPrefix(key, v.prefix)
+}
+
+// Add puts an object that was written through another way into the view, so that the index has a copy of it.
+func (v *View) Add(o Object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.etags == nil || !strings.HasPrefix(o.Key, v.prefix) {
+		return
+	}
+	v.etags[o.Key] = o.ETag
+	v.known[o.Key], v.stale = Object{Key: o.Key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
+}
+
 // List returns the keys that were there when the view was made.
 func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 	if v.etags == nil || !strings.HasPrefix(prefix, v.prefix) {
 		return v.Store.List(ctx, prefix)
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(v.etags)) {
 		if strings.HasPrefix(key, prefix) {

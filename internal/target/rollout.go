@@ -24,7 +24,7 @@ func RolloutOf(g *graph.Graph) Rollout {
 	for _, n := range g.Nodes() {
 		switch {
 		case !n.Resource.Kind().Machines || !told[n.Addr]:
-		case tagOf(n.Resource, tagSlot) != "":
+		case graph.TagOf(n.Resource, tagSlot) != "":
 			out.Slots = append(out.Slots, n.Addr)
 		default:
 			out.Groups = append(out.Groups, n.Addr)

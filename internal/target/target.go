@@ -62,7 +62,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 	all := map[string]*found{}
 	owners := owners(g)
 	for _, n := range g.Nodes() {
-		slot := tagOf(n.Resource, tagSlot) != ""
+		slot := graph.TagOf(n.Resource, tagSlot) != ""
 		walk(graph.Fields(n.Resource), "", func(f graph.Field, path string) {
 			if !f.Render.Param && (!f.Render.ParamScale || slot) {
 				return
@@ -131,7 +131,7 @@ func owners(g *graph.Graph) map[graph.Addr]string {
 		if out[n.Addr] == "" {
 			out[n.Addr] = n.Resource.Kind().Name
 		}
-		group := tagOf(n.Resource, tagGroup)
+		group := graph.TagOf(n.Resource, tagGroup)
 		if group == "" {
 			continue
 		}
@@ -143,16 +143,6 @@ func owners(g *graph.Graph) map[graph.Addr]string {
 		}
 	}
 	return out
-}
-
-func tagOf(r graph.Resource, key string) string {
-	for _, f := range graph.Fields(r) {
-		if tags, ok := f.Value.(map[string]any); ok && f.Tags {
-			s, _ := tags[key].(string)
-			return s
-		}
-	}
-	return ""
 }
 
 // Output is a value that a template tells about what it makes.
