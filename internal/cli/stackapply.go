@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,48 +169,59 @@ func (c *stacked) explained(ctx context.Context, err error) error {
 	if stack.PhaseOf(failed.Status) == stack.Dead {
 		hint = "mend the cause and run it again: the stack is then deleted and made again"
 	}
-	group, found := strings.CutPrefix(string(failed.Cause.Addr), "autoscaling-group/")
-	if failed.Cause.Addr == "wait-condition/"+cloudformation.Gate {
-		group, found = "", true
-	}
-	if found {
-		said := c.machinesSay(ctx, group, failed.Cause.At)
-		if len(said) > 0 {
-			err = fmt.Errorf("%w\n  %s", err, strings.Join(said, "\n  "))
-		}
+	if said := c.machinesSay(ctx, failed.Cause); len(said) > 0 {
+		err = fmt.Errorf("%w\n  %s", err, strings.Join(said, "\n  "))
 	}
 	return withHint(err, hint)
 }
 
-// machinesSay reads the last report of the machines of a group, or of all, that began since then, also of those that a
-// rollback has ended: their consoles stay readable for a while.
-func (c *stacked) machinesSay(ctx context.Context, group string, since time.Time) []string {
+// machinesSay reads what the machines say that a failure comes of: those that said that they failed, else those that were
+// waited for and are not well. A rollback has ended them; their consoles stay readable for a while.
+func (c *stacked) machinesSay(ctx context.Context, cause stack.Cause) []string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	api := ec2.NewFromConfig(c.cfg)
-	filters := []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{c.name}}}
-	if group != "" {
-		filters = append(filters, ec2types.Filter{Name: sdk.String("tag:aws:autoscaling:groupName"), Values: []string{group + "." + c.name}})
-	}
-	out, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters})
-	if err != nil {
-		return []string{"its machines can not be asked: " + err.Error()}
+	api, ids := ec2.NewFromConfig(c.cfg), cause.Machines
+	if len(ids) == 0 {
+		var err error
+		if ids, err = c.machinesOf(ctx, api, cause); err != nil {
+			return []string{"its machines can not be asked: " + err.Error()}
+		}
 	}
 	var said []string
-	for _, r := range out.Reservations {
-		for _, in := range r.Instances {
-			if sdk.ToTime(in.LaunchTime).Before(since.Add(-time.Minute)) {
-				continue
-			}
-			if report := lastReport(ctx, api, sdk.ToString(in.InstanceId)); report != "" {
-				said = append(said, "machine "+sdk.ToString(in.InstanceId)+" says: "+report)
-			}
+	for _, id := range ids {
+		if report := lastReport(ctx, api, id); report != "" {
+			said = append(said, "machine "+id+" says: "+report)
 		}
 	}
 	return said
 }
 
-// lastReport is the last failure, else the last report, on a machine's console.
+// machinesOf are those of the group that failed, or of all if what waits for all did, that began when it did or later.
+func (c *stacked) machinesOf(ctx context.Context, api *ec2.Client, cause stack.Cause) ([]string, error) {
+	group, found := strings.CutPrefix(string(cause.Addr), "autoscaling-group/")
+	filters := []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{c.name}}}
+	switch {
+	case found:
+		filters = append(filters, ec2types.Filter{Name: sdk.String("tag:aws:autoscaling:groupName"), Values: []string{group + "." + c.name}})
+	case cause.Addr != "wait-condition/"+cloudformation.Gate:
+		return nil, nil // nothing that waits for machines
+	}
+	out, err := api.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filters})
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what it was for
+	}
+	var ids []string
+	for _, r := range out.Reservations {
+		for _, in := range r.Instances {
+			if !sdk.ToTime(in.LaunchTime).Before(cause.At.Add(-time.Minute)) {
+				ids = append(ids, sdk.ToString(in.InstanceId))
+			}
+		}
+	}
+	return ids, nil
+}
+
+// lastReport is the last failure, else the last report, on a machine's console; empty for one that is well.
 func lastReport(ctx context.Context, api *ec2.Client, id string) string {
 	out, err := api.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &id})
 	if err != nil {
@@ -219,15 +231,35 @@ func lastReport(ctx context.Context, api *ec2.Client, id string) string {
 	if err != nil {
 		return ""
 	}
-	reports := health.ParseConsole(text)
-	best := ""
+	return worstReport(health.ParseConsole(text))
+}
+
+// worstReport tells the stage that failed last and did not get over it, else the last report; nothing of a machine that has
+// said that it is well. That a failure was signaled is no news.
+func worstReport(reports []health.StageReport) string {
+	const signal, done = "signal", "done"
+	var failed []health.StageReport
+	worst, told := health.StageReport{}, false
 	for _, r := range reports {
-		if r.State == "failed" || best == "" || !strings.Contains(best, "failed") {
-			best = fmt.Sprintf("stage %s %s", r.Stage, r.State)
-			if r.Error != "" {
-				best += ": " + r.Error
-			}
+		if r.State == done { // to try again is not to have got over it
+			failed = slices.DeleteFunc(failed, func(f health.StageReport) bool { return f.Stage == r.Stage })
+		}
+		if r.State == "failed" {
+			failed = append(failed, r)
+		}
+		if told = told || r.Stage == signal && r.State == done; r.Stage != signal {
+			worst = r
 		}
 	}
-	return best
+	switch {
+	case len(failed) > 0:
+		worst = failed[len(failed)-1]
+	case worst.Stage == "" || told:
+		return ""
+	}
+	text := fmt.Sprintf("stage %s %s", worst.Stage, worst.State)
+	if worst.Error != "" {
+		text += ": " + worst.Error
+	}
+	return text
 }

@@ -32,13 +32,14 @@ type follower struct {
 	last  string // the newest event that was told
 	seen  []types.StackEvent
 	begun map[string]time.Time // by logical id
-	done  map[string]bool
+	done  map[string]bool      // has ended once
+	ended map[string]bool      // has ended, and not begun again since
 	wait  time.Duration
 }
 
 // follow begins to follow an operation of total steps; 0 if that is not known.
 func (s Stack) follow(id string, total int) *follower {
-	return &follower{s: s, id: id, total: total, begun: map[string]time.Time{}, done: map[string]bool{}, wait: firstPause}
+	return &follower{s: s, id: id, total: total, begun: map[string]time.Time{}, done: map[string]bool{}, ended: map[string]bool{}, wait: firstPause}
 }
 
 // newer reads the events until stop says that one is not wanted any more, oldest first.
@@ -149,15 +150,15 @@ func (f *follower) event(e types.StackEvent) plan.Event {
 	id := aws.ToString(e.LogicalResourceId)
 	action, state := Progress(e.ResourceStatus)
 	at := aws.ToTime(e.Timestamp)
-	if begun := f.begun[id]; begun.IsZero() || f.done[id] && state == plan.Started {
-		f.begun[id] = at
+	if begun := f.begun[id]; begun.IsZero() || f.ended[id] && state == plan.Started {
+		f.begun[id], f.ended[id] = at, false
 	}
 	reason := aws.ToString(e.ResourceStatusReason)
 	if state == plan.Started && reason != "" && reason != "Resource creation Initiated" {
 		state = plan.Waiting // news of something that goes on, such as a signal
 	}
 	if state == plan.Done || state == plan.Failed {
-		f.done[id] = true
+		f.done[id], f.ended[id] = true, true
 	}
 	cfn := aws.ToString(e.ResourceType)
 	return plan.Event{

@@ -13,6 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/graph"
 )
 
+// failureSignal is how CloudFormation begins to tell of a machine that said that it failed.
+const failureSignal = "Received FAILURE signal with UniqueId "
+
 // Cause is what an operation failed of.
 type Cause struct {
 	// Addr of the first resource that failed; empty if only the stack did.
@@ -22,6 +25,8 @@ type Cause struct {
 	Reason string
 	// At is when the resource began, for whoever looks for its traces.
 	At time.Time
+	// Machines are those that said themselves that they failed.
+	Machines []string
 }
 
 // FailedError says that an operation of a stack ended badly, and why.
@@ -49,7 +54,7 @@ func (e FailedError) Error() string {
 // FirstFailure finds in the events of an operation, oldest first, what failed by itself: what CloudFormation cancelled
 // because of that is not told. Otherwise is the reason if no resource failed.
 func FirstFailure(events []types.StackEvent, names Names, otherwise string) Cause {
-	begun := map[string]time.Time{}
+	begun, said := map[string]time.Time{}, map[string][]string{}
 	for _, e := range events {
 		id := aws.ToString(e.LogicalResourceId)
 		if aws.ToString(e.ResourceType) == stackType {
@@ -59,11 +64,14 @@ func FirstFailure(events []types.StackEvent, names Names, otherwise string) Caus
 			begun[id] = aws.ToTime(e.Timestamp)
 		}
 		reason := aws.ToString(e.ResourceStatusReason)
+		if _, machine, ok := strings.Cut(reason, failureSignal); ok {
+			said[id] = append(said[id], machine)
+		}
 		if !strings.HasSuffix(string(e.ResourceStatus), "_FAILED") || cancelled(reason) {
 			continue
 		}
 		return Cause{
-			Addr: names.Addr(aws.ToString(e.ResourceType), id), ID: aws.ToString(e.PhysicalResourceId), Reason: reason, At: begun[id],
+			Addr: names.Addr(aws.ToString(e.ResourceType), id), ID: aws.ToString(e.PhysicalResourceId), Reason: reason, At: begun[id], Machines: said[id],
 		}
 	}
 	return Cause{Reason: otherwise}

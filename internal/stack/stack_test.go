@@ -181,12 +181,15 @@ func TestFirstFailure(t *testing.T) {
 		event(whole, "stack", "UPDATE_IN_PROGRESS", "User Initiated", 0),
 		event(vpc, "VpcMain", "UPDATE_IN_PROGRESS", "", 1),
 		event(group, "GroupA", "UPDATE_IN_PROGRESS", "", 2),
+		event(vpc, "Late", "UPDATE_IN_PROGRESS", "Received FAILURE signal with UniqueId i-9", 2),
+		event(group, "GroupA", "UPDATE_IN_PROGRESS", "Received SUCCESS signal with UniqueId i-8", 3),
+		event(group, "GroupA", "UPDATE_IN_PROGRESS", "Received FAILURE signal with UniqueId i-1", 3),
 		event(vpc, "VpcMain", "UPDATE_FAILED", "Resource update cancelled", 3),
 		event(group, "GroupA", "UPDATE_FAILED", "Received 1 FAILURE signal(s) out of 1", 4),
 		event(whole, "stack", "UPDATE_ROLLBACK_IN_PROGRESS", "The following resource(s) failed to update: [VpcMain, GroupA].", 5),
 		event(vpc, "Late", "UPDATE_FAILED", "something else", 6),
 	}
-	want := stack.Cause{Addr: "autoscaling-group/a", ID: "id-of-GroupA", Reason: "Received 1 FAILURE signal(s) out of 1", At: time.Unix(2, 0).UTC()}
+	want := stack.Cause{Addr: "autoscaling-group/a", ID: "id-of-GroupA", Reason: "Received 1 FAILURE signal(s) out of 1", At: time.Unix(2, 0).UTC(), Machines: []string{"i-1"}}
 	if diff := cmp.Diff(want, stack.FirstFailure(events, names(), "")); diff != "" {
 		t.Error(diff)
 	}
@@ -194,7 +197,7 @@ func TestFirstFailure(t *testing.T) {
 	if got := err.Error(); got != "stack s ended in UPDATE_ROLLBACK_COMPLETE; the first that failed was autoscaling-group/a (id-of-GroupA): Received 1 FAILURE signal(s) out of 1" {
 		t.Error(got)
 	}
-	if got := stack.FirstFailure(events[:4], names(), "cancelled by its owner"); got.Addr != "" || got.Reason != "cancelled by its owner" {
+	if got := stack.FirstFailure(events[:7], names(), "cancelled by its owner"); got.Addr != "" || got.Reason != "cancelled by its owner" {
 		t.Errorf("a cascade is told as the cause: %+v", got)
 	}
 }

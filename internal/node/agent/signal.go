@@ -58,6 +58,10 @@ func (a *Agent) signalWell(ctx context.Context) error {
 		return err
 	}
 	a.signal(ctx, types.ResourceSignalStatusSuccess, signalPatience)
+	return a.noteSignal()
+}
+
+func (a *Agent) noteSignal() error {
 	_, err := a.Root.Write(File{Path: signalledFile, Body: []byte(a.Boot.Stack), Mode: 0o600})
 	return err
 }
@@ -66,7 +70,11 @@ func (a *Agent) signalWell(ctx context.Context) error {
 // console: a signal holds no text.
 func (a *Agent) signalFailure(ctx context.Context, err error) {
 	if a.Boot.Stack != "" && a.me.ID != "" && !a.gaveUp && permanent(err) && !a.Root.Exists(signalledFile) {
-		a.gaveUp = true // said once: a rollback that waits for the next machine must not hear it of this one
+		// Said once, also if this process ends now: a rollback that waits for the next machine must not hear it of this one.
+		a.gaveUp = true
+		if err := a.noteSignal(); err != nil {
+			a.Log.Warn("that the stack was told can not be noted", slog.Any("error", err))
+		}
 		a.signal(ctx, types.ResourceSignalStatusFailure, 0)
 	}
 }

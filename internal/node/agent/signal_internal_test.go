@@ -135,6 +135,13 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 			if err := a.Keep(ctx); err == nil {
 				t.Fatal("it converged")
 			}
+			// The agent of a machine that gave up starts again: it was said already.
+			ctx, cancel = context.WithCancel(t.Context())
+			a.gaveUp, tries = false, 0
+			if err := a.Keep(ctx); err == nil {
+				t.Fatal("it converged")
+			}
+			cancel()
 			if len(s.got) != tc.sends || tc.sends > 0 && !strings.HasSuffix(s.got[0], " FAILURE") {
 				t.Errorf("sent %v, want %d failures", s.got, tc.sends)
 			}

@@ -168,7 +168,8 @@ func (s *Service) compareOne(c comparison, name string) (*change, []string, erro
 
 // properties notes changes of a resource's properties, and of the tags that it has of its stack.
 func (c comparison) properties(ch *change, r *resource, props tree) {
-	for _, p := range differing(r.Properties, props) {
+	pair := edition{c.old, c.t, c.before, c.after}
+	for _, p := range pair.asked(r.Logical, differing(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.reasons(r, r.Logical, p, props[p])...)
 	}
 	if len(ch.Details) > 0 {

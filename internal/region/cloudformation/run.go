@@ -149,6 +149,7 @@ type side struct {
 	c        content
 	oldTags  map[string]string
 	t        *Template
+	edition  edition
 	rollback bool
 }
 
@@ -158,7 +159,13 @@ func (s *Service) sideOf(st *stack, op *operation, c, before content) (side, err
 	if err != nil {
 		return side{}, fmt.Errorf("read the template of %s again: %w", st.Name, err)
 	}
-	return side{st: st, op: op, c: c, oldTags: before.Tags, t: t}, nil
+	old := &Template{}
+	if before.Body != "" {
+		if old, err = Parse(before.Body); err != nil {
+			return side{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
+		}
+	}
+	return side{st: st, op: op, c: c, oldTags: before.Tags, t: t, edition: edition{old, t, before, c}}, nil
 }
 
 // nodes are the resources of a side that its conditions allow, with what each waits for.

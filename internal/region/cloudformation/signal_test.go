@@ -267,10 +267,24 @@ func TestRollingUpdateGrowsForAWhile(t *testing.T) {
 func TestRollingUpdateRollsBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	l.begin("f", fleet)
+	// The second group waits for the first; the update never reaches it.
+	two := fleet + `
+  Template2:
+    Type: AWS::EC2::LaunchTemplate
+    Properties: {LaunchTemplateData: {ImageId: ami-0123456789abcdef0, InstanceType: !Ref Type}}
+  Group2:
+    Type: AWS::AutoScaling::AutoScalingGroup
+    DependsOn: Group
+    Properties:
+      MinSize: "0"
+      MaxSize: "1"
+      VPCZoneIdentifier: [!Ref Net]
+      LaunchTemplate: {LaunchTemplateId: !Ref Template2, Version: !GetAtt Template2.LatestVersionNumber}
+`
+	l.begin("f", two)
 	l.want(l.tend(nil), "CREATE_COMPLETE")
 	before := l.members()
-	l.change("f", fleet, "Type", "t3.large")
+	l.change("f", two, "Type", "t3.large")
 	l.until("a new machine serves", func() bool {
 		for id := range l.members() {
 			if before[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusFailure) == nil {
@@ -286,6 +300,17 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 	for id := range l.members() {
 		if kind := l.instanceType(id); kind != "t3.medium" {
 			t.Errorf("%s is a %s", id, kind)
+		}
+	}
+	// Template2 went back to a third version. What nobody asked to change, does not.
+	if cs := l.propose(&cfn.CreateChangeSetInput{StackName: aws.String("f"), TemplateBody: &two}); !strings.Contains(aws.ToString(cs.StatusReason), "didn't contain changes") {
+		t.Errorf("the same template changes %v", summary(cs))
+	}
+	l.change("f", two, "Max", "4")
+	l.want(l.tend(before), "UPDATE_COMPLETE")
+	for _, e := range l.events("f")[:6] {
+		if strings.Contains(e, "Group2") {
+			t.Errorf("another change touches what was not reached: %s", e)
 		}
 	}
 	l.want(l.remove("f"), "DELETE_COMPLETE")

@@ -171,7 +171,7 @@ func (s *Service) difference(ctx context.Context, sd side, r *resource, m made) 
 	case sd.rollback && !sd.op.Touched[r.Logical]:
 		return nil // what the update did not reach stays as it is
 	}
-	names := differing(r.Properties, m.props)
+	names := sd.edition.asked(r.Logical, differing(r.Properties, m.props), func(other string) bool { return sd.op.Touched[other] })
 	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.t.after(r.Logical)
 	s.book.Dirty()
 	if len(names) == 0 && !retagged(sd, r) && !broken(sd, r) {

@@ -44,7 +44,7 @@ func (h *Host) Destroy(ctx context.Context) error {
 	if err := clearLoops(ctx, h.volumesDir()); err != nil {
 		return fmt.Errorf("destroy volumes: %w", err)
 	}
-	for _, dir := range []string{h.instancesDir(), h.volumesDir()} {
+	for _, dir := range []string{h.instancesDir(), h.volumesDir(), h.consolesDir()} {
 		errs = append(errs, os.RemoveAll(dir))
 	}
 	if err := errors.Join(append(errs, restoreHost(h.cfg.Dir))...); err != nil {

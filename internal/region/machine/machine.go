@@ -69,7 +69,7 @@ func New(cfg Config) (*Host, error) {
 		cfg.Self = "/proc/self/exe" // still the running program after it was rebuilt
 	}
 	h := &Host{cfg: cfg, locks: map[string]*sync.Mutex{}}
-	for _, sub := range []string{h.instancesDir(), h.volumesDir()} {
+	for _, sub := range []string{h.instancesDir(), h.volumesDir(), h.consolesDir()} {
 		if err := makeDir(sub); err != nil {
 			return nil, fmt.Errorf("machines: make folder: %w", err)
 		}
@@ -78,6 +78,7 @@ func New(cfg Config) (*Host, error) {
 }
 
 func (h *Host) instancesDir() string { return filepath.Join(h.cfg.Dir, "instances") }
+func (h *Host) consolesDir() string  { return filepath.Join(h.cfg.Dir, "consoles") }
 func (h *Host) volumesDir() string   { return filepath.Join(h.cfg.Dir, "volumes") }
 func (h *Host) instance(id string) instance {
 	return instance{dir: filepath.Join(h.instancesDir(), id)}
@@ -169,7 +170,11 @@ func (h *Host) Alive(id string) bool { return h.instance(id).alive() }
 func (h *Host) Console(id string) ([]byte, error) {
 	in := h.instance(id)
 	var out []byte
-	for _, name := range []string{in.consoleLog() + ".1", in.consoleLog()} {
+	names := []string{in.consoleLog() + ".1", in.consoleLog()}
+	if _, err := os.Stat(h.pastConsole(id)); err == nil {
+		names = []string{h.pastConsole(id)}
+	}
+	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("console of %s: %w", id, err)
@@ -203,6 +208,9 @@ func (h *Host) terminate(ctx context.Context, id string) error {
 		if err := r.Release(ctx, id); err != nil {
 			return fmt.Errorf("release its network: %w", err)
 		}
+	}
+	if err := h.keepConsole(id); err != nil {
+		return fmt.Errorf("keep its console: %w", err)
 	}
 	if err := os.RemoveAll(h.instance(id).dir); err != nil {
 		return fmt.Errorf("remove its disk: %w", err)

@@ -3,6 +3,7 @@
 package machine_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -167,9 +168,22 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 	if got := b.mustRun(one.ID, "mount "+byID+" /mnt/v && cat /mnt/v/file"); got != "kept\ntoo" {
 		t.Errorf("data after the move: %q", got)
 	}
+	b.mustRun(one.ID, "echo died of this >/dev/console")
+	b.eventually("its console has the line", func() bool { return b.wrote(one.ID, "died of this") })
 	must(t, b.host.Terminate(ctx, one.ID))
+	must(t, b.host.Terminate(ctx, one.ID))
+	if !b.wrote(one.ID, "died of this") {
+		t.Error("what a machine wrote is lost with its end")
+	}
 	must(t, b.host.DeleteVolume(ctx, v.ID))
 	must(t, b.host.DeleteVolume(ctx, v.ID))
+}
+
+// wrote says whether a machine's console shows text.
+func (b *bench) wrote(id, text string) bool {
+	out, err := b.host.Console(id)
+	must(b.t, err)
+	return bytes.Contains(out, []byte(text))
 }
 
 func TestUnknownIsRefused(t *testing.T) {
