@@ -13,5 +13,5 @@ type KeyPair struct {
 
 // Kind implements [graph.Resource].
 func (KeyPair) Kind() graph.Kind {
-	return graph.Kind{Name: "key-pair", Terraform: "aws_key_pair", CloudFormation: "AWS::EC2::KeyPair"}
+	return graph.Kind{Name: "key-pair", Terraform: "aws_key_pair", CloudFormation: "AWS::EC2::KeyPair", Chosen: "AWS::EC2::KeyPair::KeyName"}
 }

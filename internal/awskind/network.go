@@ -14,7 +14,7 @@ type VPC struct {
 
 // Kind implements [graph.Resource].
 func (VPC) Kind() graph.Kind {
-	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}}
+	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}, Chosen: "AWS::EC2::VPC::Id"}
 }
 
 // InternetGateway connects a VPC to the internet once attached.
@@ -52,7 +52,7 @@ type Subnet struct {
 
 // Kind implements [graph.Resource].
 func (Subnet) Kind() graph.Kind {
-	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}}
+	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}, Chosen: "AWS::EC2::Subnet::Id"}
 }
 
 // EIP is a public address that stays ours.

@@ -16,7 +16,7 @@ type SecurityGroup struct {
 func (SecurityGroup) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "security-group", Terraform: "aws_security_group", CloudFormation: "AWS::EC2::SecurityGroup", Identity: "GroupId",
-		Outputs: []string{""}, Fixed: map[string]any{"SecurityGroupEgress": []any{nothingOut()}},
+		Outputs: []string{""}, Chosen: "AWS::EC2::SecurityGroup::Id", Fixed: map[string]any{"SecurityGroupEgress": []any{nothingOut()}},
 	}
 }
 

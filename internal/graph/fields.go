@@ -21,6 +21,7 @@ type Field struct {
 	Write     bool    // cannot be read back
 	Tags      bool    // tags: others may add theirs
 	JSON      bool    // a document, of type [JSON]
+	Target    Target  // what it refers to; nil if it is no reference and no list of them
 	Render    Render  // what only renderers of templates need
 	Nested    []Field // properties of a struct, or of the structs in a list, without values
 	Value     any
@@ -134,13 +135,25 @@ func fieldOf(sf reflect.StructField) (Field, bool) {
 	if name == "" {
 		return Field{}, false
 	}
-	f := Field{Property: name, JSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type)}
+	f := Field{Property: name, JSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type), Target: targetOf(sf.Type)}
 	f.flags(opts)
 	f.Attribute = f.Render.options(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
 	if f.Attribute == "" {
 		f.Attribute = Snake(name)
 	}
 	return f, true
+}
+
+// targetOf is a reference that points nowhere, of the type of a reference or of those in a list of them; nil for others.
+func targetOf(t reflect.Type) Target {
+	if t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[Target]()) {
+		return nil
+	}
+	p, _ := reflect.TypeAssert[Target](reflect.Zero(t))
+	return p
 }
 
 // nestedIn lists the properties of a struct, or of the structs in a list. A reference and a text have none.

@@ -40,6 +40,8 @@ type Kind struct {
 	Machines bool
 	// Outputs are the attributes that users of a template want to know, the identity as "".
 	Outputs []string
+	// Chosen is CloudFormation's type of a parameter that is the identity of one that exists, where it has one.
+	Chosen string
 }
 
 // Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an
@@ -68,10 +70,14 @@ func (s Symbol) String() string {
 type Ref[T Resource] struct {
 	addr    Addr
 	literal string
+	label   string
 }
 
 // Existing stands for a resource that is there already under id: it renders as a literal and is never planned (D6).
 func Existing[T Resource](id string) Ref[T] { return Ref[T]{literal: id} }
+
+// ExistingAs is [Existing] under a name that users of a template know it by, who may put another one in its place.
+func ExistingAs[T Resource](name, id string) Ref[T] { return Ref[T]{literal: id, label: name} }
 
 // Addr returns the address of what r points at; empty for an [Existing] one.
 func (r Ref[T]) Addr() Addr { return r.addr }
@@ -98,12 +104,23 @@ type Pointer interface {
 	Literal() string
 	// TargetKind is the name of the kind pointed at.
 	TargetKind() string
+	// Label is the name of what exists; empty where it has none.
+	Label() string
 }
 
+// Label implements [Pointer].
+func (r Ref[T]) Label() string { return r.label }
+
 // TargetKind implements [Pointer].
-func (r Ref[T]) TargetKind() string {
+func (r Ref[T]) TargetKind() string { return r.Target().Name }
+
+// Target is what can say at what kind it points, wherever it points.
+type Target interface{ Target() Kind }
+
+// Target implements [Target].
+func (Ref[T]) Target() Kind {
 	var t T
-	return t.Kind().Name
+	return t.Kind()
 }
 
 // Node is a resource in a graph.

@@ -19,7 +19,7 @@ func (b *builder) hasBastion() bool { return len(b.groups(v1alpha1.RoleBastion))
 func (b *builder) ssh() {
 	switch spec := b.Cluster.Spec; {
 	case spec.SSHKeyName != "":
-		b.keyPair = graph.Existing[awskind.KeyPair](spec.SSHKeyName)
+		b.keyPair = graph.ExistingAs[awskind.KeyPair]("main", spec.SSHKeyName)
 	case spec.SSHKey != "":
 		b.keyPair = graph.Add(b.g, "main", awskind.KeyPair{
 			Name: "slipway." + b.name(), Public: publicKey(spec.SSHKey), Tags: b.tags(awskind.KeyPair{}.Kind(), "main", nil),

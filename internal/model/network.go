@@ -16,7 +16,7 @@ const world = "0.0.0.0/0"
 // names by its id exists, and is referred to only.
 func (b *builder) network() {
 	n := b.Cluster.Spec.Networking
-	b.vpc = graph.Existing[awskind.VPC](n.NetworkID)
+	b.vpc = graph.ExistingAs[awskind.VPC]("main", n.NetworkID)
 	if n.NetworkID == "" {
 		b.vpc = graph.Add(b.g, "main", awskind.VPC{
 			CIDR: n.NetworkCIDR, DNSHostnames: true, DNSSupport: true, Tags: b.tags(awskind.VPC{}.Kind(), "main", nil),
@@ -25,7 +25,7 @@ func (b *builder) network() {
 	igw, attached := b.internet()
 	for _, s := range n.Subnets {
 		if s.ID != "" {
-			b.subnets[s.Name] = graph.Existing[awskind.Subnet](s.ID)
+			b.subnets[s.Name] = graph.ExistingAs[awskind.Subnet](s.Name, s.ID)
 			continue
 		}
 		b.subnets[s.Name] = graph.Add(b.g, s.Name, awskind.Subnet{
@@ -52,7 +52,7 @@ func (b *builder) internet() (graph.Ref[awskind.InternetGateway], graph.Ref[awsk
 		return graph.Ref[awskind.InternetGateway]{}, graph.Ref[awskind.GatewayAttachment]{}
 	}
 	if id := b.Cluster.Spec.Networking.InternetGatewayID; id != "" {
-		return graph.Existing[awskind.InternetGateway](id), graph.Ref[awskind.GatewayAttachment]{}
+		return graph.ExistingAs[awskind.InternetGateway]("main", id), graph.Ref[awskind.GatewayAttachment]{}
 	}
 	igw := graph.Add(b.g, "main", awskind.InternetGateway{Tags: b.tags(awskind.InternetGateway{}.Kind(), "main", nil)})
 	return igw, graph.Add(b.g, "main", awskind.GatewayAttachment{VPC: b.vpc, Gateway: igw})

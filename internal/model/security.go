@@ -22,7 +22,8 @@ type flow struct {
 // security adds the security groups and, by port, what may pass between them. From the world only the API is reached.
 func (b *builder) security() {
 	given := b.Cluster.Spec.CloudProvider.AWS.SecurityGroups
-	b.cp.group, b.worker.group = graph.Existing[awskind.SecurityGroup](given.ControlPlane), graph.Existing[awskind.SecurityGroup](given.Worker)
+	b.cp.group = graph.ExistingAs[awskind.SecurityGroup]("control-plane", given.ControlPlane)
+	b.worker.group = graph.ExistingAs[awskind.SecurityGroup]("worker", given.Worker)
 	if given.ControlPlane == "" {
 		b.cp.group = b.group("control-plane", "Control-plane machines of ")
 	}

@@ -50,7 +50,7 @@ func place(addr graph.Addr, path string) string { return string(addr) + " " + pa
 
 // found is where a parameter would apply.
 type found struct {
-	property, parameterType, owner string
+	parameterType, description string
 
 	where []string
 	value any
@@ -61,15 +61,23 @@ type found struct {
 func ParametersOf(g *graph.Graph) Parameters {
 	all := map[string]*found{}
 	owners := owners(g)
+	existing := existing(g)
 	for _, n := range g.Nodes() {
 		slot := graph.TagOf(n.Resource, tagSlot) != ""
 		walk(graph.Fields(n.Resource), "", func(f graph.Field, path string) {
+			if name := existing.of(f); name != "" {
+				if all[name] == nil {
+					all[name] = &found{parameterType: f.Target.Target().Chosen, description: name + ": another one has to fit the manifest as it does", value: f.Value}
+				}
+				all[name].where = append(all[name].where, place(n.Addr, path))
+				return
+			}
 			if !f.Render.Param && (!f.Render.ParamScale || slot) {
 				return
 			}
 			name := owners[n.Addr] + "-" + words(f.Property)
 			if all[name] == nil {
-				all[name] = &found{property: f.Property, parameterType: f.Render.ParamType, owner: owners[n.Addr], value: f.Value}
+				all[name] = &found{parameterType: f.Render.ParamType, description: f.Property + " of " + owners[n.Addr], value: f.Value}
 			}
 			at := all[name]
 			at.mixed = at.mixed || !graph.Equal(at.value, f.Value)
@@ -85,10 +93,44 @@ func ParametersOf(g *graph.Graph) Parameters {
 			out.at[w] = name
 		}
 		out.list = append(out.list, Parameter{
-			Name: name, Default: at.value, Type: at.parameterType, Description: at.property + " of " + at.owner,
+			Name: name, Default: at.value, Type: at.parameterType, Description: at.description,
 		})
 	}
 	slices.SortFunc(out.list, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// identity of something that exists: its kind's name, and its id.
+type identity struct {
+	kind string
+	id   any
+}
+
+type names map[identity]string
+
+// of is the name of what a property refers to, if that exists and has one.
+func (n names) of(f graph.Field) string {
+	if f.Target == nil || len(n) == 0 {
+		return ""
+	}
+	return n[identity{f.Target.Target().Name, f.Value}]
+}
+
+// existing names the parameters for what exists and has a name in g. What goes by two names has none.
+func existing(g *graph.Graph) names {
+	out := names{}
+	for _, n := range g.Nodes() {
+		for _, p := range graph.Pointers(n.Resource) {
+			if p.Label() == "" || p.Literal() == "" {
+				continue
+			}
+			id, name := identity{p.TargetKind(), p.Literal()}, strings.TrimSuffix("existing-"+p.TargetKind()+"-"+p.Label(), "-main")
+			if have, known := out[id]; known && have != name {
+				name = ""
+			}
+			out[id] = name
+		}
+	}
 	return out
 }
 
@@ -103,8 +145,13 @@ func walk(fs []graph.Field, prefix string, visit func(f graph.Field, path string
 			walk(Values(f.Nested, v), path+"/", visit)
 		case []any:
 			for i, e := range v {
-				if m, ok := e.(map[string]any); ok {
-					walk(Values(f.Nested, m), fmt.Sprintf("%s/%d/", path, i), visit)
+				one := f
+				one.Value = e
+				switch e := e.(type) {
+				case map[string]any:
+					walk(Values(f.Nested, e), fmt.Sprintf("%s/%d/", path, i), visit)
+				case string:
+					visit(one, fmt.Sprintf("%s/%d", path, i))
 				}
 			}
 		}

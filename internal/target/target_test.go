@@ -159,6 +159,33 @@ func TestParameters(t *testing.T) {
 	}
 }
 
+// TestWhatExistsIsAParameter: whoever uses a template may put another network in the place of the manifest's, everywhere.
+func TestWhatExistsIsAParameter(t *testing.T) {
+	all := targettest.Topologies()
+	x := all[slices.IndexFunc(all, func(x targettest.Topology) bool { return x.Name == "existing" })]
+	var names []string
+	for _, p := range target.ParametersOf(x.Graph(t)).List() {
+		if strings.HasPrefix(p.Name, "existing-") {
+			names = append(names, p.Name+" "+p.Type)
+		}
+	}
+	subnet := " AWS::EC2::Subnet::Id"
+	if diff := cmp.Diff([]string{
+		"existing-security-group-control-plane AWS::EC2::SecurityGroup::Id", "existing-security-group-worker AWS::EC2::SecurityGroup::Id",
+		"existing-subnet-private-a" + subnet, "existing-subnet-private-b" + subnet, "existing-subnet-private-c" + subnet,
+		"existing-subnet-utility-a" + subnet, "existing-subnet-utility-b" + subnet, "existing-subnet-utility-c" + subnet, "existing-vpc AWS::EC2::VPC::Id",
+	}, names); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for file, body := range rendered(t, x) {
+		for _, id := range []string{"vpc-0123456789abcdef0", "subnet-0123456789abca000", "subnet-0123456789abcb200", "sg-0123456789abcde01", "sg-0123456789abcde02"} {
+			if n := strings.Count(body, id); n != 1 {
+				t.Errorf("%s holds %s %d times, want its default only", file, id, n)
+			}
+		}
+	}
+}
+
 func TestRetainedHoldsTheKeyOfAVolume(t *testing.T) {
 	got := slices.Sorted(maps.Keys(target.Retained(small(true))))
 	if diff := cmp.Diff([]graph.Addr{"kms-key/main", "volume/etcd-a"}, got); diff != "" {

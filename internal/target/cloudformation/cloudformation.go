@@ -211,7 +211,11 @@ func (r renderer) list(p place, f graph.Field, list []any) (any, error) {
 	for i, e := range list {
 		m, ok := e.(map[string]any)
 		if !ok {
-			out = append(out, r.plain(e))
+			v := r.plain(e)
+			if name, chosen := r.params.At(p.node.Addr, p.at(strconv.Itoa(i)).path); chosen {
+				v = object{"Ref": target.Camel(name)}
+			}
+			out = append(out, v)
 			continue
 		}
 		props, err := r.properties(p.at(strconv.Itoa(i)), target.Values(f.Nested, m))

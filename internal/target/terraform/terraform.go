@@ -221,7 +221,7 @@ func (r renderer) field(p place, f graph.Field) (map[string]any, error) {
 			if len(v) != 1 {
 				return nil, fmt.Errorf("%s: Terraform takes exactly one, here are %d", f.Property, len(v))
 			}
-			f.Value = v[0]
+			f.Value, p = v[0], p.at("0")
 		}
 	}
 	if f.Attribute == "-" {
@@ -256,8 +256,19 @@ func (r renderer) value(p place, f graph.Field) any {
 	if name, ok := r.params.At(p.node.Addr, p.path); ok {
 		return "${var." + variable(name) + "}"
 	}
-	if s, ok := f.Value.(string); ok && f.Render.Is != "" {
-		return s == f.Render.Is
+	switch v := f.Value.(type) {
+	case string:
+		if f.Render.Is != "" {
+			return v == f.Render.Is
+		}
+	case []any:
+		out := make([]any, 0, len(v))
+		for i, e := range v {
+			one := f
+			one.Value = e
+			out = append(out, r.value(p.at(strconv.Itoa(i)), one))
+		}
+		return out
 	}
 	return r.plain(f.Value)
 }
