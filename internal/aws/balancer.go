@@ -240,6 +240,15 @@ const maxDescribeTags = 20
 
 // elbTagsOf returns the tags of those of arns that are the cluster's.
 func elbTagsOf(ctx context.Context, api elbTagAPI, arns []string, scope Scope) (map[string]awskind.Tags, error) {
+	out, err := balancerTags(ctx, api, arns)
+	maps.DeleteFunc(out, func(_ string, tags awskind.Tags) bool {
+		return tags[awskind.TagCluster] != scope.Cluster || tags[awskind.TagAddress] == ""
+	})
+	return out, err
+}
+
+// balancerTags returns all tags of arns.
+func balancerTags(ctx context.Context, api elbTagAPI, arns []string) (map[string]awskind.Tags, error) {
 	out := map[string]awskind.Tags{}
 	for list := range slices.Chunk(arns, maxDescribeTags) {
 		page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: list})
@@ -251,9 +260,7 @@ func elbTagsOf(ctx context.Context, api elbTagAPI, arns []string, scope Scope) (
 			for _, t := range d.Tags {
 				tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 			}
-			if tags[awskind.TagCluster] == scope.Cluster && tags[awskind.TagAddress] != "" {
-				out[aws.ToString(d.ResourceArn)] = tags
-			}
+			out[aws.ToString(d.ResourceArn)] = tags
 		}
 	}
 	return out, nil

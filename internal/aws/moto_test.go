@@ -3,20 +3,12 @@
 package aws_test
 
 import (
-	"context"
-	"errors"
-	"net"
-	"net/http"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -26,45 +18,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// moto starts moto on its own port, or skips aloud where this machine has none.
-func moto(t *testing.T) sdk.Config {
+// emulator is moto. Its application id tells these tests' doubles apart from the region's.
+func emulator(t *testing.T) sdk.Config {
 	t.Helper()
-	script := filepath.Join("..", "..", "..", "shared", "tools", "moto-up.sh")
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("SKIPPED: no bash to start moto with")
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0") // several sessions may test at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	free.Close()
-	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
-	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", "MOTO_RUN_DIR="+t.TempDir())
-	dir := cmd.Env[len(cmd.Env)-1]
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == 3 || exit.ExitCode() == 127) {
-		t.Skipf("SKIPPED: no moto on this machine: %s", out)
-	}
-	if err != nil {
-		t.Fatalf("start moto: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		stop := exec.CommandContext(context.Background(), "bash", script, "stop", port)
-		stop.Env = append(stop.Environ(), dir)
-		if out, err := stop.CombinedOutput(); err != nil {
-			t.Errorf("stop moto: %v\n%s", err, out)
-		}
-	})
-	url := "http://127.0.0.1:" + port
-	resp, err := http.Post(url+"/moto-api/reset", "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	return sdk.Config{Region: "us-east-1", AppID: "moto", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+	cfg := moto.Start(t)
+	cfg.AppID = "moto"
+	return cfg
 }
 
 // input is a cluster's model input with the manifests' defaults.
@@ -208,7 +170,7 @@ func image(t *testing.T, cfg sdk.Config) string {
 }
 
 func TestMoto(t *testing.T) {
-	cfg := moto(t)
+	cfg := emulator(t)
 	id := image(t, cfg)
 	build := func(name string) *graph.Graph {
 		g, fs := model.Build(input(t, name, id))

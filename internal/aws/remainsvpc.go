@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -246,23 +245,4 @@ func balancerKind(l elbtypes.LoadBalancer) string {
 		kind = string(l.Type) + " load balancer"
 	}
 	return kind + " " + aws.ToString(l.LoadBalancerName)
-}
-
-// balancerTags returns all tags of arns.
-func balancerTags(ctx context.Context, api elbTagAPI, arns []string) (map[string]awskind.Tags, error) {
-	out := map[string]awskind.Tags{}
-	for list := range slices.Chunk(arns, maxDescribeTags) {
-		page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: list})
-		if err != nil {
-			return nil, wrap(err, "list the tags of load balancers")
-		}
-		for _, d := range page.TagDescriptions {
-			tags := awskind.Tags{}
-			for _, t := range d.Tags {
-				tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
-			}
-			out[aws.ToString(d.ResourceArn)] = tags
-		}
-	}
-	return out, nil
 }

@@ -6,48 +6,22 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/store"
 	"github.com/slipway-k8s/slipway/internal/store/storetest"
+	"github.com/slipway-k8s/slipway/test/moto"
 )
-
-// motoPort is this package's own, so that packages can be tested at once.
-const motoPort = "5061"
-
-// moto starts moto, an independent emulator of AWS, or skips where the machine has none.
-func moto(t *testing.T) aws.Config {
-	t.Helper()
-	script := os.Getenv("SLIPWAY_MOTO_UP")
-	if script == "" {
-		script = "../../../shared/tools/moto-up.sh"
-	}
-	out, err := exec.CommandContext(t.Context(), script, motoPort).CombinedOutput()
-	if err != nil {
-		t.Skipf("SKIPPED: moto is not here to judge the S3 store: %v %s", err, out)
-	}
-	if !strings.Contains(string(out), "already up") {
-		t.Cleanup(func() { _ = exec.CommandContext(context.Background(), script, "stop", motoPort).Run() })
-	}
-	endpoint := "http://127.0.0.1:" + motoPort
-	return aws.Config{
-		Region: "us-east-1", BaseEndpoint: &endpoint,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	}
-}
 
 func testBucket() string { return "slipway-test-" + strings.ToLower(rand.Text()) }
 
 func TestS3AgainstMoto(t *testing.T) {
-	cfg := moto(t)
+	cfg := moto.Start(t)
 	opts := store.Options{AWS: func(context.Context) (aws.Config, error) { return cfg, nil }}
 	bucket := testBucket()
 	url := "s3://" + bucket + "/some/prefix"

@@ -3,17 +3,12 @@
 package bench_test
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,36 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/crypto/ssh"
 )
-
-// moto starts moto on a port of its own and returns its URL, or skips aloud where this machine has none.
-func moto(t *testing.T) string {
-	t.Helper()
-	script := filepath.Join(root(t), "..", "shared", "tools", "moto-up.sh")
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port) // of a TCP listener
-	free.Close()                                          // to be taken by moto
-	dir := "MOTO_RUN_DIR=" + t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
-	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == 3 || exit.ExitCode() == 127) {
-		t.Skipf("SKIPPED: no moto on this machine: %s", out)
-	}
-	if err != nil {
-		t.Fatalf("start moto: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		stop := exec.CommandContext(context.Background(), "bash", script, "stop", port)
-		stop.Env = append(stop.Environ(), dir)
-		if out, err := stop.CombinedOutput(); err != nil {
-			t.Errorf("stop moto: %v\n%s", err, out)
-		}
-	})
-	return "http://127.0.0.1:" + port
-}
 
 func testConfig(url string) sdk.Config {
 	return sdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+	"github.com/slipway-k8s/slipway/test/moto"
 )
 
 // figure is one line of the table.
@@ -102,7 +103,7 @@ func start(t *testing.T, emulator string) *bench {
 	t.Helper()
 	b := &bench{t: t, on: emulator}
 	if emulator == "moto" {
-		url := moto(t)
+		url := *moto.Start(t).BaseEndpoint
 		b.proxy, b.image = newProxy(t, url), motoImage(t, url)
 		b.tool = slipway(t, b.proxy, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
 	} else {

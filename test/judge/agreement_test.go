@@ -30,15 +30,17 @@ func TestAgreement(t *testing.T) {
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "agreement", "aws-cli")
-			cli.needed(t)
 			one, other := regiontest.Start(t), regiontest.Start(t)
 			d := direct{cfg: one.Config(), known: same}
 			d.cluster(t, d.prepare(t, x).Input(t, regiontest.Name)).apply(t)
 			s := stack{direct: direct{cfg: other.Config(), known: same}}
 			x = s.prepare(t, x)
 			s.create(t, x.StackGraph(t, regiontest.Name))
-			agree(t, cli.look(t, one), cli.look(t, other).withoutSignals())
+			if cli.missing == "" {
+				agree(t, cli.look(t, one), cli.look(t, other).withoutSignals())
+			}
 			s.remove(t)
+			cli.needed(t) // the stack was made and deleted in any case
 		})
 	}
 }

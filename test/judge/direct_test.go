@@ -3,20 +3,13 @@
 package judge_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -26,6 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
+	"github.com/slipway-k8s/slipway/test/moto"
 )
 
 // direct builds a topology through the API at cfg: apply, an empty second plan, and a deletion that leaves nothing.
@@ -152,12 +146,14 @@ func TestDirectRegion(t *testing.T) {
 
 // TestDirectMoto builds every topology in moto, which shares no code and no author with the local region.
 func TestDirectMoto(t *testing.T) {
-	moto := motoServer{dir: t.TempDir()}
-	t.Cleanup(func() { moto.stop(t) })
+	var cfg sdk.Config // of one moto for all, started by the first that asks for it
+	owner := t
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "direct", "moto")
-			cfg := moto.start(t)
+			if cfg.BaseEndpoint == nil {
+				cfg = moto.StartUntil(t, owner)
+			}
 			direct{cfg: cfg, known: motoDefects}.judge(t, x, func(in *model.Input) {
 				for name, image := range in.Images {
 					image.ID = anyImage(t, cfg)
@@ -183,54 +179,4 @@ func motoDefects(r graph.Resource) graph.Resource {
 		return r
 	}
 	return r
-}
-
-// motoServer is moto on a port of its own, started by the first topology that asks for it.
-type motoServer struct {
-	dir, script, port string
-	env               []string
-}
-
-func (m *motoServer) start(t *testing.T) sdk.Config {
-	t.Helper()
-	if m.port == "" {
-		m.launch(t)
-	}
-	url := "http://127.0.0.1:" + m.port
-	return sdk.Config{Region: regiontest.Name, BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
-}
-
-func (m *motoServer) launch(t *testing.T) {
-	t.Helper()
-	tool(t, "bash")
-	free, err := net.Listen("tcp", "127.0.0.1:0") // several sessions may test at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	free.Close()
-	script := filepath.Join("..", "..", "..", "shared", "tools", "moto-up.sh")
-	env := []string{"MOTO_SHIM=1", "MOTO_RUN_DIR=" + m.dir}
-	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
-	cmd.Env = append(cmd.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == 3 || exit.ExitCode() == 127) {
-		t.Skipf("SKIPPED: no moto on this machine: %s", out)
-	}
-	if err != nil {
-		t.Fatalf("start moto: %v\n%s", err, out)
-	}
-	m.script, m.port, m.env = script, port, env
-}
-
-func (m *motoServer) stop(t *testing.T) {
-	t.Helper()
-	if m.port == "" {
-		return
-	}
-	cmd := exec.CommandContext(context.Background(), "bash", m.script, "stop", m.port) // the test's own is over
-	cmd.Env = append(cmd.Environ(), m.env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("stop moto: %v\n%s", err, out)
-	}
 }

@@ -145,26 +145,10 @@ func (s *Service) arn(name string) string {
 
 // authorize asks IAM about every group that a request touches.
 func (s *Service) authorize(ctx context.Context, op string, in any) error {
-	caller, action := wire.CallerFrom(ctx), "autoscaling:"+op
-	if caller.Root || caller == (wire.Caller{}) {
-		return nil
-	}
-	if record.IsRead(op) {
-		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
-	}
-	tree, err := record.Fields(in)
-	if err != nil {
-		return err
-	}
-	var checks []wire.Check
-	err = s.book.Do(func() error {
-		checks = s.questions(action, tree)
-		return nil
+	action := "autoscaling:" + op
+	return s.book.Authorize(ctx, action, in, func(tree map[string]any) []wire.Check {
+		return append(s.questions(action, tree), s.launching(tree)...)
 	})
-	if err != nil {
-		return err
-	}
-	return wire.Authorize(ctx, append(checks, s.launching(tree)...)...)
 }
 
 // launching is what the caller must be allowed to do itself for a group to launch from a template.

@@ -3,57 +3,18 @@
 package cloudformation_test
 
 import (
-	"context"
-	"errors"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	cfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
-)
 
-// moto starts moto on its own port, or skips aloud where this machine has none.
-func moto(t *testing.T) sdk.Config {
-	t.Helper()
-	script := filepath.Join("..", "..", "..", "..", "shared", "tools", "moto-up.sh")
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("SKIPPED: no bash to start moto with")
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0") // several sessions may test at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	free.Close()
-	cmd := exec.CommandContext(t.Context(), "bash", script, "start", port)
-	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", "MOTO_RUN_DIR="+t.TempDir())
-	dir := cmd.Env[len(cmd.Env)-1]
-	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == 3 || exit.ExitCode() == 127) {
-		t.Skipf("SKIPPED: no moto on this machine: %s", out)
-	}
-	if err != nil {
-		t.Fatalf("start moto: %v\n%s", err, out)
-	}
-	t.Cleanup(func() {
-		stop := exec.CommandContext(context.Background(), "bash", script, "stop", port)
-		stop.Env = append(stop.Environ(), dir)
-		if out, err := stop.CombinedOutput(); err != nil {
-			t.Errorf("stop moto: %v\n%s", err, out)
-		}
-	})
-	url := "http://127.0.0.1:" + port
-	return sdk.Config{Region: "us-east-1", AppID: "moto", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
-}
+	"github.com/slipway-k8s/slipway/test/moto"
+)
 
 // seen is what a stack looks like from outside: ids are cut to their kind.
 type seen struct {
@@ -95,7 +56,7 @@ func look(l *lab, stack, body string, c []string) seen {
 
 // Moto and the region are told the same and answer the same.
 func TestMotoAgrees(t *testing.T) {
-	m := moto(t)
+	m := moto.Start(t)
 	for name, c := range map[string]struct {
 		body   string
 		params []string

@@ -76,7 +76,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	if name, id := s.keyNamed(tree); id != "" {
 		c := maps.Clone(request)
 		record.ResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", s.cfg.Region, s.cfg.Account, name), Context: c})
+		out = append(out, wire.Check{Action: action, Resource: s.keyPairARN(name), Context: c})
 	}
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
@@ -124,6 +124,11 @@ func (s *Service) keyNamed(tree map[string]any) (name, id string) {
 		}
 	}
 	return name, ""
+}
+
+// keyPairARN is the ARN of a key pair, which has its name and not its id.
+func (s *Service) keyPairARN(name string) string {
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", s.cfg.Region, s.cfg.Account, name)
 }
 
 // isID says whether a text is the id of a kind of resource that IAM knows.

@@ -37,6 +37,12 @@ func (s *Service) LaunchChecks(id, name, version string, subnets []string) []wir
 		record.ResourceTags(c, s.st.Tags[existing])
 		out = append(out, ask(s.arn(existing), c))
 	}
+	if name := str(data.KeyName); name != "" {
+		c := map[string][]string{}
+		_, id := s.keyNamed(map[string]any{"KeyName": name})
+		record.ResourceTags(c, s.st.Tags[id])
+		out = append(out, ask(s.keyPairARN(name), c))
+	}
 	kind := func(k string) string { return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, k) }
 	for _, k := range made()["RunInstances"] {
 		out = append(out, ask(kind(k), specTags(data.TagSpecifications, k)))

@@ -202,26 +202,7 @@ func (s *Service) Wire() wire.Service {
 
 // authorize asks IAM about every resource that a request names, and about the one that it makes.
 func (s *Service) authorize(ctx context.Context, op string, in any) error {
-	caller, action := wire.CallerFrom(ctx), "elasticloadbalancing:"+op
-	if caller.Root || caller == (wire.Caller{}) {
-		return nil
-	}
-	if record.IsRead(op) {
-		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
-	}
-	tree, err := record.Fields(in)
-	if err != nil {
-		return err
-	}
-	var checks []wire.Check
-	err = s.book.Do(func() error {
-		checks = s.questions(op, tree)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return wire.Authorize(ctx, checks...)
+	return s.book.Authorize(ctx, "elasticloadbalancing:"+op, in, func(tree map[string]any) []wire.Check { return s.questions(op, tree) })
 }
 
 func (s *Service) questions(op string, tree map[string]any) []wire.Check {

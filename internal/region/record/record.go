@@ -246,5 +246,28 @@ func ResourceTags(into map[string][]string, tags map[string]string) {
 	}
 }
 
-// IsRead says whether an operation only reads, for which IAM is asked about "*".
-func IsRead(op string) bool { return strings.HasPrefix(op, "Describe") || strings.HasPrefix(op, "Get") }
+// Authorize asks IAM about a request: about all that questions names, and about "*" for one that only reads.
+func (b *Book) Authorize(ctx context.Context, action string, in any, questions func(tree map[string]any) []wire.Check) error {
+	if caller := wire.CallerFrom(ctx); caller.Root || caller == (wire.Caller{}) {
+		return nil
+	}
+	if _, op, _ := strings.Cut(action, ":"); isRead(op) {
+		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
+	}
+	tree, err := Fields(in)
+	if err != nil {
+		return err
+	}
+	var checks []wire.Check
+	err = b.Do(func() error {
+		checks = questions(tree)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return wire.Authorize(ctx, checks...)
+}
+
+// isRead says whether an operation only reads, for which IAM is asked about "*".
+func isRead(op string) bool { return strings.HasPrefix(op, "Describe") || strings.HasPrefix(op, "Get") }

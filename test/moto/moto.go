@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package moto starts moto, an emulator of AWS that shares no code and no author with the local region, for tests. It
+// knows nothing of what is tested with it.
+package moto
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+)
+
+// script starts and stops moto; it lies beside the repository.
+const script = "shared/tools/moto-up.sh"
+
+// The exit statuses of script, or of the shell, where a machine has no moto.
+const (
+	noMoto    = 3
+	noProgram = 127
+)
+
+// Start starts an empty moto on a port of its own, so that packages can be tested at once, and stops it when t ends.
+// Where this machine has none, t is skipped aloud.
+func Start(t *testing.T) aws.Config {
+	t.Helper()
+	return StartUntil(t, t)
+}
+
+// StartUntil is Start for one moto that several tests share: it is stopped when owner ends.
+func StartUntil(t, owner *testing.T) aws.Config {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("SKIPPED: no bash to start moto with")
+	}
+	path, port, dir := beside(t), freePort(t), "MOTO_RUN_DIR="+owner.TempDir()
+	cmd := exec.CommandContext(t.Context(), bash, path, "start", port)
+	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == noMoto || exit.ExitCode() == noProgram) {
+		t.Skipf("SKIPPED: no moto on this machine: %s", out)
+	}
+	if err != nil {
+		t.Fatalf("start moto: %v\n%s", err, out)
+	}
+	ctx := context.WithoutCancel(t.Context())
+	owner.Cleanup(func() {
+		stop := exec.CommandContext(ctx, bash, path, "stop", port)
+		stop.Env = append(stop.Environ(), dir)
+		if out, err := stop.CombinedOutput(); err != nil {
+			owner.Errorf("stop moto: %v\n%s", err, out)
+		}
+	})
+	url := "http://127.0.0.1:" + port
+	return aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+}
+
+// beside finds script from the folder of the package under test.
+func beside(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(filepath.Dir(dir), script)
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		dir = up
+	}
+	t.Fatalf("no go.mod above the test: %v", err)
+	return ""
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	if err := free.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return addr[strings.LastIndex(addr, ":")+1:]
+}
