@@ -9,4 +9,12 @@ ldflags="-s -w -X main.version=$version"
 go build -trimpath -ldflags "$ldflags" -o bin/slipway ./cmd/slipway
 # The agent's hash is in every node document: it carries no version of its own, so that an unchanged agent keeps its hash.
 # grpcnotrace leaves out a debug page whose templates would make the linker keep every AWS call: 23 MB instead of 63.
-go build -trimpath -tags grpcnotrace -ldflags "-s -w" -o bin/slipway-node ./cmd/slipway-node
+agent() { GOARCH=$1 go build -trimpath -tags grpcnotrace -ldflags "-s -w" -o "$2" ./cmd/slipway-node; }
+here=$(go env GOARCH)
+agent "$here" bin/slipway-node
+# Groups may be of the other architecture: slipway finds that agent beside itself. SLIPWAY_ONE_ARCH=1 leaves it out.
+if [[ -z ${SLIPWAY_ONE_ARCH:-} ]]; then
+	other=arm64
+	[[ $here == amd64 ]] || other=amd64
+	agent "$other" "bin/slipway-node-$other"
+fi

@@ -29,8 +29,11 @@ type InstanceGroupSpec struct {
 	Role Role `json:"role"`
 	// MachineType is an EC2 instance type.
 	MachineType string `json:"machineType,omitempty"`
-	// Image: ssm:/PARAMETER, OWNER/NAME of which the newest is taken (NAME may hold * and ?), or ami-ID.
+	// Image: debian-12, ubuntu-24.04, amazon-linux-2023 or flatcar; ssm:/PARAMETER; OWNER/NAME of which the newest of the
+	// machine type's architecture is taken (NAME may hold * and ?); or ami-ID.
 	Image string `json:"image,omitempty"`
+	// UserDataFormat is CloudInit, or Ignition for Flatcar.
+	UserDataFormat string `json:"userDataFormat,omitempty"`
 	// MixedInstancesPolicy lets the group take other machine types and spot machines. Workers only.
 	MixedInstancesPolicy MixedInstancesPolicy `json:"mixedInstancesPolicy,omitzero"`
 	// MaxPrice of a spot machine in dollars an hour, such as "0.05"; unset, the price of an on-demand one.
@@ -115,7 +118,8 @@ type Kubelet struct {
 type UserData struct {
 	// Name of the part, as it appears in cloud-init's logs.
 	Name string `json:"name"`
-	// Type is a MIME type that cloud-init knows, such as text/x-shellscript or text/cloud-config.
+	// Type is a MIME type that cloud-init knows, such as text/x-shellscript or text/cloud-config; with userDataFormat Ignition
+	// it is application/vnd.coreos.ignition+json, and the part is merged into the machine's configuration.
 	Type string `json:"type"`
 	// Content of the part.
 	Content string `json:"content"`

@@ -38,10 +38,13 @@ type parameterAPI interface {
 // ssmPrefix marks an image that a parameter names, such as ssm:/aws/service/debian/release/12/latest/amd64.
 const ssmPrefix = "ssm:"
 
-// Images finds what manifests name: ssm:/PARAMETER, OWNER/NAME or ami-ID. One call a parameter and an owner's name, and
-// one for all images. What cannot be found or booted is a finding at the path that want gives for it, and what its owner
-// has deprecated before now is a warning; want is image by path.
-func Images(ctx context.Context, cfg aws.Config, want map[string]string, now time.Time) (map[string]Image, diag.Findings, error) {
+// Wanted is an image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID; and the architecture of its machines.
+type Wanted struct{ Name, Arch string }
+
+// Images finds what manifests name. One call a parameter and an owner's name, and one for all images. What cannot be
+// found or booted is a finding at the path that want gives for it, and what its owner has deprecated before now is a
+// warning; want is image by path.
+func Images(ctx context.Context, cfg aws.Config, want map[string]Wanted, now time.Time) (map[string]Image, diag.Findings, error) {
 	e := ec2.NewFromConfig(cfg)
 	p := ssm.NewFromConfig(cfg)
 	return images(ctx, imageSource{images: e, parameters: p, now: now}, want)

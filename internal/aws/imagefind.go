@@ -26,9 +26,9 @@ type imageSource struct {
 	now        time.Time
 }
 
-func images(ctx context.Context, s imageSource, want map[string]string) (map[string]Image, diag.Findings, error) {
+func images(ctx context.Context, s imageSource, want map[string]Wanted) (map[string]Image, diag.Findings, error) {
 	var fs diag.Findings
-	ids := map[string]string{} // by image as named; empty where there is none
+	ids := map[Wanted]string{} // empty where there is none
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		name := want[path]
 		if _, done := ids[name]; done {
@@ -40,7 +40,7 @@ func images(ctx context.Context, s imageSource, want map[string]string) (map[str
 		}
 		ids[name] = id
 		if id == "" {
-			fs.Errorf(path, name, hint, "names nothing that is in this region")
+			fs.Errorf(path, name.Name, hint, "names nothing that is in this region")
 		}
 	}
 	found, err := s.describe(ctx, slices.Compact(slices.Sorted(maps.Values(ids))))
@@ -52,16 +52,17 @@ func images(ctx context.Context, s imageSource, want map[string]string) (map[str
 		id := ids[want[path]]
 		i, ok := found[id]
 		if id != "" && !ok {
-			fs.Errorf(path, want[path], "images belong to one region; name one of this region", "there is no image %s in this region", id)
+			fs.Errorf(path, want[path].Name, "images belong to one region; name one of this region", "there is no image %s in this region", id)
 		}
-		s.fit(&fs, path, want[path], i)
+		s.fit(&fs, path, want[path].Name, i)
 		result[path] = fromImage(i)
 	}
 	return result, fs, nil
 }
 
 // identify returns the id of an image as a manifest names it; empty, and a hint, if there is none.
-func (s imageSource) identify(ctx context.Context, name string) (id, hint string, err error) {
+func (s imageSource) identify(ctx context.Context, want Wanted) (id, hint string, err error) {
+	name := want.Name
 	if parameter, ok := strings.CutPrefix(name, ssmPrefix); ok {
 		out, err := s.parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
 		if err = wrap(err, "read parameter %s", parameter); err != nil {
@@ -76,14 +77,22 @@ func (s imageSource) identify(ctx context.Context, name string) (id, hint string
 	if !ok {
 		return name, "", nil
 	}
-	newest, err := s.newest(ctx, owner, pattern)
+	newest, err := s.newest(ctx, owner, pattern, architecture(want.Arch))
 	return newest, "see: aws ec2 describe-images --owners " + owner + " --filters 'Name=name,Values=" + pattern + "'", err
 }
 
-// newest returns the id of the youngest of an owner's images whose name fits a pattern with * and ?.
-func (s imageSource) newest(ctx context.Context, owner, pattern string) (string, error) {
+// architecture is what EC2 calls one.
+func architecture(arch string) string {
+	if arch == "amd64" {
+		return "x86_64"
+	}
+	return arch
+}
+
+// newest returns the id of the youngest of an owner's images of an architecture whose name fits a pattern with * and ?.
+func (s imageSource) newest(ctx context.Context, owner, pattern, arch string) (string, error) {
 	pages := ec2.NewDescribeImagesPaginator(s.images, &ec2.DescribeImagesInput{
-		Owners: []string{owner}, Filters: append(filter("name", pattern), filter("state", "available")...),
+		Owners: []string{owner}, Filters: slices.Concat(filter("name", pattern), filter("state", "available"), filter("architecture", arch)),
 	})
 	var all []ec2types.Image
 	for pages.HasMorePages() {

@@ -156,7 +156,8 @@ func (f fakeImages) DescribeImages(_ context.Context, in *ec2.DescribeImagesInpu
 		if err != nil {
 			return nil, err
 		}
-		if byID || fits && slices.Contains(in.Owners, sdk.ToString(i.OwnerId)) {
+		arch := len(in.Filters) < 3 || in.Filters[2].Values[0] == string(i.Architecture)
+		if byID || fits && arch && slices.Contains(in.Owners, sdk.ToString(i.OwnerId)) {
 			out.Images = append(out.Images, i)
 		}
 	}
@@ -191,9 +192,9 @@ func TestImages(t *testing.T) {
 		},
 		parameters: fakeParameters{"/debian": "ami-1", "/old": "ami-9"}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
-	got, fs, err := images(t.Context(), s, map[string]string{
-		"a": "ssm:/debian", "b": "ami-2", "c": "ssm:/none", "d": "ssm:/old", "e": "ami-8", "f": "136693071363/debian-12-amd64-*",
-		"g": "136693071363/nothing-*", "h": "ami-3", "i": "ami-4", "j": "ami-5",
+	got, fs, err := images(t.Context(), s, map[string]Wanted{
+		"a": {"ssm:/debian", "amd64"}, "b": {"ami-2", "arm64"}, "c": {"ssm:/none", "amd64"}, "d": {"ssm:/old", "amd64"}, "e": {"ami-8", "amd64"}, "f": {"136693071363/debian-12-amd64-*", "amd64"},
+		"g": {"136693071363/nothing-*", "amd64"}, "h": {"ami-3", "amd64"}, "i": {"ami-4", "amd64"}, "j": {"ami-5", "amd64"}, "k": {"136693071363/debian-12-*", "arm64"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestImages(t *testing.T) {
 		ids[at] = i.ID + " " + i.Arch
 	}
 	if diff := cmp.Diff(map[string]string{
-		"a": "ami-1 amd64", "b": "ami-2 arm64", "c": " ", "d": " ", "e": " ", "f": "ami-6 amd64", "g": " ", "h": "ami-3 amd64", "i": "ami-4 amd64", "j": "ami-5 amd64",
+		"a": "ami-1 amd64", "b": "ami-2 arm64", "c": " ", "d": " ", "e": " ", "f": "ami-6 amd64", "g": " ", "h": "ami-3 amd64", "i": "ami-4 amd64", "j": "ami-5 amd64", "k": "ami-2 arm64",
 	}, ids); diff != "" {
 		t.Error(diff)
 	}

@@ -318,10 +318,10 @@ func settingsOf(ctx context.Context, s store.Store) (store.Settings, error) {
 
 // images finds each group's image, and checks that its machines can run it.
 func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model.Image, error) {
-	want := map[string]string{}
+	want := map[string]aws.Wanted{}
 	path := func(g v1alpha1.InstanceGroup) string { return "instancegroup/" + g.Metadata.Name + ": spec.image" }
 	for _, g := range set.Groups {
-		want[path(g)] = g.Spec.Image
+		want[path(g)] = aws.Wanted{Name: g.Spec.Image, Arch: manifest.ArchOf(g.Spec.MachineType)}
 	}
 	found, findings, err := aws.Images(ctx, t.cfg, want, t.a.Now())
 	if err != nil {

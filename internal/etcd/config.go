@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ type Config struct {
 	PeerHosts []string
 	// HeartbeatMS and ElectionMS in milliseconds; zero is etcd's default.
 	HeartbeatMS, ElectionMS int
+	// Programs is the folder of etcd's program.
+	Programs string
 }
 
 // Flags of etcd. The numbers are rows of the CIS benchmark.
@@ -125,7 +128,7 @@ User=` + User + `
 Group=` + User + `
 EnvironmentFile=` + EnvironmentFile + `
 ExecStartPre=/bin/sh -c 'test -d ` + DataDir + `/member || test "$SLIPWAY_EMPTY_START" = yes'
-ExecStart=/usr/local/bin/etcd ` + strings.Join(Flags(c), " \\\n  ") + `
+ExecStart=` + cmp.Or(c.Programs, "/usr/local/bin") + `/etcd ` + strings.Join(Flags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2
 TimeoutStartSec=infinity

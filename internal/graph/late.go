@@ -13,7 +13,7 @@ const (
 	signalsStart, signalsEnd = "@@signals ", "@@"
 )
 
-// Signals stands for the names, separated by blanks, of those resources of a template that a machine of the group at
+// Signals stands for the names, separated by commas, of those resources of a template that a machine of the group at
 // addr says to that it is well.
 func Signals(addr Addr) string { return signalsStart + string(addr) + signalsEnd }
 

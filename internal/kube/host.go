@@ -2,7 +2,10 @@
 
 package kube
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Containerd is containerd's configuration. What an image brings in conf.d and certs.d (mirrors, limits of its
 // platform) comes on top.
@@ -27,13 +30,14 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 }
 
 // ContainerdUnit is containerd's systemd unit. Containers live on when it restarts.
-const ContainerdUnit = `[Unit]
+func ContainerdUnit(c Config) string {
+	return `[Unit]
 Description=containerd
 After=network-online.target
 [Service]
 Type=notify
-Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ExecStart=/usr/local/bin/containerd
+Environment=PATH=` + cmp.Or(c.Programs, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + cmp.Or(c.Programs, "/usr/local/bin") + `/containerd
 Restart=always
 RestartSec=2
 KillMode=process
@@ -44,6 +48,7 @@ LimitCORE=0
 TasksMax=infinity
 OOMScoreAdjust=-999
 `
+}
 
 // KubeletUnit is the kubelet's systemd unit. It is started by the agent, never by a reboot alone: its keys are on a
 // tmpfs and the agent brings them.
@@ -54,8 +59,8 @@ Wants=containerd.service
 After=containerd.service
 StartLimitIntervalSec=0
 [Service]
-Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-ExecStart=/usr/local/bin/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
+Environment=PATH=` + cmp.Or(c.Programs, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + cmp.Or(c.Programs, "/usr/local/bin") + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2
 KillMode=process

@@ -22,6 +22,8 @@ type Config struct {
 	MemoryMiB, CPUs int
 	// ControlPlane says that the machine runs the control plane.
 	ControlPlane bool
+	// Programs is the folder of containerd, runc and the kubelet.
+	Programs string
 	// Spot says that it is a spot machine, which AWS may take away.
 	Spot bool
 	// APIServer is the URL of the API that this machine uses.

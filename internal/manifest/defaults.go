@@ -103,7 +103,8 @@ func groupRules() []Rule {
 		groupRule("spec.machineType", "the first of mixedInstancesPolicy.instances; else t3.large, t3.micro for a bastion", defaultMachineType),
 		groupRule("spec.mixedInstancesPolicy.onDemandAllocationStrategy", "prioritized if mixedInstancesPolicy has instances", defaultMixed),
 		groupRule("spec.mixedInstancesPolicy.spotAllocationStrategy", "price-capacity-optimized if mixedInstancesPolicy has instances", defaultMixed),
-		groupRule("spec.image", imageText, func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.Image, defaultImage(g.Spec.MachineType)) }),
+		groupRule("spec.image", "debian-12; a distribution's name stands for the image that it publishes for machineType's architecture", defaultImage),
+		groupRule("spec.userDataFormat", "Ignition for an image with flatcar in its name, else CloudInit", defaultFormat),
 		groupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
 			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])
 		}),
@@ -128,14 +129,6 @@ func groupRules() []Rule {
 func hasWorkers(s Set) bool {
 	return slices.ContainsFunc(s.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role == v1alpha1.RoleWorker })
 }
-
-// Image parameters that Debian publishes in every region.
-const (
-	debianParameter = "ssm:/aws/service/debian/release/12/latest/"
-	imageText       = debianParameter + "amd64 or .../arm64, after machineType"
-)
-
-func defaultImage(machineType string) string { return debianParameter + ArchOf(machineType) }
 
 func clusterText(path, value string, field func(*v1alpha1.ClusterSpec) *string) Rule {
 	return Rule{v1alpha1.KindCluster, path, value, func(s *Set) { setText(field(&s.Cluster.Spec), value) }}

@@ -86,7 +86,19 @@ func TestGroupsAreChecked(t *testing.T) {
 		"mixedInstancesPolicy.instances: must not be empty":                func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
 		"control-plane: spec.mixedInstancesPolicy: is for workers":         func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
 		"warning: instancegroup/workers: spec.mixedInstancesPolicy":        spot(func(g *spec) { g.Autoscale, g.MaxSize = true, 3; g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge" }),
-		"instancegroup/bastion: spec.taints: has no effect":                func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
+		"image \"ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id\": is not of m7g.large's": func(_ *manifest.Set, g *spec) {
+			g.MachineType, g.Image = "m7g.large", "ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
+		},
+		"userDataFormat \"CloudInit\": is nothing that Flatcar reads": func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "flatcar", "CloudInit" },
+		"userDataFormat \"Ignition\": is nothing that ssm:/aws":       func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "debian-12", "Ignition" },
+		"userDataFormat \"Ignition\": is not for a bastion":           func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.UserDataFormat = "Ignition" },
+		"additionalUserData[0].content: is no Ignition": func(_ *manifest.Set, g *spec) {
+			g.Image, g.AdditionalUserData = "flatcar", []v1alpha1.UserData{{Name: "a", Type: manifest.IgnitionType, Content: "#!/bin/sh"}}
+		},
+		"additionalUserData[0].type \"text/x-shellscript\": is not one of": func(_ *manifest.Set, g *spec) {
+			g.Image, g.AdditionalUserData = "flatcar", []v1alpha1.UserData{{Name: "a", Type: "text/x-shellscript", Content: "#!/bin/sh"}}
+		},
+		"instancegroup/bastion: spec.taints: has no effect": func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
 	} {
 		if got := found(t, change); !strings.Contains(got, want) {
 			t.Errorf("want %s, got\n%s", want, got)
@@ -94,6 +106,27 @@ func TestGroupsAreChecked(t *testing.T) {
 	}
 	if got := found(t, func(*manifest.Set, *spec) {}); got != "" {
 		t.Error(got)
+	}
+}
+
+// TestDistributions: a name stands for the image that a distribution publishes for the machine type's architecture.
+func TestDistributions(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"":                  {"ssm:/aws/service/debian/release/12/latest/arm64", "CloudInit"},
+		"ubuntu-24.04":      {"ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id", "CloudInit"},
+		"amazon-linux-2023": {"ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64", "CloudInit"},
+		"flatcar":           {"075585003325/Flatcar-stable-*-hvm", "Ignition"},
+	} {
+		set, _ := manifest.New("demo", threeZones(), manifest.NewOptions{})
+		set.Groups[1].Spec.MachineType, set.Groups[1].Spec.Image = "m7g.large", name
+		once := manifest.Default(set)
+		got := manifest.Default(once).Groups[1].Spec
+		if got.Image != want[0] || got.UserDataFormat != want[1] {
+			t.Errorf("%q is %s, %s", name, got.Image, got.UserDataFormat)
+		}
+		if fs := manifest.Validate(once); len(fs) > 0 {
+			t.Errorf("%q: %v", name, fs)
+		}
 	}
 }
 

@@ -235,7 +235,7 @@ func TestValidate(t *testing.T) {
 		`spec.machineType "t3.larg": is not an EC2 instance type that exists (did yo`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.larg" }),
 		`spec.machineType "t3.micro": has 1024 MiB of memory, too little`:                   group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.micro" }),
 		`spec.image "ssm:/aws/service/debian/release/12/latest/arm64": is not of t3.`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "ssm:/aws/service/debian/release/12/latest/arm64" }),
-		`spec.image "debian": is neither an SSM parameter, nor an owner`:                    group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "debian" }),
+		`spec.image "debian": is neither a distribution, nor an SSM`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "debian" }),
 		`spec.subnets[0] "private-x": is not a subnet of the cluster (use one of pri`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-x"} }),
 		`spec.networking.networkID "vpc-x": is not the id of a VPC`:                         cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-x" }),
 		`spec.networking.internetGatewayID: is needed: public-a is made`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-0123456789abcdef0" }),

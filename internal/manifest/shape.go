@@ -46,7 +46,7 @@ func groupShape() any {
 	return treeOf(v1alpha1.InstanceGroup{
 		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.InstanceGroupSpec{
-			Role: "x", MachineType: "x", Image: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
+			Role: "x", MachineType: "x", Image: "x", UserDataFormat: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
 			RootVolume: v1alpha1.RootVolume{Type: "x", Size: 1, IOPS: 1, Throughput: 1, EncryptionKey: "x"},
 			MixedInstancesPolicy: v1alpha1.MixedInstancesPolicy{
 				Instances: []string{"x"}, OnDemandBase: 1, OnDemandAboveBase: 1, OnDemandAllocationStrategy: "x", SpotAllocationStrategy: "x",

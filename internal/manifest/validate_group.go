@@ -93,7 +93,8 @@ func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
 	v.machineType(g.Spec)
 	if !imagePattern().MatchString(g.Spec.Image) {
-		v.errorf("spec.image", g.Spec.Image, "write it as "+debianParameter+"amd64, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0", "is neither an SSM parameter, nor an owner's name, nor an AMI")
+		v.errorf("spec.image", g.Spec.Image, "write it as "+strings.Join(slices.Sorted(maps.Keys(distributions())), ", ")+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
+			"is neither a distribution, nor an SSM parameter, nor an owner's name, nor an AMI")
 	}
 	v.sizes(g.Spec)
 	v.groupSubnets(g.Spec, c)
@@ -122,8 +123,8 @@ func (v validator) machineType(spec v1alpha1.InstanceGroupSpec) {
 	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < leastControlPlaneMiB {
 		v.warnf("spec.machineType", spec.MachineType, "use t3.medium or larger", "has %d MiB of memory, too little for a control plane", t.MemoryMiB)
 	}
-	if strings.HasPrefix(spec.Image, debianParameter) && spec.Image != debianParameter+t.Arch {
-		v.errorf("spec.image", spec.Image, "use "+debianParameter+t.Arch, "is not of %s's architecture %s", spec.MachineType, t.Arch)
+	if right := sameImage(spec.Image, t.Arch); right != spec.Image {
+		v.errorf("spec.image", spec.Image, "use "+right, "is not of %s's architecture %s", spec.MachineType, t.Arch)
 	}
 }
 

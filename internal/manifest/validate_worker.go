@@ -42,7 +42,8 @@ func (v validator) extras(spec v1alpha1.InstanceGroupSpec) {
 	v.quantities("spec.kubelet.kubeReserved", spec.Kubelet.KubeReserved)
 	v.quantities("spec.kubelet.systemReserved", spec.Kubelet.SystemReserved)
 	v.eviction(spec.Kubelet.EvictionHard)
-	v.userData(spec.AdditionalUserData)
+	v.format(spec)
+	v.userData(spec.AdditionalUserData, spec.UserDataFormat)
 	v.autoscale(spec)
 	v.mixed(spec)
 	if spec.Role == v1alpha1.RoleBastion {
@@ -146,7 +147,11 @@ func UserDataTypes() []string {
 	}
 }
 
-func (v validator) userData(parts []v1alpha1.UserData) {
+func (v validator) userData(parts []v1alpha1.UserData, format string) {
+	types := UserDataTypes()
+	if format == FormatIgnition {
+		types = []string{IgnitionType}
+	}
 	seen, size := map[string]int{}, 0
 	for i, p := range parts {
 		at := fmt.Sprintf("spec.additionalUserData[%d]", i)
@@ -154,7 +159,10 @@ func (v validator) userData(parts []v1alpha1.UserData) {
 		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(p.Name) || p.Name == "00-slipway" {
 			v.errorf(at+".name", p.Name, "use up to 64 letters, digits, dots, dashes and underscores", "is not a name for a part of user data")
 		}
-		v.oneOf(at+".type", p.Type, UserDataTypes()...)
+		v.oneOf(at+".type", p.Type, types...)
+		if p.Type == IgnitionType && format == FormatIgnition {
+			v.ignition(at+".content", p.Content)
+		}
 		if strings.TrimSpace(p.Content) == "" {
 			v.errorf(at+".content", "", "leave the part out", "must not be empty")
 		}

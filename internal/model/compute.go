@@ -3,8 +3,6 @@
 package model
 
 import (
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -178,11 +176,10 @@ func (b *builder) userData(l launch) graph.Text {
 	if b.Signals {
 		config.Signal, config.Stack = graph.Signals(graph.Address(awskind.AutoScalingGroup{}.Kind(), l.name)), graph.StackName
 	}
-	body, err := json.Marshal(config)
-	if err != nil {
-		panic(fmt.Sprintf("model: boot config: %v", err)) // strings only
+	text := graph.Lit(strings.Replace(b.BootScript, configMarker, marshal(config), 1))
+	if l.group.Spec.UserDataFormat == "Ignition" {
+		text = graph.Lit(b.ignition(l, config))
 	}
-	text := graph.Lit(strings.Replace(b.BootScript, configMarker, string(body), 1))
 	text = substitute(substitute(text, internal, inner), public, outer)
 	size := sizeOf(text)
 	if b.Signals {

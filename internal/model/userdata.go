@@ -23,7 +23,10 @@ func (b *builder) allUserData(l launch) graph.Text {
 	if len(more) == 0 {
 		return own
 	}
-	text := multipart(own, more)
+	text := own
+	if l.group.Spec.UserDataFormat != "Ignition" {
+		text = multipart(own, more)
+	}
 	if size := sizeOf(text); size > limitUserData {
 		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData", "", "fetch the larger part from S3 instead",
 			"user data would have %d bytes, EC2 takes %d", size, limitUserData)

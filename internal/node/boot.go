@@ -32,7 +32,7 @@ type BootConfig struct {
 	API Endpoints `json:"api"`
 	// Slot of a control-plane machine ("a", "b", …), empty for workers.
 	Slot string `json:"slot,omitempty"`
-	// Signal names, separated by blanks, the resources of the CloudFormation stack Stack that are told when this machine is
+	// Signal names, separated by commas, the resources of the CloudFormation stack Stack that are told when this machine is
 	// well. Both are empty where no stack made the machine.
 	Signal string `json:"signal,omitempty"`
 	Stack  string `json:"stack,omitempty"`

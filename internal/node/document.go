@@ -6,6 +6,7 @@ package node
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,8 @@ type Document struct {
 	// NodeLabels and Taints of the node.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
+	// Programs is the folder that programs are run from; empty is /usr/local/bin, which Flatcar cannot write.
+	Programs string `json:"programs,omitempty"`
 	// Kubelet settings of the manifest, over the agent's own.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 }
@@ -67,6 +70,9 @@ type File struct {
 	// Form is binary (the file itself) or archive (.tar.gz).
 	Form string `json:"form"`
 }
+
+// IgnitionPrograms is the folder for programs where /usr is read-only.
+const IgnitionPrograms = "/opt/bin"
 
 // The values of File.Form.
 const (
@@ -180,6 +186,9 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Taints:            slices.Clone(in.Group.Spec.Taints),
 		Kubelet:           in.Group.Spec.Kubelet,
 	}
+	if in.Group.Spec.UserDataFormat == "Ignition" {
+		d.Programs = IgnitionPrograms
+	}
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
 		d.Slots = Slots(d.Cluster, in.Groups)
@@ -240,6 +249,9 @@ func (d Document) File(name string) (File, bool) {
 	}
 	return d.Files[i], true
 }
+
+// ProgramsDir is the folder that programs are run from.
+func (d Document) ProgramsDir() string { return cmp.Or(d.Programs, "/usr/local/bin") }
 
 // Slot returns the slot of that name.
 func (d Document) Slot(name string) (Slot, bool) {

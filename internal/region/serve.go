@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"sync"
 	"time"
 
@@ -149,7 +148,7 @@ func (r *parts) buildIdentity() (err error) {
 	r.s3.Mount(AssetsBucket, r.paths.assets())
 	parameters, err := ssm.New(ssm.Config{
 		Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now,
-		Public: map[string]string{"/aws/service/debian/release/12/latest/" + runtime.GOARCH: image.ID(runtime.GOARCH)},
+		Public: debianParameters(),
 	})
 	if err != nil {
 		return err
@@ -232,14 +231,10 @@ func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 // buildCompute makes EC2, load balancing and Auto Scaling.
 func (r *parts) buildCompute() (err error) {
 	s, saved := r.settings, state.Dir(r.paths.state())
-	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 	r.ec2, err = ec2.New(ec2.Config{
 		Public: s.publicRange(),
 		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Delay: provisioning, Saver: saved,
-		Images: []ec2.Image{{
-			ID: image.ID(runtime.GOARCH), Name: "debian-12-" + runtime.GOARCH + "-slipway", Description: "Debian 12, built on this computer",
-			Owner: debianOwner, Architecture: arch, RootDevice: "/dev/xvda", RootSizeGiB: 8, Created: time.Unix(0, 0).UTC(),
-		}},
+		Images:   debianImages(),
 		Machines: grounded{r.host, r.network}, Network: r.network, Profiles: profiles{r.iam}, Log: r.log,
 		Provisioning: r.faults.Provisioning,
 	})

@@ -99,7 +99,7 @@ func TestNothingWaitsWhereNothingSignals(t *testing.T) {
 func TestMachinesAreToldWhatToSignal(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
 	for id, want := range map[string]string{
-		"LaunchTemplateControlPlaneB": "AutoscalingGroupControlPlaneB ControlPlaneReady",
+		"LaunchTemplateControlPlaneB": "AutoscalingGroupControlPlaneB,ControlPlaneReady",
 		"LaunchTemplateWorkers":       "AutoscalingGroupWorkers",
 	} {
 		data, _ := doc.Resources[id].Properties["LaunchTemplateData"].(map[string]any)
@@ -109,7 +109,7 @@ func TestMachinesAreToldWhatToSignal(t *testing.T) {
 		if err := json.Unmarshal([]byte(config), &boot); err != nil {
 			t.Fatalf("%s: %v\n%s", id, err, config)
 		}
-		for name := range strings.FieldsSeq(boot.Signal) {
+		for name := range strings.SplitSeq(boot.Signal, ",") {
 			if doc.Resources[name].Type == "" {
 				t.Errorf("%s signals %s, which is not there", id, name)
 			}

@@ -115,8 +115,8 @@ func (s stack) failures(t *testing.T) string {
 	return b.String()
 }
 
-// toSignal is what a machine's configuration tells it of its stack.
-var toSignal = regexp.MustCompile(`,"signal":"([^"]*)","stack":"([^"]*)"`)
+// toSignal is what a machine's configuration tells it of its stack; in an Ignition configuration it is part of a URL.
+var toSignal = regexp.MustCompile(`(?:,"|%2C%22)signal(?:":"|%22:%22)([^"%]*)(?:","|%22%2C%22)stack(?:":"|%22:%22)([^"%]*)(?:"|%22)`)
 
 // signal does what each machine does once it is well: it tells the resources that its user data names.
 func (s stack) signal(t *testing.T, told map[string]bool) {
@@ -148,7 +148,7 @@ func (s stack) tell(t *testing.T, machine, script string) bool {
 		return true
 	}
 	all := true
-	for id := range strings.FieldsSeq(m[1]) {
+	for id := range strings.SplitSeq(m[1], ",") {
 		_, err := s.api().SignalResource(t.Context(), &cloudformation.SignalResourceInput{
 			StackName: &m[2], LogicalResourceId: &id, UniqueId: &machine, Status: cfntypes.ResourceSignalStatusSuccess,
 		})

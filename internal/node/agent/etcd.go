@@ -215,7 +215,8 @@ func (m *member) start(ctx context.Context, s etcd.Start) error {
 	changed, err := a.writeFiles([]File{
 		{Path: etcd.EnvironmentFile, Body: etcd.Environment(s), Mode: 0o600},
 		{Path: "/etc/systemd/system/etcd.service", Mode: 0o600, Body: []byte(etcd.Unit(etcd.Config{
-			Name: m.slot.Member, Host: m.slot.Host, PeerHosts: m.hosts(),
+			Programs: a.doc.ProgramsDir(),
+			Name:     m.slot.Member, Host: m.slot.Host, PeerHosts: m.hosts(),
 			HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS, ElectionMS: a.doc.Etcd.ElectionTimeoutMS,
 		}))},
 	})

@@ -90,11 +90,11 @@ func programs(root *Root, d node.Document) error {
 		at := assetPath(f)
 		switch f.Name {
 		case "kubelet", "runc":
-			if _, err := root.Link("/usr/local/bin/"+f.Name, at); err != nil {
+			if _, err := root.Link(d.ProgramsDir()+"/"+f.Name, at); err != nil {
 				return err
 			}
 		case "containerd":
-			if err := linkAll(root, at+"/bin", "/usr/local/bin"); err != nil {
+			if err := linkAll(root, at+"/bin", d.ProgramsDir()); err != nil {
 				return err
 			}
 		case "cni-plugins":
@@ -102,7 +102,7 @@ func programs(root *Root, d node.Document) error {
 				return err
 			}
 		case "etcd":
-			if err := linkEtcd(root, at); err != nil {
+			if err := linkEtcd(root, at, d.ProgramsDir()); err != nil {
 				return err
 			}
 		}
@@ -129,17 +129,17 @@ func linkAll(root *Root, from, to string) error {
 }
 
 // linkEtcd finds etcd's one folder, which has the version in its name.
-func linkEtcd(root *Root, at string) error {
+func linkEtcd(root *Root, at, to string) error {
 	entries, err := os.ReadDir(root.Path(at))
 	if err != nil {
 		return fmt.Errorf("link programs of %s: %w", at, err)
 	}
 	for _, e := range entries {
 		if e.IsDir() && strings.HasPrefix(e.Name(), "etcd-") {
-			return linkAll(root, at+"/"+e.Name(), "/usr/local/bin")
+			return linkAll(root, at+"/"+e.Name(), to)
 		}
 	}
-	return linkAll(root, at, "/usr/local/bin")
+	return linkAll(root, at, to)
 }
 
 // hostFiles are those that every machine has. CIS 4.1 wants 0600 of what Kubernetes reads.
@@ -152,7 +152,7 @@ func hostFiles(c kube.Config) ([]File, error) {
 		sysctlFile(),
 		{Path: "/etc/modules-load.d/slipway.conf", Body: []byte("overlay\nbr_netfilter\nvxlan\n"), Mode: 0o644},
 		{Path: "/etc/containerd/config.toml", Body: []byte(kube.Containerd(c.Images["pause"])), Mode: 0o600},
-		{Path: "/etc/systemd/system/containerd.service", Body: []byte(kube.ContainerdUnit), Mode: 0o600},
+		{Path: "/etc/systemd/system/containerd.service", Body: []byte(kube.ContainerdUnit(c)), Mode: 0o600},
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
 		{Path: kube.ConfigDir + "/kubelet.kubeconfig", Body: kube.Kubeconfig(c.APIServer, "kubelet-client"), Mode: 0o600},
 		{Path: kube.ConfigDir + "/pod.kubeconfig", Body: kube.PodKubeconfig(c.APIServer), Mode: 0o644},

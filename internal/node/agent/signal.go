@@ -152,7 +152,7 @@ func nodeReady(ctx context.Context, api kube.Client, name string) error {
 // signal tells each resource that waits for this machine, and tries again until it is told, refuses, or patience ends.
 func (a *Agent) signal(ctx context.Context, status types.ResourceSignalStatus, patience time.Duration) {
 	a.Report.Running("signal", "")
-	for id := range strings.FieldsSeq(a.Boot.Signal) {
+	for id := range strings.SplitSeq(a.Boot.Signal, ",") {
 		if err := a.signalUntil(ctx, id, status, a.Now().Add(patience)); err != nil {
 			a.Report.Failed("signal", err) // the stack finds it out by its own timeout
 			return

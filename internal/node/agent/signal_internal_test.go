@@ -45,7 +45,7 @@ func inStack(t *testing.T, s *stack) (*Agent, *console) {
 	a := testAgent(t)
 	var out console
 	a.Report.Open = func() (io.WriteCloser, error) { return &out, nil }
-	a.Boot.Stack, a.Boot.Signal, a.Signals = "demo", "GroupA Gate", s
+	a.Boot.Stack, a.Boot.Signal, a.Signals = "demo", "GroupA,Gate", s
 	now := time.Now()
 	a.Now = func() time.Time { return now }
 	a.Wait = func(_ context.Context, d time.Duration) error { now = now.Add(d); return nil }

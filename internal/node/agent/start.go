@@ -21,6 +21,7 @@ func (a *Agent) kubeConfig() kube.Config {
 		NodeName: a.me.Name, Address: a.me.Address.String(), Zone: a.me.Zone, Region: d.Region, InstanceID: a.me.ID,
 		InstanceType: a.me.Type, Spot: a.me.Lifecycle == "spot", Group: d.Group, MemoryMiB: a.me.MemoryMiB, CPUs: a.me.CPUs,
 		ControlPlane: d.Role == v1alpha1.RoleControlPlane,
+		Programs:     d.ProgramsDir(),
 		APIServer:    "https://" + a.Boot.API.Internal + ":" + kube.APIPort,
 		PodCIDR:      d.Network.PodCIDR, ServiceCIDR: d.Network.ServiceCIDR, DNSIP: d.Network.DNSIP, DNSDomain: d.Network.DNSDomain,
 		Images: d.Images, NodeLabels: maps.Clone(d.NodeLabels), Taints: d.Taints, Kubelet: d.Kubelet, ResolvConf: resolvConf(a.Root),

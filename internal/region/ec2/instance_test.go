@@ -220,8 +220,17 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// elsewhere is an image whose programs this computer cannot run.
+func elsewhere() ec2.Image {
+	return ec2.Image{ID: "ami-0123456789abcdef1", Architecture: "arm64", RootDevice: "/dev/xvda", RootSizeGiB: 8, Unbootable: "This computer is amd64."}
+}
+
 func TestRunInstancesIsRefused(t *testing.T) {
-	r := newRegion(t, func(c *ec2.Config) { c.Profiles = profiles{}; c.Quotas.VCPUs = 4 })
+	r := newRegion(t, func(c *ec2.Config) {
+		c.Profiles = profiles{}
+		c.Quotas.VCPUs = 4
+		c.Images = append(c.Images, elsewhere())
+	})
 	_, subnet := r.place(t)
 	good := func() *client.RunInstancesInput {
 		return &client.RunInstancesInput{
@@ -235,8 +244,14 @@ func TestRunInstancesIsRefused(t *testing.T) {
 		"unknown image":      {func(in *client.RunInstancesInput) { in.ImageId = aws.String("ami-00000000000000000") }, "InvalidAMIID.NotFound"},
 		"unknown type":       {func(in *client.RunInstancesInput) { in.InstanceType = "t9.huge" }, "InvalidParameterValue"},
 		"other architecture": {func(in *client.RunInstancesInput) { in.InstanceType = "m7g.large" }, "InvalidParameterValue"},
-		"unknown subnet":     {func(in *client.RunInstancesInput) { in.SubnetId = aws.String("subnet-00000000000000000") }, "InvalidSubnetID.NotFound"},
-		"unknown group":      {func(in *client.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-00000000000000000"} }, "InvalidGroup.NotFound"},
+		"not to be booted here": {func(in *client.RunInstancesInput) {
+			in.ImageId, in.InstanceType = aws.String("ami-0123456789abcdef1"), "m7g.large"
+		}, "Unsupported"},
+		"market": {func(in *client.RunInstancesInput) {
+			in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{MarketType: "capacity-block"}
+		}, "InvalidParameterValue"},
+		"unknown subnet": {func(in *client.RunInstancesInput) { in.SubnetId = aws.String("subnet-00000000000000000") }, "InvalidSubnetID.NotFound"},
+		"unknown group":  {func(in *client.RunInstancesInput) { in.SecurityGroupIds = []string{"sg-00000000000000000"} }, "InvalidGroup.NotFound"},
 		"user data too long": {func(in *client.RunInstancesInput) {
 			in.UserData = aws.String(base64.StdEncoding.EncodeToString(make([]byte, 16385)))
 		}, "InvalidParameterValue"},

@@ -158,6 +158,9 @@ func (s *Service) checkImage(l *launch) error {
 		return wire.Errorf("InvalidParameterValue", "The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI.",
 			t.architectures(), l.image.Architecture)
 	}
+	if l.image.Unbootable != "" {
+		return wire.Errorf("Unsupported", "The requested configuration is currently not supported. %s", l.image.Unbootable)
+	}
 	used := int64(0)
 	for _, i := range s.st.Instances {
 		if live(i) {

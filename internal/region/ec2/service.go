@@ -62,6 +62,8 @@ type Image struct {
 	RootDevice                   string // such as /dev/sda1
 	RootSizeGiB                  int64
 	Created                      time.Time
+	// Unbootable says why no machine can boot from it; empty if one can.
+	Unbootable string
 }
 
 // Config is what a [Service] is made of. Region, Account, Now and Rand are required; the rest may be left out.

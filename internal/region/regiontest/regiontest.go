@@ -41,7 +41,7 @@ const (
 	Account   = "123456789012"
 	AccessKey = "AKIDEXAMPLE"
 	SecretKey = "secret"
-	// Image is the only machine image, for amd64; Parameter is the SSM parameter that names it.
+	// Image is Debian's for amd64; Parameter is the SSM parameter that names it. See images for the others.
 	Image     = "ami-0123456789abcdef0"
 	Parameter = "/aws/service/debian/release/12/latest/amd64"
 	// delay is how long an eventual state takes.
@@ -217,13 +217,13 @@ func build(r *Region, o Options, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: from, Now: now, Public: map[string]string{Parameter: Image}})
+	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: from, Now: now, Public: parametersOf(images())})
 	if err != nil {
 		return err
 	}
 	p.ec2, err = ec2.New(ec2.Config{
 		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Profiles: profiles{p.iam}, Saver: from,
-		Images:       []ec2.Image{{ID: Image, Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
+		Images:       recordsOf(images()),
 		Provisioning: r.Faults.Provisioning, Quotas: o.Quotas,
 	})
 	if err != nil {

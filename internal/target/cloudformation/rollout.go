@@ -105,7 +105,7 @@ func (r renderer) timeouts() object {
 // signals are the names of what the machines of the group at addr signal: their own group, and the gate.
 func (r renderer) signals(addr graph.Addr) string {
 	if slices.Contains(r.machines.Slots, addr) {
-		return r.ids[addr] + " " + Gate
+		return r.ids[addr] + "," + Gate
 	}
 	return r.ids[addr]
 }

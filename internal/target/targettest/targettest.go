@@ -19,8 +19,11 @@ import (
 // exampleRegion is the region that the examples name, in full and in their zones.
 const exampleRegion = "us-east-1"
 
-// Image is the machine image of every group.
-const Image = "ami-0123456789abcdef0"
+// Image is the machine image of every group of amd64 machines, ImageARM that of the others.
+const (
+	Image    = "ami-0123456789abcdef0"
+	ImageARM = "ami-0123456789abcdef1"
+)
 
 // Topology is one of the clusters that every renderer is judged with; ha is the default one.
 type Topology struct {
@@ -109,7 +112,11 @@ func input(t *testing.T, region string, set manifest.Set, fs diag.Findings) mode
 	}
 	sum := strings.Repeat("0", 64)
 	for _, g := range set.Groups {
-		in.Images[g.Metadata.Name] = model.Image{ID: Image, RootDevice: "/dev/xvda"}
+		image := model.Image{ID: Image, RootDevice: "/dev/xvda"}
+		if manifest.ArchOf(g.Spec.MachineType) == "arm64" {
+			image.ID = ImageARM
+		}
+		in.Images[g.Metadata.Name] = image
 		in.Boot[g.Metadata.Name] = model.Boot{
 			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
 			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
