@@ -39,7 +39,8 @@ func newPreflightCommand(a *app) *cobra.Command {
 		Short: "Check what an apply would stumble over",
 		Long: `Check, before anything is made, all that an apply needs, and say all that is missing at once: that STS answers and the
 clocks agree, that the state store can be read, that the images exist and fit their machine types, that each machine type
-is offered in each zone of its group, that address ranges do not collide, and that IAM allows the caller every action of
+is offered in each zone of its group, that address ranges do not collide, that the account's quotas of VPCs, elastic IP
+addresses, virtual processors and rules leave room, and that IAM allows the caller every action of
 'slipway iam operator-policy' (by simulation; nothing is tried).
 
 Nothing is changed.
@@ -78,15 +79,40 @@ func (a *app) preflight(ctx context.Context, args []string, o targetOptions) (di
 		return nil, err
 	}
 	defer t.report()
-	var fs diag.Findings
-	if _, err := t.images(ctx, d.set); err != nil && !errors.As(err, &fs) {
-		fs.Errorf("aws: images", "", "check spec.image of the groups, and the credentials", "could not be looked up: %s", err)
-	}
+	fs := t.checkModel(ctx, d)
 	fs = append(fs, t.checkClock(ctx)...)
 	fs = append(fs, t.checkOfferings(ctx, d)...)
 	fs = append(fs, checkRanges(d)...)
 	fs = append(fs, t.checkRights(ctx, name)...)
 	return fs, nil
+}
+
+// checkModel checks images, what the manifest names and slipway does not make, all that stands in the way of a plan, and,
+// if nothing does, quotas.
+func (t *target) checkModel(ctx context.Context, d *desired) (fs diag.Findings) {
+	add := func(err error, path, hint string) {
+		if found, ok := errors.AsType[diag.Findings](err); ok {
+			fs = append(fs, found...)
+		} else if err != nil {
+			fs.Errorf(path, "", hint, "%s", err)
+		}
+	}
+	_, imagesErr := t.images(ctx, d.set)
+	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
+	existingErr := t.findExisting(ctx, d)
+	add(existingErr, "aws: what exists", "check the ids in the manifest, and the credentials")
+	if imagesErr != nil || existingErr != nil {
+		return fs
+	}
+	err := t.a.settle(ctx, d)
+	if err == nil {
+		err = t.build(ctx, d)
+	}
+	if err != nil {
+		add(err, "cluster/"+t.name, "see: slipway plan "+t.name)
+		return fs
+	}
+	return append(fs, t.checkQuotas(ctx, d.quotaNeeds())...)
 }
 
 func (t *target) checkClock(ctx context.Context) (fs diag.Findings) {

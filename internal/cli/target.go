@@ -25,6 +25,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/quota"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
 
@@ -197,7 +198,11 @@ func (a *app) prepareLoaded(ctx context.Context, d *desired, o targetOptions) (*
 	}
 	var findings diag.Findings
 	d.plan, findings = plan.Make(d.graph, have, plan.Options{DestroyData: o.destroyData})
-	return t, d, findings.Err()
+	limits := t.checkQuotas(ctx, quota.Touched(d.quotaNeeds(), d.plan))
+	if limits.Err() == nil {
+		t.a.printFindings(limits) // warnings
+	}
+	return t, d, append(findings, limits...).Err()
 }
 
 // load reads a cluster's manifests.

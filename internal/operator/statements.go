@@ -24,6 +24,8 @@ func (s scope) reads() []Statement {
 		allow("ReadRoles", of("iam", "GetRole", "GetRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies"),
 			[]string{s.iam("role"), s.iam("instance-profile")}, nil),
 		allow("ReadKeys", of("kms", "DescribeKey", "GetKeyPolicy", "GetKeyRotationStatus", "ListResourceTags"), []string{s.arn("kms", "key/*")}, nil),
+		// It knows no narrower resource. Without it quotas are not checked.
+		allow("ReadQuotas", of("servicequotas", "GetServiceQuota"), []string{"*"}, nil),
 		allow("ReadImages", of("ssm", "GetParameter"), []string{"arn:" + s.Partition + ":ssm:" + s.Region + "::parameter/aws/service/*"}, nil),
 	}
 }

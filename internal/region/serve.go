@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
+	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
@@ -153,7 +154,8 @@ func (r *parts) buildIdentity() (err error) {
 	if err != nil {
 		return err
 	}
-	r.services = append(r.services, r.iam.Service(), sts.Service(r.iam), r.keys.Wire(), r.s3.Wire(), parameters.Wire())
+	r.services = append(r.services, r.iam.Service(), sts.Service(r.iam), r.keys.Wire(), r.s3.Wire(), parameters.Wire(),
+		servicequotas.Service(servicequotas.Config{Region: r.settings.Region, Account: r.settings.Account}))
 	return nil
 }
 

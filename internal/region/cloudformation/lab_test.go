@@ -31,7 +31,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	r := regiontest.StartWith(t, regiontest.Options{Patience: 500 * time.Millisecond})
+	r := regiontest.StartWith(t, regiontest.Options{Patience: 3 * time.Second})
 	return labOf(t, r)
 }
 

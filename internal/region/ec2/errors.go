@@ -45,7 +45,8 @@ func DefaultQuotas() Quotas {
 	}
 }
 
-func (q Quotas) withDefaults() Quotas {
+// WithDefaults fills zero fields with those of [DefaultQuotas].
+func (q Quotas) WithDefaults() Quotas {
 	d := DefaultQuotas()
 	for _, f := range []struct {
 		have *int

@@ -122,7 +122,7 @@ func New(cfg Config) (*Service, error) {
 	if len(cfg.Zones) == 0 {
 		cfg.Zones = defaultZones(cfg.Region)
 	}
-	cfg.Quotas = cfg.Quotas.withDefaults()
+	cfg.Quotas = cfg.Quotas.WithDefaults()
 	types, order, err := loadTypes()
 	if err != nil {
 		return nil, err

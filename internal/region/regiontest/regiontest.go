@@ -30,6 +30,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/kms"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
+	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -238,6 +239,7 @@ func build(r *Region, o Options, dir string) (err error) {
 		cfg.Before = o.Limit.before
 	}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
+		servicequotas.Service(servicequotas.Config{Region: Name, Account: Account, EC2: o.Quotas}),
 		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
 	if err := p.buildStacks(o, from, cfg.Services, now); err != nil {
 		return err

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/quota"
+)
+
+// checkQuotas finds the account's limits that the cluster would run into. A plan asks only about what it makes more of,
+// so that one with nothing to do makes no call for it.
+func (t *target) checkQuotas(ctx context.Context, needs []quota.Need) (fs diag.Findings) {
+	if len(needs) == 0 {
+		return nil
+	}
+	limits, used, err := aws.Quotas(ctx, t.cfg, t.name, needs)
+	if err != nil {
+		fs.Warnf("aws: quotas", "", "allow servicequotas:GetServiceQuota", "could not all be checked: %s", err)
+	}
+	return append(fs, quota.Check(needs, limits, used)...)
+}
+
+// quotaNeeds is what the cluster takes of the account's limits.
+func (d *desired) quotaNeeds() []quota.Need {
+	return quota.Needs(d.graph, func(machineType string) int {
+		t, _ := manifest.FindInstanceType(machineType)
+		return t.VCPU
+	})
+}
