@@ -4,10 +4,10 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +21,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/plan"
 	"github.com/slipway-k8s/slipway/internal/stack"
 	"github.com/slipway-k8s/slipway/internal/store"
+	render "github.com/slipway-k8s/slipway/internal/target"
 	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
 )
 
@@ -40,8 +41,6 @@ type stacked struct {
 	stack stack.Stack
 	show  *progress
 	body  []byte
-	// templateKey is where a template lies that is too large to be given; empty if it is given.
-	templateKey string
 }
 
 // openStack computes a cluster's graph and template. Nothing is written.
@@ -103,7 +102,7 @@ func (c *stacked) former(ctx context.Context, info stack.Info) (cfnTemplate, err
 	if err != nil {
 		return old, fmt.Errorf("read the template of stack %s: %w", c.stack.Name, err)
 	}
-	for id, addr := range old.addresses() {
+	for id, addr := range old.addresses(c.stack.Names.Kinds) {
 		if _, have := c.stack.Names.Addrs[id]; !have {
 			c.stack.Names.Addrs[id] = addr
 		}
@@ -147,14 +146,43 @@ func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error)
 	if p.template, err = c.template(o, old, info.Parameters); err != nil || p.again {
 		return p, err
 	}
-	if err := c.upload(ctx, &p.template); err != nil {
-		return p, err
-	}
-	p.Proposal, err = c.stack.Propose(ctx, p.template, info)
-	if err != nil {
-		err = errors.Join(err, c.withdraw(context.WithoutCancel(ctx), p))
-	}
+	p.Proposal, err = c.offer(ctx, p.template, info)
 	return p, err
+}
+
+// offer makes a change set. A template that is too large to be given goes by way of the store, and stays there no longer
+// than it takes to read it.
+func (c *stacked) offer(ctx context.Context, t stack.Template, info stack.Info) (stack.Proposal, error) {
+	if len(t.Body) <= cloudformation.MaxBody {
+		return c.stack.Propose(ctx, t, info)
+	}
+	key := c.name + "/cloudformation/" + t.Name + "-" + rand.Text() + ".json" // another run may offer the same
+	if _, err := c.d.machine.Put(ctx, key, c.body); err != nil {
+		return stack.Proposal{}, err
+	}
+	defer c.drop(context.WithoutCancel(ctx), key)
+	place, err := store.ParseURL(c.d.machine.URL())
+	if err != nil {
+		return stack.Proposal{}, err
+	}
+	t.Body, t.URL = "", c.urlOf(place.Bucket, strings.TrimPrefix(place.Prefix+"/"+key, "/"))
+	return c.stack.Propose(ctx, t, info)
+}
+
+// drop deletes a template from the store. It is in nobody's way: a failure is only told.
+func (c *stacked) drop(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := c.d.machine.Delete(ctx, key); err != nil {
+		c.a.say("the template stays in %s: %v", c.d.machine.URL(), err)
+	}
+}
+
+func (c *stacked) urlOf(bucket, object string) string {
+	if c.cfg.BaseEndpoint != nil {
+		return strings.TrimSuffix(*c.cfg.BaseEndpoint, "/") + "/" + bucket + "/" + object
+	}
+	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, c.cfg.Region, dnsSuffix(c.cfg.Region), object)
 }
 
 // creations are the steps that make all of a graph.
@@ -192,6 +220,11 @@ func (c *stacked) template(o stackOptions, old cfnTemplate, current map[string]s
 	if err != nil {
 		return stack.Template{}, err
 	}
+	for _, k := range slices.Sorted(maps.Keys(current)) {
+		if _, still := now.Parameters[k]; !still && current[k] != old.Parameters[k].Default {
+			c.a.say("parameter %s was set to %s in CloudFormation; the template no longer has it: what the manifest says counts", k, current[k])
+		}
+	}
 	for _, k := range kept {
 		c.a.say("parameter %s stays %s, as it was set in CloudFormation; the manifest says %s (--reset-parameters takes that)", k, values[k], now.Parameters[k].Default)
 	}
@@ -213,29 +246,6 @@ func hashOf(body []byte, values map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// upload puts a template that is too large to be given into the store.
-func (c *stacked) upload(ctx context.Context, t *stack.Template) error {
-	if len(t.Body) <= cloudformation.MaxBody {
-		return nil
-	}
-	sum := sha256.Sum256(c.body)
-	key := c.name + "/cloudformation/" + hex.EncodeToString(sum[:]) + ".json"
-	if _, err := c.d.machine.Put(ctx, key, c.body); err != nil {
-		return err
-	}
-	place, err := store.ParseURL(c.d.machine.URL())
-	if err != nil {
-		return err
-	}
-	c.templateKey = key
-	object := strings.TrimPrefix(place.Prefix+"/"+key, "/")
-	t.Body, t.URL = "", fmt.Sprintf("https://%s.s3.%s.%s/%s", place.Bucket, c.cfg.Region, dnsSuffix(c.cfg.Region), object)
-	if c.cfg.BaseEndpoint != nil {
-		t.URL = strings.TrimSuffix(*c.cfg.BaseEndpoint, "/") + "/" + place.Bucket + "/" + object
-	}
-	return nil
-}
-
 func dnsSuffix(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return "amazonaws.com.cn"
@@ -247,12 +257,7 @@ func dnsSuffix(region string) string {
 func (c *stacked) withdraw(ctx context.Context, p proposal) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	err := c.stack.Discard(ctx, p.Proposal)
-	if c.templateKey != "" {
-		err = errors.Join(err, c.d.machine.Delete(ctx, c.templateKey))
-		c.templateKey = ""
-	}
-	return err
+	return c.stack.Discard(ctx, p.Proposal)
 }
 
 // cfnTemplate is what is read of a template.
@@ -275,10 +280,16 @@ func parseTemplate(body string) (cfnTemplate, error) {
 	return t, nil
 }
 
-// addresses are those in the tags of a template's resources, by logical id.
-func (t cfnTemplate) addresses() map[string]graph.Addr {
+// addresses are those in the tags of a template's resources, by logical id. What bears no tags has the address that its
+// logical id was made of, as far as that can be told.
+func (t cfnTemplate) addresses(kinds map[string]string) map[string]graph.Addr {
 	out := map[string]graph.Addr{}
 	for id, r := range t.Resources {
+		kind := kinds[r.Type]
+		name := strings.ReplaceAll(graph.Snake(strings.TrimPrefix(id, render.Camel(kind))), "_", "-")
+		if addr := kind + "/" + name; kind != "" && render.Camel(addr) == id {
+			out[id] = graph.Addr(addr)
+		}
 		lists := []json.RawMessage{r.Properties.Tags}
 		for _, s := range r.Properties.TagSpecifications {
 			lists = append(lists, s.Tags)

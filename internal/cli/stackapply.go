@@ -152,10 +152,7 @@ func (c *stacked) makeAgain(ctx context.Context, p proposal) (proposal, error) {
 	if err != nil {
 		return p, c.explained(ctx, err)
 	}
-	if err := c.upload(ctx, &p.template); err != nil {
-		return p, err
-	}
-	p.Proposal, err = c.stack.Propose(ctx, p.template, stack.Info{})
+	p.Proposal, err = c.offer(ctx, p.template, stack.Info{})
 	return p, err
 }
 

@@ -121,7 +121,7 @@ func (d *stackDeletion) weigh(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the template of stack %s: %w", d.stack.Name, err)
 		}
-		maps.Copy(names.Addrs, old.addresses())
+		maps.Copy(names.Addrs, old.addresses(names.Kinds))
 	}
 	d.info, err = d.stack.Attach(ctx)
 	d.show.end()

@@ -29,6 +29,8 @@ type Parameter struct {
 	Default any
 	// Type is CloudFormation's for it, where it has one of its own.
 	Type string
+	// Property that it sets; empty if it is the identity of something that exists.
+	Property string
 }
 
 // Parameters are all parameters of a graph.
@@ -50,7 +52,7 @@ func place(addr graph.Addr, path string) string { return string(addr) + " " + pa
 
 // found is where a parameter would apply.
 type found struct {
-	parameterType, description string
+	property, parameterType, description string
 
 	where []string
 	value any
@@ -77,7 +79,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 			}
 			name := owners[n.Addr] + "-" + words(f.Property)
 			if all[name] == nil {
-				all[name] = &found{parameterType: f.Render.ParamType, description: f.Property + " of " + owners[n.Addr], value: f.Value}
+				all[name] = &found{property: f.Property, parameterType: f.Render.ParamType, description: f.Property + " of " + owners[n.Addr], value: f.Value}
 			}
 			at := all[name]
 			at.mixed = at.mixed || !graph.Equal(at.value, f.Value)
@@ -93,7 +95,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 			out.at[w] = name
 		}
 		out.list = append(out.list, Parameter{
-			Name: name, Default: at.value, Type: at.parameterType, Description: at.description,
+			Name: name, Default: at.value, Type: at.parameterType, Description: at.description, Property: at.property,
 		})
 	}
 	slices.SortFunc(out.list, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })

@@ -4,6 +4,7 @@ package target_test
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -159,6 +160,39 @@ func TestParameters(t *testing.T) {
 	}
 }
 
+// TestManyGroupsFit: CloudFormation takes 200 parameters and 500 resources, however many groups there are.
+func TestManyGroupsFit(t *testing.T) {
+	graphOf := func(groups int) *graph.Graph {
+		g := &graph.Graph{}
+		for i := range groups {
+			name := fmt.Sprintf("pool-%d", i)
+			lt := graph.Add(g, name, awskind.LaunchTemplate{Data: awskind.LaunchTemplateData{
+				ImageID: "ami-1", InstanceType: "t3.large", BlockDevices: []awskind.BlockDevice{{EBS: awskind.EBS{VolumeSize: 30}}},
+			}})
+			graph.Add(g, name, awskind.AutoScalingGroup{
+				MaxSize: 1, Template: awskind.TemplateSpec{ID: lt, Version: lt.Attr("LatestVersionNumber")}, Tags: awskind.Tags{awskind.TagGroup: name},
+			})
+		}
+		return g
+	}
+	for groups, want := range map[int]string{
+		39: "image-id instance-type max-size min-size volume-size", 45: "image-id instance-type max-size min-size",
+		60: "instance-type max-size min-size", 150: "instance-type", 230: "",
+	} {
+		of, n := map[string]bool{}, 0
+		for _, p := range target.ParametersOf(graphOf(groups)).Within(197).List() {
+			n++
+			of[strings.Join(strings.Split(p.Name, "-")[2:], "-")] = true
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(of)), " "); got != want || n > 197 {
+			t.Errorf("%d groups: %d parameters: %s, want %s", groups, n, got, want)
+		}
+	}
+	if _, err := cloudformation.Render(graphOf(260), cloudformation.Options{}); err == nil || !strings.Contains(err.Error(), "520 resources: CloudFormation takes 500") {
+		t.Errorf("520 resources: %v", err)
+	}
+}
+
 // TestWhatExistsIsAParameter: whoever uses a template may put another network in the place of the manifest's, everywhere.
 func TestWhatExistsIsAParameter(t *testing.T) {
 	all := targettest.Topologies()
@@ -213,7 +247,7 @@ func TestGroupAndSlotTags(t *testing.T) {
 	spec := awskind.TemplateSpec{ID: lt, Version: lt.Attr("LatestVersionNumber")}
 	graph.Add(g, "x", awskind.AutoScalingGroup{MaxSize: 1, Template: spec, Tags: awskind.Tags{awskind.TagGroup: "g", awskind.TagSlot: "a"}})
 	got := target.ParametersOf(g).List()
-	want := []target.Parameter{{Name: "g-instance-type", Description: "InstanceType of g", Default: "t3.large"}}
+	want := []target.Parameter{{Name: "g-instance-type", Description: "InstanceType of g", Default: "t3.large", Property: "InstanceType"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

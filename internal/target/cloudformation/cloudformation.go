@@ -20,6 +20,13 @@ import (
 // 1 MiB, must lie in S3.
 const MaxBody = 51200
 
+// What CloudFormation takes in one template at most, and how many of the parameters are the renderer's own.
+const (
+	maxResources  = 500
+	maxParameters = 200
+	ownParameters = 3
+)
+
 // Options of a rendering.
 type Options struct {
 	Description string
@@ -50,7 +57,7 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{g: g, ids: ids, params: target.ParametersOf(g), kept: target.Retained(g), machines: target.RolloutOf(g)}
+	r := renderer{g: g, ids: ids, params: target.ParametersOf(g).Within(maxParameters - ownParameters), kept: target.Retained(g), machines: target.RolloutOf(g)}
 	r.shared = r.sharedTexts()
 	resources := object{}
 	for _, n := range g.Nodes() {
@@ -62,6 +69,9 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	}
 	if gate := r.gate(); gate != nil {
 		resources[Gate] = gate
+	}
+	if len(resources) > maxResources {
+		return nil, fmt.Errorf("a template of %d resources: CloudFormation takes %d; apply the cluster directly, or divide it", len(resources), maxResources)
 	}
 	doc := object{
 		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources,
