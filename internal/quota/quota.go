@@ -61,7 +61,7 @@ func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
 		case awskind.SecurityGroupEgress:
 			rules[string(r.Group.Addr())+" out"]++
 		case awskind.AutoScalingGroup:
-			processors += max(r.MinSize, r.DesiredCapacity) * processorsOf(g, r, vcpus)
+			processors += onDemand(r) * processorsOf(g, r, vcpus)
 		}
 	}
 	group, most := "", 0
@@ -88,17 +88,34 @@ func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
 	return slices.DeleteFunc(all, func(n Need) bool { return n.Wants == 0 })
 }
 
-// processorsOf is how much a machine of a group counts.
+// onDemand is how many machines of a group are on-demand ones: spot machines have a quota of their own.
+func onDemand(r awskind.AutoScalingGroup) int {
+	all, d := max(r.MinSize, r.DesiredCapacity), r.Mixed.Distribution
+	if len(r.Mixed.Launch.Overrides) == 0 {
+		return all
+	}
+	above := max(all-d.OnDemandBase, 0)
+	return min(all, d.OnDemandBase) + (above*d.OnDemandPercentage+99)/100 // Auto Scaling rounds up
+}
+
+// processorsOf is how much a machine of a group counts: the largest that it may take.
 func processorsOf(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(string) int) int {
-	node := g.Node(r.Template.ID.Addr())
-	if node == nil {
-		return 0
+	var types []string
+	for _, o := range r.Mixed.Launch.Overrides {
+		types = append(types, o.InstanceType)
 	}
-	template, ok := node.Resource.(awskind.LaunchTemplate)
-	if !ok || !Standard(template.Data.InstanceType) {
-		return 0
+	if node := g.Node(r.Template.ID.Addr()); node != nil {
+		if template, ok := node.Resource.(awskind.LaunchTemplate); ok {
+			types = append(types, template.Data.InstanceType)
+		}
 	}
-	return vcpus(template.Data.InstanceType)
+	most := 0
+	for _, t := range types {
+		if Standard(t) {
+			most = max(most, vcpus(t))
+		}
+	}
+	return most
 }
 
 // Standard tells whether a machine type's processors count against [VCPUs]: accelerators, Macs and HPC have quotas of

@@ -50,6 +50,20 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	g := &graph.Graph{}
+	graph.Add(g, "spot", awskind.AutoScalingGroup{MinSize: 7, Mixed: awskind.MixedInstancesPolicy{
+		Launch:       awskind.MixedLaunch{Overrides: []awskind.Override{{InstanceType: "m5.large"}, {InstanceType: "m5.xlarge"}, {InstanceType: "p5.48xlarge"}}},
+		Distribution: awskind.InstancesDistribution{OnDemandBase: 2, OnDemandPercentage: 50},
+	}})
+	size := map[string]int{"m5.large": 2, "m5.xlarge": 4, "p5.48xlarge": 192}
+	needs := quota.Needs(g, func(t string) int { return size[t] })
+	if len(needs) != 1 || needs[0].Wants != (2+3)*4 {
+		t.Errorf("two on-demand machines and half of the other five, of up to four processors: %+v", needs)
+	}
+}
+
 func TestStandard(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]bool{
