@@ -196,8 +196,9 @@ type BastionLoadBalancer struct {
 type MachineAccess struct {
 	// SessionManager lets the machines' SSM agents register, if the image brings one.
 	SessionManager bool `json:"sessionManager,omitempty"`
-	// InstanceConnectEndpoint makes one in the first Private subnet; through it, EC2 Instance Connect reaches port 22.
-	InstanceConnectEndpoint bool `json:"instanceConnectEndpoint,omitempty"`
+	// InstanceConnectSecurityGroup is that of an EC2 Instance Connect Endpoint that exists already in the VPC, which has room
+	// for one: it may reach the machines' port 22.
+	InstanceConnectSecurityGroup string `json:"instanceConnectSecurityGroup,omitempty"`
 }
 
 // Etcd sizes etcd's volumes.

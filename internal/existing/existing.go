@@ -62,6 +62,7 @@ func Check(c v1alpha1.Cluster, groups []v1alpha1.InstanceGroup, f Facts) diag.Fi
 		k.waysOut(n)
 		k.ranges(n)
 		k.securityGroups(c.Spec)
+		k.connect(c.Spec)
 	}
 	k.peers(c.Spec.Networking)
 	k.identities(c.Spec.CloudProvider.AWS)
@@ -190,6 +191,14 @@ func (k *checker) securityGroups(spec v1alpha1.ClusterSpec) {
 		if vpc := k.facts.VPCs[g[1]]; g[1] != "" && vpc != spec.Networking.NetworkID {
 			k.errorf("spec.cloudProvider.aws.securityGroups."+g[0], g[1], "use a group of "+spec.Networking.NetworkID, "is not a security group of that VPC")
 		}
+	}
+}
+
+// connect checks the group of the VPC's EC2 Instance Connect Endpoint.
+func (k *checker) connect(spec v1alpha1.ClusterSpec) {
+	id := spec.MachineAccess.InstanceConnectSecurityGroup
+	if vpc := k.facts.VPCs[id]; id != "" && vpc != spec.Networking.NetworkID {
+		k.errorf("spec.machineAccess.instanceConnectSecurityGroup", id, "see: aws ec2 describe-instance-connect-endpoints", "is not a security group of %s", spec.Networking.NetworkID)
 	}
 }
 

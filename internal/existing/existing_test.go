@@ -95,9 +95,10 @@ func TestCheck(t *testing.T) {
 func TestAllAtOnce(t *testing.T) {
 	c := cluster()
 	c.Spec.Networking.NetworkID = "vpc-1"
+	c.Spec.MachineAccess.InstanceConnectSecurityGroup = "sg-1"
 	f := existing.Facts{CIDRs: []string{"10.0.0.0/16"}}
-	if n := len(existing.Check(c, nil, f)); n != 9 {
-		t.Errorf("%d findings, want 9: %v", n, existing.Check(c, nil, f))
+	if n := len(existing.Check(c, nil, f)); n != 10 {
+		t.Errorf("%d findings, want 10: %v", n, existing.Check(c, nil, f))
 	}
 }
 

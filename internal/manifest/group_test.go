@@ -98,6 +98,9 @@ func TestGroupsAreChecked(t *testing.T) {
 		"additionalUserData[0].type \"text/x-shellscript\": is not one of": func(_ *manifest.Set, g *spec) {
 			g.Image, g.AdditionalUserData = "flatcar", []v1alpha1.UserData{{Name: "a", Type: "text/x-shellscript", Content: "#!/bin/sh"}}
 		},
+		"instanceConnectSecurityGroup \"eice-1\": is not the id": func(s *manifest.Set, _ *spec) {
+			s.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup = "eice-1"
+		},
 		"instancegroup/bastion: spec.taints: has no effect": func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
 	} {
 		if got := found(t, change); !strings.Contains(got, want) {

@@ -34,7 +34,7 @@ func clusterShape() any {
 			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
 			SSHAccess:   []string{"x"}, SSHKeyName: "x", SSHKey: "x",
 			Topology:           v1alpha1.Topology{Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}}},
-			MachineAccess:      v1alpha1.MachineAccess{SessionManager: true, InstanceConnectEndpoint: true},
+			MachineAccess:      v1alpha1.MachineAccess{SessionManager: true, InstanceConnectSecurityGroup: "x"},
 			DeletionProtection: true,
 			Tags:               one,
 		},

@@ -110,6 +110,9 @@ func (v validator) cluster(c v1alpha1.Cluster) {
 	v.api(c.Spec.API)
 	v.apiSubnets(c.Spec)
 	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
+	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {
+		v.securityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)
+	}
 	v.etcdTiming(c.Spec.Etcd)
 	v.sshKeys(c.Spec)
 	v.places(c.Spec)

@@ -75,9 +75,13 @@ func (v validator) securityGroups(ids []string) {
 	for i, id := range ids {
 		at := fmt.Sprintf("spec.additionalSecurityGroups[%d]", i)
 		v.unique(at, id, seen, i, "is additionalSecurityGroups[%d] too")
-		if !regexp.MustCompile(`^sg-([0-9a-f]{8}|[0-9a-f]{17})$`).MatchString(id) {
-			v.errorf(at, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
-		}
+		v.securityGroup(at, id)
+	}
+}
+
+func (v validator) securityGroup(path, id string) {
+	if !regexp.MustCompile(`^sg-([0-9a-f]{8}|[0-9a-f]{17})$`).MatchString(id) {
+		v.errorf(path, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
 	}
 }
 

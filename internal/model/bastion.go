@@ -25,6 +25,7 @@ func (b *builder) ssh() {
 			Name: "slipway." + b.name(), Public: publicKey(spec.SSHKey), Tags: b.tags(awskind.KeyPair{}.Kind(), "main", nil),
 		})
 	}
+	b.instanceConnect()
 	if !b.hasBastion() {
 		return
 	}
@@ -47,6 +48,18 @@ func (b *builder) ssh() {
 		})
 	}
 	b.bastion.egress = b.out("bastion", b.bastion.group)
+}
+
+// instanceConnect lets the VPC's EC2 Instance Connect Endpoint reach the machines. It is others': its group's own rules
+// must let it out.
+func (b *builder) instanceConnect() {
+	id := b.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup
+	if id == "" {
+		return
+	}
+	from := graph.Existing[awskind.SecurityGroup](id)
+	b.allow(flow{name: "connect-control-plane", from: from, to: b.cp.group, port: portSSH, why: "SSH by EC2 Instance Connect"})
+	b.allow(flow{name: "connect-worker", from: from, to: b.worker.group, port: portSSH, why: "SSH by EC2 Instance Connect"})
 }
 
 // bastions adds their load balancer, and a launch template and an auto scaling group for each group of them.

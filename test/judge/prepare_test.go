@@ -73,7 +73,8 @@ func (d direct) vpc(t *testing.T, in model.Input, ids map[string]string) {
 		ids[s.ID] = *made.Subnet.SubnetId
 	}
 	groups := in.Cluster.Spec.CloudProvider.AWS.SecurityGroups
-	for name, id := range map[string]string{"control-plane": groups.ControlPlane, "worker": groups.Worker} {
+	connect := in.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup
+	for name, id := range map[string]string{"control-plane": groups.ControlPlane, "worker": groups.Worker, "connect": connect} {
 		if id == "" {
 			continue
 		}
