@@ -134,7 +134,7 @@ func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired)
 
 // prepareDestroy finds all that there is of a cluster, in AWS and in the stores.
 func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o targetOptions) (*target, *desired, error) {
-	set, err := a.loadCluster(ctx, s, name)
+	set, err := loadDoomed(ctx, s, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, nil, err
 	}
@@ -162,6 +162,20 @@ func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o 
 	d.demise.plan, d.demise.known = d.plan, d.known
 	d.demise.objects, err = a.leftovers(ctx, s, set, name)
 	return t, d, err
+}
+
+// loadDoomed reads the Cluster document alone, and does not ask whether it is valid: all that a deletion needs of it is
+// where the cluster is and whether it is protected. A run that was killed has removed the groups already.
+func loadDoomed(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
+	if err := checkName(name); err != nil {
+		return manifest.Set{}, err
+	}
+	o, err := s.Get(ctx, manifest.ClusterKey(name))
+	if err != nil {
+		return manifest.Set{}, err
+	}
+	set, findings := manifest.Parse(o.Body)
+	return manifest.Default(set), findings.Err()
 }
 
 // leftovers are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is

@@ -120,7 +120,7 @@ func TestDriftIsFound(t *testing.T) {
 			kinds[plan.KindOf(graph.Addr(tt.finding))] = true
 		})
 	}
-	fmt.Printf("drift: %d kinds of change to %d kinds of resources, each found and put back\n", len(tampers()), len(kinds))
+	fmt.Printf("COUNT drift by the program: %d kinds of change to %d kinds of resources, each found and put back\n", len(tampers()), len(kinds))
 	if len(tampers()) < 25 {
 		t.Errorf("only %d kinds of drift are tried", len(tampers()))
 	}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package killed_test kills the real program, as by SIGKILL, where test/engine cannot reach: at each write to the state
+// store. It knows slipway by its command line alone.
+package killed_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/cli"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// TestMain is slipway where this very binary is called so.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "slipway" {
+		os.Exit(m.Run())
+	}
+	os.Exit(cli.Main(context.Background(), cli.Env{
+		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+	}))
+}
+
+// reaper stands between slipway and a region, and kills slipway, as by SIGKILL, at the nth call that writes to S3.
+type reaper struct {
+	url string
+
+	mu    sync.Mutex
+	nth   int // 0: nobody is killed
+	after bool
+	kill  func()
+	seen  int
+	at    string // the call at which it killed
+	last  string // what it killed last, for messages
+}
+
+func newReaper(t *testing.T, target string) *reaper {
+	t.Helper()
+	to, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &reaper{}
+	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(to)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	pass.ErrorLog = log.New(io.Discard, "", 0) // of calls whose client was killed
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fatal := x.count(r)
+		if fatal && !x.after {
+			x.kill()
+			return
+		}
+		if fatal {
+			pass.ServeHTTP(httptest.NewRecorder(), r)
+			x.kill()
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	x.url = front.URL
+	return x
+}
+
+func (x *reaper) count(r *http.Request) (fatal bool) {
+	if !strings.Contains(r.Header.Get("Authorization"), "/s3/") || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.seen++
+	fatal = x.seen == x.nth
+	if fatal {
+		x.at = r.Method + " " + r.URL.Path
+	}
+	return fatal
+}
+
+// program runs slipway as a process of its own: this very binary, under that name.
+type program struct {
+	t    *testing.T
+	path string
+	env  []string
+	x    *reaper
+}
+
+func newProgram(t *testing.T, r regiontest.Region) program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := exec.LookPath("true")
+	if err != nil {
+		t.Skip("SKIPPED: no program to stand for the agent")
+	}
+	dir := t.TempDir()
+	p := program{t: t, path: filepath.Join(dir, "slipway"), x: newReaper(t, r.URL)}
+	if err := os.Symlink(self, p.path); err != nil {
+		t.Fatal(err)
+	}
+	env := r.Env()
+	env["AWS_ENDPOINT_URL"], env["HOME"], env["SLIPWAY_STATE"], env["SLIPWAY_NODE_BINARY"] = p.x.url, dir, "s3://slipway-test", agent
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		p.env = append(p.env, k+"="+env[k])
+	}
+	return p
+}
+
+// killed runs slipway, which is killed at its nth write to S3, and returns how many it made and which the last one was.
+func (p program) killed(nth int, after bool, args ...string) (seen int, at, out string) {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
+	cmd.Env = p.env
+	var b strings.Builder
+	cmd.Stdout, cmd.Stderr = &b, &b
+	started := make(chan struct{})
+	p.x.mu.Lock()
+	p.x.nth, p.x.after, p.x.seen, p.x.at = nth, after, 0, ""
+	p.x.kill = func() { <-started; _ = cmd.Process.Kill() }
+	p.x.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	close(started)
+	err := cmd.Wait()
+	p.x.mu.Lock()
+	defer p.x.mu.Unlock()
+	if killed := p.x.at != ""; killed == (err == nil) && args[0] != "unlock" {
+		p.t.Fatalf("after %s: slipway %s: killed at %q, ended with %v\n%s", p.x.last, strings.Join(args, " "), p.x.at, err, b.String())
+	}
+	p.x.nth = 0
+	if p.x.at != "" {
+		p.x.last = fmt.Sprintf("%s was killed at %s (after: %t)", args[0], p.x.at, after)
+	}
+	return p.x.seen, p.x.at, b.String()
+}
+
+func (p program) must(args ...string) string {
+	p.t.Helper()
+	_, _, out := p.killed(0, false, args...)
+	return out
+}
+
+// unlock takes the lock away, as an operator does who knows that its owner is gone.
+func (p program) unlock() {
+	p.t.Helper()
+	if out := p.must("unlock", "demo"); !strings.Contains(out, "is locked by") {
+		return
+	}
+	if out := p.must("unlock", "demo", "--yes"); !strings.Contains(out, "is unlocked") {
+		p.t.Errorf("unlock: %s", out)
+	}
+}
+
+// left are the keys in the state store that are not of the journal.
+func left(t *testing.T, r regiontest.Region) []string {
+	t.Helper()
+	api := s3.NewFromConfig(r.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	bucket := "slipway-test"
+	out, err := api.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, o := range out.Contents {
+		if !strings.HasPrefix(*o.Key, "_operations/") {
+			keys = append(keys, *o.Key)
+		}
+	}
+	return keys
+}
+
+// TestKilledAtEveryWriteOfState kills the real program at each write to the state store that apply and delete make:
+// the lock, the journal, what was applied, what machines read. Run again it converges, in AWS and in the store, and
+// delete leaves nothing but the journal.
+func TestKilledAtEveryWriteOfState(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: a cluster lives some seventy times")
+	}
+	r := regiontest.Start(t)
+	p := newProgram(t, r)
+	p.must("state", "init", "--yes")
+	empty, emptyKeys := r.Inventory(t), left(t, r)
+	create := []string{"create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes"}
+	apply, destroy := []string{"apply", "demo", "--yes"}, []string{"delete", "cluster", "demo", "--yes"}
+	p.must(create...)
+	applied, _, _ := p.killed(0, false, apply...)
+	full, fullKeys := names(r.Inventory(t)), names(left(t, r))
+	ended, _, _ := p.killed(0, false, destroy...)
+	cases := 0
+	for n := 1; n <= max(applied, ended); n++ {
+		for _, after := range []bool{false, true} {
+			p.must(create...)
+			if n <= applied {
+				_, at, _ := p.killed(n, after, apply...)
+				p.unlock()
+				p.must(apply...)
+				p.must("plan", "demo") // it ends with 2 if there is anything to do
+				if diff := cmp.Diff([][]string{full, fullKeys}, [][]string{names(r.Inventory(t)), names(left(t, r))}); diff != "" {
+					t.Errorf("apply killed at %s (after: %t): not as undisturbed (-undisturbed +here):\n%s", at, after, diff)
+				}
+				cases++
+			} else {
+				p.must(apply...)
+			}
+			if n > ended {
+				p.must(destroy...)
+				continue
+			}
+			_, at, _ := p.killed(n, after, destroy...)
+			if slices.Contains(left(t, r), "demo/cluster.yaml") || !cmp.Equal(empty, r.Inventory(t)) {
+				p.unlock()
+				p.must(destroy...)
+			} else {
+				p.unlock() // it was killed when all was gone
+			}
+			if diff := cmp.Diff([][]string{empty, emptyKeys}, [][]string{r.Inventory(t), left(t, r)}); diff != "" {
+				t.Errorf("delete killed at %s (after: %t) leaves (-empty +left):\n%s", at, after, diff)
+			}
+			cases++
+		}
+	}
+	fmt.Printf("COUNT crash of the program: %d cases (SIGKILL at each of %d writes of apply and %d of delete to the state store, before and after)\n", cases, applied, ended)
+}
+
+// names are lines without the hashes in them, which differ from one cluster's life to the next.
+func names(lines []string) []string {
+	hash := regexp.MustCompile(`[0-9a-f]{64}`)
+	var out []string
+	for _, l := range lines {
+		out = append(out, hash.ReplaceAllString(l, "*"))
+	}
+	slices.Sort(out)
+	return out
+}
