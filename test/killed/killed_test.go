@@ -7,8 +7,6 @@ package killed_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -66,7 +64,7 @@ func newReaper(t *testing.T, target string) *reaper {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
-	pass.ErrorLog = log.New(io.Discard, "", 0) // of calls whose client was killed
+	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // of calls whose client was killed
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fatal := x.count(r)
 		if fatal && !x.after {
