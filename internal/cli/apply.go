@@ -65,6 +65,9 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	once := func(ctx context.Context, op *operation.Op, guarded store.Store) error {
 		t, d, err := a.prepare(ctx, name, o)
 		if made, ok := errors.AsType[stackMadeError](err); ok {
+			if err := recorded(ctx, op); err != nil {
+				return err
+			}
 			return a.applyStack(ctx, op, guarded, made.d, o)
 		}
 		if t != nil {
@@ -80,7 +83,15 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 		return once(ctx, nil, s)
 	}
 	exists := func(ctx context.Context) error { return a.mustExist(ctx, s, name) }
-	return a.operateIf(ctx, opening{s, name, "apply", exists}, once)
+	return a.operateIf(ctx, opening{s, name, "apply", exists, true}, once)
+}
+
+// recorded waits until an operation, if it is one, has its record.
+func recorded(ctx context.Context, op *operation.Op) error {
+	if op == nil {
+		return nil
+	}
+	return op.Save(ctx)
 }
 
 func (t *target) apply(ctx context.Context, d *desired) error {

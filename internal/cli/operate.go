@@ -70,11 +70,13 @@ func (a *app) operate(ctx context.Context, s store.Store, cluster, kind string, 
 	return a.operateIf(ctx, opening{store: s, cluster: cluster, kind: kind}, do)
 }
 
-// opening is how an operation begins. ready is asked before the lock is taken, while it is looked at; nil agrees.
+// opening is how an operation begins. ready is asked before the lock is taken, while it is looked at; nil agrees. ahead
+// lets it read before its record is written.
 type opening struct {
 	store         store.Store
 	cluster, kind string
 	ready         func(context.Context) error
+	ahead         bool
 }
 
 // operateIf is [app.operate] where the lock is taken only if all is ready for it.
@@ -83,7 +85,7 @@ func (a *app) operateIf(ctx context.Context, o opening, do work) error {
 	if err != nil {
 		return err
 	}
-	d.Ready = o.ready
+	d.Ready, d.Ahead = o.ready, o.ahead
 	op, err := a.begin(ctx, d, o.kind)
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ type Desk struct {
 	Lease time.Duration
 	// Ready is asked while the lock is looked at; its error, if any, keeps the lock from being taken. Nil agrees.
 	Ready func(context.Context) error
+	// Ahead lets an operation begin while its record is written for the first time. The first [Op.Save], which comes
+	// before anything is changed, waits for it and has its error.
+	Ahead bool
 }
 
 func (d Desk) lease() time.Duration {

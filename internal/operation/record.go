@@ -95,6 +95,7 @@ type Op struct {
 	mu     sync.Mutex
 	record Record
 	etag   string
+	unborn error // why the record was not written for the first time
 }
 
 // Begin takes the lock and writes down that the operation runs. If the one before was killed, that is written down too,
@@ -126,17 +127,31 @@ func (d Desk) begin(ctx context.Context, l *Lease, who Who) (*Op, error) {
 		Version: recordVersion, Cluster: d.Cluster, Token: l.Token(), Operation: h.Operation, Command: h.Command,
 		Owner: h.Owner, PID: h.PID, Tool: who.Tool, Began: h.Since, State: Running,
 	}}
-	err := d.settle(ctx, l)
-	if err == nil {
-		var body []byte
-		if body, err = encode(op.record); err == nil {
-			op.etag, err = op.write(ctx, body)
-		}
+	if d.Ahead {
+		op.mu.Lock() // whoever wants to see or change the record waits until it is there
+		go func() {
+			defer op.mu.Unlock()
+			op.unborn = op.bear(ctx)
+		}()
+		return op, nil
 	}
-	if err != nil {
+	if err := op.bear(ctx); err != nil {
 		return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
 	}
 	return op, nil
+}
+
+// bear writes the record for the first time, after that of the operation before is closed.
+func (o *Op) bear(ctx context.Context) error {
+	if err := o.desk.settle(ctx, o.Lease); err != nil {
+		return err
+	}
+	body, err := encode(o.record)
+	if err != nil {
+		return err
+	}
+	o.etag, err = o.write(ctx, body)
+	return err
 }
 
 // settle closes the record of the operation that held the lock before and did not release it. Its record gets another
@@ -209,6 +224,9 @@ func (o *Op) Save(ctx context.Context) error {
 }
 
 func (o *Op) save(ctx context.Context) error {
+	if o.unborn != nil {
+		return o.unborn
+	}
 	body, err := encode(o.record)
 	if err != nil {
 		return err
