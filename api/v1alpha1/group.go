@@ -40,6 +40,8 @@ type InstanceGroupSpec struct {
 	MaxPrice string `json:"maxPrice,omitempty"`
 	// CapacityRebalance starts another machine as soon as AWS says that a spot machine is likely to be taken away.
 	CapacityRebalance bool `json:"capacityRebalance,omitempty"`
+	// WarmPool keeps machines that have downloaded everything and wait to join. Workers only.
+	WarmPool WarmPool `json:"warmPool,omitzero"`
 	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
 	MinSize int `json:"minSize,omitempty"`
 	// MaxSize of the group.
@@ -80,6 +82,19 @@ type MixedInstancesPolicy struct {
 	OnDemandAllocationStrategy string `json:"onDemandAllocationStrategy,omitempty"`
 	// SpotAllocationStrategy is price-capacity-optimized, capacity-optimized, capacity-optimized-prioritized or lowest-price.
 	SpotAllocationStrategy string `json:"spotAllocationStrategy,omitempty"`
+}
+
+// WarmPool is machines beside those of the group, from which it grows. They are no nodes until then.
+type WarmPool struct {
+	// MinSize of the pool.
+	MinSize int `json:"minSize,omitempty"`
+	// MaxGroupPreparedCapacity is how many machines group and pool have together, if that is more than minSize's; unset,
+	// maxSize of the group.
+	MaxGroupPreparedCapacity int `json:"maxGroupPreparedCapacity,omitempty"`
+	// PoolState is Stopped, which costs the volumes only, or Running.
+	PoolState string `json:"poolState,omitempty"`
+	// ReuseOnScaleIn puts machines back into the pool when the group shrinks, instead of ending them.
+	ReuseOnScaleIn bool `json:"reuseOnScaleIn,omitempty"`
 }
 
 // RootVolume is the volume that a machine boots from. It is always encrypted.

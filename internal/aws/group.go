@@ -27,6 +27,7 @@ type scalingAPI interface {
 	UpdateAutoScalingGroup(context.Context, *autoscaling.UpdateAutoScalingGroupInput, ...func(*autoscaling.Options)) (*autoscaling.UpdateAutoScalingGroupOutput, error)
 	DeleteAutoScalingGroup(context.Context, *autoscaling.DeleteAutoScalingGroupInput, ...func(*autoscaling.Options)) (*autoscaling.DeleteAutoScalingGroupOutput, error)
 	scalingLinkAPI
+	warmAPI
 }
 
 type scalingLinkAPI interface {
@@ -65,7 +66,10 @@ func (s *scaling) create(ctx context.Context, t task[awskind.AutoScalingGroup]) 
 		HealthCheckType: optional(w.HealthCheckType), HealthCheckGracePeriod: number(w.HealthCheckGrace), Tags: scalingTags(w.Name, w.Tags),
 		MixedInstancesPolicy: mixedPolicy(w.Mixed), CapacityRebalance: &w.Rebalance,
 	})
-	return plan.Made{ID: w.Name}, wrap(err, "create auto scaling group %s", w.Name)
+	if err != nil {
+		return plan.Made{}, wrap(err, "create auto scaling group %s", w.Name)
+	}
+	return plan.Made{ID: w.Name}, final(s.warm(ctx, w.Name, w.Warm, awskind.WarmPool{}), w.Name)
 }
 
 func (s *scaling) update(ctx context.Context, t task[awskind.AutoScalingGroup]) (plan.Made, error) {
@@ -89,6 +93,9 @@ func (s *scaling) update(ctx context.Context, t task[awskind.AutoScalingGroup]) 
 		if _, err := s.api.DetachLoadBalancerTargetGroups(ctx, &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: less}); err != nil {
 			return plan.Made{}, wrap(err, "detach target groups from %s", t.id)
 		}
+	}
+	if err := s.warm(ctx, t.id, w.Warm, t.have.Warm); err != nil {
+		return plan.Made{}, err
 	}
 	return kept(t), s.retag(ctx, t)
 }
@@ -238,7 +245,7 @@ func (s *scaling) read(ctx context.Context, scope Scope) ([]plan.Actual, error) 
 			Name: aws.ToString(g.AutoScalingGroupName), MinSize: int(aws.ToInt32(g.MinSize)), MaxSize: int(aws.ToInt32(g.MaxSize)),
 			DesiredCapacity: int(aws.ToInt32(g.DesiredCapacity)), HealthCheckType: aws.ToString(g.HealthCheckType),
 			HealthCheckGrace: int(aws.ToInt32(g.HealthCheckGracePeriod)), Tags: awskind.Tags{},
-			Mixed: fromMixed(g.MixedInstancesPolicy), Rebalance: aws.ToBool(g.CapacityRebalance),
+			Mixed: fromMixed(g.MixedInstancesPolicy), Rebalance: aws.ToBool(g.CapacityRebalance), Warm: fromWarm(g.WarmPoolConfiguration),
 		}
 		if lt := g.LaunchTemplate; lt != nil {
 			r.Template = awskind.TemplateSpec{

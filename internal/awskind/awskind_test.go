@@ -87,7 +87,7 @@ func nested(t *testing.T, r graph.Resource, typ cfnType) {
 		left[f.Property] = f.Render.Without && typ.Properties[f.Property] == "" // CloudFormation is not given it
 	}
 	for _, path := range graph.Nested(r) {
-		if left[path] {
+		if top, _, _ := strings.Cut(path, "/"); left[top] {
 			continue
 		}
 		level := typ.Properties

@@ -73,10 +73,12 @@ type AutoScalingGroup struct {
 	MinSize int    `aws:"MinSize,always,scale" cfn:"text"`
 	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
 	// DesiredCapacity is an autoscaler's once the group is there. A template leaves it out: it begins as MinSize.
-	DesiredCapacity  int                      `aws:"DesiredCapacity" tf:"-" cfn:"-"`
-	Template         TemplateSpec             `aws:"LaunchTemplate"` // or Mixed
-	Mixed            MixedInstancesPolicy     `aws:"MixedInstancesPolicy"`
-	Rebalance        bool                     `aws:"CapacityRebalance,always"`
+	DesiredCapacity int                  `aws:"DesiredCapacity" tf:"-" cfn:"-"`
+	Template        TemplateSpec         `aws:"LaunchTemplate"` // or Mixed
+	Mixed           MixedInstancesPolicy `aws:"MixedInstancesPolicy"`
+	Rebalance       bool                 `aws:"CapacityRebalance,always"`
+	// Warm is a resource of its own to CloudFormation.
+	Warm             WarmPool                 `aws:"WarmPool,whole" cfn:"-,apart=AWS::AutoScaling::WarmPool,with=AutoScalingGroupName"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
 	HealthCheckType  string                   `aws:"HealthCheckType"`

@@ -126,6 +126,9 @@ func (a *app) policyInput(ctx context.Context, name string, o policyOptions) (op
 	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
 		if set, err := a.loadCluster(ctx, s, name); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+			for _, g := range set.Groups {
+				in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
+			}
 			for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
 				in.Peers = append(in.Peers, p.NetworkID)
 				in.RouteTables = append(in.RouteTables, p.RouteTables...)

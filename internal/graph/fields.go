@@ -21,6 +21,7 @@ type Field struct {
 	Write     bool    // cannot be read back
 	Tags      bool    // tags: others may add theirs
 	JSON      bool    // a document, of type [JSON]
+	Whole     bool    // its absence is enforced
 	Target    Target  // what it refers to; nil if it is no reference and no list of them
 	Render    Render  // what only renderers of templates need
 	Nested    []Field // properties of a struct, or of the structs in a list, without values
@@ -44,8 +45,10 @@ type Render struct {
 	Inline, One, Options bool
 	// Is: Terraform asks whether the value is this one.
 	Is string
-	// Without: CloudFormation is not given it.
-	Without bool
+	// Without: CloudFormation is not given it. Apart is the type of the resource that it is to CloudFormation, and ApartWith
+	// that one's property for what it belongs to.
+	Without          bool
+	Apart, ApartWith string
 }
 
 // Fields lists the properties of r that are set or always enforced, in declaration order.

@@ -36,6 +36,8 @@ func (f *Field) flags(opts string) {
 			f.Write = true
 		case "tags":
 			f.Tags = true
+		case "whole":
+			f.Whole = true
 		case "param":
 			f.Render.Param = true
 		case "scale":
@@ -62,7 +64,13 @@ func (r *Render) options(tfTag, cfnTag string) string {
 			r.Is = value
 		}
 	}
-	for o := range strings.SplitSeq(cfnTag, ",") {
+	r.cloudFormation(cfnTag)
+	return attribute
+}
+
+// cloudFormation reads the cfn tag.
+func (r *Render) cloudFormation(tag string) {
+	for o := range strings.SplitSeq(tag, ",") {
 		key, value, _ := strings.Cut(o, "=")
 		switch key {
 		case "text":
@@ -73,9 +81,12 @@ func (r *Render) options(tfTag, cfnTag string) string {
 			r.ParamType = value
 		case "-":
 			r.Without = true
+		case "apart":
+			r.Apart = value
+		case "with":
+			r.ApartWith = value
 		}
 	}
-	return attribute
 }
 
 // Snake turns CidrBlock into cidr_block and DNSName into dns_name, as Terraform spells names.

@@ -89,6 +89,7 @@ type Report struct {
 
 // Judge judges f. Checks come in a fixed order: machines, etcd, API, nodes, pods, each by name.
 func Judge(f Facts) Report {
+	f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), pooled)
 	var checks []Check
 	checks = append(checks, machines(f)...)
 	checks = append(checks, members(f)...)
@@ -98,6 +99,12 @@ func Judge(f Facts) Report {
 		checks = append(checks, pods(f)...)
 	}
 	return Report{Valid: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
+}
+
+// pooled says that a machine is in a warm pool: it is neither one of its group nor to be a node yet.
+func pooled(i Instance) bool {
+	n := len(i.Reports)
+	return n > 0 && i.Reports[n-1].Stage == "warm" && i.Reports[n-1].State == "running"
 }
 
 // machines checks that each group has its running machines and that none of them failed to boot.

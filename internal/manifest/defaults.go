@@ -105,6 +105,7 @@ func groupRules() []Rule {
 		groupRule("spec.mixedInstancesPolicy.spotAllocationStrategy", "price-capacity-optimized if mixedInstancesPolicy has instances", defaultMixed),
 		groupRule("spec.image", "debian-12; a distribution's name stands for the image that it publishes for machineType's architecture", defaultImage),
 		groupRule("spec.userDataFormat", "Ignition for an image with flatcar in its name, else CloudInit", defaultFormat),
+		groupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
 		groupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
 			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])
 		}),

@@ -101,7 +101,12 @@ func TestGroupsAreChecked(t *testing.T) {
 		"instanceConnectSecurityGroup \"eice-1\": is not the id": func(s *manifest.Set, _ *spec) {
 			s.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup = "eice-1"
 		},
-		"instancegroup/bastion: spec.taints: has no effect": func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
+		"poolState \"Hibernated\": is not one of":                func(_ *manifest.Set, g *spec) { g.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Hibernated"} },
+		"control-plane: spec.warmPool: is for workers":           func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.WarmPool.MinSize = 1 },
+		"spec.warmPool: cannot be had with mixed":                spot(func(g *spec) { g.WarmPool.MinSize = 1 }),
+		"maxGroupPreparedCapacity \"1\": is less than minSize 2": func(_ *manifest.Set, g *spec) { g.WarmPool.MaxGroupPreparedCapacity = 1 },
+		"spec.warmPool: is empty while":                          func(_ *manifest.Set, g *spec) { g.WarmPool.PoolState = "Running" },
+		"instancegroup/bastion: spec.taints: has no effect":      func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },
 	} {
 		if got := found(t, change); !strings.Contains(got, want) {
 			t.Errorf("want %s, got\n%s", want, got)

@@ -52,6 +52,7 @@ func groupShape() any {
 				Instances: []string{"x"}, OnDemandBase: 1, OnDemandAboveBase: 1, OnDemandAllocationStrategy: "x", SpotAllocationStrategy: "x",
 			},
 			MaxPrice: "x", CapacityRebalance: true,
+			WarmPool:   v1alpha1.WarmPool{MinSize: 1, MaxGroupPreparedCapacity: 1, PoolState: "x", ReuseOnScaleIn: true},
 			NodeLabels: one, Taints: []string{"x"}, CloudLabels: one, AdditionalSecurityGroups: []string{"x"},
 			IAM:                v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
 			Kubelet:            v1alpha1.Kubelet{KubeReserved: one, SystemReserved: one, EvictionHard: one},

@@ -46,6 +46,7 @@ func (v validator) extras(spec v1alpha1.InstanceGroupSpec) {
 	v.userData(spec.AdditionalUserData, spec.UserDataFormat)
 	v.autoscale(spec)
 	v.mixed(spec)
+	v.warmPool(spec)
 	if spec.Role == v1alpha1.RoleBastion {
 		v.kubernetesOnly(spec)
 	}

@@ -91,6 +91,7 @@ func (b *builder) launch(l launch) {
 	group := awskind.AutoScalingGroup{
 		Name: l.name + "." + b.name(), MinSize: l.min, MaxSize: l.max, DesiredCapacity: l.min,
 		Subnets: subnets, TargetGroups: l.targets, HealthCheckType: "EC2", Rebalance: l.group.Spec.CapacityRebalance,
+		Warm: warm(l.group.Spec.WarmPool),
 		Tags: b.labelled(l.group, b.tags(awskind.AutoScalingGroup{}.Kind(), l.name, tags)),
 	}
 	from := awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")}

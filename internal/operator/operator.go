@@ -29,6 +29,8 @@ type Input struct {
 	// Peers are the ids of the VPCs that the cluster's is connected with, RouteTables those of their tables that get a
 	// route back.
 	Peers, RouteTables []string
+	// WarmPools says that groups of the cluster have some.
+	WarmPools bool
 	// ReadOnly leaves out all that changes something: enough for plan.
 	ReadOnly bool
 }

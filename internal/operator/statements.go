@@ -87,6 +87,9 @@ func (s scope) machines() []Statement {
 		allow("Launch", of("ec2", "RunInstances"), append(s.ec2("instance", "key-pair", "network-interface", "volume"), "arn:"+s.Partition+":ec2:"+s.Region+"::image/*"),
 			condition{"ArnLike": {"ec2:LaunchTemplate": {s.arn("ec2", "launch-template/*")}}}),
 	}
+	if s.WarmPools {
+		out = append(out, allow("WarmPools", of("autoscaling", "DeleteWarmPool", "PutWarmPool"), []string{s.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*."+s.Cluster)}, nil))
+	}
 	if len(listeners) > 0 {
 		out = append(out, allow("ChangeListeners", of("elasticloadbalancing", "DeleteListener", "ModifyListener"), listeners, nil))
 	}

@@ -18,7 +18,7 @@ func Diff(want, have graph.Resource) []Change {
 		props[f.Property] = f.Value
 	}
 	kind := want.Kind().Name
-	var out []Change
+	out := ended(want, props)
 	for _, f := range graph.Fields(want) {
 		if f.Write || ownershipOf(kind, f.Property) == initial {
 			continue
@@ -28,6 +28,21 @@ func Diff(want, have graph.Resource) []Change {
 		for _, c := range d.changes {
 			c.ForcesReplacement = f.Immutable
 			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ended lists what have has and want has not, among the properties whose absence is enforced.
+func ended(want graph.Resource, have map[string]any) []Change {
+	set := map[string]bool{}
+	for _, f := range graph.Fields(want) {
+		set[f.Property] = true
+	}
+	var out []Change
+	for _, f := range graph.Properties(want) {
+		if old, there := have[f.Property]; f.Whole && there && !set[f.Property] {
+			out = append(out, Change{Property: f.Property, Old: old})
 		}
 	}
 	return out

@@ -196,6 +196,9 @@ func (c *cfnChecker) function(path, name string, arg any) {
 func TestCloudFormationSchema(t *testing.T) {
 	var doc struct{ Types map[string]cfnType }
 	shared(t, "cloudformation-types.json", &doc)
+	if _, there := doc.Types[warmPoolType]; !there {
+		doc.Types[warmPoolType] = warmPool(t)
+	}
 	judge := func(t *testing.T, body string) []string {
 		t.Helper()
 		c := cfnChecker{types: doc.Types}
@@ -218,6 +221,22 @@ func TestCloudFormationSchema(t *testing.T) {
 		"a reference":         {`{"Ref":"VpcMain"}`, `{"Ref":"Vpc"}`},
 		"an attribute":        {`["LoadBalancerInternal","DNSName"]`, `["LoadBalancerInternal","DnsName"]`},
 	}, judge)
+}
+
+const warmPoolType = "AWS::AutoScaling::WarmPool"
+
+// warmPool is the type as the CloudFormation User Guide has it: the shared data lacks it.
+func warmPool(t *testing.T) cfnType {
+	t.Helper()
+	var typ cfnType
+	err := json.Unmarshal([]byte(`{
+		"properties": {"AutoScalingGroupName": "string", "InstanceReusePolicy": "InstanceReusePolicy", "MaxGroupPreparedCapacity": "integer", "MinSize": "integer", "PoolState": "string"},
+		"required": ["AutoScalingGroupName"],
+		"definitions": {"InstanceReusePolicy": {"properties": {"ReuseOnScaleIn": "boolean"}}}}`), &typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return typ
 }
 
 // mistakes checks that a judge sees each mistake that is put into the rendering of the default cluster.

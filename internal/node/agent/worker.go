@@ -23,6 +23,9 @@ func (a *Agent) worker(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
 		return err
 	}
+	if err := a.untilReady(ctx, "warm", func() error { return a.wanted(ctx) }); err != nil {
+		return err
+	}
 	if err := a.stage("join", func() error { return a.join(ctx) }); err != nil {
 		return err
 	}

@@ -261,16 +261,19 @@ func (s *Service) deleteGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteA
 	}
 	name, force := record.Str(in.AutoScalingGroupName), in.ForceDelete != nil && *in.ForceDelete
 	switch {
-	case len(g.Shape.Instances) == 0:
+	case len(g.Shape.Instances) == 0 && g.Shape.WarmPoolConfiguration == nil:
 		delete(s.st.Groups, name)
 		return &sdk.DeleteAutoScalingGroupOutput{}, nil
 	case force:
+	case g.Shape.WarmPoolConfiguration != nil:
+		return nil, wire.Errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there is a warm pool associated with it.")
 	case *g.Shape.DesiredCapacity > 0:
 		return nil, wire.Errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances still in the group.")
 	default:
 		return nil, wire.Errorf("ScalingActivityInProgress", "You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.")
 	}
 	g.Deleting = true
+	g.dropPool()
 	g.Shape.Status = new("Delete in progress")
 	g.Shape.MinSize, g.Shape.MaxSize, g.Shape.DesiredCapacity = new(int64(0)), new(int64(0)), new(int64(0))
 	return &sdk.DeleteAutoScalingGroupOutput{}, nil
@@ -296,6 +299,9 @@ func (s *Service) describeGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.D
 	for _, n := range names {
 		g := s.st.Groups[n]
 		g.Shape.Tags = g.showTags()
+		if g.Shape.WarmPoolConfiguration != nil {
+			g.Shape.WarmPoolSize = new(int64(len(g.Warm)))
+		}
 		out.AutoScalingGroups = append(out.AutoScalingGroups, g.Shape)
 	}
 	return out, nil

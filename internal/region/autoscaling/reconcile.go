@@ -31,10 +31,12 @@ func (s *Service) Reconcile(ctx context.Context) error {
 		for _, name := range record.Keys(s.st.Groups) {
 			g := s.st.Groups[name]
 			s.observe(g)
+			s.observePool(g)
 			s.replace(ctx, g)
 			s.scale(ctx, g)
+			s.fillPool(ctx, g)
 			s.enroll(g)
-			if g.Deleting && len(g.Shape.Instances) == 0 {
+			if g.Deleting && len(g.Shape.Instances)+len(g.Warm) == 0 {
 				delete(s.st.Groups, name)
 				s.book.Dirty()
 			}
@@ -162,7 +164,7 @@ func (s *Service) scale(ctx context.Context, g *group) {
 	switch {
 	case missing > 0 && !g.suspended("Launch") && !g.NotBefore.After(s.cfg.Now()):
 		for range missing {
-			if !s.launch(g) {
+			if !s.takeWarm(g) && !s.launch(g) {
 				return
 			}
 		}
@@ -230,6 +232,7 @@ func (s *Service) launch(g *group) bool {
 	}
 	a.Description, a.Details = new("Launching a new EC2 instance: "+record.Str(i.InstanceId)), i.InstanceId
 	g.Shape.Instances = append(g.Shape.Instances, i)
+	s.aim(i, sdk.LifecycleStateInService)
 	s.book.Dirty()
 	return true
 }
@@ -255,6 +258,13 @@ func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 		failures = append(failures, err)
 	}
 	return nil, errors.Join(failures...)
+}
+
+// aim tells an instance, by its metadata service, in which state it is to be.
+func (s *Service) aim(i *sdk.Instance, state string) {
+	if err := s.cfg.Cloud.Aim(record.Str(i.InstanceId), state); err != nil {
+		s.cfg.Log.Warn("an instance could not be told its state", slog.String("instance", record.Str(i.InstanceId)), slog.Any("error", err))
+	}
 }
 
 // start launches one instance as a choice says.

@@ -25,6 +25,7 @@ import (
 
 // Cloud is what Auto Scaling needs of EC2. It is called under this service's lock.
 type Cloud interface {
+	Pool
 	LaunchFor(in *ec2sdk.RunInstancesInput, tags map[string]string) (*ec2sdk.Reservation, error)
 	TerminateInstances(ctx context.Context, in *ec2sdk.TerminateInstancesInput) (*ec2sdk.TerminateInstancesOutput, error)
 	Instance(id string) (ec2.InstanceFacts, bool)
@@ -32,6 +33,13 @@ type Cloud interface {
 	Template(id, name, version string) (ec2.TemplateFacts, error)
 	HasType(name string) bool
 	LaunchChecks(id, name, version string, subnets []string) []wire.Check
+}
+
+// Pool is what warm pools need of EC2: to stop an instance and start it, and to tell it in which state it is to be.
+type Pool interface {
+	Stop(id string) error
+	Start(id string) error
+	Aim(id, state string) error
 }
 
 // Balancers is what Auto Scaling needs of load balancing. It is called under this service's lock.
@@ -73,6 +81,7 @@ type group struct {
 	Deleting   bool
 	Since      map[string]time.Time // when an instance came into service, by its id
 	Registered map[string][]string  // target groups that an instance was registered in, by its id
+	Warm       []*sdk.Instance      // the warm pool's
 	Spot       map[string]bool      // spot instances, by id
 	Failures   int                  // launches in a row that failed
 	NotBefore  time.Time            // no launch before this
@@ -135,7 +144,7 @@ func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name: "autoscaling", Protocol: wire.Query, Version: "2011-01-01",
 		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Authorize: s.authorize,
-		Ops: slices.Concat(s.groupOps(), s.instanceOps(), s.tagOps()),
+		Ops: slices.Concat(s.groupOps(), s.warmOps(), s.instanceOps(), s.tagOps()),
 	}
 }
 
@@ -223,7 +232,7 @@ func (s *Service) group(name *string) (*group, error) {
 // member finds an instance's group and the instance in it.
 func (s *Service) member(id string) (*group, *sdk.Instance) {
 	for _, name := range record.Keys(s.st.Groups) {
-		for _, i := range s.st.Groups[name].Shape.Instances {
+		for _, i := range slices.Concat(s.st.Groups[name].Shape.Instances, s.st.Groups[name].Warm) {
 			if record.Str(i.InstanceId) == id {
 				return s.st.Groups[name], i
 			}

@@ -130,6 +130,7 @@ func (m *Metadata) tree(id string) (map[string]string, string) {
 	} {
 		meta(path, v)
 	}
+	meta("autoscaling/target-lifecycle-state", x.Target)
 	s.networkTree(i, meta)
 	for _, t := range i.Tags {
 		if str(i.MetadataOptions.InstanceMetadataTags) == "enabled" {

@@ -52,6 +52,7 @@ type extra struct {
 	Impaired      bool   // its machine died
 	Failures      int    // looks in a row that found the machine dead
 	Role          string
+	Target        string // the lifecycle state that Auto Scaling wants it in
 }
 
 // token is a remembered client token: what was asked and what came of it.

@@ -66,6 +66,9 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 		}
 		resources[ids[n.Addr]] = body
+		if err := r.apart(n, resources); err != nil {
+			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
+		}
 	}
 	if gate := r.gate(); gate != nil {
 		resources[Gate] = gate
@@ -162,6 +165,23 @@ func (r renderer) resource(n *graph.Node) (object, error) {
 		body["DeletionPolicy"], body["UpdateReplacePolicy"] = "RetainExceptOnCreate", "Retain"
 	}
 	return body, nil
+}
+
+// apart adds the properties of n that are resources of their own to CloudFormation.
+func (r renderer) apart(n *graph.Node, resources object) error {
+	for _, f := range graph.Fields(n.Resource) {
+		v, ok := f.Value.(map[string]any)
+		if f.Render.Apart == "" || !ok {
+			continue
+		}
+		props, err := r.properties(place{node: n, path: f.Property}, target.Values(f.Nested, v))
+		if err != nil {
+			return err
+		}
+		props[f.Render.ApartWith] = object{"Ref": r.ids[n.Addr]}
+		resources[r.ids[n.Addr]+f.Property] = object{"Type": f.Render.Apart, "Properties": props}
+	}
+	return nil
 }
 
 // place is where a value is: a resource, and the path to a property in it.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"strconv"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// The states of machines in a warm pool. AWS has Hibernated too, which takes memory onto an encrypted root volume.
+const (
+	poolStopped = "Stopped"
+	poolRunning = "Running"
+)
+
+func defaultWarmPool(g *v1alpha1.InstanceGroup, _ *Set) {
+	if p := &g.Spec.WarmPool; p.MinSize != 0 || p.MaxGroupPreparedCapacity != 0 {
+		setText(&p.PoolState, poolStopped)
+	}
+}
+
+func (v validator) warmPool(spec v1alpha1.InstanceGroupSpec) {
+	p := spec.WarmPool
+	if p == (v1alpha1.WarmPool{}) {
+		return
+	}
+	v.oneOf("spec.warmPool.poolState", p.PoolState, poolStopped, poolRunning)
+	v.between("spec.warmPool.minSize", p.MinSize, 0, maxGroupSize)
+	if spec.Role != v1alpha1.RoleWorker {
+		v.errorf("spec.warmPool", "", "leave it out", "is for workers only")
+	}
+	if len(spec.MixedInstancesPolicy.Instances) > 0 {
+		v.errorf("spec.warmPool", "", "leave out one of the two", "cannot be had with mixedInstancesPolicy: Auto Scaling refuses it")
+	}
+	if n := p.MaxGroupPreparedCapacity; n != 0 && n < spec.MinSize {
+		v.errorf("spec.warmPool.maxGroupPreparedCapacity", strconv.Itoa(n), "raise it, or leave it out: it is then maxSize", "is less than minSize %d, which it counts in", spec.MinSize)
+	}
+	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinSize == spec.MaxSize {
+		v.warnf("spec.warmPool", "", "raise maxSize, or give minSize", "is empty while minSize is maxSize")
+	}
+}
