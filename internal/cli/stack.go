@@ -50,10 +50,6 @@ func (a *app) openStack(ctx context.Context, d *desired, o targetOptions) (*stac
 		return nil, err
 	}
 	out := &stacked{target: t, d: d}
-	out.body, err = cloudformation.Render(d.graph, cloudformation.Options{Description: t.description()})
-	if err != nil {
-		return nil, err
-	}
 	ids, err := cloudformation.LogicalIDs(d.graph)
 	if err != nil {
 		return nil, err
@@ -140,6 +136,10 @@ func (c *stacked) propose(ctx context.Context, o stackOptions) (proposal, error)
 	default: // it can be changed
 	}
 	old, err := c.former(ctx, info)
+	if err != nil {
+		return p, err
+	}
+	c.body, err = cloudformation.Render(c.d.graph, cloudformation.Options{Description: c.description(), Earlier: old.Mappings.Versions})
 	if err != nil {
 		return p, err
 	}
@@ -262,8 +262,12 @@ func (c *stacked) withdraw(ctx context.Context, p proposal) error {
 
 // cfnTemplate is what is read of a template.
 type cfnTemplate struct {
-	Parameters map[string]struct{ Default string }
-	Resources  map[string]struct {
+	Parameters map[string]struct {
+		Default       string
+		AllowedValues []string
+	}
+	Mappings  struct{ Versions cloudformation.Versions }
+	Resources map[string]struct {
 		Type       string
 		Properties struct {
 			Tags              json.RawMessage
@@ -319,20 +323,35 @@ func (t cfnTemplate) parameters(old cfnTemplate, current map[string]string, give
 	for name, p := range t.Parameters {
 		values[name] = p.Default
 		was, had := old.Parameters[name]
-		if v, set := current[name]; had && set && v != was.Default && v != p.Default {
+		v, set := current[name]
+		offered := len(p.AllowedValues) == 0 || slices.Contains(p.AllowedValues, v)
+		if had && set && offered && v != was.Default && v != p.Default {
 			values[name] = v
 			kept = append(kept, name)
 		}
 	}
 	for _, g := range given {
-		name, value, ok := strings.Cut(g, "=")
-		if _, known := t.Parameters[name]; !ok || !known {
-			return nil, nil, withHint(fmt.Errorf("--parameter %s: the template has no such parameter", g),
-				"give NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
+		name, value, err := t.choice(g)
+		if err != nil {
+			return nil, nil, err
 		}
 		values[name] = value
 		kept = slices.DeleteFunc(kept, func(k string) bool { return k == name })
 	}
 	slices.Sort(kept)
 	return values, kept, nil
+}
+
+// choice reads NAME=VALUE.
+func (t cfnTemplate) choice(given string) (name, value string, err error) {
+	name, value, ok := strings.Cut(given, "=")
+	p, known := t.Parameters[name]
+	if !ok || !known {
+		return "", "", withHint(fmt.Errorf("--parameter %s: the template has no such parameter", given),
+			"give NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
+	}
+	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
+		return "", "", withHint(fmt.Errorf("--parameter %s: the template has no such choice", given), "give one of "+strings.Join(p.AllowedValues, ", "))
+	}
+	return name, value, nil
 }

@@ -11,7 +11,34 @@ const (
 	StackName = "@@stack@@"
 
 	signalsStart, signalsEnd = "@@signals ", "@@"
+	versionStart             = "@@version "
 )
+
+// Versioned is a value that goes with a version of Kubernetes, which users of a template may choose.
+type Versioned struct {
+	// Version of Kubernetes, such as 1.36.3, and Key that tells the value from others of that version; without blanks.
+	Version, Key string
+	Value        string
+}
+
+// Mark stands for the value that Key has in the version that is chosen.
+func (v Versioned) Mark() string {
+	return versionStart + v.Version + " " + v.Key + " " + v.Value + signalsEnd
+}
+
+// VersionedIn finds the first mark of a [Versioned] in s, and what is before and after it; the zero Versioned if there is none.
+func VersionedIn(s string) (v Versioned, before, after string) {
+	before, rest, found := strings.Cut(s, versionStart)
+	if !found {
+		return Versioned{}, s, ""
+	}
+	mark, after, _ := strings.Cut(rest, signalsEnd)
+	fields := strings.Fields(mark)
+	if len(fields) != 3 {
+		return Versioned{}, s, ""
+	}
+	return Versioned{fields[0], fields[1], fields[2]}, before, after
+}
 
 // Signals stands for the names, separated by commas, of those resources of a template that a machine of the group at
 // addr says to that it is well.

@@ -184,6 +184,9 @@ func (b *builder) userData(l launch) graph.Text {
 	text = substitute(substitute(text, internal, inner), public, outer)
 	size := sizeOf(text)
 	if b.Signals {
+		text = b.versioned(l.group, text)
+	}
+	if b.Signals {
 		size += nameRoom // the stack's name
 	}
 	if size > maxUserData {
@@ -191,6 +194,15 @@ func (b *builder) userData(l launch) graph.Text {
 			"user data would have %d bytes, at most %d are allowed", size, maxUserData)
 	}
 	return text
+}
+
+// versioned lets users of a template choose among the documents of several versions of Kubernetes: the end of a document's
+// name, with its hash, is what tells them apart.
+func (b *builder) versioned(ig v1alpha1.InstanceGroup, text graph.Text) graph.Text {
+	sum := b.Boot[ig.Metadata.Name].DocumentSHA256
+	end := sum + `.json","sha256":"` + sum
+	mark := graph.Versioned{Version: b.Cluster.Spec.KubernetesVersion, Key: ig.Metadata.Name, Value: end}.Mark()
+	return substitute(text, end, graph.Lit(mark))
 }
 
 // substitute puts value in the place of the first marker in the literal parts of t.

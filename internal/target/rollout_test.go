@@ -46,7 +46,7 @@ func parse(t *testing.T, body string) template {
 func TestSlotsAreRolledOneAfterAnother(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
 	update := map[string]any{"AutoScalingRollingUpdate": map[string]any{
-		"MaxBatchSize": 1., "MinInstancesInService": 0., "PauseTime": map[string]any{"Ref": "UpdateTimeout"},
+		"PauseTime":        map[string]any{"Ref": "UpdateTimeout"},
 		"SuspendProcesses": []any{"AZRebalance", "AlarmNotification", "HealthCheck", "ReplaceUnhealthy", "ScheduledActions"}, "WaitOnResourceSignals": true,
 	}}
 	creation := func(count any) any {

@@ -178,6 +178,10 @@ func (c *cfnChecker) function(path, name string, arg any) {
 			c.errorf("%s: %s has no attribute %s", path, at(0), at(1))
 		}
 	case "Fn::FindInMap":
+		if ref, ok := list[1].(object); ok { // what a parameter chooses
+			version, _ := c.Parameters[fmt.Sprint(ref["Ref"])]["Default"].(string)
+			list = []any{list[0], version, list[2]}
+		}
 		if c.Mappings[at(0)][at(1)][at(2)] == "" {
 			c.errorf("%s: no mapping %v", path, list)
 		}

@@ -3,6 +3,7 @@
 package target_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
 	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/target"
 	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
@@ -157,6 +159,51 @@ func TestParameters(t *testing.T) {
 	graph.Add(g, "b", awskind.Volume{Zone: "z", Size: 2})
 	if n := len(target.ParametersOf(g).List()); n != 0 {
 		t.Errorf("volumes of different sizes share %d parameters", n)
+	}
+}
+
+// TestVersionsStay: a template keeps what it knew of other versions, the latest of them, unless a group is new.
+func TestVersionsStay(t *testing.T) {
+	in := ha().Input(t, "us-east-1")
+	in.Signals = true
+	g, fs := model.Build(in)
+	if err := fs.Err(); err != nil {
+		t.Fatal(err)
+	}
+	both := func(what string) map[string]string {
+		return map[string]string{"ControlPlane": what, "Workers": what, "Gone": what}
+	}
+	body, err := cloudformation.Render(g, cloudformation.Options{Earlier: cloudformation.Versions{
+		"1.36.3": both("stale"), "1.36.2": both("b"), "1.36.10": both("k"), "1.35.9": both("j"), "1.35.10": both("l"), "1.34.0": both("old"), "1.36.1": {"Workers": "w"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Parameters map[string]struct {
+			Default       string
+			AllowedValues []string
+		}
+		Mappings struct{ Versions cloudformation.Versions }
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	now := in.Boot["workers"].DocumentSHA256
+	now += `.json","sha256":"` + now
+	want := cloudformation.Versions{"1.36.3": {"ControlPlane": now, "Workers": now}}
+	for v, d := range map[string]string{"1.36.2": "b", "1.36.10": "k", "1.35.9": "j", "1.35.10": "l"} {
+		want[v] = map[string]string{"ControlPlane": d, "Workers": d}
+	}
+	if diff := cmp.Diff(want, doc.Mappings.Versions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	p := doc.Parameters["KubernetesVersion"]
+	if diff := cmp.Diff([]string{"1.35.10", "1.35.9", "1.36.10", "1.36.2", "1.36.3"}, p.AllowedValues); diff != "" || p.Default != "1.36.3" {
+		t.Errorf("default %s: %s", p.Default, diff)
+	}
+	if n := strings.Count(string(body), strings.ReplaceAll(now, `"`, `\"`)); n != 2 {
+		t.Errorf("the documents are named %d times, want once in each group's version", n)
 	}
 }
 

@@ -30,6 +30,9 @@ const (
 // Options of a rendering.
 type Options struct {
 	Description string
+	// Earlier are the documents of other versions of Kubernetes that the stack has had, as [Versions] are: users may go back
+	// to them.
+	Earlier Versions
 }
 
 type object = map[string]any
@@ -44,6 +47,8 @@ type renderer struct {
 	shared map[string]string
 	// machines are those that say when they are well.
 	machines target.Rollout
+	versions Versions
+	version  string // the present one
 }
 
 // LogicalIDs returns the name that the template of g has for each resource.
@@ -58,6 +63,7 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		return nil, err
 	}
 	r := renderer{g: g, ids: ids, params: target.ParametersOf(g).Within(maxParameters - ownParameters), kept: target.Retained(g), machines: target.RolloutOf(g)}
+	r.version, r.versions = versionsOf(g, o.Earlier)
 	r.shared = r.sharedTexts()
 	resources := object{}
 	for _, n := range g.Nodes() {
@@ -90,8 +96,8 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	if params := r.parameters(); len(params) > 0 {
 		doc["Parameters"] = params
 	}
-	if texts := r.mapping(); len(texts) > 0 {
-		doc["Mappings"] = object{mappingName: object{mappingKey: texts}}
+	if mappings := r.mappings(); len(mappings) > 0 {
+		doc["Mappings"] = mappings
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -105,7 +111,10 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 func (r renderer) parameters() object {
 	out := object{}
 	for _, p := range r.params.List() {
-		param := object{"Type": "String", "Default": p.Default, "Description": p.Description}
+		param := object{"Type": "String", "Default": p.Default}
+		if p.Property == "" { // the names of the others say what they set, and the size counts
+			param["Description"] = p.Description
+		}
 		if n, number := p.Default.(int64); number {
 			param["Type"], param["Default"] = "Number", strconv.FormatInt(n, 10)
 		}
@@ -115,6 +124,7 @@ func (r renderer) parameters() object {
 		out[target.Camel(p.Name)] = param
 	}
 	maps.Copy(out, r.timeouts())
+	maps.Copy(out, r.choice())
 	return out
 }
 

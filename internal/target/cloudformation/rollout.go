@@ -40,8 +40,9 @@ func (r renderer) rollout(n *graph.Node, body object, after []string) []string {
 	if slot < 0 && group < 0 {
 		return after
 	}
+	// One after another, and none has to be in service: these are the defaults, and the size of a template counts.
 	body["UpdatePolicy"] = object{"AutoScalingRollingUpdate": object{
-		"MaxBatchSize": 1, "MinInstancesInService": 0, "PauseTime": object{"Ref": UpdateTimeout},
+		"PauseTime":        object{"Ref": UpdateTimeout},
 		"SuspendProcesses": suspended(), "WaitOnResourceSignals": true,
 	}}
 	if slot > 0 {
@@ -124,9 +125,7 @@ func (r renderer) literal(s string) []any {
 		if i > 0 {
 			out = append(out, object{"Ref": "AWS::StackName"})
 		}
-		if piece != "" {
-			out = append(out, piece)
-		}
+		out = append(out, versioned(piece)...)
 	}
 	return out
 }

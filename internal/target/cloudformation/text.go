@@ -16,7 +16,7 @@ const (
 	// minShared is the length in bytes from which holding a literal once makes a template smaller.
 	minShared = 256
 	// hashLength in digits is enough to tell a handful of texts apart.
-	hashLength = 12
+	hashLength = 8
 )
 
 // sharedTexts names the long literals that more than one text holds: the boot script is in every launch template.
@@ -58,11 +58,17 @@ func (r renderer) count(v any, times map[string]int) {
 	}
 }
 
-// mapping is the section that holds the shared literals.
-func (r renderer) mapping() object {
-	out := object{}
+// mappings hold the shared literals, and what goes with each version of Kubernetes.
+func (r renderer) mappings() object {
+	texts, out := object{}, object{}
 	for literal, name := range r.shared {
-		out[name] = literal
+		texts[name] = literal
+	}
+	if len(texts) > 0 {
+		out[mappingName] = object{mappingKey: texts}
+	}
+	if len(r.versions) > 0 {
+		out[versionsName] = r.versions
 	}
 	return out
 }
