@@ -138,9 +138,16 @@ func Touched(needs []Need, p plan.Plan) []Need {
 	}
 	return slices.DeleteFunc(slices.Clone(needs), func(n Need) bool {
 		return !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
-			grows := s.Action == plan.Create || s.Action == plan.Update && n.Code == VCPUs()
-			return grows && slices.Contains(kinds[n.Code], s.Kind)
+			return s.Action == plan.Create && slices.Contains(kinds[n.Code], s.Kind) || n.Code == VCPUs() && takesProcessors(s)
 		})
+	})
+}
+
+// takesProcessors says whether a change may let a group take more of them: by its size or by its machines' types.
+func takesProcessors(s plan.Step) bool {
+	return s.Action == plan.Update && slices.ContainsFunc(s.Changes, func(c plan.Change) bool {
+		top, _, _ := strings.Cut(c.Property, ".")
+		return slices.Contains([]string{"MinSize", "DesiredCapacity", "MixedInstancesPolicy"}, top) || c.Property == "LaunchTemplateData.InstanceType"
 	})
 }
 

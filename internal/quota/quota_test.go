@@ -124,4 +124,12 @@ func TestTouched(t *testing.T) {
 	if got := quota.Touched(needs, plan.Plan{}); len(got) != 0 {
 		t.Errorf("nothing is new, and %v is checked", got)
 	}
+	for property, want := range map[string]int{
+		"MinSize": 1, "LaunchTemplateData.InstanceType": 1, "MixedInstancesPolicy.LaunchTemplate.Overrides": 1, "LaunchTemplate.Version": 0, "MaxSize": 0,
+	} {
+		change := plan.Step{Action: plan.Update, Kind: "autoscaling-group", Changes: []plan.Change{{Property: property}}}
+		if got := quota.Touched(needs, plan.Plan{Steps: []plan.Step{change}}); len(got) != want {
+			t.Errorf("%s changes, and %v is checked", property, got)
+		}
+	}
 }
