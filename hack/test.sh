@@ -15,7 +15,7 @@ else
 fi
 go vet ./...
 status=0
-go test -json -p 2 $(go list ./... | grep -v /test/e2e) >"$results" || status=$?
+go test -json -p 2 -timeout 25m $(go list ./... | grep -v /test/e2e) >"$results" || status=$?
 
 go test -json -count=1 -timeout 35m ./test/e2e/... >>"$results" || status=$?
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
@@ -110,6 +111,7 @@ func (c awsCLI) policies(t *testing.T, r regiontest.Region, roles []any) [][]str
 
 // awsCLI is the AWS CLI in a process that stays, since its start takes long.
 type awsCLI struct {
+	mu      *sync.Mutex // one request at a time
 	in      *json.Encoder
 	out     *json.Decoder
 	missing string // why there is none
@@ -134,7 +136,7 @@ func newAWSCLI(t *testing.T) awsCLI {
 			t.Errorf("AWS CLI: %v", err)
 		}
 	})
-	return awsCLI{in: json.NewEncoder(in), out: json.NewDecoder(out)}
+	return awsCLI{mu: &sync.Mutex{}, in: json.NewEncoder(in), out: json.NewDecoder(out)}
 }
 
 // needed skips t aloud where there is no AWS CLI.
@@ -148,6 +150,8 @@ func (c awsCLI) needed(t *testing.T) {
 // run runs commands against a region.
 func (c awsCLI) run(t *testing.T, r regiontest.Region, commands [][]string) []any {
 	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	check(t, c.in.Encode(map[string]any{"endpoint": *r.Config().BaseEndpoint, "commands": commands}))
 	var out struct {
 		Answers []any

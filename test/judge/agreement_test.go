@@ -26,9 +26,11 @@ import (
 // TestAgreement builds every topology directly in one region and by CloudFormation in another. The AWS CLI sees the same
 // in both, but for identities, for what CloudFormation writes into tags, and for what lets a machine signal its stack.
 func TestAgreement(t *testing.T) {
+	t.Parallel()
 	cli := newAWSCLI(t)
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
+			t.Parallel()
 			cell(t, x.Name, "agreement", "aws-cli")
 			one, other := regiontest.Start(t), regiontest.Start(t)
 			d := direct{cfg: one.Config(), known: same}

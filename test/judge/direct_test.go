@@ -136,8 +136,10 @@ func lines(p plan.Plan) string {
 
 // TestDirectRegion builds every topology in the local region, in records mode.
 func TestDirectRegion(t *testing.T) {
+	t.Parallel()
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
+			t.Parallel()
 			cell(t, x.Name, "direct", "region")
 			direct{cfg: regiontest.Start(t).Config(), known: same}.judge(t, x, func(*model.Input) {})
 		})
@@ -145,7 +147,8 @@ func TestDirectRegion(t *testing.T) {
 }
 
 // TestDirectMoto builds every topology in moto, which shares no code and no author with the local region.
-func TestDirectMoto(t *testing.T) {
+func TestDirectMoto(t *testing.T) { //nolint:tparallel // all are built in one moto, one after the other
+	t.Parallel()
 	var cfg sdk.Config // of one moto for all, started by the first that asks for it
 	owner := t
 	for _, x := range targettest.Topologies() {

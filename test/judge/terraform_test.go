@@ -68,7 +68,8 @@ func (tf terraformWith) must(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
-func TestTerraform(t *testing.T) {
+func TestTerraform(t *testing.T) { //nolint:tparallel // Terraform takes all of a machine for each
+	t.Parallel()
 	var tf terraformWith
 	home := t.TempDir()
 	for _, x := range targettest.Topologies() {
