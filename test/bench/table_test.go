@@ -130,7 +130,7 @@ func (b *bench) measure(name string, groups int, suffix string) {
 	}
 
 	b.proxy.reset(latency)
-	r := b.tool.must(t, []int{0}, "apply", name, "--yes")
+	r := b.apply(name)
 	all, s3 := b.proxy.counts()
 	if suffix == "" {
 		b.add(figure{name: "calls of the first apply", measured: float64(all), goal: k["apply"] / 3, unit: "calls", kops: k["apply"], strict: true})
@@ -150,6 +150,23 @@ func (b *bench) measure(name string, groups int, suffix string) {
 	b.add(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["plan wall"] / 3, unit: "s", kops: k["plan wall"]})
 	b.proxy.reset(0)
 	b.tool.must(t, []int{0}, "delete", "cluster", name, "--yes")
+}
+
+// apply applies. Where moto fails, by a race of its own that answers with a page of HTML, it is run again as an operator
+// would; what both took is counted.
+func (b *bench) apply(name string) run {
+	b.t.Helper()
+	r := b.tool.run(b.t, "apply", name, "--yes")
+	if r.code != 0 && b.on == "moto" && strings.Contains(r.errs, "error while deserializing xml error response") {
+		b.t.Logf("moto failed, apply is run again: %s", tail(r.errs))
+		again := b.tool.must(b.t, []int{0}, "apply", name, "--yes")
+		again.start, again.wall = r.start, r.wall+again.wall
+		return again
+	}
+	if r.code != 0 {
+		b.t.Fatalf("slipway apply %s: exit status %d\n%s", name, r.code, tail(r.errs))
+	}
+	return r
 }
 
 // render takes the least of some runs: what else the machine does only adds.
