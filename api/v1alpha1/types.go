@@ -61,6 +61,8 @@ type ClusterSpec struct {
 	SSHKey string `json:"sshKey,omitempty"`
 	// Topology of what people reach machines through.
 	Topology Topology `json:"topology,omitzero"`
+	// DNSZone of Route 53 for the API's name: the name of one to be made, or the id of an existing one, which is never deleted.
+	DNSZone string `json:"dnsZone,omitempty"`
 	// MachineAccess without SSH from outside.
 	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
 	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
@@ -163,6 +165,8 @@ type APIAccess struct {
 	Access []string `json:"access,omitempty"`
 	// LoadBalancer in front of the API.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
+	// PublicName of the API, in the zone of spec.dnsZone. It leads to the load balancer, or to the elastic IP address.
+	PublicName string `json:"publicName,omitempty"`
 	// AdditionalSANs for the API's certificate.
 	AdditionalSANs []string `json:"additionalSANs,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
 }
@@ -176,8 +180,16 @@ type LoadBalancer struct {
 
 // Topology of what people reach machines through.
 type Topology struct {
+	// DNS says where the API's name is known.
+	DNS DNSTopology `json:"dns,omitzero"`
 	// Bastion is how the groups of role Bastion are reached.
 	Bastion BastionTopology `json:"bastion,omitzero"`
+}
+
+// DNSTopology says where the API's name is known.
+type DNSTopology struct {
+	// Type is None (the API has no name of its own; so it is if unset), Private (a zone that only the VPC knows), or Public.
+	Type string `json:"type,omitempty"`
 }
 
 // BastionTopology is how bastions are reached.

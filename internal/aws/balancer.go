@@ -125,8 +125,13 @@ func createBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBal
 	t.have = w
 	t.have.Attributes = nil
 	made, err := updateBalancer(ctx, api, t)
-	made.Attributes = map[string]string{"DNSName": aws.ToString(lb.DNSName)}
+	made.Attributes = balancerAttributes(lb)
 	return made, err
+}
+
+// balancerAttributes are what AWS makes up.
+func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
+	return map[string]string{"DNSName": aws.ToString(lb.DNSName), "CanonicalHostedZoneID": aws.ToString(lb.CanonicalHostedZoneId)}
 }
 
 func updateBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBalancer]) (plan.Made, error) {
@@ -231,7 +236,7 @@ func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer
 	for _, a := range attrs.Attributes {
 		r.Attributes[aws.ToString(a.Key)] = aws.ToString(a.Value)
 	}
-	out := []plan.Actual{{Addr: addressOf(tags), ID: arn, Resource: r, Attributes: map[string]string{"DNSName": aws.ToString(lb.DNSName)}}}
+	out := []plan.Actual{{Addr: addressOf(tags), ID: arn, Resource: r, Attributes: balancerAttributes(lb)}}
 	return append(out, listeners...), nil
 }
 

@@ -18,6 +18,7 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
@@ -44,6 +45,8 @@ type Cloud struct {
 	// finders are the readers that find what is made by its tags, or through what is found so, by kind.
 	finders map[string][]int
 	made    made
+	// zones are existing hosted zones to look for records in.
+	zones []string
 	// lookout names what keeps AWS from deleting something.
 	lookout finder
 	// run tells the client tokens of this run from those of others.
@@ -82,8 +85,18 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	profiles(c, i, scope)
 	keys(c, k, scope)
 	balancers(c, l, scope)
+	zones(c, route53.NewFromConfig(cfg), scope)
 	groups(c, a, e, scope)
 	return c
+}
+
+// LookIn names existing hosted zones that may have records of the cluster. It is meant for before the first [Cloud.Read].
+func (c *Cloud) LookIn(zones ...string) {
+	for _, z := range zones {
+		if !slices.Contains(c.zones, z) {
+			c.zones = append(c.zones, z)
+		}
+	}
 }
 
 // Read returns everything in AWS that is the cluster's. It changes nothing.

@@ -12,6 +12,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -55,6 +56,9 @@ func ReadExisting(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (exis
 		}
 	}
 	if err := lookAtPeers(ctx, ec2.NewFromConfig(cfg), c, &f); err != nil {
+		return f, err
+	}
+	if err := lookAtZone(ctx, route53.NewFromConfig(cfg), c, &f); err != nil {
 		return f, err
 	}
 	p := c.Spec.CloudProvider.AWS

@@ -50,6 +50,8 @@ func All() []graph.Resource {
 		LoadBalancer{},
 		TargetGroup{},
 		Listener{},
+		HostedZone{},
+		Record{},
 		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},

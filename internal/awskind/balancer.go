@@ -19,7 +19,7 @@ type LoadBalancer struct {
 func (LoadBalancer) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "load-balancer", Terraform: "aws_lb", CloudFormation: "AWS::ElasticLoadBalancingV2::LoadBalancer",
-		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name"}, Outputs: []string{"DNSName"},
+		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name", "CanonicalHostedZoneID": "zone_id"}, Outputs: []string{"DNSName"},
 		Options: map[string]string{
 			"load_balancing.cross_zone.enabled": "enable_cross_zone_load_balancing", "deletion_protection.enabled": "enable_deletion_protection",
 		},

@@ -143,7 +143,7 @@ func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o 
 	if err != nil {
 		return nil, nil, err
 	}
-	have, err := t.cloud.Read(ctx)
+	have, err := t.lookIn(ctx, s, set).Read(ctx)
 	if err != nil {
 		return t, nil, err
 	}

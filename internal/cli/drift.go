@@ -103,7 +103,7 @@ func (a *app) driftOfApplied(ctx context.Context, d *desired, applied plan.Appli
 	if err != nil {
 		return withHint(err, "another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew")
 	}
-	have, err := t.cloud.Read(ctx)
+	have, err := t.lookIn(ctx, d.view, d.set).Read(ctx)
 	if err != nil {
 		return err
 	}

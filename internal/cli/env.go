@@ -36,6 +36,8 @@ type Env struct {
 	Getenv         func(string) string
 	Now            func() time.Time
 	Hostname       func() (string, error)
+	// Resolver asks the DNS; nil is this machine's own.
+	Resolver Resolver
 }
 
 // Exit is an error that only sets the exit code: what there is to say has been said.

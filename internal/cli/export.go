@@ -75,7 +75,8 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	if err != nil {
 		return err
 	}
-	if _, err := a.loadCluster(ctx, s, name); err != nil {
+	set, err := a.loadCluster(ctx, s, name)
+	if err != nil {
 		return err
 	}
 	cfg, err := a.awsConfig(ctx)
@@ -86,6 +87,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	if err != nil {
 		return err
 	}
+	access.Server = a.namedServer(ctx, set.Cluster.Spec, access.Server)
 	if o.kubeconfig == "-" {
 		text, err := pki.Kubeconfig(access)
 		if err != nil {

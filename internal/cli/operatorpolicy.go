@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/operator"
 	"github.com/slipway-k8s/slipway/internal/store"
@@ -126,16 +127,24 @@ func (a *app) policyInput(ctx context.Context, name string, o policyOptions) (op
 	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
 		if set, err := a.loadCluster(ctx, s, name); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-			for _, g := range set.Groups {
-				in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
-			}
-			for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
-				in.Peers = append(in.Peers, p.NetworkID)
-				in.RouteTables = append(in.RouteTables, p.RouteTables...)
-			}
+			named(&in, set)
 		}
 	}
 	return in, nil
+}
+
+// named adds what a cluster's manifests name or need that others do not.
+func named(in *operator.Input, set manifest.Set) {
+	for _, g := range set.Groups {
+		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
+	}
+	if manifest.HasDNS(set.Cluster.Spec) {
+		in.Names, in.Zones = []string{set.Cluster.Spec.API.PublicName}, model.ExistingZones(set.Cluster.Spec)
+	}
+	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
+		in.Peers = append(in.Peers, p.NetworkID)
+		in.RouteTables = append(in.RouteTables, p.RouteTables...)
+	}
 }
 
 func appendStore(list []operator.Store, url string) []operator.Store {

@@ -40,7 +40,8 @@ func newPreflightCommand(a *app) *cobra.Command {
 		Long: `Check, before anything is made, all that an apply needs, and say all that is missing at once: that STS answers and the
 clocks agree, that the state store can be read, that the images exist and fit their machine types, that each machine type
 is offered in each zone of its group, that address ranges do not collide, that the account's quotas of VPCs, elastic IP
-addresses, virtual processors and rules leave room, and that IAM allows the caller every action of
+addresses, virtual processors and rules leave room, that a public DNS zone is delegated, and that
+IAM allows the caller every action of
 'slipway iam operator-policy' (by simulation; nothing is tried).
 
 Nothing is changed.
@@ -83,6 +84,7 @@ func (a *app) preflight(ctx context.Context, args []string, o targetOptions) (di
 	fs = append(fs, t.checkClock(ctx)...)
 	fs = append(fs, t.checkOfferings(ctx, d)...)
 	fs = append(fs, checkRanges(d)...)
+	fs = append(fs, t.checkDelegation(ctx, d)...)
 	fs = append(fs, t.checkRights(ctx, name)...)
 	return fs, nil
 }

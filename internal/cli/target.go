@@ -186,11 +186,10 @@ func (a *app) prepareLoaded(ctx context.Context, d *desired, o targetOptions) (*
 	if err := a.settle(ctx, d); err != nil {
 		return nil, nil, err
 	}
-	// What exists is read while the graph is made: neither needs the other.
-	var have []plan.Actual
+	var have []plan.Actual // what exists is read while the graph is made: neither needs the other
 	var haveErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { have, haveErr = t.cloud.Read(ctx) })
+	wg.Go(func() { have, haveErr = t.lookIn(ctx, d.view, d.set).Read(ctx) })
 	err = t.build(ctx, d)
 	wg.Wait()
 	if err := errors.Join(err, haveErr); err != nil {

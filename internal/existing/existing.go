@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 // Facts are what AWS says about the ids of a manifest. What is not there is left out.
@@ -36,6 +37,8 @@ type Facts struct {
 	Routes []Range
 	// Peers are the other VPCs of the manifest's peerings, by id.
 	Peers map[string]Peer
+	// Zone that the manifest names by its id.
+	Zone Zone
 }
 
 // Subnet is what EC2 says about one.
@@ -51,7 +54,7 @@ type Range struct{ CIDR, Of string }
 // Needed says whether the manifest names anything that exists already.
 func Needed(c v1alpha1.Cluster) bool {
 	p := c.Spec.CloudProvider.AWS
-	return c.Spec.Networking.NetworkID != "" || len(c.Spec.Networking.VPCPeerings) > 0 || p.KMSKeyARN != "" || p.InstanceProfiles != v1alpha1.Existing{}
+	return c.Spec.Networking.NetworkID != "" || len(c.Spec.Networking.VPCPeerings) > 0 || manifest.IsZoneID(c.Spec.DNSZone) || p.KMSKeyARN != "" || p.InstanceProfiles != v1alpha1.Existing{}
 }
 
 // Check returns everything that does not fit.
@@ -65,6 +68,7 @@ func Check(c v1alpha1.Cluster, groups []v1alpha1.InstanceGroup, f Facts) diag.Fi
 		k.connect(c.Spec)
 	}
 	k.peers(c.Spec.Networking)
+	k.zone(c.Spec)
 	k.identities(c.Spec.CloudProvider.AWS)
 	return k.fs
 }

@@ -75,6 +75,7 @@ func clusterRules() []Rule {
 		},
 		clusterText("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
 		{v1alpha1.KindCluster, "spec.topology.bastion.loadBalancer.type", "Public if there is a group of role Bastion", defaultBastion},
+		{v1alpha1.KindCluster, "spec.api.publicName", "api.NAME.ZONE if spec.dnsZone is the name of a zone", defaultPublicName},
 		{v1alpha1.KindCluster, "spec.api.access", "0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP", defaultAccess},
 		clusterText("spec.etcd.volume.type", "gp3", func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type }),
 		clusterNumber("spec.etcd.volume.size", 20, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size }),

@@ -109,6 +109,7 @@ func (v validator) cluster(c v1alpha1.Cluster) {
 	v.networking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
 	v.api(c.Spec.API)
 	v.apiSubnets(c.Spec)
+	v.dns(c.Spec)
 	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
 	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {
 		v.securityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)

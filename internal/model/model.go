@@ -118,6 +118,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.ssh()
 	b.iam()
 	b.balance()
+	b.dns()
 	b.controlPlane()
 	b.workers()
 	b.bastions()

@@ -194,6 +194,9 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.Slots = Slots(d.Cluster, in.Groups)
 		d.Etcd = EtcdSettings{in.Cluster.Spec.Etcd.HeartbeatIntervalMS, in.Cluster.Spec.Etcd.ElectionTimeoutMS}
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
+		if name := in.Cluster.Spec.API.PublicName; name != "" {
+			d.APISANs = append(d.APISANs, name)
+		}
 		d.Store = Store{URL: in.StoreURL}
 		d.Join = Join{WorkerRoles: maps.Clone(in.WorkerRoles)}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/graph"
@@ -61,6 +63,8 @@ func (b *bench) drift(name string, op who) {
 
 	b.check(e.DeleteVpcPeeringConnection(ctx, &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: id("vpc-peering/data")}))
 
+	b.driftZone(id("hosted-zone/main"), id("vpc/main"))
+
 	lb := id("load-balancer/internal")
 	b.check(l.AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{*lb}, Tags: []elbtypes.Tag{{Key: ours, Value: s("x")}, {Key: s("Name"), Value: s("mine")}}}))
 	b.check(l.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: lb, SecurityGroups: []string{*id("security-group/worker")}}))
@@ -78,6 +82,19 @@ func (b *bench) drift(name string, op who) {
 	b.check(a.DetachLoadBalancerTargetGroups(ctx, &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &group, TargetGroupARNs: []string{*id("target-group/join")}}))
 	b.check(a.AttachLoadBalancerTargetGroups(ctx, &autoscaling.AttachLoadBalancerTargetGroupsInput{AutoScalingGroupName: s("workers." + name), TargetGroupARNs: []string{*id("target-group/join")}}))
 	b.driftIdentities(name, op)
+}
+
+// driftZone lets another VPC know the zone in the place of the cluster's own, and changes its comment and a tag.
+func (b *bench) driftZone(zone, vpc *string) {
+	b.Helper()
+	ctx, cfg, s := b.Context(), b.region.Config(), sdk.String
+	other, err := ec2.NewFromConfig(cfg).CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: s("10.99.0.0/16")})
+	b.check(other, err)
+	in := func(id *string) *r53types.VPC { return &r53types.VPC{VPCId: id, VPCRegion: regiontest.Name} }
+	z := route53.NewFromConfig(cfg)
+	b.check(z.AssociateVPCWithHostedZone(ctx, &route53.AssociateVPCWithHostedZoneInput{HostedZoneId: zone, VPC: in(other.Vpc.VpcId)}))
+	b.check(z.DisassociateVPCFromHostedZone(ctx, &route53.DisassociateVPCFromHostedZoneInput{HostedZoneId: zone, VPC: in(vpc)}))
+	b.check(z.UpdateHostedZoneComment(ctx, &route53.UpdateHostedZoneCommentInput{Id: zone, Comment: s("mine")}))
 }
 
 func scalingTag(group, key, value string) astypes.Tag {

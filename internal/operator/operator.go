@@ -18,7 +18,7 @@ const MaxDocument = 6144
 // Store is a place on S3 that holds state, or what machines read.
 type Store struct{ Bucket, Prefix string }
 
-// Input says whose rights are meant. All but Balancers, Stores, Peers and RouteTables are required.
+// Input says whose rights are meant. All but Balancers, Stores, Peers, RouteTables, Names and Zones are required.
 type Input struct {
 	Partition, Region, Account, Cluster string
 	// RolePath is the IAM path of the cluster's roles; KeyAlias the alias of its key.
@@ -31,6 +31,8 @@ type Input struct {
 	Peers, RouteTables []string
 	// WarmPools says that groups of the cluster have some.
 	WarmPools bool
+	// Names are the DNS names that the cluster has, Zones the ids of the existing zones they are in; none: it is made.
+	Names, Zones []string
 	// ReadOnly leaves out all that changes something: enough for plan.
 	ReadOnly bool
 }
@@ -80,7 +82,7 @@ func Policies(in Input) []Policy {
 	s := scope{in}
 	list := s.reads()
 	if !in.ReadOnly {
-		list = slices.Concat(list, s.network(), s.peerings(), s.machines(), s.identities(), s.leftovers(), s.store())
+		list = slices.Concat(list, s.network(), s.peerings(), s.names(), s.machines(), s.identities(), s.leftovers(), s.store())
 	} else {
 		list = slices.Concat(list, s.storeReads())
 	}

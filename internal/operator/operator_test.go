@@ -201,12 +201,13 @@ func TestPolicyIsEnough(t *testing.T) {
 	more := b.peering()
 	b.create(who{}, "demo")
 	b.edit(who{}, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
+	b.edit(who{}, "demo", "  networking:\n", privateZone+"  networking:\n")
 	docs := b.policies("demo") // they name what the manifest names by its id
 	op := b.user("operator", docs)
 	b.must(who{}, 0, "delete", "cluster", "demo", "--yes")
 	b.create(op, "demo")
 	b.edit(op, "demo", "    natGateways: PerZone", "    natGateways: Single\n    vpcEndpoints: [ec2, s3]\n"+more)
-	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n  networking:\n")
+	b.edit(op, "demo", "  networking:\n", "  sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPLLbNYYsVe9WrZhsnw7dmEhqHxzyZyqzqeoAxxhCcc8 operator@example.com\n"+privateZone+"  networking:\n")
 	b.must(op, 2, "plan", "demo")
 	b.must(op, 0, "apply", "demo", "--yes")
 	b.must(op, 0, "plan", "demo")
@@ -297,6 +298,9 @@ func parse(t *testing.T, st operator.Statement) authz.Policy {
 	}
 	return p
 }
+
+// privateZone are the manifest's lines of a zone that is made.
+const privateZone = "  dnsZone: k8s.example.com\n  topology: {dns: {type: Private}}\n"
 
 // peering makes another VPC, and returns the manifest's lines of a peering with it.
 func (b *bench) peering() string {
@@ -406,7 +410,7 @@ func TestWithout(t *testing.T) {
 // TestDeclaredCalls holds the policies against the calls that the drivers and the store declare: a call that a driver
 // gets is a right that the policy has.
 func TestDeclaredCalls(t *testing.T) {
-	in := operator.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", Balancers: []string{"l"}, Peers: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}}
+	in := operator.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", Balancers: []string{"l"}, Peers: []string{"vpc-1"}, RouteTables: []string{"rtb-1"}, WarmPools: true, Names: []string{"api.example.com"}}
 	st := operator.Store{Bucket: "b"}
 	in.Stores = []operator.Store{st}
 	allowed := operator.Actions(append(operator.Policies(in), operator.StateInit(in, st)))

@@ -12,14 +12,14 @@ import (
 // reads is what a plan looks at. These operations of EC2, Elastic Load Balancing and Auto Scaling know no narrower
 // resource than all; those of IAM and KMS do.
 func (s scope) reads() []Statement {
-	return []Statement{
+	out := []Statement{
 		allow("Read", slices.Concat(
 			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeKeyPairs", "DescribeLaunchTemplateVersions",
 				"DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
 				"DescribeSubnets", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcPeeringConnections", "DescribeVpcs"),
 			of("elasticloadbalancing", "DescribeListeners", "DescribeLoadBalancerAttributes", "DescribeLoadBalancers", "DescribeTags",
 				"DescribeTargetGroupAttributes", "DescribeTargetGroups"),
-			of("autoscaling", "DescribeAutoScalingGroups"), of("iam", "ListInstanceProfiles", "ListRoles"), of("kms", "ListAliases", "ListKeys"),
+			of("autoscaling", "DescribeAutoScalingGroups"), of("iam", "ListInstanceProfiles", "ListRoles"), of("kms", "ListAliases", "ListKeys"), of("route53", "ListHostedZones"),
 		), []string{"*"}, nil),
 		allow("ReadRoles", of("iam", "GetRole", "GetRolePolicy", "ListAttachedRolePolicies", "ListRolePolicies"),
 			[]string{s.iam("role"), s.iam("instance-profile")}, nil),
@@ -28,6 +28,10 @@ func (s scope) reads() []Statement {
 		allow("ReadQuotas", of("servicequotas", "GetServiceQuota"), []string{"*"}, nil),
 		allow("ReadImages", of("ssm", "GetParameter"), []string{"arn:" + s.Partition + ":ssm:" + s.Region + "::parameter/aws/service/*"}, nil),
 	}
+	if len(s.Names) > 0 {
+		out = append(out, allow("ReadZones", of("route53", "GetHostedZone", "ListResourceRecordSets", "ListTagsForResources"), []string{s.zones("*")}, nil))
+	}
+	return out
 }
 
 // network makes, changes and removes networks. What others depend on is in a statement of its own: a right to make
@@ -66,6 +70,31 @@ func (s scope) peerings() []Statement {
 		out = append(out, allow("RouteBack", of("ec2", "CreateRoute", "DeleteRoute", "ReplaceRoute"), s.each("ec2", "route-table/", s.RouteTables), nil))
 	}
 	return out
+}
+
+// zones is the ARN of a hosted zone. Zones are of no region, and their ARNs of no account.
+func (s scope) zones(id string) string { return "arn:" + s.Partition + ":route53:::hostedzone/" + id }
+
+// names are the cluster's DNS names: in an existing zone only these can be changed. IAM knows no tags of zones, so the
+// right to make one is a right to delete any that is empty.
+func (s scope) names() []Statement {
+	if len(s.Names) == 0 {
+		return nil
+	}
+	only := condition{"ForAllValues:StringEquals": {"route53:ChangeResourceRecordSetsNormalizedRecordNames": s.Names}}
+	if len(s.Zones) > 0 {
+		var zones []string
+		for _, id := range s.Zones {
+			zones = append(zones, s.zones(id))
+		}
+		return []Statement{allow("ChangeNames", of("route53", "ChangeResourceRecordSets"), zones, only)}
+	}
+	return []Statement{
+		allow("MakeZone", of("route53", "CreateHostedZone"), []string{"*"}, nil),
+		allow("ChangeZones", of("route53", "AssociateVPCWithHostedZone", "ChangeTagsForResource", "DeleteHostedZone", "DisassociateVPCFromHostedZone",
+			"UpdateHostedZoneComment"), []string{s.zones("*")}, nil),
+		allow("ChangeNames", of("route53", "ChangeResourceRecordSets"), []string{s.zones("*")}, only),
+	}
 }
 
 // machines are load balancers and auto scaling groups. A listener has no tags: its load balancer's name is in its ARN.

@@ -26,6 +26,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/kms"
 	"github.com/slipway-k8s/slipway/internal/region/machine"
 	"github.com/slipway-k8s/slipway/internal/region/network"
+	"github.com/slipway-k8s/slipway/internal/region/route53"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
@@ -65,6 +66,7 @@ type parts struct {
 	elb         *elbv2.Service
 	autoscaling *autoscaling.Service
 	stacks      *cloudformation.Service
+	names       *route53.Service
 	keys        *kms.Service
 	services    []wire.Service
 	host        *machine.Host
@@ -251,6 +253,13 @@ func (r *parts) buildCompute() (err error) {
 		return err
 	}
 	r.ec2.SetBalancers(r.elb.Balancers)
+	r.names, err = route53.New(route53.Config{
+		Region: s.Region, Now: r.now, Rand: rand.Reader, Delay: provisioning, Saver: saved, VPC: r.ec2.HasVPC, Target: r.elb.HasTarget, Changed: r.ec2.Changed,
+	})
+	if err != nil {
+		return err
+	}
+	r.ec2.SetHosted(r.names.Names)
 	r.autoscaling, err = autoscaling.New(autoscaling.Config{
 		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Cloud: r.ec2, Balancers: r.elb, Log: r.log,
 	})
@@ -258,7 +267,7 @@ func (r *parts) buildCompute() (err error) {
 		return err
 	}
 	r.ec2.Watch(r.autoscaling.Kick)
-	r.services = append(r.services, r.ec2.Wire(), r.elb.Wire(), r.autoscaling.Wire())
+	r.services = append(r.services, r.ec2.Wire(), r.elb.Wire(), r.autoscaling.Wire(), r.names.Wire())
 	return r.buildStacks(saved)
 }
 
@@ -268,7 +277,7 @@ func (r *parts) buildStacks(saved state.Dir) (err error) {
 		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, Saver: saved, Zones: r.ec2.Zones(), Services: r.services,
 		Authorizer: r.iam, Roles: r.iam, Log: r.log, SignalURL: machineURL,
 		Mark: map[string]cloudformation.Marker{
-			"elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark,
+			"elasticloadbalancing": r.elb.Mark, "iam": r.iam.Mark, "kms": r.keys.Mark, "route53": r.names.Mark,
 		},
 	})
 	if err == nil {

@@ -20,6 +20,7 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
@@ -50,13 +51,14 @@ type hand struct {
 	iam     *iam.Client
 	kms     *kms.Client
 	scaling *autoscaling.Client
+	dns     *route53.Client
 	ids     map[graph.Addr]string
 }
 
 func newHand(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]string) hand {
 	return hand{
 		Context: ctx, ids: ids, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg),
-		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg),
+		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg), dns: route53.NewFromConfig(cfg),
 	}
 }
 
@@ -118,7 +120,7 @@ func TestDrift(t *testing.T) {
 	document(t, rows)
 }
 
-// joined is the highly available topology, peered with a VPC that is there already.
+// joined is the highly available topology, peered with a VPC that is there already, with a name in a private zone.
 func joined(t *testing.T, r regiontest.Region) manifest.Set {
 	t.Helper()
 	set, api := ha(t, "demo"), ec2.NewFromConfig(r.Config())
@@ -133,7 +135,8 @@ func joined(t *testing.T, r regiontest.Region) manifest.Set {
 	set.Cluster.Spec.Networking.VPCPeerings = []v1alpha1.VPCPeering{{
 		Name: "data", NetworkID: *vpc.Vpc.VpcId, CIDRs: []string{"10.200.0.0/16"}, RouteTables: []string{*table.RouteTable.RouteTableId},
 	}}
-	return set
+	set.Cluster.Spec.DNSZone, set.Cluster.Spec.Topology.DNS.Type = "k8s.example.com", manifest.DNSPrivate
+	return manifest.Default(set)
 }
 
 // check makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.

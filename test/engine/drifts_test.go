@@ -22,7 +22,7 @@ import (
 
 // drifts is the table of docs/operations/drift.md.
 func drifts() []drift {
-	return slices.Concat(tagDrifts(), networkDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
+	return slices.Concat(tagDrifts(), networkDrifts(), nameDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
 }
 
 // tagged sets a tag of EC2's.

@@ -39,6 +39,8 @@ func listings() [][2]string {
 		{"iam list-roles", "Roles"},
 		{"iam list-instance-profiles", "InstanceProfiles"},
 		{"kms list-aliases", "Aliases"},
+		{"ec2 describe-vpc-peering-connections", "VpcPeeringConnections"},
+		{"route53 list-hosted-zones", "HostedZones"},
 	}
 }
 
@@ -60,6 +62,9 @@ func details() [][3]string {
 		{"TargetKeyId", "kms get-key-rotation-status --key-id", "Aliases"},
 		{"TargetKeyId", "kms get-key-policy --policy-name default --key-id", "Aliases"},
 		{"TargetKeyId", "kms list-resource-tags --key-id", "Aliases"},
+		{"Id", "route53 get-hosted-zone --id", "HostedZones"},
+		{"Id", "route53 list-resource-record-sets --hosted-zone-id", "HostedZones"},
+		{"Id", "route53 list-tags-for-resource --resource-type hostedzone --resource-id", "HostedZones"},
 	}
 }
 
@@ -81,7 +86,7 @@ func (c awsCLI) look(t *testing.T, r regiontest.Region) view {
 	for _, d := range details() {
 		for _, e := range lists[d[2]] {
 			if name, ok := e.(map[string]any)[d[0]].(string); ok {
-				commands = append(commands, append(strings.Fields(d[1]), name))
+				commands = append(commands, append(strings.Fields(d[1]), strings.TrimPrefix(name, "/hostedzone/")))
 			}
 		}
 	}

@@ -74,9 +74,11 @@ func (d direct) cluster(t *testing.T, in model.Input) built {
 		n.Resource = d.known(n.Resource)
 	}
 	name := in.Cluster.Metadata.Name
-	return built{direct: d, graph: g, cloud: aws.New(d.cfg, aws.Scope{
+	cloud := aws.New(d.cfg, aws.Scope{
 		Cluster: name, Region: regiontest.Name, RolePath: model.RolePath(name, regiontest.Name), KeyAlias: model.AliasName(name),
-	})}
+	})
+	cloud.LookIn(model.ExistingZones(in.Cluster.Spec)...)
+	return built{direct: d, graph: g, cloud: cloud}
 }
 
 func (b built) plan(t *testing.T, g *graph.Graph) plan.Plan {

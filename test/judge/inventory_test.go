@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 )
 
 // inventory lists all that lives in the account, whoever made it and whatever its tags, by another way than the drivers'.
@@ -49,7 +50,9 @@ func (d direct) network(t *testing.T) []string {
 	tables, err := api.DescribeRouteTables(ctx, nil)
 	check(t, err)
 	for _, x := range tables.RouteTables {
-		out = append(out, *x.RouteTableId)
+		for _, r := range x.Routes {
+			out = append(out, *x.RouteTableId+" "+sdk.ToString(r.DestinationCidrBlock))
+		}
 	}
 	gateways, err := api.DescribeInternetGateways(ctx, nil)
 	check(t, err)
@@ -72,6 +75,13 @@ func (d direct) network(t *testing.T) []string {
 	check(t, err)
 	for _, x := range groups.SecurityGroups {
 		out = append(out, *x.GroupId)
+	}
+	peerings, err := api.DescribeVpcPeeringConnections(ctx, nil)
+	check(t, err)
+	for _, x := range peerings.VpcPeeringConnections {
+		if x.Status.Code == ec2types.VpcPeeringConnectionStateReasonCodeActive {
+			out = append(out, *x.VpcPeeringConnectionId)
+		}
 	}
 	return out
 }
@@ -134,6 +144,16 @@ func (d direct) others(t *testing.T) []string {
 	check(t, err)
 	for _, x := range profiles.InstanceProfiles {
 		out = append(out, *x.Arn)
+	}
+	names := route53.NewFromConfig(d.cfg)
+	zones, err := names.ListHostedZones(ctx, nil)
+	check(t, err)
+	for _, x := range zones.HostedZones {
+		records, err := names.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{HostedZoneId: x.Id})
+		check(t, err)
+		for _, r := range records.ResourceRecordSets {
+			out = append(out, *x.Id+" "+*r.Name+" "+string(r.Type))
+		}
 	}
 	return append(out, d.keys(t)...)
 }

@@ -22,20 +22,21 @@ func identities() map[string]string {
 	return map[string]string{
 		"Vpcs": "VpcId", "Subnets": "SubnetId", "InternetGateways": "InternetGatewayId", "NatGateways": "NatGatewayId",
 		"Addresses": "AllocationId", "RouteTables": "RouteTableId", "SecurityGroups": "GroupId", "Volumes": "VolumeId",
-		"LaunchTemplates": "LaunchTemplateId", "VpcEndpoints": "VpcEndpointId", "LoadBalancers": "DNSName",
+		"LaunchTemplates": "LaunchTemplateId", "VpcEndpoints": "VpcEndpointId", "LoadBalancers": "DNSName", "VpcPeeringConnections": "VpcPeeringConnectionId",
 	}
 }
 
 // madeUp matches what AWS makes up: identities, the ends of ARNs, moments.
 type madeUp struct {
 	names               map[string]string
+	addresses           map[string]string // public ones, by what has them
 	id, suffix, instant *regexp.Regexp
 }
 
 func newMadeUp() madeUp {
 	return madeUp{
-		names:   map[string]string{},
-		id:      regexp.MustCompile(`\b(?:([a-z]+(?:-attach)?)-[0-9a-f]{8}(?:[0-9a-f]{9})?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|A[A-Z]{3}[A-Z0-9]{16,17})\b`),
+		names: map[string]string{}, addresses: map[string]string{},
+		id:      regexp.MustCompile(`\b(?:([a-z]+(?:-attach)?)-[0-9a-f]{8}(?:[0-9a-f]{9})?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|A[A-Z]{3}[A-Z0-9]{16,17}|Z[0-9A-F]{20})\b`),
 		suffix:  regexp.MustCompile(`/[0-9a-f]{16}\b`),
 		instant: regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d`),
 	}
@@ -56,6 +57,9 @@ func (v view) normal() view {
 			}
 			if id, ok := thing[key].(string); ok && name != "" {
 				m.names[id] = "<" + name + ">"
+			}
+			if ip, ok := thing["PublicIp"].(string); ok {
+				m.addresses[ip] = "<the address of " + name + ">"
 			}
 		}
 	}
@@ -80,6 +84,9 @@ func addressTag(thing map[string]any) string {
 func (m madeUp) text(s string) string {
 	if m.instant.MatchString(s) {
 		return "<moment>"
+	}
+	if name, ok := m.addresses[s]; ok {
+		return name
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.names)) {
 		s = strings.ReplaceAll(s, id, m.names[id])
@@ -143,7 +150,7 @@ func (m madeUp) userData(key string, v any) any {
 func accidental(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
-		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate",
+		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate", "CallerReference",
 		"AvailableIpAddressCount",
 	}, key)
 }

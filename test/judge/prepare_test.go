@@ -4,6 +4,7 @@ package judge_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -11,8 +12,10 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/internal/target/targettest"
@@ -34,6 +37,12 @@ func (d direct) ground(t *testing.T, in model.Input) map[string]string {
 	}
 	for _, p := range spec.Networking.VPCPeerings {
 		d.peer(t, p, ids)
+	}
+	if manifest.IsZoneID(spec.DNSZone) {
+		_, domain, _ := strings.Cut(spec.API.PublicName, ".")
+		zone, err := route53.NewFromConfig(d.cfg).CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{Name: &domain, CallerReference: &domain})
+		check(t, err)
+		ids[spec.DNSZone] = strings.TrimPrefix(*zone.HostedZone.Id, "/hostedzone/")
 	}
 	aws := spec.CloudProvider.AWS
 	for _, name := range []string{aws.InstanceProfiles.ControlPlane, aws.InstanceProfiles.Worker} {

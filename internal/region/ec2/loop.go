@@ -195,9 +195,15 @@ func (s *Service) picture() (fabric.Picture, uint64) {
 	if s.cfg.Balancers != nil {
 		balancers = s.cfg.Balancers() // without mu: load balancing calls EC2 under its own lock
 	}
+	var zones []picture.Zone
+	if s.cfg.Hosted != nil {
+		zones = s.cfg.Hosted()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return picture.Build(s.view(balancers)), gen
+	in := s.view(balancers)
+	in.Zones = zones
+	return picture.Build(in), gen
 }
 
 // view is EC2's state as the picture's builder reads it. The caller holds mu for as long as it is used.

@@ -87,7 +87,9 @@ type Config struct {
 	Profiles Profiles
 	// Balancers gives the load balancers that belong into the picture. It is called without any lock of EC2's.
 	Balancers func() []picture.Balancer
-	Log       *slog.Logger
+	// Hosted gives the zones of Route 53 that VPCs' resolvers know, likewise.
+	Hosted func() []picture.Zone
+	Log    *slog.Logger
 }
 
 // Service is EC2 in one region.
@@ -145,6 +147,16 @@ func (s *Service) SaveTo(to record.Saver) error {
 
 // SetBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
 func (s *Service) SetBalancers(f func() []picture.Balancer) { s.cfg.Balancers = f }
+
+// SetHosted names the source of hosted zones. It is meant for wiring, before [Service.Run].
+func (s *Service) SetHosted(f func() []picture.Zone) { s.cfg.Hosted = f }
+
+// HasVPC says whether there is a VPC of that id.
+func (s *Service) HasVPC(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.st.VPCs[id] != nil
+}
 
 // Watch calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
 // f must not block. It is meant for wiring, before [Service.Run].

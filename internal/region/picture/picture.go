@@ -30,6 +30,7 @@ type Input struct {
 	Instances  map[string]*ec2.Instance
 	Endpoints  map[string]*ec2.VpcEndpoint
 	Balancers  []Balancer
+	Zones      []Zone
 }
 
 // Balancer is a network load balancer with its groups still to be resolved.
@@ -112,6 +113,7 @@ func (b *builder) vpc(id string) fabric.VPC {
 	}
 	v.Endpoints = b.endpoints(id)
 	b.balancers(&v)
+	b.zones(&v)
 	return v
 }
 

@@ -75,7 +75,7 @@ func stored(v any) any {
 
 // volatile are parts of records that say nothing of what exists.
 func volatile(part string) bool {
-	return slices.Contains([]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions"}, part)
+	return slices.Contains([]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions", "Changes"}, part)
 }
 
 func (s Snapshot) things(t T) things {
@@ -189,7 +189,7 @@ type namer struct {
 func newNamer(names map[string]string) namer {
 	return namer{
 		names: names, id: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
-		chance: regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
+		chance: regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
 			`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( GMT|Z|[+-]\d\d:\d\d)?`),
 	}
 }
@@ -199,7 +199,7 @@ func dropped(member string) bool {
 	return slices.Contains([]string{
 		"PrivateIpAddress", "PrivateIpAddresses", "PrivateIp", "PublicIp", "PrivateDnsName", "PublicDnsName", "DNSName", "Public", "Request",
 		"ClientToken", "MacAddress", "material", "ReservationID", "AvailableIpAddressCount", "LoadBalancerAddresses", "Want", "Activities", "Since",
-		"NotBefore", "Failures", "id", "RoleId", "Interfaces",
+		"NotBefore", "Failures", "id", "RoleId", "Interfaces", "CallerReference",
 	}, member) || derived(member)
 }
 

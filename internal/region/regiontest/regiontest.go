@@ -28,6 +28,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/kms"
+	"github.com/slipway-k8s/slipway/internal/region/route53"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
@@ -88,6 +89,7 @@ type parts struct {
 	ec2     *ec2.Service
 	elb     *elbv2.Service
 	scaling *autoscaling.Service
+	names   *route53.Service
 	stacks  *cloudformation.Service
 }
 
@@ -240,7 +242,7 @@ func build(r *Region, o Options, dir string) (err error) {
 	}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
 		servicequotas.Service(servicequotas.Config{Region: Name, Account: Account, EC2: o.Quotas}),
-		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire())
+		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire(), p.names.Wire())
 	if err := p.buildStacks(o, from, cfg.Services, now); err != nil {
 		return err
 	}
@@ -255,7 +257,7 @@ func (p *parts) buildStacks(o Options, from *memory, services []wire.Service, no
 		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Zones: p.ec2.Zones(), Services: services, Authorizer: p.iam, Roles: p.iam,
 		Poll: 20 * time.Millisecond, Patience: o.Patience,
 		Mark: map[string]cloudformation.Marker{
-			"elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark,
+			"elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark, "route53": p.names.Mark,
 		},
 	})
 	return err
@@ -270,6 +272,13 @@ func (p *parts) buildScaling(from *memory, now func() time.Time, faults *fault.E
 		return err
 	}
 	p.ec2.SetBalancers(p.elb.Balancers)
+	p.names, err = route53.New(route53.Config{
+		Region: Name, Now: now, Rand: rand.Reader, Delay: delay, Saver: from, VPC: p.ec2.HasVPC, Target: p.elb.HasTarget, Changed: p.ec2.Changed,
+	})
+	if err != nil {
+		return err
+	}
+	p.ec2.SetHosted(p.names.Names)
 	p.scaling, err = autoscaling.New(autoscaling.Config{
 		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Cloud: p.ec2, Balancers: p.elb, Saver: from,
 	})

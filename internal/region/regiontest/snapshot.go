@@ -64,7 +64,7 @@ func (r Region) Snapshot(t T) Snapshot {
 			}
 		}
 		p := r.parts
-		save(p.stacks, p.iam, p.kms, p.scaling, p.elb, p.ec2)
+		save(p.stacks, p.iam, p.kms, p.names, p.scaling, p.elb, p.ec2)
 		taken := maps.Clone(m.kept)
 		save(p.stacks)
 		if maps.EqualFunc(taken, m.kept, bytes.Equal) {

@@ -111,7 +111,7 @@ func throttled(s wire.Service) wire.Error {
 		return wire.Error{Code: "SlowDown", Message: "Please reduce your request rate.", Status: http.StatusServiceUnavailable}
 	case wire.JSON:
 		return wire.Error{Code: "ThrottlingException", Message: "Rate exceeded", Status: http.StatusBadRequest}
-	case wire.Query:
+	case wire.Query, wire.REST:
 	}
 	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
 }

@@ -55,7 +55,7 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, requestID strin
 	op, route, out, err := e.call(ctx, r, before)
 	result := Result{Op: op, Err: err}
 	if err == nil {
-		result.Status, err = e.answer(w, meta, requestID, answer{op: op, route: route, out: out})
+		result.Status, err = e.answer(w, meta, requestID, answer{op: op, route: route, out: out, namespace: e.Service.Namespace})
 		result.Err = err
 		if result.Status != 0 {
 			return result
@@ -129,7 +129,7 @@ func dryRun(in any) bool {
 
 // parse finds the operation and a function that decodes its input.
 func (e *Endpoint) parse(r *http.Request) (op string, route Route, decode func(any) error, err error) { //revive:disable-line:function-result-limit
-	if e.Service.Protocol == RESTXML {
+	if e.Service.Protocol == RESTXML || e.Service.Protocol == REST {
 		route, err = e.Service.Route(r)
 		return route.Op, route, func(in any) error { return decodeREST(r, route, in) }, err
 	}
@@ -208,11 +208,13 @@ type answer struct {
 	op    string
 	route Route
 	out   any
+	// namespace of a REST answer's root element
+	namespace string
 }
 
 // answer writes a success. It returns status 0 where nothing was written, because the answer could not be encoded.
 func (e *Endpoint) answer(w http.ResponseWriter, meta *exchange, requestID string, a answer) (int, error) {
-	if e.Service.Protocol == RESTXML {
+	if e.Service.Protocol == RESTXML || e.Service.Protocol == REST {
 		return writeREST(w, meta, requestID, a)
 	}
 	var body []byte

@@ -119,7 +119,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.text("Resource", resource)
 		w.text("RequestId", requestID)
 		w.raw("</Error>")
-	case Query:
+	case Query, REST:
 		who := "Sender"
 		if e.Status >= http.StatusInternalServerError {
 			who = "Receiver"

@@ -41,7 +41,7 @@ func decodeREST(r *http.Request, route Route, in any) error {
 	if err != nil {
 		return err
 	}
-	if err := decodePayload(r, v); err != nil {
+	if err := decodeBody(r, v); err != nil {
 		return err
 	}
 	return validate(RESTXML, reflect.ValueOf(in), "")
@@ -77,6 +77,23 @@ func setHeaderMap(member reflect.Value, header http.Header, prefix string) error
 		member.Set(reflect.ValueOf(found))
 	}
 	return nil
+}
+
+// decodeBody fills the members that travel in the body: all of a shape that has a namespace, or one that is its payload.
+func decodeBody(r *http.Request, v reflect.Value) error {
+	tag := marker(v.Type())
+	if tag.Get("xmlURI") == "" {
+		return decodePayload(r, v)
+	}
+	body, err := readBody(r)
+	if err != nil || len(body) == 0 {
+		return err
+	}
+	root, err := DecodeXML(bytes.NewReader(body), v.Addr().Interface())
+	if err == nil && root != tag.Get("locationName") {
+		err = Errorf("InvalidInput", "Invalid XML ; the root element is %s, not %s", root, tag.Get("locationName"))
+	}
+	return err
 }
 
 func decodePayload(r *http.Request, v reflect.Value) error {
@@ -178,7 +195,7 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 		root = a.op + "Result"
 	}
 	w.begin()
-	w.open(root, ` xmlns="http://s3.amazonaws.com/doc/2006-03-01/"`)
+	w.open(root, ` xmlns="`+a.namespace+`"`)
 	if err := w.members(v, false); err != nil {
 		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
 	}

@@ -158,7 +158,7 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 		return Caller{}, err
 	}
 	signing := signingKey(key.Secret, s)
-	want := hexMAC(signing, s.toSign(canonical(r, s, hash)))
+	want := hexMAC(signing, s.toSign(canonical(r, s, service.Protocol, hash)))
 	if subtle.ConstantTimeCompare([]byte(want), []byte(s.signature)) != 1 {
 		return Caller{}, refuse(service.Protocol, mismatch)
 	}
@@ -220,9 +220,9 @@ func payloadHash(r *http.Request, s *Signature, service Service) (string, error)
 }
 
 // canonical is the canonical request.
-func canonical(r *http.Request, s *Signature, hash string) string {
+func canonical(r *http.Request, s *Signature, p Protocol, hash string) string {
 	var b strings.Builder
-	b.WriteString(r.Method + "\n" + canonicalPath(r.URL) + "\n" + canonicalQuery(r.URL.RawQuery) + "\n")
+	b.WriteString(r.Method + "\n" + canonicalPath(r.URL, p) + "\n" + canonicalQuery(r.URL.RawQuery) + "\n")
 	for _, name := range s.headers {
 		b.WriteString(name + ":" + canonicalHeader(r, name) + "\n")
 	}
@@ -230,9 +230,13 @@ func canonical(r *http.Request, s *Signature, hash string) string {
 	return b.String()
 }
 
-func canonicalPath(u *url.URL) string {
+// canonicalPath is the path, escaped once for S3, and twice for all other services that have one.
+func canonicalPath(u *url.URL, p Protocol) string {
 	if u.Path == "" {
 		return "/"
+	}
+	if p == REST {
+		return escape(u.EscapedPath(), true)
 	}
 	return escape(u.Path, true)
 }
@@ -366,6 +370,14 @@ func refuse(p Protocol, why reason) *Error {
 			{"RequestTimeTooSkewed", 400},
 			{"InvalidSignatureException", 400},
 			{"ExpiredTokenException", 400},
+		},
+		REST: {
+			{"MissingAuthenticationToken", 403},
+			{"InvalidClientTokenId", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"SignatureDoesNotMatch", 403},
+			{"ExpiredToken", 403},
 		},
 		RESTXML: {
 			{"AccessDenied", 403},

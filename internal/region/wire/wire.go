@@ -18,7 +18,8 @@ type Protocol string
 const (
 	Query    Protocol = "query"    // autoscaling, elasticloadbalancing, iam, sts
 	EC2Query Protocol = "ec2query" // ec2
-	RESTXML  Protocol = "rest-xml" // s3
+	RESTXML  Protocol = "rest-xml" // s3, with its own signatures, errors and streams
+	REST     Protocol = "rest"     // rest-xml of all others: route53
 	JSON     Protocol = "json"     // kms, ssm
 )
 

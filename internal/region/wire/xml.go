@@ -45,7 +45,7 @@ func (w *xmlWriter) members(v reflect.Value, emptyLists bool) error { //revive:d
 		if f.Tag.Get("location") != "" || f.Tag.Get("xmlAttribute") != "" {
 			return nil
 		}
-		if unset(member) && (!emptyLists || kindOf(member.Type()) != list || f.Tag.Get("flattened") != "") {
+		if unset(member) && (!emptyLists && f.Tag.Get("required") == "" || kindOf(member.Type()) != list || f.Tag.Get("flattened") != "") {
 			return nil
 		}
 		return w.value(member, f.Tag, bodyName(f))

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route53
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/route53"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// key orders records as Route 53 lists them.
+func key(name, kind, identifier string) string {
+	return reversed(name) + " " + kind + " " + identifier
+}
+
+func keyOf(r *sdk.ResourceRecordSet) string {
+	return key(*r.Name, record.Str(r.Type), record.Str(r.SetIdentifier))
+}
+
+func (z *zone) put(r *sdk.ResourceRecordSet) { z.Records[keyOf(r)] = r }
+
+// changeRecords carries out a batch: all of it or nothing. Every change that cannot be made is named.
+func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.ChangeResourceRecordSetsOutput, error) {
+	z, err := s.zone(in.HostedZoneId)
+	if err != nil {
+		return nil, err
+	}
+	after := &zone{Shape: z.Shape, VPCs: z.VPCs, Records: map[string]*sdk.ResourceRecordSet{}}
+	maps.Copy(after.Records, z.Records)
+	var wrong []string
+	for _, c := range in.ChangeBatch.Changes {
+		r := record.Clone(c.ResourceRecordSet)
+		r.Name = new(normal(record.Str(r.Name)))
+		if a := r.AliasTarget; a != nil {
+			a.DNSName, a.HostedZoneId = new(normal(record.Str(a.DNSName))), new(bare(record.Str(a.HostedZoneId)))
+		}
+		if why := s.apply(after, record.Str(c.Action), r); why != "" {
+			wrong = append(wrong, why)
+		}
+	}
+	if len(wrong) == 0 && !slices.ContainsFunc(record.Keys(after.Records), func(k string) bool { return k == key(*z.Shape.Name, sdk.RRTypeSoa, "") }) {
+		wrong = append(wrong, "A HostedZone must contain exactly one SOA record.")
+	}
+	if len(wrong) > 0 {
+		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(wrong, ", "))
+	}
+	z.Records = after.Records
+	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.change()}, nil
+}
+
+// apply makes one change to z and says why it cannot.
+func (s *Service) apply(z *zone, action string, r *sdk.ResourceRecordSet) string {
+	have := z.Records[keyOf(r)]
+	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, record.Str(r.Type))
+	if r.SetIdentifier != nil {
+		what += ", set identifier='" + *r.SetIdentifier + "'"
+	}
+	what += "]"
+	switch {
+	case action == sdk.ChangeActionDelete && have == nil:
+		return "Tried to delete " + what + " but it was not found"
+	case action == sdk.ChangeActionDelete && have.String() != r.String():
+		return "Tried to delete " + what + " but the values provided do not match the current values"
+	case action == sdk.ChangeActionDelete:
+		delete(z.Records, keyOf(r))
+		return ""
+	case action == sdk.ChangeActionCreate && have != nil:
+		return "Tried to create " + what + " but it already exists"
+	}
+	if why := s.fits(z, r); why != "" {
+		return why
+	}
+	z.put(r)
+	return ""
+}
+
+// fits says why a record cannot be in a zone; empty if it can.
+func (s *Service) fits(z *zone, r *sdk.ResourceRecordSet) string {
+	name := *r.Name
+	policies := []bool{r.Weight != nil, r.MultiValueAnswer != nil, r.Region != nil, r.Failover != nil, r.GeoLocation != nil}
+	switch {
+	case !validName(name):
+		return fmt.Sprintf("Invalid Resource Record: '%s' is not a valid name", name)
+	case name != *z.Shape.Name && !strings.HasSuffix(name, "."+*z.Shape.Name):
+		return fmt.Sprintf("RRSet with DNS name %s is not permitted in zone %s", name, *z.Shape.Name)
+	case r.SetIdentifier != nil && !slices.Contains(policies, true):
+		return "A resource record set with a SetIdentifier must have a routing policy"
+	case r.Weight != nil && r.SetIdentifier == nil:
+		return "Missing field 'SetIdentifier' in ResourceRecordSet"
+	}
+	for _, other := range z.Records {
+		if why := z.conflict(other, r); why != "" {
+			return why
+		}
+	}
+	if r.AliasTarget != nil {
+		return s.aliasFits(z, r)
+	}
+	return valuesFit(r)
+}
+
+// conflict says why a record cannot be beside another one of its name.
+func (z *zone) conflict(other, r *sdk.ResourceRecordSet) string {
+	name, kind := *r.Name, record.Str(r.Type)
+	if *other.Name != name || keyOf(other) == keyOf(r) {
+		return ""
+	}
+	if record.Str(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
+		return fmt.Sprintf("RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
+			name, kind, record.Str(r.SetIdentifier))
+	}
+	if (record.Str(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
+		return fmt.Sprintf("RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s", name, *z.Shape.Name)
+	}
+	return ""
+}
+
+func (s *Service) aliasFits(z *zone, r *sdk.ResourceRecordSet) string {
+	to, in := record.Str(r.AliasTarget.DNSName), record.Str(r.AliasTarget.HostedZoneId)
+	said := fmt.Sprintf("Tried to create an alias that targets %s, type %s in zone %s, but ", to, record.Str(r.Type), in)
+	switch {
+	case r.TTL != nil || len(r.ResourceRecords) > 0:
+		return "An alias resource record set has neither a TTL nor resource records"
+	case in == bare(*z.Shape.Id) && z.Records[key(to, record.Str(r.Type), "")] == nil:
+		return said + "that target was not found"
+	case in != bare(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
+		return said + "the alias target name does not lie within the target zone"
+	}
+	return ""
+}
+
+func valuesFit(r *sdk.ResourceRecordSet) string {
+	if r.TTL == nil || len(r.ResourceRecords) == 0 {
+		return fmt.Sprintf("Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]", *r.Name, record.Str(r.Type))
+	}
+	seen := map[string]bool{}
+	for _, v := range r.ResourceRecords {
+		text := record.Str(v.Value)
+		if seen[text] {
+			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
+		}
+		if why := valueFits(record.Str(r.Type), text); why != "" {
+			return fmt.Sprintf("Invalid Resource Record: 'FATAL problem: %s encountered with '%s''", why, text)
+		}
+		seen[text] = true
+	}
+	return ""
+}
+
+func valueFits(kind, text string) string {
+	a, err := netip.ParseAddr(text)
+	switch kind {
+	case sdk.RRTypeA:
+		if err != nil || !a.Is4() {
+			return "ARRDATAIllegalIPv4Address (Value is not a valid IPv4 address)"
+		}
+	case sdk.RRTypeAaaa:
+		if err != nil || !a.Is6() {
+			return "AAAARRDATAIllegalIPv6Address (Value is not a valid IPv6 address)"
+		}
+	case sdk.RRTypeTxt:
+		if !strings.HasPrefix(text, `"`) {
+			return "InvalidCharacterString (Value should be enclosed in quotation marks)"
+		}
+	}
+	return ""
+}

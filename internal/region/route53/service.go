@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package route53 is the region's Route 53: hosted zones, public and private, their record sets and tags. It answers no
+// query itself: what a VPC's resolver should say of its zones goes into the picture that EC2 hands to the network.
+package route53
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/route53"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config is what a [Service] is made of. Region, Now and Rand are required.
+type Config struct {
+	Region string
+	Now    func() time.Time
+	Rand   io.Reader
+	Delay  time.Duration // until a change is in all name servers
+	Saver  record.Saver
+	// VPC says whether a VPC exists; nil knows all.
+	VPC func(id string) bool
+	// Target says whether an alias may lead to a name in a zone that AWS runs; nil lets all.
+	Target func(zone, name string) bool
+	// Changed is called when records or networks of zones have changed.
+	Changed func()
+}
+
+// Service is Route 53 of one account.
+type Service struct {
+	cfg  Config
+	st   *state
+	book *record.Book
+}
+
+// state is all that is remembered; it is saved as JSON.
+type state struct {
+	Zones   map[string]*zone
+	Changes map[string]time.Time // when each was asked for, by id
+}
+
+// zone is a hosted zone. Records are by name, type and identifier, in the order in which they are listed.
+type zone struct {
+	Shape   *sdk.HostedZone
+	VPCs    []*sdk.VPC
+	Servers []*string
+	Tags    map[string]string
+	Records map[string]*sdk.ResourceRecordSet
+}
+
+// New loads the zones of an account.
+func New(cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, st: &state{}}
+	s.book = &record.Book{Name: "route53", State: s.st, Saver: cfg.Saver, Changed: cfg.Changed}
+	if err := s.book.Load(); err != nil {
+		return nil, err
+	}
+	if s.st.Zones == nil {
+		s.st.Zones = map[string]*zone{}
+	}
+	if s.st.Changes == nil {
+		s.st.Changes = map[string]time.Time{}
+	}
+	return s, nil
+}
+
+const version = "/2013-04-01/"
+
+// Wire is the service as the wire layer serves it.
+func (s *Service) Wire() wire.Service {
+	b := s.book
+	return wire.Service{
+		Name: "route53", Protocol: wire.REST, Version: "2013-04-01", Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
+		Authorize: s.authorize, Route: route,
+		Ops: []wire.Op{
+			record.Write(b, "CreateHostedZone", s.createZone), record.Write(b, "DeleteHostedZone", s.deleteZone),
+			record.Read(b, "GetHostedZone", s.getZone), record.Read(b, "GetHostedZoneCount", s.countZones),
+			record.Read(b, "ListHostedZones", s.listZones), record.Read(b, "ListHostedZonesByName", s.listByName),
+			record.Read(b, "ListHostedZonesByVPC", s.listByVPC), record.Write(b, "UpdateHostedZoneComment", s.comment),
+			record.Write(b, "AssociateVPCWithHostedZone", s.associate), record.Write(b, "DisassociateVPCFromHostedZone", s.disassociate),
+			record.Write(b, "ChangeResourceRecordSets", s.changeRecords), record.Read(b, "ListResourceRecordSets", s.listRecords),
+			record.Read(b, "GetChange", s.getChange), record.Write(b, "ChangeTagsForResource", s.changeTags),
+			record.Read(b, "ListTagsForResource", s.listTags), record.Read(b, "ListTagsForResources", s.listTagsOfMany),
+		},
+	}
+}
+
+// paths are the operations by method and path, in which a star is one identity.
+func paths() map[string]string {
+	return map[string]string{
+		"POST hostedzone": "CreateHostedZone", "GET hostedzone": "ListHostedZones", "GET hostedzonesbyname": "ListHostedZonesByName",
+		"GET hostedzonesbyvpc": "ListHostedZonesByVPC", "GET hostedzonecount": "GetHostedZoneCount",
+		"GET hostedzone/*": "GetHostedZone", "DELETE hostedzone/*": "DeleteHostedZone", "POST hostedzone/*": "UpdateHostedZoneComment",
+		"POST hostedzone/*/associatevpc": "AssociateVPCWithHostedZone", "POST hostedzone/*/disassociatevpc": "DisassociateVPCFromHostedZone",
+		"POST hostedzone/*/rrset": "ChangeResourceRecordSets", "GET hostedzone/*/rrset": "ListResourceRecordSets",
+		"GET change/*": "GetChange", "GET tags/hostedzone/*": "ListTagsForResource", "POST tags/hostedzone/*": "ChangeTagsForResource",
+		"POST tags/hostedzone": "ListTagsForResources",
+	}
+}
+
+// route finds the operation in method and path.
+func route(r *http.Request) (wire.Route, error) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), version)
+	steps := strings.Split(strings.TrimSuffix(rest, "/"), "/")
+	at := map[string]int{"hostedzone": 1, "change": 1, "tags": 2}[steps[0]]
+	path := map[string]string{"ResourceType": "hostedzone"}
+	if at > 0 && at < len(steps) {
+		id, err := url.PathUnescape(steps[at])
+		if err != nil {
+			return wire.Route{}, wire.Errorf("InvalidInput", "%s is no identity", steps[at])
+		}
+		path["Id"], path["ResourceId"] = id, id
+		steps[at] = "*"
+	}
+	op := paths()[r.Method+" "+strings.Join(steps, "/")]
+	if !ok || op == "" {
+		return wire.Route{}, &wire.Error{Code: "UnknownOperationException", Message: r.Method + " " + r.URL.Path + " is no operation", Status: http.StatusNotFound}
+	}
+	return wire.Route{Op: op, Path: path, Root: op + "Response"}, nil
+}
+
+// authorize asks IAM about the zone or the change that a request names, and about the records of a batch.
+func (s *Service) authorize(ctx context.Context, op string, in any) error {
+	tree, err := record.Fields(in)
+	if err != nil {
+		return err
+	}
+	c := wire.Check{Action: "route53:" + op, Resource: "*", Context: map[string][]string{}}
+	kind := "hostedzone/"
+	if op == "GetChange" {
+		kind = "change/"
+	}
+	var ids []string
+	for _, member := range []string{"Id", "HostedZoneId", "ResourceId"} {
+		if id, ok := tree[member].(string); ok {
+			ids = append(ids, id)
+		}
+	}
+	if many, ok := tree["ResourceIds"].([]any); ok {
+		for _, id := range many {
+			text, _ := id.(string)
+			ids = append(ids, text)
+		}
+	}
+	if batch, ok := in.(*sdk.ChangeResourceRecordSetsInput); ok {
+		recordKeys(c.Context, batch)
+	}
+	if len(ids) == 0 {
+		return wire.Authorize(ctx, c)
+	}
+	var checks []wire.Check
+	for _, id := range ids {
+		one := c
+		one.Resource = "arn:aws:route53:::" + kind + bare(id)
+		checks = append(checks, one)
+	}
+	return wire.Authorize(ctx, checks...)
+}
+
+// recordKeys are the condition keys of a batch of changes.
+func recordKeys(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput) {
+	const prefix = "route53:ChangeResourceRecordSets"
+	add := func(key, value string) {
+		if !slices.Contains(into[prefix+key], value) {
+			into[prefix+key] = append(into[prefix+key], value)
+		}
+	}
+	for _, c := range in.ChangeBatch.Changes {
+		add("NormalizedRecordNames", strings.TrimSuffix(normal(record.Str(c.ResourceRecordSet.Name)), "."))
+		add("RecordTypes", record.Str(c.ResourceRecordSet.Type))
+		add("Actions", record.Str(c.Action))
+	}
+}
+
+// bare is an id without the path that answers put before it.
+func bare(id string) string { return id[strings.LastIndex(id, "/")+1:] }
+
+// change notes a change and tells about it.
+func (s *Service) change() *sdk.ChangeInfo {
+	id := "C" + strings.ToUpper(record.Hex(s.cfg.Rand, 20))
+	s.st.Changes[id] = s.cfg.Now()
+	return s.info(id)
+}
+
+func (s *Service) info(id string) *sdk.ChangeInfo {
+	at, state := s.st.Changes[id], sdk.ChangeStatusPending
+	if !s.cfg.Now().Before(at.Add(s.cfg.Delay)) {
+		state = sdk.ChangeStatusInsync
+	}
+	return &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(state), SubmittedAt: new(at.UTC())}
+}
+
+func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
+	id := bare(record.Str(in.Id))
+	if _, ok := s.st.Changes[id]; !ok {
+		return nil, &wire.Error{Code: "NoSuchChange", Message: "Could not find resource with ID: " + id, Status: http.StatusNotFound}
+	}
+	return &sdk.GetChangeOutput{ChangeInfo: s.info(id)}, nil
+}
