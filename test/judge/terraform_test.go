@@ -107,6 +107,13 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 		if !strings.Contains(out, "Plan: 82 to add, 0 to change, 0 to destroy") || !strings.Contains(out, "= 7") {
 			t.Error(out)
 		}
+		tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+		if out, ok := tf.run(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+			t.Errorf("planned again, there are changes: %s", out)
+		}
+		if out := tf.must(t, dir, "output", "-no-color", "-raw", "api"); out == "" {
+			t.Error("the module's output is empty")
+		}
 	})
 }
 
