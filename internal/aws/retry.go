@@ -26,13 +26,14 @@ func reads(operation string) bool {
 }
 
 // repeatable says whether an operation may be made again when it is not known whether it was carried out: it only reads,
-// it says what is to be in the end, as a rule does, or it carries a client token. A second VPC would come of any other: the next plan
+// it says what is to be in the end, as a rule does, or it carries a client token. To delete by an id what is gone already is
+// answered as not found, which is as good as done. A second VPC would come of any other: the next plan
 // finds by its tag what the first call made.
 func repeatable(operation string, input any) bool {
 	if reads(operation) || carriesToken(input) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"Modify", "Put", "Set", "Tag", "Untag", "CreateTags", "DeleteTags", "AddTags", "RemoveTags", "Update", "Enable", "Disable", "Authorize"},
+	return slices.ContainsFunc([]string{"Modify", "Put", "Set", "Tag", "Untag", "CreateTags", "Delete", "Release", "Terminate", "AddTags", "RemoveTags", "Update", "Enable", "Disable", "Authorize"},
 		func(p string) bool { return strings.HasPrefix(operation, p) })
 }
 
