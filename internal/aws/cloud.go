@@ -39,6 +39,7 @@ type Scope struct {
 type Cloud struct {
 	scope   Scope
 	readers []reader
+	seldom  seldom
 	kinds   map[string]handler
 	// begins are told of a plan before it is carried out.
 	begins []func(plan.Plan)
@@ -58,7 +59,7 @@ type reader func(ctx context.Context) ([]plan.Actual, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{scope: scope, kinds: map[string]handler{}, finders: map[string][]int{}, run: rand.Text()}
+	c := &Cloud{scope: scope, kinds: map[string]handler{}, seldom: seldom{}, finders: map[string][]int{}, run: rand.Text()}
 	if !paced(cfg) {
 		cfg = (&Counter{}).Pace(cfg)
 	}
@@ -87,6 +88,7 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	balancers(c, l, scope)
 	zones(c, route53.NewFromConfig(cfg), scope)
 	groups(c, a, e, scope)
+	c.readers = append(c.readers, c.seldom.reader(e, scope))
 	return c
 }
 

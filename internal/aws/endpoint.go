@@ -36,7 +36,7 @@ func endpoints(c *Cloud, api endpointAPI, scope Scope) {
 		}
 		return out, err
 	}}
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readEndpoints(ctx, api, scope) })
+	c.seldom[ec2types.ResourceTypeVpcEndpoint] = func(ctx context.Context) ([]plan.Actual, error) { return readEndpoints(ctx, api, scope) }
 	register(c, driver[awskind.VPCEndpoint]{
 		create: func(ctx context.Context, t task[awskind.VPCEndpoint]) (plan.Made, error) {
 			id, err := createEndpoint(ctx, api, t.want)

@@ -22,7 +22,7 @@ type keyPairAPI interface {
 
 // keyPairs drives EC2 key pairs, which are public keys here. Machines keep the key that they were launched with.
 func keyPairs(c *Cloud, api keyPairAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readKeyPairs(ctx, api, scope) })
+	c.seldom[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.Actual, error) { return readKeyPairs(ctx, api, scope) }
 	register(c, driver[awskind.KeyPair]{
 		create: func(ctx context.Context, t task[awskind.KeyPair]) (plan.Made, error) {
 			_, err := api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{

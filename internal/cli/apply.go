@@ -108,10 +108,16 @@ func (t *target) apply(ctx context.Context, d *desired) error {
 		return err
 	}
 	start := t.a.Now()
+	if err := t.noteZones(ctx, d, false); err != nil {
+		return err
+	}
 	if err := t.publishAndWalk(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}
 	if err := t.keepApplied(ctx, d); err != nil {
+		return err
+	}
+	if err := t.noteZones(ctx, d, true); err != nil {
 		return err
 	}
 	t.a.say("applied in %s; see: slipway validate cluster %s --wait 10m", t.a.Now().Sub(start).Round(100*time.Millisecond), t.name)

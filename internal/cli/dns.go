@@ -12,7 +12,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/kube"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -56,22 +55,12 @@ func (a *app) namedServer(ctx context.Context, spec v1alpha1.ClusterSpec, server
 	return "https://" + net.JoinHostPort(name, port)
 }
 
-// lookIn tells the cloud where records of the cluster may be: in the existing zones of the manifest, and of what was
-// applied last, which may name others.
+// lookIn tells the cloud where records of the cluster may be: in the existing zones of the manifest, and in those that
+// manifests named before.
 func (t *target) lookIn(ctx context.Context, s store.Store, set manifest.Set) *aws.Cloud {
 	t.cloud.LookIn(model.ExistingZones(set.Cluster.Spec)...)
-	applied, _, err := readApplied(ctx, s, t.name)
-	if err != nil {
-		return t.cloud // apply writes it anew
-	}
-	g, err := applied.Graph(awskind.All())
-	if err != nil {
-		return t.cloud
-	}
-	for _, n := range g.Nodes() {
-		if r, ok := n.Resource.(awskind.Record); ok && r.Zone.Literal() != "" {
-			t.cloud.LookIn(r.Zone.Literal())
-		}
+	if zones, _, err := readZones(ctx, s, t.name); err == nil { // else apply writes it anew
+		t.cloud.LookIn(zones...)
 	}
 	return t.cloud
 }

@@ -322,6 +322,7 @@ func TestReadOnly(t *testing.T) {
 	reader := b.user("reader", docs)
 	b.must(reader, 2, "plan", "demo")
 	b.must(who{}, 0, "apply", "demo", "--yes")
+	b.seldom("demo")
 	b.must(reader, 0, "plan", "demo")
 	for _, action := range operator.Actions(docs) {
 		_, op, _ := strings.Cut(action, ":")

@@ -16,7 +16,7 @@ func (s scope) reads() []Statement {
 		allow("Read", slices.Concat(
 			of("ec2", "DescribeAddresses", "DescribeImages", "DescribeInternetGateways", "DescribeKeyPairs", "DescribeLaunchTemplateVersions",
 				"DescribeLaunchTemplates", "DescribeNatGateways", "DescribeRouteTables", "DescribeSecurityGroupRules", "DescribeSecurityGroups",
-				"DescribeSubnets", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcPeeringConnections", "DescribeVpcs"),
+				"DescribeSubnets", "DescribeTags", "DescribeVolumes", "DescribeVpcAttribute", "DescribeVpcEndpoints", "DescribeVpcPeeringConnections", "DescribeVpcs"),
 			of("elasticloadbalancing", "DescribeListeners", "DescribeLoadBalancerAttributes", "DescribeLoadBalancers", "DescribeTags",
 				"DescribeTargetGroupAttributes", "DescribeTargetGroups"),
 			of("autoscaling", "DescribeAutoScalingGroups"), of("iam", "ListInstanceProfiles", "ListRoles"), of("kms", "ListAliases", "ListKeys"), of("route53", "ListHostedZones"),
