@@ -24,8 +24,9 @@ import (
 
 // shell runs slipway in this process, against a region.
 type shell struct {
-	t   *testing.T
-	env map[string]string
+	t        *testing.T
+	env      map[string]string
+	resolver cli.Resolver // nil: this machine's
 }
 
 func newShell(t *testing.T, r regiontest.Region) shell {
@@ -50,7 +51,7 @@ func (s shell) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = cli.Main(s.t.Context(), cli.Env{
 		Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
-		Getenv: func(k string) string { return s.env[k] }, Now: time.Now, Hostname: os.Hostname,
+		Getenv: func(k string) string { return s.env[k] }, Now: time.Now, Hostname: os.Hostname, Resolver: s.resolver,
 	})
 	return code, out.String(), errs.String()
 }
