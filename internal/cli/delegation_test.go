@@ -18,7 +18,9 @@ import (
 // servers is a DNS that knows one zone's name servers.
 type servers []string
 
-func (servers) LookupHost(context.Context, string) ([]string, error) { return nil, errors.New("no such host") }
+func (servers) LookupHost(context.Context, string) ([]string, error) {
+	return nil, errors.New("no such host")
+}
 
 func (s servers) LookupNS(context.Context, string) ([]*net.NS, error) {
 	var out []*net.NS

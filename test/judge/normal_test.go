@@ -91,6 +91,9 @@ func (m madeUp) text(s string) string {
 	for _, id := range slices.Sorted(maps.Keys(m.names)) {
 		s = strings.ReplaceAll(s, id, m.names[id])
 	}
+	for _, ip := range slices.Sorted(maps.Keys(m.addresses)) {
+		s = strings.ReplaceAll(s, `"`+ip+`"`, `"`+m.addresses[ip]+`"`) // in user data
+	}
 	s = m.id.ReplaceAllStringFunc(s, func(id string) string {
 		if sub := m.id.FindStringSubmatch(id); sub[1] != "" {
 			if sub[1] == "ami" {
