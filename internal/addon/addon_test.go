@@ -79,3 +79,31 @@ func TestCorefile(t *testing.T) {
 		}
 	}
 }
+
+// TestNetworkIsAskedForItsStatus: from version 1.1 of CNI on containerd asks the plugins whether they can add a pod, and a
+// node is not Ready before flanneld has written its subnet.
+func TestNetworkIsAskedForItsStatus(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/flannel") })
+	if i < 0 {
+		t.Fatal("there is no ConfigMap flannel")
+	}
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(objects[i].Body, &m); err != nil {
+		t.Fatal(err)
+	}
+	var conf struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal([]byte(m.Data["cni-conf.json"]), &conf); err != nil {
+		t.Fatal(err)
+	}
+	if conf.CNIVersion != "1.1.0" {
+		t.Errorf("the network's configuration is of CNI %s: containerd does not ask such a one for its status", conf.CNIVersion)
+	}
+}

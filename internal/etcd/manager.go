@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -56,14 +58,26 @@ func (m Manager) client(urls ...string) (*clientv3.Client, error) {
 	return c, nil
 }
 
-// Members asks the other members for the membership. It returns nil if none of them has a quorum behind it.
+// Members asks the other members for the membership, all at once. It returns nil if none of them has a quorum behind it.
 func (m Manager) Members(ctx context.Context, self string) []Member {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers, asked := make(chan []Member, len(m.Peers)), 0
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
 			continue
 		}
-		members, err := m.membersOf(ctx, peer)
-		if err == nil {
+		asked++
+		go func() {
+			members, err := m.membersOf(ctx, peer)
+			if err != nil {
+				members = nil
+			}
+			answers <- members
+		}()
+	}
+	for range asked {
+		if members := <-answers; members != nil {
 			return members
 		}
 	}
@@ -71,13 +85,16 @@ func (m Manager) Members(ctx context.Context, self string) []Member {
 }
 
 func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	defer cancel()
+	if err := listens(ctx, peer.ClientURL); err != nil {
+		return nil, err
+	}
 	c, err := m.client(peer.ClientURL)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // nothing was written
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
-	defer cancel()
 	// MemberList is linearizable: it answers only with a quorum.
 	list, err := c.MemberList(ctx)
 	if err != nil {
@@ -93,6 +110,16 @@ func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
 		out = append(out, member)
 	}
 	return out, nil
+}
+
+// listens fails at once where nothing listens at a URL: etcd's client would go on trying until its time is over.
+func listens(ctx context.Context, clientURL string) error {
+	_, host, _ := strings.Cut(clientURL, "://")
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil {
+		return fmt.Errorf("reach etcd at %s: %w", clientURL, err)
+	}
+	return c.Close()
 }
 
 func (m Manager) peerOf(urls []string) int {

@@ -56,23 +56,26 @@ func (a *Agent) keep(ctx context.Context) error {
 	return group.Wait()
 }
 
-// repeat does a chore until ctx ends. Its failures go to the journal, each once.
+// repeat does a chore until ctx ends. What fails or has to wait is tried again after a second, then after twice as long
+// each time up to the chore's own pause. Failures go to the journal, each once.
 func (a *Agent) repeat(ctx context.Context, c chore) error {
-	last := ""
+	last, soon := "", time.Second
 	for {
 		once, cancel := context.WithTimeout(ctx, time.Minute)
 		err := c.do(once)
 		cancel()
+		pause := min(soon, c.every)
+		soon = 2 * pause
 		var wait waitError
 		switch {
 		case err == nil:
-			last = ""
+			last, soon, pause = "", time.Second, c.every
 		case errors.As(err, &wait), err.Error() == last, ctx.Err() != nil:
 		default:
 			last = err.Error()
 			a.Log.Warn("will be tried again", slog.String("chore", c.name), slog.Any("error", err))
 		}
-		if err := a.Wait(ctx, c.every); err != nil {
+		if err := a.Wait(ctx, pause); err != nil {
 			return err
 		}
 	}
