@@ -152,17 +152,19 @@ func TestDirectRegion(t *testing.T) {
 // Connections to moto were seen to break under those tests that run beside each other, so this one runs before them.
 func TestDirectMoto(t *testing.T) {
 	var cfg sdk.Config // of one moto for all, started by the first that asks for it
+	var image string   // any of its images: to list all of them takes moto a second
 	owner := t
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "direct", "moto")
 			if cfg.BaseEndpoint == nil {
 				cfg = moto.StartUntil(t, owner)
+				image = anyImage(t, cfg)
 			}
 			direct{cfg: cfg, known: motoDefects}.judge(t, x, func(in *model.Input) {
-				for name, image := range in.Images {
-					image.ID = anyImage(t, cfg)
-					in.Images[name] = image
+				for name, x := range in.Images {
+					x.ID = image
+					in.Images[name] = x
 				}
 			})
 		})

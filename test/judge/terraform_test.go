@@ -50,7 +50,7 @@ func (tf terraformWith) started(t *testing.T, dir string) terraformWith {
 	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
 	return terraformWith{program: program, env: []string{
 		"TF_CLI_CONFIG_FILE=" + write(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
-		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1",
+		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "GOGC=400", // it lives for a second
 	}}
 }
 
