@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/smithy-go/middleware"
+
+	"github.com/slipway-k8s/slipway/internal/awsfix"
 )
 
 // Counter counts the calls to AWS and keeps them below AWS's limits. The zero Counter is ready, in real time; it may be
@@ -53,7 +55,7 @@ func (c *Counter) Watch(cfg aws.Config) aws.Config { return c.Pace(c.Count(cfg))
 // Count returns cfg with every call counted, repeated ones each time.
 func (c *Counter) Count(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
-	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), func(stack *middleware.Stack) error {
+	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsfix.Bodies, func(stack *middleware.Stack) error {
 		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("SlipwayCount",
 			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 				c.add(awsmiddleware.GetServiceID(ctx) + ":" + awsmiddleware.GetOperationName(ctx))

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/slipway-k8s/slipway/internal/awsfix"
 	"github.com/slipway-k8s/slipway/internal/plan"
 )
 
@@ -123,7 +124,7 @@ func paced(cfg aws.Config) bool {
 func (c *Counter) Pace(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() aws.Retryer { return once{} }
-	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), func(stack *middleware.Stack) error {
+	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsfix.Bodies, func(stack *middleware.Stack) error {
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("SlipwayPace", c.pace), middleware.After)
 	})
 	return cfg

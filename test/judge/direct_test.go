@@ -149,8 +149,8 @@ func TestDirectRegion(t *testing.T) {
 }
 
 // TestDirectMoto builds every topology in moto, which shares no code and no author with the local region.
-// Connections to moto were seen to break under those tests that run beside each other, so this one runs before them.
-func TestDirectMoto(t *testing.T) {
+func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it takes one call at a time
+	t.Parallel()
 	var cfg sdk.Config // of one moto for all, started by the first that asks for it
 	var image string   // any of its images: to list all of them takes moto a second
 	owner := t

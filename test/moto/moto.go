@@ -16,6 +16,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/slipway-k8s/slipway/internal/awsfix"
 )
 
 // script starts and stops moto; it lies beside the repository.
@@ -60,7 +63,10 @@ func StartUntil(t, owner *testing.T) aws.Config {
 		}
 	})
 	url := "http://127.0.0.1:" + port
-	return aws.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+	return aws.Config{
+		Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		APIOptions: []func(*middleware.Stack) error{awsfix.Bodies},
+	}
 }
 
 // beside finds script from the folder of the package under test.

@@ -24,7 +24,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
 
+	"github.com/slipway-k8s/slipway/internal/awsfix"
 	"github.com/slipway-k8s/slipway/internal/node"
 	"github.com/slipway-k8s/slipway/internal/node/join"
 	"github.com/slipway-k8s/slipway/internal/store"
@@ -72,7 +74,8 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 	}
 	// The SDK's own client waits for ever for an answer.
 	answers := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second })
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers),
+		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.Bodies}))
 	if err != nil {
 		return nil, fmt.Errorf("configure AWS: %w", err)
 	}

@@ -19,7 +19,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go/middleware"
 
+	"github.com/slipway-k8s/slipway/internal/awsfix"
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
@@ -100,6 +102,7 @@ func (r Region) Calls() map[string]int { return r.server.Calls() }
 func (r Region) Config() aws.Config {
 	cfg := aws.Config{
 		Region: Name, BaseEndpoint: &r.URL, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
+		APIOptions: []func(*middleware.Stack) error{awsfix.Bodies},
 	}
 	if r.client != nil {
 		cfg.HTTPClient = r.client
