@@ -29,6 +29,7 @@ type proxy struct {
 	hold  string        // calls of this operation are held
 	held  chan struct{} // closed when the first one is
 	again chan struct{} // closed when they may go on
+	back  int           // how many are held back
 }
 
 // newProxy returns a proxy before the region at target.
@@ -70,11 +71,17 @@ func (p *proxy) wait(r *http.Request, body []byte) bool {
 		default:
 			close(held)
 		}
+		p.back++
 	}
 	p.mu.Unlock()
 	if !is {
 		return true
 	}
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.back--
+	}()
 	select {
 	case <-again:
 		return true
@@ -111,9 +118,18 @@ func cmdHold(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// cmdHeld waits until a call is held back.
-func cmdHeld(ts *testscript.TestScript, _ bool, _ []string) {
+// cmdHeld waits until a call is held back: held. With gone it waits until none is any more, since their clients are gone:
+// a call whose client's end is not seen yet would be carried out when calls may go on.
+func cmdHeld(ts *testscript.TestScript, _ bool, args []string) {
 	p := proxyOf(ts)
+	if len(args) == 1 && args[0] == "gone" {
+		for end := time.Now().Add(30 * time.Second); !p.free(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				ts.Fatalf("a call is held back whose client is not gone")
+			}
+		}
+		return
+	}
 	p.mu.Lock()
 	held := p.held
 	p.mu.Unlock()
@@ -122,6 +138,13 @@ func cmdHeld(ts *testscript.TestScript, _ bool, _ []string) {
 	case <-time.After(30 * time.Second):
 		ts.Fatalf("no call came to be held back")
 	}
+}
+
+// free says that no call is held back.
+func (p *proxy) free() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.back == 0
 }
 
 // cmdSleep lets time pass, for leases that are to end.
