@@ -22,7 +22,7 @@ status=0
 setsid nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true
   exec go test -json -timeout 35m ./test/judge' >"$results/judge" &
 judge=$!
-go test -json -p 2 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge) >"$results/packages" || status=$?
+go test -json -p 3 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge) >"$results/packages" || status=$?
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
 wait "$judge" || status=$?
 judge=
