@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Every test of the module: first what needs little, then the end-to-end tests on real machines, one at a time. What real
-# machines run is built before: tests of single packages use it too. Judges (moto, cfn-lint, Terraform, the AWS CLI) need
-# nothing but processors: they run beside all others, on what those leave over.
+# machines run is built before: tests of single packages use it too. Some tests need nothing but processors, however long it
+# takes: judges (moto, cfn-lint, Terraform, the AWS CLI) and a program that is killed again and again. They run beside all
+# others, on what those leave over.
 # What this machine cannot do is skipped aloud; the closing line counts it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 results=$(mktemp -d)
-judge=
-trap '[[ -z $judge ]] || kill -- "-$judge" 2>/dev/null || true; rm -rf "$results"' EXIT
+beside=
+trap '[[ -z $beside ]] || kill -- "-$beside" 2>/dev/null || true; rm -rf "$results"' EXIT
 
 if [[ $(uname -s) == Linux && $(id -u) == 0 ]] && command -v nft >/dev/null && command -v debootstrap >/dev/null; then
   bin/slipway assets build --source assets >/dev/null
@@ -20,12 +21,12 @@ status=0
 
 # In a session of its own, since Linux shares processors between sessions first (sched(7), autogroup).
 setsid nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true
-  exec go test -json -timeout 35m ./test/judge' >"$results/judge" &
-judge=$!
-go test -json -p 3 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge) >"$results/packages" || status=$?
+  exec go test -json -p 2 -timeout 35m ./test/judge ./test/killed' >"$results/beside" &
+beside=$!
+go test -json -p 3 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge -e /test/killed) >"$results/packages" || status=$?
 go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
-wait "$judge" || status=$?
-judge=
+wait "$beside" || status=$?
+beside=
 
 cat "$results"/* | go run ./hack/testsum
 exit "$status"
