@@ -5,7 +5,6 @@ package aws
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -32,7 +31,7 @@ type usageAPI interface {
 // else than needs, all at once. What could be read is returned beside the error about the rest.
 func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.Need) (limits, used map[quota.Code]int, err error) {
 	limits, used = map[quota.Code]int{}, map[quota.Code]int{}
-	cfg.RetryMaxAttempts = 2 // it is a help, not worth a long wait
+	quotas, machines := servicequotas.NewFromConfig(cfg), ec2.NewFromConfig(cfg)
 	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
 		quota.VPCs(): otherVPCs, quota.Addresses(): otherAddresses, quota.VCPUs(): otherProcessors,
 	}
@@ -50,12 +49,12 @@ func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.N
 	var wg sync.WaitGroup
 	for _, n := range needs {
 		wg.Go(func() {
-			v, err := limitOf(ctx, servicequotas.NewFromConfig(cfg), n.Code)
+			v, err := limitOf(ctx, quotas, n.Code)
 			set(limits, n.Code, v, err)
 		})
 		if count := usage[n.Code]; count != nil {
 			wg.Go(func() {
-				v, err := count(ctx, ec2.NewFromConfig(cfg), cluster)
+				v, err := count(ctx, machines, cluster)
 				set(used, n.Code, v, err)
 			})
 		}
@@ -80,9 +79,7 @@ func limitOf(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
 
 // own tells whether tags say that something is the cluster's.
 func own(tags []ec2types.Tag, cluster string) bool {
-	return slices.ContainsFunc(tags, func(t ec2types.Tag) bool {
-		return aws.ToString(t.Key) == awskind.TagCluster && aws.ToString(t.Value) == cluster
-	})
+	return fromEC2(tags)[awskind.TagCluster] == cluster
 }
 
 func otherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
