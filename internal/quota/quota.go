@@ -45,6 +45,8 @@ type Need struct {
 	Where, Fix string
 	// Shared says that others of the account take of the same.
 	Shared bool
+	// kinds are those whose resources take of it.
+	kinds []string
 }
 
 // Needs is what g takes, in the order of the checks. What g takes nothing of is left out. vcpus tells how many virtual
@@ -70,20 +72,25 @@ func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
 			group, most = name, n
 		}
 	}
+	vpc, eip := awskind.VPC{}.Kind().Name, awskind.EIP{}.Kind().Name
 	all := []Need{
 		{
-			Code: VPCs(), Name: "VPCs per Region", Wants: count[awskind.VPC{}.Kind().Name], Shared: true,
+			Code: VPCs(), Name: "VPCs per Region", Wants: count[vpc], Shared: true, kinds: []string{vpc},
 			Where: "cluster: spec.networking", Fix: "name an existing VPC in spec.networking.networkID",
 		},
 		{
-			Code: Addresses(), Name: "EC2-VPC Elastic IPs", Wants: count[awskind.EIP{}.Kind().Name], Shared: true,
+			Code: Addresses(), Name: "EC2-VPC Elastic IPs", Wants: count[eip], Shared: true, kinds: []string{eip},
 			Where: "cluster: spec.networking", Fix: "take fewer NAT gateways (spec.networking.natGateways)",
 		},
 		{
 			Code: VCPUs(), Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Wants: processors, Shared: true,
+			kinds: []string{awskind.AutoScalingGroup{}.Kind().Name},
 			Where: "instancegroups: spec.minSize, spec.machineType", Fix: "take fewer or smaller machines",
 		},
-		{Code: Rules(), Name: "Inbound or outbound rules per security group", Wants: most, Where: group, Fix: "allow fewer ranges"},
+		{
+			Code: Rules(), Name: "Inbound or outbound rules per security group", Wants: most, Where: group, Fix: "allow fewer ranges",
+			kinds: []string{awskind.SecurityGroupIngress{}.Kind().Name, awskind.SecurityGroupEgress{}.Kind().Name},
+		},
 	}
 	return slices.DeleteFunc(all, func(n Need) bool { return n.Wants == 0 })
 }
@@ -130,15 +137,9 @@ func Standard(machineType string) bool {
 
 // Touched are the needs that a plan makes larger: with the others, what exists fits already.
 func Touched(needs []Need, p plan.Plan) []Need {
-	kinds := map[Code][]string{
-		VPCs():      {awskind.VPC{}.Kind().Name},
-		Addresses(): {awskind.EIP{}.Kind().Name},
-		VCPUs():     {awskind.AutoScalingGroup{}.Kind().Name},
-		Rules():     {awskind.SecurityGroupIngress{}.Kind().Name, awskind.SecurityGroupEgress{}.Kind().Name},
-	}
 	return slices.DeleteFunc(slices.Clone(needs), func(n Need) bool {
 		return !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
-			return s.Action == plan.Create && slices.Contains(kinds[n.Code], s.Kind) || n.Code == VCPUs() && takesProcessors(s)
+			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) || n.Code == VCPUs() && takesProcessors(s)
 		})
 	})
 }
