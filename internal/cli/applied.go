@@ -80,16 +80,21 @@ func (t *target) writeApplied(ctx context.Context, a plan.Applied, was store.Obj
 	if err != nil || bytes.Equal(body, was.Body) {
 		return err
 	}
-	o := store.Object{Key: appliedKey(t.name), Body: body}
-	if was.ETag == "" {
-		o.ETag, err = t.state.Create(ctx, o.Key, body)
-	} else {
-		o.ETag, err = t.state.Update(ctx, o.Key, body, was.ETag)
-	}
+	o, err := putOver(ctx, t.state, store.Object{Key: appliedKey(t.name), Body: body}, was)
 	if err == nil {
 		t.last = lastApplied{a, o, true}
 	}
 	return err
+}
+
+// putOver writes an object in the place of the one that was read, or as a new one if none was. It returns what it wrote.
+func putOver(ctx context.Context, s store.Store, o, was store.Object) (_ store.Object, err error) {
+	if was.ETag == "" {
+		o.ETag, err = s.Create(ctx, o.Key, o.Body)
+	} else {
+		o.ETag, err = s.Update(ctx, o.Key, o.Body, was.ETag)
+	}
+	return o, err
 }
 
 // keepAttempt writes down what is about to be changed in AWS, so that a later look at it does not take our own half-done

@@ -55,12 +55,7 @@ func (t *target) noteZones(ctx context.Context, d *desired, done bool) error { /
 	if o.Body, err = json.Marshal(append([]string{}, want...)); err != nil {
 		return fmt.Errorf("print %s: %w", o.Key, err)
 	}
-	if was.ETag == "" {
-		o.ETag, err = t.state.Create(ctx, o.Key, o.Body)
-	} else {
-		o.ETag, err = t.state.Update(ctx, o.Key, o.Body, was.ETag)
-	}
-	if err == nil {
+	if o, err = putOver(ctx, t.state, o, was); err == nil {
 		d.view.Add(o)
 	}
 	return err
