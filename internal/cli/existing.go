@@ -11,15 +11,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/model"
 )
 
-// findExisting looks at what the manifest names by its id, and refuses what is not there or does not fit.
-func (t *target) findExisting(ctx context.Context, d *desired) (err error) {
-	if !existing.Needed(d.set.Cluster) {
+// findExisting looks, once, at what the manifest names by its id, and refuses what is not there or does not fit.
+func (t *target) findExisting(ctx context.Context, d *desired) error {
+	if d.facts != nil || !existing.Needed(d.set.Cluster) {
 		return nil
 	}
-	if d.facts, err = aws.ReadExisting(ctx, t.cfg, d.set.Cluster); err != nil {
+	facts, err := aws.ReadExisting(ctx, t.cfg, d.set.Cluster)
+	if err != nil {
 		return err
 	}
-	return existing.Check(d.set.Cluster, d.set.Groups, d.facts).Err()
+	if err := existing.Check(d.set.Cluster, d.set.Groups, facts).Err(); err != nil {
+		return err
+	}
+	d.facts = &facts
+	return nil
 }
 
 // workerRoles are the IAM roles of workers by group: the join endpoint lets each group's machines in by theirs.

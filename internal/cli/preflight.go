@@ -99,7 +99,7 @@ func (t *target) checkModel(ctx context.Context, d *desired) (fs diag.Findings) 
 			fs.Errorf(path, "", hint, "%s", err)
 		}
 	}
-	_, imagesErr := t.images(ctx, d.set)
+	_, imagesErr := t.images(ctx, d)
 	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
 	existingErr := t.findExisting(ctx, d)
 	add(existingErr, "aws: what exists", "check the ids in the manifest, and the credentials")

@@ -136,8 +136,10 @@ type desired struct {
 	objects []node.Object
 	graph   *graph.Graph
 	plan    plan.Plan
-	// facts are about what the manifest names and slipway does not make.
-	facts existing.Facts
+	// facts are about what the manifest names and slipway does not make; nil until AWS was asked.
+	facts *existing.Facts
+	// images of the groups; nil until AWS was asked.
+	images map[string]model.Image
 	// stack says that the graph is for a CloudFormation stack, whose machines signal.
 	stack bool
 	// missing are the keys that the machine store lacks.
@@ -282,7 +284,7 @@ func (t *target) input(ctx context.Context, d *desired) (model.Input, error) {
 	var images map[string]model.Image
 	var imagesErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { images, imagesErr = t.images(ctx, d.set) })
+	wg.Go(func() { images, imagesErr = t.images(ctx, d) })
 	who, err := t.whoAmI(ctx)
 	wg.Wait()
 	if err != nil {
@@ -320,11 +322,14 @@ func settingsOf(ctx context.Context, s store.Store) (store.Settings, error) {
 	return settings, nil
 }
 
-// images finds each group's image, and checks that its machines can run it.
-func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model.Image, error) {
+// images finds, once, each group's image, and checks that its machines can run it.
+func (t *target) images(ctx context.Context, d *desired) (map[string]model.Image, error) {
+	if d.images != nil {
+		return d.images, nil
+	}
 	want := map[string]aws.Wanted{}
 	path := func(g v1alpha1.InstanceGroup) string { return "instancegroup/" + g.Metadata.Name + ": spec.image" }
-	for _, g := range set.Groups {
+	for _, g := range d.set.Groups {
 		want[path(g)] = aws.Wanted{Name: g.Spec.Image, Arch: manifest.ArchOf(g.Spec.MachineType)}
 	}
 	found, findings, err := aws.Images(ctx, t.cfg, want, t.a.Now())
@@ -332,7 +337,7 @@ func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model
 		return nil, err
 	}
 	out := map[string]model.Image{}
-	for _, g := range set.Groups {
+	for _, g := range d.set.Groups {
 		image := found[path(g)]
 		if arch := manifest.ArchOf(g.Spec.MachineType); image.ID != "" && image.Arch != arch {
 			findings.Errorf(path(g), g.Spec.Image, "name an image or a machine type of the same architecture",
@@ -343,10 +348,12 @@ func (t *target) images(ctx context.Context, set manifest.Set) (map[string]model
 		}
 		out[g.Metadata.Name] = model.Image{ID: image.ID, RootDevice: image.RootDevice}
 	}
-	if findings.Err() == nil {
-		t.a.printFindings(findings) // warnings
+	if err := findings.Err(); err != nil {
+		return out, err
 	}
-	return out, findings.Err()
+	t.a.printFindings(findings) // warnings
+	d.images = out
+	return out, nil
 }
 
 // publication makes the node document of each group, and says where it and the agent will lie.
