@@ -8,19 +8,30 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 results=$(mktemp -d)
 beside=
-trap '[[ -z $beside ]] || kill -- "-$beside" 2>/dev/null || true; rm -rf "$results"' EXIT
+# A session of its own for what runs beside, since Linux shares processors between sessions first (sched(7), autogroup).
+session=()
+command -v setsid >/dev/null && session=(setsid)
+ended() {
+  [[ -z $beside ]] || kill -- "${session:+-}$beside" 2>/dev/null || true
+  rm -rf "$results"
+}
+trap ended EXIT
 
-if [[ $(uname -s) == Linux && $(id -u) == 0 ]] && command -v nft >/dev/null && command -v debootstrap >/dev/null; then
+real=
+if [[ $(uname -s) == Linux && $(id -u) == 0 ]]; then
+  hack/deps.sh || true # what is missing then is said below
+  command -v nft >/dev/null && command -v debootstrap >/dev/null && real=yes
+fi
+if [[ $real ]]; then
   bin/slipway assets build --source assets >/dev/null
   bin/slipway region image
 else
-  echo "no root on Linux with nft and debootstrap here: tests on real machines will be skipped (make deps, as root)" >&2
+  echo "no root on Linux with nft and debootstrap here: tests on real machines will be skipped (see: make deps, as root)" >&2
 fi
 go vet ./...
 status=0
 
-# In a session of its own, since Linux shares processors between sessions first (sched(7), autogroup).
-setsid nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true
+"${session[@]}" nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true
   exec go test -json -p 2 -timeout 35m ./test/judge ./test/killed' >"$results/beside" &
 beside=$!
 go test -json -p 3 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge -e /test/killed) >"$results/packages" || status=$?

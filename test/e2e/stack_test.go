@@ -64,7 +64,7 @@ func stackRefuses(l *lab) {
 func stackTimesOut(l *lab) {
 	l.rollsBack("not its kubelet", map[string]string{
 		l.catalogued("kubelet", "sha256"): l.catalogued("runc", "sha256"), l.catalogued("kubelet", "url"): l.catalogued("runc", "url"),
-	}, "0 SUCCESS signal(s) out of 1", "stage", "--parameter", "UpdateTimeout=PT40S")
+	}, "0 SUCCESS signal(s) out of 1", "stage", "--parameter", "UpdateTimeout=PT25S")
 }
 
 // catalogued is what the catalogue says of a file.
