@@ -160,18 +160,9 @@ func lines(p plan.Plan) []string {
 	return out
 }
 
-func image(t *testing.T, cfg sdk.Config) string {
-	t.Helper()
-	out, err := ec2.NewFromConfig(cfg).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
-	if err != nil || len(out.Images) == 0 {
-		t.Fatalf("moto has no image: %v", err)
-	}
-	return *out.Images[0].ImageId
-}
-
 func TestMoto(t *testing.T) {
 	cfg := emulator(t)
-	id := image(t, cfg)
+	id := moto.Image(t, cfg)
 	build := func(name string) *graph.Graph {
 		g, fs := model.Build(input(t, name, id))
 		if err := fs.Err(); err != nil {

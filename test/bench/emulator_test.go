@@ -15,29 +15,12 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/crypto/ssh"
 )
 
 func testConfig(url string) sdk.Config {
 	return sdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
-}
-
-// motoImage is an image that moto has, for amd64.
-func motoImage(t *testing.T, url string) string {
-	t.Helper()
-	out, err := ec2.NewFromConfig(testConfig(url)).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, i := range out.Images {
-		if i.Architecture == "x86_64" && sdk.ToString(i.RootDeviceName) != "" && i.Platform == "" {
-			return *i.ImageId
-		}
-	}
-	t.Fatal("moto has no image")
-	return ""
 }
 
 func makeBucket(t *testing.T, url, name string) {

@@ -104,7 +104,7 @@ func start(t *testing.T, emulator string) *bench {
 	b := &bench{t: t, on: emulator}
 	if emulator == "moto" {
 		url := *moto.Start(t).BaseEndpoint
-		b.proxy, b.image = newProxy(t, url), motoImage(t, url)
+		b.proxy, b.image = newProxy(t, url), moto.Image(t, testConfig(url))
 		b.tool = slipway(t, b.proxy, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
 	} else {
 		r := regiontest.Start(t)
@@ -209,7 +209,7 @@ func (b *bench) runKops(path string) {
 	makeBucket(t, b.proxy.url, "kops-bench")
 	name := "demo.k8s.local"
 	k.must(t, []int{0}, "create", "cluster", name, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--control-plane-count", "3", "--node-count", "3",
-		"--topology", "private", "--bastion", "--networking", "calico", "--dns", "none", "--image", motoImage(t, b.proxy.url), "--ssh-public-key", sshKey(t))
+		"--topology", "private", "--bastion", "--networking", "calico", "--dns", "none", "--image", b.image, "--ssh-public-key", sshKey(t))
 	first := k.must(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf")
 	for range 3 {
 		if again := k.must(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf"); again.cpu < first.cpu {

@@ -152,14 +152,14 @@ func TestDirectRegion(t *testing.T) {
 func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it takes one call at a time
 	t.Parallel()
 	var cfg sdk.Config // of one moto for all, started by the first that asks for it
-	var image string   // any of its images: to list all of them takes moto a second
+	var image string   // one that it has
 	owner := t
 	for _, x := range targettest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			cell(t, x.Name, "direct", "moto")
 			if cfg.BaseEndpoint == nil {
 				cfg = moto.StartUntil(t, owner)
-				image = anyImage(t, cfg)
+				image = moto.Image(t, cfg)
 			}
 			direct{cfg: cfg, known: motoDefects}.judge(t, x, func(in *model.Input) {
 				for name, x := range in.Images {

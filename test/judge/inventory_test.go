@@ -179,14 +179,3 @@ func (d direct) keys(t *testing.T) []string {
 	}
 	return out
 }
-
-// anyImage is an image that moto has.
-func anyImage(t *testing.T, cfg sdk.Config) string {
-	t.Helper()
-	images, err := ec2.NewFromConfig(cfg).DescribeImages(t.Context(), nil)
-	check(t, err)
-	if len(images.Images) == 0 {
-		t.Fatal("moto has no image")
-	}
-	return *images.Images[0].ImageId
-}

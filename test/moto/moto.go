@@ -16,6 +16,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/slipway-k8s/slipway/internal/awsfix"
@@ -67,6 +69,22 @@ func StartUntil(t, owner *testing.T) aws.Config {
 		Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		APIOptions: []func(*middleware.Stack) error{awsfix.Bodies},
 	}
+}
+
+// Image is an image for amd64 that moto has. To list its images takes moto a second: ask once.
+func Image(t *testing.T, cfg aws.Config) string {
+	t.Helper()
+	out, err := ec2.NewFromConfig(cfg).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range out.Images {
+		if i.Architecture == types.ArchitectureValuesX8664 && aws.ToString(i.RootDeviceName) != "" && i.Platform == "" {
+			return *i.ImageId
+		}
+	}
+	t.Fatal("moto has no image")
+	return ""
 }
 
 // beside finds script from the folder of the package under test.
