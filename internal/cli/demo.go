@@ -69,7 +69,7 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
-	d := &demoRun{a: a, self: self, cache: cache, kubeconfig: filepath.Join(cache, "demo.kubeconfig"), start: a.Now()}
+	d := &demoRun{a: a, self: self, cache: cache, kubeconfig: demoKubeconfig(cache), start: a.Now()}
 	for _, step := range []func(context.Context) error{d.assets, d.region, d.create, d.apply, d.api, d.ready} {
 		if err := step(ctx); err != nil {
 			return err
@@ -182,13 +182,16 @@ func (d *demoRun) ready(ctx context.Context) error {
 	return nil
 }
 
+// demoKubeconfig is the file that lets kubectl into the demo's cluster.
+func demoKubeconfig(cache string) string { return filepath.Join(cache, "demo.kubeconfig") }
+
 // show prints the nodes as kubectl does, the timeline, and how to go on.
 func (d *demoRun) show(ctx context.Context) error {
 	kubectl, err := d.kubectl()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.a.Stderr, "\n%s\n", d.a.paint(d.a.Stderr, cyan, "$ kubectl get nodes"))
+	fmt.Fprintf(d.a.Stderr, "\n%s\n", d.a.paint(d.a.Stderr, cyan, "$ kubectl get nodes -o wide"))
 	if err := d.run(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (a *app) printError(err error) {
 		a.printFindings(findings)
 	}
 	fmt.Fprintf(a.Stderr, "%s %s\n", a.paint(a.Stderr, red, "error:"), message(err, findings))
-	for _, hint := range diag.Hints(err) {
+	for _, hint := range hintsOf(err) {
 		fmt.Fprintf(a.Stderr, "%s %s\n", a.paint(a.Stderr, cyan, "hint:"), hint)
 	}
 }

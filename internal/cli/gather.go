@@ -14,7 +14,6 @@ import (
 	autoscalingtypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -219,7 +218,7 @@ func (g *gatherer) readKubernetes(ctx context.Context, f *health.Facts) error {
 		}
 	}
 	for _, p := range pods.Items {
-		if systemNamespace(p.Namespace) && p.Status.Phase != corev1.PodSucceeded {
+		if systemPod(p) {
 			f.Pods = append(f.Pods, podFact(p))
 		}
 	}

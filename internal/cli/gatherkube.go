@@ -16,6 +16,11 @@ func systemNamespace(name string) bool {
 	return name == metav1.NamespaceSystem || name == "kube-flannel"
 }
 
+// systemPod says whether a pod is one that the cluster itself needs: one that has done its work or is on its way out is not.
+func systemPod(p corev1.Pod) bool {
+	return systemNamespace(p.Namespace) && p.Status.Phase != corev1.PodSucceeded && p.DeletionTimestamp == nil
+}
+
 func nodeFact(n corev1.Node) health.Node {
 	out := health.Node{Name: n.Name, Reason: "no Ready condition yet"}
 	out.Instance = n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
@@ -40,7 +45,7 @@ func memberFact(slot string, notes map[string]string, renewed *metav1.MicroTime)
 }
 
 func podFact(p corev1.Pod) health.Pod {
-	out := health.Pod{Namespace: p.Namespace, Name: p.Name, Reason: "phase " + string(p.Status.Phase)}
+	out := health.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Reason: "phase " + string(p.Status.Phase)}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:

@@ -172,6 +172,10 @@ whatever state the region is, also after its process was killed. The built image
 			if err := region.Destroy(ctx, cache); err != nil {
 				return err
 			}
+			// The demo's cluster was in it. A caller's own kubeconfigs are the caller's.
+			if err := os.Remove(demoKubeconfig(cache)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 			a.say("the region is gone")
 			return nil
 		}),

@@ -26,7 +26,7 @@ func newReplaceCommand(a *app) *cobra.Command {
 		Long: `Replace a cluster's manifests by those of a file. A file may hold the cluster, some of its instance groups, or both;
 groups that it leaves out stay. What would change is shown field by field, and everything is checked before anything is
 written. AWS is changed by 'slipway apply' only.` + exitStatus(),
-		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/minSize: 2/minSize: 4/' | slipway replace -f - --yes",
+		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -53,6 +53,9 @@ func (a *app) replace(ctx context.Context, given manifest.Set, findings diag.Fin
 		return err
 	}
 	name, err := a.clusterOf(given, flag)
+	if bad := findings.Err(); err != nil && bad != nil {
+		return bad // what could not be read may have named it
+	}
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ type Member struct {
 // Pod is a system pod.
 type Pod struct {
 	Namespace, Name string
+	Node            string // where it is; empty while it is not scheduled
 	Running         bool
 	Reason          string // why it is not
 }
@@ -172,6 +173,8 @@ func members(f Facts) []Check {
 		c := Check{Kind: "etcd", Name: "etcd-" + g.Slot}
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == g.Slot })
 		switch {
+		case !slices.ContainsFunc(f.Instances, func(m Instance) bool { return m.Slot == g.Slot && m.State == "running" }):
+			c.Cause = "its machine does not run"
 		case i < 0:
 			c.Cause = "has not reported yet"
 		case f.Now.Sub(f.Members[i].Renewed) > MemberTTL:
@@ -219,11 +222,45 @@ func nodes(f Facts) []Check {
 	return out
 }
 
+// pods checks that each system pod runs, on a machine that does, and that none of the control plane's is missing. Pods of
+// nodes that are gone count for nothing: Kubernetes forgets them by and by.
 func pods(f Facts) []Check {
 	out := make([]Check, 0, len(f.Pods))
+	nodes, there := map[string]bool{}, map[string]bool{}
+	for _, n := range f.Nodes {
+		nodes[n.Name] = slices.ContainsFunc(f.Instances, func(i Instance) bool { return i.ID == n.Instance && i.State == "running" })
+	}
 	for _, p := range f.Pods {
-		out = append(out, Check{Kind: "pod", Name: p.Namespace + "/" + p.Name, OK: p.Running, Cause: p.Reason})
+		runs, known := nodes[p.Node]
+		placed := p.Node != ""
+		if placed && !known {
+			continue
+		}
+		there[p.Name] = true
+		c := Check{Kind: "pod", Name: p.Namespace + "/" + p.Name, OK: p.Running, Cause: p.Reason}
+		if placed && !runs {
+			c.OK, c.Cause = false, "its machine does not run"
+		}
+		out = append(out, c)
+	}
+	for _, i := range f.Instances {
+		if nodes[i.NodeName] { // what has not joined is the node's matter
+			out = append(out, missing(i, there)...)
+		}
 	}
 	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// missing are the pods that a control-plane machine lacks among those that are there.
+func missing(i Instance, there map[string]bool) (out []Check) {
+	if i.Slot == "" {
+		return nil
+	}
+	for _, part := range []string{"kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"} {
+		if name := part + i.NodeName; !there[name] {
+			out = append(out, Check{Kind: "pod", Name: "kube-system/" + name, Cause: "the kubelet has not shown it to the API yet"})
+		}
+	}
 	return out
 }

@@ -25,7 +25,12 @@ func good() health.Facts {
 		},
 		Nodes:   []health.Node{{Name: "ip-1", Instance: "i-1", Ready: true}, {Name: "ip-2", Instance: "i-2", Ready: true}},
 		Members: []health.Member{{Slot: "a", Healthy: true, Renewed: now}},
-		Pods:    []health.Pod{{Namespace: "kube-system", Name: "coredns-1", Running: true}},
+		Pods: []health.Pod{
+			{Namespace: "kube-system", Name: "coredns-1", Node: "ip-2", Running: true},
+			{Namespace: "kube-system", Name: "kube-apiserver-ip-1", Node: "ip-1", Running: true},
+			{Namespace: "kube-system", Name: "kube-controller-manager-ip-1", Node: "ip-1", Running: true},
+			{Namespace: "kube-system", Name: "kube-scheduler-ip-1", Node: "ip-1", Running: true},
+		},
 	}
 }
 
@@ -37,7 +42,7 @@ func TestJudge(t *testing.T) {
 		"all well": {change: func(*health.Facts) {}},
 		"a machine is missing, and the group says why": {
 			change: func(f *health.Facts) {
-				f.Instances, f.Nodes, f.Groups[1].Problem = f.Instances[:1], f.Nodes[:1], "no capacity for t3.large in us-east-1a"
+				f.Instances, f.Nodes, f.Pods, f.Groups[1].Problem = f.Instances[:1], f.Nodes[:1], f.Pods[1:], "no capacity for t3.large in us-east-1a"
 			},
 			want: []health.Check{{Kind: "machine", Name: "workers", Cause: "0 of 1 machines run; the auto scaling group says: no capacity for t3.large in us-east-1a"}},
 		},
@@ -76,6 +81,26 @@ func TestJudge(t *testing.T) {
 		"a node is not ready": {
 			change: func(f *health.Facts) { f.Nodes[1].Ready, f.Nodes[1].Reason = false, "cni plugin not initialized" },
 			want:   []health.Check{{Kind: "node", Name: "ip-2", Cause: "not ready: cni plugin not initialized"}},
+		},
+		"a pod of the control plane is missing": {
+			change: func(f *health.Facts) { f.Pods = f.Pods[:3] },
+			want:   []health.Check{{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "the kubelet has not shown it to the API yet"}},
+		},
+		"a machine that is gone is not well in any part": {
+			change: func(f *health.Facts) { f.Instances[0].State = "shutting-down" },
+			want: []health.Check{
+				{Kind: "machine", Name: "control-plane-a", Cause: "0 of 1 machines run"},
+				{Kind: "etcd", Name: "etcd-a", Cause: "its machine does not run"},
+				{Kind: "node", Name: "ip-1", Cause: "its machine i-1 does not run"},
+				{Kind: "pod", Name: "kube-system/kube-apiserver-ip-1", Cause: "its machine does not run"},
+				{Kind: "pod", Name: "kube-system/kube-controller-manager-ip-1", Cause: "its machine does not run"},
+				{Kind: "pod", Name: "kube-system/kube-scheduler-ip-1", Cause: "its machine does not run"},
+			},
+		},
+		"pods of a node that is gone count for nothing": {
+			change: func(f *health.Facts) {
+				f.Pods = append(f.Pods, health.Pod{Namespace: "kube-system", Name: "kube-proxy-0", Node: "ip-0", Reason: "phase Running"})
+			},
 		},
 		"a pod does not run": {
 			change: func(f *health.Facts) { f.Pods[0].Running, f.Pods[0].Reason = false, "ImagePullBackOff" },

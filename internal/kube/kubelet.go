@@ -54,6 +54,9 @@ func Kubelet(c Config) ([]byte, error) {
 	}
 	if c.ControlPlane {
 		conf["staticPodPath"] = ConfigDir + "/manifests"
+		// A static pod that the API would not take when it had just started is shown to it again after this time, by
+		// default a minute.
+		conf["syncFrequency"] = "10s"
 	}
 	taints, err := parseTaints(c.Taints)
 	if err != nil {
