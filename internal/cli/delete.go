@@ -75,8 +75,12 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 	}
 	if err := a.mustExist(ctx, s, name); errors.Is(err, store.ErrNotFound) {
 		// Perhaps it is lost from the state only. Without anything to delete nothing is locked, nor recorded.
-		if some, err := a.anythingLeft(ctx, s, name, o); err != nil || !some {
-			return firstOf(err, a.deleteUnder(ctx, nil, s, name, o))
+		some, err := a.anythingLeft(ctx, s, name, o)
+		if err != nil {
+			return err
+		}
+		if !some {
+			return a.deleteUnder(ctx, nil, s, name, o)
 		}
 	} else if err != nil {
 		return err
