@@ -3,7 +3,7 @@
 package plan
 
 import (
-	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/graph"
 )
@@ -92,11 +92,8 @@ func cause(s Step, tries []Attempt) Cause {
 
 // KindOf returns the kind that an address begins with.
 func KindOf(a graph.Addr) string {
-	i := slices.Index([]byte(a), '/')
-	if i < 0 {
-		return string(a)
-	}
-	return string(a[:i])
+	kind, _, _ := strings.Cut(string(a), "/")
+	return kind
 }
 
 // Edited says which properties of p's steps a manifest has changed since what was applied: "address property", and just

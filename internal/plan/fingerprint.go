@@ -48,7 +48,7 @@ func (p Plan) FingerprintActual() Fingerprints {
 	}
 	out := Fingerprints{}
 	for _, a := range p.actual {
-		known := remembered(a.Resource)
+		known := graph.TagOf(a.Resource, graph.TagKeys)
 		f := fingerprint(a.Resource, func(key string) bool {
 			_, wanted := tags[a.Addr][key]
 			return wanted || graph.OwnTag(key, known)
@@ -60,17 +60,6 @@ func (p Plan) FingerprintActual() Fingerprints {
 		out[a.Addr] = f
 	}
 	return out
-}
-
-// remembered is what a resource's tags say about which of them are ours.
-func remembered(r graph.Resource) string {
-	for _, f := range graph.Fields(r) {
-		if tags, ok := f.Value.(map[string]any); ok && f.Tags {
-			marks, _ := tags[graph.TagKeys].(string)
-			return marks
-		}
-	}
-	return ""
 }
 
 // FingerprintWanted returns the fingerprints of what is to be. They change with the manifests, with the agent, the image
