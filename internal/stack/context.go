@@ -39,7 +39,7 @@ func (x contexts) split(c plan.Change) []plan.Change {
 	}
 	after, told := x.after[c.Property]
 	if !told && x.before[c.Property] != nil {
-		after = "{{changeSet:KNOWN_AFTER_APPLY}}"
+		after = plan.Unknown
 	}
 	var out []plan.Change
 	differ(c.Property, x.before[c.Property], after, func(path string, old, now any) {
