@@ -106,13 +106,10 @@ func (c *stacked) unstick(ctx context.Context, o stackOptions, p proposal) (prop
 	if err := c.a.confirm("Go on with the rollback of stack " + c.stack.Name + "?"); err != nil {
 		return p, err
 	}
-	after, err := c.stack.Unstick(ctx, p.info)
+	err := c.stack.Unstick(ctx, p.info)
 	c.show.end()
 	if err != nil {
 		return p, c.explained(ctx, err)
-	}
-	if stack.PhaseOf(after.Status) == stack.Stuck {
-		return p, fmt.Errorf("stack %s is still in %s: %s", c.stack.Name, after.Status, after.Reason)
 	}
 	return c.propose(ctx, o)
 }

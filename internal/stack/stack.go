@@ -147,19 +147,19 @@ func (s Stack) Attach(ctx context.Context) (Info, error) {
 }
 
 // Unstick goes on with a rollback that failed, and waits for it.
-func (s Stack) Unstick(ctx context.Context, info Info) (Info, error) {
+func (s Stack) Unstick(ctx context.Context, info Info) error {
 	f := s.follow(info.ID, 0)
 	if err := f.skip(ctx); err != nil {
-		return Info{}, err
+		return err
 	}
 	if _, err := s.API.ContinueUpdateRollback(ctx, &cloudformation.ContinueUpdateRollbackInput{StackName: &info.ID}); err != nil {
-		return Info{}, fmt.Errorf("go on with the rollback of stack %s: %w", s.Name, err)
+		return fmt.Errorf("go on with the rollback of stack %s: %w", s.Name, err)
 	}
 	after, err := s.settled(ctx, f, info.ID, false)
 	if err == nil && PhaseOf(after.Status) == Stuck {
 		err = s.failure(f, after)
 	}
-	return after, err
+	return err
 }
 
 // failure is the error of an operation that ended badly: its first failed resource and why.
