@@ -129,9 +129,9 @@ func (f finder) faces(ctx context.Context, name, value string, public bool) ([]B
 func (f finder) face(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
 	b, tags, text := faceBlocker(n), fromEC2(n.TagSet), aws.ToString(n.Description)
 	b.ours = claimOf(tags, f.cluster) == mine
-	switch {
-	case n.Attachment != nil && n.Attachment.InstanceId != nil:
-		return f.ofMachine(ctx, b, *n.Attachment.InstanceId)
+	switch machine := machineOf(n); {
+	case machine != "":
+		return f.ofMachine(ctx, b, machine)
 	case strings.HasPrefix(text, "ELB ") && strings.Count(text, "/") == 2:
 		b.Kind = "network interface"
 		return f.ofBalancer(ctx, b, strings.Split(text, "/")[1])
