@@ -133,7 +133,7 @@ func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, 
 
 func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired) error {
 	d.demise.objects = guarded(op, d.demise.objects)
-	return t.destroy(ctx, d.demise)
+	return t.destroy(ctx, d)
 }
 
 // prepareDestroy finds all that there is of a cluster, in AWS and in the stores.
@@ -163,7 +163,6 @@ func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o 
 	if err := findings.Err(); err != nil {
 		return t, nil, err
 	}
-	d.demise.plan, d.demise.known = d.plan, d.known
 	d.demise.objects, err = a.leftovers(ctx, s, set, name)
 	return t, d, err
 }
@@ -232,39 +231,40 @@ func (l leftover) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (t *target) destroy(ctx context.Context, d demise) error {
-	objects := 0
-	for _, l := range d.objects {
-		objects += len(l.keys)
+func (t *target) destroy(ctx context.Context, d *desired) error {
+	if d.nothing() {
+		return noClusterAnywhere(t.name)
 	}
-	if d.plan.Empty() && objects == 0 {
-		if !d.known && len(d.kept) == 0 {
-			return noClusterAnywhere(t.name)
-		}
-		t.a.tellDemise(d)
+	if d.empty() {
+		t.a.tellDemise(d.demise)
 		return nil
 	}
-	if err := t.a.printPlan(formatTable, t.name, &desired{plan: d.plan, destroy: true}); err != nil {
+	if err := t.a.printPlan(formatTable, t.name, d); err != nil {
 		return err
 	}
-	for _, l := range d.objects {
-		t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
-	}
-	t.a.tellDemise(d)
+	t.tellObjects(d.demise.objects)
+	t.a.tellDemise(d.demise)
 	if err := t.a.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, &desired{destroy: true}, d.plan, 0); err != nil {
+	if err := t.begun(ctx, d, d.plan, 0); err != nil {
 		return err
 	}
 	if err := t.walk(ctx, d.plan, t.cloud); err != nil {
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
-	if err := removeAll(ctx, d.objects, t.name); err != nil {
+	if err := removeAll(ctx, d.demise.objects, t.name); err != nil {
 		return err
 	}
 	t.a.say("cluster %s is gone", t.name)
 	return nil
+}
+
+// tellObjects says how many objects go.
+func (t *target) tellObjects(left []leftover) {
+	for _, l := range left {
+		t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
+	}
 }
 
 func removeAll(ctx context.Context, left []leftover, name string) error {

@@ -50,7 +50,7 @@ func TestDestroyLeavesNoMarker(t *testing.T) {
 	slices.Reverse(keys) // the manifest last
 	a := &app{yes: true, Env: Env{Stdout: io.Discard, Stderr: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}}
 	tg := &target{a: a, name: "demo"}
-	if err := tg.destroy(t.Context(), demise{objects: []leftover{{store: s, keys: keys}}, known: true}); err != nil {
+	if err := tg.destroy(t.Context(), &desired{destroy: true, known: true, demise: demise{objects: []leftover{{store: s, keys: keys}}}}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.List(t.Context(), "")

@@ -31,14 +31,11 @@ func protected(set manifest.Set, name string, have []plan.Actual) error {
 
 // demise is all that goes with a cluster, and what stays of it.
 type demise struct {
-	plan plan.Plan
 	// objects in the stores.
 	objects []leftover
 	// kept is data that stays, and what it cannot be read without.
 	kept     []plan.Actual
 	blockers []aws.Blocker
-	// known says that the state store has the cluster.
-	known bool
 }
 
 // weigh splits what exists of a cluster into what goes and what stays.

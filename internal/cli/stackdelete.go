@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
 	"github.com/slipway-k8s/slipway/internal/awskind"
@@ -100,9 +99,7 @@ func (d *stackDeletion) tell(p plan.Plan, left []leftover) error {
 		d.a.say("%s (%s) stays in AWS, with the state that its data is read by: --destroy-data destroys all of it", k.Addr, k.ID)
 	}
 	if len(d.kept) == 0 {
-		for _, l := range left {
-			d.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), d.name)
-		}
+		d.tellObjects(left)
 	}
 	d.a.tellDemise(demise{blockers: d.blockers})
 	return nil
