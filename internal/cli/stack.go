@@ -90,17 +90,23 @@ func (c *stacked) former(ctx context.Context, info stack.Info) (cfnTemplate, err
 	if stack.PhaseOf(info.Status) != stack.Steady {
 		return cfnTemplate{}, nil
 	}
-	body, err := c.stack.Template(ctx)
+	return learnNames(ctx, c.stack)
+}
+
+// learnNames adds what a stack's template calls its resources to those of its names that are known, and returns the
+// template; the zero one if there is none.
+func learnNames(ctx context.Context, s stack.Stack) (cfnTemplate, error) {
+	body, err := s.Template(ctx)
 	if err != nil || body == "" {
 		return cfnTemplate{}, err
 	}
 	old, err := parseTemplate(body)
 	if err != nil {
-		return old, fmt.Errorf("read the template of stack %s: %w", c.stack.Name, err)
+		return old, fmt.Errorf("read the template of stack %s: %w", s.Name, err)
 	}
-	for id, addr := range old.addresses(c.stack.Names.Kinds) {
-		if _, have := c.stack.Names.Addrs[id]; !have {
-			c.stack.Names.Addrs[id] = addr
+	for id, addr := range old.addresses(s.Names.Kinds) {
+		if _, have := s.Names.Addrs[id]; !have {
+			s.Names.Addrs[id] = addr
 		}
 	}
 	return old, nil

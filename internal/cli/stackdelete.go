@@ -5,8 +5,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/aws"
@@ -107,18 +105,10 @@ func (d *stackDeletion) tell(p plan.Plan, left []leftover) error {
 
 // weigh finds what goes and what stays.
 func (d *stackDeletion) weigh(ctx context.Context) error {
-	names := newNames()
-	d.stack, d.show = d.newStack(names)
-	body, err := d.stack.Template(ctx)
+	d.stack, d.show = d.newStack(newNames())
+	_, err := learnNames(ctx, d.stack)
 	if err != nil {
 		return err
-	}
-	if body != "" {
-		old, err := parseTemplate(body)
-		if err != nil {
-			return fmt.Errorf("read the template of stack %s: %w", d.stack.Name, err)
-		}
-		maps.Copy(names.Addrs, old.addresses(names.Kinds))
 	}
 	d.info, err = d.stack.Attach(ctx)
 	d.show.end()
