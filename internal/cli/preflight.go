@@ -202,7 +202,7 @@ func (t *target) checkRights(ctx context.Context, name string) (fs diag.Findings
 		fs.Warnf("aws: permissions", "", "allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+name, "could not be checked: %s", err)
 		return fs
 	}
-	who, err := aws.WhoAmI(ctx, t.cfg)
+	who, err := t.whoAmI(ctx)
 	if err != nil {
 		return cannot(err)
 	}
