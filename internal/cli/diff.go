@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -37,7 +38,7 @@ EXIT STATUS
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return a.diff(cmd.Context(), firstName(name, o.name), file, format, o)
+			return a.diff(cmd.Context(), cmp.Or(name, o.name), file, format, o)
 		},
 	}
 	targetFlags(cmd, &o)
@@ -45,15 +46,6 @@ EXIT STATUS
 	formatFlag(cmd, &format)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin (default: the state store's)")
 	return cmd
-}
-
-func firstName(names ...string) string {
-	for _, n := range names {
-		if n != "" {
-			return n
-		}
-	}
-	return ""
 }
 
 // diffReport is what diff prints.
