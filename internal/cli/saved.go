@@ -44,7 +44,11 @@ func (t *target) file(ctx context.Context, s store.Store, d *desired) (planfile.
 	if err != nil {
 		return planfile.File{}, fmt.Errorf("encode the plan: %w", err)
 	}
-	docs, err := documentDigests(ctx, s, t.name)
+	from := s
+	if d.view != nil {
+		from = d.view // it has read them already, and the plan was made from those
+	}
+	docs, err := documentDigests(ctx, from, t.name)
 	return planfile.File{
 		Tool: toolVersion(), Made: t.a.Now().UTC(), By: t.a.who("").Owner, Identity: id,
 		Destroy: d.destroy, DestroyData: t.o.destroyData, Plan: doc,
