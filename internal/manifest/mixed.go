@@ -81,11 +81,7 @@ func (v validator) mixedTypes(spec v1alpha1.InstanceGroupSpec) {
 		t, known := FindInstanceType(name)
 		switch {
 		case !known:
-			hint := "see aws ec2 describe-instance-types"
-			if near := nearestInstanceType(name); near != "" {
-				hint = "did you mean " + near + "?"
-			}
-			v.errorf(at, name, hint, "is not an EC2 instance type that exists")
+			v.unknownType(at, name)
 		case ok && t.Arch != own.Arch:
 			v.errorf(at, name, "make another group for it", "is %s, but %s is %s: a group has one image", t.Arch, own.Name, own.Arch)
 		case ok && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):

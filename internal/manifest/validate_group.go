@@ -110,14 +110,18 @@ func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	v.between("spec.instanceMetadata.httpPutResponseHopLimit", g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1, 64)
 }
 
+func (v validator) unknownType(path, name string) {
+	hint := "see aws ec2 describe-instance-types"
+	if near := nearestInstanceType(name); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	v.errorf(path, name, hint, "is not an EC2 instance type that exists")
+}
+
 func (v validator) machineType(spec v1alpha1.InstanceGroupSpec) {
 	t, ok := FindInstanceType(spec.MachineType)
 	if !ok {
-		hint := "see aws ec2 describe-instance-types"
-		if near := nearestInstanceType(spec.MachineType); near != "" {
-			hint = "did you mean " + near + "?"
-		}
-		v.errorf("spec.machineType", spec.MachineType, hint, "is not an EC2 instance type that exists")
+		v.unknownType("spec.machineType", spec.MachineType)
 		return
 	}
 	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < leastControlPlaneMiB {

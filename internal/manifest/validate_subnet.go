@@ -166,9 +166,7 @@ func (v validator) provided(spec v1alpha1.ClusterSpec) {
 		if id == "" {
 			continue
 		}
-		if !awsID(id, "sg") {
-			v.errorf(at+"securityGroups."+role, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
-		}
+		v.securityGroup(at+"securityGroups."+role, id)
 		if spec.Networking.NetworkID == "" {
 			v.errorf(at+"securityGroups."+role, id, "give networking.networkID too", "is in an existing VPC")
 		}

@@ -81,7 +81,7 @@ func (v validator) securityGroups(ids []string) {
 }
 
 func (v validator) securityGroup(path, id string) {
-	if !regexp.MustCompile(`^sg-([0-9a-f]{8}|[0-9a-f]{17})$`).MatchString(id) {
+	if !awsID(id, "sg") {
 		v.errorf(path, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
 	}
 }
