@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/pki"
 	"github.com/slipway-k8s/slipway/internal/store"
 )
@@ -239,7 +240,7 @@ func taggedBalancers(ctx context.Context, api balancerAPI, some []elbtypes.LoadB
 	tagged := map[string]bool{}
 	for _, d := range out.TagDescriptions {
 		for _, t := range d.Tags {
-			if aws.ToString(t.Key) == tagCluster && aws.ToString(t.Value) == cluster {
+			if aws.ToString(t.Key) == awskind.TagCluster && aws.ToString(t.Value) == cluster {
 				tagged[aws.ToString(d.ResourceArn)] = true
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/diag"
 	"github.com/slipway-k8s/slipway/internal/pki"
 )
@@ -176,7 +177,7 @@ func (b *balancers) DescribeTags(_ context.Context, in *elb.DescribeTagsInput, _
 	out := &elb.DescribeTagsOutput{}
 	for _, arn := range in.ResourceArns {
 		out.TagDescriptions = append(out.TagDescriptions, elbtypes.TagDescription{
-			ResourceArn: &arn, Tags: []elbtypes.Tag{{Key: aws.String(tagCluster), Value: aws.String(b.tags[arn])}},
+			ResourceArn: &arn, Tags: []elbtypes.Tag{{Key: aws.String(awskind.TagCluster), Value: aws.String(b.tags[arn])}},
 		})
 	}
 	return out, nil

@@ -18,16 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/health"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-)
-
-// The tags that machines are found by.
-const (
-	tagCluster = "slipway.dev/cluster"
-	tagRole    = "slipway.dev/role"
-	tagGroup   = "slipway.dev/group"
-	tagSlot    = "slipway.dev/etcd-slot"
 )
 
 // gatherer reads what health judges: from EC2, from the machines' consoles and from the Kubernetes API.
@@ -95,7 +88,7 @@ func (g *gatherer) groups() []health.Group {
 func (g *gatherer) instances(ctx context.Context) ([]health.Instance, error) {
 	var out []health.Instance
 	pages := ec2.NewDescribeInstancesPaginator(g.ec2, &ec2.DescribeInstancesInput{
-		Filters: []ec2types.Filter{{Name: aws.String("tag:" + tagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
+		Filters: []ec2types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -109,8 +102,8 @@ func (g *gatherer) instances(ctx context.Context) ([]health.Instance, error) {
 					tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 				}
 				out = append(out, health.Instance{
-					ID: aws.ToString(i.InstanceId), Group: tags[tagGroup], Slot: tags[tagSlot],
-					State: string(i.State.Name), Bastion: tags[tagRole] == "bastion", NodeName: aws.ToString(i.PrivateDnsName),
+					ID: aws.ToString(i.InstanceId), Group: tags[awskind.TagGroup], Slot: tags[awskind.TagSlot],
+					State: string(i.State.Name), Bastion: tags[awskind.TagRole] == "bastion", NodeName: aws.ToString(i.PrivateDnsName),
 				})
 			}
 		}
@@ -121,7 +114,7 @@ func (g *gatherer) instances(ctx context.Context) ([]health.Instance, error) {
 // problems adds the newest failed scaling activity of each group that has too few machines.
 func (g *gatherer) problems(ctx context.Context, groups []health.Group) error {
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(g.scaling, &autoscaling.DescribeAutoScalingGroupsInput{
-		Filters: []autoscalingtypes.Filter{{Name: aws.String("tag:" + tagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
+		Filters: []autoscalingtypes.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -155,7 +148,7 @@ func (g *gatherer) problem(ctx context.Context, asg autoscalingtypes.AutoScaling
 		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
 	for i := range groups {
-		if groups[i].Name == tags[tagGroup] && groups[i].Slot == tags[tagSlot] {
+		if groups[i].Name == tags[awskind.TagGroup] && groups[i].Slot == tags[awskind.TagSlot] {
 			groups[i].Problem = aws.ToString(out.Activities[0].StatusMessage)
 		}
 	}

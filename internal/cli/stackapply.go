@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"github.com/slipway-k8s/slipway/internal/awskind"
 	"github.com/slipway-k8s/slipway/internal/health"
 	"github.com/slipway-k8s/slipway/internal/operation"
 	"github.com/slipway-k8s/slipway/internal/plan"
@@ -193,7 +194,7 @@ func (c *stacked) machinesSay(ctx context.Context, cause stack.Cause) []string {
 // machinesOf are those of the group that failed, or of all if what waits for all did, that began when it did or later.
 func (c *stacked) machinesOf(ctx context.Context, api *ec2.Client, cause stack.Cause) ([]string, error) {
 	group, found := strings.CutPrefix(string(cause.Addr), "autoscaling-group/")
-	filters := []ec2types.Filter{{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{c.name}}}
+	filters := []ec2types.Filter{{Name: sdk.String("tag:" + awskind.TagCluster), Values: []string{c.name}}}
 	switch {
 	case found:
 		filters = append(filters, ec2types.Filter{Name: sdk.String("tag:aws:autoscaling:groupName"), Values: []string{group + "." + c.name}})
