@@ -81,7 +81,7 @@ func (s *Service) createChangeSet(ctx context.Context, in *sdk.CreateChangeSetIn
 func (s *Service) reviewed(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
 	st := s.named(record.Str(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
-		return s.newStack(settings{record.Str(in.StackName), record.Str(in.RoleARN), "", in.NotificationARNs}, review)
+		return s.newStack(settings{record.Str(in.StackName), record.Str(in.RoleARN), in.NotificationARNs}, review)
 	}
 	if st == nil {
 		return nil, invalid("Stack [%s] does not exist", record.Str(in.StackName))

@@ -19,8 +19,8 @@ func on(p *bool) bool { return p != nil && *p }
 
 // settings are what a stack has beside its contents.
 type settings struct {
-	name, role, token string
-	notify            []*string
+	name, role string
+	notify     []*string
 }
 
 // newStack makes an empty stack. The caller is inside the book.
@@ -36,7 +36,7 @@ func (s *Service) newStack(in settings, status string) (*stack, error) {
 		ChangeSets: map[string]*changeSet{}, Role: in.role, Notify: record.Strs(in.notify),
 	}
 	s.st.Stacks[st.ID] = st
-	s.setStack(st, status, map[string]string{review: "User Initiated"}[status])
+	s.setStack(st, status, "User Initiated")
 	return st, nil
 }
 
@@ -57,7 +57,7 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	}
 	var id string
 	err = s.book.Do(func() error {
-		st, err := s.newStack(settings{record.Str(in.StackName), record.Str(in.RoleARN), "", in.NotificationARNs}, "CREATE"+inProgress)
+		st, err := s.newStack(settings{record.Str(in.StackName), record.Str(in.RoleARN), in.NotificationARNs}, "CREATE"+inProgress)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,6 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 		if in.TimeoutInMinutes != nil {
 			st.Timeout = *in.TimeoutInMinutes
 		}
-		st.Events[len(st.Events)-1].Reason, st.Reason = "User Initiated", "User Initiated"
 		s.begin(st, operation{Kind: opCreate, Phase: "forward", Token: record.Str(in.ClientRequestToken), Caller: caller, New: c})
 		st.content = c
 		id = st.ID

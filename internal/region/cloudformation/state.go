@@ -97,17 +97,15 @@ type operation struct {
 	Begun       time.Time
 	Retain      []string // resources that a deletion leaves alone
 	// Old is the stack before an update; New is what it is to become.
-	Old, New       content
-	OldResources   map[string]*resource
-	Garbage        []*resource // to delete at the end
-	Done           map[string]bool
-	Touched        map[string]bool
-	Cancelled      string // why it is to be rolled back
-	DuringPolicy   string // replaces the stack policy for this update
-	Skip           []string
-	KeepOnFailure  bool
-	FromReview     bool
-	RollbackCaused string
+	Old, New      content
+	OldResources  map[string]*resource
+	Garbage       []*resource // to delete at the end
+	Done          map[string]bool
+	Touched       map[string]bool
+	Cancelled     string // why it is to be rolled back
+	DuringPolicy  string // replaces the stack policy for this update
+	Skip          []string
+	KeepOnFailure bool
 }
 
 func (c content) clone() content {
