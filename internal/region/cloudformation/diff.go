@@ -27,15 +27,14 @@ type detail struct {
 
 // comparison is what a difference is computed of.
 type comparison struct {
-	st            *stack
-	before, after content
-	old, t        *Template
+	edition
+	st *stack
 	// affected says how a resource changes: its attributes may be others, or it may be another thing altogether.
 	affected map[string]string // "", "Modify" or "Replace"
 }
 
 func newComparison(st *stack, before, after content) (c comparison, err error) {
-	c = comparison{st: st, before: before, after: after, old: &Template{}, affected: map[string]string{}}
+	c = comparison{edition: edition{old: &Template{}, before: before, after: after}, st: st, affected: map[string]string{}}
 	if c.t, err = Parse(after.Body); err != nil {
 		return c, err
 	}
@@ -67,8 +66,7 @@ func (s *Service) compare(st *stack, before, after content) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
-	sd := side{st: st, c: after, t: c.t, op: &operation{}}
-	nodes, err := s.nodes(sd)
+	nodes, err := s.nodes(side{edition: c.edition, st: st})
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +166,7 @@ func (s *Service) compareOne(c comparison, name string) (*change, []string, erro
 
 // properties notes changes of a resource's properties, and of the tags that it has of its stack.
 func (c comparison) properties(ch *change, r *resource, props tree) {
-	pair := edition{c.old, c.t, c.before, c.after}
-	for _, p := range pair.asked(r.Logical, differing(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
+	for _, p := range c.asked(r.Logical, differing(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.reasons(r, r.Logical, p, props[p])...)
 	}
 	if len(ch.Details) > 0 {

@@ -144,12 +144,9 @@ func (s *Service) phases() map[string]phase {
 
 // side is what a stack is being brought to.
 type side struct {
+	edition
 	st       *stack
 	op       *operation
-	c        content
-	oldTags  map[string]string
-	t        *Template
-	edition  edition
 	rollback bool
 }
 
@@ -165,12 +162,12 @@ func (s *Service) sideOf(st *stack, op *operation, c, before content) (side, err
 			return side{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
 		}
 	}
-	return side{st: st, op: op, c: c, oldTags: before.Tags, t: t, edition: edition{old, t, before, c}}, nil
+	return side{edition: edition{old, t, before, c}, st: st, op: op}, nil
 }
 
 // nodes are the resources of a side that its conditions allow, with what each waits for.
 func (s *Service) nodes(sd side) (map[string][]string, error) {
-	sc := s.scopeOf(sd.st, sd.c, sd.t)
+	sc := s.scopeOf(sd.st, sd.after, sd.t)
 	out := map[string][]string{}
 	for _, name := range record.Keys(sd.t.Resources) {
 		if c := sd.t.Resources[name].Condition; c != "" {

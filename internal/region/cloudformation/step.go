@@ -99,7 +99,7 @@ func (s *Service) pseudo(st *stack) map[string]any {
 // evaluate gives a resource's properties and policies as values.
 func (s *Service) evaluate(sd side, name string) (props tree, spec resourceSpec, err error) {
 	spec = sd.t.Resources[name]
-	sc := s.scopeOf(sd.st, sd.c, sd.t)
+	sc := s.scopeOf(sd.st, sd.after, sd.t)
 	v, err := sc.eval([]any{spec.Properties, orEmpty(spec.CreationPolicy), orEmpty(spec.UpdatePolicy)})
 	if err != nil {
 		return nil, spec, err
@@ -171,7 +171,7 @@ func (s *Service) difference(ctx context.Context, sd side, r *resource, m made) 
 	case sd.rollback && !sd.op.Touched[r.Logical]:
 		return nil // what the update did not reach stays as it is
 	}
-	names := sd.edition.asked(r.Logical, differing(r.Properties, m.props), func(other string) bool { return sd.op.Touched[other] })
+	names := sd.asked(r.Logical, differing(r.Properties, m.props), func(other string) bool { return sd.op.Touched[other] })
 	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.t.after(r.Logical)
 	s.book.Dirty()
 	if len(names) == 0 && !retagged(sd, r) && !broken(sd, r) {
@@ -190,7 +190,7 @@ func (s *Service) difference(ctx context.Context, sd side, r *resource, m made) 
 
 // retagged tells whether the stack's tags change on a resource.
 func retagged(sd side, r *resource) bool {
-	return canonical(anyMap(sd.c.Tags)) != canonical(anyMap(sd.oldTags)) && schemas()[r.Type].TagProperty != ""
+	return canonical(anyMap(sd.after.Tags)) != canonical(anyMap(sd.before.Tags)) && schemas()[r.Type].TagProperty != ""
 }
 
 // broken tells whether a resource may not be as its properties say.
@@ -243,7 +243,7 @@ func (s *Service) create(ctx context.Context, sd side, name string, m made) erro
 		return s.fail(ctx, sd, name, m.verb, m.err)
 	}
 	j := s.jobOf(ctx, sd.st, r)
-	j.tags, j.again, j.policy, j.rollback = sd.c.Tags, again, m.spec.CreationPolicy, sd.rollback
+	j.tags, j.again, j.policy, j.rollback = sd.after.Tags, again, m.spec.CreationPolicy, sd.rollback
 	if err := s.build(ctx, j, m, place{sd.st, r}); err != nil {
 		return s.fail(ctx, sd, name, m.verb, err)
 	}
@@ -331,7 +331,7 @@ func (s *Service) fail(ctx context.Context, sd side, name, verb string, cause er
 
 // outputsOf evaluates a side's outputs, and lists what it imports. The caller is inside the book.
 func (s *Service) outputsOf(sd side) ([]output, []string, error) {
-	sc := s.scopeOf(sd.st, sd.c, sd.t)
+	sc := s.scopeOf(sd.st, sd.after, sd.t)
 	imports := map[string]bool{}
 	sc.export = func(name string) (any, error) {
 		imports[name] = true

@@ -113,7 +113,7 @@ func (s *Service) change(ctx context.Context, sd side, r *resource, m made) erro
 		return err
 	}
 	j := s.jobOf(ctx, sd.st, r)
-	j.props, j.old, j.tags, j.oldTags, j.policy, j.rollback = m.props, r.From, sd.c.Tags, sd.oldTags, m.spec.UpdatePolicy, sd.rollback
+	j.props, j.old, j.tags, j.oldTags, j.policy, j.rollback = m.props, r.From, sd.after.Tags, sd.before.Tags, m.spec.UpdatePolicy, sd.rollback
 	if j.attributes == nil {
 		j.attributes = tree{}
 	}
