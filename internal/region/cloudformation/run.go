@@ -184,8 +184,8 @@ func (s *Service) nodes(sd side) (map[string][]string, error) {
 	return out, nil
 }
 
-// stage reads a side and walks its resources forward.
-func (s *Service) stage(ctx context.Context, sd side, do func(context.Context, side, string) error) (map[string]error, error) {
+// stage walks the resources of a side forward.
+func (s *Service) stage(ctx context.Context, sd side) (map[string]error, error) {
 	var nodes map[string][]string
 	err := s.book.Do(func() (err error) {
 		nodes, err = s.nodes(sd)
@@ -194,7 +194,7 @@ func (s *Service) stage(ctx context.Context, sd side, do func(context.Context, s
 	if err != nil {
 		return nil, err
 	}
-	failures := order{after: nodes, stop: !sd.rollback}.walk(ctx, func(ctx context.Context, name string) error { return do(ctx, sd, name) })
+	failures := order{after: nodes, stop: !sd.rollback}.walk(ctx, func(ctx context.Context, name string) error { return s.step(ctx, sd, name) })
 	if ctx.Err() != nil && len(failures) == 0 {
 		failures[""] = context.Cause(ctx)
 	}
@@ -206,7 +206,7 @@ func (s *Service) createAll(ctx context.Context, st *stack, op *operation) error
 	if err != nil {
 		return err
 	}
-	failures, err := s.stage(ctx, sd, s.step)
+	failures, err := s.stage(ctx, sd)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,6 @@ func (s *Service) createAll(ctx context.Context, st *stack, op *operation) error
 		}
 		if len(failures) == 0 {
 			st.content, st.Op = op.New, nil
-			s.tellOutputs(sd)
 			s.setStack(st, "CREATE"+complete, "")
 			return nil
 		}
@@ -275,17 +274,7 @@ func (s *Service) conclude(sd side) map[string]error {
 		return map[string]error{"": err}
 	}
 	sd.op.New.Outputs, sd.op.New.Imports = outputs, imports
-	if sd.rollback {
-		sd.op.Old.Outputs, sd.op.Old.Imports = outputs, imports
-	}
 	return nil
-}
-
-func (s *Service) tellOutputs(sd side) {
-	sd.st.Updated = time.Time{}
-	if sd.op.Kind == opUpdate {
-		sd.st.Updated = s.cfg.Now().UTC()
-	}
 }
 
 // rollbackCreate takes away what a failed creation has made.

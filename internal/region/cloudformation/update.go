@@ -17,7 +17,7 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *operation) error
 	if err != nil {
 		return err
 	}
-	failures, err := s.stage(ctx, sd, s.step)
+	failures, err := s.stage(ctx, sd)
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,7 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *operation) error
 		}
 		if len(failures) == 0 {
 			s.dropRemoved(sd)
-			st.content, op.Phase = op.New, "cleanup"
-			s.tellOutputs(sd)
+			st.content, st.Updated, op.Phase = op.New, s.cfg.Now().UTC(), "cleanup"
 			s.setStack(st, "UPDATE_COMPLETE_CLEANUP"+inProgress, "")
 			return nil
 		}
@@ -199,7 +198,7 @@ func (s *Service) rollbackUpdate(ctx context.Context, st *stack, op *operation) 
 		return err
 	}
 	sd.rollback = true
-	failures, err := s.stage(ctx, sd, s.step)
+	failures, err := s.stage(ctx, sd)
 	if err != nil {
 		return err
 	}
