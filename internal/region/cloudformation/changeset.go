@@ -103,11 +103,11 @@ func (s *Service) fill(st *stack, cs *changeSet) {
 	if cs.Kind == sdk.ChangeSetTypeCreate {
 		before = content{}
 	}
-	changes, err := s.compare(st, before, cs.content)
+	changes, idle, err := s.compare(st, before, cs.content)
 	switch {
 	case err != nil:
 		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, messageOf(err)
-	case cs.Kind == sdk.ChangeSetTypeUpdate && idle(changes, before, cs.content):
+	case cs.Kind == sdk.ChangeSetTypeUpdate && idle:
 		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, errNoChanges.Error()
 	default:
 		cs.Status, cs.Execution, cs.Changes = sdk.ChangeSetStatusCreateComplete, sdk.ExecutionStatusAvailable, changes

@@ -60,22 +60,21 @@ func removals(st *stack, nodes map[string][]string) []change {
 	return out
 }
 
-// compare says what bringing a stack to new contents would do. The caller is inside the book.
-func (s *Service) compare(st *stack, before, after content) ([]change, error) {
+// compare says what new contents would do to a stack, and whether that is nothing at all. The caller is inside the book.
+func (s *Service) compare(st *stack, before, after content) (out []change, idle bool, err error) {
 	c, err := newComparison(st, before, after)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	nodes, err := s.nodes(side{edition: c.edition, st: st})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []change
 	var problems []string
 	for _, name := range sorted(nodes) {
 		ch, bad, err := s.compareOne(c, name)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		problems = append(problems, bad...)
 		if ch != nil {
@@ -83,11 +82,11 @@ func (s *Service) compare(st *stack, before, after content) ([]change, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return nil, invalid("%s", strings.Join(problems, "; "))
+		return nil, false, invalid("%s", strings.Join(problems, "; "))
 	}
 	out = append(out, removals(st, nodes)...)
 	slices.SortStableFunc(out, func(a, b change) int { return strings.Compare(a.Logical, b.Logical) })
-	return out, nil
+	return out, len(out) == 0 && c.sameBeside(), nil
 }
 
 // sorted lists nodes, each after those that it waits for.
@@ -267,19 +266,8 @@ func replacement(details []detail, kind string) string {
 	return out
 }
 
-// idle tells whether nothing at all differs between two contents.
-func idle(changes []change, before, after content) bool {
-	if len(changes) > 0 || canonical(anyMap(before.Tags)) != canonical(anyMap(after.Tags)) {
-		return false
-	}
-	old, err := Parse(before.Body)
-	if err != nil {
-		return false
-	}
-	t, err := Parse(after.Body)
-	if err != nil {
-		return false
-	}
+// sameBeside tells whether nothing but resources differs: neither tags nor outputs.
+func (e edition) sameBeside() bool {
 	show := func(t *Template) string {
 		out := tree{}
 		for k, o := range t.Outputs {
@@ -287,5 +275,5 @@ func idle(changes []change, before, after content) bool {
 		}
 		return canonical(out)
 	}
-	return show(old) == show(t)
+	return canonical(anyMap(e.before.Tags)) == canonical(anyMap(e.after.Tags)) && show(e.old) == show(e.t)
 }

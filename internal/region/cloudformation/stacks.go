@@ -150,9 +150,9 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 
 // worthwhile refuses an update that would do nothing. The caller is inside the book.
 func (s *Service) worthwhile(st *stack, in *sdk.UpdateStackInput, c content) error {
-	changes, err := s.compare(st, st.content, c)
+	_, idle, err := s.compare(st, st.content, c)
 	switch {
-	case err == nil && idle(changes, st.content, c) && in.StackPolicyBody == nil:
+	case idle && in.StackPolicyBody == nil:
 		return invalid("No updates are to be performed.")
 	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
 		return nil // the update fails at the resource that is wrong
