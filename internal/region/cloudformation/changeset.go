@@ -5,8 +5,6 @@ package cloudformation
 import (
 	"cmp"
 	"context"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +33,8 @@ func (s *Service) proposed(in *sdk.CreateChangeSetInput) (string, content, error
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
 		return "", content{}, invalid("This region makes change sets of the types CREATE and UPDATE, not %s", kind)
 	}
-	if name := record.Str(in.ChangeSetName); !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
-		return "", content{}, invalid("1 validation error detected: Value '%s' at 'changeSetName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name)
+	if err := checkName("changeSetName", record.Str(in.ChangeSetName)); err != nil {
+		return "", content{}, err
 	}
 	before, _, status, err := s.current(record.Str(in.StackName))
 	switch {
@@ -91,8 +89,8 @@ func (s *Service) reviewed(in *sdk.CreateChangeSetInput, kind string) (*stack, e
 			return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "ChangeSet %s already exists", cs.Name)
 		}
 	}
-	if kind == sdk.ChangeSetTypeUpdate && !slices.Contains(updatable(), st.Status) {
-		return nil, invalid("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
+	if kind == sdk.ChangeSetTypeUpdate {
+		return st, mayUpdate(st)
 	}
 	return st, nil
 }
@@ -241,8 +239,10 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 	if cs.Execution != sdk.ExecutionStatusAvailable {
 		return nil, wire.Errorf("InvalidChangeSetStatus", "ChangeSet [%s] cannot be executed in its current status of [%s]", cs.ID, cs.Status)
 	}
-	if cs.Kind == sdk.ChangeSetTypeUpdate && !slices.Contains(updatable(), st.Status) {
-		return nil, invalid("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
+	if cs.Kind == sdk.ChangeSetTypeUpdate {
+		if err := mayUpdate(st); err != nil {
+			return nil, err
+		}
 	}
 	cs.Execution = sdk.ExecutionStatusExecuteComplete
 	st.ChangeSetID = cs.ID

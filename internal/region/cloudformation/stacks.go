@@ -23,10 +23,18 @@ type settings struct {
 	notify     []*string
 }
 
+// checkName refuses what cannot be the name of a stack or of a change set.
+func checkName(member, name string) error {
+	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
+		return invalid("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name, member)
+	}
+	return nil
+}
+
 // newStack makes an empty stack. The caller is inside the book.
 func (s *Service) newStack(in settings, status string) (*stack, error) {
-	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(in.name) {
-		return nil, invalid("1 validation error detected: Value '%s' at 'stackName' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", in.name)
+	if err := checkName("stackName", in.name); err != nil {
+		return nil, err
 	}
 	if s.named(in.name) != nil {
 		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
@@ -88,11 +96,13 @@ func (s *Service) begin(st *stack, op operation) {
 	s.book.Dirty()
 }
 
-// updatable are the statuses in which a stack can be updated.
-func updatable() []string {
-	return []string{
-		"CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_FAILED", "CREATE_FAILED", "IMPORT_COMPLETE",
+// mayUpdate refuses to update a stack in a status that does not allow it.
+func mayUpdate(st *stack) error {
+	switch st.Status {
+	case "CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_FAILED", "CREATE_FAILED", "IMPORT_COMPLETE":
+		return nil
 	}
+	return invalid("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
 }
 
 // current is a copy of what a stack is now.
@@ -126,8 +136,8 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	}
 	err = s.book.Do(func() error {
 		st := s.st.Stacks[id]
-		if !slices.Contains(updatable(), st.Status) {
-			return invalid("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
+		if err := mayUpdate(st); err != nil {
+			return err
 		}
 		if err := s.worthwhile(st, in, c); err != nil {
 			return err
