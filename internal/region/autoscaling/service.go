@@ -171,13 +171,8 @@ func (s *Service) launching(tree map[string]any) []wire.Check {
 		return nil
 	}
 	text := func(m map[string]any, k string) string { v, _ := m[k].(string); return v }
-	var subnets []string
-	for id := range strings.SplitSeq(text(tree, "VPCZoneIdentifier"), ",") {
-		if id = strings.TrimSpace(id); id != "" {
-			subnets = append(subnets, id)
-		}
-	}
-	return s.cfg.Cloud.LaunchChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"), subnets)
+	return s.cfg.Cloud.LaunchChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"),
+		subnets(new(text(tree, "VPCZoneIdentifier"))))
 }
 
 func (s *Service) questions(action string, tree map[string]any) []wire.Check {
