@@ -32,8 +32,7 @@ func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.Cha
 	if err != nil {
 		return nil, err
 	}
-	after := &zone{Shape: z.Shape, VPCs: z.VPCs, Records: map[string]*sdk.ResourceRecordSet{}}
-	maps.Copy(after.Records, z.Records)
+	after := &zone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
 	var wrong []string
 	for _, c := range in.ChangeBatch.Changes {
 		r := record.Clone(c.ResourceRecordSet)
@@ -45,7 +44,7 @@ func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.Cha
 			wrong = append(wrong, why)
 		}
 	}
-	if len(wrong) == 0 && !slices.ContainsFunc(record.Keys(after.Records), func(k string) bool { return k == key(*z.Shape.Name, sdk.RRTypeSoa, "") }) {
+	if len(wrong) == 0 && after.Records[key(*z.Shape.Name, sdk.RRTypeSoa, "")] == nil {
 		wrong = append(wrong, "A HostedZone must contain exactly one SOA record.")
 	}
 	if len(wrong) > 0 {
