@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/record"
@@ -59,30 +60,26 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	}
 	var out []wire.Check
 	for _, kind := range made()[op] {
-		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
-		out = append(out, wire.Check{Action: action, Resource: arn, Context: byKind[kind]})
+		out = append(out, wire.Check{Action: action, Resource: s.anyARN(kind), Context: byKind[kind]})
 	}
 	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
-	for _, id := range record.Texts(tree, isID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData") {
+	named := record.Texts(tree, isID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData")
+	about := func(id, arn string) {
 		c := maps.Clone(request)
 		record.ResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
+		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
-	for _, id := range append(s.associated(tree), s.accepter(op, tree)...) {
-		c := maps.Clone(request)
-		record.ResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: s.arn(id), Context: c})
+	for _, id := range slices.Concat(named, s.associated(tree), s.accepter(op, tree)) {
+		about(id, s.arn(id))
 	}
-	if name, id := s.keyNamed(tree); id != "" {
-		c := maps.Clone(request)
-		record.ResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: s.keyPairARN(name), Context: c})
+	name, _ := tree["KeyName"].(string)
+	if id := s.keyNamed(name); id != "" {
+		about(id, s.keyPairARN(name))
 	}
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
-		arn := fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: arn, Context: c})
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.anyARN(kind), Context: c})
 	}
 	if len(out) == 0 {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
@@ -115,15 +112,19 @@ func (s *Service) associated(tree map[string]any) []string {
 	return nil
 }
 
-// keyNamed is the key pair that a request names, with its id: a key pair's name is in its ARN.
-func (s *Service) keyNamed(tree map[string]any) (name, id string) {
-	name, _ = tree["KeyName"].(string)
+// anyARN is the ARN of all resources of a kind: of one that is yet to be made.
+func (s *Service) anyARN(kind string) string {
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
+}
+
+// keyNamed is the id of the key pair of that name; empty if there is none.
+func (s *Service) keyNamed(name string) string {
 	for _, id := range sortedKeys(s.st.Keys) {
 		if name != "" && str(s.st.Keys[id].KeyName) == name {
-			return name, id
+			return id
 		}
 	}
-	return name, ""
+	return ""
 }
 
 // keyPairARN is the ARN of a key pair, which has its name and not its id.

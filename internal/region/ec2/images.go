@@ -89,10 +89,8 @@ func (s *Service) importKey(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairOutpu
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range s.st.Keys {
-		if str(k.KeyName) == name {
-			return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
-		}
+	if s.keyNamed(name) != "" {
+		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
 	}
 	sum := md5.Sum(raw) //nolint:gosec // as above
 	finger := strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":")

@@ -3,7 +3,6 @@
 package ec2
 
 import (
-	"fmt"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
@@ -39,18 +38,16 @@ func (s *Service) LaunchChecks(id, name, version string, subnets []string) []wir
 	}
 	if name := str(data.KeyName); name != "" {
 		c := map[string][]string{}
-		_, id := s.keyNamed(map[string]any{"KeyName": name})
-		record.ResourceTags(c, s.st.Tags[id])
+		record.ResourceTags(c, s.st.Tags[s.keyNamed(name)])
 		out = append(out, ask(s.keyPairARN(name), c))
 	}
-	kind := func(k string) string { return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, k) }
 	for _, k := range made()["RunInstances"] {
-		out = append(out, ask(kind(k), specTags(data.TagSpecifications, k)))
+		out = append(out, ask(s.anyARN(k), specTags(data.TagSpecifications, k)))
 	}
 	for _, spec := range data.TagSpecifications {
 		c := specTags(data.TagSpecifications, str(spec.ResourceType))
 		c["ec2:CreateAction"] = []string{"RunInstances"}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: kind(str(spec.ResourceType)), Context: c})
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.anyARN(str(spec.ResourceType)), Context: c})
 	}
 	return append(out, s.passing(data.IamInstanceProfile)...)
 }

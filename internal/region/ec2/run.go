@@ -172,10 +172,8 @@ func (s *Service) checkImage(l *launch) error {
 		return wire.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows.", s.cfg.Quotas.VCPUs)
 	}
 	l.count = min(l.count, room)
-	if name := str(l.in.KeyName); name != "" {
-		if !slices.ContainsFunc(sortedKeys(s.st.Keys), func(id string) bool { return str(s.st.Keys[id].KeyName) == name }) {
-			return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
-		}
+	if name := str(l.in.KeyName); name != "" && s.keyNamed(name) == "" {
+		return wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
 	}
 	return checkUserData(l.in.UserData)
 }
