@@ -21,6 +21,9 @@ func literal(text string) pattern {
 	return p
 }
 
+// Like tells whether the whole text fits a pattern, in which * is any text and ? any one character.
+func Like(pattern, text string) bool { return literal(pattern).match(text) }
+
 // match tells whether the whole text fits the pattern, in time linear in both for one star and quadratic at worst.
 func (p pattern) match(text string) bool {
 	i, j, star, mark := 0, 0, -1, 0

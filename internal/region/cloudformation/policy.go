@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 )
 
@@ -73,27 +74,8 @@ func parsePolicy(body string) (stackPolicy, error) {
 	return p, nil
 }
 
-// like matches a text against a pattern with * and ?.
-func like(pattern, text string) bool {
-	if pattern == "" {
-		return text == ""
-	}
-	switch pattern[0] {
-	case '*':
-		for i := 0; i <= len(text); i++ {
-			if like(pattern[1:], text[i:]) {
-				return true
-			}
-		}
-		return false
-	case '?':
-		return text != "" && like(pattern[1:], text[1:])
-	}
-	return text != "" && pattern[0] == text[0] && like(pattern[1:], text[1:])
-}
-
 func anyLike(patterns []string, text string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return like(p, text) })
+	return slices.ContainsFunc(patterns, func(p string) bool { return authz.Like(p, text) })
 }
 
 // policyDenies says why the stack policy does not let an update do an action on a resource; empty if it does. The
