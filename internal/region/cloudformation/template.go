@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -164,8 +163,10 @@ func each(section string, v any, read func(name string, v any) error) error {
 	return nil
 }
 
+// alphanumeric tells whether a name is of 1 to 255 letters and digits. It is asked of every name in a template.
 func alphanumeric(name string) bool {
-	return regexp.MustCompile(`^[A-Za-z0-9]{1,255}$`).MatchString(name)
+	other := func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	return name != "" && len(name) <= 255 && !strings.ContainsFunc(name, other)
 }
 
 func textAt(at string, v any) (string, error) {
