@@ -156,7 +156,7 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 	out := &sdk.DescribeChangeSetOutput{
 		ChangeSetId: new(cs.ID), ChangeSetName: new(cs.Name), StackId: new(st.ID), StackName: new(st.Name), Status: new(cs.Status),
 		ExecutionStatus: new(cs.Execution), CreationTime: new(cs.Created), Capabilities: record.Refs(cs.Capability), Tags: showTags(cs.Tags),
-		Parameters: s.showParameters(cs.content), Changes: []*sdk.Change{}, NextToken: next, NotificationARNs: record.Refs(cs.Notify),
+		Parameters: showParameters(cs.Params), Changes: []*sdk.Change{}, NextToken: next, NotificationARNs: record.Refs(cs.Notify),
 		IncludeNestedStacks: new(false), RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
 	optional(&out.StatusReason, cs.Reason)

@@ -43,19 +43,15 @@ func showTags(tags map[string]string) []*sdk.Tag {
 }
 
 // showParameters are the values of parameters; those with NoEcho are hidden.
-func (s *Service) showParameters(c content) []*sdk.Parameter {
+func showParameters(params map[string]value) []*sdk.Parameter {
 	out := []*sdk.Parameter{}
-	t, err := Parse(c.Body)
-	if err != nil {
-		return out
-	}
-	for _, name := range record.Keys(c.Params) {
-		v := c.Params[name]
+	for _, name := range record.Keys(params) {
+		v := params[name]
 		p := &sdk.Parameter{ParameterKey: new(name), ParameterValue: new(v.Given)}
 		if v.Resolved != nil {
 			p.ResolvedValue = new(*v.Resolved)
 		}
-		if t.Parameters[name].NoEcho {
+		if v.NoEcho {
 			p.ParameterValue = new(hidden)
 		}
 		out = append(out, p)
@@ -72,7 +68,7 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
 	if st.Body != "" {
-		out.Parameters = s.showParameters(st.content)
+		out.Parameters = showParameters(st.Params)
 	}
 	optional(&out.StackStatusReason, st.Reason)
 	optional(&out.Description, st.Described)

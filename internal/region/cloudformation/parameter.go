@@ -138,6 +138,7 @@ func (p parameter) known() bool {
 type value struct {
 	Given    string
 	Resolved *string `json:"resolved,omitempty"`
+	NoEcho   bool    `json:"noEcho,omitempty"` // it is not to be shown
 }
 
 // use is the text that counts.
@@ -247,7 +248,7 @@ func (s *Service) resolve(ctx context.Context, t *Template, given []input, befor
 		if err := p.check(name, *p.Default); err != nil {
 			return nil, err
 		}
-		out[name] = value{Given: *p.Default}
+		out[name] = value{Given: *p.Default, NoEcho: p.NoEcho}
 	}
 	if len(missing) > 0 {
 		return nil, invalid("Parameters: [%s] must have values", strings.Join(missing, ", "))
@@ -277,7 +278,7 @@ func (t *Template) take(given []input, before map[string]value) (map[string]valu
 		if err := p.check(in.name, in.value); err != nil {
 			return nil, err
 		}
-		out[in.name] = value{Given: in.value}
+		out[in.name] = value{Given: in.value, NoEcho: p.NoEcho}
 	}
 	return out, nil
 }
