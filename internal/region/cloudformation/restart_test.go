@@ -77,13 +77,8 @@ func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 	first.change("f", fleet, "Type", "t3.large")
 	fresh := ""
 	first.until("one machine is new and said so", func() bool {
-		for id := range first.members() {
-			if before[id] == "" {
-				fresh = id
-				return first.signal("f", "Group", id, types.ResourceSignalStatusSuccess) == nil
-			}
-		}
-		return false
+		fresh = first.report(before, types.ResourceSignalStatusSuccess)
+		return fresh != ""
 	})
 	snapshot := first.region.Snapshot(t)
 	l := labOf(t, regiontest.StartWith(t, regiontest.Options{From: snapshot}))

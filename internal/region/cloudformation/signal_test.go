@@ -54,6 +54,17 @@ func (l *lab) signal(stack, logical, id string, status types.ResourceSignalStatu
 	return err
 }
 
+// report signals for one machine of the fleet that serves and was not there before, and says which; empty if none would.
+func (l *lab) report(before map[string]string, status types.ResourceSignalStatus) string {
+	l.t.Helper()
+	for id := range l.members() {
+		if before[id] == "" && l.signal("f", "Group", id, status) == nil {
+			return id
+		}
+	}
+	return ""
+}
+
 // members are the instances of stack f's group in service, with the version of the template that each came from.
 func (l *lab) members() map[string]string {
 	l.t.Helper()
@@ -286,13 +297,11 @@ func TestRollingUpdateRollsBack(t *testing.T) {
 	before := l.members()
 	l.change("f", two, "Type", "t3.large")
 	l.until("a new machine serves", func() bool {
-		for id := range l.members() {
-			if before[id] == "" && l.signal("f", "Group", id, types.ResourceSignalStatusFailure) == nil {
-				before[id] = "broken"
-				return true
-			}
+		id := l.report(before, types.ResourceSignalStatusFailure)
+		if id != "" {
+			before[id] = "broken"
 		}
-		return false
+		return id != ""
 	})
 	l.until("it goes back", func() bool { return l.describe("f").StackStatus == types.StackStatusUpdateRollbackInProgress })
 	l.want(l.tend(before), "UPDATE_ROLLBACK_COMPLETE")
