@@ -91,10 +91,8 @@ func templateVersions(j *job) error {
 	if err != nil {
 		return err
 	}
-	for attribute, member := range map[string]string{
-		"LatestVersionNumber": "LatestVersionNumber", "DefaultVersionNumber": "DefaultVersionNumber", "LaunchTemplateId": "LaunchTemplateId",
-	} {
-		j.attributes[attribute] = textOf(t, member)
+	for _, name := range []string{"LatestVersionNumber", "DefaultVersionNumber", "LaunchTemplateId"} {
+		j.attributes[name] = textOf(t, name)
 	}
 	return nil
 }

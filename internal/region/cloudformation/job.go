@@ -286,7 +286,7 @@ func absent(err error) bool {
 		return true // Auto Scaling says it in its message only
 	}
 	return strings.HasSuffix(c, "NotFound") || strings.HasSuffix(c, "NotFoundException") || strings.HasPrefix(c, "NoSuch") ||
-		strings.HasSuffix(c, ".Malformed") || c == "ParameterNotFound" || strings.HasSuffix(c, "NotFound.NotFound") || c == "Gateway.NotAttached"
+		strings.HasSuffix(c, ".Malformed") || c == "Gateway.NotAttached"
 }
 
 // unlessAbsent is err, but nil where it says that there is nothing.

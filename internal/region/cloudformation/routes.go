@@ -136,13 +136,13 @@ func adoptAssociation(j *job) (bool, error) {
 // changeEndpoint gives an endpoint other tables, subnets, groups or another policy.
 func changeEndpoint(j *job) error {
 	in := tree{"VpcEndpointId": j.id}
-	for property, member := range map[string]string{"RouteTableIds": "RouteTableIds", "SubnetIds": "SubnetIds", "SecurityGroupIds": "SecurityGroupIds"} {
-		more, fewer := changes(j.old[property], j.props[property])
+	for _, name := range []string{"RouteTableIds", "SubnetIds", "SecurityGroupIds"} {
+		more, fewer := changes(j.old[name], j.props[name])
 		if len(more) > 0 {
-			in["Add"+member] = more
+			in["Add"+name] = more
 		}
 		if len(fewer) > 0 {
-			in["Remove"+member] = fewer
+			in["Remove"+name] = fewer
 		}
 	}
 	if j.differs("PrivateDnsEnabled") {
