@@ -135,7 +135,7 @@ func (a *app) create(ctx context.Context, set manifest.Set, findings diag.Findin
 	}
 	s, sealer, err := a.openStore(ctx)
 	if findings.Err() != nil && err != nil {
-		findings.Errorf("--state", a.flagOr(a.state, "SLIPWAY_STATE"), strings.Join(diag.Hints(err), "; "), "%s", err)
+		findings.Errorf("--state", a.flagOr(a.state, "SLIPWAY_STATE"), strings.Join(hintsOf(err), "; "), "%s", err)
 	}
 	if err := cmp.Or(findings.Err(), err); err != nil {
 		return err
