@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/node/agent"
+	"github.com/slipway-k8s/slipway/internal/machine/agent"
 )
 
 func main() {

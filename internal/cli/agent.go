@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 	"runtime"
 
-	"github.com/slipway-k8s/slipway/internal/filesum"
-	"github.com/slipway-k8s/slipway/internal/node"
+	"github.com/slipway-k8s/slipway/internal/lib/filesum"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
 // agents finds the agent for each architecture: --node-binary, else slipway-node beside slipway, else slipway-node-ARCH.

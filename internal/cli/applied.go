@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // appliedKey is where it lies what was brought to AWS last.

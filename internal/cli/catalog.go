@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/asset"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 // Limits on a catalogue that is fetched.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // lateStore gets one more object after it was first listed, as from a machine that is being born while it is deleted.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/plan"
 )
 
 // protected refuses to delete a cluster that its manifest protects, or AWS does: nothing may go before all may.

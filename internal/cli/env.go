@@ -17,8 +17,8 @@ import (
 	"github.com/aws/smithy-go/logging"
 	"golang.org/x/term"
 
-	awscalls "github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	awscalls "github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // The exit codes that every command shares; others say theirs in their help.

@@ -6,9 +6,9 @@ import (
 	"context"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/existing"
-	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
 )
 
 // findExisting looks, once, at what the manifest names by its id, and refuses what is not there or does not fit.

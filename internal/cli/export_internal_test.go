@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/diag"
-	"github.com/slipway-k8s/slipway/internal/pki"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
 func someAccess(t *testing.T) pki.Access {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/health"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 func newGetCommand(a *app) *cobra.Command {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/operation"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 )
 
 func newHistoryCommand(a *app) *cobra.Command {

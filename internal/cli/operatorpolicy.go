@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/operator"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/model"
-	"github.com/slipway-k8s/slipway/internal/operator"
-	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 func newIAMCommand(a *app) *cobra.Command {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // exitChanges is what 'slipway plan' exits with when there is something to do.

@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/operator"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/operator"
 )
 
 // exitFindings is what 'slipway preflight' exits with when an apply would go, but not without a warning.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
 // progress shows how a plan goes on: one line for each thing that is done and, on a terminal, a last line with what

@@ -5,10 +5,10 @@ package cli
 import (
 	"context"
 
-	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/cluster/quota"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/quota"
 )
 
 // checkQuotas finds the account's limits that the cluster would run into. A plan asks only about what it makes more of,

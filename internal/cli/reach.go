@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/smithy-go"
 
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // hintsOf are err's own hints. An error of a call to AWS that has none gets one where it is about the way there: a shell's

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/asset/build"
+	"github.com/slipway-k8s/slipway/internal/lib/asset/build"
 	"github.com/slipway-k8s/slipway/internal/region"
 )
 

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/operation"
-	"github.com/slipway-k8s/slipway/internal/store"
-	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/target/terraform"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/target/terraform"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // renderOptions are the flags of the commands that write a template.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/target/diagram"
+	"github.com/slipway-k8s/slipway/internal/infra/target/diagram"
 )
 
 func newRenderDiagramCommand(a *app) *cobra.Command {

@@ -15,11 +15,11 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/cluster/planfile"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/operation"
-	"github.com/slipway-k8s/slipway/internal/pki"
-	"github.com/slipway-k8s/slipway/internal/planfile"
-	"github.com/slipway-k8s/slipway/internal/store"
 )
 
 // isPlanFile says whether an argument of apply is a file: no cluster has a dot or a slash in its name.

@@ -16,13 +16,13 @@ import (
 
 	sdkcfn "github.com/aws/aws-sdk-go-v2/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/internal/stack"
-	"github.com/slipway-k8s/slipway/internal/store"
-	render "github.com/slipway-k8s/slipway/internal/target"
-	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/stack"
+	render "github.com/slipway-k8s/slipway/internal/infra/target"
+	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // stackOptions are the flags of a cluster that CloudFormation makes.

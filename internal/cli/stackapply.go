@@ -15,13 +15,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/health"
-	"github.com/slipway-k8s/slipway/internal/operation"
-	"github.com/slipway-k8s/slipway/internal/plan"
-	"github.com/slipway-k8s/slipway/internal/stack"
-	"github.com/slipway-k8s/slipway/internal/store"
-	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/stack"
+	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // planStack shows what a change set would do, and takes it back.

@@ -5,7 +5,7 @@ package cli
 import (
 	"testing"
 
-	"github.com/slipway-k8s/slipway/internal/health"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
 )
 
 func TestWorstReport(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 func withHint(err error, hint string) error { return diag.WithHint(err, hint) }

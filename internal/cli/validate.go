@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/health"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
 )
 
 // exitInvalid is validate's exit code for a cluster that is not well, as kops has it.

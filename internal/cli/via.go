@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // The ways in which a cluster's resources are made. A cluster has one: two would undo what the other does.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/model"
-	"github.com/slipway-k8s/slipway/internal/store"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // zonesKey is where the state says in which existing hosted zones the cluster may have records. A zone that a manifest

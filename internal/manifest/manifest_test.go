@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 

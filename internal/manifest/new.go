@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // The names of the groups that New makes.

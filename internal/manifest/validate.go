@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
 // The values of fields that are a choice.

@@ -66,7 +66,7 @@ func TestKindsTable(t *testing.T) {
 func kindShapes(t *testing.T) (map[string]piece, []string) {
 	t.Helper()
 	sizes, kinds, order := map[string]int{}, map[string]piece{}, []string(nil)
-	inFolder(t, "internal/awskind", func(file string, fset *token.FileSet, f *ast.File) {
+	inFolder(t, "internal/infra/awskind", func(file string, fset *token.FileSet, f *ast.File) {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.GenDecl:
@@ -96,7 +96,7 @@ func kindShapes(t *testing.T) (map[string]piece, []string) {
 func kindDrivers(t *testing.T) map[string][]piece {
 	t.Helper()
 	out := map[string][]piece{}
-	inFolder(t, "internal/aws", func(file string, fset *token.FileSet, f *ast.File) {
+	inFolder(t, "internal/infra/aws", func(file string, fset *token.FileSet, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			lit, ok := n.(*ast.CompositeLit)
 			if !ok {

@@ -112,20 +112,20 @@ func deps(t *testing.T, pkg string) []string {
 
 func TestForbiddenDependencies(t *testing.T) {
 	tests := []struct{ pkg, prefix, why string }{
-		{"./cmd/slipway-node", module + "/internal/aws", "the agent carries out no provisioning"},
-		{"./cmd/slipway-node", module + "/internal/awskind", "the agent carries out no provisioning"},
+		{"./cmd/slipway-node", module + "/internal/infra/aws", "the agent carries out no provisioning"},
+		{"./cmd/slipway-node", module + "/internal/infra/awskind", "the agent carries out no provisioning"},
 		{"./cmd/slipway-node", module + "/internal/region", "no part of the product knows the local region"},
 		{"./cmd/slipway-node", "github.com/aws/aws-sdk-go/", "the v1 shapes are for the region alone, and huge"},
 		{"./cmd/slipway-node", "github.com/google/go-containerregistry", "images are made on the operator's side"},
-		{"./internal/plan", module + "/internal/aws", "the planner is pure"},
-		{"./internal/model", module + "/internal/aws", "the model is pure"},
-		{"./internal/model", module + "/internal/node", "siblings are wired by cli"},
-		{"./internal/graph", "net/http", "the core does no I/O"},
-		{"./internal/plan", "net/http", "the core does no I/O"},
-		{"./internal/region", module + "/internal/plan", "the region judges the provisioner: it may share no code with it"},
-		{"./internal/region", module + "/internal/awskind", "the region judges the provisioner: it may share no code with it"},
-		{"./internal/region", module + "/internal/model", "the region judges the provisioner: it may share no code with it"},
-		{"./internal/region", module + "/internal/node", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/infra/plan", module + "/internal/infra/aws", "the planner is pure"},
+		{"./internal/infra/model", module + "/internal/infra/aws", "the model is pure"},
+		{"./internal/infra/model", module + "/internal/machine/node", "siblings are wired by cli"},
+		{"./internal/infra/graph", "net/http", "the core does no I/O"},
+		{"./internal/infra/plan", "net/http", "the core does no I/O"},
+		{"./internal/region", module + "/internal/infra/plan", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/infra/awskind", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/infra/model", "the region judges the provisioner: it may share no code with it"},
+		{"./internal/region", module + "/internal/machine/node", "the region judges the provisioner: it may share no code with it"},
 	}
 	seen := map[string][]string{}
 	for _, tt := range tests {
@@ -151,7 +151,7 @@ func TestOnlyCLIKnowsTheRegion(t *testing.T) {
 		if bytes.Contains(src, []byte(`"`+module+"/internal/region")) {
 			t.Errorf("%s imports the local region", path)
 		}
-		if bytes.Contains(src, []byte("198.18.0.1")) && !strings.HasPrefix(path, "internal/asset") && !strings.HasPrefix(path, "assets/") {
+		if bytes.Contains(src, []byte("198.18.0.1")) && !strings.HasPrefix(path, "internal/lib/asset") && !strings.HasPrefix(path, "assets/") {
 			t.Errorf("%s knows the local region's address", path)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
 func iamTags(key, value string) []iamtypes.Tag { return []iamtypes.Tag{{Key: &key, Value: &value}} }

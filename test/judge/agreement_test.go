@@ -16,11 +16,11 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/model"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	render "github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
-	render "github.com/slipway-k8s/slipway/internal/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
 // TestAgreement builds every topology directly in one region and by CloudFormation in another. The AWS CLI sees the same

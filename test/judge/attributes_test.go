@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/target"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/target"
+	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
 // compare holds what Terraform planned and made against the graph, attribute by attribute and both ways: each property of
@@ -172,10 +172,6 @@ func normal(v any) any {
 // computedAttributes tells which attributes the provider may fill in by itself, by type.
 func computedAttributes(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	data, err := os.ReadFile(shared(t, "terraform-aws-6.25.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var schema struct {
 		Resources map[string]struct {
 			Attributes []struct {
@@ -184,9 +180,7 @@ func computedAttributes(t *testing.T) map[string]map[string]bool {
 			}
 		}
 	}
-	if err := json.Unmarshal(data, &schema); err != nil {
-		t.Fatal(err)
-	}
+	referencedata.ReadJSON(t, referencedata.TerraformProvider, &schema)
 	out := map[string]map[string]bool{}
 	for name, r := range schema.Resources {
 		out[name] = map[string]bool{}

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
 // TestCloudFormationLint has cfn-lint read all templates of a region in one process: its start costs as much as two

@@ -11,14 +11,14 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/slipway-k8s/slipway/internal/aws"
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/existing"
-	"github.com/slipway-k8s/slipway/internal/graph"
-	"github.com/slipway-k8s/slipway/internal/model"
-	"github.com/slipway-k8s/slipway/internal/plan"
+	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 

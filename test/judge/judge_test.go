@@ -22,19 +22,6 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// shared returns the path of a file of ../shared/data beside the project; without it the test is skipped aloud.
-func shared(t *testing.T, name string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "data", name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Skipf("SKIPPED: no judge here: %v", err)
-	}
-	return path
-}
-
 func write(t *testing.T, dir, name string, body []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)

@@ -15,10 +15,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/model"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
 // prepare makes what a topology takes for existing, and returns the topology with the ids that it got.

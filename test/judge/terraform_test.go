@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-k8s/slipway/internal/awskind"
-	"github.com/slipway-k8s/slipway/internal/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/infra/target/terraform"
 	"github.com/slipway-k8s/slipway/internal/manifest"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
-	"github.com/slipway-k8s/slipway/internal/target/terraform"
+	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
 // terraformWith runs Terraform with the stand-in for the AWS provider.
@@ -36,7 +37,7 @@ func (tf terraformWith) started(t *testing.T, dir string) terraformWith {
 		return tf
 	}
 	program := tool(t, "terraform")
-	schema := shared(t, "terraform-aws-6.25.json")
+	schema := write(t, dir, referencedata.TerraformProvider, referencedata.Read(t, referencedata.TerraformProvider))
 	source, err := filepath.Abs("awsprovider")
 	if err != nil {
 		t.Fatal(err)

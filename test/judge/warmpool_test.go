@@ -8,8 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
+	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
-	"github.com/slipway-k8s/slipway/internal/target/targettest"
 )
 
 // TestWarmPoolIsTakenAway: a manifest that does not name its pool any more has it deleted, and a changed one changed.

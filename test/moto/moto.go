@@ -20,11 +20,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/slipway-k8s/slipway/internal/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// script starts and stops moto; it lies beside the repository.
-const script = "shared/tools/moto-up.sh"
+// script starts and stops moto; its path is relative to the root of the repository.
+const script = "test/moto/moto-up.sh"
 
 // The exit statuses of script, or of the shell, where a machine has no moto.
 const (
@@ -93,7 +93,7 @@ func beside(t *testing.T) string {
 	dir, err := os.Getwd()
 	for err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(filepath.Dir(dir), script)
+			return filepath.Join(dir, script)
 		}
 		up := filepath.Dir(dir)
 		if up == dir {

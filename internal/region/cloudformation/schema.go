@@ -15,7 +15,7 @@ import (
 )
 
 // schemaText holds the properties of the types in [types]: CloudFormation's own schemas, cut to what is used here.
-// TestSchemas makes it of ../shared/data/cloudformation-types.json.
+// TestSchemas makes it of test/referencedata/data/cloudformation-types.json.
 //
 //go:embed types.json
 var schemaText []byte

@@ -7,11 +7,12 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
 var update = flag.Bool("update", false, "write what is generated anew")
@@ -32,15 +33,8 @@ func extra() map[string]schema {
 
 // TestSchemas holds the embedded schemas against the data that all our judges share; with -update it writes them.
 func TestSchemas(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "..", "shared", "data", "cloudformation-types.json")
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Skipf("SKIPPED: no judge here: %v", err)
-	}
 	var doc struct{ Types map[string]schema }
-	if err := json.Unmarshal(b, &doc); err != nil {
-		t.Fatal(err)
-	}
+	referencedata.ReadJSON(t, referencedata.CloudFormationTypes, &doc)
 	want := extra()
 	for kind := range types() {
 		s, ok := doc.Types[kind]

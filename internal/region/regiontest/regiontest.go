@@ -21,7 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/slipway-k8s/slipway/internal/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation"

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+// lookAPI is what it takes to see what lies in a network.
+type lookAPI interface {
+	instanceAPI
+	ruleAPI
+	DescribeNetworkInterfaces(context.Context, *ec2.DescribeNetworkInterfacesInput, ...func(*ec2.Options)) (*ec2.DescribeNetworkInterfacesOutput, error)
+	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
+	DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error)
+	DescribeSnapshots(context.Context, *ec2.DescribeSnapshotsInput, ...func(*ec2.Options)) (*ec2.DescribeSnapshotsOutput, error)
+	placeAPI
+}
+
+type placeAPI interface {
+	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
+	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
+	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
+	DescribeNatGateways(context.Context, *ec2.DescribeNatGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeNatGatewaysOutput, error)
+	DescribeVpcEndpoints(context.Context, *ec2.DescribeVpcEndpointsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcEndpointsOutput, error)
+}
+
+type lookELB interface {
+	balancerReadAPI
+	targetAPI
+	elbTagAPI
+}
+
+// finder looks for what keeps AWS from deleting something.
+type finder struct {
+	ec2     lookAPI
+	elb     lookELB
+	cluster string
+}
+
+// blocked says what is in the way where AWS refuses to delete something because it is in use; other errors stay as they
+// are. What is on its way out, or goes with the cluster, is waited for: load balancers and machines leave interfaces
+// behind for minutes. What is somebody else's ends the wait at once, by name: it would not go by itself.
+func (c *Cloud) blocked(ctx context.Context, err error, filter, id string) error {
+	if plan.ClassOf(err) != plan.InUse {
+		return err
+	}
+	found, lookErr := c.lookout.find(ctx, filter, id)
+	if lookErr != nil || len(found) == 0 {
+		return notYet("%w", err)
+	}
+	var staying, leaving []string
+	for _, b := range found {
+		if b.going || b.ours {
+			leaving = append(leaving, b.String())
+		} else {
+			staying = append(staying, b.String())
+		}
+	}
+	if len(staying) == 0 {
+		return notYet("%s is still used by %s", id, strings.Join(leaving, "; "))
+	}
+	return Error{
+		Doing: fmt.Sprintf("%s is in use by %s, which is not the cluster's. Remove it, then run this again", id, strings.Join(staying, "; ")),
+		class: plan.InUse, err: err,
+	}
+}
+
+// find lists what stands in the way of deleting what has id; how tells the kind of id.
+func (f finder) find(ctx context.Context, how, id string) ([]Blocker, error) {
+	switch how {
+	case "volume-id":
+		return f.ofVolume(ctx, id)
+	case "target-group":
+		return f.ofTargetGroup(ctx, id)
+	case "group-id":
+		faces, err := f.faces(ctx, how, id, false)
+		if err != nil {
+			return nil, err
+		}
+		groups, err := f.referring(ctx, id)
+		return append(faces, groups...), err
+	case "public-in":
+		return f.faces(ctx, "vpc-id", id, true)
+	case "vpc-id":
+		return f.inVPC(ctx, id)
+	}
+	return f.faces(ctx, how, id, false)
+}
+
+// faces lists the interfaces that a filter finds, each by what it belongs to.
+func (f finder) faces(ctx context.Context, name, value string, public bool) ([]Blocker, error) { //revive:disable-line:flag-parameter
+	var list []ec2types.NetworkInterface
+	pages := ec2.NewDescribeNetworkInterfacesPaginator(f.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: filter(name, value)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "look for what is in the way")
+		}
+		list = append(list, page.NetworkInterfaces...)
+	}
+	if addressed := slices.DeleteFunc(slices.Clone(list), func(n ec2types.NetworkInterface) bool { return n.Association == nil }); public && len(addressed) > 0 {
+		list = addressed
+	}
+	var out []Blocker
+	for _, n := range list {
+		b, err := f.face(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// face says what an interface belongs to.
+func (f finder) face(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
+	b, tags, text := faceBlocker(n), fromEC2(n.TagSet), aws.ToString(n.Description)
+	b.ours = claimOf(tags, f.cluster) == mine
+	switch machine := machineOf(n); {
+	case machine != "":
+		return f.ofMachine(ctx, b, machine)
+	case strings.HasPrefix(text, "ELB ") && strings.Count(text, "/") == 2:
+		b.Kind = "network interface"
+		return f.ofBalancer(ctx, b, strings.Split(text, "/")[1])
+	case n.InterfaceType == ec2types.NetworkInterfaceTypeNatGateway:
+		b.Kind = "network interface"
+		return f.ofNAT(ctx, b, text[strings.LastIndex(text, " ")+1:])
+	}
+	return b, nil
+}
+
+func (f finder) ofMachine(ctx context.Context, b Blocker, id string) (Blocker, error) {
+	pages, err := f.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filter("instance-id", id)})
+	if err != nil {
+		return b, wrap(err, "look at %s", id)
+	}
+	b.Owner, b.going = "instance "+id, true // one that is not listed any more is gone
+	for _, r := range pages.Reservations {
+		for _, i := range r.Instances {
+			m := machineBlocker(i)
+			b.Owner = strings.TrimSpace("instance " + id + strings.TrimPrefix(m.Kind, "instance"))
+			if m.Owner != "" {
+				b.Owner += " of " + m.Owner
+			}
+			b.going = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
+			tags := fromEC2(i.Tags)
+			// A machine that some other group keeps alive would come back.
+			b.ours = claimOf(tags, f.cluster) == mine && (tags[groupTag] == "" || tags[awskind.TagCluster] == f.cluster)
+		}
+	}
+	return b, nil
+}
+
+func (f finder) ofBalancer(ctx context.Context, b Blocker, name string) (Blocker, error) {
+	out, err := f.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{name}})
+	if err = wrap(err, "look at load balancer %s", name); plan.ClassOf(err) == plan.NotFound {
+		b.Owner, b.going = "load balancer "+name, true
+		return b, nil
+	}
+	if err != nil || len(out.LoadBalancers) == 0 {
+		return b, err
+	}
+	return f.describeBalancer(ctx, b, out.LoadBalancers[0])
+}
+
+func (f finder) describeBalancer(ctx context.Context, b Blocker, lb elbtypes.LoadBalancer) (Blocker, error) {
+	arn := aws.ToString(lb.LoadBalancerArn)
+	tags, err := balancerTags(ctx, f.elb, []string{arn})
+	b.Owner = balancerKind(lb)
+	if who := makerOf(tags[arn]); who != "" {
+		b.Owner += " made by " + who
+	}
+	b.ours = claimOf(tags[arn], f.cluster) == mine
+	return b, err
+}
+
+func (f finder) ofNAT(ctx context.Context, b Blocker, id string) (Blocker, error) {
+	out, err := f.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})
+	if err = wrap(err, "look at %s", id); plan.ClassOf(err) == plan.NotFound {
+		b.going = true
+		return b, nil
+	}
+	if err != nil {
+		return b, err
+	}
+	for _, n := range out.NatGateways {
+		tags := fromEC2(n.Tags)
+		b.Owner = "NAT gateway " + id + byName(tags)
+		b.going = n.State == ec2types.NatGatewayStateDeleting || n.State == ec2types.NatGatewayStateDeleted
+		b.ours = claimOf(tags, f.cluster) == mine
+	}
+	return b, nil
+}
+
+// ofVolume names the machines that a volume is attached to.
+func (f finder) ofVolume(ctx context.Context, id string) ([]Blocker, error) {
+	out, err := f.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+	if err != nil {
+		return nil, wrap(err, "look at %s", id)
+	}
+	var found []Blocker
+	for _, v := range out.Volumes {
+		for _, machine := range attachedTo(v) {
+			b, err := f.ofMachine(ctx, Blocker{}, machine)
+			if err != nil {
+				return nil, err
+			}
+			b.ID, b.Kind, b.Owner = machine, b.Owner, ""
+			found = append(found, b)
+		}
+	}
+	return found, nil
+}
+
+// ofTargetGroup names the load balancers that send to a target group.
+func (f finder) ofTargetGroup(ctx context.Context, arn string) ([]Blocker, error) {
+	out, err := f.elb.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{TargetGroupArns: []string{arn}})
+	if err != nil {
+		return nil, wrap(err, "look at %s", arn)
+	}
+	var found []Blocker
+	for _, g := range out.TargetGroups {
+		known, err := lookBalancers(ctx, f.elb, g.LoadBalancerArns)
+		if err != nil {
+			return nil, err
+		}
+		for _, lb := range known {
+			b, err := f.describeBalancer(ctx, Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"}, lb)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, b)
+		}
+	}
+	return found, nil
+}

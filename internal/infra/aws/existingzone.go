@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// lookAtZone reads the hosted zone that the manifest names by its id, and whether the API's name in it is free.
+func lookAtZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *existing.Facts) error {
+	id := c.Spec.DNSZone
+	if !manifest.HasDNS(c.Spec) || !manifest.IsZoneID(id) {
+		return nil
+	}
+	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
+	if err = wrap(err, "look at zone %s", id); plan.ClassOf(err) == plan.NotFound {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f.Zone = existing.Zone{Name: strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), Private: out.HostedZone.Config != nil && out.HostedZone.Config.PrivateZone}
+	for _, v := range out.VPCs {
+		f.Zone.VPCs = append(f.Zone.VPCs, aws.ToString(v.VPCId))
+	}
+	return eachRecord(ctx, api, id, func(r r53types.ResourceRecordSet) {
+		same := strings.TrimSuffix(aws.ToString(r.Name), ".") == c.Spec.API.PublicName && slices.Contains([]r53types.RRType{r53types.RRTypeA, r53types.RRTypeCname}, r.Type)
+		f.Zone.Taken = f.Zone.Taken || same && aws.ToString(r.SetIdentifier) != awskind.RecordMark(c.Metadata.Name)
+	})
+}
+
+// ZoneServers returns the name of the cluster's public zone and the name servers that it has to be delegated to; none if
+// the zone is not made yet.
+func ZoneServers(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (zone string, servers []string, err error) {
+	api, id := zoneAPI(route53.NewFromConfig(cfg)), c.Spec.DNSZone
+	if !manifest.IsZoneID(id) {
+		zone, id = id, ""
+		ours, err := listZones(ctx, api, c.Metadata.Name)
+		if err != nil {
+			return zone, nil, err
+		}
+		for _, z := range ours {
+			if strings.TrimSuffix(aws.ToString(z.Name), ".") == zone {
+				id = bareZone(z.Id)
+			}
+		}
+	}
+	if id == "" {
+		return zone, nil, nil
+	}
+	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
+	if err != nil {
+		return zone, nil, wrap(err, "look at zone %s", id)
+	}
+	if out.DelegationSet != nil {
+		servers = out.DelegationSet.NameServers
+	}
+	return strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), servers, nil
+}

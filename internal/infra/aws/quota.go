@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/quota"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+// quotaAPI are the calls of Service Quotas, and usageAPI those that count what is there.
+type quotaAPI interface {
+	GetServiceQuota(context.Context, *servicequotas.GetServiceQuotaInput, ...func(*servicequotas.Options)) (*servicequotas.GetServiceQuotaOutput, error)
+}
+
+type usageAPI interface {
+	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
+	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
+	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
+}
+
+// Quotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
+// else than needs, all at once. What could be read is returned beside the error about the rest.
+func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.Need) (limits, used map[quota.Code]int, err error) {
+	limits, used = map[quota.Code]int{}, map[quota.Code]int{}
+	quotas, machines := servicequotas.NewFromConfig(cfg), ec2.NewFromConfig(cfg)
+	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
+		quota.VPCs(): otherVPCs, quota.Addresses(): otherAddresses, quota.VCPUs(): otherProcessors,
+	}
+	var mu sync.Mutex
+	var errs []error
+	set := func(into map[quota.Code]int, code quota.Code, n int, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		into[code] = n
+	}
+	var wg sync.WaitGroup
+	for _, n := range needs {
+		wg.Go(func() {
+			v, err := limitOf(ctx, quotas, n.Code)
+			set(limits, n.Code, v, err)
+		})
+		if count := usage[n.Code]; count != nil {
+			wg.Go(func() {
+				v, err := count(ctx, machines, cluster)
+				set(used, n.Code, v, err)
+			})
+		}
+	}
+	wg.Wait()
+	for _, n := range needs { // without its usage a limit says nothing
+		if _, ok := used[n.Code]; !ok && n.Shared {
+			delete(limits, n.Code)
+		}
+	}
+	return limits, used, errors.Join(errs...)
+}
+
+// limitOf is a limit's value in the account. AWS tells it also where it is the usual one.
+func limitOf(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
+	out, err := api.GetServiceQuota(ctx, &servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota})
+	if err != nil {
+		return 0, wrap(err, "read the quota %s", c)
+	}
+	return int(aws.ToFloat64(out.Quota.Value)), nil
+}
+
+// own tells whether tags say that something is the cluster's.
+func own(tags []ec2types.Tag, cluster string) bool {
+	return fromEC2(tags)[awskind.TagCluster] == cluster
+}
+
+func otherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	n := 0
+	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, wrap(err, "count VPCs")
+		}
+		for _, v := range page.Vpcs {
+			if !own(v.Tags, cluster) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+func otherAddresses(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	out, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
+	if err != nil {
+		return 0, wrap(err, "count elastic IP addresses")
+	}
+	n := 0
+	for _, a := range out.Addresses {
+		if !own(a.Tags, cluster) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// otherProcessors counts on-demand machines of standard families: an instance says how many processors it has.
+func otherProcessors(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	n := 0
+	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
+		Filters: filter("instance-state-name", "pending", "running"), MaxResults: aws.Int32(1000),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, wrap(err, "count processors")
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				if i.CpuOptions == nil || i.InstanceLifecycle != "" || own(i.Tags, cluster) || !quota.Standard(string(i.InstanceType)) {
+					continue
+				}
+				n += int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))
+			}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package awskind_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/test/referencedata"
+)
+
+type definition struct {
+	Properties map[string]string `json:"properties"`
+}
+
+type cfnType struct {
+	definition
+	CreateOnly  []string              `json:"createOnlyProperties"`
+	ReadOnly    []string              `json:"readOnlyProperties"`
+	TagProperty string                `json:"tagProperty"`
+	Definitions map[string]definition `json:"definitions"`
+}
+
+// CloudFormation refuses such an update at all instead of naming it create-only; EC2 cannot change them either.
+var fixedThoughUnlisted = []string{
+	"AWS::EC2::Volume/AvailabilityZone", "AWS::EC2::Volume/Encrypted", "AWS::EC2::Volume/KmsKeyId",
+}
+
+func TestKindsMatchCloudFormation(t *testing.T) {
+	var doc struct{ Types map[string]cfnType }
+	referencedata.ReadJSON(t, referencedata.CloudFormationTypes, &doc)
+	for _, r := range awskind.All() {
+		k := r.Kind()
+		typ, ok := doc.Types[k.CloudFormation]
+		if !ok {
+			t.Errorf("%s: no such type %s", k.Name, k.CloudFormation)
+			continue
+		}
+		for _, f := range graph.Properties(r) {
+			if f.Render.Without && typ.Properties[f.Property] == "" {
+				continue // CloudFormation is not given it
+			}
+			if typ.Properties[f.Property] == "" {
+				t.Errorf("%s has no property %s", k.CloudFormation, f.Property)
+			}
+			fixed := slices.Contains(typ.CreateOnly, f.Property) || slices.Contains(fixedThoughUnlisted, k.CloudFormation+"/"+f.Property)
+			if f.Immutable != fixed {
+				t.Errorf("%s.%s: immutable is %v, create-only is %v", k.CloudFormation, f.Property, f.Immutable, fixed)
+			}
+		}
+		for _, key := range k.Key {
+			if typ.Properties[key] == "" {
+				t.Errorf("%s: key %s is no property", k.CloudFormation, key)
+			}
+		}
+		for a := range k.Attributes {
+			if !slices.Contains(typ.ReadOnly, a) {
+				t.Errorf("%s: attribute %s is not read-only", k.CloudFormation, a)
+			}
+		}
+		nested(t, r, typ)
+	}
+}
+
+func nested(t *testing.T, r graph.Resource, typ cfnType) {
+	t.Helper()
+	left := map[string]bool{}
+	for _, f := range graph.Properties(r) {
+		left[f.Property] = f.Render.Without && typ.Properties[f.Property] == "" // CloudFormation is not given it
+	}
+	for _, path := range graph.Nested(r) {
+		if top, _, _ := strings.Cut(path, "/"); left[top] {
+			continue
+		}
+		level := typ.Properties
+		for step := range strings.SplitSeq(strings.ReplaceAll(path, "/*", ""), "/") {
+			next, ok := level[step]
+			if !ok {
+				t.Errorf("%s has no property %s", r.Kind().CloudFormation, path)
+				break
+			}
+			next = strings.TrimSuffix(strings.TrimPrefix(next, "array<"), ">")
+			level = typ.Definitions[next].Properties
+		}
+	}
+}
+
+type tfType struct {
+	Attributes []struct{ Name string } `json:"attributes"`
+	Blocks     []struct {
+		Name       string
+		Attributes []struct{ Name string } `json:"attributes"`
+	} `json:"blocks"`
+}
+
+func TestKindsMatchTerraform(t *testing.T) {
+	var doc struct{ Resources map[string]tfType }
+	referencedata.ReadJSON(t, referencedata.TerraformProvider, &doc)
+	for _, r := range awskind.All() {
+		k := r.Kind()
+		typ, ok := doc.Resources[k.Terraform]
+		if !ok {
+			t.Errorf("%s: no such resource %s", k.Name, k.Terraform)
+			continue
+		}
+		names := map[string]bool{"-": true}
+		for _, a := range typ.Attributes {
+			names[a.Name] = true
+		}
+		for _, b := range typ.Blocks {
+			names[b.Name] = true
+			for _, a := range b.Attributes {
+				names[b.Name+"."+a.Name] = true
+			}
+		}
+		for _, f := range graph.Properties(r) {
+			if !names[f.Attribute] {
+				t.Errorf("%s has no attribute %s (of %s)", k.Terraform, f.Attribute, f.Property)
+			}
+		}
+		for _, a := range k.Attributes {
+			if !names[a] {
+				t.Errorf("%s has no attribute %s", k.Terraform, a)
+			}
+		}
+	}
+}
+
+func TestNeedsNameKinds(t *testing.T) {
+	for _, r := range awskind.All() {
+		for _, n := range r.Kind().Needs {
+			if _, ok := awskind.KindNamed(n); !ok {
+				t.Errorf("%s needs %q, which is no kind", r.Kind().Name, n)
+			}
+		}
+	}
+}

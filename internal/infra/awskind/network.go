@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package awskind
+
+import "github.com/slipway-k8s/slipway/internal/infra/graph"
+
+// VPC is a virtual private cloud.
+type VPC struct {
+	CIDR         string `aws:"CidrBlock,immutable"`
+	DNSHostnames bool   `aws:"EnableDnsHostnames,always"`
+	DNSSupport   bool   `aws:"EnableDnsSupport,always"`
+	Tags         Tags   `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (VPC) Kind() graph.Kind {
+	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}, Chosen: "AWS::EC2::VPC::Id"}
+}
+
+// InternetGateway connects a VPC to the internet once attached.
+type InternetGateway struct {
+	Tags Tags `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (InternetGateway) Kind() graph.Kind {
+	return graph.Kind{Name: "internet-gateway", Terraform: "aws_internet_gateway", CloudFormation: "AWS::EC2::InternetGateway"}
+}
+
+// GatewayAttachment attaches an internet gateway to a VPC.
+type GatewayAttachment struct {
+	VPC     graph.Ref[VPC]             `aws:"VpcId,immutable"`
+	Gateway graph.Ref[InternetGateway] `aws:"InternetGatewayId"`
+}
+
+// Kind implements [graph.Resource].
+func (GatewayAttachment) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "gateway-attachment", Terraform: "aws_internet_gateway_attachment",
+		CloudFormation: "AWS::EC2::VPCGatewayAttachment", Key: []string{"VpcId", "InternetGatewayId"},
+	}
+}
+
+// Subnet is a range of addresses of a VPC in one zone.
+type Subnet struct {
+	VPC         graph.Ref[VPC] `aws:"VpcId,immutable"`
+	CIDR        string         `aws:"CidrBlock,immutable"`
+	Zone        string         `aws:"AvailabilityZone,immutable"`
+	MapPublicIP bool           `aws:"MapPublicIpOnLaunch,always"`
+	Tags        Tags           `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (Subnet) Kind() graph.Kind {
+	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}, Chosen: "AWS::EC2::Subnet::Id"}
+}
+
+// EIP is a public address that stays ours.
+type EIP struct {
+	Domain string `aws:"Domain"` // vpc
+	Tags   Tags   `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (EIP) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "eip", Terraform: "aws_eip", CloudFormation: "AWS::EC2::EIP", Identity: "AllocationId",
+		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"PublicIp": "public_ip"},
+	}
+}
+
+// NATGateway lets machines in private subnets reach out.
+type NATGateway struct {
+	Subnet     graph.Ref[Subnet] `aws:"SubnetId,immutable"`
+	Allocation graph.Ref[EIP]    `aws:"AllocationId,immutable"`
+	Tags       Tags              `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (NATGateway) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "nat-gateway", Terraform: "aws_nat_gateway", CloudFormation: "AWS::EC2::NatGateway",
+		Needs: []string{"gateway-attachment"},
+	}
+}
+
+// RouteTable is a set of routes.
+type RouteTable struct {
+	VPC  graph.Ref[VPC] `aws:"VpcId,immutable"`
+	Tags Tags           `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (RouteTable) Kind() graph.Kind {
+	return graph.Kind{Name: "route-table", Terraform: "aws_route_table", CloudFormation: "AWS::EC2::RouteTable"}
+}
+
+// Route sends a destination through an internet gateway or a NAT gateway.
+type Route struct {
+	Table       graph.Ref[RouteTable]      `aws:"RouteTableId,immutable"`
+	Destination string                     `aws:"DestinationCidrBlock,immutable"`
+	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`
+	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`
+	Peering     graph.Ref[Peering]         `aws:"VpcPeeringConnectionId"`
+}
+
+// Kind implements [graph.Resource].
+func (Route) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "route", Terraform: "aws_route", CloudFormation: "AWS::EC2::Route",
+		Key: []string{"RouteTableId", "DestinationCidrBlock"}, Needs: []string{"gateway-attachment"},
+	}
+}
+
+// RouteTableAssociation gives a subnet its route table.
+type RouteTableAssociation struct {
+	Subnet graph.Ref[Subnet]     `aws:"SubnetId,immutable"`
+	Table  graph.Ref[RouteTable] `aws:"RouteTableId,immutable"`
+}
+
+// Kind implements [graph.Resource].
+func (RouteTableAssociation) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "route-table-association", Terraform: "aws_route_table_association",
+		CloudFormation: "AWS::EC2::SubnetRouteTableAssociation", Identity: "Id", Key: []string{"SubnetId"},
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package graph_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+)
+
+type (
+	net struct {
+		CIDR string `aws:"CidrBlock,immutable"`
+		DNS  bool   `aws:"EnableDnsSupport,always"`
+		Note string // no tag: not ours to show
+	}
+	host struct {
+		Net    graph.Ref[net]    `aws:"VpcId,immutable"`
+		Others []graph.Ref[net]  `aws:"Others,set" tf:"other_ids"`
+		Disks  []disk            `aws:"Disks"`
+		Script graph.Text        `aws:"UserData"`
+		Tags   map[string]string `aws:"Tags,tags"`
+		Policy graph.JSON        `aws:"Policy"`
+	}
+	disk struct {
+		Size int        `aws:"Size"`
+		Key  graph.Text `aws:"Key"`
+	}
+)
+
+func (net) Kind() graph.Kind  { return graph.Kind{Name: "net"} }
+func (host) Kind() graph.Kind { return graph.Kind{Name: "host"} }
+
+func values(r graph.Resource) map[string]any {
+	out := map[string]any{}
+	for _, f := range graph.Fields(r) {
+		v := f.Value
+		if t, ok := v.(graph.Text); ok {
+			v = t.String()
+		}
+		out[f.Property] = v
+	}
+	return out
+}
+
+func TestFields(t *testing.T) {
+	g := &graph.Graph{}
+	a := graph.Add(g, "a", net{CIDR: "10.0.0.0/8", Note: "x"})
+	h := host{
+		Net: a, Others: []graph.Ref[net]{graph.Existing[net]("net-2"), graph.Existing[net]("net-1")},
+		Disks: []disk{{Size: 3, Key: graph.Lit("k")}}, Script: graph.Concat(graph.Lit("at "), a.Attr("Name"), graph.Lit("!")),
+		Policy: graph.Canonical(`{"b": 1, "a": [2]}`),
+	}
+	want := map[string]any{
+		"VpcId": graph.Symbol{Addr: "net/a"}, "Others": []any{"net-1", "net-2"}, "UserData": "at ${net/a.Name}!",
+		"Disks": []any{map[string]any{"Size": int64(3), "Key": "k"}}, "Policy": `{"a":[2],"b":1}`,
+	}
+	if diff := cmp.Diff(want, values(h)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"EnableDnsSupport": false}, values(net{Note: "x"})); diff != "" {
+		t.Errorf("a zero that is always enforced: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"VpcId", "Others", "Disks", "Disks/*/Size", "Disks/*/Key", "UserData", "Tags", "Policy"}, graph.Nested(h)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestResolveLeavesTheOriginalAlone(t *testing.T) {
+	g := &graph.Graph{}
+	a := graph.Add(g, "a", net{CIDR: "10.0.0.0/8"})
+	h := host{
+		Net: a, Others: []graph.Ref[net]{a}, Disks: []disk{{Key: a.Attr("Arn")}},
+		Script: graph.Concat(graph.Lit("id="), a.ID(), graph.Lit(" name="), a.Attr("Name")).Base64(),
+	}
+	known := map[graph.Symbol]string{{Addr: "net/a"}: "net-1", {Addr: "net/a", Attribute: "Arn"}: "arn:1", {Addr: "net/a", Attribute: "Name"}: "one"}
+	got := graph.Resolve(h, func(s graph.Symbol) (string, bool) { v, ok := known[s]; return v, ok })
+	want := map[string]any{
+		"VpcId": "net-1", "Others": []any{"net-1"}, "Disks": []any{map[string]any{"Key": "arn:1"}},
+		"UserData": base64.StdEncoding.EncodeToString([]byte("id=net-1 name=one")),
+	}
+	if diff := cmp.Diff(want, values(got)); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(graph.Symbols(got)); n != 0 {
+		t.Errorf("%d symbols are left", n)
+	}
+	if diff := cmp.Diff([]graph.Symbol{{Addr: "net/a"}, {Addr: "net/a", Attribute: "Arn"}, {Addr: "net/a", Attribute: "Name"}}, graph.Symbols(h)); diff != "" {
+		t.Errorf("the original changed: %s", diff)
+	}
+}
+
+func TestAddRefusesWhatIsABug(t *testing.T) {
+	for name, add := range map[string]func(g *graph.Graph){
+		"an address twice":             func(g *graph.Graph) { graph.Add(g, "a", net{}) },
+		"a reference to another graph": func(g *graph.Graph) { graph.Add(g, "h", host{Net: graph.Add(&graph.Graph{}, "elsewhere", net{})}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &graph.Graph{}
+			graph.Add(g, "a", net{})
+			defer func() {
+				if recover() == nil {
+					t.Error("it was taken")
+				}
+			}()
+			add(g)
+		})
+	}
+}
+
+func TestDependencies(t *testing.T) {
+	g := &graph.Graph{}
+	a, b := graph.Add(g, "a", net{}), graph.Add(g, "b", net{})
+	graph.Add(g, "h", host{Net: a, Script: a.Attr("Name")}, b, a, graph.Existing[net]("net-9"))
+	n := g.Node("host/h")
+	if diff := cmp.Diff([]graph.Addr{"net/a", "net/b"}, n.Deps); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]graph.Addr{"net/b"}, n.After); diff != "" {
+		t.Errorf("only what no field shows: %s", diff)
+	}
+}
+
+func TestSnake(t *testing.T) {
+	for in, want := range map[string]string{
+		"CidrBlock": "cidr_block", "DNSName": "dns_name", "EnableDnsHostnames": "enable_dns_hostnames", "VpcId": "vpc_id",
+		"MapPublicIpOnLaunch": "map_public_ip_on_launch", "TargetGroupARNs": "target_group_ar_ns", "Iops": "iops",
+	} {
+		if got := graph.Snake(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func FuzzCanonical(f *testing.F) {
+	f.Add(`{"b":[1,2,{"c":null}],"a":"x"}`)
+	f.Add(`no json`)
+	f.Fuzz(func(t *testing.T, doc string) {
+		once := graph.Canonical(doc)
+		if twice := graph.Canonical(string(once)); twice != once {
+			t.Errorf("%q becomes %q, then %q", doc, once, twice)
+		}
+	})
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a", "b", "c")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		got, known := graph.Concat(graph.Lit(a), graph.Lit(b), graph.Lit(c)).Literal()
+		if !known || got != strings.Join([]string{a, b, c}, "") {
+			t.Errorf("got %q", got)
+		}
+	})
+}

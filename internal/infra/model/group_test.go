@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/mail"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// with is the default cluster whose workers are changed, and what is added.
+func with(t *testing.T, change func(*manifest.Set)) model.Input {
+	t.Helper()
+	in := input(t, "demo", manifest.NewOptions{})
+	set := manifest.Set{Cluster: in.Cluster, Groups: in.Groups}
+	change(&set)
+	set = manifest.Default(set)
+	if err := manifest.Validate(set).Err(); err != nil {
+		t.Fatal(err)
+	}
+	in.Cluster, in.Groups = set.Cluster, set.Groups
+	for _, g := range set.Groups {
+		in.Images[g.Metadata.Name] = model.Image{ID: "ami-1", RootDevice: "/dev/xvda"}
+	}
+	return in
+}
+
+func workers(s *manifest.Set) *v1alpha1.InstanceGroupSpec { return &s.Groups[1].Spec }
+
+func nodeAt[T graph.Resource](t *testing.T, g *graph.Graph, name string) T {
+	t.Helper()
+	var zero T
+	n := g.Node(graph.Address(zero.Kind(), name))
+	if n == nil {
+		t.Fatalf("there is no %s %s", zero.Kind().Name, name)
+	}
+	r, ok := n.Resource.(T)
+	if !ok {
+		t.Fatalf("%s is a %T", n.Addr, n.Resource)
+	}
+	return r
+}
+
+func addBastion(s *manifest.Set) {
+	s.Cluster.Spec.SSHAccess = []string{"192.0.2.0/24"}
+	s.Cluster.Spec.SSHKeyName = "mine"
+	s.Groups = append(s.Groups, v1alpha1.InstanceGroup{
+		APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.KindInstanceGroup, Metadata: v1alpha1.Metadata{Name: "bastion"},
+		Spec: v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleBastion},
+	})
+}
+
+func sshFlows(g *graph.Graph) []string {
+	in, _ := flows(g)
+	return slices.DeleteFunc(in, func(f string) bool { return !strings.Contains(f, " 22-") })
+}
+
+func TestSSHComesThroughTheBastionOnly(t *testing.T) {
+	if got := sshFlows(build(t, input(t, "demo", manifest.NewOptions{}))); len(got) > 0 {
+		t.Errorf("without a bastion port 22 is open: %v", got)
+	}
+	g := build(t, with(t, addBastion))
+	if diff := cmp.Diff([]string{
+		"192.0.2.0/24 > bastion-balancer tcp 22-22", "bastion > control-plane tcp 22-22", "bastion > worker tcp 22-22",
+		"bastion-balancer > bastion tcp 22-22",
+	}, sshFlows(g)); diff != "" {
+		t.Error(diff)
+	}
+	d := nodeAt[awskind.LaunchTemplate](t, g, "bastion").Data
+	script, _ := d.UserData.Literal()
+	if d.KeyName.Literal() != "mine" || d.Profile != (awskind.ProfileSpec{}) || !d.BlockDevices[0].EBS.Encrypted || d.Metadata.Tokens != "required" {
+		t.Errorf("%+v", d)
+	}
+	if strings.Contains(script, "slipway-node") {
+		t.Error("a bastion is given an agent")
+	}
+	if lb := nodeAt[awskind.LoadBalancer](t, g, "bastion"); lb.Scheme != "internet-facing" {
+		t.Errorf("%+v", lb)
+	}
+}
+
+func TestSessionManagerNeedsNoOpenPort(t *testing.T) {
+	g := build(t, with(t, func(s *manifest.Set) { s.Cluster.Spec.MachineAccess.SessionManager = true }))
+	if got := sshFlows(g); len(got) > 0 {
+		t.Error(got)
+	}
+	for _, role := range []string{"control-plane", "worker"} {
+		p := string(nodeAt[awskind.RolePolicy](t, g, role+"-session-manager").Document)
+		if !strings.Contains(p, "ssmmessages:OpenDataChannel") || strings.Contains(p, "GetParameter") {
+			t.Errorf("%s: %s", role, p)
+		}
+	}
+}
+
+func TestGroupWithRightsHasItsOwnRole(t *testing.T) {
+	in := with(t, func(s *manifest.Set) {
+		workers(s).IAM = v1alpha1.GroupIAM{
+			Policies: []string{"arn:aws:iam::aws:policy/A"}, InlinePolicy: `{"Version":"2012-10-17","Statement":[]}`,
+		}
+	})
+	g := build(t, in)
+	r := nodeAt[awskind.Role](t, g, "worker-workers")
+	if r.Name != model.GroupRoleName("demo", "us-east-1", "workers") || r.Name == nodeAt[awskind.Role](t, g, "worker").Name {
+		t.Errorf("role %s", r.Name)
+	}
+	if diff := cmp.Diff([]string{"arn:aws:iam::aws:policy/A"}, r.ManagedPolicies); diff != "" {
+		t.Error(diff)
+	}
+	own, shared := nodeAt[awskind.RolePolicy](t, g, "worker-workers").Document, nodeAt[awskind.RolePolicy](t, g, "worker").Document
+	if own != shared {
+		t.Error("it lacks what every worker may")
+	}
+	if nodeAt[awskind.RolePolicy](t, g, "worker-workers-additional").Document == "" {
+		t.Error("it lacks its inline policy")
+	}
+	if p := nodeAt[awskind.LaunchTemplate](t, g, "workers").Data.Profile.Name.Addr(); p != "iam-instance-profile/worker-workers" {
+		t.Errorf("its machines have %s", p)
+	}
+}
+
+func TestGroupTemplate(t *testing.T) {
+	const key = "arn:aws:kms:us-east-1:123456789012:key/k"
+	g := build(t, with(t, func(s *manifest.Set) {
+		s.Cluster.Spec.Tags = map[string]string{"team": "a", "env": "test"}
+		w := workers(s)
+		w.CloudLabels = map[string]string{"team": "b"}
+		w.RootVolume.EncryptionKey = key
+		w.AdditionalSecurityGroups = []string{"sg-0123456789abcdef0"}
+	}))
+	lt := nodeAt[awskind.LaunchTemplate](t, g, "workers")
+	for what, tags := range map[string]awskind.Tags{
+		"template": lt.Tags, "volumes": lt.Data.Tags[0].Tags, "group": nodeAt[awskind.AutoScalingGroup](t, g, "workers").Tags,
+	} {
+		if tags["team"] != "b" || tags["env"] != "test" || tags[awskind.TagCluster] != "demo" {
+			t.Errorf("%s: %v", what, tags)
+		}
+	}
+	if k, _ := lt.Data.BlockDevices[0].EBS.KMSKey.Literal(); k != key {
+		t.Errorf("key %q", k)
+	}
+	if n := len(lt.Data.SecurityGroups); n != 2 || lt.Data.SecurityGroups[1].Literal() != "sg-0123456789abcdef0" {
+		t.Errorf("groups %v", lt.Data.SecurityGroups)
+	}
+}
+
+func TestAutoscalerTags(t *testing.T) {
+	g := build(t, with(t, func(s *manifest.Set) {
+		w := workers(s)
+		w.Autoscale, w.MaxSize = true, 9
+		w.NodeLabels, w.Taints = map[string]string{"a/b": "c"}, []string{"d=e:NoSchedule", "f:NoExecute"}
+	}))
+	got := awskind.Tags{}
+	for k, v := range nodeAt[awskind.AutoScalingGroup](t, g, "workers").Tags {
+		if rest, ok := strings.CutPrefix(k, "k8s.io/cluster-autoscaler/"); ok {
+			got[rest] = v
+		}
+	}
+	if diff := cmp.Diff(awskind.Tags{
+		"enabled": "true", "demo": "owned", "node-template/label/a/b": "c", "node-template/label/slipway.dev/group": "workers",
+		"node-template/taint/d": "e:NoSchedule", "node-template/taint/f": ":NoExecute", "node-template/resources/ephemeral-storage": "64Gi",
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAdditionalUserData reads user data as cloud-init does: our script whole, and first among the parts.
+func TestAdditionalUserData(t *testing.T) {
+	extra := []v1alpha1.UserData{
+		{Name: "a.sh", Type: "text/x-shellscript", Content: "#!/bin/sh\necho é --slipway\n--slipway\n"},
+		{Name: "b.yaml", Type: "text/cloud-config", Content: "#cloud-config\ntimezone: Etc/UTC"},
+	}
+	plain := build(t, input(t, "demo", manifest.NewOptions{}))
+	g := build(t, with(t, func(s *manifest.Set) { workers(s).AdditionalUserData = extra }))
+	text := func(g *graph.Graph) string {
+		r, _ := graph.Resolve(nodeAt[awskind.LaunchTemplate](t, g, "workers"), func(graph.Symbol) (string, bool) { return "x", true }).(awskind.LaunchTemplate)
+		var b strings.Builder
+		for _, p := range r.Data.UserData.Parts() {
+			b.WriteString(p.Literal)
+		}
+		return b.String()
+	}
+	msg, err := mail.ReadMessage(strings.NewReader(text(g)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, params, err := mime.ParseMediaType(msg.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for r := multipart.NewReader(msg.Body, params["boundary"]); ; {
+		p, err := r.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p.FileName()+" "+strings.TrimSuffix(string(body), "\n"))
+	}
+	if diff := cmp.Diff([]string{
+		"00-slipway " + strings.TrimSuffix(text(plain), "\n"), "a.sh " + strings.TrimSuffix(extra[0].Content, "\n"), "b.yaml " + extra[1].Content,
+	}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/coreos/ignition/v2/config/v3_3"
+	"github.com/vincent-petithory/dataurl"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// userDataOf is a template's user data once AWS has named everything, and once a renderer has named what signals.
+func userDataOf(t *testing.T, g *graph.Graph, name string) string {
+	t.Helper()
+	n := g.Node(graph.Address(awskind.LaunchTemplate{}.Kind(), name))
+	r := graph.Resolve(n.Resource, func(graph.Symbol) (string, bool) {
+		return "internal-demo-0123456789abcdef.elb.us-east-1.amazonaws.com", true
+	})
+	text, ok := r.(awskind.LaunchTemplate).Data.UserData.Literal()
+	if !ok {
+		t.Fatalf("user data of %s is not known", name)
+	}
+	if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+		text = string(plain)
+	}
+	if _, before, after := graph.SignalsIn(text); after != "" {
+		text = before + "GroupA,GroupB" + after
+	}
+	return strings.ReplaceAll(text, graph.StackName, "demo-stack")
+}
+
+// TestIgnition: Ignition's own parser takes the user data of Flatcar, and the agent reads from it what it reads elsewhere.
+func TestIgnition(t *testing.T) {
+	for _, signals := range []bool{false, true} {
+		in := input(t, "demo", manifest.NewOptions{})
+		in.Signals = signals
+		for i := range in.Groups {
+			in.Groups[i].Spec.UserDataFormat = manifest.FormatIgnition
+		}
+		g, fs := model.Build(in)
+		if err := fs.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"control-plane-a", "workers"} {
+			text := userDataOf(t, g, name)
+			c, report, err := v3_3.Parse([]byte(text))
+			if err != nil || len(report.Entries) > 0 {
+				t.Fatalf("%s: %v\n%s\n%s", name, err, report, text)
+			}
+			if len(text) > node.MaxUserData {
+				t.Errorf("%s has %d bytes", name, len(text))
+			}
+			files := map[string]string{}
+			for _, f := range c.Storage.Files {
+				files[f.Path] = *f.Contents.Source
+				if f.Path == "/opt/bin/slipway-node" && (*f.Mode != 0o755 || !strings.HasPrefix(*f.Contents.Verification.Hash, "sha256-")) {
+					t.Errorf("the agent is %+v", f)
+				}
+			}
+			var boot node.BootConfig
+			if data, err := dataurl.DecodeString(files["/etc/slipway/boot.json"]); err != nil {
+				t.Fatal(err)
+			} else if err := json.Unmarshal(data.Data, &boot); err != nil {
+				t.Fatalf("%v: %s", err, data.Data)
+			}
+			if boot.Agent.URL != files["/opt/bin/slipway-node"] || boot.Cluster != "demo" || !strings.HasSuffix(boot.API.Internal, "amazonaws.com") {
+				t.Errorf("the agent is told %+v", boot)
+			}
+			if signals && (boot.Signal != "GroupA,GroupB" || boot.Stack != "demo-stack") {
+				t.Errorf("the agent is told %+v", boot)
+			}
+			if len(c.Systemd.Units) != 1 || !*c.Systemd.Units[0].Enabled {
+				t.Errorf("units are %+v", c.Systemd.Units)
+			}
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+func input(tb testing.TB, name string, o manifest.NewOptions) model.Input {
+	tb.Helper()
+	set, fs := manifest.New(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
+	set = manifest.Default(set)
+	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
+		tb.Fatal(err)
+	}
+	in := model.Input{
+		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
+		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: node.BootScript(),
+		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/k"},
+	}
+	for _, g := range set.Groups {
+		in.Images[g.Metadata.Name] = model.Image{ID: "ami-1", RootDevice: "/dev/xvda"}
+		sum := strings.Repeat("0", 64)
+		in.Boot[g.Metadata.Name] = model.Boot{
+			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
+			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
+		}
+	}
+	return in
+}
+
+func build(tb testing.TB, in model.Input) *graph.Graph {
+	tb.Helper()
+	g, fs := model.Build(in)
+	if err := fs.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}
+
+// flows lists who may speak to whom, by port.
+func flows(g *graph.Graph) (in, out []string) {
+	name := func(r graph.Ref[awskind.SecurityGroup], cidr string) string {
+		return strings.TrimPrefix(string(r.Addr()), "security-group/") + cidr
+	}
+	for _, n := range g.Nodes() {
+		switch r := n.Resource.(type) {
+		case awskind.SecurityGroupIngress:
+			in = append(in, fmt.Sprintf("%s > %s %s %d-%d", name(r.Source, r.CIDR), name(r.Group, ""), r.Protocol, r.FromPort, r.ToPort))
+		case awskind.SecurityGroupEgress:
+			out = append(out, fmt.Sprintf("%s > %s %s %d-%d", name(r.Group, ""), name(r.Destination, r.CIDR), r.Protocol, r.FromPort, r.ToPort))
+		}
+	}
+	slices.Sort(in)
+	slices.Sort(out)
+	return in, out
+}
+
+func TestSecurityGroupMatrix(t *testing.T) {
+	in, out := flows(build(t, input(t, "demo", manifest.NewOptions{})))
+	if diff := cmp.Diff([]string{
+		"0.0.0.0/0 > api-public tcp 443-443",
+		"api-internal > control-plane tcp 3988-3988",
+		"api-internal > control-plane tcp 6443-6443",
+		"api-public > control-plane tcp 6443-6443",
+		"control-plane > api-internal tcp 3988-3988",
+		"control-plane > api-internal tcp 6443-6443",
+		"control-plane > control-plane tcp 10250-10250",
+		"control-plane > control-plane tcp 2379-2380",
+		"control-plane > control-plane tcp 6443-6443",
+		"control-plane > control-plane udp 8472-8472",
+		"control-plane > worker tcp 10250-10250",
+		"control-plane > worker udp 8472-8472",
+		"worker > api-internal tcp 3988-3988",
+		"worker > api-internal tcp 6443-6443",
+		"worker > control-plane tcp 6443-6443",
+		"worker > control-plane udp 8472-8472",
+		"worker > worker udp 8472-8472",
+	}, in); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		"api-internal > control-plane tcp 3988-3988",
+		"api-internal > control-plane tcp 6443-6443",
+		"api-public > control-plane tcp 6443-6443",
+		"control-plane > 0.0.0.0/0 -1 0-0",
+		"worker > 0.0.0.0/0 -1 0-0",
+	}, out); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestInternalAPIOpensNothingToTheWorld(t *testing.T) {
+	g := build(t, input(t, "demo", manifest.NewOptions{APILoadBalancerType: "Internal"}))
+	in, _ := flows(g)
+	for _, f := range in {
+		if strings.HasPrefix(f, "0.0.0.0/0") || strings.Contains(f, "public") {
+			t.Errorf("%s", f)
+		}
+	}
+	if !slices.Contains(in, "10.80.0.0/16 > api-internal tcp 443-443") || g.Node("load-balancer/api") != nil || g.Node("listener/api") == nil {
+		t.Errorf("the API is reached through the internal load balancer only: %v", in)
+	}
+}
+
+// allowed lists action on resource of a role's policy.
+func allowed(t *testing.T, g *graph.Graph, role string) []string {
+	t.Helper()
+	p, ok := g.Node(graph.Addr("iam-role-policy/" + role)).Resource.(awskind.RolePolicy)
+	if !ok {
+		t.Fatal("no policy")
+	}
+	var doc struct {
+		Statement []struct {
+			Action, Resource []string
+			Condition        map[string]map[string]string
+		}
+	}
+	if err := json.Unmarshal([]byte(p.Document), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, s := range doc.Statement {
+		cond := ""
+		for op, keys := range s.Condition {
+			for k, v := range keys {
+				cond = " if " + op + " " + k + " " + v
+			}
+		}
+		for _, a := range s.Action {
+			for _, r := range s.Resource {
+				out = append(out, a+" "+r+cond)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
+	g := build(t, input(t, "demo", manifest.NewOptions{}))
+	key := "arn:aws:kms:us-east-1:123456789012:key/k"
+	via := " if StringEquals kms:ViaService s3.us-east-1.amazonaws.com"
+	if diff := cmp.Diff([]string{
+		"kms:Decrypt " + key + via,
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/worker/*",
+	}, allowed(t, g, "worker")); diff != "" {
+		t.Error(diff)
+	}
+	own := " if StringEquals aws:ResourceTag/slipway.dev/cluster demo"
+	if diff := cmp.Diff([]string{
+		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:instance/*" + own,
+		"ec2:AttachVolume arn:aws:ec2:us-east-1:123456789012:volume/*" + own,
+		"ec2:DescribeInstances *",
+		"ec2:DescribeVolumes *",
+		"kms:Decrypt " + key + " if StringEquals kms:EncryptionContext:slipway.dev/cluster demo",
+		"kms:Decrypt " + key + via,
+		"kms:GenerateDataKey " + key + via,
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/agent/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/controlplane/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
+		"s3:GetObject arn:aws:s3:::store/prod/demo/machine/secrets/*",
+		"s3:ListBucket arn:aws:s3:::store if StringLikeIfExists s3:prefix prod/demo/machine/etcd/*",
+		"s3:PutObject arn:aws:s3:::store/prod/demo/machine/etcd/*",
+	}, allowed(t, g, "control-plane")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMachines(t *testing.T) {
+	in := input(t, "demo", manifest.NewOptions{ControlPlaneCount: 5})
+	g := build(t, in)
+	var zones []string
+	for _, n := range g.Nodes() {
+		switch r := n.Resource.(type) {
+		case awskind.Volume:
+			zones = append(zones, r.Tags[awskind.TagSlot]+" "+r.Zone)
+			if !r.Encrypted || !n.Protected {
+				t.Errorf("%s: encrypted %v, protected %v", n.Addr, r.Encrypted, n.Protected)
+			}
+		case awskind.LaunchTemplate:
+			checkTemplate(t, n, r.Data)
+		case awskind.AutoScalingGroup:
+			if slot := r.Tags[awskind.TagSlot]; slot != "" && (r.MinSize != 1 || r.MaxSize != 1 || len(r.Subnets) != 1 || len(r.TargetGroups) != 3) {
+				t.Errorf("slot %s: %+v", slot, r)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"a us-east-1a", "b us-east-1b", "c us-east-1c", "d us-east-1a", "e us-east-1b"}, zones); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func checkTemplate(t *testing.T, n *graph.Node, d awskind.LaunchTemplateData) {
+	t.Helper()
+	if d.Metadata.Tokens != "required" || d.Metadata.HopLimit != 1 || !d.BlockDevices[0].EBS.Encrypted {
+		t.Errorf("%s: %+v", n.Addr, d)
+	}
+	resolved, ok := graph.Resolve(n.Resource, func(s graph.Symbol) (string, bool) {
+		return strings.ReplaceAll(string(s.Addr), "/", "-") + "-0123456789abcdef.elb.us-east-1.amazonaws.com", true
+	}).(awskind.LaunchTemplate)
+	if !ok {
+		t.Fatal("no template")
+	}
+	var script strings.Builder
+	for _, p := range resolved.Data.UserData.Parts() {
+		script.WriteString(p.Literal)
+	}
+	if size := script.Len(); size > node.MaxUserData {
+		t.Errorf("%s: user data has %d bytes", n.Addr, size)
+	}
+	_, rest, _ := strings.Cut(script.String(), "json.loads(r'''")
+	config, _, _ := strings.Cut(rest, "'''")
+	dec := json.NewDecoder(bytes.NewReader([]byte(config)))
+	dec.DisallowUnknownFields()
+	var c node.BootConfig
+	if err := dec.Decode(&c); err != nil {
+		t.Fatalf("%s: package node does not read the boot config: %v\n%s", n.Addr, err, config)
+	}
+	if c.Cluster != "demo" || c.Document.URL == "" || !strings.HasPrefix(c.API.Internal, "load-balancer-internal-") || !strings.HasPrefix(c.API.Public, "load-balancer-api-") {
+		t.Errorf("%s: %+v", n.Addr, c)
+	}
+}
+
+func TestEverythingIsTagged(t *testing.T) {
+	in := input(t, "demo", manifest.NewOptions{})
+	in.Cluster.Spec.Tags = map[string]string{"team": "a", "slipway.dev/cluster": "another"}
+	for _, n := range build(t, in).Nodes() {
+		for _, f := range graph.Fields(n.Resource) {
+			tags, ok := f.Value.(map[string]any)
+			if f.Tags && (!ok || tags["slipway.dev/cluster"] != "demo" || tags["slipway.dev/address"] != string(n.Addr) ||
+				tags["kubernetes.io/cluster/demo"] != "owned" || tags["team"] != "a" || tags["Name"] == nil) {
+				t.Errorf("%s: %v", n.Addr, tags)
+			}
+		}
+	}
+}
+
+func TestNamesFit(t *testing.T) {
+	long := "internal-" + strings.Repeat("x", 31)
+	g := build(t, input(t, long, manifest.NewOptions{}))
+	seen := map[string]bool{}
+	for _, n := range g.Nodes() {
+		var name string
+		limit := 32
+		switch r := n.Resource.(type) {
+		case awskind.LoadBalancer:
+			name = r.Name
+		case awskind.TargetGroup:
+			name = r.Name
+		case awskind.Role:
+			name, limit = r.Name, 64
+		default:
+			continue
+		}
+		kind := n.Resource.Kind().Name
+		bad := limit == 32 && strings.HasPrefix(name, "internal-")
+		if len(name) > limit || seen[kind+name] || bad || strings.HasSuffix(name, "-") {
+			t.Errorf("%s: %q (%d)", n.Addr, name, len(name))
+		}
+		seen[kind+name] = true
+	}
+	if a, b := model.RoleName(long, "us-east-1", v1alpha1.RoleWorker), model.RoleName(long, "us-west-1", v1alpha1.RoleWorker); a == b {
+		t.Errorf("two regions share the role %s", a)
+	}
+}
+
+func TestMissingInputIsReportedAtOnce(t *testing.T) {
+	in := input(t, "demo", manifest.NewOptions{})
+	in.Images, in.Boot = nil, nil
+	if _, fs := model.Build(in); len(fs) != 4 {
+		t.Errorf("two groups lack an image and a document: %v", fs)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+// slow is a cloud whose operations take time.
+type slow struct {
+	*cloud
+	create, settle map[string]time.Duration
+}
+
+func (s slow) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
+	time.Sleep(s.create[t.Step.Kind])
+	return s.cloud.Create(ctx, t)
+}
+
+func (s slow) Settle(ctx context.Context, t plan.Task, _ plan.Made) error {
+	time.Sleep(s.settle[t.Step.Kind])
+	return ctx.Err()
+}
+
+func TestApplyTakesTheLongestChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := slow{&cloud{things: map[string]plan.Actual{}}, map[string]time.Duration{
+			"net": time.Second, "zone": 20 * time.Second, "gate": 100 * time.Second, "template": time.Second, "machine": 30 * time.Second,
+		}, map[string]time.Duration{"rule": 110 * time.Second}}
+		p, _ := plan.Make(spec{Zones: 4, Rules: []string{"a"}, Port: 1, Machines: 3}.graph(), nil, plan.Options{})
+		start := time.Now()
+		waits := 0
+		w := walk(c)
+		w.Events = func(e plan.Event) {
+			if e.State == plan.Waiting {
+				waits++
+			}
+		}
+		if err := w.Apply(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := time.Since(start), 132*time.Second; got != want {
+			t.Errorf("took %s, the longest chain is %s", got, want)
+		}
+		if waits == 0 {
+			t.Error("nobody was told what is waited for")
+		}
+	})
+}
+
+func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
+	for class, retried := range map[plan.Class]bool{
+		plan.Throttled: true, plan.NotYet: true, plan.InUse: false, plan.Denied: false, plan.Limit: false, plan.NotFound: false, plan.Other: false,
+	} {
+		t.Run(string("class "+class), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &cloud{things: map[string]plan.Actual{}}
+				n := 0
+				c.fail = func(plan.Task) error {
+					if n++; n <= 3 {
+						return classed{errors.New("no"), class}
+					}
+					return nil
+				}
+				g := &graph.Graph{}
+				graph.Add(g, "main", net{CIDR: "10.0.0.0/8"})
+				p, _ := plan.Make(g, nil, plan.Options{})
+				if err := walk(c).Apply(t.Context(), p); (err == nil) != retried {
+					t.Errorf("retried %v, error %v", retried, err)
+				}
+			})
+		})
+	}
+}
+
+// TestInterruptedIsNotDone says that a run that was told to stop begins nothing more and is no success: who deletes a
+// cluster would drop its state next.
+func TestInterruptedIsNotDone(t *testing.T) {
+	c := &cloud{things: map[string]plan.Actual{}}
+	p, _ := plan.Make(small().graph(), nil, plan.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	c.fail = func(plan.Task) error { cancel(); return nil } // the one under way ends well
+	w := walk(c)
+	w.Parallel = 1
+	if err := w.Apply(ctx, p); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if len(c.things) > 1 {
+		t.Errorf("%d things were made after the interruption", len(c.things)-1)
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cloud{things: map[string]plan.Actual{}, fail: func(plan.Task) error { return classed{errors.New("pending"), plan.NotYet} }}
+		g := small().graph()
+		p, _ := plan.Make(g, nil, plan.Options{})
+		var skipped, failed []string
+		w := walk(c)
+		w.Events = func(e plan.Event) {
+			switch e.State {
+			case plan.Skipped:
+				skipped = append(skipped, string(e.Step.Addr))
+			case plan.Failed:
+				failed = append(failed, string(e.Step.Addr))
+			default:
+			}
+		}
+		err := w.Apply(t.Context(), p)
+		if err == nil || !strings.Contains(err.Error(), "create net/main: gave up after 15m0s: pending") {
+			t.Errorf("got %v", err)
+		}
+		if len(failed) != 1 || len(skipped) != len(p.Steps)-1 {
+			t.Errorf("failed %v, skipped %v", failed, skipped)
+		}
+	})
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+)
+
+// Diff lists what of want, as far as it is known, have lacks. Properties that want does not set are not managed (D5).
+func Diff(want, have graph.Resource) []Change {
+	props := map[string]any{}
+	for _, f := range graph.Fields(have) {
+		props[f.Property] = f.Value
+	}
+	kind := want.Kind().Name
+	out := ended(want, props)
+	for _, f := range graph.Fields(want) {
+		if f.Write || ownershipOf(kind, f.Property) == initial {
+			continue
+		}
+		d := differ{tags: f.Tags}
+		d.value(f.Property, f.Value, props[f.Property])
+		for _, c := range d.changes {
+			c.ForcesReplacement = f.Immutable
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ended lists what have has and want has not, among the properties whose absence is enforced.
+func ended(want graph.Resource, have map[string]any) []Change {
+	set := map[string]bool{}
+	for _, f := range graph.Fields(want) {
+		set[f.Property] = true
+	}
+	var out []Change
+	for _, f := range graph.Properties(want) {
+		if old, there := have[f.Property]; f.Whole && there && !set[f.Property] {
+			out = append(out, Change{Property: f.Property, Old: old})
+		}
+	}
+	return out
+}
+
+type differ struct {
+	tags    bool
+	changes []Change
+}
+
+func (d *differ) add(path string, old, want any) {
+	d.changes = append(d.changes, Change{Property: path, Old: old, New: want})
+}
+
+func (d *differ) value(path string, want, have any) {
+	switch w := want.(type) {
+	case graph.Symbol, graph.Text:
+		d.add(path, have, Unknown)
+	case map[string]any:
+		d.mapping(path, w, have)
+	case []any:
+		d.list(path, w, have)
+	default:
+		if graph.Zero(want) && graph.Zero(have) || graph.Equal(want, have) {
+			return
+		}
+		d.add(path, have, want)
+	}
+}
+
+func (d *differ) mapping(path string, want map[string]any, have any) {
+	h, _ := have.(map[string]any) // nil: not set
+	name := func(k string) string {
+		if d.tags || strings.HasSuffix(path, "Tags") || strings.HasSuffix(path, "Attributes") {
+			return path + "[" + k + "]"
+		}
+		return path + "." + k
+	}
+	for _, k := range slices.Sorted(maps.Keys(want)) {
+		d.value(name(k), want[k], h[k])
+	}
+	if !d.tags {
+		return
+	}
+	remembered, _ := h[graph.TagKeys].(string)
+	for _, k := range slices.Sorted(maps.Keys(h)) {
+		if _, wanted := want[k]; !wanted && graph.OwnTag(k, remembered) {
+			d.add(name(k), h[k], nil)
+		}
+	}
+}
+
+func (d *differ) list(path string, want []any, have any) {
+	h, _ := have.([]any) // nil: not set
+	if len(h) != len(want) || slices.ContainsFunc(want, scalar) {
+		if !graph.Equal(want, h) && len(want)+len(h) > 0 {
+			d.add(path, have, known(want))
+		}
+		return
+	}
+	for i := range want {
+		d.value(fmt.Sprintf("%s[%d]", path, i), want[i], h[i])
+	}
+}
+
+func scalar(v any) bool {
+	_, isMap := v.(map[string]any)
+	return !isMap
+}
+
+// known replaces what is not known yet, so that a plan can be printed.
+func known(v any) any {
+	switch x := v.(type) {
+	case graph.Symbol, graph.Text:
+		return Unknown
+	case []any:
+		out := make([]any, 0, len(x))
+		for _, e := range x {
+			out = append(out, known(e))
+		}
+		return out
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range x {
+			out[k] = known(e)
+		}
+		return out
+	}
+	return v
+}
+
+// keyOf returns what identifies r, a resource of a kind with a key; false while part of it is unknown.
+func keyOf(r graph.Resource) (string, bool) {
+	k := r.Kind()
+	props := map[string]any{}
+	for _, f := range graph.Fields(r) {
+		props[f.Property] = f.Value
+	}
+	parts := make([]string, 0, len(k.Key))
+	for _, p := range k.Key {
+		switch v := props[p].(type) {
+		case graph.Symbol, graph.Text:
+			return "", false
+		case nil:
+			parts = append(parts, "")
+		default:
+			parts = append(parts, fmt.Sprint(v))
+		}
+	}
+	return strings.Join(parts, "\x00"), true
+}
+
+// address names what serves no desired resource: by its tag, or for a kind with a key by its parent's name and its key.
+func (m *maker) address(rest []Actual) {
+	names := map[string]string{}
+	note := func(a *Actual) {
+		if _, name, ok := strings.Cut(string(a.Addr), "/"); ok {
+			names[a.ID] = name
+		}
+	}
+	for _, a := range m.claimed {
+		note(a)
+	}
+	for i := range rest {
+		note(&rest[i])
+	}
+	taken := map[graph.Addr]bool{}
+	for i := range rest {
+		a := &rest[i]
+		if a.Addr == "" {
+			key, _ := keyOf(a.Resource)
+			var parts []string
+			for p := range strings.SplitSeq(key, "\x00") {
+				if n, ok := names[p]; ok {
+					p = n
+				}
+				if p != "" {
+					parts = append(parts, p)
+				}
+			}
+			a.Addr = graph.Address(a.Resource.Kind(), strings.Join(parts, ":"))
+		}
+		if taken[a.Addr] || m.claimed[a.Addr] != nil || m.desired.Node(a.Addr) != nil {
+			a.Addr += graph.Addr("@" + a.ID)
+		}
+		taken[a.Addr] = true
+	}
+}
+
+func compareStrings(pairs ...string) int {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if c := strings.Compare(pairs[i], pairs[i+1]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}

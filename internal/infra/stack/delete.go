@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+// Resource is one resource that a stack holds.
+type Resource struct {
+	LogicalID, Type, ID string
+}
+
+// Resources lists what the stack holds.
+func (s Stack) Resources(ctx context.Context) ([]Resource, error) {
+	var out []Resource
+	in := &cloudformation.ListStackResourcesInput{StackName: &s.Name}
+	for {
+		page, err := s.API.ListStackResources(ctx, in)
+		if missing(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the resources of stack %s: %w", s.Name, err)
+		}
+		for _, r := range page.StackResourceSummaries {
+			if r.ResourceStatus == types.ResourceStatusDeleteComplete || r.ResourceStatus == types.ResourceStatusDeleteSkipped {
+				continue
+			}
+			out = append(out, Resource{
+				LogicalID: aws.ToString(r.LogicalResourceId), Type: aws.ToString(r.ResourceType), ID: aws.ToString(r.PhysicalResourceId),
+			})
+		}
+		if page.NextToken == nil {
+			return out, nil
+		}
+		in.NextToken = page.NextToken
+	}
+}
+
+// Deletion lists the steps that deleting the stack takes.
+func (s Stack) Deletion(resources []Resource) []plan.Step {
+	var changes []types.Change
+	for _, r := range resources {
+		changes = append(changes, types.Change{ResourceChange: &types.ResourceChange{
+			Action: types.ChangeActionRemove, LogicalResourceId: &r.LogicalID, ResourceType: &r.Type, PhysicalResourceId: &r.ID,
+		}})
+	}
+	return Steps(changes, s.Names)
+}
+
+// Template returns the template that the stack was made of; empty if there is no stack.
+func (s Stack) Template(ctx context.Context) (string, error) {
+	out, err := s.API.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &s.Name, TemplateStage: types.TemplateStageOriginal})
+	if missing(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the template of stack %s: %w", s.Name, err)
+	}
+	return aws.ToString(out.TemplateBody), nil
+}
+
+// Delete deletes the stack, which may be protected, and waits until it is gone. What could not be deleted is named in the
+// error, each with its reason.
+func (s Stack) Delete(ctx context.Context, info Info, total int) error {
+	f := s.follow(info.ID, total)
+	if err := f.skip(ctx); err != nil {
+		return err
+	}
+	if info.Protected {
+		if _, err := s.API.UpdateTerminationProtection(ctx, &cloudformation.UpdateTerminationProtectionInput{
+			StackName: &info.ID, EnableTerminationProtection: aws.Bool(false),
+		}); err != nil {
+			return fmt.Errorf("lift the protection of stack %s: %w", s.Name, err)
+		}
+	}
+	if _, err := s.API.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &info.ID}); err != nil {
+		return fmt.Errorf("delete stack %s: %w", s.Name, err)
+	}
+	after, err := s.settled(ctx, f, info.ID, true)
+	if err != nil {
+		return err
+	}
+	if PhaseOf(after.Status) == Absent {
+		return nil
+	}
+	return errors.Join(s.failure(f, after), s.undeleted(f.seen))
+}
+
+// undeleted names all that could not be deleted.
+func (s Stack) undeleted(events []types.StackEvent) error {
+	reasons := map[string]error{}
+	var order []string
+	for _, e := range events {
+		id := aws.ToString(e.LogicalResourceId)
+		if e.ResourceStatus != types.ResourceStatusDeleteFailed || aws.ToString(e.ResourceType) == stackType {
+			continue
+		}
+		if reasons[id] == nil {
+			order = append(order, id)
+		}
+		reasons[id] = fmt.Errorf("delete %s (%s): %s", s.Names.Addr(aws.ToString(e.ResourceType), id), aws.ToString(e.PhysicalResourceId), aws.ToString(e.ResourceStatusReason))
+	}
+	var errs []error
+	for _, id := range order {
+		errs = append(errs, reasons[id])
+	}
+	return errors.Join(errs...)
+}

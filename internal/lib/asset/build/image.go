@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+)
+
+// refAnnotation is where an OCI layout says what an image is called.
+const refAnnotation = "org.opencontainers.image.ref.name"
+
+// packImages writes all images into one OCI layout, which shares the blobs they have in common, and lists them.
+func (b *builder) packImages(c *asset.Catalog) error {
+	final := filepath.Join(b.Out, "images")
+	partial := filepath.Join(b.Out, "images.partial")
+	if err := os.RemoveAll(partial); err != nil {
+		return err
+	}
+	path, err := layout.Write(partial, empty.Index)
+	if err != nil {
+		return fmt.Errorf("starting the image layout: %w", err)
+	}
+	layers := map[string]v1.Layer{}
+	for _, r := range b.images {
+		image, err := b.image(r, layers)
+		if err != nil {
+			return fmt.Errorf("making image %s: %w", r.Name, err)
+		}
+		digest, err := image.Digest()
+		if err != nil {
+			return fmt.Errorf("hashing image %s: %w", r.Name, err)
+		}
+		ref := b.fill(r.Ref, r.Module)
+		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refAnnotation: ref})); err != nil {
+			return fmt.Errorf("writing image %s: %w", r.Name, err)
+		}
+		c.Images = append(c.Images, asset.Image{
+			Name: r.Name, Version: b.versions[r.Module], Ref: ref, Digests: map[string]string{b.arch: digest.String()},
+		})
+	}
+	if err := errors.Join(os.RemoveAll(final), os.Rename(partial, final)); err != nil {
+		return fmt.Errorf("putting the images in place: %w", err)
+	}
+	return nil
+}
+
+// image puts an image together from layers, each made once.
+func (b *builder) image(r imageRecipe, layers map[string]v1.Layer) (v1.Image, error) {
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	for _, name := range r.Layers {
+		if layers[name] == nil {
+			entries, err := b.layer(name)
+			if err != nil {
+				return nil, fmt.Errorf("listing layer %s: %w", name, err)
+			}
+			raw, err := tarball(entries)
+			if err != nil {
+				return nil, fmt.Errorf("making layer %s: %w", name, err)
+			}
+			layers[name] = static.NewLayer(raw, types.OCIUncompressedLayer)
+		}
+		added, err := mutate.Append(image, mutate.Addendum{Layer: layers[name], History: v1.History{CreatedBy: "slipway assets: " + name}})
+		if err != nil {
+			return nil, fmt.Errorf("adding layer %s: %w", name, err)
+		}
+		image = added
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", b.arch
+	file.Config.Entrypoint = r.Entrypoint
+	file.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	return mutate.ConfigFile(image, file)
+}
+
+// layer lists the entries of a layer. A layer's name is a module's, or base or nftables.
+func (b *builder) layer(name string) ([]entry, error) {
+	bin := filepath.Join(b.dirs[name], "bin")
+	switch name {
+	case "base":
+		return baseLayer(), nil
+	case "nftables":
+		return nftablesLayer(filepath.Join(b.dirs[name], "root"))
+	case "kubernetes":
+		return kubernetesLayer(filepath.Join(bin, "kubernetes")), nil
+	case "flannel":
+		return programs(bin, "opt/bin/")
+	case "cp":
+		return programs(bin, "bin/")
+	case "flannel-cni-plugin", "pause", "probe", "coredns":
+		return programs(bin, "")
+	}
+	return nil, fmt.Errorf("no layer is called %s", name)
+}
+
+// nftablesLayer has Debian's files and the links that its package scripts would make.
+func nftablesLayer(root string) ([]entry, error) {
+	entries, err := tree(root)
+	for _, name := range []string{"iptables", "ip6tables"} {
+		entries = append(entries, entry{name: "usr/sbin/" + name, link: "xtables-nft-multi", mode: 0o777})
+	}
+	return entries, err
+}
+
+// baseLayer is what programs expect of any root: a place for temporary files, and names for the two users they run as.
+func baseLayer() []entry {
+	return []entry{
+		{name: "tmp", dir: true, mode: 0o1777},
+		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
+		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnonroot:x:65532:\n")},
+		{name: "etc/nsswitch.conf", mode: 0o644, data: []byte("hosts: files dns\n")},
+	}
+}
+
+// kubernetesLayer holds the one binary of all Kubernetes programs and their names as links to it, so that machines pull and keep it once.
+func kubernetesLayer(binary string) []entry {
+	entries := []entry{{name: "usr/local/bin/kubernetes", source: binary, mode: 0o755}}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {
+		entries = append(entries, entry{name: "usr/local/bin/" + name, link: "kubernetes", mode: 0o777})
+	}
+	return entries
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import "github.com/slipway-k8s/slipway/internal/lib/asset"
+
+// recipeVersion enters every cache key: raise it when the way of building changes and its inputs do not.
+const recipeVersion = "1"
+
+// module is a nested module under assets/ and how its programs are built.
+type module struct {
+	Name     string            // its folder
+	Pins     string            // the required module whose version is this one's; empty means Version
+	Version  string            // for what is our own
+	Programs map[string]string // package → name of the program, where it is not the last part of the package
+	Packages []string          // what go build is given
+	Tags     string
+	LDFlags  string // {version} is filled in
+	CGO      bool   // linked statically against glibc
+}
+
+// fileRecipe is one downloadable file.
+type fileRecipe struct {
+	Name   string
+	Module string // its programs and its version
+	URL    string // {version} and {arch} are filled in
+	Form   asset.Form
+	// Program is the one program of a binary.
+	Program string
+	// Prefix stands before every program's name in an archive.
+	Prefix string
+}
+
+// imageRecipe is one container image.
+type imageRecipe struct {
+	Name       string
+	Module     string // whose version it has
+	Ref        string // {version} is filled in
+	Layers     []string
+	Entrypoint []string
+}
+
+func modules() []module {
+	const (
+		k8s        = "k8s.io/component-base/version"
+		plugins    = "github.com/containernetworking/plugins"
+		containerd = "github.com/containerd/containerd/v2"
+		etcd       = "go.etcd.io/etcd"
+	)
+	return []module{
+		// The longest first, so that a failure elsewhere does not hide how long the rest takes.
+		{
+			Name: "kubernetes", Pins: "k8s.io/kubernetes", Packages: []string{"."},
+			LDFlags: "-X " + k8s + ".gitVersion=v{version} -X " + k8s + ".gitMajor={major} -X " + k8s + ".gitMinor={minor} -X " + k8s + ".gitTreeState=clean",
+		},
+		{
+			Name: "etcd", Pins: etcd + "/server/v3", Packages: []string{etcd + "/server/v3", etcd + "/etcdctl/v3", etcd + "/etcdutl/v3"},
+			Programs: map[string]string{"server": "etcd"},
+		},
+		{
+			Name: "containerd", Pins: containerd,
+			Packages: []string{containerd + "/cmd/containerd", containerd + "/cmd/containerd-shim-runc-v2", containerd + "/cmd/ctr"},
+			LDFlags:  "-X " + containerd + "/version.Version=v{version} -X " + containerd + "/version.Package=" + containerd,
+		},
+		{Name: "runc", Pins: "github.com/opencontainers/runc", Packages: []string{"github.com/opencontainers/runc"}, Tags: "seccomp netgo osusergo", CGO: true},
+		{Name: "cni-plugins", Pins: plugins, Packages: []string{"tool"}, LDFlags: "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}"},
+		// flannel's udp backend is C, so flanneld is too.
+		{
+			Name: "flannel", Pins: "github.com/flannel-io/flannel", Packages: []string{"tool"}, Programs: map[string]string{"flannel": "flanneld"},
+			LDFlags: "-X github.com/flannel-io/flannel/pkg/version.Version=v{version}", Tags: "netgo osusergo", CGO: true,
+		},
+		{Name: "coredns", Pins: "github.com/coredns/coredns", Packages: []string{"tool"}},
+		// These two carry the version whose place they take upstream; the programs are ours.
+		{Name: "pause", Version: "3.10.1", Packages: []string{"."}},
+		{Name: "flannel-cni-plugin", Version: "1.9.1-flannel3", Packages: []string{"."}, Programs: map[string]string{"flannel-cni-plugin": "flannel"}},
+		{Name: "probe", Version: "1.0.0", Packages: []string{"."}},
+		{Name: "cp", Version: "1.0.0", Packages: []string{"."}},
+	}
+}
+
+func fileRecipes() []fileRecipe {
+	const github = "https://github.com/"
+	return []fileRecipe{
+		{Name: "kubelet", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet", Form: asset.Binary, Program: "kubernetes"},
+		{Name: "kubectl", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl", Form: asset.Binary, Program: "kubernetes"},
+		{
+			Name: "containerd", Module: "containerd", Form: asset.Archive, Prefix: "bin/",
+			URL: github + "containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz",
+		},
+		{Name: "runc", Module: "runc", URL: github + "opencontainers/runc/releases/download/v{version}/runc.{arch}", Form: asset.Binary, Program: "runc"},
+		{
+			Name: "cni-plugins", Module: "cni-plugins", Form: asset.Archive, Prefix: "./",
+			URL: github + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
+		},
+		{
+			Name: "etcd", Module: "etcd", Form: asset.Archive, Prefix: "etcd-v{version}-linux-{arch}/",
+			URL: github + "etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz",
+		},
+	}
+}
+
+func imageRecipes() []imageRecipe {
+	images := []imageRecipe{
+		{Name: "coredns", Module: "coredns", Ref: "registry.k8s.io/coredns/coredns:v{version}", Layers: []string{"base", "coredns"}, Entrypoint: []string{"/coredns"}},
+		{
+			Name: "flannel", Module: "flannel", Ref: "ghcr.io/flannel-io/flannel:v{version}", Layers: []string{"base", "nftables", "cp", "flannel"},
+			Entrypoint: []string{"/opt/bin/flanneld"},
+		},
+		{
+			Name: "flannel-cni-plugin", Module: "flannel-cni-plugin", Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v{version}",
+			Layers: []string{"base", "cp", "flannel-cni-plugin"}, Entrypoint: []string{"/flannel"},
+		},
+		{Name: "pause", Module: "pause", Ref: "registry.k8s.io/pause:{version}", Layers: []string{"pause"}, Entrypoint: []string{"/pause"}},
+		// No upstream has probe: only a catalogue with a containerRegistry can name it.
+		{Name: "probe", Module: "probe", Ref: "localhost/slipway/probe:v{version}", Layers: []string{"base", "probe"}, Entrypoint: []string{"/probe"}},
+	}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		layers := []string{"base", "kubernetes"}
+		if name == "kube-proxy" {
+			layers = []string{"base", "nftables", "kubernetes"}
+		}
+		images = append(images, imageRecipe{
+			Name: name, Module: "kubernetes", Ref: "registry.k8s.io/" + name + ":v{version}", Layers: layers, Entrypoint: []string{"/usr/local/bin/" + name},
+		})
+	}
+	return images
+}
+
+// nftablesPackages are the Debian 12 packages that nft runs on: kube-proxy and flannel call it. At its start flannel also
+// clears iptables' rules of an older mode, and ends if there is no iptables.
+func nftablesPackages() []string {
+	return []string{
+		"libc6", "libbsd0", "libedit2", "libgmp10", "libip4tc2", "libip6tc2", "libjansson4", "libmd0", "libmnl0", "libnetfilter-conntrack3",
+		"libnfnetlink0", "libnftables1", "libnftnl11", "libtinfo6", "libxtables12", "iptables", "nftables",
+	}
+}

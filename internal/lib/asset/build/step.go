@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+)
+
+// step makes one folder from inputs that its key names completely.
+type step struct {
+	name string
+	key  string
+	make func(ctx context.Context, dir string) error
+	// needs are the programs and libraries of the host it is made with: command or pkg-config name → Debian package.
+	commands, libraries map[string]string
+}
+
+// steps lists what is to be made. Nothing is built yet.
+func (b *builder) steps(ctx context.Context) ([]step, error) {
+	goVersion, err := b.output(ctx, b.Source, b.Go, "env", "GOVERSION")
+	if err != nil {
+		return nil, fmt.Errorf("asking for Go's version: %w", err)
+	}
+	debian, err := b.debianVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var steps []step
+	for _, m := range b.modules {
+		if err := b.pin(&m); err != nil {
+			return nil, err
+		}
+		key, err := b.moduleKey(m, goVersion)
+		if err != nil {
+			return nil, err
+		}
+		s := step{name: m.Name, key: key, make: func(ctx context.Context, dir string) error { return b.compile(ctx, m, dir) }}
+		if m.CGO {
+			s.commands = map[string]string{"gcc": "gcc", "pkg-config": "pkg-config"}
+			s.libraries = map[string]string{"libseccomp": "libseccomp-dev"}
+		}
+		steps = append(steps, s)
+	}
+	steps = append(steps, step{
+		name: "nftables", key: hash(recipeVersion, "with iptables", debian, b.arch), make: b.unpackDebian,
+		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
+	})
+	for _, s := range steps {
+		b.keys = append(b.keys, s.key)
+		b.dirs[s.name] = b.dir(s)
+	}
+	return steps, nil
+}
+
+func (b *builder) dir(s step) string {
+	return filepath.Join(b.Out, "work", s.name+"-"+s.key[:16])
+}
+
+func (b *builder) cached(s step) bool {
+	_, err := os.Stat(b.dir(s))
+	return err == nil
+}
+
+// do makes a step unless it is cached. The folder gets its name when it is complete, so a killed run leaves nothing half made.
+func (b *builder) do(ctx context.Context, s step) error {
+	if b.cached(s) {
+		b.progress.skip()
+		return nil
+	}
+	b.built = append(b.built, s.name)
+	return b.progress.run(s.name, func() error {
+		partial := b.dir(s) + ".partial"
+		err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)) //nolint:gosec // built from public sources
+		if err != nil {
+			return fmt.Errorf("making room for %s: %w", s.name, err)
+		}
+		if err := s.make(ctx, partial); err != nil {
+			return fmt.Errorf("building %s: %w", s.name, err)
+		}
+		if err := os.Rename(partial, b.dir(s)); err != nil {
+			return fmt.Errorf("keeping %s: %w", s.name, err)
+		}
+		return nil
+	})
+}
+
+// pin reads the version of a module from its go.mod, the only place that says it.
+func (b *builder) pin(m *module) error {
+	if m.Pins != "" {
+		raw, err := os.ReadFile(filepath.Join(b.Source, m.Name, "go.mod"))
+		if err != nil {
+			return fmt.Errorf("reading what %s is pinned to: %w", m.Name, err)
+		}
+		found := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(m.Pins) + ` v(\S+)`).FindSubmatch(raw)
+		if found == nil {
+			return fmt.Errorf("%s/go.mod requires no version of %s", m.Name, m.Pins)
+		}
+		m.Version = string(found[1])
+	}
+	b.versions[m.Name] = m.Version
+	major, rest, _ := strings.Cut(m.Version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	m.LDFlags = strings.NewReplacer("{version}", m.Version, "{major}", major, "{minor}", minor).Replace(m.LDFlags)
+	return nil
+}
+
+// moduleKey hashes everything a module's programs are made from.
+func (b *builder) moduleKey(m module, goVersion string) (string, error) {
+	recipe, err := json.Marshal(m)
+	if err != nil {
+		return "", fmt.Errorf("hashing the recipe of %s: %w", m.Name, err)
+	}
+	parts := []string{recipeVersion, string(recipe), goVersion, b.arch}
+	root := os.DirFS(filepath.Join(b.Source, m.Name))
+	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := fs.ReadFile(root, path)
+		parts = append(parts, path, string(raw))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("hashing the sources of %s: %w", m.Name, err)
+	}
+	return hash(parts...), nil
+}
+
+// compile builds a module's programs into dir/bin.
+func (b *builder) compile(ctx context.Context, m module, dir string) error {
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil { //nolint:gosec // built from public sources
+		return err
+	}
+	flags, cgo := "-s -w "+m.LDFlags, "0"
+	if m.CGO {
+		flags, cgo = flags+" -linkmode external -extldflags -static", "1"
+	}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", m.Tags, "-ldflags", strings.TrimSpace(flags), "-o", bin + "/"}
+	cmd := exec.CommandContext(ctx, b.Go, append(args, m.Packages...)...)
+	cmd.Dir = filepath.Join(b.Source, m.Name)
+	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
+	}
+	for from, to := range m.Programs {
+		if err := os.Rename(filepath.Join(bin, from), filepath.Join(bin, to)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep removes the results of older inputs.
+func (b *builder) sweep() error {
+	entries, err := os.ReadDir(filepath.Join(b.Out, "work"))
+	if err != nil {
+		return fmt.Errorf("listing cached results: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(b.Out, "work", e.Name())
+		keep := false
+		for _, dir := range b.dirs {
+			keep = keep || dir == path
+		}
+		if keep {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing an older result: %w", err)
+		}
+	}
+	return nil
+}
+
+// fill puts a version and the architecture into a pattern.
+func (b *builder) fill(pattern, moduleName string) string {
+	return strings.NewReplacer("{version}", b.versions[moduleName], "{arch}", b.arch).Replace(pattern)
+}
+
+// output runs a command and returns its standard output without white space at its ends.
+func (b *builder) output(ctx context.Context, dir string, argv ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = dir, b.Env
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, exit.Stderr)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// hash is the SHA-256 of parts, each set off by its length.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// newCatalog starts the catalogue of a build.
+func (b *builder) newCatalog() asset.Catalog {
+	return asset.Catalog{
+		APIVersion: asset.APIVersion, Kind: asset.Kind,
+		FileRepository: b.FileRepository, ContainerRegistry: b.ContainerRegistry,
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package filesum_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/filesum"
+)
+
+func sum(body string) string {
+	s := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(s[:])
+}
+
+func write(t *testing.T, file, body string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// later is a memory's clock when the files of this test have settled.
+func later() time.Time { return time.Now().Add(time.Hour) }
+
+// A file is hashed once; then its sum is remembered. That shows by a memory that lies: what it says is believed.
+func TestSumIsRemembered(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: sums are remembered on Linux only")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent")
+	write(t, file, "one")
+	m := filesum.Memory{File: filepath.Join(dir, "cache", "sums.json"), Now: later}
+	if got, err := m.Sum(file); err != nil || got != sum("one") {
+		t.Fatalf("got %s, %v", got, err)
+	}
+	body, err := os.ReadFile(m.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, m.File, strings.Replace(string(body), sum("one"), sum("lie"), 1))
+	if got, err := m.Sum(file); err != nil || got != sum("lie") {
+		t.Errorf("the sum was not remembered: %s, %v", got, err)
+	}
+}
+
+// However a file is changed, the old sum is not given: also when its size and modification time stay as they were.
+func TestChangedFileHasAnotherSum(t *testing.T) {
+	changes := map[string]func(t *testing.T, file string){
+		"in place":            func(t *testing.T, file string) { t.Helper(); write(t, file, "two") },
+		"in place, backdated": func(t *testing.T, file string) { t.Helper(); backdated(t, file, func() { write(t, file, "two") }) },
+		"another file, backdated": func(t *testing.T, file string) {
+			t.Helper()
+			backdated(t, file, func() {
+				write(t, file+".new", "two")
+				if err := os.Rename(file+".new", file); err != nil {
+					t.Fatal(err)
+				}
+			})
+		},
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "agent")
+			write(t, file, "one")
+			m := filesum.Memory{File: filepath.Join(dir, "sums.json"), Now: later}
+			if _, err := m.Sum(file); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(20 * time.Millisecond) // more than a tick of the file system's clock
+			change(t, file)
+			if got, err := m.Sum(file); err != nil || got != sum("two") {
+				t.Errorf("got %s, %v, want the new sum", got, err)
+			}
+		})
+	}
+}
+
+func backdated(t *testing.T, file string, change func()) {
+	t.Helper()
+	was, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change()
+	if err := os.Chtimes(file, was.ModTime(), was.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that was written a moment ago may be written to again without looking different: it is not remembered.
+func TestFreshFileIsNotRemembered(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent")
+	write(t, file, "one")
+	m := filesum.Memory{File: filepath.Join(dir, "sums.json"), Now: time.Now}
+	if got, err := m.Sum(file); err != nil || got != sum("one") {
+		t.Fatalf("got %s, %v", got, err)
+	}
+	if _, err := os.Stat(m.File); !os.IsNotExist(err) {
+		t.Errorf("it is remembered: %v", err)
+	}
+}
+
+// A memory that is broken, not there or not writable only costs time.
+func TestBrokenMemory(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent")
+	write(t, file, "one")
+	for name, memory := range map[string]string{"none": "", "broken": filepath.Join(dir, "broken"), "null": filepath.Join(dir, "null"), "no folder": filepath.Join(file, "sums.json")} {
+		write(t, filepath.Join(dir, "broken"), "{")
+		write(t, filepath.Join(dir, "null"), "null")
+		if got, err := (filesum.Memory{File: memory, Now: later}).Sum(file); err != nil || got != sum("one") {
+			t.Errorf("%s: got %s, %v", name, got, err)
+		}
+	}
+	if _, err := (filesum.Memory{Now: later}).Sum(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
+		t.Errorf("a missing file: %v", err)
+	}
+}

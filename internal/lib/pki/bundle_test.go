@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+func stateStore(t *testing.T) (store.Store, store.Sealer) {
+	t.Helper()
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.NewFile(t.TempDir()), store.NewAgeSealer(id)
+}
+
+func TestEnsureIsIdempotentAndSealed(t *testing.T) {
+	s, sealer := stateStore(t)
+	first, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := pki.Ensure(t.Context(), s, sealer, "demo", start().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBundle(t, first, again)
+	loaded, err := pki.Load(t.Context(), s, sealer, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBundle(t, first, loaded)
+	keys, err := s.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) != 1+len(pki.KeyNames()) {
+		t.Errorf("the store holds %v", keys)
+	}
+	for _, key := range keys {
+		o, err := s.Get(t.Context(), key)
+		if err != nil || bytes.Contains(o.Body, []byte("PRIVATE")) {
+			t.Errorf("%s is not sealed (%v)", key, err)
+		}
+	}
+	// A key moved to another name or cluster must not open.
+	o, _ := s.Get(t.Context(), pki.PrivateKey("demo", pki.EtcdPeerCA))
+	if _, err := s.Put(t.Context(), pki.PrivateKey("demo", pki.KubernetesCA), o.Body); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.OpenCA(t.Context(), s, sealer, "demo", pki.KubernetesCA); !errors.Is(err, store.ErrSealed) {
+		t.Errorf("another CA's key opened in its place: %v", err)
+	}
+}
+
+func sameBundle(t *testing.T, a, b pki.Bundle) {
+	t.Helper()
+	for name, ca := range a.CAs {
+		if !bytes.Equal(ca.CertsPEM(), b.CAs[name].CertsPEM()) || !ca.Key().Public().Equal(b.CAs[name].Key().Public()) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if !a.ServiceAccount.Public().Equal(b.ServiceAccount.Public()) || !a.Encryption.Public().Equal(b.Encryption.Public()) {
+		t.Error("a key differs")
+	}
+}
+
+// failing ends the store's life after some writes, as a killed process does.
+type failing struct {
+	store.Store
+	left int
+}
+
+func (f *failing) Create(ctx context.Context, key string, body []byte) (string, error) {
+	if f.left--; f.left < 0 {
+		return "", errors.New("killed")
+	}
+	return f.Store.Create(ctx, key, body)
+}
+
+func TestEnsureAfterBeingKilledAnywhere(t *testing.T) {
+	for left := range 1 + len(pki.KeyNames()) {
+		s, sealer := stateStore(t)
+		if _, err := pki.Ensure(t.Context(), &failing{s, left}, sealer, "demo", start()); err == nil {
+			t.Fatalf("was not killed after %d writes", left)
+		}
+		b, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+		if err != nil {
+			t.Fatalf("after %d writes: %v", left, err)
+		}
+		loaded, err := pki.Load(t.Context(), s, sealer, "demo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameBundle(t, b, loaded)
+	}
+}
+
+func TestEnsureAtOnce(t *testing.T) {
+	s, sealer := stateStore(t)
+	bundles := make([]pki.Bundle, 6)
+	var wg sync.WaitGroup
+	for i := range bundles {
+		wg.Go(func() {
+			var err error
+			if bundles[i], err = pki.Ensure(t.Context(), s, sealer, "demo", start()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, b := range bundles[1:] {
+		sameBundle(t, bundles[0], b)
+	}
+}
+
+func TestPublish(t *testing.T) {
+	s, sealer := stateStore(t)
+	machine, machineSealer := stateStore(t)
+	b, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := pki.Unpublished(t.Context(), machine, "demo")
+	if err != nil || len(missing) != len(pki.KeyNames()) {
+		t.Errorf("unpublished: %v (%v)", missing, err)
+	}
+	wrote, err := pki.Publish(t.Context(), b, machine, machineSealer)
+	if err != nil || len(wrote) != len(pki.KeyNames()) {
+		t.Fatalf("wrote %v (%v)", wrote, err)
+	}
+	if wrote, err = pki.Publish(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 0 {
+		t.Errorf("a second time it wrote %v (%v)", wrote, err)
+	}
+	if missing, err = pki.Unpublished(t.Context(), machine, "demo"); err != nil || len(missing) != 0 {
+		t.Errorf("unpublished: %v (%v)", missing, err)
+	}
+	public, err := b.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pki.LoadMachine(t.Context(), machine, machineSealer, "demo", public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBundle(t, b, got)
+	if _, err := machine.Put(t.Context(), pki.SecretKey("demo", pki.KubernetesCA), []byte("junk")); err != nil {
+		t.Fatal(err)
+	}
+	if wrote, err = pki.Publish(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
+		t.Errorf("a damaged secret was not mended: %v (%v)", wrote, err)
+	}
+	other, err := pki.Ensure(t.Context(), store.NewFile(t.TempDir()), sealer, "demo", start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrote, err = pki.Publish(t.Context(), other, machine, machineSealer); err == nil || len(wrote) != 0 {
+		t.Errorf("the keys of another cluster of this name were overwritten: %v", wrote)
+	}
+	if got, err = pki.LoadMachine(t.Context(), machine, machineSealer, "demo", public); err != nil {
+		t.Fatal(err)
+	}
+	sameBundle(t, b, got)
+}

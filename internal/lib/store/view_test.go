@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/region/regiontest"
+)
+
+// counted is a store that counts what is read.
+type counted struct {
+	*store.S3
+	reads int
+}
+
+func (c *counted) Get(ctx context.Context, key string) (store.Object, error) {
+	c.reads++
+	return c.S3.Get(ctx, key)
+}
+
+func (c *counted) ETags(ctx context.Context, prefix string) (map[string]string, error) {
+	c.reads++
+	return c.S3.ETags(ctx, prefix)
+}
+
+// TestViewReadsInTwoCalls says that reading through a view costs two calls, however many objects there are, once the
+// index is kept; that what changed since is read anew; and that what is gone is gone.
+func TestViewReadsInTwoCalls(t *testing.T) {
+	cfg := regiontest.Start(t).Config()
+	api := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
+	if _, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: new("views")}); err != nil {
+		t.Fatal(err)
+	}
+	s := &counted{S3: store.NewS3(api, "views", "p")}
+	const n = 50
+	key := func(i int) string { return fmt.Sprintf("demo/g/%02d", i) }
+	put := func(key, body string) {
+		t.Helper()
+		if _, err := s.Put(t.Context(), key, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range n {
+		put(key(i), fmt.Sprint("body ", i))
+	}
+	put("demo2/g/00", "another's")
+	read := func() *store.View {
+		t.Helper()
+		s.reads = 0
+		v, err := store.Look(t.Context(), s, "demo/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := v.List(t.Context(), "demo/g/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range keys {
+			o, err := v.Get(t.Context(), k)
+			fresh, freshErr := s.S3.Get(t.Context(), k)
+			if err := errors.Join(err, freshErr); err != nil || string(o.Body) != string(fresh.Body) || o.ETag != fresh.ETag {
+				t.Errorf("%s: %q, not %q: %v", k, o.Body, fresh.Body, err)
+			}
+		}
+		return v
+	}
+	v := read()
+	if s.reads != n+2 {
+		t.Errorf("without an index: %d calls", s.reads)
+	}
+	if err := v.Keep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v = read()
+	t.Logf("reading %d objects: %d calls", n, s.reads)
+	if s.reads != 2 {
+		t.Errorf("with an index: %d calls", s.reads)
+	}
+	if keys, err := v.List(t.Context(), "demo/g/"); err != nil || len(keys) != n {
+		t.Errorf("%d keys, %v", len(keys), err)
+	}
+	put(key(7), "changed")
+	if err := s.Delete(t.Context(), key(8)); err != nil {
+		t.Fatal(err)
+	}
+	if v = read(); s.reads != 3 {
+		t.Errorf("after one change: %d calls", s.reads)
+	}
+	if _, err := v.Get(t.Context(), key(8)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what is gone: %v", err)
+	}
+	put(store.IndexKey("demo/"), "no index at all")
+	if read(); s.reads != n-1+2 {
+		t.Errorf("an index that cannot be read is none: %d calls", s.reads)
+	}
+	o, err := v.Get(t.Context(), "demo2/g/00")
+	if err != nil || string(o.Body) != "another's" {
+		t.Errorf("beside the prefix: %q, %v", o.Body, err)
+	}
+	if keys, err := v.List(t.Context(), "demo2/"); err != nil || !slices.Equal(keys, []string{"demo2/g/00"}) {
+		t.Errorf("beside the prefix: %v, %v", keys, err)
+	}
+	if _, err := s.Get(t.Context(), store.IndexKey("demo2/")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another's index: %v", err)
+	}
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package addon_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/machine/addon"
+)
+
+func values() addon.Values {
+	return addon.Values{
+		PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/16", DNSIP: "10.96.0.10", DNSDomain: "cluster.local", AdminGroup: "slipway:cluster-admins",
+		Images: map[string]string{"kube-proxy": "k:1", "coredns": "c:1", "flannel": "f:1", "flannel-cni-plugin": "p:1"},
+	}
+}
+
+func TestRender(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, o := range objects {
+		if seen[o.Path] {
+			t.Errorf("%s is there twice", o.Path)
+		}
+		seen[o.Path] = true
+		if bytes.Contains(o.Body, []byte("{{")) || bytes.Contains(o.Body, []byte("no value")) {
+			t.Errorf("%s is not rendered: %s", o.Path, o.Body)
+		}
+	}
+	for _, want := range []string{
+		"/apis/apps/v1/namespaces/kube-system/daemonsets/flannel", "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy",
+		"/apis/apps/v1/namespaces/kube-system/deployments/coredns", "/api/v1/namespaces/kube-system/services/kube-dns",
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/slipway:cluster-admins",
+	} {
+		if !seen[want] {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	again, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.EqualFunc(objects, again, func(a, b addon.Object) bool { return a.Path == b.Path && bytes.Equal(a.Body, b.Body) }) {
+		t.Error("the same values give other objects")
+	}
+}
+
+func TestRenderNeedsEveryImage(t *testing.T) {
+	v := values()
+	delete(v.Images, "coredns")
+	if _, err := addon.Render(v); err == nil || !strings.Contains(err.Error(), "coredns") {
+		t.Errorf("want an error that names the image, got %v", err)
+	}
+}
+
+// TestCorefile checks what CoreDNS's parser insists on: a block's brace ends its line.
+func TestCorefile(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/coredns") })
+	var config struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(objects[i].Body, &config); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(config.Data["Corefile"]) {
+		if at := strings.IndexByte(line, '{'); at >= 0 && strings.TrimSpace(line[at+1:]) != "" {
+			t.Errorf("block on one line: %s", line)
+		}
+	}
+}
+
+// TestNetworkIsAskedForItsStatus: from version 1.1 of CNI on containerd asks the plugins whether they can add a pod, and a
+// node is not Ready before flanneld has written its subnet.
+func TestNetworkIsAskedForItsStatus(t *testing.T) {
+	objects, err := addon.Render(values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/flannel") })
+	if i < 0 {
+		t.Fatal("there is no ConfigMap flannel")
+	}
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal(objects[i].Body, &m); err != nil {
+		t.Fatal(err)
+	}
+	var conf struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal([]byte(m.Data["cni-conf.json"]), &conf); err != nil {
+		t.Fatal(err)
+	}
+	if conf.CNIVersion != "1.1.0" {
+		t.Errorf("the network's configuration is of CNI %s: containerd does not ask such a one for its status", conf.CNIVersion)
+	}
+}

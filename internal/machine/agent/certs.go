@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// LeafTTL is how long a leaf certificate is good for; it is renewed at two thirds of it. A week: a key that leaks is
+// soon worthless, and still a weekend without the join endpoint leaves workers 56 hours before anything expires.
+const LeafTTL = 7 * 24 * time.Hour
+
+// keyPair is a leaf certificate with its key, to lie at Path.crt and Path.key.
+type keyPair struct {
+	path string
+	ca   string
+	leaf pki.Leaf
+	uid  int
+}
+
+// controlPlanePairs are the leaf certificates of a control-plane machine.
+func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdUID int) []keyPair {
+	client := func(name, ca, cn string) keyPair {
+		return keyPair{path: kube.PKIDir + "/" + name, ca: ca, leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.Client}, TTL: LeafTTL}}
+	}
+	kubeletClient, kubeletServer := join.Leaves(me.Name, me.Address, LeafTTL)
+	slot, _ := d.Slot(boot.Slot)
+	loop := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	member := pki.Leaf{
+		CN: slot.Member, DNS: []string{slot.Host, "localhost"}, IPs: []netip.Addr{loop, me.Address},
+		Usages: []pki.Usage{pki.Server}, TTL: LeafTTL,
+	}
+	peer := member
+	peer.DNS, peer.IPs, peer.Usages = []string{slot.Host}, []netip.Addr{me.Address}, []pki.Usage{pki.Client, pki.Server}
+	return []keyPair{
+		{path: kube.PKIDir + "/apiserver", ca: pki.KubernetesCA, leaf: apiLeaf(d, boot, me)},
+		client("apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
+		client("apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),
+		client("front-proxy-client", pki.FrontProxyCA, "front-proxy-client"),
+		client("controller-manager", pki.KubernetesCA, "system:kube-controller-manager"),
+		client("scheduler", pki.KubernetesCA, "system:kube-scheduler"),
+		{path: kube.PKIDir + "/kubelet-client", ca: pki.KubernetesCA, leaf: kubeletClient},
+		{path: kube.PKIDir + "/kubelet", ca: pki.KubernetesCA, leaf: kubeletServer},
+		{path: etcd.PKIDir + "/server", ca: pki.EtcdClientCA, leaf: member, uid: etcdUID},
+		{path: etcd.PKIDir + "/peer", ca: pki.EtcdPeerCA, leaf: peer, uid: etcdUID},
+	}
+}
+
+// apiLeaf is the API's certificate, good for every way to it.
+func apiLeaf(d node.Document, boot node.BootConfig, me Instance) pki.Leaf {
+	leaf := pki.Leaf{CN: "kube-apiserver", Usages: []pki.Usage{pki.Server}, TTL: LeafTTL, DNS: []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + d.Network.DNSDomain, "localhost", me.Name,
+	}}
+	leaf.IPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), me.Address}
+	for _, name := range append([]string{d.Network.KubernetesIP, boot.API.Internal, boot.API.Public}, d.APISANs...) {
+		addName(&leaf, name)
+	}
+	return leaf
+}
+
+func addName(leaf *pki.Leaf, name string) {
+	if address, err := netip.ParseAddr(name); err == nil {
+		leaf.IPs = append(leaf.IPs, address)
+	} else if name != "" && !slices.Contains(leaf.DNS, name) {
+		leaf.DNS = append(leaf.DNS, name)
+	}
+}
+
+// due says whether the certificate at path must be made anew: it is missing, of another key, past two thirds of its
+// life, or for other names than wanted.
+func due(root *Root, p keyPair, now time.Time) bool {
+	body, err := os.ReadFile(root.Path(p.path + ".crt"))
+	if err != nil {
+		return true
+	}
+	key, err := os.ReadFile(root.Path(p.path + ".key"))
+	if err != nil {
+		return true
+	}
+	// The two are written one after the other: an end between them must not last until the next renewal.
+	if _, err := tls.X509KeyPair(body, key); err != nil {
+		return true
+	}
+	certs, err := pki.ParseCerts(body)
+	if err != nil || len(certs) == 0 {
+		return true
+	}
+	return renewAt(certs[0]).Before(now) || !sameNames(certs[0], p.leaf)
+}
+
+func renewAt(c *x509.Certificate) time.Time {
+	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
+}
+
+func sameNames(c *x509.Certificate, leaf pki.Leaf) bool {
+	ips := make([]string, 0, len(leaf.IPs))
+	for _, ip := range leaf.IPs {
+		ips = append(ips, ip.Unmap().String())
+	}
+	have := make([]string, 0, len(c.IPAddresses))
+	for _, ip := range c.IPAddresses {
+		have = append(have, ip.String())
+	}
+	return c.Subject.CommonName == leaf.CN && sameSet(c.DNSNames, leaf.DNS) && sameSet(have, ips)
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
+}
+
+// issuePairs renews what is due and says whether it wrote anything.
+func issuePairs(root *Root, b pki.Bundle, pairs []keyPair, now time.Time) (bool, error) {
+	wrote := false
+	for _, p := range pairs {
+		if !due(root, p, now) {
+			continue
+		}
+		key, cert, err := issueOne(b, p, now)
+		if err != nil {
+			return wrote, err
+		}
+		if err := writePair(root, p, key, cert); err != nil {
+			return wrote, err
+		}
+		wrote = true
+	}
+	return wrote, nil
+}
+
+func issueOne(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make key of %s: %w", p.leaf.CN, err)
+	}
+	cert, err := pki.Issue(b.CAs[p.ca], p.leaf, key.Public(), now)
+	if err != nil {
+		return nil, nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode key of %s: %w", p.leaf.CN, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), cert, nil
+}
+
+func writePair(root *Root, p keyPair, key, cert []byte) error {
+	_, keyErr := root.Write(File{Path: p.path + ".key", Body: key, Mode: 0o600, UID: p.uid})
+	_, certErr := root.Write(File{Path: p.path + ".crt", Body: cert, Mode: 0o644, UID: p.uid})
+	return errors.Join(keyErr, certErr)
+}
+
+// memoryPair is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
+func memoryPair(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) func() (*tls.Certificate, error) {
+	var held *tls.Certificate
+	var mu sync.Mutex
+	return func() (*tls.Certificate, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if held != nil && held.Leaf != nil && now().Before(renewAt(held.Leaf)) {
+			return held, nil
+		}
+		key, cert, err := issueOne(b, keyPair{ca: ca, leaf: leaf}, now())
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate of %s: %w", leaf.CN, err)
+		}
+		held = &pair
+		return held, nil
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// awayEC2 does not answer while away is set.
+type awayEC2 struct {
+	fakeEC2
+	away bool
+}
+
+func (f *awayEC2) DescribeVolumes(ctx context.Context, in *ec2.DescribeVolumesInput, opts ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
+	if f.away {
+		return nil, errors.New("RequestLimitExceeded")
+	}
+	return f.fakeEC2.DescribeVolumes(ctx, in, opts...)
+}
+
+// TestMemberRestartsWithoutEC2 restarts the agent of a running member while EC2 does not answer: the data are there, so
+// etcd starts, and which volume they lie on is learned and noted later.
+func TestMemberRestartsWithoutEC2(t *testing.T) {
+	a := testAgent(t)
+	api := &awayEC2{away: true}
+	api.volumes = []types.Volume{slotVolume("vol-1", "a", a.me.Zone, a.me.ID, time.Now())}
+	notes := store.NewFile(t.TempDir())
+	a.EC2, a.Run, a.Store = api, &runs{}, func(string) (store.Store, error) { return notes, nil }
+	for _, f := range []File{
+		{Path: "/proc/self/mountinfo", Body: []byte("1 2 259:1 / " + etcd.DataMount + " rw\n")}, {Path: etcd.DataDir + "/member/wal"},
+	} {
+		f.Mode = 0o644
+		if _, err := a.Root.Write(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := a.member()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.volume(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.step(t.Context()); err != nil {
+		t.Errorf("etcd is not started: %v", err)
+	}
+	api.away = false
+	if err := m.settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if have, err := m.note(t.Context()); err != nil || have.Volume != "vol-1" {
+		t.Errorf("noted volume %q, %v; want vol-1", have.Volume, err)
+	}
+}
+
+// console keeps what is reported.
+type console struct{ strings.Builder }
+
+func (*console) Close() error { return nil }
+
+// TestUnknownSlotIsReported says that a machine whose slot its document does not have does not wait in silence.
+func TestUnknownSlotIsReported(t *testing.T) {
+	a := testAgent(t)
+	var out console
+	a.Report.Open = func() (io.WriteCloser, error) { return &out, nil }
+	a.Boot.Slot = "z"
+	if err := a.controlPlane(t.Context()); err == nil || !strings.Contains(out.String(), `no slot \"z\"`) {
+		t.Errorf("ended with %v, reported %s", err, out.String())
+	}
+}
+
+// TestMountLeavesWhatGoes passes over a volume that EC2 is deleting or has lost.
+func TestMountLeavesWhatGoes(t *testing.T) {
+	now := time.Now()
+	for _, state := range []types.VolumeState{types.VolumeStateDeleting, types.VolumeStateDeleted, types.VolumeStateError} {
+		old := slotVolume("vol-0", "a", "z", "", now.Add(-time.Hour))
+		old.State = state
+		m := Mounter{
+			Cloud: Cloud{EC2: &fakeEC2{volumes: []types.Volume{old, slotVolume("vol-1", "a", "z", "", now)}}},
+			Me:    Instance{ID: "i-me", Zone: "z"}, Slot: "a",
+		}
+		if got, err := m.find(t.Context()); err != nil || got.ID != "vol-1" {
+			t.Errorf("%s: chose %q, %v; want vol-1", state, got.ID, err)
+		}
+	}
+}
+
+// TestTornPairIsRenewed gets over an end between the writes of a key and of its certificate.
+func TestTornPairIsRenewed(t *testing.T) {
+	a := testAgent(t)
+	if err := a.certificates(); err != nil {
+		t.Fatal(err)
+	}
+	p := controlPlanePairs(a.doc, a.Boot, a.me, etcdUID)[0]
+	if due(a.Root, p, a.Now()) {
+		t.Fatal("due right after it was made")
+	}
+	key, _, err := issueOne(a.bundle, p, a.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Root.Write(File{Path: p.path + ".key", Body: key, Mode: 0o600}); err != nil {
+		t.Fatal(err)
+	}
+	if !due(a.Root, p, a.Now()) {
+		t.Error("a certificate of another key is taken for good")
+	}
+}
+
+// stalls opens a download that never ends.
+type stalls struct{ opened int }
+
+func (s *stalls) Open(ctx context.Context, _ string) (io.ReadCloser, error) {
+	s.opened++
+	r, w := io.Pipe()
+	context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+	return r, nil
+}
+
+// TestStalledDownloadIsTriedAgain says that a connection that gives nothing is no reason to wait for ever in silence.
+func TestStalledDownloadIsTriedAgain(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	open := &stalls{}
+	var told []string
+	f := Fetcher{
+		Root: &Root{Dir: t.TempDir()}, Open: open, Stall: 20 * time.Millisecond,
+		Waits: func(err error) { told = append(told, err.Error()) },
+		Wait: func(context.Context, time.Duration) error {
+			if open.opened == 2 {
+				return errors.New("enough")
+			}
+			return nil
+		},
+	}
+	_, err := f.All(ctx, []node.File{{Name: "kubelet", URL: "https://example.com/kubelet", SHA256: sum(nil), Form: node.FormBinary}})
+	if err == nil || err.Error() != "enough" || len(told) != 2 || !strings.Contains(told[0], "nothing came for 20ms") {
+		t.Errorf("ended with %v, told %q", err, told)
+	}
+}
+
+// machinesEC2 shows these machines.
+type machinesEC2 struct {
+	EC2
+	list []types.Instance
+}
+
+func (f machinesEC2) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+	return &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: f.list}}}, nil
+}
+
+// TestNoNodeGoesOnADoubtfulAnswer deletes no node while EC2 does not even show the machine that asks: then nothing that
+// it does not show is known to be gone.
+func TestNoNodeGoesOnADoubtfulAnswer(t *testing.T) {
+	a := testAgent(t)
+	var worker Node
+	worker.Metadata.Name, worker.Spec.ProviderID = "ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-9"
+	deleted := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			deleted++
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"items": []Node{worker}})
+	}))
+	defer server.Close()
+	api := kube.Client{Server: server.URL, HTTP: server.Client()}
+	a.EC2 = machinesEC2{}
+	if err := a.nodes(t.Context(), api); err == nil || deleted != 0 {
+		t.Errorf("an empty answer: %v, deleted %d nodes", err, deleted)
+	}
+	a.EC2 = machinesEC2{list: []types.Instance{{InstanceId: &a.me.ID, State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}
+	if err := a.nodes(t.Context(), api); err != nil || deleted != 1 {
+		t.Errorf("an answer with this machine in it: %v, deleted %d nodes", err, deleted)
+	}
+}
+
+// TestNodeClaimsNoOthersRole gives a role to a node of the machine's own name only: a kubelet chooses its provider id.
+func TestNodeClaimsNoOthersRole(t *testing.T) {
+	var liar Node
+	liar.Metadata.Name, liar.Spec.ProviderID = "ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-1"
+	machines := []Machine{{ID: "i-1", Name: "ip-10-80-0-4.ec2.internal", State: "running", Role: node.TagControlPlane}}
+	if _, roles := NodeChanges([]Node{liar}, machines, time.Now()); len(roles) != 0 {
+		t.Errorf("got roles %v", roles)
+	}
+}
+
+// TestTornFileIsFetchedAgain has a machine that lost its power after a download: the name is there, the bytes are not.
+func TestTornFileIsFetchedAgain(t *testing.T) {
+	b := &bodies{by: map[string][]byte{"u": []byte("good")}}
+	f := Fetcher{Root: &Root{Dir: t.TempDir()}, Open: b, Wait: wait, Waits: func(error) {}}
+	files := []node.File{{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}}
+	for range 2 {
+		if _, err := f.All(t.Context(), files); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(f.Root.Path(assetPath(files[0])), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.gets != 2 {
+		t.Errorf("%d downloads, want 2", b.gets)
+	}
+}

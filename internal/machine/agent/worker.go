@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+)
+
+// worker converges a worker. Downloads and joining do not wait for each other.
+func (a *Agent) worker(ctx context.Context) error {
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	if err := a.untilReady(ctx, "warm", func() error { return a.wanted(ctx) }); err != nil {
+		return err
+	}
+	if err := a.stage("join", func() error { return a.join(ctx) }); err != nil {
+		return err
+	}
+	var changed map[string]bool
+	err := a.stage("write", func() error {
+		files, err := hostFiles(a.kubeConfig())
+		if err != nil {
+			return err
+		}
+		changed, err = a.writeFiles(files)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return a.stage("start", func() error { return a.start(ctx, changed) })
+}
+
+// join gets this node's certificates when they are due. They stay on the tmpfs.
+func (a *Agent) join(ctx context.Context) error {
+	ca := File{Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt", Body: []byte(a.doc.Trust.KubernetesCA), Mode: 0o644}
+	if _, err := a.Root.Write(ca); err != nil {
+		return err
+	}
+	client, server := join.Leaves(a.me.Name, a.me.Address, LeafTTL)
+	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
+	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
+	if now := a.Now(); !due(a.Root, clientPair, now) && !due(a.Root, serverPair, now) {
+		return nil
+	}
+	got, err := a.joinClient().Join(ctx, a.me.Name)
+	if err != nil {
+		return err
+	}
+	if got.Name != a.me.Name {
+		return fmt.Errorf("the join endpoint knows this machine as %s, its metadata service as %s", got.Name, a.me.Name)
+	}
+	if err := writePair(a.Root, clientPair, got.Key, []byte(got.Client)); err != nil {
+		return err
+	}
+	return writePair(a.Root, serverPair, got.Key, []byte(got.Server))
+}
+
+func (a *Agent) joinClient() join.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(a.doc.Trust.KubernetesCA))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true}
+	return join.Client{
+		URL: "https://" + a.Boot.API.Internal + ":" + join.Port, Sign: a.Sign,
+		HTTP: &http.Client{Transport: transport, Timeout: 15 * time.Second},
+	}
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+)
+
+func slots() []string { return []string{"a", "b", "c"} }
+
+func founders() map[string]string {
+	return map[string]string{"a": "vol-a0", "b": "vol-b0", "c": "vol-c0"}
+}
+
+func voters(healthy ...string) []etcd.Member {
+	var out []etcd.Member
+	for i, s := range slots() {
+		out = append(out, etcd.Member{ID: uint64(i + 1), Name: "etcd-" + s, Slot: s, Healthy: slices.Contains(healthy, s)})
+	}
+	return out
+}
+
+func TestDecide(t *testing.T) {
+	marker := &etcd.Marker{Token: "t", Volumes: founders()}
+	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots()}
+	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts { f.Members = members; return f }
+	learner := voters("b", "c")
+	learner[0] = etcd.Member{ID: 9, Slot: "a", Learner: true}
+	started := slices.Clone(learner)
+	started[0].Name = "etcd-a"
+	other := voters("a", "b", "c")[1:]
+	other[1] = etcd.Member{ID: 9, Slot: "c", Learner: true}
+	never := voters("b", "c")
+	never[0].Name = ""
+	for name, c := range map[string]struct {
+		facts  etcd.Facts
+		do     etcd.Verb
+		reason string
+	}{
+		"no volume":                 {etcd.Facts{Slot: "a", Slots: slots()}, etcd.Wait, "not mounted"},
+		"data, no marker":           {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.StartExisting, ""},
+		"data, volume not known":    {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.StartExisting, ""},
+		"unborn, volumes missing":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.Wait, "slot b"},
+		"unborn, volumes there":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.CreateMarker, ""},
+		"unborn, another volume":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.Wait, "EC2 shows"},
+		"marker deleted, joined":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.Wait, "restore it"},
+		"marker deleted, peers":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.Wait, "restore it"},
+		"founder":                   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.StartNew, ""},
+		"founder, data lost":        {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.Wait, "lost"},
+		"new volume, never joined":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.Wait, "lost"},
+		"lost, peers healthy":       {with(lost, voters("b", "c")), etcd.RemoveMember, ""},
+		"lost, voter never started": {with(lost, never), etcd.RemoveMember, ""},
+		"lost, quorum at risk":      {with(lost, voters("b")), etcd.Wait, "would lose the quorum"},
+		"lost, removed":             {with(lost, voters("a", "b", "c")[1:]), etcd.AddLearner, ""},
+		"lost, added":               {with(lost, learner), etcd.StartJoining, ""},
+		"lost, added, lost again":   {with(lost, started), etcd.RemoveMember, ""},
+		"lost, another joins":       {with(lost, other), etcd.Wait, "one at a time"},
+		"single, lost":              {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.Wait, "restore a backup"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := etcd.Decide(c.facts)
+			if got.Do != c.do || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %s (%s), want %s (%s)", got.Do, got.Reason, c.do, c.reason)
+			}
+		})
+	}
+}
+
+// world is three slots, their volumes, the store and a membership, as coarse as the decisions need.
+type world struct {
+	volume  map[string]string // slot → volume id
+	data    map[string]bool   // volume id → has data
+	up      map[string]bool   // slot → etcd runs
+	marker  *etcd.Marker
+	joined  map[string]bool
+	members []etcd.Member
+	made    int             // volumes made
+	births  map[string]bool // tokens that were started as new
+	founded map[string]int  // slot → how often it was started as new
+}
+
+func newWorld() *world {
+	return &world{
+		volume: founders(), data: map[string]bool{}, up: map[string]bool{}, joined: map[string]bool{},
+		births: map[string]bool{}, founded: map[string]int{},
+	}
+}
+
+func (w *world) facts(slot string) etcd.Facts {
+	f := etcd.Facts{Slot: slot, Slots: slots(), Volume: w.volume[slot], HasData: w.data[w.volume[slot]], Visible: w.volume, Marker: w.marker}
+	for _, s := range slots() {
+		if w.joined[s] {
+			f.Joined = append(f.Joined, s)
+		}
+	}
+	healthy, voting := 0, 0
+	members := slices.Clone(w.members)
+	for i := range members {
+		members[i].Healthy = w.up[members[i].Slot]
+		if !members[i].Learner {
+			voting++
+			if members[i].Healthy {
+				healthy++
+			}
+		}
+	}
+	if healthy > voting/2 {
+		f.Members = members
+	}
+	return f
+}
+
+func (w *world) find(slot string) int {
+	return slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.Slot == slot })
+}
+
+func (w *world) act(t *rapid.T, slot string) {
+	f := w.facts(slot)
+	a := etcd.Decide(f)
+	switch a.Do {
+	case etcd.CreateMarker:
+		if w.marker == nil {
+			m := etcd.NewMarker(fmt.Sprintf("token-%d", len(w.births)), f.Visible)
+			w.marker = &m
+		}
+	case etcd.StartNew:
+		w.births[w.marker.Token] = true
+		w.founded[slot]++
+		if len(w.members) == 0 {
+			for i, s := range slots() {
+				w.members = append(w.members, etcd.Member{ID: uint64(i + 1), Slot: s})
+			}
+		}
+		if i := w.find(slot); i < 0 || w.members[i].Learner {
+			t.Fatalf("slot %s founded a cluster that does not hold it: %+v", slot, w.members)
+		}
+		w.start(slot)
+	case etcd.StartExisting:
+		w.start(slot)
+	case etcd.RemoveMember:
+		w.remove(t, a.MemberID, slot)
+	case etcd.AddLearner:
+		w.made++
+		w.members = append(w.members, etcd.Member{ID: uint64(100 + w.made), Slot: slot, Learner: true})
+	case etcd.StartJoining:
+		if i := w.find(slot); !w.members[i].Learner {
+			t.Fatalf("slot %s starts empty as a voter", slot)
+		}
+		w.start(slot)
+	case etcd.Wait:
+	}
+}
+
+func (w *world) start(slot string) {
+	w.up[slot], w.data[w.volume[slot]] = true, true
+	if i := w.find(slot); i >= 0 {
+		w.members[i].Name = "etcd-" + slot
+	}
+}
+
+func (w *world) remove(t *rapid.T, id uint64, slot string) {
+	i := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.ID == id })
+	if i < 0 || w.members[i].Slot != slot {
+		t.Fatalf("slot %s removes member %d, which is not its own", slot, id)
+	}
+	w.members = slices.Delete(w.members, i, i+1)
+	voting, healthy := 0, 0
+	for _, m := range w.members {
+		if !m.Learner {
+			voting++
+			if w.up[m.Slot] {
+				healthy++
+			}
+		}
+	}
+	if healthy <= voting/2 {
+		t.Fatalf("removing member %d lost the quorum", id)
+	}
+}
+
+// TestDecideNeverHarms drives random boots, crashes and losses: one birth at most, no founder twice, no removal that
+// costs the quorum, and with machines and volumes left alone everybody runs in the end, if a quorum's data is there.
+func TestDecideNeverHarms(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld()
+		lostAtOnce := false
+		slot := rapid.SampledFrom(slots())
+		t.Repeat(map[string]func(*rapid.T){
+			"agent": func(t *rapid.T) {
+				if s := slot.Draw(t, "slot"); !w.up[s] {
+					w.act(t, s)
+				}
+			},
+			"note joined": func(t *rapid.T) {
+				if s := slot.Draw(t, "slot"); w.up[s] {
+					w.joined[s] = true
+				}
+			},
+			"promote": func(t *rapid.T) {
+				if i := w.find(slot.Draw(t, "slot")); i >= 0 && w.up[w.members[i].Slot] {
+					w.members[i].Learner = false
+				}
+			},
+			"crash": func(t *rapid.T) { w.up[slot.Draw(t, "slot")] = false },
+			"lose volume": func(t *rapid.T) {
+				s := slot.Draw(t, "slot")
+				w.made++
+				w.up[s], w.volume[s] = false, fmt.Sprintf("vol-%s%d", s, w.made)
+				lostAtOnce = lostAtOnce || w.facts(s).Members == nil
+			},
+			"": func(t *rapid.T) {
+				if len(w.births) > 1 {
+					t.Fatalf("born twice: %v", w.births)
+				}
+				for s, n := range w.founded {
+					if n > 1 {
+						t.Fatalf("slot %s founded %d times", s, n)
+					}
+				}
+			},
+		})
+		if !lostAtOnce {
+			w.settle(t)
+		}
+	})
+}
+
+func (w *world) settle(t *rapid.T) {
+	for range 20 {
+		for _, s := range slots() {
+			if !w.up[s] {
+				w.act(t, s)
+				continue
+			}
+			w.joined[s] = true
+			if i := w.find(s); i >= 0 {
+				w.members[i].Learner = false
+			}
+		}
+	}
+	for _, s := range slots() {
+		if !w.up[s] {
+			t.Fatalf("slot %s never starts: %+v", s, etcd.Decide(w.facts(s)))
+		}
+	}
+}

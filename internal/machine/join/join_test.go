@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package join_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+)
+
+const instance = "i-0123456789abcdef0"
+
+// fakeSTS knows one set of credentials and answers only requests that they signed, header and all.
+type fakeSTS struct {
+	arn string
+	now func() time.Time
+}
+
+func (f *fakeSTS) creds() aws.Credentials {
+	return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET", SessionToken: "SESSION"}
+}
+
+func (f *fakeSTS) Retrieve(context.Context) (aws.Credentials, error) { return f.creds(), nil }
+
+func (f *fakeSTS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.signed(r) {
+		http.Error(w, "SignatureDoesNotMatch", http.StatusForbidden)
+		return
+	}
+	fmt.Fprintf(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+		<Arn>%s</Arn><UserId>x</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`, f.arn)
+}
+
+// signed signs the request again with the SDK and compares signatures.
+func (f *fakeSTS) signed(r *http.Request) bool {
+	q := r.URL.Query()
+	got := q.Get("X-Amz-Signature")
+	at, err := time.Parse("20060102T150405Z", q.Get("X-Amz-Date"))
+	if err != nil {
+		return false
+	}
+	plain := url.Values{"Action": q["Action"], "Version": q["Version"], "X-Amz-Expires": q["X-Amz-Expires"]}
+	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+r.Host+"/?"+plain.Encode(), nil)
+	if err != nil {
+		return false
+	}
+	req.Header.Set("X-Slipway-Csr-Sha256", r.Header.Get("X-Slipway-Csr-Sha256"))
+	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	again, _, err := v4.NewSigner().PresignHTTP(r.Context(), f.creds(), req, empty, "sts", "us-east-1", at)
+	return err == nil && strings.Contains(again, "X-Amz-Signature="+got)
+}
+
+// world is a control plane's endpoint with a fake STS and a fake EC2.
+type world struct {
+	sts     *fakeSTS
+	stsURL  string
+	server  *join.Server
+	url     string
+	machine join.Machine
+	found   bool
+	ca      pki.CA
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	key, err := pki.NewKey(pki.KubernetesCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := pki.NewCA(pki.KubernetesCA, "demo", key, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{found: true, ca: ca, sts: &fakeSTS{arn: "arn:aws:sts::123456789012:assumed-role/demo-worker/" + instance, now: time.Now}}
+	w.machine = join.Machine{
+		ID: instance, Account: "123456789012", Name: "ip-10-80-16-4.ec2.internal", Address: "10.80.16.4", State: "running", Role: "worker", Group: "nodes",
+	}
+	sts := httptest.NewServer(w.sts)
+	t.Cleanup(sts.Close)
+	w.stsURL = sts.URL
+	w.server = &join.Server{
+		CA: ca, Roles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STS: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+		Find: func(_ context.Context, id string) (join.Machine, bool, error) {
+			if id != instance {
+				return join.Machine{}, false, errors.New("asked for " + id)
+			}
+			return w.machine, w.found, nil
+		},
+	}
+	front := httptest.NewServer(w.server)
+	t.Cleanup(front.Close)
+	w.url = front.URL
+	return w
+}
+
+func (w *world) signer() join.Signer {
+	return join.Signer{Credentials: w.sts, Region: "us-east-1", Endpoint: w.stsURL, Now: time.Now}
+}
+
+func (w *world) client() join.Client {
+	return join.Client{URL: w.url, HTTP: http.DefaultClient, Sign: w.signer()}
+}
+
+func TestJoinGivesTheNodesOwnCertificates(t *testing.T) {
+	w := newWorld(t)
+	got, err := w.client().Join(t.Context(), w.machine.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.ca.CertsPEM())
+	for text, usage := range map[string]x509.ExtKeyUsage{got.Client: x509.ExtKeyUsageClientAuth, got.Server: x509.ExtKeyUsageServerAuth} {
+		certs, err := pki.ParseCerts([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := certs[0].Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{usage}}); err != nil {
+			t.Error(err)
+		}
+		if certs[0].Subject.CommonName != "system:node:"+w.machine.Name || certs[0].Subject.Organization[0] != "system:nodes" {
+			t.Errorf("subject %s", certs[0].Subject)
+		}
+		if len(certs[0].ExtKeyUsage) != 1 {
+			t.Errorf("usages %v", certs[0].ExtKeyUsage)
+		}
+	}
+	server, err := pki.ParseCerts([]byte(got.Server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server[0].VerifyHostname(w.machine.Name); err != nil {
+		t.Error(err)
+	}
+	if err := server[0].VerifyHostname(w.machine.Address); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJoinRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		name   string
+		want   string
+	}{
+		"another node's name":       {name: "ip-10-80-16-5.ec2.internal", want: "may not be"},
+		"an administrator":          {name: "x\x00", want: "403"},
+		"another account":           {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
+		"an instance of no account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
+		"another role":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
+		"a longer role":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
+		"another group's role":      {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker of a group"},
+		"a user":                    {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
+		"a session that is no one":  {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
+		"an unknown instance":       {change: func(w *world) { w.found = false }, want: "not of this cluster"},
+		"a terminated instance":     {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
+		"a control-plane machine":   {change: func(w *world) { w.machine.Role = "control-plane" }, want: "not a worker"},
+		"a group of other machines": {change: func(w *world) { w.machine.Group = "strangers" }, want: "not a worker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if c.change != nil {
+				c.change(w)
+			}
+			ask := w.machine.Name
+			if c.name != "" {
+				ask = c.name
+			}
+			_, err := w.client().Join(t.Context(), ask)
+			if err == nil || !strings.Contains(err.Error(), "403") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want 403 and %q", err, c.want)
+			}
+		})
+	}
+}
+
+func newCSR(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+func (w *world) post(t *testing.T, csr, proof string) (int, string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"csr": csr, "proof": proof})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(w.url+"/v1/node-certificate", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// TestProofIsBound says that a proof somebody overheard is worth nothing with another key, nor changed, nor later.
+func TestProofIsBound(t *testing.T) {
+	w := newWorld(t)
+	csr := newCSR(t)
+	proof, err := w.signer().Proof(t.Context(), []byte(csr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, text := w.post(t, csr, proof); code != http.StatusOK {
+		t.Fatalf("the honest request: %d %s", code, text)
+	}
+	later := w.signer()
+	later.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+	old, err := later.Proof(t.Context(), []byte(csr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ csr, proof, want string }{
+		"another key":       {newCSR(t), proof, "does not accept"},
+		"another action":    {csr, strings.Replace(proof, "GetCallerIdentity", "AssumeRole", 1), "not for GetCallerIdentity"},
+		"one more argument": {csr, proof + "&RoleArn=x", "parameter"},
+		"a fragment":        {csr, proof + "#x", "does not accept"},
+		"an argument twice": {csr, proof + "&Action=GetCallerIdentity", "parameter"},
+		"a long life":       {csr, strings.Replace(proof, "X-Amz-Expires=60", "X-Amz-Expires=604800", 1), "1 to 60"},
+		"an old one":        {csr, old, "not of this time"},
+		"unbound":           {csr, strings.Replace(proof, "x-slipway-csr-sha256", "x-other", 1), "does not sign"},
+		"another signature": {csr, proof[:len(proof)-4] + "0000", "does not accept"},
+		"nothing":           {csr, "", "not for"},
+		"garbage":           {csr, "%zz", "no query"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, text := w.post(t, c.csr, c.proof)
+			if code != http.StatusForbidden || !strings.Contains(text, c.want) {
+				t.Errorf("got %d %s, want 403 and %q", code, text, c.want)
+			}
+		})
+	}
+}
+
+// TestLogsHoldNoProof says that an STS that does not answer leaves no worker's session token in the journal.
+func TestLogsHoldNoProof(t *testing.T) {
+	w := newWorld(t)
+	var log bytes.Buffer
+	w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
+	w.server.STS = "http://127.0.0.1:1"
+	if _, err := w.client().Join(t.Context(), w.machine.Name); err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("got %v, want 503", err)
+	}
+	if text := log.String(); !strings.Contains(text, "ask STS") || strings.Contains(text, "X-Amz") || strings.Contains(text, "SESSION") {
+		t.Errorf("the journal says %s", text)
+	}
+}
+
+func TestServerIsStrict(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		method, path, body string
+		want               int
+	}{
+		"health":        {http.MethodGet, "/healthz", "", 200},
+		"other path":    {http.MethodGet, "/", "", 404},
+		"other method":  {http.MethodGet, "/v1/node-certificate", "", 405},
+		"no JSON":       {http.MethodPost, "/v1/node-certificate", "x", 400},
+		"unknown field": {http.MethodPost, "/v1/node-certificate", `{"csr":"","proof":"","name":"admin"}`, 400},
+		"no CSR":        {http.MethodPost, "/v1/node-certificate", `{"csr":"x","proof":""}`, 400},
+		"too long":      {http.MethodPost, "/v1/node-certificate", `{"csr":"` + strings.Repeat("x", 40000) + `"}`, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), c.method, w.url+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != c.want {
+				t.Errorf("got %d, want %d", resp.StatusCode, c.want)
+			}
+		})
+	}
+}
+
+func TestRateIsLimited(t *testing.T) {
+	w := newWorld(t)
+	at := time.Now()
+	w.server.Now = func() time.Time { return at }
+	limited := 0
+	for range 80 {
+		if code, _ := w.post(t, "x", ""); code == http.StatusTooManyRequests {
+			limited++
+		}
+	}
+	if limited != 30 {
+		t.Errorf("%d of 80 requests at once were limited, want 30", limited)
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"csr":"x","proof":"Action=GetCallerIdentity"}`)
+	f.Add(`{}`)
+	srv := &join.Server{Now: time.Now, Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultClient, STS: "http://127.0.0.1:1"}
+	f.Fuzz(func(t *testing.T, body string) {
+		rec := httptest.NewRecorder()
+		srv.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/v1/node-certificate", strings.NewReader(body)))
+		if rec.Code == http.StatusOK {
+			t.Errorf("%q got a certificate", body)
+		}
+	})
+}

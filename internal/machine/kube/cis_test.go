@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+)
+
+func config() kube.Config {
+	return kube.Config{
+		NodeName: "ip-10-80-0-4.ec2.internal", Address: "10.80.0.4", Zone: "us-east-1a", Region: "us-east-1", InstanceID: "i-1",
+		InstanceType: "t3.large", Group: "control-plane", MemoryMiB: 8192, CPUs: 2, ControlPlane: true,
+		APIServer: "https://127.0.0.1:6443", EtcdURL: "https://127.0.0.1:2379", PodCIDR: "10.244.0.0/16", ServiceCIDR: "10.96.0.0/16",
+		DNSIP: "10.96.0.10", DNSDomain: "cluster.local", ResolvConf: "/etc/resolv.conf", EncryptionKey: []byte(strings.Repeat("k", 32)),
+		Images: map[string]string{"kube-apiserver": "a:1", "kube-controller-manager": "c:1", "kube-scheduler": "s:1", "pause": "p:1"},
+		Taints: []string{"node-role.kubernetes.io/control-plane=:NoSchedule"},
+	}
+}
+
+// TestCISFlags checks the rows of the CIS Kubernetes benchmark 1.12 that are about flags. A want of "" means that the
+// flag must be set to anything, "-" that it must not be there.
+func TestCISFlags(t *testing.T) {
+	c := config()
+	parts := map[string][]string{
+		"apiserver": kube.APIServerFlags(c), "kcm": kube.ControllerManagerFlags(c), "scheduler": kube.SchedulerFlags(),
+	}
+	for _, row := range []struct{ id, part, flag, want string }{
+		{"1.2.1", "apiserver", "authentication-config", ""},
+		{"1.2.1", "apiserver", "anonymous-auth", "-"}, // it may not stand beside the file
+		{"1.2.2", "apiserver", "token-auth-file", "-"},
+		{"1.2.3", "apiserver", "enable-admission-plugins", "DenyServiceExternalIPs"},
+		{"1.2.4", "apiserver", "kubelet-client-certificate", ""},
+		{"1.2.4", "apiserver", "kubelet-client-key", ""},
+		{"1.2.5", "apiserver", "kubelet-certificate-authority", ""},
+		{"1.2.6-8", "apiserver", "authorization-mode", "Node,RBAC"},
+		{"1.2.9", "apiserver", "enable-admission-plugins", "EventRateLimit"},
+		{"1.2.10", "apiserver", "enable-admission-plugins", "!AlwaysAdmit"},
+		{"1.2.12", "apiserver", "disable-admission-plugins", "-"},
+		{"1.2.13", "apiserver", "disable-admission-plugins", "-"},
+		{"1.2.14", "apiserver", "enable-admission-plugins", "NodeRestriction"},
+		{"1.2.15", "apiserver", "profiling", "false"},
+		{"1.2.16", "apiserver", "audit-log-path", ""},
+		{"1.2.17", "apiserver", "audit-log-maxage", "30"},
+		{"1.2.18", "apiserver", "audit-log-maxbackup", "10"},
+		{"1.2.19", "apiserver", "audit-log-maxsize", "100"},
+		{"1.2.20", "apiserver", "request-timeout", "60s"},
+		{"1.2.21", "apiserver", "service-account-lookup", "true"},
+		{"1.2.22", "apiserver", "service-account-key-file", "/run/slipway/pki/service-account.pub"},
+		{"1.2.23", "apiserver", "etcd-certfile", ""},
+		{"1.2.23", "apiserver", "etcd-keyfile", ""},
+		{"1.2.24", "apiserver", "tls-cert-file", ""},
+		{"1.2.24", "apiserver", "tls-private-key-file", ""},
+		{"1.2.25", "apiserver", "client-ca-file", ""},
+		{"1.2.26", "apiserver", "etcd-cafile", ""},
+		{"1.2.27", "apiserver", "encryption-provider-config", ""},
+		{"1.2.29", "apiserver", "tls-min-version", "VersionTLS13"},
+		{"1.2.30", "apiserver", "service-account-extend-token-expiration", "false"},
+		{"1.3.1", "kcm", "terminated-pod-gc-threshold", "100"},
+		{"1.3.2", "kcm", "profiling", "false"},
+		{"1.3.3", "kcm", "use-service-account-credentials", "true"},
+		{"1.3.4", "kcm", "service-account-private-key-file", ""},
+		{"1.3.5", "kcm", "root-ca-file", ""},
+		{"1.3.6", "kcm", "feature-gates", "-"}, // RotateKubeletServerCertificate is on by default
+		{"1.3.7", "kcm", "bind-address", "127.0.0.1"},
+		{"1.4.1", "scheduler", "profiling", "false"},
+		{"1.4.2", "scheduler", "bind-address", "127.0.0.1"},
+		{"3.2.1", "apiserver", "audit-policy-file", ""},
+	} {
+		t.Run(row.id+" "+row.flag, func(t *testing.T) {
+			value, found := flag(parts[row.part], row.flag)
+			switch {
+			case row.want == "-":
+				if found {
+					t.Errorf("--%s=%s must not be set", row.flag, value)
+				}
+			case !found || value == "":
+				t.Errorf("--%s is not set", row.flag)
+			case strings.HasPrefix(row.want, "!"):
+				if slices.Contains(strings.Split(value, ","), row.want[1:]) {
+					t.Errorf("--%s=%s has %s", row.flag, value, row.want[1:])
+				}
+			case row.want != "" && value != row.want && !slices.Contains(strings.Split(value, ","), row.want):
+				t.Errorf("--%s=%s, want %s", row.flag, value, row.want)
+			}
+		})
+	}
+}
+
+func flag(args []string, name string) (string, bool) {
+	for _, a := range args {
+		if key, value, _ := strings.Cut(a, "="); key == "--"+name {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// TestCISKubelet checks section 4.2 on the configuration file.
+func TestCISKubelet(t *testing.T) {
+	body, err := kube.Kubelet(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conf map[string]any
+	if err := yaml.Unmarshal(body, &conf); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		id, path string
+		want     any
+	}{
+		{"4.2.1", "authentication.anonymous.enabled", false},
+		{"4.2.2", "authorization.mode", "Webhook"},
+		{"4.2.3", "authentication.x509.clientCAFile", "/run/slipway/pki/kubernetes-ca.crt"},
+		{"4.2.4", "readOnlyPort", float64(0)},
+		{"4.2.5", "streamingConnectionIdleTimeout", "5m0s"},
+		{"4.2.6", "makeIPTablesUtilChains", true},
+		{"4.2.8", "eventRecordQPS", float64(50)},
+		{"4.2.9", "tlsCertFile", "/run/slipway/pki/kubelet.crt"},
+		{"4.2.9", "tlsPrivateKeyFile", "/run/slipway/pki/kubelet.key"},
+		{"4.2.10", "rotateCertificates", nil}, // the row fails on false only; the agent rotates
+		{"4.2.12", "tlsMinVersion", "VersionTLS13"},
+		{"4.2.13", "podPidsLimit", float64(4096)},
+		{"4.2.14", "seccompDefault", true},
+		{"protect kernel defaults", "protectKernelDefaults", true},
+	} {
+		t.Run(row.id+" "+row.path, func(t *testing.T) {
+			var value any = conf
+			for key := range strings.SplitSeq(row.path, ".") {
+				m, ok := value.(map[string]any)
+				if !ok {
+					t.Fatalf("%s is not there", row.path)
+				}
+				value = m[key]
+			}
+			if value != row.want {
+				t.Errorf("%s is %v, want %v", row.path, value, row.want)
+			}
+		})
+	}
+}
+
+// TestStaticPods checks that a static pod is what its flags say and drops what it does not need.
+func TestStaticPods(t *testing.T) {
+	pods, err := kube.StaticPods(config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pods) != 3 {
+		t.Fatalf("%d static pods, want 3", len(pods))
+	}
+	for _, p := range pods {
+		for _, want := range []string{"hostNetwork: true", "drop:\n        - ALL", "readOnlyRootFilesystem: true", "livenessProbe", "startupProbe", "system-node-critical"} {
+			if !strings.Contains(string(p.Body), want) {
+				t.Errorf("%s lacks %q", p.Path, want)
+			}
+		}
+		if strings.Contains(string(p.Body), "privileged: true") {
+			t.Errorf("%s is privileged", p.Path)
+		}
+	}
+}
+
+func TestTaintsAreChecked(t *testing.T) {
+	c := config()
+	c.Taints = []string{"no-effect"}
+	if _, err := kube.Kubelet(c); err == nil || !strings.Contains(err.Error(), "no-effect") {
+		t.Errorf("got %v, want an error that names the taint", err)
+	}
+}
+
+// TestNoSecretOutsideTheTmpfs checks that the encryption key is in one file, and where that lies.
+func TestNoSecretOutsideTheTmpfs(t *testing.T) {
+	const encoded = "a2tra2tra2tra2tr" // kkkkkkkkkkkk
+	for _, f := range kube.Policies(config()) {
+		if strings.Contains(string(f.Body), encoded) != strings.HasPrefix(f.Path, kube.SecretDir) {
+			t.Errorf("%s: the key is at the wrong place", f.Path)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+)
+
+// TestReservedResources: what a manifest says goes over our own, key by key (S5.10).
+func TestReservedResources(t *testing.T) {
+	body, err := kube.Kubelet(kube.Config{MemoryMiB: 8192, CPUs: 2, Kubelet: v1alpha1.Kubelet{
+		KubeReserved:   map[string]string{"memory": "1Gi", "ephemeral-storage": "2Gi"},
+		SystemReserved: map[string]string{"cpu": "250m"},
+		EvictionHard:   map[string]string{"memory.available": "5%"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ KubeReserved, SystemReserved, EvictionHard map[string]string }
+	if err := yaml.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	for what, pair := range map[string][2]map[string]string{
+		"kube":     {{"memory": "1Gi", "cpu": "100m", "ephemeral-storage": "2Gi"}, got.KubeReserved},
+		"system":   {{"memory": "163Mi", "cpu": "250m"}, got.SystemReserved},
+		"eviction": {{"memory.available": "5%", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"}, got.EvictionHard},
+	} {
+		if diff := cmp.Diff(pair[0], pair[1]); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+}

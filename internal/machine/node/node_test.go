@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+func cluster() v1alpha1.Cluster {
+	c := v1alpha1.Cluster{Metadata: v1alpha1.Metadata{Name: "demo"}}
+	c.Spec.KubernetesVersion = "1.36.3"
+	c.Spec.CloudProvider.AWS.Region = "us-east-1"
+	c.Spec.Networking = v1alpha1.Networking{
+		NetworkCIDR: "10.80.0.0/16", PodCIDR: "10.244.0.0/16", ServiceClusterIPRange: "10.96.0.0/16", DNSDomain: "cluster.local",
+	}
+	return c
+}
+
+func groups() []v1alpha1.InstanceGroup {
+	cp := v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: "control-plane"}}
+	cp.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleControlPlane, MinSize: 3, MaxSize: 3}
+	cp.Spec.Taints = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
+	w := v1alpha1.InstanceGroup{Metadata: v1alpha1.Metadata{Name: "nodes"}}
+	w.Spec = v1alpha1.InstanceGroupSpec{Role: v1alpha1.RoleWorker, MinSize: 2, MaxSize: 2}
+	return []v1alpha1.InstanceGroup{cp, w}
+}
+
+func input(group int) node.DocumentInput {
+	return node.DocumentInput{
+		Cluster: cluster(), Groups: groups(), Group: groups()[group],
+		Files: []node.File{
+			{Name: "runc", URL: "https://github.com/runc", SHA256: strings.Repeat("b", 64), Form: node.FormBinary},
+			{Name: "kubelet", URL: "https://dl.k8s.io/kubelet", SHA256: strings.Repeat("a", 64), Form: node.FormBinary},
+		},
+		Images:   map[string]string{"pause": "registry.k8s.io/pause:3.10@sha256:" + strings.Repeat("c", 64)},
+		Trust:    node.Trust{KubernetesCA: "K\n", EtcdPeerCA: "P\n", EtcdClientCA: "C\n", FrontProxyCA: "F\n"},
+		StoreURL: "s3://state/prefix", WorkerRoles: map[string]string{"nodes": "demo-worker"},
+	}
+}
+
+func TestBuildDocument(t *testing.T) {
+	for i, golden := range []string{"testdata/control-plane.json", "testdata/worker.json"} {
+		d, err := node.BuildDocument(input(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := d.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(golden, body, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(body)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", golden, diff)
+		}
+		back, err := node.ParseDocument(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(d, back); diff != "" {
+			t.Errorf("parse of print (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestParseDocumentSaysEveryFault(t *testing.T) {
+	d, err := node.BuildDocument(input(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Files[0].SHA256 = "ABC"
+	d.Files[1].Name = "../evil"
+	d.Network.PodCIDR = "many"
+	d.Slots = d.Slots[:2]
+	body, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = node.ParseDocument(body)
+	if err == nil {
+		t.Fatal("want an error")
+	}
+	for _, want := range []string{"files[0].sha256", "files[1].name", "network.podCIDR", "slots"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error does not name %s:\n%v", want, err)
+		}
+	}
+	if _, err := node.ParseDocument([]byte(`{"surprise":1}`)); err == nil || !strings.Contains(err.Error(), "surprise") {
+		t.Errorf("unknown field: %v", err)
+	}
+}
+
+func FuzzParseDocument(f *testing.F) {
+	for _, golden := range []string{"testdata/control-plane.json", "testdata/worker.json"} {
+		body, err := os.ReadFile(golden)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		d, err := node.ParseDocument(body)
+		if err != nil {
+			return
+		}
+		printed, err := d.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := node.ParseDocument(printed)
+		if err != nil {
+			t.Fatalf("print does not parse: %v", err)
+		}
+		reprinted, err := again.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(printed), string(reprinted)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
