@@ -17,13 +17,13 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil && !errors.Is(err, context.Canceled) {
+	if err := runAgent(); err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "slipway-node:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
+func runAgent() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	return agent.Main(ctx, os.Args[1:], agent.Env{Stderr: os.Stderr, Now: time.Now, Console: "/dev/console"})

@@ -21,7 +21,7 @@ import (
 const gcPercent = 800
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == machine.Command {
+	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
 		os.Exit(machine.Main(os.Args[2:], os.Stderr)) // the local region starts itself again as each machine's keeper
 	}
 	if len(os.Args) > 1 && os.Args[1] != "region" {

@@ -15,48 +15,48 @@ import (
 	"strings"
 )
 
-type event struct {
+type testEvent struct {
 	Action, Package, Test, Output, ImportPath string
 	Elapsed                                   float64
 }
 
-type key struct{ pkg, test string }
+type testKey struct{ pkg, test string }
 
 type summary struct {
-	output                  map[key][]string
+	output                  map[testKey][]string
 	passed, failed, skipped int
 	skips                   map[string]int
 	figures                 []string
 	broken                  bool
-	cells                   cells
+	verdicts                   verdictTable
 }
 
 //nolint:forbidigo // this is the one function that touches the process, as in cmd/
 func main() {
-	s := &summary{output: map[key][]string{}, skips: map[string]int{}, cells: cells{}}
-	if err := s.read(os.Stdin, os.Stdout); err != nil {
+	s := &summary{output: map[testKey][]string{}, skips: map[string]int{}, verdicts: verdictTable{}}
+	if err := s.readEvents(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)
 	}
-	os.Exit(s.report(os.Stdout))
+	os.Exit(s.printReport(os.Stdout))
 }
 
-func (s *summary) read(r io.Reader, w io.Writer) error {
+func (s *summary) readEvents(r io.Reader, w io.Writer) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 1<<20), 64<<20)
 	for in.Scan() {
-		var e event
+		var e testEvent
 		if json.Unmarshal(in.Bytes(), &e) != nil {
 			fmt.Fprintln(w, in.Text())
 			continue
 		}
-		s.add(e, w)
+		s.addEvent(e, w)
 	}
 	return in.Err()
 }
 
-func (s *summary) add(e event, w io.Writer) {
-	k := key{e.Package, e.Test}
+func (s *summary) addEvent(e testEvent, w io.Writer) {
+	k := testKey{e.Package, e.Test}
 	switch e.Action {
 	case "output", "build-output":
 		if e.Action == "build-output" {
@@ -66,25 +66,25 @@ func (s *summary) add(e event, w io.Writer) {
 		if figure, ok := strings.CutPrefix(e.Output, "COUNT "); ok {
 			s.figures = append(s.figures, e.Package[strings.LastIndex(e.Package, "/")+1:]+": "+strings.TrimSpace(figure))
 		}
-		s.cells.add(e.Output)
+		s.verdicts.addLine(e.Output)
 	case "build-fail":
 		s.broken = true
 	case "pass":
-		s.pass(e, w)
+		s.recordPass(e, w)
 	case "skip":
 		if e.Test != "" {
 			s.skipped++
-			s.skips[reason(s.output[k])]++
+			s.skips[skipReason(s.output[k])]++
 		}
 	case "fail":
-		s.fail(e, w)
+		s.recordFailure(e, w)
 	}
 	if e.Action == "pass" || e.Action == "skip" || e.Action == "fail" {
 		delete(s.output, k)
 	}
 }
 
-func (s *summary) pass(e event, w io.Writer) {
+func (s *summary) recordPass(e testEvent, w io.Writer) {
 	if e.Test != "" {
 		s.passed++
 		return
@@ -92,21 +92,21 @@ func (s *summary) pass(e event, w io.Writer) {
 	fmt.Fprintf(w, "ok    %-60s %6.1fs\n", e.Package, e.Elapsed)
 }
 
-func (s *summary) fail(e event, w io.Writer) {
+func (s *summary) recordFailure(e testEvent, w io.Writer) {
 	if e.Test != "" {
 		s.failed++
 	} else {
 		s.broken = true
 	}
-	fmt.Fprintf(w, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(s.output[key{e.Package, e.Test}], ""))
+	fmt.Fprintf(w, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(s.output[testKey{e.Package, e.Test}], ""))
 	if e.Test == "" {
-		s.unfinished(e.Package, w)
+		s.printUnfinished(e.Package, w)
 	}
 }
 
-// unfinished prints what the tests said that a package's end caught running: a panic or a time limit is told there.
-func (s *summary) unfinished(pkg string, w io.Writer) {
-	for _, k := range slices.SortedFunc(maps.Keys(s.output), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
+// printUnfinished prints what the tests said that a package's end caught running: a panic or a time limit is told there.
+func (s *summary) printUnfinished(pkg string, w io.Writer) {
+	for _, k := range slices.SortedFunc(maps.Keys(s.output), func(a, b testKey) int { return strings.Compare(a.test, b.test) }) {
 		if k.pkg == pkg && k.test != "" {
 			fmt.Fprintf(w, "UNFINISHED  %s %s\n%s", pkg, k.test, strings.Join(s.output[k], ""))
 			delete(s.output, k)
@@ -114,8 +114,8 @@ func (s *summary) unfinished(pkg string, w io.Writer) {
 	}
 }
 
-// reason is the text a test skipped itself with.
-func reason(lines []string) string {
+// skipReason is the text a test skipped itself with.
+func skipReason(lines []string) string {
 	for _, l := range slices.Backward(lines) {
 		l = strings.TrimSpace(l)
 		if l != "" && !strings.HasPrefix(l, "---") && !strings.HasPrefix(l, "===") {
@@ -125,7 +125,7 @@ func reason(lines []string) string {
 	return "no reason given"
 }
 
-func (s *summary) report(w io.Writer) int {
+func (s *summary) printReport(w io.Writer) int {
 	if len(s.figures) > 0 {
 		fmt.Fprintf(w, "\nFIGURES:\n  %s\n", strings.Join(s.figures, "\n  "))
 	}
@@ -135,7 +135,7 @@ func (s *summary) report(w io.Writer) int {
 			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
 		}
 	}
-	if s.cells.report(w) > 0 {
+	if s.verdicts.printTable(w) > 0 {
 		s.broken = true
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)

@@ -15,12 +15,12 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 {"Action":"output","Package":"p","Output":"FAIL p 600s\n"}
 {"Action":"fail","Package":"p"}
 `
-	s := &summary{output: map[key][]string{}, skips: map[string]int{}, cells: cells{}}
+	s := &summary{output: map[testKey][]string{}, skips: map[string]int{}, verdicts: verdictTable{}}
 	var out strings.Builder
-	if err := s.read(strings.NewReader(in), &out); err != nil {
+	if err := s.readEvents(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.report(&out); code != 1 {
+	if code := s.printReport(&out); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	for _, want := range []string{"FAIL p 600s", "UNFINISHED  p TestHangs\npanic: test timed out", "1 passed, 0 failed"} {
@@ -35,15 +35,15 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 
 // Every topology has a verdict in every column, or the run is not a good one.
 func TestCellsBecomeATable(t *testing.T) {
-	c := cells{}
+	c := verdictTable{}
 	for _, line := range []string{
 		"    cell_test.go:20: CELL ha direct region ok\n", "    cell_test.go:20: CELL ha terraform terraform skipped\n",
 		"    cell_test.go:20: CELL five direct region ok\n", "CELL too short\n",
 	} {
-		c.add(line)
+		c.addLine(line)
 	}
 	var out strings.Builder
-	if bad := c.report(&out); bad != 1 {
+	if bad := c.printTable(&out); bad != 1 {
 		t.Errorf("%d bad cells, want 1", bad)
 	}
 	const want = `
@@ -63,12 +63,12 @@ func TestFiguresAreShown(t *testing.T) {
 {"Action":"output","Package":"m/p","Test":"TestA","Output":"    a_test.go:1: quiet\n"}
 {"Action":"pass","Package":"m/p","Test":"TestA"}
 `
-	s := &summary{output: map[key][]string{}, skips: map[string]int{}}
+	s := &summary{output: map[testKey][]string{}, skips: map[string]int{}}
 	var out strings.Builder
-	if err := s.read(strings.NewReader(in), &out); err != nil {
+	if err := s.readEvents(strings.NewReader(in), &out); err != nil {
 		t.Fatal(err)
 	}
-	if code := s.report(&out); code != 0 || !strings.Contains(out.String(), "FIGURES:\n  p: crashes: 300 cases\n") || strings.Contains(out.String(), "quiet") {
+	if code := s.printReport(&out); code != 0 || !strings.Contains(out.String(), "FIGURES:\n  p: crashes: 300 cases\n") || strings.Contains(out.String(), "quiet") {
 		t.Errorf("exit code %d, output:\n%s", code, out.String())
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func newApplyCommand(a *app) *cobra.Command {
-	var o targetOptions
+	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:   "apply [NAME | FILE]",
 		Short: "Make AWS what a cluster's manifests say",
@@ -32,29 +32,29 @@ found by its tags.
 Given a FILE that 'slipway plan --out' wrote, it does exactly what that plan says, or refuses if anything has changed since.
 An argument with a dot or a slash in it is a file; write ./NAME for one without.
 
-Machines that run already keep their launch template's version until they are replaced.` + exitStatus(),
+Machines that run already keep their launch template's version until they are replaced.` + exitStatusHelp(),
 		Example: "  slipway apply demo --yes\n  slipway apply demo.plan --yes",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && isPlanFile(args[0]) {
-				return a.applySaved(cmd.Context(), args[0], o)
+				return a.applySavedPlan(cmd.Context(), args[0], o)
 			}
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
-			return a.apply(cmd.Context(), name, o)
+			return a.runApply(cmd.Context(), name, o)
 		},
 	}
-	targetFlags(cmd, &o)
-	buildFlags(cmd, &o)
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
+	addClusterFlags(cmd, &o)
+	addBuildFlags(cmd, &o)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
 	return cmd
 }
 
-// apply plans and applies under the cluster's lock. Where nobody can agree to it, it only plans, and locks nothing.
-func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
+// runApply plans and applies under the cluster's lock. Where nobody can agree to it, it only plans, and locks nothing.
+func (a *app) runApply(ctx context.Context, name string, o clusterOptions) error {
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
@@ -62,94 +62,94 @@ func (a *app) apply(ctx context.Context, name string, o targetOptions) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	once := func(ctx context.Context, op *operation.Op, guarded store.Store) error {
-		t, d, err := a.prepare(ctx, name, o)
-		if made, ok := errors.AsType[stackMadeError](err); ok {
-			if err := recorded(ctx, op); err != nil {
+	once := func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+		t, d, err := a.planCluster(ctx, name, o)
+		if made, ok := errors.AsType[stackManagedError](err); ok {
+			if err := saveRecord(ctx, op); err != nil {
 				return err
 			}
-			return a.applyStack(ctx, op, guarded, made.d, o)
+			return a.applyStack(ctx, op, guarded, made.desired, o)
 		}
 		if t != nil {
-			t.op, t.state = op, guarded
-			defer t.report()
+			t.operation, t.guardedState = op, guarded
+			defer t.printCalls()
 		}
 		if err != nil {
 			return err
 		}
-		return t.apply(ctx, d)
+		return t.applyDesired(ctx, d)
 	}
-	if !a.canAsk() {
+	if !a.canConfirm() {
 		return once(ctx, nil, s)
 	}
-	exists := func(ctx context.Context) error { return a.mustExist(ctx, s, name) }
-	return a.operateIf(ctx, opening{s, name, "apply", exists, true}, once)
+	exists := func(ctx context.Context) error { return a.requireCluster(ctx, s, name) }
+	return a.runOperationIf(ctx, operationRequest{s, name, "apply", exists, true}, once)
 }
 
-// recorded waits until an operation, if it is one, has its record.
-func recorded(ctx context.Context, op *operation.Op) error {
+// saveRecord waits until an operation, if it is one, has its record.
+func saveRecord(ctx context.Context, op *operation.Operation) error {
 	if op == nil {
 		return nil
 	}
-	return op.Save(ctx)
+	return op.SaveRecord(ctx)
 }
 
-func (t *target) apply(ctx context.Context, d *desired) error {
-	if err := t.a.printPlan(formatTable, t.name, d); err != nil {
+func (t *clusterSession) applyDesired(ctx context.Context, d *desiredState) error {
+	if err := t.app.printPlan(formatTable, t.name, d); err != nil {
 		return err
 	}
-	if d.plan.Empty() && len(d.missing) == 0 {
-		return t.keepApplied(ctx, d)
+	if d.plan.IsEmpty() && len(d.unpublished) == 0 {
+		return t.recordApplied(ctx, d)
 	}
-	if err := t.a.confirm("Apply this to cluster " + t.name + "?"); err != nil {
+	if err := t.app.confirm("Apply this to cluster " + t.name + "?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, d, d.plan, len(d.missing)); err != nil {
+	if err := t.recordStart(ctx, d, d.plan, len(d.unpublished)); err != nil {
 		return err
 	}
-	start := t.a.Now()
-	if err := t.noteZones(ctx, d, false); err != nil {
+	start := t.app.Now()
+	if err := t.recordZones(ctx, d, false); err != nil {
 		return err
 	}
-	if err := t.publishAndWalk(ctx, d); err != nil {
+	if err := t.publishAndApply(ctx, d); err != nil {
 		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
 	}
-	if err := t.keepApplied(ctx, d); err != nil {
+	if err := t.recordApplied(ctx, d); err != nil {
 		return err
 	}
-	if err := t.noteZones(ctx, d, true); err != nil {
+	if err := t.recordZones(ctx, d, true); err != nil {
 		return err
 	}
-	t.a.say("applied in %s; see: slipway validate cluster %s --wait 10m", t.a.Now().Sub(start).Round(100*time.Millisecond), t.name)
+	t.app.printMessage("applied in %s; see: slipway validate cluster %s --wait 10m", t.app.Now().Sub(start).Round(100*time.Millisecond), t.name)
 	return nil
 }
 
-// noteWay notes that this cluster is made by us alone.
-func (t *target) noteWay(ctx context.Context, d *desired) error {
-	if d.view == nil || t.state == nil {
+// recordProvisioner notes that this cluster is made by us alone.
+func (t *clusterSession) recordProvisioner(ctx context.Context, d *desiredState) error {
+	if d.stateView == nil || t.guardedState == nil {
 		return nil
 	}
-	if have, err := readWay(ctx, d.view, t.name); err != nil || have != "" {
+	if have, err := readProvisioner(ctx, d.stateView, t.name); err != nil || have != "" {
 		return err
 	}
-	o, err := beginWay(ctx, t.state, t.name, viaDirect)
+	o, err := createProvisionerRecord(ctx, t.guardedState, t.name, provisionerDirect)
 	if err == nil && o.ETag != "" {
-		d.view.Add(o)
+		d.stateView.AddObject(o)
 	}
 	return err
 }
 
-// publishAndWalk publishes what machines read while AWS makes what comes before machines.
-func (t *target) publishAndWalk(ctx context.Context, d *desired) error {
-	machines := &afterPublication{Cloud: t.cloud, done: make(chan struct{})}
+// publishAndApply publishes what machines read while AWS makes what comes before machines.
+func (t *clusterSession) publishAndApply(ctx context.Context, d *desiredState) error {
+	machines := &publicationGate{Cloud: t.cloud, published: make(chan struct{})}
 	var wg sync.WaitGroup
 	var keepErr error
 	wg.Go(func() {
-		machines.err = t.publish(ctx, d)
-		close(machines.done)
+		machines.err = t.publishObjects(ctx, d)
+		close(machines.published)
 	})
-	wg.Go(func() { keepErr = d.view.Keep(ctx) })
-	err := t.walk(ctx, d.plan, machines)
+	wg.Go(func() { keepErr = d.stateView.SaveIndex(ctx) })
+	err := t.executePlan(ctx, d.plan, machines)
 	wg.Wait()
 	if errors.Is(err, machines.err) { // it is in err for each group of machines that it held up
 		machines.err = nil
@@ -157,20 +157,20 @@ func (t *target) publishAndWalk(ctx context.Context, d *desired) error {
 	return errors.Join(machines.err, err, keepErr)
 }
 
-// afterPublication is a cloud that makes and changes no group of machines before what machines read is published.
-type afterPublication struct {
+// publicationGate is a cloud that makes and changes no group of machines before what machines read is published.
+type publicationGate struct {
 	*aws.Cloud
-	done chan struct{}
-	err  error
+	published chan struct{}
+	err       error
 }
 
-func (c *afterPublication) wait(ctx context.Context, t plan.Task) error {
+func (c *publicationGate) waitForPublication(ctx context.Context, t plan.Task) error {
 	if t.Step.Kind != (awskind.AutoScalingGroup{}).Kind().Name {
 		return nil
 	}
-	t.Waiting("what machines read is being published")
+	t.ReportWaiting("what machines read is being published")
 	select {
-	case <-c.done:
+	case <-c.published:
 		return c.err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -178,90 +178,90 @@ func (c *afterPublication) wait(ctx context.Context, t plan.Task) error {
 }
 
 // Create implements [plan.Cloud].
-func (c *afterPublication) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
-	if err := c.wait(ctx, t); err != nil {
-		return plan.Made{}, err
+func (c *publicationGate) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
+	if err := c.waitForPublication(ctx, t); err != nil {
+		return plan.StepResult{}, err
 	}
 	return c.Cloud.Create(ctx, t)
 }
 
 // Update implements [plan.Cloud].
-func (c *afterPublication) Update(ctx context.Context, t plan.Task) (plan.Made, error) {
-	if err := c.wait(ctx, t); err != nil {
-		return plan.Made{}, err
+func (c *publicationGate) Update(ctx context.Context, t plan.Task) (plan.StepResult, error) {
+	if err := c.waitForPublication(ctx, t); err != nil {
+		return plan.StepResult{}, err
 	}
 	return c.Cloud.Update(ctx, t)
 }
 
-// publish writes what machines read before there are machines.
-func (t *target) publish(ctx context.Context, d *desired) error {
-	if len(d.missing) == 0 {
+// publishObjects writes what machines read before there are machines.
+func (t *clusterSession) publishObjects(ctx context.Context, d *desiredState) error {
+	if len(d.unpublished) == 0 {
 		return nil
 	}
-	s, sealer, err := t.a.openStore(ctx)
+	s, sealer, err := t.app.openStore(ctx)
 	if err != nil {
 		return err
 	}
 	var objectErr, keyErr error
 	var wg sync.WaitGroup
-	wg.Go(func() { _, objectErr = node.Publish(ctx, d.machine, d.objects) })
+	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, d.machineStore, d.machineObjects) })
 	wg.Go(func() {
 		var bundle pki.Bundle
-		if bundle, keyErr = pki.Load(ctx, s, sealer, t.name); keyErr == nil {
-			_, keyErr = pki.Publish(ctx, bundle, d.machine, d.sealer)
+		if bundle, keyErr = pki.LoadBundle(ctx, s, sealer, t.name); keyErr == nil {
+			_, keyErr = pki.PublishMachineKeys(ctx, bundle, d.machineStore, d.machineSealer)
 		}
 	})
 	wg.Wait()
 	if err := errors.Join(objectErr, keyErr); err != nil {
 		return err
 	}
-	t.a.say("published %d objects in %s", len(d.missing), d.machine.URL())
+	t.app.printMessage("published %d objects in %s", len(d.unpublished), d.machineStore.URL())
 	return nil
 }
 
-// walk carries a plan out and shows its progress.
-func (t *target) walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error {
-	show := t.a.newProgress()
+// executePlan carries a plan out and shows its progress.
+func (t *clusterSession) executePlan(ctx context.Context, p plan.Plan, cloud plan.Cloud) error {
+	show := t.app.newProgressPrinter()
 	done := 0
 	events := func(e plan.Event) {
 		if e.State == plan.Done {
 			done++
 		}
-		show.event(e)
+		show.handleEvent(e)
 	}
-	err := plan.Walk{
-		Cloud: cloud, Now: t.a.Now, Jitter: rand.Float64, Events: events, Heartbeat: show.beat, Applied: t.made.add,
+	err := plan.Applier{
+		Cloud: cloud, Now: t.app.Now, Jitter: rand.Float64, OnEvent: events, ProgressInterval: show.heartbeat, OnApplied: t.recorder.add,
 	}.Apply(ctx, p)
-	show.end()
-	if t.op != nil {
-		t.op.Note(func(r *operation.Record) {
-			r.Done, r.Calls = done, t.a.calls.Calls()
-			_, r.Mutating = t.a.calls.Total()
+	show.endLine()
+	if t.operation != nil {
+		t.operation.UpdateRecord(func(r *operation.Record) {
+			r.CompletedSteps, r.Calls = done, t.app.calls.Calls()
+			_, r.MutatingCalls = t.app.calls.TotalCalls()
 		})
 	}
 	return err
 }
 
-// begun writes down what is about to be done, before anything is.
-func (t *target) begun(ctx context.Context, d *desired, p plan.Plan, publish int) error {
-	if t.op == nil {
+// recordStart writes down what is about to be done, before anything is.
+func (t *clusterSession) recordStart(ctx context.Context, d *desiredState, p plan.Plan, publish int) error {
+	if t.operation == nil {
 		return nil
 	}
 	s := p.Summary()
-	who, err := t.whoAmI(ctx)
+	who, err := t.callerIdentity(ctx)
 	if err != nil {
 		return err
 	}
-	t.op.Note(func(r *operation.Record) {
+	t.operation.UpdateRecord(func(r *operation.Record) {
 		r.Principal = who.ARN
-		r.Plan = &operation.Changes{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
+		r.Plan = &operation.ChangeCounts{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
 	})
 	var wg sync.WaitGroup
 	var errs [3]error
-	wg.Go(func() { errs[0] = t.op.Save(ctx) })
-	wg.Go(func() { errs[1] = t.keepAttempt(ctx, d, p) })
-	if !d.destroy && !d.stack {
-		wg.Go(func() { errs[2] = t.noteWay(ctx, d) })
+	wg.Go(func() { errs[0] = t.operation.SaveRecord(ctx) })
+	wg.Go(func() { errs[1] = t.recordAttempt(ctx, d, p) })
+	if !d.destroy && !d.forStack {
+		wg.Go(func() { errs[2] = t.recordProvisioner(ctx, d) })
 	}
 	wg.Wait()
 	return errors.Join(errs[:]...)

@@ -13,7 +13,7 @@ import (
 )
 
 func newAssetsCommand(a *app) *cobra.Command {
-	return group("assets", "Build what machines download from source", groupLocal, newAssetsBuildCommand(a))
+	return newGroupCommand("assets", "Build what machines download from source", groupLocal, newAssetsBuildCommand(a))
 }
 
 func newAssetsBuildCommand(a *app) *cobra.Command {
@@ -24,7 +24,7 @@ func newAssetsBuildCommand(a *app) *cobra.Command {
 		Long: `Build everything that machines download, from source with the Go toolchain: Kubernetes, etcd, containerd, runc, the
 CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are laid out under the
 paths of upstream with a catalogue of their own hashes, which SLIPWAY_ASSETS names; 'slipway region env' sets it.
-Needs Go, gcc and the source folder of the slipway repository.` + exitStatus(),
+Needs Go, gcc and the source folder of the slipway repository.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

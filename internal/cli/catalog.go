@@ -21,40 +21,40 @@ import (
 // Limits on a catalogue that is fetched.
 const (
 	catalogTimeout = 30 * time.Second
-	catalogMax     = 8 << 20
+	maxCatalogSize = 8 << 20
 )
 
-// catalogGiven is --assets, else SLIPWAY_ASSETS, else "".
-func (a *app) catalogGiven() string { return a.flagOr(a.assets, "SLIPWAY_ASSETS") }
+// catalogSource is --assets, else SLIPWAY_ASSETS, else "".
+func (a *app) catalogSource() string { return a.flagOrEnv(a.assets, "SLIPWAY_ASSETS") }
 
 // loadCatalog reads the catalogue that was given, else the built-in one.
 func (a *app) loadCatalog(ctx context.Context) (asset.Catalog, error) {
-	from := a.catalogGiven()
+	from := a.catalogSource()
 	if from == "" {
-		return asset.Embedded()
+		return asset.LoadEmbedded()
 	}
-	raw, err := readPlace(ctx, from)
+	raw, err := readFileOrURL(ctx, from)
 	if err != nil {
 		return asset.Catalog{}, withHint(fmt.Errorf("read the asset catalogue: %w", err), "check --assets or SLIPWAY_ASSETS")
 	}
-	return asset.Parse(raw)
+	return asset.ParseCatalog(raw)
 }
 
-// pinnedCatalog reads the catalogue that a cluster was created with.
-func pinnedCatalog(ctx context.Context, s store.Store, cluster string) (asset.Catalog, error) {
+// readPinnedCatalog reads the catalogue that a cluster was created with.
+func readPinnedCatalog(ctx context.Context, s store.Store, cluster string) (asset.Catalog, error) {
 	o, err := s.Get(ctx, manifest.AssetsKey(cluster))
 	if err != nil {
 		return asset.Catalog{}, err
 	}
-	c, err := asset.Parse(o.Body)
+	c, err := asset.ParseCatalog(o.Body)
 	if err != nil {
 		return asset.Catalog{}, fmt.Errorf("read %s: %w", o.Key, err)
 	}
 	return c, nil
 }
 
-// readPlace reads a file or an http(s) URL.
-func readPlace(ctx context.Context, place string) ([]byte, error) {
+// readFileOrURL reads a file or an http(s) URL.
+func readFileOrURL(ctx context.Context, place string) ([]byte, error) {
 	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
 		return os.ReadFile(strings.TrimPrefix(place, "file://"))
 	}
@@ -72,7 +72,7 @@ func readPlace(ctx context.Context, place string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("get %s: %s", place, resp.Status)
 	}
-	return io.ReadAll(io.LimitReader(resp.Body, catalogMax))
+	return io.ReadAll(io.LimitReader(resp.Body, maxCatalogSize))
 }
 
 // checkCatalog reports architectures for which the catalogue lacks the cluster's version of Kubernetes.
@@ -81,7 +81,7 @@ func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 	version := set.Cluster.Spec.KubernetesVersion
 	seen := map[string]bool{}
 	for _, g := range set.Groups {
-		arch := manifest.ArchOf(g.Spec.MachineType)
+		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
 		if _, err := c.File("kubelet", version, arch); errors.Is(err, asset.ErrNotFound) && !seen[arch] {
 			fs.Errorf("cluster/"+set.Cluster.Metadata.Name+": spec.kubernetesVersion", version,
 				"it has "+strings.Join(c.Versions("kubelet"), ", ")+"; --assets gives another catalogue", "is not in the asset catalogue for %s", arch)

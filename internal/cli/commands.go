@@ -9,8 +9,8 @@ func addCommands(a *app, root *cobra.Command) {
 	root.AddCommand(
 		newCreateCommand(a), newGetCommand(a), newReplaceCommand(a), newEditCommand(a),
 		newPlanCommand(a), newPreflightCommand(a), newApplyCommand(a), newDiffCommand(a), newDriftCommand(a),
-		group("delete", "Destroy what is not needed any more", groupCluster, newDeleteClusterCommand(a)),
-		group("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
+		newGroupCommand("delete", "Destroy what is not needed any more", groupCluster, newDeleteClusterCommand(a)),
+		newGroupCommand("validate", "Check that a cluster is well", groupCluster, newValidateClusterCommand(a)),
 		newExportCommand(a), newRenderCommand(a),
 		newStateCommand(a), newIAMCommand(a), newHistoryCommand(a), newUnlockCommand(a),
 		newRegionCommand(a), newAssetsCommand(a), newDemoCommand(a), newVersionCommand(a),

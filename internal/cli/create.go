@@ -34,35 +34,35 @@ type createOptions struct {
 
 func newCreateCommand(a *app) *cobra.Command {
 	var o createOptions
-	cmd := group("create", "Write a new cluster into the state store", groupCluster, newCreateClusterCommand(a))
-	cmd.Long = createLong + exitStatus()
+	cmd := newGroupCommand("create", "Write a new cluster into the state store", groupCluster, newCreateClusterCommand(a))
+	cmd.Long = createLong + exitStatusHelp()
 	cmd.Example = "  slipway create -f examples/ha.yaml --yes\n  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --yes"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.file == "" {
 			return cmd.Help()
 		}
-		set, findings, err := a.readManifest(o.file)
+		set, findings, err := a.readManifestFile(o.file)
 		if err != nil {
 			return err
 		}
-		return a.create(cmd.Context(), set, findings, o)
+		return a.runCreate(cmd.Context(), set, findings, o)
 	}
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "manifest file, or - for stdin")
-	createFlags(a, cmd, &o)
+	addCreateFlags(a, cmd, &o)
 	return cmd
 }
 
-func createFlags(a *app, cmd *cobra.Command, o *createOptions) {
+func addCreateFlags(a *app, cmd *cobra.Command, o *createOptions) {
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the complete, defaulted manifests; needs no state store")
-	formatFlag(cmd, &o.format, formatYAML, formatJSON)
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
-	a.assetsFlag(cmd)
+	addFormatFlag(cmd, &o.format, formatYAML, formatJSON)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+	a.addAssetsFlag(cmd)
 }
 
 func newCreateClusterCommand(a *app) *cobra.Command {
 	var o createOptions
-	var n manifest.NewOptions
+	var n manifest.NewSetOptions
 	var zones []string
 	var name string
 	cmd := &cobra.Command{
@@ -71,7 +71,7 @@ func newCreateClusterCommand(a *app) *cobra.Command {
 		Long: createLong + `
 
 The cluster gets a public and a private subnet in each zone, a group of control-plane machines and one of workers. With
---dry-run the manifests are printed, to be changed and then given to 'slipway create -f'.` + exitStatus(),
+--dry-run the manifests are printed, to be changed and then given to 'slipway create -f'.` + exitStatusHelp(),
 		Example: `  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --dry-run -o yaml
   slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --worker-count 5 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,12 +79,12 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 			if err != nil {
 				return err
 			}
-			set, findings := manifest.New(name, zones, n)
-			return a.create(cmd.Context(), set, findings, o)
+			set, findings := manifest.NewSet(name, zones, n)
+			return a.runCreate(cmd.Context(), set, findings, o)
 		},
 	}
-	nameFlag(cmd, &name)
-	createFlags(a, cmd, &o)
+	addNameFlag(cmd, &name)
+	addCreateFlags(a, cmd, &o)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&zones, "zones", nil, "availability zones, such as us-east-1a,us-east-1b,us-east-1c")
 	flags.IntVar(&n.ControlPlaneCount, "control-plane-count", 0, "control-plane machines: 1, 3 or 5 (default 3)")
@@ -99,8 +99,8 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 	return cmd
 }
 
-// readManifest reads and parses a manifest file, or stdin.
-func (a *app) readManifest(file string) (manifest.Set, diag.Findings, error) {
+// readManifestFile reads and parses a manifest file, or stdin.
+func (a *app) readManifestFile(file string) (manifest.Set, diag.Findings, error) {
 	var text []byte
 	var err error
 	if file == "-" {
@@ -115,8 +115,8 @@ func (a *app) readManifest(file string) (manifest.Set, diag.Findings, error) {
 	return set, findings, nil
 }
 
-// create completes and checks the set with all that was found before, then writes or prints it.
-func (a *app) create(ctx context.Context, set manifest.Set, findings diag.Findings, o createOptions) error {
+// runCreate completes and checks the set with all that was found before, then writes or prints it.
+func (a *app) runCreate(ctx context.Context, set manifest.Set, findings diag.Findings, o createOptions) error {
 	catalog, err := a.loadCatalog(ctx)
 	if err != nil {
 		return err
@@ -135,27 +135,27 @@ func (a *app) create(ctx context.Context, set manifest.Set, findings diag.Findin
 	}
 	s, sealer, err := a.openStore(ctx)
 	if findings.Err() != nil && err != nil {
-		findings.Errorf("--state", a.flagOr(a.state, "SLIPWAY_STATE"), strings.Join(hintsOf(err), "; "), "%s", err)
+		findings.Errorf("--state", a.flagOrEnv(a.stateFlag, "SLIPWAY_STATE"), strings.Join(errorHints(err), "; "), "%s", err)
 	}
 	if err := cmp.Or(findings.Err(), err); err != nil {
 		return err
 	}
 	a.printFindings(findings)
-	w := clusterWriter{a: a, store: s, sealer: sealer, set: set, catalog: catalog}
-	return w.run(ctx)
+	w := clusterWriter{app: a, store: s, sealer: sealer, set: set, catalog: catalog}
+	return w.confirmAndWrite(ctx)
 }
 
 // clusterWriter writes a new cluster. Its Cluster document comes last: while it is not there, there is no cluster, and
 // a create that was cut short is simply run again.
 type clusterWriter struct {
-	a       *app
+	app     *app
 	store   store.Store
 	sealer  store.Sealer
 	set     manifest.Set
 	catalog asset.Catalog
 }
 
-func (w clusterWriter) run(ctx context.Context) error {
+func (w clusterWriter) confirmAndWrite(ctx context.Context) error {
 	name := w.set.Cluster.Metadata.Name
 	_, err := w.store.Get(ctx, manifest.ClusterKey(name))
 	if err == nil {
@@ -164,33 +164,33 @@ func (w clusterWriter) run(ctx context.Context) error {
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	w.a.say("+ %s (asset catalogue)", manifest.AssetsKey(name))
-	w.a.say("+ %s, and %d sealed keys", pki.CertsKey(name), len(pki.KeyNames()))
+	w.app.printMessage("+ %s (asset catalogue)", manifest.AssetsKey(name))
+	w.app.printMessage("+ %s, and %d sealed keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
 	for _, g := range w.set.Groups {
-		w.a.say("+ %s (%s, %d × %s)", manifest.GroupKey(name, g.Metadata.Name), g.Spec.Role, g.Spec.MinSize, g.Spec.MachineType)
+		w.app.printMessage("+ %s (%s, %d × %s)", manifest.GroupKey(name, g.Metadata.Name), g.Spec.Role, g.Spec.MinSize, g.Spec.MachineType)
 	}
-	w.a.say("+ %s (Kubernetes %s in %s)", manifest.ClusterKey(name), w.set.Cluster.Spec.KubernetesVersion, w.set.Cluster.Spec.CloudProvider.AWS.Region)
-	if err := w.a.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
+	w.app.printMessage("+ %s (Kubernetes %s in %s)", manifest.ClusterKey(name), w.set.Cluster.Spec.KubernetesVersion, w.set.Cluster.Spec.CloudProvider.AWS.Region)
+	if err := w.app.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
 		return err
 	}
-	err = w.a.operate(ctx, w.store, name, "create", func(ctx context.Context, op *operation.Op, guarded store.Store) error {
-		op.Note(func(r *operation.Record) { r.Documents = w.documents(name) })
+	err = w.app.runOperation(ctx, w.store, name, "create", func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+		op.UpdateRecord(func(r *operation.Record) { r.Documents = w.manifestKeys(name) })
 		unguarded := w.store
 		w.store = guarded
-		if err := w.write(ctx, name); err != nil {
+		if err := w.writeCluster(ctx, name); err != nil {
 			return err
 		}
-		return index(ctx, unguarded, name)
+		return indexManifests(ctx, unguarded, name)
 	})
 	if err != nil {
 		return err
 	}
-	w.a.say("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
+	w.app.printMessage("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
 	return nil
 }
 
-// documents are the keys of the manifests.
-func (w clusterWriter) documents(name string) []string {
+// manifestKeys are the keys of the manifests.
+func (w clusterWriter) manifestKeys(name string) []string {
 	var out []string
 	for _, g := range w.set.Groups {
 		out = append(out, manifest.GroupKey(name, g.Metadata.Name))
@@ -198,8 +198,8 @@ func (w clusterWriter) documents(name string) []string {
 	return append(out, manifest.ClusterKey(name))
 }
 
-func (w clusterWriter) write(ctx context.Context, name string) error {
-	if _, err := pki.Ensure(ctx, w.store, w.sealer, name, w.a.Now()); err != nil {
+func (w clusterWriter) writeCluster(ctx context.Context, name string) error {
+	if _, err := pki.EnsureBundle(ctx, w.store, w.sealer, name, w.app.Now()); err != nil {
 		return err
 	}
 	catalog, err := w.catalog.YAML()
@@ -212,32 +212,32 @@ func (w clusterWriter) write(ctx context.Context, name string) error {
 	if err := w.writeGroups(ctx, name); err != nil {
 		return err
 	}
-	_, err = w.store.Create(ctx, manifest.ClusterKey(name), manifest.PrintCluster(w.set.Cluster))
+	_, err = w.store.Create(ctx, manifest.ClusterKey(name), manifest.EncodeCluster(w.set.Cluster))
 	if errors.Is(err, store.ErrConflict) {
 		return withHint(fmt.Errorf("somebody else created cluster %s just now: %w", name, err), "see: slipway get groups "+name)
 	}
 	return err
 }
 
-// index keeps copies of what was written in one object, so that the first plan reads that instead of each document. A
+// indexManifests keeps copies of what was written in one object, so that the first plan reads that instead of each document. A
 // copy counts only while the original is the same, so this write needs no guard.
-func index(ctx context.Context, s store.Store, name string) error {
-	view, err := store.Look(ctx, s, name+"/")
+func indexManifests(ctx context.Context, s store.Store, name string) error {
+	view, err := store.OpenView(ctx, s, name+"/")
 	if err != nil {
 		return err
 	}
-	if _, known := view.Holds(manifest.ClusterKey(name)); !known {
+	if _, known := view.HasObject(manifest.ClusterKey(name)); !known {
 		return nil // a folder has no index
 	}
 	if _, _, err := readDocuments(ctx, view, name); err != nil {
 		return err
 	}
-	for _, key := range []string{manifest.AssetsKey(name), pki.CertsKey(name)} {
+	for _, key := range []string{manifest.AssetsKey(name), pki.CertsObjectKey(name)} {
 		if _, err := view.Get(ctx, key); err != nil {
 			return err
 		}
 	}
-	return view.Keep(ctx)
+	return view.SaveIndex(ctx)
 }
 
 // writeGroups writes the groups, and removes those of a create that was cut short.
@@ -249,7 +249,7 @@ func (w clusterWriter) writeGroups(ctx context.Context, name string) error {
 	for _, g := range w.set.Groups {
 		key := manifest.GroupKey(name, g.Metadata.Name)
 		stale = slices.DeleteFunc(stale, func(k string) bool { return k == key })
-		if _, err := w.store.Put(ctx, key, manifest.PrintGroup(g)); err != nil {
+		if _, err := w.store.Put(ctx, key, manifest.EncodeGroup(g)); err != nil {
 			return err
 		}
 	}

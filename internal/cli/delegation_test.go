@@ -50,11 +50,11 @@ func TestDelegation(t *testing.T) {
 	preflight(2, "is not made yet")
 	s.must("apply", "dns-public", "--yes", "-q")
 	preflight(2, "is not delegated")
-	zones, err := route53.NewFromConfig(r.Config()).ListHostedZones(t.Context(), &route53.ListHostedZonesInput{})
+	zones, err := route53.NewFromConfig(r.AWSConfig()).ListHostedZones(t.Context(), &route53.ListHostedZonesInput{})
 	if err != nil || len(zones.HostedZones) != 1 {
 		t.Fatal(zones, err)
 	}
-	zone, err := route53.NewFromConfig(r.Config()).GetHostedZone(t.Context(), &route53.GetHostedZoneInput{Id: zones.HostedZones[0].Id})
+	zone, err := route53.NewFromConfig(r.AWSConfig()).GetHostedZone(t.Context(), &route53.GetHostedZoneInput{Id: zones.HostedZones[0].Id})
 	if err != nil {
 		t.Fatal(err)
 	}

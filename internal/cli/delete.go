@@ -20,7 +20,7 @@ import (
 )
 
 func newDeleteClusterCommand(a *app) *cobra.Command {
-	var o targetOptions
+	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
 		Short: "Destroy a cluster, its data and its state",
@@ -39,30 +39,30 @@ goes on, and the command can be run again.
 A cluster that CloudFormation made goes by its stack, and what that leaves goes after it. Its etcd volumes and their key
 outlive the stack, unless --destroy-data is given, and the cluster's state stays with them.
 
-A cluster with spec.deletionProtection is not deleted.` + exitStatus(),
+A cluster with spec.deletionProtection is not deleted.` + exitStatusHelp(),
 		Example: "  slipway delete cluster demo\n  slipway delete cluster demo --yes --destroy-data",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
-			return a.deleteCluster(cmd.Context(), name, o)
+			return a.runDeleteCluster(cmd.Context(), name, o)
 		},
 	}
-	targetFlags(cmd, &o)
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
+	addClusterFlags(cmd, &o)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
 	cmd.Flags().BoolVar(&o.destroyData, "destroy-data", false, "also destroy the volumes of claims and their snapshots; by CloudFormation, etcd's volumes and their key too")
 	return cmd
 }
 
-// leftover is a store and the keys in it that go with the cluster, in the order in which they go.
-type leftover struct {
+// storeObjects is a store and the keys in it that go with the cluster, in the order in which they go.
+type storeObjects struct {
 	store store.Store
 	keys  []string
 }
 
-func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) error {
+func (a *app) runDeleteCluster(ctx context.Context, name string, o clusterOptions) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -70,37 +70,37 @@ func (a *app) deleteCluster(ctx context.Context, name string, o targetOptions) e
 	if err != nil {
 		return err
 	}
-	if !a.canAsk() {
-		return a.deleteUnder(ctx, nil, s, name, o)
+	if !a.canConfirm() {
+		return a.deleteLocked(ctx, nil, s, name, o)
 	}
-	if err := a.mustExist(ctx, s, name); errors.Is(err, store.ErrNotFound) {
+	if err := a.requireCluster(ctx, s, name); errors.Is(err, store.ErrNotFound) {
 		// Perhaps it is lost from the state only. Without anything to delete nothing is locked, nor recorded.
-		some, err := a.anythingLeft(ctx, s, name, o)
+		some, err := a.hasRemains(ctx, s, name, o)
 		if err != nil {
 			return err
 		}
 		if !some {
-			return a.deleteUnder(ctx, nil, s, name, o)
+			return a.deleteLocked(ctx, nil, s, name, o)
 		}
 	} else if err != nil {
 		return err
 	}
-	return a.operate(ctx, s, name, "delete", func(ctx context.Context, op *operation.Op, guarded store.Store) error {
-		return a.deleteUnder(ctx, op, guarded, name, o)
+	return a.runOperation(ctx, s, name, "delete", func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+		return a.deleteLocked(ctx, op, guarded, name, o)
 	})
 }
 
-func noClusterAnywhere(name string) error {
+func noClusterAnywhereError(name string) error {
 	return withHint(fmt.Errorf("there is no cluster %s, in AWS or in the state store", name), "see: slipway get clusters")
 }
 
-// anythingLeft says whether there is anything to delete of a cluster that the state does not know.
-func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o targetOptions) (bool, error) {
+// hasRemains says whether there is anything to delete of a cluster that the state does not know.
+func (a *app) hasRemains(ctx context.Context, s store.Store, name string, o clusterOptions) (bool, error) {
 	keys, err := s.List(ctx, name+"/")
 	if err != nil || len(keys) > 0 {
 		return true, err
 	}
-	t, err := a.newTarget(ctx, o, name, "")
+	t, err := a.newClusterSession(ctx, o, name, "")
 	if err != nil {
 		return false, err
 	}
@@ -108,68 +108,68 @@ func (a *app) anythingLeft(ctx context.Context, s store.Store, name string, o ta
 	if err != nil {
 		return false, err
 	}
-	r, err := t.cloud.Remains(ctx, have)
-	var d demise
-	return len(d.weigh(have, r, o.destroyData)) > 0, err
+	r, err := t.cloud.FindLeftovers(ctx, have)
+	var d deletionSet
+	return len(d.selectDeletable(have, r, o.destroyData)) > 0, err
 }
 
-// deleteUnder deletes a cluster under its lock; without one it can only show what would go.
-func (a *app) deleteUnder(ctx context.Context, op *operation.Op, s store.Store, name string, o targetOptions) error {
-	t, d, err := a.prepareDestroy(ctx, s, name, o)
+// deleteLocked deletes a cluster under its lock; without one it can only show what would go.
+func (a *app) deleteLocked(ctx context.Context, op *operation.Operation, s store.Store, name string, o clusterOptions) error {
+	t, d, err := a.planDestroy(ctx, s, name, o)
 	if t != nil {
-		defer t.report()
+		defer t.printCalls()
 	}
 	if err != nil {
 		return err
 	}
-	t.op, t.state = op, s
-	if byStack, err := t.deletesStack(ctx, d.known); err != nil {
+	t.operation, t.guardedState = op, s
+	if byStack, err := t.deletesByStack(ctx, d.inState); err != nil {
 		return err
 	} else if byStack {
-		return t.deleteStack(ctx, op, d)
+		return t.deleteByStack(ctx, op, d)
 	}
-	return t.destroyUnder(ctx, op, d)
+	return t.destroyLocked(ctx, op, d)
 }
 
-func (t *target) destroyUnder(ctx context.Context, op *operation.Op, d *desired) error {
-	d.demise.objects = guarded(op, d.demise.objects)
-	return t.destroy(ctx, d)
+func (t *clusterSession) destroyLocked(ctx context.Context, op *operation.Operation, d *desiredState) error {
+	d.deletion.objects = guardObjects(op, d.deletion.objects)
+	return t.destroyResources(ctx, d)
 }
 
-// prepareDestroy finds all that there is of a cluster, in AWS and in the stores.
-func (a *app) prepareDestroy(ctx context.Context, s store.Store, name string, o targetOptions) (*target, *desired, error) {
-	set, err := loadDoomed(ctx, s, name)
+// planDestroy finds all that there is of a cluster, in AWS and in the stores.
+func (a *app) planDestroy(ctx context.Context, s store.Store, name string, o clusterOptions) (*clusterSession, *desiredState, error) {
+	set, err := readClusterDocument(ctx, s, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, nil, err
 	}
-	d := &desired{set: set, destroy: true, known: err == nil}
-	t, err := a.newTarget(ctx, o, name, set.Cluster.Spec.CloudProvider.AWS.Region)
+	d := &desiredState{manifests: set, destroy: true, inState: err == nil}
+	t, err := a.newClusterSession(ctx, o, name, set.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, nil, err
 	}
-	have, err := t.lookIn(ctx, s, set).Read(ctx)
+	have, err := t.withRecordZones(ctx, s, set).Read(ctx)
 	if err != nil {
 		return t, nil, err
 	}
-	if err := protected(set, name, have); err != nil {
+	if err := checkDeletionProtection(set, name, have); err != nil {
 		return t, nil, err
 	}
-	remains, err := t.cloud.Remains(ctx, have)
+	remains, err := t.cloud.FindLeftovers(ctx, have)
 	if err != nil {
 		return t, nil, err
 	}
 	var findings diag.Findings
-	d.plan, findings = plan.Make(&graph.Graph{}, d.demise.weigh(have, remains, o.destroyData), plan.Options{DestroyData: true})
+	d.plan, findings = plan.Compute(&graph.Graph{}, d.deletion.selectDeletable(have, remains, o.destroyData), plan.Options{DestroyData: true})
 	if err := findings.Err(); err != nil {
 		return t, nil, err
 	}
-	d.demise.objects, err = a.leftovers(ctx, s, set, name)
+	d.deletion.objects, err = a.listClusterObjects(ctx, s, set, name)
 	return t, d, err
 }
 
-// loadDoomed reads the Cluster document alone, and does not ask whether it is valid: all that a deletion needs of it is
+// readClusterDocument reads the Cluster document alone, and does not ask whether it is valid: all that a deletion needs of it is
 // where the cluster is and whether it is protected. A run that was killed has removed the groups already.
-func loadDoomed(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
+func readClusterDocument(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
 	if err := checkName(name); err != nil {
 		return manifest.Set{}, err
 	}
@@ -181,10 +181,10 @@ func loadDoomed(ctx context.Context, s store.Store, name string) (manifest.Set, 
 	return manifest.Default(set), findings.Err()
 }
 
-// leftovers are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is
+// listClusterObjects are the cluster's objects: first those of machines, then its own, the manifest last, so that a run that is
 // killed can be taken up.
-func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, name string) ([]leftover, error) {
-	var out []leftover
+func (a *app) listClusterObjects(ctx context.Context, s store.Store, set manifest.Set, name string) ([]storeObjects, error) {
+	var out []storeObjects
 	if set.Cluster.Spec.ConfigStore.Base != "" {
 		machine, _, err := a.openMachineStore(ctx, set)
 		if err != nil {
@@ -194,7 +194,7 @@ func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, na
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, leftover{store: machine, keys: keys})
+		out = append(out, storeObjects{store: machine, keys: keys})
 	}
 	keys, err := s.List(ctx, name+"/")
 	if err != nil {
@@ -212,12 +212,12 @@ func (a *app) leftovers(ctx context.Context, s store.Store, set manifest.Set, na
 		}
 		return strings.Compare(x, y)
 	})
-	return append(out, leftover{store: s, keys: keys}), nil
+	return append(out, storeObjects{store: s, keys: keys}), nil
 }
 
-// remove deletes the keys, and before them what has come since they were listed: machines write until they are gone, and
+// deleteObjects deletes the keys, and before them what has come since they were listed: machines write until they are gone, and
 // an etcd marker that is left would keep a later cluster of this name from being born.
-func (l leftover) remove(ctx context.Context, name string) error {
+func (l storeObjects) deleteObjects(ctx context.Context, name string) error {
 	now, err := l.store.List(ctx, name+"/")
 	if err != nil {
 		return err
@@ -231,45 +231,45 @@ func (l leftover) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-func (t *target) destroy(ctx context.Context, d *desired) error {
-	if d.nothing() {
-		return noClusterAnywhere(t.name)
+func (t *clusterSession) destroyResources(ctx context.Context, d *desiredState) error {
+	if d.nothingToDestroy() {
+		return noClusterAnywhereError(t.name)
 	}
-	if d.empty() {
-		t.a.tellDemise(d.demise)
+	if d.isEmpty() {
+		t.app.printDeletionNotes(d.deletion)
 		return nil
 	}
-	if err := t.a.printPlan(formatTable, t.name, d); err != nil {
+	if err := t.app.printPlan(formatTable, t.name, d); err != nil {
 		return err
 	}
-	t.tellObjects(d.demise.objects)
-	t.a.tellDemise(d.demise)
-	if err := t.a.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
+	t.printObjectCounts(d.deletion.objects)
+	t.app.printDeletionNotes(d.deletion)
+	if err := t.app.confirm("Destroy cluster " + t.name + " with everything it holds?"); err != nil {
 		return err
 	}
-	if err := t.begun(ctx, d, d.plan, 0); err != nil {
+	if err := t.recordStart(ctx, d, d.plan, 0); err != nil {
 		return err
 	}
-	if err := t.walk(ctx, d.plan, t.cloud); err != nil {
+	if err := t.executePlan(ctx, d.plan, t.cloud); err != nil {
 		return withHint(err, "what is gone is gone; mend the cause and run it again")
 	}
-	if err := removeAll(ctx, d.demise.objects, t.name); err != nil {
+	if err := deleteAllObjects(ctx, d.deletion.objects, t.name); err != nil {
 		return err
 	}
-	t.a.say("cluster %s is gone", t.name)
+	t.app.printMessage("cluster %s is gone", t.name)
 	return nil
 }
 
-// tellObjects says how many objects go.
-func (t *target) tellObjects(left []leftover) {
+// printObjectCounts says how many objects go.
+func (t *clusterSession) printObjectCounts(left []storeObjects) {
 	for _, l := range left {
-		t.a.say("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
+		t.app.printMessage("and %d objects below %s/%s/", len(l.keys), strings.TrimSuffix(l.store.URL(), "/"), t.name)
 	}
 }
 
-func removeAll(ctx context.Context, left []leftover, name string) error {
+func deleteAllObjects(ctx context.Context, left []storeObjects, name string) error {
 	for _, l := range left {
-		if err := l.remove(ctx, name); err != nil {
+		if err := l.deleteObjects(ctx, name); err != nil {
 			return err
 		}
 	}

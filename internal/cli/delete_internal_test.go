@@ -37,7 +37,7 @@ func (s *lateStore) Delete(ctx context.Context, key string) error {
 // TestDestroyLeavesNoMarker says that what machines wrote while they were going goes too: an etcd marker that is left
 // would keep a later cluster of this name from ever being born.
 func TestDestroyLeavesNoMarker(t *testing.T) {
-	s := &lateStore{Store: store.NewFile(t.TempDir()), late: "demo/machine/etcd/initialized"}
+	s := &lateStore{Store: store.NewFileStore(t.TempDir()), late: "demo/machine/etcd/initialized"}
 	for _, key := range []string{"demo/cluster.yaml", "demo/machine/agent/1", "demo2/cluster.yaml"} {
 		if _, err := s.Put(t.Context(), key, []byte("x")); err != nil {
 			t.Fatal(err)
@@ -49,8 +49,8 @@ func TestDestroyLeavesNoMarker(t *testing.T) {
 	}
 	slices.Reverse(keys) // the manifest last
 	a := &app{yes: true, Env: Env{Stdout: io.Discard, Stderr: io.Discard, Now: time.Now, Getenv: func(string) string { return "" }}}
-	tg := &target{a: a, name: "demo"}
-	if err := tg.destroy(t.Context(), &desired{destroy: true, known: true, demise: demise{objects: []leftover{{store: s, keys: keys}}}}); err != nil {
+	tg := &clusterSession{app: a, name: "demo"}
+	if err := tg.destroyResources(t.Context(), &desiredState{destroy: true, inState: true, deletion: deletionSet{objects: []storeObjects{{store: s, keys: keys}}}}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.List(t.Context(), "")

@@ -24,7 +24,7 @@ import (
 const (
 	demoCluster = "demo"
 	demoState   = "s3://slipway-demo"
-	demoWait    = 10 * time.Minute
+	demoTimeout = 10 * time.Minute
 )
 
 func newDemoCommand(a *app) *cobra.Command {
@@ -34,7 +34,7 @@ func newDemoCommand(a *app) *cobra.Command {
 		Long: `Build the assets (in a checkout of slipway), start the local region and make examples/ha.yaml in it: three
 control-plane machines and two workers over three zones, with real etcd and Kubernetes. Each step is one of slipway's
 own commands, printed as you would type it. The cluster is left running; 'slipway region destroy' removes it. Running
-it again takes up where it stopped.` + exitStatus(),
+it again takes up where it stopped.` + exitStatusHelp(),
 		Example: "  slipway demo --yes",
 		GroupID: groupLocal,
 		Args:    cobra.NoArgs,
@@ -42,25 +42,25 @@ it again takes up where it stopped.` + exitStatus(),
 			if err := a.confirm("A region with five machines will run on this computer (about 6 GiB of memory)."); err != nil {
 				return err
 			}
-			return a.demo(cmd.Context())
+			return a.runDemo(cmd.Context())
 		},
 	}
-	a.yesFlag(cmd)
+	a.addYesFlag(cmd)
 	return cmd
 }
 
-// demoRun is one run of the demo: its times, and where it keeps things.
-type demoRun struct {
-	a          *app
-	self       string
+// demoRunner is one run of the demo: its times, and where it keeps things.
+type demoRunner struct {
+	app        *app
+	executable string
 	cache      string
 	env        [][2]string
 	start      time.Time
-	marks      [][2]string // what happened, and when
+	timeline   [][2]string // what happened, and when
 	kubeconfig string
 }
 
-func (a *app) demo(ctx context.Context) error {
+func (a *app) runDemo(ctx context.Context) error {
 	cache, err := a.cacheDir()
 	if err != nil {
 		return err
@@ -69,24 +69,24 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
-	d := &demoRun{a: a, self: self, cache: cache, kubeconfig: demoKubeconfig(cache), start: a.Now()}
-	for _, step := range []func(context.Context) error{d.assets, d.region, d.create, d.apply, d.api, d.ready} {
+	d := &demoRunner{app: a, executable: self, cache: cache, kubeconfig: demoKubeconfig(cache), start: a.Now()}
+	for _, step := range []func(context.Context) error{d.buildAssets, d.startRegion, d.createCluster, d.applyCluster, d.waitForAPI, d.waitUntilHealthy} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	return d.show(ctx)
+	return d.printResult(ctx)
 }
 
-// slipway runs one of slipway's own commands, shown as it would be typed.
-func (d *demoRun) slipway(ctx context.Context, args ...string) error {
-	fmt.Fprintf(d.a.Stderr, "\n%s\n", d.a.paint(d.a.Stderr, cyan, "$ slipway "+strings.Join(args, " ")))
-	return d.run(ctx, d.self, args...)
+// runSlipway runs one of slipway's own commands, shown as it would be typed.
+func (d *demoRunner) runSlipway(ctx context.Context, args ...string) error {
+	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ slipway "+strings.Join(args, " ")))
+	return d.runProgram(ctx, d.executable, args...)
 }
 
-func (d *demoRun) run(ctx context.Context, program string, args ...string) error {
+func (d *demoRunner) runProgram(ctx context.Context, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Env = d.a.Stdout, d.a.Stderr, os.Environ()
+	cmd.Stdout, cmd.Stderr, cmd.Env = d.app.Stdout, d.app.Stderr, os.Environ()
 	for _, kv := range d.env {
 		cmd.Env = append(cmd.Env, kv[0]+"="+kv[1])
 	}
@@ -96,19 +96,19 @@ func (d *demoRun) run(ctx context.Context, program string, args ...string) error
 	return nil
 }
 
-// mark notes that something has happened by now.
-func (d *demoRun) mark(what string) {
-	d.marks = append(d.marks, [2]string{what, fmt.Sprintf("%.1f s", d.a.Now().Sub(d.start).Seconds())})
+// recordTime notes that something has happened by now.
+func (d *demoRunner) recordTime(what string) {
+	d.timeline = append(d.timeline, [2]string{what, fmt.Sprintf("%.1f s", d.app.Now().Sub(d.start).Seconds())})
 }
 
 // assetsSource is the folder of nested modules in a checkout of slipway, where the demo is usually run.
 const assetsSource = "assets"
 
-// assets builds what machines download, in a checkout; elsewhere it must be there.
-func (d *demoRun) assets(ctx context.Context) error {
-	defer d.mark("assets")
+// buildAssets builds what machines download, in a checkout; elsewhere it must be there.
+func (d *demoRunner) buildAssets(ctx context.Context) error {
+	defer d.recordTime("assets")
 	if _, err := os.Stat(filepath.Join(assetsSource, "kubernetes", "go.mod")); err == nil {
-		return d.slipway(ctx, "assets", "build", "--source", assetsSource)
+		return d.runSlipway(ctx, "assets", "build", "--source", assetsSource)
 	}
 	catalogue := filepath.Join(d.cache, "assets", "catalog.yaml")
 	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
@@ -117,9 +117,9 @@ func (d *demoRun) assets(ctx context.Context) error {
 	return nil
 }
 
-// region starts the region and points the commands that follow at it.
-func (d *demoRun) region(ctx context.Context) error {
-	if err := d.slipway(ctx, "region", "start"); err != nil {
+// startRegion starts the region and points the commands that follow at it.
+func (d *demoRunner) startRegion(ctx context.Context) error {
+	if err := d.runSlipway(ctx, "region", "start"); err != nil {
 		return err
 	}
 	st, err := region.GetStatus(d.cache)
@@ -127,23 +127,23 @@ func (d *demoRun) region(ctx context.Context) error {
 		return err
 	}
 	d.env = append(st.Settings.Env(d.cache), [2]string{"SLIPWAY_STATE", demoState}, [2]string{"SLIPWAY_CACHE", d.cache})
-	d.mark("region")
+	d.recordTime("region")
 	return nil
 }
 
-// create makes the state store and the cluster's manifests, unless an earlier run did.
-func (d *demoRun) create(ctx context.Context) error {
-	if err := d.slipway(ctx, "state", "init", "--yes"); err != nil {
+// createCluster makes the state store and the cluster's manifests, unless an earlier run did.
+func (d *demoRunner) createCluster(ctx context.Context) error {
+	if err := d.runSlipway(ctx, "state", "init", "--yes"); err != nil {
 		return err
 	}
-	if d.exists(ctx) {
+	if d.clusterExists(ctx) {
 		return nil
 	}
-	return d.slipway(ctx, "create", "cluster", demoCluster, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+	return d.runSlipway(ctx, "create", "cluster", demoCluster, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
 }
 
-func (d *demoRun) exists(ctx context.Context) bool {
-	cmd := exec.CommandContext(ctx, d.self, "get", "clusters", demoCluster, "-o", "json")
+func (d *demoRunner) clusterExists(ctx context.Context) bool {
+	cmd := exec.CommandContext(ctx, d.executable, "get", "clusters", demoCluster, "-o", "json")
 	cmd.Env = os.Environ()
 	for _, kv := range d.env {
 		cmd.Env = append(cmd.Env, kv[0]+"="+kv[1])
@@ -151,16 +151,16 @@ func (d *demoRun) exists(ctx context.Context) bool {
 	return cmd.Run() == nil
 }
 
-func (d *demoRun) apply(ctx context.Context) error {
-	if err := d.slipway(ctx, "apply", demoCluster, "--yes"); err != nil {
+func (d *demoRunner) applyCluster(ctx context.Context) error {
+	if err := d.runSlipway(ctx, "apply", demoCluster, "--yes"); err != nil {
 		return err
 	}
-	d.mark("applied")
-	return d.slipway(ctx, "export", "kubeconfig", demoCluster, "--kubeconfig", d.kubeconfig)
+	d.recordTime("applied")
+	return d.runSlipway(ctx, "export", "kubeconfig", demoCluster, "--kubeconfig", d.kubeconfig)
 }
 
-// api waits for the first answer of the Kubernetes API through the load balancer.
-func (d *demoRun) api(ctx context.Context) error {
+// waitForAPI waits for the first answer of the Kubernetes API through the load balancer.
+func (d *demoRunner) waitForAPI(ctx context.Context) error {
 	env := map[string]string{}
 	for _, kv := range d.env {
 		env[kv[0]] = kv[1]
@@ -170,48 +170,48 @@ func (d *demoRun) api(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find the region's settings: %w", err)
 	}
-	return d.awaitAPI(ctx, cfg)
+	return d.pollReadyz(ctx, cfg)
 }
 
-// ready waits until the whole cluster is well.
-func (d *demoRun) ready(ctx context.Context) error {
-	if err := d.slipway(ctx, "validate", "cluster", demoCluster, "--wait", demoWait.String()); err != nil {
+// waitUntilHealthy waits until the whole cluster is well.
+func (d *demoRunner) waitUntilHealthy(ctx context.Context) error {
+	if err := d.runSlipway(ctx, "validate", "cluster", demoCluster, "--wait", demoTimeout.String()); err != nil {
 		return err
 	}
-	d.mark("all Ready")
+	d.recordTime("all Ready")
 	return nil
 }
 
 // demoKubeconfig is the file that lets kubectl into the demo's cluster.
 func demoKubeconfig(cache string) string { return filepath.Join(cache, "demo.kubeconfig") }
 
-// show prints the nodes as kubectl does, the timeline, and how to go on.
-func (d *demoRun) show(ctx context.Context) error {
-	kubectl, err := d.kubectl()
+// printResult prints the nodes as kubectl does, the timeline, and how to go on.
+func (d *demoRunner) printResult(ctx context.Context) error {
+	kubectl, err := d.findKubectl()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.a.Stderr, "\n%s\n", d.a.paint(d.a.Stderr, cyan, "$ kubectl get nodes -o wide"))
-	if err := d.run(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "nodes", "-o", "wide"); err != nil {
+	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ kubectl get nodes -o wide"))
+	if err := d.runProgram(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.a.Stderr, "\n%s\n", d.a.paint(d.a.Stderr, cyan, "$ kubectl get pods -A"))
-	if err := d.run(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "pods", "-A"); err != nil {
+	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ kubectl get pods -A"))
+	if err := d.runProgram(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "pods", "-A"); err != nil {
 		return err
 	}
-	d.a.say("\ntimeline, from the start of 'slipway demo':")
-	for _, m := range d.marks {
-		d.a.say("  %-18s %8s", m[0], m[1])
+	d.app.printMessage("\ntimeline, from the start of 'slipway demo':")
+	for _, m := range d.timeline {
+		d.app.printMessage("  %-18s %8s", m[0], m[1])
 	}
-	d.a.say("\nthe cluster goes on running:")
-	d.a.say("  export KUBECONFIG=%s", d.kubeconfig)
-	d.a.say("  eval \"$(%s region env)\"; export SLIPWAY_STATE=%s   # for slipway and aws", d.self, demoState)
-	d.a.say("  %s region destroy --yes                           # removes everything", d.self)
+	d.app.printMessage("\nthe cluster goes on running:")
+	d.app.printMessage("  export KUBECONFIG=%s", d.kubeconfig)
+	d.app.printMessage("  eval \"$(%s region env)\"; export SLIPWAY_STATE=%s   # for slipway and aws", d.executable, demoState)
+	d.app.printMessage("  %s region destroy --yes                           # removes everything", d.executable)
 	return nil
 }
 
-// kubectl is this machine's, else the one among the built assets.
-func (d *demoRun) kubectl() (string, error) {
+// findKubectl is this machine's, else the one among the built assets.
+func (d *demoRunner) findKubectl() (string, error) {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path, nil
 	}

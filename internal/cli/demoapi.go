@@ -13,36 +13,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// awaitAPI polls the API's readiness until it answers for the first time.
-func (d *demoRun) awaitAPI(ctx context.Context, cfg aws.Config) error {
+// pollReadyz polls the API's readiness until it answers for the first time.
+func (d *demoRunner) pollReadyz(ctx context.Context, cfg aws.Config) error {
 	s, sealer, err := store.Open(ctx, demoState, store.Options{AWS: func(context.Context) (aws.Config, error) { return cfg, nil }})
 	if err != nil {
 		return err
 	}
-	client, err := d.a.kubeClient(ctx, cfg, s, sealer, demoCluster)
+	client, err := d.app.newKubeClient(ctx, cfg, s, sealer, demoCluster)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, demoWait)
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := readyz(ctx, client)
+		err := getReadyz(ctx, client)
 		if err == nil {
-			d.mark("first API answer")
+			d.recordTime("first API answer")
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return withHint(fmt.Errorf("the API did not answer within %s: %w", demoWait, err),
+			return withHint(fmt.Errorf("the API did not answer within %s: %w", demoTimeout, err),
 				"what the machines say: slipway validate cluster "+demoCluster)
 		case <-tick.C:
 		}
 	}
 }
 
-func readyz(ctx context.Context, client kubernetes.Interface) error {
+func getReadyz(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()

@@ -16,7 +16,7 @@ import (
 )
 
 func newDiffCommand(a *app) *cobra.Command {
-	var o targetOptions
+	var o clusterOptions
 	var format, file string
 	cmd := &cobra.Command{
 		Use:   "diff [NAME]",
@@ -38,12 +38,12 @@ EXIT STATUS
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return a.diff(cmd.Context(), cmp.Or(name, o.name), file, format, o)
+			return a.runDiff(cmd.Context(), cmp.Or(name, o.name), file, format, o)
 		},
 	}
-	targetFlags(cmd, &o)
-	buildFlags(cmd, &o)
-	formatFlag(cmd, &format)
+	addClusterFlags(cmd, &o)
+	addBuildFlags(cmd, &o)
+	addFormatFlag(cmd, &format)
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin (default: the state store's)")
 	return cmd
 }
@@ -59,83 +59,83 @@ type diffReport struct {
 	Drift []string `json:"drift"`
 }
 
-func (a *app) diff(ctx context.Context, name, file, format string, o targetOptions) error {
-	d, lines, err := a.diffInput(ctx, name, file)
+func (a *app) runDiff(ctx context.Context, name, file, format string, o clusterOptions) error {
+	d, lines, err := a.loadDiffInput(ctx, name, file)
 	if err != nil {
 		return err
 	}
-	t, d, err := a.prepareLoaded(ctx, d, o)
+	t, d, err := a.planLoaded(ctx, d, o)
 	if t != nil {
-		t.report()
+		t.printCalls()
 	}
 	if d == nil {
 		return err
 	}
-	r := diffReport{Cluster: t.name, Manifests: append([]string{}, lines...), Plan: d.document(t.name)}
-	drift, driftErr := a.notEdited(ctx, d, t.name)
+	r := diffReport{Cluster: t.name, Manifests: append([]string{}, lines...), Plan: d.planDocument(t.name)}
+	drift, driftErr := a.driftInPlan(ctx, d, t.name)
 	if driftErr != nil {
 		return driftErr
 	}
 	r.Drift = drift
 	if printErr := a.printDiff(format, r, d); printErr != nil || err != nil {
-		return firstOf(err, printErr)
+		return firstError(err, printErr)
 	}
-	if !d.empty() || len(lines) > 0 {
+	if !d.isEmpty() || len(lines) > 0 {
 		return Exit{exitChanges}
 	}
 	return nil
 }
 
-// diffInput loads the manifests in the state and puts those of the file in their place.
-func (a *app) diffInput(ctx context.Context, name, file string) (*desired, []string, error) {
+// loadDiffInput loads the manifests in the state and puts those of the file in their place.
+func (a *app) loadDiffInput(ctx context.Context, name, file string) (*desiredState, []string, error) {
 	if file == "" {
 		name, err := a.clusterName(nil, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		d, err := a.load(ctx, name)
+		d, err := a.loadDesiredState(ctx, name)
 		return d, nil, err
 	}
-	given, findings, err := a.readManifest(file)
+	given, findings, err := a.readManifestFile(file)
 	if err != nil {
 		return nil, nil, err
 	}
-	of, err := a.clusterOf(given, name)
+	of, err := a.clusterNameIn(given, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if name != "" && name != of {
 		return nil, nil, withHint(fmt.Errorf("the file is about cluster %s, not %s", of, name), "leave NAME out")
 	}
-	d, err := a.load(ctx, of)
+	d, err := a.loadDesiredState(ctx, of)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := a.loadChange(ctx, d.view, of)
+	c, err := a.loadChange(ctx, d.stateView, of)
 	if err != nil {
 		return nil, nil, err
 	}
-	after, findings := c.check(given, findings)
+	after, findings := c.checkManifests(given, findings)
 	if err := findings.Err(); err != nil {
 		return nil, nil, err
 	}
 	lines := manifest.Diff(manifest.Default(c.before), after)
-	d.set = after
+	d.manifests = after
 	return d, lines, nil
 }
 
-// notEdited lists what of d's plan no edit has changed since the last apply; nil if none is recorded.
-func (a *app) notEdited(ctx context.Context, d *desired, name string) ([]string, error) {
-	applied, _, err := readApplied(ctx, d.view, name)
+// driftInPlan lists what of d's plan no edit has changed since the last apply; nil if none is recorded.
+func (a *app) driftInPlan(ctx context.Context, d *desiredState, name string) ([]string, error) {
+	applied, _, err := readAppliedRecord(ctx, d.stateView, name)
 	if err != nil || len(applied.Resources) == 0 {
 		return nil, err
 	}
-	g, err := applied.Graph(awskind.All())
+	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
-		a.say("what is drift is not known: %s", err)
+		a.printMessage("what is drift is not known: %s", err)
 		return nil, nil
 	}
-	edited := d.plan.Edited(g)
+	edited := d.plan.ManifestChanges(g)
 	out := []string{}
 	for _, s := range d.plan.Steps {
 		if edited[string(s.Addr)] {
@@ -153,7 +153,7 @@ func (a *app) notEdited(ctx context.Context, d *desired, name string) ([]string,
 	return out, nil
 }
 
-func (a *app) printDiff(format string, r diffReport, d *desired) error {
+func (a *app) printDiff(format string, r diffReport, d *desiredState) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}

@@ -25,27 +25,27 @@ type Resolver interface {
 	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
 }
 
-// dnsPatience is how long a question to the DNS may take.
-const dnsPatience = 5 * time.Second
+// dnsTimeout is how long a question to the DNS may take.
+const dnsTimeout = 5 * time.Second
 
-func (a *app) resolver() Resolver {
+func (a *app) dnsResolver() Resolver {
 	if a.Resolver != nil {
 		return a.Resolver
 	}
 	return net.DefaultResolver
 }
 
-// namedServer is the API's URL by its DNS name, if it has one that this machine resolves; else server.
-func (a *app) namedServer(ctx context.Context, spec v1alpha1.ClusterSpec, server string) string {
+// preferDNSName is the API's URL by its DNS name, if it has one that this machine resolves; else server.
+func (a *app) preferDNSName(ctx context.Context, spec v1alpha1.ClusterSpec, server string) string {
 	u, err := url.Parse(server)
 	if !manifest.HasDNS(spec) || err != nil {
 		return server
 	}
 	name := spec.API.PublicName
-	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
+	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
-	if _, err := a.resolver().LookupHost(ctx, name); err != nil {
-		a.say("%s does not resolve here yet; the kubeconfig has %s instead", name, u.Hostname())
+	if _, err := a.dnsResolver().LookupHost(ctx, name); err != nil {
+		a.printMessage("%s does not resolve here yet; the kubeconfig has %s instead", name, u.Hostname())
 		return server
 	}
 	port := u.Port()
@@ -55,24 +55,24 @@ func (a *app) namedServer(ctx context.Context, spec v1alpha1.ClusterSpec, server
 	return "https://" + net.JoinHostPort(name, port)
 }
 
-// lookIn tells the cloud where records of the cluster may be: in the existing zones of the manifest, and in those that
+// withRecordZones tells the cloud where records of the cluster may be: in the existing zones of the manifest, and in those that
 // manifests named before.
-func (t *target) lookIn(ctx context.Context, s store.Store, set manifest.Set) *aws.Cloud {
-	t.cloud.LookIn(model.ExistingZones(set.Cluster.Spec)...)
+func (t *clusterSession) withRecordZones(ctx context.Context, s store.Store, set manifest.Set) *aws.Cloud {
+	t.cloud.AddRecordZones(model.UnmanagedZones(set.Cluster.Spec)...)
 	if zones, _, err := readZones(ctx, s, t.name); err == nil { // else apply writes it anew
-		t.cloud.LookIn(zones...)
+		t.cloud.AddRecordZones(zones...)
 	}
 	return t.cloud
 }
 
 // checkDelegation asks the DNS whether the zone above leads to the cluster's public zone (S1.20).
-func (t *target) checkDelegation(ctx context.Context, d *desired) (fs diag.Findings) {
-	c := d.set.Cluster
+func (t *clusterSession) checkDelegation(ctx context.Context, d *desiredState) (fs diag.Findings) {
+	c := d.manifests.Cluster
 	if c.Spec.Topology.DNS.Type != manifest.DNSPublic {
 		return nil
 	}
 	at := "cluster/" + c.Metadata.Name + ": spec.dnsZone"
-	zone, servers, err := aws.ZoneServers(ctx, t.cfg, c)
+	zone, servers, err := aws.ReadNameServers(ctx, t.cfg, c)
 	switch {
 	case err != nil:
 		fs.Warnf(at, c.Spec.DNSZone, "allow route53:ListHostedZones and route53:GetHostedZone", "could not be looked at: %s", err)
@@ -81,10 +81,10 @@ func (t *target) checkDelegation(ctx context.Context, d *desired) (fs diag.Findi
 		fs.Warnf(at, c.Spec.DNSZone, "run preflight again after the first apply: it names the name servers", "is not made yet, so nothing can be delegated to it")
 		return fs
 	}
-	ctx, cancel := context.WithTimeout(ctx, dnsPatience)
+	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	hint := "let the zone above delegate it by NS records: " + strings.Join(servers, ", ")
-	found, err := t.a.resolver().LookupNS(ctx, zone)
+	found, err := t.app.dnsResolver().LookupNS(ctx, zone)
 	if err != nil {
 		fs.Warnf(at, zone, hint, "is not delegated: the DNS knows no name servers of it")
 		return fs

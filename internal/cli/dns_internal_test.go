@@ -41,11 +41,11 @@ func TestNamedServer(t *testing.T) {
 		spec.Topology.DNS.Type, spec.API.LoadBalancer.Type, spec.API.PublicName = c.dns, c.api, "api.example.com"
 		var said bytes.Buffer
 		a := &app{Env: Env{Stderr: &said, Resolver: names{"api.example.com": true}}}
-		if got := a.namedServer(t.Context(), spec, c.server); got != c.want {
+		if got := a.preferDNSName(t.Context(), spec, c.server); got != c.want {
 			t.Errorf("%+v: got %s", c, got)
 		}
 		a.Resolver = names{}
-		if got := a.namedServer(t.Context(), spec, c.server); got != c.server || (c.dns != "") != (said.Len() > 0) {
+		if got := a.preferDNSName(t.Context(), spec, c.server); got != c.server || (c.dns != "") != (said.Len() > 0) {
 			t.Errorf("%+v: unresolved, got %s, said %q", c, got, said.String())
 		}
 	}

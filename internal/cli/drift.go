@@ -18,7 +18,7 @@ import (
 )
 
 func newDriftCommand(a *app) *cobra.Command {
-	var o targetOptions
+	var o clusterOptions
 	var format string
 	cmd := &cobra.Command{
 		Use:   "drift [NAME]",
@@ -44,12 +44,12 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			return a.drift(cmd.Context(), name, format, o)
+			return a.runDrift(cmd.Context(), name, format, o)
 		},
 	}
-	targetFlags(cmd, &o)
+	addClusterFlags(cmd, &o)
 	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY), where no apply is recorded")
-	formatFlag(cmd, &format)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 
@@ -63,22 +63,22 @@ type driftReport struct {
 	Drift  []plan.Deviation `json:"drift"`
 }
 
-func (a *app) drift(ctx context.Context, name, format string, o targetOptions) error {
-	d, err := a.load(ctx, name)
+func (a *app) runDrift(ctx context.Context, name, format string, o clusterOptions) error {
+	d, err := a.loadDesiredState(ctx, name)
 	if err != nil {
 		return err
 	}
-	applied, _, err := readApplied(ctx, d.view, name)
+	applied, _, err := readAppliedRecord(ctx, d.stateView, name)
 	if err != nil {
 		return err
 	}
 	report := driftReport{Cluster: name, Edited: []string{}, Drift: []plan.Deviation{}}
 	if len(applied.Resources) == 0 {
-		a.say("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
-		err = a.driftOfManifests(ctx, d, applied, o, &report)
+		a.printMessage("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
+		err = a.compareWithManifests(ctx, d, applied, o, &report)
 	} else {
-		report.Applied = fmt.Sprintf("%s by %s", utc(applied.When), applied.By)
-		err = a.driftOfApplied(ctx, d, applied, o, &report)
+		report.Applied = fmt.Sprintf("%s by %s", formatTime(applied.AppliedAt), applied.AppliedBy)
+		err = a.compareWithApplied(ctx, d, applied, o, &report)
 	}
 	if err != nil {
 		return err
@@ -92,24 +92,24 @@ func (a *app) drift(ctx context.Context, name, format string, o targetOptions) e
 	return nil
 }
 
-// driftOfApplied compares what exists with what was applied. It needs neither agent nor image.
-func (a *app) driftOfApplied(ctx context.Context, d *desired, applied plan.Applied, o targetOptions, report *driftReport) error {
-	t, err := a.newTarget(ctx, o, report.Cluster, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+// compareWithApplied compares what exists with what was applied. It needs neither agent nor image.
+func (a *app) compareWithApplied(ctx context.Context, d *desiredState, applied plan.LastApplied, o clusterOptions, report *driftReport) error {
+	t, err := a.newClusterSession(ctx, o, report.Cluster, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return err
 	}
-	defer t.report()
-	g, err := applied.Graph(awskind.All())
+	defer t.printCalls()
+	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
 		return withHint(err, "another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew")
 	}
-	have, err := t.lookIn(ctx, d.view, d.set).Read(ctx)
+	have, err := t.withRecordZones(ctx, d.stateView, d.manifests).Read(ctx)
 	if err != nil {
 		return err
 	}
-	p, _ := plan.Make(g, have, plan.Options{DestroyData: true}) // that something could not be mended is no matter here
+	p, _ := plan.Compute(g, have, plan.Options{DestroyData: true}) // that something could not be mended is no matter here
 	report.Drift = append(report.Drift, p.Deviations(applied.Attempts, true)...)
-	now, err := documentDigests(ctx, d.view, t.name)
+	now, err := documentDigests(ctx, d.stateView, t.name)
 	if err != nil {
 		return err
 	}
@@ -120,13 +120,13 @@ func (a *app) driftOfApplied(ctx context.Context, d *desired, applied plan.Appli
 			report.Edited = append(report.Edited, key)
 		}
 	}
-	gone, err := a.goneObjects(ctx, t.name, applied)
+	gone, err := a.findMissingObjects(ctx, t.name, applied)
 	report.Drift = append(report.Drift, gone...)
 	return err
 }
 
-// goneObjects are the objects that machines need when they are born and that are not there any more.
-func (a *app) goneObjects(ctx context.Context, name string, applied plan.Applied) ([]plan.Deviation, error) {
+// findMissingObjects are the objects that machines need when they are born and that are not there any more.
+func (a *app) findMissingObjects(ctx context.Context, name string, applied plan.LastApplied) ([]plan.Deviation, error) {
 	machine, _, err := store.Open(ctx, applied.MachineStore, a.storeOptions())
 	if err != nil {
 		return nil, err
@@ -138,28 +138,28 @@ func (a *app) goneObjects(ctx context.Context, name string, applied plan.Applied
 	var out []plan.Deviation
 	for _, key := range applied.Objects {
 		if _, there := slices.BinarySearch(keys, key); !there {
-			out = append(out, goneObject(name, key, plan.BehindOurBack))
+			out = append(out, missingObject(name, key, plan.ExternalChange))
 		}
 	}
 	return out, nil
 }
 
-func goneObject(name, key string, by plan.Cause) plan.Deviation {
-	return plan.Deviation{What: plan.Missing, Addr: graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")), Kind: "object", ID: key, Changed: by}
+func missingObject(name, key string, by plan.DriftCause) plan.Deviation {
+	return plan.Deviation{Type: plan.DeviationMissing, Addr: graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")), Kind: "object", ID: key, ChangedBy: by}
 }
 
-// driftOfManifests compares what exists with what the manifests say.
-func (a *app) driftOfManifests(ctx context.Context, d *desired, applied plan.Applied, o targetOptions, report *driftReport) error {
-	t, d, err := a.prepareLoaded(ctx, d, o)
+// compareWithManifests compares what exists with what the manifests say.
+func (a *app) compareWithManifests(ctx context.Context, d *desiredState, applied plan.LastApplied, o clusterOptions, report *driftReport) error {
+	t, d, err := a.planLoaded(ctx, d, o)
 	if t != nil {
-		defer t.report()
+		defer t.printCalls()
 	}
 	if d == nil {
 		return err
 	}
 	report.Drift = append(report.Drift, d.plan.Deviations(applied.Attempts, false)...)
-	for _, key := range d.missing {
-		report.Drift = append(report.Drift, goneObject(report.Cluster, key, plan.Unrecorded))
+	for _, key := range d.unpublished {
+		report.Drift = append(report.Drift, missingObject(report.Cluster, key, plan.NoApplyRecorded))
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (a *app) printDrift(format string, r driftReport) error {
 		return a.printValue(format, r)
 	}
 	if len(r.Edited) > 0 {
-		a.say("edited since the last apply, and no drift: %s; see: slipway diff %s", strings.Join(r.Edited, ", "), r.Cluster)
+		a.printMessage("edited since the last apply, and no drift: %s; see: slipway diff %s", strings.Join(r.Edited, ", "), r.Cluster)
 	}
 	if len(r.Drift) == 0 {
 		if r.Applied == "" {
@@ -188,13 +188,13 @@ func (a *app) printDrift(format string, r driftReport) error {
 }
 
 func driftRow(d plan.Deviation) []string {
-	switch d.What {
-	case plan.Missing:
-		return []string{string(d.Addr), "", "it exists", "missing", string(d.Changed)}
-	case plan.Unexpected:
-		return []string{string(d.Addr), "", "nothing", strings.TrimSpace("it exists (" + d.ID + ") " + d.Owner), string(d.Changed)}
-	case plan.Changed:
-		return []string{string(d.Addr), d.Field, plan.Short(d.Want), plan.Short(d.Have), string(d.Changed)}
+	switch d.Type {
+	case plan.DeviationMissing:
+		return []string{string(d.Addr), "", "it exists", "missing", string(d.ChangedBy)}
+	case plan.DeviationUnexpected:
+		return []string{string(d.Addr), "", "nothing", strings.TrimSpace("it exists (" + d.ID + ") " + d.Owner), string(d.ChangedBy)}
+	case plan.DeviationChanged:
+		return []string{string(d.Addr), d.Field, plan.FormatValue(d.Desired), plan.FormatValue(d.Actual), string(d.ChangedBy)}
 	}
-	return []string{string(d.Addr), string(d.What), "", "", string(d.Changed)}
+	return []string{string(d.Addr), string(d.Type), "", "", string(d.ChangedBy)}
 }

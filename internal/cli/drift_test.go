@@ -66,7 +66,7 @@ func (s shell) must(args ...string) string {
 }
 
 // drift returns what 'slipway drift' finds, as "address property", and the causes that it gives.
-func (s shell) drift() (found []string, causes map[plan.Cause]bool) {
+func (s shell) drift() (found []string, causes map[plan.DriftCause]bool) {
 	s.t.Helper()
 	code, out, errs := s.run("drift", tampered, "-o", "json")
 	var report struct {
@@ -78,10 +78,10 @@ func (s shell) drift() (found []string, causes map[plan.Cause]bool) {
 	if want := map[bool]int{true: 2, false: 0}[len(report.Drift) > 0]; code != want {
 		s.t.Errorf("exit %d with %d findings", code, len(report.Drift))
 	}
-	causes = map[plan.Cause]bool{}
+	causes = map[plan.DriftCause]bool{}
 	for _, d := range report.Drift {
 		found = append(found, strings.TrimSpace(string(d.Addr)+" "+d.Field))
-		causes[d.Changed] = true
+		causes[d.ChangedBy] = true
 	}
 	return found, causes
 }
@@ -111,7 +111,7 @@ func TestDriftIsFound(t *testing.T) {
 			if len(found) != 1 || found[0] != tt.finding && !strings.HasPrefix(found[0], tt.finding+"/") {
 				t.Errorf("want %s, got %v", tt.finding, found)
 			}
-			if diff := cmp.Diff(map[plan.Cause]bool{plan.BehindOurBack: true}, causes); diff != "" {
+			if diff := cmp.Diff(map[plan.DriftCause]bool{plan.ExternalChange: true}, causes); diff != "" {
 				t.Error(diff)
 			}
 			s.must("apply", tampered, "--yes", "-q", "--lock-timeout", "5s")

@@ -18,15 +18,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// editMark begins the lines that edit itself writes into the file; they are taken out again.
-const editMark = "#! "
+// findingPrefix begins the lines that edit itself writes into the file; they are taken out again.
+const findingPrefix = "#! "
 
 const editLong = `Open a manifest of the state store in $VISUAL or $EDITOR (default vi). If something in it is wrong it is opened again
 with what is wrong at its top; to give up, leave it as it is. Nothing is lost: if it cannot be written, the file stays,
 and its name is printed. AWS is changed by 'slipway apply' only.`
 
 func newEditCommand(a *app) *cobra.Command {
-	return group("edit", "Change a manifest in your editor", groupCluster, newEditClusterCommand(a), newEditGroupCommand(a))
+	return newGroupCommand("edit", "Change a manifest in your editor", groupCluster, newEditClusterCommand(a), newEditGroupCommand(a))
 }
 
 func newEditClusterCommand(a *app) *cobra.Command {
@@ -34,20 +34,20 @@ func newEditClusterCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cluster [NAME]",
 		Short:   "Change the Cluster document in your editor",
-		Long:    editLong + exitStatus(),
+		Long:    editLong + exitStatusHelp(),
 		Example: "  slipway edit cluster demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, name)
 			if err != nil {
 				return err
 			}
-			return a.edit(cmd.Context(), name, manifest.ClusterKey(name))
+			return a.runEdit(cmd.Context(), name, manifest.ClusterKey(name))
 		},
 	}
-	nameFlag(cmd, &name)
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
-	a.assetsFlag(cmd)
+	addNameFlag(cmd, &name)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+	a.addAssetsFlag(cmd)
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func newEditGroupCommand(a *app) *cobra.Command {
 		Use:     "group GROUP",
 		Aliases: []string{"instancegroup", "ig"},
 		Short:   "Change an InstanceGroup document in your editor",
-		Long:    editLong + exitStatus(),
+		Long:    editLong + exitStatusHelp(),
 		Example: "  slipway edit group workers --name demo",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,17 +65,17 @@ func newEditGroupCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.edit(cmd.Context(), name, manifest.GroupKey(name, args[0]))
+			return a.runEdit(cmd.Context(), name, manifest.GroupKey(name, args[0]))
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
-	a.assetsFlag(cmd)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+	a.addAssetsFlag(cmd)
 	return cmd
 }
 
-func (a *app) edit(ctx context.Context, cluster, key string) error {
+func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
@@ -99,47 +99,47 @@ func (a *app) edit(ctx context.Context, cluster, key string) error {
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)
 	}
-	e := editor{change: c, file: file.Name(), original: o.Body}
-	if err := e.run(ctx); err != nil {
+	e := manifestEditor{manifestChange: c, file: file.Name(), original: o.Body}
+	if err := e.editUntilValid(ctx); err != nil {
 		return withHint(err, "what you wrote is in "+e.file)
 	}
 	return os.Remove(e.file)
 }
 
-// editor lets a person change one document until it is right or left as it is.
-type editor struct {
-	change
+// manifestEditor lets a person change one document until it is right or left as it is.
+type manifestEditor struct {
+	manifestChange
 	file     string
 	original []byte
 }
 
-func (e editor) run(ctx context.Context) error {
+func (e manifestEditor) editUntilValid(ctx context.Context) error {
 	shown := e.original
 	for {
-		text, err := e.open(ctx, shown)
+		text, err := e.openInEditor(ctx, shown)
 		if err != nil {
 			return err
 		}
 		if bytes.Equal(text, shown) {
 			if bytes.Equal(text, e.original) {
-				e.a.say("nothing was changed")
+				e.app.printMessage("nothing was changed")
 				return nil
 			}
 			return errors.New("nothing was changed: it was left as it is, with its errors")
 		}
-		given, findings := manifest.Parse(unmarked(text))
-		e.sameDocument(given, &findings)
-		after, findings := e.check(given, findings)
+		given, findings := manifest.Parse(stripFindings(text))
+		e.checkSameNames(given, &findings)
+		after, findings := e.checkManifests(given, findings)
 		if findings.Err() == nil {
-			e.a.printFindings(findings)
-			return e.write(ctx, after)
+			e.app.printFindings(findings)
+			return e.confirmAndWrite(ctx, after)
 		}
-		shown = append(marked(findings), unmarked(text)...)
+		shown = append(commentFindings(findings), stripFindings(text)...)
 	}
 }
 
-// sameDocument refuses a changed name, which would make another document of it.
-func (e editor) sameDocument(given manifest.Set, findings *diag.Findings) {
+// checkSameNames refuses a changed name, which would make another document of it.
+func (e manifestEditor) checkSameNames(given manifest.Set, findings *diag.Findings) {
 	was, _ := manifest.Parse(e.original)
 	if given.Cluster.Metadata.Name != was.Cluster.Metadata.Name {
 		findings.Errorf("metadata.name", given.Cluster.Metadata.Name, "put it back; make another with slipway create", "is not the name of the document being edited")
@@ -151,42 +151,42 @@ func (e editor) sameDocument(given manifest.Set, findings *diag.Findings) {
 	}
 }
 
-// open shows text in the person's editor and returns what they made of it.
-func (e editor) open(ctx context.Context, text []byte) ([]byte, error) {
+// openInEditor shows text in the person's editor and returns what they made of it.
+func (e manifestEditor) openInEditor(ctx context.Context, text []byte) ([]byte, error) {
 	if err := os.WriteFile(e.file, text, 0o600); err != nil {
 		return nil, fmt.Errorf("write the file to edit: %w", err)
 	}
-	command := e.a.Getenv("VISUAL")
+	command := e.app.Getenv("VISUAL")
 	if command == "" {
-		command = e.a.Getenv("EDITOR")
+		command = e.app.Getenv("EDITOR")
 	}
 	if command == "" {
 		command = "vi"
 	}
 	// Through a shell, since EDITOR may hold arguments, such as "code --wait".
 	run := exec.CommandContext(ctx, "sh", "-c", command+` "$1"`, "sh", e.file)
-	run.Stdin, run.Stdout, run.Stderr = e.a.Stdin, e.a.Stdout, e.a.Stderr
+	run.Stdin, run.Stdout, run.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
 	if err := run.Run(); err != nil {
 		return nil, withHint(fmt.Errorf("nothing was changed: editor %q: %w", command, err), "set EDITOR")
 	}
 	return os.ReadFile(e.file)
 }
 
-// marked renders findings as comments for the top of the file.
-func marked(findings diag.Findings) []byte {
+// commentFindings renders findings as comments for the top of the file.
+func commentFindings(findings diag.Findings) []byte {
 	var b strings.Builder
-	b.WriteString(editMark + "Mend this and save, or leave the file as it is to give up:\n")
+	b.WriteString(findingPrefix + "Mend this and save, or leave the file as it is to give up:\n")
 	for _, f := range findings {
-		b.WriteString(editMark + string(f.Severity) + ": " + strings.ReplaceAll(f.String(), "\n", " ") + "\n")
+		b.WriteString(findingPrefix + string(f.Severity) + ": " + strings.ReplaceAll(f.String(), "\n", " ") + "\n")
 	}
 	return []byte(b.String())
 }
 
-// unmarked takes those comments out.
-func unmarked(text []byte) []byte {
+// stripFindings takes those comments out.
+func stripFindings(text []byte) []byte {
 	var out []byte
 	for line := range bytes.Lines(text) {
-		if !bytes.HasPrefix(line, []byte(editMark)) {
+		if !bytes.HasPrefix(line, []byte(findingPrefix)) {
 			out = append(out, line...)
 		}
 	}

@@ -27,8 +27,8 @@ import (
 const (
 	adminTTL    = 8 * time.Hour
 	adminMaxTTL = 7 * 24 * time.Hour
-	// toolTTL is for slipway's own questions to the API; longer than the longest wait.
-	toolTTL = 2 * time.Hour
+	// clientCertTTL is for slipway's own questions to the API; longer than the longest wait.
+	clientCertTTL = 2 * time.Hour
 )
 
 // apiServerName is in the certificate of every API server, whatever load balancer is in front of it.
@@ -40,7 +40,7 @@ type exportOptions struct {
 }
 
 func newExportCommand(a *app) *cobra.Command {
-	return group("export", "Get access to a cluster", groupCluster, newExportKubeconfigCommand(a))
+	return newGroupCommand("export", "Get access to a cluster", groupCluster, newExportKubeconfigCommand(a))
 }
 
 func newExportKubeconfigCommand(a *app) *cobra.Command {
@@ -50,7 +50,7 @@ func newExportKubeconfigCommand(a *app) *cobra.Command {
 		Short: "Merge a short-lived admin certificate into your kubeconfig",
 		Long: `Issue an administrator's certificate from the state store's certificate authority and merge it into the kubeconfig, as a
 context named after the cluster, which becomes the current one. Entries of others are never changed: if one has the
-cluster's name and was not made by slipway, it is refused. The file is written at once and with mode 0600.` + exitStatus(),
+cluster's name and was not made by slipway, it is refused. The file is written at once and with mode 0600.` + exitStatusHelp(),
 		Example: `  slipway export kubeconfig demo
   slipway export kubeconfig demo --admin 1h --kubeconfig ./demo.kubeconfig
   slipway export kubeconfig demo --kubeconfig - > demo.kubeconfig`,
@@ -62,7 +62,7 @@ cluster's name and was not made by slipway, it is refused. The file is written a
 			return a.exportKubeconfig(cmd.Context(), name, o)
 		},
 	}
-	nameFlag(cmd, &o.name)
+	addNameFlag(cmd, &o.name)
 	cmd.Flags().DurationVar(&o.admin, "admin", adminTTL, "how long the certificate is good, 168h at most")
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "file, or - for stdout (default: the first of KUBECONFIG, else ~/.kube/config)")
 	return cmd
@@ -76,7 +76,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	if err != nil {
 		return err
 	}
-	set, err := a.loadCluster(ctx, s, name)
+	set, err := a.loadManifests(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -84,13 +84,13 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	if err != nil {
 		return err
 	}
-	access, err := a.adminAccess(ctx, cfg, adminRequest{s, sealer, name, o.admin})
+	access, err := a.issueAdminAccess(ctx, cfg, adminRequest{s, sealer, name, o.admin})
 	if err != nil {
 		return err
 	}
-	access.Server = a.namedServer(ctx, set.Cluster.Spec, access.Server)
+	access.Server = a.preferDNSName(ctx, set.Cluster.Spec, access.Server)
 	if o.kubeconfig == "-" {
-		text, err := pki.Kubeconfig(access)
+		text, err := pki.RenderKubeconfig(access)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ func (a *app) exportKubeconfig(ctx context.Context, name string, o exportOptions
 	if err := mergeKubeconfig(file, access); err != nil {
 		return err
 	}
-	a.say("context %s is now the current one of %s; its certificate is good for %s", name, file, o.admin)
+	a.printMessage("context %s is now the current one of %s; its certificate is good for %s", name, file, o.admin)
 	return nil
 }
 
@@ -132,50 +132,50 @@ type adminRequest struct {
 	ttl     time.Duration
 }
 
-// adminAccess issues a certificate and finds the API.
-func (a *app) adminAccess(ctx context.Context, cfg aws.Config, r adminRequest) (pki.Access, error) {
-	server, err := findServer(ctx, cfg, r.cluster)
+// issueAdminAccess issues a certificate and finds the API.
+func (a *app) issueAdminAccess(ctx context.Context, cfg aws.Config, r adminRequest) (pki.KubeconfigOptions, error) {
+	server, err := findServerURL(ctx, cfg, r.cluster)
 	if err != nil {
-		return pki.Access{}, err
+		return pki.KubeconfigOptions{}, err
 	}
 	ca, err := pki.OpenCA(ctx, r.store, r.sealer, r.cluster, pki.KubernetesCA)
 	if err != nil {
-		return pki.Access{}, err
+		return pki.KubeconfigOptions{}, err
 	}
 	key, err := pki.NewKey("admin")
 	if err != nil {
-		return pki.Access{}, err
+		return pki.KubeconfigOptions{}, err
 	}
 	user := "slipway-admin"
 	if who := a.Getenv("USER"); who != "" && len(user)+len(who) < 64 {
 		user += ":" + who // so that the audit log tells administrators apart
 	}
-	leaf := pki.Leaf{CN: user, Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.Client}, TTL: r.ttl}
-	cert, err := pki.Issue(ca, leaf, key.Public(), a.Now())
+	leaf := pki.Leaf{CN: user, Orgs: []string{pki.AdminGroup}, Usages: []pki.Usage{pki.ClientUsage}, TTL: r.ttl}
+	cert, err := pki.IssueLeaf(ca, leaf, key.Public(), a.Now())
 	if err != nil {
-		return pki.Access{}, err
+		return pki.KubeconfigOptions{}, err
 	}
 	keyPEM, err := key.PEM()
 	if err != nil {
-		return pki.Access{}, err
+		return pki.KubeconfigOptions{}, err
 	}
-	return pki.Access{
+	return pki.KubeconfigOptions{
 		Name: r.cluster, Server: server, TLSServerName: apiServerName, CAPEM: ca.CertsPEM(), CertPEM: cert, KeyPEM: keyPEM,
 	}, nil
 }
 
-// kubeClient is a client of a cluster's API as an administrator. The client's key never leaves memory.
-func (a *app) kubeClient(ctx context.Context, cfg aws.Config, s store.Store, sealer store.Sealer, name string) (kubernetes.Interface, error) {
-	rc, err := a.restConfig(ctx, cfg, adminRequest{s, sealer, name, toolTTL})
+// newKubeClient is a client of a cluster's API as an administrator. The client's key never leaves memory.
+func (a *app) newKubeClient(ctx context.Context, cfg aws.Config, s store.Store, sealer store.Sealer, name string) (kubernetes.Interface, error) {
+	rc, err := a.newRESTConfig(ctx, cfg, adminRequest{s, sealer, name, clientCertTTL})
 	if err != nil {
 		return nil, err
 	}
 	return kubernetes.NewForConfig(rc)
 }
 
-// restConfig reaches a cluster's API as an administrator.
-func (a *app) restConfig(ctx context.Context, cfg aws.Config, r adminRequest) (*rest.Config, error) {
-	access, err := a.adminAccess(ctx, cfg, r)
+// newRESTConfig reaches a cluster's API as an administrator.
+func (a *app) newRESTConfig(ctx context.Context, cfg aws.Config, r adminRequest) (*rest.Config, error) {
+	access, err := a.issueAdminAccess(ctx, cfg, r)
 	if err != nil {
 		return nil, err
 	}
@@ -188,17 +188,17 @@ func (a *app) restConfig(ctx context.Context, cfg aws.Config, r adminRequest) (*
 	}, nil
 }
 
-// balancerAPI is what finding the API calls.
-type balancerAPI interface {
+// loadBalancerAPI is what finding the API calls.
+type loadBalancerAPI interface {
 	elb.DescribeLoadBalancersAPIClient
 	DescribeTags(context.Context, *elb.DescribeTagsInput, ...func(*elb.Options)) (*elb.DescribeTagsOutput, error)
 }
 
-// tagsAtOnce is how many resources DescribeTags takes.
-const tagsAtOnce = 20
+// maxTaggedARNs is how many resources DescribeTags takes.
+const maxTaggedARNs = 20
 
-// findAPI returns the URL of the cluster's API: its internet-facing load balancer, else the internal one.
-func findAPI(ctx context.Context, api balancerAPI, cluster string) (string, error) {
+// findLoadBalancerURL returns the URL of the cluster's API: its internet-facing load balancer, else the internal one.
+func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, cluster string) (string, error) {
 	var all []elbtypes.LoadBalancer
 	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
 	for pages.HasMorePages() {
@@ -209,9 +209,9 @@ func findAPI(ctx context.Context, api balancerAPI, cluster string) (string, erro
 		all = append(all, page.LoadBalancers...)
 	}
 	internal := ""
-	for start := 0; start < len(all); start += tagsAtOnce {
-		some := all[start:min(start+tagsAtOnce, len(all))]
-		mine, err := taggedBalancers(ctx, api, some, cluster)
+	for start := 0; start < len(all); start += maxTaggedARNs {
+		some := all[start:min(start+maxTaggedARNs, len(all))]
+		mine, err := filterByCluster(ctx, api, some, cluster)
 		if err != nil {
 			return "", err
 		}
@@ -228,7 +228,7 @@ func findAPI(ctx context.Context, api balancerAPI, cluster string) (string, erro
 	return internal, nil
 }
 
-func taggedBalancers(ctx context.Context, api balancerAPI, some []elbtypes.LoadBalancer, cluster string) ([]elbtypes.LoadBalancer, error) {
+func filterByCluster(ctx context.Context, api loadBalancerAPI, some []elbtypes.LoadBalancer, cluster string) ([]elbtypes.LoadBalancer, error) {
 	var arns []string
 	for _, lb := range some {
 		arns = append(arns, aws.ToString(lb.LoadBalancerArn))
@@ -254,8 +254,8 @@ func taggedBalancers(ctx context.Context, api balancerAPI, some []elbtypes.LoadB
 	return mine, nil
 }
 
-// writePrivate replaces a file at once, with mode 0600.
-func writePrivate(file string, text []byte) error {
+// writePrivateFile replaces a file at once, with mode 0600.
+func writePrivateFile(file string, text []byte) error {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // a linked kubeconfig stays a link
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
-func someAccess(t *testing.T) pki.Access {
+func someAccess(t *testing.T) pki.KubeconfigOptions {
 	t.Helper()
 	key, err := pki.NewKey("k")
 	if err != nil {
@@ -34,7 +34,7 @@ func someAccess(t *testing.T) pki.Access {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := pki.Issue(ca, pki.Leaf{CN: "admin", Usages: []pki.Usage{pki.Client}, TTL: time.Hour}, key.Public(), time.Now())
+	cert, err := pki.IssueLeaf(ca, pki.Leaf{CN: "admin", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}, key.Public(), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func someAccess(t *testing.T) pki.Access {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pki.Access{
+	return pki.KubeconfigOptions{
 		Name: "demo", Server: "https://127.0.0.1:443", TLSServerName: apiServerName, CAPEM: ca.CertsPEM(), CertPEM: cert, KeyPEM: keyPEM,
 	}
 }
@@ -188,15 +188,15 @@ func TestFindAPI(t *testing.T) {
 	for n := range 40 {
 		b.add(n, "other", elbtypes.LoadBalancerSchemeEnumInternetFacing)
 	}
-	if _, err := findAPI(t.Context(), b, "demo"); err == nil || !strings.Contains(diag.Hints(err)[0], "slipway apply demo") {
+	if _, err := findLoadBalancerURL(t.Context(), b, "demo"); err == nil || !strings.Contains(diag.Hints(err)[0], "slipway apply demo") {
 		t.Errorf("got %v", err)
 	}
 	b.add(40, "demo", elbtypes.LoadBalancerSchemeEnumInternal)
-	if got, err := findAPI(t.Context(), b, "demo"); err != nil || got != "https://lb40.example:443" {
+	if got, err := findLoadBalancerURL(t.Context(), b, "demo"); err != nil || got != "https://lb40.example:443" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	b.add(41, "demo", elbtypes.LoadBalancerSchemeEnumInternetFacing)
-	if got, err := findAPI(t.Context(), b, "demo"); err != nil || got != "https://lb41.example:443" {
+	if got, err := findLoadBalancerURL(t.Context(), b, "demo"); err != nil || got != "https://lb41.example:443" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func newRegionFaultsCommand(a *app) *cobra.Command {
-	return group("faults", "Let calls to the local region go wrong, to rehearse", "",
+	return newGroupCommand("faults", "Let calls to the local region go wrong, to rehearse", "",
 		newRegionFaultsAddCommand(a), newRegionFaultsListCommand(a), newRegionFaultsClearCommand(a))
 }
 
@@ -37,19 +37,19 @@ func newRegionFaultsAddCommand(a *app) *cobra.Command {
   provision    no call goes wrong: things of --kind take --delay to become what they should be
 
 Calls are counted for each rule from when it was added, also those of machines. Faults last until they are cleared or
-the region's process ends.` + exitStatus(),
+the region's process ends.` + exitStatusHelp(),
 		Example: `  slipway region faults add --service ec2 --action CreateVolume --nth 3 --effect fail --code VolumeLimitExceeded
   slipway region faults add --mutating --nth 40 --effect kill-after
   slipway region faults add --service ec2 --effect throttle --count 20
   slipway region faults add --effect provision --kind nat-gateway --delay 100s`,
 		Args: cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			r.Delay, r.Effect = fault.Duration(delay), fault.Effect(effect)
 			made, err := region.AddFault(ctx, cache, r)
 			if err != nil {
-				return hintRegion(err)
+				return withRegionHint(err)
 			}
-			a.say("fault %d: %s", made.ID, faultText(made))
+			a.printMessage("fault %d: %s", made.ID, describeFault(made))
 			return nil
 		}),
 	}
@@ -82,26 +82,26 @@ func newRegionFaultsListCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List what goes wrong, and how often it did",
-		Long:    "List the faults of the local region, how many calls each has seen and how many went wrong." + exitStatus(),
+		Long:    "List the faults of the local region, how many calls each has seen and how many went wrong." + exitStatusHelp(),
 		Example: "  slipway region faults list\n  slipway region faults list -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
-			rules, err := region.Faults(ctx, cache)
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
+			rules, err := region.ListFaults(ctx, cache)
 			if err != nil {
-				return hintRegion(err)
+				return withRegionHint(err)
 			}
 			if format != formatTable {
 				return a.printValue(format, rules)
 			}
 			var rows [][]string
 			for _, r := range rules {
-				rows = append(rows, []string{strconv.Itoa(r.ID), faultText(r), strconv.Itoa(r.Seen), strconv.Itoa(r.Hit)})
+				rows = append(rows, []string{strconv.Itoa(r.ID), describeFault(r), strconv.Itoa(r.Seen), strconv.Itoa(r.Hit)})
 			}
 			a.printTable([]string{"ID", "FAULT", "SEEN", "HIT"}, rows)
 			return nil
 		}),
 	}
-	formatFlag(cmd, &format)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 
@@ -109,22 +109,22 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "clear",
 		Short:   "Let nothing go wrong any more",
-		Long:    "Forget all faults of the local region." + exitStatus(),
+		Long:    "Forget all faults of the local region." + exitStatusHelp(),
 		Example: "  slipway region faults clear",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			n, err := region.ClearFaults(ctx, cache)
 			if err != nil {
-				return hintRegion(err)
+				return withRegionHint(err)
 			}
-			a.say("%d faults are cleared", n)
+			a.printMessage("%d faults are cleared", n)
 			return nil
 		}),
 	}
 }
 
-// faultText says a rule in a line.
-func faultText(r fault.Rule) string {
+// describeFault says a rule in a line.
+func describeFault(r fault.Rule) string {
 	if r.Effect == fault.Provision {
 		return r.Kind + " takes " + r.Delay.String()
 	}
@@ -155,8 +155,8 @@ func faultText(r fault.Rule) string {
 	return what + " " + calls + to
 }
 
-// hintRegion says how to start a region where none runs.
-func hintRegion(err error) error {
+// withRegionHint says how to start a region where none runs.
+func withRegionHint(err error) error {
 	if errors.Is(err, region.ErrNotRunning) {
 		return withHint(err, "slipway region start")
 	}

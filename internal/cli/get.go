@@ -17,7 +17,7 @@ import (
 )
 
 func newGetCommand(a *app) *cobra.Command {
-	return group("get", "Show clusters and instance groups of the state store", groupCluster, newGetClustersCommand(a), newGetGroupsCommand(a))
+	return newGroupCommand("get", "Show clusters and instance groups of the state store", groupCluster, newGetClustersCommand(a), newGetGroupsCommand(a))
 }
 
 func newGetClustersCommand(a *app) *cobra.Command {
@@ -26,7 +26,7 @@ func newGetClustersCommand(a *app) *cobra.Command {
 		Use:     "clusters [NAME]",
 		Aliases: []string{"cluster"},
 		Short:   "Show all clusters, or one",
-		Long:    "Show the clusters of the state store, or one of them. AWS is not asked." + exitStatus(),
+		Long:    "Show the clusters of the state store, or one of them. AWS is not asked." + exitStatusHelp(),
 		Example: "  slipway get clusters\n  slipway get cluster demo -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -35,8 +35,8 @@ func newGetClustersCommand(a *app) *cobra.Command {
 			return a.getClusters(cmd.Context(), name, format)
 		},
 	}
-	nameFlag(cmd, &name)
-	formatFlag(cmd, &format)
+	addNameFlag(cmd, &name)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 
@@ -53,7 +53,7 @@ func (a *app) getClusters(ctx context.Context, name, format string) error {
 	}
 	var sets []manifest.Set
 	for _, n := range names {
-		set, err := a.loadCluster(ctx, s, n)
+		set, err := a.loadManifests(ctx, s, n)
 		if err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (a *app) getClusters(ctx context.Context, name, format string) error {
 		return a.printDocuments(format, clusters, name != "")
 	}
 	if len(sets) == 0 {
-		a.say("there are no clusters in %s", s.URL())
+		a.printMessage("there are no clusters in %s", s.URL())
 		return nil
 	}
 	var rows [][]string
@@ -119,7 +119,7 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 		Use:     "groups [NAME]",
 		Aliases: []string{"group", "instancegroups", "ig"},
 		Short:   "Show the instance groups of a cluster",
-		Long:    "Show the instance groups of cluster NAME. AWS is not asked." + exitStatus(),
+		Long:    "Show the instance groups of cluster NAME. AWS is not asked." + exitStatusHelp(),
 		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, name)
@@ -129,8 +129,8 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 			return a.getGroups(cmd.Context(), name, format)
 		},
 	}
-	nameFlag(cmd, &name)
-	formatFlag(cmd, &format)
+	addNameFlag(cmd, &name)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func (a *app) getGroups(ctx context.Context, name, format string) error {
 	if err != nil {
 		return err
 	}
-	set, err := a.loadCluster(ctx, s, name)
+	set, err := a.loadManifests(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -174,8 +174,8 @@ func (a *app) printSet(format string, set manifest.Set) error {
 	return a.printDocuments(format, docs, false)
 }
 
-// list is what several documents are in JSON, as kubectl has it.
-type list struct {
+// documentList is what several documents are in JSON, as kubectl has it.
+type documentList struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Items      []any  `json:"items"`
@@ -187,7 +187,7 @@ func (a *app) printDocuments(format string, docs []any, single bool) error { //n
 		if single && len(docs) == 1 {
 			return a.printValue(format, docs[0])
 		}
-		return a.printValue(format, list{APIVersion: "v1", Kind: "List", Items: append([]any{}, docs...)})
+		return a.printValue(format, documentList{APIVersion: "v1", Kind: "List", Items: append([]any{}, docs...)})
 	}
 	for i, doc := range docs {
 		if i > 0 {

@@ -22,7 +22,7 @@ func newHistoryCommand(a *app) *cobra.Command {
 		Short: "Show what was done to a cluster, by whom and how it ended",
 		Long: `Show the journal of a cluster, the newest operation first: who ran which command when, what it set out to do, how it
 ended, and which calls to AWS it made. An operation that was killed is shown as interrupted. The journal outlives the
-cluster. It holds no secrets.` + exitStatus(),
+cluster. It holds no secrets.` + exitStatusHelp(),
 		Example: "  slipway history demo\n  slipway history demo --limit 1 -o yaml\n  slipway history demo -o json | jq '.[] | select(.state != \"succeeded\")'",
 		GroupID: groupState,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,16 +30,16 @@ cluster. It holds no secrets.` + exitStatus(),
 			if err != nil {
 				return err
 			}
-			return a.history(cmd.Context(), name, format, limit)
+			return a.runHistory(cmd.Context(), name, format, limit)
 		},
 	}
-	nameFlag(cmd, &name)
-	formatFlag(cmd, &format)
+	addNameFlag(cmd, &name)
+	addFormatFlag(cmd, &format)
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to show; 0 for all")
 	return cmd
 }
 
-func (a *app) history(ctx context.Context, name, format string, limit int) error {
+func (a *app) runHistory(ctx context.Context, name, format string, limit int) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -50,19 +50,19 @@ func (a *app) history(ctx context.Context, name, format string, limit int) error
 	if err != nil {
 		return err
 	}
-	d, err := a.desk(s, name)
+	d, err := a.operationsOf(s, name)
 	if err != nil {
 		return err
 	}
-	records, err := d.History(ctx, limit)
+	records, err := d.ListRecords(ctx, limit)
 	if format != formatTable {
 		if records == nil {
 			records = []operation.Record{}
 		}
-		return firstOf(a.printValue(format, records), err)
+		return firstError(a.printValue(format, records), err)
 	}
 	if len(records) == 0 {
-		a.say("nothing is recorded of a cluster %s in %s", name, s.URL())
+		a.printMessage("nothing is recorded of a cluster %s in %s", name, s.URL())
 		return err
 	}
 	rows := make([][]string, 0, len(records))
@@ -75,8 +75,8 @@ func (a *app) history(ctx context.Context, name, format string, limit int) error
 
 func recordRow(r operation.Record) []string {
 	took, calls := "", 0
-	if !r.Ended.IsZero() {
-		took = r.Ended.Sub(r.Began).Round(100 * time.Millisecond).String()
+	if !r.EndedAt.IsZero() {
+		took = r.EndedAt.Sub(r.StartedAt).Round(100 * time.Millisecond).String()
 	}
 	for _, n := range r.Calls {
 		calls += n
@@ -99,5 +99,5 @@ func recordRow(r operation.Record) []string {
 	if runes := []rune(remark); len(runes) > width {
 		remark = string(runes[:width-1]) + "…"
 	}
-	return []string{strconv.FormatInt(r.Token, 10), utc(r.Began), took, r.Owner, r.Operation, planned, string(r.State), remark}
+	return []string{strconv.FormatInt(r.Token, 10), formatTime(r.StartedAt), took, r.Owner, r.Operation, planned, string(r.State), remark}
 }

@@ -71,7 +71,7 @@ func within(ts *testscript.TestScript, neg bool, args []string, counts func(stri
 
 func mutations(r regiontest.Region, counts func(string) bool) int {
 	n := 0
-	for call, times := range r.Calls() {
+	for call, times := range r.CallCounts() {
 		_, op, _ := strings.Cut(call, ":")
 		if counts(call) && !slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt"}, func(p string) bool { return strings.HasPrefix(op, p) }) {
 			n += times

@@ -16,11 +16,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
-// kubeconfigMark is the extension by which slipway knows its own entries again.
-const kubeconfigMark = "slipway.dev/made"
+// kubeconfigExtension is the extension by which slipway knows its own entries again.
+const kubeconfigExtension = "slipway.dev/made"
 
 // mergeKubeconfig puts access into file as cluster, user and context of its name. What others made stays as it is.
-func mergeKubeconfig(file string, access pki.Access) error {
+func mergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 	config, err := clientcmd.LoadFromFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		config, err = clientcmdapi.NewConfig(), nil
@@ -28,11 +28,11 @@ func mergeKubeconfig(file string, access pki.Access) error {
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
-	if err := refuseForeign(config, access.Name); err != nil {
+	if err := refuseForeignEntries(config, access.Name); err != nil {
 		return fmt.Errorf("merge into kubeconfig %s: %w", file, err)
 	}
 	mark := func() map[string]runtime.Object {
-		return map[string]runtime.Object{kubeconfigMark: &runtime.Unknown{Raw: []byte(`"true"`), ContentType: runtime.ContentTypeJSON}}
+		return map[string]runtime.Object{kubeconfigExtension: &runtime.Unknown{Raw: []byte(`"true"`), ContentType: runtime.ContentTypeJSON}}
 	}
 	config.Clusters[access.Name] = &clientcmdapi.Cluster{
 		Server: access.Server, TLSServerName: access.TLSServerName, CertificateAuthorityData: access.CAPEM, Extensions: mark(),
@@ -53,16 +53,16 @@ func mergeKubeconfig(file string, access pki.Access) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
-	if err := writePrivate(file, text); err != nil {
+	if err := writePrivateFile(file, text); err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", file, err)
 	}
 	return nil
 }
 
-// refuseForeign says which entry of that name slipway did not make.
-func refuseForeign(config *clientcmdapi.Config, name string) error {
+// refuseForeignEntries says which entry of that name slipway did not make.
+func refuseForeignEntries(config *clientcmdapi.Config, name string) error {
 	foreign := func(kind string, extensions map[string]runtime.Object) error {
-		if _, marked := extensions[kubeconfigMark]; marked {
+		if _, marked := extensions[kubeconfigExtension]; marked {
 			return nil
 		}
 		return withHint(fmt.Errorf("it has a %s %s that slipway did not make", kind, name), "rename that one, or give --kubeconfig another file")

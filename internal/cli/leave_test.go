@@ -24,7 +24,7 @@ func leave(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("usage: leave balancer|claim|interface|nothing CLUSTER")
 	}
 	ctx, cluster := context.Background(), args[1]
-	e := ec2.NewFromConfig(r.Config())
+	e := ec2.NewFromConfig(r.AWSConfig())
 	nets, err := e.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: []ec2types.Filter{
 		{Name: sdk.String("tag:slipway.dev/cluster"), Values: []string{cluster}}, {Name: sdk.String("tag:Name"), Values: []string{"private-*"}},
 	}})
@@ -32,7 +32,7 @@ func leave(ts *testscript.TestScript, _ bool, args []string) {
 	subnet := nets.Subnets[0]
 	switch args[0] {
 	case "balancer":
-		_, err = elb.NewFromConfig(r.Config()).CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
+		_, err = elb.NewFromConfig(r.AWSConfig()).CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
 			Name: sdk.String("k8s-default-web"), Type: elbtypes.LoadBalancerTypeEnumNetwork, Scheme: elbtypes.LoadBalancerSchemeEnumInternal,
 			Subnets: []string{*subnet.SubnetId}, Tags: []elbtypes.Tag{
 				{Key: sdk.String("elbv2.k8s.aws/cluster"), Value: &cluster}, {Key: sdk.String("service.k8s.aws/stack"), Value: sdk.String("default/web")},

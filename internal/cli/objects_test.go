@@ -19,7 +19,7 @@ func cmdObjects(ts *testscript.TestScript, _ bool, args []string) {
 	if !ok || len(args) != 2 {
 		ts.Fatalf("usage: objects PREFIX N")
 	}
-	api := s3.NewFromConfig(r.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	api := s3.NewFromConfig(r.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
 	out, err := api.ListObjectsV2(context.Background(), &s3.ListObjectsV2Input{Bucket: sdk.String("slipway-test"), Prefix: &args[0]})
 	ts.Check(err)
 	if got := strconv.Itoa(len(out.Contents)); got != args[1] {

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
-	"github.com/slipway-k8s/slipway/internal/infra/operator"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 func newIAMCommand(a *app) *cobra.Command {
-	return group("iam", "Rights in AWS that people and machines need", groupState, newOperatorPolicyCommand(a))
+	return newGroupCommand("iam", "Rights in AWS that people and machines need", groupState, newOperatorPolicyCommand(a))
 }
 
 // policyOptions are the flags of 'slipway iam operator-policy'.
@@ -40,45 +40,45 @@ A managed policy holds 6,144 characters at most, so there may be several documen
 enough for 'slipway plan'. --state-init is what 'slipway state init' needs, once.
 
 The account is that of the credentials in use, unless --account names it; the region is --region or AWS_REGION. -o json
-prints {"policies": [{"name", "characters", "document"}]}.` + exitStatus(),
+prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 		Example: "  slipway iam operator-policy demo -o json | jq '.policies[0].document'\n  slipway iam operator-policy demo --read-only -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
-			return a.operatorPolicy(cmd.Context(), name, o)
+			return a.printOperatorPolicy(cmd.Context(), name, o)
 		},
 	}
-	nameFlag(cmd, &o.name)
+	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.account, "account", "", "the AWS account, of 12 digits")
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what plan needs")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
-	formatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
+	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
 // policyDocument is one policy as printed.
 type policyDocument struct {
-	Name       string          `json:"name"`
-	Characters int             `json:"characters"`
-	Document   operator.Policy `json:"document"`
+	Name       string           `json:"name"`
+	Characters int              `json:"characters"`
+	Document   iampolicy.Policy `json:"document"`
 }
 
-func (a *app) operatorPolicy(ctx context.Context, name string, o policyOptions) error {
+func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOptions) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	in, err := a.policyInput(ctx, name, o)
+	in, err := a.buildPolicyInput(ctx, name, o)
 	if err != nil {
 		return err
 	}
-	docs, label := operator.Policies(in), "slipway-"+name
+	docs, label := iampolicy.BuildPolicies(in), "slipway-"+name
 	switch {
 	case o.stateInit && len(in.Stores) == 0:
 		return withHint(errors.New("the state store is not on S3"), "give --state s3://bucket/prefix")
 	case o.stateInit:
-		docs, label = []operator.Policy{operator.StateInit(in, in.Stores[0])}, "slipway-state-"+in.Stores[0].Bucket
+		docs, label = []iampolicy.Policy{iampolicy.BuildStateInitPolicy(in, in.Stores[0])}, "slipway-state-"+in.Stores[0].Bucket
 	case o.readOnly:
 		label += "-read"
 	}
@@ -96,24 +96,24 @@ func (a *app) operatorPolicy(ctx context.Context, name string, o policyOptions) 
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tCHARACTERS\tSTATEMENTS\tACTIONS")
 	for i, p := range list {
-		fmt.Fprintf(w, "%s\t%d of %d\t%d\t%d\n", p.Name, p.Characters, operator.MaxDocument, len(p.Document.Statement), len(operator.Actions(docs[i:i+1])))
+		fmt.Fprintf(w, "%s\t%d of %d\t%d\t%d\n", p.Name, p.Characters, iampolicy.MaxPolicySize, len(p.Document.Statement), len(iampolicy.AllowedActions(docs[i:i+1])))
 	}
 	return w.Flush()
 }
 
-// policyInput finds whose rights are meant. The stores are the state store, and that of the machines if the state has the
+// buildPolicyInput finds whose rights are meant. The stores are the state store, and that of the machines if the state has the
 // cluster and it is another one.
-func (a *app) policyInput(ctx context.Context, name string, o policyOptions) (operator.Input, error) {
+func (a *app) buildPolicyInput(ctx context.Context, name string, o policyOptions) (iampolicy.Input, error) {
 	cfg, err := a.awsConfig(ctx)
 	if err != nil {
-		return operator.Input{}, err
+		return iampolicy.Input{}, err
 	}
-	in := operator.Input{
+	in := iampolicy.Input{
 		Partition: partitionOf(cfg.Region), Region: cfg.Region, Account: o.account, Cluster: name, ReadOnly: o.readOnly,
-		RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.AliasName(name), Balancers: model.BalancerNames(name),
+		RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.KeyAliasName(name), LoadBalancers: model.LoadBalancerNames(name),
 	}
 	if in.Account == "" {
-		who, err := aws.WhoAmI(ctx, cfg)
+		who, err := aws.GetCallerIdentity(ctx, cfg)
 		if err != nil {
 			return in, withHint(err, "give --account, or credentials")
 		}
@@ -125,34 +125,34 @@ func (a *app) policyInput(ctx context.Context, name string, o policyOptions) (op
 	}
 	in.Stores = appendStore(nil, url)
 	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
-		if set, err := a.loadCluster(ctx, s, name); err == nil {
+		if set, err := a.loadManifests(ctx, s, name); err == nil {
 			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-			named(&in, set)
+			addNamedResources(&in, set)
 		}
 	}
 	return in, nil
 }
 
-// named adds what a cluster's manifests name or need that others do not.
-func named(in *operator.Input, set manifest.Set) {
+// addNamedResources adds what a cluster's manifests name or need that others do not.
+func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	for _, g := range set.Groups {
 		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
 	}
 	if manifest.HasDNS(set.Cluster.Spec) {
-		in.Names, in.Zones = []string{set.Cluster.Spec.API.PublicName}, model.ExistingZones(set.Cluster.Spec)
+		in.DNSNames, in.HostedZones = []string{set.Cluster.Spec.API.PublicName}, model.UnmanagedZones(set.Cluster.Spec)
 	}
 	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
-		in.Peers = append(in.Peers, p.NetworkID)
+		in.PeerVPCs = append(in.PeerVPCs, p.NetworkID)
 		in.RouteTables = append(in.RouteTables, p.RouteTables...)
 	}
 }
 
-func appendStore(list []operator.Store, url string) []operator.Store {
+func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLocation {
 	place, err := store.ParseURL(url)
 	if err != nil || place.Bucket == "" {
 		return list
 	}
-	return append(list, operator.Store{Bucket: place.Bucket, Prefix: place.Prefix})
+	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
 }
 
 // partitionOf is the part of AWS that a region lies in.

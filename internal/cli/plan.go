@@ -47,12 +47,12 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
-			return a.plan(cmd.Context(), name, o)
+			return a.runPlan(cmd.Context(), name, o)
 		},
 	}
-	targetFlags(cmd, &o.targetOptions)
-	buildFlags(cmd, &o.targetOptions)
-	formatFlag(cmd, &o.format)
+	addClusterFlags(cmd, &o.clusterOptions)
+	addBuildFlags(cmd, &o.clusterOptions)
+	addFormatFlag(cmd, &o.format)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to save the plan in, for 'slipway apply FILE'")
 	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the cluster's deletion")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of a plan")
@@ -61,55 +61,55 @@ EXIT STATUS
 
 // planOptions are the flags of 'slipway plan'.
 type planOptions struct {
-	targetOptions
+	clusterOptions
 	format, out     string
 	destroy, schema bool
 }
 
-func (a *app) plan(ctx context.Context, name string, o planOptions) error {
+func (a *app) runPlan(ctx context.Context, name string, o planOptions) error {
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	t, d, err := a.prepareEither(ctx, s, name, o.targetOptions, o.destroy)
-	if made, ok := errors.AsType[stackMadeError](err); ok {
-		return a.planStack(ctx, made.d, o)
+	t, d, err := a.planApplyOrDestroy(ctx, s, name, o.clusterOptions, o.destroy)
+	if made, ok := errors.AsType[stackManagedError](err); ok {
+		return a.planStack(ctx, made.desired, o)
 	}
 	if t != nil {
-		t.report()
+		t.printCalls()
 	}
 	if d == nil {
 		return err
 	}
-	if d.nothing() {
-		return noClusterAnywhere(name)
+	if d.nothingToDestroy() {
+		return noClusterAnywhereError(name)
 	}
 	if printErr := a.printPlan(o.format, name, d); printErr != nil || err != nil {
-		return firstOf(err, printErr)
+		return firstError(err, printErr)
 	}
 	if d.destroy {
-		a.tellDemise(d.demise)
+		a.printDeletionNotes(d.deletion)
 	}
 	if o.out != "" {
-		if err := t.save(ctx, s, d, o.out); err != nil {
+		if err := t.savePlanFile(ctx, s, d, o.out); err != nil {
 			return err
 		}
 	}
-	if !d.empty() {
+	if !d.isEmpty() {
 		return Exit{exitChanges}
 	}
 	return nil
 }
 
-// prepareEither plans a cluster's deletion, or what its manifests say.
-func (a *app) prepareEither(ctx context.Context, s store.Store, name string, o targetOptions, destroy bool) (*target, *desired, error) { //nolint:revive // it is the user's flag
+// planApplyOrDestroy plans a cluster's deletion, or what its manifests say.
+func (a *app) planApplyOrDestroy(ctx context.Context, s store.Store, name string, o clusterOptions, destroy bool) (*clusterSession, *desiredState, error) { //nolint:revive // it is the user's flag
 	if destroy {
-		return a.prepareDestroy(ctx, s, name, o)
+		return a.planDestroy(ctx, s, name, o)
 	}
-	return a.prepare(ctx, name, o)
+	return a.planCluster(ctx, name, o)
 }
 
-func firstOf(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -118,23 +118,23 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// document is d's plan in its JSON form: what happens in AWS, and what is published for machines.
-func (d *desired) document(name string) plan.Document {
+// planDocument is d's plan in its JSON form: what happens in AWS, and what is published for machines.
+func (d *desiredState) planDocument(name string) plan.Document {
 	doc := d.plan.Document(name)
 	doc.Destroy = d.destroy
-	doc.MachineStore = append(doc.MachineStore, d.missing...)
+	doc.MachineStore = append(doc.MachineStore, d.unpublished...)
 	return doc
 }
 
-func (a *app) printPlan(format, name string, d *desired) error {
+func (a *app) printPlan(format, name string, d *desiredState) error {
 	if format != formatTable {
-		return a.printValue(format, d.document(name))
+		return a.printValue(format, d.planDocument(name))
 	}
-	for _, key := range d.missing {
+	for _, key := range d.unpublished {
 		fmt.Fprintf(a.Stdout, "  + object/%s\n", strings.TrimPrefix(key, name+"/machine/"))
 	}
-	if d.plan.Empty() && len(d.missing) > 0 {
-		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(d.missing))
+	if d.plan.IsEmpty() && len(d.unpublished) > 0 {
+		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(d.unpublished))
 		return nil
 	}
 	return d.plan.Print(a.Stdout)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
-	"github.com/slipway-k8s/slipway/internal/infra/operator"
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -25,14 +25,14 @@ import (
 // exitFindings is what 'slipway preflight' exits with when an apply would go, but not without a warning.
 const exitFindings = 2
 
-// maxSkew is how far a clock may be off before AWS refuses signatures is five minutes; from one on it is worth a word.
-const maxSkew = time.Minute
+// maxClockSkew is how far a clock may be off before AWS refuses signatures is five minutes; from one on it is worth a word.
+const maxClockSkew = time.Minute
 
-// dockerBridge is Docker's own range: machines that run it lose the way to pods and services there.
-const dockerBridge = "172.17.0.0/16"
+// dockerBridgeCIDR is Docker's own range: machines that run it lose the way to pods and services there.
+const dockerBridgeCIDR = "172.17.0.0/16"
 
 func newPreflightCommand(a *app) *cobra.Command {
-	var o targetOptions
+	var o clusterOptions
 	var format string
 	cmd := &cobra.Command{
 		Use:   "preflight [NAME]",
@@ -53,45 +53,45 @@ EXIT STATUS
 		Example: "  slipway preflight demo\n  slipway preflight demo -o json | jq '.findings[]'",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			fs, err := a.preflight(cmd.Context(), args, o)
+			fs, err := a.runPreflight(cmd.Context(), args, o)
 			if err != nil {
 				return err
 			}
 			return a.printPreflight(format, fs)
 		},
 	}
-	targetFlags(cmd, &o)
-	formatFlag(cmd, &format, formatTable, formatJSON, formatYAML)
+	addClusterFlags(cmd, &o)
+	addFormatFlag(cmd, &format, formatTable, formatJSON, formatYAML)
 	return cmd
 }
 
-// preflight makes every check, whatever the others find.
-func (a *app) preflight(ctx context.Context, args []string, o targetOptions) (diag.Findings, error) {
+// runPreflight makes every check, whatever the others find.
+func (a *app) runPreflight(ctx context.Context, args []string, o clusterOptions) (diag.Findings, error) {
 	name, err := a.clusterName(args, o.name)
 	if err != nil {
 		return nil, err
 	}
-	d, err := a.load(ctx, name) // reads the state store
+	d, err := a.loadDesiredState(ctx, name) // reads the state store
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.newTarget(ctx, o, name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+	t, err := a.newClusterSession(ctx, o, name, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, err
 	}
-	defer t.report()
+	defer t.printCalls()
 	fs := t.checkModel(ctx, d)
 	fs = append(fs, t.checkClock(ctx)...)
 	fs = append(fs, t.checkOfferings(ctx, d)...)
-	fs = append(fs, checkRanges(d)...)
+	fs = append(fs, checkAddressRanges(d)...)
 	fs = append(fs, t.checkDelegation(ctx, d)...)
-	fs = append(fs, t.checkRights(ctx, name)...)
+	fs = append(fs, t.checkPermissions(ctx, name)...)
 	return fs, nil
 }
 
 // checkModel checks images, what the manifest names and slipway does not make, all that stands in the way of a plan, and,
 // if nothing does, quotas.
-func (t *target) checkModel(ctx context.Context, d *desired) (fs diag.Findings) {
+func (t *clusterSession) checkModel(ctx context.Context, d *desiredState) (fs diag.Findings) {
 	add := func(err error, path, hint string) {
 		if found, ok := errors.AsType[diag.Findings](err); ok {
 			fs = append(fs, found...)
@@ -99,16 +99,16 @@ func (t *target) checkModel(ctx context.Context, d *desired) (fs diag.Findings) 
 			fs.Errorf(path, "", hint, "%s", err)
 		}
 	}
-	_, imagesErr := t.images(ctx, d)
+	_, imagesErr := t.resolveImages(ctx, d)
 	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
-	existingErr := t.findExisting(ctx, d)
+	existingErr := t.readExternalResources(ctx, d)
 	add(existingErr, "aws: what exists", "check the ids in the manifest, and the credentials")
 	if imagesErr != nil || existingErr != nil {
 		return fs
 	}
-	err := t.a.settle(ctx, d)
+	err := t.app.resolveMachineStore(ctx, d)
 	if err == nil {
-		err = t.build(ctx, d)
+		err = t.buildGraph(ctx, d)
 	}
 	if err != nil {
 		add(err, "cluster/"+t.name, "see: slipway plan "+t.name)
@@ -117,42 +117,42 @@ func (t *target) checkModel(ctx context.Context, d *desired) (fs diag.Findings) 
 	return append(fs, t.checkQuotas(ctx, d.quotaNeeds())...)
 }
 
-func (t *target) checkClock(ctx context.Context) (fs diag.Findings) {
-	skew, err := aws.ClockSkew(ctx, t.cfg)
+func (t *clusterSession) checkClock(ctx context.Context) (fs diag.Findings) {
+	skew, err := aws.MeasureClockSkew(ctx, t.cfg)
 	if err != nil {
 		fs.Errorf("aws: sts", t.cfg.Region, "check the network, the proxy and AWS_REGION", "does not answer: %s", err)
-	} else if skew.Abs() > maxSkew {
+	} else if skew.Abs() > maxClockSkew {
 		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from AWS's; from five minutes on AWS refuses every call")
 	}
 	return fs
 }
 
-func (t *target) checkOfferings(ctx context.Context, d *desired) (fs diag.Findings) {
+func (t *clusterSession) checkOfferings(ctx context.Context, d *desiredState) (fs diag.Findings) {
 	zones := map[string]string{}
-	for _, s := range d.set.Cluster.Spec.Networking.Subnets {
+	for _, s := range d.manifests.Cluster.Spec.Networking.Subnets {
 		zones[s.Name] = s.Zone
 	}
 	types := map[string]bool{}
-	for _, g := range d.set.Groups {
+	for _, g := range d.manifests.Groups {
 		for _, kind := range manifest.MachineTypes(g.Spec) {
 			types[kind] = true
 		}
 	}
-	offered, err := aws.Offered(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
+	offered, err := aws.ListInstanceTypeZones(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
 	if err != nil {
 		fs.Warnf("aws: instance types", "", "allow ec2:DescribeInstanceTypeOfferings", "could not be checked: %s", err)
 		return fs
 	}
-	for _, g := range d.set.Groups {
-		for _, zone := range zonesOf(g, zones) {
-			fs = append(fs, offeredIn(g, zone, offered)...)
+	for _, g := range d.manifests.Groups {
+		for _, zone := range groupZones(g, zones) {
+			fs = append(fs, checkOffering(g, zone, offered)...)
 		}
 	}
 	return fs
 }
 
-// offeredIn says that a zone lacks a group's type. One of several types is a warning: the group takes the others there.
-func offeredIn(g v1alpha1.InstanceGroup, zone string, offered map[string][]string) (fs diag.Findings) {
+// checkOffering says that a zone lacks a group's type. One of several types is a warning: the group takes the others there.
+func checkOffering(g v1alpha1.InstanceGroup, zone string, offered map[string][]string) (fs diag.Findings) {
 	path := "instancegroup/" + g.Metadata.Name + ": spec."
 	types, lacking := manifest.MachineTypes(g.Spec), []string(nil)
 	for _, kind := range types {
@@ -171,7 +171,7 @@ func offeredIn(g v1alpha1.InstanceGroup, zone string, offered map[string][]strin
 	return fs
 }
 
-func zonesOf(g v1alpha1.InstanceGroup, zones map[string]string) []string {
+func groupZones(g v1alpha1.InstanceGroup, zones map[string]string) []string {
 	var out []string
 	for _, s := range g.Spec.Subnets {
 		if z := zones[s]; z != "" && !slices.Contains(out, z) {
@@ -181,49 +181,49 @@ func zonesOf(g v1alpha1.InstanceGroup, zones map[string]string) []string {
 	return out
 }
 
-// checkRanges warns of ranges that work in AWS, but not on every machine.
-func checkRanges(d *desired) (fs diag.Findings) {
-	docker := netip.MustParsePrefix(dockerBridge)
-	n := d.set.Cluster.Spec.Networking
+// checkAddressRanges warns of ranges that work in AWS, but not on every machine.
+func checkAddressRanges(d *desiredState) (fs diag.Findings) {
+	docker := netip.MustParsePrefix(dockerBridgeCIDR)
+	n := d.manifests.Cluster.Spec.Networking
 	for _, r := range []struct{ path, cidr string }{
 		{"spec.networking.networkCIDR", n.NetworkCIDR}, {"spec.networking.podCIDR", n.PodCIDR}, {"spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange},
 	} {
 		if p, err := netip.ParsePrefix(r.cidr); err == nil && p.Overlaps(docker) {
-			fs.Warnf("cluster/"+d.set.Cluster.Metadata.Name+": "+r.path, r.cidr, "take a range outside "+dockerBridge,
+			fs.Warnf("cluster/"+d.manifests.Cluster.Metadata.Name+": "+r.path, r.cidr, "take a range outside "+dockerBridgeCIDR,
 				"overlaps Docker's bridge: who runs Docker does not reach it")
 		}
 	}
 	return fs
 }
 
-// checkRights asks IAM about every statement of the operator's policy, with the conditions that it has.
-func (t *target) checkRights(ctx context.Context, name string) (fs diag.Findings) {
+// checkPermissions asks IAM about every statement of the operator's policy, with the conditions that it has.
+func (t *clusterSession) checkPermissions(ctx context.Context, name string) (fs diag.Findings) {
 	cannot := func(err error) diag.Findings {
 		fs.Warnf("aws: permissions", "", "allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+name, "could not be checked: %s", err)
 		return fs
 	}
-	who, err := t.whoAmI(ctx)
+	who, err := t.callerIdentity(ctx)
 	if err != nil {
 		return cannot(err)
 	}
-	principal, err := aws.PrincipalOf(ctx, t.cfg, who.ARN)
+	principal, err := aws.ResolvePrincipal(ctx, t.cfg, who.ARN)
 	if err != nil {
 		return cannot(err)
 	}
 	if principal == "" {
 		return nil // the account's root
 	}
-	in, err := t.a.policyInput(ctx, name, policyOptions{})
+	in, err := t.app.buildPolicyInput(ctx, name, policyOptions{})
 	if err != nil {
 		return cannot(err)
 	}
-	var questions []aws.Question
-	for _, p := range operator.Policies(in) {
+	var questions []aws.PermissionCheck
+	for _, p := range iampolicy.BuildPolicies(in) {
 		for _, s := range p.Statement {
-			questions = append(questions, aws.Question{Actions: s.Action, Resources: s.Examples(), Context: s.Context()})
+			questions = append(questions, aws.PermissionCheck{Actions: s.Action, Resources: s.ExampleResources(), Context: s.ConditionKeys()})
 		}
 	}
-	denied, err := aws.Forbidden(ctx, t.cfg, principal, questions)
+	denied, err := aws.FindDeniedActions(ctx, t.cfg, principal, questions)
 	if err != nil {
 		return cannot(err)
 	}

@@ -13,11 +13,11 @@ import (
 
 // checkQuotas finds the account's limits that the cluster would run into. A plan asks only about what it makes more of,
 // so that one with nothing to do makes no call for it.
-func (t *target) checkQuotas(ctx context.Context, needs []quota.Need) (fs diag.Findings) {
+func (t *clusterSession) checkQuotas(ctx context.Context, needs []quota.Requirement) (fs diag.Findings) {
 	if len(needs) == 0 {
 		return nil
 	}
-	limits, used, err := aws.Quotas(ctx, t.cfg, t.name, needs)
+	limits, used, err := aws.ReadQuotas(ctx, t.cfg, t.name, needs)
 	if err != nil {
 		fs.Warnf("aws: quotas", "", "allow servicequotas:GetServiceQuota", "could not all be checked: %s", err)
 	}
@@ -25,8 +25,8 @@ func (t *target) checkQuotas(ctx context.Context, needs []quota.Need) (fs diag.F
 }
 
 // quotaNeeds is what the cluster takes of the account's limits.
-func (d *desired) quotaNeeds() []quota.Need {
-	return quota.Needs(d.graph, func(machineType string) int {
+func (d *desiredState) quotaNeeds() []quota.Requirement {
+	return quota.RequirementsOf(d.graph, func(machineType string) int {
 		t, _ := manifest.FindInstanceType(machineType)
 		return t.VCPU
 	})

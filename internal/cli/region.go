@@ -32,8 +32,8 @@ func (a *app) cacheDir() (string, error) {
 	return "", withHint(errors.New("no cache folder is known"), "set SLIPWAY_CACHE, XDG_CACHE_HOME or HOME")
 }
 
-// inCache makes a command's run of what needs the cache folder and nothing else.
-func (a *app) inCache(run func(ctx context.Context, cache string) error) func(*cobra.Command, []string) error {
+// withCacheDir makes a command's run of what needs the cache folder and nothing else.
+func (a *app) withCacheDir(run func(ctx context.Context, cache string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		cache, err := a.cacheDir()
 		if err != nil {
@@ -44,7 +44,7 @@ func (a *app) inCache(run func(ctx context.Context, cache string) error) func(*c
 }
 
 func newRegionCommand(a *app) *cobra.Command {
-	return group("region", "Run an AWS region on this machine", groupLocal,
+	return newGroupCommand("region", "Run an AWS region on this machine", groupLocal,
 		newRegionStartCommand(a), newRegionStopCommand(a), newRegionStatusCommand(a), newRegionDestroyCommand(a),
 		newRegionEnvCommand(a), newRegionImageCommand(a), newRegionFaultsCommand(a), newRegionServeCommand(a))
 }
@@ -56,7 +56,7 @@ func newRegionStartCommand(a *app) *cobra.Command {
 		Short: "Start the local region, or make sure that it runs",
 		Long: `Start the local AWS region: EC2, Auto Scaling, load balancing, IAM, STS, KMS, S3 and SSM on 127.0.0.1, with real
 machines in namespaces of this computer. It runs in the background until 'slipway region stop'; its machines, volumes
-and buckets outlive that, until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatus(),
+and buckets outlive that, until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,11 +83,11 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
-	st, err := region.Start(ctx, region.Options{Cache: cache, Region: a.region, Port: port}, []string{self, "region", "serve", "--cache", cache})
+	st, err := region.Start(ctx, region.Options{CacheDir: cache, Region: a.region, Port: port}, []string{self, "region", "serve", "--cache", cache})
 	if err != nil {
 		return err
 	}
-	a.say("region %s runs at %s (process %d, folder %s)", st.Region, st.Endpoint, st.PID, st.Folder)
+	a.printMessage("region %s runs at %s (process %d, folder %s)", st.Region, st.Endpoint, st.PID, st.Folder)
 	return nil
 }
 
@@ -96,14 +96,14 @@ func newRegionStopCommand(a *app) *cobra.Command {
 		Use:   "stop",
 		Short: "Stop the local region's process; machines and data stay",
 		Long: `Stop the local region's process. Machines go on running and everything is kept: 'slipway region start' takes up
-where it stopped.` + exitStatus(),
+where it stopped.` + exitStatusHelp(),
 		Example: "  slipway region stop",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			if err := region.Stop(ctx, cache); err != nil {
 				return err
 			}
-			a.say("the region's process is stopped")
+			a.printMessage("the region's process is stopped")
 			return nil
 		}),
 	}
@@ -114,10 +114,10 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Say whether the local region runs, and where",
-		Long:    "Say whether the local region exists and runs, and where it answers." + exitStatus(),
+		Long:    "Say whether the local region exists and runs, and where it answers." + exitStatusHelp(),
 		Example: "  slipway region status\n  slipway region status -o json",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(_ context.Context, cache string) error {
+		RunE: a.withCacheDir(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
 				return err
@@ -133,23 +133,23 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 				state = "stopped"
 			}
 			a.printTable([]string{"STATE", "REGION", "ENDPOINT", "PROCESS", "FOLDER"},
-				[][]string{{state, dash(st.Region), dash(st.Endpoint), dash(pid(st.PID)), st.Folder}})
+				[][]string{{state, orDash(st.Region), orDash(st.Endpoint), orDash(formatPID(st.PID)), st.Folder}})
 			return nil
 		}),
 	}
-	formatFlag(cmd, &format)
+	addFormatFlag(cmd, &format)
 	return cmd
 }
 
-func pid(n int) string {
+func formatPID(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return strconv.Itoa(n)
 }
 
-// dash stands for nothing in a table.
-func dash(s string) string {
+// orDash stands for nothing in a table.
+func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}
@@ -161,11 +161,11 @@ func newRegionDestroyCommand(a *app) *cobra.Command {
 		Use:   "destroy",
 		Short: "Remove the local region with all its machines and data",
 		Long: `Remove the local region: its process, machines, volumes, buckets, keys, namespaces, mounts and cgroups. Works in
-whatever state the region is, also after its process was killed. The built image and assets stay.` + exitStatus(),
+whatever state the region is, also after its process was killed. The built image and assets stay.` + exitStatusHelp(),
 		Example: "  slipway region destroy --yes",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
-			a.say("the local region in %s, with all its machines and data", filepath.Join(cache, "region"))
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
+			a.printMessage("the local region in %s, with all its machines and data", filepath.Join(cache, "region"))
 			if err := a.confirm("It will be destroyed."); err != nil {
 				return err
 			}
@@ -176,11 +176,11 @@ whatever state the region is, also after its process was killed. The built image
 			if err := os.Remove(demoKubeconfig(cache)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
-			a.say("the region is gone")
+			a.printMessage("the region is gone")
 			return nil
 		}),
 	}
-	a.yesFlag(cmd)
+	a.addYesFlag(cmd)
 	return cmd
 }
 
@@ -188,10 +188,10 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "env",
 		Short:   "Print shell exports that point AWS clients at the local region",
-		Long:    "Print shell exports that point AWS clients, and slipway itself, at the local region." + exitStatus(),
+		Long:    "Print shell exports that point AWS clients, and slipway itself, at the local region." + exitStatusHelp(),
 		Example: "  eval \"$(slipway region env)\"",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(_ context.Context, cache string) error {
+		RunE: a.withCacheDir(func(_ context.Context, cache string) error {
 			st, err := region.GetStatus(cache)
 			if err != nil {
 				return err
@@ -211,17 +211,17 @@ func newRegionImageCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "image",
 		Short:   "Build the image that the local region's machines boot from",
-		Long:    "Build the local region's machine image, a Debian 12 root, unless it is in the cache already. Needs root." + exitStatus(),
+		Long:    "Build the local region's machine image, a Debian 12 root, unless it is in the cache already. Needs root." + exitStatusHelp(),
 		Example: "  slipway region image",
 		Args:    cobra.NoArgs,
-		RunE: a.inCache(func(ctx context.Context, cache string) error {
+		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
 			return a.regionImage(ctx, cache)
 		}),
 	}
 }
 
 func (a *app) regionImage(ctx context.Context, cache string) error {
-	return region.EnsureImage(ctx, cache, func(line string) { a.say("%s", line) })
+	return region.EnsureImage(ctx, cache, func(line string) { a.printMessage("%s", line) })
 }
 
 // newRegionServeCommand is what 'region start' runs in the background.
@@ -230,14 +230,14 @@ func newRegionServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the local region in the foreground",
-		Long:    "Run the local region in the foreground, until SIGTERM or SIGINT. 'slipway region start' does this in the background." + exitStatus(),
+		Long:    "Run the local region in the foreground, until SIGTERM or SIGINT. 'slipway region start' does this in the background." + exitStatusHelp(),
 		Example: "  slipway region serve --cache ~/.cache/slipway",
 		Hidden:  true,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			return region.Serve(ctx, region.ServeOptions{Cache: cache, Registry: build.RegistryHandler(filepath.Join(cache, "assets")), Now: a.Now, Log: a.Stderr})
+			return region.Serve(ctx, region.ServeOptions{CacheDir: cache, Registry: build.RegistryHandler(filepath.Join(cache, "assets")), Now: a.Now, Log: a.Stderr})
 		},
 	}
 	cmd.Flags().StringVar(&cache, "cache", "", "the cache folder")

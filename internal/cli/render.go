@@ -12,19 +12,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
-	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/infra/target/terraform"
+	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // renderOptions are the flags of the commands that write a template.
 type renderOptions struct {
-	targetOptions
-	out     string
-	module  bool
-	stack   bool
-	publish bool
-	quiet   bool // what machines read does not matter
+	clusterOptions
+	out         string
+	module      bool
+	forStack    bool
+	publish     bool
+	skipPublish bool // what machines read does not matter
 }
 
 // renderHelp is what every rendering needs to say.
@@ -36,7 +36,7 @@ apply' does, and asks first. Machines that start before that only wait. Publish 
 manifests. Do not use a template and 'slipway apply' for one cluster: each would undo what the other does.`
 
 func newRenderCommand(a *app) *cobra.Command {
-	return group("render", "Write a cluster's resources for another tool to make", groupCluster,
+	return newGroupCommand("render", "Write a cluster's resources for another tool to make", groupCluster,
 		newRenderTerraformCommand(a), newRenderCloudFormationCommand(a), newRenderDiagramCommand(a))
 }
 
@@ -50,19 +50,19 @@ into a folder. It is a root configuration; with --module it is a module for anot
 the provider. Machine types and sizes are variables; addresses of resources are those that 'slipway plan' shows.
 
 Terraform refuses to destroy the volumes that hold etcd's data and the key that encrypts them, until prevent_destroy is
-taken out by hand.` + renderHelp + exitStatus(),
+taken out by hand.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render terraform demo --out demo --publish --yes
   terraform -chdir=demo init
   terraform -chdir=demo plan`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, d, err := a.rendering(cmd.Context(), args, o)
+			t, d, err := a.loadGraph(cmd.Context(), args, o)
 			if t != nil {
-				defer t.report()
+				defer t.printCalls()
 			}
 			if err != nil {
 				return err
 			}
-			body, err := terraform.Render(d.graph, terraform.Options{Region: t.cfg.Region, Module: o.module})
+			body, err := terraform.Render(d.graph, terraform.Options{Region: t.cfg.Region, AsModule: o.module})
 			if err != nil {
 				return err
 			}
@@ -70,10 +70,10 @@ taken out by hand.` + renderHelp + exitStatus(),
 			if o.out != "" {
 				file = filepath.Join(o.out, "main.tf.json")
 			}
-			return t.write(d, body, file)
+			return t.writeRendering(d, body, file)
 		},
 	}
-	renderFlags(a, cmd, &o)
+	addRenderFlags(a, cmd, &o)
 	cmd.Flags().StringVar(&o.out, "out", "", "folder to write main.tf.json into (default: stdout)")
 	cmd.Flags().BoolVar(&o.module, "module", false, "leave the provider's configuration to the caller")
 	return cmd
@@ -89,102 +89,102 @@ CAPABILITY_NAMED_IAM. Machine types and sizes are parameters; what other stacks 
 
 The volumes that hold etcd's data and the key that encrypts them outlive the stack. The stack waits for its
 machines: each tells it when it is well. A changed launch template replaces the machines of the control plane one by one,
-then the workers; one that is not well in time stops that and rolls it back.` + renderHelp + exitStatus(),
+then the workers; one that is not well in time stops that and rolls it back.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render cloudformation demo --out demo.json --publish --yes
   aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.stack = true
-			t, d, err := a.rendering(cmd.Context(), args, o)
+			o.forStack = true
+			t, d, err := a.loadGraph(cmd.Context(), args, o)
 			if t != nil {
-				defer t.report()
+				defer t.printCalls()
 			}
 			if err != nil {
 				return err
 			}
 			body, err := cloudformation.Render(d.graph, cloudformation.Options{
-				Description: t.description(),
+				Description: t.templateDescription(),
 			})
 			if err != nil {
 				return err
 			}
-			if len(body) > cloudformation.MaxBody {
-				t.a.say("the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket", len(body), cloudformation.MaxBody)
+			if len(body) > cloudformation.MaxBodySize {
+				t.app.printMessage("the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket", len(body), cloudformation.MaxBodySize)
 			}
-			return t.write(d, body, o.out)
+			return t.writeRendering(d, body, o.out)
 		},
 	}
-	renderFlags(a, cmd, &o)
+	addRenderFlags(a, cmd, &o)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")
 	return cmd
 }
 
-func renderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
-	targetFlags(cmd, &o.targetOptions)
+func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
+	addClusterFlags(cmd, &o.clusterOptions)
 	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
 	cmd.Flags().BoolVar(&o.publish, "publish", false, "publish the agent, the node documents and the sealed keys that machines read")
-	a.yesFlag(cmd)
+	a.addYesFlag(cmd)
 }
 
-// rendering computes a cluster's graph without looking at what exists of it.
-func (a *app) rendering(ctx context.Context, args []string, o renderOptions) (*target, *desired, error) {
+// loadGraph computes a cluster's graph without looking at what exists of it.
+func (a *app) loadGraph(ctx context.Context, args []string, o renderOptions) (*clusterSession, *desiredState, error) {
 	name, err := a.clusterName(args, o.name)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := a.load(ctx, name)
+	d, err := a.loadDesiredState(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	d.stack = o.stack
-	t, err := a.graphOf(ctx, d, o.targetOptions)
-	if err != nil || o.quiet {
+	d.forStack = o.forStack
+	t, err := a.newSessionWithGraph(ctx, d, o.clusterOptions)
+	if err != nil || o.skipPublish {
 		return t, d, err
 	}
-	return t, d, t.publishFirst(ctx, d, o.publish)
+	return t, d, t.publishForRender(ctx, d, o.publish)
 }
 
-// graphOf computes the graph of manifests that are loaded.
-func (a *app) graphOf(ctx context.Context, d *desired, o targetOptions) (*target, error) {
-	t, err := a.newTarget(ctx, o, d.set.Cluster.Metadata.Name, d.set.Cluster.Spec.CloudProvider.AWS.Region)
+// newSessionWithGraph computes the graph of manifests that are loaded.
+func (a *app) newSessionWithGraph(ctx context.Context, d *desiredState, o clusterOptions) (*clusterSession, error) {
+	t, err := a.newClusterSession(ctx, o, d.manifests.Cluster.Metadata.Name, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.settle(ctx, d); err != nil {
+	if err := a.resolveMachineStore(ctx, d); err != nil {
 		return t, err
 	}
-	return t, t.build(ctx, d)
+	return t, t.buildGraph(ctx, d)
 }
 
-// publishFirst publishes what a rendering refers to, if it is asked to, or says that it is not there.
-func (t *target) publishFirst(ctx context.Context, d *desired, publish bool) error { //nolint:revive // the flag is the user's
-	if len(d.missing) == 0 {
+// publishForRender publishes what a rendering refers to, if it is asked to, or says that it is not there.
+func (t *clusterSession) publishForRender(ctx context.Context, d *desiredState, publish bool) error { //nolint:revive // the flag is the user's
+	if len(d.unpublished) == 0 {
 		return nil
 	}
 	if !publish {
-		t.a.say("%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes", len(d.missing), d.machine.URL())
+		t.app.printMessage("%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes", len(d.unpublished), d.machineStore.URL())
 		return nil
 	}
-	for _, key := range d.missing {
-		fmt.Fprintf(t.a.Stderr, "  + object/%s\n", strings.TrimPrefix(key, t.name+"/machine/"))
+	for _, key := range d.unpublished {
+		fmt.Fprintf(t.app.Stderr, "  + object/%s\n", strings.TrimPrefix(key, t.name+"/machine/"))
 	}
-	if err := t.a.confirm(fmt.Sprintf("Publish this in %s?", d.machine.URL())); err != nil {
+	if err := t.app.confirm(fmt.Sprintf("Publish this in %s?", d.machineStore.URL())); err != nil {
 		return err
 	}
-	s, _, err := t.a.openStore(ctx)
+	s, _, err := t.app.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	return t.a.operate(ctx, s, t.name, "publish", func(ctx context.Context, op *operation.Op, _ store.Store) error {
-		t.op = op
-		op.Note(func(r *operation.Record) { r.Plan = &operation.Changes{Publish: len(d.missing)} })
-		return t.publish(ctx, d)
+	return t.app.runOperation(ctx, s, t.name, "publish", func(ctx context.Context, op *operation.Operation, _ store.Store) error {
+		t.operation = op
+		op.UpdateRecord(func(r *operation.Record) { r.Plan = &operation.ChangeCounts{Publish: len(d.unpublished)} })
+		return t.publishObjects(ctx, d)
 	})
 }
 
-// write puts a rendering into file, or on stdout where none is named.
-func (t *target) write(d *desired, body []byte, file string) error {
+// writeRendering puts a rendering into file, or on stdout where none is named.
+func (t *clusterSession) writeRendering(d *desiredState, body []byte, file string) error {
 	if file == "" {
-		_, err := t.a.Stdout.Write(body)
+		_, err := t.app.Stdout.Write(body)
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for others to read, as any source
@@ -193,6 +193,6 @@ func (t *target) write(d *desired, body []byte, file string) error {
 	if err := os.WriteFile(file, body, 0o644); err != nil { //nolint:gosec // it holds no secret
 		return fmt.Errorf("write the rendering: %w", err)
 	}
-	t.a.say("wrote %s: %d resources", file, len(d.graph.Nodes()))
+	t.app.printMessage("wrote %s: %d resources", file, len(d.graph.Nodes()))
 	return nil
 }

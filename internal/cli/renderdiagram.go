@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/infra/target/diagram"
+	"github.com/slipway-k8s/slipway/internal/infra/render/diagram"
 )
 
 func newRenderDiagramCommand(a *app) *cobra.Command {
@@ -20,24 +20,24 @@ func newRenderDiagramCommand(a *app) *cobra.Command {
 network with its zones and subnets, the groups of machines in them, load balancers with arrows to the machines behind
 them, and a table of what security groups let pass.
 
-Images, account and region are looked up in AWS, where nothing is changed.` + exitStatus(),
+Images, account and region are looked up in AWS, where nothing is changed.` + exitStatusHelp(),
 		Example: `  slipway render diagram demo --out demo.svg
   slipway render diagram demo -o svg >demo.svg`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "svg" {
 				return fmt.Errorf("-o %s: a diagram can be drawn as svg only", format)
 			}
-			t, d, err := a.rendering(cmd.Context(), args, renderOptions{targetOptions: o.targetOptions, quiet: true})
+			t, d, err := a.loadGraph(cmd.Context(), args, renderOptions{clusterOptions: o.clusterOptions, skipPublish: true})
 			if t != nil {
-				defer t.report()
+				defer t.printCalls()
 			}
 			if err != nil {
 				return err
 			}
-			return t.write(d, diagram.Render(d.graph), o.out)
+			return t.writeRendering(d, diagram.RenderSVG(d.graph), o.out)
 		},
 	}
-	targetFlags(cmd, &o.targetOptions)
+	addClusterFlags(cmd, &o.clusterOptions)
 	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
 	cmd.Flags().StringVarP(&format, "output", "o", format, "svg")
 	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")

@@ -25,34 +25,34 @@ func newReplaceCommand(a *app) *cobra.Command {
 		GroupID: groupCluster,
 		Long: `Replace a cluster's manifests by those of a file. A file may hold the cluster, some of its instance groups, or both;
 groups that it leaves out stay. What would change is shown field by field, and everything is checked before anything is
-written. AWS is changed by 'slipway apply' only.` + exitStatus(),
+written. AWS is changed by 'slipway apply' only.` + exitStatusHelp(),
 		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return withHint(errors.New("no manifest is given"), "give -f FILE, or -f - for stdin")
 			}
-			set, findings, err := a.readManifest(file)
+			set, findings, err := a.readManifestFile(file)
 			if err != nil {
 				return err
 			}
-			return a.replace(cmd.Context(), set, findings, name)
+			return a.runReplace(cmd.Context(), set, findings, name)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
 	cmd.Flags().StringVar(&name, "name", "", "the cluster, for a file without one (SLIPWAY_CLUSTER)")
-	a.yesFlag(cmd)
-	a.lockFlag(cmd)
-	a.assetsFlag(cmd)
+	a.addYesFlag(cmd)
+	a.addLockFlag(cmd)
+	a.addAssetsFlag(cmd)
 	return cmd
 }
 
-func (a *app) replace(ctx context.Context, given manifest.Set, findings diag.Findings, flag string) error {
+func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.Findings, flag string) error {
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	name, err := a.clusterOf(given, flag)
+	name, err := a.clusterNameIn(given, flag)
 	if bad := findings.Err(); err != nil && bad != nil {
 		return bad // what could not be read may have named it
 	}
@@ -64,11 +64,11 @@ func (a *app) replace(ctx context.Context, given manifest.Set, findings diag.Fin
 		return err
 	}
 	c.verb = "replace"
-	return c.run(ctx, given, findings)
+	return c.checkAndWrite(ctx, given, findings)
 }
 
-// clusterOf finds which cluster a file is about.
-func (a *app) clusterOf(set manifest.Set, flag string) (string, error) {
+// clusterNameIn finds which cluster a file is about.
+func (a *app) clusterNameIn(set manifest.Set, flag string) (string, error) {
 	if set.Cluster.Metadata.Name != "" {
 		return set.Cluster.Metadata.Name, nil
 	}
@@ -80,35 +80,35 @@ func (a *app) clusterOf(set manifest.Set, flag string) (string, error) {
 	return a.clusterName(nil, flag)
 }
 
-// change replaces documents of a cluster that is in the store, if nobody else does meanwhile.
-type change struct {
-	a       *app
-	store   store.Store
-	before  manifest.Set
-	etags   map[string]string
-	catalog asset.Catalog
-	pinned  bool // catalog is the one in the state
-	verb    string
+// manifestChange replaces documents of a cluster that is in the store, if nobody else does meanwhile.
+type manifestChange struct {
+	app               *app
+	store             store.Store
+	before            manifest.Set
+	etags             map[string]string
+	catalog           asset.Catalog
+	usesPinnedCatalog bool // catalog is the one in the state
+	verb              string
 }
 
 // loadChange reads what is there. Documents that have gone bad are no hindrance: they may be what is to be mended.
-func (a *app) loadChange(ctx context.Context, s store.Store, name string) (change, error) {
+func (a *app) loadChange(ctx context.Context, s store.Store, name string) (manifestChange, error) {
 	text, etags, err := readDocuments(ctx, s, name)
 	if err != nil {
-		return change{}, err
+		return manifestChange{}, err
 	}
 	set, _ := manifest.Parse(text)
-	c := change{a: a, store: s, before: set, etags: etags, pinned: a.catalogGiven() == ""}
-	if c.pinned {
-		c.catalog, err = pinnedCatalog(ctx, s, name)
+	c := manifestChange{app: a, store: s, before: set, etags: etags, usesPinnedCatalog: a.catalogSource() == ""}
+	if c.usesPinnedCatalog {
+		c.catalog, err = readPinnedCatalog(ctx, s, name)
 	} else {
 		c.catalog, err = a.loadCatalog(ctx)
 	}
 	return c, err
 }
 
-// merge puts the given documents in the place of those that are there.
-func (c change) merge(given manifest.Set) manifest.Set {
+// mergeManifests puts the given documents in the place of those that are there.
+func (c manifestChange) mergeManifests(given manifest.Set) manifest.Set {
 	after := manifest.Set{Cluster: c.before.Cluster, Groups: append([]v1alpha1.InstanceGroup{}, given.Groups...)}
 	if given.Cluster.Kind != "" {
 		after.Cluster = given.Cluster
@@ -121,9 +121,9 @@ func (c change) merge(given manifest.Set) manifest.Set {
 	return manifest.Default(after)
 }
 
-// check returns the whole new set and everything that is wrong with it.
-func (c change) check(given manifest.Set, findings diag.Findings) (manifest.Set, diag.Findings) {
-	after := c.merge(given)
+// checkManifests returns the whole new set and everything that is wrong with it.
+func (c manifestChange) checkManifests(given manifest.Set, findings diag.Findings) (manifest.Set, diag.Findings) {
+	after := c.mergeManifests(given)
 	findings = append(findings, manifest.Validate(after)...)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(after, c.catalog)...)
@@ -131,37 +131,37 @@ func (c change) check(given manifest.Set, findings diag.Findings) (manifest.Set,
 	return after, findings
 }
 
-func (c change) run(ctx context.Context, given manifest.Set, findings diag.Findings) error {
-	after, findings := c.check(given, findings)
+func (c manifestChange) checkAndWrite(ctx context.Context, given manifest.Set, findings diag.Findings) error {
+	after, findings := c.checkManifests(given, findings)
 	if err := findings.Err(); err != nil {
 		return err
 	}
-	c.a.printFindings(findings)
-	return c.write(ctx, after)
+	c.app.printFindings(findings)
+	return c.confirmAndWrite(ctx, after)
 }
 
-// write shows the difference, asks, and writes the documents that differ.
-func (c change) write(ctx context.Context, after manifest.Set) error {
+// confirmAndWrite shows the difference, asks, and writes the documents that differ.
+func (c manifestChange) confirmAndWrite(ctx context.Context, after manifest.Set) error {
 	name := c.before.Cluster.Metadata.Name
-	writes, err := c.writes(after)
+	writes, err := c.listWrites(after)
 	if err != nil {
 		return err
 	}
 	if len(writes) == 0 {
-		c.a.say("nothing differs")
+		c.app.printMessage("nothing differs")
 		return nil
 	}
 	for _, line := range manifest.Diff(manifest.Default(c.before), after) {
-		c.a.say("%s", line)
+		c.app.printMessage("%s", line)
 	}
-	if err := c.a.confirm("Write this into " + c.store.URL() + "?"); err != nil {
+	if err := c.app.confirm("Write this into " + c.store.URL() + "?"); err != nil {
 		return err
 	}
-	err = c.a.operate(ctx, c.store, name, c.verb, func(ctx context.Context, op *operation.Op, guarded store.Store) error {
+	err = c.app.runOperation(ctx, c.store, name, c.verb, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
 		c.store = guarded
 		for _, w := range writes {
-			op.Note(func(r *operation.Record) { r.Documents = append(r.Documents, w.key) })
-			if err := c.writeOne(ctx, w); err != nil {
+			op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.key) })
+			if err := c.writeDocument(ctx, w); err != nil {
 				return err
 			}
 		}
@@ -170,41 +170,41 @@ func (c change) write(ctx context.Context, after manifest.Set) error {
 	if err != nil {
 		return err
 	}
-	c.a.say("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
+	c.app.printMessage("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
 	return nil
 }
 
-// document is one object to write.
-type document struct {
+// documentWrite is one object to write.
+type documentWrite struct {
 	key  string
 	body []byte
 }
 
-// writes lists the objects to write: groups first, so that the cluster never names what is not there.
-func (c change) writes(after manifest.Set) ([]document, error) {
+// listWrites lists the objects to write: groups first, so that the cluster never names what is not there.
+func (c manifestChange) listWrites(after manifest.Set) ([]documentWrite, error) {
 	name := after.Cluster.Metadata.Name
 	before := manifest.Default(c.before)
-	var out []document
-	if !c.pinned {
+	var out []documentWrite
+	if !c.usesPinnedCatalog {
 		body, err := c.catalog.YAML()
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, document{manifest.AssetsKey(name), body})
+		out = append(out, documentWrite{manifest.AssetsKey(name), body})
 	}
 	for _, g := range after.Groups {
 		old, _ := before.Group(g.Metadata.Name)
-		if body := manifest.PrintGroup(g); string(body) != string(manifest.PrintGroup(old)) {
-			out = append(out, document{manifest.GroupKey(name, g.Metadata.Name), body})
+		if body := manifest.EncodeGroup(g); string(body) != string(manifest.EncodeGroup(old)) {
+			out = append(out, documentWrite{manifest.GroupKey(name, g.Metadata.Name), body})
 		}
 	}
-	if body := manifest.PrintCluster(after.Cluster); string(body) != string(manifest.PrintCluster(before.Cluster)) {
-		out = append(out, document{manifest.ClusterKey(name), body})
+	if body := manifest.EncodeCluster(after.Cluster); string(body) != string(manifest.EncodeCluster(before.Cluster)) {
+		out = append(out, documentWrite{manifest.ClusterKey(name), body})
 	}
 	return out, nil
 }
 
-func (c change) writeOne(ctx context.Context, d document) error {
+func (c manifestChange) writeDocument(ctx context.Context, d documentWrite) error {
 	var err error
 	if etag, there := c.etags[d.key]; there {
 		_, err = c.store.Update(ctx, d.key, d.body, etag)

@@ -45,7 +45,7 @@ func newRoot(a *app) *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Args:              noSuchCommand,
+		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(a.Stdin)
@@ -53,8 +53,8 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(suggestFlag)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.state, "state", "", "state store: file:///dir or s3://bucket/prefix (SLIPWAY_STATE)")
-	flags.StringVar(&a.stateKey, "state-key", "", "key file of a state store in a folder (SLIPWAY_STATE_KEY)")
+	flags.StringVar(&a.stateFlag, "state", "", "state store: file:///dir or s3://bucket/prefix (SLIPWAY_STATE)")
+	flags.StringVar(&a.stateKeyFlag, "state-key", "", "key file of a state store in a folder (SLIPWAY_STATE_KEY)")
 	flags.StringVar(&a.region, "region", "", "AWS region (default: as the AWS SDK finds it)")
 	flags.StringVar(&a.profile, "profile", "", "AWS profile (default: as the AWS SDK finds it)")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no progress and no notes")
@@ -70,18 +70,18 @@ func newRoot(a *app) *cobra.Command {
 	return root
 }
 
-// group is a command that only holds others.
-func group(use, short, id string, subs ...*cobra.Command) *cobra.Command {
+// newGroupCommand is a command that only holds others.
+func newGroupCommand(use, short, id string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, GroupID: id, Args: noSuchCommand,
+		Use: use, Short: short, GroupID: id, Args: refuseUnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(subs...)
 	return cmd
 }
 
-// noSuchCommand refuses words that are no subcommand, and says which one was perhaps meant.
-func noSuchCommand(cmd *cobra.Command, args []string) error {
+// refuseUnknownCommand refuses words that are no subcommand, and says which one was perhaps meant.
+func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -98,18 +98,18 @@ func noSuchCommand(cmd *cobra.Command, args []string) error {
 	return withHint(err, "see: "+cmd.CommandPath()+" --help")
 }
 
-// yesFlag adds --yes to a command that changes something.
-func (a *app) yesFlag(cmd *cobra.Command) {
+// addYesFlag adds --yes to a command that changes something.
+func (a *app) addYesFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do it without asking")
 }
 
-// assetsFlag adds --assets to a command that reads the asset catalogue.
-func (a *app) assetsFlag(cmd *cobra.Command) {
+// addAssetsFlag adds --assets to a command that reads the asset catalogue.
+func (a *app) addAssetsFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.assets, "assets", "", "asset catalogue, a path or URL (SLIPWAY_ASSETS; default: the built-in one)")
 }
 
-// exitStatus is the section of a command's help that every command has.
-func exitStatus(extra ...string) string {
+// exitStatusHelp is the section of a command's help that every command has.
+func exitStatusHelp(extra ...string) string {
 	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(append([]string{""}, extra...), "\n  ")
 }
 

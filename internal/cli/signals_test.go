@@ -57,11 +57,11 @@ func (f *fleet) run(ctx context.Context, r regiontest.Region) {
 func (f *fleet) once(ctx context.Context, r regiontest.Region) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out, err := ec2.NewFromConfig(r.Config()).DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
+	out, err := ec2.NewFromConfig(r.AWSConfig()).DescribeInstances(ctx, &ec2.DescribeInstancesInput{})
 	if err != nil {
 		return
 	}
-	stacks := cloudformation.NewFromConfig(r.Config())
+	stacks := cloudformation.NewFromConfig(r.AWSConfig())
 	for _, reservation := range out.Reservations {
 		for _, in := range reservation.Instances {
 			tags := map[string]string{}

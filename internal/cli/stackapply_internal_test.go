@@ -25,7 +25,7 @@ func TestWorstReport(t *testing.T) {
 		"nobody heard it":       {[]health.StageReport{at("ready", "done", ""), at("signal", "failed", "no route")}, "stage signal failed: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := worstReport(tc.reports); got != tc.want {
+			if got := summarizeWorst(tc.reports); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 )
 
 func newStateCommand(a *app) *cobra.Command {
-	return group("state", "Make the state store", groupState, newStateInitCommand(a))
+	return newGroupCommand("state", "Make the state store", groupState, newStateInitCommand(a))
 }
 
 func newStateInitCommand(a *app) *cobra.Command {
@@ -25,13 +25,13 @@ own (alias/slipway-BUCKET), which also seals the secrets. file:///dir gets a fol
 for a key in --state-key (made if it is not there) or a passphrase in SLIPWAY_STATE_PASSPHRASE. Whoever loses that key
 loses the clusters' certificate authorities.
 
-What is there already is left alone, so it may be run again.` + exitStatus(),
+What is there already is left alone, so it may be run again.` + exitStatusHelp(),
 		Example: `  slipway state init --state s3://example-state/prod --yes
   slipway state init --state file:///home/me/state --state-key /home/me/.config/slipway/state.key --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.stateInit(cmd.Context()) },
 	}
-	a.yesFlag(cmd)
+	a.addYesFlag(cmd)
 	return cmd
 }
 
@@ -40,23 +40,23 @@ func (a *app) stateInit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	steps, err := store.Init(ctx, url, a.storeOptions())
+	steps, err := store.PlanInit(ctx, url, a.storeOptions())
 	if err != nil {
 		return err
 	}
 	if len(steps) == 0 {
-		a.say("%s is a state store already", url)
+		a.printMessage("%s is a state store already", url)
 		return nil
 	}
 	for _, step := range steps {
-		a.say("+ %s", step.Text)
+		a.printMessage("+ %s", step.Description)
 	}
 	if err := a.confirm("Make the state store " + url + "?"); err != nil {
 		return err
 	}
-	if err := store.Do(ctx, steps, func(s store.Step) { a.say("made %s", s.Text) }); err != nil {
+	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("made %s", s.Description) }); err != nil {
 		return err
 	}
-	a.say("%s is ready", url)
+	a.printMessage("%s is ready", url)
 	return nil
 }

@@ -42,12 +42,12 @@ type hand struct {
 const tampered = "demo" // the cluster
 
 func newHand(ctx context.Context, r regiontest.Region) hand {
-	cfg := r.Config()
+	cfg := r.AWSConfig()
 	return hand{
 		ctx: ctx, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg), kms: kms.NewFromConfig(cfg),
 		s3: s3.NewFromConfig(cfg), scale: autoscaling.NewFromConfig(cfg),
 		cloud: aws.New(cfg, aws.Scope{
-			Cluster: tampered, Region: cfg.Region, RolePath: model.RolePath(tampered, cfg.Region), KeyAlias: model.AliasName(tampered),
+			Cluster: tampered, Region: cfg.Region, RolePath: model.RolePath(tampered, cfg.Region), KeyAlias: model.KeyAliasName(tampered),
 		}),
 	}
 }

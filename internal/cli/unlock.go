@@ -17,7 +17,7 @@ func newUnlockCommand(a *app) *cobra.Command {
 whose lease one does not want to wait for: a minute after its last sign of life a lock can be taken anyhow.
 
 An owner that still works notices within seconds, changes nothing any more and says so. What it had begun in AWS just then
-may still take effect; run 'slipway apply' afterwards to see and finish it. Unlocking is recorded in the history.` + exitStatus(),
+may still take effect; run 'slipway apply' afterwards to see and finish it. Unlocking is recorded in the history.` + exitStatusHelp(),
 		Example: "  slipway unlock demo\n  slipway unlock demo --yes",
 		GroupID: groupState,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,15 +25,15 @@ may still take effect; run 'slipway apply' afterwards to see and finish it. Unlo
 			if err != nil {
 				return err
 			}
-			return a.unlock(cmd.Context(), name)
+			return a.runUnlock(cmd.Context(), name)
 		},
 	}
-	nameFlag(cmd, &name)
-	a.yesFlag(cmd)
+	addNameFlag(cmd, &name)
+	a.addYesFlag(cmd)
 	return cmd
 }
 
-func (a *app) unlock(ctx context.Context, name string) error {
+func (a *app) runUnlock(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -41,27 +41,27 @@ func (a *app) unlock(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.desk(s, name)
+	d, err := a.operationsOf(s, name)
 	if err != nil {
 		return err
 	}
-	lock, err := d.Lock(ctx)
+	lock, err := d.ReadLock(ctx)
 	if err != nil {
 		return err
 	}
 	if lock.Holder == nil {
-		a.say("cluster %s is not locked", name)
+		a.printMessage("cluster %s is not locked", name)
 		return nil
 	}
 	h := lock.Holder
-	a.say("cluster %s is locked by %s since %s\n  command  %s\n  lease    ends at %s\n  token    %d",
-		name, h, utc(h.Since), h.Command, utc(h.Expires), lock.Token)
+	a.printMessage("cluster %s is locked by %s since %s\n  command  %s\n  lease    ends at %s\n  token    %d",
+		name, h, formatTime(h.Since), h.Command, formatTime(h.Expires), lock.Token)
 	if err := a.confirm("Take the lock away from " + h.Owner + "?"); err != nil {
 		return err
 	}
-	if err := d.Unlock(ctx, a.who("unlock"), lock.Token); err != nil {
+	if err := d.BreakLock(ctx, a.describeOperator("unlock"), lock.Token); err != nil {
 		return err
 	}
-	a.say("cluster %s is unlocked", name)
+	a.printMessage("cluster %s is unlocked", name)
 	return nil
 }

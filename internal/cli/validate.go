@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
 )
 
-// exitInvalid is validate's exit code for a cluster that is not well, as kops has it.
-const exitInvalid = 2
+// exitUnhealthy is validate's exit code for a cluster that is not well, as kops has it.
+const exitUnhealthy = 2
 
-// validatePoll is how long validate --wait rests between two looks.
-const validatePoll = 2 * time.Second
+// validateInterval is how long validate --wait rests between two looks.
+const validateInterval = 2 * time.Second
 
 type validateOptions struct {
 	name, format string
@@ -31,68 +31,68 @@ func newValidateClusterCommand(a *app) *cobra.Command {
 		Long: `Check that a cluster is well: every machine runs, every etcd member is healthy, the API answers, every machine has
 a Ready node, every system pod runs. What is missing is named with its cause, from the machines' own boot reports on
 their consoles: no SSH is needed. With --wait it looks again until all is well or the time is over.` +
-			exitStatus("2  the cluster is not well"),
+			exitStatusHelp("2  the cluster is not well"),
 		Example: "  slipway validate cluster demo\n  slipway validate cluster demo --wait 10m\n  slipway validate cluster demo -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
-			return a.validateCluster(cmd.Context(), name, o)
+			return a.runValidateCluster(cmd.Context(), name, o)
 		},
 	}
-	nameFlag(cmd, &o.name)
-	formatFlag(cmd, &o.format)
+	addNameFlag(cmd, &o.name)
+	addFormatFlag(cmd, &o.format)
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until the cluster is well, for so long")
 	return cmd
 }
 
-// validateCluster looks at the cluster, again until it is well if it may wait, and prints the last judgement.
-func (a *app) validateCluster(ctx context.Context, name string, o validateOptions) error {
-	g, err := a.newGatherer(ctx, name)
+// runValidateCluster looks at the cluster, again until it is well if it may wait, and prints the last judgement.
+func (a *app) runValidateCluster(ctx context.Context, name string, o validateOptions) error {
+	g, err := a.newHealthCollector(ctx, name)
 	if err != nil {
 		return err
 	}
-	r, err := a.awaitValid(ctx, g, o.wait)
+	r, err := a.waitUntilHealthy(ctx, g, o.wait)
 	if err != nil {
 		return err
 	}
-	if err := a.printReport(o.format, r); err != nil {
+	if err := a.printHealth(o.format, r); err != nil {
 		return err
 	}
 	if !r.Valid {
-		return Exit{Code: exitInvalid}
+		return Exit{Code: exitUnhealthy}
 	}
 	return nil
 }
 
-// awaitValid judges the cluster until it is well or wait is over. While waiting it says what it waits for.
-func (a *app) awaitValid(ctx context.Context, g *gatherer, wait time.Duration) (health.Report, error) {
+// waitUntilHealthy judges the cluster until it is well or wait is over. While waiting it says what it waits for.
+func (a *app) waitUntilHealthy(ctx context.Context, g *healthCollector, wait time.Duration) (health.Report, error) {
 	start, said := a.Now(), ""
 	for {
-		facts, err := g.gather(ctx)
+		facts, err := g.collectFacts(ctx)
 		if err != nil {
 			return health.Report{}, err
 		}
-		r := health.Judge(facts)
+		r := health.Evaluate(facts)
 		elapsed := a.Now().Sub(start)
 		if r.Valid || elapsed >= wait {
 			return r, nil
 		}
-		if text := waitingFor(r); text != said {
-			a.say("%s waiting: %s", clock(elapsed), text)
+		if text := describeUnhealthy(r); text != said {
+			a.printMessage("%s waiting: %s", formatElapsed(elapsed), text)
 			said = text
 		}
 		select {
 		case <-ctx.Done():
 			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
-		case <-time.After(validatePoll):
+		case <-time.After(validateInterval):
 		}
 	}
 }
 
-// waitingFor names the first thing that is not well, and how many more there are.
-func waitingFor(r health.Report) string {
+// describeUnhealthy names the first thing that is not well, and how many more there are.
+func describeUnhealthy(r health.Report) string {
 	first, more := "", -1
 	for _, c := range r.Checks {
 		if c.OK {
@@ -109,13 +109,13 @@ func waitingFor(r health.Report) string {
 	return first
 }
 
-// clock prints an elapsed time as minutes and seconds.
-func clock(d time.Duration) string {
+// formatElapsed prints an elapsed time as minutes and seconds.
+func formatElapsed(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// printReport prints a judgement: what is not well first.
-func (a *app) printReport(format string, r health.Report) error {
+// printHealth prints a judgement: what is not well first.
+func (a *app) printHealth(format string, r health.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
@@ -138,9 +138,9 @@ func (a *app) printReport(format string, r health.Report) error {
 	}
 	a.printTable([]string{"KIND", "NAME", "STATE", "CAUSE"}, rows)
 	if r.Valid {
-		a.say("%s", a.paint(a.Stderr, green, "the cluster is well"))
+		a.printMessage("%s", a.colorText(a.Stderr, green, "the cluster is well"))
 	} else {
-		a.say("%s", a.paint(a.Stderr, red, "the cluster is not well"))
+		a.printMessage("%s", a.colorText(a.Stderr, red, "the cluster is not well"))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func newVersionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of slipway",
-		Long:    "Print the version of slipway and how it was built." + exitStatus(),
+		Long:    "Print the version of slipway and how it was built." + exitStatusHelp(),
 		Example: "  slipway version\n  slipway version --short\n  slipway version -o json",
 		GroupID: groupLocal,
 		Args:    cobra.NoArgs,
@@ -41,7 +41,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			return a.printValue(format, v)
 		},
 	}
-	formatFlag(cmd, &format)
+	addFormatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&short, "short", false, "print the version number only")
 	return cmd
 }

@@ -18,7 +18,7 @@ import (
 func TestRecordsLeaveOldZones(t *testing.T) {
 	r := regiontest.Start(t)
 	s := newShell(t, r)
-	api := route53.NewFromConfig(r.Config())
+	api := route53.NewFromConfig(r.AWSConfig())
 	zone := func(reference string) string {
 		out, err := api.CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{Name: sdk.String("dns-existing.example.org"), CallerReference: &reference})
 		if err != nil {

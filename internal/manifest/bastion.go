@@ -22,33 +22,33 @@ func HasBastion(s Set) bool {
 
 func defaultBastion(s *Set) {
 	if HasBastion(*s) {
-		setText(&s.Cluster.Spec.Topology.Bastion.LoadBalancer.Type, LoadBalancerPublic)
+		setDefaultText(&s.Cluster.Spec.Topology.Bastion.LoadBalancer.Type, LoadBalancerPublic)
 	}
 }
 
 func defaultMachineType(g *v1alpha1.InstanceGroup, _ *Set) {
 	if g.Spec.Role == v1alpha1.RoleBastion {
-		setText(&g.Spec.MachineType, "t3.micro")
+		setDefaultText(&g.Spec.MachineType, "t3.micro")
 	}
 	if mixed := g.Spec.MixedInstancesPolicy.Instances; len(mixed) > 0 {
-		setText(&g.Spec.MachineType, mixed[0])
+		setDefaultText(&g.Spec.MachineType, mixed[0])
 	}
-	setText(&g.Spec.MachineType, "t3.large")
+	setDefaultText(&g.Spec.MachineType, "t3.large")
 }
 
 func defaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {
 	if g.Spec.Role == v1alpha1.RoleBastion {
-		setNumber(&g.Spec.RootVolume.Size, 16)
+		setDefaultNumber(&g.Spec.RootVolume.Size, 16)
 	}
-	setNumber(&g.Spec.RootVolume.Size, 64)
+	setDefaultNumber(&g.Spec.RootVolume.Size, 64)
 }
 
-// bastion checks what the cluster says of SSH against its groups.
-func (v validator) bastion(s Set) {
+// checkBastion checks what the cluster says of SSH against its groups.
+func (v validator) checkBastion(s Set) {
 	spec := s.Cluster.Spec
 	for i, cidr := range spec.SSHAccess {
 		at := fmt.Sprintf("spec.sshAccess[%d]", i)
-		if p := v.prefix(at, cidr); p.IsValid() && p.Bits() == 0 {
+		if p := v.parsePrefix(at, cidr); p.IsValid() && p.Bits() == 0 {
 			v.warnf(at, cidr, "name the ranges of your own networks", "lets the whole world try the bastions' SSH")
 		}
 	}
@@ -63,8 +63,8 @@ func (v validator) bastion(s Set) {
 		}
 		return
 	}
-	v.oneOf("spec.topology.bastion.loadBalancer.type", typ, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerNone)
-	v.bastionSubnets(s, typ)
+	v.checkChoice("spec.topology.bastion.loadBalancer.type", typ, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerNone)
+	v.checkBastionSubnets(s, typ)
 	if len(spec.SSHAccess) == 0 {
 		v.errorf("spec.sshAccess", "", "list the ranges of your own networks, such as 192.0.2.0/24", "must not be empty: nobody could reach the bastion")
 	}
@@ -73,8 +73,8 @@ func (v validator) bastion(s Set) {
 	}
 }
 
-// bastionSubnets checks that a bastion without a load balancer can be reached.
-func (v validator) bastionSubnets(s Set, typ string) {
+// checkBastionSubnets checks that a bastion without a load balancer can be reached.
+func (v validator) checkBastionSubnets(s Set, typ string) {
 	types := map[string]v1alpha1.SubnetType{}
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
 		types[sub.Name] = sub.Type
@@ -83,7 +83,7 @@ func (v validator) bastionSubnets(s Set, typ string) {
 		if g.Spec.Role != v1alpha1.RoleBastion || typ != LoadBalancerNone {
 			continue
 		}
-		gv := validator{fs: v.fs, where: "instancegroup/" + g.Metadata.Name + ": "}
+		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
 		if len(g.Spec.Subnets) == 0 {
 			gv.errorf("spec.subnets", "", "add Public subnets", "must not be empty: a bastion without a load balancer needs a public address")
 		}
@@ -95,7 +95,7 @@ func (v validator) bastionSubnets(s Set, typ string) {
 	}
 }
 
-func (v validator) sshKeys(spec v1alpha1.ClusterSpec) {
+func (v validator) checkSSHKeys(spec v1alpha1.ClusterSpec) {
 	if spec.SSHKey != "" && spec.SSHKeyName != "" {
 		v.errorf("spec.sshKeyName", spec.SSHKeyName, "keep one of them", "is given beside sshKey")
 	}
@@ -103,12 +103,12 @@ func (v validator) sshKeys(spec v1alpha1.ClusterSpec) {
 		v.errorf("spec.sshKeyName", name, "see aws ec2 describe-key-pairs", "is no name of a key pair")
 	}
 	if spec.SSHKey != "" {
-		v.sshKey(spec.SSHKey)
+		v.checkSSHKey(spec.SSHKey)
 	}
 }
 
-// sshKey checks a public key as OpenSSH writes it.
-func (v validator) sshKey(key string) {
+// checkSSHKey checks a public key as OpenSSH writes it.
+func (v validator) checkSSHKey(key string) {
 	const hint = "give the line in the .pub file, ssh-ed25519 AAAA… or ssh-rsa AAAA…"
 	f := strings.Fields(key)
 	if strings.Contains(key, "PRIVATE KEY") {
@@ -124,8 +124,8 @@ func (v validator) sshKey(key string) {
 	}
 }
 
-// kubernetesOnly reports what has no meaning on a bastion, which runs no Kubernetes.
-func (v validator) kubernetesOnly(spec v1alpha1.InstanceGroupSpec) {
+// rejectKubernetesFields reports what has no meaning on a bastion, which runs no Kubernetes.
+func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 	k := spec.Kubelet
 	for _, f := range []struct {
 		path string

@@ -20,19 +20,19 @@ const DefaultKubernetesVersion = "1.36.3"
 // controlPlaneTaint keeps ordinary pods from control-plane machines, as kubeadm's does.
 const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
-// Rule is the default of one field. Every default there is, is a Rule; the reference of fields is made from them.
-type Rule struct {
+// DefaultRule is the default of one field. Every default there is, is a Rule; the reference of fields is made from them.
+type DefaultRule struct {
 	// Kind and Path of the field, such as Cluster and spec.networking.podCIDR.
 	Kind, Path string
-	// Text is the default in words.
-	Text  string
-	apply func(*Set)
+	// Description is the default in words.
+	Description string
+	apply       func(*Set)
 }
 
 // Default fills every field that is unset. It is idempotent.
 func Default(s Set) Set {
 	s = s.clone()
-	for _, r := range Rules() {
+	for _, r := range DefaultRules() {
 		r.apply(&s)
 	}
 	return s
@@ -50,39 +50,39 @@ func (s Set) clone() Set {
 	return s
 }
 
-// Rules lists the defaults in the order in which they apply: later ones read what earlier ones set.
-func Rules() []Rule { return append(clusterRules(), groupRules()...) }
+// DefaultRules lists the defaults in the order in which they apply: later ones read what earlier ones set.
+func DefaultRules() []DefaultRule { return append(clusterDefaultRules(), groupDefaultRules()...) }
 
-func clusterRules() []Rule {
-	return []Rule{
-		clusterText("spec.kubernetesVersion", DefaultKubernetesVersion, func(c *v1alpha1.ClusterSpec) *string { return &c.KubernetesVersion }),
+func clusterDefaultRules() []DefaultRule {
+	return []DefaultRule{
+		newTextRule("spec.kubernetesVersion", DefaultKubernetesVersion, func(c *v1alpha1.ClusterSpec) *string { return &c.KubernetesVersion }),
 		{v1alpha1.KindCluster, "spec.cloudProvider.aws.region", "the region of the subnets' zones", defaultRegion},
-		clusterText("spec.networking.networkCIDR", "10.80.0.0/16", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NetworkCIDR }),
-		clusterText("spec.networking.podCIDR", "10.244.0.0/16", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.PodCIDR }),
-		clusterText("spec.networking.serviceClusterIPRange", "10.96.0.0/16",
+		newTextRule("spec.networking.networkCIDR", "10.80.0.0/16", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NetworkCIDR }),
+		newTextRule("spec.networking.podCIDR", "10.244.0.0/16", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.PodCIDR }),
+		newTextRule("spec.networking.serviceClusterIPRange", "10.96.0.0/16",
 			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.ServiceClusterIPRange }),
-		clusterText("spec.networking.cni", "flannel", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.CNI }),
-		clusterText("spec.networking.natGateways", NATPerZone, func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NATGateways }),
+		newTextRule("spec.networking.cni", "flannel", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.CNI }),
+		newTextRule("spec.networking.natGateways", NATPerZone, func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NATGateways }),
 		{
 			v1alpha1.KindCluster, "spec.networking.vpcEndpoints",
 			strings.Join(isolatedEndpoints(), ", ") + " if natGateways is None and there are Private subnets to be made", defaultEndpoints,
 		},
-		clusterText("spec.networking.dnsDomain", "cluster.local", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.DNSDomain }),
+		newTextRule("spec.networking.dnsDomain", "cluster.local", func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.DNSDomain }),
 		{
 			v1alpha1.KindCluster, "spec.networking.subnets[].cidr",
 			"the lowest free range of networkCIDR: a sixteenth of it (a /20 of a /16) for a subnet of machines, a 256th (a /24) for a Utility one, and for a Public one beside Private ones",
-			carveSubnets,
+			assignSubnetRanges,
 		},
-		clusterText("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
+		newTextRule("spec.api.loadBalancer.type", LoadBalancerPublic, func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type }),
 		{v1alpha1.KindCluster, "spec.topology.bastion.loadBalancer.type", "Public if there is a group of role Bastion", defaultBastion},
 		{v1alpha1.KindCluster, "spec.api.publicName", "api.NAME.ZONE if spec.dnsZone is the name of a zone", defaultPublicName},
 		{v1alpha1.KindCluster, "spec.api.access", "0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP", defaultAccess},
-		clusterText("spec.etcd.volume.type", "gp3", func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type }),
-		clusterNumber("spec.etcd.volume.size", 20, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size }),
+		newTextRule("spec.etcd.volume.type", "gp3", func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type }),
+		newNumberRule("spec.etcd.volume.size", 20, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size }),
 		{v1alpha1.KindCluster, "spec.etcd.volume.iops", gp3IOPSText, func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) }},
 		{v1alpha1.KindCluster, "spec.etcd.volume.throughput", gp3ThroughputText, func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) }},
-		clusterNumber("spec.etcd.heartbeatIntervalMS", 100, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.HeartbeatIntervalMS }),
-		clusterNumber("spec.etcd.electionTimeoutMS", 1000, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.ElectionTimeoutMS }),
+		newNumberRule("spec.etcd.heartbeatIntervalMS", 100, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.HeartbeatIntervalMS }),
+		newNumberRule("spec.etcd.electionTimeoutMS", 1000, func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.ElectionTimeoutMS }),
 	}
 }
 
@@ -93,37 +93,37 @@ const (
 	gp3IncludedMiBs   = 125
 )
 
-func groupRules() []Rule {
+func groupDefaultRules() []DefaultRule {
 	eachVolume := func(g *v1alpha1.InstanceGroup, _ *Set) {
-		v := sized(g.Spec.RootVolume)
+		v := toVolume(g.Spec.RootVolume)
 		defaultGP3(&v)
 		g.Spec.RootVolume.IOPS, g.Spec.RootVolume.Throughput = v.IOPS, v.Throughput
 	}
-	return []Rule{
-		groupRule("metadata.labels", "slipway.dev/cluster: the cluster's name", defaultClusterLabel),
-		groupRule("spec.machineType", "the first of mixedInstancesPolicy.instances; else t3.large, t3.micro for a bastion", defaultMachineType),
-		groupRule("spec.mixedInstancesPolicy.onDemandAllocationStrategy", "prioritized if mixedInstancesPolicy has instances", defaultMixed),
-		groupRule("spec.mixedInstancesPolicy.spotAllocationStrategy", "price-capacity-optimized if mixedInstancesPolicy has instances", defaultMixed),
-		groupRule("spec.image", "debian-12; a distribution's name stands for the image that it publishes for machineType's architecture", defaultImage),
-		groupRule("spec.userDataFormat", "Ignition for an image with flatcar in its name, else CloudInit", defaultFormat),
-		groupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
-		groupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
-			setNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])
+	return []DefaultRule{
+		newGroupRule("metadata.labels", "slipway.dev/cluster: the cluster's name", defaultClusterLabel),
+		newGroupRule("spec.machineType", "the first of mixedInstancesPolicy.instances; else t3.large, t3.micro for a bastion", defaultMachineType),
+		newGroupRule("spec.mixedInstancesPolicy.onDemandAllocationStrategy", "prioritized if mixedInstancesPolicy has instances", defaultMixed),
+		newGroupRule("spec.mixedInstancesPolicy.spotAllocationStrategy", "price-capacity-optimized if mixedInstancesPolicy has instances", defaultMixed),
+		newGroupRule("spec.image", "debian-12; a distribution's name stands for the image that it publishes for machineType's architecture", defaultImage),
+		newGroupRule("spec.userDataFormat", "Ignition for an image with flatcar in its name, else CloudInit", defaultFormat),
+		newGroupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
+		newGroupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", func(g *v1alpha1.InstanceGroup, _ *Set) {
+			setDefaultNumber(&g.Spec.MinSize, map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role])
 		}),
-		groupRule("spec.maxSize", "minSize", func(g *v1alpha1.InstanceGroup, _ *Set) { setNumber(&g.Spec.MaxSize, g.Spec.MinSize) }),
-		groupRule("spec.subnets", "every Private subnet; without one, every Public one", defaultGroupSubnets),
-		groupRule("spec.rootVolume.type", "gp3", func(g *v1alpha1.InstanceGroup, _ *Set) { setText(&g.Spec.RootVolume.Type, "gp3") }),
-		groupRule("spec.rootVolume.size", "64; 16 for a bastion", defaultRootSize),
-		groupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
-		groupRule("spec.rootVolume.throughput", gp3ThroughputText, eachVolume),
-		groupRule("spec.taints", controlPlaneTaint+" for a control plane beside workers; without workers it runs everything", func(g *v1alpha1.InstanceGroup, s *Set) {
-			if len(g.Spec.Taints) == 0 && g.Spec.Role == v1alpha1.RoleControlPlane && (hasWorkers(*s) || s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElastic) {
+		newGroupRule("spec.maxSize", "minSize", func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultNumber(&g.Spec.MaxSize, g.Spec.MinSize) }),
+		newGroupRule("spec.subnets", "every Private subnet; without one, every Public one", defaultGroupSubnets),
+		newGroupRule("spec.rootVolume.type", "gp3", func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultText(&g.Spec.RootVolume.Type, "gp3") }),
+		newGroupRule("spec.rootVolume.size", "64; 16 for a bastion", defaultRootSize),
+		newGroupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
+		newGroupRule("spec.rootVolume.throughput", gp3ThroughputText, eachVolume),
+		newGroupRule("spec.taints", controlPlaneTaint+" for a control plane beside workers; without workers it runs everything", func(g *v1alpha1.InstanceGroup, s *Set) {
+			if len(g.Spec.Taints) == 0 && g.Spec.Role == v1alpha1.RoleControlPlane && (hasWorkers(*s) || s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP) {
 				g.Spec.Taints = []string{controlPlaneTaint}
 			}
 		}),
-		groupRule("spec.instanceMetadata.httpPutResponseHopLimit", "1, which keeps the metadata service from pods",
+		newGroupRule("spec.instanceMetadata.httpPutResponseHopLimit", "1, which keeps the metadata service from pods",
 			func(g *v1alpha1.InstanceGroup, _ *Set) {
-				setNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
+				setDefaultNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 			}),
 	}
 }
@@ -132,29 +132,29 @@ func hasWorkers(s Set) bool {
 	return slices.ContainsFunc(s.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role == v1alpha1.RoleWorker })
 }
 
-func clusterText(path, value string, field func(*v1alpha1.ClusterSpec) *string) Rule {
-	return Rule{v1alpha1.KindCluster, path, value, func(s *Set) { setText(field(&s.Cluster.Spec), value) }}
+func newTextRule(path, value string, field func(*v1alpha1.ClusterSpec) *string) DefaultRule {
+	return DefaultRule{v1alpha1.KindCluster, path, value, func(s *Set) { setDefaultText(field(&s.Cluster.Spec), value) }}
 }
 
-func clusterNumber(path string, value int, field func(*v1alpha1.ClusterSpec) *int) Rule {
-	return Rule{v1alpha1.KindCluster, path, strconv.Itoa(value), func(s *Set) { setNumber(field(&s.Cluster.Spec), value) }}
+func newNumberRule(path string, value int, field func(*v1alpha1.ClusterSpec) *int) DefaultRule {
+	return DefaultRule{v1alpha1.KindCluster, path, strconv.Itoa(value), func(s *Set) { setDefaultNumber(field(&s.Cluster.Spec), value) }}
 }
 
-func groupRule(path, text string, apply func(*v1alpha1.InstanceGroup, *Set)) Rule {
-	return Rule{v1alpha1.KindInstanceGroup, path, text, func(s *Set) {
+func newGroupRule(path, text string, apply func(*v1alpha1.InstanceGroup, *Set)) DefaultRule {
+	return DefaultRule{v1alpha1.KindInstanceGroup, path, text, func(s *Set) {
 		for i := range s.Groups {
 			apply(&s.Groups[i], s)
 		}
 	}}
 }
 
-func setText(field *string, value string) {
+func setDefaultText(field *string, value string) {
 	if *field == "" {
 		*field = value
 	}
 }
 
-func setNumber(field *int, value int) {
+func setDefaultNumber(field *int, value int) {
 	if *field == 0 {
 		*field = value
 	}
@@ -163,7 +163,7 @@ func setNumber(field *int, value int) {
 func defaultRegion(s *Set) {
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
 		if zonePattern().MatchString(sub.Zone) {
-			setText(&s.Cluster.Spec.CloudProvider.AWS.Region, sub.Zone[:len(sub.Zone)-1])
+			setDefaultText(&s.Cluster.Spec.CloudProvider.AWS.Region, sub.Zone[:len(sub.Zone)-1])
 			return
 		}
 	}
@@ -178,8 +178,8 @@ func defaultAccess(s *Set) {
 
 func defaultGP3(v *v1alpha1.Volume) {
 	if v.Type == "gp3" {
-		setNumber(&v.IOPS, gp3IncludedIOPS)
-		setNumber(&v.Throughput, gp3IncludedMiBs)
+		setDefaultNumber(&v.IOPS, gp3IncludedIOPS)
+		setDefaultNumber(&v.Throughput, gp3IncludedMiBs)
 	}
 }
 
@@ -232,13 +232,13 @@ func defaultEndpoints(s *Set) {
 
 // How many bits longer a subnet's prefix is than the network's, and the longest that AWS allows.
 const (
-	privateBits  = 4
-	publicBits   = 8
-	longestBlock = 28
+	privateSubnetBits = 4
+	publicSubnetBits  = 8
+	maxSubnetPrefix   = 28
 )
 
-// carveSubnets gives every subnet without a range the lowest free one.
-func carveSubnets(s *Set) {
+// assignSubnetRanges gives every subnet without a range the lowest free one.
+func assignSubnetRanges(s *Set) {
 	network, err := netip.ParsePrefix(s.Cluster.Spec.Networking.NetworkCIDR)
 	if err != nil || !network.Addr().Is4() {
 		return // Validate says so
@@ -254,25 +254,25 @@ func carveSubnets(s *Set) {
 		if subnets[i].CIDR != "" || subnets[i].ID != "" {
 			continue
 		}
-		bits := network.Bits() + privateBits
+		bits := network.Bits() + privateSubnetBits
 		if t := subnets[i].Type; t == v1alpha1.SubnetUtility || t == v1alpha1.SubnetPublic && hasPrivate(subnets) {
-			bits = network.Bits() + publicBits
+			bits = network.Bits() + publicSubnetBits
 		}
-		if p, ok := lowestFree(network, min(bits, longestBlock), used); ok {
+		if p, ok := findFreeBlock(network, min(bits, maxSubnetPrefix), used); ok {
 			subnets[i].CIDR = p.String()
 			used = append(used, p)
 		}
 	}
 }
 
-// lowestFree returns the lowest block of a network with that prefix length that overlaps none of used.
-func lowestFree(network netip.Prefix, bits int, used []netip.Prefix) (netip.Prefix, bool) {
+// findFreeBlock returns the lowest block of a network with that prefix length that overlaps none of used.
+func findFreeBlock(network netip.Prefix, bits int, used []netip.Prefix) (netip.Prefix, bool) {
 	block := netip.PrefixFrom(network.Masked().Addr(), bits)
 	for bits >= network.Bits() && network.Contains(block.Addr()) {
 		if !slices.ContainsFunc(used, block.Overlaps) {
 			return block, true
 		}
-		next, ok := after(block)
+		next, ok := nextBlock(block)
 		if !ok {
 			break
 		}
@@ -281,8 +281,8 @@ func lowestFree(network netip.Prefix, bits int, used []netip.Prefix) (netip.Pref
 	return netip.Prefix{}, false
 }
 
-// after returns the next block of the same size.
-func after(p netip.Prefix) (netip.Prefix, bool) {
+// nextBlock returns the next block of the same size.
+func nextBlock(p netip.Prefix) (netip.Prefix, bool) {
 	b := p.Addr().As4()
 	n := binary.BigEndian.Uint32(b[:])
 	next := n + 1<<(32-p.Bits())

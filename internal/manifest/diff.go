@@ -13,9 +13,9 @@ import (
 
 // Diff lists how the fields of two sets differ, one a line: "+ path value", "- path value", "~ path old → new".
 func Diff(before, after Set) []string {
-	a, b := trees(before), trees(after)
+	a, b := documentTrees(before), documentTrees(after)
 	var lines []string
-	for _, doc := range slices.Sorted(maps.Keys(merged(a, b))) {
+	for _, doc := range slices.Sorted(maps.Keys(mergeMaps(a, b))) {
 		switch {
 		case a[doc] == nil:
 			lines = append(lines, "+ "+doc)
@@ -28,21 +28,23 @@ func Diff(before, after Set) []string {
 	return lines
 }
 
-// trees returns the documents of a set by kind and name.
-func trees(s Set) map[string]any {
+// documentTrees returns the documents of a set by kind and name.
+func documentTrees(s Set) map[string]any {
 	out := map[string]any{}
 	if s.Cluster.Kind != "" {
-		out[docName(s.Cluster.Kind, s.Cluster.Metadata)] = treeOf(s.Cluster)
+		out[documentName(s.Cluster.Kind, s.Cluster.Metadata)] = toJSONTree(s.Cluster)
 	}
 	for _, g := range s.Groups {
-		out[docName(g.Kind, g.Metadata)] = treeOf(g)
+		out[documentName(g.Kind, g.Metadata)] = toJSONTree(g)
 	}
 	return out
 }
 
-func docName(kind string, m v1alpha1.Metadata) string { return strings.ToLower(kind) + "/" + m.Name }
+func documentName(kind string, m v1alpha1.Metadata) string {
+	return strings.ToLower(kind) + "/" + m.Name
+}
 
-func merged(a, b map[string]any) map[string]any {
+func mergeMaps(a, b map[string]any) map[string]any {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
@@ -57,15 +59,15 @@ func diffTrees(path string, before, after any) []string {
 	x, xList := before.([]any)
 	y, yList := after.([]any)
 	if xList && yList {
-		return diffMaps(path, indexed(x), indexed(y))
+		return diffMaps(path, indexList(x), indexList(y))
 	}
 	if before == nil {
-		return []string{fmt.Sprintf("+ %s %s", path, show(after))}
+		return []string{fmt.Sprintf("+ %s %s", path, formatValue(after))}
 	}
 	if after == nil {
-		return []string{fmt.Sprintf("- %s %s", path, show(before))}
+		return []string{fmt.Sprintf("- %s %s", path, formatValue(before))}
 	}
-	if was, is := show(before), show(after); was != is {
+	if was, is := formatValue(before), formatValue(after); was != is {
 		return []string{fmt.Sprintf("~ %s %s → %s", path, was, is)}
 	}
 	return nil
@@ -73,7 +75,7 @@ func diffTrees(path string, before, after any) []string {
 
 func diffMaps(path string, a, b map[string]any) []string {
 	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(merged(a, b))) {
+	for _, key := range slices.Sorted(maps.Keys(mergeMaps(a, b))) {
 		at := path + "." + key
 		if strings.HasSuffix(path, ": ") || strings.HasPrefix(key, "[") {
 			at = path + key
@@ -83,8 +85,8 @@ func diffMaps(path string, a, b map[string]any) []string {
 	return lines
 }
 
-// indexed turns a list into a map by index.
-func indexed(list []any) map[string]any {
+// indexList turns a list into a map by index.
+func indexList(list []any) map[string]any {
 	out := map[string]any{}
 	for i, v := range list {
 		out[fmt.Sprintf("[%d]", i)] = v

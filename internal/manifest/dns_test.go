@@ -27,7 +27,7 @@ func TestDNS(t *testing.T) {
 		{"Private", "Z0123456789ABCDEFGHIJ", "api.example.com", "dnsZone"},
 		{"Private", "sub.cluster.local", "", "dnsZone"},
 	} {
-		set, _ := manifest.New("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewOptions{})
+		set, _ := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
 		s := &set.Cluster.Spec
 		s.Topology.DNS.Type, s.DNSZone, s.API.PublicName = c.kind, c.zone, c.name
 		set = manifest.Default(set)

@@ -14,7 +14,7 @@ import (
 // found defaults and checks the default cluster after a change of its workers, and returns what is wrong.
 func found(t *testing.T, change func(*manifest.Set, *v1alpha1.InstanceGroupSpec)) string {
 	t.Helper()
-	set, fs := manifest.New("demo", threeZones(), manifest.NewOptions{})
+	set, fs := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{})
 	change(&set, &set.Groups[1].Spec)
 	return render(append(fs, manifest.Validate(manifest.Default(set))...))
 }
@@ -125,7 +125,7 @@ func TestDistributions(t *testing.T) {
 		"amazon-linux-2023": {"ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64", "CloudInit"},
 		"flatcar":           {"075585003325/Flatcar-stable-*-hvm", "Ignition"},
 	} {
-		set, _ := manifest.New("demo", threeZones(), manifest.NewOptions{})
+		set, _ := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{})
 		set.Groups[1].Spec.MachineType, set.Groups[1].Spec.Image = "m7g.large", name
 		once := manifest.Default(set)
 		got := manifest.Default(once).Groups[1].Spec

@@ -20,9 +20,9 @@ const (
 // defaultDistribution is what machines run unless told otherwise.
 const defaultDistribution = "debian-12"
 
-// distributions are the images that their publishers keep up to date in every region, by the name that a manifest may
+// knownDistributions are the images that their publishers keep up to date in every region, by the name that a manifest may
 // give and then by architecture: parameters of Debian, Canonical and Amazon, and the name that Flatcar's images have.
-func distributions() map[string]map[string]string {
+func knownDistributions() map[string]map[string]string {
 	const (
 		debian  = "ssm:/aws/service/debian/release/12/latest/"
 		ubuntu  = "ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/"
@@ -39,9 +39,9 @@ func distributions() map[string]map[string]string {
 
 // defaultImage puts the image in the place of a distribution's name.
 func defaultImage(g *v1alpha1.InstanceGroup, _ *Set) {
-	setText(&g.Spec.Image, defaultDistribution)
-	if known := distributions()[g.Spec.Image]; known != nil {
-		g.Spec.Image = known[ArchOf(g.Spec.MachineType)]
+	setDefaultText(&g.Spec.Image, defaultDistribution)
+	if known := knownDistributions()[g.Spec.Image]; known != nil {
+		g.Spec.Image = known[InstanceTypeArch(g.Spec.MachineType)]
 	}
 }
 
@@ -50,12 +50,12 @@ func defaultFormat(g *v1alpha1.InstanceGroup, _ *Set) {
 	if strings.Contains(strings.ToLower(g.Spec.Image), "flatcar") {
 		format = FormatIgnition
 	}
-	setText(&g.Spec.UserDataFormat, format)
+	setDefaultText(&g.Spec.UserDataFormat, format)
 }
 
-// sameImage is the image of the same distribution for an architecture; what no distribution is known of stays.
-func sameImage(image, arch string) string {
-	for _, d := range distributions() {
+// imageForArch is the image of the same distribution for an architecture; what no distribution is known of stays.
+func imageForArch(image, arch string) string {
+	for _, d := range knownDistributions() {
 		for _, i := range d {
 			if i == image {
 				return d[arch]
@@ -65,9 +65,9 @@ func sameImage(image, arch string) string {
 	return image
 }
 
-// format checks that a group's image reads the user data that it gets.
-func (v validator) format(spec v1alpha1.InstanceGroupSpec) {
-	v.oneOf("spec.userDataFormat", spec.UserDataFormat, FormatCloudInit, FormatIgnition)
+// checkUserDataFormat checks that a group's image reads the user data that it gets.
+func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
+	v.checkChoice("spec.userDataFormat", spec.UserDataFormat, FormatCloudInit, FormatIgnition)
 	flatcar := strings.Contains(strings.ToLower(spec.Image), "flatcar")
 	switch {
 	case flatcar && spec.UserDataFormat == FormatCloudInit:
@@ -79,8 +79,8 @@ func (v validator) format(spec v1alpha1.InstanceGroupSpec) {
 	}
 }
 
-// ignition checks one part that is merged into a machine's configuration.
-func (v validator) ignition(path, content string) {
+// checkIgnition checks one part that is merged into a machine's configuration.
+func (v validator) checkIgnition(path, content string) {
 	var doc struct {
 		Ignition struct {
 			Version string `json:"version"`

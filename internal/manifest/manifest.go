@@ -42,8 +42,8 @@ func (s Set) Workers() []v1alpha1.InstanceGroup {
 	return slices.DeleteFunc(slices.Clone(s.Groups), func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role != v1alpha1.RoleWorker })
 }
 
-// sorted returns the set with its groups in the order of their names.
-func (s Set) sorted() Set {
+// sortedByName returns the set with its groups in the order of their names.
+func (s Set) sortedByName() Set {
 	s.Groups = slices.Clone(s.Groups)
 	slices.SortStableFunc(s.Groups, func(a, b v1alpha1.InstanceGroup) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	return s

@@ -21,7 +21,7 @@ func threeZones() []string { return []string{"us-east-1a", "us-east-1b", "us-eas
 
 func demo(tb testing.TB) manifest.Set {
 	tb.Helper()
-	set, fs := manifest.New("demo", threeZones(), manifest.NewOptions{})
+	set, fs := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{})
 	if len(fs) > 0 {
 		tb.Fatal(fs)
 	}
@@ -36,7 +36,7 @@ func TestDefaultClusterIsValid(t *testing.T) {
 
 func TestExampleIsTheDefaultCluster(t *testing.T) {
 	const file = "../../examples/ha.yaml"
-	want := string(manifest.Print(demo(t)))
+	want := string(manifest.EncodeYAML(demo(t)))
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestExampleIsTheDefaultCluster(t *testing.T) {
 
 func TestPrintedIsParsedBack(t *testing.T) {
 	set := demo(t)
-	got, fs := manifest.Parse(manifest.Print(set))
+	got, fs := manifest.Parse(manifest.EncodeYAML(set))
 	if len(fs) > 0 {
 		t.Fatal(fs)
 	}
@@ -69,7 +69,7 @@ func TestPrintedIsParsedBack(t *testing.T) {
 func TestRandomClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := threeZones()[:rapid.IntRange(1, 3).Draw(t, "zones")]
-		set, fs := manifest.New("demo", zones, manifest.NewOptions{
+		set, fs := manifest.NewSet("demo", zones, manifest.NewSetOptions{
 			ControlPlaneCount: rapid.SampledFrom([]int{0, 1, 3, 5}).Draw(t, "control planes"),
 			WorkerCount:       rapid.IntRange(0, 100).Draw(t, "workers"),
 			NodeSize:          rapid.SampledFrom([]string{"", "t3.large", "m6g.large", "c5.xlarge"}).Draw(t, "size"),
@@ -80,7 +80,7 @@ func TestRandomClusters(t *testing.T) {
 		if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		got, fs := manifest.Parse(manifest.Print(set))
+		got, fs := manifest.Parse(manifest.EncodeYAML(set))
 		if diff := cmp.Diff(set, manifest.Default(got)); diff != "" || len(fs) > 0 {
 			t.Fatal(diff, fs)
 		}
@@ -286,7 +286,7 @@ func TestValidLabelsAndTaints(t *testing.T) {
 }
 
 func TestDockerRangeIsAWarning(t *testing.T) {
-	set, _ := manifest.New("demo", threeZones(), manifest.NewOptions{NetworkCIDR: "172.17.0.0/16"})
+	set, _ := manifest.NewSet("demo", threeZones(), manifest.NewSetOptions{NetworkCIDR: "172.17.0.0/16"})
 	fs := manifest.Validate(manifest.Default(set))
 	if fs.Err() != nil || !strings.Contains(render(fs), "overlaps Docker's 172.17.0.0/16") {
 		t.Errorf("got %s", render(fs))
@@ -294,7 +294,7 @@ func TestDockerRangeIsAWarning(t *testing.T) {
 }
 
 func TestNewReportsZones(t *testing.T) {
-	_, fs := manifest.New("demo", []string{"us-east-1a", "us-east-1a", "nowhere"}, manifest.NewOptions{})
+	_, fs := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1a", "nowhere"}, manifest.NewSetOptions{})
 	want := "error: --zones[1] \"us-east-1a\": is given twice (give each zone once)\n" +
 		"error: --zones[2] \"nowhere\": is not an availability zone (write it as us-east-1a)\n"
 	if diff := cmp.Diff(want, render(fs)); diff != "" {
@@ -358,7 +358,7 @@ func TestInstanceTypes(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(manifest.Print(demo(f)))
+	f.Add(manifest.EncodeYAML(demo(f)))
 	f.Add([]byte("apiVersion: slipway.dev/v1alpha1\nkind: Cluster\nspec: {networking: {subnets: [{}, null, 1]}}\n---\nkind: x"))
 	f.Add([]byte("{}\n---\n[]\n---\n1"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -367,12 +367,12 @@ func FuzzParse(f *testing.F) {
 			_ = manifest.Validate(manifest.Default(set)) // what was understood must be checkable all the same
 			return
 		}
-		printed := manifest.Print(set)
+		printed := manifest.EncodeYAML(set)
 		again, fs := manifest.Parse(printed)
 		if fs.Err() != nil {
 			t.Fatalf("what was printed is refused: %v\n%s", fs, printed)
 		}
-		if diff := cmp.Diff(string(printed), string(manifest.Print(again))); diff != "" {
+		if diff := cmp.Diff(string(printed), string(manifest.EncodeYAML(again))); diff != "" {
 			t.Fatal(diff)
 		}
 		_ = manifest.Validate(manifest.Default(again))

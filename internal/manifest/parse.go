@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// maxBytes of a manifest: far more than any cluster needs, and little enough to read at once.
-const maxBytes = 1 << 20
+// maxManifestBytes of a manifest: far more than any cluster needs, and little enough to read at once.
+const maxManifestBytes = 1 << 20
 
 // Parse reads a multi-document YAML (or JSON) manifest strictly. What is understood is in the Set even when there are
 // findings, so that the caller can Default and Validate it and report everything at once. A Set without a Cluster
@@ -29,23 +29,23 @@ const maxBytes = 1 << 20
 func Parse(text []byte) (Set, diag.Findings) {
 	var set Set
 	var fs diag.Findings
-	if len(text) > maxBytes {
-		fs.Errorf("manifest", "", "split off what is not a manifest", "it has %d bytes, more than %d", len(text), maxBytes)
+	if len(text) > maxManifestBytes {
+		fs.Errorf("manifest", "", "split off what is not a manifest", "it has %d bytes, more than %d", len(text), maxManifestBytes)
 		return set, fs
 	}
-	docs, err := split(text)
+	docs, err := splitDocuments(text)
 	if err != nil {
 		fs.Errorf("manifest", "", "check the YAML", "cannot be read: %s", err)
 		return set, fs
 	}
 	for i, doc := range docs {
-		set = set.add(doc, fmt.Sprintf("document %d", i+1), &fs)
+		set = set.addDocument(doc, fmt.Sprintf("document %d", i+1), &fs)
 	}
-	return set.sorted(), fs
+	return set.sortedByName(), fs
 }
 
-// split returns the documents that are not empty.
-func split(text []byte) ([][]byte, error) {
+// splitDocuments returns the documents that are not empty.
+func splitDocuments(text []byte) ([][]byte, error) {
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	var docs [][]byte
 	for {
@@ -56,14 +56,14 @@ func split(text []byte) ([][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !blank(doc) {
+		if !isBlankDocument(doc) {
 			docs = append(docs, doc)
 		}
 	}
 }
 
-// blank says that a document has only comments and separators.
-func blank(doc []byte) bool {
+// isBlankDocument says that a document has only comments and separators.
+func isBlankDocument(doc []byte) bool {
 	for line := range strings.Lines(string(doc)) {
 		line = strings.TrimSpace(line)
 		if line != "" && line != "---" && !strings.HasPrefix(line, "#") {
@@ -73,20 +73,20 @@ func blank(doc []byte) bool {
 	return true
 }
 
-// add returns the set with one document more, if it can be decoded.
-func (s Set) add(doc []byte, where string, fs *diag.Findings) Set {
-	fields, ok := mapping(doc, where, fs)
+// addDocument returns the set with one document more, if it can be decoded.
+func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
+	fields, ok := parseFields(doc, where, fs)
 	if !ok {
 		return s
 	}
-	kind := kindOf(fields, where, fs)
-	if name := nameOf(fields); name != "" {
+	kind := parseKind(fields, where, fs)
+	if name := metadataName(fields); name != "" {
 		where = strings.ToLower(kind) + "/" + name
 	}
 	switch kind {
 	case v1alpha1.KindCluster:
 		var c v1alpha1.Cluster
-		decode(fields, clusterShape(), &c, checker{where, fs})
+		decodeDocument(fields, clusterShape(), &c, fieldChecker{where, fs})
 		if s.Cluster.Kind != "" {
 			fs.Errorf(where, "", "keep one Cluster; give others a file of their own", "is a second Cluster")
 			return s
@@ -94,14 +94,14 @@ func (s Set) add(doc []byte, where string, fs *diag.Findings) Set {
 		s.Cluster = c
 	case v1alpha1.KindInstanceGroup:
 		var g v1alpha1.InstanceGroup
-		decode(fields, groupShape(), &g, checker{where, fs})
+		decodeDocument(fields, groupShape(), &g, fieldChecker{where, fs})
 		s.Groups = append(s.Groups, g)
 	}
 	return s
 }
 
-// mapping reads a document as a tree of fields.
-func mapping(doc []byte, where string, fs *diag.Findings) (map[string]any, bool) {
+// parseFields reads a document as a tree of fields.
+func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, bool) {
 	var tree any
 	asJSON, err := yaml.YAMLToJSONStrict(doc)
 	if err == nil {
@@ -118,8 +118,8 @@ func mapping(doc []byte, where string, fs *diag.Findings) (map[string]any, bool)
 	return fields, ok
 }
 
-// kindOf returns the document's kind, or "" after saying what is wrong with it.
-func kindOf(fields map[string]any, where string, fs *diag.Findings) string {
+// parseKind returns the document's kind, or "" after saying what is wrong with it.
+func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 	version, _ := fields["apiVersion"].(string)
 	if version != v1alpha1.APIVersion {
 		fs.Errorf(where+": apiVersion", version, "write apiVersion: "+v1alpha1.APIVersion, "is not known")
@@ -137,33 +137,33 @@ func kindOf(fields map[string]any, where string, fs *diag.Findings) string {
 	return ""
 }
 
-func nameOf(fields map[string]any) string {
+func metadataName(fields map[string]any) string {
 	metadata, _ := fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	return name
 }
 
-// decode checks fields against shape, drops what does not fit, and puts the rest into the document.
-func decode(fields map[string]any, shape any, into any, c checker) {
-	c.prune("", fields, shape)
+// decodeDocument checks fields against shape, drops what does not fit, and puts the rest into the document.
+func decodeDocument(fields map[string]any, shape any, into any, c fieldChecker) {
+	c.pruneFields("", fields, shape)
 	rest, err := json.Marshal(fields)
 	if err == nil {
 		err = json.Unmarshal(rest, into)
 	}
 	if err != nil { // a shape that does not fit its type; the test of shapes forbids it
-		c.fs.Errorf(c.where, "", "report this", "cannot be decoded: %s", err)
+		c.fs.Errorf(c.document, "", "report this", "cannot be decoded: %s", err)
 	}
 }
 
-// checker reports what in a document does not fit.
-type checker struct {
-	where string
-	fs    *diag.Findings
+// fieldChecker reports what in a document does not fit.
+type fieldChecker struct {
+	document string
+	fs       *diag.Findings
 }
 
-// prune removes from got what shape has no place for, and reports it. Shape is a complete example of the document:
+// pruneFields removes from got what shape has no place for, and reports it. Shape is a complete example of the document:
 // its members are the known fields, and its values have the right types. A map with the key "*" takes any key.
-func (c checker) prune(path string, got map[string]any, shape any) {
+func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	want, ok := shape.(map[string]any)
 	if !ok {
 		return
@@ -177,37 +177,37 @@ func (c checker) prune(path string, got map[string]any, shape any) {
 		}
 		switch {
 		case !known:
-			c.unknown(at, key, slices.Sorted(maps.Keys(want)))
+			c.reportUnknownField(at, key, slices.Sorted(maps.Keys(want)))
 			delete(got, key)
 		case got[key] == nil:
 			delete(got, key) // null is unset, as in Kubernetes
-		case !c.fits(at, got[key], member):
+		case !c.checkType(at, got[key], member):
 			delete(got, key)
 		}
 	}
 }
 
-func (c checker) unknown(at, key string, known []string) {
+func (c fieldChecker) reportUnknownField(at, key string, known []string) {
 	hint := "known here: " + strings.Join(known, ", ")
 	if near := diag.Nearest(key, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
-	c.fs.Errorf(c.where+": "+at, "", hint, "is not a known field")
+	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")
 }
 
-// fits says whether got has the type of the example want, and goes down into objects and lists.
-func (c checker) fits(at string, got, want any) bool {
+// checkType says whether got has the type of the example want, and goes down into objects and lists.
+func (c fieldChecker) checkType(at string, got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
 		fields, ok := got.(map[string]any)
 		if ok {
-			c.prune(at, fields, want)
+			c.pruneFields(at, fields, want)
 			return true
 		}
 	case []any:
 		items, ok := got.([]any)
 		if ok {
-			return c.fitItems(at, items, want[0])
+			return c.checkItemTypes(at, items, want[0])
 		}
 	case string:
 		if _, ok := got.(string); ok {
@@ -222,14 +222,14 @@ func (c checker) fits(at string, got, want any) bool {
 			return true
 		}
 	}
-	c.fs.Errorf(c.where+": "+at, show(got), "write "+typeHint(want), "must be %s, not %s", typeName(want), typeName(got))
+	c.fs.Errorf(c.document+": "+at, formatValue(got), "write "+typeHint(want), "must be %s, not %s", typeName(want), typeName(got))
 	return false
 }
 
-func (c checker) fitItems(at string, items []any, want any) bool {
+func (c fieldChecker) checkItemTypes(at string, items []any, want any) bool {
 	all := true
 	for i, item := range items {
-		all = c.fits(fmt.Sprintf("%s[%d]", at, i), item, want) && all
+		all = c.checkType(fmt.Sprintf("%s[%d]", at, i), item, want) && all
 	}
 	return all
 }
@@ -267,8 +267,8 @@ func typeHint(want any) string {
 	return "a whole number without quotes"
 }
 
-// show renders a wrong value, shortened.
-func show(v any) string {
+// formatValue renders a wrong value, shortened.
+func formatValue(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return ""

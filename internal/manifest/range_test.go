@@ -14,7 +14,7 @@ import (
 // TestDefaultRanges: no range that is a default overlaps another one, nor any that Docker takes for its networks: its
 // bridge, and the pools of the networks made after it (S5.10).
 func TestDefaultRanges(t *testing.T) {
-	set, fs := manifest.New("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewOptions{})
+	set, fs := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestPeeringRanges(t *testing.T) {
 		"no name":        {func(p *v1alpha1.VPCPeering) { p.Name = "Data Bases" }, []string{"vpcPeerings[0].name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, _ := manifest.New("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewOptions{})
+			set, _ := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1b", "us-east-1c"}, manifest.NewSetOptions{})
 			p := v1alpha1.VPCPeering{Name: "data", NetworkID: "vpc-0123456789abcdef0", CIDRs: []string{"10.200.0.0/16"}, RouteTables: []string{"rtb-0123456789abcdef0"}}
 			c.edit(&p)
 			set.Cluster.Spec.Networking.VPCPeerings = []v1alpha1.VPCPeering{p}

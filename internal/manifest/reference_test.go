@@ -84,8 +84,8 @@ func reference(t *testing.T) string {
 	t.Helper()
 	types := apiTypes(t)
 	defaults := map[string]string{}
-	for _, r := range manifest.Rules() {
-		defaults[r.Kind+" "+r.Path] = r.Text
+	for _, r := range manifest.DefaultRules() {
+		defaults[r.Kind+" "+r.Path] = r.Description
 	}
 	var b strings.Builder
 	b.WriteString("# Reference of the manifests\n\nGenerated from `api/v1alpha1/types.go` and the table of defaults in `internal/manifest/defaults.go` by\n" +

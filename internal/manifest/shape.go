@@ -12,7 +12,7 @@ import (
 // test holds that they leave out no field.
 func clusterShape() any {
 	one := map[string]string{"*": "x"}
-	return treeOf(v1alpha1.Cluster{
+	return toJSONTree(v1alpha1.Cluster{
 		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.ClusterSpec{
 			KubernetesVersion: "x",
@@ -44,7 +44,7 @@ func clusterShape() any {
 
 func groupShape() any {
 	one := map[string]string{"*": "x"}
-	return treeOf(v1alpha1.InstanceGroup{
+	return toJSONTree(v1alpha1.InstanceGroup{
 		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.InstanceGroupSpec{
 			Role: "x", MachineType: "x", Image: "x", UserDataFormat: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
@@ -67,7 +67,7 @@ func volumeShape() v1alpha1.Volume {
 	return v1alpha1.Volume{Type: "x", Size: 1, IOPS: 1, Throughput: 1}
 }
 
-func treeOf(doc any) any {
+func toJSONTree(doc any) any {
 	var tree any
 	b, err := json.Marshal(doc)
 	if err == nil {

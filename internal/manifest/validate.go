@@ -21,12 +21,12 @@ import (
 
 // The values of fields that are a choice.
 const (
-	NATPerZone           = "PerZone"
-	NATSingle            = "Single"
-	NATNone              = "None"
-	LoadBalancerPublic   = "Public"
-	LoadBalancerInternal = "Internal"
-	LoadBalancerElastic  = "ElasticIP"
+	NATPerZone            = "PerZone"
+	NATSingle             = "Single"
+	NATNone               = "None"
+	LoadBalancerPublic    = "Public"
+	LoadBalancerInternal  = "Internal"
+	LoadBalancerElasticIP = "ElasticIP"
 )
 
 // maxNameLength of a cluster and a group: both enter names that AWS limits (an IAM role's to 64 characters).
@@ -53,33 +53,33 @@ func ValidName(name string) bool {
 // Validate returns everything that is wrong with a defaulted set. It calls nothing.
 func Validate(s Set) diag.Findings {
 	var fs diag.Findings
-	v := validator{fs: &fs, where: "cluster/" + s.Cluster.Metadata.Name + ": "}
+	v := validator{fs: &fs, pathPrefix: "cluster/" + s.Cluster.Metadata.Name + ": "}
 	if s.Cluster.Kind == "" {
 		fs.Errorf("manifest", "", "add a document of kind Cluster", "has no Cluster")
 	} else {
-		v.cluster(s.Cluster)
+		v.checkCluster(s.Cluster)
 	}
-	v.groups(s)
-	v.elastic(s)
+	v.checkGroups(s)
+	v.checkElasticIP(s)
 	return fs
 }
 
 // validator adds findings under one document's path.
 type validator struct {
-	fs    *diag.Findings
-	where string
+	fs         *diag.Findings
+	pathPrefix string
 }
 
 func (v validator) errorf(path, value, hint, format string, args ...any) {
-	v.fs.Errorf(v.where+path, value, hint, format, args...)
+	v.fs.Errorf(v.pathPrefix+path, value, hint, format, args...)
 }
 
 func (v validator) warnf(path, value, hint, format string, args ...any) {
-	v.fs.Warnf(v.where+path, value, hint, format, args...)
+	v.fs.Warnf(v.pathPrefix+path, value, hint, format, args...)
 }
 
-// oneOf checks a field that is a choice.
-func (v validator) oneOf(path, value string, choices ...string) {
+// checkChoice checks a field that is a choice.
+func (v validator) checkChoice(path, value string, choices ...string) {
 	if slices.Contains(choices, value) {
 		return
 	}
@@ -90,54 +90,54 @@ func (v validator) oneOf(path, value string, choices ...string) {
 	v.errorf(path, value, hint, "is not one of %s", strings.Join(choices, ", "))
 }
 
-// between checks a number with limits.
-func (v validator) between(path string, n, low, high int) {
+// checkRange checks a number with limits.
+func (v validator) checkRange(path string, n, low, high int) {
 	if n < low || n > high {
 		v.errorf(path, strconv.Itoa(n), fmt.Sprintf("use %d to %d", low, high), "is out of range")
 	}
 }
 
-func (v validator) cluster(c v1alpha1.Cluster) {
-	v.name(c.Metadata.Name)
+func (v validator) checkCluster(c v1alpha1.Cluster) {
+	v.checkName(c.Metadata.Name)
 	if version, err := semver.StrictNewVersion(c.Spec.KubernetesVersion); err != nil || version.Prerelease()+version.Metadata() != "" {
 		v.errorf("spec.kubernetesVersion", c.Spec.KubernetesVersion, "write it as "+DefaultKubernetesVersion+`, without "v"`, "is not a version of Kubernetes")
 	}
 	if !regionPattern().MatchString(c.Spec.CloudProvider.AWS.Region) {
 		v.errorf("spec.cloudProvider.aws.region", c.Spec.CloudProvider.AWS.Region, "write it as us-east-1", "is not an AWS region")
 	}
-	v.provided(c.Spec)
-	v.networking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
-	v.api(c.Spec.API)
-	v.apiSubnets(c.Spec)
-	v.dns(c.Spec)
-	v.volume("spec.etcd.volume", c.Spec.Etcd.Volume)
+	v.checkProvidedResources(c.Spec)
+	v.checkNetworking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
+	v.checkAPI(c.Spec.API)
+	v.checkAPISubnets(c.Spec)
+	v.checkDNS(c.Spec)
+	v.checkVolume("spec.etcd.volume", c.Spec.Etcd.Volume)
 	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {
-		v.securityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)
+		v.checkSecurityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)
 	}
-	v.etcdTiming(c.Spec.Etcd)
-	v.sshKeys(c.Spec)
-	v.places(c.Spec)
-	v.tags("spec.tags", c.Spec.Tags)
+	v.checkEtcdTiming(c.Spec.Etcd)
+	v.checkSSHKeys(c.Spec)
+	v.checkDownloadSources(c.Spec)
+	v.checkTags("spec.tags", c.Spec.Tags)
 }
 
-func (v validator) name(name string) {
+func (v validator) checkName(name string) {
 	if !ValidName(name) {
 		v.errorf("metadata.name", name, "use at most 40 lower-case letters, digits and dashes, a letter or digit first and last", "is not a DNS label")
 	}
 }
 
-func (v validator) etcdTiming(e v1alpha1.Etcd) {
-	v.between("spec.etcd.heartbeatIntervalMS", e.HeartbeatIntervalMS, 10, maxElectionMS/electionPerHeartbeat)
+func (v validator) checkEtcdTiming(e v1alpha1.Etcd) {
+	v.checkRange("spec.etcd.heartbeatIntervalMS", e.HeartbeatIntervalMS, 10, maxElectionMS/electionPerHeartbeat)
 	if least := electionPerHeartbeat * e.HeartbeatIntervalMS; e.ElectionTimeoutMS < least || e.ElectionTimeoutMS > maxElectionMS {
 		v.errorf("spec.etcd.electionTimeoutMS", strconv.Itoa(e.ElectionTimeoutMS), fmt.Sprintf("use %d to %d", least, maxElectionMS),
 			"must be at least five heartbeats, and at most %d", maxElectionMS)
 	}
 }
 
-func (v validator) api(api v1alpha1.APIAccess) {
-	v.oneOf("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerElastic)
+func (v validator) checkAPI(api v1alpha1.APIAccess) {
+	v.checkChoice("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerElasticIP)
 	for i, cidr := range api.Access {
-		v.prefix(fmt.Sprintf("spec.api.access[%d]", i), cidr)
+		v.parsePrefix(fmt.Sprintf("spec.api.access[%d]", i), cidr)
 	}
 	if len(api.Access) > 0 && api.LoadBalancer.Type == LoadBalancerInternal {
 		v.errorf("spec.api.access", strings.Join(api.Access, ", "), "leave it out, or use a Public load balancer", "has no effect with an Internal load balancer")
@@ -149,8 +149,8 @@ func (v validator) api(api v1alpha1.APIAccess) {
 	}
 }
 
-// places checks the addresses that machines download from.
-func (v validator) places(spec v1alpha1.ClusterSpec) {
+// checkDownloadSources checks the addresses that machines download from.
+func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 	if repo := spec.Assets.FileRepository; repo != "" {
 		u, err := url.Parse(repo)
 		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
@@ -174,13 +174,13 @@ func hidePassword(raw string) string {
 	return u.Redacted()
 }
 
-func (v validator) tags(path string, tags map[string]string) {
+func (v validator) checkTags(path string, tags map[string]string) {
 	if len(tags) > maxTags {
 		v.errorf(path, strconv.Itoa(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
 	}
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		at := path + "[" + key + "]"
-		if reservedTag(key) {
+		if isReservedTag(key) {
 			v.errorf(at, "", "use another key", "is a key that Slipway, Kubernetes or AWS sets")
 		}
 		if key == "" || len(key) > maxTagKey || len(tags[key]) > maxTagValue {
@@ -189,7 +189,7 @@ func (v validator) tags(path string, tags map[string]string) {
 	}
 }
 
-func reservedTag(key string) bool {
+func isReservedTag(key string) bool {
 	low := strings.ToLower(key)
 	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") || strings.HasPrefix(low, "kubernetes.io/") ||
 		strings.HasPrefix(low, "k8s.io/cluster-autoscaler/")

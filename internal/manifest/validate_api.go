@@ -8,9 +8,9 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// elastic checks that the one machine that has the API's address can have one.
-func (v validator) elastic(s Set) {
-	if s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElastic {
+// checkElasticIP checks that the one machine that has the API's address can have one.
+func (v validator) checkElasticIP(s Set) {
+	if s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP {
 		return
 	}
 	public := map[string]bool{}
@@ -22,18 +22,18 @@ func (v validator) elastic(s Set) {
 			continue
 		}
 		if g.Spec.MinSize != 1 {
-			v.errorf("spec.api.loadBalancer.type", LoadBalancerElastic, "use Public, or one control-plane machine", "is for one control-plane machine, not %d", g.Spec.MinSize)
+			v.errorf("spec.api.loadBalancer.type", LoadBalancerElasticIP, "use Public, or one control-plane machine", "is for one control-plane machine, not %d", g.Spec.MinSize)
 		}
 		for _, name := range g.Spec.Subnets {
 			if !public[name] {
-				v.errorf("spec.api.loadBalancer.type", LoadBalancerElastic, "put the control plane into a Public subnet", "needs the control plane in Public subnets: %s is none", name)
+				v.errorf("spec.api.loadBalancer.type", LoadBalancerElasticIP, "put the control plane into a Public subnet", "needs the control plane in Public subnets: %s is none", name)
 			}
 		}
 	}
 }
 
-// apiSubnets checks that a public load balancer has somewhere to be.
-func (v validator) apiSubnets(spec v1alpha1.ClusterSpec) {
+// checkAPISubnets checks that a public load balancer has somewhere to be.
+func (v validator) checkAPISubnets(spec v1alpha1.ClusterSpec) {
 	edge := slices.ContainsFunc(spec.Networking.Subnets, func(s v1alpha1.Subnet) bool { return s.Type != v1alpha1.SubnetPrivate })
 	if spec.API.LoadBalancer.Type == LoadBalancerPublic && len(spec.Networking.Subnets) > 0 && !edge {
 		v.errorf("spec.api.loadBalancer.type", LoadBalancerPublic, "add a Utility or Public subnet in each zone, or set it to Internal",

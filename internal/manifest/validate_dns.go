@@ -34,14 +34,14 @@ func defaultPublicName(s *Set) {
 	}
 }
 
-// dns checks the zone and the API's name in it.
-func (v validator) dns(c v1alpha1.ClusterSpec) {
+// checkDNS checks the zone and the API's name in it.
+func (v validator) checkDNS(c v1alpha1.ClusterSpec) {
 	zone, name := c.DNSZone, c.API.PublicName
 	if c.Topology.DNS.Type != "" {
-		v.oneOf("spec.topology.dns.type", c.Topology.DNS.Type, DNSNone, DNSPrivate, DNSPublic)
+		v.checkChoice("spec.topology.dns.type", c.Topology.DNS.Type, DNSNone, DNSPrivate, DNSPublic)
 	}
 	if !HasDNS(c) {
-		v.withoutDNS(zone, name)
+		v.rejectDNSFields(zone, name)
 		return
 	}
 	if zone == "" {
@@ -50,19 +50,19 @@ func (v validator) dns(c v1alpha1.ClusterSpec) {
 	}
 	made := !IsZoneID(zone)
 	if made {
-		v.newZone(zone, c.Networking.DNSDomain)
+		v.checkNewZone(zone, c.Networking.DNSDomain)
 	} else if c.Topology.DNS.Type == DNSPrivate && c.Networking.NetworkID == "" {
 		v.errorf("spec.dnsZone", zone, "name a zone to be made, or give networkID", "an existing private zone is known in existing VPCs only")
 	}
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
 		v.errorf("spec.api.publicName", name, "write it as api.k8s.example.com", "is not a DNS name")
-	case made && !within(name, zone):
+	case made && !isInDomain(name, zone):
 		v.errorf("spec.api.publicName", name, "write it as api."+zone, "is not in the zone %s", zone)
 	}
 }
 
-func (v validator) withoutDNS(zone, name string) {
+func (v validator) rejectDNSFields(zone, name string) {
 	const hint = "set spec.topology.dns.type to Private or Public, or leave it out"
 	if zone != "" {
 		v.errorf("spec.dnsZone", zone, hint, "has no effect without DNS")
@@ -72,15 +72,17 @@ func (v validator) withoutDNS(zone, name string) {
 	}
 }
 
-// newZone checks the name of a zone that is to be made.
-func (v validator) newZone(zone, services string) {
+// checkNewZone checks the name of a zone that is to be made.
+func (v validator) checkNewZone(zone, services string) {
 	switch {
 	case len(validation.IsDNS1123Subdomain(zone)) > 0 || !strings.Contains(zone, "."):
 		v.errorf("spec.dnsZone", zone, "write it as k8s.example.com, or as the id of an existing zone", "is neither a domain of two labels or more nor an id")
-	case within(zone, services) || within(services, zone):
+	case isInDomain(zone, services) || isInDomain(services, zone):
 		v.errorf("spec.dnsZone", zone, "choose another zone", "overlaps %s, the domain of Services", services)
 	}
 }
 
-// within says whether a name is a domain or lies in it.
-func within(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
+// isInDomain says whether a name is a domain or lies in it.
+func isInDomain(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
+}

@@ -16,25 +16,25 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// mostSlots is more machines than a control plane may have.
-const mostSlots = 26
+// maxControlPlaneSlots is more machines than a control plane may have.
+const maxControlPlaneSlots = 26
 
 // maxGroupSize is a sane limit on one group; AWS's own quota is far below.
 const maxGroupSize = 1000
 
-// leastControlPlaneMiB is what kubeadm asks of a control-plane machine (1700 MB).
-const leastControlPlaneMiB = 1700
+// minControlPlaneMiB is what kubeadm asks of a control-plane machine (1700 MB).
+const minControlPlaneMiB = 1700
 
-// leastRootGiB is the size of Debian's own image.
-const leastRootGiB = 8
+// minRootGiB is the size of Debian's own image.
+const minRootGiB = 8
 
-func (v validator) groups(s Set) {
+func (v validator) checkGroups(s Set) {
 	controlPlanes := 0
 	names := map[string]bool{}
 	machines := 0
 	for _, g := range s.Groups {
-		gv := validator{fs: v.fs, where: "instancegroup/" + g.Metadata.Name + ": "}
-		gv.group(g, s.Cluster)
+		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
+		gv.checkGroup(g, s.Cluster)
 		if names[g.Metadata.Name] {
 			gv.errorf("metadata.name", g.Metadata.Name, "use each name once", "is the name of another InstanceGroup too")
 		}
@@ -46,7 +46,7 @@ func (v validator) groups(s Set) {
 			controlPlanes++
 		}
 	}
-	v.slotNames(s.Groups, names)
+	v.checkSlotNames(s.Groups, names)
 	if s.Cluster.Kind == "" {
 		return
 	}
@@ -54,63 +54,63 @@ func (v validator) groups(s Set) {
 		v.errorf("instance groups", "", "keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
 			"%d of them have role ControlPlane, not 1", controlPlanes)
 	}
-	v.bastion(s)
-	v.roomForPods(s.Cluster.Spec.Networking.PodCIDR, machines)
+	v.checkBastion(s)
+	v.checkPodCapacity(s.Cluster.Spec.Networking.PodCIDR, machines)
 }
 
-// slotNames checks that no group has the name of a control plane's slot: both name an auto scaling group.
-func (v validator) slotNames(groups []v1alpha1.InstanceGroup, names map[string]bool) {
+// checkSlotNames checks that no group has the name of a control plane's slot: both name an auto scaling group.
+func (v validator) checkSlotNames(groups []v1alpha1.InstanceGroup, names map[string]bool) {
 	for _, g := range groups {
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
 			continue
 		}
-		for i := range min(g.Spec.MinSize, mostSlots) {
+		for i := range min(g.Spec.MinSize, maxControlPlaneSlots) {
 			if name := g.Metadata.Name + "-" + string(rune('a'+i)); names[name] {
-				gv := validator{fs: v.fs, where: "instancegroup/" + name + ": "}
+				gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + name + ": "}
 				gv.errorf("metadata.name", name, "choose another name", "is the name of a machine of %s", g.Metadata.Name)
 			}
 		}
 	}
 }
 
-// roomForPods checks that every machine there may be can have its /24 of pods.
-func (v validator) roomForPods(podCIDR string, machines int) {
+// checkPodCapacity checks that every machine there may be can have its /24 of pods.
+func (v validator) checkPodCapacity(podCIDR string, machines int) {
 	pods, err := netip.ParsePrefix(podCIDR)
-	if err != nil || !pods.Addr().Is4() || pods.Bits() > nodePodBits {
+	if err != nil || !pods.Addr().Is4() || pods.Bits() > nodePodPrefix {
 		return // said elsewhere
 	}
-	if room := 1 << (nodePodBits - pods.Bits()); machines > room {
+	if room := 1 << (nodePodPrefix - pods.Bits()); machines > room {
 		v.errorf("spec.networking.podCIDR", podCIDR, "use a larger range, or smaller groups",
 			"has a /24 for %d machines; the groups may have %d", room, machines)
 	}
 }
 
-func (v validator) group(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
-	v.name(g.Metadata.Name)
+func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
+	v.checkName(g.Metadata.Name)
 	if label := g.Metadata.Labels[v1alpha1.ClusterLabel]; label != c.Metadata.Name && c.Kind != "" {
 		v.errorf("metadata.labels["+v1alpha1.ClusterLabel+"]", label, "write "+c.Metadata.Name+" or leave it out", "is not the cluster's name")
 	}
-	v.oneOf("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
-	v.machineType(g.Spec)
+	v.checkChoice("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
+	v.checkMachineType(g.Spec)
 	if !imagePattern().MatchString(g.Spec.Image) {
-		v.errorf("spec.image", g.Spec.Image, "write it as "+strings.Join(slices.Sorted(maps.Keys(distributions())), ", ")+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
+		v.errorf("spec.image", g.Spec.Image, "write it as "+strings.Join(slices.Sorted(maps.Keys(knownDistributions())), ", ")+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
 			"is neither a distribution, nor an SSM parameter, nor an owner's name, nor an AMI")
 	}
-	v.sizes(g.Spec)
-	v.groupSubnets(g.Spec, c)
-	v.volume("spec.rootVolume", sized(g.Spec.RootVolume))
-	if g.Spec.RootVolume.Size < leastRootGiB {
-		v.errorf("spec.rootVolume.size", strconv.Itoa(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", leastRootGiB), "is smaller than the image")
+	v.checkSizes(g.Spec)
+	v.checkGroupSubnets(g.Spec, c)
+	v.checkVolume("spec.rootVolume", toVolume(g.Spec.RootVolume))
+	if g.Spec.RootVolume.Size < minRootGiB {
+		v.errorf("spec.rootVolume.size", strconv.Itoa(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", minRootGiB), "is smaller than the image")
 	}
-	v.extras(g.Spec)
-	v.labels(g.Spec.NodeLabels)
+	v.checkGroupOptions(g.Spec)
+	v.checkNodeLabels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {
-		v.taint(fmt.Sprintf("spec.taints[%d]", i), t)
+		v.checkTaint(fmt.Sprintf("spec.taints[%d]", i), t)
 	}
-	v.between("spec.instanceMetadata.httpPutResponseHopLimit", g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1, 64)
+	v.checkRange("spec.instanceMetadata.httpPutResponseHopLimit", g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1, 64)
 }
 
-func (v validator) unknownType(path, name string) {
+func (v validator) reportUnknownType(path, name string) {
 	hint := "see aws ec2 describe-instance-types"
 	if near := nearestInstanceType(name); near != "" {
 		hint = "did you mean " + near + "?"
@@ -118,21 +118,21 @@ func (v validator) unknownType(path, name string) {
 	v.errorf(path, name, hint, "is not an EC2 instance type that exists")
 }
 
-func (v validator) machineType(spec v1alpha1.InstanceGroupSpec) {
+func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
 	t, ok := FindInstanceType(spec.MachineType)
 	if !ok {
-		v.unknownType("spec.machineType", spec.MachineType)
+		v.reportUnknownType("spec.machineType", spec.MachineType)
 		return
 	}
-	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < leastControlPlaneMiB {
+	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < minControlPlaneMiB {
 		v.warnf("spec.machineType", spec.MachineType, "use t3.medium or larger", "has %d MiB of memory, too little for a control plane", t.MemoryMiB)
 	}
-	if right := sameImage(spec.Image, t.Arch); right != spec.Image {
+	if right := imageForArch(spec.Image, t.Arch); right != spec.Image {
 		v.errorf("spec.image", spec.Image, "use "+right, "is not of %s's architecture %s", spec.MachineType, t.Arch)
 	}
 }
 
-func (v validator) sizes(spec v1alpha1.InstanceGroupSpec) {
+func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 	if spec.Role == v1alpha1.RoleControlPlane {
 		if n := spec.MinSize; n != 1 && n != 3 && n != 5 {
 			v.errorf("spec.minSize", strconv.Itoa(n), "use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
@@ -143,14 +143,14 @@ func (v validator) sizes(spec v1alpha1.InstanceGroupSpec) {
 		}
 		return
 	}
-	v.between("spec.minSize", spec.MinSize, 1, maxGroupSize)
-	v.between("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
+	v.checkRange("spec.minSize", spec.MinSize, 1, maxGroupSize)
+	v.checkRange("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
 	if spec.MinSize > spec.MaxSize {
 		v.errorf("spec.maxSize", strconv.Itoa(spec.MaxSize), "raise it, or lower minSize", "is less than minSize %d", spec.MinSize)
 	}
 }
 
-func (v validator) groupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster) {
+func (v validator) checkGroupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Cluster) {
 	known := map[string]v1alpha1.Subnet{}
 	for _, s := range c.Spec.Networking.Subnets {
 		known[s.Name] = s
@@ -158,7 +158,7 @@ func (v validator) groupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1.Clus
 	seen, zones := map[string]int{}, map[string]bool{}
 	for i, name := range spec.Subnets {
 		at := fmt.Sprintf("spec.subnets[%d]", i)
-		v.unique(at, name, seen, i, "is subnets[%d] too")
+		v.checkUnique(at, name, seen, i, "is subnets[%d] too")
 		s, ok := known[name]
 		zones[s.Zone] = true
 		switch {
@@ -180,7 +180,7 @@ type volumeLimits struct {
 	minGiB, maxGiB, minIOPS, maxIOPS, iopsPerGiB int
 }
 
-func volumeTypes() map[string]volumeLimits {
+func volumeLimitsByType() map[string]volumeLimits {
 	return map[string]volumeLimits{
 		"gp3": {1, 65536, 3000, 80000, 500},
 		"io1": {4, 16384, 100, 64000, 50},
@@ -191,39 +191,39 @@ func volumeTypes() map[string]volumeLimits {
 // EBS's limits on gp3's throughput in MiB/s: 2000, and a quarter MiB/s for each IOPS.
 const (
 	maxThroughput      = 2000
-	iopsPerThroughput  = 4
+	iopsPerMiBs        = 4
 	includedThroughput = 125
 )
 
-func (v validator) volume(path string, vol v1alpha1.Volume) {
-	limits, ok := volumeTypes()[vol.Type]
+func (v validator) checkVolume(path string, vol v1alpha1.Volume) {
+	limits, ok := volumeLimitsByType()[vol.Type]
 	if !ok {
-		v.oneOf(path+".type", vol.Type, slices.Sorted(maps.Keys(volumeTypes()))...)
+		v.checkChoice(path+".type", vol.Type, slices.Sorted(maps.Keys(volumeLimitsByType()))...)
 		return
 	}
-	v.between(path+".size", vol.Size, limits.minGiB, limits.maxGiB)
+	v.checkRange(path+".size", vol.Size, limits.minGiB, limits.maxGiB)
 	// What is included in a gp3 volume has no ratio to its size.
 	most := min(limits.maxIOPS, max(limits.iopsPerGiB*vol.Size, limits.minIOPS))
 	if vol.IOPS < limits.minIOPS || vol.IOPS > most {
 		v.errorf(path+".iops", strconv.Itoa(vol.IOPS), fmt.Sprintf("use %d to %d", limits.minIOPS, most), "is not what %s of %d GiB has", vol.Type, vol.Size)
 	}
-	v.throughput(path+".throughput", vol)
+	v.checkThroughput(path+".throughput", vol)
 }
 
-func (v validator) throughput(path string, vol v1alpha1.Volume) {
+func (v validator) checkThroughput(path string, vol v1alpha1.Volume) {
 	if vol.Type != "gp3" {
 		if vol.Throughput != 0 {
 			v.errorf(path, strconv.Itoa(vol.Throughput), "leave it out, or use gp3", "is for gp3 only")
 		}
 		return
 	}
-	most := min(maxThroughput, max(includedThroughput, vol.IOPS/iopsPerThroughput))
+	most := min(maxThroughput, max(includedThroughput, vol.IOPS/iopsPerMiBs))
 	if vol.Throughput < includedThroughput || vol.Throughput > most {
 		v.errorf(path, strconv.Itoa(vol.Throughput), fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most), "is not what gp3 with %d IOPS has", vol.IOPS)
 	}
 }
 
-func (v validator) labels(labels map[string]string) {
+func (v validator) checkNodeLabels(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at := "spec.nodeLabels[" + key + "]"
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
@@ -232,14 +232,14 @@ func (v validator) labels(labels map[string]string) {
 		if problems := validation.IsValidLabelValue(labels[key]); len(problems) > 0 {
 			v.errorf(at, labels[key], "use letters, digits, dashes, dots and underscores", "is not a label value: %s", problems[0])
 		}
-		if kubeletMayNotSet(key) {
+		if isRestrictedLabel(key) {
 			v.errorf(at, "", "use node.kubernetes.io/ or a domain of your own", "is a label that Kubernetes does not let a kubelet set")
 		}
 	}
 }
 
-// kubeletMayNotSet is NodeRestriction's rule, strictly: of Kubernetes's domains only these two are open to users.
-func kubeletMayNotSet(key string) bool {
+// isRestrictedLabel is NodeRestriction's rule, strictly: of Kubernetes's domains only these two are open to users.
+func isRestrictedLabel(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	if !found {
 		return false
@@ -251,14 +251,14 @@ func kubeletMayNotSet(key string) bool {
 	return under("kubernetes.io") || under("k8s.io")
 }
 
-func (v validator) taint(path, taint string) {
+func (v validator) checkTaint(path, taint string) {
 	hint := "write it as key=value:NoSchedule"
 	rest, effect, ok := strings.Cut(taint, ":")
 	if !ok {
 		v.errorf(path, taint, hint, "has no effect")
 		return
 	}
-	v.oneOf(path, effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
+	v.checkChoice(path, effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
 	key, value, _ := strings.Cut(rest, "=")
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		v.errorf(path, taint, hint, "has a key that is none: %s", problems[0])

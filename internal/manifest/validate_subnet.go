@@ -15,32 +15,32 @@ import (
 // EgressExternal is the egress of a subnet whose way out others make.
 const EgressExternal = "External"
 
-func (v validator) subnets(n v1alpha1.Networking, network netip.Prefix, region string) {
+func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, region string) {
 	if len(n.Subnets) == 0 {
 		v.errorf("spec.networking.subnets", "", "list a Private and a Public one in each zone", "must not be empty")
 	}
-	var ranges []ranged
+	var ranges []fieldCIDR
 	names, ids := map[string]int{}, map[string]int{}
 	zones := map[v1alpha1.SubnetType]map[string]int{v1alpha1.SubnetPrivate: {}, v1alpha1.SubnetPublic: {}, v1alpha1.SubnetUtility: {}}
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
-		v.subnetFields(at, s, region)
-		v.unique(at+".name", s.Name, names, i, "is the name of subnets[%d] too")
-		v.unique(at+".id", s.ID, ids, i, "is the id of subnets[%d] too")
+		v.checkSubnetFields(at, s, region)
+		v.checkUnique(at+".name", s.Name, names, i, "is the name of subnets[%d] too")
+		v.checkUnique(at+".id", s.ID, ids, i, "is the id of subnets[%d] too")
 		if seen, ok := zones[s.Type]; ok {
-			v.unique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
+			v.checkUnique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
 		}
-		ranges = append(ranges, ranged{at + ".cidr", v.subnetRange(at+".cidr", s, network)})
+		ranges = append(ranges, fieldCIDR{at + ".cidr", v.parseSubnetRange(at+".cidr", s, network)})
 	}
-	v.overlaps(ranges)
-	v.waysOut(n, zones)
+	v.checkOverlaps(ranges)
+	v.checkNATSubnets(n, zones)
 	if len(n.Subnets) > 0 && len(zones[v1alpha1.SubnetPrivate])+len(zones[v1alpha1.SubnetPublic]) == 0 {
 		v.errorf("spec.networking.subnets", "", "add a Private subnet in each zone", "has no Private and no Public one for machines")
 	}
 }
 
-// waysOut checks that there is a public subnet wherever a NAT gateway is to be made.
-func (v validator) waysOut(n v1alpha1.Networking, zones map[v1alpha1.SubnetType]map[string]int) {
+// checkNATSubnets checks that there is a public subnet wherever a NAT gateway is to be made.
+func (v validator) checkNATSubnets(n v1alpha1.Networking, zones map[v1alpha1.SubnetType]map[string]int) {
 	edges := len(zones[v1alpha1.SubnetPublic]) + len(zones[v1alpha1.SubnetUtility])
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
@@ -54,71 +54,71 @@ func (v validator) waysOut(n v1alpha1.Networking, zones map[v1alpha1.SubnetType]
 	}
 }
 
-func (v validator) subnetFields(at string, s v1alpha1.Subnet, region string) {
+func (v validator) checkSubnetFields(at string, s v1alpha1.Subnet, region string) {
 	if !ValidName(s.Name) {
 		v.errorf(at+".name", s.Name, "write it as private-a", "is not a DNS label")
 	}
 	if s.Name == "public" && s.Type == v1alpha1.SubnetPrivate {
 		v.errorf(at+".name", s.Name, "write it as private-a", "is the name of the public route table")
 	}
-	v.oneOf(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic), string(v1alpha1.SubnetUtility))
+	v.checkChoice(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic), string(v1alpha1.SubnetUtility))
 	switch {
 	case !zonePattern().MatchString(s.Zone):
 		v.errorf(at+".zone", s.Zone, "write it as us-east-1a", "is not an availability zone")
 	case s.Zone[:len(s.Zone)-1] != region:
 		v.errorf(at+".zone", s.Zone, "use zones of one region", "is not in the cluster's region %s", region)
 	}
-	v.egress(at+".egress", s)
+	v.checkEgress(at+".egress", s)
 }
 
-func (v validator) egress(at string, s v1alpha1.Subnet) {
+func (v validator) checkEgress(at string, s v1alpha1.Subnet) {
 	switch {
 	case s.Egress == "":
 	case s.Type != v1alpha1.SubnetPrivate || s.ID != "":
 		v.errorf(at, s.Egress, "leave it out", "is for Private subnets that are made")
-	case s.Egress != EgressExternal && !awsID(s.Egress, "nat", "eipalloc"):
+	case s.Egress != EgressExternal && !isResourceID(s.Egress, "nat", "eipalloc"):
 		v.errorf(at, s.Egress, "write it as nat-0123456789abcdef0, eipalloc-0123456789abcdef0 or External", "is not a way out")
 	}
 }
 
-func (v validator) subnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
+func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
 	if s.CIDR == "" {
 		if s.ID == "" {
 			v.errorf(path, "", "give ranges yourself, or a larger networkCIDR", "has no free range left in the network")
 		}
 		return netip.Prefix{}
 	}
-	p := v.sized(path, s.CIDR, shortestVPC, longestVPC)
+	p := v.parseSizedPrefix(path, s.CIDR, minVPCPrefix, maxVPCPrefix)
 	if p.IsValid() && network.IsValid() && (p.Bits() < network.Bits() || !network.Contains(p.Addr())) {
 		v.errorf(path, s.CIDR, "choose a range within it", "is not within networkCIDR %s", network)
 	}
 	return p
 }
 
-// awsID says whether id is that of an AWS resource of one of the kinds.
-func awsID(id string, kinds ...string) bool {
+// isResourceID says whether id is that of an AWS resource of one of the kinds.
+func isResourceID(id string, kinds ...string) bool {
 	kind, digits, _ := strings.Cut(id, "-")
 	return slices.Contains(kinds, kind) && regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`).MatchString(digits)
 }
 
-// existing checks what is named by its id.
-func (v validator) existing(n v1alpha1.Networking) {
-	if n.NetworkID != "" && !awsID(n.NetworkID, "vpc") {
+// checkExistingIDs checks what is named by its id.
+func (v validator) checkExistingIDs(n v1alpha1.Networking) {
+	if n.NetworkID != "" && !isResourceID(n.NetworkID, "vpc") {
 		v.errorf("spec.networking.networkID", n.NetworkID, "write it as vpc-0123456789abcdef0", "is not the id of a VPC")
 	}
-	if n.InternetGatewayID != "" && !awsID(n.InternetGatewayID, "igw") {
+	if n.InternetGatewayID != "" && !isResourceID(n.InternetGatewayID, "igw") {
 		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "write it as igw-0123456789abcdef0", "is not the id of an internet gateway")
 	}
 	if n.InternetGatewayID != "" && n.NetworkID == "" {
 		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "give networkID too, or leave it out", "is for an existing VPC")
 	}
-	v.existingSubnets(n)
+	v.checkExistingSubnets(n)
 }
 
-func (v validator) existingSubnets(n v1alpha1.Networking) {
+func (v validator) checkExistingSubnets(n v1alpha1.Networking) {
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
-		if s.ID != "" && !awsID(s.ID, "subnet") {
+		if s.ID != "" && !isResourceID(s.ID, "subnet") {
 			v.errorf(at+".id", s.ID, "write it as subnet-0123456789abcdef0", "is not the id of a subnet")
 		}
 		if n.NetworkID == "" && (s.ID != "" || strings.HasPrefix(s.Egress, "nat-")) {
@@ -138,12 +138,12 @@ func endpointServices() []string {
 	}
 }
 
-func (v validator) endpoints(n v1alpha1.Networking) {
+func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 	seen := map[string]int{}
 	for i, s := range n.VPCEndpoints {
 		at := fmt.Sprintf("spec.networking.vpcEndpoints[%d]", i)
-		v.unique(at, s, seen, i, "is vpcEndpoints[%d] too")
-		v.oneOf(at, s, endpointServices()...)
+		v.checkUnique(at, s, seen, i, "is vpcEndpoints[%d] too")
+		v.checkChoice(at, s, endpointServices()...)
 	}
 	if n.NATGateways != NATNone || len(n.VPCEndpoints) == 0 {
 		return
@@ -155,8 +155,8 @@ func (v validator) endpoints(n v1alpha1.Networking) {
 	}
 }
 
-// provided checks the names of what exists beside the network.
-func (v validator) provided(spec v1alpha1.ClusterSpec) {
+// checkProvidedResources checks the names of what exists beside the network.
+func (v validator) checkProvidedResources(spec v1alpha1.ClusterSpec) {
 	const at = "spec.cloudProvider.aws."
 	p := spec.CloudProvider.AWS
 	if arn := p.KMSKeyARN; arn != "" && !regexp.MustCompile(`^arn:aws[a-z-]*:kms:`+regexp.QuoteMeta(p.Region)+`:\d{12}:key/[0-9A-Za-z-]+$`).MatchString(arn) {
@@ -166,7 +166,7 @@ func (v validator) provided(spec v1alpha1.ClusterSpec) {
 		if id == "" {
 			continue
 		}
-		v.securityGroup(at+"securityGroups."+role, id)
+		v.checkSecurityGroup(at+"securityGroups."+role, id)
 		if spec.Networking.NetworkID == "" {
 			v.errorf(at+"securityGroups."+role, id, "give networking.networkID too", "is in an existing VPC")
 		}

@@ -16,17 +16,17 @@ const (
 
 func defaultWarmPool(g *v1alpha1.InstanceGroup, _ *Set) {
 	if p := &g.Spec.WarmPool; p.MinSize != 0 || p.MaxGroupPreparedCapacity != 0 {
-		setText(&p.PoolState, poolStopped)
+		setDefaultText(&p.PoolState, poolStopped)
 	}
 }
 
-func (v validator) warmPool(spec v1alpha1.InstanceGroupSpec) {
+func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 	p := spec.WarmPool
 	if p == (v1alpha1.WarmPool{}) {
 		return
 	}
-	v.oneOf("spec.warmPool.poolState", p.PoolState, poolStopped, poolRunning)
-	v.between("spec.warmPool.minSize", p.MinSize, 0, maxGroupSize)
+	v.checkChoice("spec.warmPool.poolState", p.PoolState, poolStopped, poolRunning)
+	v.checkRange("spec.warmPool.minSize", p.MinSize, 0, maxGroupSize)
 	if spec.Role != v1alpha1.RoleWorker {
 		v.errorf("spec.warmPool", "", "leave it out", "is for workers only")
 	}

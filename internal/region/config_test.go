@@ -14,7 +14,7 @@ import (
 // TestStartFails looks at what is left when the region's process can not start: nothing runs, and the log is shown.
 func TestStartFails(t *testing.T) {
 	cache := t.TempDir()
-	_, err := region.Start(t.Context(), region.Options{Cache: cache, Port: freePort(t)}, []string{"/bin/sh", "-c", "echo no luck; exit 3"})
+	_, err := region.Start(t.Context(), region.Options{CacheDir: cache, Port: findFreePort(t)}, []string{"/bin/sh", "-c", "echo no luck; exit 3"})
 	if err == nil || !strings.Contains(err.Error(), "no luck") {
 		t.Errorf("error %v, want the end of the log", err)
 	}
@@ -43,14 +43,14 @@ func TestPortOfSomebodyElse(t *testing.T) {
 	}()
 	port, _ := strconv.Atoi(ln.Addr().String()[len("127.0.0.1:"):])
 	cache := t.TempDir()
-	o := region.Options{Cache: cache, Port: port}
+	o := region.Options{CacheDir: cache, Port: port}
 	if _, err := region.Start(t.Context(), o, []string{"/bin/sleep", "5"}); err == nil || !strings.Contains(err.Error(), "something else answers") {
 		t.Errorf("error %v", err)
 	}
 	if err := region.Stop(t.Context(), cache); err != nil {
 		t.Fatal(err)
 	}
-	o.Port = freePort(t)
+	o.Port = findFreePort(t)
 	if _, err := region.Start(t.Context(), o, []string{"/bin/false"}); err == nil || strings.Contains(err.Error(), "runs on port") {
 		t.Errorf("a stopped region does not take another port: %v", err)
 	}
@@ -77,7 +77,7 @@ func TestEnv(t *testing.T) {
 	}
 }
 
-func freePort(t *testing.T) int {
+func findFreePort(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -34,23 +34,23 @@ func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, erro
 	if err := r.Check(); err != nil {
 		return made, err
 	}
-	return made, administer(ctx, cache, http.MethodPost, r, &made)
+	return made, callFaultsAPI(ctx, cache, http.MethodPost, r, &made)
 }
 
-// Faults lists the rules of the running region with their counters, oldest first.
-func Faults(ctx context.Context, cache string) ([]fault.Rule, error) {
+// ListFaults lists the rules of the running region with their counters, oldest first.
+func ListFaults(ctx context.Context, cache string) ([]fault.Rule, error) {
 	rules := []fault.Rule{}
-	return rules, administer(ctx, cache, http.MethodGet, nil, &rules)
+	return rules, callFaultsAPI(ctx, cache, http.MethodGet, nil, &rules)
 }
 
 // ClearFaults forgets all rules of the running region, and returns how many there were.
 func ClearFaults(ctx context.Context, cache string) (int, error) {
 	n := 0
-	return n, administer(ctx, cache, http.MethodDelete, nil, &n)
+	return n, callFaultsAPI(ctx, cache, http.MethodDelete, nil, &n)
 }
 
-// administer asks the running region in the cache folder, as its owner.
-func administer(ctx context.Context, cache, method string, in, out any) error {
+// callFaultsAPI asks the running region in the cache folder, as its owner.
+func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error {
 	st, err := GetStatus(cache)
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ func killPeer(r *http.Request) error {
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return fmt.Errorf("kill the caller: %s is not on this computer", r.RemoteAddr)
 	}
-	inode, err := socketOf(r.RemoteAddr, local.String())
+	inode, err := findSocketInode(r.RemoteAddr, local.String())
 	if err != nil {
 		return err
 	}
-	pid, err := ownerOf(inode)
+	pid, err := findSocketOwner(inode)
 	if err != nil {
 		return err
 	}
@@ -117,9 +117,9 @@ func killPeer(r *http.Request) error {
 	return nil
 }
 
-// socketOf is the inode of the host's TCP socket between two addresses of IPv4.
-func socketOf(from, to string) (string, error) {
-	want := [2]string{kernelAddress(from), kernelAddress(to)}
+// findSocketInode is the inode of the host's TCP socket between two addresses of IPv4.
+func findSocketInode(from, to string) (string, error) {
+	want := [2]string{procNetAddress(from), procNetAddress(to)}
 	b, err := os.ReadFile("/proc/self/net/tcp")
 	if err != nil {
 		return "", fmt.Errorf("look for the caller: %w", err)
@@ -134,9 +134,9 @@ func socketOf(from, to string) (string, error) {
 	return "", fmt.Errorf("look for the caller: no socket from %s", from)
 }
 
-// kernelAddress writes an address of IPv4 as /proc/net/tcp does: in the processor's order, which is little-endian on
+// procNetAddress writes an address of IPv4 as /proc/net/tcp does: in the processor's order, which is little-endian on
 // all that the region runs on.
-func kernelAddress(addr string) string {
+func procNetAddress(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	ip := net.ParseIP(host).To4()
 	n, errPort := strconv.ParseUint(port, 10, 16)
@@ -146,8 +146,8 @@ func kernelAddress(addr string) string {
 	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], n)
 }
 
-// ownerOf is the process that holds a socket.
-func ownerOf(inode string) (int, error) {
+// findSocketOwner is the process that holds a socket.
+func findSocketOwner(inode string) (int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
 	if err != nil {
 		return 0, fmt.Errorf("look for the caller: %w", err)

@@ -41,12 +41,12 @@ func Preflight() error {
 
 // EnsureImage builds the machines' image unless the cache holds it, and tells progress of each stage.
 func EnsureImage(ctx context.Context, cache string, progress func(line string)) error {
-	id := image.ID(runtime.GOARCH)
-	if _, err := image.Find(paths{cache}.image(), id); err == nil {
+	id := image.ComputeID(runtime.GOARCH)
+	if _, err := image.Find(regionPaths{cache}.imageDir(), id); err == nil {
 		return nil
 	}
 	_, err := image.Build(ctx, image.Options{
-		Dir: paths{cache}.image(), Arch: runtime.GOARCH,
+		CacheDir: regionPaths{cache}.imageDir(), Arch: runtime.GOARCH,
 		Progress: func(stage string) { progress("image " + id + ": " + stage) },
 	})
 	return err
@@ -55,7 +55,7 @@ func EnsureImage(ctx context.Context, cache string, progress func(line string)) 
 // Destroy removes the region: its process, machines, networks, volumes and state. It works in whatever state the
 // region is, and does nothing where there is none. The image and the assets stay in the cache.
 func Destroy(ctx context.Context, cache string) error {
-	p := paths{cache}
+	p := regionPaths{cache}
 	s, err := loadSettings(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -70,7 +70,7 @@ func Destroy(ctx context.Context, cache string) error {
 	if err != nil {
 		return err
 	}
-	host, err := machine.New(machine.Config{Region: s.ID, Dir: p.dir()})
+	host, err := machine.New(machine.Config{Region: s.ID, Dir: p.regionDir()})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func Destroy(ctx context.Context, cache string) error {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)
 	}
 	// The settings go last: they name what belongs to the region, should this be killed before its end.
-	entries, err := os.ReadDir(p.dir())
+	entries, err := os.ReadDir(p.regionDir())
 	if err != nil {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)
 	}
@@ -87,9 +87,9 @@ func Destroy(ctx context.Context, cache string) error {
 		if e.Name() == "settings.json" {
 			continue
 		}
-		if err := os.RemoveAll(p.dir() + "/" + e.Name()); err != nil {
+		if err := os.RemoveAll(p.regionDir() + "/" + e.Name()); err != nil {
 			return fmt.Errorf("destroy region %s: %w", s.ID, err)
 		}
 	}
-	return os.RemoveAll(p.dir())
+	return os.RemoveAll(p.regionDir())
 }

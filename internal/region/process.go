@@ -39,8 +39,8 @@ const healthPath = "/_slipway/health"
 
 // GetStatus says whether the region in the cache folder exists and runs.
 func GetStatus(cache string) (Status, error) {
-	p := paths{cache}
-	st := Status{Folder: p.dir()}
+	p := regionPaths{cache}
+	st := Status{Folder: p.regionDir()}
 	s, err := loadSettings(p)
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
@@ -49,7 +49,7 @@ func GetStatus(cache string) (Status, error) {
 		return st, err
 	}
 	st.Exists, st.Settings, st.Endpoint, st.Region = true, s, s.Endpoint(), s.Region
-	if proc, ok := running(p); ok {
+	if proc, ok := findRunningProcess(p); ok {
 		st.Running, st.PID = true, proc.PID
 	}
 	return st, nil
@@ -62,21 +62,21 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	p := paths{o.Cache}
-	if _, ok := running(p); !ok {
-		if err := spawn(p, serve); err != nil {
+	p := regionPaths{o.CacheDir}
+	if _, ok := findRunningProcess(p); !ok {
+		if err := startDetached(p, serve); err != nil {
 			return Status{}, err
 		}
 	}
 	if err := waitHealthy(ctx, p, s); err != nil {
 		return Status{}, err
 	}
-	return GetStatus(o.Cache)
+	return GetStatus(o.CacheDir)
 }
 
-// spawn starts serve detached from this process, its output in the region's log.
-func spawn(p paths, serve []string) error {
-	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// startDetached starts serve detached from this process, its output in the region's log.
+func startDetached(p regionPaths, serve []string) error {
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the region's log: %w", err)
 	}
@@ -87,13 +87,13 @@ func spawn(p paths, serve []string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the region's process: %w", err)
 	}
-	proc := Process{PID: cmd.Process.Pid, StartTime: startTime(cmd.Process.Pid)}
+	proc := Process{PID: cmd.Process.Pid, StartTime: processStartTime(cmd.Process.Pid)}
 	go cmd.Wait() //nolint:errcheck // reaps it if it ends before we do
-	return writeJSON(p.pid(), proc)
+	return writeJSON(p.processFile(), proc)
 }
 
 // waitHealthy waits until the region answers, its process ends or ctx does.
-func waitHealthy(ctx context.Context, p paths, s Settings) error {
+func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{Proxy: nil}}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -109,8 +109,8 @@ func waitHealthy(ctx context.Context, p paths, s Settings) error {
 			}
 			return fmt.Errorf("something else answers at %s: stop it, or start the region with another --port", s.Endpoint())
 		}
-		if _, ok := running(p); !ok {
-			return fmt.Errorf("the region's process ended at its start; the end of %s:\n%s", p.log(), tail(p.log(), 15))
+		if _, ok := findRunningProcess(p); !ok {
+			return fmt.Errorf("the region's process ended at its start; the end of %s:\n%s", p.logFile(), lastLines(p.logFile(), 15))
 		}
 		select {
 		case <-ctx.Done():
@@ -122,22 +122,22 @@ func waitHealthy(ctx context.Context, p paths, s Settings) error {
 
 // Stop ends the region's process and waits for its end. Machines go on running. It does nothing if none runs.
 func Stop(ctx context.Context, cache string) error {
-	p := paths{cache}
-	proc, ok := running(p)
+	p := regionPaths{cache}
+	proc, ok := findRunningProcess(p)
 	if !ok {
 		return nil
 	}
-	return end(ctx, proc)
+	return stopProcess(ctx, proc)
 }
 
-// end asks proc to stop, and after 5 s ends it.
-func end(ctx context.Context, proc Process) error {
+// stopProcess asks proc to stop, and after 5 s ends it.
+func stopProcess(ctx context.Context, proc Process) error {
 	for i, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		if err := syscall.Kill(proc.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("stop the region's process %d: %w", proc.PID, err)
 		}
 		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := awaitEnd(wait, proc)
+		err := waitForExit(wait, proc)
 		cancel()
 		if err == nil || i == 1 {
 			return err
@@ -146,10 +146,10 @@ func end(ctx context.Context, proc Process) error {
 	return nil
 }
 
-func awaitEnd(ctx context.Context, proc Process) error {
+func waitForExit(ctx context.Context, proc Process) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for alive(proc) {
+	for isAlive(proc) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for process %d to end: %w", proc.PID, ctx.Err())
@@ -159,23 +159,23 @@ func awaitEnd(ctx context.Context, proc Process) error {
 	return nil
 }
 
-// running returns the region's process if it is alive.
-func running(p paths) (Process, bool) {
+// findRunningProcess returns the region's process if it is alive.
+func findRunningProcess(p regionPaths) (Process, bool) {
 	var proc Process
-	b, err := os.ReadFile(p.pid())
+	b, err := os.ReadFile(p.processFile())
 	if err != nil || json.Unmarshal(b, &proc) != nil {
 		return proc, false
 	}
-	return proc, alive(proc)
+	return proc, isAlive(proc)
 }
 
-// alive says whether proc is still the process it was, and no zombie.
-func alive(proc Process) bool {
-	return proc.PID > 0 && proc.StartTime != "" && startTime(proc.PID) == proc.StartTime
+// isAlive says whether proc is still the process it was, and no zombie.
+func isAlive(proc Process) bool {
+	return proc.PID > 0 && proc.StartTime != "" && processStartTime(proc.PID) == proc.StartTime
 }
 
-// startTime returns when pid started, in clock ticks since boot; empty for a zombie or no process.
-func startTime(pid int) string {
+// processStartTime returns when pid started, in clock ticks since boot; empty for a zombie or no process.
+func processStartTime(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return ""
@@ -188,8 +188,8 @@ func startTime(pid int) string {
 	return f[19]
 }
 
-// tail returns the last n lines of a file, as far as it can be read.
-func tail(path string, n int) string {
+// lastLines returns the last n lines of a file, as far as it can be read.
+func lastLines(path string, n int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

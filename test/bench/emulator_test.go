@@ -61,9 +61,9 @@ func sshKey(t *testing.T) string {
 	return file
 }
 
-// firstAfter is how long after start the first resource was asked for.
-func (p *proxy) firstAfter(start time.Time) time.Duration {
+// firstCreateAfter is how long after start the first resource was asked for.
+func (p *proxy) firstCreateAfter(start time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.first.Sub(start)
+	return p.firstCreate.Sub(start)
 }

@@ -21,9 +21,9 @@ type proxy struct {
 	url   string
 	delay time.Duration
 
-	mu    sync.Mutex
-	calls map[string]int
-	first time.Time // when the first call came that makes something in AWS
+	mu          sync.Mutex
+	calls       map[string]int
+	firstCreate time.Time // when the first call came that makes something in AWS
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -41,7 +41,7 @@ func newProxy(t *testing.T, target string) *proxy {
 		Transport: &http.Transport{MaxIdleConnsPerHost: 200, DisableCompression: true},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.see(r)
+		p.countCall(r)
 		time.Sleep(p.delay)
 		next.ServeHTTP(w, r)
 	}))
@@ -50,8 +50,8 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-// see counts a call under its service and operation.
-func (p *proxy) see(r *http.Request) {
+// countCall counts a call under its service and operation.
+func (p *proxy) countCall(r *http.Request) {
 	service, op := "s3", r.Method
 	if _, scope, ok := strings.Cut(r.Header.Get("Authorization"), "Credential="); ok {
 		if parts := strings.Split(scope, "/"); len(parts) > 3 { //nolint:mnd // key/date/region/service/aws4_request
@@ -72,12 +72,12 @@ func (p *proxy) see(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[service+":"+op]++
-	if p.first.IsZero() && service != "s3" && changes(op) {
-		p.first = time.Now()
+	if p.firstCreate.IsZero() && service != "s3" && createsResource(op) {
+		p.firstCreate = time.Now()
 	}
 }
 
-func changes(op string) bool {
+func createsResource(op string) bool {
 	return slices.ContainsFunc([]string{"Create", "Allocate", "Run", "Put", "Import"}, func(p string) bool { return strings.HasPrefix(op, p) })
 }
 
@@ -85,11 +85,11 @@ func changes(op string) bool {
 func (p *proxy) reset(delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls, p.first, p.delay = map[string]int{}, time.Time{}, delay
+	p.calls, p.firstCreate, p.delay = map[string]int{}, time.Time{}, delay
 }
 
-// counts returns the calls since reset: in all, and those to S3.
-func (p *proxy) counts() (all, s3 int) {
+// callCounts returns the calls since reset: in all, and those to S3.
+func (p *proxy) callCounts() (all, s3 int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for op, n := range p.calls {

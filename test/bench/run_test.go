@@ -17,29 +17,29 @@ import (
 	"time"
 )
 
-// run is what one process took.
-type run struct {
+// processResult is what one process took.
+type processResult struct {
 	out, errs string
 	code      int
 	wall, cpu time.Duration
 	start     time.Time
 }
 
-// tool is a program with the environment that it runs in.
-type tool struct {
+// program is a program with the environment that it runs in.
+type program struct {
 	path string
 	env  []string
 	dir  string
 }
 
-func (x tool) run(t *testing.T, args ...string) run {
+func (x program) runProcess(t *testing.T, args ...string) processResult {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), x.path, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + x.dir}, x.env...)
 	cmd.Dir = x.dir
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	r := run{start: time.Now()}
+	r := processResult{start: time.Now()}
 	err := cmd.Run()
 	r.wall = time.Since(r.start)
 	r.out, r.errs = out.String(), errs.String()
@@ -52,18 +52,18 @@ func (x tool) run(t *testing.T, args ...string) run {
 	return r
 }
 
-// must runs a command that has to end with one of codes.
-func (x tool) must(t *testing.T, codes []int, args ...string) run {
+// mustRun runs a command that has to end with one of codes.
+func (x program) mustRun(t *testing.T, codes []int, args ...string) processResult {
 	t.Helper()
-	r := x.run(t, args...)
+	r := x.runProcess(t, args...)
 	if slices.Contains(codes, r.code) {
 		return r
 	}
-	t.Fatalf("%s %s: exit status %d\n%s%s", filepath.Base(x.path), strings.Join(args, " "), r.code, tail(r.out), tail(r.errs))
+	t.Fatalf("%s %s: exit status %d\n%s%s", filepath.Base(x.path), strings.Join(args, " "), r.code, clipTail(r.out), clipTail(r.errs))
 	return r
 }
 
-func tail(s string) string {
+func clipTail(s string) string {
 	const most = 3000
 	if len(s) > most {
 		return "…" + s[len(s)-most:]
@@ -71,7 +71,7 @@ func tail(s string) string {
 	return s
 }
 
-func root(t *testing.T) string {
+func repositoryRoot(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
@@ -80,21 +80,21 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// slipway is the program that make build made, with its state on the emulator's S3.
-func slipway(t *testing.T, p *proxy, credentials ...string) tool {
+// newSlipway is the program that make build made, with its state on the emulator's S3.
+func newSlipway(t *testing.T, p *proxy, credentials ...string) program {
 	t.Helper()
-	path := filepath.Join(root(t), "bin", "slipway")
+	path := filepath.Join(repositoryRoot(t), "bin", "slipway")
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("SKIPPED: there is no bin/slipway: make build")
 	}
-	x := tool{path: path, dir: t.TempDir(), env: append(p.env(), "SLIPWAY_STATE=s3://slipway-bench")}
+	x := program{path: path, dir: t.TempDir(), env: append(p.env(), "SLIPWAY_STATE=s3://slipway-bench")}
 	x.env = append(x.env, credentials...)
 	return x
 }
 
-// cluster is the highly available private cluster of the table: three control-plane machines and groups of workers
+// clusterManifest is the highly available private cluster of the table: three control-plane machines and groups of workers
 // over three zones, and with them a group of one machine in a public subnet, the bastion.
-func cluster(name, image string, workers int) string {
+func clusterManifest(name, image string, workers int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: slipway.dev/v1alpha1
 kind: Cluster

@@ -26,7 +26,7 @@ type figure struct {
 	strict   bool   // it does not depend on the machine: above the goal is a failure
 }
 
-func (f figure) mark() string {
+func (f figure) goalMark() string {
 	switch {
 	case f.goal == 0:
 		return ""
@@ -37,7 +37,7 @@ func (f figure) mark() string {
 	}
 }
 
-func (f figure) value(v float64) string {
+func (f figure) formatValue(v float64) string {
 	switch {
 	case v == 0:
 		return "-"
@@ -57,18 +57,18 @@ func kopsFigures() map[string]float64 {
 	}
 }
 
-// bench is one emulator with what is measured on it.
-type bench struct {
-	t       *testing.T
-	on      string
-	proxy   *proxy
-	tool    tool
-	image   string
-	kops    map[string]float64
-	figures []figure
+// benchmark is one emulator with what is measured on it.
+type benchmark struct {
+	t        *testing.T
+	emulator string
+	proxy    *proxy
+	program  program
+	image    string
+	kops     map[string]float64
+	figures  []figure
 }
 
-func (b *bench) add(f figure) { b.figures = append(b.figures, f) }
+func (b *benchmark) addFigure(f figure) { b.figures = append(b.figures, f) }
 
 // TestTable measures all rows of issue 4's table but the critical path, which test/engine proves in the test's own time.
 // Calls do not depend on the machine: too many of them fail the test. Seconds are printed only.
@@ -78,15 +78,15 @@ func TestTable(t *testing.T) {
 	}
 	for _, emulator := range []string{"moto", "region"} {
 		t.Run(emulator, func(t *testing.T) {
-			b := start(t, emulator)
+			b := startBenchmark(t, emulator)
 			b.kops = kopsFigures()
 			b.runKops(os.Getenv("KOPS"))
-			b.measure("demo", sevenGroups, "")
-			b.measure("wide", fiftyGroups, " with 50 groups")
-			b.print(os.Stdout)
+			b.measureCluster("demo", sevenGroups, "")
+			b.measureCluster("wide", fiftyGroups, " with 50 groups")
+			b.printTable(os.Stdout)
 			for _, f := range b.figures {
-				if f.strict && f.mark() != "ok" {
-					t.Errorf("%s: %s, the goal is %s", f.name, f.value(f.measured), f.value(f.goal))
+				if f.strict && f.goalMark() != "ok" {
+					t.Errorf("%s: %s, the goal is %s", f.name, f.formatValue(f.measured), f.formatValue(f.goal))
 				}
 			}
 		})
@@ -99,97 +99,97 @@ const (
 	fiftyGroups = 49
 )
 
-func start(t *testing.T, emulator string) *bench {
+func startBenchmark(t *testing.T, emulator string) *benchmark {
 	t.Helper()
-	b := &bench{t: t, on: emulator}
+	b := &benchmark{t: t, emulator: emulator}
 	if emulator == "moto" {
 		url := *moto.Start(t).BaseEndpoint
-		b.proxy, b.image = newProxy(t, url), moto.Image(t, testConfig(url))
-		b.tool = slipway(t, b.proxy, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
+		b.proxy, b.image = newProxy(t, url), moto.FindImage(t, testConfig(url))
+		b.program = newSlipway(t, b.proxy, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test")
 	} else {
 		r := regiontest.Start(t)
-		b.proxy, b.image = newProxy(t, r.URL), "ssm:"+regiontest.Parameter
-		b.tool = slipway(t, b.proxy, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
+		b.proxy, b.image = newProxy(t, r.URL), "ssm:"+regiontest.ImageParameter
+		b.program = newSlipway(t, b.proxy, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
 	}
-	b.tool.must(t, []int{0}, "state", "init", "--yes")
+	b.program.mustRun(t, []int{0}, "state", "init", "--yes")
 	return b
 }
 
-// measure makes a cluster and takes its figures.
-func (b *bench) measure(name string, groups int, suffix string) {
+// measureCluster makes a cluster and takes its figures.
+func (b *benchmark) measureCluster(name string, groups int, suffix string) {
 	t, k := b.t, b.kops
-	file := b.tool.dir + "/" + name + ".yaml"
-	if err := os.WriteFile(file, []byte(cluster(name, b.image, groups)), 0o600); err != nil {
+	file := b.program.dir + "/" + name + ".yaml"
+	if err := os.WriteFile(file, []byte(clusterManifest(name, b.image, groups)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.tool.must(t, []int{0}, "create", "-f", file, "--yes")
+	b.program.mustRun(t, []int{0}, "create", "-f", file, "--yes")
 	if suffix != "" {
-		b.render(name, figure{name: "processor time of rendering Terraform" + suffix + ", cold", goal: k["render wide"] / 10, kops: k["render wide"], shipped: "12.7 s as shipped"})
+		b.measureRender(name, figure{name: "processor time of rendering Terraform" + suffix + ", cold", goal: k["render wide"] / 10, kops: k["render wide"], shipped: "12.7 s as shipped"})
 	} else {
-		b.render(name, figure{name: "processor time of rendering Terraform, cold", goal: k["render"] / 10, kops: k["render"], shipped: "2.4 s as shipped"})
+		b.measureRender(name, figure{name: "processor time of rendering Terraform, cold", goal: k["render"] / 10, kops: k["render"], shipped: "2.4 s as shipped"})
 	}
 
 	b.proxy.reset(latency)
-	r := b.apply(name)
-	all, s3 := b.proxy.counts()
+	r := b.applyCluster(name)
+	all, s3 := b.proxy.callCounts()
 	if suffix == "" {
-		b.add(figure{name: "calls of the first apply", measured: float64(all), goal: k["apply"] / 3, unit: "calls", kops: k["apply"], strict: true})
-		b.add(figure{name: "  of these to S3, for state and machines", measured: float64(s3), unit: "calls", kops: k["apply s3"]})
-		b.add(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["apply wall"] / 3, unit: "s", kops: k["apply wall"]})
-		b.add(figure{name: "  before the first resource", measured: b.proxy.firstAfter(r.start).Seconds(), goal: k["first"] / 3, unit: "s", kops: k["first"]})
+		b.addFigure(figure{name: "calls of the first apply", measured: float64(all), goal: k["apply"] / 3, unit: "calls", kops: k["apply"], strict: true})
+		b.addFigure(figure{name: "  of these to S3, for state and machines", measured: float64(s3), unit: "calls", kops: k["apply s3"]})
+		b.addFigure(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["apply wall"] / 3, unit: "s", kops: k["apply wall"]})
+		b.addFigure(figure{name: "  before the first resource", measured: b.proxy.firstCreateAfter(r.start).Seconds(), goal: k["first"] / 3, unit: "s", kops: k["first"]})
 	} else {
-		b.add(figure{name: "calls of the first apply" + suffix, measured: float64(all), unit: "calls"})
-		b.add(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), unit: "s"})
+		b.addFigure(figure{name: "calls of the first apply" + suffix, measured: float64(all), unit: "calls"})
+		b.addFigure(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), unit: "s"})
 	}
 
 	b.proxy.reset(latency)
-	r = b.tool.must(t, []int{0, 2}, "plan", name) // moto's defects show as changes; they are only read
-	all, s3 = b.proxy.counts()
-	b.add(figure{name: "calls of a plan without changes" + suffix, measured: float64(all), goal: 40, unit: "calls", kops: k["plan"], strict: true})
-	b.add(figure{name: "  of these to S3, for the state", measured: float64(s3), unit: "calls", kops: k["plan s3"]})
-	b.add(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["plan wall"] / 3, unit: "s", kops: k["plan wall"]})
+	r = b.program.mustRun(t, []int{0, 2}, "plan", name) // moto's defects show as changes; they are only read
+	all, s3 = b.proxy.callCounts()
+	b.addFigure(figure{name: "calls of a plan without changes" + suffix, measured: float64(all), goal: 40, unit: "calls", kops: k["plan"], strict: true})
+	b.addFigure(figure{name: "  of these to S3, for the state", measured: float64(s3), unit: "calls", kops: k["plan s3"]})
+	b.addFigure(figure{name: "seconds of it, 50 ms a call", measured: r.wall.Seconds(), goal: k["plan wall"] / 3, unit: "s", kops: k["plan wall"]})
 	b.proxy.reset(0)
-	b.tool.must(t, []int{0}, "delete", "cluster", name, "--yes")
+	b.program.mustRun(t, []int{0}, "delete", "cluster", name, "--yes")
 }
 
-// apply applies. Where moto fails, by a race of its own that answers with a page of HTML, it is run again as an operator
+// applyCluster applies. Where moto fails, by a race of its own that answers with a page of HTML, it is run again as an operator
 // would; what both took is counted.
-func (b *bench) apply(name string) run {
+func (b *benchmark) applyCluster(name string) processResult {
 	b.t.Helper()
-	r := b.tool.run(b.t, "apply", name, "--yes")
-	if r.code != 0 && b.on == "moto" && strings.Contains(r.errs, "error while deserializing xml error response") {
-		b.t.Logf("moto failed, apply is run again: %s", tail(r.errs))
-		again := b.tool.must(b.t, []int{0}, "apply", name, "--yes")
+	r := b.program.runProcess(b.t, "apply", name, "--yes")
+	if r.code != 0 && b.emulator == "moto" && strings.Contains(r.errs, "error while deserializing xml error response") {
+		b.t.Logf("moto failed, apply is run again: %s", clipTail(r.errs))
+		again := b.program.mustRun(b.t, []int{0}, "apply", name, "--yes")
 		again.start, again.wall = r.start, r.wall+again.wall
 		return again
 	}
 	if r.code != 0 {
-		b.t.Fatalf("slipway apply %s: exit status %d\n%s", name, r.code, tail(r.errs))
+		b.t.Fatalf("slipway apply %s: exit status %d\n%s", name, r.code, clipTail(r.errs))
 	}
 	return r
 }
 
-// render takes the least of some runs: what else the machine does only adds.
-func (b *bench) render(name string, f figure) {
+// measureRender takes the least of some runs: what else the machine does only adds.
+func (b *benchmark) measureRender(name string, f figure) {
 	const runs = 7
 	var took []time.Duration
 	b.proxy.reset(0)
 	for range runs {
-		took = append(took, b.tool.must(b.t, []int{0}, "render", "terraform", name).cpu)
+		took = append(took, b.program.mustRun(b.t, []int{0}, "render", "terraform", name).cpu)
 	}
 	f.measured, f.unit = slices.Min(took).Seconds(), "s"
-	b.add(f)
+	b.addFigure(f)
 }
 
-func (b *bench) print(to *os.File) {
+func (b *benchmark) printTable(to *os.File) {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "\nagainst %s\tslipway\tgoal\t\tkops\n", b.on)
+	fmt.Fprintf(w, "\nagainst %s\tslipway\tgoal\t\tkops\n", b.emulator)
 	for _, f := range b.figures {
-		kops := f.value(f.kops)
+		kops := f.formatValue(f.kops)
 		if f.shipped != "" {
 			kops += " (" + f.shipped + ")"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.name, f.value(f.measured), f.value(f.goal), f.mark(), kops)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.name, f.formatValue(f.measured), f.formatValue(f.goal), f.goalMark(), kops)
 	}
 	if err := w.Flush(); err != nil {
 		b.t.Error(err)
@@ -197,36 +197,36 @@ func (b *bench) print(to *os.File) {
 }
 
 // runKops replaces kops' figures by what the binary at path comes to here. Without one they are those of the issue.
-func (b *bench) runKops(path string) {
-	if path == "" || b.on != "moto" {
+func (b *benchmark) runKops(path string) {
+	if path == "" || b.emulator != "moto" {
 		return
 	}
 	t := b.t
 	hashes := hashServer(t)
-	k := tool{path: path, dir: t.TempDir(), env: append(b.proxy.env(),
+	k := program{path: path, dir: t.TempDir(), env: append(b.proxy.env(),
 		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=test", "S3_ACCESS_KEY_ID=test", "S3_SECRET_ACCESS_KEY=test", "S3_REGION=us-east-1",
 		"KOPS_STATE_STORE=s3://kops-bench", "KOPS_FEATURE_FLAGS=-ImageDigest", "KOPS_BASE_URL="+hashes, "KOPS_RUN_TOO_NEW_VERSION=1")}
 	makeBucket(t, b.proxy.url, "kops-bench")
 	name := "demo.k8s.local"
-	k.must(t, []int{0}, "create", "cluster", name, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--control-plane-count", "3", "--node-count", "3",
+	k.mustRun(t, []int{0}, "create", "cluster", name, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--control-plane-count", "3", "--node-count", "3",
 		"--topology", "private", "--bastion", "--networking", "calico", "--dns", "none", "--image", b.image, "--ssh-public-key", sshKey(t))
-	first := k.must(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf")
+	first := k.mustRun(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf")
 	for range 3 {
-		if again := k.must(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf"); again.cpu < first.cpu {
+		if again := k.mustRun(t, []int{0}, "update", "cluster", name, "--target", "terraform", "--out", k.dir+"/tf"); again.cpu < first.cpu {
 			first = again
 		}
 	}
 	b.kops["render"] = first.cpu.Seconds()
 	b.proxy.reset(latency)
-	r := k.must(t, []int{0}, "update", "cluster", name, "--yes", "--admin=false", "--create-kube-config=false")
-	all, s3 := b.proxy.counts()
+	r := k.mustRun(t, []int{0}, "update", "cluster", name, "--yes", "--admin=false", "--create-kube-config=false")
+	all, s3 := b.proxy.callCounts()
 	b.kops["apply"], b.kops["apply s3"], b.kops["apply wall"] = float64(all), float64(s3), r.wall.Seconds()
-	b.kops["first"] = b.proxy.firstAfter(r.start).Seconds()
+	b.kops["first"] = b.proxy.firstCreateAfter(r.start).Seconds()
 	b.proxy.reset(latency)
-	r = k.must(t, []int{0}, "update", "cluster", name, "--create-kube-config=false")
-	all, s3 = b.proxy.counts()
+	r = k.mustRun(t, []int{0}, "update", "cluster", name, "--create-kube-config=false")
+	all, s3 = b.proxy.callCounts()
 	b.kops["plan"], b.kops["plan s3"], b.kops["plan wall"] = float64(all), float64(s3), r.wall.Seconds()
 	b.proxy.reset(0)
-	k.must(t, []int{0}, "delete", "cluster", name, "--yes")
-	fmt.Println("kops:", strings.TrimSpace(k.must(t, []int{0}, "version").out))
+	k.mustRun(t, []int{0}, "delete", "cluster", name, "--yes")
+	fmt.Println("kops:", strings.TrimSpace(k.mustRun(t, []int{0}, "version").out))
 }

@@ -29,8 +29,8 @@ const (
 	bucket      = "slipway-e2e-state"
 )
 
-// lab is a local region of this test's own, beside any other, and the commands run against it.
-type lab struct {
+// environment is a local region of this test's own, beside any other, and the commands run against it.
+type environment struct {
 	t       *testing.T
 	cache   string // holds the region; assets and image are links into the shared cache
 	slipway string // the program
@@ -38,8 +38,8 @@ type lab struct {
 	aws     aws.Config
 }
 
-// require skips aloud what this machine cannot do, or fails where SLIPWAY_E2E=require.
-func require(t *testing.T) (shared string) {
+// requireHost skips aloud what this machine cannot do, or fails where SLIPWAY_E2E=require.
+func requireHost(t *testing.T) (shared string) {
 	t.Helper()
 	refuse := t.Skip
 	if os.Getenv("SLIPWAY_E2E") == "require" {
@@ -82,10 +82,10 @@ func kubectlPath(shared string) string {
 	return ""
 }
 
-// newLab starts a region on a free port and destroys it when the test ends.
-func newLab(t *testing.T) *lab {
+// newEnvironment starts a region on a free port and destroys it when the test ends.
+func newEnvironment(t *testing.T) *environment {
 	t.Helper()
-	shared := require(t)
+	shared := requireHost(t)
 	slipway, err := filepath.Abs("../../bin/slipway")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func newLab(t *testing.T) *lab {
 	if _, err := os.Stat(slipway); err != nil {
 		t.Fatalf("no %s: make build", slipway)
 	}
-	l := &lab{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
+	l := &environment{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
 	if err := os.MkdirAll(l.cache, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -104,21 +104,21 @@ func newLab(t *testing.T) *lab {
 		}
 	}
 	l.env["SLIPWAY_CACHE"], l.env["SLIPWAY_STATE"] = l.cache, "s3://"+bucket
-	l.run("region", "destroy", "--yes") // what an earlier run may have left
+	l.runSlipway("region", "destroy", "--yes") // what an earlier run may have left
 	t.Cleanup(func() {
 		if os.Getenv("SLIPWAY_E2E_KEEP") == "" {
-			l.run("region", "destroy", "--yes")
+			l.runSlipway("region", "destroy", "--yes")
 		}
 	})
-	l.start()
+	l.startRegion()
 	return l
 }
 
-// start starts the region and points every client at it.
-func (l *lab) start() {
+// startRegion starts the region and points every client at it.
+func (l *environment) startRegion() {
 	l.t.Helper()
-	l.run("region", "start", "--port", freePort(l.t))
-	for line := range strings.Lines(l.run("region", "env")) {
+	l.runSlipway("region", "start", "--port", freePort(l.t))
+	for line := range strings.Lines(l.runSlipway("region", "env")) {
 		name, value, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
 		l.env[name] = strings.Trim(value, "'")
 	}
@@ -141,14 +141,14 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// result of one command.
-type result struct {
+// commandResult of one command.
+type commandResult struct {
 	out, err string
 	code     int
 }
 
-// try runs a program to its end, with the lab's environment.
-func (l *lab) try(program string, args ...string) result {
+// runProgram runs a program to its end, with the lab's environment.
+func (l *environment) runProgram(program string, args ...string) commandResult {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
@@ -164,23 +164,23 @@ func (l *lab) try(program string, args ...string) result {
 	if err != nil && !errors.As(err, &exit) {
 		l.t.Fatalf("run %s: %v", program, err)
 	}
-	r := result{out: out.String(), err: errs.String(), code: cmd.ProcessState.ExitCode()}
-	l.t.Logf("%s %s → %d\n%s%s", filepath.Base(program), strings.Join(args, " "), r.code, clip(r.out), clip(r.err))
+	r := commandResult{out: out.String(), err: errs.String(), code: cmd.ProcessState.ExitCode()}
+	l.t.Logf("%s %s → %d\n%s%s", filepath.Base(program), strings.Join(args, " "), r.code, clipLog(r.out), clipLog(r.err))
 	return r
 }
 
-// clip keeps a log readable.
-func clip(s string) string {
+// clipLog keeps a log readable.
+func clipLog(s string) string {
 	if len(s) > 3000 {
 		return s[:1000] + "\n…\n" + s[len(s)-2000:]
 	}
 	return s
 }
 
-// run runs slipway and fails the test unless it exits with 0.
-func (l *lab) run(args ...string) string {
+// runSlipway runs slipway and fails the test unless it exits with 0.
+func (l *environment) runSlipway(args ...string) string {
 	l.t.Helper()
-	r := l.try(l.slipway, args...)
+	r := l.runProgram(l.slipway, args...)
 	if r.code != 0 {
 		l.t.Fatalf("slipway %s: exit status %d\n%s", strings.Join(args, " "), r.code, r.err)
 	}
@@ -188,7 +188,7 @@ func (l *lab) run(args ...string) string {
 }
 
 // kubectl runs kubectl against the cluster and fails the test unless it exits with 0.
-func (l *lab) kubectl(args ...string) string {
+func (l *environment) kubectl(args ...string) string {
 	l.t.Helper()
 	r := l.tryKubectl(args...)
 	if r.code != 0 {
@@ -197,15 +197,15 @@ func (l *lab) kubectl(args ...string) string {
 	return r.out
 }
 
-func (l *lab) tryKubectl(args ...string) result {
+func (l *environment) tryKubectl(args ...string) commandResult {
 	l.t.Helper()
-	return l.try(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig(), "--request-timeout=15s"}, args...)...)
+	return l.runProgram(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig(), "--request-timeout=15s"}, args...)...)
 }
 
-func (l *lab) kubeconfig() string { return filepath.Join(l.cache, "kubeconfig") }
+func (l *environment) kubeconfig() string { return filepath.Join(l.cache, "kubeconfig") }
 
-// eventually tries f until it returns nil, and fails the test with its last error when the time is over.
-func (l *lab) eventually(what string, limit time.Duration, f func() error) {
+// waitUntil tries f until it returns nil, and fails the test with its last error when the time is over.
+func (l *environment) waitUntil(what string, limit time.Duration, f func() error) {
 	l.t.Helper()
 	deadline := time.Now().Add(limit)
 	for {
@@ -220,10 +220,10 @@ func (l *lab) eventually(what string, limit time.Duration, f func() error) {
 	}
 }
 
-// valid waits until slipway finds the cluster well.
-func (l *lab) valid(limit time.Duration) {
+// waitHealthy waits until slipway finds the cluster well.
+func (l *environment) waitHealthy(limit time.Duration) {
 	l.t.Helper()
-	r := l.try(l.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
+	r := l.runProgram(l.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
 	var report struct {
 		Valid  bool
 		Checks []struct{ Kind, Name, Cause string }
@@ -237,7 +237,7 @@ func (l *lab) valid(limit time.Duration) {
 }
 
 // nodes returns the names of Ready nodes.
-func (l *lab) readyNodes() ([]string, error) {
+func (l *environment) readyNodes() ([]string, error) {
 	r := l.tryKubectl("get", "nodes", "-o", "json")
 	if r.code != 0 {
 		return nil, errors.New(r.err)

@@ -32,9 +32,9 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// inside dials from a machine's own network, with the VPC's resolver.
-func (l *lab) inside(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	path := "/run/netns/slw-" + l.settings().ID + "-" + id
+// newMachineDialer dials from a machine's own network, with the VPC's resolver.
+func (l *environment) newMachineDialer(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	path := "/run/netns/slw-" + l.readSettings().ID + "-" + id
 	enter := func(dial func() (net.Conn, error)) (net.Conn, error) {
 		runtime.LockOSThread() // and never unlocked where going back fails: the thread then ends with its goroutine
 		home, err := netns.Get()
@@ -74,8 +74,8 @@ func (l *lab) inside(id string) func(ctx context.Context, network, addr string) 
 	}
 }
 
-// csr is a certificate request for a node's name.
-func csr(l *lab, node string) string {
+// newCSR is a certificate request for a node's name.
+func newCSR(l *environment, node string) string {
 	l.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,8 +88,8 @@ func csr(l *lab, node string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// proof is a signed GetCallerIdentity bound to a certificate request, as the join endpoint wants it.
-func proof(l *lab, cfg aws.Config, forCSR string) string {
+// newJoinProof is a signed GetCallerIdentity bound to a certificate request, as the join endpoint wants it.
+func newJoinProof(l *environment, cfg aws.Config, forCSR string) string {
 	l.t.Helper()
 	creds, err := cfg.Credentials.Retrieve(l.t.Context())
 	if err != nil {
@@ -114,9 +114,9 @@ func proof(l *lab, cfg aws.Config, forCSR string) string {
 	return u.RawQuery
 }
 
-// workerCertificate asks the join endpoint, from inside a worker's network, for its own certificate, which it gets,
+// checkWorkerCertificate asks the join endpoint, from inside a worker's network, for its own certificate, which it gets,
 // and for what it may not have.
-func workerCertificate(l *lab) {
+func checkWorkerCertificate(l *environment) {
 	nodes := map[string]string{} // by machine
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
 	if err != nil {
@@ -128,46 +128,46 @@ func workerCertificate(l *lab) {
 		}
 	}
 	var ids []string
-	for id := range l.machines("worker") {
+	for id := range l.listMachines("worker") {
 		ids = append(ids, id)
 	}
 	if len(ids) != 2 {
 		l.t.Fatalf("%d workers, want 2", len(ids))
 	}
 	mine, other := nodes[ids[0]], nodes[ids[1]]
-	cfg := l.workerCredentials(ids[0])
-	own, foreign := csr(l, mine), csr(l, other)
+	cfg := l.fetchWorkerCredentials(ids[0])
+	own, foreign := newCSR(l, mine), newCSR(l, other)
 	tests := []struct {
 		name, csr, proof string
 		want             int
 	}{
-		{"its own certificate", own, proof(l, cfg, own), http.StatusOK},
-		{"another worker's certificate", foreign, proof(l, cfg, foreign), http.StatusForbidden},
-		{"a control-plane machine's certificate", csr(l, nodes[l.any("control-plane")]), proof(l, cfg, own), http.StatusForbidden},
-		{"another key under an old proof", csr(l, mine), proof(l, cfg, own), http.StatusForbidden},
-		{"a certificate for somebody who is no machine", own, proof(l, l.aws, own), http.StatusForbidden},
+		{"its own certificate", own, newJoinProof(l, cfg, own), http.StatusOK},
+		{"another worker's certificate", foreign, newJoinProof(l, cfg, foreign), http.StatusForbidden},
+		{"a control-plane machine's certificate", newCSR(l, nodes[l.anyMachine("control-plane")]), newJoinProof(l, cfg, own), http.StatusForbidden},
+		{"another key under an old proof", newCSR(l, mine), newJoinProof(l, cfg, own), http.StatusForbidden},
+		{"a certificate for somebody who is no machine", own, newJoinProof(l, l.aws, own), http.StatusForbidden},
 		{"a certificate without a proof", own, "", http.StatusForbidden},
 	}
 	for _, tt := range tests {
-		code, body := l.join(ids[0], tt.csr, tt.proof)
+		code, body := l.postJoin(ids[0], tt.csr, tt.proof)
 		if code != tt.want {
 			l.t.Errorf("%s: %d %s, want %d", tt.name, code, body, tt.want)
 		}
-		l.t.Logf("%s: %d %s", tt.name, code, clip(body))
+		l.t.Logf("%s: %d %s", tt.name, code, clipLog(body))
 	}
 }
 
-func (l *lab) any(role string) string {
+func (l *environment) anyMachine(role string) string {
 	l.t.Helper()
-	for id := range l.machines(role) {
+	for id := range l.listMachines(role) {
 		return id
 	}
 	l.t.Fatalf("no machine of role %s", role)
 	return ""
 }
 
-// join posts to the join endpoint through the internal load balancer, from inside a machine's network.
-func (l *lab) join(from, request, proof string) (int, string) {
+// postJoin posts to the join endpoint through the internal load balancer, from inside a machine's network.
+func (l *environment) postJoin(from, request, proof string) (int, string) {
 	l.t.Helper()
 	lbs, err := elasticloadbalancingv2.NewFromConfig(l.aws).DescribeLoadBalancers(l.t.Context(), &elasticloadbalancingv2.DescribeLoadBalancersInput{Names: []string{clusterName + "-internal"}})
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *lab) join(from, request, proof string) (int, string) {
 		l.t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
-		DialContext: l.inside(from), TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DialContext: l.newMachineDialer(from), TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	res, err := client.Post("https://"+*lbs.LoadBalancers[0].DNSName+":3988/v1/node-certificate", "application/json", bytes.NewReader(body))
 	if err != nil {
@@ -192,9 +192,9 @@ func (l *lab) join(from, request, proof string) (int, string) {
 	return res.StatusCode, strings.TrimSpace(string(answer))
 }
 
-// wrongHash makes a second cluster whose catalogue has another hash for the kubelet: its machines must refuse the
+// checkWrongHash makes a second cluster whose catalogue has another hash for the kubelet: its machines must refuse the
 // file, and validate must say so without a look at the machine.
-func wrongHash(l *lab) {
+func checkWrongHash(l *environment) {
 	const name = "e2e-bad"
 	catalogue, err := os.ReadFile(filepath.Join(l.cache, "assets", "catalog.yaml"))
 	if err != nil {
@@ -209,14 +209,14 @@ func wrongHash(l *lab) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(catalogue), hash, strings.Repeat("0f", 32))), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
-	l.run("create", "cluster", name, "--zones", region+"a", "--control-plane-count", "1", "--worker-count", "1", "--network-cidr", "10.90.0.0/16", "--assets", file, "--yes")
-	l.run("apply", name, "--yes")
-	l.eventually("validate names the wrong hash", 90*time.Second, func() error {
-		r := l.try(l.slipway, "validate", "cluster", name, "-o", "json")
+	l.runSlipway("create", "cluster", name, "--zones", region+"a", "--control-plane-count", "1", "--worker-count", "1", "--network-cidr", "10.90.0.0/16", "--assets", file, "--yes")
+	l.runSlipway("apply", name, "--yes")
+	l.waitUntil("validate names the wrong hash", 90*time.Second, func() error {
+		r := l.runProgram(l.slipway, "validate", "cluster", name, "-o", "json")
 		if r.code != 2 || !strings.Contains(r.out, hash) || !strings.Contains(r.out, "kubelet") {
 			return os.ErrNotExist
 		}
 		return nil
 	})
-	l.run("delete", "cluster", name, "--yes")
+	l.runSlipway("delete", "cluster", name, "--yes")
 }

@@ -24,15 +24,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// silentKubectl runs kubectl without a line in the test's log.
-func (l *lab) silentKubectl(args ...string) error {
+// runKubectlQuietly runs kubectl without a line in the test's log.
+func (l *environment) runKubectlQuietly(args ...string) error {
 	cmd := exec.Command(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
 	cmd.Env = os.Environ()
 	return cmd.Run()
 }
 
-// settings is what the region keeps of itself.
-func (l *lab) settings() (s struct{ ID string }) {
+// readSettings is what the region keeps of itself.
+func (l *environment) readSettings() (s struct{ ID string }) {
 	l.t.Helper()
 	b, err := os.ReadFile(filepath.Join(l.cache, "region", "settings.json"))
 	if err != nil {
@@ -44,13 +44,13 @@ func (l *lab) settings() (s struct{ ID string }) {
 	return s
 }
 
-// workerCredentials asks the metadata service for a worker's credentials, from inside that worker's network.
-func (l *lab) workerCredentials(id string) aws.Config {
+// fetchWorkerCredentials asks the metadata service for a worker's credentials, from inside that worker's network.
+func (l *environment) fetchWorkerCredentials(id string) aws.Config {
 	l.t.Helper()
 	script := `t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
 b=http://169.254.169.254/latest/meta-data/iam/security-credentials
 curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-token: $t" $b/)`
-	out, err := exec.Command("ip", "netns", "exec", "slw-"+l.settings().ID+"-"+id, "sh", "-c", script).Output()
+	out, err := exec.Command("ip", "netns", "exec", "slw-"+l.readSettings().ID+"-"+id, "sh", "-c", script).Output()
 	if err != nil {
 		l.t.Fatalf("ask the metadata service from %s: %v", id, err)
 	}
@@ -63,16 +63,16 @@ curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-
 	return cfg
 }
 
-// workerRole makes real calls with a worker's own credentials: every secret and every mutation must be refused.
-func workerRole(l *lab) {
+// checkWorkerRole makes real calls with a worker's own credentials: every secret and every mutation must be refused.
+func checkWorkerRole(l *environment) {
 	var worker, victim string
-	for id := range l.machines("worker") {
+	for id := range l.listMachines("worker") {
 		worker = id
 	}
-	for id := range l.machines("control-plane") {
+	for id := range l.listMachines("control-plane") {
 		victim = id
 	}
-	cfg := l.workerCredentials(worker)
+	cfg := l.fetchWorkerCredentials(worker)
 	ctx := l.t.Context()
 	store, compute, scaling := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }), ec2.NewFromConfig(cfg), autoscaling.NewFromConfig(cfg)
 	all, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket)})
@@ -107,7 +107,7 @@ func workerRole(l *lab) {
 	}
 	_, err = compute.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{victim}})
 	denied("terminate a control-plane machine", err)
-	_, err = compute.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: aws.String(l.volumes()["a"][0]), InstanceId: &worker, Device: aws.String("/dev/sdf")})
+	_, err = compute.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: aws.String(l.listVolumes()["a"][0]), InstanceId: &worker, Device: aws.String("/dev/sdf")})
 	denied("attach etcd's volume", err)
 	_, err = compute.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{worker}, Tags: []ec2types.Tag{{Key: aws.String("slipway.dev/role"), Value: aws.String("control-plane")}}})
 	denied("tag itself", err)
@@ -119,25 +119,25 @@ func workerRole(l *lab) {
 	denied("create a user", err)
 }
 
-// regionRestarts ends the region's process by force; machines and data outlive it.
-func regionRestarts(l *lab) {
+// checkRegionRestart ends the region's process by force; machines and data outlive it.
+func checkRegionRestart(l *environment) {
 	l.killRegion()
-	l.run("region", "start")
-	l.valid(3 * time.Minute)
-	planIsEmpty(l)
-	dataIsThere(l)
+	l.runSlipway("region", "start")
+	l.waitHealthy(3 * time.Minute)
+	checkEmptyPlan(l)
+	checkData(l)
 }
 
-func (l *lab) killRegion() {
+func (l *environment) killRegion() {
 	l.t.Helper()
 	var st struct{ PID int }
-	if err := json.Unmarshal([]byte(l.run("region", "status", "-o", "json")), &st); err != nil || st.PID == 0 {
+	if err := json.Unmarshal([]byte(l.runSlipway("region", "status", "-o", "json")), &st); err != nil || st.PID == 0 {
 		l.t.Fatalf("no process: %v", err)
 	}
 	if err := syscall.Kill(st.PID, syscall.SIGKILL); err != nil {
 		l.t.Fatal(err)
 	}
-	l.eventually("the region's process ends", 10*time.Second, func() error {
+	l.waitUntil("the region's process ends", 10*time.Second, func() error {
 		if b, err := os.ReadFile("/proc/" + strconv.Itoa(st.PID) + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
 			return fmt.Errorf("process %d lives", st.PID)
 		}
@@ -145,15 +145,15 @@ func (l *lab) killRegion() {
 	})
 }
 
-func deleteCluster(l *lab) {
-	l.run("delete", "cluster", clusterName, "--yes")
-	if left := l.tagged(); len(left) > 0 {
+func deleteCluster(l *environment) {
+	l.runSlipway("delete", "cluster", clusterName, "--yes")
+	if left := l.listTagged(); len(left) > 0 {
 		l.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
 }
 
-// tagged lists everything that still has the cluster's tag or name.
-func (l *lab) tagged() (left []string) {
+// listTagged lists everything that still has the cluster's tag or name.
+func (l *environment) listTagged() (left []string) {
 	l.t.Helper()
 	ctx := l.t.Context()
 	tags, err := ec2.NewFromConfig(l.aws).DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []ec2types.Filter{
@@ -162,7 +162,7 @@ func (l *lab) tagged() (left []string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	gone := l.terminated(ctx)
+	gone := l.listTerminated(ctx)
 	for _, tag := range tags.Tags {
 		if !gone[*tag.ResourceId] {
 			left = append(left, string(tag.ResourceType)+" "+*tag.ResourceId)
@@ -199,8 +199,8 @@ func (l *lab) tagged() (left []string) {
 	return left
 }
 
-// terminated are the instances, interfaces and gateways that AWS goes on showing for a while after their end.
-func (l *lab) terminated(ctx context.Context) map[string]bool {
+// listTerminated are the instances, interfaces and gateways that AWS goes on showing for a while after their end.
+func (l *environment) listTerminated(ctx context.Context) map[string]bool {
 	l.t.Helper()
 	gone := map[string]bool{}
 	c := ec2.NewFromConfig(l.aws)
@@ -223,10 +223,10 @@ func (l *lab) terminated(ctx context.Context) map[string]bool {
 	return gone
 }
 
-func destroyAfterKill(l *lab) {
-	id := l.settings().ID
+func destroyAfterKill(l *environment) {
+	id := l.readSettings().ID
 	l.killRegion()
-	l.run("region", "destroy", "--yes")
+	l.runSlipway("region", "destroy", "--yes")
 	if left := leftovers(id); len(left) > 0 {
 		l.t.Errorf("left on this machine:\n%s", strings.Join(left, "\n"))
 	}

@@ -18,7 +18,7 @@ import (
 // TestOneMachine boots examples/one-machine.yaml, ends its machine, and sees the next one come to the same address with
 // the same data (S3.16-18, S3.25, S3.26).
 func TestOneMachine(t *testing.T) {
-	l := newLab(t)
+	l := newEnvironment(t)
 	body, err := os.ReadFile("../../examples/one-machine.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -27,41 +27,41 @@ func TestOneMachine(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(body), "one-machine", clusterName)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.run("state", "init", "--yes")
-	l.run("create", "-f", file, "--yes")
-	l.run("apply", clusterName, "--yes")
-	l.valid(5 * time.Minute)
+	l.runSlipway("state", "init", "--yes")
+	l.runSlipway("create", "-f", file, "--yes")
+	l.runSlipway("apply", clusterName, "--yes")
+	l.waitHealthy(5 * time.Minute)
 	os.Remove(l.kubeconfig())
-	l.run("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
+	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
 	names, err := l.readyNodes()
 	if err != nil || len(names) != 1 {
 		t.Fatalf("%d Ready nodes, want 1: %v %v", len(names), names, err)
 	}
-	l.oneRuns()
-	address, first := l.oneAddress()
+	l.checkPodRuns()
+	address, first := l.findAPIAddress()
 	if _, err := ec2.NewFromConfig(l.aws).TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{first}}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	l.eventually("another machine has the address", 3*time.Minute, func() error {
-		if now, machine := l.oneAddress(); now != address || machine == first || machine == "" {
+	l.waitUntil("another machine has the address", 3*time.Minute, func() error {
+		if now, machine := l.findAPIAddress(); now != address || machine == first || machine == "" {
 			return fmt.Errorf("the address %s is at %q", now, machine)
 		}
 		return nil
 	})
 	t.Logf("the address was at the next machine after %s", time.Since(start).Round(time.Second))
-	l.eventually("its API answers with the data of before", 3*time.Minute, func() error {
+	l.waitUntil("its API answers with the data of before", 3*time.Minute, func() error {
 		if r := l.tryKubectl("get", "configmap", "before", "-o", "jsonpath={.data.key}"); r.out != "before" {
 			return fmt.Errorf("%q %s", r.out, r.err)
 		}
 		return nil
 	})
 	t.Logf("its API answered with the data of before after %s", time.Since(start).Round(time.Second))
-	l.run("delete", "cluster", clusterName, "--yes")
+	l.runSlipway("delete", "cluster", clusterName, "--yes")
 }
 
-// oneAddress is the API's address and the machine that has it.
-func (l *lab) oneAddress() (address, machine string) {
+// findAPIAddress is the API's address and the machine that has it.
+func (l *environment) findAPIAddress() (address, machine string) {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeAddresses(l.t.Context(), &ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}},
@@ -72,13 +72,13 @@ func (l *lab) oneAddress() (address, machine string) {
 	return aws.ToString(out.Addresses[0].PublicIp), aws.ToString(out.Addresses[0].InstanceId)
 }
 
-// oneRuns writes data, and runs an ordinary pod on the machine, which no taint keeps away.
-func (l *lab) oneRuns() {
+// checkPodRuns writes data, and runs an ordinary pod on the machine, which no taint keeps away.
+func (l *environment) checkPodRuns() {
 	l.t.Helper()
 	const name = "before"
 	l.kubectl("create", "configmap", name, "--from-literal=key="+name)
 	l.kubectl("run", name, "--image="+probeImage, "--", "serve", ":8080")
-	l.eventually("the pod "+name+" runs", 2*time.Minute, func() error {
+	l.waitUntil("the pod "+name+" runs", 2*time.Minute, func() error {
 		if r := l.tryKubectl("get", "pod", name, "-o", "jsonpath={.status.phase}"); r.out != "Running" {
 			return fmt.Errorf("it is %q %s", r.out, r.err)
 		}

@@ -21,20 +21,20 @@ import (
 // TestSpine takes one cluster through its whole life. Its steps share the cluster and run in order; after a failure
 // the rest would only fail again, so it stops there.
 func TestSpine(t *testing.T) {
-	l := newLab(t)
+	l := newEnvironment(t)
 	steps := []struct {
 		name string
-		do   func(*lab)
+		do   func(*environment)
 	}{
-		{"up", up},
-		{"plan after apply is empty", planIsEmpty},
-		{"drift of one rule is one change", drift},
-		{"pods talk across workers", podsTalk},
+		{"up", createCluster},
+		{"plan after apply is empty", checkEmptyPlan},
+		{"drift of one rule is one change", checkRuleDrift},
+		{"pods talk across workers", checkPodNetwork},
 		{"data is written", writeData},
-		{"a worker's role can do nothing", workerRole},
-		{"a worker gets its own certificate and no other", workerCertificate},
-		{"a wrong hash stops the boot and is reported", wrongHash},
-		{"the region's process restarts", regionRestarts},
+		{"a worker's role can do nothing", checkWorkerRole},
+		{"a worker gets its own certificate and no other", checkWorkerCertificate},
+		{"a wrong hash stops the boot and is reported", checkWrongHash},
+		{"the region's process restarts", checkRegionRestart},
 		{"a control-plane machine is lost", loseControlPlane},
 		{"a worker is lost", loseWorker},
 		{"all control-plane machines are lost", loseAllControlPlanes},
@@ -54,22 +54,22 @@ func TestSpine(t *testing.T) {
 	}
 }
 
-func up(l *lab) {
-	l.run("state", "init", "--yes")
-	l.run("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
-	l.run("apply", clusterName, "--yes")
-	l.valid(10 * time.Minute)
+func createCluster(l *environment) {
+	l.runSlipway("state", "init", "--yes")
+	l.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--yes")
+	l.runSlipway("apply", clusterName, "--yes")
+	l.waitHealthy(10 * time.Minute)
 	os.Remove(l.kubeconfig())
-	l.run("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
+	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
 	names, err := l.readyNodes()
 	if err != nil || len(names) != 5 {
 		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
-	nodesKnowTheirPlace(l)
+	checkNodeMetadata(l)
 }
 
-// nodesKnowTheirPlace compares what nodes say of themselves with what EC2 says.
-func nodesKnowTheirPlace(l *lab) {
+// checkNodeMetadata compares what nodes say of themselves with what EC2 says.
+func checkNodeMetadata(l *environment) {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
 	if err != nil {
@@ -91,14 +91,14 @@ func nodesKnowTheirPlace(l *lab) {
 	}
 }
 
-func planIsEmpty(l *lab) {
-	if r := l.try(l.slipway, "plan", clusterName); r.code != 0 {
+func checkEmptyPlan(l *environment) {
+	if r := l.runProgram(l.slipway, "plan", clusterName); r.code != 0 {
 		l.t.Fatalf("plan after apply: exit status %d\n%s", r.code, r.out)
 	}
 }
 
-// drift takes one rule away with the AWS CLI, where the machine has one, else with the SDK.
-func drift(l *lab) {
+// checkRuleDrift takes one rule away with the AWS CLI, where the machine has one, else with the SDK.
+func checkRuleDrift(l *environment) {
 	c := ec2.NewFromConfig(l.aws)
 	groups, err := c.DescribeSecurityGroups(l.t.Context(), &ec2.DescribeSecurityGroupsInput{
 		Filters: []ec2types.Filter{{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}},
@@ -120,10 +120,10 @@ func drift(l *lab) {
 		if aws.ToBool(rule.IsEgress) || aws.ToInt32(rule.FromPort) != 10250 {
 			continue
 		}
-		if r := l.try("aws", "ec2", "revoke-security-group-ingress", "--group-id", *rule.GroupId, "--security-group-rule-ids", *rule.SecurityGroupRuleId); r.code != 0 {
+		if r := l.runProgram("aws", "ec2", "revoke-security-group-ingress", "--group-id", *rule.GroupId, "--security-group-rule-ids", *rule.SecurityGroupRuleId); r.code != 0 {
 			l.t.Fatal(r.err)
 		}
-		r := l.try(l.slipway, "plan", clusterName, "-o", "json")
+		r := l.runProgram(l.slipway, "plan", clusterName, "-o", "json")
 		var plan struct {
 			Steps []struct{ Action, Address string }
 		}
@@ -133,15 +133,15 @@ func drift(l *lab) {
 		if r.code != 2 || len(plan.Steps) != 1 || plan.Steps[0].Action != "create" {
 			l.t.Fatalf("exit status %d, steps %+v; want 2 and one creation", r.code, plan.Steps)
 		}
-		l.run("apply", clusterName, "--yes")
-		planIsEmpty(l)
+		l.runSlipway("apply", clusterName, "--yes")
+		checkEmptyPlan(l)
 		return
 	}
 	l.t.Fatalf("no rule for 10250 among %d of the cluster's", len(out.SecurityGroupRules))
 }
 
-// probes is a Service with one pod on each worker, from the image that the assets hold for this.
-const probes = `
+// probeManifest is a Service with one pod on each worker, from the image that the assets hold for this.
+const probeManifest = `
 apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: probe, namespace: default}
@@ -163,9 +163,9 @@ metadata: {name: probe, namespace: default}
 spec: {selector: {app: probe}, ports: [{port: 80, targetPort: 8080}]}
 `
 
-func podsTalk(l *lab) {
+func checkPodNetwork(l *environment) {
 	file := filepath.Join(l.t.TempDir(), "probes.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, probes, probeImage), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, probeManifest, probeImage), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 	l.kubectl("apply", "-f", file)
@@ -178,7 +178,7 @@ func podsTalk(l *lab) {
 	if got := l.kubectl("exec", first[0], "--", "/probe", "get", "http://"+second[1]+":8080/hostname"); !strings.Contains(got, second[0]) {
 		l.t.Errorf("by address: got %q, want %s", got, second[0])
 	}
-	l.eventually("by name", time.Minute, func() error {
+	l.waitUntil("by name", time.Minute, func() error {
 		r := l.tryKubectl("exec", second[0], "--", "/probe", "get", "http://probe.default.svc.cluster.local/hostname")
 		if r.code != 0 || !strings.Contains(r.out, "probe-") {
 			return errors.New(r.err + r.out)
@@ -196,19 +196,19 @@ func podsTalk(l *lab) {
 // probeImage is the catalogue's name of the test image as machines pull it.
 const probeImage = "198.18.0.1:5000/localhost/slipway/probe:v1.0.0"
 
-func writeData(l *lab) {
+func writeData(l *environment) {
 	l.kubectl("create", "configmap", "survivor", "--from-literal=answer=42")
 }
 
-func dataIsThere(l *lab) {
+func checkData(l *environment) {
 	l.t.Helper()
 	if got := l.kubectl("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
 		l.t.Fatalf("the ConfigMap holds %q, want 42", got)
 	}
 }
 
-// machines returns the running machines of a role, by id, with the slot of each.
-func (l *lab) machines(role string) map[string]string {
+// listMachines returns the running machines of a role, by id, with the slot of each.
+func (l *environment) listMachines(role string) map[string]string {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}},
@@ -232,8 +232,8 @@ func (l *lab) machines(role string) map[string]string {
 	return found
 }
 
-// volumes returns the etcd volume of each slot and the instance it is attached to.
-func (l *lab) volumes() map[string][2]string {
+// listVolumes returns the etcd volume of each slot and the instance it is attached to.
+func (l *environment) listVolumes() map[string][2]string {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
 		{Name: aws.String("tag:slipway.dev/cluster"), Values: []string{clusterName}}, {Name: aws.String("tag-key"), Values: []string{"slipway.dev/etcd-slot"}},
@@ -256,21 +256,21 @@ func (l *lab) volumes() map[string][2]string {
 	return found
 }
 
-func (l *lab) terminate(ids ...string) {
+func (l *environment) terminate(ids ...string) {
 	l.t.Helper()
-	if r := l.try("aws", append([]string{"ec2", "terminate-instances", "--instance-ids"}, ids...)...); r.code != 0 {
+	if r := l.runProgram("aws", append([]string{"ec2", "terminate-instances", "--instance-ids"}, ids...)...); r.code != 0 {
 		l.t.Fatal(r.err)
 	}
 }
 
-// availability probes the API through the load balancer until stopped; the longest time without an answer is its result.
-func (l *lab) availability() (stop func() time.Duration) {
+// watchAvailability probes the API through the load balancer until stopped; the longest time without an answer is its result.
+func (l *environment) watchAvailability() (stop func() time.Duration) {
 	var halt atomic.Bool
 	done := make(chan time.Duration)
 	go func() {
 		longest, last := time.Duration(0), time.Now()
 		for !halt.Load() {
-			err := l.silentKubectl("get", "--raw=/readyz", "--request-timeout=3s")
+			err := l.runKubectlQuietly("get", "--raw=/readyz", "--request-timeout=3s")
 			longest = max(longest, time.Since(last)) // the time between two answers, a slow one counts in full
 			if err == nil {
 				last = time.Now()
@@ -282,50 +282,50 @@ func (l *lab) availability() (stop func() time.Duration) {
 	return func() time.Duration { halt.Store(true); return <-done }
 }
 
-func loseControlPlane(l *lab) {
-	before := l.volumes()
+func loseControlPlane(l *environment) {
+	before := l.listVolumes()
 	var victim, slot string
-	for id, s := range l.machines("control-plane") {
+	for id, s := range l.listMachines("control-plane") {
 		victim, slot = id, s
 	}
-	stop := l.availability()
+	stop := l.watchAvailability()
 	l.terminate(victim)
-	l.eventually("a replacement has the volume", 3*time.Minute, func() error {
-		if at := l.volumes()[slot]; at[0] != before[slot][0] || at[1] == "" || at[1] == victim {
+	l.waitUntil("a replacement has the volume", 3*time.Minute, func() error {
+		if at := l.listVolumes()[slot]; at[0] != before[slot][0] || at[1] == "" || at[1] == victim {
 			return fmt.Errorf("slot %s: volume %v, before %v", slot, at, before[slot])
 		}
 		return nil
 	})
-	l.valid(5 * time.Minute)
+	l.waitHealthy(5 * time.Minute)
 	if away := stop(); away > 10*time.Second {
 		l.t.Errorf("the API was away for %s, want 10 s at most", away)
 	} else {
 		l.t.Logf("the API was away for %s at most", away)
 	}
-	dataIsThere(l)
+	checkData(l)
 }
 
-func loseWorker(l *lab) {
-	for id := range l.machines("worker") {
+func loseWorker(l *environment) {
+	for id := range l.listMachines("worker") {
 		l.terminate(id)
 		break
 	}
 	time.Sleep(2 * time.Second)
-	l.valid(5 * time.Minute)
+	l.waitHealthy(5 * time.Minute)
 	names, err := l.readyNodes()
 	if err != nil || len(names) != 5 {
 		l.t.Fatalf("%d Ready nodes, want 5: %v %v", len(names), names, err)
 	}
-	dataIsThere(l)
+	checkData(l)
 }
 
-func loseAllControlPlanes(l *lab) {
+func loseAllControlPlanes(l *environment) {
 	var ids []string
-	for id := range l.machines("control-plane") {
+	for id := range l.listMachines("control-plane") {
 		ids = append(ids, id)
 	}
 	l.terminate(ids...)
 	time.Sleep(2 * time.Second)
-	l.valid(8 * time.Minute)
-	dataIsThere(l)
+	l.waitHealthy(8 * time.Minute)
+	checkData(l)
 }

@@ -14,16 +14,16 @@ import (
 // TestStack lets CloudFormation make a cluster and change it: the stack goes on when machines say that they are well, and
 // goes back when one says that it will not be. It runs after TestSpine, in a region of its own.
 func TestStack(t *testing.T) {
-	l := newLab(t)
+	l := newEnvironment(t)
 	for _, s := range []struct {
 		name string
-		do   func(*lab)
+		do   func(*environment)
 	}{
-		{"CloudFormation makes a cluster", stackUp},
-		{"a program with another hash rolls back", stackRefuses},
-		{"a program that does not work rolls back", stackTimesOut},
-		{"slots are replaced one at a time", stackRolls},
-		{"delete keeps data, then leaves nothing", stackDelete},
+		{"CloudFormation makes a cluster", createStack},
+		{"a program with another hash rolls back", checkStackRejectsHash},
+		{"a program that does not work rolls back", checkStackTimeout},
+		{"slots are replaced one at a time", checkStackRollout},
+		{"delete keeps data, then leaves nothing", deleteStack},
 	} {
 		ok := t.Run(s.name, func(t *testing.T) {
 			inner := *l
@@ -36,39 +36,39 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// apiAway is the longest time that the API may not answer while machines of its control plane are replaced. It is a few
+// maxAPIDowntime is the longest time that the API may not answer while machines of its control plane are replaced. It is a few
 // seconds; the rest is for computers that are busy with other tests.
-const apiAway = 15 * time.Second
+const maxAPIDowntime = 15 * time.Second
 
-func stackUp(l *lab) {
-	l.run("state", "init", "--yes")
-	l.run("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--worker-count", "1", "--yes")
-	r := l.try(l.slipway, "apply", clusterName, "--via", "cloudformation", "--yes")
+func createStack(l *environment) {
+	l.runSlipway("state", "init", "--yes")
+	l.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--worker-count", "1", "--yes")
+	r := l.runProgram(l.slipway, "apply", clusterName, "--via", "cloudformation", "--yes")
 	if r.code != 0 || strings.Count(r.err, "Received SUCCESS signal") < 4 { // three on the gate, one on the workers
 		l.t.Fatalf("exit status %d, %d signals\n%s", r.code, strings.Count(r.err, "Received SUCCESS signal"), r.err)
 	}
-	l.valid(time.Minute) // the stack has waited for all of it
+	l.waitHealthy(time.Minute) // the stack has waited for all of it
 	os.Remove(l.kubeconfig())
-	l.run("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
+	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
 	writeData(l)
-	planIsEmpty(l)
+	checkEmptyPlan(l)
 }
 
-// stackRefuses gives machines a kubelet with another hash: the first new one refuses it and says so.
-func stackRefuses(l *lab) {
-	was := l.catalogued("kubelet", "sha256")
-	l.rollsBack("and another hash", map[string]string{was: strings.Repeat("0f", 32)}, "1 FAILURE signal(s) out of 1", "kubelet")
+// checkStackRejectsHash gives machines a kubelet with another hash: the first new one refuses it and says so.
+func checkStackRejectsHash(l *environment) {
+	was := l.readCatalogField("kubelet", "sha256")
+	l.checkRollback("and another hash", map[string]string{was: strings.Repeat("0f", 32)}, "1 FAILURE signal(s) out of 1", "kubelet")
 }
 
-// stackTimesOut gives machines another program for a kubelet, which can be trusted but never makes a Ready node.
-func stackTimesOut(l *lab) {
-	l.rollsBack("not its kubelet", map[string]string{
-		l.catalogued("kubelet", "sha256"): l.catalogued("runc", "sha256"), l.catalogued("kubelet", "url"): l.catalogued("runc", "url"),
+// checkStackTimeout gives machines another program for a kubelet, which can be trusted but never makes a Ready node.
+func checkStackTimeout(l *environment) {
+	l.checkRollback("not its kubelet", map[string]string{
+		l.readCatalogField("kubelet", "sha256"): l.readCatalogField("runc", "sha256"), l.readCatalogField("kubelet", "url"): l.readCatalogField("runc", "url"),
 	}, "0 SUCCESS signal(s) out of 1", "stage", "--parameter", "UpdateTimeout=PT25S")
 }
 
-// catalogued is what the catalogue says of a file.
-func (l *lab) catalogued(name, field string) string {
+// readCatalogField is what the catalogue says of a file.
+func (l *environment) readCatalogField(name, field string) string {
 	l.t.Helper()
 	catalogue, err := os.ReadFile(filepath.Join(l.cache, "assets", "catalog.yaml"))
 	if err != nil {
@@ -83,9 +83,9 @@ func (l *lab) catalogued(name, field string) string {
 	return value
 }
 
-// rollsBack applies a catalogue with some texts replaced. The stack must go back for reason, the machine must say, and
+// checkRollback applies a catalogue with some texts replaced. The stack must go back for reason, the machine must say, and
 // the cluster must be as well as it was.
-func (l *lab) rollsBack(what string, texts map[string]string, reason, says string, more ...string) {
+func (l *environment) checkRollback(what string, texts map[string]string, reason, says string, more ...string) {
 	l.t.Helper()
 	good := filepath.Join(l.cache, "assets", "catalog.yaml")
 	catalogue, err := os.ReadFile(good)
@@ -100,12 +100,12 @@ func (l *lab) rollsBack(what string, texts map[string]string, reason, says strin
 	}
 	dir := l.t.TempDir()
 	bad, manifest := filepath.Join(dir, "catalog.yaml"), filepath.Join(dir, "cluster.yaml")
-	write(l.t, bad, head+"\n  name: kubelet\n"+kubelet+rest)
-	write(l.t, manifest, l.run("get", "clusters", clusterName, "-o", "yaml"))
-	before := l.machines("control-plane")
-	l.run("replace", "-f", manifest, "--assets", bad, "--yes")
-	stop := l.availability()
-	r := l.try(l.slipway, append([]string{"apply", clusterName, "--yes"}, more...)...)
+	writeFile(l.t, bad, head+"\n  name: kubelet\n"+kubelet+rest)
+	writeFile(l.t, manifest, l.runSlipway("get", "clusters", clusterName, "-o", "yaml"))
+	before := l.listMachines("control-plane")
+	l.runSlipway("replace", "-f", manifest, "--assets", bad, "--yes")
+	stop := l.watchAvailability()
+	r := l.runProgram(l.slipway, append([]string{"apply", clusterName, "--yes"}, more...)...)
 	away := stop()
 	machine := regexp.MustCompile(`machine i-[0-9a-f]+ says: .*` + says)
 	for _, want := range []string{"first that failed was autoscaling-group/control-plane-a", reason, "ended in UPDATE_ROLLBACK_COMPLETE"} {
@@ -116,32 +116,32 @@ func (l *lab) rollsBack(what string, texts map[string]string, reason, says strin
 	if !machine.MatchString(r.err) {
 		l.t.Errorf("%s: no machine says %q in:\n%s", what, says, r.err)
 	}
-	for id, slot := range l.machines("control-plane") {
+	for id, slot := range l.listMachines("control-plane") {
 		if _, same := before[id]; !same && slot != "a" {
 			l.t.Errorf("slot %s was touched, though slot a failed", slot)
 		}
 	}
-	if away > apiAway {
+	if away > maxAPIDowntime {
 		l.t.Errorf("the API was away for %s", away)
 	}
-	dataIsThere(l)
-	l.run("replace", "-f", manifest, "--assets", good, "--yes")
-	l.valid(3 * time.Minute)
-	planIsEmpty(l)
+	checkData(l)
+	l.runSlipway("replace", "-f", manifest, "--assets", good, "--yes")
+	l.waitHealthy(3 * time.Minute)
+	checkEmptyPlan(l)
 }
 
-func write(t *testing.T, file, text string) {
+func writeFile(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// stackRolls changes the launch templates of all slots.
-func stackRolls(l *lab) {
-	before := l.machines("control-plane")
-	stop := l.availability()
-	r := l.try(l.slipway, "apply", clusterName, "--parameter", "ControlPlaneInstanceType=m5.large", "--yes")
+// checkStackRollout changes the launch templates of all slots.
+func checkStackRollout(l *environment) {
+	before := l.listMachines("control-plane")
+	stop := l.watchAvailability()
+	r := l.runProgram(l.slipway, "apply", clusterName, "--parameter", "ControlPlaneInstanceType=m5.large", "--yes")
 	away := stop()
 	if r.code != 0 {
 		l.t.Fatal(r.err)
@@ -155,37 +155,37 @@ func stackRolls(l *lab) {
 		}
 		last = done
 	}
-	for id := range l.machines("control-plane") {
+	for id := range l.listMachines("control-plane") {
 		if _, old := before[id]; old {
 			l.t.Errorf("machine %s was not replaced", id)
 		}
 	}
-	if away > apiAway {
+	if away > maxAPIDowntime {
 		l.t.Errorf("the API was away for %s", away)
 	}
 	l.t.Logf("the API was away for %s at most", away)
-	dataIsThere(l)
+	checkData(l)
 }
 
-func stackDelete(l *lab) {
-	before := l.volumes()
-	l.run("delete", "cluster", clusterName, "--yes")
-	for _, left := range l.tagged() {
+func deleteStack(l *environment) {
+	before := l.listVolumes()
+	l.runSlipway("delete", "cluster", clusterName, "--yes")
+	for _, left := range l.listTagged() {
 		if kind, _, _ := strings.Cut(left, " "); kind != "volume" && kind != "object" {
 			l.t.Errorf("left behind: %s", left)
 		}
 	}
-	kept := l.volumes()
+	kept := l.listVolumes()
 	for slot, v := range before {
 		if kept[slot][0] != v[0] {
 			l.t.Errorf("the data of slot %s went with the stack: %s, then %s", slot, v[0], kept[slot][0])
 		}
 	}
-	l.run("delete", "cluster", clusterName, "--destroy-data", "--yes")
-	if left := l.tagged(); len(left) > 0 {
+	l.runSlipway("delete", "cluster", clusterName, "--destroy-data", "--yes")
+	if left := l.listTagged(); len(left) > 0 {
 		l.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 	}
-	if r := l.try(l.slipway, "delete", "cluster", clusterName, "--yes"); r.code == 0 || !strings.Contains(r.err, "there is no cluster") {
+	if r := l.runProgram(l.slipway, "delete", "cluster", clusterName, "--yes"); r.code == 0 || !strings.Contains(r.err, "there is no cluster") {
 		l.t.Errorf("exit status %d: %s", r.code, r.err)
 	}
 }

@@ -17,37 +17,37 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// undisturbed is what apply and delete of the highly available cluster come to when nothing happens.
-type undisturbed struct {
-	built          regiontest.Snapshot
-	full, empty    []string // inventories
-	applied, ended int      // calls that change something
+// baseline is what apply and delete of the highly available cluster come to when nothing happens.
+type baseline struct {
+	snapshot                      regiontest.Snapshot
+	fullInventory, emptyInventory []string // inventories
+	applyCalls, deleteCalls       int      // calls that change something
 }
 
-// watchUndisturbed applies and deletes once. The bubble's beginning is the same for all, so that snapshots fit.
-func watchUndisturbed(t *testing.T, g *graph.Graph) (u undisturbed) {
+// measureBaseline applies and deletes once. The bubble's beginning is the same for all, so that snapshots fit.
+func measureBaseline(t *testing.T, g *graph.Graph) (u baseline) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, nil)
-		quiet()
-		u.empty = r.Inventory(t)
-		e := newEngine(r.Config(), "demo")
+		r := startRegion(t, nil)
+		waitForRegion()
+		u.emptyInventory = r.Inventory(t)
+		e := newEngine(r.AWSConfig(), "demo")
 		if err := e.run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
-		_, u.applied = e.calls.Total()
-		quiet()
-		u.built, u.full = r.Snapshot(t), r.Inventory(t)
-		if p, err := newEngine(r.Config(), "demo").plan(t.Context(), g); err != nil || !p.Empty() {
-			t.Fatalf("the second plan is not empty: %v %v", lines(p), err)
+		_, u.applyCalls = e.calls.TotalCalls()
+		waitForRegion()
+		u.snapshot, u.fullInventory = r.Snapshot(t), r.Inventory(t)
+		if p, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g); err != nil || !p.IsEmpty() {
+			t.Fatalf("the second plan is not empty: %v %v", planLines(p), err)
 		}
-		e = newEngine(r.Config(), "demo")
+		e = newEngine(r.AWSConfig(), "demo")
 		if err := e.run(t.Context(), &graph.Graph{}); err != nil {
 			t.Fatal(err)
 		}
-		_, u.ended = e.calls.Total()
-		quiet()
-		if diff := cmp.Diff(u.empty, r.Inventory(t)); diff != "" {
+		_, u.deleteCalls = e.calls.TotalCalls()
+		waitForRegion()
+		if diff := cmp.Diff(u.emptyInventory, r.Inventory(t)); diff != "" {
 			t.Fatalf("delete leaves (-empty +left):\n%s", diff)
 		}
 	})
@@ -57,9 +57,9 @@ func watchUndisturbed(t *testing.T, g *graph.Graph) (u undisturbed) {
 // TestCrashAtEveryCall kills the client at each call of apply and of delete that changes something, before the call
 // leaves and after it took effect; then runs it again. It converges, there is nothing twice and nothing left over.
 func TestCrashAtEveryCall(t *testing.T) {
-	g := mustBuild(t, ha(t, "demo"))
-	u := watchUndisturbed(t, g)
-	t.Logf("undisturbed: %d things; apply makes %d calls that change something, delete %d", len(u.full), u.applied, u.ended)
+	g := mustBuildGraph(t, newHASet(t, "demo"))
+	u := measureBaseline(t, g)
+	t.Logf("undisturbed: %d things; apply makes %d calls that change something, delete %d", len(u.fullInventory), u.applyCalls, u.deleteCalls)
 	var cases atomic.Int32
 	for _, op := range []struct {
 		name  string
@@ -68,16 +68,16 @@ func TestCrashAtEveryCall(t *testing.T) {
 		calls int
 		want  []string
 	}{
-		{"apply", nil, g, u.applied, u.full},
-		{"delete", u.built, &graph.Graph{}, u.ended, u.empty},
+		{"apply", nil, g, u.applyCalls, u.fullInventory},
+		{"delete", u.snapshot, &graph.Graph{}, u.deleteCalls, u.emptyInventory},
 	} {
 		t.Run(op.name, func(t *testing.T) {
 			for n := 1; n <= op.calls; n++ {
 				for _, after := range []bool{false, true} {
-					t.Run(fmt.Sprintf("call %d %s", n, when(after)), func(t *testing.T) {
+					t.Run(fmt.Sprintf("call %d %s", n, killTiming(after)), func(t *testing.T) {
 						t.Parallel()
 						synctest.Test(t, func(t *testing.T) {
-							crash(t, crashCase{from: op.from, to: op.to, nth: n, after: after, want: op.want})
+							crashAndRecover(t, crashCase{from: op.from, to: op.to, nth: n, after: after, want: op.want})
 						})
 						cases.Add(1)
 					})
@@ -85,10 +85,10 @@ func TestCrashAtEveryCall(t *testing.T) {
 			}
 		})
 	}
-	count(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it leaves and after it took effect)", cases.Load(), u.applied, u.ended)
+	printFigure(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it leaves and after it took effect)", cases.Load(), u.applyCalls, u.deleteCalls)
 }
 
-func when(after bool) string { //nolint:revive // it names one of two ways to die
+func killTiming(after bool) string { //nolint:revive // it names one of two ways to die
 	if after {
 		return "after"
 	}
@@ -103,14 +103,14 @@ type crashCase struct {
 	want  []string // the inventory in the end
 }
 
-func crash(t *testing.T, c crashCase) {
+func crashAndRecover(t *testing.T, c crashCase) {
 	t.Helper()
-	r := start(t, c.from)
+	r := startRegion(t, c.from)
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
-	m := r.Mortal(c.nth, c.after, kill)
-	err := newEngine(m.Config(r.Config()), "demo").run(ctx, c.to)
-	if m.Killed() == "" {
+	m := r.NewKillableClient(c.nth, c.after, kill)
+	err := newEngine(m.AWSConfig(r.AWSConfig()), "demo").run(ctx, c.to)
+	if m.KilledAt() == "" {
 		// Retries may have taken more calls in the undisturbed run: then there is no such call, and the run must be whole.
 		if err != nil {
 			t.Fatalf("nobody was killed, but: %v", err)
@@ -118,18 +118,18 @@ func crash(t *testing.T, c crashCase) {
 		t.Fatalf("call %d was not reached", c.nth)
 	}
 	if err == nil || !errors.Is(err, regiontest.ErrKilled) && !errors.Is(err, context.Canceled) {
-		t.Fatalf("killed at %s, but the run says %v", m.Killed(), err)
+		t.Fatalf("killed at %s, but the run says %v", m.KilledAt(), err)
 	}
-	quiet() // calls that were under way take effect
-	e := newEngine(r.Config(), "demo")
+	waitForRegion() // calls that were under way take effect
+	e := newEngine(r.AWSConfig(), "demo")
 	if err := e.run(t.Context(), c.to); err != nil {
-		t.Fatalf("killed %s %s; the next run fails: %v", when(c.after), m.Killed(), err)
+		t.Fatalf("killed %s %s; the next run fails: %v", killTiming(c.after), m.KilledAt(), err)
 	}
-	if p, err := newEngine(r.Config(), "demo").plan(t.Context(), c.to); err != nil || !p.Empty() {
-		t.Errorf("killed %s %s; the second plan is not empty: %v\n%s", when(c.after), m.Killed(), err, strings.Join(lines(p), "\n"))
+	if p, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), c.to); err != nil || !p.IsEmpty() {
+		t.Errorf("killed %s %s; the second plan is not empty: %v\n%s", killTiming(c.after), m.KilledAt(), err, strings.Join(planLines(p), "\n"))
 	}
-	quiet()
+	waitForRegion()
 	if diff := cmp.Diff(c.want, r.Inventory(t)); diff != "" {
-		t.Errorf("killed %s %s; not as undisturbed (-undisturbed +here):\n%s", when(c.after), m.Killed(), diff)
+		t.Errorf("killed %s %s; not as undisturbed (-undisturbed +here):\n%s", killTiming(c.after), m.KilledAt(), diff)
 	}
 }

@@ -8,48 +8,48 @@ import (
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 )
 
-// record is the cluster's record set as it is.
-func (h hand) record() (*r53types.ResourceRecordSet, error) {
-	out, err := h.dns.ListResourceRecordSets(h, &route53.ListResourceRecordSetsInput{HostedZoneId: h.id("hosted-zone/main"), StartRecordName: sdk.String("api.demo.k8s.example.com")})
+// getDNSRecord is the cluster's record set as it is.
+func (h awsClients) getDNSRecord() (*r53types.ResourceRecordSet, error) {
+	out, err := h.dns.ListResourceRecordSets(h, &route53.ListResourceRecordSetsInput{HostedZoneId: h.resourceID("hosted-zone/main"), StartRecordName: sdk.String("api.demo.k8s.example.com")})
 	if err != nil {
 		return nil, err
 	}
 	return &out.ResourceRecordSets[0], nil
 }
 
-func (h hand) change(action r53types.ChangeAction, r *r53types.ResourceRecordSet) error {
+func (h awsClients) changeDNSRecord(action r53types.ChangeAction, r *r53types.ResourceRecordSet) error {
 	_, err := h.dns.ChangeResourceRecordSets(h, &route53.ChangeResourceRecordSetsInput{
-		HostedZoneId: h.id("hosted-zone/main"), ChangeBatch: &r53types.ChangeBatch{Changes: []r53types.Change{{Action: action, ResourceRecordSet: r}}},
+		HostedZoneId: h.resourceID("hosted-zone/main"), ChangeBatch: &r53types.ChangeBatch{Changes: []r53types.Change{{Action: action, ResourceRecordSet: r}}},
 	})
 	return err
 }
 
-func nameDrifts() []drift {
+func dnsDrifts() []drift {
 	return []drift{
-		{what: "the API's DNS record is removed", do: func(h hand) error {
-			r, err := h.record()
+		{description: "the API's DNS record is removed", change: func(h awsClients) error {
+			r, err := h.getDNSRecord()
 			if err != nil {
 				return err
 			}
-			return h.change(r53types.ChangeActionDelete, r)
+			return h.changeDNSRecord(r53types.ChangeActionDelete, r)
 		}, want: []string{"+ dns-record/api"}},
-		{what: "the API's DNS record leads elsewhere", do: func(h hand) error {
-			r, err := h.record()
+		{description: "the API's DNS record leads elsewhere", change: func(h awsClients) error {
+			r, err := h.getDNSRecord()
 			if err != nil {
 				return err
 			}
 			r.AliasTarget, r.TTL, r.ResourceRecords = nil, sdk.Int64(60), []r53types.ResourceRecord{{Value: sdk.String("192.0.2.1")}}
-			return h.change(r53types.ChangeActionUpsert, r)
+			return h.changeDNSRecord(r53types.ChangeActionUpsert, r)
 		}, want: []string{
 			"~ dns-record/api", `  AliasTarget.DNSName: (not set) → "demo-internal-`, "  AliasTarget.HostedZoneId: (not set) →",
 		}},
-		{what: "a zone's comment is changed", do: func(h hand) error {
-			_, err := h.dns.UpdateHostedZoneComment(h, &route53.UpdateHostedZoneCommentInput{Id: h.id("hosted-zone/main"), Comment: sdk.String("mine")})
+		{description: "a zone's comment is changed", change: func(h awsClients) error {
+			_, err := h.dns.UpdateHostedZoneComment(h, &route53.UpdateHostedZoneCommentInput{Id: h.resourceID("hosted-zone/main"), Comment: sdk.String("mine")})
 			return err
 		}, want: []string{"~ hosted-zone/main", `  HostedZoneConfig.Comment: "mine" → "slipway.dev/cluster=demo"`}},
-		{what: "a zone loses a tag", do: func(h hand) error {
+		{description: "a zone loses a tag", change: func(h awsClients) error {
 			_, err := h.dns.ChangeTagsForResource(h, &route53.ChangeTagsForResourceInput{
-				ResourceType: r53types.TagResourceTypeHostedzone, ResourceId: h.id("hosted-zone/main"), RemoveTagKeys: []string{"Name"},
+				ResourceType: r53types.TagResourceTypeHostedzone, ResourceId: h.resourceID("hosted-zone/main"), RemoveTagKeys: []string{"Name"},
 			})
 			return err
 		}, want: []string{"~ hosted-zone/main", `  HostedZoneTags[Name]: (not set) → "main.demo"`}},

@@ -35,16 +35,16 @@ var update = flag.Bool("update", false, "write docs/operations/drift.md anew")
 
 // drift is one thing that somebody changes behind our back.
 type drift struct {
-	what string // for the documentation
-	do   func(hand) error
+	description string // for the documentation
+	change      func(awsClients) error
 	// want is what the plan says, line by line; a line may be longer. Identities are written as ID.
 	want []string
-	// renewed says that what mends it leaves another record: a version of a template is not taken back, a newer one is made.
-	renewed bool
+	// leavesNewVersion says that what mends it leaves another record: a version of a template is not taken back, a newer one is made.
+	leavesNewVersion bool
 }
 
-// hand is a client of AWS that knows nothing of slipway but where its things are.
-type hand struct {
+// awsClients is a client of AWS that knows nothing of slipway but where its things are.
+type awsClients struct {
 	context.Context
 	ec2     *ec2.Client
 	elb     *elb.Client
@@ -55,15 +55,15 @@ type hand struct {
 	ids     map[graph.Addr]string
 }
 
-func newHand(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]string) hand {
-	return hand{
+func newAWSClients(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]string) awsClients {
+	return awsClients{
 		Context: ctx, ids: ids, ec2: ec2.NewFromConfig(cfg), elb: elb.NewFromConfig(cfg), iam: iam.NewFromConfig(cfg),
 		kms: kms.NewFromConfig(cfg), scaling: autoscaling.NewFromConfig(cfg), dns: route53.NewFromConfig(cfg),
 	}
 }
 
-// id is the identity of what is at an address.
-func (h hand) id(addr graph.Addr) *string {
+// resourceID is the identity of what is at an address.
+func (h awsClients) resourceID(addr graph.Addr) *string {
 	v, ok := h.ids[addr]
 	if !ok {
 		panic("nothing is at " + string(addr)) // a mistake in the table
@@ -71,8 +71,8 @@ func (h hand) id(addr graph.Addr) *string {
 	return &v
 }
 
-// identities says where everything of a cluster is.
-func identities(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
+// readResourceIDs says where everything of a cluster is.
+func readResourceIDs(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
 	t.Helper()
 	p, err := e.plan(t.Context(), g)
 	if err != nil {
@@ -80,7 +80,7 @@ func identities(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
 	}
 	out := map[graph.Addr]string{}
 	for _, n := range g.Nodes() {
-		if id := p.ID(n.Addr); id != "" {
+		if id := p.ResourceID(n.Addr); id != "" {
 			out[n.Addr] = id
 		}
 	}
@@ -92,23 +92,23 @@ func identities(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
 func TestDrift(t *testing.T) {
 	var rows []string
 	synctest.Test(t, func(t *testing.T) {
-		r := start(t, nil)
-		g := mustBuild(t, joined(t, r))
-		if err := newEngine(r.Config(), "demo").run(t.Context(), g); err != nil {
+		r := startRegion(t, nil)
+		g := mustBuildGraph(t, newPeeredHASet(t, r))
+		if err := newEngine(r.AWSConfig(), "demo").run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
-		quiet()
+		waitForRegion()
 		built := r.Inventory(t)
 		for _, d := range drifts() {
-			t.Log(d.what)
-			rows = append(rows, d.check(t, r, g))
-			quiet()
+			t.Log(d.description)
+			rows = append(rows, d.checkDrift(t, r, g))
+			waitForRegion()
 			now := r.Inventory(t)
-			if d.renewed {
+			if d.leavesNewVersion {
 				built = now
 			}
 			if diff := cmp.Diff(built, now); diff != "" {
-				t.Fatalf("%s: not as before (-before +now):\n%s", d.what, diff)
+				t.Fatalf("%s: not as before (-before +now):\n%s", d.description, diff)
 			}
 		}
 	})
@@ -116,14 +116,14 @@ func TestDrift(t *testing.T) {
 	if len(rows) < least {
 		t.Errorf("%d kinds of drift, there are to be %d", len(rows), least)
 	}
-	count(t, "drift: %d kinds of change behind our back, each found by the plan as exactly that and mended by apply", len(rows))
-	document(t, rows)
+	printFigure(t, "drift: %d kinds of change behind our back, each found by the plan as exactly that and mended by apply", len(rows))
+	checkDriftPage(t, rows)
 }
 
-// joined is the highly available topology, peered with a VPC that is there already, with a name in a private zone.
-func joined(t *testing.T, r regiontest.Region) manifest.Set {
+// newPeeredHASet is the highly available topology, peered with a VPC that is there already, with a name in a private zone.
+func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	t.Helper()
-	set, api := ha(t, "demo"), ec2.NewFromConfig(r.Config())
+	set, api := newHASet(t, "demo"), ec2.NewFromConfig(r.AWSConfig())
 	vpc, err := api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.200.0.0/16")})
 	if err != nil {
 		t.Fatal(err)
@@ -139,28 +139,28 @@ func joined(t *testing.T, r regiontest.Region) manifest.Set {
 	return manifest.Default(set)
 }
 
-// check makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.
-func (d drift) check(t *testing.T, r regiontest.Region, g *graph.Graph) string {
+// checkDrift makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.
+func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) string {
 	t.Helper()
-	e := newEngine(r.Config(), "demo")
-	h := newHand(t.Context(), r.Config(), identities(t, e, g))
-	before := r.Calls()
-	if err := d.do(h); err != nil {
-		t.Fatalf("%s: %v", d.what, err)
+	e := newEngine(r.AWSConfig(), "demo")
+	h := newAWSClients(t.Context(), r.AWSConfig(), readResourceIDs(t, e, g))
+	before := r.CallCounts()
+	if err := d.change(h); err != nil {
+		t.Fatalf("%s: %v", d.description, err)
 	}
 	var by []string
-	for _, call := range slices.Sorted(maps.Keys(r.Calls())) {
-		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) && r.Calls()[call] > before[call] {
+	for _, call := range slices.Sorted(maps.Keys(r.CallCounts())) {
+		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) && r.CallCounts()[call] > before[call] {
 			by = append(by, "`"+call+"`")
 		}
 	}
 	time.Sleep(10 * time.Second) // what was ordered has happened
 	p, err := e.plan(t.Context(), g)
 	if err != nil {
-		t.Fatalf("%s: %v", d.what, err)
+		t.Fatalf("%s: %v", d.description, err)
 	}
-	got := lines(p)
-	names := h.names()
+	got := planLines(p)
+	names := h.idReplacer()
 	for i, l := range got {
 		got[i] = names.Replace(l)
 	}
@@ -169,25 +169,25 @@ func (d drift) check(t *testing.T, r regiontest.Region, g *graph.Graph) string {
 		fits = fits && strings.HasPrefix(got[i], d.want[i])
 	}
 	if !fits {
-		t.Errorf("%s: the plan is\n%s\nwant\n%s", d.what, strings.Join(got, "\n"), strings.Join(d.want, "\n"))
+		t.Errorf("%s: the plan is\n%s\nwant\n%s", d.description, strings.Join(got, "\n"), strings.Join(d.want, "\n"))
 	}
-	d.mend(t, r, g, p)
-	return fmt.Sprintf("| %s | %s | %s |", d.what, strings.Join(by, ", "), "`"+strings.Join(d.want, "`<br>`")+"`")
+	d.repairDrift(t, r, g, p)
+	return fmt.Sprintf("| %s | %s | %s |", d.description, strings.Join(by, ", "), "`"+strings.Join(d.want, "`<br>`")+"`")
 }
 
-func (d drift) mend(t *testing.T, r regiontest.Region, g *graph.Graph, p plan.Plan) {
+func (d drift) repairDrift(t *testing.T, r regiontest.Region, g *graph.Graph, p plan.Plan) {
 	t.Helper()
-	e := newEngine(r.Config(), "demo")
-	if err := (plan.Walk{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
-		t.Fatalf("%s: not mended: %v", d.what, err)
+	e := newEngine(r.AWSConfig(), "demo")
+	if err := (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
+		t.Fatalf("%s: not mended: %v", d.description, err)
 	}
-	if rest, err := newEngine(r.Config(), "demo").plan(t.Context(), g); err != nil || !rest.Empty() {
-		t.Fatalf("%s: not mended: %v\n%s", d.what, err, strings.Join(lines(rest), "\n"))
+	if rest, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g); err != nil || !rest.IsEmpty() {
+		t.Fatalf("%s: not mended: %v\n%s", d.description, err, strings.Join(planLines(rest), "\n"))
 	}
 }
 
-// names writes identities as ID, since they are others in each run.
-func (h hand) names() *strings.Replacer {
+// idReplacer writes identities as ID, since they are others in each run.
+func (h awsClients) idReplacer() *strings.Replacer {
 	var pairs []string
 	for _, id := range h.ids {
 		if strings.HasPrefix(id, "arn:") || strings.Contains(id, "-0") {
@@ -197,8 +197,8 @@ func (h hand) names() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// document holds docs/operations/drift.md to the table.
-func document(t *testing.T, rows []string) {
+// checkDriftPage holds docs/operations/drift.md to the table.
+func checkDriftPage(t *testing.T, rows []string) {
 	t.Helper()
 	const path, begin, end = "../../docs/operations/drift.md", "<!-- table: go test ./test/engine -run TestDrift -update -->\n", "<!-- end of the table -->\n"
 	b, err := os.ReadFile(path)

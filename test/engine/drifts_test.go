@@ -22,39 +22,39 @@ import (
 
 // drifts is the table of docs/operations/drift.md.
 func drifts() []drift {
-	return slices.Concat(tagDrifts(), networkDrifts(), nameDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
+	return slices.Concat(tagDrifts(), networkDrifts(), dnsDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
 }
 
-// tagged sets a tag of EC2's.
-func tagged(addr graph.Addr, key, value string) func(hand) error {
-	return func(h hand) error {
-		_, err := h.ec2.CreateTags(h, &ec2.CreateTagsInput{Resources: []string{*h.id(addr)}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}})
+// setTag sets a tag of EC2's.
+func setTag(addr graph.Addr, key, value string) func(awsClients) error {
+	return func(h awsClients) error {
+		_, err := h.ec2.CreateTags(h, &ec2.CreateTagsInput{Resources: []string{*h.resourceID(addr)}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}})
 		return err
 	}
 }
 
 func tagDrifts() []drift {
 	return []drift{
-		{what: "a tag of ours is changed", do: tagged("subnet/private-a", "Name", "mine"), want: []string{"~ subnet/private-a", `  Tags[Name]: "mine" → "private-a.demo"`}},
-		{what: "a tag of ours is removed", do: func(h hand) error {
-			_, err := h.ec2.DeleteTags(h, &ec2.DeleteTagsInput{Resources: []string{*h.id("vpc/main")}, Tags: []ec2types.Tag{{Key: sdk.String("kubernetes.io/cluster/demo")}}})
+		{description: "a tag of ours is changed", change: setTag("subnet/private-a", "Name", "mine"), want: []string{"~ subnet/private-a", `  Tags[Name]: "mine" → "private-a.demo"`}},
+		{description: "a tag of ours is removed", change: func(h awsClients) error {
+			_, err := h.ec2.DeleteTags(h, &ec2.DeleteTagsInput{Resources: []string{*h.resourceID("vpc/main")}, Tags: []ec2types.Tag{{Key: sdk.String("kubernetes.io/cluster/demo")}}})
 			return err
 		}, want: []string{"~ vpc/main", `  Tags[kubernetes.io/cluster/demo]: (not set) → "owned"`}},
-		{what: "a tag of Slipway's own is added", do: tagged("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
-		{what: "an etcd volume claims another slot", do: tagged("volume/etcd-a", "slipway.dev/etcd-slot", "z"), want: []string{"~ volume/etcd-a", `  Tags[slipway.dev/etcd-slot]: "z" → "a"`}},
-		{what: "a role's tag is changed", do: func(h hand) error {
-			_, err := h.iam.TagRole(h, &iam.TagRoleInput{RoleName: h.id("iam-role/worker"), Tags: iamTags("Name", "mine")})
+		{description: "a tag of Slipway's own is added", change: setTag("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
+		{description: "an etcd volume claims another slot", change: setTag("volume/etcd-a", "slipway.dev/etcd-slot", "z"), want: []string{"~ volume/etcd-a", `  Tags[slipway.dev/etcd-slot]: "z" → "a"`}},
+		{description: "a role's tag is changed", change: func(h awsClients) error {
+			_, err := h.iam.TagRole(h, &iam.TagRoleInput{RoleName: h.resourceID("iam-role/worker"), Tags: iamTags("Name", "mine")})
 			return err
 		}, want: []string{"~ iam-role/worker", `  Tags[Name]: "mine" → "worker.demo"`}},
-		{what: "a key's tag is changed", do: func(h hand) error {
-			_, err := h.kms.TagResource(h, &kms.TagResourceInput{KeyId: h.id("kms-key/main"), Tags: []kmstypes.Tag{{TagKey: sdk.String("Name"), TagValue: sdk.String("mine")}}})
+		{description: "a key's tag is changed", change: func(h awsClients) error {
+			_, err := h.kms.TagResource(h, &kms.TagResourceInput{KeyId: h.resourceID("kms-key/main"), Tags: []kmstypes.Tag{{TagKey: sdk.String("Name"), TagValue: sdk.String("mine")}}})
 			return err
 		}, want: []string{"~ kms-key/main", `  Tags[Name]: "mine" → "main.demo"`}},
-		{what: "a load balancer's tag is removed", do: func(h hand) error {
-			_, err := h.elb.RemoveTags(h, &elb.RemoveTagsInput{ResourceArns: []string{*h.id("load-balancer/api")}, TagKeys: []string{"Name"}})
+		{description: "a load balancer's tag is removed", change: func(h awsClients) error {
+			_, err := h.elb.RemoveTags(h, &elb.RemoveTagsInput{ResourceArns: []string{*h.resourceID("load-balancer/api")}, TagKeys: []string{"Name"}})
 			return err
 		}, want: []string{"~ load-balancer/api", `  Tags[Name]: (not set) → "api.demo"`}},
-		{what: "an auto scaling group's tag is changed", do: func(h hand) error {
+		{description: "an auto scaling group's tag is changed", change: func(h awsClients) error {
 			_, err := h.scaling.CreateOrUpdateTags(h, &autoscaling.CreateOrUpdateTagsInput{Tags: []scalingtypes.Tag{{
 				ResourceId: sdk.String("workers.demo"), ResourceType: sdk.String("auto-scaling-group"), Key: sdk.String("slipway.dev/group"), Value: sdk.String("others"), PropagateAtLaunch: sdk.Bool(true),
 			}}})
@@ -65,40 +65,40 @@ func tagDrifts() []drift {
 
 func networkDrifts() []drift {
 	return []drift{
-		{what: "DNS names of a VPC are off", do: func(h hand) error {
-			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsHostnames: off()})
+		{description: "DNS names of a VPC are off", change: func(h awsClients) error {
+			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsHostnames: newFalseAttribute()})
 			return err
 		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true"}},
-		{what: "DNS of a VPC is off", do: func(h hand) error {
-			if _, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsHostnames: off()}); err != nil {
+		{description: "DNS of a VPC is off", change: func(h awsClients) error {
+			if _, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsHostnames: newFalseAttribute()}); err != nil {
 				return err
 			}
-			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.id("vpc/main"), EnableDnsSupport: off()})
+			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsSupport: newFalseAttribute()})
 			return err
 		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true", "  EnableDnsSupport: false → true"}},
-		{what: "a private subnet gives public addresses", do: func(h hand) error {
-			_, err := h.ec2.ModifySubnetAttribute(h, &ec2.ModifySubnetAttributeInput{SubnetId: h.id("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
+		{description: "a private subnet gives public addresses", change: func(h awsClients) error {
+			_, err := h.ec2.ModifySubnetAttribute(h, &ec2.ModifySubnetAttributeInput{SubnetId: h.resourceID("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
 			return err
 		}, want: []string{"~ subnet/private-b", "  MapPublicIpOnLaunch: true → false"}},
-		{what: "a route is removed", do: func(h hand) error {
-			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: h.id("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0")})
+		{description: "a route is removed", change: func(h awsClients) error {
+			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: h.resourceID("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0")})
 			return err
 		}, want: []string{"+ route/private-b"}},
-		{what: "a route leads elsewhere", do: func(h hand) error {
-			_, err := h.ec2.ReplaceRoute(h, &ec2.ReplaceRouteInput{RouteTableId: h.id("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0"), NatGatewayId: h.id("nat-gateway/nat-us-east-1a")})
+		{description: "a route leads elsewhere", change: func(h awsClients) error {
+			_, err := h.ec2.ReplaceRoute(h, &ec2.ReplaceRouteInput{RouteTableId: h.resourceID("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0"), NatGatewayId: h.resourceID("nat-gateway/nat-us-east-1a")})
 			return err
 		}, want: []string{"~ route/private-b", `  NatGatewayId: "ID" → "ID"`}},
-		{what: "a route past the NAT gateway is added", do: func(h hand) error {
-			_, err := h.ec2.CreateRoute(h, &ec2.CreateRouteInput{RouteTableId: h.id("route-table/private-a"), DestinationCidrBlock: sdk.String("198.51.100.0/24"), GatewayId: h.id("internet-gateway/main")})
+		{description: "a route past the NAT gateway is added", change: func(h awsClients) error {
+			_, err := h.ec2.CreateRoute(h, &ec2.CreateRouteInput{RouteTableId: h.resourceID("route-table/private-a"), DestinationCidrBlock: sdk.String("198.51.100.0/24"), GatewayId: h.resourceID("internet-gateway/main")})
 			return err
 		}, want: []string{"- route/private-a:198.51.100.0/24"}},
-		{what: "the route back of a peering is removed from the other VPC's table", do: func(h hand) error {
-			table, dest, _ := strings.Cut(*h.id("route/from-data-0"), "/")
+		{description: "the route back of a peering is removed from the other VPC's table", change: func(h awsClients) error {
+			table, dest, _ := strings.Cut(*h.resourceID("route/from-data-0"), "/")
 			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest})
 			return err
 		}, want: []string{"+ route/from-data-0"}},
-		{what: "a VPC peering is deleted", do: func(h hand) error {
-			_, err := h.ec2.DeleteVpcPeeringConnection(h, &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: h.id("vpc-peering/data")})
+		{description: "a VPC peering is deleted", change: func(h awsClients) error {
+			_, err := h.ec2.DeleteVpcPeeringConnection(h, &ec2.DeleteVpcPeeringConnectionInput{VpcPeeringConnectionId: h.resourceID("vpc-peering/data")})
 			return err
 		}, want: []string{
 			"+ vpc-peering/data",
@@ -107,23 +107,23 @@ func networkDrifts() []drift {
 			"~ route/private-b-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 			"~ route/private-c-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 			"~ route/from-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
-		}, renewed: true},
-		{what: "a subnet follows another route table", do: func(h hand) error {
-			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.id("route-table-association/private-c"), RouteTableId: h.id("route-table/public")})
+		}, leavesNewVersion: true},
+		{description: "a subnet follows another route table", change: func(h awsClients) error {
+			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.resourceID("route-table-association/private-c"), RouteTableId: h.resourceID("route-table/public")})
 			return err
 		}, want: []string{"-/+ route-table-association/private-c", `  RouteTableId: "ID" → "ID"`}},
-		{what: "a subnet follows no route table of its own", do: func(h hand) error {
-			_, err := h.ec2.DisassociateRouteTable(h, &ec2.DisassociateRouteTableInput{AssociationId: h.id("route-table-association/private-a")})
+		{description: "a subnet follows no route table of its own", change: func(h awsClients) error {
+			_, err := h.ec2.DisassociateRouteTable(h, &ec2.DisassociateRouteTableInput{AssociationId: h.resourceID("route-table-association/private-a")})
 			return err
 		}, want: []string{"+ route-table-association/private-a"}},
 	}
 }
 
-func off() *ec2types.AttributeBooleanValue {
+func newFalseAttribute() *ec2types.AttributeBooleanValue {
 	return &ec2types.AttributeBooleanValue{Value: sdk.Bool(false)}
 }
 
-func open(group *string, port int32) *ec2.AuthorizeSecurityGroupIngressInput {
+func openIngress(group *string, port int32) *ec2.AuthorizeSecurityGroupIngressInput {
 	return &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group, IpPermissions: []ec2types.IpPermission{{
 		IpProtocol: sdk.String("tcp"), FromPort: &port, ToPort: &port, IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}},
 	}}}
@@ -131,38 +131,38 @@ func open(group *string, port int32) *ec2.AuthorizeSecurityGroupIngressInput {
 
 func ruleDrifts() []drift {
 	return []drift{
-		{what: "an ingress rule is removed", do: func(h hand) error {
+		{description: "an ingress rule is removed", change: func(h awsClients) error {
 			_, err := h.ec2.RevokeSecurityGroupIngress(h, &ec2.RevokeSecurityGroupIngressInput{
-				GroupId: h.id("security-group/worker"), SecurityGroupRuleIds: []string{*h.id("security-group-ingress/kubelet-worker")},
+				GroupId: h.resourceID("security-group/worker"), SecurityGroupRuleIds: []string{*h.resourceID("security-group-ingress/kubelet-worker")},
 			})
 			return err
 		}, want: []string{"+ security-group-ingress/kubelet-worker"}},
-		{what: "SSH is opened to the world", do: func(h hand) error {
-			_, err := h.ec2.AuthorizeSecurityGroupIngress(h, open(h.id("security-group/worker"), 22))
+		{description: "SSH is opened to the world", change: func(h awsClients) error {
+			_, err := h.ec2.AuthorizeSecurityGroupIngress(h, openIngress(h.resourceID("security-group/worker"), 22))
 			return err
 		}, want: []string{"- security-group-ingress/worker:tcp:22:22:0.0.0.0/0"}},
-		{what: "an egress rule is removed", do: func(h hand) error {
+		{description: "an egress rule is removed", change: func(h awsClients) error {
 			_, err := h.ec2.RevokeSecurityGroupEgress(h, &ec2.RevokeSecurityGroupEgressInput{
-				GroupId: h.id("security-group/worker"), SecurityGroupRuleIds: []string{*h.id("security-group-egress/worker")},
+				GroupId: h.resourceID("security-group/worker"), SecurityGroupRuleIds: []string{*h.resourceID("security-group-egress/worker")},
 			})
 			return err
 		}, want: []string{"+ security-group-egress/worker"}},
-		{what: "an egress rule is added", do: func(h hand) error {
-			_, err := h.ec2.AuthorizeSecurityGroupEgress(h, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: h.id("security-group/api-internal"), IpPermissions: []ec2types.IpPermission{{
+		{description: "an egress rule is added", change: func(h awsClients) error {
+			_, err := h.ec2.AuthorizeSecurityGroupEgress(h, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: h.resourceID("security-group/api-internal"), IpPermissions: []ec2types.IpPermission{{
 				IpProtocol: sdk.String("-1"), IpRanges: []ec2types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}},
 			}}})
 			return err
 		}, want: []string{"- security-group-egress/api-internal:-1:0.0.0.0/0"}},
-		{what: "a rule's description is changed", do: func(h hand) error {
-			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.id("security-group/api-public"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
-				SecurityGroupRuleId: h.id("security-group-ingress/access-0"),
+		{description: "a rule's description is changed", change: func(h awsClients) error {
+			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.resourceID("security-group/api-public"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
+				SecurityGroupRuleId: h.resourceID("security-group-ingress/access-0"),
 				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(443), ToPort: sdk.Int32(443), CidrIpv4: sdk.String("0.0.0.0/0"), Description: sdk.String("temporary")},
 			}}})
 			return err
 		}, want: []string{"~ security-group-ingress/access-0", `  Description: "temporary" →`}},
-		{what: "a rule lets others in", do: func(h hand) error {
-			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.id("security-group/worker"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
-				SecurityGroupRuleId: h.id("security-group-ingress/kubelet-worker"),
+		{description: "a rule lets others in", change: func(h awsClients) error {
+			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.resourceID("security-group/worker"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
+				SecurityGroupRuleId: h.resourceID("security-group-ingress/kubelet-worker"),
 				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250), CidrIpv4: sdk.String("10.0.0.0/8")},
 			}}})
 			return err
@@ -170,41 +170,41 @@ func ruleDrifts() []drift {
 	}
 }
 
-const everything = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
+const allowAllPolicy = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
 func identityDrifts() []drift {
 	return []drift{
-		{what: "a role gets a policy", do: func(h hand) error {
-			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyName: sdk.String("extra"), PolicyDocument: sdk.String(everything)})
+		{description: "a role gets a policy", change: func(h awsClients) error {
+			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyName: sdk.String("extra"), PolicyDocument: sdk.String(allowAllPolicy)})
 			return err
 		}, want: []string{"- iam-role-policy/worker:extra"}},
-		{what: "a role's policy is another", do: func(h hand) error {
-			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.id("iam-role/control-plane"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(everything)})
+		{description: "a role's policy is another", change: func(h awsClients) error {
+			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(allowAllPolicy)})
 			return err
 		}, want: []string{"~ iam-role-policy/control-plane", "  PolicyDocument:"}},
-		{what: "a role's policy is removed", do: func(h hand) error {
-			_, err := h.iam.DeleteRolePolicy(h, &iam.DeleteRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyName: sdk.String("machine")})
+		{description: "a role's policy is removed", change: func(h awsClients) error {
+			_, err := h.iam.DeleteRolePolicy(h, &iam.DeleteRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyName: sdk.String("machine")})
 			return err
 		}, want: []string{"+ iam-role-policy/worker"}},
-		{what: "a managed policy is attached to a role", do: func(h hand) error {
-			_, err := h.iam.AttachRolePolicy(h, &iam.AttachRolePolicyInput{RoleName: h.id("iam-role/worker"), PolicyArn: sdk.String("arn:aws:iam::aws:policy/AdministratorAccess")})
+		{description: "a managed policy is attached to a role", change: func(h awsClients) error {
+			_, err := h.iam.AttachRolePolicy(h, &iam.AttachRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyArn: sdk.String("arn:aws:iam::aws:policy/AdministratorAccess")})
 			return err
 		}, want: []string{"~ iam-role/worker", `  ManagedPolicyArns: ["arn:aws:iam::aws:policy/AdministratorAccess"] → []`}},
-		{what: "somebody else may take a role on", do: func(h hand) error {
-			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.id("iam-role/control-plane"), PolicyDocument: sdk.String(
+		{description: "somebody else may take a role on", change: func(h awsClients) error {
+			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyDocument: sdk.String(
 				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)})
 			return err
 		}, want: []string{"~ iam-role/control-plane", "  AssumeRolePolicyDocument:"}},
-		{what: "an instance profile has no role", do: func(h hand) error {
-			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/worker")})
+		{description: "an instance profile has no role", change: func(h awsClients) error {
+			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/worker")})
 			return err
 		}, want: []string{"~ iam-instance-profile/worker", `  Roles: (not set) → ["demo.worker.us-east-1"]`}},
-		{what: "an instance profile has the control plane's role", do: func(h hand) error {
-			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/worker")})
+		{description: "an instance profile has the control plane's role", change: func(h awsClients) error {
+			_, err := h.iam.RemoveRoleFromInstanceProfile(h, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/worker")})
 			if err != nil {
 				return err
 			}
-			_, err = h.iam.AddRoleToInstanceProfile(h, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: h.id("iam-instance-profile/worker"), RoleName: h.id("iam-role/control-plane")})
+			_, err = h.iam.AddRoleToInstanceProfile(h, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: h.resourceID("iam-instance-profile/worker"), RoleName: h.resourceID("iam-role/control-plane")})
 			return err
 		}, want: []string{"~ iam-instance-profile/worker", `  Roles: ["demo.control-plane.us-east-1"] → ["demo.worker.us-east-1"]`}},
 	}
@@ -212,29 +212,29 @@ func identityDrifts() []drift {
 
 func keyDrifts() []drift {
 	return []drift{
-		{what: "a key's rotation is off", do: func(h hand) error {
-			_, err := h.kms.DisableKeyRotation(h, &kms.DisableKeyRotationInput{KeyId: h.id("kms-key/main")})
+		{description: "a key's rotation is off", change: func(h awsClients) error {
+			_, err := h.kms.DisableKeyRotation(h, &kms.DisableKeyRotationInput{KeyId: h.resourceID("kms-key/main")})
 			return err
 		}, want: []string{"~ kms-key/main", "  EnableKeyRotation: false → true"}},
-		{what: "a key's policy is another", do: func(h hand) error {
-			_, err := h.kms.PutKeyPolicy(h, &kms.PutKeyPolicyInput{KeyId: h.id("kms-key/main"), PolicyName: sdk.String("default"), Policy: sdk.String(
+		{description: "a key's policy is another", change: func(h awsClients) error {
+			_, err := h.kms.PutKeyPolicy(h, &kms.PutKeyPolicyInput{KeyId: h.resourceID("kms-key/main"), PolicyName: sdk.String("default"), Policy: sdk.String(
 				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"kms:*","Resource":"*"}]}`)})
 			return err
 		}, want: []string{"~ kms-key/main", "  KeyPolicy:"}},
-		{what: "a key is disabled", do: func(h hand) error {
-			_, err := h.kms.DisableKey(h, &kms.DisableKeyInput{KeyId: h.id("kms-key/main")})
+		{description: "a key is disabled", change: func(h awsClients) error {
+			_, err := h.kms.DisableKey(h, &kms.DisableKeyInput{KeyId: h.resourceID("kms-key/main")})
 			return err
 		}, want: []string{"~ kms-key/main", "  Enabled: false → true"}},
-		{what: "an alias is removed", do: func(h hand) error {
-			_, err := h.kms.DeleteAlias(h, &kms.DeleteAliasInput{AliasName: h.id("kms-alias/main")})
+		{description: "an alias is removed", change: func(h awsClients) error {
+			_, err := h.kms.DeleteAlias(h, &kms.DeleteAliasInput{AliasName: h.resourceID("kms-alias/main")})
 			return err
 		}, want: []string{"+ kms-alias/main"}},
-		{what: "an alias names another key", do: func(h hand) error {
+		{description: "an alias names another key", change: func(h awsClients) error {
 			made, err := h.kms.CreateKey(h, &kms.CreateKeyInput{})
 			if err != nil {
 				return err
 			}
-			_, err = h.kms.UpdateAlias(h, &kms.UpdateAliasInput{AliasName: h.id("kms-alias/main"), TargetKeyId: made.KeyMetadata.KeyId})
+			_, err = h.kms.UpdateAlias(h, &kms.UpdateAliasInput{AliasName: h.resourceID("kms-alias/main"), TargetKeyId: made.KeyMetadata.KeyId})
 			if err != nil {
 				return err
 			}
@@ -245,48 +245,48 @@ func keyDrifts() []drift {
 }
 
 func balancerDrifts() []drift {
-	attribute := func(addr graph.Addr, key, value string) func(hand) error {
-		return func(h hand) error {
-			_, err := h.elb.ModifyLoadBalancerAttributes(h, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: h.id(addr), Attributes: []elbtypes.LoadBalancerAttribute{{Key: &key, Value: &value}}})
+	attribute := func(addr graph.Addr, key, value string) func(awsClients) error {
+		return func(h awsClients) error {
+			_, err := h.elb.ModifyLoadBalancerAttributes(h, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: h.resourceID(addr), Attributes: []elbtypes.LoadBalancerAttribute{{Key: &key, Value: &value}}})
 			return err
 		}
 	}
 	return []drift{
 		{
-			what: "a load balancer stays in its zone", do: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
+			description: "a load balancer stays in its zone", change: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
 			want: []string{"~ load-balancer/api", `  LoadBalancerAttributes[load_balancing.cross_zone.enabled]: "false" → "true"`},
 		},
-		{what: "a load balancer has another security group", do: func(h hand) error {
-			_, err := h.elb.SetSecurityGroups(h, &elb.SetSecurityGroupsInput{LoadBalancerArn: h.id("load-balancer/api"), SecurityGroups: []string{*h.id("security-group/api-internal")}})
+		{description: "a load balancer has another security group", change: func(h awsClients) error {
+			_, err := h.elb.SetSecurityGroups(h, &elb.SetSecurityGroupsInput{LoadBalancerArn: h.resourceID("load-balancer/api"), SecurityGroups: []string{*h.resourceID("security-group/api-internal")}})
 			return err
 		}, want: []string{"~ load-balancer/api", `  SecurityGroups: ["ID"] → ["ID"]`}},
-		{what: "a health check asks for something else", do: func(h hand) error {
-			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.id("target-group/api"), HealthCheckPath: sdk.String("/livez")})
+		{description: "a health check asks for something else", change: func(h awsClients) error {
+			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.resourceID("target-group/api"), HealthCheckPath: sdk.String("/livez")})
 			return err
 		}, want: []string{"~ target-group/api", `  HealthCheckPath: "/livez" → "/readyz"`}},
-		{what: "a health check asks seldom", do: func(h hand) error {
-			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.id("target-group/join"), HealthCheckIntervalSeconds: sdk.Int32(300), UnhealthyThresholdCount: sdk.Int32(10)})
+		{description: "a health check asks seldom", change: func(h awsClients) error {
+			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.resourceID("target-group/join"), HealthCheckIntervalSeconds: sdk.Int32(300), UnhealthyThresholdCount: sdk.Int32(10)})
 			return err
 		}, want: []string{"~ target-group/join", "  HealthCheckIntervalSeconds: 300 → 5", "  UnhealthyThresholdCount: 10 → 2"}},
-		{what: "a target group's attribute", do: func(h hand) error {
-			_, err := h.elb.ModifyTargetGroupAttributes(h, &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: h.id("target-group/api"), Attributes: []elbtypes.TargetGroupAttribute{{
+		{description: "a target group's attribute", change: func(h awsClients) error {
+			_, err := h.elb.ModifyTargetGroupAttributes(h, &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: h.resourceID("target-group/api"), Attributes: []elbtypes.TargetGroupAttribute{{
 				Key: sdk.String("deregistration_delay.timeout_seconds"), Value: sdk.String("300"),
 			}}})
 			return err
 		}, want: []string{"~ target-group/api", `  TargetGroupAttributes[deregistration_delay.timeout_seconds]: "300" → "10"`}},
-		{what: "a listener is removed", do: func(h hand) error {
-			_, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.id("listener/join")})
+		{description: "a listener is removed", change: func(h awsClients) error {
+			_, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.resourceID("listener/join")})
 			return err
 		}, want: []string{"+ listener/join"}},
-		{what: "a listener leads to another target group", do: func(h hand) error {
-			_, err := h.elb.ModifyListener(h, &elb.ModifyListenerInput{ListenerArn: h.id("listener/api-internal"), DefaultActions: []elbtypes.Action{{
-				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.id("target-group/join"),
+		{description: "a listener leads to another target group", change: func(h awsClients) error {
+			_, err := h.elb.ModifyListener(h, &elb.ModifyListenerInput{ListenerArn: h.resourceID("listener/api-internal"), DefaultActions: []elbtypes.Action{{
+				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.resourceID("target-group/join"),
 			}}})
 			return err
 		}, want: []string{"~ listener/api-internal", "  DefaultActions[0].TargetGroupArn:"}},
-		{what: "a listener is added", do: func(h hand) error {
-			_, err := h.elb.CreateListener(h, &elb.CreateListenerInput{LoadBalancerArn: h.id("load-balancer/api"), Port: sdk.Int32(3988), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: []elbtypes.Action{{
-				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.id("target-group/api"),
+		{description: "a listener is added", change: func(h awsClients) error {
+			_, err := h.elb.CreateListener(h, &elb.CreateListenerInput{LoadBalancerArn: h.resourceID("load-balancer/api"), Port: sdk.Int32(3988), Protocol: elbtypes.ProtocolEnumTcp, DefaultActions: []elbtypes.Action{{
+				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.resourceID("target-group/api"),
 			}}})
 			return err
 		}, want: []string{"- listener/api:3988"}},

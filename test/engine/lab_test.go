@@ -25,14 +25,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// count prints a figure so that `make test` shows it: hack/testsum passes on lines that begin with COUNT.
-func count(t *testing.T, format string, args ...any) {
+// printFigure prints a figure so that `make test` shows it: hack/testsum passes on lines that begin with COUNT.
+func printFigure(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("COUNT "+format+"\n", args...)
 }
 
-// ha is the highly available topology of examples/ha.yaml under another name.
-func ha(tb testing.TB, cluster string) manifest.Set {
+// newHASet is the highly available topology of examples/ha.yaml under another name.
+func newHASet(tb testing.TB, cluster string) manifest.Set {
 	tb.Helper()
 	all := examples.All()
 	i := slices.IndexFunc(all, func(x examples.Topology) bool { return x.Name == "ha" })
@@ -50,24 +50,24 @@ func ha(tb testing.TB, cluster string) manifest.Set {
 	return set
 }
 
-// build is the graph of a cluster's manifests, as the command line makes it.
-func build(set manifest.Set) (*graph.Graph, error) {
+// buildGraph is the graph of a cluster's manifests, as the command line makes it.
+func buildGraph(set manifest.Set) (*graph.Graph, error) {
 	in := model.Input{
-		Cluster: set.Cluster, Groups: set.Groups, Account: regiontest.Account, Region: regiontest.Name, Partition: "aws",
-		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
+		Cluster: set.Cluster, Groups: set.Groups, Account: regiontest.AccountID, Region: regiontest.RegionName, Partition: "aws",
+		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
 		MachineStore: model.MachineStore{Bucket: "store", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/0"},
 	}
 	for _, g := range set.Groups {
-		in.Images[g.Metadata.Name] = model.Image{ID: regiontest.Image, RootDevice: "/dev/xvda"}
-		in.Boot[g.Metadata.Name] = model.Boot{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
+		in.Images[g.Metadata.Name] = model.Image{ID: regiontest.ImageID, RootDevice: "/dev/xvda"}
+		in.Boot[g.Metadata.Name] = model.BootSource{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
 	}
 	g, fs := model.Build(in)
 	return g, fs.Err()
 }
 
-func mustBuild(tb testing.TB, set manifest.Set) *graph.Graph {
+func mustBuildGraph(tb testing.TB, set manifest.Set) *graph.Graph {
 	tb.Helper()
-	g, err := build(set)
+	g, err := buildGraph(set)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -77,13 +77,13 @@ func mustBuild(tb testing.TB, set manifest.Set) *graph.Graph {
 // engine is one client of the cluster's: what one run of slipway is.
 type engine struct {
 	cloud *aws.Cloud
-	calls *aws.Counter
+	calls *aws.CallLimiter
 }
 
 func newEngine(cfg sdk.Config, cluster string) engine {
-	e := engine{calls: &aws.Counter{}}
-	e.cloud = aws.New(e.calls.Watch(cfg), aws.Scope{
-		Cluster: cluster, Region: regiontest.Name, RolePath: model.RolePath(cluster, regiontest.Name), KeyAlias: model.AliasName(cluster),
+	e := engine{calls: &aws.CallLimiter{}}
+	e.cloud = aws.New(e.calls.Instrument(cfg), aws.Scope{
+		Cluster: cluster, Region: regiontest.RegionName, RolePath: model.RolePath(cluster, regiontest.RegionName), KeyAlias: model.KeyAliasName(cluster),
 	})
 	return e
 }
@@ -93,7 +93,7 @@ func (e engine) plan(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	p, fs := plan.Make(g, have, plan.Options{DestroyData: true})
+	p, fs := plan.Compute(g, have, plan.Options{DestroyData: true})
 	return p, fs.Err()
 }
 
@@ -103,21 +103,21 @@ func (e engine) run(ctx context.Context, g *graph.Graph) error {
 	if err != nil {
 		return err
 	}
-	return plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: 10 * time.Minute}.Apply(ctx, p)
+	return plan.Applier{Cloud: e.cloud, Now: time.Now, RetryTimeout: 10 * time.Minute}.Apply(ctx, p)
 }
 
-// start starts a region inside the bubble, with what a snapshot knows.
-func start(t *testing.T, from regiontest.Snapshot) regiontest.Region {
+// startRegion starts a region inside the bubble, with what a snapshot knows.
+func startRegion(t *testing.T, from regiontest.Snapshot) regiontest.Region {
 	t.Helper()
-	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, From: from})
+	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Snapshot: from})
 	t.Cleanup(func() { time.Sleep(time.Minute) }) // a killed client's waits end by themselves
 	return r
 }
 
-// quiet waits, in the bubble's time, until the region has brought to an end what goes on by itself.
-func quiet() { time.Sleep(5 * time.Second) }
+// waitForRegion waits, in the bubble's time, until the region has brought to an end what goes on by itself.
+func waitForRegion() { time.Sleep(5 * time.Second) }
 
-func lines(p plan.Plan) []string {
+func planLines(p plan.Plan) []string {
 	var out []string
 	for _, s := range p.Steps {
 		out = append(out, strings.TrimSpace(s.String()))

@@ -19,33 +19,33 @@ import (
 
 func iamTags(key, value string) []iamtypes.Tag { return []iamtypes.Tag{{Key: &key, Value: &value}} }
 
-// template makes another version of the workers' launch template and lets their group use it.
-func template(edit *ec2types.RequestLaunchTemplateData) func(hand) error {
-	return func(h hand) error {
-		made, err := h.ec2.CreateLaunchTemplateVersion(h, &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: h.id("launch-template/workers"), SourceVersion: sdk.String("$Latest"), LaunchTemplateData: edit})
+// changeLaunchTemplate makes another version of the workers' launch template and lets their group use it.
+func changeLaunchTemplate(edit *ec2types.RequestLaunchTemplateData) func(awsClients) error {
+	return func(h awsClients) error {
+		made, err := h.ec2.CreateLaunchTemplateVersion(h, &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: h.resourceID("launch-template/workers"), SourceVersion: sdk.String("$Latest"), LaunchTemplateData: edit})
 		if err != nil {
 			return err
 		}
-		return h.group(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{
-			LaunchTemplateId: h.id("launch-template/workers"), Version: sdk.String(strconv.FormatInt(*made.LaunchTemplateVersion.VersionNumber, 10)),
+		return h.updateWorkersGroup(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{
+			LaunchTemplateId: h.resourceID("launch-template/workers"), Version: sdk.String(strconv.FormatInt(*made.LaunchTemplateVersion.VersionNumber, 10)),
 		}})
 	}
 }
 
-// group changes the workers' auto scaling group.
-func (h hand) group(in *autoscaling.UpdateAutoScalingGroupInput) error {
+// updateWorkersGroup changes the workers' auto scaling group.
+func (h awsClients) updateWorkersGroup(in *autoscaling.UpdateAutoScalingGroupInput) error {
 	in.AutoScalingGroupName = sdk.String("workers.demo")
 	_, err := h.scaling.UpdateAutoScalingGroup(h, in)
 	return err
 }
 
-func scaled(in *autoscaling.UpdateAutoScalingGroupInput) func(hand) error {
-	return func(h hand) error { return h.group(in) }
+func scaleWorkers(in *autoscaling.UpdateAutoScalingGroupInput) func(awsClients) error {
+	return func(h awsClients) error { return h.updateWorkersGroup(in) }
 }
 
-func modified(in *ec2.ModifyVolumeInput) func(hand) error {
-	return func(h hand) error {
-		in.VolumeId = h.id("volume/etcd-b")
+func modifyEtcdVolume(in *ec2.ModifyVolumeInput) func(awsClients) error {
+	return func(h awsClients) error {
+		in.VolumeId = h.resourceID("volume/etcd-b")
 		_, err := h.ec2.ModifyVolume(h, in)
 		return err
 	}
@@ -54,38 +54,38 @@ func modified(in *ec2.ModifyVolumeInput) func(hand) error {
 func machineDrifts() []drift {
 	return []drift{
 		{
-			what: "machines may ask for metadata without a token", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
+			description: "machines may ask for metadata without a token", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
 			want: []string{"~ launch-template/workers", "  LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit: 2 → 1", `  LaunchTemplateData.MetadataOptions.HttpTokens: "optional" → "required"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
 		{
-			what: "machines are of another type", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
+			description: "machines are of another type", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
 			want: []string{"~ launch-template/workers", `  LaunchTemplateData.InstanceType: "t3.medium" → "t3.large"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
 		{
-			what: "machines boot something else", renewed: true, do: template(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
+			description: "machines boot something else", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
 			want: []string{"~ launch-template/workers", "  LaunchTemplateData.UserData:", "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
-		{what: "a group uses an older version of its template", do: func(h hand) error {
-			return h.group(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{LaunchTemplateId: h.id("launch-template/workers"), Version: sdk.String("1")}})
+		{description: "a group uses an older version of its template", change: func(h awsClients) error {
+			return h.updateWorkersGroup(&autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: &scalingtypes.LaunchTemplateSpecification{LaunchTemplateId: h.resourceID("launch-template/workers"), Version: sdk.String("1")}})
 		}, want: []string{"~ autoscaling-group/workers", `  LaunchTemplate.Version: "1" →`}},
-		{what: "a group's maximum is raised", do: scaled(&autoscaling.UpdateAutoScalingGroupInput{MaxSize: sdk.Int32(9)}), want: []string{"~ autoscaling-group/workers", "  MaxSize: 9 → 2"}},
-		{what: "a group's minimum is lowered", do: scaled(&autoscaling.UpdateAutoScalingGroupInput{MinSize: sdk.Int32(0)}), want: []string{"~ autoscaling-group/workers", "  MinSize: 0 → 2"}},
-		{what: "a group loses a subnet", do: func(h hand) error {
-			return h.group(&autoscaling.UpdateAutoScalingGroupInput{VPCZoneIdentifier: sdk.String(*h.id("subnet/private-a") + "," + *h.id("subnet/private-b"))})
+		{description: "a group's maximum is raised", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MaxSize: sdk.Int32(9)}), want: []string{"~ autoscaling-group/workers", "  MaxSize: 9 → 2"}},
+		{description: "a group's minimum is lowered", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MinSize: sdk.Int32(0)}), want: []string{"~ autoscaling-group/workers", "  MinSize: 0 → 2"}},
+		{description: "a group loses a subnet", change: func(h awsClients) error {
+			return h.updateWorkersGroup(&autoscaling.UpdateAutoScalingGroupInput{VPCZoneIdentifier: sdk.String(*h.resourceID("subnet/private-a") + "," + *h.resourceID("subnet/private-b"))})
 		}, want: []string{"~ autoscaling-group/workers", "  VPCZoneIdentifier:"}},
 		{
-			what: "a group's health check is another", do: scaled(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
+			description: "a group's health check is another", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
 			want: []string{"~ autoscaling-group/workers", `  HealthCheckType: "ELB" → "EC2"`},
 		},
-		{what: "a group leaves a target group", do: func(h hand) error {
+		{description: "a group leaves a target group", change: func(h awsClients) error {
 			_, err := h.scaling.DetachLoadBalancerTargetGroups(h, &autoscaling.DetachLoadBalancerTargetGroupsInput{
-				AutoScalingGroupName: sdk.String("control-plane-a.demo"), TargetGroupARNs: []string{*h.id("target-group/join")},
+				AutoScalingGroupName: sdk.String("control-plane-a.demo"), TargetGroupARNs: []string{*h.resourceID("target-group/join")},
 			})
 			return err
 		}, want: []string{"~ autoscaling-group/control-plane-a", "  TargetGroupARNs:"}},
-		{what: "an etcd volume has more IOPS", do: modified(&ec2.ModifyVolumeInput{Iops: sdk.Int32(6000)}), want: []string{"~ volume/etcd-b", "  Iops: 6000 → 3000"}},
-		{what: "an etcd volume has more throughput", do: modified(&ec2.ModifyVolumeInput{Throughput: sdk.Int32(250)}), want: []string{"~ volume/etcd-b", "  Throughput: 250 → 125"}},
-		{what: "an auto scaling group is removed", renewed: true, do: func(h hand) error {
+		{description: "an etcd volume has more IOPS", change: modifyEtcdVolume(&ec2.ModifyVolumeInput{Iops: sdk.Int32(6000)}), want: []string{"~ volume/etcd-b", "  Iops: 6000 → 3000"}},
+		{description: "an etcd volume has more throughput", change: modifyEtcdVolume(&ec2.ModifyVolumeInput{Throughput: sdk.Int32(250)}), want: []string{"~ volume/etcd-b", "  Throughput: 250 → 125"}},
+		{description: "an auto scaling group is removed", leavesNewVersion: true, change: func(h awsClients) error {
 			_, err := h.scaling.DeleteAutoScalingGroup(h, &autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: sdk.String("workers.demo"), ForceDelete: sdk.Bool(true)})
 			time.Sleep(time.Minute) // its machines end
 			return err
@@ -96,29 +96,29 @@ func machineDrifts() []drift {
 // lossDrifts take whole parts away, as somebody does who tidies up.
 func lossDrifts() []drift {
 	return []drift{
-		{what: "a NAT gateway is deleted", do: func(h hand) error {
-			_, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.id("nat-gateway/nat-us-east-1a")})
+		{description: "a NAT gateway is deleted", change: func(h awsClients) error {
+			_, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.resourceID("nat-gateway/nat-us-east-1a")})
 			return err
 		}, want: []string{"+ nat-gateway/nat-us-east-1a", "~ route/private-a", `  NatGatewayId: "ID" → (known after apply)`}},
-		{what: "a NAT gateway is deleted and its address released", do: func(h hand) error {
-			if _, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.id("nat-gateway/nat-us-east-1b")}); err != nil {
+		{description: "a NAT gateway is deleted and its address released", change: func(h awsClients) error {
+			if _, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.resourceID("nat-gateway/nat-us-east-1b")}); err != nil {
 				return err
 			}
 			time.Sleep(time.Second)
-			_, err := h.ec2.ReleaseAddress(h, &ec2.ReleaseAddressInput{AllocationId: h.id("eip/nat-us-east-1b")})
+			_, err := h.ec2.ReleaseAddress(h, &ec2.ReleaseAddressInput{AllocationId: h.resourceID("eip/nat-us-east-1b")})
 			return err
 		}, want: []string{"+ eip/nat-us-east-1b", "+ nat-gateway/nat-us-east-1b", "~ route/private-b", `  NatGatewayId: "ID" → (known after apply)`}},
-		{what: "an internet gateway is detached, after the NAT gateways and the public load balancer were deleted", renewed: true, do: func(h hand) error {
-			if _, err := h.elb.DeleteLoadBalancer(h, &elb.DeleteLoadBalancerInput{LoadBalancerArn: h.id("load-balancer/api")}); err != nil {
+		{description: "an internet gateway is detached, after the NAT gateways and the public load balancer were deleted", leavesNewVersion: true, change: func(h awsClients) error {
+			if _, err := h.elb.DeleteLoadBalancer(h, &elb.DeleteLoadBalancerInput{LoadBalancerArn: h.resourceID("load-balancer/api")}); err != nil {
 				return err
 			}
 			for _, zone := range []string{"a", "b", "c"} {
-				if _, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.id(graph.Addr("nat-gateway/nat-us-east-1" + zone))}); err != nil {
+				if _, err := h.ec2.DeleteNatGateway(h, &ec2.DeleteNatGatewayInput{NatGatewayId: h.resourceID(graph.Addr("nat-gateway/nat-us-east-1" + zone))}); err != nil {
 					return err
 				}
 			}
 			time.Sleep(time.Second)
-			_, err := h.ec2.DetachInternetGateway(h, &ec2.DetachInternetGatewayInput{InternetGatewayId: h.id("internet-gateway/main"), VpcId: h.id("vpc/main")})
+			_, err := h.ec2.DetachInternetGateway(h, &ec2.DetachInternetGatewayInput{InternetGatewayId: h.resourceID("internet-gateway/main"), VpcId: h.resourceID("vpc/main")})
 			return err
 		}, want: []string{
 			`+ gateway-attachment/main`,
@@ -150,11 +150,11 @@ func lossDrifts() []drift {
 			`~ autoscaling-group/workers`,
 			`  LaunchTemplate.Version:`,
 		}},
-		{what: "a target group is deleted with its listener", do: func(h hand) error {
-			if _, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.id("listener/join")}); err != nil {
+		{description: "a target group is deleted with its listener", change: func(h awsClients) error {
+			if _, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.resourceID("listener/join")}); err != nil {
 				return err
 			}
-			_, err := h.elb.DeleteTargetGroup(h, &elb.DeleteTargetGroupInput{TargetGroupArn: h.id("target-group/join")})
+			_, err := h.elb.DeleteTargetGroup(h, &elb.DeleteTargetGroupInput{TargetGroupArn: h.resourceID("target-group/join")})
 			return err
 		}, want: []string{
 			"+ target-group/join", "+ listener/join",

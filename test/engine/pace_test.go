@@ -20,20 +20,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// slow is a client each of whose calls takes d longer.
-type slow struct {
-	next http.RoundTripper
-	d    time.Duration
+// slowTransport is a client each of whose calls takes d longer.
+type slowTransport struct {
+	next  http.RoundTripper
+	delay time.Duration
 }
 
-func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	time.Sleep(s.d)
+func (s slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(s.delay)
 	return s.next.RoundTrip(r)
 }
 
-func slowed(r regiontest.Region, d time.Duration) sdk.Config {
-	cfg := r.Config()
-	cfg.HTTPClient = &http.Client{Transport: slow{r.Transport(), d}}
+func slowConfig(r regiontest.Region, d time.Duration) sdk.Config {
+	cfg := r.AWSConfig()
+	cfg.HTTPClient = &http.Client{Transport: slowTransport{r.Transport(), d}}
 	return cfg
 }
 
@@ -42,18 +42,18 @@ func slowed(r regiontest.Region, d time.Duration) sdk.Config {
 func TestThrottledApplyConverges(t *testing.T) {
 	for _, k := range []float64{1, 3, 10} {
 		synctest.Test(t, func(t *testing.T) {
-			limit := &regiontest.Limit{Reads: 2 * k, Changes: k}
-			r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Limit: limit})
-			g := mustBuild(t, ha(t, "demo"))
+			limit := &regiontest.RateLimit{ReadsPerSecond: 2 * k, ChangesPerSecond: k}
+			r := regiontest.StartWith(t, regiontest.Options{InProcess: true, RateLimit: limit})
+			g := mustBuildGraph(t, newHASet(t, "demo"))
 			begin := time.Now()
-			e := newEngine(slowed(r, 20*time.Millisecond), "demo")
+			e := newEngine(slowConfig(r, 20*time.Millisecond), "demo")
 			if err := e.run(t.Context(), g); err != nil {
 				t.Fatalf("apply at %g calls/s: %v", k, err)
 			}
 			took := time.Since(begin)
-			all, _ := e.calls.Total()
-			refused := limit.Refused()
-			count(t, "throttled apply: at %g changes and %g reads a second of each API, %d calls, %d of them refused (%d%%), %s of the test's time",
+			all, _ := e.calls.TotalCalls()
+			refused := limit.ThrottledCalls()
+			printFigure(t, "throttled apply: at %g changes and %g reads a second of each API, %d calls, %d of them refused (%d%%), %s of the test's time",
 				k, 2*k, all, refused, 100*refused/all, took.Round(time.Second))
 			if stats := e.calls.Stats(); stats.Throttled != refused || stats.Retries != refused {
 				t.Errorf("%d were refused, %+v", refused, stats)
@@ -61,10 +61,10 @@ func TestThrottledApplyConverges(t *testing.T) {
 			if refused > (all-refused)/2 {
 				t.Errorf("%d of %d calls were wasted", refused, all)
 			}
-			if p, err := newEngine(slowed(r, 20*time.Millisecond), "demo").plan(t.Context(), g); err != nil || !p.Empty() {
-				t.Errorf("the second plan is not empty: %v %v", lines(p), err)
+			if p, err := newEngine(slowConfig(r, 20*time.Millisecond), "demo").plan(t.Context(), g); err != nil || !p.IsEmpty() {
+				t.Errorf("the second plan is not empty: %v %v", planLines(p), err)
 			}
-			if err := newEngine(slowed(r, 20*time.Millisecond), "demo").run(t.Context(), &graph.Graph{}); err != nil {
+			if err := newEngine(slowConfig(r, 20*time.Millisecond), "demo").run(t.Context(), &graph.Graph{}); err != nil {
 				t.Errorf("delete at %g calls/s: %v", k, err)
 			}
 			time.Sleep(time.Minute)
@@ -79,24 +79,24 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			r := regiontest.StartWith(t, regiontest.Options{InProcess: true})
-			r.Stale(n)
-			g := mustBuild(t, ha(t, "demo"))
-			e := newEngine(r.Config(), "demo")
+			r.DelayVisibility(n)
+			g := mustBuildGraph(t, newHASet(t, "demo"))
+			e := newEngine(r.AWSConfig(), "demo")
 			if err := e.run(t.Context(), g); err != nil {
 				t.Fatalf("%d stale calls: %v", n, err)
 			}
-			p, err := newEngine(r.Config(), "demo").plan(t.Context(), g)
-			if err != nil || !p.Empty() {
-				t.Errorf("%d stale calls: the second plan is not empty: %v\n%s", n, err, strings.Join(lines(p), "\n"))
+			p, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g)
+			if err != nil || !p.IsEmpty() {
+				t.Errorf("%d stale calls: the second plan is not empty: %v\n%s", n, err, strings.Join(planLines(p), "\n"))
 			}
 			stats := e.calls.Stats()
-			all, _ := e.calls.Total()
-			count(t, "eventual consistency: the first %d calls about anything new do not see it: %d calls, %d of them repeated for that", n, all, stats.Unseen)
-			if n > 0 && stats.Unseen == 0 {
+			all, _ := e.calls.TotalCalls()
+			printFigure(t, "eventual consistency: the first %d calls about anything new do not see it: %d calls, %d of them repeated for that", n, all, stats.NotPropagated)
+			if n > 0 && stats.NotPropagated == 0 {
 				t.Error("nothing was repeated")
 			}
-			r.Stale(0)
-			quiet()
+			r.DelayVisibility(0)
+			waitForRegion()
 			got := r.Inventory(t)
 			if n == 0 {
 				want = got
@@ -121,17 +121,17 @@ func TestCriticalPath(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			g := mustBuild(t, ha(t, "demo"))
-			e := newEngine(slowed(r, d), "demo")
+			g := mustBuildGraph(t, newHASet(t, "demo"))
+			e := newEngine(slowConfig(r, d), "demo")
 			p, err := e.plan(t.Context(), g)
 			if err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
-			if err := (plan.Walk{Cloud: e.cloud, Now: time.Now, Patience: time.Hour}).Apply(t.Context(), p); err != nil {
+			if err := (plan.Applier{Cloud: e.cloud, Now: time.Now, RetryTimeout: time.Hour}).Apply(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
-			took, chain := time.Since(begin), longest(g, takes)
+			took, chain := time.Since(begin), criticalPath(g, takes)
 			ratio := took.Seconds() / chain.Seconds()
 			looks := map[string]int{}
 			for op, n := range e.calls.Calls() {
@@ -139,7 +139,7 @@ func TestCriticalPath(t *testing.T) {
 					looks[op] = n
 				}
 			}
-			count(t, "critical path: NAT 100 s, load balancer 150 s, machine 30 s, %s a call: apply takes %.1f s, its longest chain %.0f s, ratio %.3f (goal 1.05); looks: %d at %d gateways, %d at load balancers, %d at groups",
+			printFigure(t, "critical path: NAT 100 s, load balancer 150 s, machine 30 s, %s a call: apply takes %.1f s, its longest chain %.0f s, ratio %.3f (goal 1.05); looks: %d at %d gateways, %d at load balancers, %d at groups",
 				d, took.Seconds(), chain.Seconds(), ratio, looks["EC2:DescribeNatGateways"], 3, looks["Elastic Load Balancing v2:DescribeLoadBalancers"], looks["Auto Scaling:DescribeAutoScalingGroups"])
 			if ratio > 1.05 {
 				t.Errorf("apply takes %.3f times its longest chain", ratio)
@@ -149,9 +149,9 @@ func TestCriticalPath(t *testing.T) {
 	}
 }
 
-// longest is how long a graph takes if every call took no time: a gateway holds up what needs it, a load balancer and
+// criticalPath is how long a graph takes if every call took no time: a gateway holds up what needs it, a load balancer and
 // machines take their time while others go on.
-func longest(g *graph.Graph, takes map[string]time.Duration) time.Duration {
+func criticalPath(g *graph.Graph, takes map[string]time.Duration) time.Duration {
 	ready := map[graph.Addr]time.Duration{}
 	var all time.Duration
 	for _, n := range g.Nodes() {

@@ -28,42 +28,42 @@ import (
 )
 
 // The clusters of the property test: the name of one begins with the other's.
-const mine, neighbours = "demo", "demo-2"
+const testCluster, neighbourCluster = "demo", "demo-2"
 
-// ground is where every case of the property test begins.
-type ground struct {
-	with  regiontest.Snapshot // both clusters
-	alone []string            // the inventory with the neighbour only
-	other []string            // what the neighbour has, byte for byte
+// fixture is where every case of the property test begins.
+type fixture struct {
+	bothClusters       regiontest.Snapshot // both clusters
+	neighbourInventory []string            // the inventory with the neighbour only
+	neighbourResources []string            // what the neighbour has, byte for byte
 }
 
 // quotas leave room for two clusters.
 func quotas() ec2.Quotas { return ec2.Quotas{Addresses: 20} }
 
-func prepareGround(t *testing.T) (g ground) {
+func newFixture(t *testing.T) (g fixture) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas()})
 		apply := func(name string) {
-			graph := mustBuild(t, ha(t, name))
-			if err := newEngine(r.Config(), name).run(t.Context(), graph); err != nil {
+			graph := mustBuildGraph(t, newHASet(t, name))
+			if err := newEngine(r.AWSConfig(), name).run(t.Context(), graph); err != nil {
 				t.Fatal(err)
 			}
-			quiet()
-			if p, err := newEngine(r.Config(), name).plan(t.Context(), graph); err != nil || !p.Empty() {
-				t.Fatalf("%s: %v %v", name, lines(p), err)
+			waitForRegion()
+			if p, err := newEngine(r.AWSConfig(), name).plan(t.Context(), graph); err != nil || !p.IsEmpty() {
+				t.Fatalf("%s: %v %v", name, planLines(p), err)
 			}
 		}
-		apply(neighbours)
-		g.alone = r.Inventory(t)
-		apply(mine)
-		g.with, g.other = r.Snapshot(t), r.Belongings(t, neighbours)
+		apply(neighbourCluster)
+		g.neighbourInventory = r.Inventory(t)
+		apply(testCluster)
+		g.bothClusters, g.neighbourResources = r.Snapshot(t), r.ClusterRecords(t, neighbourCluster)
 	})
 	return g
 }
 
-// few lowers rapid's number of cases unless somebody asked for another: each is the life of a cluster.
-func few(t *testing.T, cases string) {
+// limitCases lowers rapid's number of cases unless somebody asked for another: each is the life of a cluster.
+func limitCases(t *testing.T, cases string) {
 	t.Helper()
 	f := flag.Lookup("rapid.checks")
 	if f == nil || f.Value.String() != f.DefValue {
@@ -79,29 +79,29 @@ func few(t *testing.T, cases string) {
 // order, and in the end its deletion. Whatever happens: runs converge, then the plan is empty, plans change nothing and
 // are in an order that works, the neighbour is untouched, and delete leaves nothing.
 func TestProperties(t *testing.T) {
-	few(t, "15")
-	base := prepareGround(t)
+	limitCases(t, "15")
+	base := newFixture(t)
 	var lives, runs, failures, edits, changes atomic.Int32
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(timeless{t}, func(rt *rapid.T) {
-			r, stop := regiontest.Run(rt, regiontest.Options{InProcess: true, From: base.with, Quotas: quotas()})
+		rapid.Check(withoutDeadline{t}, func(rt *rapid.T) {
+			r, stop := regiontest.StartStoppable(rt, regiontest.Options{InProcess: true, Snapshot: base.bothClusters, Quotas: quotas()})
 			defer stop()
 			defer time.Sleep(time.Minute) // killed clients' waits end
-			l := &life{T: rt, ctx: t.Context(), region: r, set: ha(t, mine)}
+			l := &scenario{T: rt, ctx: t.Context(), region: r, set: newHASet(t, testCluster)}
 			for range rapid.IntRange(1, 4).Draw(rt, "steps") {
 				if rapid.Bool().Draw(rt, "edit") {
-					l.edit()
+					l.editManifest()
 				} else {
-					l.drift()
+					l.changeResources()
 				}
-				l.converge(mustBuild(t, l.set))
+				l.converge(mustBuildGraph(t, l.set))
 			}
 			l.converge(&graph.Graph{})
-			quiet()
-			if diff := cmp.Diff(base.alone, r.Inventory(rt)); diff != "" {
+			waitForRegion()
+			if diff := cmp.Diff(base.neighbourInventory, r.Inventory(rt)); diff != "" {
 				rt.Fatalf("delete leaves (-neighbour alone +left):\n%s", diff)
 			}
-			if diff := cmp.Diff(base.other, r.Belongings(rt, neighbours)); diff != "" {
+			if diff := cmp.Diff(base.neighbourResources, r.ClusterRecords(rt, neighbourCluster)); diff != "" {
 				rt.Fatalf("the neighbour was touched:\n%s", diff)
 			}
 			lives.Add(1)
@@ -111,15 +111,15 @@ func TestProperties(t *testing.T) {
 			changes.Add(l.changes)
 		})
 	})
-	count(t, "properties: %d lives of a cluster beside one whose name begins alike: %d edits, %d changes behind our back, %d runs, %d of them disturbed (killed, throttled, refused, answers lost)",
+	printFigure(t, "properties: %d lives of a cluster beside one whose name begins alike: %d edits, %d changes behind our back, %d runs, %d of them disturbed (killed, throttled, refused, answers lost)",
 		lives.Load(), edits.Load(), changes.Load(), runs.Load(), failures.Load())
 }
 
-// timeless hides the test's deadline, which is of no use in a bubble's time.
-type timeless struct{ testing.TB }
+// withoutDeadline hides the test's deadline, which is of no use in a bubble's time.
+type withoutDeadline struct{ testing.TB }
 
-// life is one case.
-type life struct {
+// scenario is one case.
+type scenario struct {
 	*rapid.T
 	ctx                            context.Context
 	region                         regiontest.Region
@@ -127,8 +127,8 @@ type life struct {
 	runs, failures, edits, changes int32
 }
 
-// edit changes the manifests at random. What would not be valid is left out.
-func (l *life) edit() {
+// editManifest changes the manifests at random. What would not be valid is left out.
+func (l *scenario) editManifest() {
 	next := l.set
 	next.Groups = slices.Clone(next.Groups)
 	what := rapid.SampledFrom([]string{"size", "add", "remove", "type", "tags", "access", "disk", "zones", "etcd"}).Draw(l.T, "what")
@@ -169,67 +169,67 @@ func (l *life) edit() {
 	l.edits++
 }
 
-// drift changes some things behind our back. What an earlier change has made impossible is left out.
-func (l *life) drift() {
-	g, err := build(l.set)
+// changeResources changes some things behind our back. What an earlier change has made impossible is left out.
+func (l *scenario) changeResources() {
+	g, err := buildGraph(l.set)
 	if err != nil {
 		l.Fatal(err)
 	}
-	p, err := newEngine(l.region.Config(), mine).plan(l.ctx, g)
+	p, err := newEngine(l.region.AWSConfig(), testCluster).plan(l.ctx, g)
 	if err != nil {
 		l.Fatal(err)
 	}
 	ids := map[graph.Addr]string{}
 	for _, n := range g.Nodes() {
-		if id := p.ID(n.Addr); id != "" {
+		if id := p.ResourceID(n.Addr); id != "" {
 			ids[n.Addr] = id
 		}
 	}
-	h := newHand(l.ctx, l.region.Config(), ids)
+	h := newAWSClients(l.ctx, l.region.AWSConfig(), ids)
 	all := drifts()
 	for range rapid.IntRange(1, 3).Draw(l.T, "changes") {
 		d := all[rapid.IntRange(0, len(all)-1).Draw(l.T, "drift")]
-		if err := l.try(d, h); err != nil {
-			l.Logf("%s: %v", d.what, err)
+		if err := l.tryDrift(d, h); err != nil {
+			l.Logf("%s: %v", d.description, err)
 			continue
 		}
-		l.Logf("%s", d.what)
+		l.Logf("%s", d.description)
 		l.changes++
 	}
-	quiet()
+	waitForRegion()
 }
 
-// try makes a change; that something is not there any more is an error as well.
-func (*life) try(d drift, h hand) (err error) {
+// tryDrift makes a change; that something is not there any more is an error as well.
+func (*scenario) tryDrift(d drift, h awsClients) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%v", v)
 		}
 	}()
-	return d.do(h)
+	return d.change(h)
 }
 
 // converge runs until all is as g says, with failures first. Runs without a failure must do it.
-func (l *life) converge(g *graph.Graph) {
+func (l *scenario) converge(g *graph.Graph) {
 	for range rapid.IntRange(0, 3).Draw(l.T, "disturbed runs") {
 		l.failures++
-		l.disturbed(g)
+		l.runWithFault(g)
 	}
 	const most = 2 // the second one is for what the first could not know, such as a rule that came while it ran
 	var err error
 	for range most {
 		l.runs++
-		e := newEngine(l.region.Config(), mine)
-		before := l.mutations()
+		e := newEngine(l.region.AWSConfig(), testCluster)
+		before := l.countMutations()
 		p, planErr := e.plan(l.ctx, g)
 		if planErr != nil {
 			l.Fatalf("plan: %v", planErr)
 		}
-		if n := l.mutations() - before; n != 0 {
+		if n := l.countMutations() - before; n != 0 {
 			l.Fatalf("plan made %d calls that change something", n)
 		}
-		l.ordered(p, g)
-		if err = (plan.Walk{Cloud: e.cloud, Now: time.Now}).Apply(l.ctx, p); err == nil {
+		l.checkStepOrder(p, g)
+		if err = (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(l.ctx, p); err == nil {
 			break
 		}
 		l.Logf("run: %v", err)
@@ -237,37 +237,37 @@ func (l *life) converge(g *graph.Graph) {
 	if err != nil {
 		l.Fatalf("does not converge: %v", err)
 	}
-	if p, err := newEngine(l.region.Config(), mine).plan(l.ctx, g); err != nil || !p.Empty() {
-		l.Fatalf("the second plan is not empty: %v\n%s", err, strings.Join(lines(p), "\n"))
+	if p, err := newEngine(l.region.AWSConfig(), testCluster).plan(l.ctx, g); err != nil || !p.IsEmpty() {
+		l.Fatalf("the second plan is not empty: %v\n%s", err, strings.Join(planLines(p), "\n"))
 	}
 }
 
-// disturbed is a run in which something goes wrong.
-func (l *life) disturbed(g *graph.Graph) {
+// runWithFault is a run in which something goes wrong.
+func (l *scenario) runWithFault(g *graph.Graph) {
 	l.runs++
 	nth := rapid.IntRange(1, 40).Draw(l.T, "nth")
 	effect := rapid.SampledFrom([]fault.Effect{fault.Fail, fault.Throttle, fault.DropAnswer, fault.Close, fault.Kill, fault.KillAfter}).Draw(l.T, "effect")
-	cfg, ctx := l.region.Config(), l.ctx
+	cfg, ctx := l.region.AWSConfig(), l.ctx
 	switch effect {
 	case fault.Kill, fault.KillAfter:
 		kill, cancel := context.WithCancel(ctx)
 		defer cancel()
-		ctx, cfg = kill, l.region.Mortal(nth, effect == fault.KillAfter, cancel).Config(cfg)
+		ctx, cfg = kill, l.region.NewKillableClient(nth, effect == fault.KillAfter, cancel).AWSConfig(cfg)
 	default:
 		rule := fault.Rule{Effect: effect, Nth: nth, Count: rapid.IntRange(1, 10).Draw(l.T, "count"), Mutating: rapid.Bool().Draw(l.T, "mutating")}
 		if _, err := l.region.Faults.Add(rule); err != nil {
 			l.Fatal(err)
 		}
 	}
-	err := newEngine(cfg, mine).run(ctx, g)
+	err := newEngine(cfg, testCluster).run(ctx, g)
 	l.Logf("%s at %d: %v", effect, nth, err)
 	l.region.Faults.Clear()
-	quiet()
+	waitForRegion()
 }
 
-func (l *life) mutations() int {
+func (l *scenario) countMutations() int {
 	n := 0
-	for call, times := range l.region.Calls() {
+	for call, times := range l.region.CallCounts() {
 		if _, op, _ := strings.Cut(call, ":"); server.Mutates(op) {
 			n += times
 		}
@@ -275,8 +275,8 @@ func (l *life) mutations() int {
 	return n
 }
 
-// ordered holds a plan to its order: nothing is made before what it needs, and deletions come last.
-func (l *life) ordered(p plan.Plan, g *graph.Graph) {
+// checkStepOrder holds a plan to its order: nothing is made before what it needs, and deletions come last.
+func (l *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
 	at, deletes := map[graph.Addr]int{}, false
 	for i, s := range p.Steps {
 		if s.Action == plan.Delete {

@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// wide is a cluster of groups of workers, each of size machines, over six zones.
-func wide(tb testing.TB, groups, size int) manifest.Set {
+// newWideSet is a cluster of groups of workers, each of size machines, over six zones.
+func newWideSet(tb testing.TB, groups, size int) manifest.Set {
 	tb.Helper()
 	var b strings.Builder
 	b.WriteString("apiVersion: slipway.dev/v1alpha1\nkind: Cluster\nmetadata: {name: wide}\nspec:\n  cloudProvider: {aws: {region: us-east-1}}\n  networking:\n    podCIDR: 100.64.0.0/10\n    subnets:\n")
@@ -51,16 +51,16 @@ func TestScale(t *testing.T) {
 	calls := map[int]map[string]int{}
 	for _, x := range []struct{ groups, size int }{{4, 1}, {100, 50}} {
 		r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Quotas: quotas})
-		g := mustBuild(t, wide(t, x.groups, x.size))
-		e := newEngine(r.Config(), "wide")
+		g := mustBuildGraph(t, newWideSet(t, x.groups, x.size))
+		e := newEngine(r.AWSConfig(), "wide")
 		begin := time.Now()
 		if err := e.run(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 		applied := time.Since(begin)
-		made, _ := e.calls.Total()
+		made, _ := e.calls.TotalCalls()
 
-		e = newEngine(r.Config(), "wide")
+		e = newEngine(r.AWSConfig(), "wide")
 		begin = time.Now()
 		have, err := e.cloud.Read(t.Context())
 		if err != nil {
@@ -71,17 +71,17 @@ func TestScale(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		begin = time.Now()
-		g = mustBuild(t, wide(t, x.groups, x.size))
-		p, fs := plan.Make(g, have, plan.Options{})
+		g = mustBuildGraph(t, newWideSet(t, x.groups, x.size))
+		p, fs := plan.Compute(g, have, plan.Options{})
 		planned := time.Since(begin)
 		runtime.ReadMemStats(&after)
-		if err := fs.Err(); err != nil || !p.Empty() {
-			t.Fatalf("the second plan is not empty: %v %v", lines(p), err)
+		if err := fs.Err(); err != nil || !p.IsEmpty() {
+			t.Fatalf("the second plan is not empty: %v %v", planLines(p), err)
 		}
 		calls[x.groups] = e.calls.Calls()
-		n, mutating := e.calls.Total()
+		n, mutating := e.calls.TotalCalls()
 		const mega = 1 << 20
-		count(t, "scale: %d groups, %d machines: first apply %d calls in %s; plan without changes: %d calls, read %s (both with the region's own work), graph and plan %s, %d allocations, %.1f MB allocated",
+		printFigure(t, "scale: %d groups, %d machines: first apply %d calls in %s; plan without changes: %d calls, read %s (both with the region's own work), graph and plan %s, %d allocations, %.1f MB allocated",
 			x.groups, x.groups*x.size+3, made, applied.Round(10*time.Millisecond), n, read.Round(time.Millisecond), planned.Round(time.Millisecond),
 			after.Mallocs-before.Mallocs, float64(after.TotalAlloc-before.TotalAlloc)/mega)
 		if mutating != 0 {

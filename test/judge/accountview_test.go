@@ -14,12 +14,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// view is what the AWS CLI shows of an account: each thing once, with what AWS made up replaced by what it belongs to.
+// accountView is what the AWS CLI shows of an account: each thing once, with what AWS made up replaced by what it belongs to.
 // Two accounts that hold the same cluster have equal views.
-type view map[string]any
+type accountView map[string]any
 
-// listings are the commands that show all that a cluster is made of, with the key that holds the list.
-func listings() [][2]string {
+// listCommands are the commands that show all that a cluster is made of, with the key that holds the list.
+func listCommands() [][2]string {
 	return [][2]string{
 		{"ec2 describe-vpcs", "Vpcs"},
 		{"ec2 describe-subnets", "Subnets"},
@@ -44,8 +44,8 @@ func listings() [][2]string {
 	}
 }
 
-// details are commands that are asked for each thing of a listing: the listing, the field with its name, the command.
-func details() [][3]string {
+// detailCommands are commands that are asked for each thing of a listing: the listing, the field with its name, the command.
+func detailCommands() [][3]string {
 	return [][3]string{
 		{"VpcId", "ec2 describe-vpc-attribute --attribute enableDnsHostnames --vpc-id", "Vpcs"},
 		{"VpcId", "ec2 describe-vpc-attribute --attribute enableDnsSupport --vpc-id", "Vpcs"},
@@ -68,44 +68,44 @@ func details() [][3]string {
 	}
 }
 
-// look asks for everything.
-func (c awsCLI) look(t *testing.T, r regiontest.Region) view {
+// readAccount asks for everything.
+func (c awsCLI) readAccount(t *testing.T, r regiontest.Region) accountView {
 	t.Helper()
 	var commands [][]string
-	for _, l := range listings() {
+	for _, l := range listCommands() {
 		commands = append(commands, strings.Fields(l[0]))
 	}
 	lists := map[string][]any{}
-	out := view{}
-	for i, answer := range c.run(t, r, commands) {
-		key := listings()[i][1]
+	out := accountView{}
+	for i, answer := range c.runCommands(t, r, commands) {
+		key := listCommands()[i][1]
 		lists[key], _ = answer.(map[string]any)[key].([]any)
-		out[listings()[i][0]] = lists[key]
+		out[listCommands()[i][0]] = lists[key]
 	}
 	commands = nil
-	for _, d := range details() {
+	for _, d := range detailCommands() {
 		for _, e := range lists[d[2]] {
 			if name, ok := e.(map[string]any)[d[0]].(string); ok {
 				commands = append(commands, append(strings.Fields(d[1]), strings.TrimPrefix(name, "/hostedzone/")))
 			}
 		}
 	}
-	commands = append(commands, c.policies(t, r, lists["Roles"])...)
-	for i, answer := range c.run(t, r, commands) {
+	commands = append(commands, c.policyCommands(t, r, lists["Roles"])...)
+	for i, answer := range c.runCommands(t, r, commands) {
 		out[strings.Join(commands[i], " ")] = answer
 	}
 	return out
 }
 
-// policies are the commands that show the inline policies of roles.
-func (c awsCLI) policies(t *testing.T, r regiontest.Region, roles []any) [][]string {
+// policyCommands are the commands that show the inline policies of roles.
+func (c awsCLI) policyCommands(t *testing.T, r regiontest.Region, roles []any) [][]string {
 	t.Helper()
 	var ask, out [][]string
 	for _, e := range roles {
 		name, _ := e.(map[string]any)["RoleName"].(string)
 		ask = append(ask, []string{"iam", "list-role-policies", "--role-name", name})
 	}
-	for i, answer := range c.run(t, r, ask) {
+	for i, answer := range c.runCommands(t, r, ask) {
 		names, _ := answer.(map[string]any)["PolicyNames"].([]any)
 		for _, p := range names {
 			out = append(out, []string{"iam", "get-role-policy", "--role-name", ask[i][3], "--policy-name", fmt.Sprint(p)})
@@ -129,12 +129,12 @@ func newAWSCLI(t *testing.T) awsCLI {
 		return awsCLI{missing: fmt.Sprintf("python3 has no AWS CLI: %v: %s", err, out)}
 	}
 	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") // its input's end ends it
-	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.Name, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
+	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.RegionName, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
 	in, err := cmd.StdinPipe()
-	check(t, err)
+	failOnError(t, err)
 	out, err := cmd.StdoutPipe()
-	check(t, err)
-	check(t, cmd.Start())
+	failOnError(t, err)
+	failOnError(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -144,25 +144,25 @@ func newAWSCLI(t *testing.T) awsCLI {
 	return awsCLI{mu: &sync.Mutex{}, in: json.NewEncoder(in), out: json.NewDecoder(out)}
 }
 
-// needed skips t aloud where there is no AWS CLI.
-func (c awsCLI) needed(t *testing.T) {
+// skipIfMissing skips t aloud where there is no AWS CLI.
+func (c awsCLI) skipIfMissing(t *testing.T) {
 	t.Helper()
 	if c.missing != "" {
 		t.Skip("SKIPPED: no judge here: " + c.missing)
 	}
 }
 
-// run runs commands against a region.
-func (c awsCLI) run(t *testing.T, r regiontest.Region, commands [][]string) []any {
+// runCommands runs commands against a region.
+func (c awsCLI) runCommands(t *testing.T, r regiontest.Region, commands [][]string) []any {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	check(t, c.in.Encode(map[string]any{"endpoint": *r.Config().BaseEndpoint, "commands": commands}))
+	failOnError(t, c.in.Encode(map[string]any{"endpoint": *r.AWSConfig().BaseEndpoint, "commands": commands}))
 	var out struct {
 		Answers []any
 		Error   string
 	}
-	check(t, c.out.Decode(&out))
+	failOnError(t, c.out.Decode(&out))
 	if out.Error != "" || len(out.Answers) != len(commands) {
 		t.Fatalf("%d answers to %d commands: %s", len(out.Answers), len(commands), out.Error)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
-	render "github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	render "github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
@@ -28,88 +28,88 @@ import (
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	cli := newAWSCLI(t)
-	for _, x := range targettest.Topologies() {
+	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			cell(t, x.Name, "agreement", "aws-cli")
+			reportVerdict(t, x.Name, "agreement", "aws-cli")
 			one, other := regiontest.Start(t), regiontest.Start(t)
-			d := direct{cfg: one.Config(), known: same}
-			d.cluster(t, d.prepare(t, x).Input(t, regiontest.Name)).apply(t)
-			s := stack{direct: direct{cfg: other.Config(), known: same}}
-			x = s.prepare(t, x)
-			s.create(t, x.StackGraph(t, regiontest.Name))
+			d := directJudge{cfg: one.AWSConfig(), fixDefects: keepResource}
+			d.buildCluster(t, d.prepareTopology(t, x).Input(t, regiontest.RegionName)).apply(t)
+			s := stackJudge{directJudge: directJudge{cfg: other.AWSConfig(), fixDefects: keepResource}}
+			x = s.prepareTopology(t, x)
+			s.createStack(t, x.StackGraph(t, regiontest.RegionName))
 			if cli.missing == "" {
-				agree(t, cli.look(t, one), cli.look(t, other).withoutSignals())
+				compareViews(t, cli.readAccount(t, one), cli.readAccount(t, other).withoutSignals())
 			}
-			s.remove(t)
-			cli.needed(t) // the stack was made and deleted in any case
+			s.deleteStack(t)
+			cli.skipIfMissing(t) // the stack was made and deleted in any case
 		})
 	}
 }
 
-// stack makes clusters by CloudFormation, and plays their machines: it signals what their user data tells them to.
-type stack struct{ direct }
+// stackJudge makes clusters by CloudFormation, and plays their machines: it signals what their user data tells them to.
+type stackJudge struct{ directJudge }
 
 const stackName = "cluster"
 
-func (s stack) api() *cloudformation.Client { return cloudformation.NewFromConfig(s.cfg) }
+func (s stackJudge) newClient() *cloudformation.Client { return cloudformation.NewFromConfig(s.cfg) }
 
-func (s stack) create(t *testing.T, g *graph.Graph) {
+func (s stackJudge) createStack(t *testing.T, g *graph.Graph) {
 	t.Helper()
 	body, err := render.Render(g, render.Options{Description: "agreement"})
-	check(t, err)
+	failOnError(t, err)
 	text := string(body)
 	in := &cloudformation.CreateStackInput{
 		StackName: new(stackName), Capabilities: []cfntypes.Capability{cfntypes.CapabilityCapabilityNamedIam},
 	}
-	if in.TemplateBody = &text; len(body) > render.MaxBody {
-		in.TemplateBody, in.TemplateURL = nil, new(s.upload(t, text))
+	if in.TemplateBody = &text; len(body) > render.MaxBodySize {
+		in.TemplateBody, in.TemplateURL = nil, new(s.uploadTemplate(t, text))
 	}
-	_, err = s.api().CreateStack(t.Context(), in)
-	check(t, err)
-	s.await(t, cfntypes.StackStatusCreateComplete)
+	_, err = s.newClient().CreateStack(t.Context(), in)
+	failOnError(t, err)
+	s.waitForStatus(t, cfntypes.StackStatusCreateComplete)
 }
 
-// upload puts a template that is too long for a request into a bucket.
-func (s stack) upload(t *testing.T, text string) string {
+// uploadTemplate puts a template that is too long for a request into a bucket.
+func (s stackJudge) uploadTemplate(t *testing.T, text string) string {
 	t.Helper()
 	api := s3.NewFromConfig(s.cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	_, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: new("templates")})
-	check(t, err)
+	failOnError(t, err)
 	_, err = api.PutObject(t.Context(), &s3.PutObjectInput{Bucket: new("templates"), Key: new("t.json"), Body: strings.NewReader(text)})
-	check(t, err)
+	failOnError(t, err)
 	return *s.cfg.BaseEndpoint + "/templates/t.json"
 }
 
-// await lets machines signal until the stack has reached a status.
-func (s stack) await(t *testing.T, want cfntypes.StackStatus) {
+// waitForStatus lets machines signal until the stack has reached a status.
+func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	told := map[string]bool{}
 	for ctx.Err() == nil {
-		out, err := s.api().DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: new(stackName)})
+		out, err := s.newClient().DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: new(stackName)})
 		if err != nil && want == cfntypes.StackStatusDeleteComplete {
 			return // one that is gone has no name any more
 		}
-		check(t, err)
+		failOnError(t, err)
 		switch status := out.Stacks[0].StackStatus; {
 		case status == want:
 			return
 		case !strings.HasSuffix(string(status), "IN_PROGRESS"):
-			t.Fatalf("the stack is %s: %s\n%s", status, deref(out.Stacks[0].StackStatusReason), s.failures(t))
+			t.Fatalf("the stack is %s: %s\n%s", status, deref(out.Stacks[0].StackStatusReason), s.listFailures(t))
 		}
-		s.signal(t, told)
+		s.signalMachines(t, told)
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("the stack is not %s after a minute:\n%s", want, s.failures(t))
+	t.Fatalf("the stack is not %s after a minute:\n%s", want, s.listFailures(t))
 }
 
-// failures are the events that tell of one.
-func (s stack) failures(t *testing.T) string {
+// listFailures are the events that tell of one.
+func (s stackJudge) listFailures(t *testing.T) string {
 	t.Helper()
-	out, err := s.api().DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: new(stackName)})
-	check(t, err)
+	out, err := s.newClient().DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: new(stackName)})
+	failOnError(t, err)
 	var b strings.Builder
 	for _, e := range out.StackEvents {
 		b.WriteString(deref(e.LogicalResourceId) + " " + string(e.ResourceStatus) + " " + deref(e.ResourceStatusReason) + "\n")
@@ -117,15 +117,15 @@ func (s stack) failures(t *testing.T) string {
 	return b.String()
 }
 
-// toSignal is what a machine's configuration tells it of its stack; in an Ignition configuration it is part of a URL.
-var toSignal = regexp.MustCompile(`(?:,"|%2C%22)signal(?:":"|%22:%22)([^"%]*)(?:","|%22%2C%22)stack(?:":"|%22:%22)([^"%]*)(?:"|%22)`)
+// signalPattern is what a machine's configuration tells it of its stack; in an Ignition configuration it is part of a URL.
+var signalPattern = regexp.MustCompile(`(?:,"|%2C%22)signal(?:":"|%22:%22)([^"%]*)(?:","|%22%2C%22)stack(?:":"|%22:%22)([^"%]*)(?:"|%22)`)
 
-// signal does what each machine does once it is well: it tells the resources that its user data names.
-func (s stack) signal(t *testing.T, told map[string]bool) {
+// signalMachines does what each machine does once it is well: it tells the resources that its user data names.
+func (s stackJudge) signalMachines(t *testing.T, told map[string]bool) {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(s.cfg), t.Context()
 	list, err := api.DescribeInstances(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, r := range list.Reservations {
 		for _, i := range r.Instances {
 			if told[*i.InstanceId] || i.State.Name != ec2types.InstanceStateNameRunning {
@@ -134,24 +134,24 @@ func (s stack) signal(t *testing.T, told map[string]bool) {
 			out, err := api.DescribeInstanceAttribute(ctx, &ec2.DescribeInstanceAttributeInput{
 				InstanceId: i.InstanceId, Attribute: ec2types.InstanceAttributeNameUserData,
 			})
-			check(t, err)
+			failOnError(t, err)
 			script, err := base64.StdEncoding.DecodeString(deref(out.UserData.Value))
-			check(t, err)
-			told[*i.InstanceId] = s.tell(t, *i.InstanceId, string(script))
+			failOnError(t, err)
+			told[*i.InstanceId] = s.sendSignal(t, *i.InstanceId, string(script))
 		}
 	}
 }
 
-// tell signals; false if some resource takes no signal yet.
-func (s stack) tell(t *testing.T, machine, script string) bool {
+// sendSignal signals; false if some resource takes no signal yet.
+func (s stackJudge) sendSignal(t *testing.T, machine, script string) bool {
 	t.Helper()
-	m := toSignal.FindStringSubmatch(script)
+	m := signalPattern.FindStringSubmatch(script)
 	if m == nil {
 		return true
 	}
 	all := true
 	for id := range strings.SplitSeq(m[1], ",") {
-		_, err := s.api().SignalResource(t.Context(), &cloudformation.SignalResourceInput{
+		_, err := s.newClient().SignalResource(t.Context(), &cloudformation.SignalResourceInput{
 			StackName: &m[2], LogicalResourceId: &id, UniqueId: &machine, Status: cfntypes.ResourceSignalStatusSuccess,
 		})
 		all = all && err == nil
@@ -159,30 +159,30 @@ func (s stack) tell(t *testing.T, machine, script string) bool {
 	return all
 }
 
-func (s stack) remove(t *testing.T) {
+func (s stackJudge) deleteStack(t *testing.T) {
 	t.Helper()
-	_, err := s.api().DeleteStack(t.Context(), &cloudformation.DeleteStackInput{StackName: new(stackName)})
-	check(t, err)
-	s.await(t, cfntypes.StackStatusDeleteComplete)
+	_, err := s.newClient().DeleteStack(t.Context(), &cloudformation.DeleteStackInput{StackName: new(stackName)})
+	failOnError(t, err)
+	s.waitForStatus(t, cfntypes.StackStatusDeleteComplete)
 }
 
 // withoutSignals leaves out what lets a machine tell its stack that it is well, and the rule that stands for no rule.
-func (v view) withoutSignals() view {
-	out, _ := unsignalled(map[string]any(v)).(map[string]any)
+func (v accountView) withoutSignals() accountView {
+	out, _ := removeSignals(map[string]any(v)).(map[string]any)
 	return out
 }
 
-func unsignalled(v any) any {
+func removeSignals(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
 			if s, ok := e.(string); ok && k == "UserData" {
 				if plain, err := base64.StdEncoding.DecodeString(s); err == nil {
-					e = base64.StdEncoding.EncodeToString(toSignal.ReplaceAll(plain, nil))
+					e = base64.StdEncoding.EncodeToString(signalPattern.ReplaceAll(plain, nil))
 				}
 			}
-			out[k] = unsignalled(e)
+			out[k] = removeSignals(e)
 		}
 		return out
 	case []any:
@@ -191,7 +191,7 @@ func unsignalled(v any) any {
 			// CloudFormation needs a rule that matches nothing to take out EC2's own, which lets everything out.
 			m, _ := e.(map[string]any)
 			if m["Sid"] != "Signal" && !(m["IpProtocol"] == "icmp" && m["FromPort"] == 252.0 && m["ToPort"] == 86.0) {
-				out = append(out, unsignalled(e))
+				out = append(out, removeSignals(e))
 			}
 		}
 		return out
@@ -208,11 +208,11 @@ func deref(s *string) string {
 
 // The graph for a stack differs from the one that is applied in nothing but the signals.
 func TestStackGraph(t *testing.T) {
-	for _, x := range targettest.Topologies() {
-		in := x.Input(t, regiontest.Name)
+	for _, x := range rendertest.Topologies() {
+		in := x.Input(t, regiontest.RegionName)
 		plain, fs := model.Build(in)
-		check(t, fs.Err())
-		if a, b := len(plain.Nodes()), len(x.StackGraph(t, regiontest.Name).Nodes()); a != b {
+		failOnError(t, fs.Err())
+		if a, b := len(plain.Nodes()), len(x.StackGraph(t, regiontest.RegionName).Nodes()); a != b {
 			t.Errorf("%s: %d resources, %d in a stack", x.Name, a, b)
 		}
 	}

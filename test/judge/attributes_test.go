@@ -14,20 +14,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
-	"github.com/slipway-k8s/slipway/internal/infra/target"
+	"github.com/slipway-k8s/slipway/internal/infra/render"
 	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
-// compare holds what Terraform planned and made against the graph, attribute by attribute and both ways: each property of
+// compareAttributes holds what Terraform planned and made against the graph, attribute by attribute and both ways: each property of
 // the graph is there under its name with its value, and nothing is set that the graph does not want.
-func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
+func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
 	t.Helper()
 	computed := computedAttributes(t)
 	if len(state) != len(g.Nodes()) {
 		t.Errorf("the graph has %d resources, Terraform %d", len(g.Nodes()), len(state))
 	}
-	labels, err := target.Distinct(g, func(n *graph.Node) (string, string) {
-		return n.Resource.Kind().Terraform, target.Label(n.Name)
+	labels, err := render.UniqueNames(g, func(n *graph.Node) (string, string) {
+		return n.Resource.Kind().Terraform, render.SafeLabel(n.Name)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,9 +44,9 @@ func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
 	attributes := 0
 	for _, n := range g.Nodes() {
 		kind := n.Resource.Kind()
-		want := wanted(kind, graph.Fields(graph.Resolve(n.Resource, lookup)))
-		have := set(made(n.Addr), func(name string) bool { _, asked := want[name]; return !asked && computed[kind.Terraform][name] })
-		if diff := cmp.Diff(normal(want), normal(have)); diff != "" {
+		want := expectedAttributes(kind, graph.Fields(graph.Resolve(n.Resource, lookup)))
+		have := dropUnset(made(n.Addr), func(name string) bool { _, asked := want[name]; return !asked && computed[kind.Terraform][name] })
+		if diff := cmp.Diff(normalizeValue(want), normalizeValue(have)); diff != "" {
 			t.Errorf("%s is not %s (-graph +Terraform):\n%s", kind.Terraform, n.Addr, diff)
 		}
 		attributes += len(want)
@@ -54,11 +54,11 @@ func compare(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
 	t.Logf("%d resources, %d attributes equal those of the graph", len(state), attributes)
 }
 
-// wanted gives the properties of a resource, or of a struct in it, the names and shapes that Terraform has for them.
-func wanted(k graph.Kind, fs []graph.Field) map[string]any {
+// expectedAttributes gives the properties of a resource, or of a struct in it, the names and shapes that Terraform has for them.
+func expectedAttributes(k graph.Kind, fs []graph.Field) map[string]any {
 	out := map[string]any{}
 	for _, f := range fs {
-		for name, v := range wantedField(k, f) {
+		for name, v := range expectedField(k, f) {
 			outer, inner, nested := strings.Cut(name, ".")
 			if !nested {
 				out[name] = v
@@ -75,22 +75,22 @@ func wanted(k graph.Kind, fs []graph.Field) map[string]any {
 	return out
 }
 
-func wantedField(k graph.Kind, f graph.Field) map[string]any {
+func expectedField(k graph.Kind, f graph.Field) map[string]any {
 	switch v := f.Value.(type) {
 	case string:
-		if f.Render.Is != "" {
-			return map[string]any{f.Attribute: v == f.Render.Is}
+		if f.Render.TerraformTrueValue != "" {
+			return map[string]any{f.Attribute: v == f.Render.TerraformTrueValue}
 		}
 	case map[string]any:
 		switch {
-		case f.Render.Options:
+		case f.Render.TerraformOptions:
 			out := map[string]any{}
 			for key, e := range v {
-				out[k.Options[key]] = e
+				out[k.TerraformOptions[key]] = e
 			}
 			return out
-		case f.Render.Inline:
-			return wanted(k, target.Values(f.Nested, v))
+		case f.Render.TerraformInline:
+			return expectedAttributes(k, render.NestedFields(f.Nested, v))
 		case f.Render.Propagated:
 			var list []any
 			for _, key := range slices.Sorted(maps.Keys(v)) {
@@ -98,16 +98,16 @@ func wantedField(k graph.Kind, f graph.Field) map[string]any {
 			}
 			return map[string]any{f.Attribute: list}
 		case f.Nested != nil:
-			return map[string]any{f.Attribute: []any{wanted(k, target.Values(f.Nested, v))}}
+			return map[string]any{f.Attribute: []any{expectedAttributes(k, render.NestedFields(f.Nested, v))}}
 		}
 	case []any:
-		if f.Nested == nil && f.Render.One {
+		if f.Nested == nil && f.Render.TerraformSingle {
 			return map[string]any{f.Attribute: v[0]}
 		}
 		var list []any
 		for _, e := range v {
 			if m, ok := e.(map[string]any); ok {
-				e = wanted(k, target.Values(f.Nested, m))
+				e = expectedAttributes(k, render.NestedFields(f.Nested, m))
 			}
 			list = append(list, e)
 		}
@@ -119,18 +119,18 @@ func wantedField(k graph.Kind, f graph.Field) map[string]any {
 	return map[string]any{f.Attribute: f.Value}
 }
 
-// set leaves out what nobody set: nulls, empty lists, and what ignore says.
-func set(values map[string]any, ignore func(string) bool) map[string]any {
+// dropUnset leaves out what nobody set: nulls, empty lists, and what ignore says.
+func dropUnset(values map[string]any, ignore func(string) bool) map[string]any {
 	out := map[string]any{}
 	for name, v := range values {
-		if !ignore(name) && !empty(v) {
+		if !ignore(name) && !isEmptyValue(v) {
 			out[name] = v
 		}
 	}
 	return out
 }
 
-func empty(v any) bool {
+func isEmptyValue(v any) bool {
 	switch x := v.(type) {
 	case nil:
 		return true
@@ -142,21 +142,21 @@ func empty(v any) bool {
 	return false
 }
 
-// normal spells numbers and truth as text, as Terraform may, leaves out what is empty, and sorts lists: most are sets.
-func normal(v any) any {
+// normalizeValue spells numbers and truth as text, as Terraform may, leaves out what is empty, and sorts lists: most are sets.
+func normalizeValue(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
-			if !empty(e) {
-				out[k] = normal(e)
+			if !isEmptyValue(e) {
+				out[k] = normalizeValue(e)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, 0, len(x))
 		for _, e := range x {
-			out = append(out, normal(e))
+			out = append(out, normalizeValue(e))
 		}
 		slices.SortFunc(out, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		return out

@@ -4,8 +4,8 @@ package judge_test
 
 import "testing"
 
-// cell prints, when t ends, how a judge found an output of a topology: hack/testsum gathers these lines in a table.
-func cell(t *testing.T, topology, output, judge string) {
+// reportVerdict prints, when t ends, how a judge found an output of a topology: hack/testsum gathers these lines in a table.
+func reportVerdict(t *testing.T, topology, output, judge string) {
 	t.Helper()
 	t.Cleanup(func() {
 		verdict := "ok"

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
-	"github.com/slipway-k8s/slipway/internal/infra/target/cloudformation"
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -21,11 +21,11 @@ import (
 func TestCloudFormationLint(t *testing.T) {
 	t.Parallel()
 	found := lintAll(t, "us-east-1", "eu-central-1")
-	for _, x := range targettest.Topologies() {
+	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			cell(t, x.Name, "cloudformation", "cfn-lint")
-			tool(t, "cfn-lint")
+			reportVerdict(t, x.Name, "cloudformation", "cfn-lint")
+			requireTool(t, "cfn-lint")
 			for _, line := range found[x.Name] {
 				t.Error(line)
 			}
@@ -33,11 +33,11 @@ func TestCloudFormationLint(t *testing.T) {
 	}
 	t.Run("a mistake", func(t *testing.T) {
 		t.Parallel()
-		lint := tool(t, "cfn-lint")
-		body := bytes.Replace(template(t, targettest.Graph(t, manifest.NewOptions{})), []byte(`"CidrBlock"`), []byte(`"CidrBlok"`), 1)
-		good := write(t, t.TempDir(), "good.json", template(t, targettest.Graph(t, manifest.NewOptions{})))
-		bad := write(t, t.TempDir(), "bad.json", body)
-		out, ok := run(t, "", nil, lint, "--format", "parseable", "--", good, bad)
+		lint := requireTool(t, "cfn-lint")
+		body := bytes.Replace(renderTemplate(t, rendertest.Graph(t, manifest.NewSetOptions{})), []byte(`"CidrBlock"`), []byte(`"CidrBlok"`), 1)
+		good := writeFile(t, t.TempDir(), "good.json", renderTemplate(t, rendertest.Graph(t, manifest.NewSetOptions{})))
+		bad := writeFile(t, t.TempDir(), "bad.json", body)
+		out, ok := runCommand(t, "", nil, lint, "--format", "parseable", "--", good, bad)
 		if ok || !strings.Contains(out, bad) || strings.Contains(out, good) {
 			t.Errorf("cfn-lint accepts a property that does not exist, or blames another file: %s", out)
 		}
@@ -48,7 +48,7 @@ func TestCloudFormationLint(t *testing.T) {
 // nothing; the topologies' tests skip themselves.
 func lintAll(t *testing.T, regions ...string) map[string][]string {
 	t.Helper()
-	found, all := map[string][]string{}, targettest.Topologies()
+	found, all := map[string][]string{}, rendertest.Topologies()
 	lint, err := exec.LookPath("cfn-lint")
 	if err != nil {
 		return nil
@@ -59,10 +59,10 @@ func lintAll(t *testing.T, regions ...string) map[string][]string {
 		dir := filepath.Join(t.TempDir(), region)
 		args := []string{lint, "--format", "parseable", "--regions", region, "--"}
 		for _, x := range all {
-			args = append(args, write(t, dir, x.Name+".json", template(t, x.StackGraph(t, region))))
+			args = append(args, writeFile(t, dir, x.Name+".json", renderTemplate(t, x.StackGraph(t, region))))
 		}
 		wg.Go(func() {
-			out, ok := run(t, "", nil, args...)
+			out, ok := runCommand(t, "", nil, args...)
 			mu.Lock()
 			defer mu.Unlock()
 			for line := range strings.Lines(out) {
@@ -81,7 +81,7 @@ func lintAll(t *testing.T, regions ...string) map[string][]string {
 	return found
 }
 
-func template(t *testing.T, g *graph.Graph) []byte {
+func renderTemplate(t *testing.T, g *graph.Graph) []byte {
 	t.Helper()
 	body, err := cloudformation.Render(g, cloudformation.Options{Description: "test"})
 	if err != nil {

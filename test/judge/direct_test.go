@@ -11,121 +11,121 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// direct builds a topology through the API at cfg: apply, an empty second plan, and a deletion that leaves nothing.
+// directJudge builds a topology through the API at cfg: apply, an empty second plan, and a deletion that leaves nothing.
 // known changes what an emulator is known to get wrong, in the graph and in what is read.
-type direct struct {
-	cfg   sdk.Config
-	known func(graph.Resource) graph.Resource
+type directJudge struct {
+	cfg        sdk.Config
+	fixDefects func(graph.Resource) graph.Resource
 }
 
-func (d direct) judge(t *testing.T, x targettest.Topology, edit func(*model.Input)) {
+func (d directJudge) checkTopology(t *testing.T, x rendertest.Topology, edit func(*model.Input)) {
 	t.Helper()
-	x = d.prepare(t, x)
-	in := x.Input(t, regiontest.Name)
+	x = d.prepareTopology(t, x)
+	in := x.Input(t, regiontest.RegionName)
 	edit(&in)
-	if existing.Needed(in.Cluster) {
+	if unmanaged.IsNeeded(in.Cluster) {
 		facts, err := aws.ReadExisting(t.Context(), d.cfg, in.Cluster)
-		check(t, err)
-		for _, f := range existing.Check(in.Cluster, in.Groups, facts) {
+		failOnError(t, err)
+		for _, f := range unmanaged.Check(in.Cluster, in.Groups, facts) {
 			t.Error(f)
 		}
 	}
-	before := d.inventory(t)
-	c := d.cluster(t, in)
+	before := d.listInventory(t)
+	c := d.buildCluster(t, in)
 	c.apply(t)
-	c.unchanged(t)
+	c.checkNoChanges(t)
 	c.remove(t)
-	d.sameAs(t, before)
+	d.checkInventory(t, before)
 }
 
-// sameAs checks that exactly what there was before is there again.
-func (d direct) sameAs(t *testing.T, before []string) {
+// checkInventory checks that exactly what there was before is there again.
+func (d directJudge) checkInventory(t *testing.T, before []string) {
 	t.Helper()
-	if after := d.inventory(t); !slices.Equal(before, after) {
+	if after := d.listInventory(t); !slices.Equal(before, after) {
 		t.Errorf("before there was\n%s\nand after the deletion\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }
 
-// built is one cluster and what it should be.
-type built struct {
-	direct
+// builtCluster is one cluster and what it should be.
+type builtCluster struct {
+	directJudge
 	cloud *aws.Cloud
 	graph *graph.Graph
 }
 
-func (d direct) cluster(t *testing.T, in model.Input) built {
+func (d directJudge) buildCluster(t *testing.T, in model.Input) builtCluster {
 	t.Helper()
 	g, fs := model.Build(in)
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range g.Nodes() {
-		n.Resource = d.known(n.Resource)
+		n.Resource = d.fixDefects(n.Resource)
 	}
 	name := in.Cluster.Metadata.Name
 	cloud := aws.New(d.cfg, aws.Scope{
-		Cluster: name, Region: regiontest.Name, RolePath: model.RolePath(name, regiontest.Name), KeyAlias: model.AliasName(name),
+		Cluster: name, Region: regiontest.RegionName, RolePath: model.RolePath(name, regiontest.RegionName), KeyAlias: model.KeyAliasName(name),
 	})
-	cloud.LookIn(model.ExistingZones(in.Cluster.Spec)...)
-	return built{direct: d, graph: g, cloud: cloud}
+	cloud.AddRecordZones(model.UnmanagedZones(in.Cluster.Spec)...)
+	return builtCluster{directJudge: d, graph: g, cloud: cloud}
 }
 
-func (b built) plan(t *testing.T, g *graph.Graph) plan.Plan {
+func (b builtCluster) plan(t *testing.T, g *graph.Graph) plan.Plan {
 	t.Helper()
 	have, err := b.cloud.Read(t.Context())
-	check(t, err)
+	failOnError(t, err)
 	for i := range have {
-		have[i].Resource = b.known(have[i].Resource)
+		have[i].Resource = b.fixDefects(have[i].Resource)
 	}
-	p, fs := plan.Make(g, have, plan.Options{DestroyData: true})
+	p, fs := plan.Compute(g, have, plan.Options{DestroyData: true})
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func (b built) walk(t *testing.T, g *graph.Graph) {
+func (b builtCluster) applyGraph(t *testing.T, g *graph.Graph) {
 	t.Helper()
-	if err := (plan.Walk{Cloud: b.cloud, Now: time.Now, Patience: time.Minute}).Apply(t.Context(), b.plan(t, g)); err != nil {
+	if err := (plan.Applier{Cloud: b.cloud, Now: time.Now, RetryTimeout: time.Minute}).Apply(t.Context(), b.plan(t, g)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (b built) apply(t *testing.T) {
+func (b builtCluster) apply(t *testing.T) {
 	t.Helper()
-	b.walk(t, b.graph)
+	b.applyGraph(t, b.graph)
 }
 
-func (b built) unchanged(t *testing.T) {
+func (b builtCluster) checkNoChanges(t *testing.T) {
 	t.Helper()
-	if p := b.plan(t, b.graph); !p.Empty() {
-		t.Errorf("planned again, there are changes:\n%s", lines(p))
+	if p := b.plan(t, b.graph); !p.IsEmpty() {
+		t.Errorf("planned again, there are changes:\n%s", formatPlan(p))
 	}
 }
 
-func (b built) remove(t *testing.T) {
+func (b builtCluster) remove(t *testing.T) {
 	t.Helper()
-	b.walk(t, &graph.Graph{})
-	if p := b.plan(t, &graph.Graph{}); !p.Empty() {
-		t.Errorf("deleted, there is still:\n%s", lines(p))
+	b.applyGraph(t, &graph.Graph{})
+	if p := b.plan(t, &graph.Graph{}); !p.IsEmpty() {
+		t.Errorf("deleted, there is still:\n%s", formatPlan(p))
 	}
 }
 
-// same is what an emulator without known mistakes says.
-func same(r graph.Resource) graph.Resource { return r }
+// keepResource is what an emulator without known mistakes says.
+func keepResource(r graph.Resource) graph.Resource { return r }
 
-func lines(p plan.Plan) string {
+func formatPlan(p plan.Plan) string {
 	var b strings.Builder
 	for _, s := range p.Steps {
 		fmt.Fprintln(&b, s)
@@ -139,11 +139,11 @@ func lines(p plan.Plan) string {
 // TestDirectRegion builds every topology in the local region, in records mode.
 func TestDirectRegion(t *testing.T) {
 	t.Parallel()
-	for _, x := range targettest.Topologies() {
+	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
 			t.Parallel()
-			cell(t, x.Name, "direct", "region")
-			direct{cfg: regiontest.Start(t).Config(), known: same}.judge(t, x, func(*model.Input) {})
+			reportVerdict(t, x.Name, "direct", "region")
+			directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}.checkTopology(t, x, func(*model.Input) {})
 		})
 	}
 }
@@ -154,14 +154,14 @@ func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it t
 	var cfg sdk.Config // of one moto for all, started by the first that asks for it
 	var image string   // one that it has
 	owner := t
-	for _, x := range targettest.Topologies() {
+	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
-			cell(t, x.Name, "direct", "moto")
+			reportVerdict(t, x.Name, "direct", "moto")
 			if cfg.BaseEndpoint == nil {
-				cfg = moto.StartUntil(t, owner)
-				image = moto.Image(t, cfg)
+				cfg = moto.StartShared(t, owner)
+				image = moto.FindImage(t, cfg)
 			}
-			direct{cfg: cfg, known: motoDefects}.judge(t, x, func(in *model.Input) {
+			directJudge{cfg: cfg, fixDefects: hideMotoDefects}.checkTopology(t, x, func(in *model.Input) {
 				for name, x := range in.Images {
 					x.ID = image
 					in.Images[name] = x
@@ -171,9 +171,9 @@ func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it t
 	}
 }
 
-// motoDefects hides two defects of moto 5.2.1: it puts the tags of a launch template into the template's data, and it
+// hideMotoDefects hides two defects of moto 5.2.1: it puts the tags of a launch template into the template's data, and it
 // does not return the description of a rule between groups.
-func motoDefects(r graph.Resource) graph.Resource {
+func hideMotoDefects(r graph.Resource) graph.Resource {
 	switch r := r.(type) {
 	case awskind.LaunchTemplate:
 		r.Data.Tags = slices.DeleteFunc(slices.Clone(r.Data.Tags), func(s awskind.TagSpecification) bool { return s.ResourceType == "launch-template" })

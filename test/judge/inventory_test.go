@@ -17,67 +17,67 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 )
 
-// inventory lists all that lives in the account, whoever made it and whatever its tags, by another way than the drivers'.
-func (d direct) inventory(t *testing.T) []string {
+// listInventory lists all that lives in the account, whoever made it and whatever its tags, by another way than the drivers'.
+func (d directJudge) listInventory(t *testing.T) []string {
 	t.Helper()
-	list := slices.Concat(d.network(t), d.machines(t), d.others(t))
+	list := slices.Concat(d.listNetwork(t), d.listMachines(t), d.listOthers(t))
 	slices.Sort(list)
 	return list
 }
 
-// check fails t if a list could not be read.
-func check(t *testing.T, err error) {
+// failOnError fails t if a list could not be read.
+func failOnError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (d direct) network(t *testing.T) []string {
+func (d directJudge) listNetwork(t *testing.T) []string {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(d.cfg), t.Context()
 	var out []string
 	vpcs, err := api.DescribeVpcs(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range vpcs.Vpcs {
 		out = append(out, *x.VpcId)
 	}
 	subnets, err := api.DescribeSubnets(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range subnets.Subnets {
 		out = append(out, *x.SubnetId)
 	}
 	tables, err := api.DescribeRouteTables(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range tables.RouteTables {
 		for _, r := range x.Routes {
 			out = append(out, *x.RouteTableId+" "+sdk.ToString(r.DestinationCidrBlock))
 		}
 	}
 	gateways, err := api.DescribeInternetGateways(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range gateways.InternetGateways {
 		out = append(out, *x.InternetGatewayId)
 	}
 	nats, err := api.DescribeNatGateways(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range nats.NatGateways {
 		if x.State != ec2types.NatGatewayStateDeleted {
 			out = append(out, *x.NatGatewayId)
 		}
 	}
 	addresses, err := api.DescribeAddresses(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range addresses.Addresses {
 		out = append(out, *x.AllocationId)
 	}
 	groups, err := api.DescribeSecurityGroups(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range groups.SecurityGroups {
 		out = append(out, *x.GroupId)
 	}
 	peerings, err := api.DescribeVpcPeeringConnections(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range peerings.VpcPeeringConnections {
 		if x.Status.Code == ec2types.VpcPeeringConnectionStateReasonCodeActive {
 			out = append(out, *x.VpcPeeringConnectionId)
@@ -86,12 +86,12 @@ func (d direct) network(t *testing.T) []string {
 	return out
 }
 
-func (d direct) machines(t *testing.T) []string {
+func (d directJudge) listMachines(t *testing.T) []string {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(d.cfg), t.Context()
 	var out []string
 	instances, err := api.DescribeInstances(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, r := range instances.Reservations {
 		for _, x := range r.Instances {
 			if x.State.Name != ec2types.InstanceStateNameTerminated {
@@ -100,80 +100,80 @@ func (d direct) machines(t *testing.T) []string {
 		}
 	}
 	volumes, err := api.DescribeVolumes(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range volumes.Volumes {
 		if x.State != ec2types.VolumeStateDeleting {
 			out = append(out, *x.VolumeId)
 		}
 	}
 	templates, err := api.DescribeLaunchTemplates(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range templates.LaunchTemplates {
 		out = append(out, *x.LaunchTemplateId)
 	}
 	groups, err := autoscaling.NewFromConfig(d.cfg).DescribeAutoScalingGroups(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range groups.AutoScalingGroups {
 		out = append(out, *x.AutoScalingGroupName)
 	}
 	return out
 }
 
-func (d direct) others(t *testing.T) []string {
+func (d directJudge) listOthers(t *testing.T) []string {
 	t.Helper()
 	ctx := t.Context()
 	var out []string
 	lb := elb.NewFromConfig(d.cfg)
 	balancers, err := lb.DescribeLoadBalancers(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range balancers.LoadBalancers {
 		out = append(out, *x.LoadBalancerArn)
 	}
 	targets, err := lb.DescribeTargetGroups(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range targets.TargetGroups {
 		out = append(out, *x.TargetGroupArn)
 	}
 	id := iam.NewFromConfig(d.cfg)
 	roles, err := id.ListRoles(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range roles.Roles {
 		out = append(out, *x.Arn)
 	}
 	profiles, err := id.ListInstanceProfiles(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range profiles.InstanceProfiles {
 		out = append(out, *x.Arn)
 	}
 	names := route53.NewFromConfig(d.cfg)
 	zones, err := names.ListHostedZones(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range zones.HostedZones {
 		records, err := names.ListResourceRecordSets(ctx, &route53.ListResourceRecordSetsInput{HostedZoneId: x.Id})
-		check(t, err)
+		failOnError(t, err)
 		for _, r := range records.ResourceRecordSets {
 			out = append(out, *x.Id+" "+*r.Name+" "+string(r.Type))
 		}
 	}
-	return append(out, d.keys(t)...)
+	return append(out, d.listKeys(t)...)
 }
 
-// keys lists the keys that are not to end: KMS keeps one for days after its deletion.
-func (d direct) keys(t *testing.T) []string {
+// listKeys lists the keys that are not to end: KMS keeps one for days after its deletion.
+func (d directJudge) listKeys(t *testing.T) []string {
 	t.Helper()
 	api, ctx := kms.NewFromConfig(d.cfg), t.Context()
 	var out []string
 	keys, err := api.ListKeys(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range keys.Keys {
 		key, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: x.KeyId})
-		check(t, err)
+		failOnError(t, err)
 		if key.KeyMetadata.KeyState != kmstypes.KeyStatePendingDeletion {
 			out = append(out, *x.KeyId)
 		}
 	}
 	aliases, err := api.ListAliases(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	for _, x := range aliases.Aliases {
 		out = append(out, *x.AliasName)
 	}

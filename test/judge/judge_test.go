@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// tool returns the path of a program; without it the test is skipped aloud.
-func tool(t *testing.T, name string) string {
+// requireTool returns the path of a program; without it the test is skipped aloud.
+func requireTool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -22,7 +22,7 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-func write(t *testing.T, dir, name string, body []byte) string {
+func writeFile(t *testing.T, dir, name string, body []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -34,8 +34,8 @@ func write(t *testing.T, dir, name string, body []byte) string {
 	return path
 }
 
-// run runs a command and returns what it printed, and whether it succeeded.
-func run(t *testing.T, dir string, env []string, args ...string) (string, bool) {
+// runCommand runs a command and returns what it printed, and whether it succeeded.
+func runCommand(t *testing.T, dir string, env []string, args ...string) (string, bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)

@@ -17,8 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// identities tells which key of a listed thing holds what AWS calls it.
-func identities() map[string]string {
+// identityFields tells which key of a listed thing holds what AWS calls it.
+func identityFields() map[string]string {
 	return map[string]string{
 		"Vpcs": "VpcId", "Subnets": "SubnetId", "InternetGateways": "InternetGatewayId", "NatGateways": "NatGatewayId",
 		"Addresses": "AllocationId", "RouteTables": "RouteTableId", "SecurityGroups": "GroupId", "Volumes": "VolumeId",
@@ -26,15 +26,15 @@ func identities() map[string]string {
 	}
 }
 
-// madeUp matches what AWS makes up: identities, the ends of ARNs, moments.
-type madeUp struct {
+// generatedValues matches what AWS makes up: identities, the ends of ARNs, moments.
+type generatedValues struct {
 	names               map[string]string
 	addresses           map[string]string // public ones, by what has them
 	id, suffix, instant *regexp.Regexp
 }
 
-func newMadeUp() madeUp {
-	return madeUp{
+func newGeneratedValues() generatedValues {
+	return generatedValues{
 		names: map[string]string{}, addresses: map[string]string{},
 		id:      regexp.MustCompile(`\b(?:([a-z]+(?:-attach)?)-[0-9a-f]{8}(?:[0-9a-f]{9})?|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|A[A-Z]{3}[A-Z0-9]{16,17}|Z[0-9A-F]{20})\b`),
 		suffix:  regexp.MustCompile(`/[0-9a-f]{16}\b`),
@@ -42,13 +42,13 @@ func newMadeUp() madeUp {
 	}
 }
 
-// normal returns v without what AWS makes up: an identity becomes the address in the tags of what bears it, or the sort
+// normalizeView returns v without what AWS makes up: an identity becomes the address in the tags of what bears it, or the sort
 // of thing. Moments, addresses of machines, and what CloudFormation adds by itself are left out.
-func (v view) normal() view {
-	m := newMadeUp()
-	for i, l := range listings() {
-		key := identities()[l[1]]
-		list, _ := v[listings()[i][0]].([]any)
+func (v accountView) normalizeView() accountView {
+	m := newGeneratedValues()
+	for i, l := range listCommands() {
+		key := identityFields()[l[1]]
+		list, _ := v[listCommands()[i][0]].([]any)
 		for _, e := range list {
 			thing, _ := e.(map[string]any)
 			name := addressTag(thing)
@@ -63,9 +63,9 @@ func (v view) normal() view {
 			}
 		}
 	}
-	out := view{}
+	out := accountView{}
 	for command, answer := range v {
-		out[m.text(command)] = m.value(answer)
+		out[m.replaceText(command)] = m.replaceValue(answer)
 	}
 	return out
 }
@@ -81,7 +81,7 @@ func addressTag(thing map[string]any) string {
 	return ""
 }
 
-func (m madeUp) text(s string) string {
+func (m generatedValues) replaceText(s string) string {
 	if m.instant.MatchString(s) {
 		return "<moment>"
 	}
@@ -106,18 +106,18 @@ func (m madeUp) text(s string) string {
 	return m.suffix.ReplaceAllString(s, "/<id>")
 }
 
-func (m madeUp) value(v any) any {
+func (m generatedValues) replaceValue(v any) any {
 	switch x := v.(type) {
 	case string:
-		return m.text(x)
+		return m.replaceText(x)
 	case []any:
 		out := make([]any, 0, len(x))
 		for _, e := range x {
-			if e = m.value(e); e != nil {
+			if e = m.replaceValue(e); e != nil {
 				out = append(out, e)
 			}
 		}
-		slices.SortFunc(out, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+		slices.SortFunc(out, func(a, b any) int { return strings.Compare(canonicalJSON(a), canonicalJSON(b)) })
 		return out
 	case map[string]any:
 		for _, name := range []string{"Key", "TagKey"} { // KMS has a word of its own
@@ -127,8 +127,8 @@ func (m madeUp) value(v any) any {
 		}
 		out := map[string]any{}
 		for k, e := range x {
-			if !accidental(k) && (!byChance(x) || !strings.HasPrefix(k, "AvailabilityZone")) {
-				out[k] = m.value(m.userData(k, e))
+			if !isGeneratedKey(k) && (!isMachineDisk(x) || !strings.HasPrefix(k, "AvailabilityZone")) {
+				out[k] = m.replaceValue(m.decodeUserData(k, e))
 			}
 		}
 		return out
@@ -136,8 +136,8 @@ func (m madeUp) value(v any) any {
 	return v
 }
 
-// userData shows what an encoded script says: it names load balancers.
-func (m madeUp) userData(key string, v any) any {
+// decodeUserData shows what an encoded script says: it names load balancers.
+func (m generatedValues) decodeUserData(key string, v any) any {
 	s, ok := v.(string)
 	if !ok || key != "UserData" {
 		return v
@@ -149,8 +149,8 @@ func (m madeUp) userData(key string, v any) any {
 	return string(plain)
 }
 
-// accidental says whether a key holds what is another each time though nobody asked for it.
-func accidental(key string) bool {
+// isGeneratedKey says whether a key holds what is another each time though nobody asked for it.
+func isGeneratedKey(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
 		"ClientToken", "ReservationId", "Instances", "Association", "AmiLaunchIndex", "IpAddress", "CreationDate", "LastUpdatedDate", "CallerReference",
@@ -158,13 +158,13 @@ func accidental(key string) bool {
 	}, key)
 }
 
-// byChance says whether a thing is the disk of a machine: in which zone a machine of a group starts is not told.
-func byChance(thing map[string]any) bool {
+// isMachineDisk says whether a thing is the disk of a machine: in which zone a machine of a group starts is not told.
+func isMachineDisk(thing map[string]any) bool {
 	_, disk := thing["VolumeId"].(string)
 	return disk && addressTag(thing) == ""
 }
 
-func canonical(v any) string {
+func canonicalJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
@@ -172,10 +172,10 @@ func canonical(v any) string {
 	return string(data)
 }
 
-// agree fails t where two accounts do not hold the same.
-func agree(t *testing.T, one, other view) {
+// compareViews fails t where two accounts do not hold the same.
+func compareViews(t *testing.T, one, other accountView) {
 	t.Helper()
-	if diff := cmp.Diff(one.normal(), other.normal()); diff != "" {
+	if diff := cmp.Diff(one.normalizeView(), other.normalizeView()); diff != "" {
 		t.Errorf("the accounts differ (-direct +CloudFormation):\n%s", diff)
 	}
 }
@@ -185,21 +185,21 @@ func TestNormal(t *testing.T) {
 	tags := func(address string) []any {
 		return []any{map[string]any{"Key": awskind.TagAddress, "Value": address}, map[string]any{"Key": "aws:cloudformation:stack-name", "Value": "s"}}
 	}
-	account := func(vpc, subnet, cidr string) view {
-		return view{
+	account := func(vpc, subnet, cidr string) accountView {
+		return accountView{
 			"ec2 describe-vpcs":                          []any{map[string]any{"VpcId": vpc, "CidrBlock": "10.0.0.0/16", "Tags": tags("vpc/main")}},
 			"ec2 describe-subnets":                       []any{map[string]any{"SubnetId": subnet, "VpcId": vpc, "CidrBlock": cidr, "Tags": tags("subnet/a"), "Made": "2026-11-21T10:00:00Z"}},
 			"ec2 describe-vpc-attribute --vpc-id " + vpc: map[string]any{"Arn": "arn:aws:x/" + subnet + "/0123456789abcdef"},
 		}
 	}
 	one, other := account("vpc-0123456789abcdef0", "subnet-11111111111111111", "10.0.0.0/24"), account("vpc-aaaaaaaaaaaaaaaaa", "subnet-2222222222222222f", "10.0.0.0/24")
-	if diff := cmp.Diff(one.normal(), other.normal()); diff != "" {
+	if diff := cmp.Diff(one.normalizeView(), other.normalizeView()); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(one.normal(), account("vpc-aaaaaaaaaaaaaaaaa", "subnet-2222222222222222f", "10.0.1.0/24").normal()); diff == "" {
+	if diff := cmp.Diff(one.normalizeView(), account("vpc-aaaaaaaaaaaaaaaaa", "subnet-2222222222222222f", "10.0.1.0/24").normalizeView()); diff == "" {
 		t.Error("another range is no difference")
 	}
-	if got := other.normal()["ec2 describe-vpc-attribute --vpc-id <vpc/main>"]; !cmp.Equal(got, map[string]any{"Arn": "arn:aws:x/<subnet/a>/<id>"}) {
+	if got := other.normalizeView()["ec2 describe-vpc-attribute --vpc-id <vpc/main>"]; !cmp.Equal(got, map[string]any{"Arn": "arn:aws:x/<subnet/a>/<id>"}) {
 		t.Errorf("have %v", got)
 	}
 }

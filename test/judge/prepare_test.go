@@ -16,69 +16,69 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// prepare makes what a topology takes for existing, and returns the topology with the ids that it got.
-func (d direct) prepare(t *testing.T, x targettest.Topology) targettest.Topology {
+// prepareTopology makes what a topology takes for existing, and returns the topology with the ids that it got.
+func (d directJudge) prepareTopology(t *testing.T, x rendertest.Topology) rendertest.Topology {
 	t.Helper()
-	return x.With(d.ground(t, x.Input(t, regiontest.Name)))
+	return x.WithReplaced(d.createExisting(t, x.Input(t, regiontest.RegionName)))
 }
 
-// ground makes the resources that an example names, and says which id each has in its place.
-func (d direct) ground(t *testing.T, in model.Input) map[string]string {
+// createExisting makes the resources that an example names, and says which id each has in its place.
+func (d directJudge) createExisting(t *testing.T, in model.Input) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
 	spec := in.Cluster.Spec
 	if spec.Networking.NetworkID != "" {
-		d.vpc(t, in, ids)
+		d.createVPC(t, in, ids)
 	}
 	for _, p := range spec.Networking.VPCPeerings {
-		d.peer(t, p, ids)
+		d.createPeerVPC(t, p, ids)
 	}
 	if manifest.IsZoneID(spec.DNSZone) {
 		_, domain, _ := strings.Cut(spec.API.PublicName, ".")
 		zone, err := route53.NewFromConfig(d.cfg).CreateHostedZone(t.Context(), &route53.CreateHostedZoneInput{Name: &domain, CallerReference: &domain})
-		check(t, err)
+		failOnError(t, err)
 		ids[spec.DNSZone] = strings.TrimPrefix(*zone.HostedZone.Id, "/hostedzone/")
 	}
 	aws := spec.CloudProvider.AWS
 	for _, name := range []string{aws.InstanceProfiles.ControlPlane, aws.InstanceProfiles.Worker} {
 		if name != "" {
-			d.profile(t, name)
+			d.createProfile(t, name)
 		}
 	}
 	if arn := aws.KMSKeyARN; arn != "" {
 		key, err := kms.NewFromConfig(d.cfg).CreateKey(t.Context(), &kms.CreateKeyInput{Description: sdk.String("ours")})
-		check(t, err)
+		failOnError(t, err)
 		ids[arn] = *key.KeyMetadata.Arn
 	}
 	return ids
 }
 
-func (d direct) vpc(t *testing.T, in model.Input, ids map[string]string) {
+func (d directJudge) createVPC(t *testing.T, in model.Input, ids map[string]string) {
 	t.Helper()
 	api, ctx, n := ec2.NewFromConfig(d.cfg), t.Context(), in.Cluster.Spec.Networking
 	vpc, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: &n.NetworkCIDR})
-	check(t, err)
+	failOnError(t, err)
 	ids[n.NetworkID] = *vpc.Vpc.VpcId
 	_, err = api.ModifyVpcAttribute(ctx, &ec2.ModifyVpcAttributeInput{VpcId: vpc.Vpc.VpcId, EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
-	check(t, err)
+	failOnError(t, err)
 	gateway, err := api.CreateInternetGateway(ctx, nil)
-	check(t, err)
+	failOnError(t, err)
 	if n.InternetGatewayID != "" {
 		ids[n.InternetGatewayID] = *gateway.InternetGateway.InternetGatewayId
 	}
 	_, err = api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: vpc.Vpc.VpcId, InternetGatewayId: gateway.InternetGateway.InternetGatewayId})
-	check(t, err)
+	failOnError(t, err)
 	for _, s := range n.Subnets {
 		if s.ID == "" {
 			continue
 		}
 		made, err := api.CreateSubnet(ctx, &ec2.CreateSubnetInput{VpcId: vpc.Vpc.VpcId, CidrBlock: &s.CIDR, AvailabilityZone: &s.Zone})
-		check(t, err)
+		failOnError(t, err)
 		ids[s.ID] = *made.Subnet.SubnetId
 	}
 	groups := in.Cluster.Spec.CloudProvider.AWS.SecurityGroups
@@ -88,42 +88,42 @@ func (d direct) vpc(t *testing.T, in model.Input, ids map[string]string) {
 			continue
 		}
 		made, err := api.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{VpcId: vpc.Vpc.VpcId, GroupName: sdk.String("our-" + name), Description: sdk.String(name)})
-		check(t, err)
+		failOnError(t, err)
 		ids[id] = *made.GroupId
 	}
 }
 
-// peer makes the other VPC of a peering, with a route table for each that the manifest names.
-func (d direct) peer(t *testing.T, p v1alpha1.VPCPeering, ids map[string]string) {
+// createPeerVPC makes the other VPC of a peering, with a route table for each that the manifest names.
+func (d directJudge) createPeerVPC(t *testing.T, p v1alpha1.VPCPeering, ids map[string]string) {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(d.cfg), t.Context()
 	vpc, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{CidrBlock: &p.CIDRs[0]})
-	check(t, err)
+	failOnError(t, err)
 	ids[p.NetworkID] = *vpc.Vpc.VpcId
 	for _, id := range p.RouteTables {
 		table, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{VpcId: vpc.Vpc.VpcId})
-		check(t, err)
+		failOnError(t, err)
 		ids[id] = *table.RouteTable.RouteTableId
 	}
 }
 
-func (d direct) profile(t *testing.T, name string) {
+func (d directJudge) createProfile(t *testing.T, name string) {
 	t.Helper()
 	api, ctx := iam.NewFromConfig(d.cfg), t.Context()
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`
 	_, err := api.CreateRole(ctx, &iam.CreateRoleInput{RoleName: &name, AssumeRolePolicyDocument: &trust})
-	check(t, err)
+	failOnError(t, err)
 	_, err = api.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: &name})
-	check(t, err)
+	failOnError(t, err)
 	_, err = api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &name})
-	check(t, err)
+	failOnError(t, err)
 }
 
 // TestTwoClustersInOneVPC: two clusters share a VPC; the second does not change the first, nor does its end.
 func TestTwoClustersInOneVPC(t *testing.T) {
-	d := direct{cfg: regiontest.Start(t).Config(), known: same}
-	var pair []targettest.Topology
-	for _, x := range targettest.Topologies() {
+	d := directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}
+	var pair []rendertest.Topology
+	for _, x := range rendertest.Topologies() {
 		if regexp.MustCompile(`^shared-vpc-[ab]$`).MatchString(x.Name) {
 			pair = append(pair, x)
 		}
@@ -131,15 +131,15 @@ func TestTwoClustersInOneVPC(t *testing.T) {
 	if len(pair) != 2 {
 		t.Fatalf("%d examples, want 2", len(pair))
 	}
-	ids := d.ground(t, pair[0].Input(t, regiontest.Name))
-	before := d.inventory(t)
-	a, b := d.cluster(t, pair[0].With(ids).Input(t, regiontest.Name)), d.cluster(t, pair[1].With(ids).Input(t, regiontest.Name))
+	ids := d.createExisting(t, pair[0].Input(t, regiontest.RegionName))
+	before := d.listInventory(t)
+	a, b := d.buildCluster(t, pair[0].WithReplaced(ids).Input(t, regiontest.RegionName)), d.buildCluster(t, pair[1].WithReplaced(ids).Input(t, regiontest.RegionName))
 	a.apply(t)
 	b.apply(t)
-	a.unchanged(t)
-	b.unchanged(t)
+	a.checkNoChanges(t)
+	b.checkNoChanges(t)
 	a.remove(t)
-	b.unchanged(t)
+	b.checkNoChanges(t)
 	b.remove(t)
-	d.sameAs(t, before)
+	d.checkInventory(t, before)
 }

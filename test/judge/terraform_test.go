@@ -13,56 +13,56 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
-	"github.com/slipway-k8s/slipway/internal/infra/target/terraform"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
-// terraformWith runs Terraform with the stand-in for the AWS provider.
-type terraformWith struct {
+// terraformRunner runs Terraform with the stand-in for the AWS provider.
+type terraformRunner struct {
 	program string
 	env     []string
 }
 
-func newTerraform(t *testing.T) terraformWith {
+func newTerraform(t *testing.T) terraformRunner {
 	t.Helper()
-	return terraformWith{}.started(t, t.TempDir())
+	return terraformRunner{}.startProvider(t, t.TempDir())
 }
 
-// started builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
-func (tf terraformWith) started(t *testing.T, dir string) terraformWith {
+// startProvider builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
+func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunner {
 	t.Helper()
 	if tf.program != "" {
 		return tf
 	}
-	program := tool(t, "terraform")
-	schema := write(t, dir, referencedata.TerraformProvider, referencedata.Read(t, referencedata.TerraformProvider))
+	program := requireTool(t, "terraform")
+	schema := writeFile(t, dir, referencedata.TerraformProvider, referencedata.Read(t, referencedata.TerraformProvider))
 	source, err := filepath.Abs("awsprovider")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, ok := run(t, source, nil, "go", "mod", "download"); !ok {
+	if out, ok := runCommand(t, source, nil, "go", "mod", "download"); !ok {
 		t.Skipf("SKIPPED: no judge here: the stand-in provider's modules cannot be had: %s", out)
 	}
-	if out, ok := run(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
+	if out, ok := runCommand(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
 		t.Fatalf("build the stand-in provider: %s", out)
 	}
 	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
-	return terraformWith{program: program, env: []string{
-		"TF_CLI_CONFIG_FILE=" + write(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
+	return terraformRunner{program: program, env: []string{
+		"TF_CLI_CONFIG_FILE=" + writeFile(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
 		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "GOGC=400", // it lives for a second
 	}}
 }
 
-func (tf terraformWith) run(t *testing.T, dir string, args ...string) (string, bool) {
+func (tf terraformRunner) runTerraform(t *testing.T, dir string, args ...string) (string, bool) {
 	t.Helper()
-	return run(t, dir, tf.env, append([]string{tf.program}, args...)...)
+	return runCommand(t, dir, tf.env, append([]string{tf.program}, args...)...)
 }
 
-func (tf terraformWith) must(t *testing.T, dir string, args ...string) string {
+func (tf terraformRunner) mustRunTerraform(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	out, ok := tf.run(t, dir, args...)
+	out, ok := tf.runTerraform(t, dir, args...)
 	if !ok {
 		t.Fatalf("terraform %s: %s", strings.Join(args, " "), out)
 	}
@@ -71,31 +71,31 @@ func (tf terraformWith) must(t *testing.T, dir string, args ...string) string {
 
 func TestTerraform(t *testing.T) { //nolint:tparallel // Terraform takes all of a machine for each
 	t.Parallel()
-	var tf terraformWith
+	var tf terraformRunner
 	home := t.TempDir()
-	for _, x := range targettest.Topologies() {
+	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
-			cell(t, x.Name, "terraform", "terraform")
-			tf = tf.started(t, home)
+			reportVerdict(t, x.Name, "terraform", "terraform")
+			tf = tf.startProvider(t, home)
 			g, dir := x.Graph(t), t.TempDir()
-			write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
-			tf.must(t, dir, "validate", "-no-color")
-			tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
-			if out, ok := tf.run(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+			writeFile(t, dir, "main.tf.json", renderConfiguration(t, g, terraform.Options{Region: "us-east-1"}))
+			tf.mustRunTerraform(t, dir, "validate", "-no-color")
+			tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+			if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
 				t.Errorf("planned again, there are changes: %s", out)
 			}
-			compare(t, g, tf.state(t, dir))
-			out, ok := tf.run(t, dir, "destroy", "-no-color", "-auto-approve", "-input=false")
+			compareAttributes(t, g, tf.readState(t, dir))
+			out, ok := tf.runTerraform(t, dir, "destroy", "-no-color", "-auto-approve", "-input=false")
 			if ok || !strings.Contains(out, "prevent_destroy") {
 				t.Errorf("etcd's volumes may be destroyed: %s", out)
 			}
 		})
 	}
 	t.Run("as a module", func(t *testing.T) {
-		tf = tf.started(t, home)
+		tf = tf.startProvider(t, home)
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "cluster"), "main.tf.json", configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Module: true}))
-		write(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }
+		writeFile(t, filepath.Join(dir, "cluster"), "main.tf.json", renderConfiguration(t, rendertest.Graph(t, manifest.NewSetOptions{}), terraform.Options{AsModule: true}))
+		writeFile(t, dir, "main.tf", []byte(`provider "aws" { region = "us-east-1" }
 module "cluster" {
   source           = "./cluster"
   count            = 1
@@ -103,16 +103,16 @@ module "cluster" {
 }
 output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 `))
-		tf.must(t, dir, "get", "-no-color")
-		out := tf.must(t, dir, "plan", "-no-color", "-input=false")
+		tf.mustRunTerraform(t, dir, "get", "-no-color")
+		out := tf.mustRunTerraform(t, dir, "plan", "-no-color", "-input=false")
 		if !strings.Contains(out, "Plan: 82 to add, 0 to change, 0 to destroy") || !strings.Contains(out, "= 7") {
 			t.Error(out)
 		}
-		tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
-		if out, ok := tf.run(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
+		tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+		if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
 			t.Errorf("planned again, there are changes: %s", out)
 		}
-		if out := tf.must(t, dir, "output", "-no-color", "-raw", "api"); out == "" {
+		if out := tf.mustRunTerraform(t, dir, "output", "-no-color", "-raw", "api"); out == "" {
 			t.Error("the module's output is empty")
 		}
 	})
@@ -120,7 +120,7 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 
 func TestTerraformRefusesMistakes(t *testing.T) {
 	tf := newTerraform(t)
-	body := configuration(t, targettest.Graph(t, manifest.NewOptions{}), terraform.Options{Region: "us-east-1"})
+	body := renderConfiguration(t, rendertest.Graph(t, manifest.NewSetOptions{}), terraform.Options{Region: "us-east-1"})
 	for name, edit := range map[string][2]string{
 		"an unknown attribute":  {`"cidr_block":`, `"cidr_blok":`},
 		"a missing one":         {`"policy":`, `"name_prefix":`},
@@ -135,15 +135,15 @@ func TestTerraformRefusesMistakes(t *testing.T) {
 				t.Fatalf("there is no %s", edit[0])
 			}
 			dir := t.TempDir()
-			write(t, dir, "main.tf.json", wrong)
-			if out, ok := tf.run(t, dir, "validate", "-no-color"); ok {
+			writeFile(t, dir, "main.tf.json", wrong)
+			if out, ok := tf.runTerraform(t, dir, "validate", "-no-color"); ok {
 				t.Errorf("it is accepted: %s", out)
 			}
 		})
 	}
 }
 
-func configuration(t *testing.T, g *graph.Graph, o terraform.Options) []byte {
+func renderConfiguration(t *testing.T, g *graph.Graph, o terraform.Options) []byte {
 	t.Helper()
 	body, err := terraform.Render(g, o)
 	if err != nil {
@@ -152,8 +152,8 @@ func configuration(t *testing.T, g *graph.Graph, o terraform.Options) []byte {
 	return body
 }
 
-// state returns the values of each resource by address in Terraform.
-func (tf terraformWith) state(t *testing.T, dir string) map[string]map[string]any {
+// readState returns the values of each resource by address in Terraform.
+func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[string]any {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json")
 	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), tf.env...)
@@ -191,16 +191,16 @@ func TestTerraformText(t *testing.T) {
 		"#!/bin/sh\necho \"${PATH}\" '$HOME' %{http_code} \\n",
 	} {
 		// First, before a reference, and after one.
-		text := graph.Concat(graph.Lit(s), lb.Attr("DNSName"), graph.Lit(s))
+		text := graph.Concat(graph.LiteralText(s), lb.Attr("DNSName"), graph.LiteralText(s))
 		graph.Add(g, fmt.Sprintf("t-%d", i), awskind.LaunchTemplate{
 			Name: "t", Data: awskind.LaunchTemplateData{UserData: text.Base64()}, Tags: awskind.Tags{"plain": s},
 		})
 		graph.Add(g, fmt.Sprintf("v-%d", i), awskind.Volume{Zone: "z", KMSKey: text, Tags: awskind.Tags{s: "key"}})
 	}
-	write(t, dir, "main.tf.json", configuration(t, g, terraform.Options{Region: "us-east-1"}))
-	tf.must(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
-	state := tf.state(t, dir)
-	compare(t, g, state)
+	writeFile(t, dir, "main.tf.json", renderConfiguration(t, g, terraform.Options{Region: "us-east-1"}))
+	tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
+	state := tf.readState(t, dir)
+	compareAttributes(t, g, state)
 	for _, n := range g.Nodes() {
 		if v, ok := n.Resource.(awskind.Volume); ok {
 			tags, _ := state["aws_ebs_volume."+n.Name]["tags"].(map[string]any)

@@ -8,28 +8,28 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 
-	"github.com/slipway-k8s/slipway/internal/infra/target/targettest"
+	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
 // TestWarmPoolIsTakenAway: a manifest that does not name its pool any more has it deleted, and a changed one changed.
 func TestWarmPoolIsTakenAway(t *testing.T) {
-	d := direct{cfg: regiontest.Start(t).Config(), known: same}
-	for _, x := range targettest.Topologies() {
+	d := directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}
+	for _, x := range rendertest.Topologies() {
 		if x.Name != "warm-pool" {
 			continue
 		}
 		const lines = "  warmPool:\n    minSize: 1\n    maxGroupPreparedCapacity: 4\n"
-		with, more := x, x.With(map[string]string{lines: strings.Replace(lines, ": 4", ": 5", 1)})
-		without := x.With(map[string]string{lines: ""})
+		with, more := x, x.WithReplaced(map[string]string{lines: strings.Replace(lines, ": 4", ": 5", 1)})
+		without := x.WithReplaced(map[string]string{lines: ""})
 		for _, v := range []struct {
-			x        targettest.Topology
+			x        rendertest.Topology
 			prepared int32
 		}{{with, 4}, {more, 5}, {without, 0}} {
-			c := d.cluster(t, v.x.Input(t, regiontest.Name))
+			c := d.buildCluster(t, v.x.Input(t, regiontest.RegionName))
 			c.apply(t)
-			c.unchanged(t)
-			if got := d.prepared(t); got != v.prepared {
+			c.checkNoChanges(t)
+			if got := d.readWarmPoolSize(t); got != v.prepared {
 				t.Errorf("prepared are %d, want %d", got, v.prepared)
 			}
 		}
@@ -38,11 +38,11 @@ func TestWarmPoolIsTakenAway(t *testing.T) {
 	t.Fatal("there is no example")
 }
 
-// prepared is the size of the workers' pool and group; 0 if there is no pool.
-func (d direct) prepared(t *testing.T) int32 {
+// readWarmPoolSize is the size of the workers' pool and group; 0 if there is no pool.
+func (d directJudge) readWarmPoolSize(t *testing.T) int32 {
 	t.Helper()
 	out, err := autoscaling.NewFromConfig(d.cfg).DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{"workers.warm-pool"}})
-	check(t, err)
+	failOnError(t, err)
 	if c := out.AutoScalingGroups[0].WarmPoolConfiguration; c != nil {
 		return *c.MaxGroupPreparedCapacity
 	}

@@ -40,33 +40,33 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// reaper stands between slipway and a region, and kills slipway, as by SIGKILL, at the nth call that writes to S3.
-type reaper struct {
+// killProxy stands between slipway and a region, and kills slipway, as by SIGKILL, at the nth call that writes to S3.
+type killProxy struct {
 	url string
 
-	mu    sync.Mutex
-	nth   int // 0: nobody is killed
-	after bool
-	kill  func()
-	seen  int
-	at    string // the call at which it killed
-	last  string // what it killed last, for messages
+	mu       sync.Mutex
+	nth      int // 0: nobody is killed
+	after    bool
+	kill     func()
+	writes   int
+	killedAt string // the call at which it killed
+	lastKill string // what it killed last, for messages
 }
 
-func newReaper(t *testing.T, target string) *reaper {
+func newKillProxy(t *testing.T, target string) *killProxy {
 	t.Helper()
 	to, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &reaper{}
+	x := &killProxy{}
 	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Host = r.In.Host // it is signed
 	}}
 	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // of calls whose client was killed
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fatal := x.count(r)
+		fatal := x.countWrite(r)
 		if fatal && !x.after {
 			x.kill()
 			return
@@ -83,26 +83,26 @@ func newReaper(t *testing.T, target string) *reaper {
 	return x
 }
 
-func (x *reaper) count(r *http.Request) (fatal bool) {
+func (x *killProxy) countWrite(r *http.Request) (fatal bool) {
 	if !strings.Contains(r.Header.Get("Authorization"), "/s3/") || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return false
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.seen++
-	fatal = x.seen == x.nth
+	x.writes++
+	fatal = x.writes == x.nth
 	if fatal {
-		x.at = r.Method + " " + r.URL.Path
+		x.killedAt = r.Method + " " + r.URL.Path
 	}
 	return fatal
 }
 
 // program runs slipway as a process of its own: this very binary, under that name.
 type program struct {
-	t    *testing.T
-	path string
-	env  []string
-	x    *reaper
+	t     *testing.T
+	path  string
+	env   []string
+	proxy *killProxy
 }
 
 func newProgram(t *testing.T, r regiontest.Region) program {
@@ -116,68 +116,68 @@ func newProgram(t *testing.T, r regiontest.Region) program {
 		t.Skip("SKIPPED: no program to stand for the agent")
 	}
 	dir := t.TempDir()
-	p := program{t: t, path: filepath.Join(dir, "slipway"), x: newReaper(t, r.URL)}
+	p := program{t: t, path: filepath.Join(dir, "slipway"), proxy: newKillProxy(t, r.URL)}
 	if err := os.Symlink(self, p.path); err != nil {
 		t.Fatal(err)
 	}
 	env := r.Env()
-	env["AWS_ENDPOINT_URL"], env["HOME"], env["SLIPWAY_STATE"], env["SLIPWAY_NODE_BINARY"] = p.x.url, dir, "s3://slipway-test", agent
+	env["AWS_ENDPOINT_URL"], env["HOME"], env["SLIPWAY_STATE"], env["SLIPWAY_NODE_BINARY"] = p.proxy.url, dir, "s3://slipway-test", agent
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		p.env = append(p.env, k+"="+env[k])
 	}
 	return p
 }
 
-// killed runs slipway, which is killed at its nth write to S3, and returns how many it made and which the last one was.
-func (p program) killed(nth int, after bool, args ...string) (seen int, at, out string) {
+// runAndKill runs slipway, which is killed at its nth write to S3, and returns how many it made and which the last one was.
+func (p program) runAndKill(nth int, after bool, args ...string) (seen int, at, out string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
 	cmd.Env = p.env
 	var b strings.Builder
 	cmd.Stdout, cmd.Stderr = &b, &b
 	started := make(chan struct{})
-	p.x.mu.Lock()
-	p.x.nth, p.x.after, p.x.seen, p.x.at = nth, after, 0, ""
-	p.x.kill = func() { <-started; _ = cmd.Process.Kill() }
-	p.x.mu.Unlock()
+	p.proxy.mu.Lock()
+	p.proxy.nth, p.proxy.after, p.proxy.writes, p.proxy.killedAt = nth, after, 0, ""
+	p.proxy.kill = func() { <-started; _ = cmd.Process.Kill() }
+	p.proxy.mu.Unlock()
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
 	close(started)
 	err := cmd.Wait()
-	p.x.mu.Lock()
-	defer p.x.mu.Unlock()
-	if killed := p.x.at != ""; killed == (err == nil) && args[0] != "unlock" {
-		p.t.Fatalf("after %s: slipway %s: killed at %q, ended with %v\n%s", p.x.last, strings.Join(args, " "), p.x.at, err, b.String())
+	p.proxy.mu.Lock()
+	defer p.proxy.mu.Unlock()
+	if killed := p.proxy.killedAt != ""; killed == (err == nil) && args[0] != "unlock" {
+		p.t.Fatalf("after %s: slipway %s: killed at %q, ended with %v\n%s", p.proxy.lastKill, strings.Join(args, " "), p.proxy.killedAt, err, b.String())
 	}
-	p.x.nth = 0
-	if p.x.at != "" {
-		p.x.last = fmt.Sprintf("%s was killed at %s (after: %t)", args[0], p.x.at, after)
+	p.proxy.nth = 0
+	if p.proxy.killedAt != "" {
+		p.proxy.lastKill = fmt.Sprintf("%s was killed at %s (after: %t)", args[0], p.proxy.killedAt, after)
 	}
-	return p.x.seen, p.x.at, b.String()
+	return p.proxy.writes, p.proxy.killedAt, b.String()
 }
 
-func (p program) must(args ...string) string {
+func (p program) mustRun(args ...string) string {
 	p.t.Helper()
-	_, _, out := p.killed(0, false, args...)
+	_, _, out := p.runAndKill(0, false, args...)
 	return out
 }
 
-// unlock takes the lock away, as an operator does who knows that its owner is gone.
-func (p program) unlock() {
+// unlockCluster takes the lock away, as an operator does who knows that its owner is gone.
+func (p program) unlockCluster() {
 	p.t.Helper()
-	if out := p.must("unlock", "demo"); !strings.Contains(out, "is locked by") {
+	if out := p.mustRun("unlock", "demo"); !strings.Contains(out, "is locked by") {
 		return
 	}
-	if out := p.must("unlock", "demo", "--yes"); !strings.Contains(out, "is unlocked") {
+	if out := p.mustRun("unlock", "demo", "--yes"); !strings.Contains(out, "is unlocked") {
 		p.t.Errorf("unlock: %s", out)
 	}
 }
 
-// left are the keys in the state store that are not of the journal.
-func left(t *testing.T, r regiontest.Region) []string {
+// listStateKeys are the keys in the state store that are not of the journal.
+func listStateKeys(t *testing.T, r regiontest.Region) []string {
 	t.Helper()
-	api := s3.NewFromConfig(r.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	api := s3.NewFromConfig(r.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
 	bucket := "slipway-test"
 	out, err := api.ListObjectsV2(t.Context(), &s3.ListObjectsV2Input{Bucket: &bucket})
 	if err != nil {
@@ -201,42 +201,42 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 	}
 	r := regiontest.Start(t)
 	p := newProgram(t, r)
-	p.must("state", "init", "--yes")
-	empty, emptyKeys := r.Inventory(t), left(t, r)
+	p.mustRun("state", "init", "--yes")
+	empty, emptyKeys := r.Inventory(t), listStateKeys(t, r)
 	create := []string{"create", "cluster", "demo", "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes"}
 	apply, destroy := []string{"apply", "demo", "--yes"}, []string{"delete", "cluster", "demo", "--yes"}
-	p.must(create...)
-	applied, _, _ := p.killed(0, false, apply...)
-	full, fullKeys := names(r.Inventory(t)), names(left(t, r))
-	ended, _, _ := p.killed(0, false, destroy...)
+	p.mustRun(create...)
+	applied, _, _ := p.runAndKill(0, false, apply...)
+	full, fullKeys := withoutHashes(r.Inventory(t)), withoutHashes(listStateKeys(t, r))
+	ended, _, _ := p.runAndKill(0, false, destroy...)
 	cases := 0
 	for n := 1; n <= max(applied, ended); n++ {
 		for _, after := range []bool{false, true} {
-			p.must(create...)
+			p.mustRun(create...)
 			if n <= applied {
-				_, at, _ := p.killed(n, after, apply...)
-				p.unlock()
-				p.must(apply...)
-				p.must("plan", "demo") // it ends with 2 if there is anything to do
-				if diff := cmp.Diff([][]string{full, fullKeys}, [][]string{names(r.Inventory(t)), names(left(t, r))}); diff != "" {
+				_, at, _ := p.runAndKill(n, after, apply...)
+				p.unlockCluster()
+				p.mustRun(apply...)
+				p.mustRun("plan", "demo") // it ends with 2 if there is anything to do
+				if diff := cmp.Diff([][]string{full, fullKeys}, [][]string{withoutHashes(r.Inventory(t)), withoutHashes(listStateKeys(t, r))}); diff != "" {
 					t.Errorf("apply killed at %s (after: %t): not as undisturbed (-undisturbed +here):\n%s", at, after, diff)
 				}
 				cases++
 			} else {
-				p.must(apply...)
+				p.mustRun(apply...)
 			}
 			if n > ended {
-				p.must(destroy...)
+				p.mustRun(destroy...)
 				continue
 			}
-			_, at, _ := p.killed(n, after, destroy...)
-			if slices.Contains(left(t, r), "demo/cluster.yaml") || !cmp.Equal(empty, r.Inventory(t)) {
-				p.unlock()
-				p.must(destroy...)
+			_, at, _ := p.runAndKill(n, after, destroy...)
+			if slices.Contains(listStateKeys(t, r), "demo/cluster.yaml") || !cmp.Equal(empty, r.Inventory(t)) {
+				p.unlockCluster()
+				p.mustRun(destroy...)
 			} else {
-				p.unlock() // it was killed when all was gone
+				p.unlockCluster() // it was killed when all was gone
 			}
-			if diff := cmp.Diff([][]string{empty, emptyKeys}, [][]string{r.Inventory(t), left(t, r)}); diff != "" {
+			if diff := cmp.Diff([][]string{empty, emptyKeys}, [][]string{r.Inventory(t), listStateKeys(t, r)}); diff != "" {
 				t.Errorf("delete killed at %s (after: %t) leaves (-empty +left):\n%s", at, after, diff)
 			}
 			cases++
@@ -245,8 +245,8 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 	fmt.Printf("COUNT crash of the program: %d cases (SIGKILL at each of %d writes of apply and %d of delete to the state store, before and after)\n", cases, applied, ended)
 }
 
-// names are lines without the hashes in them, which differ from one cluster's life to the next.
-func names(lines []string) []string {
+// withoutHashes are lines without the hashes in them, which differ from one cluster's life to the next.
+func withoutHashes(lines []string) []string {
 	hash := regexp.MustCompile(`[0-9a-f]{64}`)
 	var out []string
 	for _, l := range lines {

@@ -23,34 +23,34 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// script starts and stops moto; its path is relative to the root of the repository.
-const script = "test/moto/moto-up.sh"
+// scriptPath starts and stops moto; its path is relative to the root of the repository.
+const scriptPath = "test/moto/moto-up.sh"
 
 // The exit statuses of script, or of the shell, where a machine has no moto.
 const (
-	noMoto    = 3
-	noProgram = 127
+	exitNoMoto    = 3
+	exitNoProgram = 127
 )
 
 // Start starts an empty moto on a port of its own, so that packages can be tested at once, and stops it when t ends.
 // Where this machine has none, t is skipped aloud.
 func Start(t *testing.T) aws.Config {
 	t.Helper()
-	return StartUntil(t, t)
+	return StartShared(t, t)
 }
 
-// StartUntil is Start for one moto that several tests share: it is stopped when owner ends.
-func StartUntil(t, owner *testing.T) aws.Config {
+// StartShared is Start for one moto that several tests share: it is stopped when owner ends.
+func StartShared(t, owner *testing.T) aws.Config {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("SKIPPED: no bash to start moto with")
 	}
-	path, port, dir := beside(t), freePort(t), "MOTO_RUN_DIR="+owner.TempDir()
+	path, port, dir := findScript(t), freePort(t), "MOTO_RUN_DIR="+owner.TempDir()
 	cmd := exec.CommandContext(t.Context(), bash, path, "start", port)
 	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
 	out, err := cmd.CombinedOutput()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == noMoto || exit.ExitCode() == noProgram) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && (exit.ExitCode() == exitNoMoto || exit.ExitCode() == exitNoProgram) {
 		t.Skipf("SKIPPED: no moto on this machine: %s", out)
 	}
 	if err != nil {
@@ -67,12 +67,12 @@ func StartUntil(t, owner *testing.T) aws.Config {
 	url := "http://127.0.0.1:" + port
 	return aws.Config{
 		Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-		APIOptions: []func(*middleware.Stack) error{awsfix.Bodies},
+		APIOptions: []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
 	}
 }
 
-// Image is an image for amd64 that moto has. To list its images takes moto a second: ask once.
-func Image(t *testing.T, cfg aws.Config) string {
+// FindImage is an image for amd64 that moto has. To list its images takes moto a second: ask once.
+func FindImage(t *testing.T, cfg aws.Config) string {
 	t.Helper()
 	out, err := ec2.NewFromConfig(cfg).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
 	if err != nil {
@@ -87,13 +87,13 @@ func Image(t *testing.T, cfg aws.Config) string {
 	return ""
 }
 
-// beside finds script from the folder of the package under test.
-func beside(t *testing.T) string {
+// findScript finds script from the folder of the package under test.
+func findScript(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	for err == nil {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, script)
+			return filepath.Join(dir, scriptPath)
 		}
 		up := filepath.Dir(dir)
 		if up == dir {

@@ -24,10 +24,10 @@ type Facts struct {
 
 // Group is a set of machines that is wanted. A control-plane slot is a group of its own, of size one.
 type Group struct {
-	Name    string // of the instance group
-	Slot    string // of the control plane; empty for workers
-	Size    int    // machines wanted at least
-	Problem string // the newest failed scaling activity; empty if there is none
+	Name           string // of the instance group
+	Slot           string // of the control plane; empty for workers
+	Size           int    // machines wanted at least
+	ScalingFailure string // the newest failed scaling activity; empty if there is none
 }
 
 // Instance is a machine in EC2.
@@ -55,11 +55,11 @@ type Node struct {
 
 // Member is an etcd member as its own machine reports it.
 type Member struct {
-	Slot    string
-	Healthy bool
-	Learner bool
-	Reason  string
-	Renewed time.Time // when it last reported
+	Slot       string
+	Healthy    bool
+	Learner    bool
+	Reason     string
+	ReportedAt time.Time // when it last reported
 }
 
 // Pod is a system pod.
@@ -88,28 +88,28 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
-// Judge judges f. Checks come in a fixed order: machines, etcd, API, nodes, pods, each by name.
-func Judge(f Facts) Report {
-	f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), pooled)
+// Evaluate judges f. Checks come in a fixed order: machines, etcd, API, nodes, pods, each by name.
+func Evaluate(f Facts) Report {
+	f.Instances = slices.DeleteFunc(slices.Clone(f.Instances), isInWarmPool)
 	var checks []Check
-	checks = append(checks, machines(f)...)
-	checks = append(checks, members(f)...)
+	checks = append(checks, checkMachines(f)...)
+	checks = append(checks, checkMembers(f)...)
 	checks = append(checks, Check{Kind: "api", Name: "kube-apiserver", OK: f.APIError == "", Cause: f.APIError})
 	if f.APIError == "" {
-		checks = append(checks, nodes(f)...)
-		checks = append(checks, pods(f)...)
+		checks = append(checks, checkNodes(f)...)
+		checks = append(checks, checkPods(f)...)
 	}
 	return Report{Valid: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
 }
 
-// pooled says that a machine is in a warm pool: it is neither one of its group nor to be a node yet.
-func pooled(i Instance) bool {
+// isInWarmPool says that a machine is in a warm pool: it is neither one of its group nor to be a node yet.
+func isInWarmPool(i Instance) bool {
 	n := len(i.Reports)
 	return n > 0 && i.Reports[n-1].Stage == "warm" && i.Reports[n-1].State == "running"
 }
 
-// machines checks that each group has its running machines and that none of them failed to boot.
-func machines(f Facts) []Check {
+// checkMachines checks that each group has its running machines and that none of them failed to boot.
+func checkMachines(f Facts) []Check {
 	var out []Check
 	for _, g := range f.Groups {
 		var running []Instance
@@ -121,8 +121,8 @@ func machines(f Facts) []Check {
 		c := Check{Kind: "machine", Name: groupName(g), OK: len(running) >= g.Size}
 		if !c.OK {
 			c.Cause = fmt.Sprintf("%d of %d machines run", len(running), g.Size)
-			if g.Problem != "" {
-				c.Cause += "; the auto scaling group says: " + g.Problem
+			if g.ScalingFailure != "" {
+				c.Cause += "; the auto scaling group says: " + g.ScalingFailure
 			}
 		}
 		out = append(out, c)
@@ -159,9 +159,9 @@ func reportText(r StageReport) string {
 	return text
 }
 
-// members checks that every slot's etcd member is healthy, votes and has said so lately. Without the API nothing is
+// checkMembers checks that every slot's etcd member is healthy, votes and has said so lately. Without the API nothing is
 // known of them.
-func members(f Facts) []Check {
+func checkMembers(f Facts) []Check {
 	var out []Check
 	if f.APIError != "" {
 		return nil
@@ -177,8 +177,8 @@ func members(f Facts) []Check {
 			c.Cause = "its machine does not run"
 		case i < 0:
 			c.Cause = "has not reported yet"
-		case f.Now.Sub(f.Members[i].Renewed) > MemberTTL:
-			c.Cause = fmt.Sprintf("last reported %s ago", f.Now.Sub(f.Members[i].Renewed).Round(time.Second))
+		case f.Now.Sub(f.Members[i].ReportedAt) > MemberTTL:
+			c.Cause = fmt.Sprintf("last reported %s ago", f.Now.Sub(f.Members[i].ReportedAt).Round(time.Second))
 		case f.Members[i].Learner:
 			c.Cause = "is a learner still catching up"
 		case !f.Members[i].Healthy:
@@ -191,8 +191,8 @@ func members(f Facts) []Check {
 	return out
 }
 
-// nodes checks that each running machine has a Ready node and each node a machine.
-func nodes(f Facts) []Check {
+// checkNodes checks that each running machine has a Ready node and each node a machine.
+func checkNodes(f Facts) []Check {
 	var out []Check
 	byInstance := map[string]Node{}
 	for _, n := range f.Nodes {
@@ -222,9 +222,9 @@ func nodes(f Facts) []Check {
 	return out
 }
 
-// pods checks that each system pod runs, on a machine that does, and that none of the control plane's is missing. Pods of
+// checkPods checks that each system pod runs, on a machine that does, and that none of the control plane's is missing. Pods of
 // nodes that are gone count for nothing: Kubernetes forgets them by and by.
-func pods(f Facts) []Check {
+func checkPods(f Facts) []Check {
 	out := make([]Check, 0, len(f.Pods))
 	nodes, there := map[string]bool{}, map[string]bool{}
 	for _, n := range f.Nodes {
@@ -245,15 +245,15 @@ func pods(f Facts) []Check {
 	}
 	for _, i := range f.Instances {
 		if nodes[i.NodeName] { // what has not joined is the node's matter
-			out = append(out, missing(i, there)...)
+			out = append(out, missingPods(i, there)...)
 		}
 	}
 	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// missing are the pods that a control-plane machine lacks among those that are there.
-func missing(i Instance, there map[string]bool) (out []Check) {
+// missingPods are the pods that a control-plane machine lacks among those that are there.
+func missingPods(i Instance, there map[string]bool) (out []Check) {
 	if i.Slot == "" {
 		return nil
 	}

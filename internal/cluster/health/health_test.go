@@ -24,7 +24,7 @@ func good() health.Facts {
 			{ID: "i-0", Group: "workers", State: "terminated", NodeName: "ip-0"},
 		},
 		Nodes:   []health.Node{{Name: "ip-1", Instance: "i-1", Ready: true}, {Name: "ip-2", Instance: "i-2", Ready: true}},
-		Members: []health.Member{{Slot: "a", Healthy: true, Renewed: now}},
+		Members: []health.Member{{Slot: "a", Healthy: true, ReportedAt: now}},
 		Pods: []health.Pod{
 			{Namespace: "kube-system", Name: "coredns-1", Node: "ip-2", Running: true},
 			{Namespace: "kube-system", Name: "kube-apiserver-ip-1", Node: "ip-1", Running: true},
@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 		"all well": {change: func(*health.Facts) {}},
 		"a machine is missing, and the group says why": {
 			change: func(f *health.Facts) {
-				f.Instances, f.Nodes, f.Pods, f.Groups[1].Problem = f.Instances[:1], f.Nodes[:1], f.Pods[1:], "no capacity for t3.large in us-east-1a"
+				f.Instances, f.Nodes, f.Pods, f.Groups[1].ScalingFailure = f.Instances[:1], f.Nodes[:1], f.Pods[1:], "no capacity for t3.large in us-east-1a"
 			},
 			want: []health.Check{{Kind: "machine", Name: "workers", Cause: "0 of 1 machines run; the auto scaling group says: no capacity for t3.large in us-east-1a"}},
 		},
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 			want:   []health.Check{{Kind: "api", Name: "kube-apiserver", Cause: "dial tcp 127.77.0.1:443: connection refused"}},
 		},
 		"a member has gone silent": {
-			change: func(f *health.Facts) { f.Members[0].Renewed = now.Add(-time.Minute) },
+			change: func(f *health.Facts) { f.Members[0].ReportedAt = now.Add(-time.Minute) },
 			want:   []health.Check{{Kind: "etcd", Name: "etcd-a", Cause: "last reported 1m0s ago"}},
 		},
 		"a member never reported": {
@@ -111,7 +111,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := good()
 			tt.change(&f)
-			r := health.Judge(f)
+			r := health.Evaluate(f)
 			var bad []health.Check
 			for _, c := range r.Checks {
 				if !c.OK {

@@ -15,18 +15,18 @@ import (
 // record cannot be written may not go on.
 func TestAhead(t *testing.T) {
 	s := newMemory()
-	d := operation.Desk{Store: s, Cluster: "demo", Now: time.Now, Ahead: true}
-	op, err := d.Begin(t.Context(), who("ada"))
+	d := operation.Coordinator{Store: s, Cluster: "demo", Now: time.Now, RecordInBackground: true}
+	op, err := d.BeginOperation(t.Context(), who("ada"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := op.Save(t.Context()); err != nil {
+	if err := op.SaveRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := d.History(t.Context(), 0); err != nil || len(all) != 1 || all[0].State != operation.Running {
+	if all, err := d.ListRecords(t.Context(), 0); err != nil || len(all) != 1 || all[0].State != operation.Running {
 		t.Fatalf("the history is %v, %v", all, err)
 	}
-	if err := op.End(t.Context(), nil); err != nil {
+	if err := op.Finish(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -34,17 +34,17 @@ func TestAhead(t *testing.T) {
 	if _, err := s.Create(t.Context(), operation.JournalKey("demo", op.Token()+1), []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	op, err = d.Begin(t.Context(), who("bob"))
+	op, err = d.BeginOperation(t.Context(), who("bob"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := op.Save(t.Context()); !errors.Is(err, store.ErrConflict) {
+	if err := op.SaveRecord(t.Context()); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("saved without a record: %v", err)
 	}
-	if err := op.End(t.Context(), nil); !errors.Is(err, store.ErrConflict) {
+	if err := op.Finish(t.Context(), nil); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("ended without a record: %v", err)
 	}
-	if l, err := d.Lock(t.Context()); err != nil || l.Holder != nil {
+	if l, err := d.ReadLock(t.Context()); err != nil || l.Holder != nil {
 		t.Errorf("the lock is held: %v, %v", l.Holder, err)
 	}
 }

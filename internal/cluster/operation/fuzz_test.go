@@ -23,9 +23,9 @@ func FuzzParseLock(f *testing.F) {
 		}
 		m := newMemory()
 		_, _ = m.Put(t.Context(), operation.LockKey("demo"), body)
-		d := operation.Desk{Store: m, Cluster: "demo", Now: newClock().now}
-		op, err := d.Begin(t.Context(), who("me"))
-		var held operation.HeldError
+		d := operation.Coordinator{Store: m, Cluster: "demo", Now: newClock().now}
+		op, err := d.BeginOperation(t.Context(), who("me"))
+		var held operation.LockHeldError
 		if err != nil && !errors.As(err, &held) {
 			t.Fatalf("a lock that parses is refused: %v", err)
 		}
@@ -45,8 +45,8 @@ func FuzzParseRecord(f *testing.F) {
 		}
 		m := newMemory()
 		_, _ = m.Put(t.Context(), operation.JournalKey("demo", r.Token), body)
-		d := operation.Desk{Store: m, Cluster: "demo", Now: newClock().now}
-		got, err := d.History(t.Context(), 0)
+		d := operation.Coordinator{Store: m, Cluster: "demo", Now: newClock().now}
+		got, err := d.ListRecords(t.Context(), 0)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("history: %v %v", got, err)
 		}

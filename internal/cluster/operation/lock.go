@@ -51,9 +51,9 @@ type Holder struct {
 	LeaseSeconds float64 `json:"leaseSeconds"`
 }
 
-// Free returns when others may take the lock: the lease's end and the skew that clocks may have.
-func (h Holder) Free() time.Time {
-	return h.Expires.Add(Skew(time.Duration(h.LeaseSeconds * float64(time.Second))))
+// FreeAt returns when others may take the lock: the lease's end and the skew that clocks may have.
+func (h Holder) FreeAt() time.Time {
+	return h.Expires.Add(MaxClockSkew(time.Duration(h.LeaseSeconds * float64(time.Second))))
 }
 
 // String names the holder as a person wants to read it.
@@ -61,25 +61,25 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s (pid %d, %s)", h.Owner, h.PID, h.Operation)
 }
 
-// HeldError says that somebody else has the lock.
-type HeldError struct {
+// LockHeldError says that somebody else has the lock.
+type LockHeldError struct {
 	Cluster string
 	Token   int64
 	Holder  Holder
 }
 
 // Error says who has it, since when and until when.
-func (e HeldError) Error() string {
+func (e LockHeldError) Error() string {
 	return fmt.Sprintf("cluster %s is locked by %s since %s: it can be taken from %s on unless it is renewed",
-		e.Cluster, e.Holder, stamp(e.Holder.Since), stamp(e.Holder.Free()))
+		e.Cluster, e.Holder, formatTime(e.Holder.Since), formatTime(e.Holder.FreeAt()))
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 // ParseLock reads a lock as it is stored.
 func ParseLock(body []byte) (Lock, error) {
 	var l Lock
-	if err := decode(body, &l, true); err != nil {
+	if err := decodeDocument(body, &l, true); err != nil {
 		return Lock{}, err
 	}
 	switch {
@@ -88,12 +88,12 @@ func ParseLock(body []byte) (Lock, error) {
 	case l.Version < 1 || l.Token < 1 || l.Token >= maxToken:
 		return Lock{}, fmt.Errorf("has version %d and token %d", l.Version, l.Token)
 	case l.Holder != nil:
-		return l, l.Holder.check()
+		return l, l.Holder.validate()
 	}
 	return l, nil
 }
 
-func (h Holder) check() error {
+func (h Holder) validate() error {
 	switch {
 	case h.ID == "" || h.Owner == "" || h.Operation == "":
 		return errors.New("has a holder without id, owner or operation")
@@ -105,8 +105,8 @@ func (h Holder) check() error {
 	return nil
 }
 
-// decode reads one JSON document and nothing else. In a lock a field that we do not know may matter, so it is refused.
-func decode(body []byte, into any, strict bool) error { //nolint:revive // the formats differ in this
+// decodeDocument reads one JSON document and nothing else. In a lock a field that we do not know may matter, so it is refused.
+func decodeDocument(body []byte, into any, strict bool) error { //nolint:revive // the formats differ in this
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if strict {
 		dec.DisallowUnknownFields()
@@ -120,8 +120,8 @@ func decode(body []byte, into any, strict bool) error { //nolint:revive // the f
 	return nil
 }
 
-// encode writes a document as it is stored: indented, for people who look into the store.
-func encode(v any) ([]byte, error) {
+// encodeDocument writes a document as it is stored: indented, for people who look into the store.
+func encodeDocument(v any) ([]byte, error) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode a document of the journal: %w", err)
@@ -129,13 +129,13 @@ func encode(v any) ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-// Lock reads the cluster's lock.
-func (d Desk) Lock(ctx context.Context) (Lock, error) {
-	l, _, err := d.read(ctx)
+// ReadLock reads the cluster's lock.
+func (d Coordinator) ReadLock(ctx context.Context) (Lock, error) {
+	l, _, err := d.readLock(ctx)
 	return l, err
 }
 
-func (d Desk) read(ctx context.Context) (Lock, string, error) {
+func (d Coordinator) readLock(ctx context.Context) (Lock, string, error) {
 	key := LockKey(d.Cluster)
 	o, err := d.Store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -152,22 +152,22 @@ func (d Desk) read(ctx context.Context) (Lock, string, error) {
 	return l, o.ETag, nil
 }
 
-// acquireTries is how often the lock is looked at again when another one took it in the same moment.
-const acquireTries = 4
+// maxAcquireAttempts is how often the lock is looked at again when another one took it in the same moment.
+const maxAcquireAttempts = 4
 
-// Acquire takes the lock if it is free or its holder's lease has ended; else the error is a [HeldError].
-func (d Desk) Acquire(ctx context.Context, who Who) (*Lease, error) {
-	return d.take(ctx, who, func(l Lock) error {
-		if l.Holder != nil && d.Now().Before(l.Holder.Free()) {
-			return HeldError{Cluster: d.Cluster, Token: l.Token, Holder: *l.Holder}
+// Acquire takes the lock if it is free or its holder's lease has ended; else the error is a [LockHeldError].
+func (d Coordinator) Acquire(ctx context.Context, who Initiator) (*Lease, error) {
+	return d.acquireIf(ctx, who, func(l Lock) error {
+		if l.Holder != nil && d.Now().Before(l.Holder.FreeAt()) {
+			return LockHeldError{Cluster: d.Cluster, Token: l.Token, Holder: *l.Holder}
 		}
 		return nil
 	})
 }
 
-// Seize takes the lock from whoever holds it with token. It is for 'slipway unlock': a person has looked at who that is.
-func (d Desk) Seize(ctx context.Context, who Who, token int64) (*Lease, error) {
-	return d.take(ctx, who, func(l Lock) error {
+// ForceAcquire takes the lock from whoever holds it with token. It is for 'slipway unlock': a person has looked at who that is.
+func (d Coordinator) ForceAcquire(ctx context.Context, who Initiator, token int64) (*Lease, error) {
+	return d.acquireIf(ctx, who, func(l Lock) error {
 		if l.Token != token {
 			return fmt.Errorf("the lock of cluster %s has changed hands meanwhile: it has token %d, not %d", d.Cluster, l.Token, token)
 		}
@@ -175,25 +175,25 @@ func (d Desk) Seize(ctx context.Context, who Who, token int64) (*Lease, error) {
 	})
 }
 
-func (d Desk) take(ctx context.Context, who Who, may func(Lock) error) (*Lease, error) {
+func (d Coordinator) acquireIf(ctx context.Context, who Initiator, may func(Lock) error) (*Lease, error) {
 	id := rand.Text()
 	var err error
 	var previous *Holder // of the lock as we tried to take it
-	for range acquireTries {
+	for range maxAcquireAttempts {
 		var was Lock
 		var etag string
-		if was, etag, err = d.look(ctx); err != nil {
+		if was, etag, err = d.readWhenReady(ctx); err != nil {
 			return nil, err
 		}
 		if was.Holder != nil && was.Holder.ID == id { // our own write, whose answer got lost
-			return &Lease{desk: d, lock: was, etag: etag, expires: was.Holder.Expires, previous: previous}, nil
+			return &Lease{coordinator: d, held: was, etag: etag, expires: was.Holder.Expires, previousHolder: previous}, nil
 		}
 		if err = may(was); err != nil {
 			return nil, err
 		}
 		previous = was.Holder
 		var l *Lease
-		if l, err = d.claim(ctx, id, who, was, etag); err == nil {
+		if l, err = d.claimLock(ctx, id, who, was, etag); err == nil {
 			return l, nil
 		}
 		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
@@ -203,25 +203,25 @@ func (d Desk) take(ctx context.Context, who Who, may func(Lock) error) (*Lease, 
 	return nil, fmt.Errorf("lock cluster %s: %w", d.Cluster, err)
 }
 
-// look reads the lock, and asks whether all is ready to take it.
-func (d Desk) look(ctx context.Context) (Lock, string, error) {
-	if d.Ready == nil {
-		return d.read(ctx)
+// readWhenReady reads the lock, and asks whether all is ready to take it.
+func (d Coordinator) readWhenReady(ctx context.Context) (Lock, string, error) {
+	if d.CheckReady == nil {
+		return d.readLock(ctx)
 	}
 	var wg sync.WaitGroup
 	var readyErr error
-	wg.Go(func() { readyErr = d.Ready(ctx) })
-	l, etag, err := d.read(ctx)
+	wg.Go(func() { readyErr = d.CheckReady(ctx) })
+	l, etag, err := d.readLock(ctx)
 	wg.Wait()
 	return l, etag, cmp.Or(readyErr, err)
 }
 
-// claim writes us into the lock, if it still is what was read.
-func (d Desk) claim(ctx context.Context, id string, who Who, was Lock, etag string) (*Lease, error) {
+// claimLock writes us into the lock, if it still is what was read.
+func (d Coordinator) claimLock(ctx context.Context, id string, who Initiator, was Lock, etag string) (*Lease, error) {
 	now := d.Now()
 	next := Lock{Version: lockVersion, Token: was.Token + 1, Holder: &Holder{
-		ID: id, Owner: who.Owner, PID: who.PID, Operation: who.Operation, Command: redact(who.Command),
-		Since: recorded(now), Expires: recorded(now.Add(d.lease())), LeaseSeconds: d.lease().Seconds(),
+		ID: id, Owner: who.Owner, PID: who.PID, Operation: who.Operation, Command: redactSecrets(who.Command),
+		Since: truncateTime(now), Expires: truncateTime(now.Add(d.leaseDuration())), LeaseSeconds: d.leaseDuration().Seconds(),
 	}}
 	if etag == "" {
 		floor, err := d.lastToken(ctx)
@@ -230,7 +230,7 @@ func (d Desk) claim(ctx context.Context, id string, who Who, was Lock, etag stri
 		}
 		next.Token = floor + 1
 	}
-	body, err := encode(next)
+	body, err := encodeDocument(next)
 	if err != nil {
 		return nil, err
 	}
@@ -242,24 +242,24 @@ func (d Desk) claim(ctx context.Context, id string, who Who, was Lock, etag stri
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{desk: d, lock: next, etag: etag, expires: now.Add(d.lease()), previous: was.Holder}, nil
+	return &Lease{coordinator: d, held: next, etag: etag, expires: now.Add(d.leaseDuration()), previousHolder: was.Holder}, nil
 }
 
 // lastToken is the highest token that the journal has seen: a lock that was deleted by hand must not give it again.
-func (d Desk) lastToken(ctx context.Context) (int64, error) {
+func (d Coordinator) lastToken(ctx context.Context) (int64, error) {
 	keys, err := d.Store.List(ctx, JournalKey(d.Cluster, 0))
 	if err != nil {
 		return 0, fmt.Errorf("list the journal of cluster %s: %w", d.Cluster, err)
 	}
 	var last int64
 	for _, key := range keys {
-		last = max(last, tokenOf(key))
+		last = max(last, tokenFromKey(key))
 	}
 	return last, nil
 }
 
-// tokenOf returns the token that a journal's key is named by; zero if it is none.
-func tokenOf(key string) int64 {
+// tokenFromKey returns the token that a journal's key is named by; zero if it is none.
+func tokenFromKey(key string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSuffix(path.Base(key), ".json"), 10, 64)
 	if err != nil {
 		return 0
@@ -267,5 +267,5 @@ func tokenOf(key string) int64 {
 	return n
 }
 
-// recorded is t as documents have it.
-func recorded(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+// truncateTime is t as documents have it.
+func truncateTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -18,7 +18,7 @@ import (
 // client is one operator: a clock that is off by a constant, and perhaps a lease. A client that is killed forgets its
 // lease; one that is stopped keeps it and does nothing until it goes on.
 type client struct {
-	desk  operation.Desk
+	desk  operation.Coordinator
 	name  string
 	lease *operation.Lease
 }
@@ -29,10 +29,10 @@ type client struct {
 func TestLockModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{t: t, store: newMemory(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-		skew := operation.Skew(operation.DefaultLease)
+		skew := operation.MaxClockSkew(operation.DefaultLeaseDuration)
 		for i := range rapid.IntRange(2, 3).Draw(t, "clients") {
 			off := rapid.SampledFrom([]time.Duration{0, skew / 3, skew}).Draw(t, "skew") // so any two differ by skew at most
-			m.clients = append(m.clients, &client{name: fmt.Sprint("client-", i), desk: operation.Desk{
+			m.clients = append(m.clients, &client{name: fmt.Sprint("client-", i), desk: operation.Coordinator{
 				Store: m.store, Cluster: "demo", Now: func() time.Time { return m.now.Add(off) },
 			}})
 		}
@@ -57,8 +57,8 @@ func (m *model) any(t *rapid.T) *client {
 	return m.clients[rapid.IntRange(0, len(m.clients)-1).Draw(t, "client")]
 }
 
-func who(name string) operation.Who {
-	return operation.Who{Owner: name, PID: 1, Operation: "apply", Command: "slipway apply demo"}
+func who(name string) operation.Initiator {
+	return operation.Initiator{Owner: name, PID: 1, Operation: "apply", Command: "slipway apply demo"}
 }
 
 func (m *model) got(t *rapid.T, c *client, l *operation.Lease) {
@@ -74,13 +74,13 @@ func (m *model) acquire(t *rapid.T) {
 		return
 	}
 	l, err := c.desk.Acquire(t.Context(), who(c.name))
-	var held operation.HeldError
+	var held operation.LockHeldError
 	switch {
 	case err == nil:
 		m.got(t, c, l)
 		m.seized = m.seized && m.stillActing(c)
 	case errors.As(err, &held):
-		if !c.desk.Now().Before(held.Holder.Free()) {
+		if !c.desk.Now().Before(held.Holder.FreeAt()) {
 			t.Fatalf("refused at %s though the lease ended: %v", c.desk.Now(), err)
 		}
 	case !errors.Is(err, errLink):
@@ -91,7 +91,7 @@ func (m *model) acquire(t *rapid.T) {
 
 // sync takes note of a token that was given by a write whose answer got lost.
 func (m *model) sync(t *rapid.T) {
-	l, err := m.clients[0].desk.Lock(t.Context())
+	l, err := m.clients[0].desk.ReadLock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,14 +109,14 @@ func (m *model) stillActing(but *client) bool {
 
 func (m *model) seize(t *rapid.T) {
 	c := m.any(t)
-	now, err := c.desk.Lock(t.Context())
+	now, err := c.desk.ReadLock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.lease != nil || now.Holder == nil {
 		return
 	}
-	l, err := c.desk.Seize(t.Context(), who(c.name), now.Token)
+	l, err := c.desk.ForceAcquire(t.Context(), who(c.name), now.Token)
 	if err == nil {
 		m.got(t, c, l)
 		m.seized = true
@@ -152,7 +152,7 @@ func (m *model) write(t *rapid.T) {
 	if c.lease == nil {
 		return
 	}
-	s := c.lease.Guard(m.store)
+	s := c.lease.GuardStore(m.store)
 	_, err := s.Put(t.Context(), "demo/cluster.yaml", []byte(strconv.FormatInt(c.lease.Token(), 10)))
 	o, getErr := m.store.Get(t.Context(), "demo/cluster.yaml")
 	if errors.Is(getErr, store.ErrNotFound) {

@@ -24,19 +24,19 @@ import (
 // stores runs test on each kind of store: in a folder, and on S3 over HTTP.
 func stores(t *testing.T, test func(t *testing.T, s store.Store)) {
 	t.Helper()
-	t.Run("file", func(t *testing.T) { test(t, store.NewFile(t.TempDir())) })
+	t.Run("file", func(t *testing.T) { test(t, store.NewFileStore(t.TempDir())) })
 	t.Run("s3", func(t *testing.T) { test(t, bucket(t)) })
 }
 
 // bucket is a store on S3, in a region of its own.
 func bucket(t *testing.T) store.Store {
 	t.Helper()
-	client := s3.NewFromConfig(regiontest.Start(t).Config())
+	client := s3.NewFromConfig(regiontest.Start(t).AWSConfig())
 	name := "slipway-test-" + strings.ToLower(rand.Text())
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &name}); err != nil {
 		t.Fatal(err)
 	}
-	return store.NewS3(client, name, "state")
+	return store.NewS3Store(client, name, "state")
 }
 
 // clock is a clock that a test sets.
@@ -59,18 +59,18 @@ func (c *clock) pass(d time.Duration) {
 	c.t = c.t.Add(d)
 }
 
-func begin(t *testing.T, d operation.Desk, owner string) *operation.Op {
+func begin(t *testing.T, d operation.Coordinator, owner string) *operation.Operation {
 	t.Helper()
-	op, err := d.Begin(t.Context(), who(owner))
+	op, err := d.BeginOperation(t.Context(), who(owner))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return op
 }
 
-func end(t *testing.T, op *operation.Op, result error) {
+func end(t *testing.T, op *operation.Operation, result error) {
 	t.Helper()
-	if err := op.End(t.Context(), result); err != nil {
+	if err := op.Finish(t.Context(), result); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -83,9 +83,9 @@ type outcome struct {
 	Error string
 }
 
-func history(t *testing.T, d operation.Desk) []outcome {
+func history(t *testing.T, d operation.Coordinator) []outcome {
 	t.Helper()
-	records, err := d.History(t.Context(), 0)
+	records, err := d.ListRecords(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func history(t *testing.T, d operation.Desk) []outcome {
 	return out
 }
 
-func wantHistory(t *testing.T, d operation.Desk, want ...outcome) {
+func wantHistory(t *testing.T, d operation.Coordinator, want ...outcome) {
 	t.Helper()
 	if diff := cmp.Diff(want, history(t, d)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
@@ -108,12 +108,12 @@ func TestLife(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
 		c := newClock()
-		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
+		d := operation.Coordinator{Store: s, Cluster: "demo", Now: c.now}
 		wantHistory(t, d)
 		op := begin(t, d, "me@here")
 		wantHistory(t, d, outcome{1, "me@here", operation.Running, ""})
-		op.Note(func(r *operation.Record) { r.Plan = &operation.Changes{Add: 82} })
-		if err := op.Save(t.Context()); err != nil {
+		op.UpdateRecord(func(r *operation.Record) { r.Plan = &operation.ChangeCounts{Add: 82} })
+		if err := op.SaveRecord(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		c.pass(time.Minute / 2)
@@ -122,12 +122,12 @@ func TestLife(t *testing.T) {
 		wantHistory(t, d,
 			outcome{2, "you@there", operation.Failed, "subnet/a: it rains at https://[redacted]@x?X-Amz-Signature=[redacted]"},
 			outcome{1, "me@here", operation.Succeeded, ""})
-		records, err := d.History(t.Context(), 1)
+		records, err := d.ListRecords(t.Context(), 1)
 		if err != nil || len(records) != 1 || records[0].Token != 2 {
 			t.Errorf("one record was asked for: %v %v", records, err)
 		}
-		all, _ := d.History(t.Context(), 0)
-		if first := all[1]; first.Plan.Add != 82 || first.Ended.Sub(first.Began) != time.Minute/2 {
+		all, _ := d.ListRecords(t.Context(), 0)
+		if first := all[1]; first.Plan.Add != 82 || first.EndedAt.Sub(first.StartedAt) != time.Minute/2 {
 			t.Errorf("the record is %+v", first)
 		}
 	})
@@ -138,17 +138,17 @@ func TestOneAtATime(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
 		const rounds, clients = 3, 6
-		d := operation.Desk{Store: s, Cluster: "demo", Now: newClock().now}
+		d := operation.Coordinator{Store: s, Cluster: "demo", Now: newClock().now}
 		for round := range rounds {
 			var mu sync.Mutex
-			var won []*operation.Op
+			var won []*operation.Operation
 			var wg sync.WaitGroup
 			for i := range clients {
 				wg.Go(func() {
-					op, err := d.Begin(t.Context(), who(fmt.Sprint("client-", i)))
+					op, err := d.BeginOperation(t.Context(), who(fmt.Sprint("client-", i)))
 					mu.Lock()
 					defer mu.Unlock()
-					var held operation.HeldError
+					var held operation.LockHeldError
 					switch {
 					case err == nil:
 						won = append(won, op)
@@ -175,31 +175,31 @@ func TestTakeover(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
 		c := newClock()
-		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
+		d := operation.Coordinator{Store: s, Cluster: "demo", Now: c.now}
 		dead := begin(t, d, "me@here")
-		c.pass(operation.DefaultLease + operation.Skew(operation.DefaultLease) - time.Second)
-		_, err := d.Begin(t.Context(), who("you@there"))
+		c.pass(operation.DefaultLeaseDuration + operation.MaxClockSkew(operation.DefaultLeaseDuration) - time.Second)
+		_, err := d.BeginOperation(t.Context(), who("you@there"))
 		want := "cluster demo is locked by me@here (pid 1, apply) since 2026-03-01 12:00:00Z: it can be taken from 2026-03-01 12:01:10Z on unless it is renewed"
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
 		c.pass(time.Second)
 		op := begin(t, d, "you@there")
-		if p := op.Previous(); p == nil || p.Owner != "me@here" {
+		if p := op.PreviousHolder(); p == nil || p.Owner != "me@here" {
 			t.Errorf("taken over from %v", p)
 		}
 		wantHistory(t, d, outcome{2, "you@there", operation.Running, ""}, outcome{1, "me@here", operation.Interrupted, ""})
-		_, putErr := dead.Guard(s).Put(t.Context(), "demo/cluster.yaml", []byte("x"))
-		_, createErr := dead.Guard(s).Create(t.Context(), "demo/other.yaml", []byte("x"))
+		_, putErr := dead.GuardStore(s).Put(t.Context(), "demo/cluster.yaml", []byte("x"))
+		_, createErr := dead.GuardStore(s).Create(t.Context(), "demo/other.yaml", []byte("x"))
 		for what, err := range map[string]error{
-			"put": putErr, "create": createErr, "delete": dead.Guard(s).Delete(t.Context(), operation.LockKey("demo")),
-			"save": dead.Save(t.Context()), "end": dead.End(t.Context(), nil), "ensure": dead.Ensure(t.Context()), "renew": dead.Renew(t.Context()),
+			"put": putErr, "create": createErr, "delete": dead.GuardStore(s).Delete(t.Context(), operation.LockKey("demo")),
+			"save": dead.SaveRecord(t.Context()), "end": dead.Finish(t.Context(), nil), "ensure": dead.EnsureHeld(t.Context()), "renew": dead.Renew(t.Context()),
 		} {
-			if !errors.Is(err, operation.ErrLost) {
+			if !errors.Is(err, operation.ErrLockLost) {
 				t.Errorf("%s by who lost the lock: %v", what, err)
 			}
 		}
-		if _, err := op.Guard(s).Put(t.Context(), "demo/cluster.yaml", []byte("y")); err != nil {
+		if _, err := op.GuardStore(s).Put(t.Context(), "demo/cluster.yaml", []byte("y")); err != nil {
 			t.Error(err)
 		}
 		end(t, op, nil)
@@ -212,15 +212,15 @@ func TestUnlock(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
 		c := newClock()
-		d := operation.Desk{Store: s, Cluster: "demo", Now: c.now}
+		d := operation.Coordinator{Store: s, Cluster: "demo", Now: c.now}
 		held := begin(t, d, "me@here")
-		if err := d.Unlock(t.Context(), operation.Who{Owner: "boss@there", Operation: "unlock"}, 7); err == nil {
+		if err := d.BreakLock(t.Context(), operation.Initiator{Owner: "boss@there", Operation: "unlock"}, 7); err == nil {
 			t.Error("a lock that nobody has seen was released")
 		}
-		if err := d.Unlock(t.Context(), operation.Who{Owner: "boss@there", Operation: "unlock"}, held.Token()); err != nil {
+		if err := d.BreakLock(t.Context(), operation.Initiator{Owner: "boss@there", Operation: "unlock"}, held.Token()); err != nil {
 			t.Fatal(err)
 		}
-		if err := held.Check(t.Context()); !errors.Is(err, operation.ErrLost) {
+		if err := held.VerifyHeld(t.Context()); !errors.Is(err, operation.ErrLockLost) {
 			t.Errorf("who held it is told %v", err)
 		}
 		end(t, begin(t, d, "you@there"), nil)
@@ -231,27 +231,27 @@ func TestUnlock(t *testing.T) {
 
 // TestLateWrites: the lock changes hands in the moment between an owner's last look at it and its write.
 func TestLateWrites(t *testing.T) {
-	tests := map[string]func(late *operation.Op, s store.Store) error{
-		"the record": func(late *operation.Op, _ store.Store) error { return late.Save(t.Context()) },
-		"a document that the taker wrote": func(late *operation.Op, s store.Store) error {
-			_, err := late.Guard(s).Put(t.Context(), "demo/cluster.yaml", []byte("late"))
+	tests := map[string]func(late *operation.Operation, s store.Store) error{
+		"the record": func(late *operation.Operation, _ store.Store) error { return late.SaveRecord(t.Context()) },
+		"a document that the taker wrote": func(late *operation.Operation, s store.Store) error {
+			_, err := late.GuardStore(s).Put(t.Context(), "demo/cluster.yaml", []byte("late"))
 			return err
 		},
 	}
 	for name, write := range tests {
 		t.Run(name, func(t *testing.T) {
 			c, m := newClock(), newMemory()
-			d := operation.Desk{Store: m, Cluster: "demo", Now: c.now}
+			d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
 			late := begin(t, d, "me@here")
-			if _, err := late.Guard(m).Put(t.Context(), "demo/cluster.yaml", []byte("early")); err != nil {
+			if _, err := late.GuardStore(m).Put(t.Context(), "demo/cluster.yaml", []byte("early")); err != nil {
 				t.Fatal(err)
 			}
-			var taker *operation.Op
+			var taker *operation.Operation
 			m.before = func(string) { // the late one has looked at the lock; now it stands still
 				m.before = nil
-				c.pass(2 * operation.DefaultLease)
+				c.pass(2 * operation.DefaultLeaseDuration)
 				taker = begin(t, d, "you@there")
-				if _, err := taker.Guard(m).Put(t.Context(), "demo/cluster.yaml", []byte("new")); err != nil {
+				if _, err := taker.GuardStore(m).Put(t.Context(), "demo/cluster.yaml", []byte("new")); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -271,11 +271,11 @@ func TestLateWrites(t *testing.T) {
 // TestKilledBeforeItsRecord: the record of who was killed between lock and record is written by who comes next.
 func TestKilledBeforeItsRecord(t *testing.T) {
 	c, m := newClock(), newMemory()
-	d := operation.Desk{Store: m, Cluster: "demo", Now: c.now}
+	d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
 	if _, err := d.Acquire(t.Context(), who("me@here")); err != nil {
 		t.Fatal(err)
 	}
-	c.pass(2 * operation.DefaultLease)
+	c.pass(2 * operation.DefaultLeaseDuration)
 	end(t, begin(t, d, "you@there"), nil)
 	wantHistory(t, d, outcome{2, "you@there", operation.Succeeded, ""}, outcome{1, "me@here", operation.Interrupted, ""})
 }
@@ -284,7 +284,7 @@ func TestKilledBeforeItsRecord(t *testing.T) {
 func TestLostAnswers(t *testing.T) {
 	for lost := range 6 {
 		c, m := newClock(), newMemory()
-		d := operation.Desk{Store: m, Cluster: "demo", Now: c.now}
+		d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
 		n := 0
 		m.before = func(string) {
 			if n == lost {
@@ -292,13 +292,13 @@ func TestLostAnswers(t *testing.T) {
 			}
 			n++
 		}
-		op, err := d.Begin(t.Context(), who("me@here"))
+		op, err := d.BeginOperation(t.Context(), who("me@here"))
 		if err == nil {
 			_ = op.Renew(t.Context())
-			_ = op.Save(t.Context())
-			err = op.End(t.Context(), nil)
+			_ = op.SaveRecord(t.Context())
+			err = op.Finish(t.Context(), nil)
 		}
-		c.pass(2 * operation.DefaultLease)
+		c.pass(2 * operation.DefaultLeaseDuration)
 		end(t, begin(t, d, "you@there"), nil) // whatever happened, the next one works
 		records := history(t, d)
 		if records[0].State != operation.Succeeded || len(records) > 1 && records[1].State == operation.Running {
@@ -310,14 +310,14 @@ func TestLostAnswers(t *testing.T) {
 // TestTokensGoOnAfterTheLockWasDeleted: what a person does to a lock that cannot be read must not give a token twice.
 func TestTokensGoOnAfterTheLockWasDeleted(t *testing.T) {
 	m := newMemory()
-	d := operation.Desk{Store: m, Cluster: "demo", Now: newClock().now}
+	d := operation.Coordinator{Store: m, Cluster: "demo", Now: newClock().now}
 	held := begin(t, d, "me@here")
 	_, _ = m.Put(t.Context(), operation.LockKey("demo"), []byte("{}"))
-	if _, err := d.Begin(t.Context(), who("you@there")); err == nil || !strings.Contains(err.Error(), "_operations/demo/lock.json") {
+	if _, err := d.BeginOperation(t.Context(), who("you@there")); err == nil || !strings.Contains(err.Error(), "_operations/demo/lock.json") {
 		t.Errorf("a broken lock gave %v", err)
 	}
 	_ = m.Delete(t.Context(), operation.LockKey("demo"))
-	if err := held.Check(t.Context()); !errors.Is(err, operation.ErrLost) {
+	if err := held.VerifyHeld(t.Context()); !errors.Is(err, operation.ErrLockLost) {
 		t.Errorf("who held it is told %v", err)
 	}
 	if op := begin(t, d, "you@there"); op.Token() != 2 {
@@ -327,15 +327,15 @@ func TestTokensGoOnAfterTheLockWasDeleted(t *testing.T) {
 
 // TestSkew: with clocks as far apart as is allowed, either way, there is no second in which both may act.
 func TestSkew(t *testing.T) {
-	for _, off := range []time.Duration{-operation.Skew(operation.DefaultLease), 0, operation.Skew(operation.DefaultLease)} {
+	for _, off := range []time.Duration{-operation.MaxClockSkew(operation.DefaultLeaseDuration), 0, operation.MaxClockSkew(operation.DefaultLeaseDuration)} {
 		m, c := newMemory(), newClock()
-		slow := operation.Desk{Store: m, Cluster: "demo", Now: c.now}
-		fast := operation.Desk{Store: m, Cluster: "demo", Now: func() time.Time { return c.now().Add(off) }}
+		slow := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
+		fast := operation.Coordinator{Store: m, Cluster: "demo", Now: func() time.Time { return c.now().Add(off) }}
 		held := begin(t, slow, "me@here")
 		taken := false
 		for second := range 90 {
 			acting := held.Err() == nil
-			if _, err := fast.Begin(t.Context(), who("you@there")); err == nil {
+			if _, err := fast.BeginOperation(t.Context(), who("you@there")); err == nil {
 				if taken = true; acting {
 					t.Errorf("clocks %s apart: taken in second %d while its owner may still act", off, second)
 				}
@@ -353,34 +353,34 @@ func TestSkew(t *testing.T) {
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		d := operation.Desk{Store: m, Cluster: "demo", Now: time.Now}
+		d := operation.Coordinator{Store: m, Cluster: "demo", Now: time.Now}
 		op := begin(t, d, "me@here")
-		ctx, stop := op.Keep(t.Context())
+		ctx, stop := op.KeepRenewed(t.Context())
 		time.Sleep(10 * time.Minute)
 		if err := errors.Join(ctx.Err(), op.Err()); err != nil {
 			t.Fatalf("after ten minutes of work: %v", err)
 		}
-		if _, err := d.Begin(t.Context(), who("you@there")); err == nil {
+		if _, err := d.BeginOperation(t.Context(), who("you@there")); err == nil {
 			t.Fatal("a lease that is renewed was taken")
 		}
 		m.fail(1000) // the store cannot be reached any more
-		time.Sleep(operation.DefaultLease - operation.Heartbeat(operation.DefaultLease)*2)
+		time.Sleep(operation.DefaultLeaseDuration - operation.RenewInterval(operation.DefaultLeaseDuration)*2)
 		if ctx.Err() != nil {
 			t.Error("it gave up although the lease lasts")
 		}
-		time.Sleep(2 * operation.DefaultLease)
-		if !errors.Is(context.Cause(ctx), operation.ErrLost) {
+		time.Sleep(2 * operation.DefaultLeaseDuration)
+		if !errors.Is(context.Cause(ctx), operation.ErrLockLost) {
 			t.Errorf("the work ended with %v", context.Cause(ctx))
 		}
 		stop()
 		m.fail(0)
 		other := begin(t, d, "you@there")
-		otherCtx, otherStop := other.Keep(t.Context())
-		if err := d.Unlock(t.Context(), operation.Who{Owner: "boss", Operation: "unlock"}, other.Token()); err != nil {
+		otherCtx, otherStop := other.KeepRenewed(t.Context())
+		if err := d.BreakLock(t.Context(), operation.Initiator{Owner: "boss", Operation: "unlock"}, other.Token()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(operation.Heartbeat(operation.DefaultLease) + time.Second)
-		if !errors.Is(context.Cause(otherCtx), operation.ErrLost) {
+		time.Sleep(operation.RenewInterval(operation.DefaultLeaseDuration) + time.Second)
+		if !errors.Is(context.Cause(otherCtx), operation.ErrLockLost) {
 			t.Errorf("after unlock the work goes on: %v", context.Cause(otherCtx))
 		}
 		otherStop()
@@ -390,13 +390,13 @@ func TestKeep(t *testing.T) {
 // TestSleep: a laptop that slept past its lease goes on if nobody took the lock, without a moment in which it acts unasked.
 func TestSleep(t *testing.T) {
 	c, m := newClock(), newMemory()
-	d := operation.Desk{Store: m, Cluster: "demo", Now: c.now}
+	d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
 	op := begin(t, d, "me@here")
 	c.pass(time.Hour)
-	if !errors.Is(op.Err(), operation.ErrLost) {
+	if !errors.Is(op.Err(), operation.ErrLockLost) {
 		t.Errorf("after an hour of sleep: %v", op.Err())
 	}
-	if err := op.Ensure(t.Context()); err != nil {
+	if err := op.EnsureHeld(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	end(t, op, nil)
@@ -407,9 +407,9 @@ func TestRedact(t *testing.T) {
 		"https://user:hunter2@host/x", "s3 GET https://b.s3/?X-Amz-Credential=AKIA/x&X-Amz-Signature=hunter2", "token=hunter2",
 		"-----BEGIN EC PRIVATE KEY-----\nhunter2\n-----END EC PRIVATE KEY-----", "AGE-SECRET-KEY-1HUNTER2HUNTER2",
 	}
-	d := operation.Desk{Store: newMemory(), Cluster: "demo", Now: newClock().now}
+	d := operation.Coordinator{Store: newMemory(), Cluster: "demo", Now: newClock().now}
 	for _, text := range secrets {
-		op, err := d.Begin(t.Context(), operation.Who{Owner: "me", Operation: "apply", Command: "slipway apply " + text})
+		op, err := d.BeginOperation(t.Context(), operation.Initiator{Owner: "me", Operation: "apply", Command: "slipway apply " + text})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ const recordVersion = 1
 // State of an operation.
 type State string
 
-// The states. A record whose owner was killed says running in the store; [Desk.History] shows it as interrupted.
+// The states. A record whose owner was killed says running in the store; [Desk.ListRecords] shows it as interrupted.
 const (
 	Running     State = "running"
 	Succeeded   State = "succeeded"
@@ -31,8 +31,8 @@ const (
 	Interrupted State = "interrupted"
 )
 
-// Changes counts what an operation set out to do.
-type Changes struct {
+// ChangeCounts counts what an operation set out to do.
+type ChangeCounts struct {
 	Add     int `json:"add"`
 	Change  int `json:"change"`
 	Destroy int `json:"destroy"`
@@ -53,19 +53,19 @@ type Record struct {
 	// Principal is who AWS takes the owner for, as an ARN; empty if AWS was not asked.
 	Principal string    `json:"principal,omitempty"`
 	Tool      string    `json:"tool,omitempty"`
-	Began     time.Time `json:"began"`
-	Ended     time.Time `json:"ended,omitzero"`
+	StartedAt time.Time `json:"began"`
+	EndedAt   time.Time `json:"ended,omitzero"`
 	State     State     `json:"state"`
 	// Plan is what it set out to do in AWS; nil if it did not come that far, or does nothing there.
-	Plan *Changes `json:"plan,omitempty"`
-	// Done counts the operations of the plan that have ended well.
-	Done int `json:"done,omitempty"`
+	Plan *ChangeCounts `json:"plan,omitempty"`
+	// CompletedSteps counts the operations of the plan that have ended well.
+	CompletedSteps int `json:"done,omitempty"`
 	// Documents of the state store that it wrote.
 	Documents []string `json:"documents,omitempty"`
 	// Calls to AWS by name, retries included, as in EC2:CreateVpc; of those, Mutating may have changed something.
-	Calls    map[string]int `json:"calls,omitempty"`
-	Mutating int            `json:"mutatingCalls,omitempty"`
-	Error    string         `json:"error,omitempty"`
+	Calls         map[string]int `json:"calls,omitempty"`
+	MutatingCalls int            `json:"mutatingCalls,omitempty"`
+	Error         string         `json:"error,omitempty"`
 	// Remark is what came to pass beside it, such as who found it interrupted.
 	Remark string `json:"remark,omitempty"`
 }
@@ -73,7 +73,7 @@ type Record struct {
 // ParseRecord reads a record as it is stored.
 func ParseRecord(body []byte) (Record, error) {
 	var r Record
-	if err := decode(body, &r, false); err != nil {
+	if err := decodeDocument(body, &r, false); err != nil {
 		return Record{}, err
 	}
 	switch {
@@ -87,91 +87,91 @@ func ParseRecord(body []byte) (Record, error) {
 	return r, nil
 }
 
-// Op is an operation that goes on: its lease and its record.
-type Op struct {
+// Operation is an operation that goes on: its lease and its record.
+type Operation struct {
 	*Lease
-	desk Desk
+	coordinator Coordinator
 
-	mu     sync.Mutex
-	record Record
-	etag   string
-	unborn error // why the record was not written for the first time
+	mu        sync.Mutex
+	record    Record
+	etag      string
+	createErr error // why the record was not written for the first time
 }
 
-// Begin takes the lock and writes down that the operation runs. If the one before was killed, that is written down too,
+// BeginOperation takes the lock and writes down that the operation runs. If the one before was killed, that is written down too,
 // in such a way that it cannot write its own record any more.
-func (d Desk) Begin(ctx context.Context, who Who) (*Op, error) {
+func (d Coordinator) BeginOperation(ctx context.Context, who Initiator) (*Operation, error) {
 	l, err := d.Acquire(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	return d.begin(ctx, l, who)
+	return d.startOperation(ctx, l, who)
 }
 
-// Unlock takes the lock from its holder, writes that down, and releases it.
-func (d Desk) Unlock(ctx context.Context, who Who, token int64) error {
-	l, err := d.Seize(ctx, who, token)
+// BreakLock takes the lock from its holder, writes that down, and releases it.
+func (d Coordinator) BreakLock(ctx context.Context, who Initiator, token int64) error {
+	l, err := d.ForceAcquire(ctx, who, token)
 	if err != nil {
 		return err
 	}
-	op, err := d.begin(ctx, l, who)
+	op, err := d.startOperation(ctx, l, who)
 	if err != nil {
 		return err
 	}
-	return op.End(ctx, nil)
+	return op.Finish(ctx, nil)
 }
 
-func (d Desk) begin(ctx context.Context, l *Lease, who Who) (*Op, error) {
-	h := l.lock.Holder
-	op := &Op{Lease: l, desk: d, record: Record{
+func (d Coordinator) startOperation(ctx context.Context, l *Lease, who Initiator) (*Operation, error) {
+	h := l.held.Holder
+	op := &Operation{Lease: l, coordinator: d, record: Record{
 		Version: recordVersion, Cluster: d.Cluster, Token: l.Token(), Operation: h.Operation, Command: h.Command,
-		Owner: h.Owner, PID: h.PID, Tool: who.Tool, Began: h.Since, State: Running,
+		Owner: h.Owner, PID: h.PID, Tool: who.Tool, StartedAt: h.Since, State: Running,
 	}}
-	if d.Ahead {
+	if d.RecordInBackground {
 		op.mu.Lock() // whoever wants to see or change the record waits until it is there
 		go func() {
 			defer op.mu.Unlock()
-			op.unborn = op.bear(ctx)
+			op.createErr = op.createRecord(ctx)
 		}()
 		return op, nil
 	}
-	if err := op.bear(ctx); err != nil {
+	if err := op.createRecord(ctx); err != nil {
 		return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
 	}
 	return op, nil
 }
 
-// bear writes the record for the first time, after that of the operation before is closed.
-func (o *Op) bear(ctx context.Context) error {
-	if err := o.desk.settle(ctx, o.Lease); err != nil {
+// createRecord writes the record for the first time, after that of the operation before is closed.
+func (o *Operation) createRecord(ctx context.Context) error {
+	if err := o.coordinator.closePreviousRecord(ctx, o.Lease); err != nil {
 		return err
 	}
-	body, err := encode(o.record)
+	body, err := encodeDocument(o.record)
 	if err != nil {
 		return err
 	}
-	o.etag, err = o.write(ctx, body)
+	o.etag, err = o.putRecord(ctx, body)
 	return err
 }
 
-// settle closes the record of the operation that held the lock before and did not release it. Its record gets another
+// closePreviousRecord closes the record of the operation that held the lock before and did not release it. Its record gets another
 // version, or comes to be, so that neither its update nor its creation by that operation can succeed any more.
-func (d Desk) settle(ctx context.Context, l *Lease) error {
-	was := l.Previous()
+func (d Coordinator) closePreviousRecord(ctx context.Context, l *Lease) error {
+	was := l.PreviousHolder()
 	if was == nil {
 		return nil
 	}
-	key, s := JournalKey(d.Cluster, l.Token()-1), l.Guard(d.Store)
-	remark := fmt.Sprintf("%s by %s took the lock over", l.lock.Holder.Operation, l.lock.Holder.Owner)
+	key, s := JournalKey(d.Cluster, l.Token()-1), l.GuardStore(d.Store)
+	remark := fmt.Sprintf("%s by %s took the lock over", l.held.Holder.Operation, l.held.Holder.Owner)
 	var err error
-	for range acquireTries {
+	for range maxAcquireAttempts {
 		var o store.Object
 		o, err = d.Store.Get(ctx, key)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // it was killed before it wrote one
-			err = d.interrupt(Record{
+			err = d.writeInterrupted(Record{
 				Version: recordVersion, Cluster: d.Cluster, Token: l.Token() - 1, Operation: was.Operation, Command: was.Command,
-				Owner: was.Owner, PID: was.PID, Began: was.Since, Remark: remark,
+				Owner: was.Owner, PID: was.PID, StartedAt: was.Since, Remark: remark,
 			}, func(body []byte) (string, error) { return s.Create(ctx, key, body) })
 		case err == nil:
 			r, parseErr := ParseRecord(o.Body)
@@ -179,7 +179,7 @@ func (d Desk) settle(ctx context.Context, l *Lease) error {
 				return nil //nolint:nilerr // a record that nobody can read is left to be looked at
 			}
 			r.Remark = remark
-			err = d.interrupt(r, func(body []byte) (string, error) { return s.Update(ctx, key, body, o.ETag) })
+			err = d.writeInterrupted(r, func(body []byte) (string, error) { return s.Update(ctx, key, body, o.ETag) })
 		}
 		if !errors.Is(err, store.ErrConflict) { // else it wrote in this very moment, which it cannot do again
 			break
@@ -188,9 +188,9 @@ func (d Desk) settle(ctx context.Context, l *Lease) error {
 	return err
 }
 
-func (Desk) interrupt(r Record, write func([]byte) (string, error)) error {
+func (Coordinator) writeInterrupted(r Record, write func([]byte) (string, error)) error {
 	r.State = Interrupted
-	body, err := encode(r)
+	body, err := encodeDocument(r)
 	if err != nil {
 		return err
 	}
@@ -200,15 +200,15 @@ func (Desk) interrupt(r Record, write func([]byte) (string, error)) error {
 	return nil
 }
 
-// Note changes what the record says; it is written by the next [Op.Save] or [Op.End].
-func (o *Op) Note(change func(*Record)) {
+// UpdateRecord changes what the record says; it is written by the next [Op.SaveRecord] or [Op.Finish].
+func (o *Operation) UpdateRecord(change func(*Record)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(&o.record)
 }
 
 // Record returns what the record says now.
-func (o *Op) Record() Record {
+func (o *Operation) Record() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.record
@@ -216,22 +216,22 @@ func (o *Op) Record() Record {
 	return r
 }
 
-// Save writes the record as it is now.
-func (o *Op) Save(ctx context.Context) error {
+// SaveRecord writes the record as it is now.
+func (o *Operation) SaveRecord(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.save(ctx)
+	return o.saveLocked(ctx)
 }
 
-func (o *Op) save(ctx context.Context) error {
-	if o.unborn != nil {
-		return o.unborn
+func (o *Operation) saveLocked(ctx context.Context) error {
+	if o.createErr != nil {
+		return o.createErr
 	}
-	body, err := encode(o.record)
+	body, err := encodeDocument(o.record)
 	if err != nil {
 		return err
 	}
-	etag, err := o.write(ctx, body)
+	etag, err := o.putRecord(ctx, body)
 	if err != nil {
 		return fmt.Errorf("write the record of this %s: %w", o.record.Operation, err)
 	}
@@ -239,37 +239,37 @@ func (o *Op) save(ctx context.Context) error {
 	return nil
 }
 
-// write replaces our record, or makes it. It does not look at the lock before: the record is named by our token, and
-// whoever takes the lock from us gives it another version, see [Desk.settle]. So only a conflict makes us look.
-func (o *Op) write(ctx context.Context, body []byte) (etag string, err error) {
-	key := JournalKey(o.desk.Cluster, o.record.Token)
-	if err := o.Ensure(ctx); err != nil {
+// putRecord replaces our record, or makes it. It does not look at the lock before: the record is named by our token, and
+// whoever takes the lock from us gives it another version, see [Desk.closePreviousRecord]. So only a conflict makes us look.
+func (o *Operation) putRecord(ctx context.Context, body []byte) (etag string, err error) {
+	key := JournalKey(o.coordinator.Cluster, o.record.Token)
+	if err := o.EnsureHeld(ctx); err != nil {
 		return "", err
 	}
 	if o.etag == "" {
-		etag, err = o.desk.Store.Create(ctx, key, body)
+		etag, err = o.coordinator.Store.Create(ctx, key, body)
 	} else {
-		etag, err = o.desk.Store.Update(ctx, key, body, o.etag)
+		etag, err = o.coordinator.Store.Update(ctx, key, body, o.etag)
 	}
 	if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		return etag, err
 	}
-	if now, readErr := o.desk.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
+	if now, readErr := o.coordinator.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
 		return now.ETag, nil // it was our own write, whose answer got lost
 	}
-	return "", cmp.Or(o.Check(ctx), err)
+	return "", cmp.Or(o.VerifyHeld(ctx), err)
 }
 
-// End writes down how the operation ended, and releases the lock. result is its error. Give it a context that outlives
+// Finish writes down how the operation ended, and releases the lock. result is its error. Give it a context that outlives
 // an interrupt: what is not written down and not released, others have to wait for.
-func (o *Op) End(ctx context.Context, result error) error {
-	o.Note(func(r *Record) {
-		r.Ended, r.State = recorded(o.desk.Now()), Succeeded
+func (o *Operation) Finish(ctx context.Context, result error) error {
+	o.UpdateRecord(func(r *Record) {
+		r.EndedAt, r.State = truncateTime(o.coordinator.Now()), Succeeded
 		if result != nil {
-			r.State, r.Error = Failed, redact(result.Error())
+			r.State, r.Error = Failed, redactSecrets(result.Error())
 		}
 	})
-	if err := o.Save(ctx); err != nil {
+	if err := o.SaveRecord(ctx); err != nil {
 		return errors.Join(err, ignoreLost(o.Release(ctx)))
 	}
 	return o.Release(ctx)
@@ -277,20 +277,20 @@ func (o *Op) End(ctx context.Context, result error) error {
 
 // ignoreLost leaves out what the error beside it says already.
 func ignoreLost(err error) error {
-	if errors.Is(err, ErrLost) {
+	if errors.Is(err, ErrLockLost) {
 		return nil
 	}
 	return err
 }
 
-// History returns the newest records first, limit of them at most; zero means all. A record that cannot be read is in
+// ListRecords returns the newest records first, limit of them at most; zero means all. A record that cannot be read is in
 // the error, beside all others. Records of operations that were killed say interrupted.
-func (d Desk) History(ctx context.Context, limit int) ([]Record, error) {
+func (d Coordinator) ListRecords(ctx context.Context, limit int) ([]Record, error) {
 	keys, err := d.Store.List(ctx, JournalKey(d.Cluster, 0))
 	if err != nil {
 		return nil, fmt.Errorf("list the journal of cluster %s: %w", d.Cluster, err)
 	}
-	lock, err := d.Lock(ctx)
+	lock, err := d.ReadLock(ctx)
 	errs := []error{err}
 	slices.Reverse(keys)
 	if limit > 0 && len(keys) > limit {
@@ -304,28 +304,28 @@ func (d Desk) History(ctx context.Context, limit int) ([]Record, error) {
 			continue
 		}
 		r, err := ParseRecord(o.Body)
-		if err == nil && r.Token != tokenOf(key) {
+		if err == nil && r.Token != tokenFromKey(key) {
 			err = fmt.Errorf("has token %d", r.Token)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the record %s in %s %w", key, d.Store.URL(), err))
 			continue
 		}
-		out = append(out, d.seen(r, lock))
+		out = append(out, d.markIfInterrupted(r, lock))
 	}
 	return out, errors.Join(errs...)
 }
 
-// seen shows a record that says running as interrupted if its owner cannot be at work any more.
-func (d Desk) seen(r Record, lock Lock) Record {
+// markIfInterrupted shows a record that says running as interrupted if its owner cannot be at work any more.
+func (d Coordinator) markIfInterrupted(r Record, lock Lock) Record {
 	if r.State != Running {
 		return r
 	}
 	switch {
 	case lock.Token != r.Token || lock.Holder == nil:
 		r.State = Interrupted
-	case d.Now().After(lock.Holder.Free()):
-		r.State, r.Remark = Interrupted, "its lease ended at "+stamp(lock.Holder.Expires)
+	case d.Now().After(lock.Holder.FreeAt()):
+		r.State, r.Remark = Interrupted, "its lease ended at "+formatTime(lock.Holder.Expires)
 	}
 	return r
 }

@@ -29,8 +29,8 @@ const (
 	MaxSize = 64 << 20
 )
 
-// Identity is what a plan is for.
-type Identity struct {
+// ClusterIdentity is what a plan is for.
+type ClusterIdentity struct {
 	Cluster   string `json:"cluster"`
 	Account   string `json:"account"`
 	Partition string `json:"partition"`
@@ -46,11 +46,11 @@ type File struct {
 	Format        string `json:"format"`
 	FormatVersion int    `json:"formatVersion"`
 	// Tool is the version of the program that made it.
-	Tool string    `json:"tool"`
-	Made time.Time `json:"made"`
-	// By is the person and the machine.
-	By       string   `json:"by"`
-	Identity Identity `json:"identity"`
+	Tool      string    `json:"tool"`
+	CreatedAt time.Time `json:"made"`
+	// CreatedBy is the person and the machine.
+	CreatedBy string          `json:"by"`
+	Identity  ClusterIdentity `json:"identity"`
 	// Destroy says that it is the plan of a deletion. DestroyData is --destroy-data.
 	Destroy     bool `json:"destroy"`
 	DestroyData bool `json:"destroyData"`
@@ -59,8 +59,8 @@ type File struct {
 	// Documents are hashes of the cluster's documents in the state store, by key.
 	Documents map[string]string `json:"documents"`
 	// Actual is what existed, Wanted what was to be.
-	Actual plan.Fingerprints `json:"actual"`
-	Wanted plan.Fingerprints `json:"wanted"`
+	Actual  plan.Fingerprints `json:"actual"`
+	Desired plan.Fingerprints `json:"wanted"`
 	// Digest is over all of the above. It finds damage; what was changed on purpose is found when the plan is made again.
 	Digest string `json:"digest"`
 }
@@ -68,7 +68,7 @@ type File struct {
 // Encode returns the file's bytes. It fills in format, version and digest.
 func (f File) Encode() ([]byte, error) {
 	f.Format, f.FormatVersion = Format, Version
-	digest, err := f.digest()
+	digest, err := f.computeDigest()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (f File) Encode() ([]byte, error) {
 	return append(body, '\n'), nil
 }
 
-func (f File) digest() (string, error) {
+func (f File) computeDigest() (string, error) {
 	f.Digest = ""
 	body, err := json.Marshal(f)
 	if err != nil {
@@ -106,24 +106,24 @@ func Parse(body []byte) (File, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
-		return File{}, damaged(err.Error())
+		return File{}, newDamagedError(err.Error())
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return File{}, damaged("something comes after its end")
+		return File{}, newDamagedError("something comes after its end")
 	}
-	if digest, err := f.digest(); err != nil || digest != f.Digest {
-		return File{}, damaged("its digest is not that of what it holds")
+	if digest, err := f.computeDigest(); err != nil || digest != f.Digest {
+		return File{}, newDamagedError("its digest is not that of what it holds")
 	}
 	if f.Identity.Cluster == "" {
-		return File{}, damaged("it names no cluster")
+		return File{}, newDamagedError("it names no cluster")
 	}
 	if _, err := f.Document(); err != nil {
-		return File{}, damaged(err.Error())
+		return File{}, newDamagedError(err.Error())
 	}
 	return f, nil
 }
 
-func damaged(why string) error {
+func newDamagedError(why string) error {
 	return diag.WithHint(fmt.Errorf("is damaged, or was changed after it was made: %s", why), "make a new plan")
 }
 
@@ -136,15 +136,15 @@ func (f File) Document() (plan.Document, error) {
 	return d, nil
 }
 
-// Elsewhere lists in what the place where f is to be applied differs from the one that it was made for.
-func (f File) Elsewhere(now Identity) []string {
+// IdentityMismatches lists in what the place where f is to be applied differs from the one that it was made for.
+func (f File) IdentityMismatches(now ClusterIdentity) []string {
 	var out []string
 	for _, l := range []struct{ what, then, now string }{
 		{"cluster", f.Identity.Cluster, now.Cluster},
 		{"partition", f.Identity.Partition, now.Partition},
 		{"account", f.Identity.Account, now.Account},
 		{"region", f.Identity.Region, now.Region},
-		{"endpoint", endpoint(f.Identity.Endpoint), endpoint(now.Endpoint)},
+		{"endpoint", describeEndpoint(f.Identity.Endpoint), describeEndpoint(now.Endpoint)},
 		{"state store", f.Identity.State, now.State},
 	} {
 		if l.then != l.now {
@@ -154,21 +154,21 @@ func (f File) Elsewhere(now Identity) []string {
 	return out
 }
 
-func endpoint(url string) string {
+func describeEndpoint(url string) string {
 	if url == "" {
 		return "of AWS itself"
 	}
 	return url
 }
 
-// Stale lists what is not any more as it was when f was made, where now is the plan as it is made now. It is empty only
+// StaleReasons lists what is not any more as it was when f was made, where now is the plan as it is made now. It is empty only
 // if both plans are the same to the last byte, so whoever applies now does exactly what f says.
-func (f File) Stale(now File) []string {
+func (f File) StaleReasons(now File) []string {
 	if f.Tool != now.Tool {
 		return []string{fmt.Sprintf("it was made by slipway %s; this is %s", f.Tool, now.Tool)}
 	}
 	var out []string
-	for _, key := range keys(f.Documents, now.Documents) {
+	for _, key := range unionKeys(f.Documents, now.Documents) {
 		was, is := f.Documents[key], now.Documents[key]
 		switch {
 		case is == "":
@@ -179,24 +179,24 @@ func (f File) Stale(now File) []string {
 			out = append(out, fmt.Sprintf("the state's document %s changed", key))
 		}
 	}
-	out = append(out, f.Actual.Differ(now.Actual)...)
+	out = append(out, f.Actual.Differences(now.Actual)...)
 	if len(out) > 0 {
 		return out
 	}
-	for _, line := range f.Wanted.Differ(now.Wanted) {
+	for _, line := range f.Desired.Differences(now.Desired) {
 		out = append(out, line+", by another agent, machine image or asset catalogue")
 	}
 	if len(out) > 0 {
 		return out
 	}
-	if f.Destroy != now.Destroy || f.DestroyData != now.DestroyData || !sameJSON(f.Plan, now.Plan) {
-		return append(out, f.changed(now)...)
+	if f.Destroy != now.Destroy || f.DestroyData != now.DestroyData || !equalJSON(f.Plan, now.Plan) {
+		return append(out, f.explainStepDifferences(now)...)
 	}
 	return nil
 }
 
-// changed says in what the plans themselves differ, though all that they are made from is the same.
-func (f File) changed(now File) []string {
+// explainStepDifferences says in what the plans themselves differ, though all that they are made from is the same.
+func (f File) explainStepDifferences(now File) []string {
 	was, wasErr := f.Document()
 	is, isErr := now.Document()
 	if wasErr != nil || isErr != nil || slices.Equal(was.MachineStore, is.MachineStore) {
@@ -205,14 +205,14 @@ func (f File) changed(now File) []string {
 	return []string{"the objects that machines read have changed in the machine store"}
 }
 
-func keys(a, b map[string]string) []string {
+func unionKeys(a, b map[string]string) []string {
 	all := map[string]string{}
 	maps.Copy(all, a)
 	maps.Copy(all, b)
 	return slices.Sorted(maps.Keys(all))
 }
 
-func sameJSON(a, b json.RawMessage) bool {
+func equalJSON(a, b json.RawMessage) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

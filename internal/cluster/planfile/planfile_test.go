@@ -21,7 +21,7 @@ import (
 type world struct {
 	subnet, vpc awskind.Tags // that AWS has
 	zone        string       // that is wanted
-	rest        []plan.Actual
+	rest        []plan.ActualResource
 	file        planfile.File
 }
 
@@ -29,8 +29,8 @@ func theWorld() world {
 	return world{
 		subnet: awskind.Tags{"slipway.dev/cluster": "demo", "cost": "1"}, vpc: awskind.Tags{"slipway.dev/cluster": "demo"}, zone: "us-east-1a",
 		file: planfile.File{
-			Tool: "v1", Made: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), By: "me@here",
-			Identity:  planfile.Identity{Cluster: "demo", Account: "1", Partition: "aws", Region: "us-east-1", State: "s3://b"},
+			Tool: "v1", CreatedAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), CreatedBy: "me@here",
+			Identity:  planfile.ClusterIdentity{Cluster: "demo", Account: "1", Partition: "aws", Region: "us-east-1", State: "s3://b"},
 			Documents: map[string]string{"demo/cluster.yaml": "1", "demo/instancegroups/a.yaml": "2"},
 		},
 	}
@@ -43,13 +43,13 @@ func save(t *testing.T, w world) planfile.File {
 	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16", Tags: awskind.Tags{"slipway.dev/cluster": "demo"}})
 	graph.Add(g, "a", awskind.Subnet{VPC: vpc, CIDR: "10.0.0.0/24", Zone: "us-east-1a", MapPublicIP: true, Tags: awskind.Tags{"slipway.dev/cluster": "demo"}})
 	graph.Add(g, "b", awskind.Subnet{VPC: vpc, CIDR: "10.0.1.0/24", Zone: w.zone, Tags: awskind.Tags{"slipway.dev/cluster": "demo"}})
-	have := append([]plan.Actual{
+	have := append([]plan.ActualResource{
 		{Addr: "vpc/main", ID: "vpc-1", Resource: awskind.VPC{CIDR: "10.0.0.0/16", Tags: w.vpc}},
-		{Addr: "subnet/a", ID: "subnet-1", Resource: awskind.Subnet{VPC: graph.Existing[awskind.VPC]("vpc-1"), CIDR: "10.0.0.0/24", Zone: "us-east-1a", Tags: w.subnet}},
+		{Addr: "subnet/a", ID: "subnet-1", Resource: awskind.Subnet{VPC: graph.UnmanagedRef[awskind.VPC]("vpc-1"), CIDR: "10.0.0.0/24", Zone: "us-east-1a", Tags: w.subnet}},
 	}, w.rest...)
-	p, _ := plan.Make(g, have, plan.Options{})
+	p, _ := plan.Compute(g, have, plan.Options{})
 	f := w.file
-	f.Actual, f.Wanted = p.FingerprintActual(), p.FingerprintWanted()
+	f.Actual, f.Desired = p.FingerprintActual(), p.FingerprintDesired()
 	doc, err := json.Marshal(p.Document("demo"))
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestStale(t *testing.T) {
 			[]string{"vpc/main: Tags[slipway.dev/cluster] changed", "vpc/main: Tags[slipway.dev/mine] changed"},
 		},
 		"a resource that is new": {func(w *world) {
-			w.rest = []plan.Actual{{Addr: "subnet/c", ID: "subnet-3", Resource: awskind.Subnet{CIDR: "10.0.3.0/24"}}}
+			w.rest = []plan.ActualResource{{Addr: "subnet/c", ID: "subnet-3", Resource: awskind.Subnet{CIDR: "10.0.3.0/24"}}}
 		}, []string{"subnet/c: is new"}},
 		"another tool": {func(w *world) { w.file.Tool = "v2" }, []string{"it was made by slipway v1; this is v2"}},
 		"a changed manifest": {
@@ -106,8 +106,8 @@ func TestStale(t *testing.T) {
 			}
 			w := theWorld()
 			tt.change(&w)
-			w.file.Made, w.file.By = time.Now(), "you@there" // who looks does not matter
-			if diff := cmp.Diff(tt.want, then.Stale(save(t, w))); diff != "" {
+			w.file.CreatedAt, w.file.CreatedBy = time.Now(), "you@there" // who looks does not matter
+			if diff := cmp.Diff(tt.want, then.StaleReasons(save(t, w))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -126,7 +126,7 @@ func TestForged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := forged.Stale(save(t, theWorld())); len(lines) == 0 {
+	if lines := forged.StaleReasons(save(t, theWorld())); len(lines) == 0 {
 		t.Error("a forged plan is taken")
 	}
 }
@@ -134,20 +134,20 @@ func TestForged(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	f := theWorld().file
 	for _, tt := range []struct {
-		change func(*planfile.Identity)
+		change func(*planfile.ClusterIdentity)
 		want   string
 	}{
-		{func(*planfile.Identity) {}, ""},
-		{func(i *planfile.Identity) { i.Cluster = "prod" }, "it is for cluster demo, not prod"},
-		{func(i *planfile.Identity) { i.Account = "2" }, "it is for account 1, not 2"},
-		{func(i *planfile.Identity) { i.Partition = "aws-cn" }, "it is for partition aws, not aws-cn"},
-		{func(i *planfile.Identity) { i.Region = "eu-west-1" }, "it is for region us-east-1, not eu-west-1"},
-		{func(i *planfile.Identity) { i.Endpoint = "http://x" }, "it is for endpoint of AWS itself, not http://x"},
-		{func(i *planfile.Identity) { i.State = "s3://c" }, "it is for state store s3://b, not s3://c"},
+		{func(*planfile.ClusterIdentity) {}, ""},
+		{func(i *planfile.ClusterIdentity) { i.Cluster = "prod" }, "it is for cluster demo, not prod"},
+		{func(i *planfile.ClusterIdentity) { i.Account = "2" }, "it is for account 1, not 2"},
+		{func(i *planfile.ClusterIdentity) { i.Partition = "aws-cn" }, "it is for partition aws, not aws-cn"},
+		{func(i *planfile.ClusterIdentity) { i.Region = "eu-west-1" }, "it is for region us-east-1, not eu-west-1"},
+		{func(i *planfile.ClusterIdentity) { i.Endpoint = "http://x" }, "it is for endpoint of AWS itself, not http://x"},
+		{func(i *planfile.ClusterIdentity) { i.State = "s3://c" }, "it is for state store s3://b, not s3://c"},
 	} {
 		now := f.Identity
 		tt.change(&now)
-		if got := strings.Join(f.Elsewhere(now), "; "); got != tt.want {
+		if got := strings.Join(f.IdentityMismatches(now), "; "); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
@@ -202,7 +202,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was written is not read: %v", err)
 		}
-		if lines := file.Stale(twice); len(lines) > 0 || len(file.Elsewhere(twice.Identity)) > 0 {
+		if lines := file.StaleReasons(twice); len(lines) > 0 || len(file.IdentityMismatches(twice.Identity)) > 0 {
 			t.Fatalf("it is stale at once: %v", lines)
 		}
 	})

@@ -22,36 +22,36 @@ type Code struct{ Service, Quota string }
 // String is the code as `aws service-quotas` takes it.
 func (c Code) String() string { return c.Service + " " + c.Quota }
 
-// VPCs is how many VPCs a region may have.
-func VPCs() Code { return Code{"vpc", "L-F678F1CE"} }
+// VPCQuota is how many VPCs a region may have.
+func VPCQuota() Code { return Code{"vpc", "L-F678F1CE"} }
 
-// Addresses is how many elastic IP addresses a region may have.
-func Addresses() Code { return Code{"ec2", "L-0263D0A3"} }
+// ElasticIPQuota is how many elastic IP addresses a region may have.
+func ElasticIPQuota() Code { return Code{"ec2", "L-0263D0A3"} }
 
-// VCPUs is how many virtual processors on-demand machines of the standard families (A, C, D, H, I, M, R, T, Z) may have.
-func VCPUs() Code { return Code{"ec2", "L-1216C47A"} }
+// VCPUQuota is how many virtual processors on-demand machines of the standard families (A, C, D, H, I, M, R, T, Z) may have.
+func VCPUQuota() Code { return Code{"ec2", "L-1216C47A"} }
 
-// Rules is how many rules a security group may have in each direction.
-func Rules() Code { return Code{"vpc", "L-0EA8095F"} }
+// SecurityGroupRuleQuota is how many rules a security group may have in each direction.
+func SecurityGroupRuleQuota() Code { return Code{"vpc", "L-0EA8095F"} }
 
-// Need is what a cluster takes of a quota.
-type Need struct {
+// Requirement is what a cluster takes of a quota.
+type Requirement struct {
 	Code Code
 	// Name is the quota's own, as the console shows it.
 	Name string
-	// Wants is how much the cluster takes, all of it. Of [Rules] the most that one group takes.
-	Wants int
-	// Where is what takes it, and Fix how to take less.
-	Where, Fix string
+	// Amount is how much the cluster takes, all of it. Of [SecurityGroupRuleQuota] the most that one group takes.
+	Amount int
+	// Source is what takes it, and Fix how to take less.
+	Source, Remedy string
 	// Shared says that others of the account take of the same.
 	Shared bool
 	// kinds are those whose resources take of it.
 	kinds []string
 }
 
-// Needs is what g takes, in the order of the checks. What g takes nothing of is left out. vcpus tells how many virtual
+// RequirementsOf is what g takes, in the order of the checks. What g takes nothing of is left out. vcpus tells how many virtual
 // processors a machine of a type has; 0 if it is not known.
-func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
+func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requirement {
 	count := map[string]int{}
 	rules := map[string]int{}
 	processors := 0
@@ -63,7 +63,7 @@ func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
 		case awskind.SecurityGroupEgress:
 			rules[string(r.Group.Addr())+" out"]++
 		case awskind.AutoScalingGroup:
-			processors += onDemand(r) * processorsOf(g, r, vcpus)
+			processors += onDemandCount(r) * vcpusPerMachine(g, r, vcpus)
 		}
 	}
 	group, most := "", 0
@@ -73,42 +73,42 @@ func Needs(g *graph.Graph, vcpus func(machineType string) int) []Need {
 		}
 	}
 	vpc, eip := awskind.VPC{}.Kind().Name, awskind.EIP{}.Kind().Name
-	all := []Need{
+	all := []Requirement{
 		{
-			Code: VPCs(), Name: "VPCs per Region", Wants: count[vpc], Shared: true, kinds: []string{vpc},
-			Where: "cluster: spec.networking", Fix: "name an existing VPC in spec.networking.networkID",
+			Code: VPCQuota(), Name: "VPCs per Region", Amount: count[vpc], Shared: true, kinds: []string{vpc},
+			Source: "cluster: spec.networking", Remedy: "name an existing VPC in spec.networking.networkID",
 		},
 		{
-			Code: Addresses(), Name: "EC2-VPC Elastic IPs", Wants: count[eip], Shared: true, kinds: []string{eip},
-			Where: "cluster: spec.networking", Fix: "take fewer NAT gateways (spec.networking.natGateways)",
+			Code: ElasticIPQuota(), Name: "EC2-VPC Elastic IPs", Amount: count[eip], Shared: true, kinds: []string{eip},
+			Source: "cluster: spec.networking", Remedy: "take fewer NAT gateways (spec.networking.natGateways)",
 		},
 		{
-			Code: VCPUs(), Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Wants: processors, Shared: true,
-			kinds: []string{awskind.AutoScalingGroup{}.Kind().Name},
-			Where: "instancegroups: spec.minSize, spec.machineType", Fix: "take fewer or smaller machines",
+			Code: VCPUQuota(), Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Amount: processors, Shared: true,
+			kinds:  []string{awskind.AutoScalingGroup{}.Kind().Name},
+			Source: "instancegroups: spec.minSize, spec.machineType", Remedy: "take fewer or smaller machines",
 		},
 		{
-			Code: Rules(), Name: "Inbound or outbound rules per security group", Wants: most, Where: group, Fix: "allow fewer ranges",
+			Code: SecurityGroupRuleQuota(), Name: "Inbound or outbound rules per security group", Amount: most, Source: group, Remedy: "allow fewer ranges",
 			kinds: []string{awskind.SecurityGroupIngress{}.Kind().Name, awskind.SecurityGroupEgress{}.Kind().Name},
 		},
 	}
-	return slices.DeleteFunc(all, func(n Need) bool { return n.Wants == 0 })
+	return slices.DeleteFunc(all, func(n Requirement) bool { return n.Amount == 0 })
 }
 
-// onDemand is how many machines of a group are on-demand ones: spot machines have a quota of their own.
-func onDemand(r awskind.AutoScalingGroup) int {
-	all, d := max(r.MinSize, r.DesiredCapacity), r.Mixed.Distribution
-	if len(r.Mixed.Launch.Overrides) == 0 {
+// onDemandCount is how many machines of a group are on-demand ones: spot machines have a quota of their own.
+func onDemandCount(r awskind.AutoScalingGroup) int {
+	all, d := max(r.MinSize, r.DesiredCapacity), r.MixedInstances.Distribution
+	if len(r.MixedInstances.Launch.Overrides) == 0 {
 		return all
 	}
 	above := max(all-d.OnDemandBase, 0)
 	return min(all, d.OnDemandBase) + (above*d.OnDemandPercentage+99)/100 // Auto Scaling rounds up
 }
 
-// processorsOf is how much a machine of a group counts: the largest that it may take.
-func processorsOf(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(string) int) int {
+// vcpusPerMachine is how much a machine of a group counts: the largest that it may take.
+func vcpusPerMachine(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(string) int) int {
 	var types []string
-	for _, o := range r.Mixed.Launch.Overrides {
+	for _, o := range r.MixedInstances.Launch.Overrides {
 		types = append(types, o.InstanceType)
 	}
 	if node := g.Node(r.Template.ID.Addr()); node != nil {
@@ -118,16 +118,16 @@ func processorsOf(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(string)
 	}
 	most := 0
 	for _, t := range types {
-		if Standard(t) {
+		if IsStandardFamily(t) {
 			most = max(most, vcpus(t))
 		}
 	}
 	return most
 }
 
-// Standard tells whether a machine type's processors count against [VCPUs]: accelerators, Macs and HPC have quotas of
+// IsStandardFamily tells whether a machine type's processors count against [VCPUQuota]: accelerators, Macs and HPC have quotas of
 // their own, and the spelling of their series begins with other letters, but for these.
-func Standard(machineType string) bool {
+func IsStandardFamily(machineType string) bool {
 	series := machineType[:len(machineType)-len(strings.TrimLeft(machineType, "abcdefghijklmnopqrstuvwxyz"))]
 	if series == "" || slices.Contains([]string{"dl", "hpc", "inf", "mac", "trn"}, series) {
 		return false
@@ -135,17 +135,17 @@ func Standard(machineType string) bool {
 	return slices.Contains([]string{"a", "c", "d", "h", "i", "m", "r", "t", "z"}, series[:1])
 }
 
-// Touched are the needs that a plan makes larger: with the others, what exists fits already.
-func Touched(needs []Need, p plan.Plan) []Need {
-	return slices.DeleteFunc(slices.Clone(needs), func(n Need) bool {
+// FilterIncreased are the needs that a plan makes larger: with the others, what exists fits already.
+func FilterIncreased(needs []Requirement, p plan.Plan) []Requirement {
+	return slices.DeleteFunc(slices.Clone(needs), func(n Requirement) bool {
 		return !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
-			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) || n.Code == VCPUs() && takesProcessors(s)
+			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) || n.Code == VCPUQuota() && mayNeedVCPUs(s)
 		})
 	})
 }
 
-// takesProcessors says whether a change may let a group take more of them: by its size or by its machines' types.
-func takesProcessors(s plan.Step) bool {
+// mayNeedVCPUs says whether a change may let a group take more of them: by its size or by its machines' types.
+func mayNeedVCPUs(s plan.Step) bool {
 	return s.Action == plan.Update && slices.ContainsFunc(s.Changes, func(c plan.Change) bool {
 		top, _, _ := strings.Cut(c.Property, ".")
 		return slices.Contains([]string{"MinSize", "DesiredCapacity", "MixedInstancesPolicy"}, top) || c.Property == "LaunchTemplateData.InstanceType"
@@ -153,18 +153,18 @@ func takesProcessors(s plan.Step) bool {
 }
 
 // Check finds the needs that do not fit. Limits that are not known are not checked; used is what others take.
-func Check(needs []Need, limits, used map[Code]int) (fs diag.Findings) {
+func Check(needs []Requirement, limits, used map[Code]int) (fs diag.Findings) {
 	for _, n := range needs {
 		limit, known := limits[n.Code]
-		if !known || used[n.Code]+n.Wants <= limit {
+		if !known || used[n.Code]+n.Amount <= limit {
 			continue
 		}
 		others := ""
 		if n.Shared {
 			others = fmt.Sprintf(" and others use %d", used[n.Code])
 		}
-		fs.Errorf(n.Where, strconv.Itoa(n.Wants), n.Fix+fmt.Sprintf(", or ask for more: aws service-quotas request-service-quota-increase --service-code %s --quota-code %s --desired-value %d",
-			n.Code.Service, n.Code.Quota, used[n.Code]+n.Wants), "the quota %q is %d%s", n.Name, limit, others)
+		fs.Errorf(n.Source, strconv.Itoa(n.Amount), n.Remedy+fmt.Sprintf(", or ask for more: aws service-quotas request-service-quota-increase --service-code %s --quota-code %s --desired-value %d",
+			n.Code.Service, n.Code.Quota, used[n.Code]+n.Amount), "the quota %q is %d%s", n.Name, limit, others)
 	}
 	return fs
 }

@@ -38,14 +38,14 @@ func vcpus(string) int { return 2 }
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	got := map[quota.Code]int{}
-	for _, n := range quota.Needs(cluster(), vcpus) {
-		got[n.Code] = n.Wants
+	for _, n := range quota.RequirementsOf(cluster(), vcpus) {
+		got[n.Code] = n.Amount
 	}
-	want := map[quota.Code]int{quota.VPCs(): 1, quota.Addresses(): 2, quota.VCPUs(): 6, quota.Rules(): 3}
+	want := map[quota.Code]int{quota.VPCQuota(): 1, quota.ElasticIPQuota(): 2, quota.VCPUQuota(): 6, quota.SecurityGroupRuleQuota(): 3}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("needs (-want +got):\n%s", diff)
 	}
-	if got := quota.Needs(&graph.Graph{}, vcpus); len(got) != 0 {
+	if got := quota.RequirementsOf(&graph.Graph{}, vcpus); len(got) != 0 {
 		t.Errorf("an empty graph needs %v", got)
 	}
 }
@@ -53,13 +53,13 @@ func TestNeeds(t *testing.T) {
 func TestMixed(t *testing.T) {
 	t.Parallel()
 	g := &graph.Graph{}
-	graph.Add(g, "spot", awskind.AutoScalingGroup{MinSize: 7, Mixed: awskind.MixedInstancesPolicy{
-		Launch:       awskind.MixedLaunch{Overrides: []awskind.Override{{InstanceType: "m5.large"}, {InstanceType: "m5.xlarge"}, {InstanceType: "p5.48xlarge"}}},
+	graph.Add(g, "spot", awskind.AutoScalingGroup{MinSize: 7, MixedInstances: awskind.MixedInstancesPolicy{
+		Launch:       awskind.MixedLaunch{Overrides: []awskind.InstanceTypeOverride{{InstanceType: "m5.large"}, {InstanceType: "m5.xlarge"}, {InstanceType: "p5.48xlarge"}}},
 		Distribution: awskind.InstancesDistribution{OnDemandBase: 2, OnDemandPercentage: 50},
 	}})
 	size := map[string]int{"m5.large": 2, "m5.xlarge": 4, "p5.48xlarge": 192}
-	needs := quota.Needs(g, func(t string) int { return size[t] })
-	if len(needs) != 1 || needs[0].Wants != (2+3)*4 {
+	needs := quota.RequirementsOf(g, func(t string) int { return size[t] })
+	if len(needs) != 1 || needs[0].Amount != (2+3)*4 {
 		t.Errorf("two on-demand machines and half of the other five, of up to four processors: %+v", needs)
 	}
 }
@@ -71,7 +71,7 @@ func TestStandard(t *testing.T) {
 		"g5.xlarge": false, "inf1.xlarge": false, "trn1.2xlarge": false, "dl1.24xlarge": false, "mac1.metal": false, "hpc7a.96xlarge": false,
 		"u-6tb1.metal": false, "": false,
 	} {
-		if got := quota.Standard(machine); got != want {
+		if got := quota.IsStandardFamily(machine); got != want {
 			t.Errorf("%q: %v", machine, got)
 		}
 	}
@@ -79,17 +79,17 @@ func TestStandard(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	needs := quota.Needs(cluster(), vcpus)
-	limits := map[quota.Code]int{quota.VPCs(): 5, quota.Addresses(): 5, quota.VCPUs(): 8, quota.Rules(): 2}
+	needs := quota.RequirementsOf(cluster(), vcpus)
+	limits := map[quota.Code]int{quota.VPCQuota(): 5, quota.ElasticIPQuota(): 5, quota.VCPUQuota(): 8, quota.SecurityGroupRuleQuota(): 2}
 	for _, tc := range []struct {
 		name string
 		used map[quota.Code]int
 		want []string
 	}{
-		{"room for all but rules", map[quota.Code]int{quota.VPCs(): 4, quota.Addresses(): 3, quota.VCPUs(): 2}, []string{"rules per security group"}},
+		{"room for all but rules", map[quota.Code]int{quota.VPCQuota(): 4, quota.ElasticIPQuota(): 3, quota.VCPUQuota(): 2}, []string{"rules per security group"}},
 		{
 			"others fill it",
-			map[quota.Code]int{quota.VPCs(): 5, quota.Addresses(): 4, quota.VCPUs(): 3},
+			map[quota.Code]int{quota.VPCQuota(): 5, quota.ElasticIPQuota(): 4, quota.VCPUQuota(): 3},
 			[]string{"VPCs per Region\" is 5 and others use 5", "Elastic IPs\" is 5 and others use 4", "Standard", "rules per security group"},
 		},
 	} {
@@ -113,22 +113,22 @@ func TestCheck(t *testing.T) {
 
 func TestTouched(t *testing.T) {
 	t.Parallel()
-	p, findings := plan.Make(cluster(), nil, plan.Options{})
+	p, findings := plan.Compute(cluster(), nil, plan.Options{})
 	if findings.Err() != nil {
 		t.Fatal(findings)
 	}
-	needs := quota.Needs(cluster(), vcpus)
-	if got := quota.Touched(needs, p); len(got) != len(needs) {
+	needs := quota.RequirementsOf(cluster(), vcpus)
+	if got := quota.FilterIncreased(needs, p); len(got) != len(needs) {
 		t.Errorf("all of it is new, and %d of %d are checked", len(got), len(needs))
 	}
-	if got := quota.Touched(needs, plan.Plan{}); len(got) != 0 {
+	if got := quota.FilterIncreased(needs, plan.Plan{}); len(got) != 0 {
 		t.Errorf("nothing is new, and %v is checked", got)
 	}
 	for property, want := range map[string]int{
 		"MinSize": 1, "LaunchTemplateData.InstanceType": 1, "MixedInstancesPolicy.LaunchTemplate.Overrides": 1, "LaunchTemplate.Version": 0, "MaxSize": 0,
 	} {
 		change := plan.Step{Action: plan.Update, Kind: "autoscaling-group", Changes: []plan.Change{{Property: property}}}
-		if got := quota.Touched(needs, plan.Plan{Steps: []plan.Step{change}}); len(got) != want {
+		if got := quota.FilterIncreased(needs, plan.Plan{Steps: []plan.Step{change}}); len(got) != want {
 			t.Errorf("%s changes, and %v is checked", property, got)
 		}
 	}

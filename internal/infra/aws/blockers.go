@@ -18,18 +18,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// lookAPI is what it takes to see what lies in a network.
-type lookAPI interface {
+// blockerEC2API is what it takes to see what lies in a network.
+type blockerEC2API interface {
 	instanceAPI
 	ruleAPI
 	DescribeNetworkInterfaces(context.Context, *ec2.DescribeNetworkInterfacesInput, ...func(*ec2.Options)) (*ec2.DescribeNetworkInterfacesOutput, error)
 	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
 	DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error)
 	DescribeSnapshots(context.Context, *ec2.DescribeSnapshotsInput, ...func(*ec2.Options)) (*ec2.DescribeSnapshotsOutput, error)
-	placeAPI
+	vpcContentsAPI
 }
 
-type placeAPI interface {
+type vpcContentsAPI interface {
 	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
 	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
 	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
@@ -37,33 +37,33 @@ type placeAPI interface {
 	DescribeVpcEndpoints(context.Context, *ec2.DescribeVpcEndpointsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcEndpointsOutput, error)
 }
 
-type lookELB interface {
+type blockerELBAPI interface {
 	balancerReadAPI
-	targetAPI
+	targetGroupAPI
 	elbTagAPI
 }
 
-// finder looks for what keeps AWS from deleting something.
-type finder struct {
-	ec2     lookAPI
-	elb     lookELB
+// blockerFinder looks for what keeps AWS from deleting something.
+type blockerFinder struct {
+	ec2     blockerEC2API
+	elb     blockerELBAPI
 	cluster string
 }
 
-// blocked says what is in the way where AWS refuses to delete something because it is in use; other errors stay as they
+// explainInUse says what is in the way where AWS refuses to delete something because it is in use; other errors stay as they
 // are. What is on its way out, or goes with the cluster, is waited for: load balancers and machines leave interfaces
 // behind for minutes. What is somebody else's ends the wait at once, by name: it would not go by itself.
-func (c *Cloud) blocked(ctx context.Context, err error, filter, id string) error {
-	if plan.ClassOf(err) != plan.InUse {
+func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) error {
+	if plan.ErrorClassOf(err) != plan.InUse {
 		return err
 	}
-	found, lookErr := c.lookout.find(ctx, filter, id)
+	found, lookErr := c.blockers.findBlockers(ctx, filter, id)
 	if lookErr != nil || len(found) == 0 {
 		return notYet("%w", err)
 	}
 	var staying, leaving []string
 	for _, b := range found {
-		if b.going || b.ours {
+		if b.deleting || b.owned {
 			leaving = append(leaving, b.String())
 		} else {
 			staying = append(staying, b.String())
@@ -73,37 +73,37 @@ func (c *Cloud) blocked(ctx context.Context, err error, filter, id string) error
 		return notYet("%s is still used by %s", id, strings.Join(leaving, "; "))
 	}
 	return Error{
-		Doing: fmt.Sprintf("%s is in use by %s, which is not the cluster's. Remove it, then run this again", id, strings.Join(staying, "; ")),
+		Op:    fmt.Sprintf("%s is in use by %s, which is not the cluster's. Remove it, then run this again", id, strings.Join(staying, "; ")),
 		class: plan.InUse, err: err,
 	}
 }
 
-// find lists what stands in the way of deleting what has id; how tells the kind of id.
-func (f finder) find(ctx context.Context, how, id string) ([]Blocker, error) {
+// findBlockers lists what stands in the way of deleting what has id; how tells the kind of id.
+func (f blockerFinder) findBlockers(ctx context.Context, how, id string) ([]Blocker, error) {
 	switch how {
 	case "volume-id":
-		return f.ofVolume(ctx, id)
+		return f.listVolumeUsers(ctx, id)
 	case "target-group":
-		return f.ofTargetGroup(ctx, id)
+		return f.listTargetGroupUsers(ctx, id)
 	case "group-id":
-		faces, err := f.faces(ctx, how, id, false)
+		faces, err := f.listInterfaces(ctx, how, id, false)
 		if err != nil {
 			return nil, err
 		}
-		groups, err := f.referring(ctx, id)
+		groups, err := f.listReferringGroups(ctx, id)
 		return append(faces, groups...), err
 	case "public-in":
-		return f.faces(ctx, "vpc-id", id, true)
+		return f.listInterfaces(ctx, "vpc-id", id, true)
 	case "vpc-id":
-		return f.inVPC(ctx, id)
+		return f.listVPCContents(ctx, id)
 	}
-	return f.faces(ctx, how, id, false)
+	return f.listInterfaces(ctx, how, id, false)
 }
 
-// faces lists the interfaces that a filter finds, each by what it belongs to.
-func (f finder) faces(ctx context.Context, name, value string, public bool) ([]Blocker, error) { //revive:disable-line:flag-parameter
+// listInterfaces lists the interfaces that a filter finds, each by what it belongs to.
+func (f blockerFinder) listInterfaces(ctx context.Context, name, value string, public bool) ([]Blocker, error) { //revive:disable-line:flag-parameter
 	var list []ec2types.NetworkInterface
-	pages := ec2.NewDescribeNetworkInterfacesPaginator(f.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: filter(name, value)})
+	pages := ec2.NewDescribeNetworkInterfacesPaginator(f.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: newFilters(name, value)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -116,7 +116,7 @@ func (f finder) faces(ctx context.Context, name, value string, public bool) ([]B
 	}
 	var out []Blocker
 	for _, n := range list {
-		b, err := f.face(ctx, n)
+		b, err := f.describeInterface(ctx, n)
 		if err != nil {
 			return nil, err
 		}
@@ -125,96 +125,96 @@ func (f finder) faces(ctx context.Context, name, value string, public bool) ([]B
 	return out, nil
 }
 
-// face says what an interface belongs to.
-func (f finder) face(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
-	b, tags, text := faceBlocker(n), fromEC2(n.TagSet), aws.ToString(n.Description)
-	b.ours = claimOf(tags, f.cluster) == mine
-	switch machine := machineOf(n); {
+// describeInterface says what an interface belongs to.
+func (f blockerFinder) describeInterface(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
+	b, tags, text := newInterfaceBlocker(n), fromEC2Tags(n.TagSet), aws.ToString(n.Description)
+	b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
+	switch machine := attachedInstance(n); {
 	case machine != "":
-		return f.ofMachine(ctx, b, machine)
+		return f.setInstanceOwner(ctx, b, machine)
 	case strings.HasPrefix(text, "ELB ") && strings.Count(text, "/") == 2:
 		b.Kind = "network interface"
-		return f.ofBalancer(ctx, b, strings.Split(text, "/")[1])
+		return f.findBalancerOwner(ctx, b, strings.Split(text, "/")[1])
 	case n.InterfaceType == ec2types.NetworkInterfaceTypeNatGateway:
 		b.Kind = "network interface"
-		return f.ofNAT(ctx, b, text[strings.LastIndex(text, " ")+1:])
+		return f.setNATOwner(ctx, b, text[strings.LastIndex(text, " ")+1:])
 	}
 	return b, nil
 }
 
-func (f finder) ofMachine(ctx context.Context, b Blocker, id string) (Blocker, error) {
-	pages, err := f.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filter("instance-id", id)})
+func (f blockerFinder) setInstanceOwner(ctx context.Context, b Blocker, id string) (Blocker, error) {
+	pages, err := f.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: newFilters("instance-id", id)})
 	if err != nil {
 		return b, wrap(err, "look at %s", id)
 	}
-	b.Owner, b.going = "instance "+id, true // one that is not listed any more is gone
+	b.Owner, b.deleting = "instance "+id, true // one that is not listed any more is gone
 	for _, r := range pages.Reservations {
 		for _, i := range r.Instances {
-			m := machineBlocker(i)
+			m := newInstanceBlocker(i)
 			b.Owner = strings.TrimSpace("instance " + id + strings.TrimPrefix(m.Kind, "instance"))
 			if m.Owner != "" {
 				b.Owner += " of " + m.Owner
 			}
-			b.going = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
-			tags := fromEC2(i.Tags)
+			b.deleting = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
+			tags := fromEC2Tags(i.Tags)
 			// A machine that some other group keeps alive would come back.
-			b.ours = claimOf(tags, f.cluster) == mine && (tags[groupTag] == "" || tags[awskind.TagCluster] == f.cluster)
+			b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster && (tags[scalingGroupTag] == "" || tags[awskind.TagCluster] == f.cluster)
 		}
 	}
 	return b, nil
 }
 
-func (f finder) ofBalancer(ctx context.Context, b Blocker, name string) (Blocker, error) {
+func (f blockerFinder) findBalancerOwner(ctx context.Context, b Blocker, name string) (Blocker, error) {
 	out, err := f.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{name}})
-	if err = wrap(err, "look at load balancer %s", name); plan.ClassOf(err) == plan.NotFound {
-		b.Owner, b.going = "load balancer "+name, true
+	if err = wrap(err, "look at load balancer %s", name); plan.ErrorClassOf(err) == plan.NotFound {
+		b.Owner, b.deleting = "load balancer "+name, true
 		return b, nil
 	}
 	if err != nil || len(out.LoadBalancers) == 0 {
 		return b, err
 	}
-	return f.describeBalancer(ctx, b, out.LoadBalancers[0])
+	return f.setBalancerOwner(ctx, b, out.LoadBalancers[0])
 }
 
-func (f finder) describeBalancer(ctx context.Context, b Blocker, lb elbtypes.LoadBalancer) (Blocker, error) {
+func (f blockerFinder) setBalancerOwner(ctx context.Context, b Blocker, lb elbtypes.LoadBalancer) (Blocker, error) {
 	arn := aws.ToString(lb.LoadBalancerArn)
-	tags, err := balancerTags(ctx, f.elb, []string{arn})
-	b.Owner = balancerKind(lb)
-	if who := makerOf(tags[arn]); who != "" {
+	tags, err := describeBalancerTags(ctx, f.elb, []string{arn})
+	b.Owner = formatBalancer(lb)
+	if who := creatorFromTags(tags[arn]); who != "" {
 		b.Owner += " made by " + who
 	}
-	b.ours = claimOf(tags[arn], f.cluster) == mine
+	b.owned = classifyOwnership(tags[arn], f.cluster) == ownedByCluster
 	return b, err
 }
 
-func (f finder) ofNAT(ctx context.Context, b Blocker, id string) (Blocker, error) {
+func (f blockerFinder) setNATOwner(ctx context.Context, b Blocker, id string) (Blocker, error) {
 	out, err := f.ec2.DescribeNatGateways(ctx, &ec2.DescribeNatGatewaysInput{NatGatewayIds: []string{id}})
-	if err = wrap(err, "look at %s", id); plan.ClassOf(err) == plan.NotFound {
-		b.going = true
+	if err = wrap(err, "look at %s", id); plan.ErrorClassOf(err) == plan.NotFound {
+		b.deleting = true
 		return b, nil
 	}
 	if err != nil {
 		return b, err
 	}
 	for _, n := range out.NatGateways {
-		tags := fromEC2(n.Tags)
-		b.Owner = "NAT gateway " + id + byName(tags)
-		b.going = n.State == ec2types.NatGatewayStateDeleting || n.State == ec2types.NatGatewayStateDeleted
-		b.ours = claimOf(tags, f.cluster) == mine
+		tags := fromEC2Tags(n.Tags)
+		b.Owner = "NAT gateway " + id + formatNameTag(tags)
+		b.deleting = n.State == ec2types.NatGatewayStateDeleting || n.State == ec2types.NatGatewayStateDeleted
+		b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
 	}
 	return b, nil
 }
 
-// ofVolume names the machines that a volume is attached to.
-func (f finder) ofVolume(ctx context.Context, id string) ([]Blocker, error) {
+// listVolumeUsers names the machines that a volume is attached to.
+func (f blockerFinder) listVolumeUsers(ctx context.Context, id string) ([]Blocker, error) {
 	out, err := f.ec2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
 	if err != nil {
 		return nil, wrap(err, "look at %s", id)
 	}
 	var found []Blocker
 	for _, v := range out.Volumes {
-		for _, machine := range attachedTo(v) {
-			b, err := f.ofMachine(ctx, Blocker{}, machine)
+		for _, machine := range volumeInstances(v) {
+			b, err := f.setInstanceOwner(ctx, Blocker{}, machine)
 			if err != nil {
 				return nil, err
 			}
@@ -225,20 +225,20 @@ func (f finder) ofVolume(ctx context.Context, id string) ([]Blocker, error) {
 	return found, nil
 }
 
-// ofTargetGroup names the load balancers that send to a target group.
-func (f finder) ofTargetGroup(ctx context.Context, arn string) ([]Blocker, error) {
+// listTargetGroupUsers names the load balancers that send to a target group.
+func (f blockerFinder) listTargetGroupUsers(ctx context.Context, arn string) ([]Blocker, error) {
 	out, err := f.elb.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{TargetGroupArns: []string{arn}})
 	if err != nil {
 		return nil, wrap(err, "look at %s", arn)
 	}
 	var found []Blocker
 	for _, g := range out.TargetGroups {
-		known, err := lookBalancers(ctx, f.elb, g.LoadBalancerArns)
+		known, err := describeBalancers(ctx, f.elb, g.LoadBalancerArns)
 		if err != nil {
 			return nil, err
 		}
 		for _, lb := range known {
-			b, err := f.describeBalancer(ctx, Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"}, lb)
+			b, err := f.setBalancerOwner(ctx, Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"}, lb)
 			if err != nil {
 				return nil, err
 			}

@@ -10,12 +10,12 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// referring lists the security groups whose rules refer to group.
-func (f finder) referring(ctx context.Context, group string) ([]Blocker, error) {
+// listReferringGroups lists the security groups whose rules refer to group.
+func (f blockerFinder) listReferringGroups(ctx context.Context, group string) ([]Blocker, error) {
 	var out []Blocker
 	seen := map[string]bool{group: true}
 	for _, name := range []string{"ip-permission.group-id", "egress.ip-permission.group-id"} {
-		list, err := f.groups(ctx, name, group)
+		list, err := f.listGroups(ctx, name, group)
 		if err != nil {
 			return nil, err
 		}
@@ -30,9 +30,9 @@ func (f finder) referring(ctx context.Context, group string) ([]Blocker, error) 
 	return out, nil
 }
 
-func (f finder) groups(ctx context.Context, name, value string) ([]Blocker, error) {
+func (f blockerFinder) listGroups(ctx context.Context, name, value string) ([]Blocker, error) {
 	var out []Blocker
-	pages := ec2.NewDescribeSecurityGroupsPaginator(f.ec2, &ec2.DescribeSecurityGroupsInput{Filters: filter(name, value)})
+	pages := ec2.NewDescribeSecurityGroupsPaginator(f.ec2, &ec2.DescribeSecurityGroupsInput{Filters: newFilters(name, value)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -40,8 +40,8 @@ func (f finder) groups(ctx context.Context, name, value string) ([]Blocker, erro
 		}
 		for _, g := range page.SecurityGroups {
 			if aws.ToString(g.GroupName) != "default" {
-				b := groupBlocker(g)
-				b.ours = claimOf(fromEC2(g.Tags), f.cluster) == mine
+				b := newGroupBlocker(g)
+				b.owned = classifyOwnership(fromEC2Tags(g.Tags), f.cluster) == ownedByCluster
 				out = append(out, b)
 			}
 		}
@@ -49,14 +49,14 @@ func (f finder) groups(ctx context.Context, name, value string) ([]Blocker, erro
 	return out, nil
 }
 
-// inVPC lists what keeps a VPC: nearly everything that lies in it.
-func (f finder) inVPC(ctx context.Context, vpc string) ([]Blocker, error) {
-	out, err := f.faces(ctx, "vpc-id", vpc, false)
+// listVPCContents lists what keeps a VPC: nearly everything that lies in it.
+func (f blockerFinder) listVPCContents(ctx context.Context, vpc string) ([]Blocker, error) {
+	out, err := f.listInterfaces(ctx, "vpc-id", vpc, false)
 	if err != nil {
 		return nil, err
 	}
 	for _, look := range []func(context.Context, string) ([]Blocker, error){
-		func(ctx context.Context, id string) ([]Blocker, error) { return f.groups(ctx, "vpc-id", id) }, f.subnets, f.tables, f.internet, f.endpoints,
+		func(ctx context.Context, id string) ([]Blocker, error) { return f.listGroups(ctx, "vpc-id", id) }, f.listSubnets, f.listRouteTables, f.listInternetGateways, f.listEndpoints,
 	} {
 		more, err := look(ctx, vpc)
 		if err != nil {
@@ -67,26 +67,26 @@ func (f finder) inVPC(ctx context.Context, vpc string) ([]Blocker, error) {
 	return out, nil
 }
 
-// tagged makes a blocker of what its tags say.
-func (f finder) tagged(id *string, kind string, tags []ec2types.Tag) Blocker {
-	t := fromEC2(tags)
-	return Blocker{ID: aws.ToString(id), Kind: kind + byName(t), Owner: makerOf(t), ours: claimOf(t, f.cluster) == mine}
+// newTaggedBlocker makes a blocker of what its tags say.
+func (f blockerFinder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) Blocker {
+	t := fromEC2Tags(tags)
+	return Blocker{ID: aws.ToString(id), Kind: kind + formatNameTag(t), Owner: creatorFromTags(t), owned: classifyOwnership(t, f.cluster) == ownedByCluster}
 }
 
-func (f finder) subnets(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filter("vpc-id", vpc)})
+func (f blockerFinder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: newFilters("vpc-id", vpc)})
 	if err != nil {
 		return nil, wrap(err, "look for subnets in the way")
 	}
 	var out []Blocker
 	for _, s := range page.Subnets {
-		out = append(out, f.tagged(s.SubnetId, "subnet", s.Tags))
+		out = append(out, f.newTaggedBlocker(s.SubnetId, "subnet", s.Tags))
 	}
 	return out, nil
 }
 
-func (f finder) tables(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", vpc)})
+func (f blockerFinder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", vpc)})
 	if err != nil {
 		return nil, wrap(err, "look for route tables in the way")
 	}
@@ -97,33 +97,33 @@ func (f finder) tables(ctx context.Context, vpc string) ([]Blocker, error) {
 			main = main || aws.ToBool(a.Main)
 		}
 		if !main {
-			out = append(out, f.tagged(t.RouteTableId, "route table", t.Tags))
+			out = append(out, f.newTaggedBlocker(t.RouteTableId, "route table", t.Tags))
 		}
 	}
 	return out, nil
 }
 
-func (f finder) internet(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: filter("attachment.vpc-id", vpc)})
+func (f blockerFinder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: newFilters("attachment.vpc-id", vpc)})
 	if err != nil {
 		return nil, wrap(err, "look for internet gateways in the way")
 	}
 	var out []Blocker
 	for _, g := range page.InternetGateways {
-		out = append(out, f.tagged(g.InternetGatewayId, "internet gateway", g.Tags))
+		out = append(out, f.newTaggedBlocker(g.InternetGatewayId, "internet gateway", g.Tags))
 	}
 	return out, nil
 }
 
-func (f finder) endpoints(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: filter("vpc-id", vpc)})
+func (f blockerFinder) listEndpoints(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: newFilters("vpc-id", vpc)})
 	if err != nil {
 		return nil, wrap(err, "look for VPC endpoints in the way")
 	}
 	var out []Blocker
 	for _, e := range page.VpcEndpoints {
-		b := f.tagged(e.VpcEndpointId, "VPC endpoint "+aws.ToString(e.ServiceName), e.Tags)
-		b.going = e.State == ec2types.StateDeleting || e.State == ec2types.StateDeleted
+		b := f.newTaggedBlocker(e.VpcEndpointId, "VPC endpoint "+aws.ToString(e.ServiceName), e.Tags)
+		b.deleting = e.State == ec2types.StateDeleting || e.State == ec2types.StateDeleted
 		out = append(out, b)
 	}
 	return out, nil

@@ -37,75 +37,75 @@ type Scope struct {
 
 // Cloud is one cluster's part of an AWS account. It implements [plan.Cloud].
 type Cloud struct {
-	scope   Scope
-	readers []reader
-	seldom  seldom
-	kinds   map[string]handler
-	// begins are told of a plan before it is carried out.
-	begins []func(plan.Plan)
-	// finders are the readers that find what is made by its tags, or through what is found so, by kind.
-	finders map[string][]int
-	made    made
-	// zones are existing hosted zones to look for records in.
-	zones []string
-	// lookout names what keeps AWS from deleting something.
-	lookout finder
-	// run tells the client tokens of this run from those of others.
-	run string
+	scope         Scope
+	readers       []resourceReader
+	readersByType conditionalReaders
+	kinds         map[string]untypedDriver
+	// planHooks are told of a plan before it is carried out.
+	planHooks []func(plan.Plan)
+	// readersByKind are the readers that find what is made by its tags, or through what is found so, by kind.
+	readersByKind map[string][]int
+	created       createdIDs
+	// recordZones are existing hosted zones to look for records in.
+	recordZones []string
+	// blockers names what keeps AWS from deleting something.
+	blockers blockerFinder
+	// runID tells the client tokens of this run from those of others.
+	runID string
 }
 
-// reader reads every resource of one or more kinds. The number of its calls does not grow with the instance groups.
-type reader func(ctx context.Context) ([]plan.Actual, error)
+// resourceReader reads every resource of one or more kinds. The number of its calls does not grow with the instance groups.
+type resourceReader func(ctx context.Context) ([]plan.ActualResource, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{scope: scope, kinds: map[string]handler{}, seldom: seldom{}, finders: map[string][]int{}, run: rand.Text()}
-	if !paced(cfg) {
-		cfg = (&Counter{}).Pace(cfg)
+	c := &Cloud{scope: scope, kinds: map[string]untypedDriver{}, readersByType: conditionalReaders{}, readersByKind: map[string][]int{}, runID: rand.Text()}
+	if !isPaced(cfg) {
+		cfg = (&CallLimiter{}).PaceCalls(cfg)
 	}
 	e := ec2.NewFromConfig(cfg)
 	i := iam.NewFromConfig(cfg)
 	k := kms.NewFromConfig(cfg)
 	l := elb.NewFromConfig(cfg)
 	a := autoscaling.NewFromConfig(cfg)
-	c.lookout = finder{ec2: e, elb: l, cluster: scope.Cluster}
-	leftovers(c, e)
-	vpcs(c, e, scope)
-	gateways(c, e, scope)
-	subnets(c, e, scope)
-	addresses(c, e, scope)
-	natGateways(c, e, scope)
-	routeTables(c, e, scope)
-	endpoints(c, e, scope)
-	peerings(c, e, scope)
-	securityGroups(c, e, scope)
-	volumes(c, e, scope)
-	keyPairs(c, e, scope)
-	templates(c, e, scope)
-	roles(c, i, scope)
-	profiles(c, i, scope)
-	keys(c, k, scope)
-	balancers(c, l, scope)
-	zones(c, route53.NewFromConfig(cfg), scope)
-	groups(c, a, e, scope)
-	c.readers = append(c.readers, c.seldom.reader(e, scope))
+	c.blockers = blockerFinder{ec2: e, elb: l, cluster: scope.Cluster}
+	registerLeftovers(c, e)
+	registerVPCs(c, e, scope)
+	registerInternetGateways(c, e, scope)
+	registerSubnets(c, e, scope)
+	registerAddresses(c, e, scope)
+	registerNATGateways(c, e, scope)
+	registerRouteTables(c, e, scope)
+	registerEndpoints(c, e, scope)
+	registerPeerings(c, e, scope)
+	registerSecurityGroups(c, e, scope)
+	registerVolumes(c, e, scope)
+	registerKeyPairs(c, e, scope)
+	registerLaunchTemplates(c, e, scope)
+	registerRoles(c, i, scope)
+	registerInstanceProfiles(c, i, scope)
+	registerKeys(c, k, scope)
+	registerLoadBalancers(c, l, scope)
+	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
+	registerAutoScalingGroups(c, a, e, scope)
+	c.readers = append(c.readers, c.readersByType.combineReaders(e, scope))
 	return c
 }
 
-// LookIn names existing hosted zones that may have records of the cluster. It is meant for before the first [Cloud.Read].
-func (c *Cloud) LookIn(zones ...string) {
+// AddRecordZones names existing hosted zones that may have records of the cluster. It is meant for before the first [Cloud.Read].
+func (c *Cloud) AddRecordZones(zones ...string) {
 	for _, z := range zones {
-		if !slices.Contains(c.zones, z) {
-			c.zones = append(c.zones, z)
+		if !slices.Contains(c.recordZones, z) {
+			c.recordZones = append(c.recordZones, z)
 		}
 	}
 }
 
 // Read returns everything in AWS that is the cluster's. It changes nothing.
-func (c *Cloud) Read(ctx context.Context) ([]plan.Actual, error) {
+func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results, errs := make([][]plan.Actual, len(c.readers)), make([]error, len(c.readers))
+	results, errs := make([][]plan.ActualResource, len(c.readers)), make([]error, len(c.readers))
 	var wg sync.WaitGroup
 	for i, read := range c.readers {
 		wg.Go(func() {
@@ -123,31 +123,31 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.Actual, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Concat(results...), c.foreign), nil
+	return slices.DeleteFunc(slices.Concat(results...), c.isForeign), nil
 }
 
-// foreign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
+// isForeign says whether a is somebody else's after all. What a filter lets through is not taken on trust: the next thing
 // to happen to it may be its deletion.
-func (c *Cloud) foreign(a plan.Actual) bool {
+func (c *Cloud) isForeign(a plan.ActualResource) bool {
 	for _, f := range graph.Fields(a.Resource) {
-		if tags, ok := f.Value.(map[string]any); ok && f.Tags {
-			return tags[awskind.TagCluster] != c.scope.Cluster && tags[formerCluster] != c.scope.Cluster
+		if tags, ok := f.Value.(map[string]any); ok && f.IsTags {
+			return tags[awskind.TagCluster] != c.scope.Cluster && tags[formerClusterTag] != c.scope.Cluster
 		}
 	}
-	return len(a.Resource.Kind().Key) == 0 // without a key it must have tags
+	return len(a.Resource.Kind().KeyProperties) == 0 // without a key it must have tags
 }
 
 // Create implements [plan.Cloud].
-func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
+func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
 	m, err := c.kinds[t.Step.Kind].create(ctx, t)
 	if err == nil {
-		c.made.add(t.Step.Kind, m.ID)
+		c.created.add(t.Step.Kind, m.ID)
 	}
 	return m, err
 }
 
 // Update implements [plan.Cloud].
-func (c *Cloud) Update(ctx context.Context, t plan.Task) (plan.Made, error) {
+func (c *Cloud) Update(ctx context.Context, t plan.Task) (plan.StepResult, error) {
 	return c.kinds[t.Step.Kind].update(ctx, t)
 }
 
@@ -156,74 +156,76 @@ func (c *Cloud) Delete(ctx context.Context, t plan.Task) error {
 	return c.kinds[t.Step.Kind].remove(ctx, t)
 }
 
-// Settle implements [plan.Cloud].
-func (c *Cloud) Settle(ctx context.Context, t plan.Task, m plan.Made) error {
-	return c.kinds[t.Step.Kind].settle(ctx, t, m)
+// WaitReady implements [plan.Cloud].
+func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, m plan.StepResult) error {
+	return c.kinds[t.Step.Kind].waitReady(ctx, t, m)
 }
 
 // task is a [plan.Task] with the types of one kind.
 type task[T graph.Resource] struct {
-	step    plan.Step
-	addr    string
-	token   string // for calls that take a client token
-	id      string // of what exists
-	want    T
-	have    T
-	waiting func(string)
+	step          plan.Step
+	addr          string
+	token         string // for calls that take a client token
+	id            string // of what exists
+	want          T
+	have          T
+	reportWaiting func(string)
 }
 
 // driver is what a kind can do. update is nil where nothing can be changed in place, settle where there is no wait.
 type driver[T graph.Resource] struct {
-	create func(context.Context, task[T]) (plan.Made, error)
-	update func(context.Context, task[T]) (plan.Made, error)
-	remove func(context.Context, task[T]) error
-	settle func(context.Context, task[T], plan.Made) error
+	create    func(context.Context, task[T]) (plan.StepResult, error)
+	update    func(context.Context, task[T]) (plan.StepResult, error)
+	remove    func(context.Context, task[T]) error
+	waitReady func(context.Context, task[T], plan.StepResult) error
 }
 
-// handler is a driver without its type.
-type handler struct {
-	create, update func(context.Context, plan.Task) (plan.Made, error)
+// untypedDriver is a driver without its type.
+type untypedDriver struct {
+	create, update func(context.Context, plan.Task) (plan.StepResult, error)
 	remove         func(context.Context, plan.Task) error
-	settle         func(context.Context, plan.Task, plan.Made) error
+	waitReady      func(context.Context, plan.Task, plan.StepResult) error
 }
 
-// register adds the driver of a kind to c.
-func register[T graph.Resource](c *Cloud, d driver[T]) {
+// registerDriver adds the driver of a kind to c.
+func registerDriver[T graph.Resource](c *Cloud, d driver[T]) {
 	var zero T
 	name := zero.Kind().Name
-	c.kinds[name] = handler{
-		create: func(ctx context.Context, t plan.Task) (plan.Made, error) { return d.create(fresh(ctx), typed[T](c, t)) },
-		update: func(ctx context.Context, t plan.Task) (plan.Made, error) {
+	c.kinds[name] = untypedDriver{
+		create: func(ctx context.Context, t plan.Task) (plan.StepResult, error) {
+			return d.create(expectPropagation(ctx), typedTask[T](c, t))
+		},
+		update: func(ctx context.Context, t plan.Task) (plan.StepResult, error) {
 			if d.update == nil {
-				return plan.Made{}, fmt.Errorf("a %s cannot be changed in place", name)
+				return plan.StepResult{}, fmt.Errorf("a %s cannot be changed in place", name)
 			}
-			return d.update(fresh(ctx), typed[T](c, t))
+			return d.update(expectPropagation(ctx), typedTask[T](c, t))
 		},
 		remove: func(ctx context.Context, t plan.Task) error {
-			if err := d.remove(ctx, typed[T](c, t)); plan.ClassOf(err) != plan.NotFound {
+			if err := d.remove(ctx, typedTask[T](c, t)); plan.ErrorClassOf(err) != plan.NotFound {
 				return err
 			}
 			return nil
 		},
-		settle: func(ctx context.Context, t plan.Task, m plan.Made) error {
-			if d.settle == nil {
+		waitReady: func(ctx context.Context, t plan.Task, m plan.StepResult) error {
+			if d.waitReady == nil {
 				return nil
 			}
-			return d.settle(ctx, typed[T](c, t), m)
+			return d.waitReady(ctx, typedTask[T](c, t), m)
 		},
 	}
 }
 
-func typed[T graph.Resource](c *Cloud, t plan.Task) task[T] {
-	out := task[T]{step: t.Step, addr: string(t.Step.Addr), token: c.token(string(t.Step.Addr)), id: t.Have.ID, waiting: t.Waiting}
-	if w, ok := t.Want.(T); ok {
+func typedTask[T graph.Resource](c *Cloud, t plan.Task) task[T] {
+	out := task[T]{step: t.Step, addr: string(t.Step.Addr), token: c.clientToken(string(t.Step.Addr)), id: t.Actual.ID, reportWaiting: t.ReportWaiting}
+	if w, ok := t.Desired.(T); ok {
 		out.want = w
 	}
-	if h, ok := t.Have.Resource.(T); ok {
+	if h, ok := t.Actual.Resource.(T); ok {
 		out.have = h
 	}
 	return out
 }
 
-// kept is what an update that changes no identity returns.
-func kept[T graph.Resource](t task[T]) plan.Made { return plan.Made{ID: t.id} }
+// keepIdentity is what an update that changes no identity returns.
+func keepIdentity[T graph.Resource](t task[T]) plan.StepResult { return plan.StepResult{ID: t.id} }

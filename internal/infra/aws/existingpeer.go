@@ -11,7 +11,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
@@ -21,8 +21,8 @@ type existingPeerAPI interface {
 	DescribeVpcPeeringConnections(context.Context, *ec2.DescribeVpcPeeringConnectionsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
 }
 
-// lookAtPeers reads the other VPCs of peerings, with their route tables.
-func lookAtPeers(ctx context.Context, api existingPeerAPI, c v1alpha1.Cluster, f *existing.Facts) error {
+// readPeerVPCs reads the other VPCs of peerings, with their route tables.
+func readPeerVPCs(ctx context.Context, api existingPeerAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
 	var ids []string
 	for _, p := range c.Spec.Networking.VPCPeerings {
 		ids = append(ids, p.NetworkID)
@@ -30,23 +30,23 @@ func lookAtPeers(ctx context.Context, api existingPeerAPI, c v1alpha1.Cluster, f
 	if len(ids) == 0 {
 		return nil
 	}
-	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: filter("vpc-id", ids...)})
+	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: newFilters("vpc-id", ids...)})
 	if err != nil {
 		return wrap(err, "look at %s", strings.Join(ids, ", "))
 	}
-	f.Peers = map[string]existing.Peer{}
+	f.Peers = map[string]unmanaged.PeerVPC{}
 	for _, v := range vpcs.Vpcs {
-		p := existing.Peer{Tables: map[string][]existing.Range{}}
+		p := unmanaged.PeerVPC{RouteTables: map[string][]unmanaged.OwnedRange{}}
 		for _, a := range v.CidrBlockAssociationSet {
 			p.CIDRs = append(p.CIDRs, aws.ToString(a.CidrBlock))
 		}
 		f.Peers[aws.ToString(v.VpcId)] = p
 	}
-	ours, err := ownPeerings(ctx, api, c.Metadata.Name)
+	ours, err := listOwnPeerings(ctx, api, c.Metadata.Name)
 	if err != nil {
 		return err
 	}
-	pages := ec2.NewDescribeRouteTablesPaginator(api, &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", ids...)})
+	pages := ec2.NewDescribeRouteTablesPaginator(api, &ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", ids...)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -54,17 +54,17 @@ func lookAtPeers(ctx context.Context, api existingPeerAPI, c v1alpha1.Cluster, f
 		}
 		for _, t := range page.RouteTables {
 			if p, ok := f.Peers[aws.ToString(t.VpcId)]; ok {
-				p.Tables[aws.ToString(t.RouteTableId)] = foreignRoutes(t, ours)
+				p.RouteTables[aws.ToString(t.RouteTableId)] = listOtherRoutes(t, ours)
 			}
 		}
 	}
 	return nil
 }
 
-// ownPeerings are the ids of the cluster's peerings, also of those that have ended.
-func ownPeerings(ctx context.Context, api existingPeerAPI, cluster string) (map[string]bool, error) {
+// listOwnPeerings are the ids of the cluster's peerings, also of those that have ended.
+func listOwnPeerings(ctx context.Context, api existingPeerAPI, cluster string) (map[string]bool, error) {
 	out := map[string]bool{}
-	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(api, &ec2.DescribeVpcPeeringConnectionsInput{Filters: filter("tag:"+awskind.TagCluster, cluster)})
+	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(api, &ec2.DescribeVpcPeeringConnectionsInput{Filters: newFilters("tag:"+awskind.TagCluster, cluster)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -77,9 +77,9 @@ func ownPeerings(ctx context.Context, api existingPeerAPI, cluster string) (map[
 	return out, nil
 }
 
-// foreignRoutes are the routes of a table that none of our peerings has.
-func foreignRoutes(t ec2types.RouteTable, ours map[string]bool) []existing.Range {
-	var out []existing.Range
+// listOtherRoutes are the routes of a table that none of our peerings has.
+func listOtherRoutes(t ec2types.RouteTable, ours map[string]bool) []unmanaged.OwnedRange {
+	var out []unmanaged.OwnedRange
 	for _, r := range t.Routes {
 		if ours[aws.ToString(r.VpcPeeringConnectionId)] {
 			continue
@@ -91,7 +91,7 @@ func foreignRoutes(t ec2types.RouteTable, ours map[string]bool) []existing.Range
 				of = s
 			}
 		}
-		out = append(out, existing.Range{CIDR: aws.ToString(r.DestinationCidrBlock), Of: of})
+		out = append(out, unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of})
 	}
 	return out
 }

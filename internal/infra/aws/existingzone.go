@@ -12,37 +12,37 @@ import (
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/existing"
+	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// lookAtZone reads the hosted zone that the manifest names by its id, and whether the API's name in it is free.
-func lookAtZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *existing.Facts) error {
+// readExistingZone reads the hosted zone that the manifest names by its id, and whether the API's name in it is free.
+func readExistingZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
 	id := c.Spec.DNSZone
 	if !manifest.HasDNS(c.Spec) || !manifest.IsZoneID(id) {
 		return nil
 	}
 	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
-	if err = wrap(err, "look at zone %s", id); plan.ClassOf(err) == plan.NotFound {
+	if err = wrap(err, "look at zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	f.Zone = existing.Zone{Name: strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), Private: out.HostedZone.Config != nil && out.HostedZone.Config.PrivateZone}
+	f.HostedZone = unmanaged.HostedZone{Name: strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), Private: out.HostedZone.Config != nil && out.HostedZone.Config.PrivateZone}
 	for _, v := range out.VPCs {
-		f.Zone.VPCs = append(f.Zone.VPCs, aws.ToString(v.VPCId))
+		f.HostedZone.VPCs = append(f.HostedZone.VPCs, aws.ToString(v.VPCId))
 	}
-	return eachRecord(ctx, api, id, func(r r53types.ResourceRecordSet) {
+	return walkRecords(ctx, api, id, func(r r53types.ResourceRecordSet) {
 		same := strings.TrimSuffix(aws.ToString(r.Name), ".") == c.Spec.API.PublicName && slices.Contains([]r53types.RRType{r53types.RRTypeA, r53types.RRTypeCname}, r.Type)
-		f.Zone.Taken = f.Zone.Taken || same && aws.ToString(r.SetIdentifier) != awskind.RecordMark(c.Metadata.Name)
+		f.HostedZone.RecordTaken = f.HostedZone.RecordTaken || same && aws.ToString(r.SetIdentifier) != awskind.RecordSetID(c.Metadata.Name)
 	})
 }
 
-// ZoneServers returns the name of the cluster's public zone and the name servers that it has to be delegated to; none if
+// ReadNameServers returns the name of the cluster's public zone and the name servers that it has to be delegated to; none if
 // the zone is not made yet.
-func ZoneServers(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (zone string, servers []string, err error) {
+func ReadNameServers(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (zone string, servers []string, err error) {
 	api, id := zoneAPI(route53.NewFromConfig(cfg)), c.Spec.DNSZone
 	if !manifest.IsZoneID(id) {
 		zone, id = id, ""
@@ -52,7 +52,7 @@ func ZoneServers(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (zone 
 		}
 		for _, z := range ours {
 			if strings.TrimSuffix(aws.ToString(z.Name), ".") == zone {
-				id = bareZone(z.Id)
+				id = trimZonePrefix(z.Id)
 			}
 		}
 	}

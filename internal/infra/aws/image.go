@@ -38,16 +38,16 @@ type parameterAPI interface {
 // ssmPrefix marks an image that a parameter names, such as ssm:/aws/service/debian/release/12/latest/amd64.
 const ssmPrefix = "ssm:"
 
-// Wanted is an image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID; and the architecture of its machines.
-type Wanted struct{ Name, Arch string }
+// ImageRequest is an image as a manifest names it: ssm:/PARAMETER, OWNER/NAME or ami-ID; and the architecture of its machines.
+type ImageRequest struct{ Name, Arch string }
 
-// Images finds what manifests name. One call a parameter and an owner's name, and one for all images. What cannot be
+// ResolveImages finds what manifests name. One call a parameter and an owner's name, and one for all images. What cannot be
 // found or booted is a finding at the path that want gives for it, and what its owner has deprecated before now is a
 // warning; want is image by path.
-func Images(ctx context.Context, cfg aws.Config, want map[string]Wanted, now time.Time) (map[string]Image, diag.Findings, error) {
+func ResolveImages(ctx context.Context, cfg aws.Config, want map[string]ImageRequest, now time.Time) (map[string]Image, diag.Findings, error) {
 	e := ec2.NewFromConfig(cfg)
 	p := ssm.NewFromConfig(cfg)
-	return images(ctx, imageSource{images: e, parameters: p, now: now}, want)
+	return resolveImages(ctx, imageSource{images: e, parameters: p, now: now}, want)
 }
 
 // Identity is whose account we are in.
@@ -57,8 +57,8 @@ type Identity struct {
 	ARN string
 }
 
-// WhoAmI asks AWS whose credentials cfg has.
-func WhoAmI(ctx context.Context, cfg aws.Config) (Identity, error) {
+// GetCallerIdentity asks AWS whose credentials cfg has.
+func GetCallerIdentity(ctx context.Context, cfg aws.Config) (Identity, error) {
 	api := sts.NewFromConfig(cfg)
 	out, err := api.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {

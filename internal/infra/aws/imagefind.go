@@ -26,15 +26,15 @@ type imageSource struct {
 	now        time.Time
 }
 
-func images(ctx context.Context, s imageSource, want map[string]Wanted) (map[string]Image, diag.Findings, error) {
+func resolveImages(ctx context.Context, s imageSource, want map[string]ImageRequest) (map[string]Image, diag.Findings, error) {
 	var fs diag.Findings
-	ids := map[Wanted]string{} // empty where there is none
+	ids := map[ImageRequest]string{} // empty where there is none
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		name := want[path]
 		if _, done := ids[name]; done {
 			continue
 		}
-		id, hint, err := s.identify(ctx, name)
+		id, hint, err := s.resolveID(ctx, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -43,7 +43,7 @@ func images(ctx context.Context, s imageSource, want map[string]Wanted) (map[str
 			fs.Errorf(path, name.Name, hint, "names nothing that is in this region")
 		}
 	}
-	found, err := s.describe(ctx, slices.Compact(slices.Sorted(maps.Values(ids))))
+	found, err := s.describeImages(ctx, slices.Compact(slices.Sorted(maps.Values(ids))))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,14 +54,14 @@ func images(ctx context.Context, s imageSource, want map[string]Wanted) (map[str
 		if id != "" && !ok {
 			fs.Errorf(path, want[path].Name, "images belong to one region; name one of this region", "there is no image %s in this region", id)
 		}
-		s.fit(&fs, path, want[path].Name, i)
+		s.checkBootable(&fs, path, want[path].Name, i)
 		result[path] = fromImage(i)
 	}
 	return result, fs, nil
 }
 
-// identify returns the id of an image as a manifest names it; empty, and a hint, if there is none.
-func (s imageSource) identify(ctx context.Context, want Wanted) (id, hint string, err error) {
+// resolveID returns the id of an image as a manifest names it; empty, and a hint, if there is none.
+func (s imageSource) resolveID(ctx context.Context, want ImageRequest) (id, hint string, err error) {
 	name := want.Name
 	if parameter, ok := strings.CutPrefix(name, ssmPrefix); ok {
 		out, err := s.parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
@@ -77,22 +77,22 @@ func (s imageSource) identify(ctx context.Context, want Wanted) (id, hint string
 	if !ok {
 		return name, "", nil
 	}
-	newest, err := s.newest(ctx, owner, pattern, architecture(want.Arch))
+	newest, err := s.findNewest(ctx, owner, pattern, toEC2Architecture(want.Arch))
 	return newest, "see: aws ec2 describe-images --owners " + owner + " --filters 'Name=name,Values=" + pattern + "'", err
 }
 
-// architecture is what EC2 calls one.
-func architecture(arch string) string {
+// toEC2Architecture is what EC2 calls one.
+func toEC2Architecture(arch string) string {
 	if arch == "amd64" {
 		return "x86_64"
 	}
 	return arch
 }
 
-// newest returns the id of the youngest of an owner's images of an architecture whose name fits a pattern with * and ?.
-func (s imageSource) newest(ctx context.Context, owner, pattern, arch string) (string, error) {
+// findNewest returns the id of the youngest of an owner's images of an architecture whose name fits a pattern with * and ?.
+func (s imageSource) findNewest(ctx context.Context, owner, pattern, arch string) (string, error) {
 	pages := ec2.NewDescribeImagesPaginator(s.images, &ec2.DescribeImagesInput{
-		Owners: []string{owner}, Filters: slices.Concat(filter("name", pattern), filter("state", "available"), filter("architecture", arch)),
+		Owners: []string{owner}, Filters: slices.Concat(newFilters("name", pattern), newFilters("state", "available"), newFilters("architecture", arch)),
 	})
 	var all []ec2types.Image
 	for pages.HasMorePages() {
@@ -111,14 +111,14 @@ func (s imageSource) newest(ctx context.Context, owner, pattern, arch string) (s
 	return aws.ToString(i.ImageId), nil
 }
 
-func (s imageSource) describe(ctx context.Context, ids []string) (map[string]ec2types.Image, error) {
+func (s imageSource) describeImages(ctx context.Context, ids []string) (map[string]ec2types.Image, error) {
 	found := map[string]ec2types.Image{}
 	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	if len(ids) == 0 {
 		return found, nil
 	}
 	// With a filter an image that is not there is left out; by ImageIds it would fail the call for all.
-	out, err := s.images.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: filter("image-id", ids...)})
+	out, err := s.images.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: newFilters("image-id", ids...)})
 	if err != nil {
 		return nil, wrap(err, "look images up")
 	}
@@ -128,9 +128,9 @@ func (s imageSource) describe(ctx context.Context, ids []string) (map[string]ec2
 	return found, nil
 }
 
-// fit reports what keeps machines from booting an image: every type that is known today needs ENA, and the root volume
+// checkBootable reports what keeps machines from booting an image: every type that is known today needs ENA, and the root volume
 // is made with the size and the key of the manifest, which takes EBS. What EC2 does not tell is not held against it.
-func (s imageSource) fit(fs *diag.Findings, path, name string, i ec2types.Image) {
+func (s imageSource) checkBootable(fs *diag.Findings, path, name string, i ec2types.Image) {
 	if i.State != "" && i.State != ec2types.ImageStateAvailable {
 		fs.Errorf(path, name, "wait, or name another image", "is %s: image %s cannot be booted", i.State, aws.ToString(i.ImageId))
 	}

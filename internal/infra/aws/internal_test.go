@@ -30,17 +30,17 @@ import (
 )
 
 func TestClasses(t *testing.T) {
-	for code, want := range map[string]plan.Class{
+	for code, want := range map[string]plan.ErrorClass{
 		"RequestLimitExceeded": plan.Throttled, "Throttling": plan.Throttled, "ThrottlingException": plan.Throttled,
 		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound,
-		"InvalidPermission.Duplicate": plan.Exists, "EntityAlreadyExists": plan.Exists, "InvalidLaunchTemplateName.AlreadyExistsException": plan.Exists,
+		"InvalidPermission.Duplicate": plan.AlreadyExists, "EntityAlreadyExists": plan.AlreadyExists, "InvalidLaunchTemplateName.AlreadyExistsException": plan.AlreadyExists,
 		"DependencyViolation": plan.InUse, "VolumeInUse": plan.InUse, "ResourceInUse": plan.InUse, "DeleteConflict": plan.InUse,
-		"UnauthorizedOperation": plan.Denied, "AccessDenied": plan.Denied, "AccessDeniedException": plan.Denied,
-		"AddressLimitExceeded": plan.Limit, "VpcLimitExceeded": plan.Limit, "TooManyTargetGroups": plan.Limit,
-		"IncorrectState": plan.NotYet, "InvalidParameterValue": plan.Other, "MalformedPolicyDocument": plan.Other,
+		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
+		"AddressLimitExceeded": plan.LimitExceeded, "VpcLimitExceeded": plan.LimitExceeded, "TooManyTargetGroups": plan.LimitExceeded,
+		"IncorrectState": plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
 	} {
 		err := wrap(&smithy.GenericAPIError{Code: code, Message: "m"}, "create vpc")
-		if got := plan.ClassOf(fmt.Errorf("create vpc/main: %w", err)); got != want {
+		if got := plan.ErrorClassOf(fmt.Errorf("create vpc/main: %w", err)); got != want {
 			t.Errorf("%s: class %q, want %q", code, got, want)
 		}
 		if got := err.Error(); got != "create vpc: "+code+": m" {
@@ -48,7 +48,7 @@ func TestClasses(t *testing.T) {
 		}
 	}
 	late := &smithy.GenericAPIError{Code: "ValidationError", Message: "Invalid IamInstanceProfile: Invalid IAM Instance Profile name"}
-	if got := plan.ClassOf(wrap(late, "create")); got != plan.NotYet {
+	if got := plan.ErrorClassOf(wrap(late, "create")); got != plan.NotReady {
 		t.Errorf("a new profile is not seen at once: %q", got)
 	}
 	if wrap(nil, "x") != nil {
@@ -57,7 +57,7 @@ func TestClasses(t *testing.T) {
 }
 
 func TestTagChanges(t *testing.T) {
-	set, remove := tagChanges(
+	set, remove := diffTags(
 		awskind.Tags{"Name": "a", "slipway.dev/cluster": "demo", "new": "1"},
 		awskind.Tags{"Name": "b", "slipway.dev/cluster": "demo", "slipway.dev/old": "x", "cost-centre": "7"},
 	)
@@ -87,7 +87,7 @@ func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := func(broken int32) (*wires, *ec2.Client) {
 			w := &wires{broken: broken}
-			cfg := (&Counter{}).Pace(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
+			cfg := (&CallLimiter{}).PaceCalls(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
 			return w, ec2.NewFromConfig(cfg)
 		}
 		w, api := client(2)
@@ -95,7 +95,7 @@ func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
 			t.Errorf("a read: %d tries, %v", w.tries.Load(), err)
 		}
 		w, api = client(100)
-		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxTries {
+		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxTransientAttempts {
 			t.Errorf("a read without end: %d tries, %v", w.tries.Load(), err)
 		}
 		w, api = client(1)
@@ -109,7 +109,7 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var asked [][]string
-		b := &batch[time.Duration]{describe: func(_ context.Context, ids []string) (map[string]time.Duration, error) {
+		b := &statePoller[time.Duration]{describe: func(_ context.Context, ids []string) (map[string]time.Duration, error) {
 			asked = append(asked, ids)
 			out := map[string]time.Duration{}
 			for _, id := range ids {
@@ -122,11 +122,11 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 		done := make(chan error, 3)
 		for _, id := range []string{"a", "b"} {
 			go func() {
-				done <- b.wait(t.Context(), id, func(age time.Duration, _ bool) (bool, error) { return age > 20*time.Second, nil })
+				done <- b.waitUntil(t.Context(), id, func(age time.Duration, _ bool) (bool, error) { return age > 20*time.Second, nil })
 			}()
 		}
 		go func() {
-			done <- b.wait(t.Context(), "gone", func(_ time.Duration, found bool) (bool, error) { return !found, nil })
+			done <- b.waitUntil(t.Context(), "gone", func(_ time.Duration, found bool) (bool, error) { return !found, nil })
 		}()
 		for range 3 {
 			if err := <-done; err != nil {
@@ -192,7 +192,7 @@ func TestImages(t *testing.T) {
 		},
 		parameters: fakeParameters{"/debian": "ami-1", "/old": "ami-9"}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}
-	got, fs, err := images(t.Context(), s, map[string]Wanted{
+	got, fs, err := resolveImages(t.Context(), s, map[string]ImageRequest{
 		"a": {"ssm:/debian", "amd64"}, "b": {"ami-2", "arm64"}, "c": {"ssm:/none", "amd64"}, "d": {"ssm:/old", "amd64"}, "e": {"ami-8", "amd64"}, "f": {"136693071363/debian-12-amd64-*", "amd64"},
 		"g": {"136693071363/nothing-*", "amd64"}, "h": {"ami-3", "amd64"}, "i": {"ami-4", "amd64"}, "j": {"ami-5", "amd64"}, "k": {"136693071363/debian-12-*", "arm64"},
 	})

@@ -20,15 +20,15 @@ type keyPairAPI interface {
 	DeleteKeyPair(context.Context, *ec2.DeleteKeyPairInput, ...func(*ec2.Options)) (*ec2.DeleteKeyPairOutput, error)
 }
 
-// keyPairs drives EC2 key pairs, which are public keys here. Machines keep the key that they were launched with.
-func keyPairs(c *Cloud, api keyPairAPI, scope Scope) {
-	c.seldom[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.Actual, error) { return readKeyPairs(ctx, api, scope) }
-	register(c, driver[awskind.KeyPair]{
-		create: func(ctx context.Context, t task[awskind.KeyPair]) (plan.Made, error) {
+// registerKeyPairs drives EC2 key pairs, which are public keys here. Machines keep the key that they were launched with.
+func registerKeyPairs(c *Cloud, api keyPairAPI, scope Scope) {
+	c.readersByType[ec2types.ResourceTypeKeyPair] = func(ctx context.Context) ([]plan.ActualResource, error) { return readKeyPairs(ctx, api, scope) }
+	registerDriver(c, driver[awskind.KeyPair]{
+		create: func(ctx context.Context, t task[awskind.KeyPair]) (plan.StepResult, error) {
 			_, err := api.ImportKeyPair(ctx, &ec2.ImportKeyPairInput{
-				KeyName: &t.want.Name, PublicKeyMaterial: []byte(t.want.Public), TagSpecifications: specify(ec2types.ResourceTypeKeyPair, t.want.Tags),
+				KeyName: &t.want.Name, PublicKeyMaterial: []byte(t.want.PublicKey), TagSpecifications: tagSpecifications(ec2types.ResourceTypeKeyPair, t.want.Tags),
 			})
-			return plan.Made{ID: t.want.Name}, wrap(err, "import key pair %s", t.want.Name)
+			return plan.StepResult{ID: t.want.Name}, wrap(err, "import key pair %s", t.want.Name)
 		},
 		remove: func(ctx context.Context, t task[awskind.KeyPair]) error {
 			_, err := api.DeleteKeyPair(ctx, &ec2.DeleteKeyPairInput{KeyName: &t.id})
@@ -37,17 +37,17 @@ func keyPairs(c *Cloud, api keyPairAPI, scope Scope) {
 	})
 }
 
-func readKeyPairs(ctx context.Context, api keyPairAPI, scope Scope) ([]plan.Actual, error) {
-	res, err := api.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{Filters: ours(scope), IncludePublicKey: aws.Bool(true)})
+func readKeyPairs(ctx context.Context, api keyPairAPI, scope Scope) ([]plan.ActualResource, error) {
+	res, err := api.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{Filters: clusterFilters(scope), IncludePublicKey: aws.Bool(true)})
 	if err != nil {
 		return nil, wrap(err, "list key pairs")
 	}
-	var out []plan.Actual
+	var out []plan.ActualResource
 	for _, k := range res.KeyPairs {
 		// EC2 puts the pair's name behind the key.
 		fields := strings.Fields(aws.ToString(k.PublicKey))
-		r := awskind.KeyPair{Name: aws.ToString(k.KeyName), Public: strings.Join(fields[:min(len(fields), 2)], " "), Tags: fromEC2(k.Tags)}
-		out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: r.Name, Resource: r})
+		r := awskind.KeyPair{Name: aws.ToString(k.KeyName), PublicKey: strings.Join(fields[:min(len(fields), 2)], " "), Tags: fromEC2Tags(k.Tags)}
+		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: r.Name, Resource: r})
 	}
 	return out, nil
 }

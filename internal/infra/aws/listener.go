@@ -21,24 +21,24 @@ type listenerAPI interface {
 	DeleteListener(context.Context, *elb.DeleteListenerInput, ...func(*elb.Options)) (*elb.DeleteListenerOutput, error)
 }
 
-// listeners drives the listeners of load balancers, through which they are found.
-func listeners(c *Cloud, api listenerAPI) {
-	register(c, driver[awskind.Listener]{
-		create: func(ctx context.Context, t task[awskind.Listener]) (plan.Made, error) {
+// registerListeners drives the listeners of load balancers, through which they are found.
+func registerListeners(c *Cloud, api listenerAPI) {
+	registerDriver(c, driver[awskind.Listener]{
+		create: func(ctx context.Context, t task[awskind.Listener]) (plan.StepResult, error) {
 			lb := t.want.LoadBalancer.Literal()
 			out, err := api.CreateListener(ctx, &elb.CreateListenerInput{
-				LoadBalancerArn: &lb, Port: number(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: actions(t.want),
+				LoadBalancerArn: &lb, Port: int32OrNil(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: toListenerActions(t.want),
 			})
 			if err != nil {
-				return plan.Made{}, wrap(err, "listen on port %d", t.want.Port)
+				return plan.StepResult{}, wrap(err, "listen on port %d", t.want.Port)
 			}
-			return plan.Made{ID: aws.ToString(out.Listeners[0].ListenerArn)}, nil
+			return plan.StepResult{ID: aws.ToString(out.Listeners[0].ListenerArn)}, nil
 		},
-		update: func(ctx context.Context, t task[awskind.Listener]) (plan.Made, error) {
+		update: func(ctx context.Context, t task[awskind.Listener]) (plan.StepResult, error) {
 			_, err := api.ModifyListener(ctx, &elb.ModifyListenerInput{
-				ListenerArn: &t.id, Port: number(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: actions(t.want),
+				ListenerArn: &t.id, Port: int32OrNil(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: toListenerActions(t.want),
 			})
-			return kept(t), wrap(err, "change the listener on port %d", t.want.Port)
+			return keepIdentity(t), wrap(err, "change the listener on port %d", t.want.Port)
 		},
 		remove: func(ctx context.Context, t task[awskind.Listener]) error {
 			_, err := api.DeleteListener(ctx, &elb.DeleteListenerInput{ListenerArn: &t.id})
@@ -47,7 +47,7 @@ func listeners(c *Cloud, api listenerAPI) {
 	})
 }
 
-func actions(l awskind.Listener) []elbtypes.Action {
+func toListenerActions(l awskind.Listener) []elbtypes.Action {
 	var out []elbtypes.Action
 	for _, a := range l.DefaultActions {
 		out = append(out, elbtypes.Action{Type: elbtypes.ActionTypeEnum(a.Type), TargetGroupArn: aws.String(a.TargetGroup.Literal())})
@@ -55,8 +55,8 @@ func actions(l awskind.Listener) []elbtypes.Action {
 	return out
 }
 
-func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actual, error) {
-	var out []plan.Actual
+func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
 	pages := elb.NewDescribeListenersPaginator(api, &elb.DescribeListenersInput{LoadBalancerArn: &lb})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -65,21 +65,21 @@ func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actu
 		}
 		for _, l := range page.Listeners {
 			r := awskind.Listener{
-				LoadBalancer: graph.Existing[awskind.LoadBalancer](lb), Port: int(aws.ToInt32(l.Port)), Protocol: string(l.Protocol),
+				LoadBalancer: graph.UnmanagedRef[awskind.LoadBalancer](lb), Port: int(aws.ToInt32(l.Port)), Protocol: string(l.Protocol),
 			}
 			for _, a := range l.DefaultActions {
-				r.DefaultActions = append(r.DefaultActions, awskind.Action{
-					Type: string(a.Type), TargetGroup: graph.Existing[awskind.TargetGroup](forwardsTo(a)),
+				r.DefaultActions = append(r.DefaultActions, awskind.ListenerAction{
+					Type: string(a.Type), TargetGroup: graph.UnmanagedRef[awskind.TargetGroup](forwardTarget(a)),
 				})
 			}
-			out = append(out, plan.Actual{ID: aws.ToString(l.ListenerArn), Resource: r})
+			out = append(out, plan.ActualResource{ID: aws.ToString(l.ListenerArn), Resource: r})
 		}
 	}
 	return out, nil
 }
 
-// forwardsTo returns the target group of an action, which AWS may tell in either of two places.
-func forwardsTo(a elbtypes.Action) string {
+// forwardTarget returns the target group of an action, which AWS may tell in either of two places.
+func forwardTarget(a elbtypes.Action) string {
 	if a.TargetGroupArn == nil && a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 {
 		return aws.ToString(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}

@@ -66,28 +66,28 @@ spec: {role: Worker}
 	}
 	in := model.Input{
 		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
-		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
+		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: "#!/bin/sh\n# @@CONFIG@@\n",
 		MachineStore: model.MachineStore{Bucket: "store", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/0"},
 	}
 	for _, g := range set.Groups {
 		in.Images[g.Metadata.Name] = model.Image{ID: image, RootDevice: "/dev/xvda"}
-		in.Boot[g.Metadata.Name] = model.Boot{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
+		in.Boot[g.Metadata.Name] = model.BootSource{AgentURL: "s3://store/agent", AgentSHA256: "0", DocumentURL: "s3://store/doc", DocumentSHA256: "0"}
 	}
 	return in
 }
 
 type lab struct {
 	cfg   sdk.Config
-	calls *aws.Counter
+	calls *aws.CallLimiter
 	cloud *aws.Cloud
 	moto  bool
 }
 
 func newLab(cfg sdk.Config, cluster string) lab {
-	l := lab{calls: &aws.Counter{}, moto: cfg.AppID == "moto"}
-	l.cfg = l.calls.Watch(cfg)
+	l := lab{calls: &aws.CallLimiter{}, moto: cfg.AppID == "moto"}
+	l.cfg = l.calls.Instrument(cfg)
 	l.cloud = aws.New(l.cfg, aws.Scope{
-		Cluster: cluster, Region: "us-east-1", RolePath: model.RolePath(cluster, "us-east-1"), KeyAlias: model.AliasName(cluster),
+		Cluster: cluster, Region: "us-east-1", RolePath: model.RolePath(cluster, "us-east-1"), KeyAlias: model.KeyAliasName(cluster),
 	})
 	return l
 }
@@ -101,7 +101,7 @@ func (l lab) plan(t *testing.T, g *graph.Graph) plan.Plan {
 	if l.moto {
 		have = asAWSWould(have)
 	}
-	p, fs := plan.Make(g, have, plan.Options{DestroyData: true})
+	p, fs := plan.Compute(g, have, plan.Options{DestroyData: true})
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (l lab) plan(t *testing.T, g *graph.Graph) plan.Plan {
 
 // asAWSWould works round two defects of moto 5.2.1: it puts the tags of a launch template into the template's data, and
 // it does not return the description of a rule between groups (nor change it).
-func asAWSWould(have []plan.Actual) []plan.Actual {
+func asAWSWould(have []plan.ActualResource) []plan.ActualResource {
 	for i, a := range have {
 		switch r := a.Resource.(type) {
 		case awskind.LaunchTemplate:
@@ -144,7 +144,7 @@ func quiet(g *graph.Graph) *graph.Graph {
 
 func (l lab) apply(t *testing.T, p plan.Plan) {
 	t.Helper()
-	if err := (plan.Walk{Cloud: l.cloud, Now: time.Now, Patience: time.Minute}).Apply(t.Context(), p); err != nil {
+	if err := (plan.Applier{Cloud: l.cloud, Now: time.Now, RetryTimeout: time.Minute}).Apply(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -162,7 +162,7 @@ func lines(p plan.Plan) []string {
 
 func TestMoto(t *testing.T) {
 	cfg := emulator(t)
-	id := moto.Image(t, cfg)
+	id := moto.FindImage(t, cfg)
 	build := func(name string) *graph.Graph {
 		g, fs := model.Build(input(t, name, id))
 		if err := fs.Err(); err != nil {
@@ -173,18 +173,18 @@ func TestMoto(t *testing.T) {
 	g := build("demo")
 	first := newLab(cfg, "demo")
 	p := first.plan(t, g)
-	if _, mutating := first.calls.Total(); mutating != 0 {
+	if _, mutating := first.calls.TotalCalls(); mutating != 0 {
 		t.Errorf("plan made %d mutating calls: %v", mutating, first.calls.Calls())
 	}
 	first.apply(t, p)
-	all, mutating := first.calls.Total()
+	all, mutating := first.calls.TotalCalls()
 	t.Logf("first apply: %d steps, %d calls, of which %d change something", len(p.Steps), all, mutating)
 
 	again := newLab(cfg, "demo")
-	if rest := again.plan(t, g); !rest.Empty() {
+	if rest := again.plan(t, g); !rest.IsEmpty() {
 		t.Fatalf("the second plan is not empty:\n%s", strings.Join(lines(rest), "\n"))
 	}
-	all, _ = again.calls.Total()
+	all, _ = again.calls.TotalCalls()
 	t.Logf("plan without changes: %d calls: %v", all, again.calls.Calls())
 	const mostCalls = 40
 	if all > mostCalls {
@@ -198,7 +198,7 @@ func TestMoto(t *testing.T) {
 	other := newLab(cfg, "demo-2")
 	other.apply(t, other.plan(t, neighbour))
 	again.apply(t, again.plan(t, &graph.Graph{}))
-	if rest := other.plan(t, neighbour); !rest.Empty() {
+	if rest := other.plan(t, neighbour); !rest.IsEmpty() {
 		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(lines(rest), "\n"))
 	}
 	other.apply(t, other.plan(t, &graph.Graph{}))
@@ -206,7 +206,7 @@ func TestMoto(t *testing.T) {
 		if left := tagged(t, cfg, name); len(left) > 0 {
 			t.Errorf("left with the tag of %s: %v", name, left)
 		}
-		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.Empty() {
+		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
 			t.Errorf("left of %s: %v", name, lines(rest))
 		}
 	}
@@ -254,7 +254,7 @@ func motoDrift(t *testing.T, cfg sdk.Config, g *graph.Graph) {
 		t.Errorf("SSH was opened by hand, the plan is:\n%s", strings.Join(got, "\n"))
 	}
 	l.apply(t, l.plan(t, g))
-	if rest := l.plan(t, g); !rest.Empty() {
+	if rest := l.plan(t, g); !rest.IsEmpty() {
 		t.Errorf("not mended:\n%s", strings.Join(lines(rest), "\n"))
 	}
 }

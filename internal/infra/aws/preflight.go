@@ -16,9 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// ClockSkew is how far AWS's clock is ahead of ours, by an answer of STS. More than five minutes either way, and AWS
+// MeasureClockSkew is how far AWS's clock is ahead of ours, by an answer of STS. More than five minutes either way, and AWS
 // refuses signatures.
-func ClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error) {
+func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error) {
 	out, err := sts.NewFromConfig(cfg).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
 		return 0, wrap(err, "ask STS who is calling")
@@ -27,10 +27,10 @@ func ClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error) {
 	return skew, nil
 }
 
-// Offered returns the zones of the region in which each of types can be launched.
-func Offered(ctx context.Context, cfg aws.Config, types []string) (map[string][]string, error) {
+// ListInstanceTypeZones returns the zones of the region in which each of types can be launched.
+func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) (map[string][]string, error) {
 	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(ec2.NewFromConfig(cfg), &ec2.DescribeInstanceTypeOfferingsInput{
-		LocationType: ec2types.LocationTypeAvailabilityZone, Filters: filter("instance-type", types...),
+		LocationType: ec2types.LocationTypeAvailabilityZone, Filters: newFilters("instance-type", types...),
 	})
 	out := map[string][]string{}
 	for pages.HasMorePages() {
@@ -45,14 +45,14 @@ func Offered(ctx context.Context, cfg aws.Config, types []string) (map[string][]
 	return out, nil
 }
 
-// Question is what a caller may want to be allowed: actions on resources, under conditions.
-type Question struct {
+// PermissionCheck is what a caller may want to be allowed: actions on resources, under conditions.
+type PermissionCheck struct {
 	Actions, Resources []string
 	Context            map[string][]string
 }
 
-// Forbidden asks IAM which actions the user or role of arn is denied. An assumed role's ARN stands for its role.
-func Forbidden(ctx context.Context, cfg aws.Config, arn string, questions []Question) ([]string, error) {
+// FindDeniedActions asks IAM which actions the user or role of arn is denied. An assumed role's ARN stands for its role.
+func FindDeniedActions(ctx context.Context, cfg aws.Config, arn string, questions []PermissionCheck) ([]string, error) {
 	api := iam.NewFromConfig(cfg)
 	var out []string
 	for _, q := range questions {
@@ -78,9 +78,9 @@ func Forbidden(ctx context.Context, cfg aws.Config, arn string, questions []Ques
 	return out, nil
 }
 
-// PrincipalOf is the user or role behind a caller's ARN, as IAM names it; empty for the account's root, who may do
+// ResolvePrincipal is the user or role behind a caller's ARN, as IAM names it; empty for the account's root, who may do
 // everything. A role's path is not in an assumed role's ARN, so it is looked up.
-func PrincipalOf(ctx context.Context, cfg aws.Config, arn string) (string, error) {
+func ResolvePrincipal(ctx context.Context, cfg aws.Config, arn string) (string, error) {
 	switch {
 	case strings.HasSuffix(arn, ":root"):
 		return "", nil

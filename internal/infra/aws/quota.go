@@ -27,13 +27,13 @@ type usageAPI interface {
 	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
 }
 
-// Quotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
+// ReadQuotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
 // else than needs, all at once. What could be read is returned beside the error about the rest.
-func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.Need) (limits, used map[quota.Code]int, err error) {
+func ReadQuotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.Requirement) (limits, used map[quota.Code]int, err error) {
 	limits, used = map[quota.Code]int{}, map[quota.Code]int{}
 	quotas, machines := servicequotas.NewFromConfig(cfg), ec2.NewFromConfig(cfg)
 	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
-		quota.VPCs(): otherVPCs, quota.Addresses(): otherAddresses, quota.VCPUs(): otherProcessors,
+		quota.VPCQuota(): countOtherVPCs, quota.ElasticIPQuota(): countOtherAddresses, quota.VCPUQuota(): countOtherVCPUs,
 	}
 	var mu sync.Mutex
 	var errs []error
@@ -49,7 +49,7 @@ func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.N
 	var wg sync.WaitGroup
 	for _, n := range needs {
 		wg.Go(func() {
-			v, err := limitOf(ctx, quotas, n.Code)
+			v, err := readQuota(ctx, quotas, n.Code)
 			set(limits, n.Code, v, err)
 		})
 		if count := usage[n.Code]; count != nil {
@@ -68,8 +68,8 @@ func Quotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.N
 	return limits, used, errors.Join(errs...)
 }
 
-// limitOf is a limit's value in the account. AWS tells it also where it is the usual one.
-func limitOf(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
+// readQuota is a limit's value in the account. AWS tells it also where it is the usual one.
+func readQuota(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
 	out, err := api.GetServiceQuota(ctx, &servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota})
 	if err != nil {
 		return 0, wrap(err, "read the quota %s", c)
@@ -77,12 +77,12 @@ func limitOf(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
 	return int(aws.ToFloat64(out.Quota.Value)), nil
 }
 
-// own tells whether tags say that something is the cluster's.
-func own(tags []ec2types.Tag, cluster string) bool {
-	return fromEC2(tags)[awskind.TagCluster] == cluster
+// hasClusterTag tells whether tags say that something is the cluster's.
+func hasClusterTag(tags []ec2types.Tag, cluster string) bool {
+	return fromEC2Tags(tags)[awskind.TagCluster] == cluster
 }
 
-func otherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
 	n := 0
 	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{})
 	for pages.HasMorePages() {
@@ -91,7 +91,7 @@ func otherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
 			return 0, wrap(err, "count VPCs")
 		}
 		for _, v := range page.Vpcs {
-			if !own(v.Tags, cluster) {
+			if !hasClusterTag(v.Tags, cluster) {
 				n++
 			}
 		}
@@ -99,25 +99,25 @@ func otherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
 	return n, nil
 }
 
-func otherAddresses(ctx context.Context, api usageAPI, cluster string) (int, error) {
+func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int, error) {
 	out, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
 	if err != nil {
 		return 0, wrap(err, "count elastic IP addresses")
 	}
 	n := 0
 	for _, a := range out.Addresses {
-		if !own(a.Tags, cluster) {
+		if !hasClusterTag(a.Tags, cluster) {
 			n++
 		}
 	}
 	return n, nil
 }
 
-// otherProcessors counts on-demand machines of standard families: an instance says how many processors it has.
-func otherProcessors(ctx context.Context, api usageAPI, cluster string) (int, error) {
+// countOtherVCPUs counts on-demand machines of standard families: an instance says how many processors it has.
+func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, error) {
 	n := 0
 	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
-		Filters: filter("instance-state-name", "pending", "running"), MaxResults: aws.Int32(1000),
+		Filters: newFilters("instance-state-name", "pending", "running"), MaxResults: aws.Int32(1000),
 	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -126,7 +126,7 @@ func otherProcessors(ctx context.Context, api usageAPI, cluster string) (int, er
 		}
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				if i.CpuOptions == nil || i.InstanceLifecycle != "" || own(i.Tags, cluster) || !quota.Standard(string(i.InstanceType)) {
+				if i.CpuOptions == nil || i.InstanceLifecycle != "" || hasClusterTag(i.Tags, cluster) || !quota.IsStandardFamily(string(i.InstanceType)) {
 					continue
 				}
 				n += int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))

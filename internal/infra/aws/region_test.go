@@ -29,12 +29,12 @@ import (
 // strict is the local region in records mode: every rule of AWS's control plane that we know of, and no machine.
 func strict(t *testing.T) sdk.Config {
 	t.Helper()
-	return regiontest.Start(t).Config()
+	return regiontest.Start(t).AWSConfig()
 }
 
 func desired(t *testing.T, cluster string, edit func(*model.Input)) *graph.Graph {
 	t.Helper()
-	in := input(t, cluster, regiontest.Image)
+	in := input(t, cluster, regiontest.ImageID)
 	if edit != nil {
 		edit(&in)
 	}
@@ -50,11 +50,11 @@ func TestRegion(t *testing.T) {
 	g := desired(t, "demo", nil)
 	l := newLab(cfg, "demo")
 	p := l.plan(t, g)
-	if _, mutating := l.calls.Total(); mutating != 0 {
+	if _, mutating := l.calls.TotalCalls(); mutating != 0 {
 		t.Errorf("plan made %d mutating calls", mutating)
 	}
 	l.apply(t, p)
-	if rest := l.plan(t, g); !rest.Empty() {
+	if rest := l.plan(t, g); !rest.IsEmpty() {
 		t.Fatalf("the second plan is not empty:\n%s", strings.Join(lines(rest), "\n"))
 	}
 	neighbour := desired(t, "demo-2", func(in *model.Input) { in.Cluster.Spec.Networking.NATGateways = "Single" }) // of 5 addresses
@@ -69,12 +69,12 @@ func TestRegion(t *testing.T) {
 		in.Cluster.Spec.Tags = map[string]string{"team": "a"}
 	})
 	l.apply(t, l.plan(t, edited))
-	if rest := l.plan(t, edited); !rest.Empty() {
+	if rest := l.plan(t, edited); !rest.IsEmpty() {
 		t.Errorf("after the edit:\n%s", strings.Join(lines(rest), "\n"))
 	}
 
 	l.apply(t, l.plan(t, &graph.Graph{}))
-	if rest := other.plan(t, neighbour); !rest.Empty() {
+	if rest := other.plan(t, neighbour); !rest.IsEmpty() {
 		t.Errorf("deleting demo changed demo-2:\n%s", strings.Join(lines(rest), "\n"))
 	}
 	other.apply(t, other.plan(t, &graph.Graph{}))
@@ -82,7 +82,7 @@ func TestRegion(t *testing.T) {
 		if left := tagged(t, cfg, name); len(left) > 0 {
 			t.Errorf("left with the tag of %s: %v", name, left)
 		}
-		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.Empty() {
+		if rest := newLab(cfg, name).plan(t, &graph.Graph{}); !rest.IsEmpty() {
 			t.Errorf("left of %s: %v", name, lines(rest))
 		}
 	}
@@ -98,8 +98,8 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, _ := plan.Make(g, have, plan.Options{})
-		if got := p.ID(graph.Addr(addr)); got != "" {
+		p, _ := plan.Compute(g, have, plan.Options{})
+		if got := p.ResourceID(graph.Addr(addr)); got != "" {
 			return &got
 		}
 		t.Fatalf("%s does not exist", addr)
@@ -191,7 +191,7 @@ func regionDrift(t *testing.T, cfg sdk.Config, l lab, g *graph.Graph) {
 				}
 			}
 			l.apply(t, p)
-			if rest := l.plan(t, g); !rest.Empty() {
+			if rest := l.plan(t, g); !rest.IsEmpty() {
 				t.Errorf("not mended:\n%s", strings.Join(lines(rest), "\n"))
 			}
 		})
@@ -209,7 +209,7 @@ func TestRegionResumes(t *testing.T) {
 		die(t, cfg, name, g, n)
 		l := newLab(cfg, name)
 		l.apply(t, l.plan(t, g))
-		if rest := l.plan(t, g); !rest.Empty() {
+		if rest := l.plan(t, g); !rest.IsEmpty() {
 			t.Fatalf("killed at call %d, not converged:\n%s", n, strings.Join(lines(rest), "\n"))
 		}
 		die(t, cfg, name, &graph.Graph{}, n)
@@ -228,8 +228,8 @@ func die(t *testing.T, cfg sdk.Config, cluster string, g *graph.Graph, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _ := plan.Make(g, have, plan.Options{DestroyData: true})
-	err = plan.Walk{Cloud: killed.cloud, Now: time.Now}.Apply(t.Context(), p)
+	p, _ := plan.Compute(g, have, plan.Options{DestroyData: true})
+	err = plan.Applier{Cloud: killed.cloud, Now: time.Now}.Apply(t.Context(), p)
 	if err == nil || !errors.Is(err, errKilled) {
 		t.Logf("%s: call %d was not reached or not the cause: %v", cluster, n, err)
 	}
@@ -282,7 +282,7 @@ func TestUserTagsComeAndGo(t *testing.T) {
 		out := map[string]map[string]string{}
 		for _, a := range have {
 			for _, f := range graph.Fields(a.Resource) {
-				if tags, ok := f.Value.(map[string]any); ok && f.Tags {
+				if tags, ok := f.Value.(map[string]any); ok && f.IsTags {
 					out[string(a.Addr)] = map[string]string{}
 					for k, v := range tags {
 						out[string(a.Addr)][k] = fmt.Sprint(v)
@@ -320,7 +320,7 @@ func TestUserTagsComeAndGo(t *testing.T) {
 	for _, left := range []map[string]string{{"team": "a"}, nil} {
 		g := with(left)
 		l.apply(t, l.plan(t, g))
-		if rest := l.plan(t, g); !rest.Empty() {
+		if rest := l.plan(t, g); !rest.IsEmpty() {
 			t.Errorf("after %v:\n%s", left, strings.Join(lines(rest), "\n"))
 		}
 		for addr, tags := range read() {

@@ -24,15 +24,15 @@ type roleAPI interface {
 	UpdateRole(context.Context, *iam.UpdateRoleInput, ...func(*iam.Options)) (*iam.UpdateRoleOutput, error)
 	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput, ...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
 	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
-	rolePartsAPI
+	roleContentsAPI
 }
 
-// rolePartsAPI is about what a role has.
-type rolePartsAPI interface {
+// roleContentsAPI is about what a role has.
+type roleContentsAPI interface {
 	roleTagAPI
 	rolePolicyAPI
-	accountAPI
-	attachAPI
+	accountDetailsAPI
+	managedPolicyAPI
 }
 
 type roleTagAPI interface {
@@ -47,28 +47,32 @@ type rolePolicyAPI interface {
 	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput, ...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
 }
 
-// roles drives IAM roles and the policies inside them, which are found by the cluster's path.
-func roles(c *Cloud, api roleAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.Actual, error) { return readRoles(ctx, api, scope) })
-	register(c, driver[awskind.Role]{
-		create: func(ctx context.Context, t task[awskind.Role]) (plan.Made, error) { return createRole(ctx, api, t) },
-		update: func(ctx context.Context, t task[awskind.Role]) (plan.Made, error) { return updateRole(ctx, api, t) },
-		remove: func(ctx context.Context, t task[awskind.Role]) error {
-			if err := attach(ctx, api, t.id, nil, t.have.ManagedPolicies); err != nil {
+// registerRoles drives IAM roles and the policies inside them, which are found by the cluster's path.
+func registerRoles(c *Cloud, api roleAPI, scope Scope) {
+	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) { return readRoles(ctx, api, scope) })
+	registerDriver(c, driver[awskind.IAMRole]{
+		create: func(ctx context.Context, t task[awskind.IAMRole]) (plan.StepResult, error) {
+			return createRole(ctx, api, t)
+		},
+		update: func(ctx context.Context, t task[awskind.IAMRole]) (plan.StepResult, error) {
+			return updateRole(ctx, api, t)
+		},
+		remove: func(ctx context.Context, t task[awskind.IAMRole]) error {
+			if err := syncManagedPolicies(ctx, api, t.id, nil, t.have.ManagedPolicies); err != nil {
 				return err
 			}
 			_, err := api.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: &t.id})
 			return wrap(err, "delete")
 		},
 	})
-	put := func(ctx context.Context, t task[awskind.RolePolicy]) (plan.Made, error) {
+	put := func(ctx context.Context, t task[awskind.IAMRolePolicy]) (plan.StepResult, error) {
 		role, doc := t.want.Role.Literal(), string(t.want.Document)
 		_, err := api.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: &role, PolicyName: &t.want.Name, PolicyDocument: &doc})
-		return plan.Made{ID: role + ":" + t.want.Name}, wrap(err, "put policy %s into %s", t.want.Name, role)
+		return plan.StepResult{ID: role + ":" + t.want.Name}, wrap(err, "put policy %s into %s", t.want.Name, role)
 	}
-	register(c, driver[awskind.RolePolicy]{
+	registerDriver(c, driver[awskind.IAMRolePolicy]{
 		create: put, update: put,
-		remove: func(ctx context.Context, t task[awskind.RolePolicy]) error {
+		remove: func(ctx context.Context, t task[awskind.IAMRolePolicy]) error {
 			role := t.have.Role.Literal()
 			_, err := api.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: &role, PolicyName: &t.have.Name})
 			return wrap(err, "delete policy %s of %s", t.have.Name, role)
@@ -77,17 +81,17 @@ func roles(c *Cloud, api roleAPI, scope Scope) {
 }
 
 // createRole takes a role over that an earlier run made and IAM, which is slow to tell, did not list.
-func createRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Made, error) {
-	w, trust := t.want, string(t.want.Trust)
+func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
+	w, trust := t.want, string(t.want.TrustPolicy)
 	out, err := api.CreateRole(ctx, &iam.CreateRoleInput{
-		RoleName: &w.Name, Path: &w.Path, Description: &w.Description, AssumeRolePolicyDocument: &trust, Tags: iamTags(w.Tags),
+		RoleName: &w.Name, Path: &w.Path, Description: &w.Description, AssumeRolePolicyDocument: &trust, Tags: toIAMTags(w.Tags),
 	})
-	if err = wrap(err, "create role %s", w.Name); plan.ClassOf(err) == plan.Exists {
+	if err = wrap(err, "create role %s", w.Name); plan.ErrorClassOf(err) == plan.AlreadyExists {
 		have, getErr := getRole(ctx, api, w.Name)
 		if getErr != nil {
-			return plan.Made{}, getErr
+			return plan.StepResult{}, getErr
 		}
-		if r, ok := have.Resource.(awskind.Role); ok && r.Path == w.Path && r.Tags[awskind.TagCluster] == w.Tags[awskind.TagCluster] {
+		if r, ok := have.Resource.(awskind.IAMRole); ok && r.Path == w.Path && r.Tags[awskind.TagCluster] == w.Tags[awskind.TagCluster] {
 			t.id, t.have = w.Name, r
 			made, updateErr := updateRole(ctx, api, t)
 			made.Attributes = have.Attributes
@@ -95,42 +99,42 @@ func createRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Ma
 		}
 	}
 	if err != nil {
-		return plan.Made{}, err
+		return plan.StepResult{}, err
 	}
-	made := plan.Made{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
-	return made, attach(ctx, api, w.Name, w.ManagedPolicies, nil)
+	made := plan.StepResult{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
+	return made, syncManagedPolicies(ctx, api, w.Name, w.ManagedPolicies, nil)
 }
 
-func updateRole(ctx context.Context, api roleAPI, t task[awskind.Role]) (plan.Made, error) {
-	if t.want.Trust != t.have.Trust {
-		doc := string(t.want.Trust)
+func updateRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
+	if t.want.TrustPolicy != t.have.TrustPolicy {
+		doc := string(t.want.TrustPolicy)
 		if _, err := api.UpdateAssumeRolePolicy(ctx, &iam.UpdateAssumeRolePolicyInput{RoleName: &t.id, PolicyDocument: &doc}); err != nil {
-			return plan.Made{}, wrap(err, "set who may assume %s", t.id)
+			return plan.StepResult{}, wrap(err, "set who may assume %s", t.id)
 		}
 	}
 	if t.want.Description != t.have.Description {
 		if _, err := api.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: &t.id, Description: &t.want.Description}); err != nil {
-			return plan.Made{}, wrap(err, "describe %s", t.id)
+			return plan.StepResult{}, wrap(err, "describe %s", t.id)
 		}
 	}
-	if err := attach(ctx, api, t.id, t.want.ManagedPolicies, t.have.ManagedPolicies); err != nil {
-		return plan.Made{}, err
+	if err := syncManagedPolicies(ctx, api, t.id, t.want.ManagedPolicies, t.have.ManagedPolicies); err != nil {
+		return plan.StepResult{}, err
 	}
-	set, remove := tagChanges(t.want.Tags, t.have.Tags)
+	set, remove := diffTags(t.want.Tags, t.have.Tags)
 	if len(set) > 0 {
-		if _, err := api.TagRole(ctx, &iam.TagRoleInput{RoleName: &t.id, Tags: iamTags(set)}); err != nil {
-			return plan.Made{}, wrap(err, "tag %s", t.id)
+		if _, err := api.TagRole(ctx, &iam.TagRoleInput{RoleName: &t.id, Tags: toIAMTags(set)}); err != nil {
+			return plan.StepResult{}, wrap(err, "tag %s", t.id)
 		}
 	}
 	if len(remove) > 0 {
 		if _, err := api.UntagRole(ctx, &iam.UntagRoleInput{RoleName: &t.id, TagKeys: remove}); err != nil {
-			return plan.Made{}, wrap(err, "untag %s", t.id)
+			return plan.StepResult{}, wrap(err, "untag %s", t.id)
 		}
 	}
-	return kept(t), nil
+	return keepIdentity(t), nil
 }
 
-func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.Actual, error) {
+func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualResource, error) {
 	var mine []iamtypes.Role
 	pages := iam.NewListRolesPaginator(api, &iam.ListRolesInput{PathPrefix: &scope.RolePath})
 	for pages.HasMorePages() {
@@ -144,37 +148,37 @@ func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.Actual, er
 			}
 		}
 	}
-	if found, ok := detailedRoles(ctx, api, mine); ok {
+	if found, ok := readRoleDetails(ctx, api, mine); ok {
 		return found, nil
 	}
-	return each(mine, func(listed iamtypes.Role) ([]plan.Actual, error) {
+	return readEach(mine, func(listed iamtypes.Role) ([]plan.ActualResource, error) {
 		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list has no tags
 		if err != nil {
 			return nil, err
 		}
 		policies, err := readRolePolicies(ctx, api, role.ID)
-		return append([]plan.Actual{role}, policies...), err
+		return append([]plan.ActualResource{role}, policies...), err
 	})
 }
 
-func getRole(ctx context.Context, api roleAPI, name string) (plan.Actual, error) {
+func getRole(ctx context.Context, api roleAPI, name string) (plan.ActualResource, error) {
 	out, err := api.GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
 	if err != nil {
-		return plan.Actual{}, wrap(err, "read role %s", name)
+		return plan.ActualResource{}, wrap(err, "read role %s", name)
 	}
-	attached, err := managedOf(ctx, api, name)
+	attached, err := listManagedPolicies(ctx, api, name)
 	if err != nil {
-		return plan.Actual{}, err
+		return plan.ActualResource{}, err
 	}
-	r := awskind.Role{
+	r := awskind.IAMRole{
 		Name: name, ManagedPolicies: attached, Path: aws.ToString(out.Role.Path), Description: aws.ToString(out.Role.Description),
-		Trust: policyDocument(aws.ToString(out.Role.AssumeRolePolicyDocument)), Tags: fromIAM(out.Role.Tags),
+		TrustPolicy: decodePolicy(aws.ToString(out.Role.AssumeRolePolicyDocument)), Tags: fromIAMTags(out.Role.Tags),
 	}
-	return plan.Actual{Addr: addressOf(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}, nil
+	return plan.ActualResource{Addr: addressFromTags(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}, nil
 }
 
-func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]plan.Actual, error) {
-	var out []plan.Actual
+func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
 	pages := iam.NewListRolePoliciesPaginator(api, &iam.ListRolePoliciesInput{RoleName: &role})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -186,23 +190,23 @@ func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]pl
 			if err != nil {
 				return nil, wrap(err, "read policy %s of %s", name, role)
 			}
-			out = append(out, plan.Actual{ID: role + ":" + name, Resource: awskind.RolePolicy{
-				Role: graph.Existing[awskind.Role](role), Name: name, Document: policyDocument(aws.ToString(p.PolicyDocument)),
+			out = append(out, plan.ActualResource{ID: role + ":" + name, Resource: awskind.IAMRolePolicy{
+				Role: graph.UnmanagedRef[awskind.IAMRole](role), Name: name, Document: decodePolicy(aws.ToString(p.PolicyDocument)),
 			}})
 		}
 	}
 	return out, nil
 }
 
-// policyDocument is a policy as IAM returns it: escaped as in a URL.
-func policyDocument(escaped string) graph.JSON {
+// decodePolicy is a policy as IAM returns it: escaped as in a URL.
+func decodePolicy(escaped string) graph.JSON {
 	if plain, err := url.QueryUnescape(escaped); err == nil {
-		return graph.Canonical(plain)
+		return graph.CanonicalJSON(plain)
 	}
-	return graph.Canonical(escaped)
+	return graph.CanonicalJSON(escaped)
 }
 
-func iamTags(tags awskind.Tags) []iamtypes.Tag {
+func toIAMTags(tags awskind.Tags) []iamtypes.Tag {
 	var out []iamtypes.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, iamtypes.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
@@ -210,7 +214,7 @@ func iamTags(tags awskind.Tags) []iamtypes.Tag {
 	return out
 }
 
-func fromIAM(tags []iamtypes.Tag) awskind.Tags {
+func fromIAMTags(tags []iamtypes.Tag) awskind.Tags {
 	out := awskind.Tags{}
 	for _, t := range tags {
 		out[aws.ToString(t.Key)] = aws.ToString(t.Value)

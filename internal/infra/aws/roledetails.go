@@ -15,22 +15,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-type accountAPI interface {
+type accountDetailsAPI interface {
 	GetAccountAuthorizationDetails(context.Context, *iam.GetAccountAuthorizationDetailsInput, ...func(*iam.Options)) (*iam.GetAccountAuthorizationDetailsOutput, error)
 }
 
-// maxDetails is how many roles IAM tells of in one page.
-const maxDetails = 1000
+// maxRoleDetails is how many roles IAM tells of in one page.
+const maxRoleDetails = 1000
 
-// detailedRoles reads roles with their tags and policies in one call, instead of three or more for each. It tells of all
+// readRoleDetails reads roles with their tags and policies in one call, instead of three or more for each. It tells of all
 // the account's roles: an operator who may not see those, and one whose account has more than a page of them, reads each
 // of the cluster's roles by itself, and ok is false.
-func detailedRoles(ctx context.Context, api accountAPI, mine []iamtypes.Role) (found []plan.Actual, ok bool) {
+func readRoleDetails(ctx context.Context, api accountDetailsAPI, mine []iamtypes.Role) (found []plan.ActualResource, ok bool) {
 	if len(mine) == 0 {
 		return nil, true
 	}
 	out, err := api.GetAccountAuthorizationDetails(ctx, &iam.GetAccountAuthorizationDetailsInput{
-		Filter: []iamtypes.EntityType{iamtypes.EntityTypeRole}, MaxItems: aws.Int32(maxDetails),
+		Filter: []iamtypes.EntityType{iamtypes.EntityTypeRole}, MaxItems: aws.Int32(maxRoleDetails),
 	})
 	if err != nil || out.IsTruncated {
 		return nil, false
@@ -50,20 +50,20 @@ func detailedRoles(ctx context.Context, api accountAPI, mine []iamtypes.Role) (f
 }
 
 // fromRoleDetail returns a role, whose description only the list has, and its policies.
-func fromRoleDetail(listed iamtypes.Role, d iamtypes.RoleDetail) []plan.Actual {
+func fromRoleDetail(listed iamtypes.Role, d iamtypes.RoleDetail) []plan.ActualResource {
 	name := aws.ToString(d.RoleName)
-	r := awskind.Role{
+	r := awskind.IAMRole{
 		Name: name, Path: aws.ToString(d.Path), Description: aws.ToString(listed.Description),
-		Trust: policyDocument(aws.ToString(d.AssumeRolePolicyDocument)), Tags: fromIAM(d.Tags),
+		TrustPolicy: decodePolicy(aws.ToString(d.AssumeRolePolicyDocument)), Tags: fromIAMTags(d.Tags),
 	}
 	for _, p := range d.AttachedManagedPolicies {
 		r.ManagedPolicies = append(r.ManagedPolicies, aws.ToString(p.PolicyArn))
 	}
 	slices.Sort(r.ManagedPolicies)
-	out := []plan.Actual{{Addr: addressOf(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(d.Arn)}}}
+	out := []plan.ActualResource{{Addr: addressFromTags(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(d.Arn)}}}
 	for _, p := range d.RolePolicyList {
-		out = append(out, plan.Actual{ID: name + ":" + aws.ToString(p.PolicyName), Resource: awskind.RolePolicy{
-			Role: graph.Existing[awskind.Role](name), Name: aws.ToString(p.PolicyName), Document: policyDocument(aws.ToString(p.PolicyDocument)),
+		out = append(out, plan.ActualResource{ID: name + ":" + aws.ToString(p.PolicyName), Resource: awskind.IAMRolePolicy{
+			Role: graph.UnmanagedRef[awskind.IAMRole](name), Name: aws.ToString(p.PolicyName), Document: decodePolicy(aws.ToString(p.PolicyDocument)),
 		}})
 	}
 	return out

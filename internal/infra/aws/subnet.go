@@ -22,45 +22,47 @@ type subnetAPI interface {
 	DeleteSubnet(context.Context, *ec2.DeleteSubnetInput, ...func(*ec2.Options)) (*ec2.DeleteSubnetOutput, error)
 }
 
-func subnets(c *Cloud, api subnetAPI, scope Scope) {
-	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readSubnets(ctx, api, scope) },
+func registerSubnets(c *Cloud, api subnetAPI, scope Scope) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readSubnets(ctx, api, scope) },
 		awskind.Subnet{})
-	register(c, driver[awskind.Subnet]{
-		create: func(ctx context.Context, t task[awskind.Subnet]) (plan.Made, error) {
+	registerDriver(c, driver[awskind.Subnet]{
+		create: func(ctx context.Context, t task[awskind.Subnet]) (plan.StepResult, error) {
 			vpc := t.want.VPC.Literal()
 			out, err := api.CreateSubnet(ctx, &ec2.CreateSubnetInput{
 				VpcId: &vpc, CidrBlock: &t.want.CIDR, AvailabilityZone: &t.want.Zone,
-				TagSpecifications: specify(ec2types.ResourceTypeSubnet, t.want.Tags),
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeSubnet, t.want.Tags),
 			})
 			if err != nil {
-				return plan.Made{}, wrap(err, "create subnet")
+				return plan.StepResult{}, wrap(err, "create subnet")
 			}
 			t.id, t.have = aws.ToString(out.Subnet.SubnetId), awskind.Subnet{Tags: t.want.Tags}
 			return updateSubnet(ctx, api, t)
 		},
-		update: func(ctx context.Context, t task[awskind.Subnet]) (plan.Made, error) { return updateSubnet(ctx, api, t) },
+		update: func(ctx context.Context, t task[awskind.Subnet]) (plan.StepResult, error) {
+			return updateSubnet(ctx, api, t)
+		},
 		remove: func(ctx context.Context, t task[awskind.Subnet]) error {
 			_, err := api.DeleteSubnet(ctx, &ec2.DeleteSubnetInput{SubnetId: &t.id})
-			return c.blocked(ctx, wrap(err, "delete"), "subnet-id", t.id)
+			return c.explainInUse(ctx, wrap(err, "delete"), "subnet-id", t.id)
 		},
 	})
 }
 
-func updateSubnet(ctx context.Context, api subnetAPI, t task[awskind.Subnet]) (plan.Made, error) {
+func updateSubnet(ctx context.Context, api subnetAPI, t task[awskind.Subnet]) (plan.StepResult, error) {
 	if t.want.MapPublicIP != t.have.MapPublicIP {
 		_, err := api.ModifySubnetAttribute(ctx, &ec2.ModifySubnetAttributeInput{
 			SubnetId: &t.id, MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: &t.want.MapPublicIP},
 		})
 		if err != nil {
-			return plan.Made{}, wrap(err, "set public addresses of %s", t.id)
+			return plan.StepResult{}, wrap(err, "set public addresses of %s", t.id)
 		}
 	}
-	return kept(t), retag(ctx, api, t.id, t.want.Tags, t.have.Tags)
+	return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
-func readSubnets(ctx context.Context, api subnetAPI, scope Scope) ([]plan.Actual, error) {
-	var out []plan.Actual
-	pages := ec2.NewDescribeSubnetsPaginator(api, &ec2.DescribeSubnetsInput{Filters: ours(scope)})
+func readSubnets(ctx context.Context, api subnetAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	pages := ec2.NewDescribeSubnetsPaginator(api, &ec2.DescribeSubnetsInput{Filters: clusterFilters(scope)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -68,10 +70,10 @@ func readSubnets(ctx context.Context, api subnetAPI, scope Scope) ([]plan.Actual
 		}
 		for _, s := range page.Subnets {
 			r := awskind.Subnet{
-				VPC: graph.Existing[awskind.VPC](aws.ToString(s.VpcId)), CIDR: aws.ToString(s.CidrBlock),
-				Zone: aws.ToString(s.AvailabilityZone), MapPublicIP: aws.ToBool(s.MapPublicIpOnLaunch), Tags: fromEC2(s.Tags),
+				VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(s.VpcId)), CIDR: aws.ToString(s.CidrBlock),
+				Zone: aws.ToString(s.AvailabilityZone), MapPublicIP: aws.ToBool(s.MapPublicIpOnLaunch), Tags: fromEC2Tags(s.Tags),
 			}
-			out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: aws.ToString(s.SubnetId), Resource: r})
+			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(s.SubnetId), Resource: r})
 		}
 	}
 	return out, nil

@@ -21,25 +21,25 @@ type tagAPI interface {
 	DeleteTags(context.Context, *ec2.DeleteTagsInput, ...func(*ec2.Options)) (*ec2.DeleteTagsOutput, error)
 }
 
-// ours asks EC2 for what is the cluster's and bears an address. Root volumes and instances bear the first tag only.
-func ours(s Scope) []ec2types.Filter {
+// clusterFilters asks EC2 for what is the cluster's and bears an address. Root volumes and instances bear the first tag only.
+func clusterFilters(s Scope) []ec2types.Filter {
 	return []ec2types.Filter{
 		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{s.Cluster}},
 		{Name: aws.String("tag-key"), Values: []string{awskind.TagAddress}},
 	}
 }
 
-// filter asks EC2 for what has one of values.
-func filter(name string, values ...string) []ec2types.Filter {
+// newFilters asks EC2 for what has one of values.
+func newFilters(name string, values ...string) []ec2types.Filter {
 	return []ec2types.Filter{{Name: &name, Values: values}}
 }
 
-// specify gives tags to what a call makes, so that it never exists without them.
-func specify(t ec2types.ResourceType, tags awskind.Tags) []ec2types.TagSpecification {
-	return []ec2types.TagSpecification{{ResourceType: t, Tags: ec2Tags(tags)}}
+// tagSpecifications gives tags to what a call makes, so that it never exists without them.
+func tagSpecifications(t ec2types.ResourceType, tags awskind.Tags) []ec2types.TagSpecification {
+	return []ec2types.TagSpecification{{ResourceType: t, Tags: toEC2Tags(tags)}}
 }
 
-func ec2Tags(tags awskind.Tags) []ec2types.Tag {
+func toEC2Tags(tags awskind.Tags) []ec2types.Tag {
 	var out []ec2types.Tag
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, ec2types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
@@ -47,7 +47,7 @@ func ec2Tags(tags awskind.Tags) []ec2types.Tag {
 	return out
 }
 
-func fromEC2(tags []ec2types.Tag) awskind.Tags {
+func fromEC2Tags(tags []ec2types.Tag) awskind.Tags {
 	out := awskind.Tags{}
 	for _, t := range tags {
 		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
@@ -55,11 +55,11 @@ func fromEC2(tags []ec2types.Tag) awskind.Tags {
 	return out
 }
 
-// addressOf is the address that a resource's tags say.
-func addressOf(tags awskind.Tags) graph.Addr { return graph.Addr(tags[awskind.TagAddress]) }
+// addressFromTags is the address that a resource's tags say.
+func addressFromTags(tags awskind.Tags) graph.Addr { return graph.Addr(tags[awskind.TagAddress]) }
 
-// tagChanges says which tags to set and which of ours to remove. Others' tags stay.
-func tagChanges(want, have awskind.Tags) (set awskind.Tags, remove []string) {
+// diffTags says which tags to set and which of ours to remove. Others' tags stay.
+func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 	set = awskind.Tags{}
 	for k, v := range want {
 		if old, ok := have[k]; !ok || old != v {
@@ -67,18 +67,18 @@ func tagChanges(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(have)) {
-		if _, wanted := want[k]; !wanted && graph.OwnTag(k, have[graph.TagKeys]) {
+		if _, wanted := want[k]; !wanted && graph.IsOwnTag(k, have[graph.TagKeysTag]) {
 			remove = append(remove, k)
 		}
 	}
 	return set, remove
 }
 
-// retag changes the tags of a resource of EC2.
-func retag(ctx context.Context, api tagAPI, id string, want, have awskind.Tags) error {
-	set, remove := tagChanges(want, have)
+// retagEC2 changes the tags of a resource of EC2.
+func retagEC2(ctx context.Context, api tagAPI, id string, want, have awskind.Tags) error {
+	set, remove := diffTags(want, have)
 	if len(set) > 0 {
-		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: ec2Tags(set)}); err != nil {
+		if _, err := api.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: toEC2Tags(set)}); err != nil {
 			return wrap(err, "tag %s", id)
 		}
 	}

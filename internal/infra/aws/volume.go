@@ -22,45 +22,45 @@ type volumeAPI interface {
 	DeleteVolume(context.Context, *ec2.DeleteVolumeInput, ...func(*ec2.Options)) (*ec2.DeleteVolumeOutput, error)
 }
 
-// volumes drives the EBS volumes that have an address: those that outlive instances.
-func volumes(c *Cloud, api volumeAPI, scope Scope) {
-	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readVolumes(ctx, api, scope) },
+// registerVolumes drives the EBS volumes that have an address: those that outlive instances.
+func registerVolumes(c *Cloud, api volumeAPI, scope Scope) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readVolumes(ctx, api, scope) },
 		awskind.Volume{})
-	register(c, driver[awskind.Volume]{
-		create: func(ctx context.Context, t task[awskind.Volume]) (plan.Made, error) {
+	registerDriver(c, driver[awskind.Volume]{
+		create: func(ctx context.Context, t task[awskind.Volume]) (plan.StepResult, error) {
 			key, _ := t.want.KMSKey.Literal()
 			out, err := api.CreateVolume(ctx, &ec2.CreateVolumeInput{
-				AvailabilityZone: &t.want.Zone, VolumeType: ec2types.VolumeType(t.want.VolumeType), Size: number(t.want.Size),
-				Iops: number(t.want.IOPS), Throughput: number(t.want.Throughput), Encrypted: &t.want.Encrypted, KmsKeyId: optional(key),
-				ClientToken: &t.token, TagSpecifications: specify(ec2types.ResourceTypeVolume, t.want.Tags),
+				AvailabilityZone: &t.want.Zone, VolumeType: ec2types.VolumeType(t.want.VolumeType), Size: int32OrNil(t.want.Size),
+				Iops: int32OrNil(t.want.IOPS), Throughput: int32OrNil(t.want.Throughput), Encrypted: &t.want.Encrypted, KmsKeyId: stringOrNil(key),
+				ClientToken: &t.token, TagSpecifications: tagSpecifications(ec2types.ResourceTypeVolume, t.want.Tags),
 			})
 			if err != nil {
-				return plan.Made{}, wrap(err, "create volume")
+				return plan.StepResult{}, wrap(err, "create volume")
 			}
-			return plan.Made{ID: aws.ToString(out.VolumeId)}, nil
+			return plan.StepResult{ID: aws.ToString(out.VolumeId)}, nil
 		},
-		update: func(ctx context.Context, t task[awskind.Volume]) (plan.Made, error) {
+		update: func(ctx context.Context, t task[awskind.Volume]) (plan.StepResult, error) {
 			w, h := t.want, t.have
 			if w.VolumeType != h.VolumeType || w.Size != h.Size || w.IOPS != 0 && w.IOPS != h.IOPS || w.Throughput != 0 && w.Throughput != h.Throughput {
 				_, err := api.ModifyVolume(ctx, &ec2.ModifyVolumeInput{
-					VolumeId: &t.id, VolumeType: ec2types.VolumeType(w.VolumeType), Size: number(w.Size), Iops: number(w.IOPS), Throughput: number(w.Throughput),
+					VolumeId: &t.id, VolumeType: ec2types.VolumeType(w.VolumeType), Size: int32OrNil(w.Size), Iops: int32OrNil(w.IOPS), Throughput: int32OrNil(w.Throughput),
 				})
 				if err != nil {
-					return plan.Made{}, wrap(err, "modify")
+					return plan.StepResult{}, wrap(err, "modify")
 				}
 			}
-			return kept(t), retag(ctx, api, t.id, w.Tags, h.Tags)
+			return keepIdentity(t), retagEC2(ctx, api, t.id, w.Tags, h.Tags)
 		},
 		remove: func(ctx context.Context, t task[awskind.Volume]) error {
 			_, err := api.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &t.id})
-			return c.blocked(ctx, wrap(err, "delete"), "volume-id", t.id)
+			return c.explainInUse(ctx, wrap(err, "delete"), "volume-id", t.id)
 		},
 	})
 }
 
-func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.Actual, error) {
-	var out []plan.Actual
-	pages := ec2.NewDescribeVolumesPaginator(api, &ec2.DescribeVolumesInput{Filters: ours(scope)})
+func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	pages := ec2.NewDescribeVolumesPaginator(api, &ec2.DescribeVolumesInput{Filters: clusterFilters(scope)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -71,7 +71,7 @@ func readVolumes(ctx context.Context, api volumeAPI, scope Scope) ([]plan.Actual
 				continue
 			}
 			r := fromVolume(v)
-			out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: aws.ToString(v.VolumeId), Resource: r})
+			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VolumeId), Resource: r})
 		}
 	}
 	return out, nil
@@ -81,12 +81,12 @@ func fromVolume(v ec2types.Volume) awskind.Volume {
 	return awskind.Volume{
 		Zone: aws.ToString(v.AvailabilityZone), VolumeType: string(v.VolumeType), Size: int(aws.ToInt32(v.Size)),
 		IOPS: int(aws.ToInt32(v.Iops)), Throughput: int(aws.ToInt32(v.Throughput)), Encrypted: aws.ToBool(v.Encrypted),
-		KMSKey: graph.Lit(aws.ToString(v.KmsKeyId)), Tags: fromEC2(v.Tags),
+		KMSKey: graph.LiteralText(aws.ToString(v.KmsKeyId)), Tags: fromEC2Tags(v.Tags),
 	}
 }
 
-// number returns nil for 0: what is not said is AWS's to choose.
-func number(n int) *int32 {
+// int32OrNil returns nil for 0: what is not said is AWS's to choose.
+func int32OrNil(n int) *int32 {
 	if n == 0 {
 		return nil
 	}

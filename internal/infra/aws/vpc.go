@@ -22,60 +22,60 @@ type vpcAPI interface {
 	DeleteVpc(context.Context, *ec2.DeleteVpcInput, ...func(*ec2.Options)) (*ec2.DeleteVpcOutput, error)
 }
 
-func vpcs(c *Cloud, api vpcAPI, scope Scope) {
-	c.find(func(ctx context.Context) ([]plan.Actual, error) { return readVPCs(ctx, api, scope) },
+func registerVPCs(c *Cloud, api vpcAPI, scope Scope) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readVPCs(ctx, api, scope) },
 		awskind.VPC{})
-	register(c, driver[awskind.VPC]{
-		create: func(ctx context.Context, t task[awskind.VPC]) (plan.Made, error) {
+	registerDriver(c, driver[awskind.VPC]{
+		create: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) {
 			out, err := api.CreateVpc(ctx, &ec2.CreateVpcInput{
-				CidrBlock: &t.want.CIDR, TagSpecifications: specify(ec2types.ResourceTypeVpc, t.want.Tags),
+				CidrBlock: &t.want.CIDR, TagSpecifications: tagSpecifications(ec2types.ResourceTypeVpc, t.want.Tags),
 			})
 			if err != nil {
-				return plan.Made{}, wrap(err, "create vpc")
+				return plan.StepResult{}, wrap(err, "create vpc")
 			}
 			t.id = aws.ToString(out.Vpc.VpcId)
 			t.have = awskind.VPC{DNSSupport: true, Tags: t.want.Tags} // AWS's defaults
 			return updateVPC(ctx, api, t)
 		},
-		update: func(ctx context.Context, t task[awskind.VPC]) (plan.Made, error) { return updateVPC(ctx, api, t) },
+		update: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) { return updateVPC(ctx, api, t) },
 		remove: func(ctx context.Context, t task[awskind.VPC]) error {
 			_, err := api.DeleteVpc(ctx, &ec2.DeleteVpcInput{VpcId: &t.id})
-			return c.blocked(ctx, wrap(err, "delete"), "vpc-id", t.id)
+			return c.explainInUse(ctx, wrap(err, "delete"), "vpc-id", t.id)
 		},
 	})
 }
 
-func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.Actual, error) {
-	var out []plan.Actual
-	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{Filters: ours(scope)})
+func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{Filters: clusterFilters(scope)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list VPCs")
 		}
 		for _, v := range page.Vpcs {
-			r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: fromEC2(v.Tags)}
-			err := both(
+			r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: fromEC2Tags(v.Tags)}
+			err := runBoth(
 				func() (err error) {
-					r.DNSSupport, err = vpcAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)
+					r.DNSSupport, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)
 					return err
 				},
 				func() (err error) {
-					r.DNSHostnames, err = vpcAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsHostnames)
+					r.DNSHostnames, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsHostnames)
 					return err
 				},
 			)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, plan.Actual{Addr: addressOf(r.Tags), ID: aws.ToString(v.VpcId), Resource: r})
+			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VpcId), Resource: r})
 		}
 	}
 	return out, nil
 }
 
-// vpcAttribute reads one of the attributes that DescribeVpcs leaves out.
-func vpcAttribute(ctx context.Context, api vpcAPI, id *string, name ec2types.VpcAttributeName) (bool, error) {
+// readVPCAttribute reads one of the attributes that DescribeVpcs leaves out.
+func readVPCAttribute(ctx context.Context, api vpcAPI, id *string, name ec2types.VpcAttributeName) (bool, error) {
 	out, err := api.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: id, Attribute: name})
 	if err != nil {
 		return false, wrap(err, "read %s of %s", name, aws.ToString(id))
@@ -88,7 +88,7 @@ func vpcAttribute(ctx context.Context, api vpcAPI, id *string, name ec2types.Vpc
 	return false, nil
 }
 
-func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.Made, error) {
+func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.StepResult, error) {
 	change := func(in ec2.ModifyVpcAttributeInput) error {
 		in.VpcId = &t.id
 		_, err := api.ModifyVpcAttribute(ctx, &in)
@@ -96,13 +96,13 @@ func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.Made,
 	}
 	if t.want.DNSSupport != t.have.DNSSupport {
 		if err := change(ec2.ModifyVpcAttributeInput{EnableDnsSupport: &ec2types.AttributeBooleanValue{Value: &t.want.DNSSupport}}); err != nil {
-			return plan.Made{}, err
+			return plan.StepResult{}, err
 		}
 	}
 	if t.want.DNSHostnames != t.have.DNSHostnames {
 		if err := change(ec2.ModifyVpcAttributeInput{EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: &t.want.DNSHostnames}}); err != nil {
-			return plan.Made{}, err
+			return plan.StepResult{}, err
 		}
 	}
-	return kept(t), retag(ctx, api, t.id, t.want.Tags, t.have.Tags)
+	return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }

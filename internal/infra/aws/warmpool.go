@@ -12,13 +12,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-type warmAPI interface {
+type warmPoolAPI interface {
 	PutWarmPool(context.Context, *autoscaling.PutWarmPoolInput, ...func(*autoscaling.Options)) (*autoscaling.PutWarmPoolOutput, error)
 	DeleteWarmPool(context.Context, *autoscaling.DeleteWarmPoolInput, ...func(*autoscaling.Options)) (*autoscaling.DeleteWarmPoolOutput, error)
 }
 
-// warm brings a group's warm pool to what it should be. Its machines end with it.
-func (s *scaling) warm(ctx context.Context, group string, want, have awskind.WarmPool) error {
+// setWarmPool brings a group's warm pool to what it should be. Its machines end with it.
+func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, have awskind.WarmPool) error {
 	switch {
 	case want == have:
 		return nil
@@ -33,7 +33,7 @@ func (s *scaling) warm(ctx context.Context, group string, want, have awskind.War
 	return wrap(err, "set the warm pool of %s", group)
 }
 
-func fromWarm(c *astypes.WarmPoolConfiguration) awskind.WarmPool {
+func fromWarmPool(c *astypes.WarmPoolConfiguration) awskind.WarmPool {
 	if c == nil || c.Status == astypes.WarmPoolStatusPendingDelete {
 		return awskind.WarmPool{}
 	}

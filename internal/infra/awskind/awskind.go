@@ -25,8 +25,8 @@ const (
 	TagClusterOwned = "kubernetes.io/cluster/"
 )
 
-// All returns the zero of every kind, in the order in which they are documented.
-func All() []graph.Resource {
+// AllKinds returns the zero of every kind, in the order in which they are documented.
+func AllKinds() []graph.Resource {
 	return []graph.Resource{
 		VPC{},
 		InternetGateway{},
@@ -35,23 +35,23 @@ func All() []graph.Resource {
 		EIP{},
 		NATGateway{},
 		RouteTable{},
-		Peering{},
+		VPCPeering{},
 		Route{},
 		RouteTableAssociation{},
 		VPCEndpoint{},
 		SecurityGroup{},
 		SecurityGroupIngress{},
 		SecurityGroupEgress{},
-		Role{},
-		RolePolicy{},
+		IAMRole{},
+		IAMRolePolicy{},
 		InstanceProfile{},
-		Key{},
-		Alias{},
+		KMSKey{},
+		KMSAlias{},
 		LoadBalancer{},
 		TargetGroup{},
 		Listener{},
 		HostedZone{},
-		Record{},
+		DNSRecord{},
 		KeyPair{},
 		LaunchTemplate{},
 		AutoScalingGroup{},
@@ -61,7 +61,7 @@ func All() []graph.Resource {
 
 // KindNamed returns the kind called name; false if there is none.
 func KindNamed(name string) (graph.Kind, bool) {
-	for _, r := range All() {
+	for _, r := range AllKinds() {
 		if r.Kind().Name == name {
 			return r.Kind(), true
 		}

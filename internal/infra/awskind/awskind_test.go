@@ -32,7 +32,7 @@ var fixedThoughUnlisted = []string{
 func TestKindsMatchCloudFormation(t *testing.T) {
 	var doc struct{ Types map[string]cfnType }
 	referencedata.ReadJSON(t, referencedata.CloudFormationTypes, &doc)
-	for _, r := range awskind.All() {
+	for _, r := range awskind.AllKinds() {
 		k := r.Kind()
 		typ, ok := doc.Types[k.CloudFormation]
 		if !ok {
@@ -40,7 +40,7 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 			continue
 		}
 		for _, f := range graph.Properties(r) {
-			if f.Render.Without && typ.Properties[f.Property] == "" {
+			if f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" {
 				continue // CloudFormation is not given it
 			}
 			if typ.Properties[f.Property] == "" {
@@ -51,7 +51,7 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 				t.Errorf("%s.%s: immutable is %v, create-only is %v", k.CloudFormation, f.Property, f.Immutable, fixed)
 			}
 		}
-		for _, key := range k.Key {
+		for _, key := range k.KeyProperties {
 			if typ.Properties[key] == "" {
 				t.Errorf("%s: key %s is no property", k.CloudFormation, key)
 			}
@@ -69,9 +69,9 @@ func nested(t *testing.T, r graph.Resource, typ cfnType) {
 	t.Helper()
 	left := map[string]bool{}
 	for _, f := range graph.Properties(r) {
-		left[f.Property] = f.Render.Without && typ.Properties[f.Property] == "" // CloudFormation is not given it
+		left[f.Property] = f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" // CloudFormation is not given it
 	}
-	for _, path := range graph.Nested(r) {
+	for _, path := range graph.NestedPaths(r) {
 		if top, _, _ := strings.Cut(path, "/"); left[top] {
 			continue
 		}
@@ -99,7 +99,7 @@ type tfType struct {
 func TestKindsMatchTerraform(t *testing.T) {
 	var doc struct{ Resources map[string]tfType }
 	referencedata.ReadJSON(t, referencedata.TerraformProvider, &doc)
-	for _, r := range awskind.All() {
+	for _, r := range awskind.AllKinds() {
 		k := r.Kind()
 		typ, ok := doc.Resources[k.Terraform]
 		if !ok {
@@ -130,8 +130,8 @@ func TestKindsMatchTerraform(t *testing.T) {
 }
 
 func TestNeedsNameKinds(t *testing.T) {
-	for _, r := range awskind.All() {
-		for _, n := range r.Kind().Needs {
+	for _, r := range awskind.AllKinds() {
+		for _, n := range r.Kind().ImplicitDependencies {
 			if _, ok := awskind.KindNamed(n); !ok {
 				t.Errorf("%s needs %q, which is no kind", r.Kind().Name, n)
 			}

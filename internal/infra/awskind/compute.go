@@ -63,7 +63,7 @@ type TagSpecification struct {
 func (LaunchTemplate) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "launch-template", Terraform: "aws_launch_template", CloudFormation: "AWS::EC2::LaunchTemplate",
-		Attributes: map[string]string{"LatestVersionNumber": "latest_version"}, Volatile: []string{"LatestVersionNumber"},
+		Attributes: map[string]string{"LatestVersionNumber": "latest_version"}, VolatileAttributes: []string{"LatestVersionNumber"},
 	}
 }
 
@@ -73,12 +73,12 @@ type AutoScalingGroup struct {
 	MinSize int    `aws:"MinSize,always,scale" cfn:"text"`
 	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
 	// DesiredCapacity is an autoscaler's once the group is there. A template leaves it out: it begins as MinSize.
-	DesiredCapacity int                  `aws:"DesiredCapacity" tf:"-" cfn:"-"`
-	Template        TemplateSpec         `aws:"LaunchTemplate"` // or Mixed
-	Mixed           MixedInstancesPolicy `aws:"MixedInstancesPolicy"`
-	Rebalance       bool                 `aws:"CapacityRebalance,always"`
-	// Warm is a resource of its own to CloudFormation.
-	Warm             WarmPool                 `aws:"WarmPool,whole" cfn:"-,apart=AWS::AutoScaling::WarmPool,with=AutoScalingGroupName"`
+	DesiredCapacity   int                  `aws:"DesiredCapacity" tf:"-" cfn:"-"`
+	Template          TemplateSpec         `aws:"LaunchTemplate"` // or Mixed
+	MixedInstances    MixedInstancesPolicy `aws:"MixedInstancesPolicy"`
+	CapacityRebalance bool                 `aws:"CapacityRebalance,always"`
+	// WarmPool is a resource of its own to CloudFormation.
+	WarmPool         WarmPool                 `aws:"WarmPool,whole" cfn:"-,apart=AWS::AutoScaling::WarmPool,with=AutoScalingGroupName"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
 	HealthCheckType  string                   `aws:"HealthCheckType"`
@@ -96,7 +96,7 @@ type TemplateSpec struct {
 func (AutoScalingGroup) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "autoscaling-group", Terraform: "aws_autoscaling_group", CloudFormation: "AWS::AutoScaling::AutoScalingGroup",
-		Needs: []string{"volume", "iam-role-policy"}, Machines: true,
+		ImplicitDependencies: []string{"volume", "iam-role-policy"}, StartsMachines: true,
 	}
 }
 
@@ -114,5 +114,5 @@ type Volume struct {
 
 // Kind implements [graph.Resource].
 func (Volume) Kind() graph.Kind {
-	return graph.Kind{Name: "volume", Terraform: "aws_ebs_volume", CloudFormation: "AWS::EC2::Volume", Needs: []string{"kms-key"}}
+	return graph.Kind{Name: "volume", Terraform: "aws_ebs_volume", CloudFormation: "AWS::EC2::Volume", ImplicitDependencies: []string{"kms-key"}}
 }

@@ -6,14 +6,14 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // HostedZone is a zone of Route 53. One with VPCs is private: it is known in these only.
 type HostedZone struct {
-	Name   string     `aws:"Name,immutable"` // without a dot at its end
-	Config ZoneConfig `aws:"HostedZoneConfig" tf:"-,inline"`
-	VPCs   []ZoneVPC  `aws:"VPCs,set" tf:"vpc"`
-	Tags   Tags       `aws:"HostedZoneTags,tags" tf:"tags"`
+	Name   string           `aws:"Name,immutable"` // without a dot at its end
+	Config HostedZoneConfig `aws:"HostedZoneConfig" tf:"-,inline"`
+	VPCs   []ZoneVPC        `aws:"VPCs,set" tf:"vpc"`
+	Tags   Tags             `aws:"HostedZoneTags,tags" tf:"tags"`
 }
 
-// ZoneConfig of a [HostedZone].
-type ZoneConfig struct {
+// HostedZoneConfig of a [HostedZone].
+type HostedZoneConfig struct {
 	Comment string `aws:"Comment"`
 }
 
@@ -28,8 +28,8 @@ func (HostedZone) Kind() graph.Kind {
 	return graph.Kind{Name: "hosted-zone", Terraform: "aws_route53_zone", CloudFormation: "AWS::Route53::HostedZone", Outputs: []string{""}}
 }
 
-// Record is a record set. It has no tags: its identifier says whose it is, and weighs nothing beside no other.
-type Record struct {
+// DNSRecord is a record set. It has no tags: its identifier says whose it is, and weighs nothing beside no other.
+type DNSRecord struct {
 	Zone   graph.Ref[HostedZone] `aws:"HostedZoneId,immutable" tf:"zone_id"`
 	Name   string                `aws:"Name,immutable"` // without a dot at its end
 	Type   string                `aws:"Type"`           // A
@@ -40,23 +40,23 @@ type Record struct {
 	Alias  AliasTarget           `aws:"AliasTarget" tf:"alias"`
 }
 
-// AliasTarget leads a [Record] to what has addresses in AWS, such as a load balancer.
+// AliasTarget leads a [DNSRecord] to what has addresses in AWS, such as a load balancer.
 type AliasTarget struct {
-	DNSName  graph.Text `aws:"DNSName" tf:"name"`
-	Zone     graph.Text `aws:"HostedZoneId" tf:"zone_id"`
-	Evaluate bool       `aws:"EvaluateTargetHealth,always"`
+	DNSName        graph.Text `aws:"DNSName" tf:"name"`
+	Zone           graph.Text `aws:"HostedZoneId" tf:"zone_id"`
+	EvaluateHealth bool       `aws:"EvaluateTargetHealth,always"`
 }
 
 // Kind implements [graph.Resource].
-func (Record) Kind() graph.Kind {
+func (DNSRecord) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "dns-record", Terraform: "aws_route53_record", CloudFormation: "AWS::Route53::RecordSet",
-		Key: []string{"HostedZoneId", "Name", "Type", "SetIdentifier"},
+		KeyProperties: []string{"HostedZoneId", "Name", "Type", "SetIdentifier"},
 	}
 }
 
-// ZoneLabel is the name of the zone that is made, in its address.
-const ZoneLabel = "main"
+// ZoneName is the name of the zone that is made, in its address.
+const ZoneName = "main"
 
-// RecordMark is the identifier of the record sets of a cluster.
-func RecordMark(cluster string) string { return TagCluster + "=" + cluster }
+// RecordSetID is the identifier of the record sets of a cluster.
+func RecordSetID(cluster string) string { return TagCluster + "=" + cluster }

@@ -4,51 +4,51 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Role is an IAM role. Its path holds region and cluster, so that one call finds a cluster's roles.
-type Role struct {
+// IAMRole is an IAM role. Its path holds region and cluster, so that one call finds a cluster's roles.
+type IAMRole struct {
 	Name        string     `aws:"RoleName,immutable" tf:"name"`
 	Path        string     `aws:"Path,immutable"`
 	Description string     `aws:"Description"`
-	Trust       graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
+	TrustPolicy graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
 	// ManagedPolicies are attached to the role, by ARN. What is attached beside them is taken off.
 	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set"`
 	Tags            Tags     `aws:"Tags,tags"`
 }
 
 // Kind implements [graph.Resource].
-func (Role) Kind() graph.Kind {
+func (IAMRole) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "iam-role", Terraform: "aws_iam_role", CloudFormation: "AWS::IAM::Role",
 		Attributes: map[string]string{"Arn": "arn"}, Outputs: []string{"Arn"},
 	}
 }
 
-// RolePolicy is a policy inside a role.
-type RolePolicy struct {
-	Role     graph.Ref[Role] `aws:"RoleName,immutable" tf:"role"`
-	Name     string          `aws:"PolicyName,immutable" tf:"name"`
-	Document graph.JSON      `aws:"PolicyDocument" tf:"policy"`
+// IAMRolePolicy is a policy inside a role.
+type IAMRolePolicy struct {
+	Role     graph.Ref[IAMRole] `aws:"RoleName,immutable" tf:"role"`
+	Name     string             `aws:"PolicyName,immutable" tf:"name"`
+	Document graph.JSON         `aws:"PolicyDocument" tf:"policy"`
 }
 
 // Kind implements [graph.Resource].
-func (RolePolicy) Kind() graph.Kind {
+func (IAMRolePolicy) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "iam-role-policy", Terraform: "aws_iam_role_policy", CloudFormation: "AWS::IAM::RolePolicy",
-		Key: []string{"RoleName", "PolicyName"},
+		KeyProperties: []string{"RoleName", "PolicyName"},
 	}
 }
 
 // InstanceProfile hands a role to instances. It is found by its path: CloudFormation gives it no tags.
 type InstanceProfile struct {
-	Name  string            `aws:"InstanceProfileName,immutable" tf:"name"`
-	Path  string            `aws:"Path,immutable"`
-	Roles []graph.Ref[Role] `aws:"Roles" tf:"role,one"` // exactly one
+	Name  string               `aws:"InstanceProfileName,immutable" tf:"name"`
+	Path  string               `aws:"Path,immutable"`
+	Roles []graph.Ref[IAMRole] `aws:"Roles" tf:"role,one"` // exactly one
 }
 
 // Kind implements [graph.Resource].
 func (InstanceProfile) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "iam-instance-profile", Terraform: "aws_iam_instance_profile", CloudFormation: "AWS::IAM::InstanceProfile",
-		Key: []string{"InstanceProfileName"}, Attributes: map[string]string{"Arn": "arn"},
+		KeyProperties: []string{"InstanceProfileName"}, Attributes: map[string]string{"Arn": "arn"},
 	}
 }

@@ -4,8 +4,8 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Key is a KMS key. Deleting it schedules its end; until then its data can still be rescued.
-type Key struct {
+// KMSKey is a KMS key. Deleting it schedules its end; until then its data can still be rescued.
+type KMSKey struct {
 	Description   string     `aws:"Description"`
 	Rotation      bool       `aws:"EnableKeyRotation,always"`
 	Enabled       bool       `aws:"Enabled,always" tf:"-" cfn:"-"`
@@ -15,19 +15,19 @@ type Key struct {
 }
 
 // Kind implements [graph.Resource].
-func (Key) Kind() graph.Kind {
+func (KMSKey) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "kms-key", Terraform: "aws_kms_key", CloudFormation: "AWS::KMS::Key", Attributes: map[string]string{"Arn": "arn"},
 	}
 }
 
-// Alias names a key.
-type Alias struct {
-	Name   string         `aws:"AliasName,immutable" tf:"name"`
-	Target graph.Ref[Key] `aws:"TargetKeyId"`
+// KMSAlias names a key.
+type KMSAlias struct {
+	Name   string            `aws:"AliasName,immutable" tf:"name"`
+	Target graph.Ref[KMSKey] `aws:"TargetKeyId"`
 }
 
 // Kind implements [graph.Resource].
-func (Alias) Kind() graph.Kind {
-	return graph.Kind{Name: "kms-alias", Terraform: "aws_kms_alias", CloudFormation: "AWS::KMS::Alias", Key: []string{"AliasName"}}
+func (KMSAlias) Kind() graph.Kind {
+	return graph.Kind{Name: "kms-alias", Terraform: "aws_kms_alias", CloudFormation: "AWS::KMS::Alias", KeyProperties: []string{"AliasName"}}
 }

@@ -14,7 +14,7 @@ type VPC struct {
 
 // Kind implements [graph.Resource].
 func (VPC) Kind() graph.Kind {
-	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}, Chosen: "AWS::EC2::VPC::Id"}
+	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}, IDParameterType: "AWS::EC2::VPC::Id"}
 }
 
 // InternetGateway connects a VPC to the internet once attached.
@@ -37,7 +37,7 @@ type GatewayAttachment struct {
 func (GatewayAttachment) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "gateway-attachment", Terraform: "aws_internet_gateway_attachment",
-		CloudFormation: "AWS::EC2::VPCGatewayAttachment", Key: []string{"VpcId", "InternetGatewayId"},
+		CloudFormation: "AWS::EC2::VPCGatewayAttachment", KeyProperties: []string{"VpcId", "InternetGatewayId"},
 	}
 }
 
@@ -52,7 +52,7 @@ type Subnet struct {
 
 // Kind implements [graph.Resource].
 func (Subnet) Kind() graph.Kind {
-	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}, Chosen: "AWS::EC2::Subnet::Id"}
+	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}, IDParameterType: "AWS::EC2::Subnet::Id"}
 }
 
 // EIP is a public address that stays ours.
@@ -64,8 +64,8 @@ type EIP struct {
 // Kind implements [graph.Resource].
 func (EIP) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "eip", Terraform: "aws_eip", CloudFormation: "AWS::EC2::EIP", Identity: "AllocationId",
-		Needs: []string{"gateway-attachment"}, Attributes: map[string]string{"PublicIp": "public_ip"},
+		Name: "eip", Terraform: "aws_eip", CloudFormation: "AWS::EC2::EIP", IdentityAttribute: "AllocationId",
+		ImplicitDependencies: []string{"gateway-attachment"}, Attributes: map[string]string{"PublicIp": "public_ip"},
 	}
 }
 
@@ -80,7 +80,7 @@ type NATGateway struct {
 func (NATGateway) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "nat-gateway", Terraform: "aws_nat_gateway", CloudFormation: "AWS::EC2::NatGateway",
-		Needs: []string{"gateway-attachment"},
+		ImplicitDependencies: []string{"gateway-attachment"},
 	}
 }
 
@@ -101,14 +101,14 @@ type Route struct {
 	Destination string                     `aws:"DestinationCidrBlock,immutable"`
 	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`
 	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`
-	Peering     graph.Ref[Peering]         `aws:"VpcPeeringConnectionId"`
+	Peering     graph.Ref[VPCPeering]      `aws:"VpcPeeringConnectionId"`
 }
 
 // Kind implements [graph.Resource].
 func (Route) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "route", Terraform: "aws_route", CloudFormation: "AWS::EC2::Route",
-		Key: []string{"RouteTableId", "DestinationCidrBlock"}, Needs: []string{"gateway-attachment"},
+		KeyProperties: []string{"RouteTableId", "DestinationCidrBlock"}, ImplicitDependencies: []string{"gateway-attachment"},
 	}
 }
 
@@ -122,6 +122,6 @@ type RouteTableAssociation struct {
 func (RouteTableAssociation) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "route-table-association", Terraform: "aws_route_table_association",
-		CloudFormation: "AWS::EC2::SubnetRouteTableAssociation", Identity: "Id", Key: []string{"SubnetId"},
+		CloudFormation: "AWS::EC2::SubnetRouteTableAssociation", IdentityAttribute: "Id", KeyProperties: []string{"SubnetId"},
 	}
 }

@@ -4,8 +4,8 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Peering connects a VPC with another one of the same account and region.
-type Peering struct {
+// VPCPeering connects a VPC with another one of the same account and region.
+type VPCPeering struct {
 	VPC  graph.Ref[VPC] `aws:"VpcId,immutable"`
 	Peer graph.Ref[VPC] `aws:"PeerVpcId,immutable"`
 	// Accepted says that it works. CloudFormation accepts it by itself.
@@ -14,7 +14,7 @@ type Peering struct {
 }
 
 // Kind implements [graph.Resource].
-func (Peering) Kind() graph.Kind {
+func (VPCPeering) Kind() graph.Kind {
 	return graph.Kind{
 		Name: "vpc-peering", Terraform: "aws_vpc_peering_connection", CloudFormation: "AWS::EC2::VPCPeeringConnection",
 	}

@@ -13,42 +13,42 @@ import (
 // Field is one property of a resource. Value is a string, bool, int64, Symbol or Text (as long as it holds symbols),
 // or a []any or map[string]any of these.
 type Field struct {
-	Property  string  // as CloudFormation and the AWS API spell it
-	Attribute string  // as Terraform spells it
-	Immutable bool    // a change needs another resource
-	Always    bool    // its zero is enforced
-	Set       bool    // a list without order
-	Write     bool    // cannot be read back
-	Tags      bool    // tags: others may add theirs
-	JSON      bool    // a document, of type [JSON]
-	Whole     bool    // its absence is enforced
-	Target    Target  // what it refers to; nil if it is no reference and no list of them
-	Render    Render  // what only renderers of templates need
-	Nested    []Field // properties of a struct, or of the structs in a list, without values
-	Value     any
+	Property       string        // as CloudFormation and the AWS API spell it
+	Attribute      string        // as Terraform spells it
+	Immutable      bool          // a change needs another resource
+	EnforceZero    bool          // its zero is enforced
+	Unordered      bool          // a list without order
+	WriteOnly      bool          // cannot be read back
+	IsTags         bool          // tags: others may add theirs
+	IsJSON         bool          // a document, of type [JSON]
+	EnforceAbsence bool          // its absence is enforced
+	Reference      KindReference // what it refers to; nil if it is no reference and no list of them
+	Render         RenderHints   // what only renderers of templates need
+	Nested         []Field       // properties of a struct, or of the structs in a list, without values
+	Value          any
 }
 
-// Render is what renderers of templates need to know of a property beside its names.
-type Render struct {
-	// Param says that whoever uses the template may set another value; ParamScale: unless it is of a control-plane slot.
-	Param, ParamScale bool
-	// ParamType is CloudFormation's type of that parameter, where it has one of its own.
-	ParamType string
+// RenderHints is what renderers of templates need to know of a property beside its names.
+type RenderHints struct {
+	// IsParameter says that whoever uses the template may set another value; IsScaleParameter: unless it is of a control-plane slot.
+	IsParameter, IsScaleParameter bool
+	// ParameterType is CloudFormation's type of that parameter, where it has one of its own.
+	ParameterType string
 	// Propagated tags are given to what the resource makes.
 	Propagated bool
-	// Text is a number that CloudFormation's schema spells as a string.
-	Text bool
-	// TagsOf is the ResourceType that CloudFormation wants beside tags.
-	TagsOf string
-	// Inline: Terraform has what it holds in the resource itself. One: Terraform takes the only member of the list.
-	// Options: Terraform has an attribute for each key, see [Kind.Options].
-	Inline, One, Options bool
-	// Is: Terraform asks whether the value is this one.
-	Is string
-	// Without: CloudFormation is not given it. Apart is the type of the resource that it is to CloudFormation, and ApartWith
+	// CloudFormationString is a number that CloudFormation's schema spells as a string.
+	CloudFormationString bool
+	// TagResourceType is the ResourceType that CloudFormation wants beside tags.
+	TagResourceType string
+	// TerraformInline: Terraform has what it holds in the resource itself. One: Terraform takes the only member of the list.
+	// Options: Terraform has an attribute for each key, see [Kind.TerraformOptions].
+	TerraformInline, TerraformSingle, TerraformOptions bool
+	// TerraformTrueValue: Terraform asks whether the value is this one.
+	TerraformTrueValue string
+	// CloudFormationOmit: CloudFormation is not given it. Apart is the type of the resource that it is to CloudFormation, and CloudFormationParentProperty
 	// that one's property for what it belongs to.
-	Without          bool
-	Apart, ApartWith string
+	CloudFormationOmit                                  bool
+	CloudFormationOwnType, CloudFormationParentProperty string
 }
 
 // Fields lists the properties of r that are set or always enforced, in declaration order.
@@ -57,7 +57,7 @@ func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field
 	for i := range v.NumField() {
-		value, set := valueOf(v, i)
+		value, set := fieldValue(v, i)
 		if !set {
 			continue
 		}
@@ -68,27 +68,27 @@ func Fields(r Resource) []Field {
 	return fs
 }
 
-// valueOf returns the value of v's field i, and whether it is a property that is set or always enforced.
-func valueOf(v reflect.Value, i int) (any, bool) {
-	name, opts := head(v.Type().Field(i).Tag.Get("aws"))
-	if name == "" || v.Field(i).IsZero() && !has(opts, "always") {
+// fieldValue returns the value of v's field i, and whether it is a property that is set or always enforced.
+func fieldValue(v reflect.Value, i int) (any, bool) {
+	name, opts := splitTag(v.Type().Field(i).Tag.Get("aws"))
+	if name == "" || v.Field(i).IsZero() && !hasOption(opts, "always") {
 		return nil, false
 	}
-	value := plain(v.Field(i))
-	if list, ok := value.([]any); ok && has(opts, "set") {
-		value = sorted(list)
+	value := plainValue(v.Field(i))
+	if list, ok := value.([]any); ok && hasOption(opts, "set") {
+		value = sortedValues(list)
 	}
 	return value, true
 }
 
-// TagOf returns the value of r's tag key; empty if it has none.
-func TagOf(r Resource, key string) string {
+// TagValue returns the value of r's tag key; empty if it has none.
+func TagValue(r Resource, key string) string {
 	v := reflect.ValueOf(r)
 	for i := range v.NumField() {
-		if _, opts := head(v.Type().Field(i).Tag.Get("aws")); !has(opts, "tags") {
+		if _, opts := splitTag(v.Type().Field(i).Tag.Get("aws")); !hasOption(opts, "tags") {
 			continue
 		}
-		value, _ := valueOf(v, i)
+		value, _ := fieldValue(v, i)
 		if tags, ok := value.(map[string]any); ok {
 			s, _ := tags[key].(string)
 			return s
@@ -109,8 +109,8 @@ func Properties(r Resource) []Field {
 	return fs
 }
 
-// Nested lists the paths of all nested properties of r's kind, such as LaunchTemplateData/ImageId, lists as /*.
-func Nested(r Resource) []string {
+// NestedPaths lists the paths of all nested properties of r's kind, such as LaunchTemplateData/ImageId, lists as /*.
+func NestedPaths(r Resource) []string {
 	var out []string
 	var walk func(prefix string, t reflect.Type)
 	walk = func(prefix string, t reflect.Type) {
@@ -134,28 +134,28 @@ func Nested(r Resource) []string {
 }
 
 func fieldOf(sf reflect.StructField) (Field, bool) {
-	name, opts := head(sf.Tag.Get("aws"))
+	name, opts := splitTag(sf.Tag.Get("aws"))
 	if name == "" {
 		return Field{}, false
 	}
-	f := Field{Property: name, JSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type), Target: targetOf(sf.Type)}
-	f.flags(opts)
-	f.Attribute = f.Render.options(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
+	f := Field{Property: name, IsJSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type), Reference: referenceOf(sf.Type)}
+	f.setFlags(opts)
+	f.Attribute = f.Render.parseTags(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
 	if f.Attribute == "" {
 		f.Attribute = Snake(name)
 	}
 	return f, true
 }
 
-// targetOf is a reference that points nowhere, of the type of a reference or of those in a list of them; nil for others.
-func targetOf(t reflect.Type) Target {
+// referenceOf is a reference that points nowhere, of the type of a reference or of those in a list of them; nil for others.
+func referenceOf(t reflect.Type) KindReference {
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[Target]()) {
+	if t.Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[KindReference]()) {
 		return nil
 	}
-	p, _ := reflect.TypeAssert[Target](reflect.Zero(t))
+	p, _ := reflect.TypeAssert[KindReference](reflect.Zero(t))
 	return p
 }
 
@@ -176,10 +176,10 @@ func nestedIn(t reflect.Type) []Field {
 	return fs
 }
 
-// plain turns v into the few types that the planner and the renderers know.
-func plain(v reflect.Value) any {
+// plainValue turns v into the few types that the planner and the renderers know.
+func plainValue(v reflect.Value) any {
 	switch x := v.Interface().(type) {
-	case Pointer:
+	case Reference:
 		if x.Addr() != "" {
 			return Symbol{Addr: x.Addr()}
 		}
@@ -200,22 +200,22 @@ func plain(v reflect.Value) any {
 	case reflect.Struct:
 		return plainStruct(v)
 	default:
-		return plainMany(v)
+		return plainCollection(v)
 	}
 }
 
-func plainMany(v reflect.Value) any {
+func plainCollection(v reflect.Value) any {
 	switch v.Kind() {
 	case reflect.Slice:
 		list := make([]any, 0, v.Len())
 		for i := range v.Len() {
-			list = append(list, plain(v.Index(i)))
+			list = append(list, plainValue(v.Index(i)))
 		}
 		return list
 	case reflect.Map:
 		m := map[string]any{}
 		for _, k := range v.MapKeys() {
-			m[k.String()] = plain(v.MapIndex(k))
+			m[k.String()] = plainValue(v.MapIndex(k))
 		}
 		return m
 	default:
@@ -226,8 +226,8 @@ func plainMany(v reflect.Value) any {
 func plainStruct(v reflect.Value) map[string]any {
 	m := map[string]any{}
 	for i := range v.NumField() {
-		if value, set := valueOf(v, i); set {
-			name, _ := head(v.Type().Field(i).Tag.Get("aws"))
+		if value, set := fieldValue(v, i); set {
+			name, _ := splitTag(v.Type().Field(i).Tag.Get("aws"))
 			m[name] = value
 		}
 	}
@@ -239,14 +239,14 @@ func Symbols(r Resource) []Symbol {
 	var out []Symbol
 	v := reflect.ValueOf(r)
 	for i := range v.NumField() {
-		if value, set := valueOf(v, i); set {
-			out = symbolsIn(out, value)
+		if value, set := fieldValue(v, i); set {
+			out = appendSymbols(out, value)
 		}
 	}
 	return out
 }
 
-func symbolsIn(out []Symbol, v any) []Symbol {
+func appendSymbols(out []Symbol, v any) []Symbol {
 	add := func(s Symbol) {
 		if s.Addr != "" && !slices.Contains(out, s) {
 			out = append(out, s)
@@ -261,22 +261,22 @@ func symbolsIn(out []Symbol, v any) []Symbol {
 		}
 	case []any:
 		for _, e := range x {
-			out = symbolsIn(out, e)
+			out = appendSymbols(out, e)
 		}
 	case map[string]any:
 		for _, k := range sortedKeys(x) {
-			out = symbolsIn(out, x[k])
+			out = appendSymbols(out, x[k])
 		}
 	}
 	return out
 }
 
-// Pointers lists every reference that r holds, also those to what exists already.
-func Pointers(r Resource) []Pointer {
-	var out []Pointer
+// References lists every reference that r holds, also those to what exists already.
+func References(r Resource) []Reference {
+	var out []Reference
 	var walk func(reflect.Value)
 	walk = func(v reflect.Value) {
-		if p, ok := reflect.TypeAssert[Pointer](v); ok {
+		if p, ok := reflect.TypeAssert[Reference](v); ok {
 			if p.Addr() != "" || p.Literal() != "" {
 				out = append(out, p)
 			}
@@ -303,8 +303,8 @@ func Pointers(r Resource) []Pointer {
 // Lookup returns the value of a symbol; false while it is not known.
 type Lookup func(Symbol) (string, bool)
 
-type resolver interface {
-	resolve(lookup Lookup) any
+type symbolResolver interface {
+	resolveSymbols(lookup Lookup) any
 }
 
 // Resolve returns r with every symbol that lookup knows replaced by its value.
@@ -320,8 +320,8 @@ func Resolve(r Resource, lookup Lookup) Resource {
 }
 
 func resolveIn(v reflect.Value, lookup Lookup) {
-	if x, ok := reflect.TypeAssert[resolver](v); ok {
-		v.Set(reflect.ValueOf(x.resolve(lookup)))
+	if x, ok := reflect.TypeAssert[symbolResolver](v); ok {
+		v.Set(reflect.ValueOf(x.resolveSymbols(lookup)))
 		return
 	}
 	switch v.Kind() {
@@ -345,7 +345,7 @@ func resolveIn(v reflect.Value, lookup Lookup) {
 	}
 }
 
-func (r Ref[T]) resolve(lookup Lookup) any {
+func (r Ref[T]) resolveSymbols(lookup Lookup) any {
 	if r.addr == "" {
 		return r
 	}
@@ -355,12 +355,12 @@ func (r Ref[T]) resolve(lookup Lookup) any {
 	return r
 }
 
-func (t Text) resolve(lookup Lookup) any {
+func (t Text) resolveSymbols(lookup Lookup) any {
 	out := Text{base64: t.base64}
 	for _, p := range t.parts {
 		if p.symbol != (Symbol{}) {
 			if s, ok := lookup(p.symbol); ok {
-				p = part{literal: s}
+				p = textPart{literal: s}
 			}
 		}
 		out.parts = append(out.parts, p)
@@ -368,11 +368,11 @@ func (t Text) resolve(lookup Lookup) any {
 	return out
 }
 
-// Equal says whether two values of [Field.Value] are the same.
-func Equal(a, b any) bool { return reflect.DeepEqual(a, b) }
+// EqualValues says whether two values of [Field.Value] are the same.
+func EqualValues(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// Zero says whether v, a value of [Field.Value], is the zero of its type.
-func Zero(v any) bool {
+// IsZero says whether v, a value of [Field.Value], is the zero of its type.
+func IsZero(v any) bool {
 	switch x := v.(type) {
 	case []any:
 		return len(x) == 0
@@ -383,8 +383,8 @@ func Zero(v any) bool {
 	}
 }
 
-// ZeroLike returns the zero of v's type.
-func ZeroLike(v any) any {
+// ZeroValueOf returns the zero of v's type.
+func ZeroValueOf(v any) any {
 	switch v.(type) {
 	case []any:
 		return []any{}
@@ -397,7 +397,7 @@ func ZeroLike(v any) any {
 	}
 }
 
-func sorted(list []any) []any {
+func sortedValues(list []any) []any {
 	out := slices.Clone(list)
 	slices.SortStableFunc(out, func(a, b any) int { return strings.Compare(sortKey(a), sortKey(b)) })
 	return out

@@ -7,13 +7,13 @@ import (
 	"unicode"
 )
 
-// head reads a property's name and its options from its aws tag.
-func head(tag string) (name, opts string) {
+// splitTag reads a property's name and its options from its aws tag.
+func splitTag(tag string) (name, opts string) {
 	name, opts, _ = strings.Cut(tag, ",")
 	return name, opts
 }
 
-func has(opts, option string) bool {
+func hasOption(opts, option string) bool {
 	for o := range strings.SplitSeq(opts, ",") {
 		if o == option {
 			return true
@@ -22,69 +22,69 @@ func has(opts, option string) bool {
 	return false
 }
 
-// flags sets what the options of the aws tag say.
-func (f *Field) flags(opts string) {
+// setFlags sets what the options of the aws tag say.
+func (f *Field) setFlags(opts string) {
 	for o := range strings.SplitSeq(opts, ",") {
 		switch o {
 		case "immutable":
 			f.Immutable = true
 		case "always":
-			f.Always = true
+			f.EnforceZero = true
 		case "set":
-			f.Set = true
+			f.Unordered = true
 		case "write":
-			f.Write = true
+			f.WriteOnly = true
 		case "tags":
-			f.Tags = true
+			f.IsTags = true
 		case "whole":
-			f.Whole = true
+			f.EnforceAbsence = true
 		case "param":
-			f.Render.Param = true
+			f.Render.IsParameter = true
 		case "scale":
-			f.Render.ParamScale = true
+			f.Render.IsScaleParameter = true
 		case "propagated":
 			f.Render.Propagated = true
 		}
 	}
 }
 
-// options reads the tf and cfn tags into r and returns Terraform's name; empty if the tags say none.
-func (r *Render) options(tfTag, cfnTag string) string {
+// parseTags reads the tf and cfn tags into r and returns Terraform's name; empty if the tags say none.
+func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 	attribute, tf, _ := strings.Cut(tfTag, ",")
 	for o := range strings.SplitSeq(tf, ",") {
 		key, value, _ := strings.Cut(o, "=")
 		switch key {
 		case "inline":
-			r.Inline = true
+			r.TerraformInline = true
 		case "one":
-			r.One = true
+			r.TerraformSingle = true
 		case "options":
-			r.Options = true
+			r.TerraformOptions = true
 		case "is":
-			r.Is = value
+			r.TerraformTrueValue = value
 		}
 	}
-	r.cloudFormation(cfnTag)
+	r.parseCloudFormationTag(cfnTag)
 	return attribute
 }
 
-// cloudFormation reads the cfn tag.
-func (r *Render) cloudFormation(tag string) {
+// parseCloudFormationTag reads the cfn tag.
+func (r *RenderHints) parseCloudFormationTag(tag string) {
 	for o := range strings.SplitSeq(tag, ",") {
 		key, value, _ := strings.Cut(o, "=")
 		switch key {
 		case "text":
-			r.Text = true
+			r.CloudFormationString = true
 		case "of":
-			r.TagsOf = value
+			r.TagResourceType = value
 		case "type":
-			r.ParamType = value
+			r.ParameterType = value
 		case "-":
-			r.Without = true
+			r.CloudFormationOmit = true
 		case "apart":
-			r.Apart = value
+			r.CloudFormationOwnType = value
 		case "with":
-			r.ApartWith = value
+			r.CloudFormationParentProperty = value
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 )
 
-// Fill returns a resource of zero's kind with properties as [Fields] lists them, all literal. Numbers may be json.Number.
+// FromProperties returns a resource of zero's kind with properties as [Fields] lists them, all literal. Numbers may be json.Number.
 // It is how a resource that was written down comes back.
-func Fill(zero Resource, properties map[string]any) (Resource, error) {
+func FromProperties(zero Resource, properties map[string]any) (Resource, error) {
 	v := reflect.New(reflect.TypeOf(zero)).Elem()
 	if err := fillStruct(v, properties); err != nil {
 		return nil, fmt.Errorf("%s: %w", zero.Kind().Name, err)
@@ -24,14 +24,14 @@ func Fill(zero Resource, properties map[string]any) (Resource, error) {
 	return out, nil
 }
 
-// filler is a type that is filled from its literal: a reference, a text.
-type filler interface {
-	fill(literal string) any
+// literalFiller is a type that is filled from its literal: a reference, a text.
+type literalFiller interface {
+	fillLiteral(literal string) any
 }
 
-func (Ref[T]) fill(literal string) any { return Ref[T]{literal: literal} }
+func (Ref[T]) fillLiteral(literal string) any { return Ref[T]{literal: literal} }
 
-func (Text) fill(literal string) any { return Lit(literal) }
+func (Text) fillLiteral(literal string) any { return LiteralText(literal) }
 
 func fillStruct(v reflect.Value, properties map[string]any) error {
 	left := maps.Clone(properties)
@@ -55,12 +55,12 @@ func fillStruct(v reflect.Value, properties map[string]any) error {
 
 func fillValue(v reflect.Value, x any) error {
 	wrong := fmt.Errorf("a %T is no %s", x, v.Type())
-	if f, ok := reflect.TypeAssert[filler](v); ok {
+	if f, ok := reflect.TypeAssert[literalFiller](v); ok {
 		s, is := x.(string)
 		if !is {
 			return wrong
 		}
-		v.Set(reflect.ValueOf(f.fill(s)))
+		v.Set(reflect.ValueOf(f.fillLiteral(s)))
 		return nil
 	}
 	switch x := x.(type) {
@@ -83,7 +83,7 @@ func fillValue(v reflect.Value, x any) error {
 		}
 		return fillInt(v, n, wrong)
 	default:
-		return fillMany(v, x, wrong)
+		return fillCollection(v, x, wrong)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func fillInt(v reflect.Value, n int64, wrong error) error {
 	return nil
 }
 
-func fillMany(v reflect.Value, x any, wrong error) error {
+func fillCollection(v reflect.Value, x any, wrong error) error {
 	list, isList := x.([]any)
 	props, isMap := x.(map[string]any)
 	switch {

@@ -20,33 +20,33 @@ type Kind struct {
 	Terraform string
 	// CloudFormation type such as AWS::EC2::Subnet.
 	CloudFormation string
-	// Key lists the properties that identify a resource which bears no tags: it is found through its parent.
+	// KeyProperties lists the properties that identify a resource which bears no tags: it is found through its parent.
 	// Empty: found by the address in its tags.
-	Key []string
-	// Needs lists the kinds that must outlive a resource of this kind though no property refers to them (D8).
+	KeyProperties []string
+	// ImplicitDependencies lists the kinds that must outlive a resource of this kind though no property refers to them (D8).
 	// Deletion has no model to ask, so the kind says it.
-	Needs []string
-	// Identity is the CloudFormation attribute that is our identity, where it is not what Ref returns.
-	Identity string
+	ImplicitDependencies []string
+	// IdentityAttribute is the CloudFormation attribute that is our identity, where it is not what Ref returns.
+	IdentityAttribute string
 	// Attributes that AWS makes up, by CloudFormation's name, with Terraform's. The identity is not listed.
 	Attributes map[string]string
-	// Volatile lists those of Attributes that an update changes.
-	Volatile []string
-	// Options are the keys of an attribute list, with the attributes that Terraform has for them.
-	Options map[string]string
-	// Fixed are properties that CloudFormation must be given to make what the API and Terraform make without.
-	Fixed map[string]any
-	// Machines says that it starts machines, which can say when they are well.
-	Machines bool
+	// VolatileAttributes lists those of Attributes that an update changes.
+	VolatileAttributes []string
+	// TerraformOptions are the keys of an attribute list, with the attributes that Terraform has for them.
+	TerraformOptions map[string]string
+	// CloudFormationExtra are properties that CloudFormation must be given to make what the API and Terraform make without.
+	CloudFormationExtra map[string]any
+	// StartsMachines says that it starts machines, which can say when they are well.
+	StartsMachines bool
 	// Outputs are the attributes that users of a template want to know, the identity as "".
 	Outputs []string
-	// Chosen is CloudFormation's type of a parameter that is the identity of one that exists, where it has one.
-	Chosen string
+	// IDParameterType is CloudFormation's type of a parameter that is the identity of one that exists, where it has one.
+	IDParameterType string
 }
 
 // Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an
 // `aws:"PropertyName[,immutable][,always][,set][,write][,tags][,param][,scale][,propagated]"` tag; `tf:"[name][,inline][,one][,options][,is=VALUE]"`
-// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][,type=TYPE][-]"` likewise. See [Field] and [Render].
+// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][,type=TYPE][-]"` likewise. See [Field] and [RenderHints].
 type Resource interface{ Kind() Kind }
 
 // Addr identifies a resource within a graph, such as "subnet/private-a".
@@ -73,52 +73,52 @@ type Ref[T Resource] struct {
 	label   string
 }
 
-// Existing stands for a resource that is there already under id: it renders as a literal and is never planned (D6).
-func Existing[T Resource](id string) Ref[T] { return Ref[T]{literal: id} }
+// UnmanagedRef stands for a resource that is there already under id: it renders as a literal and is never planned (D6).
+func UnmanagedRef[T Resource](id string) Ref[T] { return Ref[T]{literal: id} }
 
-// ExistingAs is [Existing] under a name that users of a template know it by, who may put another one in its place.
-func ExistingAs[T Resource](name, id string) Ref[T] { return Ref[T]{literal: id, label: name} }
+// NamedUnmanagedRef is [UnmanagedRef] under a name that users of a template know it by, who may put another one in its place.
+func NamedUnmanagedRef[T Resource](name, id string) Ref[T] { return Ref[T]{literal: id, label: name} }
 
-// Addr returns the address of what r points at; empty for an [Existing] one.
+// Addr returns the address of what r points at; empty for an [UnmanagedRef] one.
 func (r Ref[T]) Addr() Addr { return r.addr }
 
-// Literal returns the identity if it is known, as of an [Existing] one or after [Resolve].
+// Literal returns the identity if it is known, as of an [UnmanagedRef] one or after [Resolve].
 func (r Ref[T]) Literal() string { return r.literal }
 
 // Attr returns the attribute of what r points at, to be put into a [Text].
 func (r Ref[T]) Attr(name string) Text {
-	return Text{parts: []part{{symbol: Symbol{Addr: r.addr, Attribute: name}}}}
+	return Text{parts: []textPart{{symbol: Symbol{Addr: r.addr, Attribute: name}}}}
 }
 
 // ID returns the identity of what r points at, to be put into a [Text].
 func (r Ref[T]) ID() Text {
 	if r.addr == "" {
-		return Lit(r.literal)
+		return LiteralText(r.literal)
 	}
 	return r.Attr("")
 }
 
-// Pointer is what every Ref[T] looks like to code that does not care about T.
-type Pointer interface {
+// Reference is what every Ref[T] looks like to code that does not care about T.
+type Reference interface {
 	Addr() Addr
 	Literal() string
-	// TargetKind is the name of the kind pointed at.
-	TargetKind() string
+	// KindName is the name of the kind pointed at.
+	KindName() string
 	// Label is the name of what exists; empty where it has none.
 	Label() string
 }
 
-// Label implements [Pointer].
+// Label implements [Reference].
 func (r Ref[T]) Label() string { return r.label }
 
-// TargetKind implements [Pointer].
-func (r Ref[T]) TargetKind() string { return r.Target().Name }
+// KindName implements [Reference].
+func (r Ref[T]) KindName() string { return r.ReferencedKind().Name }
 
-// Target is what can say at what kind it points, wherever it points.
-type Target interface{ Target() Kind }
+// KindReference is what can say at what kind it points, wherever it points.
+type KindReference interface{ ReferencedKind() Kind }
 
-// Target implements [Target].
-func (Ref[T]) Target() Kind {
+// ReferencedKind implements [KindReference].
+func (Ref[T]) ReferencedKind() Kind {
 	var t T
 	return t.Kind()
 }
@@ -130,8 +130,8 @@ type Node struct {
 	Resource Resource
 	// Deps are all that must exist first.
 	Deps []Addr
-	// After are those of Deps that no field shows.
-	After []Addr
+	// ExplicitDeps are those of Deps that no field shows.
+	ExplicitDeps []Addr
 	// Protected says that deleting it loses what cannot be made again.
 	Protected bool
 }
@@ -147,7 +147,7 @@ func Address(k Kind, name string) Addr { return Addr(k.Name + "/" + name) }
 
 // Add puts r into g under name and returns a reference to it. What r needs but does not refer to is named in after.
 // It panics if the address is taken: that is a bug in the model, not an input.
-func Add[T Resource](g *Graph, name string, r T, after ...Pointer) Ref[T] {
+func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 	n := &Node{Addr: Address(r.Kind(), name), Name: name, Resource: r}
 	for _, s := range Symbols(r) {
 		n.Deps = appendOnce(n.Deps, s.Addr)
@@ -156,7 +156,7 @@ func Add[T Resource](g *Graph, name string, r T, after ...Pointer) Ref[T] {
 		if p.Addr() == "" || slices.Contains(n.Deps, p.Addr()) {
 			continue
 		}
-		n.Deps, n.After = append(n.Deps, p.Addr()), append(n.After, p.Addr())
+		n.Deps, n.ExplicitDeps = append(n.Deps, p.Addr()), append(n.ExplicitDeps, p.Addr())
 	}
 	for _, d := range n.Deps {
 		if g.index[d] == nil {

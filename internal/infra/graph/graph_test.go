@@ -51,9 +51,9 @@ func TestFields(t *testing.T) {
 	g := &graph.Graph{}
 	a := graph.Add(g, "a", net{CIDR: "10.0.0.0/8", Note: "x"})
 	h := host{
-		Net: a, Others: []graph.Ref[net]{graph.Existing[net]("net-2"), graph.Existing[net]("net-1")},
-		Disks: []disk{{Size: 3, Key: graph.Lit("k")}}, Script: graph.Concat(graph.Lit("at "), a.Attr("Name"), graph.Lit("!")),
-		Policy: graph.Canonical(`{"b": 1, "a": [2]}`),
+		Net: a, Others: []graph.Ref[net]{graph.UnmanagedRef[net]("net-2"), graph.UnmanagedRef[net]("net-1")},
+		Disks: []disk{{Size: 3, Key: graph.LiteralText("k")}}, Script: graph.Concat(graph.LiteralText("at "), a.Attr("Name"), graph.LiteralText("!")),
+		Policy: graph.CanonicalJSON(`{"b": 1, "a": [2]}`),
 	}
 	want := map[string]any{
 		"VpcId": graph.Symbol{Addr: "net/a"}, "Others": []any{"net-1", "net-2"}, "UserData": "at ${net/a.Name}!",
@@ -65,7 +65,7 @@ func TestFields(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"EnableDnsSupport": false}, values(net{Note: "x"})); diff != "" {
 		t.Errorf("a zero that is always enforced: %s", diff)
 	}
-	if diff := cmp.Diff([]string{"VpcId", "Others", "Disks", "Disks/*/Size", "Disks/*/Key", "UserData", "Tags", "Policy"}, graph.Nested(h)); diff != "" {
+	if diff := cmp.Diff([]string{"VpcId", "Others", "Disks", "Disks/*/Size", "Disks/*/Key", "UserData", "Tags", "Policy"}, graph.NestedPaths(h)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -75,7 +75,7 @@ func TestResolveLeavesTheOriginalAlone(t *testing.T) {
 	a := graph.Add(g, "a", net{CIDR: "10.0.0.0/8"})
 	h := host{
 		Net: a, Others: []graph.Ref[net]{a}, Disks: []disk{{Key: a.Attr("Arn")}},
-		Script: graph.Concat(graph.Lit("id="), a.ID(), graph.Lit(" name="), a.Attr("Name")).Base64(),
+		Script: graph.Concat(graph.LiteralText("id="), a.ID(), graph.LiteralText(" name="), a.Attr("Name")).Base64(),
 	}
 	known := map[graph.Symbol]string{{Addr: "net/a"}: "net-1", {Addr: "net/a", Attribute: "Arn"}: "arn:1", {Addr: "net/a", Attribute: "Name"}: "one"}
 	got := graph.Resolve(h, func(s graph.Symbol) (string, bool) { v, ok := known[s]; return v, ok })
@@ -115,12 +115,12 @@ func TestAddRefusesWhatIsABug(t *testing.T) {
 func TestDependencies(t *testing.T) {
 	g := &graph.Graph{}
 	a, b := graph.Add(g, "a", net{}), graph.Add(g, "b", net{})
-	graph.Add(g, "h", host{Net: a, Script: a.Attr("Name")}, b, a, graph.Existing[net]("net-9"))
+	graph.Add(g, "h", host{Net: a, Script: a.Attr("Name")}, b, a, graph.UnmanagedRef[net]("net-9"))
 	n := g.Node("host/h")
 	if diff := cmp.Diff([]graph.Addr{"net/a", "net/b"}, n.Deps); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]graph.Addr{"net/b"}, n.After); diff != "" {
+	if diff := cmp.Diff([]graph.Addr{"net/b"}, n.ExplicitDeps); diff != "" {
 		t.Errorf("only what no field shows: %s", diff)
 	}
 }
@@ -140,8 +140,8 @@ func FuzzCanonical(f *testing.F) {
 	f.Add(`{"b":[1,2,{"c":null}],"a":"x"}`)
 	f.Add(`no json`)
 	f.Fuzz(func(t *testing.T, doc string) {
-		once := graph.Canonical(doc)
-		if twice := graph.Canonical(string(once)); twice != once {
+		once := graph.CanonicalJSON(doc)
+		if twice := graph.CanonicalJSON(string(once)); twice != once {
 			t.Errorf("%q becomes %q, then %q", doc, once, twice)
 		}
 	})
@@ -150,7 +150,7 @@ func FuzzCanonical(f *testing.F) {
 func FuzzText(f *testing.F) {
 	f.Add("a", "b", "c")
 	f.Fuzz(func(t *testing.T, a, b, c string) {
-		got, known := graph.Concat(graph.Lit(a), graph.Lit(b), graph.Lit(c)).Literal()
+		got, known := graph.Concat(graph.LiteralText(a), graph.LiteralText(b), graph.LiteralText(c)).Literal()
 		if !known || got != strings.Join([]string{a, b, c}, "") {
 			t.Errorf("got %q", got)
 		}

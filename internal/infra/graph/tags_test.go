@@ -10,15 +10,15 @@ import (
 )
 
 func TestOwnTag(t *testing.T) {
-	marks := graph.MarkTags([]string{"team", "cost-center"})
+	marks := graph.EncodeTagKeys([]string{"team", "cost-center"})
 	for key, want := range map[string]bool{
 		"team": true, "cost-center": true, "slipway.dev/cluster": true, "Team": false, "backup": false, "kubernetes.io/cluster/demo": false,
 	} {
-		if graph.OwnTag(key, marks) != want {
+		if graph.IsOwnTag(key, marks) != want {
 			t.Errorf("%s is ours: %v", key, !want)
 		}
 	}
-	if graph.OwnTag("team", "") {
+	if graph.IsOwnTag("team", "") {
 		t.Error("nothing is remembered, and a tag is ours")
 	}
 }
@@ -28,7 +28,7 @@ func TestMarksOfAllTagsFit(t *testing.T) {
 	for i := range 40 {
 		keys = append(keys, fmt.Sprint("key-", i))
 	}
-	if n := len(graph.MarkTags(keys)); n > 256 {
+	if n := len(graph.EncodeTagKeys(keys)); n > 256 {
 		t.Errorf("%d characters, AWS allows 256", n)
 	}
 }

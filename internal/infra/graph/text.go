@@ -11,27 +11,27 @@ import (
 // Text is a string made of literals and of attributes that AWS alone knows, so that user data can hold the name of a
 // load balancer that does not exist yet (D12). It renders to Fn::Join, to ${…}, or, once all is known, to a string.
 type Text struct {
-	parts  []part
+	parts  []textPart
 	base64 bool
 }
 
-type part struct {
+type textPart struct {
 	literal string
 	symbol  Symbol
 }
 
-// Part is one piece of a [Text]: a literal, or a symbol if its Addr is set.
-type Part struct {
+// TextPart is one piece of a [Text]: a literal, or a symbol if its Addr is set.
+type TextPart struct {
 	Literal string
 	Symbol  Symbol
 }
 
-// Lit returns a text that is all literal.
-func Lit(s string) Text {
+// LiteralText returns a text that is all literal.
+func LiteralText(s string) Text {
 	if s == "" {
 		return Text{}
 	}
-	return Text{parts: []part{{literal: s}}}
+	return Text{parts: []textPart{{literal: s}}}
 }
 
 // Concat joins texts. None of them may be one that [Text.Base64] returned.
@@ -60,10 +60,10 @@ func (t Text) Base64() Text {
 func (t Text) IsBase64() bool { return t.base64 }
 
 // Parts returns the pieces of t in order.
-func (t Text) Parts() []Part {
-	out := make([]Part, 0, len(t.parts))
+func (t Text) Parts() []TextPart {
+	out := make([]TextPart, 0, len(t.parts))
 	for _, p := range t.parts {
-		out = append(out, Part{Literal: p.literal, Symbol: p.symbol})
+		out = append(out, TextPart{Literal: p.literal, Symbol: p.symbol})
 	}
 	return out
 }
@@ -95,11 +95,11 @@ func (t Text) String() string {
 	return b.String()
 }
 
-// JSON is a document that is compared by meaning, not by bytes. Make one with [Canonical].
+// JSON is a document that is compared by meaning, not by bytes. Make one with [CanonicalJSON].
 type JSON string
 
-// Canonical returns doc with its keys sorted and no blanks; what is no JSON comes back as it is.
-func Canonical(doc string) JSON {
+// CanonicalJSON returns doc with its keys sorted and no blanks; what is no JSON comes back as it is.
+func CanonicalJSON(doc string) JSON {
 	var v any
 	if json.Unmarshal([]byte(doc), &v) != nil {
 		return JSON(doc)
@@ -112,4 +112,4 @@ func Canonical(doc string) JSON {
 }
 
 // SymbolText returns the text that stands for s.
-func SymbolText(s Symbol) Text { return Text{parts: []part{{symbol: s}}} }
+func SymbolText(s Symbol) Text { return Text{parts: []textPart{{symbol: s}}} }

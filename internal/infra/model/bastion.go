@@ -12,82 +12,84 @@ import (
 
 const portSSH = 22
 
-func (b *builder) hasBastion() bool { return len(b.groups(v1alpha1.RoleBastion)) > 0 }
+func (b *builder) hasBastion() bool { return len(b.groupsByRole(v1alpha1.RoleBastion)) > 0 }
 
-// ssh adds the key pair, and the one way that SSH may take: from the given ranges to the bastions' load balancer, from
+// addSSHAccess adds the key pair, and the one way that SSH may take: from the given ranges to the bastions' load balancer, from
 // there to the bastions, from them to every other machine. Without a bastion no rule opens port 22 anywhere (S1.40).
-func (b *builder) ssh() {
+func (b *builder) addSSHAccess() {
 	switch spec := b.Cluster.Spec; {
 	case spec.SSHKeyName != "":
-		b.keyPair = graph.ExistingAs[awskind.KeyPair]("main", spec.SSHKeyName)
+		b.keyPair = graph.NamedUnmanagedRef[awskind.KeyPair]("main", spec.SSHKeyName)
 	case spec.SSHKey != "":
-		b.keyPair = graph.Add(b.g, "main", awskind.KeyPair{
-			Name: "slipway." + b.name(), Public: publicKey(spec.SSHKey), Tags: b.tags(awskind.KeyPair{}.Kind(), "main", nil),
+		b.keyPair = graph.Add(b.graph, "main", awskind.KeyPair{
+			Name: "slipway." + b.clusterName(), PublicKey: publicKey(spec.SSHKey), Tags: b.resourceTags(awskind.KeyPair{}.Kind(), "main", nil),
 		})
 	}
-	b.instanceConnect()
+	b.allowInstanceConnect()
 	if !b.hasBastion() {
 		return
 	}
-	b.bastion.group = b.group("bastion", "Bastions of ")
-	front := b.bastion.group
-	if b.bastionBalancer() != "None" {
-		b.lb.bastionGroup = b.group("bastion-balancer", "Load balancer of the bastions of ")
-		front = b.lb.bastionGroup
-		b.allow(flow{name: "ssh-bastion", from: front, to: b.bastion.group, port: portSSH, why: "SSH and its health"})
+	b.bastion.securityGroup = b.addSecurityGroup("bastion", "Bastions of ")
+	front := b.bastion.securityGroup
+	if b.bastionBalancerType() != "None" {
+		b.balancers.bastionGroup = b.addSecurityGroup("bastion-balancer", "Load balancer of the bastions of ")
+		front = b.balancers.bastionGroup
+		b.allowFlow(flow{name: "ssh-bastion", from: front, to: b.bastion.securityGroup, port: portSSH, description: "SSH and its health"})
 	}
 	for _, f := range []flow{
-		{name: "ssh-control-plane", from: b.bastion.group, to: b.cp.group, port: portSSH, why: "SSH from bastions"},
-		{name: "ssh-worker", from: b.bastion.group, to: b.worker.group, port: portSSH, why: "SSH from bastions"},
+		{name: "ssh-control-plane", from: b.bastion.securityGroup, to: b.controlPlane.securityGroup, port: portSSH, description: "SSH from bastions"},
+		{name: "ssh-worker", from: b.bastion.securityGroup, to: b.worker.securityGroup, port: portSSH, description: "SSH from bastions"},
 	} {
-		b.allow(f)
+		b.allowFlow(f)
 	}
 	for i, cidr := range b.Cluster.Spec.SSHAccess {
-		graph.Add(b.g, "ssh-"+strconv.Itoa(i), awskind.SecurityGroupIngress{
+		graph.Add(b.graph, "ssh-"+strconv.Itoa(i), awskind.SecurityGroupIngress{
 			Group: front, CIDR: cidr, Protocol: "tcp", FromPort: portSSH, ToPort: portSSH, Description: "SSH for operators",
 		})
 	}
-	b.bastion.egress = b.out("bastion", b.bastion.group)
+	b.bastion.egressRule = b.allowEgress("bastion", b.bastion.securityGroup)
 }
 
-// instanceConnect lets the VPC's EC2 Instance Connect Endpoint reach the machines. It is others': its group's own rules
+// allowInstanceConnect lets the VPC's EC2 Instance Connect Endpoint reach the machines. It is others': its group's own rules
 // must let it out.
-func (b *builder) instanceConnect() {
+func (b *builder) allowInstanceConnect() {
 	id := b.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup
 	if id == "" {
 		return
 	}
-	from := graph.Existing[awskind.SecurityGroup](id)
-	b.allow(flow{name: "connect-control-plane", from: from, to: b.cp.group, port: portSSH, why: "SSH by EC2 Instance Connect"})
-	b.allow(flow{name: "connect-worker", from: from, to: b.worker.group, port: portSSH, why: "SSH by EC2 Instance Connect"})
+	from := graph.UnmanagedRef[awskind.SecurityGroup](id)
+	b.allowFlow(flow{name: "connect-control-plane", from: from, to: b.controlPlane.securityGroup, port: portSSH, description: "SSH by EC2 Instance Connect"})
+	b.allowFlow(flow{name: "connect-worker", from: from, to: b.worker.securityGroup, port: portSSH, description: "SSH by EC2 Instance Connect"})
 }
 
-// bastions adds their load balancer, and a launch template and an auto scaling group for each group of them.
-func (b *builder) bastions() {
-	groups := b.groups(v1alpha1.RoleBastion)
+// addBastions adds their load balancer, and a launch template and an auto scaling group for each group of them.
+func (b *builder) addBastions() {
+	groups := b.groupsByRole(v1alpha1.RoleBastion)
 	var targets []graph.Ref[awskind.TargetGroup]
-	if len(groups) > 0 && b.bastionBalancer() != "None" {
-		targets = append(targets, b.bastionFront())
+	if len(groups) > 0 && b.bastionBalancerType() != "None" {
+		targets = append(targets, b.addBastionBalancer())
 	}
 	for _, ig := range groups {
-		b.launch(launch{
-			group: ig, name: ig.Metadata.Name, of: &b.bastion, min: ig.Spec.MinSize, max: ig.Spec.MaxSize,
+		b.addMachineSet(machineSet{
+			group: ig, name: ig.Metadata.Name, machineRole: &b.bastion, min: ig.Spec.MinSize, max: ig.Spec.MaxSize,
 			subnets: ig.Spec.Subnets, targets: targets,
 		})
 	}
 }
 
-func (b *builder) bastionBalancer() string { return b.Cluster.Spec.Topology.Bastion.LoadBalancer.Type }
+func (b *builder) bastionBalancerType() string {
+	return b.Cluster.Spec.Topology.Bastion.LoadBalancer.Type
+}
 
-// bastionFront is the load balancer's target group. Clients keep their address: the bastion's log shows who came.
-func (b *builder) bastionFront() graph.Ref[awskind.TargetGroup] {
-	scheme, subnets := "internal", b.refs(b.inner())
-	if b.bastionBalancer() == "Public" {
-		scheme, subnets = "internet-facing", b.refs(b.edges())
+// addBastionBalancer is the load balancer's target group. Clients keep their address: the bastion's log shows who came.
+func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
+	scheme, subnets := "internal", b.subnetRefs(b.internalSubnets())
+	if b.bastionBalancerType() == "Public" {
+		scheme, subnets = "internet-facing", b.subnetRefs(b.edgeSubnets())
 	}
-	lb := b.balancer("bastion", scheme, b.lb.bastionGroup, subnets)
-	target := graph.Add(b.g, "bastion", awskind.TargetGroup{
-		Name: balancerName(b.name(), "bastion"), VPC: b.vpc, Protocol: "TCP", Port: portSSH, TargetType: "instance",
+	lb := b.addLoadBalancer("bastion", scheme, b.balancers.bastionGroup, subnets)
+	target := graph.Add(b.graph, "bastion", awskind.TargetGroup{
+		Name: balancerName(b.clusterName(), "bastion"), VPC: b.vpc, Protocol: "TCP", Port: portSSH, TargetType: "instance",
 		HealthCheckProtocol: "TCP", HealthCheckPort: strconv.Itoa(portSSH),
 		HealthCheckInterval: checkInterval, HealthCheckTimeout: checkTimeout,
 		HealthyThreshold: checkThreshold, UnhealthyThreshold: checkThreshold,
@@ -96,9 +98,9 @@ func (b *builder) bastionFront() graph.Ref[awskind.TargetGroup] {
 			"deregistration_delay.timeout_seconds": "300",
 			"preserve_client_ip.enabled":           "true",
 		},
-		Tags: b.tags(awskind.TargetGroup{}.Kind(), "bastion", nil),
+		Tags: b.resourceTags(awskind.TargetGroup{}.Kind(), "bastion", nil),
 	})
-	b.listen("bastion", lb, portSSH, target)
+	b.addListener("bastion", lb, portSSH, target)
 	return target
 }
 

@@ -14,7 +14,7 @@ import (
 // wide is the default cluster with n more worker groups.
 func wide(b *testing.B, n int) model.Input {
 	b.Helper()
-	in := input(b, "demo", manifest.NewOptions{})
+	in := input(b, "demo", manifest.NewSetOptions{})
 	workers := in.Groups[len(in.Groups)-1]
 	for i := range n {
 		g := workers
@@ -44,7 +44,7 @@ func BenchmarkPlan(b *testing.B) {
 			g := build(b, wide(b, groups))
 			steps := 0
 			for b.Loop() {
-				p, fs := plan.Make(g, nil, plan.Options{})
+				p, fs := plan.Compute(g, nil, plan.Options{})
 				if err := fs.Err(); err != nil {
 					b.Fatal(err)
 				}

@@ -12,38 +12,38 @@ import (
 // recordTTL is how long resolvers keep an address that may move (kops has 60 s too).
 const recordTTL = 60
 
-// dns adds the API's name: a record in a zone that is made, or in one that exists (S1.20, S4.15).
-func (b *builder) dns() {
+// addDNSRecord adds the API's name: a record in a zone that is made, or in one that exists (S1.20, S4.15).
+func (b *builder) addDNSRecord() {
 	spec := b.Cluster.Spec
 	if !manifest.HasDNS(spec) {
 		return
 	}
-	zone := graph.Existing[awskind.HostedZone](spec.DNSZone)
+	zone := graph.UnmanagedRef[awskind.HostedZone](spec.DNSZone)
 	if !manifest.IsZoneID(spec.DNSZone) {
 		z := awskind.HostedZone{
-			Name: spec.DNSZone, Config: awskind.ZoneConfig{Comment: awskind.RecordMark(b.name())},
-			Tags: b.tags(awskind.HostedZone{}.Kind(), awskind.ZoneLabel, nil),
+			Name: spec.DNSZone, Config: awskind.HostedZoneConfig{Comment: awskind.RecordSetID(b.clusterName())},
+			Tags: b.resourceTags(awskind.HostedZone{}.Kind(), awskind.ZoneName, nil),
 		}
 		if spec.Topology.DNS.Type == manifest.DNSPrivate {
 			z.VPCs = []awskind.ZoneVPC{{VPC: b.vpc, Region: b.Region}}
 		}
-		zone = graph.Add(b.g, awskind.ZoneLabel, z)
+		zone = graph.Add(b.graph, awskind.ZoneName, z)
 	}
-	r := awskind.Record{Zone: zone, Name: spec.API.PublicName, Type: "A", SetID: awskind.RecordMark(b.name()), Weight: 1}
-	lb := b.lb.internal
-	if spec.Topology.DNS.Type == manifest.DNSPublic && b.public() {
-		lb = b.lb.public
+	r := awskind.DNSRecord{Zone: zone, Name: spec.API.PublicName, Type: "A", SetID: awskind.RecordSetID(b.clusterName()), Weight: 1}
+	lb := b.balancers.internal
+	if spec.Topology.DNS.Type == manifest.DNSPublic && b.hasPublicBalancer() {
+		lb = b.balancers.public
 	}
-	if b.elastic() && (spec.Topology.DNS.Type == manifest.DNSPublic || !b.balanced()) {
-		r.TTL, r.Values = recordTTL, []graph.Text{b.address.Attr("PublicIp")}
+	if b.usesElasticIP() && (spec.Topology.DNS.Type == manifest.DNSPublic || !b.hasInternalBalancer()) {
+		r.TTL, r.Values = recordTTL, []graph.Text{b.apiElasticIP.Attr("PublicIp")}
 	} else {
 		r.Alias = awskind.AliasTarget{DNSName: lb.Attr("DNSName"), Zone: lb.Attr("CanonicalHostedZoneID")}
 	}
-	graph.Add(b.g, "api", r)
+	graph.Add(b.graph, "api", r)
 }
 
-// ExistingZones are the hosted zones of a manifest that exist already: a cluster's records in them are found there.
-func ExistingZones(c v1alpha1.ClusterSpec) []string {
+// UnmanagedZones are the hosted zones of a manifest that exist already: a cluster's records in them are found there.
+func UnmanagedZones(c v1alpha1.ClusterSpec) []string {
 	if !manifest.HasDNS(c) || !manifest.IsZoneID(c.DNSZone) {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 // with is the default cluster whose workers are changed, and what is added.
 func with(t *testing.T, change func(*manifest.Set)) model.Input {
 	t.Helper()
-	in := input(t, "demo", manifest.NewOptions{})
+	in := input(t, "demo", manifest.NewSetOptions{})
 	set := manifest.Set{Cluster: in.Cluster, Groups: in.Groups}
 	change(&set)
 	set = manifest.Default(set)
@@ -69,7 +69,7 @@ func sshFlows(g *graph.Graph) []string {
 }
 
 func TestSSHComesThroughTheBastionOnly(t *testing.T) {
-	if got := sshFlows(build(t, input(t, "demo", manifest.NewOptions{}))); len(got) > 0 {
+	if got := sshFlows(build(t, input(t, "demo", manifest.NewSetOptions{}))); len(got) > 0 {
 		t.Errorf("without a bastion port 22 is open: %v", got)
 	}
 	g := build(t, with(t, addBastion))
@@ -98,7 +98,7 @@ func TestSessionManagerNeedsNoOpenPort(t *testing.T) {
 		t.Error(got)
 	}
 	for _, role := range []string{"control-plane", "worker"} {
-		p := string(nodeAt[awskind.RolePolicy](t, g, role+"-session-manager").Document)
+		p := string(nodeAt[awskind.IAMRolePolicy](t, g, role+"-session-manager").Document)
 		if !strings.Contains(p, "ssmmessages:OpenDataChannel") || strings.Contains(p, "GetParameter") {
 			t.Errorf("%s: %s", role, p)
 		}
@@ -112,18 +112,18 @@ func TestGroupWithRightsHasItsOwnRole(t *testing.T) {
 		}
 	})
 	g := build(t, in)
-	r := nodeAt[awskind.Role](t, g, "worker-workers")
-	if r.Name != model.GroupRoleName("demo", "us-east-1", "workers") || r.Name == nodeAt[awskind.Role](t, g, "worker").Name {
+	r := nodeAt[awskind.IAMRole](t, g, "worker-workers")
+	if r.Name != model.GroupRoleName("demo", "us-east-1", "workers") || r.Name == nodeAt[awskind.IAMRole](t, g, "worker").Name {
 		t.Errorf("role %s", r.Name)
 	}
 	if diff := cmp.Diff([]string{"arn:aws:iam::aws:policy/A"}, r.ManagedPolicies); diff != "" {
 		t.Error(diff)
 	}
-	own, shared := nodeAt[awskind.RolePolicy](t, g, "worker-workers").Document, nodeAt[awskind.RolePolicy](t, g, "worker").Document
+	own, shared := nodeAt[awskind.IAMRolePolicy](t, g, "worker-workers").Document, nodeAt[awskind.IAMRolePolicy](t, g, "worker").Document
 	if own != shared {
 		t.Error("it lacks what every worker may")
 	}
-	if nodeAt[awskind.RolePolicy](t, g, "worker-workers-additional").Document == "" {
+	if nodeAt[awskind.IAMRolePolicy](t, g, "worker-workers-additional").Document == "" {
 		t.Error("it lacks its inline policy")
 	}
 	if p := nodeAt[awskind.LaunchTemplate](t, g, "workers").Data.Profile.Name.Addr(); p != "iam-instance-profile/worker-workers" {
@@ -182,7 +182,7 @@ func TestAdditionalUserData(t *testing.T) {
 		{Name: "a.sh", Type: "text/x-shellscript", Content: "#!/bin/sh\necho é --slipway\n--slipway\n"},
 		{Name: "b.yaml", Type: "text/cloud-config", Content: "#cloud-config\ntimezone: Etc/UTC"},
 	}
-	plain := build(t, input(t, "demo", manifest.NewOptions{}))
+	plain := build(t, input(t, "demo", manifest.NewSetOptions{}))
 	g := build(t, with(t, func(s *manifest.Set) { workers(s).AdditionalUserData = extra }))
 	text := func(g *graph.Graph) string {
 		r, _ := graph.Resolve(nodeAt[awskind.LaunchTemplate](t, g, "workers"), func(graph.Symbol) (string, bool) { return "x", true }).(awskind.LaunchTemplate)

@@ -28,11 +28,11 @@ RestartSec=5
 WantedBy=multi-user.target
 `
 
-type object = map[string]any
+type jsonObject = map[string]any
 
-// ignition is the user data of a machine without cloud-init: Ignition itself fetches the agent with the rights of the
+// ignitionConfig is the user data of a machine without cloud-init: Ignition itself fetches the agent with the rights of the
 // machine's role and refuses another hash, and systemd starts it.
-func (b *builder) ignition(l launch, c bootConfig) string {
+func (b *builder) ignitionConfig(l machineSet, c bootConfig) string {
 	// What only a renderer knows must stay as it is, not encoded.
 	const signal = "@@SIGNAL@@"
 	names := c.Signal
@@ -40,23 +40,23 @@ func (b *builder) ignition(l launch, c bootConfig) string {
 		c.Signal = signal
 	}
 	const program, private = 0o755, 0o600
-	head := object{"version": ignitionVersion}
-	var merged []object
+	head := jsonObject{"version": ignitionVersion}
+	var merged []jsonObject
 	for _, m := range l.group.Spec.AdditionalUserData {
-		merged = append(merged, object{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(m.Content))})
+		merged = append(merged, jsonObject{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(m.Content))})
 	}
 	if merged != nil {
-		head["config"] = object{"merge": merged}
+		head["config"] = jsonObject{"merge": merged}
 	}
-	doc := marshal(object{
+	doc := marshalJSON(jsonObject{
 		"ignition": head,
-		"storage": object{"files": []object{
-			{"path": "/opt/bin/slipway-node", "mode": program, "contents": object{
-				"source": c.Agent.URL, "verification": object{"hash": "sha256-" + c.Agent.SHA256},
+		"storage": jsonObject{"files": []jsonObject{
+			{"path": "/opt/bin/slipway-node", "mode": program, "contents": jsonObject{
+				"source": c.Agent.URL, "verification": jsonObject{"hash": "sha256-" + c.Agent.SHA256},
 			}},
-			{"path": "/etc/slipway/boot.json", "mode": private, "contents": object{"source": "data:," + escapeData(marshal(c))}},
+			{"path": "/etc/slipway/boot.json", "mode": private, "contents": jsonObject{"source": "data:," + escapeData(marshalJSON(c))}},
 		}},
-		"systemd": object{"units": []object{{"name": "slipway-node.service", "enabled": true, "contents": ignitionUnit}}},
+		"systemd": jsonObject{"units": []jsonObject{{"name": "slipway-node.service", "enabled": true, "contents": ignitionUnit}}},
 	})
 	return strings.Replace(doc, signal, names, 1)
 }
@@ -64,8 +64,8 @@ func (b *builder) ignition(l launch, c bootConfig) string {
 // escapeData escapes what a data URL may not hold. Marks of what is not known yet, such as @@INTERNAL@@, stay.
 func escapeData(s string) string { return strings.ReplaceAll(url.PathEscape(s), "+", "%2B") }
 
-// marshal prints what is JSON for certain.
-func marshal(v any) string {
+// marshalJSON prints what is JSON for certain.
+func marshalJSON(v any) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

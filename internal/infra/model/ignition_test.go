@@ -32,17 +32,17 @@ func userDataOf(t *testing.T, g *graph.Graph, name string) string {
 	if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
 		text = string(plain)
 	}
-	if _, before, after := graph.SignalsIn(text); after != "" {
+	if _, before, after := graph.FindSignals(text); after != "" {
 		text = before + "GroupA,GroupB" + after
 	}
-	return strings.ReplaceAll(text, graph.StackName, "demo-stack")
+	return strings.ReplaceAll(text, graph.StackNamePlaceholder, "demo-stack")
 }
 
 // TestIgnition: Ignition's own parser takes the user data of Flatcar, and the agent reads from it what it reads elsewhere.
 func TestIgnition(t *testing.T) {
 	for _, signals := range []bool{false, true} {
-		in := input(t, "demo", manifest.NewOptions{})
-		in.Signals = signals
+		in := input(t, "demo", manifest.NewSetOptions{})
+		in.SignalStack = signals
 		for i := range in.Groups {
 			in.Groups[i].Spec.UserDataFormat = manifest.FormatIgnition
 		}
@@ -56,7 +56,7 @@ func TestIgnition(t *testing.T) {
 			if err != nil || len(report.Entries) > 0 {
 				t.Fatalf("%s: %v\n%s\n%s", name, err, report, text)
 			}
-			if len(text) > node.MaxUserData {
+			if len(text) > node.MaxUserDataBytes {
 				t.Errorf("%s has %d bytes", name, len(text))
 			}
 			files := map[string]string{}
@@ -75,7 +75,7 @@ func TestIgnition(t *testing.T) {
 			if boot.Agent.URL != files["/opt/bin/slipway-node"] || boot.Cluster != "demo" || !strings.HasSuffix(boot.API.Internal, "amazonaws.com") {
 				t.Errorf("the agent is told %+v", boot)
 			}
-			if signals && (boot.Signal != "GroupA,GroupB" || boot.Stack != "demo-stack") {
+			if signals && (boot.SignalResources != "GroupA,GroupB" || boot.StackName != "demo-stack") {
 				t.Errorf("the agent is told %+v", boot)
 			}
 			if len(c.Systemd.Units) != 1 || !*c.Systemd.Units[0].Enabled {

@@ -23,8 +23,8 @@ type Image struct {
 	RootDevice string
 }
 
-// Boot is where a group's machines find their agent and their document.
-type Boot struct {
+// BootSource is where a group's machines find their agent and their document.
+type BootSource struct {
 	AgentURL, AgentSHA256       string
 	DocumentURL, DocumentSHA256 string
 }
@@ -45,12 +45,12 @@ type Input struct {
 	Account, Region, Partition string
 	// Images and Boot by the name of the group.
 	Images map[string]Image
-	Boot   map[string]Boot
+	Boot   map[string]BootSource
 	// BootScript is user data with @@CONFIG@@ in the place of the boot configuration.
 	BootScript   string
 	MachineStore MachineStore
-	// Signals lets machines tell CloudFormation when they are well. It is for templates only: see [graph.Signals].
-	Signals bool
+	// SignalStack lets machines tell CloudFormation when they are well. It is for templates only: see [graph.Signals].
+	SignalStack bool
 }
 
 // The ports that machines and load balancers speak on.
@@ -66,66 +66,66 @@ const (
 // builder holds what later concerns need of earlier ones.
 type builder struct {
 	Input
-	g        *graph.Graph
+	graph    *graph.Graph
 	findings diag.Findings
 
 	vpc     graph.Ref[awskind.VPC]
 	subnets map[string]graph.Ref[awskind.Subnet]
-	// wayOut is what makes a private subnet reach out, by the subnet's name.
-	wayOut map[string][]graph.Pointer
-	// tables are the route tables that are made.
-	tables []graph.Ref[awskind.RouteTable]
-	// key is the ARN of the key for volumes.
-	key     graph.Text
-	cp      machines
-	worker  machines
-	bastion machines
+	// egressDeps is what makes a private subnet reach out, by the subnet's name.
+	egressDeps map[string][]graph.Reference
+	// routeTables are the route tables that are made.
+	routeTables []graph.Ref[awskind.RouteTable]
+	// volumeKeyARN is the ARN of the key for volumes.
+	volumeKeyARN graph.Text
+	controlPlane machineRole
+	worker       machineRole
+	bastion      machineRole
 	// keyPair of every machine; unset without SSH.
-	keyPair graph.Ref[awskind.KeyPair]
-	lb      balancers
-	targets []graph.Ref[awskind.TargetGroup]
-	// address is that of the API, if it is the control-plane machine's own.
-	address graph.Ref[awskind.EIP]
+	keyPair         graph.Ref[awskind.KeyPair]
+	balancers       apiBalancers
+	apiTargetGroups []graph.Ref[awskind.TargetGroup]
+	// apiElasticIP is that of the API, if it is the control-plane machine's own.
+	apiElasticIP graph.Ref[awskind.EIP]
 }
 
-// machines is what the machines of one role share.
-type machines struct {
-	group    graph.Ref[awskind.SecurityGroup]
-	egress   graph.Pointer
-	profile  graph.Ref[awskind.InstanceProfile]
-	policies []graph.Pointer
+// machineRole is what the machines of one role share.
+type machineRole struct {
+	securityGroup graph.Ref[awskind.SecurityGroup]
+	egressRule    graph.Reference
+	profile       graph.Ref[awskind.InstanceProfile]
+	policies      []graph.Reference
 }
 
-// balancers are the load balancers and their security groups; public is unset where the API is internal only.
-type balancers struct {
+// apiBalancers are the load balancers and their security groups; public is unset where the API is internal only.
+type apiBalancers struct {
 	publicGroup, internalGroup, bastionGroup graph.Ref[awskind.SecurityGroup]
 	public, internal                         graph.Ref[awskind.LoadBalancer]
 }
 
 // Build returns the graph of a cluster. Its order of addition is the order in which it reads: network first.
 func Build(in Input) (*graph.Graph, diag.Findings) {
-	b := &builder{Input: in, g: &graph.Graph{}, subnets: map[string]graph.Ref[awskind.Subnet]{}, wayOut: map[string][]graph.Pointer{}}
-	b.check()
+	b := &builder{Input: in, graph: &graph.Graph{}, subnets: map[string]graph.Ref[awskind.Subnet]{}, egressDeps: map[string][]graph.Reference{}}
+	b.checkInput()
 	if b.findings.Err() != nil {
-		return b.g, b.findings
+		return b.graph, b.findings
 	}
-	b.network()
-	b.peer()
-	b.kms()
-	b.security()
-	b.endpoints()
-	b.addresses()
-	b.ssh()
-	b.iam()
-	b.balance()
-	b.dns()
-	b.controlPlane()
-	b.workers()
-	b.bastions()
-	return b.g, b.findings
+	b.addNetwork()
+	b.addPeerings()
+	b.addKMSKey()
+	b.addSecurityGroups()
+	b.addVPCEndpoints()
+	b.addElasticIP()
+	b.addSSHAccess()
+	b.addIAMRoles()
+	b.addAPIBalancers()
+	b.addDNSRecord()
+	b.addControlPlane()
+	b.addWorkers()
+	b.addBastions()
+	return b.graph, b.findings
 }
 
-func (b *builder) check() {
+func (b *builder) checkInput() {
 	for _, ig := range b.Groups {
 		path := "instancegroup/" + ig.Metadata.Name
 		if b.Images[ig.Metadata.Name].ID == "" {
@@ -137,33 +137,35 @@ func (b *builder) check() {
 	}
 }
 
-func (b *builder) name() string { return b.Cluster.Metadata.Name }
+func (b *builder) clusterName() string { return b.Cluster.Metadata.Name }
 
-// elastic says that the API is at the address of the only control-plane machine.
-func (b *builder) elastic() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "ElasticIP" }
+// usesElasticIP says that the API is at the address of the only control-plane machine.
+func (b *builder) usesElasticIP() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "ElasticIP" }
 
-// balanced says whether machines meet at the internal load balancer. The only machine of a cluster needs none.
-func (b *builder) balanced() bool { return !b.elastic() || len(b.groups(v1alpha1.RoleWorker)) > 0 }
+// hasInternalBalancer says whether machines meet at the internal load balancer. The only machine of a cluster needs none.
+func (b *builder) hasInternalBalancer() bool {
+	return !b.usesElasticIP() || len(b.groupsByRole(v1alpha1.RoleWorker)) > 0
+}
 
-func (b *builder) public() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
+func (b *builder) hasPublicBalancer() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
 
-// tags of the resource of kind k called name. The manifest's own go first, so that ours win.
-func (b *builder) tags(k graph.Kind, name string, more awskind.Tags) awskind.Tags {
+// resourceTags of the resource of kind k called name. The manifest's own go first, so that ours win.
+func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) awskind.Tags {
 	t := awskind.Tags{}
 	maps.Copy(t, b.Cluster.Spec.Tags)
-	if marks := graph.MarkTags(slices.Collect(maps.Keys(t))); marks != "" {
-		t[graph.TagKeys] = marks
+	if marks := graph.EncodeTagKeys(slices.Collect(maps.Keys(t))); marks != "" {
+		t[graph.TagKeysTag] = marks
 	}
 	maps.Copy(t, awskind.Tags{
-		awskind.TagCluster: b.name(), awskind.TagAddress: string(graph.Address(k, name)),
-		awskind.TagClusterOwned + b.name(): "owned", "Name": name + "." + b.name(),
+		awskind.TagCluster: b.clusterName(), awskind.TagAddress: string(graph.Address(k, name)),
+		awskind.TagClusterOwned + b.clusterName(): "owned", "Name": name + "." + b.clusterName(),
 	})
 	maps.Copy(t, more)
 	return t
 }
 
-// groups of a role, sorted by name.
-func (b *builder) groups(role v1alpha1.Role) []v1alpha1.InstanceGroup {
+// groupsByRole of a role, sorted by name.
+func (b *builder) groupsByRole(role v1alpha1.Role) []v1alpha1.InstanceGroup {
 	var out []v1alpha1.InstanceGroup
 	for _, ig := range b.Groups {
 		if ig.Spec.Role == role {

@@ -20,22 +20,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-func input(tb testing.TB, name string, o manifest.NewOptions) model.Input {
+func input(tb testing.TB, name string, o manifest.NewSetOptions) model.Input {
 	tb.Helper()
-	set, fs := manifest.New(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
+	set, fs := manifest.NewSet(name, []string{"us-east-1a", "us-east-1b", "us-east-1c"}, o)
 	set = manifest.Default(set)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
 		tb.Fatal(err)
 	}
 	in := model.Input{
 		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: "us-east-1", Partition: "aws",
-		Images: map[string]model.Image{}, Boot: map[string]model.Boot{}, BootScript: node.BootScript(),
+		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript(),
 		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:us-east-1:123456789012:key/k"},
 	}
 	for _, g := range set.Groups {
 		in.Images[g.Metadata.Name] = model.Image{ID: "ami-1", RootDevice: "/dev/xvda"}
 		sum := strings.Repeat("0", 64)
-		in.Boot[g.Metadata.Name] = model.Boot{
+		in.Boot[g.Metadata.Name] = model.BootSource{
 			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
 			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
 		}
@@ -71,7 +71,7 @@ func flows(g *graph.Graph) (in, out []string) {
 }
 
 func TestSecurityGroupMatrix(t *testing.T) {
-	in, out := flows(build(t, input(t, "demo", manifest.NewOptions{})))
+	in, out := flows(build(t, input(t, "demo", manifest.NewSetOptions{})))
 	if diff := cmp.Diff([]string{
 		"0.0.0.0/0 > api-public tcp 443-443",
 		"api-internal > control-plane tcp 3988-3988",
@@ -105,7 +105,7 @@ func TestSecurityGroupMatrix(t *testing.T) {
 }
 
 func TestInternalAPIOpensNothingToTheWorld(t *testing.T) {
-	g := build(t, input(t, "demo", manifest.NewOptions{APILoadBalancerType: "Internal"}))
+	g := build(t, input(t, "demo", manifest.NewSetOptions{APILoadBalancerType: "Internal"}))
 	in, _ := flows(g)
 	for _, f := range in {
 		if strings.HasPrefix(f, "0.0.0.0/0") || strings.Contains(f, "public") {
@@ -120,7 +120,7 @@ func TestInternalAPIOpensNothingToTheWorld(t *testing.T) {
 // allowed lists action on resource of a role's policy.
 func allowed(t *testing.T, g *graph.Graph, role string) []string {
 	t.Helper()
-	p, ok := g.Node(graph.Addr("iam-role-policy/" + role)).Resource.(awskind.RolePolicy)
+	p, ok := g.Node(graph.Addr("iam-role-policy/" + role)).Resource.(awskind.IAMRolePolicy)
 	if !ok {
 		t.Fatal("no policy")
 	}
@@ -152,7 +152,7 @@ func allowed(t *testing.T, g *graph.Graph, role string) []string {
 }
 
 func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
-	g := build(t, input(t, "demo", manifest.NewOptions{}))
+	g := build(t, input(t, "demo", manifest.NewSetOptions{}))
 	key := "arn:aws:kms:us-east-1:123456789012:key/k"
 	via := " if StringEquals kms:ViaService s3.us-east-1.amazonaws.com"
 	if diff := cmp.Diff([]string{
@@ -183,7 +183,7 @@ func TestRolesMayDoWhatTheyCallAndNoMore(t *testing.T) {
 }
 
 func TestMachines(t *testing.T) {
-	in := input(t, "demo", manifest.NewOptions{ControlPlaneCount: 5})
+	in := input(t, "demo", manifest.NewSetOptions{ControlPlaneCount: 5})
 	g := build(t, in)
 	var zones []string
 	for _, n := range g.Nodes() {
@@ -221,7 +221,7 @@ func checkTemplate(t *testing.T, n *graph.Node, d awskind.LaunchTemplateData) {
 	for _, p := range resolved.Data.UserData.Parts() {
 		script.WriteString(p.Literal)
 	}
-	if size := script.Len(); size > node.MaxUserData {
+	if size := script.Len(); size > node.MaxUserDataBytes {
 		t.Errorf("%s: user data has %d bytes", n.Addr, size)
 	}
 	_, rest, _ := strings.Cut(script.String(), "json.loads(r'''")
@@ -238,12 +238,12 @@ func checkTemplate(t *testing.T, n *graph.Node, d awskind.LaunchTemplateData) {
 }
 
 func TestEverythingIsTagged(t *testing.T) {
-	in := input(t, "demo", manifest.NewOptions{})
+	in := input(t, "demo", manifest.NewSetOptions{})
 	in.Cluster.Spec.Tags = map[string]string{"team": "a", "slipway.dev/cluster": "another"}
 	for _, n := range build(t, in).Nodes() {
 		for _, f := range graph.Fields(n.Resource) {
 			tags, ok := f.Value.(map[string]any)
-			if f.Tags && (!ok || tags["slipway.dev/cluster"] != "demo" || tags["slipway.dev/address"] != string(n.Addr) ||
+			if f.IsTags && (!ok || tags["slipway.dev/cluster"] != "demo" || tags["slipway.dev/address"] != string(n.Addr) ||
 				tags["kubernetes.io/cluster/demo"] != "owned" || tags["team"] != "a" || tags["Name"] == nil) {
 				t.Errorf("%s: %v", n.Addr, tags)
 			}
@@ -253,7 +253,7 @@ func TestEverythingIsTagged(t *testing.T) {
 
 func TestNamesFit(t *testing.T) {
 	long := "internal-" + strings.Repeat("x", 31)
-	g := build(t, input(t, long, manifest.NewOptions{}))
+	g := build(t, input(t, long, manifest.NewSetOptions{}))
 	seen := map[string]bool{}
 	for _, n := range g.Nodes() {
 		var name string
@@ -263,7 +263,7 @@ func TestNamesFit(t *testing.T) {
 			name = r.Name
 		case awskind.TargetGroup:
 			name = r.Name
-		case awskind.Role:
+		case awskind.IAMRole:
 			name, limit = r.Name, 64
 		default:
 			continue
@@ -281,7 +281,7 @@ func TestNamesFit(t *testing.T) {
 }
 
 func TestMissingInputIsReportedAtOnce(t *testing.T) {
-	in := input(t, "demo", manifest.NewOptions{})
+	in := input(t, "demo", manifest.NewSetOptions{})
 	in.Images, in.Boot = nil, nil
 	if _, fs := model.Build(in); len(fs) != 4 {
 		t.Errorf("two groups lack an image and a document: %v", fs)

@@ -19,24 +19,24 @@ const (
 // RoleName is the name of the IAM role and of the instance profile of machines of role. It holds the region, since IAM
 // is global and a cluster of the same name may live in another one.
 func RoleName(cluster, region string, role v1alpha1.Role) string {
-	return fit(cluster+"."+roleTag(role)+"."+region, maxRoleName)
+	return shortenName(cluster+"."+roleTag(role)+"."+region, maxRoleName)
 }
 
 // GroupRoleName is the name of the IAM role and of the instance profile of a group of workers that has rights of its own.
 func GroupRoleName(cluster, region, group string) string {
-	return fit(cluster+".worker-"+group+"."+region, maxRoleName)
+	return shortenName(cluster+".worker-"+group+"."+region, maxRoleName)
 }
 
-// OwnRights says whether a group has an IAM role of its own.
-func OwnRights(ig v1alpha1.InstanceGroup) bool {
+// HasOwnRole says whether a group has an IAM role of its own.
+func HasOwnRole(ig v1alpha1.InstanceGroup) bool {
 	return len(ig.Spec.IAM.Policies) > 0 || ig.Spec.IAM.InlinePolicy != ""
 }
 
 // RolePath is the IAM path of a cluster's roles and profiles: one call lists them.
 func RolePath(cluster, region string) string { return "/slipway/" + region + "/" + cluster + "/" }
 
-// AliasName is the name of a cluster's KMS key.
-func AliasName(cluster string) string { return "alias/slipway/" + cluster }
+// KeyAliasName is the name of a cluster's KMS key.
+func KeyAliasName(cluster string) string { return "alias/slipway/" + cluster }
 
 // SlotGroupName is the name of the auto scaling group of a control-plane slot.
 func SlotGroupName(cluster, group, slot string) string { return group + "-" + slot + "." + cluster }
@@ -44,8 +44,8 @@ func SlotGroupName(cluster, group, slot string) string { return group + "-" + sl
 // GroupName is the name of the auto scaling group of a group of workers.
 func GroupName(cluster, group string) string { return group + "." + cluster }
 
-// BalancerNames are the names of a cluster's load balancers; it may have only some of them.
-func BalancerNames(cluster string) []string {
+// LoadBalancerNames are the names of a cluster's load balancers; it may have only some of them.
+func LoadBalancerNames(cluster string) []string {
 	return []string{balancerName(cluster, "api"), balancerName(cluster, "internal"), balancerName(cluster, "bastion")}
 }
 
@@ -55,7 +55,7 @@ func balancerName(cluster, name string) string {
 	if strings.HasPrefix(name, "internal-") {
 		name = "k-" + name
 	}
-	return fit(name, maxBalancerName)
+	return shortenName(name, maxBalancerName)
 }
 
 // roleTag is a role as tags and names spell it.
@@ -70,8 +70,8 @@ func roleTag(r v1alpha1.Role) string {
 	}
 }
 
-// fit shortens a name that is too long: what is cut off stays told apart by a hash.
-func fit(name string, limit int) string {
+// shortenName shortens a name that is too long: what is cut off stays told apart by a hash.
+func shortenName(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}

@@ -10,70 +10,70 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-const world = "0.0.0.0/0"
+const anyIPv4 = "0.0.0.0/0"
 
-// network adds the VPC, its subnets, and the ways out: an internet gateway, and NAT in public subnets. What the manifest
+// addNetwork adds the VPC, its subnets, and the ways out: an internet gateway, and NAT in public subnets. What the manifest
 // names by its id exists, and is referred to only.
-func (b *builder) network() {
+func (b *builder) addNetwork() {
 	n := b.Cluster.Spec.Networking
-	b.vpc = graph.ExistingAs[awskind.VPC]("main", n.NetworkID)
+	b.vpc = graph.NamedUnmanagedRef[awskind.VPC]("main", n.NetworkID)
 	if n.NetworkID == "" {
-		b.vpc = graph.Add(b.g, "main", awskind.VPC{
-			CIDR: n.NetworkCIDR, DNSHostnames: true, DNSSupport: true, Tags: b.tags(awskind.VPC{}.Kind(), "main", nil),
+		b.vpc = graph.Add(b.graph, "main", awskind.VPC{
+			CIDR: n.NetworkCIDR, DNSHostnames: true, DNSSupport: true, Tags: b.resourceTags(awskind.VPC{}.Kind(), "main", nil),
 		})
 	}
-	igw, attached := b.internet()
+	igw, attached := b.addInternetGateway()
 	for _, s := range n.Subnets {
 		if s.ID != "" {
-			b.subnets[s.Name] = graph.ExistingAs[awskind.Subnet](s.Name, s.ID)
+			b.subnets[s.Name] = graph.NamedUnmanagedRef[awskind.Subnet](s.Name, s.ID)
 			continue
 		}
-		b.subnets[s.Name] = graph.Add(b.g, s.Name, awskind.Subnet{
-			VPC: b.vpc, CIDR: s.CIDR, Zone: s.Zone, MapPublicIP: s.Type == v1alpha1.SubnetPublic && b.holdsMachines(s.Name),
-			Tags: b.tags(awskind.Subnet{}.Kind(), s.Name, subnetTags(s.Type)),
+		b.subnets[s.Name] = graph.Add(b.graph, s.Name, awskind.Subnet{
+			VPC: b.vpc, CIDR: s.CIDR, Zone: s.Zone, MapPublicIP: s.Type == v1alpha1.SubnetPublic && b.hasMachines(s.Name),
+			Tags: b.resourceTags(awskind.Subnet{}.Kind(), s.Name, subnetTags(s.Type)),
 		})
 	}
-	b.publicRoutes(igw, attached)
-	nats := b.nats(attached)
-	for _, s := range b.made(v1alpha1.SubnetPrivate) {
-		table := b.routeTable(s.Name)
-		assoc := graph.Add(b.g, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
-		b.wayOut[s.Name] = []graph.Pointer{assoc}
-		if nat, ok := nats[natOf(n, s)]; ok {
-			route := graph.Add(b.g, s.Name, awskind.Route{Table: table, Destination: world, NAT: nat})
-			b.wayOut[s.Name] = append(b.wayOut[s.Name], route)
+	b.addPublicRoutes(igw, attached)
+	nats := b.addNATGateways(attached)
+	for _, s := range b.newSubnets(v1alpha1.SubnetPrivate) {
+		table := b.addRouteTable(s.Name)
+		assoc := graph.Add(b.graph, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
+		b.egressDeps[s.Name] = []graph.Reference{assoc}
+		if nat, ok := nats[natGatewayName(n, s)]; ok {
+			route := graph.Add(b.graph, s.Name, awskind.Route{Table: table, Destination: anyIPv4, NAT: nat})
+			b.egressDeps[s.Name] = append(b.egressDeps[s.Name], route)
 		}
 	}
 }
 
-// internet adds an internet gateway if a subnet leads to one. That of an existing VPC is there, and attached.
-func (b *builder) internet() (graph.Ref[awskind.InternetGateway], graph.Ref[awskind.GatewayAttachment]) {
-	if len(b.made(edgeTypes()...)) == 0 {
+// addInternetGateway adds an internet gateway if a subnet leads to one. That of an existing VPC is there, and attached.
+func (b *builder) addInternetGateway() (graph.Ref[awskind.InternetGateway], graph.Ref[awskind.GatewayAttachment]) {
+	if len(b.newSubnets(internetSubnetTypes()...)) == 0 {
 		return graph.Ref[awskind.InternetGateway]{}, graph.Ref[awskind.GatewayAttachment]{}
 	}
 	if id := b.Cluster.Spec.Networking.InternetGatewayID; id != "" {
-		return graph.ExistingAs[awskind.InternetGateway]("main", id), graph.Ref[awskind.GatewayAttachment]{}
+		return graph.NamedUnmanagedRef[awskind.InternetGateway]("main", id), graph.Ref[awskind.GatewayAttachment]{}
 	}
-	igw := graph.Add(b.g, "main", awskind.InternetGateway{Tags: b.tags(awskind.InternetGateway{}.Kind(), "main", nil)})
-	return igw, graph.Add(b.g, "main", awskind.GatewayAttachment{VPC: b.vpc, Gateway: igw})
+	igw := graph.Add(b.graph, "main", awskind.InternetGateway{Tags: b.resourceTags(awskind.InternetGateway{}.Kind(), "main", nil)})
+	return igw, graph.Add(b.graph, "main", awskind.GatewayAttachment{VPC: b.vpc, Gateway: igw})
 }
 
-func (b *builder) publicRoutes(igw graph.Ref[awskind.InternetGateway], attached graph.Pointer) {
-	subnets := b.made(edgeTypes()...)
+func (b *builder) addPublicRoutes(igw graph.Ref[awskind.InternetGateway], attached graph.Reference) {
+	subnets := b.newSubnets(internetSubnetTypes()...)
 	if len(subnets) == 0 {
 		return
 	}
-	table := b.routeTable("public")
-	route := graph.Add(b.g, "public", awskind.Route{Table: table, Destination: world, Gateway: igw}, attached)
+	table := b.addRouteTable("public")
+	route := graph.Add(b.graph, "public", awskind.Route{Table: table, Destination: anyIPv4, Gateway: igw}, attached)
 	for _, s := range subnets {
-		assoc := graph.Add(b.g, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
-		b.wayOut[s.Name] = []graph.Pointer{route, assoc}
+		assoc := graph.Add(b.graph, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
+		b.egressDeps[s.Name] = []graph.Reference{route, assoc}
 	}
 }
 
-// natOf says which NAT gateway a Private subnet that is made leaves by: that of its zone, the single one, an existing
+// natGatewayName says which NAT gateway a Private subnet that is made leaves by: that of its zone, the single one, an existing
 // one by its id, a new one for an existing address by that one's id; "" for none.
-func natOf(n v1alpha1.Networking, s v1alpha1.Subnet) string {
+func natGatewayName(n v1alpha1.Networking, s v1alpha1.Subnet) string {
 	switch {
 	case s.Egress != "":
 		return s.Egress // External has no NAT gateway of this name
@@ -85,39 +85,39 @@ func natOf(n v1alpha1.Networking, s v1alpha1.Subnet) string {
 	return "nat-" + s.Zone
 }
 
-// nats adds the NAT gateways that the Private subnets leave by, each in the public subnet of its zone.
-func (b *builder) nats(attached graph.Pointer) map[string]graph.Ref[awskind.NATGateway] {
+// addNATGateways adds the NAT gateways that the Private subnets leave by, each in the public subnet of its zone.
+func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[awskind.NATGateway] {
 	out := map[string]graph.Ref[awskind.NATGateway]{}
-	for _, s := range b.made(v1alpha1.SubnetPrivate) {
-		name := natOf(b.Cluster.Spec.Networking, s)
+	for _, s := range b.newSubnets(v1alpha1.SubnetPrivate) {
+		name := natGatewayName(b.Cluster.Spec.Networking, s)
 		if _, done := out[name]; done || name == "" || name == "External" {
 			continue
 		}
 		if strings.HasPrefix(name, "nat-0") {
-			out[name] = graph.Existing[awskind.NATGateway](name)
+			out[name] = graph.UnmanagedRef[awskind.NATGateway](name)
 			continue
 		}
-		home, ok := b.edgeFor(s.Zone)
+		home, ok := b.natSubnet(s.Zone)
 		if !ok {
 			continue // Validate says so
 		}
-		eip := graph.Existing[awskind.EIP](name)
+		eip := graph.UnmanagedRef[awskind.EIP](name)
 		label := name
 		if strings.HasPrefix(name, "eipalloc-") {
 			label = "nat-" + s.Zone
 		} else {
-			eip = graph.Add(b.g, name, awskind.EIP{Domain: "vpc", Tags: b.tags(awskind.EIP{}.Kind(), name, nil)}, attached)
+			eip = graph.Add(b.graph, name, awskind.EIP{Domain: "vpc", Tags: b.resourceTags(awskind.EIP{}.Kind(), name, nil)}, attached)
 		}
-		out[name] = graph.Add(b.g, label, awskind.NATGateway{
-			Subnet: b.subnets[home.Name], Allocation: eip, Tags: b.tags(awskind.NATGateway{}.Kind(), label, nil),
-		}, append([]graph.Pointer{attached}, b.wayOut[home.Name]...)...)
+		out[name] = graph.Add(b.graph, label, awskind.NATGateway{
+			Subnet: b.subnets[home.Name], Allocation: eip, Tags: b.resourceTags(awskind.NATGateway{}.Kind(), label, nil),
+		}, append([]graph.Reference{attached}, b.egressDeps[home.Name]...)...)
 	}
 	return out
 }
 
-func (b *builder) routeTable(name string) graph.Ref[awskind.RouteTable] {
-	table := graph.Add(b.g, name, awskind.RouteTable{VPC: b.vpc, Tags: b.tags(awskind.RouteTable{}.Kind(), name, nil)})
-	b.tables = append(b.tables, table)
+func (b *builder) addRouteTable(name string) graph.Ref[awskind.RouteTable] {
+	table := graph.Add(b.graph, name, awskind.RouteTable{VPC: b.vpc, Tags: b.resourceTags(awskind.RouteTable{}.Kind(), name, nil)})
+	b.routeTables = append(b.routeTables, table)
 	return table
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// edgeTypes are the subnets that lead to the internet.
-func edgeTypes() []v1alpha1.SubnetType {
+// internetSubnetTypes are the subnets that lead to the internet.
+func internetSubnetTypes() []v1alpha1.SubnetType {
 	return []v1alpha1.SubnetType{v1alpha1.SubnetPublic, v1alpha1.SubnetUtility}
 }
 
@@ -27,14 +27,14 @@ func (b *builder) subnetsOf(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 	return out
 }
 
-// made are those of some types that do not exist yet.
-func (b *builder) made(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
+// newSubnets are those of some types that do not exist yet.
+func (b *builder) newSubnets(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 	return slices.DeleteFunc(b.subnetsOf(types...), func(s v1alpha1.Subnet) bool { return s.ID != "" })
 }
 
-// edges are the subnets for what faces the internet, one a zone: Utility before Public.
-func (b *builder) edges() []v1alpha1.Subnet {
-	all := b.subnetsOf(edgeTypes()...)
+// edgeSubnets are the subnets for what faces the internet, one a zone: Utility before Public.
+func (b *builder) edgeSubnets() []v1alpha1.Subnet {
+	all := b.subnetsOf(internetSubnetTypes()...)
 	return slices.DeleteFunc(slices.Clone(all), func(s v1alpha1.Subnet) bool {
 		return s.Type == v1alpha1.SubnetPublic && slices.ContainsFunc(all, func(o v1alpha1.Subnet) bool {
 			return o.Zone == s.Zone && o.Type == v1alpha1.SubnetUtility
@@ -42,9 +42,9 @@ func (b *builder) edges() []v1alpha1.Subnet {
 	})
 }
 
-// edgeFor is where the NAT gateway of a zone lies; a single one lies in the first zone.
-func (b *builder) edgeFor(zone string) (v1alpha1.Subnet, bool) {
-	edges := b.edges()
+// natSubnet is where the NAT gateway of a zone lies; a single one lies in the first zone.
+func (b *builder) natSubnet(zone string) (v1alpha1.Subnet, bool) {
+	edges := b.edgeSubnets()
 	at := slices.IndexFunc(edges, func(s v1alpha1.Subnet) bool { return s.Zone == zone })
 	if b.Cluster.Spec.Networking.NATGateways == "Single" {
 		at = 0
@@ -55,16 +55,16 @@ func (b *builder) edgeFor(zone string) (v1alpha1.Subnet, bool) {
 	return edges[at], true
 }
 
-// inner are the subnets for what machines alone speak to, one a zone: Private ones, or, where there is none, those that
+// internalSubnets are the subnets for what machines alone speak to, one a zone: Private ones, or, where there is none, those that
 // machines lie in.
-func (b *builder) inner() []v1alpha1.Subnet {
+func (b *builder) internalSubnets() []v1alpha1.Subnet {
 	if private := b.subnetsOf(v1alpha1.SubnetPrivate); len(private) > 0 {
 		return private
 	}
 	return b.subnetsOf(v1alpha1.SubnetPublic)
 }
 
-func (b *builder) refs(subnets []v1alpha1.Subnet) []graph.Ref[awskind.Subnet] {
+func (b *builder) subnetRefs(subnets []v1alpha1.Subnet) []graph.Ref[awskind.Subnet] {
 	var out []graph.Ref[awskind.Subnet]
 	for _, s := range subnets {
 		out = append(out, b.subnets[s.Name])
@@ -72,8 +72,8 @@ func (b *builder) refs(subnets []v1alpha1.Subnet) []graph.Ref[awskind.Subnet] {
 	return out
 }
 
-// holdsMachines says whether a group has machines in a subnet.
-func (b *builder) holdsMachines(subnet string) bool {
+// hasMachines says whether a group has machines in a subnet.
+func (b *builder) hasMachines(subnet string) bool {
 	return slices.ContainsFunc(b.Groups, func(g v1alpha1.InstanceGroup) bool { return slices.Contains(g.Spec.Subnets, subnet) })
 }
 

@@ -10,14 +10,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// limitUserData in bytes is EC2's.
-const limitUserData = 16384
+// maxEC2UserData in bytes is EC2's.
+const maxEC2UserData = 16384
 
-// allUserData is what brings the machine's agent, and what the manifest adds to it.
-func (b *builder) allUserData(l launch) graph.Text {
-	own := graph.Lit(bastionScript)
+// fullUserData is what brings the machine's agent, and what the manifest adds to it.
+func (b *builder) fullUserData(l machineSet) graph.Text {
+	own := graph.LiteralText(bastionScript)
 	if l.group.Spec.Role != v1alpha1.RoleBastion {
-		own = b.userData(l)
+		own = b.bootUserData(l)
 	}
 	more := l.group.Spec.AdditionalUserData
 	if len(more) == 0 {
@@ -25,20 +25,20 @@ func (b *builder) allUserData(l launch) graph.Text {
 	}
 	text := own
 	if l.group.Spec.UserDataFormat != "Ignition" {
-		text = multipart(own, more)
+		text = multipartMessage(own, more)
 	}
-	if size := sizeOf(text); size > limitUserData {
+	if size := sizeOf(text); size > maxEC2UserData {
 		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData", "", "fetch the larger part from S3 instead",
-			"user data would have %d bytes, EC2 takes %d", size, limitUserData)
+			"user data would have %d bytes, EC2 takes %d", size, maxEC2UserData)
 	}
 	return text
 }
 
-// multipart is a MIME message of which cloud-init runs our own part first among the scripts: what the manifest adds
+// multipartMessage is a MIME message of which cloud-init runs our own part first among the scripts: what the manifest adds
 // must not keep a machine from joining. Cloud-config and boothooks come before all scripts by their nature.
-func multipart(own graph.Text, more []v1alpha1.UserData) graph.Text {
+func multipartMessage(own graph.Text, more []v1alpha1.UserData) graph.Text {
 	boundary := "slipway"
-	for n := 1; taken("--"+boundary, own, more); n++ {
+	for n := 1; containsBoundary("--"+boundary, own, more); n++ {
 		boundary = fmt.Sprintf("slipway-%d", n)
 	}
 	head := func(typ, name string) string {
@@ -46,17 +46,17 @@ func multipart(own graph.Text, more []v1alpha1.UserData) graph.Text {
 			"Content-Disposition: attachment; filename=\"" + name + "\"\n\n"
 	}
 	parts := []graph.Text{
-		graph.Lit("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + boundary + "\"\n\n" + head("text/x-shellscript", "00-slipway")),
-		own, graph.Lit("\n"),
+		graph.LiteralText("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + boundary + "\"\n\n" + head("text/x-shellscript", "00-slipway")),
+		own, graph.LiteralText("\n"),
 	}
 	for _, m := range more {
-		parts = append(parts, graph.Lit(head(m.Type, m.Name)+strings.TrimSuffix(m.Content, "\n")+"\n"))
+		parts = append(parts, graph.LiteralText(head(m.Type, m.Name)+strings.TrimSuffix(m.Content, "\n")+"\n"))
 	}
-	return graph.Concat(append(parts, graph.Lit("--"+boundary+"--\n"))...)
+	return graph.Concat(append(parts, graph.LiteralText("--"+boundary+"--\n"))...)
 }
 
-// taken says whether mark occurs in what it is to part.
-func taken(mark string, own graph.Text, more []v1alpha1.UserData) bool {
+// containsBoundary says whether mark occurs in what it is to part.
+func containsBoundary(mark string, own graph.Text, more []v1alpha1.UserData) bool {
 	for _, p := range own.Parts() {
 		if strings.Contains(p.Literal, mark) {
 			return true
@@ -76,7 +76,7 @@ func sizeOf(text graph.Text) int {
 	for _, p := range text.Parts() {
 		size += len(p.Literal)
 		if p.Symbol != (graph.Symbol{}) {
-			size += nameRoom
+			size += reservedNameBytes
 		}
 	}
 	return size

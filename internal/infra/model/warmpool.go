@@ -7,8 +7,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// warm is a group's warm pool; nothing if it has none.
-func warm(p v1alpha1.WarmPool) awskind.WarmPool {
+// warmPoolOf is a group's warm pool; nothing if it has none.
+func warmPoolOf(p v1alpha1.WarmPool) awskind.WarmPool {
 	if p.PoolState == "" {
 		return awskind.WarmPool{}
 	}

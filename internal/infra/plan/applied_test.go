@@ -20,24 +20,24 @@ func everyKind() map[string]graph.Resource {
 	return map[string]graph.Resource{
 		"vpc/a":           awskind.VPC{CIDR: "10.0.0.0/16", DNSHostnames: true, Tags: awskind.Tags{"a": "b"}},
 		"target-group/a":  awskind.TargetGroup{Name: "x", Port: 6443, HealthCheckInterval: 10, Attributes: map[string]string{"k": "v"}},
-		"load-balancer/a": awskind.LoadBalancer{Name: "x", Subnets: []graph.Ref[awskind.Subnet]{graph.Existing[awskind.Subnet]("subnet-1")}},
+		"load-balancer/a": awskind.LoadBalancer{Name: "x", Subnets: []graph.Ref[awskind.Subnet]{graph.UnmanagedRef[awskind.Subnet]("subnet-1")}},
 		"launch-template/a": awskind.LaunchTemplate{Name: "x", Data: awskind.LaunchTemplateData{
-			ImageID: "ami-1", UserData: graph.Lit("hello").Base64(), Profile: awskind.ProfileSpec{Name: graph.Existing[awskind.InstanceProfile]("p")},
-			BlockDevices: []awskind.BlockDevice{{DeviceName: "/dev/xvda", EBS: awskind.EBS{VolumeSize: 20, Encrypted: true, KMSKey: graph.Lit("arn")}}},
+			ImageID: "ami-1", UserData: graph.LiteralText("hello").Base64(), Profile: awskind.ProfileSpec{Name: graph.UnmanagedRef[awskind.InstanceProfile]("p")},
+			BlockDevices: []awskind.BlockDevice{{DeviceName: "/dev/xvda", EBS: awskind.EBS{VolumeSize: 20, Encrypted: true, KMSKey: graph.LiteralText("arn")}}},
 			Tags:         []awskind.TagSpecification{{ResourceType: "volume", Tags: awskind.Tags{"a": "b"}}},
 		}},
-		"iam-role/a": awskind.Role{Name: "x", Trust: graph.Canonical(`{"b":1,"a":2}`)},
+		"iam-role/a": awskind.IAMRole{Name: "x", TrustPolicy: graph.CanonicalJSON(`{"b":1,"a":2}`)},
 	}
 }
 
 // TestAppliedComesBack: what is written down comes back such that the planner sees no difference.
 func TestAppliedComesBack(t *testing.T) {
-	var a plan.Applied
+	var a plan.LastApplied
 	for addr, r := range everyKind() {
 		g := &graph.Graph{}
 		graph.Add(g, "a", r)
-		p, _ := plan.Make(g, nil, plan.Options{})
-		list, err := p.Resources(nil)
+		p, _ := plan.Compute(g, nil, plan.Options{})
+		list, err := p.AppliedResources(nil)
 		if err != nil {
 			t.Fatal(addr, err)
 		}
@@ -47,11 +47,11 @@ func TestAppliedComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := plan.ParseApplied(body)
+	back, err := plan.ParseLastApplied(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := back.Graph(awskind.All())
+	g, err := back.ToGraph(awskind.AllKinds())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestAppliedComesBack(t *testing.T) {
 			t.Errorf("%s has %d properties, not %d", addr, len(is), len(was))
 		}
 		for i := range was {
-			if !graph.Equal(was[i].Value, is[i].Value) {
+			if !graph.EqualValues(was[i].Value, is[i].Value) {
 				t.Errorf("%s %s: %v, not %v", addr, was[i].Property, is[i].Value, was[i].Value)
 			}
 		}
@@ -76,7 +76,7 @@ func TestAppliedIsRefused(t *testing.T) {
 	for _, body := range []string{
 		``, `[]`, `{"version":2,"resources":[]}`, `{"version":1,"resources":[]} x`,
 	} {
-		if _, err := plan.ParseApplied([]byte(body)); err == nil {
+		if _, err := plan.ParseLastApplied([]byte(body)); err == nil {
 			t.Errorf("%s is taken", body)
 		}
 	}
@@ -87,11 +87,11 @@ func TestAppliedIsRefused(t *testing.T) {
 		`{"address":"vpc/a","kind":"vpc","properties":{"EnableDnsSupport":"true"}}`, `{"address":"volume/a","kind":"volume","properties":{"Size":1.5}}`,
 		`{"address":"vpc/a","kind":"vpc","properties":{}},{"address":"vpc/a","kind":"vpc","properties":{}}`,
 	} {
-		a, err := plan.ParseApplied(fmt.Appendf(nil, `{"version":1,"resources":[%s]}`, r))
+		a, err := plan.ParseLastApplied(fmt.Appendf(nil, `{"version":1,"resources":[%s]}`, r))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Graph(awskind.All()); err == nil {
+		if _, err := a.ToGraph(awskind.AllKinds()); err == nil {
 			t.Errorf("%s is taken", r)
 		}
 	}
@@ -102,36 +102,36 @@ func TestCauses(t *testing.T) {
 	want := &graph.Graph{}
 	graph.Add(want, "main", awskind.VPC{CIDR: "10.0.0.0/16", DNSSupport: true})
 	graph.Add(want, "gone", awskind.EIP{Domain: "vpc"})
-	have := []plan.Actual{
+	have := []plan.ActualResource{
 		{Addr: "vpc/main", ID: "vpc-1", Resource: awskind.VPC{CIDR: "10.0.0.0/16"}},
-		{ID: "sgr-1", Resource: awskind.SecurityGroupIngress{Group: graph.Existing[awskind.SecurityGroup]("sg-1"), Protocol: "tcp", FromPort: 22, ToPort: 22}},
+		{ID: "sgr-1", Resource: awskind.SecurityGroupIngress{Group: graph.UnmanagedRef[awskind.SecurityGroup]("sg-1"), Protocol: "tcp", FromPort: 22, ToPort: 22}},
 	}
-	p, _ := plan.Make(want, have, plan.Options{})
+	p, _ := plan.Compute(want, have, plan.Options{})
 	tries := func(steps map[graph.Addr]plan.Action) []plan.Attempt { return []plan.Attempt{{Token: 1, Steps: steps}} }
 	for name, tt := range map[string]struct {
 		tries    []plan.Attempt
 		recorded bool
-		want     map[graph.Addr]plan.Cause
+		want     map[graph.Addr]plan.DriftCause
 	}{
-		"no attempt": {nil, true, map[graph.Addr]plan.Cause{
-			"vpc/main": plan.BehindOurBack, "eip/gone": plan.BehindOurBack, "security-group-ingress/sg-1:tcp:22:22": plan.BehindOurBack,
+		"no attempt": {nil, true, map[graph.Addr]plan.DriftCause{
+			"vpc/main": plan.ExternalChange, "eip/gone": plan.ExternalChange, "security-group-ingress/sg-1:tcp:22:22": plan.ExternalChange,
 		}},
 		"an attempt at the same": {
 			tries(map[graph.Addr]plan.Action{"vpc/main": plan.Update, "eip/gone": plan.Delete, "security-group-ingress/ssh": plan.Create}), true,
-			map[graph.Addr]plan.Cause{"vpc/main": plan.Unfinished, "eip/gone": plan.Unfinished, "security-group-ingress/sg-1:tcp:22:22": plan.Unfinished},
+			map[graph.Addr]plan.DriftCause{"vpc/main": plan.UnfinishedApply, "eip/gone": plan.UnfinishedApply, "security-group-ingress/sg-1:tcp:22:22": plan.UnfinishedApply},
 		},
 		"an attempt at something else": {
 			tries(map[graph.Addr]plan.Action{"vpc/other": plan.Update, "security-group-ingress/ssh": plan.Update}), true,
-			map[graph.Addr]plan.Cause{"vpc/main": plan.BehindOurBack, "eip/gone": plan.BehindOurBack, "security-group-ingress/sg-1:tcp:22:22": plan.BehindOurBack},
+			map[graph.Addr]plan.DriftCause{"vpc/main": plan.ExternalChange, "eip/gone": plan.ExternalChange, "security-group-ingress/sg-1:tcp:22:22": plan.ExternalChange},
 		},
-		"nothing is recorded": {nil, false, map[graph.Addr]plan.Cause{
-			"vpc/main": plan.Unrecorded, "eip/gone": plan.Unrecorded, "security-group-ingress/sg-1:tcp:22:22": plan.Unrecorded,
+		"nothing is recorded": {nil, false, map[graph.Addr]plan.DriftCause{
+			"vpc/main": plan.NoApplyRecorded, "eip/gone": plan.NoApplyRecorded, "security-group-ingress/sg-1:tcp:22:22": plan.NoApplyRecorded,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := map[graph.Addr]plan.Cause{}
+			got := map[graph.Addr]plan.DriftCause{}
 			for _, d := range p.Deviations(tt.tries, tt.recorded) {
-				got[d.Addr] = d.Changed
+				got[d.Addr] = d.ChangedBy
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -145,7 +145,7 @@ func TestVolumesDoNotShrink(t *testing.T) {
 	for size, refused := range map[int]bool{10: true, 20: false, 30: false} {
 		g := &graph.Graph{}
 		graph.Add(g, "etcd-a", awskind.Volume{Zone: "us-east-1a", Size: size})
-		_, fs := plan.Make(g, []plan.Actual{{Addr: "volume/etcd-a", ID: "vol-1", Resource: awskind.Volume{Zone: "us-east-1a", Size: 20}}}, plan.Options{})
+		_, fs := plan.Compute(g, []plan.ActualResource{{Addr: "volume/etcd-a", ID: "vol-1", Resource: awskind.Volume{Zone: "us-east-1a", Size: 20}}}, plan.Options{})
 		if (fs.Err() != nil) != refused {
 			t.Errorf("from 20 to %d: %v", size, fs.Err())
 		}
@@ -156,7 +156,7 @@ func FuzzParseApplied(f *testing.F) {
 	f.Add([]byte(`{"version":1,"token":1,"resources":[{"address":"vpc/a","kind":"vpc","properties":{"CidrBlock":"10.0.0.0/16","Tags":{"a":"b"}}}],"attempts":[{"token":2,"steps":{"vpc/a":"update"}}]}`))
 	f.Add([]byte(`{"version":1,"resources":[{"address":"launch-template/a","kind":"launch-template","properties":{"LaunchTemplateData":{"BlockDeviceMappings":[{"Ebs":{"VolumeSize":1}}]}}}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		a, err := plan.ParseApplied(body)
+		a, err := plan.ParseLastApplied(body)
 		if err != nil {
 			return
 		}
@@ -164,18 +164,18 @@ func FuzzParseApplied(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := plan.ParseApplied(first)
+		again, err := plan.ParseLastApplied(first)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if second, err := again.Encode(); err != nil || !bytes.Equal(first, second) {
 			t.Fatalf("%s\n%s", first, second)
 		}
-		g, err := a.Graph(awskind.All())
+		g, err := a.ToGraph(awskind.AllKinds())
 		if err != nil {
 			return
 		}
-		p, _ := plan.Make(g, nil, plan.Options{})
+		p, _ := plan.Compute(g, nil, plan.Options{})
 		if _, err := json.Marshal(p.Deviations(a.Attempts, true)); err != nil {
 			t.Fatal(err)
 		}

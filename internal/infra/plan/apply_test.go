@@ -20,26 +20,26 @@ type slow struct {
 	create, settle map[string]time.Duration
 }
 
-func (s slow) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
+func (s slow) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
 	time.Sleep(s.create[t.Step.Kind])
 	return s.cloud.Create(ctx, t)
 }
 
-func (s slow) Settle(ctx context.Context, t plan.Task, _ plan.Made) error {
+func (s slow) WaitReady(ctx context.Context, t plan.Task, _ plan.StepResult) error {
 	time.Sleep(s.settle[t.Step.Kind])
 	return ctx.Err()
 }
 
 func TestApplyTakesTheLongestChain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := slow{&cloud{things: map[string]plan.Actual{}}, map[string]time.Duration{
+		c := slow{&cloud{things: map[string]plan.ActualResource{}}, map[string]time.Duration{
 			"net": time.Second, "zone": 20 * time.Second, "gate": 100 * time.Second, "template": time.Second, "machine": 30 * time.Second,
 		}, map[string]time.Duration{"rule": 110 * time.Second}}
-		p, _ := plan.Make(spec{Zones: 4, Rules: []string{"a"}, Port: 1, Machines: 3}.graph(), nil, plan.Options{})
+		p, _ := plan.Compute(spec{Zones: 4, Rules: []string{"a"}, Port: 1, Machines: 3}.graph(), nil, plan.Options{})
 		start := time.Now()
 		waits := 0
 		w := walk(c)
-		w.Events = func(e plan.Event) {
+		w.OnEvent = func(e plan.Event) {
 			if e.State == plan.Waiting {
 				waits++
 			}
@@ -57,12 +57,12 @@ func TestApplyTakesTheLongestChain(t *testing.T) {
 }
 
 func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
-	for class, retried := range map[plan.Class]bool{
-		plan.Throttled: true, plan.NotYet: true, plan.InUse: false, plan.Denied: false, plan.Limit: false, plan.NotFound: false, plan.Other: false,
+	for class, retried := range map[plan.ErrorClass]bool{
+		plan.Throttled: true, plan.NotReady: true, plan.InUse: false, plan.AccessDenied: false, plan.LimitExceeded: false, plan.NotFound: false, plan.Unclassified: false,
 	} {
 		t.Run(string("class "+class), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &cloud{things: map[string]plan.Actual{}}
+				c := &cloud{things: map[string]plan.ActualResource{}}
 				n := 0
 				c.fail = func(plan.Task) error {
 					if n++; n <= 3 {
@@ -72,7 +72,7 @@ func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
 				}
 				g := &graph.Graph{}
 				graph.Add(g, "main", net{CIDR: "10.0.0.0/8"})
-				p, _ := plan.Make(g, nil, plan.Options{})
+				p, _ := plan.Compute(g, nil, plan.Options{})
 				if err := walk(c).Apply(t.Context(), p); (err == nil) != retried {
 					t.Errorf("retried %v, error %v", retried, err)
 				}
@@ -84,12 +84,12 @@ func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
 // TestInterruptedIsNotDone says that a run that was told to stop begins nothing more and is no success: who deletes a
 // cluster would drop its state next.
 func TestInterruptedIsNotDone(t *testing.T) {
-	c := &cloud{things: map[string]plan.Actual{}}
-	p, _ := plan.Make(small().graph(), nil, plan.Options{})
+	c := &cloud{things: map[string]plan.ActualResource{}}
+	p, _ := plan.Compute(small().graph(), nil, plan.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	c.fail = func(plan.Task) error { cancel(); return nil } // the one under way ends well
 	w := walk(c)
-	w.Parallel = 1
+	w.MaxParallel = 1
 	if err := w.Apply(ctx, p); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
@@ -100,12 +100,12 @@ func TestInterruptedIsNotDone(t *testing.T) {
 
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cloud{things: map[string]plan.Actual{}, fail: func(plan.Task) error { return classed{errors.New("pending"), plan.NotYet} }}
+		c := &cloud{things: map[string]plan.ActualResource{}, fail: func(plan.Task) error { return classed{errors.New("pending"), plan.NotReady} }}
 		g := small().graph()
-		p, _ := plan.Make(g, nil, plan.Options{})
+		p, _ := plan.Compute(g, nil, plan.Options{})
 		var skipped, failed []string
 		w := walk(c)
-		w.Events = func(e plan.Event) {
+		w.OnEvent = func(e plan.Event) {
 			switch e.State {
 			case plan.Skipped:
 				skipped = append(skipped, string(e.Step.Addr))

@@ -18,13 +18,13 @@ func Diff(want, have graph.Resource) []Change {
 		props[f.Property] = f.Value
 	}
 	kind := want.Kind().Name
-	out := ended(want, props)
+	out := removedProperties(want, props)
 	for _, f := range graph.Fields(want) {
-		if f.Write || ownershipOf(kind, f.Property) == initial {
+		if f.WriteOnly || ownershipOf(kind, f.Property) == managedAtCreate {
 			continue
 		}
-		d := differ{tags: f.Tags}
-		d.value(f.Property, f.Value, props[f.Property])
+		d := propertyDiffer{isTags: f.IsTags}
+		d.diffValue(f.Property, f.Value, props[f.Property])
 		for _, c := range d.changes {
 			c.ForcesReplacement = f.Immutable
 			out = append(out, c)
@@ -33,116 +33,116 @@ func Diff(want, have graph.Resource) []Change {
 	return out
 }
 
-// ended lists what have has and want has not, among the properties whose absence is enforced.
-func ended(want graph.Resource, have map[string]any) []Change {
+// removedProperties lists what have has and want has not, among the properties whose absence is enforced.
+func removedProperties(want graph.Resource, have map[string]any) []Change {
 	set := map[string]bool{}
 	for _, f := range graph.Fields(want) {
 		set[f.Property] = true
 	}
 	var out []Change
 	for _, f := range graph.Properties(want) {
-		if old, there := have[f.Property]; f.Whole && there && !set[f.Property] {
+		if old, there := have[f.Property]; f.EnforceAbsence && there && !set[f.Property] {
 			out = append(out, Change{Property: f.Property, Old: old})
 		}
 	}
 	return out
 }
 
-type differ struct {
-	tags    bool
+type propertyDiffer struct {
+	isTags  bool
 	changes []Change
 }
 
-func (d *differ) add(path string, old, want any) {
+func (d *propertyDiffer) addChange(path string, old, want any) {
 	d.changes = append(d.changes, Change{Property: path, Old: old, New: want})
 }
 
-func (d *differ) value(path string, want, have any) {
+func (d *propertyDiffer) diffValue(path string, want, have any) {
 	switch w := want.(type) {
 	case graph.Symbol, graph.Text:
-		d.add(path, have, Unknown)
+		d.addChange(path, have, Unknown)
 	case map[string]any:
-		d.mapping(path, w, have)
+		d.diffMap(path, w, have)
 	case []any:
-		d.list(path, w, have)
+		d.diffList(path, w, have)
 	default:
-		if graph.Zero(want) && graph.Zero(have) || graph.Equal(want, have) {
+		if graph.IsZero(want) && graph.IsZero(have) || graph.EqualValues(want, have) {
 			return
 		}
-		d.add(path, have, want)
+		d.addChange(path, have, want)
 	}
 }
 
-func (d *differ) mapping(path string, want map[string]any, have any) {
+func (d *propertyDiffer) diffMap(path string, want map[string]any, have any) {
 	h, _ := have.(map[string]any) // nil: not set
 	name := func(k string) string {
-		if d.tags || strings.HasSuffix(path, "Tags") || strings.HasSuffix(path, "Attributes") {
+		if d.isTags || strings.HasSuffix(path, "Tags") || strings.HasSuffix(path, "Attributes") {
 			return path + "[" + k + "]"
 		}
 		return path + "." + k
 	}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
-		d.value(name(k), want[k], h[k])
+		d.diffValue(name(k), want[k], h[k])
 	}
-	if !d.tags {
+	if !d.isTags {
 		return
 	}
-	remembered, _ := h[graph.TagKeys].(string)
+	remembered, _ := h[graph.TagKeysTag].(string)
 	for _, k := range slices.Sorted(maps.Keys(h)) {
-		if _, wanted := want[k]; !wanted && graph.OwnTag(k, remembered) {
-			d.add(name(k), h[k], nil)
+		if _, wanted := want[k]; !wanted && graph.IsOwnTag(k, remembered) {
+			d.addChange(name(k), h[k], nil)
 		}
 	}
 }
 
-func (d *differ) list(path string, want []any, have any) {
+func (d *propertyDiffer) diffList(path string, want []any, have any) {
 	h, _ := have.([]any) // nil: not set
-	if len(h) != len(want) || slices.ContainsFunc(want, scalar) {
-		if !graph.Equal(want, h) && len(want)+len(h) > 0 {
-			d.add(path, have, known(want))
+	if len(h) != len(want) || slices.ContainsFunc(want, isScalar) {
+		if !graph.EqualValues(want, h) && len(want)+len(h) > 0 {
+			d.addChange(path, have, maskUnknown(want))
 		}
 		return
 	}
 	for i := range want {
-		d.value(fmt.Sprintf("%s[%d]", path, i), want[i], h[i])
+		d.diffValue(fmt.Sprintf("%s[%d]", path, i), want[i], h[i])
 	}
 }
 
-func scalar(v any) bool {
+func isScalar(v any) bool {
 	_, isMap := v.(map[string]any)
 	return !isMap
 }
 
-// known replaces what is not known yet, so that a plan can be printed.
-func known(v any) any {
+// maskUnknown replaces what is not known yet, so that a plan can be printed.
+func maskUnknown(v any) any {
 	switch x := v.(type) {
 	case graph.Symbol, graph.Text:
 		return Unknown
 	case []any:
 		out := make([]any, 0, len(x))
 		for _, e := range x {
-			out = append(out, known(e))
+			out = append(out, maskUnknown(e))
 		}
 		return out
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
-			out[k] = known(e)
+			out[k] = maskUnknown(e)
 		}
 		return out
 	}
 	return v
 }
 
-// keyOf returns what identifies r, a resource of a kind with a key; false while part of it is unknown.
-func keyOf(r graph.Resource) (string, bool) {
+// resourceKey returns what identifies r, a resource of a kind with a key; false while part of it is unknown.
+func resourceKey(r graph.Resource) (string, bool) {
 	k := r.Kind()
 	props := map[string]any{}
 	for _, f := range graph.Fields(r) {
 		props[f.Property] = f.Value
 	}
-	parts := make([]string, 0, len(k.Key))
-	for _, p := range k.Key {
+	parts := make([]string, 0, len(k.KeyProperties))
+	for _, p := range k.KeyProperties {
 		switch v := props[p].(type) {
 		case graph.Symbol, graph.Text:
 			return "", false
@@ -155,10 +155,10 @@ func keyOf(r graph.Resource) (string, bool) {
 	return strings.Join(parts, "\x00"), true
 }
 
-// address names what serves no desired resource: by its tag, or for a kind with a key by its parent's name and its key.
-func (m *maker) address(rest []Actual) {
+// addressUnclaimed names what serves no desired resource: by its tag, or for a kind with a key by its parent's name and its key.
+func (m *planner) addressUnclaimed(rest []ActualResource) {
 	names := map[string]string{}
-	note := func(a *Actual) {
+	note := func(a *ActualResource) {
 		if _, name, ok := strings.Cut(string(a.Addr), "/"); ok {
 			names[a.ID] = name
 		}
@@ -173,7 +173,7 @@ func (m *maker) address(rest []Actual) {
 	for i := range rest {
 		a := &rest[i]
 		if a.Addr == "" {
-			key, _ := keyOf(a.Resource)
+			key, _ := resourceKey(a.Resource)
 			var parts []string
 			for p := range strings.SplitSeq(key, "\x00") {
 				if n, ok := names[p]; ok {

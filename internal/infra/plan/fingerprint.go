@@ -13,17 +13,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// Wanted is one resource as it is to be, with references resolved as far as they are known.
-type Wanted struct {
+// DesiredResource is one resource as it is to be, with references resolved as far as they are known.
+type DesiredResource struct {
 	Addr     graph.Addr
 	Resource graph.Resource
 }
 
-// Wanted returns everything that is to be, whether it exists or not, in an order in which it can be built.
-func (p Plan) Wanted() []Wanted { return slices.Clone(p.wanted) }
+// Desired returns everything that is to be, whether it exists or not, in an order in which it can be built.
+func (p Plan) Desired() []DesiredResource { return slices.Clone(p.desired) }
 
 // Actual returns everything that exists, each with its address.
-func (p Plan) Actual() []Actual { return slices.Clone(p.actual) }
+func (p Plan) Actual() []ActualResource { return slices.Clone(p.actual) }
 
 // Fingerprint tells whether a resource is still as it was, and if not, in what it differs. It holds no values.
 type Fingerprint struct {
@@ -39,62 +39,62 @@ type Fingerprints map[graph.Addr]Fingerprint
 // and properties that are ours only when a resource is made.
 func (p Plan) FingerprintActual() Fingerprints {
 	tags := map[graph.Addr]map[string]any{}
-	for _, w := range p.wanted {
+	for _, w := range p.desired {
 		for _, f := range graph.Fields(w.Resource) {
-			if m, ok := f.Value.(map[string]any); ok && f.Tags {
+			if m, ok := f.Value.(map[string]any); ok && f.IsTags {
 				tags[w.Addr] = m
 			}
 		}
 	}
 	out := Fingerprints{}
 	for _, a := range p.actual {
-		known := graph.TagOf(a.Resource, graph.TagKeys)
-		f := fingerprint(a.Resource, func(key string) bool {
+		known := graph.TagValue(a.Resource, graph.TagKeysTag)
+		f := fingerprintOf(a.Resource, func(key string) bool {
 			_, wanted := tags[a.Addr][key]
-			return wanted || graph.OwnTag(key, known)
+			return wanted || graph.IsOwnTag(key, known)
 		})
 		f.ID = a.ID
 		for k, v := range a.Attributes {
-			f.Properties["attribute "+k] = digest(v)
+			f.Properties["attribute "+k] = shortHash(v)
 		}
 		out[a.Addr] = f
 	}
 	return out
 }
 
-// FingerprintWanted returns the fingerprints of what is to be. They change with the manifests, with the agent, the image
+// FingerprintDesired returns the fingerprints of what is to be. They change with the manifests, with the agent, the image
 // and the catalogue that machines get, and with the program that makes the plan.
-func (p Plan) FingerprintWanted() Fingerprints {
+func (p Plan) FingerprintDesired() Fingerprints {
 	out := Fingerprints{}
-	for _, w := range p.wanted {
-		out[w.Addr] = fingerprint(w.Resource, func(string) bool { return true })
+	for _, w := range p.desired {
+		out[w.Addr] = fingerprintOf(w.Resource, func(string) bool { return true })
 	}
 	return out
 }
 
-func fingerprint(r graph.Resource, counts func(tag string) bool) Fingerprint {
+func fingerprintOf(r graph.Resource, counts func(tag string) bool) Fingerprint {
 	f := Fingerprint{Properties: map[string]string{}}
 	kind := r.Kind().Name
 	for _, field := range graph.Fields(r) {
-		if ownershipOf(kind, field.Property) == initial {
+		if ownershipOf(kind, field.Property) == managedAtCreate {
 			continue
 		}
 		tags, ok := field.Value.(map[string]any)
-		if !ok || !field.Tags {
-			f.Properties[field.Property] = digest(plainText(field.Value))
+		if !ok || !field.IsTags {
+			f.Properties[field.Property] = shortHash(resolvePlaceholders(field.Value))
 			continue
 		}
 		for k, v := range tags {
 			if counts(k) {
-				f.Properties[field.Property+"["+k+"]"] = digest(plainText(v))
+				f.Properties[field.Property+"["+k+"]"] = shortHash(resolvePlaceholders(v))
 			}
 		}
 	}
 	return f
 }
 
-// plainText spells symbols and texts out, so that they count as what they are.
-func plainText(v any) any {
+// resolvePlaceholders spells symbols and texts out, so that they count as what they are.
+func resolvePlaceholders(v any) any {
 	switch x := v.(type) {
 	case graph.Symbol:
 		return "${" + x.String() + "}"
@@ -103,21 +103,21 @@ func plainText(v any) any {
 	case []any:
 		out := make([]any, 0, len(x))
 		for _, e := range x {
-			out = append(out, plainText(e))
+			out = append(out, resolvePlaceholders(e))
 		}
 		return out
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
-			out[k] = plainText(e)
+			out[k] = resolvePlaceholders(e)
 		}
 		return out
 	}
 	return v
 }
 
-// digest returns 96 bits of a hash: enough to tell values apart, too little to fill the file.
-func digest(v any) string {
+// shortHash returns 96 bits of a hash: enough to tell values apart, too little to fill the file.
+func shortHash(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		b = []byte(fmt.Sprint(v))
@@ -126,8 +126,8 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Differ says what of now is not as then, one line each, sorted by address: "subnet/a: MapPublicIpOnLaunch changed".
-func (then Fingerprints) Differ(now Fingerprints) []string {
+// Differences says what of now is not as then, one line each, sorted by address: "subnet/a: MapPublicIpOnLaunch changed".
+func (then Fingerprints) Differences(now Fingerprints) []string {
 	var out []string
 	all := maps.Clone(then)
 	maps.Copy(all, now)
@@ -142,7 +142,7 @@ func (then Fingerprints) Differ(now Fingerprints) []string {
 		case was.ID != is.ID:
 			out = append(out, fmt.Sprintf("%s: is another one: %s, not %s", addr, is.ID, was.ID))
 		default:
-			for _, p := range was.differ(is) {
+			for _, p := range was.changedProperties(is) {
 				out = append(out, fmt.Sprintf("%s: %s changed", addr, p))
 			}
 		}
@@ -150,7 +150,7 @@ func (then Fingerprints) Differ(now Fingerprints) []string {
 	return out
 }
 
-func (f Fingerprint) differ(now Fingerprint) []string {
+func (f Fingerprint) changedProperties(now Fingerprint) []string {
 	all := maps.Clone(f.Properties)
 	if all == nil {
 		all = map[string]string{}

@@ -18,7 +18,7 @@ type noting struct {
 	began, ended chan graph.Addr
 }
 
-func (s noting) Create(ctx context.Context, t plan.Task) (plan.Made, error) {
+func (s noting) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
 	s.began <- t.Step.Addr
 	if t.Step.Addr == "net/attachment" {
 		time.Sleep(20 * time.Millisecond)
@@ -35,13 +35,13 @@ func TestOrderGoesThroughWhatIsThere(t *testing.T) {
 	attachment := graph.Add(g, "attachment", net{CIDR: "a"})
 	route := graph.Add(g, "route", net{CIDR: "b"}, attachment)
 	graph.Add(g, "balancer", net{CIDR: "c"}, route)
-	have := []plan.Actual{{Addr: "net/route", ID: "net-1", Resource: net{CIDR: "b"}}}
-	p, fs := plan.Make(g, have, plan.Options{})
+	have := []plan.ActualResource{{Addr: "net/route", ID: "net-1", Resource: net{CIDR: "b"}}}
+	p, fs := plan.Compute(g, have, plan.Options{})
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := noting{&cloud{things: map[string]plan.Actual{"net-1": have[0]}, made: map[string]int{}}, make(chan graph.Addr, 4), make(chan graph.Addr, 4)}
-	if err := (plan.Walk{Cloud: c, Now: time.Now}).Apply(t.Context(), p); err != nil {
+	c := noting{&cloud{things: map[string]plan.ActualResource{"net-1": have[0]}, made: map[string]int{}}, make(chan graph.Addr, 4), make(chan graph.Addr, 4)}
+	if err := (plan.Applier{Cloud: c, Now: time.Now}).Apply(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	close(c.began)

@@ -28,8 +28,8 @@ const Unknown = "(known after apply)"
 // FormatVersion of a plan's JSON form.
 const FormatVersion = 1
 
-// Actual is one resource that exists.
-type Actual struct {
+// ActualResource is one resource that exists.
+type ActualResource struct {
 	// Addr from its tag; empty for a kind with a key, which the planner recognises by its parent.
 	Addr graph.Addr
 	// ID is its identity in AWS.
@@ -62,37 +62,37 @@ type Step struct {
 	ID      string     `json:"id,omitempty"` // of what exists
 	Changes []Change   `json:"changes,omitempty"`
 	Note    string     `json:"note,omitempty"` // what the reader should know
-	// Owner is who made it, if not we: see [Actual].
+	// Owner is who made it, if not we: see [ActualResource].
 	Owner string `json:"owner,omitempty"`
 
-	node *graph.Node // desired; nil for Delete
-	have *Actual     // existing; nil for Create
+	desired *graph.Node     // desired; nil for Delete
+	actual  *ActualResource // existing; nil for Create
 }
 
-// Want returns what is to be, with references still symbolic; nil for a deletion.
-func (s Step) Want() graph.Resource {
-	if s.node == nil {
+// Desired returns what is to be, with references still symbolic; nil for a deletion.
+func (s Step) Desired() graph.Resource {
+	if s.desired == nil {
 		return nil
 	}
-	return s.node.Resource
+	return s.desired.Resource
 }
 
-// Have returns what exists; nil for a creation.
-func (s Step) Have() graph.Resource {
-	if s.have == nil {
+// Actual returns what exists; nil for a creation.
+func (s Step) Actual() graph.Resource {
+	if s.actual == nil {
 		return nil
 	}
-	return s.have.Resource
+	return s.actual.Resource
 }
 
 // Plan is what is to be done, in an order that works. The zero Plan does nothing.
 type Plan struct {
 	Steps []Step
 
-	actual []Actual // recognised and addressed
-	wanted []Wanted
-	order  [][]int // by operation: operations to wait for
-	ops    []operation
+	actual       []ActualResource // recognised and addressed
+	desired      []DesiredResource
+	dependencies [][]int // by operation: operations to wait for
+	operations   []planOperation
 }
 
 // Options say how a plan is made.
@@ -101,18 +101,18 @@ type Options struct {
 	DestroyData bool
 }
 
-// Make returns the plan that brings actual to desired. It is pure: the same arguments give the same plan.
+// Compute returns the plan that brings actual to desired. It is pure: the same arguments give the same plan.
 // Findings of severity error mean that the plan must not be applied.
-func Make(desired *graph.Graph, actual []Actual, opt Options) (Plan, diag.Findings) {
-	m := &maker{desired: desired, claimed: map[graph.Addr]*Actual{}, steps: map[graph.Addr]int{}}
-	rest := m.sort(actual)
+func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, diag.Findings) {
+	m := &planner{desired: desired, claimed: map[graph.Addr]*ActualResource{}, steps: map[graph.Addr]int{}}
+	rest := m.sortActual(actual)
 	for _, n := range desired.Nodes() {
-		rest = m.visit(n, rest)
+		rest = m.planNode(n, rest)
 	}
-	p := Plan{Steps: m.ordered, wanted: m.wanted}
-	m.address(rest)
+	p := Plan{Steps: m.ordered, desired: m.desiredResources}
+	m.addressUnclaimed(rest)
 	for i := range rest {
-		p.Steps = append(p.Steps, deletion(&rest[i]))
+		p.Steps = append(p.Steps, newDeletion(&rest[i]))
 	}
 	for _, n := range desired.Nodes() {
 		if a := m.claimed[n.Addr]; a != nil {
@@ -121,16 +121,16 @@ func Make(desired *graph.Graph, actual []Actual, opt Options) (Plan, diag.Findin
 	}
 	p.actual = append(p.actual, rest...)
 	var fs diag.Findings
-	fs = append(fs, m.refusals(p.Steps, opt)...)
-	fs = append(fs, arrange(&p, desired)...)
+	fs = append(fs, m.checkStepPolicies(p.Steps, opt)...)
+	fs = append(fs, orderOperations(&p, desired)...)
 	return p, fs
 }
 
-// Empty says whether there is nothing to do.
-func (p Plan) Empty() bool { return len(p.Steps) == 0 }
+// IsEmpty says whether there is nothing to do.
+func (p Plan) IsEmpty() bool { return len(p.Steps) == 0 }
 
-// ID returns the identity of what exists at addr; empty if nothing does.
-func (p Plan) ID(addr graph.Addr) string {
+// ResourceID returns the identity of what exists at addr; empty if nothing does.
+func (p Plan) ResourceID(addr graph.Addr) string {
 	for _, a := range p.actual {
 		if a.Addr == addr {
 			return a.ID
@@ -139,123 +139,123 @@ func (p Plan) ID(addr graph.Addr) string {
 	return ""
 }
 
-// maker holds what is known while a plan is made.
-type maker struct {
-	desired *graph.Graph
-	claimed map[graph.Addr]*Actual // what exists, by the desired node it serves
-	steps   map[graph.Addr]int     // index into ordered
-	ordered []Step
-	wanted  []Wanted
+// planner holds what is known while a plan is made.
+type planner struct {
+	desired          *graph.Graph
+	claimed          map[graph.Addr]*ActualResource // what exists, by the desired node it serves
+	steps            map[graph.Addr]int             // index into ordered
+	ordered          []Step
+	desiredResources []DesiredResource
 }
 
-// sort returns a copy of actual in an order that depends on nothing but its content.
-func (m *maker) sort(actual []Actual) []Actual {
+// sortActual returns a copy of actual in an order that depends on nothing but its content.
+func (m *planner) sortActual(actual []ActualResource) []ActualResource {
 	out := slices.Clone(actual)
-	slices.SortStableFunc(out, func(a, b Actual) int {
+	slices.SortStableFunc(out, func(a, b ActualResource) int {
 		return compareStrings(string(a.Addr), string(b.Addr), a.Resource.Kind().Name, b.Resource.Kind().Name, a.ID, b.ID)
 	})
 	return out
 }
 
-// visit plans n, and returns what of rest it does not claim.
-func (m *maker) visit(n *graph.Node, rest []Actual) []Actual {
-	want := graph.Resolve(n.Resource, m.lookup)
-	m.wanted = append(m.wanted, Wanted{Addr: n.Addr, Resource: want})
+// planNode plans n, and returns what of rest it does not claim.
+func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResource {
+	want := graph.Resolve(n.Resource, m.lookupSymbol)
+	m.desiredResources = append(m.desiredResources, DesiredResource{Addr: n.Addr, Resource: want})
 	best, changes := -1, []Change(nil)
 	for i := range rest {
-		if !m.serves(&rest[i], n, want) {
+		if !m.matchesNode(&rest[i], n, want) {
 			continue
 		}
 		cs := Diff(want, rest[i].Resource)
-		if best < 0 || cost(cs) < cost(changes) {
+		if best < 0 || changeCost(cs) < changeCost(changes) {
 			best, changes = i, cs
 		}
 	}
 	if best < 0 {
-		m.add(Step{Action: Create, Addr: n.Addr, Kind: n.Resource.Kind().Name, node: n})
+		m.addStep(Step{Action: Create, Addr: n.Addr, Kind: n.Resource.Kind().Name, desired: n})
 		return rest
 	}
 	have := rest[best]
 	have.Addr = n.Addr
 	m.claimed[n.Addr] = &have
 	if len(changes) > 0 {
-		s := Step{Action: Update, Addr: n.Addr, Kind: n.Resource.Kind().Name, ID: have.ID, Changes: changes, node: n, have: &have}
+		s := Step{Action: Update, Addr: n.Addr, Kind: n.Resource.Kind().Name, ID: have.ID, Changes: changes, desired: n, actual: &have}
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.ForcesReplacement }) {
 			s.Action = Replace
 		}
-		s.Note = policyOf(s.Kind).note[s.Action]
-		m.add(s)
+		s.Note = policyOf(s.Kind).notes[s.Action]
+		m.addStep(s)
 	}
 	return slices.Delete(rest, best, best+1)
 }
 
-func (m *maker) add(s Step) {
+func (m *planner) addStep(s Step) {
 	m.steps[s.Addr] = len(m.ordered)
 	m.ordered = append(m.ordered, s)
 }
 
-// serves says whether a is what n stands for.
-func (m *maker) serves(a *Actual, n *graph.Node, want graph.Resource) bool {
+// matchesNode says whether a is what n stands for.
+func (m *planner) matchesNode(a *ActualResource, n *graph.Node, want graph.Resource) bool {
 	k := n.Resource.Kind()
 	if a.Resource.Kind().Name != k.Name {
 		return false
 	}
-	if len(k.Key) == 0 {
+	if len(k.KeyProperties) == 0 {
 		return a.Addr == n.Addr
 	}
-	wanted, known := keyOf(want)
-	have, _ := keyOf(a.Resource)
+	wanted, known := resourceKey(want)
+	have, _ := resourceKey(a.Resource)
 	return known && wanted == have
 }
 
-// lookup gives the values of symbols that will not change while the plan is applied.
-func (m *maker) lookup(s graph.Symbol) (string, bool) {
+// lookupSymbol gives the values of symbols that will not change while the plan is applied.
+func (m *planner) lookupSymbol(s graph.Symbol) (string, bool) {
 	a, step := m.claimed[s.Addr], m.stepAt(s.Addr)
 	switch {
 	case a == nil || step.Action == Replace:
 		return "", false
 	case s.Attribute == "":
 		return a.ID, true
-	case step.Action == Update && slices.Contains(a.Resource.Kind().Volatile, s.Attribute):
+	case step.Action == Update && slices.Contains(a.Resource.Kind().VolatileAttributes, s.Attribute):
 		return "", false
 	}
 	v, ok := a.Attributes[s.Attribute]
 	return v, ok
 }
 
-func (m *maker) stepAt(a graph.Addr) Step {
+func (m *planner) stepAt(a graph.Addr) Step {
 	if i, ok := m.steps[a]; ok {
 		return m.ordered[i]
 	}
 	return Step{}
 }
 
-func deletion(a *Actual) Step {
-	s := Step{Action: Delete, Addr: a.Addr, Kind: a.Resource.Kind().Name, ID: a.ID, have: a}
-	s.Note = policyOf(s.Kind).note[Delete]
+func newDeletion(a *ActualResource) Step {
+	s := Step{Action: Delete, Addr: a.Addr, Kind: a.Resource.Kind().Name, ID: a.ID, actual: a}
+	s.Note = policyOf(s.Kind).notes[Delete]
 	if a.Owner != "" {
 		s.Owner, s.Note = a.Owner, "leftover of "+a.Owner
-		if policyOf(s.Kind).data {
+		if policyOf(s.Kind).holdsData {
 			s.Note += ": its data is lost"
 		}
 	}
 	return s
 }
 
-// refusals says which steps must not be taken (D4, deletion protection).
-func (m *maker) refusals(steps []Step, opt Options) diag.Findings {
+// checkStepPolicies says which steps must not be taken (D4, deletion protection).
+func (m *planner) checkStepPolicies(steps []Step, opt Options) diag.Findings {
 	var fs diag.Findings
 	for _, s := range steps {
 		pol := policyOf(s.Kind)
-		if s.Action == Replace && pol.replace == refuse {
+		if s.Action == Replace && pol.replacement == refuseReplacement {
 			for _, c := range s.Changes {
 				if c.ForcesReplacement {
-					fs.Errorf(string(s.Addr), short(c.New), pol.hint, "%s cannot be changed from %s", c.Property, short(c.Old))
+					fs.Errorf(string(s.Addr), formatValue(c.New), pol.refusalHint, "%s cannot be changed from %s", c.Property, formatValue(c.Old))
 				}
 			}
 		}
-		fs = append(fs, shrinking(s, pol.grows)...)
-		if (s.Action == Delete || s.Action == Replace) && pol.data && !opt.DestroyData {
+		fs = append(fs, checkShrinking(s, pol.growOnly)...)
+		if (s.Action == Delete || s.Action == Replace) && pol.holdsData && !opt.DestroyData {
 			fs.Errorf(string(s.Addr), s.ID, "put it back into the manifest, or say --destroy-data if its data may go",
 				"would be destroyed with the data it holds")
 		}
@@ -263,24 +263,24 @@ func (m *maker) refusals(steps []Step, opt Options) diag.Findings {
 	return fs
 }
 
-// shrinking refuses to make smaller what AWS makes larger only.
-func shrinking(s Step, grows string) diag.Findings {
+// checkShrinking refuses to make smaller what AWS makes larger only.
+func checkShrinking(s Step, grows string) diag.Findings {
 	var fs diag.Findings
 	for _, c := range s.Changes {
-		if c.Property == grows && shrinks(c) {
-			fs.Errorf(string(s.Addr), short(c.New), "say "+short(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, short(c.Old))
+		if c.Property == grows && isShrink(c) {
+			fs.Errorf(string(s.Addr), formatValue(c.New), "say "+formatValue(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, formatValue(c.Old))
 		}
 	}
 	return fs
 }
 
-func shrinks(c Change) bool {
+func isShrink(c Change) bool {
 	was, ok := c.Old.(int64)
 	is, known := c.New.(int64)
 	return ok && known && is < was
 }
 
-func cost(cs []Change) int {
+func changeCost(cs []Change) int {
 	n := len(cs)
 	for _, c := range cs {
 		if c.ForcesReplacement {

@@ -56,16 +56,20 @@ type (
 func (net) Kind() graph.Kind  { return graph.Kind{Name: "net"} }
 func (zone) Kind() graph.Kind { return graph.Kind{Name: "zone"} }
 func (gate) Kind() graph.Kind { return graph.Kind{Name: "gate"} }
-func (rule) Kind() graph.Kind { return graph.Kind{Name: "rule", Key: []string{"Net", "From"}} }
-func (template) Kind() graph.Kind {
-	return graph.Kind{Name: "template", Attributes: map[string]string{"Version": "version"}, Volatile: []string{"Version"}}
+func (rule) Kind() graph.Kind {
+	return graph.Kind{Name: "rule", KeyProperties: []string{"Net", "From"}}
 }
-func (machine) Kind() graph.Kind { return graph.Kind{Name: "machine", Needs: []string{"gate"}} }
+func (template) Kind() graph.Kind {
+	return graph.Kind{Name: "template", Attributes: map[string]string{"Version": "version"}, VolatileAttributes: []string{"Version"}}
+}
+func (machine) Kind() graph.Kind {
+	return graph.Kind{Name: "machine", ImplicitDependencies: []string{"gate"}}
+}
 
 // cloud is a strict one: it refuses to delete what is in use and to use what is not there.
 type cloud struct {
 	mu      sync.Mutex
-	things  map[string]plan.Actual
+	things  map[string]plan.ActualResource
 	next    int
 	made    map[string]int
 	fail    func(plan.Task) error
@@ -74,15 +78,15 @@ type cloud struct {
 
 type classed struct {
 	error
-	class plan.Class
+	class plan.ErrorClass
 }
 
-func (c classed) Class() plan.Class { return c.class }
+func (c classed) Class() plan.ErrorClass { return c.class }
 
-func (c *cloud) actual() []plan.Actual {
-	var out []plan.Actual
+func (c *cloud) actual() []plan.ActualResource {
+	var out []plan.ActualResource
 	for _, a := range c.things {
-		if len(a.Resource.Kind().Key) > 0 {
+		if len(a.Resource.Kind().KeyProperties) > 0 {
 			a.Addr = ""
 		}
 		out = append(out, a)
@@ -96,47 +100,47 @@ func (c *cloud) check(t plan.Task) error {
 			return err
 		}
 	}
-	if t.Want == nil {
+	if t.Desired == nil {
 		return nil
 	}
-	for _, p := range graph.Pointers(t.Want) {
-		if a, ok := c.things[p.Literal()]; !ok || a.Resource.Kind().Name != p.TargetKind() {
-			return fmt.Errorf("%s refers to %s %q, which does not exist", t.Step.Addr, p.TargetKind(), p.Literal())
+	for _, p := range graph.References(t.Desired) {
+		if a, ok := c.things[p.Literal()]; !ok || a.Resource.Kind().Name != p.KindName() {
+			return fmt.Errorf("%s refers to %s %q, which does not exist", t.Step.Addr, p.KindName(), p.Literal())
 		}
 	}
 	return nil
 }
 
-func (c *cloud) Create(_ context.Context, t plan.Task) (plan.Made, error) {
+func (c *cloud) Create(_ context.Context, t plan.Task) (plan.StepResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.check(t); err != nil {
-		return plan.Made{}, err
+		return plan.StepResult{}, err
 	}
 	c.next++
 	c.changes++
-	a := plan.Actual{Addr: t.Step.Addr, ID: fmt.Sprintf("id-%d", c.next), Resource: t.Want}
+	a := plan.ActualResource{Addr: t.Step.Addr, ID: fmt.Sprintf("id-%d", c.next), Resource: t.Desired}
 	if c.made == nil {
 		c.made = map[string]int{}
 	}
 	c.made[t.Step.Kind]++ // counted by kind: which of two operations comes first is chance
 	a.Attributes = map[string]string{"Version": "1", "Name": fmt.Sprintf("%s-%d.example", t.Step.Kind, c.made[t.Step.Kind])}
 	c.things[a.ID] = a
-	return plan.Made{ID: a.ID, Attributes: a.Attributes}, nil
+	return plan.StepResult{ID: a.ID, Attributes: a.Attributes}, nil
 }
 
-func (c *cloud) Update(_ context.Context, t plan.Task) (plan.Made, error) {
+func (c *cloud) Update(_ context.Context, t plan.Task) (plan.StepResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.check(t); err != nil {
-		return plan.Made{}, err
+		return plan.StepResult{}, err
 	}
 	c.changes++
-	a := c.things[t.Have.ID]
-	a.Resource = t.Want
+	a := c.things[t.Actual.ID]
+	a.Resource = t.Desired
 	a.Attributes = map[string]string{"Version": a.Attributes["Version"] + "1", "Name": a.Attributes["Name"]}
 	c.things[a.ID] = a
-	return plan.Made{ID: a.ID, Attributes: a.Attributes}, nil
+	return plan.StepResult{ID: a.ID, Attributes: a.Attributes}, nil
 }
 
 func (c *cloud) Delete(_ context.Context, t plan.Task) error {
@@ -146,21 +150,21 @@ func (c *cloud) Delete(_ context.Context, t plan.Task) error {
 		return err
 	}
 	for _, a := range c.things {
-		for _, p := range graph.Pointers(a.Resource) {
-			if p.Literal() == t.Have.ID && p.TargetKind() == t.Step.Kind {
+		for _, p := range graph.References(a.Resource) {
+			if p.Literal() == t.Actual.ID && p.KindName() == t.Step.Kind {
 				return fmt.Errorf("DependencyViolation: %s is used by %s", t.Step.Addr, a.Addr)
 			}
 		}
-		if slices.Contains(a.Resource.Kind().Needs, t.Step.Kind) && t.Step.Action == plan.Delete {
+		if slices.Contains(a.Resource.Kind().ImplicitDependencies, t.Step.Kind) && t.Step.Action == plan.Delete {
 			return fmt.Errorf("DependencyViolation: %s is needed by %s", t.Step.Addr, a.Addr)
 		}
 	}
 	c.changes++
-	delete(c.things, t.Have.ID)
+	delete(c.things, t.Actual.ID)
 	return nil
 }
 
-func (c *cloud) Settle(context.Context, plan.Task, plan.Made) error { return nil }
+func (c *cloud) WaitReady(context.Context, plan.Task, plan.StepResult) error { return nil }
 
 // spec is what a random manifest may say.
 type spec struct {
@@ -195,17 +199,17 @@ func (s spec) graph() *graph.Graph {
 	}
 	door := graph.Add(g, "door", gate{Net: n, Port: s.Port})
 	for i := range s.Machines {
-		tpl := graph.Add(g, strconv.Itoa(i), template{Script: graph.Concat(graph.Lit(s.Script+" "), door.Attr("Name")).Base64()})
+		tpl := graph.Add(g, strconv.Itoa(i), template{Script: graph.Concat(graph.LiteralText(s.Script+" "), door.Attr("Name")).Base64()})
 		graph.Add(g, strconv.Itoa(i), machine{Zones: zones, Template: tpl, Version: tpl.Attr("Version"), Size: i}, door)
 	}
 	return g
 }
 
-func walk(c plan.Cloud) plan.Walk { return plan.Walk{Cloud: c, Now: time.Now} }
+func walk(c plan.Cloud) plan.Applier { return plan.Applier{Cloud: c, Now: time.Now} }
 
 func TestConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &cloud{things: map[string]plan.Actual{}}
+		c := &cloud{things: map[string]plan.ActualResource{}}
 		for range rapid.IntRange(1, 4).Draw(t, "rounds") {
 			s := specs().Draw(t, "spec")
 			g := s.graph()
@@ -224,7 +228,7 @@ func TestConverge(t *testing.T) {
 			if err := apply(t, c, g); err != nil {
 				t.Fatalf("second apply of %+v: %v", s, err)
 			}
-			if rest, _ := plan.Make(g, c.actual(), plan.Options{}); !rest.Empty() {
+			if rest, _ := plan.Compute(g, c.actual(), plan.Options{}); !rest.IsEmpty() {
 				t.Fatalf("not converged: %v", rest.Steps)
 			}
 		}
@@ -256,7 +260,7 @@ func drift(t *rapid.T, c *cloud) {
 			if rapid.Bool().Draw(t, "foreign rule") {
 				c.next++
 				f := fmt.Sprintf("id-%d", c.next)
-				c.things[f] = plan.Actual{ID: f, Resource: rule{Net: graph.Existing[net](id), From: "world"}}
+				c.things[f] = plan.ActualResource{ID: f, Resource: rule{Net: graph.UnmanagedRef[net](id), From: "world"}}
 			}
 		case zone:
 			if rapid.IntRange(0, 5).Draw(t, "twin") == 0 {
@@ -270,7 +274,7 @@ func drift(t *rapid.T, c *cloud) {
 }
 
 func apply(t *rapid.T, c *cloud, g *graph.Graph) error {
-	p, fs := plan.Make(g, c.actual(), plan.Options{DestroyData: true})
+	p, fs := plan.Compute(g, c.actual(), plan.Options{DestroyData: true})
 	if err := fs.Err(); err != nil {
 		t.Fatalf("refused: %v", err)
 	}
@@ -295,8 +299,8 @@ func small() spec {
 // lines returns the plan from one spec to another as a person reads it.
 func lines(t *testing.T, from, to spec, between func(*cloud)) []string {
 	t.Helper()
-	c := &cloud{things: map[string]plan.Actual{}}
-	p, _ := plan.Make(from.graph(), nil, plan.Options{})
+	c := &cloud{things: map[string]plan.ActualResource{}}
+	p, _ := plan.Compute(from.graph(), nil, plan.Options{})
 	if err := walk(c).Apply(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +308,7 @@ func lines(t *testing.T, from, to spec, between func(*cloud)) []string {
 		between(c)
 	}
 	before := c.changes
-	p, fs := plan.Make(to.graph(), c.actual(), plan.Options{})
+	p, fs := plan.Compute(to.graph(), c.actual(), plan.Options{})
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -324,14 +328,14 @@ func lines(t *testing.T, from, to spec, between func(*cloud)) []string {
 
 func TestPlanLines(t *testing.T) {
 	edit := func(f func(*spec)) spec { s := small(); f(&s); return s }
-	find := func(c *cloud, kind string) plan.Actual {
+	find := func(c *cloud, kind string) plan.ActualResource {
 		for _, a := range c.things {
 			if a.Resource.Kind().Name == kind {
 				return a
 			}
 		}
 		t.Fatalf("no %s", kind)
-		return plan.Actual{}
+		return plan.ActualResource{}
 	}
 	for name, tc := range map[string]struct {
 		to      spec
@@ -348,7 +352,7 @@ func TestPlanLines(t *testing.T) {
 		}},
 		"a rule revoked by hand": {to: small(), between: func(c *cloud) { delete(c.things, find(c, "rule").ID) }, want: []string{"create rule/a"}},
 		"a rule added by hand": {to: small(), between: func(c *cloud) {
-			c.things["x"] = plan.Actual{ID: "x", Resource: rule{Net: graph.Existing[net](find(c, "net").ID), From: "world"}}
+			c.things["x"] = plan.ActualResource{ID: "x", Resource: rule{Net: graph.UnmanagedRef[net](find(c, "net").ID), From: "world"}}
 		}, want: []string{"delete rule/main:world"}},
 		"a tag of somebody else is left alone": {to: small(), between: func(c *cloud) {
 			a := find(c, "net")
@@ -373,15 +377,15 @@ func TestPlanLines(t *testing.T) {
 }
 
 func TestPlanIsDeterministic(t *testing.T) {
-	c := &cloud{things: map[string]plan.Actual{}}
+	c := &cloud{things: map[string]plan.ActualResource{}}
 	s := spec{Zones: 3, Rules: []string{"a", "b", "c"}, Port: 1, Tag: "a", Script: "a", Machines: 3}
-	p, _ := plan.Make(s.graph(), nil, plan.Options{})
+	p, _ := plan.Compute(s.graph(), nil, plan.Options{})
 	if err := walk(c).Apply(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	var first string
 	for range 20 {
-		p, _ := plan.Make(&graph.Graph{}, c.actual(), plan.Options{})
+		p, _ := plan.Compute(&graph.Graph{}, c.actual(), plan.Options{})
 		b, err := json.Marshal(p.Document("demo"))
 		if err != nil {
 			t.Fatal(err)
@@ -405,16 +409,16 @@ type vol struct {
 func (vol) Kind() graph.Kind { return graph.Kind{Name: "volume"} }
 
 func TestDataIsProtected(t *testing.T) {
-	have := []plan.Actual{{Addr: "volume/etcd-a", ID: "vol-1", Resource: vol{Zone: "a"}}}
-	if _, fs := plan.Make(&graph.Graph{}, have, plan.Options{}); fs.Err() == nil {
+	have := []plan.ActualResource{{Addr: "volume/etcd-a", ID: "vol-1", Resource: vol{Zone: "a"}}}
+	if _, fs := plan.Compute(&graph.Graph{}, have, plan.Options{}); fs.Err() == nil {
 		t.Error("a volume would go without a word")
 	}
-	if p, fs := plan.Make(&graph.Graph{}, have, plan.Options{DestroyData: true}); fs.Err() != nil || len(p.Steps) != 1 {
+	if p, fs := plan.Compute(&graph.Graph{}, have, plan.Options{DestroyData: true}); fs.Err() != nil || len(p.Steps) != 1 {
 		t.Errorf("asked to: %v, %v", p.Steps, fs)
 	}
 	g := &graph.Graph{}
 	graph.Add(g, "etcd-a", vol{Zone: "b"})
-	if _, fs := plan.Make(g, have, plan.Options{DestroyData: true}); fs.Err() == nil {
+	if _, fs := plan.Compute(g, have, plan.Options{DestroyData: true}); fs.Err() == nil {
 		t.Error("a volume may not move to another zone")
 	}
 }

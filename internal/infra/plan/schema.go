@@ -5,7 +5,7 @@ package plan
 import _ "embed" // the schema
 
 //go:embed plan.schema.json
-var schema []byte
+var schemaJSON []byte
 
 // Schema returns the JSON Schema of a [Document]. A test holds it to the Go types and to real plans.
-func Schema() []byte { return schema }
+func Schema() []byte { return schemaJSON }

@@ -153,16 +153,16 @@ func TestPlansFitTheSchema(t *testing.T) {
 	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16"})
 	graph.Add(g, "a", awskind.Subnet{VPC: vpc, CIDR: "10.0.0.0/24", Zone: "us-east-1a", MapPublicIP: true})
 	graph.Add(g, "public", awskind.RouteTable{VPC: vpc})
-	have := []plan.Actual{
+	have := []plan.ActualResource{
 		{Addr: "vpc/main", ID: "vpc-1", Resource: awskind.VPC{CIDR: "10.0.0.0/16"}},
-		{Addr: "subnet/a", ID: "subnet-1", Resource: awskind.Subnet{VPC: graph.Existing[awskind.VPC]("vpc-1"), CIDR: "10.0.0.0/24", Zone: "us-east-1a"}},
-		{Addr: "route-table/public", ID: "rtb-1", Resource: awskind.RouteTable{VPC: graph.Existing[awskind.VPC]("vpc-0")}},
-		{Addr: "subnet/b", ID: "subnet-2", Resource: awskind.Subnet{VPC: graph.Existing[awskind.VPC]("vpc-1"), CIDR: "10.0.1.0/24", Zone: "us-east-1b"}},
+		{Addr: "subnet/a", ID: "subnet-1", Resource: awskind.Subnet{VPC: graph.UnmanagedRef[awskind.VPC]("vpc-1"), CIDR: "10.0.0.0/24", Zone: "us-east-1a"}},
+		{Addr: "route-table/public", ID: "rtb-1", Resource: awskind.RouteTable{VPC: graph.UnmanagedRef[awskind.VPC]("vpc-0")}},
+		{Addr: "subnet/b", ID: "subnet-2", Resource: awskind.Subnet{VPC: graph.UnmanagedRef[awskind.VPC]("vpc-1"), CIDR: "10.0.1.0/24", Zone: "us-east-1b"}},
 	}
 	strict := validator(t, true)
 	actions := map[plan.Action]bool{}
-	for _, actual := range [][]plan.Actual{nil, have} {
-		p, _ := plan.Make(g, actual, plan.Options{})
+	for _, actual := range [][]plan.ActualResource{nil, have} {
+		p, _ := plan.Compute(g, actual, plan.Options{})
 		for _, s := range p.Steps {
 			actions[s.Action] = true
 		}

@@ -19,13 +19,13 @@ type Resource struct {
 	LogicalID, Type, ID string
 }
 
-// Resources lists what the stack holds.
-func (s Stack) Resources(ctx context.Context) ([]Resource, error) {
+// ListResources lists what the stack holds.
+func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 	var out []Resource
 	in := &cloudformation.ListStackResourcesInput{StackName: &s.Name}
 	for {
 		page, err := s.API.ListStackResources(ctx, in)
-		if missing(err) {
+		if isStackMissing(err) {
 			return nil, nil
 		}
 		if err != nil {
@@ -46,21 +46,21 @@ func (s Stack) Resources(ctx context.Context) ([]Resource, error) {
 	}
 }
 
-// Deletion lists the steps that deleting the stack takes.
-func (s Stack) Deletion(resources []Resource) []plan.Step {
+// DeletionSteps lists the steps that deleting the stack takes.
+func (s Stack) DeletionSteps(resources []Resource) []plan.Step {
 	var changes []types.Change
 	for _, r := range resources {
 		changes = append(changes, types.Change{ResourceChange: &types.ResourceChange{
 			Action: types.ChangeActionRemove, LogicalResourceId: &r.LogicalID, ResourceType: &r.Type, PhysicalResourceId: &r.ID,
 		}})
 	}
-	return Steps(changes, s.Names)
+	return StepsOf(changes, s.Names)
 }
 
-// Template returns the template that the stack was made of; empty if there is no stack.
-func (s Stack) Template(ctx context.Context) (string, error) {
+// ReadTemplate returns the template that the stack was made of; empty if there is no stack.
+func (s Stack) ReadTemplate(ctx context.Context) (string, error) {
 	out, err := s.API.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &s.Name, TemplateStage: types.TemplateStageOriginal})
-	if missing(err) {
+	if isStackMissing(err) {
 		return "", nil
 	}
 	if err != nil {
@@ -72,8 +72,8 @@ func (s Stack) Template(ctx context.Context) (string, error) {
 // Delete deletes the stack, which may be protected, and waits until it is gone. What could not be deleted is named in the
 // error, each with its reason.
 func (s Stack) Delete(ctx context.Context, info Info, total int) error {
-	f := s.follow(info.ID, total)
-	if err := f.skip(ctx); err != nil {
+	f := s.followEvents(info.ID, total)
+	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
 	if info.Protected {
@@ -86,18 +86,18 @@ func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 	if _, err := s.API.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &info.ID}); err != nil {
 		return fmt.Errorf("delete stack %s: %w", s.Name, err)
 	}
-	after, err := s.settled(ctx, f, info.ID, true)
+	after, err := s.waitForEnd(ctx, f, info.ID, true)
 	if err != nil {
 		return err
 	}
-	if PhaseOf(after.Status) == Absent {
+	if PhaseOf(after.Status) == PhaseAbsent {
 		return nil
 	}
-	return errors.Join(s.failure(f, after), s.undeleted(f.seen))
+	return errors.Join(s.failedError(f, after), s.deletionErrors(f.events))
 }
 
-// undeleted names all that could not be deleted.
-func (s Stack) undeleted(events []types.StackEvent) error {
+// deletionErrors names all that could not be deleted.
+func (s Stack) deletionErrors(events []types.StackEvent) error {
 	reasons := map[string]error{}
 	var order []string
 	for _, e := range events {
@@ -108,7 +108,7 @@ func (s Stack) undeleted(events []types.StackEvent) error {
 		if reasons[id] == nil {
 			order = append(order, id)
 		}
-		reasons[id] = fmt.Errorf("delete %s (%s): %s", s.Names.Addr(aws.ToString(e.ResourceType), id), aws.ToString(e.PhysicalResourceId), aws.ToString(e.ResourceStatusReason))
+		reasons[id] = fmt.Errorf("delete %s (%s): %s", s.Names.AddrOf(aws.ToString(e.ResourceType), id), aws.ToString(e.PhysicalResourceId), aws.ToString(e.ResourceStatusReason))
 	}
 	var errs []error
 	for _, id := range order {

@@ -20,39 +20,39 @@ const (
 	stackType = "AWS::CloudFormation::Stack"
 	// CloudFormation is asked often at first, since a small change is done in seconds, and then as often as a person wants
 	// to see that something happens. Its API bears a few calls a second.
-	firstPause = 200 * time.Millisecond
-	lastPause  = 3 * time.Second
+	minPollInterval = 200 * time.Millisecond
+	maxPollInterval = 3 * time.Second
 )
 
-// follower tells the events of one operation, each once.
-type follower struct {
-	s     Stack
-	id    string
-	total int
-	last  string // the newest event that was told
-	seen  []types.StackEvent
-	begun map[string]time.Time // by logical id
-	done  map[string]bool      // has ended once
-	ended map[string]bool      // has ended, and not begun again since
-	wait  time.Duration
+// eventFollower tells the events of one operation, each once.
+type eventFollower struct {
+	stack        Stack
+	stackID      string
+	total        int
+	lastEventID  string // the newest event that was told
+	events       []types.StackEvent
+	startedAt    map[string]time.Time // by logical id
+	completed    map[string]bool      // has ended once
+	ended        map[string]bool      // has ended, and not begun again since
+	pollInterval time.Duration
 }
 
-// follow begins to follow an operation of total steps; 0 if that is not known.
-func (s Stack) follow(id string, total int) *follower {
-	return &follower{s: s, id: id, total: total, begun: map[string]time.Time{}, done: map[string]bool{}, ended: map[string]bool{}, wait: firstPause}
+// followEvents begins to follow an operation of total steps; 0 if that is not known.
+func (s Stack) followEvents(id string, total int) *eventFollower {
+	return &eventFollower{stack: s, stackID: id, total: total, startedAt: map[string]time.Time{}, completed: map[string]bool{}, ended: map[string]bool{}, pollInterval: minPollInterval}
 }
 
-// newer reads the events until stop says that one is not wanted any more, oldest first.
-func (f *follower) newer(ctx context.Context, stop func(types.StackEvent) bool) ([]types.StackEvent, error) {
+// readEventsUntil reads the events until stop says that one is not wanted any more, oldest first.
+func (f *eventFollower) readEventsUntil(ctx context.Context, stop func(types.StackEvent) bool) ([]types.StackEvent, error) {
 	var out []types.StackEvent
-	in := &cloudformation.DescribeStackEventsInput{StackName: &f.id}
+	in := &cloudformation.DescribeStackEventsInput{StackName: &f.stackID}
 	for {
-		page, err := f.s.API.DescribeStackEvents(ctx, in)
-		if missing(err) {
+		page, err := f.stack.API.DescribeStackEvents(ctx, in)
+		if isStackMissing(err) {
 			return nil, nil // a stack that only just begins
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the events of stack %s: %w", f.s.Name, err)
+			return nil, fmt.Errorf("read the events of stack %s: %w", f.stack.Name, err)
 		}
 		for _, e := range page.StackEvents {
 			if stop(e) {
@@ -69,106 +69,106 @@ func (f *follower) newer(ctx context.Context, stop func(types.StackEvent) bool) 
 	}
 }
 
-// skip passes over all events that there are.
-func (f *follower) skip(ctx context.Context) error {
+// skipExisting passes over all events that there are.
+func (f *eventFollower) skipExisting(ctx context.Context) error {
 	first := true
-	events, err := f.newer(ctx, func(types.StackEvent) bool { defer func() { first = false }(); return !first })
+	events, err := f.readEventsUntil(ctx, func(types.StackEvent) bool { defer func() { first = false }(); return !first })
 	if len(events) > 0 {
-		f.last = aws.ToString(events[0].EventId)
+		f.lastEventID = aws.ToString(events[0].EventId)
 	}
 	return err
 }
 
-// rewind goes back to where the operation that goes on began.
-func (f *follower) rewind(ctx context.Context) error {
+// replayOperation goes back to where the operation that goes on began.
+func (f *eventFollower) replayOperation(ctx context.Context) error {
 	began := false
-	events, err := f.newer(ctx, func(e types.StackEvent) bool {
+	events, err := f.readEventsUntil(ctx, func(e types.StackEvent) bool {
 		was := began
-		began = began || Begins(e)
+		began = began || StartsOperation(e)
 		return was
 	})
 	if err != nil {
 		return err
 	}
-	f.tell(events)
+	f.reportEvents(events)
 	return nil
 }
 
-// Begins says whether an event is the first of an operation that somebody asked for.
-func Begins(e types.StackEvent) bool {
+// StartsOperation says whether an event is the first of an operation that somebody asked for.
+func StartsOperation(e types.StackEvent) bool {
 	return aws.ToString(e.ResourceType) == stackType && aws.ToString(e.PhysicalResourceId) == aws.ToString(e.StackId) &&
 		slices.Contains([]types.ResourceStatus{"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS"}, e.ResourceStatus)
 }
 
-// poll tells what is new.
-func (f *follower) poll(ctx context.Context) error {
-	events, err := f.newer(ctx, func(e types.StackEvent) bool { return aws.ToString(e.EventId) == f.last })
+// pollEvents tells what is new.
+func (f *eventFollower) pollEvents(ctx context.Context) error {
+	events, err := f.readEventsUntil(ctx, func(e types.StackEvent) bool { return aws.ToString(e.EventId) == f.lastEventID })
 	if err != nil {
 		return err
 	}
 	if len(events) > 0 {
-		f.wait = firstPause
+		f.pollInterval = minPollInterval
 	}
-	f.tell(events)
+	f.reportEvents(events)
 	return nil
 }
 
-func (f *follower) pause(ctx context.Context) error {
-	timer := time.NewTimer(f.wait)
+func (f *eventFollower) waitInterval(ctx context.Context) error {
+	timer := time.NewTimer(f.pollInterval)
 	defer timer.Stop()
-	f.wait = min(f.wait*3/2, lastPause)
+	f.pollInterval = min(f.pollInterval*3/2, maxPollInterval)
 	select {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stack %s goes on without us; run it again to look on: %w", f.s.Name, ctx.Err())
+		return fmt.Errorf("stack %s goes on without us; run it again to look on: %w", f.stack.Name, ctx.Err())
 	}
 }
 
-func (f *follower) tell(events []types.StackEvent) {
+func (f *eventFollower) reportEvents(events []types.StackEvent) {
 	for _, e := range events {
-		f.last = aws.ToString(e.EventId)
-		f.seen = append(f.seen, e)
+		f.lastEventID = aws.ToString(e.EventId)
+		f.events = append(f.events, e)
 		if aws.ToString(e.ResourceType) == stackType {
-			f.tellStack(e)
+			f.reportStackEvent(e)
 			continue
 		}
-		f.s.Events(f.event(e))
+		f.stack.OnEvent(f.planEvent(e))
 	}
 }
 
-func (f *follower) tellStack(e types.StackEvent) {
-	text := "stack " + f.s.Name + ": " + string(e.ResourceStatus)
+func (f *eventFollower) reportStackEvent(e types.StackEvent) {
+	text := "stack " + f.stack.Name + ": " + string(e.ResourceStatus)
 	if reason := aws.ToString(e.ResourceStatusReason); reason != "" {
 		text += ": " + reason
 	}
-	f.s.Notes(text)
+	f.stack.OnNotice(text)
 }
 
-// event is what an event of a resource says, in the terms of a plan.
-func (f *follower) event(e types.StackEvent) plan.Event {
+// planEvent is what an event of a resource says, in the terms of a plan.
+func (f *eventFollower) planEvent(e types.StackEvent) plan.Event {
 	id := aws.ToString(e.LogicalResourceId)
-	action, state := Progress(e.ResourceStatus)
+	action, state := ProgressOf(e.ResourceStatus)
 	at := aws.ToTime(e.Timestamp)
-	if begun := f.begun[id]; begun.IsZero() || f.ended[id] && state == plan.Started {
-		f.begun[id], f.ended[id] = at, false
+	if begun := f.startedAt[id]; begun.IsZero() || f.ended[id] && state == plan.Started {
+		f.startedAt[id], f.ended[id] = at, false
 	}
 	reason := aws.ToString(e.ResourceStatusReason)
 	if state == plan.Started && reason != "" && reason != "Resource creation Initiated" {
 		state = plan.Waiting // news of something that goes on, such as a signal
 	}
 	if state == plan.Done || state == plan.Failed {
-		f.done[id], f.ended[id] = true, true
+		f.completed[id], f.ended[id] = true, true
 	}
 	cfn := aws.ToString(e.ResourceType)
 	return plan.Event{
-		Step:  plan.Step{Action: action, Addr: f.s.Names.Addr(cfn, id), Kind: f.s.Names.KindOf(cfn), ID: aws.ToString(e.PhysicalResourceId)},
-		State: state, Elapsed: at.Sub(f.begun[id]), Detail: reason, Index: len(f.done), Total: max(f.total, len(f.begun)),
+		Step:  plan.Step{Action: action, Addr: f.stack.Names.AddrOf(cfn, id), Kind: f.stack.Names.KindOf(cfn), ID: aws.ToString(e.PhysicalResourceId)},
+		State: state, Elapsed: at.Sub(f.startedAt[id]), Detail: reason, Index: len(f.completed), Total: max(f.total, len(f.startedAt)),
 	}
 }
 
-// Progress says what a status of a resource is in the terms of a plan.
-func Progress(s types.ResourceStatus) (plan.Action, plan.State) {
+// ProgressOf says what a status of a resource is in the terms of a plan.
+func ProgressOf(s types.ResourceStatus) (plan.Action, plan.State) {
 	action := plan.Update
 	switch text := strings.TrimPrefix(string(s), "ROLLBACK_"); {
 	case strings.HasPrefix(text, "CREATE_"), strings.HasPrefix(text, "IMPORT_"):

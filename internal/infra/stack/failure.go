@@ -16,15 +16,15 @@ import (
 // failureSignal is how CloudFormation begins to tell of a machine that said that it failed.
 const failureSignal = "Received FAILURE signal with UniqueId "
 
-// Cause is what an operation failed of.
-type Cause struct {
+// FailureCause is what an operation failed of.
+type FailureCause struct {
 	// Addr of the first resource that failed; empty if only the stack did.
 	Addr graph.Addr
 	// ID in AWS, where it had one.
 	ID     string
 	Reason string
-	// At is when the resource began, for whoever looks for its traces.
-	At time.Time
+	// StartedAt is when the resource began, for whoever looks for its traces.
+	StartedAt time.Time
 	// Machines are those that said themselves that they failed.
 	Machines []string
 }
@@ -33,7 +33,7 @@ type Cause struct {
 type FailedError struct {
 	Stack  string
 	Status types.StackStatus
-	Cause  Cause
+	Cause  FailureCause
 }
 
 // Error implements error.
@@ -53,7 +53,7 @@ func (e FailedError) Error() string {
 
 // FirstFailure finds in the events of an operation, oldest first, what failed by itself: what CloudFormation cancelled
 // because of that is not told. Otherwise is the reason if no resource failed.
-func FirstFailure(events []types.StackEvent, names Names, otherwise string) Cause {
+func FirstFailure(events []types.StackEvent, names NameIndex, otherwise string) FailureCause {
 	begun, said := map[string]time.Time{}, map[string][]string{}
 	for _, e := range events {
 		id := aws.ToString(e.LogicalResourceId)
@@ -67,16 +67,16 @@ func FirstFailure(events []types.StackEvent, names Names, otherwise string) Caus
 		if _, machine, ok := strings.Cut(reason, failureSignal); ok {
 			said[id] = append(said[id], machine)
 		}
-		if !strings.HasSuffix(string(e.ResourceStatus), "_FAILED") || cancelled(reason) {
+		if !strings.HasSuffix(string(e.ResourceStatus), "_FAILED") || isCancelled(reason) {
 			continue
 		}
-		return Cause{
-			Addr: names.Addr(aws.ToString(e.ResourceType), id), ID: aws.ToString(e.PhysicalResourceId), Reason: reason, At: begun[id], Machines: said[id],
+		return FailureCause{
+			Addr: names.AddrOf(aws.ToString(e.ResourceType), id), ID: aws.ToString(e.PhysicalResourceId), Reason: reason, StartedAt: begun[id], Machines: said[id],
 		}
 	}
-	return Cause{Reason: otherwise}
+	return FailureCause{Reason: otherwise}
 }
 
-func cancelled(reason string) bool {
+func isCancelled(reason string) bool {
 	return strings.HasPrefix(reason, "Resource creation cancelled") || strings.HasPrefix(reason, "Resource update cancelled")
 }

@@ -8,27 +8,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// Names translates what CloudFormation calls things.
-type Names struct {
-	// Addrs by logical id, of the resources that the template has now, and before.
-	Addrs map[string]graph.Addr
-	// Kinds by CloudFormation's type.
-	Kinds map[string]string
-	// Order is the place of an address in the graph; what is not in it comes last.
-	Order map[graph.Addr]int
+// NameIndex translates what CloudFormation calls things.
+type NameIndex struct {
+	// AddrByLogicalID by logical id, of the resources that the template has now, and before.
+	AddrByLogicalID map[string]graph.Addr
+	// KindByType by CloudFormation's type.
+	KindByType map[string]string
+	// OrderByAddr is the place of an address in the graph; what is not in it comes last.
+	OrderByAddr map[graph.Addr]int
 }
 
 // KindOf is the name of the kind of a CloudFormation type; of one that we do not have, its last part in our spelling.
-func (n Names) KindOf(cfn string) string {
-	if kind := n.Kinds[cfn]; kind != "" {
+func (n NameIndex) KindOf(cfn string) string {
+	if kind := n.KindByType[cfn]; kind != "" {
 		return kind
 	}
 	return strings.ReplaceAll(graph.Snake(cfn[strings.LastIndex(cfn, ":")+1:]), "_", "-")
 }
 
-// Addr is the address of a resource; what the graph does not have goes by its logical id.
-func (n Names) Addr(cfn, logicalID string) graph.Addr {
-	if addr := n.Addrs[logicalID]; addr != "" {
+// AddrOf is the address of a resource; what the graph does not have goes by its logical id.
+func (n NameIndex) AddrOf(cfn, logicalID string) graph.Addr {
+	if addr := n.AddrByLogicalID[logicalID]; addr != "" {
 		return addr
 	}
 	return graph.Addr(n.KindOf(cfn) + "/" + logicalID)

@@ -24,11 +24,11 @@ import (
 type Stack struct {
 	API   *cloudformation.Client
 	Name  string
-	Names Names
+	Names NameIndex
 	Now   func() time.Time
-	// Events is told how resources go; Notes is told what the stack itself does, in a sentence.
-	Events func(plan.Event)
-	Notes  func(string)
+	// OnEvent is told how resources go; Notes is told what the stack itself does, in a sentence.
+	OnEvent  func(plan.Event)
+	OnNotice func(string)
 }
 
 // Phase is what can be done with a stack in a state.
@@ -36,35 +36,35 @@ type Phase string
 
 // The phases.
 const (
-	Absent Phase = "absent" // there is none: it can be made
-	Review Phase = "review" // it holds a change set only: it can be made
-	Moving Phase = "moving" // an operation goes on: it can only be waited for
-	Steady Phase = "steady" // it can be changed
-	Dead   Phase = "dead"   // it can only be deleted
-	Stuck  Phase = "stuck"  // its rollback has to be gone on with first
+	PhaseAbsent         Phase = "absent" // there is none: it can be made
+	PhaseReview         Phase = "review" // it holds a change set only: it can be made
+	PhaseInProgress     Phase = "moving" // an operation goes on: it can only be waited for
+	PhaseUpdatable      Phase = "steady" // it can be changed
+	PhaseDeleteOnly     Phase = "dead"   // it can only be deleted
+	PhaseRollbackFailed Phase = "stuck"  // its rollback has to be gone on with first
 )
 
 // PhaseOf says what can be done with a stack of this status; empty is no stack.
 func PhaseOf(s types.StackStatus) Phase {
 	switch s {
 	case "", types.StackStatusDeleteComplete:
-		return Absent
+		return PhaseAbsent
 	case types.StackStatusReviewInProgress:
-		return Review
+		return PhaseReview
 	case types.StackStatusCreateFailed, types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusDeleteFailed:
-		return Dead
+		return PhaseDeleteOnly
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
-		return Stuck
+		return PhaseRollbackFailed
 	default: // the rest is told by its ending
 	}
 	if strings.HasSuffix(string(s), "_IN_PROGRESS") {
-		return Moving
+		return PhaseInProgress
 	}
-	return Steady
+	return PhaseUpdatable
 }
 
-// WentWell says whether an operation that ended in this status did what it was to do.
-func WentWell(s types.StackStatus) bool {
+// IsSuccess says whether an operation that ended in this status did what it was to do.
+func IsSuccess(s types.StackStatus) bool {
 	return slices.Contains([]types.StackStatus{
 		types.StackStatusCreateComplete, types.StackStatusUpdateComplete, types.StackStatusDeleteComplete, types.StackStatusImportComplete, "",
 	}, s)
@@ -80,11 +80,11 @@ type Info struct {
 }
 
 // Describe reads the stack; the zero Info if there is none.
-func (s Stack) Describe(ctx context.Context) (Info, error) { return s.describe(ctx, s.Name) }
+func (s Stack) Describe(ctx context.Context) (Info, error) { return s.describeByID(ctx, s.Name) }
 
-func (s Stack) describe(ctx context.Context, nameOrID string) (Info, error) {
+func (s Stack) describeByID(ctx context.Context, nameOrID string) (Info, error) {
 	out, err := s.API.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &nameOrID})
-	if missing(err) {
+	if isStackMissing(err) {
 		return Info{}, nil
 	}
 	if err != nil {
@@ -104,67 +104,67 @@ func (s Stack) describe(ctx context.Context, nameOrID string) (Info, error) {
 	return info, nil
 }
 
-// missing says whether CloudFormation knows no such stack: it has no code of its own for that.
-func missing(err error) bool {
+// isStackMissing says whether CloudFormation knows no such stack: it has no code of its own for that.
+func isStackMissing(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled waits for an operation that goes on, or is about to begin if begin is set, and says how it ended.
-func (s Stack) settled(ctx context.Context, f *follower, id string, begin bool) (Info, error) {
+// waitForEnd waits for an operation that goes on, or is about to begin if begin is set, and says how it ended.
+func (s Stack) waitForEnd(ctx context.Context, f *eventFollower, id string, begin bool) (Info, error) {
 	for {
 		// Events are read after the state: those that the state comes of are then among them.
-		info, err := s.describe(ctx, id)
+		info, err := s.describeByID(ctx, id)
 		if err != nil {
 			return Info{}, err
 		}
-		if err := f.poll(ctx); err != nil {
+		if err := f.pollEvents(ctx); err != nil {
 			return Info{}, err
 		}
-		over := !begin || slices.ContainsFunc(f.seen, Begins)
-		if phase := PhaseOf(info.Status); phase == Absent || over && phase != Moving {
+		over := !begin || slices.ContainsFunc(f.events, StartsOperation)
+		if phase := PhaseOf(info.Status); phase == PhaseAbsent || over && phase != PhaseInProgress {
 			return info, nil
 		}
-		if err := f.pause(ctx); err != nil {
+		if err := f.waitInterval(ctx); err != nil {
 			return Info{}, err
 		}
 	}
 }
 
-// Attach waits for an operation that goes on already, as when this program was killed, and tells what it has done so far.
+// WaitForOperation waits for an operation that goes on already, as when this program was killed, and tells what it has done so far.
 // How that ends is no error: what is left to do is a matter of the next change set.
-func (s Stack) Attach(ctx context.Context) (Info, error) {
+func (s Stack) WaitForOperation(ctx context.Context) (Info, error) {
 	info, err := s.Describe(ctx)
-	if err != nil || PhaseOf(info.Status) != Moving {
+	if err != nil || PhaseOf(info.Status) != PhaseInProgress {
 		return info, err
 	}
-	s.Notes(fmt.Sprintf("stack %s is in %s: waiting for that first", s.Name, info.Status))
-	f := s.follow(info.ID, 0)
-	if err := f.rewind(ctx); err != nil {
+	s.OnNotice(fmt.Sprintf("stack %s is in %s: waiting for that first", s.Name, info.Status))
+	f := s.followEvents(info.ID, 0)
+	if err := f.replayOperation(ctx); err != nil {
 		return Info{}, err
 	}
-	return s.settled(ctx, f, info.ID, false)
+	return s.waitForEnd(ctx, f, info.ID, false)
 }
 
-// Unstick goes on with a rollback that failed, and waits for it.
-func (s Stack) Unstick(ctx context.Context, info Info) error {
-	f := s.follow(info.ID, 0)
-	if err := f.skip(ctx); err != nil {
+// ContinueRollback goes on with a rollback that failed, and waits for it.
+func (s Stack) ContinueRollback(ctx context.Context, info Info) error {
+	f := s.followEvents(info.ID, 0)
+	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
 	if _, err := s.API.ContinueUpdateRollback(ctx, &cloudformation.ContinueUpdateRollbackInput{StackName: &info.ID}); err != nil {
 		return fmt.Errorf("go on with the rollback of stack %s: %w", s.Name, err)
 	}
-	after, err := s.settled(ctx, f, info.ID, false)
-	if err == nil && PhaseOf(after.Status) == Stuck {
-		err = s.failure(f, after)
+	after, err := s.waitForEnd(ctx, f, info.ID, false)
+	if err == nil && PhaseOf(after.Status) == PhaseRollbackFailed {
+		err = s.failedError(f, after)
 	}
 	return err
 }
 
-// failure is the error of an operation that ended badly: its first failed resource and why.
-func (s Stack) failure(f *follower, info Info) error {
-	return FailedError{Stack: s.Name, Status: info.Status, Cause: FirstFailure(f.seen, s.Names, info.Reason)}
+// failedError is the error of an operation that ended badly: its first failed resource and why.
+func (s Stack) failedError(f *eventFollower, info Info) error {
+	return FailedError{Stack: s.Name, Status: info.Status, Cause: FirstFailure(f.events, s.Names, info.Reason)}
 }
 
 // Protect forbids to delete the stack, and to replace or remove what policy names.

@@ -15,11 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/stack"
 )
 
-func names() stack.Names {
-	return stack.Names{
-		Addrs: map[string]graph.Addr{"VpcMain": "vpc/main", "SubnetA": "subnet/a", "GroupA": "autoscaling-group/a"},
-		Kinds: map[string]string{"AWS::EC2::VPC": "vpc", "AWS::EC2::Subnet": "subnet", "AWS::AutoScaling::AutoScalingGroup": "autoscaling-group", "AWS::EC2::Volume": "volume"},
-		Order: map[graph.Addr]int{"vpc/main": 0, "subnet/a": 1, "autoscaling-group/a": 2},
+func names() stack.NameIndex {
+	return stack.NameIndex{
+		AddrByLogicalID: map[string]graph.Addr{"VpcMain": "vpc/main", "SubnetA": "subnet/a", "GroupA": "autoscaling-group/a"},
+		KindByType:      map[string]string{"AWS::EC2::VPC": "vpc", "AWS::EC2::Subnet": "subnet", "AWS::AutoScaling::AutoScalingGroup": "autoscaling-group", "AWS::EC2::Volume": "volume"},
+		OrderByAddr:     map[graph.Addr]int{"vpc/main": 0, "subnet/a": 1, "autoscaling-group/a": 2},
 	}
 }
 
@@ -131,7 +131,7 @@ func TestSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := []string{}
-			for _, s := range stack.Steps(tc.changes, names()) {
+			for _, s := range stack.StepsOf(tc.changes, names()) {
 				got = append(got, s.String())
 				for _, c := range s.Changes {
 					got = append(got, c.String())
@@ -146,11 +146,11 @@ func TestSteps(t *testing.T) {
 
 func TestPhaseOf(t *testing.T) {
 	for status, want := range map[types.StackStatus]stack.Phase{
-		"": stack.Absent, "DELETE_COMPLETE": stack.Absent, "REVIEW_IN_PROGRESS": stack.Review,
-		"CREATE_IN_PROGRESS": stack.Moving, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS": stack.Moving, "UPDATE_ROLLBACK_IN_PROGRESS": stack.Moving, "DELETE_IN_PROGRESS": stack.Moving,
-		"CREATE_COMPLETE": stack.Steady, "UPDATE_COMPLETE": stack.Steady, "UPDATE_ROLLBACK_COMPLETE": stack.Steady, "IMPORT_COMPLETE": stack.Steady,
-		"CREATE_FAILED": stack.Dead, "ROLLBACK_COMPLETE": stack.Dead, "ROLLBACK_FAILED": stack.Dead, "DELETE_FAILED": stack.Dead,
-		"UPDATE_ROLLBACK_FAILED": stack.Stuck, "UPDATE_FAILED": stack.Stuck,
+		"": stack.PhaseAbsent, "DELETE_COMPLETE": stack.PhaseAbsent, "REVIEW_IN_PROGRESS": stack.PhaseReview,
+		"CREATE_IN_PROGRESS": stack.PhaseInProgress, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS": stack.PhaseInProgress, "UPDATE_ROLLBACK_IN_PROGRESS": stack.PhaseInProgress, "DELETE_IN_PROGRESS": stack.PhaseInProgress,
+		"CREATE_COMPLETE": stack.PhaseUpdatable, "UPDATE_COMPLETE": stack.PhaseUpdatable, "UPDATE_ROLLBACK_COMPLETE": stack.PhaseUpdatable, "IMPORT_COMPLETE": stack.PhaseUpdatable,
+		"CREATE_FAILED": stack.PhaseDeleteOnly, "ROLLBACK_COMPLETE": stack.PhaseDeleteOnly, "ROLLBACK_FAILED": stack.PhaseDeleteOnly, "DELETE_FAILED": stack.PhaseDeleteOnly,
+		"UPDATE_ROLLBACK_FAILED": stack.PhaseRollbackFailed, "UPDATE_FAILED": stack.PhaseRollbackFailed,
 	} {
 		if got := stack.PhaseOf(status); got != want {
 			t.Errorf("%s: got %s, want %s", status, got, want)
@@ -158,10 +158,10 @@ func TestPhaseOf(t *testing.T) {
 	}
 	// Every status that the client knows has a phase, and only four are success.
 	for _, s := range types.StackStatus("").Values() {
-		if stack.PhaseOf(s) == stack.Moving != (strings.HasSuffix(string(s), "_IN_PROGRESS") && s != "REVIEW_IN_PROGRESS") {
+		if stack.PhaseOf(s) == stack.PhaseInProgress != (strings.HasSuffix(string(s), "_IN_PROGRESS") && s != "REVIEW_IN_PROGRESS") {
 			t.Errorf("%s: phase %s", s, stack.PhaseOf(s))
 		}
-		if stack.WentWell(s) && (strings.Contains(string(s), "FAILED") || strings.Contains(string(s), "ROLLBACK")) {
+		if stack.IsSuccess(s) && (strings.Contains(string(s), "FAILED") || strings.Contains(string(s), "ROLLBACK")) {
 			t.Errorf("%s went well", s)
 		}
 	}
@@ -189,7 +189,7 @@ func TestFirstFailure(t *testing.T) {
 		event(whole, "stack", "UPDATE_ROLLBACK_IN_PROGRESS", "The following resource(s) failed to update: [VpcMain, GroupA].", 5),
 		event(vpc, "Late", "UPDATE_FAILED", "something else", 6),
 	}
-	want := stack.Cause{Addr: "autoscaling-group/a", ID: "id-of-GroupA", Reason: "Received 1 FAILURE signal(s) out of 1", At: time.Unix(2, 0).UTC(), Machines: []string{"i-1"}}
+	want := stack.FailureCause{Addr: "autoscaling-group/a", ID: "id-of-GroupA", Reason: "Received 1 FAILURE signal(s) out of 1", StartedAt: time.Unix(2, 0).UTC(), Machines: []string{"i-1"}}
 	if diff := cmp.Diff(want, stack.FirstFailure(events, names(), "")); diff != "" {
 		t.Error(diff)
 	}
@@ -208,7 +208,7 @@ func TestProgress(t *testing.T) {
 		"UPDATE_IN_PROGRESS": "update started", "UPDATE_COMPLETE": "update done", "UPDATE_FAILED": "update failed",
 		"DELETE_IN_PROGRESS": "delete started", "DELETE_COMPLETE": "delete done", "DELETE_SKIPPED": "delete done", "DELETE_FAILED": "delete failed",
 	} {
-		action, state := stack.Progress(status)
+		action, state := stack.ProgressOf(status)
 		if got := string(action) + " " + string(state); got != want {
 			t.Errorf("%s: got %s, want %s", status, got, want)
 		}
@@ -221,10 +221,10 @@ func TestBegins(t *testing.T) {
 		"CREATE_IN_PROGRESS": true, "UPDATE_IN_PROGRESS": true, "DELETE_IN_PROGRESS": true,
 		"REVIEW_IN_PROGRESS": false, "ROLLBACK_IN_PROGRESS": false, "UPDATE_ROLLBACK_IN_PROGRESS": false, "UPDATE_COMPLETE": false, "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS": false,
 	} {
-		if got := stack.Begins(event(whole, "stack", status, "", 0)); got != want {
+		if got := stack.StartsOperation(event(whole, "stack", status, "", 0)); got != want {
 			t.Errorf("%s: got %v", status, got)
 		}
-		if stack.Begins(event("AWS::EC2::VPC", "VpcMain", status, "", 0)) {
+		if stack.StartsOperation(event("AWS::EC2::VPC", "VpcMain", status, "", 0)) {
 			t.Errorf("%s of a resource begins an operation", status)
 		}
 	}

@@ -17,20 +17,20 @@ import (
 
 // What a catalogue document says it is.
 const (
-	APIVersion = "slipway.dev/v1alpha1"
-	Kind       = "AssetCatalog"
+	APIVersion  = "slipway.dev/v1alpha1"
+	CatalogKind = "AssetCatalog"
 )
 
 // ErrNotFound says that a catalogue lacks what was asked for.
 var ErrNotFound = errors.New("not in the asset catalogue")
 
-// Form says what a downloaded file is.
-type Form string
+// FileFormat says what a downloaded file is.
+type FileFormat string
 
 // The forms of a file.
 const (
-	Binary  Form = "binary"  // the file itself is the program
-	Archive Form = "archive" // a gzipped tar, unpacked as upstream lays it out
+	FormatBinary  FileFormat = "binary"  // the file itself is the program
+	FormatArchive FileFormat = "archive" // a gzipped tar, unpacked as upstream lays it out
 )
 
 // Catalog lists the files and images of a cluster. Of several versions of one name, the first listed is the default.
@@ -47,12 +47,12 @@ type Catalog struct {
 
 // File is one downloadable file for one architecture.
 type File struct {
-	Name    string `json:"name"`    // such as kubelet
-	Version string `json:"version"` // without a leading v
-	Arch    string `json:"arch"`    // amd64 or arm64
-	URL     string `json:"url"`     // upstream's address; Catalog.File returns it rewritten
-	SHA256  string `json:"sha256"`  // 64 lower-case hex digits
-	Form    Form   `json:"form"`
+	Name    string     `json:"name"`    // such as kubelet
+	Version string     `json:"version"` // without a leading v
+	Arch    string     `json:"arch"`    // amd64 or arm64
+	URL     string     `json:"url"`     // upstream's address; Catalog.File returns it rewritten
+	SHA256  string     `json:"sha256"`  // 64 lower-case hex digits
+	Format  FileFormat `json:"form"`
 }
 
 // Image is one container image for every architecture it has a digest for, or for all if it has none.
@@ -66,9 +66,9 @@ type Image struct {
 //go:embed upstream.yaml
 var upstream []byte
 
-// Embedded returns the upstream catalogue that is built into the program.
-func Embedded() (Catalog, error) {
-	c, err := Parse(upstream)
+// LoadEmbedded returns the upstream catalogue that is built into the program.
+func LoadEmbedded() (Catalog, error) {
+	c, err := ParseCatalog(upstream)
 	if err != nil {
 		return Catalog{}, fmt.Errorf("reading the embedded asset catalogue: %w", err)
 	}
@@ -100,7 +100,7 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 			has = append(has, f.Version+"/"+f.Arch)
 		}
 	}
-	return File{}, fmt.Errorf("file %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, listing(has))
+	return File{}, fmt.Errorf("file %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, formatVersions(has))
 }
 
 // Image finds the reference of the default version of an image, rewritten to ContainerRegistry,
@@ -129,7 +129,7 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 			return c.rewriteRef(i.Ref), nil
 		}
 	}
-	return "", fmt.Errorf("image %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, listing(has))
+	return "", fmt.Errorf("image %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, formatVersions(has))
 }
 
 // Versions lists the versions of a file or image, the default first.
@@ -163,7 +163,7 @@ func (c Catalog) rewriteRef(ref string) string {
 	return strings.TrimRight(c.ContainerRegistry, "/") + "/" + ref
 }
 
-func listing(items []string) string {
+func formatVersions(items []string) string {
 	if len(items) == 0 {
 		return "none of that name"
 	}

@@ -27,10 +27,10 @@ const hexSum = "46707a53209f826ad0f0d62371ac69cd00e78fd9a8176cf5f6f87f18f7f8b718
 
 func sample() asset.Catalog {
 	return asset.Catalog{
-		APIVersion: asset.APIVersion, Kind: asset.Kind,
+		APIVersion: asset.APIVersion, Kind: asset.CatalogKind,
 		Files: []asset.File{
-			{Name: "kubelet", Version: "1.36.3", Arch: "amd64", URL: "https://dl.k8s.io/release/v1.36.3/bin/linux/amd64/kubelet", SHA256: hexSum, Form: asset.Binary},
-			{Name: "kubelet", Version: "1.36.2", Arch: "amd64", URL: "https://dl.k8s.io/release/v1.36.2/bin/linux/amd64/kubelet", SHA256: hexSum, Form: asset.Binary},
+			{Name: "kubelet", Version: "1.36.3", Arch: "amd64", URL: "https://dl.k8s.io/release/v1.36.3/bin/linux/amd64/kubelet", SHA256: hexSum, Format: asset.FormatBinary},
+			{Name: "kubelet", Version: "1.36.2", Arch: "amd64", URL: "https://dl.k8s.io/release/v1.36.2/bin/linux/amd64/kubelet", SHA256: hexSum, Format: asset.FormatBinary},
 		},
 		Images: []asset.Image{
 			{Name: "pause", Version: "3.10.1", Ref: "registry.k8s.io/pause:3.10.1"},
@@ -105,7 +105,7 @@ func TestParseReportsAllFindings(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := asset.Parse([]byte(tt.document))
+			_, err := asset.ParseCatalog([]byte(tt.document))
 			var findings diag.Findings
 			if !errors.As(err, &findings) {
 				t.Fatalf("error %v, want findings", err)
@@ -132,7 +132,7 @@ func TestParseRefusesAnEntryTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = asset.Parse(raw); err == nil || strings.Count(err.Error(), "second time") != 2 {
+	if _, err = asset.ParseCatalog(raw); err == nil || strings.Count(err.Error(), "second time") != 2 {
 		t.Errorf("error %v, want two entries listed a second time", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestVersionsHasTheDefaultFirst(t *testing.T) {
 }
 
 func TestEmbeddedHasWhatAClusterNeeds(t *testing.T) {
-	c, err := asset.Embedded()
+	c, err := asset.LoadEmbedded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ type facts struct {
 
 type tool struct {
 	URL      string
-	Form     asset.Form
+	Form     asset.FileFormat
 	Default  string
 	ByMinor  map[string]string `json:"default_by_kubernetes"` //nolint:tagliatelle // the table's name
 	Versions map[string]map[string]string
@@ -209,7 +209,7 @@ func TestEmbeddedIsTheTableOfFacts(t *testing.T) {
 		}
 		return
 	}
-	got, err := asset.Embedded()
+	got, err := asset.LoadEmbedded()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestEmbeddedIsTheTableOfFacts(t *testing.T) {
 }
 
 func fromFacts(table facts) asset.Catalog {
-	c := asset.Catalog{APIVersion: asset.APIVersion, Kind: asset.Kind}
+	c := asset.Catalog{APIVersion: asset.APIVersion, Kind: asset.CatalogKind}
 	fill := func(url, name, version, arch string) string {
 		return strings.NewReplacer("{version}", version, "{arch}", arch, "{name}", name).Replace(url)
 	}
@@ -230,7 +230,7 @@ func fromFacts(table facts) asset.Catalog {
 			sums, _ := table.Kubernetes.Versions[v][name].(map[string]any)
 			for _, arch := range []string{"amd64", "arm64"} {
 				c.Files = append(c.Files, asset.File{
-					Name: name, Version: v, Arch: arch, URL: fill(table.Kubernetes.URL, name, v, arch), SHA256: fmt.Sprint(sums[arch]), Form: asset.Binary,
+					Name: name, Version: v, Arch: arch, URL: fill(table.Kubernetes.URL, name, v, arch), SHA256: fmt.Sprint(sums[arch]), Format: asset.FormatBinary,
 				})
 			}
 		}
@@ -247,7 +247,7 @@ func fromFacts(table facts) asset.Catalog {
 		v := newestFirst(maps.Keys(tool.Versions), def)[0]
 		for _, arch := range []string{"amd64", "arm64"} {
 			c.Files = append(c.Files, asset.File{
-				Name: name, Version: v, Arch: arch, URL: fill(tool.URL, name, v, arch), SHA256: tool.Versions[v][arch], Form: tool.Form,
+				Name: name, Version: v, Arch: arch, URL: fill(tool.URL, name, v, arch), SHA256: tool.Versions[v][arch], Format: tool.Form,
 			})
 		}
 	}
@@ -291,7 +291,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("files: [{}]\nimages: [null]\n"))
 	f.Add([]byte("apiVersion: slipway.dev/v1alpha1\nkind: AssetCatalog\nfiles:\nimages: []\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c, err := asset.Parse(raw)
+		c, err := asset.ParseCatalog(raw)
 		if err != nil {
 			return
 		}
@@ -299,7 +299,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := asset.Parse(printed)
+		again, err := asset.ParseCatalog(printed)
 		if err != nil {
 			t.Fatalf("what was printed does not parse: %v\n%s", err, printed)
 		}

@@ -9,15 +9,15 @@ import "strings"
 func Nearest(given string, candidates []string) string {
 	best, least := "", len(given)/3+1
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(given), strings.ToLower(c)); d < least || d == least && best == "" {
+		if d := editDistance(strings.ToLower(given), strings.ToLower(c)); d < least || d == least && best == "" {
 			best, least = c, d
 		}
 	}
 	return best
 }
 
-// distance is Levenshtein's: how many letters to add, drop or change.
-func distance(a, b string) int {
+// editDistance is Levenshtein's: how many letters to add, drop or change.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// settled is how old the last change of a file must be before its sum is remembered: a file that is written to within
+// racyWindow is how old the last change of a file must be before its sum is remembered: a file that is written to within
 // one tick of the file system's clock looks the same before and after (git calls such files racy).
-const settled = 2 * time.Second
+const racyWindow = 2 * time.Second
 
 // maxEntries bounds the memory: who hashes more files than that begins anew.
 const maxEntries = 64
@@ -31,30 +31,30 @@ type identity struct {
 	Changed int64  `json:"changed"` // nanoseconds since 1970
 }
 
-// entry is one remembered sum.
-type entry struct {
+// cacheEntry is one remembered sum.
+type cacheEntry struct {
 	identity
 	SHA256 string `json:"sha256"`
 }
 
-// Memory is where sums are remembered.
-type Memory struct {
+// Cache is where sums are remembered.
+type Cache struct {
 	// File holds them; empty: nothing is remembered.
 	File string
 	Now  func() time.Time
 }
 
 // Sum returns the SHA-256 of the file at path in hex digits. A memory that cannot be read or written only costs time.
-func (m Memory) Sum(path string) (string, error) {
+func (m Cache) Sum(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	before, known := m.identify(f)
-	entries := map[string]entry{}
+	before, known := m.statIdentity(f)
+	entries := map[string]cacheEntry{}
 	if known {
-		entries = m.read()
+		entries = m.loadEntries()
 		if e, ok := entries[path]; ok && e.identity == before && len(e.SHA256) == hex.EncodedLen(sha256.Size) {
 			return e.SHA256, nil
 		}
@@ -64,18 +64,18 @@ func (m Memory) Sum(path string) (string, error) {
 		return "", fmt.Errorf("hash %s: %w", path, err)
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
-	if after, ok := m.identify(f); known && ok && after == before && m.Now().Sub(time.Unix(0, before.Changed)) > settled {
+	if after, ok := m.statIdentity(f); known && ok && after == before && m.Now().Sub(time.Unix(0, before.Changed)) > racyWindow {
 		if len(entries) >= maxEntries {
 			clear(entries)
 		}
-		entries[path] = entry{before, sum}
-		m.write(entries)
+		entries[path] = cacheEntry{before, sum}
+		m.saveEntries(entries)
 	}
 	return sum, nil
 }
 
-// identify returns false where the system tells no identity or nothing is to be remembered.
-func (m Memory) identify(f *os.File) (identity, bool) {
+// statIdentity returns false where the system tells no identity or nothing is to be remembered.
+func (m Cache) statIdentity(f *os.File) (identity, bool) {
 	if m.File == "" {
 		return identity{}, false
 	}
@@ -86,17 +86,17 @@ func (m Memory) identify(f *os.File) (identity, bool) {
 	return identityOf(info)
 }
 
-func (m Memory) read() map[string]entry {
-	out := map[string]entry{}
+func (m Cache) loadEntries() map[string]cacheEntry {
+	out := map[string]cacheEntry{}
 	body, err := os.ReadFile(m.File)
 	if err != nil || json.Unmarshal(body, &out) != nil || out == nil {
-		return map[string]entry{}
+		return map[string]cacheEntry{}
 	}
 	return out
 }
 
-// write replaces the memory at once, so that no reader sees a part of it. Failing is no error: see [Memory.Sum].
-func (m Memory) write(entries map[string]entry) {
+// saveEntries replaces the memory at once, so that no reader sees a part of it. Failing is no error: see [Memory.Sum].
+func (m Cache) saveEntries(entries map[string]cacheEntry) {
 	body, err := json.Marshal(entries)
 	if err != nil {
 		return

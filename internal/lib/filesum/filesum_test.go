@@ -38,7 +38,7 @@ func TestSumIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent")
 	write(t, file, "one")
-	m := filesum.Memory{File: filepath.Join(dir, "cache", "sums.json"), Now: later}
+	m := filesum.Cache{File: filepath.Join(dir, "cache", "sums.json"), Now: later}
 	if got, err := m.Sum(file); err != nil || got != sum("one") {
 		t.Fatalf("got %s, %v", got, err)
 	}
@@ -72,7 +72,7 @@ func TestChangedFileHasAnotherSum(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "agent")
 			write(t, file, "one")
-			m := filesum.Memory{File: filepath.Join(dir, "sums.json"), Now: later}
+			m := filesum.Cache{File: filepath.Join(dir, "sums.json"), Now: later}
 			if _, err := m.Sum(file); err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestFreshFileIsNotRemembered(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent")
 	write(t, file, "one")
-	m := filesum.Memory{File: filepath.Join(dir, "sums.json"), Now: time.Now}
+	m := filesum.Cache{File: filepath.Join(dir, "sums.json"), Now: time.Now}
 	if got, err := m.Sum(file); err != nil || got != sum("one") {
 		t.Fatalf("got %s, %v", got, err)
 	}
@@ -119,11 +119,11 @@ func TestBrokenMemory(t *testing.T) {
 	for name, memory := range map[string]string{"none": "", "broken": filepath.Join(dir, "broken"), "null": filepath.Join(dir, "null"), "no folder": filepath.Join(file, "sums.json")} {
 		write(t, filepath.Join(dir, "broken"), "{")
 		write(t, filepath.Join(dir, "null"), "null")
-		if got, err := (filesum.Memory{File: memory, Now: later}).Sum(file); err != nil || got != sum("one") {
+		if got, err := (filesum.Cache{File: memory, Now: later}).Sum(file); err != nil || got != sum("one") {
 			t.Errorf("%s: got %s, %v", name, got, err)
 		}
 	}
-	if _, err := (filesum.Memory{Now: later}).Sum(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
+	if _, err := (filesum.Cache{Now: later}).Sum(filepath.Join(dir, "missing")); !os.IsNotExist(err) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

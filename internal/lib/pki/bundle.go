@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// Public is the part of a bundle that anybody may read.
-type Public struct {
+// PublicBundle is the part of a bundle that anybody may read.
+type PublicBundle struct {
 	// CAs maps the name of a CA to its trust bundle as PEM.
 	CAs map[string]string `json:"cas"`
 	// ServiceAccountKeys are the public keys that service-account tokens may be signed with, as PEM.
@@ -30,47 +30,47 @@ type Bundle struct {
 	Cluster string
 	// CAs by name.
 	CAs map[string]CA
-	// ServiceAccount signs service-account tokens.
+	// ServiceAccountKey signs service-account tokens.
 	ServiceAccount Key
 	// Encryption is what the key for Secrets in etcd is derived from.
 	Encryption Key
 }
 
-// Public part of the bundle.
-func (b Bundle) Public() (Public, error) {
+// PublicPart part of the bundle.
+func (b Bundle) PublicPart() (PublicBundle, error) {
 	sa, err := b.ServiceAccount.PublicPEM()
 	if err != nil {
-		return Public{}, err
+		return PublicBundle{}, err
 	}
-	p := Public{CAs: map[string]string{}, ServiceAccountKeys: string(sa)}
+	p := PublicBundle{CAs: map[string]string{}, ServiceAccountKeys: string(sa)}
 	for name, ca := range b.CAs {
 		p.CAs[name] = string(ca.CertsPEM())
 	}
 	return p, nil
 }
 
-// CertsKey is where the public part lies.
-func CertsKey(cluster string) string { return cluster + "/pki/certs.json" }
+// CertsObjectKey is where the public part lies.
+func CertsObjectKey(cluster string) string { return cluster + "/pki/certs.json" }
 
-// PrivateKey is where a sealed private key lies for the operator.
-func PrivateKey(cluster, name string) string { return cluster + "/pki/private/" + name }
+// PrivateKeyObjectKey is where a sealed private key lies for the operator.
+func PrivateKeyObjectKey(cluster, name string) string { return cluster + "/pki/private/" + name }
 
-// SecretKey is where a sealed private key lies for control-plane machines.
-func SecretKey(cluster, name string) string { return cluster + "/machine/secrets/" + name }
+// MachineKeyObjectKey is where a sealed private key lies for control-plane machines.
+func MachineKeyObjectKey(cluster, name string) string { return cluster + "/machine/secrets/" + name }
 
-// PrivateContext is what a private key is sealed to in the state: it opens as nothing else.
-func PrivateContext(cluster, name string) map[string]string {
+// PrivateKeyContext is what a private key is sealed to in the state: it opens as nothing else.
+func PrivateKeyContext(cluster, name string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": cluster, "slipway.dev/key": name}
 }
 
-// SecretContext is what a machine's secrets are sealed to: the cluster, so that an IAM policy can grant just these.
-func SecretContext(cluster string) map[string]string {
+// MachineKeyContext is what a machine's secrets are sealed to: the cluster, so that an IAM policy can grant just these.
+func MachineKeyContext(cluster string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": cluster}
 }
 
-// Ensure makes what is missing of a cluster's PKI and returns the whole. The keys come first and the certificates
+// EnsureBundle makes what is missing of a cluster's PKI and returns the whole. The keys come first and the certificates
 // last: what a killed run left behind is taken up, and of two runs at once both get the same.
-func Ensure(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, now time.Time) (Bundle, error) {
+func EnsureBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, now time.Time) (Bundle, error) {
 	keys := map[string]Key{}
 	for _, name := range KeyNames() {
 		key, err := ensureKey(ctx, s, sealer, cluster, name)
@@ -79,7 +79,7 @@ func Ensure(ctx context.Context, s store.Store, sealer store.Sealer, cluster str
 		}
 		keys[name] = key
 	}
-	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, ServiceAccount: keys[ServiceAccount], Encryption: keys[EncryptionKey]}
+	b := Bundle{Cluster: cluster, CAs: map[string]CA{}, ServiceAccount: keys[ServiceAccountKey], Encryption: keys[EncryptionKey]}
 	for _, name := range CANames() {
 		ca, err := NewCA(name, cluster, keys[name], now)
 		if err != nil {
@@ -87,17 +87,17 @@ func Ensure(ctx context.Context, s store.Store, sealer store.Sealer, cluster str
 		}
 		b.CAs[name] = ca
 	}
-	public, err := b.Public()
+	public, err := b.PublicPart()
 	if err != nil {
 		return Bundle{}, err
 	}
 	body, err := json.MarshalIndent(public, "", "  ")
 	if err != nil {
-		return Bundle{}, fmt.Errorf("encode %s: %w", CertsKey(cluster), err)
+		return Bundle{}, fmt.Errorf("encode %s: %w", CertsObjectKey(cluster), err)
 	}
-	_, err = s.Create(ctx, CertsKey(cluster), append(body, '\n'))
+	_, err = s.Create(ctx, CertsObjectKey(cluster), append(body, '\n'))
 	if errors.Is(err, store.ErrConflict) {
-		return Load(ctx, s, sealer, cluster)
+		return LoadBundle(ctx, s, sealer, cluster)
 	}
 	return b, err
 }
@@ -115,11 +115,11 @@ func ensureKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster,
 		return Key{}, err
 	}
 	defer clear(text)
-	sealed, err := sealer.Seal(ctx, text, PrivateContext(cluster, name))
+	sealed, err := sealer.Seal(ctx, text, PrivateKeyContext(cluster, name))
 	if err != nil {
 		return Key{}, fmt.Errorf("seal key %s: %w", name, err)
 	}
-	_, err = s.Create(ctx, PrivateKey(cluster, name), sealed)
+	_, err = s.Create(ctx, PrivateKeyObjectKey(cluster, name), sealed)
 	if errors.Is(err, store.ErrConflict) {
 		return loadKey(ctx, s, sealer, cluster, name)
 	}
@@ -127,59 +127,59 @@ func ensureKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster,
 }
 
 func loadKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
-	return openKey(ctx, s, sealer, sealedKey{name: name, at: PrivateKey(cluster, name), context: PrivateContext(cluster, name)})
+	return openKey(ctx, s, sealer, sealedKey{name: name, objectKey: PrivateKeyObjectKey(cluster, name), context: PrivateKeyContext(cluster, name)})
 }
 
 // sealedKey says where a key lies and what it is sealed to.
 type sealedKey struct {
-	name, at string
-	context  map[string]string
+	name, objectKey string
+	context         map[string]string
 }
 
 func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKey) (Key, error) {
-	o, err := s.Get(ctx, k.at)
+	o, err := s.Get(ctx, k.objectKey)
 	if err != nil {
 		return Key{}, err
 	}
 	text, err := sealer.Open(ctx, o.Body, k.context)
 	if err != nil {
-		return Key{}, fmt.Errorf("open %s: %w", k.at, err)
+		return Key{}, fmt.Errorf("open %s: %w", k.objectKey, err)
 	}
 	defer clear(text)
 	return ParseKey(k.name, text)
 }
 
-// LoadPublic reads the public part; it needs no sealer.
-func LoadPublic(ctx context.Context, s store.Store, cluster string) (Public, error) {
-	o, err := s.Get(ctx, CertsKey(cluster))
+// LoadPublicBundle reads the public part; it needs no sealer.
+func LoadPublicBundle(ctx context.Context, s store.Store, cluster string) (PublicBundle, error) {
+	o, err := s.Get(ctx, CertsObjectKey(cluster))
 	if err != nil {
-		return Public{}, err
+		return PublicBundle{}, err
 	}
-	var p Public
+	var p PublicBundle
 	if err := json.Unmarshal(o.Body, &p); err != nil {
-		return Public{}, fmt.Errorf("read %s: %w", o.Key, err)
+		return PublicBundle{}, fmt.Errorf("read %s: %w", o.Key, err)
 	}
 	return p, nil
 }
 
-// Load opens the whole bundle from the operator's place.
-func Load(ctx context.Context, s store.Store, sealer store.Sealer, cluster string) (Bundle, error) {
-	public, err := LoadPublic(ctx, s, cluster)
+// LoadBundle opens the whole bundle from the operator's place.
+func LoadBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster string) (Bundle, error) {
+	public, err := LoadPublicBundle(ctx, s, cluster)
 	if err != nil {
 		return Bundle{}, err
 	}
-	return load(cluster, public, func(name string) (Key, error) { return loadKey(ctx, s, sealer, cluster, name) })
+	return assembleBundle(cluster, public, func(name string) (Key, error) { return loadKey(ctx, s, sealer, cluster, name) })
 }
 
-// LoadMachine opens the bundle from the machines' place, as a control-plane machine does. The certificates come from
+// LoadMachineBundle opens the bundle from the machines' place, as a control-plane machine does. The certificates come from
 // its node document.
-func LoadMachine(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, public Public) (Bundle, error) {
-	return load(cluster, public, func(name string) (Key, error) {
-		return openKey(ctx, s, sealer, sealedKey{name: name, at: SecretKey(cluster, name), context: SecretContext(cluster)})
+func LoadMachineBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster string, public PublicBundle) (Bundle, error) {
+	return assembleBundle(cluster, public, func(name string) (Key, error) {
+		return openKey(ctx, s, sealer, sealedKey{name: name, objectKey: MachineKeyObjectKey(cluster, name), context: MachineKeyContext(cluster)})
 	})
 }
 
-func load(cluster string, public Public, key func(name string) (Key, error)) (Bundle, error) {
+func assembleBundle(cluster string, public PublicBundle, key func(name string) (Key, error)) (Bundle, error) {
 	names := KeyNames()
 	keys, errs := make([]Key, len(names)), make([]error, len(names))
 	var wg sync.WaitGroup
@@ -194,12 +194,12 @@ func load(cluster string, public Public, key func(name string) (Key, error)) (Bu
 	for i, name := range names {
 		var err error
 		switch name {
-		case ServiceAccount:
+		case ServiceAccountKey:
 			b.ServiceAccount = keys[i]
 		case EncryptionKey:
 			b.Encryption = keys[i]
 		default:
-			b.CAs[name], err = LoadCA(name, []byte(public.CAs[name]), keys[i])
+			b.CAs[name], err = ParseCA(name, []byte(public.CAs[name]), keys[i])
 		}
 		if err != nil {
 			return Bundle{}, err
@@ -210,7 +210,7 @@ func load(cluster string, public Public, key func(name string) (Key, error)) (Bu
 
 // OpenCA opens one CA from the operator's place, for instance to issue an administrator's certificate.
 func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (CA, error) {
-	public, err := LoadPublic(ctx, s, cluster)
+	public, err := LoadPublicBundle(ctx, s, cluster)
 	if err != nil {
 		return CA{}, err
 	}
@@ -218,18 +218,18 @@ func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, na
 	if err != nil {
 		return CA{}, err
 	}
-	return LoadCA(name, []byte(public.CAs[name]), key)
+	return ParseCA(name, []byte(public.CAs[name]), key)
 }
 
-// Publish copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
+// PublishMachineKeys copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
 // opens to the same is left alone, so that a second apply writes nothing; what opens to another key is refused, as it is
 // what a living cluster of the same name, from another state, boots with. It returns the keys it wrote.
-func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Sealer) ([]string, error) {
+func PublishMachineKeys(ctx context.Context, b Bundle, machine store.Store, sealer store.Sealer) ([]string, error) {
 	keys := []Key{b.ServiceAccount, b.Encryption}
 	for _, name := range CANames() {
 		keys = append(keys, b.CAs[name].key)
 	}
-	have, err := machine.List(ctx, SecretKey(b.Cluster, ""))
+	have, err := machine.List(ctx, MachineKeyObjectKey(b.Cluster, ""))
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +239,8 @@ func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Se
 		wg.Go(func() {
 			text, err := key.PEM()
 			if err == nil {
-				there := slices.Contains(have, SecretKey(b.Cluster, key.name))
-				did[i], err = publishSecret(ctx, machine, sealer, secret{b.Cluster, key.name, text, there})
+				there := slices.Contains(have, MachineKeyObjectKey(b.Cluster, key.name))
+				did[i], err = publishMachineKey(ctx, machine, sealer, machineKey{b.Cluster, key.name, text, there})
 				clear(text)
 			}
 			errs[i] = err
@@ -250,15 +250,15 @@ func Publish(ctx context.Context, b Bundle, machine store.Store, sealer store.Se
 	var wrote []string
 	for i, key := range keys {
 		if did[i] {
-			wrote = append(wrote, SecretKey(b.Cluster, key.name))
+			wrote = append(wrote, MachineKeyObjectKey(b.Cluster, key.name))
 		}
 	}
 	return wrote, errors.Join(errs...)
 }
 
-// Unpublished lists the machine-store keys that Publish would write because they are not there. It opens nothing.
-func Unpublished(ctx context.Context, machine store.Store, cluster string) ([]string, error) {
-	have, err := machine.List(ctx, SecretKey(cluster, ""))
+// ListUnpublishedKeys lists the machine-store keys that Publish would write because they are not there. It opens nothing.
+func ListUnpublishedKeys(ctx context.Context, machine store.Store, cluster string) ([]string, error) {
+	have, err := machine.List(ctx, MachineKeyObjectKey(cluster, ""))
 	if err != nil {
 		return nil, err
 	}
@@ -268,32 +268,32 @@ func Unpublished(ctx context.Context, machine store.Store, cluster string) ([]st
 	}
 	var out []string
 	for _, name := range KeyNames() {
-		if key := SecretKey(cluster, name); !seen[key] {
+		if key := MachineKeyObjectKey(cluster, name); !seen[key] {
 			out = append(out, key)
 		}
 	}
 	return out, nil
 }
 
-type secret struct {
+type machineKey struct {
 	cluster, name string
-	text          []byte
-	there         bool // something is there already
+	keyPEM        []byte
+	exists        bool // something is there already
 }
 
-func publishSecret(ctx context.Context, machine store.Store, sealer store.Sealer, sec secret) (bool, error) {
-	at, bound := SecretKey(sec.cluster, sec.name), SecretContext(sec.cluster)
-	if sec.there {
-		same, err := samePublished(ctx, machine, sealer, sec)
+func publishMachineKey(ctx context.Context, machine store.Store, sealer store.Sealer, sec machineKey) (bool, error) {
+	at, bound := MachineKeyObjectKey(sec.cluster, sec.name), MachineKeyContext(sec.cluster)
+	if sec.exists {
+		same, err := isMachineKeyPublished(ctx, machine, sealer, sec)
 		if err != nil || same {
 			return false, err
 		}
 	}
-	sealed, err := sealer.Seal(ctx, sec.text, bound)
+	sealed, err := sealer.Seal(ctx, sec.keyPEM, bound)
 	if err != nil {
 		return false, fmt.Errorf("seal %s: %w", at, err)
 	}
-	if !sec.there {
+	if !sec.exists {
 		_, err = machine.Create(ctx, at, sealed) // that it came up meanwhile is for the next run to judge
 	} else {
 		_, err = machine.Put(ctx, at, sealed)
@@ -301,22 +301,22 @@ func publishSecret(ctx context.Context, machine store.Store, sealer store.Sealer
 	return err == nil, err
 }
 
-// samePublished says whether what is there is the secret already. What cannot be opened any more may be replaced; what
+// isMachineKeyPublished says whether what is there is the secret already. What cannot be opened any more may be replaced; what
 // opens to another one may not.
-func samePublished(ctx context.Context, machine store.Store, sealer store.Sealer, sec secret) (bool, error) {
-	at := SecretKey(sec.cluster, sec.name)
+func isMachineKeyPublished(ctx context.Context, machine store.Store, sealer store.Sealer, sec machineKey) (bool, error) {
+	at := MachineKeyObjectKey(sec.cluster, sec.name)
 	o, err := machine.Get(ctx, at)
 	if err != nil {
 		return false, err
 	}
-	old, err := sealer.Open(ctx, o.Body, SecretContext(sec.cluster))
-	same := bytes.Equal(old, sec.text)
+	old, err := sealer.Open(ctx, o.Body, MachineKeyContext(sec.cluster))
+	same := bytes.Equal(old, sec.keyPEM)
 	clear(old)
 	switch {
 	case err == nil && !same:
 		return false, diag.WithHint(fmt.Errorf("%s/%s holds the key of another cluster %s", machine.URL(), at, sec.cluster),
 			"use another store for machines (spec.configStore.base); if that cluster is gone, delete what lies below "+sec.cluster+"/machine/")
-	case err != nil && !errors.Is(err, store.ErrSealed):
+	case err != nil && !errors.Is(err, store.ErrDecryption):
 		return false, fmt.Errorf("open %s: %w", at, err)
 	}
 	return err == nil && same, nil

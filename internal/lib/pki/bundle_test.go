@@ -22,21 +22,21 @@ func stateStore(t *testing.T) (store.Store, store.Sealer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return store.NewFile(t.TempDir()), store.NewAgeSealer(id)
+	return store.NewFileStore(t.TempDir()), store.NewAgeSealer(id)
 }
 
 func TestEnsureIsIdempotentAndSealed(t *testing.T) {
 	s, sealer := stateStore(t)
-	first, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+	first, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := pki.Ensure(t.Context(), s, sealer, "demo", start().Add(time.Hour))
+	again, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start().Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameBundle(t, first, again)
-	loaded, err := pki.Load(t.Context(), s, sealer, "demo")
+	loaded, err := pki.LoadBundle(t.Context(), s, sealer, "demo")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +55,11 @@ func TestEnsureIsIdempotentAndSealed(t *testing.T) {
 		}
 	}
 	// A key moved to another name or cluster must not open.
-	o, _ := s.Get(t.Context(), pki.PrivateKey("demo", pki.EtcdPeerCA))
-	if _, err := s.Put(t.Context(), pki.PrivateKey("demo", pki.KubernetesCA), o.Body); err != nil {
+	o, _ := s.Get(t.Context(), pki.PrivateKeyObjectKey("demo", pki.EtcdPeerCA))
+	if _, err := s.Put(t.Context(), pki.PrivateKeyObjectKey("demo", pki.KubernetesCA), o.Body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pki.OpenCA(t.Context(), s, sealer, "demo", pki.KubernetesCA); !errors.Is(err, store.ErrSealed) {
+	if _, err := pki.OpenCA(t.Context(), s, sealer, "demo", pki.KubernetesCA); !errors.Is(err, store.ErrDecryption) {
 		t.Errorf("another CA's key opened in its place: %v", err)
 	}
 }
@@ -92,14 +92,14 @@ func (f *failing) Create(ctx context.Context, key string, body []byte) (string, 
 func TestEnsureAfterBeingKilledAnywhere(t *testing.T) {
 	for left := range 1 + len(pki.KeyNames()) {
 		s, sealer := stateStore(t)
-		if _, err := pki.Ensure(t.Context(), &failing{s, left}, sealer, "demo", start()); err == nil {
+		if _, err := pki.EnsureBundle(t.Context(), &failing{s, left}, sealer, "demo", start()); err == nil {
 			t.Fatalf("was not killed after %d writes", left)
 		}
-		b, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+		b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
 		if err != nil {
 			t.Fatalf("after %d writes: %v", left, err)
 		}
-		loaded, err := pki.Load(t.Context(), s, sealer, "demo")
+		loaded, err := pki.LoadBundle(t.Context(), s, sealer, "demo")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestEnsureAtOnce(t *testing.T) {
 	for i := range bundles {
 		wg.Go(func() {
 			var err error
-			if bundles[i], err = pki.Ensure(t.Context(), s, sealer, "demo", start()); err != nil {
+			if bundles[i], err = pki.EnsureBundle(t.Context(), s, sealer, "demo", start()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -128,47 +128,47 @@ func TestEnsureAtOnce(t *testing.T) {
 func TestPublish(t *testing.T) {
 	s, sealer := stateStore(t)
 	machine, machineSealer := stateStore(t)
-	b, err := pki.Ensure(t.Context(), s, sealer, "demo", start())
+	b, err := pki.EnsureBundle(t.Context(), s, sealer, "demo", start())
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing, err := pki.Unpublished(t.Context(), machine, "demo")
+	missing, err := pki.ListUnpublishedKeys(t.Context(), machine, "demo")
 	if err != nil || len(missing) != len(pki.KeyNames()) {
 		t.Errorf("unpublished: %v (%v)", missing, err)
 	}
-	wrote, err := pki.Publish(t.Context(), b, machine, machineSealer)
+	wrote, err := pki.PublishMachineKeys(t.Context(), b, machine, machineSealer)
 	if err != nil || len(wrote) != len(pki.KeyNames()) {
 		t.Fatalf("wrote %v (%v)", wrote, err)
 	}
-	if wrote, err = pki.Publish(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 0 {
+	if wrote, err = pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 0 {
 		t.Errorf("a second time it wrote %v (%v)", wrote, err)
 	}
-	if missing, err = pki.Unpublished(t.Context(), machine, "demo"); err != nil || len(missing) != 0 {
+	if missing, err = pki.ListUnpublishedKeys(t.Context(), machine, "demo"); err != nil || len(missing) != 0 {
 		t.Errorf("unpublished: %v (%v)", missing, err)
 	}
-	public, err := b.Public()
+	public, err := b.PublicPart()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := pki.LoadMachine(t.Context(), machine, machineSealer, "demo", public)
+	got, err := pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sameBundle(t, b, got)
-	if _, err := machine.Put(t.Context(), pki.SecretKey("demo", pki.KubernetesCA), []byte("junk")); err != nil {
+	if _, err := machine.Put(t.Context(), pki.MachineKeyObjectKey("demo", pki.KubernetesCA), []byte("junk")); err != nil {
 		t.Fatal(err)
 	}
-	if wrote, err = pki.Publish(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
+	if wrote, err = pki.PublishMachineKeys(t.Context(), b, machine, machineSealer); err != nil || len(wrote) != 1 {
 		t.Errorf("a damaged secret was not mended: %v (%v)", wrote, err)
 	}
-	other, err := pki.Ensure(t.Context(), store.NewFile(t.TempDir()), sealer, "demo", start())
+	other, err := pki.EnsureBundle(t.Context(), store.NewFileStore(t.TempDir()), sealer, "demo", start())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrote, err = pki.Publish(t.Context(), other, machine, machineSealer); err == nil || len(wrote) != 0 {
+	if wrote, err = pki.PublishMachineKeys(t.Context(), other, machine, machineSealer); err == nil || len(wrote) != 0 {
 		t.Errorf("the keys of another cluster of this name were overwritten: %v", wrote)
 	}
-	if got, err = pki.LoadMachine(t.Context(), machine, machineSealer, "demo", public); err != nil {
+	if got, err = pki.LoadMachineBundle(t.Context(), machine, machineSealer, "demo", public); err != nil {
 		t.Fatal(err)
 	}
 	sameBundle(t, b, got)

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfig is the part of a client-go kubeconfig that machines and operators need. client-go itself is left out so
+// kubeconfigFile is the part of a client-go kubeconfig that machines and operators need. client-go itself is left out so
 // that the agent stays small.
-type kubeconfig struct {
+type kubeconfigFile struct {
 	APIVersion     string         `json:"apiVersion"`
 	Kind           string         `json:"kind"`
 	Clusters       []namedCluster `json:"clusters"`
@@ -44,8 +44,8 @@ type namedUser struct {
 	} `json:"user"`
 }
 
-// Access is what a kubeconfig holds.
-type Access struct {
+// KubeconfigOptions is what a kubeconfig holds.
+type KubeconfigOptions struct {
 	// Name of the cluster entry, context and user.
 	Name string
 	// Server URL, such as https://127.0.0.1:6443.
@@ -56,9 +56,9 @@ type Access struct {
 	CAPEM, CertPEM, KeyPEM []byte
 }
 
-// Kubeconfig renders a kubeconfig with one context. It holds a private key: write it with mode 0600.
-func Kubeconfig(a Access) ([]byte, error) {
-	k := kubeconfig{APIVersion: "v1", Kind: "Config", CurrentContext: a.Name}
+// RenderKubeconfig renders a kubeconfig with one context. It holds a private key: write it with mode 0600.
+func RenderKubeconfig(a KubeconfigOptions) ([]byte, error) {
+	k := kubeconfigFile{APIVersion: "v1", Kind: "Config", CurrentContext: a.Name}
 	cluster := namedCluster{Name: a.Name}
 	cluster.Cluster.Server, cluster.Cluster.CA, cluster.Cluster.TLS = a.Server, a.CAPEM, a.TLSServerName
 	context := namedContext{Name: a.Name}

@@ -27,8 +27,8 @@ const (
 	FrontProxyCA = "front-proxy-ca"
 )
 
-// ServiceAccount is the name of the key pair that signs service-account tokens.
-const ServiceAccount = "service-account"
+// ServiceAccountKey is the name of the key pair that signs service-account tokens.
+const ServiceAccountKey = "service-account"
 
 // EncryptionKey is the name of the key that the key for Secrets in etcd is derived from. It signs nothing.
 const EncryptionKey = "encryption-key"
@@ -40,8 +40,8 @@ const AdminGroup = "slipway:cluster-admins"
 // CALifetime is how long a new CA lasts: ten years, as kubeadm's and kops's do.
 const CALifetime = 10 * 365 * 24 * time.Hour
 
-// backdate lets a certificate be used on a machine whose clock is a little behind the issuer's.
-const backdate = 5 * time.Minute
+// clockSkewAllowance lets a certificate be used on a machine whose clock is a little behind the issuer's.
+const clockSkewAllowance = 5 * time.Minute
 
 const (
 	pemCertificate = "CERTIFICATE"
@@ -53,12 +53,12 @@ const (
 func CANames() []string { return []string{EtcdClientCA, EtcdPeerCA, FrontProxyCA, KubernetesCA} }
 
 // KeyNames lists all private keys: those of the CAs, the service-account key and the encryption key.
-func KeyNames() []string { return append(CANames(), ServiceAccount, EncryptionKey) }
+func KeyNames() []string { return append(CANames(), ServiceAccountKey, EncryptionKey) }
 
 // Key is a private key. It prints and marshals as its name only.
 type Key struct {
-	name string
-	key  *ecdsa.PrivateKey
+	name    string
+	private *ecdsa.PrivateKey
 }
 
 // NewKey makes an ECDSA P-256 key.
@@ -67,7 +67,7 @@ func NewKey(name string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("make key %s: %w", name, err)
 	}
-	return Key{name: name, key: k}, nil
+	return Key{name: name, private: k}, nil
 }
 
 // ParseKey reads what PEM returned. Its errors hold no part of the key.
@@ -84,7 +84,7 @@ func ParseKey(name string, text []byte) (Key, error) {
 	if !ok || k.Curve != elliptic.P256() {
 		return Key{}, fmt.Errorf("key %s is not ECDSA P-256", name)
 	}
-	return Key{name: name, key: k}, nil
+	return Key{name: name, private: k}, nil
 }
 
 // Name of the key.
@@ -100,11 +100,11 @@ func (k Key) GoString() string { return k.String() }
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Public half of the key.
-func (k Key) Public() *ecdsa.PublicKey { return &k.key.PublicKey }
+func (k Key) Public() *ecdsa.PublicKey { return &k.private.PublicKey }
 
 // PEM of the private key, PKCS #8. It is a secret: write it to memory-backed files and sealed objects only.
 func (k Key) PEM() ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(k.key)
+	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
 		return nil, fmt.Errorf("encode key %s: %w", k.name, err)
 	}
@@ -113,7 +113,7 @@ func (k Key) PEM() ([]byte, error) {
 
 // Derive makes a symmetric key of size bytes from the private key, different for each purpose (HKDF, RFC 5869).
 func (k Key) Derive(purpose string, size int) ([]byte, error) {
-	if k.key == nil {
+	if k.private == nil {
 		return nil, fmt.Errorf("derive from key %s: it is not loaded", k.name)
 	}
 	text, err := k.PEM()
@@ -151,7 +151,7 @@ type CA struct {
 
 // NewCA makes a self-signed CA over key, valid from now.
 func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
-	id, err := keyID(key.Public())
+	id, err := computeKeyID(key.Public())
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
@@ -162,7 +162,7 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: name, OrganizationalUnit: []string{cluster}},
-		NotBefore:             now.Add(-backdate),
+		NotBefore:             now.Add(-clockSkewAllowance),
 		NotAfter:              now.Add(CALifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
@@ -170,7 +170,7 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 		MaxPathLenZero:        true,
 		SubjectKeyId:          id,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key.key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key.private)
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
@@ -181,8 +181,8 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 	return CA{Name: name, Certs: []*x509.Certificate{cert}, key: key}, nil
 }
 
-// LoadCA puts a trust bundle and the key of its first certificate together.
-func LoadCA(name string, certsPEM []byte, key Key) (CA, error) {
+// ParseCA puts a trust bundle and the key of its first certificate together.
+func ParseCA(name string, certsPEM []byte, key Key) (CA, error) {
 	certs, err := ParseCerts(certsPEM)
 	if err != nil {
 		return CA{}, fmt.Errorf("load %s: %w", name, err)
@@ -246,8 +246,8 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, big.NewInt(1)), nil
 }
 
-// keyID is RFC 7093 method 1: the leftmost 160 bits of SHA-256 over the public key.
-func keyID(pub *ecdsa.PublicKey) ([]byte, error) {
+// computeKeyID is RFC 7093 method 1: the leftmost 160 bits of SHA-256 over the public key.
+func computeKeyID(pub *ecdsa.PublicKey) ([]byte, error) {
 	point, err := pub.Bytes()
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func issue(t *testing.T, ca pki.CA, leaf pki.Leaf) (tls.Certificate, *x509.Certi
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := pki.Issue(ca, leaf, key.Public(), start())
+	cert, err := pki.IssueLeaf(ca, leaf, key.Public(), start())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func issue(t *testing.T, ca pki.CA, leaf pki.Leaf) (tls.Certificate, *x509.Certi
 func TestIssue(t *testing.T) {
 	ca := newCA(t, pki.KubernetesCA)
 	_, c := issue(t, ca, pki.Leaf{
-		CN: "system:node:ip-10-80-16-4", Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.Client, pki.Server},
+		CN: "system:node:ip-10-80-16-4", Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.ClientUsage, pki.ServerUsage},
 		DNS: []string{"ip-10-80-16-4"}, IPs: []netip.Addr{netip.MustParseAddr("10.80.16.4")}, TTL: 24 * time.Hour,
 	})
 	if c.Subject.CommonName != "system:node:ip-10-80-16-4" || !slices.Equal(c.Subject.Organization, []string{"system:nodes"}) {
@@ -109,9 +109,9 @@ func TestIssue(t *testing.T) {
 func TestIssueEndsWithTheCA(t *testing.T) {
 	ca := newCA(t, "x")
 	key, _ := pki.NewKey("leaf")
-	leaf := pki.Leaf{CN: "a", Usages: []pki.Usage{pki.Client}, TTL: 48 * time.Hour}
+	leaf := pki.Leaf{CN: "a", Usages: []pki.Usage{pki.ClientUsage}, TTL: 48 * time.Hour}
 	late := ca.Certs[0].NotAfter.Add(-time.Hour)
-	text, err := pki.Issue(ca, leaf, key.Public(), late)
+	text, err := pki.IssueLeaf(ca, leaf, key.Public(), late)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestIssueEndsWithTheCA(t *testing.T) {
 	if err != nil || !certs[0].NotAfter.Equal(ca.Certs[0].NotAfter) {
 		t.Errorf("ends %v, the CA %v (%v)", certs[0].NotAfter, ca.Certs[0].NotAfter, err)
 	}
-	if _, err := pki.Issue(ca, leaf, key.Public(), late.Add(2*time.Hour)); err == nil {
+	if _, err := pki.IssueLeaf(ca, leaf, key.Public(), late.Add(2*time.Hour)); err == nil {
 		t.Error("issued under a CA that has ended")
 	}
 }
@@ -131,7 +131,7 @@ func TestIssueRefuses(t *testing.T) {
 	if err != nil {
 		t.Log("this Go makes no weak RSA key:", err)
 	}
-	good := pki.Leaf{CN: "a", Usages: []pki.Usage{pki.Client}, TTL: time.Hour}
+	good := pki.Leaf{CN: "a", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}
 	change := func(f func(*pki.Leaf)) pki.Leaf { l := good; f(&l); return l }
 	for name, c := range map[string]struct {
 		leaf pki.Leaf
@@ -144,17 +144,17 @@ func TestIssueRefuses(t *testing.T) {
 		"a lifetime too long":      {change(func(l *pki.Leaf) { l.TTL = pki.MaxLeafLifetime + 1 }), key.Public(), ca},
 		"no usage":                 {change(func(l *pki.Leaf) { l.Usages = nil }), key.Public(), ca},
 		"another usage":            {change(func(l *pki.Leaf) { l.Usages = []pki.Usage{"any"} }), key.Public(), ca},
-		"a server without a name":  {change(func(l *pki.Leaf) { l.Usages = []pki.Usage{pki.Server} }), key.Public(), ca},
+		"a server without a name":  {change(func(l *pki.Leaf) { l.Usages = []pki.Usage{pki.ServerUsage} }), key.Public(), ca},
 		"an address that is unset": {change(func(l *pki.Leaf) { l.IPs = []netip.Addr{{}} }), key.Public(), ca},
 		"a string for a key":       {good, "key", ca},
 		"a CA without key":         {good, key.Public(), pki.CA{Name: "x", Certs: ca.Certs}},
 	} {
-		if _, err := pki.Issue(c.ca, c.leaf, c.pub, start()); err == nil {
+		if _, err := pki.IssueLeaf(c.ca, c.leaf, c.pub, start()); err == nil {
 			t.Errorf("%s: issued", name)
 		}
 	}
 	if weak != nil {
-		if _, err := pki.Issue(ca, good, &weak.PublicKey, start()); err == nil {
+		if _, err := pki.IssueLeaf(ca, good, &weak.PublicKey, start()); err == nil {
 			t.Error("certified a weak RSA key")
 		}
 	}
@@ -163,9 +163,9 @@ func TestIssueRefuses(t *testing.T) {
 // TestMutualTLS is what the certificates are for: a real handshake, which another CA's leaf must fail.
 func TestMutualTLS(t *testing.T) {
 	ca, other := newCA(t, pki.EtcdPeerCA), newCA(t, pki.EtcdClientCA)
-	server, _ := issue(t, ca, pki.Leaf{CN: "s", DNS: []string{"etcd-a.demo.internal"}, Usages: []pki.Usage{pki.Server}, TTL: time.Hour})
-	client, _ := issue(t, ca, pki.Leaf{CN: "c", Usages: []pki.Usage{pki.Client}, TTL: time.Hour})
-	stranger, _ := issue(t, other, pki.Leaf{CN: "c", Usages: []pki.Usage{pki.Client}, TTL: time.Hour})
+	server, _ := issue(t, ca, pki.Leaf{CN: "s", DNS: []string{"etcd-a.demo.internal"}, Usages: []pki.Usage{pki.ServerUsage}, TTL: time.Hour})
+	client, _ := issue(t, ca, pki.Leaf{CN: "c", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour})
+	stranger, _ := issue(t, other, pki.Leaf{CN: "c", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour})
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.Certs[0])
 	shake := func(cert tls.Certificate) error {
@@ -240,18 +240,18 @@ func TestDerive(t *testing.T) {
 
 func TestTrustBundleOfTwo(t *testing.T) {
 	old, next := newCA(t, "kubernetes-ca"), newCA(t, "kubernetes-ca")
-	both, err := pki.LoadCA("kubernetes-ca", append(next.CertsPEM(), old.CertsPEM()...), next.Key())
+	both, err := pki.ParseCA("kubernetes-ca", append(next.CertsPEM(), old.CertsPEM()...), next.Key())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(both.Certs) != 2 || !bytes.Equal(both.CertsPEM(), append(next.CertsPEM(), old.CertsPEM()...)) {
 		t.Errorf("the bundle has %d certificates", len(both.Certs))
 	}
-	_, leaf := issue(t, both, pki.Leaf{CN: "a", Usages: []pki.Usage{pki.Client}, TTL: time.Hour})
+	_, leaf := issue(t, both, pki.Leaf{CN: "a", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour})
 	if err := leaf.CheckSignatureFrom(next.Certs[0]); err != nil {
 		t.Error("the first certificate does not sign:", err)
 	}
-	if _, err := pki.LoadCA("kubernetes-ca", old.CertsPEM(), next.Key()); err == nil {
+	if _, err := pki.ParseCA("kubernetes-ca", old.CertsPEM(), next.Key()); err == nil {
 		t.Error("took a key that is not the certificate's")
 	}
 }
@@ -259,12 +259,12 @@ func TestTrustBundleOfTwo(t *testing.T) {
 func TestKubeconfig(t *testing.T) {
 	ca := newCA(t, pki.KubernetesCA)
 	key, _ := pki.NewKey("admin")
-	cert, err := pki.Issue(ca, pki.Leaf{CN: "a", Usages: []pki.Usage{pki.Client}, TTL: time.Hour}, key.Public(), start())
+	cert, err := pki.IssueLeaf(ca, pki.Leaf{CN: "a", Usages: []pki.Usage{pki.ClientUsage}, TTL: time.Hour}, key.Public(), start())
 	if err != nil {
 		t.Fatal(err)
 	}
 	keyPEM, _ := key.PEM()
-	text, err := pki.Kubeconfig(pki.Access{
+	text, err := pki.RenderKubeconfig(pki.KubeconfigOptions{
 		Name: "demo", Server: "https://127.0.0.1:6443", TLSServerName: "kubernetes", CAPEM: ca.CertsPEM(), CertPEM: cert, KeyPEM: keyPEM,
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 func TestFileConforms(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
-		return store.NewFile(filepath.Join(t.TempDir(), "state"))
+		return store.NewFileStore(filepath.Join(t.TempDir(), "state"))
 	})
 }
 
@@ -31,11 +31,11 @@ const otherProcess = "SLIPWAY_TEST_STORE"
 
 func TestFileBetweenProcesses(t *testing.T) {
 	if dir := os.Getenv(otherProcess); dir != "" {
-		countUp(t, store.NewFile(dir))
+		countUp(t, store.NewFileStore(dir))
 		return
 	}
 	dir := t.TempDir()
-	s := store.NewFile(dir)
+	s := store.NewFileStore(dir)
 	if _, err := s.Put(t.Context(), "n", []byte("0")); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestFileDoesNotFollowLinksOut(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	s := store.NewFile(dir)
+	s := store.NewFileStore(dir)
 	if o, err := s.Get(t.Context(), "link/secret"); err == nil {
 		t.Errorf("read %q through a link out of the store", o.Body)
 	}
@@ -98,7 +98,7 @@ func TestFileDoesNotFollowLinksOut(t *testing.T) {
 
 func TestFileLeavesNoTemporaryFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := store.NewFile(dir)
+	s := store.NewFileStore(dir)
 	_, _ = s.Create(t.Context(), "k", []byte("1"))
 	_, _ = s.Create(t.Context(), "k", []byte("2")) // refused
 	_, _ = s.Update(t.Context(), "k", nil, "wrong")
@@ -130,11 +130,11 @@ func TestAgeSealerConforms(t *testing.T) { storetest.RunSealer(t, newAge(t), new
 
 func initialise(t *testing.T, url string, opts store.Options) {
 	t.Helper()
-	steps, err := store.Init(t.Context(), url, opts)
+	steps, err := store.PlanInit(t.Context(), url, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Do(t.Context(), steps, func(store.Step) {}); err != nil {
+	if err := store.RunInitSteps(t.Context(), steps, func(store.InitStep) {}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,7 +152,7 @@ func TestOpenFile(t *testing.T) {
 		}
 	})
 	t.Run("init needs a key", func(t *testing.T) {
-		if _, err := store.Init(t.Context(), url, store.Options{}); err == nil {
+		if _, err := store.PlanInit(t.Context(), url, store.Options{}); err == nil {
 			t.Error("made a store without a key")
 		}
 	})

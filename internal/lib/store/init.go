@@ -22,17 +22,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// Step is one thing that Init does, so that it can be shown before it is done.
-type Step struct {
-	// Text says what it makes, such as bucket my-state.
-	Text string
-	do   func(context.Context) error
+// InitStep is one thing that Init does, so that it can be shown before it is done.
+type InitStep struct {
+	// Description says what it makes, such as bucket my-state.
+	Description string
+	run         func(context.Context) error
 }
 
-// Init returns the steps that make the store at rawURL, or nil if it is there. Every step leaves alone what is done
+// PlanInit returns the steps that make the store at rawURL, or nil if it is there. Every step leaves alone what is done
 // already, so that a run that was cut short can be run again.
-func Init(ctx context.Context, rawURL string, opts Options) ([]Step, error) {
-	s, cfg, err := connect(ctx, rawURL, opts)
+func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, error) {
+	s, cfg, err := connectStore(ctx, rawURL, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -44,39 +44,39 @@ func Init(ctx context.Context, rawURL string, opts Options) ([]Step, error) {
 	if !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
-	if on, ok := s.(*S3); ok {
-		return initS3(on, cfg), nil
+	if on, ok := s.(*S3Store); ok {
+		return planS3Init(on, cfg), nil
 	}
-	return initFile(s, opts)
+	return planFileInit(s, opts)
 }
 
-// Do carries the steps out, one after the other.
-func Do(ctx context.Context, steps []Step, done func(Step)) error {
+// RunInitSteps carries the steps out, one after the other.
+func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) error {
 	for _, step := range steps {
-		if err := step.do(ctx); err != nil {
-			return fmt.Errorf("make %s: %w", step.Text, err)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("make %s: %w", step.Description, err)
 		}
 		done(step)
 	}
 	return nil
 }
 
-// initFile makes an age identity: in a new key file, or sealed with the passphrase in the store itself.
-func initFile(s Store, opts Options) ([]Step, error) {
+// planFileInit makes an age identity: in a new key file, or sealed with the passphrase in the store itself.
+func planFileInit(s Store, opts Options) ([]InitStep, error) {
 	if opts.KeyFile == "" && opts.Passphrase == "" {
 		return nil, diag.WithHint(errors.New("a state store in a folder needs a key for its secrets"),
 			"give --state-key FILE, which will be made if it is not there, or set SLIPWAY_STATE_PASSPHRASE")
 	}
 	set := &Settings{Version: settingsVersion}
-	identity := Step{"an age identity sealed with the passphrase", func(context.Context) error { return passphraseIdentity(set, opts.Passphrase) }}
+	identity := InitStep{"an age identity sealed with the passphrase", func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) }}
 	if opts.KeyFile != "" {
-		identity = Step{"key file " + opts.KeyFile, func(context.Context) error { return keyFileIdentity(set, opts.KeyFile) }}
+		identity = InitStep{"key file " + opts.KeyFile, func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) }}
 	}
-	return []Step{identity, settingsStep(s, set)}, nil
+	return []InitStep{identity, newSettingsStep(s, set)}, nil
 }
 
-// keyFileIdentity takes the key file's identity, or makes the file. It never overwrites one.
-func keyFileIdentity(set *Settings, file string) error {
+// ensureKeyFile takes the key file's identity, or makes the file. It never overwrites one.
+func ensureKeyFile(set *Settings, file string) error {
 	text, err := os.ReadFile(file)
 	if err == nil {
 		id, err := parseIdentity(text)
@@ -105,7 +105,7 @@ func keyFileIdentity(set *Settings, file string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-func passphraseIdentity(set *Settings, passphrase string) error {
+func createSealedIdentity(set *Settings, passphrase string) error {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
@@ -119,9 +119,9 @@ func passphraseIdentity(set *Settings, passphrase string) error {
 	return err
 }
 
-// settingsStep writes the settings last: with them the store is made.
-func settingsStep(s Store, set *Settings) Step {
-	return Step{SettingsKey, func(ctx context.Context) error {
+// newSettingsStep writes the settings last: with them the store is made.
+func newSettingsStep(s Store, set *Settings) InitStep {
+	return InitStep{SettingsKey, func(ctx context.Context) error {
 		body, err := json.MarshalIndent(set, "", "  ")
 		if err != nil {
 			return err
@@ -150,37 +150,39 @@ type keyAPI interface {
 	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
 }
 
-// s3Maker makes a bucket that only its owner can read, over TLS, and the key that seals in it.
-type s3Maker struct {
+// s3Initializer makes a bucket that only its owner can read, over TLS, and the key that seals in it.
+type s3Initializer struct {
 	buckets  bucketAPI
 	keys     keyAPI
 	bucket   string
 	region   string
 	endpoint string
-	set      *Settings
+	settings *Settings
 }
 
-func initS3(s *S3, cfg aws.Config) []Step {
+func planS3Init(s *S3Store, cfg aws.Config) []InitStep {
 	client := s3.NewFromConfig(cfg)
-	m := s3Maker{
+	m := s3Initializer{
 		buckets: client, keys: kms.NewFromConfig(cfg), bucket: s.bucket, region: cfg.Region,
-		endpoint: aws.ToString(client.Options().BaseEndpoint), set: &Settings{Version: settingsVersion},
+		endpoint: aws.ToString(client.Options().BaseEndpoint), settings: &Settings{Version: settingsVersion},
 	}
-	return []Step{
-		{"bucket " + s.bucket, m.makeBucket},
-		{"public access block of " + s.bucket, m.blockPublic},
-		{"policy of " + s.bucket + ": " + m.policyText(), m.putPolicy},
-		{"versioning of " + s.bucket, m.versions},
-		{"KMS key " + m.alias() + ", rotated yearly", m.makeKey},
-		{"encryption of " + s.bucket + " with that key", m.encrypt},
-		settingsStep(s, m.set),
+	return []InitStep{
+		{"bucket " + s.bucket, m.ensureBucket},
+		{"public access block of " + s.bucket, m.blockPublicAccess},
+		{"policy of " + s.bucket + ": " + m.describePolicy(), m.putTLSPolicy},
+		{"versioning of " + s.bucket, m.enableVersioning},
+		{"KMS key " + m.keyAlias() + ", rotated yearly", m.ensureKMSKey},
+		{"encryption of " + s.bucket + " with that key", m.setEncryption},
+		newSettingsStep(s, m.settings),
 	}
 }
 
-// alias of the key. A bucket's name may have dots, which an alias may not.
-func (m s3Maker) alias() string { return "alias/slipway-" + strings.ReplaceAll(m.bucket, ".", "_") }
+// keyAlias of the key. A bucket's name may have dots, which an alias may not.
+func (m s3Initializer) keyAlias() string {
+	return "alias/slipway-" + strings.ReplaceAll(m.bucket, ".", "_")
+}
 
-func (m s3Maker) makeBucket(ctx context.Context) error {
+func (m s3Initializer) ensureBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &m.bucket}
 	if m.region != "us-east-1" { // the one region that may not be named
 		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{LocationConstraint: s3types.BucketLocationConstraint(m.region)}
@@ -198,7 +200,7 @@ func (m s3Maker) makeBucket(ctx context.Context) error {
 	return err
 }
 
-func (m s3Maker) blockPublic(ctx context.Context) error {
+func (m s3Initializer) blockPublicAccess(ctx context.Context) error {
 	on := aws.Bool(true)
 	_, err := m.buckets.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
 		Bucket: &m.bucket,
@@ -209,24 +211,24 @@ func (m s3Maker) blockPublic(ctx context.Context) error {
 	return err
 }
 
-// plain says that the endpoint itself is plain HTTP, as an emulator's on loopback is: a TLS-only policy would lock us out.
-func (m s3Maker) plain() bool { return strings.HasPrefix(m.endpoint, "http://") }
+// isPlainHTTP says that the endpoint itself is plain HTTP, as an emulator's on loopback is: a TLS-only policy would lock us out.
+func (m s3Initializer) isPlainHTTP() bool { return strings.HasPrefix(m.endpoint, "http://") }
 
-func (m s3Maker) policyText() string {
-	if m.plain() {
+func (m s3Initializer) describePolicy() string {
+	if m.isPlainHTTP() {
 		return "none, since the endpoint itself is without TLS"
 	}
 	return "TLS only"
 }
 
-// putPolicy gives the bucket its policy. One that is there is somebody's: it stays, and has to want TLS itself.
-func (m s3Maker) putPolicy(ctx context.Context) error {
-	if m.plain() {
+// putTLSPolicy gives the bucket its policy. One that is there is somebody's: it stays, and has to want TLS itself.
+func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
+	if m.isPlainHTTP() {
 		return nil
 	}
 	have, err := m.buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &m.bucket})
 	switch {
-	case err == nil && wantsTLS(aws.ToString(have.Policy)):
+	case err == nil && requiresTLS(aws.ToString(have.Policy)):
 		return nil
 	case err == nil:
 		return diag.WithHint(errors.New("the bucket has a policy of its own"),
@@ -257,8 +259,8 @@ func (m s3Maker) putPolicy(ctx context.Context) error {
 	return err
 }
 
-// wantsTLS says whether a bucket's policy denies requests without TLS.
-func wantsTLS(policy string) bool {
+// requiresTLS says whether a bucket's policy denies requests without TLS.
+func requiresTLS(policy string) bool {
 	type statement struct {
 		Effect    string
 		Condition struct {
@@ -277,21 +279,21 @@ func wantsTLS(policy string) bool {
 	})
 }
 
-func (m s3Maker) versions(ctx context.Context) error {
+func (m s3Initializer) enableVersioning(ctx context.Context) error {
 	_, err := m.buckets.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
 		Bucket: &m.bucket, VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled},
 	})
 	return err
 }
 
-// makeKey finds the key by its alias or makes both. A key without alias, left by a run that was cut short, costs a
+// ensureKMSKey finds the key by its alias or makes both. A key without alias, left by a run that was cut short, costs a
 // dollar a month and nothing else.
-func (m s3Maker) makeKey(ctx context.Context) error {
-	alias := m.alias()
+func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
+	alias := m.keyAlias()
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
 	switch {
 	case err == nil:
-		m.set.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
+		m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
 	case errorCode(err) == "NotFoundException":
 		made, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
 			Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
@@ -300,24 +302,24 @@ func (m s3Maker) makeKey(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.set.KMSKeyARN = aws.ToString(made.KeyMetadata.Arn)
+		m.settings.KMSKeyARN = aws.ToString(made.KeyMetadata.Arn)
 		if _, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
 			return err
 		}
 	default:
 		return err
 	}
-	_, err = m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.set.KMSKeyARN})
+	_, err = m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
 	return err
 }
 
-func (m s3Maker) encrypt(ctx context.Context) error {
+func (m s3Initializer) setEncryption(ctx context.Context) error {
 	_, err := m.buckets.PutBucketEncryption(ctx, &s3.PutBucketEncryptionInput{
 		Bucket: &m.bucket,
 		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{Rules: []s3types.ServerSideEncryptionRule{{
 			BucketKeyEnabled: aws.Bool(true), // one call to KMS for many objects
 			ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
-				SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &m.set.KMSKeyARN,
+				SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &m.settings.KMSKeyARN,
 			},
 		}}},
 	})

@@ -47,11 +47,11 @@ func TestInitKeepsABucketsPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &policyBucket{policy: c.policy}
-			m := s3Maker{buckets: b, bucket: "b", region: "us-east-1"}
-			if err := m.putPolicy(t.Context()); (err != nil) != c.fails {
+			m := s3Initializer{buckets: b, bucket: "b", region: "us-east-1"}
+			if err := m.putTLSPolicy(t.Context()); (err != nil) != c.fails {
 				t.Errorf("got %v", err)
 			}
-			if err := m.putPolicy(t.Context()); (err != nil) != c.fails { // a run that was cut short is run again
+			if err := m.putTLSPolicy(t.Context()); (err != nil) != c.fails { // a run that was cut short is run again
 				t.Errorf("again: %v", err)
 			}
 			if b.puts != c.puts || c.fails && b.policy != c.policy {

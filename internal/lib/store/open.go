@@ -79,7 +79,7 @@ func ParseURL(raw string) (Location, error) {
 // Open opens the store at rawURL, which Init has made, and its sealer. Without the key of a store in a folder the sealer
 // only fails, saying how to give the key; all that is not secret can be read.
 func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, error) {
-	s, cfg, err := connect(ctx, rawURL, opts)
+	s, cfg, err := connectStore(ctx, rawURL, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,27 +87,27 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	if s3store, ok := s.(*S3); ok {
-		s3store.remember(set)
+	if s3store, ok := s.(*S3Store); ok {
+		s3store.setSettings(set)
 	}
 	if set.KMSKeyARN != "" {
 		return s, NewKMSSealer(kms.NewFromConfig(cfg), set.KMSKeyARN), nil
 	}
 	identity, err := openIdentity(set, opts)
 	if err != nil {
-		return s, lockedSealer{err}, nil //nolint:nilerr // public objects can be read without the key; sealing says err
+		return s, missingKeySealer{err}, nil //nolint:nilerr // public objects can be read without the key; sealing says err
 	}
 	return s, NewAgeSealer(identity), nil
 }
 
-// connect returns the store at rawURL, initialised or not.
-func connect(ctx context.Context, rawURL string, opts Options) (Store, aws.Config, error) {
+// connectStore returns the store at rawURL, initialised or not.
+func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.Config, error) {
 	at, err := ParseURL(rawURL)
 	if err != nil {
 		return nil, aws.Config{}, err
 	}
 	if at.Dir != "" {
-		return NewFile(at.Dir), aws.Config{}, nil
+		return NewFileStore(at.Dir), aws.Config{}, nil
 	}
 	cfg, err := opts.AWS(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func connect(ctx context.Context, rawURL string, opts Options) (Store, aws.Confi
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.DisableLogOutputChecksumValidationSkipped = true // a line for each object that was put without checksum
 	})
-	return NewS3(client, at.Bucket, at.Prefix), cfg, nil
+	return NewS3Store(client, at.Bucket, at.Prefix), cfg, nil
 }
 
 // readSettings reads the settings; a store without is refused, so that a mistyped URL makes no second state.
@@ -145,7 +145,7 @@ func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
 	if len(set.Identity) > 0 {
 		hint = "set SLIPWAY_STATE_PASSPHRASE"
 	}
-	text, err := identityText(set, opts)
+	text, err := readIdentityText(set, opts)
 	if err != nil {
 		return nil, diag.WithHint(fmt.Errorf("the state store's key is needed: %w", err), hint)
 	}
@@ -160,7 +160,7 @@ func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
 	return id, nil
 }
 
-func identityText(set Settings, opts Options) ([]byte, error) {
+func readIdentityText(set Settings, opts Options) ([]byte, error) {
 	if opts.KeyFile != "" {
 		return os.ReadFile(opts.KeyFile)
 	}
@@ -194,13 +194,13 @@ func parseIdentity(text []byte) (*age.X25519Identity, error) {
 	return id, nil
 }
 
-// lockedSealer stands for a sealer whose key we were not given.
-type lockedSealer struct{ err error }
+// missingKeySealer stands for a sealer whose key we were not given.
+type missingKeySealer struct{ err error }
 
-func (l lockedSealer) Seal(context.Context, []byte, map[string]string) ([]byte, error) {
+func (l missingKeySealer) Seal(context.Context, []byte, map[string]string) ([]byte, error) {
 	return nil, l.err
 }
 
-func (l lockedSealer) Open(context.Context, []byte, map[string]string) ([]byte, error) {
+func (l missingKeySealer) Open(context.Context, []byte, map[string]string) ([]byte, error) {
 	return nil, l.err
 }

@@ -40,6 +40,6 @@ func TestS3AgainstRegion(t *testing.T) {
 	}
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
-		return store.NewS3(client, bucket, rand.Text())
+		return store.NewS3Store(client, bucket, rand.Text())
 	})
 }

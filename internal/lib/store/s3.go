@@ -18,8 +18,8 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// conditionalTries is how often a conditional write is sent when S3 says that another one was just going on (409).
-const conditionalTries = 5
+// maxConditionalAttempts is how often a conditional write is sent when S3 says that another one was just going on (409).
+const maxConditionalAttempts = 5
 
 // S3API is what an S3 store calls.
 type S3API interface {
@@ -29,26 +29,26 @@ type S3API interface {
 	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
 }
 
-// S3 is a Store under a prefix of a bucket.
-type S3 struct {
+// S3Store is a Store under a prefix of a bucket.
+type S3Store struct {
 	api            S3API
 	bucket, prefix string
 	settings       *Settings // once they are read
 }
 
-// NewS3 returns the store in bucket under prefix, which may be empty.
-func NewS3(api S3API, bucket, prefix string) *S3 {
-	return &S3{api: api, bucket: bucket, prefix: strings.Trim(prefix, "/")}
+// NewS3Store returns the store in bucket under prefix, which may be empty.
+func NewS3Store(api S3API, bucket, prefix string) *S3Store {
+	return &S3Store{api: api, bucket: bucket, prefix: strings.Trim(prefix, "/")}
 }
 
 // URL of the store.
-func (s *S3) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
+func (s *S3Store) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
 
-// remember keeps the store's settings, which do not change once a store is initialised.
-func (s *S3) remember(set Settings) { s.settings = &set }
+// setSettings keeps the store's settings, which do not change once a store is initialised.
+func (s *S3Store) setSettings(set Settings) { s.settings = &set }
 
 // Settings returns the settings that [Open] has read.
-func (s *S3) Settings() (Settings, bool) {
+func (s *S3Store) Settings() (Settings, bool) {
 	if s.settings == nil {
 		return Settings{}, false
 	}
@@ -56,48 +56,48 @@ func (s *S3) Settings() (Settings, bool) {
 }
 
 // Get reads an object.
-func (s *S3) Get(ctx context.Context, key string) (Object, error) {
-	if err := readyFor(ctx, key); err != nil {
+func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
+	if err := checkRequest(ctx, key); err != nil {
 		return Object{}, err
 	}
-	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.key(key)})
+	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
 	if err != nil {
-		return Object{}, s.fail("read", key, err)
+		return Object{}, s.wrapError("read", key, err)
 	}
 	defer out.Body.Close() //nolint:errcheck // read to its end
 	body, err := io.ReadAll(out.Body)
 	if err != nil {
-		return Object{}, s.fail("read", key, err)
+		return Object{}, s.wrapError("read", key, err)
 	}
 	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
 }
 
 // Put writes an object whatever is there.
-func (s *S3) Put(ctx context.Context, key string, body []byte) (string, error) {
-	return s.put(ctx, key, body, s3.PutObjectInput{})
+func (s *S3Store) Put(ctx context.Context, key string, body []byte) (string, error) {
+	return s.putObject(ctx, key, body, s3.PutObjectInput{})
 }
 
 // Create writes an object that is not there yet (If-None-Match: *).
-func (s *S3) Create(ctx context.Context, key string, body []byte) (string, error) {
-	return s.put(ctx, key, body, s3.PutObjectInput{IfNoneMatch: aws.String("*")})
+func (s *S3Store) Create(ctx context.Context, key string, body []byte) (string, error) {
+	return s.putObject(ctx, key, body, s3.PutObjectInput{IfNoneMatch: aws.String("*")})
 }
 
 // Update writes an object that is still as etag says (If-Match).
-func (s *S3) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
-	return s.put(ctx, key, body, s3.PutObjectInput{IfMatch: &etag})
+func (s *S3Store) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
+	return s.putObject(ctx, key, body, s3.PutObjectInput{IfMatch: &etag})
 }
 
 // Delete removes an object.
-func (s *S3) Delete(ctx context.Context, key string) error {
-	if err := readyFor(ctx, key); err != nil {
+func (s *S3Store) Delete(ctx context.Context, key string) error {
+	if err := checkRequest(ctx, key); err != nil {
 		return err
 	}
-	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.key(key)})
-	return ignoreMissing(s.fail("delete", key, err))
+	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
+	return ignoreNotFound(s.wrapError("delete", key, err))
 }
 
 // List returns the keys that begin with prefix.
-func (s *S3) List(ctx context.Context, prefix string) ([]string, error) {
+func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	etags, err := s.ETags(ctx, prefix)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *S3) List(ctx context.Context, prefix string) ([]string, error) {
 }
 
 // ETags returns the ETag of each object whose key begins with prefix.
-func (s *S3) ETags(ctx context.Context, prefix string) (map[string]string, error) {
+func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, error) {
 	base := ""
 	if s.prefix != "" {
 		base = s.prefix + "/"
@@ -116,7 +116,7 @@ func (s *S3) ETags(ctx context.Context, prefix string) (map[string]string, error
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, s.fail("list", prefix, err)
+			return nil, s.wrapError("list", prefix, err)
 		}
 		for _, o := range page.Contents {
 			out[strings.TrimPrefix(aws.ToString(o.Key), base)] = aws.ToString(o.ETag)
@@ -125,16 +125,16 @@ func (s *S3) ETags(ctx context.Context, prefix string) (map[string]string, error
 	return out, nil
 }
 
-func (s *S3) key(key string) *string { return aws.String(path.Join(s.prefix, key)) }
+func (s *S3Store) objectKey(key string) *string { return aws.String(path.Join(s.prefix, key)) }
 
-// put sends in. A 409 says that another conditional write was under way: then neither has been decided for us, so ask again.
-func (s *S3) put(ctx context.Context, key string, body []byte, in s3.PutObjectInput) (string, error) {
-	if err := readyFor(ctx, key); err != nil {
+// putObject sends in. A 409 says that another conditional write was under way: then neither has been decided for us, so ask again.
+func (s *S3Store) putObject(ctx context.Context, key string, body []byte, in s3.PutObjectInput) (string, error) {
+	if err := checkRequest(ctx, key); err != nil {
 		return "", err
 	}
-	in.Bucket, in.Key = &s.bucket, s.key(key)
+	in.Bucket, in.Key = &s.bucket, s.objectKey(key)
 	var err error
-	for range conditionalTries {
+	for range maxConditionalAttempts {
 		in.Body = bytes.NewReader(body)
 		var out *s3.PutObjectOutput
 		if out, err = s.api.PutObject(ctx, &in); err == nil {
@@ -144,11 +144,11 @@ func (s *S3) put(ctx context.Context, key string, body []byte, in s3.PutObjectIn
 			break
 		}
 	}
-	return "", s.fail("write", key, err)
+	return "", s.wrapError("write", key, err)
 }
 
-// fail says what was being done to which object, and maps S3's error codes to this package's errors.
-func (s *S3) fail(doing, key string, err error) error {
+// wrapError says what was being done to which object, and maps S3's error codes to this package's errors.
+func (s *S3Store) wrapError(doing, key string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestS3AgainstMoto(t *testing.T) {
 	t.Run("key", func(t *testing.T) { testBucketKey(t, cfg, bucket) })
 	storetest.Run(t, func(t *testing.T) store.Store {
 		t.Helper()
-		return store.NewS3(s3.NewFromConfig(cfg), bucket, "conformance/"+rand.Text())
+		return store.NewS3Store(s3.NewFromConfig(cfg), bucket, "conformance/"+rand.Text())
 	})
 	t.Run("sealer", func(t *testing.T) {
 		_, sealer, err := store.Open(t.Context(), url, opts)

@@ -21,24 +21,24 @@ type View struct {
 	Store
 	prefix string
 
-	mu    sync.Mutex
-	etags map[string]string // nil: the store has none to list, and nothing is kept
-	known map[string]Object
-	stale bool // the index lacks something that was read, or has something that is gone
+	mu         sync.Mutex
+	etags      map[string]string // nil: the store has none to list, and nothing is kept
+	cached     map[string]Object
+	indexStale bool // the index lacks something that was read, or has something that is gone
 }
 
-// lister is a store that lists ETags, as S3 does.
-type lister interface {
+// etagLister is a store that lists ETags, as S3 does.
+type etagLister interface {
 	ETags(ctx context.Context, prefix string) (map[string]string, error)
 }
 
-// index is the object's JSON.
-type index struct {
-	Version int                `json:"version"`
-	Objects map[string]indexed `json:"objects"` // by key
+// viewIndex is the object's JSON.
+type viewIndex struct {
+	Version int                      `json:"version"`
+	Objects map[string]indexedObject `json:"objects"` // by key
 }
 
-type indexed struct {
+type indexedObject struct {
 	ETag string `json:"etag"`
 	Body []byte `json:"body"`
 }
@@ -48,15 +48,15 @@ const indexVersion = 1
 // IndexKey is the key of the index of what lies below prefix.
 func IndexKey(prefix string) string { return prefix + "index.json" }
 
-// Look returns a view of what lies below prefix in s.
-func Look(ctx context.Context, s Store, prefix string) (*View, error) {
-	v := &View{Store: s, prefix: prefix, known: map[string]Object{}}
-	l, ok := s.(lister)
+// OpenView returns a view of what lies below prefix in s.
+func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
+	v := &View{Store: s, prefix: prefix, cached: map[string]Object{}}
+	l, ok := s.(etagLister)
 	if !ok {
 		return v, nil
 	}
 	var wg sync.WaitGroup
-	var copies index
+	var copies viewIndex
 	var etags map[string]string
 	var listErr, getErr error
 	wg.Go(func() { etags, listErr = l.ETags(ctx, prefix) })
@@ -68,17 +68,17 @@ func Look(ctx context.Context, s Store, prefix string) (*View, error) {
 	v.etags = etags
 	for key, c := range copies.Objects {
 		if etag, ok := etags[key]; ok && etag == c.ETag {
-			v.known[key] = Object{Key: key, Body: c.Body, ETag: c.ETag}
+			v.cached[key] = Object{Key: key, Body: c.Body, ETag: c.ETag}
 			continue
 		}
-		v.stale = true
+		v.indexStale = true
 	}
 	return v, nil
 }
 
 // readIndex returns what an index holds. One that is missing, or that we cannot read, holds nothing: it is only a copy.
-func readIndex(ctx context.Context, s Store, key string) (index, error) {
-	var out index
+func readIndex(ctx context.Context, s Store, key string) (viewIndex, error) {
+	var out viewIndex
 	o, err := s.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		return out, nil
@@ -87,7 +87,7 @@ func readIndex(ctx context.Context, s Store, key string) (index, error) {
 		return out, err
 	}
 	if json.Unmarshal(o.Body, &out) != nil || out.Version != indexVersion {
-		return index{}, nil //nolint:nilerr // an index that cannot be read is none
+		return viewIndex{}, nil //nolint:nilerr // an index that cannot be read is none
 	}
 	return out, nil
 }
@@ -98,7 +98,7 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 		return v.Store.Get(ctx, key)
 	}
 	v.mu.Lock()
-	o, ok := v.known[key]
+	o, ok := v.cached[key]
 	etag, listed := v.etags[key]
 	v.mu.Unlock()
 	if ok {
@@ -114,27 +114,27 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.known[key], v.stale = Object{Key: key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
+	v.cached[key], v.indexStale = Object{Key: key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
 	return o, nil
 }
 
-// Holds says whether there was an object when the view was made; known is false where the store tells no ETags.
-func (v *View) Holds(key string) (holds, known bool) {
+// HasObject says whether there was an object when the view was made; known is false where the store tells no ETags.
+func (v *View) HasObject(key string) (holds, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	_, holds = v.etags[key]
 	return holds, v.etags != nil && strings.HasPrefix(key, v.prefix)
 }
 
-// Add puts an object that was written through another way into the view, so that the index has a copy of it.
-func (v *View) Add(o Object) {
+// AddObject puts an object that was written through another way into the view, so that the index has a copy of it.
+func (v *View) AddObject(o Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.etags == nil || !strings.HasPrefix(o.Key, v.prefix) {
 		return
 	}
 	v.etags[o.Key] = o.ETag
-	v.known[o.Key], v.stale = Object{Key: o.Key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
+	v.cached[o.Key], v.indexStale = Object{Key: o.Key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
 }
 
 // List returns the keys that were there when the view was made.
@@ -153,16 +153,16 @@ func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 	return out, nil
 }
 
-// Keep writes the index if it would say anything new. Only what was read through the view is in it: no secret is.
-func (v *View) Keep(ctx context.Context) error {
+// SaveIndex writes the index if it would say anything new. Only what was read through the view is in it: no secret is.
+func (v *View) SaveIndex(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.etags == nil || !v.stale {
+	if v.etags == nil || !v.indexStale {
 		return nil
 	}
-	out := index{Version: indexVersion, Objects: map[string]indexed{}}
-	for key, o := range v.known {
-		out.Objects[key] = indexed{ETag: o.ETag, Body: o.Body}
+	out := viewIndex{Version: indexVersion, Objects: map[string]indexedObject{}}
+	for key, o := range v.cached {
+		out.Objects[key] = indexedObject{ETag: o.ETag, Body: o.Body}
 	}
 	body, err := json.Marshal(out)
 	if err != nil {
@@ -171,6 +171,6 @@ func (v *View) Keep(ctx context.Context) error {
 	if _, err := v.Put(ctx, IndexKey(v.prefix), body); err != nil {
 		return err
 	}
-	v.stale = false
+	v.indexStale = false
 	return nil
 }

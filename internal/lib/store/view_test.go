@@ -17,29 +17,29 @@ import (
 
 // counted is a store that counts what is read.
 type counted struct {
-	*store.S3
+	*store.S3Store
 	reads int
 }
 
 func (c *counted) Get(ctx context.Context, key string) (store.Object, error) {
 	c.reads++
-	return c.S3.Get(ctx, key)
+	return c.S3Store.Get(ctx, key)
 }
 
 func (c *counted) ETags(ctx context.Context, prefix string) (map[string]string, error) {
 	c.reads++
-	return c.S3.ETags(ctx, prefix)
+	return c.S3Store.ETags(ctx, prefix)
 }
 
 // TestViewReadsInTwoCalls says that reading through a view costs two calls, however many objects there are, once the
 // index is kept; that what changed since is read anew; and that what is gone is gone.
 func TestViewReadsInTwoCalls(t *testing.T) {
-	cfg := regiontest.Start(t).Config()
+	cfg := regiontest.Start(t).AWSConfig()
 	api := s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true })
 	if _, err := api.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: new("views")}); err != nil {
 		t.Fatal(err)
 	}
-	s := &counted{S3: store.NewS3(api, "views", "p")}
+	s := &counted{S3Store: store.NewS3Store(api, "views", "p")}
 	const n = 50
 	key := func(i int) string { return fmt.Sprintf("demo/g/%02d", i) }
 	put := func(key, body string) {
@@ -55,7 +55,7 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 	read := func() *store.View {
 		t.Helper()
 		s.reads = 0
-		v, err := store.Look(t.Context(), s, "demo/")
+		v, err := store.OpenView(t.Context(), s, "demo/")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 		}
 		for _, k := range keys {
 			o, err := v.Get(t.Context(), k)
-			fresh, freshErr := s.S3.Get(t.Context(), k)
+			fresh, freshErr := s.S3Store.Get(t.Context(), k)
 			if err := errors.Join(err, freshErr); err != nil || string(o.Body) != string(fresh.Body) || o.ETag != fresh.ETag {
 				t.Errorf("%s: %q, not %q: %v", k, o.Body, fresh.Body, err)
 			}
@@ -76,7 +76,7 @@ func TestViewReadsInTwoCalls(t *testing.T) {
 	if s.reads != n+2 {
 		t.Errorf("without an index: %d calls", s.reads)
 	}
-	if err := v.Keep(t.Context()); err != nil {
+	if err := v.SaveIndex(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	v = read()

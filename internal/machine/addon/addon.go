@@ -58,7 +58,7 @@ func renderFile(name string, v Values) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	full, err := v.expand(string(text))
+	full, err := v.expandPlaceholders(string(text))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func renderFile(name string, v Values) ([]Object, error) {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
-		o, err := parse(part)
+		o, err := parseObject(part)
 		if err != nil {
 			return nil, err
 		}
@@ -76,9 +76,9 @@ func renderFile(name string, v Values) ([]Object, error) {
 	return out, nil
 }
 
-// expand puts the values in the place of {{Name}} and {{Image:name}}. It is no template language: those call methods by
+// expandPlaceholders puts the values in the place of {{Name}} and {{Image:name}}. It is no template language: those call methods by
 // name, for which the linker would have to keep every method of every AWS client in the agent.
-func (v Values) expand(text string) (string, error) {
+func (v Values) expandPlaceholders(text string) (string, error) {
 	values := map[string]string{
 		"PodCIDR": v.PodCIDR, "ServiceCIDR": v.ServiceCIDR, "DNSIP": v.DNSIP, "DNSDomain": v.DNSDomain, "AdminGroup": v.AdminGroup,
 	}
@@ -101,7 +101,7 @@ func (v Values) expand(text string) (string, error) {
 	}
 }
 
-func parse(text string) (Object, error) {
+func parseObject(text string) (Object, error) {
 	body, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return Object{}, err
@@ -117,7 +117,7 @@ func parse(text string) (Object, error) {
 	if err := json.Unmarshal(body, &head); err != nil {
 		return Object{}, err
 	}
-	plural, err := plural(head.Kind)
+	plural, err := pluralResource(head.Kind)
 	if err != nil {
 		return Object{}, err
 	}
@@ -131,8 +131,8 @@ func parse(text string) (Object, error) {
 	return Object{Path: path + "/" + plural + "/" + head.Metadata.Name, Body: body}, nil
 }
 
-// plural is the resource of each kind that add-ons have; a new kind is added here.
-func plural(kind string) (string, error) {
+// pluralResource is the resource of each kind that add-ons have; a new kind is added here.
+func pluralResource(kind string) (string, error) {
 	kinds := []string{
 		"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Namespace", "PodDisruptionBudget",
 		"Role", "RoleBinding", "Service", "ServiceAccount",

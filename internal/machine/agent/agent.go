@@ -21,13 +21,13 @@ import (
 // Agent converges one machine. Its fields are everything it touches, so that tests give it a world of their own.
 type Agent struct {
 	Boot node.BootConfig
-	Root *Root
+	Root *HostFS
 	Run  Runner
 	// Open downloads.
 	Open     Opener
 	Metadata Metadata
 	// EC2, Store and Sealer are used on control-plane machines only. Store is the machine store.
-	EC2    EC2
+	EC2    EC2API
 	Store  func(url string) (store.Store, error)
 	Sealer store.Sealer
 	// Sign proves which instance this is, on workers.
@@ -41,26 +41,26 @@ type Agent struct {
 	Now    func() time.Time
 	Wait   func(context.Context, time.Duration) error
 
-	doc    node.Document
-	me     Instance
-	bundle pki.Bundle
-	// gaveUp says that the stack was told that this machine will not be well.
-	gaveUp bool
+	doc      node.Document
+	instance Instance
+	bundle   pki.Bundle
+	// failureSignalled says that the stack was told that this machine will not be well.
+	failureSignalled bool
 }
 
 // Converge makes the machine what its document says, once. It returns when all is started.
 func (a *Agent) Converge(ctx context.Context) error {
-	if err := a.fetch(ctx); err != nil {
+	if err := a.readInstanceAndDocument(ctx); err != nil {
 		return err
 	}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
-		return a.controlPlane(ctx)
+		return a.convergeControlPlane(ctx)
 	}
-	return a.worker(ctx)
+	return a.convergeWorker(ctx)
 }
 
-// Keep converges, then keeps the machine so until ctx ends. What fails is reported and tried again.
-func (a *Agent) Keep(ctx context.Context) error {
+// ConvergeAndMaintain converges, then keeps the machine so until ctx ends. What fails is reported and tried again.
+func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 	pause := time.Second
 	for {
 		err := a.Converge(ctx)
@@ -76,18 +76,18 @@ func (a *Agent) Keep(ctx context.Context) error {
 		}
 		pause = min(2*pause, 30*time.Second)
 	}
-	return a.keep(ctx)
+	return a.runPeriodicTasks(ctx)
 }
 
-// stage runs one stage and reports how it goes.
-func (a *Agent) stage(name string, do func() error) error {
+// runStage runs one stage and reports how it goes.
+func (a *Agent) runStage(name string, do func() error) error {
 	a.Report.Running(name, "")
-	return a.end(name, do())
+	return a.reportStageEnd(name, do())
 }
 
-// end reports how a stage ended. A waitError is no failure, yet the stage is not done.
-func (a *Agent) end(name string, err error) error {
-	var wait waitError
+// reportStageEnd reports how a stage ended. A notReadyError is no failure, yet the stage is not done.
+func (a *Agent) reportStageEnd(name string, err error) error {
+	var wait notReadyError
 	switch {
 	case err == nil:
 		a.Report.Done(name)
@@ -100,12 +100,12 @@ func (a *Agent) end(name string, err error) error {
 	return fmt.Errorf("stage %s: %w", name, err)
 }
 
-// untilReady runs a stage again every 2 s while it only has to wait.
-func (a *Agent) untilReady(ctx context.Context, name string, do func() error) error {
+// retryUntilReady runs a stage again every 2 s while it only has to wait.
+func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() error) error {
 	a.Report.Running(name, "")
 	for {
-		err := a.end(name, do())
-		if _, waits := errors.AsType[waitError](err); !waits {
+		err := a.reportStageEnd(name, do())
+		if _, waits := errors.AsType[notReadyError](err); !waits {
 			return err
 		}
 		if err := a.Wait(ctx, 2*time.Second); err != nil {
@@ -114,24 +114,24 @@ func (a *Agent) untilReady(ctx context.Context, name string, do func() error) er
 	}
 }
 
-// fetch learns what this machine is and is to be, and downloads it. Every byte is checked before it is used.
-func (a *Agent) fetch(ctx context.Context) error {
-	return a.stage("fetch", func() error {
+// readInstanceAndDocument learns what this machine is and is to be, and downloads it. Every byte is checked before it is used.
+func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
+	return a.runStage("fetch", func() error {
 		var err error
-		if a.me, err = ReadInstance(ctx, a.Metadata, a.Root); err != nil {
+		if a.instance, err = ReadInstance(ctx, a.Metadata, a.Root); err != nil {
 			return err
 		}
-		if a.doc, err = a.document(ctx); err != nil {
+		if a.doc, err = a.downloadDocument(ctx); err != nil {
 			return err
 		}
 		return nil
 	})
 }
 
-func (a *Agent) document(ctx context.Context) (node.Document, error) {
-	f := a.fetcher("fetch")
+func (a *Agent) downloadDocument(ctx context.Context) (node.Document, error) {
+	f := a.newFetcher("fetch")
 	file := node.File{Name: "document.json", URL: a.Boot.Document.URL, SHA256: a.Boot.Document.SHA256, Form: node.FormBinary}
-	paths, err := f.All(ctx, []node.File{file})
+	paths, err := f.FetchAll(ctx, []node.File{file})
 	if err != nil {
 		return node.Document{}, err
 	}
@@ -150,14 +150,14 @@ func (a *Agent) document(ctx context.Context) (node.Document, error) {
 	return doc, nil
 }
 
-func (a *Agent) fetcher(stage string) Fetcher {
-	return Fetcher{Root: a.Root, Open: a.Open, Wait: a.Wait, Waits: func(err error) { a.Report.Running(stage, err.Error()) }}
+func (a *Agent) newFetcher(stage string) Fetcher {
+	return Fetcher{Root: a.Root, Open: a.Open, Wait: a.Wait, OnRetry: func(err error) { a.Report.Running(stage, err.Error()) }}
 }
 
-// verify downloads the files of the document and refuses what has another hash.
-func (a *Agent) verify(ctx context.Context) error {
-	return a.stage("verify", func() error {
-		_, err := a.fetcher("verify").All(ctx, a.doc.Files)
+// downloadFiles downloads the files of the document and refuses what has another hash.
+func (a *Agent) downloadFiles(ctx context.Context) error {
+	return a.runStage("verify", func() error {
+		_, err := a.newFetcher("verify").FetchAll(ctx, a.doc.Files)
 		return err
 	})
 }

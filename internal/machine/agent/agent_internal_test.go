@@ -71,10 +71,10 @@ func archive(t *testing.T, entries map[string]string) []byte {
 }
 
 func TestFetchRefusesAWrongHash(t *testing.T) {
-	root := &Root{Dir: t.TempDir()}
-	f := Fetcher{Root: root, Open: &bodies{by: map[string][]byte{"u": []byte("evil")}}, Wait: wait, Waits: func(error) {}}
+	root := &HostFS{Dir: t.TempDir()}
+	f := Fetcher{Root: root, Open: &bodies{by: map[string][]byte{"u": []byte("evil")}}, Wait: sleepContext, OnRetry: func(error) {}}
 	file := node.File{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}
-	_, err := f.All(t.Context(), []node.File{file})
+	_, err := f.FetchAll(t.Context(), []node.File{file})
 	var wrong HashError
 	if !errors.As(err, &wrong) || wrong.Name != "kubelet" || wrong.Want != file.SHA256 || wrong.Got != sum([]byte("evil")) {
 		t.Fatalf("got %v, want a HashError of kubelet", err)
@@ -102,19 +102,19 @@ func TestFetchTriesAgainAndCaches(t *testing.T) {
 	b := &bodies{by: map[string][]byte{}}
 	waits := 0
 	f := Fetcher{
-		Root: &Root{Dir: t.TempDir()}, Open: b, Waits: func(error) {},
+		Root: &HostFS{Dir: t.TempDir()}, Open: b, OnRetry: func(error) {},
 		Wait: func(context.Context, time.Duration) error { waits++; b.by["u"] = good; return nil },
 	}
 	files := []node.File{{Name: "containerd", URL: "u", SHA256: sum(good), Form: node.FormArchive}}
 	for range 2 {
-		if _, err := f.All(t.Context(), files); err != nil {
+		if _, err := f.FetchAll(t.Context(), files); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if waits != 1 || b.gets != 2 {
 		t.Errorf("%d waits and %d downloads, want 1 and 2", waits, b.gets)
 	}
-	if err := linkAll(f.Root, assetPath(files[0])+"/bin", "/usr/local/bin"); err != nil {
+	if err := linkExecutables(f.Root, assetPath(files[0])+"/bin", "/usr/local/bin"); err != nil {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(f.Root.Path("/usr/local/bin/ctr")); err != nil || !strings.Contains(to, files[0].SHA256) {
@@ -124,7 +124,7 @@ func TestFetchTriesAgainAndCaches(t *testing.T) {
 
 func TestUnpackRefusesWhatLeadsOut(t *testing.T) {
 	for _, name := range []string{"../evil", "/etc/evil", "a/../../evil"} {
-		err := unpack(bytes.NewReader(archive(t, map[string]string{name: "x"})), filepath.Join(t.TempDir(), "d"))
+		err := extractTarGz(bytes.NewReader(archive(t, map[string]string{name: "x"})), filepath.Join(t.TempDir(), "d"))
 		if err == nil || !strings.Contains(err.Error(), "outside") {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -139,7 +139,7 @@ func FuzzUnpack(f *testing.F) {
 		_, _ = z.Write(body)
 		_ = z.Close()
 		dir := t.TempDir()
-		_ = unpack(&b, filepath.Join(dir, "d"))
+		_ = extractTarGz(&b, filepath.Join(dir, "d"))
 		entries, err := os.ReadDir(dir)
 		if err != nil || len(entries) > 1 {
 			t.Errorf("something outside: %v %v", entries, err)
@@ -154,37 +154,37 @@ func TestConvergeTwiceWritesNothing(t *testing.T) {
 	a.Run = r
 	once := func() {
 		t.Helper()
-		if err := a.prepare(); err != nil {
+		if err := a.prepareHost(); err != nil {
 			t.Fatal(err)
 		}
 		changed, err := a.writeControlPlane()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := a.start(t.Context(), changed); err != nil {
+		if err := a.startServices(t.Context(), changed); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.writeStaticPods(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := WriteHosts(a.Root, a.doc.Slots, map[string]string{"a": "10.0.0.1"}); err != nil {
+		if _, err := WriteHostsFile(a.Root, a.doc.Slots, map[string]string{"a": "10.0.0.1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	once()
-	before := a.Root.Written()
+	before := a.Root.Changes()
 	if len(before) < 30 {
 		t.Errorf("only %d writes the first time: %v", len(before), before)
 	}
 	once()
-	if after := a.Root.Written(); len(after) != len(before) {
+	if after := a.Root.Changes(); len(after) != len(before) {
 		t.Errorf("the second time wrote %v", after[len(before):])
 	}
 	checkModes(t, a.Root)
 }
 
 // checkModes says that every key is 0600 and on the tmpfs, and so is what Kubernetes reads (CIS 1.1, 4.1).
-func checkModes(t *testing.T, root *Root) {
+func checkModes(t *testing.T, root *HostFS) {
 	t.Helper()
 	err := filepath.WalkDir(root.Path("/"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -246,14 +246,14 @@ func TestCertificatesAreRenewedAtTwoThirds(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	count := func() int { return len(a.Root.Written()) }
+	count := func() int { return len(a.Root.Changes()) }
 	for _, c := range []struct {
 		after time.Duration
 		want  bool
 	}{{LeafTTL/2 + time.Hour, false}, {LeafTTL*2/3 + time.Hour, true}} {
 		a.Now = func() time.Time { return begin.Add(c.after) }
 		before := count()
-		if err := a.certificates(); err != nil {
+		if err := a.renewCertificates(); err != nil {
 			t.Fatal(err)
 		}
 		if wrote := count() > before; wrote != c.want {
@@ -263,7 +263,7 @@ func TestCertificatesAreRenewedAtTwoThirds(t *testing.T) {
 }
 
 func TestHostsBlock(t *testing.T) {
-	root := &Root{Dir: t.TempDir()}
+	root := &HostFS{Dir: t.TempDir()}
 	if _, err := root.Write(File{Path: "/etc/hosts", Body: []byte("127.0.0.1 localhost"), Mode: 0o644}); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestHostsBlock(t *testing.T) {
 		{Slot: "a", Address: "10.0.0.7", State: "running", Launched: begin},
 	}
 	for i := range 2 {
-		changed, err := WriteHosts(root, slots, SlotAddresses(machines, "a", "10.0.0.1"))
+		changed, err := WriteHostsFile(root, slots, SlotAddresses(machines, "a", "10.0.0.1"))
 		if err != nil || changed != (i == 0) {
 			t.Errorf("time %d: changed %v, %v", i, changed, err)
 		}
@@ -326,7 +326,7 @@ func TestNodeChanges(t *testing.T) {
 
 // fakeEC2 has volumes; only what the mounter asks is there.
 type fakeEC2 struct {
-	EC2
+	EC2API
 	volumes  []types.Volume
 	attached []string
 }
@@ -377,7 +377,7 @@ func TestMount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := &Root{Dir: t.TempDir()}
+			root := &HostFS{Dir: t.TempDir()}
 			for _, f := range []string{"/proc/self/mountinfo", "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol1"} {
 				if strings.HasPrefix(f, "/dev") && !c.device {
 					continue
@@ -387,7 +387,7 @@ func TestMount(t *testing.T) {
 				}
 			}
 			api, run := &fakeEC2{volumes: c.volumes}, &runs{blkid: c.blkid}
-			m := Mounter{Cloud: Cloud{EC2: api, Cluster: "demo"}, Root: root, Run: run, Me: Instance{ID: "i-me", Zone: "z"}, Slot: "a", KnownVolume: c.known}
+			m := VolumeMounter{Client: EC2Client{EC2: api, Cluster: "demo"}, Root: root, Run: run, Instance: Instance{ID: "i-me", Zone: "z"}, Slot: "a", KnownVolume: c.known}
 			got, err := m.Mount(t.Context())
 			if err != nil {
 				got = err.Error()

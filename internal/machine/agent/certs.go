@@ -39,19 +39,19 @@ type keyPair struct {
 // controlPlanePairs are the leaf certificates of a control-plane machine.
 func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdUID int) []keyPair {
 	client := func(name, ca, cn string) keyPair {
-		return keyPair{path: kube.PKIDir + "/" + name, ca: ca, leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.Client}, TTL: LeafTTL}}
+		return keyPair{path: kube.PKIDir + "/" + name, ca: ca, leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL}}
 	}
-	kubeletClient, kubeletServer := join.Leaves(me.Name, me.Address, LeafTTL)
+	kubeletClient, kubeletServer := join.NodeLeaves(me.Name, me.Address, LeafTTL)
 	slot, _ := d.Slot(boot.Slot)
 	loop := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	member := pki.Leaf{
 		CN: slot.Member, DNS: []string{slot.Host, "localhost"}, IPs: []netip.Addr{loop, me.Address},
-		Usages: []pki.Usage{pki.Server}, TTL: LeafTTL,
+		Usages: []pki.Usage{pki.ServerUsage}, TTL: LeafTTL,
 	}
 	peer := member
-	peer.DNS, peer.IPs, peer.Usages = []string{slot.Host}, []netip.Addr{me.Address}, []pki.Usage{pki.Client, pki.Server}
+	peer.DNS, peer.IPs, peer.Usages = []string{slot.Host}, []netip.Addr{me.Address}, []pki.Usage{pki.ClientUsage, pki.ServerUsage}
 	return []keyPair{
-		{path: kube.PKIDir + "/apiserver", ca: pki.KubernetesCA, leaf: apiLeaf(d, boot, me)},
+		{path: kube.PKIDir + "/apiserver", ca: pki.KubernetesCA, leaf: apiServerLeaf(d, boot, me)},
 		client("apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
 		client("apiserver-etcd-client", pki.EtcdClientCA, "kube-apiserver-etcd-client"),
 		client("front-proxy-client", pki.FrontProxyCA, "front-proxy-client"),
@@ -64,19 +64,19 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 	}
 }
 
-// apiLeaf is the API's certificate, good for every way to it.
-func apiLeaf(d node.Document, boot node.BootConfig, me Instance) pki.Leaf {
-	leaf := pki.Leaf{CN: "kube-apiserver", Usages: []pki.Usage{pki.Server}, TTL: LeafTTL, DNS: []string{
+// apiServerLeaf is the API's certificate, good for every way to it.
+func apiServerLeaf(d node.Document, boot node.BootConfig, me Instance) pki.Leaf {
+	leaf := pki.Leaf{CN: "kube-apiserver", Usages: []pki.Usage{pki.ServerUsage}, TTL: LeafTTL, DNS: []string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + d.Network.DNSDomain, "localhost", me.Name,
 	}}
 	leaf.IPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), me.Address}
 	for _, name := range append([]string{d.Network.KubernetesIP, boot.API.Internal, boot.API.Public}, d.APISANs...) {
-		addName(&leaf, name)
+		addSAN(&leaf, name)
 	}
 	return leaf
 }
 
-func addName(leaf *pki.Leaf, name string) {
+func addSAN(leaf *pki.Leaf, name string) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		leaf.IPs = append(leaf.IPs, address)
 	} else if name != "" && !slices.Contains(leaf.DNS, name) {
@@ -84,9 +84,9 @@ func addName(leaf *pki.Leaf, name string) {
 	}
 }
 
-// due says whether the certificate at path must be made anew: it is missing, of another key, past two thirds of its
+// needsRenewal says whether the certificate at path must be made anew: it is missing, of another key, past two thirds of its
 // life, or for other names than wanted.
-func due(root *Root, p keyPair, now time.Time) bool {
+func needsRenewal(root *HostFS, p keyPair, now time.Time) bool {
 	body, err := os.ReadFile(root.Path(p.path + ".crt"))
 	if err != nil {
 		return true
@@ -103,14 +103,14 @@ func due(root *Root, p keyPair, now time.Time) bool {
 	if err != nil || len(certs) == 0 {
 		return true
 	}
-	return renewAt(certs[0]).Before(now) || !sameNames(certs[0], p.leaf)
+	return renewAt(certs[0]).Before(now) || !namesMatch(certs[0], p.leaf)
 }
 
 func renewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) * 2 / 3)
 }
 
-func sameNames(c *x509.Certificate, leaf pki.Leaf) bool {
+func namesMatch(c *x509.Certificate, leaf pki.Leaf) bool {
 	ips := make([]string, 0, len(leaf.IPs))
 	for _, ip := range leaf.IPs {
 		ips = append(ips, ip.Unmap().String())
@@ -119,21 +119,21 @@ func sameNames(c *x509.Certificate, leaf pki.Leaf) bool {
 	for _, ip := range c.IPAddresses {
 		have = append(have, ip.String())
 	}
-	return c.Subject.CommonName == leaf.CN && sameSet(c.DNSNames, leaf.DNS) && sameSet(have, ips)
+	return c.Subject.CommonName == leaf.CN && equalSets(c.DNSNames, leaf.DNS) && equalSets(have, ips)
 }
 
-func sameSet(a, b []string) bool {
+func equalSets(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
 // issuePairs renews what is due and says whether it wrote anything.
-func issuePairs(root *Root, b pki.Bundle, pairs []keyPair, now time.Time) (bool, error) {
+func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (bool, error) {
 	wrote := false
 	for _, p := range pairs {
-		if !due(root, p, now) {
+		if !needsRenewal(root, p, now) {
 			continue
 		}
-		key, cert, err := issueOne(b, p, now)
+		key, cert, err := issueCertificate(b, p, now)
 		if err != nil {
 			return wrote, err
 		}
@@ -145,12 +145,12 @@ func issuePairs(root *Root, b pki.Bundle, pairs []keyPair, now time.Time) (bool,
 	return wrote, nil
 }
 
-func issueOne(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, err error) {
+func issueCertificate(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key of %s: %w", p.leaf.CN, err)
 	}
-	cert, err := pki.Issue(b.CAs[p.ca], p.leaf, key.Public(), now)
+	cert, err := pki.IssueLeaf(b.CAs[p.ca], p.leaf, key.Public(), now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -161,14 +161,14 @@ func issueOne(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, e
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), cert, nil
 }
 
-func writePair(root *Root, p keyPair, key, cert []byte) error {
+func writePair(root *HostFS, p keyPair, key, cert []byte) error {
 	_, keyErr := root.Write(File{Path: p.path + ".key", Body: key, Mode: 0o600, UID: p.uid})
 	_, certErr := root.Write(File{Path: p.path + ".crt", Body: cert, Mode: 0o644, UID: p.uid})
 	return errors.Join(keyErr, certErr)
 }
 
-// memoryPair is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
-func memoryPair(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) func() (*tls.Certificate, error) {
+// newCertificateSource is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
+func newCertificateSource(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) func() (*tls.Certificate, error) {
 	var held *tls.Certificate
 	var mu sync.Mutex
 	return func() (*tls.Certificate, error) {
@@ -177,7 +177,7 @@ func memoryPair(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) fu
 		if held != nil && held.Leaf != nil && now().Before(renewAt(held.Leaf)) {
 			return held, nil
 		}
-		key, cert, err := issueOne(b, keyPair{ca: ca, leaf: leaf}, now())
+		key, cert, err := issueCertificate(b, keyPair{ca: ca, leaf: leaf}, now())
 		if err != nil {
 			return nil, err
 		}

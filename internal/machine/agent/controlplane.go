@@ -14,74 +14,76 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-func (a *Agent) cloud() Cloud { return Cloud{EC2: a.EC2, Cluster: a.doc.Cluster} }
+func (a *Agent) ec2Client() EC2Client { return EC2Client{EC2: a.EC2, Cluster: a.doc.Cluster} }
 
-// controlPlane converges a control-plane machine. It needs no other machine until etcd looks for its quorum.
-func (a *Agent) controlPlane(ctx context.Context) error {
-	m, err := a.member()
+// convergeControlPlane converges a control-plane machine. It needs no other machine until etcd looks for its quorum.
+func (a *Agent) convergeControlPlane(ctx context.Context) error {
+	m, err := a.newEtcdMember()
 	if err != nil {
-		return a.end("fetch", err)
+		return a.reportStageEnd("fetch", err)
 	}
 	if a.Boot.API.Elastic {
-		if err := a.untilReady(ctx, "address", func() error { return a.address(ctx) }); err != nil {
+		if err := a.retryUntilReady(ctx, "address", func() error { return a.associateAPIAddress(ctx) }); err != nil {
 			return err
 		}
 	}
 	both, bothCtx := errgroup.WithContext(ctx)
-	both.Go(func() error { return a.verify(bothCtx) })
-	both.Go(func() error { return a.untilReady(bothCtx, "volume", func() error { return a.volume(bothCtx, m) }) })
-	both.Go(func() error { return a.stage("secrets", func() error { return a.secrets(bothCtx) }) })
+	both.Go(func() error { return a.downloadFiles(bothCtx) })
+	both.Go(func() error {
+		return a.retryUntilReady(bothCtx, "volume", func() error { return a.mountEtcdVolume(bothCtx, m) })
+	})
+	both.Go(func() error { return a.runStage("secrets", func() error { return a.loadSecrets(bothCtx) }) })
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	if err := a.prepare(); err != nil {
+	if err := a.prepareHost(); err != nil {
 		return err
 	}
 	var changed map[string]bool
-	err = a.stage("write", func() error {
+	err = a.runStage("write", func() error {
 		changed, err = a.writeControlPlane()
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := a.stage("start", func() error { return a.start(ctx, changed) }); err != nil {
+	if err := a.runStage("start", func() error { return a.startServices(ctx, changed) }); err != nil {
 		return err
 	}
 	pulls := make(chan struct{})
 	pullCtx, stop := context.WithCancel(ctx)
-	go func() { defer close(pulls); a.pull(pullCtx) }()
+	go func() { defer close(pulls); a.pullImages(pullCtx) }()
 	defer func() { stop(); <-pulls }() // the next try reads the document anew
-	if err := a.untilReady(ctx, "etcd", func() error { return a.etcdStep(ctx, m) }); err != nil {
+	if err := a.retryUntilReady(ctx, "etcd", func() error { return a.convergeEtcd(ctx, m) }); err != nil {
 		return err
 	}
 	<-pulls
-	return a.stage("control-plane", a.writeStaticPods)
+	return a.runStage("control-plane", a.writeStaticPods)
 }
 
-// etcdStep takes one step and is done when the member answers with a quorum behind it. Only then an API server may
+// convergeEtcd takes one step and is done when the member answers with a quorum behind it. Only then an API server may
 // start: one that finds no etcd ends, and the kubelet waits longer and longer before it starts it again.
-func (a *Agent) etcdStep(ctx context.Context, m *member) error {
+func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 	// With the addresses of before etcd may well work; without EC2 it must not wait.
-	if err := a.hosts(ctx); err != nil {
+	if err := a.syncHosts(ctx); err != nil {
 		a.Log.Warn("addresses of members are as before", slog.Any("error", err))
 	}
-	if err := m.step(ctx); err != nil {
+	if err := m.decideAndAct(ctx); err != nil {
 		return err
 	}
-	manager := a.manager()
+	manager := a.newEtcdManager()
 	if manager.Healthy(ctx, etcd.ClientURL) {
 		return nil
 	}
 	if s, err := manager.Status(ctx, etcd.ClientURL); err == nil && s.Learner {
-		m.promote(ctx, manager, s.MemberID)
-		return waitFor("etcd is a learner that catches up")
+		m.promoteLearner(ctx, manager, s.MemberID)
+		return newNotReadyError("etcd is a learner that catches up")
 	}
-	return waitFor("etcd is started and has no quorum yet")
+	return newNotReadyError("etcd is started and has no quorum yet")
 }
 
-// pull brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.
-func (a *Agent) pull(ctx context.Context) {
+// pullImages brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.
+func (a *Agent) pullImages(ctx context.Context) {
 	for range 60 {
 		if a.Root.Exists("/run/containerd/containerd.sock") {
 			break
@@ -119,38 +121,38 @@ func (a *Agent) writeStaticPods() error {
 	return nil
 }
 
-func (a *Agent) member() (*member, error) {
+func (a *Agent) newEtcdMember() (*etcdMember, error) {
 	slot, ok := a.doc.Slot(a.Boot.Slot)
 	if !ok {
-		return nil, waitFor("the document has no slot %q", a.Boot.Slot)
+		return nil, newNotReadyError("the document has no slot %q", a.Boot.Slot)
 	}
 	s, err := a.Store(a.doc.Store.URL)
 	if err != nil {
 		return nil, err
 	}
-	return &member{agent: a, store: s, slot: slot}, nil
+	return &etcdMember{agent: a, store: s, slot: slot}, nil
 }
 
-// volume brings the member's volume. One that is mounted and holds data needs neither EC2 nor S3.
-func (a *Agent) volume(ctx context.Context, m *member) error {
+// mountEtcdVolume brings the member's volume. One that is mounted and holds data needs neither EC2 nor S3.
+func (a *Agent) mountEtcdVolume(ctx context.Context, m *etcdMember) error {
 	if err := ensureEtcdUser(ctx, a.Root, a.Run); err != nil {
 		return err
 	}
-	err := m.mount(ctx)
-	if here, mountErr := mounted(a.Root); mountErr == nil && here && m.hasData() {
+	err := m.mountVolume(ctx)
+	if here, mountErr := isEtcdVolumeMounted(a.Root); mountErr == nil && here && m.hasData() {
 		return nil
 	}
 	return err
 }
 
-// secrets opens the CAs' keys. They are held in memory; what lies on the tmpfs is what the components read.
-func (a *Agent) secrets(ctx context.Context) error {
+// loadSecrets opens the CAs' keys. They are held in memory; what lies on the tmpfs is what the components read.
+func (a *Agent) loadSecrets(ctx context.Context) error {
 	s, err := a.Store(a.doc.Store.URL)
 	if err != nil {
 		return err
 	}
 	t := a.doc.Trust
-	a.bundle, err = pki.LoadMachine(ctx, s, a.Sealer, a.doc.Cluster, pki.Public{
+	a.bundle, err = pki.LoadMachineBundle(ctx, s, a.Sealer, a.doc.Cluster, pki.PublicBundle{
 		ServiceAccountKeys: t.ServiceAccountKeys,
 		CAs: map[string]string{
 			pki.KubernetesCA: t.KubernetesCA, pki.EtcdPeerCA: t.EtcdPeerCA, pki.EtcdClientCA: t.EtcdClientCA, pki.FrontProxyCA: t.FrontProxyCA,
@@ -159,9 +161,9 @@ func (a *Agent) secrets(ctx context.Context) error {
 	return err
 }
 
-// certificates renews what is due. Every reader of them reads them again by itself.
-func (a *Agent) certificates() error {
-	_, err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.me, etcdUID), a.Now())
+// renewCertificates renews what is due. Every reader of them reads them again by itself.
+func (a *Agent) renewCertificates() error {
+	_, err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID), a.Now())
 	return err
 }
 
@@ -174,7 +176,7 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 			return nil, err
 		}
 	}
-	if err := a.certificates(); err != nil {
+	if err := a.renewCertificates(); err != nil {
 		return nil, err
 	}
 	files, err := a.controlPlaneFiles()
@@ -199,11 +201,11 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 		return nil, err
 	}
 	files = append(files, keys...)
-	for _, f := range kube.Policies(c) {
+	for _, f := range kube.APIServerConfigFiles(c) {
 		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
 	}
 	for _, name := range []string{"controller-manager", "scheduler"} {
-		files = append(files, File{Path: kube.ConfigDir + "/" + name + ".kubeconfig", Body: kube.Kubeconfig(c.APIServer, name), Mode: 0o600})
+		files = append(files, File{Path: kube.ConfigDir + "/" + name + ".kubeconfig", Body: kube.CertificateKubeconfig(c.APIServer, name), Mode: 0o600})
 	}
 	return files, nil
 }
@@ -232,12 +234,12 @@ func (a *Agent) trustFiles() ([]File, error) {
 	}, nil
 }
 
-// hosts keeps the members' names in step with EC2. While EC2 does not answer the last known addresses stay.
-func (a *Agent) hosts(ctx context.Context) error {
-	machines, err := a.cloud().ControlPlane(ctx)
+// syncHosts keeps the members' names in step with EC2. While EC2 does not answer the last known addresses stay.
+func (a *Agent) syncHosts(ctx context.Context) error {
+	machines, err := a.ec2Client().ListControlPlane(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = WriteHosts(a.Root, a.doc.Slots, SlotAddresses(machines, a.Boot.Slot, a.me.Address.String()))
+	_, err = WriteHostsFile(a.Root, a.doc.Slots, SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String()))
 	return err
 }

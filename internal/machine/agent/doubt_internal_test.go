@@ -41,8 +41,8 @@ func (f *awayEC2) DescribeVolumes(ctx context.Context, in *ec2.DescribeVolumesIn
 func TestMemberRestartsWithoutEC2(t *testing.T) {
 	a := testAgent(t)
 	api := &awayEC2{away: true}
-	api.volumes = []types.Volume{slotVolume("vol-1", "a", a.me.Zone, a.me.ID, time.Now())}
-	notes := store.NewFile(t.TempDir())
+	api.volumes = []types.Volume{slotVolume("vol-1", "a", a.instance.Zone, a.instance.ID, time.Now())}
+	notes := store.NewFileStore(t.TempDir())
 	a.EC2, a.Run, a.Store = api, &runs{}, func(string) (store.Store, error) { return notes, nil }
 	for _, f := range []File{
 		{Path: "/proc/self/mountinfo", Body: []byte("1 2 259:1 / " + etcd.DataMount + " rw\n")}, {Path: etcd.DataDir + "/member/wal"},
@@ -52,21 +52,21 @@ func TestMemberRestartsWithoutEC2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m, err := a.member()
+	m, err := a.newEtcdMember()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.volume(t.Context(), m); err != nil {
+	if err := a.mountEtcdVolume(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.step(t.Context()); err != nil {
+	if err := m.decideAndAct(t.Context()); err != nil {
 		t.Errorf("etcd is not started: %v", err)
 	}
 	api.away = false
-	if err := m.settle(t.Context()); err != nil {
+	if err := m.recordJoined(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if have, err := m.note(t.Context()); err != nil || have.Volume != "vol-1" {
+	if have, err := m.readJoinedRecord(t.Context()); err != nil || have.Volume != "vol-1" {
 		t.Errorf("noted volume %q, %v; want vol-1", have.Volume, err)
 	}
 }
@@ -82,7 +82,7 @@ func TestUnknownSlotIsReported(t *testing.T) {
 	var out console
 	a.Report.Open = func() (io.WriteCloser, error) { return &out, nil }
 	a.Boot.Slot = "z"
-	if err := a.controlPlane(t.Context()); err == nil || !strings.Contains(out.String(), `no slot \"z\"`) {
+	if err := a.convergeControlPlane(t.Context()); err == nil || !strings.Contains(out.String(), `no slot \"z\"`) {
 		t.Errorf("ended with %v, reported %s", err, out.String())
 	}
 }
@@ -93,11 +93,11 @@ func TestMountLeavesWhatGoes(t *testing.T) {
 	for _, state := range []types.VolumeState{types.VolumeStateDeleting, types.VolumeStateDeleted, types.VolumeStateError} {
 		old := slotVolume("vol-0", "a", "z", "", now.Add(-time.Hour))
 		old.State = state
-		m := Mounter{
-			Cloud: Cloud{EC2: &fakeEC2{volumes: []types.Volume{old, slotVolume("vol-1", "a", "z", "", now)}}},
-			Me:    Instance{ID: "i-me", Zone: "z"}, Slot: "a",
+		m := VolumeMounter{
+			Client:   EC2Client{EC2: &fakeEC2{volumes: []types.Volume{old, slotVolume("vol-1", "a", "z", "", now)}}},
+			Instance: Instance{ID: "i-me", Zone: "z"}, Slot: "a",
 		}
-		if got, err := m.find(t.Context()); err != nil || got.ID != "vol-1" {
+		if got, err := m.findVolume(t.Context()); err != nil || got.ID != "vol-1" {
 			t.Errorf("%s: chose %q, %v; want vol-1", state, got.ID, err)
 		}
 	}
@@ -106,21 +106,21 @@ func TestMountLeavesWhatGoes(t *testing.T) {
 // TestTornPairIsRenewed gets over an end between the writes of a key and of its certificate.
 func TestTornPairIsRenewed(t *testing.T) {
 	a := testAgent(t)
-	if err := a.certificates(); err != nil {
+	if err := a.renewCertificates(); err != nil {
 		t.Fatal(err)
 	}
-	p := controlPlanePairs(a.doc, a.Boot, a.me, etcdUID)[0]
-	if due(a.Root, p, a.Now()) {
+	p := controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID)[0]
+	if needsRenewal(a.Root, p, a.Now()) {
 		t.Fatal("due right after it was made")
 	}
-	key, _, err := issueOne(a.bundle, p, a.Now())
+	key, _, err := issueCertificate(a.bundle, p, a.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Root.Write(File{Path: p.path + ".key", Body: key, Mode: 0o600}); err != nil {
 		t.Fatal(err)
 	}
-	if !due(a.Root, p, a.Now()) {
+	if !needsRenewal(a.Root, p, a.Now()) {
 		t.Error("a certificate of another key is taken for good")
 	}
 }
@@ -142,8 +142,8 @@ func TestStalledDownloadIsTriedAgain(t *testing.T) {
 	open := &stalls{}
 	var told []string
 	f := Fetcher{
-		Root: &Root{Dir: t.TempDir()}, Open: open, Stall: 20 * time.Millisecond,
-		Waits: func(err error) { told = append(told, err.Error()) },
+		Root: &HostFS{Dir: t.TempDir()}, Open: open, StallTimeout: 20 * time.Millisecond,
+		OnRetry: func(err error) { told = append(told, err.Error()) },
 		Wait: func(context.Context, time.Duration) error {
 			if open.opened == 2 {
 				return errors.New("enough")
@@ -151,7 +151,7 @@ func TestStalledDownloadIsTriedAgain(t *testing.T) {
 			return nil
 		},
 	}
-	_, err := f.All(ctx, []node.File{{Name: "kubelet", URL: "https://example.com/kubelet", SHA256: sum(nil), Form: node.FormBinary}})
+	_, err := f.FetchAll(ctx, []node.File{{Name: "kubelet", URL: "https://example.com/kubelet", SHA256: sum(nil), Form: node.FormBinary}})
 	if err == nil || err.Error() != "enough" || len(told) != 2 || !strings.Contains(told[0], "nothing came for 20ms") {
 		t.Errorf("ended with %v, told %q", err, told)
 	}
@@ -159,7 +159,7 @@ func TestStalledDownloadIsTriedAgain(t *testing.T) {
 
 // machinesEC2 shows these machines.
 type machinesEC2 struct {
-	EC2
+	EC2API
 	list []types.Instance
 }
 
@@ -183,11 +183,11 @@ func TestNoNodeGoesOnADoubtfulAnswer(t *testing.T) {
 	defer server.Close()
 	api := kube.Client{Server: server.URL, HTTP: server.Client()}
 	a.EC2 = machinesEC2{}
-	if err := a.nodes(t.Context(), api); err == nil || deleted != 0 {
+	if err := a.reconcileNodes(t.Context(), api); err == nil || deleted != 0 {
 		t.Errorf("an empty answer: %v, deleted %d nodes", err, deleted)
 	}
-	a.EC2 = machinesEC2{list: []types.Instance{{InstanceId: &a.me.ID, State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}
-	if err := a.nodes(t.Context(), api); err != nil || deleted != 1 {
+	a.EC2 = machinesEC2{list: []types.Instance{{InstanceId: &a.instance.ID, State: &types.InstanceState{Name: types.InstanceStateNameRunning}}}}
+	if err := a.reconcileNodes(t.Context(), api); err != nil || deleted != 1 {
 		t.Errorf("an answer with this machine in it: %v, deleted %d nodes", err, deleted)
 	}
 }
@@ -196,7 +196,7 @@ func TestNoNodeGoesOnADoubtfulAnswer(t *testing.T) {
 func TestNodeClaimsNoOthersRole(t *testing.T) {
 	var liar Node
 	liar.Metadata.Name, liar.Spec.ProviderID = "ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-1"
-	machines := []Machine{{ID: "i-1", Name: "ip-10-80-0-4.ec2.internal", State: "running", Role: node.TagControlPlane}}
+	machines := []Machine{{ID: "i-1", Name: "ip-10-80-0-4.ec2.internal", State: "running", Role: node.RoleTagControlPlane}}
 	if _, roles := NodeChanges([]Node{liar}, machines, time.Now()); len(roles) != 0 {
 		t.Errorf("got roles %v", roles)
 	}
@@ -205,10 +205,10 @@ func TestNodeClaimsNoOthersRole(t *testing.T) {
 // TestTornFileIsFetchedAgain has a machine that lost its power after a download: the name is there, the bytes are not.
 func TestTornFileIsFetchedAgain(t *testing.T) {
 	b := &bodies{by: map[string][]byte{"u": []byte("good")}}
-	f := Fetcher{Root: &Root{Dir: t.TempDir()}, Open: b, Wait: wait, Waits: func(error) {}}
+	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}
 	files := []node.File{{Name: "kubelet", URL: "u", SHA256: sum([]byte("good")), Form: node.FormBinary}}
 	for range 2 {
-		if _, err := f.All(t.Context(), files); err != nil {
+		if _, err := f.FetchAll(t.Context(), files); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Truncate(f.Root.Path(assetPath(files[0])), 0); err != nil {

@@ -40,23 +40,23 @@ type Opener interface {
 
 // Fetcher downloads files into Root's AssetDir.
 type Fetcher struct {
-	Root *Root
+	Root *HostFS
 	Open Opener
 	// Wait pauses between tries.
 	Wait func(context.Context, time.Duration) error
-	// Waits is told what goes wrong while it is tried again.
-	Waits func(error)
-	// Stall is how long a download may give nothing before it is begun anew. Default 1 minute.
-	Stall time.Duration
+	// OnRetry is told what goes wrong while it is tried again.
+	OnRetry func(error)
+	// StallTimeout is how long a download may give nothing before it is begun anew. Default 1 minute.
+	StallTimeout time.Duration
 }
 
-// All fetches the files, four at a time, and returns where each lies by name. A wrong hash ends it at once; any other
+// FetchAll fetches the files, four at a time, and returns where each lies by name. A wrong hash ends it at once; any other
 // error is tried again until ctx ends.
-func (f Fetcher) All(ctx context.Context, files []node.File) (map[string]string, error) {
+func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]string, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
 	for _, file := range files {
-		group.Go(func() error { return f.persist(ctx, file) })
+		group.Go(func() error { return f.fetchWithRetry(ctx, file) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -71,15 +71,15 @@ func (f Fetcher) All(ctx context.Context, files []node.File) (map[string]string,
 // assetPath is where a file lies: the downloaded file, or the folder of an unpacked archive.
 func assetPath(f node.File) string { return AssetDir + "/" + f.SHA256 + "/" + f.Name }
 
-func (f Fetcher) persist(ctx context.Context, file node.File) error {
+func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
 	pause := time.Second
 	for {
-		err := f.one(ctx, file)
+		err := f.fetchFile(ctx, file)
 		var wrong HashError
 		if err == nil || errors.As(err, &wrong) {
 			return err
 		}
-		f.Waits(err)
+		f.OnRetry(err)
 		if err := f.Wait(ctx, pause); err != nil {
 			return err
 		}
@@ -87,10 +87,10 @@ func (f Fetcher) persist(ctx context.Context, file node.File) error {
 	}
 }
 
-// one fetches a file unless it is there. It becomes visible under its hash only when it is whole and right.
-func (f Fetcher) one(ctx context.Context, file node.File) error {
+// fetchFile fetches a file unless it is there. It becomes visible under its hash only when it is whole and right.
+func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	target := f.Root.Path(assetPath(file))
-	if present(target, file) {
+	if isFetched(target, file) {
 		return nil
 	}
 	dir := filepath.Dir(target)
@@ -98,23 +98,23 @@ func (f Fetcher) one(ctx context.Context, file node.File) error {
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
 	part := target + ".part"
-	if err := f.download(ctx, file, part); err != nil {
+	if err := f.downloadFile(ctx, file, part); err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
 	if file.Form == node.FormBinary {
 		if err := os.Rename(part, target); err != nil {
 			return fmt.Errorf("fetch %s: %w", file.Name, err)
 		}
-	} else if err := unpackFile(part, target); err != nil {
+	} else if err := extractArchive(part, target); err != nil {
 		return fmt.Errorf("unpack %s: %w", file.Name, err)
 	}
-	f.Root.note(assetPath(file))
+	f.Root.recordChange(assetPath(file))
 	return nil
 }
 
-// present says whether a file is there and right. A machine that lost its power may have the name without the bytes, so
+// isFetched says whether a file is there and right. A machine that lost its power may have the name without the bytes, so
 // a program is hashed again; the folder of an archive was renamed whole.
-func present(target string, file node.File) bool {
+func isFetched(target string, file node.File) bool {
 	if file.Form != node.FormBinary {
 		_, err := os.Stat(target)
 		return err == nil
@@ -129,15 +129,15 @@ func present(target string, file node.File) bool {
 	return err == nil && hex.EncodeToString(hash.Sum(nil)) == file.SHA256
 }
 
-func (f Fetcher) download(ctx context.Context, file node.File, part string) error {
-	limit := cmp.Or(f.Stall, time.Minute)
+func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) error {
+	limit := cmp.Or(f.StallTimeout, time.Minute)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing came for %s", limit)) })
 	defer timer.Stop()
 	body, err := f.Open.Open(ctx, file.URL)
 	if err != nil {
-		return fmt.Errorf("fetch %s: %w", file.Name, stalled(ctx, err))
+		return fmt.Errorf("fetch %s: %w", file.Name, stallCause(ctx, err))
 	}
 	defer body.Close()                                                       //nolint:errcheck // read to its end or in error
 	out, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // programs are run
@@ -145,9 +145,9 @@ func (f Fetcher) download(ctx context.Context, file node.File, part string) erro
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
 	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(out, hash), living{body, timer, limit})
+	_, err = io.Copy(io.MultiWriter(out, hash), stallResetReader{body, timer, limit})
 	if err := errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, stalled(ctx, err))
+		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, stallCause(ctx, err))
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != file.SHA256 {
 		return HashError{Name: file.Name, URL: file.URL, Want: file.SHA256, Got: got}
@@ -155,22 +155,22 @@ func (f Fetcher) download(ctx context.Context, file node.File, part string) erro
 	return nil
 }
 
-// living puts the timer off whenever something is read.
-type living struct {
+// stallResetReader puts the timer off whenever something is read.
+type stallResetReader struct {
 	io.Reader
 	timer *time.Timer
 	limit time.Duration
 }
 
 // Read reads from the reader.
-func (l living) Read(p []byte) (int, error) {
+func (l stallResetReader) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	l.timer.Reset(l.limit)
 	return n, err
 }
 
-// stalled is why ctx ended, where that is what err comes from.
-func stalled(ctx context.Context, err error) error {
+// stallCause is why ctx ended, where that is what err comes from.
+func stallCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause
 	}

@@ -69,13 +69,13 @@ func testDocument(t *testing.T, slots int, bundle pki.Bundle) node.Document {
 	} {
 		images[name] = "registry.k8s.io/" + name + ":v1"
 	}
-	public, err := bundle.Public()
+	public, err := bundle.PublicPart()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, err := node.BuildDocument(node.DocumentInput{
 		Cluster: c, Groups: []v1alpha1.InstanceGroup{g}, Group: g, Images: images, StoreURL: "s3://bucket/state", WorkerRoles: map[string]string{"workers": "demo-worker"},
-		Trust: node.Trust{
+		Trust: node.TrustBundle{
 			KubernetesCA: public.CAs[pki.KubernetesCA], EtcdPeerCA: public.CAs[pki.EtcdPeerCA], EtcdClientCA: public.CAs[pki.EtcdClientCA],
 			FrontProxyCA: public.CAs[pki.FrontProxyCA], ServiceAccountKeys: public.ServiceAccountKeys,
 		},
@@ -92,7 +92,7 @@ func testBundle(t *testing.T) pki.Bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := pki.Ensure(t.Context(), store.NewFile(t.TempDir()), store.NewAgeSealer(id), "demo", time.Now())
+	b, err := pki.EnsureBundle(t.Context(), store.NewFileStore(t.TempDir()), store.NewAgeSealer(id), "demo", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,13 +104,13 @@ func testAgent(t *testing.T) *Agent {
 	t.Helper()
 	bundle := testBundle(t)
 	return &Agent{
-		Boot:   node.BootConfig{Cluster: "demo", Group: "control-plane", Slot: "a", API: node.Endpoints{Internal: "internal.example", Public: "127.77.0.1"}},
-		Root:   &Root{Dir: t.TempDir()},
+		Boot:   node.BootConfig{Cluster: "demo", Group: "control-plane", Slot: "a", API: node.APIEndpoints{Internal: "internal.example", Public: "127.77.0.1"}},
+		Root:   &HostFS{Dir: t.TempDir()},
 		Log:    slog.New(slog.DiscardHandler),
 		Report: &Reporter{Open: func() (io.WriteCloser, error) { return nil, errors.New("no console") }, Log: slog.New(slog.DiscardHandler), Now: time.Now},
-		Now:    time.Now, Wait: wait,
+		Now:    time.Now, Wait: sleepContext,
 		doc: testDocument(t, 1, bundle), bundle: bundle,
-		me: Instance{
+		instance: Instance{
 			ID: "i-0123456789abcdef0", Zone: "us-east-1a", Type: "t3.large", Name: "ip-10-80-0-4.ec2.internal",
 			Address: netip.MustParseAddr("127.0.0.1"), MemoryMiB: 8192, CPUs: 2,
 		},
@@ -195,23 +195,23 @@ func TestRealControlPlane(t *testing.T) {
 	m := mapMachine(t, a.Root.Dir)
 	rewrite(t, filepath.Join(a.Root.Dir, "etc/kubernetes"), m)
 	slot, _ := a.doc.Slot("a")
-	me := &member{agent: a, slot: slot}
+	me := &etcdMember{agent: a, slot: slot}
 	c := a.kubeConfig()
 	c.EtcdURL = etcd.ClientURL
 	args := func(flags []string, more ...string) []string {
 		return strings.Split(m.Replace(strings.Join(append(flags, more...), "\n")), "\n")
 	}
-	env := strings.Split(strings.TrimSpace(m.Replace(string(etcd.Environment(etcd.Start{Members: me.founders(), Token: "t", New: true, Empty: true})))), "\n")
-	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: me.hosts()})), env)
+	env := strings.Split(strings.TrimSpace(m.Replace(string(etcd.RenderEnvironment(etcd.StartOptions{Members: me.initialCluster(), Token: "t", NewCluster: true, AllowEmptyData: true})))), "\n")
+	run(t, "etcd", etcdBin, args(etcd.Flags(etcd.Config{Name: slot.Member, Host: slot.Host, PeerHosts: me.peerHosts()})), env)
 	run(t, "kube-apiserver", kubernetes, args(kube.APIServerFlags(c)), nil)
 	ports := freePorts(t, 2)
 	run(t, "kube-controller-manager", kubernetes, args(kube.ControllerManagerFlags(c), "--secure-port="+ports[0]), nil)
 	run(t, "kube-scheduler", kubernetes, args(kube.SchedulerFlags(), "--secure-port="+ports[1]), nil)
 
-	api := a.adminClient()
+	api := a.newAdminClient()
 	api.Server = "https://127.0.0.1:" + m.api
 	eventually(t, "API ready", func() error { _, err := api.Do(t.Context(), http.MethodGet, "/readyz", "", nil); return err })
-	eventually(t, "add-ons applied", func() error { return a.addons(t.Context(), api) })
+	eventually(t, "add-ons applied", func() error { return a.applyAddons(t.Context(), api) })
 	checkSecondApply(t, a, api)
 	checkControllers(t, api)
 	checkAnonymous(t, a, api.Server)
@@ -251,7 +251,7 @@ func checkSecondApply(t *testing.T, a *Agent, api kube.Client) {
 		return o.Metadata.ResourceVersion
 	}
 	before := version()
-	if err := a.addons(t.Context(), api); err != nil {
+	if err := a.applyAddons(t.Context(), api); err != nil {
 		t.Fatal(err)
 	}
 	if after := version(); after != before {
@@ -282,7 +282,7 @@ func checkControllers(t *testing.T, api kube.Client) {
 // checkAnonymous says that strangers reach health checks and nothing else.
 func checkAnonymous(t *testing.T, a *Agent, server string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: a.trustKubernetes()}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: a.kubernetesTLSConfig()}}
 	for path, want := range map[string]int{"/readyz": 200, "/livez": 200, "/api/v1/nodes": 401, "/version": 401} {
 		resp, err := client.Get(server + path)
 		if err != nil {
@@ -300,7 +300,7 @@ func checkEncrypted(t *testing.T, a *Agent, api kube.Client, m mapped) {
 	t.Helper()
 	secret := []byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"default"},"stringData":{"k":"plain-text"}}`)
 	eventually(t, "write a secret", func() error { return api.Apply(t.Context(), "/api/v1/namespaces/default/secrets/s", secret) })
-	manager := a.manager()
+	manager := a.newEtcdManager()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	url := m.Replace(etcd.ClientURL)

@@ -22,10 +22,10 @@ import (
 const (
 	// signalled is on the tmpfs: a machine says once in each boot that it is well, so that the agent of an old one that
 	// restarts is never taken for the new one that a rollout waits for.
-	signalledFile = "/run/slipway/signalled"
-	// signalPatience is how long a resource that the stack does not know yet is asked for again: CloudFormation goes on
+	signalMarkerFile = "/run/slipway/signalled"
+	// signalRetryLimit is how long a resource that the stack does not know yet is asked for again: CloudFormation goes on
 	// to the next resource some time after a machine is well.
-	signalPatience = 30 * time.Minute
+	signalRetryLimit = 30 * time.Minute
 )
 
 // Signaller is what the agent needs of CloudFormation.
@@ -39,8 +39,8 @@ type permanentError struct{ error }
 // Unwrap returns the cause.
 func (e permanentError) Unwrap() error { return e.error }
 
-// permanent says whether a machine that meets err will never be well: what it was told to be is wrong.
-func permanent(err error) bool {
+// isPermanent says whether a machine that meets err will never be well: what it was told to be is wrong.
+func isPermanent(err error) bool {
 	if _, is := errors.AsType[HashError](err); is {
 		return true
 	}
@@ -48,52 +48,52 @@ func permanent(err error) bool {
 	return is
 }
 
-// signalWell tells the stack that made this machine that it is well, as soon as it is. A machine that no stack made tells
+// signalSuccess tells the stack that made this machine that it is well, as soon as it is. A machine that no stack made tells
 // nobody.
-func (a *Agent) signalWell(ctx context.Context) error {
-	if a.Boot.Stack == "" || a.Root.Exists(signalledFile) {
+func (a *Agent) signalSuccess(ctx context.Context) error {
+	if a.Boot.StackName == "" || a.Root.Exists(signalMarkerFile) {
 		return nil
 	}
-	if err := a.untilReady(ctx, "well", func() error { return a.well(ctx) }); err != nil {
+	if err := a.retryUntilReady(ctx, "well", func() error { return a.checkRolloutReady(ctx) }); err != nil {
 		return err
 	}
-	a.signal(ctx, types.ResourceSignalStatusSuccess, signalPatience)
-	return a.noteSignal()
+	a.signalResources(ctx, types.ResourceSignalStatusSuccess, signalRetryLimit)
+	return a.recordSignal()
 }
 
-func (a *Agent) noteSignal() error {
-	_, err := a.Root.Write(File{Path: signalledFile, Body: []byte(a.Boot.Stack), Mode: 0o600})
+func (a *Agent) recordSignal() error {
+	_, err := a.Root.Write(File{Path: signalMarkerFile, Body: []byte(a.Boot.StackName), Mode: 0o600})
 	return err
 }
 
 // signalFailure tells the stack that this machine will not be well, so that nobody waits for it. The cause is on the
 // console: a signal holds no text.
 func (a *Agent) signalFailure(ctx context.Context, err error) {
-	if a.Boot.Stack != "" && a.me.ID != "" && !a.gaveUp && permanent(err) && !a.Root.Exists(signalledFile) {
+	if a.Boot.StackName != "" && a.instance.ID != "" && !a.failureSignalled && isPermanent(err) && !a.Root.Exists(signalMarkerFile) {
 		// Said once, also if this process ends now: a rollback that waits for the next machine must not hear it of this one.
-		a.gaveUp = true
-		if err := a.noteSignal(); err != nil {
+		a.failureSignalled = true
+		if err := a.recordSignal(); err != nil {
 			a.Log.Warn("that the stack was told can not be noted", slog.Any("error", err))
 		}
-		a.signal(ctx, types.ResourceSignalStatusFailure, 0)
+		a.signalResources(ctx, types.ResourceSignalStatusFailure, 0)
 	}
 }
 
-// well waits until this machine is what a rollout may go on with: as [Agent.ready], its node is Ready, and every slot of
+// checkRolloutReady waits until this machine is what a rollout may go on with: as [Agent.checkReady], its node is Ready, and every slot of
 // the control plane has a voting member that answers with a quorum behind it.
-func (a *Agent) well(ctx context.Context) error {
-	if err := a.ready(ctx); err != nil {
+func (a *Agent) checkRolloutReady(ctx context.Context) error {
+	if err := a.checkReady(ctx); err != nil {
 		return err
 	}
-	api := a.nodeClient
+	api := a.newNodeClient
 	if a.doc.Role == v1alpha1.RoleControlPlane {
-		api = a.adminClient
-		manager := a.manager()
-		if reason := Unsettled(a.slotNames(), manager.Members(ctx, ""), manager.Healthy(ctx, etcd.ClientURL)); reason != "" {
-			return waitFor("%s", reason)
+		api = a.newAdminClient
+		manager := a.newEtcdManager()
+		if reason := EtcdNotReadyReason(a.slotNames(), manager.Members(ctx, ""), manager.Healthy(ctx, etcd.ClientURL)); reason != "" {
+			return newNotReadyError("%s", reason)
 		}
 	}
-	return nodeReady(ctx, api(), a.me.Name)
+	return checkNodeReady(ctx, api(), a.instance.Name)
 }
 
 func (a *Agent) slotNames() []string {
@@ -104,9 +104,9 @@ func (a *Agent) slotNames() []string {
 	return out
 }
 
-// Unsettled says why etcd is not as it has to be before another member may go; empty if it is. Own says whether this
+// EtcdNotReadyReason says why etcd is not as it has to be before another member may go; empty if it is. Own says whether this
 // machine's member answers with a quorum.
-func Unsettled(slots []string, members []etcd.Member, own bool) string { //nolint:revive // a fact, not a mode
+func EtcdNotReadyReason(slots []string, members []etcd.Member, own bool) string { //nolint:revive // a fact, not a mode
 	if !own {
 		return "this machine's etcd member has no quorum"
 	}
@@ -128,14 +128,14 @@ func Unsettled(slots []string, members []etcd.Member, own bool) string { //nolin
 	return ""
 }
 
-func nodeReady(ctx context.Context, api kube.Client, name string) error {
+func checkNodeReady(ctx context.Context, api kube.Client, name string) error {
 	var n struct {
 		Status struct {
 			Conditions []struct{ Type, Status, Message string }
 		}
 	}
 	if err := api.Get(ctx, "/api/v1/nodes/"+name, &n); err != nil {
-		return waitFor("%v", err)
+		return newNotReadyError("%v", err)
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type != "Ready" {
@@ -144,16 +144,16 @@ func nodeReady(ctx context.Context, api kube.Client, name string) error {
 		if c.Status == "True" {
 			return nil
 		}
-		return waitFor("node %s is not Ready: %s", name, c.Message)
+		return newNotReadyError("node %s is not Ready: %s", name, c.Message)
 	}
-	return waitFor("node %s does not say whether it is Ready", name)
+	return newNotReadyError("node %s does not say whether it is Ready", name)
 }
 
-// signal tells each resource that waits for this machine, and tries again until it is told, refuses, or patience ends.
-func (a *Agent) signal(ctx context.Context, status types.ResourceSignalStatus, patience time.Duration) {
+// signalResources tells each resource that waits for this machine, and tries again until it is told, refuses, or patience ends.
+func (a *Agent) signalResources(ctx context.Context, status types.ResourceSignalStatus, patience time.Duration) {
 	a.Report.Running("signal", "")
-	for id := range strings.SplitSeq(a.Boot.Signal, ",") {
-		if err := a.signalUntil(ctx, id, status, a.Now().Add(patience)); err != nil {
+	for id := range strings.SplitSeq(a.Boot.SignalResources, ",") {
+		if err := a.signalUntilDeadline(ctx, id, status, a.Now().Add(patience)); err != nil {
 			a.Report.Failed("signal", err) // the stack finds it out by its own timeout
 			return
 		}
@@ -161,9 +161,9 @@ func (a *Agent) signal(ctx context.Context, status types.ResourceSignalStatus, p
 	a.Report.Done("signal")
 }
 
-func (a *Agent) signalUntil(ctx context.Context, id string, status types.ResourceSignalStatus, end time.Time) error {
+func (a *Agent) signalUntilDeadline(ctx context.Context, id string, status types.ResourceSignalStatus, end time.Time) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := a.signalOne(ctx, id, status)
+		err := a.signalResource(ctx, id, status)
 		if err == nil || !a.Now().Before(end) {
 			return err
 		}
@@ -174,25 +174,25 @@ func (a *Agent) signalUntil(ctx context.Context, id string, status types.Resourc
 	}
 }
 
-// signalOne returns why the signal has to be sent again; nil if it has arrived or nobody waits for it.
-func (a *Agent) signalOne(ctx context.Context, id string, status types.ResourceSignalStatus) error {
+// signalResource returns why the signal has to be sent again; nil if it has arrived or nobody waits for it.
+func (a *Agent) signalResource(ctx context.Context, id string, status types.ResourceSignalStatus) error {
 	_, err := a.Signals.SignalResource(ctx, &cloudformation.SignalResourceInput{
-		StackName: &a.Boot.Stack, LogicalResourceId: &id, UniqueId: &a.me.ID, Status: status,
+		StackName: &a.Boot.StackName, LogicalResourceId: &id, UniqueId: &a.instance.ID, Status: status,
 	})
 	switch {
 	case err == nil:
 		a.Log.Info("the stack is told", slog.String("resource", id), slog.String("status", string(status)))
-	case Unwanted(err):
+	case IsSignalUnwanted(err):
 		a.Log.Info("the stack does not wait for this machine", slog.String("resource", id), slog.Any("error", err))
 	default:
-		return fmt.Errorf("tell %s of stack %s: %w", id, a.Boot.Stack, err)
+		return fmt.Errorf("tell %s of stack %s: %w", id, a.Boot.StackName, err)
 	}
 	return nil
 }
 
-// Unwanted says whether CloudFormation refuses a signal because nobody waits for it, as when an auto scaling group
+// IsSignalUnwanted says whether CloudFormation refuses a signal because nobody waits for it, as when an auto scaling group
 // replaces a machine by itself, or because it has it already. A resource that does not exist may be about to.
-func Unwanted(err error) bool {
+func IsSignalUnwanted(err error) bool {
 	var api smithy.APIError
 	if !errors.As(err, &api) || api.ErrorCode() != "ValidationError" {
 		return false

@@ -45,7 +45,7 @@ func inStack(t *testing.T, s *stack) (*Agent, *console) {
 	a := testAgent(t)
 	var out console
 	a.Report.Open = func() (io.WriteCloser, error) { return &out, nil }
-	a.Boot.Stack, a.Boot.Signal, a.Signals = "demo", "GroupA,Gate", s
+	a.Boot.StackName, a.Boot.SignalResources, a.Signals = "demo", "GroupA,Gate", s
 	now := time.Now()
 	a.Now = func() time.Time { return now }
 	a.Wait = func(_ context.Context, d time.Duration) error { now = now.Add(d); return nil }
@@ -55,8 +55,8 @@ func inStack(t *testing.T, s *stack) (*Agent, *console) {
 func TestSignalIsSentUntilItArrives(t *testing.T) {
 	s := &stack{answers: []error{errors.New("no route to host"), nil, refusal("Resource Gate does not exist for stack demo")}}
 	a, out := inStack(t, s)
-	a.signal(t.Context(), "SUCCESS", signalPatience)
-	id := " " + a.me.ID + " SUCCESS"
+	a.signalResources(t.Context(), "SUCCESS", signalRetryLimit)
+	id := " " + a.instance.ID + " SUCCESS"
 	want := []string{"demo GroupA" + id, "demo GroupA" + id, "demo Gate" + id, "demo Gate" + id}
 	if diff := cmp.Diff(want, s.got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -72,7 +72,7 @@ func TestSignalThatNobodyWaitsForIsDone(t *testing.T) {
 		refusal("Signal with ID i-0 for resource Gate already exists. Signals may only be updated with a FAILURE status."),
 	}}
 	a, out := inStack(t, s)
-	a.signal(t.Context(), "SUCCESS", signalPatience)
+	a.signalResources(t.Context(), "SUCCESS", signalRetryLimit)
 	if len(s.got) != 2 || !strings.Contains(out.String(), `"state":"done"`) {
 		t.Errorf("sent %v, reported:\n%s", s.got, out.String())
 	}
@@ -84,7 +84,7 @@ func TestSignalGivesUpAfterItsPatience(t *testing.T) {
 		s.answers = append(s.answers, refusal("Stack [demo] does not exist"))
 	}
 	a, out := inStack(t, s)
-	a.signal(t.Context(), "SUCCESS", signalPatience)
+	a.signalResources(t.Context(), "SUCCESS", signalRetryLimit)
 	if n := len(s.got); n < 50 || n > 70 || !strings.Contains(out.String(), `"stage":"signal","state":"failed"`) {
 		t.Errorf("sent %d signals, reported:\n%s", n, out.String())
 	}
@@ -117,9 +117,9 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 			a.Open, a.Boot.Document = store, node.Download{URL: "u", SHA256: tc.sum}
 			switch tc.sends {
 			case -1:
-				a.Boot.Stack, tc.sends = "", 0
+				a.Boot.StackName, tc.sends = "", 0
 			case -2:
-				if _, err := a.Root.Write(File{Path: signalledFile, Mode: 0o600}); err != nil {
+				if _, err := a.Root.Write(File{Path: signalMarkerFile, Mode: 0o600}); err != nil {
 					t.Fatal(err)
 				}
 				tc.sends = 0
@@ -132,13 +132,13 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 				}
 				return ctx.Err()
 			}
-			if err := a.Keep(ctx); err == nil {
+			if err := a.ConvergeAndMaintain(ctx); err == nil {
 				t.Fatal("it converged")
 			}
 			// The agent of a machine that gave up starts again: it was said already.
 			ctx, cancel = context.WithCancel(t.Context())
-			a.gaveUp, tries = false, 0
-			if err := a.Keep(ctx); err == nil {
+			a.failureSignalled, tries = false, 0
+			if err := a.ConvergeAndMaintain(ctx); err == nil {
 				t.Fatal("it converged")
 			}
 			cancel()
@@ -166,7 +166,7 @@ func TestUnsettled(t *testing.T) {
 		"one silent":   {slots: three, members: []etcd.Member{member("a"), {Slot: "b"}, member("c")}, want: "slot b does not answer"},
 		"none known":   {slots: three, want: "no member of slot a"},
 	} {
-		if got := Unsettled(tc.slots, tc.members, !tc.alone); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+		if got := EtcdNotReadyReason(tc.slots, tc.members, !tc.alone); !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
@@ -181,11 +181,11 @@ func TestUnwanted(t *testing.T) {
 		"Stack [demo] does not exist":                                                          false,
 		"User: x is not authorized to perform: cloudformation:SignalResource on resource: arn": false,
 	} {
-		if got := Unwanted(refusal(message)); got != want {
+		if got := IsSignalUnwanted(refusal(message)); got != want {
 			t.Errorf("%s: got %v", message, got)
 		}
 	}
-	if Unwanted(errors.New("cannot be signaled")) {
+	if IsSignalUnwanted(errors.New("cannot be signaled")) {
 		t.Error("an error that is not CloudFormation's is taken for a refusal")
 	}
 }

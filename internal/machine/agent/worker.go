@@ -15,22 +15,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// worker converges a worker. Downloads and joining do not wait for each other.
-func (a *Agent) worker(ctx context.Context) error {
-	if err := a.verify(ctx); err != nil {
+// convergeWorker converges a worker. Downloads and joining do not wait for each other.
+func (a *Agent) convergeWorker(ctx context.Context) error {
+	if err := a.downloadFiles(ctx); err != nil {
 		return err
 	}
-	if err := a.prepare(); err != nil {
+	if err := a.prepareHost(); err != nil {
 		return err
 	}
-	if err := a.untilReady(ctx, "warm", func() error { return a.wanted(ctx) }); err != nil {
+	if err := a.retryUntilReady(ctx, "warm", func() error { return a.checkWarmPool(ctx) }); err != nil {
 		return err
 	}
-	if err := a.stage("join", func() error { return a.join(ctx) }); err != nil {
+	if err := a.runStage("join", func() error { return a.renewNodeCertificates(ctx) }); err != nil {
 		return err
 	}
 	var changed map[string]bool
-	err := a.stage("write", func() error {
+	err := a.runStage("write", func() error {
 		files, err := hostFiles(a.kubeConfig())
 		if err != nil {
 			return err
@@ -41,27 +41,27 @@ func (a *Agent) worker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.stage("start", func() error { return a.start(ctx, changed) })
+	return a.runStage("start", func() error { return a.startServices(ctx, changed) })
 }
 
-// join gets this node's certificates when they are due. They stay on the tmpfs.
-func (a *Agent) join(ctx context.Context) error {
+// renewNodeCertificates gets this node's certificates when they are due. They stay on the tmpfs.
+func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 	ca := File{Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt", Body: []byte(a.doc.Trust.KubernetesCA), Mode: 0o644}
 	if _, err := a.Root.Write(ca); err != nil {
 		return err
 	}
-	client, server := join.Leaves(a.me.Name, a.me.Address, LeafTTL)
+	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, LeafTTL)
 	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
 	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
-	if now := a.Now(); !due(a.Root, clientPair, now) && !due(a.Root, serverPair, now) {
+	if now := a.Now(); !needsRenewal(a.Root, clientPair, now) && !needsRenewal(a.Root, serverPair, now) {
 		return nil
 	}
-	got, err := a.joinClient().Join(ctx, a.me.Name)
+	got, err := a.newJoinClient().Join(ctx, a.instance.Name)
 	if err != nil {
 		return err
 	}
-	if got.Name != a.me.Name {
-		return fmt.Errorf("the join endpoint knows this machine as %s, its metadata service as %s", got.Name, a.me.Name)
+	if got.Name != a.instance.Name {
+		return fmt.Errorf("the join endpoint knows this machine as %s, its metadata service as %s", got.Name, a.instance.Name)
 	}
 	if err := writePair(a.Root, clientPair, got.Key, []byte(got.Client)); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (a *Agent) join(ctx context.Context) error {
 	return writePair(a.Root, serverPair, got.Key, []byte(got.Server))
 }
 
-func (a *Agent) joinClient() join.Client {
+func (a *Agent) newJoinClient() join.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(a.doc.Trust.KubernetesCA))
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true}

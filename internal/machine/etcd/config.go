@@ -34,8 +34,8 @@ type Config struct {
 	PeerHosts []string
 	// HeartbeatMS and ElectionMS in milliseconds; zero is etcd's default.
 	HeartbeatMS, ElectionMS int
-	// Programs is the folder of etcd's program.
-	Programs string
+	// BinDir is the folder of etcd's program.
+	BinDir string
 }
 
 // Flags of etcd. The numbers are rows of the CIS benchmark.
@@ -79,7 +79,7 @@ func Flags(c Config) []string {
 	return out
 }
 
-func pairs(set map[string]string) string {
+func joinPairs(set map[string]string) string {
 	out := make([]string, 0, len(set))
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, k+"="+set[k])
@@ -90,33 +90,33 @@ func pairs(set map[string]string) string {
 // EnvironmentFile says how the next start is to be. It is on a tmpfs: after a reboot the agent decides afresh.
 const EnvironmentFile = "/run/slipway/etcd.env"
 
-// Start is how the next start is to be.
-type Start struct {
+// StartOptions is how the next start is to be.
+type StartOptions struct {
 	// Members to start with: name → peer URL.
 	Members map[string]string
 	// Token names the cluster.
 	Token string
-	// New gives birth; Empty allows a start without data. Neither is set once there is data, so that a restart by
+	// NewCluster gives birth; Empty allows a start without data. Neither is set once there is data, so that a restart by
 	// systemd alone can never come up empty.
-	New, Empty bool
+	NewCluster, AllowEmptyData bool
 }
 
-// Environment is the content of EnvironmentFile.
-func Environment(s Start) []byte {
+// RenderEnvironment is the content of EnvironmentFile.
+func RenderEnvironment(s StartOptions) []byte {
 	state, empty := "existing", "no"
-	if s.New {
+	if s.NewCluster {
 		state = "new"
 	}
-	if s.Empty {
+	if s.AllowEmptyData {
 		empty = "yes"
 	}
-	return []byte("ETCD_INITIAL_CLUSTER=" + pairs(s.Members) + "\nETCD_INITIAL_CLUSTER_STATE=" + state +
+	return []byte("ETCD_INITIAL_CLUSTER=" + joinPairs(s.Members) + "\nETCD_INITIAL_CLUSTER_STATE=" + state +
 		"\nETCD_INITIAL_CLUSTER_TOKEN=" + s.Token + "\nSLIPWAY_EMPTY_START=" + empty + "\n")
 }
 
-// Unit is etcd's systemd unit. It refuses to start on a folder that is not the mounted volume, and without data unless
+// SystemdUnit is etcd's systemd unit. It refuses to start on a folder that is not the mounted volume, and without data unless
 // the agent has just decided so. Its start has no time limit: a founder is ready only when a quorum of founders is.
-func Unit(c Config) string {
+func SystemdUnit(c Config) string {
 	return `[Unit]
 Description=etcd ` + c.Name + `
 After=network-online.target
@@ -128,7 +128,7 @@ User=` + User + `
 Group=` + User + `
 EnvironmentFile=` + EnvironmentFile + `
 ExecStartPre=/bin/sh -c 'test -d ` + DataDir + `/member || test "$SLIPWAY_EMPTY_START" = yes'
-ExecStart=` + cmp.Or(c.Programs, "/usr/local/bin") + `/etcd ` + strings.Join(Flags(c), " \\\n  ") + `
+ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/etcd ` + strings.Join(Flags(c), " \\\n  ") + `
 Restart=always
 RestartSec=2
 TimeoutStartSec=infinity

@@ -53,17 +53,17 @@ func TestCISFlags(t *testing.T) {
 // TestEnvironment checks that only a decided first start is new or empty, and that the unit guards both.
 func TestEnvironment(t *testing.T) {
 	members := map[string]string{"etcd-b": "https://b:2380", "etcd-a": "https://a:2380"}
-	settled := string(etcd.Environment(etcd.Start{Members: members}))
+	settled := string(etcd.RenderEnvironment(etcd.StartOptions{Members: members}))
 	want := "ETCD_INITIAL_CLUSTER=etcd-a=https://a:2380,etcd-b=https://b:2380\nETCD_INITIAL_CLUSTER_STATE=existing\n" +
 		"ETCD_INITIAL_CLUSTER_TOKEN=\nSLIPWAY_EMPTY_START=no\n"
 	if settled != want {
 		t.Errorf("got %q, want %q", settled, want)
 	}
-	founder := string(etcd.Environment(etcd.Start{Members: members, Token: "t", New: true, Empty: true}))
+	founder := string(etcd.RenderEnvironment(etcd.StartOptions{Members: members, Token: "t", NewCluster: true, AllowEmptyData: true}))
 	if !strings.Contains(founder, "STATE=new\n") || !strings.Contains(founder, "EMPTY_START=yes\n") {
 		t.Errorf("founder: %q", founder)
 	}
-	unit := etcd.Unit(etcd.Config{Name: "etcd-a", Host: "h"})
+	unit := etcd.SystemdUnit(etcd.Config{Name: "etcd-a", Host: "h"})
 	for _, want := range []string{"AssertPathIsMountPoint=" + etcd.DataMount, "ExecStartPre=", "User=etcd", "TimeoutStartSec=infinity"} {
 		if !strings.Contains(unit, want) {
 			t.Errorf("the unit lacks %s", want)

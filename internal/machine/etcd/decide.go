@@ -10,29 +10,29 @@ import (
 	"slices"
 )
 
-// Verb is a step of a member's life.
-type Verb string
+// ActionType is a step of a member's life.
+type ActionType string
 
-// The verbs. Only StartNew can give birth to a cluster.
+// The verbs. Only ActionStartNew can give birth to a cluster.
 const (
-	// Wait does nothing now; Action.Reason says what for.
-	Wait Verb = "wait"
-	// CreateMarker writes the marker, on the condition that there is none, and decides again.
-	CreateMarker Verb = "create-marker"
-	// StartNew starts etcd with an empty data folder as a founder of the cluster that the marker names.
-	StartNew Verb = "start-new"
-	// StartExisting starts etcd on the data it has.
-	StartExisting Verb = "start-existing"
-	// RemoveMember removes our old entry, whose data is lost, through a healthy peer.
-	RemoveMember Verb = "remove-member"
-	// AddLearner adds us as a learner through a healthy peer.
-	AddLearner Verb = "add-learner"
-	// StartJoining starts etcd with an empty data folder to fetch everything from the others.
-	StartJoining Verb = "start-joining"
+	// ActionWait does nothing now; Action.Reason says what for.
+	ActionWait ActionType = "wait"
+	// ActionCreateMarker writes the marker, on the condition that there is none, and decides again.
+	ActionCreateMarker ActionType = "create-marker"
+	// ActionStartNew starts etcd with an empty data folder as a founder of the cluster that the marker names.
+	ActionStartNew ActionType = "start-new"
+	// ActionStartExisting starts etcd on the data it has.
+	ActionStartExisting ActionType = "start-existing"
+	// ActionRemoveMember removes our old entry, whose data is lost, through a healthy peer.
+	ActionRemoveMember ActionType = "remove-member"
+	// ActionAddLearner adds us as a learner through a healthy peer.
+	ActionAddLearner ActionType = "add-learner"
+	// ActionStartJoining starts etcd with an empty data folder to fetch everything from the others.
+	ActionStartJoining ActionType = "start-joining"
 )
 
-// Marker says that the cluster was born. It is written once and never changed, so that a second birth is impossible.
-type Marker struct {
+// BootstrapMarker says that the cluster was born. It is written once and never changed, so that a second birth is impossible.
+type BootstrapMarker struct {
 	// Token is etcd's initial-cluster-token: random, so that two clusters never mix.
 	Token string `json:"token"`
 	// Volumes are the founders: slot → volume id.
@@ -63,7 +63,7 @@ type Facts struct {
 	// Visible are the volumes that EC2 shows: slot → volume id.
 	Visible map[string]string
 	// Marker is nil while the cluster is unborn.
-	Marker *Marker
+	Marker *BootstrapMarker
 	// Joined are the slots whose member once had data.
 	Joined []string
 	// Members as a healthy peer tells them; nil while no peer answers with a quorum behind it.
@@ -72,14 +72,14 @@ type Facts struct {
 
 // Action is what to do next, and why.
 type Action struct {
-	Do     Verb
+	Type   ActionType
 	Reason string
-	// MemberID is the entry that RemoveMember removes.
+	// MemberID is the entry that ActionRemoveMember removes.
 	MemberID uint64
 }
 
-func wait(format string, args ...any) Action {
-	return Action{Do: Wait, Reason: fmt.Sprintf(format, args...)}
+func waitAction(format string, args ...any) Action {
+	return Action{Type: ActionWait, Reason: fmt.Sprintf(format, args...)}
 }
 
 // Decide is a pure function from what is known to the next step.
@@ -87,70 +87,70 @@ func Decide(f Facts) Action {
 	switch {
 	case f.HasData:
 		// Also where nobody could say which volume it is: a member that has data needs nothing else.
-		return Action{Do: StartExisting, Reason: "the volume holds data"}
+		return Action{Type: ActionStartExisting, Reason: "the volume holds data"}
 	case f.Volume == "":
-		return wait("volume of slot %s is not mounted", f.Slot)
+		return waitAction("volume of slot %s is not mounted", f.Slot)
 	case f.Marker == nil:
-		return decideUnborn(f)
+		return decideBootstrap(f)
 	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):
-		return Action{Do: StartNew, Reason: "the marker names this volume a founder, and it never had data"}
+		return Action{Type: ActionStartNew, Reason: "the marker names this volume a founder, and it never had data"}
 	default:
-		return decideLost(f)
+		return decideRejoin(f)
 	}
 }
 
-// decideUnborn makes the marker once every founder's volume can be seen. A marker that was deleted from under a
+// decideBootstrap makes the marker once every founder's volume can be seen. A marker that was deleted from under a
 // living cluster must not look like an unborn one: then slots have joined, or peers answer.
-func decideUnborn(f Facts) Action {
+func decideBootstrap(f Facts) Action {
 	if len(f.Joined) > 0 || len(f.Members) > 0 {
-		return wait("the initialized marker is missing, though members %v have had data: restore it", f.Joined)
+		return waitAction("the initialized marker is missing, though members %v have had data: restore it", f.Joined)
 	}
 	for _, slot := range f.Slots {
 		if f.Visible[slot] == "" {
-			return wait("the volume of slot %s is not there yet", slot)
+			return waitAction("the volume of slot %s is not there yet", slot)
 		}
 	}
 	if f.Visible[f.Slot] != f.Volume {
-		return wait("slot %s has volume %s mounted, EC2 shows %s", f.Slot, f.Volume, f.Visible[f.Slot])
+		return waitAction("slot %s has volume %s mounted, EC2 shows %s", f.Slot, f.Volume, f.Visible[f.Slot])
 	}
-	return Action{Do: CreateMarker, Reason: "all founders' volumes are there"}
+	return Action{Type: ActionCreateMarker, Reason: "all founders' volumes are there"}
 }
 
-// decideLost brings back a member whose data is gone: out with the old entry, in as a learner, start, be promoted.
-func decideLost(f Facts) Action {
+// decideRejoin brings back a member whose data is gone: out with the old entry, in as a learner, start, be promoted.
+func decideRejoin(f Facts) Action {
 	if len(f.Slots) == 1 {
-		return wait("the only member's data is lost: restore a backup")
+		return waitAction("the only member's data is lost: restore a backup")
 	}
 	if len(f.Members) == 0 {
-		return wait("data of slot %s is lost and no quorum of the other members answers", f.Slot)
+		return waitAction("data of slot %s is lost and no quorum of the other members answers", f.Slot)
 	}
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {
-		return decideOldEntry(f, f.Members[i])
+		return decideStaleEntry(f, f.Members[i])
 	}
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Learner }); i >= 0 {
-		return wait("slot %s is joining; one at a time", f.Members[i].Slot)
+		return waitAction("slot %s is joining; one at a time", f.Members[i].Slot)
 	}
-	if !quorum(f.Members, 0) {
-		return wait("fewer than a quorum of the other members are healthy")
+	if !hasQuorum(f.Members, 0) {
+		return waitAction("fewer than a quorum of the other members are healthy")
 	}
-	return Action{Do: AddLearner, Reason: "data is lost; returning as a learner"}
+	return Action{Type: ActionAddLearner, Reason: "data is lost; returning as a learner"}
 }
 
-func decideOldEntry(f Facts, old Member) Action {
+func decideStaleEntry(f Facts, old Member) Action {
 	switch {
 	case old.Learner && old.Name == "":
-		return Action{Do: StartJoining, Reason: "added as a learner, never started"}
+		return Action{Type: ActionStartJoining, Reason: "added as a learner, never started"}
 	case old.Learner:
-		return Action{Do: RemoveMember, MemberID: old.ID, Reason: "the learner's data is lost"}
-	case !quorum(f.Members, old.ID):
-		return wait("removing member %x would lose the quorum: the other members are not all healthy", old.ID)
+		return Action{Type: ActionRemoveMember, MemberID: old.ID, Reason: "the learner's data is lost"}
+	case !hasQuorum(f.Members, old.ID):
+		return waitAction("removing member %x would lose the quorum: the other members are not all healthy", old.ID)
 	default:
-		return Action{Do: RemoveMember, MemberID: old.ID, Reason: "the member's data is lost"}
+		return Action{Type: ActionRemoveMember, MemberID: old.ID, Reason: "the member's data is lost"}
 	}
 }
 
-// quorum says whether the healthy voters are a majority of the voters, both without the member that is to go.
-func quorum(members []Member, without uint64) bool {
+// hasQuorum says whether the healthy voters are a majority of the voters, both without the member that is to go.
+func hasQuorum(members []Member, without uint64) bool {
 	voters, healthy := 0, 0
 	for _, m := range members {
 		if m.Learner || m.ID == without {
@@ -164,7 +164,7 @@ func quorum(members []Member, without uint64) bool {
 	return healthy > voters/2
 }
 
-// NewMarker is the marker of a cluster born on these volumes.
-func NewMarker(token string, volumes map[string]string) Marker {
-	return Marker{Token: token, Volumes: maps.Clone(volumes)}
+// NewBootstrapMarker is the marker of a cluster born on these volumes.
+func NewBootstrapMarker(token string, volumes map[string]string) BootstrapMarker {
+	return BootstrapMarker{Token: token, Volumes: maps.Clone(volumes)}
 }

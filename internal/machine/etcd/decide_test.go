@@ -28,7 +28,7 @@ func voters(healthy ...string) []etcd.Member {
 }
 
 func TestDecide(t *testing.T) {
-	marker := &etcd.Marker{Token: "t", Volumes: founders()}
+	marker := &etcd.BootstrapMarker{Token: "t", Volumes: founders()}
 	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots()}
 	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts { f.Members = members; return f }
 	learner := voters("b", "c")
@@ -41,33 +41,33 @@ func TestDecide(t *testing.T) {
 	never[0].Name = ""
 	for name, c := range map[string]struct {
 		facts  etcd.Facts
-		do     etcd.Verb
+		do     etcd.ActionType
 		reason string
 	}{
-		"no volume":                 {etcd.Facts{Slot: "a", Slots: slots()}, etcd.Wait, "not mounted"},
-		"data, no marker":           {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.StartExisting, ""},
-		"data, volume not known":    {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.StartExisting, ""},
-		"unborn, volumes missing":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.Wait, "slot b"},
-		"unborn, volumes there":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.CreateMarker, ""},
-		"unborn, another volume":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.Wait, "EC2 shows"},
-		"marker deleted, joined":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.Wait, "restore it"},
-		"marker deleted, peers":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.Wait, "restore it"},
-		"founder":                   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.StartNew, ""},
-		"founder, data lost":        {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.Wait, "lost"},
-		"new volume, never joined":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.Wait, "lost"},
-		"lost, peers healthy":       {with(lost, voters("b", "c")), etcd.RemoveMember, ""},
-		"lost, voter never started": {with(lost, never), etcd.RemoveMember, ""},
-		"lost, quorum at risk":      {with(lost, voters("b")), etcd.Wait, "would lose the quorum"},
-		"lost, removed":             {with(lost, voters("a", "b", "c")[1:]), etcd.AddLearner, ""},
-		"lost, added":               {with(lost, learner), etcd.StartJoining, ""},
-		"lost, added, lost again":   {with(lost, started), etcd.RemoveMember, ""},
-		"lost, another joins":       {with(lost, other), etcd.Wait, "one at a time"},
-		"single, lost":              {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.Wait, "restore a backup"},
+		"no volume":                 {etcd.Facts{Slot: "a", Slots: slots()}, etcd.ActionWait, "not mounted"},
+		"data, no marker":           {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.ActionStartExisting, ""},
+		"data, volume not known":    {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.ActionStartExisting, ""},
+		"unborn, volumes missing":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.ActionWait, "slot b"},
+		"unborn, volumes there":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.ActionCreateMarker, ""},
+		"unborn, another volume":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.ActionWait, "EC2 shows"},
+		"marker deleted, joined":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.ActionWait, "restore it"},
+		"marker deleted, peers":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.ActionWait, "restore it"},
+		"founder":                   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.ActionStartNew, ""},
+		"founder, data lost":        {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "lost"},
+		"new volume, never joined":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.ActionWait, "lost"},
+		"lost, peers healthy":       {with(lost, voters("b", "c")), etcd.ActionRemoveMember, ""},
+		"lost, voter never started": {with(lost, never), etcd.ActionRemoveMember, ""},
+		"lost, quorum at risk":      {with(lost, voters("b")), etcd.ActionWait, "would lose the quorum"},
+		"lost, removed":             {with(lost, voters("a", "b", "c")[1:]), etcd.ActionAddLearner, ""},
+		"lost, added":               {with(lost, learner), etcd.ActionStartJoining, ""},
+		"lost, added, lost again":   {with(lost, started), etcd.ActionRemoveMember, ""},
+		"lost, another joins":       {with(lost, other), etcd.ActionWait, "one at a time"},
+		"single, lost":              {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "restore a backup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := etcd.Decide(c.facts)
-			if got.Do != c.do || !strings.Contains(got.Reason, c.reason) {
-				t.Errorf("got %s (%s), want %s (%s)", got.Do, got.Reason, c.do, c.reason)
+			if got.Type != c.do || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %s (%s), want %s (%s)", got.Type, got.Reason, c.do, c.reason)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ type world struct {
 	volume  map[string]string // slot → volume id
 	data    map[string]bool   // volume id → has data
 	up      map[string]bool   // slot → etcd runs
-	marker  *etcd.Marker
+	marker  *etcd.BootstrapMarker
 	joined  map[string]bool
 	members []etcd.Member
 	made    int             // volumes made
@@ -124,13 +124,13 @@ func (w *world) find(slot string) int {
 func (w *world) act(t *rapid.T, slot string) {
 	f := w.facts(slot)
 	a := etcd.Decide(f)
-	switch a.Do {
-	case etcd.CreateMarker:
+	switch a.Type {
+	case etcd.ActionCreateMarker:
 		if w.marker == nil {
-			m := etcd.NewMarker(fmt.Sprintf("token-%d", len(w.births)), f.Visible)
+			m := etcd.NewBootstrapMarker(fmt.Sprintf("token-%d", len(w.births)), f.Visible)
 			w.marker = &m
 		}
-	case etcd.StartNew:
+	case etcd.ActionStartNew:
 		w.births[w.marker.Token] = true
 		w.founded[slot]++
 		if len(w.members) == 0 {
@@ -142,19 +142,19 @@ func (w *world) act(t *rapid.T, slot string) {
 			t.Fatalf("slot %s founded a cluster that does not hold it: %+v", slot, w.members)
 		}
 		w.start(slot)
-	case etcd.StartExisting:
+	case etcd.ActionStartExisting:
 		w.start(slot)
-	case etcd.RemoveMember:
+	case etcd.ActionRemoveMember:
 		w.remove(t, a.MemberID, slot)
-	case etcd.AddLearner:
+	case etcd.ActionAddLearner:
 		w.made++
 		w.members = append(w.members, etcd.Member{ID: uint64(100 + w.made), Slot: slot, Learner: true})
-	case etcd.StartJoining:
+	case etcd.ActionStartJoining:
 		if i := w.find(slot); !w.members[i].Learner {
 			t.Fatalf("slot %s starts empty as a voter", slot)
 		}
 		w.start(slot)
-	case etcd.Wait:
+	case etcd.ActionWait:
 	}
 }
 

@@ -41,16 +41,16 @@ type Status struct {
 	Errors    []string
 }
 
-func (m Manager) timeout() time.Duration {
+func (m Manager) requestTimeout() time.Duration {
 	if m.Timeout > 0 {
 		return m.Timeout
 	}
 	return 5 * time.Second
 }
 
-func (m Manager) client(urls ...string) (*clientv3.Client, error) {
+func (m Manager) newClient(urls ...string) (*clientv3.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: m.TLS, DialTimeout: m.timeout(), Logger: zap.NewNop(),
+		Endpoints: urls, TLS: m.TLS, DialTimeout: m.requestTimeout(), Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd client of %v: %w", urls, err)
@@ -69,7 +69,7 @@ func (m Manager) Members(ctx context.Context, self string) []Member {
 		}
 		asked++
 		go func() {
-			members, err := m.membersOf(ctx, peer)
+			members, err := m.membersFrom(ctx, peer)
 			if err != nil {
 				members = nil
 			}
@@ -84,13 +84,13 @@ func (m Manager) Members(ctx context.Context, self string) []Member {
 	return nil
 }
 
-func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
-	if err := listens(ctx, peer.ClientURL); err != nil {
+	if err := checkListening(ctx, peer.ClientURL); err != nil {
 		return nil, err
 	}
-	c, err := m.client(peer.ClientURL)
+	c, err := m.newClient(peer.ClientURL)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
 	var out []Member
 	for _, e := range list.Members {
 		member := Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}
-		if i := m.peerOf(e.PeerURLs); i >= 0 {
+		if i := m.peerIndex(e.PeerURLs); i >= 0 {
 			member.Slot = m.Peers[i].Slot
 			member.Healthy = m.Healthy(ctx, m.Peers[i].ClientURL)
 		}
@@ -112,8 +112,8 @@ func (m Manager) membersOf(ctx context.Context, peer Peer) ([]Member, error) {
 	return out, nil
 }
 
-// listens fails at once where nothing listens at a URL: etcd's client would go on trying until its time is over.
-func listens(ctx context.Context, clientURL string) error {
+// checkListening fails at once where nothing listens at a URL: etcd's client would go on trying until its time is over.
+func checkListening(ctx context.Context, clientURL string) error {
 	_, host, _ := strings.Cut(clientURL, "://")
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
@@ -122,13 +122,13 @@ func listens(ctx context.Context, clientURL string) error {
 	return c.Close()
 }
 
-func (m Manager) peerOf(urls []string) int {
+func (m Manager) peerIndex(urls []string) int {
 	return slices.IndexFunc(m.Peers, func(p Peer) bool { return slices.Contains(urls, p.PeerURL) })
 }
 
 // Healthy says whether the member answers a linearizable read within 2 s.
 func (m Manager) Healthy(ctx context.Context, url string) bool {
-	c, err := m.client(url)
+	c, err := m.newClient(url)
 	if err != nil {
 		return false
 	}
@@ -141,12 +141,12 @@ func (m Manager) Healthy(ctx context.Context, url string) bool {
 
 // Status of the member at url.
 func (m Manager) Status(ctx context.Context, url string) (Status, error) {
-	c, err := m.client(url)
+	c, err := m.newClient(url)
 	if err != nil {
 		return Status{}, err
 	}
 	defer c.Close() //nolint:errcheck // nothing was written
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
 	s, err := c.Status(ctx, url)
 	if err != nil {
@@ -158,9 +158,9 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	}, nil
 }
 
-// Remove removes a member through the other members. etcd itself refuses what would cost the quorum.
-func (m Manager) Remove(ctx context.Context, self string, id uint64) error {
-	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+// RemoveMember removes a member through the other members. etcd itself refuses what would cost the quorum.
+func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error {
+	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberRemove(ctx, id); err != nil {
 			return fmt.Errorf("remove member %x: %w", id, err)
 		}
@@ -168,9 +168,9 @@ func (m Manager) Remove(ctx context.Context, self string, id uint64) error {
 	})
 }
 
-// AddLearner adds our slot as a learner through the other members.
+// ActionAddLearner adds our slot as a learner through the other members.
 func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
-	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberAddAsLearner(ctx, []string{peerURL}); err != nil {
 			return fmt.Errorf("add learner %s: %w", peerURL, err)
 		}
@@ -178,9 +178,9 @@ func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
 	})
 }
 
-// Promote makes a learner a voter. etcd refuses while it is not in sync.
-func (m Manager) Promote(ctx context.Context, self string, id uint64) error {
-	return m.change(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
+// PromoteLearner makes a learner a voter. etcd refuses while it is not in sync.
+func (m Manager) PromoteLearner(ctx context.Context, self string, id uint64) error {
+	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberPromote(ctx, id); err != nil {
 			return fmt.Errorf("promote member %x: %w", id, err)
 		}
@@ -188,26 +188,26 @@ func (m Manager) Promote(ctx context.Context, self string, id uint64) error {
 	})
 }
 
-func (m Manager) change(ctx context.Context, self string, do func(context.Context, *clientv3.Client) error) error {
+func (m Manager) changeMembership(ctx context.Context, self string, do func(context.Context, *clientv3.Client) error) error {
 	err := errors.New("there is no other member")
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
 			continue
 		}
-		if err = m.changeThrough(ctx, peer, do); err == nil {
+		if err = m.changeMembershipVia(ctx, peer, do); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-func (m Manager) changeThrough(ctx context.Context, peer Peer, do func(context.Context, *clientv3.Client) error) error {
-	c, err := m.client(peer.ClientURL)
+func (m Manager) changeMembershipVia(ctx context.Context, peer Peer, do func(context.Context, *clientv3.Client) error) error {
+	c, err := m.newClient(peer.ClientURL)
 	if err != nil {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // the change has its own answer
-	ctx, cancel := context.WithTimeout(ctx, m.timeout())
+	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
 	return do(ctx, c)
 }

@@ -26,40 +26,40 @@ type Client struct {
 	Sign Signer
 }
 
-// Node is a node's key and certificates as PEM.
-type Node struct {
+// NodeCredentials is a node's key and certificates as PEM.
+type NodeCredentials struct {
 	Key []byte
 	Certificates
 }
 
 // Join makes a new key and gets certificates for it. Only the certificate request leaves the machine.
-func (c Client) Join(ctx context.Context, name string) (Node, error) {
+func (c Client) Join(ctx context.Context, name string) (NodeCredentials, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Node{}, fmt.Errorf("make a key: %w", err)
+		return NodeCredentials{}, fmt.Errorf("make a key: %w", err)
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: NodeUser(name)}}, key)
 	if err != nil {
-		return Node{}, fmt.Errorf("make a certificate request: %w", err)
+		return NodeCredentials{}, fmt.Errorf("make a certificate request: %w", err)
 	}
 	csr := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	certs, err := c.ask(ctx, csr)
+	certs, err := c.requestCertificates(ctx, csr)
 	if err != nil {
-		return Node{}, err
+		return NodeCredentials{}, err
 	}
 	text, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Node{}, fmt.Errorf("encode a key: %w", err)
+		return NodeCredentials{}, fmt.Errorf("encode a key: %w", err)
 	}
-	return Node{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), Certificates: certs}, nil
+	return NodeCredentials{Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), Certificates: certs}, nil
 }
 
-func (c Client) ask(ctx context.Context, csr []byte) (Certificates, error) {
-	proof, err := c.Sign.Proof(ctx, csr)
+func (c Client) requestCertificates(ctx context.Context, csr []byte) (Certificates, error) {
+	proof, err := c.Sign.CreateProof(ctx, csr)
 	if err != nil {
 		return Certificates{}, err
 	}
-	body, err := json.Marshal(request{CSR: string(csr), Proof: proof})
+	body, err := json.Marshal(certificateRequest{CSR: string(csr), Proof: proof})
 	if err != nil {
 		return Certificates{}, fmt.Errorf("join %s: %w", c.URL, err)
 	}

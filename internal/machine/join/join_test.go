@@ -101,9 +101,9 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(sts.Close)
 	w.stsURL = sts.URL
 	w.server = &join.Server{
-		CA: ca, Roles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STS: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
+		CA: ca, WorkerRoles: map[string]string{"nodes": "demo-worker", "gpu": "demo-worker-gpu"}, STSEndpoint: sts.URL, HTTP: sts.Client(), TTL: time.Hour, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
-		Find: func(_ context.Context, id string) (join.Machine, bool, error) {
+		FindMachine: func(_ context.Context, id string) (join.Machine, bool, error) {
 			if id != instance {
 				return join.Machine{}, false, errors.New("asked for " + id)
 			}
@@ -231,7 +231,7 @@ func (w *world) post(t *testing.T, csr, proof string) (int, string) {
 func TestProofIsBound(t *testing.T) {
 	w := newWorld(t)
 	csr := newCSR(t)
-	proof, err := w.signer().Proof(t.Context(), []byte(csr))
+	proof, err := w.signer().CreateProof(t.Context(), []byte(csr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestProofIsBound(t *testing.T) {
 	}
 	later := w.signer()
 	later.Now = func() time.Time { return time.Now().Add(-time.Hour) }
-	old, err := later.Proof(t.Context(), []byte(csr))
+	old, err := later.CreateProof(t.Context(), []byte(csr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestLogsHoldNoProof(t *testing.T) {
 	w := newWorld(t)
 	var log bytes.Buffer
 	w.server.Log = slog.New(slog.NewTextHandler(&log, nil))
-	w.server.STS = "http://127.0.0.1:1"
+	w.server.STSEndpoint = "http://127.0.0.1:1"
 	if _, err := w.client().Join(t.Context(), w.machine.Name); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v, want 503", err)
 	}
@@ -329,7 +329,7 @@ func TestRateIsLimited(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add(`{"csr":"x","proof":"Action=GetCallerIdentity"}`)
 	f.Add(`{}`)
-	srv := &join.Server{Now: time.Now, Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultClient, STS: "http://127.0.0.1:1"}
+	srv := &join.Server{Now: time.Now, Log: slog.New(slog.DiscardHandler), HTTP: http.DefaultClient, STSEndpoint: "http://127.0.0.1:1"}
 	f.Fuzz(func(t *testing.T, body string) {
 		rec := httptest.NewRecorder()
 		srv.ServeHTTP(rec, httptest.NewRequest(http.MethodPost, "/v1/node-certificate", strings.NewReader(body)))

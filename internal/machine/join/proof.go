@@ -21,12 +21,12 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// bindHeader is signed with the request and holds the hash of the certificate request, so that a proof that somebody
+// csrHashHeader is signed with the request and holds the hash of the certificate request, so that a proof that somebody
 // saw is worth nothing with another key.
-const bindHeader = "X-Slipway-Csr-Sha256"
+const csrHashHeader = "X-Slipway-Csr-Sha256"
 
-// proofValid is how long a proof is good for: a request goes out at once, and clocks differ a little.
-const proofValid = 60 * time.Second
+// proofTTL is how long a proof is good for: a request goes out at once, and clocks differ a little.
+const proofTTL = 60 * time.Second
 
 // clockSkew is how far a worker's clock may be off, as AWS allows.
 const clockSkew = 5 * time.Minute
@@ -34,8 +34,8 @@ const clockSkew = 5 * time.Minute
 const (
 	stsAction  = "GetCallerIdentity"
 	stsVersion = "2011-06-15"
-	// emptyHash is the SHA-256 of no body.
-	emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	// emptyBodySHA256 is the SHA-256 of no body.
+	emptyBodySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
 // STSEndpoint is where GetCallerIdentity is asked: base if it is set (AWS_ENDPOINT_URL), else the region's own.
@@ -59,21 +59,21 @@ type Signer struct {
 	Now      func() time.Time
 }
 
-// Proof is the query of a signed GetCallerIdentity that is bound to csr.
-func (s Signer) Proof(ctx context.Context, csr []byte) (string, error) {
+// CreateProof is the query of a signed GetCallerIdentity that is bound to csr.
+func (s Signer) CreateProof(ctx context.Context, csr []byte) (string, error) {
 	creds, err := s.Credentials.Retrieve(ctx)
 	if err != nil {
 		return "", fmt.Errorf("credentials of this instance: %w", err)
 	}
 	query := url.Values{
-		"Action": {stsAction}, "Version": {stsVersion}, "X-Amz-Expires": {strconv.Itoa(int(proofValid.Seconds()))},
+		"Action": {stsAction}, "Version": {stsVersion}, "X-Amz-Expires": {strconv.Itoa(int(proofTTL.Seconds()))},
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/?"+query.Encode(), nil)
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
-	req.Header.Set(bindHeader, bind(csr))
-	signed, _, err := v4.NewSigner().PresignHTTP(ctx, creds, req, emptyHash, "sts", s.Region, s.Now())
+	req.Header.Set(csrHashHeader, hashCSR(csr))
+	signed, _, err := v4.NewSigner().PresignHTTP(ctx, creds, req, emptyBodySHA256, "sts", s.Region, s.Now())
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
@@ -84,7 +84,7 @@ func (s Signer) Proof(ctx context.Context, csr []byte) (string, error) {
 	return u.RawQuery, nil
 }
 
-func bind(csr []byte) string {
+func hashCSR(csr []byte) string {
 	sum := sha256.Sum256(csr)
 	return hex.EncodeToString(sum[:])
 }
@@ -113,20 +113,20 @@ func checkProof(raw string, now time.Time) (string, error) {
 		return "", errors.New("the proof is not for " + stsAction)
 	}
 	signed := strings.Split(query.Get("X-Amz-SignedHeaders"), ";")
-	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(bindHeader)) {
-		return "", errors.New("the proof does not sign host and " + strings.ToLower(bindHeader))
+	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(csrHashHeader)) {
+		return "", errors.New("the proof does not sign host and " + strings.ToLower(csrHashHeader))
 	}
-	return query.Encode(), checkTime(query, now)
+	return query.Encode(), checkProofTime(query, now)
 }
 
-func checkTime(query url.Values, now time.Time) error {
+func checkProofTime(query url.Values, now time.Time) error {
 	at, err := time.Parse("20060102T150405Z", query.Get("X-Amz-Date"))
 	if err != nil {
 		return errors.New("the proof has no date")
 	}
 	expires, err := strconv.Atoi(query.Get("X-Amz-Expires"))
-	if err != nil || expires < 1 || expires > int(proofValid.Seconds()) {
-		return fmt.Errorf("the proof must be good for 1 to %d seconds", int(proofValid.Seconds()))
+	if err != nil || expires < 1 || expires > int(proofTTL.Seconds()) {
+		return fmt.Errorf("the proof must be good for 1 to %d seconds", int(proofTTL.Seconds()))
 	}
 	if now.Before(at.Add(-clockSkew)) || now.After(at.Add(time.Duration(expires)*time.Second+clockSkew)) {
 		return errors.New("the proof is not of this time")

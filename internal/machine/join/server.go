@@ -40,31 +40,31 @@ type Machine struct {
 type Server struct {
 	// CA signs node certificates.
 	CA pki.CA
-	// Roles are the IAM roles that workers must have, by the group that they are of.
-	Roles map[string]string
-	// STS is our own endpoint; what a worker sends never chooses it.
-	STS string
+	// WorkerRoles are the IAM roles that workers must have, by the group that they are of.
+	WorkerRoles map[string]string
+	// STSEndpoint is our own endpoint; what a worker sends never chooses it.
+	STSEndpoint string
 	// HTTP asks STS.
 	HTTP *http.Client
-	// Find asks EC2 for an instance of this cluster.
-	Find func(ctx context.Context, id string) (Machine, bool, error)
+	// FindMachine asks EC2 for an instance of this cluster.
+	FindMachine func(ctx context.Context, id string) (Machine, bool, error)
 	// TTL of certificates.
 	TTL time.Duration
 	Now func() time.Time
 	Log *slog.Logger
 
-	mu     sync.Mutex
-	tokens float64
-	filled time.Time
+	mu         sync.Mutex
+	tokens     float64
+	refilledAt time.Time
 }
 
-// burst and rate per second of requests that are looked at; each costs a call to STS and one to EC2.
+// requestBurst and rate per second of requests that are looked at; each costs a call to STS and one to EC2.
 const (
-	burst = 50
-	rate  = 10
+	requestBurst = 50
+	requestRate  = 10
 )
 
-type request struct {
+type certificateRequest struct {
 	// CSR as PEM. Its names are not used.
 	CSR string `json:"csr"`
 	// Proof is the query of a signed GetCallerIdentity.
@@ -97,7 +97,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case r.Method != http.MethodPost:
 		http.Error(w, "use POST", http.StatusMethodNotAllowed)
-	case !s.take():
+	case !s.takeToken():
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
 	default:
 		s.serveCertificate(w, r)
@@ -105,7 +105,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
-	out, err := s.issue(r.Context(), http.MaxBytesReader(w, r.Body, 32<<10))
+	out, err := s.issueCertificates(r.Context(), http.MaxBytesReader(w, r.Body, 32<<10))
 	var no refusal
 	switch {
 	case errors.As(err, &no):
@@ -121,16 +121,16 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take is a token bucket over all workers.
-func (s *Server) take() bool {
+// takeToken is a token bucket over all workers.
+func (s *Server) takeToken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	if s.filled.IsZero() {
-		s.tokens, s.filled = burst, now
+	if s.refilledAt.IsZero() {
+		s.tokens, s.refilledAt = requestBurst, now
 	}
-	s.tokens = min(burst, s.tokens+rate*now.Sub(s.filled).Seconds())
-	s.filled = now
+	s.tokens = min(requestBurst, s.tokens+requestRate*now.Sub(s.refilledAt).Seconds())
+	s.refilledAt = now
 	if s.tokens < 1 {
 		return false
 	}
@@ -138,8 +138,8 @@ func (s *Server) take() bool {
 	return true
 }
 
-func (s *Server) issue(ctx context.Context, body io.Reader) (Certificates, error) {
-	var req request
+func (s *Server) issueCertificates(ctx context.Context, body io.Reader) (Certificates, error) {
+	var req certificateRequest
 	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&req); err != nil {
@@ -152,18 +152,18 @@ func (s *Server) issue(ctx context.Context, body io.Reader) (Certificates, error
 	if req.Proof, err = checkProof(req.Proof, s.Now()); err != nil {
 		return Certificates{}, refusal{http.StatusForbidden, err.Error()}
 	}
-	who, err := s.identify(ctx, req)
+	who, err := s.identifyCaller(ctx, req)
 	if err != nil {
 		return Certificates{}, err
 	}
-	machine, err := s.machine(ctx, who)
+	machine, err := s.findCallerMachine(ctx, who)
 	if err != nil {
 		return Certificates{}, err
 	}
 	if cn := csr.Subject.CommonName; cn != "" && cn != NodeUser(machine.Name) {
 		return Certificates{}, refusal{http.StatusForbidden, fmt.Sprintf("instance %s is node %s and may not be %q", machine.ID, machine.Name, cn)}
 	}
-	return s.sign(machine, csr)
+	return s.signCertificates(machine, csr)
 }
 
 // parseCSR also checks that the sender has the key.
@@ -187,13 +187,13 @@ type caller struct {
 	account, role, instance string
 }
 
-// identify lets STS say who signed the proof.
-func (s *Server) identify(ctx context.Context, req request) (caller, error) {
-	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STS+"/?"+req.Proof, nil)
+// identifyCaller lets STS say who signed the proof.
+func (s *Server) identifyCaller(ctx context.Context, req certificateRequest) (caller, error) {
+	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STSEndpoint+"/?"+req.Proof, nil)
 	if err != nil {
 		return caller{}, refusal{http.StatusForbidden, "the proof is no query"}
 	}
-	ask.Header.Set(bindHeader, bind([]byte(req.CSR)))
+	ask.Header.Set(csrHashHeader, hashCSR([]byte(req.CSR)))
 	resp, err := s.HTTP.Do(ask)
 	if fault, ok := errors.AsType[*url.Error](err); ok {
 		err = fault.Err // its URL holds the worker's session token
@@ -218,27 +218,27 @@ func (s *Server) identify(ctx context.Context, req request) (caller, error) {
 	if err := xml.Unmarshal(body, &answer); err != nil {
 		return caller{}, fmt.Errorf("read the answer of STS: %w", err)
 	}
-	return s.callerOf(answer.ARN)
+	return s.parseCallerARN(answer.ARN)
 }
 
-// callerOf takes the account and the instance id out of arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. EC2 alone may
+// parseCallerARN takes the account and the instance id out of arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. EC2 alone may
 // assume the role and sets the session's name, so a worker can not choose it. That holds in our account only: in one of
 // his own anybody makes a role of this name and a session of any name.
-func (s *Server) callerOf(arn string) (caller, error) {
+func (s *Server) parseCallerARN(arn string) (caller, error) {
 	fields := strings.Split(arn, ":")
 	if len(fields) != 6 || fields[2] != "sts" {
 		return caller{}, refusal{http.StatusForbidden, "the proof is not of an assumed role"}
 	}
 	parts := strings.Split(fields[5], "/")
-	if len(parts) != 3 || parts[0] != "assumed-role" || !slices.Contains(slices.Collect(maps.Values(s.Roles)), parts[1]) || !strings.HasPrefix(parts[2], "i-") {
+	if len(parts) != 3 || parts[0] != "assumed-role" || !slices.Contains(slices.Collect(maps.Values(s.WorkerRoles)), parts[1]) || !strings.HasPrefix(parts[2], "i-") {
 		return caller{}, refusal{http.StatusForbidden, "the proof is not of an instance with this cluster's worker role"}
 	}
 	return caller{account: fields[4], role: parts[1], instance: parts[2]}, nil
 }
 
-func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
+func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, error) {
 	id := who.instance
-	m, found, err := s.Find(ctx, id)
+	m, found, err := s.FindMachine(ctx, id)
 	switch {
 	case err != nil:
 		return Machine{}, fmt.Errorf("look for instance %s: %w", id, err)
@@ -248,7 +248,7 @@ func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
 		return Machine{}, refusal{http.StatusForbidden, "the proof is of another account than instance " + id}
 	case m.State != "running" && m.State != "pending":
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is " + m.State}
-	case m.Role != "worker" || s.Roles[m.Group] == "" || s.Roles[m.Group] != who.role:
+	case m.Role != "worker" || s.WorkerRoles[m.Group] == "" || s.WorkerRoles[m.Group] != who.role:
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is not a worker of a group of this cluster"}
 	}
 	return m, nil
@@ -257,29 +257,29 @@ func (s *Server) machine(ctx context.Context, who caller) (Machine, error) {
 // NodeUser is the user that a node is.
 func NodeUser(name string) string { return "system:node:" + name }
 
-// Leaves of a node: the kubelet as a client of the API, and its own server.
-func Leaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
-	client = pki.Leaf{CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.Client}, TTL: ttl}
+// NodeLeaves of a node: the kubelet as a client of the API, and its own server.
+func NodeLeaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
+	client = pki.Leaf{CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.ClientUsage}, TTL: ttl}
 	server = pki.Leaf{
-		CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.Server}, TTL: ttl,
+		CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.ServerUsage}, TTL: ttl,
 		DNS: []string{name}, IPs: []netip.Addr{address},
 	}
 	return client, server
 }
 
-func (s *Server) sign(m Machine, csr *x509.CertificateRequest) (Certificates, error) {
+func (s *Server) signCertificates(m Machine, csr *x509.CertificateRequest) (Certificates, error) {
 	address, err := netip.ParseAddr(m.Address)
 	if err != nil || m.Name == "" {
 		return Certificates{}, fmt.Errorf("instance %s has name %q and address %q", m.ID, m.Name, m.Address)
 	}
-	client, server := Leaves(strings.ToLower(m.Name), address, s.TTL)
+	client, server := NodeLeaves(strings.ToLower(m.Name), address, s.TTL)
 	out := Certificates{Name: strings.ToLower(m.Name)}
-	cert, err := pki.Issue(s.CA, client, csr.PublicKey, s.Now())
+	cert, err := pki.IssueLeaf(s.CA, client, csr.PublicKey, s.Now())
 	if err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
 	out.Client = string(cert)
-	if cert, err = pki.Issue(s.CA, server, csr.PublicKey, s.Now()); err != nil {
+	if cert, err = pki.IssueLeaf(s.CA, server, csr.PublicKey, s.Now()); err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
 	out.Server = string(cert)

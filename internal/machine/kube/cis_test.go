@@ -103,7 +103,7 @@ func flag(args []string, name string) (string, bool) {
 
 // TestCISKubelet checks section 4.2 on the configuration file.
 func TestCISKubelet(t *testing.T) {
-	body, err := kube.Kubelet(config())
+	body, err := kube.KubeletConfig(config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestStaticPods(t *testing.T) {
 func TestTaintsAreChecked(t *testing.T) {
 	c := config()
 	c.Taints = []string{"no-effect"}
-	if _, err := kube.Kubelet(c); err == nil || !strings.Contains(err.Error(), "no-effect") {
+	if _, err := kube.KubeletConfig(c); err == nil || !strings.Contains(err.Error(), "no-effect") {
 		t.Errorf("got %v, want an error that names the taint", err)
 	}
 }
@@ -178,7 +178,7 @@ func TestTaintsAreChecked(t *testing.T) {
 // TestNoSecretOutsideTheTmpfs checks that the encryption key is in one file, and where that lies.
 func TestNoSecretOutsideTheTmpfs(t *testing.T) {
 	const encoded = "a2tra2tra2tra2tr" // kkkkkkkkkkkk
-	for _, f := range kube.Policies(config()) {
+	for _, f := range kube.APIServerConfigFiles(config()) {
 		if strings.Contains(string(f.Body), encoded) != strings.HasPrefix(f.Path, kube.SecretDir) {
 			t.Errorf("%s: the key is at the wrong place", f.Path)
 		}

@@ -26,8 +26,8 @@ type Client struct {
 	HTTP   *http.Client
 }
 
-// Manager is the name of the field manager of everything that Slipway applies.
-const Manager = "slipway"
+// FieldManager is the name of the field manager of everything that Slipway applies.
+const FieldManager = "slipway"
 
 // Get reads the object at path into out.
 func (c Client) Get(ctx context.Context, path string, out any) error {
@@ -53,17 +53,17 @@ func (c Client) Delete(ctx context.Context, path string) error {
 // Apply applies an object (JSON or YAML) server-side: it becomes what it says in the fields it names, and nothing is
 // written if it is that already.
 func (c Client) Apply(ctx context.Context, path string, object []byte) error {
-	_, err := c.Do(ctx, http.MethodPatch, path+"?fieldManager="+Manager+"&force=true", "application/apply-patch+yaml", object)
+	_, err := c.Do(ctx, http.MethodPatch, path+"?fieldManager="+FieldManager+"&force=true", "application/apply-patch+yaml", object)
 	return err
 }
 
-// Merge patches the object at path with RFC 7396.
-func (c Client) Merge(ctx context.Context, path string, patch any) error {
+// MergePatch patches the object at path with RFC 7396.
+func (c Client) MergePatch(ctx context.Context, path string, patch any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", path, err)
 	}
-	_, err = c.Do(ctx, http.MethodPatch, path+"?fieldManager="+Manager, "application/merge-patch+json", body)
+	_, err = c.Do(ctx, http.MethodPatch, path+"?fieldManager="+FieldManager, "application/merge-patch+json", body)
 	return err
 }
 

@@ -10,17 +10,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kubelet is the kubelet's configuration file. The names are those of kubelet.config.k8s.io/v1beta1; the type itself
+// KubeletConfig is the kubelet's configuration file. The names are those of kubelet.config.k8s.io/v1beta1; the type itself
 // would bring half of Kubernetes into the agent. Keys of a map are printed sorted. The numbers are rows of the CIS
 // benchmark. rotateCertificates stays unset (4.2.10 passes): the agent renews both certificates, on the tmpfs.
-func Kubelet(c Config) ([]byte, error) {
+func KubeletConfig(c Config) ([]byte, error) {
 	conf := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		// 4.2.1 to 4.2.3.
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},
-			"x509":      map[string]any{"clientCAFile": pki("kubernetes-ca.crt")},
+			"x509":      map[string]any{"clientCAFile": pkiPath("kubernetes-ca.crt")},
 		},
 		"authorization": map[string]any{"mode": "Webhook"},
 		// 4.2.4 to 4.2.6, 4.2.8.
@@ -30,8 +30,8 @@ func Kubelet(c Config) ([]byte, error) {
 		"eventRecordQPS":                 50,
 		"protectKernelDefaults":          true,
 		// 4.2.9, 4.2.12: our own CA's certificate, reloaded when the agent renews it.
-		"tlsCertFile":       pki("kubelet.crt"),
-		"tlsPrivateKeyFile": pki("kubelet.key"),
+		"tlsCertFile":       pkiPath("kubelet.crt"),
+		"tlsPrivateKeyFile": pkiPath("kubelet.key"),
 		"tlsMinVersion":     "VersionTLS13",
 		// 4.2.13, 4.2.14.
 		"podPidsLimit":   4096,
@@ -45,10 +45,10 @@ func Kubelet(c Config) ([]byte, error) {
 		"resolvConf":               c.ResolvConf,
 		"serializeImagePulls":      false,
 		"maxParallelImagePulls":    4,
-		"kubeReserved":             overlay(reserved(c, 1), c.Kubelet.KubeReserved),
-		"systemReserved":           overlay(reserved(c, 2), c.Kubelet.SystemReserved),
+		"kubeReserved":             applyOverrides(reservedResources(c, 1), c.Kubelet.KubeReserved),
+		"systemReserved":           applyOverrides(reservedResources(c, 2), c.Kubelet.SystemReserved),
 		// The kubelet drops every default of its own when one signal is given.
-		"evictionHard": overlay(map[string]string{
+		"evictionHard": applyOverrides(map[string]string{
 			"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
 		}, c.Kubelet.EvictionHard),
 	}
@@ -72,16 +72,16 @@ func Kubelet(c Config) ([]byte, error) {
 	return body, nil
 }
 
-// reserved keeps 4 % of the memory (256 MiB to 2 GiB) and 2 % of the processors (50m at least) from pods, divided for
+// reservedResources keeps 4 % of the memory (256 MiB to 2 GiB) and 2 % of the processors (50m at least) from pods, divided for
 // the system's own share, so that pods can not starve the kubelet (S5.10).
-func reserved(c Config, divisor int) map[string]string {
+func reservedResources(c Config, divisor int) map[string]string {
 	memory := min(max(c.MemoryMiB/25, 256), 2048) / divisor
 	cpu := max(c.CPUs*20, 100) / divisor
 	return map[string]string{"memory": fmt.Sprintf("%dMi", memory), "cpu": fmt.Sprintf("%dm", cpu)}
 }
 
-// overlay puts what the manifest says over our own, key by key.
-func overlay(own, manifest map[string]string) map[string]string {
+// applyOverrides puts what the manifest says over our own, key by key.
+func applyOverrides(own, manifest map[string]string) map[string]string {
 	maps.Copy(own, manifest)
 	return own
 }
@@ -99,20 +99,20 @@ func parseTaints(taints []string) ([]map[string]string, error) {
 	return out, nil
 }
 
-// Kubeconfig that uses certificate files, which clients read again when they are renewed.
-func Kubeconfig(server, certificate string) []byte {
-	return []byte(kubeconfig(server, pki("kubernetes-ca.crt"), "    client-certificate: "+pki(certificate+".crt")+
-		"\n    client-key: "+pki(certificate+".key")))
+// CertificateKubeconfig that uses certificate files, which clients read again when they are renewed.
+func CertificateKubeconfig(server, certificate string) []byte {
+	return []byte(renderKubeconfig(server, pkiPath("kubernetes-ca.crt"), "    client-certificate: "+pkiPath(certificate+".crt")+
+		"\n    client-key: "+pkiPath(certificate+".key")))
 }
 
 // PodKubeconfig is for pods on the host's network that must reach the API before Services work: the pod's own
 // service account at this machine's way to the API. It holds no secret.
 func PodKubeconfig(server string) []byte {
 	const mounted = "/var/run/secrets/kubernetes.io/serviceaccount/"
-	return []byte(kubeconfig(server, mounted+"ca.crt", "    tokenFile: "+mounted+"token"))
+	return []byte(renderKubeconfig(server, mounted+"ca.crt", "    tokenFile: "+mounted+"token"))
 }
 
-func kubeconfig(server, ca, user string) string {
+func renderKubeconfig(server, ca, user string) string {
 	return `apiVersion: v1
 kind: Config
 clusters:

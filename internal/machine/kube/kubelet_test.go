@@ -14,7 +14,7 @@ import (
 
 // TestReservedResources: what a manifest says goes over our own, key by key (S5.10).
 func TestReservedResources(t *testing.T) {
-	body, err := kube.Kubelet(kube.Config{MemoryMiB: 8192, CPUs: 2, Kubelet: v1alpha1.Kubelet{
+	body, err := kube.KubeletConfig(kube.Config{MemoryMiB: 8192, CPUs: 2, Kubelet: v1alpha1.Kubelet{
 		KubeReserved:   map[string]string{"memory": "1Gi", "ephemeral-storage": "2Gi"},
 		SystemReserved: map[string]string{"cpu": "250m"},
 		EvictionHard:   map[string]string{"memory.available": "5%"},

@@ -20,22 +20,22 @@ type component struct {
 	health string
 	cpu    string
 	memory string
-	mounts []mount
+	mounts []hostMount
 }
 
-type mount struct {
+type hostMount struct {
 	path     string
 	writable bool
 }
 
-func components(c Config) []component {
-	read := []mount{{path: PKIDir}, {path: ConfigDir}}
+func controlPlaneComponents(c Config) []component {
+	read := []hostMount{{path: PKIDir}, {path: ConfigDir}}
 	return []component{
 		{
 			"kube-apiserver", APIServerFlags(c), 6443, "/livez", "250m", "512Mi",
-			append(read[:2:2], mount{path: SecretDir}, mount{path: LogDir, writable: true}, mount{path: "/etc/ssl/certs"}),
+			append(read[:2:2], hostMount{path: SecretDir}, hostMount{path: LogDir, writable: true}, hostMount{path: "/etc/ssl/certs"}),
 		},
-		{"kube-controller-manager", ControllerManagerFlags(c), 10257, "/healthz", "200m", "128Mi", append(read[:2:2], mount{path: "/etc/ssl/certs"})},
+		{"kube-controller-manager", ControllerManagerFlags(c), 10257, "/healthz", "200m", "128Mi", append(read[:2:2], hostMount{path: "/etc/ssl/certs"})},
 		{"kube-scheduler", SchedulerFlags(), 10259, "/healthz", "100m", "64Mi", read},
 	}
 }
@@ -43,8 +43,8 @@ func components(c Config) []component {
 // StaticPods of the control plane, for the kubelet's staticPodPath.
 func StaticPods(c Config) ([]File, error) {
 	var out []File
-	for _, part := range components(c) {
-		body, err := yaml.Marshal(part.pod(c))
+	for _, part := range controlPlaneComponents(c) {
+		body, err := yaml.Marshal(part.buildPod(c))
 		if err != nil {
 			return nil, fmt.Errorf("print static pod %s: %w", part.name, err)
 		}
@@ -53,7 +53,7 @@ func StaticPods(c Config) ([]File, error) {
 	return out, nil
 }
 
-func (p component) pod(c Config) corev1.Pod {
+func (p component) buildPod(c Config) corev1.Pod {
 	container := corev1.Container{
 		Name: p.name, Image: c.Images[p.name], ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: append([]string{p.name}, p.args...),
@@ -67,11 +67,11 @@ func (p component) pod(c Config) corev1.Pod {
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		// Two minutes to start; then half a minute of silence is death.
-		StartupProbe:  p.probe(p.health, 60, 2),
-		LivenessProbe: p.probe(p.health, 6, 5),
+		StartupProbe:  p.httpProbe(p.health, 60, 2),
+		LivenessProbe: p.httpProbe(p.health, 6, 5),
 	}
 	if p.name == "kube-apiserver" {
-		container.ReadinessProbe = p.probe("/readyz", 3, 2)
+		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
 	}
 	pod := corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -99,7 +99,7 @@ func (p component) pod(c Config) corev1.Pod {
 	return pod
 }
 
-func (p component) probe(path string, failures, period int32) *corev1.Probe {
+func (p component) httpProbe(path string, failures, period int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
 			Host: "127.0.0.1", Path: path, Port: intstr.FromInt(p.port), Scheme: corev1.URISchemeHTTPS,

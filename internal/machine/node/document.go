@@ -38,9 +38,9 @@ type Document struct {
 	// Images by name (kube-apiserver, pause, …): a reference with digest.
 	Images map[string]string `json:"images"`
 	// Network of the cluster.
-	Network Network `json:"network"`
+	Network ClusterNetwork `json:"network"`
 	// Trust holds the certificates of the CAs.
-	Trust Trust `json:"trust"`
+	Trust TrustBundle `json:"trust"`
 	// Slots of the control plane, sorted by name; known to control-plane machines only.
 	Slots []Slot `json:"slots,omitempty"`
 	// Etcd settings; control-plane machines only.
@@ -48,14 +48,14 @@ type Document struct {
 	// APISANs are additional names for the API's certificate; control-plane machines only.
 	APISANs []string `json:"apiSANs,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	// Store is where secrets and the etcd marker lie; control-plane machines only.
-	Store Store `json:"store,omitzero"`
+	Store MachineStore `json:"store,omitzero"`
 	// Join says which machines may get a node certificate; control-plane machines only.
-	Join Join `json:"join,omitzero"`
+	Join JoinPolicy `json:"join,omitzero"`
 	// NodeLabels and Taints of the node.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
 	Taints     []string          `json:"taints,omitempty"`
-	// Programs is the folder that programs are run from; empty is /usr/local/bin, which Flatcar cannot write.
-	Programs string `json:"programs,omitempty"`
+	// BinDirOverride is the folder that programs are run from; empty is /usr/local/bin, which Flatcar cannot write.
+	BinDirOverride string `json:"programs,omitempty"`
 	// Kubelet settings of the manifest, over the agent's own.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 }
@@ -71,8 +71,8 @@ type File struct {
 	Form string `json:"form"`
 }
 
-// IgnitionPrograms is the folder for programs where /usr is read-only.
-const IgnitionPrograms = "/opt/bin"
+// IgnitionBinDir is the folder for programs where /usr is read-only.
+const IgnitionBinDir = "/opt/bin"
 
 // The values of File.Form.
 const (
@@ -80,8 +80,8 @@ const (
 	FormArchive = "archive"
 )
 
-// Network is the cluster's network as machines need it.
-type Network struct {
+// ClusterNetwork is the cluster's network as machines need it.
+type ClusterNetwork struct {
 	// NetworkCIDR of the VPC, PodCIDR of the pods, ServiceCIDR of the Services.
 	NetworkCIDR string `json:"networkCIDR"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	PodCIDR     string `json:"podCIDR"`     //nolint:tagliatelle // as Kubernetes and our own manifests write it
@@ -94,8 +94,8 @@ type Network struct {
 	DNSDomain string `json:"dnsDomain"`
 }
 
-// Trust holds CA certificates as PEM; each may hold several, so that a CA can be rotated.
-type Trust struct {
+// TrustBundle holds CA certificates as PEM; each may hold several, so that a CA can be rotated.
+type TrustBundle struct {
 	KubernetesCA string `json:"kubernetesCA"`           //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
 	EtcdClientCA string `json:"etcdClientCA,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
@@ -122,14 +122,14 @@ type EtcdSettings struct {
 	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
 }
 
-// Store is the S3 place of the cluster's machine store.
-type Store struct {
+// MachineStore is the S3 place of the cluster's machine store.
+type MachineStore struct {
 	// URL of the whole store, s3://bucket/prefix; keys begin with the cluster's name.
 	URL string `json:"url"`
 }
 
-// Join is what a control-plane machine checks of a machine that asks for a node certificate.
-type Join struct {
+// JoinPolicy is what a control-plane machine checks of a machine that asks for a node certificate.
+type JoinPolicy struct {
 	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
 	WorkerRoles map[string]string `json:"workerRoles"`
 }
@@ -144,15 +144,15 @@ type DocumentInput struct {
 	// Files and Images of the group's role and architecture.
 	Files  []File
 	Images map[string]string
-	Trust  Trust
+	Trust  TrustBundle
 	// StoreURL of the machine store, s3://bucket/prefix.
 	StoreURL string
 	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
 	WorkerRoles map[string]string
 }
 
-// Slots of a cluster: one for each machine of its control-plane group, named a, b, c, ….
-func Slots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
+// ControlPlaneSlots of a cluster: one for each machine of its control-plane group, named a, b, c, ….
+func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 	var out []Slot
 	for _, g := range groups {
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
@@ -178,44 +178,44 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		Cluster: in.Cluster.Metadata.Name, Group: in.Group.Metadata.Name, Role: in.Group.Spec.Role,
 		Region:            in.Cluster.Spec.CloudProvider.AWS.Region,
 		KubernetesVersion: in.Cluster.Spec.KubernetesVersion,
-		Files:             slices.SortedFunc(slices.Values(in.Files), byName),
+		Files:             slices.SortedFunc(slices.Values(in.Files), compareFileNames),
 		Images:            maps.Clone(in.Images),
 		Network:           network,
-		Trust:             Trust{KubernetesCA: in.Trust.KubernetesCA},
+		Trust:             TrustBundle{KubernetesCA: in.Trust.KubernetesCA},
 		NodeLabels:        maps.Clone(in.Group.Spec.NodeLabels),
 		Taints:            slices.Clone(in.Group.Spec.Taints),
 		Kubelet:           in.Group.Spec.Kubelet,
 	}
 	if in.Group.Spec.UserDataFormat == "Ignition" {
-		d.Programs = IgnitionPrograms
+		d.BinDirOverride = IgnitionBinDir
 	}
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
-		d.Slots = Slots(d.Cluster, in.Groups)
+		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
 		d.Etcd = EtcdSettings{in.Cluster.Spec.Etcd.HeartbeatIntervalMS, in.Cluster.Spec.Etcd.ElectionTimeoutMS}
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
 		if name := in.Cluster.Spec.API.PublicName; name != "" {
 			d.APISANs = append(d.APISANs, name)
 		}
-		d.Store = Store{URL: in.StoreURL}
-		d.Join = Join{WorkerRoles: maps.Clone(in.WorkerRoles)}
+		d.Store = MachineStore{URL: in.StoreURL}
+		d.Join = JoinPolicy{WorkerRoles: maps.Clone(in.WorkerRoles)}
 	}
-	return d, d.check()
+	return d, d.validate()
 }
 
-func byName(a, b File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) }
+func compareFileNames(a, b File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) }
 
-func buildNetwork(n v1alpha1.Networking) (Network, error) {
+func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 	services, err := netip.ParsePrefix(n.ServiceClusterIPRange)
 	if err != nil {
-		return Network{}, fmt.Errorf("spec.networking.serviceClusterIPRange: %w", err)
+		return ClusterNetwork{}, fmt.Errorf("spec.networking.serviceClusterIPRange: %w", err)
 	}
 	first := services.Masked().Addr().Next()
 	dns := first
 	for range 9 {
 		dns = dns.Next()
 	}
-	return Network{
+	return ClusterNetwork{
 		NetworkCIDR: n.NetworkCIDR, PodCIDR: n.PodCIDR, ServiceCIDR: n.ServiceClusterIPRange,
 		KubernetesIP: first.String(), DNSIP: dns.String(), DNSDomain: n.DNSDomain,
 	}, nil
@@ -241,7 +241,7 @@ func ParseDocument(body []byte) (Document, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Document{}, errors.New("read node document: more than one JSON value")
 	}
-	return d, d.check()
+	return d, d.validate()
 }
 
 // File returns the file of that name.
@@ -253,8 +253,8 @@ func (d Document) File(name string) (File, bool) {
 	return d.Files[i], true
 }
 
-// ProgramsDir is the folder that programs are run from.
-func (d Document) ProgramsDir() string { return cmp.Or(d.Programs, "/usr/local/bin") }
+// BinDir is the folder that programs are run from.
+func (d Document) BinDir() string { return cmp.Or(d.BinDirOverride, "/usr/local/bin") }
 
 // Slot returns the slot of that name.
 func (d Document) Slot(name string) (Slot, bool) {

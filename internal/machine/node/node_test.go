@@ -43,7 +43,7 @@ func input(group int) node.DocumentInput {
 			{Name: "kubelet", URL: "https://dl.k8s.io/kubelet", SHA256: strings.Repeat("a", 64), Form: node.FormBinary},
 		},
 		Images:   map[string]string{"pause": "registry.k8s.io/pause:3.10@sha256:" + strings.Repeat("c", 64)},
-		Trust:    node.Trust{KubernetesCA: "K\n", EtcdPeerCA: "P\n", EtcdClientCA: "C\n", FrontProxyCA: "F\n"},
+		Trust:    node.TrustBundle{KubernetesCA: "K\n", EtcdPeerCA: "P\n", EtcdClientCA: "C\n", FrontProxyCA: "F\n"},
 		StoreURL: "s3://state/prefix", WorkerRoles: map[string]string{"nodes": "demo-worker"},
 	}
 }

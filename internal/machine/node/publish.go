@@ -56,11 +56,11 @@ type Object struct {
 	Key string
 	// Body is nil where Agent reads it.
 	Body  []byte
-	Agent Agent
+	Agent AgentBinary
 }
 
-// bytes returns the object's body. That of an agent is read anew, and refused if it is not what its hash says.
-func (o Object) bytes() ([]byte, error) {
+// readBody returns the object's body. That of an agent is read anew, and refused if it is not what its hash says.
+func (o Object) readBody() ([]byte, error) {
 	if o.Agent.Read == nil {
 		return o.Body, nil
 	}
@@ -68,20 +68,20 @@ func (o Object) bytes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := sum(body); got != o.Agent.SHA256 {
+	if got := hexSHA256(body); got != o.Agent.SHA256 {
 		return nil, fmt.Errorf("the agent changed after its hash was taken: it has %s, not %s; nothing of it was written", got, o.Agent.SHA256)
 	}
 	return body, nil
 }
 
-// Agent is the agent's program for one architecture. It has some 23 MB, so it is read only when it is to be published.
-type Agent struct {
+// AgentBinary is the agent's program for one architecture. It has some 23 MB, so it is read only when it is to be published.
+type AgentBinary struct {
 	SHA256 string
 	Read   func() ([]byte, error)
 }
 
-// Boot is where a group's machines find their agent and document.
-type Boot struct {
+// BootLocation is where a group's machines find their agent and document.
+type BootLocation struct {
 	AgentURL, AgentSHA256       string
 	DocumentURL, DocumentSHA256 string
 }
@@ -90,15 +90,15 @@ type Boot struct {
 type Publication struct {
 	// Objects sorted by key.
 	Objects []Object
-	// Boot by the name of the group.
-	Boot map[string]Boot
+	// BootLocations by the name of the group.
+	BootLocations map[string]BootLocation
 }
 
 // PublicationInput is what a publication is made of.
 type PublicationInput struct {
 	Documents []Document
 	// Agents by architecture (amd64, arm64).
-	Agents map[string]Agent
+	Agents map[string]AgentBinary
 	// Arch of a group's machines, by the group's name.
 	Arch map[string]string
 	// StoreURL of the machine store, s3://bucket/prefix.
@@ -107,7 +107,7 @@ type PublicationInput struct {
 
 // BuildPublication makes the objects and where each group finds them. The same input gives the same bytes.
 func BuildPublication(in PublicationInput) (Publication, error) {
-	out := Publication{Boot: map[string]Boot{}}
+	out := Publication{BootLocations: map[string]BootLocation{}}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
 	objects := map[string]Object{}
 	for _, d := range in.Documents {
@@ -120,11 +120,11 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 		if err != nil {
 			return Publication{}, err
 		}
-		docSum := sum(body)
+		docSum := hexSHA256(body)
 		agentKey := AgentPrefix(d.Cluster) + agent.SHA256 + "/slipway-node"
 		docKey := DocumentPrefix(d.Cluster, d.Role) + "documents/" + d.Group + "-" + docSum + ".json"
 		objects[agentKey], objects[docKey] = Object{Key: agentKey, Agent: agent}, Object{Key: docKey, Body: body}
-		out.Boot[d.Group] = Boot{AgentURL: base + agentKey, AgentSHA256: agent.SHA256, DocumentURL: base + docKey, DocumentSHA256: docSum}
+		out.BootLocations[d.Group] = BootLocation{AgentURL: base + agentKey, AgentSHA256: agent.SHA256, DocumentURL: base + docKey, DocumentSHA256: docSum}
 	}
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		out.Objects = append(out.Objects, objects[key])
@@ -132,13 +132,13 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 	return out, nil
 }
 
-func sum(body []byte) string {
+func hexSHA256(body []byte) string {
 	s := sha256.Sum256(body)
 	return hex.EncodeToString(s[:])
 }
 
-// Missing returns the objects that the store does not hold.
-func Missing(ctx context.Context, s store.Store, objects []Object) ([]Object, error) {
+// MissingObjects returns the objects that the store does not hold.
+func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Object, error) {
 	have := map[string]bool{}
 	listed := map[string]bool{}
 	var out []Object
@@ -161,21 +161,21 @@ func Missing(ctx context.Context, s store.Store, objects []Object) ([]Object, er
 	return out, nil
 }
 
-// Publish writes the objects that are missing and returns their keys. Somebody else writing the same object at the
+// PublishObjects writes the objects that are missing and returns their keys. Somebody else writing the same object at the
 // same time is no error: the key holds the hash, so the bytes are the same.
-func Publish(ctx context.Context, s store.Store, objects []Object) ([]string, error) {
-	missing, err := Missing(ctx, s, objects)
+func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]string, error) {
+	missing, err := MissingObjects(ctx, s, objects)
 	if err != nil {
 		return nil, err
 	}
 	errs := make([]error, len(missing))
-	slots := make(chan struct{}, maxWrites)
+	slots := make(chan struct{}, maxConcurrentWrites)
 	var wg sync.WaitGroup
 	for i, o := range missing {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := publish(ctx, s, o); err != nil {
+			if err := publishObject(ctx, s, o); err != nil {
 				errs[i] = fmt.Errorf("publish %s: %w", o.Key, err)
 			}
 		})
@@ -190,11 +190,11 @@ func Publish(ctx context.Context, s store.Store, objects []Object) ([]string, er
 	return written, errors.Join(errs...)
 }
 
-// maxWrites is how many objects are written at a time.
-const maxWrites = 16
+// maxConcurrentWrites is how many objects are written at a time.
+const maxConcurrentWrites = 16
 
-func publish(ctx context.Context, s store.Store, o Object) error {
-	body, err := o.bytes()
+func publishObject(ctx context.Context, s store.Store, o Object) error {
+	body, err := o.readBody()
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 func timeOf(s string) (time.Time, error) { return time.Parse("20060102T150405Z", s) }
 
 // agent is one whose file now has the content is, and had the content was when its hash was taken.
-func agent(was, is string) node.Agent {
+func agent(was, is string) node.AgentBinary {
 	hash := sha256.Sum256([]byte(was))
-	return node.Agent{SHA256: hex.EncodeToString(hash[:]), Read: func() ([]byte, error) { return []byte(is), nil }}
+	return node.AgentBinary{SHA256: hex.EncodeToString(hash[:]), Read: func() ([]byte, error) { return []byte(is), nil }}
 }
 
 // An agent that is not what its hash says is not published: machines would refuse it one by one.
@@ -29,8 +29,8 @@ func TestChangedAgentIsNotPublished(t *testing.T) {
 			p.Objects[i].Agent = agent("agent", "another")
 		}
 	}
-	s := store.NewFile(t.TempDir())
-	written, err := node.Publish(t.Context(), s, p.Objects)
+	s := store.NewFileStore(t.TempDir())
+	written, err := node.PublishObjects(t.Context(), s, p.Objects)
 	if err == nil || !strings.Contains(err.Error(), "the agent changed after its hash was taken") {
 		t.Errorf("got %v", err)
 	}
@@ -40,7 +40,7 @@ func TestChangedAgentIsNotPublished(t *testing.T) {
 	if keys, err := s.List(t.Context(), node.AgentPrefix("demo")); err != nil || len(keys) != 0 {
 		t.Errorf("published %v, %v", keys, err)
 	}
-	if written, err := node.Publish(t.Context(), s, publication(t).Objects); err != nil || len(written) != 1 {
+	if written, err := node.PublishObjects(t.Context(), s, publication(t).Objects); err != nil || len(written) != 1 {
 		t.Errorf("the right one: wrote %v, %v", written, err)
 	}
 }
@@ -48,7 +48,7 @@ func TestChangedAgentIsNotPublished(t *testing.T) {
 func publication(t *testing.T) node.Publication {
 	t.Helper()
 	in := node.PublicationInput{
-		Agents: map[string]node.Agent{"amd64": agent("agent", "agent")}, Arch: map[string]string{"control-plane": "amd64", "nodes": "amd64"},
+		Agents: map[string]node.AgentBinary{"amd64": agent("agent", "agent")}, Arch: map[string]string{"control-plane": "amd64", "nodes": "amd64"},
 		StoreURL: "s3://bucket/prefix",
 	}
 	for i := range groups() {
@@ -71,7 +71,7 @@ func TestBuildPublication(t *testing.T) {
 		t.Fatalf("objects: %d, want one agent and two documents", len(p.Objects))
 	}
 	for group, prefix := range map[string]string{"control-plane": "controlplane", "nodes": "worker"} {
-		b := p.Boot[group]
+		b := p.BootLocations[group]
 		want := "s3://bucket/prefix/demo/machine/" + prefix + "/documents/" + group + "-" + b.DocumentSHA256 + ".json"
 		if b.DocumentURL != want {
 			t.Errorf("document of %s: %s, want %s", group, b.DocumentURL, want)

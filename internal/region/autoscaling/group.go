@@ -19,142 +19,142 @@ import (
 
 func (s *Service) groupOps() []wire.Op {
 	return []wire.Op{
-		wire.Operation("CreateAutoScalingGroup", s.createFor),
-		record.Write(s.book, "UpdateAutoScalingGroup", s.updateGroup),
-		record.Write(s.book, "DeleteAutoScalingGroup", s.deleteGroup),
-		record.Read(s.book, "DescribeAutoScalingGroups", s.describeGroups),
-		record.Write(s.book, "SetDesiredCapacity", s.setDesired),
-		record.Write(s.book, "AttachLoadBalancerTargetGroups", s.attachTargets),
-		record.Write(s.book, "DetachLoadBalancerTargetGroups", s.detachTargets),
-		record.Read(s.book, "DescribeLoadBalancerTargetGroups", s.describeTargets),
-		record.Write(s.book, "SuspendProcesses", s.suspend),
-		record.Write(s.book, "ResumeProcesses", s.resume),
+		wire.Operation("CreateAutoScalingGroup", s.createAutoScalingGroup),
+		record.WriteOperation(s.store, "UpdateAutoScalingGroup", s.updateAutoScalingGroup),
+		record.WriteOperation(s.store, "DeleteAutoScalingGroup", s.deleteAutoScalingGroup),
+		record.ReadOperation(s.store, "DescribeAutoScalingGroups", s.describeAutoScalingGroups),
+		record.WriteOperation(s.store, "SetDesiredCapacity", s.setDesiredCapacity),
+		record.WriteOperation(s.store, "AttachLoadBalancerTargetGroups", s.attachLoadBalancerTargetGroups),
+		record.WriteOperation(s.store, "DetachLoadBalancerTargetGroups", s.detachLoadBalancerTargetGroups),
+		record.ReadOperation(s.store, "DescribeLoadBalancerTargetGroups", s.describeLoadBalancerTargetGroups),
+		record.WriteOperation(s.store, "SuspendProcesses", s.suspendProcesses),
+		record.WriteOperation(s.store, "ResumeProcesses", s.resumeProcesses),
 	}
 }
 
-func orNumber(p *int64, otherwise int64) *int64 {
+func numberOrDefault(p *int64, otherwise int64) *int64 {
 	if p != nil {
 		return p
 	}
 	return new(otherwise)
 }
 
-func orText(p *string, otherwise string) *string {
+func textOrDefault(p *string, otherwise string) *string {
 	if p != nil {
 		return p
 	}
 	return new(otherwise)
 }
 
-func checkSizes(lowest, highest, desired int64) error {
+func checkCapacity(lowest, highest, desired int64) error {
 	switch {
 	case lowest < 0 || highest < 0:
-		return validation("MinSize and MaxSize must not be negative")
+		return validationError("MinSize and MaxSize must not be negative")
 	case lowest > highest:
-		return validation("Max bound, %d, must be greater than or equal to min bound, %d", highest, lowest)
+		return validationError("Max bound, %d, must be greater than or equal to min bound, %d", highest, lowest)
 	case desired < lowest:
-		return validation("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+		return validationError("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
 	case desired > highest:
-		return validation("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+		return validationError("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
 	}
 	return nil
 }
 
-// checkSpec refuses a request's template that is named twice over.
-func checkSpec(t *sdk.LaunchTemplateSpecification) error {
-	if t != nil && record.Str(t.LaunchTemplateId) != "" && record.Str(t.LaunchTemplateName) != "" {
-		return validation("Valid requests must contain either launchTemplateId or LaunchTemplateName")
+// checkTemplateSpec refuses a request's template that is named twice over.
+func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
+	if t != nil && record.String(t.LaunchTemplateId) != "" && record.String(t.LaunchTemplateName) != "" {
+		return validationError("Valid requests must contain either launchTemplateId or LaunchTemplateName")
 	}
 	return nil
 }
 
-// settleTemplate checks a launch template and completes its id and name.
-func (s *Service) settleTemplate(t *sdk.LaunchTemplateSpecification) error {
-	name := record.Str(t.LaunchTemplateName)
-	if record.Str(t.LaunchTemplateId) != "" {
+// resolveLaunchTemplate checks a launch template and completes its id and name.
+func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) error {
+	name := record.String(t.LaunchTemplateName)
+	if record.String(t.LaunchTemplateId) != "" {
 		name = "" // a template that was settled before has both
 	}
-	f, err := s.cfg.Cloud.Template(record.Str(t.LaunchTemplateId), name, record.Str(t.Version))
+	f, err := s.cfg.EC2.LaunchTemplateInfo(record.String(t.LaunchTemplateId), name, record.String(t.Version))
 	if err != nil {
-		return validation("You must use a valid fully-formed launch template. %s", err.Error())
+		return validationError("You must use a valid fully-formed launch template. %s", err.Error())
 	}
 	t.LaunchTemplateId, t.LaunchTemplateName = new(f.ID), new(f.Name)
 	return nil
 }
 
-// checkWhat settles what a group launches: a template, or a policy with one.
-func (s *Service) checkWhat(g *sdk.Group) error {
+// resolveLaunchSource settles what a group launches: a template, or a policy with one.
+func (s *Service) resolveLaunchSource(g *sdk.Group) error {
 	switch {
 	case g.LaunchTemplate != nil && g.MixedInstancesPolicy != nil:
-		return validation("Valid requests must contain either launchTemplate or mixedInstancesPolicy")
+		return validationError("Valid requests must contain either launchTemplate or mixedInstancesPolicy")
 	case g.LaunchTemplate != nil:
-		return s.settleTemplate(g.LaunchTemplate)
+		return s.resolveLaunchTemplate(g.LaunchTemplate)
 	case g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil || g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
-		return validation("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+		return validationError("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
-	if err := s.checkMixed(g.MixedInstancesPolicy); err != nil {
+	if err := s.resolveMixedPolicy(g.MixedInstancesPolicy); err != nil {
 		return err
 	}
-	return s.settleTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
+	return s.resolveLaunchTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
 }
 
-// checkWhere settles a group's subnets and zones.
-func (s *Service) checkWhere(g *sdk.Group) error {
-	ids := subnets(g.VPCZoneIdentifier)
+// resolveZones settles a group's subnets and zones.
+func (s *Service) resolveZones(g *sdk.Group) error {
+	ids := parseSubnetIDs(g.VPCZoneIdentifier)
 	if len(ids) == 0 {
-		return validation("At least one Availability Zone or VPC Subnet is required.")
+		return validationError("At least one Availability Zone or VPC Subnet is required.")
 	}
-	places, err := s.cfg.Cloud.Places(ids...)
+	places, err := s.cfg.EC2.SubnetPlacements(ids...)
 	if err != nil {
-		return validation("%s", err.Error())
+		return validationError("%s", err.Error())
 	}
 	var zones []string
 	for _, p := range places {
 		if p.VPC != places[0].VPC {
-			return validation("The subnets must all be in the same VPC")
+			return validationError("The subnets must all be in the same VPC")
 		}
 		zones = append(zones, p.Zone)
 	}
 	slices.Sort(zones)
-	g.AvailabilityZones = record.Refs(slices.Compact(zones))
+	g.AvailabilityZones = record.StringPointers(slices.Compact(zones))
 	return nil
 }
 
-func (s *Service) checkTargets(arns []*string) error {
-	for _, arn := range record.Strs(arns) {
-		if !s.cfg.Balancers.HasGroup(arn) {
-			return validation("Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)", arn)
+func (s *Service) checkTargetGroups(arns []*string) error {
+	for _, arn := range record.Strings(arns) {
+		if !s.cfg.TargetGroups.HasTargetGroup(arn) {
+			return validationError("Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)", arn)
 		}
 	}
 	return nil
 }
 
-// createFor makes a group, with the tags that AWS itself puts on it. Its instances get them too.
-func (s *Service) createFor(ctx context.Context, in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
-	return record.Order(s.book, func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
-		out, err := s.createGroup(in)
+// createAutoScalingGroup makes a group, with the tags that AWS itself puts on it. Its instances get them too.
+func (s *Service) createAutoScalingGroup(ctx context.Context, in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+	return record.RunWrite(s.store, func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+		out, err := s.addNewGroup(in)
 		if err == nil {
 			for k, v := range wire.SystemTags(ctx) {
-				s.st.Groups[record.Str(in.AutoScalingGroupName)].Tags[k] = tag{Value: v, Propagate: true}
+				s.st.Groups[record.String(in.AutoScalingGroupName)].Tags[k] = groupTag{Value: v, Propagate: true}
 			}
 		}
 		return out, err
 	}, in)
 }
 
-func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
-	name := record.Str(in.AutoScalingGroupName)
+func (s *Service) addNewGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+	name := record.String(in.AutoScalingGroupName)
 	switch {
 	case name == "" || len(name) > 255 || strings.Contains(name, ":"):
-		return nil, validation("The AutoScalingGroupName '%s' must be 1 to 255 characters without a colon", name)
+		return nil, validationError("The AutoScalingGroupName '%s' must be 1 to 255 characters without a colon", name)
 	case s.st.Groups[name] != nil:
 		return nil, wire.Errorf("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", name)
 	case in.MinSize == nil || in.MaxSize == nil:
-		return nil, validation("MinSize and MaxSize are required")
+		return nil, validationError("MinSize and MaxSize are required")
 	case len(s.st.Groups) >= s.cfg.MaxGroups:
 		return nil, wire.Errorf("LimitExceeded", "The number of groups has reached its limit of %d", s.cfg.MaxGroups)
 	}
-	if err := checkSizes(*in.MinSize, *in.MaxSize, *orNumber(in.DesiredCapacity, *in.MinSize)); err != nil {
+	if err := checkCapacity(*in.MinSize, *in.MaxSize, *numberOrDefault(in.DesiredCapacity, *in.MinSize)); err != nil {
 		return nil, err
 	}
 	g, err := s.newGroup(name, in)
@@ -167,13 +167,13 @@ func (s *Service) createGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateA
 
 // newGroup makes a group of a request whose sizes are in order.
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
-	id := record.Hex(s.cfg.Rand, 32)
+	id := record.RandomHex(s.cfg.Rand, 32)
 	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
-	g := &group{Tags: map[string]tag{}, Shape: &sdk.Group{
-		AutoScalingGroupARN:  new(strings.Replace(s.arn(name), ":*:", ":"+uuid+":", 1)),
+	g := &group{Tags: map[string]groupTag{}, Shape: &sdk.Group{
+		AutoScalingGroupARN:  new(strings.Replace(s.groupARN(name), ":*:", ":"+uuid+":", 1)),
 		AutoScalingGroupName: new(name), CreatedTime: new(s.cfg.Now().UTC()), MinSize: in.MinSize, MaxSize: in.MaxSize,
-		DesiredCapacity: orNumber(in.DesiredCapacity, *in.MinSize), DefaultCooldown: orNumber(in.DefaultCooldown, 300),
-		HealthCheckType: orText(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: orNumber(in.HealthCheckGracePeriod, 0), CapacityRebalance: new(in.CapacityRebalance != nil && *in.CapacityRebalance),
+		DesiredCapacity: numberOrDefault(in.DesiredCapacity, *in.MinSize), DefaultCooldown: numberOrDefault(in.DefaultCooldown, 300),
+		HealthCheckType: textOrDefault(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: numberOrDefault(in.HealthCheckGracePeriod, 0), CapacityRebalance: new(in.CapacityRebalance != nil && *in.CapacityRebalance),
 		LaunchTemplate: in.LaunchTemplate, MixedInstancesPolicy: in.MixedInstancesPolicy, VPCZoneIdentifier: in.VPCZoneIdentifier,
 		TargetGroupARNs: in.TargetGroupARNs, TerminationPolicies: in.TerminationPolicies, MaxInstanceLifetime: in.MaxInstanceLifetime,
 		NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
@@ -182,33 +182,33 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 		ServiceLinkedRoleARN: new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
 	}}
 	if len(in.TerminationPolicies) == 0 {
-		g.Shape.TerminationPolicies = record.Refs([]string{"Default"})
+		g.Shape.TerminationPolicies = record.StringPointers([]string{"Default"})
 	}
-	if err := checkSpec(in.LaunchTemplate); err != nil {
-		return nil, err // before checkWhat, which completes it
+	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
+		return nil, err // before resolveLaunchSource, which completes it
 	}
-	if err := cmp.Or(s.checkWhat(g.Shape), s.checkWhere(g.Shape), s.checkTargets(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
+	if err := cmp.Or(s.resolveLaunchSource(g.Shape), s.resolveZones(g.Shape), s.checkTargetGroups(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
 		return nil, err
 	}
 	g.setTags(in.Tags)
 	return g, nil
 }
 
-func (s *Service) updateGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateAutoScalingGroupOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) updateAutoScalingGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateAutoScalingGroupOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
 	if g.Deleting {
-		return nil, wire.Errorf("ScalingActivityInProgress", "AutoScalingGroup %s is being deleted", record.Str(in.AutoScalingGroupName))
+		return nil, wire.Errorf("ScalingActivityInProgress", "AutoScalingGroup %s is being deleted", record.String(in.AutoScalingGroupName))
 	}
 	after := *g.Shape
-	after.MinSize, after.MaxSize = orNumber(in.MinSize, *after.MinSize), orNumber(in.MaxSize, *after.MaxSize)
-	after.DesiredCapacity = orNumber(in.DesiredCapacity, min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize))
-	if err := checkSizes(*after.MinSize, *after.MaxSize, *after.DesiredCapacity); err != nil {
+	after.MinSize, after.MaxSize = numberOrDefault(in.MinSize, *after.MinSize), numberOrDefault(in.MaxSize, *after.MaxSize)
+	after.DesiredCapacity = numberOrDefault(in.DesiredCapacity, min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize))
+	if err := checkCapacity(*after.MinSize, *after.MaxSize, *after.DesiredCapacity); err != nil {
 		return nil, err
 	}
-	if err := checkSpec(in.LaunchTemplate); err != nil {
+	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
 		return nil, err
 	}
 	if in.LaunchTemplate != nil {
@@ -220,20 +220,20 @@ func (s *Service) updateGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateA
 	if in.VPCZoneIdentifier != nil {
 		after.VPCZoneIdentifier = in.VPCZoneIdentifier
 	}
-	updateRest(&after, in)
-	if err := s.checkWhat(&after); err != nil {
+	applyOptionalFields(&after, in)
+	if err := s.resolveLaunchSource(&after); err != nil {
 		return nil, err
 	}
-	if err := s.checkWhere(&after); err != nil {
+	if err := s.resolveZones(&after); err != nil {
 		return nil, err
 	}
 	g.Shape, g.NotBefore, g.Failures = &after, s.cfg.Now(), 0
 	return &sdk.UpdateAutoScalingGroupOutput{}, nil
 }
 
-func updateRest(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
-	g.DefaultCooldown = orNumber(in.DefaultCooldown, *g.DefaultCooldown)
-	g.HealthCheckGracePeriod = orNumber(in.HealthCheckGracePeriod, *g.HealthCheckGracePeriod)
+func applyOptionalFields(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
+	g.DefaultCooldown = numberOrDefault(in.DefaultCooldown, *g.DefaultCooldown)
+	g.HealthCheckGracePeriod = numberOrDefault(in.HealthCheckGracePeriod, *g.HealthCheckGracePeriod)
 	if in.HealthCheckType != nil {
 		g.HealthCheckType = in.HealthCheckType
 	}
@@ -254,12 +254,12 @@ func updateRest(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
 	}
 }
 
-func (s *Service) deleteGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteAutoScalingGroupOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) deleteAutoScalingGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteAutoScalingGroupOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	name, force := record.Str(in.AutoScalingGroupName), in.ForceDelete != nil && *in.ForceDelete
+	name, force := record.String(in.AutoScalingGroupName), in.ForceDelete != nil && *in.ForceDelete
 	switch {
 	case len(g.Shape.Instances) == 0 && g.Shape.WarmPoolConfiguration == nil:
 		delete(s.st.Groups, name)
@@ -273,32 +273,32 @@ func (s *Service) deleteGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteA
 		return nil, wire.Errorf("ScalingActivityInProgress", "You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.")
 	}
 	g.Deleting = true
-	g.dropPool()
+	g.clearWarmPool()
 	g.Shape.Status = new("Delete in progress")
 	g.Shape.MinSize, g.Shape.MaxSize, g.Shape.DesiredCapacity = new(int64(0)), new(int64(0)), new(int64(0))
 	return &sdk.DeleteAutoScalingGroupOutput{}, nil
 }
 
-func (s *Service) describeGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.DescribeAutoScalingGroupsOutput, error) {
-	names := record.Keys(s.st.Groups)
+func (s *Service) describeAutoScalingGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+	names := record.SortedKeys(s.st.Groups)
 	if len(in.AutoScalingGroupNames) > 0 {
-		wanted := record.Strs(in.AutoScalingGroupNames)
+		wanted := record.Strings(in.AutoScalingGroupNames)
 		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(wanted, n) })
 	}
 	for _, f := range in.Filters {
-		if n := record.Str(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
-			return nil, validation("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", n)
+		if n := record.String(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
+			return nil, validationError("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", n)
 		}
-		names = slices.DeleteFunc(names, func(n string) bool { return !s.st.Groups[n].matches(f) })
+		names = slices.DeleteFunc(names, func(n string) bool { return !s.st.Groups[n].matchesFilter(f) })
 	}
-	names, next, err := page(names, in.MaxRecords, in.NextToken)
+	names, next, err := paginateKeys(names, in.MaxRecords, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
 	out := &sdk.DescribeAutoScalingGroupsOutput{NextToken: next, AutoScalingGroups: []*sdk.Group{}}
 	for _, n := range names {
 		g := s.st.Groups[n]
-		g.Shape.Tags = g.showTags()
+		g.Shape.Tags = g.tagDescriptions()
 		if g.Shape.WarmPoolConfiguration != nil {
 			g.Shape.WarmPoolSize = new(int64(len(g.Warm)))
 		}
@@ -307,8 +307,8 @@ func (s *Service) describeGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.D
 	return out, nil
 }
 
-func (g *group) matches(f *sdk.Filter) bool {
-	name, wanted := record.Str(f.Name), record.Strs(f.Values)
+func (g *group) matchesFilter(f *sdk.Filter) bool {
+	name, wanted := record.String(f.Name), record.Strings(f.Values)
 	if key, ok := strings.CutPrefix(name, "tag:"); ok {
 		t, has := g.Tags[key]
 		return has && slices.Contains(wanted, t.Value)
@@ -321,57 +321,57 @@ func (g *group) matches(f *sdk.Filter) bool {
 	return false
 }
 
-func (s *Service) setDesired(in *sdk.SetDesiredCapacityInput) (*sdk.SetDesiredCapacityOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) setDesiredCapacity(in *sdk.SetDesiredCapacityInput) (*sdk.SetDesiredCapacityOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	n := *orNumber(in.DesiredCapacity, -1)
+	n := *numberOrDefault(in.DesiredCapacity, -1)
 	switch {
 	case n < *g.Shape.MinSize:
-		return nil, validation("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, *g.Shape.MinSize)
+		return nil, validationError("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, *g.Shape.MinSize)
 	case n > *g.Shape.MaxSize:
-		return nil, validation("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, *g.Shape.MaxSize)
+		return nil, validationError("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, *g.Shape.MaxSize)
 	}
 	g.Shape.DesiredCapacity, g.NotBefore, g.Failures = new(n), s.cfg.Now(), 0
 	return &sdk.SetDesiredCapacityOutput{}, nil
 }
 
-func (s *Service) attachTargets(in *sdk.AttachLoadBalancerTargetGroupsInput) (*sdk.AttachLoadBalancerTargetGroupsOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) attachLoadBalancerTargetGroups(in *sdk.AttachLoadBalancerTargetGroupsInput) (*sdk.AttachLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkTargets(in.TargetGroupARNs); err != nil {
+	if err := s.checkTargetGroups(in.TargetGroupARNs); err != nil {
 		return nil, err
 	}
-	all := append(record.Strs(g.Shape.TargetGroupARNs), record.Strs(in.TargetGroupARNs)...)
+	all := append(record.Strings(g.Shape.TargetGroupARNs), record.Strings(in.TargetGroupARNs)...)
 	slices.Sort(all)
-	g.Shape.TargetGroupARNs = record.Refs(slices.Compact(all))
+	g.Shape.TargetGroupARNs = record.StringPointers(slices.Compact(all))
 	return &sdk.AttachLoadBalancerTargetGroupsOutput{}, nil
 }
 
-func (s *Service) detachTargets(in *sdk.DetachLoadBalancerTargetGroupsInput) (*sdk.DetachLoadBalancerTargetGroupsOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) detachLoadBalancerTargetGroups(in *sdk.DetachLoadBalancerTargetGroupsInput) (*sdk.DetachLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	gone := record.Strs(in.TargetGroupARNs)
+	gone := record.Strings(in.TargetGroupARNs)
 	for _, arn := range gone {
-		if !slices.Contains(record.Strs(g.Shape.TargetGroupARNs), arn) {
-			return nil, validation("Trying to remove Target Groups that are not part of the group: %s", arn)
+		if !slices.Contains(record.Strings(g.Shape.TargetGroupARNs), arn) {
+			return nil, validationError("Trying to remove Target Groups that are not part of the group: %s", arn)
 		}
 	}
 	g.Shape.TargetGroupARNs = slices.DeleteFunc(slices.Clone(g.Shape.TargetGroupARNs), func(a *string) bool { return slices.Contains(gone, *a) })
 	return &sdk.DetachLoadBalancerTargetGroupsOutput{}, nil
 }
 
-func (s *Service) describeTargets(in *sdk.DescribeLoadBalancerTargetGroupsInput) (*sdk.DescribeLoadBalancerTargetGroupsOutput, error) {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) describeLoadBalancerTargetGroups(in *sdk.DescribeLoadBalancerTargetGroupsInput) (*sdk.DescribeLoadBalancerTargetGroupsOutput, error) {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	arns, next, err := page(slices.Sorted(slices.Values(record.Strs(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken)
+	arns, next, err := paginateKeys(slices.Sorted(slices.Values(record.Strings(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeLoadBalancerTargetGroupsOutput{NextToken: next}
 	for _, arn := range arns {
 		out.LoadBalancerTargetGroups = append(out.LoadBalancerTargetGroups, &sdk.LoadBalancerTargetGroupState{
@@ -381,38 +381,38 @@ func (s *Service) describeTargets(in *sdk.DescribeLoadBalancerTargetGroupsInput)
 	return out, err
 }
 
-// processes are those that may be suspended.
-func processes() []string {
+// scalingProcesses are those that may be suspended.
+func scalingProcesses() []string {
 	return []string{
 		"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck", "InstanceRefresh",
 		"ReplaceUnhealthy", "ScheduledActions",
 	}
 }
 
-func chosen(in *sdk.ScalingProcessQuery) ([]string, error) {
+func selectProcesses(in *sdk.ScalingProcessQuery) ([]string, error) {
 	if len(in.ScalingProcesses) == 0 {
-		return processes(), nil
+		return scalingProcesses(), nil
 	}
-	for _, p := range record.Strs(in.ScalingProcesses) {
-		if !slices.Contains(processes(), p) {
-			return nil, validation("%s is not a valid process type", p)
+	for _, p := range record.Strings(in.ScalingProcesses) {
+		if !slices.Contains(scalingProcesses(), p) {
+			return nil, validationError("%s is not a valid process type", p)
 		}
 	}
-	return record.Strs(in.ScalingProcesses), nil
+	return record.Strings(in.ScalingProcesses), nil
 }
 
-func (s *Service) changeSuspended(in *sdk.ScalingProcessQuery, change func(have map[string]string, p string)) error {
-	g, err := s.group(in.AutoScalingGroupName)
+func (s *Service) updateSuspendedProcesses(in *sdk.ScalingProcessQuery, change func(have map[string]string, p string)) error {
+	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return err
 	}
-	names, err := chosen(in)
+	names, err := selectProcesses(in)
 	if err != nil {
 		return err
 	}
 	have := map[string]string{}
 	for _, p := range g.Shape.SuspendedProcesses {
-		have[record.Str(p.ProcessName)] = record.Str(p.SuspensionReason)
+		have[record.String(p.ProcessName)] = record.String(p.SuspensionReason)
 	}
 	for _, p := range names {
 		change(have, p)
@@ -424,15 +424,15 @@ func (s *Service) changeSuspended(in *sdk.ScalingProcessQuery, change func(have 
 	return nil
 }
 
-func (s *Service) suspend(in *sdk.ScalingProcessQuery) (*sdk.SuspendProcessesOutput, error) {
+func (s *Service) suspendProcesses(in *sdk.ScalingProcessQuery) (*sdk.SuspendProcessesOutput, error) {
 	at := s.cfg.Now().UTC().Format("2006-01-02T15:04:05Z")
-	err := s.changeSuspended(in, func(have map[string]string, p string) { have[p] = "User suspended at " + at })
+	err := s.updateSuspendedProcesses(in, func(have map[string]string, p string) { have[p] = "User suspended at " + at })
 	return &sdk.SuspendProcessesOutput{}, err
 }
 
-func (s *Service) resume(in *sdk.ScalingProcessQuery) (*sdk.ResumeProcessesOutput, error) {
-	err := s.changeSuspended(in, func(have map[string]string, p string) { delete(have, p) })
+func (s *Service) resumeProcesses(in *sdk.ScalingProcessQuery) (*sdk.ResumeProcessesOutput, error) {
+	err := s.updateSuspendedProcesses(in, func(have map[string]string, p string) { delete(have, p) })
 	return &sdk.ResumeProcessesOutput{}, err
 }
 
-func version(n int64) string { return strconv.FormatInt(n, 10) }
+func formatVersion(n int64) string { return strconv.FormatInt(n, 10) }

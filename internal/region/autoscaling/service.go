@@ -23,30 +23,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Cloud is what Auto Scaling needs of EC2. It is called under this service's lock.
-type Cloud interface {
-	Pool
-	LaunchFor(in *ec2sdk.RunInstancesInput, tags map[string]string) (*ec2sdk.Reservation, error)
+// EC2 is what Auto Scaling needs of EC2. It is called under this service's lock.
+type EC2 interface {
+	InstanceController
+	RunInstancesWithTags(in *ec2sdk.RunInstancesInput, tags map[string]string) (*ec2sdk.Reservation, error)
 	TerminateInstances(ctx context.Context, in *ec2sdk.TerminateInstancesInput) (*ec2sdk.TerminateInstancesOutput, error)
-	Instance(id string) (ec2.InstanceFacts, bool)
-	Places(subnets ...string) ([]ec2.Place, error)
-	Template(id, name, version string) (ec2.TemplateFacts, error)
-	HasType(name string) bool
-	LaunchChecks(id, name, version string, subnets []string) []wire.Check
+	InstanceInfo(id string) (ec2.InstanceInfo, bool)
+	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
+	LaunchTemplateInfo(id, name, version string) (ec2.LaunchTemplateInfo, error)
+	HasInstanceType(name string) bool
+	LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check
 }
 
-// Pool is what warm pools need of EC2: to stop an instance and start it, and to tell it in which state it is to be.
-type Pool interface {
-	Stop(id string) error
-	Start(id string) error
-	Aim(id, state string) error
+// InstanceController is what warm pools need of EC2: to stop an instance and start it, and to tell it in which state it is to be.
+type InstanceController interface {
+	StopInstance(id string) error
+	StartInstance(id string) error
+	SetTargetLifecycleState(id, state string) error
 }
 
-// Balancers is what Auto Scaling needs of load balancing. It is called under this service's lock.
-type Balancers interface {
-	Register(group string, ids ...string) error
-	Deregister(group string, ids ...string) error
-	HasGroup(arn string) bool
+// TargetGroups is what Auto Scaling needs of load balancing. It is called under this service's lock.
+type TargetGroups interface {
+	RegisterTargets(group string, ids ...string) error
+	DeregisterTargets(group string, ids ...string) error
+	HasTargetGroup(arn string) bool
 	TargetState(group, id string) string
 }
 
@@ -55,9 +55,9 @@ type Config struct {
 	Region, Account string
 	Now             func() time.Time
 	Rand            io.Reader
-	Saver           record.Saver
-	Cloud           Cloud
-	Balancers       Balancers
+	Saver           record.Backend
+	EC2             EC2
+	TargetGroups    TargetGroups
 	// MaxGroups is the quota of groups; the default is AWS's 500.
 	MaxGroups int
 	Log       *slog.Logger
@@ -65,10 +65,10 @@ type Config struct {
 
 // Service is Auto Scaling in one region.
 type Service struct {
-	cfg  Config
-	st   *state
-	book *record.Book
-	wake chan struct{}
+	cfg   Config
+	st    *state
+	store *record.Store
+	wake  chan struct{}
 }
 
 // state is all that is remembered, by group name; it is saved as JSON.
@@ -76,7 +76,7 @@ type state struct{ Groups map[string]*group }
 
 type group struct {
 	Shape      *sdk.Group
-	Tags       map[string]tag
+	Tags       map[string]groupTag
 	Activities []*sdk.Activity // newest first
 	Deleting   bool
 	Since      map[string]time.Time // when an instance came into service, by its id
@@ -87,7 +87,7 @@ type group struct {
 	NotBefore  time.Time            // no launch before this
 }
 
-type tag struct {
+type groupTag struct {
 	Value     string
 	Propagate bool
 }
@@ -101,8 +101,8 @@ func New(cfg Config) (*Service, error) {
 		cfg.MaxGroups = 500
 	}
 	s := &Service{cfg: cfg, st: &state{}, wake: make(chan struct{}, 1)}
-	s.book = &record.Book{Name: "autoscaling", Saver: cfg.Saver, State: s.st, Changed: s.Kick}
-	if err := s.book.Load(); err != nil {
+	s.store = &record.Store{Name: "autoscaling", Backend: cfg.Saver, State: s.st, OnChange: s.RequestReconcile}
+	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
 	if s.st.Groups == nil {
@@ -112,10 +112,10 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
 
-// Kick makes Run look at the groups soon. It does not block.
-func (s *Service) Kick() {
+// RequestReconcile makes Run look at the groups soon. It does not block.
+func (s *Service) RequestReconcile() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -143,25 +143,25 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name: "autoscaling", Protocol: wire.Query, Version: "2011-01-01",
-		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Authorize: s.authorize,
-		Ops: slices.Concat(s.groupOps(), s.warmOps(), s.instanceOps(), s.tagOps()),
+		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Authorize: s.authorizeRequest,
+		Ops: slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
 	}
 }
 
-func (s *Service) arn(name string) string {
+func (s *Service) groupARN(name string) string {
 	return fmt.Sprintf("arn:aws:autoscaling:%s:%s:autoScalingGroup:*:autoScalingGroupName/%s", s.cfg.Region, s.cfg.Account, name)
 }
 
-// authorize asks IAM about every group that a request touches.
-func (s *Service) authorize(ctx context.Context, op string, in any) error {
+// authorizeRequest asks IAM about every group that a request touches.
+func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	action := "autoscaling:" + op
-	return s.book.Authorize(ctx, action, in, func(tree map[string]any) []wire.Check {
-		return append(s.questions(action, tree), s.launching(tree)...)
+	return s.store.Authorize(ctx, action, in, func(tree map[string]any) []wire.Check {
+		return append(s.requestChecks(action, tree), s.launchChecks(tree)...)
 	})
 }
 
-// launching is what the caller must be allowed to do itself for a group to launch from a template.
-func (s *Service) launching(tree map[string]any) []wire.Check {
+// launchChecks is what the caller must be allowed to do itself for a group to launch from a template.
+func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 	below := func(m map[string]any, k string) map[string]any { v, _ := m[k].(map[string]any); return v }
 	spec := below(tree, "LaunchTemplate")
 	if spec == nil {
@@ -171,19 +171,19 @@ func (s *Service) launching(tree map[string]any) []wire.Check {
 		return nil
 	}
 	text := func(m map[string]any, k string) string { v, _ := m[k].(string); return v }
-	return s.cfg.Cloud.LaunchChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"),
-		subnets(new(text(tree, "VPCZoneIdentifier"))))
+	return s.cfg.EC2.LaunchPermissionChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"),
+		parseSubnetIDs(new(text(tree, "VPCZoneIdentifier"))))
 }
 
-func (s *Service) questions(action string, tree map[string]any) []wire.Check {
+func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check {
 	request, names := map[string][]string{}, []string{}
-	record.RequestTags(request, tree["Tags"])
+	record.AddRequestTags(request, tree["Tags"])
 	if name, ok := tree["AutoScalingGroupName"].(string); ok {
 		names = append(names, name)
 	}
 	if id, ok := tree["InstanceId"].(string); ok {
-		if g, _ := s.member(id); g != nil {
-			names = append(names, record.Str(g.Shape.AutoScalingGroupName))
+		if g, _ := s.findInstance(id); g != nil {
+			names = append(names, record.String(g.Shape.AutoScalingGroupName))
 		}
 	}
 	tags, _ := tree["Tags"].([]any)
@@ -195,10 +195,10 @@ func (s *Service) questions(action string, tree map[string]any) []wire.Check {
 	}
 	var out []wire.Check
 	for _, name := range names {
-		c, arn := map[string][]string{}, s.arn(name)
+		c, arn := map[string][]string{}, s.groupARN(name)
 		maps.Copy(c, request)
 		if g := s.st.Groups[name]; g != nil {
-			arn = record.Str(g.Shape.AutoScalingGroupARN)
+			arn = record.String(g.Shape.AutoScalingGroupARN)
 			for k, t := range g.Tags {
 				c["aws:ResourceTag/"+k] = []string{t.Value}
 				c["autoscaling:ResourceTag/"+k] = []string{t.Value}
@@ -212,23 +212,23 @@ func (s *Service) questions(action string, tree map[string]any) []wire.Check {
 	return out
 }
 
-func validation(format string, args ...any) error {
+func validationError(format string, args ...any) error {
 	return wire.Errorf("ValidationError", format, args...)
 }
 
-func (s *Service) group(name *string) (*group, error) {
-	g := s.st.Groups[record.Str(name)]
+func (s *Service) findGroup(name *string) (*group, error) {
+	g := s.st.Groups[record.String(name)]
 	if g == nil {
-		return nil, validation("AutoScalingGroup name not found - AutoScalingGroup '%s' not found", record.Str(name))
+		return nil, validationError("AutoScalingGroup name not found - AutoScalingGroup '%s' not found", record.String(name))
 	}
 	return g, nil
 }
 
-// member finds an instance's group and the instance in it.
-func (s *Service) member(id string) (*group, *sdk.Instance) {
-	for _, name := range record.Keys(s.st.Groups) {
+// findInstance finds an instance's group and the instance in it.
+func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
+	for _, name := range record.SortedKeys(s.st.Groups) {
 		for _, i := range slices.Concat(s.st.Groups[name].Shape.Instances, s.st.Groups[name].Warm) {
-			if record.Str(i.InstanceId) == id {
+			if record.String(i.InstanceId) == id {
 				return s.st.Groups[name], i
 			}
 		}
@@ -236,10 +236,10 @@ func (s *Service) member(id string) (*group, *sdk.Instance) {
 	return nil, nil
 }
 
-// subnets are a group's subnets, in the order given.
-func subnets(zoneIdentifier *string) []string {
+// parseSubnetIDs are a group's subnets, in the order given.
+func parseSubnetIDs(zoneIdentifier *string) []string {
 	var out []string
-	for part := range strings.SplitSeq(record.Str(zoneIdentifier), ",") {
+	for part := range strings.SplitSeq(record.String(zoneIdentifier), ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			out = append(out, part)
 		}
@@ -247,14 +247,14 @@ func subnets(zoneIdentifier *string) []string {
 	return out
 }
 
-// page cuts a list; as at AWS a page has 50 entries unless asked otherwise, and 100 at most.
-func page(keys []string, size *int64, token *string) ([]string, *string, error) {
+// paginateKeys cuts a list; as at AWS a page has 50 entries unless asked otherwise, and 100 at most.
+func paginateKeys(keys []string, size *int64, token *string) ([]string, *string, error) {
 	n, limit := int64(50), int64(100)
 	if size != nil {
 		n = *size
 	}
 	if n < 1 || n > limit {
-		return nil, nil, validation("1 validation error detected: Value '%d' at 'maxRecords' must be between 1 and %d", n, limit)
+		return nil, nil, validationError("1 validation error detected: Value '%d' at 'maxRecords' must be between 1 and %d", n, limit)
 	}
-	return record.Page(keys, n, token, wire.Errorf("InvalidNextToken", "The token '%s' is invalid", record.Str(token)))
+	return record.Paginate(keys, n, token, wire.Errorf("InvalidNextToken", "The token '%s' is invalid", record.String(token)))
 }

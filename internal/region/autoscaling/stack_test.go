@@ -72,7 +72,7 @@ func newStack(tb testing.TB) *stack {
 	random := rand.New(rand.NewSource(7))
 	var err error
 	s.cloud, err = ec2.New(ec2.Config{
-		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Delay: 200 * time.Millisecond,
+		Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, TransitionDelay: 200 * time.Millisecond,
 		Images: []ec2.Image{{ID: "ami-0123456789abcdef0", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
 		Quotas: ec2.Quotas{VCPUs: 200},
 	})
@@ -83,8 +83,8 @@ func newStack(tb testing.TB) *stack {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.cloud.SetBalancers(s.elb.Balancers)
-	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, Cloud: s.cloud, Balancers: s.elb})
+	s.cloud.SetLoadBalancers(s.elb.Balancers)
+	s.svc, err = autoscaling.New(autoscaling.Config{Region: "eu-west-1", Account: "000000000000", Now: s.Now, Rand: random, EC2: s.cloud, TargetGroups: s.elb})
 	if err != nil {
 		tb.Fatal(err)
 	}

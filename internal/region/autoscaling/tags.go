@@ -12,25 +12,25 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// resourceType is the one type of resource with tags.
-const resourceType = "auto-scaling-group"
+// tagResourceType is the one type of resource with tags.
+const tagResourceType = "auto-scaling-group"
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "CreateOrUpdateTags", s.createTags),
-		record.Write(s.book, "DeleteTags", s.deleteTags),
-		record.Read(s.book, "DescribeTags", s.describeTags),
+		record.WriteOperation(s.store, "CreateOrUpdateTags", s.createOrUpdateTags),
+		record.WriteOperation(s.store, "DeleteTags", s.deleteTags),
+		record.ReadOperation(s.store, "DescribeTags", s.describeTags),
 	}
 }
 
 func checkTags(tags []*sdk.Tag) error {
 	for _, t := range tags {
-		k := record.Str(t.Key)
+		k := record.String(t.Key)
 		switch {
-		case k == "" || len(k) > 128 || len(record.Str(t.Value)) > 256:
-			return validation("The tag key '%s' or its value is empty or too long", k)
+		case k == "" || len(k) > 128 || len(record.String(t.Value)) > 256:
+			return validationError("The tag key '%s' or its value is empty or too long", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return validation("Tag keys beginning with aws: are reserved: '%s'", k)
+			return validationError("Tag keys beginning with aws: are reserved: '%s'", k)
 		}
 	}
 	if len(tags) > 50 {
@@ -41,38 +41,38 @@ func checkTags(tags []*sdk.Tag) error {
 
 func (g *group) setTags(tags []*sdk.Tag) {
 	for _, t := range tags {
-		g.Tags[record.Str(t.Key)] = tag{record.Str(t.Value), t.PropagateAtLaunch != nil && *t.PropagateAtLaunch}
+		g.Tags[record.String(t.Key)] = groupTag{record.String(t.Value), t.PropagateAtLaunch != nil && *t.PropagateAtLaunch}
 	}
 }
 
-func (g *group) showTags() []*sdk.TagDescription {
+func (g *group) tagDescriptions() []*sdk.TagDescription {
 	out := []*sdk.TagDescription{}
-	for _, k := range record.Keys(g.Tags) {
+	for _, k := range record.SortedKeys(g.Tags) {
 		out = append(out, &sdk.TagDescription{
 			Key: new(k), Value: new(g.Tags[k].Value), PropagateAtLaunch: new(g.Tags[k].Propagate),
-			ResourceId: g.Shape.AutoScalingGroupName, ResourceType: new(resourceType),
+			ResourceId: g.Shape.AutoScalingGroupName, ResourceType: new(tagResourceType),
 		})
 	}
 	return out
 }
 
-func (s *Service) tagged(tags []*sdk.Tag) error {
+func (s *Service) checkTagResources(tags []*sdk.Tag) error {
 	for _, t := range tags {
-		if record.Str(t.ResourceType) != resourceType {
-			return validation("Tag resource type '%s' must be %s", record.Str(t.ResourceType), resourceType)
+		if record.String(t.ResourceType) != tagResourceType {
+			return validationError("Tag resource type '%s' must be %s", record.String(t.ResourceType), tagResourceType)
 		}
-		if _, err := s.group(t.ResourceId); err != nil {
+		if _, err := s.findGroup(t.ResourceId); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) createTags(in *sdk.CreateOrUpdateTagsInput) (*sdk.CreateOrUpdateTagsOutput, error) {
+func (s *Service) createOrUpdateTags(in *sdk.CreateOrUpdateTagsInput) (*sdk.CreateOrUpdateTagsOutput, error) {
 	if err := checkTags(in.Tags); err != nil {
 		return nil, err
 	}
-	if err := s.tagged(in.Tags); err != nil {
+	if err := s.checkTagResources(in.Tags); err != nil {
 		return nil, err
 	}
 	for _, t := range in.Tags {
@@ -82,38 +82,38 @@ func (s *Service) createTags(in *sdk.CreateOrUpdateTagsInput) (*sdk.CreateOrUpda
 }
 
 func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, error) {
-	if err := s.tagged(in.Tags); err != nil {
+	if err := s.checkTagResources(in.Tags); err != nil {
 		return nil, err
 	}
 	for _, t := range in.Tags {
-		delete(s.st.Groups[*t.ResourceId].Tags, record.Str(t.Key))
+		delete(s.st.Groups[*t.ResourceId].Tags, record.String(t.Key))
 	}
 	return &sdk.DeleteTagsOutput{}, nil
 }
 
 func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
 	all := map[string]*sdk.TagDescription{}
-	for _, name := range record.Keys(s.st.Groups) {
-		for _, t := range s.st.Groups[name].showTags() {
-			all[name+"\x00"+record.Str(t.Key)] = t
+	for _, name := range record.SortedKeys(s.st.Groups) {
+		for _, t := range s.st.Groups[name].tagDescriptions() {
+			all[name+"\x00"+record.String(t.Key)] = t
 		}
 	}
-	keys := record.Keys(all)
+	keys := record.SortedKeys(all)
 	for _, f := range in.Filters {
-		name, wanted := record.Str(f.Name), record.Strs(f.Values)
-		if !slices.Contains([]string{resourceType, "key", "value", "propagate-at-launch"}, name) {
-			return nil, validation("Filter type %s is not correct", name)
+		name, wanted := record.String(f.Name), record.Strings(f.Values)
+		if !slices.Contains([]string{tagResourceType, "key", "value", "propagate-at-launch"}, name) {
+			return nil, validationError("Filter type %s is not correct", name)
 		}
 		keys = slices.DeleteFunc(keys, func(k string) bool {
 			t, propagate := all[k], "false"
 			if *t.PropagateAtLaunch {
 				propagate = "true"
 			}
-			have := map[string]string{resourceType: *t.ResourceId, "key": *t.Key, "value": *t.Value, "propagate-at-launch": propagate}[name]
+			have := map[string]string{tagResourceType: *t.ResourceId, "key": *t.Key, "value": *t.Value, "propagate-at-launch": propagate}[name]
 			return !slices.Contains(wanted, have)
 		})
 	}
-	keys, next, err := page(keys, in.MaxRecords, in.NextToken)
+	keys, next, err := paginateKeys(keys, in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeTagsOutput{NextToken: next, Tags: []*sdk.TagDescription{}}
 	for _, k := range keys {
 		out.Tags = append(out.Tags, all[k])

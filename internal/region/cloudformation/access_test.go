@@ -21,12 +21,12 @@ import (
 // user makes a user with a policy and returns a client that is that user.
 func (l *lab) user(policy string) *cfn.Client {
 	l.t.Helper()
-	c := iam.NewFromConfig(l.region.Config())
+	c := iam.NewFromConfig(l.region.AWSConfig())
 	name := aws.String("somebody")
 	must[*iam.CreateUserOutput](l)(c.CreateUser(l.ctx(), &iam.CreateUserInput{UserName: name}))
 	must[*iam.PutUserPolicyOutput](l)(c.PutUserPolicy(l.ctx(), &iam.PutUserPolicyInput{UserName: name, PolicyName: aws.String("p"), PolicyDocument: &policy}))
 	key := must[*iam.CreateAccessKeyOutput](l)(c.CreateAccessKey(l.ctx(), &iam.CreateAccessKeyInput{UserName: name})).AccessKey
-	cfg := l.region.Config()
+	cfg := l.region.AWSConfig()
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(*key.AccessKeyId, *key.SecretAccessKey, "")
 	return cfn.NewFromConfig(cfg)
 }
@@ -49,10 +49,10 @@ func TestStackActsAsItsCaller(t *testing.T) {
 	if !strings.Contains(reason, "UnauthorizedOperation") || !strings.Contains(reason, "ec2:CreateVpc") {
 		t.Errorf("the reason does not say what was denied: %s", reason)
 	}
-	role := must[*iam.CreateRoleOutput](l)(iam.NewFromConfig(l.region.Config()).CreateRole(l.ctx(), &iam.CreateRoleInput{
+	role := must[*iam.CreateRoleOutput](l)(iam.NewFromConfig(l.region.AWSConfig()).CreateRole(l.ctx(), &iam.CreateRoleInput{
 		RoleName: aws.String("builder"), AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"cloudformation.amazonaws.com"},"Action":"sts:AssumeRole"}]}`),
 	})).Role
-	must[*iam.PutRolePolicyOutput](l)(iam.NewFromConfig(l.region.Config()).PutRolePolicy(l.ctx(), &iam.PutRolePolicyInput{
+	must[*iam.PutRolePolicyOutput](l)(iam.NewFromConfig(l.region.AWSConfig()).PutRolePolicy(l.ctx(), &iam.PutRolePolicyInput{
 		RoleName: aws.String("builder"), PolicyName: aws.String("p"), PolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"*"}]}`),
 	}))
 	must[*cfn.CreateStackOutput](l)(c.CreateStack(l.ctx(), &cfn.CreateStackInput{StackName: aws.String("mine2"), TemplateBody: aws.String(vpc), RoleARN: role.Arn}))
@@ -101,7 +101,7 @@ func TestRequestsAreRefused(t *testing.T) {
 func TestTemplateURLAndStoredParameters(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	c := s3.NewFromConfig(l.region.Config(), func(o *s3.Options) { o.UsePathStyle = true })
+	c := s3.NewFromConfig(l.region.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
 	must[*s3.CreateBucketOutput](l)(c.CreateBucket(l.ctx(), &s3.CreateBucketInput{Bucket: aws.String("templates")}))
 	body := `
 Parameters: {Image: {Type: "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>", Default: /aws/service/debian/release/12/latest/amd64}, Secret: {Type: String, NoEcho: true}}

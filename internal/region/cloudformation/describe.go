@@ -16,43 +16,43 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) ops() []wire.Op {
+func (s *Service) wireOperations() []wire.Op {
 	return []wire.Op{
 		wire.Operation("CreateStack", s.createStack), wire.Operation("UpdateStack", s.updateStack), wire.Operation("DeleteStack", s.deleteStack),
 		wire.Operation("CreateChangeSet", s.createChangeSet), wire.Operation("ValidateTemplate", s.validateTemplate),
-		wire.Operation("GetTemplateSummary", s.templateSummary),
-		record.Read(s.book, "DescribeChangeSet", s.describeChangeSet), record.Read(s.book, "ListChangeSets", s.listChangeSets),
-		record.Write(s.book, "ExecuteChangeSet", s.executeChangeSet), record.Write(s.book, "DeleteChangeSet", s.deleteChangeSet),
-		record.Read(s.book, "DescribeStacks", s.describeStacks), record.Read(s.book, "ListStacks", s.listStacks),
-		record.Read(s.book, "DescribeStackEvents", s.describeEvents), record.Read(s.book, "DescribeStackResources", s.describeResources),
-		record.Read(s.book, "DescribeStackResource", s.describeResource), record.Read(s.book, "ListStackResources", s.listResources),
-		record.Read(s.book, "GetTemplate", s.getTemplate), record.Write(s.book, "SignalResource", s.signalResource),
-		record.Write(s.book, "SetStackPolicy", s.setPolicy), record.Read(s.book, "GetStackPolicy", s.getPolicy),
-		record.Write(s.book, "UpdateTerminationProtection", s.protect), record.Read(s.book, "ListExports", s.listExports),
-		record.Read(s.book, "ListImports", s.listImports), record.Write(s.book, "CancelUpdateStack", s.cancelUpdate),
-		record.Write(s.book, "ContinueUpdateRollback", s.continueRollback),
+		wire.Operation("GetTemplateSummary", s.getTemplateSummary),
+		record.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet), record.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
+		record.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet), record.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
+		record.ReadOperation(s.store, "DescribeStacks", s.describeStacks), record.ReadOperation(s.store, "ListStacks", s.listStacks),
+		record.ReadOperation(s.store, "DescribeStackEvents", s.describeStackEvents), record.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
+		record.ReadOperation(s.store, "DescribeStackResource", s.describeStackResource), record.ReadOperation(s.store, "ListStackResources", s.listStackResources),
+		record.ReadOperation(s.store, "GetTemplate", s.getTemplate), record.WriteOperation(s.store, "SignalResource", s.signalResource),
+		record.WriteOperation(s.store, "SetStackPolicy", s.setStackPolicy), record.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
+		record.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection), record.ReadOperation(s.store, "ListExports", s.listExports),
+		record.ReadOperation(s.store, "ListImports", s.listImports), record.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
+		record.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
 	}
 }
 
 func showTags(tags map[string]string) []*sdk.Tag {
 	out := []*sdk.Tag{}
-	for _, k := range record.Keys(tags) {
+	for _, k := range record.SortedKeys(tags) {
 		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
 	}
 	return out
 }
 
 // showParameters are the values of parameters; those with NoEcho are hidden.
-func showParameters(params map[string]value) []*sdk.Parameter {
+func showParameters(params map[string]parameterValue) []*sdk.Parameter {
 	out := []*sdk.Parameter{}
-	for _, name := range record.Keys(params) {
+	for _, name := range record.SortedKeys(params) {
 		v := params[name]
 		p := &sdk.Parameter{ParameterKey: new(name), ParameterValue: new(v.Given)}
 		if v.Resolved != nil {
 			p.ResolvedValue = new(*v.Resolved)
 		}
 		if v.NoEcho {
-			p.ParameterValue = new(hidden)
+			p.ParameterValue = new(noEchoMask)
 		}
 		out = append(out, p)
 	}
@@ -63,17 +63,17 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 	out := &sdk.Stack{
 		StackId: new(st.ID), StackName: new(st.Name), StackStatus: new(st.Status), CreationTime: new(st.Created),
 		DisableRollback: new(st.DisableRollback), EnableTerminationProtection: new(st.Protected), Tags: showTags(st.Tags),
-		Capabilities: record.Refs(st.Capability), NotificationARNs: record.Refs(st.Notify), Outputs: []*sdk.Output{},
+		Capabilities: record.StringPointers(st.Capability), NotificationARNs: record.StringPointers(st.Notify), Outputs: []*sdk.Output{},
 		DriftInformation:      &sdk.StackDriftInformation{StackDriftStatus: new(sdk.StackDriftStatusNotChecked)},
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
 	if st.Body != "" {
 		out.Parameters = showParameters(st.Params)
 	}
-	optional(&out.StackStatusReason, st.Reason)
-	optional(&out.Description, st.Described)
-	optional(&out.RoleARN, st.Role)
-	optional(&out.ChangeSetId, st.ChangeSetID)
+	setIfNotEmpty(&out.StackStatusReason, st.Reason)
+	setIfNotEmpty(&out.Description, st.Described)
+	setIfNotEmpty(&out.RoleARN, st.Role)
+	setIfNotEmpty(&out.ChangeSetId, st.ChangeSetID)
 	if !st.Updated.IsZero() {
 		out.LastUpdatedTime = new(st.Updated)
 	}
@@ -85,47 +85,47 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 	}
 	for _, o := range st.Outputs {
 		one := &sdk.Output{OutputKey: new(o.Key), OutputValue: new(o.Value)}
-		optional(&one.Description, o.Description)
-		optional(&one.ExportName, o.Export)
+		setIfNotEmpty(&one.Description, o.Description)
+		setIfNotEmpty(&one.ExportName, o.Export)
 		out.Outputs = append(out.Outputs, one)
 	}
 	return out
 }
 
 func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStacksOutput, error) {
-	if name := record.Str(in.StackName); name != "" {
-		st, err := s.find(name)
+	if name := record.String(in.StackName); name != "" {
+		st, err := s.findStack(name)
 		if err != nil {
 			return nil, err
 		}
 		return &sdk.DescribeStacksOutput{Stacks: []*sdk.Stack{s.showStack(st)}}, nil
 	}
 	var ids []string
-	for _, id := range record.Keys(s.st.Stacks) {
-		if s.st.Stacks[id].Status != deleted {
+	for _, id := range record.SortedKeys(s.state.Stacks) {
+		if s.state.Stacks[id].Status != statusDeleted {
 			ids = append(ids, id)
 		}
 	}
-	ids, next, err := record.Page(ids, pageSize, in.NextToken, badToken())
+	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.DescribeStacksOutput{NextToken: next, Stacks: []*sdk.Stack{}}
 	for _, id := range ids {
-		out.Stacks = append(out.Stacks, s.showStack(s.st.Stacks[id]))
+		out.Stacks = append(out.Stacks, s.showStack(s.state.Stacks[id]))
 	}
 	return out, err
 }
 
 func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, error) {
-	wanted := record.Strs(in.StackStatusFilter)
+	wanted := record.Strings(in.StackStatusFilter)
 	var ids []string
-	for _, id := range record.Keys(s.st.Stacks) {
-		if len(wanted) == 0 || slices.Contains(wanted, s.st.Stacks[id].Status) {
+	for _, id := range record.SortedKeys(s.state.Stacks) {
+		if len(wanted) == 0 || slices.Contains(wanted, s.state.Stacks[id].Status) {
 			ids = append(ids, id)
 		}
 	}
-	ids, next, err := record.Page(ids, pageSize, in.NextToken, badToken())
+	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListStacksOutput{NextToken: next, StackSummaries: []*sdk.StackSummary{}}
 	for _, id := range ids {
-		full := s.showStack(s.st.Stacks[id])
+		full := s.showStack(s.state.Stacks[id])
 		out.StackSummaries = append(out.StackSummaries, &sdk.StackSummary{
 			StackId: full.StackId, StackName: full.StackName, StackStatus: full.StackStatus, StackStatusReason: full.StackStatusReason,
 			CreationTime: full.CreationTime, LastUpdatedTime: full.LastUpdatedTime, DeletionTime: full.DeletionTime, TemplateDescription: full.Description,
@@ -135,10 +135,10 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 	return out, err
 }
 
-// describeEvents pages through a stack's history, newest first. The token is the number of the next event to show, so
+// describeStackEvents pages through a stack's history, newest first. The token is the number of the next event to show, so
 // that new ones do no harm.
-func (s *Service) describeEvents(in *sdk.DescribeStackEventsInput) (*sdk.DescribeStackEventsOutput, error) {
-	st, err := s.find(record.Str(in.StackName))
+func (s *Service) describeStackEvents(in *sdk.DescribeStackEventsInput) (*sdk.DescribeStackEventsOutput, error) {
+	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +146,10 @@ func (s *Service) describeEvents(in *sdk.DescribeStackEventsInput) (*sdk.Describ
 	if in.NextToken != nil {
 		b, err := base64.RawURLEncoding.DecodeString(*in.NextToken)
 		if err != nil {
-			return nil, badToken()
+			return nil, invalidTokenError()
 		}
 		if end, err = strconv.Atoi(string(b)); err != nil || end < 0 || end > len(st.Events) {
-			return nil, badToken()
+			return nil, invalidTokenError()
 		}
 	}
 	begin := max(end-pageSize, 0)
@@ -159,9 +159,9 @@ func (s *Service) describeEvents(in *sdk.DescribeStackEventsInput) (*sdk.Describ
 			EventId: new(e.ID), StackId: new(st.ID), StackName: new(st.Name), LogicalResourceId: new(e.Logical),
 			PhysicalResourceId: new(e.Physical), ResourceType: new(e.Type), ResourceStatus: new(e.Status), Timestamp: new(e.At),
 		}
-		optional(&one.ResourceStatusReason, e.Reason)
-		optional(&one.ClientRequestToken, e.Token)
-		optional(&one.ResourceProperties, e.Properties)
+		setIfNotEmpty(&one.ResourceStatusReason, e.Reason)
+		setIfNotEmpty(&one.ClientRequestToken, e.Token)
+		setIfNotEmpty(&one.ResourceProperties, e.Properties)
 		out.StackEvents = append(out.StackEvents, one)
 	}
 	if begin > 0 {
@@ -170,10 +170,10 @@ func (s *Service) describeEvents(in *sdk.DescribeStackEventsInput) (*sdk.Describ
 	return out, nil
 }
 
-// listed are a stack's resources in the order of their names.
-func listed(st *stack) []*resource {
+// resourcesByName are a stack's resources in the order of their names.
+func resourcesByName(st *stack) []*resource {
 	var out []*resource
-	for _, name := range record.Keys(st.Resources) {
+	for _, name := range record.SortedKeys(st.Resources) {
 		if st.Resources[name].Status != "" {
 			out = append(out, st.Resources[name])
 		}
@@ -181,23 +181,23 @@ func listed(st *stack) []*resource {
 	return out
 }
 
-func (s *Service) describeResources(in *sdk.DescribeStackResourcesInput) (*sdk.DescribeStackResourcesOutput, error) {
-	name, physical := record.Str(in.StackName), record.Str(in.PhysicalResourceId)
+func (s *Service) describeStackResources(in *sdk.DescribeStackResourcesInput) (*sdk.DescribeStackResourcesOutput, error) {
+	name, physical := record.String(in.StackName), record.String(in.PhysicalResourceId)
 	if name == "" && physical == "" {
-		return nil, invalid("Either stackName or physicalResourceId must be specified")
+		return nil, validationError("Either stackName or physicalResourceId must be specified")
 	}
 	var st *stack
 	var err error
 	if name != "" {
-		if st, err = s.find(name); err != nil {
+		if st, err = s.findStack(name); err != nil {
 			return nil, err
 		}
-	} else if st = s.owner(physical); st == nil {
-		return nil, invalid("Stack for %s does not exist", physical)
+	} else if st = s.stackOwning(physical); st == nil {
+		return nil, validationError("Stack for %s does not exist", physical)
 	}
 	out := &sdk.DescribeStackResourcesOutput{StackResources: []*sdk.StackResource{}}
-	for _, r := range listed(st) {
-		if l := record.Str(in.LogicalResourceId); l != "" && l != r.Logical {
+	for _, r := range resourcesByName(st) {
+		if l := record.String(in.LogicalResourceId); l != "" && l != r.Logical {
 			continue
 		}
 		one := &sdk.StackResource{
@@ -205,18 +205,18 @@ func (s *Service) describeResources(in *sdk.DescribeStackResourcesInput) (*sdk.D
 			ResourceStatus: new(r.Status), Timestamp: new(r.Changed),
 			DriftInformation: &sdk.StackResourceDriftInformation{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
 		}
-		optional(&one.PhysicalResourceId, r.Physical)
-		optional(&one.ResourceStatusReason, r.Reason)
+		setIfNotEmpty(&one.PhysicalResourceId, r.Physical)
+		setIfNotEmpty(&one.ResourceStatusReason, r.Reason)
 		out.StackResources = append(out.StackResources, one)
 	}
 	return out, nil
 }
 
-// owner is the stack that has a resource with that physical id.
-func (s *Service) owner(physical string) *stack {
-	for _, st := range s.st.Stacks {
+// stackOwning is the stack that has a resource with that physical id.
+func (s *Service) stackOwning(physical string) *stack {
+	for _, st := range s.state.Stacks {
 		for _, r := range st.Resources {
-			if r.Physical == physical && st.Status != deleted {
+			if r.Physical == physical && st.Status != statusDeleted {
 				return st
 			}
 		}
@@ -224,22 +224,22 @@ func (s *Service) owner(physical string) *stack {
 	return nil
 }
 
-func (s *Service) describeResource(in *sdk.DescribeStackResourceInput) (*sdk.DescribeStackResourceOutput, error) {
-	st, err := s.find(record.Str(in.StackName))
+func (s *Service) describeStackResource(in *sdk.DescribeStackResourceInput) (*sdk.DescribeStackResourceOutput, error) {
+	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
-	r := st.Resources[record.Str(in.LogicalResourceId)]
+	r := st.Resources[record.String(in.LogicalResourceId)]
 	if r == nil {
-		return nil, invalid("Resource %s does not exist for stack %s", record.Str(in.LogicalResourceId), st.Name)
+		return nil, validationError("Resource %s does not exist for stack %s", record.String(in.LogicalResourceId), st.Name)
 	}
 	out := &sdk.StackResourceDetail{
 		StackId: new(st.ID), StackName: new(st.Name), LogicalResourceId: new(r.Logical), ResourceType: new(r.Type),
 		ResourceStatus: new(r.Status), LastUpdatedTimestamp: new(r.Changed),
 		DriftInformation: &sdk.StackResourceDriftInformation{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
 	}
-	optional(&out.PhysicalResourceId, r.Physical)
-	optional(&out.ResourceStatusReason, r.Reason)
+	setIfNotEmpty(&out.PhysicalResourceId, r.Physical)
+	setIfNotEmpty(&out.ResourceStatusReason, r.Reason)
 	if t, err := Parse(st.Body); err == nil {
 		if m := t.Resources[r.Logical].Metadata; m != nil {
 			b, err := json.Marshal(m)
@@ -252,16 +252,16 @@ func (s *Service) describeResource(in *sdk.DescribeStackResourceInput) (*sdk.Des
 	return &sdk.DescribeStackResourceOutput{StackResourceDetail: out}, nil
 }
 
-func (s *Service) listResources(in *sdk.ListStackResourcesInput) (*sdk.ListStackResourcesOutput, error) {
-	st, err := s.find(record.Str(in.StackName))
+func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.ListStackResourcesOutput, error) {
+	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
 	byName := map[string]*resource{}
-	for _, r := range listed(st) {
+	for _, r := range resourcesByName(st) {
 		byName[r.Logical] = r
 	}
-	keys, next, err := record.Page(record.Keys(byName), pageSize, in.NextToken, badToken())
+	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListStackResourcesOutput{NextToken: next, StackResourceSummaries: []*sdk.StackResourceSummary{}}
 	for _, k := range keys {
 		r := byName[k]
@@ -269,23 +269,23 @@ func (s *Service) listResources(in *sdk.ListStackResourcesInput) (*sdk.ListStack
 			LogicalResourceId: new(r.Logical), ResourceType: new(r.Type), ResourceStatus: new(r.Status), LastUpdatedTimestamp: new(r.Changed),
 			DriftInformation: &sdk.StackResourceDriftInformationSummary{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
 		}
-		optional(&one.PhysicalResourceId, r.Physical)
-		optional(&one.ResourceStatusReason, r.Reason)
+		setIfNotEmpty(&one.PhysicalResourceId, r.Physical)
+		setIfNotEmpty(&one.ResourceStatusReason, r.Reason)
 		out.StackResourceSummaries = append(out.StackResourceSummaries, one)
 	}
 	return out, err
 }
 
 func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput, error) {
-	stages := record.Refs([]string{sdk.TemplateStageOriginal, sdk.TemplateStageProcessed})
+	stages := record.StringPointers([]string{sdk.TemplateStageOriginal, sdk.TemplateStageProcessed})
 	if in.ChangeSetName != nil {
-		_, cs, err := s.set(in.ChangeSetName, in.StackName)
+		_, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
 		if err != nil {
 			return nil, err
 		}
 		return &sdk.GetTemplateOutput{TemplateBody: new(cs.Body), StagesAvailable: stages}, nil
 	}
-	st, err := s.find(record.Str(in.StackName))
+	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput,
 }
 
 func (s *Service) validateTemplate(ctx context.Context, in *sdk.ValidateTemplateInput) (*sdk.ValidateTemplateOutput, error) {
-	body, err := s.fetch(ctx, source{in.TemplateBody, in.TemplateURL, nil}, "")
+	body, err := s.loadTemplate(ctx, templateSource{in.TemplateBody, in.TemplateURL, nil}, "")
 	if err != nil {
 		return nil, err
 	}
@@ -302,28 +302,28 @@ func (s *Service) validateTemplate(ctx context.Context, in *sdk.ValidateTemplate
 		return nil, err
 	}
 	out := &sdk.ValidateTemplateOutput{Parameters: []*sdk.TemplateParameter{}}
-	optional(&out.Description, t.Description)
-	if need, because := needs(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.Refs([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
+	setIfNotEmpty(&out.Description, t.Description)
+	if need, because := requiredCapabilities(t); need != "" {
+		out.Capabilities, out.CapabilitiesReason = record.StringPointers([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
 	}
-	for _, name := range record.Keys(t.Parameters) {
+	for _, name := range record.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.TemplateParameter{ParameterKey: new(name), NoEcho: new(p.NoEcho), DefaultValue: p.Default}
-		optional(&one.Description, p.Description)
+		setIfNotEmpty(&one.Description, p.Description)
 		out.Parameters = append(out.Parameters, one)
 	}
 	return out, nil
 }
 
-func (s *Service) templateSummary(ctx context.Context, in *sdk.GetTemplateSummaryInput) (*sdk.GetTemplateSummaryOutput, error) {
+func (s *Service) getTemplateSummary(ctx context.Context, in *sdk.GetTemplateSummaryInput) (*sdk.GetTemplateSummaryOutput, error) {
 	var body string
 	var err error
 	if in.StackName != nil {
-		var before content
-		before, _, _, err = s.current(*in.StackName)
+		var before stackContent
+		before, _, _, err = s.currentContent(*in.StackName)
 		body = before.Body
 	} else {
-		body, err = s.fetch(ctx, source{in.TemplateBody, in.TemplateURL, nil}, "")
+		body, err = s.loadTemplate(ctx, templateSource{in.TemplateBody, in.TemplateURL, nil}, "")
 	}
 	if err != nil {
 		return nil, err
@@ -333,9 +333,9 @@ func (s *Service) templateSummary(ctx context.Context, in *sdk.GetTemplateSummar
 		return nil, err
 	}
 	out := &sdk.GetTemplateSummaryOutput{Parameters: []*sdk.ParameterDeclaration{}, Version: new("2010-09-09")}
-	optional(&out.Description, t.Description)
-	if need, because := needs(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.Refs([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
+	setIfNotEmpty(&out.Description, t.Description)
+	if need, because := requiredCapabilities(t); need != "" {
+		out.Capabilities, out.CapabilitiesReason = record.StringPointers([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
 	}
 	if t.Metadata != nil {
 		b, err := json.Marshal(t.Metadata)
@@ -348,21 +348,21 @@ func (s *Service) templateSummary(ctx context.Context, in *sdk.GetTemplateSummar
 	for _, r := range t.Resources {
 		kinds[r.Type] = true
 	}
-	out.ResourceTypes = record.Refs(record.Keys(kinds))
-	for _, name := range record.Keys(t.Parameters) {
+	out.ResourceTypes = record.StringPointers(record.SortedKeys(kinds))
+	for _, name := range record.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.ParameterDeclaration{
 			ParameterKey: new(name), ParameterType: new(p.Type), NoEcho: new(p.NoEcho), DefaultValue: p.Default,
-			ParameterConstraints: &sdk.ParameterConstraints{AllowedValues: record.Refs(p.Allowed)},
+			ParameterConstraints: &sdk.ParameterConstraints{AllowedValues: record.StringPointers(p.Allowed)},
 		}
-		optional(&one.Description, p.Description)
+		setIfNotEmpty(&one.Description, p.Description)
 		out.Parameters = append(out.Parameters, one)
 	}
 	return out, nil
 }
 
-// authorize asks IAM about the stack that a request names.
-func (s *Service) authorize(ctx context.Context, op string, in any) error {
+// authorizeRequest asks IAM about the stack that a request names.
+func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	caller := wire.CallerFrom(ctx)
 	if caller.Root || caller == (wire.Caller{}) {
 		return nil
@@ -373,22 +373,22 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	if name == "" && set == "" {
 		return wire.Authorize(ctx, c)
 	}
-	c.Resource = s.arn("stack/" + name + "/*")
-	err := s.book.Do(func() error {
-		if st := s.meant(name, set); st != nil {
+	c.Resource = s.buildARN("stack/" + name + "/*")
+	err := s.store.WithLock(func() error {
+		if st := s.requestedStack(name, set); st != nil {
 			c.Resource = st.ID
-			record.ResourceTags(c.Context, st.Tags)
+			record.AddResourceTags(c.Context, st.Tags)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	tree, err := record.Fields(in)
+	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
-	record.RequestTags(c.Context, tree["Tags"])
+	record.AddRequestTags(c.Context, tree["Tags"])
 	for key, v := range map[string]string{
 		"cloudformation:RoleArn": wire.Member(in, "RoleARN"), "cloudformation:TemplateUrl": wire.Member(in, "TemplateURL"),
 		"cloudformation:ChangeSetName": set,
@@ -400,15 +400,15 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	return wire.Authorize(ctx, c)
 }
 
-// meant is the stack that a request names by itself or by a change set; nil if there is none, which has no tags either. The
+// requestedStack is the stack that a request names by itself or by a change set; nil if there is none, which has no tags either. The
 // caller is inside the book.
-func (s *Service) meant(name, set string) *stack {
-	st := s.named(name)
+func (s *Service) requestedStack(name, set string) *stack {
+	st := s.findActiveStack(name)
 	if st == nil && name == "" {
-		st, _, _ = s.set(&set, nil)
+		st, _, _ = s.findChangeSet(&set, nil)
 	}
 	if st == nil {
-		st = s.st.Stacks[name]
+		st = s.state.Stacks[name]
 	}
 	return st
 }

@@ -11,68 +11,68 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/record"
 )
 
-// change is what an update would do to one resource.
-type change struct {
+// resourceChange is what an update would do to one resource.
+type resourceChange struct {
 	Action, Logical, Physical, Type, Replacement, Policy string
 	Scope                                                []string
-	Details                                              []detail
+	Details                                              []changeDetail
 	Before, After                                        string
 }
 
-// detail is one reason of a change.
-type detail struct {
+// changeDetail is one reason of a change.
+type changeDetail struct {
 	Attribute, Name, Recreation string
 	Evaluation, Source, Cause   string
 }
 
-// comparison is what a difference is computed of.
-type comparison struct {
-	edition
-	st *stack
+// contentDiff is what a difference is computed of.
+type contentDiff struct {
+	templatePair
+	stack *stack
 	// affected says how a resource changes: its attributes may be others, or it may be another thing altogether.
 	affected map[string]string // "", "Modify" or "Replace"
 }
 
-func newComparison(st *stack, before, after content) (c comparison, err error) {
-	c = comparison{edition: edition{old: &Template{}, before: before, after: after}, st: st, affected: map[string]string{}}
-	if c.t, err = Parse(after.Body); err != nil {
+func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err error) {
+	c = contentDiff{templatePair: templatePair{oldTemplate: &Template{}, before: before, after: after}, stack: st, affected: map[string]string{}}
+	if c.newTemplate, err = Parse(after.Body); err != nil {
 		return c, err
 	}
 	if before.Body != "" {
-		c.old, err = Parse(before.Body)
+		c.oldTemplate, err = Parse(before.Body)
 	}
 	return c, err
 }
 
-// removals are the resources of a stack that are not among nodes.
-func removals(st *stack, nodes map[string][]string) []change {
-	var out []change
-	for _, name := range record.Keys(st.Resources) {
+// removedResources are the resources of a stack that are not among nodes.
+func removedResources(st *stack, nodes map[string][]string) []resourceChange {
+	var out []resourceChange
+	for _, name := range record.SortedKeys(st.Resources) {
 		r := st.Resources[name]
-		if _, stays := nodes[name]; stays || r.Status == deleted {
+		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
 		}
 		policy := map[string]string{"Retain": "Retain", "RetainExceptOnCreate": "Retain", "Snapshot": "Snapshot"}[r.DeletionPolicy]
-		out = append(out, change{
-			Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: cmp.Or(policy, "Delete"), Before: shown(r.Properties),
+		out = append(out, resourceChange{
+			Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: cmp.Or(policy, "Delete"), Before: propertiesJSON(r.Properties),
 		})
 	}
 	return out
 }
 
-// compare says what new contents would do to a stack, and whether that is nothing at all. The caller is inside the book.
-func (s *Service) compare(st *stack, before, after content) (out []change, idle bool, err error) {
-	c, err := newComparison(st, before, after)
+// diffContent says what new contents would do to a stack, and whether that is nothing at all. The caller is inside the book.
+func (s *Service) diffContent(st *stack, before, after stackContent) (out []resourceChange, idle bool, err error) {
+	c, err := newContentDiff(st, before, after)
 	if err != nil {
 		return nil, false, err
 	}
-	nodes, err := s.nodes(side{edition: c.edition, st: st})
+	nodes, err := s.enabledResources(stackTransition{templatePair: c.templatePair, stack: st})
 	if err != nil {
 		return nil, false, err
 	}
 	var problems []string
-	for _, name := range sorted(nodes) {
-		ch, bad, err := s.compareOne(c, name)
+	for _, name := range topologicalOrder(nodes) {
+		ch, bad, err := s.diffResource(c, name)
 		if err != nil {
 			return nil, false, err
 		}
@@ -82,15 +82,15 @@ func (s *Service) compare(st *stack, before, after content) (out []change, idle 
 		}
 	}
 	if len(problems) > 0 {
-		return nil, false, invalid("%s", strings.Join(problems, "; "))
+		return nil, false, validationError("%s", strings.Join(problems, "; "))
 	}
-	out = append(out, removals(st, nodes)...)
-	slices.SortStableFunc(out, func(a, b change) int { return strings.Compare(a.Logical, b.Logical) })
-	return out, len(out) == 0 && c.sameBeside(), nil
+	out = append(out, removedResources(st, nodes)...)
+	slices.SortStableFunc(out, func(a, b resourceChange) int { return strings.Compare(a.Logical, b.Logical) })
+	return out, len(out) == 0 && c.sameTagsAndOutputs(), nil
 }
 
-// sorted lists nodes, each after those that it waits for.
-func sorted(nodes map[string][]string) []string {
+// topologicalOrder lists nodes, each after those that it waits for.
+func topologicalOrder(nodes map[string][]string) []string {
 	var out []string
 	done := map[string]bool{}
 	var visit func(name string)
@@ -105,56 +105,56 @@ func sorted(nodes map[string][]string) []string {
 		}
 		out = append(out, name)
 	}
-	for _, name := range record.Keys(nodes) {
+	for _, name := range record.SortedKeys(nodes) {
 		visit(name)
 	}
 	return out
 }
 
-// foresee is a scope that does not know what only the execution will tell.
-func (s *Service) foresee(c comparison) scope {
-	sc := s.scopeOf(c.st, c.after, c.t)
-	ref, attribute := sc.ref, sc.attribute
-	sc.ref = func(logical string) (any, error) {
+// plannedScope is a scope that does not know what only the execution will tell.
+func (s *Service) plannedScope(c contentDiff) evalScope {
+	sc := s.newScope(c.stack, c.after, c.newTemplate)
+	ref, attribute := sc.resolveResource, sc.resolveAttribute
+	sc.resolveResource = func(logical string) (any, error) {
 		if c.affected[logical] == "Replace" {
-			return unknown{}, nil
+			return unknownValue{}, nil
 		}
 		return ref(logical)
 	}
-	sc.attribute = func(logical, name string) (any, error) {
+	sc.resolveAttribute = func(logical, name string) (any, error) {
 		if c.affected[logical] != "" {
-			return unknown{}, nil
+			return unknownValue{}, nil
 		}
 		return attribute(logical, name)
 	}
 	return sc
 }
 
-func (s *Service) compareOne(c comparison, name string) (*change, []string, error) {
-	spec := c.t.Resources[name]
-	v, err := s.foresee(c).eval(spec.Properties)
+func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []string, error) {
+	spec := c.newTemplate.Resources[name]
+	v, err := s.plannedScope(c).eval(spec.Properties)
 	if err != nil {
 		return nil, nil, err
 	}
-	props, _ := v.(tree)
-	props, wrong := conform(spec.Type, props)
+	props, _ := v.(object)
+	props, wrong := coerceProperties(spec.Type, props)
 	if len(wrong) > 0 {
 		return nil, []string{fmt.Sprintf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(wrong, ", "))}, nil
 	}
-	r := c.st.Resources[name]
-	if r == nil || r.Status == deleted || r.Physical == "" {
+	r := c.stack.Resources[name]
+	if r == nil || r.Status == statusDeleted || r.Physical == "" {
 		c.affected[name] = "Replace"
-		return &change{Action: "Add", Logical: name, Type: spec.Type, After: shown(known(props))}, nil, nil
+		return &resourceChange{Action: "Add", Logical: name, Type: spec.Type, After: propertiesJSON(withoutUnknown(props))}, nil, nil
 	}
-	ch := &change{
-		Action: "Modify", Logical: name, Physical: r.Physical, Type: r.Type, Replacement: "False", Before: shown(r.Properties), After: shown(known(props)),
+	ch := &resourceChange{
+		Action: "Modify", Logical: name, Physical: r.Physical, Type: r.Type, Replacement: "False", Before: propertiesJSON(r.Properties), After: propertiesJSON(withoutUnknown(props)),
 	}
-	c.properties(ch, r, props)
-	c.attributes(ch, c.old.Resources[name], spec)
-	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, failed) {
+	c.addPropertyChanges(ch, r, props)
+	c.addAttributeChanges(ch, c.oldTemplate.Resources[name], spec)
+	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, suffixFailed) {
 		return nil, nil, nil
 	}
-	ch.Replacement = replacement(ch.Details, r.Type)
+	ch.Replacement = summarizeReplacement(ch.Details, r.Type)
 	c.affected[name] = "Modify"
 	if ch.Replacement != "False" {
 		c.affected[name] = "Replace"
@@ -163,23 +163,23 @@ func (s *Service) compareOne(c comparison, name string) (*change, []string, erro
 	return ch, nil, nil
 }
 
-// properties notes changes of a resource's properties, and of the tags that it has of its stack.
-func (c comparison) properties(ch *change, r *resource, props tree) {
-	for _, p := range c.asked(r.Logical, differing(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
-		ch.Details = append(ch.Details, c.reasons(r, r.Logical, p, props[p])...)
+// addPropertyChanges notes changes of a resource's properties, and of the tags that it has of its stack.
+func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props object) {
+	for _, p := range c.requestedChanges(r.Logical, changedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
+		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
 	}
 	if len(ch.Details) > 0 {
 		ch.Scope = append(ch.Scope, "Properties")
 	}
-	if canonical(anyMap(c.before.Tags)) != canonical(anyMap(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
+	if canonicalText(toObject(c.before.Tags)) != canonicalText(toObject(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
 		ch.Scope = append(ch.Scope, "Tags")
-		ch.Details = append(ch.Details, detail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+		ch.Details = append(ch.Details, changeDetail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
 	}
 }
 
-// known leaves out what is not known.
-func known(v tree) tree {
-	out := tree{}
+// withoutUnknown leaves out what is not known.
+func withoutUnknown(v object) object {
+	out := object{}
 	for k, e := range v {
 		if !hasUnknown(e) {
 			out[k] = e
@@ -188,41 +188,41 @@ func known(v tree) tree {
 	return out
 }
 
-// attributes notes changes of what is beside a resource's properties.
-func (c comparison) attributes(ch *change, old, spec resourceSpec) {
+// addAttributeChanges notes changes of what is beside a resource's properties.
+func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec resourceSpec) {
 	for _, a := range []struct {
 		name          string
 		before, after any
 	}{
 		{"Metadata", old.Metadata, spec.Metadata},
-		{"CreationPolicy", orEmpty(old.CreationPolicy), orEmpty(spec.CreationPolicy)},
-		{"UpdatePolicy", orEmpty(old.UpdatePolicy), orEmpty(spec.UpdatePolicy)},
+		{"CreationPolicy", emptyIfNil(old.CreationPolicy), emptyIfNil(spec.CreationPolicy)},
+		{"UpdatePolicy", emptyIfNil(old.UpdatePolicy), emptyIfNil(spec.UpdatePolicy)},
 		{"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
 		{"UpdateReplacePolicy", old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
 	} {
-		if canonical(a.before) != canonical(a.after) {
+		if canonicalText(a.before) != canonicalText(a.after) {
 			ch.Scope = append(ch.Scope, a.name)
-			ch.Details = append(ch.Details, detail{Attribute: a.name, Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+			ch.Details = append(ch.Details, changeDetail{Attribute: a.name, Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
 		}
 	}
 }
 
-// reasons says why a property changes.
-func (c comparison) reasons(r *resource, name, property string, v any) []detail {
-	d := detail{Attribute: "Properties", Name: property, Recreation: recreation(r.Type, property), Evaluation: "Static"}
+// changeReasons says why a property changes.
+func (c contentDiff) changeReasons(r *resource, name, property string, v any) []changeDetail {
+	d := changeDetail{Attribute: "Properties", Name: property, Recreation: requiresRecreation(r.Type, property), Evaluation: "Static"}
 	if hasUnknown(v) {
 		d.Evaluation = "Dynamic"
 	}
-	raw := c.t.Resources[name].Properties[property]
-	var out []detail
-	if canonical(raw) != canonical(c.old.Resources[name].Properties[property]) {
+	raw := c.newTemplate.Resources[name].Properties[property]
+	var out []changeDetail
+	if canonicalText(raw) != canonicalText(c.oldTemplate.Resources[name].Properties[property]) {
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
-	for _, ref := range references(raw) {
+	for _, ref := range findReferences(raw) {
 		one := d
 		one.Cause = ref.String()
-		if one.Source, one.Evaluation = c.caused(ref); one.Source != "" {
+		if one.Source, one.Evaluation = c.referenceCause(ref); one.Source != "" {
 			out = append(out, one)
 		}
 	}
@@ -233,25 +233,25 @@ func (c comparison) reasons(r *resource, name, property string, v any) []detail 
 	return out
 }
 
-// caused tells how a reference changes a property; empty if it does not.
-func (c comparison) caused(ref reference) (source, evaluation string) {
-	switch _, resource := c.t.Resources[ref.name]; {
-	case !resource && c.before.Params[ref.name].use() != c.after.Params[ref.name].use():
+// referenceCause tells how a reference changes a property; empty if it does not.
+func (c contentDiff) referenceCause(ref reference) (source, evaluation string) {
+	switch _, resource := c.newTemplate.Resources[ref.target]; {
+	case !resource && c.before.Params[ref.target].effectiveText() != c.after.Params[ref.target].effectiveText():
 		return "ParameterReference", "Static"
-	case resource && ref.attribute == "" && c.affected[ref.name] == "Replace":
+	case resource && ref.attribute == "" && c.affected[ref.target] == "Replace":
 		return "ResourceReference", "Dynamic"
-	case resource && ref.attribute != "" && c.affected[ref.name] != "":
+	case resource && ref.attribute != "" && c.affected[ref.target] != "":
 		return "ResourceAttribute", "Dynamic"
 	}
 	return "", ""
 }
 
-// replacement sums up details: True, Conditional or False.
-func replacement(details []detail, kind string) string {
+// summarizeReplacement sums up details: True, Conditional or False.
+func summarizeReplacement(details []changeDetail, kind string) string {
 	out := "False"
 	for _, d := range details {
 		switch {
-		case d.Attribute == "Properties" && types()[kind].change == nil && d.Recreation == "Never":
+		case d.Attribute == "Properties" && resourceTypes()[kind].update == nil && d.Recreation == "Never":
 			d.Recreation = "Always"
 			fallthrough
 		case d.Recreation == "Always" && d.Evaluation == "Static":
@@ -266,14 +266,14 @@ func replacement(details []detail, kind string) string {
 	return out
 }
 
-// sameBeside tells whether nothing but resources differs: neither tags nor outputs.
-func (e edition) sameBeside() bool {
+// sameTagsAndOutputs tells whether nothing but resources differs: neither tags nor outputs.
+func (e templatePair) sameTagsAndOutputs() bool {
 	show := func(t *Template) string {
-		out := tree{}
+		out := object{}
 		for k, o := range t.Outputs {
 			out[k] = []any{o.Value, o.Description, o.Export, o.Condition}
 		}
-		return canonical(out)
+		return canonicalText(out)
 	}
-	return canonical(anyMap(e.before.Tags)) == canonical(anyMap(e.after.Tags)) && show(e.old) == show(e.t)
+	return canonicalText(toObject(e.before.Tags)) == canonicalText(toObject(e.after.Tags)) && show(e.oldTemplate) == show(e.newTemplate)
 }

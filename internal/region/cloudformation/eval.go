@@ -12,40 +12,40 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/record"
 )
 
-// unknown stands for a value that only the execution of a change set will tell.
-type unknown struct{}
+// unknownValue stands for a value that only the execution of a change set will tell.
+type unknownValue struct{}
 
 // noValue is what Ref AWS::NoValue gives: the property is left out.
 type noValue struct{}
 
-// scope is what a template's functions are evaluated with.
-type scope struct {
-	t          *Template
-	params     map[string]value
-	pseudo     map[string]any
-	zones      []string
-	conditions map[string]bool
-	ref        func(logical string) (any, error)
-	attribute  func(logical, name string) (any, error)
-	export     func(name string) (any, error)
+// evalScope is what a template's functions are evaluated with.
+type evalScope struct {
+	template         *Template
+	parameters       map[string]parameterValue
+	pseudo           map[string]any
+	zones            []string
+	conditions       map[string]bool
+	resolveResource  func(logical string) (any, error)
+	resolveAttribute func(logical, name string) (any, error)
+	resolveExport    func(name string) (any, error)
 }
 
-type function func(s scope, arg any) (any, error)
+type intrinsicFunc func(s evalScope, arg any) (any, error)
 
-// functions are the intrinsic functions but Ref and Condition.
-func functions() map[string]function {
-	return map[string]function{
-		"Fn::GetAtt": scope.getAtt, "Fn::Sub": scope.sub, "Fn::Join": scope.join, "Fn::Select": scope.selectOne,
-		"Fn::Split": scope.split, "Fn::If": scope.ifElse, "Fn::Equals": scope.equals, "Fn::And": scope.and, "Fn::Or": scope.or,
-		"Fn::Not": scope.not, "Fn::FindInMap": scope.findInMap, "Fn::Base64": scope.base64, "Fn::GetAZs": scope.getAZs,
-		"Fn::ImportValue": scope.importValue, "Fn::Cidr": scope.cidr,
+// intrinsicFunctions are the intrinsic functions but Ref and Condition.
+func intrinsicFunctions() map[string]intrinsicFunc {
+	return map[string]intrinsicFunc{
+		"Fn::GetAtt": evalScope.fnGetAtt, "Fn::Sub": evalScope.fnSub, "Fn::Join": evalScope.fnJoin, "Fn::Select": evalScope.fnSelect,
+		"Fn::Split": evalScope.fnSplit, "Fn::If": evalScope.fnIf, "Fn::Equals": evalScope.fnEquals, "Fn::And": evalScope.fnAnd, "Fn::Or": evalScope.fnOr,
+		"Fn::Not": evalScope.fnNot, "Fn::FindInMap": evalScope.fnFindInMap, "Fn::Base64": evalScope.fnBase64, "Fn::GetAZs": evalScope.fnGetAZs,
+		"Fn::ImportValue": evalScope.fnImportValue, "Fn::Cidr": evalScope.fnCidr,
 	}
 }
 
-func functionNames() []string { return record.Keys(functions()) }
+func functionNames() []string { return record.SortedKeys(intrinsicFunctions()) }
 
 // call tells whether an object is a function: its name and its argument.
-func calls(m tree) (name string, arg any, ok bool) {
+func asIntrinsic(m object) (name string, arg any, ok bool) {
 	if len(m) != 1 {
 		return "", nil, false
 	}
@@ -58,17 +58,17 @@ func calls(m tree) (name string, arg any, ok bool) {
 }
 
 func templateError(format string, args ...any) error {
-	return invalid("Template error: "+format, args...)
+	return validationError("Template error: "+format, args...)
 }
 
 // eval replaces every function in v by its value.
-func (s scope) eval(v any) (any, error) {
+func (s evalScope) eval(v any) (any, error) {
 	switch v := v.(type) {
-	case tree:
-		if name, arg, ok := calls(v); ok && (name != "Condition" || isText(arg)) {
-			return s.apply(name, arg)
+	case object:
+		if name, arg, ok := asIntrinsic(v); ok && (name != "Condition" || isString(arg)) {
+			return s.applyFunction(name, arg)
 		}
-		return s.object(v)
+		return s.evalObject(v)
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
@@ -85,14 +85,14 @@ func (s scope) eval(v any) (any, error) {
 	return v, nil
 }
 
-func isText(v any) bool {
+func isString(v any) bool {
 	_, ok := v.(string)
 	return ok
 }
 
-func (s scope) object(m tree) (any, error) {
-	out := make(tree, len(m))
-	for _, k := range record.Keys(m) {
+func (s evalScope) evalObject(m object) (any, error) {
+	out := make(object, len(m))
+	for _, k := range record.SortedKeys(m) {
 		x, err := s.eval(m[k])
 		if err != nil {
 			return nil, err
@@ -104,65 +104,65 @@ func (s scope) object(m tree) (any, error) {
 	return out, nil
 }
 
-func (s scope) apply(name string, arg any) (any, error) {
+func (s evalScope) applyFunction(name string, arg any) (any, error) {
 	switch name {
 	case "Ref":
 		id, ok := arg.(string)
 		if !ok {
-			return nil, malformed("every Ref object must have a single String value.")
+			return nil, formatError("every Ref object must have a single String value.")
 		}
-		return s.refer(id)
+		return s.resolveRef(id)
 	case "Condition":
 		id, _ := arg.(string)
-		return s.condition(id)
+		return s.evalCondition(id)
 	}
-	f := functions()[name]
+	f := intrinsicFunctions()[name]
 	if f == nil {
 		return nil, templateError("the function %s is not known", name)
 	}
 	return f(s, arg)
 }
 
-// refer gives what a name stands for: a pseudo parameter, a parameter or a resource.
-func (s scope) refer(name string) (any, error) {
+// resolveRef gives what a name stands for: a pseudo parameter, a parameter or a resource.
+func (s evalScope) resolveRef(name string) (any, error) {
 	if v, ok := s.pseudo[name]; ok {
 		return v, nil
 	}
-	if p, ok := s.t.Parameters[name]; ok {
-		return p.refer(s.params[name]), nil
+	if p, ok := s.template.Parameters[name]; ok {
+		return p.refValue(s.parameters[name]), nil
 	}
-	if s.ref == nil {
-		return nil, malformed("Unresolved dependencies [%s]. Cannot reference resources in the Conditions block of the template", name)
+	if s.resolveResource == nil {
+		return nil, formatError("Unresolved dependencies [%s]. Cannot reference resources in the Conditions block of the template", name)
 	}
-	return s.ref(name)
+	return s.resolveResource(name)
 }
 
-// condition evaluates a named condition.
-func (s scope) condition(name string) (bool, error) {
+// evalCondition evaluates a named condition.
+func (s evalScope) evalCondition(name string) (bool, error) {
 	if v, ok := s.conditions[name]; ok {
 		return v, nil
 	}
-	c, ok := s.t.Conditions[name]
+	c, ok := s.template.Conditions[name]
 	if !ok {
-		return false, malformed("Unresolved condition dependency %s in the template", name)
+		return false, formatError("Unresolved condition dependency %s in the template", name)
 	}
 	if s.conditions == nil {
 		s.conditions = map[string]bool{}
 	}
-	v, err := s.truth(c)
+	v, err := s.evalBool(c)
 	if err == nil {
 		s.conditions[name] = v
 	}
 	return v, err
 }
 
-// truth evaluates what must be a condition.
-func (s scope) truth(v any) (bool, error) {
+// evalBool evaluates what must be a condition.
+func (s evalScope) evalBool(v any) (bool, error) {
 	x, err := s.eval(v)
 	if err != nil {
 		return false, err
 	}
-	switch t, _ := text(x); t {
+	switch t, _ := scalarText(x); t {
 	case "true":
 		return true, nil
 	case "false":
@@ -171,19 +171,19 @@ func (s scope) truth(v any) (bool, error) {
 	return false, templateError("every condition must be one of Fn::Equals, Fn::And, Fn::Or, Fn::Not and Condition")
 }
 
-func (s scope) getAtt(arg any) (any, error) {
-	logical, name, err := s.attOf(arg)
+func (s evalScope) fnGetAtt(arg any) (any, error) {
+	logical, name, err := s.parseGetAtt(arg)
 	if err != nil {
 		return nil, err
 	}
-	if s.attribute == nil {
+	if s.resolveAttribute == nil {
 		return nil, templateError("Fn::GetAtt cannot be used here")
 	}
-	return s.attribute(logical, name)
+	return s.resolveAttribute(logical, name)
 }
 
-// attOf reads the argument of Fn::GetAtt.
-func (s scope) attOf(arg any) (logical, name string, err error) {
+// parseGetAtt reads the argument of Fn::GetAtt.
+func (s evalScope) parseGetAtt(arg any) (logical, name string, err error) {
 	if one, ok := arg.(string); ok {
 		logical, name, _ = strings.Cut(one, ".")
 		return logical, name, nil
@@ -191,14 +191,14 @@ func (s scope) attOf(arg any) (logical, name string, err error) {
 	list, _ := arg.([]any)
 	if len(list) == 2 {
 		logical, _ = list[0].(string)
-		if m, ok := list[1].(tree); ok { // the attribute's name may be a Ref to a parameter
+		if m, ok := list[1].(object); ok { // the attribute's name may be a Ref to a parameter
 			v, err := s.eval(m)
 			if err != nil {
 				return "", "", err
 			}
-			name, _ = text(v)
+			name, _ = scalarText(v)
 		} else {
-			name, _ = text(list[1])
+			name, _ = scalarText(list[1])
 		}
 	}
 	if logical == "" || name == "" {
@@ -208,16 +208,16 @@ func (s scope) attOf(arg any) (logical, name string, err error) {
 }
 
 func isUnknown(v any) bool {
-	_, ok := v.(unknown)
+	_, ok := v.(unknownValue)
 	return ok
 }
 
 // hasUnknown tells whether a value depends on what is not known.
 func hasUnknown(v any) bool {
 	switch v := v.(type) {
-	case unknown:
+	case unknownValue:
 		return true
-	case tree:
+	case object:
 		for _, e := range v {
 			if hasUnknown(e) {
 				return true
@@ -229,7 +229,7 @@ func hasUnknown(v any) bool {
 	return false
 }
 
-func (s scope) selectOne(arg any) (any, error) {
+func (s evalScope) fnSelect(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
@@ -239,9 +239,9 @@ func (s scope) selectOne(arg any) (any, error) {
 		return nil, templateError("Fn::Select requires a list argument with two elements: an integer index and a list")
 	}
 	if isUnknown(list[1]) {
-		return unknown{}, nil
+		return unknownValue{}, nil
 	}
-	n, _ := text(list[0])
+	n, _ := scalarText(list[0])
 	i, bad := strconv.Atoi(n)
 	from, ok := list[1].([]any)
 	if bad != nil || !ok {
@@ -253,31 +253,31 @@ func (s scope) selectOne(arg any) (any, error) {
 	return from[i], nil
 }
 
-func (s scope) split(arg any) (any, error) {
+func (s evalScope) fnSplit(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
 	}
 	list, _ := v.([]any)
 	if len(list) == 2 && isUnknown(list[1]) {
-		return unknown{}, nil
+		return unknownValue{}, nil
 	}
-	if len(list) != 2 || !isText(list[0]) || !isText(list[1]) || list[0] == "" {
+	if len(list) != 2 || !isString(list[0]) || !isString(list[1]) || list[0] == "" {
 		return nil, templateError("every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.")
 	}
 	out := []any{}
-	for part := range strings.SplitSeq(list[1].(string), list[0].(string)) { //nolint:errcheck // isText said so
+	for part := range strings.SplitSeq(list[1].(string), list[0].(string)) { //nolint:errcheck // isString said so
 		out = append(out, part)
 	}
 	return out, nil
 }
 
-func (s scope) ifElse(arg any) (any, error) {
+func (s evalScope) fnIf(arg any) (any, error) {
 	list, _ := arg.([]any)
-	if len(list) != 3 || !isText(list[0]) {
+	if len(list) != 3 || !isString(list[0]) {
 		return nil, templateError("Fn::If requires a list argument with three elements")
 	}
-	yes, err := s.condition(list[0].(string)) //nolint:errcheck // isText said so
+	yes, err := s.evalCondition(list[0].(string)) //nolint:errcheck // isString said so
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (s scope) ifElse(arg any) (any, error) {
 	return s.eval(list[2])
 }
 
-func (s scope) equals(arg any) (any, error) {
+func (s evalScope) fnEquals(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
@@ -296,25 +296,25 @@ func (s scope) equals(arg any) (any, error) {
 	if len(list) != 2 {
 		return nil, templateError("Fn::Equals requires a list argument with two elements.")
 	}
-	return canonical(list[0]) == canonical(list[1]), nil
+	return canonicalText(list[0]) == canonicalText(list[1]), nil
 }
 
-// canonical is a value as text: equal values have equal texts, and a number equals the string that writes it.
-func canonical(v any) string {
-	if t, ok := text(v); ok {
+// canonicalText is a value as text: equal values have equal texts, and a number equals the string that writes it.
+func canonicalText(v any) string {
+	if t, ok := scalarText(v); ok {
 		return strconv.Quote(t)
 	}
 	switch v := v.(type) {
-	case tree:
+	case object:
 		var b strings.Builder
-		for _, k := range record.Keys(v) {
-			fmt.Fprintf(&b, "%q:%s,", k, canonical(v[k]))
+		for _, k := range record.SortedKeys(v) {
+			fmt.Fprintf(&b, "%q:%s,", k, canonicalText(v[k]))
 		}
 		return "{" + b.String() + "}"
 	case []any:
 		parts := make([]string, len(v))
 		for i, e := range v {
-			parts[i] = canonical(e)
+			parts[i] = canonicalText(e)
 		}
 		return "[" + strings.Join(parts, ",") + "]"
 	}

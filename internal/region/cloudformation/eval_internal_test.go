@@ -12,7 +12,7 @@ import (
 )
 
 // labScope evaluates with two parameters, a mapping, two conditions and two resources, one of which is not known yet.
-func labScope(tb testing.TB) scope {
+func labScope(tb testing.TB) evalScope {
 	tb.Helper()
 	tpl, err := Parse(`
 Parameters: {Name: {Type: String}, List: {Type: CommaDelimitedList}, Empty: {Type: String, Default: ""}}
@@ -25,19 +25,19 @@ Resources: {Vpc: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.0.0.0/16}}, Ne
 	}
 	known := func(logical string, v any) (any, error) {
 		if logical == "New" {
-			return unknown{}, nil
+			return unknownValue{}, nil
 		}
 		return v, nil
 	}
-	return scope{
-		t: tpl, params: map[string]value{"Name": {Given: "web"}, "List": {Given: "x, y"}, "Empty": {}}, zones: []string{"r-1a", "r-1b"},
-		pseudo:     map[string]any{"AWS::Region": "r-1", "AWS::StackName": "s", "AWS::NoValue": noValue{}},
-		conditions: map[string]bool{},
-		ref:        func(logical string) (any, error) { return known(logical, "vpc-1") },
-		attribute:  func(logical, name string) (any, error) { return known(logical, "attr:"+name) },
-		export: func(name string) (any, error) {
+	return evalScope{
+		template: tpl, parameters: map[string]parameterValue{"Name": {Given: "web"}, "List": {Given: "x, y"}, "Empty": {}}, zones: []string{"r-1a", "r-1b"},
+		pseudo:           map[string]any{"AWS::Region": "r-1", "AWS::StackName": "s", "AWS::NoValue": noValue{}},
+		conditions:       map[string]bool{},
+		resolveResource:  func(logical string) (any, error) { return known(logical, "vpc-1") },
+		resolveAttribute: func(logical, name string) (any, error) { return known(logical, "attr:"+name) },
+		resolveExport: func(name string) (any, error) {
 			if name != "there" {
-				return nil, invalid("No export named %s found.", name)
+				return nil, validationError("No export named %s found.", name)
 			}
 			return "imported", nil
 		},
@@ -191,7 +191,7 @@ Parameters:
 		{"Many", "1,x", "must be a number"},
 	} {
 		got := ""
-		if err := tpl.Parameters[c.name].check(c.name, c.value); err != nil {
+		if err := tpl.Parameters[c.name].checkValue(c.name, c.value); err != nil {
 			got = err.Error()
 		}
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
@@ -240,7 +240,7 @@ func TestDurations(t *testing.T) {
 		"": time.Second, "PT5M": 5 * time.Minute, "PT1H30M": 90 * time.Minute, "PT0S": 0, "P1DT1S": 24*time.Hour + time.Second,
 		"PT": -1, "P": -1, "5m": -1, "PT5X": -1,
 	} {
-		got, err := duration(in, time.Second)
+		got, err := parseISODuration(in, time.Second)
 		if err != nil {
 			got = -1
 		}
@@ -262,11 +262,11 @@ func TestConform(t *testing.T) {
 			`{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":8}}]}}`, "",
 		},
 	} {
-		var in tree
+		var in object
 		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
 			t.Fatal(err)
 		}
-		out, wrong := conform(c.kind, in)
+		out, wrong := coerceProperties(c.kind, in)
 		b, err := json.Marshal(out)
 		if err != nil || c.want != "" && string(b) != c.want {
 			t.Errorf("%s %s is %s, want %s", c.kind, c.in, b, c.want)
@@ -288,18 +288,18 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		s := labScope(t)
-		s.t, s.params = tpl, map[string]value{}
+		s.template, s.parameters = tpl, map[string]parameterValue{}
 		for _, r := range tpl.Resources {
 			v, err := s.eval(r.Properties)
 			if err != nil {
 				continue
 			}
-			if m, ok := v.(tree); ok {
-				conform(r.Type, m)
+			if m, ok := v.(object); ok {
+				coerceProperties(r.Type, m)
 			}
 		}
 		for name := range tpl.Conditions {
-			_, _ = s.condition(name) // it may be refused
+			_, _ = s.evalCondition(name) // it may be refused
 		}
 	})
 }
@@ -320,10 +320,10 @@ func FuzzEval(f *testing.F) {
 		if err != nil {
 			return
 		}
-		references(v)
+		findReferences(v)
 		again, err := s.eval(v)
-		if err != nil || canonical(once) != canonical(again) {
-			t.Errorf("%s is %s, then %s (%v)", text, canonical(once), canonical(again), err)
+		if err != nil || canonicalText(once) != canonicalText(again) {
+			t.Errorf("%s is %s, then %s (%v)", text, canonicalText(once), canonicalText(again), err)
 		}
 	})
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/record"
 )
 
-// exporter is the stack that exports a name; nil if none does. The caller is inside the book.
-func (s *Service) exporter(name string) *stack {
-	for _, id := range record.Keys(s.st.Stacks) {
-		st := s.st.Stacks[id]
-		if st.Status != deleted && slices.ContainsFunc(st.Outputs, func(o output) bool { return o.Export == name }) {
+// exportingStack is the stack that exports a name; nil if none does. The caller is inside the book.
+func (s *Service) exportingStack(name string) *stack {
+	for _, id := range record.SortedKeys(s.state.Stacks) {
+		st := s.state.Stacks[id]
+		if st.Status != statusDeleted && slices.ContainsFunc(st.Outputs, func(o stackOutput) bool { return o.Export == name }) {
 			return st
 		}
 	}
 	return nil
 }
 
-// exported is the value of an export. The caller is inside the book.
-func (s *Service) exported(name string) (any, error) {
-	st := s.exporter(name)
+// exportValue is the value of an export. The caller is inside the book.
+func (s *Service) exportValue(name string) (any, error) {
+	st := s.exportingStack(name)
 	if st == nil {
-		return nil, invalid("No export named %s found.", name)
+		return nil, validationError("No export named %s found.", name)
 	}
 	for _, o := range st.Outputs {
 		if o.Export == name {
 			return o.Value, nil
 		}
 	}
-	return nil, invalid("No export named %s found.", name)
+	return nil, validationError("No export named %s found.", name)
 }
 
-// importers are the names of the stacks that use an export. The caller is inside the book.
-func (s *Service) importers(name string) []string {
+// importingStacks are the names of the stacks that use an export. The caller is inside the book.
+func (s *Service) importingStacks(name string) []string {
 	var out []string
-	for _, id := range record.Keys(s.st.Stacks) {
-		if st := s.st.Stacks[id]; st.Status != deleted && slices.Contains(st.Imports, name) {
+	for _, id := range record.SortedKeys(s.state.Stacks) {
+		if st := s.state.Stacks[id]; st.Status != statusDeleted && slices.Contains(st.Imports, name) {
 			out = append(out, st.Name)
 		}
 	}
@@ -47,13 +47,13 @@ func (s *Service) importers(name string) []string {
 	return out
 }
 
-// needed says which of a stack's exports others use; empty if none.
-func (s *Service) needed(outputs []output) (export string, by []string) {
+// exportInUse says which of a stack's exports others use; empty if none.
+func (s *Service) exportInUse(outputs []stackOutput) (export string, by []string) {
 	for _, o := range outputs {
 		if o.Export == "" {
 			continue
 		}
-		if by = s.importers(o.Export); len(by) > 0 {
+		if by = s.importingStacks(o.Export); len(by) > 0 {
 			return o.Export, by
 		}
 	}
@@ -62,8 +62,8 @@ func (s *Service) needed(outputs []output) (export string, by []string) {
 
 func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput, error) {
 	all := map[string]*sdk.Export{}
-	for _, st := range s.st.Stacks {
-		if st.Status == deleted {
+	for _, st := range s.state.Stacks {
+		if st.Status == statusDeleted {
 			continue
 		}
 		for _, o := range st.Outputs {
@@ -72,7 +72,7 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 			}
 		}
 	}
-	keys, next, err := record.Page(record.Keys(all), pageSize, in.NextToken, badToken())
+	keys, next, err := record.Paginate(record.SortedKeys(all), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListExportsOutput{NextToken: next, Exports: []*sdk.Export{}}
 	for _, k := range keys {
 		out.Exports = append(out.Exports, all[k])
@@ -81,11 +81,11 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 }
 
 func (s *Service) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput, error) {
-	name := record.Str(in.ExportName)
-	by := s.importers(name)
+	name := record.String(in.ExportName)
+	by := s.importingStacks(name)
 	if len(by) == 0 {
-		return nil, invalid("Export '%s' is not imported by any stack.", name)
+		return nil, validationError("Export '%s' is not imported by any stack.", name)
 	}
-	keys, next, err := record.Page(by, pageSize, in.NextToken, badToken())
-	return &sdk.ListImportsOutput{NextToken: next, Imports: record.Refs(keys)}, err
+	keys, next, err := record.Paginate(by, pageSize, in.NextToken, invalidTokenError())
+	return &sdk.ListImportsOutput{NextToken: next, Imports: record.StringPointers(keys)}, err
 }

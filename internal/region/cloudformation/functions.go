@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-func (s scope) join(arg any) (any, error) {
+func (s evalScope) fnJoin(arg any) (any, error) {
 	bad := templateError("every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.")
 	list, _ := arg.([]any)
-	if len(list) != 2 || !isText(list[0]) {
+	if len(list) != 2 || !isString(list[0]) {
 		return nil, bad
 	}
 	v, err := s.eval(list[1])
@@ -21,24 +21,24 @@ func (s scope) join(arg any) (any, error) {
 		return nil, err
 	}
 	if isUnknown(v) {
-		return unknown{}, nil
+		return unknownValue{}, nil
 	}
-	parts, err := texts(v, bad)
+	parts, err := stringsOrUnknown(v, bad)
 	if err != nil || parts == nil {
-		return unknown{}, err
+		return unknownValue{}, err
 	}
-	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isText said so
+	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isString said so
 }
 
-// texts are the strings of a list; nil if one of them is unknown.
-func texts(v any, bad error) ([]string, error) {
+// stringsOrUnknown are the strings of a list; nil if one of them is unknown.
+func stringsOrUnknown(v any, bad error) ([]string, error) {
 	list, ok := v.([]any)
 	if !ok {
 		return nil, bad
 	}
 	out := make([]string, 0, len(list))
 	for _, e := range list {
-		t, ok := text(e)
+		t, ok := scalarText(e)
 		if !ok && !isUnknown(e) {
 			return nil, bad
 		}
@@ -50,14 +50,14 @@ func texts(v any, bad error) ([]string, error) {
 	return out, nil
 }
 
-func (s scope) truths(name string, arg any) ([]bool, error) {
+func (s evalScope) evalBools(name string, arg any) ([]bool, error) {
 	list, _ := arg.([]any)
 	if len(list) < 2 || len(list) > 10 {
 		return nil, templateError("every %s object requires a list of at least 2 and at most 10 boolean parameters.", name)
 	}
 	var out []bool
 	for _, e := range list {
-		b, err := s.truth(e)
+		b, err := s.evalBool(e)
 		if err != nil {
 			return nil, err
 		}
@@ -66,26 +66,26 @@ func (s scope) truths(name string, arg any) ([]bool, error) {
 	return out, nil
 }
 
-func (s scope) and(arg any) (any, error) {
-	all, err := s.truths("Fn::And", arg)
+func (s evalScope) fnAnd(arg any) (any, error) {
+	all, err := s.evalBools("Fn::And", arg)
 	return !slices.Contains(all, false), err
 }
 
-func (s scope) or(arg any) (any, error) {
-	all, err := s.truths("Fn::Or", arg)
+func (s evalScope) fnOr(arg any) (any, error) {
+	all, err := s.evalBools("Fn::Or", arg)
 	return slices.Contains(all, true), err
 }
 
-func (s scope) not(arg any) (any, error) {
+func (s evalScope) fnNot(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 1 {
 		return nil, templateError("every Fn::Not object requires one boolean parameter.")
 	}
-	b, err := s.truth(list[0])
+	b, err := s.evalBool(list[0])
 	return !b, err
 }
 
-func (s scope) findInMap(arg any) (any, error) {
+func (s evalScope) fnFindInMap(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
@@ -96,33 +96,33 @@ func (s scope) findInMap(arg any) (any, error) {
 	}
 	var at [3]string
 	for i := range at {
-		at[i], _ = text(list[i])
+		at[i], _ = scalarText(list[i])
 	}
-	out, ok := s.t.Mappings[at[0]][at[1]][at[2]]
+	out, ok := s.template.Mappings[at[0]][at[1]][at[2]]
 	if !ok {
 		return nil, templateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
 	}
 	return out, nil
 }
 
-func (s scope) base64(arg any) (any, error) {
+func (s evalScope) fnBase64(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil || isUnknown(v) {
 		return v, err
 	}
-	t, ok := text(v)
+	t, ok := scalarText(v)
 	if !ok {
 		return nil, templateError("every Fn::Base64 object must have a String-typed value.")
 	}
 	return base64.StdEncoding.EncodeToString([]byte(t)), nil
 }
 
-func (s scope) getAZs(arg any) (any, error) {
+func (s evalScope) fnGetAZs(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
 	}
-	region, ok := text(v)
+	region, ok := scalarText(v)
 	if !ok || region != "" && region != s.pseudo["AWS::Region"] {
 		return nil, templateError("Fn::GetAZs: there is no region %v here", v)
 	}
@@ -133,20 +133,20 @@ func (s scope) getAZs(arg any) (any, error) {
 	return out, nil
 }
 
-func (s scope) importValue(arg any) (any, error) {
+func (s evalScope) fnImportValue(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
 	}
-	name, ok := text(v)
-	if !ok || s.export == nil {
+	name, ok := scalarText(v)
+	if !ok || s.resolveExport == nil {
 		return nil, templateError("the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs")
 	}
-	return s.export(name)
+	return s.resolveExport(name)
 }
 
-// cidr cuts ranges of addresses out of a larger one: [range, count, bits of the host part].
-func (s scope) cidr(arg any) (any, error) {
+// fnCidr cuts ranges of addresses out of a larger one: [range, count, bits of the host part].
+func (s evalScope) fnCidr(arg any) (any, error) {
 	v, err := s.eval(arg)
 	if err != nil {
 		return nil, err
@@ -156,11 +156,11 @@ func (s scope) cidr(arg any) (any, error) {
 		return nil, templateError("every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits")
 	}
 	if hasUnknown(list) {
-		return unknown{}, nil
+		return unknownValue{}, nil
 	}
 	var at [3]string
 	for i, e := range list {
-		at[i], _ = text(e)
+		at[i], _ = scalarText(e)
 	}
 	from, err := netip.ParsePrefix(at[0])
 	if err != nil {
@@ -170,15 +170,15 @@ func (s scope) cidr(arg any) (any, error) {
 	if err != nil || count < 1 || count > 256 {
 		return nil, templateError("Fn::Cidr: the count must be between 1 and 256")
 	}
-	host, err := hostBits(from, at[2])
+	host, err := hostBitCount(from, at[2])
 	if err != nil {
 		return nil, err
 	}
-	return cut(from.Masked(), count, from.Addr().BitLen()-host)
+	return splitPrefix(from.Masked(), count, from.Addr().BitLen()-host)
 }
 
-// hostBits is the length of the host part of ranges within from.
-func hostBits(from netip.Prefix, given string) (int, error) {
+// hostBitCount is the length of the host part of ranges within from.
+func hostBitCount(from netip.Prefix, given string) (int, error) {
 	switch n, err := strconv.Atoi(given); {
 	case given == "" && from.Addr().Is6():
 		return 64, nil
@@ -191,8 +191,8 @@ func hostBits(from netip.Prefix, given string) (int, error) {
 	}
 }
 
-// cut gives the first count ranges of the given length within from.
-func cut(from netip.Prefix, count, length int) (any, error) {
+// splitPrefix gives the first count ranges of the given length within from.
+func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
 		return nil, templateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
 	}
@@ -202,7 +202,7 @@ func cut(from netip.Prefix, count, length int) (any, error) {
 			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
 		out = append(out, at.String())
-		next, ok := after(at)
+		next, ok := nextPrefix(at)
 		if !ok && len(out) < count {
 			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
@@ -211,8 +211,8 @@ func cut(from netip.Prefix, count, length int) (any, error) {
 	return out, nil
 }
 
-// after is the range that follows p; false at the end of all addresses.
-func after(p netip.Prefix) (netip.Prefix, bool) {
+// nextPrefix is the range that follows p; false at the end of all addresses.
+func nextPrefix(p netip.Prefix) (netip.Prefix, bool) {
 	b := p.Addr().AsSlice()
 	bit := p.Bits() - 1
 	for ; bit >= 0; bit-- {

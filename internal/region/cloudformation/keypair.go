@@ -7,24 +7,24 @@ import "encoding/base64"
 // keyPairType is the public half of an SSH key, by its name. The region makes no private keys, so a template must bring it.
 func keyPairType() resourceType {
 	return resourceType{
-		name: "KeyName", max: 255,
-		make: func(j *job) error {
-			err := j.do("ec2", "ImportKeyPair", tree{
-				"KeyName": j.text("KeyName"), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(j.text("PublicKeyMaterial"))),
-				"TagSpecifications": j.specs("key-pair"),
+		nameProperty: "KeyName", maxNameLength: 255,
+		create: func(j *handlerRequest) error {
+			err := j.runOperation("ec2", "ImportKeyPair", object{
+				"KeyName": j.stringProperty("KeyName"), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(j.stringProperty("PublicKeyMaterial"))),
+				"TagSpecifications": j.tagSpecifications("key-pair"),
 			})
-			if err != nil && (!j.again || code(err) != "InvalidKeyPair.Duplicate") {
+			if err != nil && (!j.resumed || errorCode(err) != "InvalidKeyPair.Duplicate") {
 				return err
 			}
-			return j.made(j.text("KeyName"))
+			return j.setPhysicalID(j.stringProperty("KeyName"))
 		},
-		settle: func(j *job) error {
-			out, err := j.call("ec2", "DescribeKeyPairs", tree{"KeyNames": []any{j.id}})
+		stabilize: func(j *handlerRequest) error {
+			out, err := j.callOperation("ec2", "DescribeKeyPairs", object{"KeyNames": []any{j.physicalID}})
 			for _, name := range []string{"KeyPairId", "KeyFingerprint"} {
-				j.attributes[name] = at(out, "KeyPairs", 0, name)
+				j.attributes[name] = valueAt(out, "KeyPairs", 0, name)
 			}
 			return err
 		},
-		remove: removeEC2("DeleteKeyPair", "KeyName"),
+		delete: deleteEC2("DeleteKeyPair", "KeyName"),
 	}
 }

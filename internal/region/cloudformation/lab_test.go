@@ -31,13 +31,13 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	r := regiontest.StartWith(t, regiontest.Options{Patience: 3 * time.Second})
+	r := regiontest.StartWith(t, regiontest.Options{DeleteRetryTimeout: 3 * time.Second})
 	return labOf(t, r)
 }
 
 func labOf(t *testing.T, r regiontest.Region) *lab {
 	t.Helper()
-	return &lab{t: t, region: r, cfn: cfn.NewFromConfig(r.Config()), ec2: ec2.NewFromConfig(r.Config())}
+	return &lab{t: t, region: r, cfn: cfn.NewFromConfig(r.AWSConfig()), ec2: ec2.NewFromConfig(r.AWSConfig())}
 }
 
 func (l *lab) ctx() context.Context { return l.t.Context() }
@@ -65,7 +65,9 @@ func refused(err error) string {
 	return ""
 }
 
-func named() []types.Capability { return []types.Capability{types.CapabilityCapabilityNamedIam} }
+func collectConditions() []types.Capability {
+	return []types.Capability{types.CapabilityCapabilityNamedIam}
+}
 
 func params(pairs ...string) []types.Parameter {
 	var out []types.Parameter
@@ -86,7 +88,7 @@ func (l *lab) create(name, body string) types.Stack {
 func (l *lab) begin(name, body string, pairs ...string) {
 	l.t.Helper()
 	must[*cfn.CreateStackOutput](l)(l.cfn.CreateStack(l.ctx(), &cfn.CreateStackInput{
-		StackName: &name, TemplateBody: &body, Capabilities: named(), Parameters: params(pairs...),
+		StackName: &name, TemplateBody: &body, Capabilities: collectConditions(), Parameters: params(pairs...),
 	}))
 }
 
@@ -94,7 +96,7 @@ func (l *lab) begin(name, body string, pairs ...string) {
 func (l *lab) change(name, body string, pairs ...string) {
 	l.t.Helper()
 	must[*cfn.UpdateStackOutput](l)(l.cfn.UpdateStack(l.ctx(), &cfn.UpdateStackInput{
-		StackName: &name, TemplateBody: &body, Capabilities: named(), Parameters: params(pairs...),
+		StackName: &name, TemplateBody: &body, Capabilities: collectConditions(), Parameters: params(pairs...),
 	}))
 }
 

@@ -18,58 +18,58 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// source is where a request's template comes from.
-type source struct {
-	body, url *string
-	previous  *bool
+// templateSource is where a request's template comes from.
+type templateSource struct {
+	body, url   *string
+	usePrevious *bool
 }
 
-// request is what the operations that make or change a stack have in common.
-type request struct {
-	source
-	params []*sdk.Parameter
-	tags   []*sdk.Tag
-	caps   []*string
+// stackRequest is what the operations that make or change a stack have in common.
+type stackRequest struct {
+	templateSource
+	parameters   []*sdk.Parameter
+	tags         []*sdk.Tag
+	capabilities []*string
 }
 
-// fetch reads a template and enforces its size.
-func (s *Service) fetch(ctx context.Context, src source, before string) (string, error) {
+// loadTemplate reads a template and enforces its size.
+func (s *Service) loadTemplate(ctx context.Context, src templateSource, before string) (string, error) {
 	given := 0
-	for _, is := range []bool{src.body != nil, src.url != nil, src.previous != nil && *src.previous} {
+	for _, is := range []bool{src.body != nil, src.url != nil, src.usePrevious != nil && *src.usePrevious} {
 		if is {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return "", invalid("Either Template URL or Template Body must be specified.")
-	case src.previous != nil && *src.previous:
+		return "", validationError("Either Template URL or Template Body must be specified.")
+	case src.usePrevious != nil && *src.usePrevious:
 		if before == "" {
-			return "", invalid("There is no previous template")
+			return "", validationError("There is no previous template")
 		}
 		return before, nil
 	case src.url != nil:
-		return s.download(ctx, *src.url)
-	case len(*src.body) > maxBody:
-		return "", invalid("1 validation error detected: Value '%s...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d", (*src.body)[:40], maxBody)
+		return s.downloadTemplate(ctx, *src.url)
+	case len(*src.body) > maxInlineTemplate:
+		return "", validationError("1 validation error detected: Value '%s...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d", (*src.body)[:40], maxInlineTemplate)
 	}
 	return *src.body, nil
 }
 
-// download reads a template from the region's S3, with the caller's rights.
-func (s *Service) download(ctx context.Context, address string) (string, error) {
-	bucket, key, err := objectOf(address)
+// downloadTemplate reads a template from the region's S3, with the caller's rights.
+func (s *Service) downloadTemplate(ctx context.Context, address string) (string, error) {
+	bucket, key, err := parseTemplateURL(address)
 	if err != nil {
 		return "", err
 	}
 	v, ok := s.services["s3"]
 	if !ok {
-		return "", invalid("TemplateURL must be a supported URL.")
+		return "", validationError("TemplateURL must be a supported URL.")
 	}
 	out, err := wire.Call(ctx, v, "GetObject", func(in any) error {
 		g, ok := in.(*s3.GetObjectInput)
 		if !ok {
-			return invalid("S3 error: %T", in)
+			return validationError("S3 error: %T", in)
 		}
 		g.Bucket, g.Key = &bucket, &key
 		return nil
@@ -77,28 +77,28 @@ func (s *Service) download(ctx context.Context, address string) (string, error) 
 	if err != nil {
 		e := wire.Refusal(v, err)
 		if e.Status == http.StatusForbidden {
-			return "", invalid("S3 error: Access Denied")
+			return "", validationError("S3 error: Access Denied")
 		}
-		return "", invalid("S3 error: %s", e.Message)
+		return "", validationError("S3 error: %s", e.Message)
 	}
 	got, ok := out.(*s3.GetObjectOutput)
 	if !ok || got.Body == nil {
-		return "", invalid("S3 error: no body")
+		return "", validationError("S3 error: no body")
 	}
 	defer got.Body.Close() //nolint:errcheck // read only
-	b, err := io.ReadAll(io.LimitReader(got.Body, maxURL+1))
+	b, err := io.ReadAll(io.LimitReader(got.Body, maxS3Template+1))
 	switch {
 	case err != nil:
-		return "", invalid("S3 error: the object cannot be read")
-	case len(b) > maxURL:
-		return "", invalid("Template may not exceed %d bytes in size.", maxURL)
+		return "", validationError("S3 error: the object cannot be read")
+	case len(b) > maxS3Template:
+		return "", validationError("Template may not exceed %d bytes in size.", maxS3Template)
 	}
 	return string(b), nil
 }
 
-// objectOf finds bucket and key in a URL of S3, with the bucket in the host or in the path.
-func objectOf(address string) (bucket, key string, err error) {
-	bad := invalid("TemplateURL must be a supported URL.")
+// parseTemplateURL finds bucket and key in a URL of S3, with the bucket in the host or in the path.
+func parseTemplateURL(address string) (bucket, key string, err error) {
+	bad := validationError("TemplateURL must be a supported URL.")
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return "", "", bad
@@ -114,65 +114,65 @@ func objectOf(address string) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
-// prepare reads everything that a request says a stack is to be. before is what the stack is now.
-func (s *Service) prepare(ctx context.Context, r request, before content) (content, error) {
-	body, err := s.fetch(ctx, r.source, before.Body)
+// prepareContent reads everything that a request says a stack is to be. before is what the stack is now.
+func (s *Service) prepareContent(ctx context.Context, r stackRequest, before stackContent) (stackContent, error) {
+	body, err := s.loadTemplate(ctx, r.templateSource, before.Body)
 	if err != nil {
-		return content{}, err
+		return stackContent{}, err
 	}
 	t, err := Parse(body)
 	if err != nil {
-		return content{}, err
+		return stackContent{}, err
 	}
-	if err := capable(t, record.Strs(r.caps)); err != nil {
-		return content{}, err
+	if err := checkCapabilities(t, record.Strings(r.capabilities)); err != nil {
+		return stackContent{}, err
 	}
-	var given []input
-	for _, p := range r.params {
-		given = append(given, input{record.Str(p.ParameterKey), record.Str(p.ParameterValue), p.UsePreviousValue != nil && *p.UsePreviousValue})
+	var given []parameterInput
+	for _, p := range r.parameters {
+		given = append(given, parameterInput{record.String(p.ParameterKey), record.String(p.ParameterValue), p.UsePreviousValue != nil && *p.UsePreviousValue})
 	}
-	params, err := s.resolve(ctx, t, given, before.Params)
+	params, err := s.resolveParameters(ctx, t, given, before.Params)
 	if err != nil {
-		return content{}, err
+		return stackContent{}, err
 	}
-	tags, err := tagMap(r.tags)
+	tags, err := parseTags(r.tags)
 	if r.tags == nil && before.Body != "" {
 		tags = before.Tags
 	}
-	return content{Body: body, Params: params, Tags: tags, Described: t.Description, Capability: record.Strs(r.caps)}, err
+	return stackContent{Body: body, Params: params, Tags: tags, Described: t.Description, Capability: record.Strings(r.capabilities)}, err
 }
 
-func tagMap(tags []*sdk.Tag) (map[string]string, error) {
+func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
-		k := record.Str(t.Key)
+		k := record.String(t.Key)
 		switch _, twice := out[k]; {
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return nil, invalid("aws: prefixed tag key names are not allowed for external use.")
+			return nil, validationError("aws: prefixed tag key names are not allowed for external use.")
 		case twice:
-			return nil, invalid("Duplicate tag keys found: %s", k)
+			return nil, validationError("Duplicate tag keys found: %s", k)
 		}
-		out[k] = record.Str(t.Value)
+		out[k] = record.String(t.Value)
 	}
 	if len(out) > 50 {
-		return nil, invalid("A stack may have at most 50 tags")
+		return nil, validationError("A stack may have at most 50 tags")
 	}
 	return out, nil
 }
 
-// needs are the capabilities that a template asks for, and why.
-func needs(t *Template) (capability string, because []string) {
-	for _, name := range record.Keys(t.Resources) {
+// requiredCapabilities are the capabilities that a template asks for, and why.
+func requiredCapabilities(t *Template) (capability string, because []string) {
+	for _, name := range record.SortedKeys(t.Resources) {
 		r := t.Resources[name]
-		kind := types()[r.Type]
-		if !kind.iam {
+		kind := resourceTypes()[r.Type]
+		if !kind.needsCapability {
 			continue
 		}
 		because = append(because, r.Type)
 		if capability == "" {
 			capability = sdk.CapabilityCapabilityIam
 		}
-		if _, named := r.Properties[kind.name]; named && r.Type != "AWS::IAM::RolePolicy" && r.Type != "AWS::IAM::Policy" {
+		if _, named := r.Properties[kind.nameProperty]; named && r.Type != "AWS::IAM::RolePolicy" && r.Type != "AWS::IAM::Policy" {
 			capability = sdk.CapabilityCapabilityNamedIam
 		}
 	}
@@ -180,22 +180,22 @@ func needs(t *Template) (capability string, because []string) {
 	return capability, slices.Compact(because)
 }
 
-// capable refuses a template that makes IAM's things without the caller's word.
-func capable(t *Template, given []string) error {
+// checkCapabilities refuses a template that makes IAM's things without the caller's word.
+func checkCapabilities(t *Template, given []string) error {
 	for _, c := range given {
 		if !slices.Contains(sdk.Capability_Values(), c) {
-			return invalid("1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint: Member must satisfy enum value set: [CAPABILITY_IAM, CAPABILITY_NAMED_IAM, CAPABILITY_AUTO_EXPAND]", c)
+			return validationError("1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint: Member must satisfy enum value set: [CAPABILITY_IAM, CAPABILITY_NAMED_IAM, CAPABILITY_AUTO_EXPAND]", c)
 		}
 	}
-	need, _ := needs(t)
+	need, _ := requiredCapabilities(t)
 	if need == "" || slices.Contains(given, sdk.CapabilityCapabilityNamedIam) || need == sdk.CapabilityCapabilityIam && slices.Contains(given, need) {
 		return nil
 	}
 	return wire.Errorf(sdk.ErrCodeInsufficientCapabilitiesException, "Requires capabilities : [%s]", need)
 }
 
-// caller is as whom a stack's resources are made: the caller, or the role that the stack is given.
-func (s *Service) caller(ctx context.Context, role string) (wire.Caller, error) {
+// stackCaller is as whom a stack's resources are made: the caller, or the role that the stack is given.
+func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, error) {
 	if role == "" {
 		return wire.CallerFrom(ctx), nil
 	}
@@ -205,7 +205,7 @@ func (s *Service) caller(ctx context.Context, role string) (wire.Caller, error) 
 	return s.cfg.Roles.ServiceCaller(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
 }
 
-func badToken() error { return invalid("The NextToken is not valid") }
+func invalidTokenError() error { return validationError("The NextToken is not valid") }
 
 // pageSize is how many entries a page has.
 const pageSize = 100

@@ -50,7 +50,7 @@ Outputs:
 	}
 	t.Logf("%d crashes", len(crashes))
 	for _, snapshot := range crashes {
-		l := labOf(t, regiontest.StartWith(t, regiontest.Options{From: snapshot, Patience: 5 * time.Second}))
+		l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot, DeleteRetryTimeout: 5 * time.Second}))
 		l.want(l.settle("net"), "CREATE_COMPLETE")
 		if n := len(must[*ec2.DescribeVpcsOutput](l)(l.ec2.DescribeVpcs(l.ctx(), &ec2.DescribeVpcsInput{})).Vpcs); n != 1 {
 			t.Errorf("%d VPCs", n)
@@ -60,7 +60,7 @@ Outputs:
 		left := len(must[*ec2.DescribeVpcsOutput](l)(l.ec2.DescribeVpcs(l.ctx(), &ec2.DescribeVpcsInput{})).Vpcs) +
 			len(must[*ec2.DescribeAddressesOutput](l)(l.ec2.DescribeAddresses(l.ctx(), &ec2.DescribeAddressesInput{})).Addresses) +
 			len(must[*ec2.DescribeInternetGatewaysOutput](l)(l.ec2.DescribeInternetGateways(l.ctx(), &ec2.DescribeInternetGatewaysInput{})).InternetGateways) +
-			len(must[*iam.ListRolesOutput](l)(iam.NewFromConfig(l.region.Config()).ListRoles(l.ctx(), &iam.ListRolesInput{})).Roles) + len(nats)
+			len(must[*iam.ListRolesOutput](l)(iam.NewFromConfig(l.region.AWSConfig()).ListRoles(l.ctx(), &iam.ListRolesInput{})).Roles) + len(nats)
 		if left != 0 {
 			t.Errorf("%d things are left after the stack", left)
 		}
@@ -81,7 +81,7 @@ func TestRollingUpdateSurvivesTheRegion(t *testing.T) {
 		return fresh != ""
 	})
 	snapshot := first.region.Snapshot(t)
-	l := labOf(t, regiontest.StartWith(t, regiontest.Options{From: snapshot}))
+	l := labOf(t, regiontest.StartWith(t, regiontest.Options{Snapshot: snapshot}))
 	seen := map[string]string{fresh: "sent"}
 	for id := range before {
 		seen[id] = "old"

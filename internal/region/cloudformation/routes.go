@@ -4,140 +4,142 @@ package cloudformation
 
 import "errors"
 
-// targetsOf are the properties of a route that say where it leads.
-func targetsOf() []string {
+// routeTargetProperties are the properties of a route that say where it leads.
+func routeTargetProperties() []string {
 	return []string{
 		"GatewayId", "NatGatewayId", "InstanceId", "NetworkInterfaceId", "VpcPeeringConnectionId", "TransitGatewayId",
 		"EgressOnlyInternetGatewayId", "VpcEndpointId", "CarrierGatewayId", "LocalGatewayId", "CoreNetworkArn",
 	}
 }
 
-func destinations() []string {
+func routeDestinationProperties() []string {
 	return []string{"DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId"}
 }
 
 func routeTypes() map[string]resourceType {
-	route := func(j *job) tree {
-		in := j.take(append(targetsOf(), destinations()...)...)
+	route := func(j *handlerRequest) object {
+		in := j.pickProperties(append(routeTargetProperties(), routeDestinationProperties()...)...)
 		in["RouteTableId"] = j.props["RouteTableId"]
 		return in
 	}
 	return map[string]resourceType{
 		"AWS::EC2::RouteTable": {
-			make:   makeEC2("CreateRouteTable", "route-table", "RouteTable.RouteTableId", func(j *job) tree { return j.take("VpcId") }),
-			settle: ownID("RouteTableId"), change: retagEC2,
-			remove: removeEC2("DeleteRouteTable", "RouteTableId"),
+			create:    createEC2("CreateRouteTable", "route-table", "RouteTable.RouteTableId", func(j *handlerRequest) object { return j.pickProperties("VpcId") }),
+			stabilize: setIDAttribute("RouteTableId"), update: updateEC2Tags,
+			delete: deleteEC2("DeleteRouteTable", "RouteTableId"),
 		},
 		"AWS::EC2::Route": {
-			make: func(j *job) error {
-				if err := j.do("ec2", "CreateRoute", route(j)); err != nil && (!j.again || code(err) != "RouteAlreadyExists") {
+			create: func(j *handlerRequest) error {
+				if err := j.runOperation("ec2", "CreateRoute", route(j)); err != nil && (!j.resumed || errorCode(err) != "RouteAlreadyExists") {
 					return err
 				}
-				return j.made(j.text("RouteTableId") + "|" + routeKey(j))
+				return j.setPhysicalID(j.stringProperty("RouteTableId") + "|" + routeDestination(j))
 			},
-			settle: func(j *job) error { j.attributes["CidrBlock"] = routeKey(j); return nil },
-			change: func(j *job) error { return j.do("ec2", "ReplaceRoute", route(j)) },
-			remove: func(j *job) error {
-				in := j.take(destinations()...)
+			stabilize: func(j *handlerRequest) error { j.attributes["CidrBlock"] = routeDestination(j); return nil },
+			update:    func(j *handlerRequest) error { return j.runOperation("ec2", "ReplaceRoute", route(j)) },
+			delete: func(j *handlerRequest) error {
+				in := j.pickProperties(routeDestinationProperties()...)
 				in["RouteTableId"] = j.props["RouteTableId"]
-				return j.do("ec2", "DeleteRoute", in)
+				return j.runOperation("ec2", "DeleteRoute", in)
 			},
 		},
 		"AWS::EC2::SubnetRouteTableAssociation": {
-			make: func(j *job) error {
-				out, err := j.call("ec2", "AssociateRouteTable", j.take("RouteTableId", "SubnetId"))
+			create: func(j *handlerRequest) error {
+				out, err := j.callOperation("ec2", "AssociateRouteTable", j.pickProperties("RouteTableId", "SubnetId"))
 				if err != nil {
 					return err
 				}
-				return j.made(at(out, "AssociationId"))
+				return j.setPhysicalID(valueAt(out, "AssociationId"))
 			},
-			settle: ownID("Id"),
-			remove: removeEC2("DisassociateRouteTable", "AssociationId"),
-			adopt:  adoptAssociation,
+			stabilize:   setIDAttribute("Id"),
+			delete:      deleteEC2("DisassociateRouteTable", "AssociationId"),
+			findCreated: findAssociation,
 		},
-		"AWS::EC2::VPCEndpoint":          endpointType(),
-		"AWS::EC2::VPCPeeringConnection": peeringType(),
+		"AWS::EC2::VPCEndpoint":          vpcEndpointType(),
+		"AWS::EC2::VPCPeeringConnection": vpcPeeringType(),
 	}
 }
 
-// endpointType is a way to a service that does not lead out of the network.
-func endpointType() resourceType {
+// vpcEndpointType is a way to a service that does not lead out of the network.
+func vpcEndpointType() resourceType {
 	return resourceType{
-		make: makeEC2("CreateVpcEndpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId", func(j *job) tree {
-			in := j.takeAll("Tags", "PolicyDocument")
-			if p := j.document("PolicyDocument"); p != "" {
+		create: createEC2("CreateVpcEndpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId", func(j *handlerRequest) object {
+			in := j.omitProperties("Tags", "PolicyDocument")
+			if p := j.policyDocument("PolicyDocument"); p != "" {
 				in["PolicyDocument"] = p
 			}
 			return in
 		}),
-		settle: func(j *job) error {
-			j.attributes["Id"] = j.id
-			return j.wait(func() (bool, error) {
-				e, err := j.described("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
-				if textOf(e, "State") == "failed" {
+		stabilize: func(j *handlerRequest) error {
+			j.attributes["Id"] = j.physicalID
+			return j.waitUntil(func() (bool, error) {
+				e, err := j.describeFirst("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
+				if stringAt(e, "State") == "failed" {
 					return false, errors.New("the endpoint failed") // the service gives no reason
 				}
-				return textOf(e, "State") == "available", err
+				return stringAt(e, "State") == "available", err
 			})
 		},
-		change: changeEndpoint,
-		remove: func(j *job) error { return j.do("ec2", "DeleteVpcEndpoints", tree{"VpcEndpointIds": []any{j.id}}) },
-		gone: func(j *job) (bool, error) {
-			e, err := j.described("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
+		update: updateVPCEndpoint,
+		delete: func(j *handlerRequest) error {
+			return j.runOperation("ec2", "DeleteVpcEndpoints", object{"VpcEndpointIds": []any{j.physicalID}})
+		},
+		isDeleted: func(j *handlerRequest) (bool, error) {
+			e, err := j.describeFirst("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
 			return e == nil, err
 		},
 	}
 }
 
-// peeringType joins two networks.
-func peeringType() resourceType {
+// vpcPeeringType joins two networks.
+func vpcPeeringType() resourceType {
 	return resourceType{
-		make: makeEC2("CreateVpcPeeringConnection", "vpc-peering-connection", "VpcPeeringConnection.VpcPeeringConnectionId", func(j *job) tree {
-			return j.take("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
+		create: createEC2("CreateVpcPeeringConnection", "vpc-peering-connection", "VpcPeeringConnection.VpcPeeringConnectionId", func(j *handlerRequest) object {
+			return j.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
 		}),
-		settle: func(j *job) error {
-			j.attributes["Id"] = j.id
-			if owner := j.text("PeerOwnerId"); owner == "" || owner == j.s.cfg.Account {
-				return j.do("ec2", "AcceptVpcPeeringConnection", tree{"VpcPeeringConnectionId": j.id})
+		stabilize: func(j *handlerRequest) error {
+			j.attributes["Id"] = j.physicalID
+			if owner := j.stringProperty("PeerOwnerId"); owner == "" || owner == j.engine.cfg.Account {
+				return j.runOperation("ec2", "AcceptVpcPeeringConnection", object{"VpcPeeringConnectionId": j.physicalID})
 			}
 			return nil
 		},
-		change: retagEC2,
-		remove: removeEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
-		gone: func(j *job) (bool, error) {
-			p, err := j.described("DescribeVpcPeeringConnections", "VpcPeeringConnectionIds", "VpcPeeringConnections")
-			state := textOf(p, "Status", "Code")
+		update: updateEC2Tags,
+		delete: deleteEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
+		isDeleted: func(j *handlerRequest) (bool, error) {
+			p, err := j.describeFirst("DescribeVpcPeeringConnections", "VpcPeeringConnectionIds", "VpcPeeringConnections")
+			state := stringAt(p, "Status", "Code")
 			return state == "" || state == "deleted", err
 		},
 	}
 }
 
-func routeKey(j *job) string {
-	for _, d := range destinations() {
-		if t := j.text(d); t != "" {
+func routeDestination(j *handlerRequest) string {
+	for _, d := range routeDestinationProperties() {
+		if t := j.stringProperty(d); t != "" {
 			return t
 		}
 	}
 	return ""
 }
 
-// adoptAssociation finds the association of the job's subnet.
-func adoptAssociation(j *job) (bool, error) {
-	out, err := j.call("ec2", "DescribeRouteTables", tree{"RouteTableIds": []any{j.props["RouteTableId"]}})
-	for _, a := range list0(out, "RouteTables", 0, "Associations") {
-		if textOf(a, "SubnetId") == j.text("SubnetId") {
-			j.id = textOf(a, "RouteTableAssociationId")
+// findAssociation finds the association of the job's subnet.
+func findAssociation(j *handlerRequest) (bool, error) {
+	out, err := j.callOperation("ec2", "DescribeRouteTables", object{"RouteTableIds": []any{j.props["RouteTableId"]}})
+	for _, a := range listAt(out, "RouteTables", 0, "Associations") {
+		if stringAt(a, "SubnetId") == j.stringProperty("SubnetId") {
+			j.physicalID = stringAt(a, "RouteTableAssociationId")
 			return true, nil
 		}
 	}
 	return false, err
 }
 
-// changeEndpoint gives an endpoint other tables, subnets, groups or another policy.
-func changeEndpoint(j *job) error {
-	in := tree{"VpcEndpointId": j.id}
+// updateVPCEndpoint gives an endpoint other tables, subnets, groups or another policy.
+func updateVPCEndpoint(j *handlerRequest) error {
+	in := object{"VpcEndpointId": j.physicalID}
 	for _, name := range []string{"RouteTableIds", "SubnetIds", "SecurityGroupIds"} {
-		more, fewer := changes(j.old[name], j.props[name])
+		more, fewer := diffLists(j.oldProps[name], j.props[name])
 		if len(more) > 0 {
 			in["Add"+name] = more
 		}
@@ -145,37 +147,37 @@ func changeEndpoint(j *job) error {
 			in["Remove"+name] = fewer
 		}
 	}
-	if j.differs("PrivateDnsEnabled") {
+	if j.propertyChanged("PrivateDnsEnabled") {
 		in["PrivateDnsEnabled"] = j.props["PrivateDnsEnabled"]
 	}
-	if j.differs("PolicyDocument") {
-		if p := j.document("PolicyDocument"); p != "" {
+	if j.propertyChanged("PolicyDocument") {
+		if p := j.policyDocument("PolicyDocument"); p != "" {
 			in["PolicyDocument"] = p
 		} else {
 			in["ResetPolicy"] = true
 		}
 	}
 	if len(in) > 1 {
-		if err := j.do("ec2", "ModifyVpcEndpoint", in); err != nil {
+		if err := j.runOperation("ec2", "ModifyVpcEndpoint", in); err != nil {
 			return err
 		}
 	}
-	return retagEC2(j)
+	return updateEC2Tags(j)
 }
 
-// changes are the items that one list has and the other has not.
-func changes(before, after any) (more, fewer []any) {
+// diffLists are the items that one list has and the other has not.
+func diffLists(before, after any) (more, fewer []any) {
 	have, want := map[string]bool{}, map[string]bool{}
-	for _, v := range list0(before) {
-		have[canonical(v)] = true
+	for _, v := range listAt(before) {
+		have[canonicalText(v)] = true
 	}
-	for _, v := range list0(after) {
-		if want[canonical(v)] = true; !have[canonical(v)] {
+	for _, v := range listAt(after) {
+		if want[canonicalText(v)] = true; !have[canonicalText(v)] {
 			more = append(more, v)
 		}
 	}
-	for _, v := range list0(before) {
-		if !want[canonical(v)] {
+	for _, v := range listAt(before) {
+		if !want[canonicalText(v)] {
 			fewer = append(fewer, v)
 		}
 	}

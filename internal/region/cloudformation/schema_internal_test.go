@@ -18,25 +18,25 @@ import (
 var update = flag.Bool("update", false, "write what is generated anew")
 
 // extra are schemas that the shared data does not have: AWS's documentation of the type.
-func extra() map[string]schema {
-	return map[string]schema{
+func extra() map[string]typeSchema {
+	return map[string]typeSchema{
 		"AWS::AutoScaling::WarmPool": {
 			Properties: map[string]string{
 				"AutoScalingGroupName": "string", "InstanceReusePolicy": "InstanceReusePolicy", "MaxGroupPreparedCapacity": "integer",
 				"MinSize": "integer", "PoolState": "string",
 			},
 			Required: []string{"AutoScalingGroupName"}, CreateOnly: []string{"AutoScalingGroupName"}, Identifier: []string{"AutoScalingGroupName"},
-			Definitions: map[string]shape{"InstanceReusePolicy": {Properties: map[string]string{"ReuseOnScaleIn": "boolean"}}},
+			Definitions: map[string]nestedSchema{"InstanceReusePolicy": {Properties: map[string]string{"ReuseOnScaleIn": "boolean"}}},
 		},
 	}
 }
 
 // TestSchemas holds the embedded schemas against the data that all our judges share; with -update it writes them.
 func TestSchemas(t *testing.T) {
-	var doc struct{ Types map[string]schema }
+	var doc struct{ Types map[string]typeSchema }
 	referencedata.ReadJSON(t, referencedata.CloudFormationTypes, &doc)
 	want := extra()
-	for kind := range types() {
+	for kind := range resourceTypes() {
 		s, ok := doc.Types[kind]
 		if _, own := want[kind]; own {
 			continue
@@ -45,7 +45,7 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("no schema for %s", kind)
 			continue
 		}
-		used := map[string]shape{}
+		used := map[string]nestedSchema{}
 		reachable(s, s.Properties, used)
 		s.Definitions = used
 		want[kind] = s
@@ -69,7 +69,7 @@ func TestSchemas(t *testing.T) {
 }
 
 // reachable collects the definitions that properties lead to.
-func reachable(s schema, props map[string]string, into map[string]shape) {
+func reachable(s typeSchema, props map[string]string, into map[string]nestedSchema) {
 	for _, kind := range props {
 		for part := range strings.SplitSeq(kind, "|") {
 			for strings.HasSuffix(part, ">") {

@@ -20,8 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Marker puts tags that begin with aws: on a resource; clients cannot.
-type Marker func(id string, tags map[string]string)
+// SystemTagger puts tags that begin with aws: on a resource; clients cannot.
+type SystemTagger func(id string, tags map[string]string)
 
 // Roles is IAM as stacks see it: it lets a service act as a role that trusts it.
 type Roles interface {
@@ -33,35 +33,35 @@ type Config struct {
 	Region, Account string
 	Now             func() time.Time
 	Rand            io.Reader
-	Saver           record.Saver
+	State           record.Backend
 	Services        []wire.Service // those that resources are made with
 	Zones           []string       // the names of the region's availability zones
 	Authorizer      wire.Authorizer
 	Roles           Roles
-	// Mark puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from
+	// SystemTaggers puts the stack's tags on what was made, by the service's name. What is not in it gets none, or takes them from
 	// [wire.SystemTags].
-	Mark map[string]Marker
-	// SignalURL is where wait condition handles point to; see [Service.Signals].
+	SystemTaggers map[string]SystemTagger
+	// SignalURL is where wait condition handles point to; see [Service.SignalHandler].
 	SignalURL string
-	// Poll is how often a resource is looked at while it gets ready; the default is 100 ms.
-	Poll time.Duration
-	// Patience is how long a deletion is tried again while something is still in use; the default is 20 s.
-	Patience time.Duration
-	// Settle is the longest that a resource may take to get ready; the default is 10 minutes.
-	Settle time.Duration
-	Log    *slog.Logger
+	// PollInterval is how often a resource is looked at while it gets ready; the default is 100 ms.
+	PollInterval time.Duration
+	// DeleteRetryTimeout is how long a deletion is tried again while something is still in use; the default is 20 s.
+	DeleteRetryTimeout time.Duration
+	// StabilizeTimeout is the longest that a resource may take to get ready; the default is 10 minutes.
+	StabilizeTimeout time.Duration
+	Log              *slog.Logger
 }
 
 // Service is CloudFormation in one region.
 type Service struct {
 	cfg      Config
 	services map[string]wire.Service
-	st       *state
-	book     *record.Book
+	state    *serviceState
+	store    *record.Store
 	wake     chan struct{}
 
-	mu      sync.Mutex
-	running map[string]context.CancelCauseFunc // ends what a stack's operation does now, by the stack's id
+	mu          sync.Mutex
+	cancelFuncs map[string]context.CancelCauseFunc // ends what a stack's operation does now, by the stack's id
 }
 
 // New makes the service and loads its saved state. Call [Service.Run] to let it act: it takes up operations that an
@@ -71,73 +71,73 @@ func New(cfg Config) (*Service, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	for d, otherwise := range map[*time.Duration]time.Duration{
-		&cfg.Poll: 100 * time.Millisecond, &cfg.Patience: 20 * time.Second, &cfg.Settle: 10 * time.Minute,
+		&cfg.PollInterval: 100 * time.Millisecond, &cfg.DeleteRetryTimeout: 20 * time.Second, &cfg.StabilizeTimeout: 10 * time.Minute,
 	} {
 		if *d == 0 {
 			*d = otherwise
 		}
 	}
 	s := &Service{
-		cfg: cfg, st: &state{}, wake: make(chan struct{}, 1), services: map[string]wire.Service{},
-		running: map[string]context.CancelCauseFunc{},
+		cfg: cfg, state: &serviceState{}, wake: make(chan struct{}, 1), services: map[string]wire.Service{},
+		cancelFuncs: map[string]context.CancelCauseFunc{},
 	}
 	for _, v := range cfg.Services {
 		s.services[v.Name] = v
 	}
-	s.book = &record.Book{Name: "cloudformation", Saver: cfg.Saver, State: s.st}
-	if err := s.book.Load(); err != nil {
+	s.store = &record.Store{Name: "cloudformation", Backend: cfg.State, State: s.state}
+	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
-	if s.st.Stacks == nil {
-		s.st.Stacks = map[string]*stack{}
+	if s.state.Stacks == nil {
+		s.state.Stacks = map[string]*stack{}
 	}
 	return s, nil
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
 
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name: "cloudformation", Protocol: wire.Query, Version: "2010-05-15",
-		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/", Authorize: s.authorize, Ops: s.ops(),
+		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/", Authorize: s.authorizeRequest, Ops: s.wireOperations(),
 	}
 }
 
-func (s *Service) uuid() string {
-	h := record.Hex(s.cfg.Rand, 32)
+func (s *Service) newUUID() string {
+	h := record.RandomHex(s.cfg.Rand, 32)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-func (s *Service) arn(rest string) string {
+func (s *Service) buildARN(rest string) string {
 	return fmt.Sprintf("arn:aws:cloudformation:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
 }
 
-// find returns the stack that a client names: by its name, unless it is deleted, or by its id.
-func (s *Service) find(nameOrID string) (*stack, error) {
-	if st := s.named(nameOrID); st != nil {
+// findStack returns the stack that a client names: by its name, unless it is deleted, or by its id.
+func (s *Service) findStack(nameOrID string) (*stack, error) {
+	if st := s.findActiveStack(nameOrID); st != nil {
 		return st, nil
 	}
-	if st := s.st.Stacks[nameOrID]; st != nil {
+	if st := s.state.Stacks[nameOrID]; st != nil {
 		return st, nil
 	}
-	return nil, invalid("Stack with id %s does not exist", nameOrID)
+	return nil, validationError("Stack with id %s does not exist", nameOrID)
 }
 
-// named is the stack of that name, or of that id, that is not deleted; nil if there is none.
-func (s *Service) named(nameOrID string) *stack {
-	for _, st := range s.st.Stacks {
-		if (st.Name == nameOrID || st.ID == nameOrID) && st.Status != deleted {
+// findActiveStack is the stack of that name, or of that id, that is not deleted; nil if there is none.
+func (s *Service) findActiveStack(nameOrID string) *stack {
+	for _, st := range s.state.Stacks {
+		if (st.Name == nameOrID || st.ID == nameOrID) && st.Status != statusDeleted {
 			return st
 		}
 	}
 	return nil
 }
 
-// call carries out an operation of one of the region's services as the caller in ctx. Members are named as aws-sdk-go
+// callService carries out an operation of one of the region's services as the caller in ctx. Members are named as aws-sdk-go
 // names them.
-func (s *Service) call(ctx context.Context, service, op string, in tree) (tree, error) {
+func (s *Service) callService(ctx context.Context, service, op string, in object) (object, error) {
 	v, ok := s.services[service]
 	if !ok {
 		return nil, wire.Errorf("ServiceUnavailable", "this region has no %s", service)
@@ -157,7 +157,7 @@ func (s *Service) call(ctx context.Context, service, op string, in tree) (tree, 
 	if err != nil {
 		return nil, &callError{service: service, err: wire.Refusal(v, err), cause: err}
 	}
-	return record.Fields(out)
+	return record.ShapeToMap(out)
 }
 
 // callError is the refusal of an operation by the service that was asked.
@@ -169,13 +169,13 @@ type callError struct {
 
 // Error is the refusal in CloudFormation's words.
 func (e *callError) Error() string {
-	return fmt.Sprintf("%s (Service: %s, Status Code: %d, Error Code: %s)", e.err.Message, title(e.service), e.err.Status, e.err.Code)
+	return fmt.Sprintf("%s (Service: %s, Status Code: %d, Error Code: %s)", e.err.Message, serviceTitle(e.service), e.err.Status, e.err.Code)
 }
 
 // Unwrap is the service's error.
 func (e *callError) Unwrap() error { return e.err }
 
-func title(service string) string {
+func serviceTitle(service string) string {
 	if n, ok := map[string]string{
 		"ec2": "Ec2", "elasticloadbalancing": "ElasticLoadBalancingV2", "autoscaling": "AutoScaling", "route53": "Route53", "s3": "S3",
 	}[service]; ok {
@@ -184,8 +184,8 @@ func title(service string) string {
 	return strings.ToUpper(service[:1]) + service[1:]
 }
 
-// as returns ctx with a stack's caller, as the services that are called see it.
-func (s *Service) as(ctx context.Context, caller wire.Caller) context.Context {
+// withStackCaller returns ctx with a stack's caller, as the services that are called see it.
+func (s *Service) withStackCaller(ctx context.Context, caller wire.Caller) context.Context {
 	ctx = wire.WithAuthorizer(wire.WithCaller(ctx, caller), s.cfg.Authorizer)
 	return wire.WithConditions(ctx, map[string][]string{
 		"aws:CalledVia": {"cloudformation.amazonaws.com"}, "aws:CalledViaFirst": {"cloudformation.amazonaws.com"},

@@ -73,7 +73,7 @@ func (l *lab) members() map[string]string {
 	if name == "" {
 		return out
 	}
-	got := must[*autoscaling.DescribeAutoScalingGroupsOutput](l)(autoscaling.NewFromConfig(l.region.Config()).DescribeAutoScalingGroups(l.ctx(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}}))
+	got := must[*autoscaling.DescribeAutoScalingGroupsOutput](l)(autoscaling.NewFromConfig(l.region.AWSConfig()).DescribeAutoScalingGroups(l.ctx(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}}))
 	for _, g := range got.AutoScalingGroups {
 		for _, i := range g.Instances {
 			if i.LifecycleState == "InService" {
@@ -249,7 +249,7 @@ func TestRollingUpdateWaitsForSignals(t *testing.T) {
 	l.told("f", "UPDATE_IN_PROGRESS Group Rolling update initiated. Terminating 2 obsolete instance(s) in batches of 1, while keeping at least 1 instance(s) in service. Waiting on resource signals with a timeout of PT30S")
 	l.told("f", "UPDATE_IN_PROGRESS Group New instance(s) added to autoscaling group - Waiting on 1 resource signal(s) with a timeout of PT30S.")
 	l.told("f", "UPDATE_IN_PROGRESS Group Successfully terminated instance(s) [i-")
-	group := must[*autoscaling.DescribeAutoScalingGroupsOutput](l)(autoscaling.NewFromConfig(l.region.Config()).DescribeAutoScalingGroups(l.ctx(), &autoscaling.DescribeAutoScalingGroupsInput{})).AutoScalingGroups[0]
+	group := must[*autoscaling.DescribeAutoScalingGroupsOutput](l)(autoscaling.NewFromConfig(l.region.AWSConfig()).DescribeAutoScalingGroups(l.ctx(), &autoscaling.DescribeAutoScalingGroupsInput{})).AutoScalingGroups[0]
 	if len(group.SuspendedProcesses) != 0 || *group.MinSize != 2 || *group.DesiredCapacity != 2 {
 		t.Errorf("after the update: %d processes suspended, minimum %d, desired %d", len(group.SuspendedProcesses), *group.MinSize, *group.DesiredCapacity)
 	}

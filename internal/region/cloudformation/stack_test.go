@@ -115,7 +115,7 @@ func TestFailedCreationRollsBack(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			if name == "name conflict" {
-				must[*iam.CreateRoleOutput](l)(iam.NewFromConfig(l.region.Config()).CreateRole(l.ctx(), &iam.CreateRoleInput{
+				must[*iam.CreateRoleOutput](l)(iam.NewFromConfig(l.region.AWSConfig()).CreateRole(l.ctx(), &iam.CreateRoleInput{
 					RoleName: aws.String("a-name"), AssumeRolePolicyDocument: aws.String(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`),
 				}))
 			}

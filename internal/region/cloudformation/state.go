@@ -11,17 +11,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// state is all that is remembered; it is saved as JSON.
-type state struct {
+// serviceState is all that is remembered; it is saved as JSON.
+type serviceState struct {
 	Stacks map[string]*stack // by id, which is an ARN
 }
 
-// content is what a stack is made of: it changes as a whole.
-type content struct {
+// stackContent is what a stack is made of: it changes as a whole.
+type stackContent struct {
 	Body       string
-	Params     map[string]value
+	Params     map[string]parameterValue
 	Tags       map[string]string
-	Outputs    []output
+	Outputs    []stackOutput
 	Imports    []string // names of other stacks' exports
 	Described  string   // the template's description
 	Capability []string
@@ -31,9 +31,9 @@ type content struct {
 type stack struct {
 	ID, Name, Status, Reason  string
 	Created, Updated, Deleted time.Time
-	content
+	stackContent
 	Resources       map[string]*resource // by logical id
-	Events          []event              // oldest first
+	Events          []stackEvent         // oldest first
 	ChangeSets      map[string]*changeSet
 	Policy          string
 	Protected       bool
@@ -42,9 +42,9 @@ type stack struct {
 	Timeout         int64 // minutes; 0 for none
 	Role            string
 	Notify          []string
-	ChangeSetID     string     // the change set that was executed last
-	Op              *operation // under way
-	Stuck           *operation // an update whose rollback failed
+	ChangeSetID     string          // the change set that was executed last
+	Op              *stackOperation // under way
+	Stuck           *stackOperation // an update whose rollback failed
 }
 
 // resource is a resource of a stack.
@@ -52,30 +52,30 @@ type resource struct {
 	Logical, Type, Physical string
 	Status, Reason          string
 	Changed                 time.Time
-	Properties              tree // evaluated, as they were last applied
-	Attributes              tree
+	Properties              object // evaluated, as they were last applied
+	Attributes              object
 	After                   []string // what it depends on
 	DeletionPolicy          string
 	UpdateReplacePolicy     string
 	Description             string
-	Signals                 []signal `json:"signals,omitempty"`
-	Begun                   bool     `json:"begun,omitempty"`   // its creation was begun, and perhaps done
-	Waiting                 bool     `json:"waiting,omitempty"` // for signals
-	Roll                    *roll    `json:"roll,omitempty"`
-	From                    tree     `json:"from,omitempty"` // its properties before the change under way
+	Signals                 []resourceSignal `json:"signals,omitempty"`
+	CreationStarted         bool             `json:"begun,omitempty"`   // its creation was begun, and perhaps done
+	WaitingForSignals       bool             `json:"waiting,omitempty"` // for signals
+	RollingUpdate           *rollingUpdate   `json:"roll,omitempty"`
+	PreviousProperties      object           `json:"from,omitempty"` // its properties before the change under way
 }
 
-// signal is a message about a resource's readiness.
-type signal struct {
+// resourceSignal is a message about a resource's readiness.
+type resourceSignal struct {
 	ID      string
 	Success bool
 	Data    string
 }
 
-type output struct{ Key, Value, Description, Export string }
+type stackOutput struct{ Key, Value, Description, Export string }
 
-// event is one line of a stack's history.
-type event struct {
+// stackEvent is one line of a stack's history.
+type stackEvent struct {
 	ID, Logical, Physical, Type, Status, Reason string
 	At                                          time.Time
 	Token                                       string
@@ -89,15 +89,15 @@ const (
 	opDelete = "delete"
 )
 
-// operation is what happens to a stack. Everything in it survives a restart.
-type operation struct {
+// stackOperation is what happens to a stack. Everything in it survives a restart.
+type stackOperation struct {
 	Kind, Phase string
 	Token       string // the client's
 	Caller      wire.Caller
 	Begun       time.Time
 	Retain      []string // resources that a deletion leaves alone
 	// Old is the stack before an update; New is what it is to become.
-	Old, New      content
+	Old, New      stackContent
 	OldResources  map[string]*resource
 	Garbage       []*resource // to delete at the end
 	Done          map[string]bool
@@ -108,7 +108,7 @@ type operation struct {
 	KeepOnFailure bool
 }
 
-func (c content) clone() content {
+func (c stackContent) clone() stackContent {
 	c.Params, c.Tags = maps.Clone(c.Params), maps.Clone(c.Tags)
 	c.Outputs, c.Imports, c.Capability = slices.Clone(c.Outputs), slices.Clone(c.Imports), slices.Clone(c.Capability)
 	return c
@@ -119,9 +119,9 @@ func (r *resource) clone() *resource {
 	c := *r
 	c.After, c.Signals = slices.Clone(r.After), slices.Clone(r.Signals)
 	c.Attributes = maps.Clone(r.Attributes)
-	if r.Roll != nil {
-		c.Roll = new(*r.Roll)
-		c.Roll.Old = slices.Clone(r.Roll.Old)
+	if r.RollingUpdate != nil {
+		c.RollingUpdate = new(*r.RollingUpdate)
+		c.RollingUpdate.Old = slices.Clone(r.RollingUpdate.Old)
 	}
 	return &c
 }
@@ -136,42 +136,42 @@ func cloneResources(in map[string]*resource) map[string]*resource {
 
 // The statuses of stacks and resources are composed: an action and how it stands.
 const (
-	inProgress = "_IN_PROGRESS"
-	complete   = "_COMPLETE"
-	failed     = "_FAILED"
-	review     = "REVIEW_IN_PROGRESS"
-	deleted    = "DELETE_COMPLETE"
+	suffixInProgress = "_IN_PROGRESS"
+	suffixComplete   = "_COMPLETE"
+	suffixFailed     = "_FAILED"
+	statusReview     = "REVIEW_IN_PROGRESS"
+	statusDeleted    = "DELETE_COMPLETE"
 )
 
-// note records an event. The caller is inside the book.
-func (s *Service) note(st *stack, e event) {
+// addEvent records an event. The caller is inside the book.
+func (s *Service) addEvent(st *stack, e stackEvent) {
 	e.At = s.cfg.Now().UTC()
 	if n := len(st.Events); n > 0 && !e.At.After(st.Events[n-1].At) {
 		e.At = st.Events[n-1].At.Add(time.Microsecond) // in order, whatever the clock says
 	}
-	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format("2006-01-02T15:04:05.000Z") + "-" + record.Hex(s.cfg.Rand, 6)
+	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format("2006-01-02T15:04:05.000Z") + "-" + record.RandomHex(s.cfg.Rand, 6)
 	if st.Op != nil {
 		e.Token = st.Op.Token
 	}
 	st.Events = append(st.Events, e)
-	s.book.Dirty()
+	s.store.MarkChanged()
 }
 
-// setStack changes a stack's status and notes it.
-func (s *Service) setStack(st *stack, status, reason string) {
+// setStackStatus changes a stack's status and notes it.
+func (s *Service) setStackStatus(st *stack, status, reason string) {
 	st.Status, st.Reason = status, reason
-	s.note(st, event{ID: s.uuid(), Logical: st.Name, Physical: st.ID, Type: stackType, Status: status, Reason: reason})
-	if status == deleted {
+	s.addEvent(st, stackEvent{ID: s.newUUID(), Logical: st.Name, Physical: st.ID, Type: stackTypeName, Status: status, Reason: reason})
+	if status == statusDeleted {
 		st.Deleted = s.cfg.Now().UTC()
 	}
 }
 
-const stackType = "AWS::CloudFormation::Stack"
+const stackTypeName = "AWS::CloudFormation::Stack"
 
-// setResource changes a resource's status and notes it.
-func (s *Service) setResource(st *stack, r *resource, status, reason string) {
+// setResourceStatus changes a resource's status and notes it.
+func (s *Service) setResourceStatus(st *stack, r *resource, status, reason string) {
 	r.Status, r.Reason, r.Changed = status, reason, s.cfg.Now().UTC()
-	s.note(st, event{
-		Logical: r.Logical, Physical: r.Physical, Type: r.Type, Status: status, Reason: reason, Properties: shown(r.Properties),
+	s.addEvent(st, stackEvent{
+		Logical: r.Logical, Physical: r.Physical, Type: r.Type, Status: status, Reason: reason, Properties: propertiesJSON(r.Properties),
 	})
 }

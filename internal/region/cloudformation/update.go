@@ -12,167 +12,167 @@ import (
 )
 
 // updateAll brings a stack to its new template.
-func (s *Service) updateAll(ctx context.Context, st *stack, op *operation) error {
-	sd, err := s.sideOf(st, op, op.New, op.Old)
+func (s *Service) updateAll(ctx context.Context, st *stack, op *stackOperation) error {
+	sd, err := s.newTransition(st, op, op.New, op.Old)
 	if err != nil {
 		return err
 	}
-	failures, err := s.stage(ctx, sd)
+	failures, err := s.applyResources(ctx, sd)
 	if err != nil {
 		return err
 	}
-	return s.book.Do(func() error {
+	return s.store.WithLock(func() error {
 		if op.Cancelled != "" {
 			failures = map[string]error{"": errors.New(op.Cancelled)}
 		}
 		if len(failures) == 0 {
-			failures = s.conclude(sd)
+			failures = s.storeOutputs(sd)
 		}
 		if len(failures) == 0 {
-			failures = s.mayDrop(sd)
+			failures = s.checkRemovals(sd)
 		}
 		if len(failures) == 0 {
-			s.dropRemoved(sd)
-			st.content, st.Updated, op.Phase = op.New, s.cfg.Now().UTC(), "cleanup"
-			s.setStack(st, "UPDATE_COMPLETE_CLEANUP"+inProgress, "")
+			s.queueRemoved(sd)
+			st.stackContent, st.Updated, op.Phase = op.New, s.cfg.Now().UTC(), "cleanup"
+			s.setStackStatus(st, "UPDATE_COMPLETE_CLEANUP"+suffixInProgress, "")
 			return nil
 		}
-		why := reasonOfUpdate(st, failures)
+		why := updateFailureReason(st, failures)
 		if op.KeepOnFailure {
-			st.content, st.Op = op.New, nil
-			s.setStack(st, "UPDATE"+failed, why)
+			st.stackContent, st.Op = op.New, nil
+			s.setStackStatus(st, "UPDATE"+suffixFailed, why)
 			return nil
 		}
 		op.Phase, op.Done = "rollback", map[string]bool{}
-		s.setStack(st, "UPDATE_ROLLBACK"+inProgress, why)
+		s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixInProgress, why)
 		return nil
 	})
 }
 
-// mayDrop says which removals the stack policy or another stack's import forbids. The caller is inside the book.
-func (s *Service) mayDrop(sd side) map[string]error {
+// checkRemovals says which removals the stack policy or another stack's import forbids. The caller is inside the book.
+func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 	failures := map[string]error{}
-	var gone []output
-	for _, o := range sd.op.Old.Outputs {
-		if !slices.ContainsFunc(sd.op.New.Outputs, func(n output) bool { return n.Export == o.Export && n.Value == o.Value }) {
+	var gone []stackOutput
+	for _, o := range sd.operation.Old.Outputs {
+		if !slices.ContainsFunc(sd.operation.New.Outputs, func(n stackOutput) bool { return n.Export == o.Export && n.Value == o.Value }) {
 			gone = append(gone, o)
 		}
 	}
-	if export, by := s.needed(gone); export != "" {
-		failures[""] = invalid("Export %s cannot be updated as it is in use by %s", export, strings.Join(by, ", "))
+	if export, by := s.exportInUse(gone); export != "" {
+		failures[""] = validationError("Export %s cannot be updated as it is in use by %s", export, strings.Join(by, ", "))
 		return failures
 	}
-	nodes, err := s.nodes(sd)
+	nodes, err := s.enabledResources(sd)
 	if err != nil {
 		return map[string]error{"": err}
 	}
-	for _, name := range record.Keys(sd.st.Resources) {
-		r := sd.st.Resources[name]
-		if _, stays := nodes[name]; stays || r.Status == deleted {
+	for _, name := range record.SortedKeys(sd.stack.Resources) {
+		r := sd.stack.Resources[name]
+		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
 		}
-		if why := s.policyDenies(sd, r, "Update:Delete"); why != "" {
+		if why := s.deniedByPolicy(sd, r, "Update:Delete"); why != "" {
 			failures[name] = errors.New(why)
-			s.setResource(sd.st, r, "UPDATE"+failed, why)
+			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixFailed, why)
 		}
 	}
 	return failures
 }
 
-// dropRemoved moves what the new template no longer has to the things to delete. The caller is inside the book.
-func (s *Service) dropRemoved(sd side) {
-	nodes, err := s.nodes(sd)
+// queueRemoved moves what the new template no longer has to the things to delete. The caller is inside the book.
+func (s *Service) queueRemoved(sd stackTransition) {
+	nodes, err := s.enabledResources(sd)
 	if err != nil {
 		return // it was evaluated before
 	}
-	for _, name := range record.Keys(sd.st.Resources) {
+	for _, name := range record.SortedKeys(sd.stack.Resources) {
 		if _, stays := nodes[name]; stays {
 			continue
 		}
-		r := sd.st.Resources[name]
-		delete(sd.st.Resources, name)
-		if r.Status != deleted {
-			sd.op.Garbage = append(sd.op.Garbage, r)
+		r := sd.stack.Resources[name]
+		delete(sd.stack.Resources, name)
+		if r.Status != statusDeleted {
+			sd.operation.Garbage = append(sd.operation.Garbage, r)
 		}
 	}
 }
 
-// change brings a resource to new properties without replacing it.
-func (s *Service) change(ctx context.Context, sd side, r *resource, m made) error {
-	err := s.book.Do(func() error {
-		if r.From == nil {
-			r.From, r.Signals, r.Roll = orEmpty(r.Properties), nil, nil
-			sd.op.Touched[r.Logical] = true
+// updateResource brings a resource to new properties without replacing it.
+func (s *Service) updateResource(ctx context.Context, sd stackTransition, r *resource, m evaluatedResource) error {
+	err := s.store.WithLock(func() error {
+		if r.PreviousProperties == nil {
+			r.PreviousProperties, r.Signals, r.RollingUpdate = emptyIfNil(r.Properties), nil, nil
+			sd.operation.Touched[r.Logical] = true
 			r.Properties = m.props
-			s.setResource(sd.st, r, "UPDATE"+inProgress, "")
+			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixInProgress, "")
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	j := s.jobOf(ctx, sd.st, r)
-	j.props, j.old, j.tags, j.oldTags, j.policy, j.rollback = m.props, r.From, sd.after.Tags, sd.before.Tags, m.spec.UpdatePolicy, sd.rollback
+	j := s.newHandlerRequest(ctx, sd.stack, r)
+	j.props, j.oldProps, j.stackTags, j.oldStackTags, j.policy, j.rollback = m.props, r.PreviousProperties, sd.after.Tags, sd.before.Tags, m.spec.UpdatePolicy, sd.rollback
 	if j.attributes == nil {
-		j.attributes = tree{}
+		j.attributes = object{}
 	}
-	if c := types()[r.Type].change; c != nil {
+	if c := resourceTypes()[r.Type].update; c != nil {
 		if err := c(j); err != nil {
-			return errors.Join(s.fail(ctx, sd, r.Logical, "UPDATE", err), s.forget(r))
+			return errors.Join(s.failResource(ctx, sd, r.Logical, "UPDATE", err), s.clearPreviousProperties(r))
 		}
 	}
-	return s.finish(sd, r, j, "UPDATE")
+	return s.completeResource(sd, r, j, "UPDATE")
 }
 
-// forget ends a change that failed: what the resource has now is taken to be what it should have had.
-func (s *Service) forget(r *resource) error {
-	return s.book.Do(func() error {
-		r.From, r.Roll = nil, nil // a rollback begins a rolling update of its own
-		s.book.Dirty()
+// clearPreviousProperties ends a change that failed: what the resource has now is taken to be what it should have had.
+func (s *Service) clearPreviousProperties(r *resource) error {
+	return s.store.WithLock(func() error {
+		r.PreviousProperties, r.RollingUpdate = nil, nil // a rollback begins a rolling update of its own
+		s.store.MarkChanged()
 		return nil
 	})
 }
 
-// replace makes a new resource in the place of one that cannot be changed; the old one goes at the end.
-func (s *Service) replace(ctx context.Context, sd side, r *resource, m made) error {
-	t := types()[r.Type]
-	name, _ := text(m.props[t.name])
-	if old, _ := text(r.Properties[t.name]); t.name != "" && name != "" && name == old {
-		return s.fail(ctx, sd, r.Logical, "UPDATE", invalid("CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.", name))
+// replaceResource makes a new resource in the place of one that cannot be changed; the old one goes at the end.
+func (s *Service) replaceResource(ctx context.Context, sd stackTransition, r *resource, m evaluatedResource) error {
+	t := resourceTypes()[r.Type]
+	name, _ := scalarText(m.props[t.nameProperty])
+	if old, _ := scalarText(r.Properties[t.nameProperty]); t.nameProperty != "" && name != "" && name == old {
+		return s.failResource(ctx, sd, r.Logical, "UPDATE", validationError("CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.", name))
 	}
-	err := s.book.Do(func() error {
+	err := s.store.WithLock(func() error {
 		old := r.clone()
-		sd.op.Garbage = append(sd.op.Garbage, old)
-		s.setResource(sd.st, r, "UPDATE"+inProgress, "Requested update requires the creation of a new physical resource; hence creating one.")
-		r.Physical, r.Attributes, r.Begun = "", nil, false
-		sd.op.Touched[r.Logical] = true
+		sd.operation.Garbage = append(sd.operation.Garbage, old)
+		s.setResourceStatus(sd.stack, r, "UPDATE"+suffixInProgress, "Requested update requires the creation of a new physical resource; hence creating one.")
+		r.Physical, r.Attributes, r.CreationStarted = "", nil, false
+		sd.operation.Touched[r.Logical] = true
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.create(ctx, sd, r.Logical, made{m.props, m.spec, nil, "UPDATE"})
+	return s.createResource(ctx, sd, r.Logical, evaluatedResource{m.props, m.spec, nil, "UPDATE"})
 }
 
 // cleanUp deletes what an update has replaced or removed. What cannot be deleted is only told.
-func (s *Service) cleanUp(ctx context.Context, st *stack, op *operation) error {
-	if err := s.burn(ctx, st, op); err != nil {
+func (s *Service) cleanUp(ctx context.Context, st *stack, op *stackOperation) error {
+	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err
 	}
-	return s.book.Do(func() error {
+	return s.store.WithLock(func() error {
 		st.Op = nil
-		s.setStack(st, "UPDATE"+complete, "")
+		s.setStackStatus(st, "UPDATE"+suffixComplete, "")
 		return nil
 	})
 }
 
-// burn takes away an operation's garbage, those first that others do not need.
-func (s *Service) burn(ctx context.Context, st *stack, op *operation) error {
+// deleteGarbage takes away an operation's garbage, those first that others do not need.
+func (s *Service) deleteGarbage(ctx context.Context, st *stack, op *stackOperation) error {
 	after, byKey := map[string][]string{}, map[string]*resource{}
 	for _, r := range op.Garbage {
 		after[r.Logical], byKey[r.Logical] = r.After, r
 	}
-	order{after: reversed(after)}.walk(ctx, func(ctx context.Context, name string) error {
+	dependencyGraph{dependencies: reverseEdges(after)}.walk(ctx, func(ctx context.Context, name string) error {
 		r := byKey[name]
 		policy := r.UpdateReplacePolicy
 		if st.Resources[name] == nil {
@@ -180,7 +180,7 @@ func (s *Service) burn(ctx context.Context, st *stack, op *operation) error {
 		}
 		young := op.OldResources[name] == nil || op.OldResources[name].Physical != r.Physical
 		keep := policy == "Retain" || policy == "RetainExceptOnCreate"
-		return s.removeOne(ctx, st, r, keep && (!young || op.Phase != "undo"))
+		return s.deleteResource(ctx, st, r, keep && (!young || op.Phase != "undo"))
 	})
 	if ctx.Err() != nil {
 		return errStopping
@@ -188,62 +188,62 @@ func (s *Service) burn(ctx context.Context, st *stack, op *operation) error {
 	return nil
 }
 
-// rollbackUpdate brings a stack back to what it was before an update.
-func (s *Service) rollbackUpdate(ctx context.Context, st *stack, op *operation) error {
-	if err := s.book.Do(func() error { s.restore(st, op); return nil }); err != nil {
+// rollBackUpdate brings a stack back to what it was before an update.
+func (s *Service) rollBackUpdate(ctx context.Context, st *stack, op *stackOperation) error {
+	if err := s.store.WithLock(func() error { s.restoreResources(st, op); return nil }); err != nil {
 		return err
 	}
-	sd, err := s.sideOf(st, op, op.Old, op.New)
+	sd, err := s.newTransition(st, op, op.Old, op.New)
 	if err != nil {
 		return err
 	}
 	sd.rollback = true
-	failures, err := s.stage(ctx, sd)
+	failures, err := s.applyResources(ctx, sd)
 	if err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return errStopping
 	}
-	return s.book.Do(func() error {
+	return s.store.WithLock(func() error {
 		for _, name := range op.Skip {
 			delete(failures, name)
 		}
 		if len(failures) > 0 {
 			st.Op, st.Stuck = nil, op
-			s.setStack(st, "UPDATE_ROLLBACK"+failed, reasonOf("update", failures))
+			s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixFailed, failureReason("update", failures))
 			return nil
 		}
-		st.content, op.Phase = op.Old, "undo"
-		s.setStack(st, "UPDATE_ROLLBACK_COMPLETE_CLEANUP"+inProgress, "")
+		st.stackContent, op.Phase = op.Old, "undo"
+		s.setStackStatus(st, "UPDATE_ROLLBACK_COMPLETE_CLEANUP"+suffixInProgress, "")
 		return nil
 	})
 }
 
-// restore puts replaced resources back into their places, and what the update made among the garbage. It may run twice.
-func (s *Service) restore(st *stack, op *operation) {
+// restoreResources puts replaced resources back into their places, and what the update made among the garbage. It may run twice.
+func (s *Service) restoreResources(st *stack, op *stackOperation) {
 	isOld := func(r *resource) bool {
 		o := op.OldResources[r.Logical]
 		return o != nil && o.Physical == r.Physical
 	}
 	op.Garbage = slices.DeleteFunc(op.Garbage, isOld)
-	for _, name := range record.Keys(st.Resources) {
+	for _, name := range record.SortedKeys(st.Resources) {
 		if r := st.Resources[name]; r.Physical == "" || !isOld(r) {
-			s.restoreOne(st, op, r)
+			s.restoreResource(st, op, r)
 		}
 	}
-	for _, name := range record.Keys(op.OldResources) {
+	for _, name := range record.SortedKeys(op.OldResources) {
 		if st.Resources[name] == nil {
 			st.Resources[name] = op.OldResources[name].clone()
 		}
 	}
-	s.book.Dirty()
+	s.store.MarkChanged()
 }
 
-// restoreOne puts what was in a resource's place back, if there was something, and r among the garbage, if it was made.
-func (s *Service) restoreOne(st *stack, op *operation, r *resource) {
+// restoreResource puts what was in a resource's place back, if there was something, and r among the garbage, if it was made.
+func (s *Service) restoreResource(st *stack, op *stackOperation, r *resource) {
 	name, old := r.Logical, op.OldResources[r.Logical]
-	if old == nil && r.Begun || r.Physical != "" {
+	if old == nil && r.CreationStarted || r.Physical != "" {
 		op.Garbage = append(op.Garbage, r)
 	}
 	delete(st.Resources, name)
@@ -251,19 +251,19 @@ func (s *Service) restoreOne(st *stack, op *operation, r *resource) {
 		return
 	}
 	st.Resources[name] = old.clone()
-	s.setResource(st, st.Resources[name], "UPDATE"+complete, "")
+	s.setResourceStatus(st, st.Resources[name], "UPDATE"+suffixComplete, "")
 	op.Done[name] = false
 	delete(op.Touched, name)
 }
 
 // cleanUpRollback deletes what a rolled back update had made.
-func (s *Service) cleanUpRollback(ctx context.Context, st *stack, op *operation) error {
-	if err := s.burn(ctx, st, op); err != nil {
+func (s *Service) cleanUpRollback(ctx context.Context, st *stack, op *stackOperation) error {
+	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err
 	}
-	return s.book.Do(func() error {
+	return s.store.WithLock(func() error {
 		st.Op, st.Stuck = nil, nil
-		s.setStack(st, "UPDATE_ROLLBACK"+complete, "")
+		s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixComplete, "")
 		return nil
 	})
 }

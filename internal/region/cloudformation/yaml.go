@@ -10,54 +10,54 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxNodes bounds what aliases of a YAML template may grow to.
-const maxNodes = 200000
+// maxYAMLNodes bounds what aliases of a YAML template may grow to.
+const maxYAMLNodes = 200000
 
 // decodeYAML reads a template in YAML. Short forms such as !Ref become the functions that they stand for.
-func decodeYAML(body string) (tree, error) {
+func decodeYAML(body string) (object, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(body), &doc); err != nil {
-		return nil, malformed("YAML not well-formed. (%v)", err)
+		return nil, formatError("YAML not well-formed. (%v)", err)
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return nil, malformed("unsupported structure.")
+		return nil, formatError("unsupported structure.")
 	}
-	r := yamlReader{left: maxNodes}
-	v, err := r.value(doc.Content[0], 0)
+	r := yamlReader{nodesLeft: maxYAMLNodes}
+	v, err := r.readValue(doc.Content[0], 0)
 	if err != nil {
 		return nil, err
 	}
-	m, ok := v.(tree)
+	m, ok := v.(object)
 	if !ok {
-		return nil, malformed("unsupported structure.")
+		return nil, formatError("unsupported structure.")
 	}
 	return m, nil
 }
 
-type yamlReader struct{ left int }
+type yamlReader struct{ nodesLeft int }
 
-func (r *yamlReader) value(n *yaml.Node, depth int) (any, error) {
-	if r.left--; r.left < 0 || depth > 100 {
-		return nil, malformed("YAML not well-formed. (too large or nested too deeply)")
+func (r *yamlReader) readValue(n *yaml.Node, depth int) (any, error) {
+	if r.nodesLeft--; r.nodesLeft < 0 || depth > 100 {
+		return nil, formatError("YAML not well-formed. (too large or nested too deeply)")
 	}
-	v, err := r.bare(n, depth)
+	v, err := r.readUntagged(n, depth)
 	if err != nil || !strings.HasPrefix(n.Tag, "!") || strings.HasPrefix(n.Tag, "!!") {
 		return v, err
 	}
-	return short(n.Tag, v)
+	return expandShortForm(n.Tag, v)
 }
 
-// bare is a node without its short form.
-func (r *yamlReader) bare(n *yaml.Node, depth int) (any, error) {
+// readUntagged is a node without its short form.
+func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 	switch n.Kind {
 	case yaml.AliasNode:
-		return r.value(n.Alias, depth+1)
+		return r.readValue(n.Alias, depth+1)
 	case yaml.ScalarNode:
-		return scalar(n), nil
+		return scalarValue(n), nil
 	case yaml.SequenceNode:
 		out := make([]any, 0, len(n.Content))
 		for _, c := range n.Content {
-			v, err := r.value(c, depth+1)
+			v, err := r.readValue(c, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -65,13 +65,13 @@ func (r *yamlReader) bare(n *yaml.Node, depth int) (any, error) {
 		}
 		return out, nil
 	case yaml.MappingNode:
-		out := tree{}
+		out := object{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if _, twice := out[key.Value]; twice || key.Kind != yaml.ScalarNode {
-				return nil, malformed("YAML not well-formed. (line %d: the key %q is given twice or is no text)", key.Line, key.Value)
+				return nil, formatError("YAML not well-formed. (line %d: the key %q is given twice or is no text)", key.Line, key.Value)
 			}
-			v, err := r.value(n.Content[i+1], depth+1)
+			v, err := r.readValue(n.Content[i+1], depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -79,11 +79,11 @@ func (r *yamlReader) bare(n *yaml.Node, depth int) (any, error) {
 		}
 		return out, nil
 	default:
-		return nil, malformed("YAML not well-formed. (line %d)", n.Line)
+		return nil, formatError("YAML not well-formed. (line %d)", n.Line)
 	}
 }
 
-func scalar(n *yaml.Node) any {
+func scalarValue(n *yaml.Node) any {
 	switch n.Tag {
 	case "!!bool":
 		return strings.EqualFold(n.Value, "true")
@@ -97,19 +97,19 @@ func scalar(n *yaml.Node) any {
 	return n.Value
 }
 
-// short turns a tag such as !GetAtt and its value into a function.
-func short(tag string, v any) (any, error) {
+// expandShortForm turns a tag such as !GetAtt and its value into a function.
+func expandShortForm(tag string, v any) (any, error) {
 	name := strings.TrimPrefix(tag, "!")
 	switch {
 	case name == "Ref" || name == "Condition":
-		return tree{name: v}, nil
+		return object{name: v}, nil
 	case name == "GetAtt":
 		if s, ok := v.(string); ok {
 			resource, attribute, _ := strings.Cut(s, ".")
 			v = []any{resource, attribute}
 		}
 	case !slices.Contains(functionNames(), "Fn::"+name):
-		return nil, malformed("YAML not well-formed. (the tag %s is not known)", tag)
+		return nil, formatError("YAML not well-formed. (the tag %s is not known)", tag)
 	}
-	return tree{"Fn::" + name: v}, nil
+	return object{"Fn::" + name: v}, nil
 }

@@ -14,18 +14,18 @@ import (
 
 func (s *Service) addressOps() []wire.Op {
 	return []wire.Op{
-		write(s, "AllocateAddress", s.allocateAddress),
-		write(s, "ReleaseAddress", s.releaseAddress),
-		write(s, "AssociateAddress", s.associateAddress),
-		write(s, "DisassociateAddress", s.disassociateAddress),
-		read(s, "DescribeAddresses", s.describeAddresses),
-		read(s, "DescribeAddressesAttribute", s.describeAddressesAttribute),
+		writeOperation(s, "AllocateAddress", s.allocateAddress),
+		writeOperation(s, "ReleaseAddress", s.releaseAddress),
+		writeOperation(s, "AssociateAddress", s.associateAddress),
+		writeOperation(s, "DisassociateAddress", s.disassociateAddress),
+		readOperation(s, "DescribeAddresses", s.describeAddresses),
+		readOperation(s, "DescribeAddressesAttribute", s.describeAddressesAttribute),
 	}
 }
 
-// publicIP gives a free public address: of the range that the configuration names, else of 198.19.0.0/16, a range kept for
+// allocatePublicIP gives a free public address: of the range that the configuration names, else of 198.19.0.0/16, a range kept for
 // tests (RFC 2544), so that none can be somebody's.
-func (s *Service) publicIP() string {
+func (s *Service) allocatePublicIP() string {
 	used := map[string]bool{}
 	for _, a := range s.st.Addresses {
 		used[str(a.PublicIp)] = true
@@ -36,8 +36,8 @@ func (s *Service) publicIP() string {
 		}
 	}
 	base := [4]byte{198, 19}
-	if s.cfg.Public.Is4() {
-		base = s.cfg.Public.As4()
+	if s.cfg.PublicIPBase.Is4() {
+		base = s.cfg.PublicIPBase.As4()
 	}
 	for {
 		s.st.LastPublic = s.st.LastPublic%65000 + 1
@@ -48,8 +48,8 @@ func (s *Service) publicIP() string {
 	}
 }
 
-// publicName is the DNS name of a public address.
-func (s *Service) publicName(ip string) string {
+// publicDNSName is the DNS name of a public address.
+func (s *Service) publicDNSName(ip string) string {
 	suffix := s.cfg.Region + ".compute.amazonaws.com"
 	if s.cfg.Region == "us-east-1" {
 		suffix = "compute-1.amazonaws.com"
@@ -59,9 +59,9 @@ func (s *Service) publicName(ip string) string {
 
 func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAddressOutput, error) {
 	if d := str(in.Domain); d != "" && d != "vpc" {
-		return nil, invalid("domain", d, "EC2-Classic is gone")
+		return nil, invalidParameter("domain", d, "EC2-Classic is gone")
 	}
-	tags, err := tagSpec(in.TagSpecifications, "elastic-ip")
+	tags, err := parseTagSpecs(in.TagSpecifications, "elastic-ip")
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAd
 	}
 	id := s.newID("eipalloc")
 	a := &sdk.Address{
-		AllocationId: new(id), PublicIp: new(s.publicIP()), Domain: new("vpc"), PublicIpv4Pool: new("amazon"),
+		AllocationId: new(id), PublicIp: new(s.allocatePublicIP()), Domain: new("vpc"), PublicIpv4Pool: new("amazon"),
 		NetworkBorderGroup: new(s.cfg.Region),
 	}
 	s.st.Addresses[id] = a
@@ -81,9 +81,9 @@ func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAd
 	}, nil
 }
 
-func (s *Service) address(id *string) (*sdk.Address, error) {
+func (s *Service) findAddress(id *string) (*sdk.Address, error) {
 	if str(id) == "" {
-		return nil, missing("AllocationId")
+		return nil, missingParameter("AllocationId")
 	}
 	a := s.st.Addresses[str(id)]
 	if a == nil {
@@ -93,20 +93,20 @@ func (s *Service) address(id *string) (*sdk.Address, error) {
 }
 
 func (s *Service) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddressOutput, error) {
-	a, err := s.address(in.AllocationId)
+	a, err := s.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, err
 	}
 	if a.AssociationId != nil {
 		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
 	}
-	s.forget(str(a.AllocationId))
+	s.removeTags(str(a.AllocationId))
 	delete(s.st.Addresses, str(a.AllocationId))
 	return &sdk.ReleaseAddressOutput{}, nil
 }
 
-// bind ties an elastic IP to an interface.
-func (s *Service) bind(a *sdk.Address, n *sdk.NetworkInterface) {
+// setAddressAssociation ties an elastic IP to an interface.
+func (s *Service) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface) {
 	a.AssociationId = new(s.newID("eipassoc"))
 	a.NetworkInterfaceId, a.NetworkInterfaceOwnerId = n.NetworkInterfaceId, n.OwnerId
 	a.PrivateIpAddress = n.PrivateIpAddress
@@ -115,47 +115,47 @@ func (s *Service) bind(a *sdk.Address, n *sdk.NetworkInterface) {
 	}
 	n.Association = &sdk.NetworkInterfaceAssociation{
 		AllocationId: a.AllocationId, AssociationId: a.AssociationId, PublicIp: a.PublicIp, IpOwnerId: new(s.cfg.Account),
-		PublicDnsName: new(s.publicName(str(a.PublicIp))),
+		PublicDnsName: new(s.publicDNSName(str(a.PublicIp))),
 	}
 }
 
-// unbind is the reverse of bind.
-func (s *Service) unbind(a *sdk.Address) {
+// clearAddressAssociation is the reverse of bind.
+func (s *Service) clearAddressAssociation(a *sdk.Address) {
 	if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
 		n.Association = nil
 	}
 	a.AssociationId, a.NetworkInterfaceId, a.NetworkInterfaceOwnerId, a.PrivateIpAddress, a.InstanceId = nil, nil, nil, nil, nil
 }
 
-// bindable finds the interface that a request wants an address on.
-func (s *Service) bindable(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
+// findInterfaceToAssociate finds the interface that a request wants an address on.
+func (s *Service) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
 	eni := str(in.NetworkInterfaceId)
 	if eni == "" {
-		i, err := s.instance(in.InstanceId)
+		i, err := s.findInstance(in.InstanceId)
 		if err != nil {
 			return nil, err
 		}
-		if !live(i) {
+		if !isLive(i) {
 			return nil, wire.Errorf("InvalidInstanceID", "The instance '%s' is not in a valid state for this operation.", str(i.InstanceId))
 		}
-		eni = s.primary(str(i.InstanceId))
+		eni = s.primaryInterfaceID(str(i.InstanceId))
 	}
 	n := s.st.Interfaces[eni]
 	if n == nil {
 		return nil, notFound(eni)
 	}
-	if s.internetOf(str(n.VpcId)) == nil {
+	if s.vpcInternetGateway(str(n.VpcId)) == nil {
 		return nil, wire.Errorf("Gateway.NotAttached", "Network %s is not attached to any internet gateway", str(n.VpcId))
 	}
 	return n, nil
 }
 
 func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
-	a, err := s.address(in.AllocationId)
+	a, err := s.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, err
 	}
-	n, err := s.bindable(in)
+	n, err := s.findInterfaceToAssociate(in)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +164,14 @@ func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.Associat
 		return nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already associated with associate-id %s", str(a.AllocationId), str(a.AssociationId))
 	}
 	if a.AssociationId != nil {
-		s.unbind(a)
+		s.clearAddressAssociation(a)
 	}
 	if n.Association != nil {
 		if old := s.st.Addresses[str(n.Association.AllocationId)]; old != nil {
-			s.unbind(old)
+			s.clearAddressAssociation(old)
 		}
 	}
-	s.bind(a, n)
+	s.setAddressAssociation(a, n)
 	return &sdk.AssociateAddressOutput{AssociationId: a.AssociationId}, nil
 }
 
@@ -183,13 +183,13 @@ func (s *Service) disassociateAddress(in *sdk.DisassociateAddressInput) (*sdk.Di
 		if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil && n.RequesterManaged != nil && *n.RequesterManaged {
 			return nil, wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
 		}
-		s.unbind(a)
+		s.clearAddressAssociation(a)
 		return &sdk.DisassociateAddressOutput{}, nil
 	}
 	return nil, wire.Errorf("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", str(in.AssociationId))
 }
 
-func addressField(a *sdk.Address, name string) ([]string, bool) {
+func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
 	fields := map[string]*string{
 		"allocation-id": a.AllocationId, "association-id": a.AssociationId, "domain": a.Domain, "instance-id": a.InstanceId,
 		"network-interface-id": a.NetworkInterfaceId, "private-ip-address": a.PrivateIpAddress, "public-ip": a.PublicIp,
@@ -207,8 +207,8 @@ func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.Descri
 	if len(in.PublicIps) > 0 {
 		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
 	}
-	got, _, err := list(s, s.st.Addresses, query{ids: in.AllocationIds, filters: filters},
-		lister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressField})
+	got, _, err := listResources(s, s.st.Addresses, describeQuery{ids: in.AllocationIds, filters: filters},
+		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
 	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
 		err = wire.Errorf("InvalidAddress.NotFound", "Address '%s' not found.", strings.Join(strs(in.PublicIps), ", "))
 	}
@@ -220,8 +220,8 @@ func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.Descri
 
 // describeAddressesAttribute answers what the Terraform provider asks: reverse names, which this region does not have.
 func (s *Service) describeAddressesAttribute(in *sdk.DescribeAddressesAttributeInput) (*sdk.DescribeAddressesAttributeOutput, error) {
-	got, next, err := list(s, s.st.Addresses, query{ids: in.AllocationIds, max: in.MaxResults, next: in.NextToken},
-		lister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressField})
+	got, next, err := listResources(s, s.st.Addresses, describeQuery{ids: in.AllocationIds, maxResults: in.MaxResults, nextToken: in.NextToken},
+		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
 	out := &sdk.DescribeAddressesAttributeOutput{NextToken: next}
 	for _, a := range got {
 		out.Addresses = append(out.Addresses, &sdk.AddressAttribute{AllocationId: a.AllocationId, PublicIp: a.PublicIp})

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// made says which kind of resource an operation makes, so that IAM is asked about it too.
-func made() map[string][]string {
+// createdKinds says which kind of resource an operation makes, so that IAM is asked about it too.
+func createdKinds() map[string][]string {
 	return map[string][]string{
 		"CreateVpc": {"vpc"}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
 		"CreateNatGateway": {"natgateway"}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
@@ -25,8 +25,8 @@ func made() map[string][]string {
 	}
 }
 
-// authorizeCall asks IAM about every resource that a request touches. Reads are asked about "*", as at AWS.
-func (s *Service) authorizeCall(ctx context.Context, op string, in any) error {
+// authorizeRequest asks IAM about every resource that a request touches. Reads are asked about "*", as at AWS.
+func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	caller := wire.CallerFrom(ctx)
 	if caller.Root || caller == (wire.Caller{}) {
 		return nil
@@ -35,20 +35,20 @@ func (s *Service) authorizeCall(ctx context.Context, op string, in any) error {
 	if strings.HasPrefix(op, "Describe") {
 		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
 	}
-	tree, err := record.Fields(in)
+	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
-	return wire.Authorize(ctx, s.questions(op, tree)...)
+	return wire.Authorize(ctx, s.requestChecks(op, tree)...)
 }
 
-// questions are what IAM is asked for a request that changes something.
-func (s *Service) questions(op string, tree map[string]any) []wire.Check {
+// requestChecks are what IAM is asked for a request that changes something.
+func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	action, request := "ec2:"+op, map[string][]string{}
 	if op == "CreateTags" || op == "DeleteTags" {
-		record.RequestTags(request, tree["Tags"])
+		record.AddRequestTags(request, tree["Tags"])
 	}
 	specs, _ := tree["TagSpecifications"].([]any)
 	byKind := map[string]map[string][]string{}
@@ -56,30 +56,30 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		m, _ := spec.(map[string]any)
 		kind, _ := m["ResourceType"].(string)
 		byKind[kind] = map[string][]string{}
-		record.RequestTags(byKind[kind], m["Tags"])
+		record.AddRequestTags(byKind[kind], m["Tags"])
 	}
 	var out []wire.Check
-	for _, kind := range made()[op] {
-		out = append(out, wire.Check{Action: action, Resource: s.anyARN(kind), Context: byKind[kind]})
+	for _, kind := range createdKinds()[op] {
+		out = append(out, wire.Check{Action: action, Resource: s.wildcardARN(kind), Context: byKind[kind]})
 	}
 	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
-	named := record.Texts(tree, isID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData")
+	named := record.CollectStrings(tree, isResourceID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData")
 	about := func(id, arn string) {
 		c := maps.Clone(request)
-		record.ResourceTags(c, s.st.Tags[id])
+		record.AddResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
-	for _, id := range slices.Concat(named, s.associated(tree), s.accepter(op, tree)) {
-		about(id, s.arn(id))
+	for _, id := range slices.Concat(named, s.associationResources(tree), s.peeringAccepterVPC(op, tree)) {
+		about(id, s.resourceARN(id))
 	}
 	name, _ := tree["KeyName"].(string)
-	if id := s.keyNamed(name); id != "" {
+	if id := s.findKeyPairID(name); id != "" {
 		about(id, s.keyPairARN(name))
 	}
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.anyARN(kind), Context: c})
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(kind), Context: c})
 	}
 	if len(out) == 0 {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
@@ -87,8 +87,8 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
-// accepter is the VPC whose owner accepts a peering: IAM is asked about it too.
-func (s *Service) accepter(op string, tree map[string]any) []string {
+// peeringAccepterVPC is the VPC whose owner accepts a peering: IAM is asked about it too.
+func (s *Service) peeringAccepterVPC(op string, tree map[string]any) []string {
 	id, _ := tree["VpcPeeringConnectionId"].(string)
 	if p := s.st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
 		return []string{str(p.AccepterVpcInfo.VpcId)}
@@ -96,8 +96,8 @@ func (s *Service) accepter(op string, tree map[string]any) []string {
 	return nil
 }
 
-// associated are the route table and the subnet of an association that a request names: it has no ARN of its own.
-func (s *Service) associated(tree map[string]any) []string {
+// associationResources are the route table and the subnet of an association that a request names: it has no ARN of its own.
+func (s *Service) associationResources(tree map[string]any) []string {
 	name, _ := tree["AssociationId"].(string)
 	if !strings.HasPrefix(name, "rtbassoc-") {
 		return nil
@@ -112,13 +112,13 @@ func (s *Service) associated(tree map[string]any) []string {
 	return nil
 }
 
-// anyARN is the ARN of all resources of a kind: of one that is yet to be made.
-func (s *Service) anyARN(kind string) string {
+// wildcardARN is the ARN of all resources of a kind: of one that is yet to be made.
+func (s *Service) wildcardARN(kind string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
 }
 
-// keyNamed is the id of the key pair of that name; empty if there is none.
-func (s *Service) keyNamed(name string) string {
+// findKeyPairID is the id of the key pair of that name; empty if there is none.
+func (s *Service) findKeyPairID(name string) string {
 	for _, id := range sortedKeys(s.st.Keys) {
 		if name != "" && str(s.st.Keys[id].KeyName) == name {
 			return id
@@ -132,7 +132,7 @@ func (s *Service) keyPairARN(name string) string {
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", s.cfg.Region, s.cfg.Account, name)
 }
 
-// isID says whether a text is the id of a kind of resource that IAM knows.
-func isID(text string) bool {
-	return kindOf(text) != "" && regexp.MustCompile(`^[a-z]+-[0-9a-f]{8,17}$`).MatchString(text)
+// isResourceID says whether a text is the id of a kind of resource that IAM knows.
+func isResourceID(text string) bool {
+	return resourceKind(text) != "" && regexp.MustCompile(`^[a-z]+-[0-9a-f]{8,17}$`).MatchString(text)
 }

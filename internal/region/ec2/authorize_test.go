@@ -112,11 +112,11 @@ func TestCatalogues(t *testing.T) {
 	if n := len(zones.AvailabilityZones); n != 6 || *zones.AvailabilityZones[0].ZoneId != "use1-az1" {
 		t.Errorf("%d zones, the first %s; want 6, use1-az1", n, *zones.AvailabilityZones[0].ZoneId)
 	}
-	types := must[*client.DescribeInstanceTypesOutput](t)(r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: kinds("t3.medium")}))
+	types := must[*client.DescribeInstanceTypesOutput](t)(r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t3.medium")}))
 	if got := types.InstanceTypes[0]; *got.VCpuInfo.DefaultVCpus != 2 || *got.MemoryInfo.SizeInMiB != 4096 {
 		t.Errorf("t3.medium is %+v", got)
 	}
-	if _, err := r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: kinds("t9.huge")}); code(err) != "InvalidInstanceType" {
+	if _, err := r.DescribeInstanceTypes(ctx, &client.DescribeInstanceTypesInput{InstanceTypes: resourceKinds("t9.huge")}); code(err) != "InvalidInstanceType" {
 		t.Errorf("an unknown type: %v", err)
 	}
 	offers := must[*client.DescribeInstanceTypeOfferingsOutput](t)(r.DescribeInstanceTypeOfferings(ctx, &client.DescribeInstanceTypeOfferingsInput{

@@ -10,8 +10,8 @@ import (
 // AWS names the fields of a launch template's data, of its answer and of RunInstances alike, so that one becomes the
 // other by way of record.Fields and shape.
 
-// shape turns a tree into a shape; what the shape has no field for is left out.
-func shape[T any](tree map[string]any) (*T, error) {
+// structFromFields turns a tree into a shape; what the shape has no field for is left out.
+func structFromFields[T any](tree map[string]any) (*T, error) {
 	b, err := json.Marshal(tree)
 	if err != nil {
 		return nil, fmt.Errorf("make a %T: %w", *new(T), err)

@@ -4,15 +4,15 @@ package ec2
 
 import "github.com/slipway-k8s/slipway/internal/region/wire"
 
-func missing(name string) error {
+func missingParameter(name string) error {
 	return wire.Errorf("MissingParameter", "The request must contain the parameter %s", name)
 }
 
-func invalid(name, value, why string) error {
+func invalidParameter(name, value, why string) error {
 	return wire.Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid. %s", value, name, why)
 }
 
-func dependency(format string, args ...any) error {
+func dependencyViolation(format string, args ...any) error {
 	return wire.Errorf("DependencyViolation", format, args...)
 }
 

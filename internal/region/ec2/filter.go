@@ -12,36 +12,38 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// query is what Describe calls have in common.
-type query struct {
-	ids     []*string
-	filters []*sdk.Filter
-	max     *int64
-	next    *string
+// describeQuery is what Describe calls have in common.
+type describeQuery struct {
+	ids        []*string
+	filters    []*sdk.Filter
+	maxResults *int64
+	nextToken  *string
 }
 
-// lister knows a kind of resource: what to say when an id is missing, and a resource's values by filter name.
-type lister[T any] struct {
-	code, noun string // as in InvalidVpcID.NotFound: The vpc ID 'vpc-…' does not exist
-	field      func(v *T, name string) (values []string, known bool)
+// resourceLister knows a kind of resource: what to say when an id is missing, and a resource's values by filter name.
+type resourceLister[T any] struct {
+	notFoundCode, noun string // as in InvalidVpcID.NotFound: The vpc ID 'vpc-…' does not exist
+	filterValues       func(v *T, name string) (values []string, known bool)
 }
 
-// list answers a Describe call: the resources asked for, in the order of their ids, filtered and paged.
-func list[T any](s *Service, all map[string]*T, q query, l lister[T]) ([]*T, *string, error) {
+// listResources answers a Describe call: the resources asked for, in the order of their ids, filtered and paged.
+func listResources[T any](s *Service, all map[string]*T, q describeQuery, l resourceLister[T]) ([]*T, *string, error) {
 	for _, id := range q.ids {
 		if all[str(id)] == nil {
-			return nil, nil, wire.Errorf(l.code, "The %s '%s' does not exist", l.noun, str(id))
+			return nil, nil, wire.Errorf(l.notFoundCode, "The %s '%s' does not exist", l.noun, str(id))
 		}
 	}
-	if err := checkFilters(q.filters, l.field); err != nil {
+	if err := checkFilters(q.filters, l.filterValues); err != nil {
 		return nil, nil, err
 	}
 	ids := sortedKeys(all)
 	if len(q.ids) > 0 {
 		ids = slices.Compact(slices.Sorted(slices.Values(strs(q.ids))))
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return !matches(s.st.Tags[id], all[id], q.filters, l.field) || s.hidden(id) })
-	ids, next, err := page(ids, q)
+	ids = slices.DeleteFunc(ids, func(id string) bool {
+		return !matchesFilters(s.st.Tags[id], all[id], q.filters, l.filterValues) || s.consumeStaleRead(id)
+	})
+	ids, next, err := paginateIDs(ids, q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,16 +54,16 @@ func list[T any](s *Service, all map[string]*T, q query, l lister[T]) ([]*T, *st
 	return out, next, nil
 }
 
-// page cuts a sorted list of ids.
-func page(ids []string, q query) ([]string, *string, error) {
+// paginateIDs cuts a sorted list of ids.
+func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 	limit := int64(1000)
-	if q.max != nil {
-		if *q.max < 1 {
-			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", *q.max)
+	if q.maxResults != nil {
+		if *q.maxResults < 1 {
+			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", *q.maxResults)
 		}
-		limit = min(*q.max, limit)
+		limit = min(*q.maxResults, limit)
 	}
-	return record.Page(ids, limit, q.next, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.next)))
+	return record.Paginate(ids, limit, q.nextToken, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.nextToken)))
 }
 
 func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string, bool)) error {
@@ -77,10 +79,10 @@ func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string
 	return nil
 }
 
-// matches says whether a resource passes all filters; a filter passes if any of its values does.
-func matches[T any](tags map[string]string, v *T, filters []*sdk.Filter, field func(*T, string) ([]string, bool)) bool {
+// matchesFilters says whether a resource passes all filters; a filter passes if any of its values does.
+func matchesFilters[T any](tags map[string]string, v *T, filters []*sdk.Filter, field func(*T, string) ([]string, bool)) bool {
 	for _, f := range filters {
-		have := tagValues(tags, str(f.Name))
+		have := tagFilterValues(tags, str(f.Name))
 		if have == nil {
 			have, _ = field(v, str(f.Name))
 		}
@@ -91,8 +93,8 @@ func matches[T any](tags map[string]string, v *T, filters []*sdk.Filter, field f
 	return true
 }
 
-// tagValues is what a tag filter looks at; nil for a filter that is not on tags.
-func tagValues(tags map[string]string, name string) []string {
+// tagFilterValues is what a tag filter looks at; nil for a filter that is not on tags.
+func tagFilterValues(tags map[string]string, name string) []string {
 	key, isTag := strings.CutPrefix(name, "tag:")
 	have := []string{}
 	switch {
@@ -114,16 +116,16 @@ func tagValues(tags map[string]string, name string) []string {
 
 func anyMatch(have, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		return slices.ContainsFunc(have, func(h string) bool { return glob(p, h) })
+		return slices.ContainsFunc(have, func(h string) bool { return matchGlob(p, h) })
 	})
 }
 
-// glob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself. It goes back
+// matchGlob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself. It goes back
 // to the last * only, which is enough, so that no pattern takes long.
-func glob(pattern, s string) bool {
+func matchGlob(pattern, s string) bool {
 	p, i, star, mark := 0, 0, -1, 0
 	for i < len(s) {
-		n, isStar, fits := element(pattern[p:], s[i])
+		n, isStar, fits := readGlobElement(pattern[p:], s[i])
 		switch {
 		case isStar:
 			star, mark = p, i
@@ -140,8 +142,8 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// element reads a pattern's first element: its length, whether it is a *, and whether it fits the byte.
-func element(pattern string, c byte) (n int, isStar, fits bool) {
+// readGlobElement reads a pattern's first element: its length, whether it is a *, and whether it fits the byte.
+func readGlobElement(pattern string, c byte) (n int, isStar, fits bool) {
 	switch {
 	case pattern == "":
 		return 0, false, false

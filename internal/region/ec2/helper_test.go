@@ -19,7 +19,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -47,7 +47,7 @@ const image = "ami-0123456789abcdef0"
 
 func config(c *clock) ec2.Config {
 	return ec2.Config{
-		Region: "us-east-1", Account: "000000000000", Now: c.Now, Rand: rand.New(rand.NewSource(1)), Delay: 200 * time.Millisecond,
+		Region: "us-east-1", Account: "000000000000", Now: c.Now, Rand: rand.New(rand.NewSource(1)), TransitionDelay: 200 * time.Millisecond,
 		Images: []ec2.Image{{ID: image, Name: "debian-12-amd64", Owner: "136693071363", Architecture: "x86_64", RootDevice: "/dev/xvda", RootSizeGiB: 8}},
 	}
 }
@@ -114,14 +114,14 @@ func must[T any](t *testing.T) func(T, error) T {
 // machines is a fake that keeps machines in memory.
 type machines struct {
 	mu      sync.Mutex
-	live    map[string]fabric.Machine
+	live    map[string]netspec.Machine
 	volumes map[string]string // volume → instance, empty when free
 	log     []string
 	fail    error
 }
 
 func newMachines() *machines {
-	return &machines{live: map[string]fabric.Machine{}, volumes: map[string]string{}}
+	return &machines{live: map[string]netspec.Machine{}, volumes: map[string]string{}}
 }
 
 func (m *machines) do(line string, f func()) error {
@@ -135,7 +135,7 @@ func (m *machines) do(line string, f func()) error {
 	return nil
 }
 
-func (m *machines) Launch(_ context.Context, x fabric.Machine) error {
+func (m *machines) Launch(_ context.Context, x netspec.Machine) error {
 	return m.do("launch "+x.Iface.Addr.String(), func() { m.live[x.ID] = x })
 }
 
@@ -150,7 +150,7 @@ func (m *machines) Alive(id string) bool {
 	return ok
 }
 func (m *machines) Console(string) ([]byte, error) { return []byte("login:"), nil }
-func (m *machines) CreateVolume(_ context.Context, v fabric.Volume) error {
+func (m *machines) CreateVolume(_ context.Context, v netspec.Volume) error {
 	return m.do("create volume", func() { m.volumes[v.ID] = "" })
 }
 
@@ -170,4 +170,4 @@ func filters(name, value string) []types.Filter {
 	return []types.Filter{{Name: &name, Values: []string{value}}}
 }
 
-func kinds(names ...types.InstanceType) []types.InstanceType { return names }
+func resourceKinds(names ...types.InstanceType) []types.InstanceType { return names }

@@ -18,18 +18,18 @@ import (
 
 // newID makes an id such as vpc-0123456789abcdef0: a prefix and 17 hexadecimal digits.
 func (s *Service) newID(prefix string) string {
-	id := prefix + "-0" + s.hex(16)
-	s.born(prefix, id)
-	if s.births != nil {
-		s.births = append(s.births, id)
+	id := prefix + "-0" + s.randomHex(16)
+	s.trackNewID(prefix, id)
+	if s.createdIDs != nil {
+		s.createdIDs = append(s.createdIDs, id)
 	}
 	return id
 }
 
-func (s *Service) hex(n int) string { return record.Hex(s.cfg.Rand, n) }
+func (s *Service) randomHex(n int) string { return record.RandomHex(s.cfg.Rand, n) }
 
-// kinds maps an id's prefix to the name that ARNs and tags use.
-func kinds() map[string]string {
+// resourceKinds maps an id's prefix to the name that ARNs and tags use.
+func resourceKinds() map[string]string {
 	return map[string]string{
 		"vpc": "vpc", "subnet": "subnet", "igw": "internet-gateway", "eipalloc": "elastic-ip", "nat": "natgateway",
 		"rtb": "route-table", "sg": "security-group", "sgr": "security-group-rule", "acl": "network-acl",
@@ -38,32 +38,32 @@ func kinds() map[string]string {
 	}
 }
 
-func prefixOf(id string) string {
+func idPrefix(id string) string {
 	p, _, _ := strings.Cut(id, "-")
 	return p
 }
 
-// kindOf is the kind that ARNs use for an id; DescribeTags and TagSpecifications agree but for images.
-func kindOf(id string) string { return kinds()[prefixOf(id)] }
+// resourceKind is the kind that ARNs use for an id; DescribeTags and TagSpecifications agree but for images.
+func resourceKind(id string) string { return resourceKinds()[idPrefix(id)] }
 
-func (s *Service) arn(id string) string {
+func (s *Service) resourceARN(id string) string {
 	account := s.cfg.Account
-	if prefixOf(id) == "ami" {
+	if idPrefix(id) == "ami" {
 		account = ""
 	}
-	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", s.cfg.Region, account, kindOf(id), id)
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", s.cfg.Region, account, resourceKind(id), id)
 }
 
 // sortedKeys gives a map's keys in order.
-func sortedKeys[V any](m map[string]V) []string { return record.Keys(m) }
+func sortedKeys[V any](m map[string]V) []string { return record.SortedKeys(m) }
 
 // str reads an optional string.
-func str(p *string) string { return record.Str(p) }
+func str(p *string) string { return record.String(p) }
 
 // strs reads a list of strings.
-func strs(p []*string) []string { return record.Strs(p) }
+func strs(p []*string) []string { return record.Strings(p) }
 
-func sumOf(in any) string {
+func requestHash(in any) string {
 	b, err := json.Marshal(in)
 	if err != nil {
 		return err.Error()
@@ -72,8 +72,8 @@ func sumOf(in any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// replay looks a client token up: the ids of the first answer, or nil where this is the first time.
-func (s *Service) replay(op string, tok *string, in any) ([]string, error) {
+// idempotentResult looks a client token up: the ids of the first answer, or nil where this is the first time.
+func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, error) {
 	if str(tok) == "" {
 		return nil, nil
 	}
@@ -81,40 +81,40 @@ func (s *Service) replay(op string, tok *string, in any) ([]string, error) {
 	if !ok {
 		return nil, nil
 	}
-	if known.Sum != sumOf(in) {
+	if known.Sum != requestHash(in) {
 		return nil, wire.Errorf("IdempotentParameterMismatch", "The client token %q was used before with other parameters", str(tok))
 	}
 	return known.IDs, nil
 }
 
-// remember keeps the answer for a client token. Tokens are forgotten after a day, as at AWS.
-func (s *Service) remember(op string, tok *string, in any, ids ...string) {
+// saveIdempotentResult keeps the answer for a client token. Tokens are forgotten after a day, as at AWS.
+func (s *Service) saveIdempotentResult(op string, tok *string, in any, ids ...string) {
 	if str(tok) == "" {
 		return
 	}
 	now := s.cfg.Now()
-	maps.DeleteFunc(s.st.Tokens, func(_ string, t token) bool { return now.Sub(t.At) > 24*time.Hour })
-	s.st.Tokens[op+"/"+str(tok)] = token{Sum: sumOf(in), IDs: ids, At: now}
+	maps.DeleteFunc(s.st.Tokens, func(_ string, t idempotencyToken) bool { return now.Sub(t.At) > 24*time.Hour })
+	s.st.Tokens[op+"/"+str(tok)] = idempotencyToken{Sum: requestHash(in), IDs: ids, At: now}
 }
 
-// keyed is a set of mutexes, one a key.
-type keyed struct {
-	mu sync.Mutex
-	m  map[string]*sync.Mutex
+// keyedMutex is a set of mutexes, one a key.
+type keyedMutex struct {
+	mu      sync.Mutex
+	mutexes map[string]*sync.Mutex
 }
 
-func (k *keyed) of(key string) *sync.Mutex {
+func (k *keyedMutex) mutexFor(key string) *sync.Mutex {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	initMap(&k.m)
-	if k.m[key] == nil {
-		k.m[key] = &sync.Mutex{}
+	initMap(&k.mutexes)
+	if k.mutexes[key] == nil {
+		k.mutexes[key] = &sync.Mutex{}
 	}
-	return k.m[key]
+	return k.mutexes[key]
 }
 
-func (k *keyed) forget(key string) {
+func (k *keyedMutex) removeKey(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.m, key)
+	delete(k.mutexes, key)
 }

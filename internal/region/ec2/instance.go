@@ -14,42 +14,42 @@ import (
 
 func (s *Service) instanceOps() []wire.Op {
 	return []wire.Op{
-		write(s, "RunInstances", s.runInstances),
-		write(s, "TerminateInstances", s.terminateInstances),
-		write(s, "StopInstances", s.stopInstances),
-		write(s, "StartInstances", s.startInstances),
-		write(s, "RebootInstances", s.rebootInstances),
-		read(s, "DescribeInstances", s.describeInstances),
-		read(s, "DescribeInstanceStatus", s.describeStatus),
-		read(s, "DescribeInstanceAttribute", s.describeInstanceAttribute),
-		write(s, "ModifyInstanceAttribute", s.modifyInstanceAttribute),
-		write(s, "ModifyInstanceMetadataOptions", s.modifyMetadataOptions),
-		wire.Operation("GetConsoleOutput", s.console),
+		writeOperation(s, "RunInstances", s.runInstances),
+		writeOperation(s, "TerminateInstances", s.terminateInstances),
+		writeOperation(s, "StopInstances", s.stopInstances),
+		writeOperation(s, "StartInstances", s.startInstances),
+		writeOperation(s, "RebootInstances", s.rebootInstances),
+		readOperation(s, "DescribeInstances", s.describeInstances),
+		readOperation(s, "DescribeInstanceStatus", s.describeInstanceStatus),
+		readOperation(s, "DescribeInstanceAttribute", s.describeInstanceAttribute),
+		writeOperation(s, "ModifyInstanceAttribute", s.modifyInstanceAttribute),
+		writeOperation(s, "ModifyInstanceMetadataOptions", s.modifyInstanceMetadataOptions),
+		wire.Operation("GetConsoleOutput", s.getConsoleOutput),
 	}
 }
 
-func (s *Service) instance(id *string) (*sdk.Instance, error) {
+func (s *Service) findInstance(id *string) (*sdk.Instance, error) {
 	if str(id) == "" {
-		return nil, missing("InstanceId")
+		return nil, missingParameter("InstanceId")
 	}
 	i := s.st.Instances[str(id)]
 	switch {
 	case i != nil:
 		return i, nil
-	case prefixOf(*id) != "i" || (len(*id) != 10 && len(*id) != 19):
+	case idPrefix(*id) != "i" || (len(*id) != 10 && len(*id) != 19):
 		return nil, wire.Errorf("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", *id)
 	}
 	return nil, wire.Errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", *id)
 }
 
-// instancesOf finds all or none.
-func (s *Service) instancesOf(ids []*string) ([]*sdk.Instance, error) {
+// findInstances finds all or none.
+func (s *Service) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	if len(ids) == 0 {
-		return nil, missing("InstanceId")
+		return nil, missingParameter("InstanceId")
 	}
 	var out []*sdk.Instance
 	for _, id := range ids {
-		i, err := s.instance(id)
+		i, err := s.findInstance(id)
 		if err != nil {
 			return nil, err
 		}
@@ -58,10 +58,10 @@ func (s *Service) instancesOf(ids []*string) ([]*sdk.Instance, error) {
 	return out, nil
 }
 
-// instanceField gives the values that a filter looks at; it fills in computed fields first.
-func (s *Service) instanceField(i *sdk.Instance, name string) ([]string, bool) {
+// instanceFilterValues gives the values that a filter looks at; it fills in computed fields first.
+func (s *Service) instanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	if i.InstanceId != nil && i.NetworkInterfaces == nil {
-		s.showInstance(i)
+		s.refreshInstance(i)
 	}
 	if i.InstanceId == nil {
 		i.State, i.Placement, i.Monitoring = &sdk.InstanceState{Code: new(int64(0))}, &sdk.Placement{}, &sdk.Monitoring{}
@@ -80,10 +80,10 @@ func (s *Service) instanceField(i *sdk.Instance, name string) ([]string, bool) {
 	case "private-ip-address":
 		return []string{str(i.PrivateIpAddress)}, true
 	}
-	return s.rareField(i, name)
+	return s.extendedInstanceFilterValues(i, name)
 }
 
-func (s *Service) rareField(i *sdk.Instance, name string) ([]string, bool) {
+func (s *Service) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	var groups, groupNames, volumes, faces []string
 	for _, g := range i.SecurityGroups {
 		groups, groupNames = append(groups, str(g.GroupId)), append(groupNames, str(g.GroupName))
@@ -124,26 +124,26 @@ func (s *Service) rareField(i *sdk.Instance, name string) ([]string, bool) {
 
 // DescribeInstances is the operation of that name. It is meant for Auto Scaling and load balancing.
 func (s *Service) DescribeInstances(_ context.Context, in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
-	return ask(s, s.describeInstances, in)
+	return runRead(s, s.describeInstances, in)
 }
 
 func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
 	for _, id := range in.InstanceIds {
-		if _, err := s.instance(id); err != nil {
+		if _, err := s.findInstance(id); err != nil {
 			return nil, err
 		}
 	}
 	for _, i := range s.st.Instances {
 		i.NetworkInterfaces = nil // filters see them anew
 	}
-	got, next, err := list(s, s.st.Instances, query{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceField})
+	got, next, err := listResources(s, s.st.Instances, describeQuery{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceFilterValues})
 	if err != nil {
 		return nil, err
 	}
 	out, at := &sdk.DescribeInstancesOutput{NextToken: next, Reservations: []*sdk.Reservation{}}, map[string]*sdk.Reservation{}
 	for _, i := range got {
-		s.showInstance(i)
+		s.refreshInstance(i)
 		id := s.st.Extra[str(i.InstanceId)].ReservationID
 		r := at[id]
 		if r == nil {
@@ -156,9 +156,9 @@ func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.Descri
 	return out, nil
 }
 
-func (s *Service) describeStatus(in *sdk.DescribeInstanceStatusInput) (*sdk.DescribeInstanceStatusOutput, error) {
+func (s *Service) describeInstanceStatus(in *sdk.DescribeInstanceStatusInput) (*sdk.DescribeInstanceStatusOutput, error) {
 	for _, id := range in.InstanceIds {
-		if _, err := s.instance(id); err != nil {
+		if _, err := s.findInstance(id); err != nil {
 			return nil, err
 		}
 	}
@@ -166,9 +166,9 @@ func (s *Service) describeStatus(in *sdk.DescribeInstanceStatusInput) (*sdk.Desc
 		id := str(i.InstanceId)
 		switch name {
 		case "availability-zone", "instance-state-name", "instance-state-code":
-			return s.instanceField(i, name)
+			return s.instanceFilterValues(i, name)
 		case "instance-status.status", "instance-status.reachability":
-			return []string{s.health(id)}, true
+			return []string{s.instanceHealth(id)}, true
 		case "system-status.status", "system-status.reachability":
 			return []string{"ok"}, true
 		}
@@ -184,17 +184,17 @@ func (s *Service) describeStatus(in *sdk.DescribeInstanceStatusInput) (*sdk.Desc
 	if len(in.InstanceIds) > 0 && len(wanted) == 0 {
 		return &sdk.DescribeInstanceStatusOutput{InstanceStatuses: []*sdk.InstanceStatus{}}, nil
 	}
-	got, next, err := list(s, shown, query{wanted, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field})
+	got, next, err := listResources(s, shown, describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field})
 	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
 	for _, i := range got {
-		out.InstanceStatuses = append(out.InstanceStatuses, s.status(i))
+		out.InstanceStatuses = append(out.InstanceStatuses, s.instanceStatus(i))
 	}
 	return out, err
 }
 
-// health is the status of an instance's own check.
-func (s *Service) health(id string) string {
+// instanceHealth is the status of an instance's own check.
+func (s *Service) instanceHealth(id string) string {
 	i, x := s.st.Instances[id], s.st.Extra[id]
 	switch {
 	case i == nil || x == nil || str(i.State.Name) != sdk.InstanceStateNameRunning:
@@ -205,8 +205,8 @@ func (s *Service) health(id string) string {
 	return "ok"
 }
 
-func (s *Service) status(i *sdk.Instance) *sdk.InstanceStatus {
-	mine := s.health(str(i.InstanceId))
+func (s *Service) instanceStatus(i *sdk.Instance) *sdk.InstanceStatus {
+	mine := s.instanceHealth(str(i.InstanceId))
 	summary := func(status string) *sdk.InstanceStatusSummary {
 		reach := map[string]string{"ok": "passed", "impaired": "failed"}[status]
 		out := &sdk.InstanceStatusSummary{Status: new(status)}
@@ -225,23 +225,23 @@ func (s *Service) status(i *sdk.Instance) *sdk.InstanceStatus {
 	}
 }
 
-// InstanceFacts are what other services ask about an instance.
-type InstanceFacts struct {
+// InstanceInfo are what other services ask about an instance.
+type InstanceInfo struct {
 	ID, VPC, Subnet, Zone, State, Type string
 	Impaired                           bool // its machine died though it should run
 }
 
-// Instance says where an instance is and how it is; false if there is no such instance.
-func (s *Service) Instance(id string) (InstanceFacts, bool) {
-	var f InstanceFacts
-	err := s.locked(func() error {
-		i, err := s.instance(&id)
+// InstanceInfo says where an instance is and how it is; false if there is no such instance.
+func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
+	var f InstanceInfo
+	err := s.withLock(func() error {
+		i, err := s.findInstance(&id)
 		if err != nil {
 			return err
 		}
-		f = InstanceFacts{
+		f = InstanceInfo{
 			ID: id, VPC: str(i.VpcId), Subnet: str(i.SubnetId), Zone: str(i.Placement.AvailabilityZone), State: str(i.State.Name),
-			Type: str(i.InstanceType), Impaired: s.health(id) == "impaired",
+			Type: str(i.InstanceType), Impaired: s.instanceHealth(id) == "impaired",
 		}
 		return nil
 	})

@@ -17,22 +17,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 // network is a fake that keeps the last picture.
 type network struct {
 	mu   sync.Mutex
-	last fabric.Picture
+	last netspec.Network
 }
 
-func (n *network) Sync(_ context.Context, p fabric.Picture) error {
+func (n *network) Sync(_ context.Context, p netspec.Network) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.last = p
 	return nil
 }
-func (n *network) Health() fabric.Health { return fabric.Health{} }
+func (n *network) Health() netspec.TargetHealth { return netspec.TargetHealth{} }
 
 func (n *network) has(addr netip.Addr) bool {
 	n.mu.Lock()
@@ -54,7 +54,7 @@ type checked struct {
 	t   *testing.T
 }
 
-func (c checked) Launch(ctx context.Context, m fabric.Machine) error {
+func (c checked) Launch(ctx context.Context, m netspec.Machine) error {
 	if !c.net.has(m.Iface.Addr) {
 		c.t.Errorf("%s is launched before the network has %s", m.ID, m.Iface.Addr)
 	}
@@ -160,13 +160,13 @@ func TestDeadMachineIsImpaired(t *testing.T) {
 	m := newMachines()
 	r := newRegion(t, func(c *ec2.Config) { c.Machines = m })
 	told := make(chan struct{}, 100)
-	r.svc.Watch(func() { told <- struct{}{} })
+	r.svc.AddWatcher(func() { told <- struct{}{} })
 	start(t, r.svc)
 	_, subnet := r.place(t)
 	id := *r.run(t, subnet).InstanceId
 	r.awaitState(t, id, types.InstanceStateNameRunning)
 	_ = m.Terminate(t.Context(), id)
-	await(t, "impaired", func() bool { f, _ := r.svc.Instance(id); return f.Impaired })
+	await(t, "impaired", func() bool { f, _ := r.svc.InstanceInfo(id); return f.Impaired })
 	out := must[*client.DescribeInstanceStatusOutput](t)(r.DescribeInstanceStatus(t.Context(), &client.DescribeInstanceStatusInput{InstanceIds: []string{id}}))
 	if got := out.InstanceStatuses[0].InstanceStatus.Status; got != types.SummaryStatusImpaired {
 		t.Errorf("status is %s, want impaired", got)
@@ -192,22 +192,22 @@ func TestMetadata(t *testing.T) {
 		issued++
 		return ec2.Credentials{AccessKeyID: "ASIA1", SecretAccessKey: "s", Token: role, Expiration: r.clock.Now().Add(6 * time.Hour)}, nil
 	})
-	if got, ok := m.Instance(vpc, netip.MustParseAddr("10.0.1.4")); !ok || got != id {
+	if got, ok := m.FindInstance(vpc, netip.MustParseAddr("10.0.1.4")); !ok || got != id {
 		t.Fatalf("10.0.1.4 is %q, want %s", got, id)
 	}
-	if required, enabled := m.Options(id); !required || !enabled {
+	if required, enabled := m.TokenOptions(id); !required || !enabled {
 		t.Errorf("tokens required %v, enabled %v; want both", required, enabled)
 	}
 	for path, want := range map[string]string{
 		"meta-data/instance-id": id, "meta-data/local-hostname": "ip-10-0-1-4.ec2.internal", "meta-data/tags/instance/Name": "one",
 		"meta-data/placement/availability-zone": "us-east-1b", "user-data": "#!/bin/sh",
 	} {
-		if got, found, err := m.Get(id, path); err != nil || !found || string(got) != want {
+		if got, found, err := m.GetValue(id, path); err != nil || !found || string(got) != want {
 			t.Errorf("%s = %q, %v, %v; want %q", path, got, found, err, want)
 		}
 	}
 	for range 2 {
-		got, _, err := m.Get(id, "meta-data/iam/security-credentials/worker-role")
+		got, _, err := m.GetValue(id, "meta-data/iam/security-credentials/worker-role")
 		if err != nil || !strings.Contains(string(got), `"AccessKeyId": "ASIA1"`) {
 			t.Errorf("credentials: %s, %v", got, err)
 		}
@@ -215,7 +215,7 @@ func TestMetadata(t *testing.T) {
 	if issued != 1 {
 		t.Errorf("credentials were issued %d times, want once", issued)
 	}
-	if _, found, _ := m.Get(id, "meta-data/public-keys/"); found {
+	if _, found, _ := m.GetValue(id, "meta-data/public-keys/"); found {
 		t.Error("there are public keys")
 	}
 }

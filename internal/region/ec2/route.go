@@ -12,11 +12,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// routeOf checks a wanted route and makes it.
-func (s *Service) routeOf(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
+// newRoute checks a wanted route and makes it.
+func (s *Service) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
 	p, err := netip.ParsePrefix(str(in.DestinationCidrBlock))
 	if err != nil || !p.Addr().Is4() {
-		return nil, invalid("destinationCidrBlock", str(in.DestinationCidrBlock), "This is not a valid CIDR block.")
+		return nil, invalidParameter("destinationCidrBlock", str(in.DestinationCidrBlock), "This is not a valid CIDR block.")
 	}
 	given := 0
 	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId, in.VpcPeeringConnectionId} {
@@ -32,22 +32,22 @@ func (s *Service) routeOf(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Rou
 	}
 	switch {
 	case in.GatewayId != nil:
-		err = s.toInternet(t, r, *in.GatewayId)
+		err = s.routeToInternetGateway(t, r, *in.GatewayId)
 	case in.VpcPeeringConnectionId != nil:
-		err = s.throughPeering(t, r, *in.VpcPeeringConnectionId)
+		err = s.routeToPeering(t, r, *in.VpcPeeringConnectionId)
 	case in.NatGatewayId != nil:
-		err = s.throughNAT(t, r, *in.NatGatewayId)
+		err = s.routeToNATGateway(t, r, *in.NatGatewayId)
 	default:
-		err = s.toInterface(t, r, in)
+		err = s.routeToInterface(t, r, in)
 	}
 	return r, err
 }
 
-func (s *Service) toInternet(t *sdk.RouteTable, r *sdk.Route, id string) error {
+func (s *Service) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	if !strings.HasPrefix(id, "igw-") {
 		return wire.Errorf("InvalidGatewayID.NotFound", "The gateway ID '%s' does not exist", id)
 	}
-	g, err := s.internet(&id)
+	g, err := s.findInternetGateway(&id)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Service) toInternet(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	return nil
 }
 
-func (s *Service) throughNAT(t *sdk.RouteTable, r *sdk.Route, id string) error {
+func (s *Service) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	g := s.st.NATs[id]
 	if g == nil || str(g.State) == sdk.NatGatewayStateDeleted || str(g.State) == sdk.NatGatewayStateDeleting {
 		return wire.Errorf("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
@@ -70,14 +70,14 @@ func (s *Service) throughNAT(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	return nil
 }
 
-func (s *Service) toInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
+func (s *Service) routeToInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
 	eni := str(in.NetworkInterfaceId)
 	if in.InstanceId != nil {
-		i, err := s.instance(in.InstanceId)
+		i, err := s.findInstance(in.InstanceId)
 		if err != nil {
 			return err
 		}
-		eni = s.primary(str(i.InstanceId))
+		eni = s.primaryInterfaceID(str(i.InstanceId))
 		r.InstanceId, r.InstanceOwnerId = i.InstanceId, new(s.cfg.Account)
 	}
 	n := s.st.Interfaces[eni]
@@ -91,7 +91,7 @@ func (s *Service) toInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRou
 	return nil
 }
 
-func findRoute(t *sdk.RouteTable, cidr *string) int {
+func routeIndex(t *sdk.RouteTable, cidr *string) int {
 	want := str(cidr)
 	if p, err := netip.ParsePrefix(want); err == nil {
 		want = p.Masked().String()
@@ -100,15 +100,15 @@ func findRoute(t *sdk.RouteTable, cidr *string) int {
 }
 
 func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput, error) {
-	t, err := s.table(in.RouteTableId)
+	t, err := s.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.routeOf(t, in)
+	r, err := s.newRoute(t, in)
 	if err != nil {
 		return nil, err
 	}
-	if at := findRoute(t, r.DestinationCidrBlock); at >= 0 {
+	if at := routeIndex(t, r.DestinationCidrBlock); at >= 0 {
 		// AWS answers a repeat of the very same route with success.
 		same := *t.Routes[at]
 		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) && str(same.VpcPeeringConnectionId) == str(r.VpcPeeringConnectionId) &&
@@ -124,12 +124,12 @@ func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput,
 	return &sdk.CreateRouteOutput{Return: new(true)}, nil
 }
 
-func (s *Service) existing(table, cidr *string) (*sdk.RouteTable, int, error) {
-	t, err := s.table(table)
+func (s *Service) findRemovableRoute(table, cidr *string) (*sdk.RouteTable, int, error) {
+	t, err := s.findRouteTable(table)
 	if err != nil {
 		return nil, 0, err
 	}
-	at := findRoute(t, cidr)
+	at := routeIndex(t, cidr)
 	if at < 0 {
 		return nil, 0, wire.Errorf("InvalidRoute.NotFound", "no route with destination-cidr-block %s in route table %s", str(cidr), str(table))
 	}
@@ -140,11 +140,11 @@ func (s *Service) existing(table, cidr *string) (*sdk.RouteTable, int, error) {
 }
 
 func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutput, error) {
-	t, at, err := s.existing(in.RouteTableId, in.DestinationCidrBlock)
+	t, at, err := s.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.routeOf(t, &sdk.CreateRouteInput{
+	r, err := s.newRoute(t, &sdk.CreateRouteInput{
 		RouteTableId: in.RouteTableId, DestinationCidrBlock: in.DestinationCidrBlock, GatewayId: in.GatewayId,
 		NatGatewayId: in.NatGatewayId, NetworkInterfaceId: in.NetworkInterfaceId, InstanceId: in.InstanceId,
 		VpcPeeringConnectionId: in.VpcPeeringConnectionId,
@@ -157,7 +157,7 @@ func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutp
 }
 
 func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput, error) {
-	t, at, err := s.existing(in.RouteTableId, in.DestinationCidrBlock)
+	t, at, err := s.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput,
 	return &sdk.DeleteRouteOutput{}, nil
 }
 
-// blackhole marks the routes through a target that is gone.
-func (s *Service) blackhole(target string) {
+// blackholeRoutes marks the routes through a target that is gone.
+func (s *Service) blackholeRoutes(target string) {
 	for _, t := range s.st.Tables {
 		for _, r := range t.Routes {
 			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) || target == str(r.GatewayId) || target == str(r.VpcPeeringConnectionId) {

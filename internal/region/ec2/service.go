@@ -14,15 +14,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
-	"github.com/slipway-k8s/slipway/internal/region/picture"
+	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Machines makes instances and volumes real. Every call is idempotent.
 type Machines interface {
-	Launch(ctx context.Context, m fabric.Machine) error
+	Launch(ctx context.Context, m netspec.Machine) error
 	Terminate(ctx context.Context, id string) error
 	Reboot(ctx context.Context, id string) error
 	Alive(id string) bool
@@ -32,7 +32,7 @@ type Machines interface {
 
 // Disks makes volumes real. Every call is idempotent.
 type Disks interface {
-	CreateVolume(ctx context.Context, v fabric.Volume) error
+	CreateVolume(ctx context.Context, v netspec.Volume) error
 	DeleteVolume(ctx context.Context, id string) error
 	Attach(ctx context.Context, volumeID, instanceID, device string) error
 	Detach(ctx context.Context, volumeID, instanceID string) error
@@ -40,8 +40,8 @@ type Disks interface {
 
 // Network makes the picture real.
 type Network interface {
-	Sync(ctx context.Context, p fabric.Picture) error
-	Health() fabric.Health
+	Sync(ctx context.Context, p netspec.Network) error
+	Health() netspec.TargetHealth
 }
 
 // Profiles finds an instance profile by its name or ARN.
@@ -68,52 +68,52 @@ type Image struct {
 
 // Config is what a [Service] is made of. Region, Account, Now and Rand are required; the rest may be left out.
 type Config struct {
-	Region  string
-	Account string
-	Zones   []string // zone letters; nil means a to f in us-east-1, a to c elsewhere
-	Images  []Image
-	Now     func() time.Time
-	Rand    io.Reader
-	Delay   time.Duration // how long an eventual state takes; 0 means at once
-	// Provisioning, where set, is asked for the delay of each kind, as in fault.Kinds, with Delay as the usual one.
-	Provisioning func(kind string, usual time.Duration) time.Duration
-	Quotas       Quotas // zero fields take DefaultQuotas
-	Saver        record.Saver
-	// Public begins the /16 that public addresses are from. If it is of the host, the host reaches machines by them.
-	Public netip.Addr
+	Region          string
+	Account         string
+	Zones           []string // zone letters; nil means a to f in us-east-1, a to c elsewhere
+	Images          []Image
+	Now             func() time.Time
+	Rand            io.Reader
+	TransitionDelay time.Duration // how long an eventual state takes; 0 means at once
+	// ProvisioningDelay, where set, is asked for the delay of each kind, as in fault.Kinds, with Delay as the usual one.
+	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
+	Quotas            Quotas // zero fields take DefaultQuotas
+	Saver             record.Backend
+	// PublicIPBase begins the /16 that public addresses are from. If it is of the host, the host reaches machines by them.
+	PublicIPBase netip.Addr
 	// Machines and Network make it real; without them everything is a record only.
 	Machines Machines
 	Network  Network
 	Profiles Profiles
-	// Balancers gives the load balancers that belong into the picture. It is called without any lock of EC2's.
-	Balancers func() []picture.Balancer
-	// Hosted gives the zones of Route 53 that VPCs' resolvers know, likewise.
-	Hosted func() []picture.Zone
-	Log    *slog.Logger
+	// LoadBalancers gives the load balancers that belong into the picture. It is called without any lock of EC2's.
+	LoadBalancers func() []netbuilder.LoadBalancer
+	// HostedZones gives the zones of Route 53 that VPCs' resolvers know, likewise.
+	HostedZones func() []netbuilder.HostedZone
+	Log         *slog.Logger
 }
 
 // Service is EC2 in one region.
 type Service struct {
-	cfg     Config
-	types   map[string]typeInfo
-	order   []string // names of types, sorted
-	busy    keyed    // one job at a time for each instance or volume
-	syncing sync.Mutex
+	cfg               Config
+	instanceTypes     map[string]instanceTypeSpec
+	instanceTypeNames []string   // names of types, sorted
+	jobLocks          keyedMutex // one job at a time for each instance or volume
+	syncMu            sync.Mutex
 
-	mu       sync.Mutex
-	st       *state
-	stale    int            // how often a new resource is not seen
-	young    map[string]int // how often it is not seen yet, by id
-	dirty    bool
-	births   []string // ids made by the call under way, where somebody wants to know
-	gen      uint64   // counts changes that the picture may show
-	synced   uint64   // the gen that Network has; guarded by syncing
-	shown    string   // the picture that Network has, as text; guarded by syncing
-	jobs     []func(context.Context)
-	news     bool // the watchers have something to look at
-	watchers []func()
-	wake     chan struct{} // Run has something to do
-	moved    chan struct{} // the picture may have changed
+	mu              sync.Mutex
+	st              *state
+	staleReads      int            // how often a new resource is not seen
+	unseenReads     map[string]int // how often it is not seen yet, by id
+	dirty           bool
+	createdIDs      []string // ids made by the call under way, where somebody wants to know
+	networkRevision uint64   // counts changes that the picture may show
+	syncedRevision  uint64   // the gen that Network has; guarded by syncing
+	syncedNetwork   string   // the picture that Network has, as text; guarded by syncing
+	jobs            []func(context.Context)
+	notifyPending   bool // the watchers have something to look at
+	watchers        []func()
+	wake            chan struct{} // Run has something to do
+	networkChanged  chan struct{} // the picture may have changed
 }
 
 // New makes the service and loads its saved state. Call [Service.Run] to let work go on in the background.
@@ -125,31 +125,31 @@ func New(cfg Config) (*Service, error) {
 		cfg.Zones = defaultZones(cfg.Region)
 	}
 	cfg.Quotas = cfg.Quotas.WithDefaults()
-	types, order, err := loadTypes()
+	types, order, err := loadInstanceTypes()
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, types: types, order: order, wake: make(chan struct{}, 1), moved: make(chan struct{}, 1), gen: 1, st: &state{}}
+	s := &Service{cfg: cfg, instanceTypes: types, instanceTypeNames: order, wake: make(chan struct{}, 1), networkChanged: make(chan struct{}, 1), networkRevision: 1, st: &state{}}
 	if cfg.Saver != nil {
 		if err := cfg.Saver.Load("ec2", s.st); err != nil {
 			return nil, fmt.Errorf("load the state of ec2: %w", err)
 		}
 	}
-	s.st.init()
-	s.resume()
+	s.st.initMaps()
+	s.resumeJobs()
 	return s, nil
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error {
-	return s.locked(func() error { return to.Save("ec2", s.st) })
+func (s *Service) SaveTo(to record.Backend) error {
+	return s.withLock(func() error { return to.Save("ec2", s.st) })
 }
 
-// SetBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
-func (s *Service) SetBalancers(f func() []picture.Balancer) { s.cfg.Balancers = f }
+// SetLoadBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
+func (s *Service) SetLoadBalancers(f func() []netbuilder.LoadBalancer) { s.cfg.LoadBalancers = f }
 
-// SetHosted names the source of hosted zones. It is meant for wiring, before [Service.Run].
-func (s *Service) SetHosted(f func() []picture.Zone) { s.cfg.Hosted = f }
+// SetHostedZones names the source of hosted zones. It is meant for wiring, before [Service.Run].
+func (s *Service) SetHostedZones(f func() []netbuilder.HostedZone) { s.cfg.HostedZones = f }
 
 // HasVPC says whether there is a VPC of that id.
 func (s *Service) HasVPC(id string) bool {
@@ -158,49 +158,49 @@ func (s *Service) HasVPC(id string) bool {
 	return s.st.VPCs[id] != nil
 }
 
-// Watch calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
+// AddWatcher calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
 // f must not block. It is meant for wiring, before [Service.Run].
-func (s *Service) Watch(f func()) { s.watchers = append(s.watchers, f) }
+func (s *Service) AddWatcher(f func()) { s.watchers = append(s.watchers, f) }
 
-// Changed says that what Balancers answers has changed.
-func (s *Service) Changed() {
+// LoadBalancersChanged says that what Balancers answers has changed.
+func (s *Service) LoadBalancersChanged() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.move()
+	s.markNetworkChanged()
 }
 
 // Health is the targets' health as the network sees it; nil without a network.
-func (s *Service) Health() fabric.Health {
+func (s *Service) Health() netspec.TargetHealth {
 	if s.cfg.Network == nil {
 		return nil
 	}
 	return s.cfg.Network.Health()
 }
 
-func (s *Service) kick() {
+func (s *Service) wakeRunLoop() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// changed notes a mutation. The caller holds mu.
-func (s *Service) changed() {
+// markChanged notes a mutation. The caller holds mu.
+func (s *Service) markChanged() {
 	s.dirty = true
-	s.move()
+	s.markNetworkChanged()
 }
 
-// move notes that the picture may have changed. The caller holds mu.
-func (s *Service) move() {
-	s.gen++
+// markNetworkChanged notes that the picture may have changed. The caller holds mu.
+func (s *Service) markNetworkChanged() {
+	s.networkRevision++
 	select {
-	case s.moved <- struct{}{}:
+	case s.networkChanged <- struct{}{}:
 	default:
 	}
 }
 
-// flush saves what changed. The caller holds mu.
-func (s *Service) flush() error {
+// saveIfChanged saves what changed. The caller holds mu.
+func (s *Service) saveIfChanged() error {
 	if !s.dirty {
 		return nil
 	}
@@ -215,52 +215,52 @@ func (s *Service) flush() error {
 	return nil
 }
 
-// locked runs f with the state settled, and saves what f changed.
-func (s *Service) locked(f func() error) error {
-	defer s.tell()
+// withLock runs f with the state settled, and saves what f changed.
+func (s *Service) withLock(f func() error) error {
+	defer s.notifyWatchers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settle()
+	s.applyDueTransitions()
 	err := f()
-	if saveErr := s.flush(); err == nil && saveErr != nil {
+	if saveErr := s.saveIfChanged(); err == nil && saveErr != nil {
 		return saveErr
 	}
 	return err
 }
 
-// ask runs a handler under the lock and gives back a copy that nobody else changes.
-func ask[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+// runRead runs a handler under the lock and gives back a copy that nobody else changes.
+func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	var out *O
-	err := s.locked(func() error {
-		if err := s.seen(in); err != nil {
+	err := s.withLock(func() error {
+		if err := s.checkStaleReads(in); err != nil {
 			return err
 		}
 		got, err := do(in)
 		if err == nil {
-			out = record.Clone(got)
+			out = record.CloneShape(got)
 		}
 		return err
 	})
 	return out, err
 }
 
-// order is ask for a handler that changes something.
-func order[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
-	return ask(s, func(in *I) (*O, error) {
+// runWrite is ask for a handler that changes something.
+func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
+	return runRead(s, func(in *I) (*O, error) {
 		out, err := do(in)
 		if err == nil {
-			s.changed()
+			s.markChanged()
 		}
 		return out, err
 	}, in)
 }
 
-// read makes an operation that changes nothing.
-func read[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return ask(s, do, in) })
+// readOperation makes an operation that changes nothing.
+func readOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return runRead(s, do, in) })
 }
 
-// write makes an operation that changes something; with DryRun set it ends after authorization.
-func write[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) { return order(s, marked(ctx, s, name, do), in) })
+// writeOperation makes an operation that changes something; with DryRun set it ends after authorization.
+func writeOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) { return runWrite(s, withSystemTags(ctx, s, name, do), in) })
 }

@@ -14,16 +14,16 @@ import (
 // snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
 func (s *Service) snapshotOps() []wire.Op {
 	return []wire.Op{
-		write(s, "CreateSnapshot", s.createSnapshot), write(s, "DeleteSnapshot", s.deleteSnapshot), read(s, "DescribeSnapshots", s.describeSnapshots),
+		writeOperation(s, "CreateSnapshot", s.createSnapshot), writeOperation(s, "DeleteSnapshot", s.deleteSnapshot), readOperation(s, "DescribeSnapshots", s.describeSnapshots),
 	}
 }
 
 func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, error) {
-	v, err := s.volume(in.VolumeId)
+	v, err := s.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tagSpec(in.TagSpecifications, "snapshot")
+	tags, err := parseTagSpecs(in.TagSpecifications, "snapshot")
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +42,12 @@ func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, er
 func (s *Service) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapshotOutput, error) {
 	id := str(in.SnapshotId)
 	if id == "" {
-		return nil, missing("snapshotId")
+		return nil, missingParameter("snapshotId")
 	}
 	if s.st.Snapshots[id] == nil {
 		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
 	}
-	s.forget(id)
+	s.removeTags(id)
 	delete(s.st.Snapshots, id)
 	return &sdk.DeleteSnapshotOutput{}, nil
 }
@@ -65,8 +65,8 @@ func (s *Service) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.Descri
 		}[name]
 		return []string{v}, known
 	}
-	got, next, err := list(s, s.st.Snapshots, query{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field})
+	got, next, err := listResources(s, s.st.Snapshots, describeQuery{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field})
 	for _, n := range got {
 		n.Tags = s.tagList(str(n.SnapshotId))
 	}

@@ -30,19 +30,19 @@ type state struct {
 	Templates  map[string]*sdk.LaunchTemplate
 	Versions   map[string][]*sdk.LaunchTemplateVersion
 	Instances  map[string]*sdk.Instance
-	Extra      map[string]*extra
+	Extra      map[string]*instanceExtra
 	Keys       map[string]*sdk.KeyPairInfo
 	Endpoints  map[string]*sdk.VpcEndpoint
 	Peerings   map[string]*sdk.VpcPeeringConnection
 	Tags       map[string]map[string]string
-	Tokens     map[string]token
+	Tokens     map[string]idempotencyToken
 	Pending    []transition
 }
 
 type vpcAttributes struct{ DNSSupport, DNSHostnames, AddressMetrics bool }
 
-// extra is what an instance has beyond the shape that DescribeInstances shows.
-type extra struct {
+// instanceExtra is what an instance has beyond the shape that DescribeInstances shows.
+type instanceExtra struct {
 	ReservationID string
 	UserData      string // base64, as it came
 	Shutdown      string // stop or terminate
@@ -55,8 +55,8 @@ type extra struct {
 	Target        string // the lifecycle state that Auto Scaling wants it in
 }
 
-// token is a remembered client token: what was asked and what came of it.
-type token struct {
+// idempotencyToken is a remembered client token: what was asked and what came of it.
+type idempotencyToken struct {
 	Sum string
 	IDs []string
 	At  time.Time
@@ -65,7 +65,7 @@ type token struct {
 // transition is a change of state that time brings.
 type transition struct {
 	At   time.Time
-	Kind string // see settleOne
+	Kind string // see applyTransition
 	ID   string
 	Arg  string
 }
@@ -76,7 +76,7 @@ func initMap[K comparable, V any](m *map[K]V) {
 	}
 }
 
-func (st *state) init() {
+func (st *state) initMaps() {
 	initMap(&st.VPCs)
 	initMap(&st.Attributes)
 	initMap(&st.Subnets)
@@ -102,41 +102,41 @@ func (st *state) init() {
 	initMap(&st.Tokens)
 }
 
-// after schedules a transition one delay from now.
-func (s *Service) after(kind, id string) {
-	delay := s.cfg.Delay
-	if s.cfg.Provisioning != nil {
-		delay = s.cfg.Provisioning(provisioned(kind), delay)
+// scheduleTransition schedules a transition one delay from now.
+func (s *Service) scheduleTransition(kind, id string) {
+	delay := s.cfg.TransitionDelay
+	if s.cfg.ProvisioningDelay != nil {
+		delay = s.cfg.ProvisioningDelay(provisioningKind(kind), delay)
 	}
 	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(delay), Kind: kind, ID: id})
-	s.kick()
+	s.wakeRunLoop()
 }
 
-// provisioned is what operators call the things that a transition moves on.
-func provisioned(transition string) string {
+// provisioningKind is what operators call the things that a transition moves on.
+func provisioningKind(transition string) string {
 	switch transition {
-	case toNAT:
+	case transitionNATAvailable:
 		return "nat-gateway"
-	case toNATGone:
+	case transitionNATDeleted:
 		return "nat-gateway-deletion"
-	case toVolume:
+	case transitionVolumeAvailable:
 		return "volume"
-	case toVolumeGone:
+	case transitionVolumeDeleted:
 		return "volume-deletion"
-	case toAttached:
+	case transitionVolumeAttached:
 		return "volume-attachment"
-	case toDetached:
+	case transitionVolumeDetached:
 		return "volume-detachment"
-	case toRunning:
+	case transitionInstanceRunning:
 		return "instance"
-	case toStopped, toTerminated:
+	case transitionInstanceStopped, transitionInstanceTerminated:
 		return "instance-deletion"
 	}
 	return "vpc"
 }
 
-// settle carries out the transitions that are due, oldest first. The caller holds mu.
-func (s *Service) settle() {
+// applyDueTransitions carries out the transitions that are due, oldest first. The caller holds mu.
+func (s *Service) applyDueTransitions() {
 	for {
 		now := s.cfg.Now()
 		due := slices.ContainsFunc(s.st.Pending, func(t transition) bool { return !t.At.After(now) })
@@ -146,13 +146,13 @@ func (s *Service) settle() {
 		slices.SortStableFunc(s.st.Pending, func(a, b transition) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
 		t := s.st.Pending[0]
 		s.st.Pending = s.st.Pending[1:]
-		s.settleOne(t)
-		s.changed()
+		s.applyTransition(t)
+		s.markChanged()
 	}
 }
 
-// next is when the next transition is due.
-func (s *Service) next() (time.Time, bool) {
+// nextTransitionTime is when the next transition is due.
+func (s *Service) nextTransitionTime() (time.Time, bool) {
 	var at time.Time
 	for _, t := range s.st.Pending {
 		if at.IsZero() || t.At.Before(at) {
@@ -164,36 +164,36 @@ func (s *Service) next() (time.Time, bool) {
 
 // The kinds of transition.
 const (
-	toVPC          = "vpc-available"
-	toNAT          = "nat-available"
-	toNATGone      = "nat-deleted"
-	toNATForgotten = "nat-forgotten"
-	toEndpoint     = "endpoint-available"
-	toEndpointGone = "endpoint-deleted"
-	toVolume       = "volume-available"
-	toVolumeGone   = "volume-deleted"
-	toAttached     = "volume-attached"
-	toDetached     = "volume-detached"
-	toModified     = "volume-modified"
-	toRunning      = "instance-running"
-	toStopped      = "instance-stopped"
-	toTerminated   = "instance-terminated"
-	toForgotten    = "instance-forgotten"
+	transitionVPCAvailable       = "vpc-available"
+	transitionNATAvailable       = "nat-available"
+	transitionNATDeleted         = "nat-deleted"
+	transitionNATExpired         = "nat-forgotten"
+	transitionEndpointAvailable  = "endpoint-available"
+	transitionEndpointDeleted    = "endpoint-deleted"
+	transitionVolumeAvailable    = "volume-available"
+	transitionVolumeDeleted      = "volume-deleted"
+	transitionVolumeAttached     = "volume-attached"
+	transitionVolumeDetached     = "volume-detached"
+	transitionVolumeModified     = "volume-modified"
+	transitionInstanceRunning    = "instance-running"
+	transitionInstanceStopped    = "instance-stopped"
+	transitionInstanceTerminated = "instance-terminated"
+	transitionInstanceExpired    = "instance-forgotten"
 )
 
-func (s *Service) settleOne(t transition) {
+func (s *Service) applyTransition(t transition) {
 	switch t.Kind {
-	case toVPC:
+	case transitionVPCAvailable:
 		if v := s.st.VPCs[t.ID]; v != nil {
 			v.State = new(sdk.VpcStateAvailable)
 		}
-	case toNAT, toNATGone, toNATForgotten:
-		s.settleNAT(t)
-	case toEndpoint, toEndpointGone:
-		s.settleEndpoint(t)
-	case toVolume, toVolumeGone, toAttached, toDetached:
-		s.settleVolume(t)
-	case toRunning, toStopped, toTerminated, toForgotten:
-		s.settleInstance(t)
+	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
+		s.applyNATGatewayTransition(t)
+	case transitionEndpointAvailable, transitionEndpointDeleted:
+		s.applyEndpointTransition(t)
+	case transitionVolumeAvailable, transitionVolumeDeleted, transitionVolumeAttached, transitionVolumeDetached:
+		s.applyVolumeTransition(t)
+	case transitionInstanceRunning, transitionInstanceStopped, transitionInstanceTerminated, transitionInstanceExpired:
+		s.applyInstanceTransition(t)
 	}
 }

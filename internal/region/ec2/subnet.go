@@ -15,41 +15,41 @@ import (
 
 func (s *Service) subnetOps() []wire.Op {
 	return []wire.Op{
-		write(s, "CreateSubnet", s.createSubnet),
-		write(s, "DeleteSubnet", s.deleteSubnet),
-		read(s, "DescribeSubnets", s.describeSubnets),
-		write(s, "ModifySubnetAttribute", s.modifySubnetAttribute),
+		writeOperation(s, "CreateSubnet", s.createSubnet),
+		writeOperation(s, "DeleteSubnet", s.deleteSubnet),
+		readOperation(s, "DescribeSubnets", s.describeSubnets),
+		writeOperation(s, "ModifySubnetAttribute", s.modifySubnetAttribute),
 	}
 }
 
 func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutput, error) {
-	v, err := s.vpc(in.VpcId)
+	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
 	if in.CidrBlock == nil {
-		return nil, missing("cidrBlock")
+		return nil, missingParameter("cidrBlock")
 	}
 	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidSubnet.Range")
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tagSpec(in.TagSpecifications, "subnet")
+	tags, err := parseTagSpecs(in.TagSpecifications, "subnet")
 	if err != nil {
 		return nil, err
 	}
-	zone, err := s.zoneFor(in.AvailabilityZone, in.AvailabilityZoneId)
+	zone, err := s.resolveZone(in.AvailabilityZone, in.AvailabilityZoneId)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkSubnet(v, cidr); err != nil {
+	if err := s.checkSubnetRange(v, cidr); err != nil {
 		return nil, err
 	}
 	id := s.newID("subnet")
 	n := &sdk.Subnet{
 		SubnetId: new(id), VpcId: v.VpcId, CidrBlock: new(cidr.String()), State: new(sdk.SubnetStateAvailable),
 		AvailabilityZone: new(zone), AvailabilityZoneId: new(s.zoneID(zone)), OwnerId: new(s.cfg.Account),
-		SubnetArn: new(s.arn(id)), DefaultForAz: new(false), MapPublicIpOnLaunch: new(false),
+		SubnetArn: new(s.resourceARN(id)), DefaultForAz: new(false), MapPublicIpOnLaunch: new(false),
 		AssignIpv6AddressOnCreation: new(false), EnableDns64: new(false), Ipv6Native: new(false), MapCustomerOwnedIpOnLaunch: new(false),
 		PrivateDnsNameOptionsOnLaunch: &sdk.PrivateDnsNameOptionsOnLaunch{
 			HostnameType: new("ip-name"), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
@@ -57,12 +57,12 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 	}
 	s.st.Subnets[id] = n
 	s.setTags(id, tags)
-	s.showSubnet(n)
+	s.refreshSubnet(n)
 	return &sdk.CreateSubnetOutput{Subnet: n}, nil
 }
 
-// checkSubnet refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
-func (s *Service) checkSubnet(v *sdk.Vpc, cidr netip.Prefix) error {
+// checkSubnetRange refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
+func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix) error {
 	inside := slices.ContainsFunc(vpcCIDRs(v), func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) })
 	if !inside {
 		return wire.Errorf("InvalidSubnet.Range", "The CIDR '%s' is invalid.", cidr)
@@ -83,16 +83,16 @@ func (s *Service) checkSubnet(v *sdk.Vpc, cidr netip.Prefix) error {
 	return nil
 }
 
-// showSubnet fills in what is computed.
-func (s *Service) showSubnet(n *sdk.Subnet) {
+// refreshSubnet fills in what is computed.
+func (s *Service) refreshSubnet(n *sdk.Subnet) {
 	bits := netip.MustParsePrefix(str(n.CidrBlock)).Bits()
-	used := len(s.usedIn(str(n.SubnetId)))
+	used := len(s.usedAddresses(str(n.SubnetId)))
 	n.AvailableIpAddressCount = new(int64(1)<<(32-bits) - 5 - int64(used))
 	n.Tags = s.tagList(str(n.SubnetId))
 }
 
-// usedIn is the set of addresses taken in a subnet.
-func (s *Service) usedIn(subnet string) map[netip.Addr]bool {
+// usedAddresses is the set of addresses taken in a subnet.
+func (s *Service) usedAddresses(subnet string) map[netip.Addr]bool {
 	used := map[netip.Addr]bool{}
 	for _, n := range s.st.Interfaces {
 		if str(n.SubnetId) == subnet {
@@ -102,11 +102,11 @@ func (s *Service) usedIn(subnet string) map[netip.Addr]bool {
 	return used
 }
 
-// pickAddr takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
+// pickAddress takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
 // replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
-func (s *Service) pickAddr(n *sdk.Subnet, want string) (netip.Addr, error) {
+func (s *Service) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
 	id, cidr := str(n.SubnetId), netip.MustParsePrefix(str(n.CidrBlock))
-	used := s.usedIn(id)
+	used := s.usedAddresses(id)
 	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
 	size := uint32(1) << (32 - cidr.Bits())
 	if want != "" {
@@ -134,7 +134,7 @@ func (s *Service) pickAddr(n *sdk.Subnet, want string) (netip.Addr, error) {
 	return netip.Addr{}, wire.Errorf("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", id)
 }
 
-func subnetField(n *sdk.Subnet, name string) ([]string, bool) {
+func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
 	free := ""
 	if n.AvailableIpAddressCount != nil {
 		free = strconv.FormatInt(*n.AvailableIpAddressCount, 10)
@@ -150,17 +150,17 @@ func subnetField(n *sdk.Subnet, name string) ([]string, bool) {
 }
 
 func (s *Service) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {
-	got, next, err := list(s, s.st.Subnets, query{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetField})
+	got, next, err := listResources(s, s.st.Subnets, describeQuery{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetFilterValues})
 	for _, n := range got {
-		s.showSubnet(n)
+		s.refreshSubnet(n)
 	}
 	return &sdk.DescribeSubnetsOutput{Subnets: got, NextToken: next}, err
 }
 
-func (s *Service) subnet(id *string) (*sdk.Subnet, error) {
+func (s *Service) findSubnet(id *string) (*sdk.Subnet, error) {
 	if str(id) == "" {
-		return nil, missing("subnetId")
+		return nil, missingParameter("subnetId")
 	}
 	n := s.st.Subnets[str(id)]
 	if n == nil {
@@ -170,27 +170,27 @@ func (s *Service) subnet(id *string) (*sdk.Subnet, error) {
 }
 
 func (s *Service) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {
-	n, err := s.subnet(in.SubnetId)
+	n, err := s.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
 	id := str(n.SubnetId)
 	for _, i := range s.st.Interfaces {
 		if str(i.SubnetId) == id {
-			return nil, dependency("The subnet '%s' has dependencies and cannot be deleted. (%s)", id, str(i.NetworkInterfaceId))
+			return nil, dependencyViolation("The subnet '%s' has dependencies and cannot be deleted. (%s)", id, str(i.NetworkInterfaceId))
 		}
 	}
 	for _, t := range s.st.Tables {
 		t.Associations = slices.DeleteFunc(t.Associations, func(a *sdk.RouteTableAssociation) bool { return str(a.SubnetId) == id })
 	}
-	s.forget(id)
+	s.removeTags(id)
 	delete(s.st.LastIP, id)
 	delete(s.st.Subnets, id)
 	return &sdk.DeleteSubnetOutput{}, nil
 }
 
 func (s *Service) modifySubnetAttribute(in *sdk.ModifySubnetAttributeInput) (*sdk.ModifySubnetAttributeOutput, error) {
-	n, err := s.subnet(in.SubnetId)
+	n, err := s.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
@@ -213,12 +213,12 @@ func (s *Service) modifySubnetAttribute(in *sdk.ModifySubnetAttributeInput) (*sd
 	if in.PrivateDnsHostnameTypeOnLaunch != nil {
 		given++
 		if h := *in.PrivateDnsHostnameTypeOnLaunch; h != "ip-name" && h != "resource-name" {
-			return nil, invalid("privateDnsHostnameTypeOnLaunch", h, "")
+			return nil, invalidParameter("privateDnsHostnameTypeOnLaunch", h, "")
 		}
 		n.PrivateDnsNameOptionsOnLaunch.HostnameType = in.PrivateDnsHostnameTypeOnLaunch
 	}
 	if given == 0 {
-		return nil, missing("an attribute")
+		return nil, missingParameter("an attribute")
 	}
 	return &sdk.ModifySubnetAttributeOutput{}, nil
 }

@@ -14,9 +14,9 @@ import (
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		write(s, "CreateTags", s.createTags),
-		write(s, "DeleteTags", s.deleteTags),
-		read(s, "DescribeTags", s.describeTags),
+		writeOperation(s, "CreateTags", s.createTags),
+		writeOperation(s, "DeleteTags", s.deleteTags),
+		readOperation(s, "DescribeTags", s.describeTags),
 	}
 }
 
@@ -53,9 +53,9 @@ func checkTags(tags []*sdk.Tag) error {
 	return nil
 }
 
-// tagSpec gives the tags that a request wants on a new resource of the given kind. Kinds that the operation does not
+// parseTagSpecs gives the tags that a request wants on a new resource of the given kind. Kinds that the operation does not
 // make are refused, as AWS does.
-func tagSpec(specs []*sdk.TagSpecification, kind string, others ...string) (map[string]string, error) {
+func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string) (map[string]string, error) {
 	tags := map[string]string{}
 	for _, spec := range specs {
 		got := str(spec.ResourceType)
@@ -87,8 +87,8 @@ func (s *Service) setTags(id string, tags map[string]string) {
 	maps.Copy(have, tags)
 }
 
-// exists says whether the id names a resource that can have tags.
-func (s *Service) exists(id string) bool {
+// resourceExists says whether the id names a resource that can have tags.
+func (s *Service) resourceExists(id string) bool {
 	st := s.st
 	has := map[string]func() bool{
 		"vpc": func() bool { return st.VPCs[id] != nil }, "subnet": func() bool { return st.Subnets[id] != nil },
@@ -101,10 +101,10 @@ func (s *Service) exists(id string) bool {
 		"pcx":  func() bool { return st.Peerings[id] != nil },
 		"vpce": func() bool { return st.Endpoints[id] != nil },
 		"ami": func() bool {
-			_, ok := s.image(id)
+			_, ok := s.findImage(id)
 			return ok
 		},
-	}[prefixOf(id)]
+	}[idPrefix(id)]
 	return has != nil && has()
 }
 
@@ -118,7 +118,7 @@ func notFound(id string) error {
 		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
 		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
 	}
-	code := codes[prefixOf(id)]
+	code := codes[idPrefix(id)]
 	if code == "" {
 		code = "InvalidID"
 	}
@@ -127,13 +127,13 @@ func notFound(id string) error {
 
 func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, error) {
 	if len(in.Resources) == 0 || len(in.Tags) == 0 {
-		return nil, missing("resourceIdSet and tagSet")
+		return nil, missingParameter("resourceIdSet and tagSet")
 	}
 	if err := checkTags(in.Tags); err != nil {
 		return nil, err
 	}
 	for _, id := range strs(in.Resources) {
-		if !s.exists(id) {
+		if !s.resourceExists(id) {
 			return nil, notFound(id)
 		}
 		all := len(s.st.Tags[id])
@@ -158,10 +158,10 @@ func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, er
 
 func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, error) {
 	if len(in.Resources) == 0 {
-		return nil, missing("resourceIdSet")
+		return nil, missingParameter("resourceIdSet")
 	}
 	for _, id := range strs(in.Resources) {
-		if !s.exists(id) {
+		if !s.resourceExists(id) {
 			return nil, notFound(id)
 		}
 	}
@@ -182,7 +182,7 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 	all := map[string]*sdk.TagDescription{}
 	for id, tags := range s.st.Tags {
 		for k, v := range tags {
-			all[id+" "+k] = &sdk.TagDescription{ResourceId: new(id), ResourceType: new(kindOf(id)), Key: new(k), Value: new(v)}
+			all[id+" "+k] = &sdk.TagDescription{ResourceId: new(id), ResourceType: new(resourceKind(id)), Key: new(k), Value: new(v)}
 		}
 	}
 	field := func(t *sdk.TagDescription, name string) ([]string, bool) {
@@ -215,6 +215,6 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 			}
 		}
 	}
-	got, next, err := list(s, all, query{filters: filters, max: in.MaxResults, next: in.NextToken}, lister[sdk.TagDescription]{field: field})
+	got, next, err := listResources(s, all, describeQuery{filters: filters, maxResults: in.MaxResults, nextToken: in.NextToken}, resourceLister[sdk.TagDescription]{filterValues: field})
 	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
 }

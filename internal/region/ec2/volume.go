@@ -14,20 +14,20 @@ import (
 
 func (s *Service) volumeOps() []wire.Op {
 	return []wire.Op{
-		write(s, "CreateVolume", s.createVolume),
-		write(s, "DeleteVolume", s.deleteVolume),
-		read(s, "DescribeVolumes", s.describeVolumes),
-		write(s, "AttachVolume", s.attachVolume),
-		write(s, "DetachVolume", s.detachVolume),
-		write(s, "ModifyVolume", s.modifyVolume),
-		read(s, "DescribeVolumesModifications", s.describeModifications),
+		writeOperation(s, "CreateVolume", s.createVolume),
+		writeOperation(s, "DeleteVolume", s.deleteVolume),
+		readOperation(s, "DescribeVolumes", s.describeVolumes),
+		writeOperation(s, "AttachVolume", s.attachVolume),
+		writeOperation(s, "DetachVolume", s.detachVolume),
+		writeOperation(s, "ModifyVolume", s.modifyVolume),
+		readOperation(s, "DescribeVolumesModifications", s.describeVolumesModifications),
 	}
 }
 
 // volumeLimits are a volume type's size in GiB, and its input/output operations a second where one may choose them.
 type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
 
-func limitsOf(kind string) (volumeLimits, bool) {
+func volumeTypeLimits(kind string) (volumeLimits, bool) {
 	l, ok := map[string]volumeLimits{
 		"gp3": {1, 16384, 3000, 16000, 125}, "gp2": {1, 16384, 0, 0, 0}, "io1": {4, 16384, 100, 64000, 0},
 		"io2": {4, 65536, 100, 256000, 0}, "st1": {125, 16384, 0, 0, 0}, "sc1": {125, 16384, 0, 0, 0}, "standard": {1, 1024, 0, 0, 0},
@@ -48,7 +48,7 @@ func (s *Service) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) 
 	if e.VolumeSize != nil {
 		v.Size = e.VolumeSize
 	}
-	l, err := checkSize(v)
+	l, err := checkVolumeSize(v)
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +60,17 @@ func (s *Service) newVolume(zone string, e *sdk.EbsBlockDevice, fallback int64) 
 	case len(s.st.Volumes) >= s.cfg.Quotas.Volumes:
 		return nil, wire.Errorf("VolumeLimitExceeded", "You have exceeded your maximum number of volumes.")
 	}
-	v.KmsKeyId = s.keyARN(v)
-	if err := l.check(v, e.Iops, e.Throughput); err != nil {
+	v.KmsKeyId = s.volumeKeyARN(v)
+	if err := l.checkPerformance(v, e.Iops, e.Throughput); err != nil {
 		return nil, err
 	}
-	l.set(v, e.Iops, e.Throughput)
+	l.setPerformance(v, e.Iops, e.Throughput)
 	v.VolumeId = new(s.newID("vol"))
 	return v, nil
 }
 
-// keyARN names the key of an encrypted volume as DescribeVolumes does: by its ARN, however it was asked for.
-func (s *Service) keyARN(v *sdk.Volume) *string {
+// volumeKeyARN names the key of an encrypted volume as DescribeVolumes does: by its ARN, however it was asked for.
+func (s *Service) volumeKeyARN(v *sdk.Volume) *string {
 	key := str(v.KmsKeyId)
 	switch {
 	case !*v.Encrypted:
@@ -85,9 +85,9 @@ func (s *Service) keyARN(v *sdk.Volume) *string {
 	return new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + key)
 }
 
-// checkSize finds the limits of a volume's type and refuses a size outside them.
-func checkSize(v *sdk.Volume) (volumeLimits, error) {
-	l, ok := limitsOf(str(v.VolumeType))
+// checkVolumeSize finds the limits of a volume's type and refuses a size outside them.
+func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
+	l, ok := volumeTypeLimits(str(v.VolumeType))
 	if !ok {
 		return l, wire.Errorf("UnknownVolumeType", "Unsupported volume type '%s' for volume creation.", str(v.VolumeType))
 	}
@@ -97,8 +97,8 @@ func checkSize(v *sdk.Volume) (volumeLimits, error) {
 	return l, nil
 }
 
-// check refuses performance that the type does not have.
-func (l volumeLimits) check(v *sdk.Volume, iops, throughput *int64) error {
+// checkPerformance refuses performance that the type does not have.
+func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) error {
 	switch {
 	case iops != nil && l.maxIOPS == 0:
 		return wire.Errorf("InvalidParameterCombination", "The parameter iops is not supported for %s volumes.", str(v.VolumeType))
@@ -112,8 +112,8 @@ func (l volumeLimits) check(v *sdk.Volume, iops, throughput *int64) error {
 	return nil
 }
 
-// set gives a volume the performance asked for, or its type's own.
-func (l volumeLimits) set(v *sdk.Volume, iops, throughput *int64) {
+// setPerformance gives a volume the performance asked for, or its type's own.
+func (l volumeLimits) setPerformance(v *sdk.Volume, iops, throughput *int64) {
 	v.Iops, v.Throughput = iops, throughput
 	switch {
 	case iops != nil:
@@ -128,21 +128,21 @@ func (l volumeLimits) set(v *sdk.Volume, iops, throughput *int64) {
 }
 
 func (s *Service) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
-	if ids, err := s.replay("CreateVolume", in.ClientToken, in); err != nil {
+	if ids, err := s.idempotentResult("CreateVolume", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.Volumes[ids[0]] != nil {
 		return s.st.Volumes[ids[0]], nil
 	}
 	if str(in.AvailabilityZone) == "" {
-		return nil, missing("AvailabilityZone")
+		return nil, missingParameter("AvailabilityZone")
 	}
 	if !slices.Contains(s.Zones(), *in.AvailabilityZone) {
 		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
 	}
 	if in.Size == nil && in.SnapshotId == nil {
-		return nil, missing("size or snapshotId")
+		return nil, missingParameter("size or snapshotId")
 	}
-	tags, err := tagSpec(in.TagSpecifications, "volume")
+	tags, err := parseTagSpecs(in.TagSpecifications, "volume")
 	if err != nil {
 		return nil, err
 	}
@@ -157,14 +157,14 @@ func (s *Service) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
 	s.st.Volumes[id] = v
 	s.setTags(id, tags)
 	v.Tags = s.tagList(id)
-	s.remember("CreateVolume", in.ClientToken, in, id)
-	s.beginVolume(id)
+	s.saveIdempotentResult("CreateVolume", in.ClientToken, in, id)
+	s.beginCreateVolume(id)
 	return v, nil
 }
 
-func (s *Service) volume(id *string) (*sdk.Volume, error) {
+func (s *Service) findVolume(id *string) (*sdk.Volume, error) {
 	if str(id) == "" {
-		return nil, missing("volumeId")
+		return nil, missingParameter("volumeId")
 	}
 	v := s.st.Volumes[str(id)]
 	if v == nil {
@@ -174,7 +174,7 @@ func (s *Service) volume(id *string) (*sdk.Volume, error) {
 }
 
 func (s *Service) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolumeOutput, error) {
-	v, err := s.volume(in.VolumeId)
+	v, err := s.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -186,16 +186,16 @@ func (s *Service) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolumeOutp
 		return nil, incorrectState("The volume '%s' is '%s'", str(v.VolumeId), st)
 	}
 	v.State = new(sdk.VolumeStateDeleting)
-	s.endVolume(str(v.VolumeId))
+	s.beginDeleteVolume(str(v.VolumeId))
 	return &sdk.DeleteVolumeOutput{}, nil
 }
 
-// attachable says why a volume cannot be attached as wanted.
-func (s *Service) attachable(v *sdk.Volume, i *sdk.Instance, device string) error {
+// checkAttachable says why a volume cannot be attached as wanted.
+func (s *Service) checkAttachable(v *sdk.Volume, i *sdk.Instance, device string) error {
 	id := str(v.VolumeId)
 	switch {
 	case device == "":
-		return missing("device")
+		return missingParameter("device")
 	case str(v.State) == sdk.VolumeStateInUse:
 		return wire.Errorf("VolumeInUse", "%s is already attached to an instance", id)
 	case str(v.State) != sdk.VolumeStateAvailable:
@@ -213,31 +213,31 @@ func (s *Service) attachable(v *sdk.Volume, i *sdk.Instance, device string) erro
 			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for unixDevice. Attachment point %s is already in use", device, device)
 		}
 	}
-	if limit := s.types[str(i.InstanceType)].EBSMax; int64(len(i.BlockDeviceMappings)) >= limit {
+	if limit := s.instanceTypes[str(i.InstanceType)].MaxEBSVolumes; int64(len(i.BlockDeviceMappings)) >= limit {
 		return wire.Errorf("AttachmentLimitExceeded", "Instance %s has %d volumes, the most that its type takes", str(i.InstanceId), limit)
 	}
 	return nil
 }
 
 func (s *Service) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAttachment, error) {
-	v, err := s.volume(in.VolumeId)
+	v, err := s.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.instance(in.InstanceId)
+	i, err := s.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.attachable(v, i, str(in.Device)); err != nil {
+	if err := s.checkAttachable(v, i, str(in.Device)); err != nil {
 		return nil, err
 	}
-	a := s.tie(v, i, str(in.Device), false)
+	a := s.recordAttachment(v, i, str(in.Device), false)
 	s.beginAttach(v, a)
 	return a, nil
 }
 
-// tie records an attachment that is under way.
-func (s *Service) tie(v *sdk.Volume, i *sdk.Instance, device string, ephemeral bool) *sdk.VolumeAttachment {
+// recordAttachment records an attachment that is under way.
+func (s *Service) recordAttachment(v *sdk.Volume, i *sdk.Instance, device string, ephemeral bool) *sdk.VolumeAttachment {
 	a := &sdk.VolumeAttachment{
 		VolumeId: v.VolumeId, InstanceId: i.InstanceId, Device: new(device), State: new(sdk.VolumeAttachmentStateAttaching),
 		AttachTime: new(s.cfg.Now().UTC()), DeleteOnTermination: new(ephemeral),
@@ -251,8 +251,8 @@ func (s *Service) tie(v *sdk.Volume, i *sdk.Instance, device string, ephemeral b
 	return a
 }
 
-// untie removes what tie recorded; the volume is available again.
-func (s *Service) untie(v *sdk.Volume) {
+// clearAttachments removes what tie recorded; the volume is available again.
+func (s *Service) clearAttachments(v *sdk.Volume) {
 	for _, a := range v.Attachments {
 		if i := s.st.Instances[str(a.InstanceId)]; i != nil {
 			i.BlockDeviceMappings = slices.DeleteFunc(i.BlockDeviceMappings, func(m *sdk.InstanceBlockDeviceMapping) bool {
@@ -264,7 +264,7 @@ func (s *Service) untie(v *sdk.Volume) {
 }
 
 func (s *Service) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAttachment, error) {
-	v, err := s.volume(in.VolumeId)
+	v, err := s.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +286,8 @@ func (s *Service) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAttachment
 	return a, nil
 }
 
-// volumeField gives the values that a filter looks at.
-func volumeField(v *sdk.Volume, name string) ([]string, bool) {
+// volumeFilterValues gives the values that a filter looks at.
+func volumeFilterValues(v *sdk.Volume, name string) ([]string, bool) {
 	var instance, status, device, del []string
 	for _, a := range v.Attachments {
 		instance, status = append(instance, str(a.InstanceId)), append(status, str(a.State))
@@ -307,8 +307,8 @@ func volumeField(v *sdk.Volume, name string) ([]string, bool) {
 }
 
 func (s *Service) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.DescribeVolumesOutput, error) {
-	got, next, err := list(s, s.st.Volumes, query{in.VolumeIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Volume]{"InvalidVolume.NotFound", "volume", volumeField})
+	got, next, err := listResources(s, s.st.Volumes, describeQuery{in.VolumeIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Volume]{"InvalidVolume.NotFound", "volume", volumeFilterValues})
 	for _, v := range got {
 		v.Tags = s.tagList(str(v.VolumeId))
 	}
@@ -318,7 +318,7 @@ func (s *Service) describeVolumes(in *sdk.DescribeVolumesInput) (*sdk.DescribeVo
 // modifyVolume changes a volume's type and performance, and lets it grow. The block device of a real volume keeps its
 // size until it is attached again.
 func (s *Service) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutput, error) {
-	v, err := s.volume(in.VolumeId)
+	v, err := s.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -332,25 +332,25 @@ func (s *Service) modifyVolume(in *sdk.ModifyVolumeInput) (*sdk.ModifyVolumeOutp
 		}
 		after.Size = in.Size
 	}
-	l, err := checkSize(&after)
+	l, err := checkVolumeSize(&after)
 	if err != nil {
 		return nil, err
 	}
 	iops, throughput := in.Iops, in.Throughput
 	if keeps := in.VolumeType == nil; keeps {
-		iops, throughput = l.keep(v, iops, throughput)
+		iops, throughput = l.keepPerformance(v, iops, throughput)
 	}
-	if err := l.check(&after, iops, throughput); err != nil {
+	if err := l.checkPerformance(&after, iops, throughput); err != nil {
 		return nil, err
 	}
-	l.set(&after, iops, throughput)
-	m := modification(v, &after)
+	l.setPerformance(&after, iops, throughput)
+	m := volumeModification(v, &after)
 	*v = after
 	return &sdk.ModifyVolumeOutput{VolumeModification: m}, nil
 }
 
-// keep fills in a volume's present performance where a change does not name it.
-func (l volumeLimits) keep(v *sdk.Volume, iops, throughput *int64) (newIOPS, newThroughput *int64) {
+// keepPerformance fills in a volume's present performance where a change does not name it.
+func (l volumeLimits) keepPerformance(v *sdk.Volume, iops, throughput *int64) (newIOPS, newThroughput *int64) {
 	if iops == nil && l.maxIOPS > 0 {
 		iops = v.Iops
 	}
@@ -360,7 +360,7 @@ func (l volumeLimits) keep(v *sdk.Volume, iops, throughput *int64) (newIOPS, new
 	return iops, throughput
 }
 
-func modification(v, after *sdk.Volume) *sdk.VolumeModification {
+func volumeModification(v, after *sdk.Volume) *sdk.VolumeModification {
 	return &sdk.VolumeModification{
 		VolumeId: v.VolumeId, ModificationState: new(sdk.VolumeModificationStateCompleted), Progress: new(int64(100)),
 		OriginalSize: v.Size, OriginalVolumeType: v.VolumeType, OriginalIops: v.Iops, OriginalThroughput: v.Throughput,
@@ -369,15 +369,15 @@ func modification(v, after *sdk.Volume) *sdk.VolumeModification {
 	}
 }
 
-// describeModifications shows every volume asked for as modified: changes take no time here.
-func (s *Service) describeModifications(in *sdk.DescribeVolumesModificationsInput) (*sdk.DescribeVolumesModificationsOutput, error) {
+// describeVolumesModifications shows every volume asked for as modified: changes take no time here.
+func (s *Service) describeVolumesModifications(in *sdk.DescribeVolumesModificationsInput) (*sdk.DescribeVolumesModificationsOutput, error) {
 	out := &sdk.DescribeVolumesModificationsOutput{}
 	for _, id := range in.VolumeIds {
-		v, err := s.volume(id)
+		v, err := s.findVolume(id)
 		if err != nil {
 			return nil, err
 		}
-		out.VolumesModifications = append(out.VolumesModifications, modification(v, v))
+		out.VolumesModifications = append(out.VolumesModifications, volumeModification(v, v))
 	}
 	return out, nil
 }

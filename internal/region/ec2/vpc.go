@@ -12,14 +12,14 @@ import (
 
 func (s *Service) vpcOps() []wire.Op {
 	return []wire.Op{
-		write(s, "CreateVpc", s.createVPC),
-		write(s, "DeleteVpc", s.deleteVPC),
-		read(s, "DescribeVpcs", s.describeVPCs),
-		read(s, "DescribeVpcAttribute", s.describeVPCAttribute),
-		write(s, "ModifyVpcAttribute", s.modifyVPCAttribute),
-		write(s, "AssociateVpcCidrBlock", s.associateVPCCIDR),
-		write(s, "DisassociateVpcCidrBlock", s.disassociateVPCCIDR),
-		read(s, "DescribeNetworkAcls", s.describeACLs),
+		writeOperation(s, "CreateVpc", s.createVPC),
+		writeOperation(s, "DeleteVpc", s.deleteVPC),
+		readOperation(s, "DescribeVpcs", s.describeVPCs),
+		readOperation(s, "DescribeVpcAttribute", s.describeVPCAttribute),
+		writeOperation(s, "ModifyVpcAttribute", s.modifyVPCAttribute),
+		writeOperation(s, "AssociateVpcCidrBlock", s.associateVPCCIDRBlock),
+		writeOperation(s, "DisassociateVpcCidrBlock", s.disassociateVPCCIDRBlock),
+		readOperation(s, "DescribeNetworkAcls", s.describeNetworkACLs),
 	}
 }
 
@@ -37,13 +37,13 @@ func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
 
 func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error) {
 	if in.CidrBlock == nil {
-		return nil, missing("cidrBlock")
+		return nil, missingParameter("cidrBlock")
 	}
 	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
 	if err != nil {
 		return nil, err
 	}
-	tags, err := tagSpec(in.TagSpecifications, "vpc")
+	tags, err := parseTagSpecs(in.TagSpecifications, "vpc")
 	if err != nil {
 		return nil, err
 	}
@@ -61,28 +61,28 @@ func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error
 	v := &sdk.Vpc{
 		VpcId: new(id), CidrBlock: new(cidr.String()), State: new(sdk.VpcStatePending), OwnerId: new(s.cfg.Account),
 		IsDefault: new(false), InstanceTenancy: new(tenancy), DhcpOptionsId: new("dopt-00000000000000001"),
-		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDR(cidr)},
+		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDRAssociation(cidr)},
 	}
 	s.st.VPCs[id] = v
 	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
 	s.setTags(id, tags)
-	s.furnish(id, cidr)
-	s.after(toVPC, id)
+	s.addVPCDefaults(id, cidr)
+	s.scheduleTransition(transitionVPCAvailable, id)
 	v.Tags = s.tagList(id)
 	return &sdk.CreateVpcOutput{Vpc: v}, nil
 }
 
-func (s *Service) newCIDR(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
+func (s *Service) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
 	return &sdk.VpcCidrBlockAssociation{
 		AssociationId: new(s.newID("vpc-cidr-assoc")), CidrBlock: new(cidr.String()),
 		CidrBlockState: &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeAssociated)},
 	}
 }
 
-// furnish gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
-func (s *Service) furnish(vpc string, cidr netip.Prefix) {
-	table := s.newTable(vpc, []netip.Prefix{cidr})
-	table.Associations = []*sdk.RouteTableAssociation{s.newAssociation(table, nil)}
+// addVPCDefaults gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
+func (s *Service) addVPCDefaults(vpc string, cidr netip.Prefix) {
+	table := s.newRouteTable(vpc, []netip.Prefix{cidr})
+	table.Associations = []*sdk.RouteTableAssociation{s.newRouteTableAssociation(table, nil)}
 	acl := s.newID("acl")
 	entry := func(number int64, action string, egress bool) *sdk.NetworkAclEntry {
 		return &sdk.NetworkAclEntry{
@@ -93,14 +93,14 @@ func (s *Service) furnish(vpc string, cidr netip.Prefix) {
 		NetworkAclId: new(acl), VpcId: new(vpc), OwnerId: new(s.cfg.Account), IsDefault: new(true),
 		Entries: []*sdk.NetworkAclEntry{entry(100, "allow", true), entry(32767, "deny", true), entry(100, "allow", false), entry(32767, "deny", false)},
 	}
-	group := s.newGroup(vpc, "default", "default VPC security group")
+	group := s.newSecurityGroup(vpc, "default", "default VPC security group")
 	s.addRule(&sdk.SecurityGroupRule{
 		GroupId: group.GroupId, IsEgress: new(false), IpProtocol: new("-1"), FromPort: new(int64(-1)), ToPort: new(int64(-1)),
 		ReferencedGroupInfo: &sdk.ReferencedSecurityGroup{GroupId: group.GroupId, UserId: new(s.cfg.Account), VpcId: new(vpc)},
 	})
 }
 
-func vpcField(v *sdk.Vpc, name string) ([]string, bool) {
+func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 	switch name {
 	case "vpc-id":
 		return []string{str(v.VpcId)}, true
@@ -125,17 +125,17 @@ func vpcField(v *sdk.Vpc, name string) ([]string, bool) {
 }
 
 func (s *Service) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {
-	got, next, err := list(s, s.st.VPCs, query{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcField})
+	got, next, err := listResources(s, s.st.VPCs, describeQuery{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcFilterValues})
 	for _, v := range got {
 		v.Tags = s.tagList(str(v.VpcId))
 	}
 	return &sdk.DescribeVpcsOutput{Vpcs: got, NextToken: next}, err
 }
 
-func (s *Service) vpc(id *string) (*sdk.Vpc, error) {
+func (s *Service) findVPC(id *string) (*sdk.Vpc, error) {
 	if str(id) == "" {
-		return nil, missing("vpcId")
+		return nil, missingParameter("vpcId")
 	}
 	v := s.st.VPCs[str(id)]
 	if v == nil {
@@ -145,7 +145,7 @@ func (s *Service) vpc(id *string) (*sdk.Vpc, error) {
 }
 
 func (s *Service) describeVPCAttribute(in *sdk.DescribeVpcAttributeInput) (*sdk.DescribeVpcAttributeOutput, error) {
-	v, err := s.vpc(in.VpcId)
+	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +159,13 @@ func (s *Service) describeVPCAttribute(in *sdk.DescribeVpcAttributeInput) (*sdk.
 	case sdk.VpcAttributeNameEnableNetworkAddressUsageMetrics:
 		out.EnableNetworkAddressUsageMetrics = &sdk.AttributeBooleanValue{Value: new(have.AddressMetrics)}
 	default:
-		return nil, invalid("attribute", str(in.Attribute), "")
+		return nil, invalidParameter("attribute", str(in.Attribute), "")
 	}
 	return out, nil
 }
 
 func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.ModifyVpcAttributeOutput, error) {
-	v, err := s.vpc(in.VpcId)
+	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -187,13 +187,13 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 		}
 	}
 	if given == 0 {
-		return nil, missing("an attribute")
+		return nil, missingParameter("an attribute")
 	}
 	return &sdk.ModifyVpcAttributeOutput{}, nil
 }
 
-// vpcBlocker names what keeps a VPC from being deleted; empty when nothing does.
-func (s *Service) vpcBlocker(id string) string {
+// vpcDependency names what keeps a VPC from being deleted; empty when nothing does.
+func (s *Service) vpcDependency(id string) string {
 	blockers := map[string]bool{}
 	for _, n := range s.st.Subnets {
 		blockers[str(n.SubnetId)] = str(n.VpcId) == id
@@ -202,7 +202,7 @@ func (s *Service) vpcBlocker(id string) string {
 		blockers[str(g.GroupId)] = str(g.VpcId) == id && str(g.GroupName) != "default"
 	}
 	for _, t := range s.st.Tables {
-		blockers[str(t.RouteTableId)] = str(t.VpcId) == id && !isMain(t)
+		blockers[str(t.RouteTableId)] = str(t.VpcId) == id && !isMainRouteTable(t)
 	}
 	for _, n := range s.st.Interfaces {
 		blockers[str(n.NetworkInterfaceId)] = str(n.VpcId) == id
@@ -210,7 +210,7 @@ func (s *Service) vpcBlocker(id string) string {
 	for _, e := range s.st.Endpoints {
 		blockers[str(e.VpcEndpointId)] = str(e.VpcId) == id
 	}
-	if g := s.internetOf(id); g != nil {
+	if g := s.vpcInternetGateway(id); g != nil {
 		blockers[str(g.InternetGatewayId)] = true
 	}
 	for _, by := range sortedKeys(blockers) {
@@ -222,42 +222,42 @@ func (s *Service) vpcBlocker(id string) string {
 }
 
 func (s *Service) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, error) {
-	v, err := s.vpc(in.VpcId)
+	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
 	id := str(v.VpcId)
-	if by := s.vpcBlocker(id); by != "" {
-		return nil, dependency("The vpc '%s' has dependencies and cannot be deleted. (%s)", id, by)
+	if by := s.vpcDependency(id); by != "" {
+		return nil, dependencyViolation("The vpc '%s' has dependencies and cannot be deleted. (%s)", id, by)
 	}
 	for k, t := range s.st.Tables {
 		if str(t.VpcId) == id {
-			s.forget(k)
+			s.removeTags(k)
 			delete(s.st.Tables, k)
 		}
 	}
 	for k, a := range s.st.ACLs {
 		if str(a.VpcId) == id {
-			s.forget(k)
+			s.removeTags(k)
 			delete(s.st.ACLs, k)
 		}
 	}
 	for k, g := range s.st.Groups {
 		if str(g.VpcId) == id {
-			s.dropGroup(k)
+			s.removeSecurityGroup(k)
 		}
 	}
-	s.forget(id)
+	s.removeTags(id)
 	delete(s.st.Attributes, id)
 	delete(s.st.VPCs, id)
 	return &sdk.DeleteVpcOutput{}, nil
 }
 
-// forget drops a resource's tags.
-func (s *Service) forget(id string) { delete(s.st.Tags, id) }
+// removeTags drops a resource's tags.
+func (s *Service) removeTags(id string) { delete(s.st.Tags, id) }
 
-func (s *Service) associateVPCCIDR(in *sdk.AssociateVpcCidrBlockInput) (*sdk.AssociateVpcCidrBlockOutput, error) {
-	v, err := s.vpc(in.VpcId)
+func (s *Service) associateVPCCIDRBlock(in *sdk.AssociateVpcCidrBlockInput) (*sdk.AssociateVpcCidrBlockOutput, error) {
+	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -270,17 +270,17 @@ func (s *Service) associateVPCCIDR(in *sdk.AssociateVpcCidrBlockInput) (*sdk.Ass
 			return nil, wire.Errorf("InvalidVpc.Range", "The CIDR '%s' overlaps with '%s'", cidr, p)
 		}
 	}
-	a := s.newCIDR(cidr)
+	a := s.newCIDRAssociation(cidr)
 	v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet, a)
 	for _, t := range s.st.Tables {
 		if str(t.VpcId) == str(v.VpcId) {
-			t.Routes = append(t.Routes, localRoute(cidr))
+			t.Routes = append(t.Routes, newLocalRoute(cidr))
 		}
 	}
 	return &sdk.AssociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
 }
 
-func (s *Service) disassociateVPCCIDR(in *sdk.DisassociateVpcCidrBlockInput) (*sdk.DisassociateVpcCidrBlockOutput, error) {
+func (s *Service) disassociateVPCCIDRBlock(in *sdk.DisassociateVpcCidrBlockInput) (*sdk.DisassociateVpcCidrBlockOutput, error) {
 	for _, v := range s.st.VPCs {
 		for i, a := range v.CidrBlockAssociationSet {
 			if str(a.AssociationId) != str(in.AssociationId) {
@@ -292,7 +292,7 @@ func (s *Service) disassociateVPCCIDR(in *sdk.DisassociateVpcCidrBlockInput) (*s
 			cidr := netip.MustParsePrefix(str(a.CidrBlock))
 			for _, n := range s.st.Subnets {
 				if str(n.VpcId) == str(v.VpcId) && cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
-					return nil, dependency("The CIDR '%s' holds the subnet '%s'", cidr, str(n.SubnetId))
+					return nil, dependencyViolation("The CIDR '%s' holds the subnet '%s'", cidr, str(n.SubnetId))
 				}
 			}
 			v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet[:i], v.CidrBlockAssociationSet[i+1:]...)
@@ -310,7 +310,7 @@ func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
 	return out
 }
 
-func (s *Service) describeACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.DescribeNetworkAclsOutput, error) {
+func (s *Service) describeNetworkACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.DescribeNetworkAclsOutput, error) {
 	for id, a := range s.st.ACLs {
 		a.Associations = nil
 		for _, n := range sortedKeys(s.st.Subnets) {
@@ -338,8 +338,8 @@ func (s *Service) describeACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.DescribeN
 		}
 		return nil, false
 	}
-	got, next, err := list(s, s.st.ACLs, query{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
-		lister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field})
+	got, next, err := listResources(s, s.st.ACLs, describeQuery{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field})
 	for _, a := range got {
 		a.Tags = s.tagList(str(a.NetworkAclId))
 	}

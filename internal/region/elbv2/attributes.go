@@ -37,17 +37,17 @@ func groupDefaults() map[string]string {
 
 // setAttribute refuses a key that the resource does not have.
 func setAttribute(have map[string]string, key, value *string) error {
-	k := record.Str(key)
+	k := record.String(key)
 	old, known := have[k]
 	switch {
 	case !known:
 		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
-	case (old == "true" || old == "false") && record.Str(value) != "true" && record.Str(value) != "false":
-		return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be true or false, not '%s'", k, record.Str(value))
+	case (old == "true" || old == "false") && record.String(value) != "true" && record.String(value) != "false":
+		return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be true or false, not '%s'", k, record.String(value))
 	}
 	if k == "deregistration_delay.timeout_seconds" {
-		if n, err := strconv.Atoi(record.Str(value)); err != nil || n < 0 || n > 3600 {
-			return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be between 0 and 3600, not '%s'", k, record.Str(value))
+		if n, err := strconv.Atoi(record.String(value)); err != nil || n < 0 || n > 3600 {
+			return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be between 0 and 3600, not '%s'", k, record.String(value))
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func setAttribute(have map[string]string, key, value *string) error {
 
 func (s *Service) showAttributes(have map[string]string) []*sdk.LoadBalancerAttribute {
 	var out []*sdk.LoadBalancerAttribute
-	for _, k := range record.Keys(have) {
+	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.LoadBalancerAttribute{Key: new(k), Value: new(have[k])})
 	}
 	return out
@@ -80,14 +80,14 @@ func (s *Service) modifyAttributes(in *sdk.ModifyLoadBalancerAttributesInput) (*
 		}
 	}
 	for _, a := range in.Attributes {
-		b.Attributes[*a.Key] = record.Str(a.Value)
+		b.Attributes[*a.Key] = record.String(a.Value)
 	}
 	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
 }
 
 func showGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
 	var out []*sdk.TargetGroupAttribute
-	for _, k := range record.Keys(have) {
+	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.TargetGroupAttribute{Key: new(k), Value: new(have[k])})
 	}
 	return out
@@ -112,7 +112,7 @@ func (s *Service) modifyGroupAttributes(in *sdk.ModifyTargetGroupAttributesInput
 		}
 	}
 	for _, a := range in.Attributes {
-		g.Attributes[*a.Key] = record.Str(a.Value)
+		g.Attributes[*a.Key] = record.String(a.Value)
 	}
 	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
 }

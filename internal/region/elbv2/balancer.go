@@ -19,14 +19,14 @@ import (
 
 func (s *Service) balancerOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "CreateLoadBalancer", s.createBalancer),
-		record.Write(s.book, "DeleteLoadBalancer", s.deleteBalancer),
-		record.Read(s.book, "DescribeLoadBalancers", s.describeBalancers),
-		record.Read(s.book, "DescribeLoadBalancerAttributes", s.describeAttributes),
-		record.Write(s.book, "ModifyLoadBalancerAttributes", s.modifyAttributes),
-		record.Write(s.book, "SetSecurityGroups", s.setGroups),
-		record.Write(s.book, "SetSubnets", s.setSubnets),
-		record.Write(s.book, "SetIpAddressType", s.setAddressType),
+		record.WriteOperation(s.book, "CreateLoadBalancer", s.createBalancer),
+		record.WriteOperation(s.book, "DeleteLoadBalancer", s.deleteBalancer),
+		record.ReadOperation(s.book, "DescribeLoadBalancers", s.describeBalancers),
+		record.ReadOperation(s.book, "DescribeLoadBalancerAttributes", s.describeAttributes),
+		record.WriteOperation(s.book, "ModifyLoadBalancerAttributes", s.modifyAttributes),
+		record.WriteOperation(s.book, "SetSecurityGroups", s.setGroups),
+		record.WriteOperation(s.book, "SetSubnets", s.setSubnets),
+		record.WriteOperation(s.book, "SetIpAddressType", s.setAddressType),
 	}
 }
 
@@ -52,16 +52,16 @@ func checkName(name, what string) error {
 }
 
 // faces reads a request's subnets, in either of its two forms.
-func faces(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, error) {
+func faces(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedInterface, error) {
 	if len(subnets) > 0 && len(maps) > 0 {
 		return nil, validation("You can specify either subnets or subnet mappings")
 	}
-	var out []ec2.ServiceInterface
-	for _, id := range record.Strs(subnets) {
-		out = append(out, ec2.ServiceInterface{Subnet: id})
+	var out []ec2.ManagedInterface
+	for _, id := range record.Strings(subnets) {
+		out = append(out, ec2.ManagedInterface{Subnet: id})
 	}
 	for _, m := range maps {
-		f := ec2.ServiceInterface{Subnet: record.Str(m.SubnetId), AllocationID: record.Str(m.AllocationId)}
+		f := ec2.ManagedInterface{Subnet: record.String(m.SubnetId), AllocationID: record.String(m.AllocationId)}
 		if m.PrivateIPv4Address != nil {
 			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
 			if err != nil {
@@ -78,7 +78,7 @@ func faces(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface
 }
 
 // mappings are the subnets that a request wants the load balancer in.
-func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ServiceInterface, []ec2.Place, error) {
+func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedInterface, []ec2.SubnetPlacement, error) {
 	out, err := faces(subnets, maps)
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,7 @@ func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.
 	for _, f := range out {
 		ids = append(ids, f.Subnet)
 	}
-	places, err := s.cfg.Cloud.Places(ids...)
+	places, err := s.cfg.Cloud.SubnetPlacements(ids...)
 	if err != nil {
 		return nil, nil, wire.Errorf("SubnetNotFound", "%s", err.Error())
 	}
@@ -109,8 +109,8 @@ func checkBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) error {
 	if err := checkName(name, "load balancer"); err != nil {
 		return err
 	}
-	if record.Str(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
-		return wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.Str(in.Type))
+	if record.String(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
+		return wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.String(in.Type))
 	}
 	if scheme != sdk.LoadBalancerSchemeEnumInternetFacing && scheme != sdk.LoadBalancerSchemeEnumInternal {
 		return validation("1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]", scheme)
@@ -119,7 +119,7 @@ func checkBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) error {
 }
 
 func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
-	name, scheme := record.Str(in.Name), record.Str(orText(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
+	name, scheme := record.String(in.Name), record.String(orText(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
 	if err := checkBalancer(in, name, scheme); err != nil {
 		return nil, err
 	}
@@ -140,26 +140,26 @@ func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLo
 	if err != nil {
 		return nil, err
 	}
-	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !places[0].Gateway {
+	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !places[0].HasInternetGateway {
 		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", places[0].VPC)
 	}
 	b, err := s.newBalancer(name, scheme, in, wanted)
 	if err != nil {
 		return nil, err
 	}
-	arn := record.Str(b.Shape.LoadBalancerArn)
+	arn := record.String(b.Shape.LoadBalancerArn)
 	s.st.Balancers[arn] = b
 	s.setTags(arn, tags)
 	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
 }
 
-func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, wanted []ec2.ServiceInterface) (*balancer, error) {
-	id := record.Hex(s.cfg.Rand, 16)
+func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, wanted []ec2.ManagedInterface) (*balancer, error) {
+	id := record.RandomHex(s.cfg.Rand, 16)
 	for i := range wanted {
 		wanted[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
-		wanted[i].Groups = record.Strs(in.SecurityGroups)
+		wanted[i].Groups = record.Strings(in.SecurityGroups)
 	}
-	made, err := s.cfg.Cloud.AddInterfaces(wanted)
+	made, err := s.cfg.Cloud.CreateManagedInterfaces(wanted)
 	if err != nil {
 		return nil, elbError(err)
 	}
@@ -226,7 +226,7 @@ func (s *Service) showZones(b *balancer) {
 
 func (s *Service) byName(name string) *balancer {
 	for _, b := range s.st.Balancers {
-		if record.Str(b.Shape.LoadBalancerName) == name {
+		if record.String(b.Shape.LoadBalancerName) == name {
 			return b
 		}
 	}
@@ -234,16 +234,16 @@ func (s *Service) byName(name string) *balancer {
 }
 
 func (s *Service) balancer(arn *string) (*balancer, error) {
-	b := s.st.Balancers[record.Str(arn)]
+	b := s.st.Balancers[record.String(arn)]
 	if b == nil {
-		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", record.Str(arn))
+		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", record.String(arn))
 	}
 	return b, nil
 }
 
 // deleteBalancer succeeds for one that is not there, as at AWS. Its listeners go with it.
 func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLoadBalancerOutput, error) {
-	arn := record.Str(in.LoadBalancerArn)
+	arn := record.String(in.LoadBalancerArn)
 	b := s.st.Balancers[arn]
 	if b == nil {
 		return &sdk.DeleteLoadBalancerOutput{}, nil
@@ -252,7 +252,7 @@ func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLo
 		return nil, wire.Errorf("OperationNotPermitted", "Load balancer '%s' cannot be deleted because deletion protection is enabled", arn)
 	}
 	for id, l := range s.st.Listeners {
-		if record.Str(l.LoadBalancerArn) == arn {
+		if record.String(l.LoadBalancerArn) == arn {
 			delete(s.st.Listeners, id)
 			delete(s.st.Tags, id)
 		}
@@ -268,16 +268,16 @@ func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLo
 }
 
 func (s *Service) describeBalancers(in *sdk.DescribeLoadBalancersInput) (*sdk.DescribeLoadBalancersOutput, error) {
-	arns := record.Strs(in.LoadBalancerArns)
-	for _, name := range record.Strs(in.Names) {
+	arns := record.Strings(in.LoadBalancerArns)
+	for _, name := range record.Strings(in.Names) {
 		b := s.byName(name)
 		if b == nil {
 			return nil, wire.Errorf("LoadBalancerNotFound", "Load balancers '[%s]' not found", name)
 		}
-		arns = append(arns, record.Str(b.Shape.LoadBalancerArn))
+		arns = append(arns, record.String(b.Shape.LoadBalancerArn))
 	}
 	if len(in.LoadBalancerArns)+len(in.Names) == 0 {
-		arns = record.Keys(s.st.Balancers)
+		arns = record.SortedKeys(s.st.Balancers)
 	}
 	slices.Sort(arns)
 	arns, next, err := page(arns, in.PageSize, in.Marker)
@@ -307,7 +307,7 @@ func (s *Service) setGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSecurityGro
 	for _, f := range b.Interfaces {
 		ids = append(ids, f.ID)
 	}
-	if err := s.cfg.Cloud.SetInterfaceGroups(record.Strs(in.SecurityGroups), ids...); err != nil {
+	if err := s.cfg.Cloud.SetManagedInterfaceGroups(record.Strings(in.SecurityGroups), ids...); err != nil {
 		return nil, elbError(err)
 	}
 	b.Shape.SecurityGroups = in.SecurityGroups
@@ -324,29 +324,29 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 	if err != nil {
 		return nil, err
 	}
-	if places[0].VPC != record.Str(b.Shape.VpcId) {
-		return nil, wire.Errorf("InvalidSubnet", "The subnets must be in VPC '%s'", record.Str(b.Shape.VpcId))
+	if places[0].VPC != record.String(b.Shape.VpcId) {
+		return nil, wire.Errorf("InvalidSubnet", "The subnets must be in VPC '%s'", record.String(b.Shape.VpcId))
 	}
-	var kept, added []ec2.ServiceInterface
+	var kept, added []ec2.ManagedInterface
 	for _, w := range wanted {
-		at := slices.IndexFunc(b.Interfaces, func(f ec2.ServiceInterface) bool { return f.Subnet == w.Subnet })
+		at := slices.IndexFunc(b.Interfaces, func(f ec2.ManagedInterface) bool { return f.Subnet == w.Subnet })
 		if at >= 0 {
 			kept = append(kept, b.Interfaces[at])
 			continue
 		}
-		w.Description, w.Groups = b.Interfaces[0].Description, record.Strs(b.Shape.SecurityGroups)
+		w.Description, w.Groups = b.Interfaces[0].Description, record.Strings(b.Shape.SecurityGroups)
 		added = append(added, w)
 	}
-	if added, err = s.cfg.Cloud.AddInterfaces(added); err != nil {
+	if added, err = s.cfg.Cloud.CreateManagedInterfaces(added); err != nil {
 		return nil, elbError(err)
 	}
 	var gone []string
 	for _, f := range b.Interfaces {
-		if !slices.ContainsFunc(kept, func(k ec2.ServiceInterface) bool { return k.ID == f.ID }) {
+		if !slices.ContainsFunc(kept, func(k ec2.ManagedInterface) bool { return k.ID == f.ID }) {
 			gone = append(gone, f.ID)
 		}
 	}
-	if err := s.cfg.Cloud.DropInterfaces(gone...); err != nil {
+	if err := s.cfg.Cloud.DeleteManagedInterfaces(gone...); err != nil {
 		return nil, elbError(err)
 	}
 	b.Interfaces = slices.Concat(kept, added)
@@ -359,7 +359,7 @@ func (s *Service) setAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddre
 	if err != nil {
 		return nil, err
 	}
-	if record.Str(in.IpAddressType) != "ipv4" {
+	if record.String(in.IpAddressType) != "ipv4" {
 		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has no IPv6")
 	}
 	return &sdk.SetIpAddressTypeOutput{IpAddressType: b.Shape.IpAddressType}, nil

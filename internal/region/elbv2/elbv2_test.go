@@ -79,7 +79,7 @@ func newStack(t *testing.T) *stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cloud.SetBalancers(s.elb.Balancers)
+	cloud.SetLoadBalancers(s.elb.Balancers)
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
 	s.ec2 = ec2client.New(ec2client.Options{Region: "us-east-1", BaseEndpoint: aws.String(serve(t, cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
 	s.lb = lb.New(lb.Options{Region: "us-east-1", BaseEndpoint: aws.String(serve(t, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
@@ -233,7 +233,7 @@ func TestListenersTargetsAndTags(t *testing.T) {
 		return string(out.TargetHealthDescriptions[0].TargetHealth.State)
 	}
 	drawn := s.elb.Balancers()[0].Listeners[0]
-	if drawn.Port != 6443 || len(drawn.Group.Targets) != 1 || drawn.Group.Check.Path != "/readyz" || drawn.Group.Check.Interval != 10 {
+	if drawn.Port != 6443 || len(drawn.TargetGroup.Targets) != 1 || drawn.TargetGroup.HealthCheck.Path != "/readyz" || drawn.TargetGroup.HealthCheck.Interval != 10 {
 		t.Errorf("drawn: %+v", drawn)
 	}
 	states := []string{state()}

@@ -13,22 +13,22 @@ import (
 
 func (s *Service) groupOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "CreateTargetGroup", s.createGroup),
-		record.Write(s.book, "ModifyTargetGroup", s.modifyGroup),
-		record.Write(s.book, "DeleteTargetGroup", s.deleteGroup),
-		record.Read(s.book, "DescribeTargetGroups", s.describeGroups),
-		record.Read(s.book, "DescribeTargetGroupAttributes", s.describeGroupAttributes),
-		record.Write(s.book, "ModifyTargetGroupAttributes", s.modifyGroupAttributes),
-		record.Write(s.book, "RegisterTargets", s.registerTargets),
-		record.Write(s.book, "DeregisterTargets", s.deregisterTargets),
-		record.Read(s.book, "DescribeTargetHealth", s.describeHealth),
+		record.WriteOperation(s.book, "CreateTargetGroup", s.createGroup),
+		record.WriteOperation(s.book, "ModifyTargetGroup", s.modifyGroup),
+		record.WriteOperation(s.book, "DeleteTargetGroup", s.deleteGroup),
+		record.ReadOperation(s.book, "DescribeTargetGroups", s.describeGroups),
+		record.ReadOperation(s.book, "DescribeTargetGroupAttributes", s.describeGroupAttributes),
+		record.WriteOperation(s.book, "ModifyTargetGroupAttributes", s.modifyGroupAttributes),
+		record.WriteOperation(s.book, "RegisterTargets", s.registerTargets),
+		record.WriteOperation(s.book, "DeregisterTargets", s.deregisterTargets),
+		record.ReadOperation(s.book, "DescribeTargetHealth", s.describeHealth),
 	}
 }
 
 func (s *Service) group(arn *string) (*group, error) {
-	g := s.st.Groups[record.Str(arn)]
+	g := s.st.Groups[record.String(arn)]
 	if g == nil {
-		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.Str(arn))
+		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.String(arn))
 	}
 	return g, nil
 }
@@ -49,7 +49,7 @@ func orText(p *string, otherwise string) *string {
 
 // checkGroup refuses what no state has to be known for.
 func checkGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
-	protocol := record.Str(in.Protocol)
+	protocol := record.String(in.Protocol)
 	switch {
 	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
 		return validation("Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward", protocol)
@@ -64,7 +64,7 @@ func checkGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
 }
 
 func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
-	name, kind := record.Str(in.Name), record.Str(orText(in.TargetType, "instance"))
+	name, kind := record.String(in.Name), record.String(orText(in.TargetType, "instance"))
 	if err := checkGroup(in, name, kind); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTarget
 		return nil, err
 	}
 	for _, g := range s.st.Groups {
-		if record.Str(g.Shape.TargetGroupName) != name {
+		if record.String(g.Shape.TargetGroupName) != name {
 			continue
 		}
 		if g.Request != sum(in) {
@@ -82,7 +82,7 @@ func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTarget
 		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
 	}
 	shape := &sdk.TargetGroup{
-		TargetGroupArn: new(s.arn("targetgroup/" + name + "/" + record.Hex(s.cfg.Rand, 16))), TargetGroupName: new(name), Protocol: in.Protocol,
+		TargetGroupArn: new(s.arn("targetgroup/" + name + "/" + record.RandomHex(s.cfg.Rand, 16))), TargetGroupName: new(name), Protocol: in.Protocol,
 		Port: in.Port, VpcId: in.VpcId, TargetType: new(kind), IpAddressType: new("ipv4"), LoadBalancerArns: []*string{},
 		HealthCheckEnabled: new(true), HealthCheckPort: orText(in.HealthCheckPort, "traffic-port"),
 		HealthCheckProtocol: orText(in.HealthCheckProtocol, "TCP"), HealthCheckIntervalSeconds: orNumber(in.HealthCheckIntervalSeconds, 30),
@@ -90,14 +90,14 @@ func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTarget
 		HealthCheckPath: in.HealthCheckPath, Matcher: in.Matcher,
 	}
 	timeout := int64(10)
-	if record.Str(shape.HealthCheckProtocol) == "HTTP" {
+	if record.String(shape.HealthCheckProtocol) == "HTTP" {
 		timeout = 6
 	}
 	shape.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, min(timeout, *shape.HealthCheckIntervalSeconds))
 	if err := checkHealth(shape); err != nil {
 		return nil, err
 	}
-	arn := record.Str(shape.TargetGroupArn)
+	arn := record.String(shape.TargetGroupArn)
 	s.st.Groups[arn] = &group{Shape: shape, Attributes: groupDefaults(), Targets: map[string]*target{}, Request: sum(in)}
 	s.setTags(arn, tags)
 	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
@@ -119,7 +119,7 @@ func checkHealth(g *sdk.TargetGroup) error {
 			return validation("Health check %s must be between %d and %d, not %d", c.what, c.from, c.to, *c.value)
 		}
 	}
-	switch p := record.Str(g.HealthCheckProtocol); {
+	switch p := record.String(g.HealthCheckProtocol); {
 	case !slices.Contains([]string{"TCP", "HTTP", "HTTPS"}, p):
 		return validation("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
 	case *g.HealthCheckTimeoutSeconds > *g.HealthCheckIntervalSeconds:
@@ -145,12 +145,12 @@ func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTarget
 	after.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, *after.HealthCheckTimeoutSeconds)
 	after.HealthyThresholdCount = orNumber(in.HealthyThresholdCount, *after.HealthyThresholdCount)
 	after.UnhealthyThresholdCount = orNumber(in.UnhealthyThresholdCount, *after.UnhealthyThresholdCount)
-	after.HealthCheckPort = orText(in.HealthCheckPort, record.Str(after.HealthCheckPort))
-	after.HealthCheckProtocol = orText(in.HealthCheckProtocol, record.Str(after.HealthCheckProtocol))
+	after.HealthCheckPort = orText(in.HealthCheckPort, record.String(after.HealthCheckPort))
+	after.HealthCheckProtocol = orText(in.HealthCheckProtocol, record.String(after.HealthCheckProtocol))
 	if in.HealthCheckPath != nil {
 		after.HealthCheckPath = in.HealthCheckPath
 	}
-	if record.Str(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
+	if record.String(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
 		after.HealthCheckPath, after.Matcher = nil, nil
 	}
 	if in.Matcher != nil {
@@ -165,7 +165,7 @@ func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTarget
 
 // deleteGroup succeeds for one that is not there, as at AWS.
 func (s *Service) deleteGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
-	arn := record.Str(in.TargetGroupArn)
+	arn := record.String(in.TargetGroupArn)
 	if len(s.listenersOf(arn)) > 0 {
 		return nil, wire.Errorf("ResourceInUse", "Target group '%s' is currently in use by a listener or a rule", arn)
 	}
@@ -175,17 +175,17 @@ func (s *Service) deleteGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTarget
 }
 
 func (s *Service) describeGroups(in *sdk.DescribeTargetGroupsInput) (*sdk.DescribeTargetGroupsOutput, error) {
-	arns := record.Strs(in.TargetGroupArns)
+	arns := record.Strings(in.TargetGroupArns)
 	all := len(in.TargetGroupArns)+len(in.Names) == 0
-	for _, name := range record.Strs(in.Names) {
-		at := slices.IndexFunc(record.Keys(s.st.Groups), func(a string) bool { return record.Str(s.st.Groups[a].Shape.TargetGroupName) == name })
+	for _, name := range record.Strings(in.Names) {
+		at := slices.IndexFunc(record.SortedKeys(s.st.Groups), func(a string) bool { return record.String(s.st.Groups[a].Shape.TargetGroupName) == name })
 		if at < 0 {
 			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
 		}
-		arns = append(arns, record.Keys(s.st.Groups)[at])
+		arns = append(arns, record.SortedKeys(s.st.Groups)[at])
 	}
 	if all {
-		arns = record.Keys(s.st.Groups)
+		arns = record.SortedKeys(s.st.Groups)
 	}
 	if in.LoadBalancerArn != nil {
 		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
@@ -204,7 +204,7 @@ func (s *Service) describeGroups(in *sdk.DescribeTargetGroupsInput) (*sdk.Descri
 		if err != nil {
 			return nil, err
 		}
-		g.Shape.LoadBalancerArns = record.Refs(s.balancersOf(arn))
+		g.Shape.LoadBalancerArns = record.StringPointers(s.balancersOf(arn))
 		out.TargetGroups = append(out.TargetGroups, g.Shape)
 	}
 	return out, nil

@@ -11,18 +11,18 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
-	"github.com/slipway-k8s/slipway/internal/region/picture"
+	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) listenerOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "CreateListener", s.createListener),
-		record.Write(s.book, "ModifyListener", s.modifyListener),
-		record.Write(s.book, "DeleteListener", s.deleteListener),
-		record.Read(s.book, "DescribeListeners", s.describeListeners),
+		record.WriteOperation(s.book, "CreateListener", s.createListener),
+		record.WriteOperation(s.book, "ModifyListener", s.modifyListener),
+		record.WriteOperation(s.book, "DeleteListener", s.deleteListener),
+		record.ReadOperation(s.book, "DescribeListeners", s.describeListeners),
 	}
 }
 
@@ -31,13 +31,13 @@ func forwardsTo(l *sdk.Listener) string {
 	if len(l.DefaultActions) == 0 {
 		return ""
 	}
-	return record.Str(l.DefaultActions[0].TargetGroupArn)
+	return record.String(l.DefaultActions[0].TargetGroupArn)
 }
 
 // listenersOf lists the listeners that forward to a group.
 func (s *Service) listenersOf(group string) []*sdk.Listener {
 	var out []*sdk.Listener
-	for _, id := range record.Keys(s.st.Listeners) {
+	for _, id := range record.SortedKeys(s.st.Listeners) {
 		if forwardsTo(s.st.Listeners[id]) == group {
 			out = append(out, s.st.Listeners[id])
 		}
@@ -49,7 +49,7 @@ func (s *Service) listenersOf(group string) []*sdk.Listener {
 func (s *Service) balancersOf(group string) []string {
 	var out []string
 	for _, l := range s.listenersOf(group) {
-		out = append(out, record.Str(l.LoadBalancerArn))
+		out = append(out, record.String(l.LoadBalancerArn))
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
@@ -57,26 +57,26 @@ func (s *Service) balancersOf(group string) []string {
 
 // checkAction settles what a listener does: it forwards to one group.
 func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
-	if len(actions) != 1 || record.Str(actions[0].Type) != sdk.ActionTypeEnumForward {
+	if len(actions) != 1 || record.String(actions[0].Type) != sdk.ActionTypeEnumForward {
 		return wire.Errorf("InvalidLoadBalancerAction", "A network load balancer's listener has one default action, of type forward")
 	}
 	a := *actions[0]
-	arn := record.Str(a.TargetGroupArn)
+	arn := record.String(a.TargetGroupArn)
 	if a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 && arn == "" {
-		arn = record.Str(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
+		arn = record.String(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}
 	g, err := s.group(&arn)
 	if err != nil {
 		return err
 	}
-	b := s.st.Balancers[record.Str(l.LoadBalancerArn)]
+	b := s.st.Balancers[record.String(l.LoadBalancerArn)]
 	switch {
-	case record.Str(g.Shape.VpcId) != record.Str(b.Shape.VpcId):
+	case record.String(g.Shape.VpcId) != record.String(b.Shape.VpcId):
 		return wire.Errorf("InvalidConfigurationRequest", "The target group '%s' is not in the load balancer's VPC", arn)
-	case record.Str(g.Shape.Protocol) != record.Str(l.Protocol) && record.Str(l.Protocol) != "TLS":
-		return wire.Errorf("IncompatibleProtocols", "The protocol '%s' of the target group does not fit the listener's '%s'", record.Str(g.Shape.Protocol), record.Str(l.Protocol))
+	case record.String(g.Shape.Protocol) != record.String(l.Protocol) && record.String(l.Protocol) != "TLS":
+		return wire.Errorf("IncompatibleProtocols", "The protocol '%s' of the target group does not fit the listener's '%s'", record.String(g.Shape.Protocol), record.String(l.Protocol))
 	}
-	if used := s.balancersOf(arn); len(used) > 0 && used[0] != record.Str(l.LoadBalancerArn) {
+	if used := s.balancersOf(arn); len(used) > 0 && used[0] != record.String(l.LoadBalancerArn) {
 		return wire.Errorf("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", arn)
 	}
 	a.TargetGroupArn, a.Order = new(arn), new(int64(1))
@@ -88,7 +88,7 @@ func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 // listens finds the listener of a load balancer on a port.
 func (s *Service) listens(balancer *string, port int64) *sdk.Listener {
 	for _, l := range s.st.Listeners {
-		if record.Str(l.LoadBalancerArn) == record.Str(balancer) && *l.Port == port {
+		if record.String(l.LoadBalancerArn) == record.String(balancer) && *l.Port == port {
 			return l
 		}
 	}
@@ -103,21 +103,21 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	switch {
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
 		return nil, validation("A port between 1 and 65535 must be specified")
-	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.Str(in.Protocol)):
-		return nil, wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP and TCP_UDP", record.Str(in.Protocol))
+	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.String(in.Protocol)):
+		return nil, wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP and TCP_UDP", record.String(in.Protocol))
 	}
 	tags, err := tagMap(in.Tags)
 	if err != nil {
 		return nil, err
 	}
-	id := strings.Replace(record.Str(b.Shape.LoadBalancerArn), ":loadbalancer/", ":listener/", 1) + "/" + record.Hex(s.cfg.Rand, 16)
+	id := strings.Replace(record.String(b.Shape.LoadBalancerArn), ":loadbalancer/", ":listener/", 1) + "/" + record.RandomHex(s.cfg.Rand, 16)
 	l := &sdk.Listener{ListenerArn: new(id), LoadBalancerArn: in.LoadBalancerArn, Port: in.Port, Protocol: in.Protocol}
 	if err := s.checkAction(l, in.DefaultActions); err != nil {
 		return nil, err
 	}
 	if old := s.listens(in.LoadBalancerArn, *in.Port); old != nil {
-		if forwardsTo(old) != forwardsTo(l) || record.Str(old.Protocol) != record.Str(l.Protocol) {
-			return nil, wire.Errorf("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", record.Str(in.LoadBalancerArn))
+		if forwardsTo(old) != forwardsTo(l) || record.String(old.Protocol) != record.String(l.Protocol) {
+			return nil, wire.Errorf("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", record.String(in.LoadBalancerArn))
 		}
 		return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{old}}, nil
 	}
@@ -127,9 +127,9 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 }
 
 func (s *Service) listener(arn *string) (*sdk.Listener, error) {
-	l := s.st.Listeners[record.Str(arn)]
+	l := s.st.Listeners[record.String(arn)]
 	if l == nil {
-		return nil, wire.Errorf("ListenerNotFound", "One or more listeners not found: '%s'", record.Str(arn))
+		return nil, wire.Errorf("ListenerNotFound", "One or more listeners not found: '%s'", record.String(arn))
 	}
 	return l, nil
 }
@@ -156,7 +156,7 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 	if err := s.checkAction(&after, actions); err != nil {
 		return nil, err
 	}
-	s.st.Listeners[record.Str(in.ListenerArn)] = &after
+	s.st.Listeners[record.String(in.ListenerArn)] = &after
 	return &sdk.ModifyListenerOutput{Listeners: []*sdk.Listener{&after}}, nil
 }
 
@@ -170,13 +170,13 @@ func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListen
 }
 
 func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.DescribeListenersOutput, error) {
-	arns := record.Strs(in.ListenerArns)
+	arns := record.Strings(in.ListenerArns)
 	if in.LoadBalancerArn != nil {
 		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
 			return nil, err
 		}
-		for _, id := range record.Keys(s.st.Listeners) {
-			if record.Str(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
+		for _, id := range record.SortedKeys(s.st.Listeners) {
+			if record.String(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
 				arns = append(arns, id)
 			}
 		}
@@ -201,10 +201,10 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 
 // Balancers are the load balancers as the picture's builder wants them. A target's address is left to the builder
 // where the target is an instance.
-func (s *Service) Balancers() []picture.Balancer {
-	var out []picture.Balancer
-	err := s.book.Do(func() error {
-		for _, arn := range record.Keys(s.st.Balancers) {
+func (s *Service) Balancers() []netbuilder.LoadBalancer {
+	var out []netbuilder.LoadBalancer
+	err := s.book.WithLock(func() error {
+		for _, arn := range record.SortedKeys(s.st.Balancers) {
 			out = append(out, s.draw(arn))
 		}
 		return nil
@@ -215,44 +215,44 @@ func (s *Service) Balancers() []picture.Balancer {
 	return out
 }
 
-func (s *Service) draw(arn string) picture.Balancer {
+func (s *Service) draw(arn string) netbuilder.LoadBalancer {
 	b := s.st.Balancers[arn]
-	out := picture.Balancer{
-		VPC: record.Str(b.Shape.VpcId), Name: record.Str(b.Shape.DNSName), Groups: record.Strs(b.Shape.SecurityGroups),
-		LoadBalancer: fabric.LoadBalancer{ARN: arn, Internal: b.Public == "", Addrs: map[string]netip.Addr{}},
+	out := netbuilder.LoadBalancer{
+		VPC: record.String(b.Shape.VpcId), DNSName: record.String(b.Shape.DNSName), SecurityGroups: record.Strings(b.Shape.SecurityGroups),
+		LoadBalancer: netspec.LoadBalancer{ARN: arn, Internal: b.Public == "", Addrs: map[string]netip.Addr{}},
 	}
 	if b.Public != "" {
-		out.Public = netip.MustParseAddr(b.Public)
+		out.PublicAddr = netip.MustParseAddr(b.Public)
 	}
 	for _, f := range b.Interfaces {
 		out.Addrs[f.Subnet] = f.Addr
 	}
-	for _, id := range record.Keys(s.st.Listeners) {
+	for _, id := range record.SortedKeys(s.st.Listeners) {
 		l := s.st.Listeners[id]
-		if record.Str(l.LoadBalancerArn) == arn && s.st.Groups[forwardsTo(l)] != nil {
-			out.Listeners = append(out.Listeners, fabric.Listener{Port: int(*l.Port), Group: s.drawGroup(forwardsTo(l))})
+		if record.String(l.LoadBalancerArn) == arn && s.st.Groups[forwardsTo(l)] != nil {
+			out.Listeners = append(out.Listeners, netspec.Listener{Port: int(*l.Port), TargetGroup: s.drawGroup(forwardsTo(l))})
 		}
 	}
 	return out
 }
 
-func (s *Service) drawGroup(arn string) fabric.TargetGroup {
+func (s *Service) drawGroup(arn string) netspec.TargetGroup {
 	g := s.st.Groups[arn]
-	port, err := strconv.Atoi(record.Str(g.Shape.HealthCheckPort))
+	port, err := strconv.Atoi(record.String(g.Shape.HealthCheckPort))
 	if err != nil {
 		port = 0 // traffic-port: the target's own
 	}
-	out := fabric.TargetGroup{ARN: arn, Check: fabric.HealthCheck{
-		Protocol: record.Str(g.Shape.HealthCheckProtocol), Port: port, Path: record.Str(g.Shape.HealthCheckPath),
+	out := netspec.TargetGroup{ARN: arn, HealthCheck: netspec.HealthCheck{
+		Protocol: record.String(g.Shape.HealthCheckProtocol), Port: port, Path: record.String(g.Shape.HealthCheckPath),
 		Interval: int(*g.Shape.HealthCheckIntervalSeconds), Timeout: int(*g.Shape.HealthCheckTimeoutSeconds),
-		Healthy: int(*g.Shape.HealthyThresholdCount), Unhealthy: int(*g.Shape.UnhealthyThresholdCount),
+		HealthyThreshold: int(*g.Shape.HealthyThresholdCount), UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
 	}}
-	for _, key := range record.Keys(g.Targets) {
+	for _, key := range record.SortedKeys(g.Targets) {
 		t := g.Targets[key]
 		if !t.Leaving.IsZero() {
 			continue
 		}
-		f := fabric.Target{ID: t.ID, Port: int(t.Port)}
+		f := netspec.Target{ID: t.ID, Port: int(t.Port)}
 		if addr, err := netip.ParseAddr(t.ID); err == nil {
 			f.Addr = addr
 		}

@@ -6,7 +6,7 @@ import "strings"
 
 // HasTarget says whether a load balancer has a name in the zone that AWS keeps for those of the region.
 func (s *Service) HasTarget(zone, name string) (found bool) {
-	_ = s.book.Do(func() error { // it changes nothing
+	_ = s.book.WithLock(func() error { // it changes nothing
 		for _, b := range s.st.Balancers {
 			found = found || *b.Shape.CanonicalHostedZoneId == zone && strings.EqualFold(*b.Shape.DNSName, name)
 		}
@@ -17,10 +17,10 @@ func (s *Service) HasTarget(zone, name string) (found bool) {
 
 // Mark puts tags on a resource that only AWS itself may put there: their keys begin with aws:.
 func (s *Service) Mark(arn string, tags map[string]string) {
-	_ = s.book.Do(func() error { // a state that cannot be saved shows at the next change
+	_ = s.book.WithLock(func() error { // a state that cannot be saved shows at the next change
 		if s.tagged([]string{arn}) == nil {
 			s.setTags(arn, tags)
-			s.book.Dirty()
+			s.book.MarkChanged()
 		}
 		return nil
 	})

@@ -16,21 +16,21 @@ func descriptions(ids []string) []*sdk.TargetDescription {
 	return out
 }
 
-// Register makes instances targets of a group. It is meant for Auto Scaling, as are the following.
-func (s *Service) Register(group string, ids ...string) error {
-	_, err := record.Order(s.book, s.registerTargets, &sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
+// RegisterTargets makes instances targets of a group. It is meant for Auto Scaling, as are the following.
+func (s *Service) RegisterTargets(group string, ids ...string) error {
+	_, err := record.RunWrite(s.book, s.registerTargets, &sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
 	return err
 }
 
-// Deregister lets targets of a group drain.
-func (s *Service) Deregister(group string, ids ...string) error {
-	_, err := record.Order(s.book, s.deregisterTargets, &sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
+// DeregisterTargets lets targets of a group drain.
+func (s *Service) DeregisterTargets(group string, ids ...string) error {
+	_, err := record.RunWrite(s.book, s.deregisterTargets, &sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
 	return err
 }
 
-// HasGroup says whether a target group exists.
-func (s *Service) HasGroup(arn string) bool {
-	return s.book.Do(func() error {
+// HasTargetGroup says whether a target group exists.
+func (s *Service) HasTargetGroup(arn string) bool {
+	return s.book.WithLock(func() error {
 		_, err := s.group(&arn)
 		return err
 	}) == nil
@@ -39,14 +39,14 @@ func (s *Service) HasGroup(arn string) bool {
 // TargetState is an instance's state in a group, such as healthy; empty where it is no target.
 func (s *Service) TargetState(arn, id string) string {
 	state := ""
-	err := s.book.Do(func() error {
+	err := s.book.WithLock(func() error {
 		g, err := s.group(&arn)
 		if err != nil {
 			return err
 		}
 		for _, t := range g.Targets {
 			if t.ID == id && t.Leaving.IsZero() {
-				state = record.Str(s.health(arn, t).State)
+				state = record.String(s.health(arn, t).State)
 			}
 		}
 		return nil

@@ -19,20 +19,20 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Cloud is what load balancing needs of EC2. It is called under this service's lock.
 type Cloud interface {
-	Places(subnets ...string) ([]ec2.Place, error)
-	AddInterfaces(specs []ec2.ServiceInterface) ([]ec2.ServiceInterface, error)
-	DropInterfaces(ids ...string) error
-	SetInterfaceGroups(groups []string, ids ...string) error
-	Instance(id string) (ec2.InstanceFacts, bool)
-	Health() fabric.Health
-	Changed()
+	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
+	CreateManagedInterfaces(specs []ec2.ManagedInterface) ([]ec2.ManagedInterface, error)
+	DeleteManagedInterfaces(ids ...string) error
+	SetManagedInterfaceGroups(groups []string, ids ...string) error
+	InstanceInfo(id string) (ec2.InstanceInfo, bool)
+	Health() netspec.TargetHealth
+	LoadBalancersChanged()
 }
 
 // Config is what a [Service] is made of. Region, Account, Now, Rand and Cloud are required.
@@ -43,7 +43,7 @@ type Config struct {
 	Delay           time.Duration // how long provisioning and removal take
 	// Provisioning, where set, is asked for the delay of "load-balancer" and "load-balancer-deletion", with Delay as the usual one.
 	Provisioning func(kind string, usual time.Duration) time.Duration
-	Saver        record.Saver
+	Saver        record.Backend
 	Cloud        Cloud
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is 127.77.0.1 and
 	// following.
@@ -57,7 +57,7 @@ type Config struct {
 type Service struct {
 	cfg  Config
 	st   *state
-	book *record.Book
+	book *record.Store
 }
 
 // state is all that is remembered; it is saved as JSON. Everything is by ARN.
@@ -72,7 +72,7 @@ type state struct {
 type balancer struct {
 	Shape      *sdk.LoadBalancer
 	Attributes map[string]string
-	Interfaces []ec2.ServiceInterface
+	Interfaces []ec2.ManagedInterface
 	Public     string // loopback address on the host; empty for an internal one
 	Ready      time.Time
 	Request    string // what it was made from, for idempotent repeats
@@ -110,7 +110,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.MaxBalancers = 50
 	}
 	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Book{Name: "elbv2", Saver: cfg.Saver, State: s.st, Settle: s.settle, Changed: cfg.Cloud.Changed}
+	s.book = &record.Store{Name: "elbv2", Backend: cfg.Saver, State: s.st, ApplyDueTransitions: s.settle, OnChange: cfg.Cloud.LoadBalancersChanged}
 	if err := s.book.Load(); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+func (s *Service) SaveTo(to record.Backend) error { return s.book.SaveTo(to) }
 
 // delay is how long something of kind takes.
 func (s *Service) delay(kind string) time.Duration {
@@ -149,7 +149,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if err := s.book.Do(func() error { return nil }); err != nil {
+			if err := s.book.WithLock(func() error { return nil }); err != nil {
 				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 			}
 		}
@@ -159,18 +159,18 @@ func (s *Service) Run(ctx context.Context) {
 // settle brings the state up to the clock.
 func (s *Service) settle() {
 	now := s.cfg.Now()
-	for _, arn := range record.Keys(s.st.Balancers) {
+	for _, arn := range record.SortedKeys(s.st.Balancers) {
 		b := s.st.Balancers[arn]
-		if record.Str(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
+		if record.String(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
 			b.Shape.State.Code = new(sdk.LoadBalancerStateEnumActive)
-			s.book.Dirty()
+			s.book.MarkChanged()
 		}
 	}
 	for _, g := range s.st.Groups {
 		for key, t := range g.Targets {
 			if !t.Leaving.IsZero() && !t.Leaving.After(now) {
 				delete(g.Targets, key)
-				s.book.Dirty()
+				s.book.MarkChanged()
 			}
 		}
 	}
@@ -178,8 +178,8 @@ func (s *Service) settle() {
 		if g.At.After(now) {
 			return false
 		}
-		s.book.Dirty()
-		if err := s.cfg.Cloud.DropInterfaces(g.IDs...); err != nil {
+		s.book.MarkChanged()
+		if err := s.cfg.Cloud.DeleteManagedInterfaces(g.IDs...); err != nil {
 			s.cfg.Log.Error("a load balancer's interfaces could not be removed", slog.Any("error", err))
 			return false
 		}
@@ -207,7 +207,7 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 
 func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	action, request := "elasticloadbalancing:"+op, map[string][]string{}
-	record.RequestTags(request, tree["Tags"])
+	record.AddRequestTags(request, tree["Tags"])
 	var out []wire.Check
 	name, _ := tree["Name"].(string)
 	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
@@ -219,13 +219,13 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		}
 	}
 	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
-	for _, arn := range record.Texts(tree, mine, "Tags") {
+	for _, arn := range record.CollectStrings(tree, mine, "Tags") {
 		if (op == "CreateListener" || op == "ModifyListener") && strings.Contains(arn, ":targetgroup/") {
 			continue // the groups it forwards to are not asked about
 		}
 		c := map[string][]string{}
 		maps.Copy(c, request)
-		record.ResourceTags(c, s.st.Tags[arn])
+		record.AddResourceTags(c, s.st.Tags[arn])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
 	if len(out) == 0 {
@@ -253,5 +253,5 @@ func page(keys []string, size *int64, marker *string) ([]string, *string, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	return record.Page(keys, n, marker, validation("Invalid marker"))
+	return record.Paginate(keys, n, marker, validation("Invalid marker"))
 }

@@ -14,9 +14,9 @@ import (
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		record.Write(s.book, "AddTags", s.addTags),
-		record.Write(s.book, "RemoveTags", s.removeTags),
-		record.Read(s.book, "DescribeTags", s.describeTags),
+		record.WriteOperation(s.book, "AddTags", s.addTags),
+		record.WriteOperation(s.book, "RemoveTags", s.removeTags),
+		record.ReadOperation(s.book, "DescribeTags", s.describeTags),
 	}
 }
 
@@ -26,16 +26,16 @@ const maxTagged = 20
 func tagMap(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
-		k := record.Str(t.Key)
+		k := record.String(t.Key)
 		switch _, twice := out[k]; {
-		case k == "" || len(k) > 128 || len(record.Str(t.Value)) > 256:
+		case k == "" || len(k) > 128 || len(record.String(t.Value)) > 256:
 			return nil, validation("The tag key '%s' or its value is empty or too long", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return nil, validation("The tag key '%s' begins with aws:, which is reserved", k)
 		case twice:
 			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
 		}
-		out[k] = record.Str(t.Value)
+		out[k] = record.String(t.Value)
 	}
 	if len(out) > 50 {
 		return nil, wire.Errorf("TooManyTags", "At most 50 tags are allowed")
@@ -79,21 +79,21 @@ func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
-	for _, arn := range record.Strs(in.ResourceArns) {
+	for _, arn := range record.Strings(in.ResourceArns) {
 		s.setTags(arn, tags)
 	}
 	return &sdk.AddTagsOutput{}, nil
 }
 
 func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, error) {
-	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
-	for _, arn := range record.Strs(in.ResourceArns) {
-		for _, k := range record.Strs(in.TagKeys) {
+	for _, arn := range record.Strings(in.ResourceArns) {
+		for _, k := range record.Strings(in.TagKeys) {
 			delete(s.st.Tags[arn], k)
 		}
 	}
@@ -101,13 +101,13 @@ func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, er
 }
 
 func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
-	if err := s.tagged(record.Strs(in.ResourceArns)); err != nil {
+	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 	out := &sdk.DescribeTagsOutput{}
-	for _, arn := range record.Strs(in.ResourceArns) {
+	for _, arn := range record.Strings(in.ResourceArns) {
 		d := &sdk.TagDescription{ResourceArn: new(arn), Tags: []*sdk.Tag{}}
-		for _, k := range record.Keys(s.st.Tags[arn]) {
+		for _, k := range record.SortedKeys(s.st.Tags[arn]) {
 			d.Tags = append(d.Tags, &sdk.Tag{Key: new(k), Value: new(s.st.Tags[arn][k])})
 		}
 		out.TagDescriptions = append(out.TagDescriptions, d)

@@ -17,21 +17,21 @@ import (
 
 // checkTarget refuses what cannot be a target of a group, and returns its zone.
 func (s *Service) checkTarget(g *group, id string) (string, error) {
-	if record.Str(g.Shape.TargetType) == "ip" {
+	if record.String(g.Shape.TargetType) == "ip" {
 		if _, err := netip.ParseAddr(id); err != nil {
 			return "", validation("The IP address '%s' is not valid", id)
 		}
 		return "", nil
 	}
-	f, ok := s.cfg.Cloud.Instance(id)
+	f, ok := s.cfg.Cloud.InstanceInfo(id)
 	switch {
 	case !ok:
 		return "", wire.Errorf("InvalidTarget", "The following targets are not valid instances: '%s'", id)
 	case f.State != ec2sdk.InstanceStateNameRunning:
 		return "", wire.Errorf("InvalidTarget", "The following targets are not in a running state and cannot be registered: '%s'", id)
 	}
-	if f.VPC != record.Str(g.Shape.VpcId) {
-		return "", wire.Errorf("InvalidTarget", "The following targets are not in the target group VPC '%s': '%s'", record.Str(g.Shape.VpcId), id)
+	if f.VPC != record.String(g.Shape.VpcId) {
+		return "", wire.Errorf("InvalidTarget", "The following targets are not in the target group VPC '%s': '%s'", record.String(g.Shape.VpcId), id)
 	}
 	return f.Zone, nil
 }
@@ -46,11 +46,11 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 	}
 	var made []*target
 	for _, d := range in.Targets {
-		zone, err := s.checkTarget(g, record.Str(d.Id))
+		zone, err := s.checkTarget(g, record.String(d.Id))
 		if err != nil {
 			return nil, err
 		}
-		made = append(made, &target{ID: record.Str(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone})
+		made = append(made, &target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone})
 	}
 	for _, t := range made {
 		g.Targets[t.key()] = t
@@ -68,11 +68,11 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 	}
 	delay, err := strconv.Atoi(g.Attributes["deregistration_delay.timeout_seconds"])
 	if err != nil {
-		return nil, fmt.Errorf("read the deregistration delay of %s: %w", record.Str(in.TargetGroupArn), err)
+		return nil, fmt.Errorf("read the deregistration delay of %s: %w", record.String(in.TargetGroupArn), err)
 	}
 	for _, d := range in.Targets {
 		for key, t := range g.Targets {
-			if t.ID != record.Str(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
+			if t.ID != record.String(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
 				continue
 			}
 			t.Leaving = s.cfg.Now().Add(time.Duration(delay) * time.Second)
@@ -100,8 +100,8 @@ func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
 		return say("unused", "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer")
 	}
 	g := s.st.Groups[arn]
-	if record.Str(g.Shape.TargetType) == "instance" {
-		if f, ok := s.cfg.Cloud.Instance(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
+	if record.String(g.Shape.TargetType) == "instance" {
+		if f, ok := s.cfg.Cloud.InstanceInfo(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
 			return say("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
 		}
 	}
@@ -123,9 +123,9 @@ func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.Descri
 	if err != nil {
 		return nil, err
 	}
-	arn, out := record.Str(in.TargetGroupArn), &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
+	arn, out := record.String(in.TargetGroupArn), &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
 	show := func(t *target, h *sdk.TargetHealth) {
-		port := record.Str(g.Shape.HealthCheckPort)
+		port := record.String(g.Shape.HealthCheckPort)
 		if port == "traffic-port" {
 			port = strconv.FormatInt(t.Port, 10)
 		}
@@ -133,13 +133,13 @@ func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.Descri
 		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, &sdk.TargetHealthDescription{Target: d, HealthCheckPort: new(port), TargetHealth: h})
 	}
 	if len(in.Targets) == 0 {
-		for _, key := range record.Keys(g.Targets) {
+		for _, key := range record.SortedKeys(g.Targets) {
 			show(g.Targets[key], s.health(arn, g.Targets[key]))
 		}
 		return out, nil
 	}
 	for _, d := range in.Targets {
-		t := &target{ID: record.Str(d.Id), Port: *orNumber(d.Port, *g.Shape.Port)}
+		t := &target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port)}
 		if known := g.Targets[t.key()]; known != nil {
 			show(known, s.health(arn, known))
 			continue

@@ -25,7 +25,7 @@ type Config struct {
 	Account     string // 12 digits
 	AccessKeyID string // of the account's root
 	SecretKey   string
-	State       record.Saver
+	State       record.Backend
 	Now         func() time.Time
 	Rand        io.Reader // of ids and secrets; nil means crypto/rand
 	// Trace, if set, sees every question that a policy decides: those of a caller that is not the root.
@@ -114,7 +114,7 @@ func New(cfg Config) (*IAM, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *IAM) SaveTo(to record.Saver) error {
+func (s *IAM) SaveTo(to record.Backend) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return to.Save("iam", s.st)

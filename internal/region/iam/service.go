@@ -81,12 +81,12 @@ func (s *IAM) authorizeOp(ctx context.Context, op string, in any) error {
 		return err
 	}
 	if made := map[string]string{"CreateRole": "iam:TagRole", "CreateUser": "iam:TagUser", "CreateInstanceProfile": "iam:TagInstanceProfile"}[op]; made != "" {
-		tree, err := record.Fields(in)
+		tree, err := record.ShapeToMap(in)
 		if err != nil || tree["Tags"] == nil {
 			return err
 		}
 		c.Action = made // whoever makes it with tags must be allowed to tag it
-		record.RequestTags(c.Context, tree["Tags"])
+		record.AddRequestTags(c.Context, tree["Tags"])
 		return wire.Authorize(ctx, c)
 	}
 	if op != "AddRoleToInstanceProfile" {

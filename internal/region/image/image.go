@@ -29,7 +29,7 @@ var finishScript string
 
 // Options say where and from what an image is built.
 type Options struct {
-	Dir      string              // the image cache, such as ~/.cache/slipway/image
+	CacheDir string              // the image cache, such as ~/.cache/slipway/image
 	Arch     string              // Go's name of the architecture, such as amd64
 	Mirror   string              // Debian mirror; empty means the one this machine is configured with
 	Progress func(stage string)  // called at the start of each stage; nil means silence
@@ -43,10 +43,10 @@ type Image struct {
 	Arch string `json:"arch"`
 }
 
-// ID is the identity that Build would give an image of this architecture. It needs neither root nor a network.
-func ID(arch string) string {
+// ComputeID is the identity that Build would give an image of this architecture. It needs neither root nor a network.
+func ComputeID(arch string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", suite, arch, strings.Join(packages(), "\n"), strings.Join(masked(), "\n"))
+	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", debianSuite, arch, strings.Join(installedPackages(), "\n"), strings.Join(maskedUnits(), "\n"))
 	h.Write(overlayArchive)
 	h.Write([]byte(finishScript))
 	return "ami-" + hex.EncodeToString(h.Sum(nil))[:17]
@@ -72,36 +72,36 @@ func Find(dir, id string) (Image, error) {
 // Build returns the image for opts.Arch, building it where the cache has none. A build that was interrupted leaves only
 // a folder that the next one removes; the packages it had fetched are used again. It needs root.
 func Build(ctx context.Context, opts Options) (Image, error) {
-	id := ID(opts.Arch)
-	if img, err := Find(opts.Dir, id); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	id := ComputeID(opts.Arch)
+	if img, err := Find(opts.CacheDir, id); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return img, err
 	}
-	if err := opts.check(); err != nil {
+	if err := opts.checkRequirements(); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
-	unlock, err := lock(opts.Dir)
+	unlock, err := lockCache(opts.CacheDir)
 	if err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
 	defer unlock()
-	if img, err := Find(opts.Dir, id); err == nil { // somebody else built it meanwhile
+	if img, err := Find(opts.CacheDir, id); err == nil { // somebody else built it meanwhile
 		return img, nil
 	}
-	b := builder{opts: opts, id: id, tmp: filepath.Join(opts.Dir, ".build")}
-	if err := b.run(ctx); err != nil {
+	b := builder{opts: opts, id: id, buildDir: filepath.Join(opts.CacheDir, ".build")}
+	if err := b.runStages(ctx); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
-	return Find(opts.Dir, id)
+	return Find(opts.CacheDir, id)
 }
 
-// check refuses what cannot work, everything at once.
-func (o Options) check() error {
+// checkRequirements refuses what cannot work, everything at once.
+func (o Options) checkRequirements() error {
 	var errs []error
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("needs root: the image is a Debian root file system with device nodes and owners"))
 	}
 	for _, program := range []string{"debootstrap", "chroot", "mount", "sh"} {
-		if o.find(program) == "" {
+		if o.findProgram(program) == "" {
 			errs = append(errs, fmt.Errorf("program %s not found: install the Debian package %s", program, packageOf(program)))
 		}
 	}
@@ -119,8 +119,8 @@ func packageOf(program string) string {
 	}
 }
 
-// find is where a program lies; the sbin folders are looked at too, since sudo often leaves them out of PATH.
-func (o Options) find(program string) string {
+// findProgram is where a program lies; the sbin folders are looked at too, since sudo often leaves them out of PATH.
+func (o Options) findProgram(program string) string {
 	if o.LookPath != nil {
 		return o.LookPath(program)
 	}
@@ -133,7 +133,7 @@ func (o Options) find(program string) string {
 	return ""
 }
 
-func lock(dir string) (func(), error) {
+func lockCache(dir string) (func(), error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("make image cache: %w", err)
 	}

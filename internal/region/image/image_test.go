@@ -32,13 +32,13 @@ func TestBuild(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: building an image needs root")
 	}
-	opts := image.Options{Dir: cacheDir(t), Arch: runtime.GOARCH, Progress: func(s string) { t.Log(s) }}
+	opts := image.Options{CacheDir: cacheDir(t), Arch: runtime.GOARCH, Progress: func(s string) { t.Log(s) }}
 	img, err := image.Build(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img.ID != image.ID(runtime.GOARCH) {
-		t.Errorf("identity %s, want %s", img.ID, image.ID(runtime.GOARCH))
+	if img.ID != image.ComputeID(runtime.GOARCH) {
+		t.Errorf("identity %s, want %s", img.ID, image.ComputeID(runtime.GOARCH))
 	}
 	for _, path := range []string{
 		"usr/lib/systemd/systemd", "usr/bin/cloud-init", "usr/bin/python3", "usr/sbin/nft", "usr/sbin/mkfs.ext4", "usr/bin/curl",
@@ -66,7 +66,7 @@ func TestBuild(t *testing.T) {
 }
 
 func TestBuildNamesAllThatIsMissing(t *testing.T) {
-	_, err := image.Build(t.Context(), image.Options{Dir: t.TempDir(), Arch: "amd64", LookPath: func(string) string { return "" }})
+	_, err := image.Build(t.Context(), image.Options{CacheDir: t.TempDir(), Arch: "amd64", LookPath: func(string) string { return "" }})
 	if err == nil {
 		t.Fatal("a build without tools succeeded")
 	}
@@ -93,10 +93,10 @@ func TestInterruptedBuildLeavesNoImage(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
-	if _, err := image.Build(ctx, image.Options{Dir: dir, Arch: runtime.GOARCH}); !errors.Is(err, context.Canceled) {
+	if _, err := image.Build(ctx, image.Options{CacheDir: dir, Arch: runtime.GOARCH}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("cancelled build: %v", err)
 	}
-	if _, err := image.Find(dir, image.ID(runtime.GOARCH)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := image.Find(dir, image.ComputeID(runtime.GOARCH)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an interrupted build left an image: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestMirror(t *testing.T) {
 			for name, text := range tt.files {
 				apt[name] = &fstest.MapFile{Data: []byte(text)}
 			}
-			if got := tt.options.mirror(apt); got != tt.want {
+			if got := tt.options.findMirror(apt); got != tt.want {
 				t.Errorf("mirror %q, want %q", got, tt.want)
 			}
 		})
@@ -37,7 +37,7 @@ func FuzzDebianMirror(f *testing.F) {
 	f.Add("deb [arch=amd64] https://a.test/debian/ bookworm main")
 	f.Add("URIs: http://a.test/debian")
 	f.Fuzz(func(t *testing.T, sources string) {
-		if uri := debianMirror(sources); uri != "" && (!strings.HasPrefix(uri, "http") || strings.ContainsAny(uri, " \t\n#")) {
+		if uri := parseDebianMirror(sources); uri != "" && (!strings.HasPrefix(uri, "http") || strings.ContainsAny(uri, " \t\n#")) {
 			t.Errorf("%q: took %q for a mirror", sources, uri)
 		}
 	})

@@ -2,26 +2,26 @@
 
 package image
 
-// suite is Debian 12, what Kubernetes' own node images and the facts of docs/architecture.md were tried with.
-const suite = "bookworm"
+// debianSuite is Debian 12, what Kubernetes' own node images and the facts of docs/architecture.md were tried with.
+const debianSuite = "bookworm"
 
-// base is what debootstrap itself installs beyond the minimal variant: enough for apt to finish the rest.
-func base() []string { return []string{"ca-certificates", "dbus", "systemd", "systemd-sysv"} }
+// basePackages is what debootstrap itself installs beyond the minimal variant: enough for apt to finish the rest.
+func basePackages() []string { return []string{"ca-certificates", "dbus", "systemd", "systemd-sysv"} }
 
-// packages is what a stock cloud image brings and a node uses. apt, not debootstrap, installs them, because
+// installedPackages is what a stock cloud image brings and a node uses. apt, not debootstrap, installs them, because
 // debootstrap does not resolve the virtual packages that cloud-init depends on.
-func packages() []string {
+func installedPackages() []string {
 	return []string{
 		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables",
 		"kmod", "less", "mount", "nftables", "openssl", "procps", "python3", "socat", "systemd", "systemd-sysv", "util-linux",
 	}
 }
 
-// masked are units that a machine in namespaces has no use for. Each costs boot time on every machine, or reaches
+// maskedUnits are units that a machine in namespaces has no use for. Each costs boot time on every machine, or reaches
 // for something that belongs to the host (devices, the clock, kernel settings). cloud-init's local stage would ask for an
 // address by DHCP and wait; the machine has its address before it boots. Its config stage
 // has nothing to do here (see overlay.txtar), and costs a Python start.
-func masked() []string {
+func maskedUnits() []string {
 	return []string{
 		"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily.timer",
 		"cloud-config.service", "cloud-init-hotplugd.socket", "cloud-init-local.service", "console-getty.service",

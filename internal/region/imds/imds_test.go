@@ -24,13 +24,13 @@ type source struct {
 	required, disabled bool
 }
 
-func (s *source) Instance(vpc string, addr netip.Addr) (string, bool) {
+func (s *source) FindInstance(vpc string, addr netip.Addr) (string, bool) {
 	ids := map[string]string{"10.0.0.5": "i-05", "10.0.0.6": "i-06"}
 	id, ok := ids[addr.String()]
 	return id, ok && vpc == "vpc-1"
 }
 
-func (s *source) Get(_, path string) ([]byte, bool, error) {
+func (s *source) GetValue(_, path string) ([]byte, bool, error) {
 	if path == "meta-data/broken" {
 		return nil, false, errors.New("no such luck")
 	}
@@ -38,8 +38,8 @@ func (s *source) Get(_, path string) ([]byte, bool, error) {
 	return []byte(v), ok, nil
 }
 
-func (s *source) Options(string) (tokensRequired, enabled bool) { return s.required, !s.disabled }
-func (s *source) Paths(string) []string                         { return slices.Collect(maps.Keys(s.values)) }
+func (s *source) TokenOptions(string) (tokensRequired, enabled bool) { return s.required, !s.disabled }
+func (s *source) ListPaths(string) []string                          { return slices.Collect(maps.Keys(s.values)) }
 
 type bench struct {
 	t       *testing.T
@@ -61,7 +61,7 @@ func newBench(t *testing.T) *bench {
 	handler, err := imds.New(imds.Options{
 		Source: b.source,
 		Clock:  func() time.Time { return b.now },
-		From: func(context.Context) (string, netip.Addr, bool) {
+		RequestOrigin: func(context.Context) (string, netip.Addr, bool) {
 			addr, err := netip.ParseAddr(b.from)
 			return "vpc-1", addr, err == nil
 		},

@@ -28,7 +28,7 @@ import (
 // Config is what the service needs from outside.
 type Config struct {
 	Region, Account string
-	State           record.Saver
+	State           record.Backend
 	Now             func() time.Time
 	// Identities decides by the caller's own policies, beside the key's. Without it only IAM's policies count, as if
 	// every key had AWS's default policy.
@@ -105,7 +105,7 @@ func (s *Service) Wire() wire.Service {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error {
+func (s *Service) SaveTo(to record.Backend) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return to.Save("kms", s.st)

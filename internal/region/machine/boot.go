@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boot is PID 1 of a new machine until it becomes systemd. It runs in the new namespaces with the host's files still in
+// runBootStage is PID 1 of a new machine until it becomes systemd. It runs in the new namespaces with the host's files still in
 // sight, builds the machine's own tree, and leaves the host's behind. rest is the path of its console.
-func boot(in instance, rest []string) error {
+func runBootStage(in machineDir, rest []string) error {
 	runtime.LockOSThread() // the cgroup namespace belongs to a thread, and exec keeps this one
 	if len(rest) != 1 {
 		return errors.New("boot: want the console's path")
 	}
-	s, err := in.spec()
+	s, err := in.readSpec()
 	if err != nil {
 		return err
 	}
-	groups, err := hierarchies()
+	groups, err := listHierarchies()
 	if err != nil {
 		return err
 	}
-	if err := joinCgroups(groups, s.cgroup()); err != nil {
+	if err := joinCgroups(groups, s.cgroupPath()); err != nil {
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
@@ -40,8 +40,8 @@ func boot(in instance, rest []string) error {
 		return fmt.Errorf("part from the host's mounts: %w", err)
 	}
 	unix.Umask(0)
-	t := tree{in: in, spec: s}
-	for _, step := range []func() error{t.mountRoot, t.mountKernel, func() error { return t.mountCgroups(groups) }, t.bindData, func() error { return t.makeDev(rest[0]) }, t.enter} {
+	t := rootTree{in: in, spec: s}
+	for _, step := range []func() error{t.mountRoot, t.mountKernel, func() error { return t.mountCgroups(groups) }, t.bindData, func() error { return t.makeDev(rest[0]) }, t.pivotRoot} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -57,20 +57,20 @@ func boot(in instance, rest []string) error {
 	return nil
 }
 
-// tree is the file tree of a machine while it is being built at in.root().
-type tree struct {
-	in   instance
-	spec spec
+// rootTree is the file tree of a machine while it is being built at in.root().
+type rootTree struct {
+	in   machineDir
+	spec machineSpec
 }
 
-func (t tree) at(path string) string { return filepath.Join(t.in.root(), path) }
+func (t rootTree) hostPath(path string) string { return filepath.Join(t.in.rootDir(), path) }
 
-// mount mounts on a path of the machine, making the folder.
-func (t tree) mount(fstype, path string, flags uintptr, options string) error {
-	if err := makeDir(t.at(path)); err != nil {
+// mountAt mounts on a path of the machine, making the folder.
+func (t rootTree) mountAt(fstype, path string, flags uintptr, options string) error {
+	if err := makeDir(t.hostPath(path)); err != nil {
 		return fmt.Errorf("mount /%s: %w", path, err)
 	}
-	if err := unix.Mount(fstype, t.at(path), fstype, flags, options); err != nil {
+	if err := unix.Mount(fstype, t.hostPath(path), fstype, flags, options); err != nil {
 		return fmt.Errorf("mount %s on /%s: %w", fstype, path, err)
 	}
 	return nil
@@ -78,11 +78,11 @@ func (t tree) mount(fstype, path string, flags uintptr, options string) error {
 
 // mountRoot lays the machine's layer over the image. It is volatile, that is never synced: a machine's root does not
 // outlive the host's power, and booting five at once should not wait for a disk.
-func (t tree) mountRoot() error {
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", escape(t.spec.Image), escape(t.in.upper()), escape(t.in.work()))
-	err := unix.Mount("overlay", t.in.root(), "overlay", 0, options+",volatile")
+func (t rootTree) mountRoot() error {
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", escapeOverlayPath(t.spec.Image), escapeOverlayPath(t.in.upperDir()), escapeOverlayPath(t.in.workDir()))
+	err := unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options+",volatile")
 	if errors.Is(err, unix.EINVAL) { // kernels before 5.10
-		err = unix.Mount("overlay", t.in.root(), "overlay", 0, options)
+		err = unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options)
 	}
 	if err != nil {
 		return fmt.Errorf("mount root: %w", err)
@@ -90,13 +90,13 @@ func (t tree) mountRoot() error {
 	return nil
 }
 
-// escape writes a path for an overlay's options, where a comma and a colon part things.
-func escape(path string) string {
+// escapeOverlayPath writes a path for an overlay's options, where a comma and a colon part things.
+func escapeOverlayPath(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
 }
 
 // mountKernel mounts what the kernel shows. /sys is read-only, which also tells systemd that devices are not its business.
-func (t tree) mountKernel() error {
+func (t rootTree) mountKernel() error {
 	const plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct {
 		fstype, path string
@@ -111,39 +111,39 @@ func (t tree) mountKernel() error {
 		{"tmpfs", "dev/shm", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
 		{"mqueue", "dev/mqueue", plain, ""},
 	} {
-		if err := t.mount(m.fstype, m.path, m.flags, m.options); err != nil {
+		if err := t.mountAt(m.fstype, m.path, m.flags, m.options); err != nil {
 			return err
 		}
 	}
 	// For the network add-ons that look for it; a kernel may lack it.
-	_ = unix.Mount("bpf", t.at("sys/fs/bpf"), "bpf", plain, "mode=700")
+	_ = unix.Mount("bpf", t.hostPath("sys/fs/bpf"), "bpf", plain, "mode=700")
 	// The key that reboots or crashes the host belongs to the host; a kernel may lack it.
-	if _, err := os.Stat(t.at("proc/sysrq-trigger")); err != nil {
+	if _, err := os.Stat(t.hostPath("proc/sysrq-trigger")); err != nil {
 		return nil //nolint:nilerr // nothing to protect
 	}
-	return t.bind(t.at("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
+	return t.bindMount(t.hostPath("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
 }
 
-func (t tree) bind(source, path string, flags uintptr) error {
-	if err := unix.Mount(source, t.at(path), "", unix.MS_BIND, ""); err != nil {
+func (t rootTree) bindMount(source, path string, flags uintptr) error {
+	if err := unix.Mount(source, t.hostPath(path), "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s on /%s: %w", source, path, err)
 	}
 	if flags == 0 {
 		return nil
 	}
-	if err := unix.Mount("", t.at(path), "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+	if err := unix.Mount("", t.hostPath(path), "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
 		return fmt.Errorf("protect /%s: %w", path, err)
 	}
 	return nil
 }
 
 // mountCgroups mounts the host's hierarchies anew: inside the cgroup namespace each shows the machine's part as its root.
-func (t tree) mountCgroups(groups []hierarchy) error {
+func (t rootTree) mountCgroups(groups []cgroupHierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if len(groups) == 1 && groups[0].V2 {
-		return t.mount("cgroup2", "sys/fs/cgroup", flags, "")
+		return t.mountAt("cgroup2", "sys/fs/cgroup", flags, "")
 	}
-	if err := t.mount("tmpfs", "sys/fs/cgroup", flags, "mode=755,size=1m"); err != nil {
+	if err := t.mountAt("tmpfs", "sys/fs/cgroup", flags, "mode=755,size=1m"); err != nil {
 		return err
 	}
 	for _, h := range groups {
@@ -151,25 +151,25 @@ func (t tree) mountCgroups(groups []hierarchy) error {
 		if h.V2 {
 			fstype = "cgroup2"
 		}
-		if err := t.mount(fstype, filepath.Join("sys/fs/cgroup", h.Name()), flags, h.Options); err != nil {
+		if err := t.mountAt(fstype, filepath.Join("sys/fs/cgroup", h.DirName()), flags, h.Options); err != nil {
 			return err
 		}
-		for part := range strings.SplitSeq(h.Name(), ",") {
-			if part != h.Name() { // cpu,cpuacct is also known as cpu and as cpuacct
-				_ = os.Symlink(h.Name(), t.at(filepath.Join("sys/fs/cgroup", part)))
+		for part := range strings.SplitSeq(h.DirName(), ",") {
+			if part != h.DirName() { // cpu,cpuacct is also known as cpu and as cpuacct
+				_ = os.Symlink(h.DirName(), t.hostPath(filepath.Join("sys/fs/cgroup", part)))
 			}
 		}
 	}
 	return nil
 }
 
-func (t tree) bindData() error {
-	for i, name := range bound() {
+func (t rootTree) bindData() error {
+	for i, name := range boundDirs() {
 		path := filepath.Join("var/lib", name)
-		if err := makeDir(t.at(path)); err != nil {
+		if err := makeDir(t.hostPath(path)); err != nil {
 			return fmt.Errorf("bind /%s: %w", path, err)
 		}
-		if err := t.bind(t.in.dataDirs()[i], path, 0); err != nil {
+		if err := t.bindMount(t.in.dataDirs()[i], path, 0); err != nil {
 			return err
 		}
 	}
@@ -177,9 +177,9 @@ func (t tree) bindData() error {
 }
 
 // makeDev fills the machine's own /dev: what every machine has, the console, and the volumes attached to it.
-func (t tree) makeDev(consolePath string) error {
-	for _, n := range nodes() {
-		if err := makeNode(t.at("dev"), n); err != nil {
+func (t rootTree) makeDev(consolePath string) error {
+	for _, n := range deviceNodes() {
+		if err := makeDeviceNode(t.hostPath("dev"), n); err != nil {
 			return err
 		}
 	}
@@ -187,33 +187,33 @@ func (t tree) makeDev(consolePath string) error {
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 		"ptmx": "pts/ptmx", "core": "/proc/kcore",
 	} {
-		if err := os.Symlink(target, t.at(filepath.Join("dev", name))); err != nil {
+		if err := os.Symlink(target, t.hostPath(filepath.Join("dev", name))); err != nil {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
-	if err := os.WriteFile(t.at("dev/console"), nil, 0o600); err != nil {
+	if err := os.WriteFile(t.hostPath("dev/console"), nil, 0o600); err != nil {
 		return fmt.Errorf("make /dev/console: %w", err)
 	}
-	if err := t.bind(consolePath, "dev/console", 0); err != nil {
+	if err := t.bindMount(consolePath, "dev/console", 0); err != nil {
 		return err
 	}
 	attached, err := readVolumes(t.spec.Volumes)
 	if err != nil {
 		return err
 	}
-	attached = slices.DeleteFunc(attached, func(v volume) bool { return v.Instance != t.spec.Machine.ID })
+	attached = slices.DeleteFunc(attached, func(v volumeRecord) bool { return v.Instance != t.spec.Machine.ID })
 	for _, v := range attached {
-		if err := v.plug(t.at("dev")); err != nil {
+		if err := v.createDevice(t.hostPath("dev")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter makes the tree the root and drops the host's. Mounts below are shared, as on any systemd machine, so that the
+// pivotRoot makes the tree the root and drops the host's. Mounts below are shared, as on any systemd machine, so that the
 // kubelet's mounts reach containers.
-func (t tree) enter() error {
-	if err := unix.Chdir(t.in.root()); err != nil {
+func (t rootTree) pivotRoot() error {
+	if err := unix.Chdir(t.in.rootDir()); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
@@ -231,16 +231,16 @@ func (t tree) enter() error {
 	return nil
 }
 
-// node is a character device.
-type node struct {
+// deviceNode is a character device.
+type deviceNode struct {
 	name         string
 	major, minor uint32
 	mode         uint32
 }
 
-// nodes are the devices of every machine. kmsg is the null device: the kernel's log is the host's.
-func nodes() []node {
-	return []node{
+// deviceNodes are the devices of every machine. kmsg is the null device: the kernel's log is the host's.
+func deviceNodes() []deviceNode {
+	return []deviceNode{
 		{"null", 1, 3, 0o666},
 		{"zero", 1, 5, 0o666},
 		{"full", 1, 7, 0o666},
@@ -253,7 +253,7 @@ func nodes() []node {
 	}
 }
 
-func makeNode(dev string, n node) error {
+func makeDeviceNode(dev string, n deviceNode) error {
 	path := filepath.Join(dev, n.name)
 	if err := makeDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)

@@ -21,32 +21,32 @@ import (
 // cgroupTop is the folder in each hierarchy under which all regions' machines lie: slipway/<region>/<instance>.
 const cgroupTop = "slipway"
 
-// hierarchy is one cgroup hierarchy that the host has mounted.
-type hierarchy struct {
+// cgroupHierarchy is one cgroup hierarchy that the host has mounted.
+type cgroupHierarchy struct {
 	Mount   string // where, such as /sys/fs/cgroup/memory
 	V2      bool
 	Options string // for version 1, what mounts the same again: controllers, or none,name=systemd
 }
 
-// Name is the folder it has below /sys/fs/cgroup by custom.
-func (h hierarchy) Name() string {
+// DirName is the folder it has below /sys/fs/cgroup by custom.
+func (h cgroupHierarchy) DirName() string {
 	if h.V2 {
 		return "unified"
 	}
 	return strings.TrimPrefix(h.Options, "none,name=")
 }
 
-// hierarchies lists the host's mounted hierarchies, each once.
-func hierarchies() ([]hierarchy, error) {
+// listHierarchies lists the host's mounted hierarchies, each once.
+func listHierarchies() ([]cgroupHierarchy, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
 	}
 	defer func() { _ = f.Close() }()
-	var out []hierarchy
+	var out []cgroupHierarchy
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		h, ok := parseHierarchy(lines.Text())
-		if ok && !slices.ContainsFunc(out, func(o hierarchy) bool { return o.Name() == h.Name() }) {
+		if ok && !slices.ContainsFunc(out, func(o cgroupHierarchy) bool { return o.DirName() == h.DirName() }) {
 			out = append(out, h)
 		}
 	}
@@ -54,41 +54,41 @@ func hierarchies() ([]hierarchy, error) {
 }
 
 // parseHierarchy reads one line of mountinfo: id parent major:minor root mountpoint options … - type source superoptions.
-func parseHierarchy(line string) (hierarchy, bool) {
+func parseHierarchy(line string) (cgroupHierarchy, bool) {
 	head, rest, ok := strings.Cut(line, " - ")
 	before, after := strings.Fields(head), strings.Fields(rest)
 	if !ok || len(before) < 5 || len(after) < 3 || before[3] != "/" {
-		return hierarchy{}, false
+		return cgroupHierarchy{}, false
 	}
 	switch after[0] {
 	case "cgroup2":
-		return hierarchy{Mount: before[4], V2: true}, true
+		return cgroupHierarchy{Mount: before[4], V2: true}, true
 	case "cgroup":
 	default:
-		return hierarchy{}, false
+		return cgroupHierarchy{}, false
 	}
 	var controllers []string
 	for opt := range strings.SplitSeq(after[2], ",") {
 		switch {
 		case strings.HasPrefix(opt, "name="):
-			return hierarchy{Mount: before[4], Options: "none," + opt}, opt == "name=systemd"
+			return cgroupHierarchy{Mount: before[4], Options: "none," + opt}, opt == "name=systemd"
 		case opt == "", opt == "rw", opt == "ro", opt == "xattr", opt == "clone_children", opt == "noprefix", strings.Contains(opt, "="):
 		default:
 			controllers = append(controllers, opt)
 		}
 	}
-	return hierarchy{Mount: before[4], Options: strings.Join(controllers, ",")}, len(controllers) > 0
+	return cgroupHierarchy{Mount: before[4], Options: strings.Join(controllers, ",")}, len(controllers) > 0
 }
 
 // ensureHierarchies mounts what systemd in a machine needs and a bare host may lack: version 2 where nothing is mounted,
 // the named systemd hierarchy where version 1 is.
-func ensureHierarchies() ([]hierarchy, error) {
-	groups, err := hierarchies()
+func ensureHierarchies() ([]cgroupHierarchy, error) {
+	groups, err := listHierarchies()
 	if err != nil {
 		return nil, err
 	}
-	v1 := slices.ContainsFunc(groups, func(h hierarchy) bool { return !h.V2 })
-	named := slices.ContainsFunc(groups, func(h hierarchy) bool { return h.Options == "none,name=systemd" })
+	v1 := slices.ContainsFunc(groups, func(h cgroupHierarchy) bool { return !h.V2 })
+	named := slices.ContainsFunc(groups, func(h cgroupHierarchy) bool { return h.Options == "none,name=systemd" })
 	switch {
 	case len(groups) == 0:
 		if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
@@ -104,12 +104,12 @@ func ensureHierarchies() ([]hierarchy, error) {
 	default:
 		return groups, nil
 	}
-	return hierarchies()
+	return listHierarchies()
 }
 
 // makeCgroups makes a cgroup of this path in every hierarchy, usable: cpuset needs values, version 2 needs controllers
 // switched on from the top. shares is the weight of the CPU, in vCPUs.
-func makeCgroups(groups []hierarchy, path string, vcpus int) error {
+func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	for _, h := range groups {
 		at := h.Mount
 		for part := range strings.SplitSeq(path, "/") {
@@ -164,7 +164,7 @@ func inheritCPUSet(parent, child string) error {
 }
 
 // joinCgroups moves the calling process into the cgroup of this path in every hierarchy.
-func joinCgroups(groups []hierarchy, path string) error {
+func joinCgroups(groups []cgroupHierarchy, path string) error {
 	for _, h := range groups {
 		if err := os.WriteFile(filepath.Join(h.Mount, path, "cgroup.procs"), []byte("0"), 0o600); err != nil {
 			return fmt.Errorf("join cgroup: %w", err)
@@ -174,14 +174,14 @@ func joinCgroups(groups []hierarchy, path string) error {
 }
 
 // removeCgroups kills what runs in the cgroups of this path and below, in every hierarchy, and removes them.
-func removeCgroups(ctx context.Context, groups []hierarchy, path string) error {
+func removeCgroups(ctx context.Context, groups []cgroupHierarchy, path string) error {
 	for _, h := range groups {
 		top := filepath.Join(h.Mount, path)
-		err := poll(ctx, 20*time.Second, func() (bool, error) {
+		err := pollUntil(ctx, 20*time.Second, func() (bool, error) {
 			if _, err := os.Stat(top); errors.Is(err, fs.ErrNotExist) {
 				return true, nil
 			}
-			removeOnce(top)
+			killAndRemoveCgroup(top)
 			return false, nil
 		})
 		if err != nil {
@@ -191,24 +191,24 @@ func removeCgroups(ctx context.Context, groups []hierarchy, path string) error {
 	return nil
 }
 
-// removeOnce goes through a cgroup from its leaves up, killing and removing. What is busy yet stays for the next round.
-func removeOnce(dir string) {
+// killAndRemoveCgroup goes through a cgroup from its leaves up, killing and removing. What is busy yet stays for the next round.
+func killAndRemoveCgroup(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			removeOnce(filepath.Join(dir, e.Name()))
+			killAndRemoveCgroup(filepath.Join(dir, e.Name()))
 		}
 	}
-	for _, pid := range members(dir) {
+	for _, pid := range cgroupPIDs(dir) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	_ = unix.Rmdir(dir)
 }
 
-func members(dir string) []int {
+func cgroupPIDs(dir string) []int {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
 		return nil

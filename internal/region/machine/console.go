@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// consoleKept is how much of a console's output each of its two files holds, in bytes: together at most 1 MiB.
-const consoleKept = 512 << 10
+// maxConsoleFileBytes is how much of a console's output each of its two files holds, in bytes: together at most 1 MiB.
+const maxConsoleFileBytes = 512 << 10
 
-// console is the machine's serial line: a terminal whose other end the supervisor writes to a file of bounded size.
-type console struct {
+// serialConsole is the machine's serial line: a terminal whose other end the supervisor writes to a file of bounded size.
+type serialConsole struct {
 	master *os.File
 	slave  *os.File // held open, or the master would see an end whenever nobody in the machine has it open
 }
 
-func openConsole(path string) (*console, error) {
+func openConsole(path string) (*serialConsole, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open console: %w", err)
@@ -38,21 +38,21 @@ func openConsole(path string) (*console, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open console: %w", err), master.Close())
 	}
-	log := &ring{path: path, limit: consoleKept}
+	log := &rotatingLog{path: path, limit: maxConsoleFileBytes}
 	go func() { _, _ = io.Copy(log, master) }() // ends with the supervisor
-	return &console{master: master, slave: slave}, nil
+	return &serialConsole{master: master, slave: slave}, nil
 }
 
-func (c *console) close() { _ = errors.Join(c.slave.Close(), c.master.Close()) }
+func (c *serialConsole) close() { _ = errors.Join(c.slave.Close(), c.master.Close()) }
 
-// ring is a log in two files: when the first is full it becomes the second.
-type ring struct {
+// rotatingLog is a log in two files: when the first is full it becomes the second.
+type rotatingLog struct {
 	path  string
 	limit int64
 }
 
 // Write appends p. Output that cannot be kept is dropped: a full disk must not stop the machine.
-func (r *ring) Write(p []byte) (int, error) {
+func (r *rotatingLog) Write(p []byte) (int, error) {
 	if info, err := os.Stat(r.path); err == nil && info.Size()+int64(len(p)) > r.limit {
 		_ = os.Rename(r.path, r.path+".1")
 	}
@@ -65,8 +65,8 @@ func (r *ring) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// deadline is a moment this far ahead by the kernel's clock; pipes want a point in time.
-func deadline(d time.Duration) time.Time {
+// deadlineAfter is a moment this far ahead by the kernel's clock; pipes want a point in time.
+func deadlineAfter(d time.Duration) time.Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &ts); err != nil {
 		return time.Time{}

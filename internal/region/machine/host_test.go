@@ -24,14 +24,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
 	"github.com/slipway-k8s/slipway/internal/region/image"
 	"github.com/slipway-k8s/slipway/internal/region/machine"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 // The test program is its own supervisor, as the slipway program is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == machine.Command {
+	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
 		os.Exit(machine.Main(os.Args[2:], os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == "launch-and-die" {
@@ -43,11 +43,13 @@ func TestMain(m *testing.M) {
 // orphan is what the process that dies after a launch needs to know.
 type orphan struct {
 	Region, Dir, Root, Netns string
-	Machine                  fabric.Machine
+	Machine                  netspec.Machine
 }
 
-// Namespace returns the one that was made for it.
-func (o orphan) Namespace(context.Context, fabric.Machine) (string, error) { return o.Netns, nil }
+// EnsureNamespace returns the one that was made for it.
+func (o orphan) EnsureNamespace(context.Context, netspec.Machine) (string, error) {
+	return o.Netns, nil
+}
 
 // launchAndDie is the region's process at its worst moment.
 func launchAndDie(text string) {
@@ -55,7 +57,7 @@ func launchAndDie(text string) {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		panic(err)
 	}
-	h, err := machine.New(machine.Config{Region: o.Region, Dir: o.Dir, Wirer: o, Image: func(string) (string, error) { return o.Root, nil }})
+	h, err := machine.New(machine.Config{Region: o.Region, Dir: o.Dir, Namespaces: o, ImageRoot: func(string) (string, error) { return o.Root, nil }})
 	if err != nil {
 		panic(err)
 	}
@@ -90,7 +92,7 @@ func newBench(t *testing.T, userData string) *bench {
 	} else {
 		base = filepath.Join(base, "slipway")
 	}
-	img, err := image.Build(t.Context(), image.Options{Dir: filepath.Join(base, "image"), Arch: runtime.GOARCH})
+	img, err := image.Build(t.Context(), image.Options{CacheDir: filepath.Join(base, "image"), Arch: runtime.GOARCH})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func newBench(t *testing.T, userData string) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, region: "t" + strings.TrimPrefix(filepath.Base(dir), "test-machine-"), dir: dir, img: img, data: userData, spaces: map[string]string{}}
-	b.host, err = machine.New(machine.Config{Region: b.region, Dir: filepath.Join(dir, "region"), Wirer: b, Image: b.root})
+	b.host, err = machine.New(machine.Config{Region: b.region, Dir: filepath.Join(dir, "region"), Namespaces: b, ImageRoot: b.root})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +128,8 @@ func (b *bench) clean() {
 	}
 }
 
-// Namespace makes a namespace with an eth0 and a metadata service on the loopback.
-func (b *bench) Namespace(ctx context.Context, m fabric.Machine) (string, error) {
+// EnsureNamespace makes a namespace with an eth0 and a metadata service on the loopback.
+func (b *bench) EnsureNamespace(ctx context.Context, m netspec.Machine) (string, error) {
 	if path := b.spaces[m.ID]; path != "" {
 		return path, nil
 	}
@@ -163,7 +165,7 @@ func (b *bench) Release(ctx context.Context, id string) error {
 	return nil
 }
 
-func (b *bench) serveMetadata(path string, m fabric.Machine) error {
+func (b *bench) serveMetadata(path string, m netspec.Machine) error {
 	listening := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace's socket stays
@@ -189,7 +191,7 @@ func (b *bench) serveMetadata(path string, m fabric.Machine) error {
 
 // metadata answers as IMDSv2 does, with the few things that cloud-init reads. cloud-init asks again and again, for a
 // minute, for an instance identity that is not there.
-func (b *bench) metadata(m fabric.Machine) http.Handler {
+func (b *bench) metadata(m netspec.Machine) http.Handler {
 	mac := "02:00:00:00:00:01"
 	name := m.Hostname + "." + m.Domain
 	facts := map[string]string{
@@ -236,15 +238,15 @@ func listing(facts map[string]string, prefix string) string {
 	return strings.Join(slices.Sorted(maps.Keys(names)), "\n")
 }
 
-func (b *bench) machine(n int) fabric.Machine {
+func (b *bench) machine(n int) netspec.Machine {
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(10 + n)})
-	return fabric.Machine{
+	return netspec.Machine{
 		ID: fmt.Sprintf("i-%017x", n), Image: b.img.ID, Hostname: fmt.Sprintf("ip-10-0-0-%d", 10+n), Domain: "ec2.internal",
-		Iface: fabric.Interface{Addr: addr}, Resolver: netip.MustParseAddr("127.0.0.1"), VCPUs: 2, MemoryMB: 4096,
+		Iface: netspec.Interface{Addr: addr}, Resolver: netip.MustParseAddr("127.0.0.1"), VCPUs: 2, MemoryMB: 4096,
 	}
 }
 
-func (b *bench) launch(n int) fabric.Machine {
+func (b *bench) launch(n int) netspec.Machine {
 	b.t.Helper()
 	m := b.machine(n)
 	if err := b.host.Launch(b.t.Context(), m); err != nil {
@@ -270,9 +272,9 @@ func (b *bench) pid(id string) int {
 }
 
 // space makes a machine's network namespace ahead of its launch.
-func (b *bench) space(m fabric.Machine) string {
+func (b *bench) space(m netspec.Machine) string {
 	b.t.Helper()
-	path, err := b.Namespace(b.t.Context(), m)
+	path, err := b.EnsureNamespace(b.t.Context(), m)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loops maps the host's loop devices that are in use to the files behind them.
-func loops() (map[string]string, error) {
+// listLoops maps the host's loop devices that are in use to the files behind them.
+func listLoops() (map[string]string, error) {
 	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", err)
@@ -32,9 +32,9 @@ func loops() (map[string]string, error) {
 	return out, nil
 }
 
-// findLoop is the loop device of a file, or empty.
-func findLoop(file string) (string, error) {
-	all, err := loops()
+// findLoopDevice is the loop device of a file, or empty.
+func findLoopDevice(file string) (string, error) {
+	all, err := listLoops()
 	if err != nil {
 		return "", err
 	}
@@ -46,9 +46,9 @@ func findLoop(file string) (string, error) {
 	return "", nil
 }
 
-// ensureLoop is the loop device of a file, which it gets one for if need be.
-func ensureLoop(file string) (string, error) {
-	if dev, err := findLoop(file); dev != "" || err != nil {
+// ensureLoopDevice is the loop device of a file, which it gets one for if need be.
+func ensureLoopDevice(file string) (string, error) {
+	if dev, err := findLoopDevice(file); dev != "" || err != nil {
 		return dev, err
 	}
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
@@ -66,7 +66,7 @@ func ensureLoop(file string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("get a loop device: %w", err)
 		}
-		dev, err := configureLoop(n, data)
+		dev, err := configureLoopDevice(n, data)
 		if errors.Is(err, unix.EBUSY) {
 			continue
 		}
@@ -78,7 +78,7 @@ func ensureLoop(file string) (string, error) {
 	return "", errors.New("get a loop device: others are always faster")
 }
 
-func configureLoop(n int, data *os.File) (string, error) {
+func configureLoopDevice(n int, data *os.File) (string, error) {
 	dev := "/dev/loop" + strconv.Itoa(n)
 	// A kernel without devtmpfs in sight (a container) leaves making the node to us. 7 is the loop devices' major number.
 	err := unix.Mknod(dev, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(n)))) //nolint:gosec // n is a small index from the kernel
@@ -98,8 +98,8 @@ func configureLoop(n int, data *os.File) (string, error) {
 	return dev, nil
 }
 
-// loopBusy tells whether somebody holds the device for himself, as every mount does, in whatever namespace.
-func loopBusy(dev string) bool {
+// isLoopBusy tells whether somebody holds the device for himself, as every mount does, in whatever namespace.
+func isLoopBusy(dev string) bool {
 	fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errors.Is(err, unix.EBUSY)
@@ -108,8 +108,8 @@ func loopBusy(dev string) bool {
 	return false
 }
 
-// clearLoop frees a loop device. One that is free already is no error.
-func clearLoop(dev string) error {
+// freeLoopDevice frees a loop device. One that is free already is no error.
+func freeLoopDevice(dev string) error {
 	f, err := os.OpenFile(dev, os.O_RDONLY, 0)
 	if err != nil {
 		return fmt.Errorf("free %s: %w", dev, err)
@@ -121,10 +121,10 @@ func clearLoop(dev string) error {
 	return nil
 }
 
-// clearLoops frees every loop device whose file lies in a folder.
-func clearLoops(ctx context.Context, dir string) error {
-	return poll(ctx, patience, func() (bool, error) {
-		all, err := loops()
+// freeLoopDevices frees every loop device whose file lies in a folder.
+func freeLoopDevices(ctx context.Context, dir string) error {
+	return pollUntil(ctx, startTimeout, func() (bool, error) {
+		all, err := listLoops()
 		if err != nil {
 			return false, err
 		}
@@ -134,8 +134,8 @@ func clearLoops(ctx context.Context, dir string) error {
 				continue
 			}
 			left++
-			if !loopBusy(dev) {
-				if err := clearLoop(dev); err != nil {
+			if !isLoopBusy(dev) {
+				if err := freeLoopDevice(dev); err != nil {
 					return false, err
 				}
 			}

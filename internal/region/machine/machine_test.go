@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
 	"github.com/slipway-k8s/slipway/internal/region/machine"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 const userData = `#!/bin/sh
@@ -133,7 +133,7 @@ func TestMachinesAreApart(t *testing.T) {
 func TestVolumeMovesWithItsData(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	one, two := b.launch(1), b.launch(2)
-	v := fabric.Volume{ID: "vol-0123456789abcdef0", Size: 2}
+	v := netspec.Volume{ID: "vol-0123456789abcdef0", Size: 2}
 	byID := "/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0"
 	ctx := t.Context()
 	must(t, b.host.CreateVolume(ctx, v))
@@ -189,21 +189,21 @@ func (b *bench) wrote(id, text string) bool {
 func TestUnknownIsRefused(t *testing.T) {
 	b := newBench(t, "")
 	ctx := t.Context()
-	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrUnknown) {
+	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrNotFound) {
 		t.Errorf("attach of an unknown volume: %v", err)
 	}
-	must(t, b.host.CreateVolume(ctx, fabric.Volume{ID: "vol-1", Size: 1}))
-	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrUnknown) {
+	must(t, b.host.CreateVolume(ctx, netspec.Volume{ID: "vol-1", Size: 1}))
+	if err := b.host.Attach(ctx, "vol-1", "i-1", "/dev/xvdf"); !errors.Is(err, machine.ErrNotFound) {
 		t.Errorf("attach to an unknown machine: %v", err)
 	}
-	if err := b.host.Reboot(ctx, "i-1"); !errors.Is(err, machine.ErrUnknown) {
+	if err := b.host.Reboot(ctx, "i-1"); !errors.Is(err, machine.ErrNotFound) {
 		t.Errorf("reboot of an unknown machine: %v", err)
 	}
-	if err := b.host.CreateVolume(ctx, fabric.Volume{ID: "vol-2"}); err == nil {
+	if err := b.host.CreateVolume(ctx, netspec.Volume{ID: "vol-2"}); err == nil {
 		t.Error("a volume of no size was made")
 	}
 	for _, id := range []string{"", "../x", "i-../../x", "vol-1"} {
-		if err := b.host.Launch(ctx, fabric.Machine{ID: id}); err == nil {
+		if err := b.host.Launch(ctx, netspec.Machine{ID: id}); err == nil {
 			t.Errorf("machine %q was launched", id)
 		}
 		if err := b.host.Terminate(ctx, id); err == nil {
@@ -272,7 +272,7 @@ func TestMachineOutlivesTheRegion(t *testing.T) {
 func TestDestroyWithoutState(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	m := b.launch(1)
-	must(t, b.host.CreateVolume(t.Context(), fabric.Volume{ID: "vol-0a", Size: 1}))
+	must(t, b.host.CreateVolume(t.Context(), netspec.Volume{ID: "vol-0a", Size: 1}))
 	must(t, b.host.Attach(t.Context(), "vol-0a", m.ID, "/dev/xvdf"))
 	b.mustRun(m.ID, "mkfs.ext4 -q /dev/nvme1n1 && mount /dev/nvme1n1 /mnt && setsid sleep 1000 >/dev/null 2>&1 &")
 	for _, pattern := range []string{"instances/*/*.json", "volumes/*.json"} {
@@ -306,8 +306,8 @@ func TestLaunchFailureIsSaid(t *testing.T) {
 	m := b.machine(1)
 	b.spaces[m.ID] = b.space(m)
 	broken, err := machine.New(machine.Config{
-		Region: b.region, Dir: filepath.Join(b.dir, "region"), Wirer: b,
-		Image: func(string) (string, error) { return filepath.Join(b.dir, "missing"), nil },
+		Region: b.region, Dir: filepath.Join(b.dir, "region"), Namespaces: b,
+		ImageRoot: func(string) (string, error) { return filepath.Join(b.dir, "missing"), nil },
 	})
 	must(t, err)
 	err = broken.Launch(t.Context(), m)

@@ -14,18 +14,18 @@ import (
 func TestParseHierarchy(t *testing.T) {
 	for _, tt := range []struct {
 		name, line string
-		want       hierarchy
+		want       cgroupHierarchy
 		ok         bool
 	}{
-		{"one controller", "33 32 0:29 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory", hierarchy{Mount: "/sys/fs/cgroup/memory", Options: "memory"}, true},
-		{"joined", "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct", hierarchy{Mount: "/sys/fs/cgroup/cpu,cpuacct", Options: "cpu,cpuacct"}, true},
-		{"systemd's", "33 32 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd", hierarchy{Mount: "/sys/fs/cgroup/systemd", Options: "none,name=systemd"}, true},
-		{"with an agent", "33 32 0:29 / /a rw - cgroup systemd rw,xattr,release_agent=/lib/x,pids", hierarchy{Mount: "/a", Options: "pids"}, true},
-		{"version 2", "33 32 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate", hierarchy{Mount: "/sys/fs/cgroup", V2: true}, true},
-		{"somebody else's", "33 32 0:29 / /a rw - cgroup cgroup rw,name=openrc", hierarchy{}, false},
-		{"a container's part", "33 32 0:29 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory", hierarchy{}, false},
-		{"a disk", "33 32 0:29 / / rw - ext4 /dev/vda rw", hierarchy{}, false},
-		{"nothing", "", hierarchy{}, false},
+		{"one controller", "33 32 0:29 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory", cgroupHierarchy{Mount: "/sys/fs/cgroup/memory", Options: "memory"}, true},
+		{"joined", "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct", cgroupHierarchy{Mount: "/sys/fs/cgroup/cpu,cpuacct", Options: "cpu,cpuacct"}, true},
+		{"systemd's", "33 32 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd", cgroupHierarchy{Mount: "/sys/fs/cgroup/systemd", Options: "none,name=systemd"}, true},
+		{"with an agent", "33 32 0:29 / /a rw - cgroup systemd rw,xattr,release_agent=/lib/x,pids", cgroupHierarchy{Mount: "/a", Options: "pids"}, true},
+		{"version 2", "33 32 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate", cgroupHierarchy{Mount: "/sys/fs/cgroup", V2: true}, true},
+		{"somebody else's", "33 32 0:29 / /a rw - cgroup cgroup rw,name=openrc", cgroupHierarchy{}, false},
+		{"a container's part", "33 32 0:29 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory", cgroupHierarchy{}, false},
+		{"a disk", "33 32 0:29 / / rw - ext4 /dev/vda rw", cgroupHierarchy{}, false},
+		{"nothing", "", cgroupHierarchy{}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, ok := parseHierarchy(tt.line)
@@ -76,13 +76,13 @@ func FuzzParseStat(f *testing.F) {
 }
 
 func TestOverlayOptionsAreEscaped(t *testing.T) {
-	if got, want := escape(`/a:b,c\d`), `/a\:b\,c\\d`; got != want {
+	if got, want := escapeOverlayPath(`/a:b,c\d`), `/a\:b\,c\\d`; got != want {
 		t.Errorf("escape: %s, want %s", got, want)
 	}
 }
 
 func TestRingKeepsTheEnd(t *testing.T) {
-	r := &ring{path: filepath.Join(t.TempDir(), "log"), limit: 100}
+	r := &rotatingLog{path: filepath.Join(t.TempDir(), "log"), limit: 100}
 	for i := range 50 {
 		if n, err := r.Write([]byte(strings.Repeat(string(rune('a'+i%26)), 10))); n != 10 || err != nil {
 			t.Fatalf("write: %d, %v", n, err)
@@ -102,18 +102,18 @@ func TestRingKeepsTheEnd(t *testing.T) {
 }
 
 func TestSupervisorsAreFoundByTheirFolderOnly(t *testing.T) {
-	if supervises(os.Getpid(), "/") {
+	if isSupervisor(os.Getpid(), "/") {
 		t.Error("a process that supervises nothing was taken for a supervisor")
 	}
-	if !cmdlineSupervises("slipway\x00"+Command+"\x00supervise\x00/r/instances/i-1\x00", "/r/instances") {
+	if !matchesSupervisor("slipway\x00"+SupervisorCommand+"\x00supervise\x00/r/instances/i-1\x00", "/r/instances") {
 		t.Error("a machine's supervisor was not found by its region's folder")
 	}
 	for _, line := range []string{
-		"slipway\x00" + Command + "\x00supervise\x00/r/instances2/i-1\x00",
-		"grep\x00-r\x00" + Command + "\x00/r/instances/i-1\x00",
+		"slipway\x00" + SupervisorCommand + "\x00supervise\x00/r/instances2/i-1\x00",
+		"grep\x00-r\x00" + SupervisorCommand + "\x00/r/instances/i-1\x00",
 		"",
 	} {
-		if cmdlineSupervises(line, "/r/instances") {
+		if matchesSupervisor(line, "/r/instances") {
 			t.Errorf("%q was taken for a supervisor", line)
 		}
 	}

@@ -17,30 +17,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity names a process for good: a number is used again, the same number with the same start time is not.
-type identity struct {
+// processIdentity names a process for good: a number is used again, the same number with the same start time is not.
+type processIdentity struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
 	Boot  string `json:"boot"`  // the host's boot id
 }
 
-// running is what a machine's pid file holds.
-type running struct {
-	Init       identity `json:"init"`
-	Supervisor identity `json:"supervisor"`
+// machineProcesses is what a machine's pid file holds.
+type machineProcesses struct {
+	Init       processIdentity `json:"init"`
+	Supervisor processIdentity `json:"supervisor"`
 }
 
-// identify describes a process that runs now.
-func identify(pid int) (identity, error) {
+// identifyProcess describes a process that runs now.
+func identifyProcess(pid int) (processIdentity, error) {
 	start, _, err := procStat(pid)
 	if err != nil {
-		return identity{}, err
+		return processIdentity{}, err
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return identity{}, fmt.Errorf("read boot id: %w", err)
+		return processIdentity{}, fmt.Errorf("read boot id: %w", err)
 	}
-	return identity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
+	return processIdentity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
 }
 
 // procStat returns a process's start time and state letter.
@@ -69,12 +69,12 @@ func parseStat(data []byte) (start, state string, ok bool) {
 	return fields[19], fields[0], true
 }
 
-// exists tells whether this very process runs; a zombie does not.
-func (p identity) exists() bool {
+// isRunning tells whether this very process runs; a zombie does not.
+func (p processIdentity) isRunning() bool {
 	if p.PID <= 0 {
 		return false
 	}
-	now, err := identify(p.PID)
+	now, err := identifyProcess(p.PID)
 	if err != nil || now != p {
 		return false
 	}
@@ -82,9 +82,9 @@ func (p identity) exists() bool {
 	return err == nil && state != "Z" && state != "X"
 }
 
-// kill ends this very process and waits until it has.
-func (p identity) kill(ctx context.Context) error {
-	if !p.exists() {
+// killAndWait ends this very process and waits until it has.
+func (p processIdentity) killAndWait(ctx context.Context) error {
+	if !p.isRunning() {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(p.PID, 0)
@@ -95,17 +95,17 @@ func (p identity) kill(ctx context.Context) error {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if !p.exists() { // the number changed hands before it was opened
+	if !p.isRunning() { // the number changed hands before it was opened
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", p.PID, err)
 	}
-	return poll(ctx, 20*time.Second, func() (bool, error) { return !p.exists(), nil })
+	return pollUntil(ctx, 20*time.Second, func() (bool, error) { return !p.isRunning(), nil })
 }
 
-// poll calls done every 10 ms until it says true, for as long as limit.
-func poll(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
+// pollUntil calls done every 10 ms until it says true, for as long as limit.
+func pollUntil(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -123,34 +123,34 @@ func poll(ctx context.Context, limit time.Duration, done func() (bool, error)) e
 	}
 }
 
-func (in instance) running() (running, bool) {
+func (in machineDir) readProcesses() (machineProcesses, bool) {
 	data, err := os.ReadFile(in.pidFile())
 	if err != nil {
-		return running{}, false
+		return machineProcesses{}, false
 	}
-	var r running
+	var r machineProcesses
 	if json.Unmarshal(data, &r) != nil {
-		return running{}, false
+		return machineProcesses{}, false
 	}
 	return r, true
 }
 
-func (in instance) alive() bool {
-	r, ok := in.running()
-	return ok && r.Init.exists()
+func (in machineDir) isAlive() bool {
+	r, ok := in.readProcesses()
+	return ok && r.Init.isRunning()
 }
 
-// kill ends the machine: PID 1 takes every process of its namespace with it, and the supervisor then ends by itself.
-func (in instance) kill(ctx context.Context) error {
-	r, ok := in.running()
+// killProcesses ends the machine: PID 1 takes every process of its namespace with it, and the supervisor then ends by itself.
+func (in machineDir) killProcesses(ctx context.Context) error {
+	r, ok := in.readProcesses()
 	if !ok {
 		return nil
 	}
 	// The supervisor first, so that it cannot boot the machine anew; its end is a death signal for PID 1.
-	if err := r.Supervisor.kill(ctx); err != nil {
+	if err := r.Supervisor.killAndWait(ctx); err != nil {
 		return fmt.Errorf("end its supervisor: %w", err)
 	}
-	if err := r.Init.kill(ctx); err != nil {
+	if err := r.Init.killAndWait(ctx); err != nil {
 		return fmt.Errorf("end its PID 1: %w", err)
 	}
 	return nil
@@ -165,31 +165,31 @@ func killSupervisors(ctx context.Context, dir string) error {
 	}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || !supervises(pid, dir) {
+		if err != nil || !isSupervisor(pid, dir) {
 			continue
 		}
-		p, err := identify(pid)
+		p, err := identifyProcess(pid)
 		if err != nil { // it ended meanwhile
 			continue
 		}
-		if err := p.kill(ctx); err != nil {
+		if err := p.killAndWait(ctx); err != nil {
 			return fmt.Errorf("end supervisor %d: %w", pid, err)
 		}
 	}
 	return nil
 }
 
-func supervises(pid int, dir string) bool {
+func isSupervisor(pid int, dir string) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil {
 		return false
 	}
-	return cmdlineSupervises(string(data), dir)
+	return matchesSupervisor(string(data), dir)
 }
 
-func cmdlineSupervises(cmdline, dir string) bool {
+func matchesSupervisor(cmdline, dir string) bool {
 	args := strings.Split(cmdline, "\x00")
-	if len(args) < 4 || args[1] != Command || (args[2] != "supervise" && args[2] != "boot") {
+	if len(args) < 4 || args[1] != SupervisorCommand || (args[2] != "supervise" && args[2] != "boot") {
 		return false
 	}
 	return args[3] == dir || strings.HasPrefix(args[3], dir+"/")

@@ -19,15 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the hidden first argument with which a program that runs machines must call [Main].
-const Command = "region-machine"
+// SupervisorCommand is the hidden first argument with which a program that runs machines must call [Main].
+const SupervisorCommand = "region-machine"
 
-// patience is how long a machine may take from its supervisor's start to its PID 1. It takes about 50 ms; a loaded
+// startTimeout is how long a machine may take from its supervisor's start to its PID 1. It takes about 50 ms; a loaded
 // host gets the rest.
-const patience = 30 * time.Second
+const startTimeout = 30 * time.Second
 
-// ready is what the supervisor and the boot stage say when they are done; anything else is what went wrong.
-const ready = "ready"
+// readyReport is what the supervisor and the boot stage say when they are done; anything else is what went wrong.
+const readyReport = "ready"
 
 // Main is the supervisor's and the boot stage's entry: args is what follows Command. It returns the exit code.
 func Main(args []string, stderr io.Writer) int {
@@ -35,15 +35,15 @@ func Main(args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "usage: region-machine supervise|boot FOLDER; started by the region, not by hand")
 		return 2
 	}
-	in := instance{dir: args[1]}
+	in := machineDir{path: args[1]}
 	report := os.NewFile(3, "report")
 	syscall.CloseOnExec(3)
 	var err error
 	switch args[0] {
 	case "supervise":
-		err = supervise(in, report)
+		err = runSupervisor(in, report)
 	case "boot":
-		err = boot(in, args[2:])
+		err = runBootStage(in, args[2:])
 	default:
 		err = fmt.Errorf("unknown stage %q", args[0])
 	}
@@ -57,9 +57,9 @@ func Main(args []string, stderr io.Writer) int {
 	return 1
 }
 
-// spawn starts a machine's supervisor in a session of its own and waits for the machine's PID 1.
-func (h *Host) spawn(ctx context.Context, in instance) error {
-	log, err := os.OpenFile(filepath.Join(in.dir, "supervisor.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// startSupervisor starts a machine's supervisor in a session of its own and waits for the machine's PID 1.
+func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
+	log, err := os.OpenFile(filepath.Join(in.path, "supervisor.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open supervisor's log: %w", err)
 	}
@@ -70,7 +70,7 @@ func (h *Host) spawn(ctx context.Context, in instance) error {
 	}
 	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
-		Path: h.cfg.Self, Args: []string{"slipway", Command, "supervise", in.dir},
+		Path: h.cfg.Executable, Args: []string{"slipway", SupervisorCommand, "supervise", in.path},
 		Dir: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2", "GOMEMLIMIT=32MiB"}, Stdout: log, Stderr: log,
 		ExtraFiles: []*os.File{w}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
@@ -86,7 +86,7 @@ func (h *Host) spawn(ctx context.Context, in instance) error {
 
 // awaitReady reads the other end's report. An end that says nothing has died.
 func awaitReady(ctx context.Context, r *os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	said := make(chan []byte, 1)
 	go func() {
@@ -97,19 +97,19 @@ func awaitReady(ctx context.Context, r *os.File) error {
 	case <-ctx.Done():
 		return fmt.Errorf("its supervisor does not answer: %w", ctx.Err())
 	case data := <-said:
-		if text := strings.TrimSpace(string(data)); text != ready {
+		if text := strings.TrimSpace(string(data)); text != readyReport {
 			return fmt.Errorf("its supervisor says: %q", text)
 		}
 		return nil
 	}
 }
 
-// supervise boots a machine, keeps its console, and boots it again when it asks for it from inside (reboot(2) shows as
+// runSupervisor boots a machine, keeps its console, and boots it again when it asks for it from inside (reboot(2) shows as
 // SIGHUP). It ends when the machine does.
-func supervise(in instance, report *os.File) error {
+func runSupervisor(in machineDir, report *os.File) error {
 	// The death signal of PID 1 is bound to the thread that started it.
 	runtime.LockOSThread()
-	unlock, err := in.claim()
+	unlock, err := in.lockSupervisor()
 	if err != nil {
 		return err
 	}
@@ -120,32 +120,32 @@ func supervise(in instance, report *os.File) error {
 	}
 	defer con.close()
 	for {
-		s, err := in.spec()
+		s, err := in.readSpec()
 		if err != nil {
 			return err
 		}
-		cmd, err := in.start(s, con)
+		cmd, err := in.startInit(s, con)
 		if err != nil {
 			return err
 		}
 		if report != nil {
-			fmt.Fprint(report, ready)
+			fmt.Fprint(report, readyReport)
 			_ = report.Close()
 			report = nil
 		}
-		again, err := outlive(cmd)
+		again, err := waitForExit(cmd)
 		if err != nil || !again {
 			return err
 		}
-		if err := in.prepare(s); err != nil {
+		if err := in.prepareDisk(s); err != nil {
 			return err
 		}
 	}
 }
 
-// claim makes this process the machine's only supervisor for as long as it lives.
-func (in instance) claim() (func(), error) {
-	f, err := os.OpenFile(filepath.Join(in.dir, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+// lockSupervisor makes this process the machine's only supervisor for as long as it lives.
+func (in machineDir) lockSupervisor() (func(), error) {
+	f, err := os.OpenFile(filepath.Join(in.path, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("claim machine: %w", err)
 	}
@@ -155,13 +155,13 @@ func (in instance) claim() (func(), error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// start makes the machine's cgroups and its first process, and writes the pid file once PID 1 is systemd.
-func (in instance) start(s spec, con *console) (*exec.Cmd, error) {
+// startInit makes the machine's cgroups and its first process, and writes the pid file once PID 1 is systemd.
+func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, error) {
 	groups, err := ensureHierarchies()
 	if err != nil {
 		return nil, err
 	}
-	if err := makeCgroups(groups, s.cgroup(), s.Machine.VCPUs); err != nil {
+	if err := makeCgroups(groups, s.cgroupPath(), s.Machine.VCPUs); err != nil {
 		return nil, err
 	}
 	r, w, err := os.Pipe()
@@ -170,7 +170,7 @@ func (in instance) start(s spec, con *console) (*exec.Cmd, error) {
 	}
 	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{"slipway", Command, "boot", in.dir, con.slave.Name()}, Dir: "/",
+		Path: "/proc/self/exe", Args: []string{"slipway", SupervisorCommand, "boot", in.path, con.slave.Name()}, Dir: "/",
 		Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Stdin: con.slave, Stdout: con.slave, Stderr: con.slave,
 		ExtraFiles: []*os.File{w},
 		SysProcAttr: &syscall.SysProcAttr{
@@ -186,12 +186,12 @@ func (in instance) start(s spec, con *console) (*exec.Cmd, error) {
 	if err := awaitExec(r); err != nil {
 		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
-	return cmd, in.record(cmd.Process.Pid)
+	return cmd, in.writePIDFile(cmd.Process.Pid)
 }
 
 // awaitExec waits until the boot stage became systemd (its end of the pipe closes silently) or says why it cannot.
 func awaitExec(r *os.File) error {
-	if err := r.SetReadDeadline(deadline(patience)); err != nil {
+	if err := r.SetReadDeadline(deadlineAfter(startTimeout)); err != nil {
 		return fmt.Errorf("wait for PID 1: %w", err)
 	}
 	data, err := io.ReadAll(r)
@@ -204,16 +204,16 @@ func awaitExec(r *os.File) error {
 	return nil
 }
 
-func (in instance) record(pid int) error {
-	child, err := identify(pid)
+func (in machineDir) writePIDFile(pid int) error {
+	child, err := identifyProcess(pid)
 	if err != nil {
 		return err
 	}
-	self, err := identify(os.Getpid())
+	self, err := identifyProcess(os.Getpid())
 	if err != nil {
 		return err
 	}
-	return writeJSON(in.pidFile(), running{Init: child, Supervisor: self})
+	return writeJSON(in.pidFile(), machineProcesses{Init: child, Supervisor: self})
 }
 
 // inNetwork runs start while this thread is in the network namespace, which the new process inherits.
@@ -239,8 +239,8 @@ func inNetwork(path string, start func() error) error {
 	return err
 }
 
-// outlive waits for PID 1's end and tells whether the machine asked to be booted again.
-func outlive(cmd *exec.Cmd) (again bool, err error) {
+// waitForExit waits for PID 1's end and tells whether the machine asked to be booted again.
+func waitForExit(cmd *exec.Cmd) (again bool, err error) {
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -250,4 +250,4 @@ func outlive(cmd *exec.Cmd) (again bool, err error) {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGHUP, nil
 }
 
-func (s spec) cgroup() string { return filepath.Join(cgroupTop, s.Region, s.Machine.ID) }
+func (s machineSpec) cgroupPath() string { return filepath.Join(cgroupTop, s.Region, s.Machine.ID) }

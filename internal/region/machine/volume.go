@@ -17,12 +17,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// volume is a volume's record beside its data. Instance is empty where it is not attached.
-type volume struct {
-	fabric.Volume
+// volumeRecord is a volume's record beside its data. Instance is empty where it is not attached.
+type volumeRecord struct {
+	netspec.Volume
 
 	Instance string `json:"instance,omitempty"`
 	Device   string `json:"device,omitempty"` // as asked for, such as /dev/xvdf
@@ -33,39 +33,39 @@ type volume struct {
 func (h *Host) volumeFile(id string) string { return filepath.Join(h.volumesDir(), id+".json") }
 func (h *Host) volumeData(id string) string { return filepath.Join(h.volumesDir(), id+".img") }
 
-func (h *Host) readVolume(id string) (volume, error) {
+func (h *Host) readVolume(id string) (volumeRecord, error) {
 	if err := validID(id, "vol-"); err != nil {
-		return volume{}, err
+		return volumeRecord{}, err
 	}
 	return readVolume(h.volumeFile(id))
 }
 
-func readVolume(path string) (volume, error) {
+func readVolume(path string) (volumeRecord, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return volume{}, ErrUnknown
+		return volumeRecord{}, ErrNotFound
 	}
 	if err != nil {
-		return volume{}, fmt.Errorf("read volume: %w", err)
+		return volumeRecord{}, fmt.Errorf("read volume: %w", err)
 	}
-	var v volume
+	var v volumeRecord
 	if err := json.Unmarshal(data, &v); err != nil {
-		return volume{}, fmt.Errorf("read volume %s: %w", path, err)
+		return volumeRecord{}, fmt.Errorf("read volume %s: %w", path, err)
 	}
 	return v, nil
 }
 
 // readVolumes reads all records in a folder, sorted by id.
-func readVolumes(dir string) ([]volume, error) {
+func readVolumes(dir string) ([]volumeRecord, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "vol-*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
 	slices.Sort(names)
-	var out []volume
+	var out []volumeRecord
 	for _, name := range names {
 		v, err := readVolume(name)
-		if errors.Is(err, ErrUnknown) { // deleted meanwhile
+		if errors.Is(err, ErrNotFound) { // deleted meanwhile
 			continue
 		}
 		if err != nil {
@@ -77,13 +77,13 @@ func readVolumes(dir string) ([]volume, error) {
 }
 
 // CreateVolume makes an empty volume: a sparse file that takes only the space written. An existing one is left alone.
-func (h *Host) CreateVolume(_ context.Context, v fabric.Volume) error {
-	defer h.lock(v.ID)()
+func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
+	defer h.lockID(v.ID)()
 	_, err := h.readVolume(v.ID)
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, ErrUnknown) {
+	if !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
 	if v.Size <= 0 {
@@ -96,7 +96,7 @@ func (h *Host) CreateVolume(_ context.Context, v fabric.Volume) error {
 	if err := errors.Join(f.Truncate(int64(v.Size)<<30), f.Close()); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
-	if err := writeJSON(h.volumeFile(v.ID), volume{Volume: v}); err != nil {
+	if err := writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v}); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
 	return nil
@@ -104,9 +104,9 @@ func (h *Host) CreateVolume(_ context.Context, v fabric.Volume) error {
 
 // DeleteVolume removes a volume and its data. An attached one is refused; one that is gone is no error.
 func (h *Host) DeleteVolume(_ context.Context, id string) error {
-	defer h.lock(id)()
+	defer h.lockID(id)()
 	v, err := h.readVolume(id)
-	if errors.Is(err, ErrUnknown) {
+	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	if err != nil {
@@ -126,15 +126,15 @@ func (h *Host) DeleteVolume(_ context.Context, id string) error {
 // Attach gives a volume to a machine, where it appears as the next free /dev/nvmeXn1 and under udev's name for an EBS
 // volume in /dev/disk/by-id. A volume that has it already is left alone; another machine's is refused.
 func (h *Host) Attach(_ context.Context, volumeID, instanceID, device string) error {
-	defer h.lock(instanceID)()
-	defer h.lock(volumeID)()
-	if err := h.attach(volumeID, instanceID, device); err != nil {
+	defer h.lockID(instanceID)()
+	defer h.lockID(volumeID)()
+	if err := h.attachLocked(volumeID, instanceID, device); err != nil {
 		return fmt.Errorf("attach volume %s to %s: %w", volumeID, instanceID, err)
 	}
 	return nil
 }
 
-func (h *Host) attach(volumeID, instanceID, device string) error {
+func (h *Host) attachLocked(volumeID, instanceID, device string) error {
 	v, err := h.readVolume(volumeID)
 	if err != nil {
 		return err
@@ -142,21 +142,21 @@ func (h *Host) attach(volumeID, instanceID, device string) error {
 	if v.Instance != "" && v.Instance != instanceID {
 		return fmt.Errorf("attached to %s: detach it there first", v.Instance)
 	}
-	if _, err := h.instance(instanceID).spec(); err != nil {
+	if _, err := h.machineDir(instanceID).readSpec(); err != nil {
 		return err
 	}
 	if v.Instance == "" {
 		v.Instance, v.Device = instanceID, device
-		if v.Name, err = h.freeName(instanceID); err != nil {
+		if v.Name, err = h.freeDeviceName(instanceID); err != nil {
 			return err
 		}
 	}
-	return h.connect(v)
+	return h.connectVolume(v)
 }
 
-// connect makes an attached volume appear: a loop device on the host and, where the machine runs, its node in there.
-func (h *Host) connect(v volume) error {
-	loop, err := ensureLoop(h.volumeData(v.ID))
+// connectVolume makes an attached volume appear: a loop device on the host and, where the machine runs, its node in there.
+func (h *Host) connectVolume(v volumeRecord) error {
+	loop, err := ensureLoopDevice(h.volumeData(v.ID))
 	if err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func (h *Host) connect(v volume) error {
 	if err := writeJSON(h.volumeFile(v.ID), v); err != nil {
 		return err
 	}
-	if dev, ok := h.instance(v.Instance).dev(); ok {
-		return v.plug(dev)
+	if dev, ok := h.machineDir(v.Instance).devDir(); ok {
+		return v.createDevice(dev)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (h *Host) connectVolumes(instanceID string) error {
 	}
 	for _, v := range all {
 		if v.Instance == instanceID {
-			if err := h.connect(v); err != nil {
+			if err := h.connectVolume(v); err != nil {
 				return fmt.Errorf("volume %s: %w", v.ID, err)
 			}
 		}
@@ -186,48 +186,48 @@ func (h *Host) connectVolumes(instanceID string) error {
 	return nil
 }
 
-// freeName is the first NVMe name that no volume of the machine has; nvme0 would be its root.
-func (h *Host) freeName(instanceID string) (string, error) {
+// freeDeviceName is the first NVMe name that no volume of the machine has; nvme0 would be its root.
+func (h *Host) freeDeviceName(instanceID string) (string, error) {
 	all, err := readVolumes(h.volumesDir())
 	if err != nil {
 		return "", err
 	}
 	for i := 1; ; i++ {
 		name := "nvme" + strconv.Itoa(i) + "n1"
-		if !slices.ContainsFunc(all, func(v volume) bool { return v.Instance == instanceID && v.Name == name }) {
+		if !slices.ContainsFunc(all, func(v volumeRecord) bool { return v.Instance == instanceID && v.Name == name }) {
 			return name, nil
 		}
 	}
 }
 
-// dev is the /dev of a machine that runs, as seen from here.
-func (in instance) dev() (string, bool) {
-	r, ok := in.running()
-	if !ok || !r.Init.exists() {
+// devDir is the /dev of a machine that runs, as seen from here.
+func (in machineDir) devDir() (string, bool) {
+	r, ok := in.readProcesses()
+	if !ok || !r.Init.isRunning() {
 		return "", false
 	}
 	return filepath.Join("/proc", strconv.Itoa(r.Init.PID), "root", "dev"), true
 }
 
-// link is udev's name for the volume on AWS.
-func (v volume) link() string {
+// udevLink is udev's name for the volume on AWS.
+func (v volumeRecord) udevLink() string {
 	return filepath.Join("disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(v.ID, "-", "", 1))
 }
 
-// plug makes the volume's node and link in a machine's /dev.
-func (v volume) plug(dev string) error {
+// createDevice makes the volume's node and link in a machine's /dev.
+func (v volumeRecord) createDevice(dev string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(v.Loop, &st); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
-	if err := v.unplug(dev); err != nil {
+	if err := v.removeDevice(dev); err != nil {
 		return err
 	}
 	path := filepath.Join(dev, v.Name)
 	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil { //nolint:gosec // the kernel's own number
 		return fmt.Errorf("plug volume %s: make %s: %w", v.ID, path, err)
 	}
-	link := filepath.Join(dev, v.link())
+	link := filepath.Join(dev, v.udevLink())
 	if err := makeDir(filepath.Dir(link)); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
@@ -237,8 +237,8 @@ func (v volume) plug(dev string) error {
 	return nil
 }
 
-func (v volume) unplug(dev string) error {
-	for _, name := range []string{v.link(), v.Name} {
+func (v volumeRecord) removeDevice(dev string) error {
+	for _, name := range []string{v.udevLink(), v.Name} {
 		if err := os.Remove(filepath.Join(dev, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("unplug volume %s: %w", v.ID, err)
 		}
@@ -249,10 +249,10 @@ func (v volume) unplug(dev string) error {
 // Detach takes a volume from a machine. While a file system on it is mounted it returns [ErrBusy]. A volume that is
 // not attached to the machine is left alone.
 func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
-	defer h.lock(volumeID)()
+	defer h.lockID(volumeID)()
 	v, err := h.readVolume(volumeID)
 	if err == nil && v.Instance == instanceID {
-		err = h.detach(v)
+		err = h.detachLocked(v)
 	}
 	if err != nil {
 		return fmt.Errorf("detach volume %s from %s: %w", volumeID, instanceID, err)
@@ -260,29 +260,29 @@ func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
 	return nil
 }
 
-func (h *Host) detach(v volume) error {
-	loop, err := findLoop(h.volumeData(v.ID))
+func (h *Host) detachLocked(v volumeRecord) error {
+	loop, err := findLoopDevice(h.volumeData(v.ID))
 	if err != nil {
 		return err
 	}
-	if loop != "" && loopBusy(loop) {
+	if loop != "" && isLoopBusy(loop) {
 		return ErrBusy
 	}
-	if dev, ok := h.instance(v.Instance).dev(); ok {
-		if err := v.unplug(dev); err != nil {
+	if dev, ok := h.machineDir(v.Instance).devDir(); ok {
+		if err := v.removeDevice(dev); err != nil {
 			return err
 		}
 	}
 	if loop != "" {
-		if err := clearLoop(loop); err != nil {
+		if err := freeLoopDevice(loop); err != nil {
 			return err
 		}
 	}
-	return writeJSON(h.volumeFile(v.ID), volume{Volume: v.Volume})
+	return writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v.Volume})
 }
 
-// detachAll takes every volume from a machine that has ended. Its mounts vanish a moment after its last process.
-func (h *Host) detachAll(ctx context.Context, instanceID string) error {
+// detachVolumes takes every volume from a machine that has ended. Its mounts vanish a moment after its last process.
+func (h *Host) detachVolumes(ctx context.Context, instanceID string) error {
 	all, err := readVolumes(h.volumesDir())
 	if err != nil {
 		return err
@@ -291,10 +291,10 @@ func (h *Host) detachAll(ctx context.Context, instanceID string) error {
 		if v.Instance != instanceID {
 			continue
 		}
-		unlock := h.lock(v.ID)
-		err := poll(ctx, 20*time.Second, func() (bool, error) {
-			err := h.detach(v)
-			return err == nil, ignore(err, ErrBusy)
+		unlock := h.lockID(v.ID)
+		err := pollUntil(ctx, 20*time.Second, func() (bool, error) {
+			err := h.detachLocked(v)
+			return err == nil, ignoreError(err, ErrBusy)
 		})
 		unlock()
 		if err != nil {
@@ -304,7 +304,7 @@ func (h *Host) detachAll(ctx context.Context, instanceID string) error {
 	return nil
 }
 
-func ignore(err, target error) error {
+func ignoreError(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
 	}

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 func TestSecurityGroupsDecideWhoReachesWhom(t *testing.T) {
 	l := newLab(t)
-	web := func(i *fabric.Interface) {
-		i.Ingress = []fabric.Rule{
+	web := func(i *netspec.Interface) {
+		i.Ingress = []netspec.Rule{
 			{Protocol: "tcp", From: 80, To: 81, Peers: prefixes("10.9.1.10/32", "10.9.1.0/28", "10.9.2.0/24")},
 			{Protocol: "icmp", Peers: prefixes("10.9.1.10/32")},
 			{Protocol: "tcp", From: 90, To: 90}, // names a group without members
@@ -24,8 +24,8 @@ func TestSecurityGroupsDecideWhoReachesWhom(t *testing.T) {
 	}
 	l.add("a", "subnet-public", "10.9.1.10", nil)
 	l.add("b", "subnet-public", "10.9.1.20", web)
-	l.add("c", "subnet-private", "10.9.2.10", func(i *fabric.Interface) {
-		i.Egress = []fabric.Rule{{Protocol: "tcp", From: 81, To: 81, Peers: prefixes("10.9.1.0/24")}}
+	l.add("c", "subnet-private", "10.9.2.10", func(i *netspec.Interface) {
+		i.Egress = []netspec.Rule{{Protocol: "tcp", From: 81, To: 81, Peers: prefixes("10.9.1.0/24")}}
 	})
 	l.add("d", "subnet-isolated", "10.9.3.10", nil)
 	l.sync()
@@ -53,7 +53,7 @@ func TestSecurityGroupsDecideWhoReachesWhom(t *testing.T) {
 		})
 	}
 	t.Run("a rule that is added admits at once", func(t *testing.T) {
-		l.iface("b").Ingress = append(l.iface("b").Ingress, fabric.Rule{Protocol: "tcp", From: 82, To: 82, Peers: prefixes("10.9.3.10/32")})
+		l.iface("b").Ingress = append(l.iface("b").Ingress, netspec.Rule{Protocol: "tcp", From: 82, To: 82, Peers: prefixes("10.9.3.10/32")})
 		l.sync()
 		if got := l.call("d", "10.9.1.20:82"); got != "b 10.9.3.10" {
 			t.Errorf("got %q", got)
@@ -63,11 +63,11 @@ func TestSecurityGroupsDecideWhoReachesWhom(t *testing.T) {
 
 func TestOutsideNeedsARouteAndAnAddress(t *testing.T) {
 	l := newLab(t)
-	l.add("public", "subnet-public", "10.9.1.10", func(i *fabric.Interface) { i.Public = netip.MustParseAddr("203.0.113.5") })
+	l.add("public", "subnet-public", "10.9.1.10", func(i *netspec.Interface) { i.Public = netip.MustParseAddr("203.0.113.5") })
 	l.add("noaddress", "subnet-public", "10.9.1.11", nil)
 	l.add("nat", "subnet-private", "10.9.2.10", nil)
 	l.add("isolated", "subnet-isolated", "10.9.3.10", nil)
-	l.add("closed", "subnet-private", "10.9.2.11", func(i *fabric.Interface) { i.Egress = nil })
+	l.add("closed", "subnet-private", "10.9.2.11", func(i *netspec.Interface) { i.Egress = nil })
 	l.sync()
 	for _, tt := range []struct{ from, url, want string }{
 		{"public", "http://198.18.0.1/", "api vpc-0a 10.9.1.10 true"},
@@ -91,7 +91,7 @@ func TestOutsideNeedsARouteAndAnAddress(t *testing.T) {
 func TestChangingRulesLosesNoPacket(t *testing.T) {
 	l := newLab(t)
 	for i, name := range []string{"a", "b"} {
-		l.add(name, "subnet-private", fmt.Sprintf("10.9.2.1%d", i), func(i *fabric.Interface) { i.Ingress = anyRule() })
+		l.add(name, "subnet-private", fmt.Sprintf("10.9.2.1%d", i), func(i *netspec.Interface) { i.Ingress = anyRule() })
 	}
 	l.sync()
 	var sink net.PacketConn
@@ -121,7 +121,7 @@ func TestChangingRulesLosesNoPacket(t *testing.T) {
 		}
 	}()
 	for port := range 30 {
-		l.iface("b").Ingress = append(anyRule(), fabric.Rule{Protocol: "tcp", From: port, To: port, Peers: prefixes("10.0.0.0/8")})
+		l.iface("b").Ingress = append(anyRule(), netspec.Rule{Protocol: "tcp", From: port, To: port, Peers: prefixes("10.0.0.0/8")})
 		l.sync()
 	}
 	close(stop)
@@ -143,12 +143,12 @@ func BenchmarkSync(b *testing.B) {
 		b.Run(fmt.Sprintf("changing=%v", changing), func(b *testing.B) {
 			l := newLab(b)
 			for i := range 10 {
-				l.add(strconv.Itoa(i), "subnet-private", fmt.Sprintf("10.9.2.%d", 10+i), func(i *fabric.Interface) { i.Ingress = anyRule() })
+				l.add(strconv.Itoa(i), "subnet-private", fmt.Sprintf("10.9.2.%d", 10+i), func(i *netspec.Interface) { i.Ingress = anyRule() })
 			}
 			l.sync()
 			for n := 0; b.Loop(); n++ {
 				if changing {
-					l.vpc.Interfaces[0].Ingress = []fabric.Rule{{Protocol: "tcp", From: n % 60000, To: 65535, Peers: prefixes("10.0.0.0/8")}}
+					l.vpc.Interfaces[0].Ingress = []netspec.Rule{{Protocol: "tcp", From: n % 60000, To: 65535, Peers: prefixes("10.0.0.0/8")}}
 				}
 				l.sync()
 			}
@@ -163,6 +163,6 @@ func BenchmarkNamespaceAndRelease(b *testing.B) {
 		if err := l.net.Release(b.Context(), "i-01"); err != nil {
 			b.Fatal(err)
 		}
-		must(l.net.Namespace(b.Context(), l.machine(l.vpc.Interfaces[0])))(b)
+		must(l.net.EnsureNamespace(b.Context(), l.machine(l.vpc.Interfaces[0])))(b)
 	}
 }

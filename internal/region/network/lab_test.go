@@ -23,7 +23,7 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
@@ -33,7 +33,7 @@ type lab struct {
 	region string
 	opts   network.Options
 	net    *network.Network
-	vpc    fabric.VPC
+	vpc    netspec.VPC
 	paths  map[string]string // machine's name to its namespace
 	count  int
 }
@@ -53,7 +53,7 @@ func newLab(tb testing.TB, change ...func(*network.Options)) *lab {
 	l := &lab{t: tb, region: "test" + hex.EncodeToString(raw), paths: map[string]string{}}
 	say := func(what string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s, ok := network.SourceFrom(r.Context())
+			s, ok := network.RequestSourceFrom(r.Context())
 			fmt.Fprintf(w, "%s %s %s %v", what, s.VPC, s.Addr, ok)
 		})
 	}
@@ -70,14 +70,14 @@ func newLab(tb testing.TB, change ...func(*network.Options)) *lab {
 			tb.Errorf("namespaces left: %v", left)
 		}
 	})
-	l.vpc = fabric.VPC{
+	l.vpc = netspec.VPC{
 		ID: vpcID, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/16")},
-		Subnets: []fabric.Subnet{
-			{ID: "subnet-public", CIDR: netip.MustParsePrefix("10.9.1.0/24"), Default: fabric.RouteInternet},
-			{ID: "subnet-private", CIDR: netip.MustParsePrefix("10.9.2.0/24"), Default: fabric.RouteNAT},
-			{ID: "subnet-isolated", CIDR: netip.MustParsePrefix("10.9.3.0/24"), Default: fabric.RouteNone},
+		Subnets: []netspec.Subnet{
+			{ID: "subnet-public", CIDR: netip.MustParsePrefix("10.9.1.0/24"), DefaultRoute: netspec.RouteInternet},
+			{ID: "subnet-private", CIDR: netip.MustParsePrefix("10.9.2.0/24"), DefaultRoute: netspec.RouteNAT},
+			{ID: "subnet-isolated", CIDR: netip.MustParsePrefix("10.9.3.0/24"), DefaultRoute: netspec.RouteNone},
 		},
-		Names: map[string][]netip.Addr{},
+		DNSNames: map[string][]netip.Addr{},
 	}
 	return l
 }
@@ -101,13 +101,13 @@ func prefixes(list ...string) []netip.Prefix {
 }
 
 // anyRule admits everything; the usual egress of a security group.
-func anyRule() []fabric.Rule { return []fabric.Rule{{Peers: prefixes("0.0.0.0/0")}} }
+func anyRule() []netspec.Rule { return []netspec.Rule{{Peers: prefixes("0.0.0.0/0")}} }
 
 // add puts a machine into the picture and makes its namespace.
-func (l *lab) add(name, subnet, addr string, change func(*fabric.Interface)) {
+func (l *lab) add(name, subnet, addr string, change func(*netspec.Interface)) {
 	l.t.Helper()
 	l.count++
-	i := fabric.Interface{
+	i := netspec.Interface{
 		ID: "eni-" + name, InstanceID: fmt.Sprintf("i-%02x", l.count), Subnet: subnet, Addr: netip.MustParseAddr(addr),
 		MAC: fmt.Sprintf("02:00:00:00:00:%02x", l.count), SourceDestCheck: true, Egress: anyRule(),
 	}
@@ -115,20 +115,20 @@ func (l *lab) add(name, subnet, addr string, change func(*fabric.Interface)) {
 		change(&i)
 	}
 	l.vpc.Interfaces = append(l.vpc.Interfaces, i)
-	l.paths[name] = must(l.net.Namespace(l.t.Context(), l.machine(i)))(l.t)
+	l.paths[name] = must(l.net.EnsureNamespace(l.t.Context(), l.machine(i)))(l.t)
 }
 
-func (l *lab) machine(i fabric.Interface) fabric.Machine {
+func (l *lab) machine(i netspec.Interface) netspec.Machine {
 	for _, s := range l.vpc.Subnets {
 		if s.ID == i.Subnet {
-			return fabric.Machine{ID: i.InstanceID, VPC: l.vpc.ID, Iface: i, Subnet: s.CIDR, Gateway: s.CIDR.Masked().Addr().Next()}
+			return netspec.Machine{ID: i.InstanceID, VPC: l.vpc.ID, Iface: i, Subnet: s.CIDR, Gateway: s.CIDR.Masked().Addr().Next()}
 		}
 	}
 	l.t.Fatalf("no subnet %s", i.Subnet)
-	return fabric.Machine{}
+	return netspec.Machine{}
 }
 
-func (l *lab) iface(name string) *fabric.Interface {
+func (l *lab) iface(name string) *netspec.Interface {
 	for i := range l.vpc.Interfaces {
 		if l.vpc.Interfaces[i].ID == "eni-"+name {
 			return &l.vpc.Interfaces[i]
@@ -140,7 +140,7 @@ func (l *lab) iface(name string) *fabric.Interface {
 
 func (l *lab) sync() {
 	l.t.Helper()
-	if err := l.net.Sync(l.t.Context(), fabric.Picture{VPCs: []fabric.VPC{l.vpc}}); err != nil {
+	if err := l.net.Sync(l.t.Context(), netspec.Network{VPCs: []netspec.VPC{l.vpc}}); err != nil {
 		l.t.Fatalf("sync: %v", err)
 	}
 }

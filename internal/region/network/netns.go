@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within runs f on a thread that is inside the namespace. Sockets that f opens and processes it starts belong to that
+// inNamespace runs f on a thread that is inside the namespace. Sockets that f opens and processes it starts belong to that
 // namespace for good. A thread that cannot be brought back ends with its goroutine and is never used again.
-func within(ns netns.NsHandle, f func() error) error {
+func inNamespace(ns netns.NsHandle, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -29,7 +29,7 @@ func within(ns netns.NsHandle, f func() error) error {
 			result <- fmt.Errorf("open the thread's own network namespace: %w", err)
 			return
 		}
-		defer release(own)
+		defer closeHandle(own)
 		if err := netns.Set(ns); err != nil {
 			runtime.UnlockOSThread()
 			result <- fmt.Errorf("enter network namespace: %w", err)
@@ -44,8 +44,8 @@ func within(ns netns.NsHandle, f func() error) error {
 	return <-result
 }
 
-// release closes a descriptor that was opened for reading: nothing can be lost.
-func release(ns netns.NsHandle) { _ = ns.Close() }
+// closeHandle closes a descriptor that was opened for reading: nothing can be lost.
+func closeHandle(ns netns.NsHandle) { _ = ns.Close() }
 
 // Listen opens a listening TCP socket ("host:port") inside the network namespace at path. The socket stays there
 // however the process's threads move on.
@@ -54,13 +54,13 @@ func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	defer release(ns)
-	return listen(ctx, ns, addr)
+	defer closeHandle(ns)
+	return listenTCP(ctx, ns, addr)
 }
 
-func listen(ctx context.Context, ns netns.NsHandle, addr string) (net.Listener, error) {
+func listenTCP(ctx context.Context, ns netns.NsHandle, addr string) (net.Listener, error) {
 	var ln net.Listener
-	err := within(ns, func() error {
+	err := inNamespace(ns, func() error {
 		var lc net.ListenConfig
 		var err error
 		ln, err = lc.Listen(ctx, "tcp4", addr)
@@ -72,9 +72,9 @@ func listen(ctx context.Context, ns netns.NsHandle, addr string) (net.Listener, 
 	return ln, nil
 }
 
-func listenPacket(ctx context.Context, ns netns.NsHandle, addr string) (net.PacketConn, error) {
+func listenUDP(ctx context.Context, ns netns.NsHandle, addr string) (net.PacketConn, error) {
 	var pc net.PacketConn
-	err := within(ns, func() error {
+	err := inNamespace(ns, func() error {
 		var lc net.ListenConfig
 		var err error
 		pc, err = lc.ListenPacket(ctx, "udp4", addr)
@@ -92,22 +92,22 @@ func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 		ns, err = netns.GetFromPath(path)
 		return ns, false, err
 	}
-	if err := shareFolder(filepath.Dir(path)); err != nil {
+	if err := shareMount(filepath.Dir(path)); err != nil {
 		return netns.None(), false, err
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444) //nolint:gosec // only a place to mount on; as ip-netns(8) makes it
 	if err != nil {
 		return netns.None(), false, fmt.Errorf("create network namespace: %w", err)
 	}
-	if err := errors.Join(file.Close(), bindFresh(path)); err != nil {
+	if err := errors.Join(file.Close(), createNamespace(path)); err != nil {
 		return netns.None(), false, errors.Join(err, os.Remove(path))
 	}
 	ns, err = netns.GetFromPath(path)
 	return ns, true, err
 }
 
-// bindFresh makes a namespace on a thread of its own and pins it to the file at path.
-func bindFresh(path string) error {
+// createNamespace makes a namespace on a thread of its own and pins it to the file at path.
+func createNamespace(path string) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -117,7 +117,7 @@ func bindFresh(path string) error {
 			result <- err
 			return
 		}
-		defer release(own)
+		defer closeHandle(own)
 		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "")
 		}
@@ -132,9 +132,9 @@ func bindFresh(path string) error {
 	return <-result
 }
 
-// shareFolder makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
+// shareMount makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
 // a copy of each namespace and with it the namespace alive.
-func shareFolder(folder string) error {
+func shareMount(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as ip-netns(8) makes it
 		return fmt.Errorf("create folder of network namespaces: %w", err)
 	}
@@ -179,7 +179,7 @@ func deleteLinks(path string) error {
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	defer release(ns)
+	defer closeHandle(ns)
 	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", path, err)

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 // Options is what a network needs from outside.
@@ -23,33 +23,33 @@ type Options struct {
 	// RegionID sets this region's namespaces apart from any other's: lower-case letters, digits and hyphens.
 	RegionID string
 	// API answers at 198.18.0.1:80 inside every VPC, Registry at 198.18.0.1:5000, Metadata at 169.254.169.254:80.
-	// A nil handler is not served. The caller's address is found by SourceFrom.
+	// A nil handler is not served. The caller's address is found by RequestSourceFrom.
 	API, Registry, Metadata http.Handler
-	// ServiceOf names the service that a request to API is for, such as ec2. Machines without a way out reach only
+	// RequestService names the service that a request to API is for, such as ec2. Machines without a way out reach only
 	// services that have an endpoint in their VPC; nil lets them reach all, if there is any endpoint.
-	ServiceOf func(*http.Request) string
+	RequestService func(*http.Request) string
 	// Clock tells the time; required.
 	Clock func() time.Time
 	// Log takes what nobody is waiting for; nil means silence.
 	Log *slog.Logger
-	// Folder holds the named namespaces; empty means /run/netns, where ip-netns(8) finds them.
-	Folder string
-	// Idle ends a proxied connection on which nothing was received for so long; 0 means 350 s, as AWS has it.
-	Idle time.Duration
+	// NamespaceDir holds the named namespaces; empty means /run/netns, where ip-netns(8) finds them.
+	NamespaceDir string
+	// IdleTimeout ends a proxied connection on which nothing was received for so long; 0 means 350 s, as AWS has it.
+	IdleTimeout time.Duration
 }
 
 // Network is the region's network. Its methods may be called from several goroutines.
 type Network struct {
 	opts  Options
-	names names
+	names namespaceNames
 
 	mu      sync.Mutex // guards routers and every change of namespaces
 	routers map[string]*router
 }
 
 const (
-	defaultFolder = "/run/netns"
-	defaultIdle   = 350 * time.Second // docs: "Network Load Balancers, connection idle timeout"
+	defaultNamespaceDir = "/run/netns"
+	defaultIdleTimeout  = 350 * time.Second // docs: "Network Load Balancers, connection idle timeout"
 )
 
 // New returns a network without touching the machine; the first Sync adopts what is there.
@@ -63,18 +63,18 @@ func New(opts Options) (*Network, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	if opts.Folder == "" {
-		opts.Folder = defaultFolder
+	if opts.NamespaceDir == "" {
+		opts.NamespaceDir = defaultNamespaceDir
 	}
-	if opts.Idle == 0 {
-		opts.Idle = defaultIdle
+	if opts.IdleTimeout == 0 {
+		opts.IdleTimeout = defaultIdleTimeout
 	}
-	return &Network{opts: opts, names: names{region: opts.RegionID, folder: opts.Folder}, routers: map[string]*router{}}, nil
+	return &Network{opts: opts, names: namespaceNames{region: opts.RegionID, folder: opts.NamespaceDir}, routers: map[string]*router{}}, nil
 }
 
 // Sync makes the network match the picture. What already matches is left alone, so traffic passes undisturbed.
 // VPCs that are not in the picture are removed. Errors of several VPCs are joined; the others are still brought in step.
-func (n *Network) Sync(ctx context.Context, want fabric.Picture) error {
+func (n *Network) Sync(ctx context.Context, want netspec.Network) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var errs []error
@@ -85,30 +85,30 @@ func (n *Network) Sync(ctx context.Context, want fabric.Picture) error {
 			errs = append(errs, fmt.Errorf("sync network of %s: %w", vpc.ID, err))
 		}
 	}
-	errs = append(errs, n.dropRouters(keep))
+	errs = append(errs, n.removeStaleRouters(keep))
 	return errors.Join(errs...)
 }
 
-func (n *Network) syncVPC(ctx context.Context, vpc fabric.VPC) error {
-	if err := checkVPC(vpc); err != nil {
+func (n *Network) syncVPC(ctx context.Context, vpc netspec.VPC) error {
+	if err := validateVPC(vpc); err != nil {
 		return err
 	}
-	r, err := n.router(ctx, vpc.ID)
+	r, err := n.ensureRouter(ctx, vpc.ID)
 	if err != nil {
 		return err
 	}
 	// Rules come first: an address that answers before its rules exist would be open to all.
-	if err := r.loadRules(ctx, script(vpc)); err != nil {
+	if err := r.loadRules(ctx, renderRuleset(vpc)); err != nil {
 		return err
 	}
-	if err := r.address(vpc); err != nil {
+	if err := r.syncAddresses(vpc); err != nil {
 		return err
 	}
-	return errors.Join(r.serve(ctx, n.opts, vpc), r.balance(ctx, n.opts, vpc))
+	return errors.Join(r.syncServices(ctx, n.opts, vpc), r.syncBalancers(ctx, n.opts, vpc))
 }
 
-// dropRouters removes the routers of VPCs that are gone, also those an earlier process left.
-func (n *Network) dropRouters(keep map[string]bool) error {
+// removeStaleRouters removes the routers of VPCs that are gone, also those an earlier process left.
+func (n *Network) removeStaleRouters(keep map[string]bool) error {
 	var errs []error
 	for id, r := range n.routers {
 		if !keep[id] {
@@ -116,28 +116,28 @@ func (n *Network) dropRouters(keep map[string]bool) error {
 			delete(n.routers, id)
 		}
 	}
-	found, err := n.names.existing()
+	found, err := n.names.listIDs()
 	errs = append(errs, err)
 	for _, id := range found {
 		if isVPC(id) && !keep[id] {
-			errs = append(errs, removeNamespace(n.names.path(id)))
+			errs = append(errs, removeNamespace(n.names.namespacePath(id)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // Health returns each target's state as the load balancers see it now.
-func (n *Network) Health() fabric.Health {
+func (n *Network) Health() netspec.TargetHealth {
 	n.mu.Lock()
 	routers := make([]*router, 0, len(n.routers))
 	for _, r := range n.routers {
 		routers = append(routers, r)
 	}
 	n.mu.Unlock()
-	out := fabric.Health{}
+	out := netspec.TargetHealth{}
 	for _, r := range routers {
-		for _, b := range r.balancersNow() {
-			b.health(out)
+		for _, b := range r.listBalancers() {
+			b.collectHealth(out)
 		}
 	}
 	return out
@@ -160,13 +160,13 @@ func (n *Network) Destroy(ctx context.Context) error {
 	n.Close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found, err := n.names.existing()
+	found, err := n.names.listIDs()
 	errs := []error{err}
 	for _, id := range found {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
-		errs = append(errs, removeNamespace(n.names.path(id)))
+		errs = append(errs, removeNamespace(n.names.namespacePath(id)))
 	}
 	return errors.Join(errs...)
 }

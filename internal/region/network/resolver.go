@@ -10,8 +10,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// zone is what a VPC's resolver knows. It answers at once, also when it knows nothing: there is nobody to ask further.
-type zone struct {
+// dnsZone is what a VPC's resolver knows. It answers at once, also when it knows nothing: there is nobody to ask further.
+type dnsZone struct {
 	names map[string][]netip.Addr // lower case, with the final dot
 	ptr   map[string]string       // reverse name to name
 }
@@ -21,8 +21,8 @@ const (
 	negativeTTL = 5  // seconds: a machine that is being replaced is asked for before its name exists
 )
 
-func newZone(names map[string][]netip.Addr) *zone {
-	z := &zone{names: map[string][]netip.Addr{}, ptr: map[string]string{}}
+func newDNSZone(names map[string][]netip.Addr) *dnsZone {
+	z := &dnsZone{names: map[string][]netip.Addr{}, ptr: map[string]string{}}
 	z.names["instance-data.ec2.internal."] = []netip.Addr{metadataAddr()}
 	z.names["localhost."] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	for _, name := range sortedKeys(names) {
@@ -39,8 +39,8 @@ func newZone(names map[string][]netip.Addr) *zone {
 	return z
 }
 
-// answer never fails: a query it cannot read gets the code that says so.
-func (z *zone) answer(req *dns.Msg) *dns.Msg {
+// answerQuery never fails: a query it cannot read gets the code that says so.
+func (z *dnsZone) answerQuery(req *dns.Msg) *dns.Msg {
 	out := new(dns.Msg)
 	out.SetReply(req)
 	out.RecursionAvailable = true
@@ -51,7 +51,7 @@ func (z *zone) answer(req *dns.Msg) *dns.Msg {
 		out.Rcode = dns.RcodeNotImplemented
 		return out
 	}
-	records, known := z.records(req.Question[0].Name)
+	records, known := z.lookupRecords(req.Question[0].Name)
 	if !known {
 		out.Rcode = dns.RcodeNameError
 	}
@@ -61,32 +61,32 @@ func (z *zone) answer(req *dns.Msg) *dns.Msg {
 		}
 	}
 	if len(out.Answer) == 0 {
-		out.Ns = append(out.Ns, negative())
+		out.Ns = append(out.Ns, negativeSOA())
 	}
 	return out
 }
 
-// records returns all there is under a name, with the name as it was asked.
-func (z *zone) records(asked string) ([]dns.RR, bool) {
+// lookupRecords returns all there is under a name, with the name as it was asked.
+func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 	name := dns.CanonicalName(asked)
 	addrs, known := z.names[name]
 	var out []dns.RR
 	for _, a := range addrs {
-		out = append(out, &dns.A{Hdr: header(asked, dns.TypeA), A: a.AsSlice()})
+		out = append(out, &dns.A{Hdr: recordHeader(asked, dns.TypeA), A: a.AsSlice()})
 	}
 	back, reverse := z.ptr[name]
 	if reverse {
-		out = append(out, &dns.PTR{Hdr: header(asked, dns.TypePTR), Ptr: back})
+		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: back})
 	}
 	return out, known || reverse
 }
 
-func header(name string, kind uint16) dns.RR_Header {
+func recordHeader(name string, kind uint16) dns.RR_Header {
 	return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
 }
 
-// negative bounds how long a resolver on a machine keeps an empty answer.
-func negative() dns.RR {
+// negativeSOA bounds how long a resolver on a machine keeps an empty answer.
+func negativeSOA() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: negativeTTL},
 		Ns:  "ns.slipway.internal.", Mbox: "hostmaster.slipway.internal.",

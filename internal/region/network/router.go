@@ -19,7 +19,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-k8s/slipway/internal/region/fabric"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
 // router is one VPC's router namespace as this process holds it.
@@ -30,25 +30,25 @@ type router struct {
 	nl    *netlink.Handle
 	rules string // the script that was loaded last; empty after a restart, so that it is loaded once more
 
-	services *services
-	mu       sync.Mutex // guards balancers against Health, which must not wait for a Sync
-	balancer map[string]*balancer
+	services  *vpcServices
+	mu        sync.Mutex // guards balancers against Health, which must not wait for a Sync
+	balancers map[string]*loadBalancer
 }
 
 const (
-	voidLink = "void" // where packets to unused addresses of the VPC end
-	jumboMTU = 9001   // what EC2 gives inside a VPC
+	blackholeLink = "void" // where packets to unused addresses of the VPC end
+	jumboMTU      = 9001   // what EC2 gives inside a VPC
 )
 
 func serviceAddr() netip.Addr  { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
 func metadataAddr() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 254}) }
 func resolverAddr() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 253}) }
 
-// router returns the VPC's router and makes its namespace if need be.
-func (n *Network) router(ctx context.Context, vpc string) (*router, error) {
-	path := n.names.path(vpc)
+// ensureRouter returns the VPC's router and makes its namespace if need be.
+func (n *Network) ensureRouter(ctx context.Context, vpc string) (*router, error) {
+	path := n.names.namespacePath(vpc)
 	if r, ok := n.routers[vpc]; ok {
-		if isNamespace(path) && inode(path) == r.inode {
+		if isNamespace(path) && inodeOf(path) == r.inode {
 			return r, nil
 		}
 		r.close() // somebody removed it behind our back
@@ -62,11 +62,11 @@ func (n *Network) router(ctx context.Context, vpc string) (*router, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close())
 	}
-	r := &router{vpc: vpc, ns: ns, inode: inode(path), nl: nl, services: &services{}, balancer: map[string]*balancer{}}
+	r := &router{vpc: vpc, ns: ns, inode: inodeOf(path), nl: nl, services: &vpcServices{}, balancers: map[string]*loadBalancer{}}
 	if fresh { // until the first Sync it admits nothing
-		err = r.loadRules(ctx, script(fabric.VPC{ID: vpc}))
+		err = r.loadRules(ctx, renderRuleset(netspec.VPC{ID: vpc}))
 	}
-	if err := errors.Join(err, r.prepare()); err != nil {
+	if err := errors.Join(err, r.prepareNamespace()); err != nil {
 		r.close()
 		return nil, fmt.Errorf("prepare router of %s: %w", vpc, err)
 	}
@@ -74,7 +74,7 @@ func (n *Network) router(ctx context.Context, vpc string) (*router, error) {
 	return r, nil
 }
 
-func inode(path string) uint64 {
+func inodeOf(path string) uint64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
 		return 0
@@ -82,9 +82,9 @@ func inode(path string) uint64 {
 	return st.Ino
 }
 
-// prepare sets what does not depend on the picture.
-func (r *router) prepare() error {
-	if err := within(r.ns, setRouterKnobs); err != nil {
+// prepareNamespace sets what does not depend on the picture.
+func (r *router) prepareNamespace() error {
+	if err := inNamespace(r.ns, setRouterSysctls); err != nil {
 		return err
 	}
 	lo, err := r.nl.LinkByName("lo")
@@ -94,20 +94,20 @@ func (r *router) prepare() error {
 	if err := r.nl.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
-	void, err := r.nl.LinkByName(voidLink)
+	void, err := r.nl.LinkByName(blackholeLink)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		void = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: voidLink, MTU: jumboMTU}}
+		void = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: blackholeLink, MTU: jumboMTU}}
 		err = r.nl.LinkAdd(void)
 	}
 	if err != nil {
-		return fmt.Errorf("create link %s: %w", voidLink, err)
+		return fmt.Errorf("create link %s: %w", blackholeLink, err)
 	}
 	return r.nl.LinkSetUp(void)
 }
 
-// setRouterKnobs runs inside the router's namespace: /proc/sys/net shows the calling thread's own.
-func setRouterKnobs() error {
-	return setKnobs([][2]string{
+// setRouterSysctls runs inside the router's namespace: /proc/sys/net shows the calling thread's own.
+func setRouterSysctls() error {
+	return writeSysctls([][2]string{
 		{"ipv6/conf/all/disable_ipv6", "1"},
 		{"ipv6/conf/default/disable_ipv6", "1"},
 		{"ipv4/conf/all/rp_filter", "0"}, // nftables checks sources, by interface
@@ -122,7 +122,7 @@ func setRouterKnobs() error {
 	})
 }
 
-func setKnobs(knobs [][2]string) error {
+func writeSysctls(knobs [][2]string) error {
 	for _, knob := range knobs {
 		err := os.WriteFile("/proc/sys/net/"+knob[0], []byte(knob[1]), 0o644) //nolint:gosec // a kernel file; its mode is not ours
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,25 +142,25 @@ func (r *router) loadRules(ctx context.Context, text string) error {
 		return fmt.Errorf("security groups need nft: install the package nftables: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, nft, "-f", "-")
-	cmd.Stdin = strings.NewReader(withoutStale(text, r.rules))
+	cmd.Stdin = strings.NewReader(deleteStaleChains(text, r.rules))
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := within(r.ns, cmd.Run); err != nil {
+	if err := inNamespace(r.ns, cmd.Run); err != nil {
 		return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
 	r.rules = text
 	return nil
 }
 
-// address gives the router the addresses it answers on, and no others, and leads each range's unused addresses to
+// syncAddresses gives the router the addresses it answers on, and no others, and leads each range's unused addresses to
 // the void: like in a VPC, nobody answers there and nothing says so.
-func (r *router) address(vpc fabric.VPC) error {
+func (r *router) syncAddresses(vpc netspec.VPC) error {
 	want := map[netip.Addr]bool{serviceAddr(): true, metadataAddr(): true, resolverAddr(): true}
 	for _, c := range vpc.CIDRs {
-		want[nth(c, 2)] = true
+		want[nthAddr(c, 2)] = true
 	}
 	for _, s := range vpc.Subnets {
-		want[nth(s.CIDR, 1)] = true
+		want[nthAddr(s.CIDR, 1)] = true
 	}
 	for _, lb := range vpc.LoadBalancers {
 		for _, a := range lb.Addrs {
@@ -170,7 +170,7 @@ func (r *router) address(vpc fabric.VPC) error {
 	if err := r.setAddresses(want); err != nil {
 		return err
 	}
-	return r.setVoid(vpc.CIDRs)
+	return r.routeUnusedAddresses(vpc.CIDRs)
 }
 
 func (r *router) setAddresses(want map[netip.Addr]bool) error {
@@ -203,10 +203,10 @@ func (r *router) setAddresses(want map[netip.Addr]bool) error {
 	return nil
 }
 
-func (r *router) setVoid(ranges []netip.Prefix) error {
-	void, err := r.nl.LinkByName(voidLink)
+func (r *router) routeUnusedAddresses(ranges []netip.Prefix) error {
+	void, err := r.nl.LinkByName(blackholeLink)
 	if err != nil {
-		return fmt.Errorf("find link %s: %w", voidLink, err)
+		return fmt.Errorf("find link %s: %w", blackholeLink, err)
 	}
 	for _, c := range ranges {
 		route := netlink.Route{LinkIndex: void.Attrs().Index, Dst: ipNet(c), Scope: netlink.SCOPE_LINK}
@@ -217,11 +217,11 @@ func (r *router) setVoid(ranges []netip.Prefix) error {
 	return nil
 }
 
-func (r *router) balancersNow() []*balancer {
+func (r *router) listBalancers() []*loadBalancer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := make([]*balancer, 0, len(r.balancer))
-	for _, b := range r.balancer {
+	out := make([]*loadBalancer, 0, len(r.balancers))
+	for _, b := range r.balancers {
 		out = append(out, b)
 	}
 	return out
@@ -230,11 +230,11 @@ func (r *router) balancersNow() []*balancer {
 // close ends what this process serves in the namespace; the namespace stays.
 func (r *router) close() {
 	r.services.close()
-	for _, b := range r.balancersNow() {
+	for _, b := range r.listBalancers() {
 		b.close()
 	}
 	r.nl.Close()
-	release(r.ns)
+	closeHandle(r.ns)
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

@@ -8,17 +8,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 )
 
-// published is a machine image, and the SSM parameter that names it if its owner has one.
-type published struct {
+// publishedImage is a machine image, and the SSM parameter that names it if its owner has one.
+type publishedImage struct {
 	ec2.Image
 	parameter string
 }
 
-// images are those of the distributions, with the names, owners, root devices and parameters that they have at AWS.
-func images() []published {
-	var out []published
+// publishedImages are those of the distributions, with the names, owners, root devices and parameters that they have at AWS.
+func publishedImages() []publishedImage {
+	var out []publishedImage
 	add := func(id, name, owner, root, arch, parameter string) {
-		out = append(out, published{ec2.Image{
+		out = append(out, publishedImage{ec2.Image{
 			ID: id, Name: name, Owner: owner, Architecture: arch, RootDevice: root, RootSizeGiB: 8, Created: time.Unix(int64(len(out)), 0).UTC(),
 		}, parameter})
 	}
@@ -27,7 +27,7 @@ func images() []published {
 		debianAt, ubuntuAt                 = "/aws/service/debian/release/12/latest/", "/aws/service/canonical/ubuntu/server/24.04/stable/current/"
 		amazonAt                           = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-"
 	)
-	add(Image, "debian-12-amd64-20260101-2300", debian, "/dev/xvda", "x86_64", Parameter)
+	add(ImageID, "debian-12-amd64-20260101-2300", debian, "/dev/xvda", "x86_64", ImageParameter)
 	add("ami-0123456789abcdef1", "debian-12-arm64-20260101-2300", debian, "/dev/xvda", "arm64", debianAt+"arm64")
 	add("ami-0123456789abcdef2", "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260101", canonical, "/dev/sda1", "x86_64", ubuntuAt+"amd64/hvm/ebs-gp3/ami-id")
 	add("ami-0123456789abcdef3", "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-arm64-server-20260101", canonical, "/dev/sda1", "arm64", ubuntuAt+"arm64/hvm/ebs-gp3/ami-id")
@@ -38,7 +38,7 @@ func images() []published {
 	return out
 }
 
-func recordsOf(list []published) []ec2.Image {
+func ec2Images(list []publishedImage) []ec2.Image {
 	out := make([]ec2.Image, 0, len(list))
 	for _, p := range list {
 		out = append(out, p.Image)
@@ -46,7 +46,7 @@ func recordsOf(list []published) []ec2.Image {
 	return out
 }
 
-func parametersOf(list []published) map[string]string {
+func imageParameters(list []publishedImage) map[string]string {
 	out := map[string]string{}
 	for _, p := range list {
 		if p.parameter != "" {

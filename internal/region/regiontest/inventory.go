@@ -19,23 +19,23 @@ import (
 // AWS shows for a while still, is not in it.
 func (r Region) Inventory(t T) []string {
 	t.Helper()
-	return r.Snapshot(t).things(t).lines()
+	return r.Snapshot(t).parseRecords(t).inventoryLines()
 }
 
-// Belongings are the raw records of what belongs to the cluster: what names it, or is in a VPC that does. Not a byte of
+// ClusterRecords are the raw records of what belongs to the cluster: what names it, or is in a VPC that does. Not a byte of
 // them changes while nobody touches the cluster.
-func (r Region) Belongings(t T, cluster string) []string {
+func (r Region) ClusterRecords(t T, cluster string) []string {
 	t.Helper()
-	all := r.Snapshot(t).things(t)
+	all := r.Snapshot(t).parseRecords(t)
 	marks := []string{cluster}
 	for id, thing := range all {
-		if text := raw(thing); strings.HasPrefix(id, "vpc-") && strings.Contains(text, `"`+cluster+`"`) {
+		if text := encodeJSON(thing); strings.HasPrefix(id, "vpc-") && strings.Contains(text, `"`+cluster+`"`) {
 			marks = append(marks, id)
 		}
 	}
 	var out []string
 	for id, thing := range all {
-		line := id + " " + raw(stored(thing))
+		line := id + " " + encodeJSON(withoutDerivedFields(thing))
 		if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(line, m) }) {
 			out = append(out, line)
 		}
@@ -44,43 +44,43 @@ func (r Region) Belongings(t T, cluster string) []string {
 	return out
 }
 
-// things are the records of all services, by id and then by what kind of record it is.
-type things map[string]map[string]any
+// recordsByID are the records of all services, by id and then by what kind of record it is.
+type recordsByID map[string]map[string]any
 
-// derived are members that the region fills in when somebody asks, from other records.
-func derived(member string) bool {
+// isDerivedField are members that the region fills in when somebody asks, from other records.
+func isDerivedField(member string) bool {
 	return slices.Contains([]string{"NetworkInterfaces", "LoadBalancerArns"}, member)
 }
 
-// stored is v without what is derived.
-func stored(v any) any {
+// withoutDerivedFields is v without what is derived.
+func withoutDerivedFields(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range v {
-			if !derived(k) {
-				out[k] = stored(e)
+			if !isDerivedField(k) {
+				out[k] = withoutDerivedFields(e)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
-			out = append(out, stored(e))
+			out = append(out, withoutDerivedFields(e))
 		}
 		return out
 	}
 	return v
 }
 
-// volatile are parts of records that say nothing of what exists.
-func volatile(part string) bool {
+// isVolatileSection are parts of records that say nothing of what exists.
+func isVolatileSection(part string) bool {
 	return slices.Contains([]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions", "Changes"}, part)
 }
 
-func (s Snapshot) things(t T) things {
+func (s Snapshot) parseRecords(t T) recordsByID {
 	t.Helper()
-	out := things{}
+	out := recordsByID{}
 	for service, text := range s {
 		var parts map[string]any
 		if err := json.Unmarshal(text, &parts); err != nil {
@@ -88,7 +88,7 @@ func (s Snapshot) things(t T) things {
 		}
 		for part, v := range parts {
 			records, ok := v.(map[string]any)
-			if !ok || volatile(part) {
+			if !ok || isVolatileSection(part) {
 				continue
 			}
 			for id, record := range records {
@@ -99,12 +99,12 @@ func (s Snapshot) things(t T) things {
 			}
 		}
 	}
-	maps.DeleteFunc(out, func(_ string, thing map[string]any) bool { return leaving(thing) })
+	maps.DeleteFunc(out, func(_ string, thing map[string]any) bool { return isDeleting(thing) })
 	return out
 }
 
-// leaving says whether a thing is gone but for its record.
-func leaving(thing map[string]any) bool {
+// isDeleting says whether a thing is gone but for its record.
+func isDeleting(thing map[string]any) bool {
 	for part, v := range thing {
 		record, ok := v.(map[string]any)
 		if !ok {
@@ -124,7 +124,7 @@ func leaving(thing map[string]any) bool {
 	return false
 }
 
-func raw(v any) string {
+func encodeJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error() // it came from JSON
@@ -132,35 +132,35 @@ func raw(v any) string {
 	return string(b)
 }
 
-// lines are the things without what differs between two makings of the same.
-func (all things) lines() []string {
+// inventoryLines are the things without what differs between two makings of the same.
+func (all recordsByID) inventoryLines() []string {
 	names := map[string]string{}
 	for id, thing := range all {
-		if name := address(thing); name != "" {
+		if name := resourceAddress(thing); name != "" {
 			names[id] = name
 		}
 	}
-	seen := newNamer(names)
+	seen := newNormalizer(names)
 	hashes := map[string]string{}
 	for id, thing := range all {
 		if names[id] == "" {
-			sum := sha256.Sum256([]byte(raw(seen.clean("", thing))))
-			hashes[id] = prefix(id) + "#" + hex.EncodeToString(sum[:4])
+			sum := sha256.Sum256([]byte(encodeJSON(seen.normalizeValue("", thing))))
+			hashes[id] = idPrefix(id) + "#" + hex.EncodeToString(sum[:4])
 		}
 	}
 	maps.Copy(names, hashes)
 	var out []string
 	for id, thing := range all {
 		for part, record := range thing {
-			out = append(out, seen.text(id)+" "+part+" "+raw(seen.clean("", record)))
+			out = append(out, seen.normalizeText(id)+" "+part+" "+encodeJSON(seen.normalizeValue("", record)))
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// address is the name that a thing's tags give it.
-func address(thing map[string]any) string {
+// resourceAddress is the name that a thing's tags give it.
+func resourceAddress(thing map[string]any) string {
 	for _, part := range []string{"ec2.Tags", "elbv2.Tags"} {
 		if tags, ok := thing[part].(map[string]any); ok {
 			cluster, _ := tags["slipway.dev/cluster"].(string)
@@ -172,54 +172,54 @@ func address(thing map[string]any) string {
 	return ""
 }
 
-func prefix(id string) string {
+func idPrefix(id string) string {
 	if i := strings.LastIndex(id, "-"); i > 0 {
 		return id[:i]
 	}
 	return id
 }
 
-// namer gives ids the names of what they stand for.
-type namer struct {
-	names  map[string]string
-	id     *regexp.Regexp // ids whose names are known
-	chance *regexp.Regexp // other ids, and times
+// normalizer gives ids the names of what they stand for.
+type normalizer struct {
+	namesByID     map[string]string
+	idPattern     *regexp.Regexp // ids whose names are known
+	randomPattern *regexp.Regexp // other ids, and times
 }
 
-func newNamer(names map[string]string) namer {
-	return namer{
-		names: names, id: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
-		chance: regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
+func newNormalizer(names map[string]string) normalizer {
+	return normalizer{
+		namesByID: names, idPattern: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
+		randomPattern: regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
 			`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( GMT|Z|[+-]\d\d:\d\d)?`),
 	}
 }
 
-// dropped are members that depend on order, time or chance.
-func dropped(member string) bool {
+// isUnstableField are members that depend on order, time or chance.
+func isUnstableField(member string) bool {
 	return slices.Contains([]string{
 		"PrivateIpAddress", "PrivateIpAddresses", "PrivateIp", "PublicIp", "PrivateDnsName", "PublicDnsName", "DNSName", "Public", "Request",
 		"ClientToken", "MacAddress", "material", "ReservationID", "AvailableIpAddressCount", "LoadBalancerAddresses", "Want", "Activities", "Since",
 		"NotBefore", "Failures", "id", "RoleId", "Interfaces", "CallerReference",
-	}, member) || derived(member)
+	}, member) || isDerivedField(member)
 }
 
-// clean is v with lists sorted, as their order is that of making.
-func (n namer) clean(member string, v any) any {
+// normalizeValue is v with lists sorted, as their order is that of making.
+func (n normalizer) normalizeValue(member string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range v {
-			if !dropped(k) {
-				out[n.text(k)] = n.clean(k, e)
+			if !isUnstableField(k) {
+				out[n.normalizeText(k)] = n.normalizeValue(k, e)
 			}
 		}
 		return out
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
-			out = append(out, n.clean(member, e))
+			out = append(out, n.normalizeValue(member, e))
 		}
-		slices.SortFunc(out, func(a, b any) int { return strings.Compare(raw(a), raw(b)) })
+		slices.SortFunc(out, func(a, b any) int { return strings.Compare(encodeJSON(a), encodeJSON(b)) })
 		return out
 	case string:
 		if member == "UserData" {
@@ -227,22 +227,22 @@ func (n namer) clean(member string, v any) any {
 				v = string(b)
 			}
 		}
-		return n.text(v)
+		return n.normalizeText(v)
 	}
 	return v
 }
 
-// text is s without ids and times.
-func (n namer) text(s string) string {
+// normalizeText is s without ids and times.
+func (n normalizer) normalizeText(s string) string {
 	const shortest = 12 // of all that is replaced
 	if len(s) < shortest {
 		return s
 	}
-	s = n.id.ReplaceAllStringFunc(s, func(id string) string {
-		if name := n.names[id]; name != "" {
+	s = n.idPattern.ReplaceAllStringFunc(s, func(id string) string {
+		if name := n.namesByID[id]; name != "" {
 			return name
 		}
-		return prefix(id)
+		return idPrefix(id)
 	})
-	return n.chance.ReplaceAllString(s, "*")
+	return n.randomPattern.ReplaceAllString(s, "*")
 }

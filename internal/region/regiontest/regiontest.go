@@ -41,35 +41,35 @@ import (
 
 // What the region is called and has.
 const (
-	Name      = "us-east-1"
-	Account   = "123456789012"
-	AccessKey = "AKIDEXAMPLE"
-	SecretKey = "secret"
-	// Image is Debian's for amd64; Parameter is the SSM parameter that names it. See images for the others.
-	Image     = "ami-0123456789abcdef0"
-	Parameter = "/aws/service/debian/release/12/latest/amd64"
-	// delay is how long an eventual state takes.
-	delay = 100 * time.Millisecond
+	RegionName = "us-east-1"
+	AccountID  = "123456789012"
+	AccessKey  = "AKIDEXAMPLE"
+	SecretKey  = "secret"
+	// ImageID is Debian's for amd64; Parameter is the SSM parameter that names it. See images for the others.
+	ImageID        = "ami-0123456789abcdef0"
+	ImageParameter = "/aws/service/debian/release/12/latest/amd64"
+	// transitionDelay is how long an eventual state takes.
+	transitionDelay = 100 * time.Millisecond
 )
 
 // Options say what kind of region a test wants. The zero Options give the one of [Start].
 type Options struct {
-	// InProcess leaves out the network: only clients of [Region.Config] reach the region, by a call. With it a region
+	// InProcess leaves out the network: only clients of [Region.AWSConfig] reach the region, by a call. With it a region
 	// may live in a bubble of testing/synctest, where nobody really waits.
 	InProcess bool
 	// Faults go wrong from the beginning; more can be added to [Region.Faults]. Rules of fault.Provision set how long
 	// things take.
 	Faults []fault.Rule
-	// From is what the region knows at its start; the zero Snapshot is an empty region.
-	From Snapshot
-	// Limit throttles those who call too often; nil throttles nobody.
-	Limit *Limit
-	// Trace sees every question that a policy of IAM decides; nil for nobody.
-	Trace func(authz.Request, authz.Decision)
+	// Snapshot is what the region knows at its start; the zero Snapshot is an empty region.
+	Snapshot Snapshot
+	// RateLimit throttles those who call too often; nil throttles nobody.
+	RateLimit *RateLimit
+	// TraceAuthorization sees every question that a policy of IAM decides; nil for nobody.
+	TraceAuthorization func(authz.Request, authz.Decision)
 	// Quotas of EC2; zero fields are those of a new account.
 	Quotas ec2.Quotas
-	// Patience is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
-	Patience time.Duration
+	// DeleteRetryTimeout is how long a stack tries to delete what is in use; the default is CloudFormation's own here, 20 s.
+	DeleteRetryTimeout time.Duration
 }
 
 // Region is a running region.
@@ -78,31 +78,31 @@ type Region struct {
 	// Faults decides which calls go wrong.
 	Faults *fault.Engine
 
-	server *server.Server
-	parts  parts
-	client *http.Client  // nil: the ordinary one
-	ahead  *atomic.Int64 // how far the region's clock is ahead, in nanoseconds
+	server      *server.Server
+	services    regionServices
+	client      *http.Client  // nil: the ordinary one
+	clockOffset *atomic.Int64 // how far the region's clock is ahead, in nanoseconds
 }
 
-// parts are the region's services, in the order of their snapshot.
-type parts struct {
-	iam     *iam.IAM
-	kms     *kms.Service
-	ec2     *ec2.Service
-	elb     *elbv2.Service
-	scaling *autoscaling.Service
-	names   *route53.Service
-	stacks  *cloudformation.Service
+// regionServices are the region's services, in the order of their snapshot.
+type regionServices struct {
+	iam            *iam.IAM
+	kms            *kms.Service
+	ec2            *ec2.Service
+	elbv2          *elbv2.Service
+	autoscaling    *autoscaling.Service
+	route53        *route53.Service
+	cloudformation *cloudformation.Service
 }
 
-// Calls counts the calls that were answered, as in ec2:DescribeVpcs.
-func (r Region) Calls() map[string]int { return r.server.Calls() }
+// CallCounts counts the calls that were answered, as in ec2:DescribeVpcs.
+func (r Region) CallCounts() map[string]int { return r.server.Calls() }
 
-// Config reaches the region as the account's root.
-func (r Region) Config() aws.Config {
+// AWSConfig reaches the region as the account's root.
+func (r Region) AWSConfig() aws.Config {
 	cfg := aws.Config{
-		Region: Name, BaseEndpoint: &r.URL, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
-		APIOptions: []func(*middleware.Stack) error{awsfix.Bodies},
+		Region: RegionName, BaseEndpoint: &r.URL, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
+		APIOptions: []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
 	}
 	if r.client != nil {
 		cfg.HTTPClient = r.client
@@ -121,16 +121,16 @@ func (r Region) Transport() http.RoundTripper {
 // Env reaches the region as a process's environment does.
 func (r Region) Env() map[string]string {
 	return map[string]string{
-		"AWS_ENDPOINT_URL": r.URL, "AWS_REGION": Name, "AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey,
+		"AWS_ENDPOINT_URL": r.URL, "AWS_REGION": RegionName, "AWS_ACCESS_KEY_ID": AccessKey, "AWS_SECRET_ACCESS_KEY": SecretKey,
 		"AWS_EC2_METADATA_DISABLED": "true",
 	}
 }
 
-// profiles is IAM as EC2 sees it.
-type profiles struct{ iam *iam.IAM }
+// instanceProfiles is IAM as EC2 sees it.
+type instanceProfiles struct{ iam *iam.IAM }
 
 // InstanceProfile finds a profile by its name or ARN.
-func (p profiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
+func (p instanceProfiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
 	arn, _ := p.iam.RoleARN(v.Role)
 	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role, RoleARN: arn}, ok
@@ -145,7 +145,7 @@ func Start(t *testing.T) Region {
 // StartWith runs a region with options until the test ends.
 func StartWith(t *testing.T, o Options) Region {
 	t.Helper()
-	r, stop := Run(t, o)
+	r, stop := StartStoppable(t, o)
 	t.Cleanup(stop)
 	return r
 }
@@ -156,10 +156,10 @@ type T interface {
 	Fatal(args ...any)
 }
 
-// Run runs a region until stop is called, for a test that makes many.
-func Run(t T, o Options) (r Region, stop func()) {
+// StartStoppable runs a region until stop is called, for a test that makes many.
+func StartStoppable(t T, o Options) (r Region, stop func()) {
 	t.Helper()
-	r = Region{Faults: &fault.Engine{}, ahead: &atomic.Int64{}}
+	r = Region{Faults: &fault.Engine{}, clockOffset: &atomic.Int64{}}
 	for _, rule := range o.Faults {
 		if _, err := r.Faults.Add(rule); err != nil {
 			t.Fatal(err)
@@ -169,12 +169,12 @@ func Run(t T, o Options) (r Region, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := build(&r, o, dir); err != nil {
+	if err := buildServices(&r, o, dir); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it ends with stop: rapid's tests have no context of their own
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){r.parts.ec2.Run, r.parts.elb.Run, r.parts.scaling.Run, r.parts.stacks.Run} {
+	for _, run := range []func(context.Context){r.services.ec2.Run, r.services.elbv2.Run, r.services.autoscaling.Run, r.services.cloudformation.Run} {
 		wg.Go(func() { run(ctx) })
 	}
 	end := func() {
@@ -184,18 +184,18 @@ func Run(t T, o Options) (r Region, stop func()) {
 	}
 	if o.InProcess {
 		r.URL = "http://127.0.0.1:1" // an address, so that names of buckets stay in the path
-		r.client = &http.Client{Transport: direct{r.front()}}
+		r.client = &http.Client{Transport: inProcessTransport{r.newHandler()}}
 		return r, end
 	}
-	web := httptest.NewServer(r.front())
+	web := httptest.NewServer(r.newHandler())
 	r.URL = web.URL
 	return r, func() { web.Close(); end() }
 }
 
-// front answers all requests: those to wait condition handles have no signature.
-func (r Region) front() http.Handler {
+// newHandler answers all requests: those to wait condition handles have no signature.
+func (r Region) newHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if h, ok := r.parts.stacks.Signals(q); ok {
+		if h, ok := r.services.cloudformation.SignalHandler(q); ok {
 			h.ServeHTTP(w, q)
 			return
 		}
@@ -203,91 +203,91 @@ func (r Region) front() http.Handler {
 	})
 }
 
-// Advance puts the region's clock forward: what takes time has happened at its next call. Clients whose clocks stay
+// AdvanceClock puts the region's clock forward: what takes time has happened at its next call. Clients whose clocks stay
 // behind by more than five minutes are refused from then on.
-func (r Region) Advance(d time.Duration) { r.ahead.Add(int64(d)) }
+func (r Region) AdvanceClock(d time.Duration) { r.clockOffset.Add(int64(d)) }
 
-// build makes a region's services and joins them.
-func build(r *Region, o Options, dir string) (err error) {
-	from, p := o.From.saver(), &r.parts
+// buildServices makes a region's services and joins them.
+func buildServices(r *Region, o Options, dir string) (err error) {
+	from, p := o.Snapshot.newBackend(), &r.services
 	now := func() time.Time {
-		return time.Now().Add(time.Duration(r.ahead.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
+		return time.Now().Add(time.Duration(r.clockOffset.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
 	}
-	if p.iam, err = iam.New(iam.Config{Account: Account, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now, Trace: o.Trace}); err != nil {
+	if p.iam, err = iam.New(iam.Config{Account: AccountID, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now, Trace: o.TraceAuthorization}); err != nil {
 		return err
 	}
-	if p.kms, err = kms.New(kms.Config{Region: Name, Account: Account, State: from, Now: now, Identities: p.iam}); err != nil {
+	if p.kms, err = kms.New(kms.Config{Region: RegionName, Account: AccountID, State: from, Now: now, Identities: p.iam}); err != nil {
 		return err
 	}
-	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: Name, Now: now, Identities: p.iam, Keys: p.kms})
+	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: RegionName, Now: now, Identities: p.iam, Keys: p.kms})
 	if err != nil {
 		return err
 	}
-	parameters, err := ssm.New(ssm.Config{Region: Name, Account: Account, State: from, Now: now, Public: parametersOf(images())})
+	parameters, err := ssm.New(ssm.Config{Region: RegionName, Account: AccountID, State: from, Now: now, Public: imageParameters(publishedImages())})
 	if err != nil {
 		return err
 	}
 	p.ec2, err = ec2.New(ec2.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Profiles: profiles{p.iam}, Saver: from,
-		Images:       recordsOf(images()),
-		Provisioning: r.Faults.Provisioning, Quotas: o.Quotas,
+		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, TransitionDelay: transitionDelay, Profiles: instanceProfiles{p.iam}, Saver: from,
+		Images:            ec2Images(publishedImages()),
+		ProvisioningDelay: r.Faults.Provisioning, Quotas: o.Quotas,
 	})
 	if err != nil {
 		return err
 	}
-	if err := p.buildScaling(from, now, r.Faults); err != nil {
+	if err := p.buildBalancersAndScaling(from, now, r.Faults); err != nil {
 		return err
 	}
-	cfg := server.Config{Region: Name, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
-	if o.Limit != nil {
-		o.Limit.now = now
-		cfg.Before = o.Limit.before
+	cfg := server.Config{Region: RegionName, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
+	if o.RateLimit != nil {
+		o.RateLimit.now = now
+		cfg.Before = o.RateLimit.checkRate
 	}
 	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
-		servicequotas.Service(servicequotas.Config{Region: Name, Account: Account, EC2: o.Quotas}),
-		p.ec2.Wire(), p.elb.Wire(), p.scaling.Wire(), p.names.Wire())
-	if err := p.buildStacks(o, from, cfg.Services, now); err != nil {
+		servicequotas.Service(servicequotas.Config{Region: RegionName, Account: AccountID, EC2: o.Quotas}),
+		p.ec2.Wire(), p.elbv2.Wire(), p.autoscaling.Wire(), p.route53.Wire())
+	if err := p.buildCloudFormation(o, from, cfg.Services, now); err != nil {
 		return err
 	}
-	cfg.Services = append(cfg.Services, p.stacks.Wire())
+	cfg.Services = append(cfg.Services, p.cloudformation.Wire())
 	r.server, err = server.New(cfg)
 	return err
 }
 
-// buildStacks makes CloudFormation over all the other services.
-func (p *parts) buildStacks(o Options, from *memory, services []wire.Service, now func() time.Time) (err error) {
-	p.stacks, err = cloudformation.New(cloudformation.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Saver: from, Zones: p.ec2.Zones(), Services: services, Authorizer: p.iam, Roles: p.iam,
-		Poll: 20 * time.Millisecond, Patience: o.Patience,
-		Mark: map[string]cloudformation.Marker{
-			"elasticloadbalancing": p.elb.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark, "route53": p.names.Mark,
+// buildCloudFormation makes CloudFormation over all the other services.
+func (p *regionServices) buildCloudFormation(o Options, from *snapshotBackend, services []wire.Service, now func() time.Time) (err error) {
+	p.cloudformation, err = cloudformation.New(cloudformation.Config{
+		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, State: from, Zones: p.ec2.Zones(), Services: services, Authorizer: p.iam, Roles: p.iam,
+		PollInterval: 20 * time.Millisecond, DeleteRetryTimeout: o.DeleteRetryTimeout,
+		SystemTaggers: map[string]cloudformation.SystemTagger{
+			"elasticloadbalancing": p.elbv2.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark, "route53": p.route53.Mark,
 		},
 	})
 	return err
 }
 
-// buildScaling makes load balancing and Auto Scaling over EC2.
-func (p *parts) buildScaling(from *memory, now func() time.Time, faults *fault.Engine) (err error) {
-	p.elb, err = elbv2.New(elbv2.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Delay: delay, Cloud: p.ec2, Saver: from, Provisioning: faults.Provisioning,
+// buildBalancersAndScaling makes load balancing and Auto Scaling over EC2.
+func (p *regionServices) buildBalancersAndScaling(from *snapshotBackend, now func() time.Time, faults *fault.Engine) (err error) {
+	p.elbv2, err = elbv2.New(elbv2.Config{
+		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, Delay: transitionDelay, Cloud: p.ec2, Saver: from, Provisioning: faults.Provisioning,
 	})
 	if err != nil {
 		return err
 	}
-	p.ec2.SetBalancers(p.elb.Balancers)
-	p.names, err = route53.New(route53.Config{
-		Region: Name, Now: now, Rand: rand.Reader, Delay: delay, Saver: from, VPC: p.ec2.HasVPC, Target: p.elb.HasTarget, Changed: p.ec2.Changed,
+	p.ec2.SetLoadBalancers(p.elbv2.Balancers)
+	p.route53, err = route53.New(route53.Config{
+		Region: RegionName, Now: now, Rand: rand.Reader, Delay: transitionDelay, Saver: from, VPC: p.ec2.HasVPC, Target: p.elbv2.HasTarget, Changed: p.ec2.LoadBalancersChanged,
 	})
 	if err != nil {
 		return err
 	}
-	p.ec2.SetHosted(p.names.Names)
-	p.scaling, err = autoscaling.New(autoscaling.Config{
-		Region: Name, Account: Account, Now: now, Rand: rand.Reader, Cloud: p.ec2, Balancers: p.elb, Saver: from,
+	p.ec2.SetHostedZones(p.route53.Names)
+	p.autoscaling, err = autoscaling.New(autoscaling.Config{
+		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, EC2: p.ec2, TargetGroups: p.elbv2, Saver: from,
 	})
 	if err != nil {
 		return err
 	}
-	p.ec2.Watch(p.scaling.Kick)
+	p.ec2.AddWatcher(p.autoscaling.RequestReconcile)
 	return nil
 }

@@ -15,18 +15,18 @@ import (
 // is not changed by the regions that are started from it.
 type Snapshot map[string][]byte
 
-// memory keeps what services save in a snapshot. They save after every change, which a test does not need: it is kept
+// snapshotBackend keeps what services save in a snapshot. They save after every change, which a test does not need: it is kept
 // only while a snapshot is taken.
-type memory struct {
-	kept    Snapshot
-	keeping bool
+type snapshotBackend struct {
+	snapshot  Snapshot
+	recording bool
 }
 
-func (s Snapshot) saver() *memory { return &memory{kept: s} }
+func (s Snapshot) newBackend() *snapshotBackend { return &snapshotBackend{snapshot: s} }
 
 // Load implements record.Saver.
-func (m *memory) Load(name string, v any) error {
-	b, ok := m.kept[name]
+func (m *snapshotBackend) Load(name string, v any) error {
+	b, ok := m.snapshot[name]
 	if !ok {
 		return nil
 	}
@@ -37,15 +37,15 @@ func (m *memory) Load(name string, v any) error {
 }
 
 // Save implements record.Saver.
-func (m *memory) Save(name string, v any) error {
-	if !m.keeping {
+func (m *snapshotBackend) Save(name string, v any) error {
+	if !m.recording {
 		return nil
 	}
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", name, err)
 	}
-	m.kept[name] = b
+	m.snapshot[name] = b
 	return nil
 }
 
@@ -55,19 +55,19 @@ func (m *memory) Save(name string, v any) error {
 func (r Region) Snapshot(t T) Snapshot {
 	t.Helper()
 	for range 1000 {
-		m := &memory{kept: Snapshot{}, keeping: true}
-		save := func(services ...interface{ SaveTo(record.Saver) error }) {
+		m := &snapshotBackend{snapshot: Snapshot{}, recording: true}
+		save := func(services ...interface{ SaveTo(record.Backend) error }) {
 			for _, s := range services {
 				if err := s.SaveTo(m); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
-		p := r.parts
-		save(p.stacks, p.iam, p.kms, p.names, p.scaling, p.elb, p.ec2)
-		taken := maps.Clone(m.kept)
-		save(p.stacks)
-		if maps.EqualFunc(taken, m.kept, bytes.Equal) {
+		p := r.services
+		save(p.cloudformation, p.iam, p.kms, p.route53, p.autoscaling, p.elbv2, p.ec2)
+		taken := maps.Clone(m.snapshot)
+		save(p.cloudformation)
+		if maps.EqualFunc(taken, m.snapshot, bytes.Equal) {
 			return taken
 		}
 	}

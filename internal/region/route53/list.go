@@ -47,7 +47,7 @@ func (s *Service) listZones(in *sdk.ListHostedZonesInput) (*sdk.ListHostedZonesO
 	if err != nil {
 		return nil, err
 	}
-	page, next := cut(record.Keys(s.st.Zones), record.Str(in.Marker), n)
+	page, next := cut(record.SortedKeys(s.st.Zones), record.String(in.Marker), n)
 	out := &sdk.ListHostedZonesOutput{HostedZones: []*sdk.HostedZone{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n)), Marker: in.Marker}
 	if next != "" {
 		out.NextMarker = &next
@@ -69,9 +69,9 @@ func (s *Service) listByName(in *sdk.ListHostedZonesByNameInput) (*sdk.ListHoste
 	}
 	start := ""
 	if in.DNSName != nil {
-		start = reversed(normal(*in.DNSName)) + " " + bare(record.Str(in.HostedZoneId))
+		start = reversed(normal(*in.DNSName)) + " " + bare(record.String(in.HostedZoneId))
 	}
-	page, next := cut(record.Keys(byName), start, n)
+	page, next := cut(record.SortedKeys(byName), start, n)
 	out := &sdk.ListHostedZonesByNameOutput{
 		HostedZones: []*sdk.HostedZone{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n)), DNSName: in.DNSName, HostedZoneId: in.HostedZoneId,
 	}
@@ -87,8 +87,8 @@ func (s *Service) listByName(in *sdk.ListHostedZonesByNameInput) (*sdk.ListHoste
 
 func (s *Service) listByVPC(in *sdk.ListHostedZonesByVPCInput) (*sdk.ListHostedZonesByVPCOutput, error) {
 	out := &sdk.ListHostedZonesByVPCOutput{HostedZoneSummaries: []*sdk.HostedZoneSummary{}, MaxItems: new(strconv.Itoa(maxZones))}
-	for _, id := range record.Keys(s.st.Zones) {
-		if z := s.st.Zones[id]; z.in(record.Str(in.VPCId)) && record.Str(in.VPCRegion) == s.cfg.Region {
+	for _, id := range record.SortedKeys(s.st.Zones) {
+		if z := s.st.Zones[id]; z.in(record.String(in.VPCId)) && record.String(in.VPCRegion) == s.cfg.Region {
 			out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}})
 		}
 	}
@@ -109,9 +109,9 @@ func (s *Service) listRecords(in *sdk.ListResourceRecordSetsInput) (*sdk.ListRes
 	case in.StartRecordName == nil && in.StartRecordType != nil:
 		return nil, wire.Errorf("InvalidInput", "The type cannot be specified without the name")
 	case in.StartRecordName != nil:
-		start = strings.TrimRight(key(normal(*in.StartRecordName), record.Str(in.StartRecordType), record.Str(in.StartRecordIdentifier)), " ")
+		start = strings.TrimRight(key(normal(*in.StartRecordName), record.String(in.StartRecordType), record.String(in.StartRecordIdentifier)), " ")
 	}
-	page, next := cut(record.Keys(z.Records), start, n)
+	page, next := cut(record.SortedKeys(z.Records), start, n)
 	out := &sdk.ListResourceRecordSetsOutput{ResourceRecordSets: []*sdk.ResourceRecordSet{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n))}
 	if next != "" {
 		r := z.Records[next]
@@ -125,7 +125,7 @@ func (s *Service) listRecords(in *sdk.ListResourceRecordSetsInput) (*sdk.ListRes
 
 func tagsOf(z *zone) *sdk.ResourceTagSet {
 	out := &sdk.ResourceTagSet{ResourceType: new("hostedzone"), ResourceId: new(bare(*z.Shape.Id)), Tags: []*sdk.Tag{}}
-	for _, k := range record.Keys(z.Tags) {
+	for _, k := range record.SortedKeys(z.Tags) {
 		out.Tags = append(out.Tags, &sdk.Tag{Key: &k, Value: new(z.Tags[k])})
 	}
 	return out
@@ -161,24 +161,24 @@ func (s *Service) changeTags(in *sdk.ChangeTagsForResourceInput) (*sdk.ChangeTag
 		return nil, err
 	}
 	for _, t := range in.AddTags {
-		z.Tags[record.Str(t.Key)] = record.Str(t.Value)
+		z.Tags[record.String(t.Key)] = record.String(t.Value)
 	}
 	for _, k := range in.RemoveTagKeys {
-		delete(z.Tags, record.Str(k))
+		delete(z.Tags, record.String(k))
 	}
 	return &sdk.ChangeTagsForResourceOutput{}, nil
 }
 
 // Mark puts tags on a zone that only AWS itself may put there: their keys begin with aws:.
 func (s *Service) Mark(id string, tags map[string]string) {
-	_ = s.book.Do(func() error { // a state that cannot be saved shows at the next change
+	_ = s.book.WithLock(func() error { // a state that cannot be saved shows at the next change
 		if z := s.st.Zones[bare(id)]; z != nil {
 			maps.Copy(z.Tags, tags)
-			s.book.Dirty()
+			s.book.MarkChanged()
 		}
 		return nil
 	})
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Saver) error { return s.book.SaveTo(to) }
+func (s *Service) SaveTo(to record.Backend) error { return s.book.SaveTo(to) }

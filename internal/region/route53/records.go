@@ -21,7 +21,7 @@ func key(name, kind, identifier string) string {
 }
 
 func keyOf(r *sdk.ResourceRecordSet) string {
-	return key(*r.Name, record.Str(r.Type), record.Str(r.SetIdentifier))
+	return key(*r.Name, record.String(r.Type), record.String(r.SetIdentifier))
 }
 
 func (z *zone) put(r *sdk.ResourceRecordSet) { z.Records[keyOf(r)] = r }
@@ -35,12 +35,12 @@ func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.Cha
 	after := &zone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
 	var wrong []string
 	for _, c := range in.ChangeBatch.Changes {
-		r := record.Clone(c.ResourceRecordSet)
-		r.Name = new(normal(record.Str(r.Name)))
+		r := record.CloneShape(c.ResourceRecordSet)
+		r.Name = new(normal(record.String(r.Name)))
 		if a := r.AliasTarget; a != nil {
-			a.DNSName, a.HostedZoneId = new(normal(record.Str(a.DNSName))), new(bare(record.Str(a.HostedZoneId)))
+			a.DNSName, a.HostedZoneId = new(normal(record.String(a.DNSName))), new(bare(record.String(a.HostedZoneId)))
 		}
-		if why := s.apply(after, record.Str(c.Action), r); why != "" {
+		if why := s.apply(after, record.String(c.Action), r); why != "" {
 			wrong = append(wrong, why)
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.Cha
 // apply makes one change to z and says why it cannot.
 func (s *Service) apply(z *zone, action string, r *sdk.ResourceRecordSet) string {
 	have := z.Records[keyOf(r)]
-	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, record.Str(r.Type))
+	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, record.String(r.Type))
 	if r.SetIdentifier != nil {
 		what += ", set identifier='" + *r.SetIdentifier + "'"
 	}
@@ -107,27 +107,27 @@ func (s *Service) fits(z *zone, r *sdk.ResourceRecordSet) string {
 
 // conflict says why a record cannot be beside another one of its name.
 func (z *zone) conflict(other, r *sdk.ResourceRecordSet) string {
-	name, kind := *r.Name, record.Str(r.Type)
+	name, kind := *r.Name, record.String(r.Type)
 	if *other.Name != name || keyOf(other) == keyOf(r) {
 		return ""
 	}
-	if record.Str(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
+	if record.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
 		return fmt.Sprintf("RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
-			name, kind, record.Str(r.SetIdentifier))
+			name, kind, record.String(r.SetIdentifier))
 	}
-	if (record.Str(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
+	if (record.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
 		return fmt.Sprintf("RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s", name, *z.Shape.Name)
 	}
 	return ""
 }
 
 func (s *Service) aliasFits(z *zone, r *sdk.ResourceRecordSet) string {
-	to, in := record.Str(r.AliasTarget.DNSName), record.Str(r.AliasTarget.HostedZoneId)
-	said := fmt.Sprintf("Tried to create an alias that targets %s, type %s in zone %s, but ", to, record.Str(r.Type), in)
+	to, in := record.String(r.AliasTarget.DNSName), record.String(r.AliasTarget.HostedZoneId)
+	said := fmt.Sprintf("Tried to create an alias that targets %s, type %s in zone %s, but ", to, record.String(r.Type), in)
 	switch {
 	case r.TTL != nil || len(r.ResourceRecords) > 0:
 		return "An alias resource record set has neither a TTL nor resource records"
-	case in == bare(*z.Shape.Id) && z.Records[key(to, record.Str(r.Type), "")] == nil:
+	case in == bare(*z.Shape.Id) && z.Records[key(to, record.String(r.Type), "")] == nil:
 		return said + "that target was not found"
 	case in != bare(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
 		return said + "the alias target name does not lie within the target zone"
@@ -137,15 +137,15 @@ func (s *Service) aliasFits(z *zone, r *sdk.ResourceRecordSet) string {
 
 func valuesFit(r *sdk.ResourceRecordSet) string {
 	if r.TTL == nil || len(r.ResourceRecords) == 0 {
-		return fmt.Sprintf("Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]", *r.Name, record.Str(r.Type))
+		return fmt.Sprintf("Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]", *r.Name, record.String(r.Type))
 	}
 	seen := map[string]bool{}
 	for _, v := range r.ResourceRecords {
-		text := record.Str(v.Value)
+		text := record.String(v.Value)
 		if seen[text] {
 			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
 		}
-		if why := valueFits(record.Str(r.Type), text); why != "" {
+		if why := valueFits(record.String(r.Type), text); why != "" {
 			return fmt.Sprintf("Invalid Resource Record: 'FATAL problem: %s encountered with '%s''", why, text)
 		}
 		seen[text] = true

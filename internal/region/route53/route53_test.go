@@ -29,7 +29,7 @@ type lab struct {
 
 func newLab(t *testing.T) lab {
 	t.Helper()
-	cfg := regiontest.Start(t).Config()
+	cfg := regiontest.Start(t).AWSConfig()
 	return lab{t, cfg, route53.NewFromConfig(cfg)}
 }
 
@@ -44,7 +44,7 @@ func (l lab) zone(name string, vpc *string) string {
 	l.Helper()
 	in := &route53.CreateHostedZoneInput{Name: &name, CallerReference: aws.String(name + time.Now().String())}
 	if vpc != nil {
-		in.VPC = &types.VPC{VPCId: vpc, VPCRegion: regiontest.Name}
+		in.VPC = &types.VPC{VPCId: vpc, VPCRegion: regiontest.RegionName}
 	}
 	out, err := l.api.CreateHostedZone(l.Context(), in)
 	if err != nil {
@@ -180,7 +180,7 @@ func TestPrivateZone(t *testing.T) {
 	}
 	one, two := vpc("10.1.0.0/16"), vpc("10.2.0.0/16")
 	z := l.zone("internal.example.com", one)
-	in := func(id *string) *types.VPC { return &types.VPC{VPCId: id, VPCRegion: regiontest.Name} }
+	in := func(id *string) *types.VPC { return &types.VPC{VPCId: id, VPCRegion: regiontest.RegionName} }
 	_, err := l.api.CreateHostedZone(ctx, &route53.CreateHostedZoneInput{Name: aws.String("internal.example.com"), CallerReference: aws.String("2"), VPC: in(one)})
 	l.refused("ConflictingDomainExists", err)
 	_, err = l.api.CreateHostedZone(ctx, &route53.CreateHostedZoneInput{Name: aws.String("x.example.com"), CallerReference: aws.String("3"), VPC: in(aws.String("vpc-00000000"))})

@@ -25,7 +25,7 @@ type Config struct {
 	Now    func() time.Time
 	Rand   io.Reader
 	Delay  time.Duration // until a change is in all name servers
-	Saver  record.Saver
+	Saver  record.Backend
 	// VPC says whether a VPC exists; nil knows all.
 	VPC func(id string) bool
 	// Target says whether an alias may lead to a name in a zone that AWS runs; nil lets all.
@@ -38,7 +38,7 @@ type Config struct {
 type Service struct {
 	cfg  Config
 	st   *state
-	book *record.Book
+	book *record.Store
 }
 
 // state is all that is remembered; it is saved as JSON.
@@ -59,7 +59,7 @@ type zone struct {
 // New loads the zones of an account.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Book{Name: "route53", State: s.st, Saver: cfg.Saver, Changed: cfg.Changed}
+	s.book = &record.Store{Name: "route53", State: s.st, Backend: cfg.Saver, OnChange: cfg.Changed}
 	if err := s.book.Load(); err != nil {
 		return nil, err
 	}
@@ -81,14 +81,14 @@ func (s *Service) Wire() wire.Service {
 		Name: "route53", Protocol: wire.REST, Version: "2013-04-01", Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
 		Authorize: s.authorize, Route: route,
 		Ops: []wire.Op{
-			record.Write(b, "CreateHostedZone", s.createZone), record.Write(b, "DeleteHostedZone", s.deleteZone),
-			record.Read(b, "GetHostedZone", s.getZone), record.Read(b, "GetHostedZoneCount", s.countZones),
-			record.Read(b, "ListHostedZones", s.listZones), record.Read(b, "ListHostedZonesByName", s.listByName),
-			record.Read(b, "ListHostedZonesByVPC", s.listByVPC), record.Write(b, "UpdateHostedZoneComment", s.comment),
-			record.Write(b, "AssociateVPCWithHostedZone", s.associate), record.Write(b, "DisassociateVPCFromHostedZone", s.disassociate),
-			record.Write(b, "ChangeResourceRecordSets", s.changeRecords), record.Read(b, "ListResourceRecordSets", s.listRecords),
-			record.Read(b, "GetChange", s.getChange), record.Write(b, "ChangeTagsForResource", s.changeTags),
-			record.Read(b, "ListTagsForResource", s.listTags), record.Read(b, "ListTagsForResources", s.listTagsOfMany),
+			record.WriteOperation(b, "CreateHostedZone", s.createZone), record.WriteOperation(b, "DeleteHostedZone", s.deleteZone),
+			record.ReadOperation(b, "GetHostedZone", s.getZone), record.ReadOperation(b, "GetHostedZoneCount", s.countZones),
+			record.ReadOperation(b, "ListHostedZones", s.listZones), record.ReadOperation(b, "ListHostedZonesByName", s.listByName),
+			record.ReadOperation(b, "ListHostedZonesByVPC", s.listByVPC), record.WriteOperation(b, "UpdateHostedZoneComment", s.comment),
+			record.WriteOperation(b, "AssociateVPCWithHostedZone", s.associate), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociate),
+			record.WriteOperation(b, "ChangeResourceRecordSets", s.changeRecords), record.ReadOperation(b, "ListResourceRecordSets", s.listRecords),
+			record.ReadOperation(b, "GetChange", s.getChange), record.WriteOperation(b, "ChangeTagsForResource", s.changeTags),
+			record.ReadOperation(b, "ListTagsForResource", s.listTags), record.ReadOperation(b, "ListTagsForResources", s.listTagsOfMany),
 		},
 	}
 }
@@ -129,7 +129,7 @@ func route(r *http.Request) (wire.Route, error) {
 
 // authorize asks IAM about the zone or the change that a request names, and about the records of a batch.
 func (s *Service) authorize(ctx context.Context, op string, in any) error {
-	tree, err := record.Fields(in)
+	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
@@ -174,9 +174,9 @@ func recordKeys(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput)
 		}
 	}
 	for _, c := range in.ChangeBatch.Changes {
-		add("NormalizedRecordNames", strings.TrimSuffix(normal(record.Str(c.ResourceRecordSet.Name)), "."))
-		add("RecordTypes", record.Str(c.ResourceRecordSet.Type))
-		add("Actions", record.Str(c.Action))
+		add("NormalizedRecordNames", strings.TrimSuffix(normal(record.String(c.ResourceRecordSet.Name)), "."))
+		add("RecordTypes", record.String(c.ResourceRecordSet.Type))
+		add("Actions", record.String(c.Action))
 	}
 }
 
@@ -185,7 +185,7 @@ func bare(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 // change notes a change and tells about it.
 func (s *Service) change() *sdk.ChangeInfo {
-	id := "C" + strings.ToUpper(record.Hex(s.cfg.Rand, 20))
+	id := "C" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
 	s.st.Changes[id] = s.cfg.Now()
 	return s.info(id)
 }
@@ -199,7 +199,7 @@ func (s *Service) info(id string) *sdk.ChangeInfo {
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
-	id := bare(record.Str(in.Id))
+	id := bare(record.String(in.Id))
 	if _, ok := s.st.Changes[id]; !ok {
 		return nil, &wire.Error{Code: "NoSuchChange", Message: "Could not find resource with ID: " + id, Status: http.StatusNotFound}
 	}

@@ -36,19 +36,19 @@ func validName(name string) bool {
 }
 
 func (s *Service) zone(id *string) (*zone, error) {
-	if z := s.st.Zones[bare(record.Str(id))]; z != nil {
+	if z := s.st.Zones[bare(record.String(id))]; z != nil {
 		return z, nil
 	}
-	return nil, &wire.Error{Code: "NoSuchHostedZone", Message: "No hosted zone found with ID: " + bare(record.Str(id)), Status: http.StatusNotFound}
+	return nil, &wire.Error{Code: "NoSuchHostedZone", Message: "No hosted zone found with ID: " + bare(record.String(id)), Status: http.StatusNotFound}
 }
 
 func (s *Service) createZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
-	name := normal(record.Str(in.Name))
+	name := normal(record.String(in.Name))
 	if !validName(name) {
-		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", record.Str(in.Name))
+		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", record.String(in.Name))
 	}
 	for _, z := range s.st.Zones {
-		if record.Str(z.Shape.CallerReference) == record.Str(in.CallerReference) {
+		if record.String(z.Shape.CallerReference) == record.String(in.CallerReference) {
 			return nil, &wire.Error{Code: "HostedZoneAlreadyExists", Message: "A hosted zone has already been created with the specified caller reference.", Status: http.StatusConflict}
 		}
 	}
@@ -59,7 +59,7 @@ func (s *Service) createZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZo
 			return nil, wire.Errorf("InvalidInput", "When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.")
 		}
 	}
-	id := "Z" + strings.ToUpper(record.Hex(s.cfg.Rand, 20))
+	id := "Z" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
 	z := &zone{
 		Shape: &sdk.HostedZone{Id: new("/hostedzone/" + id), Name: &name, CallerReference: in.CallerReference, Config: config},
 		Tags:  map[string]string{}, Records: map[string]*sdk.ResourceRecordSet{},
@@ -148,9 +148,9 @@ func (s *Service) comment(in *sdk.UpdateHostedZoneCommentInput) (*sdk.UpdateHost
 
 // join makes a zone answer in a VPC.
 func (s *Service) join(z *zone, v *sdk.VPC) error {
-	id := record.Str(v.VPCId)
-	if record.Str(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
-		return wire.Errorf("InvalidVPCId", "The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.", id, record.Str(v.VPCRegion))
+	id := record.String(v.VPCId)
+	if record.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
+		return wire.Errorf("InvalidVPCId", "The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.", id, record.String(v.VPCRegion))
 	}
 	for _, other := range s.st.Zones {
 		if *other.Shape.Name == *z.Shape.Name && other.in(id) {
@@ -163,7 +163,7 @@ func (s *Service) join(z *zone, v *sdk.VPC) error {
 }
 
 func (z *zone) in(vpc string) bool {
-	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return record.Str(v.VPCId) == vpc })
+	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == vpc })
 }
 
 func (s *Service) associate(in *sdk.AssociateVPCWithHostedZoneInput) (*sdk.AssociateVPCWithHostedZoneOutput, error) {
@@ -182,13 +182,13 @@ func (s *Service) disassociate(in *sdk.DisassociateVPCFromHostedZoneInput) (*sdk
 	if err != nil {
 		return nil, err
 	}
-	id := record.Str(in.VPC.VPCId)
+	id := record.String(in.VPC.VPCId)
 	switch {
 	case !z.in(id):
 		return nil, &wire.Error{Code: "VPCAssociationNotFound", Message: "The VPC " + id + " and hosted zone are not associated.", Status: http.StatusNotFound}
 	case len(z.VPCs) == 1:
 		return nil, wire.Errorf("LastVPCAssociation", "The VPC that you're trying to disassociate from the private hosted zone is the last VPC that is associated with the hosted zone.")
 	}
-	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return record.Str(v.VPCId) == id })
+	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == id })
 	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.change()}, nil
 }

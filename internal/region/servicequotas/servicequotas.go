@@ -23,12 +23,12 @@ type Config struct {
 
 // quota is a limit with its own and the usual value. Codes and names are those that AWS publishes.
 type quota struct {
-	service, title, code, name string
-	value, usual               int
-	adjustable                 bool
+	service, serviceName, code, name string
+	value, defaultValue              int
+	adjustable                       bool
 }
 
-func (c Config) quotas() []quota {
+func (c Config) allQuotas() []quota {
 	own, usual := c.EC2.WithDefaults(), ec2.DefaultQuotas()
 	const cloud, network = "Amazon Elastic Compute Cloud (Amazon EC2)", "Amazon Virtual Private Cloud (Amazon VPC)"
 	return []quota{
@@ -50,27 +50,27 @@ func Service(cfg Config) wire.Service {
 	return wire.Service{
 		Name: "servicequotas", Protocol: wire.JSON, Version: "2019-06-24", Target: "ServiceQuotasV20190624", Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation("GetServiceQuota", cfg.get), wire.Operation("GetAWSDefaultServiceQuota", cfg.getDefault),
-			wire.Operation("ListServiceQuotas", cfg.list), wire.Operation("ListAWSDefaultServiceQuotas", cfg.listDefault),
+			wire.Operation("GetServiceQuota", cfg.getServiceQuota), wire.Operation("GetAWSDefaultServiceQuota", cfg.getAWSDefaultServiceQuota),
+			wire.Operation("ListServiceQuotas", cfg.listServiceQuotas), wire.Operation("ListAWSDefaultServiceQuotas", cfg.listAWSDefaultServiceQuotas),
 		},
 	}
 }
 
-// allowed asks IAM. These operations know no narrower resource than all.
-func allowed(ctx context.Context, action string) error {
+// authorizeAction asks IAM. These operations know no narrower resource than all.
+func authorizeAction(ctx context.Context, action string) error {
 	return wire.Authorize(ctx, wire.Check{Action: "servicequotas:" + action, Resource: "*"})
 }
 
-func (c Config) shape(q quota, value int, account string) *sdk.ServiceQuota {
+func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQuota {
 	return &sdk.ServiceQuota{
-		ServiceCode: &q.service, ServiceName: &q.title, QuotaCode: &q.code, QuotaName: &q.name, Value: new(float64(value)), Unit: new("None"),
+		ServiceCode: &q.service, ServiceName: &q.serviceName, QuotaCode: &q.code, QuotaName: &q.name, Value: new(float64(value)), Unit: new("None"),
 		Adjustable: &q.adjustable, GlobalQuota: new(false), QuotaAppliedAtLevel: new(sdk.AppliedLevelEnumAccount),
 		QuotaArn: new("arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code),
 	}
 }
 
-func (c Config) find(service, code *string) (quota, error) {
-	all := c.quotas()
+func (c Config) findQuota(service, code *string) (quota, error) {
+	all := c.allQuotas()
 	at := slices.IndexFunc(all, func(q quota) bool { return q.service == *service && q.code == *code })
 	if at < 0 {
 		return quota{}, wire.Errorf("NoSuchResourceException", "The request failed because the specified service quota %s of %s does not exist.", *code, *service)
@@ -78,56 +78,56 @@ func (c Config) find(service, code *string) (quota, error) {
 	return all[at], nil
 }
 
-func (c Config) of(service string) ([]quota, error) {
-	mine := slices.DeleteFunc(c.quotas(), func(q quota) bool { return q.service != service })
+func (c Config) serviceQuotas(service string) ([]quota, error) {
+	mine := slices.DeleteFunc(c.allQuotas(), func(q quota) bool { return q.service != service })
 	if len(mine) == 0 {
 		return nil, wire.Errorf("NoSuchResourceException", "The request failed because the specified service %s does not exist.", service)
 	}
 	return mine, nil
 }
 
-func (c Config) get(ctx context.Context, in *sdk.GetServiceQuotaInput) (*sdk.GetServiceQuotaOutput, error) {
-	if err := allowed(ctx, "GetServiceQuota"); err != nil {
+func (c Config) getServiceQuota(ctx context.Context, in *sdk.GetServiceQuotaInput) (*sdk.GetServiceQuotaOutput, error) {
+	if err := authorizeAction(ctx, "GetServiceQuota"); err != nil {
 		return nil, err
 	}
-	q, err := c.find(in.ServiceCode, in.QuotaCode)
+	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.GetServiceQuotaOutput{Quota: c.shape(q, q.value, c.Account)}, nil
+	return &sdk.GetServiceQuotaOutput{Quota: c.toServiceQuota(q, q.value, c.Account)}, nil
 }
 
-func (c Config) getDefault(ctx context.Context, in *sdk.GetAWSDefaultServiceQuotaInput) (*sdk.GetAWSDefaultServiceQuotaOutput, error) {
-	if err := allowed(ctx, "GetAWSDefaultServiceQuota"); err != nil {
+func (c Config) getAWSDefaultServiceQuota(ctx context.Context, in *sdk.GetAWSDefaultServiceQuotaInput) (*sdk.GetAWSDefaultServiceQuotaOutput, error) {
+	if err := authorizeAction(ctx, "GetAWSDefaultServiceQuota"); err != nil {
 		return nil, err
 	}
-	q, err := c.find(in.ServiceCode, in.QuotaCode)
+	q, err := c.findQuota(in.ServiceCode, in.QuotaCode)
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.GetAWSDefaultServiceQuotaOutput{Quota: c.shape(q, q.usual, "")}, nil
+	return &sdk.GetAWSDefaultServiceQuotaOutput{Quota: c.toServiceQuota(q, q.defaultValue, "")}, nil
 }
 
-func (c Config) list(ctx context.Context, in *sdk.ListServiceQuotasInput) (*sdk.ListServiceQuotasOutput, error) {
-	if err := allowed(ctx, "ListServiceQuotas"); err != nil {
+func (c Config) listServiceQuotas(ctx context.Context, in *sdk.ListServiceQuotasInput) (*sdk.ListServiceQuotasOutput, error) {
+	if err := authorizeAction(ctx, "ListServiceQuotas"); err != nil {
 		return nil, err
 	}
-	mine, err := c.of(*in.ServiceCode)
+	mine, err := c.serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
-		out.Quotas = append(out.Quotas, c.shape(q, q.value, c.Account))
+		out.Quotas = append(out.Quotas, c.toServiceQuota(q, q.value, c.Account))
 	}
 	return out, err
 }
 
-func (c Config) listDefault(ctx context.Context, in *sdk.ListAWSDefaultServiceQuotasInput) (*sdk.ListAWSDefaultServiceQuotasOutput, error) {
-	if err := allowed(ctx, "ListAWSDefaultServiceQuotas"); err != nil {
+func (c Config) listAWSDefaultServiceQuotas(ctx context.Context, in *sdk.ListAWSDefaultServiceQuotasInput) (*sdk.ListAWSDefaultServiceQuotasOutput, error) {
+	if err := authorizeAction(ctx, "ListAWSDefaultServiceQuotas"); err != nil {
 		return nil, err
 	}
-	mine, err := c.of(*in.ServiceCode)
+	mine, err := c.serviceQuotas(*in.ServiceCode)
 	out := &sdk.ListAWSDefaultServiceQuotasOutput{Quotas: []*sdk.ServiceQuota{}}
 	for _, q := range mine {
-		out.Quotas = append(out.Quotas, c.shape(q, q.usual, ""))
+		out.Quotas = append(out.Quotas, c.toServiceQuota(q, q.defaultValue, ""))
 	}
 	return out, err
 }

@@ -17,7 +17,7 @@ import (
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	r := regiontest.StartWith(t, regiontest.Options{Quotas: ec2.Quotas{VPCs: 7}})
-	api := servicequotas.NewFromConfig(r.Config())
+	api := servicequotas.NewFromConfig(r.AWSConfig())
 	get := func(service, code string) (float64, error) {
 		out, err := api.GetServiceQuota(t.Context(), &servicequotas.GetServiceQuotaInput{ServiceCode: &service, QuotaCode: &code})
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Region, Account string
 	Public          map[string]string
-	State           record.Saver
+	State           record.Backend
 	Now             func() time.Time
 }
 

@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// Load reads the JSON file at path into v. A file that is not there leaves v as it is.
-func Load(path string, v any) error {
+// LoadFile reads the JSON file at path into v. A file that is not there leaves v as it is.
+func LoadFile(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -28,18 +28,18 @@ func Load(path string, v any) error {
 	return nil
 }
 
-// Save writes v as JSON to path, which only its owner may read, and makes its folder. A reader, or a region killed in
+// SaveFile writes v as JSON to path, which only its owner may read, and makes its folder. A reader, or a region killed in
 // the middle, sees the old file or the new one. The file is not forced to disk: it outlives the process, not the machine.
-func Save(path string, v any) error {
+func SaveFile(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
 		return fmt.Errorf("write the region's state to %s: %w", path, err)
 	}
-	return WriteFile(path, append(b, '\n'))
+	return WriteFileAtomically(path, append(b, '\n'))
 }
 
-// WriteFile writes b to path as [Save] does.
-func WriteFile(path string, b []byte) error {
+// WriteFileAtomically writes b to path as [SaveFile] does.
+func WriteFileAtomically(path string, b []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the region's state: %w", err)
@@ -63,7 +63,11 @@ func WriteFile(path string, b []byte) error {
 type Dir string
 
 // Load reads what was saved under name into v, and leaves v as it is where nothing was.
-func (d Dir) Load(name string, v any) error { return Load(filepath.Join(string(d), name+".json"), v) }
+func (d Dir) Load(name string, v any) error {
+	return LoadFile(filepath.Join(string(d), name+".json"), v)
+}
 
-// Save writes v under name, as [Save] does.
-func (d Dir) Save(name string, v any) error { return Save(filepath.Join(string(d), name+".json"), v) }
+// Save writes v under name, as [SaveFile] does.
+func (d Dir) Save(name string, v any) error {
+	return SaveFile(filepath.Join(string(d), name+".json"), v)
+}

@@ -16,15 +16,15 @@ func TestSaveThenLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "x.json")
 	got := map[string]int{"kept": 1}
-	if err := state.Load(path, &got); err != nil || got["kept"] != 1 {
+	if err := state.LoadFile(path, &got); err != nil || got["kept"] != 1 {
 		t.Fatalf("loading what is not there: %v, %v", got, err)
 	}
 	want := map[string]int{"a": 1}
-	if err := state.Save(path, want); err != nil {
+	if err := state.SaveFile(path, want); err != nil {
 		t.Fatal(err)
 	}
 	got = nil
-	if err := state.Load(path, &got); err != nil {
+	if err := state.LoadFile(path, &got); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -47,7 +47,7 @@ func TestLoadSaysWhichFileIsBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v any
-	if err := state.Load(path, &v); err == nil {
+	if err := state.LoadFile(path, &v); err == nil {
 		t.Error("a broken file loads")
 	}
 }

@@ -19,20 +19,20 @@ import (
 	"time"
 )
 
-// entry is one file, link or folder of an archive.
-type entry struct {
-	name   string // in the archive
-	source string // the file its bytes are in; empty means data
-	data   []byte
-	link   string // what a symbolic link says
-	dir    bool
-	mode   int64
+// archiveEntry is one file, link or folder of an archive.
+type archiveEntry struct {
+	name       string // in the archive
+	source     string // the file its bytes are in; empty means data
+	data       []byte
+	linkTarget string // what a symbolic link says
+	dir        bool
+	mode       int64
 }
 
 // writeTar writes entries sorted, with their parent folders, owned by root and without times: the same content always gives the same bytes.
-func writeTar(w io.Writer, entries []entry) error {
+func writeTar(w io.Writer, entries []archiveEntry) error {
 	t := tar.NewWriter(w)
-	for _, e := range withParents(entries) {
+	for _, e := range addParentDirs(entries) {
 		if err := writeEntry(t, e); err != nil {
 			return fmt.Errorf("packing %s: %w", e.name, err)
 		}
@@ -40,7 +40,7 @@ func writeTar(w io.Writer, entries []entry) error {
 	return t.Close()
 }
 
-func withParents(entries []entry) []entry {
+func addParentDirs(entries []archiveEntry) []archiveEntry {
 	all := slices.Clone(entries)
 	seen := map[string]bool{"": true, ".": true, "/": true}
 	for _, e := range entries {
@@ -49,21 +49,21 @@ func withParents(entries []entry) []entry {
 	for _, e := range entries {
 		for dir := path.Dir(path.Clean(e.name)); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
-			all = append(all, entry{name: dir, dir: true, mode: 0o755})
+			all = append(all, archiveEntry{name: dir, dir: true, mode: 0o755})
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(path.Clean(a.name), path.Clean(b.name)) })
+	slices.SortFunc(all, func(a, b archiveEntry) int { return cmp.Compare(path.Clean(a.name), path.Clean(b.name)) })
 	return all
 }
 
-func writeEntry(t *tar.Writer, e entry) (err error) {
+func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
 	h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
 	switch {
 	case e.dir:
 		h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(e.name, "/")+"/"
 		return t.WriteHeader(h)
-	case e.link != "":
-		h.Typeflag, h.Linkname = tar.TypeSymlink, e.link
+	case e.linkTarget != "":
+		h.Typeflag, h.Linkname = tar.TypeSymlink, e.linkTarget
 		return t.WriteHeader(h)
 	case e.source == "":
 		h.Typeflag, h.Size = tar.TypeReg, int64(len(e.data))
@@ -90,8 +90,8 @@ func writeEntry(t *tar.Writer, e entry) (err error) {
 	return err
 }
 
-// tarball returns the tar of entries. Layers are not compressed: they only ever travel within one machine, where CPU is what is scarce.
-func tarball(entries []entry) ([]byte, error) {
+// buildTarball returns the tar of entries. Layers are not compressed: they only ever travel within one machine, where CPU is what is scarce.
+func buildTarball(entries []archiveEntry) ([]byte, error) {
 	var b bytes.Buffer
 	if err := writeTar(&b, entries); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func tarball(entries []entry) ([]byte, error) {
 }
 
 // writeGzippedTar writes entries as upstream's archives are, at the fastest level.
-func writeGzippedTar(w io.Writer, entries []entry) error {
+func writeGzippedTar(w io.Writer, entries []archiveEntry) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
 		return err
@@ -108,19 +108,19 @@ func writeGzippedTar(w io.Writer, entries []entry) error {
 	return errors.Join(writeTar(z, entries), z.Close())
 }
 
-// tree lists what lies under root, as entries of the same names.
-func tree(root string) ([]entry, error) {
-	var entries []entry
+// listTree lists what lies under root, as entries of the same names.
+func listTree(root string) ([]archiveEntry, error) {
+	var entries []archiveEntry
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || file == root {
 			return err
 		}
-		e := entry{name: strings.TrimPrefix(file, root+"/"), source: file, mode: 0o755}
+		e := archiveEntry{name: strings.TrimPrefix(file, root+"/"), source: file, mode: 0o755}
 		switch {
 		case d.IsDir():
 			e.dir = true
 		case d.Type()&fs.ModeSymlink != 0:
-			e.link, err = os.Readlink(file)
+			e.linkTarget, err = os.Readlink(file)
 		}
 		entries = append(entries, e)
 		return err

@@ -14,16 +14,16 @@ import (
 )
 
 func TestATarIsSortedAndHasNoTimes(t *testing.T) {
-	entries := []entry{
+	entries := []archiveEntry{
 		{name: "usr/bin/b", data: []byte("b"), mode: 0o755},
 		{name: "tmp", dir: true, mode: 0o1777},
-		{name: "usr/bin/a", link: "b", mode: 0o777},
+		{name: "usr/bin/a", linkTarget: "b", mode: 0o777},
 	}
-	one, err := tarball(entries)
+	one, err := buildTarball(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := tarball([]entry{entries[2], entries[0], entries[1]})
+	other, err := buildTarball([]archiveEntry{entries[2], entries[0], entries[1]})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,16 +54,16 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("finding %s: %w", o.Source, err)
 	}
 	o.Source = source
-	unlock, err := lock(o)
+	unlock, err := lockOutput(o)
 	if err != nil {
 		return Result{}, err
 	}
 	defer unlock()
-	return newBuilder(o).run(ctx)
+	return newBuilder(o).buildAll(ctx)
 }
 
-// lock keeps two builds out of one folder; the second waits, and then finds everything cached.
-func lock(o Options) (func(), error) {
+// lockOutput keeps two builds out of one folder; the second waits, and then finds everything cached.
+func lockOutput(o Options) (func(), error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil { //nolint:gosec // built from public sources, and served to every machine
 		return nil, fmt.Errorf("making the assets folder: %w", err)
 	}
@@ -87,46 +87,46 @@ func lock(o Options) (func(), error) {
 // builder is one run.
 type builder struct {
 	Options
-	modules  []module
-	packages []string // the Debian packages of the nftables layer
-	files    []fileRecipe
-	images   []imageRecipe
-	arch     string
-	progress *progress
-	built    []string
-	versions map[string]string // module name → version, from its go.mod
-	dirs     map[string]string // step name → the folder of its result
-	keys     []string          // the keys of all steps, in order
+	modules        []moduleRecipe
+	debianPackages []string // the Debian packages of the nftables layer
+	files          []fileRecipe
+	images         []imageRecipe
+	arch           string
+	progress       *progress
+	built          []string
+	versions       map[string]string // module name → version, from its go.mod
+	stepDirs       map[string]string // step name → the folder of its result
+	stepKeys       []string          // the keys of all steps, in order
 }
 
 func newBuilder(o Options) *builder {
 	b := &builder{
-		Options: o, arch: runtime.GOARCH, modules: modules(), packages: nftablesPackages(), files: fileRecipes(), images: imageRecipes(),
-		versions: map[string]string{}, dirs: map[string]string{},
+		Options: o, arch: runtime.GOARCH, modules: moduleRecipes(), debianPackages: nftablesPackages(), files: fileRecipes(), images: imageRecipes(),
+		versions: map[string]string{}, stepDirs: map[string]string{},
 	}
 	b.progress = &progress{out: o.Log, clock: o.Clock}
 	return b
 }
 
-func (b *builder) run(ctx context.Context) (Result, error) {
+func (b *builder) buildAll(ctx context.Context) (Result, error) {
 	start := b.Clock()
-	steps, err := b.steps(ctx)
+	steps, err := b.planSteps(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := b.missing(ctx, steps); err != nil {
+	if err := b.checkHostPackages(ctx, steps); err != nil {
 		return Result{}, err
 	}
 	b.progress.total = len(steps) + 1
 	for _, s := range steps {
-		if err := b.do(ctx, s); err != nil {
+		if err := b.buildStep(ctx, s); err != nil {
 			return Result{}, err
 		}
 	}
-	if err := b.pack(); err != nil {
+	if err := b.packResults(); err != nil {
 		return Result{}, err
 	}
-	if err := b.sweep(); err != nil {
+	if err := b.removeStaleResults(); err != nil {
 		return Result{}, err
 	}
 	result := Result{Catalog: filepath.Join(b.Out, "catalog.yaml"), Built: b.built, Elapsed: b.Clock().Sub(start)}

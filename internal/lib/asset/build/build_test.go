@@ -20,10 +20,10 @@ import (
 func small(t *testing.T, source, out string, log *bytes.Buffer) *builder {
 	t.Helper()
 	b := newBuilder(Options{Source: source, Out: out, Go: "go", Env: os.Environ(), Log: log, Clock: time.Now, FileRepository: "http://mirror/files", ContainerRegistry: "mirror:5000"})
-	b.modules = []module{{Name: "hello", Pins: "example.com/hello", Packages: []string{"."}, LDFlags: "-X main.version={version}", Programs: map[string]string{"hello": "greet"}}}
+	b.modules = []moduleRecipe{{Name: "hello", Pins: "example.com/hello", Packages: []string{"."}, LDFlags: "-X main.version={version}", Programs: map[string]string{"hello": "greet"}}}
 	b.files = []fileRecipe{
-		{Name: "greet", Module: "hello", URL: "https://example.com/v{version}/greet-{arch}", Form: asset.Binary, Program: "greet"},
-		{Name: "greetings", Module: "hello", URL: "https://example.com/v{version}/greet-{arch}.tgz", Form: asset.Archive, Prefix: "bin/"},
+		{Name: "greet", Module: "hello", URL: "https://example.com/v{version}/greet-{arch}", Format: asset.FormatBinary, Program: "greet"},
+		{Name: "greetings", Module: "hello", URL: "https://example.com/v{version}/greet-{arch}.tgz", Format: asset.FormatArchive, Prefix: "bin/"},
 	}
 	b.images = []imageRecipe{{Name: "base", Module: "hello", Ref: "example.com/base:v{version}", Layers: []string{"base"}, Entrypoint: []string{"/greet"}}}
 	return b
@@ -50,7 +50,7 @@ func write(t *testing.T, path, text string) {
 
 func needsApt(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, ErrMissing) || (err != nil && strings.Contains(err.Error(), "apt")) {
+	if errors.Is(err, ErrMissingPackages) || (err != nil && strings.Contains(err.Error(), "apt")) {
 		t.Skipf("SKIPPED: this host cannot make the nftables layer: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func needsApt(t *testing.T, err error) {
 func TestASecondRunIsCachedAndAnEditIsNot(t *testing.T) {
 	src, out := source(t), t.TempDir()
 	var log bytes.Buffer
-	first, err := small(t, src, out, &log).run(t.Context())
+	first, err := small(t, src, out, &log).buildAll(t.Context())
 	needsApt(t, err)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &log)
@@ -70,7 +70,7 @@ func TestASecondRunIsCachedAndAnEditIsNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := small(t, src, out, &log).run(t.Context())
+	second, err := small(t, src, out, &log).buildAll(t.Context())
 	if err != nil || len(second.Built) != 0 {
 		t.Errorf("second run built %v, %v", second.Built, err)
 	}
@@ -78,7 +78,7 @@ func TestASecondRunIsCachedAndAnEditIsNot(t *testing.T) {
 		t.Errorf("the log does not say cached:\n%s", &log)
 	}
 	write(t, filepath.Join(src, "hello/main.go"), "package main\n\nvar version string\n\nfunc main() { println(version, 2) }\n")
-	third, err := small(t, src, out, &log).run(t.Context())
+	third, err := small(t, src, out, &log).buildAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
 	var catalogs [2][]byte
 	for i := range catalogs {
 		var log bytes.Buffer
-		r, err := small(t, src, t.TempDir(), &log).run(t.Context())
+		r, err := small(t, src, t.TempDir(), &log).buildAll(t.Context())
 		needsApt(t, err)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestAFailedStepLeavesNothingThatLooksDone(t *testing.T) {
 	src, out := source(t), t.TempDir()
 	write(t, filepath.Join(src, "hello/main.go"), "package main\n\nfunc main() { broken }\n")
 	var log bytes.Buffer
-	_, err := small(t, src, out, &log).run(t.Context())
+	_, err := small(t, src, out, &log).buildAll(t.Context())
 	needsApt(t, err)
 	if err == nil || !strings.Contains(err.Error(), "building hello") || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("error %v, want the compiler's message", err)
@@ -128,18 +128,18 @@ func TestAFailedStepLeavesNothingThatLooksDone(t *testing.T) {
 		t.Errorf("there is a catalogue: %v", err)
 	}
 	write(t, filepath.Join(src, "hello/main.go"), "package main\n\nfunc main() {}\n")
-	if r, err := small(t, src, out, &log).run(t.Context()); err != nil || r.Built[0] != "hello" {
+	if r, err := small(t, src, out, &log).buildAll(t.Context()); err != nil || r.Built[0] != "hello" {
 		t.Errorf("after mending: %v, %v", r.Built, err)
 	}
 }
 
 func TestMissingPackagesAreAllNamed(t *testing.T) {
 	b := small(t, t.TempDir(), t.TempDir(), &bytes.Buffer{})
-	err := b.missing(t.Context(), []step{
+	err := b.checkHostPackages(t.Context(), []step{
 		{name: "a", key: strings.Repeat("a", 64), commands: map[string]string{"no-such-compiler": "gcc-of-dreams"}, libraries: map[string]string{"no-such-library": "libdream-dev"}},
 		{name: "b", key: strings.Repeat("b", 64), commands: map[string]string{"no-such-linker": "ld-of-dreams"}},
 	})
-	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install --yes gcc-of-dreams ld-of-dreams libdream-dev") {
+	if !errors.Is(err, ErrMissingPackages) || !strings.Contains(err.Error(), "apt-get install --yes gcc-of-dreams ld-of-dreams libdream-dev") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestMissingPackagesAreAllNamed(t *testing.T) {
 func TestRecipesHoldTogether(t *testing.T) {
 	b := newBuilder(Options{Source: "../../../../assets"})
 	for _, m := range b.modules {
-		if err := b.pin(&m); err != nil {
+		if err := b.resolveVersion(&m); err != nil {
 			t.Error(err)
 		}
 		if strings.Contains(m.LDFlags, "{") {
@@ -155,7 +155,7 @@ func TestRecipesHoldTogether(t *testing.T) {
 		}
 	}
 	for _, f := range b.files {
-		if url := b.fill(f.URL, f.Module); b.versions[f.Module] == "" || strings.Contains(url, "{") {
+		if url := b.expandPattern(f.URL, f.Module); b.versions[f.Module] == "" || strings.Contains(url, "{") {
 			t.Errorf("file %s: %s", f.Name, url)
 		}
 	}

@@ -16,14 +16,14 @@ import (
 	"strings"
 )
 
-// ErrMissing says that the host lacks Debian packages; the text names them.
-var ErrMissing = errors.New("missing Debian packages")
+// ErrMissingPackages says that the host lacks Debian packages; the text names them.
+var ErrMissingPackages = errors.New("missing Debian packages")
 
-// missing names every Debian package that the steps to be made need and the host lacks.
-func (b *builder) missing(ctx context.Context, steps []step) error {
+// checkHostPackages names every Debian package that the steps to be made need and the host lacks.
+func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 	lacking := map[string]bool{}
 	for _, s := range steps {
-		if b.cached(s) {
+		if b.isCached(s) {
 			continue
 		}
 		for command, pkg := range s.commands {
@@ -32,7 +32,7 @@ func (b *builder) missing(ctx context.Context, steps []step) error {
 			}
 		}
 		for library, pkg := range s.libraries {
-			if _, err := b.output(ctx, "/", "pkg-config", "--exists", library); err != nil {
+			if _, err := b.runCommand(ctx, "/", "pkg-config", "--exists", library); err != nil {
 				lacking[pkg] = true
 			}
 		}
@@ -41,14 +41,14 @@ func (b *builder) missing(ctx context.Context, steps []step) error {
 		return nil
 	}
 	names := strings.Join(slices.Sorted(maps.Keys(lacking)), " ")
-	return fmt.Errorf("building the assets: %w: %s (run apt-get install --yes %s)", ErrMissing, names, names)
+	return fmt.Errorf("building the assets: %w: %s (run apt-get install --yes %s)", ErrMissingPackages, names, names)
 }
 
-// debianVersions says which versions of the packages apt would fetch, one name=version a word.
-func (b *builder) debianVersions(ctx context.Context) (string, error) {
-	out, err := b.output(ctx, "/", append([]string{"apt-cache", "policy"}, b.packages...)...)
+// queryDebianVersions says which versions of the packages apt would fetch, one name=version a word.
+func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
+	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, b.debianPackages...)...)
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)", ErrMissing)
+		return "", fmt.Errorf("building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)", ErrMissingPackages)
 	}
 	if err != nil {
 		return "", err
@@ -59,15 +59,15 @@ func (b *builder) debianVersions(ctx context.Context) (string, error) {
 			versions = append(versions, m[1]+"="+m[2])
 		}
 	}
-	if len(versions) != len(b.packages) {
-		return "", fmt.Errorf("apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)", len(versions), len(b.packages), strings.Join(b.packages, " "))
+	if len(versions) != len(b.debianPackages) {
+		return "", fmt.Errorf("apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)", len(versions), len(b.debianPackages), strings.Join(b.debianPackages, " "))
 	}
 	return strings.Join(versions, " "), nil
 }
 
-// unpackDebian fetches the packages of the nftables layer and leaves what nft needs to run in dir/root.
-func (b *builder) unpackDebian(ctx context.Context, dir string) error {
-	versions, err := b.debianVersions(ctx)
+// unpackDebianPackages fetches the packages of the nftables layer and leaves what nft needs to run in dir/root.
+func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
+	versions, err := b.queryDebianVersions(ctx)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (b *builder) unpackDebian(ctx context.Context, dir string) error {
 	}
 	// apt's own sandbox user may not be able to write here, and the packages' hashes are checked either way.
 	argv := append([]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"}, strings.Fields(versions)...)
-	if _, err := b.output(ctx, fetched, argv...); err != nil {
+	if _, err := b.runCommand(ctx, fetched, argv...); err != nil {
 		return err
 	}
 	debs, err := filepath.Glob(filepath.Join(fetched, "*.deb"))
@@ -86,15 +86,15 @@ func (b *builder) unpackDebian(ctx context.Context, dir string) error {
 	}
 	root := filepath.Join(dir, "root")
 	for _, deb := range debs {
-		if _, err := b.output(ctx, dir, "dpkg-deb", "--extract", deb, root); err != nil {
+		if _, err := b.runCommand(ctx, dir, "dpkg-deb", "--extract", deb, root); err != nil {
 			return err
 		}
 	}
-	return errors.Join(os.RemoveAll(fetched), prune(root))
+	return errors.Join(os.RemoveAll(fetched), pruneRoot(root))
 }
 
-// prune leaves nft, the loader and the shared libraries.
-func prune(root string) error {
+// pruneRoot leaves nft, the loader and the shared libraries.
+func pruneRoot(root string) error {
 	var drop []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

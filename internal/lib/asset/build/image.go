@@ -34,7 +34,7 @@ func (b *builder) packImages(c *asset.Catalog) error {
 	}
 	layers := map[string]v1.Layer{}
 	for _, r := range b.images {
-		image, err := b.image(r, layers)
+		image, err := b.buildImage(r, layers)
 		if err != nil {
 			return fmt.Errorf("making image %s: %w", r.Name, err)
 		}
@@ -42,7 +42,7 @@ func (b *builder) packImages(c *asset.Catalog) error {
 		if err != nil {
 			return fmt.Errorf("hashing image %s: %w", r.Name, err)
 		}
-		ref := b.fill(r.Ref, r.Module)
+		ref := b.expandPattern(r.Ref, r.Module)
 		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refAnnotation: ref})); err != nil {
 			return fmt.Errorf("writing image %s: %w", r.Name, err)
 		}
@@ -56,16 +56,16 @@ func (b *builder) packImages(c *asset.Catalog) error {
 	return nil
 }
 
-// image puts an image together from layers, each made once.
-func (b *builder) image(r imageRecipe, layers map[string]v1.Layer) (v1.Image, error) {
+// buildImage puts an image together from layers, each made once.
+func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, name := range r.Layers {
 		if layers[name] == nil {
-			entries, err := b.layer(name)
+			entries, err := b.listLayerEntries(name)
 			if err != nil {
 				return nil, fmt.Errorf("listing layer %s: %w", name, err)
 			}
-			raw, err := tarball(entries)
+			raw, err := buildTarball(entries)
 			if err != nil {
 				return nil, fmt.Errorf("making layer %s: %w", name, err)
 			}
@@ -88,38 +88,38 @@ func (b *builder) image(r imageRecipe, layers map[string]v1.Layer) (v1.Image, er
 	return mutate.ConfigFile(image, file)
 }
 
-// layer lists the entries of a layer. A layer's name is a module's, or base or nftables.
-func (b *builder) layer(name string) ([]entry, error) {
-	bin := filepath.Join(b.dirs[name], "bin")
+// listLayerEntries lists the entries of a layer. A layer's name is a module's, or base or nftables.
+func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
+	bin := filepath.Join(b.stepDirs[name], "bin")
 	switch name {
 	case "base":
 		return baseLayer(), nil
 	case "nftables":
-		return nftablesLayer(filepath.Join(b.dirs[name], "root"))
+		return nftablesLayer(filepath.Join(b.stepDirs[name], "root"))
 	case "kubernetes":
 		return kubernetesLayer(filepath.Join(bin, "kubernetes")), nil
 	case "flannel":
-		return programs(bin, "opt/bin/")
+		return listPrograms(bin, "opt/bin/")
 	case "cp":
-		return programs(bin, "bin/")
+		return listPrograms(bin, "bin/")
 	case "flannel-cni-plugin", "pause", "probe", "coredns":
-		return programs(bin, "")
+		return listPrograms(bin, "")
 	}
 	return nil, fmt.Errorf("no layer is called %s", name)
 }
 
 // nftablesLayer has Debian's files and the links that its package scripts would make.
-func nftablesLayer(root string) ([]entry, error) {
-	entries, err := tree(root)
+func nftablesLayer(root string) ([]archiveEntry, error) {
+	entries, err := listTree(root)
 	for _, name := range []string{"iptables", "ip6tables"} {
-		entries = append(entries, entry{name: "usr/sbin/" + name, link: "xtables-nft-multi", mode: 0o777})
+		entries = append(entries, archiveEntry{name: "usr/sbin/" + name, linkTarget: "xtables-nft-multi", mode: 0o777})
 	}
 	return entries, err
 }
 
 // baseLayer is what programs expect of any root: a place for temporary files, and names for the two users they run as.
-func baseLayer() []entry {
-	return []entry{
+func baseLayer() []archiveEntry {
+	return []archiveEntry{
 		{name: "tmp", dir: true, mode: 0o1777},
 		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
 		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnonroot:x:65532:\n")},
@@ -128,10 +128,10 @@ func baseLayer() []entry {
 }
 
 // kubernetesLayer holds the one binary of all Kubernetes programs and their names as links to it, so that machines pull and keep it once.
-func kubernetesLayer(binary string) []entry {
-	entries := []entry{{name: "usr/local/bin/kubernetes", source: binary, mode: 0o755}}
+func kubernetesLayer(binary string) []archiveEntry {
+	entries := []archiveEntry{{name: "usr/local/bin/kubernetes", source: binary, mode: 0o755}}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {
-		entries = append(entries, entry{name: "usr/local/bin/" + name, link: "kubernetes", mode: 0o777})
+		entries = append(entries, archiveEntry{name: "usr/local/bin/" + name, linkTarget: "kubernetes", mode: 0o777})
 	}
 	return entries
 }

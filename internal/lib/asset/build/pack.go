@@ -16,18 +16,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// pack turns the results of all steps into the files, images and catalogue that machines read.
+// packResults turns the results of all steps into the files, images and catalogue that machines read.
 // The catalogue is written last and its stamp after it, so an interrupted pack is done again.
-func (b *builder) pack() error {
+func (b *builder) packResults() error {
 	stamp := filepath.Join(b.Out, ".stamp")
 	catalog := filepath.Join(b.Out, "catalog.yaml")
-	key := hash(append(slices.Clone(b.keys), b.FileRepository, b.ContainerRegistry, fmt.Sprint(b.files, b.images, recipeVersion))...)
-	if old, err := os.ReadFile(stamp); err == nil && string(old) == key && exists(catalog) {
-		b.progress.skip()
+	key := hashParts(append(slices.Clone(b.stepKeys), b.FileRepository, b.ContainerRegistry, fmt.Sprint(b.files, b.images, recipeVersion))...)
+	if old, err := os.ReadFile(stamp); err == nil && string(old) == key && fileExists(catalog) {
+		b.progress.skipStep()
 		return nil
 	}
 	b.built = append(b.built, "files and images")
-	return b.progress.run("files and images", func() error {
+	return b.progress.runStep("files and images", func() error {
 		if err := os.RemoveAll(stamp); err != nil {
 			return err
 		}
@@ -43,14 +43,14 @@ func (b *builder) pack() error {
 		if err != nil {
 			return err
 		}
-		if _, err := asset.Parse(raw); err != nil {
+		if _, err := asset.ParseCatalog(raw); err != nil {
 			return fmt.Errorf("the catalogue of this build is wrong: %w", err)
 		}
 		head := "# What slipway assets build made; the local region serves it.\n"
 		if err := writeFile(catalog, append([]byte(head), raw...)); err != nil {
 			return err
 		}
-		if err := removeOthers(filepath.Join(b.Out, "files"), keep); err != nil {
+		if err := removeUnlisted(filepath.Join(b.Out, "files"), keep); err != nil {
 			return err
 		}
 		return writeFile(stamp, []byte(key))
@@ -61,14 +61,14 @@ func (b *builder) pack() error {
 func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 	var paths []string
 	for _, r := range b.files {
-		url := b.fill(r.URL, r.Module)
+		url := b.expandPattern(r.URL, r.Module)
 		path := filepath.Join(b.Out, "files", strings.TrimPrefix(url, "https://"))
-		bin := filepath.Join(b.dirs[r.Module], "bin")
+		bin := filepath.Join(b.stepDirs[r.Module], "bin")
 		var write func(io.Writer) error
-		if r.Form == asset.Binary {
+		if r.Format == asset.FormatBinary {
 			write = func(w io.Writer) error { return copyFile(w, filepath.Join(bin, r.Program)) }
 		} else {
-			entries, err := programs(bin, b.fill(r.Prefix, r.Module))
+			entries, err := listPrograms(bin, b.expandPattern(r.Prefix, r.Module))
 			if err != nil {
 				return nil, fmt.Errorf("packing %s: %w", r.Name, err)
 			}
@@ -79,20 +79,20 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 			return nil, fmt.Errorf("packing %s: %w", r.Name, err)
 		}
 		paths = append(paths, path)
-		c.Files = append(c.Files, asset.File{Name: r.Name, Version: b.versions[r.Module], Arch: b.arch, URL: url, SHA256: sum, Form: r.Form})
+		c.Files = append(c.Files, asset.File{Name: r.Name, Version: b.versions[r.Module], Arch: b.arch, URL: url, SHA256: sum, Format: r.Format})
 	}
 	return paths, nil
 }
 
-// programs lists the programs of a bin folder as entries under prefix.
-func programs(bin, prefix string) ([]entry, error) {
+// listPrograms lists the programs of a bin folder as entries under prefix.
+func listPrograms(bin, prefix string) ([]archiveEntry, error) {
 	found, err := os.ReadDir(bin)
 	if err != nil {
 		return nil, err
 	}
-	var entries []entry
+	var entries []archiveEntry
 	for _, f := range found {
-		entries = append(entries, entry{name: prefix + f.Name(), source: filepath.Join(bin, f.Name()), mode: 0o755})
+		entries = append(entries, archiveEntry{name: prefix + f.Name(), source: filepath.Join(bin, f.Name()), mode: 0o755})
 	}
 	return entries, nil
 }
@@ -134,9 +134,9 @@ func copyFile(w io.Writer, path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// removeOthers deletes the files under root that are not in keep: versions of earlier builds.
-func removeOthers(root string, keep []string) error {
-	entries, err := tree(root)
+// removeUnlisted deletes the files under root that are not in keep: versions of earlier builds.
+func removeUnlisted(root string, keep []string) error {
+	entries, err := listTree(root)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func removeOthers(root string, keep []string) error {
 	return err
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

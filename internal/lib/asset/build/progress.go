@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// beat is how often a running step says that it still runs.
-const beat = 15 * time.Second
+// progressInterval is how often a running step says that it still runs.
+const progressInterval = 15 * time.Second
 
 // progress tells a person how far a build is. It draws no bars, so that a log file reads as well as a terminal.
 type progress struct {
@@ -19,8 +19,8 @@ type progress struct {
 	done, total int
 }
 
-// run does work under the name of a step, saying when it starts, while it lasts and when it ends.
-func (p *progress) run(name string, work func() error) error {
+// runStep does work under the name of a step, saying when it starts, while it lasts and when it ends.
+func (p *progress) runStep(name string, work func() error) error {
 	p.done++
 	label := fmt.Sprintf("[%d/%d] %s", p.done, p.total, name)
 	fmt.Fprintf(p.out, "%s: building\n", label)
@@ -28,7 +28,7 @@ func (p *progress) run(name string, work func() error) error {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		ticker := time.NewTicker(beat)
+		ticker := time.NewTicker(progressInterval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -49,5 +49,5 @@ func (p *progress) run(name string, work func() error) error {
 	return nil
 }
 
-// skip counts a step that is cached.
-func (p *progress) skip() { p.done++ }
+// skipStep counts a step that is cached.
+func (p *progress) skipStep() { p.done++ }

@@ -7,8 +7,8 @@ import "github.com/slipway-k8s/slipway/internal/lib/asset"
 // recipeVersion enters every cache key: raise it when the way of building changes and its inputs do not.
 const recipeVersion = "1"
 
-// module is a nested module under assets/ and how its programs are built.
-type module struct {
+// moduleRecipe is a nested module under assets/ and how its programs are built.
+type moduleRecipe struct {
 	Name     string            // its folder
 	Pins     string            // the required module whose version is this one's; empty means Version
 	Version  string            // for what is our own
@@ -24,7 +24,7 @@ type fileRecipe struct {
 	Name   string
 	Module string // its programs and its version
 	URL    string // {version} and {arch} are filled in
-	Form   asset.Form
+	Format asset.FileFormat
 	// Program is the one program of a binary.
 	Program string
 	// Prefix stands before every program's name in an archive.
@@ -40,14 +40,14 @@ type imageRecipe struct {
 	Entrypoint []string
 }
 
-func modules() []module {
+func moduleRecipes() []moduleRecipe {
 	const (
 		k8s        = "k8s.io/component-base/version"
 		plugins    = "github.com/containernetworking/plugins"
 		containerd = "github.com/containerd/containerd/v2"
 		etcd       = "go.etcd.io/etcd"
 	)
-	return []module{
+	return []moduleRecipe{
 		// The longest first, so that a failure elsewhere does not hide how long the rest takes.
 		{
 			Name: "kubernetes", Pins: "k8s.io/kubernetes", Packages: []string{"."},
@@ -81,19 +81,19 @@ func modules() []module {
 func fileRecipes() []fileRecipe {
 	const github = "https://github.com/"
 	return []fileRecipe{
-		{Name: "kubelet", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet", Form: asset.Binary, Program: "kubernetes"},
-		{Name: "kubectl", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl", Form: asset.Binary, Program: "kubernetes"},
+		{Name: "kubelet", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet", Format: asset.FormatBinary, Program: "kubernetes"},
+		{Name: "kubectl", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl", Format: asset.FormatBinary, Program: "kubernetes"},
 		{
-			Name: "containerd", Module: "containerd", Form: asset.Archive, Prefix: "bin/",
+			Name: "containerd", Module: "containerd", Format: asset.FormatArchive, Prefix: "bin/",
 			URL: github + "containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz",
 		},
-		{Name: "runc", Module: "runc", URL: github + "opencontainers/runc/releases/download/v{version}/runc.{arch}", Form: asset.Binary, Program: "runc"},
+		{Name: "runc", Module: "runc", URL: github + "opencontainers/runc/releases/download/v{version}/runc.{arch}", Format: asset.FormatBinary, Program: "runc"},
 		{
-			Name: "cni-plugins", Module: "cni-plugins", Form: asset.Archive, Prefix: "./",
+			Name: "cni-plugins", Module: "cni-plugins", Format: asset.FormatArchive, Prefix: "./",
 			URL: github + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
 		},
 		{
-			Name: "etcd", Module: "etcd", Form: asset.Archive, Prefix: "etcd-v{version}-linux-{arch}/",
+			Name: "etcd", Module: "etcd", Format: asset.FormatArchive, Prefix: "etcd-v{version}-linux-{arch}/",
 			URL: github + "etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz",
 		},
 	}

@@ -22,13 +22,13 @@ func RegistryHandler(dir string) http.Handler {
 	r := registry{images: filepath.Join(dir, "images")}
 	mux := http.NewServeMux()
 	mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServerFS(os.DirFS(filepath.Join(dir, "files")))))
-	mux.HandleFunc("GET /v2/", r.serve)
+	mux.HandleFunc("GET /v2/", r.serveRequest)
 	return mux
 }
 
 type registry struct{ images string }
 
-func (r registry) serve(w http.ResponseWriter, req *http.Request) {
+func (r registry) serveRequest(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	rest := strings.TrimPrefix(req.URL.Path, "/v2/")
 	if rest == "" {
@@ -37,30 +37,30 @@ func (r registry) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	parts := regexp.MustCompile(`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`).FindStringSubmatch(rest)
 	if parts == nil {
-		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", "there is nothing at "+req.URL.Path)
+		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is nothing at "+req.URL.Path)
 		return
 	}
-	index, err := r.index()
+	index, err := r.readIndex()
 	if err != nil {
-		refuse(w, http.StatusServiceUnavailable, "UNAVAILABLE", "the images are not built: run slipway assets build")
+		writeError(w, http.StatusServiceUnavailable, "UNAVAILABLE", "the images are not built: run slipway assets build")
 		return
 	}
 	switch repository, name := parts[1], parts[3]; parts[2] {
 	case "tags":
-		r.tags(w, index, repository)
+		r.serveTags(w, index, repository)
 	case "blobs":
-		r.blob(w, req, name, "application/octet-stream")
+		r.serveBlob(w, req, name, "application/octet-stream")
 	default:
-		manifest := find(index, repository, name)
+		manifest := findManifest(index, repository, name)
 		if manifest == nil {
-			refuse(w, http.StatusNotFound, "MANIFEST_UNKNOWN", repository+" has no manifest "+name)
+			writeError(w, http.StatusNotFound, "MANIFEST_UNKNOWN", repository+" has no manifest "+name)
 			return
 		}
-		r.blob(w, req, manifest.Digest.String(), string(manifest.MediaType))
+		r.serveBlob(w, req, manifest.Digest.String(), string(manifest.MediaType))
 	}
 }
 
-func (r registry) index() (v1.IndexManifest, error) {
+func (r registry) readIndex() (v1.IndexManifest, error) {
 	var index v1.IndexManifest
 	raw, err := os.ReadFile(filepath.Join(r.images, "index.json"))
 	if err != nil {
@@ -72,8 +72,8 @@ func (r registry) index() (v1.IndexManifest, error) {
 	return index, nil
 }
 
-// find looks a manifest up by tag or digest.
-func find(index v1.IndexManifest, repository, name string) *v1.Descriptor {
+// findManifest looks a manifest up by tag or digest.
+func findManifest(index v1.IndexManifest, repository, name string) *v1.Descriptor {
 	for _, d := range index.Manifests {
 		repo, tag := splitRef(d.Annotations[refAnnotation])
 		if repo == repository && (tag == name || d.Digest.String() == name) {
@@ -91,7 +91,7 @@ func splitRef(ref string) (repository, tag string) {
 	return ref[:colon], ref[colon+1:]
 }
 
-func (r registry) tags(w http.ResponseWriter, index v1.IndexManifest, repository string) {
+func (r registry) serveTags(w http.ResponseWriter, index v1.IndexManifest, repository string) {
 	list := struct {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
@@ -102,7 +102,7 @@ func (r registry) tags(w http.ResponseWriter, index v1.IndexManifest, repository
 		}
 	}
 	if list.Tags == nil {
-		refuse(w, http.StatusNotFound, "NAME_UNKNOWN", "there is no repository "+repository)
+		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is no repository "+repository)
 		return
 	}
 	slices.Sort(list.Tags)
@@ -110,21 +110,21 @@ func (r registry) tags(w http.ResponseWriter, index v1.IndexManifest, repository
 	_ = json.NewEncoder(w).Encode(list) // a client that has gone needs no answer
 }
 
-func (r registry) blob(w http.ResponseWriter, req *http.Request, digest, mediaType string) {
+func (r registry) serveBlob(w http.ResponseWriter, req *http.Request, digest, mediaType string) {
 	hash, err := v1.NewHash(digest)
 	if err != nil || hash.Algorithm != "sha256" {
-		refuse(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is no sha256 digest")
+		writeError(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is no sha256 digest")
 		return
 	}
 	f, err := os.Open(filepath.Join(r.images, "blobs", "sha256", hash.Hex))
 	if err != nil {
-		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
 		return
 	}
 	defer f.Close() //nolint:errcheck // only read from
 	info, err := f.Stat()
 	if err != nil {
-		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
 		return
 	}
 	w.Header().Set("Content-Type", mediaType)
@@ -133,8 +133,8 @@ func (r registry) blob(w http.ResponseWriter, req *http.Request, digest, mediaTy
 	http.ServeContent(w, req, "", info.ModTime(), f)
 }
 
-// refuse answers in the form of the distribution specification.
-func refuse(w http.ResponseWriter, status int, code, message string) {
+// writeError answers in the form of the distribution specification.
+func writeError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []map[string]string{{"code": code, "message": message}}}) // a client that has gone needs no answer

@@ -38,7 +38,7 @@ func built(t *testing.T) (string, asset.Catalog) {
 	if err != nil {
 		t.Skipf("SKIPPED: the assets are not built here (slipway assets build): %v", err)
 	}
-	c, err := asset.Parse(raw)
+	c, err := asset.ParseCatalog(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,33 +22,33 @@ import (
 
 // step makes one folder from inputs that its key names completely.
 type step struct {
-	name string
-	key  string
-	make func(ctx context.Context, dir string) error
+	name  string
+	key   string
+	build func(ctx context.Context, dir string) error
 	// needs are the programs and libraries of the host it is made with: command or pkg-config name → Debian package.
 	commands, libraries map[string]string
 }
 
-// steps lists what is to be made. Nothing is built yet.
-func (b *builder) steps(ctx context.Context) ([]step, error) {
-	goVersion, err := b.output(ctx, b.Source, b.Go, "env", "GOVERSION")
+// planSteps lists what is to be made. Nothing is built yet.
+func (b *builder) planSteps(ctx context.Context) ([]step, error) {
+	goVersion, err := b.runCommand(ctx, b.Source, b.Go, "env", "GOVERSION")
 	if err != nil {
 		return nil, fmt.Errorf("asking for Go's version: %w", err)
 	}
-	debian, err := b.debianVersions(ctx)
+	debian, err := b.queryDebianVersions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var steps []step
 	for _, m := range b.modules {
-		if err := b.pin(&m); err != nil {
+		if err := b.resolveVersion(&m); err != nil {
 			return nil, err
 		}
-		key, err := b.moduleKey(m, goVersion)
+		key, err := b.moduleCacheKey(m, goVersion)
 		if err != nil {
 			return nil, err
 		}
-		s := step{name: m.Name, key: key, make: func(ctx context.Context, dir string) error { return b.compile(ctx, m, dir) }}
+		s := step{name: m.Name, key: key, build: func(ctx context.Context, dir string) error { return b.compileModule(ctx, m, dir) }}
 		if m.CGO {
 			s.commands = map[string]string{"gcc": "gcc", "pkg-config": "pkg-config"}
 			s.libraries = map[string]string{"libseccomp": "libseccomp-dev"}
@@ -56,50 +56,50 @@ func (b *builder) steps(ctx context.Context) ([]step, error) {
 		steps = append(steps, s)
 	}
 	steps = append(steps, step{
-		name: "nftables", key: hash(recipeVersion, "with iptables", debian, b.arch), make: b.unpackDebian,
+		name: "nftables", key: hashParts(recipeVersion, "with iptables", debian, b.arch), build: b.unpackDebianPackages,
 		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
 	})
 	for _, s := range steps {
-		b.keys = append(b.keys, s.key)
-		b.dirs[s.name] = b.dir(s)
+		b.stepKeys = append(b.stepKeys, s.key)
+		b.stepDirs[s.name] = b.stepDir(s)
 	}
 	return steps, nil
 }
 
-func (b *builder) dir(s step) string {
+func (b *builder) stepDir(s step) string {
 	return filepath.Join(b.Out, "work", s.name+"-"+s.key[:16])
 }
 
-func (b *builder) cached(s step) bool {
-	_, err := os.Stat(b.dir(s))
+func (b *builder) isCached(s step) bool {
+	_, err := os.Stat(b.stepDir(s))
 	return err == nil
 }
 
-// do makes a step unless it is cached. The folder gets its name when it is complete, so a killed run leaves nothing half made.
-func (b *builder) do(ctx context.Context, s step) error {
-	if b.cached(s) {
-		b.progress.skip()
+// buildStep makes a step unless it is cached. The folder gets its name when it is complete, so a killed run leaves nothing half made.
+func (b *builder) buildStep(ctx context.Context, s step) error {
+	if b.isCached(s) {
+		b.progress.skipStep()
 		return nil
 	}
 	b.built = append(b.built, s.name)
-	return b.progress.run(s.name, func() error {
-		partial := b.dir(s) + ".partial"
+	return b.progress.runStep(s.name, func() error {
+		partial := b.stepDir(s) + ".partial"
 		err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)) //nolint:gosec // built from public sources
 		if err != nil {
 			return fmt.Errorf("making room for %s: %w", s.name, err)
 		}
-		if err := s.make(ctx, partial); err != nil {
+		if err := s.build(ctx, partial); err != nil {
 			return fmt.Errorf("building %s: %w", s.name, err)
 		}
-		if err := os.Rename(partial, b.dir(s)); err != nil {
+		if err := os.Rename(partial, b.stepDir(s)); err != nil {
 			return fmt.Errorf("keeping %s: %w", s.name, err)
 		}
 		return nil
 	})
 }
 
-// pin reads the version of a module from its go.mod, the only place that says it.
-func (b *builder) pin(m *module) error {
+// resolveVersion reads the version of a module from its go.mod, the only place that says it.
+func (b *builder) resolveVersion(m *moduleRecipe) error {
 	if m.Pins != "" {
 		raw, err := os.ReadFile(filepath.Join(b.Source, m.Name, "go.mod"))
 		if err != nil {
@@ -118,8 +118,8 @@ func (b *builder) pin(m *module) error {
 	return nil
 }
 
-// moduleKey hashes everything a module's programs are made from.
-func (b *builder) moduleKey(m module, goVersion string) (string, error) {
+// moduleCacheKey hashes everything a module's programs are made from.
+func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, error) {
 	recipe, err := json.Marshal(m)
 	if err != nil {
 		return "", fmt.Errorf("hashing the recipe of %s: %w", m.Name, err)
@@ -137,11 +137,11 @@ func (b *builder) moduleKey(m module, goVersion string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hashing the sources of %s: %w", m.Name, err)
 	}
-	return hash(parts...), nil
+	return hashParts(parts...), nil
 }
 
-// compile builds a module's programs into dir/bin.
-func (b *builder) compile(ctx context.Context, m module, dir string) error {
+// compileModule builds a module's programs into dir/bin.
+func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil { //nolint:gosec // built from public sources
 		return err
@@ -165,8 +165,8 @@ func (b *builder) compile(ctx context.Context, m module, dir string) error {
 	return nil
 }
 
-// sweep removes the results of older inputs.
-func (b *builder) sweep() error {
+// removeStaleResults removes the results of older inputs.
+func (b *builder) removeStaleResults() error {
 	entries, err := os.ReadDir(filepath.Join(b.Out, "work"))
 	if err != nil {
 		return fmt.Errorf("listing cached results: %w", err)
@@ -174,7 +174,7 @@ func (b *builder) sweep() error {
 	for _, e := range entries {
 		path := filepath.Join(b.Out, "work", e.Name())
 		keep := false
-		for _, dir := range b.dirs {
+		for _, dir := range b.stepDirs {
 			keep = keep || dir == path
 		}
 		if keep {
@@ -187,13 +187,13 @@ func (b *builder) sweep() error {
 	return nil
 }
 
-// fill puts a version and the architecture into a pattern.
-func (b *builder) fill(pattern, moduleName string) string {
+// expandPattern puts a version and the architecture into a pattern.
+func (b *builder) expandPattern(pattern, moduleName string) string {
 	return strings.NewReplacer("{version}", b.versions[moduleName], "{arch}", b.arch).Replace(pattern)
 }
 
-// output runs a command and returns its standard output without white space at its ends.
-func (b *builder) output(ctx context.Context, dir string, argv ...string) (string, error) {
+// runCommand runs a command and returns its standard output without white space at its ends.
+func (b *builder) runCommand(ctx context.Context, dir string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = dir, b.Env
 	out, err := cmd.Output()
@@ -206,8 +206,8 @@ func (b *builder) output(ctx context.Context, dir string, argv ...string) (strin
 	return strings.TrimSpace(string(out)), nil
 }
 
-// hash is the SHA-256 of parts, each set off by its length.
-func hash(parts ...string) string {
+// hashParts is the SHA-256 of parts, each set off by its length.
+func hashParts(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
@@ -218,7 +218,7 @@ func hash(parts ...string) string {
 // newCatalog starts the catalogue of a build.
 func (b *builder) newCatalog() asset.Catalog {
 	return asset.Catalog{
-		APIVersion: asset.APIVersion, Kind: asset.Kind,
+		APIVersion: asset.APIVersion, Kind: asset.CatalogKind,
 		FileRepository: b.FileRepository, ContainerRegistry: b.ContainerRegistry,
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// writers is how many clients race in the tests of concurrency.
-const writers = 12
+// writerCount is how many clients race in the tests of concurrency.
+const writerCount = 12
 
 // Run holds a store to its contract. Each call of open gives an empty store.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
@@ -175,7 +175,7 @@ func testCreateRace(t *testing.T, s store.Store) {
 	t.Helper()
 	var won atomic.Int32
 	var winner atomic.Value
-	race(t, func(i int) error {
+	runConcurrently(t, func(i int) error {
 		body := fmt.Sprint("writer ", i)
 		_, err := s.Create(t.Context(), "k", []byte(body))
 		if err == nil {
@@ -187,7 +187,7 @@ func testCreateRace(t *testing.T, s store.Store) {
 		return nil
 	})
 	if won.Load() != 1 {
-		t.Fatalf("%d of %d creates won", won.Load(), writers)
+		t.Fatalf("%d of %d creates won", won.Load(), writerCount)
 	}
 	body, ok := winner.Load().(string)
 	if !ok {
@@ -200,7 +200,7 @@ func testCreateRace(t *testing.T, s store.Store) {
 func testUpdateRace(t *testing.T, s store.Store) {
 	t.Helper()
 	must(s.Create(t.Context(), "k", nil))(t)
-	race(t, func(i int) error {
+	runConcurrently(t, func(i int) error {
 		for {
 			o, err := s.Get(t.Context(), "k")
 			if err != nil {
@@ -213,8 +213,8 @@ func testUpdateRace(t *testing.T, s store.Store) {
 		}
 	})
 	o := must(s.Get(t.Context(), "k"))(t)
-	if n := bytes.Count(o.Body, []byte("\n")); n != writers {
-		t.Errorf("%d of %d updates are there:\n%s", n, writers, o.Body)
+	if n := bytes.Count(o.Body, []byte("\n")); n != writerCount {
+		t.Errorf("%d of %d updates are there:\n%s", n, writerCount, o.Body)
 	}
 }
 
@@ -222,7 +222,7 @@ func testWholeObjects(t *testing.T, s store.Store) {
 	t.Helper()
 	bodies := [][]byte{bytes.Repeat([]byte("a"), 1<<16), bytes.Repeat([]byte("b"), 1<<17)}
 	must(s.Put(t.Context(), "k", bodies[0]))(t)
-	race(t, func(i int) error {
+	runConcurrently(t, func(i int) error {
 		for n := range 8 {
 			if i%2 == 0 {
 				if _, err := s.Put(t.Context(), "k", bodies[n%2]); err != nil {
@@ -252,12 +252,12 @@ func testContext(t *testing.T, s store.Store) {
 	wantErr(t, err, context.Canceled)
 }
 
-// race runs do for every writer at once.
-func race(t *testing.T, do func(i int) error) {
+// runConcurrently runs do for every writer at once.
+func runConcurrently(t *testing.T, do func(i int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
 	start := make(chan struct{})
-	for i := range writers {
+	for i := range writerCount {
 		wg.Go(func() {
 			<-start
 			if err := do(i); err != nil {
@@ -292,7 +292,7 @@ func RunSealer(t *testing.T, sealer, other store.Sealer) {
 			if err == nil || len(got) > 0 {
 				t.Fatalf("opened to %q", got)
 			}
-			if by == sealer && !errors.Is(err, store.ErrSealed) { // of another's key AWS only says that access is denied
+			if by == sealer && !errors.Is(err, store.ErrDecryption) { // of another's key AWS only says that access is denied
 				t.Errorf("%v does not wrap ErrSealed", err)
 			}
 			if strings.Contains(err.Error(), string(secret)) {

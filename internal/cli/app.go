@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is slipway's command line: one file a command, each of which turns flags into a call and prints what
+// comes back. It decides nothing about clusters; the packages it calls do.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+	"golang.org/x/term"
+
+	awscalls "github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// The exit codes that every command shares; others say theirs in their help.
+const (
+	exitOK    = 0
+	exitError = 1
+)
+
+// Env is the process as commands see it, so that tests can give another.
+type Env struct {
+	// Args without the program's name.
+	Args           []string
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Now            func() time.Time
+	Hostname       func() (string, error)
+	// Resolver asks the DNS; nil is this machine's own.
+	Resolver Resolver
+}
+
+// Exit is an error that only sets the exit code: what there is to say has been said.
+type Exit struct{ Code int } //nolint:errname // it is no error to anybody but cobra
+
+// Error names the code.
+func (e Exit) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+
+// app is what the commands of one run share: the process and the global flags.
+type app struct {
+	Env
+	stateFlag, stateKeyFlag string
+	region, profile         string
+	assets                  string
+	yes, quiet              bool
+	lockTimeout             time.Duration
+	noColor                 bool
+	cachedConfig            *aws.Config            // once it is found
+	openStores              map[string]openedStore // that are open, by URL
+	calls                   awscalls.CallLimiter   // of all that this run asks of AWS, the stores included
+}
+
+// Main runs one command and returns the process's exit code.
+func Main(ctx context.Context, env Env) int {
+	a := &app{Env: env}
+	root := newRoot(a) //nolint:contextcheck // commands get their context when they are executed
+	root.SetArgs(env.Args)
+	err := root.ExecuteContext(ctx)
+	var exit Exit
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return exit.Code
+	}
+	a.printError(err)
+	return exitError
+}
+
+// printError says what went wrong and how to mend it, on stderr.
+func (a *app) printError(err error) {
+	var findings diag.Findings
+	if errors.As(err, &findings) {
+		a.printFindings(findings)
+	}
+	fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "error:"), summarizeError(err, findings))
+	for _, hint := range errorHints(err) {
+		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, cyan, "hint:"), hint)
+	}
+}
+
+// summarizeError is err's text; findings have been printed one a line already, so they are only counted.
+func summarizeError(err error, findings diag.Findings) string {
+	if len(findings) == 0 {
+		return err.Error()
+	}
+	n := 0
+	for _, f := range findings {
+		if f.Severity == diag.Error {
+			n++
+		}
+	}
+	if n == 1 {
+		return "1 thing is wrong; nothing was written"
+	}
+	return fmt.Sprintf("%d things are wrong; nothing was written", n)
+}
+
+// printFindings lists findings on stderr, each with its path, value and hint.
+func (a *app) printFindings(findings diag.Findings) {
+	for _, f := range findings {
+		color := red
+		if f.Severity == diag.Warning {
+			color = yellow
+		}
+		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, color, string(f.Severity)+":"), f)
+	}
+}
+
+// printMessage prints a message for people, unless --quiet.
+func (a *app) printMessage(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.Stderr, format+"\n", args...)
+	}
+}
+
+// flagOrEnv returns the flag's value, else that of an environment variable.
+func (a *app) flagOrEnv(flag, variable string) string {
+	if flag != "" {
+		return flag
+	}
+	return a.Getenv(variable)
+}
+
+// awsConfig finds AWS as the SDK ordinarily does; --region and --profile go first.
+func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
+	if a.cachedConfig != nil && (a.region == "" || a.region == a.cachedConfig.Region) {
+		return *a.cachedConfig, nil
+	}
+	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
+	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
+	if a.region != "" {
+		opts = append(opts, config.WithRegion(a.region))
+	}
+	if a.profile != "" {
+		opts = append(opts, config.WithSharedConfigProfile(a.profile))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, opts...)
+	if err != nil {
+		return aws.Config{}, diag.WithHint(fmt.Errorf("find AWS's settings: %w", err), "check AWS_PROFILE and ~/.aws/config; for the local region: eval \"$(slipway region env)\"")
+	}
+	if cfg.Region == "" {
+		return aws.Config{}, diag.WithHint(errors.New("no AWS region is set"), "give --region or AWS_REGION, or try: eval \"$(slipway region env)\"")
+	}
+	cfg = a.calls.CountCalls(cfg)
+	a.cachedConfig = &cfg
+	return cfg, nil
+}
+
+// isTerminal says whether a stream is a terminal that a person sits at.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

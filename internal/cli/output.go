@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// The formats of -o.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+	formatYAML  = "yaml"
+)
+
+// addFormatFlag adds -o to a command that reads.
+func addFormatFlag(cmd *cobra.Command, into *string, formats ...string) {
+	if len(formats) == 0 {
+		formats = []string{formatTable, formatJSON, formatYAML}
+	}
+	cmd.Flags().StringVarP(into, "output", "o", formats[0], "format: "+strings.Join(formats, "|"))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+}
+
+// printValue prints v as JSON or YAML.
+func (a *app) printValue(format string, v any) error {
+	switch format {
+	case formatJSON:
+		enc := json.NewEncoder(a.Stdout)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		return enc.Encode(v)
+	case formatYAML:
+		out, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("print as yaml: %w", err)
+		}
+		_, err = a.Stdout.Write(out)
+		return err
+	}
+	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
+}
+
+// printTable prints rows under a header with columns that line up. It holds no colour, so that widths are true.
+func (a *app) printTable(header []string, rows [][]string) {
+	widths := make([]int, len(header))
+	for _, row := range append([][]string{header}, rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range append([][]string{header}, rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+3))
+		}
+		fmt.Fprintln(a.Stdout, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// The colours, as ANSI codes.
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+// usesColor says whether colour may go to w: only to a terminal, and only if nobody said no.
+func (a *app) usesColor(w io.Writer) bool {
+	return !a.noColor && a.Getenv("NO_COLOR") == "" && a.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// colorText colours text for w.
+func (a *app) colorText(w io.Writer, color, text string) string {
+	if !a.usesColor(w) {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}

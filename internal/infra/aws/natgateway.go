@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type addressAPI interface {
+	tagAPI
+	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
+	AllocateAddress(context.Context, *ec2.AllocateAddressInput, ...func(*ec2.Options)) (*ec2.AllocateAddressOutput, error)
+	ReleaseAddress(context.Context, *ec2.ReleaseAddressInput, ...func(*ec2.Options)) (*ec2.ReleaseAddressOutput, error)
+}
+
+// registerAddresses drives elastic IP addresses.
+func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
+		page, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: clusterFilters(scope)}) // it has no pages
+		if err != nil {
+			return nil, wrap(err, "list elastic IP addresses")
+		}
+		var out []plan.ActualResource
+		for _, a := range page.Addresses {
+			r := awskind.EIP{Domain: string(a.Domain), Tags: fromEC2Tags(a.Tags)}
+			out = append(out, plan.ActualResource{
+				Addr: addressFromTags(r.Tags), ID: aws.ToString(a.AllocationId), Resource: r,
+				Attributes: map[string]string{"PublicIp": aws.ToString(a.PublicIp)},
+			})
+		}
+		return out, nil
+	}, awskind.EIP{})
+	registerDriver(c, driver[awskind.EIP]{
+		create: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
+			out, err := api.AllocateAddress(ctx, &ec2.AllocateAddressInput{
+				Domain: ec2types.DomainType(t.want.Domain), TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
+			})
+			if err != nil {
+				return plan.StepResult{}, wrap(err, "allocate an elastic IP address")
+			}
+			return plan.StepResult{ID: aws.ToString(out.AllocationId), Attributes: map[string]string{"PublicIp": aws.ToString(out.PublicIp)}}, nil
+		},
+		update: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
+			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+		},
+		remove: func(ctx context.Context, t task[awskind.EIP]) error {
+			_, err := api.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &t.id})
+			if err = wrap(err, "release"); plan.ErrorClassOf(err) == plan.InUse {
+				return notYet("%w", err)
+			}
+			return err
+		},
+	})
+}
+
+type natAPI interface {
+	tagAPI
+	DescribeNatGateways(context.Context, *ec2.DescribeNatGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeNatGatewaysOutput, error)
+	CreateNatGateway(context.Context, *ec2.CreateNatGatewayInput, ...func(*ec2.Options)) (*ec2.CreateNatGatewayOutput, error)
+	DeleteNatGateway(context.Context, *ec2.DeleteNatGatewayInput, ...func(*ec2.Options)) (*ec2.DeleteNatGatewayOutput, error)
+}
+
+// registerNATGateways drives NAT gateways. One that is not available yet takes no route, so creation waits.
+func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
+	looks := &statePoller[ec2types.NatGateway]{describe: func(ctx context.Context, ids []string) (map[string]ec2types.NatGateway, error) {
+		list, err := describeNATGateways(ctx, api, &ec2.DescribeNatGatewaysInput{Filter: []ec2types.Filter{{Name: aws.String("nat-gateway-id"), Values: ids}}})
+		out := map[string]ec2types.NatGateway{}
+		for _, n := range list {
+			out[aws.ToString(n.NatGatewayId)] = n
+		}
+		return out, err
+	}}
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readNATGateways(ctx, api, scope) }, awskind.NATGateway{})
+	registerDriver(c, driver[awskind.NATGateway]{
+		create: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
+			subnet, eip := t.want.Subnet.Literal(), t.want.Allocation.Literal()
+			out, err := api.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
+				SubnetId: &subnet, AllocationId: &eip, ClientToken: &t.token, TagSpecifications: tagSpecifications(ec2types.ResourceTypeNatgateway, t.want.Tags),
+			})
+			if err != nil {
+				return plan.StepResult{}, wrap(err, "create NAT gateway")
+			}
+			id := aws.ToString(out.NatGateway.NatGatewayId)
+			err = looks.waitUntil(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
+				t.reportWaiting(id + " is " + string(n.State))
+				if n.State == ec2types.NatGatewayStateFailed {
+					return false, fmt.Errorf("%s failed: %s", id, aws.ToString(n.FailureMessage))
+				}
+				return found && n.State == ec2types.NatGatewayStateAvailable, nil
+			})
+			return plan.StepResult{ID: id}, markNotRetryable(err, id)
+		},
+		update: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
+			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+		},
+		remove: func(ctx context.Context, t task[awskind.NATGateway]) error {
+			if _, err := api.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &t.id}); err != nil {
+				return wrap(err, "delete")
+			}
+			return looks.waitUntil(ctx, t.id, func(n ec2types.NatGateway, found bool) (bool, error) {
+				t.reportWaiting(t.id + " is " + string(n.State))
+				return !found || n.State == ec2types.NatGatewayStateDeleted, nil
+			})
+		},
+	})
+}
+
+func describeNATGateways(ctx context.Context, api natAPI, in *ec2.DescribeNatGatewaysInput) ([]ec2types.NatGateway, error) {
+	var out []ec2types.NatGateway
+	pages := ec2.NewDescribeNatGatewaysPaginator(api, in)
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, wrap(err, "list NAT gateways")
+		}
+		out = append(out, page.NatGateways...)
+	}
+	return out, nil
+}
+
+func readNATGateways(ctx context.Context, api natAPI, scope Scope) ([]plan.ActualResource, error) {
+	list, err := describeNATGateways(ctx, api, &ec2.DescribeNatGatewaysInput{Filter: clusterFilters(scope)})
+	if err != nil {
+		return nil, err
+	}
+	var out []plan.ActualResource
+	for _, n := range list {
+		if n.State != ec2types.NatGatewayStatePending && n.State != ec2types.NatGatewayStateAvailable {
+			continue // AWS lists a gateway for an hour after its end
+		}
+		r := awskind.NATGateway{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: fromEC2Tags(n.Tags)}
+		for _, a := range n.NatGatewayAddresses {
+			if a.AllocationId != nil {
+				r.Allocation = graph.UnmanagedRef[awskind.EIP](*a.AllocationId)
+				break
+			}
+		}
+		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(n.NatGatewayId), Resource: r})
+	}
+	return out, nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package awskind
+
+import "github.com/slipway-k8s/slipway/internal/infra/graph"
+
+// LoadBalancer is a network load balancer.
+type LoadBalancer struct {
+	Name           string                     `aws:"Name,immutable"`
+	Type           string                     `aws:"Type,immutable" tf:"load_balancer_type"`
+	Scheme         string                     `aws:"Scheme,immutable" tf:"internal,is=internal"` // internet-facing or internal
+	Subnets        []graph.Ref[Subnet]        `aws:"Subnets,set"`
+	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroups,set"`
+	Attributes     map[string]string          `aws:"LoadBalancerAttributes" tf:"-,options"`
+	Tags           Tags                       `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (LoadBalancer) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "load-balancer", Terraform: "aws_lb", CloudFormation: "AWS::ElasticLoadBalancingV2::LoadBalancer",
+		ImplicitDependencies: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name", "CanonicalHostedZoneID": "zone_id"}, Outputs: []string{"DNSName"},
+		TerraformOptions: map[string]string{
+			"load_balancing.cross_zone.enabled": "enable_cross_zone_load_balancing", "deletion_protection.enabled": "enable_deletion_protection",
+		},
+	}
+}
+
+// TargetGroup is a set of targets and how their health is checked.
+type TargetGroup struct {
+	Name                string            `aws:"Name,immutable"`
+	VPC                 graph.Ref[VPC]    `aws:"VpcId,immutable"`
+	Protocol            string            `aws:"Protocol,immutable"`
+	Port                int               `aws:"Port,immutable"`
+	TargetType          string            `aws:"TargetType,immutable"`
+	HealthCheckProtocol string            `aws:"HealthCheckProtocol" tf:"health_check.protocol"`
+	HealthCheckPath     string            `aws:"HealthCheckPath" tf:"health_check.path"`
+	HealthCheckPort     string            `aws:"HealthCheckPort" tf:"health_check.port"`
+	HealthCheckInterval int               `aws:"HealthCheckIntervalSeconds" tf:"health_check.interval"`
+	HealthCheckTimeout  int               `aws:"HealthCheckTimeoutSeconds" tf:"health_check.timeout"`
+	HealthyThreshold    int               `aws:"HealthyThresholdCount" tf:"health_check.healthy_threshold"`
+	UnhealthyThreshold  int               `aws:"UnhealthyThresholdCount" tf:"health_check.unhealthy_threshold"`
+	Attributes          map[string]string `aws:"TargetGroupAttributes" tf:"-,options"`
+	Tags                Tags              `aws:"Tags,tags"`
+}
+
+// Kind implements [graph.Resource].
+func (TargetGroup) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "target-group", Terraform: "aws_lb_target_group", CloudFormation: "AWS::ElasticLoadBalancingV2::TargetGroup",
+		TerraformOptions: map[string]string{
+			"deregistration_delay.timeout_seconds":                "deregistration_delay",
+			"deregistration_delay.connection_termination.enabled": "connection_termination",
+			"preserve_client_ip.enabled":                          "preserve_client_ip",
+		},
+	}
+}
+
+// Listener sends what arrives at a port of a load balancer to a target group. It is found through its load balancer.
+type Listener struct {
+	LoadBalancer   graph.Ref[LoadBalancer] `aws:"LoadBalancerArn,immutable"`
+	Port           int                     `aws:"Port"`
+	Protocol       string                  `aws:"Protocol"`
+	DefaultActions []ListenerAction        `aws:"DefaultActions" tf:"default_action"`
+}
+
+// ListenerAction of a listener.
+type ListenerAction struct {
+	Type        string                 `aws:"Type"` // forward
+	TargetGroup graph.Ref[TargetGroup] `aws:"TargetGroupArn"`
+}
+
+// Kind implements [graph.Resource].
+func (Listener) Kind() graph.Kind {
+	return graph.Kind{
+		Name: "listener", Terraform: "aws_lb_listener", CloudFormation: "AWS::ElasticLoadBalancingV2::Listener",
+		KeyProperties: []string{"LoadBalancerArn", "Port"},
+	}
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iampolicy_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+)
+
+// TestWarmPoolsAreAllowed: who has a warm pool may set it, and nobody else may.
+func TestWarmPoolsAreAllowed(t *testing.T) {
+	for _, warm := range []bool{false, true} {
+		in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", WarmPools: warm}
+		var found bool
+		for _, p := range iampolicy.BuildPolicies(in) {
+			for _, s := range p.Statement {
+				found = found || slices.Contains(s.Action, "autoscaling:PutWarmPool") && slices.Contains(s.Action, "autoscaling:DeleteWarmPool")
+			}
+		}
+		if found != warm {
+			t.Errorf("with pools %v, allowed %v", warm, found)
+		}
+	}
+}

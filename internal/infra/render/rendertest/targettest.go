@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package targettest makes the graphs that tests of the renderers and their judges share.
+// It knows no renderer.
+package rendertest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/slipway-k8s/slipway/examples"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// exampleRegion is the region that the examples name, in full and in their zones.
+const exampleRegion = "us-east-1"
+
+// Image is the machine image of every group of amd64 machines, ImageARM that of the others.
+const (
+	Image    = "ami-0123456789abcdef0"
+	ImageARM = "ami-0123456789abcdef1"
+)
+
+// Topology is one of the clusters that every renderer is judged with; ha is the default one.
+type Topology struct {
+	Name string
+	text string
+}
+
+// Topologies are those of the examples' folder, sorted by name.
+func Topologies() []Topology {
+	var out []Topology
+	for _, e := range examples.All() {
+		out = append(out, Topology{Name: e.Name, text: string(e.YAML)})
+	}
+	return out
+}
+
+// Graph builds t's cluster in the region that it names.
+func (x Topology) Graph(t *testing.T) *graph.Graph {
+	t.Helper()
+	return x.GraphIn(t, exampleRegion)
+}
+
+// GraphIn builds it in another region.
+func (x Topology) GraphIn(t *testing.T, region string) *graph.Graph {
+	t.Helper()
+	return buildGraph(t, x.Input(t, region))
+}
+
+func buildGraph(t *testing.T, in model.Input) *graph.Graph {
+	t.Helper()
+	g, fs := model.Build(in)
+	if err := fs.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// StackGraph builds it for a CloudFormation stack: its machines signal.
+func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
+	t.Helper()
+	in := x.Input(t, region)
+	in.SignalStack = true
+	return buildGraph(t, in)
+}
+
+// WithReplaced is x with each of ids' keys replaced by its value.
+func (x Topology) WithReplaced(ids map[string]string) Topology {
+	for from, to := range ids {
+		x.text = strings.ReplaceAll(x.text, from, to)
+	}
+	return x
+}
+
+// Input is what its graph in a region is made of.
+func (x Topology) Input(t *testing.T, region string) model.Input {
+	t.Helper()
+	set, fs := manifest.Parse([]byte(strings.ReplaceAll(x.text, exampleRegion, region)))
+	return modelInput(t, region, set, fs)
+}
+
+// Graph builds the cluster called demo in us-east-1.
+func Graph(t *testing.T, o manifest.NewSetOptions) *graph.Graph {
+	t.Helper()
+	return GraphIn(t, "us-east-1", o)
+}
+
+// GraphIn builds it in another region.
+func GraphIn(t *testing.T, region string, o manifest.NewSetOptions) *graph.Graph {
+	t.Helper()
+	const name = "demo"
+	set, fs := manifest.NewSet(name, []string{region + "a", region + "b", region + "c"}, o)
+	return buildGraph(t, modelInput(t, region, set, fs))
+}
+
+func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings) model.Input {
+	t.Helper()
+	set = manifest.Default(set)
+	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	name := set.Cluster.Metadata.Name
+	in := model.Input{
+		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: region, Partition: "aws",
+		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript(),
+		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012"},
+	}
+	sum := strings.Repeat("0", 64)
+	for _, g := range set.Groups {
+		image := model.Image{ID: Image, RootDevice: "/dev/xvda"}
+		if manifest.InstanceTypeArch(g.Spec.MachineType) == "arm64" {
+			image.ID = ImageARM
+		}
+		in.Images[g.Metadata.Name] = image
+		in.Boot[g.Metadata.Name] = model.BootSource{
+			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
+			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
+		}
+	}
+	return in
+}

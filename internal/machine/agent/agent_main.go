@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/join"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// Env is what the process gives: output for logs and a clock.
+type Env struct {
+	Stderr io.Writer
+	Now    func() time.Time
+	// Console is the path of the serial console.
+	Console string
+}
+
+// Main runs slipway-node with these arguments until ctx ends. It returns an error for anything that ends it early.
+func Main(ctx context.Context, args []string, env Env) error {
+	flags := flag.NewFlagSet("slipway-node", flag.ContinueOnError)
+	flags.SetOutput(env.Stderr)
+	path := flags.String("config", "/etc/slipway/boot.json", "the boot configuration that user data wrote")
+	once := flags.Bool("once", false, "converge once and end")
+	if len(args) == 0 || args[0] != "run" {
+		return errors.New("usage: slipway-node run [--config FILE] [--once]")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	a, err := newAgent(ctx, *path, env)
+	if err != nil {
+		return err
+	}
+	if *once {
+		return a.Converge(ctx)
+	}
+	return a.ConvergeAndMaintain(ctx)
+}
+
+// newAgent wires an agent to the real machine and to AWS.
+func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read boot configuration: %w", err)
+	}
+	var boot node.BootConfig
+	if err := json.Unmarshal(body, &boot); err != nil {
+		return nil, fmt.Errorf("read boot configuration %s: %w", path, err)
+	}
+	// The SDK's own client waits for ever for an answer.
+	answers := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second })
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers),
+		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
+	if err != nil {
+		return nil, fmt.Errorf("configure AWS: %w", err)
+	}
+	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
+	buckets := s3.NewFromConfig(cfg)
+	// A download may take long; its headers may not.
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second}
+	return &Agent{
+		Boot: boot, Root: &HostFS{Dir: "/"}, Run: execRunner{},
+		Open:     Openers{S3: openS3(buckets), HTTP: HTTPOpener{Client: &http.Client{Transport: transport}}},
+		Metadata: imds.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Sealer: store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
+		Store: openStore(buckets),
+		Sign: join.Signer{
+			Credentials: cfg.Credentials, Region: boot.Region, Now: env.Now,
+			Endpoint: join.STSEndpoint(aws.ToString(cfg.BaseEndpoint), boot.Region),
+		},
+		Signals: cloudformation.NewFromConfig(cfg),
+		HTTP:    &http.Client{Transport: transport, Timeout: 20 * time.Second},
+		Report:  &Reporter{Open: openConsole(env.Console), Log: log, Now: env.Now},
+		Log:     log, Now: env.Now, Wait: sleepContext,
+	}, nil
+}
+
+func openStore(api *s3.Client) func(string) (store.Store, error) {
+	return func(url string) (store.Store, error) {
+		at, err := store.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		return store.NewS3Store(api, at.Bucket, at.Prefix), nil
+	}
+}
+
+func openS3(api *s3.Client) func(context.Context, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, url string) (io.ReadCloser, error) {
+		bucket, key, ok := strings.Cut(strings.TrimPrefix(url, "s3://"), "/")
+		if !ok {
+			return nil, fmt.Errorf("get %s: it names no object", url)
+		}
+		out, err := api.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
+		if err != nil {
+			return nil, fmt.Errorf("get %s: %w", url, err)
+		}
+		return out.Body, nil
+	}
+}
+
+func openConsole(path string) func() (io.WriteCloser, error) {
+	return func() (io.WriteCloser, error) { return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) }
+}
+
+// sleepContext pauses until d has passed or ctx ends.
+func sleepContext(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// execRunner runs programs of the machine.
+type execRunner struct{}
+
+// Run returns what the program printed; an error has it too.
+func (execRunner) Run(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %s: %s: %w", name, strings.Join(args, " "), strings.TrimSpace(string(out)), err)
+	}
+	return string(out), nil
+}

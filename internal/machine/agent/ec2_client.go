@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// The tags that machines and volumes have.
+const (
+	tagCluster = "slipway.dev/cluster"
+	tagRole    = "slipway.dev/role"
+	tagGroup   = "slipway.dev/group"
+	tagSlot    = "slipway.dev/etcd-slot"
+)
+
+// EC2API is what the agent asks EC2. Only control-plane machines may.
+type EC2API interface {
+	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
+	DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error)
+	AttachVolume(context.Context, *ec2.AttachVolumeInput, ...func(*ec2.Options)) (*ec2.AttachVolumeOutput, error)
+	ElasticIPAPI
+}
+
+// EC2Client is one cluster in EC2.
+type EC2Client struct {
+	EC2     EC2API
+	Cluster string
+}
+
+// Machine is an instance of the cluster.
+type Machine struct {
+	// Account owns the instance.
+	ID, Account, Name, Address, State, Role, Group, Slot string
+	Launched                                             time.Time
+}
+
+// Volume is a slot's volume.
+type Volume struct {
+	ID, Slot, Zone, State string
+	// AttachedTo is the instance that has it, empty for none.
+	AttachedTo string
+	Created    time.Time
+}
+
+// ListMachines of the cluster, sorted by launch. EC2 shows those that have ended for a while, with that state.
+func (c EC2Client) ListMachines(ctx context.Context) ([]Machine, error) {
+	return c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster)}})
+}
+
+// ListControlPlane machines of the cluster that run or are about to, sorted by launch.
+func (c EC2Client) ListControlPlane(ctx context.Context) ([]Machine, error) {
+	return c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag:"+tagRole, node.RoleTagControlPlane), newFilter("instance-state-name", "pending", "running"),
+	}})
+}
+
+// FindMachine returns the machine, or false if EC2 does not know it or it is of another cluster.
+func (c EC2Client) FindMachine(ctx context.Context, id string) (Machine, bool, error) {
+	all, err := c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
+		newFilter("instance-id", id), newFilter("tag:"+tagCluster, c.Cluster),
+	}})
+	if err != nil || len(all) != 1 {
+		return Machine{}, false, err
+	}
+	return all[0], true, nil
+}
+
+func (c EC2Client) describeMachines(ctx context.Context, in *ec2.DescribeInstancesInput) ([]Machine, error) {
+	var out []Machine
+	for pages := ec2.NewDescribeInstancesPaginator(c.EC2, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list machines of cluster %s: %w", c.Cluster, err)
+		}
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				m := machineFromEC2(i)
+				m.Account = aws.ToString(r.OwnerId)
+				out = append(out, m)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Machine) int {
+		return cmp.Or(a.Launched.Compare(b.Launched), cmp.Compare(a.ID, b.ID))
+	})
+	return out, nil
+}
+
+func machineFromEC2(i types.Instance) Machine {
+	m := Machine{
+		ID: aws.ToString(i.InstanceId), Name: aws.ToString(i.PrivateDnsName), Address: aws.ToString(i.PrivateIpAddress),
+		Role: tagValue(i.Tags, tagRole), Group: tagValue(i.Tags, tagGroup), Slot: tagValue(i.Tags, tagSlot), Launched: aws.ToTime(i.LaunchTime),
+	}
+	if i.State != nil {
+		m.State = string(i.State.Name)
+	}
+	return m
+}
+
+// ListVolumes of the cluster's slots, oldest first.
+func (c EC2Client) ListVolumes(ctx context.Context) ([]Volume, error) {
+	var out []Volume
+	in := &ec2.DescribeVolumesInput{Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag-key", tagSlot)}}
+	for pages := ec2.NewDescribeVolumesPaginator(c.EC2, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list volumes of cluster %s: %w", c.Cluster, err)
+		}
+		for _, v := range page.Volumes {
+			out = append(out, volumeFromEC2(v))
+		}
+	}
+	slices.SortFunc(out, func(a, b Volume) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return out, nil
+}
+
+func volumeFromEC2(v types.Volume) Volume {
+	out := Volume{
+		ID: aws.ToString(v.VolumeId), Slot: tagValue(v.Tags, tagSlot), Zone: aws.ToString(v.AvailabilityZone),
+		State: string(v.State), Created: aws.ToTime(v.CreateTime),
+	}
+	for _, a := range v.Attachments {
+		if a.State != types.VolumeAttachmentStateDetached {
+			out.AttachedTo = aws.ToString(a.InstanceId)
+		}
+	}
+	return out
+}
+
+// AttachVolume attaches the volume to the instance under device.
+func (c EC2Client) AttachVolume(ctx context.Context, volume, instance, device string) error {
+	_, err := c.EC2.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: &volume, InstanceId: &instance, Device: &device})
+	if err != nil {
+		return fmt.Errorf("attach volume %s to %s: %w", volume, instance, err)
+	}
+	return nil
+}
+
+func newFilter(name string, values ...string) types.Filter {
+	return types.Filter{Name: &name, Values: values}
+}
+
+func tagValue(tags []types.Tag, key string) string {
+	for _, t := range tags {
+		if aws.ToString(t.Key) == key {
+			return aws.ToString(t.Value)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// joinedRecord is what lies under a slot's joined key.
+type joinedRecord struct {
+	Volume string `json:"volume"`
+}
+
+// etcdMember is this machine's etcd member.
+type etcdMember struct {
+	agent *Agent
+	store store.Store
+	slot  node.Slot
+	// volume is the id of the mounted volume, once known.
+	volume string
+}
+
+func (m *etcdMember) hasData() bool { return m.agent.Root.Exists(etcd.DataDir + "/member") }
+
+// newEtcdManager asks and changes the membership with a client certificate of its own.
+func (a *Agent) newEtcdManager() etcd.Manager {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(a.doc.Trust.EtcdClientCA))
+	leaf := pki.Leaf{CN: "slipway-node", Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL}
+	pair := newCertificateSource(a.bundle, pki.EtcdClientCA, leaf, a.Now)
+	m := etcd.Manager{TLS: &tls.Config{
+		RootCAs: roots, MinVersion: tls.VersionTLS13,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
+	}}
+	for _, s := range a.doc.Slots {
+		m.Peers = append(m.Peers, etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"})
+	}
+	return m
+}
+
+// mountVolume mounts the slot's volume.
+func (m *etcdMember) mountVolume(ctx context.Context) error {
+	known, err := m.readJoinedRecord(ctx)
+	if err != nil {
+		return err
+	}
+	a := m.agent
+	mounter := VolumeMounter{
+		Client: a.ec2Client(), Root: a.Root, Run: a.Run, Instance: a.instance, Slot: m.slot.Name, KnownVolume: known.Volume,
+	}
+	m.volume, err = mounter.Mount(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
+}
+
+func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error) {
+	var n joinedRecord
+	o, err := m.store.Get(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name))
+	if errors.Is(err, store.ErrNotFound) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(o.Body, &n); err != nil {
+		return n, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return n, nil
+}
+
+// gatherFacts gathers what a decision needs. With data on the volume that is nothing from outside: a member must come
+// back while S3 is away.
+func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
+	a := m.agent
+	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
+	for _, s := range a.doc.Slots {
+		f.Slots = append(f.Slots, s.Name)
+	}
+	if f.HasData {
+		return f, nil
+	}
+	marker, err := m.readMarker(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Marker = marker
+	keys, err := m.store.List(ctx, node.EtcdJoinedKey(a.doc.Cluster, ""))
+	if err != nil {
+		return f, err
+	}
+	for _, k := range keys {
+		f.Joined = append(f.Joined, path.Base(k))
+	}
+	volumes, err := a.ec2Client().ListVolumes(ctx)
+	if err != nil {
+		return f, err
+	}
+	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
+	if marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
+		f.Members = a.newEtcdManager().Members(ctx, f.Slot)
+	}
+	return f, nil
+}
+
+// visibleVolumes chooses each slot's volume, the oldest; ours is the one we have.
+func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
+	out := map[string]string{}
+	for _, v := range volumes {
+		if out[v.Slot] == "" && (v.State == "available" || v.State == "in-use") {
+			out[v.Slot] = v.ID
+		}
+	}
+	if own != "" {
+		out[slot] = own
+	}
+	return out
+}
+
+func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, error) {
+	o, err := m.store.Get(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil //nolint:nilnil // no marker is a fact of its own
+	}
+	if err != nil {
+		return nil, err
+	}
+	var marker etcd.BootstrapMarker
+	if err := json.Unmarshal(o.Body, &marker); err != nil {
+		return nil, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+	return &marker, nil
+}
+
+// decideAndAct decides and acts once. It returns nil when etcd has been started, a notReadyError when there is more to do.
+func (m *etcdMember) decideAndAct(ctx context.Context) error {
+	f, err := m.gatherFacts(ctx)
+	if err != nil {
+		return err
+	}
+	manager := m.agent.newEtcdManager()
+	switch action := etcd.Decide(f); action.Type {
+	case etcd.ActionCreateMarker:
+		return m.createMarker(ctx, f)
+	case etcd.ActionStartNew:
+		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster(), Token: f.Marker.Token, NewCluster: true, AllowEmptyData: true})
+	case etcd.ActionStartExisting:
+		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster()})
+	case etcd.ActionStartJoining:
+		return m.startEtcd(ctx, etcd.StartOptions{Members: m.currentCluster(f.Members), Token: f.Marker.Token, AllowEmptyData: true})
+	case etcd.ActionRemoveMember:
+		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
+	case etcd.ActionAddLearner:
+		return waitForNextDecision(manager.AddLearner(ctx, f.Slot, m.slot.PeerURL), action.Reason)
+	default:
+		return newNotReadyError("%s", action.Reason)
+	}
+}
+
+// waitForNextDecision is a step that another decision follows.
+func waitForNextDecision(err error, reason string) error {
+	if err != nil {
+		return err
+	}
+	return newNotReadyError("%s", reason)
+}
+
+func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
+	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), f.Visible))
+	if err != nil {
+		return fmt.Errorf("print etcd marker: %w", err)
+	}
+	_, err = m.store.Create(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster), body)
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return newNotReadyError("the cluster is being born")
+}
+
+func (m *etcdMember) initialCluster() map[string]string {
+	out := map[string]string{}
+	for _, s := range m.agent.doc.Slots {
+		out[s.Member] = s.PeerURL
+	}
+	return out
+}
+
+// currentCluster is the membership that a joining member must name exactly, itself included.
+func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
+	out := map[string]string{}
+	for _, e := range members {
+		if s, ok := m.agent.doc.Slot(e.Slot); ok {
+			out[s.Member] = s.PeerURL
+		}
+	}
+	return out
+}
+
+func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
+	a := m.agent
+	changed, err := a.writeFiles([]File{
+		{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(s), Mode: 0o600},
+		{Path: "/etc/systemd/system/etcd.service", Mode: 0o600, Body: []byte(etcd.SystemdUnit(etcd.Config{
+			BinDir: a.doc.BinDir(),
+			Name:   m.slot.Member, Host: m.slot.Host, PeerHosts: m.peerHosts(),
+			HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS, ElectionMS: a.doc.Etcd.ElectionTimeoutMS,
+		}))},
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.reloadSystemd(ctx, changed); err != nil {
+		return err
+	}
+	return a.ensureUnitStarted(ctx, "etcd", false)
+}
+
+func (m *etcdMember) peerHosts() []string {
+	out := make([]string, 0, len(m.agent.doc.Slots))
+	for _, s := range m.agent.doc.Slots {
+		out = append(out, s.Host)
+	}
+	return out
+}
+
+// recordJoined notes that the member has data, forbids systemd to ever start it empty again, and promotes a learner.
+func (m *etcdMember) recordJoined(ctx context.Context) error {
+	if !m.hasData() {
+		return newNotReadyError("etcd has not made its data yet")
+	}
+	if _, err := m.agent.Root.Write(File{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(etcd.StartOptions{Members: m.initialCluster()}), Mode: 0o600}); err != nil {
+		return err
+	}
+	if m.volume == "" { // EC2 or S3 was away when the agent started
+		if err := m.mountVolume(ctx); err != nil {
+			return err
+		}
+	}
+	have, err := m.readJoinedRecord(ctx)
+	if err != nil || have.Volume == m.volume {
+		return err
+	}
+	body, err := json.Marshal(joinedRecord{Volume: m.volume})
+	if err != nil {
+		return fmt.Errorf("print joined note: %w", err)
+	}
+	_, err = m.store.Put(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name), body)
+	return err
+}

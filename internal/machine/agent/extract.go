@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// maxExtractedBytes bounds an archive's contents: containerd's, the largest, has 120 MiB.
+const maxExtractedBytes = 2 << 30
+
+// extractArchive unpacks the .tar.gz at archive into the folder target, which appears only when it is whole. The archive
+// is removed. Only files and folders below target are made; anything else in the archive is refused.
+func extractArchive(archive, target string) error {
+	in, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	temp := target + ".new"
+	if err := os.RemoveAll(temp); err != nil {
+		return err
+	}
+	if err := extractTarGz(in, temp); err != nil {
+		return errors.Join(err, os.RemoveAll(temp))
+	}
+	if err := os.Rename(temp, target); err != nil {
+		return err
+	}
+	return os.Remove(archive)
+}
+
+func extractTarGz(in io.Reader, dir string) error {
+	plain, err := gzip.NewReader(in)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public downloads
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // a folder
+	left := int64(maxExtractedBytes)
+	for archive := tar.NewReader(plain); ; {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if left -= head.Size; left < 0 {
+			return fmt.Errorf("more than %d bytes", int64(maxExtractedBytes))
+		}
+		if err := extractEntry(root, head, archive); err != nil {
+			return fmt.Errorf("entry %s: %w", head.Name, err)
+		}
+	}
+}
+
+func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
+	name := filepath.Clean(head.Name)
+	if !filepath.IsLocal(name) {
+		return errors.New("lies outside")
+	}
+	switch head.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(name, 0o755)
+	case tar.TypeReg:
+		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		out, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, os.FileMode(head.Mode).Perm()|0o600) //nolint:gosec // nine bits
+		if err != nil {
+			return err
+		}
+		_, err = io.CopyN(out, body, head.Size)
+		return errors.Join(err, out.Close())
+	default:
+		return fmt.Errorf("kind %q is not allowed", head.Typeflag)
+	}
+}

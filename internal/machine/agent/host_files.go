@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/machine/etcd"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// etcdUID is the same on every machine, since a volume keeps its files' owners when it moves to another one.
+const etcdUID = 2379
+
+// requiredSysctls that Kubernetes needs; the kubelet refuses to start without those below kernel and vm (protectKernelDefaults).
+func requiredSysctls() map[string]string {
+	return map[string]string{
+		"net/ipv4/ip_forward": "1", "vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
+		"kernel/panic": "10", "kernel/panic_on_oops": "1",
+		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+		"net/bridge/bridge-nf-call-iptables": "1", "net/bridge/bridge-nf-call-ip6tables": "1",
+		// containerd's and kubelet's watches of many pods go beyond the kernel's 128.
+		"fs/inotify/max_user_instances": "8192", "fs/inotify/max_user_watches": "524288",
+	}
+}
+
+// applySysctls sets what differs. What the kernel does not let us set is returned as a warning: a part that depends
+// on it says so itself, and a machine may share its kernel.
+func applySysctls(root *HostFS) []error {
+	var out []error
+	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
+		p, want := root.Path("/proc/sys/"+key), requiredSysctls()[key]
+		have, err := os.ReadFile(p)
+		if err == nil && strings.TrimSpace(string(have)) == want {
+			continue
+		}
+		if err == nil {
+			err = os.WriteFile(p, []byte(want), 0o644) //nolint:gosec // the kernel's own mode stays
+		}
+		if err != nil {
+			out = append(out, fmt.Errorf("sysctl %s=%s: %w", key, want, err))
+		}
+	}
+	return out
+}
+
+func sysctlFile() File {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
+		b.WriteString(strings.ReplaceAll(key, "/", ".") + " = " + requiredSysctls()[key] + "\n")
+	}
+	return File{Path: "/etc/sysctl.d/99-slipway.conf", Body: []byte(b.String()), Mode: 0o644}
+}
+
+// ensureEtcdUser makes etcd's user unless it is there.
+func ensureEtcdUser(ctx context.Context, root *HostFS, run Runner) error {
+	body, err := os.ReadFile(root.Path("/etc/passwd"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for user %s: %w", etcd.User, err)
+	}
+	uid := strconv.Itoa(etcdUID)
+	for entry := range strings.Lines(string(body)) {
+		if fields := strings.Split(entry, ":"); len(fields) > 2 && fields[0] == etcd.User {
+			if fields[2] != uid {
+				return fmt.Errorf("user %s has uid %s, not %s: the image must not bring its own", etcd.User, fields[2], uid)
+			}
+			return nil
+		}
+	}
+	root.recordChange("user " + etcd.User)
+	if _, err := run.Run(ctx, "useradd", "--uid", uid, "--user-group", "--no-create-home", "--home-dir", etcd.DataMount,
+		"--shell", "/usr/sbin/nologin", etcd.User); err != nil {
+		return fmt.Errorf("make user %s: %w", etcd.User, err)
+	}
+	return nil
+}
+
+// linkPrograms links what was downloaded to where it is run from.
+func linkPrograms(root *HostFS, d node.Document) error {
+	for _, f := range d.Files {
+		at := assetPath(f)
+		switch f.Name {
+		case "kubelet", "runc":
+			if _, err := root.Link(d.BinDir()+"/"+f.Name, at); err != nil {
+				return err
+			}
+		case "containerd":
+			if err := linkExecutables(root, at+"/bin", d.BinDir()); err != nil {
+				return err
+			}
+		case "cni-plugins":
+			if err := linkExecutables(root, at, "/opt/cni/bin"); err != nil {
+				return err
+			}
+		case "etcd":
+			if err := linkEtcd(root, at, d.BinDir()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// linkExecutables links every program in a folder.
+func linkExecutables(root *HostFS, from, to string) error {
+	entries, err := os.ReadDir(root.Path(from))
+	if err != nil {
+		return fmt.Errorf("link programs of %s: %w", from, err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o100 == 0 {
+			continue
+		}
+		if _, err := root.Link(to+"/"+e.Name(), from+"/"+e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkEtcd finds etcd's one folder, which has the version in its name.
+func linkEtcd(root *HostFS, at, to string) error {
+	entries, err := os.ReadDir(root.Path(at))
+	if err != nil {
+		return fmt.Errorf("link programs of %s: %w", at, err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), "etcd-") {
+			return linkExecutables(root, at+"/"+e.Name(), to)
+		}
+	}
+	return linkExecutables(root, at, to)
+}
+
+// hostFiles are those that every machine has. CIS 4.1 wants 0600 of what Kubernetes reads.
+func hostFiles(c kube.Config) ([]File, error) {
+	conf, err := kube.KubeletConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	return []File{
+		sysctlFile(),
+		{Path: "/etc/modules-load.d/slipway.conf", Body: []byte("overlay\nbr_netfilter\nvxlan\n"), Mode: 0o644},
+		{Path: "/etc/containerd/config.toml", Body: []byte(kube.ContainerdConfig(c.Images["pause"])), Mode: 0o600},
+		{Path: "/etc/systemd/system/containerd.service", Body: []byte(kube.ContainerdUnit(c)), Mode: 0o600},
+		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
+		{Path: kube.ConfigDir + "/kubelet.kubeconfig", Body: kube.CertificateKubeconfig(c.APIServer, "kubelet-client"), Mode: 0o600},
+		{Path: kube.ConfigDir + "/pod.kubeconfig", Body: kube.PodKubeconfig(c.APIServer), Mode: 0o644},
+		{Path: "/etc/systemd/system/kubelet.service", Body: []byte(kube.KubeletUnit(c)), Mode: 0o600},
+	}, nil
+}
+
+// resolvConf is the file of the machine's real resolvers: systemd-resolved's stub can not be reached from pods.
+func resolvConf(root *HostFS) string {
+	const upstream = "/run/systemd/resolve/resolv.conf"
+	if _, err := os.Stat(root.Path(upstream)); err == nil {
+		return upstream
+	}
+	return "/etc/resolv.conf"
+}

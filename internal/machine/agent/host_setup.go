@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/machine/kube"
+)
+
+// kubeConfig is this machine's configuration of Kubernetes.
+func (a *Agent) kubeConfig() kube.Config {
+	d := a.doc
+	c := kube.Config{
+		NodeName: a.instance.Name, Address: a.instance.Address.String(), Zone: a.instance.Zone, Region: d.Region, InstanceID: a.instance.ID,
+		InstanceType: a.instance.Type, Spot: a.instance.Lifecycle == "spot", Group: d.Group, MemoryMiB: a.instance.MemoryMiB, CPUs: a.instance.CPUs,
+		ControlPlane: d.Role == v1alpha1.RoleControlPlane,
+		BinDir:       d.BinDir(),
+		APIServer:    "https://" + a.Boot.API.Internal + ":" + kube.APIPort,
+		PodCIDR:      d.Network.PodCIDR, ServiceCIDR: d.Network.ServiceCIDR, DNSIP: d.Network.DNSIP, DNSDomain: d.Network.DNSDomain,
+		Images: d.Images, NodeLabels: maps.Clone(d.NodeLabels), Taints: d.Taints, Kubelet: d.Kubelet, ResolvConf: resolvConf(a.Root),
+	}
+	if c.ControlPlane {
+		// Its own API server: a control-plane machine needs nobody else's.
+		c.APIServer = "https://127.0.0.1:" + kube.APIPort
+	}
+	return c
+}
+
+// prepareHost makes the machine's kernel, folders and programs ready.
+func (a *Agent) prepareHost() error {
+	return a.runStage("prepare", func() error {
+		for _, err := range applySysctls(a.Root) {
+			a.Log.Warn("kernel setting left as it is", slog.Any("error", err))
+		}
+		for _, d := range []struct {
+			path string
+			mode fs.FileMode
+		}{
+			{kube.PKIDir, 0o711},
+			{kube.SecretDir, 0o700},
+			{kube.ConfigDir, 0o755},
+			{kube.ConfigDir + "/kubelet.conf.d", 0o755},
+			{kube.ConfigDir + "/manifests", 0o700},
+			{"/etc/cni/net.d", 0o755},
+			{"/opt/cni/bin", 0o755},
+			{"/etc/containerd/certs.d", 0o755},
+		} {
+			if err := a.Root.MakeDir(d.path, d.mode, 0); err != nil {
+				return err
+			}
+		}
+		return linkPrograms(a.Root, a.doc)
+	})
+}
+
+// writeFiles writes files and returns those that changed.
+func (a *Agent) writeFiles(files []File) (map[string]bool, error) {
+	changed := map[string]bool{}
+	for _, f := range files {
+		did, err := a.Root.Write(f)
+		if err != nil {
+			return changed, err
+		}
+		if did {
+			changed[f.Path] = true
+		}
+	}
+	return changed, nil
+}
+
+// startServices starts containerd and the kubelet, and restarts what has a new configuration.
+func (a *Agent) startServices(ctx context.Context, changed map[string]bool) error {
+	if err := a.reloadSystemd(ctx, changed); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		unit  string
+		files []string
+	}{
+		{"containerd", []string{"/etc/systemd/system/containerd.service", "/etc/containerd/config.toml"}},
+		{"kubelet", []string{"/etc/systemd/system/kubelet.service", "/var/lib/kubelet/config.yaml"}},
+	} {
+		again := false
+		for _, f := range s.files {
+			again = again || changed[f]
+		}
+		if err := a.ensureUnitStarted(ctx, s.unit, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reloadSystemd makes systemd read its units again if one of them changed.
+func (a *Agent) reloadSystemd(ctx context.Context, changed map[string]bool) error {
+	for path := range changed {
+		if strings.HasPrefix(path, "/etc/systemd/system/") {
+			if _, err := a.Run.Run(ctx, "systemctl", "daemon-reload"); err != nil {
+				return fmt.Errorf("reload units: %w", err)
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// ensureUnitStarted starts a unit unless it runs. One that runs with an old configuration is restarted.
+func (a *Agent) ensureUnitStarted(ctx context.Context, unit string, changed bool) error { //nolint:revive // a fact, not a mode
+	// It fails for every state but active, and prints the state all the same.
+	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
+	verb := "start"
+	switch strings.TrimSpace(state) {
+	case "active", "activating", "reloading":
+		if !changed {
+			return nil
+		}
+		verb = "restart"
+	}
+	a.Root.recordChange(verb + " " + unit)
+	if _, err := a.Run.Run(ctx, "systemctl", verb, "--no-block", unit); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, unit, err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// File is a file that the machine is to have.
+type File struct {
+	Path string
+	Body []byte
+	Mode fs.FileMode
+	// UID owns the file; zero is root.
+	UID int
+}
+
+// HostFS is the file system that the agent writes, below Dir ("" or "/" on a machine, a folder in tests).
+type HostFS struct {
+	Dir string
+
+	mu      sync.Mutex
+	written []string
+}
+
+// Path of a file of the machine as this process sees it.
+func (r *HostFS) Path(p string) string { return filepath.Join(r.Dir, p) }
+
+// Changes are the paths that were changed, in order.
+func (r *HostFS) Changes() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.written...)
+}
+
+func (r *HostFS) recordChange(p string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.written = append(r.written, p)
+}
+
+// Write writes f unless it is there as wanted, and says whether it did. A reader sees the old file or the new one.
+func (r *HostFS) Write(f File) (bool, error) {
+	p := r.Path(f.Path)
+	if r.fileMatches(p, f) {
+		return false, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of secrets are made with their own mode before
+		return false, fmt.Errorf("write %s: %w", f.Path, err)
+	}
+	temp := tempPath(p)
+	if err := r.writeTemp(temp, f); err != nil {
+		return false, errors.Join(fmt.Errorf("write %s: %w", f.Path, err), os.Remove(temp))
+	}
+	if err := os.Rename(temp, p); err != nil {
+		return false, fmt.Errorf("write %s: %w", f.Path, err)
+	}
+	r.recordChange(f.Path)
+	return true, nil
+}
+
+// tempPath begins with a dot: the kubelet passes over such files, and would start a static pod from any other.
+func tempPath(p string) string {
+	return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+".slipway-new")
+}
+
+func (r *HostFS) writeTemp(temp string, f File) error {
+	if err := os.WriteFile(temp, f.Body, 0o600); err != nil {
+		return err
+	}
+	if err := os.Chmod(temp, f.Mode); err != nil {
+		return err
+	}
+	return r.setOwner(temp, f.UID)
+}
+
+// setOwner gives a file away; only root can, so elsewhere (tests) it is left out.
+func (*HostFS) setOwner(p string, uid int) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Chown(p, uid, uid)
+}
+
+func (*HostFS) fileMatches(p string, f File) bool {
+	info, err := os.Lstat(p)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != f.Mode.Perm() {
+		return false
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && int(stat.Uid) != f.UID {
+		return false
+	}
+	body, err := os.ReadFile(p)
+	return err == nil && bytes.Equal(body, f.Body)
+}
+
+// MakeDir makes a folder with this mode and owner.
+func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
+	p := r.Path(path)
+	info, err := os.Stat(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(p, mode); err != nil {
+			return fmt.Errorf("make folder %s: %w", path, err)
+		}
+		r.recordChange(path)
+	case err != nil:
+		return fmt.Errorf("make folder %s: %w", path, err)
+	case info.Mode().Perm() == mode && ownerUID(info) == uid:
+		return nil
+	}
+	if err := os.Chmod(p, mode); err != nil {
+		return fmt.Errorf("make folder %s: %w", path, err)
+	}
+	if err := r.setOwner(p, uid); err != nil {
+		return fmt.Errorf("make folder %s: %w", path, err)
+	}
+	return nil
+}
+
+func ownerUID(info fs.FileInfo) int {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0
+	}
+	return int(stat.Uid)
+}
+
+// Link makes path a symbolic link to target, replacing another one.
+func (r *HostFS) Link(path, target string) (bool, error) {
+	p := r.Path(path)
+	if have, err := os.Readlink(p); err == nil && have == target {
+		return false, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of programs
+		return false, fmt.Errorf("link %s: %w", path, err)
+	}
+	temp := tempPath(p)
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Symlink(target, temp); err != nil {
+		return false, fmt.Errorf("link %s: %w", path, err)
+	}
+	if err := os.Rename(temp, p); err != nil {
+		return false, fmt.Errorf("link %s: %w", path, err)
+	}
+	r.recordChange(path)
+	return true, nil
+}
+
+// Read reads a file of the machine.
+func (r *HostFS) Read(path string) ([]byte, error) {
+	body, err := os.ReadFile(r.Path(path))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return body, nil
+}
+
+// Exists says whether there is something at path.
+func (r *HostFS) Exists(path string) bool {
+	_, err := os.Stat(r.Path(path))
+	return err == nil
+}

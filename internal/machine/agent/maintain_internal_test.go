@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestChoreIsTriedAgainSoon: what fails while a cluster is born is not put off for the chore's whole pause.
+func TestChoreIsTriedAgainSoon(t *testing.T) {
+	a := testAgent(t)
+	var pauses []time.Duration
+	end := errors.New("enough")
+	a.Wait = func(_ context.Context, d time.Duration) error {
+		if pauses = append(pauses, d/time.Second); len(pauses) == 9 {
+			return end
+		}
+		return nil
+	}
+	answers := []error{
+		newNotReadyError("no API"), newNotReadyError("no API"), errors.New("refused"), errors.New("refused"), errors.New("refused"),
+		nil, nil, errors.New("refused"), nil,
+	}
+	do := func(context.Context) error {
+		err := answers[0]
+		answers = answers[1:]
+		return err
+	}
+	if err := a.repeatTask(t.Context(), periodicTask{"test", 10 * time.Second, do}); !errors.Is(err, end) {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]time.Duration{1, 2, 4, 8, 10, 10, 10, 1, 10}, pauses); diff != "" {
+		t.Errorf("pauses in seconds (-want +got):\n%s", diff)
+	}
+}

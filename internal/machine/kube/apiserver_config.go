@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import "encoding/base64"
+
+// File is a file to write. Mode is 0600 for all: CIS 1.1 and 4.1.
+type File struct {
+	Path string
+	Body []byte
+}
+
+// APIServerConfigFiles are the configuration files of kube-apiserver. The one with the key lies on the tmpfs.
+func APIServerConfigFiles(c Config) []File {
+	return []File{
+		{ConfigDir + "/admission.yaml", []byte(admissionConfig)},
+		{ConfigDir + "/audit-policy.yaml", []byte(auditPolicy)},
+		{ConfigDir + "/authentication.yaml", []byte(authenticationConfig)},
+		{SecretDir + "/encryption.yaml", []byte(encryptionConfig(c.EncryptionKey))},
+	}
+}
+
+// Anonymous requests reach the health endpoints only, which load balancers ask for (CIS 1.2.1).
+const authenticationConfig = `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthenticationConfiguration
+anonymous:
+  enabled: true
+  conditions:
+  - path: /livez
+  - path: /readyz
+  - path: /healthz
+`
+
+// Baseline is enforced, restricted is warned of; kube-system holds the network's own privileged pods.
+const admissionConfig = `apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: EventRateLimit
+  configuration:
+    apiVersion: eventratelimit.admission.k8s.io/v1alpha1
+    kind: Configuration
+    limits:
+    - type: Server
+      qps: 5000
+      burst: 20000
+    - type: Namespace
+      qps: 500
+      burst: 1000
+      cacheSize: 2000
+- name: PodSecurity
+  configuration:
+    apiVersion: pod-security.admission.config.k8s.io/v1
+    kind: PodSecurityConfiguration
+    defaults:
+      enforce: baseline
+      enforce-version: latest
+      audit: restricted
+      audit-version: latest
+      warn: restricted
+      warn-version: latest
+    exemptions:
+      usernames: []
+      runtimeClasses: []
+      namespaces: [kube-system]
+`
+
+// Secrets, ConfigMaps and token reviews without their bodies; exec, attach and port-forward always (CIS 3.2.2).
+// Health checks and the constant reads of the system's own parts are left out.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  nonResourceURLs: ["/livez*", "/readyz*", "/healthz*", "/version", "/openapi/*"]
+- level: None
+  users: ["system:apiserver", "system:kube-scheduler", "system:kube-controller-manager"]
+  verbs: [get, list, watch]
+  resources:
+  - group: ""
+    resources: [endpoints, services, nodes, pods, namespaces]
+- level: None
+  resources:
+  - group: coordination.k8s.io
+    resources: [leases]
+- level: None
+  resources:
+  - group: ""
+    resources: [events]
+  - group: events.k8s.io
+    resources: [events]
+- level: Metadata
+  resources:
+  - group: ""
+    resources: [secrets, configmaps, serviceaccounts/token]
+  - group: authentication.k8s.io
+    resources: [tokenreviews]
+- level: Metadata
+  resources:
+  - group: ""
+    resources: [pods/exec, pods/attach, pods/portforward, pods/proxy, services/proxy]
+- level: Metadata
+  verbs: [get, list, watch]
+- level: Request
+`
+
+// encryptionConfig makes kube-apiserver seal Secrets with XSalsa20-Poly1305; what was written in the clear stays readable.
+func encryptionConfig(key []byte) string {
+	return `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - secretbox:
+      keys:
+      - name: key1
+        secret: ` + base64.StdEncoding.EncodeToString(key) + `
+  - identity: {}
+`
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"cmp"
+	"strings"
+)
+
+// ContainerdConfig is containerd's configuration. What an image brings in conf.d and certs.d (mirrors, limits of its
+// platform) comes on top.
+func ContainerdConfig(pause string) string {
+	return `version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+imports = ["/etc/containerd/conf.d/*.toml"]
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = "` + pause + `"
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = "/etc/containerd/certs.d"
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  SystemdCgroup = true
+`
+}
+
+// ContainerdUnit is containerd's systemd unit. Containers live on when it restarts.
+func ContainerdUnit(c Config) string {
+	return `[Unit]
+Description=containerd
+After=network-online.target
+[Service]
+Type=notify
+Environment=PATH=` + cmp.Or(c.BinDir, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/containerd
+Restart=always
+RestartSec=2
+KillMode=process
+Delegate=yes
+LimitNOFILE=1048576
+LimitNPROC=infinity
+LimitCORE=0
+TasksMax=infinity
+OOMScoreAdjust=-999
+`
+}
+
+// KubeletUnit is the kubelet's systemd unit. It is started by the agent, never by a reboot alone: its keys are on a
+// tmpfs and the agent brings them.
+func KubeletUnit(c Config) string {
+	return `[Unit]
+Description=kubelet
+Wants=containerd.service
+After=containerd.service
+StartLimitIntervalSec=0
+[Service]
+Environment=PATH=` + cmp.Or(c.BinDir, "/usr/local/bin") + `:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ExecStart=` + cmp.Or(c.BinDir, "/usr/local/bin") + `/kubelet ` + strings.Join(KubeletFlags(c), " \\\n  ") + `
+Restart=always
+RestartSec=2
+KillMode=process
+OOMScoreAdjust=-999
+`
+}

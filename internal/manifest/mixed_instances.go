@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+)
+
+// maxOverrides is how many machine types an auto scaling group takes beside its template's (Auto Scaling User Guide).
+const maxOverrides = 40
+
+// Allocation strategies, as Auto Scaling calls them.
+const (
+	strategyPriceCapacity = "price-capacity-optimized"
+	strategyPrioritized   = "prioritized"
+	strategyLowestPrice   = "lowest-price"
+)
+
+func defaultMixed(g *v1alpha1.InstanceGroup, _ *Set) {
+	if p := &g.Spec.MixedInstancesPolicy; len(p.Instances) > 0 {
+		setDefaultText(&p.OnDemandAllocationStrategy, strategyPrioritized)
+		setDefaultText(&p.SpotAllocationStrategy, strategyPriceCapacity)
+	}
+}
+
+// HasSpot says whether machines of a group may be spot ones.
+func HasSpot(spec v1alpha1.InstanceGroupSpec) bool {
+	return len(spec.MixedInstancesPolicy.Instances) > 0 && spec.MixedInstancesPolicy.OnDemandAboveBase < 100
+}
+
+// MachineTypes are all types that a group's machines may have: its own first.
+func MachineTypes(spec v1alpha1.InstanceGroupSpec) []string {
+	out := []string{spec.MachineType}
+	for _, t := range spec.MixedInstancesPolicy.Instances {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
+	p, at := spec.MixedInstancesPolicy, "spec.mixedInstancesPolicy"
+	v.checkSpotFields(spec)
+	if len(p.Instances) == 0 {
+		if p.OnDemandBase != 0 || p.OnDemandAboveBase != 0 || p.SpotAllocationStrategy != "" || p.OnDemandAllocationStrategy != "" {
+			v.errorf(at+".instances", "", "list the machine types, "+spec.MachineType+" among them", "must not be empty where there is a policy")
+		}
+		return
+	}
+	if spec.Role != v1alpha1.RoleWorker {
+		v.errorf(at, "", "leave it out", "is for workers only: each of the other machines is one that must stay")
+	}
+	if len(p.Instances) > maxOverrides {
+		v.errorf(at+".instances", strconv.Itoa(len(p.Instances)), fmt.Sprintf("keep %d", maxOverrides), "are more than an auto scaling group takes")
+	}
+	if !slices.Contains(p.Instances, spec.MachineType) {
+		v.errorf("spec.machineType", spec.MachineType, "leave it out: it is then "+p.Instances[0], "is not one of mixedInstancesPolicy.instances")
+	}
+	v.checkMixedTypes(spec)
+	v.checkRange(at+".onDemandBase", p.OnDemandBase, 0, max(0, spec.MaxSize))
+	v.checkRange(at+".onDemandAboveBase", p.OnDemandAboveBase, 0, 100)
+	v.checkChoice(at+".onDemandAllocationStrategy", p.OnDemandAllocationStrategy, strategyPrioritized, strategyLowestPrice)
+	v.checkChoice(at+".spotAllocationStrategy", p.SpotAllocationStrategy,
+		strategyPriceCapacity, "capacity-optimized", "capacity-optimized-prioritized", strategyLowestPrice)
+}
+
+// checkMixedTypes checks that one image fits all types, and that the cluster autoscaler, which takes all machines of a group
+// for alike, is not misled.
+func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
+	own, ok := FindInstanceType(spec.MachineType)
+	seen := map[string]int{}
+	for i, name := range spec.MixedInstancesPolicy.Instances {
+		at := fmt.Sprintf("spec.mixedInstancesPolicy.instances[%d]", i)
+		v.checkUnique(at, name, seen, i, "is instances[%d] too")
+		t, known := FindInstanceType(name)
+		switch {
+		case !known:
+			v.reportUnknownType(at, name)
+		case ok && t.Arch != own.Arch:
+			v.errorf(at, name, "make another group for it", "is %s, but %s is %s: a group has one image", t.Arch, own.Name, own.Arch)
+		case ok && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
+			v.warnf(at, name, "use types of one size", "has %d vCPUs and %d MiB, but %s has %d and %d: the cluster autoscaler takes them for alike",
+				t.VCPU, t.MemoryMiB, own.Name, own.VCPU, own.MemoryMiB)
+		}
+	}
+}
+
+// checkSpotFields checks what has a meaning for spot machines only.
+func (v validator) checkSpotFields(spec v1alpha1.InstanceGroupSpec) {
+	const hint = "add mixedInstancesPolicy with onDemandAboveBase below 100, or leave it out"
+	if price := spec.MaxPrice; price != "" {
+		if !regexp.MustCompile(`^\d{1,4}(\.\d{1,6})?$`).MatchString(price) {
+			v.errorf("spec.maxPrice", price, `write it as "0.05"`, "is not a price in dollars an hour")
+		}
+		if !HasSpot(spec) {
+			v.errorf("spec.maxPrice", price, hint, "is for spot machines, and the group has none")
+		}
+	}
+	if spec.CapacityRebalance && !HasSpot(spec) {
+		v.errorf("spec.capacityRebalance", "true", hint, "is for spot machines, and the group has none")
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+)
+
+// The names of the groups that New makes.
+const (
+	ControlPlaneGroup = "control-plane"
+	WorkersGroup      = "workers"
+)
+
+// NewSetOptions are what a new cluster may differ in. What is unset gets its default.
+type NewSetOptions struct {
+	ControlPlaneCount, WorkerCount int
+	ControlPlaneSize, NodeSize     string
+	KubernetesVersion              string
+	NetworkCIDR                    string
+	APILoadBalancerType            string
+	NATGateways                    string
+	ConfigStoreBase                string
+}
+
+// NewSet describes a cluster over zones: in each a Public and a Private subnet, one group of control-plane machines and
+// one of workers over all. The result is not defaulted or checked.
+func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
+	var fs diag.Findings
+	c := v1alpha1.Cluster{
+		APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.KindCluster, Metadata: v1alpha1.Metadata{Name: name},
+		Spec: v1alpha1.ClusterSpec{
+			KubernetesVersion: o.KubernetesVersion,
+			Networking:        v1alpha1.Networking{NetworkCIDR: o.NetworkCIDR, NATGateways: o.NATGateways},
+			API:               v1alpha1.APIAccess{LoadBalancer: v1alpha1.LoadBalancer{Type: o.APILoadBalancerType}},
+			ConfigStore:       v1alpha1.ConfigStore{Base: o.ConfigStoreBase},
+		},
+	}
+	zones = distinctZones(zones, &fs)
+	for _, typ := range []v1alpha1.SubnetType{v1alpha1.SubnetPublic, v1alpha1.SubnetPrivate} {
+		for _, zone := range zones {
+			subnet := v1alpha1.Subnet{Name: subnetName(typ, zone), Zone: zone, Type: typ}
+			c.Spec.Networking.Subnets = append(c.Spec.Networking.Subnets, subnet)
+		}
+	}
+	group := func(name string, role v1alpha1.Role, size int, machine string) v1alpha1.InstanceGroup {
+		return v1alpha1.InstanceGroup{
+			APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.KindInstanceGroup, Metadata: v1alpha1.Metadata{Name: name},
+			Spec: v1alpha1.InstanceGroupSpec{Role: role, MinSize: size, MachineType: machine},
+		}
+	}
+	return Set{Cluster: c, Groups: []v1alpha1.InstanceGroup{
+		group(ControlPlaneGroup, v1alpha1.RoleControlPlane, o.ControlPlaneCount, o.ControlPlaneSize),
+		group(WorkersGroup, v1alpha1.RoleWorker, o.WorkerCount, o.NodeSize),
+	}}, fs
+}
+
+// distinctZones reports zones that are given twice or are none, and returns the others.
+func distinctZones(zones []string, fs *diag.Findings) []string {
+	if len(zones) == 0 {
+		fs.Errorf("--zones", "", "give three, such as us-east-1a,us-east-1b,us-east-1c", "must not be empty")
+	}
+	seen := map[string]bool{}
+	var out []string
+	for i, zone := range zones {
+		at := fmt.Sprintf("--zones[%d]", i)
+		switch {
+		case !zonePattern().MatchString(zone):
+			fs.Errorf(at, zone, "write it as us-east-1a", "is not an availability zone")
+		case seen[zone]:
+			fs.Errorf(at, zone, "give each zone once", "is given twice")
+		default:
+			out = append(out, zone)
+		}
+		seen[zone] = true
+	}
+	return out
+}
+
+func subnetName(typ v1alpha1.SubnetType, zone string) string {
+	if typ == v1alpha1.SubnetPublic {
+		return "public-" + zoneLetter(zone)
+	}
+	return "private-" + zoneLetter(zone)
+}

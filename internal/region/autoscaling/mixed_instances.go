@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscaling
+
+import (
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
+	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// maxOverrides is AWS's limit on what a policy lists.
+const maxOverrides = 40
+
+// resolveMixedPolicy refuses a policy that AWS refuses, and completes it with AWS's defaults.
+func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
+	overrides := p.LaunchTemplate.Overrides
+	if len(overrides) > maxOverrides {
+		return validationError("The number of launch template overrides must not exceed %d", maxOverrides)
+	}
+	seen := map[string]bool{}
+	for _, o := range overrides {
+		kind := record.String(o.InstanceType)
+		switch {
+		case kind == "":
+			return validationError("This region takes overrides that name an instance type")
+		case !s.cfg.EC2.HasInstanceType(kind):
+			return validationError("Invalid instance type: '%s'", kind)
+		case seen[kind]:
+			return validationError("The instance type '%s' is given by two overrides", kind)
+		case o.LaunchTemplateSpecification != nil:
+			if err := s.resolveLaunchTemplate(o.LaunchTemplateSpecification); err != nil {
+				return err
+			}
+		}
+		seen[kind] = true
+	}
+	if p.InstancesDistribution == nil {
+		p.InstancesDistribution = &sdk.InstancesDistribution{}
+	}
+	return checkDistribution(p.InstancesDistribution)
+}
+
+func checkDistribution(d *sdk.InstancesDistribution) error {
+	d.OnDemandAllocationStrategy = textOrDefault(d.OnDemandAllocationStrategy, "prioritized")
+	d.SpotAllocationStrategy = textOrDefault(d.SpotAllocationStrategy, "lowest-price")
+	d.OnDemandBaseCapacity, d.OnDemandPercentageAboveBaseCapacity = numberOrDefault(d.OnDemandBaseCapacity, 0), numberOrDefault(d.OnDemandPercentageAboveBaseCapacity, 100)
+	if record.String(d.SpotMaxPrice) == "" {
+		d.SpotMaxPrice = nil
+	}
+	spot := []string{"lowest-price", "capacity-optimized", "capacity-optimized-prioritized", "price-capacity-optimized"}
+	switch {
+	case !slices.Contains([]string{"prioritized", "lowest-price"}, *d.OnDemandAllocationStrategy):
+		return validationError("Invalid OnDemandAllocationStrategy: '%s'", *d.OnDemandAllocationStrategy)
+	case !slices.Contains(spot, *d.SpotAllocationStrategy):
+		return validationError("Invalid SpotAllocationStrategy: '%s'", *d.SpotAllocationStrategy)
+	case *d.OnDemandBaseCapacity < 0:
+		return validationError("OnDemandBaseCapacity must not be negative")
+	case *d.OnDemandPercentageAboveBaseCapacity < 0 || *d.OnDemandPercentageAboveBaseCapacity > 100:
+		return validationError("OnDemandPercentageAboveBaseCapacity must be between 0 and 100")
+	case d.SpotInstancePools != nil && *d.SpotAllocationStrategy != "lowest-price":
+		return validationError("SpotInstancePools option is only available with the lowest-price allocation strategy.")
+	}
+	if d.SpotMaxPrice != nil {
+		if price, err := strconv.ParseFloat(*d.SpotMaxPrice, 64); err != nil || price <= 0 {
+			return validationError("Invalid Spot max price: '%s'", *d.SpotMaxPrice)
+		}
+	}
+	return nil
+}
+
+// launchOption is one way to launch the next instance of a group.
+type launchOption struct {
+	template      *sdk.LaunchTemplateSpecification
+	instanceType  string // overrides the template's instance type
+	marketOptions *ec2sdk.InstanceMarketOptionsRequest
+}
+
+// launchOptions are the ways to launch a group's next instance, best first. All strategies take the overrides in their order
+// here: this region has no prices, and as much room for one type as for another.
+func (g *group) launchOptions() []launchOption {
+	if g.Shape.LaunchTemplate != nil {
+		return []launchOption{{template: g.Shape.LaunchTemplate}}
+	}
+	p := g.Shape.MixedInstancesPolicy
+	var market *ec2sdk.InstanceMarketOptionsRequest
+	if !g.nextIsOnDemand() {
+		market = &ec2sdk.InstanceMarketOptionsRequest{
+			MarketType: new(ec2sdk.MarketTypeSpot), SpotOptions: &ec2sdk.SpotMarketOptions{MaxPrice: p.InstancesDistribution.SpotMaxPrice},
+		}
+	}
+	var out []launchOption
+	for _, o := range p.LaunchTemplate.Overrides {
+		c := launchOption{template: p.LaunchTemplate.LaunchTemplateSpecification, instanceType: record.String(o.InstanceType), marketOptions: market}
+		if o.LaunchTemplateSpecification != nil {
+			c.template = o.LaunchTemplateSpecification
+		}
+		out = append(out, c)
+	}
+	if len(out) == 0 {
+		out = append(out, launchOption{template: p.LaunchTemplate.LaunchTemplateSpecification, marketOptions: market})
+	}
+	return out
+}
+
+// nextIsOnDemand says whether the next instance is an on-demand one: first the base, and then the percentage of all above
+// it, rounded up.
+func (g *group) nextIsOnDemand() bool {
+	d := g.Shape.MixedInstancesPolicy.InstancesDistribution
+	base, have := int(*d.OnDemandBaseCapacity), g.countedInstances()
+	onDemand := 0
+	for _, i := range have {
+		if !g.Spot[record.String(i.InstanceId)] {
+			onDemand++
+		}
+	}
+	above := max(0, max(int(*g.Shape.DesiredCapacity), len(have)+1)-base)
+	const percent = 100
+	wanted := base + (above*int(*d.OnDemandPercentageAboveBaseCapacity)+percent-1)/percent
+	return onDemand < wanted
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// errCancelled ends what is under way when something else has failed.
+var errCancelled = errors.New("Resource creation cancelled") //nolint:staticcheck // CloudFormation's words
+
+// nodeResult is what became of one node of a walk.
+type nodeResult struct {
+	name string
+	err  error
+}
+
+// dependencyGraph is a set of nodes with what each must wait for.
+type dependencyGraph struct {
+	dependencies map[string][]string
+	// stopOnFailure ends the walk at the first failure: what is under way is cancelled and nothing new begins. Without it only
+	// those who wait for what failed are left out.
+	stopOnFailure bool
+}
+
+// walk calls do for every node, as soon as those before it are done and as many at once as possible. It returns the
+// failures by node, but those that only were cancelled.
+func (o dependencyGraph) walk(ctx context.Context, do func(ctx context.Context, name string) error) map[string]error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	results, begun, done := make(chan nodeResult), map[string]bool{}, map[string]bool{}
+	failures, active := map[string]error{}, 0
+	for {
+		if ctx.Err() == nil && (!o.stopOnFailure || len(failures) == 0) {
+			for _, name := range o.readyNodes(begun, done) {
+				begun[name] = true
+				active++
+				go func() { results <- nodeResult{name, do(inner, name)} }()
+			}
+		}
+		if active == 0 {
+			return failures
+		}
+		r := <-results
+		active--
+		switch {
+		case r.err == nil:
+			done[r.name] = true
+		case errors.Is(r.err, errCancelled) && len(failures) > 0:
+		default:
+			failures[r.name] = r.err
+			if o.stopOnFailure {
+				cancel(errCancelled)
+			}
+		}
+	}
+}
+
+// readyNodes are the nodes that wait for nothing any more and have not begun.
+func (o dependencyGraph) readyNodes(begun, done map[string]bool) []string {
+	var out []string
+	for name, after := range o.dependencies {
+		waits := func(d string) bool { _, known := o.dependencies[d]; return known && !done[d] }
+		if !begun[name] && !slices.ContainsFunc(after, waits) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// reverseEdges is the order for taking away: who came after goes first.
+func reverseEdges(after map[string][]string) map[string][]string {
+	out := map[string][]string{}
+	for name := range after {
+		out[name] = nil
+	}
+	for name, list := range after {
+		for _, d := range list {
+			if _, known := after[d]; known {
+				out[d] = append(out[d], name)
+			}
+		}
+	}
+	return out
+}

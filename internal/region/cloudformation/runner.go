@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// errStopping ends work because the region's process ends: the next one takes it up.
+var errStopping = errors.New("the region stops")
+
+// wakeRunner makes Run look for operations.
+func (s *Service) wakeRunner() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run carries out operations until ctx ends, each stack's by itself.
+func (s *Service) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		for _, id := range s.pendingStacks() {
+			inner, cancel := context.WithCancelCause(ctx)
+			s.mu.Lock()
+			s.cancelFuncs[id] = cancel
+			s.mu.Unlock()
+			wg.Go(func() {
+				defer cancel(nil)
+				s.runStackOperation(ctx, inner, id)
+				s.mu.Lock()
+				delete(s.cancelFuncs, id)
+				s.mu.Unlock()
+				s.wakeRunner() // there may be something new
+			})
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+	}
+}
+
+// pendingStacks are the stacks with an operation that nobody drives.
+func (s *Service) pendingStacks() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	_ = s.store.WithLock(func() error { // it only reads
+		for _, id := range record.SortedKeys(s.state.Stacks) {
+			if s.state.Stacks[id].Op != nil && s.cancelFuncs[id] == nil {
+				out = append(out, id)
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// cancelRunning ends what the stack's operation does now, with a reason.
+func (s *Service) cancelRunning(id string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.cancelFuncs[id]; cancel != nil {
+		cancel(why)
+	}
+}
+
+// runStackOperation carries out the operation of one stack, phase by phase. work ends when the phase is to be cut short, ctx when the
+// region's process ends.
+func (s *Service) runStackOperation(ctx, work context.Context, id string) {
+	for ctx.Err() == nil {
+		st, op := s.currentOperation(id)
+		if op == nil {
+			return
+		}
+		phase := s.phaseFuncs()[op.Kind+" "+op.Phase]
+		if phase == nil {
+			s.cfg.Log.ErrorContext(ctx, "a stack is in no known phase", slog.String("stack", id), slog.String("phase", op.Kind+" "+op.Phase))
+			return
+		}
+		run := ctx
+		if op.Phase == "forward" {
+			run = work
+		}
+		limited, cancel := s.withStackTimeout(run, st, op)
+		err := phase(s.withStackCaller(limited, op.Caller), st, op)
+		cancel()
+		if ctx.Err() != nil || errors.Is(err, errStopping) {
+			return
+		}
+		if err != nil {
+			s.cfg.Log.ErrorContext(ctx, "a stack's operation cannot go on", slog.String("stack", id), slog.Any("error", err))
+			return
+		}
+	}
+}
+
+// withStackTimeout gives a creation the time that the stack allows it.
+func (s *Service) withStackTimeout(ctx context.Context, st *stack, op *stackOperation) (context.Context, context.CancelFunc) {
+	if st.Timeout == 0 || op.Kind != opCreate || op.Phase != "forward" {
+		return ctx, func() {}
+	}
+	left := op.Begun.Add(time.Duration(st.Timeout) * time.Minute).Sub(s.cfg.Now())
+	return context.WithTimeoutCause(ctx, max(left, 0), errors.New("Stack creation time exceeded the specified timeout")) //nolint:staticcheck // CloudFormation's words
+}
+
+// currentOperation is a stack and its operation as they are now. Only what does not change during a phase may be read of them
+// without the lock.
+func (s *Service) currentOperation(id string) (st *stack, op *stackOperation) {
+	_ = s.store.WithLock(func() error { // it only reads
+		if st = s.state.Stacks[id]; st != nil && st.Op != nil {
+			op = st.Op
+		}
+		return nil
+	})
+	return st, op
+}
+
+type phaseFunc func(ctx context.Context, st *stack, op *stackOperation) error
+
+func (s *Service) phaseFuncs() map[string]phaseFunc {
+	return map[string]phaseFunc{
+		opCreate + " forward":  s.createAll,
+		opCreate + " rollback": s.rollBackCreate,
+		opUpdate + " forward":  s.updateAll,
+		opUpdate + " cleanup":  s.cleanUp,
+		opUpdate + " rollback": s.rollBackUpdate,
+		opUpdate + " undo":     s.cleanUpRollback,
+		opDelete + " delete":   s.deleteAll,
+	}
+}
+
+// stackTransition is what a stack is being brought to.
+type stackTransition struct {
+	templatePair
+	stack     *stack
+	operation *stackOperation
+	rollback  bool
+}
+
+// newTransition reads the content's template, which was read before without an error.
+func (s *Service) newTransition(st *stack, op *stackOperation, c, before stackContent) (stackTransition, error) {
+	t, err := Parse(c.Body)
+	if err != nil {
+		return stackTransition{}, fmt.Errorf("read the template of %s again: %w", st.Name, err)
+	}
+	old := &Template{}
+	if before.Body != "" {
+		if old, err = Parse(before.Body); err != nil {
+			return stackTransition{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
+		}
+	}
+	return stackTransition{templatePair: templatePair{old, t, before, c}, stack: st, operation: op}, nil
+}
+
+// enabledResources are the resources of a side that its conditions allow, with what each waits for.
+func (s *Service) enabledResources(sd stackTransition) (map[string][]string, error) {
+	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
+	out := map[string][]string{}
+	for _, name := range record.SortedKeys(sd.newTemplate.Resources) {
+		if c := sd.newTemplate.Resources[name].Condition; c != "" {
+			yes, err := sc.evalCondition(c)
+			if err != nil {
+				return nil, err
+			}
+			if !yes {
+				continue
+			}
+		}
+		out[name] = sd.newTemplate.dependenciesOf(name)
+	}
+	return out, nil
+}
+
+// applyResources walks the resources of a side forward.
+func (s *Service) applyResources(ctx context.Context, sd stackTransition) (map[string]error, error) {
+	var nodes map[string][]string
+	err := s.store.WithLock(func() (err error) {
+		nodes, err = s.enabledResources(sd)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	failures := dependencyGraph{dependencies: nodes, stopOnFailure: !sd.rollback}.walk(ctx, func(ctx context.Context, name string) error { return s.applyResource(ctx, sd, name) })
+	if ctx.Err() != nil && len(failures) == 0 {
+		failures[""] = context.Cause(ctx)
+	}
+	return failures, nil
+}
+
+func (s *Service) createAll(ctx context.Context, st *stack, op *stackOperation) error {
+	sd, err := s.newTransition(st, op, op.New, stackContent{})
+	if err != nil {
+		return err
+	}
+	failures, err := s.applyResources(ctx, sd)
+	if err != nil {
+		return err
+	}
+	return s.store.WithLock(func() error {
+		if st.Op != op || op.Kind != opCreate {
+			return nil // a deletion has taken over
+		}
+		if len(failures) == 0 {
+			failures = s.storeOutputs(sd)
+		}
+		if len(failures) == 0 {
+			st.stackContent, st.Op = op.New, nil
+			s.setStackStatus(st, "CREATE"+suffixComplete, "")
+			return nil
+		}
+		st.stackContent = op.New
+		why := failureReason("create", failures)
+		switch {
+		case st.DisableRollback || st.OnFailure == "DO_NOTHING":
+			st.Op = nil
+			s.setStackStatus(st, "CREATE"+suffixFailed, why)
+		case st.OnFailure == "DELETE":
+			op.Kind, op.Phase = opDelete, "delete"
+			s.setStackStatus(st, "DELETE"+suffixInProgress, why+" Delete requested by user.")
+		default:
+			op.Phase = "rollback"
+			s.setStackStatus(st, "ROLLBACK"+suffixInProgress, why+" Rollback requested by user.")
+		}
+		return nil
+	})
+}
+
+// failureReason says what failed.
+func failureReason(verb string, failures map[string]error) string {
+	if err, ok := failures[""]; ok {
+		return err.Error() + "."
+	}
+	return fmt.Sprintf("The following resource(s) failed to %s: [%s].", verb, strings.Join(record.SortedKeys(failures), ", "))
+}
+
+// updateFailureReason says what an update failed to make and to change. The caller is inside the book.
+func updateFailureReason(st *stack, failures map[string]error) string {
+	created, updated := map[string]error{}, map[string]error{}
+	for name, err := range failures {
+		if r := st.Resources[name]; r != nil && r.Status == "CREATE"+suffixFailed {
+			created[name] = err
+		} else {
+			updated[name] = err
+		}
+	}
+	var out []string
+	if len(created) > 0 {
+		out = append(out, failureReason("create", created))
+	}
+	if len(updated) > 0 {
+		out = append(out, failureReason("update", updated))
+	}
+	return strings.Join(out, " ")
+}
+
+// storeOutputs evaluates the outputs into the side's stack. The caller is inside the book.
+func (s *Service) storeOutputs(sd stackTransition) map[string]error {
+	outputs, imports, err := s.evaluateOutputs(sd)
+	if err != nil {
+		return map[string]error{"": err}
+	}
+	sd.operation.New.Outputs, sd.operation.New.Imports = outputs, imports
+	return nil
+}
+
+// rollBackCreate takes away what a failed creation has made.
+func (s *Service) rollBackCreate(ctx context.Context, st *stack, op *stackOperation) error {
+	failures := s.deleteResources(ctx, st, op, true)
+	if ctx.Err() != nil {
+		return errStopping
+	}
+	return s.store.WithLock(func() error {
+		st.Op = nil
+		if len(failures) > 0 {
+			s.setStackStatus(st, "ROLLBACK"+suffixFailed, failureReason("delete", failures))
+			return nil
+		}
+		s.setStackStatus(st, "ROLLBACK"+suffixComplete, "")
+		return nil
+	})
+}
+
+// deleteAll deletes a stack.
+func (s *Service) deleteAll(ctx context.Context, st *stack, op *stackOperation) error {
+	failures := s.deleteResources(ctx, st, op, false)
+	if ctx.Err() != nil {
+		return errStopping
+	}
+	return s.store.WithLock(func() error {
+		st.Op = nil
+		if len(failures) > 0 {
+			s.setStackStatus(st, "DELETE"+suffixFailed, strings.Replace(failureReason("delete", failures), "].", "]. ", 1))
+			return nil
+		}
+		st.ChangeSets, st.Stuck = nil, nil
+		s.setStackStatus(st, statusDeleted, "")
+		return nil
+	})
+}

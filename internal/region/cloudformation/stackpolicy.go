@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
+
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// stringOrList is a JSON string or a list of them.
+type stringOrList []string
+
+// UnmarshalJSON reads either.
+func (o *stringOrList) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		*o = stringOrList{one}
+		return nil
+	}
+	var many []string
+	if err := json.Unmarshal(b, &many); err != nil {
+		return fmt.Errorf("read a list of texts: %w", err)
+	}
+	*o = many
+	return nil
+}
+
+// stackPolicy says which updates a stack allows.
+type stackPolicy struct{ Statement []policyStatement }
+
+type policyStatement struct {
+	Effect                                   string
+	Action, NotAction, Resource, NotResource stringOrList
+	Principal                                any
+	Condition                                map[string]map[string]stringOrList
+}
+
+// appliesTo tells whether a statement is about an action on a resource of a type.
+func (st policyStatement) appliesTo(action, resource, kind string) bool {
+	return matchesPatterns(st.Action, st.NotAction, action) && conditionHolds(st.Condition, kind) &&
+		(matchesPatterns(st.Resource, st.NotResource, resource) || len(st.Resource)+len(st.NotResource) == 0)
+}
+
+// matchesPatterns tells whether text is among patterns, or outside of those that are given as exceptions.
+func matchesPatterns(patterns, but []string, text string) bool {
+	return matchesAny(patterns, text) || len(but) > 0 && !matchesAny(but, text)
+}
+
+func parseStackPolicy(body string) (stackPolicy, error) {
+	var p stackPolicy
+	if len(body) > 16384 {
+		return p, validationError("Error validating stack policy: it is longer than 16384 bytes")
+	}
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		return p, validationError("Error validating stack policy: Unable to parse stack policy: %v", err)
+	}
+	for _, st := range p.Statement {
+		switch {
+		case st.Effect != "Allow" && st.Effect != "Deny":
+			return p, validationError("Error validating stack policy: Invalid effect %q", st.Effect)
+		case len(st.Action)+len(st.NotAction) == 0, len(st.Resource)+len(st.NotResource) == 0 && st.Condition == nil:
+			return p, validationError("Error validating stack policy: a statement needs Action and Resource")
+		case st.Principal != "*" && valueAt(st.Principal, "AWS") != "*":
+			return p, validationError("Error validating stack policy: Principal must be *")
+		}
+	}
+	return p, nil
+}
+
+func matchesAny(patterns []string, text string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return authz.Like(p, text) })
+}
+
+// deniedByPolicy says why the stack policy does not let an update do an action on a resource; empty if it does. The
+// caller is inside the book.
+func (s *Service) deniedByPolicy(sd stackTransition, r *resource, action string) string {
+	body := sd.stack.Policy
+	if sd.operation.DuringPolicy != "" {
+		body = sd.operation.DuringPolicy
+	}
+	if body == "" || sd.rollback || sd.operation.Kind != opUpdate {
+		return ""
+	}
+	p, err := parseStackPolicy(body)
+	if err != nil {
+		return err.Error()
+	}
+	allowed, resource := false, "LogicalResourceId/"+r.Logical
+	for i, st := range p.Statement {
+		switch {
+		case !st.appliesTo(action, resource, r.Type):
+		case st.Effect == "Deny":
+			return fmt.Sprintf("Action denied by stack policy: Statement [#%d] does not allow [%s] for resource [%s]", i+1, action, resource)
+		default:
+			allowed = true
+		}
+	}
+	if !allowed {
+		return fmt.Sprintf("Action denied by stack policy: no statement allows [%s] for resource [%s]", action, resource)
+	}
+	return ""
+}
+
+// conditionHolds evaluates a statement's condition, which can only be about the resource's type.
+func conditionHolds(c map[string]map[string]stringOrList, kind string) bool {
+	for operator, keys := range c {
+		for key, values := range keys {
+			if key != "ResourceType" {
+				return false
+			}
+			same := slices.Contains(values, kind)
+			if strings.HasSuffix(operator, "Like") {
+				same = matchesAny(values, kind)
+			}
+			if same == strings.Contains(operator, "Not") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPolicyOutput, error) {
+	st, err := s.findStack(record.String(in.StackName))
+	if err != nil {
+		return nil, err
+	}
+	if in.StackPolicyBody == nil {
+		return nil, validationError("Either StackPolicyBody or StackPolicyURL must be specified.")
+	}
+	if _, err := parseStackPolicy(*in.StackPolicyBody); err != nil {
+		return nil, err
+	}
+	st.Policy = *in.StackPolicyBody
+	return &sdk.SetStackPolicyOutput{}, nil
+}
+
+func (s *Service) getStackPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPolicyOutput, error) {
+	st, err := s.findStack(record.String(in.StackName))
+	if err != nil {
+		return nil, err
+	}
+	if st.Policy == "" {
+		return &sdk.GetStackPolicyOutput{}, nil
+	}
+	return &sdk.GetStackPolicyOutput{StackPolicyBody: new(st.Policy)}, nil
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudformation
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// signalPath is where wait condition handles take their signals; at AWS it is a presigned URL of S3.
+const signalPath = "/cloudformation-waitcondition/"
+
+// newSignalURL is a new handle: who knows it may signal, so it ends in a secret.
+func (s *Service) newSignalURL(stackID, logical string) string {
+	at := base64.RawURLEncoding.EncodeToString([]byte(stackID))
+	return strings.TrimSuffix(s.cfg.SignalURL, "/") + signalPath + at + "/" + logical + "?Signature=" + record.RandomHex(s.cfg.Rand, 32)
+}
+
+// SignalHandler answers requests to wait condition handles, which have no signature; false for all others.
+func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
+	if r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, signalPath) {
+		return nil, false
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.receiveSignal(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+		}
+	}), true
+}
+
+// readSignal reads the signal of a PUT to a handle.
+func readSignal(r *http.Request) (resourceSignal, error) {
+	b, err := io.ReadAll(io.LimitReader(r.Body, 4096))
+	if err != nil {
+		return resourceSignal{}, validationError("The signal ended early")
+	}
+	var body struct {
+		Status   string
+		UniqueID string `json:"UniqueId"` //nolint:tagliatelle // CloudFormation's name
+		Data     string
+	}
+	if err := json.Unmarshal(b, &body); err != nil || body.Status != "SUCCESS" && body.Status != "FAILURE" {
+		return resourceSignal{}, validationError("The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data")
+	}
+	return resourceSignal{ID: body.UniqueID, Success: body.Status == "SUCCESS", Data: body.Data}, nil
+}
+
+// receiveSignal notes what a PUT to a handle says for every wait condition that uses the handle.
+func (s *Service) receiveSignal(r *http.Request) error {
+	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, signalPath), "/")
+	id, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return validationError("The handle is not known")
+	}
+	sig, err := readSignal(r)
+	if err != nil {
+		return err
+	}
+	return s.store.WithLock(func() error {
+		st := s.state.Stacks[string(id)]
+		if st == nil || st.Resources[logical] == nil || !matchesHandle(st.Resources[logical].Physical, r.URL) {
+			return validationError("The handle is not known")
+		}
+		for _, name := range record.SortedKeys(st.Resources) {
+			c := st.Resources[name]
+			if c.Type == "AWS::CloudFormation::WaitCondition" && c.Properties["Handle"] == st.Resources[logical].Physical && strings.HasSuffix(c.Status, suffixInProgress) {
+				s.addSignal(st, c, sig)
+			}
+		}
+		return nil
+	})
+}
+
+// matchesHandle compares a handle with the URL of a request, which does not tell its host.
+func matchesHandle(handle string, u *url.URL) bool {
+	h, err := url.Parse(handle)
+	return err == nil && h.Path == u.Path && h.RawQuery == u.RawQuery
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// enqueueJob queues a job for Run. Jobs of one key run one at a time. The caller holds mu.
+func (s *Service) enqueueJob(key string, f func(context.Context)) {
+	s.jobs = append(s.jobs, func(ctx context.Context) {
+		m := s.jobLocks.mutexFor(key)
+		m.Lock()
+		defer m.Unlock()
+		f(ctx)
+	})
+	s.wakeRunLoop()
+}
+
+// completeJob carries out the transition that a job brought about. A job that was cut short by the end of the process
+// changes nothing: it is resumed by the next one.
+func (s *Service) completeJob(ctx context.Context, kind, id string, cause error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t := transition{Kind: kind, ID: id}
+	if cause != nil {
+		t.Arg = cause.Error()
+		s.cfg.Log.Error("an instance or volume could not be made what it should be", slog.String("wanted", kind), slog.String("id", id), slog.Any("error", cause))
+	}
+	err := s.withLock(func() error {
+		s.applyTransition(t)
+		s.markChanged()
+		return nil
+	})
+	if err != nil {
+		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
+	}
+}
+
+// requestNotification remembers to tell the watchers. The caller holds mu.
+func (s *Service) requestNotification() { s.notifyPending = true }
+
+// notifyWatchers calls the watchers if there is news.
+func (s *Service) notifyWatchers() {
+	s.mu.Lock()
+	news := s.notifyPending
+	s.notifyPending = false
+	s.mu.Unlock()
+	if !news {
+		return
+	}
+	for _, f := range s.watchers {
+		f()
+	}
+}
+
+// resumeJobs queues again what a stopped process left half done.
+func (s *Service) resumeJobs() {
+	if s.cfg.Machines == nil {
+		return
+	}
+	for _, id := range sortedKeys(s.st.Instances) {
+		switch str(s.st.Instances[id].State.Name) {
+		case sdk.InstanceStateNamePending:
+			s.beginLaunch(id)
+		case sdk.InstanceStateNameShuttingDown:
+			s.beginTerminate(id)
+		case sdk.InstanceStateNameStopping:
+			s.beginStop(id)
+		}
+	}
+	for _, id := range sortedKeys(s.st.Volumes) {
+		s.resumeVolumeJobs(s.st.Volumes[id])
+	}
+}
+
+func (s *Service) resumeVolumeJobs(v *sdk.Volume) {
+	id := str(v.VolumeId)
+	switch str(v.State) {
+	case sdk.VolumeStateCreating:
+		s.beginCreateVolume(id)
+	case sdk.VolumeStateDeleting:
+		s.beginDeleteVolume(id)
+	}
+	for _, a := range v.Attachments {
+		i := s.st.Instances[str(a.InstanceId)]
+		running := i != nil && str(i.State.Name) == sdk.InstanceStateNameRunning
+		switch {
+		case str(a.State) == sdk.VolumeAttachmentStateAttaching && running:
+			s.beginAttach(v, a)
+		case str(a.State) == sdk.VolumeAttachmentStateDetaching:
+			s.beginDetach(v, a)
+		}
+	}
+}
+
+// Run carries transitions out, does the work on machines and keeps the network in step, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if s.cfg.Network != nil {
+		wg.Go(func() { s.runNetworkSync(ctx) })
+	}
+	if s.cfg.Machines != nil {
+		wg.Go(func() { s.runHealthChecks(ctx) })
+	}
+	for ctx.Err() == nil {
+		var jobs []func(context.Context)
+		wait := time.Second
+		err := s.withLock(func() error {
+			jobs, s.jobs = s.jobs, nil
+			if at, ok := s.nextTransitionTime(); ok {
+				wait = min(wait, max(at.Sub(s.cfg.Now()), time.Millisecond))
+			}
+			return nil
+		})
+		if err != nil {
+			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
+		}
+		for _, job := range jobs {
+			wg.Go(func() { job(ctx) })
+		}
+		s.waitForSignal(ctx, s.wake, wait)
+	}
+}
+
+// waitForSignal waits for a signal, for d, or for the end.
+func (s *Service) waitForSignal(ctx context.Context, signal <-chan struct{}, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-signal:
+	case <-t.C:
+	}
+}
+
+// runNetworkSync brings the network into step after every change; a failure is tried again after a second.
+func (s *Service) runNetworkSync(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait := time.Hour
+		if err := s.ensureNetworkSynced(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.ErrorContext(ctx, "the network could not be brought into step", slog.Any("error", err))
+			wait = time.Second
+		}
+		s.waitForSignal(ctx, s.networkChanged, wait)
+	}
+}
+
+// ensureNetworkSynced returns once the network shows at least what was wanted when it was called.
+func (s *Service) ensureNetworkSynced(ctx context.Context) error {
+	if s.cfg.Network == nil {
+		return nil
+	}
+	s.mu.Lock()
+	want := s.networkRevision
+	s.mu.Unlock()
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	if s.syncedRevision >= want {
+		return nil
+	}
+	p, gen := s.buildDesiredNetwork()
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("compare the network's picture: %w", err)
+	}
+	if string(text) != s.syncedNetwork {
+		if err := s.cfg.Network.Sync(ctx, p); err != nil {
+			return fmt.Errorf("bring the network into step: %w", err)
+		}
+		s.syncedNetwork = string(text)
+	}
+	s.syncedRevision = gen
+	return nil
+}
+
+// buildDesiredNetwork is the network that should exist, and the change it reflects.
+func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
+	s.mu.Lock()
+	gen := s.networkRevision
+	s.mu.Unlock()
+	var balancers []netbuilder.LoadBalancer
+	if s.cfg.LoadBalancers != nil {
+		balancers = s.cfg.LoadBalancers() // without mu: load balancing calls EC2 under its own lock
+	}
+	var zones []netbuilder.HostedZone
+	if s.cfg.HostedZones != nil {
+		zones = s.cfg.HostedZones()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := s.networkInput(balancers)
+	in.HostedZones = zones
+	return netbuilder.Build(in), gen
+}
+
+// networkInput is EC2's state as the picture's builder reads it. The caller holds mu for as long as it is used.
+func (s *Service) networkInput(balancers []netbuilder.LoadBalancer) netbuilder.Input {
+	return netbuilder.Input{
+		VPCs: s.st.VPCs, Subnets: s.st.Subnets, RouteTables: s.st.Tables, NATGateways: s.st.NATs, InternetGateways: s.st.Internet,
+		SecurityGroupRules: s.st.Rules, Interfaces: s.st.Interfaces, Instances: s.st.Instances, VPCEndpoints: s.st.Endpoints, LoadBalancers: balancers,
+	}
+}
+
+// DesiredNetwork is the network that should exist.
+func (s *Service) DesiredNetwork() netspec.Network {
+	p, _ := s.buildDesiredNetwork()
+	return p
+}
+
+// failuresUntilImpaired is how many looks in a row must find a machine dead: one may fall into its boot.
+const failuresUntilImpaired = 2
+
+// runHealthChecks looks every half second whether machines that should run are alive.
+func (s *Service) runHealthChecks(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, id := range s.runningInstanceIDs() {
+			m := s.jobLocks.mutexFor(id)
+			if !m.TryLock() {
+				continue // it is being rebooted or terminated
+			}
+			alive := s.cfg.Machines.Alive(id)
+			m.Unlock()
+			s.recordHealthCheck(id, alive)
+		}
+		s.waitForSignal(ctx, nil, 500*time.Millisecond)
+	}
+}
+
+func (s *Service) runningInstanceIDs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, id := range sortedKeys(s.st.Instances) {
+		if str(s.st.Instances[id].State.Name) == sdk.InstanceStateNameRunning {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// recordHealthCheck notes what a look at a machine found.
+func (s *Service) recordHealthCheck(id string, alive bool) { //nolint:revive // it is data, not a switch of behaviour
+	err := s.withLock(func() error {
+		i, x := s.st.Instances[id], s.st.Extra[id]
+		if i == nil || x == nil || str(i.State.Name) != sdk.InstanceStateNameRunning {
+			return nil
+		}
+		if alive {
+			x.Failures = 0
+		} else {
+			x.Failures++
+		}
+		if impaired := x.Failures >= failuresUntilImpaired; impaired != x.Impaired {
+			x.Impaired = impaired
+			s.requestNotification()
+			s.markChanged()
+		}
+		return nil
+	})
+	if err != nil {
+		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
+	}
+}

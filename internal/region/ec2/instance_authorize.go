@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// LaunchPermissionChecks are what IAM is asked about the caller that tells Auto Scaling to launch from a template: AWS launches
+// as the service, but only if the caller could have run the instances and passed the role itself. A template that does
+// not exist has no checks: the call fails anyway.
+func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.findLaunchTemplate(&id, &name)
+	if err != nil {
+		return nil
+	}
+	v, err := s.findTemplateVersion(t, version)
+	if err != nil {
+		return nil
+	}
+	ask := func(arn string, context map[string][]string) wire.Check {
+		context["ec2:LaunchTemplate"] = []string{s.resourceARN(str(t.LaunchTemplateId))}
+		return wire.Check{Action: "ec2:RunInstances", Resource: arn, Context: context}
+	}
+	var out []wire.Check
+	data := v.LaunchTemplateData
+	for _, existing := range slices.Concat([]string{str(t.LaunchTemplateId), str(data.ImageId)}, subnets, strs(data.SecurityGroupIds)) {
+		c := map[string][]string{}
+		record.AddResourceTags(c, s.st.Tags[existing])
+		out = append(out, ask(s.resourceARN(existing), c))
+	}
+	if name := str(data.KeyName); name != "" {
+		c := map[string][]string{}
+		record.AddResourceTags(c, s.st.Tags[s.findKeyPairID(name)])
+		out = append(out, ask(s.keyPairARN(name), c))
+	}
+	for _, k := range createdKinds()["RunInstances"] {
+		out = append(out, ask(s.wildcardARN(k), templateTagContext(data.TagSpecifications, k)))
+	}
+	for _, spec := range data.TagSpecifications {
+		c := templateTagContext(data.TagSpecifications, str(spec.ResourceType))
+		c["ec2:CreateAction"] = []string{"RunInstances"}
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(str(spec.ResourceType)), Context: c})
+	}
+	return append(out, s.passRoleChecks(data.IamInstanceProfile)...)
+}
+
+// templateTagContext are the condition keys of the tags that a template gives to a kind of resource.
+func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string) map[string][]string {
+	out := map[string][]string{}
+	for _, spec := range specs {
+		if str(spec.ResourceType) != kind {
+			continue
+		}
+		for _, t := range spec.Tags {
+			out["aws:RequestTag/"+str(t.Key)] = []string{str(t.Value)}
+			out["aws:TagKeys"] = append(out["aws:TagKeys"], str(t.Key))
+		}
+	}
+	return out
+}
+
+// passRoleChecks is the question whether the caller may pass the role of a template's profile to EC2.
+func (s *Service) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.Check {
+	if spec == nil || s.cfg.Profiles == nil {
+		return nil
+	}
+	name := str(spec.Name)
+	if name == "" {
+		name = str(spec.Arn)
+	}
+	p, ok := s.cfg.Profiles.InstanceProfile(name)
+	if !ok || p.RoleARN == "" {
+		return nil
+	}
+	return []wire.Check{{Action: "iam:PassRole", Resource: p.RoleARN, Context: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}}}
+}

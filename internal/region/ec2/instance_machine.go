@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// bootVolume is a volume that an instance boots with, beside its root.
+type bootVolume struct {
+	volume netspec.Volume
+	device string
+}
+
+// machineSpec says what it takes to boot an instance; false if it is not to boot any more.
+func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.st.Instances[id]
+	if i == nil || str(i.State.Name) != sdk.InstanceStateNamePending {
+		return netspec.Machine{}, nil, false
+	}
+	n, v := s.st.Subnets[str(i.SubnetId)], s.st.VPCs[str(i.VpcId)]
+	cidr := netip.MustParsePrefix(str(n.CidrBlock))
+	t := s.instanceTypes[str(i.InstanceType)]
+	m := netspec.Machine{
+		ID: id, Image: str(i.ImageId), Hostname: privateHostname(i), Domain: PrivateDNSDomain(s.cfg.Region), VPC: str(i.VpcId),
+		Iface: netbuilder.BuildInterface(s.networkInput(nil), s.st.Interfaces[s.st.Extra[id].Interface]), Subnet: cidr, Gateway: cidr.Addr().Next(),
+		Resolver: vpcCIDRs(v)[0].Addr().Next().Next(), VCPUs: int(t.VCPU), MemoryMB: int(t.MemoryMiB),
+	}
+	var disks []bootVolume
+	for _, b := range i.BlockDeviceMappings {
+		if vol := s.st.Volumes[str(b.Ebs.VolumeId)]; vol != nil && str(b.DeviceName) != str(i.RootDeviceName) {
+			disks = append(disks, bootVolume{fabricVolume(vol), str(b.DeviceName)})
+		}
+	}
+	return m, disks, true
+}
+
+// terminateAttempts is how often an instance's end is tried before its records are closed regardless.
+const terminateAttempts = 3
+
+// terminateMachine ends a machine and frees its volumes. What fails is tried again: nothing else would remove the machine.
+func (s *Service) terminateMachine(ctx context.Context, id string) error {
+	err := s.tryTerminateMachine(ctx, id)
+	for n := 1; err != nil && n < terminateAttempts && ctx.Err() == nil; n++ {
+		s.waitForSignal(ctx, nil, time.Second)
+		err = s.tryTerminateMachine(ctx, id)
+	}
+	return err
+}
+
+func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
+	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
+		return fmt.Errorf("terminate %s: %w", id, err)
+	}
+	s.mu.Lock()
+	var volumes []string
+	if i := s.st.Instances[id]; i != nil {
+		for _, b := range i.BlockDeviceMappings {
+			if str(b.DeviceName) != str(i.RootDeviceName) {
+				volumes = append(volumes, str(b.Ebs.VolumeId))
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, v := range volumes {
+		if err := s.cfg.Machines.Detach(ctx, v, id); err != nil {
+			return fmt.Errorf("detach %s from %s: %w", v, id, err)
+		}
+	}
+	return nil
+}

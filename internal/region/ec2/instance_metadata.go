@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+)
+
+// Credentials are an instance role's, good until Expiration.
+type Credentials struct {
+	AccessKeyID, SecretAccessKey, Token string
+	Expiration                          time.Time
+}
+
+// Metadata is what instances may ask about themselves: the source of the metadata service.
+type Metadata struct {
+	service          *Service
+	issueCredentials func(instanceID, role string) (Credentials, error)
+
+	mu     sync.Mutex
+	cached map[string]cachedCredentials
+}
+
+type cachedCredentials struct {
+	Credentials
+	issuedAt time.Time
+}
+
+// Metadata gives the metadata service's source. issue makes credentials for an instance's role; they are used again
+// until an hour before they expire.
+func (s *Service) Metadata(issue func(instanceID, role string) (Credentials, error)) *Metadata {
+	return &Metadata{service: s, issueCredentials: issue, cached: map[string]cachedCredentials{}}
+}
+
+// FindInstance finds who has a private address in a VPC.
+func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
+	m.service.mu.Lock()
+	defer m.service.mu.Unlock()
+	want := addr.String()
+	for id, i := range m.service.st.Instances {
+		if str(i.VpcId) == vpc && str(i.PrivateIpAddress) == want && isLive(i) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// TokenOptions says whether an instance's requests need a session token, and whether they are answered at all.
+func (m *Metadata) TokenOptions(id string) (tokensRequired, enabled bool) {
+	m.service.mu.Lock()
+	defer m.service.mu.Unlock()
+	i := m.service.st.Instances[id]
+	if i == nil || i.MetadataOptions == nil {
+		return true, false
+	}
+	o := i.MetadataOptions
+	return str(o.HttpTokens) != "optional", str(o.HttpEndpoint) != "disabled"
+}
+
+// GetValue returns the value at a path such as meta-data/instance-id.
+func (m *Metadata) GetValue(id, path string) ([]byte, bool, error) {
+	tree, role := m.metadataTree(id)
+	if name, ok := strings.CutPrefix(path, "meta-data/iam/security-credentials/"); ok && name == role && role != "" {
+		v, err := m.roleCredentials(id, role)
+		return v, err == nil, err
+	}
+	v, ok := tree[path]
+	return []byte(v), ok, nil
+}
+
+// ListPaths returns all paths that have a value.
+func (m *Metadata) ListPaths(id string) []string {
+	tree, _ := m.metadataTree(id)
+	return sortedKeys(tree)
+}
+
+// roleCredentials is the document that SDKs read.
+func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key, now := id+"/"+role, m.service.cfg.Now()
+	have, ok := m.cached[key]
+	if !ok || have.Expiration.Sub(now) < time.Hour {
+		c, err := m.issueCredentials(id, role)
+		if err != nil {
+			return nil, fmt.Errorf("issue credentials of role %s to %s: %w", role, id, err)
+		}
+		have = cachedCredentials{c, now}
+		m.cached[key] = have
+	}
+	return json.MarshalIndent(map[string]string{
+		"Code": "Success", "LastUpdated": have.issuedAt.UTC().Format(time.RFC3339), "Type": "AWS-HMAC", "AccessKeyId": have.AccessKeyID,
+		"SecretAccessKey": have.SecretAccessKey, "Token": have.Token, "Expiration": have.Expiration.UTC().Format(time.RFC3339),
+	}, "", "  ")
+}
+
+// metadataTree is all values of an instance but its credentials' document, and its role's name.
+func (m *Metadata) metadataTree(id string) (map[string]string, string) {
+	s := m.service
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.st.Instances[id]
+	if i == nil || !isLive(i) {
+		return nil, ""
+	}
+	s.refreshInstance(i)
+	x, out := s.st.Extra[id], map[string]string{}
+	meta := func(path, value string) {
+		if value != "" {
+			out["meta-data/"+path] = value
+		}
+	}
+	for path, v := range map[string]string{
+		"ami-id": str(i.ImageId), "ami-launch-index": strconv.FormatInt(*i.AmiLaunchIndex, 10), "ami-manifest-path": "(unknown)",
+		"hostname": str(i.PrivateDnsName), "local-hostname": str(i.PrivateDnsName), "local-ipv4": str(i.PrivateIpAddress),
+		"public-hostname": str(i.PublicDnsName), "public-ipv4": str(i.PublicIpAddress), "instance-action": "none",
+		"instance-id": id, "instance-life-cycle": instanceLifeCycle(i), "instance-type": str(i.InstanceType),
+		"placement/availability-zone": str(i.Placement.AvailabilityZone), "placement/region": s.cfg.Region,
+		"placement/availability-zone-id": s.zoneID(str(i.Placement.AvailabilityZone)), "profile": "default-hvm",
+		"reservation-id": x.ReservationID, "services/domain": "amazonaws.com", "services/partition": "aws",
+	} {
+		meta(path, v)
+	}
+	meta("autoscaling/target-lifecycle-state", x.Target)
+	s.addNetworkMetadata(i, meta)
+	for _, t := range i.Tags {
+		if str(i.MetadataOptions.InstanceMetadataTags) == "enabled" {
+			out["meta-data/tags/instance/"+str(t.Key)] = str(t.Value)
+		}
+	}
+	out["dynamic/instance-identity/document"] = s.identityDocument(i)
+	if data, err := base64.StdEncoding.DecodeString(x.UserData); err == nil && len(data) > 0 {
+		out["user-data"] = string(data)
+	}
+	return out, s.addRoleMetadata(i, meta)
+}
+
+func (s *Service) addNetworkMetadata(i *sdk.Instance, meta func(path, value string)) {
+	if len(i.NetworkInterfaces) == 0 {
+		return
+	}
+	n := i.NetworkInterfaces[0]
+	mac := str(n.MacAddress)
+	meta("mac", mac)
+	var groups, names []string
+	for _, g := range i.SecurityGroups {
+		groups, names = append(groups, str(g.GroupId)), append(names, str(g.GroupName))
+	}
+	meta("security-groups", strings.Join(names, "\n"))
+	var cidrs []string
+	for _, c := range vpcCIDRs(s.st.VPCs[str(i.VpcId)]) {
+		cidrs = append(cidrs, c.String())
+	}
+	for path, v := range map[string]string{
+		"device-number": "0", "interface-id": str(n.NetworkInterfaceId), "local-hostname": str(n.PrivateDnsName),
+		"local-ipv4s": str(n.PrivateIpAddress), "mac": mac, "owner-id": s.cfg.Account, "public-ipv4s": str(i.PublicIpAddress),
+		"public-hostname": str(i.PublicDnsName), "security-group-ids": strings.Join(groups, "\n"),
+		"security-groups": strings.Join(names, "\n"), "subnet-id": str(n.SubnetId),
+		"subnet-ipv4-cidr-block": str(s.st.Subnets[str(n.SubnetId)].CidrBlock), "vpc-id": str(n.VpcId),
+		"vpc-ipv4-cidr-block": cidrs[0], "vpc-ipv4-cidr-blocks": strings.Join(cidrs, "\n"),
+	} {
+		meta("network/interfaces/macs/"+mac+"/"+path, v)
+	}
+	if public := str(i.PublicIpAddress); public != "" {
+		meta("network/interfaces/macs/"+mac+"/ipv4-associations/"+public, str(n.PrivateIpAddress))
+	}
+}
+
+// instanceLifeCycle is how an instance is paid for.
+func instanceLifeCycle(i *sdk.Instance) string {
+	if l := str(i.InstanceLifecycle); l != "" {
+		return l
+	}
+	return "on-demand"
+}
+
+// identityDocument is the instance identity document. It is not signed: there is no AWS key here.
+func (s *Service) identityDocument(i *sdk.Instance) string {
+	b, err := json.MarshalIndent(map[string]any{
+		"accountId": s.cfg.Account, "architecture": str(i.Architecture), "availabilityZone": str(i.Placement.AvailabilityZone),
+		"billingProducts": nil, "devpayProductCodes": nil, "marketplaceProductCodes": nil, "imageId": str(i.ImageId),
+		"instanceId": str(i.InstanceId), "instanceType": str(i.InstanceType), "kernelId": nil, "ramdiskId": nil,
+		"pendingTime": i.LaunchTime.UTC().Format(time.RFC3339), "privateIp": str(i.PrivateIpAddress), "region": s.cfg.Region,
+		"version": "2017-09-30",
+	}, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// addRoleMetadata adds what names the instance's role, and returns the role's name.
+func (s *Service) addRoleMetadata(i *sdk.Instance, meta func(path, value string)) string {
+	if i.IamInstanceProfile == nil || s.cfg.Profiles == nil {
+		return ""
+	}
+	p, ok := s.cfg.Profiles.InstanceProfile(str(i.IamInstanceProfile.Arn))
+	if !ok {
+		return ""
+	}
+	info, err := json.MarshalIndent(map[string]string{
+		"Code": "Success", "LastUpdated": i.LaunchTime.UTC().Format(time.RFC3339), "InstanceProfileArn": p.ARN, "InstanceProfileId": p.ID,
+	}, "", "  ")
+	if err == nil {
+		meta("iam/info", string(info))
+	}
+	if p.Role != "" {
+		meta("iam/security-credentials/"+p.Role, "{}") // the document itself is made when it is asked for
+	}
+	return p.Role
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// checkMarketOptions refuses what EC2 refuses of a launch of spot instances.
+func checkMarketOptions(l *launchRequest) error {
+	m := l.in.InstanceMarketOptions
+	if m == nil {
+		return nil
+	}
+	if str(m.MarketType) != sdk.MarketTypeSpot {
+		return invalidParameter("MarketType", str(m.MarketType), "Only spot is known here")
+	}
+	o := m.SpotOptions
+	if o == nil {
+		return nil
+	}
+	if price := str(o.MaxPrice); price != "" {
+		if p, err := strconv.ParseFloat(price, 64); err != nil || p <= 0 {
+			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for price", price)
+		}
+	}
+	if b := str(o.InstanceInterruptionBehavior); b != "" && b != "terminate" && str(o.SpotInstanceType) != "persistent" {
+		return wire.Errorf("InvalidParameterCombination", "A one-time Spot Instance request can only terminate its instance when it is interrupted")
+	}
+	return nil
+}
+
+// HasInstanceType says whether there is such an instance type.
+func (s *Service) HasInstanceType(name string) bool {
+	_, ok := s.instanceTypes[name]
+	return ok
+}

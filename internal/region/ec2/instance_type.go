@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+//go:embed instance-types.json
+var instanceTypesJSON []byte
+
+// instanceTypeSpec is one instance type, as recorded from DescribeInstanceTypes.
+type instanceTypeSpec struct {
+	VCPU               int64    `json:"vcpu"`
+	MemoryMiB          int64    `json:"memoryMib"`
+	Arch               []string `json:"arch"` // amd64 or arm64
+	ENIs               int64    `json:"enis"`
+	IPv4PerENI         int64    `json:"ipv4PerEni"`
+	NetworkPerformance string   `json:"network"`
+	MaxEBSVolumes      int64    `json:"ebsMax"`
+	BareMetal          bool     `json:"bareMetal"`
+	Burstable          bool     `json:"burstable"`
+	NetworkCards       int64    `json:"networkCards"`
+	CurrentGeneration  *bool    `json:"current"`
+}
+
+func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
+	var file struct {
+		Types map[string]instanceTypeSpec `json:"types"`
+	}
+	if err := json.Unmarshal(instanceTypesJSON, &file); err != nil {
+		return nil, nil, fmt.Errorf("read the embedded instance types: %w", err)
+	}
+	return file.Types, sortedKeys(file.Types), nil
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func (s *Service) instanceTypeOps() []wire.Op {
+	return []wire.Op{
+		readOperation(s, "DescribeInstanceTypes", s.describeInstanceTypes),
+		readOperation(s, "DescribeInstanceTypeOfferings", s.describeInstanceTypeOfferings),
+	}
+}
+
+// awsArchitectures are AWS's names for a type's architectures.
+func (t instanceTypeSpec) awsArchitectures() []string {
+	var out []string
+	for _, a := range t.Arch {
+		if a == "amd64" {
+			a = "x86_64"
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
+	t := s.instanceTypes[name]
+	current := t.CurrentGeneration == nil || *t.CurrentGeneration
+	ebs := &sdk.EbsInfo{
+		EbsOptimizedSupport: new("default"), EncryptionSupport: new("supported"), NvmeSupport: new("required"),
+	}
+	out := &sdk.InstanceTypeInfo{
+		InstanceType: new(name), CurrentGeneration: new(current), BareMetal: new(t.BareMetal), BurstablePerformanceSupported: new(t.Burstable),
+		FreeTierEligible: new(false), DedicatedHostsSupported: new(!t.Burstable), AutoRecoverySupported: new(true),
+		HibernationSupported: new(false), InstanceStorageSupported: new(false), EbsInfo: ebs,
+		ProcessorInfo: &sdk.ProcessorInfo{SupportedArchitectures: record.StringPointers(t.awsArchitectures())},
+		VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(t.VCPU), DefaultCores: new(max(t.VCPU/2, 1)), DefaultThreadsPerCore: new(min(t.VCPU, 2))},
+		MemoryInfo:    &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
+		NetworkInfo: &sdk.NetworkInfo{
+			NetworkPerformance: new(t.NetworkPerformance), MaximumNetworkInterfaces: new(t.ENIs), Ipv4AddressesPerInterface: new(t.IPv4PerENI),
+			EnaSupport: new("required"), Ipv6Supported: new(true), MaximumNetworkCards: new(max(t.NetworkCards, 1)), DefaultNetworkCardIndex: new(int64(0)),
+		},
+		PlacementGroupInfo:           &sdk.PlacementGroupInfo{SupportedStrategies: record.StringPointers([]string{"partition", "spread"})},
+		SupportedBootModes:           record.StringPointers([]string{"legacy-bios", "uefi"}),
+		SupportedRootDeviceTypes:     record.StringPointers([]string{"ebs"}),
+		SupportedUsageClasses:        record.StringPointers([]string{"on-demand", "spot"}),
+		SupportedVirtualizationTypes: record.StringPointers([]string{"hvm"}),
+	}
+	if !t.BareMetal {
+		out.Hypervisor = new("nitro")
+	}
+	return out
+}
+
+func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, bool) {
+	if t.InstanceType == nil { // only asked whether the filter is known
+		t = &sdk.InstanceTypeInfo{
+			ProcessorInfo: &sdk.ProcessorInfo{}, VCpuInfo: &sdk.VCpuInfo{DefaultVCpus: new(int64(0))}, MemoryInfo: &sdk.MemoryInfo{SizeInMiB: new(int64(0))},
+		}
+	}
+	v, known := map[string][]string{
+		"instance-type": {str(t.InstanceType)}, "current-generation": {boolText(t.CurrentGeneration)}, "bare-metal": {boolText(t.BareMetal)},
+		"burstable-performance-supported":       {boolText(t.BurstablePerformanceSupported)},
+		"hypervisor":                            {str(t.Hypervisor)},
+		"processor-info.supported-architecture": strs(t.ProcessorInfo.SupportedArchitectures),
+		"vcpu-info.default-vcpus":               {strconv.FormatInt(*t.VCpuInfo.DefaultVCpus, 10)},
+		"memory-info.size-in-mib":               {strconv.FormatInt(*t.MemoryInfo.SizeInMiB, 10)},
+		"supported-usage-class":                 {"on-demand", "spot"},
+		"supported-virtualization-type":         {"hvm"},
+		"supported-root-device-type":            {"ebs"},
+		"free-tier-eligible":                    {"false"},
+		"instance-storage-supported":            {"false"},
+	}[name]
+	return v, known
+}
+
+func (s *Service) describeInstanceTypes(in *sdk.DescribeInstanceTypesInput) (*sdk.DescribeInstanceTypesOutput, error) {
+	all := map[string]*sdk.InstanceTypeInfo{}
+	for _, name := range strs(in.InstanceTypes) {
+		if _, ok := s.instanceTypes[name]; !ok {
+			return nil, wire.Errorf("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", name)
+		}
+		all[name] = s.buildInstanceTypeInfo(name)
+	}
+	if len(in.InstanceTypes) == 0 {
+		for _, name := range s.instanceTypeNames {
+			all[name] = s.buildInstanceTypeInfo(name)
+		}
+	}
+	limit := in.MaxResults
+	if limit == nil && len(in.InstanceTypes) == 0 {
+		limit = new(int64(100)) // AWS's own page size, so that callers who forget to page are found out
+	}
+	got, next, err := listResources(s, all, describeQuery{filters: in.Filters, maxResults: limit, nextToken: in.NextToken}, resourceLister[sdk.InstanceTypeInfo]{filterValues: instanceTypeFilterValues})
+	return &sdk.DescribeInstanceTypesOutput{InstanceTypes: got, NextToken: next}, err
+}
+
+// describeInstanceTypeOfferings offers every type in every zone.
+func (s *Service) describeInstanceTypeOfferings(in *sdk.DescribeInstanceTypeOfferingsInput) (*sdk.DescribeInstanceTypeOfferingsOutput, error) {
+	kind := str(in.LocationType)
+	var places []string
+	switch kind {
+	case "", sdk.LocationTypeRegion:
+		kind, places = sdk.LocationTypeRegion, []string{s.cfg.Region}
+	case sdk.LocationTypeAvailabilityZone:
+		places = s.Zones()
+	case sdk.LocationTypeAvailabilityZoneId:
+		for _, z := range s.Zones() {
+			places = append(places, s.zoneID(z))
+		}
+	default:
+		return nil, invalidParameter("LocationType", kind, "")
+	}
+	// Only what the filters can match is built: every type in every zone is some thousands.
+	wanted := s.instanceTypeNames
+	for _, f := range in.Filters {
+		if str(f.Name) == "instance-type" {
+			wanted = slices.DeleteFunc(slices.Clone(wanted), func(n string) bool { return !anyMatch([]string{n}, strs(f.Values)) })
+		}
+	}
+	all := map[string]*sdk.InstanceTypeOffering{}
+	for _, name := range wanted {
+		for _, place := range places {
+			all[name+" "+place] = &sdk.InstanceTypeOffering{InstanceType: new(name), Location: new(place), LocationType: new(kind)}
+		}
+	}
+	field := func(o *sdk.InstanceTypeOffering, name string) ([]string, bool) {
+		v, known := map[string]*string{"instance-type": o.InstanceType, "location": o.Location}[name]
+		return []string{str(v)}, known
+	}
+	got, next, err := listResources(s, all, describeQuery{filters: in.Filters, maxResults: in.MaxResults, nextToken: in.NextToken}, resourceLister[sdk.InstanceTypeOffering]{filterValues: field})
+	return &sdk.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: got, NextToken: next}, err
+}
+
+// supportsArchitecture says whether a type can run an image of the architecture.
+func (t instanceTypeSpec) supportsArchitecture(architecture string) bool {
+	return slices.Contains(t.awsArchitectures(), strings.TrimSpace(architecture))
+}

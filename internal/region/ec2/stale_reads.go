@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+// SetStaleReads makes EC2 tell of new resources late, as AWS may: the first n calls that name one, or would list it, do not
+// see it. 0 is the beginning, and all is seen at once.
+func (s *Service) SetStaleReads(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.staleReads, s.unseenReads = n, map[string]int{}
+}
+
+// trackNewID notes a new id. The caller holds mu.
+func (s *Service) trackNewID(prefix, id string) {
+	late := []string{"vpc", "subnet", "igw", "eipalloc", "nat", "rtb", "sg", "vol", "lt"}
+	if s.staleReads > 0 && slices.Contains(late, prefix) {
+		s.unseenReads[id] = s.staleReads
+	}
+}
+
+// consumeStaleRead says whether a call that is about id comes too early to see it. The caller holds mu.
+func (s *Service) consumeStaleRead(id string) bool {
+	n, young := s.unseenReads[id]
+	if !young {
+		return false
+	}
+	if n--; n == 0 {
+		delete(s.unseenReads, id)
+	} else {
+		s.unseenReads[id] = n
+	}
+	return true
+}
+
+// checkStaleReads refuses a request that names what is not seen yet. The caller holds mu.
+func (s *Service) checkStaleReads(in any) error {
+	if len(s.unseenReads) == 0 {
+		return nil
+	}
+	tree, err := record.ShapeToMap(in)
+	if err != nil {
+		return fmt.Errorf("look at the ids of a request: %w", err)
+	}
+	for _, id := range record.CollectStrings(tree, isResourceID, "TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData") {
+		if s.consumeStaleRead(id) {
+			return notFound(id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package picture computes the network that should exist, a fabric.Picture, from EC2's and load balancing's records:
+// routes followed to their end, security group references resolved to addresses. It is a pure function and knows
+// neither how the records change nor how the network is made.
+package netbuilder
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/aws"
+	"github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// Input is the records that matter to the network, by id. Build changes none of them.
+type Input struct {
+	VPCs               map[string]*ec2.Vpc
+	Subnets            map[string]*ec2.Subnet
+	RouteTables        map[string]*ec2.RouteTable
+	NATGateways        map[string]*ec2.NatGateway
+	InternetGateways   map[string]*ec2.InternetGateway
+	SecurityGroupRules map[string]*ec2.SecurityGroupRule
+	Interfaces         map[string]*ec2.NetworkInterface
+	Instances          map[string]*ec2.Instance
+	VPCEndpoints       map[string]*ec2.VpcEndpoint
+	LoadBalancers      []LoadBalancer
+	HostedZones        []HostedZone
+}
+
+// LoadBalancer is a network load balancer with its groups still to be resolved.
+type LoadBalancer struct {
+	VPC            string
+	DNSName        string   // DNS name
+	SecurityGroups []string // security groups
+	netspec.LoadBalancer
+}
+
+// Build computes the picture. The same input gives the same picture, in a stable order.
+func Build(in Input) netspec.Network {
+	b := newBuilder(in)
+	var out netspec.Network
+	for _, id := range sortedKeys(in.VPCs) {
+		out.VPCs = append(out.VPCs, b.buildVPC(id))
+	}
+	return out
+}
+
+// BuildInterface is one instance's interface as the picture shows it.
+func BuildInterface(in Input, n *ec2.NetworkInterface) netspec.Interface {
+	return newBuilder(in).buildInterface(n)
+}
+
+type builder struct {
+	in           Input
+	addrsByGroup map[string][]netip.Prefix // by security group: its interfaces' addresses
+	rulesByGroup map[string][]*ec2.SecurityGroupRule
+	routeTables  map[string]*ec2.RouteTable // by subnet, and by VPC for its main table
+}
+
+func newBuilder(in Input) *builder {
+	b := &builder{in: in, addrsByGroup: map[string][]netip.Prefix{}, rulesByGroup: map[string][]*ec2.SecurityGroupRule{}, routeTables: map[string]*ec2.RouteTable{}}
+	for _, id := range sortedKeys(in.Interfaces) {
+		n := in.Interfaces[id]
+		addr := netip.MustParseAddr(stringValue(n.PrivateIpAddress))
+		for _, g := range n.Groups {
+			b.addrsByGroup[stringValue(g.GroupId)] = append(b.addrsByGroup[stringValue(g.GroupId)], netip.PrefixFrom(addr, 32))
+		}
+	}
+	for _, m := range b.addrsByGroup {
+		slices.SortFunc(m, comparePrefix)
+	}
+	for _, id := range sortedKeys(in.SecurityGroupRules) {
+		r := in.SecurityGroupRules[id]
+		b.rulesByGroup[stringValue(r.GroupId)] = append(b.rulesByGroup[stringValue(r.GroupId)], r)
+	}
+	for _, id := range sortedKeys(in.RouteTables) {
+		for _, a := range in.RouteTables[id].Associations {
+			if aws.BoolValue(a.Main) {
+				b.routeTables[stringValue(in.RouteTables[id].VpcId)] = in.RouteTables[id]
+			} else {
+				b.routeTables[stringValue(a.SubnetId)] = in.RouteTables[id]
+			}
+		}
+	}
+	return b
+}
+
+func (b *builder) buildVPC(id string) netspec.VPC {
+	v := netspec.VPC{ID: id, DNSNames: map[string][]netip.Addr{}}
+	for _, a := range b.in.VPCs[id].CidrBlockAssociationSet {
+		v.CIDRs = append(v.CIDRs, netip.MustParsePrefix(stringValue(a.CidrBlock)))
+	}
+	for _, n := range sortedKeys(b.in.Subnets) {
+		s := b.in.Subnets[n]
+		if stringValue(s.VpcId) == id {
+			v.Subnets = append(v.Subnets, netspec.Subnet{
+				ID: n, Zone: stringValue(s.AvailabilityZone), CIDR: netip.MustParsePrefix(stringValue(s.CidrBlock)), DefaultRoute: b.defaultRoute(s, 0),
+			})
+		}
+	}
+	for _, n := range sortedKeys(b.in.Interfaces) {
+		i := b.in.Interfaces[n]
+		if stringValue(i.VpcId) != id || i.Attachment == nil || b.in.Instances[stringValue(i.Attachment.InstanceId)] == nil {
+			continue
+		}
+		f := b.buildInterface(i)
+		v.Interfaces = append(v.Interfaces, f)
+		v.DNSNames[stringValue(i.PrivateDnsName)] = []netip.Addr{f.Addr}
+	}
+	v.Endpoints = b.buildEndpoints(id)
+	b.addLoadBalancers(&v)
+	b.addZoneNames(&v)
+	return v
+}
+
+// defaultRoute follows a subnet's default route. At depth 1, a NAT gateway's own subnet, NAT gateways do not count.
+func (b *builder) defaultRoute(s *ec2.Subnet, depth int) netspec.DefaultRoute {
+	t := b.routeTables[stringValue(s.SubnetId)]
+	if t == nil {
+		t = b.routeTables[stringValue(s.VpcId)]
+	}
+	if t == nil {
+		return netspec.RouteNone
+	}
+	for _, r := range t.Routes {
+		if stringValue(r.DestinationCidrBlock) != "0.0.0.0/0" || stringValue(r.State) != ec2.RouteStateActive {
+			continue
+		}
+		if g := b.in.InternetGateways[stringValue(r.GatewayId)]; g != nil && len(g.Attachments) > 0 && stringValue(g.Attachments[0].VpcId) == stringValue(s.VpcId) {
+			return netspec.RouteInternet
+		}
+		if depth == 0 && b.natReachesInternet(b.in.NATGateways[stringValue(r.NatGatewayId)]) {
+			return netspec.RouteNAT
+		}
+	}
+	return netspec.RouteNone
+}
+
+// natReachesInternet says whether a NAT gateway works: it is there, it is public, and its own subnet leads to the internet.
+func (b *builder) natReachesInternet(n *ec2.NatGateway) bool {
+	if n == nil || stringValue(n.State) != ec2.NatGatewayStateAvailable || stringValue(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
+		return false
+	}
+	home := b.in.Subnets[stringValue(n.SubnetId)]
+	return home != nil && b.defaultRoute(home, 1) == netspec.RouteInternet
+}
+
+func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
+	f := netspec.Interface{
+		ID: stringValue(n.NetworkInterfaceId), Subnet: stringValue(n.SubnetId), Addr: netip.MustParseAddr(stringValue(n.PrivateIpAddress)), MAC: stringValue(n.MacAddress),
+		SourceDestCheck: aws.BoolValue(n.SourceDestCheck), MetadataHops: 1,
+	}
+	if n.Attachment != nil {
+		f.InstanceID = stringValue(n.Attachment.InstanceId)
+	}
+	if n.Association != nil {
+		f.Public = netip.MustParseAddr(stringValue(n.Association.PublicIp))
+	}
+	if i := b.in.Instances[f.InstanceID]; i != nil && i.MetadataOptions != nil && i.MetadataOptions.HttpPutResponseHopLimit != nil {
+		f.MetadataHops = int(*i.MetadataOptions.HttpPutResponseHopLimit)
+	}
+	var groups []string
+	for _, g := range n.Groups {
+		groups = append(groups, stringValue(g.GroupId))
+	}
+	f.Ingress, f.Egress = b.groupRules(groups)
+	return f
+}
+
+// groupRules resolves the rules of some groups; rules that admit nobody are left out.
+func (b *builder) groupRules(groups []string) (ingress, egress []netspec.Rule) {
+	for _, g := range slices.Sorted(slices.Values(groups)) {
+		for _, r := range b.rulesByGroup[g] {
+			rule, ok := b.resolveRule(r)
+			switch {
+			case !ok:
+			case aws.BoolValue(r.IsEgress):
+				egress = append(egress, rule)
+			default:
+				ingress = append(ingress, rule)
+			}
+		}
+	}
+	return ingress, egress
+}
+
+func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
+	out := netspec.Rule{From: 0, To: 65535}
+	switch p := stringValue(r.IpProtocol); p {
+	case "-1":
+	case "tcp", "udp":
+		out.Protocol, out.From, out.To = p, int(aws.Int64Value(r.FromPort)), int(aws.Int64Value(r.ToPort))
+	case "icmp":
+		out.Protocol = p
+	default:
+		return out, false // protocols that the fabric does not carry, such as IPv6's
+	}
+	switch {
+	case r.CidrIpv4 != nil:
+		out.Peers = []netip.Prefix{netip.MustParsePrefix(*r.CidrIpv4)}
+	case r.ReferencedGroupInfo != nil:
+		out.Peers = slices.Clone(b.addrsByGroup[stringValue(r.ReferencedGroupInfo.GroupId)])
+	}
+	return out, len(out.Peers) > 0
+}
+
+func (b *builder) addLoadBalancers(v *netspec.VPC) {
+	all := slices.Clone(b.in.LoadBalancers)
+	slices.SortFunc(all, func(x, y LoadBalancer) int { return cmp.Compare(x.ARN, y.ARN) })
+	for _, l := range all {
+		if l.VPC != v.ID {
+			continue
+		}
+		out := l.LoadBalancer
+		out.AdmitAll = len(l.SecurityGroups) == 0
+		out.Ingress, out.Egress = b.groupRules(l.SecurityGroups)
+		out.Listeners = b.resolveListeners(l.Listeners)
+		v.LoadBalancers = append(v.LoadBalancers, out)
+		if !l.Internal {
+			continue
+		}
+		addrs := slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
+		v.DNSNames[strings.TrimSuffix(l.DNSName, ".")] = addrs
+	}
+}
+
+// resolveListeners gives targets that are instances their addresses; those without one are gone, and left out.
+func (b *builder) resolveListeners(in []netspec.Listener) []netspec.Listener {
+	var out []netspec.Listener
+	for _, l := range in {
+		var targets []netspec.Target
+		for _, t := range l.TargetGroup.Targets {
+			if i := b.in.Instances[t.ID]; i != nil && i.PrivateIpAddress != nil {
+				t.Addr = netip.MustParseAddr(*i.PrivateIpAddress)
+			}
+			if t.Addr.IsValid() {
+				targets = append(targets, t)
+			}
+		}
+		l.TargetGroup.Targets = targets
+		out = append(out, l)
+	}
+	return out
+}
+
+func comparePrefix(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func stringValue(p *string) string { return aws.StringValue(p) }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netbuilder_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/aws/aws-sdk-go/service/ec2"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// TestNamesOfZones: a private zone is known in its VPC only and hides a public one there; an alias leads to a load balancer
+// of the same VPC.
+func TestNamesOfZones(t *testing.T) {
+	a, b := netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("192.0.2.1")
+	vpc := func(id string) *ec2.Vpc { return &ec2.Vpc{VpcId: &id} }
+	in := netbuilder.Input{
+		VPCs: map[string]*ec2.Vpc{"vpc-1": vpc("vpc-1"), "vpc-2": vpc("vpc-2")},
+		LoadBalancers: []netbuilder.LoadBalancer{{
+			VPC: "vpc-1", DNSName: "lb.elb.amazonaws.com", LoadBalancer: netspec.LoadBalancer{ARN: "lb", Addrs: map[string]netip.Addr{"subnet-1": a}},
+		}},
+		HostedZones: []netbuilder.HostedZone{
+			{Name: "example.com", Records: []netbuilder.DNSRecord{
+				{Name: "api.example.com", Addrs: []netip.Addr{b}}, {Name: "www.example.com", Addrs: []netip.Addr{b}}, {Name: "api.in.example.com", Addrs: []netip.Addr{b}},
+			}},
+			{Name: "in.example.com", VPCs: []string{"vpc-1"}, Records: []netbuilder.DNSRecord{{Name: "api.in.example.com", AliasTarget: "lb.elb.amazonaws.com"}}},
+		},
+	}
+	got := map[string]map[string][]netip.Addr{}
+	for _, v := range netbuilder.Build(in).VPCs {
+		got[v.ID] = v.DNSNames
+	}
+	public := map[string][]netip.Addr{"api.example.com": {b}, "www.example.com": {b}, "api.in.example.com": {b}}
+	want := map[string]map[string][]netip.Addr{"vpc-1": {"api.example.com": {b}, "www.example.com": {b}, "api.in.example.com": {a}}, "vpc-2": public}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(x, y netip.Addr) bool { return x == y })); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
+	}
+}

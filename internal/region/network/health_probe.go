@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// healthCheckDefaults fills in what AWS would: 30 s, 10 s (6 s for HTTP), 5 and 2.
+func healthCheckDefaults(c netspec.HealthCheck) netspec.HealthCheck {
+	c.Protocol = cmp.Or(strings.ToUpper(c.Protocol), "TCP")
+	c.Path = cmp.Or(c.Path, "/")
+	c.Interval = cmp.Or(c.Interval, 30)
+	if c.Protocol == "HTTP" {
+		c.Timeout = cmp.Or(c.Timeout, 6)
+	}
+	c.Timeout = cmp.Or(c.Timeout, 10)
+	c.HealthyThreshold = cmp.Or(c.HealthyThreshold, 5)
+	c.UnhealthyThreshold = cmp.Or(c.UnhealthyThreshold, 2)
+	return c
+}
+
+// probeLoop probes at once and then every interval, until its member goes.
+func (g *targetGroup) probeLoop(ctx context.Context, m *targetState, check netspec.HealthCheck) {
+	tick := time.NewTicker(time.Duration(check.Interval) * time.Second)
+	defer tick.Stop()
+	for {
+		err := g.probeTarget(ctx, m.target, check)
+		if ctx.Err() != nil {
+			return
+		}
+		g.recordProbe(m, check, err == nil)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// recordProbe moves the member's state: one success makes a new target healthy, after that the thresholds count.
+// A target that turns unhealthy loses its connections, which is AWS's default.
+func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, healthy bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case healthy && m.state == stateHealthy, !healthy && m.state == stateUnhealthy:
+		m.streak = 0
+		return
+	case healthy && m.state == stateInitial:
+		m.state, m.streak = stateHealthy, 0
+		return
+	}
+	m.streak++
+	switch {
+	case healthy && m.streak >= check.HealthyThreshold:
+		m.state, m.streak = stateHealthy, 0
+		m.refusedAt = time.Time{}
+	case !healthy && m.streak >= check.UnhealthyThreshold:
+		m.state, m.streak = stateUnhealthy, 0
+		m.resetSessions()
+	}
+}
+
+func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check netspec.HealthCheck) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(check.Timeout)*time.Second)
+	defer cancel()
+	at := netip.AddrPortFrom(t.Addr, uint16(cmp.Or(check.Port, t.Port))) //nolint:gosec // a port
+	if check.Protocol == "TCP" {
+		c, err := g.dial(ctx, at)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	return g.probeHTTP(ctx, at, check)
+}
+
+func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check netspec.HealthCheck) error {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx, at) },
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // AWS's health checks do not verify certificates
+	}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	url := strings.ToLower(check.Protocol) + "://" + at.String() + check.Path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("probe %s: %w", url, err)
+	}
+	req.Header.Set("User-Agent", "ELB-HealthChecker/2.0")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
+	if resp.StatusCode < 200 || resp.StatusCode > 399 { // AWS's default matcher for network load balancers
+		err = fmt.Errorf("probe %s: status %d", url, resp.StatusCode)
+	}
+	return errors.Join(err, resp.Body.Close())
+}

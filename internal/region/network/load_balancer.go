@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+)
+
+// loadBalancer is one network load balancer: its open ports and the groups of targets behind them.
+type loadBalancer struct {
+	arn        string
+	ns         netns.NsHandle // owned by the router
+	opts       Options
+	sourceAddr atomic.Pointer[netip.Addr] // the address it calls targets from
+
+	mu        sync.Mutex // guards what follows
+	frontends map[netip.AddrPort]*frontend
+	groups    map[string]*targetGroup
+}
+
+// frontend is one open port. The group behind it may change while it is open.
+type frontend struct {
+	listener net.Listener
+	group    atomic.Pointer[targetGroup]
+}
+
+// syncBalancers brings the VPC's load balancers in step with the picture.
+func (r *router) syncBalancers(ctx context.Context, opts Options, vpc netspec.VPC) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	keep := map[string]bool{}
+	for _, lb := range slices.Concat(vpc.LoadBalancers, publicAddressBalancers(vpc)) {
+		keep[lb.ARN] = true
+		b := r.balancers[lb.ARN]
+		if b == nil {
+			b = &loadBalancer{
+				arn: lb.ARN, ns: r.ns, opts: opts,
+				frontends: map[netip.AddrPort]*frontend{}, groups: map[string]*targetGroup{},
+			}
+			r.balancers[lb.ARN] = b
+		}
+		if err := b.applySpec(ctx, lb); err != nil {
+			errs = append(errs, fmt.Errorf("load balancer %s: %w", lb.ARN, err))
+		}
+	}
+	for arn, b := range r.balancers {
+		if !keep[arn] {
+			b.close()
+			delete(r.balancers, arn)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if inner := sortedAddrs(lb.Addrs); len(inner) > 0 {
+		b.sourceAddr.Store(&inner[0])
+	}
+	b.syncGroups(ctx, lb)
+	want := openPorts(lb)
+	for at, f := range b.frontends {
+		if _, ok := want[at]; !ok {
+			_ = f.listener.Close() // no new connections; those that pass stay, as with AWS
+			delete(b.frontends, at)
+		}
+	}
+	var errs []error
+	for _, at := range slices.SortedFunc(maps.Keys(want), netip.AddrPort.Compare) {
+		f := b.frontends[at]
+		if f == nil {
+			var err error
+			if f, err = b.openFrontend(ctx, at); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			b.frontends[at] = f
+			f.group.Store(b.groups[want[at]])
+			go b.acceptLoop(context.WithoutCancel(ctx), f)
+		}
+		f.group.Store(b.groups[want[at]])
+	}
+	return errors.Join(errs...)
+}
+
+func (b *loadBalancer) syncGroups(ctx context.Context, lb netspec.LoadBalancer) {
+	keep := map[string]bool{}
+	for _, l := range lb.Listeners {
+		keep[l.TargetGroup.ARN] = true
+		g := b.groups[l.TargetGroup.ARN]
+		if g == nil {
+			g = newTargetGroup(b.dialTarget, b.opts.Clock)
+			b.groups[l.TargetGroup.ARN] = g
+			go g.reapIdle(context.WithoutCancel(ctx), b.opts.IdleTimeout)
+		}
+		g.applySpec(ctx, l.TargetGroup)
+	}
+	for arn, g := range b.groups {
+		if !keep[arn] {
+			g.close()
+			delete(b.groups, arn)
+		}
+	}
+}
+
+// openPorts says where the load balancer listens, with the group behind each place.
+func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
+	out := map[netip.AddrPort]string{}
+	for _, l := range lb.Listeners {
+		for _, addr := range lb.Addrs {
+			if lb.HostOnly {
+				break
+			}
+			out[netip.AddrPortFrom(addr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
+		}
+		if !lb.Internal && lb.PublicAddr.IsValid() && admitsWorld(lb, l.Port) {
+			out[netip.AddrPortFrom(lb.PublicAddr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
+		}
+	}
+	return out
+}
+
+// admitsWorld says whether the load balancer's security groups admit the whole world to a port: the operator's machine
+// stands for an address on the internet. Where they do not, the port is not opened on the host.
+func admitsWorld(lb netspec.LoadBalancer, port int) bool {
+	return lb.AdmitAll || slices.ContainsFunc(lb.Ingress, func(r netspec.Rule) bool {
+		world := slices.ContainsFunc(r.Peers, func(p netip.Prefix) bool { return p.Bits() == 0 && p.Addr().Is4() })
+		whole := r.Protocol == "" || r.Protocol == anyProtocol
+		return world && (whole || r.Protocol == "tcp" && r.From <= port && port <= r.To)
+	})
+}
+
+// openFrontend listens on the host for a loopback address, inside the VPC for any other.
+func (b *loadBalancer) openFrontend(ctx context.Context, at netip.AddrPort) (*frontend, error) {
+	if !at.Addr().IsLoopback() {
+		ln, err := listenTCP(ctx, b.ns, at.String())
+		return &frontend{listener: ln}, err
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp4", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", at, err)
+	}
+	return &frontend{listener: ln}, nil
+}
+
+func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
+	for {
+		c, err := f.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors, or a client that gave up
+			b.opts.Log.LogAttrs(ctx, slog.LevelWarn, "load balancer cannot accept", slog.String("arn", b.arn), slog.Any("error", err))
+			sleepContext(ctx, 50*time.Millisecond)
+			continue
+		}
+		client, ok := c.(*net.TCPConn)
+		if !ok {
+			_ = c.Close() // a TCP listener gives nothing else
+			continue
+		}
+		go f.group.Load().proxyClient(ctx, client)
+	}
+}
+
+// dialTarget connects to a target from inside the VPC with the load balancer's own address, so that the target's security
+// groups decide.
+func (b *loadBalancer) dialTarget(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
+	from := b.sourceAddr.Load()
+	if from == nil {
+		return nil, fmt.Errorf("dial %s: the load balancer has no address inside the VPC", to)
+	}
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(*from, 0)), Control: bindPortOnConnect}
+	var c *net.TCPConn
+	err := inNamespace(b.ns, func() error {
+		conn, err := d.DialContext(ctx, "tcp4", to.String())
+		if err != nil {
+			return err
+		}
+		c, _ = conn.(*net.TCPConn)
+		return nil
+	})
+	return c, err
+}
+
+// bindPortOnConnect lets the kernel choose the source port when it knows the target: else all targets share one range of ports.
+func bindPortOnConnect(_, _ string, raw syscall.RawConn) error {
+	var set error
+	err := raw.Control(func(fd uintptr) {
+		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	})
+	return cmp.Or(err, set)
+}
+
+func (b *loadBalancer) collectHealth(out netspec.TargetHealth) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for arn, g := range b.groups {
+		out[arn] = g.targetHealth()
+	}
+}
+
+func (b *loadBalancer) endConnections(instanceID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.groups {
+		g.endConnections(instanceID)
+	}
+}
+
+func (b *loadBalancer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at, f := range b.frontends {
+		_ = f.listener.Close() // nothing is written that could be lost
+		delete(b.frontends, at)
+	}
+	for arn, g := range b.groups {
+		g.close()
+		delete(b.groups, arn)
+	}
+}
+
+func sleepContext(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

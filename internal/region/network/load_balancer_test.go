@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/region/netspec"
+	"github.com/slipway-k8s/slipway/internal/region/network"
+)
+
+const groupARN = "arn:group"
+
+// balanced is a lab with a client and three targets behind a load balancer on port 443, whose security group admits
+// the world to that port; targets admit only the load balancer.
+func balanced(t *testing.T, change func(*netspec.LoadBalancer)) (*lab, *netspec.LoadBalancer) {
+	t.Helper()
+	l := newLab(t)
+	raw := make([]byte, 3)
+	_, _ = rand.Read(raw)
+	lb := netspec.LoadBalancer{
+		ARN: "arn:lb", PublicAddr: netip.AddrFrom4([4]byte{127, 64 + raw[0]%128, raw[1], 1 + raw[2]%250}),
+		Addrs:   map[string]netip.Addr{"subnet-public": netip.MustParseAddr("10.9.1.200"), "subnet-private": netip.MustParseAddr("10.9.2.200")},
+		Ingress: []netspec.Rule{{Protocol: "tcp", From: 443, To: 443, Peers: prefixes("0.0.0.0/0")}},
+		Egress:  []netspec.Rule{{Protocol: "tcp", From: 6443, To: 6444, Peers: prefixes("10.9.0.0/16")}},
+		Listeners: []netspec.Listener{{Port: 443, TargetGroup: netspec.TargetGroup{
+			ARN: groupARN, HealthCheck: netspec.HealthCheck{Protocol: "TCP", Interval: 1, Timeout: 1, HealthyThreshold: 2, UnhealthyThreshold: 2},
+		}}},
+	}
+	l.add("client", "subnet-private", "10.9.2.100", nil)
+	for i := range 3 {
+		name := string(rune('a' + i))
+		l.add(name, "subnet-private", fmt.Sprintf("10.9.2.1%d", i), func(i *netspec.Interface) {
+			i.Ingress = []netspec.Rule{{Protocol: "tcp", From: 6443, To: 6444, Peers: prefixes("10.9.1.200/32", "10.9.2.200/32")}}
+		})
+		lb.Listeners[0].TargetGroup.Targets = append(lb.Listeners[0].TargetGroup.Targets,
+			netspec.Target{ID: l.iface(name).InstanceID, Addr: l.iface(name).Addr, Port: 6443})
+	}
+	if change != nil {
+		change(&lb)
+	}
+	l.vpc.LoadBalancers = []netspec.LoadBalancer{lb}
+	return l, &l.vpc.LoadBalancers[0]
+}
+
+func (l *lab) waitHealth(want ...string) {
+	l.t.Helper()
+	var got []string
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		got = nil
+		for _, name := range []string{"a", "b", "c"}[:len(want)] {
+			got = append(got, l.net.Health()[groupARN][l.iface(name).InstanceID])
+		}
+		if cmp.Equal(want, got) {
+			return
+		}
+	}
+	l.t.Fatalf("health of the targets: got %v, want %v", got, want)
+}
+
+func public(lb *netspec.LoadBalancer) string { return lb.PublicAddr.String() + ":443" }
+
+// knock says who answers on the load balancer's public side.
+func knock(addr string) string {
+	c, err := net.DialTimeout("tcp4", addr, time.Second)
+	if err != nil {
+		return outcome(err)
+	}
+	defer c.Close()
+	return greeting(c)
+}
+
+func TestBalancerSpreadsAndFailsOver(t *testing.T) {
+	l, lb := balanced(t, nil)
+	listeners := map[string]net.Listener{}
+	for _, name := range []string{"a", "b", "c"} {
+		listeners[name] = l.greet(name, 6443)
+	}
+	l.sync()
+	l.waitHealth("healthy", "healthy", "healthy")
+	seen := map[string]int{}
+	for range 9 {
+		seen[knock(public(lb))]++
+	}
+	if diff := cmp.Diff(map[string]int{"a 10.9.1.200": 3, "b 10.9.1.200": 3, "c 10.9.1.200": 3}, seen); diff != "" {
+		t.Errorf("spread, seen from the load balancer's address: %s", diff)
+	}
+	for _, addr := range []string{"10.9.1.200:443", "10.9.2.200:443"} {
+		if got := l.call("client", addr); !strings.HasSuffix(got, " 10.9.1.200") {
+			t.Errorf("inside the VPC on %s: %q", addr, got)
+		}
+	}
+	if got := l.call("client", "10.9.2.10:6443"); got != "timeout" {
+		t.Errorf("past the load balancer: %q", got)
+	}
+
+	conns := map[string]net.Conn{}
+	for len(conns) < 3 {
+		c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+		defer c.Close()
+		conns[greeting(c)[:1]] = c
+	}
+	listeners["a"].Close() // its health check fails from now on; its open connections would live on
+	for range 6 {
+		if got := knock(public(lb)); !strings.HasPrefix(got, "b ") && !strings.HasPrefix(got, "c ") {
+			t.Errorf("with a target down and not yet unhealthy: %q", got)
+		}
+	}
+	l.waitHealth("unhealthy", "healthy", "healthy")
+	for name, want := range map[string]string{"a": "closed", "b": "still", "c": "still"} {
+		_, _ = fmt.Fprintln(conns[name], "still")
+		if got := greeting(conns[name]); got != want {
+			t.Errorf("connection to %s: %q, want %q", name, got, want)
+		}
+	}
+	l.greet("a", 6443)
+	l.waitHealth("healthy", "healthy", "healthy")
+
+	lb.Listeners[0].TargetGroup.Targets = lb.Listeners[0].TargetGroup.Targets[:2]
+	l.sync()
+	if got := greeting(conns["c"]); got != "closed" {
+		t.Errorf("connection to a target that was deregistered: %q", got)
+	}
+	_, _ = fmt.Fprintln(conns["b"], "untouched")
+	if got := greeting(conns["b"]); got != "untouched" {
+		t.Errorf("connection to a target that stays: %q", got)
+	}
+	if err := l.net.Release(t.Context(), l.iface("b").InstanceID); err != nil {
+		t.Fatal(err)
+	}
+	if got := greeting(conns["b"]); got != "closed" {
+		t.Errorf("connection to a machine that is gone: %q", got)
+	}
+	for range 4 {
+		if got := knock(public(lb)); got != "a 10.9.1.200" {
+			t.Errorf("after a machine is gone: %q", got)
+		}
+	}
+}
+
+func TestBalancerFailsOpen(t *testing.T) {
+	l, lb := balanced(t, func(lb *netspec.LoadBalancer) { lb.Listeners[0].TargetGroup.HealthCheck.Port = 6444 }) // nobody listens there
+	l.greet("b", 6443)
+	l.sync()
+	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
+	if got := knock(public(lb)); got != "b 10.9.1.200" {
+		t.Errorf("no healthy target: %q", got)
+	}
+}
+
+func TestBalancerObeysItsSecurityGroups(t *testing.T) {
+	l, lb := balanced(t, nil)
+	for _, name := range []string{"a", "b", "c"} {
+		l.greet(name, 6443)
+	}
+	lb.Ingress[0].Peers = prefixes("10.9.2.100/32")
+	l.sync()
+	if got := knock(public(lb)); got != "refused" {
+		t.Errorf("the world where only one address is admitted: %q", got)
+	}
+	if got := l.call("client", "10.9.2.200:443"); !strings.HasSuffix(got, "10.9.1.200") {
+		t.Errorf("the admitted client: %q", got)
+	}
+	if got := l.call("a", "10.9.2.200:443"); got != "timeout" {
+		t.Errorf("another client: %q", got)
+	}
+	lb.AdmitAll = true
+	l.sync()
+	if got := knock(public(lb)); !strings.HasSuffix(got, "10.9.1.200") {
+		t.Errorf("the world without security groups: %q", got)
+	}
+	lb.AdmitAll = false
+	lb.Egress = nil
+	l.sync()
+	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
+	if got := l.call("client", "10.9.2.200:443"); got != "timeout" {
+		t.Errorf("without egress to the targets: %q", got)
+	}
+	l.vpc.LoadBalancers = nil
+	l.sync()
+	if got := l.call("client", "10.9.2.200:443"); got != "timeout" {
+		t.Errorf("load balancer removed: %q", got)
+	}
+}
+
+func TestHTTPSHealthChecks(t *testing.T) {
+	l, _ := balanced(t, func(lb *netspec.LoadBalancer) {
+		lb.Listeners[0].TargetGroup.HealthCheck.Protocol = "HTTPS"
+		lb.Listeners[0].TargetGroup.HealthCheck.Path = "/readyz"
+	})
+	var status atomic.Int32
+	status.Store(200)
+	for i, name := range []string{"a", "b"} {
+		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if i == 0 && r.URL.Path == "/readyz" {
+				w.WriteHeader(int(status.Load()))
+				return
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+		srv.Listener.Close()
+		srv.Listener = must(network.Listen(t.Context(), l.paths[name], "0.0.0.0:6443"))(t)
+		srv.StartTLS()
+		defer srv.Close()
+	}
+	l.sync()
+	l.waitHealth("healthy", "unhealthy", "unhealthy")
+	status.Store(500)
+	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
+	status.Store(302)
+	l.waitHealth("healthy", "unhealthy", "unhealthy")
+}
+
+func TestHalfClosedConnectionsAndLargeAmounts(t *testing.T) {
+	l, lb := balanced(t, nil)
+	l.greet("a", 6443)
+	l.sync()
+	l.waitHealth("healthy")
+	c := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	sent := make([]byte, 32<<20)
+	_, _ = rand.Read(sent)
+	go func() {
+		_, _ = c.Write(sent)
+		_ = c.(*net.TCPConn).CloseWrite() // the echo must still come back
+	}()
+	began := time.Now()
+	got := must(io.ReadAll(c))(t)
+	t.Logf("%d MiB there and back in %v", len(sent)>>20, time.Since(began).Round(time.Millisecond))
+	_, echo, _ := bytes.Cut(got, []byte("\n"))
+	if !bytes.Equal(echo, sent) {
+		t.Errorf("%d bytes came back of %d, or others", len(echo), len(sent))
+	}
+}
+
+func TestIdleConnectionsEnd(t *testing.T) {
+	l, lb := balanced(t, nil)
+	l.opts.IdleTimeout = 600 * time.Millisecond
+	l.net.Close()
+	l.net = must(network.New(l.opts))(t)
+	l.greet("a", 6443)
+	l.sync()
+	l.waitHealth("healthy")
+	busy := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	defer busy.Close()
+	idle := must(net.DialTimeout("tcp4", public(lb), time.Second))(t)
+	defer idle.Close()
+	greeting(busy)
+	greeting(idle)
+	for range 12 {
+		time.Sleep(100 * time.Millisecond)
+		_, _ = fmt.Fprintln(busy, "tick")
+		if got := greeting(busy); got != "tick" {
+			t.Fatalf("busy connection: %q", got)
+		}
+	}
+	if got := greeting(idle); got != "closed" {
+		t.Errorf("idle connection: %q", got)
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package regiontest
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/server"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// DelayVisibility makes EC2 tell of new resources late: the first n calls that name one, or would list it, do not see it.
+func (r Region) DelayVisibility(n int) { r.services.ec2.SetStaleReads(n) }
+
+// RateLimit is how many calls a second each service takes, reads and changes apart, with a burst of a second's worth.
+type RateLimit struct {
+	ReadsPerSecond, ChangesPerSecond float64
+	now                              func() time.Time
+
+	mu        sync.Mutex
+	buckets   map[string]*tokenBucket
+	throttled int
+}
+
+type tokenBucket struct {
+	available  float64
+	refilledAt time.Time
+}
+
+// ThrottledCalls counts the calls that were throttled.
+func (l *RateLimit) ThrottledCalls() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.throttled
+}
+
+// checkRate is a [server.Config]'s Before.
+func (l *RateLimit) checkRate(_ context.Context, service, op string) error {
+	key, rate := service+" reads", l.ReadsPerSecond
+	if server.Mutates(op) {
+		key, rate = service+" changes", l.ChangesPerSecond
+	}
+	if rate == 0 || service == "s3" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if l.buckets == nil {
+		l.buckets = map[string]*tokenBucket{}
+	}
+	b := l.buckets[key]
+	if b == nil {
+		b = &tokenBucket{available: rate, refilledAt: now}
+		l.buckets[key] = b
+	}
+	b.available = min(max(rate, 1), b.available+now.Sub(b.refilledAt).Seconds()*rate)
+	b.refilledAt = now
+	if b.available >= 1 {
+		b.available--
+		return nil
+	}
+	l.throttled++
+	switch service {
+	case "ec2":
+		return &wire.Error{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: http.StatusServiceUnavailable}
+	case "kms":
+		return &wire.Error{Code: "ThrottlingException", Message: "Rate exceeded", Status: http.StatusBadRequest}
+	}
+	return &wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
+}
