@@ -22,16 +22,26 @@ const gcPercent = 800
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
-		os.Exit(machine.Main(os.Args[2:], os.Stderr)) // the local region starts itself again as each machine's keeper
+		os.Exit(
+			machine.Main(os.Args[2:], os.Stderr),
+		) // the local region starts itself again as each machine's keeper
 	}
+
 	if len(os.Args) > 1 && os.Args[1] != "region" {
 		debug.SetGCPercent(gcPercent)
 	}
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := cli.Main(ctx, cli.Env{
-		Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Getenv: os.Getenv, Now: time.Now, Hostname: os.Hostname,
+		Args:     os.Args[1:],
+		Stdin:    os.Stdin,
+		Stdout:   os.Stdout,
+		Stderr:   os.Stderr,
+		Getenv:   os.Getenv,
+		Now:      time.Now,
+		Hostname: os.Hostname,
 	})
+
 	stop()
 	os.Exit(code)
 }

@@ -28,7 +28,7 @@ type summary struct {
 	skips                   map[string]int
 	figures                 []string
 	broken                  bool
-	verdicts                   verdictTable
+	verdicts                verdictTable
 }
 
 //nolint:forbidigo // this is the one function that touches the process, as in cmd/
@@ -38,6 +38,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "testsum:", err)
 		os.Exit(1)
 	}
+
 	os.Exit(s.printReport(os.Stdout))
 }
 
@@ -50,8 +51,10 @@ func (s *summary) readEvents(r io.Reader, w io.Writer) error {
 			fmt.Fprintln(w, in.Text())
 			continue
 		}
+
 		s.addEvent(e, w)
 	}
+
 	return in.Err()
 }
 
@@ -62,11 +65,17 @@ func (s *summary) addEvent(e testEvent, w io.Writer) {
 		if e.Action == "build-output" {
 			fmt.Fprint(w, e.Output)
 		}
+
 		s.output[k] = append(s.output[k], e.Output)
 		if figure, ok := strings.CutPrefix(e.Output, "COUNT "); ok {
-			s.figures = append(s.figures, e.Package[strings.LastIndex(e.Package, "/")+1:]+": "+strings.TrimSpace(figure))
+			s.figures = append(
+				s.figures,
+				e.Package[strings.LastIndex(e.Package, "/")+1:]+": "+strings.TrimSpace(figure),
+			)
 		}
+
 		s.verdicts.addLine(e.Output)
+
 	case "build-fail":
 		s.broken = true
 	case "pass":
@@ -76,9 +85,11 @@ func (s *summary) addEvent(e testEvent, w io.Writer) {
 			s.skipped++
 			s.skips[skipReason(s.output[k])]++
 		}
+
 	case "fail":
 		s.recordFailure(e, w)
 	}
+
 	if e.Action == "pass" || e.Action == "skip" || e.Action == "fail" {
 		delete(s.output, k)
 	}
@@ -89,6 +100,7 @@ func (s *summary) recordPass(e testEvent, w io.Writer) {
 		s.passed++
 		return
 	}
+
 	fmt.Fprintf(w, "ok    %-60s %6.1fs\n", e.Package, e.Elapsed)
 }
 
@@ -98,7 +110,14 @@ func (s *summary) recordFailure(e testEvent, w io.Writer) {
 	} else {
 		s.broken = true
 	}
-	fmt.Fprintf(w, "FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(s.output[testKey{e.Package, e.Test}], ""))
+
+	fmt.Fprintf(
+		w,
+		"FAIL  %s %s\n%s",
+		e.Package,
+		e.Test,
+		strings.Join(s.output[testKey{e.Package, e.Test}], ""),
+	)
 	if e.Test == "" {
 		s.printUnfinished(e.Package, w)
 	}
@@ -122,6 +141,7 @@ func skipReason(lines []string) string {
 			return l
 		}
 	}
+
 	return "no reason given"
 }
 
@@ -129,18 +149,22 @@ func (s *summary) printReport(w io.Writer) int {
 	if len(s.figures) > 0 {
 		fmt.Fprintf(w, "\nFIGURES:\n  %s\n", strings.Join(s.figures, "\n  "))
 	}
+
 	if s.skipped > 0 {
 		fmt.Fprintf(w, "\nSKIPPED %d tests on this machine:\n", s.skipped)
 		for _, why := range slices.Sorted(maps.Keys(s.skips)) {
 			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
 		}
 	}
+
 	if s.verdicts.printTable(w) > 0 {
 		s.broken = true
 	}
+
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped)
 	if s.failed > 0 || s.broken || s.passed == 0 {
 		return 1
 	}
+
 	return 0
 }

@@ -23,9 +23,11 @@ func (c verdictTable) addLine(line string) {
 	if !found || len(f) != 4 {
 		return
 	}
+
 	if c[f[0]] == nil {
 		c[f[0]] = map[string]string{}
 	}
+
 	c[f[0]][f[1]+" "+f[2]] = f[3]
 }
 
@@ -34,20 +36,28 @@ func (c verdictTable) printTable(w io.Writer) int {
 	if len(c) == 0 {
 		return 0
 	}
+
 	columns := map[string]bool{}
 	for _, row := range c {
 		for column := range row {
 			columns[column] = true
 		}
 	}
-	heads, bad := slices.Sorted(maps.Keys(columns)), 0
+
+	heads := slices.Sorted(maps.Keys(columns))
+	bad := 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	outputs, judges := []string{""}, []string{"topology"}
+	outputs := []string{""}
+	judges := []string{"topology"}
+
 	for _, h := range heads {
 		output, judge, _ := strings.Cut(h, " ")
-		outputs, judges = append(outputs, output), append(judges, judge)
+		outputs = append(outputs, output)
+		judges = append(judges, judge)
 	}
+
 	fmt.Fprintf(t, "\n%s\n%s\n", strings.Join(outputs, "\t"), strings.Join(judges, "\t"))
+
 	for _, topology := range slices.Sorted(maps.Keys(c)) {
 		row := []string{topology}
 		for _, h := range heads {
@@ -55,15 +65,20 @@ func (c verdictTable) printTable(w io.Writer) int {
 			if verdict == "" {
 				verdict = "MISSING"
 			}
+
 			if verdict != "ok" && !strings.HasPrefix(verdict, "skipped") {
 				bad++
 			}
+
 			row = append(row, verdict)
 		}
+
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
+
 	if err := t.Flush(); err != nil {
 		bad++
 	}
+
 	return bad
 }

@@ -67,13 +67,16 @@ func Main(ctx context.Context, env Env) int {
 	root.SetArgs(env.Args)
 	err := root.ExecuteContext(ctx)
 	var exit Exit
+
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
 		return exit.Code
 	}
+
 	a.printError(err)
+
 	return exitError
 }
 
@@ -83,6 +86,7 @@ func (a *app) printError(err error) {
 	if errors.As(err, &findings) {
 		a.printFindings(findings)
 	}
+
 	fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "error:"), summarizeError(err, findings))
 	for _, hint := range errorHints(err) {
 		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, cyan, "hint:"), hint)
@@ -94,15 +98,18 @@ func summarizeError(err error, findings diag.Findings) string {
 	if len(findings) == 0 {
 		return err.Error()
 	}
+
 	n := 0
 	for _, f := range findings {
 		if f.Severity == diag.Error {
 			n++
 		}
 	}
+
 	if n == 1 {
 		return "1 thing is wrong; nothing was written"
 	}
+
 	return fmt.Sprintf("%d things are wrong; nothing was written", n)
 }
 
@@ -113,6 +120,7 @@ func (a *app) printFindings(findings diag.Findings) {
 		if f.Severity == diag.Warning {
 			color = yellow
 		}
+
 		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, color, string(f.Severity)+":"), f)
 	}
 }
@@ -129,6 +137,7 @@ func (a *app) flagOrEnv(flag, variable string) string {
 	if flag != "" {
 		return flag
 	}
+
 	return a.Getenv(variable)
 }
 
@@ -137,23 +146,35 @@ func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
 	if a.cachedConfig != nil && (a.region == "" || a.region == a.cachedConfig.Region) {
 		return *a.cachedConfig, nil
 	}
+
 	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
 	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
 	if a.region != "" {
 		opts = append(opts, config.WithRegion(a.region))
 	}
+
 	if a.profile != "" {
 		opts = append(opts, config.WithSharedConfigProfile(a.profile))
 	}
+
 	cfg, err := config.LoadDefaultConfig(ctx, opts...)
 	if err != nil {
-		return aws.Config{}, diag.WithHint(fmt.Errorf("find AWS's settings: %w", err), "check AWS_PROFILE and ~/.aws/config; for the local region: eval \"$(slipway region env)\"")
+		return aws.Config{}, diag.WithHint(
+			fmt.Errorf("find AWS's settings: %w", err),
+			"check AWS_PROFILE and ~/.aws/config; for the local region: eval \"$(slipway region env)\"",
+		)
 	}
+
 	if cfg.Region == "" {
-		return aws.Config{}, diag.WithHint(errors.New("no AWS region is set"), "give --region or AWS_REGION, or try: eval \"$(slipway region env)\"")
+		return aws.Config{}, diag.WithHint(
+			errors.New("no AWS region is set"),
+			"give --region or AWS_REGION, or try: eval \"$(slipway region env)\"",
+		)
 	}
+
 	cfg = a.calls.CountCalls(cfg)
 	a.cachedConfig = &cfg
+
 	return cfg, nil
 }
 

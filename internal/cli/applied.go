@@ -31,23 +31,34 @@ func (m *resourceRecorder) add(a graph.Addr, r graph.Resource) {
 	if m.byAddr == nil {
 		m.byAddr = map[graph.Addr]graph.Resource{}
 	}
+
 	m.byAddr[a] = r
 }
 
 // readAppliedRecord returns what was applied last, and its version in the store; false if nothing is recorded.
-func readAppliedRecord(ctx context.Context, s store.Store, cluster string) (plan.LastApplied, store.Object, error) {
+func readAppliedRecord(
+	ctx context.Context,
+	s store.Store,
+	cluster string,
+) (plan.LastApplied, store.Object, error) {
 	key := lastAppliedKey(cluster)
 	o, err := s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return plan.LastApplied{}, store.Object{}, nil
 	}
+
 	if err != nil {
 		return plan.LastApplied{}, o, err
 	}
+
 	a, err := plan.ParseLastApplied(o.Body)
 	if err != nil {
-		return a, o, withHint(fmt.Errorf("%s in %s %w", key, s.URL(), err), "'slipway apply "+cluster+"' writes it anew")
+		return a, o, withHint(
+			fmt.Errorf("%s in %s %w", key, s.URL(), err),
+			"'slipway apply "+cluster+"' writes it anew",
+		)
 	}
+
 	return a, o, nil
 }
 
@@ -63,15 +74,18 @@ func (t *clusterSession) readLastApplied(ctx context.Context, d *desiredState) (
 	if t.lastApplied.loaded {
 		return t.lastApplied, nil
 	}
+
 	if d.stateView != nil {
 		if holds, known := d.stateView.HasObject(lastAppliedKey(t.name)); known && !holds {
 			return lastAppliedRecord{loaded: true}, nil
 		}
 	}
+
 	a, at, err := readAppliedRecord(ctx, t.guardedState, t.name)
 	if err != nil && at.ETag == "" { // else it cannot be read, and is written anew
 		return lastAppliedRecord{}, err
 	}
+
 	return lastAppliedRecord{a, at, true}, nil
 }
 
@@ -80,10 +94,12 @@ func (t *clusterSession) writeLastApplied(ctx context.Context, a plan.LastApplie
 	if err != nil || bytes.Equal(body, was.Body) {
 		return err
 	}
+
 	o, err := replaceObject(ctx, t.guardedState, store.Object{Key: lastAppliedKey(t.name), Body: body}, was)
 	if err == nil {
 		t.lastApplied = lastAppliedRecord{a, o, true}
 	}
+
 	return err
 }
 
@@ -94,6 +110,7 @@ func replaceObject(ctx context.Context, s store.Store, o, was store.Object) (_ s
 	} else {
 		o.ETag, err = s.Update(ctx, o.Key, o.Body, was.ETag)
 	}
+
 	return o, err
 }
 
@@ -103,10 +120,12 @@ func (t *clusterSession) recordAttempt(ctx context.Context, d *desiredState, p p
 	if p.IsEmpty() {
 		return nil
 	}
+
 	last, err := t.readLastApplied(ctx, d)
 	if err != nil {
 		return err
 	}
+
 	return t.writeLastApplied(ctx, last.WithAttempt(t.operation.Token(), p), last.object)
 }
 
@@ -115,34 +134,51 @@ func (t *clusterSession) recordApplied(ctx context.Context, d *desiredState) err
 	if t.operation == nil {
 		return nil // nothing was to be changed, so nothing is written either
 	}
+
 	last, err := t.readLastApplied(ctx, d)
 	if err != nil {
 		return err
 	}
-	now := plan.LastApplied{Token: t.operation.Token(), AppliedAt: t.app.Now().UTC(), AppliedBy: t.app.describeOperator("").Owner, Tool: toolVersion(), MachineStore: d.machineStore.URL()}
+
+	now := plan.LastApplied{
+		Token:        t.operation.Token(),
+		AppliedAt:    t.app.Now().UTC(),
+		AppliedBy:    t.app.describeOperator("").Owner,
+		Tool:         toolVersion(),
+		MachineStore: d.machineStore.URL(),
+	}
 	if now.Resources, err = d.plan.AppliedResources(t.recorder.byAddr); err != nil {
 		return err
 	}
+
 	if now.Documents, err = documentDigests(ctx, d.stateView, t.name); err != nil {
 		return err
 	}
+
 	for _, o := range d.machineObjects {
 		now.Objects = append(now.Objects, o.Key)
 	}
+
 	for _, name := range pki.KeyNames() {
 		now.Objects = append(now.Objects, pki.MachineKeyObjectKey(t.name, name))
 	}
+
 	slices.Sort(now.Objects)
 	if len(last.Attempts) == 0 && equalApplied(last.LastApplied, now) {
 		return nil
 	}
+
 	return t.writeLastApplied(ctx, now, last.object)
 }
 
 // equalApplied says that two records differ in nothing but who wrote them when.
 func equalApplied(a, b plan.LastApplied) bool {
-	b.Token, b.AppliedAt, b.AppliedBy, b.Tool = a.Token, a.AppliedAt, a.AppliedBy, a.Tool
+	b.Token = a.Token
+	b.AppliedAt = a.AppliedAt
+	b.AppliedBy = a.AppliedBy
+	b.Tool = a.Tool
 	x, errX := a.Encode()
 	y, errY := b.Encode()
+
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }

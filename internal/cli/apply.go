@@ -39,17 +39,21 @@ Machines that run already keep their launch template's version until they are re
 			if len(args) > 0 && isPlanFile(args[0]) {
 				return a.applySavedPlan(cmd.Context(), args[0], o)
 			}
+
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
+
 			return a.runApply(cmd.Context(), name, o)
 		},
 	}
+
 	addClusterFlags(cmd, &o)
 	addBuildFlags(cmd, &o)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
+
 	return cmd
 }
 
@@ -59,30 +63,39 @@ func (a *app) runApply(ctx context.Context, name string, o clusterOptions) error
 	if err != nil {
 		return err
 	}
+
 	if err := checkName(name); err != nil {
 		return err
 	}
+
 	once := func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
 		t, d, err := a.planCluster(ctx, name, o)
 		if made, ok := errors.AsType[stackManagedError](err); ok {
 			if err := saveRecord(ctx, op); err != nil {
 				return err
 			}
+
 			return a.applyStack(ctx, op, guarded, made.desired, o)
 		}
+
 		if t != nil {
-			t.operation, t.guardedState = op, guarded
+			t.operation = op
+			t.guardedState = guarded
 			defer t.printCalls()
 		}
+
 		if err != nil {
 			return err
 		}
+
 		return t.applyDesired(ctx, d)
 	}
 	if !a.canConfirm() {
 		return once(ctx, nil, s)
 	}
+
 	exists := func(ctx context.Context) error { return a.requireCluster(ctx, s, name) }
+
 	return a.runOperationIf(ctx, operationRequest{s, name, "apply", exists, true}, once)
 }
 
@@ -91,6 +104,7 @@ func saveRecord(ctx context.Context, op *operation.Operation) error {
 	if op == nil {
 		return nil
 	}
+
 	return op.SaveRecord(ctx)
 }
 
@@ -98,29 +112,45 @@ func (t *clusterSession) applyDesired(ctx context.Context, d *desiredState) erro
 	if err := t.app.printPlan(formatTable, t.name, d); err != nil {
 		return err
 	}
+
 	if d.plan.IsEmpty() && len(d.unpublished) == 0 {
 		return t.recordApplied(ctx, d)
 	}
+
 	if err := t.app.confirm("Apply this to cluster " + t.name + "?"); err != nil {
 		return err
 	}
+
 	if err := t.recordStart(ctx, d, d.plan, len(d.unpublished)); err != nil {
 		return err
 	}
+
 	start := t.app.Now()
 	if err := t.recordZones(ctx, d, false); err != nil {
 		return err
 	}
+
 	if err := t.publishAndApply(ctx, d); err != nil {
-		return withHint(err, "what was made stays; mend the cause and run it again: it takes up where it stopped")
+		return withHint(
+			err,
+			"what was made stays; mend the cause and run it again: it takes up where it stopped",
+		)
 	}
+
 	if err := t.recordApplied(ctx, d); err != nil {
 		return err
 	}
+
 	if err := t.recordZones(ctx, d, true); err != nil {
 		return err
 	}
-	t.app.printMessage("applied in %s; see: slipway validate cluster %s --wait 10m", t.app.Now().Sub(start).Round(100*time.Millisecond), t.name)
+
+	t.app.printMessage(
+		"applied in %s; see: slipway validate cluster %s --wait 10m",
+		t.app.Now().Sub(start).Round(100*time.Millisecond),
+		t.name,
+	)
+
 	return nil
 }
 
@@ -129,13 +159,16 @@ func (t *clusterSession) recordProvisioner(ctx context.Context, d *desiredState)
 	if d.stateView == nil || t.guardedState == nil {
 		return nil
 	}
+
 	if have, err := readProvisioner(ctx, d.stateView, t.name); err != nil || have != "" {
 		return err
 	}
+
 	o, err := createProvisionerRecord(ctx, t.guardedState, t.name, provisionerDirect)
 	if err == nil && o.ETag != "" {
 		d.stateView.AddObject(o)
 	}
+
 	return err
 }
 
@@ -148,12 +181,14 @@ func (t *clusterSession) publishAndApply(ctx context.Context, d *desiredState) e
 		machines.err = t.publishObjects(ctx, d)
 		close(machines.published)
 	})
+
 	wg.Go(func() { keepErr = d.stateView.SaveIndex(ctx) })
 	err := t.executePlan(ctx, d.plan, machines)
 	wg.Wait()
 	if errors.Is(err, machines.err) { // it is in err for each group of machines that it held up
 		machines.err = nil
 	}
+
 	return errors.Join(machines.err, err, keepErr)
 }
 
@@ -168,6 +203,7 @@ func (c *publicationGate) waitForPublication(ctx context.Context, t plan.Task) e
 	if t.Step.Kind != (awskind.AutoScalingGroup{}).Kind().Name {
 		return nil
 	}
+
 	t.ReportWaiting("what machines read is being published")
 	select {
 	case <-c.published:
@@ -182,6 +218,7 @@ func (c *publicationGate) Create(ctx context.Context, t plan.Task) (plan.StepRes
 	if err := c.waitForPublication(ctx, t); err != nil {
 		return plan.StepResult{}, err
 	}
+
 	return c.Cloud.Create(ctx, t)
 }
 
@@ -190,6 +227,7 @@ func (c *publicationGate) Update(ctx context.Context, t plan.Task) (plan.StepRes
 	if err := c.waitForPublication(ctx, t); err != nil {
 		return plan.StepResult{}, err
 	}
+
 	return c.Cloud.Update(ctx, t)
 }
 
@@ -198,10 +236,12 @@ func (t *clusterSession) publishObjects(ctx context.Context, d *desiredState) er
 	if len(d.unpublished) == 0 {
 		return nil
 	}
+
 	s, sealer, err := t.app.openStore(ctx)
 	if err != nil {
 		return err
 	}
+
 	var objectErr, keyErr error
 	var wg sync.WaitGroup
 	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, d.machineStore, d.machineObjects) })
@@ -211,11 +251,14 @@ func (t *clusterSession) publishObjects(ctx context.Context, d *desiredState) er
 			_, keyErr = pki.PublishMachineKeys(ctx, bundle, d.machineStore, d.machineSealer)
 		}
 	})
+
 	wg.Wait()
 	if err := errors.Join(objectErr, keyErr); err != nil {
 		return err
 	}
+
 	t.app.printMessage("published %d objects in %s", len(d.unpublished), d.machineStore.URL())
+
 	return nil
 }
 
@@ -227,11 +270,19 @@ func (t *clusterSession) executePlan(ctx context.Context, p plan.Plan, cloud pla
 		if e.State == plan.Done {
 			done++
 		}
+
 		show.handleEvent(e)
 	}
+
 	err := plan.Applier{
-		Cloud: cloud, Now: t.app.Now, Jitter: rand.Float64, OnEvent: events, ProgressInterval: show.heartbeat, OnApplied: t.recorder.add,
+		Cloud:            cloud,
+		Now:              t.app.Now,
+		Jitter:           rand.Float64,
+		OnEvent:          events,
+		ProgressInterval: show.heartbeat,
+		OnApplied:        t.recorder.add,
 	}.Apply(ctx, p)
+
 	show.endLine()
 	if t.operation != nil {
 		t.operation.UpdateRecord(func(r *operation.Record) {
@@ -239,6 +290,7 @@ func (t *clusterSession) executePlan(ctx context.Context, p plan.Plan, cloud pla
 			_, r.MutatingCalls = t.app.calls.TotalCalls()
 		})
 	}
+
 	return err
 }
 
@@ -247,15 +299,23 @@ func (t *clusterSession) recordStart(ctx context.Context, d *desiredState, p pla
 	if t.operation == nil {
 		return nil
 	}
+
 	s := p.Summary()
 	who, err := t.callerIdentity(ctx)
 	if err != nil {
 		return err
 	}
+
 	t.operation.UpdateRecord(func(r *operation.Record) {
 		r.Principal = who.ARN
-		r.Plan = &operation.ChangeCounts{Add: s.Add, Change: s.Change, Destroy: s.Destroy, Publish: publish}
+		r.Plan = &operation.ChangeCounts{
+			Add:     s.Add,
+			Change:  s.Change,
+			Destroy: s.Destroy,
+			Publish: publish,
+		}
 	})
+
 	var wg sync.WaitGroup
 	var errs [3]error
 	wg.Go(func() { errs[0] = t.operation.SaveRecord(ctx) })
@@ -263,6 +323,8 @@ func (t *clusterSession) recordStart(ctx context.Context, d *desiredState, p pla
 	if !d.destroy && !d.forStack {
 		wg.Go(func() { errs[2] = t.recordProvisioner(ctx, d) })
 	}
+
 	wg.Wait()
+
 	return errors.Join(errs[:]...)
 }

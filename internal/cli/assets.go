@@ -13,7 +13,12 @@ import (
 )
 
 func newAssetsCommand(a *app) *cobra.Command {
-	return newGroupCommand("assets", "Build what machines download from source", groupLocal, newAssetsBuildCommand(a))
+	return newGroupCommand(
+		"assets",
+		"Build what machines download from source",
+		groupLocal,
+		newAssetsBuildCommand(a),
+	)
 }
 
 func newAssetsBuildCommand(a *app) *cobra.Command {
@@ -33,17 +38,35 @@ Needs Go, gcc and the source folder of the slipway repository.` + exitStatusHelp
 				if err != nil {
 					return err
 				}
+
 				out = filepath.Join(cache, "assets")
 			}
-			r, err := build.Run(cmd.Context(), build.Options{Source: source, Out: out, Env: os.Environ(), Log: a.Stderr, Clock: a.Now})
+
+			r, err := build.Run(cmd.Context(), build.Options{
+				Source: source,
+				Out:    out,
+				Env:    os.Environ(),
+				Log:    a.Stderr,
+				Clock:  a.Now,
+			})
 			if err != nil {
 				return err
 			}
+
 			fmt.Fprintln(a.Stdout, r.Catalog)
+
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&source, "source", "assets", "folder of the nested modules, in a checkout of slipway")
+
+	cmd.Flags().StringVar(
+		&source,
+		"source",
+		"assets",
+		"folder of the nested modules, in a checkout of slipway",
+	)
+
 	cmd.Flags().StringVar(&out, "out", "", "folder to fill (default: assets in the cache folder)")
+
 	return cmd
 }

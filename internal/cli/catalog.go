@@ -33,10 +33,15 @@ func (a *app) loadCatalog(ctx context.Context) (asset.Catalog, error) {
 	if from == "" {
 		return asset.LoadEmbedded()
 	}
+
 	raw, err := readFileOrURL(ctx, from)
 	if err != nil {
-		return asset.Catalog{}, withHint(fmt.Errorf("read the asset catalogue: %w", err), "check --assets or SLIPWAY_ASSETS")
+		return asset.Catalog{}, withHint(
+			fmt.Errorf("read the asset catalogue: %w", err),
+			"check --assets or SLIPWAY_ASSETS",
+		)
 	}
+
 	return asset.ParseCatalog(raw)
 }
 
@@ -46,10 +51,12 @@ func readPinnedCatalog(ctx context.Context, s store.Store, cluster string) (asse
 	if err != nil {
 		return asset.Catalog{}, err
 	}
+
 	c, err := asset.ParseCatalog(o.Body)
 	if err != nil {
 		return asset.Catalog{}, fmt.Errorf("read %s: %w", o.Key, err)
 	}
+
 	return c, nil
 }
 
@@ -58,20 +65,24 @@ func readFileOrURL(ctx context.Context, place string) ([]byte, error) {
 	if !strings.HasPrefix(place, "http://") && !strings.HasPrefix(place, "https://") {
 		return os.ReadFile(strings.TrimPrefix(place, "file://"))
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, catalogTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, place, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
 	}
+
 	defer resp.Body.Close() //nolint:errcheck // read to its end
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("get %s: %s", place, resp.Status)
 	}
+
 	return io.ReadAll(io.LimitReader(resp.Body, maxCatalogSize))
 }
 
@@ -80,13 +91,24 @@ func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 	var fs diag.Findings
 	version := set.Cluster.Spec.KubernetesVersion
 	seen := map[string]bool{}
+
 	for _, g := range set.Groups {
 		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
 		if _, err := c.File("kubelet", version, arch); errors.Is(err, asset.ErrNotFound) && !seen[arch] {
-			fs.Errorf("cluster/"+set.Cluster.Metadata.Name+": spec.kubernetesVersion", version,
-				"it has "+strings.Join(c.Versions("kubelet"), ", ")+"; --assets gives another catalogue", "is not in the asset catalogue for %s", arch)
+			fs.Errorf(
+				"cluster/"+set.Cluster.Metadata.Name+": spec.kubernetesVersion",
+				version,
+				"it has "+strings.Join(
+					c.Versions("kubelet"),
+					", ",
+				)+"; --assets gives another catalogue",
+				"is not in the asset catalogue for %s",
+				arch,
+			)
 		}
+
 		seen[arch] = true
 	}
+
 	return fs
 }

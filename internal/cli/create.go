@@ -34,26 +34,42 @@ type createOptions struct {
 
 func newCreateCommand(a *app) *cobra.Command {
 	var o createOptions
-	cmd := newGroupCommand("create", "Write a new cluster into the state store", groupCluster, newCreateClusterCommand(a))
+	cmd := newGroupCommand(
+		"create",
+		"Write a new cluster into the state store",
+		groupCluster,
+		newCreateClusterCommand(a),
+	)
+
 	cmd.Long = createLong + exitStatusHelp()
 	cmd.Example = "  slipway create -f examples/ha.yaml --yes\n  slipway create cluster demo --zones us-east-1a,us-east-1b,us-east-1c --yes"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.file == "" {
 			return cmd.Help()
 		}
+
 		set, findings, err := a.readManifestFile(o.file)
 		if err != nil {
 			return err
 		}
+
 		return a.runCreate(cmd.Context(), set, findings, o)
 	}
+
 	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "manifest file, or - for stdin")
 	addCreateFlags(a, cmd, &o)
+
 	return cmd
 }
 
 func addCreateFlags(a *app, cmd *cobra.Command, o *createOptions) {
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only print the complete, defaulted manifests; needs no state store")
+	cmd.Flags().BoolVar(
+		&o.dryRun,
+		"dry-run",
+		false,
+		"only print the complete, defaulted manifests; needs no state store",
+	)
+
 	addFormatFlag(cmd, &o.format, formatYAML, formatJSON)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
@@ -79,23 +95,56 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 			if err != nil {
 				return err
 			}
+
 			set, findings := manifest.NewSet(name, zones, n)
+
 			return a.runCreate(cmd.Context(), set, findings, o)
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	addCreateFlags(a, cmd, &o)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&zones, "zones", nil, "availability zones, such as us-east-1a,us-east-1b,us-east-1c")
-	flags.IntVar(&n.ControlPlaneCount, "control-plane-count", 0, "control-plane machines: 1, 3 or 5 (default 3)")
+	flags.IntVar(
+		&n.ControlPlaneCount,
+		"control-plane-count",
+		0,
+		"control-plane machines: 1, 3 or 5 (default 3)",
+	)
+
 	flags.IntVar(&n.WorkerCount, "worker-count", 0, "workers (default 2)")
-	flags.StringVar(&n.ControlPlaneSize, "control-plane-size", "", "instance type of control-plane machines (default t3.large)")
+	flags.StringVar(
+		&n.ControlPlaneSize,
+		"control-plane-size",
+		"",
+		"instance type of control-plane machines (default t3.large)",
+	)
+
 	flags.StringVar(&n.NodeSize, "node-size", "", "instance type of workers (default t3.large)")
-	flags.StringVar(&n.KubernetesVersion, "kubernetes-version", "", "version of Kubernetes (default "+manifest.DefaultKubernetesVersion+")")
+	flags.StringVar(
+		&n.KubernetesVersion,
+		"kubernetes-version",
+		"",
+		"version of Kubernetes (default "+manifest.DefaultKubernetesVersion+")",
+	)
+
 	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "range of the VPC (default 10.80.0.0/16)")
-	flags.StringVar(&n.APILoadBalancerType, "api-loadbalancer-type", "", "Public or Internal (default Public)")
+	flags.StringVar(
+		&n.APILoadBalancerType,
+		"api-loadbalancer-type",
+		"",
+		"Public or Internal (default Public)",
+	)
+
 	flags.StringVar(&n.NATGateways, "nat-gateways", "", "PerZone, Single or None (default PerZone)")
-	flags.StringVar(&n.ConfigStoreBase, "config-base", "", "s3:// store that machines read (default: the state store)")
+	flags.StringVar(
+		&n.ConfigStoreBase,
+		"config-base",
+		"",
+		"s3:// store that machines read (default: the state store)",
+	)
+
 	return cmd
 }
 
@@ -108,40 +157,67 @@ func (a *app) readManifestFile(file string) (manifest.Set, diag.Findings, error)
 	} else {
 		text, err = os.ReadFile(file)
 	}
+
 	if err != nil {
 		return manifest.Set{}, nil, fmt.Errorf("read the manifest: %w", err)
 	}
+
 	set, findings := manifest.Parse(text)
+
 	return set, findings, nil
 }
 
 // runCreate completes and checks the set with all that was found before, then writes or prints it.
-func (a *app) runCreate(ctx context.Context, set manifest.Set, findings diag.Findings, o createOptions) error {
+func (a *app) runCreate(
+	ctx context.Context,
+	set manifest.Set,
+	findings diag.Findings,
+	o createOptions,
+) error {
 	catalog, err := a.loadCatalog(ctx)
 	if err != nil {
 		return err
 	}
+
 	set = manifest.Default(set)
 	findings = append(findings, manifest.Validate(set)...)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(set, catalog)...)
 	}
+
 	if o.dryRun {
 		if err := findings.Err(); err != nil {
 			return err
 		}
+
 		a.printFindings(findings)
 		return a.printSet(o.format, set)
 	}
+
 	s, sealer, err := a.openStore(ctx)
 	if findings.Err() != nil && err != nil {
-		findings.Errorf("--state", a.flagOrEnv(a.stateFlag, "SLIPWAY_STATE"), strings.Join(errorHints(err), "; "), "%s", err)
+		findings.Errorf(
+			"--state",
+			a.flagOrEnv(a.stateFlag, "SLIPWAY_STATE"),
+			strings.Join(errorHints(err), "; "),
+			"%s",
+			err,
+		)
 	}
+
 	if err := cmp.Or(findings.Err(), err); err != nil {
 		return err
 	}
+
 	a.printFindings(findings)
-	w := clusterWriter{app: a, store: s, sealer: sealer, set: set, catalog: catalog}
+	w := clusterWriter{
+		app:     a,
+		store:   s,
+		sealer:  sealer,
+		set:     set,
+		catalog: catalog,
+	}
+
 	return w.confirmAndWrite(ctx)
 }
 
@@ -159,33 +235,61 @@ func (w clusterWriter) confirmAndWrite(ctx context.Context) error {
 	name := w.set.Cluster.Metadata.Name
 	_, err := w.store.Get(ctx, manifest.ClusterKey(name))
 	if err == nil {
-		return withHint(fmt.Errorf("there is a cluster %s in %s already", name, w.store.URL()), "change it with: slipway replace -f FILE, or slipway edit cluster "+name)
+		return withHint(
+			fmt.Errorf("there is a cluster %s in %s already", name, w.store.URL()),
+			"change it with: slipway replace -f FILE, or slipway edit cluster "+name,
+		)
 	}
+
 	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
+
 	w.app.printMessage("+ %s (asset catalogue)", manifest.AssetsKey(name))
 	w.app.printMessage("+ %s, and %d sealed keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
+
 	for _, g := range w.set.Groups {
-		w.app.printMessage("+ %s (%s, %d × %s)", manifest.GroupKey(name, g.Metadata.Name), g.Spec.Role, g.Spec.MinSize, g.Spec.MachineType)
+		w.app.printMessage(
+			"+ %s (%s, %d × %s)",
+			manifest.GroupKey(name, g.Metadata.Name),
+			g.Spec.Role,
+			g.Spec.MinSize,
+			g.Spec.MachineType,
+		)
 	}
-	w.app.printMessage("+ %s (Kubernetes %s in %s)", manifest.ClusterKey(name), w.set.Cluster.Spec.KubernetesVersion, w.set.Cluster.Spec.CloudProvider.AWS.Region)
+
+	w.app.printMessage(
+		"+ %s (Kubernetes %s in %s)",
+		manifest.ClusterKey(name),
+		w.set.Cluster.Spec.KubernetesVersion,
+		w.set.Cluster.Spec.CloudProvider.AWS.Region,
+	)
 	if err := w.app.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
 		return err
 	}
-	err = w.app.runOperation(ctx, w.store, name, "create", func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-		op.UpdateRecord(func(r *operation.Record) { r.Documents = w.manifestKeys(name) })
-		unguarded := w.store
-		w.store = guarded
-		if err := w.writeCluster(ctx, name); err != nil {
-			return err
-		}
-		return indexManifests(ctx, unguarded, name)
-	})
+
+	err = w.app.runOperation(
+		ctx,
+		w.store,
+		name,
+		"create",
+		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			op.UpdateRecord(func(r *operation.Record) { r.Documents = w.manifestKeys(name) })
+			unguarded := w.store
+			w.store = guarded
+			if err := w.writeCluster(ctx, name); err != nil {
+				return err
+			}
+
+			return indexManifests(ctx, unguarded, name)
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	w.app.printMessage("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
+
 	return nil
 }
 
@@ -195,6 +299,7 @@ func (w clusterWriter) manifestKeys(name string) []string {
 	for _, g := range w.set.Groups {
 		out = append(out, manifest.GroupKey(name, g.Metadata.Name))
 	}
+
 	return append(out, manifest.ClusterKey(name))
 }
 
@@ -202,20 +307,28 @@ func (w clusterWriter) writeCluster(ctx context.Context, name string) error {
 	if _, err := pki.EnsureBundle(ctx, w.store, w.sealer, name, w.app.Now()); err != nil {
 		return err
 	}
+
 	catalog, err := w.catalog.YAML()
 	if err != nil {
 		return err
 	}
+
 	if _, err := w.store.Put(ctx, manifest.AssetsKey(name), catalog); err != nil {
 		return err
 	}
+
 	if err := w.writeGroups(ctx, name); err != nil {
 		return err
 	}
+
 	_, err = w.store.Create(ctx, manifest.ClusterKey(name), manifest.EncodeCluster(w.set.Cluster))
 	if errors.Is(err, store.ErrConflict) {
-		return withHint(fmt.Errorf("somebody else created cluster %s just now: %w", name, err), "see: slipway get groups "+name)
+		return withHint(
+			fmt.Errorf("somebody else created cluster %s just now: %w", name, err),
+			"see: slipway get groups "+name,
+		)
 	}
+
 	return err
 }
 
@@ -226,17 +339,21 @@ func indexManifests(ctx context.Context, s store.Store, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if _, known := view.HasObject(manifest.ClusterKey(name)); !known {
 		return nil // a folder has no index
 	}
+
 	if _, _, err := readDocuments(ctx, view, name); err != nil {
 		return err
 	}
+
 	for _, key := range []string{manifest.AssetsKey(name), pki.CertsObjectKey(name)} {
 		if _, err := view.Get(ctx, key); err != nil {
 			return err
 		}
 	}
+
 	return view.SaveIndex(ctx)
 }
 
@@ -246,6 +363,7 @@ func (w clusterWriter) writeGroups(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, g := range w.set.Groups {
 		key := manifest.GroupKey(name, g.Metadata.Name)
 		stale = slices.DeleteFunc(stale, func(k string) bool { return k == key })
@@ -253,10 +371,12 @@ func (w clusterWriter) writeGroups(ctx context.Context, name string) error {
 			return err
 		}
 	}
+
 	for _, key := range stale {
 		if err := w.store.Delete(ctx, key); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

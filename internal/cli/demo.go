@@ -42,9 +42,11 @@ it again takes up where it stopped.` + exitStatusHelp(),
 			if err := a.confirm("A region with five machines will run on this computer (about 6 GiB of memory)."); err != nil {
 				return err
 			}
+
 			return a.runDemo(cmd.Context())
 		},
 	}
+
 	a.addYesFlag(cmd)
 	return cmd
 }
@@ -65,22 +67,37 @@ func (a *app) runDemo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
-	d := &demoRunner{app: a, executable: self, cache: cache, kubeconfig: demoKubeconfig(cache), start: a.Now()}
+
+	d := &demoRunner{
+		app:        a,
+		executable: self,
+		cache:      cache,
+		kubeconfig: demoKubeconfig(cache),
+		start:      a.Now(),
+	}
+
 	for _, step := range []func(context.Context) error{d.buildAssets, d.startRegion, d.createCluster, d.applyCluster, d.waitForAPI, d.waitUntilHealthy} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
+
 	return d.printResult(ctx)
 }
 
 // runSlipway runs one of slipway's own commands, shown as it would be typed.
 func (d *demoRunner) runSlipway(ctx context.Context, args ...string) error {
-	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ slipway "+strings.Join(args, " ")))
+	fmt.Fprintf(
+		d.app.Stderr,
+		"\n%s\n",
+		d.app.colorText(d.app.Stderr, cyan, "$ slipway "+strings.Join(args, " ")),
+	)
+
 	return d.runProgram(ctx, d.executable, args...)
 }
 
@@ -90,15 +107,20 @@ func (d *demoRunner) runProgram(ctx context.Context, program string, args ...str
 	for _, kv := range d.env {
 		cmd.Env = append(cmd.Env, kv[0]+"="+kv[1])
 	}
+
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
 	}
+
 	return nil
 }
 
 // recordTime notes that something has happened by now.
 func (d *demoRunner) recordTime(what string) {
-	d.timeline = append(d.timeline, [2]string{what, fmt.Sprintf("%.1f s", d.app.Now().Sub(d.start).Seconds())})
+	d.timeline = append(
+		d.timeline,
+		[2]string{what, fmt.Sprintf("%.1f s", d.app.Now().Sub(d.start).Seconds())},
+	)
 }
 
 // assetsSource is the folder of nested modules in a checkout of slipway, where the demo is usually run.
@@ -110,10 +132,15 @@ func (d *demoRunner) buildAssets(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(assetsSource, "kubernetes", "go.mod")); err == nil {
 		return d.runSlipway(ctx, "assets", "build", "--source", assetsSource)
 	}
+
 	catalogue := filepath.Join(d.cache, "assets", "catalog.yaml")
 	if _, err := os.Stat(catalogue); errors.Is(err, fs.ErrNotExist) {
-		return withHint(errors.New("the assets are not built yet: there is no "+catalogue), "run make demo in a checkout of slipway, which builds them")
+		return withHint(
+			errors.New("the assets are not built yet: there is no "+catalogue),
+			"run make demo in a checkout of slipway, which builds them",
+		)
 	}
+
 	return nil
 }
 
@@ -122,12 +149,20 @@ func (d *demoRunner) startRegion(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "region", "start"); err != nil {
 		return err
 	}
+
 	st, err := region.GetStatus(d.cache)
 	if err != nil {
 		return err
 	}
-	d.env = append(st.Settings.Env(d.cache), [2]string{"SLIPWAY_STATE", demoState}, [2]string{"SLIPWAY_CACHE", d.cache})
+
+	d.env = append(
+		st.Settings.Env(d.cache),
+		[2]string{"SLIPWAY_STATE", demoState},
+		[2]string{"SLIPWAY_CACHE", d.cache},
+	)
+
 	d.recordTime("region")
+
 	return nil
 }
 
@@ -136,10 +171,20 @@ func (d *demoRunner) createCluster(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "state", "init", "--yes"); err != nil {
 		return err
 	}
+
 	if d.clusterExists(ctx) {
 		return nil
 	}
-	return d.runSlipway(ctx, "create", "cluster", demoCluster, "--zones", "us-east-1a,us-east-1b,us-east-1c", "--yes")
+
+	return d.runSlipway(
+		ctx,
+		"create",
+		"cluster",
+		demoCluster,
+		"--zones",
+		"us-east-1a,us-east-1b,us-east-1c",
+		"--yes",
+	)
 }
 
 func (d *demoRunner) clusterExists(ctx context.Context) bool {
@@ -148,6 +193,7 @@ func (d *demoRunner) clusterExists(ctx context.Context) bool {
 	for _, kv := range d.env {
 		cmd.Env = append(cmd.Env, kv[0]+"="+kv[1])
 	}
+
 	return cmd.Run() == nil
 }
 
@@ -155,6 +201,7 @@ func (d *demoRunner) applyCluster(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "apply", demoCluster, "--yes"); err != nil {
 		return err
 	}
+
 	d.recordTime("applied")
 	return d.runSlipway(ctx, "export", "kubeconfig", demoCluster, "--kubeconfig", d.kubeconfig)
 }
@@ -165,11 +212,23 @@ func (d *demoRunner) waitForAPI(ctx context.Context) error {
 	for _, kv := range d.env {
 		env[kv[0]] = kv[1]
 	}
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(env["AWS_REGION"]), config.WithBaseEndpoint(env["AWS_ENDPOINT_URL"]),
-		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], "")))
+
+	cfg, err := config.LoadDefaultConfig(
+		ctx,
+		config.WithRegion(env["AWS_REGION"]),
+		config.WithBaseEndpoint(env["AWS_ENDPOINT_URL"]),
+		config.WithCredentialsProvider(
+			credentials.NewStaticCredentialsProvider(
+				env["AWS_ACCESS_KEY_ID"],
+				env["AWS_SECRET_ACCESS_KEY"],
+				"",
+			),
+		),
+	)
 	if err != nil {
 		return fmt.Errorf("find the region's settings: %w", err)
 	}
+
 	return d.pollReadyz(ctx, cfg)
 }
 
@@ -178,6 +237,7 @@ func (d *demoRunner) waitUntilHealthy(ctx context.Context) error {
 	if err := d.runSlipway(ctx, "validate", "cluster", demoCluster, "--wait", demoTimeout.String()); err != nil {
 		return err
 	}
+
 	d.recordTime("all Ready")
 	return nil
 }
@@ -191,22 +251,35 @@ func (d *demoRunner) printResult(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ kubectl get nodes -o wide"))
 	if err := d.runProgram(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "nodes", "-o", "wide"); err != nil {
 		return err
 	}
+
 	fmt.Fprintf(d.app.Stderr, "\n%s\n", d.app.colorText(d.app.Stderr, cyan, "$ kubectl get pods -A"))
 	if err := d.runProgram(ctx, kubectl, "--kubeconfig", d.kubeconfig, "get", "pods", "-A"); err != nil {
 		return err
 	}
+
 	d.app.printMessage("\ntimeline, from the start of 'slipway demo':")
 	for _, m := range d.timeline {
 		d.app.printMessage("  %-18s %8s", m[0], m[1])
 	}
+
 	d.app.printMessage("\nthe cluster goes on running:")
 	d.app.printMessage("  export KUBECONFIG=%s", d.kubeconfig)
-	d.app.printMessage("  eval \"$(%s region env)\"; export SLIPWAY_STATE=%s   # for slipway and aws", d.executable, demoState)
-	d.app.printMessage("  %s region destroy --yes                           # removes everything", d.executable)
+	d.app.printMessage(
+		"  eval \"$(%s region env)\"; export SLIPWAY_STATE=%s   # for slipway and aws",
+		d.executable,
+		demoState,
+	)
+
+	d.app.printMessage(
+		"  %s region destroy --yes                           # removes everything",
+		d.executable,
+	)
+
 	return nil
 }
 
@@ -215,10 +288,28 @@ func (d *demoRunner) findKubectl() (string, error) {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path, nil
 	}
-	found, err := filepath.Glob(filepath.Join(d.cache, "assets", "files", "dl.k8s.io", "release", "*", "bin", "linux", "*", "kubectl"))
+
+	found, err := filepath.Glob(
+		filepath.Join(
+			d.cache,
+			"assets",
+			"files",
+			"dl.k8s.io",
+			"release",
+			"*",
+			"bin",
+			"linux",
+			"*",
+			"kubectl",
+		),
+	)
 	if err != nil || len(found) == 0 {
-		return "", withHint(errors.New("there is no kubectl on this machine, nor among the assets"), "make assets")
+		return "", withHint(
+			errors.New("there is no kubectl on this machine, nor among the assets"),
+			"make assets",
+		)
 	}
+
 	// As an asset it is a file that need not be executable: run a copy that is.
 	newest := slices.Max(found)
 	path := filepath.Join(d.cache, "kubectl")
@@ -226,8 +317,10 @@ func (d *demoRunner) findKubectl() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("copy kubectl: %w", err)
 	}
+
 	if err := os.WriteFile(path, body, 0o755); err != nil { //nolint:gosec // a program
 		return "", fmt.Errorf("copy kubectl: %w", err)
 	}
+
 	return path, nil
 }

@@ -15,24 +15,32 @@ import (
 
 // pollReadyz polls the API's readiness until it answers for the first time.
 func (d *demoRunner) pollReadyz(ctx context.Context, cfg aws.Config) error {
-	s, sealer, err := store.Open(ctx, demoState, store.Options{AWS: func(context.Context) (aws.Config, error) { return cfg, nil }})
+	s, sealer, err := store.Open(
+		ctx,
+		demoState,
+		store.Options{AWS: func(context.Context) (aws.Config, error) { return cfg, nil }},
+	)
 	if err != nil {
 		return err
 	}
+
 	client, err := d.app.newKubeClient(ctx, cfg, s, sealer, demoCluster)
 	if err != nil {
 		return err
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
 	defer cancel()
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := getReadyz(ctx, client)
 		if err == nil {
 			d.recordTime("first API answer")
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return withHint(fmt.Errorf("the API did not answer within %s: %w", demoTimeout, err),

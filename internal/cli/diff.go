@@ -38,13 +38,22 @@ EXIT STATUS
 			if len(args) > 0 {
 				name = args[0]
 			}
+
 			return a.runDiff(cmd.Context(), cmp.Or(name, o.name), file, format, o)
 		},
 	}
+
 	addClusterFlags(cmd, &o)
 	addBuildFlags(cmd, &o)
 	addFormatFlag(cmd, &format)
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin (default: the state store's)")
+	cmd.Flags().StringVarP(
+		&file,
+		"filename",
+		"f",
+		"",
+		"manifest file, or - for stdin (default: the state store's)",
+	)
+
 	return cmd
 }
 
@@ -64,25 +73,31 @@ func (a *app) runDiff(ctx context.Context, name, file, format string, o clusterO
 	if err != nil {
 		return err
 	}
+
 	t, d, err := a.planLoaded(ctx, d, o)
 	if t != nil {
 		t.printCalls()
 	}
+
 	if d == nil {
 		return err
 	}
+
 	r := diffReport{Cluster: t.name, Manifests: append([]string{}, lines...), Plan: d.planDocument(t.name)}
 	drift, driftErr := a.driftInPlan(ctx, d, t.name)
 	if driftErr != nil {
 		return driftErr
 	}
+
 	r.Drift = drift
 	if printErr := a.printDiff(format, r, d); printErr != nil || err != nil {
 		return firstError(err, printErr)
 	}
+
 	if !d.isEmpty() || len(lines) > 0 {
 		return Exit{exitChanges}
 	}
+
 	return nil
 }
 
@@ -93,34 +108,47 @@ func (a *app) loadDiffInput(ctx context.Context, name, file string) (*desiredSta
 		if err != nil {
 			return nil, nil, err
 		}
+
 		d, err := a.loadDesiredState(ctx, name)
+
 		return d, nil, err
 	}
+
 	given, findings, err := a.readManifestFile(file)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	of, err := a.clusterNameIn(given, name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if name != "" && name != of {
-		return nil, nil, withHint(fmt.Errorf("the file is about cluster %s, not %s", of, name), "leave NAME out")
+		return nil, nil, withHint(
+			fmt.Errorf("the file is about cluster %s, not %s", of, name),
+			"leave NAME out",
+		)
 	}
+
 	d, err := a.loadDesiredState(ctx, of)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	c, err := a.loadChange(ctx, d.stateView, of)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	after, findings := c.checkManifests(given, findings)
 	if err := findings.Err(); err != nil {
 		return nil, nil, err
 	}
+
 	lines := manifest.Diff(manifest.Default(c.before), after)
 	d.manifests = after
+
 	return d, lines, nil
 }
 
@@ -130,26 +158,32 @@ func (a *app) driftInPlan(ctx context.Context, d *desiredState, name string) ([]
 	if err != nil || len(applied.Resources) == 0 {
 		return nil, err
 	}
+
 	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
 		a.printMessage("what is drift is not known: %s", err)
 		return nil, nil
 	}
+
 	edited := d.plan.ManifestChanges(g)
 	out := []string{}
+
 	for _, s := range d.plan.Steps {
 		if edited[string(s.Addr)] {
 			continue
 		}
+
 		if len(s.Changes) == 0 {
 			out = append(out, string(s.Addr))
 		}
+
 		for _, c := range s.Changes {
 			if key := string(s.Addr) + " " + c.Property; !edited[key] && c.New != plan.Unknown {
 				out = append(out, key)
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -157,14 +191,22 @@ func (a *app) printDiff(format string, r diffReport, d *desiredState) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
+
 	if len(r.Manifests) > 0 {
 		fmt.Fprintf(a.Stdout, "In the manifests:\n  %s\n\nIn AWS:\n", strings.Join(r.Manifests, "\n  "))
 	}
+
 	if err := a.printPlan(formatTable, r.Cluster, d); err != nil {
 		return err
 	}
+
 	if len(r.Drift) > 0 {
-		fmt.Fprintf(a.Stdout, "\nOf these, no edit but drift since the last apply:\n  %s\n", strings.Join(r.Drift, "\n  "))
+		fmt.Fprintf(
+			a.Stdout,
+			"\nOf these, no edit but drift since the last apply:\n  %s\n",
+			strings.Join(r.Drift, "\n  "),
+		)
 	}
+
 	return nil
 }

@@ -32,6 +32,7 @@ func (a *app) dnsResolver() Resolver {
 	if a.Resolver != nil {
 		return a.Resolver
 	}
+
 	return net.DefaultResolver
 }
 
@@ -41,6 +42,7 @@ func (a *app) preferDNSName(ctx context.Context, spec v1alpha1.ClusterSpec, serv
 	if !manifest.HasDNS(spec) || err != nil {
 		return server
 	}
+
 	name := spec.API.PublicName
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
@@ -48,10 +50,13 @@ func (a *app) preferDNSName(ctx context.Context, spec v1alpha1.ClusterSpec, serv
 		a.printMessage("%s does not resolve here yet; the kubeconfig has %s instead", name, u.Hostname())
 		return server
 	}
+
 	port := u.Port()
-	if spec.Topology.DNS.Type == manifest.DNSPrivate && spec.API.LoadBalancer.Type == manifest.LoadBalancerPublic {
+	if spec.Topology.DNS.Type == manifest.DNSPrivate &&
+		spec.API.LoadBalancer.Type == manifest.LoadBalancerPublic {
 		port = kube.APIPort // the name leads to the internal load balancer, which has no other
 	}
+
 	return "https://" + net.JoinHostPort(name, port)
 }
 
@@ -62,6 +67,7 @@ func (t *clusterSession) withRecordZones(ctx context.Context, s store.Store, set
 	if zones, _, err := readZones(ctx, s, t.name); err == nil { // else apply writes it anew
 		t.cloud.AddRecordZones(zones...)
 	}
+
 	return t.cloud
 }
 
@@ -71,16 +77,33 @@ func (t *clusterSession) checkDelegation(ctx context.Context, d *desiredState) (
 	if c.Spec.Topology.DNS.Type != manifest.DNSPublic {
 		return nil
 	}
+
 	at := "cluster/" + c.Metadata.Name + ": spec.dnsZone"
 	zone, servers, err := aws.ReadNameServers(ctx, t.cfg, c)
+
 	switch {
 	case err != nil:
-		fs.Warnf(at, c.Spec.DNSZone, "allow route53:ListHostedZones and route53:GetHostedZone", "could not be looked at: %s", err)
+		fs.Warnf(
+			at,
+			c.Spec.DNSZone,
+			"allow route53:ListHostedZones and route53:GetHostedZone",
+			"could not be looked at: %s",
+			err,
+		)
+
 		return fs
+
 	case len(servers) == 0:
-		fs.Warnf(at, c.Spec.DNSZone, "run preflight again after the first apply: it names the name servers", "is not made yet, so nothing can be delegated to it")
+		fs.Warnf(
+			at,
+			c.Spec.DNSZone,
+			"run preflight again after the first apply: it names the name servers",
+			"is not made yet, so nothing can be delegated to it",
+		)
+
 		return fs
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	hint := "let the zone above delegate it by NS records: " + strings.Join(servers, ", ")
@@ -89,14 +112,24 @@ func (t *clusterSession) checkDelegation(ctx context.Context, d *desiredState) (
 		fs.Warnf(at, zone, hint, "is not delegated: the DNS knows no name servers of it")
 		return fs
 	}
+
 	var wrong []string
+
 	for _, ns := range found {
 		if host := strings.ToLower(strings.TrimSuffix(ns.Host, ".")); !slices.Contains(servers, host) {
 			wrong = append(wrong, host)
 		}
 	}
+
 	if len(wrong) > 0 {
-		fs.Warnf(at, zone, hint, "is delegated to %s, which are not its name servers", strings.Join(wrong, ", "))
+		fs.Warnf(
+			at,
+			zone,
+			hint,
+			"is delegated to %s, which are not its name servers",
+			strings.Join(wrong, ", "),
+		)
 	}
+
 	return fs
 }

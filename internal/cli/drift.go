@@ -44,12 +44,21 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
+
 			return a.runDrift(cmd.Context(), name, format, o)
 		},
 	}
+
 	addClusterFlags(cmd, &o)
-	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY), where no apply is recorded")
+	cmd.Flags().StringVar(
+		&o.nodeBinary,
+		"node-binary",
+		"",
+		"the agent for machines (SLIPWAY_NODE_BINARY), where no apply is recorded",
+	)
+
 	addFormatFlag(cmd, &format)
+
 	return cmd
 }
 
@@ -68,10 +77,12 @@ func (a *app) runDrift(ctx context.Context, name, format string, o clusterOption
 	if err != nil {
 		return err
 	}
+
 	applied, _, err := readAppliedRecord(ctx, d.stateView, name)
 	if err != nil {
 		return err
 	}
+
 	report := driftReport{Cluster: name, Edited: []string{}, Drift: []plan.Deviation{}}
 	if len(applied.Resources) == 0 {
 		a.printMessage("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
@@ -80,87 +91,135 @@ func (a *app) runDrift(ctx context.Context, name, format string, o clusterOption
 		report.Applied = fmt.Sprintf("%s by %s", formatTime(applied.AppliedAt), applied.AppliedBy)
 		err = a.compareWithApplied(ctx, d, applied, o, &report)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := a.printDrift(format, report); err != nil {
 		return err
 	}
+
 	if len(report.Drift) > 0 {
 		return Exit{exitChanges}
 	}
+
 	return nil
 }
 
 // compareWithApplied compares what exists with what was applied. It needs neither agent nor image.
-func (a *app) compareWithApplied(ctx context.Context, d *desiredState, applied plan.LastApplied, o clusterOptions, report *driftReport) error {
+func (a *app) compareWithApplied(
+	ctx context.Context,
+	d *desiredState,
+	applied plan.LastApplied,
+	o clusterOptions,
+	report *driftReport,
+) error {
 	t, err := a.newClusterSession(ctx, o, report.Cluster, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return err
 	}
+
 	defer t.printCalls()
 	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
-		return withHint(err, "another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew")
+		return withHint(
+			err,
+			"another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew",
+		)
 	}
+
 	have, err := t.withRecordZones(ctx, d.stateView, d.manifests).Read(ctx)
 	if err != nil {
 		return err
 	}
-	p, _ := plan.Compute(g, have, plan.Options{DestroyData: true}) // that something could not be mended is no matter here
+
+	p, _ := plan.Compute(
+		g,
+		have,
+		plan.Options{DestroyData: true},
+	) // that something could not be mended is no matter here
+
 	report.Drift = append(report.Drift, p.Deviations(applied.Attempts, true)...)
 	now, err := documentDigests(ctx, d.stateView, t.name)
 	if err != nil {
 		return err
 	}
+
 	all := maps.Clone(applied.Documents)
 	maps.Copy(all, now)
+
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if applied.Documents[key] != now[key] {
 			report.Edited = append(report.Edited, key)
 		}
 	}
+
 	gone, err := a.findMissingObjects(ctx, t.name, applied)
 	report.Drift = append(report.Drift, gone...)
+
 	return err
 }
 
 // findMissingObjects are the objects that machines need when they are born and that are not there any more.
-func (a *app) findMissingObjects(ctx context.Context, name string, applied plan.LastApplied) ([]plan.Deviation, error) {
+func (a *app) findMissingObjects(
+	ctx context.Context,
+	name string,
+	applied plan.LastApplied,
+) ([]plan.Deviation, error) {
 	machine, _, err := store.Open(ctx, applied.MachineStore, a.storeOptions())
 	if err != nil {
 		return nil, err
 	}
+
 	keys, err := machine.List(ctx, name+"/machine/")
 	if err != nil {
 		return nil, err
 	}
+
 	var out []plan.Deviation
+
 	for _, key := range applied.Objects {
 		if _, there := slices.BinarySearch(keys, key); !there {
 			out = append(out, missingObject(name, key, plan.ExternalChange))
 		}
 	}
+
 	return out, nil
 }
 
 func missingObject(name, key string, by plan.DriftCause) plan.Deviation {
-	return plan.Deviation{Type: plan.DeviationMissing, Addr: graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")), Kind: "object", ID: key, ChangedBy: by}
+	return plan.Deviation{
+		Type:      plan.DeviationMissing,
+		Addr:      graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")),
+		Kind:      "object",
+		ID:        key,
+		ChangedBy: by,
+	}
 }
 
 // compareWithManifests compares what exists with what the manifests say.
-func (a *app) compareWithManifests(ctx context.Context, d *desiredState, applied plan.LastApplied, o clusterOptions, report *driftReport) error {
+func (a *app) compareWithManifests(
+	ctx context.Context,
+	d *desiredState,
+	applied plan.LastApplied,
+	o clusterOptions,
+	report *driftReport,
+) error {
 	t, d, err := a.planLoaded(ctx, d, o)
 	if t != nil {
 		defer t.printCalls()
 	}
+
 	if d == nil {
 		return err
 	}
+
 	report.Drift = append(report.Drift, d.plan.Deviations(applied.Attempts, false)...)
 	for _, key := range d.unpublished {
 		report.Drift = append(report.Drift, missingObject(report.Cluster, key, plan.NoApplyRecorded))
 	}
+
 	return nil
 }
 
@@ -168,22 +227,32 @@ func (a *app) printDrift(format string, r driftReport) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
+
 	if len(r.Edited) > 0 {
-		a.printMessage("edited since the last apply, and no drift: %s; see: slipway diff %s", strings.Join(r.Edited, ", "), r.Cluster)
+		a.printMessage(
+			"edited since the last apply, and no drift: %s; see: slipway diff %s",
+			strings.Join(r.Edited, ", "),
+			r.Cluster,
+		)
 	}
+
 	if len(r.Drift) == 0 {
 		if r.Applied == "" {
 			fmt.Fprintln(a.Stdout, "No drift: what exists is what the manifests say.")
 		} else {
 			fmt.Fprintf(a.Stdout, "No drift: what exists is what was applied at %s.\n", r.Applied)
 		}
+
 		return nil
 	}
+
 	rows := make([][]string, 0, len(r.Drift))
 	for _, d := range r.Drift {
 		rows = append(rows, driftRow(d))
 	}
+
 	a.printTable([]string{"RESOURCE", "FIELD", "WANT", "HAVE", "CHANGED BY"}, rows)
+
 	return nil
 }
 
@@ -192,9 +261,23 @@ func driftRow(d plan.Deviation) []string {
 	case plan.DeviationMissing:
 		return []string{string(d.Addr), "", "it exists", "missing", string(d.ChangedBy)}
 	case plan.DeviationUnexpected:
-		return []string{string(d.Addr), "", "nothing", strings.TrimSpace("it exists (" + d.ID + ") " + d.Owner), string(d.ChangedBy)}
+		return []string{
+			string(d.Addr),
+			"",
+			"nothing",
+			strings.TrimSpace("it exists (" + d.ID + ") " + d.Owner),
+			string(d.ChangedBy),
+		}
+
 	case plan.DeviationChanged:
-		return []string{string(d.Addr), d.Field, plan.FormatValue(d.Desired), plan.FormatValue(d.Actual), string(d.ChangedBy)}
+		return []string{
+			string(d.Addr),
+			d.Field,
+			plan.FormatValue(d.Desired),
+			plan.FormatValue(d.Actual),
+			string(d.ChangedBy),
+		}
 	}
+
 	return []string{string(d.Addr), string(d.Type), "", "", string(d.ChangedBy)}
 }

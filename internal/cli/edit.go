@@ -26,7 +26,13 @@ with what is wrong at its top; to give up, leave it as it is. Nothing is lost: i
 and its name is printed. AWS is changed by 'slipway apply' only.`
 
 func newEditCommand(a *app) *cobra.Command {
-	return newGroupCommand("edit", "Change a manifest in your editor", groupCluster, newEditClusterCommand(a), newEditGroupCommand(a))
+	return newGroupCommand(
+		"edit",
+		"Change a manifest in your editor",
+		groupCluster,
+		newEditClusterCommand(a),
+		newEditGroupCommand(a),
+	)
 }
 
 func newEditClusterCommand(a *app) *cobra.Command {
@@ -41,13 +47,16 @@ func newEditClusterCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			return a.runEdit(cmd.Context(), name, manifest.ClusterKey(name))
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	a.addAssetsFlag(cmd)
+
 	return cmd
 }
 
@@ -65,13 +74,16 @@ func newEditGroupCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			return a.runEdit(cmd.Context(), name, manifest.GroupKey(name, args[0]))
 		},
 	}
+
 	cmd.Flags().StringVar(&name, "name", "", "the cluster (SLIPWAY_CLUSTER)")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	a.addAssetsFlag(cmd)
+
 	return cmd
 }
 
@@ -80,29 +92,37 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 	if err != nil {
 		return err
 	}
+
 	c, err := a.loadChange(ctx, s, cluster)
 	if err != nil {
 		return err
 	}
+
 	o, err := s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return withHint(err, "see: slipway get groups "+cluster)
 	}
+
 	if err != nil {
 		return err
 	}
-	c.etags[key], c.verb = o.ETag, "edit"
+
+	c.etags[key] = o.ETag
+	c.verb = "edit"
 	file, err := os.CreateTemp("", "slipway-edit-*.yaml")
 	if err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)
 	}
+
 	if err := file.Close(); err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)
 	}
+
 	e := manifestEditor{manifestChange: c, file: file.Name(), original: o.Body}
 	if err := e.editUntilValid(ctx); err != nil {
 		return withHint(err, "what you wrote is in "+e.file)
 	}
+
 	return os.Remove(e.file)
 }
 
@@ -120,13 +140,16 @@ func (e manifestEditor) editUntilValid(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		if bytes.Equal(text, shown) {
 			if bytes.Equal(text, e.original) {
 				e.app.printMessage("nothing was changed")
 				return nil
 			}
+
 			return errors.New("nothing was changed: it was left as it is, with its errors")
 		}
+
 		given, findings := manifest.Parse(stripFindings(text))
 		e.checkSameNames(given, &findings)
 		after, findings := e.checkManifests(given, findings)
@@ -134,6 +157,7 @@ func (e manifestEditor) editUntilValid(ctx context.Context) error {
 			e.app.printFindings(findings)
 			return e.confirmAndWrite(ctx, after)
 		}
+
 		shown = append(commentFindings(findings), stripFindings(text)...)
 	}
 }
@@ -142,11 +166,22 @@ func (e manifestEditor) editUntilValid(ctx context.Context) error {
 func (e manifestEditor) checkSameNames(given manifest.Set, findings *diag.Findings) {
 	was, _ := manifest.Parse(e.original)
 	if given.Cluster.Metadata.Name != was.Cluster.Metadata.Name {
-		findings.Errorf("metadata.name", given.Cluster.Metadata.Name, "put it back; make another with slipway create", "is not the name of the document being edited")
+		findings.Errorf(
+			"metadata.name",
+			given.Cluster.Metadata.Name,
+			"put it back; make another with slipway create",
+			"is not the name of the document being edited",
+		)
 	}
+
 	for _, g := range was.Groups {
 		if _, there := given.Group(g.Metadata.Name); !there {
-			findings.Errorf("metadata.name", "", "put back "+g.Metadata.Name, "is not the name of the document being edited")
+			findings.Errorf(
+				"metadata.name",
+				"",
+				"put back "+g.Metadata.Name,
+				"is not the name of the document being edited",
+			)
 		}
 	}
 }
@@ -156,19 +191,25 @@ func (e manifestEditor) openInEditor(ctx context.Context, text []byte) ([]byte, 
 	if err := os.WriteFile(e.file, text, 0o600); err != nil {
 		return nil, fmt.Errorf("write the file to edit: %w", err)
 	}
+
 	command := e.app.Getenv("VISUAL")
 	if command == "" {
 		command = e.app.Getenv("EDITOR")
 	}
+
 	if command == "" {
 		command = "vi"
 	}
+
 	// Through a shell, since EDITOR may hold arguments, such as "code --wait".
 	run := exec.CommandContext(ctx, "sh", "-c", command+` "$1"`, "sh", e.file)
-	run.Stdin, run.Stdout, run.Stderr = e.app.Stdin, e.app.Stdout, e.app.Stderr
+	run.Stdin = e.app.Stdin
+	run.Stdout = e.app.Stdout
+	run.Stderr = e.app.Stderr
 	if err := run.Run(); err != nil {
 		return nil, withHint(fmt.Errorf("nothing was changed: editor %q: %w", command, err), "set EDITOR")
 	}
+
 	return os.ReadFile(e.file)
 }
 
@@ -177,8 +218,11 @@ func commentFindings(findings diag.Findings) []byte {
 	var b strings.Builder
 	b.WriteString(findingPrefix + "Mend this and save, or leave the file as it is to give up:\n")
 	for _, f := range findings {
-		b.WriteString(findingPrefix + string(f.Severity) + ": " + strings.ReplaceAll(f.String(), "\n", " ") + "\n")
+		b.WriteString(
+			findingPrefix + string(f.Severity) + ": " + strings.ReplaceAll(f.String(), "\n", " ") + "\n",
+		)
 	}
+
 	return []byte(b.String())
 }
 
@@ -190,5 +234,6 @@ func stripFindings(text []byte) []byte {
 			out = append(out, line...)
 		}
 	}
+
 	return out
 }

@@ -16,14 +16,18 @@ func (t *clusterSession) readExternalResources(ctx context.Context, d *desiredSt
 	if d.external != nil || !unmanaged.IsNeeded(d.manifests.Cluster) {
 		return nil
 	}
+
 	facts, err := aws.ReadExisting(ctx, t.cfg, d.manifests.Cluster)
 	if err != nil {
 		return err
 	}
+
 	if err := unmanaged.Check(d.manifests.Cluster, d.manifests.Groups, facts).Err(); err != nil {
 		return err
 	}
+
 	d.external = &facts
+
 	return nil
 }
 
@@ -39,6 +43,7 @@ func (t *clusterSession) workerRolesByGroup(d *desiredState) map[string]string {
 			out[g.Metadata.Name] = t.sharedWorkerRole(d)
 		}
 	}
+
 	return out
 }
 
@@ -47,5 +52,6 @@ func (t *clusterSession) sharedWorkerRole(d *desiredState) string {
 	if profile := d.manifests.Cluster.Spec.CloudProvider.AWS.InstanceProfiles.Worker; profile != "" {
 		return d.external.ProfileRoles[profile]
 	}
+
 	return model.RoleName(t.name, t.cfg.Region, v1alpha1.RoleWorker)
 }

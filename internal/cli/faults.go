@@ -21,7 +21,9 @@ func newRegionFaultsCommand(a *app) *cobra.Command {
 }
 
 func newRegionFaultsAddCommand(a *app) *cobra.Command {
-	r, delay, effect := fault.Rule{}, time.Duration(0), ""
+	r := fault.Rule{}
+	delay := time.Duration(0)
+	effect := ""
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Let some calls go wrong from now on",
@@ -49,12 +51,21 @@ the region's process ends.` + exitStatusHelp(),
 			if err != nil {
 				return withRegionHint(err)
 			}
+
 			a.printMessage("fault %d: %s", made.ID, describeFault(made))
+
 			return nil
 		}),
 	}
+
 	f := cmd.Flags()
-	f.StringVar(&r.Service, "service", "", "the service by its signing name, such as ec2 or elasticloadbalancing (default: all)")
+	f.StringVar(
+		&r.Service,
+		"service",
+		"",
+		"the service by its signing name, such as ec2 or elasticloadbalancing (default: all)",
+	)
+
 	f.StringVar(&r.Action, "action", "", "the operation, such as CreateVolume or Create* (default: all)")
 	f.BoolVar(&r.Mutating, "mutating", false, "only calls that change something")
 	f.IntVar(&r.Nth, "nth", 0, "the first call that goes wrong, counted from now (default 1)")
@@ -64,8 +75,16 @@ the region's process ends.` + exitStatusHelp(),
 	f.DurationVar(&delay, "delay", 0, "how long, for delay and provision")
 	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.Kinds(), "|"))
 	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
-	_ = cmd.RegisterFlagCompletionFunc("effect", cobra.FixedCompletions(strings.Split(joinEffects("|"), "|"), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(fault.Kinds(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(
+		"effect",
+		cobra.FixedCompletions(strings.Split(joinEffects("|"), "|"), cobra.ShellCompDirectiveNoFileComp),
+	)
+
+	_ = cmd.RegisterFlagCompletionFunc(
+		"kind",
+		cobra.FixedCompletions(fault.Kinds(), cobra.ShellCompDirectiveNoFileComp),
+	)
+
 	return cmd
 }
 
@@ -74,6 +93,7 @@ func joinEffects(sep string) string {
 	for _, e := range fault.Effects() {
 		out = append(out, string(e))
 	}
+
 	return strings.Join(out, sep)
 }
 
@@ -90,18 +110,28 @@ func newRegionFaultsListCommand(a *app) *cobra.Command {
 			if err != nil {
 				return withRegionHint(err)
 			}
+
 			if format != formatTable {
 				return a.printValue(format, rules)
 			}
+
 			var rows [][]string
+
 			for _, r := range rules {
-				rows = append(rows, []string{strconv.Itoa(r.ID), describeFault(r), strconv.Itoa(r.Seen), strconv.Itoa(r.Hit)})
+				rows = append(
+					rows,
+					[]string{strconv.Itoa(r.ID), describeFault(r), strconv.Itoa(r.Seen), strconv.Itoa(r.Hit)},
+				)
 			}
+
 			a.printTable([]string{"ID", "FAULT", "SEEN", "HIT"}, rows)
+
 			return nil
 		}),
 	}
+
 	addFormatFlag(cmd, &format)
+
 	return cmd
 }
 
@@ -117,7 +147,9 @@ func newRegionFaultsClearCommand(a *app) *cobra.Command {
 			if err != nil {
 				return withRegionHint(err)
 			}
+
 			a.printMessage("%d faults are cleared", n)
+
 			return nil
 		}),
 	}
@@ -128,30 +160,38 @@ func describeFault(r fault.Rule) string {
 	if r.Effect == fault.Provision {
 		return r.Kind + " takes " + r.Delay.String()
 	}
+
 	what := string(r.Effect)
 	if r.Delay != 0 {
 		what += " by " + r.Delay.String()
 	}
+
 	if r.Code != "" {
 		what += " with " + r.Code
 	}
+
 	calls := "call " + strconv.Itoa(max(r.Nth, 1))
 	if r.Count < 0 {
 		calls = "every call from " + strconv.Itoa(max(r.Nth, 1))
 	} else if r.Count > 1 {
 		calls = "calls " + strconv.Itoa(max(r.Nth, 1)) + " to " + strconv.Itoa(max(r.Nth, 1)+r.Count-1)
 	}
-	service, action := r.Service, r.Action
+
+	service := r.Service
+	action := r.Action
 	if service == "" {
 		service = "*"
 	}
+
 	if action == "" {
 		action = "*"
 	}
+
 	to := " of " + service + ":" + action
 	if r.Mutating {
 		to += " that change something"
 	}
+
 	return what + " " + calls + to
 }
 
@@ -160,5 +200,6 @@ func withRegionHint(err error) error {
 	if errors.Is(err, region.ErrNotRunning) {
 		return withHint(err, "slipway region start")
 	}
+
 	return err
 }

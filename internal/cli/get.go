@@ -17,7 +17,13 @@ import (
 )
 
 func newGetCommand(a *app) *cobra.Command {
-	return newGroupCommand("get", "Show clusters and instance groups of the state store", groupCluster, newGetClustersCommand(a), newGetGroupsCommand(a))
+	return newGroupCommand(
+		"get",
+		"Show clusters and instance groups of the state store",
+		groupCluster,
+		newGetClustersCommand(a),
+		newGetGroupsCommand(a),
+	)
 }
 
 func newGetClustersCommand(a *app) *cobra.Command {
@@ -32,11 +38,14 @@ func newGetClustersCommand(a *app) *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
+
 			return a.getClusters(cmd.Context(), name, format)
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	addFormatFlag(cmd, &format)
+
 	return cmd
 }
 
@@ -45,36 +54,46 @@ func (a *app) getClusters(ctx context.Context, name, format string) error {
 	if err != nil {
 		return err
 	}
+
 	names := []string{name}
 	if name == "" {
 		if names, err = clusterNames(ctx, s); err != nil {
 			return err
 		}
 	}
+
 	var sets []manifest.Set
+
 	for _, n := range names {
 		set, err := a.loadManifests(ctx, s, n)
 		if err != nil {
 			return err
 		}
+
 		sets = append(sets, set)
 	}
+
 	if format != formatTable {
 		var clusters []any
 		for _, set := range sets {
 			clusters = append(clusters, set.Cluster)
 		}
+
 		return a.printDocuments(format, clusters, name != "")
 	}
+
 	if len(sets) == 0 {
 		a.printMessage("there are no clusters in %s", s.URL())
 		return nil
 	}
+
 	var rows [][]string
 	for _, set := range sets {
 		rows = append(rows, clusterRow(set))
 	}
+
 	a.printTable([]string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"}, rows)
+
 	return nil
 }
 
@@ -84,13 +103,16 @@ func clusterNames(ctx context.Context, s store.Store) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var names []string
+
 	for _, key := range keys {
 		name, _, _ := strings.Cut(key, "/")
 		if key == manifest.ClusterKey(name) {
 			names = append(names, name)
 		}
 	}
+
 	return names, nil
 }
 
@@ -103,10 +125,12 @@ func clusterRow(set manifest.Set) []string {
 			zones = append(zones, letter)
 		}
 	}
+
 	workers := 0
 	for _, g := range set.Workers() {
 		workers += g.Spec.MinSize
 	}
+
 	return []string{
 		set.Cluster.Metadata.Name, spec.KubernetesVersion, spec.CloudProvider.AWS.Region, strings.Join(zones, ","),
 		strconv.Itoa(set.ControlPlane().Spec.MinSize), strconv.Itoa(workers),
@@ -126,11 +150,14 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			return a.getGroups(cmd.Context(), name, format)
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	addFormatFlag(cmd, &format)
+
 	return cmd
 }
 
@@ -139,22 +166,28 @@ func (a *app) getGroups(ctx context.Context, name, format string) error {
 	if err != nil {
 		return err
 	}
+
 	set, err := a.loadManifests(ctx, s, name)
 	if err != nil {
 		return err
 	}
+
 	if format != formatTable {
 		var groups []any
 		for _, g := range set.Groups {
 			groups = append(groups, g)
 		}
+
 		return a.printDocuments(format, groups, false)
 	}
+
 	var rows [][]string
 	for _, g := range set.Groups {
 		rows = append(rows, groupRow(g))
 	}
+
 	a.printTable([]string{"NAME", "ROLE", "MACHINE TYPE", "MIN", "MAX", "SUBNETS"}, rows)
+
 	return nil
 }
 
@@ -171,6 +204,7 @@ func (a *app) printSet(format string, set manifest.Set) error {
 	for _, g := range set.Groups {
 		docs = append(docs, g)
 	}
+
 	return a.printDocuments(format, docs, false)
 }
 
@@ -182,20 +216,31 @@ type documentList struct {
 }
 
 // printDocuments prints documents: in YAML one after the other, in JSON as a List unless it is one that was named.
-func (a *app) printDocuments(format string, docs []any, single bool) error { //nolint:revive // one is no mode, it is what was asked for
+func (a *app) printDocuments(
+	format string,
+	docs []any,
+	single bool,
+) error { //nolint:revive // one is no mode, it is what was asked for
 	if format == formatJSON {
 		if single && len(docs) == 1 {
 			return a.printValue(format, docs[0])
 		}
-		return a.printValue(format, documentList{APIVersion: "v1", Kind: "List", Items: append([]any{}, docs...)})
+
+		return a.printValue(
+			format,
+			documentList{APIVersion: "v1", Kind: "List", Items: append([]any{}, docs...)},
+		)
 	}
+
 	for i, doc := range docs {
 		if i > 0 {
 			fmt.Fprintln(a.Stdout, "---")
 		}
+
 		if err := a.printValue(format, doc); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

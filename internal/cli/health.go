@@ -38,16 +38,22 @@ func (a *app) newHealthCollector(ctx context.Context, name string) (*healthColle
 	if err != nil {
 		return nil, err
 	}
+
 	set, err := a.loadManifests(ctx, s, name)
 	if err != nil {
 		return nil, err
 	}
+
 	cfg, err := a.awsConfig(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	return &healthCollector{
-		app: a, set: set, ec2: ec2.NewFromConfig(cfg), autoscaling: autoscaling.NewFromConfig(cfg),
+		app:         a,
+		set:         set,
+		ec2:         ec2.NewFromConfig(cfg),
+		autoscaling: autoscaling.NewFromConfig(cfg),
 		connect: func(ctx context.Context) (kubernetes.Interface, error) {
 			return a.newKubeClient(ctx, cfg, s, sealer, name)
 		},
@@ -61,12 +67,15 @@ func (g *healthCollector) collectFacts(ctx context.Context) (health.Facts, error
 	if f.Instances, err = g.listInstances(ctx); err != nil {
 		return f, err
 	}
+
 	if err := g.addScalingFailures(ctx, f.Groups); err != nil {
 		return f, err
 	}
+
 	if err := g.readKubernetes(ctx, &f); err != nil {
 		f.APIError = err.Error()
 	}
+
 	return f, g.readConsoles(ctx, &f)
 }
 
@@ -78,80 +87,117 @@ func (g *healthCollector) wantedGroups() []health.Group {
 			out = append(out, health.Group{Name: ig.Metadata.Name, Size: ig.Spec.MinSize})
 			continue
 		}
+
 		for i := range ig.Spec.MinSize {
 			out = append(out, health.Group{Name: ig.Metadata.Name, Slot: string(rune('a' + i)), Size: 1})
 		}
 	}
+
 	return out
 }
 
 func (g *healthCollector) listInstances(ctx context.Context) ([]health.Instance, error) {
 	var out []health.Instance
 	pages := ec2.NewDescribeInstancesPaginator(g.ec2, &ec2.DescribeInstancesInput{
-		Filters: []ec2types.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
+		Filters: []ec2types.Filter{
+			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{g.set.Cluster.Metadata.Name}},
+		},
 	})
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list the cluster's machines: %w", err)
 		}
+
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
 				tags := map[string]string{}
 				for _, t := range i.Tags {
 					tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 				}
+
 				out = append(out, health.Instance{
-					ID: aws.ToString(i.InstanceId), Group: tags[awskind.TagGroup], Slot: tags[awskind.TagSlot],
-					State: string(i.State.Name), Bastion: tags[awskind.TagRole] == "bastion", NodeName: aws.ToString(i.PrivateDnsName),
+					ID:       aws.ToString(i.InstanceId),
+					Group:    tags[awskind.TagGroup],
+					Slot:     tags[awskind.TagSlot],
+					State:    string(i.State.Name),
+					Bastion:  tags[awskind.TagRole] == "bastion",
+					NodeName: aws.ToString(i.PrivateDnsName),
 				})
 			}
 		}
 	}
+
 	return out, nil
 }
 
 // addScalingFailures adds the newest failed scaling activity of each group that has too few machines.
 func (g *healthCollector) addScalingFailures(ctx context.Context, groups []health.Group) error {
-	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(g.autoscaling, &autoscaling.DescribeAutoScalingGroupsInput{
-		Filters: []autoscalingtypes.Filter{{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{g.set.Cluster.Metadata.Name}}},
-	})
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(
+		g.autoscaling,
+		&autoscaling.DescribeAutoScalingGroupsInput{
+			Filters: []autoscalingtypes.Filter{
+				{
+					Name:   aws.String("tag:" + awskind.TagCluster),
+					Values: []string{g.set.Cluster.Metadata.Name},
+				},
+			},
+		},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return fmt.Errorf("list the cluster's auto scaling groups: %w", err)
 		}
+
 		for _, asg := range page.AutoScalingGroups {
 			if len(asg.Instances) >= int(aws.ToInt32(asg.DesiredCapacity)) {
 				continue
 			}
+
 			if err := g.addScalingFailure(ctx, asg, groups); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
-func (g *healthCollector) addScalingFailure(ctx context.Context, asg autoscalingtypes.AutoScalingGroup, groups []health.Group) error {
+func (g *healthCollector) addScalingFailure(
+	ctx context.Context,
+	asg autoscalingtypes.AutoScalingGroup,
+	groups []health.Group,
+) error {
 	out, err := g.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: asg.AutoScalingGroupName, MaxRecords: aws.Int32(1),
 	})
 	if err != nil {
-		return fmt.Errorf("read the scaling activities of %s: %w", aws.ToString(asg.AutoScalingGroupName), err)
+		return fmt.Errorf(
+			"read the scaling activities of %s: %w",
+			aws.ToString(asg.AutoScalingGroupName),
+			err,
+		)
 	}
-	if len(out.Activities) == 0 || out.Activities[0].StatusCode != autoscalingtypes.ScalingActivityStatusCodeFailed {
+
+	if len(out.Activities) == 0 ||
+		out.Activities[0].StatusCode != autoscalingtypes.ScalingActivityStatusCodeFailed {
 		return nil
 	}
+
 	tags := map[string]string{}
 	for _, t := range asg.Tags {
 		tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
+
 	for i := range groups {
 		if groups[i].Name == tags[awskind.TagGroup] && groups[i].Slot == tags[awskind.TagSlot] {
 			groups[i].ScalingFailure = aws.ToString(out.Activities[0].StatusMessage)
 		}
 	}
+
 	return nil
 }
 
@@ -161,21 +207,29 @@ func (g *healthCollector) readConsoles(ctx context.Context, f *health.Facts) err
 	for _, n := range f.Nodes {
 		ready[n.Instance] = n.Ready
 	}
+
 	for i := range f.Instances {
 		in := &f.Instances[i]
 		if in.State != "running" || ready[in.ID] {
 			continue
 		}
-		out, err := g.ec2.GetConsoleOutput(ctx, &ec2.GetConsoleOutputInput{InstanceId: &in.ID, Latest: aws.Bool(true)})
+
+		out, err := g.ec2.GetConsoleOutput(
+			ctx,
+			&ec2.GetConsoleOutputInput{InstanceId: &in.ID, Latest: aws.Bool(true)},
+		)
 		if err != nil {
 			return fmt.Errorf("read the console of %s: %w", in.ID, err)
 		}
+
 		text, err := base64.StdEncoding.DecodeString(aws.ToString(out.Output))
 		if err != nil {
 			return fmt.Errorf("read the console of %s: %w", in.ID, err)
 		}
+
 		in.Reports = health.ParseConsole(text)
 	}
+
 	return nil
 }
 
@@ -188,32 +242,40 @@ func (g *healthCollector) readKubernetes(ctx context.Context, f *health.Facts) e
 		if err != nil {
 			return err
 		}
+
 		g.client = client
 	}
+
 	nodes, err := g.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+
 	leases, err := g.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
 	}
+
 	pods, err := g.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
+
 	for _, n := range nodes.Items {
 		f.Nodes = append(f.Nodes, nodeFact(n))
 	}
+
 	for _, l := range leases.Items {
 		if slot, ok := strings.CutPrefix(l.Name, "slipway-etcd-"); ok {
 			f.Members = append(f.Members, memberFact(slot, l.Annotations, l.Spec.RenewTime))
 		}
 	}
+
 	for _, p := range pods.Items {
 		if isSystemPod(p) {
 			f.Pods = append(f.Pods, podFact(p))
 		}
 	}
+
 	return nil
 }

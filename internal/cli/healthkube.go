@@ -18,7 +18,8 @@ func isSystemNamespace(name string) bool {
 
 // isSystemPod says whether a pod is one that the cluster itself needs: one that has done its work or is on its way out is not.
 func isSystemPod(p corev1.Pod) bool {
-	return isSystemNamespace(p.Namespace) && p.Status.Phase != corev1.PodSucceeded && p.DeletionTimestamp == nil
+	return isSystemNamespace(p.Namespace) && p.Status.Phase != corev1.PodSucceeded &&
+		p.DeletionTimestamp == nil
 }
 
 func nodeFact(n corev1.Node) health.Node {
@@ -26,39 +27,54 @@ func nodeFact(n corev1.Node) health.Node {
 	out.Instance = n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			out.Ready, out.Reason = c.Status == corev1.ConditionTrue, c.Message
+			out.Ready = c.Status == corev1.ConditionTrue
+			out.Reason = c.Message
 		}
 	}
+
 	return out
 }
 
 // memberFact reads what an agent says of its etcd member on the member's lease.
 func memberFact(slot string, notes map[string]string, renewed *metav1.MicroTime) health.Member {
 	m := health.Member{
-		Slot: slot, Healthy: notes["slipway.dev/healthy"] == "true", Learner: notes["slipway.dev/learner"] == "true",
-		Reason: notes["slipway.dev/reason"],
+		Slot:    slot,
+		Healthy: notes["slipway.dev/healthy"] == "true",
+		Learner: notes["slipway.dev/learner"] == "true",
+		Reason:  notes["slipway.dev/reason"],
 	}
 	if renewed != nil {
 		m.ReportedAt = renewed.Time
 	}
+
 	return m
 }
 
 func podFact(p corev1.Pod) health.Pod {
-	out := health.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName, Reason: "phase " + string(p.Status.Phase)}
+	out := health.Pod{
+		Namespace: p.Namespace,
+		Name:      p.Name,
+		Node:      p.Spec.NodeName,
+		Reason:    "phase " + string(p.Status.Phase),
+	}
+
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
-			out.Running, out.Reason = true, ""
+			out.Running = true
+			out.Reason = ""
 			return out
+
 		case c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue:
 			out.Reason = "not scheduled: " + c.Message
 		}
 	}
+
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil {
 			out.Reason = "container " + s.Name + ": " + strings.TrimSpace(w.Reason+" "+w.Message)
 		}
 	}
+
 	return out
 }

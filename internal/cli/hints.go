@@ -19,16 +19,31 @@ func errorHints(err error) []string {
 	if _, call := errors.AsType[*smithy.OperationError](err); len(hints) > 0 || !call {
 		return hints
 	}
+
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return []string{`nothing answers there: see AWS_ENDPOINT_URL; for the local region: slipway region start, then eval "$(slipway region env)"`}
+		return []string{
+			`nothing answers there: see AWS_ENDPOINT_URL; for the local region: slipway region start, then eval "$(slipway region env)"`,
+		}
 	}
-	if api, ok := errors.AsType[smithy.APIError](err); ok && slices.Contains(credentialErrorCodes(), api.ErrorCode()) {
-		return []string{`check AWS_PROFILE or AWS_ACCESS_KEY_ID; each local region has keys of its own: eval "$(slipway region env)"`}
+
+	if api, ok := errors.AsType[smithy.APIError](err); ok &&
+		slices.Contains(credentialErrorCodes(), api.ErrorCode()) {
+		return []string{
+			`check AWS_PROFILE or AWS_ACCESS_KEY_ID; each local region has keys of its own: eval "$(slipway region env)"`,
+		}
 	}
+
 	return nil
 }
 
 // credentialErrorCodes are the codes by which AWS's services say that they do not know who asks.
 func credentialErrorCodes() []string {
-	return []string{"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure", "ExpiredToken"}
+	return []string{
+		"InvalidAccessKeyId",
+		"SignatureDoesNotMatch",
+		"InvalidClientTokenId",
+		"UnrecognizedClientException",
+		"AuthFailure",
+		"ExpiredToken",
+	}
 }

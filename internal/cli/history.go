@@ -30,12 +30,15 @@ cluster. It holds no secrets.` + exitStatusHelp(),
 			if err != nil {
 				return err
 			}
+
 			return a.runHistory(cmd.Context(), name, format, limit)
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	addFormatFlag(cmd, &format)
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to show; 0 for all")
+
 	return cmd
 }
 
@@ -43,61 +46,87 @@ func (a *app) runHistory(ctx context.Context, name, format string, limit int) er
 	if err := checkName(name); err != nil {
 		return err
 	}
+
 	if limit < 0 {
 		return fmt.Errorf("--limit %d is no number of operations", limit)
 	}
+
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
+
 	d, err := a.operationsOf(s, name)
 	if err != nil {
 		return err
 	}
+
 	records, err := d.ListRecords(ctx, limit)
 	if format != formatTable {
 		if records == nil {
 			records = []operation.Record{}
 		}
+
 		return firstError(a.printValue(format, records), err)
 	}
+
 	if len(records) == 0 {
 		a.printMessage("nothing is recorded of a cluster %s in %s", name, s.URL())
 		return err
 	}
+
 	rows := make([][]string, 0, len(records))
 	for _, r := range records {
 		rows = append(rows, recordRow(r))
 	}
+
 	a.printTable([]string{"NO", "BEGAN", "TOOK", "WHO", "OPERATION", "PLAN", "RESULT", ""}, rows)
+
 	return err
 }
 
 func recordRow(r operation.Record) []string {
-	took, calls := "", 0
+	took := ""
+	calls := 0
 	if !r.EndedAt.IsZero() {
 		took = r.EndedAt.Sub(r.StartedAt).Round(100 * time.Millisecond).String()
 	}
+
 	for _, n := range r.Calls {
 		calls += n
 	}
+
 	planned := strings.Join(r.Documents, " ")
 	if n := len(r.Documents); n > 1 {
 		planned = fmt.Sprintf("%d documents", n)
 	}
+
 	if p := r.Plan; p != nil {
 		planned = fmt.Sprintf("+%d ~%d -%d", p.Add, p.Change, p.Destroy)
 	}
+
 	remark := r.Remark
 	if calls > 0 {
 		remark = fmt.Sprintf("%d calls", calls)
 	}
+
 	if r.Error != "" {
 		remark, _, _ = strings.Cut(r.Error, "\n")
 	}
+
 	const width = 90
 	if runes := []rune(remark); len(runes) > width {
 		remark = string(runes[:width-1]) + "…"
 	}
-	return []string{strconv.FormatInt(r.Token, 10), formatTime(r.StartedAt), took, r.Owner, r.Operation, planned, string(r.State), remark}
+
+	return []string{
+		strconv.FormatInt(r.Token, 10),
+		formatTime(r.StartedAt),
+		took,
+		r.Owner,
+		r.Operation,
+		planned,
+		string(r.State),
+		remark,
+	}
 }

@@ -23,20 +23,34 @@ const kubeconfigExtension = "slipway.dev/made"
 func mergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 	config, err := clientcmd.LoadFromFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		config, err = clientcmdapi.NewConfig(), nil
+		config = clientcmdapi.NewConfig()
+		err = nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
+
 	if err := refuseForeignEntries(config, access.Name); err != nil {
 		return fmt.Errorf("merge into kubeconfig %s: %w", file, err)
 	}
+
 	mark := func() map[string]runtime.Object {
-		return map[string]runtime.Object{kubeconfigExtension: &runtime.Unknown{Raw: []byte(`"true"`), ContentType: runtime.ContentTypeJSON}}
+		return map[string]runtime.Object{
+			kubeconfigExtension: &runtime.Unknown{
+				Raw:         []byte(`"true"`),
+				ContentType: runtime.ContentTypeJSON,
+			},
+		}
 	}
+
 	config.Clusters[access.Name] = &clientcmdapi.Cluster{
-		Server: access.Server, TLSServerName: access.TLSServerName, CertificateAuthorityData: access.CAPEM, Extensions: mark(),
+		Server:                   access.Server,
+		TLSServerName:            access.TLSServerName,
+		CertificateAuthorityData: access.CAPEM,
+		Extensions:               mark(),
 	}
+
 	config.AuthInfos[access.Name] = &clientcmdapi.AuthInfo{
 		ClientCertificateData: access.CertPEM, ClientKeyData: access.KeyPEM, Extensions: mark(),
 	}
@@ -44,18 +58,28 @@ func mergeKubeconfig(file string, access pki.KubeconfigOptions) error {
 	if old := config.Contexts[access.Name]; old != nil {
 		namespace = old.Namespace // chosen by the user since
 	}
-	config.Contexts[access.Name] = &clientcmdapi.Context{Cluster: access.Name, AuthInfo: access.Name, Namespace: namespace, Extensions: mark()}
+
+	config.Contexts[access.Name] = &clientcmdapi.Context{
+		Cluster:    access.Name,
+		AuthInfo:   access.Name,
+		Namespace:  namespace,
+		Extensions: mark(),
+	}
+
 	config.CurrentContext = access.Name
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return fmt.Errorf("render kubeconfig %s: %w", file, err)
 	}
+
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
+
 	if err := writePrivateFile(file, text); err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", file, err)
 	}
+
 	return nil
 }
 
@@ -65,20 +89,27 @@ func refuseForeignEntries(config *clientcmdapi.Config, name string) error {
 		if _, marked := extensions[kubeconfigExtension]; marked {
 			return nil
 		}
-		return withHint(fmt.Errorf("it has a %s %s that slipway did not make", kind, name), "rename that one, or give --kubeconfig another file")
+
+		return withHint(
+			fmt.Errorf("it has a %s %s that slipway did not make", kind, name),
+			"rename that one, or give --kubeconfig another file",
+		)
 	}
 	if c, ok := config.Clusters[name]; ok {
 		if err := foreign("cluster", c.Extensions); err != nil {
 			return err
 		}
 	}
+
 	if u, ok := config.AuthInfos[name]; ok {
 		if err := foreign("user", u.Extensions); err != nil {
 			return err
 		}
 	}
+
 	if c, ok := config.Contexts[name]; ok {
 		return foreign("context", c.Extensions)
 	}
+
 	return nil
 }

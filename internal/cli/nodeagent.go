@@ -25,23 +25,32 @@ func (t *clusterSession) findAgents(arches map[string]string) (map[string]node.A
 		if out[arch].SHA256 != "" {
 			continue
 		}
+
 		path, err := t.findAgentPath(arch)
 		if err != nil {
 			return nil, err
 		}
+
 		sum, err := t.app.newSumCache().Sum(path)
 		if err != nil {
 			hint := "make build, or give --node-binary or SLIPWAY_NODE_BINARY"
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil, withHint(fmt.Errorf("there is no agent for %s machines at %s", arch, path), hint)
 			}
+
 			return nil, withHint(fmt.Errorf("read the agent: %w", err), hint)
 		}
+
 		if is, err := readELFArch(path); err != nil || is != arch {
-			return nil, withHint(fmt.Errorf("%s is no program for %s machines", path, arch), "give the right one by --node-binary")
+			return nil, withHint(
+				fmt.Errorf("%s is no program for %s machines", path, arch),
+				"give the right one by --node-binary",
+			)
 		}
+
 		out[arch] = node.AgentBinary{SHA256: sum, Read: func() ([]byte, error) { return os.ReadFile(path) }}
 	}
+
 	return out, nil
 }
 
@@ -51,6 +60,7 @@ func (a *app) newSumCache() filesum.Cache {
 	if cache, err := a.cacheDir(); err == nil {
 		m.File = filepath.Join(cache, "sums.json")
 	}
+
 	return m
 }
 
@@ -58,14 +68,17 @@ func (t *clusterSession) findAgentPath(arch string) (string, error) {
 	if given := t.app.flagOrEnv(t.options.nodeBinary, "SLIPWAY_NODE_BINARY"); given != "" {
 		return filepath.Abs(given)
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("find slipway's own program: %w", err)
 	}
+
 	name := "slipway-node"
 	if arch != runtime.GOARCH {
 		name += "-" + arch
 	}
+
 	return filepath.Join(filepath.Dir(self), name), nil
 }
 
@@ -75,15 +88,18 @@ func readELFArch(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer f.Close() //nolint:errcheck // only read
 	const machineAt = 18
 	var head [machineAt + 2]byte
 	if _, err := io.ReadFull(f, head[:]); err != nil {
 		return "", fmt.Errorf("read the head of %s: %w", path, err)
 	}
+
 	if string(head[:len(elf.ELFMAG)]) != elf.ELFMAG {
 		return "", fmt.Errorf("%s is no ELF program", path)
 	}
+
 	switch m := elf.Machine(binary.LittleEndian.Uint16(head[machineAt:])); m {
 	case elf.EM_X86_64:
 		return "amd64", nil

@@ -25,7 +25,12 @@ const (
 
 // addLockFlag adds --lock-timeout to a command that takes a cluster's lock.
 func (a *app) addLockFlag(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&a.lockTimeout, "lock-timeout", 0, "how long to wait for the cluster's lock, such as 2m")
+	cmd.Flags().DurationVar(
+		&a.lockTimeout,
+		"lock-timeout",
+		0,
+		"how long to wait for the cluster's lock, such as 2m",
+	)
 }
 
 // operationsOf is where operations on a cluster begin.
@@ -34,10 +39,15 @@ func (a *app) operationsOf(s store.Store, cluster string) (operation.Coordinator
 	if v := a.Getenv("SLIPWAY_LOCK_LEASE"); v != "" {
 		lease, err := time.ParseDuration(v)
 		if err != nil || lease < time.Second || lease > time.Hour {
-			return d, withHint(fmt.Errorf("SLIPWAY_LOCK_LEASE=%s is no lease", v), "give a time between 1s and 1h, or unset it for "+operation.DefaultLeaseDuration.String())
+			return d, withHint(
+				fmt.Errorf("SLIPWAY_LOCK_LEASE=%s is no lease", v),
+				"give a time between 1s and 1h, or unset it for "+operation.DefaultLeaseDuration.String(),
+			)
 		}
+
 		d.LeaseDuration = lease
 	}
+
 	return d, nil
 }
 
@@ -47,13 +57,18 @@ func (a *app) describeOperator(kind string) operation.Initiator {
 	if user == "" {
 		user = fmt.Sprint("uid-", os.Getuid())
 	}
+
 	host, err := a.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
+
 	return operation.Initiator{
-		Owner: user + "@" + host, PID: os.Getpid(), Operation: kind,
-		Command: "slipway " + strings.Join(a.Args, " "), Tool: buildVersion().Version,
+		Owner:     user + "@" + host,
+		PID:       os.Getpid(),
+		Operation: kind,
+		Command:   "slipway " + strings.Join(a.Args, " "),
+		Tool:      buildVersion().Version,
 	}
 }
 
@@ -85,30 +100,45 @@ func (a *app) runOperationIf(ctx context.Context, o operationRequest, do lockedF
 	if err != nil {
 		return err
 	}
-	d.CheckReady, d.RecordInBackground = o.precheck, o.deferRecord
+
+	d.CheckReady = o.precheck
+	d.RecordInBackground = o.deferRecord
 	op, err := a.acquireLock(ctx, d, o.kind)
 	if err != nil {
 		return err
 	}
+
 	if p := op.PreviousHolder(); p != nil {
-		a.printMessage("took the lock over from %s, whose lease ended at %s; what it left undone is taken up", p, formatTime(p.Expires))
+		a.printMessage(
+			"took the lock over from %s, whose lease ended at %s; what it left undone is taken up",
+			p,
+			formatTime(p.Expires),
+		)
 	}
+
 	kept, stop := op.KeepRenewed(ctx)
 	err = do(kept, op, op.GuardStore(o.store))
-	if cause := context.Cause(kept); errors.Is(cause, operation.ErrLockLost) && !errors.Is(err, operation.ErrLockLost) {
+	if cause := context.Cause(kept); errors.Is(cause, operation.ErrLockLost) &&
+		!errors.Is(err, operation.ErrLockLost) {
 		err = errors.Join(cause, err)
 	}
+
 	stop()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordEndTimeout)
 	defer cancel()
 	if endErr := op.Finish(ending, err); endErr != nil && !errors.Is(err, operation.ErrLockLost) {
 		return errors.Join(err, endErr)
 	}
+
 	return err
 }
 
 // acquireLock takes the lock, or waits for it as long as --lock-timeout says.
-func (a *app) acquireLock(ctx context.Context, d operation.Coordinator, kind string) (*operation.Operation, error) {
+func (a *app) acquireLock(
+	ctx context.Context,
+	d operation.Coordinator,
+	kind string,
+) (*operation.Operation, error) {
 	until := a.Now().Add(a.lockTimeout)
 	said := false
 	for {
@@ -117,15 +147,26 @@ func (a *app) acquireLock(ctx context.Context, d operation.Coordinator, kind str
 		if !isHeld {
 			return op, err
 		}
+
 		left := until.Sub(a.Now())
 		if left <= 0 {
-			return nil, withHint(err, fmt.Sprintf("wait, or give --lock-timeout 2m; if pid %d on that machine is gone: slipway unlock %s --yes", held.Holder.PID, d.Cluster))
+			return nil, withHint(
+				err,
+				fmt.Sprintf(
+					"wait, or give --lock-timeout 2m; if pid %d on that machine is gone: slipway unlock %s --yes",
+					held.Holder.PID,
+					d.Cluster,
+				),
+			)
 		}
+
 		if !said {
 			a.printMessage("%s; waiting up to %s", err, left.Round(time.Second))
 			said = true
 		}
+
 		t := time.NewTimer(min(left, lockPollInterval))
+
 		select {
 		case <-ctx.Done():
 			t.Stop()

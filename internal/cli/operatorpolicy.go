@@ -19,7 +19,12 @@ import (
 )
 
 func newIAMCommand(a *app) *cobra.Command {
-	return newGroupCommand("iam", "Rights in AWS that people and machines need", groupState, newOperatorPolicyCommand(a))
+	return newGroupCommand(
+		"iam",
+		"Rights in AWS that people and machines need",
+		groupState,
+		newOperatorPolicyCommand(a),
+	)
 }
 
 // policyOptions are the flags of 'slipway iam operator-policy'.
@@ -47,14 +52,17 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 			if err != nil {
 				return err
 			}
+
 			return a.printOperatorPolicy(cmd.Context(), name, o)
 		},
 	}
+
 	addNameFlag(cmd, &o.name)
 	cmd.Flags().StringVar(&o.account, "account", "", "the AWS account, of 12 digits")
 	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what plan needs")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
+
 	return cmd
 }
 
@@ -69,35 +77,55 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	if err := checkName(name); err != nil {
 		return err
 	}
+
 	in, err := a.buildPolicyInput(ctx, name, o)
 	if err != nil {
 		return err
 	}
-	docs, label := iampolicy.BuildPolicies(in), "slipway-"+name
+
+	docs := iampolicy.BuildPolicies(in)
+	label := "slipway-" + name
+
 	switch {
 	case o.stateInit && len(in.Stores) == 0:
 		return withHint(errors.New("the state store is not on S3"), "give --state s3://bucket/prefix")
 	case o.stateInit:
-		docs, label = []iampolicy.Policy{iampolicy.BuildStateInitPolicy(in, in.Stores[0])}, "slipway-state-"+in.Stores[0].Bucket
+		docs = []iampolicy.Policy{iampolicy.BuildStateInitPolicy(in, in.Stores[0])}
+		label = "slipway-state-" + in.Stores[0].Bucket
 	case o.readOnly:
 		label += "-read"
 	}
+
 	var list []policyDocument
+
 	for i, d := range docs {
 		p := policyDocument{Name: label, Characters: d.Size(), Document: d}
 		if len(docs) > 1 {
 			p.Name = fmt.Sprintf("%s-%d", label, i+1)
 		}
+
 		list = append(list, p)
 	}
+
 	if o.format != formatTable {
 		return a.printValue(o.format, map[string]any{"policies": list})
 	}
+
 	w := tabwriter.NewWriter(a.Stdout, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(w, "POLICY\tCHARACTERS\tSTATEMENTS\tACTIONS")
+
 	for i, p := range list {
-		fmt.Fprintf(w, "%s\t%d of %d\t%d\t%d\n", p.Name, p.Characters, iampolicy.MaxPolicySize, len(p.Document.Statement), len(iampolicy.AllowedActions(docs[i:i+1])))
+		fmt.Fprintf(
+			w,
+			"%s\t%d of %d\t%d\t%d\n",
+			p.Name,
+			p.Characters,
+			iampolicy.MaxPolicySize,
+			len(p.Document.Statement),
+			len(iampolicy.AllowedActions(docs[i:i+1])),
+		)
 	}
+
 	return w.Flush()
 }
 
@@ -108,21 +136,32 @@ func (a *app) buildPolicyInput(ctx context.Context, name string, o policyOptions
 	if err != nil {
 		return iampolicy.Input{}, err
 	}
+
 	in := iampolicy.Input{
-		Partition: partitionOf(cfg.Region), Region: cfg.Region, Account: o.account, Cluster: name, ReadOnly: o.readOnly,
-		RolePath: model.RolePath(name, cfg.Region), KeyAlias: model.KeyAliasName(name), LoadBalancers: model.LoadBalancerNames(name),
+		Partition:     partitionOf(cfg.Region),
+		Region:        cfg.Region,
+		Account:       o.account,
+		Cluster:       name,
+		ReadOnly:      o.readOnly,
+		RolePath:      model.RolePath(name, cfg.Region),
+		KeyAlias:      model.KeyAliasName(name),
+		LoadBalancers: model.LoadBalancerNames(name),
 	}
 	if in.Account == "" {
 		who, err := aws.GetCallerIdentity(ctx, cfg)
 		if err != nil {
 			return in, withHint(err, "give --account, or credentials")
 		}
-		in.Account, in.Partition = who.Account, who.Partition
+
+		in.Account = who.Account
+		in.Partition = who.Partition
 	}
+
 	url, err := a.stateURL()
 	if err != nil {
 		return in, err
 	}
+
 	in.Stores = appendStore(nil, url)
 	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
 		if set, err := a.loadManifests(ctx, s, name); err == nil {
@@ -130,6 +169,7 @@ func (a *app) buildPolicyInput(ctx context.Context, name string, o policyOptions
 			addNamedResources(&in, set)
 		}
 	}
+
 	return in, nil
 }
 
@@ -138,9 +178,15 @@ func addNamedResources(in *iampolicy.Input, set manifest.Set) {
 	for _, g := range set.Groups {
 		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
 	}
+
 	if manifest.HasDNS(set.Cluster.Spec) {
-		in.DNSNames, in.HostedZones = []string{set.Cluster.Spec.API.PublicName}, model.UnmanagedZones(set.Cluster.Spec)
+		in.DNSNames, in.HostedZones = []string{
+			set.Cluster.Spec.API.PublicName,
+		}, model.UnmanagedZones(
+			set.Cluster.Spec,
+		)
 	}
+
 	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
 		in.PeerVPCs = append(in.PeerVPCs, p.NetworkID)
 		in.RouteTables = append(in.RouteTables, p.RouteTables...)
@@ -152,6 +198,7 @@ func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLo
 	if err != nil || place.Bucket == "" {
 		return list
 	}
+
 	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
 }
 
@@ -163,5 +210,6 @@ func partitionOf(region string) string {
 	case strings.HasPrefix(region, "us-gov-"):
 		return "aws-us-gov"
 	}
+
 	return "aws"
 }

@@ -25,8 +25,12 @@ func addFormatFlag(cmd *cobra.Command, into *string, formats ...string) {
 	if len(formats) == 0 {
 		formats = []string{formatTable, formatJSON, formatYAML}
 	}
+
 	cmd.Flags().StringVarP(into, "output", "o", formats[0], "format: "+strings.Join(formats, "|"))
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc(
+		"output",
+		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
+	) // fails only for an unknown flag
 }
 
 // printValue prints v as JSON or YAML.
@@ -36,15 +40,20 @@ func (a *app) printValue(format string, v any) error {
 		enc := json.NewEncoder(a.Stdout)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
+
 		return enc.Encode(v)
+
 	case formatYAML:
 		out, err := yaml.Marshal(v)
 		if err != nil {
 			return fmt.Errorf("print as yaml: %w", err)
 		}
+
 		_, err = a.Stdout.Write(out)
+
 		return err
 	}
+
 	return withHint(fmt.Errorf("output format %q is not known", format), "use -o table, json or yaml")
 }
 
@@ -56,11 +65,13 @@ func (a *app) printTable(header []string, rows [][]string) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+
 	for _, row := range append([][]string{header}, rows...) {
 		var line strings.Builder
 		for i, cell := range row {
 			line.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+3))
 		}
+
 		fmt.Fprintln(a.Stdout, strings.TrimRight(line.String(), " "))
 	}
 }
@@ -83,5 +94,6 @@ func (a *app) colorText(w io.Writer, color, text string) string {
 	if !a.usesColor(w) {
 		return text
 	}
+
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }

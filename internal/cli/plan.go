@@ -43,19 +43,23 @@ EXIT STATUS
 				_, err := a.Stdout.Write(plan.Schema())
 				return err
 			}
+
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
+
 			return a.runPlan(cmd.Context(), name, o)
 		},
 	}
+
 	addClusterFlags(cmd, &o.clusterOptions)
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to save the plan in, for 'slipway apply FILE'")
 	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the cluster's deletion")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of a plan")
+
 	return cmd
 }
 
@@ -71,41 +75,57 @@ func (a *app) runPlan(ctx context.Context, name string, o planOptions) error {
 	if err != nil {
 		return err
 	}
+
 	t, d, err := a.planApplyOrDestroy(ctx, s, name, o.clusterOptions, o.destroy)
 	if made, ok := errors.AsType[stackManagedError](err); ok {
 		return a.planStack(ctx, made.desired, o)
 	}
+
 	if t != nil {
 		t.printCalls()
 	}
+
 	if d == nil {
 		return err
 	}
+
 	if d.nothingToDestroy() {
 		return noClusterAnywhereError(name)
 	}
+
 	if printErr := a.printPlan(o.format, name, d); printErr != nil || err != nil {
 		return firstError(err, printErr)
 	}
+
 	if d.destroy {
 		a.printDeletionNotes(d.deletion)
 	}
+
 	if o.out != "" {
 		if err := t.savePlanFile(ctx, s, d, o.out); err != nil {
 			return err
 		}
 	}
+
 	if !d.isEmpty() {
 		return Exit{exitChanges}
 	}
+
 	return nil
 }
 
 // planApplyOrDestroy plans a cluster's deletion, or what its manifests say.
-func (a *app) planApplyOrDestroy(ctx context.Context, s store.Store, name string, o clusterOptions, destroy bool) (*clusterSession, *desiredState, error) { //nolint:revive // it is the user's flag
+func (a *app) planApplyOrDestroy(
+	ctx context.Context,
+	s store.Store,
+	name string,
+	o clusterOptions,
+	destroy bool,
+) (*clusterSession, *desiredState, error) { //nolint:revive // it is the user's flag
 	if destroy {
 		return a.planDestroy(ctx, s, name, o)
 	}
+
 	return a.planCluster(ctx, name, o)
 }
 
@@ -115,6 +135,7 @@ func firstError(errs ...error) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -123,6 +144,7 @@ func (d *desiredState) planDocument(name string) plan.Document {
 	doc := d.plan.Document(name)
 	doc.Destroy = d.destroy
 	doc.MachineStore = append(doc.MachineStore, d.unpublished...)
+
 	return doc
 }
 
@@ -130,12 +152,15 @@ func (a *app) printPlan(format, name string, d *desiredState) error {
 	if format != formatTable {
 		return a.printValue(format, d.planDocument(name))
 	}
+
 	for _, key := range d.unpublished {
 		fmt.Fprintf(a.Stdout, "  + object/%s\n", strings.TrimPrefix(key, name+"/machine/"))
 	}
+
 	if d.plan.IsEmpty() && len(d.unpublished) > 0 {
 		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(d.unpublished))
 		return nil
 	}
+
 	return d.plan.Print(a.Stdout)
 }

@@ -29,30 +29,49 @@ func isPlanFile(arg string) bool { return strings.ContainsAny(arg, "./\\") }
 func (t *clusterSession) planIdentity(ctx context.Context, s store.Store) (planfile.ClusterIdentity, error) {
 	who, err := t.callerIdentity(ctx)
 	return planfile.ClusterIdentity{
-		Cluster: t.name, Account: who.Account, Partition: who.Partition, Region: t.cfg.Region,
-		Endpoint: sdk.ToString(t.cfg.BaseEndpoint), State: s.URL(),
+		Cluster:   t.name,
+		Account:   who.Account,
+		Partition: who.Partition,
+		Region:    t.cfg.Region,
+		Endpoint:  sdk.ToString(t.cfg.BaseEndpoint),
+		State:     s.URL(),
 	}, err
 }
 
 // buildPlanFile is d's plan as it is saved, with fingerprints of all that it was made from.
-func (t *clusterSession) buildPlanFile(ctx context.Context, s store.Store, d *desiredState) (planfile.File, error) {
+func (t *clusterSession) buildPlanFile(
+	ctx context.Context,
+	s store.Store,
+	d *desiredState,
+) (planfile.File, error) {
 	id, err := t.planIdentity(ctx, s)
 	if err != nil {
 		return planfile.File{}, err
 	}
+
 	doc, err := json.Marshal(d.planDocument(t.name))
 	if err != nil {
 		return planfile.File{}, fmt.Errorf("encode the plan: %w", err)
 	}
+
 	from := s
 	if d.stateView != nil {
 		from = d.stateView // it has read them already, and the plan was made from those
 	}
+
 	docs, err := documentDigests(ctx, from, t.name)
+
 	return planfile.File{
-		Tool: toolVersion(), CreatedAt: t.app.Now().UTC(), CreatedBy: t.app.describeOperator("").Owner, Identity: id,
-		Destroy: d.destroy, DestroyData: t.options.destroyData, Plan: doc,
-		Documents: docs, Actual: d.plan.FingerprintActual(), Desired: d.plan.FingerprintDesired(),
+		Tool:        toolVersion(),
+		CreatedAt:   t.app.Now().UTC(),
+		CreatedBy:   t.app.describeOperator("").Owner,
+		Identity:    id,
+		Destroy:     d.destroy,
+		DestroyData: t.options.destroyData,
+		Plan:        doc,
+		Documents:   docs,
+		Actual:      d.plan.FingerprintActual(),
+		Desired:     d.plan.FingerprintDesired(),
 	}, err
 }
 
@@ -68,56 +87,77 @@ func documentDigests(ctx context.Context, s store.Store, name string) (map[strin
 	if err != nil {
 		return nil, err
 	}
+
 	out := map[string]string{}
+
 	for _, key := range append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name)) {
 		o, err := s.Get(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		sum := sha256.Sum256(o.Body)
 		out[key] = hex.EncodeToString(sum[:])
 	}
+
 	return out, nil
 }
 
 // savePlanFile writes d's plan into a file that only its owner can read.
-func (t *clusterSession) savePlanFile(ctx context.Context, s store.Store, d *desiredState, path string) error {
+func (t *clusterSession) savePlanFile(
+	ctx context.Context,
+	s store.Store,
+	d *desiredState,
+	path string,
+) error {
 	f, err := t.buildPlanFile(ctx, s, d)
 	if err != nil {
 		return err
 	}
+
 	body, err := f.Encode()
 	if err != nil {
 		return err
 	}
+
 	if err := writePrivateFile(path, body); err != nil {
 		return fmt.Errorf("save the plan: %w", err)
 	}
+
 	arg := path
 	if !isPlanFile(path) {
 		arg = "./" + path
 	}
+
 	t.app.printMessage("saved the plan in %s; to do exactly this: slipway apply %s --yes", path, arg)
+
 	return nil
 }
 
 func readPlanFile(path string) (planfile.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return planfile.File{}, withHint(fmt.Errorf("read the plan: %w", err), "an argument with a dot or a slash is a saved plan; make one with: slipway plan NAME --out FILE")
+		return planfile.File{}, withHint(
+			fmt.Errorf("read the plan: %w", err),
+			"an argument with a dot or a slash is a saved plan; make one with: slipway plan NAME --out FILE",
+		)
 	}
+
 	defer f.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(f, planfile.MaxSize))
 	if err != nil {
 		return planfile.File{}, fmt.Errorf("read the plan: %w", err)
 	}
+
 	saved, err := planfile.Parse(body)
 	if err != nil {
 		return saved, fmt.Errorf("the file %s %w", path, err)
 	}
+
 	return saved, nil
 }
 
@@ -128,37 +168,49 @@ func (a *app) applySavedPlan(ctx context.Context, path string, o clusterOptions)
 	if err != nil {
 		return err
 	}
+
 	name := saved.Identity.Cluster
 	if err := a.checkPlanFlags(saved, path, o); err != nil {
 		return err
 	}
+
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
+
 	o.destroyData = saved.DestroyData
 	// Before anything is locked or read: is this the place?
 	t, err := a.newClusterSession(ctx, o, name, saved.Identity.Region)
 	if err != nil {
 		return err
 	}
+
 	here, err := t.planIdentity(ctx, s)
 	if err != nil {
 		return err
 	}
+
 	if lines := saved.IdentityMismatches(here); len(lines) > 0 {
-		return a.printRefusals(lines, fmt.Errorf("the plan %s is not for this place; nothing was changed", path), "apply it where it was made, or make a new plan")
+		return a.printRefusals(
+			lines,
+			fmt.Errorf("the plan %s is not for this place; nothing was changed", path),
+			"apply it where it was made, or make a new plan",
+		)
 	}
+
 	once := func(ctx context.Context, op *operation.Operation, s store.Store) error {
 		return a.applySavedLocked(ctx, op, s, savedPlan{saved, path, o})
 	}
 	if !a.canConfirm() {
 		return once(ctx, nil, s)
 	}
+
 	kind := "apply"
 	if saved.Destroy {
 		kind = "delete"
 	}
+
 	return a.runOperation(ctx, s, name, kind, once)
 }
 
@@ -166,11 +218,19 @@ func (a *app) applySavedPlan(ctx context.Context, path string, o clusterOptions)
 func (a *app) checkPlanFlags(saved planfile.File, path string, o clusterOptions) error {
 	name := saved.Identity.Cluster
 	if o.name != "" && o.name != name {
-		return withHint(fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, o.name), "leave --name out")
+		return withHint(
+			fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, o.name),
+			"leave --name out",
+		)
 	}
+
 	if a.region != "" && a.region != saved.Identity.Region {
-		return withHint(fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region), "leave --region out")
+		return withHint(
+			fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region),
+			"leave --region out",
+		)
 	}
+
 	return checkName(name)
 }
 
@@ -181,29 +241,55 @@ type savedPlan struct {
 	options clusterOptions
 }
 
-func (a *app) applySavedLocked(ctx context.Context, op *operation.Operation, s store.Store, saved savedPlan) error {
+func (a *app) applySavedLocked(
+	ctx context.Context,
+	op *operation.Operation,
+	s store.Store,
+	saved savedPlan,
+) error {
 	t, d, err := a.planApplyOrDestroy(ctx, s, saved.Identity.Cluster, saved.options, saved.Destroy)
 	if t != nil {
 		defer t.printCalls()
 	}
+
 	if d == nil {
 		return err
 	}
+
 	now, fileErr := t.buildPlanFile(ctx, s, d)
 	if fileErr != nil {
 		return fileErr
 	}
+
 	if lines := saved.StaleReasons(now); len(lines) > 0 {
-		hint := fmt.Sprintf("look at what changed, then make a new plan: slipway plan %s --out %s", t.name, saved.path)
-		return a.printRefusals(lines, fmt.Errorf("the plan %s, which %s made at %s, is stale; nothing was changed", saved.path, saved.CreatedBy, formatTime(saved.CreatedAt)), hint)
+		hint := fmt.Sprintf(
+			"look at what changed, then make a new plan: slipway plan %s --out %s",
+			t.name,
+			saved.path,
+		)
+
+		return a.printRefusals(
+			lines,
+			fmt.Errorf(
+				"the plan %s, which %s made at %s, is stale; nothing was changed",
+				saved.path,
+				saved.CreatedBy,
+				formatTime(saved.CreatedAt),
+			),
+			hint,
+		)
 	}
+
 	if err != nil {
 		return err
 	}
-	t.operation, t.guardedState = op, s
+
+	t.operation = op
+	t.guardedState = s
 	if saved.Destroy {
 		return t.destroyLocked(ctx, op, d)
 	}
+
 	return t.applyDesired(ctx, d)
 }
 
@@ -212,5 +298,6 @@ func (a *app) printRefusals(lines []string, err error, hint string) error {
 	for _, line := range lines {
 		fmt.Fprintf(a.Stderr, "%s %s\n", a.colorText(a.Stderr, red, "refused:"), line)
 	}
+
 	return withHint(err, hint)
 }

@@ -57,11 +57,14 @@ EXIT STATUS
 			if err != nil {
 				return err
 			}
+
 			return a.printPreflight(format, fs)
 		},
 	}
+
 	addClusterFlags(cmd, &o)
 	addFormatFlag(cmd, &format, formatTable, formatJSON, formatYAML)
+
 	return cmd
 }
 
@@ -71,14 +74,17 @@ func (a *app) runPreflight(ctx context.Context, args []string, o clusterOptions)
 	if err != nil {
 		return nil, err
 	}
+
 	d, err := a.loadDesiredState(ctx, name) // reads the state store
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := a.newClusterSession(ctx, o, name, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
 	if err != nil {
 		return nil, err
 	}
+
 	defer t.printCalls()
 	fs := t.checkModel(ctx, d)
 	fs = append(fs, t.checkClock(ctx)...)
@@ -86,6 +92,7 @@ func (a *app) runPreflight(ctx context.Context, args []string, o clusterOptions)
 	fs = append(fs, checkAddressRanges(d)...)
 	fs = append(fs, t.checkDelegation(ctx, d)...)
 	fs = append(fs, t.checkPermissions(ctx, name)...)
+
 	return fs, nil
 }
 
@@ -99,6 +106,7 @@ func (t *clusterSession) checkModel(ctx context.Context, d *desiredState) (fs di
 			fs.Errorf(path, "", hint, "%s", err)
 		}
 	}
+
 	_, imagesErr := t.resolveImages(ctx, d)
 	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
 	existingErr := t.readExternalResources(ctx, d)
@@ -106,24 +114,34 @@ func (t *clusterSession) checkModel(ctx context.Context, d *desiredState) (fs di
 	if imagesErr != nil || existingErr != nil {
 		return fs
 	}
+
 	err := t.app.resolveMachineStore(ctx, d)
 	if err == nil {
 		err = t.buildGraph(ctx, d)
 	}
+
 	if err != nil {
 		add(err, "cluster/"+t.name, "see: slipway plan "+t.name)
 		return fs
 	}
+
 	return append(fs, t.checkQuotas(ctx, d.quotaNeeds())...)
 }
 
 func (t *clusterSession) checkClock(ctx context.Context) (fs diag.Findings) {
 	skew, err := aws.MeasureClockSkew(ctx, t.cfg)
 	if err != nil {
-		fs.Errorf("aws: sts", t.cfg.Region, "check the network, the proxy and AWS_REGION", "does not answer: %s", err)
+		fs.Errorf(
+			"aws: sts",
+			t.cfg.Region,
+			"check the network, the proxy and AWS_REGION",
+			"does not answer: %s",
+			err,
+		)
 	} else if skew.Abs() > maxClockSkew {
 		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from AWS's; from five minutes on AWS refuses every call")
 	}
+
 	return fs
 }
 
@@ -132,42 +150,59 @@ func (t *clusterSession) checkOfferings(ctx context.Context, d *desiredState) (f
 	for _, s := range d.manifests.Cluster.Spec.Networking.Subnets {
 		zones[s.Name] = s.Zone
 	}
+
 	types := map[string]bool{}
+
 	for _, g := range d.manifests.Groups {
 		for _, kind := range manifest.MachineTypes(g.Spec) {
 			types[kind] = true
 		}
 	}
+
 	offered, err := aws.ListInstanceTypeZones(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
 	if err != nil {
-		fs.Warnf("aws: instance types", "", "allow ec2:DescribeInstanceTypeOfferings", "could not be checked: %s", err)
+		fs.Warnf(
+			"aws: instance types",
+			"",
+			"allow ec2:DescribeInstanceTypeOfferings",
+			"could not be checked: %s",
+			err,
+		)
+
 		return fs
 	}
+
 	for _, g := range d.manifests.Groups {
 		for _, zone := range groupZones(g, zones) {
 			fs = append(fs, checkOffering(g, zone, offered)...)
 		}
 	}
+
 	return fs
 }
 
 // checkOffering says that a zone lacks a group's type. One of several types is a warning: the group takes the others there.
 func checkOffering(g v1alpha1.InstanceGroup, zone string, offered map[string][]string) (fs diag.Findings) {
 	path := "instancegroup/" + g.Metadata.Name + ": spec."
-	types, lacking := manifest.MachineTypes(g.Spec), []string(nil)
+	types := manifest.MachineTypes(g.Spec)
+	lacking := []string(nil)
+
 	for _, kind := range types {
 		if !slices.Contains(offered[kind], zone) {
 			lacking = append(lacking, kind)
 		}
 	}
+
 	for _, kind := range lacking {
 		hint := "it is offered in: " + strings.Join(slices.Sorted(slices.Values(offered[kind])), ", ")
 		if len(lacking) < len(types) {
 			fs.Warnf(path+"mixedInstancesPolicy.instances", kind, hint, "is not offered in %s", zone)
 			continue
 		}
+
 		fs.Errorf(path+"machineType", kind, hint, "is not offered in %s", zone)
 	}
+
 	return fs
 }
 
@@ -178,6 +213,7 @@ func groupZones(g v1alpha1.InstanceGroup, zones map[string]string) []string {
 			out = append(out, z)
 		}
 	}
+
 	return out
 }
 
@@ -189,47 +225,81 @@ func checkAddressRanges(d *desiredState) (fs diag.Findings) {
 		{"spec.networking.networkCIDR", n.NetworkCIDR}, {"spec.networking.podCIDR", n.PodCIDR}, {"spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange},
 	} {
 		if p, err := netip.ParsePrefix(r.cidr); err == nil && p.Overlaps(docker) {
-			fs.Warnf("cluster/"+d.manifests.Cluster.Metadata.Name+": "+r.path, r.cidr, "take a range outside "+dockerBridgeCIDR,
-				"overlaps Docker's bridge: who runs Docker does not reach it")
+			fs.Warnf(
+				"cluster/"+d.manifests.Cluster.Metadata.Name+": "+r.path,
+				r.cidr,
+				"take a range outside "+dockerBridgeCIDR,
+				"overlaps Docker's bridge: who runs Docker does not reach it",
+			)
 		}
 	}
+
 	return fs
 }
 
 // checkPermissions asks IAM about every statement of the operator's policy, with the conditions that it has.
 func (t *clusterSession) checkPermissions(ctx context.Context, name string) (fs diag.Findings) {
 	cannot := func(err error) diag.Findings {
-		fs.Warnf("aws: permissions", "", "allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+name, "could not be checked: %s", err)
+		fs.Warnf(
+			"aws: permissions",
+			"",
+			"allow iam:SimulatePrincipalPolicy on the caller itself, or compare with: slipway iam operator-policy "+name,
+			"could not be checked: %s",
+			err,
+		)
+
 		return fs
 	}
+
 	who, err := t.callerIdentity(ctx)
 	if err != nil {
 		return cannot(err)
 	}
+
 	principal, err := aws.ResolvePrincipal(ctx, t.cfg, who.ARN)
 	if err != nil {
 		return cannot(err)
 	}
+
 	if principal == "" {
 		return nil // the account's root
 	}
+
 	in, err := t.app.buildPolicyInput(ctx, name, policyOptions{})
 	if err != nil {
 		return cannot(err)
 	}
+
 	var questions []aws.PermissionCheck
+
 	for _, p := range iampolicy.BuildPolicies(in) {
 		for _, s := range p.Statement {
-			questions = append(questions, aws.PermissionCheck{Actions: s.Action, Resources: s.ExampleResources(), Context: s.ConditionKeys()})
+			questions = append(
+				questions,
+				aws.PermissionCheck{
+					Actions:   s.Action,
+					Resources: s.ExampleResources(),
+					Context:   s.ConditionKeys(),
+				},
+			)
 		}
 	}
+
 	denied, err := aws.FindDeniedActions(ctx, t.cfg, principal, questions)
 	if err != nil {
 		return cannot(err)
 	}
+
 	for _, d := range denied {
-		fs.Errorf("aws: permissions", d, "attach the policies of: slipway iam operator-policy "+name, "is not allowed to %s", principal)
+		fs.Errorf(
+			"aws: permissions",
+			d,
+			"attach the policies of: slipway iam operator-policy "+name,
+			"is not allowed to %s",
+			principal,
+		)
 	}
+
 	return fs
 }
 
@@ -244,13 +314,16 @@ func (a *app) printPreflight(format string, fs diag.Findings) error {
 			Finding  string `json:"finding"`
 			Fix      string `json:"fix,omitempty"`
 		}
+
 		list := []finding{}
 		for _, f := range fs {
 			list = append(list, finding{string(f.Severity), f.Path, f.Value, f.Message, f.Hint})
 		}
+
 		if err := a.printValue(format, map[string]any{"findings": list}); err != nil {
 			return err
 		}
+
 	case len(fs) == 0:
 		fmt.Fprintln(a.Stdout, "all is well")
 	default:
@@ -259,15 +332,18 @@ func (a *app) printPreflight(format string, fs diag.Findings) error {
 		for _, f := range fs {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", f.Severity, f.Path, f.Value, f.Message, f.Hint)
 		}
+
 		if err := w.Flush(); err != nil {
 			return fmt.Errorf("print findings: %w", err)
 		}
 	}
+
 	switch {
 	case failed:
 		return Exit{exitError}
 	case len(fs) > 0:
 		return Exit{exitFindings}
 	}
+
 	return nil
 }

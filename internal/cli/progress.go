@@ -34,12 +34,17 @@ const (
 
 func (a *app) newProgressPrinter() *progressPrinter {
 	p := &progressPrinter{
-		out: a.Stderr, live: isTerminal(a.Stderr) && a.Getenv("TERM") != "dumb", quiet: a.quiet, heartbeat: logHeartbeat, running: map[graph.Addr]plan.Event{},
+		out:       a.Stderr,
+		live:      isTerminal(a.Stderr) && a.Getenv("TERM") != "dumb",
+		quiet:     a.quiet,
+		heartbeat: logHeartbeat,
+		running:   map[graph.Addr]plan.Event{},
 		colorText: func(color, text string) string { return a.colorText(a.Stderr, color, text) },
 	}
 	if p.live {
 		p.heartbeat = liveHeartbeat
 	}
+
 	return p
 }
 
@@ -48,23 +53,64 @@ func (p *progressPrinter) handleEvent(e plan.Event) {
 	if p.quiet && e.State != plan.Failed {
 		return
 	}
+
 	switch e.State {
 	case plan.Started:
 		p.running[e.Step.Addr] = e
 	case plan.Waiting, plan.Retrying:
 		p.running[e.Step.Addr] = e
 		if !p.live && e.State == plan.Waiting {
-			p.printLine(fmt.Sprintf("        %3s %s: still %s [%s]%s", e.Step.Action.Sign(), e.Step.Addr, actionInProgress(e.Step.Action), roundDuration(e.Elapsed), detailSuffix(e)))
+			p.printLine(
+				fmt.Sprintf(
+					"        %3s %s: still %s [%s]%s",
+					e.Step.Action.Sign(),
+					e.Step.Addr,
+					actionInProgress(e.Step.Action),
+					roundDuration(e.Elapsed),
+					detailSuffix(e),
+				),
+			)
 		}
+
 	case plan.Done:
 		delete(p.running, e.Step.Addr)
-		p.printLine(fmt.Sprintf("%7s %3s %s: %s [%s]", stepCount(e), p.colorText(green, e.Step.Action.Sign()), e.Step.Addr, actionDone(e.Step.Action), roundDuration(e.Elapsed)))
+		p.printLine(
+			fmt.Sprintf(
+				"%7s %3s %s: %s [%s]",
+				stepCount(e),
+				p.colorText(green, e.Step.Action.Sign()),
+				e.Step.Addr,
+				actionDone(e.Step.Action),
+				roundDuration(e.Elapsed),
+			),
+		)
+
 	case plan.Failed:
 		delete(p.running, e.Step.Addr)
-		p.printLine(fmt.Sprintf("%7s %3s %s: %s [%s]%s", stepCount(e), p.colorText(red, e.Step.Action.Sign()), e.Step.Addr, p.colorText(red, "failed"), roundDuration(e.Elapsed), detailSuffix(e)))
+		p.printLine(
+			fmt.Sprintf(
+				"%7s %3s %s: %s [%s]%s",
+				stepCount(e),
+				p.colorText(red, e.Step.Action.Sign()),
+				e.Step.Addr,
+				p.colorText(red, "failed"),
+				roundDuration(e.Elapsed),
+				detailSuffix(e),
+			),
+		)
+
 	case plan.Skipped:
-		p.printLine(fmt.Sprintf("%7s %3s %s: %s", stepCount(e), e.Step.Action.Sign(), e.Step.Addr, p.colorText(yellow, "not tried, since something it needs failed")))
+		p.printLine(
+			fmt.Sprintf(
+				"%7s %3s %s: %s",
+				stepCount(e),
+				e.Step.Action.Sign(),
+				e.Step.Addr,
+				p.colorText(yellow, "not tried, since something it needs failed"),
+			),
+		)
 	}
+
 	p.repaintLine(e)
 }
 
@@ -87,21 +133,33 @@ func (p *progressPrinter) repaintLine(e plan.Event) {
 		p.clearLine()
 		return
 	}
+
 	list := slices.SortedFunc(maps.Values(p.running), func(a, b plan.Event) int {
 		if a.Elapsed != b.Elapsed {
 			return int(b.Elapsed - a.Elapsed)
 		}
+
 		return strings.Compare(string(a.Step.Addr), string(b.Step.Addr))
 	})
+
 	first := list[0]
-	s := fmt.Sprintf("%7s … %s [%s]%s", stepCount(e), first.Step.Addr, roundDuration(first.Elapsed), detailSuffix(first))
+	s := fmt.Sprintf(
+		"%7s … %s [%s]%s",
+		stepCount(e),
+		first.Step.Addr,
+		roundDuration(first.Elapsed),
+		detailSuffix(first),
+	)
+
 	const width = 100
 	if r := []rune(s); len(r) > width {
 		s = string(r[:width-1]) + "…"
 	}
+
 	if len(list) > 1 {
 		s += fmt.Sprintf(" and %d more", len(list)-1)
 	}
+
 	p.clearLine()
 	fmt.Fprint(p.out, s)
 	p.lineShown = true
@@ -117,6 +175,7 @@ func detailSuffix(e plan.Event) string {
 	if e.Detail == "" {
 		return ""
 	}
+
 	return ": " + e.Detail
 }
 
@@ -131,6 +190,7 @@ func actionInProgress(a plan.Action) string {
 	case plan.Delete:
 		return "being destroyed"
 	}
+
 	return "going on"
 }
 
@@ -145,5 +205,6 @@ func actionDone(a plan.Action) string {
 	case plan.Delete:
 		return "destroyed"
 	}
+
 	return "done"
 }

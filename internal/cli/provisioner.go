@@ -31,13 +31,16 @@ func readProvisioner(ctx context.Context, s store.Store, name string) (string, e
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	var w provisionerRecord
 	if err := json.Unmarshal(o.Body, &w); err != nil {
 		return "", fmt.Errorf("read %s of %s: %w", provisionerKey(name), s.URL(), err)
 	}
+
 	return w.Via, nil
 }
 
@@ -47,7 +50,9 @@ func ensureProvisioner(ctx context.Context, s store.Store, name, via string) err
 	if err != nil || have == via {
 		return err
 	}
+
 	_, err = createProvisionerRecord(ctx, s, name, via)
+
 	return err
 }
 
@@ -58,28 +63,45 @@ func createProvisionerRecord(ctx context.Context, s store.Store, name, via strin
 	if o.Body, err = json.Marshal(provisionerRecord{Via: via}); err != nil {
 		return o, fmt.Errorf("print %s: %w", o.Key, err)
 	}
+
 	if o.ETag, err = s.Create(ctx, o.Key, o.Body); !errors.Is(err, store.ErrConflict) {
 		return o, err
 	}
-	if have, readErr := readProvisioner(ctx, s, name); readErr == nil && have == via { // our own write, whose answer got lost
+
+	if have, readErr := readProvisioner(ctx, s, name); readErr == nil &&
+		have == via { // our own write, whose answer got lost
 		return store.Object{}, nil
 	}
+
 	return o, fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
 }
 
 // usesStack says whether a cluster is made by CloudFormation: as it was begun, else as via says.
 func usesStack(ctx context.Context, s store.Store, name, via string) (bool, error) {
 	if via != "" && via != provisionerDirect && via != provisionerStack {
-		return false, withHint(fmt.Errorf("--via %s is no way to make a cluster", via), "give --via direct or --via cloudformation")
+		return false, withHint(
+			fmt.Errorf("--via %s is no way to make a cluster", via),
+			"give --via direct or --via cloudformation",
+		)
 	}
+
 	have, err := readProvisioner(ctx, s, name)
 	if err != nil {
 		return false, err
 	}
+
 	if have != "" && via != "" && have != via {
-		return false, withHint(fmt.Errorf("cluster %s is made by way of %s, not %s: each would undo what the other does", name, have, via),
-			"leave --via out; to change the way, delete the cluster and make it again")
+		return false, withHint(
+			fmt.Errorf(
+				"cluster %s is made by way of %s, not %s: each would undo what the other does",
+				name,
+				have,
+				via,
+			),
+			"leave --via out; to change the way, delete the cluster and make it again",
+		)
 	}
+
 	return have == provisionerStack || via == provisionerStack, nil
 }
 

@@ -17,10 +17,18 @@ func (t *clusterSession) checkQuotas(ctx context.Context, needs []quota.Requirem
 	if len(needs) == 0 {
 		return nil
 	}
+
 	limits, used, err := aws.ReadQuotas(ctx, t.cfg, t.name, needs)
 	if err != nil {
-		fs.Warnf("aws: quotas", "", "allow servicequotas:GetServiceQuota", "could not all be checked: %s", err)
+		fs.Warnf(
+			"aws: quotas",
+			"",
+			"allow servicequotas:GetServiceQuota",
+			"could not all be checked: %s",
+			err,
+		)
 	}
+
 	return append(fs, quota.Check(needs, limits, used)...)
 }
 

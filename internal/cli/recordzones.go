@@ -23,40 +23,53 @@ func readZones(ctx context.Context, s store.Store, cluster string) ([]string, st
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, store.Object{}, nil
 	}
+
 	if err != nil {
 		return nil, o, err
 	}
+
 	var zones []string
 	if err := json.Unmarshal(o.Body, &zones); err != nil {
 		return nil, o, fmt.Errorf("read %s of %s: %w", zonesKey(cluster), s.URL(), err)
 	}
+
 	return zones, o, nil
 }
 
 // recordZones writes down where records may be: before an apply also where they were, after it (done) where they are.
-func (t *clusterSession) recordZones(ctx context.Context, d *desiredState, done bool) error { //nolint:revive // when it is, not how
+func (t *clusterSession) recordZones(
+	ctx context.Context,
+	d *desiredState,
+	done bool,
+) error { //nolint:revive // when it is, not how
 	if d.stateView == nil || t.guardedState == nil {
 		return nil
 	}
+
 	have, was, err := readZones(ctx, d.stateView, t.name)
 	if err != nil && was.ETag == "" { // else it cannot be read, and is written anew
 		return err
 	}
+
 	want := model.UnmanagedZones(d.manifests.Cluster.Spec)
 	if !done {
 		want = append(want, have...)
 	}
+
 	slices.Sort(want)
 	want = slices.Compact(want)
 	if slices.Equal(want, have) {
 		return nil
 	}
+
 	o := store.Object{Key: zonesKey(t.name)}
 	if o.Body, err = json.Marshal(append([]string{}, want...)); err != nil {
 		return fmt.Errorf("print %s: %w", o.Key, err)
 	}
+
 	if o, err = replaceObject(ctx, t.guardedState, o, was); err == nil {
 		d.stateView.AddObject(o)
 	}
+
 	return err
 }

@@ -23,30 +23,48 @@ func (a *app) cacheDir() (string, error) {
 	if dir := a.Getenv("SLIPWAY_CACHE"); dir != "" {
 		return filepath.Abs(dir)
 	}
+
 	if dir := a.Getenv("XDG_CACHE_HOME"); dir != "" {
 		return filepath.Join(dir, "slipway"), nil
 	}
+
 	if home := a.Getenv("HOME"); home != "" {
 		return filepath.Join(home, ".cache", "slipway"), nil
 	}
+
 	return "", withHint(errors.New("no cache folder is known"), "set SLIPWAY_CACHE, XDG_CACHE_HOME or HOME")
 }
 
 // withCacheDir makes a command's run of what needs the cache folder and nothing else.
-func (a *app) withCacheDir(run func(ctx context.Context, cache string) error) func(*cobra.Command, []string) error {
+func (a *app) withCacheDir(
+	run func(ctx context.Context, cache string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		cache, err := a.cacheDir()
 		if err != nil {
 			return err
 		}
+
 		return run(cmd.Context(), cache)
 	}
 }
 
 func newRegionCommand(a *app) *cobra.Command {
-	return newGroupCommand("region", "Run an AWS region on this machine", groupLocal,
-		newRegionStartCommand(a), newRegionStopCommand(a), newRegionStatusCommand(a), newRegionDestroyCommand(a),
-		newRegionEnvCommand(a), newRegionImageCommand(a), newRegionFaultsCommand(a), newRegionServeCommand(a))
+	return newGroupCommand(
+		"region",
+		"Run an AWS region on this machine",
+		groupLocal,
+		newRegionStartCommand(
+			a,
+		),
+		newRegionStopCommand(a),
+		newRegionStatusCommand(a),
+		newRegionDestroyCommand(a),
+		newRegionEnvCommand(a),
+		newRegionImageCommand(a),
+		newRegionFaultsCommand(a),
+		newRegionServeCommand(a),
+	)
 }
 
 func newRegionStartCommand(a *app) *cobra.Command {
@@ -63,7 +81,9 @@ and buckets outlive that, until 'slipway region destroy'. Needs root. The first 
 			return a.regionStart(cmd.Context(), port)
 		},
 	}
+
 	cmd.Flags().IntVar(&port, "port", 0, fmt.Sprintf("port on 127.0.0.1 (default %d)", region.DefaultPort))
+
 	return cmd
 }
 
@@ -73,21 +93,31 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 	if err != nil {
 		return err
 	}
+
 	if err := region.Preflight(); err != nil {
 		return err
 	}
+
 	if err := a.regionImage(ctx, cache); err != nil {
 		return err
 	}
+
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find slipway's own program: %w", err)
 	}
-	st, err := region.Start(ctx, region.Options{CacheDir: cache, Region: a.region, Port: port}, []string{self, "region", "serve", "--cache", cache})
+
+	st, err := region.Start(
+		ctx,
+		region.Options{CacheDir: cache, Region: a.region, Port: port},
+		[]string{self, "region", "serve", "--cache", cache},
+	)
 	if err != nil {
 		return err
 	}
+
 	a.printMessage("region %s runs at %s (process %d, folder %s)", st.Region, st.Endpoint, st.PID, st.Folder)
+
 	return nil
 }
 
@@ -103,6 +133,7 @@ where it stopped.` + exitStatusHelp(),
 			if err := region.Stop(ctx, cache); err != nil {
 				return err
 			}
+
 			a.printMessage("the region's process is stopped")
 			return nil
 		}),
@@ -122,22 +153,33 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if format != formatTable {
 				return a.printValue(format, st)
 			}
+
 			state := "there is none"
+
 			switch {
 			case st.Running:
 				state = "running"
 			case st.Exists:
 				state = "stopped"
 			}
-			a.printTable([]string{"STATE", "REGION", "ENDPOINT", "PROCESS", "FOLDER"},
-				[][]string{{state, orDash(st.Region), orDash(st.Endpoint), orDash(formatPID(st.PID)), st.Folder}})
+
+			a.printTable(
+				[]string{"STATE", "REGION", "ENDPOINT", "PROCESS", "FOLDER"},
+				[][]string{
+					{state, orDash(st.Region), orDash(st.Endpoint), orDash(formatPID(st.PID)), st.Folder},
+				},
+			)
+
 			return nil
 		}),
 	}
+
 	addFormatFlag(cmd, &format)
+
 	return cmd
 }
 
@@ -145,6 +187,7 @@ func formatPID(n int) string {
 	if n == 0 {
 		return ""
 	}
+
 	return strconv.Itoa(n)
 }
 
@@ -153,6 +196,7 @@ func orDash(s string) string {
 	if s == "" {
 		return "-"
 	}
+
 	return s
 }
 
@@ -165,21 +209,29 @@ whatever state the region is, also after its process was killed. The built image
 		Example: "  slipway region destroy --yes",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
-			a.printMessage("the local region in %s, with all its machines and data", filepath.Join(cache, "region"))
+			a.printMessage(
+				"the local region in %s, with all its machines and data",
+				filepath.Join(cache, "region"),
+			)
 			if err := a.confirm("It will be destroyed."); err != nil {
 				return err
 			}
+
 			if err := region.Destroy(ctx, cache); err != nil {
 				return err
 			}
+
 			// The demo's cluster was in it. A caller's own kubeconfigs are the caller's.
 			if err := os.Remove(demoKubeconfig(cache)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
+
 			a.printMessage("the region is gone")
+
 			return nil
 		}),
 	}
+
 	a.addYesFlag(cmd)
 	return cmd
 }
@@ -196,12 +248,15 @@ func newRegionEnvCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			if !st.Exists {
 				return withHint(errors.New("there is no local region"), "slipway region start")
 			}
+
 			for _, kv := range st.Settings.Env(cache) {
 				fmt.Fprintf(a.Stdout, "export %s=%s\n", kv[0], shellQuote(kv[1]))
 			}
+
 			return nil
 		}),
 	}
@@ -237,9 +292,16 @@ func newRegionServeCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			return region.Serve(ctx, region.ServeOptions{CacheDir: cache, Registry: build.RegistryHandler(filepath.Join(cache, "assets")), Now: a.Now, Log: a.Stderr})
+			return region.Serve(ctx, region.ServeOptions{
+				CacheDir: cache,
+				Registry: build.RegistryHandler(filepath.Join(cache, "assets")),
+				Now:      a.Now,
+				Log:      a.Stderr,
+			})
 		},
 	}
+
 	cmd.Flags().StringVar(&cache, "cache", "", "the cache folder")
+
 	return cmd
 }

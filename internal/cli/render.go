@@ -59,23 +59,32 @@ taken out by hand.` + renderHelp + exitStatusHelp(),
 			if t != nil {
 				defer t.printCalls()
 			}
+
 			if err != nil {
 				return err
 			}
-			body, err := terraform.Render(d.graph, terraform.Options{Region: t.cfg.Region, AsModule: o.module})
+
+			body, err := terraform.Render(
+				d.graph,
+				terraform.Options{Region: t.cfg.Region, AsModule: o.module},
+			)
 			if err != nil {
 				return err
 			}
+
 			file := ""
 			if o.out != "" {
 				file = filepath.Join(o.out, "main.tf.json")
 			}
+
 			return t.writeRendering(d, body, file)
 		},
 	}
+
 	addRenderFlags(a, cmd, &o)
 	cmd.Flags().StringVar(&o.out, "out", "", "folder to write main.tf.json into (default: stdout)")
 	cmd.Flags().BoolVar(&o.module, "module", false, "leave the provider's configuration to the caller")
+
 	return cmd
 }
 
@@ -98,87 +107,149 @@ then the workers; one that is not well in time stops that and rolls it back.` + 
 			if t != nil {
 				defer t.printCalls()
 			}
+
 			if err != nil {
 				return err
 			}
+
 			body, err := cloudformation.Render(d.graph, cloudformation.Options{
 				Description: t.templateDescription(),
 			})
 			if err != nil {
 				return err
 			}
+
 			if len(body) > cloudformation.MaxBodySize {
-				t.app.printMessage("the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket", len(body), cloudformation.MaxBodySize)
+				t.app.printMessage(
+					"the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket",
+					len(body),
+					cloudformation.MaxBodySize,
+				)
 			}
+
 			return t.writeRendering(d, body, o.out)
 		},
 	}
+
 	addRenderFlags(a, cmd, &o)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")
+
 	return cmd
 }
 
 func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
 	addClusterFlags(cmd, &o.clusterOptions)
-	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
-	cmd.Flags().BoolVar(&o.publish, "publish", false, "publish the agent, the node documents and the sealed keys that machines read")
+	cmd.Flags().StringVar(
+		&o.nodeBinary,
+		"node-binary",
+		"",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)",
+	)
+
+	cmd.Flags().BoolVar(
+		&o.publish,
+		"publish",
+		false,
+		"publish the agent, the node documents and the sealed keys that machines read",
+	)
+
 	a.addYesFlag(cmd)
 }
 
 // loadGraph computes a cluster's graph without looking at what exists of it.
-func (a *app) loadGraph(ctx context.Context, args []string, o renderOptions) (*clusterSession, *desiredState, error) {
+func (a *app) loadGraph(
+	ctx context.Context,
+	args []string,
+	o renderOptions,
+) (*clusterSession, *desiredState, error) {
 	name, err := a.clusterName(args, o.name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	d, err := a.loadDesiredState(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	d.forStack = o.forStack
 	t, err := a.newSessionWithGraph(ctx, d, o.clusterOptions)
 	if err != nil || o.skipPublish {
 		return t, d, err
 	}
+
 	return t, d, t.publishForRender(ctx, d, o.publish)
 }
 
 // newSessionWithGraph computes the graph of manifests that are loaded.
-func (a *app) newSessionWithGraph(ctx context.Context, d *desiredState, o clusterOptions) (*clusterSession, error) {
-	t, err := a.newClusterSession(ctx, o, d.manifests.Cluster.Metadata.Name, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
+func (a *app) newSessionWithGraph(
+	ctx context.Context,
+	d *desiredState,
+	o clusterOptions,
+) (*clusterSession, error) {
+	t, err := a.newClusterSession(
+		ctx,
+		o,
+		d.manifests.Cluster.Metadata.Name,
+		d.manifests.Cluster.Spec.CloudProvider.AWS.Region,
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := a.resolveMachineStore(ctx, d); err != nil {
 		return t, err
 	}
+
 	return t, t.buildGraph(ctx, d)
 }
 
 // publishForRender publishes what a rendering refers to, if it is asked to, or says that it is not there.
-func (t *clusterSession) publishForRender(ctx context.Context, d *desiredState, publish bool) error { //nolint:revive // the flag is the user's
+func (t *clusterSession) publishForRender(
+	ctx context.Context,
+	d *desiredState,
+	publish bool,
+) error { //nolint:revive // the flag is the user's
 	if len(d.unpublished) == 0 {
 		return nil
 	}
+
 	if !publish {
-		t.app.printMessage("%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes", len(d.unpublished), d.machineStore.URL())
+		t.app.printMessage(
+			"%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes",
+			len(d.unpublished),
+			d.machineStore.URL(),
+		)
+
 		return nil
 	}
+
 	for _, key := range d.unpublished {
 		fmt.Fprintf(t.app.Stderr, "  + object/%s\n", strings.TrimPrefix(key, t.name+"/machine/"))
 	}
+
 	if err := t.app.confirm(fmt.Sprintf("Publish this in %s?", d.machineStore.URL())); err != nil {
 		return err
 	}
+
 	s, _, err := t.app.openStore(ctx)
 	if err != nil {
 		return err
 	}
-	return t.app.runOperation(ctx, s, t.name, "publish", func(ctx context.Context, op *operation.Operation, _ store.Store) error {
-		t.operation = op
-		op.UpdateRecord(func(r *operation.Record) { r.Plan = &operation.ChangeCounts{Publish: len(d.unpublished)} })
-		return t.publishObjects(ctx, d)
-	})
+
+	return t.app.runOperation(
+		ctx,
+		s,
+		t.name,
+		"publish",
+		func(ctx context.Context, op *operation.Operation, _ store.Store) error {
+			t.operation = op
+			op.UpdateRecord(
+				func(r *operation.Record) { r.Plan = &operation.ChangeCounts{Publish: len(d.unpublished)} },
+			)
+			return t.publishObjects(ctx, d)
+		},
+	)
 }
 
 // writeRendering puts a rendering into file, or on stdout where none is named.
@@ -187,12 +258,16 @@ func (t *clusterSession) writeRendering(d *desiredState, body []byte, file strin
 		_, err := t.app.Stdout.Write(body)
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for others to read, as any source
 		return fmt.Errorf("make the folder of %s: %w", file, err)
 	}
+
 	if err := os.WriteFile(file, body, 0o644); err != nil { //nolint:gosec // it holds no secret
 		return fmt.Errorf("write the rendering: %w", err)
 	}
+
 	t.app.printMessage("wrote %s: %d resources", file, len(d.graph.Nodes()))
+
 	return nil
 }

@@ -27,19 +27,34 @@ Images, account and region are looked up in AWS, where nothing is changed.` + ex
 			if format != "svg" {
 				return fmt.Errorf("-o %s: a diagram can be drawn as svg only", format)
 			}
-			t, d, err := a.loadGraph(cmd.Context(), args, renderOptions{clusterOptions: o.clusterOptions, skipPublish: true})
+
+			t, d, err := a.loadGraph(
+				cmd.Context(),
+				args,
+				renderOptions{clusterOptions: o.clusterOptions, skipPublish: true},
+			)
 			if t != nil {
 				defer t.printCalls()
 			}
+
 			if err != nil {
 				return err
 			}
+
 			return t.writeRendering(d, diagram.RenderSVG(d.graph), o.out)
 		},
 	}
+
 	addClusterFlags(cmd, &o.clusterOptions)
-	cmd.Flags().StringVar(&o.nodeBinary, "node-binary", "", "the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)")
+	cmd.Flags().StringVar(
+		&o.nodeBinary,
+		"node-binary",
+		"",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)",
+	)
+
 	cmd.Flags().StringVarP(&format, "output", "o", format, "svg")
 	cmd.Flags().StringVar(&o.out, "out", "", "file to write (default: stdout)")
+
 	return cmd
 }

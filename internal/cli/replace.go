@@ -32,18 +32,22 @@ written. AWS is changed by 'slipway apply' only.` + exitStatusHelp(),
 			if file == "" {
 				return withHint(errors.New("no manifest is given"), "give -f FILE, or -f - for stdin")
 			}
+
 			set, findings, err := a.readManifestFile(file)
 			if err != nil {
 				return err
 			}
+
 			return a.runReplace(cmd.Context(), set, findings, name)
 		},
 	}
+
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
 	cmd.Flags().StringVar(&name, "name", "", "the cluster, for a file without one (SLIPWAY_CLUSTER)")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	a.addAssetsFlag(cmd)
+
 	return cmd
 }
 
@@ -52,18 +56,23 @@ func (a *app) runReplace(ctx context.Context, given manifest.Set, findings diag.
 	if err != nil {
 		return err
 	}
+
 	name, err := a.clusterNameIn(given, flag)
 	if bad := findings.Err(); err != nil && bad != nil {
 		return bad // what could not be read may have named it
 	}
+
 	if err != nil {
 		return err
 	}
+
 	c, err := a.loadChange(ctx, s, name)
 	if err != nil {
 		return err
 	}
+
 	c.verb = "replace"
+
 	return c.checkAndWrite(ctx, given, findings)
 }
 
@@ -72,11 +81,13 @@ func (a *app) clusterNameIn(set manifest.Set, flag string) (string, error) {
 	if set.Cluster.Metadata.Name != "" {
 		return set.Cluster.Metadata.Name, nil
 	}
+
 	for _, g := range set.Groups {
 		if name := g.Metadata.Labels[v1alpha1.ClusterLabel]; name != "" {
 			return name, nil
 		}
 	}
+
 	return a.clusterName(nil, flag)
 }
 
@@ -97,37 +108,54 @@ func (a *app) loadChange(ctx context.Context, s store.Store, name string) (manif
 	if err != nil {
 		return manifestChange{}, err
 	}
+
 	set, _ := manifest.Parse(text)
-	c := manifestChange{app: a, store: s, before: set, etags: etags, usesPinnedCatalog: a.catalogSource() == ""}
+	c := manifestChange{
+		app:               a,
+		store:             s,
+		before:            set,
+		etags:             etags,
+		usesPinnedCatalog: a.catalogSource() == "",
+	}
 	if c.usesPinnedCatalog {
 		c.catalog, err = readPinnedCatalog(ctx, s, name)
 	} else {
 		c.catalog, err = a.loadCatalog(ctx)
 	}
+
 	return c, err
 }
 
 // mergeManifests puts the given documents in the place of those that are there.
 func (c manifestChange) mergeManifests(given manifest.Set) manifest.Set {
-	after := manifest.Set{Cluster: c.before.Cluster, Groups: append([]v1alpha1.InstanceGroup{}, given.Groups...)}
+	after := manifest.Set{
+		Cluster: c.before.Cluster,
+		Groups:  append([]v1alpha1.InstanceGroup{}, given.Groups...),
+	}
 	if given.Cluster.Kind != "" {
 		after.Cluster = given.Cluster
 	}
+
 	for _, g := range c.before.Groups {
 		if _, replaced := given.Group(g.Metadata.Name); !replaced {
 			after.Groups = append(after.Groups, g)
 		}
 	}
+
 	return manifest.Default(after)
 }
 
 // checkManifests returns the whole new set and everything that is wrong with it.
-func (c manifestChange) checkManifests(given manifest.Set, findings diag.Findings) (manifest.Set, diag.Findings) {
+func (c manifestChange) checkManifests(
+	given manifest.Set,
+	findings diag.Findings,
+) (manifest.Set, diag.Findings) {
 	after := c.mergeManifests(given)
 	findings = append(findings, manifest.Validate(after)...)
 	if findings.Err() == nil {
 		findings = append(findings, checkCatalog(after, c.catalog)...)
 	}
+
 	return after, findings
 }
 
@@ -136,7 +164,9 @@ func (c manifestChange) checkAndWrite(ctx context.Context, given manifest.Set, f
 	if err := findings.Err(); err != nil {
 		return err
 	}
+
 	c.app.printFindings(findings)
+
 	return c.confirmAndWrite(ctx, after)
 }
 
@@ -147,30 +177,43 @@ func (c manifestChange) confirmAndWrite(ctx context.Context, after manifest.Set)
 	if err != nil {
 		return err
 	}
+
 	if len(writes) == 0 {
 		c.app.printMessage("nothing differs")
 		return nil
 	}
+
 	for _, line := range manifest.Diff(manifest.Default(c.before), after) {
 		c.app.printMessage("%s", line)
 	}
+
 	if err := c.app.confirm("Write this into " + c.store.URL() + "?"); err != nil {
 		return err
 	}
-	err = c.app.runOperation(ctx, c.store, name, c.verb, func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-		c.store = guarded
-		for _, w := range writes {
-			op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.key) })
-			if err := c.writeDocument(ctx, w); err != nil {
-				return err
+
+	err = c.app.runOperation(
+		ctx,
+		c.store,
+		name,
+		c.verb,
+		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			c.store = guarded
+			for _, w := range writes {
+				op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.key) })
+				if err := c.writeDocument(ctx, w); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+
+			return nil
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	c.app.printMessage("cluster %s is written; see what changes in AWS with: slipway plan %s", name, name)
+
 	return nil
 }
 
@@ -190,17 +233,25 @@ func (c manifestChange) listWrites(after manifest.Set) ([]documentWrite, error) 
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, documentWrite{manifest.AssetsKey(name), body})
 	}
+
 	for _, g := range after.Groups {
 		old, _ := before.Group(g.Metadata.Name)
 		if body := manifest.EncodeGroup(g); string(body) != string(manifest.EncodeGroup(old)) {
 			out = append(out, documentWrite{manifest.GroupKey(name, g.Metadata.Name), body})
 		}
 	}
-	if body := manifest.EncodeCluster(after.Cluster); string(body) != string(manifest.EncodeCluster(before.Cluster)) {
+
+	if body := manifest.EncodeCluster(after.Cluster); string(
+		body,
+	) != string(
+		manifest.EncodeCluster(before.Cluster),
+	) {
 		out = append(out, documentWrite{manifest.ClusterKey(name), body})
 	}
+
 	return out, nil
 }
 
@@ -213,8 +264,13 @@ func (c manifestChange) writeDocument(ctx context.Context, d documentWrite) erro
 	} else {
 		_, err = c.store.Create(ctx, d.key, d.body)
 	}
+
 	if errors.Is(err, store.ErrConflict) {
-		return withHint(fmt.Errorf("somebody else changed the cluster just now: %w", err), "look at it with slipway get, then try again")
+		return withHint(
+			fmt.Errorf("somebody else changed the cluster just now: %w", err),
+			"look at it with slipway get, then try again",
+		)
 	}
+
 	return err
 }

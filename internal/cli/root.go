@@ -48,13 +48,26 @@ func newRoot(a *app) *cobra.Command {
 		Args:              refuseUnknownCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(suggestFlag)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.stateFlag, "state", "", "state store: file:///dir or s3://bucket/prefix (SLIPWAY_STATE)")
-	flags.StringVar(&a.stateKeyFlag, "state-key", "", "key file of a state store in a folder (SLIPWAY_STATE_KEY)")
+	flags.StringVar(
+		&a.stateFlag,
+		"state",
+		"",
+		"state store: file:///dir or s3://bucket/prefix (SLIPWAY_STATE)",
+	)
+
+	flags.StringVar(
+		&a.stateKeyFlag,
+		"state-key",
+		"",
+		"key file of a state store in a folder (SLIPWAY_STATE_KEY)",
+	)
+
 	flags.StringVar(&a.region, "region", "", "AWS region (default: as the AWS SDK finds it)")
 	flags.StringVar(&a.profile, "profile", "", "AWS profile (default: as the AWS SDK finds it)")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no progress and no notes")
@@ -64,18 +77,24 @@ func newRoot(a *app) *cobra.Command {
 		&cobra.Group{ID: groupState, Title: "The state store:"},
 		&cobra.Group{ID: groupLocal, Title: "On this machine:"},
 	)
+
 	root.SetHelpCommandGroupID(groupLocal)
 	root.SetCompletionCommandGroupID(groupLocal)
 	addCommands(a, root)
+
 	return root
 }
 
 // newGroupCommand is a command that only holds others.
 func newGroupCommand(use, short, id string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, GroupID: id, Args: refuseUnknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     use,
+		Short:   short,
+		GroupID: id,
+		Args:    refuseUnknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	cmd.AddCommand(subs...)
 	return cmd
 }
@@ -85,16 +104,20 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+
 	err := fmt.Errorf("%s has no command %q", cmd.CommandPath(), args[0])
 	var names []string
+
 	for _, sub := range cmd.Commands() {
 		if !sub.Hidden {
 			names = append(append(names, sub.Name()), sub.Aliases...)
 		}
 	}
+
 	if near := diag.Nearest(args[0], names); near != "" {
 		return withHint(err, "did you mean: "+cmd.CommandPath()+" "+near)
 	}
+
 	return withHint(err, "see: "+cmd.CommandPath()+" --help")
 }
 
@@ -105,12 +128,20 @@ func (a *app) addYesFlag(cmd *cobra.Command) {
 
 // addAssetsFlag adds --assets to a command that reads the asset catalogue.
 func (a *app) addAssetsFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.assets, "assets", "", "asset catalogue, a path or URL (SLIPWAY_ASSETS; default: the built-in one)")
+	cmd.Flags().StringVar(
+		&a.assets,
+		"assets",
+		"",
+		"asset catalogue, a path or URL (SLIPWAY_ASSETS; default: the built-in one)",
+	)
 }
 
 // exitStatusHelp is the section of a command's help that every command has.
 func exitStatusHelp(extra ...string) string {
-	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(append([]string{""}, extra...), "\n  ")
+	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(
+		append([]string{""}, extra...),
+		"\n  ",
+	)
 }
 
 // Root returns the command tree, for the reference that is generated from it.

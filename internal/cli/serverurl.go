@@ -17,15 +17,22 @@ import (
 
 // findServerURL returns the URL of the cluster's API: its elastic IP address, if it has one, else a load balancer.
 func findServerURL(ctx context.Context, cfg aws.Config, cluster string) (string, error) {
-	out, err := ec2.NewFromConfig(cfg).DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
-		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{cluster}},
-		{Name: aws.String("tag-key"), Values: []string{awskind.TagSlot}},
-	}})
+	out, err := ec2.NewFromConfig(
+		cfg,
+	).DescribeAddresses(
+		ctx,
+		&ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
+			{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{cluster}},
+			{Name: aws.String("tag-key"), Values: []string{awskind.TagSlot}},
+		}},
+	)
 	if err != nil {
 		return "", fmt.Errorf("find the address of cluster %s: %w", cluster, err)
 	}
+
 	if len(out.Addresses) > 0 {
 		return "https://" + aws.ToString(out.Addresses[0].PublicIp) + ":" + kube.APIPort, nil
 	}
+
 	return findLoadBalancerURL(ctx, elb.NewFromConfig(cfg), cluster)
 }

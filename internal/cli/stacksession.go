@@ -49,17 +49,21 @@ func (a *app) openStack(ctx context.Context, d *desiredState, o clusterOptions) 
 	if err != nil {
 		return nil, err
 	}
+
 	out := &stackSession{clusterSession: t, desired: d}
 	ids, err := cloudformation.LogicalIDs(d.graph)
 	if err != nil {
 		return nil, err
 	}
+
 	names := newStackNames()
 	for i, n := range d.graph.Nodes() {
 		names.AddrByLogicalID[ids[n.Addr]] = n.Addr
 		names.OrderByAddr[n.Addr] = i
 	}
+
 	out.client, out.progress = t.newStackClient(names)
+
 	return out, nil
 }
 
@@ -70,17 +74,27 @@ func (t *clusterSession) templateDescription() string {
 
 // newStackNames knows our kinds and no address.
 func newStackNames() stack.NameIndex {
-	names := stack.NameIndex{AddrByLogicalID: map[string]graph.Addr{}, KindByType: map[string]string{}, OrderByAddr: map[graph.Addr]int{}}
+	names := stack.NameIndex{
+		AddrByLogicalID: map[string]graph.Addr{},
+		KindByType:      map[string]string{},
+		OrderByAddr:     map[graph.Addr]int{},
+	}
+
 	for _, r := range awskind.AllKinds() {
 		names.KindByType[r.Kind().CloudFormation] = r.Kind().Name
 	}
+
 	return names
 }
 
 func (t *clusterSession) newStackClient(names stack.NameIndex) (stack.Stack, *progressPrinter) {
 	show := t.app.newProgressPrinter()
 	return stack.Stack{
-		API: sdkcfn.NewFromConfig(t.cfg), Name: stackName(t.name), Names: names, Now: t.app.Now, OnEvent: show.handleEvent,
+		API:      sdkcfn.NewFromConfig(t.cfg),
+		Name:     stackName(t.name),
+		Names:    names,
+		Now:      t.app.Now,
+		OnEvent:  show.handleEvent,
 		OnNotice: func(s string) { show.clearLine(); t.app.printMessage("%s", s) },
 	}, show
 }
@@ -90,6 +104,7 @@ func (c *stackSession) learnFormerNames(ctx context.Context, info stack.Info) (c
 	if stack.PhaseOf(info.Status) != stack.PhaseUpdatable {
 		return cfnTemplate{}, nil
 	}
+
 	return addTemplateNames(ctx, c.client)
 }
 
@@ -100,15 +115,18 @@ func addTemplateNames(ctx context.Context, s stack.Stack) (cfnTemplate, error) {
 	if err != nil || body == "" {
 		return cfnTemplate{}, err
 	}
+
 	old, err := parseTemplate(body)
 	if err != nil {
 		return old, fmt.Errorf("read the template of stack %s: %w", s.Name, err)
 	}
+
 	for id, addr := range old.resourceAddresses(s.Names.KindByType) {
 		if _, have := s.Names.AddrByLogicalID[id]; !have {
 			s.Names.AddrByLogicalID[id] = addr
 		}
 	}
+
 	return old, nil
 }
 
@@ -129,7 +147,9 @@ func (c *stackSession) proposeChange(ctx context.Context, o stackOptions) (stack
 	if err != nil {
 		return stackProposal{}, err
 	}
+
 	p := stackProposal{info: info}
+
 	switch stack.PhaseOf(info.Status) {
 	case stack.PhaseRollbackFailed:
 		return p, nil
@@ -139,39 +159,56 @@ func (c *stackSession) proposeChange(ctx context.Context, o stackOptions) (stack
 		if err := c.refuseDirectResources(ctx); err != nil {
 			return p, err
 		}
+
 	default: // it can be changed
 	}
+
 	old, err := c.learnFormerNames(ctx, info)
 	if err != nil {
 		return p, err
 	}
-	c.templateBody, err = cloudformation.Render(c.desired.graph, cloudformation.Options{Description: c.templateDescription(), EarlierVersions: old.Mappings.Versions})
+
+	c.templateBody, err = cloudformation.Render(
+		c.desired.graph,
+		cloudformation.Options{Description: c.templateDescription(), EarlierVersions: old.Mappings.Versions},
+	)
 	if err != nil {
 		return p, err
 	}
+
 	if p.template, err = c.buildTemplate(o, old, info.Parameters); err != nil || p.recreate {
 		return p, err
 	}
+
 	p.ChangeSet, err = c.createChangeSet(ctx, p.template, info)
+
 	return p, err
 }
 
 // createChangeSet makes a change set. A template that is too large to be given goes by way of the store, and stays there no longer
 // than it takes to read it.
-func (c *stackSession) createChangeSet(ctx context.Context, t stack.Template, info stack.Info) (stack.ChangeSet, error) {
+func (c *stackSession) createChangeSet(
+	ctx context.Context,
+	t stack.Template,
+	info stack.Info,
+) (stack.ChangeSet, error) {
 	if len(t.Body) <= cloudformation.MaxBodySize {
 		return c.client.CreateChangeSet(ctx, t, info)
 	}
+
 	key := c.name + "/cloudformation/" + t.Name + "-" + rand.Text() + ".json" // another run may offer the same
 	if _, err := c.desired.machineStore.Put(ctx, key, c.templateBody); err != nil {
 		return stack.ChangeSet{}, err
 	}
+
 	defer c.deleteTemplate(context.WithoutCancel(ctx), key)
 	place, err := store.ParseURL(c.desired.machineStore.URL())
 	if err != nil {
 		return stack.ChangeSet{}, err
 	}
+
 	t.Body, t.URL = "", c.templateURL(place.Bucket, strings.TrimPrefix(place.Prefix+"/"+key, "/"))
+
 	return c.client.CreateChangeSet(ctx, t, info)
 }
 
@@ -188,6 +225,7 @@ func (c *stackSession) templateURL(bucket, object string) string {
 	if c.cfg.BaseEndpoint != nil {
 		return strings.TrimSuffix(*c.cfg.BaseEndpoint, "/") + "/" + bucket + "/" + object
 	}
+
 	return fmt.Sprintf("https://%s.s3.%s.%s/%s", bucket, c.cfg.Region, awsDNSSuffix(c.cfg.Region), object)
 }
 
@@ -197,6 +235,7 @@ func createSteps(g *graph.Graph) []plan.Step {
 	for _, n := range g.Nodes() {
 		out = append(out, plan.Step{Action: plan.Create, Addr: n.Addr, Kind: n.Resource.Kind().Name})
 	}
+
 	return out
 }
 
@@ -205,41 +244,76 @@ func (c *stackSession) refuseDirectResources(ctx context.Context) error {
 	if have, err := readProvisioner(ctx, c.desired.stateView, c.name); err != nil || have != "" {
 		return err
 	}
+
 	found, err := c.cloud.Read(ctx)
 	if err != nil || len(found) == 0 {
 		return err
 	}
-	return withHint(fmt.Errorf("cluster %s has %d resources that no stack made, such as %s (%s)", c.name, len(found), found[0].Addr, found[0].ID),
-		"go on with: slipway apply "+c.name+"; to change the way, delete the cluster and make it again")
+
+	return withHint(
+		fmt.Errorf(
+			"cluster %s has %d resources that no stack made, such as %s (%s)",
+			c.name,
+			len(found),
+			found[0].Addr,
+			found[0].ID,
+		),
+		"go on with: slipway apply "+c.name+"; to change the way, delete the cluster and make it again",
+	)
 }
 
 // buildTemplate is what CloudFormation is given.
-func (c *stackSession) buildTemplate(o stackOptions, old cfnTemplate, current map[string]string) (stack.Template, error) {
+func (c *stackSession) buildTemplate(
+	o stackOptions,
+	old cfnTemplate,
+	current map[string]string,
+) (stack.Template, error) {
 	now, err := parseTemplate(string(c.templateBody))
 	if err != nil {
 		return stack.Template{}, err
 	}
+
 	if o.resetParameters {
 		current = nil
 	}
+
 	values, kept, err := now.resolveParameters(old, current, o.parameters)
 	if err != nil {
 		return stack.Template{}, err
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(current)) {
 		if _, still := now.Parameters[k]; !still && current[k] != old.Parameters[k].Default {
-			c.app.printMessage("parameter %s was set to %s in CloudFormation; the template no longer has it: what the manifest says counts", k, current[k])
+			c.app.printMessage(
+				"parameter %s was set to %s in CloudFormation; the template no longer has it: what the manifest says counts",
+				k,
+				current[k],
+			)
 		}
 	}
+
 	for _, k := range kept {
-		c.app.printMessage("parameter %s stays %s, as it was set in CloudFormation; the manifest says %s (--reset-parameters takes that)", k, values[k], now.Parameters[k].Default)
+		c.app.printMessage(
+			"parameter %s stays %s, as it was set in CloudFormation; the manifest says %s (--reset-parameters takes that)",
+			k,
+			values[k],
+			now.Parameters[k].Default,
+		)
 	}
+
 	tags := maps.Clone(c.desired.manifests.Cluster.Spec.Tags)
 	if tags == nil {
 		tags = map[string]string{}
 	}
+
 	tags[awskind.TagCluster] = c.name
-	return stack.Template{Body: string(c.templateBody), Name: templateHash(c.templateBody, values), Parameters: values, Tags: tags}, nil
+
+	return stack.Template{
+		Body:       string(c.templateBody),
+		Name:       templateHash(c.templateBody, values),
+		Parameters: values,
+		Tags:       tags,
+	}, nil
 }
 
 // templateHash tells a template with its parameters from another.
@@ -249,6 +323,7 @@ func templateHash(body []byte, values map[string]string) string {
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		h.Write([]byte("\n" + k + "=" + values[k]))
 	}
+
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
@@ -256,6 +331,7 @@ func awsDNSSuffix(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return "amazonaws.com.cn"
 	}
+
 	return "amazonaws.com"
 }
 
@@ -287,6 +363,7 @@ func parseTemplate(body string) (cfnTemplate, error) {
 	if err := json.Unmarshal([]byte(body), &t); err != nil {
 		return t, fmt.Errorf("is no template of ours: %w", err)
 	}
+
 	return t, nil
 }
 
@@ -300,10 +377,12 @@ func (t cfnTemplate) resourceAddresses(kinds map[string]string) map[string]graph
 		if addr := kind + "/" + name; kind != "" && render.CamelCase(addr) == id {
 			out[id] = graph.Addr(addr)
 		}
+
 		lists := []json.RawMessage{r.Properties.Tags}
 		for _, s := range r.Properties.TagSpecifications {
 			lists = append(lists, s.Tags)
 		}
+
 		for _, l := range lists {
 			var tags []struct {
 				Key   string
@@ -312,6 +391,7 @@ func (t cfnTemplate) resourceAddresses(kinds map[string]string) map[string]graph
 			if json.Unmarshal(l, &tags) != nil {
 				continue // other tags than a list of ours
 			}
+
 			for _, tag := range tags {
 				if v, ok := tag.Value.(string); ok && tag.Key == awskind.TagAddress {
 					out[id] = graph.Addr(v)
@@ -319,12 +399,17 @@ func (t cfnTemplate) resourceAddresses(kinds map[string]string) map[string]graph
 			}
 		}
 	}
+
 	return out
 }
 
 // resolveParameters gives each parameter its value: the one that is given, else the one that somebody set in CloudFormation
 // (other than the default of its time), else the default. Kept are the names of the second.
-func (t cfnTemplate) resolveParameters(old cfnTemplate, current map[string]string, given []string) (values map[string]string, kept []string, err error) {
+func (t cfnTemplate) resolveParameters(
+	old cfnTemplate,
+	current map[string]string,
+	given []string,
+) (values map[string]string, kept []string, err error) {
 	values = map[string]string{}
 	for name, p := range t.Parameters {
 		values[name] = p.Default
@@ -336,15 +421,19 @@ func (t cfnTemplate) resolveParameters(old cfnTemplate, current map[string]strin
 			kept = append(kept, name)
 		}
 	}
+
 	for _, g := range given {
 		name, value, err := t.parseParameter(g)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		values[name] = value
 		kept = slices.DeleteFunc(kept, func(k string) bool { return k == name })
 	}
+
 	slices.Sort(kept)
+
 	return values, kept, nil
 }
 
@@ -356,8 +445,13 @@ func (t cfnTemplate) parseParameter(given string) (name, value string, err error
 		return "", "", withHint(fmt.Errorf("--parameter %s: the template has no such parameter", given),
 			"give NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
 	}
+
 	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
-		return "", "", withHint(fmt.Errorf("--parameter %s: the template has no such choice", given), "give one of "+strings.Join(p.AllowedValues, ", "))
+		return "", "", withHint(
+			fmt.Errorf("--parameter %s: the template has no such choice", given),
+			"give one of "+strings.Join(p.AllowedValues, ", "),
+		)
 	}
+
 	return name, value, nil
 }

@@ -31,6 +31,7 @@ What is there already is left alone, so it may be run again.` + exitStatusHelp()
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.stateInit(cmd.Context()) },
 	}
+
 	a.addYesFlag(cmd)
 	return cmd
 }
@@ -40,23 +41,30 @@ func (a *app) stateInit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	steps, err := store.PlanInit(ctx, url, a.storeOptions())
 	if err != nil {
 		return err
 	}
+
 	if len(steps) == 0 {
 		a.printMessage("%s is a state store already", url)
 		return nil
 	}
+
 	for _, step := range steps {
 		a.printMessage("+ %s", step.Description)
 	}
+
 	if err := a.confirm("Make the state store " + url + "?"); err != nil {
 		return err
 	}
+
 	if err := store.RunInitSteps(ctx, steps, func(s store.InitStep) { a.printMessage("made %s", s.Description) }); err != nil {
 		return err
 	}
+
 	a.printMessage("%s is ready", url)
+
 	return nil
 }

@@ -24,5 +24,6 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 			hint = "did you mean --" + near + "?"
 		}
 	}
+
 	return diag.WithHint(fmt.Errorf("%s: %w", cmd.CommandPath(), err), hint)
 }

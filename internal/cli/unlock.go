@@ -25,11 +25,14 @@ may still take effect; run 'slipway apply' afterwards to see and finish it. Unlo
 			if err != nil {
 				return err
 			}
+
 			return a.runUnlock(cmd.Context(), name)
 		},
 	}
+
 	addNameFlag(cmd, &name)
 	a.addYesFlag(cmd)
+
 	return cmd
 }
 
@@ -37,31 +40,39 @@ func (a *app) runUnlock(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
+
 	s, _, err := a.openStore(ctx)
 	if err != nil {
 		return err
 	}
+
 	d, err := a.operationsOf(s, name)
 	if err != nil {
 		return err
 	}
+
 	lock, err := d.ReadLock(ctx)
 	if err != nil {
 		return err
 	}
+
 	if lock.Holder == nil {
 		a.printMessage("cluster %s is not locked", name)
 		return nil
 	}
+
 	h := lock.Holder
 	a.printMessage("cluster %s is locked by %s since %s\n  command  %s\n  lease    ends at %s\n  token    %d",
 		name, h, formatTime(h.Since), h.Command, formatTime(h.Expires), lock.Token)
 	if err := a.confirm("Take the lock away from " + h.Owner + "?"); err != nil {
 		return err
 	}
+
 	if err := d.BreakLock(ctx, a.describeOperator("unlock"), lock.Token); err != nil {
 		return err
 	}
+
 	a.printMessage("cluster %s is unlocked", name)
+
 	return nil
 }

@@ -31,19 +31,24 @@ func newValidateClusterCommand(a *app) *cobra.Command {
 		Long: `Check that a cluster is well: every machine runs, every etcd member is healthy, the API answers, every machine has
 a Ready node, every system pod runs. What is missing is named with its cause, from the machines' own boot reports on
 their consoles: no SSH is needed. With --wait it looks again until all is well or the time is over.` +
-			exitStatusHelp("2  the cluster is not well"),
+			exitStatusHelp(
+				"2  the cluster is not well",
+			),
 		Example: "  slipway validate cluster demo\n  slipway validate cluster demo --wait 10m\n  slipway validate cluster demo -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, o.name)
 			if err != nil {
 				return err
 			}
+
 			return a.runValidateCluster(cmd.Context(), name, o)
 		},
 	}
+
 	addNameFlag(cmd, &o.name)
 	addFormatFlag(cmd, &o.format)
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until the cluster is well, for so long")
+
 	return cmd
 }
 
@@ -53,36 +58,48 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 	if err != nil {
 		return err
 	}
+
 	r, err := a.waitUntilHealthy(ctx, g, o.wait)
 	if err != nil {
 		return err
 	}
+
 	if err := a.printHealth(o.format, r); err != nil {
 		return err
 	}
+
 	if !r.Valid {
 		return Exit{Code: exitUnhealthy}
 	}
+
 	return nil
 }
 
 // waitUntilHealthy judges the cluster until it is well or wait is over. While waiting it says what it waits for.
-func (a *app) waitUntilHealthy(ctx context.Context, g *healthCollector, wait time.Duration) (health.Report, error) {
-	start, said := a.Now(), ""
+func (a *app) waitUntilHealthy(
+	ctx context.Context,
+	g *healthCollector,
+	wait time.Duration,
+) (health.Report, error) {
+	start := a.Now()
+	said := ""
 	for {
 		facts, err := g.collectFacts(ctx)
 		if err != nil {
 			return health.Report{}, err
 		}
+
 		r := health.Evaluate(facts)
 		elapsed := a.Now().Sub(start)
 		if r.Valid || elapsed >= wait {
 			return r, nil
 		}
+
 		if text := describeUnhealthy(r); text != said {
 			a.printMessage("%s waiting: %s", formatElapsed(elapsed), text)
 			said = text
 		}
+
 		select {
 		case <-ctx.Done():
 			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
@@ -93,19 +110,23 @@ func (a *app) waitUntilHealthy(ctx context.Context, g *healthCollector, wait tim
 
 // describeUnhealthy names the first thing that is not well, and how many more there are.
 func describeUnhealthy(r health.Report) string {
-	first, more := "", -1
+	first := ""
+	more := -1
 	for _, c := range r.Checks {
 		if c.OK {
 			continue
 		}
+
 		more++
 		if first == "" {
 			first = c.Kind + " " + c.Name + ": " + c.Cause
 		}
 	}
+
 	if more > 0 {
 		first += fmt.Sprintf(" (and %d more)", more)
 	}
+
 	return first
 }
 
@@ -119,28 +140,34 @@ func (a *app) printHealth(format string, r health.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
+
 	var rows [][]string
 	for _, ok := range []bool{false, true} {
 		for _, c := range r.Checks {
 			if c.OK != ok {
 				continue
 			}
+
 			state := "ok"
 			if !ok {
 				state = "FAILED"
 			}
+
 			cause := c.Cause
 			if c.Hint != "" {
 				cause += " (" + c.Hint + ")"
 			}
+
 			rows = append(rows, []string{c.Kind, c.Name, state, cause})
 		}
 	}
+
 	a.printTable([]string{"KIND", "NAME", "STATE", "CAUSE"}, rows)
 	if r.Valid {
 		a.printMessage("%s", a.colorText(a.Stderr, green, "the cluster is well"))
 	} else {
 		a.printMessage("%s", a.colorText(a.Stderr, red, "the cluster is not well"))
 	}
+
 	return nil
 }

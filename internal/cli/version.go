@@ -38,11 +38,14 @@ func newVersionCommand(a *app) *cobra.Command {
 				fmt.Fprintf(a.Stdout, "slipway %s %s %s %s\n", v.Version, v.Commit, v.Go, v.Platform)
 				return nil
 			}
+
 			return a.printValue(format, v)
 		},
 	}
+
 	addFormatFlag(cmd, &format)
 	cmd.Flags().BoolVar(&short, "short", false, "print the version number only")
+
 	return cmd
 }
 
@@ -53,13 +56,16 @@ func buildVersion() versionInfo {
 	if !ok {
 		return v
 	}
+
 	if info.Main.Version != "" && info.Main.Version != "(devel)" {
 		v.Version = info.Main.Version
 	}
+
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" {
 			v.Commit = s.Value
 		}
 	}
+
 	return v
 }

@@ -17,7 +17,10 @@ const LoadBalancerNone = "None"
 
 // HasBastion says whether a set has a group of role Bastion.
 func HasBastion(s Set) bool {
-	return slices.ContainsFunc(s.Groups, func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role == v1alpha1.RoleBastion })
+	return slices.ContainsFunc(
+		s.Groups,
+		func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role == v1alpha1.RoleBastion },
+	)
 }
 
 func defaultBastion(s *Set) {
@@ -30,9 +33,11 @@ func defaultMachineType(g *v1alpha1.InstanceGroup, _ *Set) {
 	if g.Spec.Role == v1alpha1.RoleBastion {
 		setDefaultText(&g.Spec.MachineType, "t3.micro")
 	}
+
 	if mixed := g.Spec.MixedInstancesPolicy.Instances; len(mixed) > 0 {
 		setDefaultText(&g.Spec.MachineType, mixed[0])
 	}
+
 	setDefaultText(&g.Spec.MachineType, "t3.large")
 }
 
@@ -40,6 +45,7 @@ func defaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {
 	if g.Spec.Role == v1alpha1.RoleBastion {
 		setDefaultNumber(&g.Spec.RootVolume.Size, 16)
 	}
+
 	setDefaultNumber(&g.Spec.RootVolume.Size, 64)
 }
 
@@ -49,27 +55,63 @@ func (v validator) checkBastion(s Set) {
 	for i, cidr := range spec.SSHAccess {
 		at := fmt.Sprintf("spec.sshAccess[%d]", i)
 		if p := v.parsePrefix(at, cidr); p.IsValid() && p.Bits() == 0 {
-			v.warnf(at, cidr, "name the ranges of your own networks", "lets the whole world try the bastions' SSH")
+			v.warnf(
+				at,
+				cidr,
+				"name the ranges of your own networks",
+				"lets the whole world try the bastions' SSH",
+			)
 		}
 	}
+
 	typ := spec.Topology.Bastion.LoadBalancer.Type
 	if !HasBastion(s) {
 		if len(spec.SSHAccess) > 0 {
-			v.errorf("spec.sshAccess", strings.Join(spec.SSHAccess, ", "), "add an InstanceGroup of role Bastion, or leave it out: no machine is reached by SSH without one",
-				"has no effect without a bastion")
+			v.errorf(
+				"spec.sshAccess",
+				strings.Join(spec.SSHAccess, ", "),
+				"add an InstanceGroup of role Bastion, or leave it out: no machine is reached by SSH without one",
+				"has no effect without a bastion",
+			)
 		}
+
 		if typ != "" {
-			v.errorf("spec.topology.bastion.loadBalancer.type", typ, "add an InstanceGroup of role Bastion, or leave it out", "has no effect without a bastion")
+			v.errorf(
+				"spec.topology.bastion.loadBalancer.type",
+				typ,
+				"add an InstanceGroup of role Bastion, or leave it out",
+				"has no effect without a bastion",
+			)
 		}
+
 		return
 	}
-	v.checkChoice("spec.topology.bastion.loadBalancer.type", typ, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerNone)
+
+	v.checkChoice(
+		"spec.topology.bastion.loadBalancer.type",
+		typ,
+		LoadBalancerPublic,
+		LoadBalancerInternal,
+		LoadBalancerNone,
+	)
+
 	v.checkBastionSubnets(s, typ)
 	if len(spec.SSHAccess) == 0 {
-		v.errorf("spec.sshAccess", "", "list the ranges of your own networks, such as 192.0.2.0/24", "must not be empty: nobody could reach the bastion")
+		v.errorf(
+			"spec.sshAccess",
+			"",
+			"list the ranges of your own networks, such as 192.0.2.0/24",
+			"must not be empty: nobody could reach the bastion",
+		)
 	}
+
 	if spec.SSHKey == "" && spec.SSHKeyName == "" {
-		v.warnf("spec.sshKeyName", "", "name a key pair, or give sshKey", "is empty: only an image that brings EC2 Instance Connect lets anybody in")
+		v.warnf(
+			"spec.sshKeyName",
+			"",
+			"name a key pair, or give sshKey",
+			"is empty: only an image that brings EC2 Instance Connect lets anybody in",
+		)
 	}
 }
 
@@ -79,17 +121,30 @@ func (v validator) checkBastionSubnets(s Set, typ string) {
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
 		types[sub.Name] = sub.Type
 	}
+
 	for _, g := range s.Groups {
 		if g.Spec.Role != v1alpha1.RoleBastion || typ != LoadBalancerNone {
 			continue
 		}
+
 		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
 		if len(g.Spec.Subnets) == 0 {
-			gv.errorf("spec.subnets", "", "add Public subnets", "must not be empty: a bastion without a load balancer needs a public address")
+			gv.errorf(
+				"spec.subnets",
+				"",
+				"add Public subnets",
+				"must not be empty: a bastion without a load balancer needs a public address",
+			)
 		}
+
 		for i, name := range g.Spec.Subnets {
 			if types[name] != v1alpha1.SubnetPublic {
-				gv.errorf(fmt.Sprintf("spec.subnets[%d]", i), name, "use a Public one, or a load balancer", "is not Public: nobody could reach a bastion without a load balancer there")
+				gv.errorf(
+					fmt.Sprintf("spec.subnets[%d]", i),
+					name,
+					"use a Public one, or a load balancer",
+					"is not Public: nobody could reach a bastion without a load balancer there",
+				)
 			}
 		}
 	}
@@ -99,9 +154,11 @@ func (v validator) checkSSHKeys(spec v1alpha1.ClusterSpec) {
 	if spec.SSHKey != "" && spec.SSHKeyName != "" {
 		v.errorf("spec.sshKeyName", spec.SSHKeyName, "keep one of them", "is given beside sshKey")
 	}
+
 	if name := spec.SSHKeyName; name != "" && !regexp.MustCompile(`^[ -~]{1,255}$`).MatchString(name) {
 		v.errorf("spec.sshKeyName", name, "see aws ec2 describe-key-pairs", "is no name of a key pair")
 	}
+
 	if spec.SSHKey != "" {
 		v.checkSSHKey(spec.SSHKey)
 	}
@@ -112,14 +169,23 @@ func (v validator) checkSSHKey(key string) {
 	const hint = "give the line in the .pub file, ssh-ed25519 AAAA… or ssh-rsa AAAA…"
 	f := strings.Fields(key)
 	if strings.Contains(key, "PRIVATE KEY") {
-		v.errorf("spec.sshKey", "", hint, "is a private key: it must never leave your machine") // and is not shown
+		v.errorf(
+			"spec.sshKey",
+			"",
+			hint,
+			"is a private key: it must never leave your machine",
+		) // and is not shown
+
 		return
 	}
+
 	if len(f) < 2 || f[0] != "ssh-ed25519" && f[0] != "ssh-rsa" {
 		v.errorf("spec.sshKey", "", hint, "is not a public key that EC2 takes")
 		return
 	}
-	if raw, err := base64.StdEncoding.DecodeString(f[1]); err != nil || len(raw) < 4+len(f[0]) || string(raw[4:4+len(f[0])]) != f[0] {
+
+	if raw, err := base64.StdEncoding.DecodeString(f[1]); err != nil || len(raw) < 4+len(f[0]) ||
+		string(raw[4:4+len(f[0])]) != f[0] {
 		v.errorf("spec.sshKey", "", hint, "is not a whole %s key", f[0])
 	}
 }

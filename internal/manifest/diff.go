@@ -13,8 +13,10 @@ import (
 
 // Diff lists how the fields of two sets differ, one a line: "+ path value", "- path value", "~ path old → new".
 func Diff(before, after Set) []string {
-	a, b := documentTrees(before), documentTrees(after)
+	a := documentTrees(before)
+	b := documentTrees(after)
 	var lines []string
+
 	for _, doc := range slices.Sorted(maps.Keys(mergeMaps(a, b))) {
 		switch {
 		case a[doc] == nil:
@@ -25,6 +27,7 @@ func Diff(before, after Set) []string {
 			lines = append(lines, diffTrees(doc+": ", a[doc], b[doc])...)
 		}
 	}
+
 	return lines
 }
 
@@ -34,9 +37,11 @@ func documentTrees(s Set) map[string]any {
 	if s.Cluster.Kind != "" {
 		out[documentName(s.Cluster.Kind, s.Cluster.Metadata)] = toJSONTree(s.Cluster)
 	}
+
 	for _, g := range s.Groups {
 		out[documentName(g.Kind, g.Metadata)] = toJSONTree(g)
 	}
+
 	return out
 }
 
@@ -56,20 +61,25 @@ func diffTrees(path string, before, after any) []string {
 	if aMap && bMap {
 		return diffMaps(path, a, b)
 	}
+
 	x, xList := before.([]any)
 	y, yList := after.([]any)
 	if xList && yList {
 		return diffMaps(path, indexList(x), indexList(y))
 	}
+
 	if before == nil {
 		return []string{fmt.Sprintf("+ %s %s", path, formatValue(after))}
 	}
+
 	if after == nil {
 		return []string{fmt.Sprintf("- %s %s", path, formatValue(before))}
 	}
+
 	if was, is := formatValue(before), formatValue(after); was != is {
 		return []string{fmt.Sprintf("~ %s %s → %s", path, was, is)}
 	}
+
 	return nil
 }
 
@@ -80,8 +90,10 @@ func diffMaps(path string, a, b map[string]any) []string {
 		if strings.HasSuffix(path, ": ") || strings.HasPrefix(key, "[") {
 			at = path + key
 		}
+
 		lines = append(lines, diffTrees(at, a[key], b[key])...)
 	}
+
 	return lines
 }
 
@@ -91,5 +103,6 @@ func indexList(list []any) map[string]any {
 	for i, v := range list {
 		out[fmt.Sprintf("[%d]", i)] = v
 	}
+
 	return out
 }

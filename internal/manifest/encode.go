@@ -17,9 +17,11 @@ func EncodeYAML(s Set) []byte {
 	if s.Cluster.Kind != "" {
 		docs = append(docs, EncodeCluster(s.Cluster))
 	}
+
 	for _, g := range s.Groups {
 		docs = append(docs, EncodeGroup(g))
 	}
+
 	return bytes.Join(docs, []byte("---\n"))
 }
 
@@ -34,5 +36,6 @@ func mustYAML(doc any) []byte {
 	if err != nil {
 		panic("a document of plain fields is always YAML: " + err.Error())
 	}
+
 	return out
 }

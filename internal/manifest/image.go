@@ -29,9 +29,13 @@ func knownDistributions() map[string]map[string]string {
 		amazon  = "ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-"
 		flatcar = "075585003325/Flatcar-stable-*-hvm"
 	)
+
 	return map[string]map[string]string{
 		defaultDistribution: {"amd64": debian + "amd64", "arm64": debian + "arm64"},
-		"ubuntu-24.04":      {"amd64": ubuntu + "amd64/hvm/ebs-gp3/ami-id", "arm64": ubuntu + "arm64/hvm/ebs-gp3/ami-id"},
+		"ubuntu-24.04": {
+			"amd64": ubuntu + "amd64/hvm/ebs-gp3/ami-id",
+			"arm64": ubuntu + "arm64/hvm/ebs-gp3/ami-id",
+		},
 		"amazon-linux-2023": {"amd64": amazon + "x86_64", "arm64": amazon + "arm64"},
 		"flatcar":           {"amd64": flatcar, "arm64": flatcar},
 	}
@@ -50,6 +54,7 @@ func defaultFormat(g *v1alpha1.InstanceGroup, _ *Set) {
 	if strings.Contains(strings.ToLower(g.Spec.Image), "flatcar") {
 		format = FormatIgnition
 	}
+
 	setDefaultText(&g.Spec.UserDataFormat, format)
 }
 
@@ -62,6 +67,7 @@ func imageForArch(image, arch string) string {
 			}
 		}
 	}
+
 	return image
 }
 
@@ -71,11 +77,29 @@ func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 	flatcar := strings.Contains(strings.ToLower(spec.Image), "flatcar")
 	switch {
 	case flatcar && spec.UserDataFormat == FormatCloudInit:
-		v.errorf("spec.userDataFormat", spec.UserDataFormat, "use "+FormatIgnition, "is nothing that Flatcar reads: it has no cloud-init and no Python")
+		v.errorf(
+			"spec.userDataFormat",
+			spec.UserDataFormat,
+			"use "+FormatIgnition,
+			"is nothing that Flatcar reads: it has no cloud-init and no Python",
+		)
+
 	case spec.UserDataFormat == FormatIgnition && spec.Role == v1alpha1.RoleBastion:
-		v.errorf("spec.userDataFormat", spec.UserDataFormat, "use "+FormatCloudInit+" and an image with cloud-init", "is not for a bastion, which is set up by a script")
+		v.errorf(
+			"spec.userDataFormat",
+			spec.UserDataFormat,
+			"use "+FormatCloudInit+" and an image with cloud-init",
+			"is not for a bastion, which is set up by a script",
+		)
+
 	case spec.UserDataFormat == FormatIgnition && strings.HasPrefix(spec.Image, "ssm:/aws/service/"):
-		v.errorf("spec.userDataFormat", spec.UserDataFormat, "use "+FormatCloudInit, "is nothing that %s reads", spec.Image)
+		v.errorf(
+			"spec.userDataFormat",
+			spec.UserDataFormat,
+			"use "+FormatCloudInit,
+			"is nothing that %s reads",
+			spec.Image,
+		)
 	}
 }
 
@@ -86,7 +110,13 @@ func (v validator) checkIgnition(path, content string) {
 			Version string `json:"version"`
 		} `json:"ignition"`
 	}
-	if err := json.Unmarshal([]byte(content), &doc); err != nil || !strings.HasPrefix(doc.Ignition.Version, "3.") {
-		v.errorf(path, "", `write it as {"ignition":{"version":"3.3.0"},…}`, "is no Ignition configuration of version 3")
+	if err := json.Unmarshal([]byte(content), &doc); err != nil ||
+		!strings.HasPrefix(doc.Ignition.Version, "3.") {
+		v.errorf(
+			path,
+			"",
+			`write it as {"ignition":{"version":"3.3.0"},…}`,
+			"is no Ignition configuration of version 3",
+		)
 	}
 }

@@ -32,12 +32,20 @@ func FindInstanceType(name string) (InstanceType, bool) {
 	if len(f) != 3 { // architecture, vCPUs, memory
 		return InstanceType{}, false
 	}
+
 	vcpu, err := strconv.Atoi(f[1])
 	if err != nil {
 		return InstanceType{}, false
 	}
+
 	memory, err := strconv.Atoi(f[2])
-	return InstanceType{Name: name, Arch: f[0], VCPU: vcpu, MemoryMiB: memory}, err == nil
+
+	return InstanceType{
+		Name:      name,
+		Arch:      f[0],
+		VCPU:      vcpu,
+		MemoryMiB: memory,
+	}, err == nil
 }
 
 // InstanceTypeArch returns the architecture of an instance type; of an unknown one amd64.
@@ -45,6 +53,7 @@ func InstanceTypeArch(name string) string {
 	if t, ok := FindInstanceType(name); ok {
 		return t.Arch
 	}
+
 	return "amd64"
 }
 
@@ -56,5 +65,6 @@ func nearestInstanceType(name string) string {
 			names = append(names, typ)
 		}
 	}
+
 	return diag.Nearest(name, names)
 }

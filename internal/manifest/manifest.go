@@ -24,6 +24,7 @@ func (s Set) Group(name string) (v1alpha1.InstanceGroup, bool) {
 			return g, true
 		}
 	}
+
 	return v1alpha1.InstanceGroup{}, false
 }
 
@@ -34,17 +35,25 @@ func (s Set) ControlPlane() v1alpha1.InstanceGroup {
 			return g
 		}
 	}
+
 	return v1alpha1.InstanceGroup{}
 }
 
 // Workers returns the groups of workers.
 func (s Set) Workers() []v1alpha1.InstanceGroup {
-	return slices.DeleteFunc(slices.Clone(s.Groups), func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role != v1alpha1.RoleWorker })
+	return slices.DeleteFunc(
+		slices.Clone(s.Groups),
+		func(g v1alpha1.InstanceGroup) bool { return g.Spec.Role != v1alpha1.RoleWorker },
+	)
 }
 
 // sortedByName returns the set with its groups in the order of their names.
 func (s Set) sortedByName() Set {
 	s.Groups = slices.Clone(s.Groups)
-	slices.SortStableFunc(s.Groups, func(a, b v1alpha1.InstanceGroup) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
+	slices.SortStableFunc(
+		s.Groups,
+		func(a, b v1alpha1.InstanceGroup) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) },
+	)
+
 	return s
 }

@@ -41,31 +41,65 @@ func MachineTypes(spec v1alpha1.InstanceGroupSpec) []string {
 			out = append(out, t)
 		}
 	}
+
 	return out
 }
 
 func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
-	p, at := spec.MixedInstancesPolicy, "spec.mixedInstancesPolicy"
+	p := spec.MixedInstancesPolicy
+	at := "spec.mixedInstancesPolicy"
 	v.checkSpotFields(spec)
 	if len(p.Instances) == 0 {
-		if p.OnDemandBase != 0 || p.OnDemandAboveBase != 0 || p.SpotAllocationStrategy != "" || p.OnDemandAllocationStrategy != "" {
-			v.errorf(at+".instances", "", "list the machine types, "+spec.MachineType+" among them", "must not be empty where there is a policy")
+		if p.OnDemandBase != 0 || p.OnDemandAboveBase != 0 || p.SpotAllocationStrategy != "" ||
+			p.OnDemandAllocationStrategy != "" {
+			v.errorf(
+				at+".instances",
+				"",
+				"list the machine types, "+spec.MachineType+" among them",
+				"must not be empty where there is a policy",
+			)
 		}
+
 		return
 	}
+
 	if spec.Role != v1alpha1.RoleWorker {
-		v.errorf(at, "", "leave it out", "is for workers only: each of the other machines is one that must stay")
+		v.errorf(
+			at,
+			"",
+			"leave it out",
+			"is for workers only: each of the other machines is one that must stay",
+		)
 	}
+
 	if len(p.Instances) > maxOverrides {
-		v.errorf(at+".instances", strconv.Itoa(len(p.Instances)), fmt.Sprintf("keep %d", maxOverrides), "are more than an auto scaling group takes")
+		v.errorf(
+			at+".instances",
+			strconv.Itoa(len(p.Instances)),
+			fmt.Sprintf("keep %d", maxOverrides),
+			"are more than an auto scaling group takes",
+		)
 	}
+
 	if !slices.Contains(p.Instances, spec.MachineType) {
-		v.errorf("spec.machineType", spec.MachineType, "leave it out: it is then "+p.Instances[0], "is not one of mixedInstancesPolicy.instances")
+		v.errorf(
+			"spec.machineType",
+			spec.MachineType,
+			"leave it out: it is then "+p.Instances[0],
+			"is not one of mixedInstancesPolicy.instances",
+		)
 	}
+
 	v.checkMixedTypes(spec)
 	v.checkRange(at+".onDemandBase", p.OnDemandBase, 0, max(0, spec.MaxSize))
 	v.checkRange(at+".onDemandAboveBase", p.OnDemandAboveBase, 0, 100)
-	v.checkChoice(at+".onDemandAllocationStrategy", p.OnDemandAllocationStrategy, strategyPrioritized, strategyLowestPrice)
+	v.checkChoice(
+		at+".onDemandAllocationStrategy",
+		p.OnDemandAllocationStrategy,
+		strategyPrioritized,
+		strategyLowestPrice,
+	)
+
 	v.checkChoice(at+".spotAllocationStrategy", p.SpotAllocationStrategy,
 		strategyPriceCapacity, "capacity-optimized", "capacity-optimized-prioritized", strategyLowestPrice)
 }
@@ -79,14 +113,33 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 		at := fmt.Sprintf("spec.mixedInstancesPolicy.instances[%d]", i)
 		v.checkUnique(at, name, seen, i, "is instances[%d] too")
 		t, known := FindInstanceType(name)
+
 		switch {
 		case !known:
 			v.reportUnknownType(at, name)
 		case ok && t.Arch != own.Arch:
-			v.errorf(at, name, "make another group for it", "is %s, but %s is %s: a group has one image", t.Arch, own.Name, own.Arch)
+			v.errorf(
+				at,
+				name,
+				"make another group for it",
+				"is %s, but %s is %s: a group has one image",
+				t.Arch,
+				own.Name,
+				own.Arch,
+			)
+
 		case ok && spec.Autoscale && (t.VCPU != own.VCPU || t.MemoryMiB != own.MemoryMiB):
-			v.warnf(at, name, "use types of one size", "has %d vCPUs and %d MiB, but %s has %d and %d: the cluster autoscaler takes them for alike",
-				t.VCPU, t.MemoryMiB, own.Name, own.VCPU, own.MemoryMiB)
+			v.warnf(
+				at,
+				name,
+				"use types of one size",
+				"has %d vCPUs and %d MiB, but %s has %d and %d: the cluster autoscaler takes them for alike",
+				t.VCPU,
+				t.MemoryMiB,
+				own.Name,
+				own.VCPU,
+				own.MemoryMiB,
+			)
 		}
 	}
 }
@@ -98,10 +151,12 @@ func (v validator) checkSpotFields(spec v1alpha1.InstanceGroupSpec) {
 		if !regexp.MustCompile(`^\d{1,4}(\.\d{1,6})?$`).MatchString(price) {
 			v.errorf("spec.maxPrice", price, `write it as "0.05"`, "is not a price in dollars an hour")
 		}
+
 		if !HasSpot(spec) {
 			v.errorf("spec.maxPrice", price, hint, "is for spot machines, and the group has none")
 		}
 	}
+
 	if spec.CapacityRebalance && !HasSpot(spec) {
 		v.errorf("spec.capacityRebalance", "true", hint, "is for spot machines, and the group has none")
 	}

@@ -31,27 +31,37 @@ type NewSetOptions struct {
 func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 	var fs diag.Findings
 	c := v1alpha1.Cluster{
-		APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.KindCluster, Metadata: v1alpha1.Metadata{Name: name},
+		APIVersion: v1alpha1.APIVersion,
+		Kind:       v1alpha1.KindCluster,
+		Metadata:   v1alpha1.Metadata{Name: name},
 		Spec: v1alpha1.ClusterSpec{
 			KubernetesVersion: o.KubernetesVersion,
 			Networking:        v1alpha1.Networking{NetworkCIDR: o.NetworkCIDR, NATGateways: o.NATGateways},
-			API:               v1alpha1.APIAccess{LoadBalancer: v1alpha1.LoadBalancer{Type: o.APILoadBalancerType}},
-			ConfigStore:       v1alpha1.ConfigStore{Base: o.ConfigStoreBase},
+			API: v1alpha1.APIAccess{
+				LoadBalancer: v1alpha1.LoadBalancer{Type: o.APILoadBalancerType},
+			},
+			ConfigStore: v1alpha1.ConfigStore{Base: o.ConfigStoreBase},
 		},
 	}
+
 	zones = distinctZones(zones, &fs)
+
 	for _, typ := range []v1alpha1.SubnetType{v1alpha1.SubnetPublic, v1alpha1.SubnetPrivate} {
 		for _, zone := range zones {
 			subnet := v1alpha1.Subnet{Name: subnetName(typ, zone), Zone: zone, Type: typ}
 			c.Spec.Networking.Subnets = append(c.Spec.Networking.Subnets, subnet)
 		}
 	}
+
 	group := func(name string, role v1alpha1.Role, size int, machine string) v1alpha1.InstanceGroup {
 		return v1alpha1.InstanceGroup{
-			APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.KindInstanceGroup, Metadata: v1alpha1.Metadata{Name: name},
-			Spec: v1alpha1.InstanceGroupSpec{Role: role, MinSize: size, MachineType: machine},
+			APIVersion: v1alpha1.APIVersion,
+			Kind:       v1alpha1.KindInstanceGroup,
+			Metadata:   v1alpha1.Metadata{Name: name},
+			Spec:       v1alpha1.InstanceGroupSpec{Role: role, MinSize: size, MachineType: machine},
 		}
 	}
+
 	return Set{Cluster: c, Groups: []v1alpha1.InstanceGroup{
 		group(ControlPlaneGroup, v1alpha1.RoleControlPlane, o.ControlPlaneCount, o.ControlPlaneSize),
 		group(WorkersGroup, v1alpha1.RoleWorker, o.WorkerCount, o.NodeSize),
@@ -63,8 +73,10 @@ func distinctZones(zones []string, fs *diag.Findings) []string {
 	if len(zones) == 0 {
 		fs.Errorf("--zones", "", "give three, such as us-east-1a,us-east-1b,us-east-1c", "must not be empty")
 	}
+
 	seen := map[string]bool{}
 	var out []string
+
 	for i, zone := range zones {
 		at := fmt.Sprintf("--zones[%d]", i)
 		switch {
@@ -75,8 +87,10 @@ func distinctZones(zones []string, fs *diag.Findings) []string {
 		default:
 			out = append(out, zone)
 		}
+
 		seen[zone] = true
 	}
+
 	return out
 }
 
@@ -84,5 +98,6 @@ func subnetName(typ v1alpha1.SubnetType, zone string) string {
 	if typ == v1alpha1.SubnetPublic {
 		return "public-" + zoneLetter(zone)
 	}
+
 	return "private-" + zoneLetter(zone)
 }

@@ -30,17 +30,28 @@ func Parse(text []byte) (Set, diag.Findings) {
 	var set Set
 	var fs diag.Findings
 	if len(text) > maxManifestBytes {
-		fs.Errorf("manifest", "", "split off what is not a manifest", "it has %d bytes, more than %d", len(text), maxManifestBytes)
+		fs.Errorf(
+			"manifest",
+			"",
+			"split off what is not a manifest",
+			"it has %d bytes, more than %d",
+			len(text),
+			maxManifestBytes,
+		)
+
 		return set, fs
 	}
+
 	docs, err := splitDocuments(text)
 	if err != nil {
 		fs.Errorf("manifest", "", "check the YAML", "cannot be read: %s", err)
 		return set, fs
 	}
+
 	for i, doc := range docs {
 		set = set.addDocument(doc, fmt.Sprintf("document %d", i+1), &fs)
 	}
+
 	return set.sortedByName(), fs
 }
 
@@ -53,9 +64,11 @@ func splitDocuments(text []byte) ([][]byte, error) {
 		if errors.Is(err, io.EOF) {
 			return docs, nil
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		if !isBlankDocument(doc) {
 			docs = append(docs, doc)
 		}
@@ -70,6 +83,7 @@ func isBlankDocument(doc []byte) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -79,10 +93,12 @@ func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 	if !ok {
 		return s
 	}
+
 	kind := parseKind(fields, where, fs)
 	if name := metadataName(fields); name != "" {
 		where = strings.ToLower(kind) + "/" + name
 	}
+
 	switch kind {
 	case v1alpha1.KindCluster:
 		var c v1alpha1.Cluster
@@ -91,12 +107,15 @@ func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 			fs.Errorf(where, "", "keep one Cluster; give others a file of their own", "is a second Cluster")
 			return s
 		}
+
 		s.Cluster = c
+
 	case v1alpha1.KindInstanceGroup:
 		var g v1alpha1.InstanceGroup
 		decodeDocument(fields, groupShape(), &g, fieldChecker{where, fs})
 		s.Groups = append(s.Groups, g)
 	}
+
 	return s
 }
 
@@ -107,14 +126,24 @@ func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, b
 	if err == nil {
 		err = json.Unmarshal(asJSON, &tree)
 	}
+
 	if err != nil {
-		fs.Errorf(where, "", "check the YAML", "cannot be read: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		fs.Errorf(
+			where,
+			"",
+			"check the YAML",
+			"cannot be read: %s",
+			strings.TrimPrefix(err.Error(), "yaml: "),
+		)
+
 		return nil, false
 	}
+
 	fields, ok := tree.(map[string]any)
 	if !ok {
 		fs.Errorf(where, "", "begin it with apiVersion and kind", "is not a mapping of fields")
 	}
+
 	return fields, ok
 }
 
@@ -124,16 +153,20 @@ func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 	if version != v1alpha1.APIVersion {
 		fs.Errorf(where+": apiVersion", version, "write apiVersion: "+v1alpha1.APIVersion, "is not known")
 	}
+
 	kinds := []string{v1alpha1.KindCluster, v1alpha1.KindInstanceGroup}
 	kind, _ := fields["kind"].(string)
 	if slices.Contains(kinds, kind) {
 		return kind
 	}
+
 	hint := "write " + strings.Join(kinds, " or ")
 	if near := diag.Nearest(kind, kinds); near != "" {
 		hint = "did you mean " + near + "?"
 	}
+
 	fs.Errorf(where+": kind", kind, hint, "is not known")
+
 	return ""
 }
 
@@ -150,6 +183,7 @@ func decodeDocument(fields map[string]any, shape any, into any, c fieldChecker) 
 	if err == nil {
 		err = json.Unmarshal(rest, into)
 	}
+
 	if err != nil { // a shape that does not fit its type; the test of shapes forbids it
 		c.fs.Errorf(c.document, "", "report this", "cannot be decoded: %s", err)
 	}
@@ -168,13 +202,16 @@ func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	if !ok {
 		return
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
 		member, known := want[key]
 		if any, free := want["*"]; free {
-			member, known = any, true
+			member = any
+			known = true
 			at = path + "[" + key + "]"
 		}
+
 		switch {
 		case !known:
 			c.reportUnknownField(at, key, slices.Sorted(maps.Keys(want)))
@@ -192,6 +229,7 @@ func (c fieldChecker) reportUnknownField(at, key string, known []string) {
 	if near := diag.Nearest(key, known); near != "" {
 		hint = "did you mean " + near + "?"
 	}
+
 	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")
 }
 
@@ -204,25 +242,38 @@ func (c fieldChecker) checkType(at string, got, want any) bool {
 			c.pruneFields(at, fields, want)
 			return true
 		}
+
 	case []any:
 		items, ok := got.([]any)
 		if ok {
 			return c.checkItemTypes(at, items, want[0])
 		}
+
 	case string:
 		if _, ok := got.(string); ok {
 			return true
 		}
+
 	case bool:
 		if _, ok := got.(bool); ok {
 			return true
 		}
+
 	case float64:
 		if n, ok := got.(float64); ok && n == float64(int32(n)) {
 			return true
 		}
 	}
-	c.fs.Errorf(c.document+": "+at, formatValue(got), "write "+typeHint(want), "must be %s, not %s", typeName(want), typeName(got))
+
+	c.fs.Errorf(
+		c.document+": "+at,
+		formatValue(got),
+		"write "+typeHint(want),
+		"must be %s, not %s",
+		typeName(want),
+		typeName(got),
+	)
+
 	return false
 }
 
@@ -231,6 +282,7 @@ func (c fieldChecker) checkItemTypes(at string, items []any, want any) bool {
 	for i, item := range items {
 		all = c.checkType(fmt.Sprintf("%s[%d]", at, i), item, want) && all
 	}
+
 	return all
 }
 
@@ -248,8 +300,10 @@ func typeName(v any) string {
 		if v != float64(int32(v)) {
 			return "a number with a fraction or too large"
 		}
+
 		return "an integer"
 	}
+
 	return "empty"
 }
 
@@ -264,6 +318,7 @@ func typeHint(want any) string {
 	case bool:
 		return "true or false"
 	}
+
 	return "a whole number without quotes"
 }
 
@@ -273,9 +328,11 @@ func formatValue(v any) string {
 	if err != nil {
 		return ""
 	}
+
 	const most = 40
 	if len(b) > most {
 		return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
 	}
+
 	return strings.Trim(string(b), `"`)
 }

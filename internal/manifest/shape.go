@@ -13,29 +13,65 @@ import (
 func clusterShape() any {
 	one := map[string]string{"*": "x"}
 	return toJSONTree(v1alpha1.Cluster{
-		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
+		APIVersion: "x",
+		Kind:       "x",
+		Metadata:   v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.ClusterSpec{
 			KubernetesVersion: "x",
-			CloudProvider: v1alpha1.CloudProvider{AWS: v1alpha1.AWSProvider{
-				Region: "x", KMSKeyARN: "x",
-				InstanceProfiles: v1alpha1.Existing{ControlPlane: "x", Worker: "x"}, SecurityGroups: v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
-			}},
+			CloudProvider: v1alpha1.CloudProvider{
+				AWS: v1alpha1.AWSProvider{
+					Region:           "x",
+					KMSKeyARN:        "x",
+					InstanceProfiles: v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
+					SecurityGroups:   v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
+				},
+			},
 			Networking: v1alpha1.Networking{
-				NetworkCIDR: "x", PodCIDR: "x", ServiceClusterIPRange: "x", CNI: "x", NATGateways: "x", DNSDomain: "x",
-				VPCPeerings: []v1alpha1.VPCPeering{{Name: "x", NetworkID: "x", CIDRs: []string{"x"}, RouteTables: []string{"x"}}},
-				NetworkID:   "x", InternetGatewayID: "x", VPCEndpoints: []string{"x"},
-				Subnets: []v1alpha1.Subnet{{Name: "x", Zone: "x", Type: "x", CIDR: "x", ID: "x", Egress: "x"}},
+				NetworkCIDR:           "x",
+				PodCIDR:               "x",
+				ServiceClusterIPRange: "x",
+				CNI:                   "x",
+				NATGateways:           "x",
+				DNSDomain:             "x",
+				VPCPeerings: []v1alpha1.VPCPeering{{
+					Name:        "x",
+					NetworkID:   "x",
+					CIDRs:       []string{"x"},
+					RouteTables: []string{"x"},
+				}},
+				NetworkID:         "x",
+				InternetGatewayID: "x",
+				VPCEndpoints:      []string{"x"},
+				Subnets: []v1alpha1.Subnet{{
+					Name:   "x",
+					Zone:   "x",
+					Type:   "x",
+					CIDR:   "x",
+					ID:     "x",
+					Egress: "x",
+				}},
 			},
 			API: v1alpha1.APIAccess{
-				Access: []string{"x"}, LoadBalancer: v1alpha1.LoadBalancer{Type: "x"}, AdditionalSANs: []string{"x"}, PublicName: "x",
+				Access:         []string{"x"},
+				LoadBalancer:   v1alpha1.LoadBalancer{Type: "x"},
+				AdditionalSANs: []string{"x"},
+				PublicName:     "x",
 			},
 			Etcd:        v1alpha1.Etcd{Volume: volumeShape(), HeartbeatIntervalMS: 1, ElectionTimeoutMS: 1},
 			Assets:      v1alpha1.Assets{FileRepository: "x", ContainerRegistry: "x"},
 			ConfigStore: v1alpha1.ConfigStore{Base: "x"},
-			SSHAccess:   []string{"x"}, SSHKeyName: "x", SSHKey: "x",
-			Topology:           v1alpha1.Topology{DNS: v1alpha1.DNSTopology{Type: "x"}, Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}}},
-			DNSZone:            "x",
-			MachineAccess:      v1alpha1.MachineAccess{SessionManager: true, InstanceConnectSecurityGroup: "x"},
+			SSHAccess:   []string{"x"},
+			SSHKeyName:  "x",
+			SSHKey:      "x",
+			Topology: v1alpha1.Topology{
+				DNS:     v1alpha1.DNSTopology{Type: "x"},
+				Bastion: v1alpha1.BastionTopology{LoadBalancer: v1alpha1.BastionLoadBalancer{Type: "x"}},
+			},
+			DNSZone: "x",
+			MachineAccess: v1alpha1.MachineAccess{
+				SessionManager:               true,
+				InstanceConnectSecurityGroup: "x",
+			},
 			DeletionProtection: true,
 			Tags:               one,
 		},
@@ -45,18 +81,50 @@ func clusterShape() any {
 func groupShape() any {
 	one := map[string]string{"*": "x"}
 	return toJSONTree(v1alpha1.InstanceGroup{
-		APIVersion: "x", Kind: "x", Metadata: v1alpha1.Metadata{Name: "x", Labels: one},
+		APIVersion: "x",
+		Kind:       "x",
+		Metadata:   v1alpha1.Metadata{Name: "x", Labels: one},
 		Spec: v1alpha1.InstanceGroupSpec{
-			Role: "x", MachineType: "x", Image: "x", UserDataFormat: "x", MinSize: 1, MaxSize: 1, Autoscale: true, Subnets: []string{"x"},
-			RootVolume: v1alpha1.RootVolume{Type: "x", Size: 1, IOPS: 1, Throughput: 1, EncryptionKey: "x"},
-			MixedInstancesPolicy: v1alpha1.MixedInstancesPolicy{
-				Instances: []string{"x"}, OnDemandBase: 1, OnDemandAboveBase: 1, OnDemandAllocationStrategy: "x", SpotAllocationStrategy: "x",
+			Role:           "x",
+			MachineType:    "x",
+			Image:          "x",
+			UserDataFormat: "x",
+			MinSize:        1,
+			MaxSize:        1,
+			Autoscale:      true,
+			Subnets:        []string{"x"},
+			RootVolume: v1alpha1.RootVolume{
+				Type:          "x",
+				Size:          1,
+				IOPS:          1,
+				Throughput:    1,
+				EncryptionKey: "x",
 			},
-			MaxPrice: "x", CapacityRebalance: true,
-			WarmPool:   v1alpha1.WarmPool{MinSize: 1, MaxGroupPreparedCapacity: 1, PoolState: "x", ReuseOnScaleIn: true},
-			NodeLabels: one, Taints: []string{"x"}, CloudLabels: one, AdditionalSecurityGroups: []string{"x"},
-			IAM:                v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
-			Kubelet:            v1alpha1.Kubelet{KubeReserved: one, SystemReserved: one, EvictionHard: one},
+			MixedInstancesPolicy: v1alpha1.MixedInstancesPolicy{
+				Instances:                  []string{"x"},
+				OnDemandBase:               1,
+				OnDemandAboveBase:          1,
+				OnDemandAllocationStrategy: "x",
+				SpotAllocationStrategy:     "x",
+			},
+			MaxPrice:          "x",
+			CapacityRebalance: true,
+			WarmPool: v1alpha1.WarmPool{
+				MinSize:                  1,
+				MaxGroupPreparedCapacity: 1,
+				PoolState:                "x",
+				ReuseOnScaleIn:           true,
+			},
+			NodeLabels:               one,
+			Taints:                   []string{"x"},
+			CloudLabels:              one,
+			AdditionalSecurityGroups: []string{"x"},
+			IAM:                      v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
+			Kubelet: v1alpha1.Kubelet{
+				KubeReserved:   one,
+				SystemReserved: one,
+				EvictionHard:   one,
+			},
 			AdditionalUserData: []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
 			InstanceMetadata:   v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
 		},
@@ -64,7 +132,12 @@ func groupShape() any {
 }
 
 func volumeShape() v1alpha1.Volume {
-	return v1alpha1.Volume{Type: "x", Size: 1, IOPS: 1, Throughput: 1}
+	return v1alpha1.Volume{
+		Type:       "x",
+		Size:       1,
+		IOPS:       1,
+		Throughput: 1,
+	}
 }
 
 func toJSONTree(doc any) any {
@@ -73,8 +146,10 @@ func toJSONTree(doc any) any {
 	if err == nil {
 		err = json.Unmarshal(b, &tree)
 	}
+
 	if err != nil {
 		panic("a document of plain fields is always JSON: " + err.Error())
 	}
+
 	return tree
 }

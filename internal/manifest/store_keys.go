@@ -11,6 +11,7 @@ func GroupKey(cluster, group string) string {
 	if group == "" {
 		return prefix
 	}
+
 	return prefix + group + ".yaml"
 }
 

@@ -59,8 +59,10 @@ func Validate(s Set) diag.Findings {
 	} else {
 		v.checkCluster(s.Cluster)
 	}
+
 	v.checkGroups(s)
 	v.checkElasticIP(s)
+
 	return fs
 }
 
@@ -83,10 +85,12 @@ func (v validator) checkChoice(path, value string, choices ...string) {
 	if slices.Contains(choices, value) {
 		return
 	}
+
 	hint := "use " + strings.Join(choices, " or ")
 	if near := diag.Nearest(value, choices); near != "" && len(choices) > 1 {
 		hint = "did you mean " + near + "?"
 	}
+
 	v.errorf(path, value, hint, "is not one of %s", strings.Join(choices, ", "))
 }
 
@@ -99,12 +103,25 @@ func (v validator) checkRange(path string, n, low, high int) {
 
 func (v validator) checkCluster(c v1alpha1.Cluster) {
 	v.checkName(c.Metadata.Name)
-	if version, err := semver.StrictNewVersion(c.Spec.KubernetesVersion); err != nil || version.Prerelease()+version.Metadata() != "" {
-		v.errorf("spec.kubernetesVersion", c.Spec.KubernetesVersion, "write it as "+DefaultKubernetesVersion+`, without "v"`, "is not a version of Kubernetes")
+	if version, err := semver.StrictNewVersion(c.Spec.KubernetesVersion); err != nil ||
+		version.Prerelease()+version.Metadata() != "" {
+		v.errorf(
+			"spec.kubernetesVersion",
+			c.Spec.KubernetesVersion,
+			"write it as "+DefaultKubernetesVersion+`, without "v"`,
+			"is not a version of Kubernetes",
+		)
 	}
+
 	if !regionPattern().MatchString(c.Spec.CloudProvider.AWS.Region) {
-		v.errorf("spec.cloudProvider.aws.region", c.Spec.CloudProvider.AWS.Region, "write it as us-east-1", "is not an AWS region")
+		v.errorf(
+			"spec.cloudProvider.aws.region",
+			c.Spec.CloudProvider.AWS.Region,
+			"write it as us-east-1",
+			"is not an AWS region",
+		)
 	}
+
 	v.checkProvidedResources(c.Spec)
 	v.checkNetworking(c.Spec.Networking, c.Spec.CloudProvider.AWS.Region)
 	v.checkAPI(c.Spec.API)
@@ -114,6 +131,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 	if id := c.Spec.MachineAccess.InstanceConnectSecurityGroup; id != "" {
 		v.checkSecurityGroup("spec.machineAccess.instanceConnectSecurityGroup", id)
 	}
+
 	v.checkEtcdTiming(c.Spec.Etcd)
 	v.checkSSHKeys(c.Spec)
 	v.checkDownloadSources(c.Spec)
@@ -122,29 +140,65 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 
 func (v validator) checkName(name string) {
 	if !ValidName(name) {
-		v.errorf("metadata.name", name, "use at most 40 lower-case letters, digits and dashes, a letter or digit first and last", "is not a DNS label")
+		v.errorf(
+			"metadata.name",
+			name,
+			"use at most 40 lower-case letters, digits and dashes, a letter or digit first and last",
+			"is not a DNS label",
+		)
 	}
 }
 
 func (v validator) checkEtcdTiming(e v1alpha1.Etcd) {
-	v.checkRange("spec.etcd.heartbeatIntervalMS", e.HeartbeatIntervalMS, 10, maxElectionMS/electionPerHeartbeat)
-	if least := electionPerHeartbeat * e.HeartbeatIntervalMS; e.ElectionTimeoutMS < least || e.ElectionTimeoutMS > maxElectionMS {
-		v.errorf("spec.etcd.electionTimeoutMS", strconv.Itoa(e.ElectionTimeoutMS), fmt.Sprintf("use %d to %d", least, maxElectionMS),
-			"must be at least five heartbeats, and at most %d", maxElectionMS)
+	v.checkRange(
+		"spec.etcd.heartbeatIntervalMS",
+		e.HeartbeatIntervalMS,
+		10,
+		maxElectionMS/electionPerHeartbeat,
+	)
+	if least := electionPerHeartbeat * e.HeartbeatIntervalMS; e.ElectionTimeoutMS < least ||
+		e.ElectionTimeoutMS > maxElectionMS {
+		v.errorf(
+			"spec.etcd.electionTimeoutMS",
+			strconv.Itoa(e.ElectionTimeoutMS),
+			fmt.Sprintf("use %d to %d", least, maxElectionMS),
+			"must be at least five heartbeats, and at most %d",
+			maxElectionMS,
+		)
 	}
 }
 
 func (v validator) checkAPI(api v1alpha1.APIAccess) {
-	v.checkChoice("spec.api.loadBalancer.type", api.LoadBalancer.Type, LoadBalancerPublic, LoadBalancerInternal, LoadBalancerElasticIP)
+	v.checkChoice(
+		"spec.api.loadBalancer.type",
+		api.LoadBalancer.Type,
+		LoadBalancerPublic,
+		LoadBalancerInternal,
+		LoadBalancerElasticIP,
+	)
+
 	for i, cidr := range api.Access {
 		v.parsePrefix(fmt.Sprintf("spec.api.access[%d]", i), cidr)
 	}
+
 	if len(api.Access) > 0 && api.LoadBalancer.Type == LoadBalancerInternal {
-		v.errorf("spec.api.access", strings.Join(api.Access, ", "), "leave it out, or use a Public load balancer", "has no effect with an Internal load balancer")
+		v.errorf(
+			"spec.api.access",
+			strings.Join(api.Access, ", "),
+			"leave it out, or use a Public load balancer",
+			"has no effect with an Internal load balancer",
+		)
 	}
+
 	for i, san := range api.AdditionalSANs {
-		if _, err := netip.ParseAddr(san); err != nil && len(validation.IsDNS1123Subdomain(strings.TrimPrefix(san, "*."))) > 0 {
-			v.errorf(fmt.Sprintf("spec.api.additionalSANs[%d]", i), san, "write it as api.example.com or 192.0.2.1", "is neither a DNS name nor an address")
+		if _, err := netip.ParseAddr(san); err != nil &&
+			len(validation.IsDNS1123Subdomain(strings.TrimPrefix(san, "*."))) > 0 {
+			v.errorf(
+				fmt.Sprintf("spec.api.additionalSANs[%d]", i),
+				san,
+				"write it as api.example.com or 192.0.2.1",
+				"is neither a DNS name nor an address",
+			)
 		}
 	}
 }
@@ -154,14 +208,31 @@ func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 	if repo := spec.Assets.FileRepository; repo != "" {
 		u, err := url.Parse(repo)
 		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
-			v.errorf("spec.assets.fileRepository", hidePassword(repo), "write it as https://files.example.com/path", "is not an HTTP address without a password")
+			v.errorf(
+				"spec.assets.fileRepository",
+				hidePassword(repo),
+				"write it as https://files.example.com/path",
+				"is not an HTTP address without a password",
+			)
 		}
 	}
+
 	if registry := spec.Assets.ContainerRegistry; registry != "" && !registryPattern().MatchString(registry) {
-		v.errorf("spec.assets.containerRegistry", registry, "write it as registry.example.com:5000/path, without https://", "is not a registry's address")
+		v.errorf(
+			"spec.assets.containerRegistry",
+			registry,
+			"write it as registry.example.com:5000/path, without https://",
+			"is not a registry's address",
+		)
 	}
+
 	if base := spec.ConfigStore.Base; base != "" && !s3Pattern().MatchString(base) {
-		v.errorf("spec.configStore.base", hidePassword(base), "write it as s3://bucket/prefix", "is not a place on S3")
+		v.errorf(
+			"spec.configStore.base",
+			hidePassword(base),
+			"write it as s3://bucket/prefix",
+			"is not a place on S3",
+		)
 	}
 }
 
@@ -171,27 +242,41 @@ func hidePassword(raw string) string {
 	if err != nil || u.User == nil {
 		return raw
 	}
+
 	return u.Redacted()
 }
 
 func (v validator) checkTags(path string, tags map[string]string) {
 	if len(tags) > maxTags {
-		v.errorf(path, strconv.Itoa(len(tags)), fmt.Sprintf("keep %d", maxTags), "are more tags than AWS has room for")
+		v.errorf(
+			path,
+			strconv.Itoa(len(tags)),
+			fmt.Sprintf("keep %d", maxTags),
+			"are more tags than AWS has room for",
+		)
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		at := path + "[" + key + "]"
 		if isReservedTag(key) {
 			v.errorf(at, "", "use another key", "is a key that Slipway, Kubernetes or AWS sets")
 		}
+
 		if key == "" || len(key) > maxTagKey || len(tags[key]) > maxTagValue {
-			v.errorf(at, "", fmt.Sprintf("use at most %d and %d characters", maxTagKey, maxTagValue), "has a key or value that is empty or too long for AWS")
+			v.errorf(
+				at,
+				"",
+				fmt.Sprintf("use at most %d and %d characters", maxTagKey, maxTagValue),
+				"has a key or value that is empty or too long for AWS",
+			)
 		}
 	}
 }
 
 func isReservedTag(key string) bool {
 	low := strings.ToLower(key)
-	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") || strings.HasPrefix(low, "kubernetes.io/") ||
+	return key == "Name" || strings.HasPrefix(low, "slipway.dev/") || strings.HasPrefix(low, "aws:") ||
+		strings.HasPrefix(low, "kubernetes.io/") ||
 		strings.HasPrefix(low, "k8s.io/cluster-autoscaler/")
 }
 

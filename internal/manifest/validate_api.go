@@ -13,20 +13,36 @@ func (v validator) checkElasticIP(s Set) {
 	if s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP {
 		return
 	}
+
 	public := map[string]bool{}
 	for _, n := range s.Cluster.Spec.Networking.Subnets {
 		public[n.Name] = n.Type == v1alpha1.SubnetPublic
 	}
+
 	for _, g := range s.Groups {
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
 			continue
 		}
+
 		if g.Spec.MinSize != 1 {
-			v.errorf("spec.api.loadBalancer.type", LoadBalancerElasticIP, "use Public, or one control-plane machine", "is for one control-plane machine, not %d", g.Spec.MinSize)
+			v.errorf(
+				"spec.api.loadBalancer.type",
+				LoadBalancerElasticIP,
+				"use Public, or one control-plane machine",
+				"is for one control-plane machine, not %d",
+				g.Spec.MinSize,
+			)
 		}
+
 		for _, name := range g.Spec.Subnets {
 			if !public[name] {
-				v.errorf("spec.api.loadBalancer.type", LoadBalancerElasticIP, "put the control plane into a Public subnet", "needs the control plane in Public subnets: %s is none", name)
+				v.errorf(
+					"spec.api.loadBalancer.type",
+					LoadBalancerElasticIP,
+					"put the control plane into a Public subnet",
+					"needs the control plane in Public subnets: %s is none",
+					name,
+				)
 			}
 		}
 	}
@@ -34,9 +50,16 @@ func (v validator) checkElasticIP(s Set) {
 
 // checkAPISubnets checks that a public load balancer has somewhere to be.
 func (v validator) checkAPISubnets(spec v1alpha1.ClusterSpec) {
-	edge := slices.ContainsFunc(spec.Networking.Subnets, func(s v1alpha1.Subnet) bool { return s.Type != v1alpha1.SubnetPrivate })
+	edge := slices.ContainsFunc(
+		spec.Networking.Subnets,
+		func(s v1alpha1.Subnet) bool { return s.Type != v1alpha1.SubnetPrivate },
+	)
 	if spec.API.LoadBalancer.Type == LoadBalancerPublic && len(spec.Networking.Subnets) > 0 && !edge {
-		v.errorf("spec.api.loadBalancer.type", LoadBalancerPublic, "add a Utility or Public subnet in each zone, or set it to Internal",
-			"needs a subnet that leads to the internet")
+		v.errorf(
+			"spec.api.loadBalancer.type",
+			LoadBalancerPublic,
+			"add a Utility or Public subnet in each zone, or set it to Internal",
+			"needs a subnet that leads to the internet",
+		)
 	}
 }

@@ -36,24 +36,35 @@ func defaultPublicName(s *Set) {
 
 // checkDNS checks the zone and the API's name in it.
 func (v validator) checkDNS(c v1alpha1.ClusterSpec) {
-	zone, name := c.DNSZone, c.API.PublicName
+	zone := c.DNSZone
+	name := c.API.PublicName
 	if c.Topology.DNS.Type != "" {
 		v.checkChoice("spec.topology.dns.type", c.Topology.DNS.Type, DNSNone, DNSPrivate, DNSPublic)
 	}
+
 	if !HasDNS(c) {
 		v.rejectDNSFields(zone, name)
 		return
 	}
+
 	if zone == "" {
-		v.errorf("spec.dnsZone", zone, "write it as k8s.example.com, or as the id of an existing zone", "must not be empty")
+		v.errorf(
+			"spec.dnsZone",
+			zone,
+			"write it as k8s.example.com, or as the id of an existing zone",
+			"must not be empty",
+		)
+
 		return
 	}
+
 	made := !IsZoneID(zone)
 	if made {
 		v.checkNewZone(zone, c.Networking.DNSDomain)
 	} else if c.Topology.DNS.Type == DNSPrivate && c.Networking.NetworkID == "" {
 		v.errorf("spec.dnsZone", zone, "name a zone to be made, or give networkID", "an existing private zone is known in existing VPCs only")
 	}
+
 	switch {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
 		v.errorf("spec.api.publicName", name, "write it as api.k8s.example.com", "is not a DNS name")
@@ -67,6 +78,7 @@ func (v validator) rejectDNSFields(zone, name string) {
 	if zone != "" {
 		v.errorf("spec.dnsZone", zone, hint, "has no effect without DNS")
 	}
+
 	if name != "" {
 		v.errorf("spec.api.publicName", name, hint, "has no effect without DNS")
 	}
@@ -76,7 +88,13 @@ func (v validator) rejectDNSFields(zone, name string) {
 func (v validator) checkNewZone(zone, services string) {
 	switch {
 	case len(validation.IsDNS1123Subdomain(zone)) > 0 || !strings.Contains(zone, "."):
-		v.errorf("spec.dnsZone", zone, "write it as k8s.example.com, or as the id of an existing zone", "is neither a domain of two labels or more nor an id")
+		v.errorf(
+			"spec.dnsZone",
+			zone,
+			"write it as k8s.example.com, or as the id of an existing zone",
+			"is neither a domain of two labels or more nor an id",
+		)
+
 	case isInDomain(zone, services) || isInDomain(services, zone):
 		v.errorf("spec.dnsZone", zone, "choose another zone", "overlaps %s, the domain of Services", services)
 	}

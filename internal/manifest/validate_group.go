@@ -32,28 +32,44 @@ func (v validator) checkGroups(s Set) {
 	controlPlanes := 0
 	names := map[string]bool{}
 	machines := 0
+
 	for _, g := range s.Groups {
 		gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + g.Metadata.Name + ": "}
 		gv.checkGroup(g, s.Cluster)
 		if names[g.Metadata.Name] {
-			gv.errorf("metadata.name", g.Metadata.Name, "use each name once", "is the name of another InstanceGroup too")
+			gv.errorf(
+				"metadata.name",
+				g.Metadata.Name,
+				"use each name once",
+				"is the name of another InstanceGroup too",
+			)
 		}
+
 		names[g.Metadata.Name] = true
 		if g.Spec.Role != v1alpha1.RoleBastion {
 			machines += max(0, g.Spec.MaxSize)
 		}
+
 		if g.Spec.Role == v1alpha1.RoleControlPlane {
 			controlPlanes++
 		}
 	}
+
 	v.checkSlotNames(s.Groups, names)
 	if s.Cluster.Kind == "" {
 		return
 	}
+
 	if controlPlanes != 1 {
-		v.errorf("instance groups", "", "keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
-			"%d of them have role ControlPlane, not 1", controlPlanes)
+		v.errorf(
+			"instance groups",
+			"",
+			"keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
+			"%d of them have role ControlPlane, not 1",
+			controlPlanes,
+		)
 	}
+
 	v.checkBastion(s)
 	v.checkPodCapacity(s.Cluster.Spec.Networking.PodCIDR, machines)
 }
@@ -64,10 +80,17 @@ func (v validator) checkSlotNames(groups []v1alpha1.InstanceGroup, names map[str
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
 			continue
 		}
+
 		for i := range min(g.Spec.MinSize, maxControlPlaneSlots) {
 			if name := g.Metadata.Name + "-" + string(rune('a'+i)); names[name] {
 				gv := validator{fs: v.fs, pathPrefix: "instancegroup/" + name + ": "}
-				gv.errorf("metadata.name", name, "choose another name", "is the name of a machine of %s", g.Metadata.Name)
+				gv.errorf(
+					"metadata.name",
+					name,
+					"choose another name",
+					"is the name of a machine of %s",
+					g.Metadata.Name,
+				)
 			}
 		}
 	}
@@ -79,6 +102,7 @@ func (v validator) checkPodCapacity(podCIDR string, machines int) {
 	if err != nil || !pods.Addr().Is4() || pods.Bits() > nodePodPrefix {
 		return // said elsewhere
 	}
+
 	if room := 1 << (nodePodPrefix - pods.Bits()); machines > room {
 		v.errorf("spec.networking.podCIDR", podCIDR, "use a larger range, or smaller groups",
 			"has a /24 for %d machines; the groups may have %d", room, machines)
@@ -88,26 +112,59 @@ func (v validator) checkPodCapacity(podCIDR string, machines int) {
 func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 	v.checkName(g.Metadata.Name)
 	if label := g.Metadata.Labels[v1alpha1.ClusterLabel]; label != c.Metadata.Name && c.Kind != "" {
-		v.errorf("metadata.labels["+v1alpha1.ClusterLabel+"]", label, "write "+c.Metadata.Name+" or leave it out", "is not the cluster's name")
+		v.errorf(
+			"metadata.labels["+v1alpha1.ClusterLabel+"]",
+			label,
+			"write "+c.Metadata.Name+" or leave it out",
+			"is not the cluster's name",
+		)
 	}
-	v.checkChoice("spec.role", string(g.Spec.Role), string(v1alpha1.RoleControlPlane), string(v1alpha1.RoleWorker), string(v1alpha1.RoleBastion))
+
+	v.checkChoice(
+		"spec.role",
+		string(g.Spec.Role),
+		string(v1alpha1.RoleControlPlane),
+		string(v1alpha1.RoleWorker),
+		string(v1alpha1.RoleBastion),
+	)
+
 	v.checkMachineType(g.Spec)
 	if !imagePattern().MatchString(g.Spec.Image) {
-		v.errorf("spec.image", g.Spec.Image, "write it as "+strings.Join(slices.Sorted(maps.Keys(knownDistributions())), ", ")+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
-			"is neither a distribution, nor an SSM parameter, nor an owner's name, nor an AMI")
+		v.errorf(
+			"spec.image",
+			g.Spec.Image,
+			"write it as "+strings.Join(
+				slices.Sorted(maps.Keys(knownDistributions())),
+				", ",
+			)+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
+			"is neither a distribution, nor an SSM parameter, nor an owner's name, nor an AMI",
+		)
 	}
+
 	v.checkSizes(g.Spec)
 	v.checkGroupSubnets(g.Spec, c)
 	v.checkVolume("spec.rootVolume", toVolume(g.Spec.RootVolume))
 	if g.Spec.RootVolume.Size < minRootGiB {
-		v.errorf("spec.rootVolume.size", strconv.Itoa(g.Spec.RootVolume.Size), fmt.Sprintf("use at least %d", minRootGiB), "is smaller than the image")
+		v.errorf(
+			"spec.rootVolume.size",
+			strconv.Itoa(g.Spec.RootVolume.Size),
+			fmt.Sprintf("use at least %d", minRootGiB),
+			"is smaller than the image",
+		)
 	}
+
 	v.checkGroupOptions(g.Spec)
 	v.checkNodeLabels(g.Spec.NodeLabels)
 	for i, t := range g.Spec.Taints {
 		v.checkTaint(fmt.Sprintf("spec.taints[%d]", i), t)
 	}
-	v.checkRange("spec.instanceMetadata.httpPutResponseHopLimit", g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1, 64)
+
+	v.checkRange(
+		"spec.instanceMetadata.httpPutResponseHopLimit",
+		g.Spec.InstanceMetadata.HTTPPutResponseHopLimit,
+		1,
+		64,
+	)
 }
 
 func (v validator) reportUnknownType(path, name string) {
@@ -115,6 +172,7 @@ func (v validator) reportUnknownType(path, name string) {
 	if near := nearestInstanceType(name); near != "" {
 		hint = "did you mean " + near + "?"
 	}
+
 	v.errorf(path, name, hint, "is not an EC2 instance type that exists")
 }
 
@@ -124,29 +182,63 @@ func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
 		v.reportUnknownType("spec.machineType", spec.MachineType)
 		return
 	}
+
 	if spec.Role == v1alpha1.RoleControlPlane && t.MemoryMiB < minControlPlaneMiB {
-		v.warnf("spec.machineType", spec.MachineType, "use t3.medium or larger", "has %d MiB of memory, too little for a control plane", t.MemoryMiB)
+		v.warnf(
+			"spec.machineType",
+			spec.MachineType,
+			"use t3.medium or larger",
+			"has %d MiB of memory, too little for a control plane",
+			t.MemoryMiB,
+		)
 	}
+
 	if right := imageForArch(spec.Image, t.Arch); right != spec.Image {
-		v.errorf("spec.image", spec.Image, "use "+right, "is not of %s's architecture %s", spec.MachineType, t.Arch)
+		v.errorf(
+			"spec.image",
+			spec.Image,
+			"use "+right,
+			"is not of %s's architecture %s",
+			spec.MachineType,
+			t.Arch,
+		)
 	}
 }
 
 func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 	if spec.Role == v1alpha1.RoleControlPlane {
 		if n := spec.MinSize; n != 1 && n != 3 && n != 5 {
-			v.errorf("spec.minSize", strconv.Itoa(n), "use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
-				"is not a number of control-plane machines")
+			v.errorf(
+				"spec.minSize",
+				strconv.Itoa(n),
+				"use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
+				"is not a number of control-plane machines",
+			)
 		}
+
 		if spec.MaxSize != spec.MinSize {
-			v.errorf("spec.maxSize", strconv.Itoa(spec.MaxSize), "leave it out, or make it minSize", "of a control plane must be minSize %d", spec.MinSize)
+			v.errorf(
+				"spec.maxSize",
+				strconv.Itoa(spec.MaxSize),
+				"leave it out, or make it minSize",
+				"of a control plane must be minSize %d",
+				spec.MinSize,
+			)
 		}
+
 		return
 	}
+
 	v.checkRange("spec.minSize", spec.MinSize, 1, maxGroupSize)
 	v.checkRange("spec.maxSize", spec.MaxSize, 1, maxGroupSize)
 	if spec.MinSize > spec.MaxSize {
-		v.errorf("spec.maxSize", strconv.Itoa(spec.MaxSize), "raise it, or lower minSize", "is less than minSize %d", spec.MinSize)
+		v.errorf(
+			"spec.maxSize",
+			strconv.Itoa(spec.MaxSize),
+			"raise it, or lower minSize",
+			"is less than minSize %d",
+			spec.MinSize,
+		)
 	}
 }
 
@@ -155,21 +247,33 @@ func (v validator) checkGroupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1
 	for _, s := range c.Spec.Networking.Subnets {
 		known[s.Name] = s
 	}
-	seen, zones := map[string]int{}, map[string]bool{}
+
+	seen := map[string]int{}
+	zones := map[string]bool{}
+
 	for i, name := range spec.Subnets {
 		at := fmt.Sprintf("spec.subnets[%d]", i)
 		v.checkUnique(at, name, seen, i, "is subnets[%d] too")
 		s, ok := known[name]
 		zones[s.Zone] = true
+
 		switch {
 		case c.Kind == "": // a group by itself: its cluster is not at hand
 		case !ok:
-			v.errorf(at, name, "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "), "is not a subnet of the cluster")
+			v.errorf(
+				at,
+				name,
+				"use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "),
+				"is not a subnet of the cluster",
+			)
+
 		case s.Type == v1alpha1.SubnetUtility:
 			v.errorf(at, name, "use a Private or a Public one", "is a Utility subnet: no machines lie there")
 		}
 	}
-	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 && len(zones) < min(spec.MinSize, 3) {
+
+	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 &&
+		len(zones) < min(spec.MinSize, 3) {
 		v.warnf("spec.subnets", strings.Join(spec.Subnets, ", "), "use Private subnets in three zones",
 			"are in too few zones (%d): losing one may take etcd's majority", len(zones))
 	}
@@ -201,12 +305,21 @@ func (v validator) checkVolume(path string, vol v1alpha1.Volume) {
 		v.checkChoice(path+".type", vol.Type, slices.Sorted(maps.Keys(volumeLimitsByType()))...)
 		return
 	}
+
 	v.checkRange(path+".size", vol.Size, limits.minGiB, limits.maxGiB)
 	// What is included in a gp3 volume has no ratio to its size.
 	most := min(limits.maxIOPS, max(limits.iopsPerGiB*vol.Size, limits.minIOPS))
 	if vol.IOPS < limits.minIOPS || vol.IOPS > most {
-		v.errorf(path+".iops", strconv.Itoa(vol.IOPS), fmt.Sprintf("use %d to %d", limits.minIOPS, most), "is not what %s of %d GiB has", vol.Type, vol.Size)
+		v.errorf(
+			path+".iops",
+			strconv.Itoa(vol.IOPS),
+			fmt.Sprintf("use %d to %d", limits.minIOPS, most),
+			"is not what %s of %d GiB has",
+			vol.Type,
+			vol.Size,
+		)
 	}
+
 	v.checkThroughput(path+".throughput", vol)
 }
 
@@ -215,11 +328,19 @@ func (v validator) checkThroughput(path string, vol v1alpha1.Volume) {
 		if vol.Throughput != 0 {
 			v.errorf(path, strconv.Itoa(vol.Throughput), "leave it out, or use gp3", "is for gp3 only")
 		}
+
 		return
 	}
+
 	most := min(maxThroughput, max(includedThroughput, vol.IOPS/iopsPerMiBs))
 	if vol.Throughput < includedThroughput || vol.Throughput > most {
-		v.errorf(path, strconv.Itoa(vol.Throughput), fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most), "is not what gp3 with %d IOPS has", vol.IOPS)
+		v.errorf(
+			path,
+			strconv.Itoa(vol.Throughput),
+			fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most),
+			"is not what gp3 with %d IOPS has",
+			vol.IOPS,
+		)
 	}
 }
 
@@ -229,11 +350,24 @@ func (v validator) checkNodeLabels(labels map[string]string) {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 			v.errorf(at, "", "write the key as example.com/name", "is not a label key: %s", problems[0])
 		}
+
 		if problems := validation.IsValidLabelValue(labels[key]); len(problems) > 0 {
-			v.errorf(at, labels[key], "use letters, digits, dashes, dots and underscores", "is not a label value: %s", problems[0])
+			v.errorf(
+				at,
+				labels[key],
+				"use letters, digits, dashes, dots and underscores",
+				"is not a label value: %s",
+				problems[0],
+			)
 		}
+
 		if isRestrictedLabel(key) {
-			v.errorf(at, "", "use node.kubernetes.io/ or a domain of your own", "is a label that Kubernetes does not let a kubelet set")
+			v.errorf(
+				at,
+				"",
+				"use node.kubernetes.io/ or a domain of your own",
+				"is a label that Kubernetes does not let a kubelet set",
+			)
 		}
 	}
 }
@@ -244,10 +378,12 @@ func isRestrictedLabel(key string) bool {
 	if !found {
 		return false
 	}
+
 	under := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
 	if under("node.kubernetes.io") || under("kubelet.kubernetes.io") {
 		return false
 	}
+
 	return under("kubernetes.io") || under("k8s.io")
 }
 
@@ -258,16 +394,20 @@ func (v validator) checkTaint(path, taint string) {
 		v.errorf(path, taint, hint, "has no effect")
 		return
 	}
+
 	v.checkChoice(path, effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
 	key, value, _ := strings.Cut(rest, "=")
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 		v.errorf(path, taint, hint, "has a key that is none: %s", problems[0])
 	}
+
 	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
 		v.errorf(path, taint, hint, "has a value that is none: %s", problems[0])
 	}
 }
 
 func imagePattern() *regexp.Regexp {
-	return regexp.MustCompile(`^(ssm:(/[A-Za-z0-9_.-]+)+|(\d{12}|amazon|self)/[A-Za-z0-9()\[\] ./'@_*?-]{3,128}|ami-([0-9a-f]{8}|[0-9a-f]{17}))$`)
+	return regexp.MustCompile(
+		`^(ssm:(/[A-Za-z0-9_.-]+)+|(\d{12}|amazon|self)/[A-Za-z0-9()\[\] ./'@_*?-]{3,128}|ami-([0-9a-f]{8}|[0-9a-f]{17}))$`,
+	)
 }

@@ -28,7 +28,12 @@ const (
 
 // toVolume is the size and speed of a root volume.
 func toVolume(r v1alpha1.RootVolume) v1alpha1.Volume {
-	return v1alpha1.Volume{Type: r.Type, Size: r.Size, IOPS: r.IOPS, Throughput: r.Throughput}
+	return v1alpha1.Volume{
+		Type:       r.Type,
+		Size:       r.Size,
+		IOPS:       r.IOPS,
+		Throughput: r.Throughput,
+	}
 }
 
 // checkGroupOptions checks what a group has beside its role's own: tags, security groups, rights, reservations, user data.
@@ -36,8 +41,14 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	v.checkTags("spec.cloudLabels", spec.CloudLabels)
 	v.checkSecurityGroups(spec.AdditionalSecurityGroups)
 	if key := spec.RootVolume.EncryptionKey; key != "" && !keyPattern().MatchString(key) {
-		v.errorf("spec.rootVolume.encryptionKey", key, "write it as arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab", "is not a KMS key's ARN")
+		v.errorf(
+			"spec.rootVolume.encryptionKey",
+			key,
+			"write it as arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+			"is not a KMS key's ARN",
+		)
 	}
+
 	v.checkGroupIAM(spec)
 	v.checkQuantities("spec.kubelet.kubeReserved", spec.Kubelet.KubeReserved)
 	v.checkQuantities("spec.kubelet.systemReserved", spec.Kubelet.SystemReserved)
@@ -56,22 +67,41 @@ func (v validator) checkAutoscale(spec v1alpha1.InstanceGroupSpec) {
 	if !spec.Autoscale {
 		return
 	}
+
 	switch {
 	case spec.Role == v1alpha1.RoleControlPlane:
-		v.errorf("spec.autoscale", "true", "leave it out", "is for workers: a control plane's size is the number of etcd members")
+		v.errorf(
+			"spec.autoscale",
+			"true",
+			"leave it out",
+			"is for workers: a control plane's size is the number of etcd members",
+		)
+
 	case spec.Role == v1alpha1.RoleWorker && spec.MinSize == spec.MaxSize:
 		v.warnf("spec.autoscale", "true", "raise maxSize", "has no effect while minSize is maxSize")
 	}
+
 	if n := len(spec.NodeLabels) + len(spec.Taints) + len(spec.CloudLabels); n > maxGroupTags {
-		v.errorf("spec.autoscale", "true", fmt.Sprintf("keep %d", maxGroupTags),
-			"needs a tag for each label and taint: with cloudLabels these are %d, more than an auto scaling group has room for", n)
+		v.errorf(
+			"spec.autoscale",
+			"true",
+			fmt.Sprintf("keep %d", maxGroupTags),
+			"needs a tag for each label and taint: with cloudLabels these are %d, more than an auto scaling group has room for",
+			n,
+		)
 	}
 }
 
 func (v validator) checkSecurityGroups(ids []string) {
 	if len(ids) > maxAdditionalSecurityGroups {
-		v.errorf("spec.additionalSecurityGroups", strconv.Itoa(len(ids)), fmt.Sprintf("keep %d", maxAdditionalSecurityGroups), "are more than an interface may have")
+		v.errorf(
+			"spec.additionalSecurityGroups",
+			strconv.Itoa(len(ids)),
+			fmt.Sprintf("keep %d", maxAdditionalSecurityGroups),
+			"are more than an interface may have",
+		)
 	}
+
 	seen := map[string]int{}
 	for i, id := range ids {
 		at := fmt.Sprintf("spec.additionalSecurityGroups[%d]", i)
@@ -89,31 +119,68 @@ func (v validator) checkSecurityGroup(path, id string) {
 func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 	iam := spec.IAM
 	if spec.Role != v1alpha1.RoleWorker && (len(iam.Policies) > 0 || iam.InlinePolicy != "") {
-		v.errorf("spec.iam", "", "give rights to a group of workers, or better to a pod's own service account", "is for workers only")
+		v.errorf(
+			"spec.iam",
+			"",
+			"give rights to a group of workers, or better to a pod's own service account",
+			"is for workers only",
+		)
 	}
+
 	if len(iam.Policies) > maxManagedPolicies {
-		v.errorf("spec.iam.policies", strconv.Itoa(len(iam.Policies)), fmt.Sprintf("keep %d", maxManagedPolicies), "are more than a role may have")
+		v.errorf(
+			"spec.iam.policies",
+			strconv.Itoa(len(iam.Policies)),
+			fmt.Sprintf("keep %d", maxManagedPolicies),
+			"are more than a role may have",
+		)
 	}
+
 	seen := map[string]int{}
+
 	for i, arn := range iam.Policies {
 		at := fmt.Sprintf("spec.iam.policies[%d]", i)
 		v.checkUnique(at, arn, seen, i, "is policies[%d] too")
-		if !regexp.MustCompile(`^arn:aws(-cn|-us-gov)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`).MatchString(arn) {
-			v.errorf(at, arn, "write it as arn:aws:iam::123456789012:policy/NAME", "is not a managed policy's ARN")
+		if !regexp.MustCompile(
+			`^arn:aws(-cn|-us-gov)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`,
+		).MatchString(
+			arn,
+		) {
+			v.errorf(
+				at,
+				arn,
+				"write it as arn:aws:iam::123456789012:policy/NAME",
+				"is not a managed policy's ARN",
+			)
 		}
 	}
+
 	if iam.InlinePolicy == "" {
 		return
 	}
+
 	var doc struct {
 		Version   string
 		Statement any
 	}
-	if err := json.Unmarshal([]byte(iam.InlinePolicy), &doc); err != nil || doc.Statement == nil || doc.Version == "" {
-		v.errorf("spec.iam.inlinePolicy", "", `write it as {"Version":"2012-10-17","Statement":[…]}`, "is not a policy document in JSON")
+	if err := json.Unmarshal([]byte(iam.InlinePolicy), &doc); err != nil || doc.Statement == nil ||
+		doc.Version == "" {
+		v.errorf(
+			"spec.iam.inlinePolicy",
+			"",
+			`write it as {"Version":"2012-10-17","Statement":[…]}`,
+			"is not a policy document in JSON",
+		)
 	}
+
 	if len(iam.InlinePolicy) > maxInlinePolicy {
-		v.errorf("spec.iam.inlinePolicy", strconv.Itoa(len(iam.InlinePolicy)), "make a managed policy of it", "has more bytes than the %d there is room for", maxInlinePolicy)
+		v.errorf(
+			"spec.iam.inlinePolicy",
+			strconv.Itoa(len(iam.InlinePolicy)),
+			"make a managed policy of it",
+			"has more bytes than the %d there is room for",
+			maxInlinePolicy,
+		)
 	}
 }
 
@@ -131,13 +198,24 @@ func (v validator) checkQuantities(path string, set map[string]string) {
 func (v validator) checkEviction(set map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		at := "spec.kubelet.evictionHard[" + key + "]"
-		v.checkChoice(at, key, "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available")
+		v.checkChoice(
+			at,
+			key,
+			"memory.available",
+			"nodefs.available",
+			"nodefs.inodesFree",
+			"imagefs.available",
+			"imagefs.inodesFree",
+			"pid.available",
+		)
 		if share, ok := strings.CutSuffix(set[key], "%"); ok {
 			if n, err := strconv.ParseFloat(share, 64); err != nil || n <= 0 || n >= 100 {
 				v.errorf(at, set[key], "write it as 10%", "is not a share between 0 and 100 %%")
 			}
+
 			continue
 		}
+
 		if q, err := resource.ParseQuantity(set[key]); err != nil || q.Sign() <= 0 {
 			v.errorf(at, set[key], "write it as 200Mi or 10%", "is neither a quantity nor a share")
 		}
@@ -157,24 +235,43 @@ func (v validator) checkUserData(parts []v1alpha1.UserData, format string) {
 	if format == FormatIgnition {
 		types = []string{IgnitionType}
 	}
-	seen, size := map[string]int{}, 0
+
+	seen := map[string]int{}
+	size := 0
+
 	for i, p := range parts {
 		at := fmt.Sprintf("spec.additionalUserData[%d]", i)
 		v.checkUnique(at+".name", p.Name, seen, i, "is the name of additionalUserData[%d] too")
-		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(p.Name) || p.Name == "00-slipway" {
-			v.errorf(at+".name", p.Name, "use up to 64 letters, digits, dots, dashes and underscores", "is not a name for a part of user data")
+		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(p.Name) ||
+			p.Name == "00-slipway" {
+			v.errorf(
+				at+".name",
+				p.Name,
+				"use up to 64 letters, digits, dots, dashes and underscores",
+				"is not a name for a part of user data",
+			)
 		}
+
 		v.checkChoice(at+".type", p.Type, types...)
 		if p.Type == IgnitionType && format == FormatIgnition {
 			v.checkIgnition(at+".content", p.Content)
 		}
+
 		if strings.TrimSpace(p.Content) == "" {
 			v.errorf(at+".content", "", "leave the part out", "must not be empty")
 		}
+
 		size += len(p.Content) + len(p.Name) + mimePartOverhead
 	}
+
 	if size > maxAdditionalUserData {
-		v.errorf("spec.additionalUserData", strconv.Itoa(size), "fetch the larger part from S3 instead", "has more bytes than the %d that EC2 leaves", maxAdditionalUserData)
+		v.errorf(
+			"spec.additionalUserData",
+			strconv.Itoa(size),
+			"fetch the larger part from S3 instead",
+			"has more bytes than the %d that EC2 leaves",
+			maxAdditionalUserData,
+		)
 	}
 }
 

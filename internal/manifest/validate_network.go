@@ -37,27 +37,45 @@ func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
 	if len(validation.IsDNS1123Subdomain(n.DNSDomain)) > 0 {
 		v.errorf("spec.networking.dnsDomain", n.DNSDomain, "write it as cluster.local", "is not a DNS domain")
 	}
+
 	network := v.parseSizedPrefix("spec.networking.networkCIDR", n.NetworkCIDR, minVPCPrefix, maxVPCPrefix)
 	pods := v.parseSizedPrefix("spec.networking.podCIDR", n.PodCIDR, 8, nodePodPrefix)
-	services := v.parseSizedPrefix("spec.networking.serviceClusterIPRange", n.ServiceClusterIPRange, minServicePrefix, maxServicePrefix)
+	services := v.parseSizedPrefix(
+		"spec.networking.serviceClusterIPRange",
+		n.ServiceClusterIPRange,
+		minServicePrefix,
+		maxServicePrefix,
+	)
+
 	v.checkOverlaps([]fieldCIDR{
 		{"spec.networking.networkCIDR", network},
 		{"spec.networking.podCIDR", pods},
 		{"spec.networking.serviceClusterIPRange", services},
 	})
+
 	for _, r := range []fieldCIDR{{"spec.networking.networkCIDR", network}, {"spec.networking.podCIDR", pods}} {
 		if r.prefix.IsValid() && r.prefix.Overlaps(dockerRange()) {
 			v.warnf(r.path, r.prefix.String(), "prefer 10.80.0.0/16", "overlaps Docker's %s", dockerRange())
 		}
 	}
+
 	if network.IsValid() && !network.Addr().IsPrivate() {
-		v.warnf("spec.networking.networkCIDR", n.NetworkCIDR, "prefer a range of RFC 1918", "is not a private range: machines cannot reach its owners")
+		v.warnf(
+			"spec.networking.networkCIDR",
+			n.NetworkCIDR,
+			"prefer a range of RFC 1918",
+			"is not a private range: machines cannot reach its owners",
+		)
 	}
+
 	v.checkSubnets(n, network, region)
 	v.checkExistingIDs(n)
 	v.checkVPCEndpoints(n)
 	v.checkPeerings(n, []fieldCIDR{
-		{"spec.networking.networkCIDR", network}, {"spec.networking.podCIDR", pods}, {"spec.networking.serviceClusterIPRange", services},
+		{
+			"spec.networking.networkCIDR",
+			network,
+		}, {"spec.networking.podCIDR", pods}, {"spec.networking.serviceClusterIPRange", services},
 	})
 }
 
@@ -72,6 +90,7 @@ func (v validator) parsePrefix(path, cidr string) netip.Prefix {
 	default:
 		return p
 	}
+
 	return netip.Prefix{}
 }
 
@@ -79,8 +98,14 @@ func (v validator) parsePrefix(path, cidr string) netip.Prefix {
 func (v validator) parseSizedPrefix(path, cidr string, shortest, longest int) netip.Prefix {
 	p := v.parsePrefix(path, cidr)
 	if p.IsValid() && (p.Bits() < shortest || p.Bits() > longest) {
-		v.errorf(path, cidr, fmt.Sprintf("use a /%d to a /%d", shortest, longest), "is too large or too small")
+		v.errorf(
+			path,
+			cidr,
+			fmt.Sprintf("use a /%d to a /%d", shortest, longest),
+			"is too large or too small",
+		)
 	}
+
 	return p
 }
 
@@ -89,7 +114,14 @@ func (v validator) checkOverlaps(rs []fieldCIDR) {
 	for i, r := range rs {
 		for _, earlier := range rs[:i] {
 			if r.prefix.IsValid() && earlier.prefix.IsValid() && r.prefix.Overlaps(earlier.prefix) {
-				v.errorf(r.path, r.prefix.String(), "choose ranges that do not overlap", "overlaps %s %s", earlier.path, earlier.prefix)
+				v.errorf(
+					r.path,
+					r.prefix.String(),
+					"choose ranges that do not overlap",
+					"overlaps %s %s",
+					earlier.path,
+					earlier.prefix,
+				)
 			}
 		}
 	}
@@ -100,9 +132,11 @@ func (v validator) checkUnique(path, value string, seen map[string]int, i int, f
 	if value == "" {
 		return
 	}
+
 	if first, ok := seen[value]; ok {
 		v.errorf(path, value, "use each once", format, first)
 		return
 	}
+
 	seen[value] = i
 }

@@ -17,11 +17,23 @@ const EgressExternal = "External"
 
 func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, region string) {
 	if len(n.Subnets) == 0 {
-		v.errorf("spec.networking.subnets", "", "list a Private and a Public one in each zone", "must not be empty")
+		v.errorf(
+			"spec.networking.subnets",
+			"",
+			"list a Private and a Public one in each zone",
+			"must not be empty",
+		)
 	}
+
 	var ranges []fieldCIDR
-	names, ids := map[string]int{}, map[string]int{}
-	zones := map[v1alpha1.SubnetType]map[string]int{v1alpha1.SubnetPrivate: {}, v1alpha1.SubnetPublic: {}, v1alpha1.SubnetUtility: {}}
+	names := map[string]int{}
+	ids := map[string]int{}
+	zones := map[v1alpha1.SubnetType]map[string]int{
+		v1alpha1.SubnetPrivate: {},
+		v1alpha1.SubnetPublic:  {},
+		v1alpha1.SubnetUtility: {},
+	}
+
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
 		v.checkSubnetFields(at, s, region)
@@ -30,12 +42,19 @@ func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, reg
 		if seen, ok := zones[s.Type]; ok {
 			v.checkUnique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
 		}
+
 		ranges = append(ranges, fieldCIDR{at + ".cidr", v.parseSubnetRange(at+".cidr", s, network)})
 	}
+
 	v.checkOverlaps(ranges)
 	v.checkNATSubnets(n, zones)
 	if len(n.Subnets) > 0 && len(zones[v1alpha1.SubnetPrivate])+len(zones[v1alpha1.SubnetPublic]) == 0 {
-		v.errorf("spec.networking.subnets", "", "add a Private subnet in each zone", "has no Private and no Public one for machines")
+		v.errorf(
+			"spec.networking.subnets",
+			"",
+			"add a Private subnet in each zone",
+			"has no Private and no Public one for machines",
+		)
 	}
 }
 
@@ -49,7 +68,12 @@ func (v validator) checkNATSubnets(n v1alpha1.Networking, zones map[v1alpha1.Sub
 		here := public || utility || n.NATGateways == NATSingle && edges > 0
 		needs := s.Egress == "" && n.NATGateways != NATNone || strings.HasPrefix(s.Egress, "eipalloc-")
 		if s.Type == v1alpha1.SubnetPrivate && s.ID == "" && needs && !here {
-			v.errorf(at+".zone", s.Zone, "add a Utility or Public subnet in this zone, or set natGateways: None", "has a Private subnet and nowhere for its NAT gateway")
+			v.errorf(
+				at+".zone",
+				s.Zone,
+				"add a Utility or Public subnet in this zone, or set natGateways: None",
+				"has a Private subnet and nowhere for its NAT gateway",
+			)
 		}
 	}
 }
@@ -58,16 +82,26 @@ func (v validator) checkSubnetFields(at string, s v1alpha1.Subnet, region string
 	if !ValidName(s.Name) {
 		v.errorf(at+".name", s.Name, "write it as private-a", "is not a DNS label")
 	}
+
 	if s.Name == "public" && s.Type == v1alpha1.SubnetPrivate {
 		v.errorf(at+".name", s.Name, "write it as private-a", "is the name of the public route table")
 	}
-	v.checkChoice(at+".type", string(s.Type), string(v1alpha1.SubnetPrivate), string(v1alpha1.SubnetPublic), string(v1alpha1.SubnetUtility))
+
+	v.checkChoice(
+		at+".type",
+		string(s.Type),
+		string(v1alpha1.SubnetPrivate),
+		string(v1alpha1.SubnetPublic),
+		string(v1alpha1.SubnetUtility),
+	)
+
 	switch {
 	case !zonePattern().MatchString(s.Zone):
 		v.errorf(at+".zone", s.Zone, "write it as us-east-1a", "is not an availability zone")
 	case s.Zone[:len(s.Zone)-1] != region:
 		v.errorf(at+".zone", s.Zone, "use zones of one region", "is not in the cluster's region %s", region)
 	}
+
 	v.checkEgress(at+".egress", s)
 }
 
@@ -77,41 +111,73 @@ func (v validator) checkEgress(at string, s v1alpha1.Subnet) {
 	case s.Type != v1alpha1.SubnetPrivate || s.ID != "":
 		v.errorf(at, s.Egress, "leave it out", "is for Private subnets that are made")
 	case s.Egress != EgressExternal && !isResourceID(s.Egress, "nat", "eipalloc"):
-		v.errorf(at, s.Egress, "write it as nat-0123456789abcdef0, eipalloc-0123456789abcdef0 or External", "is not a way out")
+		v.errorf(
+			at,
+			s.Egress,
+			"write it as nat-0123456789abcdef0, eipalloc-0123456789abcdef0 or External",
+			"is not a way out",
+		)
 	}
 }
 
 func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network netip.Prefix) netip.Prefix {
 	if s.CIDR == "" {
 		if s.ID == "" {
-			v.errorf(path, "", "give ranges yourself, or a larger networkCIDR", "has no free range left in the network")
+			v.errorf(
+				path,
+				"",
+				"give ranges yourself, or a larger networkCIDR",
+				"has no free range left in the network",
+			)
 		}
+
 		return netip.Prefix{}
 	}
+
 	p := v.parseSizedPrefix(path, s.CIDR, minVPCPrefix, maxVPCPrefix)
 	if p.IsValid() && network.IsValid() && (p.Bits() < network.Bits() || !network.Contains(p.Addr())) {
 		v.errorf(path, s.CIDR, "choose a range within it", "is not within networkCIDR %s", network)
 	}
+
 	return p
 }
 
 // isResourceID says whether id is that of an AWS resource of one of the kinds.
 func isResourceID(id string, kinds ...string) bool {
 	kind, digits, _ := strings.Cut(id, "-")
-	return slices.Contains(kinds, kind) && regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`).MatchString(digits)
+	return slices.Contains(kinds, kind) &&
+		regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`).MatchString(digits)
 }
 
 // checkExistingIDs checks what is named by its id.
 func (v validator) checkExistingIDs(n v1alpha1.Networking) {
 	if n.NetworkID != "" && !isResourceID(n.NetworkID, "vpc") {
-		v.errorf("spec.networking.networkID", n.NetworkID, "write it as vpc-0123456789abcdef0", "is not the id of a VPC")
+		v.errorf(
+			"spec.networking.networkID",
+			n.NetworkID,
+			"write it as vpc-0123456789abcdef0",
+			"is not the id of a VPC",
+		)
 	}
+
 	if n.InternetGatewayID != "" && !isResourceID(n.InternetGatewayID, "igw") {
-		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "write it as igw-0123456789abcdef0", "is not the id of an internet gateway")
+		v.errorf(
+			"spec.networking.internetGatewayID",
+			n.InternetGatewayID,
+			"write it as igw-0123456789abcdef0",
+			"is not the id of an internet gateway",
+		)
 	}
+
 	if n.InternetGatewayID != "" && n.NetworkID == "" {
-		v.errorf("spec.networking.internetGatewayID", n.InternetGatewayID, "give networkID too, or leave it out", "is for an existing VPC")
+		v.errorf(
+			"spec.networking.internetGatewayID",
+			n.InternetGatewayID,
+			"give networkID too, or leave it out",
+			"is for an existing VPC",
+		)
 	}
+
 	v.checkExistingSubnets(n)
 }
 
@@ -121,11 +187,19 @@ func (v validator) checkExistingSubnets(n v1alpha1.Networking) {
 		if s.ID != "" && !isResourceID(s.ID, "subnet") {
 			v.errorf(at+".id", s.ID, "write it as subnet-0123456789abcdef0", "is not the id of a subnet")
 		}
+
 		if n.NetworkID == "" && (s.ID != "" || strings.HasPrefix(s.Egress, "nat-")) {
 			v.errorf(at, s.Name, "give networkID too", "refers to what is in an existing VPC")
 		}
+
 		if n.NetworkID != "" && n.InternetGatewayID == "" && s.ID == "" && s.Type != v1alpha1.SubnetPrivate {
-			v.errorf("spec.networking.internetGatewayID", "", "name the internet gateway of "+n.NetworkID, "is needed: %s is made and leads to the internet", s.Name)
+			v.errorf(
+				"spec.networking.internetGatewayID",
+				"",
+				"name the internet gateway of "+n.NetworkID,
+				"is needed: %s is made and leads to the internet",
+				s.Name,
+			)
 		}
 	}
 }
@@ -145,12 +219,20 @@ func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 		v.checkUnique(at, s, seen, i, "is vpcEndpoints[%d] too")
 		v.checkChoice(at, s, endpointServices()...)
 	}
+
 	if n.NATGateways != NATNone || len(n.VPCEndpoints) == 0 {
 		return
 	}
+
 	for _, s := range []string{"s3", "ec2", "sts", "kms"} {
 		if !slices.Contains(n.VPCEndpoints, s) {
-			v.errorf("spec.networking.vpcEndpoints", strings.Join(n.VPCEndpoints, ", "), "add "+s, "lacks %s, which every machine calls", s)
+			v.errorf(
+				"spec.networking.vpcEndpoints",
+				strings.Join(n.VPCEndpoints, ", "),
+				"add "+s,
+				"lacks %s, which every machine calls",
+				s,
+			)
 		}
 	}
 }
@@ -159,21 +241,39 @@ func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 func (v validator) checkProvidedResources(spec v1alpha1.ClusterSpec) {
 	const at = "spec.cloudProvider.aws."
 	p := spec.CloudProvider.AWS
-	if arn := p.KMSKeyARN; arn != "" && !regexp.MustCompile(`^arn:aws[a-z-]*:kms:`+regexp.QuoteMeta(p.Region)+`:\d{12}:key/[0-9A-Za-z-]+$`).MatchString(arn) {
-		v.errorf(at+"kmsKeyARN", arn, "write it as arn:aws:kms:"+p.Region+":123456789012:key/ID", "is not the ARN of a key in the cluster's region")
+	if arn := p.KMSKeyARN; arn != "" &&
+		!regexp.MustCompile(
+			`^arn:aws[a-z-]*:kms:`+regexp.QuoteMeta(p.Region)+`:\d{12}:key/[0-9A-Za-z-]+$`,
+		).MatchString(
+			arn,
+		) {
+		v.errorf(
+			at+"kmsKeyARN",
+			arn,
+			"write it as arn:aws:kms:"+p.Region+":123456789012:key/ID",
+			"is not the ARN of a key in the cluster's region",
+		)
 	}
+
 	for role, id := range map[string]string{"controlPlane": p.SecurityGroups.ControlPlane, "worker": p.SecurityGroups.Worker} {
 		if id == "" {
 			continue
 		}
+
 		v.checkSecurityGroup(at+"securityGroups."+role, id)
 		if spec.Networking.NetworkID == "" {
 			v.errorf(at+"securityGroups."+role, id, "give networking.networkID too", "is in an existing VPC")
 		}
 	}
+
 	for role, name := range map[string]string{"controlPlane": p.InstanceProfiles.ControlPlane, "worker": p.InstanceProfiles.Worker} {
 		if name != "" && !regexp.MustCompile(`^[\w+=,.@-]{1,128}$`).MatchString(name) {
-			v.errorf(at+"instanceProfiles."+role, name, "give its name, not its ARN", "is not the name of an instance profile")
+			v.errorf(
+				at+"instanceProfiles."+role,
+				name,
+				"give its name, not its ARN",
+				"is not the name of an instance profile",
+			)
 		}
 	}
 }

@@ -25,17 +25,32 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 	if p == (v1alpha1.WarmPool{}) {
 		return
 	}
+
 	v.checkChoice("spec.warmPool.poolState", p.PoolState, poolStopped, poolRunning)
 	v.checkRange("spec.warmPool.minSize", p.MinSize, 0, maxGroupSize)
 	if spec.Role != v1alpha1.RoleWorker {
 		v.errorf("spec.warmPool", "", "leave it out", "is for workers only")
 	}
+
 	if len(spec.MixedInstancesPolicy.Instances) > 0 {
-		v.errorf("spec.warmPool", "", "leave out one of the two", "cannot be had with mixedInstancesPolicy: Auto Scaling refuses it")
+		v.errorf(
+			"spec.warmPool",
+			"",
+			"leave out one of the two",
+			"cannot be had with mixedInstancesPolicy: Auto Scaling refuses it",
+		)
 	}
+
 	if n := p.MaxGroupPreparedCapacity; n != 0 && n < spec.MinSize {
-		v.errorf("spec.warmPool.maxGroupPreparedCapacity", strconv.Itoa(n), "raise it, or leave it out: it is then maxSize", "is less than minSize %d, which it counts in", spec.MinSize)
+		v.errorf(
+			"spec.warmPool.maxGroupPreparedCapacity",
+			strconv.Itoa(n),
+			"raise it, or leave it out: it is then maxSize",
+			"is less than minSize %d, which it counts in",
+			spec.MinSize,
+		)
 	}
+
 	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinSize == spec.MaxSize {
 		v.warnf("spec.warmPool", "", "raise maxSize, or give minSize", "is empty while minSize is maxSize")
 	}

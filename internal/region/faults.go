@@ -34,6 +34,7 @@ func AddFault(ctx context.Context, cache string, r fault.Rule) (fault.Rule, erro
 	if err := r.Check(); err != nil {
 		return made, err
 	}
+
 	return made, callFaultsAPI(ctx, cache, http.MethodPost, r, &made)
 }
 
@@ -55,37 +56,45 @@ func callFaultsAPI(ctx context.Context, cache, method string, in, out any) error
 	if err != nil {
 		return err
 	}
+
 	if !st.Running {
 		return ErrNotRunning
 	}
+
 	body, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("ask the region: %w", err)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, st.Endpoint+faultsPath+"/", bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("ask the region at %s: %w", st.Endpoint, err)
 	}
+
 	req.Header.Set("Authorization", "Bearer "+fault.Token(st.Settings.SecretKey))
 	client := &http.Client{Transport: &http.Transport{Proxy: nil}}
 	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("ask the region: %w", err)
 	}
+
 	defer resp.Body.Close() //nolint:errcheck // it has been read
 	const most = 1 << 20
 	text, err := io.ReadAll(io.LimitReader(resp.Body, most))
 	if err != nil {
 		return fmt.Errorf("read the region's answer: %w", err)
 	}
+
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("the region refuses: %s", strings.TrimSpace(string(text)))
 	}
+
 	if err := json.Unmarshal(text, out); err != nil {
 		return fmt.Errorf("read the region's answer: %w", err)
 	}
+
 	return nil
 }
 
@@ -96,24 +105,30 @@ func killPeer(r *http.Request) error {
 	if !ok {
 		return errors.New("kill the caller: the connection is not known")
 	}
+
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
 		return fmt.Errorf("kill the caller: %s is not on this computer", r.RemoteAddr)
 	}
+
 	inode, err := findSocketInode(r.RemoteAddr, local.String())
 	if err != nil {
 		return err
 	}
+
 	pid, err := findSocketOwner(inode)
 	if err != nil {
 		return err
 	}
+
 	if pid == os.Getpid() {
 		return errors.New("kill the caller: it is the region itself")
 	}
+
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the caller, process %d: %w", pid, err)
 	}
+
 	return nil
 }
 
@@ -124,13 +139,16 @@ func findSocketInode(from, to string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("look for the caller: %w", err)
 	}
+
 	const inodeField = 9 // of the kernel's table: sl, local, remote, st, queues, tr, retrnsmt, uid, timeout, inode
+
 	for line := range strings.Lines(string(b)) {
 		f := strings.Fields(line)
 		if len(f) > inodeField && f[1] == want[0] && f[2] == want[1] {
 			return f[inodeField], nil
 		}
 	}
+
 	return "", fmt.Errorf("look for the caller: no socket from %s", from)
 }
 
@@ -143,6 +161,7 @@ func procNetAddress(addr string) string {
 	if err != nil || errPort != nil || ip == nil {
 		return ""
 	}
+
 	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], n)
 }
 
@@ -152,10 +171,12 @@ func findSocketOwner(inode string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("look for the caller: %w", err)
 	}
+
 	for _, link := range links {
 		if to, err := os.Readlink(link); err == nil && to == "socket:["+inode+"]" {
 			return strconv.Atoi(strings.Split(link, "/")[2])
 		}
 	}
+
 	return 0, fmt.Errorf("look for the caller: no process holds its socket %s", inode)
 }

@@ -21,15 +21,23 @@ func debianImages() []ec2.Image {
 	var out []ec2.Image
 	for _, arch := range []string{"amd64", "arm64"} {
 		i := ec2.Image{
-			ID: image.ComputeID(arch), Name: "debian-12-" + arch + "-slipway", Description: "Debian 12, built on this computer", Owner: debianOwner,
-			Architecture: ec2Architectures()[arch], RootDevice: "/dev/xvda", RootSizeGiB: 8, Created: time.Unix(0, 0).UTC(),
+			ID:           image.ComputeID(arch),
+			Name:         "debian-12-" + arch + "-slipway",
+			Description:  "Debian 12, built on this computer",
+			Owner:        debianOwner,
+			Architecture: ec2Architectures()[arch],
+			RootDevice:   "/dev/xvda",
+			RootSizeGiB:  8,
+			Created:      time.Unix(0, 0).UTC(),
 		}
 		if arch != runtime.GOARCH {
 			i.Description = "Debian 12, not built"
 			i.Unbootable = "This region's machines run on a computer of architecture " + runtime.GOARCH + ", which cannot run programs for " + arch + "."
 		}
+
 		out = append(out, i)
 	}
+
 	return out
 }
 
@@ -39,5 +47,6 @@ func debianParameters() map[string]string {
 	for arch := range ec2Architectures() {
 		out["/aws/service/debian/release/12/latest/"+arch] = image.ComputeID(arch)
 	}
+
 	return out
 }

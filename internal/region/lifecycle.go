@@ -24,18 +24,23 @@ func Preflight() error {
 	if runtime.GOOS != "linux" {
 		missing = append(missing, "Linux (this is "+runtime.GOOS+")")
 	}
+
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root (try sudo)")
 	}
+
 	packages := map[string]string{"nft": "nftables", "ip": "iproute2", "mkfs.ext4": "e2fsprogs"}
+
 	for _, program := range []string{"nft", "ip", "mkfs.ext4"} {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, program+" (Debian package "+packages[program]+")")
 		}
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("the local region needs %s", strings.Join(missing, ", "))
 	}
+
 	return nil
 }
 
@@ -45,10 +50,12 @@ func EnsureImage(ctx context.Context, cache string, progress func(line string)) 
 	if _, err := image.Find(regionPaths{cache}.imageDir(), id); err == nil {
 		return nil
 	}
+
 	_, err := image.Build(ctx, image.Options{
 		CacheDir: regionPaths{cache}.imageDir(), Arch: runtime.GOARCH,
 		Progress: func(stage string) { progress("image " + id + ": " + stage) },
 	})
+
 	return err
 }
 
@@ -60,36 +67,47 @@ func Destroy(ctx context.Context, cache string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if err := Stop(ctx, cache); err != nil {
 		return err
 	}
-	nw, err := network.New(network.Options{RegionID: s.ID, Clock: time.Now}) //nolint:forbidigo // nothing is timed in a removal
+
+	nw, err := network.New(
+		network.Options{RegionID: s.ID, Clock: time.Now},
+	) //nolint:forbidigo // nothing is timed in a removal
 	if err != nil {
 		return err
 	}
+
 	host, err := machine.New(machine.Config{Region: s.ID, Dir: p.regionDir()})
 	if err != nil {
 		return err
 	}
+
 	// Machines first: their namespaces hold the networks' links.
 	if err := errors.Join(host.Destroy(ctx), nw.Destroy(ctx)); err != nil {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)
 	}
+
 	// The settings go last: they name what belongs to the region, should this be killed before its end.
 	entries, err := os.ReadDir(p.regionDir())
 	if err != nil {
 		return fmt.Errorf("destroy region %s: %w", s.ID, err)
 	}
+
 	for _, e := range entries {
 		if e.Name() == "settings.json" {
 			continue
 		}
+
 		if err := os.RemoveAll(p.regionDir() + "/" + e.Name()); err != nil {
 			return fmt.Errorf("destroy region %s: %w", s.ID, err)
 		}
 	}
+
 	return os.RemoveAll(p.regionDir())
 }

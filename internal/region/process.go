@@ -45,13 +45,17 @@ func GetStatus(cache string) (Status, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return st, nil
 	}
+
 	if err != nil {
 		return st, err
 	}
+
 	st.Exists, st.Settings, st.Endpoint, st.Region = true, s, s.Endpoint(), s.Region
 	if proc, ok := findRunningProcess(p); ok {
-		st.Running, st.PID = true, proc.PID
+		st.Running = true
+		st.PID = proc.PID
 	}
+
 	return st, nil
 }
 
@@ -62,15 +66,18 @@ func Start(ctx context.Context, o Options, serve []string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+
 	p := regionPaths{o.CacheDir}
 	if _, ok := findRunningProcess(p); !ok {
 		if err := startDetached(p, serve); err != nil {
 			return Status{}, err
 		}
 	}
+
 	if err := waitHealthy(ctx, p, s); err != nil {
 		return Status{}, err
 	}
+
 	return GetStatus(o.CacheDir)
 }
 
@@ -80,15 +87,22 @@ func startDetached(p regionPaths, serve []string) error {
 	if err != nil {
 		return fmt.Errorf("open the region's log: %w", err)
 	}
-	defer log.Close()                           //nolint:errcheck // the child has its own descriptor
-	cmd := exec.Command(serve[0], serve[1:]...) //nolint:noctx // it must outlive every context of this process
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
+
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	cmd := exec.Command(
+		serve[0],
+		serve[1:]...) //nolint:noctx // it must outlive every context of this process
+	cmd.Stdout = log
+	cmd.Stderr = log
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the region's process: %w", err)
 	}
+
 	proc := Process{PID: cmd.Process.Pid, StartTime: processStartTime(cmd.Process.Pid)}
 	go cmd.Wait() //nolint:errcheck // reaps it if it ends before we do
+
 	return writeJSON(p.processFile(), proc)
 }
 
@@ -97,21 +111,33 @@ func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{Proxy: nil}}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint()+healthPath, nil)
 		if err != nil {
 			return fmt.Errorf("ask the region at %s: %w", s.Endpoint(), err)
 		}
+
 		if res, err := client.Do(req); err == nil {
 			res.Body.Close() //nolint:errcheck,gosec // nothing is read
 			if res.StatusCode == http.StatusOK && res.Header.Get("X-Slipway-Region") == s.ID {
 				return nil
 			}
-			return fmt.Errorf("something else answers at %s: stop it, or start the region with another --port", s.Endpoint())
+
+			return fmt.Errorf(
+				"something else answers at %s: stop it, or start the region with another --port",
+				s.Endpoint(),
+			)
 		}
+
 		if _, ok := findRunningProcess(p); !ok {
-			return fmt.Errorf("the region's process ended at its start; the end of %s:\n%s", p.logFile(), lastLines(p.logFile(), 15))
+			return fmt.Errorf(
+				"the region's process ended at its start; the end of %s:\n%s",
+				p.logFile(),
+				lastLines(p.logFile(), 15),
+			)
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the region at %s: %w", s.Endpoint(), ctx.Err())
@@ -127,6 +153,7 @@ func Stop(ctx context.Context, cache string) error {
 	if !ok {
 		return nil
 	}
+
 	return stopProcess(ctx, proc)
 }
 
@@ -136,6 +163,7 @@ func stopProcess(ctx context.Context, proc Process) error {
 		if err := syscall.Kill(proc.PID, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("stop the region's process %d: %w", proc.PID, err)
 		}
+
 		wait, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := waitForExit(wait, proc)
 		cancel()
@@ -143,6 +171,7 @@ func stopProcess(ctx context.Context, proc Process) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -156,6 +185,7 @@ func waitForExit(ctx context.Context, proc Process) error {
 		case <-tick.C:
 		}
 	}
+
 	return nil
 }
 
@@ -166,6 +196,7 @@ func findRunningProcess(p regionPaths) (Process, bool) {
 	if err != nil || json.Unmarshal(b, &proc) != nil {
 		return proc, false
 	}
+
 	return proc, isAlive(proc)
 }
 
@@ -180,11 +211,13 @@ func processStartTime(pid int) string {
 	if err != nil {
 		return ""
 	}
+
 	_, rest, _ := strings.Cut(string(b), ") ")
 	f := strings.Fields(rest)
 	if len(f) < 20 || f[0] == "Z" {
 		return ""
 	}
+
 	return f[19]
 }
 
@@ -194,6 +227,8 @@ func lastLines(path string, n int) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

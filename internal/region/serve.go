@@ -83,14 +83,23 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	if err != nil {
 		return err
 	}
-	r := &emulator{settings: s, paths: p, now: o.Now, faults: &fault.Engine{}, log: slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelInfo}))}
+
+	r := &emulator{
+		settings: s,
+		paths:    p,
+		now:      o.Now,
+		faults:   &fault.Engine{},
+		log:      slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	}
 	if err := r.buildServices(o.Registry); err != nil {
 		return err
 	}
+
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.Port))
 	if err != nil {
 		return fmt.Errorf("listen for the region: %w", err)
 	}
+
 	return r.serveUntilDone(ctx, ln)
 }
 
@@ -99,31 +108,44 @@ func (r *emulator) buildServices(registry http.Handler) error {
 	if err := r.buildIdentity(); err != nil {
 		return err
 	}
+
 	if err := r.buildMachineHost(registry); err != nil {
 		return err
 	}
+
 	if err := r.buildCompute(); err != nil {
 		return err
 	}
+
 	front, err := server.New(server.Config{
-		Region: r.settings.Region, Services: r.services, Keys: r.iam, Authorizer: r.iam, Now: r.now, Log: r.log,
-		Faults: r.faults, Kill: killPeer,
+		Region:     r.settings.Region,
+		Services:   r.services,
+		Keys:       r.iam,
+		Authorizer: r.iam,
+		Now:        r.now,
+		Log:        r.log,
+		Faults:     r.faults,
+		Kill:       killPeer,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.serviceOfRequest = front.ServiceOf
 	r.handler = http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if h, ok := r.s3.Public(q); ok {
 			h.ServeHTTP(w, q)
 			return
 		}
+
 		if h, ok := r.cloudformation.SignalHandler(q); ok {
 			h.ServeHTTP(w, q)
 			return
 		}
+
 		front.ServeHTTP(w, q)
 	})
+
 	return nil
 }
 
@@ -131,33 +153,60 @@ func (r *emulator) buildServices(registry http.Handler) error {
 func (r *emulator) buildIdentity() (err error) {
 	saved := state.Dir(r.paths.stateDir())
 	r.iam, err = iam.New(iam.Config{
-		Account: r.settings.Account, AccessKeyID: r.settings.AccessKey, SecretKey: r.settings.SecretKey, State: saved, Now: r.now,
+		Account:     r.settings.Account,
+		AccessKeyID: r.settings.AccessKey,
+		SecretKey:   r.settings.SecretKey,
+		State:       saved,
+		Now:         r.now,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.kms, err = kms.New(kms.Config{
-		Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now, Identities: r.iam,
+		Region:     r.settings.Region,
+		Account:    r.settings.Account,
+		State:      saved,
+		Now:        r.now,
+		Identities: r.iam,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.s3, err = s3.New(s3.Config{
-		Dir: r.paths.stateDir() + "/s3", Region: r.settings.Region, Now: r.now, Identities: r.iam, Keys: r.kms,
+		Dir:        r.paths.stateDir() + "/s3",
+		Region:     r.settings.Region,
+		Now:        r.now,
+		Identities: r.iam,
+		Keys:       r.kms,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.s3.Mount(AssetsBucket, r.paths.assetsDir())
 	parameters, err := ssm.New(ssm.Config{
-		Region: r.settings.Region, Account: r.settings.Account, State: saved, Now: r.now,
-		Public: debianParameters(),
+		Region:  r.settings.Region,
+		Account: r.settings.Account,
+		State:   saved,
+		Now:     r.now,
+		Public:  debianParameters(),
 	})
 	if err != nil {
 		return err
 	}
-	r.services = append(r.services, r.iam.Service(), sts.Service(r.iam), r.kms.Wire(), r.s3.Wire(), parameters.Wire(),
-		servicequotas.Service(servicequotas.Config{Region: r.settings.Region, Account: r.settings.Account}))
+
+	r.services = append(
+		r.services,
+		r.iam.Service(),
+		sts.Service(r.iam),
+		r.kms.Wire(),
+		r.s3.Wire(),
+		parameters.Wire(),
+		servicequotas.Service(servicequotas.Config{Region: r.settings.Region, Account: r.settings.Account}),
+	)
+
 	return nil
 }
 
@@ -170,8 +219,12 @@ func (r *emulator) buildMachineHost(registry http.Handler) (err error) {
 	var metadata http.Handler
 	var once sync.Once
 	r.network, err = network.New(network.Options{
-		RegionID: r.settings.ID, Registry: registry, Clock: r.now, Log: r.log,
-		API: late(func() http.Handler { return r.handler }), RequestService: func(q *http.Request) string { return r.serviceOfRequest(q) },
+		RegionID:       r.settings.ID,
+		Registry:       registry,
+		Clock:          r.now,
+		Log:            r.log,
+		API:            late(func() http.Handler { return r.handler }),
+		RequestService: func(q *http.Request) string { return r.serviceOfRequest(q) },
 		Metadata: late(func() http.Handler {
 			once.Do(func() { metadata = r.metadataHandler() })
 			return metadata
@@ -180,13 +233,17 @@ func (r *emulator) buildMachineHost(registry http.Handler) (err error) {
 	if err != nil {
 		return err
 	}
+
 	r.host, err = machine.New(machine.Config{
-		Region: r.settings.ID, Dir: r.paths.regionDir(), Namespaces: r.network,
+		Region:     r.settings.ID,
+		Dir:        r.paths.regionDir(),
+		Namespaces: r.network,
 		ImageRoot: func(id string) (string, error) {
 			img, err := image.Find(r.paths.imageDir(), id)
 			return img.Root, err
 		},
 	})
+
 	return err
 }
 
@@ -194,10 +251,18 @@ func (r *emulator) buildMachineHost(registry http.Handler) (err error) {
 func (r *emulator) metadataHandler() http.Handler {
 	source := r.ec2.Metadata(func(instance, role string) (ec2.Credentials, error) {
 		c, err := r.iam.IssueRoleCredentials(role, instance)
-		return ec2.Credentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: c.SecretAccessKey, Token: c.Token, Expiration: c.Expiration}, err
+		return ec2.Credentials{
+			AccessKeyID:     c.AccessKeyID,
+			SecretAccessKey: c.SecretAccessKey,
+			Token:           c.Token,
+			Expiration:      c.Expiration,
+		}, err
 	})
+
 	h, err := imds.New(imds.Options{
-		Source: source, Clock: r.now, Log: r.log,
+		Source: source,
+		Clock:  r.now,
+		Log:    r.log,
 		RequestOrigin: func(ctx context.Context) (string, netip.Addr, bool) {
 			s, ok := network.RequestSourceFrom(ctx)
 			return s.VPC, s.Addr, ok
@@ -208,6 +273,7 @@ func (r *emulator) metadataHandler() http.Handler {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		})
 	}
+
 	return h
 }
 
@@ -229,53 +295,103 @@ type instanceProfiles struct{ iam *iam.IAM }
 func (p instanceProfiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
 	arn, _ := p.iam.RoleARN(v.Role)
-	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role, RoleARN: arn}, ok
+	return ec2.Profile{
+		ARN:     v.ARN,
+		ID:      v.ID,
+		Role:    v.Role,
+		RoleARN: arn,
+	}, ok
 }
 
 // buildCompute makes EC2, load balancing and Auto Scaling.
 func (r *emulator) buildCompute() (err error) {
-	s, saved := r.settings, state.Dir(r.paths.stateDir())
+	s := r.settings
+	saved := state.Dir(r.paths.stateDir())
 	r.ec2, err = ec2.New(ec2.Config{
-		PublicIPBase: s.publicAddressRange(),
-		Region:       s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, TransitionDelay: provisioningDelay, Saver: saved,
-		Images:   debianImages(),
-		Machines: networkedHost{r.host, r.network}, Network: r.network, Profiles: instanceProfiles{r.iam}, Log: r.log,
+		PublicIPBase:      s.publicAddressRange(),
+		Region:            s.Region,
+		Account:           s.Account,
+		Now:               r.now,
+		Rand:              rand.Reader,
+		TransitionDelay:   provisioningDelay,
+		Saver:             saved,
+		Images:            debianImages(),
+		Machines:          networkedHost{r.host, r.network},
+		Network:           r.network,
+		Profiles:          instanceProfiles{r.iam},
+		Log:               r.log,
 		ProvisioningDelay: r.faults.Provisioning,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.elbv2, err = elbv2.New(elbv2.Config{
-		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Delay: provisioningDelay, Saver: saved, Cloud: r.ec2, Log: r.log,
-		Loopback: s.balancerLoopback(), Provisioning: r.faults.Provisioning,
+		Region:       s.Region,
+		Account:      s.Account,
+		Now:          r.now,
+		Rand:         rand.Reader,
+		Delay:        provisioningDelay,
+		Saver:        saved,
+		Cloud:        r.ec2,
+		Log:          r.log,
+		Loopback:     s.balancerLoopback(),
+		Provisioning: r.faults.Provisioning,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.ec2.SetLoadBalancers(r.elbv2.Balancers)
 	r.route53, err = route53.New(route53.Config{
-		Region: s.Region, Now: r.now, Rand: rand.Reader, Delay: provisioningDelay, Saver: saved, VPC: r.ec2.HasVPC, Target: r.elbv2.HasTarget, Changed: r.ec2.LoadBalancersChanged,
+		Region:  s.Region,
+		Now:     r.now,
+		Rand:    rand.Reader,
+		Delay:   provisioningDelay,
+		Saver:   saved,
+		VPC:     r.ec2.HasVPC,
+		Target:  r.elbv2.HasTarget,
+		Changed: r.ec2.LoadBalancersChanged,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.ec2.SetHostedZones(r.route53.Names)
 	r.autoscaling, err = autoscaling.New(autoscaling.Config{
-		Region: s.Region, Account: s.Account, Now: r.now, Rand: rand.Reader, Saver: saved, EC2: r.ec2, TargetGroups: r.elbv2, Log: r.log,
+		Region:       s.Region,
+		Account:      s.Account,
+		Now:          r.now,
+		Rand:         rand.Reader,
+		Saver:        saved,
+		EC2:          r.ec2,
+		TargetGroups: r.elbv2,
+		Log:          r.log,
 	})
 	if err != nil {
 		return err
 	}
+
 	r.ec2.AddWatcher(r.autoscaling.RequestReconcile)
 	r.services = append(r.services, r.ec2.Wire(), r.elbv2.Wire(), r.autoscaling.Wire(), r.route53.Wire())
+
 	return r.buildCloudFormation(saved)
 }
 
 // buildCloudFormation makes CloudFormation over all the other services.
 func (r *emulator) buildCloudFormation(saved state.Dir) (err error) {
 	r.cloudformation, err = cloudformation.New(cloudformation.Config{
-		Region: r.settings.Region, Account: r.settings.Account, Now: r.now, Rand: rand.Reader, State: saved, Zones: r.ec2.Zones(), Services: r.services,
-		Authorizer: r.iam, Roles: r.iam, Log: r.log, SignalURL: machineAPIURL,
+		Region:     r.settings.Region,
+		Account:    r.settings.Account,
+		Now:        r.now,
+		Rand:       rand.Reader,
+		State:      saved,
+		Zones:      r.ec2.Zones(),
+		Services:   r.services,
+		Authorizer: r.iam,
+		Roles:      r.iam,
+		Log:        r.log,
+		SignalURL:  machineAPIURL,
 		SystemTaggers: map[string]cloudformation.SystemTagger{
 			"elasticloadbalancing": r.elbv2.Mark, "iam": r.iam.Mark, "kms": r.kms.Mark, "route53": r.route53.Mark,
 		},
@@ -283,6 +399,7 @@ func (r *emulator) buildCloudFormation(saved state.Dir) (err error) {
 	if err == nil {
 		r.services = append(r.services, r.cloudformation.Wire())
 	}
+
 	return err
 }
 
@@ -292,22 +409,29 @@ func (r *emulator) serveUntilDone(ctx context.Context, ln net.Listener) error {
 	mux.HandleFunc("GET "+healthPath, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Slipway-Region", r.settings.ID)
 	})
-	mux.Handle(faultsPath+"/", http.StripPrefix(faultsPath, r.faults.Handler(fault.Token(r.settings.SecretKey))))
+	mux.Handle(
+		faultsPath+"/",
+		http.StripPrefix(faultsPath, r.faults.Handler(fault.Token(r.settings.SecretKey))),
+	)
+
 	mux.Handle("/", r.handler)
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 30 * time.Second}
 	var wg sync.WaitGroup
 	for _, work := range []func(context.Context){r.ec2.Run, r.elbv2.Run, r.autoscaling.Run, r.cloudformation.Run} {
 		wg.Go(func() { work(ctx) })
 	}
+
 	wg.Go(func() {
 		<-ctx.Done()
 		_ = srv.Close() // it ends either way
 	})
+
 	err := srv.Serve(ln)
 	wg.Wait()
 	r.network.Close()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
+
 	return fmt.Errorf("serve the region: %w", err)
 }

@@ -67,9 +67,11 @@ func loadSettings(p regionPaths) (Settings, error) {
 	if err != nil {
 		return s, fmt.Errorf("read the region's settings: %w", err)
 	}
+
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("read the region's settings %s: %w", p.settingsFile(), err)
 	}
+
 	return s, nil
 }
 
@@ -80,20 +82,25 @@ func ensureSettings(o Options) (Settings, error) {
 	if err == nil {
 		return s.applyOptions(o)
 	}
+
 	if !errors.Is(err, fs.ErrNotExist) {
 		return s, err
 	}
+
 	s = Settings{Region: o.Region, Account: defaultAccount, Port: o.Port}
 	if s.Region == "" {
 		s.Region = DefaultRegion
 	}
+
 	if s.Port == 0 {
 		s.Port = findFreePort()
 	}
+
 	s.ID, s.AccessKey, s.SecretKey = randomHex(2), "AKIA"+strings.ToUpper(randomHex(8)), randomHex(20)
 	if err := os.MkdirAll(p.regionDir(), 0o700); err != nil {
 		return s, fmt.Errorf("make the region's folder: %w", err)
 	}
+
 	return s, writeJSON(p.settingsFile(), s)
 }
 
@@ -101,15 +108,27 @@ func ensureSettings(o Options) (Settings, error) {
 func (s Settings) applyOptions(o Options) (Settings, error) {
 	p := regionPaths{o.CacheDir}
 	if o.Region != "" && o.Region != s.Region {
-		return s, fmt.Errorf("this region is %s, not %s: `slipway region destroy` first, or set another SLIPWAY_CACHE", s.Region, o.Region)
+		return s, fmt.Errorf(
+			"this region is %s, not %s: `slipway region destroy` first, or set another SLIPWAY_CACHE",
+			s.Region,
+			o.Region,
+		)
 	}
+
 	if o.Port == 0 || o.Port == s.Port {
 		return s, nil
 	}
+
 	if _, ok := findRunningProcess(p); ok {
-		return s, fmt.Errorf("this region runs on port %d, not %d: `slipway region stop` first", s.Port, o.Port)
+		return s, fmt.Errorf(
+			"this region runs on port %d, not %d: `slipway region stop` first",
+			s.Port,
+			o.Port,
+		)
 	}
+
 	s.Port = o.Port
+
 	return s, writeJSON(p.settingsFile(), s)
 }
 
@@ -120,11 +139,13 @@ func findFreePort() int {
 		if err != nil {
 			continue
 		}
+
 		defer ln.Close() //nolint:errcheck // nothing was accepted
 		if a, ok := ln.Addr().(*net.TCPAddr); ok {
 			return a.Port
 		}
 	}
+
 	return DefaultPort
 }
 
@@ -135,6 +156,7 @@ func (s Settings) balancerLoopback() netip.Addr {
 	if err != nil || len(id) < 2 {
 		return netip.Addr{} // load balancing's own default
 	}
+
 	return netip.AddrFrom4([4]byte{127, 64 + id[0]%64, id[1], 1})
 }
 
@@ -144,8 +166,10 @@ func (s Settings) publicAddressRange() netip.Addr {
 	if !first.IsValid() {
 		return first
 	}
+
 	b := first.As4()
 	const beside = 64 // load balancers have the ranges before
+
 	return netip.AddrFrom4([4]byte{b[0], b[1] + beside, b[2], 0})
 }
 
@@ -178,12 +202,15 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
+
 	tmp := path + ".tmp"
 	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	if err := os.Rename(tmp, path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+
 	return nil
 }

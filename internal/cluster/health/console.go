@@ -21,10 +21,12 @@ func ParseConsole(output []byte) []StageReport {
 		if at < 0 {
 			continue
 		}
+
 		var r StageReport
 		if json.Unmarshal([]byte(text[at+len(reportPrefix)-1:]), &r) == nil && r.Stage != "" {
 			out = append(out, r)
 		}
 	}
+
 	return out
 }

@@ -94,11 +94,17 @@ func Evaluate(f Facts) Report {
 	var checks []Check
 	checks = append(checks, checkMachines(f)...)
 	checks = append(checks, checkMembers(f)...)
-	checks = append(checks, Check{Kind: "api", Name: "kube-apiserver", OK: f.APIError == "", Cause: f.APIError})
+	checks = append(checks, Check{
+		Kind:  "api",
+		Name:  "kube-apiserver",
+		OK:    f.APIError == "",
+		Cause: f.APIError,
+	})
 	if f.APIError == "" {
 		checks = append(checks, checkNodes(f)...)
 		checks = append(checks, checkPods(f)...)
 	}
+
 	return Report{Valid: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
 }
 
@@ -118,6 +124,7 @@ func checkMachines(f Facts) []Check {
 				running = append(running, i)
 			}
 		}
+
 		c := Check{Kind: "machine", Name: groupName(g), OK: len(running) >= g.Size}
 		if !c.OK {
 			c.Cause = fmt.Sprintf("%d of %d machines run", len(running), g.Size)
@@ -125,13 +132,21 @@ func checkMachines(f Facts) []Check {
 				c.Cause += "; the auto scaling group says: " + g.ScalingFailure
 			}
 		}
+
 		out = append(out, c)
+
 		for _, i := range running {
 			if last, failed := lastReport(i); failed {
-				out = append(out, Check{Kind: "machine", Name: i.ID, Cause: reportText(last), Hint: last.Hint})
+				out = append(out, Check{
+					Kind:  "machine",
+					Name:  i.ID,
+					Cause: reportText(last),
+					Hint:  last.Hint,
+				})
 			}
 		}
 	}
+
 	return out
 }
 
@@ -139,6 +154,7 @@ func groupName(g Group) string {
 	if g.Slot == "" {
 		return g.Name
 	}
+
 	return g.Name + "-" + g.Slot
 }
 
@@ -147,6 +163,7 @@ func lastReport(i Instance) (StageReport, bool) {
 	if len(i.Reports) == 0 {
 		return StageReport{}, false
 	}
+
 	last := i.Reports[len(i.Reports)-1]
 	return last, last.State == "failed"
 }
@@ -156,6 +173,7 @@ func reportText(r StageReport) string {
 	if r.Error != "" {
 		text += ": " + r.Error
 	}
+
 	return text
 }
 
@@ -166,19 +184,26 @@ func checkMembers(f Facts) []Check {
 	if f.APIError != "" {
 		return nil
 	}
+
 	for _, g := range f.Groups {
 		if g.Slot == "" {
 			continue
 		}
+
 		c := Check{Kind: "etcd", Name: "etcd-" + g.Slot}
 		i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == g.Slot })
+
 		switch {
 		case !slices.ContainsFunc(f.Instances, func(m Instance) bool { return m.Slot == g.Slot && m.State == "running" }):
 			c.Cause = "its machine does not run"
 		case i < 0:
 			c.Cause = "has not reported yet"
 		case f.Now.Sub(f.Members[i].ReportedAt) > MemberTTL:
-			c.Cause = fmt.Sprintf("last reported %s ago", f.Now.Sub(f.Members[i].ReportedAt).Round(time.Second))
+			c.Cause = fmt.Sprintf(
+				"last reported %s ago",
+				f.Now.Sub(f.Members[i].ReportedAt).Round(time.Second),
+			)
+
 		case f.Members[i].Learner:
 			c.Cause = "is a learner still catching up"
 		case !f.Members[i].Healthy:
@@ -186,8 +211,10 @@ func checkMembers(f Facts) []Check {
 		default:
 			c.OK = true
 		}
+
 		out = append(out, c)
 	}
+
 	return out
 }
 
@@ -198,27 +225,38 @@ func checkNodes(f Facts) []Check {
 	for _, n := range f.Nodes {
 		byInstance[n.Instance] = n
 	}
+
 	for _, i := range f.Instances {
 		if i.State != "running" || i.Bastion {
 			continue
 		}
+
 		n, ok := byInstance[i.ID]
 		delete(byInstance, i.ID)
 		c := Check{Kind: "node", Name: i.NodeName, OK: ok && n.Ready}
+
 		switch last, _ := lastReport(i); {
 		case ok && !n.Ready:
 			c.Cause = "not ready: " + n.Reason
 		case !ok && last.Stage != "":
-			c.Cause, c.Hint = "machine "+i.ID+" has not joined; "+reportText(last), last.Hint
+			c.Cause = "machine " + i.ID + " has not joined; " + reportText(last)
+			c.Hint = last.Hint
 		case !ok:
 			c.Cause = "machine " + i.ID + " has not joined and has reported nothing yet"
 		}
+
 		out = append(out, c)
 	}
+
 	for _, n := range byInstance {
-		out = append(out, Check{Kind: "node", Name: n.Name, Cause: "its machine " + n.Instance + " does not run"})
+		out = append(
+			out,
+			Check{Kind: "node", Name: n.Name, Cause: "its machine " + n.Instance + " does not run"},
+		)
 	}
+
 	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+
 	return out
 }
 
@@ -226,29 +264,46 @@ func checkNodes(f Facts) []Check {
 // nodes that are gone count for nothing: Kubernetes forgets them by and by.
 func checkPods(f Facts) []Check {
 	out := make([]Check, 0, len(f.Pods))
-	nodes, there := map[string]bool{}, map[string]bool{}
+	nodes := map[string]bool{}
+	there := map[string]bool{}
+
 	for _, n := range f.Nodes {
-		nodes[n.Name] = slices.ContainsFunc(f.Instances, func(i Instance) bool { return i.ID == n.Instance && i.State == "running" })
+		nodes[n.Name] = slices.ContainsFunc(
+			f.Instances,
+			func(i Instance) bool { return i.ID == n.Instance && i.State == "running" },
+		)
 	}
+
 	for _, p := range f.Pods {
 		runs, known := nodes[p.Node]
 		placed := p.Node != ""
 		if placed && !known {
 			continue
 		}
+
 		there[p.Name] = true
-		c := Check{Kind: "pod", Name: p.Namespace + "/" + p.Name, OK: p.Running, Cause: p.Reason}
-		if placed && !runs {
-			c.OK, c.Cause = false, "its machine does not run"
+		c := Check{
+			Kind:  "pod",
+			Name:  p.Namespace + "/" + p.Name,
+			OK:    p.Running,
+			Cause: p.Reason,
 		}
+		if placed && !runs {
+			c.OK = false
+			c.Cause = "its machine does not run"
+		}
+
 		out = append(out, c)
 	}
+
 	for _, i := range f.Instances {
 		if nodes[i.NodeName] { // what has not joined is the node's matter
 			out = append(out, missingPods(i, there)...)
 		}
 	}
+
 	slices.SortFunc(out, func(a, b Check) int { return strings.Compare(a.Name, b.Name) })
+
 	return out
 }
 
@@ -257,10 +312,19 @@ func missingPods(i Instance, there map[string]bool) (out []Check) {
 	if i.Slot == "" {
 		return nil
 	}
+
 	for _, part := range []string{"kube-apiserver-", "kube-controller-manager-", "kube-scheduler-"} {
 		if name := part + i.NodeName; !there[name] {
-			out = append(out, Check{Kind: "pod", Name: "kube-system/" + name, Cause: "the kubelet has not shown it to the API yet"})
+			out = append(
+				out,
+				Check{
+					Kind:  "pod",
+					Name:  "kube-system/" + name,
+					Cause: "the kubelet has not shown it to the API yet",
+				},
+			)
 		}
 	}
+
 	return out
 }

@@ -25,9 +25,11 @@ func (g guardedStore) Put(ctx context.Context, key string, body []byte) (string,
 	if errors.Is(err, store.ErrNotFound) {
 		return g.Create(ctx, key, body)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	return g.Update(ctx, key, body, o.ETag)
 }
 
@@ -36,6 +38,7 @@ func (g guardedStore) Create(ctx context.Context, key string, body []byte) (stri
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return "", err
 	}
+
 	return g.Store.Create(ctx, key, body)
 }
 
@@ -44,6 +47,7 @@ func (g guardedStore) Update(ctx context.Context, key string, body []byte, etag 
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return "", err
 	}
+
 	return g.Store.Update(ctx, key, body, etag)
 }
 
@@ -52,5 +56,6 @@ func (g guardedStore) Delete(ctx context.Context, key string) error {
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return err
 	}
+
 	return g.Store.Delete(ctx, key)
 }

@@ -48,11 +48,19 @@ func (l *Lease) expiryError() error {
 	if l.lostErr != nil {
 		return l.lostErr
 	}
-	now, end := l.coordinator.Now(), l.expires.Add(-expiryMargin(l.coordinator.leaseDuration()))
+
+	now := l.coordinator.Now()
+	end := l.expires.Add(-expiryMargin(l.coordinator.leaseDuration()))
 	if now.Before(end) && now.Round(0).Before(end.Round(0)) {
 		return nil
 	}
-	return fmt.Errorf("%w: the lease on cluster %s ended at %s and was not renewed", ErrLockLost, l.coordinator.Cluster, formatTime(l.expires))
+
+	return fmt.Errorf(
+		"%w: the lease on cluster %s ended at %s and was not renewed",
+		ErrLockLost,
+		l.coordinator.Cluster,
+		formatTime(l.expires),
+	)
 }
 
 // EnsureHeld returns nil if we may go on. A lease that ran out while the process did not run, as on a laptop that slept, is
@@ -61,9 +69,11 @@ func (l *Lease) EnsureHeld(ctx context.Context) error {
 	if l.Err() == nil {
 		return nil
 	}
+
 	if err := l.Renew(ctx); err != nil {
 		return err
 	}
+
 	return l.Err()
 }
 
@@ -81,6 +91,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 		l.expires = now.Add(l.coordinator.leaseDuration())
 		l.mu.Unlock()
 	}
+
 	return err
 }
 
@@ -94,6 +105,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		l.lostErr = fmt.Errorf("%w: it was released", ErrLockLost)
 		l.mu.Unlock()
 	}
+
 	return err
 }
 
@@ -110,24 +122,30 @@ func (l *Lease) updateLock(ctx context.Context, next Lock) error {
 	if err != nil {
 		return err
 	}
+
 	for range maxAcquireAttempts {
 		l.mu.Lock()
-		etag, lost := l.etag, l.lostErr
+		etag := l.etag
+		lost := l.lostErr
 		l.mu.Unlock()
 		if lost != nil {
 			return lost
 		}
+
 		if etag, err = l.coordinator.Store.Update(ctx, LockKey(l.coordinator.Cluster), body, etag); err == nil {
 			l.noteWritten(next, etag)
 			return nil
 		}
+
 		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 			break
 		}
+
 		if err := l.refreshETag(ctx, next); err != nil { // perhaps it was our own write, whose answer got lost
 			return err
 		}
 	}
+
 	return fmt.Errorf("renew or release the lock of cluster %s: %w", l.coordinator.Cluster, err)
 }
 
@@ -138,6 +156,7 @@ func (l *Lease) noteWritten(next Lock, etag string) {
 	if next.Holder != nil {
 		l.held = next
 	}
+
 	l.etag = etag
 }
 
@@ -147,16 +166,20 @@ func (l *Lease) refreshETag(ctx context.Context, next Lock) error {
 	if err != nil {
 		return err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if next.Holder == nil && now.Holder == nil && now.Token == next.Token {
 		l.etag = etag // free, as it is to be
 		return nil
 	}
+
 	if !l.isHeldByUs(now) {
 		return l.markLost(now)
 	}
+
 	l.etag = etag
+
 	return nil
 }
 
@@ -169,6 +192,7 @@ func (l *Lease) markLost(now Lock) error {
 	if l.lostErr != nil {
 		return l.lostErr
 	}
+
 	who := "somebody released it"
 	switch {
 	case now.Token == 0:
@@ -178,7 +202,12 @@ func (l *Lease) markLost(now Lock) error {
 	case now.Token > l.held.Token:
 		who = "somebody else has held it since"
 	}
-	l.lostErr = diag.WithHint(fmt.Errorf("%w: %s", ErrLockLost, who), "look at what the other one did with: slipway history "+l.coordinator.Cluster+"; then run it again")
+
+	l.lostErr = diag.WithHint(
+		fmt.Errorf("%w: %s", ErrLockLost, who),
+		"look at what the other one did with: slipway history "+l.coordinator.Cluster+"; then run it again",
+	)
+
 	return l.lostErr
 }
 
@@ -188,15 +217,18 @@ func (l *Lease) VerifyHeld(ctx context.Context) error {
 	if err := l.EnsureHeld(ctx); err != nil {
 		return err
 	}
+
 	now, _, err := l.coordinator.readLock(ctx)
 	if err != nil {
 		return err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.isHeldByUs(now) {
 		return l.markLost(now)
 	}
+
 	return l.expiryError()
 }
 
@@ -213,16 +245,19 @@ func (l *Lease) KeepRenewed(ctx context.Context) (kept context.Context, stop fun
 				return
 			case <-beat.C:
 			}
+
 			err := l.renewWithTimeout(kept)
 			if errors.Is(err, ErrLockLost) || err != nil && l.Err() != nil {
 				if !errors.Is(err, ErrLockLost) {
 					err = errors.Join(l.Err(), err)
 				}
+
 				cancel(err)
 				return
 			}
 		}
 	})
+
 	return kept, func() { cancel(context.Canceled); wg.Wait() }
 }
 

@@ -82,6 +82,7 @@ func ParseLock(body []byte) (Lock, error) {
 	if err := decodeDocument(body, &l, true); err != nil {
 		return Lock{}, err
 	}
+
 	switch {
 	case l.Version > lockVersion:
 		return Lock{}, diag.WithHint(fmt.Errorf("has version %d", l.Version), "use a newer slipway")
@@ -90,6 +91,7 @@ func ParseLock(body []byte) (Lock, error) {
 	case l.Holder != nil:
 		return l, l.Holder.validate()
 	}
+
 	return l, nil
 }
 
@@ -102,6 +104,7 @@ func (h Holder) validate() error {
 	case h.Expires.Before(h.Since):
 		return errors.New("ends before it begins")
 	}
+
 	return nil
 }
 
@@ -111,12 +114,15 @@ func decodeDocument(body []byte, into any, strict bool) error { //nolint:revive 
 	if strict {
 		dec.DisallowUnknownFields()
 	}
+
 	if err := dec.Decode(into); err != nil {
 		return fmt.Errorf("is no valid document: %w", err)
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("has something after its document")
 	}
+
 	return nil
 }
 
@@ -126,6 +132,7 @@ func encodeDocument(v any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode a document of the journal: %w", err)
 	}
+
 	return append(body, '\n'), nil
 }
 
@@ -141,14 +148,17 @@ func (d Coordinator) readLock(ctx context.Context) (Lock, string, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return Lock{}, "", nil
 	}
+
 	if err != nil {
 		return Lock{}, "", fmt.Errorf("read the lock of cluster %s: %w", d.Cluster, err)
 	}
+
 	l, err := ParseLock(o.Body)
 	if err != nil {
 		hint := "if nobody works on the cluster, delete this object: tokens go on where the journal stops"
 		return Lock{}, "", diag.WithHint(fmt.Errorf("the lock %s in %s %w", key, d.Store.URL(), err), hint)
 	}
+
 	return l, o.ETag, nil
 }
 
@@ -161,6 +171,7 @@ func (d Coordinator) Acquire(ctx context.Context, who Initiator) (*Lease, error)
 		if l.Holder != nil && d.Now().Before(l.Holder.FreeAt()) {
 			return LockHeldError{Cluster: d.Cluster, Token: l.Token, Holder: *l.Holder}
 		}
+
 		return nil
 	})
 }
@@ -169,8 +180,14 @@ func (d Coordinator) Acquire(ctx context.Context, who Initiator) (*Lease, error)
 func (d Coordinator) ForceAcquire(ctx context.Context, who Initiator, token int64) (*Lease, error) {
 	return d.acquireIf(ctx, who, func(l Lock) error {
 		if l.Token != token {
-			return fmt.Errorf("the lock of cluster %s has changed hands meanwhile: it has token %d, not %d", d.Cluster, l.Token, token)
+			return fmt.Errorf(
+				"the lock of cluster %s has changed hands meanwhile: it has token %d, not %d",
+				d.Cluster,
+				l.Token,
+				token,
+			)
 		}
+
 		return nil
 	})
 }
@@ -179,27 +196,39 @@ func (d Coordinator) acquireIf(ctx context.Context, who Initiator, may func(Lock
 	id := rand.Text()
 	var err error
 	var previous *Holder // of the lock as we tried to take it
+
 	for range maxAcquireAttempts {
 		var was Lock
 		var etag string
 		if was, etag, err = d.readWhenReady(ctx); err != nil {
 			return nil, err
 		}
+
 		if was.Holder != nil && was.Holder.ID == id { // our own write, whose answer got lost
-			return &Lease{coordinator: d, held: was, etag: etag, expires: was.Holder.Expires, previousHolder: previous}, nil
+			return &Lease{
+				coordinator:    d,
+				held:           was,
+				etag:           etag,
+				expires:        was.Holder.Expires,
+				previousHolder: previous,
+			}, nil
 		}
+
 		if err = may(was); err != nil {
 			return nil, err
 		}
+
 		previous = was.Holder
 		var l *Lease
 		if l, err = d.claimLock(ctx, id, who, was, etag); err == nil {
 			return l, nil
 		}
+
 		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 			break // what a lost answer leaves behind is taken over when its lease ends
 		}
 	}
+
 	return nil, fmt.Errorf("lock cluster %s: %w", d.Cluster, err)
 }
 
@@ -208,41 +237,70 @@ func (d Coordinator) readWhenReady(ctx context.Context) (Lock, string, error) {
 	if d.CheckReady == nil {
 		return d.readLock(ctx)
 	}
+
 	var wg sync.WaitGroup
 	var readyErr error
 	wg.Go(func() { readyErr = d.CheckReady(ctx) })
 	l, etag, err := d.readLock(ctx)
 	wg.Wait()
+
 	return l, etag, cmp.Or(readyErr, err)
 }
 
 // claimLock writes us into the lock, if it still is what was read.
-func (d Coordinator) claimLock(ctx context.Context, id string, who Initiator, was Lock, etag string) (*Lease, error) {
+func (d Coordinator) claimLock(
+	ctx context.Context,
+	id string,
+	who Initiator,
+	was Lock,
+	etag string,
+) (*Lease, error) {
 	now := d.Now()
-	next := Lock{Version: lockVersion, Token: was.Token + 1, Holder: &Holder{
-		ID: id, Owner: who.Owner, PID: who.PID, Operation: who.Operation, Command: redactSecrets(who.Command),
-		Since: truncateTime(now), Expires: truncateTime(now.Add(d.leaseDuration())), LeaseSeconds: d.leaseDuration().Seconds(),
-	}}
+	next := Lock{
+		Version: lockVersion,
+		Token:   was.Token + 1,
+		Holder: &Holder{
+			ID:           id,
+			Owner:        who.Owner,
+			PID:          who.PID,
+			Operation:    who.Operation,
+			Command:      redactSecrets(who.Command),
+			Since:        truncateTime(now),
+			Expires:      truncateTime(now.Add(d.leaseDuration())),
+			LeaseSeconds: d.leaseDuration().Seconds(),
+		},
+	}
 	if etag == "" {
 		floor, err := d.lastToken(ctx)
 		if err != nil {
 			return nil, err
 		}
+
 		next.Token = floor + 1
 	}
+
 	body, err := encodeDocument(next)
 	if err != nil {
 		return nil, err
 	}
+
 	if etag == "" {
 		etag, err = d.Store.Create(ctx, LockKey(d.Cluster), body)
 	} else {
 		etag, err = d.Store.Update(ctx, LockKey(d.Cluster), body, etag)
 	}
+
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{coordinator: d, held: next, etag: etag, expires: now.Add(d.leaseDuration()), previousHolder: was.Holder}, nil
+
+	return &Lease{
+		coordinator:    d,
+		held:           next,
+		etag:           etag,
+		expires:        now.Add(d.leaseDuration()),
+		previousHolder: was.Holder,
+	}, nil
 }
 
 // lastToken is the highest token that the journal has seen: a lock that was deleted by hand must not give it again.
@@ -251,10 +309,12 @@ func (d Coordinator) lastToken(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list the journal of cluster %s: %w", d.Cluster, err)
 	}
+
 	var last int64
 	for _, key := range keys {
 		last = max(last, tokenFromKey(key))
 	}
+
 	return last, nil
 }
 
@@ -264,6 +324,7 @@ func tokenFromKey(key string) int64 {
 	if err != nil {
 		return 0
 	}
+
 	return n
 }
 

@@ -32,6 +32,7 @@ func JournalKey(cluster string, token int64) string {
 	if token == 0 {
 		return prefix
 	}
+
 	return fmt.Sprintf("%s%012d.json", prefix, token)
 }
 
@@ -67,6 +68,7 @@ func (d Coordinator) leaseDuration() time.Duration {
 	if d.LeaseDuration > 0 {
 		return d.LeaseDuration
 	}
+
 	return DefaultLeaseDuration
 }
 
@@ -88,12 +90,24 @@ const maxTextBytes = 4096
 
 // redactSecrets takes out of a text what may be secret: passwords in URLs, signed queries, private keys.
 func redactSecrets(text string) string {
-	text = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`).ReplaceAllString(text, "[private key]")
+	text = regexp.MustCompile(
+		`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`,
+	).ReplaceAllString(
+		text,
+		"[private key]",
+	)
+
 	text = regexp.MustCompile(`AGE-SECRET-KEY-[0-9A-Z]+`).ReplaceAllString(text, "[age key]")
 	text = regexp.MustCompile(`://[^/\s@?#]+@`).ReplaceAllString(text, "://[redacted]@")
-	text = regexp.MustCompile(`(?i)\b(X-Amz-[A-Za-z-]+|token|password|secret|signature)=[^&\s"']+`).ReplaceAllString(text, "$1=[redacted]")
+	text = regexp.MustCompile(
+		`(?i)\b(X-Amz-[A-Za-z-]+|token|password|secret|signature)=[^&\s"']+`,
+	).ReplaceAllString(
+		text,
+		"$1=[redacted]",
+	)
 	if len(text) > maxTextBytes {
 		text = strings.ToValidUTF8(text[:maxTextBytes], "") + "…"
 	}
+
 	return text
 }

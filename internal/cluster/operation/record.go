@@ -76,6 +76,7 @@ func ParseRecord(body []byte) (Record, error) {
 	if err := decodeDocument(body, &r, false); err != nil {
 		return Record{}, err
 	}
+
 	switch {
 	case r.Version > recordVersion:
 		return Record{}, diag.WithHint(fmt.Errorf("has version %d", r.Version), "use a newer slipway")
@@ -84,6 +85,7 @@ func ParseRecord(body []byte) (Record, error) {
 	case !slices.Contains([]State{Running, Succeeded, Failed, Interrupted}, r.State):
 		return Record{}, fmt.Errorf("has state %q", r.State)
 	}
+
 	return r, nil
 }
 
@@ -105,6 +107,7 @@ func (d Coordinator) BeginOperation(ctx context.Context, who Initiator) (*Operat
 	if err != nil {
 		return nil, err
 	}
+
 	return d.startOperation(ctx, l, who)
 }
 
@@ -114,30 +117,47 @@ func (d Coordinator) BreakLock(ctx context.Context, who Initiator, token int64) 
 	if err != nil {
 		return err
 	}
+
 	op, err := d.startOperation(ctx, l, who)
 	if err != nil {
 		return err
 	}
+
 	return op.Finish(ctx, nil)
 }
 
 func (d Coordinator) startOperation(ctx context.Context, l *Lease, who Initiator) (*Operation, error) {
 	h := l.held.Holder
-	op := &Operation{Lease: l, coordinator: d, record: Record{
-		Version: recordVersion, Cluster: d.Cluster, Token: l.Token(), Operation: h.Operation, Command: h.Command,
-		Owner: h.Owner, PID: h.PID, Tool: who.Tool, StartedAt: h.Since, State: Running,
-	}}
+	op := &Operation{
+		Lease:       l,
+		coordinator: d,
+		record: Record{
+			Version:   recordVersion,
+			Cluster:   d.Cluster,
+			Token:     l.Token(),
+			Operation: h.Operation,
+			Command:   h.Command,
+			Owner:     h.Owner,
+			PID:       h.PID,
+			Tool:      who.Tool,
+			StartedAt: h.Since,
+			State:     Running,
+		},
+	}
 	if d.RecordInBackground {
 		op.mu.Lock() // whoever wants to see or change the record waits until it is there
 		go func() {
 			defer op.mu.Unlock()
 			op.createErr = op.createRecord(ctx)
 		}()
+
 		return op, nil
 	}
+
 	if err := op.createRecord(ctx); err != nil {
 		return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
 	}
+
 	return op, nil
 }
 
@@ -146,11 +166,14 @@ func (o *Operation) createRecord(ctx context.Context) error {
 	if err := o.coordinator.closePreviousRecord(ctx, o.Lease); err != nil {
 		return err
 	}
+
 	body, err := encodeDocument(o.record)
 	if err != nil {
 		return err
 	}
+
 	o.etag, err = o.putRecord(ctx, body)
+
 	return err
 }
 
@@ -161,30 +184,47 @@ func (d Coordinator) closePreviousRecord(ctx context.Context, l *Lease) error {
 	if was == nil {
 		return nil
 	}
-	key, s := JournalKey(d.Cluster, l.Token()-1), l.GuardStore(d.Store)
+
+	key := JournalKey(d.Cluster, l.Token()-1)
+	s := l.GuardStore(d.Store)
 	remark := fmt.Sprintf("%s by %s took the lock over", l.held.Holder.Operation, l.held.Holder.Owner)
 	var err error
+
 	for range maxAcquireAttempts {
 		var o store.Object
 		o, err = d.Store.Get(ctx, key)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // it was killed before it wrote one
 			err = d.writeInterrupted(Record{
-				Version: recordVersion, Cluster: d.Cluster, Token: l.Token() - 1, Operation: was.Operation, Command: was.Command,
-				Owner: was.Owner, PID: was.PID, StartedAt: was.Since, Remark: remark,
+				Version:   recordVersion,
+				Cluster:   d.Cluster,
+				Token:     l.Token() - 1,
+				Operation: was.Operation,
+				Command:   was.Command,
+				Owner:     was.Owner,
+				PID:       was.PID,
+				StartedAt: was.Since,
+				Remark:    remark,
 			}, func(body []byte) (string, error) { return s.Create(ctx, key, body) })
+
 		case err == nil:
 			r, parseErr := ParseRecord(o.Body)
 			if parseErr != nil || r.State != Running {
 				return nil //nolint:nilerr // a record that nobody can read is left to be looked at
 			}
+
 			r.Remark = remark
-			err = d.writeInterrupted(r, func(body []byte) (string, error) { return s.Update(ctx, key, body, o.ETag) })
+			err = d.writeInterrupted(
+				r,
+				func(body []byte) (string, error) { return s.Update(ctx, key, body, o.ETag) },
+			)
 		}
+
 		if !errors.Is(err, store.ErrConflict) { // else it wrote in this very moment, which it cannot do again
 			break
 		}
 	}
+
 	return err
 }
 
@@ -194,9 +234,11 @@ func (Coordinator) writeInterrupted(r Record, write func([]byte) (string, error)
 	if err != nil {
 		return err
 	}
+
 	if _, err = write(body); err != nil {
 		return fmt.Errorf("close the record of the operation before: %w", err)
 	}
+
 	return nil
 }
 
@@ -213,6 +255,7 @@ func (o *Operation) Record() Record {
 	defer o.mu.Unlock()
 	r := o.record
 	r.Calls, r.Documents = maps.Clone(r.Calls), slices.Clone(r.Documents)
+
 	return r
 }
 
@@ -227,15 +270,19 @@ func (o *Operation) saveLocked(ctx context.Context) error {
 	if o.createErr != nil {
 		return o.createErr
 	}
+
 	body, err := encodeDocument(o.record)
 	if err != nil {
 		return err
 	}
+
 	etag, err := o.putRecord(ctx, body)
 	if err != nil {
 		return fmt.Errorf("write the record of this %s: %w", o.record.Operation, err)
 	}
+
 	o.etag = etag
+
 	return nil
 }
 
@@ -246,17 +293,21 @@ func (o *Operation) putRecord(ctx context.Context, body []byte) (etag string, er
 	if err := o.EnsureHeld(ctx); err != nil {
 		return "", err
 	}
+
 	if o.etag == "" {
 		etag, err = o.coordinator.Store.Create(ctx, key, body)
 	} else {
 		etag, err = o.coordinator.Store.Update(ctx, key, body, o.etag)
 	}
+
 	if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		return etag, err
 	}
+
 	if now, readErr := o.coordinator.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
 		return now.ETag, nil // it was our own write, whose answer got lost
 	}
+
 	return "", cmp.Or(o.VerifyHeld(ctx), err)
 }
 
@@ -264,7 +315,8 @@ func (o *Operation) putRecord(ctx context.Context, body []byte) (etag string, er
 // an interrupt: what is not written down and not released, others have to wait for.
 func (o *Operation) Finish(ctx context.Context, result error) error {
 	o.UpdateRecord(func(r *Record) {
-		r.EndedAt, r.State = truncateTime(o.coordinator.Now()), Succeeded
+		r.EndedAt = truncateTime(o.coordinator.Now())
+		r.State = Succeeded
 		if result != nil {
 			r.State, r.Error = Failed, redactSecrets(result.Error())
 		}
@@ -272,6 +324,7 @@ func (o *Operation) Finish(ctx context.Context, result error) error {
 	if err := o.SaveRecord(ctx); err != nil {
 		return errors.Join(err, ignoreLost(o.Release(ctx)))
 	}
+
 	return o.Release(ctx)
 }
 
@@ -280,6 +333,7 @@ func ignoreLost(err error) error {
 	if errors.Is(err, ErrLockLost) {
 		return nil
 	}
+
 	return err
 }
 
@@ -290,29 +344,36 @@ func (d Coordinator) ListRecords(ctx context.Context, limit int) ([]Record, erro
 	if err != nil {
 		return nil, fmt.Errorf("list the journal of cluster %s: %w", d.Cluster, err)
 	}
+
 	lock, err := d.ReadLock(ctx)
 	errs := []error{err}
 	slices.Reverse(keys)
 	if limit > 0 && len(keys) > limit {
 		keys = keys[:limit]
 	}
+
 	var out []Record
+
 	for _, key := range keys {
 		o, err := d.Store.Get(ctx, key)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
+
 		r, err := ParseRecord(o.Body)
 		if err == nil && r.Token != tokenFromKey(key) {
 			err = fmt.Errorf("has token %d", r.Token)
 		}
+
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the record %s in %s %w", key, d.Store.URL(), err))
 			continue
 		}
+
 		out = append(out, d.markIfInterrupted(r, lock))
 	}
+
 	return out, errors.Join(errs...)
 }
 
@@ -321,11 +382,13 @@ func (d Coordinator) markIfInterrupted(r Record, lock Lock) Record {
 	if r.State != Running {
 		return r
 	}
+
 	switch {
 	case lock.Token != r.Token || lock.Holder == nil:
 		r.State = Interrupted
 	case d.Now().After(lock.Holder.FreeAt()):
 		r.State, r.Remark = Interrupted, "its lease ended at "+formatTime(lock.Holder.Expires)
 	}
+
 	return r
 }

@@ -67,16 +67,19 @@ type File struct {
 
 // Encode returns the file's bytes. It fills in format, version and digest.
 func (f File) Encode() ([]byte, error) {
-	f.Format, f.FormatVersion = Format, Version
+	f.Format = Format
+	f.FormatVersion = Version
 	digest, err := f.computeDigest()
 	if err != nil {
 		return nil, err
 	}
+
 	f.Digest = digest
 	body, err := json.MarshalIndent(f, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("encode the plan: %w", err)
 	}
+
 	return append(body, '\n'), nil
 }
 
@@ -86,7 +89,9 @@ func (f File) computeDigest() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the plan: %w", err)
 	}
+
 	sum := sha256.Sum256(body)
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -97,34 +102,50 @@ func Parse(body []byte) (File, error) {
 		FormatVersion int    `json:"formatVersion"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil || head.Format != Format {
-		return File{}, diag.WithHint(errors.New("is no saved plan, or is damaged"), "make one with: slipway plan NAME --out FILE")
+		return File{}, diag.WithHint(
+			errors.New("is no saved plan, or is damaged"),
+			"make one with: slipway plan NAME --out FILE",
+		)
 	}
+
 	if head.FormatVersion != Version {
-		return File{}, diag.WithHint(fmt.Errorf("has format %d; this slipway reads format %d", head.FormatVersion, Version), "apply it with the slipway that made it, or make a new plan")
+		return File{}, diag.WithHint(
+			fmt.Errorf("has format %d; this slipway reads format %d", head.FormatVersion, Version),
+			"apply it with the slipway that made it, or make a new plan",
+		)
 	}
+
 	var f File
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&f); err != nil {
 		return File{}, newDamagedError(err.Error())
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return File{}, newDamagedError("something comes after its end")
 	}
+
 	if digest, err := f.computeDigest(); err != nil || digest != f.Digest {
 		return File{}, newDamagedError("its digest is not that of what it holds")
 	}
+
 	if f.Identity.Cluster == "" {
 		return File{}, newDamagedError("it names no cluster")
 	}
+
 	if _, err := f.Document(); err != nil {
 		return File{}, newDamagedError(err.Error())
 	}
+
 	return f, nil
 }
 
 func newDamagedError(why string) error {
-	return diag.WithHint(fmt.Errorf("is damaged, or was changed after it was made: %s", why), "make a new plan")
+	return diag.WithHint(
+		fmt.Errorf("is damaged, or was changed after it was made: %s", why),
+		"make a new plan",
+	)
 }
 
 // Document returns the plan as data.
@@ -133,6 +154,7 @@ func (f File) Document() (plan.Document, error) {
 	if err := json.Unmarshal(f.Plan, &d); err != nil {
 		return d, fmt.Errorf("read the plan in it: %w", err)
 	}
+
 	return d, nil
 }
 
@@ -151,6 +173,7 @@ func (f File) IdentityMismatches(now ClusterIdentity) []string {
 			out = append(out, fmt.Sprintf("it is for %s %s, not %s", l.what, l.then, l.now))
 		}
 	}
+
 	return out
 }
 
@@ -158,6 +181,7 @@ func describeEndpoint(url string) string {
 	if url == "" {
 		return "of AWS itself"
 	}
+
 	return url
 }
 
@@ -167,9 +191,11 @@ func (f File) StaleReasons(now File) []string {
 	if f.Tool != now.Tool {
 		return []string{fmt.Sprintf("it was made by slipway %s; this is %s", f.Tool, now.Tool)}
 	}
+
 	var out []string
 	for _, key := range unionKeys(f.Documents, now.Documents) {
-		was, is := f.Documents[key], now.Documents[key]
+		was := f.Documents[key]
+		is := now.Documents[key]
 		switch {
 		case is == "":
 			out = append(out, fmt.Sprintf("the state's document %s is gone", key))
@@ -179,19 +205,24 @@ func (f File) StaleReasons(now File) []string {
 			out = append(out, fmt.Sprintf("the state's document %s changed", key))
 		}
 	}
+
 	out = append(out, f.Actual.Differences(now.Actual)...)
 	if len(out) > 0 {
 		return out
 	}
+
 	for _, line := range f.Desired.Differences(now.Desired) {
 		out = append(out, line+", by another agent, machine image or asset catalogue")
 	}
+
 	if len(out) > 0 {
 		return out
 	}
+
 	if f.Destroy != now.Destroy || f.DestroyData != now.DestroyData || !equalJSON(f.Plan, now.Plan) {
 		return append(out, f.explainStepDifferences(now)...)
 	}
+
 	return nil
 }
 
@@ -202,6 +233,7 @@ func (f File) explainStepDifferences(now File) []string {
 	if wasErr != nil || isErr != nil || slices.Equal(was.MachineStore, is.MachineStore) {
 		return []string{"its steps are not those that follow from manifests and AWS: the file was changed"}
 	}
+
 	return []string{"the objects that machines read have changed in the machine store"}
 }
 
@@ -209,6 +241,7 @@ func unionKeys(a, b map[string]string) []string {
 	all := map[string]string{}
 	maps.Copy(all, a)
 	maps.Copy(all, b)
+
 	return slices.Sorted(maps.Keys(all))
 }
 

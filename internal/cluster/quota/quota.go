@@ -55,6 +55,7 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 	count := map[string]int{}
 	rules := map[string]int{}
 	processors := 0
+
 	for _, n := range g.Nodes() {
 		count[n.Resource.Kind().Name]++
 		switch r := n.Resource.(type) {
@@ -66,42 +67,73 @@ func RequirementsOf(g *graph.Graph, vcpus func(machineType string) int) []Requir
 			processors += onDemandCount(r) * vcpusPerMachine(g, r, vcpus)
 		}
 	}
-	group, most := "", 0
+
+	group := ""
+	most := 0
+
 	for name, n := range rules {
 		if n > most || n == most && name < group {
-			group, most = name, n
+			group = name
+			most = n
 		}
 	}
-	vpc, eip := awskind.VPC{}.Kind().Name, awskind.EIP{}.Kind().Name
+
+	vpc := awskind.VPC{}.Kind().Name
+	eip := awskind.EIP{}.Kind().Name
 	all := []Requirement{
 		{
-			Code: VPCQuota(), Name: "VPCs per Region", Amount: count[vpc], Shared: true, kinds: []string{vpc},
-			Source: "cluster: spec.networking", Remedy: "name an existing VPC in spec.networking.networkID",
+			Code:   VPCQuota(),
+			Name:   "VPCs per Region",
+			Amount: count[vpc],
+			Shared: true,
+			kinds:  []string{vpc},
+			Source: "cluster: spec.networking",
+			Remedy: "name an existing VPC in spec.networking.networkID",
 		},
 		{
-			Code: ElasticIPQuota(), Name: "EC2-VPC Elastic IPs", Amount: count[eip], Shared: true, kinds: []string{eip},
-			Source: "cluster: spec.networking", Remedy: "take fewer NAT gateways (spec.networking.natGateways)",
+			Code:   ElasticIPQuota(),
+			Name:   "EC2-VPC Elastic IPs",
+			Amount: count[eip],
+			Shared: true,
+			kinds:  []string{eip},
+			Source: "cluster: spec.networking",
+			Remedy: "take fewer NAT gateways (spec.networking.natGateways)",
 		},
 		{
-			Code: VCPUQuota(), Name: "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Amount: processors, Shared: true,
+			Code:   VCPUQuota(),
+			Name:   "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+			Amount: processors,
+			Shared: true,
 			kinds:  []string{awskind.AutoScalingGroup{}.Kind().Name},
-			Source: "instancegroups: spec.minSize, spec.machineType", Remedy: "take fewer or smaller machines",
+			Source: "instancegroups: spec.minSize, spec.machineType",
+			Remedy: "take fewer or smaller machines",
 		},
 		{
-			Code: SecurityGroupRuleQuota(), Name: "Inbound or outbound rules per security group", Amount: most, Source: group, Remedy: "allow fewer ranges",
-			kinds: []string{awskind.SecurityGroupIngress{}.Kind().Name, awskind.SecurityGroupEgress{}.Kind().Name},
+			Code:   SecurityGroupRuleQuota(),
+			Name:   "Inbound or outbound rules per security group",
+			Amount: most,
+			Source: group,
+			Remedy: "allow fewer ranges",
+			kinds: []string{
+				awskind.SecurityGroupIngress{}.Kind().Name,
+				awskind.SecurityGroupEgress{}.Kind().Name,
+			},
 		},
 	}
+
 	return slices.DeleteFunc(all, func(n Requirement) bool { return n.Amount == 0 })
 }
 
 // onDemandCount is how many machines of a group are on-demand ones: spot machines have a quota of their own.
 func onDemandCount(r awskind.AutoScalingGroup) int {
-	all, d := max(r.MinSize, r.DesiredCapacity), r.MixedInstances.Distribution
+	all := max(r.MinSize, r.DesiredCapacity)
+	d := r.MixedInstances.Distribution
 	if len(r.MixedInstances.Launch.Overrides) == 0 {
 		return all
 	}
+
 	above := max(all-d.OnDemandBase, 0)
+
 	return min(all, d.OnDemandBase) + (above*d.OnDemandPercentage+99)/100 // Auto Scaling rounds up
 }
 
@@ -111,17 +143,21 @@ func vcpusPerMachine(g *graph.Graph, r awskind.AutoScalingGroup, vcpus func(stri
 	for _, o := range r.MixedInstances.Launch.Overrides {
 		types = append(types, o.InstanceType)
 	}
+
 	if node := g.Node(r.Template.ID.Addr()); node != nil {
 		if template, ok := node.Resource.(awskind.LaunchTemplate); ok {
 			types = append(types, template.Data.InstanceType)
 		}
 	}
+
 	most := 0
+
 	for _, t := range types {
 		if IsStandardFamily(t) {
 			most = max(most, vcpus(t))
 		}
 	}
+
 	return most
 }
 
@@ -132,6 +168,7 @@ func IsStandardFamily(machineType string) bool {
 	if series == "" || slices.Contains([]string{"dl", "hpc", "inf", "mac", "trn"}, series) {
 		return false
 	}
+
 	return slices.Contains([]string{"a", "c", "d", "h", "i", "m", "r", "t", "z"}, series[:1])
 }
 
@@ -139,7 +176,8 @@ func IsStandardFamily(machineType string) bool {
 func FilterIncreased(needs []Requirement, p plan.Plan) []Requirement {
 	return slices.DeleteFunc(slices.Clone(needs), func(n Requirement) bool {
 		return !slices.ContainsFunc(p.Steps, func(s plan.Step) bool {
-			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) || n.Code == VCPUQuota() && mayNeedVCPUs(s)
+			return s.Action == plan.Create && slices.Contains(n.kinds, s.Kind) ||
+				n.Code == VCPUQuota() && mayNeedVCPUs(s)
 		})
 	})
 }
@@ -148,7 +186,8 @@ func FilterIncreased(needs []Requirement, p plan.Plan) []Requirement {
 func mayNeedVCPUs(s plan.Step) bool {
 	return s.Action == plan.Update && slices.ContainsFunc(s.Changes, func(c plan.Change) bool {
 		top, _, _ := strings.Cut(c.Property, ".")
-		return slices.Contains([]string{"MinSize", "DesiredCapacity", "MixedInstancesPolicy"}, top) || c.Property == "LaunchTemplateData.InstanceType"
+		return slices.Contains([]string{"MinSize", "DesiredCapacity", "MixedInstancesPolicy"}, top) ||
+			c.Property == "LaunchTemplateData.InstanceType"
 	})
 }
 
@@ -159,12 +198,27 @@ func Check(needs []Requirement, limits, used map[Code]int) (fs diag.Findings) {
 		if !known || used[n.Code]+n.Amount <= limit {
 			continue
 		}
+
 		others := ""
 		if n.Shared {
 			others = fmt.Sprintf(" and others use %d", used[n.Code])
 		}
-		fs.Errorf(n.Source, strconv.Itoa(n.Amount), n.Remedy+fmt.Sprintf(", or ask for more: aws service-quotas request-service-quota-increase --service-code %s --quota-code %s --desired-value %d",
-			n.Code.Service, n.Code.Quota, used[n.Code]+n.Amount), "the quota %q is %d%s", n.Name, limit, others)
+
+		fs.Errorf(
+			n.Source,
+			strconv.Itoa(n.Amount),
+			n.Remedy+fmt.Sprintf(
+				", or ask for more: aws service-quotas request-service-quota-increase --service-code %s --quota-code %s --desired-value %d",
+				n.Code.Service,
+				n.Code.Quota,
+				used[n.Code]+n.Amount,
+			),
+			"the quota %q is %d%s",
+			n.Name,
+			limit,
+			others,
+		)
 	}
+
 	return fs
 }

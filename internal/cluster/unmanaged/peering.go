@@ -24,20 +24,42 @@ func (k *checker) checkPeerings(n v1alpha1.Networking) {
 		at := fmt.Sprintf("spec.networking.vpcPeerings[%d]", i)
 		have, found := k.facts.Peers[p.NetworkID]
 		if !found {
-			k.addErrorf(at+".networkID", p.NetworkID, "see aws ec2 describe-vpcs", "is no VPC of this account and region")
+			k.addErrorf(
+				at+".networkID",
+				p.NetworkID,
+				"see aws ec2 describe-vpcs",
+				"is no VPC of this account and region",
+			)
+
 			continue
 		}
+
 		for j, c := range p.CIDRs {
 			if !slices.Contains(have.CIDRs, c) {
-				k.addErrorf(fmt.Sprintf("%s.cidrs[%d]", at, j), c, "use "+strings.Join(have.CIDRs, " or "), "is not a range of %s", p.NetworkID)
+				k.addErrorf(
+					fmt.Sprintf("%s.cidrs[%d]", at, j),
+					c,
+					"use "+strings.Join(have.CIDRs, " or "),
+					"is not a range of %s",
+					p.NetworkID,
+				)
 			}
 		}
+
 		for _, theirs := range have.CIDRs {
 			// EC2 peers no VPCs that share a range, wherever the routes lead.
 			if r := FindOverlaps(theirs, []OwnedRange{{CIDR: n.NetworkCIDR}}); len(r) > 0 {
-				k.addErrorf("spec.networking.networkCIDR", n.NetworkCIDR, "choose another range", "overlaps %s, a range of %s", theirs, p.NetworkID)
+				k.addErrorf(
+					"spec.networking.networkCIDR",
+					n.NetworkCIDR,
+					"choose another range",
+					"overlaps %s, a range of %s",
+					theirs,
+					p.NetworkID,
+				)
 			}
 		}
+
 		k.checkReturnRoutes(at, n, p, have)
 	}
 }
@@ -46,12 +68,25 @@ func (k *checker) checkReturnRoutes(at string, n v1alpha1.Networking, p v1alpha1
 	for j, id := range p.RouteTables {
 		routes, found := have.RouteTables[id]
 		if !found {
-			k.addErrorf(fmt.Sprintf("%s.routeTables[%d]", at, j), id, "see aws ec2 describe-route-tables", "is no route table of %s", p.NetworkID)
+			k.addErrorf(
+				fmt.Sprintf("%s.routeTables[%d]", at, j),
+				id,
+				"see aws ec2 describe-route-tables",
+				"is no route table of %s",
+				p.NetworkID,
+			)
 		}
+
 		for _, r := range routes {
 			if r.CIDR == n.NetworkCIDR {
-				k.addErrorf(fmt.Sprintf("%s.routeTables[%d]", at, j), id, "delete that route, or leave the table out",
-					"leads %s to %s already", r.CIDR, r.Owner)
+				k.addErrorf(
+					fmt.Sprintf("%s.routeTables[%d]", at, j),
+					id,
+					"delete that route, or leave the table out",
+					"leads %s to %s already",
+					r.CIDR,
+					r.Owner,
+				)
 			}
 		}
 	}

@@ -22,19 +22,55 @@ import (
 type blockerEC2API interface {
 	instanceAPI
 	ruleAPI
-	DescribeNetworkInterfaces(context.Context, *ec2.DescribeNetworkInterfacesInput, ...func(*ec2.Options)) (*ec2.DescribeNetworkInterfacesOutput, error)
-	DescribeSecurityGroups(context.Context, *ec2.DescribeSecurityGroupsInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupsOutput, error)
-	DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error)
-	DescribeSnapshots(context.Context, *ec2.DescribeSnapshotsInput, ...func(*ec2.Options)) (*ec2.DescribeSnapshotsOutput, error)
+	DescribeNetworkInterfaces(
+		context.Context,
+		*ec2.DescribeNetworkInterfacesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeNetworkInterfacesOutput, error)
+	DescribeSecurityGroups(
+		context.Context,
+		*ec2.DescribeSecurityGroupsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSecurityGroupsOutput, error)
+	DescribeVolumes(
+		context.Context,
+		*ec2.DescribeVolumesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVolumesOutput, error)
+	DescribeSnapshots(
+		context.Context,
+		*ec2.DescribeSnapshotsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSnapshotsOutput, error)
 	vpcContentsAPI
 }
 
 type vpcContentsAPI interface {
-	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
-	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
-	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
-	DescribeNatGateways(context.Context, *ec2.DescribeNatGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeNatGatewaysOutput, error)
-	DescribeVpcEndpoints(context.Context, *ec2.DescribeVpcEndpointsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcEndpointsOutput, error)
+	DescribeSubnets(
+		context.Context,
+		*ec2.DescribeSubnetsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSubnetsOutput, error)
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	DescribeInternetGateways(
+		context.Context,
+		*ec2.DescribeInternetGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInternetGatewaysOutput, error)
+	DescribeNatGateways(
+		context.Context,
+		*ec2.DescribeNatGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeNatGatewaysOutput, error)
+	DescribeVpcEndpoints(
+		context.Context,
+		*ec2.DescribeVpcEndpointsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcEndpointsOutput, error)
 }
 
 type blockerELBAPI interface {
@@ -57,11 +93,14 @@ func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) 
 	if plan.ErrorClassOf(err) != plan.InUse {
 		return err
 	}
+
 	found, lookErr := c.blockers.findBlockers(ctx, filter, id)
 	if lookErr != nil || len(found) == 0 {
 		return notYet("%w", err)
 	}
+
 	var staying, leaving []string
+
 	for _, b := range found {
 		if b.deleting || b.owned {
 			leaving = append(leaving, b.String())
@@ -69,11 +108,17 @@ func (c *Cloud) explainInUse(ctx context.Context, err error, filter, id string) 
 			staying = append(staying, b.String())
 		}
 	}
+
 	if len(staying) == 0 {
 		return notYet("%s is still used by %s", id, strings.Join(leaving, "; "))
 	}
+
 	return Error{
-		Op:    fmt.Sprintf("%s is in use by %s, which is not the cluster's. Remove it, then run this again", id, strings.Join(staying, "; ")),
+		Op: fmt.Sprintf(
+			"%s is in use by %s, which is not the cluster's. Remove it, then run this again",
+			id,
+			strings.Join(staying, "; "),
+		),
 		class: plan.InUse, err: err,
 	}
 }
@@ -90,45 +135,67 @@ func (f blockerFinder) findBlockers(ctx context.Context, how, id string) ([]Bloc
 		if err != nil {
 			return nil, err
 		}
+
 		groups, err := f.listReferringGroups(ctx, id)
+
 		return append(faces, groups...), err
+
 	case "public-in":
 		return f.listInterfaces(ctx, "vpc-id", id, true)
 	case "vpc-id":
 		return f.listVPCContents(ctx, id)
 	}
+
 	return f.listInterfaces(ctx, how, id, false)
 }
 
 // listInterfaces lists the interfaces that a filter finds, each by what it belongs to.
-func (f blockerFinder) listInterfaces(ctx context.Context, name, value string, public bool) ([]Blocker, error) { //revive:disable-line:flag-parameter
+func (f blockerFinder) listInterfaces(
+	ctx context.Context,
+	name, value string,
+	public bool,
+) ([]Blocker, error) { //revive:disable-line:flag-parameter
 	var list []ec2types.NetworkInterface
-	pages := ec2.NewDescribeNetworkInterfacesPaginator(f.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: newFilters(name, value)})
+	pages := ec2.NewDescribeNetworkInterfacesPaginator(
+		f.ec2,
+		&ec2.DescribeNetworkInterfacesInput{Filters: newFilters(name, value)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "look for what is in the way")
 		}
+
 		list = append(list, page.NetworkInterfaces...)
 	}
-	if addressed := slices.DeleteFunc(slices.Clone(list), func(n ec2types.NetworkInterface) bool { return n.Association == nil }); public && len(addressed) > 0 {
+
+	if addressed := slices.DeleteFunc(slices.Clone(list), func(n ec2types.NetworkInterface) bool { return n.Association == nil }); public &&
+		len(addressed) > 0 {
 		list = addressed
 	}
+
 	var out []Blocker
+
 	for _, n := range list {
 		b, err := f.describeInterface(ctx, n)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, b)
 	}
+
 	return out, nil
 }
 
 // describeInterface says what an interface belongs to.
 func (f blockerFinder) describeInterface(ctx context.Context, n ec2types.NetworkInterface) (Blocker, error) {
-	b, tags, text := newInterfaceBlocker(n), fromEC2Tags(n.TagSet), aws.ToString(n.Description)
+	b := newInterfaceBlocker(n)
+	tags := fromEC2Tags(n.TagSet)
+	text := aws.ToString(n.Description)
 	b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
+
 	switch machine := attachedInstance(n); {
 	case machine != "":
 		return f.setInstanceOwner(ctx, b, machine)
@@ -139,15 +206,22 @@ func (f blockerFinder) describeInterface(ctx context.Context, n ec2types.Network
 		b.Kind = "network interface"
 		return f.setNATOwner(ctx, b, text[strings.LastIndex(text, " ")+1:])
 	}
+
 	return b, nil
 }
 
 func (f blockerFinder) setInstanceOwner(ctx context.Context, b Blocker, id string) (Blocker, error) {
-	pages, err := f.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: newFilters("instance-id", id)})
+	pages, err := f.ec2.DescribeInstances(
+		ctx,
+		&ec2.DescribeInstancesInput{Filters: newFilters("instance-id", id)},
+	)
 	if err != nil {
 		return b, wrap(err, "look at %s", id)
 	}
-	b.Owner, b.deleting = "instance "+id, true // one that is not listed any more is gone
+
+	b.Owner = "instance " + id
+	b.deleting = true // one that is not listed any more is gone
+
 	for _, r := range pages.Reservations {
 		for _, i := range r.Instances {
 			m := newInstanceBlocker(i)
@@ -155,35 +229,48 @@ func (f blockerFinder) setInstanceOwner(ctx context.Context, b Blocker, id strin
 			if m.Owner != "" {
 				b.Owner += " of " + m.Owner
 			}
-			b.deleting = i.State.Name == ec2types.InstanceStateNameShuttingDown || i.State.Name == ec2types.InstanceStateNameTerminated
+
+			b.deleting = i.State.Name == ec2types.InstanceStateNameShuttingDown ||
+				i.State.Name == ec2types.InstanceStateNameTerminated
 			tags := fromEC2Tags(i.Tags)
 			// A machine that some other group keeps alive would come back.
-			b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster && (tags[scalingGroupTag] == "" || tags[awskind.TagCluster] == f.cluster)
+			b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster &&
+				(tags[scalingGroupTag] == "" || tags[awskind.TagCluster] == f.cluster)
 		}
 	}
+
 	return b, nil
 }
 
 func (f blockerFinder) findBalancerOwner(ctx context.Context, b Blocker, name string) (Blocker, error) {
 	out, err := f.elb.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{Names: []string{name}})
 	if err = wrap(err, "look at load balancer %s", name); plan.ErrorClassOf(err) == plan.NotFound {
-		b.Owner, b.deleting = "load balancer "+name, true
+		b.Owner = "load balancer " + name
+		b.deleting = true
 		return b, nil
 	}
+
 	if err != nil || len(out.LoadBalancers) == 0 {
 		return b, err
 	}
+
 	return f.setBalancerOwner(ctx, b, out.LoadBalancers[0])
 }
 
-func (f blockerFinder) setBalancerOwner(ctx context.Context, b Blocker, lb elbtypes.LoadBalancer) (Blocker, error) {
+func (f blockerFinder) setBalancerOwner(
+	ctx context.Context,
+	b Blocker,
+	lb elbtypes.LoadBalancer,
+) (Blocker, error) {
 	arn := aws.ToString(lb.LoadBalancerArn)
 	tags, err := describeBalancerTags(ctx, f.elb, []string{arn})
 	b.Owner = formatBalancer(lb)
 	if who := creatorFromTags(tags[arn]); who != "" {
 		b.Owner += " made by " + who
 	}
+
 	b.owned = classifyOwnership(tags[arn], f.cluster) == ownedByCluster
+
 	return b, err
 }
 
@@ -193,15 +280,18 @@ func (f blockerFinder) setNATOwner(ctx context.Context, b Blocker, id string) (B
 		b.deleting = true
 		return b, nil
 	}
+
 	if err != nil {
 		return b, err
 	}
+
 	for _, n := range out.NatGateways {
 		tags := fromEC2Tags(n.Tags)
 		b.Owner = "NAT gateway " + id + formatNameTag(tags)
 		b.deleting = n.State == ec2types.NatGatewayStateDeleting || n.State == ec2types.NatGatewayStateDeleted
 		b.owned = classifyOwnership(tags, f.cluster) == ownedByCluster
 	}
+
 	return b, nil
 }
 
@@ -211,39 +301,55 @@ func (f blockerFinder) listVolumeUsers(ctx context.Context, id string) ([]Blocke
 	if err != nil {
 		return nil, wrap(err, "look at %s", id)
 	}
+
 	var found []Blocker
+
 	for _, v := range out.Volumes {
 		for _, machine := range volumeInstances(v) {
 			b, err := f.setInstanceOwner(ctx, Blocker{}, machine)
 			if err != nil {
 				return nil, err
 			}
+
 			b.ID, b.Kind, b.Owner = machine, b.Owner, ""
 			found = append(found, b)
 		}
 	}
+
 	return found, nil
 }
 
 // listTargetGroupUsers names the load balancers that send to a target group.
 func (f blockerFinder) listTargetGroupUsers(ctx context.Context, arn string) ([]Blocker, error) {
-	out, err := f.elb.DescribeTargetGroups(ctx, &elb.DescribeTargetGroupsInput{TargetGroupArns: []string{arn}})
+	out, err := f.elb.DescribeTargetGroups(
+		ctx,
+		&elb.DescribeTargetGroupsInput{TargetGroupArns: []string{arn}},
+	)
 	if err != nil {
 		return nil, wrap(err, "look at %s", arn)
 	}
+
 	var found []Blocker
+
 	for _, g := range out.TargetGroups {
 		known, err := describeBalancers(ctx, f.elb, g.LoadBalancerArns)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, lb := range known {
-			b, err := f.setBalancerOwner(ctx, Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"}, lb)
+			b, err := f.setBalancerOwner(
+				ctx,
+				Blocker{ID: aws.ToString(lb.LoadBalancerArn), Kind: "listener"},
+				lb,
+			)
 			if err != nil {
 				return nil, err
 			}
+
 			found = append(found, b)
 		}
 	}
+
 	return found, nil
 }

@@ -19,6 +19,7 @@ func (f blockerFinder) listReferringGroups(ctx context.Context, group string) ([
 		if err != nil {
 			return nil, err
 		}
+
 		for _, b := range list {
 			if !seen[b.ID] {
 				seen[b.ID] = true
@@ -27,17 +28,23 @@ func (f blockerFinder) listReferringGroups(ctx context.Context, group string) ([
 			}
 		}
 	}
+
 	return out, nil
 }
 
 func (f blockerFinder) listGroups(ctx context.Context, name, value string) ([]Blocker, error) {
 	var out []Blocker
-	pages := ec2.NewDescribeSecurityGroupsPaginator(f.ec2, &ec2.DescribeSecurityGroupsInput{Filters: newFilters(name, value)})
+	pages := ec2.NewDescribeSecurityGroupsPaginator(
+		f.ec2,
+		&ec2.DescribeSecurityGroupsInput{Filters: newFilters(name, value)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "look for what is in the way")
 		}
+
 		for _, g := range page.SecurityGroups {
 			if aws.ToString(g.GroupName) != "default" {
 				b := newGroupBlocker(g)
@@ -46,6 +53,7 @@ func (f blockerFinder) listGroups(ctx context.Context, name, value string) ([]Bl
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -55,6 +63,7 @@ func (f blockerFinder) listVPCContents(ctx context.Context, vpc string) ([]Block
 	if err != nil {
 		return nil, err
 	}
+
 	for _, look := range []func(context.Context, string) ([]Blocker, error){
 		func(ctx context.Context, id string) ([]Blocker, error) { return f.listGroups(ctx, "vpc-id", id) }, f.listSubnets, f.listRouteTables, f.listInternetGateways, f.listEndpoints,
 	} {
@@ -62,15 +71,22 @@ func (f blockerFinder) listVPCContents(ctx context.Context, vpc string) ([]Block
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, more...)
 	}
+
 	return out, nil
 }
 
 // newTaggedBlocker makes a blocker of what its tags say.
 func (f blockerFinder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) Blocker {
 	t := fromEC2Tags(tags)
-	return Blocker{ID: aws.ToString(id), Kind: kind + formatNameTag(t), Owner: creatorFromTags(t), owned: classifyOwnership(t, f.cluster) == ownedByCluster}
+	return Blocker{
+		ID:    aws.ToString(id),
+		Kind:  kind + formatNameTag(t),
+		Owner: creatorFromTags(t),
+		owned: classifyOwnership(t, f.cluster) == ownedByCluster,
+	}
 }
 
 func (f blockerFinder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) {
@@ -78,53 +94,73 @@ func (f blockerFinder) listSubnets(ctx context.Context, vpc string) ([]Blocker, 
 	if err != nil {
 		return nil, wrap(err, "look for subnets in the way")
 	}
+
 	var out []Blocker
 	for _, s := range page.Subnets {
 		out = append(out, f.newTaggedBlocker(s.SubnetId, "subnet", s.Tags))
 	}
+
 	return out, nil
 }
 
 func (f blockerFinder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", vpc)})
+	page, err := f.ec2.DescribeRouteTables(
+		ctx,
+		&ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", vpc)},
+	)
 	if err != nil {
 		return nil, wrap(err, "look for route tables in the way")
 	}
+
 	var out []Blocker
+
 	for _, t := range page.RouteTables {
 		main := false
 		for _, a := range t.Associations {
 			main = main || aws.ToBool(a.Main)
 		}
+
 		if !main {
 			out = append(out, f.newTaggedBlocker(t.RouteTableId, "route table", t.Tags))
 		}
 	}
+
 	return out, nil
 }
 
 func (f blockerFinder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeInternetGateways(ctx, &ec2.DescribeInternetGatewaysInput{Filters: newFilters("attachment.vpc-id", vpc)})
+	page, err := f.ec2.DescribeInternetGateways(
+		ctx,
+		&ec2.DescribeInternetGatewaysInput{Filters: newFilters("attachment.vpc-id", vpc)},
+	)
 	if err != nil {
 		return nil, wrap(err, "look for internet gateways in the way")
 	}
+
 	var out []Blocker
 	for _, g := range page.InternetGateways {
 		out = append(out, f.newTaggedBlocker(g.InternetGatewayId, "internet gateway", g.Tags))
 	}
+
 	return out, nil
 }
 
 func (f blockerFinder) listEndpoints(ctx context.Context, vpc string) ([]Blocker, error) {
-	page, err := f.ec2.DescribeVpcEndpoints(ctx, &ec2.DescribeVpcEndpointsInput{Filters: newFilters("vpc-id", vpc)})
+	page, err := f.ec2.DescribeVpcEndpoints(
+		ctx,
+		&ec2.DescribeVpcEndpointsInput{Filters: newFilters("vpc-id", vpc)},
+	)
 	if err != nil {
 		return nil, wrap(err, "look for VPC endpoints in the way")
 	}
+
 	var out []Blocker
+
 	for _, e := range page.VpcEndpoints {
 		b := f.newTaggedBlocker(e.VpcEndpointId, "VPC endpoint "+aws.ToString(e.ServiceName), e.Tags)
 		b.deleting = e.State == ec2types.StateDeleting || e.State == ec2types.StateDeleted
 		out = append(out, b)
 	}
+
 	return out, nil
 }

@@ -46,7 +46,8 @@ const batchIdleTimeout = 500 * time.Millisecond
 func (g *callBatcher[T]) expectItems(expect map[batchKey]int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expected, g.pending = expect, map[batchKey]*pendingBatch[T]{}
+	g.expected = expect
+	g.pending = map[batchKey]*pendingBatch[T]{}
 }
 
 // submit adds item to its batch and returns what came of it.
@@ -58,10 +59,13 @@ func (g *callBatcher[T]) submit(ctx context.Context, key batchKey, item T) (plan
 		return o.made, o.err
 	case <-ctx.Done():
 	}
+
 	if g.withdrawItem(key, answer) {
 		return plan.StepResult{}, ctx.Err()
 	}
+
 	o := <-answer // it is on its way: what comes of it counts
+
 	return o.made, o.err
 }
 
@@ -71,12 +75,14 @@ func (g *callBatcher[T]) enqueue(ctx context.Context, key batchKey, item T, answ
 	if g.pending == nil {
 		g.pending = map[batchKey]*pendingBatch[T]{}
 	}
+
 	b := g.pending[key]
 	if b == nil {
 		b = &pendingBatch[T]{}
 		g.pending[key] = b
 		b.timer = time.AfterFunc(batchIdleTimeout, func() { g.sendIncomplete(ctx, key, b) })
 	}
+
 	b.items, b.results = append(b.items, item), append(b.results, answer)
 	b.timer.Reset(batchIdleTimeout)
 	if len(b.items) >= g.expected[key] {
@@ -113,11 +119,18 @@ func (g *callBatcher[T]) withdrawItem(key batchKey, answer chan itemResult) bool
 	if b == nil {
 		return false
 	}
+
 	for i, a := range b.results {
 		if a == answer {
-			b.items, b.results = append(b.items[:i:i], b.items[i+1:]...), append(b.results[:i:i], b.results[i+1:]...)
+			b.items, b.results = append(
+				b.items[:i:i],
+				b.items[i+1:]...), append(
+				b.results[:i:i],
+				b.results[i+1:]...)
+
 			return true
 		}
 	}
+
 	return false
 }

@@ -45,8 +45,15 @@ func (s CallStats) String() string {
 	if s.Retries == 0 && s.Waited < time.Millisecond {
 		return "none was repeated"
 	}
-	return fmt.Sprintf("%d were repeated: %d throttled, %d too early, %d without an answer; calls waited %s in all",
-		s.Retries, s.Throttled, s.NotPropagated, s.Retries-s.Throttled-s.NotPropagated, s.Waited.Round(time.Millisecond))
+
+	return fmt.Sprintf(
+		"%d were repeated: %d throttled, %d too early, %d without an answer; calls waited %s in all",
+		s.Retries,
+		s.Throttled,
+		s.NotPropagated,
+		s.Retries-s.Throttled-s.NotPropagated,
+		s.Waited.Round(time.Millisecond),
+	)
 }
 
 // Instrument returns cfg with every call counted, paced and, where that is right, repeated.
@@ -55,13 +62,20 @@ func (c *CallLimiter) Instrument(cfg aws.Config) aws.Config { return c.PaceCalls
 // CountCalls returns cfg with every call counted, repeated ones each time.
 func (c *CallLimiter) CountCalls(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
-	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsfix.AddBodyMiddleware, func(stack *middleware.Stack) error {
-		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("SlipwayCount",
-			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
-				c.countCall(awsmiddleware.GetServiceID(ctx) + ":" + awsmiddleware.GetOperationName(ctx))
-				return next.HandleDeserialize(ctx, in)
-			}), middleware.After)
-	})
+	cfg.APIOptions = append(
+		slices.Clone(cfg.APIOptions),
+		awsfix.AddBodyMiddleware,
+		func(stack *middleware.Stack) error {
+			return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(
+				"SlipwayCount",
+				func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+					c.countCall(awsmiddleware.GetServiceID(ctx) + ":" + awsmiddleware.GetOperationName(ctx))
+					return next.HandleDeserialize(ctx, in)
+				},
+			), middleware.After)
+		},
+	)
+
 	return cfg
 }
 
@@ -71,6 +85,7 @@ func (c *CallLimiter) countCall(call string) {
 	if c.calls == nil {
 		c.calls = map[string]int{}
 	}
+
 	c.calls[call]++
 }
 
@@ -90,6 +105,7 @@ func (c *CallLimiter) TotalCalls() (all, mutating int) {
 			mutating += n
 		}
 	}
+
 	return all, mutating
 }
 
@@ -111,6 +127,7 @@ func (c *CallLimiter) addRetry(v retryReason, pause time.Duration) {
 	defer c.mu.Unlock()
 	c.stats.Retries++
 	c.stats.Waited += pause
+
 	switch v {
 	case retryThrottled:
 		c.stats.Throttled++
@@ -125,9 +142,11 @@ func (c *CallLimiter) effectiveClock() clock {
 	if out.now == nil {
 		out.now = time.Now //nolint:forbidigo // the zero Counter counts in real time
 	}
+
 	if out.sleep == nil {
 		out.sleep = sleepContext
 	}
+
 	return out
 }
 
@@ -137,5 +156,6 @@ func (c *CallLimiter) limiterSet() *limiterSet {
 	if c.limiters == nil {
 		c.limiters = &limiterSet{clock: c.effectiveClock()}
 	}
+
 	return c.limiters
 }

@@ -17,15 +17,23 @@ import (
 func GateChanges(cfg aws.Config, may func(context.Context) error) aws.Config {
 	cfg = cfg.Copy()
 	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), func(stack *middleware.Stack) error {
-		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("SlipwayGate",
+		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(
+			"SlipwayGate",
 			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
 				if op := awsmiddleware.GetOperationName(ctx); !isReadOnly(op) {
 					if err := may(ctx); err != nil {
-						return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf("%s is not sent: %w", op, err)
+						return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf(
+							"%s is not sent: %w",
+							op,
+							err,
+						)
 					}
 				}
+
 				return next.HandleDeserialize(ctx, in)
-			}), middleware.Before)
+			},
+		), middleware.Before)
 	})
+
 	return cfg
 }

@@ -33,5 +33,6 @@ func hasClientToken(input any) bool {
 	case *ec2.CreateRouteTableInput:
 		token = in.ClientToken
 	}
+
 	return token != nil
 }

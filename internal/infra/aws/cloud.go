@@ -59,10 +59,17 @@ type resourceReader func(ctx context.Context) ([]plan.ActualResource, error)
 
 // New returns the part of the account that cfg reaches which scope names.
 func New(cfg aws.Config, scope Scope) *Cloud {
-	c := &Cloud{scope: scope, kinds: map[string]untypedDriver{}, readersByType: conditionalReaders{}, readersByKind: map[string][]int{}, runID: rand.Text()}
+	c := &Cloud{
+		scope:         scope,
+		kinds:         map[string]untypedDriver{},
+		readersByType: conditionalReaders{},
+		readersByKind: map[string][]int{},
+		runID:         rand.Text(),
+	}
 	if !isPaced(cfg) {
 		cfg = (&CallLimiter{}).PaceCalls(cfg)
 	}
+
 	e := ec2.NewFromConfig(cfg)
 	i := iam.NewFromConfig(cfg)
 	k := kms.NewFromConfig(cfg)
@@ -89,6 +96,7 @@ func New(cfg aws.Config, scope Scope) *Cloud {
 	registerHostedZones(c, route53.NewFromConfig(cfg), scope)
 	registerAutoScalingGroups(c, a, e, scope)
 	c.readers = append(c.readers, c.readersByType.combineReaders(e, scope))
+
 	return c
 }
 
@@ -105,8 +113,10 @@ func (c *Cloud) AddRecordZones(zones ...string) {
 func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results, errs := make([][]plan.ActualResource, len(c.readers)), make([]error, len(c.readers))
+	results := make([][]plan.ActualResource, len(c.readers))
+	errs := make([]error, len(c.readers))
 	var wg sync.WaitGroup
+
 	for i, read := range c.readers {
 		wg.Go(func() {
 			if results[i], errs[i] = read(ctx); errs[i] != nil {
@@ -114,15 +124,19 @@ func (c *Cloud) Read(ctx context.Context) ([]plan.ActualResource, error) {
 			}
 		})
 	}
+
 	wg.Wait()
+
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return nil, err
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	return slices.DeleteFunc(slices.Concat(results...), c.isForeign), nil
 }
 
@@ -134,6 +148,7 @@ func (c *Cloud) isForeign(a plan.ActualResource) bool {
 			return tags[awskind.TagCluster] != c.scope.Cluster && tags[formerClusterTag] != c.scope.Cluster
 		}
 	}
+
 	return len(a.Resource.Kind().KeyProperties) == 0 // without a key it must have tags
 }
 
@@ -143,6 +158,7 @@ func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 	if err == nil {
 		c.created.add(t.Step.Kind, m.ID)
 	}
+
 	return m, err
 }
 
@@ -199,31 +215,42 @@ func registerDriver[T graph.Resource](c *Cloud, d driver[T]) {
 			if d.update == nil {
 				return plan.StepResult{}, fmt.Errorf("a %s cannot be changed in place", name)
 			}
+
 			return d.update(expectPropagation(ctx), typedTask[T](c, t))
 		},
 		remove: func(ctx context.Context, t plan.Task) error {
 			if err := d.remove(ctx, typedTask[T](c, t)); plan.ErrorClassOf(err) != plan.NotFound {
 				return err
 			}
+
 			return nil
 		},
 		waitReady: func(ctx context.Context, t plan.Task, m plan.StepResult) error {
 			if d.waitReady == nil {
 				return nil
 			}
+
 			return d.waitReady(ctx, typedTask[T](c, t), m)
 		},
 	}
 }
 
 func typedTask[T graph.Resource](c *Cloud, t plan.Task) task[T] {
-	out := task[T]{step: t.Step, addr: string(t.Step.Addr), token: c.clientToken(string(t.Step.Addr)), id: t.Actual.ID, reportWaiting: t.ReportWaiting}
+	out := task[T]{
+		step:          t.Step,
+		addr:          string(t.Step.Addr),
+		token:         c.clientToken(string(t.Step.Addr)),
+		id:            t.Actual.ID,
+		reportWaiting: t.ReportWaiting,
+	}
 	if w, ok := t.Desired.(T); ok {
 		out.want = w
 	}
+
 	if h, ok := t.Actual.Resource.(T); ok {
 		out.have = h
 	}
+
 	return out
 }
 

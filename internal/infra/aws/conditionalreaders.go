@@ -15,7 +15,11 @@ import (
 )
 
 type describeTagsAPI interface {
-	DescribeTags(context.Context, *ec2.DescribeTagsInput, ...func(*ec2.Options)) (*ec2.DescribeTagsOutput, error)
+	DescribeTags(
+		context.Context,
+		*ec2.DescribeTagsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeTagsOutput, error)
 }
 
 // conditionalReaders are readers of what most clusters have none of, by EC2's type of resource.
@@ -28,32 +32,50 @@ func (s conditionalReaders) combineReaders(api describeTagsAPI, scope Scope) res
 		for t := range s {
 			types = append(types, string(t))
 		}
+
 		slices.Sort(types)
 		has, err := listTaggedTypes(ctx, api, scope, types)
 		if err != nil {
 			return nil, err
 		}
-		return readEach(has, func(t ec2types.ResourceType) ([]plan.ActualResource, error) { return s[t](ctx) })
+
+		return readEach(
+			has,
+			func(t ec2types.ResourceType) ([]plan.ActualResource, error) { return s[t](ctx) },
+		)
 	}
 }
 
 // listTaggedTypes are those of types that the cluster's tag is on.
-func listTaggedTypes(ctx context.Context, api describeTagsAPI, scope Scope, types []string) ([]ec2types.ResourceType, error) {
+func listTaggedTypes(
+	ctx context.Context,
+	api describeTagsAPI,
+	scope Scope,
+	types []string,
+) ([]ec2types.ResourceType, error) {
 	var out []ec2types.ResourceType
 	pages := ec2.NewDescribeTagsPaginator(api, &ec2.DescribeTagsInput{
-		Filters: slices.Concat(newFilters("key", awskind.TagCluster), newFilters("value", scope.Cluster), newFilters("resource-type", types...)), MaxResults: aws.Int32(1000),
+		Filters: slices.Concat(
+			newFilters("key", awskind.TagCluster),
+			newFilters("value", scope.Cluster),
+			newFilters("resource-type", types...),
+		), MaxResults: aws.Int32(1000),
 	})
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list what has the cluster's tag")
 		}
+
 		for _, t := range page.Tags {
 			if !slices.Contains(out, t.ResourceType) && slices.Contains(types, string(t.ResourceType)) {
 				out = append(out, t.ResourceType)
 			}
 		}
 	}
+
 	slices.Sort(out)
+
 	return out, nil
 }

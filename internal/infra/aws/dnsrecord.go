@@ -17,8 +17,16 @@ import (
 )
 
 type recordAPI interface {
-	ListResourceRecordSets(context.Context, *route53.ListResourceRecordSetsInput, ...func(*route53.Options)) (*route53.ListResourceRecordSetsOutput, error)
-	ChangeResourceRecordSets(context.Context, *route53.ChangeResourceRecordSetsInput, ...func(*route53.Options)) (*route53.ChangeResourceRecordSetsOutput, error)
+	ListResourceRecordSets(
+		context.Context,
+		*route53.ListResourceRecordSetsInput,
+		...func(*route53.Options),
+	) (*route53.ListResourceRecordSetsOutput, error)
+	ChangeResourceRecordSets(
+		context.Context,
+		*route53.ChangeResourceRecordSetsInput,
+		...func(*route53.Options),
+	) (*route53.ChangeResourceRecordSetsOutput, error)
 }
 
 // registerRecords drives record sets. One of the same name that is not ours is never changed: Route 53 refuses ours beside it.
@@ -26,16 +34,27 @@ func registerRecords(c *Cloud, api recordAPI) {
 	put := func(ctx context.Context, want awskind.DNSRecord) (plan.StepResult, error) {
 		zone := want.Zone.Literal()
 		err := changeRecord(ctx, api, r53types.ChangeActionUpsert, want)
-		return plan.StepResult{ID: recordID(want)}, wrap(err, "put %s %s into zone %s", want.Name, want.Type, zone)
+		return plan.StepResult{
+				ID: recordID(want),
+			}, wrap(
+				err,
+				"put %s %s into zone %s",
+				want.Name,
+				want.Type,
+				zone,
+			)
 	}
+
 	registerDriver(c, driver[awskind.DNSRecord]{
 		create: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
 		update: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
 		remove: func(ctx context.Context, t task[awskind.DNSRecord]) error {
 			err := changeRecord(ctx, api, r53types.ChangeActionDelete, t.have)
-			if e, ok := errors.AsType[*r53types.InvalidChangeBatch](err); ok && strings.Contains(strings.Join(e.Messages, " ")+e.ErrorMessage(), "not found") {
+			if e, ok := errors.AsType[*r53types.InvalidChangeBatch](err); ok &&
+				strings.Contains(strings.Join(e.Messages, " ")+e.ErrorMessage(), "not found") {
 				return nil
 			}
+
 			return wrap(err, "delete %s %s from zone %s", t.have.Name, t.have.Type, t.have.Zone.Literal())
 		},
 	})
@@ -45,13 +64,26 @@ func recordID(r awskind.DNSRecord) string {
 	return r.Zone.Literal() + "/" + r.Name + "/" + r.Type + "/" + r.SetID
 }
 
-func changeRecord(ctx context.Context, api recordAPI, action r53types.ChangeAction, r awskind.DNSRecord) error {
-	zone, weight := r.Zone.Literal(), int64(r.Weight)
-	set := &r53types.ResourceRecordSet{Name: &r.Name, Type: r53types.RRType(r.Type), SetIdentifier: &r.SetID, Weight: &weight}
+func changeRecord(
+	ctx context.Context,
+	api recordAPI,
+	action r53types.ChangeAction,
+	r awskind.DNSRecord,
+) error {
+	zone := r.Zone.Literal()
+	weight := int64(r.Weight)
+	set := &r53types.ResourceRecordSet{
+		Name:          &r.Name,
+		Type:          r53types.RRType(r.Type),
+		SetIdentifier: &r.SetID,
+		Weight:        &weight,
+	}
+
 	for _, v := range r.Values {
 		value, _ := v.Literal()
 		set.ResourceRecords = append(set.ResourceRecords, r53types.ResourceRecord{Value: &value})
 	}
+
 	if len(r.Values) > 0 {
 		set.TTL = aws.Int64(int64(r.TTL))
 	} else {
@@ -59,9 +91,14 @@ func changeRecord(ctx context.Context, api recordAPI, action r53types.ChangeActi
 		in, _ := r.Alias.Zone.Literal()
 		set.AliasTarget = &r53types.AliasTarget{DNSName: &name, HostedZoneId: &in, EvaluateTargetHealth: r.Alias.EvaluateHealth}
 	}
+
 	_, err := api.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
-		HostedZoneId: &zone, ChangeBatch: &r53types.ChangeBatch{Changes: []r53types.Change{{Action: action, ResourceRecordSet: set}}},
+		HostedZoneId: &zone,
+		ChangeBatch: &r53types.ChangeBatch{
+			Changes: []r53types.Change{{Action: action, ResourceRecordSet: set}},
+		},
 	})
+
 	return err
 }
 
@@ -73,13 +110,18 @@ func walkRecords(ctx context.Context, api recordAPI, id string, do func(r53types
 		if err != nil {
 			return wrap(err, "list the records of zone %s", id)
 		}
+
 		for _, r := range page.ResourceRecordSets {
 			do(r)
 		}
+
 		if !page.IsTruncated {
 			return nil
 		}
-		in.StartRecordName, in.StartRecordType, in.StartRecordIdentifier = page.NextRecordName, page.NextRecordType, page.NextRecordIdentifier
+
+		in.StartRecordName = page.NextRecordName
+		in.StartRecordType = page.NextRecordType
+		in.StartRecordIdentifier = page.NextRecordIdentifier
 	}
 }
 
@@ -95,21 +137,31 @@ func readRecords(ctx context.Context, api recordAPI, id string, scope Scope) ([]
 	if plan.ErrorClassOf(err) == plan.NotFound {
 		return nil, nil
 	}
+
 	return out, err
 }
 
 func fromRecord(zone string, s r53types.ResourceRecordSet) awskind.DNSRecord {
 	r := awskind.DNSRecord{
-		Zone: graph.UnmanagedRef[awskind.HostedZone](zone), Name: strings.TrimSuffix(aws.ToString(s.Name), "."), Type: string(s.Type),
-		SetID: aws.ToString(s.SetIdentifier), Weight: int(aws.ToInt64(s.Weight)), TTL: int(aws.ToInt64(s.TTL)),
+		Zone:   graph.UnmanagedRef[awskind.HostedZone](zone),
+		Name:   strings.TrimSuffix(aws.ToString(s.Name), "."),
+		Type:   string(s.Type),
+		SetID:  aws.ToString(s.SetIdentifier),
+		Weight: int(aws.ToInt64(s.Weight)),
+		TTL:    int(aws.ToInt64(s.TTL)),
 	}
+
 	for _, v := range s.ResourceRecords {
 		r.Values = append(r.Values, graph.LiteralText(aws.ToString(v.Value)))
 	}
+
 	if a := s.AliasTarget; a != nil {
 		r.Alias = awskind.AliasTarget{
-			DNSName: graph.LiteralText(strings.TrimSuffix(aws.ToString(a.DNSName), ".")), Zone: graph.LiteralText(aws.ToString(a.HostedZoneId)), EvaluateHealth: a.EvaluateTargetHealth,
+			DNSName: graph.LiteralText(
+				strings.TrimSuffix(aws.ToString(a.DNSName), "."),
+			), Zone: graph.LiteralText(aws.ToString(a.HostedZoneId)), EvaluateHealth: a.EvaluateTargetHealth,
 		}
 	}
+
 	return r
 }

@@ -27,6 +27,7 @@ func (e Error) Error() string {
 	if api, ok := errors.AsType[smithy.APIError](e.err); ok {
 		return e.Op + ": " + api.ErrorCode() + ": " + api.ErrorMessage()
 	}
+
 	return e.Op + ": " + e.err.Error()
 }
 
@@ -41,6 +42,7 @@ func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
+
 	return Error{Op: fmt.Sprintf(format, args...), class: classifyError(err), err: err}
 }
 
@@ -55,6 +57,7 @@ func markNotRetryable(err error, made string) error {
 	if err == nil {
 		return nil
 	}
+
 	return Error{Op: made + " is made, but", class: plan.Unclassified, err: err}
 }
 
@@ -64,7 +67,10 @@ func classifyError(err error) plan.ErrorClass {
 	if !ok {
 		return plan.Unclassified
 	}
-	code, text := api.ErrorCode(), api.ErrorMessage()
+
+	code := api.ErrorCode()
+	text := api.ErrorMessage()
+
 	for _, line := range []struct {
 		fits  bool
 		class plan.ErrorClass
@@ -83,6 +89,7 @@ func classifyError(err error) plan.ErrorClass {
 			return line.class
 		}
 	}
+
 	return plan.Unclassified
 }
 

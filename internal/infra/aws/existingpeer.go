@@ -16,9 +16,21 @@ import (
 )
 
 type existingPeerAPI interface {
-	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
-	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
-	DescribeVpcPeeringConnections(context.Context, *ec2.DescribeVpcPeeringConnectionsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	DescribeVpcPeeringConnections(
+		context.Context,
+		*ec2.DescribeVpcPeeringConnectionsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
 }
 
 // readPeerVPCs reads the other VPCs of peerings, with their route tables.
@@ -27,53 +39,72 @@ func readPeerVPCs(ctx context.Context, api existingPeerAPI, c v1alpha1.Cluster, 
 	for _, p := range c.Spec.Networking.VPCPeerings {
 		ids = append(ids, p.NetworkID)
 	}
+
 	if len(ids) == 0 {
 		return nil
 	}
+
 	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: newFilters("vpc-id", ids...)})
 	if err != nil {
 		return wrap(err, "look at %s", strings.Join(ids, ", "))
 	}
+
 	f.Peers = map[string]unmanaged.PeerVPC{}
+
 	for _, v := range vpcs.Vpcs {
 		p := unmanaged.PeerVPC{RouteTables: map[string][]unmanaged.OwnedRange{}}
 		for _, a := range v.CidrBlockAssociationSet {
 			p.CIDRs = append(p.CIDRs, aws.ToString(a.CidrBlock))
 		}
+
 		f.Peers[aws.ToString(v.VpcId)] = p
 	}
+
 	ours, err := listOwnPeerings(ctx, api, c.Metadata.Name)
 	if err != nil {
 		return err
 	}
-	pages := ec2.NewDescribeRouteTablesPaginator(api, &ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", ids...)})
+
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		api,
+		&ec2.DescribeRouteTablesInput{Filters: newFilters("vpc-id", ids...)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return wrap(err, "list the route tables of %s", strings.Join(ids, ", "))
 		}
+
 		for _, t := range page.RouteTables {
 			if p, ok := f.Peers[aws.ToString(t.VpcId)]; ok {
 				p.RouteTables[aws.ToString(t.RouteTableId)] = listOtherRoutes(t, ours)
 			}
 		}
 	}
+
 	return nil
 }
 
 // listOwnPeerings are the ids of the cluster's peerings, also of those that have ended.
 func listOwnPeerings(ctx context.Context, api existingPeerAPI, cluster string) (map[string]bool, error) {
 	out := map[string]bool{}
-	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(api, &ec2.DescribeVpcPeeringConnectionsInput{Filters: newFilters("tag:"+awskind.TagCluster, cluster)})
+	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(
+		api,
+		&ec2.DescribeVpcPeeringConnectionsInput{Filters: newFilters("tag:"+awskind.TagCluster, cluster)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list VPC peerings")
 		}
+
 		for _, p := range page.VpcPeeringConnections {
 			out[aws.ToString(p.VpcPeeringConnectionId)] = true
 		}
 	}
+
 	return out, nil
 }
 
@@ -84,14 +115,26 @@ func listOtherRoutes(t ec2types.RouteTable, ours map[string]bool) []unmanaged.Ow
 		if ours[aws.ToString(r.VpcPeeringConnectionId)] {
 			continue
 		}
-		to := []*string{r.GatewayId, r.NatGatewayId, r.VpcPeeringConnectionId, r.TransitGatewayId, r.NetworkInterfaceId, r.CoreNetworkArn}
+
+		to := []*string{
+			r.GatewayId,
+			r.NatGatewayId,
+			r.VpcPeeringConnectionId,
+			r.TransitGatewayId,
+			r.NetworkInterfaceId,
+			r.CoreNetworkArn,
+		}
+
 		of := "elsewhere"
+
 		for _, id := range to {
 			if s := aws.ToString(id); s != "" {
 				of = s
 			}
 		}
+
 		out = append(out, unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of})
 	}
+
 	return out
 }

@@ -24,47 +24,67 @@ func readExistingZone(ctx context.Context, api zoneAPI, c v1alpha1.Cluster, f *u
 	if !manifest.HasDNS(c.Spec) || !manifest.IsZoneID(id) {
 		return nil
 	}
+
 	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
 	if err = wrap(err, "look at zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	f.HostedZone = unmanaged.HostedZone{Name: strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), Private: out.HostedZone.Config != nil && out.HostedZone.Config.PrivateZone}
+
+	f.HostedZone = unmanaged.HostedZone{
+		Name:    strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."),
+		Private: out.HostedZone.Config != nil && out.HostedZone.Config.PrivateZone,
+	}
+
 	for _, v := range out.VPCs {
 		f.HostedZone.VPCs = append(f.HostedZone.VPCs, aws.ToString(v.VPCId))
 	}
+
 	return walkRecords(ctx, api, id, func(r r53types.ResourceRecordSet) {
-		same := strings.TrimSuffix(aws.ToString(r.Name), ".") == c.Spec.API.PublicName && slices.Contains([]r53types.RRType{r53types.RRTypeA, r53types.RRTypeCname}, r.Type)
-		f.HostedZone.RecordTaken = f.HostedZone.RecordTaken || same && aws.ToString(r.SetIdentifier) != awskind.RecordSetID(c.Metadata.Name)
+		same := strings.TrimSuffix(aws.ToString(r.Name), ".") == c.Spec.API.PublicName &&
+			slices.Contains([]r53types.RRType{r53types.RRTypeA, r53types.RRTypeCname}, r.Type)
+		f.HostedZone.RecordTaken = f.HostedZone.RecordTaken ||
+			same && aws.ToString(r.SetIdentifier) != awskind.RecordSetID(c.Metadata.Name)
 	})
 }
 
 // ReadNameServers returns the name of the cluster's public zone and the name servers that it has to be delegated to; none if
 // the zone is not made yet.
-func ReadNameServers(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (zone string, servers []string, err error) {
-	api, id := zoneAPI(route53.NewFromConfig(cfg)), c.Spec.DNSZone
+func ReadNameServers(
+	ctx context.Context,
+	cfg aws.Config,
+	c v1alpha1.Cluster,
+) (zone string, servers []string, err error) {
+	api := zoneAPI(route53.NewFromConfig(cfg))
+	id := c.Spec.DNSZone
 	if !manifest.IsZoneID(id) {
-		zone, id = id, ""
+		zone = id
+		id = ""
 		ours, err := listZones(ctx, api, c.Metadata.Name)
 		if err != nil {
 			return zone, nil, err
 		}
+
 		for _, z := range ours {
 			if strings.TrimSuffix(aws.ToString(z.Name), ".") == zone {
 				id = trimZonePrefix(z.Id)
 			}
 		}
 	}
+
 	if id == "" {
 		return zone, nil, nil
 	}
+
 	out, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
 	if err != nil {
 		return zone, nil, wrap(err, "look at zone %s", id)
 	}
+
 	if out.DelegationSet != nil {
 		servers = out.DelegationSet.NameServers
 	}
+
 	return strings.TrimSuffix(aws.ToString(out.HostedZone.Name), "."), servers, nil
 }

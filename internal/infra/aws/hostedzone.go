@@ -19,24 +19,60 @@ import (
 )
 
 type zoneAPI interface {
-	ListHostedZones(context.Context, *route53.ListHostedZonesInput, ...func(*route53.Options)) (*route53.ListHostedZonesOutput, error)
-	GetHostedZone(context.Context, *route53.GetHostedZoneInput, ...func(*route53.Options)) (*route53.GetHostedZoneOutput, error)
-	CreateHostedZone(context.Context, *route53.CreateHostedZoneInput, ...func(*route53.Options)) (*route53.CreateHostedZoneOutput, error)
-	DeleteHostedZone(context.Context, *route53.DeleteHostedZoneInput, ...func(*route53.Options)) (*route53.DeleteHostedZoneOutput, error)
-	UpdateHostedZoneComment(context.Context, *route53.UpdateHostedZoneCommentInput, ...func(*route53.Options)) (*route53.UpdateHostedZoneCommentOutput, error)
+	ListHostedZones(
+		context.Context,
+		*route53.ListHostedZonesInput,
+		...func(*route53.Options),
+	) (*route53.ListHostedZonesOutput, error)
+	GetHostedZone(
+		context.Context,
+		*route53.GetHostedZoneInput,
+		...func(*route53.Options),
+	) (*route53.GetHostedZoneOutput, error)
+	CreateHostedZone(
+		context.Context,
+		*route53.CreateHostedZoneInput,
+		...func(*route53.Options),
+	) (*route53.CreateHostedZoneOutput, error)
+	DeleteHostedZone(
+		context.Context,
+		*route53.DeleteHostedZoneInput,
+		...func(*route53.Options),
+	) (*route53.DeleteHostedZoneOutput, error)
+	UpdateHostedZoneComment(
+		context.Context,
+		*route53.UpdateHostedZoneCommentInput,
+		...func(*route53.Options),
+	) (*route53.UpdateHostedZoneCommentOutput, error)
 	zoneTagAPI
 	zoneVPCAPI
 	recordAPI
 }
 
 type zoneTagAPI interface {
-	ListTagsForResources(context.Context, *route53.ListTagsForResourcesInput, ...func(*route53.Options)) (*route53.ListTagsForResourcesOutput, error)
-	ChangeTagsForResource(context.Context, *route53.ChangeTagsForResourceInput, ...func(*route53.Options)) (*route53.ChangeTagsForResourceOutput, error)
+	ListTagsForResources(
+		context.Context,
+		*route53.ListTagsForResourcesInput,
+		...func(*route53.Options),
+	) (*route53.ListTagsForResourcesOutput, error)
+	ChangeTagsForResource(
+		context.Context,
+		*route53.ChangeTagsForResourceInput,
+		...func(*route53.Options),
+	) (*route53.ChangeTagsForResourceOutput, error)
 }
 
 type zoneVPCAPI interface {
-	AssociateVPCWithHostedZone(context.Context, *route53.AssociateVPCWithHostedZoneInput, ...func(*route53.Options)) (*route53.AssociateVPCWithHostedZoneOutput, error)
-	DisassociateVPCFromHostedZone(context.Context, *route53.DisassociateVPCFromHostedZoneInput, ...func(*route53.Options)) (*route53.DisassociateVPCFromHostedZoneOutput, error)
+	AssociateVPCWithHostedZone(
+		context.Context,
+		*route53.AssociateVPCWithHostedZoneInput,
+		...func(*route53.Options),
+	) (*route53.AssociateVPCWithHostedZoneOutput, error)
+	DisassociateVPCFromHostedZone(
+		context.Context,
+		*route53.DisassociateVPCFromHostedZoneInput,
+		...func(*route53.Options),
+	) (*route53.DisassociateVPCFromHostedZoneOutput, error)
 }
 
 // maxZoneTags is how many tags one call sets, and of how many zones one call reads them.
@@ -57,27 +93,37 @@ func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.HostedZone]) error {
 			_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &t.id})
-			if err = wrap(err, "delete zone %s", t.have.Name); err != nil && strings.Contains(err.Error(), "HostedZoneNotEmpty") {
+			if err = wrap(err, "delete zone %s", t.have.Name); err != nil &&
+				strings.Contains(err.Error(), "HostedZoneNotEmpty") {
 				return explainNotEmpty(ctx, api, t.id, err)
 			}
+
 			return err
 		},
 	})
+
 	registerRecords(c, api)
 }
 
 func createZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (plan.StepResult, error) {
 	reference := t.want.Config.Comment + "/" + t.token
-	in := &route53.CreateHostedZoneInput{Name: &t.want.Name, CallerReference: aws.String(reference), HostedZoneConfig: &r53types.HostedZoneConfig{Comment: &t.want.Config.Comment}}
+	in := &route53.CreateHostedZoneInput{
+		Name:             &t.want.Name,
+		CallerReference:  aws.String(reference),
+		HostedZoneConfig: &r53types.HostedZoneConfig{Comment: &t.want.Config.Comment},
+	}
 	if len(t.want.VPCs) > 0 {
 		in.HostedZoneConfig.PrivateZone, in.VPC = true, toZoneVPC(t.want.VPCs[0])
 		t.have.VPCs = t.want.VPCs[:1]
 	}
+
 	out, err := api.CreateHostedZone(ctx, in)
 	if err != nil {
 		return plan.StepResult{}, wrap(err, "create zone %s", t.want.Name)
 	}
+
 	t.id, t.have.Config = trimZonePrefix(out.HostedZone.Id), t.want.Config
+
 	return updateZone(ctx, api, t)
 }
 
@@ -87,6 +133,7 @@ func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 			return plan.StepResult{}, wrap(err, "comment zone %s", t.want.Name)
 		}
 	}
+
 	for _, v := range t.want.VPCs {
 		if !slices.Contains(t.have.VPCs, v) {
 			if _, err := api.AssociateVPCWithHostedZone(ctx, &route53.AssociateVPCWithHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}); err != nil {
@@ -94,6 +141,7 @@ func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 			}
 		}
 	}
+
 	for _, v := range t.have.VPCs {
 		if !slices.Contains(t.want.VPCs, v) {
 			if _, err := api.DisassociateVPCFromHostedZone(ctx, &route53.DisassociateVPCFromHostedZoneInput{HostedZoneId: &t.id, VPC: toZoneVPC(v)}); err != nil {
@@ -101,6 +149,7 @@ func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 			}
 		}
 	}
+
 	return plan.StepResult{ID: t.id}, retagZone(ctx, api, t)
 }
 
@@ -108,20 +157,31 @@ func updateZone(ctx context.Context, api zoneAPI, t task[awskind.HostedZone]) (p
 func retagZone(ctx context.Context, api zoneTagAPI, t task[awskind.HostedZone]) error {
 	_, remove := diffTags(t.want.Tags, t.have.Tags)
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(t.want.Tags)), maxZoneTags) {
-		in := &route53.ChangeTagsForResourceInput{ResourceType: r53types.TagResourceTypeHostedzone, ResourceId: &t.id}
+		in := &route53.ChangeTagsForResourceInput{
+			ResourceType: r53types.TagResourceTypeHostedzone,
+			ResourceId:   &t.id,
+		}
+
 		for _, k := range keys {
 			in.AddTags = append(in.AddTags, r53types.Tag{Key: &k, Value: aws.String(t.want.Tags[k])})
 		}
+
 		if _, err := api.ChangeTagsForResource(ctx, in); err != nil {
 			return wrap(err, "tag zone %s", t.want.Name)
 		}
 	}
+
 	for keys := range slices.Chunk(remove, maxZoneTags) {
-		in := &route53.ChangeTagsForResourceInput{ResourceType: r53types.TagResourceTypeHostedzone, ResourceId: &t.id, RemoveTagKeys: keys}
+		in := &route53.ChangeTagsForResourceInput{
+			ResourceType:  r53types.TagResourceTypeHostedzone,
+			ResourceId:    &t.id,
+			RemoveTagKeys: keys,
+		}
 		if _, err := api.ChangeTagsForResource(ctx, in); err != nil {
 			return wrap(err, "untag zone %s", t.want.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -133,22 +193,38 @@ func toZoneVPC(v awskind.ZoneVPC) *r53types.VPC {
 func trimZonePrefix(id *string) string { return strings.TrimPrefix(aws.ToString(id), "/hostedzone/") }
 
 // readZones returns the cluster's zones and its records in these and in existing zones.
-func readZones(ctx context.Context, api zoneAPI, scope Scope, existing []string) ([]plan.ActualResource, error) {
+func readZones(
+	ctx context.Context,
+	api zoneAPI,
+	scope Scope,
+	existing []string,
+) ([]plan.ActualResource, error) {
 	ours, err := listZones(ctx, api, scope.Cluster)
 	if err != nil {
 		return nil, err
 	}
+
 	ids := slices.Clone(existing)
+
 	for _, z := range ours {
 		if id := trimZonePrefix(z.Id); !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
-	found, err := readEach(ours, func(z r53types.HostedZone) ([]plan.ActualResource, error) { return readZone(ctx, api, z, scope) })
+
+	found, err := readEach(
+		ours,
+		func(z r53types.HostedZone) ([]plan.ActualResource, error) { return readZone(ctx, api, z, scope) },
+	)
 	if err != nil {
 		return nil, err
 	}
-	records, err := readEach(ids, func(id string) ([]plan.ActualResource, error) { return readRecords(ctx, api, id, scope) })
+
+	records, err := readEach(
+		ids,
+		func(id string) ([]plan.ActualResource, error) { return readRecords(ctx, api, id, scope) },
+	)
+
 	return append(found, records...), err
 }
 
@@ -161,45 +237,74 @@ func listZones(ctx context.Context, api zoneAPI, cluster string) ([]r53types.Hos
 		if err != nil {
 			return nil, wrap(err, "list hosted zones")
 		}
+
 		for _, z := range page.HostedZones {
-			if z.Config != nil && aws.ToString(z.Config.Comment) == awskind.RecordSetID(cluster) || strings.HasPrefix(aws.ToString(z.CallerReference), awskind.RecordSetID(cluster)+"/") {
+			if z.Config != nil && aws.ToString(z.Config.Comment) == awskind.RecordSetID(cluster) ||
+				strings.HasPrefix(aws.ToString(z.CallerReference), awskind.RecordSetID(cluster)+"/") {
 				ours = append(ours, z)
 			}
 		}
 	}
+
 	return ours, nil
 }
 
-func readZone(ctx context.Context, api zoneAPI, z r53types.HostedZone, scope Scope) ([]plan.ActualResource, error) {
+func readZone(
+	ctx context.Context,
+	api zoneAPI,
+	z r53types.HostedZone,
+	scope Scope,
+) ([]plan.ActualResource, error) {
 	id := trimZonePrefix(z.Id)
-	list, err := api.ListTagsForResources(ctx, &route53.ListTagsForResourcesInput{ResourceType: r53types.TagResourceTypeHostedzone, ResourceIds: []string{id}})
+	list, err := api.ListTagsForResources(
+		ctx,
+		&route53.ListTagsForResourcesInput{
+			ResourceType: r53types.TagResourceTypeHostedzone,
+			ResourceIds:  []string{id},
+		},
+	)
 	if err = wrap(err, "list the tags of zone %s", id); plan.ErrorClassOf(err) == plan.NotFound {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
+
 	tags := awskind.Tags{}
+
 	for _, set := range list.ResourceTagSets {
 		for _, t := range set.Tags {
 			tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 		}
 	}
+
 	if len(tags) == 0 { // its creation was cut short: the comment alone says whose it is
-		tags[awskind.TagCluster], tags[awskind.TagAddress] = scope.Cluster, string(graph.Address(awskind.HostedZone{}.Kind(), awskind.ZoneName))
+		tags[awskind.TagCluster], tags[awskind.TagAddress] = scope.Cluster, string(
+			graph.Address(awskind.HostedZone{}.Kind(), awskind.ZoneName),
+		)
 	}
+
 	r := awskind.HostedZone{Name: strings.TrimSuffix(aws.ToString(z.Name), "."), Tags: tags}
 	if z.Config != nil {
 		r.Config.Comment = aws.ToString(z.Config.Comment)
 	}
+
 	if z.Config != nil && z.Config.PrivateZone {
 		full, err := api.GetHostedZone(ctx, &route53.GetHostedZoneInput{Id: &id})
 		if err != nil {
 			return nil, wrap(err, "read zone %s", id)
 		}
+
 		for _, v := range full.VPCs {
-			r.VPCs = append(r.VPCs, awskind.ZoneVPC{VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(v.VPCId)), Region: string(v.VPCRegion)})
+			r.VPCs = append(
+				r.VPCs,
+				awskind.ZoneVPC{
+					VPC:    graph.UnmanagedRef[awskind.VPC](aws.ToString(v.VPCId)),
+					Region: string(v.VPCRegion),
+				},
+			)
 		}
 	}
+
 	return []plan.ActualResource{{Addr: addressFromTags(tags), ID: id, Resource: r}}, nil
 }
 
@@ -214,10 +319,12 @@ func explainNotEmpty(ctx context.Context, api recordAPI, id string, err error) e
 	if walkErr != nil || len(names) == 0 {
 		return err
 	}
+
 	const most = 5
 	more := ""
 	if len(names) > most {
 		names, more = names[:most], fmt.Sprintf(" and %d more", len(names)-most)
 	}
+
 	return fmt.Errorf("records of others are in it: %s%s: %w", strings.Join(names, ", "), more, err)
 }

@@ -28,11 +28,19 @@ type Image struct {
 }
 
 type imageAPI interface {
-	DescribeImages(context.Context, *ec2.DescribeImagesInput, ...func(*ec2.Options)) (*ec2.DescribeImagesOutput, error)
+	DescribeImages(
+		context.Context,
+		*ec2.DescribeImagesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeImagesOutput, error)
 }
 
 type parameterAPI interface {
-	GetParameter(context.Context, *ssm.GetParameterInput, ...func(*ssm.Options)) (*ssm.GetParameterOutput, error)
+	GetParameter(
+		context.Context,
+		*ssm.GetParameterInput,
+		...func(*ssm.Options),
+	) (*ssm.GetParameterOutput, error)
 }
 
 // ssmPrefix marks an image that a parameter names, such as ssm:/aws/service/debian/release/12/latest/amd64.
@@ -44,7 +52,12 @@ type ImageRequest struct{ Name, Arch string }
 // ResolveImages finds what manifests name. One call a parameter and an owner's name, and one for all images. What cannot be
 // found or booted is a finding at the path that want gives for it, and what its owner has deprecated before now is a
 // warning; want is image by path.
-func ResolveImages(ctx context.Context, cfg aws.Config, want map[string]ImageRequest, now time.Time) (map[string]Image, diag.Findings, error) {
+func ResolveImages(
+	ctx context.Context,
+	cfg aws.Config,
+	want map[string]ImageRequest,
+	now time.Time,
+) (map[string]Image, diag.Findings, error) {
 	e := ec2.NewFromConfig(cfg)
 	p := ssm.NewFromConfig(cfg)
 	return resolveImages(ctx, imageSource{images: e, parameters: p, now: now}, want)
@@ -64,9 +77,11 @@ func GetCallerIdentity(ctx context.Context, cfg aws.Config) (Identity, error) {
 	if err != nil {
 		return Identity{}, wrap(err, "ask AWS who we are")
 	}
+
 	arn, err := awsarn.Parse(aws.ToString(out.Arn))
 	if err != nil {
 		return Identity{}, fmt.Errorf("parse the caller's ARN: %w", err)
 	}
+
 	return Identity{Account: aws.ToString(out.Account), Partition: arn.Partition, ARN: arn.String()}, nil
 }

@@ -16,17 +16,41 @@ import (
 
 type gatewayAPI interface {
 	tagAPI
-	DescribeInternetGateways(context.Context, *ec2.DescribeInternetGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeInternetGatewaysOutput, error)
-	CreateInternetGateway(context.Context, *ec2.CreateInternetGatewayInput, ...func(*ec2.Options)) (*ec2.CreateInternetGatewayOutput, error)
-	DeleteInternetGateway(context.Context, *ec2.DeleteInternetGatewayInput, ...func(*ec2.Options)) (*ec2.DeleteInternetGatewayOutput, error)
-	AttachInternetGateway(context.Context, *ec2.AttachInternetGatewayInput, ...func(*ec2.Options)) (*ec2.AttachInternetGatewayOutput, error)
-	DetachInternetGateway(context.Context, *ec2.DetachInternetGatewayInput, ...func(*ec2.Options)) (*ec2.DetachInternetGatewayOutput, error)
+	DescribeInternetGateways(
+		context.Context,
+		*ec2.DescribeInternetGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInternetGatewaysOutput, error)
+	CreateInternetGateway(
+		context.Context,
+		*ec2.CreateInternetGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateInternetGatewayOutput, error)
+	DeleteInternetGateway(
+		context.Context,
+		*ec2.DeleteInternetGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteInternetGatewayOutput, error)
+	AttachInternetGateway(
+		context.Context,
+		*ec2.AttachInternetGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.AttachInternetGatewayOutput, error)
+	DetachInternetGateway(
+		context.Context,
+		*ec2.DetachInternetGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.DetachInternetGatewayOutput, error)
 }
 
 // registerInternetGateways drives internet gateways and, found through them, their attachments.
 func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readGateways(ctx, api, scope) },
-		awskind.InternetGateway{}, awskind.GatewayAttachment{})
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readGateways(ctx, api, scope) },
+		awskind.InternetGateway{},
+		awskind.GatewayAttachment{},
+	)
+
 	registerDriver(c, driver[awskind.InternetGateway]{
 		create: func(ctx context.Context, t task[awskind.InternetGateway]) (plan.StepResult, error) {
 			out, err := api.CreateInternetGateway(ctx, &ec2.CreateInternetGatewayInput{
@@ -35,25 +59,41 @@ func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create internet gateway")
 			}
+
 			return plan.StepResult{ID: aws.ToString(out.InternetGateway.InternetGatewayId)}, nil
 		},
 		update: func(ctx context.Context, t task[awskind.InternetGateway]) (plan.StepResult, error) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 		},
 		remove: func(ctx context.Context, t task[awskind.InternetGateway]) error {
-			_, err := api.DeleteInternetGateway(ctx, &ec2.DeleteInternetGatewayInput{InternetGatewayId: &t.id})
+			_, err := api.DeleteInternetGateway(
+				ctx,
+				&ec2.DeleteInternetGatewayInput{InternetGatewayId: &t.id},
+			)
+
 			return wrap(err, "delete")
 		},
 	})
+
 	registerDriver(c, driver[awskind.GatewayAttachment]{
 		create: func(ctx context.Context, t task[awskind.GatewayAttachment]) (plan.StepResult, error) {
-			vpc, gateway := t.want.VPC.Literal(), t.want.Gateway.Literal()
-			_, err := api.AttachInternetGateway(ctx, &ec2.AttachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway})
+			vpc := t.want.VPC.Literal()
+			gateway := t.want.Gateway.Literal()
+			_, err := api.AttachInternetGateway(
+				ctx,
+				&ec2.AttachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway},
+			)
+
 			return plan.StepResult{ID: gateway + "/" + vpc}, wrap(err, "attach %s to %s", gateway, vpc)
 		},
 		remove: func(ctx context.Context, t task[awskind.GatewayAttachment]) error {
-			vpc, gateway := t.have.VPC.Literal(), t.have.Gateway.Literal()
-			_, err := api.DetachInternetGateway(ctx, &ec2.DetachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway})
+			vpc := t.have.VPC.Literal()
+			gateway := t.have.Gateway.Literal()
+			_, err := api.DetachInternetGateway(
+				ctx,
+				&ec2.DetachInternetGatewayInput{VpcId: &vpc, InternetGatewayId: &gateway},
+			)
+
 			return c.explainInUse(ctx, wrap(err, "detach %s", gateway), "public-in", vpc)
 		},
 	})
@@ -61,23 +101,32 @@ func registerInternetGateways(c *Cloud, api gatewayAPI, scope Scope) {
 
 func readGateways(ctx context.Context, api gatewayAPI, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
-	pages := ec2.NewDescribeInternetGatewaysPaginator(api, &ec2.DescribeInternetGatewaysInput{Filters: clusterFilters(scope)})
+	pages := ec2.NewDescribeInternetGatewaysPaginator(
+		api,
+		&ec2.DescribeInternetGatewaysInput{Filters: clusterFilters(scope)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list internet gateways")
 		}
+
 		for _, g := range page.InternetGateways {
 			id := aws.ToString(g.InternetGatewayId)
 			r := awskind.InternetGateway{Tags: fromEC2Tags(g.Tags)}
 			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: id, Resource: r})
+
 			for _, a := range g.Attachments {
 				vpc := aws.ToString(a.VpcId)
 				out = append(out, plan.ActualResource{ID: id + "/" + vpc, Resource: awskind.GatewayAttachment{
-					VPC: graph.UnmanagedRef[awskind.VPC](vpc), Gateway: graph.UnmanagedRef[awskind.InternetGateway](id),
+					VPC: graph.UnmanagedRef[awskind.VPC](
+						vpc,
+					), Gateway: graph.UnmanagedRef[awskind.InternetGateway](id),
 				}})
 			}
 		}
 	}
+
 	return out, nil
 }

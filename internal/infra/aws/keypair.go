@@ -15,9 +15,21 @@ import (
 )
 
 type keyPairAPI interface {
-	DescribeKeyPairs(context.Context, *ec2.DescribeKeyPairsInput, ...func(*ec2.Options)) (*ec2.DescribeKeyPairsOutput, error)
-	ImportKeyPair(context.Context, *ec2.ImportKeyPairInput, ...func(*ec2.Options)) (*ec2.ImportKeyPairOutput, error)
-	DeleteKeyPair(context.Context, *ec2.DeleteKeyPairInput, ...func(*ec2.Options)) (*ec2.DeleteKeyPairOutput, error)
+	DescribeKeyPairs(
+		context.Context,
+		*ec2.DescribeKeyPairsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeKeyPairsOutput, error)
+	ImportKeyPair(
+		context.Context,
+		*ec2.ImportKeyPairInput,
+		...func(*ec2.Options),
+	) (*ec2.ImportKeyPairOutput, error)
+	DeleteKeyPair(
+		context.Context,
+		*ec2.DeleteKeyPairInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteKeyPairOutput, error)
 }
 
 // registerKeyPairs drives EC2 key pairs, which are public keys here. Machines keep the key that they were launched with.
@@ -38,16 +50,27 @@ func registerKeyPairs(c *Cloud, api keyPairAPI, scope Scope) {
 }
 
 func readKeyPairs(ctx context.Context, api keyPairAPI, scope Scope) ([]plan.ActualResource, error) {
-	res, err := api.DescribeKeyPairs(ctx, &ec2.DescribeKeyPairsInput{Filters: clusterFilters(scope), IncludePublicKey: aws.Bool(true)})
+	res, err := api.DescribeKeyPairs(
+		ctx,
+		&ec2.DescribeKeyPairsInput{Filters: clusterFilters(scope), IncludePublicKey: aws.Bool(true)},
+	)
 	if err != nil {
 		return nil, wrap(err, "list key pairs")
 	}
+
 	var out []plan.ActualResource
+
 	for _, k := range res.KeyPairs {
 		// EC2 puts the pair's name behind the key.
 		fields := strings.Fields(aws.ToString(k.PublicKey))
-		r := awskind.KeyPair{Name: aws.ToString(k.KeyName), PublicKey: strings.Join(fields[:min(len(fields), 2)], " "), Tags: fromEC2Tags(k.Tags)}
+		r := awskind.KeyPair{
+			Name:      aws.ToString(k.KeyName),
+			PublicKey: strings.Join(fields[:min(len(fields), 2)], " "),
+			Tags:      fromEC2Tags(k.Tags),
+		}
+
 		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: r.Name, Resource: r})
 	}
+
 	return out, nil
 }

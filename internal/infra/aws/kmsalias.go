@@ -41,7 +41,11 @@ func registerAliases(c *Cloud, api aliasAPI) {
 }
 
 // readAliases returns the alias called name, if it is there, and which keys have any alias.
-func readAliases(ctx context.Context, api aliasAPI, name string) (found []plan.ActualResource, aliased map[string]bool, err error) {
+func readAliases(
+	ctx context.Context,
+	api aliasAPI,
+	name string,
+) (found []plan.ActualResource, aliased map[string]bool, err error) {
 	aliased = map[string]bool{}
 	pages := kms.NewListAliasesPaginator(api, &kms.ListAliasesInput{})
 	for pages.HasMorePages() {
@@ -49,13 +53,18 @@ func readAliases(ctx context.Context, api aliasAPI, name string) (found []plan.A
 		if err != nil {
 			return nil, nil, wrap(err, "list the aliases of keys")
 		}
+
 		for _, a := range page.Aliases {
 			key := aws.ToString(a.TargetKeyId)
 			aliased[key] = true
 			if aws.ToString(a.AliasName) == name && key != "" {
-				found = append(found, plan.ActualResource{ID: name, Resource: awskind.KMSAlias{Name: name, Target: graph.UnmanagedRef[awskind.KMSKey](key)}})
+				found = append(found, plan.ActualResource{
+					ID:       name,
+					Resource: awskind.KMSAlias{Name: name, Target: graph.UnmanagedRef[awskind.KMSKey](key)},
+				})
 			}
 		}
 	}
+
 	return found, aliased, nil
 }

@@ -28,29 +28,65 @@ type keyAPI interface {
 type keyReadAPI interface {
 	ListKeys(context.Context, *kms.ListKeysInput, ...func(*kms.Options)) (*kms.ListKeysOutput, error)
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
-	ListResourceTags(context.Context, *kms.ListResourceTagsInput, ...func(*kms.Options)) (*kms.ListResourceTagsOutput, error)
-	GetKeyRotationStatus(context.Context, *kms.GetKeyRotationStatusInput, ...func(*kms.Options)) (*kms.GetKeyRotationStatusOutput, error)
+	ListResourceTags(
+		context.Context,
+		*kms.ListResourceTagsInput,
+		...func(*kms.Options),
+	) (*kms.ListResourceTagsOutput, error)
+	GetKeyRotationStatus(
+		context.Context,
+		*kms.GetKeyRotationStatusInput,
+		...func(*kms.Options),
+	) (*kms.GetKeyRotationStatusOutput, error)
 }
 
 type keyChangeAPI interface {
 	keyStateAPI
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
-	UpdateKeyDescription(context.Context, *kms.UpdateKeyDescriptionInput, ...func(*kms.Options)) (*kms.UpdateKeyDescriptionOutput, error)
-	ScheduleKeyDeletion(context.Context, *kms.ScheduleKeyDeletionInput, ...func(*kms.Options)) (*kms.ScheduleKeyDeletionOutput, error)
+	UpdateKeyDescription(
+		context.Context,
+		*kms.UpdateKeyDescriptionInput,
+		...func(*kms.Options),
+	) (*kms.UpdateKeyDescriptionOutput, error)
+	ScheduleKeyDeletion(
+		context.Context,
+		*kms.ScheduleKeyDeletionInput,
+		...func(*kms.Options),
+	) (*kms.ScheduleKeyDeletionOutput, error)
 	TagResource(context.Context, *kms.TagResourceInput, ...func(*kms.Options)) (*kms.TagResourceOutput, error)
-	UntagResource(context.Context, *kms.UntagResourceInput, ...func(*kms.Options)) (*kms.UntagResourceOutput, error)
+	UntagResource(
+		context.Context,
+		*kms.UntagResourceInput,
+		...func(*kms.Options),
+	) (*kms.UntagResourceOutput, error)
 }
 
 type keyStateAPI interface {
 	EnableKey(context.Context, *kms.EnableKeyInput, ...func(*kms.Options)) (*kms.EnableKeyOutput, error)
 	DisableKey(context.Context, *kms.DisableKeyInput, ...func(*kms.Options)) (*kms.DisableKeyOutput, error)
-	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
-	DisableKeyRotation(context.Context, *kms.DisableKeyRotationInput, ...func(*kms.Options)) (*kms.DisableKeyRotationOutput, error)
+	EnableKeyRotation(
+		context.Context,
+		*kms.EnableKeyRotationInput,
+		...func(*kms.Options),
+	) (*kms.EnableKeyRotationOutput, error)
+	DisableKeyRotation(
+		context.Context,
+		*kms.DisableKeyRotationInput,
+		...func(*kms.Options),
+	) (*kms.DisableKeyRotationOutput, error)
 }
 
 type keyPolicyAPI interface {
-	GetKeyPolicy(context.Context, *kms.GetKeyPolicyInput, ...func(*kms.Options)) (*kms.GetKeyPolicyOutput, error)
-	PutKeyPolicy(context.Context, *kms.PutKeyPolicyInput, ...func(*kms.Options)) (*kms.PutKeyPolicyOutput, error)
+	GetKeyPolicy(
+		context.Context,
+		*kms.GetKeyPolicyInput,
+		...func(*kms.Options),
+	) (*kms.GetKeyPolicyOutput, error)
+	PutKeyPolicy(
+		context.Context,
+		*kms.PutKeyPolicyInput,
+		...func(*kms.Options),
+	) (*kms.PutKeyPolicyOutput, error)
 }
 
 const (
@@ -65,18 +101,37 @@ const (
 
 // registerKeys drives KMS keys and, beside them, their aliases.
 func registerKeys(c *Cloud, api keyAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) { return readKeys(ctx, api, scope) })
+	c.readers = append(
+		c.readers,
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readKeys(ctx, api, scope) },
+	)
+
 	registerDriver(c, driver[awskind.KMSKey]{
 		create: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
 			policy := string(t.want.Policy)
-			out, err := api.CreateKey(ctx, &kms.CreateKeyInput{Description: &t.want.Description, Policy: stringOrNil(policy), Tags: toKMSTags(t.want.Tags)})
+			out, err := api.CreateKey(
+				ctx,
+				&kms.CreateKeyInput{
+					Description: &t.want.Description,
+					Policy:      stringOrNil(policy),
+					Tags:        toKMSTags(t.want.Tags),
+				},
+			)
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create key")
 			}
+
 			t.id = aws.ToString(out.KeyMetadata.KeyId)
-			t.have = awskind.KMSKey{Description: t.want.Description, Policy: t.want.Policy, Tags: t.want.Tags, Enabled: true}
+			t.have = awskind.KMSKey{
+				Description: t.want.Description,
+				Policy:      t.want.Policy,
+				Tags:        t.want.Tags,
+				Enabled:     true,
+			}
+
 			made, err := updateKey(ctx, api, t)
 			made.Attributes = map[string]string{"Arn": aws.ToString(out.KeyMetadata.Arn)}
+
 			return made, markNotRetryable(err, t.id)
 		},
 		update: func(ctx context.Context, t task[awskind.KMSKey]) (plan.StepResult, error) {
@@ -86,6 +141,7 @@ func registerKeys(c *Cloud, api keyAPI, scope Scope) {
 			return scheduleKeyDeletion(ctx, api, t, scope)
 		},
 	})
+
 	registerAliases(c, api)
 }
 
@@ -95,20 +151,24 @@ func updateKey(ctx context.Context, api keyAPI, t task[awskind.KMSKey]) (plan.St
 			return plan.StepResult{}, wrap(err, "enable")
 		}
 	}
+
 	if t.want.Description != t.have.Description {
 		if _, err := api.UpdateKeyDescription(ctx, &kms.UpdateKeyDescriptionInput{KeyId: &t.id, Description: &t.want.Description}); err != nil {
 			return plan.StepResult{}, wrap(err, "describe")
 		}
 	}
+
 	if t.want.Policy != t.have.Policy {
 		policy := string(t.want.Policy)
 		if _, err := api.PutKeyPolicy(ctx, &kms.PutKeyPolicyInput{KeyId: &t.id, Policy: &policy, PolicyName: aws.String(keyPolicyName)}); err != nil {
 			return plan.StepResult{}, wrap(err, "set policy")
 		}
 	}
+
 	if err := setKeyState(ctx, api, t); err != nil {
 		return plan.StepResult{}, err
 	}
+
 	return keepIdentity(t), retagKey(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
@@ -121,9 +181,11 @@ func setKeyState(ctx context.Context, api keyStateAPI, t task[awskind.KMSKey]) e
 	case !t.want.Rotation && t.have.Rotation:
 		_, err = api.DisableKeyRotation(ctx, &kms.DisableKeyRotationInput{KeyId: &t.id})
 	}
+
 	if err == nil && !t.want.Enabled && t.have.Enabled {
 		_, err = api.DisableKey(ctx, &kms.DisableKeyInput{KeyId: &t.id})
 	}
+
 	return wrap(err, "switch key")
 }
 
@@ -134,11 +196,13 @@ func retagKey(ctx context.Context, api keyChangeAPI, id string, want, have awski
 			return wrap(err, "tag")
 		}
 	}
+
 	if len(remove) > 0 {
 		if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &id, TagKeys: remove}); err != nil {
 			return wrap(err, "untag")
 		}
 	}
+
 	return nil
 }
 
@@ -148,15 +212,22 @@ func scheduleKeyDeletion(ctx context.Context, api keyChangeAPI, t task[awskind.K
 	if _, err := api.TagResource(ctx, &kms.TagResourceInput{KeyId: &t.id, Tags: mark}); err != nil {
 		return wrap(err, "tag")
 	}
+
 	gone := []string{awskind.TagCluster, awskind.TagClusterOwned + scope.Cluster}
 	if _, err := api.UntagResource(ctx, &kms.UntagResourceInput{KeyId: &t.id, TagKeys: gone}); err != nil {
 		return wrap(err, "untag")
 	}
+
 	days := defaultPendingDays
 	if t.have.PendingWindow != 0 {
 		days = t.have.PendingWindow
 	}
-	_, err := api.ScheduleKeyDeletion(ctx, &kms.ScheduleKeyDeletionInput{KeyId: &t.id, PendingWindowInDays: int32OrNil(days)})
+
+	_, err := api.ScheduleKeyDeletion(
+		ctx,
+		&kms.ScheduleKeyDeletionInput{KeyId: &t.id, PendingWindowInDays: int32OrNil(days)},
+	)
+
 	return wrap(err, "schedule deletion")
 }
 
@@ -170,16 +241,27 @@ func readKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.ActualResour
 	case err != nil:
 		return nil, wrap(err, "read key %s", scope.KeyAlias)
 	}
+
 	id := aws.ToString(meta.KeyMetadata.KeyId)
-	found := []plan.ActualResource{{ID: scope.KeyAlias, Resource: awskind.KMSAlias{Name: scope.KeyAlias, Target: graph.UnmanagedRef[awskind.KMSKey](id)}}}
+	found := []plan.ActualResource{{
+		ID:       scope.KeyAlias,
+		Resource: awskind.KMSAlias{Name: scope.KeyAlias, Target: graph.UnmanagedRef[awskind.KMSKey](id)},
+	}}
+
 	key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
 	if err == nil && ours {
 		return append(found, key), nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
-	return findUnaliasedKeys(ctx, api, scope) // somebody has given the alias to another key: ours is not gone for that
+
+	return findUnaliasedKeys(
+		ctx,
+		api,
+		scope,
+	) // somebody has given the alias to another key: ours is not gone for that
 }
 
 // findUnaliasedKeys finds the key where the alias does not tell it.
@@ -194,29 +276,37 @@ func findUnaliasedKeys(ctx context.Context, api keyAPI, scope Scope) ([]plan.Act
 	if err := errors.Join(aliasErr, err); err != nil {
 		return nil, err
 	}
+
 	for _, id := range ids {
 		if aliased[id] {
 			continue
 		}
+
 		tags, err := readKeyTags(ctx, api, id)
-		if class := plan.ErrorClassOf(err); class == plan.AccessDenied || err == nil && !isOwnKey(tags, scope) {
+		if class := plan.ErrorClassOf(err); class == plan.AccessDenied ||
+			err == nil && !isOwnKey(tags, scope) {
 			continue // somebody else's
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		meta, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &id})
 		if err != nil {
 			return nil, wrap(err, "read key %s", id)
 		}
+
 		key, ours, err := readKey(ctx, api, meta.KeyMetadata, scope)
 		if err != nil {
 			return nil, err
 		}
+
 		if ours {
 			found = append(found, key)
 		}
 	}
+
 	return found, nil
 }
 
@@ -232,44 +322,69 @@ func listKeyIDs(ctx context.Context, api keyReadAPI) ([]string, error) {
 		if err != nil {
 			return nil, wrap(err, "list keys")
 		}
+
 		for _, k := range page.Keys {
 			out = append(out, aws.ToString(k.KeyId))
 		}
 	}
+
 	return out, nil
 }
 
 // readKey returns the key, and whether it is the cluster's and lives.
-func readKey(ctx context.Context, api keyAPI, meta *kmstypes.KeyMetadata, scope Scope) (plan.ActualResource, bool, error) {
+func readKey(
+	ctx context.Context,
+	api keyAPI,
+	meta *kmstypes.KeyMetadata,
+	scope Scope,
+) (plan.ActualResource, bool, error) {
 	id := aws.ToString(meta.KeyId)
 	if meta.KeyState == kmstypes.KeyStatePendingDeletion {
 		return plan.ActualResource{}, false, nil
 	}
+
 	var tags awskind.Tags
 	var rotation *kms.GetKeyRotationStatusOutput
 	var policy *kms.GetKeyPolicyOutput
 	var errs [3]error
 	var wg sync.WaitGroup
 	wg.Go(func() { tags, errs[0] = readKeyTags(ctx, api, id) })
-	wg.Go(func() { rotation, errs[1] = api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id}) })
+	wg.Go(
+		func() { rotation, errs[1] = api.GetKeyRotationStatus(ctx, &kms.GetKeyRotationStatusInput{KeyId: &id}) },
+	)
 	wg.Go(func() {
-		policy, errs[2] = api.GetKeyPolicy(ctx, &kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)})
+		policy, errs[2] = api.GetKeyPolicy(
+			ctx,
+			&kms.GetKeyPolicyInput{KeyId: &id, PolicyName: aws.String(keyPolicyName)},
+		)
 	})
+
 	wg.Wait()
 	if plan.ErrorClassOf(errs[0]) == plan.AccessDenied || errs[0] == nil && !isOwnKey(tags, scope) {
 		return plan.ActualResource{}, false, nil // somebody else's
 	}
+
 	if err := errors.Join(errs[0], wrap(errs[1], "read the rotation of key %s", id), wrap(errs[2], "read the policy of key %s", id)); err != nil {
 		return plan.ActualResource{}, false, err
 	}
-	a := plan.ActualResource{Addr: addressFromTags(tags), ID: id, Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)}}
+
+	a := plan.ActualResource{
+		Addr:       addressFromTags(tags),
+		ID:         id,
+		Attributes: map[string]string{"Arn": aws.ToString(meta.Arn)},
+	}
 	if tags[formerClusterTag] == scope.Cluster {
 		a.Addr += graph.Addr("@" + id) // to be ended, never to be used again
 	}
+
 	a.Resource = awskind.KMSKey{
-		Description: aws.ToString(meta.Description), Rotation: rotation.KeyRotationEnabled, Enabled: meta.Enabled,
-		Policy: graph.CanonicalJSON(aws.ToString(policy.Policy)), Tags: tags,
+		Description: aws.ToString(meta.Description),
+		Rotation:    rotation.KeyRotationEnabled,
+		Enabled:     meta.Enabled,
+		Policy:      graph.CanonicalJSON(aws.ToString(policy.Policy)),
+		Tags:        tags,
 	}
+
 	return a, true, nil
 }
 
@@ -281,10 +396,12 @@ func readKeyTags(ctx context.Context, api keyReadAPI, id string) (awskind.Tags, 
 		if err != nil {
 			return nil, wrap(err, "list the tags of key %s", id)
 		}
+
 		for _, t := range page.Tags {
 			out[aws.ToString(t.TagKey)] = aws.ToString(t.TagValue)
 		}
 	}
+
 	return out, nil
 }
 
@@ -293,5 +410,6 @@ func toKMSTags(tags awskind.Tags) []kmstypes.Tag {
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, kmstypes.Tag{TagKey: aws.String(k), TagValue: aws.String(tags[k])})
 	}
+
 	return out
 }

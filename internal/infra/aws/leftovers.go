@@ -45,6 +45,7 @@ func (b Blocker) String() string {
 	if b.Owner != "" {
 		s += " of " + b.Owner
 	}
+
 	return s
 }
 
@@ -59,13 +60,17 @@ func (c *Cloud) FindLeftovers(ctx context.Context, own []plan.ActualResource) (L
 		wg.Go(func() { errs[1] = s.surveyNetwork(ctx) })
 		wg.Go(func() { errs[2] = s.surveyBalancers(ctx) })
 	}
+
 	wg.Wait()
+
 	for _, err := range errs {
 		if err != nil {
 			return Leftovers{}, err
 		}
 	}
+
 	s.classifyInterfaces()
+
 	return s.result, nil
 }
 
@@ -84,7 +89,14 @@ type leftoverSurvey struct {
 }
 
 func newLeftoverSurvey(c *Cloud, own []plan.ActualResource) *leftoverSurvey {
-	s := &leftoverSurvey{cloud: c, cluster: c.scope.Cluster, ownIDs: map[string]bool{}, vpcs: map[string]bool{}, balancerNames: map[string]bool{}}
+	s := &leftoverSurvey{
+		cloud:         c,
+		cluster:       c.scope.Cluster,
+		ownIDs:        map[string]bool{},
+		vpcs:          map[string]bool{},
+		balancerNames: map[string]bool{},
+	}
+
 	for _, a := range own {
 		s.ownIDs[a.ID] = true
 		switch r := a.Resource.(type) {
@@ -98,6 +110,7 @@ func newLeftoverSurvey(c *Cloud, own []plan.ActualResource) *leftoverSurvey {
 			s.scalingGroups = append(s.scalingGroups, a.ID)
 		}
 	}
+
 	return s
 }
 
@@ -111,8 +124,13 @@ func (s *leftoverSurvey) addVPC(vpc string) {
 // addLeftover adds a thing that goes with the cluster.
 func (s *leftoverSurvey) addLeftover(id, name string, tags awskind.Tags, r graph.Resource, usedBy ...string) {
 	a := plan.ActualResource{
-		Addr: graph.Address(r.Kind(), "leftover:"+name), ID: id, Resource: r, Owner: s.describeCreator(tags), UsedBy: append(usedBy, s.scalingGroups...),
+		Addr:     graph.Address(r.Kind(), "leftover:"+name),
+		ID:       id,
+		Resource: r,
+		Owner:    s.describeCreator(tags),
+		UsedBy:   append(usedBy, s.scalingGroups...),
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result.Resources = append(s.result.Resources, a)
@@ -122,6 +140,7 @@ func (s *leftoverSurvey) describeCreator(tags awskind.Tags) string {
 	if who := creatorFromTags(tags); who != "" {
 		return who
 	}
+
 	return "cluster " + s.cluster
 }
 
@@ -130,6 +149,7 @@ func (s *leftoverSurvey) addBlocker(vpc string, b Blocker) {
 	if !s.vpcs[vpc] {
 		return
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result.Blockers = append(s.result.Blockers, b)
@@ -140,6 +160,7 @@ func (s *leftoverSurvey) classifyInterfaces() {
 	for _, n := range s.interfaces {
 		s.classifyInterface(n)
 	}
+
 	byID := func(a, b plan.ActualResource) int { return strings.Compare(a.ID, b.ID) }
 	slices.SortFunc(s.result.Resources, byID)
 	slices.SortFunc(s.result.Data, byID)
@@ -155,10 +176,12 @@ func (s *leftoverSurvey) surveyData(ctx context.Context) error {
 		if err := s.surveyVolumes(ctx, f, seen); err != nil {
 			return err
 		}
+
 		if err := s.surveySnapshots(ctx, f, seen); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -169,23 +192,32 @@ func (s *leftoverSurvey) surveyVolumes(ctx context.Context, f []ec2types.Filter,
 		if err != nil {
 			return wrap(err, "list the volumes of claims")
 		}
+
 		for _, v := range page.Volumes {
-			r, id := fromVolume(v), aws.ToString(v.VolumeId)
+			r := fromVolume(v)
+			id := aws.ToString(v.VolumeId)
 			// A machine's root volume bears our tag, and goes with the machine.
-			if seen[id] || s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" || classifyOwnership(r.Tags, s.cluster) != ownedByCluster || isDeletedWithInstance(v) {
+			if seen[id] || s.ownIDs[id] || r.Tags[awskind.TagCluster] != "" ||
+				classifyOwnership(r.Tags, s.cluster) != ownedByCluster ||
+				isDeletedWithInstance(v) {
 				continue
 			}
+
 			seen[id] = true
 			s.addData(id, r, volumeInstances(v))
 		}
 	}
+
 	return nil
 }
 
 // isDeletedWithInstance says whether a volume goes by itself: it is going, or ends with its machine.
 func isDeletedWithInstance(v ec2types.Volume) bool {
 	return v.State == ec2types.VolumeStateDeleting || v.State == ec2types.VolumeStateDeleted ||
-		slices.ContainsFunc(v.Attachments, func(a ec2types.VolumeAttachment) bool { return aws.ToBool(a.DeleteOnTermination) })
+		slices.ContainsFunc(
+			v.Attachments,
+			func(a ec2types.VolumeAttachment) bool { return aws.ToBool(a.DeleteOnTermination) },
+		)
 }
 
 func volumeInstances(v ec2types.Volume) []string {
@@ -193,24 +225,36 @@ func volumeInstances(v ec2types.Volume) []string {
 	for _, a := range v.Attachments {
 		out = append(out, aws.ToString(a.InstanceId))
 	}
+
 	return out
 }
 
-func (s *leftoverSurvey) surveySnapshots(ctx context.Context, f []ec2types.Filter, seen map[string]bool) error {
-	pages := ec2.NewDescribeSnapshotsPaginator(s.cloud.blockers.ec2, &ec2.DescribeSnapshotsInput{Filters: f, OwnerIds: []string{"self"}})
+func (s *leftoverSurvey) surveySnapshots(
+	ctx context.Context,
+	f []ec2types.Filter,
+	seen map[string]bool,
+) error {
+	pages := ec2.NewDescribeSnapshotsPaginator(
+		s.cloud.blockers.ec2,
+		&ec2.DescribeSnapshotsInput{Filters: f, OwnerIds: []string{"self"}},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return wrap(err, "list the snapshots of claims")
 		}
+
 		for _, v := range page.Snapshots {
 			r := Snapshot{KMSKey: graph.LiteralText(aws.ToString(v.KmsKeyId)), Tags: fromEC2Tags(v.Tags)}
-			if id := aws.ToString(v.SnapshotId); !seen[id] && classifyOwnership(r.Tags, s.cluster) == ownedByCluster {
+			if id := aws.ToString(v.SnapshotId); !seen[id] &&
+				classifyOwnership(r.Tags, s.cluster) == ownedByCluster {
 				seen[id] = true
 				s.addData(id, r, nil)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -222,10 +266,15 @@ func (s *leftoverSurvey) addData(id string, r graph.Resource, users []string) {
 	case Snapshot:
 		tags = x.Tags
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.result.Data = append(s.result.Data, plan.ActualResource{
-		Addr: graph.Address(r.Kind(), "leftover:"+id), ID: id, Resource: r, Owner: s.describeCreator(tags), UsedBy: append(users, s.scalingGroups...),
+		Addr:     graph.Address(r.Kind(), "leftover:"+id),
+		ID:       id,
+		Resource: r,
+		Owner:    s.describeCreator(tags),
+		UsedBy:   append(users, s.scalingGroups...),
 	})
 }
 
@@ -238,14 +287,17 @@ func SplitDataKeys(own, kept []plan.ActualResource) (rest, spared []plan.ActualR
 			ids[a.ID] = true
 		}
 	}
+
 	for _, a := range own {
 		alias, ok := a.Resource.(awskind.KMSAlias)
 		if ids[a.ID] || ok && ids[alias.Target.Literal()] {
 			spared = append(spared, a)
 			continue
 		}
+
 		rest = append(rest, a)
 	}
+
 	return rest, spared
 }
 
@@ -260,9 +312,11 @@ func listDataKeyARNs(data []plan.ActualResource) map[string]bool {
 		case Snapshot:
 			key = r.KMSKey
 		}
+
 		if arn, ok := key.Literal(); ok && arn != "" {
 			out[arn] = true
 		}
 	}
+
 	return out
 }

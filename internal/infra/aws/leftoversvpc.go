@@ -20,42 +20,61 @@ import (
 // surveyNetwork looks at the instances, security groups and interfaces in the cluster's VPCs.
 func (s *leftoverSurvey) surveyNetwork(ctx context.Context) error {
 	vpcs := newFilters("vpc-id", slices.Sorted(maps.Keys(s.vpcs))...)
-	instances := ec2.NewDescribeInstancesPaginator(s.cloud.blockers.ec2, &ec2.DescribeInstancesInput{Filters: append(vpcs, newFilters(
-		"instance-state-name", "pending", "running", "stopping", "stopped")...)})
+	instances := ec2.NewDescribeInstancesPaginator(
+		s.cloud.blockers.ec2,
+		&ec2.DescribeInstancesInput{Filters: append(vpcs, newFilters(
+			"instance-state-name", "pending", "running", "stopping", "stopped")...)},
+	)
+
 	for instances.HasMorePages() {
 		page, err := instances.NextPage(ctx)
 		if err != nil {
 			return wrap(err, "list the machines in the cluster's network")
 		}
+
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
 				s.classifyInstance(i)
 			}
 		}
 	}
-	faces := ec2.NewDescribeNetworkInterfacesPaginator(s.cloud.blockers.ec2, &ec2.DescribeNetworkInterfacesInput{Filters: vpcs})
+
+	faces := ec2.NewDescribeNetworkInterfacesPaginator(
+		s.cloud.blockers.ec2,
+		&ec2.DescribeNetworkInterfacesInput{Filters: vpcs},
+	)
+
 	for faces.HasMorePages() {
 		page, err := faces.NextPage(ctx)
 		if err != nil {
 			return wrap(err, "list the network interfaces in the cluster's network")
 		}
+
 		s.interfaces = append(s.interfaces, page.NetworkInterfaces...)
 	}
+
 	return s.surveySecurityGroups(ctx, vpcs)
 }
 
 // classifyInstance sorts out one machine. Those of the cluster's own groups go with their group.
 func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
-	tags, id := fromEC2Tags(i.Tags), aws.ToString(i.InstanceId)
+	tags := fromEC2Tags(i.Tags)
+	id := aws.ToString(i.InstanceId)
 	group := tags[scalingGroupTag]
+
 	switch {
 	case slices.Contains(s.scalingGroups, group) && group != "":
 	case classifyOwnership(tags, s.cluster) == ownedByCluster && group == "":
 		r := Instance{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(i.SubnetId)), Tags: tags}
 		for _, g := range i.SecurityGroups {
-			r.SecurityGroups = append(r.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(g.GroupId)))
+			r.SecurityGroups = append(
+				r.SecurityGroups,
+				graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(g.GroupId)),
+			)
 		}
+
 		s.addLeftover(id, id, tags, r)
+
 	default:
 		s.addBlocker(aws.ToString(i.VpcId), newInstanceBlocker(i))
 	}
@@ -64,10 +83,15 @@ func (s *leftoverSurvey) classifyInstance(i ec2types.Instance) {
 // newInstanceBlocker describes a machine that is in the way.
 func newInstanceBlocker(i ec2types.Instance) Blocker {
 	tags := fromEC2Tags(i.Tags)
-	b := Blocker{ID: aws.ToString(i.InstanceId), Kind: "instance" + formatNameTag(tags), Owner: creatorFromTags(tags)}
+	b := Blocker{
+		ID:    aws.ToString(i.InstanceId),
+		Kind:  "instance" + formatNameTag(tags),
+		Owner: creatorFromTags(tags),
+	}
 	if g := tags[scalingGroupTag]; g != "" {
 		b.Owner = "auto scaling group " + g
 	}
+
 	return b
 }
 
@@ -76,35 +100,55 @@ func newInstanceBlocker(i ec2types.Instance) Blocker {
 func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2types.Filter) error {
 	var ids []string
 	owner := map[string]awskind.Tags{}
-	pages := ec2.NewDescribeSecurityGroupsPaginator(s.cloud.blockers.ec2, &ec2.DescribeSecurityGroupsInput{Filters: vpcs})
+	pages := ec2.NewDescribeSecurityGroupsPaginator(
+		s.cloud.blockers.ec2,
+		&ec2.DescribeSecurityGroupsInput{Filters: vpcs},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return wrap(err, "list the security groups in the cluster's network")
 		}
+
 		for _, g := range page.SecurityGroups {
-			tags, id, name := fromEC2Tags(g.Tags), aws.ToString(g.GroupId), aws.ToString(g.GroupName)
+			tags := fromEC2Tags(g.Tags)
+			id := aws.ToString(g.GroupId)
+			name := aws.ToString(g.GroupName)
+
 			switch {
 			case s.ownIDs[id] || name == "default":
 			case classifyOwnership(tags, s.cluster) == ownedByCluster:
 				s.addLeftover(id, name, tags, awskind.SecurityGroup{
-					VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)), Name: name, Description: aws.ToString(g.Description), Tags: tags,
+					VPC:         graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)),
+					Name:        name,
+					Description: aws.ToString(g.Description),
+					Tags:        tags,
 				})
-				ids, owner[id] = append(ids, id), tags
+
+				ids = append(ids, id)
+				owner[id] = tags
+
 			default:
 				s.addBlocker(aws.ToString(g.VpcId), newGroupBlocker(g))
 			}
 		}
 	}
+
 	rules, err := readRules(ctx, s.cloud.blockers.ec2, ids)
+
 	for _, r := range rules {
-		group, peer := graph.Ref[awskind.SecurityGroup]{}, graph.Ref[awskind.SecurityGroup]{}
+		group := graph.Ref[awskind.SecurityGroup]{}
+		peer := graph.Ref[awskind.SecurityGroup]{}
 		switch x := r.Resource.(type) {
 		case awskind.SecurityGroupIngress:
-			group, peer = x.Group, x.Source
+			group = x.Group
+			peer = x.Source
 		case awskind.SecurityGroupEgress:
-			group, peer = x.Group, x.Destination
+			group = x.Group
+			peer = x.Destination
 		}
+
 		if peer.Literal() != "" {
 			r.Owner = s.describeCreator(owner[group.Literal()])
 			s.mu.Lock()
@@ -112,27 +156,40 @@ func (s *leftoverSurvey) surveySecurityGroups(ctx context.Context, vpcs []ec2typ
 			s.mu.Unlock()
 		}
 	}
+
 	return err
 }
 
 func newGroupBlocker(g ec2types.SecurityGroup) Blocker {
 	tags := fromEC2Tags(g.Tags)
-	b := Blocker{ID: aws.ToString(g.GroupId), Kind: "security group " + aws.ToString(g.GroupName), Owner: creatorFromTags(tags)}
+	b := Blocker{
+		ID:    aws.ToString(g.GroupId),
+		Kind:  "security group " + aws.ToString(g.GroupName),
+		Owner: creatorFromTags(tags),
+	}
 	if b.Owner == "" && aws.ToString(g.Description) != "" {
 		b.Kind += " (" + *g.Description + ")"
 	}
+
 	return b
 }
 
 // classifyInterface sorts out one interface. One of a machine, of a gateway or of a load balancer goes with it or is named with it.
 func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
-	tags, id, text := fromEC2Tags(n.TagSet), aws.ToString(n.NetworkInterfaceId), aws.ToString(n.Description)
+	tags := fromEC2Tags(n.TagSet)
+	id := aws.ToString(n.NetworkInterfaceId)
+	text := aws.ToString(n.Description)
 	if attachedInstance(n) != "" {
 		return
 	}
-	if slices.ContainsFunc(strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '/' }), s.isKnown) {
+
+	if slices.ContainsFunc(
+		strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '/' }),
+		s.isKnown,
+	) {
 		return
 	}
+
 	free := n.Status == ec2types.NetworkInterfaceStatusAvailable
 	who := classifyOwnership(tags, s.cluster)
 	cni := strings.HasPrefix(text, "aws-K8S-i-") && who != ownedByOther && s.vpcs[aws.ToString(n.VpcId)]
@@ -140,13 +197,20 @@ func (s *leftoverSurvey) classifyInterface(n ec2types.NetworkInterface) {
 		s.addBlocker(aws.ToString(n.VpcId), newInterfaceBlocker(n))
 		return
 	}
+
 	r := NetworkInterface{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: tags}
+
 	for _, g := range n.Groups {
-		r.SecurityGroups = append(r.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(g.GroupId)))
+		r.SecurityGroups = append(
+			r.SecurityGroups,
+			graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(g.GroupId)),
+		)
 	}
+
 	if cni && len(tags) == 0 {
 		tags = awskind.Tags{tagCNI: s.cluster}
 	}
+
 	s.addLeftover(id, id, tags, r)
 }
 
@@ -155,6 +219,7 @@ func attachedInstance(n ec2types.NetworkInterface) string {
 	if n.Attachment == nil {
 		return ""
 	}
+
 	return aws.ToString(n.Attachment.InstanceId)
 }
 
@@ -164,8 +229,14 @@ func (s *leftoverSurvey) isKnown(word string) bool { return s.ownIDs[word] || s.
 // newInterfaceBlocker describes an interface by what it says itself.
 func newInterfaceBlocker(n ec2types.NetworkInterface) Blocker {
 	tags := fromEC2Tags(n.TagSet)
-	b := Blocker{ID: aws.ToString(n.NetworkInterfaceId), Kind: "network interface" + formatNameTag(tags), Owner: creatorFromTags(tags)}
+	b := Blocker{
+		ID:    aws.ToString(n.NetworkInterfaceId),
+		Kind:  "network interface" + formatNameTag(tags),
+		Owner: creatorFromTags(tags),
+	}
+
 	text := aws.ToString(n.Description)
+
 	switch {
 	case b.Owner != "":
 	case attachedInstance(n) != "":
@@ -177,6 +248,7 @@ func newInterfaceBlocker(n ec2types.NetworkInterface) Blocker {
 	case aws.ToBool(n.RequesterManaged):
 		b.Owner = "AWS service " + aws.ToString(n.RequesterId)
 	}
+
 	return b
 }
 
@@ -186,55 +258,92 @@ func (s *leftoverSurvey) surveyBalancers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	tgs, err := listTargetGroups(ctx, s.cloud.blockers.elb)
 	if err != nil {
 		return err
 	}
-	lbs = slices.DeleteFunc(lbs, func(l elbtypes.LoadBalancer) bool { _, in := s.vpcs[aws.ToString(l.VpcId)]; return !in })
-	tgs = slices.DeleteFunc(tgs, func(g elbtypes.TargetGroup) bool { _, in := s.vpcs[aws.ToString(g.VpcId)]; return !in })
+
+	lbs = slices.DeleteFunc(
+		lbs,
+		func(l elbtypes.LoadBalancer) bool { _, in := s.vpcs[aws.ToString(l.VpcId)]; return !in },
+	)
+
+	tgs = slices.DeleteFunc(
+		tgs,
+		func(g elbtypes.TargetGroup) bool { _, in := s.vpcs[aws.ToString(g.VpcId)]; return !in },
+	)
+
 	var arns []string
 	for _, l := range lbs {
 		arns = append(arns, aws.ToString(l.LoadBalancerArn))
 	}
+
 	for _, g := range tgs {
 		arns = append(arns, aws.ToString(g.TargetGroupArn))
 	}
+
 	tags, err := describeBalancerTags(ctx, s.cloud.blockers.elb, arns)
 	if err != nil {
 		return err
 	}
+
 	for _, l := range lbs {
 		s.classifyBalancer(l, tags[aws.ToString(l.LoadBalancerArn)])
 	}
+
 	for _, g := range tgs {
 		arn := aws.ToString(g.TargetGroupArn)
 		// A target group that nobody claims is no obstacle: it lies in a VPC by name only.
 		if t := tags[arn]; !s.ownIDs[arn] && classifyOwnership(t, s.cluster) == ownedByCluster {
-			s.addLeftover(arn, aws.ToString(g.TargetGroupName), t,
-				awskind.TargetGroup{Name: aws.ToString(g.TargetGroupName), VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)), Tags: t}, g.LoadBalancerArns...)
+			s.addLeftover(
+				arn,
+				aws.ToString(g.TargetGroupName),
+				t,
+				awskind.TargetGroup{
+					Name: aws.ToString(g.TargetGroupName),
+					VPC:  graph.UnmanagedRef[awskind.VPC](aws.ToString(g.VpcId)),
+					Tags: t,
+				},
+				g.LoadBalancerArns...)
 		}
 	}
+
 	return nil
 }
 
 func (s *leftoverSurvey) classifyBalancer(l elbtypes.LoadBalancer, tags awskind.Tags) {
-	arn, name := aws.ToString(l.LoadBalancerArn), aws.ToString(l.LoadBalancerName)
+	arn := aws.ToString(l.LoadBalancerArn)
+	name := aws.ToString(l.LoadBalancerName)
 	s.mu.Lock()
 	s.balancerNames[name] = true
 	s.mu.Unlock()
+
 	switch {
 	case s.ownIDs[arn]:
 	case classifyOwnership(tags, s.cluster) == ownedByCluster:
-		r := awskind.LoadBalancer{Name: name, Type: string(l.Type), Scheme: string(l.Scheme), Tags: tags}
+		r := awskind.LoadBalancer{
+			Name:   name,
+			Type:   string(l.Type),
+			Scheme: string(l.Scheme),
+			Tags:   tags,
+		}
+
 		for _, z := range l.AvailabilityZones {
 			r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](aws.ToString(z.SubnetId)))
 		}
+
 		for _, g := range l.SecurityGroups {
 			r.SecurityGroups = append(r.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](g))
 		}
+
 		s.addLeftover(arn, name, tags, r)
+
 	default:
-		s.addBlocker(aws.ToString(l.VpcId), Blocker{ID: arn, Kind: formatBalancer(l), Owner: creatorFromTags(tags)})
+		s.addBlocker(
+			aws.ToString(l.VpcId),
+			Blocker{ID: arn, Kind: formatBalancer(l), Owner: creatorFromTags(tags)},
+		)
 	}
 }
 
@@ -244,5 +353,6 @@ func formatBalancer(l elbtypes.LoadBalancer) string {
 	if kind == "" {
 		kind = string(l.Type) + " load balancer"
 	}
+
 	return kind + " " + aws.ToString(l.LoadBalancerName)
 }

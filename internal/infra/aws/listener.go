@@ -15,10 +15,26 @@ import (
 )
 
 type listenerAPI interface {
-	DescribeListeners(context.Context, *elb.DescribeListenersInput, ...func(*elb.Options)) (*elb.DescribeListenersOutput, error)
-	CreateListener(context.Context, *elb.CreateListenerInput, ...func(*elb.Options)) (*elb.CreateListenerOutput, error)
-	ModifyListener(context.Context, *elb.ModifyListenerInput, ...func(*elb.Options)) (*elb.ModifyListenerOutput, error)
-	DeleteListener(context.Context, *elb.DeleteListenerInput, ...func(*elb.Options)) (*elb.DeleteListenerOutput, error)
+	DescribeListeners(
+		context.Context,
+		*elb.DescribeListenersInput,
+		...func(*elb.Options),
+	) (*elb.DescribeListenersOutput, error)
+	CreateListener(
+		context.Context,
+		*elb.CreateListenerInput,
+		...func(*elb.Options),
+	) (*elb.CreateListenerOutput, error)
+	ModifyListener(
+		context.Context,
+		*elb.ModifyListenerInput,
+		...func(*elb.Options),
+	) (*elb.ModifyListenerOutput, error)
+	DeleteListener(
+		context.Context,
+		*elb.DeleteListenerInput,
+		...func(*elb.Options),
+	) (*elb.DeleteListenerOutput, error)
 }
 
 // registerListeners drives the listeners of load balancers, through which they are found.
@@ -27,17 +43,25 @@ func registerListeners(c *Cloud, api listenerAPI) {
 		create: func(ctx context.Context, t task[awskind.Listener]) (plan.StepResult, error) {
 			lb := t.want.LoadBalancer.Literal()
 			out, err := api.CreateListener(ctx, &elb.CreateListenerInput{
-				LoadBalancerArn: &lb, Port: int32OrNil(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: toListenerActions(t.want),
+				LoadBalancerArn: &lb,
+				Port:            int32OrNil(t.want.Port),
+				Protocol:        elbtypes.ProtocolEnum(t.want.Protocol),
+				DefaultActions:  toListenerActions(t.want),
 			})
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "listen on port %d", t.want.Port)
 			}
+
 			return plan.StepResult{ID: aws.ToString(out.Listeners[0].ListenerArn)}, nil
 		},
 		update: func(ctx context.Context, t task[awskind.Listener]) (plan.StepResult, error) {
 			_, err := api.ModifyListener(ctx, &elb.ModifyListenerInput{
-				ListenerArn: &t.id, Port: int32OrNil(t.want.Port), Protocol: elbtypes.ProtocolEnum(t.want.Protocol), DefaultActions: toListenerActions(t.want),
+				ListenerArn:    &t.id,
+				Port:           int32OrNil(t.want.Port),
+				Protocol:       elbtypes.ProtocolEnum(t.want.Protocol),
+				DefaultActions: toListenerActions(t.want),
 			})
+
 			return keepIdentity(t), wrap(err, "change the listener on port %d", t.want.Port)
 		},
 		remove: func(ctx context.Context, t task[awskind.Listener]) error {
@@ -50,8 +74,15 @@ func registerListeners(c *Cloud, api listenerAPI) {
 func toListenerActions(l awskind.Listener) []elbtypes.Action {
 	var out []elbtypes.Action
 	for _, a := range l.DefaultActions {
-		out = append(out, elbtypes.Action{Type: elbtypes.ActionTypeEnum(a.Type), TargetGroupArn: aws.String(a.TargetGroup.Literal())})
+		out = append(
+			out,
+			elbtypes.Action{
+				Type:           elbtypes.ActionTypeEnum(a.Type),
+				TargetGroupArn: aws.String(a.TargetGroup.Literal()),
+			},
+		)
 	}
+
 	return out
 }
 
@@ -63,18 +94,26 @@ func readListeners(ctx context.Context, api listenerAPI, lb string) ([]plan.Actu
 		if err != nil {
 			return nil, wrap(err, "list the listeners of %s", lb)
 		}
+
 		for _, l := range page.Listeners {
 			r := awskind.Listener{
-				LoadBalancer: graph.UnmanagedRef[awskind.LoadBalancer](lb), Port: int(aws.ToInt32(l.Port)), Protocol: string(l.Protocol),
+				LoadBalancer: graph.UnmanagedRef[awskind.LoadBalancer](
+					lb,
+				), Port: int(aws.ToInt32(l.Port)), Protocol: string(l.Protocol),
 			}
+
 			for _, a := range l.DefaultActions {
 				r.DefaultActions = append(r.DefaultActions, awskind.ListenerAction{
-					Type: string(a.Type), TargetGroup: graph.UnmanagedRef[awskind.TargetGroup](forwardTarget(a)),
+					Type: string(
+						a.Type,
+					), TargetGroup: graph.UnmanagedRef[awskind.TargetGroup](forwardTarget(a)),
 				})
 			}
+
 			out = append(out, plan.ActualResource{ID: aws.ToString(l.ListenerArn), Resource: r})
 		}
 	}
+
 	return out, nil
 }
 
@@ -83,5 +122,6 @@ func forwardTarget(a elbtypes.Action) string {
 	if a.TargetGroupArn == nil && a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 {
 		return aws.ToString(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}
+
 	return aws.ToString(a.TargetGroupArn)
 }

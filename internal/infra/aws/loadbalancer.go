@@ -25,29 +25,60 @@ type balancerAPI interface {
 }
 
 type balancerReadAPI interface {
-	DescribeLoadBalancers(context.Context, *elb.DescribeLoadBalancersInput, ...func(*elb.Options)) (*elb.DescribeLoadBalancersOutput, error)
-	DescribeLoadBalancerAttributes(context.Context, *elb.DescribeLoadBalancerAttributesInput, ...func(*elb.Options)) (*elb.DescribeLoadBalancerAttributesOutput, error)
+	DescribeLoadBalancers(
+		context.Context,
+		*elb.DescribeLoadBalancersInput,
+		...func(*elb.Options),
+	) (*elb.DescribeLoadBalancersOutput, error)
+	DescribeLoadBalancerAttributes(
+		context.Context,
+		*elb.DescribeLoadBalancerAttributesInput,
+		...func(*elb.Options),
+	) (*elb.DescribeLoadBalancerAttributesOutput, error)
 }
 
 type balancerChangeAPI interface {
-	CreateLoadBalancer(context.Context, *elb.CreateLoadBalancerInput, ...func(*elb.Options)) (*elb.CreateLoadBalancerOutput, error)
-	ModifyLoadBalancerAttributes(context.Context, *elb.ModifyLoadBalancerAttributesInput, ...func(*elb.Options)) (*elb.ModifyLoadBalancerAttributesOutput, error)
+	CreateLoadBalancer(
+		context.Context,
+		*elb.CreateLoadBalancerInput,
+		...func(*elb.Options),
+	) (*elb.CreateLoadBalancerOutput, error)
+	ModifyLoadBalancerAttributes(
+		context.Context,
+		*elb.ModifyLoadBalancerAttributesInput,
+		...func(*elb.Options),
+	) (*elb.ModifyLoadBalancerAttributesOutput, error)
 	SetSubnets(context.Context, *elb.SetSubnetsInput, ...func(*elb.Options)) (*elb.SetSubnetsOutput, error)
-	SetSecurityGroups(context.Context, *elb.SetSecurityGroupsInput, ...func(*elb.Options)) (*elb.SetSecurityGroupsOutput, error)
-	DeleteLoadBalancer(context.Context, *elb.DeleteLoadBalancerInput, ...func(*elb.Options)) (*elb.DeleteLoadBalancerOutput, error)
+	SetSecurityGroups(
+		context.Context,
+		*elb.SetSecurityGroupsInput,
+		...func(*elb.Options),
+	) (*elb.SetSecurityGroupsOutput, error)
+	DeleteLoadBalancer(
+		context.Context,
+		*elb.DeleteLoadBalancerInput,
+		...func(*elb.Options),
+	) (*elb.DeleteLoadBalancerOutput, error)
 }
 
 type elbTagAPI interface {
-	DescribeTags(context.Context, *elb.DescribeTagsInput, ...func(*elb.Options)) (*elb.DescribeTagsOutput, error)
+	DescribeTags(
+		context.Context,
+		*elb.DescribeTagsInput,
+		...func(*elb.Options),
+	) (*elb.DescribeTagsOutput, error)
 	AddTags(context.Context, *elb.AddTagsInput, ...func(*elb.Options)) (*elb.AddTagsOutput, error)
 	RemoveTags(context.Context, *elb.RemoveTagsInput, ...func(*elb.Options)) (*elb.RemoveTagsOutput, error)
 }
 
 // registerLoadBalancers drives load balancers, their listeners, and target groups.
 func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
-	looks := &statePoller[elbtypes.LoadBalancer]{describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
-		return describeBalancers(ctx, api, arns)
-	}}
+	looks := &statePoller[elbtypes.LoadBalancer]{
+		describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
+			return describeBalancers(ctx, api, arns)
+		},
+	}
+
 	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
 		return readBalancersAndTargets(ctx, api, scope)
 	})
@@ -62,6 +93,7 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 			if _, err := api.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: &t.id}); err != nil {
 				return wrap(err, "delete")
 			}
+
 			return looks.waitUntil(ctx, t.id, func(_ elbtypes.LoadBalancer, found bool) (bool, error) {
 				t.reportWaiting("it is going")
 				return !found, nil
@@ -72,14 +104,17 @@ func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
 				if !found || lb.State == nil {
 					return found, nil
 				}
+
 				t.reportWaiting("it is " + string(lb.State.Code))
 				if lb.State.Code == elbtypes.LoadBalancerStateEnumFailed {
 					return false, wrap(reasonError(aws.ToString(lb.State.Reason)), "make %s", t.want.Name)
 				}
+
 				return lb.State.Code == elbtypes.LoadBalancerStateEnumActive, nil
 			})
 		},
 	})
+
 	registerTargetGroups(c, api)
 	registerListeners(c, api)
 }
@@ -88,81 +123,121 @@ type reasonError string
 
 func (f reasonError) Error() string { return string(f) }
 
-func describeBalancers(ctx context.Context, api balancerReadAPI, arns []string) (map[string]elbtypes.LoadBalancer, error) {
+func describeBalancers(
+	ctx context.Context,
+	api balancerReadAPI,
+	arns []string,
+) (map[string]elbtypes.LoadBalancer, error) {
 	out := map[string]elbtypes.LoadBalancer{}
 	page, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: arns})
 	if err = wrap(err, "look at load balancers"); plan.ErrorClassOf(err) == plan.NotFound {
 		if len(arns) == 1 {
 			return out, nil
 		}
+
 		for _, arn := range arns { // one that is gone fails the call for all
 			one, oneErr := describeBalancers(ctx, api, []string{arn})
 			if oneErr != nil {
 				return nil, oneErr
 			}
+
 			maps.Copy(out, one)
 		}
+
 		return out, nil
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	for _, lb := range page.LoadBalancers {
 		out[aws.ToString(lb.LoadBalancerArn)] = lb
 	}
+
 	return out, nil
 }
 
-func createBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
+func createBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	t task[awskind.LoadBalancer],
+) (plan.StepResult, error) {
 	w := t.want
 	out, err := api.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
-		Name: &w.Name, Type: elbtypes.LoadBalancerTypeEnum(w.Type), Scheme: elbtypes.LoadBalancerSchemeEnum(w.Scheme),
-		Subnets: refIDs(w.Subnets), SecurityGroups: refIDs(w.SecurityGroups), Tags: toELBTags(w.Tags),
+		Name:           &w.Name,
+		Type:           elbtypes.LoadBalancerTypeEnum(w.Type),
+		Scheme:         elbtypes.LoadBalancerSchemeEnum(w.Scheme),
+		Subnets:        refIDs(w.Subnets),
+		SecurityGroups: refIDs(w.SecurityGroups),
+		Tags:           toELBTags(w.Tags),
 	})
 	if err != nil {
 		return plan.StepResult{}, wrap(err, "create load balancer %s", w.Name)
 	}
+
 	lb := out.LoadBalancers[0]
 	t.id = aws.ToString(lb.LoadBalancerArn)
 	t.have = w
 	t.have.Attributes = nil
 	made, err := updateBalancer(ctx, api, t)
 	made.Attributes = balancerAttributes(lb)
+
 	return made, err
 }
 
 // balancerAttributes are what AWS makes up.
 func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
-	return map[string]string{"DNSName": aws.ToString(lb.DNSName), "CanonicalHostedZoneID": aws.ToString(lb.CanonicalHostedZoneId)}
+	return map[string]string{
+		"DNSName":               aws.ToString(lb.DNSName),
+		"CanonicalHostedZoneID": aws.ToString(lb.CanonicalHostedZoneId),
+	}
 }
 
-func updateBalancer(ctx context.Context, api balancerAPI, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
-	w, h := t.want, t.have
+func updateBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	t task[awskind.LoadBalancer],
+) (plan.StepResult, error) {
+	w := t.want
+	h := t.have
 	if !sameRefs(w.Subnets, h.Subnets) {
 		if _, err := api.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: &t.id, Subnets: refIDs(w.Subnets)}); err != nil {
 			return plan.StepResult{}, wrap(err, "set subnets")
 		}
 	}
+
 	if !sameRefs(w.SecurityGroups, h.SecurityGroups) {
 		if _, err := api.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: &t.id, SecurityGroups: refIDs(w.SecurityGroups)}); err != nil {
 			return plan.StepResult{}, wrap(err, "set security groups")
 		}
 	}
+
 	var attrs []elbtypes.LoadBalancerAttribute
+
 	for _, k := range changedKeys(w.Attributes, h.Attributes) {
-		attrs = append(attrs, elbtypes.LoadBalancerAttribute{Key: aws.String(k), Value: aws.String(w.Attributes[k])})
+		attrs = append(
+			attrs,
+			elbtypes.LoadBalancerAttribute{Key: aws.String(k), Value: aws.String(w.Attributes[k])},
+		)
 	}
+
 	if len(attrs) > 0 {
 		if _, err := api.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: &t.id, Attributes: attrs}); err != nil {
 			return plan.StepResult{}, wrap(err, "set attributes")
 		}
 	}
+
 	return keepIdentity(t), retagELB(ctx, api, t.id, w.Tags, h.Tags)
 }
 
 // readBalancersAndTargets lists all load balancers and target groups, since ELB has no filter by tag, and asks for the tags of
 // twenty at a time.
-func readBalancersAndTargets(ctx context.Context, api balancerAPI, scope Scope) ([]plan.ActualResource, error) {
+func readBalancersAndTargets(
+	ctx context.Context,
+	api balancerAPI,
+	scope Scope,
+) ([]plan.ActualResource, error) {
 	var lbs []elbtypes.LoadBalancer
 	var tgs []elbtypes.TargetGroup
 	err := runBoth(
@@ -172,17 +247,21 @@ func readBalancersAndTargets(ctx context.Context, api balancerAPI, scope Scope) 
 	if err != nil {
 		return nil, err
 	}
+
 	var arns []string
 	for _, lb := range lbs {
 		arns = append(arns, aws.ToString(lb.LoadBalancerArn))
 	}
+
 	for _, tg := range tgs {
 		arns = append(arns, aws.ToString(tg.TargetGroupArn))
 	}
+
 	tags, err := describeClusterTags(ctx, api, arns, scope)
 	if err != nil {
 		return nil, err
 	}
+
 	var balancers, groups []plan.ActualResource
 	err = runBoth(
 		func() (err error) {
@@ -190,12 +269,15 @@ func readBalancersAndTargets(ctx context.Context, api balancerAPI, scope Scope) 
 				if t, ok := tags[aws.ToString(lb.LoadBalancerArn)]; ok {
 					return readBalancer(ctx, api, lb, t)
 				}
+
 				return nil, nil
 			})
+
 			return err
 		},
 		func() (err error) { groups, err = readTargetGroups(ctx, api, tgs, tags); return err },
 	)
+
 	return append(balancers, groups...), err
 }
 
@@ -207,18 +289,29 @@ func listBalancers(ctx context.Context, api balancerReadAPI) ([]elbtypes.LoadBal
 		if err != nil {
 			return nil, wrap(err, "list load balancers")
 		}
+
 		out = append(out, page.LoadBalancers...)
 	}
+
 	return out, nil
 }
 
-func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer, tags awskind.Tags) ([]plan.ActualResource, error) {
+func readBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	lb elbtypes.LoadBalancer,
+	tags awskind.Tags,
+) ([]plan.ActualResource, error) {
 	arn := aws.ToString(lb.LoadBalancerArn)
 	var attrs *elb.DescribeLoadBalancerAttributesOutput
 	var listeners []plan.ActualResource
 	err := runBoth(
 		func() (err error) {
-			attrs, err = api.DescribeLoadBalancerAttributes(ctx, &elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: &arn})
+			attrs, err = api.DescribeLoadBalancerAttributes(
+				ctx,
+				&elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: &arn},
+			)
+
 			return wrap(err, "read the attributes of %s", arn)
 		},
 		func() (err error) { listeners, err = readListeners(ctx, api, arn); return err },
@@ -226,19 +319,34 @@ func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer
 	if err != nil {
 		return nil, err
 	}
+
 	r := awskind.LoadBalancer{
-		Name: aws.ToString(lb.LoadBalancerName), Type: string(lb.Type), Scheme: string(lb.Scheme), Attributes: map[string]string{}, Tags: tags,
+		Name:       aws.ToString(lb.LoadBalancerName),
+		Type:       string(lb.Type),
+		Scheme:     string(lb.Scheme),
+		Attributes: map[string]string{},
+		Tags:       tags,
 	}
+
 	for _, z := range lb.AvailabilityZones {
 		r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](aws.ToString(z.SubnetId)))
 	}
+
 	for _, g := range lb.SecurityGroups {
 		r.SecurityGroups = append(r.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](g))
 	}
+
 	for _, a := range attrs.Attributes {
 		r.Attributes[aws.ToString(a.Key)] = aws.ToString(a.Value)
 	}
-	out := []plan.ActualResource{{Addr: addressFromTags(tags), ID: arn, Resource: r, Attributes: balancerAttributes(lb)}}
+
+	out := []plan.ActualResource{{
+		Addr:       addressFromTags(tags),
+		ID:         arn,
+		Resource:   r,
+		Attributes: balancerAttributes(lb),
+	}}
+
 	return append(out, listeners...), nil
 }
 
@@ -246,7 +354,12 @@ func readBalancer(ctx context.Context, api balancerAPI, lb elbtypes.LoadBalancer
 const maxDescribeTags = 20
 
 // describeClusterTags returns the tags of those of arns that are the cluster's.
-func describeClusterTags(ctx context.Context, api elbTagAPI, arns []string, scope Scope) (map[string]awskind.Tags, error) {
+func describeClusterTags(
+	ctx context.Context,
+	api elbTagAPI,
+	arns []string,
+	scope Scope,
+) (map[string]awskind.Tags, error) {
 	out, err := describeBalancerTags(ctx, api, arns)
 	maps.DeleteFunc(out, func(_ string, tags awskind.Tags) bool {
 		return tags[awskind.TagCluster] != scope.Cluster || tags[awskind.TagAddress] == ""
@@ -255,21 +368,28 @@ func describeClusterTags(ctx context.Context, api elbTagAPI, arns []string, scop
 }
 
 // describeBalancerTags returns all tags of arns.
-func describeBalancerTags(ctx context.Context, api elbTagAPI, arns []string) (map[string]awskind.Tags, error) {
+func describeBalancerTags(
+	ctx context.Context,
+	api elbTagAPI,
+	arns []string,
+) (map[string]awskind.Tags, error) {
 	out := map[string]awskind.Tags{}
 	for list := range slices.Chunk(arns, maxDescribeTags) {
 		page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: list})
 		if err != nil {
 			return nil, wrap(err, "list the tags of load balancers")
 		}
+
 		for _, d := range page.TagDescriptions {
 			tags := awskind.Tags{}
 			for _, t := range d.Tags {
 				tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
 			}
+
 			out[aws.ToString(d.ResourceArn)] = tags
 		}
 	}
+
 	return out, nil
 }
 
@@ -280,11 +400,13 @@ func retagELB(ctx context.Context, api elbTagAPI, arn string, want, have awskind
 			return wrap(err, "tag")
 		}
 	}
+
 	if len(remove) > 0 {
 		if _, err := api.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{arn}, TagKeys: remove}); err != nil {
 			return wrap(err, "untag")
 		}
 	}
+
 	return nil
 }
 
@@ -293,6 +415,7 @@ func toELBTags(tags awskind.Tags) []elbtypes.Tag {
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, elbtypes.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
+
 	return out
 }
 
@@ -302,6 +425,7 @@ func refIDs[T graph.Resource](refs []graph.Ref[T]) []string {
 	for _, r := range refs {
 		out = append(out, r.Literal())
 	}
+
 	return out
 }
 
@@ -317,5 +441,6 @@ func changedKeys(want, have map[string]string) []string {
 			out = append(out, k)
 		}
 	}
+
 	return out
 }

@@ -15,19 +15,33 @@ func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy
 	if len(p.Launch.Overrides) == 0 {
 		return nil
 	}
+
 	d := p.Distribution
 	out := &astypes.MixedInstancesPolicy{
-		LaunchTemplate: &astypes.LaunchTemplate{LaunchTemplateSpecification: toTemplateSpec(awskind.TemplateSpec(p.Launch.Template))},
+		LaunchTemplate: &astypes.LaunchTemplate{
+			LaunchTemplateSpecification: toTemplateSpec(awskind.TemplateSpec(p.Launch.Template)),
+		},
 		InstancesDistribution: &astypes.InstancesDistribution{
-			OnDemandAllocationStrategy: stringOrNil(d.OnDemandAllocation), SpotAllocationStrategy: stringOrNil(d.SpotAllocation),
-			OnDemandBaseCapacity:                aws.Int32(int32(d.OnDemandBase)),       //nolint:gosec // a count of machines
-			OnDemandPercentageAboveBaseCapacity: aws.Int32(int32(d.OnDemandPercentage)), //nolint:gosec // 0 to 100
-			SpotMaxPrice:                        &d.SpotMaxPrice,                        // empty takes an earlier one away
+			OnDemandAllocationStrategy: stringOrNil(
+				d.OnDemandAllocation,
+			), SpotAllocationStrategy: stringOrNil(d.SpotAllocation),
+			OnDemandBaseCapacity: aws.Int32(
+				int32(d.OnDemandBase),
+			), //nolint:gosec // a count of machines
+			OnDemandPercentageAboveBaseCapacity: aws.Int32(
+				int32(d.OnDemandPercentage),
+			), //nolint:gosec // 0 to 100
+			SpotMaxPrice: &d.SpotMaxPrice, // empty takes an earlier one away
 		},
 	}
+
 	for _, o := range p.Launch.Overrides {
-		out.LaunchTemplate.Overrides = append(out.LaunchTemplate.Overrides, astypes.LaunchTemplateOverrides{InstanceType: aws.String(o.InstanceType)})
+		out.LaunchTemplate.Overrides = append(
+			out.LaunchTemplate.Overrides,
+			astypes.LaunchTemplateOverrides{InstanceType: aws.String(o.InstanceType)},
+		)
 	}
+
 	return out
 }
 
@@ -36,22 +50,33 @@ func fromMixedPolicy(p *astypes.MixedInstancesPolicy) awskind.MixedInstancesPoli
 	if p == nil {
 		return out
 	}
+
 	if lt := p.LaunchTemplate; lt != nil {
 		if spec := lt.LaunchTemplateSpecification; spec != nil {
 			out.Launch.Template = awskind.MixedTemplateSpec{
-				ID: graph.UnmanagedRef[awskind.LaunchTemplate](aws.ToString(spec.LaunchTemplateId)), Version: graph.LiteralText(aws.ToString(spec.Version)),
+				ID: graph.UnmanagedRef[awskind.LaunchTemplate](
+					aws.ToString(spec.LaunchTemplateId),
+				), Version: graph.LiteralText(aws.ToString(spec.Version)),
 			}
 		}
+
 		for _, o := range lt.Overrides {
-			out.Launch.Overrides = append(out.Launch.Overrides, awskind.InstanceTypeOverride{InstanceType: aws.ToString(o.InstanceType)})
+			out.Launch.Overrides = append(
+				out.Launch.Overrides,
+				awskind.InstanceTypeOverride{InstanceType: aws.ToString(o.InstanceType)},
+			)
 		}
 	}
+
 	if d := p.InstancesDistribution; d != nil {
 		out.Distribution = awskind.InstancesDistribution{
-			OnDemandAllocation: aws.ToString(d.OnDemandAllocationStrategy), SpotAllocation: aws.ToString(d.SpotAllocationStrategy),
-			OnDemandBase: int(aws.ToInt32(d.OnDemandBaseCapacity)), OnDemandPercentage: int(aws.ToInt32(d.OnDemandPercentageAboveBaseCapacity)),
-			SpotMaxPrice: aws.ToString(d.SpotMaxPrice),
+			OnDemandAllocation: aws.ToString(d.OnDemandAllocationStrategy),
+			SpotAllocation:     aws.ToString(d.SpotAllocationStrategy),
+			OnDemandBase:       int(aws.ToInt32(d.OnDemandBaseCapacity)),
+			OnDemandPercentage: int(aws.ToInt32(d.OnDemandPercentageAboveBaseCapacity)),
+			SpotMaxPrice:       aws.ToString(d.SpotMaxPrice),
 		}
 	}
+
 	return out
 }

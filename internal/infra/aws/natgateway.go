@@ -17,37 +17,64 @@ import (
 
 type addressAPI interface {
 	tagAPI
-	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
-	AllocateAddress(context.Context, *ec2.AllocateAddressInput, ...func(*ec2.Options)) (*ec2.AllocateAddressOutput, error)
-	ReleaseAddress(context.Context, *ec2.ReleaseAddressInput, ...func(*ec2.Options)) (*ec2.ReleaseAddressOutput, error)
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+	AllocateAddress(
+		context.Context,
+		*ec2.AllocateAddressInput,
+		...func(*ec2.Options),
+	) (*ec2.AllocateAddressOutput, error)
+	ReleaseAddress(
+		context.Context,
+		*ec2.ReleaseAddressInput,
+		...func(*ec2.Options),
+	) (*ec2.ReleaseAddressOutput, error)
 }
 
 // registerAddresses drives elastic IP addresses.
 func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
-		page, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: clusterFilters(scope)}) // it has no pages
+		page, err := api.DescribeAddresses(
+			ctx,
+			&ec2.DescribeAddressesInput{Filters: clusterFilters(scope)},
+		) // it has no pages
 		if err != nil {
 			return nil, wrap(err, "list elastic IP addresses")
 		}
+
 		var out []plan.ActualResource
+
 		for _, a := range page.Addresses {
 			r := awskind.EIP{Domain: string(a.Domain), Tags: fromEC2Tags(a.Tags)}
 			out = append(out, plan.ActualResource{
-				Addr: addressFromTags(r.Tags), ID: aws.ToString(a.AllocationId), Resource: r,
+				Addr:       addressFromTags(r.Tags),
+				ID:         aws.ToString(a.AllocationId),
+				Resource:   r,
 				Attributes: map[string]string{"PublicIp": aws.ToString(a.PublicIp)},
 			})
 		}
+
 		return out, nil
 	}, awskind.EIP{})
+
 	registerDriver(c, driver[awskind.EIP]{
 		create: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
 			out, err := api.AllocateAddress(ctx, &ec2.AllocateAddressInput{
-				Domain: ec2types.DomainType(t.want.Domain), TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
+				Domain: ec2types.DomainType(
+					t.want.Domain,
+				), TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "allocate an elastic IP address")
 			}
-			return plan.StepResult{ID: aws.ToString(out.AllocationId), Attributes: map[string]string{"PublicIp": aws.ToString(out.PublicIp)}}, nil
+
+			return plan.StepResult{
+				ID:         aws.ToString(out.AllocationId),
+				Attributes: map[string]string{"PublicIp": aws.ToString(out.PublicIp)},
+			}, nil
 		},
 		update: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
@@ -57,6 +84,7 @@ func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 			if err = wrap(err, "release"); plan.ErrorClassOf(err) == plan.InUse {
 				return notYet("%w", err)
 			}
+
 			return err
 		},
 	})
@@ -64,39 +92,73 @@ func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
 
 type natAPI interface {
 	tagAPI
-	DescribeNatGateways(context.Context, *ec2.DescribeNatGatewaysInput, ...func(*ec2.Options)) (*ec2.DescribeNatGatewaysOutput, error)
-	CreateNatGateway(context.Context, *ec2.CreateNatGatewayInput, ...func(*ec2.Options)) (*ec2.CreateNatGatewayOutput, error)
-	DeleteNatGateway(context.Context, *ec2.DeleteNatGatewayInput, ...func(*ec2.Options)) (*ec2.DeleteNatGatewayOutput, error)
+	DescribeNatGateways(
+		context.Context,
+		*ec2.DescribeNatGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeNatGatewaysOutput, error)
+	CreateNatGateway(
+		context.Context,
+		*ec2.CreateNatGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateNatGatewayOutput, error)
+	DeleteNatGateway(
+		context.Context,
+		*ec2.DeleteNatGatewayInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteNatGatewayOutput, error)
 }
 
 // registerNATGateways drives NAT gateways. One that is not available yet takes no route, so creation waits.
 func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
-	looks := &statePoller[ec2types.NatGateway]{describe: func(ctx context.Context, ids []string) (map[string]ec2types.NatGateway, error) {
-		list, err := describeNATGateways(ctx, api, &ec2.DescribeNatGatewaysInput{Filter: []ec2types.Filter{{Name: aws.String("nat-gateway-id"), Values: ids}}})
-		out := map[string]ec2types.NatGateway{}
-		for _, n := range list {
-			out[aws.ToString(n.NatGatewayId)] = n
-		}
-		return out, err
-	}}
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readNATGateways(ctx, api, scope) }, awskind.NATGateway{})
+	looks := &statePoller[ec2types.NatGateway]{
+		describe: func(ctx context.Context, ids []string) (map[string]ec2types.NatGateway, error) {
+			list, err := describeNATGateways(
+				ctx,
+				api,
+				&ec2.DescribeNatGatewaysInput{
+					Filter: []ec2types.Filter{{Name: aws.String("nat-gateway-id"), Values: ids}},
+				},
+			)
+
+			out := map[string]ec2types.NatGateway{}
+			for _, n := range list {
+				out[aws.ToString(n.NatGatewayId)] = n
+			}
+
+			return out, err
+		},
+	}
+
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readNATGateways(ctx, api, scope) },
+		awskind.NATGateway{},
+	)
+
 	registerDriver(c, driver[awskind.NATGateway]{
 		create: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
-			subnet, eip := t.want.Subnet.Literal(), t.want.Allocation.Literal()
+			subnet := t.want.Subnet.Literal()
+			eip := t.want.Allocation.Literal()
 			out, err := api.CreateNatGateway(ctx, &ec2.CreateNatGatewayInput{
-				SubnetId: &subnet, AllocationId: &eip, ClientToken: &t.token, TagSpecifications: tagSpecifications(ec2types.ResourceTypeNatgateway, t.want.Tags),
+				SubnetId:          &subnet,
+				AllocationId:      &eip,
+				ClientToken:       &t.token,
+				TagSpecifications: tagSpecifications(ec2types.ResourceTypeNatgateway, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create NAT gateway")
 			}
+
 			id := aws.ToString(out.NatGateway.NatGatewayId)
 			err = looks.waitUntil(ctx, id, func(n ec2types.NatGateway, found bool) (bool, error) {
 				t.reportWaiting(id + " is " + string(n.State))
 				if n.State == ec2types.NatGatewayStateFailed {
 					return false, fmt.Errorf("%s failed: %s", id, aws.ToString(n.FailureMessage))
 				}
+
 				return found && n.State == ec2types.NatGatewayStateAvailable, nil
 			})
+
 			return plan.StepResult{ID: id}, markNotRetryable(err, id)
 		},
 		update: func(ctx context.Context, t task[awskind.NATGateway]) (plan.StepResult, error) {
@@ -106,6 +168,7 @@ func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
 			if _, err := api.DeleteNatGateway(ctx, &ec2.DeleteNatGatewayInput{NatGatewayId: &t.id}); err != nil {
 				return wrap(err, "delete")
 			}
+
 			return looks.waitUntil(ctx, t.id, func(n ec2types.NatGateway, found bool) (bool, error) {
 				t.reportWaiting(t.id + " is " + string(n.State))
 				return !found || n.State == ec2types.NatGatewayStateDeleted, nil
@@ -114,7 +177,11 @@ func registerNATGateways(c *Cloud, api natAPI, scope Scope) {
 	})
 }
 
-func describeNATGateways(ctx context.Context, api natAPI, in *ec2.DescribeNatGatewaysInput) ([]ec2types.NatGateway, error) {
+func describeNATGateways(
+	ctx context.Context,
+	api natAPI,
+	in *ec2.DescribeNatGatewaysInput,
+) ([]ec2types.NatGateway, error) {
 	var out []ec2types.NatGateway
 	pages := ec2.NewDescribeNatGatewaysPaginator(api, in)
 	for pages.HasMorePages() {
@@ -122,8 +189,10 @@ func describeNATGateways(ctx context.Context, api natAPI, in *ec2.DescribeNatGat
 		if err != nil {
 			return nil, wrap(err, "list NAT gateways")
 		}
+
 		out = append(out, page.NatGateways...)
 	}
+
 	return out, nil
 }
 
@@ -132,19 +201,31 @@ func readNATGateways(ctx context.Context, api natAPI, scope Scope) ([]plan.Actua
 	if err != nil {
 		return nil, err
 	}
+
 	var out []plan.ActualResource
+
 	for _, n := range list {
 		if n.State != ec2types.NatGatewayStatePending && n.State != ec2types.NatGatewayStateAvailable {
 			continue // AWS lists a gateway for an hour after its end
 		}
-		r := awskind.NATGateway{Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)), Tags: fromEC2Tags(n.Tags)}
+
+		r := awskind.NATGateway{
+			Subnet: graph.UnmanagedRef[awskind.Subnet](aws.ToString(n.SubnetId)),
+			Tags:   fromEC2Tags(n.Tags),
+		}
+
 		for _, a := range n.NatGatewayAddresses {
 			if a.AllocationId != nil {
 				r.Allocation = graph.UnmanagedRef[awskind.EIP](*a.AllocationId)
 				break
 			}
 		}
-		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(n.NatGatewayId), Resource: r})
+
+		out = append(
+			out,
+			plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(n.NatGatewayId), Resource: r},
+		)
 	}
+
 	return out, nil
 }

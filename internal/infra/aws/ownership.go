@@ -25,7 +25,12 @@ func namingTags() []string {
 }
 
 func eksTags() []string {
-	return []string{"eks:cluster-name", "aws:eks:cluster-name", "eks:eks-cluster-name", "alpha.eksctl.io/cluster-name"}
+	return []string{
+		"eks:cluster-name",
+		"aws:eks:cluster-name",
+		"eks:eks-cluster-name",
+		"alpha.eksctl.io/cluster-name",
+	}
 }
 
 // ownership says whose a thing is, from its tags alone.
@@ -43,6 +48,7 @@ func classifyOwnership(tags awskind.Tags, cluster string) ownership {
 	for k, v := range tags {
 		is = max(is, classifyOwnerTag(k, v, cluster))
 	}
+
 	return is
 }
 
@@ -51,6 +57,7 @@ func classifyOwnerTag(key, value, cluster string) ownership {
 	if slices.Contains(eksTags(), key) {
 		return ownedByOther
 	}
+
 	name, role := strings.CutPrefix(key, clusterTagPrefix)
 	switch {
 	case role && name != cluster && value == "shared", !role && !slices.Contains(namingTags(), key):
@@ -58,6 +65,7 @@ func classifyOwnerTag(key, value, cluster string) ownership {
 	case role && name == cluster && value == "owned", !role && value == cluster:
 		return ownedByCluster
 	}
+
 	return ownedByOther // of another cluster: "owned", or empty as old versions wrote it; or ours, but shared
 }
 
@@ -78,9 +86,11 @@ func creatorFromTags(tags awskind.Tags) string {
 			return t.what + " " + v
 		}
 	}
+
 	if v := tags["kubernetes.io/created-for/pvc/name"]; v != "" {
 		return "claim " + tags["kubernetes.io/created-for/pvc/namespace"] + "/" + v
 	}
+
 	switch {
 	case tags["CSIVolumeName"] != "":
 		return "persistent volume " + tags["CSIVolumeName"]
@@ -89,6 +99,7 @@ func creatorFromTags(tags awskind.Tags) string {
 	case tags[tagCNI] != "":
 		return "the VPC CNI"
 	}
+
 	return ""
 }
 
@@ -97,5 +108,6 @@ func formatNameTag(tags awskind.Tags) string {
 	if v := tags["Name"]; v != "" {
 		return " named " + v
 	}
+
 	return ""
 }

@@ -12,12 +12,15 @@ import (
 
 // readEach reads something of every item at once, and returns what was found in the order of the items.
 func readEach[T any](items []T, read func(T) ([]plan.ActualResource, error)) ([]plan.ActualResource, error) {
-	found, errs := make([][]plan.ActualResource, len(items)), make([]error, len(items))
+	found := make([][]plan.ActualResource, len(items))
+	errs := make([]error, len(items))
 	var wg sync.WaitGroup
 	for i, item := range items {
 		wg.Go(func() { found[i], errs[i] = read(item) })
 	}
+
 	wg.Wait()
+
 	return slices.Concat(found...), errors.Join(errs...)
 }
 
@@ -28,5 +31,6 @@ func runBoth(f, g func() error) error {
 	wg.Go(func() { first = f() })
 	wg.Go(func() { second = g() })
 	wg.Wait()
+
 	return errors.Join(first, second)
 }

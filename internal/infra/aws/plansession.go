@@ -28,6 +28,7 @@ func (m *createdIDs) add(kind, id string) {
 	if m.byKind == nil {
 		m.byKind = map[string][]string{}
 	}
+
 	m.byKind[kind] = append(m.byKind[kind], id)
 }
 
@@ -37,6 +38,7 @@ func (m *createdIDs) drain() map[string][]string {
 	defer m.mu.Unlock()
 	out := m.byKind
 	m.byKind = nil
+
 	return out
 }
 
@@ -45,10 +47,12 @@ func (c *Cloud) addReader(r resourceReader, kinds ...graph.Resource) {
 	if c.readersByKind == nil {
 		c.readersByKind = map[string][]int{}
 	}
+
 	for _, k := range kinds {
 		name := k.Kind().Name
 		c.readersByKind[name] = append(c.readersByKind[name], len(c.readers))
 	}
+
 	c.readers = append(c.readers, r)
 }
 
@@ -72,25 +76,33 @@ func (c *Cloud) EndPlan(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	open := map[unlistedResource]bool{}
+
 	for kind, ids := range c.created.drain() {
 		if len(c.readersByKind[kind]) == 0 {
 			continue
 		}
+
 		for _, id := range ids {
 			if id != existingRuleID {
 				open[unlistedResource{kind, id}] = true
 			}
 		}
 	}
+
 	for {
 		if err := c.removeListed(ctx, open); err != nil {
 			return err
 		}
+
 		if len(open) == 0 {
 			return nil
 		}
+
 		if sleepContext(ctx, listInterval) != nil {
-			return fmt.Errorf("AWS does not list yet what was made: %s; wait a minute before the next apply", joinUnlistedIDs(open))
+			return fmt.Errorf(
+				"AWS does not list yet what was made: %s; wait a minute before the next apply",
+				joinUnlistedIDs(open),
+			)
 		}
 	}
 }
@@ -103,7 +115,9 @@ func joinUnlistedIDs(open map[unlistedResource]bool) string {
 	for u := range open {
 		out = append(out, u.id)
 	}
+
 	slices.Sort(out)
+
 	return strings.Join(out, ", ")
 }
 
@@ -115,18 +129,23 @@ func (c *Cloud) removeListed(ctx context.Context, open map[unlistedResource]bool
 			needed[i] = true
 		}
 	}
+
 	readers := slices.Sorted(maps.Keys(needed))
-	lists, errs := make([][]plan.ActualResource, len(readers)), make([]error, len(readers))
+	lists := make([][]plan.ActualResource, len(readers))
+	errs := make([]error, len(readers))
 	var wg sync.WaitGroup
 	for n, i := range readers {
 		wg.Go(func() { lists[n], errs[n] = c.readers[i](ctx) })
 	}
+
 	wg.Wait()
 	for _, a := range slices.Concat(lists...) {
 		delete(open, unlistedResource{a.Resource.Kind().Name, a.ID})
 	}
+
 	if ctx.Err() == nil {
 		return errors.Join(errs...)
 	}
+
 	return nil // End says what is not seen yet
 }

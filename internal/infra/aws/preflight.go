@@ -23,25 +23,33 @@ func MeasureClockSkew(ctx context.Context, cfg aws.Config) (time.Duration, error
 	if err != nil {
 		return 0, wrap(err, "ask STS who is calling")
 	}
+
 	skew, _ := awsmiddleware.GetAttemptSkew(out.ResultMetadata)
+
 	return skew, nil
 }
 
 // ListInstanceTypeZones returns the zones of the region in which each of types can be launched.
 func ListInstanceTypeZones(ctx context.Context, cfg aws.Config, types []string) (map[string][]string, error) {
-	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(ec2.NewFromConfig(cfg), &ec2.DescribeInstanceTypeOfferingsInput{
-		LocationType: ec2types.LocationTypeAvailabilityZone, Filters: newFilters("instance-type", types...),
-	})
+	pages := ec2.NewDescribeInstanceTypeOfferingsPaginator(
+		ec2.NewFromConfig(cfg),
+		&ec2.DescribeInstanceTypeOfferingsInput{
+			LocationType: ec2types.LocationTypeAvailabilityZone, Filters: newFilters("instance-type", types...),
+		},
+	)
+
 	out := map[string][]string{}
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list where instance types are offered")
 		}
+
 		for _, o := range page.InstanceTypeOfferings {
 			out[string(o.InstanceType)] = append(out[string(o.InstanceType)], aws.ToString(o.Location))
 		}
 	}
+
 	return out, nil
 }
 
@@ -52,22 +60,37 @@ type PermissionCheck struct {
 }
 
 // FindDeniedActions asks IAM which actions the user or role of arn is denied. An assumed role's ARN stands for its role.
-func FindDeniedActions(ctx context.Context, cfg aws.Config, arn string, questions []PermissionCheck) ([]string, error) {
+func FindDeniedActions(
+	ctx context.Context,
+	cfg aws.Config,
+	arn string,
+	questions []PermissionCheck,
+) ([]string, error) {
 	api := iam.NewFromConfig(cfg)
 	var out []string
 	for _, q := range questions {
-		in := &iam.SimulatePrincipalPolicyInput{PolicySourceArn: aws.String(arn), ActionNames: q.Actions, ResourceArns: q.Resources}
+		in := &iam.SimulatePrincipalPolicyInput{
+			PolicySourceArn: aws.String(arn),
+			ActionNames:     q.Actions,
+			ResourceArns:    q.Resources,
+		}
+
 		for k, v := range q.Context {
 			in.ContextEntries = append(in.ContextEntries, iamtypes.ContextEntry{
-				ContextKeyName: aws.String(k), ContextKeyType: iamtypes.ContextKeyTypeEnumStringList, ContextKeyValues: v,
+				ContextKeyName: aws.String(
+					k,
+				), ContextKeyType: iamtypes.ContextKeyTypeEnumStringList, ContextKeyValues: v,
 			})
 		}
+
 		pages := iam.NewSimulatePrincipalPolicyPaginator(api, in)
+
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
 				return nil, wrap(err, "ask IAM what %s may do", arn)
 			}
+
 			for _, r := range page.EvaluationResults {
 				if r.EvalDecision != iamtypes.PolicyEvaluationDecisionTypeAllowed {
 					out = append(out, aws.ToString(r.EvalActionName)+" on "+aws.ToString(r.EvalResourceName))
@@ -75,6 +98,7 @@ func FindDeniedActions(ctx context.Context, cfg aws.Config, arn string, question
 			}
 		}
 	}
+
 	return out, nil
 }
 
@@ -87,10 +111,12 @@ func ResolvePrincipal(ctx context.Context, cfg aws.Config, arn string) (string, 
 	case !strings.Contains(arn, ":assumed-role/"):
 		return arn, nil
 	}
+
 	name := strings.Split(arn, "/")[1]
 	out, err := iam.NewFromConfig(cfg).GetRole(ctx, &iam.GetRoleInput{RoleName: &name})
 	if err != nil {
 		return "", wrap(err, "look at role %s", name)
 	}
+
 	return aws.ToString(out.Role.Arn), nil
 }

@@ -18,20 +18,43 @@ import (
 
 // quotaAPI are the calls of Service Quotas, and usageAPI those that count what is there.
 type quotaAPI interface {
-	GetServiceQuota(context.Context, *servicequotas.GetServiceQuotaInput, ...func(*servicequotas.Options)) (*servicequotas.GetServiceQuotaOutput, error)
+	GetServiceQuota(
+		context.Context,
+		*servicequotas.GetServiceQuotaInput,
+		...func(*servicequotas.Options),
+	) (*servicequotas.GetServiceQuotaOutput, error)
 }
 
 type usageAPI interface {
-	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
-	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
-	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+	DescribeInstances(
+		context.Context,
+		*ec2.DescribeInstancesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInstancesOutput, error)
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
 }
 
 // ReadQuotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
 // else than needs, all at once. What could be read is returned beside the error about the rest.
-func ReadQuotas(ctx context.Context, cfg aws.Config, cluster string, needs []quota.Requirement) (limits, used map[quota.Code]int, err error) {
-	limits, used = map[quota.Code]int{}, map[quota.Code]int{}
-	quotas, machines := servicequotas.NewFromConfig(cfg), ec2.NewFromConfig(cfg)
+func ReadQuotas(
+	ctx context.Context,
+	cfg aws.Config,
+	cluster string,
+	needs []quota.Requirement,
+) (limits, used map[quota.Code]int, err error) {
+	limits = map[quota.Code]int{}
+	used = map[quota.Code]int{}
+	quotas := servicequotas.NewFromConfig(cfg)
+	machines := ec2.NewFromConfig(cfg)
 	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
 		quota.VPCQuota(): countOtherVPCs, quota.ElasticIPQuota(): countOtherAddresses, quota.VCPUQuota(): countOtherVCPUs,
 	}
@@ -44,9 +67,12 @@ func ReadQuotas(ctx context.Context, cfg aws.Config, cluster string, needs []quo
 			errs = append(errs, err)
 			return
 		}
+
 		into[code] = n
 	}
+
 	var wg sync.WaitGroup
+
 	for _, n := range needs {
 		wg.Go(func() {
 			v, err := readQuota(ctx, quotas, n.Code)
@@ -59,21 +85,28 @@ func ReadQuotas(ctx context.Context, cfg aws.Config, cluster string, needs []quo
 			})
 		}
 	}
+
 	wg.Wait()
+
 	for _, n := range needs { // without its usage a limit says nothing
 		if _, ok := used[n.Code]; !ok && n.Shared {
 			delete(limits, n.Code)
 		}
 	}
+
 	return limits, used, errors.Join(errs...)
 }
 
 // readQuota is a limit's value in the account. AWS tells it also where it is the usual one.
 func readQuota(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
-	out, err := api.GetServiceQuota(ctx, &servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota})
+	out, err := api.GetServiceQuota(
+		ctx,
+		&servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota},
+	)
 	if err != nil {
 		return 0, wrap(err, "read the quota %s", c)
 	}
+
 	return int(aws.ToFloat64(out.Quota.Value)), nil
 }
 
@@ -90,12 +123,14 @@ func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, err
 		if err != nil {
 			return 0, wrap(err, "count VPCs")
 		}
+
 		for _, v := range page.Vpcs {
 			if !hasClusterTag(v.Tags, cluster) {
 				n++
 			}
 		}
 	}
+
 	return n, nil
 }
 
@@ -104,12 +139,15 @@ func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int
 	if err != nil {
 		return 0, wrap(err, "count elastic IP addresses")
 	}
+
 	n := 0
+
 	for _, a := range out.Addresses {
 		if !hasClusterTag(a.Tags, cluster) {
 			n++
 		}
 	}
+
 	return n, nil
 }
 
@@ -124,14 +162,18 @@ func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, er
 		if err != nil {
 			return 0, wrap(err, "count processors")
 		}
+
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
-				if i.CpuOptions == nil || i.InstanceLifecycle != "" || hasClusterTag(i.Tags, cluster) || !quota.IsStandardFamily(string(i.InstanceType)) {
+				if i.CpuOptions == nil || i.InstanceLifecycle != "" || hasClusterTag(i.Tags, cluster) ||
+					!quota.IsStandardFamily(string(i.InstanceType)) {
 					continue
 				}
+
 				n += int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))
 			}
 		}
 	}
+
 	return n, nil
 }

@@ -48,7 +48,11 @@ type clock struct {
 }
 
 func newAdaptiveLimiter(c clock) *adaptiveLimiter {
-	return &adaptiveLimiter{clock: c, turn: make(chan struct{}, 1), inFlight: make(chan struct{}, maxInFlight)}
+	return &adaptiveLimiter{
+		clock:    c,
+		turn:     make(chan struct{}, 1),
+		inFlight: make(chan struct{}, maxInFlight),
+	}
 }
 
 // acquireSlot waits until a call may be made and returns when that is. Each enter that succeeds needs a leave.
@@ -58,10 +62,12 @@ func (b *adaptiveLimiter) acquireSlot(ctx context.Context) (time.Time, error) {
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
+
 	at, err := b.waitTurn(ctx)
 	if err != nil {
 		<-b.inFlight
 	}
+
 	return at, err
 }
 
@@ -74,11 +80,13 @@ func (b *adaptiveLimiter) waitTurn(ctx context.Context) (time.Time, error) {
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}
+
 	for {
 		at, wait := b.reserveTime()
 		if wait <= 0 {
 			return at, nil
 		}
+
 		if err := b.clock.sleep(ctx, wait); err != nil {
 			return time.Time{}, err
 		}
@@ -94,12 +102,16 @@ func (b *adaptiveLimiter) reserveTime() (time.Time, time.Duration) {
 		if wait := b.nextSend.Sub(now); wait > 0 {
 			return now, wait
 		}
+
 		b.nextSend = now.Add(time.Duration(float64(time.Second) / b.rate))
 	}
+
 	for len(b.recentSends) > 0 && now.Sub(b.recentSends[0]) > rateWindow {
 		b.recentSends = b.recentSends[1:]
 	}
+
 	b.recentSends = append(b.recentSends, now)
+
 	return now, 0
 }
 
@@ -111,11 +123,13 @@ func (b *adaptiveLimiter) recordThrottle(sent time.Time) {
 	if !b.lastCut.IsZero() && !sent.After(b.lastCut) {
 		return
 	}
+
 	now := b.clock.now()
 	rate := b.rate
 	if rate == 0 {
 		rate = float64(len(b.recentSends)) / rateWindow.Seconds()
 	}
+
 	b.ceiling = rate
 	b.rate = max(rate/2, minRate)
 	b.lastCut = now
@@ -129,10 +143,12 @@ func (b *adaptiveLimiter) recordSuccess() {
 	if b.rate == 0 {
 		return
 	}
+
 	more := rateGrowth
 	if part := b.rate / b.ceiling; part > cautiousFrom && part < cautiousUntil {
 		more = cautiousGrowth
 	}
+
 	b.rate += more * b.ceiling / b.rate // there are rate answers a second
 }
 
@@ -150,15 +166,18 @@ func (p *limiterSet) limiterFor(service, operation string) *adaptiveLimiter {
 	if isReadOnly(operation) {
 		key = service + " reads"
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.limiters == nil {
 		p.limiters = map[string]*adaptiveLimiter{}
 	}
+
 	b := p.limiters[key]
 	if b == nil {
 		b = newAdaptiveLimiter(p.clock)
 		p.limiters[key] = b
 	}
+
 	return b
 }

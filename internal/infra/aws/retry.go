@@ -23,7 +23,10 @@ import (
 
 // isReadOnly says whether an operation only reads.
 func isReadOnly(operation string) bool {
-	return slices.ContainsFunc([]string{"Describe", "List", "Get", "Head", "Decrypt", "Encrypt", "GenerateDataKey", "Simulate"}, func(p string) bool { return strings.HasPrefix(operation, p) })
+	return slices.ContainsFunc(
+		[]string{"Describe", "List", "Get", "Head", "Decrypt", "Encrypt", "GenerateDataKey", "Simulate"},
+		func(p string) bool { return strings.HasPrefix(operation, p) },
+	)
 }
 
 // isIdempotent says whether an operation may be made again when it is not known whether it was carried out: it only reads,
@@ -34,8 +37,27 @@ func isIdempotent(operation string, input any) bool {
 	if isReadOnly(operation) || hasClientToken(input) {
 		return true
 	}
-	return slices.ContainsFunc([]string{"Modify", "Put", "Set", "Tag", "Untag", "CreateTags", "Delete", "Release", "Terminate", "AddTags", "RemoveTags", "Update", "Enable", "Disable", "Authorize"},
-		func(p string) bool { return strings.HasPrefix(operation, p) })
+
+	return slices.ContainsFunc(
+		[]string{
+			"Modify",
+			"Put",
+			"Set",
+			"Tag",
+			"Untag",
+			"CreateTags",
+			"Delete",
+			"Release",
+			"Terminate",
+			"AddTags",
+			"RemoveTags",
+			"Update",
+			"Enable",
+			"Disable",
+			"Authorize",
+		},
+		func(p string) bool { return strings.HasPrefix(operation, p) },
+	)
 }
 
 // retryReason is what is to be done about a failed call.
@@ -58,13 +80,30 @@ type retryPolicy struct {
 func retryPolicyFor(v retryReason) retryPolicy {
 	switch v {
 	case retryThrottled:
-		return retryPolicy{firstDelay: 250 * time.Millisecond, maxDelay: 5 * time.Second, timeout: 10 * time.Minute}
+		return retryPolicy{
+			firstDelay: 250 * time.Millisecond,
+			maxDelay:   5 * time.Second,
+			timeout:    10 * time.Minute,
+		}
+
 	case retryTransient:
-		return retryPolicy{firstDelay: 200 * time.Millisecond, maxDelay: 2 * time.Second, timeout: time.Minute, maxAttempts: maxTransientAttempts}
+		return retryPolicy{
+			firstDelay:  200 * time.Millisecond,
+			maxDelay:    2 * time.Second,
+			timeout:     time.Minute,
+			maxAttempts: maxTransientAttempts,
+		}
+
 	case retryNotPropagated:
-		return retryPolicy{firstDelay: 250 * time.Millisecond, maxDelay: 2 * time.Second, timeout: time.Minute}
+		return retryPolicy{
+			firstDelay: 250 * time.Millisecond,
+			maxDelay:   2 * time.Second,
+			timeout:    time.Minute,
+		}
+
 	case noRetry:
 	}
+
 	return retryPolicy{}
 }
 
@@ -88,13 +127,16 @@ func classifyRetry(ctx context.Context, operation string, input any, err error) 
 		return noRetry
 	case errors.As(err, &api) && isThrottleCode(api.ErrorCode()):
 		return retryThrottled
-	case errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusInternalServerError, !errors.As(err, &api):
+	case errors.As(err, &resp) && resp.HTTPStatusCode() >= http.StatusInternalServerError,
+		!errors.As(err, &api):
 		if isIdempotent(operation, input) {
 			return retryTransient
 		}
+
 	case ctx.Value(propagationKey{}) != nil && classifyError(err) == plan.NotFound && !isDeletedAlready(operation, api):
 		return retryNotPropagated
 	}
+
 	return noRetry
 }
 
@@ -104,9 +146,13 @@ func isDeletedAlready(operation string, err smithy.APIError) bool {
 	if strings.HasPrefix(operation, "Revoke") {
 		return err.ErrorCode() != "InvalidGroup.NotFound"
 	}
-	return slices.ContainsFunc([]string{"Delete", "Detach", "Remove", "Release", "Disassociate", "Untag"}, func(p string) bool {
-		return strings.HasPrefix(operation, p)
-	})
+
+	return slices.ContainsFunc(
+		[]string{"Delete", "Detach", "Remove", "Release", "Disassociate", "Untag"},
+		func(p string) bool {
+			return strings.HasPrefix(operation, p)
+		},
+	)
 }
 
 // singleAttempt makes the SDK send a call once: what is to be repeated is [classifyRetry]'s to say.
@@ -117,6 +163,7 @@ func isPaced(cfg aws.Config) bool {
 	if cfg.Retryer == nil {
 		return false
 	}
+
 	_, ok := cfg.Retryer().(singleAttempt)
 	return ok
 }
@@ -126,23 +173,37 @@ func isPaced(cfg aws.Config) bool {
 func (c *CallLimiter) PaceCalls(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() aws.Retryer { return singleAttempt{} }
-	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsfix.AddBodyMiddleware, func(stack *middleware.Stack) error {
-		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("SlipwayPace", c.paceInitialize), middleware.After)
-	})
+	cfg.APIOptions = append(
+		slices.Clone(cfg.APIOptions),
+		awsfix.AddBodyMiddleware,
+		func(stack *middleware.Stack) error {
+			return stack.Initialize.Add(
+				middleware.InitializeMiddlewareFunc("SlipwayPace", c.paceInitialize),
+				middleware.After,
+			)
+		},
+	)
+
 	return cfg
 }
 
-func (c *CallLimiter) paceInitialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+func (c *CallLimiter) paceInitialize(
+	ctx context.Context,
+	in middleware.InitializeInput,
+	next middleware.InitializeHandler,
+) (middleware.InitializeOutput, middleware.Metadata, error) {
 	operation := awsmiddleware.GetOperationName(ctx)
 	b := c.limiterSet().limiterFor(awsmiddleware.GetServiceID(ctx), operation)
 	clock := c.effectiveClock()
 	start := clock.now()
+
 	for try := 1; ; try++ {
 		asked := clock.now()
 		sent, err := b.acquireSlot(ctx)
 		if err != nil {
 			return middleware.InitializeOutput{}, middleware.Metadata{}, err
 		}
+
 		c.addWait(sent.Sub(asked))
 		out, meta, err := next.HandleInitialize(ctx, in)
 		b.releaseSlot()
@@ -152,11 +213,15 @@ func (c *CallLimiter) paceInitialize(ctx context.Context, in middleware.Initiali
 		} else {
 			b.recordSuccess()
 		}
+
 		p := retryPolicyFor(v)
 		if v == noRetry || p.maxAttempts > 0 && try >= p.maxAttempts || clock.now().Sub(start) > p.timeout {
 			return out, meta, err
 		}
-		pause := addJitter(min(p.firstDelay<<min(try-1, 10), p.maxDelay)) //nolint:mnd // further doublings exceed every last
+
+		pause := addJitter(
+			min(p.firstDelay<<min(try-1, 10), p.maxDelay),
+		) //nolint:mnd // further doublings exceed every last
 		c.addRetry(v, pause)
 		if clock.sleep(ctx, pause) != nil {
 			return out, meta, err
@@ -165,7 +230,11 @@ func (c *CallLimiter) paceInitialize(ctx context.Context, in middleware.Initiali
 }
 
 // addJitter spreads d over its second half, so that calls that failed together do not come again together.
-func addJitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) } //nolint:gosec // it only spreads calls
+func addJitter(
+	d time.Duration,
+) time.Duration {
+	return d/2 + rand.N(d/2+1)
+} //nolint:gosec // it only spreads calls
 
 func sleepContext(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -22,7 +22,11 @@ type roleAPI interface {
 	GetRole(context.Context, *iam.GetRoleInput, ...func(*iam.Options)) (*iam.GetRoleOutput, error)
 	CreateRole(context.Context, *iam.CreateRoleInput, ...func(*iam.Options)) (*iam.CreateRoleOutput, error)
 	UpdateRole(context.Context, *iam.UpdateRoleInput, ...func(*iam.Options)) (*iam.UpdateRoleOutput, error)
-	UpdateAssumeRolePolicy(context.Context, *iam.UpdateAssumeRolePolicyInput, ...func(*iam.Options)) (*iam.UpdateAssumeRolePolicyOutput, error)
+	UpdateAssumeRolePolicy(
+		context.Context,
+		*iam.UpdateAssumeRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.UpdateAssumeRolePolicyOutput, error)
 	DeleteRole(context.Context, *iam.DeleteRoleInput, ...func(*iam.Options)) (*iam.DeleteRoleOutput, error)
 	roleContentsAPI
 }
@@ -41,15 +45,35 @@ type roleTagAPI interface {
 }
 
 type rolePolicyAPI interface {
-	ListRolePolicies(context.Context, *iam.ListRolePoliciesInput, ...func(*iam.Options)) (*iam.ListRolePoliciesOutput, error)
-	GetRolePolicy(context.Context, *iam.GetRolePolicyInput, ...func(*iam.Options)) (*iam.GetRolePolicyOutput, error)
-	PutRolePolicy(context.Context, *iam.PutRolePolicyInput, ...func(*iam.Options)) (*iam.PutRolePolicyOutput, error)
-	DeleteRolePolicy(context.Context, *iam.DeleteRolePolicyInput, ...func(*iam.Options)) (*iam.DeleteRolePolicyOutput, error)
+	ListRolePolicies(
+		context.Context,
+		*iam.ListRolePoliciesInput,
+		...func(*iam.Options),
+	) (*iam.ListRolePoliciesOutput, error)
+	GetRolePolicy(
+		context.Context,
+		*iam.GetRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.GetRolePolicyOutput, error)
+	PutRolePolicy(
+		context.Context,
+		*iam.PutRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.PutRolePolicyOutput, error)
+	DeleteRolePolicy(
+		context.Context,
+		*iam.DeleteRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.DeleteRolePolicyOutput, error)
 }
 
 // registerRoles drives IAM roles and the policies inside them, which are found by the cluster's path.
 func registerRoles(c *Cloud, api roleAPI, scope Scope) {
-	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) { return readRoles(ctx, api, scope) })
+	c.readers = append(
+		c.readers,
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readRoles(ctx, api, scope) },
+	)
+
 	registerDriver(c, driver[awskind.IAMRole]{
 		create: func(ctx context.Context, t task[awskind.IAMRole]) (plan.StepResult, error) {
 			return createRole(ctx, api, t)
@@ -61,20 +85,39 @@ func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 			if err := syncManagedPolicies(ctx, api, t.id, nil, t.have.ManagedPolicies); err != nil {
 				return err
 			}
+
 			_, err := api.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: &t.id})
 			return wrap(err, "delete")
 		},
 	})
+
 	put := func(ctx context.Context, t task[awskind.IAMRolePolicy]) (plan.StepResult, error) {
-		role, doc := t.want.Role.Literal(), string(t.want.Document)
-		_, err := api.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: &role, PolicyName: &t.want.Name, PolicyDocument: &doc})
-		return plan.StepResult{ID: role + ":" + t.want.Name}, wrap(err, "put policy %s into %s", t.want.Name, role)
+		role := t.want.Role.Literal()
+		doc := string(t.want.Document)
+		_, err := api.PutRolePolicy(
+			ctx,
+			&iam.PutRolePolicyInput{RoleName: &role, PolicyName: &t.want.Name, PolicyDocument: &doc},
+		)
+
+		return plan.StepResult{
+				ID: role + ":" + t.want.Name,
+			}, wrap(
+				err,
+				"put policy %s into %s",
+				t.want.Name,
+				role,
+			)
 	}
+
 	registerDriver(c, driver[awskind.IAMRolePolicy]{
 		create: put, update: put,
 		remove: func(ctx context.Context, t task[awskind.IAMRolePolicy]) error {
 			role := t.have.Role.Literal()
-			_, err := api.DeleteRolePolicy(ctx, &iam.DeleteRolePolicyInput{RoleName: &role, PolicyName: &t.have.Name})
+			_, err := api.DeleteRolePolicy(
+				ctx,
+				&iam.DeleteRolePolicyInput{RoleName: &role, PolicyName: &t.have.Name},
+			)
+
 			return wrap(err, "delete policy %s of %s", t.have.Name, role)
 		},
 	})
@@ -82,26 +125,38 @@ func registerRoles(c *Cloud, api roleAPI, scope Scope) {
 
 // createRole takes a role over that an earlier run made and IAM, which is slow to tell, did not list.
 func createRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan.StepResult, error) {
-	w, trust := t.want, string(t.want.TrustPolicy)
+	w := t.want
+	trust := string(t.want.TrustPolicy)
 	out, err := api.CreateRole(ctx, &iam.CreateRoleInput{
-		RoleName: &w.Name, Path: &w.Path, Description: &w.Description, AssumeRolePolicyDocument: &trust, Tags: toIAMTags(w.Tags),
+		RoleName:                 &w.Name,
+		Path:                     &w.Path,
+		Description:              &w.Description,
+		AssumeRolePolicyDocument: &trust,
+		Tags:                     toIAMTags(w.Tags),
 	})
 	if err = wrap(err, "create role %s", w.Name); plan.ErrorClassOf(err) == plan.AlreadyExists {
 		have, getErr := getRole(ctx, api, w.Name)
 		if getErr != nil {
 			return plan.StepResult{}, getErr
 		}
-		if r, ok := have.Resource.(awskind.IAMRole); ok && r.Path == w.Path && r.Tags[awskind.TagCluster] == w.Tags[awskind.TagCluster] {
-			t.id, t.have = w.Name, r
+
+		if r, ok := have.Resource.(awskind.IAMRole); ok && r.Path == w.Path &&
+			r.Tags[awskind.TagCluster] == w.Tags[awskind.TagCluster] {
+			t.id = w.Name
+			t.have = r
 			made, updateErr := updateRole(ctx, api, t)
 			made.Attributes = have.Attributes
+
 			return made, updateErr
 		}
 	}
+
 	if err != nil {
 		return plan.StepResult{}, err
 	}
+
 	made := plan.StepResult{ID: w.Name, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}
+
 	return made, syncManagedPolicies(ctx, api, w.Name, w.ManagedPolicies, nil)
 }
 
@@ -112,25 +167,30 @@ func updateRole(ctx context.Context, api roleAPI, t task[awskind.IAMRole]) (plan
 			return plan.StepResult{}, wrap(err, "set who may assume %s", t.id)
 		}
 	}
+
 	if t.want.Description != t.have.Description {
 		if _, err := api.UpdateRole(ctx, &iam.UpdateRoleInput{RoleName: &t.id, Description: &t.want.Description}); err != nil {
 			return plan.StepResult{}, wrap(err, "describe %s", t.id)
 		}
 	}
+
 	if err := syncManagedPolicies(ctx, api, t.id, t.want.ManagedPolicies, t.have.ManagedPolicies); err != nil {
 		return plan.StepResult{}, err
 	}
+
 	set, remove := diffTags(t.want.Tags, t.have.Tags)
 	if len(set) > 0 {
 		if _, err := api.TagRole(ctx, &iam.TagRoleInput{RoleName: &t.id, Tags: toIAMTags(set)}); err != nil {
 			return plan.StepResult{}, wrap(err, "tag %s", t.id)
 		}
 	}
+
 	if len(remove) > 0 {
 		if _, err := api.UntagRole(ctx, &iam.UntagRoleInput{RoleName: &t.id, TagKeys: remove}); err != nil {
 			return plan.StepResult{}, wrap(err, "untag %s", t.id)
 		}
 	}
+
 	return keepIdentity(t), nil
 }
 
@@ -142,21 +202,26 @@ func readRoles(ctx context.Context, api roleAPI, scope Scope) ([]plan.ActualReso
 		if err != nil {
 			return nil, wrap(err, "list roles below %s", scope.RolePath)
 		}
+
 		for _, r := range page.Roles {
 			if aws.ToString(r.Path) == scope.RolePath {
 				mine = append(mine, r)
 			}
 		}
 	}
+
 	if found, ok := readRoleDetails(ctx, api, mine); ok {
 		return found, nil
 	}
+
 	return readEach(mine, func(listed iamtypes.Role) ([]plan.ActualResource, error) {
 		role, err := getRole(ctx, api, aws.ToString(listed.RoleName)) // the list has no tags
 		if err != nil {
 			return nil, err
 		}
+
 		policies, err := readRolePolicies(ctx, api, role.ID)
+
 		return append([]plan.ActualResource{role}, policies...), err
 	})
 }
@@ -166,15 +231,27 @@ func getRole(ctx context.Context, api roleAPI, name string) (plan.ActualResource
 	if err != nil {
 		return plan.ActualResource{}, wrap(err, "read role %s", name)
 	}
+
 	attached, err := listManagedPolicies(ctx, api, name)
 	if err != nil {
 		return plan.ActualResource{}, err
 	}
+
 	r := awskind.IAMRole{
-		Name: name, ManagedPolicies: attached, Path: aws.ToString(out.Role.Path), Description: aws.ToString(out.Role.Description),
-		TrustPolicy: decodePolicy(aws.ToString(out.Role.AssumeRolePolicyDocument)), Tags: fromIAMTags(out.Role.Tags),
+		Name:            name,
+		ManagedPolicies: attached,
+		Path:            aws.ToString(out.Role.Path),
+		Description:     aws.ToString(out.Role.Description),
+		TrustPolicy:     decodePolicy(aws.ToString(out.Role.AssumeRolePolicyDocument)),
+		Tags:            fromIAMTags(out.Role.Tags),
 	}
-	return plan.ActualResource{Addr: addressFromTags(r.Tags), ID: name, Resource: r, Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)}}, nil
+
+	return plan.ActualResource{
+		Addr:       addressFromTags(r.Tags),
+		ID:         name,
+		Resource:   r,
+		Attributes: map[string]string{"Arn": aws.ToString(out.Role.Arn)},
+	}, nil
 }
 
 func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]plan.ActualResource, error) {
@@ -185,16 +262,21 @@ func readRolePolicies(ctx context.Context, api rolePolicyAPI, role string) ([]pl
 		if err != nil {
 			return nil, wrap(err, "list the policies of %s", role)
 		}
+
 		for _, name := range page.PolicyNames {
 			p, err := api.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: &role, PolicyName: &name})
 			if err != nil {
 				return nil, wrap(err, "read policy %s of %s", name, role)
 			}
+
 			out = append(out, plan.ActualResource{ID: role + ":" + name, Resource: awskind.IAMRolePolicy{
-				Role: graph.UnmanagedRef[awskind.IAMRole](role), Name: name, Document: decodePolicy(aws.ToString(p.PolicyDocument)),
+				Role: graph.UnmanagedRef[awskind.IAMRole](
+					role,
+				), Name: name, Document: decodePolicy(aws.ToString(p.PolicyDocument)),
 			}})
 		}
 	}
+
 	return out, nil
 }
 
@@ -203,6 +285,7 @@ func decodePolicy(escaped string) graph.JSON {
 	if plain, err := url.QueryUnescape(escaped); err == nil {
 		return graph.CanonicalJSON(plain)
 	}
+
 	return graph.CanonicalJSON(escaped)
 }
 
@@ -211,6 +294,7 @@ func toIAMTags(tags awskind.Tags) []iamtypes.Tag {
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, iamtypes.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
+
 	return out
 }
 
@@ -219,5 +303,6 @@ func fromIAMTags(tags []iamtypes.Tag) awskind.Tags {
 	for _, t := range tags {
 		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
+
 	return out
 }

@@ -11,25 +11,44 @@ import (
 )
 
 type managedPolicyAPI interface {
-	ListAttachedRolePolicies(context.Context, *iam.ListAttachedRolePoliciesInput, ...func(*iam.Options)) (*iam.ListAttachedRolePoliciesOutput, error)
-	AttachRolePolicy(context.Context, *iam.AttachRolePolicyInput, ...func(*iam.Options)) (*iam.AttachRolePolicyOutput, error)
-	DetachRolePolicy(context.Context, *iam.DetachRolePolicyInput, ...func(*iam.Options)) (*iam.DetachRolePolicyOutput, error)
+	ListAttachedRolePolicies(
+		context.Context,
+		*iam.ListAttachedRolePoliciesInput,
+		...func(*iam.Options),
+	) (*iam.ListAttachedRolePoliciesOutput, error)
+	AttachRolePolicy(
+		context.Context,
+		*iam.AttachRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.AttachRolePolicyOutput, error)
+	DetachRolePolicy(
+		context.Context,
+		*iam.DetachRolePolicyInput,
+		...func(*iam.Options),
+	) (*iam.DetachRolePolicyOutput, error)
 }
 
 // listManagedPolicies lists the managed policies of a role, by ARN: with them a role may do more than its own policies say.
 func listManagedPolicies(ctx context.Context, api managedPolicyAPI, role string) ([]string, error) {
 	var out []string
-	pages := iam.NewListAttachedRolePoliciesPaginator(api, &iam.ListAttachedRolePoliciesInput{RoleName: &role})
+	pages := iam.NewListAttachedRolePoliciesPaginator(
+		api,
+		&iam.ListAttachedRolePoliciesInput{RoleName: &role},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list the managed policies of %s", role)
 		}
+
 		for _, p := range page.AttachedPolicies {
 			out = append(out, aws.ToString(p.PolicyArn))
 		}
 	}
+
 	slices.Sort(out)
+
 	return out, nil
 }
 
@@ -39,17 +58,21 @@ func syncManagedPolicies(ctx context.Context, api managedPolicyAPI, role string,
 		if slices.Contains(have, arn) {
 			continue
 		}
+
 		if _, err := api.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: &role, PolicyArn: &arn}); err != nil {
 			return wrap(err, "attach %s to %s", arn, role)
 		}
 	}
+
 	for _, arn := range have {
 		if slices.Contains(want, arn) {
 			continue
 		}
+
 		if _, err := api.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: &role, PolicyArn: &arn}); err != nil {
 			return wrap(err, "detach %s from %s", arn, role)
 		}
 	}
+
 	return nil
 }

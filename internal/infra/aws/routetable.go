@@ -17,28 +17,57 @@ import (
 
 type routeTableAPI interface {
 	tagAPI
-	DescribeRouteTables(context.Context, *ec2.DescribeRouteTablesInput, ...func(*ec2.Options)) (*ec2.DescribeRouteTablesOutput, error)
-	CreateRouteTable(context.Context, *ec2.CreateRouteTableInput, ...func(*ec2.Options)) (*ec2.CreateRouteTableOutput, error)
-	DeleteRouteTable(context.Context, *ec2.DeleteRouteTableInput, ...func(*ec2.Options)) (*ec2.DeleteRouteTableOutput, error)
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	CreateRouteTable(
+		context.Context,
+		*ec2.CreateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateRouteTableOutput, error)
+	DeleteRouteTable(
+		context.Context,
+		*ec2.DeleteRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteRouteTableOutput, error)
 	associationAPI
 	routeAPI
 }
 
 type associationAPI interface {
-	AssociateRouteTable(context.Context, *ec2.AssociateRouteTableInput, ...func(*ec2.Options)) (*ec2.AssociateRouteTableOutput, error)
-	DisassociateRouteTable(context.Context, *ec2.DisassociateRouteTableInput, ...func(*ec2.Options)) (*ec2.DisassociateRouteTableOutput, error)
+	AssociateRouteTable(
+		context.Context,
+		*ec2.AssociateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.AssociateRouteTableOutput, error)
+	DisassociateRouteTable(
+		context.Context,
+		*ec2.DisassociateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.DisassociateRouteTableOutput, error)
 }
 
 type routeAPI interface {
 	CreateRoute(context.Context, *ec2.CreateRouteInput, ...func(*ec2.Options)) (*ec2.CreateRouteOutput, error)
-	ReplaceRoute(context.Context, *ec2.ReplaceRouteInput, ...func(*ec2.Options)) (*ec2.ReplaceRouteOutput, error)
+	ReplaceRoute(
+		context.Context,
+		*ec2.ReplaceRouteInput,
+		...func(*ec2.Options),
+	) (*ec2.ReplaceRouteOutput, error)
 	DeleteRoute(context.Context, *ec2.DeleteRouteInput, ...func(*ec2.Options)) (*ec2.DeleteRouteOutput, error)
 }
 
 // registerRouteTables drives route tables and, found through them, their routes and associations.
 func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
-		awskind.RouteTable{}, awskind.RouteTableAssociation{}, awskind.Route{})
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
+		awskind.RouteTable{},
+		awskind.RouteTableAssociation{},
+		awskind.Route{},
+	)
+
 	registerDriver(c, driver[awskind.RouteTable]{
 		create: func(ctx context.Context, t task[awskind.RouteTable]) (plan.StepResult, error) {
 			vpc := t.want.VPC.Literal()
@@ -48,6 +77,7 @@ func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create route table")
 			}
+
 			return plan.StepResult{ID: aws.ToString(out.RouteTable.RouteTableId)}, nil
 		},
 		update: func(ctx context.Context, t task[awskind.RouteTable]) (plan.StepResult, error) {
@@ -58,13 +88,19 @@ func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 			return wrap(err, "delete")
 		},
 	})
+
 	registerDriver(c, driver[awskind.RouteTableAssociation]{
 		create: func(ctx context.Context, t task[awskind.RouteTableAssociation]) (plan.StepResult, error) {
-			table, subnet := t.want.Table.Literal(), t.want.Subnet.Literal()
-			out, err := api.AssociateRouteTable(ctx, &ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet})
+			table := t.want.Table.Literal()
+			subnet := t.want.Subnet.Literal()
+			out, err := api.AssociateRouteTable(
+				ctx,
+				&ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet},
+			)
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "give %s to %s", table, subnet)
 			}
+
 			return plan.StepResult{ID: aws.ToString(out.AssociationId)}, nil
 		},
 		remove: func(ctx context.Context, t task[awskind.RouteTableAssociation]) error {
@@ -72,30 +108,46 @@ func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
 			return wrap(err, "take the route table from %s", t.have.Subnet.Literal())
 		},
 	})
+
 	registerRoutes(c, api)
 }
 
 func registerRoutes(c *Cloud, api routeAPI) {
 	registerDriver(c, driver[awskind.Route]{
 		create: func(ctx context.Context, t task[awskind.Route]) (plan.StepResult, error) {
-			table, dest := t.want.Table.Literal(), t.want.Destination
+			table := t.want.Table.Literal()
+			dest := t.want.Destination
 			_, err := api.CreateRoute(ctx, &ec2.CreateRouteInput{
-				RouteTableId: &table, DestinationCidrBlock: &dest, GatewayId: stringOrNil(t.want.Gateway.Literal()), NatGatewayId: stringOrNil(t.want.NAT.Literal()),
+				RouteTableId:           &table,
+				DestinationCidrBlock:   &dest,
+				GatewayId:              stringOrNil(t.want.Gateway.Literal()),
+				NatGatewayId:           stringOrNil(t.want.NAT.Literal()),
 				VpcPeeringConnectionId: stringOrNil(t.want.Peering.Literal()),
 			})
+
 			return plan.StepResult{ID: table + "/" + dest}, wrap(err, "route %s in %s", dest, table)
 		},
 		update: func(ctx context.Context, t task[awskind.Route]) (plan.StepResult, error) {
-			table, dest := t.want.Table.Literal(), t.want.Destination
+			table := t.want.Table.Literal()
+			dest := t.want.Destination
 			_, err := api.ReplaceRoute(ctx, &ec2.ReplaceRouteInput{
-				RouteTableId: &table, DestinationCidrBlock: &dest, GatewayId: stringOrNil(t.want.Gateway.Literal()), NatGatewayId: stringOrNil(t.want.NAT.Literal()),
+				RouteTableId:           &table,
+				DestinationCidrBlock:   &dest,
+				GatewayId:              stringOrNil(t.want.Gateway.Literal()),
+				NatGatewayId:           stringOrNil(t.want.NAT.Literal()),
 				VpcPeeringConnectionId: stringOrNil(t.want.Peering.Literal()),
 			})
+
 			return keepIdentity(t), wrap(err, "reroute %s in %s", dest, table)
 		},
 		remove: func(ctx context.Context, t task[awskind.Route]) error {
-			table, dest := t.have.Table.Literal(), t.have.Destination
-			_, err := api.DeleteRoute(ctx, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest})
+			table := t.have.Table.Literal()
+			dest := t.have.Destination
+			_, err := api.DeleteRoute(
+				ctx,
+				&ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest},
+			)
+
 			return wrap(err, "delete route %s of %s", dest, table)
 		},
 	})
@@ -103,16 +155,22 @@ func registerRoutes(c *Cloud, api routeAPI) {
 
 func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
-	pages := ec2.NewDescribeRouteTablesPaginator(api, &ec2.DescribeRouteTablesInput{Filters: clusterFilters(scope)})
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		api,
+		&ec2.DescribeRouteTablesInput{Filters: clusterFilters(scope)},
+	)
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, wrap(err, "list route tables")
 		}
+
 		for _, rt := range page.RouteTables {
 			out = append(out, fromRouteTable(rt)...)
 		}
 	}
+
 	return out, nil
 }
 
@@ -120,28 +178,49 @@ func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]pla
 func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
 	id := aws.ToString(rt.RouteTableId)
 	table := graph.UnmanagedRef[awskind.RouteTable](id)
-	r := awskind.RouteTable{VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(rt.VpcId)), Tags: fromEC2Tags(rt.Tags)}
+	r := awskind.RouteTable{
+		VPC:  graph.UnmanagedRef[awskind.VPC](aws.ToString(rt.VpcId)),
+		Tags: fromEC2Tags(rt.Tags),
+	}
+
 	out := []plan.ActualResource{{Addr: addressFromTags(r.Tags), ID: id, Resource: r}}
+
 	for _, route := range rt.Routes {
-		gateway, dest := aws.ToString(route.GatewayId), aws.ToString(route.DestinationCidrBlock)
+		gateway := aws.ToString(route.GatewayId)
+		dest := aws.ToString(route.DestinationCidrBlock)
 		// local is the VPC itself; a vpce- gateway comes and goes with its endpoint.
-		if gateway == "local" || strings.HasPrefix(gateway, "vpce-") || dest == "" || route.Origin == ec2types.RouteOriginEnableVgwRoutePropagation {
+		if gateway == "local" || strings.HasPrefix(gateway, "vpce-") || dest == "" ||
+			route.Origin == ec2types.RouteOriginEnableVgwRoutePropagation {
 			continue
 		}
+
 		out = append(out, plan.ActualResource{ID: id + "/" + dest, Resource: awskind.Route{
-			Table: table, Destination: dest,
-			Gateway: graph.UnmanagedRef[awskind.InternetGateway](gateway), NAT: graph.UnmanagedRef[awskind.NATGateway](aws.ToString(route.NatGatewayId)),
-			Peering: graph.UnmanagedRef[awskind.VPCPeering](aws.ToString(route.VpcPeeringConnectionId)),
+			Table:       table,
+			Destination: dest,
+			Gateway:     graph.UnmanagedRef[awskind.InternetGateway](gateway),
+			NAT:         graph.UnmanagedRef[awskind.NATGateway](aws.ToString(route.NatGatewayId)),
+			Peering:     graph.UnmanagedRef[awskind.VPCPeering](aws.ToString(route.VpcPeeringConnectionId)),
 		}})
 	}
+
 	for _, a := range rt.Associations {
-		if a.SubnetId == nil || a.AssociationState != nil && a.AssociationState.State == ec2types.RouteTableAssociationStateCodeDisassociated {
+		if a.SubnetId == nil ||
+			a.AssociationState != nil &&
+				a.AssociationState.State == ec2types.RouteTableAssociationStateCodeDisassociated {
 			continue
 		}
-		out = append(out, plan.ActualResource{ID: aws.ToString(a.RouteTableAssociationId), Resource: awskind.RouteTableAssociation{
-			Subnet: graph.UnmanagedRef[awskind.Subnet](*a.SubnetId), Table: table,
-		}})
+
+		out = append(
+			out,
+			plan.ActualResource{
+				ID: aws.ToString(a.RouteTableAssociationId),
+				Resource: awskind.RouteTableAssociation{
+					Subnet: graph.UnmanagedRef[awskind.Subnet](*a.SubnetId), Table: table,
+				},
+			},
+		)
 	}
+
 	return out
 }
 
@@ -150,5 +229,6 @@ func stringOrNil(s string) *string {
 	if s == "" {
 		return nil
 	}
+
 	return &s
 }

@@ -37,31 +37,42 @@ func newRuleBatcher(api ruleAPI) *ruleBatcher {
 	c := &ruleBatcher{api: api}
 	c.allow = &callBatcher[groupRule]{call: c.authorizeRules, expected: map[batchKey]int{}}
 	c.revoke = &callBatcher[ruleRevocation]{call: c.revokeRules, expected: map[batchKey]int{}}
+
 	return c
 }
 
 // expectPlan counts the rules that each group gets and loses.
 func (c *ruleBatcher) expectPlan(p plan.Plan) {
-	allow, revoke := map[batchKey]int{}, map[batchKey]int{}
+	allow := map[batchKey]int{}
+	revoke := map[batchKey]int{}
 	for _, s := range p.Steps {
-		if key := batchKeyOf(s, false); key.kind != "" && (s.Action == plan.Create || s.Action == plan.Replace) {
+		if key := batchKeyOf(s, false); key.kind != "" &&
+			(s.Action == plan.Create || s.Action == plan.Replace) {
 			allow[key]++
 		}
-		if key := batchKeyOf(s, true); key.kind != "" && (s.Action == plan.Delete || s.Action == plan.Replace) {
+
+		if key := batchKeyOf(s, true); key.kind != "" &&
+			(s.Action == plan.Delete || s.Action == plan.Replace) {
 			revoke[key]++
 		}
 	}
+
 	c.allow.expectItems(allow)
 	c.revoke.expectItems(revoke)
 }
 
 // batchKeyOf is the group and direction of a step's rule; zero for other kinds. What is to go names its group by identity.
-func batchKeyOf(s plan.Step, destroy bool) batchKey { //nolint:revive // destroy is which half of a step is meant
+func batchKeyOf(
+	s plan.Step,
+	destroy bool,
+) batchKey { //nolint:revive // destroy is which half of a step is meant
 	r := s.Desired()
 	if destroy {
 		r = s.Actual()
 	}
+
 	var group graph.Ref[awskind.SecurityGroup]
+
 	switch r := r.(type) {
 	case awskind.SecurityGroupIngress:
 		group = r.Group
@@ -70,6 +81,7 @@ func batchKeyOf(s plan.Step, destroy bool) batchKey { //nolint:revive // destroy
 	default:
 		return batchKey{}
 	}
+
 	return batchKey{kind: s.Kind, parent: string(group.Addr()) + group.Literal()}
 }
 
@@ -84,31 +96,48 @@ func (c *ruleBatcher) authorizeRules(ctx context.Context, key batchKey, rules []
 				made, err := c.callAuthorize(ctx, key, []groupRule{r})
 				out = append(out, authorizeResult(err, made, r))
 			}
+
 			continue
 		}
+
 		for _, r := range some {
 			out = append(out, authorizeResult(err, made, r))
 		}
 	}
+
 	return out
 }
 
-func (c *ruleBatcher) callAuthorize(ctx context.Context, key batchKey, rules []groupRule) ([]ec2types.SecurityGroupRule, error) {
+func (c *ruleBatcher) callAuthorize(
+	ctx context.Context,
+	key batchKey,
+	rules []groupRule,
+) ([]ec2types.SecurityGroupRule, error) {
 	var ps []ec2types.IpPermission
 	for _, r := range rules {
 		ps = append(ps, r.toPermission())
 	}
+
 	if key.kind == (awskind.SecurityGroupEgress{}).Kind().Name {
-		out, err := c.api.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &rules[0].group, IpPermissions: ps})
+		out, err := c.api.AuthorizeSecurityGroupEgress(
+			ctx,
+			&ec2.AuthorizeSecurityGroupEgressInput{GroupId: &rules[0].group, IpPermissions: ps},
+		)
 		if err != nil {
 			return nil, wrap(err, "allow")
 		}
+
 		return out.SecurityGroupRules, nil
 	}
-	out, err := c.api.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: &rules[0].group, IpPermissions: ps})
+
+	out, err := c.api.AuthorizeSecurityGroupIngress(
+		ctx,
+		&ec2.AuthorizeSecurityGroupIngressInput{GroupId: &rules[0].group, IpPermissions: ps},
+	)
 	if err != nil {
 		return nil, wrap(err, "allow")
 	}
+
 	return out.SecurityGroupRules, nil
 }
 
@@ -117,11 +146,13 @@ func authorizeResult(err error, made []ec2types.SecurityGroupRule, r groupRule) 
 	if err != nil && plan.ErrorClassOf(err) != plan.AlreadyExists {
 		return itemResult{err: err}
 	}
+
 	for _, m := range made {
 		if got := ruleFromActual(fromRule(m)); got.sameRule(r) {
 			return itemResult{made: plan.StepResult{ID: aws.ToString(m.SecurityGroupRuleId)}}
 		}
 	}
+
 	return itemResult{made: plan.StepResult{ID: existingRuleID}}
 }
 
@@ -134,29 +165,39 @@ func (c *ruleBatcher) revokeRules(ctx context.Context, key batchKey, rules []rul
 			for _, r := range some {
 				out = append(out, itemResult{err: c.callRevoke(ctx, key, []ruleRevocation{r})})
 			}
+
 			continue
 		}
+
 		for range some {
 			out = append(out, itemResult{err: err})
 		}
 	}
+
 	return out
 }
 
 func (c *ruleBatcher) callRevoke(ctx context.Context, key batchKey, rules []ruleRevocation) error {
-	group, ids := rules[0].group, make([]string, 0, len(rules))
+	group := rules[0].group
+	ids := make([]string, 0, len(rules))
 	for _, r := range rules {
 		ids = append(ids, r.id)
 	}
+
 	var err error
 	if key.kind == (awskind.SecurityGroupEgress{}).Kind().Name {
-		_, err = c.api.RevokeSecurityGroupEgress(ctx, &ec2.RevokeSecurityGroupEgressInput{GroupId: &group, SecurityGroupRuleIds: ids})
+		_, err = c.api.RevokeSecurityGroupEgress(
+			ctx,
+			&ec2.RevokeSecurityGroupEgressInput{GroupId: &group, SecurityGroupRuleIds: ids},
+		)
 	} else {
 		_, err = c.api.RevokeSecurityGroupIngress(ctx, &ec2.RevokeSecurityGroupIngressInput{GroupId: &group, SecurityGroupRuleIds: ids})
 	}
+
 	if len(ids) == 1 {
 		return wrap(err, "revoke %s of %s", ids[0], group)
 	}
+
 	return wrap(err, "revoke %d rules of %s", len(ids), group)
 }
 

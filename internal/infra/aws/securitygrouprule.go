@@ -15,12 +15,36 @@ import (
 )
 
 type ruleAPI interface {
-	DescribeSecurityGroupRules(context.Context, *ec2.DescribeSecurityGroupRulesInput, ...func(*ec2.Options)) (*ec2.DescribeSecurityGroupRulesOutput, error)
-	AuthorizeSecurityGroupIngress(context.Context, *ec2.AuthorizeSecurityGroupIngressInput, ...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupIngressOutput, error)
-	AuthorizeSecurityGroupEgress(context.Context, *ec2.AuthorizeSecurityGroupEgressInput, ...func(*ec2.Options)) (*ec2.AuthorizeSecurityGroupEgressOutput, error)
-	RevokeSecurityGroupIngress(context.Context, *ec2.RevokeSecurityGroupIngressInput, ...func(*ec2.Options)) (*ec2.RevokeSecurityGroupIngressOutput, error)
-	RevokeSecurityGroupEgress(context.Context, *ec2.RevokeSecurityGroupEgressInput, ...func(*ec2.Options)) (*ec2.RevokeSecurityGroupEgressOutput, error)
-	ModifySecurityGroupRules(context.Context, *ec2.ModifySecurityGroupRulesInput, ...func(*ec2.Options)) (*ec2.ModifySecurityGroupRulesOutput, error)
+	DescribeSecurityGroupRules(
+		context.Context,
+		*ec2.DescribeSecurityGroupRulesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSecurityGroupRulesOutput, error)
+	AuthorizeSecurityGroupIngress(
+		context.Context,
+		*ec2.AuthorizeSecurityGroupIngressInput,
+		...func(*ec2.Options),
+	) (*ec2.AuthorizeSecurityGroupIngressOutput, error)
+	AuthorizeSecurityGroupEgress(
+		context.Context,
+		*ec2.AuthorizeSecurityGroupEgressInput,
+		...func(*ec2.Options),
+	) (*ec2.AuthorizeSecurityGroupEgressOutput, error)
+	RevokeSecurityGroupIngress(
+		context.Context,
+		*ec2.RevokeSecurityGroupIngressInput,
+		...func(*ec2.Options),
+	) (*ec2.RevokeSecurityGroupIngressOutput, error)
+	RevokeSecurityGroupEgress(
+		context.Context,
+		*ec2.RevokeSecurityGroupEgressInput,
+		...func(*ec2.Options),
+	) (*ec2.RevokeSecurityGroupEgressOutput, error)
+	ModifySecurityGroupRules(
+		context.Context,
+		*ec2.ModifySecurityGroupRulesInput,
+		...func(*ec2.Options),
+	) (*ec2.ModifySecurityGroupRulesOutput, error)
 }
 
 // groupRule is what an ingress and an egress rule have in common.
@@ -30,11 +54,31 @@ type groupRule struct {
 }
 
 func ruleFromIngress(r awskind.SecurityGroupIngress) groupRule {
-	return groupRule{r.Group.Literal(), r.Protocol, r.CIDR, r.CIDRv6, r.PrefixList, r.Source.Literal(), r.Description, r.FromPort, r.ToPort}
+	return groupRule{
+		r.Group.Literal(),
+		r.Protocol,
+		r.CIDR,
+		r.CIDRv6,
+		r.PrefixList,
+		r.Source.Literal(),
+		r.Description,
+		r.FromPort,
+		r.ToPort,
+	}
 }
 
 func ruleFromEgress(r awskind.SecurityGroupEgress) groupRule {
-	return groupRule{r.Group.Literal(), r.Protocol, r.CIDR, r.CIDRv6, r.PrefixList, r.Destination.Literal(), r.Description, r.FromPort, r.ToPort}
+	return groupRule{
+		r.Group.Literal(),
+		r.Protocol,
+		r.CIDR,
+		r.CIDRv6,
+		r.PrefixList,
+		r.Destination.Literal(),
+		r.Description,
+		r.FromPort,
+		r.ToPort,
+	}
 }
 
 // registerRules drives the rules of security groups. They are found through their group, so that a rule that somebody added by
@@ -50,10 +94,16 @@ func registerRules(c *Cloud, api ruleAPI) {
 			return keepIdentity(t), ruleFromIngress(t.want).updateDescription(ctx, api, t.id)
 		},
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupIngress]) error {
-			_, err := calls.revoke.submit(ctx, batchKeyOf(t.step, true), ruleRevocation{group: t.have.Group.Literal(), id: t.id})
+			_, err := calls.revoke.submit(
+				ctx,
+				batchKeyOf(t.step, true),
+				ruleRevocation{group: t.have.Group.Literal(), id: t.id},
+			)
+
 			return err
 		},
 	})
+
 	registerDriver(c, driver[awskind.SecurityGroupEgress]{
 		create: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) (plan.StepResult, error) {
 			return calls.allow.submit(ctx, batchKeyOf(t.step, false), ruleFromEgress(t.want))
@@ -62,7 +112,12 @@ func registerRules(c *Cloud, api ruleAPI) {
 			return keepIdentity(t), ruleFromEgress(t.want).updateDescription(ctx, api, t.id)
 		},
 		remove: func(ctx context.Context, t task[awskind.SecurityGroupEgress]) error {
-			_, err := calls.revoke.submit(ctx, batchKeyOf(t.step, true), ruleRevocation{group: t.have.Group.Literal(), id: t.id})
+			_, err := calls.revoke.submit(
+				ctx,
+				batchKeyOf(t.step, true),
+				ruleRevocation{group: t.have.Group.Literal(), id: t.id},
+			)
+
 			return err
 		},
 	})
@@ -76,16 +131,21 @@ func ruleFromActual(a plan.ActualResource) groupRule {
 	case awskind.SecurityGroupEgress:
 		return ruleFromEgress(r)
 	}
+
 	return groupRule{}
 }
 
 // sameRule says whether AWS takes two rules of a group for one: all but the description counts.
 func (r groupRule) sameRule(other groupRule) bool {
-	r.description, other.description = "", ""
-	r.group, other.group = "", ""
+	r.description = ""
+	other.description = ""
+	r.group = ""
+	other.group = ""
 	if r.protocol == "-1" {
-		r.from, r.to = other.from, other.to
+		r.from = other.from
+		r.to = other.to
 	}
+
 	return r == other
 }
 
@@ -94,7 +154,9 @@ func (r groupRule) toPermission() ec2types.IpPermission {
 	if r.protocol != "-1" {
 		p.FromPort, p.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to)) //nolint:gosec // ports
 	}
+
 	d := stringOrNil(r.description)
+
 	switch {
 	case r.peer != "":
 		p.UserIdGroupPairs = []ec2types.UserIdGroupPair{{GroupId: &r.peer, Description: d}}
@@ -105,22 +167,33 @@ func (r groupRule) toPermission() ec2types.IpPermission {
 	default:
 		p.IpRanges = []ec2types.IpRange{{CidrIp: &r.cidr, Description: d}}
 	}
+
 	return p
 }
 
 // updateDescription sets the description, the only thing about a rule that is not its identity.
 func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string) error {
 	req := &ec2types.SecurityGroupRuleRequest{
-		IpProtocol: &r.protocol, CidrIpv4: stringOrNil(r.cidr), CidrIpv6: stringOrNil(r.cidr6), PrefixListId: stringOrNil(r.prefixList),
-		ReferencedGroupId: stringOrNil(r.peer), Description: &r.description,
-		FromPort: aws.Int32(-1), ToPort: aws.Int32(-1),
+		IpProtocol:        &r.protocol,
+		CidrIpv4:          stringOrNil(r.cidr),
+		CidrIpv6:          stringOrNil(r.cidr6),
+		PrefixListId:      stringOrNil(r.prefixList),
+		ReferencedGroupId: stringOrNil(r.peer),
+		Description:       &r.description,
+		FromPort:          aws.Int32(-1),
+		ToPort:            aws.Int32(-1),
 	}
 	if r.protocol != "-1" {
 		req.FromPort, req.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to)) //nolint:gosec // ports
 	}
+
 	_, err := api.ModifySecurityGroupRules(ctx, &ec2.ModifySecurityGroupRulesInput{
-		GroupId: &r.group, SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{SecurityGroupRuleId: &id, SecurityGroupRule: req}},
+		GroupId: &r.group,
+		SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{
+			{SecurityGroupRuleId: &id, SecurityGroupRule: req},
+		},
 	})
+
 	return wrap(err, "describe rule %s", id)
 }
 
@@ -130,44 +203,71 @@ const maxFilterValues = 200
 func readRules(ctx context.Context, api ruleAPI, groups []string) ([]plan.ActualResource, error) {
 	var out []plan.ActualResource
 	for start := 0; start < len(groups); start += maxFilterValues {
-		pages := ec2.NewDescribeSecurityGroupRulesPaginator(api, &ec2.DescribeSecurityGroupRulesInput{Filters: []ec2types.Filter{
-			{Name: aws.String("group-id"), Values: groups[start:min(start+maxFilterValues, len(groups))]},
-		}})
+		pages := ec2.NewDescribeSecurityGroupRulesPaginator(
+			api,
+			&ec2.DescribeSecurityGroupRulesInput{Filters: []ec2types.Filter{
+				{Name: aws.String("group-id"), Values: groups[start:min(start+maxFilterValues, len(groups))]},
+			}},
+		)
+
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
 				return nil, wrap(err, "list the rules of security groups")
 			}
+
 			for _, r := range page.SecurityGroupRules {
 				out = append(out, fromRule(r))
 			}
 		}
 	}
+
 	return out, nil
 }
 
 func fromRule(r ec2types.SecurityGroupRule) plan.ActualResource {
-	from, to := int(aws.ToInt32(r.FromPort)), int(aws.ToInt32(r.ToPort))
+	from := int(aws.ToInt32(r.FromPort))
+	to := int(aws.ToInt32(r.ToPort))
 	protocol := aws.ToString(r.IpProtocol)
 	if protocol == "-1" {
-		from, to = 0, 0
+		from = 0
+		to = 0
 	}
+
 	var peer graph.Ref[awskind.SecurityGroup]
 	if r.ReferencedGroupInfo != nil {
 		peer = graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(r.ReferencedGroupInfo.GroupId))
 	}
+
 	a := plan.ActualResource{ID: aws.ToString(r.SecurityGroupRuleId)}
 	group := graph.UnmanagedRef[awskind.SecurityGroup](aws.ToString(r.GroupId))
 	if aws.ToBool(r.IsEgress) {
 		a.Resource = awskind.SecurityGroupEgress{
-			Group: group, Protocol: protocol, FromPort: from, ToPort: to, CIDR: aws.ToString(r.CidrIpv4), CIDRv6: aws.ToString(r.CidrIpv6),
-			PrefixList: aws.ToString(r.PrefixListId), Destination: peer, Description: aws.ToString(r.Description),
+			Group:       group,
+			Protocol:    protocol,
+			FromPort:    from,
+			ToPort:      to,
+			CIDR:        aws.ToString(r.CidrIpv4),
+			CIDRv6:      aws.ToString(r.CidrIpv6),
+			PrefixList:  aws.ToString(r.PrefixListId),
+			Destination: peer,
+			Description: aws.ToString(r.Description),
 		}
+
 		return a
 	}
+
 	a.Resource = awskind.SecurityGroupIngress{
-		Group: group, Protocol: protocol, FromPort: from, ToPort: to, CIDR: aws.ToString(r.CidrIpv4), CIDRv6: aws.ToString(r.CidrIpv6),
-		PrefixList: aws.ToString(r.PrefixListId), Source: peer, Description: aws.ToString(r.Description),
+		Group:       group,
+		Protocol:    protocol,
+		FromPort:    from,
+		ToPort:      to,
+		CIDR:        aws.ToString(r.CidrIpv4),
+		CIDRv6:      aws.ToString(r.CidrIpv6),
+		PrefixList:  aws.ToString(r.PrefixListId),
+		Source:      peer,
+		Description: aws.ToString(r.Description),
 	}
+
 	return a
 }

@@ -33,7 +33,11 @@ const (
 )
 
 // waitUntil looks at id until done says so. done gets found=false once AWS does not know id (any more).
-func (b *statePoller[S]) waitUntil(ctx context.Context, id string, done func(state S, found bool) (bool, error)) error {
+func (b *statePoller[S]) waitUntil(
+	ctx context.Context,
+	id string,
+	done func(state S, found bool) (bool, error),
+) error {
 	for {
 		ch := b.addWaiter(ctx, id)
 		select {
@@ -43,6 +47,7 @@ func (b *statePoller[S]) waitUntil(ctx context.Context, id string, done func(sta
 			if s.err != nil {
 				return s.err
 			}
+
 			if ok, err := done(s.state, s.found); ok || err != nil {
 				return err
 			}
@@ -58,11 +63,13 @@ func (b *statePoller[S]) addWaiter(ctx context.Context, id string) chan pollResu
 	if b.waiters == nil {
 		b.waiters = map[string][]chan pollResult[S]{}
 	}
+
 	b.waiters[id] = append(b.waiters[id], ch)
 	if !b.running {
 		b.running = true
 		go b.pollStates(context.WithoutCancel(ctx))
 	}
+
 	return ch
 }
 
@@ -79,8 +86,10 @@ func (b *statePoller[S]) pollStates(ctx context.Context) {
 			b.mu.Unlock()
 			return
 		}
+
 		b.mu.Unlock()
 		states, err := b.describe(ctx, slices.Sorted(maps.Keys(waiters)))
+
 		for id, list := range waiters {
 			s, found := states[id]
 			for _, ch := range list {

@@ -16,26 +16,49 @@ import (
 
 type subnetAPI interface {
 	tagAPI
-	DescribeSubnets(context.Context, *ec2.DescribeSubnetsInput, ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error)
-	CreateSubnet(context.Context, *ec2.CreateSubnetInput, ...func(*ec2.Options)) (*ec2.CreateSubnetOutput, error)
-	ModifySubnetAttribute(context.Context, *ec2.ModifySubnetAttributeInput, ...func(*ec2.Options)) (*ec2.ModifySubnetAttributeOutput, error)
-	DeleteSubnet(context.Context, *ec2.DeleteSubnetInput, ...func(*ec2.Options)) (*ec2.DeleteSubnetOutput, error)
+	DescribeSubnets(
+		context.Context,
+		*ec2.DescribeSubnetsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSubnetsOutput, error)
+	CreateSubnet(
+		context.Context,
+		*ec2.CreateSubnetInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateSubnetOutput, error)
+	ModifySubnetAttribute(
+		context.Context,
+		*ec2.ModifySubnetAttributeInput,
+		...func(*ec2.Options),
+	) (*ec2.ModifySubnetAttributeOutput, error)
+	DeleteSubnet(
+		context.Context,
+		*ec2.DeleteSubnetInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteSubnetOutput, error)
 }
 
 func registerSubnets(c *Cloud, api subnetAPI, scope Scope) {
-	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) { return readSubnets(ctx, api, scope) },
-		awskind.Subnet{})
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readSubnets(ctx, api, scope) },
+		awskind.Subnet{},
+	)
+
 	registerDriver(c, driver[awskind.Subnet]{
 		create: func(ctx context.Context, t task[awskind.Subnet]) (plan.StepResult, error) {
 			vpc := t.want.VPC.Literal()
 			out, err := api.CreateSubnet(ctx, &ec2.CreateSubnetInput{
-				VpcId: &vpc, CidrBlock: &t.want.CIDR, AvailabilityZone: &t.want.Zone,
+				VpcId:             &vpc,
+				CidrBlock:         &t.want.CIDR,
+				AvailabilityZone:  &t.want.Zone,
 				TagSpecifications: tagSpecifications(ec2types.ResourceTypeSubnet, t.want.Tags),
 			})
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create subnet")
 			}
+
 			t.id, t.have = aws.ToString(out.Subnet.SubnetId), awskind.Subnet{Tags: t.want.Tags}
+
 			return updateSubnet(ctx, api, t)
 		},
 		update: func(ctx context.Context, t task[awskind.Subnet]) (plan.StepResult, error) {
@@ -57,6 +80,7 @@ func updateSubnet(ctx context.Context, api subnetAPI, t task[awskind.Subnet]) (p
 			return plan.StepResult{}, wrap(err, "set public addresses of %s", t.id)
 		}
 	}
+
 	return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }
 
@@ -68,13 +92,22 @@ func readSubnets(ctx context.Context, api subnetAPI, scope Scope) ([]plan.Actual
 		if err != nil {
 			return nil, wrap(err, "list subnets")
 		}
+
 		for _, s := range page.Subnets {
 			r := awskind.Subnet{
-				VPC: graph.UnmanagedRef[awskind.VPC](aws.ToString(s.VpcId)), CIDR: aws.ToString(s.CidrBlock),
-				Zone: aws.ToString(s.AvailabilityZone), MapPublicIP: aws.ToBool(s.MapPublicIpOnLaunch), Tags: fromEC2Tags(s.Tags),
+				VPC:         graph.UnmanagedRef[awskind.VPC](aws.ToString(s.VpcId)),
+				CIDR:        aws.ToString(s.CidrBlock),
+				Zone:        aws.ToString(s.AvailabilityZone),
+				MapPublicIP: aws.ToBool(s.MapPublicIpOnLaunch),
+				Tags:        fromEC2Tags(s.Tags),
 			}
-			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(s.SubnetId), Resource: r})
+
+			out = append(
+				out,
+				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(s.SubnetId), Resource: r},
+			)
 		}
 	}
+
 	return out, nil
 }

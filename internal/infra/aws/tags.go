@@ -44,6 +44,7 @@ func toEC2Tags(tags awskind.Tags) []ec2types.Tag {
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, ec2types.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
 	}
+
 	return out
 }
 
@@ -52,6 +53,7 @@ func fromEC2Tags(tags []ec2types.Tag) awskind.Tags {
 	for _, t := range tags {
 		out[aws.ToString(t.Key)] = aws.ToString(t.Value)
 	}
+
 	return out
 }
 
@@ -66,11 +68,13 @@ func diffTags(want, have awskind.Tags) (set awskind.Tags, remove []string) {
 			set[k] = v
 		}
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(have)) {
 		if _, wanted := want[k]; !wanted && graph.IsOwnTag(k, have[graph.TagKeysTag]) {
 			remove = append(remove, k)
 		}
 	}
+
 	return set, remove
 }
 
@@ -82,14 +86,17 @@ func retagEC2(ctx context.Context, api tagAPI, id string, want, have awskind.Tag
 			return wrap(err, "tag %s", id)
 		}
 	}
+
 	if len(remove) > 0 {
 		var tags []ec2types.Tag
 		for _, k := range remove {
 			tags = append(tags, ec2types.Tag{Key: aws.String(k)})
 		}
+
 		if _, err := api.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{id}, Tags: tags}); err != nil {
 			return wrap(err, "untag %s", id)
 		}
 	}
+
 	return nil
 }

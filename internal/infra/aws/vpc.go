@@ -15,10 +15,22 @@ import (
 
 type vpcAPI interface {
 	tagAPI
-	DescribeVpcs(context.Context, *ec2.DescribeVpcsInput, ...func(*ec2.Options)) (*ec2.DescribeVpcsOutput, error)
-	DescribeVpcAttribute(context.Context, *ec2.DescribeVpcAttributeInput, ...func(*ec2.Options)) (*ec2.DescribeVpcAttributeOutput, error)
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
+	DescribeVpcAttribute(
+		context.Context,
+		*ec2.DescribeVpcAttributeInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcAttributeOutput, error)
 	CreateVpc(context.Context, *ec2.CreateVpcInput, ...func(*ec2.Options)) (*ec2.CreateVpcOutput, error)
-	ModifyVpcAttribute(context.Context, *ec2.ModifyVpcAttributeInput, ...func(*ec2.Options)) (*ec2.ModifyVpcAttributeOutput, error)
+	ModifyVpcAttribute(
+		context.Context,
+		*ec2.ModifyVpcAttributeInput,
+		...func(*ec2.Options),
+	) (*ec2.ModifyVpcAttributeOutput, error)
 	DeleteVpc(context.Context, *ec2.DeleteVpcInput, ...func(*ec2.Options)) (*ec2.DeleteVpcOutput, error)
 }
 
@@ -33,8 +45,10 @@ func registerVPCs(c *Cloud, api vpcAPI, scope Scope) {
 			if err != nil {
 				return plan.StepResult{}, wrap(err, "create vpc")
 			}
+
 			t.id = aws.ToString(out.Vpc.VpcId)
 			t.have = awskind.VPC{DNSSupport: true, Tags: t.want.Tags} // AWS's defaults
+
 			return updateVPC(ctx, api, t)
 		},
 		update: func(ctx context.Context, t task[awskind.VPC]) (plan.StepResult, error) { return updateVPC(ctx, api, t) },
@@ -53,38 +67,63 @@ func readVPCs(ctx context.Context, api vpcAPI, scope Scope) ([]plan.ActualResour
 		if err != nil {
 			return nil, wrap(err, "list VPCs")
 		}
+
 		for _, v := range page.Vpcs {
 			r := awskind.VPC{CIDR: aws.ToString(v.CidrBlock), Tags: fromEC2Tags(v.Tags)}
 			err := runBoth(
 				func() (err error) {
-					r.DNSSupport, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsSupport)
+					r.DNSSupport, err = readVPCAttribute(
+						ctx,
+						api,
+						v.VpcId,
+						ec2types.VpcAttributeNameEnableDnsSupport,
+					)
+
 					return err
 				},
 				func() (err error) {
-					r.DNSHostnames, err = readVPCAttribute(ctx, api, v.VpcId, ec2types.VpcAttributeNameEnableDnsHostnames)
+					r.DNSHostnames, err = readVPCAttribute(
+						ctx,
+						api,
+						v.VpcId,
+						ec2types.VpcAttributeNameEnableDnsHostnames,
+					)
+
 					return err
 				},
 			)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VpcId), Resource: r})
+
+			out = append(
+				out,
+				plan.ActualResource{Addr: addressFromTags(r.Tags), ID: aws.ToString(v.VpcId), Resource: r},
+			)
 		}
 	}
+
 	return out, nil
 }
 
 // readVPCAttribute reads one of the attributes that DescribeVpcs leaves out.
-func readVPCAttribute(ctx context.Context, api vpcAPI, id *string, name ec2types.VpcAttributeName) (bool, error) {
+func readVPCAttribute(
+	ctx context.Context,
+	api vpcAPI,
+	id *string,
+	name ec2types.VpcAttributeName,
+) (bool, error) {
 	out, err := api.DescribeVpcAttribute(ctx, &ec2.DescribeVpcAttributeInput{VpcId: id, Attribute: name})
 	if err != nil {
 		return false, wrap(err, "read %s of %s", name, aws.ToString(id))
 	}
+
 	for _, value := range []*ec2types.AttributeBooleanValue{out.EnableDnsSupport, out.EnableDnsHostnames} {
 		if value != nil && aws.ToBool(value.Value) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -99,10 +138,12 @@ func updateVPC(ctx context.Context, api vpcAPI, t task[awskind.VPC]) (plan.StepR
 			return plan.StepResult{}, err
 		}
 	}
+
 	if t.want.DNSHostnames != t.have.DNSHostnames {
 		if err := change(ec2.ModifyVpcAttributeInput{EnableDnsHostnames: &ec2types.AttributeBooleanValue{Value: &t.want.DNSHostnames}}); err != nil {
 			return plan.StepResult{}, err
 		}
 	}
+
 	return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
 }

@@ -13,8 +13,16 @@ import (
 )
 
 type warmPoolAPI interface {
-	PutWarmPool(context.Context, *autoscaling.PutWarmPoolInput, ...func(*autoscaling.Options)) (*autoscaling.PutWarmPoolOutput, error)
-	DeleteWarmPool(context.Context, *autoscaling.DeleteWarmPoolInput, ...func(*autoscaling.Options)) (*autoscaling.DeleteWarmPoolOutput, error)
+	PutWarmPool(
+		context.Context,
+		*autoscaling.PutWarmPoolInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.PutWarmPoolOutput, error)
+	DeleteWarmPool(
+		context.Context,
+		*autoscaling.DeleteWarmPoolInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DeleteWarmPoolOutput, error)
 }
 
 // setWarmPool brings a group's warm pool to what it should be. Its machines end with it.
@@ -23,13 +31,21 @@ func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, hav
 	case want == have:
 		return nil
 	case want.State == "":
-		_, err := s.api.DeleteWarmPool(ctx, &autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: &group, ForceDelete: aws.Bool(true)})
+		_, err := s.api.DeleteWarmPool(
+			ctx,
+			&autoscaling.DeleteWarmPoolInput{AutoScalingGroupName: &group, ForceDelete: aws.Bool(true)},
+		)
+
 		return wrap(err, "delete the warm pool of %s", group)
 	}
+
 	_, err := s.api.PutWarmPool(ctx, &autoscaling.PutWarmPoolInput{
 		AutoScalingGroupName: &group, MinSize: aws.Int32(int32(want.MinSize)), MaxGroupPreparedCapacity: aws.Int32(int32(want.MaxPrepared)), //nolint:gosec // counts of machines
-		PoolState: astypes.WarmPoolState(want.State), InstanceReusePolicy: &astypes.InstanceReusePolicy{ReuseOnScaleIn: &want.Reuse.OnScaleIn},
+		PoolState: astypes.WarmPoolState(
+			want.State,
+		), InstanceReusePolicy: &astypes.InstanceReusePolicy{ReuseOnScaleIn: &want.Reuse.OnScaleIn},
 	})
+
 	return wrap(err, "set the warm pool of %s", group)
 }
 
@@ -37,14 +53,17 @@ func fromWarmPool(c *astypes.WarmPoolConfiguration) awskind.WarmPool {
 	if c == nil || c.Status == astypes.WarmPoolStatusPendingDelete {
 		return awskind.WarmPool{}
 	}
+
 	out := awskind.WarmPool{
 		MinSize: int(aws.ToInt32(c.MinSize)), MaxPrepared: -1, State: string(c.PoolState),
 	}
 	if c.MaxGroupPreparedCapacity != nil {
 		out.MaxPrepared = int(*c.MaxGroupPreparedCapacity)
 	}
+
 	if c.InstanceReusePolicy != nil {
 		out.Reuse.OnScaleIn = aws.ToBool(c.InstanceReusePolicy.ReuseOnScaleIn)
 	}
+
 	return out
 }

@@ -66,5 +66,6 @@ func KindNamed(name string) (graph.Kind, bool) {
 			return r.Kind(), true
 		}
 	}
+
 	return graph.Kind{}, false
 }

@@ -62,8 +62,11 @@ type TagSpecification struct {
 // Kind implements [graph.Resource].
 func (LaunchTemplate) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "launch-template", Terraform: "aws_launch_template", CloudFormation: "AWS::EC2::LaunchTemplate",
-		Attributes: map[string]string{"LatestVersionNumber": "latest_version"}, VolatileAttributes: []string{"LatestVersionNumber"},
+		Name:               "launch-template",
+		Terraform:          "aws_launch_template",
+		CloudFormation:     "AWS::EC2::LaunchTemplate",
+		Attributes:         map[string]string{"LatestVersionNumber": "latest_version"},
+		VolatileAttributes: []string{"LatestVersionNumber"},
 	}
 }
 
@@ -95,8 +98,11 @@ type TemplateSpec struct {
 // Kind implements [graph.Resource].
 func (AutoScalingGroup) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "autoscaling-group", Terraform: "aws_autoscaling_group", CloudFormation: "AWS::AutoScaling::AutoScalingGroup",
-		ImplicitDependencies: []string{"volume", "iam-role-policy"}, StartsMachines: true,
+		Name:                 "autoscaling-group",
+		Terraform:            "aws_autoscaling_group",
+		CloudFormation:       "AWS::AutoScaling::AutoScalingGroup",
+		ImplicitDependencies: []string{"volume", "iam-role-policy"},
+		StartsMachines:       true,
 	}
 }
 
@@ -114,5 +120,10 @@ type Volume struct {
 
 // Kind implements [graph.Resource].
 func (Volume) Kind() graph.Kind {
-	return graph.Kind{Name: "volume", Terraform: "aws_ebs_volume", CloudFormation: "AWS::EC2::Volume", ImplicitDependencies: []string{"kms-key"}}
+	return graph.Kind{
+		Name:                 "volume",
+		Terraform:            "aws_ebs_volume",
+		CloudFormation:       "AWS::EC2::Volume",
+		ImplicitDependencies: []string{"kms-key"},
+	}
 }

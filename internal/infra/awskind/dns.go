@@ -25,7 +25,12 @@ type ZoneVPC struct {
 
 // Kind implements [graph.Resource].
 func (HostedZone) Kind() graph.Kind {
-	return graph.Kind{Name: "hosted-zone", Terraform: "aws_route53_zone", CloudFormation: "AWS::Route53::HostedZone", Outputs: []string{""}}
+	return graph.Kind{
+		Name:           "hosted-zone",
+		Terraform:      "aws_route53_zone",
+		CloudFormation: "AWS::Route53::HostedZone",
+		Outputs:        []string{""},
+	}
 }
 
 // DNSRecord is a record set. It has no tags: its identifier says whose it is, and weighs nothing beside no other.
@@ -50,8 +55,10 @@ type AliasTarget struct {
 // Kind implements [graph.Resource].
 func (DNSRecord) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "dns-record", Terraform: "aws_route53_record", CloudFormation: "AWS::Route53::RecordSet",
-		KeyProperties: []string{"HostedZoneId", "Name", "Type", "SetIdentifier"},
+		Name:           "dns-record",
+		Terraform:      "aws_route53_record",
+		CloudFormation: "AWS::Route53::RecordSet",
+		KeyProperties:  []string{"HostedZoneId", "Name", "Type", "SetIdentifier"},
 	}
 }
 

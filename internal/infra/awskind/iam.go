@@ -18,8 +18,11 @@ type IAMRole struct {
 // Kind implements [graph.Resource].
 func (IAMRole) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "iam-role", Terraform: "aws_iam_role", CloudFormation: "AWS::IAM::Role",
-		Attributes: map[string]string{"Arn": "arn"}, Outputs: []string{"Arn"},
+		Name:           "iam-role",
+		Terraform:      "aws_iam_role",
+		CloudFormation: "AWS::IAM::Role",
+		Attributes:     map[string]string{"Arn": "arn"},
+		Outputs:        []string{"Arn"},
 	}
 }
 
@@ -33,8 +36,10 @@ type IAMRolePolicy struct {
 // Kind implements [graph.Resource].
 func (IAMRolePolicy) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "iam-role-policy", Terraform: "aws_iam_role_policy", CloudFormation: "AWS::IAM::RolePolicy",
-		KeyProperties: []string{"RoleName", "PolicyName"},
+		Name:           "iam-role-policy",
+		Terraform:      "aws_iam_role_policy",
+		CloudFormation: "AWS::IAM::RolePolicy",
+		KeyProperties:  []string{"RoleName", "PolicyName"},
 	}
 }
 
@@ -48,7 +53,10 @@ type InstanceProfile struct {
 // Kind implements [graph.Resource].
 func (InstanceProfile) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "iam-instance-profile", Terraform: "aws_iam_instance_profile", CloudFormation: "AWS::IAM::InstanceProfile",
-		KeyProperties: []string{"InstanceProfileName"}, Attributes: map[string]string{"Arn": "arn"},
+		Name:           "iam-instance-profile",
+		Terraform:      "aws_iam_instance_profile",
+		CloudFormation: "AWS::IAM::InstanceProfile",
+		KeyProperties:  []string{"InstanceProfileName"},
+		Attributes:     map[string]string{"Arn": "arn"},
 	}
 }

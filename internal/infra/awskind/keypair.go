@@ -13,5 +13,10 @@ type KeyPair struct {
 
 // Kind implements [graph.Resource].
 func (KeyPair) Kind() graph.Kind {
-	return graph.Kind{Name: "key-pair", Terraform: "aws_key_pair", CloudFormation: "AWS::EC2::KeyPair", IDParameterType: "AWS::EC2::KeyPair::KeyName"}
+	return graph.Kind{
+		Name:            "key-pair",
+		Terraform:       "aws_key_pair",
+		CloudFormation:  "AWS::EC2::KeyPair",
+		IDParameterType: "AWS::EC2::KeyPair::KeyName",
+	}
 }

@@ -17,7 +17,10 @@ type KMSKey struct {
 // Kind implements [graph.Resource].
 func (KMSKey) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "kms-key", Terraform: "aws_kms_key", CloudFormation: "AWS::KMS::Key", Attributes: map[string]string{"Arn": "arn"},
+		Name:           "kms-key",
+		Terraform:      "aws_kms_key",
+		CloudFormation: "AWS::KMS::Key",
+		Attributes:     map[string]string{"Arn": "arn"},
 	}
 }
 
@@ -29,5 +32,10 @@ type KMSAlias struct {
 
 // Kind implements [graph.Resource].
 func (KMSAlias) Kind() graph.Kind {
-	return graph.Kind{Name: "kms-alias", Terraform: "aws_kms_alias", CloudFormation: "AWS::KMS::Alias", KeyProperties: []string{"AliasName"}}
+	return graph.Kind{
+		Name:           "kms-alias",
+		Terraform:      "aws_kms_alias",
+		CloudFormation: "AWS::KMS::Alias",
+		KeyProperties:  []string{"AliasName"},
+	}
 }

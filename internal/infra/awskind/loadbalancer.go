@@ -18,8 +18,12 @@ type LoadBalancer struct {
 // Kind implements [graph.Resource].
 func (LoadBalancer) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "load-balancer", Terraform: "aws_lb", CloudFormation: "AWS::ElasticLoadBalancingV2::LoadBalancer",
-		ImplicitDependencies: []string{"gateway-attachment"}, Attributes: map[string]string{"DNSName": "dns_name", "CanonicalHostedZoneID": "zone_id"}, Outputs: []string{"DNSName"},
+		Name:                 "load-balancer",
+		Terraform:            "aws_lb",
+		CloudFormation:       "AWS::ElasticLoadBalancingV2::LoadBalancer",
+		ImplicitDependencies: []string{"gateway-attachment"},
+		Attributes:           map[string]string{"DNSName": "dns_name", "CanonicalHostedZoneID": "zone_id"},
+		Outputs:              []string{"DNSName"},
 		TerraformOptions: map[string]string{
 			"load_balancing.cross_zone.enabled": "enable_cross_zone_load_balancing", "deletion_protection.enabled": "enable_deletion_protection",
 		},
@@ -47,7 +51,9 @@ type TargetGroup struct {
 // Kind implements [graph.Resource].
 func (TargetGroup) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "target-group", Terraform: "aws_lb_target_group", CloudFormation: "AWS::ElasticLoadBalancingV2::TargetGroup",
+		Name:           "target-group",
+		Terraform:      "aws_lb_target_group",
+		CloudFormation: "AWS::ElasticLoadBalancingV2::TargetGroup",
 		TerraformOptions: map[string]string{
 			"deregistration_delay.timeout_seconds":                "deregistration_delay",
 			"deregistration_delay.connection_termination.enabled": "connection_termination",
@@ -73,7 +79,9 @@ type ListenerAction struct {
 // Kind implements [graph.Resource].
 func (Listener) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "listener", Terraform: "aws_lb_listener", CloudFormation: "AWS::ElasticLoadBalancingV2::Listener",
-		KeyProperties: []string{"LoadBalancerArn", "Port"},
+		Name:           "listener",
+		Terraform:      "aws_lb_listener",
+		CloudFormation: "AWS::ElasticLoadBalancingV2::Listener",
+		KeyProperties:  []string{"LoadBalancerArn", "Port"},
 	}
 }

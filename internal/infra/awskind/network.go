@@ -14,7 +14,13 @@ type VPC struct {
 
 // Kind implements [graph.Resource].
 func (VPC) Kind() graph.Kind {
-	return graph.Kind{Name: "vpc", Terraform: "aws_vpc", CloudFormation: "AWS::EC2::VPC", Outputs: []string{""}, IDParameterType: "AWS::EC2::VPC::Id"}
+	return graph.Kind{
+		Name:            "vpc",
+		Terraform:       "aws_vpc",
+		CloudFormation:  "AWS::EC2::VPC",
+		Outputs:         []string{""},
+		IDParameterType: "AWS::EC2::VPC::Id",
+	}
 }
 
 // InternetGateway connects a VPC to the internet once attached.
@@ -24,7 +30,11 @@ type InternetGateway struct {
 
 // Kind implements [graph.Resource].
 func (InternetGateway) Kind() graph.Kind {
-	return graph.Kind{Name: "internet-gateway", Terraform: "aws_internet_gateway", CloudFormation: "AWS::EC2::InternetGateway"}
+	return graph.Kind{
+		Name:           "internet-gateway",
+		Terraform:      "aws_internet_gateway",
+		CloudFormation: "AWS::EC2::InternetGateway",
+	}
 }
 
 // GatewayAttachment attaches an internet gateway to a VPC.
@@ -36,8 +46,10 @@ type GatewayAttachment struct {
 // Kind implements [graph.Resource].
 func (GatewayAttachment) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "gateway-attachment", Terraform: "aws_internet_gateway_attachment",
-		CloudFormation: "AWS::EC2::VPCGatewayAttachment", KeyProperties: []string{"VpcId", "InternetGatewayId"},
+		Name:           "gateway-attachment",
+		Terraform:      "aws_internet_gateway_attachment",
+		CloudFormation: "AWS::EC2::VPCGatewayAttachment",
+		KeyProperties:  []string{"VpcId", "InternetGatewayId"},
 	}
 }
 
@@ -52,7 +64,13 @@ type Subnet struct {
 
 // Kind implements [graph.Resource].
 func (Subnet) Kind() graph.Kind {
-	return graph.Kind{Name: "subnet", Terraform: "aws_subnet", CloudFormation: "AWS::EC2::Subnet", Outputs: []string{""}, IDParameterType: "AWS::EC2::Subnet::Id"}
+	return graph.Kind{
+		Name:            "subnet",
+		Terraform:       "aws_subnet",
+		CloudFormation:  "AWS::EC2::Subnet",
+		Outputs:         []string{""},
+		IDParameterType: "AWS::EC2::Subnet::Id",
+	}
 }
 
 // EIP is a public address that stays ours.
@@ -64,8 +82,12 @@ type EIP struct {
 // Kind implements [graph.Resource].
 func (EIP) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "eip", Terraform: "aws_eip", CloudFormation: "AWS::EC2::EIP", IdentityAttribute: "AllocationId",
-		ImplicitDependencies: []string{"gateway-attachment"}, Attributes: map[string]string{"PublicIp": "public_ip"},
+		Name:                 "eip",
+		Terraform:            "aws_eip",
+		CloudFormation:       "AWS::EC2::EIP",
+		IdentityAttribute:    "AllocationId",
+		ImplicitDependencies: []string{"gateway-attachment"},
+		Attributes:           map[string]string{"PublicIp": "public_ip"},
 	}
 }
 
@@ -79,7 +101,9 @@ type NATGateway struct {
 // Kind implements [graph.Resource].
 func (NATGateway) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "nat-gateway", Terraform: "aws_nat_gateway", CloudFormation: "AWS::EC2::NatGateway",
+		Name:                 "nat-gateway",
+		Terraform:            "aws_nat_gateway",
+		CloudFormation:       "AWS::EC2::NatGateway",
 		ImplicitDependencies: []string{"gateway-attachment"},
 	}
 }
@@ -92,7 +116,11 @@ type RouteTable struct {
 
 // Kind implements [graph.Resource].
 func (RouteTable) Kind() graph.Kind {
-	return graph.Kind{Name: "route-table", Terraform: "aws_route_table", CloudFormation: "AWS::EC2::RouteTable"}
+	return graph.Kind{
+		Name:           "route-table",
+		Terraform:      "aws_route_table",
+		CloudFormation: "AWS::EC2::RouteTable",
+	}
 }
 
 // Route sends a destination through an internet gateway or a NAT gateway.
@@ -107,8 +135,11 @@ type Route struct {
 // Kind implements [graph.Resource].
 func (Route) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "route", Terraform: "aws_route", CloudFormation: "AWS::EC2::Route",
-		KeyProperties: []string{"RouteTableId", "DestinationCidrBlock"}, ImplicitDependencies: []string{"gateway-attachment"},
+		Name:                 "route",
+		Terraform:            "aws_route",
+		CloudFormation:       "AWS::EC2::Route",
+		KeyProperties:        []string{"RouteTableId", "DestinationCidrBlock"},
+		ImplicitDependencies: []string{"gateway-attachment"},
 	}
 }
 
@@ -121,7 +152,10 @@ type RouteTableAssociation struct {
 // Kind implements [graph.Resource].
 func (RouteTableAssociation) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "route-table-association", Terraform: "aws_route_table_association",
-		CloudFormation: "AWS::EC2::SubnetRouteTableAssociation", IdentityAttribute: "Id", KeyProperties: []string{"SubnetId"},
+		Name:              "route-table-association",
+		Terraform:         "aws_route_table_association",
+		CloudFormation:    "AWS::EC2::SubnetRouteTableAssociation",
+		IdentityAttribute: "Id",
+		KeyProperties:     []string{"SubnetId"},
 	}
 }

@@ -15,15 +15,26 @@ type SecurityGroup struct {
 // Kind implements [graph.Resource].
 func (SecurityGroup) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "security-group", Terraform: "aws_security_group", CloudFormation: "AWS::EC2::SecurityGroup", IdentityAttribute: "GroupId",
-		Outputs: []string{""}, IDParameterType: "AWS::EC2::SecurityGroup::Id", CloudFormationExtra: map[string]any{"SecurityGroupEgress": []any{denyAllEgressRule()}},
+		Name:                "security-group",
+		Terraform:           "aws_security_group",
+		CloudFormation:      "AWS::EC2::SecurityGroup",
+		IdentityAttribute:   "GroupId",
+		Outputs:             []string{""},
+		IDParameterType:     "AWS::EC2::SecurityGroup::Id",
+		CloudFormationExtra: map[string]any{"SecurityGroupEgress": []any{denyAllEgressRule()}},
 	}
 }
 
 // denyAllEgressRule is a rule that matches nothing. CloudFormation leaves EC2's own rule, which lets everything out, in a group
 // that has no rule of its own; then a rule resource like it would be refused as a duplicate.
 func denyAllEgressRule() map[string]any {
-	return map[string]any{"IpProtocol": "icmp", "FromPort": int64(252), "ToPort": int64(86), "CidrIp": "255.255.255.255/32", "Description": "nothing"}
+	return map[string]any{
+		"IpProtocol":  "icmp",
+		"FromPort":    int64(252),
+		"ToPort":      int64(86),
+		"CidrIp":      "255.255.255.255/32",
+		"Description": "nothing",
+	}
 }
 
 // SecurityGroupIngress allows traffic into a group. Ports are left out for IpProtocol -1.
@@ -42,9 +53,20 @@ type SecurityGroupIngress struct {
 // Kind implements [graph.Resource].
 func (SecurityGroupIngress) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "security-group-ingress", Terraform: "aws_vpc_security_group_ingress_rule",
-		CloudFormation: "AWS::EC2::SecurityGroupIngress", IdentityAttribute: "Id",
-		KeyProperties: []string{"GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "SourcePrefixListId", "SourceSecurityGroupId"},
+		Name:              "security-group-ingress",
+		Terraform:         "aws_vpc_security_group_ingress_rule",
+		CloudFormation:    "AWS::EC2::SecurityGroupIngress",
+		IdentityAttribute: "Id",
+		KeyProperties: []string{
+			"GroupId",
+			"IpProtocol",
+			"FromPort",
+			"ToPort",
+			"CidrIp",
+			"CidrIpv6",
+			"SourcePrefixListId",
+			"SourceSecurityGroupId",
+		},
 	}
 }
 
@@ -64,8 +86,19 @@ type SecurityGroupEgress struct {
 // Kind implements [graph.Resource].
 func (SecurityGroupEgress) Kind() graph.Kind {
 	return graph.Kind{
-		Name: "security-group-egress", Terraform: "aws_vpc_security_group_egress_rule",
-		CloudFormation: "AWS::EC2::SecurityGroupEgress", IdentityAttribute: "Id",
-		KeyProperties: []string{"GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "DestinationPrefixListId", "DestinationSecurityGroupId"},
+		Name:              "security-group-egress",
+		Terraform:         "aws_vpc_security_group_egress_rule",
+		CloudFormation:    "AWS::EC2::SecurityGroupEgress",
+		IdentityAttribute: "Id",
+		KeyProperties: []string{
+			"GroupId",
+			"IpProtocol",
+			"FromPort",
+			"ToPort",
+			"CidrIp",
+			"CidrIpv6",
+			"DestinationPrefixListId",
+			"DestinationSecurityGroupId",
+		},
 	}
 }

@@ -25,5 +25,9 @@ type VPCEndpoint struct {
 
 // Kind implements [graph.Resource].
 func (VPCEndpoint) Kind() graph.Kind {
-	return graph.Kind{Name: "vpc-endpoint", Terraform: "aws_vpc_endpoint", CloudFormation: "AWS::EC2::VPCEndpoint"}
+	return graph.Kind{
+		Name:           "vpc-endpoint",
+		Terraform:      "aws_vpc_endpoint",
+		CloudFormation: "AWS::EC2::VPCEndpoint",
+	}
 }

@@ -61,10 +61,12 @@ func Fields(r Resource) []Field {
 		if !set {
 			continue
 		}
+
 		f, _ := fieldOf(v.Type().Field(i))
 		f.Value = value
 		fs = append(fs, f)
 	}
+
 	return fs
 }
 
@@ -74,10 +76,12 @@ func fieldValue(v reflect.Value, i int) (any, bool) {
 	if name == "" || v.Field(i).IsZero() && !hasOption(opts, "always") {
 		return nil, false
 	}
+
 	value := plainValue(v.Field(i))
 	if list, ok := value.([]any); ok && hasOption(opts, "set") {
 		value = sortedValues(list)
 	}
+
 	return value, true
 }
 
@@ -88,12 +92,14 @@ func TagValue(r Resource, key string) string {
 		if _, opts := splitTag(v.Type().Field(i).Tag.Get("aws")); !hasOption(opts, "tags") {
 			continue
 		}
+
 		value, _ := fieldValue(v, i)
 		if tags, ok := value.(map[string]any); ok {
 			s, _ := tags[key].(string)
 			return s
 		}
 	}
+
 	return ""
 }
 
@@ -106,6 +112,7 @@ func Properties(r Resource) []Field {
 			fs = append(fs, f)
 		}
 	}
+
 	return fs
 }
 
@@ -118,9 +125,11 @@ func NestedPaths(r Resource) []string {
 			walk(prefix+"/*", t.Elem())
 			return
 		}
+
 		if t.Kind() != reflect.Struct {
 			return
 		}
+
 		for sf := range t.Fields() {
 			if f, tagged := fieldOf(sf); tagged {
 				p := strings.TrimPrefix(prefix+"/"+f.Property, "/")
@@ -129,7 +138,9 @@ func NestedPaths(r Resource) []string {
 			}
 		}
 	}
+
 	walk("", reflect.TypeOf(r))
+
 	return out
 }
 
@@ -138,12 +149,20 @@ func fieldOf(sf reflect.StructField) (Field, bool) {
 	if name == "" {
 		return Field{}, false
 	}
-	f := Field{Property: name, IsJSON: sf.Type == reflect.TypeFor[JSON](), Nested: nestedIn(sf.Type), Reference: referenceOf(sf.Type)}
+
+	f := Field{
+		Property:  name,
+		IsJSON:    sf.Type == reflect.TypeFor[JSON](),
+		Nested:    nestedIn(sf.Type),
+		Reference: referenceOf(sf.Type),
+	}
+
 	f.setFlags(opts)
 	f.Attribute = f.Render.parseTags(sf.Tag.Get("tf"), sf.Tag.Get("cfn"))
 	if f.Attribute == "" {
 		f.Attribute = Snake(name)
 	}
+
 	return f, true
 }
 
@@ -152,10 +171,13 @@ func referenceOf(t reflect.Type) KindReference {
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+
 	if t.Kind() != reflect.Struct || !t.Implements(reflect.TypeFor[KindReference]()) {
 		return nil
 	}
+
 	p, _ := reflect.TypeAssert[KindReference](reflect.Zero(t))
+
 	return p
 }
 
@@ -164,15 +186,19 @@ func nestedIn(t reflect.Type) []Field {
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
+
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
+
 	var fs []Field
+
 	for sf := range t.Fields() {
 		if f, tagged := fieldOf(sf); tagged {
 			fs = append(fs, f)
 		}
 	}
+
 	return fs
 }
 
@@ -183,13 +209,17 @@ func plainValue(v reflect.Value) any {
 		if x.Addr() != "" {
 			return Symbol{Addr: x.Addr()}
 		}
+
 		return x.Literal()
+
 	case Text:
 		if s, ok := x.Literal(); ok {
 			return s
 		}
+
 		return x
 	}
+
 	switch v.Kind() {
 	case reflect.String:
 		return v.String()
@@ -211,13 +241,17 @@ func plainCollection(v reflect.Value) any {
 		for i := range v.Len() {
 			list = append(list, plainValue(v.Index(i)))
 		}
+
 		return list
+
 	case reflect.Map:
 		m := map[string]any{}
 		for _, k := range v.MapKeys() {
 			m[k.String()] = plainValue(v.MapIndex(k))
 		}
+
 		return m
+
 	default:
 		panic(fmt.Sprintf("graph: a resource may not hold a %s", v.Type()))
 	}
@@ -231,6 +265,7 @@ func plainStruct(v reflect.Value) map[string]any {
 			m[name] = value
 		}
 	}
+
 	return m
 }
 
@@ -243,6 +278,7 @@ func Symbols(r Resource) []Symbol {
 			out = appendSymbols(out, value)
 		}
 	}
+
 	return out
 }
 
@@ -252,6 +288,7 @@ func appendSymbols(out []Symbol, v any) []Symbol {
 			out = append(out, s)
 		}
 	}
+
 	switch x := v.(type) {
 	case Symbol:
 		add(x)
@@ -259,15 +296,18 @@ func appendSymbols(out []Symbol, v any) []Symbol {
 		for _, p := range x.parts {
 			add(p.symbol)
 		}
+
 	case []any:
 		for _, e := range x {
 			out = appendSymbols(out, e)
 		}
+
 	case map[string]any:
 		for _, k := range sortedKeys(x) {
 			out = appendSymbols(out, x[k])
 		}
 	}
+
 	return out
 }
 
@@ -280,23 +320,29 @@ func References(r Resource) []Reference {
 			if p.Addr() != "" || p.Literal() != "" {
 				out = append(out, p)
 			}
+
 			return
 		}
+
 		switch v.Kind() {
 		case reflect.Slice:
 			for i := range v.Len() {
 				walk(v.Index(i))
 			}
+
 		case reflect.Struct:
 			for i := range v.NumField() {
 				if v.Type().Field(i).IsExported() {
 					walk(v.Field(i))
 				}
 			}
+
 		default:
 		}
 	}
+
 	walk(reflect.ValueOf(r))
+
 	return out
 }
 
@@ -316,6 +362,7 @@ func Resolve(r Resource, lookup Lookup) Resource {
 	if !ok {
 		panic("graph: a resource is no resource any more")
 	}
+
 	return out
 }
 
@@ -324,23 +371,28 @@ func resolveIn(v reflect.Value, lookup Lookup) {
 		v.Set(reflect.ValueOf(x.resolveSymbols(lookup)))
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Slice:
 		if v.IsNil() {
 			return
 		}
+
 		list := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(list, v)
 		for i := range list.Len() {
 			resolveIn(list.Index(i), lookup)
 		}
+
 		v.Set(list)
+
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				resolveIn(v.Field(i), lookup)
 			}
 		}
+
 	default:
 	}
 }
@@ -349,9 +401,11 @@ func (r Ref[T]) resolveSymbols(lookup Lookup) any {
 	if r.addr == "" {
 		return r
 	}
+
 	if id, ok := lookup(Symbol{Addr: r.addr}); ok {
 		return Ref[T]{literal: id}
 	}
+
 	return r
 }
 
@@ -363,8 +417,10 @@ func (t Text) resolveSymbols(lookup Lookup) any {
 				p = textPart{literal: s}
 			}
 		}
+
 		out.parts = append(out.parts, p)
 	}
+
 	return out
 }
 
@@ -407,10 +463,12 @@ func sortKey(v any) string {
 	if t, ok := v.(Text); ok {
 		return t.String()
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
+
 	return string(b)
 }
 
@@ -419,6 +477,8 @@ func sortedKeys(m map[string]any) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
+
 	slices.Sort(keys)
+
 	return keys
 }

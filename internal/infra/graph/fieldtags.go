@@ -19,6 +19,7 @@ func hasOption(opts, option string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -64,7 +65,9 @@ func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 			r.TerraformTrueValue = value
 		}
 	}
+
 	r.parseCloudFormationTag(cfnTag)
+
 	return attribute
 }
 
@@ -101,7 +104,9 @@ func Snake(s string) string {
 				b.WriteByte('_')
 			}
 		}
+
 		b.WriteRune(unicode.ToLower(r))
 	}
+
 	return b.String()
 }

@@ -17,10 +17,12 @@ func FromProperties(zero Resource, properties map[string]any) (Resource, error) 
 	if err := fillStruct(v, properties); err != nil {
 		return nil, fmt.Errorf("%s: %w", zero.Kind().Name, err)
 	}
+
 	out, ok := reflect.TypeAssert[Resource](v)
 	if !ok {
 		return nil, fmt.Errorf("%s is no resource", v.Type())
 	}
+
 	return out, nil
 }
 
@@ -40,16 +42,20 @@ func fillStruct(v reflect.Value, properties map[string]any) error {
 		if !tagged {
 			continue
 		}
+
 		if x, ok := left[f.Property]; ok {
 			if err := fillValue(v.Field(i), x); err != nil {
 				return fmt.Errorf("%s: %w", f.Property, err)
 			}
+
 			delete(left, f.Property)
 		}
 	}
+
 	for _, unknown := range slices.Sorted(maps.Keys(left)) {
 		return fmt.Errorf("has no property %s", unknown)
 	}
+
 	return nil
 }
 
@@ -60,20 +66,27 @@ func fillValue(v reflect.Value, x any) error {
 		if !is {
 			return wrong
 		}
+
 		v.Set(reflect.ValueOf(f.fillLiteral(s)))
+
 		return nil
 	}
+
 	switch x := x.(type) {
 	case string:
 		if v.Kind() != reflect.String {
 			return wrong
 		}
+
 		v.SetString(x)
+
 	case bool:
 		if v.Kind() != reflect.Bool {
 			return wrong
 		}
+
 		v.SetBool(x)
+
 	case int64:
 		return fillInt(v, x, wrong)
 	case json.Number:
@@ -81,10 +94,13 @@ func fillValue(v reflect.Value, x any) error {
 		if err != nil {
 			return wrong
 		}
+
 		return fillInt(v, n, wrong)
+
 	default:
 		return fillCollection(v, x, wrong)
 	}
+
 	return nil
 }
 
@@ -92,6 +108,7 @@ func fillInt(v reflect.Value, n int64, wrong error) error {
 	if v.Kind() != reflect.Int {
 		return wrong
 	}
+
 	v.SetInt(n)
 	return nil
 }
@@ -107,7 +124,9 @@ func fillCollection(v reflect.Value, x any, wrong error) error {
 				return err
 			}
 		}
+
 		v.Set(out)
+
 	case isMap && v.Kind() == reflect.Struct:
 		return fillStruct(v, props)
 	case isMap && v.Kind() == reflect.Map:
@@ -117,11 +136,15 @@ func fillCollection(v reflect.Value, x any, wrong error) error {
 			if err := fillValue(one, e); err != nil {
 				return err
 			}
+
 			out.SetMapIndex(reflect.ValueOf(k), one)
 		}
+
 		v.Set(out)
+
 	default:
 		return wrong
 	}
+
 	return nil
 }

@@ -63,6 +63,7 @@ func (s Symbol) String() string {
 	if s.Attribute == "" {
 		return string(s.Addr)
 	}
+
 	return string(s.Addr) + "." + s.Attribute
 }
 
@@ -95,6 +96,7 @@ func (r Ref[T]) ID() Text {
 	if r.addr == "" {
 		return LiteralText(r.literal)
 	}
+
 	return r.Attr("")
 }
 
@@ -152,25 +154,32 @@ func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 	for _, s := range Symbols(r) {
 		n.Deps = appendOnce(n.Deps, s.Addr)
 	}
+
 	for _, p := range after {
 		if p.Addr() == "" || slices.Contains(n.Deps, p.Addr()) {
 			continue
 		}
+
 		n.Deps, n.ExplicitDeps = append(n.Deps, p.Addr()), append(n.ExplicitDeps, p.Addr())
 	}
+
 	for _, d := range n.Deps {
 		if g.index[d] == nil {
 			panic(fmt.Sprintf("graph: %s refers to %s, which is not in this graph", n.Addr, d))
 		}
 	}
+
 	if g.index == nil {
 		g.index = map[Addr]*Node{}
 	}
+
 	if _, dup := g.index[n.Addr]; dup {
 		panic(fmt.Sprintf("graph: %s added twice", n.Addr))
 	}
+
 	g.index[n.Addr] = n
 	g.nodes = append(g.nodes, n)
+
 	return Ref[T]{addr: n.Addr}
 }
 
@@ -187,5 +196,6 @@ func appendOnce(list []Addr, a Addr) []Addr {
 	if slices.Contains(list, a) {
 		return list
 	}
+
 	return append(list, a)
 }

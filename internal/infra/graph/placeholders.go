@@ -32,11 +32,13 @@ func FindVersioned(s string) (v VersionedValue, before, after string) {
 	if !found {
 		return VersionedValue{}, s, ""
 	}
+
 	mark, after, _ := strings.Cut(rest, signalsEnd)
 	fields := strings.Fields(mark)
 	if len(fields) != 3 {
 		return VersionedValue{}, s, ""
 	}
+
 	return VersionedValue{fields[0], fields[1], fields[2]}, before, after
 }
 
@@ -50,9 +52,11 @@ func FindSignals(s string) (addr Addr, before, after string) {
 	if !found {
 		return "", s, ""
 	}
+
 	name, after, found := strings.Cut(rest, signalsEnd)
 	if !found {
 		return "", s, ""
 	}
+
 	return Addr(name), before, after
 }

@@ -23,7 +23,9 @@ func EncodeTagKeys(keys []string) string {
 	for _, k := range keys {
 		marks = append(marks, hashTagKey(k))
 	}
+
 	slices.Sort(marks)
+
 	return strings.Join(slices.Compact(marks), ".")
 }
 

@@ -31,6 +31,7 @@ func LiteralText(s string) Text {
 	if s == "" {
 		return Text{}
 	}
+
 	return Text{parts: []textPart{{literal: s}}}
 }
 
@@ -44,9 +45,11 @@ func Concat(texts ...Text) Text {
 				out.parts[last].literal += p.literal
 				continue
 			}
+
 			out.parts = append(out.parts, p)
 		}
 	}
+
 	return out
 }
 
@@ -65,6 +68,7 @@ func (t Text) Parts() []TextPart {
 	for _, p := range t.parts {
 		out = append(out, TextPart{Literal: p.literal, Symbol: p.symbol})
 	}
+
 	return out
 }
 
@@ -75,11 +79,14 @@ func (t Text) Literal() (string, bool) {
 		if p.symbol != (Symbol{}) {
 			return "", false
 		}
+
 		b.WriteString(p.literal)
 	}
+
 	if t.base64 {
 		return base64.StdEncoding.EncodeToString([]byte(b.String())), true
 	}
+
 	return b.String(), true
 }
 
@@ -90,8 +97,10 @@ func (t Text) String() string {
 		if p.symbol != (Symbol{}) {
 			b.WriteString("${" + p.symbol.String() + "}")
 		}
+
 		b.WriteString(p.literal)
 	}
+
 	return b.String()
 }
 
@@ -104,10 +113,12 @@ func CanonicalJSON(doc string) JSON {
 	if json.Unmarshal([]byte(doc), &v) != nil {
 		return JSON(doc)
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return JSON(doc)
 	}
+
 	return JSON(b)
 }
 

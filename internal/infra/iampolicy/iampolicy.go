@@ -58,7 +58,9 @@ func AllowedActions(docs []Policy) []string {
 			out = append(out, s.Action...)
 		}
 	}
+
 	slices.Sort(out)
+
 	return slices.Compact(out)
 }
 
@@ -68,12 +70,15 @@ func (p Policy) Size() int {
 	if err != nil {
 		return 0 // it holds strings only
 	}
+
 	n := 0
+
 	for _, c := range string(b) {
 		if !strings.ContainsRune(" \t\r\n", c) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -82,11 +87,22 @@ func BuildPolicies(in Input) []Policy {
 	s := policyBuilder{in}
 	list := s.readStatements()
 	if !in.ReadOnly {
-		list = slices.Concat(list, s.networkStatements(), s.peeringStatements(), s.dnsStatements(), s.machineStatements(), s.identityStatements(), s.leftoverStatements(), s.storeStatements())
+		list = slices.Concat(
+			list,
+			s.networkStatements(),
+			s.peeringStatements(),
+			s.dnsStatements(),
+			s.machineStatements(),
+			s.identityStatements(),
+			s.leftoverStatements(),
+			s.storeStatements(),
+		)
 	} else {
 		list = slices.Concat(list, s.storeReadStatements())
 	}
+
 	docs := []Policy{{Version: "2012-10-17"}}
+
 	for _, st := range list {
 		last := &docs[len(docs)-1]
 		longer := Policy{Version: last.Version, Statement: append(slices.Clone(last.Statement), st)}
@@ -94,8 +110,10 @@ func BuildPolicies(in Input) []Policy {
 			docs = append(docs, Policy{Version: last.Version, Statement: []Statement{st}})
 			continue
 		}
+
 		*last = longer
 	}
+
 	return docs
 }
 
@@ -112,6 +130,7 @@ func (s policyBuilder) arnsByID(service, kind string, ids []string) []string {
 	for _, id := range ids {
 		out = append(out, s.regionalARN(service, kind+id))
 	}
+
 	return out
 }
 
@@ -125,6 +144,7 @@ func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 	for _, k := range kinds {
 		out = append(out, s.regionalARN("ec2", k+"/*"))
 	}
+
 	return out
 }
 
@@ -142,7 +162,13 @@ func (s policyBuilder) resourceHasClusterTag() condition {
 }
 
 func newStatement(sid string, actions, resources []string, c condition) Statement {
-	return Statement{Sid: sid, Effect: "Allow", Action: actions, Resource: resources, Condition: c}
+	return Statement{
+		Sid:       sid,
+		Effect:    "Allow",
+		Action:    actions,
+		Resource:  resources,
+		Condition: c,
+	}
 }
 
 // qualifyActions puts a service's name in front of its operations.
@@ -151,6 +177,7 @@ func qualifyActions(service string, operations ...string) []string {
 	for _, o := range operations {
 		out = append(out, service+":"+o)
 	}
+
 	return out
 }
 
@@ -162,8 +189,10 @@ func (s Statement) ExampleResources() []string {
 		if r != "*" {
 			r = strings.ReplaceAll(r, "*", "x")
 		}
+
 		out = append(out, r)
 	}
+
 	return out
 }
 
@@ -177,5 +206,6 @@ func (s Statement) ConditionKeys() map[string][]string {
 			}
 		}
 	}
+
 	return out
 }

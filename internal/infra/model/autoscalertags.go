@@ -18,6 +18,7 @@ func (b *builder) withCloudLabels(ig v1alpha1.InstanceGroup, tags awskind.Tags) 
 			tags[k] = v
 		}
 	}
+
 	return tags
 }
 
@@ -29,6 +30,7 @@ func (b *builder) autoscalerTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 	if !ig.Spec.Autoscale {
 		return nil
 	}
+
 	template := autoscalerTagPrefix + "node-template/"
 	out := awskind.Tags{}
 	maps.Copy(out, awskind.Tags{
@@ -36,13 +38,16 @@ func (b *builder) autoscalerTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 		template + "resources/ephemeral-storage": strconv.Itoa(ig.Spec.RootVolume.Size) + "Gi",
 		template + "label/slipway.dev/group":     ig.Metadata.Name,
 	})
+
 	for k, v := range ig.Spec.NodeLabels {
 		out[template+"label/"+k] = v
 	}
+
 	for _, t := range ig.Spec.Taints {
 		pair, effect, _ := strings.Cut(t, ":")
 		key, value, _ := strings.Cut(pair, "=")
 		out[template+"taint/"+key] = value + ":" + effect
 	}
+
 	return out
 }

@@ -25,28 +25,56 @@ func (b *builder) addSSHAccess() {
 			Name: "slipway." + b.clusterName(), PublicKey: publicKey(spec.SSHKey), Tags: b.resourceTags(awskind.KeyPair{}.Kind(), "main", nil),
 		})
 	}
+
 	b.allowInstanceConnect()
 	if !b.hasBastion() {
 		return
 	}
+
 	b.bastion.securityGroup = b.addSecurityGroup("bastion", "Bastions of ")
 	front := b.bastion.securityGroup
 	if b.bastionBalancerType() != "None" {
 		b.balancers.bastionGroup = b.addSecurityGroup("bastion-balancer", "Load balancer of the bastions of ")
 		front = b.balancers.bastionGroup
-		b.allowFlow(flow{name: "ssh-bastion", from: front, to: b.bastion.securityGroup, port: portSSH, description: "SSH and its health"})
+		b.allowFlow(flow{
+			name:        "ssh-bastion",
+			from:        front,
+			to:          b.bastion.securityGroup,
+			port:        portSSH,
+			description: "SSH and its health",
+		})
 	}
+
 	for _, f := range []flow{
-		{name: "ssh-control-plane", from: b.bastion.securityGroup, to: b.controlPlane.securityGroup, port: portSSH, description: "SSH from bastions"},
-		{name: "ssh-worker", from: b.bastion.securityGroup, to: b.worker.securityGroup, port: portSSH, description: "SSH from bastions"},
+		{
+			name:        "ssh-control-plane",
+			from:        b.bastion.securityGroup,
+			to:          b.controlPlane.securityGroup,
+			port:        portSSH,
+			description: "SSH from bastions",
+		},
+		{
+			name:        "ssh-worker",
+			from:        b.bastion.securityGroup,
+			to:          b.worker.securityGroup,
+			port:        portSSH,
+			description: "SSH from bastions",
+		},
 	} {
 		b.allowFlow(f)
 	}
+
 	for i, cidr := range b.Cluster.Spec.SSHAccess {
 		graph.Add(b.graph, "ssh-"+strconv.Itoa(i), awskind.SecurityGroupIngress{
-			Group: front, CIDR: cidr, Protocol: "tcp", FromPort: portSSH, ToPort: portSSH, Description: "SSH for operators",
+			Group:       front,
+			CIDR:        cidr,
+			Protocol:    "tcp",
+			FromPort:    portSSH,
+			ToPort:      portSSH,
+			Description: "SSH for operators",
 		})
 	}
+
 	b.bastion.egressRule = b.allowEgress("bastion", b.bastion.securityGroup)
 }
 
@@ -57,9 +85,23 @@ func (b *builder) allowInstanceConnect() {
 	if id == "" {
 		return
 	}
+
 	from := graph.UnmanagedRef[awskind.SecurityGroup](id)
-	b.allowFlow(flow{name: "connect-control-plane", from: from, to: b.controlPlane.securityGroup, port: portSSH, description: "SSH by EC2 Instance Connect"})
-	b.allowFlow(flow{name: "connect-worker", from: from, to: b.worker.securityGroup, port: portSSH, description: "SSH by EC2 Instance Connect"})
+	b.allowFlow(flow{
+		name:        "connect-control-plane",
+		from:        from,
+		to:          b.controlPlane.securityGroup,
+		port:        portSSH,
+		description: "SSH by EC2 Instance Connect",
+	})
+
+	b.allowFlow(flow{
+		name:        "connect-worker",
+		from:        from,
+		to:          b.worker.securityGroup,
+		port:        portSSH,
+		description: "SSH by EC2 Instance Connect",
+	})
 }
 
 // addBastions adds their load balancer, and a launch template and an auto scaling group for each group of them.
@@ -69,10 +111,16 @@ func (b *builder) addBastions() {
 	if len(groups) > 0 && b.bastionBalancerType() != "None" {
 		targets = append(targets, b.addBastionBalancer())
 	}
+
 	for _, ig := range groups {
 		b.addMachineSet(machineSet{
-			group: ig, name: ig.Metadata.Name, machineRole: &b.bastion, min: ig.Spec.MinSize, max: ig.Spec.MaxSize,
-			subnets: ig.Spec.Subnets, targets: targets,
+			group:       ig,
+			name:        ig.Metadata.Name,
+			machineRole: &b.bastion,
+			min:         ig.Spec.MinSize,
+			max:         ig.Spec.MaxSize,
+			subnets:     ig.Spec.Subnets,
+			targets:     targets,
 		})
 	}
 }
@@ -83,16 +131,26 @@ func (b *builder) bastionBalancerType() string {
 
 // addBastionBalancer is the load balancer's target group. Clients keep their address: the bastion's log shows who came.
 func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
-	scheme, subnets := "internal", b.subnetRefs(b.internalSubnets())
+	scheme := "internal"
+	subnets := b.subnetRefs(b.internalSubnets())
 	if b.bastionBalancerType() == "Public" {
-		scheme, subnets = "internet-facing", b.subnetRefs(b.edgeSubnets())
+		scheme = "internet-facing"
+		subnets = b.subnetRefs(b.edgeSubnets())
 	}
+
 	lb := b.addLoadBalancer("bastion", scheme, b.balancers.bastionGroup, subnets)
 	target := graph.Add(b.graph, "bastion", awskind.TargetGroup{
-		Name: balancerName(b.clusterName(), "bastion"), VPC: b.vpc, Protocol: "TCP", Port: portSSH, TargetType: "instance",
-		HealthCheckProtocol: "TCP", HealthCheckPort: strconv.Itoa(portSSH),
-		HealthCheckInterval: checkInterval, HealthCheckTimeout: checkTimeout,
-		HealthyThreshold: checkThreshold, UnhealthyThreshold: checkThreshold,
+		Name:                balancerName(b.clusterName(), "bastion"),
+		VPC:                 b.vpc,
+		Protocol:            "TCP",
+		Port:                portSSH,
+		TargetType:          "instance",
+		HealthCheckProtocol: "TCP",
+		HealthCheckPort:     strconv.Itoa(portSSH),
+		HealthCheckInterval: checkInterval,
+		HealthCheckTimeout:  checkTimeout,
+		HealthyThreshold:    checkThreshold,
+		UnhealthyThreshold:  checkThreshold,
 		Attributes: map[string]string{
 			// A session lives as long as its machine.
 			"deregistration_delay.timeout_seconds": "300",
@@ -100,7 +158,9 @@ func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
 		},
 		Tags: b.resourceTags(awskind.TargetGroup{}.Kind(), "bastion", nil),
 	})
+
 	b.addListener("bastion", lb, portSSH, target)
+
 	return target
 }
 

@@ -41,8 +41,15 @@ func (b *builder) addControlPlane() {
 			subnet := ig.Spec.Subnets[i%len(ig.Spec.Subnets)]
 			volume := b.addEtcdVolume(slot, subnet)
 			b.addMachineSet(machineSet{
-				group: ig, name: ig.Metadata.Name + "-" + slot, slot: slot, machineRole: &b.controlPlane, min: 1, max: 1,
-				subnets: []string{subnet}, targets: b.apiTargetGroups, dependencies: []graph.Reference{volume},
+				group:        ig,
+				name:         ig.Metadata.Name + "-" + slot,
+				slot:         slot,
+				machineRole:  &b.controlPlane,
+				min:          1,
+				max:          1,
+				subnets:      []string{subnet},
+				targets:      b.apiTargetGroups,
+				dependencies: []graph.Reference{volume},
 			})
 		}
 	}
@@ -55,20 +62,34 @@ func (b *builder) addWorkers() {
 		if HasOwnRole(ig) {
 			of = b.addGroupRole(ig)
 		}
+
 		b.addMachineSet(machineSet{
-			group: ig, name: ig.Metadata.Name, machineRole: of, min: ig.Spec.MinSize, max: ig.Spec.MaxSize, subnets: ig.Spec.Subnets,
+			group:       ig,
+			name:        ig.Metadata.Name,
+			machineRole: of,
+			min:         ig.Spec.MinSize,
+			max:         ig.Spec.MaxSize,
+			subnets:     ig.Spec.Subnets,
 		})
 	}
 }
 
 func (b *builder) addEtcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
-	v, name := b.Cluster.Spec.Etcd.Volume, "etcd-"+slot
+	v := b.Cluster.Spec.Etcd.Volume
+	name := "etcd-" + slot
 	ref := graph.Add(b.graph, name, awskind.Volume{
-		Zone: b.zoneOf(subnet), VolumeType: v.Type, Size: v.Size, IOPS: v.IOPS, Throughput: v.Throughput,
-		Encrypted: true, KMSKey: b.volumeKeyARN,
-		Tags: b.resourceTags(awskind.Volume{}.Kind(), name, awskind.Tags{awskind.TagSlot: slot}),
+		Zone:       b.zoneOf(subnet),
+		VolumeType: v.Type,
+		Size:       v.Size,
+		IOPS:       v.IOPS,
+		Throughput: v.Throughput,
+		Encrypted:  true,
+		KMSKey:     b.volumeKeyARN,
+		Tags:       b.resourceTags(awskind.Volume{}.Kind(), name, awskind.Tags{awskind.TagSlot: slot}),
 	})
+
 	graph.Protect(b.graph, ref)
+
 	return ref
 }
 
@@ -77,59 +98,98 @@ func (b *builder) addMachineSet(l machineSet) {
 		Name: l.name + "." + b.clusterName(), Data: b.launchTemplateData(l), Tags: b.withCloudLabels(l.group, b.resourceTags(awskind.LaunchTemplate{}.Kind(), l.name, nil)),
 	})
 	// A machine without a way out or without its role's rights would only wait.
-	after := slices.Concat(l.machineRole.policies, []graph.Reference{l.machineRole.egressRule}, l.dependencies)
+	after := slices.Concat(
+		l.machineRole.policies,
+		[]graph.Reference{l.machineRole.egressRule},
+		l.dependencies,
+	)
+
 	var subnets []graph.Ref[awskind.Subnet]
 	for _, s := range l.subnets {
 		subnets = append(subnets, b.subnets[s])
 		after = append(after, b.egressDeps[s]...)
 	}
+
 	tags := awskind.Tags{awskind.TagRole: roleTag(l.group.Spec.Role), awskind.TagGroup: l.group.Metadata.Name}
 	if l.slot != "" {
 		tags[awskind.TagSlot] = l.slot
 	}
+
 	maps.Copy(tags, b.autoscalerTags(l.group))
 	group := awskind.AutoScalingGroup{
-		Name: l.name + "." + b.clusterName(), MinSize: l.min, MaxSize: l.max, DesiredCapacity: l.min,
-		Subnets: subnets, TargetGroups: l.targets, HealthCheckType: "EC2", CapacityRebalance: l.group.Spec.CapacityRebalance,
-		WarmPool: warmPoolOf(l.group.Spec.WarmPool),
-		Tags:     b.withCloudLabels(l.group, b.resourceTags(awskind.AutoScalingGroup{}.Kind(), l.name, tags)),
+		Name:              l.name + "." + b.clusterName(),
+		MinSize:           l.min,
+		MaxSize:           l.max,
+		DesiredCapacity:   l.min,
+		Subnets:           subnets,
+		TargetGroups:      l.targets,
+		HealthCheckType:   "EC2",
+		CapacityRebalance: l.group.Spec.CapacityRebalance,
+		WarmPool:          warmPoolOf(l.group.Spec.WarmPool),
+		Tags: b.withCloudLabels(
+			l.group,
+			b.resourceTags(awskind.AutoScalingGroup{}.Kind(), l.name, tags),
+		),
 	}
+
 	from := awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")}
-	if group.MixedInstances = mixedInstancesPolicy(l.group.Spec, from); len(group.MixedInstances.Launch.Overrides) == 0 {
+	if group.MixedInstances = mixedInstancesPolicy(l.group.Spec, from); len(
+		group.MixedInstances.Launch.Overrides,
+	) == 0 {
 		group.Template = from
 	}
+
 	graph.Add(b.graph, l.name, group, after...)
 }
 
 func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {
-	image, root := b.Images[l.group.Metadata.Name], l.group.Spec.RootVolume
+	image := b.Images[l.group.Metadata.Name]
+	root := l.group.Spec.RootVolume
 	hop := max(l.group.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 	tags := maps.Clone(b.Cluster.Spec.Tags)
 	if tags == nil {
 		tags = awskind.Tags{}
 	}
+
 	maps.Copy(tags, awskind.Tags{
 		awskind.TagCluster: b.clusterName(), awskind.TagGroup: l.group.Metadata.Name,
 		awskind.TagClusterOwned + b.clusterName(): "owned", "Name": l.name + "." + b.clusterName(),
 	})
+
 	tags = b.withCloudLabels(l.group, tags)
 	groups := []graph.Ref[awskind.SecurityGroup]{l.machineRole.securityGroup}
 	for _, id := range l.group.Spec.AdditionalSecurityGroups {
 		groups = append(groups, graph.UnmanagedRef[awskind.SecurityGroup](id))
 	}
+
 	key := b.volumeKeyARN
 	if root.EncryptionKey != "" {
 		key = graph.LiteralText(root.EncryptionKey)
 	}
+
 	return awskind.LaunchTemplateData{
-		ImageID: image.ID, InstanceType: l.group.Spec.MachineType, KeyName: b.keyPair,
-		Profile: awskind.ProfileSpec{Name: l.machineRole.profile}, SecurityGroups: groups,
-		BlockDevices: []awskind.BlockDevice{{DeviceName: image.RootDevice, EBS: awskind.EBS{
-			VolumeType: root.Type, VolumeSize: root.Size, IOPS: root.IOPS, Throughput: root.Throughput,
-			Encrypted: true, KMSKey: key, DeleteOnTermination: true,
-		}}},
+		ImageID:        image.ID,
+		InstanceType:   l.group.Spec.MachineType,
+		KeyName:        b.keyPair,
+		Profile:        awskind.ProfileSpec{Name: l.machineRole.profile},
+		SecurityGroups: groups,
+		BlockDevices: []awskind.BlockDevice{{
+			DeviceName: image.RootDevice,
+			EBS: awskind.EBS{
+				VolumeType:          root.Type,
+				VolumeSize:          root.Size,
+				IOPS:                root.IOPS,
+				Throughput:          root.Throughput,
+				Encrypted:           true,
+				KMSKey:              key,
+				DeleteOnTermination: true,
+			},
+		}},
 		Metadata: awskind.MetadataOptions{Endpoint: "enabled", Tokens: "required", HopLimit: hop},
-		Tags:     []awskind.TagSpecification{{ResourceType: "network-interface", Tags: tags}, {ResourceType: "volume", Tags: tags}},
+		Tags: []awskind.TagSpecification{
+			{ResourceType: "network-interface", Tags: tags},
+			{ResourceType: "volume", Tags: tags},
+		},
 		UserData: b.fullUserData(l).Base64(),
 	}
 }
@@ -165,34 +225,52 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 	const public, internal = "@@PUBLIC@@", "@@INTERNAL@@"
 	boot := b.Boot[l.group.Metadata.Name]
 	config := bootConfig{
-		Cluster: b.clusterName(), Group: l.group.Metadata.Name, Role: roleTag(l.group.Spec.Role), Slot: l.slot, Region: b.Region,
+		Cluster:  b.clusterName(),
+		Group:    l.group.Metadata.Name,
+		Role:     roleTag(l.group.Spec.Role),
+		Slot:     l.slot,
+		Region:   b.Region,
 		Agent:    bootDownload{URL: boot.AgentURL, SHA256: boot.AgentSHA256},
 		Document: bootDownload{URL: boot.DocumentURL, SHA256: boot.DocumentSHA256},
 		API:      bootAPI{Internal: internal, Elastic: b.usesElasticIP()},
 	}
+
 	outer, inner := b.apiHostnames()
 	if len(outer.Parts()) > 0 {
 		config.API.Public = public
 	}
+
 	if b.SignalStack {
-		config.Signal, config.Stack = graph.SignalsPlaceholder(graph.Address(awskind.AutoScalingGroup{}.Kind(), l.name)), graph.StackNamePlaceholder
+		config.Signal = graph.SignalsPlaceholder(graph.Address(awskind.AutoScalingGroup{}.Kind(), l.name))
+		config.Stack = graph.StackNamePlaceholder
 	}
+
 	text := graph.LiteralText(strings.Replace(b.BootScript, configMarker, marshalJSON(config), 1))
 	if l.group.Spec.UserDataFormat == "Ignition" {
 		text = graph.LiteralText(b.ignitionConfig(l, config))
 	}
+
 	text = replaceMarker(replaceMarker(text, internal, inner), public, outer)
 	size := sizeOf(text)
 	if b.SignalStack {
 		text = b.markVersion(l.group, text)
 	}
+
 	if b.SignalStack {
 		size += reservedNameBytes // the stack's name
 	}
+
 	if size > maxBootUserData {
-		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name, "", "shorten the names of the cluster, the group or the store",
-			"user data would have %d bytes, at most %d are allowed", size, maxBootUserData)
+		b.findings.Errorf(
+			"instancegroup/"+l.group.Metadata.Name,
+			"",
+			"shorten the names of the cluster, the group or the store",
+			"user data would have %d bytes, at most %d are allowed",
+			size,
+			maxBootUserData,
+		)
 	}
+
 	return text
 }
 
@@ -201,7 +279,12 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 func (b *builder) markVersion(ig v1alpha1.InstanceGroup, text graph.Text) graph.Text {
 	sum := b.Boot[ig.Metadata.Name].DocumentSHA256
 	end := sum + `.json","sha256":"` + sum
-	mark := graph.VersionedValue{Version: b.Cluster.Spec.KubernetesVersion, Key: ig.Metadata.Name, Value: end}.Placeholder()
+	mark := graph.VersionedValue{
+		Version: b.Cluster.Spec.KubernetesVersion,
+		Key:     ig.Metadata.Name,
+		Value:   end,
+	}.Placeholder()
+
 	return replaceMarker(text, end, graph.LiteralText(mark))
 }
 
@@ -213,11 +296,13 @@ func replaceMarker(t graph.Text, marker string, value graph.Text) graph.Text {
 			out = append(out, graph.SymbolText(p.Symbol))
 			continue
 		}
+
 		before, after, found := strings.Cut(p.Literal, marker)
 		out = append(out, graph.LiteralText(before))
 		if found {
 			out = append(out, value, graph.LiteralText(after))
 		}
 	}
+
 	return graph.Concat(out...)
 }

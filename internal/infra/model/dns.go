@@ -18,6 +18,7 @@ func (b *builder) addDNSRecord() {
 	if !manifest.HasDNS(spec) {
 		return
 	}
+
 	zone := graph.UnmanagedRef[awskind.HostedZone](spec.DNSZone)
 	if !manifest.IsZoneID(spec.DNSZone) {
 		z := awskind.HostedZone{
@@ -27,18 +28,29 @@ func (b *builder) addDNSRecord() {
 		if spec.Topology.DNS.Type == manifest.DNSPrivate {
 			z.VPCs = []awskind.ZoneVPC{{VPC: b.vpc, Region: b.Region}}
 		}
+
 		zone = graph.Add(b.graph, awskind.ZoneName, z)
 	}
-	r := awskind.DNSRecord{Zone: zone, Name: spec.API.PublicName, Type: "A", SetID: awskind.RecordSetID(b.clusterName()), Weight: 1}
+
+	r := awskind.DNSRecord{
+		Zone:   zone,
+		Name:   spec.API.PublicName,
+		Type:   "A",
+		SetID:  awskind.RecordSetID(b.clusterName()),
+		Weight: 1,
+	}
+
 	lb := b.balancers.internal
 	if spec.Topology.DNS.Type == manifest.DNSPublic && b.hasPublicBalancer() {
 		lb = b.balancers.public
 	}
+
 	if b.usesElasticIP() && (spec.Topology.DNS.Type == manifest.DNSPublic || !b.hasInternalBalancer()) {
 		r.TTL, r.Values = recordTTL, []graph.Text{b.apiElasticIP.Attr("PublicIp")}
 	} else {
 		r.Alias = awskind.AliasTarget{DNSName: lb.Attr("DNSName"), Zone: lb.Attr("CanonicalHostedZoneID")}
 	}
+
 	graph.Add(b.graph, "api", r)
 }
 
@@ -47,5 +59,6 @@ func UnmanagedZones(c v1alpha1.ClusterSpec) []string {
 	if !manifest.HasDNS(c) || !manifest.IsZoneID(c.DNSZone) {
 		return nil
 	}
+
 	return []string{c.DNSZone}
 }

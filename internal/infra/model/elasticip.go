@@ -18,10 +18,12 @@ func (b *builder) addElasticIP() {
 	if !b.usesElasticIP() {
 		return
 	}
+
 	var after []graph.Reference
 	for _, s := range b.edgeSubnets() {
 		after = append(after, b.egressDeps[s.Name]...)
 	}
+
 	b.apiElasticIP = graph.Add(b.graph, apiAddress, awskind.EIP{
 		Domain: "vpc", Tags: b.resourceTags(awskind.EIP{}.Kind(), apiAddress, awskind.Tags{awskind.TagSlot: apiSlot}),
 	}, after...)
@@ -36,9 +38,11 @@ func (b *builder) apiHostnames() (public, internal graph.Text) {
 	case b.usesElasticIP():
 		public = b.apiElasticIP.Attr("PublicIp")
 	}
+
 	if !b.hasInternalBalancer() {
 		return public, graph.LiteralText("127.0.0.1")
 	}
+
 	return public, b.balancers.internal.Attr("DNSName")
 }
 
@@ -47,11 +51,18 @@ func (b *builder) addressStatements(own policyCondition) []policyStatement {
 	if !b.usesElasticIP() {
 		return nil
 	}
+
 	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
 	return []policyStatement{
-		{ID: "FindAddress", Actions: []string{"ec2:DescribeAddresses"}, Resources: []string{"*"}}, // EC2 has no narrower right
 		{
-			ID: "TakeAddress", Actions: []string{"ec2:AssociateAddress"}, Condition: own,
+			ID:        "FindAddress",
+			Actions:   []string{"ec2:DescribeAddresses"},
+			Resources: []string{"*"},
+		}, // EC2 has no narrower right
+		{
+			ID:        "TakeAddress",
+			Actions:   []string{"ec2:AssociateAddress"},
+			Condition: own,
 			Resources: []string{ec2 + "elastic-ip/*", ec2 + "instance/*", ec2 + "network-interface/*"},
 		},
 	}

@@ -39,25 +39,41 @@ func (b *builder) ignitionConfig(l machineSet, c bootConfig) string {
 	if names != "" {
 		c.Signal = signal
 	}
+
 	const program, private = 0o755, 0o600
 	head := jsonObject{"version": ignitionVersion}
 	var merged []jsonObject
+
 	for _, m := range l.group.Spec.AdditionalUserData {
-		merged = append(merged, jsonObject{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(m.Content))})
+		merged = append(
+			merged,
+			jsonObject{"source": "data:;base64," + base64.StdEncoding.EncodeToString([]byte(m.Content))},
+		)
 	}
+
 	if merged != nil {
 		head["config"] = jsonObject{"merge": merged}
 	}
+
 	doc := marshalJSON(jsonObject{
 		"ignition": head,
 		"storage": jsonObject{"files": []jsonObject{
 			{"path": "/opt/bin/slipway-node", "mode": program, "contents": jsonObject{
 				"source": c.Agent.URL, "verification": jsonObject{"hash": "sha256-" + c.Agent.SHA256},
 			}},
-			{"path": "/etc/slipway/boot.json", "mode": private, "contents": jsonObject{"source": "data:," + escapeData(marshalJSON(c))}},
+			{
+				"path":     "/etc/slipway/boot.json",
+				"mode":     private,
+				"contents": jsonObject{"source": "data:," + escapeData(marshalJSON(c))},
+			},
 		}},
-		"systemd": jsonObject{"units": []jsonObject{{"name": "slipway-node.service", "enabled": true, "contents": ignitionUnit}}},
+		"systemd": jsonObject{
+			"units": []jsonObject{
+				{"name": "slipway-node.service", "enabled": true, "contents": ignitionUnit},
+			},
+		},
 	})
+
 	return strings.Replace(doc, signal, names, 1)
 }
 
@@ -72,5 +88,6 @@ func marshalJSON(v any) string {
 	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("model: user data: %v", err)) // strings, numbers and truths only
 	}
+
 	return strings.TrimSuffix(out.String(), "\n")
 }

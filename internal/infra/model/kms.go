@@ -17,13 +17,17 @@ func (b *builder) addKMSKey() {
 		b.volumeKeyARN = graph.LiteralText(arn)
 		return
 	}
+
 	policy := policyDocument(
 		policyStatement{
-			ID: "Account", Principal: policyPrincipal{"AWS": "arn:" + b.Partition + ":iam::" + b.Account + ":root"},
-			Actions: []string{"kms:*"}, Resources: []string{"*"},
+			ID:        "Account",
+			Principal: policyPrincipal{"AWS": "arn:" + b.Partition + ":iam::" + b.Account + ":root"},
+			Actions:   []string{"kms:*"},
+			Resources: []string{"*"},
 		},
 		policyStatement{
-			ID: "EBS", Principal: policyPrincipal{"AWS": "*"},
+			ID:        "EBS",
+			Principal: policyPrincipal{"AWS": "*"},
 			Actions: []string{
 				"kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:CreateGrant", "kms:DescribeKey",
 			},
@@ -33,10 +37,16 @@ func (b *builder) addKMSKey() {
 			}},
 		},
 	)
+
 	key := graph.Add(b.graph, "main", awskind.KMSKey{
-		Description: "Volumes of the Kubernetes cluster " + b.clusterName(), Rotation: true, Enabled: true, Policy: policy, PendingWindow: keyDeletionDays,
-		Tags: b.resourceTags(awskind.KMSKey{}.Kind(), "main", nil),
+		Description:   "Volumes of the Kubernetes cluster " + b.clusterName(),
+		Rotation:      true,
+		Enabled:       true,
+		Policy:        policy,
+		PendingWindow: keyDeletionDays,
+		Tags:          b.resourceTags(awskind.KMSKey{}.Kind(), "main", nil),
 	})
+
 	graph.Add(b.graph, "main", awskind.KMSAlias{Name: KeyAliasName(b.clusterName()), Target: key})
 	b.volumeKeyARN = key.Attr("Arn")
 }
@@ -46,5 +56,6 @@ func (b *builder) dnsSuffix() string {
 	if b.Partition == "aws-cn" {
 		return "amazonaws.com.cn"
 	}
+
 	return "amazonaws.com"
 }

@@ -104,11 +104,18 @@ type apiBalancers struct {
 
 // Build returns the graph of a cluster. Its order of addition is the order in which it reads: network first.
 func Build(in Input) (*graph.Graph, diag.Findings) {
-	b := &builder{Input: in, graph: &graph.Graph{}, subnets: map[string]graph.Ref[awskind.Subnet]{}, egressDeps: map[string][]graph.Reference{}}
+	b := &builder{
+		Input:      in,
+		graph:      &graph.Graph{},
+		subnets:    map[string]graph.Ref[awskind.Subnet]{},
+		egressDeps: map[string][]graph.Reference{},
+	}
+
 	b.checkInput()
 	if b.findings.Err() != nil {
 		return b.graph, b.findings
 	}
+
 	b.addNetwork()
 	b.addPeerings()
 	b.addKMSKey()
@@ -122,6 +129,7 @@ func Build(in Input) (*graph.Graph, diag.Findings) {
 	b.addControlPlane()
 	b.addWorkers()
 	b.addBastions()
+
 	return b.graph, b.findings
 }
 
@@ -131,6 +139,7 @@ func (b *builder) checkInput() {
 		if b.Images[ig.Metadata.Name].ID == "" {
 			b.findings.Errorf(path+": spec.image", ig.Spec.Image, "", "no machine image was found")
 		}
+
 		if ig.Spec.Role != v1alpha1.RoleBastion && b.Boot[ig.Metadata.Name].DocumentURL == "" {
 			b.findings.Errorf(path, "", "", "no node document was made")
 		}
@@ -156,11 +165,14 @@ func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) aws
 	if marks := graph.EncodeTagKeys(slices.Collect(maps.Keys(t))); marks != "" {
 		t[graph.TagKeysTag] = marks
 	}
+
 	maps.Copy(t, awskind.Tags{
 		awskind.TagCluster: b.clusterName(), awskind.TagAddress: string(graph.Address(k, name)),
 		awskind.TagClusterOwned + b.clusterName(): "owned", "Name": name + "." + b.clusterName(),
 	})
+
 	maps.Copy(t, more)
+
 	return t
 }
 
@@ -172,6 +184,11 @@ func (b *builder) groupsByRole(role v1alpha1.Role) []v1alpha1.InstanceGroup {
 			out = append(out, ig)
 		}
 	}
-	slices.SortFunc(out, func(x, y v1alpha1.InstanceGroup) int { return strings.Compare(x.Metadata.Name, y.Metadata.Name) })
+
+	slices.SortFunc(
+		out,
+		func(x, y v1alpha1.InstanceGroup) int { return strings.Compare(x.Metadata.Name, y.Metadata.Name) },
+	)
+
 	return out
 }

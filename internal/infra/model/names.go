@@ -46,7 +46,11 @@ func GroupName(cluster, group string) string { return group + "." + cluster }
 
 // LoadBalancerNames are the names of a cluster's load balancers; it may have only some of them.
 func LoadBalancerNames(cluster string) []string {
-	return []string{balancerName(cluster, "api"), balancerName(cluster, "internal"), balancerName(cluster, "bastion")}
+	return []string{
+		balancerName(cluster, "api"),
+		balancerName(cluster, "internal"),
+		balancerName(cluster, "bastion"),
+	}
 }
 
 // balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".
@@ -55,6 +59,7 @@ func balancerName(cluster, name string) string {
 	if strings.HasPrefix(name, "internal-") {
 		name = "k-" + name
 	}
+
 	return shortenName(name, maxBalancerName)
 }
 
@@ -75,7 +80,9 @@ func shortenName(name string, limit int) string {
 	if len(name) <= limit {
 		return name
 	}
+
 	sum := sha256.Sum256([]byte(name))
 	const hash = 8
+
 	return name[:limit-hash-1] + "-" + hex.EncodeToString(sum[:])[:hash]
 }

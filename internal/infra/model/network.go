@@ -19,25 +19,41 @@ func (b *builder) addNetwork() {
 	b.vpc = graph.NamedUnmanagedRef[awskind.VPC]("main", n.NetworkID)
 	if n.NetworkID == "" {
 		b.vpc = graph.Add(b.graph, "main", awskind.VPC{
-			CIDR: n.NetworkCIDR, DNSHostnames: true, DNSSupport: true, Tags: b.resourceTags(awskind.VPC{}.Kind(), "main", nil),
+			CIDR:         n.NetworkCIDR,
+			DNSHostnames: true,
+			DNSSupport:   true,
+			Tags:         b.resourceTags(awskind.VPC{}.Kind(), "main", nil),
 		})
 	}
+
 	igw, attached := b.addInternetGateway()
+
 	for _, s := range n.Subnets {
 		if s.ID != "" {
 			b.subnets[s.Name] = graph.NamedUnmanagedRef[awskind.Subnet](s.Name, s.ID)
 			continue
 		}
+
 		b.subnets[s.Name] = graph.Add(b.graph, s.Name, awskind.Subnet{
-			VPC: b.vpc, CIDR: s.CIDR, Zone: s.Zone, MapPublicIP: s.Type == v1alpha1.SubnetPublic && b.hasMachines(s.Name),
-			Tags: b.resourceTags(awskind.Subnet{}.Kind(), s.Name, subnetTags(s.Type)),
+			VPC:         b.vpc,
+			CIDR:        s.CIDR,
+			Zone:        s.Zone,
+			MapPublicIP: s.Type == v1alpha1.SubnetPublic && b.hasMachines(s.Name),
+			Tags:        b.resourceTags(awskind.Subnet{}.Kind(), s.Name, subnetTags(s.Type)),
 		})
 	}
+
 	b.addPublicRoutes(igw, attached)
 	nats := b.addNATGateways(attached)
+
 	for _, s := range b.newSubnets(v1alpha1.SubnetPrivate) {
 		table := b.addRouteTable(s.Name)
-		assoc := graph.Add(b.graph, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
+		assoc := graph.Add(
+			b.graph,
+			s.Name,
+			awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table},
+		)
+
 		b.egressDeps[s.Name] = []graph.Reference{assoc}
 		if nat, ok := nats[natGatewayName(n, s)]; ok {
 			route := graph.Add(b.graph, s.Name, awskind.Route{Table: table, Destination: anyIPv4, NAT: nat})
@@ -51,10 +67,20 @@ func (b *builder) addInternetGateway() (graph.Ref[awskind.InternetGateway], grap
 	if len(b.newSubnets(internetSubnetTypes()...)) == 0 {
 		return graph.Ref[awskind.InternetGateway]{}, graph.Ref[awskind.GatewayAttachment]{}
 	}
+
 	if id := b.Cluster.Spec.Networking.InternetGatewayID; id != "" {
-		return graph.NamedUnmanagedRef[awskind.InternetGateway]("main", id), graph.Ref[awskind.GatewayAttachment]{}
+		return graph.NamedUnmanagedRef[awskind.InternetGateway](
+			"main",
+			id,
+		), graph.Ref[awskind.GatewayAttachment]{}
 	}
-	igw := graph.Add(b.graph, "main", awskind.InternetGateway{Tags: b.resourceTags(awskind.InternetGateway{}.Kind(), "main", nil)})
+
+	igw := graph.Add(
+		b.graph,
+		"main",
+		awskind.InternetGateway{Tags: b.resourceTags(awskind.InternetGateway{}.Kind(), "main", nil)},
+	)
+
 	return igw, graph.Add(b.graph, "main", awskind.GatewayAttachment{VPC: b.vpc, Gateway: igw})
 }
 
@@ -63,10 +89,22 @@ func (b *builder) addPublicRoutes(igw graph.Ref[awskind.InternetGateway], attach
 	if len(subnets) == 0 {
 		return
 	}
+
 	table := b.addRouteTable("public")
-	route := graph.Add(b.graph, "public", awskind.Route{Table: table, Destination: anyIPv4, Gateway: igw}, attached)
+	route := graph.Add(
+		b.graph,
+		"public",
+		awskind.Route{Table: table, Destination: anyIPv4, Gateway: igw},
+		attached,
+	)
+
 	for _, s := range subnets {
-		assoc := graph.Add(b.graph, s.Name, awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table})
+		assoc := graph.Add(
+			b.graph,
+			s.Name,
+			awskind.RouteTableAssociation{Subnet: b.subnets[s.Name], Table: table},
+		)
+
 		b.egressDeps[s.Name] = []graph.Reference{route, assoc}
 	}
 }
@@ -82,6 +120,7 @@ func natGatewayName(n v1alpha1.Networking, s v1alpha1.Subnet) string {
 	case n.NATGateways == "None":
 		return ""
 	}
+
 	return "nat-" + s.Zone
 }
 
@@ -93,14 +132,17 @@ func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[
 		if _, done := out[name]; done || name == "" || name == "External" {
 			continue
 		}
+
 		if strings.HasPrefix(name, "nat-0") {
 			out[name] = graph.UnmanagedRef[awskind.NATGateway](name)
 			continue
 		}
+
 		home, ok := b.natSubnet(s.Zone)
 		if !ok {
 			continue // Validate says so
 		}
+
 		eip := graph.UnmanagedRef[awskind.EIP](name)
 		label := name
 		if strings.HasPrefix(name, "eipalloc-") {
@@ -108,15 +150,22 @@ func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[
 		} else {
 			eip = graph.Add(b.graph, name, awskind.EIP{Domain: "vpc", Tags: b.resourceTags(awskind.EIP{}.Kind(), name, nil)}, attached)
 		}
+
 		out[name] = graph.Add(b.graph, label, awskind.NATGateway{
 			Subnet: b.subnets[home.Name], Allocation: eip, Tags: b.resourceTags(awskind.NATGateway{}.Kind(), label, nil),
 		}, append([]graph.Reference{attached}, b.egressDeps[home.Name]...)...)
 	}
+
 	return out
 }
 
 func (b *builder) addRouteTable(name string) graph.Ref[awskind.RouteTable] {
-	table := graph.Add(b.graph, name, awskind.RouteTable{VPC: b.vpc, Tags: b.resourceTags(awskind.RouteTable{}.Kind(), name, nil)})
+	table := graph.Add(
+		b.graph,
+		name,
+		awskind.RouteTable{VPC: b.vpc, Tags: b.resourceTags(awskind.RouteTable{}.Kind(), name, nil)},
+	)
+
 	b.routeTables = append(b.routeTables, table)
 	return table
 }
@@ -126,5 +175,6 @@ func subnetTags(t v1alpha1.SubnetType) awskind.Tags {
 	if t != v1alpha1.SubnetPrivate {
 		return awskind.Tags{"kubernetes.io/role/elb": "1"}
 	}
+
 	return awskind.Tags{"kubernetes.io/role/internal-elb": "1"}
 }

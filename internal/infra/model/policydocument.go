@@ -31,17 +31,22 @@ func policyDocument(statements ...policyStatement) graph.JSON {
 		if s.Resources != nil {
 			m["Resource"] = s.Resources
 		}
+
 		if s.Principal != nil {
 			m["Principal"] = s.Principal
 		}
+
 		if s.Condition != nil {
 			m["Condition"] = s.Condition
 		}
+
 		list = append(list, m)
 	}
+
 	b, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": list})
 	if err != nil {
 		panic(fmt.Sprintf("model: policy: %v", err)) // strings and lists of strings only
 	}
+
 	return graph.CanonicalJSON(string(b))
 }

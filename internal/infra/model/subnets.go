@@ -24,6 +24,7 @@ func (b *builder) subnetsOf(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -49,9 +50,11 @@ func (b *builder) natSubnet(zone string) (v1alpha1.Subnet, bool) {
 	if b.Cluster.Spec.Networking.NATGateways == "Single" {
 		at = 0
 	}
+
 	if at < 0 || at >= len(edges) {
 		return v1alpha1.Subnet{}, false
 	}
+
 	return edges[at], true
 }
 
@@ -61,6 +64,7 @@ func (b *builder) internalSubnets() []v1alpha1.Subnet {
 	if private := b.subnetsOf(v1alpha1.SubnetPrivate); len(private) > 0 {
 		return private
 	}
+
 	return b.subnetsOf(v1alpha1.SubnetPublic)
 }
 
@@ -69,12 +73,16 @@ func (b *builder) subnetRefs(subnets []v1alpha1.Subnet) []graph.Ref[awskind.Subn
 	for _, s := range subnets {
 		out = append(out, b.subnets[s.Name])
 	}
+
 	return out
 }
 
 // hasMachines says whether a group has machines in a subnet.
 func (b *builder) hasMachines(subnet string) bool {
-	return slices.ContainsFunc(b.Groups, func(g v1alpha1.InstanceGroup) bool { return slices.Contains(g.Spec.Subnets, subnet) })
+	return slices.ContainsFunc(
+		b.Groups,
+		func(g v1alpha1.InstanceGroup) bool { return slices.Contains(g.Spec.Subnets, subnet) },
+	)
 }
 
 func (b *builder) zoneOf(subnet string) string {
@@ -83,5 +91,6 @@ func (b *builder) zoneOf(subnet string) string {
 			return s.Zone
 		}
 	}
+
 	panic(fmt.Sprintf("model: no subnet %s: the manifest was not validated", subnet))
 }

@@ -19,18 +19,28 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 	if l.group.Spec.Role != v1alpha1.RoleBastion {
 		own = b.bootUserData(l)
 	}
+
 	more := l.group.Spec.AdditionalUserData
 	if len(more) == 0 {
 		return own
 	}
+
 	text := own
 	if l.group.Spec.UserDataFormat != "Ignition" {
 		text = multipartMessage(own, more)
 	}
+
 	if size := sizeOf(text); size > maxEC2UserData {
-		b.findings.Errorf("instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData", "", "fetch the larger part from S3 instead",
-			"user data would have %d bytes, EC2 takes %d", size, maxEC2UserData)
+		b.findings.Errorf(
+			"instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData",
+			"",
+			"fetch the larger part from S3 instead",
+			"user data would have %d bytes, EC2 takes %d",
+			size,
+			maxEC2UserData,
+		)
 	}
+
 	return text
 }
 
@@ -41,17 +51,29 @@ func multipartMessage(own graph.Text, more []v1alpha1.UserData) graph.Text {
 	for n := 1; containsBoundary("--"+boundary, own, more); n++ {
 		boundary = fmt.Sprintf("slipway-%d", n)
 	}
+
 	head := func(typ, name string) string {
 		return "--" + boundary + "\nContent-Type: " + typ + "; charset=\"utf-8\"\nContent-Transfer-Encoding: 8bit\n" +
 			"Content-Disposition: attachment; filename=\"" + name + "\"\n\n"
 	}
+
 	parts := []graph.Text{
-		graph.LiteralText("MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + boundary + "\"\n\n" + head("text/x-shellscript", "00-slipway")),
+		graph.LiteralText(
+			"MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"" + boundary + "\"\n\n" + head(
+				"text/x-shellscript",
+				"00-slipway",
+			),
+		),
 		own, graph.LiteralText("\n"),
 	}
+
 	for _, m := range more {
-		parts = append(parts, graph.LiteralText(head(m.Type, m.Name)+strings.TrimSuffix(m.Content, "\n")+"\n"))
+		parts = append(
+			parts,
+			graph.LiteralText(head(m.Type, m.Name)+strings.TrimSuffix(m.Content, "\n")+"\n"),
+		)
 	}
+
 	return graph.Concat(append(parts, graph.LiteralText("--"+boundary+"--\n"))...)
 }
 
@@ -62,11 +84,13 @@ func containsBoundary(mark string, own graph.Text, more []v1alpha1.UserData) boo
 			return true
 		}
 	}
+
 	for _, m := range more {
 		if strings.Contains(m.Content, mark) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -79,6 +103,7 @@ func sizeOf(text graph.Text) int {
 			size += reservedNameBytes
 		}
 	}
+
 	return size
 }
 

@@ -18,22 +18,49 @@ func (b *builder) addVPCEndpoints() {
 	if len(services) == 0 {
 		return
 	}
+
 	group := b.addSecurityGroup("endpoints", "VPC endpoints of ")
-	b.allowFlow(flow{name: "endpoints-control-plane", from: b.controlPlane.securityGroup, to: group, port: portHTTPS, description: "AWS services"})
-	b.allowFlow(flow{name: "endpoints-worker", from: b.worker.securityGroup, to: group, port: portHTTPS, description: "AWS services"})
+	b.allowFlow(flow{
+		name:        "endpoints-control-plane",
+		from:        b.controlPlane.securityGroup,
+		to:          group,
+		port:        portHTTPS,
+		description: "AWS services",
+	})
+
+	b.allowFlow(flow{
+		name:        "endpoints-worker",
+		from:        b.worker.securityGroup,
+		to:          group,
+		port:        portHTTPS,
+		description: "AWS services",
+	})
+
 	var made []graph.Reference
+
 	for _, service := range services {
 		e := awskind.VPCEndpoint{
-			VPC: b.vpc, Service: "com.amazonaws." + b.Region + "." + service, Type: awskind.EndpointInterface,
-			Subnets: b.subnetRefs(b.internalSubnets()), SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group}, PrivateDNS: true,
+			VPC:            b.vpc,
+			Service:        "com.amazonaws." + b.Region + "." + service,
+			Type:           awskind.EndpointInterface,
+			Subnets:        b.subnetRefs(b.internalSubnets()),
+			SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
+			PrivateDNS:     true,
 		}
 		if IsGatewayEndpoint(service) {
-			e = awskind.VPCEndpoint{VPC: b.vpc, Service: e.Service, Type: awskind.EndpointGateway, RouteTables: b.routeTables}
+			e = awskind.VPCEndpoint{
+				VPC:         b.vpc,
+				Service:     e.Service,
+				Type:        awskind.EndpointGateway,
+				RouteTables: b.routeTables,
+			}
 		}
+
 		name := strings.ReplaceAll(service, ".", "-")
 		e.Tags = b.resourceTags(e.Kind(), name, nil)
 		made = append(made, graph.Add(b.graph, name, e))
 	}
+
 	for _, s := range b.internalSubnets() {
 		b.egressDeps[s.Name] = append(b.egressDeps[s.Name], made...)
 	}

@@ -12,11 +12,16 @@ func warmPoolOf(p v1alpha1.WarmPool) awskind.WarmPool {
 	if p.PoolState == "" {
 		return awskind.WarmPool{}
 	}
+
 	prepared := p.MaxGroupPreparedCapacity
 	if prepared == 0 {
 		prepared = -1 // as many as the group may have
 	}
+
 	return awskind.WarmPool{
-		MinSize: p.MinSize, MaxPrepared: prepared, State: p.PoolState, Reuse: awskind.ReusePolicy{OnScaleIn: p.ReuseOnScaleIn},
+		MinSize:     p.MinSize,
+		MaxPrepared: prepared,
+		State:       p.PoolState,
+		Reuse:       awskind.ReusePolicy{OnScaleIn: p.ReuseOnScaleIn},
 	}
 }

@@ -115,28 +115,35 @@ func (w Applier) Apply(ctx context.Context, p Plan) error {
 	if len(p.operations) == 0 {
 		return nil
 	}
+
 	r := &applyRun{Applier: w.withDefaults(), plan: p, results: map[graph.Addr]StepResult{}}
 	r.slots = make(chan struct{}, r.MaxParallel)
-	r.done, r.errs = make([]chan struct{}, len(p.operations)), make([]error, len(p.operations))
+	r.done = make([]chan struct{}, len(p.operations))
+	r.errs = make([]error, len(p.operations))
 	for i := range r.done {
 		r.done[i] = make(chan struct{})
 	}
+
 	for _, a := range p.actual {
 		r.results[a.Addr] = StepResult{ID: a.ID, Attributes: a.Attributes}
 	}
+
 	session, ok := w.Cloud.(BatchSession)
 	if ok {
 		session.BeginPlan(p)
 	}
+
 	var wg sync.WaitGroup
 	for i := range p.operations {
 		wg.Go(func() { r.runOperation(ctx, i) })
 	}
+
 	wg.Wait()
 	err := r.joinErrors(ctx)
 	if ok && ctx.Err() == nil {
 		err = errors.Join(err, session.EndPlan(ctx))
 	}
+
 	return err
 }
 
@@ -152,9 +159,14 @@ func (r *applyRun) joinErrors(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 	}
+
 	if err := ctx.Err(); err != nil && skipped > 0 {
-		errs = append(errs, fmt.Errorf("stopped before %d of %d operations: %w", skipped, len(r.plan.operations), err))
+		errs = append(
+			errs,
+			fmt.Errorf("stopped before %d of %d operations: %w", skipped, len(r.plan.operations), err),
+		)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -162,21 +174,27 @@ func (w Applier) withDefaults() Applier {
 	if w.MaxParallel == 0 {
 		w.MaxParallel = 1000
 	}
+
 	if w.RetryTimeout == 0 {
 		w.RetryTimeout = 15 * time.Minute
 	}
+
 	if w.ProgressInterval == 0 {
 		w.ProgressInterval = 10 * time.Second
 	}
+
 	if w.Jitter == nil {
 		w.Jitter = func() float64 { return 0 }
 	}
+
 	if w.OnApplied == nil {
 		w.OnApplied = func(graph.Addr, graph.Resource) {}
 	}
+
 	if w.OnEvent == nil {
 		w.OnEvent = func(Event) {}
 	}
+
 	return w
 }
 
@@ -185,6 +203,7 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 	release := sync.OnceFunc(func() { close(r.done[i]) })
 	defer release()
 	s := r.plan.Steps[r.plan.operations[i].step]
+
 	for _, dep := range r.plan.dependencies[i] {
 		<-r.done[dep]
 		if r.hasFailed(dep) {
@@ -193,16 +212,19 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 			return
 		}
 	}
+
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
 	}
+
 	if err := ctx.Err(); err != nil { // also with a free slot: nothing begins any more
 		r.setError(i, errDependencyFailed)
 		r.emitEvent(Event{Step: s, State: Skipped, Detail: err.Error()}, 1)
 		return
 	}
+
 	start := r.Now()
 	r.emitEvent(Event{Step: s, State: Started}, 0)
 	pulse := r.startHeartbeat(s, start)
@@ -210,9 +232,16 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 	err := r.executeOperation(ctx, i, pulse.setReason, release)
 	if err != nil {
 		r.setError(i, fmt.Errorf("%s %s: %w", s.Action, s.Addr, err))
-		r.emitEvent(Event{Step: s, State: Failed, Elapsed: r.Now().Sub(start), Detail: err.Error()}, 1)
+		r.emitEvent(Event{
+			Step:    s,
+			State:   Failed,
+			Elapsed: r.Now().Sub(start),
+			Detail:  err.Error(),
+		}, 1)
+
 		return
 	}
+
 	r.emitEvent(Event{Step: s, State: Done, Elapsed: r.Now().Sub(start)}, 1)
 }
 
@@ -224,13 +253,16 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 	if s.actual != nil {
 		t.Actual = *s.actual
 	}
+
 	if op.isDestroy {
 		return r.retryOperation(ctx, s, waiting, func() error { return r.Cloud.Delete(ctx, t) })
 	}
+
 	want, err := r.resolveReferences(s.desired)
 	if err != nil {
 		return err
 	}
+
 	t.Desired = want
 	var m StepResult
 	act := r.Cloud.Create
@@ -239,6 +271,7 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 	} else {
 		t.Actual = ActualResource{}
 	}
+
 	err = r.retryOperation(ctx, s, waiting, func() error {
 		var e error
 		m, e = act(ctx, t)
@@ -247,9 +280,11 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 	if err != nil {
 		return err
 	}
+
 	r.recordResult(s.Addr, m)
 	r.OnApplied(s.Addr, want)
 	release()
+
 	return r.retryOperation(ctx, s, waiting, func() error { return r.Cloud.WaitReady(ctx, t, m) })
 }
 
@@ -262,12 +297,15 @@ func (r *applyRun) resolveReferences(n *graph.Node) (graph.Resource, error) {
 		if !ok || s.Attribute == "" {
 			return m.ID, ok && m.ID != ""
 		}
+
 		v, ok := m.Attributes[s.Attribute]
+
 		return v, ok
 	})
 	if missing := graph.Symbols(want); len(missing) > 0 {
 		return nil, fmt.Errorf("no value for %s", missing[0])
 	}
+
 	return want, nil
 }
 
@@ -280,11 +318,18 @@ func (r *applyRun) retryOperation(ctx context.Context, s Step, waiting func(stri
 		if err == nil || class != Throttled && class != NotReady {
 			return err
 		}
+
 		if r.Now().Sub(start) > r.RetryTimeout {
 			return fmt.Errorf("gave up after %s: %w", r.RetryTimeout, err)
 		}
+
 		waiting(err.Error())
-		r.emitEvent(Event{Step: s, State: Retrying, Elapsed: r.Now().Sub(start), Detail: err.Error()}, 0)
+		r.emitEvent(Event{
+			Step:    s,
+			State:   Retrying,
+			Elapsed: r.Now().Sub(start),
+			Detail:  err.Error(),
+		}, 0)
 		if e := sleepContext(ctx, r.retryDelay(class, attempt)); e != nil {
 			return errors.Join(err, e)
 		}
@@ -297,7 +342,9 @@ func (r *applyRun) retryDelay(class ErrorClass, attempt int) time.Duration {
 	if class == Throttled {
 		limit = 20 * time.Second
 	}
+
 	d := min(500*time.Millisecond<<min(attempt, 6), limit)
+
 	return d/2 + time.Duration(float64(d)*r.Jitter())
 }
 
@@ -319,6 +366,7 @@ func (r *applyRun) recordResult(a graph.Addr, m StepResult) {
 	if old, ok := r.results[a]; ok && old.ID == m.ID {
 		maps.Copy(merged.Attributes, old.Attributes)
 	}
+
 	maps.Copy(merged.Attributes, m.Attributes)
 	r.results[a] = merged
 }
@@ -340,7 +388,8 @@ func (r *applyRun) emitEvent(e Event, finished int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.finishedCount += finished
-	e.Index, e.Total = r.finishedCount, len(r.plan.operations)
+	e.Index = r.finishedCount
+	e.Total = len(r.plan.operations)
 	r.OnEvent(e)
 }
 
@@ -366,10 +415,16 @@ func (r *applyRun) startHeartbeat(s Step, start time.Time) heartbeat {
 				mu.Lock()
 				detail := what
 				mu.Unlock()
-				r.emitEvent(Event{Step: s, State: Waiting, Elapsed: r.Now().Sub(start), Detail: detail}, 0)
+				r.emitEvent(Event{
+					Step:    s,
+					State:   Waiting,
+					Elapsed: r.Now().Sub(start),
+					Detail:  detail,
+				}, 0)
 			}
 		}
 	})
+
 	return heartbeat{
 		setReason: func(w string) {
 			mu.Lock()

@@ -17,12 +17,15 @@ func Diff(want, have graph.Resource) []Change {
 	for _, f := range graph.Fields(have) {
 		props[f.Property] = f.Value
 	}
+
 	kind := want.Kind().Name
 	out := removedProperties(want, props)
+
 	for _, f := range graph.Fields(want) {
 		if f.WriteOnly || ownershipOf(kind, f.Property) == managedAtCreate {
 			continue
 		}
+
 		d := propertyDiffer{isTags: f.IsTags}
 		d.diffValue(f.Property, f.Value, props[f.Property])
 		for _, c := range d.changes {
@@ -30,6 +33,7 @@ func Diff(want, have graph.Resource) []Change {
 			out = append(out, c)
 		}
 	}
+
 	return out
 }
 
@@ -39,12 +43,15 @@ func removedProperties(want graph.Resource, have map[string]any) []Change {
 	for _, f := range graph.Fields(want) {
 		set[f.Property] = true
 	}
+
 	var out []Change
+
 	for _, f := range graph.Properties(want) {
 		if old, there := have[f.Property]; f.EnforceAbsence && there && !set[f.Property] {
 			out = append(out, Change{Property: f.Property, Old: old})
 		}
 	}
+
 	return out
 }
 
@@ -69,6 +76,7 @@ func (d *propertyDiffer) diffValue(path string, want, have any) {
 		if graph.IsZero(want) && graph.IsZero(have) || graph.EqualValues(want, have) {
 			return
 		}
+
 		d.addChange(path, have, want)
 	}
 }
@@ -79,15 +87,20 @@ func (d *propertyDiffer) diffMap(path string, want map[string]any, have any) {
 		if d.isTags || strings.HasSuffix(path, "Tags") || strings.HasSuffix(path, "Attributes") {
 			return path + "[" + k + "]"
 		}
+
 		return path + "." + k
 	}
+
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		d.diffValue(name(k), want[k], h[k])
 	}
+
 	if !d.isTags {
 		return
 	}
+
 	remembered, _ := h[graph.TagKeysTag].(string)
+
 	for _, k := range slices.Sorted(maps.Keys(h)) {
 		if _, wanted := want[k]; !wanted && graph.IsOwnTag(k, remembered) {
 			d.addChange(name(k), h[k], nil)
@@ -101,8 +114,10 @@ func (d *propertyDiffer) diffList(path string, want []any, have any) {
 		if !graph.EqualValues(want, h) && len(want)+len(h) > 0 {
 			d.addChange(path, have, maskUnknown(want))
 		}
+
 		return
 	}
+
 	for i := range want {
 		d.diffValue(fmt.Sprintf("%s[%d]", path, i), want[i], h[i])
 	}
@@ -123,14 +138,18 @@ func maskUnknown(v any) any {
 		for _, e := range x {
 			out = append(out, maskUnknown(e))
 		}
+
 		return out
+
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
 			out[k] = maskUnknown(e)
 		}
+
 		return out
 	}
+
 	return v
 }
 
@@ -141,7 +160,9 @@ func resourceKey(r graph.Resource) (string, bool) {
 	for _, f := range graph.Fields(r) {
 		props[f.Property] = f.Value
 	}
+
 	parts := make([]string, 0, len(k.KeyProperties))
+
 	for _, p := range k.KeyProperties {
 		switch v := props[p].(type) {
 		case graph.Symbol, graph.Text:
@@ -152,6 +173,7 @@ func resourceKey(r graph.Resource) (string, bool) {
 			parts = append(parts, fmt.Sprint(v))
 		}
 	}
+
 	return strings.Join(parts, "\x00"), true
 }
 
@@ -163,13 +185,17 @@ func (m *planner) addressUnclaimed(rest []ActualResource) {
 			names[a.ID] = name
 		}
 	}
+
 	for _, a := range m.claimed {
 		note(a)
 	}
+
 	for i := range rest {
 		note(&rest[i])
 	}
+
 	taken := map[graph.Addr]bool{}
+
 	for i := range rest {
 		a := &rest[i]
 		if a.Addr == "" {
@@ -179,15 +205,19 @@ func (m *planner) addressUnclaimed(rest []ActualResource) {
 				if n, ok := names[p]; ok {
 					p = n
 				}
+
 				if p != "" {
 					parts = append(parts, p)
 				}
 			}
+
 			a.Addr = graph.Address(a.Resource.Kind(), strings.Join(parts, ":"))
 		}
+
 		if taken[a.Addr] || m.claimed[a.Addr] != nil || m.desired.Node(a.Addr) != nil {
 			a.Addr += graph.Addr("@" + a.ID)
 		}
+
 		taken[a.Addr] = true
 	}
 }
@@ -198,5 +228,6 @@ func compareStrings(pairs ...string) int {
 			return c
 		}
 	}
+
 	return 0
 }

@@ -49,10 +49,16 @@ type Deviation struct {
 func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation { //nolint:revive // a fact, no mode
 	var out []Deviation
 	for _, s := range p.Steps {
-		d := Deviation{Addr: s.Addr, Kind: s.Kind, ID: s.ID, ChangedBy: driftCauseOf(s, tries)}
+		d := Deviation{
+			Addr:      s.Addr,
+			Kind:      s.Kind,
+			ID:        s.ID,
+			ChangedBy: driftCauseOf(s, tries),
+		}
 		if !recorded {
 			d.ChangedBy = NoApplyRecorded
 		}
+
 		switch s.Action {
 		case Create:
 			d.Type = DeviationMissing
@@ -61,13 +67,18 @@ func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation { //nolint:
 		case Update, Replace:
 			d.Type = DeviationChanged
 			for _, c := range s.Changes {
-				d.Field, d.Desired, d.Actual = c.Property, c.New, c.Old
+				d.Field = c.Property
+				d.Desired = c.New
+				d.Actual = c.Old
 				out = append(out, d)
 			}
+
 			continue
 		}
+
 		out = append(out, d)
 	}
+
 	return out
 }
 
@@ -78,15 +89,18 @@ func driftCauseOf(s Step, tries []Attempt) DriftCause {
 		if _, ok := try.Steps[s.Addr]; ok {
 			return UnfinishedApply
 		}
+
 		if s.Action != Delete || len(s.actual.Resource.Kind().KeyProperties) == 0 {
 			continue
 		}
+
 		for addr, action := range try.Steps {
 			if action == Create && KindOf(addr) == s.Kind {
 				return UnfinishedApply
 			}
 		}
 	}
+
 	return ExternalChange
 }
 
@@ -106,18 +120,22 @@ func (p Plan) ManifestChanges(applied *graph.Graph) map[string]bool {
 			out[string(w.Addr)] = true
 			continue
 		}
+
 		for _, c := range Diff(w.Resource, n.Resource) {
 			out[string(w.Addr)+" "+c.Property] = true
 		}
 	}
+
 	wanted := map[graph.Addr]bool{}
 	for _, w := range p.desired {
 		wanted[w.Addr] = true
 	}
+
 	for _, n := range applied.Nodes() {
 		if !wanted[n.Addr] {
 			out[string(n.Addr)] = true
 		}
 	}
+
 	return out
 }

@@ -25,5 +25,6 @@ func ErrorClassOf(err error) ErrorClass {
 	if errors.As(err, &c) {
 		return c.Class()
 	}
+
 	return Unclassified
 }

@@ -46,19 +46,24 @@ func (p Plan) FingerprintActual() Fingerprints {
 			}
 		}
 	}
+
 	out := Fingerprints{}
+
 	for _, a := range p.actual {
 		known := graph.TagValue(a.Resource, graph.TagKeysTag)
 		f := fingerprintOf(a.Resource, func(key string) bool {
 			_, wanted := tags[a.Addr][key]
 			return wanted || graph.IsOwnTag(key, known)
 		})
+
 		f.ID = a.ID
 		for k, v := range a.Attributes {
 			f.Properties["attribute "+k] = shortHash(v)
 		}
+
 		out[a.Addr] = f
 	}
+
 	return out
 }
 
@@ -69,6 +74,7 @@ func (p Plan) FingerprintDesired() Fingerprints {
 	for _, w := range p.desired {
 		out[w.Addr] = fingerprintOf(w.Resource, func(string) bool { return true })
 	}
+
 	return out
 }
 
@@ -79,17 +85,20 @@ func fingerprintOf(r graph.Resource, counts func(tag string) bool) Fingerprint {
 		if ownershipOf(kind, field.Property) == managedAtCreate {
 			continue
 		}
+
 		tags, ok := field.Value.(map[string]any)
 		if !ok || !field.IsTags {
 			f.Properties[field.Property] = shortHash(resolvePlaceholders(field.Value))
 			continue
 		}
+
 		for k, v := range tags {
 			if counts(k) {
 				f.Properties[field.Property+"["+k+"]"] = shortHash(resolvePlaceholders(v))
 			}
 		}
 	}
+
 	return f
 }
 
@@ -105,14 +114,18 @@ func resolvePlaceholders(v any) any {
 		for _, e := range x {
 			out = append(out, resolvePlaceholders(e))
 		}
+
 		return out
+
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
 			out[k] = resolvePlaceholders(e)
 		}
+
 		return out
 	}
+
 	return v
 }
 
@@ -122,7 +135,9 @@ func shortHash(v any) string {
 	if err != nil {
 		b = []byte(fmt.Sprint(v))
 	}
+
 	sum := sha256.Sum256(b)
+
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -131,6 +146,7 @@ func (then Fingerprints) Differences(now Fingerprints) []string {
 	var out []string
 	all := maps.Clone(then)
 	maps.Copy(all, now)
+
 	for _, addr := range slices.Sorted(maps.Keys(all)) {
 		was, before := then[addr]
 		is, after := now[addr]
@@ -147,6 +163,7 @@ func (then Fingerprints) Differences(now Fingerprints) []string {
 			}
 		}
 	}
+
 	return out
 }
 
@@ -155,6 +172,11 @@ func (f Fingerprint) changedProperties(now Fingerprint) []string {
 	if all == nil {
 		all = map[string]string{}
 	}
+
 	maps.Copy(all, now.Properties)
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(p string) bool { return f.Properties[p] == now.Properties[p] })
+
+	return slices.DeleteFunc(
+		slices.Sorted(maps.Keys(all)),
+		func(p string) bool { return f.Properties[p] == now.Properties[p] },
+	)
 }

@@ -46,6 +46,7 @@ func (p Plan) Summary() Summary {
 			s.Destroy++
 		}
 	}
+
 	return s
 }
 
@@ -60,7 +61,14 @@ func (p Plan) Document(cluster string) Document {
 	if steps == nil {
 		steps = []Step{}
 	}
-	return Document{FormatVersion: FormatVersion, Cluster: cluster, MachineStore: []string{}, Steps: steps, Summary: p.Summary()}
+
+	return Document{
+		FormatVersion: FormatVersion,
+		Cluster:       cluster,
+		MachineStore:  []string{},
+		Steps:         steps,
+		Summary:       p.Summary(),
+	}
 }
 
 // Print writes p for a person: one line a step, one line below it a change, and the summary.
@@ -72,14 +80,17 @@ func (p Plan) Print(w io.Writer) error {
 			b.WriteString("      " + c.String() + "\n")
 		}
 	}
+
 	if p.IsEmpty() {
 		b.WriteString("No changes: what exists is what the manifests say.\n")
 	} else {
 		b.WriteString(p.Summary().String() + "\n")
 	}
+
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print plan: %w", err)
 	}
+
 	return nil
 }
 
@@ -95,6 +106,7 @@ func (a Action) Sign() string {
 	case Delete:
 		return "-"
 	}
+
 	return "?"
 }
 
@@ -104,9 +116,11 @@ func (s Step) String() string {
 	if s.ID != "" {
 		line += " (" + s.ID + ")"
 	}
+
 	if s.Note != "" {
 		line += "  # " + s.Note
 	}
+
 	return line
 }
 
@@ -116,6 +130,7 @@ func (c Change) String() string {
 	if c.ForcesReplacement {
 		line += "  # forces replacement"
 	}
+
 	return line
 }
 
@@ -132,14 +147,17 @@ func formatValue(v any) string {
 			return x
 		}
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
+
 	const limit = 80
 	if len(b) > limit {
 		sum := sha256.Sum256(b)
 		return fmt.Sprintf("(%d bytes, sha256 %x…)", len(b), sum[:6])
 	}
+
 	return string(b)
 }

@@ -34,24 +34,52 @@ func policyOf(kind string) kindPolicy {
 	const rename = "give the new one another name in the manifest, move what uses it, then remove the old one"
 	switch kind {
 	case "vpc":
-		return kindPolicy{replacement: refuseReplacement, refusalHint: "a cluster keeps its network; make a new cluster for another one"}
-	case "subnet", "security-group", "iam-role", "iam-instance-profile", "target-group", "launch-template", "autoscaling-group":
-		return kindPolicy{replacement: refuseReplacement, refusalHint: rename, ownership: propertyOwnership(kind), notes: notesOf(kind)}
+		return kindPolicy{
+			replacement: refuseReplacement,
+			refusalHint: "a cluster keeps its network; make a new cluster for another one",
+		}
+
+	case "subnet",
+		"security-group",
+		"iam-role",
+		"iam-instance-profile",
+		"target-group",
+		"launch-template",
+		"autoscaling-group":
+		return kindPolicy{
+			replacement: refuseReplacement,
+			refusalHint: rename,
+			ownership:   propertyOwnership(kind),
+			notes:       notesOf(kind),
+		}
+
 	case "load-balancer":
-		return kindPolicy{replacement: refuseReplacement, refusalHint: "its name and address are in every kubeconfig; make a new cluster to change it"}
+		return kindPolicy{
+			replacement: refuseReplacement,
+			refusalHint: "its name and address are in every kubeconfig; make a new cluster to change it",
+		}
+
 	case "volume":
 		return kindPolicy{
-			replacement: refuseReplacement, refusalHint: "an etcd volume keeps its zone and its encryption", holdsData: true, growOnly: "Size",
-			notes: map[Action]string{Delete: "the etcd data on it is lost"},
+			replacement: refuseReplacement,
+			refusalHint: "an etcd volume keeps its zone and its encryption",
+			holdsData:   true,
+			growOnly:    "Size",
+			notes:       map[Action]string{Delete: "the etcd data on it is lost"},
 		}
+
 	case "kms-key":
 		return kindPolicy{
-			replacement: refuseReplacement, refusalHint: rename, holdsData: true,
-			notes: map[Action]string{Delete: "scheduled: whatever it encrypted is lost when it goes"},
+			replacement: refuseReplacement,
+			refusalHint: rename,
+			holdsData:   true,
+			notes:       map[Action]string{Delete: "scheduled: whatever it encrypted is lost when it goes"},
 		}
+
 	case "route-table", "eip":
 		return kindPolicy{replacement: createFirst}
 	}
+
 	return kindPolicy{}
 }
 
@@ -60,13 +88,17 @@ func propertyOwnership(kind string) map[string]ownership {
 		// An autoscaler moves it between MinSize and MaxSize; AWS itself keeps it within them.
 		return map[string]ownership{"DesiredCapacity": managedAtCreate}
 	}
+
 	return nil
 }
 
 func notesOf(kind string) map[Action]string {
 	if kind == "launch-template" {
-		return map[Action]string{Update: "a new version; running machines keep theirs until they are replaced"}
+		return map[Action]string{
+			Update: "a new version; running machines keep theirs until they are replaced",
+		}
 	}
+
 	return nil
 }
 

@@ -65,12 +65,18 @@ func ParseLastApplied(body []byte) (LastApplied, error) {
 	if err := dec.Decode(&a); err != nil {
 		return LastApplied{}, fmt.Errorf("is no valid document: %w", err)
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return LastApplied{}, errors.New("has something after its document")
 	}
+
 	if a.Version != LastAppliedVersion {
-		return LastApplied{}, diag.WithHint(fmt.Errorf("has version %d", a.Version), "use the slipway that applied last, or apply with this one")
+		return LastApplied{}, diag.WithHint(
+			fmt.Errorf("has version %d", a.Version),
+			"use the slipway that applied last, or apply with this one",
+		)
 	}
+
 	return a, nil
 }
 
@@ -80,10 +86,12 @@ func (a LastApplied) Encode() ([]byte, error) {
 	if a.Resources == nil {
 		a.Resources = []AppliedResource{}
 	}
+
 	body, err := json.Marshal(a)
 	if err != nil {
 		return nil, fmt.Errorf("encode what was applied: %w", err)
 	}
+
 	return append(body, '\n'), nil
 }
 
@@ -93,10 +101,12 @@ func (a LastApplied) WithAttempt(token int64, p Plan) LastApplied {
 	for _, s := range p.Steps {
 		try.Steps[s.Addr] = s.Action
 	}
+
 	a.Attempts = append(slices.Clone(a.Attempts), try)
 	if n := len(a.Attempts); n > maxKeptAttempts {
 		a.Attempts = a.Attempts[n-maxKeptAttempts:]
 	}
+
 	return a
 }
 
@@ -108,15 +118,19 @@ func (p Plan) AppliedResources(made map[graph.Addr]graph.Resource) ([]AppliedRes
 		if !ok {
 			r = w.Resource
 		}
+
 		if unknown := graph.Symbols(r); len(unknown) > 0 {
 			return nil, fmt.Errorf("%s: no value for %s", w.Addr, unknown[0])
 		}
+
 		props := map[string]any{}
 		for _, f := range graph.Fields(r) {
 			props[f.Property] = f.Value
 		}
+
 		out = append(out, AppliedResource{Addr: w.Addr, Kind: r.Kind().Name, Properties: props})
 	}
+
 	return out, nil
 }
 
@@ -126,18 +140,23 @@ func (a LastApplied) ToGraph(kinds []graph.Resource) (*graph.Graph, error) {
 	for _, k := range kinds {
 		zero[k.Kind().Name] = k
 	}
+
 	g := &graph.Graph{}
+
 	for _, r := range a.Resources {
 		z, ok := zero[r.Kind]
 		kind, name, cut := strings.Cut(string(r.Addr), "/")
 		if !ok || !cut || kind != r.Kind || g.Node(r.Addr) != nil {
 			return nil, fmt.Errorf("what was applied has a resource %s of kind %q", r.Addr, r.Kind)
 		}
+
 		filled, err := graph.FromProperties(z, r.Properties)
 		if err != nil {
 			return nil, fmt.Errorf("what was applied: %s: %w", r.Addr, err)
 		}
+
 		graph.Add(g, name, filled)
 	}
+
 	return g, nil
 }

@@ -19,20 +19,25 @@ type planOperation struct {
 // orderOperations finds what each operation waits for, and puts the deletions into an order that works.
 func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 	sortDeletions(p)
-	make_, end := map[graph.Addr]int{}, map[graph.Addr]int{}
+	make_ := map[graph.Addr]int{}
+	end := map[graph.Addr]int{}
 	p.operations = nil
+
 	for i, s := range p.Steps {
 		if s.Action != Delete {
 			make_[s.Addr] = len(p.operations)
 			p.operations = append(p.operations, planOperation{step: i})
 		}
+
 		if s.Action == Delete || s.Action == Replace {
 			end[s.Addr] = len(p.operations)
 			p.operations = append(p.operations, planOperation{step: i, isDestroy: true})
 		}
 	}
+
 	users := p.usersByAddr()
 	p.dependencies = make([][]int, len(p.operations))
+
 	for i, op := range p.operations {
 		if op.isDestroy {
 			p.dependencies[i] = p.destroyDependencies(op, users, make_, end)
@@ -40,12 +45,17 @@ func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 			p.dependencies[i] = p.createDependencies(op, desired, make_, end)
 		}
 	}
+
 	return p.findCycles()
 }
 
 // createDependencies says what a creation or an update waits for: what it needs, also through what needs nothing done itself.
 // That is there, but may have lost what it needs in turn.
-func (p Plan) createDependencies(op planOperation, desired *graph.Graph, make_, end map[graph.Addr]int) []int {
+func (p Plan) createDependencies(
+	op planOperation,
+	desired *graph.Graph,
+	make_, end map[graph.Addr]int,
+) []int {
 	s := p.Steps[op.step]
 	var out []int
 	seen := map[graph.Addr]bool{}
@@ -55,6 +65,7 @@ func (p Plan) createDependencies(op planOperation, desired *graph.Graph, make_, 
 			if seen[d] {
 				continue
 			}
+
 			seen[d] = true
 			if i, ok := make_[d]; ok {
 				out = append(out, i)
@@ -63,15 +74,21 @@ func (p Plan) createDependencies(op planOperation, desired *graph.Graph, make_, 
 			}
 		}
 	}
+
 	need(s.desired.Deps)
 	if i, ok := end[s.Addr]; ok && policyOf(s.Kind).replacement != createFirst {
 		out = append(out, i)
 	}
+
 	return out
 }
 
 // destroyDependencies says what the end of something waits for: that nobody uses it any more.
-func (p Plan) destroyDependencies(op planOperation, users map[graph.Addr][]graph.Addr, make_, end map[graph.Addr]int) []int {
+func (p Plan) destroyDependencies(
+	op planOperation,
+	users map[graph.Addr][]graph.Addr,
+	make_, end map[graph.Addr]int,
+) []int {
 	s := p.Steps[op.step]
 	var out []int
 	add := func(i int, ok bool) {
@@ -79,7 +96,9 @@ func (p Plan) destroyDependencies(op planOperation, users map[graph.Addr][]graph
 			out = append(out, i)
 		}
 	}
+
 	at := func(m map[graph.Addr]int, a graph.Addr) (int, bool) { i, ok := m[a]; return i, ok }
+
 	for _, u := range users[s.Addr] {
 		if i, ok := end[u]; ok {
 			add(i, true)
@@ -87,9 +106,11 @@ func (p Plan) destroyDependencies(op planOperation, users map[graph.Addr][]graph
 			add(at(make_, u))
 		}
 	}
+
 	if s.Action == Replace && policyOf(s.Kind).replacement == createFirst {
 		add(at(make_, s.Addr))
 	}
+
 	return out
 }
 
@@ -98,26 +119,31 @@ func (p Plan) usersByAddr() map[graph.Addr][]graph.Addr {
 	look := newAddressIndex(p.actual)
 	ends := p.removedAddrs()
 	out := map[graph.Addr][]graph.Addr{}
+
 	for _, a := range p.actual {
 		for _, id := range a.UsedBy {
 			if u, ok := look.byIDOnly[id]; ok && u != a.Addr {
 				out[a.Addr] = append(out[a.Addr], u)
 			}
 		}
+
 		for _, ptr := range graph.References(a.Resource) {
 			if d, ok := look.byID[resourceID{ptr.KindName(), ptr.Literal()}]; ok && d != a.Addr {
 				out[d] = append(out[d], a.Addr)
 			}
 		}
+
 		if !ends[a.Addr] {
 			continue
 		}
+
 		for _, k := range a.Resource.Kind().ImplicitDependencies {
 			for _, d := range look.byKind[k] {
 				out[d] = append(out[d], a.Addr)
 			}
 		}
 	}
+
 	return out
 }
 
@@ -127,6 +153,7 @@ func (p Plan) removedAddrs() map[graph.Addr]bool {
 	for _, s := range p.Steps {
 		out[s.Addr] = s.Action == Delete || s.Action == Replace
 	}
+
 	return out
 }
 
@@ -148,6 +175,7 @@ func newAddressIndex(actual []ActualResource) addressIndex {
 		d.byIDOnly[a.ID] = a.Addr
 		d.byKind[k] = append(d.byKind[k], a.Addr)
 	}
+
 	return d
 }
 
@@ -157,12 +185,14 @@ func sortDeletions(p *Plan) {
 	if first < 0 {
 		return
 	}
+
 	gone := slices.Clone(p.Steps[first:])
 	slices.SortFunc(gone, func(a, b Step) int { return strings.Compare(string(a.Addr), string(b.Addr)) })
 	at := map[graph.Addr]Step{}
 	for _, s := range gone {
 		at[s.Addr] = s
 	}
+
 	users := p.usersByAddr()
 	done := map[graph.Addr]bool{}
 	out := p.Steps[:first:first]
@@ -171,17 +201,21 @@ func sortDeletions(p *Plan) {
 		if done[s.Addr] {
 			return
 		}
+
 		done[s.Addr] = true
 		for _, u := range users[s.Addr] {
 			if other, ok := at[u]; ok {
 				visit(other)
 			}
 		}
+
 		out = append(out, s)
 	}
+
 	for _, s := range gone {
 		visit(s)
 	}
+
 	p.Steps = out
 }
 
@@ -195,6 +229,7 @@ func (p Plan) findCycles() diag.Findings {
 		if state[i] == visited {
 			return
 		}
+
 		if state[i] == visiting {
 			var names []string
 			for _, j := range path[slices.Index(path, i):] {
@@ -202,17 +237,29 @@ func (p Plan) findCycles() diag.Findings {
 					names = append(names, a)
 				}
 			}
-			fs.Errorf(names[0], "", "make the change in two applies: first move its users away", "cannot be replaced while in use by %s", strings.Join(names[1:], ", "))
+
+			fs.Errorf(
+				names[0],
+				"",
+				"make the change in two applies: first move its users away",
+				"cannot be replaced while in use by %s",
+				strings.Join(names[1:], ", "),
+			)
+
 			return
 		}
+
 		state[i] = visiting
 		for _, w := range p.dependencies[i] {
 			visit(w, append(path, i))
 		}
+
 		state[i] = visited
 	}
+
 	for i := range p.operations {
 		visit(i, nil)
 	}
+
 	return fs
 }

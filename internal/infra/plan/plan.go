@@ -74,6 +74,7 @@ func (s Step) Desired() graph.Resource {
 	if s.desired == nil {
 		return nil
 	}
+
 	return s.desired.Resource
 }
 
@@ -82,6 +83,7 @@ func (s Step) Actual() graph.Resource {
 	if s.actual == nil {
 		return nil
 	}
+
 	return s.actual.Resource
 }
 
@@ -109,20 +111,24 @@ func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, 
 	for _, n := range desired.Nodes() {
 		rest = m.planNode(n, rest)
 	}
+
 	p := Plan{Steps: m.ordered, desired: m.desiredResources}
 	m.addressUnclaimed(rest)
 	for i := range rest {
 		p.Steps = append(p.Steps, newDeletion(&rest[i]))
 	}
+
 	for _, n := range desired.Nodes() {
 		if a := m.claimed[n.Addr]; a != nil {
 			p.actual = append(p.actual, *a)
 		}
 	}
+
 	p.actual = append(p.actual, rest...)
 	var fs diag.Findings
 	fs = append(fs, m.checkStepPolicies(p.Steps, opt)...)
 	fs = append(fs, orderOperations(&p, desired)...)
+
 	return p, fs
 }
 
@@ -136,6 +142,7 @@ func (p Plan) ResourceID(addr graph.Addr) string {
 			return a.ID
 		}
 	}
+
 	return ""
 }
 
@@ -152,8 +159,16 @@ type planner struct {
 func (m *planner) sortActual(actual []ActualResource) []ActualResource {
 	out := slices.Clone(actual)
 	slices.SortStableFunc(out, func(a, b ActualResource) int {
-		return compareStrings(string(a.Addr), string(b.Addr), a.Resource.Kind().Name, b.Resource.Kind().Name, a.ID, b.ID)
+		return compareStrings(
+			string(a.Addr),
+			string(b.Addr),
+			a.Resource.Kind().Name,
+			b.Resource.Kind().Name,
+			a.ID,
+			b.ID,
+		)
 	})
+
 	return out
 }
 
@@ -161,31 +176,53 @@ func (m *planner) sortActual(actual []ActualResource) []ActualResource {
 func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResource {
 	want := graph.Resolve(n.Resource, m.lookupSymbol)
 	m.desiredResources = append(m.desiredResources, DesiredResource{Addr: n.Addr, Resource: want})
-	best, changes := -1, []Change(nil)
+	best := -1
+	changes := []Change(nil)
+
 	for i := range rest {
 		if !m.matchesNode(&rest[i], n, want) {
 			continue
 		}
+
 		cs := Diff(want, rest[i].Resource)
 		if best < 0 || changeCost(cs) < changeCost(changes) {
-			best, changes = i, cs
+			best = i
+			changes = cs
 		}
 	}
+
 	if best < 0 {
-		m.addStep(Step{Action: Create, Addr: n.Addr, Kind: n.Resource.Kind().Name, desired: n})
+		m.addStep(Step{
+			Action:  Create,
+			Addr:    n.Addr,
+			Kind:    n.Resource.Kind().Name,
+			desired: n,
+		})
+
 		return rest
 	}
+
 	have := rest[best]
 	have.Addr = n.Addr
 	m.claimed[n.Addr] = &have
 	if len(changes) > 0 {
-		s := Step{Action: Update, Addr: n.Addr, Kind: n.Resource.Kind().Name, ID: have.ID, Changes: changes, desired: n, actual: &have}
+		s := Step{
+			Action:  Update,
+			Addr:    n.Addr,
+			Kind:    n.Resource.Kind().Name,
+			ID:      have.ID,
+			Changes: changes,
+			desired: n,
+			actual:  &have,
+		}
 		if slices.ContainsFunc(changes, func(c Change) bool { return c.ForcesReplacement }) {
 			s.Action = Replace
 		}
+
 		s.Note = policyOf(s.Kind).notes[s.Action]
 		m.addStep(s)
 	}
+
 	return slices.Delete(rest, best, best+1)
 }
 
@@ -200,17 +237,21 @@ func (m *planner) matchesNode(a *ActualResource, n *graph.Node, want graph.Resou
 	if a.Resource.Kind().Name != k.Name {
 		return false
 	}
+
 	if len(k.KeyProperties) == 0 {
 		return a.Addr == n.Addr
 	}
+
 	wanted, known := resourceKey(want)
 	have, _ := resourceKey(a.Resource)
+
 	return known && wanted == have
 }
 
 // lookupSymbol gives the values of symbols that will not change while the plan is applied.
 func (m *planner) lookupSymbol(s graph.Symbol) (string, bool) {
-	a, step := m.claimed[s.Addr], m.stepAt(s.Addr)
+	a := m.claimed[s.Addr]
+	step := m.stepAt(s.Addr)
 	switch {
 	case a == nil || step.Action == Replace:
 		return "", false
@@ -219,7 +260,9 @@ func (m *planner) lookupSymbol(s graph.Symbol) (string, bool) {
 	case step.Action == Update && slices.Contains(a.Resource.Kind().VolatileAttributes, s.Attribute):
 		return "", false
 	}
+
 	v, ok := a.Attributes[s.Attribute]
+
 	return v, ok
 }
 
@@ -227,18 +270,28 @@ func (m *planner) stepAt(a graph.Addr) Step {
 	if i, ok := m.steps[a]; ok {
 		return m.ordered[i]
 	}
+
 	return Step{}
 }
 
 func newDeletion(a *ActualResource) Step {
-	s := Step{Action: Delete, Addr: a.Addr, Kind: a.Resource.Kind().Name, ID: a.ID, actual: a}
+	s := Step{
+		Action: Delete,
+		Addr:   a.Addr,
+		Kind:   a.Resource.Kind().Name,
+		ID:     a.ID,
+		actual: a,
+	}
+
 	s.Note = policyOf(s.Kind).notes[Delete]
 	if a.Owner != "" {
-		s.Owner, s.Note = a.Owner, "leftover of "+a.Owner
+		s.Owner = a.Owner
+		s.Note = "leftover of " + a.Owner
 		if policyOf(s.Kind).holdsData {
 			s.Note += ": its data is lost"
 		}
 	}
+
 	return s
 }
 
@@ -250,16 +303,29 @@ func (m *planner) checkStepPolicies(steps []Step, opt Options) diag.Findings {
 		if s.Action == Replace && pol.replacement == refuseReplacement {
 			for _, c := range s.Changes {
 				if c.ForcesReplacement {
-					fs.Errorf(string(s.Addr), formatValue(c.New), pol.refusalHint, "%s cannot be changed from %s", c.Property, formatValue(c.Old))
+					fs.Errorf(
+						string(s.Addr),
+						formatValue(c.New),
+						pol.refusalHint,
+						"%s cannot be changed from %s",
+						c.Property,
+						formatValue(c.Old),
+					)
 				}
 			}
 		}
+
 		fs = append(fs, checkShrinking(s, pol.growOnly)...)
 		if (s.Action == Delete || s.Action == Replace) && pol.holdsData && !opt.DestroyData {
-			fs.Errorf(string(s.Addr), s.ID, "put it back into the manifest, or say --destroy-data if its data may go",
-				"would be destroyed with the data it holds")
+			fs.Errorf(
+				string(s.Addr),
+				s.ID,
+				"put it back into the manifest, or say --destroy-data if its data may go",
+				"would be destroyed with the data it holds",
+			)
 		}
 	}
+
 	return fs
 }
 
@@ -268,9 +334,17 @@ func checkShrinking(s Step, grows string) diag.Findings {
 	var fs diag.Findings
 	for _, c := range s.Changes {
 		if c.Property == grows && isShrink(c) {
-			fs.Errorf(string(s.Addr), formatValue(c.New), "say "+formatValue(c.Old)+" in the manifest: AWS makes nothing of this kind smaller", "%s cannot shrink from %s", c.Property, formatValue(c.Old))
+			fs.Errorf(
+				string(s.Addr),
+				formatValue(c.New),
+				"say "+formatValue(c.Old)+" in the manifest: AWS makes nothing of this kind smaller",
+				"%s cannot shrink from %s",
+				c.Property,
+				formatValue(c.Old),
+			)
 		}
 	}
+
 	return fs
 }
 
@@ -287,5 +361,6 @@ func changeCost(cs []Change) int {
 			n += 1000
 		}
 	}
+
 	return n
 }

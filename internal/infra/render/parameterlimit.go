@@ -12,14 +12,20 @@ import (
 func (p Parameters) LimitTo(limit int) Parameters {
 	out := Parameters{items: slices.Clone(p.items), nameByProperty: maps.Clone(p.nameByProperty)}
 	for len(out.items) > limit {
-		least := slices.MaxFunc(out.items, func(a, b Parameter) int { return parameterDropRank(a.Property) - parameterDropRank(b.Property) }).Property
+		least := slices.MaxFunc(
+			out.items,
+			func(a, b Parameter) int { return parameterDropRank(a.Property) - parameterDropRank(b.Property) },
+		).Property
+
 		out.items = slices.DeleteFunc(out.items, func(one Parameter) bool { return one.Property == least })
 		left := map[string]bool{}
 		for _, one := range out.items {
 			left[one.Name] = true
 		}
+
 		maps.DeleteFunc(out.nameByProperty, func(_, name string) bool { return !left[name] })
 	}
+
 	return out
 }
 
@@ -30,5 +36,6 @@ func parameterDropRank(property string) int {
 	if i := slices.Index(order, property); i >= 0 {
 		return i
 	}
+
 	return len(order)
 }

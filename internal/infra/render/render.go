@@ -64,41 +64,65 @@ func ParametersOf(g *graph.Graph) Parameters {
 	all := map[string]*parameterCandidate{}
 	owners := groupOrKindNames(g)
 	existing := nameUnmanaged(g)
+
 	for _, n := range g.Nodes() {
 		slot := graph.TagValue(n.Resource, tagSlot) != ""
 		walkValues(graph.Fields(n.Resource), "", func(f graph.Field, path string) {
 			if name := existing.nameOf(f); name != "" {
 				if all[name] == nil {
-					all[name] = &parameterCandidate{parameterType: f.Reference.ReferencedKind().IDParameterType, description: name + ": another one has to fit the manifest as it does", value: f.Value}
+					all[name] = &parameterCandidate{
+						parameterType: f.Reference.ReferencedKind().IDParameterType,
+						description:   name + ": another one has to fit the manifest as it does",
+						value:         f.Value,
+					}
 				}
+
 				all[name].propertyKeys = append(all[name].propertyKeys, propertyKey(n.Addr, path))
 				return
 			}
+
 			if !f.Render.IsParameter && (!f.Render.IsScaleParameter || slot) {
 				return
 			}
+
 			name := owners[n.Addr] + "-" + toKebabCase(f.Property)
 			if all[name] == nil {
-				all[name] = &parameterCandidate{property: f.Property, parameterType: f.Render.ParameterType, description: f.Property + " of " + owners[n.Addr], value: f.Value}
+				all[name] = &parameterCandidate{
+					property:      f.Property,
+					parameterType: f.Render.ParameterType,
+					description:   f.Property + " of " + owners[n.Addr],
+					value:         f.Value,
+				}
 			}
+
 			at := all[name]
 			at.hasConflict = at.hasConflict || !graph.EqualValues(at.value, f.Value)
 			at.propertyKeys = append(at.propertyKeys, propertyKey(n.Addr, path))
 		})
 	}
+
 	out := Parameters{nameByProperty: map[string]string{}}
+
 	for name, at := range all {
 		if at.hasConflict {
 			continue
 		}
+
 		for _, w := range at.propertyKeys {
 			out.nameByProperty[w] = name
 		}
+
 		out.items = append(out.items, Parameter{
-			Name: name, Default: at.value, Type: at.parameterType, Description: at.description, Property: at.property,
+			Name:        name,
+			Default:     at.value,
+			Type:        at.parameterType,
+			Description: at.description,
+			Property:    at.property,
 		})
 	}
+
 	slices.SortFunc(out.items, func(a, b Parameter) int { return strings.Compare(a.Name, b.Name) })
+
 	return out
 }
 
@@ -115,6 +139,7 @@ func (n unmanagedNames) nameOf(f graph.Field) string {
 	if f.Reference == nil || len(n) == 0 {
 		return ""
 	}
+
 	return n[resourceID{f.Reference.ReferencedKind().Name, f.Value}]
 }
 
@@ -126,13 +151,17 @@ func nameUnmanaged(g *graph.Graph) unmanagedNames {
 			if p.Label() == "" || p.Literal() == "" {
 				continue
 			}
-			id, name := resourceID{p.KindName(), p.Literal()}, strings.TrimSuffix("existing-"+p.KindName()+"-"+p.Label(), "-main")
+
+			id := resourceID{p.KindName(), p.Literal()}
+			name := strings.TrimSuffix("existing-"+p.KindName()+"-"+p.Label(), "-main")
 			if have, known := out[id]; known && have != name {
 				name = ""
 			}
+
 			out[id] = name
 		}
 	}
+
 	return out
 }
 
@@ -169,6 +198,7 @@ func NestedFields(nested []graph.Field, m map[string]any) []graph.Field {
 			out = append(out, f)
 		}
 	}
+
 	return out
 }
 
@@ -180,17 +210,21 @@ func groupOrKindNames(g *graph.Graph) map[graph.Addr]string {
 		if out[n.Addr] == "" {
 			out[n.Addr] = n.Resource.Kind().Name
 		}
+
 		group := graph.TagValue(n.Resource, tagGroup)
 		if group == "" {
 			continue
 		}
+
 		out[n.Addr] = group
+
 		for _, s := range graph.Symbols(n.Resource) {
 			if s.Attribute != "" { // a launch template, whose version its group names
 				out[s.Addr] = group
 			}
 		}
 	}
+
 	return out
 }
 
@@ -207,14 +241,21 @@ func Outputs(g *graph.Graph) []Output {
 	var out []Output
 	for _, n := range g.Nodes() {
 		for _, a := range n.Resource.Kind().Outputs {
-			o := Output{Symbol: graph.Symbol{Addr: n.Addr, Attribute: a}, Name: string(n.Addr), Description: "identity of " + string(n.Addr)}
-			if a != "" {
-				o.Name, o.Description = o.Name+"-"+toKebabCase(a), a+" of "+string(n.Addr)
+			o := Output{
+				Symbol:      graph.Symbol{Addr: n.Addr, Attribute: a},
+				Name:        string(n.Addr),
+				Description: "identity of " + string(n.Addr),
 			}
+			if a != "" {
+				o.Name = o.Name + "-" + toKebabCase(a)
+				o.Description = a + " of " + string(n.Addr)
+			}
+
 			o.Name = strings.ReplaceAll(o.Name, "/", "-")
 			out = append(out, o)
 		}
 	}
+
 	return out
 }
 
@@ -226,11 +267,13 @@ func RetainedResources(g *graph.Graph) map[graph.Addr]bool {
 		if !n.Protected && !out[n.Addr] {
 			continue
 		}
+
 		out[n.Addr] = true
 		for _, s := range graph.Symbols(n.Resource) {
 			out[s.Addr] = true
 		}
 	}
+
 	return out
 }
 
@@ -240,11 +283,13 @@ func SafeLabel(name string) string {
 		if r == '-' || r == '_' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
+
 		return '_'
 	}, name)
 	if label == "" || label[0] == '-' || label[0] >= '0' && label[0] <= '9' {
 		return "_" + label
 	}
+
 	return label
 }
 
@@ -257,27 +302,41 @@ func CamelCase(name string) string {
 			up = true
 			continue
 		}
+
 		if up {
 			r = unicode.ToUpper(r)
 		}
+
 		b.WriteRune(r)
 		up = false
 	}
+
 	return b.String()
 }
 
 // UniqueNames returns rename's name for each address of g, and an error if two addresses would share one.
 // Names of one scope are compared; scope may be the same for all.
-func UniqueNames(g *graph.Graph, rename func(*graph.Node) (scope, name string)) (map[graph.Addr]string, error) {
-	names, taken := map[graph.Addr]string{}, map[string]graph.Addr{}
+func UniqueNames(
+	g *graph.Graph,
+	rename func(*graph.Node) (scope, name string),
+) (map[graph.Addr]string, error) {
+	names := map[graph.Addr]string{}
+	taken := map[string]graph.Addr{}
 	for _, n := range g.Nodes() {
 		scope, name := rename(n)
 		if other, dup := taken[scope+" "+name]; dup {
-			return nil, fmt.Errorf("render %s and %s: both would be called %s; rename one of them in the manifest", other, n.Addr, name)
+			return nil, fmt.Errorf(
+				"render %s and %s: both would be called %s; rename one of them in the manifest",
+				other,
+				n.Addr,
+				name,
+			)
 		}
+
 		taken[scope+" "+name] = n.Addr
 		names[n.Addr] = name
 	}
+
 	return names, nil
 }
 

@@ -20,7 +20,9 @@ func RolloutOf(g *graph.Graph) Rollout {
 			collectSignalled(f.Value, told)
 		}
 	}
+
 	var out Rollout
+
 	for _, n := range g.Nodes() {
 		switch {
 		case !n.Resource.Kind().StartsMachines || !told[n.Addr]:
@@ -30,6 +32,7 @@ func RolloutOf(g *graph.Graph) Rollout {
 			out.Groups = append(out.Groups, n.Addr)
 		}
 	}
+
 	return out
 }
 
@@ -44,6 +47,7 @@ func collectSignalled(v any, told map[graph.Addr]bool) {
 				addr, _, rest = graph.FindSignals(rest)
 			}
 		}
+
 	case map[string]any:
 		for _, e := range x {
 			collectSignalled(e, told)

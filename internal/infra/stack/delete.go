@@ -28,20 +28,28 @@ func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 		if isStackMissing(err) {
 			return nil, nil
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("list the resources of stack %s: %w", s.Name, err)
 		}
+
 		for _, r := range page.StackResourceSummaries {
-			if r.ResourceStatus == types.ResourceStatusDeleteComplete || r.ResourceStatus == types.ResourceStatusDeleteSkipped {
+			if r.ResourceStatus == types.ResourceStatusDeleteComplete ||
+				r.ResourceStatus == types.ResourceStatusDeleteSkipped {
 				continue
 			}
+
 			out = append(out, Resource{
-				LogicalID: aws.ToString(r.LogicalResourceId), Type: aws.ToString(r.ResourceType), ID: aws.ToString(r.PhysicalResourceId),
+				LogicalID: aws.ToString(
+					r.LogicalResourceId,
+				), Type: aws.ToString(r.ResourceType), ID: aws.ToString(r.PhysicalResourceId),
 			})
 		}
+
 		if page.NextToken == nil {
 			return out, nil
 		}
+
 		in.NextToken = page.NextToken
 	}
 }
@@ -50,22 +58,33 @@ func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 func (s Stack) DeletionSteps(resources []Resource) []plan.Step {
 	var changes []types.Change
 	for _, r := range resources {
-		changes = append(changes, types.Change{ResourceChange: &types.ResourceChange{
-			Action: types.ChangeActionRemove, LogicalResourceId: &r.LogicalID, ResourceType: &r.Type, PhysicalResourceId: &r.ID,
-		}})
+		changes = append(changes, types.Change{
+			ResourceChange: &types.ResourceChange{
+				Action:             types.ChangeActionRemove,
+				LogicalResourceId:  &r.LogicalID,
+				ResourceType:       &r.Type,
+				PhysicalResourceId: &r.ID,
+			},
+		})
 	}
+
 	return StepsOf(changes, s.Names)
 }
 
 // ReadTemplate returns the template that the stack was made of; empty if there is no stack.
 func (s Stack) ReadTemplate(ctx context.Context) (string, error) {
-	out, err := s.API.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &s.Name, TemplateStage: types.TemplateStageOriginal})
+	out, err := s.API.GetTemplate(
+		ctx,
+		&cloudformation.GetTemplateInput{StackName: &s.Name, TemplateStage: types.TemplateStageOriginal},
+	)
 	if isStackMissing(err) {
 		return "", nil
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("read the template of stack %s: %w", s.Name, err)
 	}
+
 	return aws.ToString(out.TemplateBody), nil
 }
 
@@ -76,6 +95,7 @@ func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
+
 	if info.Protected {
 		if _, err := s.API.UpdateTerminationProtection(ctx, &cloudformation.UpdateTerminationProtectionInput{
 			StackName: &info.ID, EnableTerminationProtection: aws.Bool(false),
@@ -83,16 +103,20 @@ func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 			return fmt.Errorf("lift the protection of stack %s: %w", s.Name, err)
 		}
 	}
+
 	if _, err := s.API.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &info.ID}); err != nil {
 		return fmt.Errorf("delete stack %s: %w", s.Name, err)
 	}
+
 	after, err := s.waitForEnd(ctx, f, info.ID, true)
 	if err != nil {
 		return err
 	}
+
 	if PhaseOf(after.Status) == PhaseAbsent {
 		return nil
 	}
+
 	return errors.Join(s.failedError(f, after), s.deletionErrors(f.events))
 }
 
@@ -105,14 +129,23 @@ func (s Stack) deletionErrors(events []types.StackEvent) error {
 		if e.ResourceStatus != types.ResourceStatusDeleteFailed || aws.ToString(e.ResourceType) == stackType {
 			continue
 		}
+
 		if reasons[id] == nil {
 			order = append(order, id)
 		}
-		reasons[id] = fmt.Errorf("delete %s (%s): %s", s.Names.AddrOf(aws.ToString(e.ResourceType), id), aws.ToString(e.PhysicalResourceId), aws.ToString(e.ResourceStatusReason))
+
+		reasons[id] = fmt.Errorf(
+			"delete %s (%s): %s",
+			s.Names.AddrOf(aws.ToString(e.ResourceType), id),
+			aws.ToString(e.PhysicalResourceId),
+			aws.ToString(e.ResourceStatusReason),
+		)
 	}
+
 	var errs []error
 	for _, id := range order {
 		errs = append(errs, reasons[id])
 	}
+
 	return errors.Join(errs...)
 }

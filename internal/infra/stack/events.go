@@ -39,11 +39,22 @@ type eventFollower struct {
 
 // followEvents begins to follow an operation of total steps; 0 if that is not known.
 func (s Stack) followEvents(id string, total int) *eventFollower {
-	return &eventFollower{stack: s, stackID: id, total: total, startedAt: map[string]time.Time{}, completed: map[string]bool{}, ended: map[string]bool{}, pollInterval: minPollInterval}
+	return &eventFollower{
+		stack:        s,
+		stackID:      id,
+		total:        total,
+		startedAt:    map[string]time.Time{},
+		completed:    map[string]bool{},
+		ended:        map[string]bool{},
+		pollInterval: minPollInterval,
+	}
 }
 
 // readEventsUntil reads the events until stop says that one is not wanted any more, oldest first.
-func (f *eventFollower) readEventsUntil(ctx context.Context, stop func(types.StackEvent) bool) ([]types.StackEvent, error) {
+func (f *eventFollower) readEventsUntil(
+	ctx context.Context,
+	stop func(types.StackEvent) bool,
+) ([]types.StackEvent, error) {
 	var out []types.StackEvent
 	in := &cloudformation.DescribeStackEventsInput{StackName: &f.stackID}
 	for {
@@ -51,20 +62,25 @@ func (f *eventFollower) readEventsUntil(ctx context.Context, stop func(types.Sta
 		if isStackMissing(err) {
 			return nil, nil // a stack that only just begins
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read the events of stack %s: %w", f.stack.Name, err)
 		}
+
 		for _, e := range page.StackEvents {
 			if stop(e) {
 				slices.Reverse(out)
 				return out, nil
 			}
+
 			out = append(out, e)
 		}
+
 		if page.NextToken == nil {
 			slices.Reverse(out)
 			return out, nil
 		}
+
 		in.NextToken = page.NextToken
 	}
 }
@@ -72,10 +88,14 @@ func (f *eventFollower) readEventsUntil(ctx context.Context, stop func(types.Sta
 // skipExisting passes over all events that there are.
 func (f *eventFollower) skipExisting(ctx context.Context) error {
 	first := true
-	events, err := f.readEventsUntil(ctx, func(types.StackEvent) bool { defer func() { first = false }(); return !first })
+	events, err := f.readEventsUntil(
+		ctx,
+		func(types.StackEvent) bool { defer func() { first = false }(); return !first },
+	)
 	if len(events) > 0 {
 		f.lastEventID = aws.ToString(events[0].EventId)
 	}
+
 	return err
 }
 
@@ -90,26 +110,35 @@ func (f *eventFollower) replayOperation(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	f.reportEvents(events)
+
 	return nil
 }
 
 // StartsOperation says whether an event is the first of an operation that somebody asked for.
 func StartsOperation(e types.StackEvent) bool {
-	return aws.ToString(e.ResourceType) == stackType && aws.ToString(e.PhysicalResourceId) == aws.ToString(e.StackId) &&
+	return aws.ToString(e.ResourceType) == stackType &&
+		aws.ToString(e.PhysicalResourceId) == aws.ToString(e.StackId) &&
 		slices.Contains([]types.ResourceStatus{"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS"}, e.ResourceStatus)
 }
 
 // pollEvents tells what is new.
 func (f *eventFollower) pollEvents(ctx context.Context) error {
-	events, err := f.readEventsUntil(ctx, func(e types.StackEvent) bool { return aws.ToString(e.EventId) == f.lastEventID })
+	events, err := f.readEventsUntil(
+		ctx,
+		func(e types.StackEvent) bool { return aws.ToString(e.EventId) == f.lastEventID },
+	)
 	if err != nil {
 		return err
 	}
+
 	if len(events) > 0 {
 		f.pollInterval = minPollInterval
 	}
+
 	f.reportEvents(events)
+
 	return nil
 }
 
@@ -117,6 +146,7 @@ func (f *eventFollower) waitInterval(ctx context.Context) error {
 	timer := time.NewTimer(f.pollInterval)
 	defer timer.Stop()
 	f.pollInterval = min(f.pollInterval*3/2, maxPollInterval)
+
 	select {
 	case <-timer.C:
 		return nil
@@ -133,6 +163,7 @@ func (f *eventFollower) reportEvents(events []types.StackEvent) {
 			f.reportStackEvent(e)
 			continue
 		}
+
 		f.stack.OnEvent(f.planEvent(e))
 	}
 }
@@ -142,6 +173,7 @@ func (f *eventFollower) reportStackEvent(e types.StackEvent) {
 	if reason := aws.ToString(e.ResourceStatusReason); reason != "" {
 		text += ": " + reason
 	}
+
 	f.stack.OnNotice(text)
 }
 
@@ -151,19 +183,34 @@ func (f *eventFollower) planEvent(e types.StackEvent) plan.Event {
 	action, state := ProgressOf(e.ResourceStatus)
 	at := aws.ToTime(e.Timestamp)
 	if begun := f.startedAt[id]; begun.IsZero() || f.ended[id] && state == plan.Started {
-		f.startedAt[id], f.ended[id] = at, false
+		f.startedAt[id] = at
+		f.ended[id] = false
 	}
+
 	reason := aws.ToString(e.ResourceStatusReason)
 	if state == plan.Started && reason != "" && reason != "Resource creation Initiated" {
 		state = plan.Waiting // news of something that goes on, such as a signal
 	}
+
 	if state == plan.Done || state == plan.Failed {
-		f.completed[id], f.ended[id] = true, true
+		f.completed[id] = true
+		f.ended[id] = true
 	}
+
 	cfn := aws.ToString(e.ResourceType)
+
 	return plan.Event{
-		Step:  plan.Step{Action: action, Addr: f.stack.Names.AddrOf(cfn, id), Kind: f.stack.Names.KindOf(cfn), ID: aws.ToString(e.PhysicalResourceId)},
-		State: state, Elapsed: at.Sub(f.startedAt[id]), Detail: reason, Index: len(f.completed), Total: max(f.total, len(f.startedAt)),
+		Step: plan.Step{
+			Action: action,
+			Addr:   f.stack.Names.AddrOf(cfn, id),
+			Kind:   f.stack.Names.KindOf(cfn),
+			ID:     aws.ToString(e.PhysicalResourceId),
+		},
+		State:   state,
+		Elapsed: at.Sub(f.startedAt[id]),
+		Detail:  reason,
+		Index:   len(f.completed),
+		Total:   max(f.total, len(f.startedAt)),
 	}
 }
 
@@ -176,11 +223,13 @@ func ProgressOf(s types.ResourceStatus) (plan.Action, plan.State) {
 	case strings.HasPrefix(text, "DELETE_"):
 		action = plan.Delete
 	}
+
 	switch {
 	case strings.HasSuffix(string(s), "_FAILED"):
 		return action, plan.Failed
 	case strings.HasSuffix(string(s), "_IN_PROGRESS"):
 		return action, plan.Started
 	}
+
 	return action, plan.Done
 }

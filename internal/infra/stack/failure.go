@@ -45,38 +45,51 @@ func (e FailedError) Error() string {
 			text += " (" + e.Cause.ID + ")"
 		}
 	}
+
 	if e.Cause.Reason != "" {
 		text += ": " + e.Cause.Reason
 	}
+
 	return text
 }
 
 // FirstFailure finds in the events of an operation, oldest first, what failed by itself: what CloudFormation cancelled
 // because of that is not told. Otherwise is the reason if no resource failed.
 func FirstFailure(events []types.StackEvent, names NameIndex, otherwise string) FailureCause {
-	begun, said := map[string]time.Time{}, map[string][]string{}
+	begun := map[string]time.Time{}
+	said := map[string][]string{}
 	for _, e := range events {
 		id := aws.ToString(e.LogicalResourceId)
 		if aws.ToString(e.ResourceType) == stackType {
 			continue
 		}
+
 		if begun[id].IsZero() {
 			begun[id] = aws.ToTime(e.Timestamp)
 		}
+
 		reason := aws.ToString(e.ResourceStatusReason)
 		if _, machine, ok := strings.Cut(reason, failureSignal); ok {
 			said[id] = append(said[id], machine)
 		}
+
 		if !strings.HasSuffix(string(e.ResourceStatus), "_FAILED") || isCancelled(reason) {
 			continue
 		}
+
 		return FailureCause{
-			Addr: names.AddrOf(aws.ToString(e.ResourceType), id), ID: aws.ToString(e.PhysicalResourceId), Reason: reason, StartedAt: begun[id], Machines: said[id],
+			Addr:      names.AddrOf(aws.ToString(e.ResourceType), id),
+			ID:        aws.ToString(e.PhysicalResourceId),
+			Reason:    reason,
+			StartedAt: begun[id],
+			Machines:  said[id],
 		}
 	}
+
 	return FailureCause{Reason: otherwise}
 }
 
 func isCancelled(reason string) bool {
-	return strings.HasPrefix(reason, "Resource creation cancelled") || strings.HasPrefix(reason, "Resource update cancelled")
+	return strings.HasPrefix(reason, "Resource creation cancelled") ||
+		strings.HasPrefix(reason, "Resource update cancelled")
 }

@@ -23,6 +23,7 @@ func (n NameIndex) KindOf(cfn string) string {
 	if kind := n.KindByType[cfn]; kind != "" {
 		return kind
 	}
+
 	return strings.ReplaceAll(graph.Snake(cfn[strings.LastIndex(cfn, ":")+1:]), "_", "-")
 }
 
@@ -31,5 +32,6 @@ func (n NameIndex) AddrOf(cfn, logicalID string) graph.Addr {
 	if addr := n.AddrByLogicalID[logicalID]; addr != "" {
 		return addr
 	}
+
 	return graph.Addr(n.KindOf(cfn) + "/" + logicalID)
 }

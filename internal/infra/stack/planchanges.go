@@ -26,23 +26,34 @@ func StepsOf(changes []types.Change, names NameIndex) []plan.Step {
 			steps = append(steps, stepOf(*r, names))
 		}
 	}
+
 	place := func(a graph.Addr) int {
 		if i, ok := names.OrderByAddr[a]; ok {
 			return i
 		}
+
 		return len(names.OrderByAddr)
 	}
+
 	slices.SortStableFunc(steps, func(a, b plan.Step) int {
-		return cmp.Or(cmp.Compare(place(a.Addr), place(b.Addr)), strings.Compare(string(a.Addr), string(b.Addr)))
+		return cmp.Or(
+			cmp.Compare(place(a.Addr), place(b.Addr)),
+			strings.Compare(string(a.Addr), string(b.Addr)),
+		)
 	})
+
 	return steps
 }
 
 func stepOf(r types.ResourceChange, names NameIndex) plan.Step {
 	cfn := aws.ToString(r.ResourceType)
 	s := plan.Step{
-		Action: plan.Update, Kind: names.KindOf(cfn), Addr: names.AddrOf(cfn, aws.ToString(r.LogicalResourceId)), ID: aws.ToString(r.PhysicalResourceId),
+		Action: plan.Update,
+		Kind:   names.KindOf(cfn),
+		Addr:   names.AddrOf(cfn, aws.ToString(r.LogicalResourceId)),
+		ID:     aws.ToString(r.PhysicalResourceId),
 	}
+
 	switch r.Action {
 	case types.ChangeActionAdd:
 		s.Action = plan.Create
@@ -52,50 +63,66 @@ func stepOf(r types.ResourceChange, names NameIndex) plan.Step {
 		if r.PolicyAction == types.PolicyActionRetain {
 			s.Note = "leaves the stack and stays in AWS"
 		}
+
 		return s
+
 	case types.ChangeActionImport:
 		s.Note = "joins the stack as it is"
 	case types.ChangeActionDynamic:
 		s.Note = "CloudFormation knows what it does only while it is done"
 	default: // a change in place, unless it is a replacement
 	}
+
 	switch r.Replacement {
 	case types.ReplacementTrue:
 		s.Action = plan.Replace
 		if r.PolicyAction == types.PolicyActionReplaceAndRetain {
 			s.Note = "the old one stays in AWS"
 		}
+
 	case types.ReplacementConditional:
 		s.Note = "may be replaced: CloudFormation knows it only while it is done"
 	default: // none
 	}
+
 	s.Changes = propertyChanges(r)
+
 	return s
 }
 
 // propertyChanges lists what differs, each property once: CloudFormation tells the same one for each of its causes.
 func propertyChanges(r types.ResourceChange) []plan.Change {
 	var out []plan.Change
-	context, split := propertyContextsOf(r), map[string]bool{}
+	context := propertyContextsOf(r)
+	split := map[string]bool{}
+
 	for _, d := range r.Details {
 		if d.Target == nil {
 			continue
 		}
+
 		c := propertyChange(*d.Target)
 		if split[c.Property] {
 			continue
 		}
+
 		if parts := context.splitChange(c); c.Old == valueNotShown && c.New == valueNotShown && parts != nil {
 			split[c.Property] = true
-			out = append(slices.DeleteFunc(out, func(o plan.Change) bool { return o.Property == c.Property }), parts...)
+			out = append(
+				slices.DeleteFunc(out, func(o plan.Change) bool { return o.Property == c.Property }),
+				parts...)
 			continue
 		}
+
 		if d.Evaluation == types.EvaluationTypeDynamic && c.New == valueNotShown {
 			c.New = plan.Unknown
 		}
+
 		out = mergeChange(out, c)
 	}
+
 	slices.SortFunc(out, func(a, b plan.Change) int { return strings.Compare(a.Property, b.Property) })
+
 	return out
 }
 
@@ -105,25 +132,31 @@ func mergeChange(list []plan.Change, c plan.Change) []plan.Change {
 	if at < 0 {
 		return append(list, c)
 	}
+
 	if list[at].New == valueNotShown || list[at].New == plan.Unknown {
 		c.ForcesReplacement = c.ForcesReplacement || list[at].ForcesReplacement
 		list[at] = c
 	}
+
 	return list
 }
 
 func propertyChange(t types.ResourceTargetDefinition) plan.Change {
 	c := plan.Change{
-		Property: string(t.Attribute), Old: any(valueNotShown), New: any(valueNotShown),
+		Property:          string(t.Attribute),
+		Old:               any(valueNotShown),
+		New:               any(valueNotShown),
 		ForcesReplacement: t.RequiresRecreation == types.RequiresRecreationAlways,
 	}
 	if t.Attribute == types.ResourceAttributeProperties {
 		c.Property = aws.ToString(t.Name)
 	}
+
 	if path, ok := strings.CutPrefix(aws.ToString(t.Path), "/"); ok {
 		path = strings.TrimPrefix(path, "Properties/")
 		c.Property = strings.ReplaceAll(path, "/", ".")
 	}
+
 	switch t.AttributeChangeType {
 	case types.AttributeChangeTypeAdd:
 		c.Old = nil
@@ -131,12 +164,15 @@ func propertyChange(t types.ResourceTargetDefinition) plan.Change {
 		c.New = nil
 	default: // both are there
 	}
+
 	if t.BeforeValue != nil {
 		c.Old = decodeValue(*t.BeforeValue)
 	}
+
 	if t.AfterValue != nil {
 		c.New = decodeValue(*t.AfterValue)
 	}
+
 	return c
 }
 
@@ -145,11 +181,13 @@ func decodeValue(s string) any {
 	if s == "{{changeSet:KNOWN_AFTER_APPLY}}" {
 		return plan.Unknown
 	}
+
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "[") {
 		var v any
 		if json.Unmarshal([]byte(s), &v) == nil {
 			return v
 		}
 	}
+
 	return s
 }

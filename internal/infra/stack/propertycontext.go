@@ -20,7 +20,10 @@ type propertyContexts struct {
 }
 
 func propertyContextsOf(r types.ResourceChange) propertyContexts {
-	return propertyContexts{propertiesIn(aws.ToString(r.BeforeContext)), propertiesIn(aws.ToString(r.AfterContext))}
+	return propertyContexts{
+		propertiesIn(aws.ToString(r.BeforeContext)),
+		propertiesIn(aws.ToString(r.AfterContext)),
+	}
 }
 
 func propertiesIn(context string) map[string]any {
@@ -28,6 +31,7 @@ func propertiesIn(context string) map[string]any {
 	if json.Unmarshal([]byte(context), &c) != nil {
 		return nil
 	}
+
 	return c.Properties
 }
 
@@ -37,14 +41,22 @@ func (x propertyContexts) splitChange(c plan.Change) []plan.Change {
 	if x.before == nil || x.after == nil {
 		return nil
 	}
+
 	after, told := x.after[c.Property]
 	if !told && x.before[c.Property] != nil {
 		after = plan.Unknown
 	}
+
 	var out []plan.Change
 	walkDifferences(c.Property, x.before[c.Property], after, func(path string, old, now any) {
-		out = append(out, plan.Change{Property: path, Old: old, New: now, ForcesReplacement: c.ForcesReplacement})
+		out = append(out, plan.Change{
+			Property:          path,
+			Old:               old,
+			New:               now,
+			ForcesReplacement: c.ForcesReplacement,
+		})
 	})
+
 	return out
 }
 
@@ -58,20 +70,25 @@ func walkDifferences(path string, old, now any, found func(path string, old, now
 			for _, k := range slices.Sorted(maps.Keys(both)) {
 				walkDifferences(path+"."+k, a[k], b[k], found)
 			}
+
 			return
 		}
+
 	case []any:
 		if b, ok := now.([]any); ok && len(a) == len(b) {
 			for i := range a {
 				walkDifferences(path+"."+strconv.Itoa(i), a[i], b[i], found)
 			}
+
 			return
 		}
 	}
+
 	if !equalJSON(old, now) {
 		if s, ok := now.(string); ok {
 			now = decodeValue(s)
 		}
+
 		found(path, old, now)
 	}
 }

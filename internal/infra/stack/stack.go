@@ -51,15 +51,21 @@ func PhaseOf(s types.StackStatus) Phase {
 		return PhaseAbsent
 	case types.StackStatusReviewInProgress:
 		return PhaseReview
-	case types.StackStatusCreateFailed, types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusDeleteFailed:
+	case types.StackStatusCreateFailed,
+		types.StackStatusRollbackComplete,
+		types.StackStatusRollbackFailed,
+		types.StackStatusDeleteFailed:
 		return PhaseDeleteOnly
+
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
 		return PhaseRollbackFailed
 	default: // the rest is told by its ending
 	}
+
 	if strings.HasSuffix(string(s), "_IN_PROGRESS") {
 		return PhaseInProgress
 	}
+
 	return PhaseUpdatable
 }
 
@@ -87,27 +93,36 @@ func (s Stack) describeByID(ctx context.Context, nameOrID string) (Info, error) 
 	if isStackMissing(err) {
 		return Info{}, nil
 	}
+
 	if err != nil {
 		return Info{}, fmt.Errorf("read stack %s: %w", s.Name, err)
 	}
+
 	if len(out.Stacks) == 0 {
 		return Info{}, nil
 	}
+
 	d := out.Stacks[0]
 	info := Info{
-		ID: aws.ToString(d.StackId), Status: d.StackStatus, Reason: aws.ToString(d.StackStatusReason),
-		Protected: aws.ToBool(d.EnableTerminationProtection), Parameters: map[string]string{},
+		ID:         aws.ToString(d.StackId),
+		Status:     d.StackStatus,
+		Reason:     aws.ToString(d.StackStatusReason),
+		Protected:  aws.ToBool(d.EnableTerminationProtection),
+		Parameters: map[string]string{},
 	}
+
 	for _, p := range d.Parameters {
 		info.Parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
 	}
+
 	return info, nil
 }
 
 // isStackMissing says whether CloudFormation knows no such stack: it has no code of its own for that.
 func isStackMissing(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
+	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
+		strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
 // waitForEnd waits for an operation that goes on, or is about to begin if begin is set, and says how it ended.
@@ -118,13 +133,16 @@ func (s Stack) waitForEnd(ctx context.Context, f *eventFollower, id string, begi
 		if err != nil {
 			return Info{}, err
 		}
+
 		if err := f.pollEvents(ctx); err != nil {
 			return Info{}, err
 		}
+
 		over := !begin || slices.ContainsFunc(f.events, StartsOperation)
 		if phase := PhaseOf(info.Status); phase == PhaseAbsent || over && phase != PhaseInProgress {
 			return info, nil
 		}
+
 		if err := f.waitInterval(ctx); err != nil {
 			return Info{}, err
 		}
@@ -138,11 +156,13 @@ func (s Stack) WaitForOperation(ctx context.Context) (Info, error) {
 	if err != nil || PhaseOf(info.Status) != PhaseInProgress {
 		return info, err
 	}
+
 	s.OnNotice(fmt.Sprintf("stack %s is in %s: waiting for that first", s.Name, info.Status))
 	f := s.followEvents(info.ID, 0)
 	if err := f.replayOperation(ctx); err != nil {
 		return Info{}, err
 	}
+
 	return s.waitForEnd(ctx, f, info.ID, false)
 }
 
@@ -152,19 +172,26 @@ func (s Stack) ContinueRollback(ctx context.Context, info Info) error {
 	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
+
 	if _, err := s.API.ContinueUpdateRollback(ctx, &cloudformation.ContinueUpdateRollbackInput{StackName: &info.ID}); err != nil {
 		return fmt.Errorf("go on with the rollback of stack %s: %w", s.Name, err)
 	}
+
 	after, err := s.waitForEnd(ctx, f, info.ID, false)
 	if err == nil && PhaseOf(after.Status) == PhaseRollbackFailed {
 		err = s.failedError(f, after)
 	}
+
 	return err
 }
 
 // failedError is the error of an operation that ended badly: its first failed resource and why.
 func (s Stack) failedError(f *eventFollower, info Info) error {
-	return FailedError{Stack: s.Name, Status: info.Status, Cause: FirstFailure(f.events, s.Names, info.Reason)}
+	return FailedError{
+		Stack:  s.Name,
+		Status: info.Status,
+		Cause:  FirstFailure(f.events, s.Names, info.Reason),
+	}
 }
 
 // Protect forbids to delete the stack, and to replace or remove what policy names.
@@ -174,8 +201,10 @@ func (s Stack) Protect(ctx context.Context, policy string) error {
 	}); err != nil {
 		return fmt.Errorf("protect stack %s: %w", s.Name, err)
 	}
+
 	if _, err := s.API.SetStackPolicy(ctx, &cloudformation.SetStackPolicyInput{StackName: &s.Name, StackPolicyBody: &policy}); err != nil {
 		return fmt.Errorf("set the policy of stack %s: %w", s.Name, err)
 	}
+
 	return nil
 }

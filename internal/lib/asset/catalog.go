@@ -72,6 +72,7 @@ func LoadEmbedded() (Catalog, error) {
 	if err != nil {
 		return Catalog{}, fmt.Errorf("reading the embedded asset catalogue: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -81,6 +82,7 @@ func (c Catalog) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("printing the asset catalogue: %w", err)
 	}
+
 	return raw, nil
 }
 
@@ -94,13 +96,23 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 			return f, nil
 		}
 	}
+
 	var has []string
+
 	for _, f := range c.Files {
 		if f.Name == name {
 			has = append(has, f.Version+"/"+f.Arch)
 		}
 	}
-	return File{}, fmt.Errorf("file %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, formatVersions(has))
+
+	return File{}, fmt.Errorf(
+		"file %s %s for %s: %w, which has %s",
+		name,
+		cmp.Or(version, "of any version"),
+		arch,
+		ErrNotFound,
+		formatVersions(has),
+	)
 }
 
 // Image finds the reference of the default version of an image, rewritten to ContainerRegistry,
@@ -117,11 +129,14 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 		if i.Name != name {
 			continue
 		}
+
 		has = append(has, i.Version)
 		if cmp.Or(version, i.Version) != i.Version {
 			continue
 		}
+
 		digest, ok := i.Digests[arch]
+
 		switch {
 		case ok:
 			return c.rewriteRef(i.Ref) + "@" + digest, nil
@@ -129,7 +144,15 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 			return c.rewriteRef(i.Ref), nil
 		}
 	}
-	return "", fmt.Errorf("image %s %s for %s: %w, which has %s", name, cmp.Or(version, "of any version"), arch, ErrNotFound, formatVersions(has))
+
+	return "", fmt.Errorf(
+		"image %s %s for %s: %w, which has %s",
+		name,
+		cmp.Or(version, "of any version"),
+		arch,
+		ErrNotFound,
+		formatVersions(has),
+	)
 }
 
 // Versions lists the versions of a file or image, the default first.
@@ -140,12 +163,15 @@ func (c Catalog) Versions(name string) []string {
 			versions = append(versions, v)
 		}
 	}
+
 	for _, f := range c.Files {
 		add(f.Name, f.Version)
 	}
+
 	for _, i := range c.Images {
 		add(i.Name, i.Version)
 	}
+
 	return versions
 }
 
@@ -153,6 +179,7 @@ func (c Catalog) rewriteURL(url string) string {
 	if c.FileRepository == "" {
 		return url
 	}
+
 	return strings.TrimRight(c.FileRepository, "/") + "/" + strings.TrimPrefix(url, "https://")
 }
 
@@ -160,6 +187,7 @@ func (c Catalog) rewriteRef(ref string) string {
 	if c.ContainerRegistry == "" {
 		return ref
 	}
+
 	return strings.TrimRight(c.ContainerRegistry, "/") + "/" + ref
 }
 
@@ -167,5 +195,6 @@ func formatVersions(items []string) string {
 	if len(items) == 0 {
 		return "none of that name"
 	}
+
 	return strings.Join(items, ", ")
 }

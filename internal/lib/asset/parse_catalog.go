@@ -23,28 +23,34 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 		c  Catalog
 		fs diag.Findings
 	)
+
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
 		fs.Errorf("catalog", "", "mend the YAML; a key may stand only once", "does not parse: %v", err)
 		return Catalog{}, fs.Err()
 	}
+
 	var tree any
 	if err := json.Unmarshal(asJSON, &tree); err != nil {
 		fs.Errorf("catalog", "", "mend the YAML", "does not parse: %v", err)
 		return Catalog{}, fs.Err()
 	}
+
 	checkShape(&fs, "", tree, catalogShape())
 	if fs.Err() != nil {
 		return Catalog{}, fs.Err()
 	}
+
 	if err := json.Unmarshal(asJSON, &c); err != nil {
 		fs.Errorf("catalog", "", "mend the YAML", "does not decode: %v", err)
 		return Catalog{}, fs.Err()
 	}
+
 	c.validate(&catalogChecker{&fs, map[string]*regexp.Regexp{}})
 	if err := fs.Err(); err != nil {
 		return Catalog{}, err
 	}
+
 	return c, nil
 }
 
@@ -58,8 +64,21 @@ type documentShape struct {
 // catalogShape mirrors the JSON tags of Catalog, so that every unknown field is named with its path, not only the first.
 func catalogShape() documentShape {
 	s := documentShape{}
-	file := documentShape{fields: map[string]documentShape{"name": s, "version": s, "arch": s, "url": s, "sha256": s, "form": s}}
-	image := documentShape{fields: map[string]documentShape{"name": s, "version": s, "ref": s, "digests": {values: true}}}
+	file := documentShape{
+		fields: map[string]documentShape{
+			"name":    s,
+			"version": s,
+			"arch":    s,
+			"url":     s,
+			"sha256":  s,
+			"form":    s,
+		},
+	}
+
+	image := documentShape{
+		fields: map[string]documentShape{"name": s, "version": s, "ref": s, "digests": {values: true}},
+	}
+
 	return documentShape{fields: map[string]documentShape{
 		"apiVersion": s, "kind": s, "fileRepository": s, "containerRegistry": s,
 		"files": {items: &file}, "images": {items: &image},
@@ -75,9 +94,11 @@ func checkShape(fs *diag.Findings, path string, node any, want documentShape) {
 		if !ok && node != nil {
 			fs.Errorf(path, "", "write - items", "must be a list")
 		}
+
 		for i, item := range list {
 			checkShape(fs, fmt.Sprintf("%s[%d]", path, i), item, *want.items)
 		}
+
 	default:
 		if _, ok := node.(string); !ok {
 			fs.Errorf(path, fmt.Sprint(node), "put it in quotes", "must be a string")
@@ -91,12 +112,20 @@ func checkObject(fs *diag.Findings, path string, node any, want documentShape) {
 		fs.Errorf(cmp.Or(path, "catalog"), "", "write key: value lines", "must be an object")
 		return
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		sub, known := want.fields[key]
 		if !known && !want.values {
-			fs.Errorf(joinPath(path, key), "", "fields are "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "), "unknown field")
+			fs.Errorf(
+				joinPath(path, key),
+				"",
+				"fields are "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "),
+				"unknown field",
+			)
+
 			continue
 		}
+
 		checkShape(fs, joinPath(path, key), object[key], sub)
 	}
 }
@@ -105,6 +134,7 @@ func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}
+
 	return path + "." + key
 }
 
@@ -112,22 +142,41 @@ func (c Catalog) validate(fs *catalogChecker) {
 	if c.APIVersion != APIVersion {
 		fs.Errorf("apiVersion", c.APIVersion, "write "+APIVersion, "unknown version")
 	}
+
 	if c.Kind != CatalogKind {
 		fs.Errorf("kind", c.Kind, "write "+CatalogKind, "unknown kind")
 	}
-	if u, err := url.Parse(c.FileRepository); c.FileRepository != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-		fs.Errorf("fileRepository", c.FileRepository, "such as https://mirror.example/files", "must be an http or https URL")
+
+	if u, err := url.Parse(c.FileRepository); c.FileRepository != "" &&
+		(err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+		fs.Errorf(
+			"fileRepository",
+			c.FileRepository,
+			"such as https://mirror.example/files",
+			"must be an http or https URL",
+		)
 	}
-	if c.ContainerRegistry != "" && !fs.matchesPattern(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
-		fs.Errorf("containerRegistry", c.ContainerRegistry, "such as registry.example:5000, without https://", "must be a host, port and path")
+
+	if c.ContainerRegistry != "" &&
+		!fs.matchesPattern(`^[a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?/?$`, c.ContainerRegistry) {
+		fs.Errorf(
+			"containerRegistry",
+			c.ContainerRegistry,
+			"such as registry.example:5000, without https://",
+			"must be a host, port and path",
+		)
 	}
+
 	seen := map[string]int{}
+
 	for i, f := range c.Files {
 		path := fmt.Sprintf("files[%d]", i)
 		f.validateFile(fs, path)
 		checkUnique(fs, seen, path, fmt.Sprintf("%s %s for %s", f.Name, f.Version, f.Arch))
 	}
+
 	clear(seen)
+
 	for i, im := range c.Images {
 		path := fmt.Sprintf("images[%d]", i)
 		im.validateImage(fs, path)
@@ -141,20 +190,34 @@ func checkUnique(fs *catalogChecker, seen map[string]int, path, key string) {
 		fs.Errorf(path, key, "remove one of the two", "is listed a second time, first as entry %d", first)
 		return
 	}
+
 	seen[key] = len(seen)
 }
 
 func (f File) validateFile(fs *catalogChecker, path string) {
 	checkNameVersion(fs, path, f.Name, f.Version)
 	if !slices.Contains(knownArchitectures(), f.Arch) {
-		fs.Errorf(path+".arch", f.Arch, "one of "+strings.Join(knownArchitectures(), ", "), "unknown architecture")
+		fs.Errorf(
+			path+".arch",
+			f.Arch,
+			"one of "+strings.Join(knownArchitectures(), ", "),
+			"unknown architecture",
+		)
 	}
+
 	if u, err := url.Parse(f.URL); err != nil || u.Scheme != "https" || u.Host == "" || u.Path == "" {
-		fs.Errorf(path+".url", f.URL, "upstream's address; a mirror goes into fileRepository", "must be an https URL")
+		fs.Errorf(
+			path+".url",
+			f.URL,
+			"upstream's address; a mirror goes into fileRepository",
+			"must be an https URL",
+		)
 	}
+
 	if !fs.matchesPattern(`^[0-9a-f]{64}$`, f.SHA256) {
 		fs.Errorf(path+".sha256", f.SHA256, "what sha256sum prints", "must be 64 lower-case hex digits")
 	}
+
 	if f.Format != FormatBinary && f.Format != FormatArchive {
 		fs.Errorf(path+".form", string(f.Format), "binary or archive", "unknown form")
 	}
@@ -162,15 +225,35 @@ func (f File) validateFile(fs *catalogChecker, path string) {
 
 func (i Image) validateImage(fs *catalogChecker, path string) {
 	checkNameVersion(fs, path, i.Name, i.Version)
-	if !fs.matchesPattern(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`, i.Ref) {
-		fs.Errorf(path+".ref", i.Ref, "such as registry.k8s.io/pause:3.10.1; a digest goes into digests", "must be host/path:tag")
+	if !fs.matchesPattern(
+		`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`,
+		i.Ref,
+	) {
+		fs.Errorf(
+			path+".ref",
+			i.Ref,
+			"such as registry.k8s.io/pause:3.10.1; a digest goes into digests",
+			"must be host/path:tag",
+		)
 	}
+
 	for _, arch := range slices.Sorted(maps.Keys(i.Digests)) {
 		if !slices.Contains(knownArchitectures(), arch) {
-			fs.Errorf(path+".digests", arch, "one of "+strings.Join(knownArchitectures(), ", "), "unknown architecture")
+			fs.Errorf(
+				path+".digests",
+				arch,
+				"one of "+strings.Join(knownArchitectures(), ", "),
+				"unknown architecture",
+			)
 		}
+
 		if !fs.matchesPattern(`^sha256:[0-9a-f]{64}$`, i.Digests[arch]) {
-			fs.Errorf(path+".digests."+arch, i.Digests[arch], "the digest of the manifest", "must be sha256: and 64 lower-case hex digits")
+			fs.Errorf(
+				path+".digests."+arch,
+				i.Digests[arch],
+				"the digest of the manifest",
+				"must be sha256: and 64 lower-case hex digits",
+			)
 		}
 	}
 }
@@ -179,6 +262,7 @@ func checkNameVersion(fs *catalogChecker, path, name, version string) {
 	if !fs.matchesPattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
 		fs.Errorf(path+".name", name, "such as kubelet", "must be lower-case letters, digits and dashes")
 	}
+
 	if !fs.matchesPattern(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
 		fs.Errorf(path+".version", version, "such as 1.36.3, without a leading v", "must be a version")
 	}
@@ -198,5 +282,6 @@ func (c *catalogChecker) matchesPattern(pattern, s string) bool {
 		re = regexp.MustCompile(pattern)
 		c.compiled[pattern] = re
 	}
+
 	return re.MatchString(s)
 }

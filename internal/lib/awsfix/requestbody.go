@@ -23,20 +23,34 @@ func AddBodyMiddleware(stack *middleware.Stack) error {
 	if _, ok := stack.Deserialize.Get(bodyMiddlewareID); ok {
 		return nil
 	}
-	return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(bodyMiddlewareID, hideWriteTo), middleware.After)
+
+	return stack.Deserialize.Add(
+		middleware.DeserializeMiddlewareFunc(bodyMiddlewareID, hideWriteTo),
+		middleware.After,
+	)
 }
 
-func hideWriteTo(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+func hideWriteTo(
+	ctx context.Context,
+	in middleware.DeserializeInput,
+	next middleware.DeserializeHandler,
+) (middleware.DeserializeOutput, middleware.Metadata, error) {
 	request, ok := in.Request.(*smithyhttp.Request)
 	if !ok {
 		return next.HandleDeserialize(ctx, in)
 	}
+
 	if body, seeks := request.GetStream().(io.ReadSeeker); seeks {
 		plain, err := request.SetStream(struct{ io.ReadSeeker }{body})
 		if err != nil {
-			return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf("prepare the body of a request: %w", err)
+			return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf(
+				"prepare the body of a request: %w",
+				err,
+			)
 		}
+
 		in.Request = plain
 	}
+
 	return next.HandleDeserialize(ctx, in)
 }

@@ -34,10 +34,12 @@ func (f Finding) String() string {
 	if f.Value != "" {
 		fmt.Fprintf(&b, " %q", f.Value)
 	}
+
 	b.WriteString(": " + f.Message)
 	if f.Hint != "" {
 		b.WriteString(" (" + f.Hint + ")")
 	}
+
 	return b.String()
 }
 
@@ -46,12 +48,24 @@ type Findings []Finding //nolint:errname,recvcheck // mostly a list that grows, 
 
 // Errorf adds an error.
 func (fs *Findings) Errorf(path, value, hint, format string, args ...any) {
-	*fs = append(*fs, Finding{Severity: Error, Path: path, Value: value, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	*fs = append(*fs, Finding{
+		Severity: Error,
+		Path:     path,
+		Value:    value,
+		Hint:     hint,
+		Message:  fmt.Sprintf(format, args...),
+	})
 }
 
 // Warnf adds a warning.
 func (fs *Findings) Warnf(path, value, hint, format string, args ...any) {
-	*fs = append(*fs, Finding{Severity: Warning, Path: path, Value: value, Hint: hint, Message: fmt.Sprintf(format, args...)})
+	*fs = append(*fs, Finding{
+		Severity: Warning,
+		Path:     path,
+		Value:    value,
+		Hint:     hint,
+		Message:  fmt.Sprintf(format, args...),
+	})
 }
 
 // Err returns fs as an error if it holds an error, else nil.
@@ -61,6 +75,7 @@ func (fs Findings) Err() error {
 			return fs
 		}
 	}
+
 	return nil
 }
 
@@ -72,8 +87,10 @@ func (fs Findings) Error() string {
 			lines = append(lines, f.String())
 		}
 	}
+
 	if len(lines) == 1 {
 		return lines[0]
 	}
+
 	return fmt.Sprintf("%d errors:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }

@@ -21,6 +21,7 @@ func WithHint(err error, hint string) error {
 	if err == nil {
 		return nil
 	}
+
 	return &HintedError{Err: err, Hint: hint}
 }
 
@@ -32,6 +33,7 @@ func Hints(err error) []string {
 		if !errors.As(err, &h) {
 			return out
 		}
+
 		out = append(out, h.Hint)
 		err = h.Err
 	}

@@ -7,12 +7,16 @@ import "strings"
 // Nearest returns the candidate that given was perhaps meant to be, or "" if none is close: at most a third of its
 // letters differ. Case does not count.
 func Nearest(given string, candidates []string) string {
-	best, least := "", len(given)/3+1
+	best := ""
+	least := len(given)/3 + 1
 	for _, c := range candidates {
-		if d := editDistance(strings.ToLower(given), strings.ToLower(c)); d < least || d == least && best == "" {
-			best, least = c, d
+		if d := editDistance(strings.ToLower(given), strings.ToLower(c)); d < least ||
+			d == least && best == "" {
+			best = c
+			least = d
 		}
 	}
+
 	return best
 }
 
@@ -22,6 +26,7 @@ func editDistance(a, b string) int {
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
@@ -30,9 +35,11 @@ func editDistance(a, b string) int {
 			if a[i] != b[j] {
 				change++
 			}
+
 			diagonal = row[j+1]
 			row[j+1] = min(change, row[j]+1, row[j+1]+1)
 		}
 	}
+
 	return row[len(b)]
 }

@@ -50,27 +50,34 @@ func (m Cache) Sum(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer f.Close() //nolint:errcheck // only read
 	before, known := m.statIdentity(f)
 	entries := map[string]cacheEntry{}
 	if known {
 		entries = m.loadEntries()
-		if e, ok := entries[path]; ok && e.identity == before && len(e.SHA256) == hex.EncodedLen(sha256.Size) {
+		if e, ok := entries[path]; ok && e.identity == before &&
+			len(e.SHA256) == hex.EncodedLen(sha256.Size) {
 			return e.SHA256, nil
 		}
 	}
+
 	hash := sha256.New()
 	if _, err := io.CopyBuffer(struct{ io.Writer }{hash}, struct{ io.Reader }{f}, make([]byte, 1<<18)); err != nil { //nolint:mnd // 256 KiB
 		return "", fmt.Errorf("hash %s: %w", path, err)
 	}
+
 	sum := hex.EncodeToString(hash.Sum(nil))
-	if after, ok := m.statIdentity(f); known && ok && after == before && m.Now().Sub(time.Unix(0, before.Changed)) > racyWindow {
+	if after, ok := m.statIdentity(f); known && ok && after == before &&
+		m.Now().Sub(time.Unix(0, before.Changed)) > racyWindow {
 		if len(entries) >= maxEntries {
 			clear(entries)
 		}
+
 		entries[path] = cacheEntry{before, sum}
 		m.saveEntries(entries)
 	}
+
 	return sum, nil
 }
 
@@ -79,10 +86,12 @@ func (m Cache) statIdentity(f *os.File) (identity, bool) {
 	if m.File == "" {
 		return identity{}, false
 	}
+
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
 		return identity{}, false
 	}
+
 	return identityOf(info)
 }
 
@@ -92,6 +101,7 @@ func (m Cache) loadEntries() map[string]cacheEntry {
 	if err != nil || json.Unmarshal(body, &out) != nil || out == nil {
 		return map[string]cacheEntry{}
 	}
+
 	return out
 }
 
@@ -101,17 +111,21 @@ func (m Cache) saveEntries(entries map[string]cacheEntry) {
 	if err != nil {
 		return
 	}
+
 	dir := filepath.Dir(m.File)
 	if os.MkdirAll(dir, 0o755) != nil { //nolint:gosec // a cache folder as others
 		return
 	}
+
 	temp, err := os.CreateTemp(dir, filepath.Base(m.File)+".*")
 	if err != nil {
 		return
 	}
+
 	_, err = temp.Write(body)
 	if closeErr := temp.Close(); err == nil && closeErr == nil && os.Rename(temp.Name(), m.File) == nil {
 		return
 	}
+
 	_ = os.Remove(temp.Name()) // what is left only takes room
 }

@@ -12,5 +12,11 @@ func identityOf(info fs.FileInfo) (identity, bool) {
 	if !ok {
 		return identity{}, false
 	}
-	return identity{Device: uint64(s.Dev), Inode: s.Ino, Size: s.Size, Changed: s.Ctim.Nano()}, true //nolint:unconvert // Dev is another type on other architectures
+
+	return identity{
+		Device:  uint64(s.Dev),
+		Inode:   s.Ino,
+		Size:    s.Size,
+		Changed: s.Ctim.Nano(),
+	}, true //nolint:unconvert // Dev is another type on other architectures
 }

@@ -60,15 +60,22 @@ type KubeconfigOptions struct {
 func RenderKubeconfig(a KubeconfigOptions) ([]byte, error) {
 	k := kubeconfigFile{APIVersion: "v1", Kind: "Config", CurrentContext: a.Name}
 	cluster := namedCluster{Name: a.Name}
-	cluster.Cluster.Server, cluster.Cluster.CA, cluster.Cluster.TLS = a.Server, a.CAPEM, a.TLSServerName
+	cluster.Cluster.Server = a.Server
+	cluster.Cluster.CA = a.CAPEM
+	cluster.Cluster.TLS = a.TLSServerName
 	context := namedContext{Name: a.Name}
-	context.Context.Cluster, context.Context.User = a.Name, a.Name
+	context.Context.Cluster = a.Name
+	context.Context.User = a.Name
 	user := namedUser{Name: a.Name}
-	user.User.Cert, user.User.Key = a.CertPEM, a.KeyPEM
-	k.Clusters, k.Contexts, k.Users = []namedCluster{cluster}, []namedContext{context}, []namedUser{user}
+	user.User.Cert = a.CertPEM
+	user.User.Key = a.KeyPEM
+	k.Clusters = []namedCluster{cluster}
+	k.Contexts = []namedContext{context}
+	k.Users = []namedUser{user}
 	out, err := yaml.Marshal(k)
 	if err != nil {
 		return nil, fmt.Errorf("render kubeconfig %s: %w", a.Name, err)
 	}
+
 	return out, nil
 }

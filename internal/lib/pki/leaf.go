@@ -54,14 +54,17 @@ func IssueLeaf(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) ([]byte, e
 	if err != nil {
 		return nil, fmt.Errorf("issue %q under %s: %w", leaf.CN, ca.Name, err)
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.Certs[0], pub, ca.key.private)
 	if err != nil {
 		return nil, fmt.Errorf("issue %q under %s: %w", leaf.CN, ca.Name, err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("issue %q under %s: %w", leaf.CN, ca.Name, err)
 	}
+
 	return CertPEM(cert), nil
 }
 
@@ -69,10 +72,13 @@ func newLeafTemplate(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) (*x5
 	if ca.key.private == nil || len(ca.Certs) == 0 {
 		return nil, errors.New("the CA's key is not loaded")
 	}
+
 	if err := errors.Join(leaf.validate(), checkPublicKey(pub)); err != nil {
 		return nil, err
 	}
+
 	usages := make([]x509.ExtKeyUsage, 0, len(leaf.Usages))
+
 	for _, u := range leaf.Usages {
 		switch u {
 		case ClientUsage:
@@ -83,24 +89,32 @@ func newLeafTemplate(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) (*x5
 			return nil, fmt.Errorf("usage %q is neither client nor server", u)
 		}
 	}
+
 	end := now.Add(leaf.TTL)
 	if last := ca.Certs[0].NotAfter; end.After(last) {
 		end = last
 	}
+
 	if !end.After(now) {
 		return nil, fmt.Errorf("the CA ended on %s", ca.Certs[0].NotAfter.UTC().Format(time.DateOnly))
 	}
+
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
+
 	ips := make([]net.IP, 0, len(leaf.IPs))
 	for _, ip := range leaf.IPs {
 		ips = append(ips, ip.Unmap().AsSlice())
 	}
+
 	return &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: leaf.CN, Organization: slices.Sorted(slices.Values(leaf.Orgs))},
+		SerialNumber: serial,
+		Subject: pkix.Name{
+			CommonName:   leaf.CN,
+			Organization: slices.Sorted(slices.Values(leaf.Orgs)),
+		},
 		NotBefore:             now.Add(-clockSkewAllowance),
 		NotAfter:              end,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -122,11 +136,13 @@ func (l Leaf) validate() error {
 	case slices.Contains(l.Usages, ServerUsage) && len(l.DNS)+len(l.IPs) == 0:
 		return errors.New("a server certificate needs a name or an address")
 	}
+
 	for _, ip := range l.IPs {
 		if !ip.IsValid() {
 			return errors.New("an address is not set")
 		}
 	}
+
 	return nil
 }
 
@@ -137,13 +153,16 @@ func checkPublicKey(pub crypto.PublicKey) error {
 		if k.Curve == elliptic.P224() {
 			return errors.New("the public key's curve is too small")
 		}
+
 	case *rsa.PublicKey:
 		if k.N.BitLen() < minRSABits {
 			return fmt.Errorf("the public RSA key has fewer than %d bits", minRSABits)
 		}
+
 	case ed25519.PublicKey:
 	default:
 		return fmt.Errorf("public keys of type %T are not certified", pub)
 	}
+
 	return nil
 }

@@ -67,6 +67,7 @@ func NewKey(name string) (Key, error) {
 	if err != nil {
 		return Key{}, fmt.Errorf("make key %s: %w", name, err)
 	}
+
 	return Key{name: name, private: k}, nil
 }
 
@@ -76,14 +77,17 @@ func ParseKey(name string, text []byte) (Key, error) {
 	if block == nil || block.Type != pemPrivateKey {
 		return Key{}, fmt.Errorf("key %s is not a PEM block of type %s", name, pemPrivateKey)
 	}
+
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return Key{}, fmt.Errorf("key %s is not PKCS #8", name)
 	}
+
 	k, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || k.Curve != elliptic.P256() {
 		return Key{}, fmt.Errorf("key %s is not ECDSA P-256", name)
 	}
+
 	return Key{name: name, private: k}, nil
 }
 
@@ -108,6 +112,7 @@ func (k Key) PEM() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode key %s: %w", k.name, err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
 }
 
@@ -116,15 +121,18 @@ func (k Key) Derive(purpose string, size int) ([]byte, error) {
 	if k.private == nil {
 		return nil, fmt.Errorf("derive from key %s: it is not loaded", k.name)
 	}
+
 	text, err := k.PEM()
 	if err != nil {
 		return nil, err
 	}
+
 	defer clear(text)
 	out, err := hkdf.Key(sha256.New, text, nil, purpose, size)
 	if err != nil {
 		return nil, fmt.Errorf("derive from key %s: %w", k.name, err)
 	}
+
 	return out, nil
 }
 
@@ -137,6 +145,7 @@ func PublicPEM(pub *ecdsa.PublicKey) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode public key: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: pemPublicKey, Bytes: der}), nil
 }
 
@@ -155,10 +164,12 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
+
 	serial, err := newSerial()
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: name, OrganizationalUnit: []string{cluster}},
@@ -170,14 +181,17 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 		MaxPathLenZero:        true,
 		SubjectKeyId:          id,
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key.private)
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return CA{}, fmt.Errorf("make %s: %w", name, err)
 	}
+
 	return CA{Name: name, Certs: []*x509.Certificate{cert}, key: key}, nil
 }
 
@@ -187,9 +201,11 @@ func ParseCA(name string, certsPEM []byte, key Key) (CA, error) {
 	if err != nil {
 		return CA{}, fmt.Errorf("load %s: %w", name, err)
 	}
+
 	if !key.Public().Equal(certs[0].PublicKey) {
 		return CA{}, fmt.Errorf("load %s: its key is not that of its first certificate", name)
 	}
+
 	return CA{Name: name, Certs: certs, key: key}, nil
 }
 
@@ -202,6 +218,7 @@ func (c CA) CertsPEM() []byte {
 	for _, cert := range c.Certs {
 		out = append(out, CertPEM(cert)...)
 	}
+
 	return out
 }
 
@@ -222,18 +239,23 @@ func ParseCerts(text []byte) ([]*x509.Certificate, error) {
 		if block == nil {
 			break
 		}
+
 		if block.Type != pemCertificate {
 			return nil, fmt.Errorf("a PEM block is a %s, not a %s", block.Type, pemCertificate)
 		}
+
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return nil, fmt.Errorf("parse certificate: %w", err)
 		}
+
 		out = append(out, cert)
 	}
+
 	if len(out) == 0 {
 		return nil, errors.New("no PEM certificate found")
 	}
+
 	return out, nil
 }
 
@@ -243,6 +265,7 @@ func newSerial() (*big.Int, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return n.Add(n, big.NewInt(1)), nil
 }
 
@@ -252,6 +275,8 @@ func computeKeyID(pub *ecdsa.PublicKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sum := sha256.Sum256(point)
+
 	return sum[:20], nil
 }

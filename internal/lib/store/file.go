@@ -44,21 +44,29 @@ func (f *FileStore) Get(ctx context.Context, key string) (Object, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return Object{}, err
 	}
+
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
 		return Object{}, f.wrapError("read", key, err)
 	}
+
 	defer root.Close() //nolint:errcheck // opened to read
 	body, err := root.ReadFile(filepath.FromSlash(key))
 	if err != nil {
 		return Object{}, f.wrapError("read", key, err)
 	}
+
 	return Object{Key: key, Body: body, ETag: computeETag(body)}, nil
 }
 
 // Put writes an object whatever is there.
 func (f *FileStore) Put(ctx context.Context, key string, body []byte) (string, error) {
-	return f.writeObject(ctx, key, body, func(root *os.Root, temp, name string) error { return root.Rename(temp, name) })
+	return f.writeObject(
+		ctx,
+		key,
+		body,
+		func(root *os.Root, temp, name string) error { return root.Rename(temp, name) },
+	)
 }
 
 // Create writes an object that is not there yet.
@@ -67,6 +75,7 @@ func (f *FileStore) Create(ctx context.Context, key string, body []byte) (string
 		if err := root.Link(temp, name); err != nil { // unlike rename, link never replaces
 			return err
 		}
+
 		return root.Remove(temp)
 	})
 }
@@ -78,9 +87,11 @@ func (f *FileStore) Update(ctx context.Context, key string, body []byte, etag st
 		if err != nil {
 			return err
 		}
+
 		if computeETag(now) != etag {
 			return ErrConflict
 		}
+
 		return root.Rename(temp, name)
 	})
 }
@@ -90,13 +101,16 @@ func (f *FileStore) Delete(ctx context.Context, key string) error {
 	if err := checkRequest(ctx, key); err != nil {
 		return err
 	}
+
 	if _, err := os.Stat(f.dir); err != nil {
 		return ignoreNotFound(f.wrapError("delete", key, err))
 	}
+
 	return f.withLock(ctx, key, func(root *os.Root) error {
 		if err := root.Remove(filepath.FromSlash(key)); err != nil {
 			return ignoreNotFound(f.wrapError("delete", key, err))
 		}
+
 		removeEmptyDirs(root, path.Dir(key))
 		return nil
 	})
@@ -114,57 +128,75 @@ func (f *FileStore) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	var keys []string
 	err := filepath.WalkDir(f.dir, func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // deleted while we walk
 		}
+
 		if err != nil {
 			return err
 		}
+
 		rel, err := filepath.Rel(f.dir, p)
 		if err != nil {
 			return err
 		}
+
 		key := filepath.ToSlash(rel)
 		if d.Type().IsRegular() && strings.HasPrefix(key, prefix) && !isInternalName(path.Base(key)) {
 			keys = append(keys, key)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list %s in %s: %w", prefix, f.URL(), err)
 	}
+
 	slices.Sort(keys)
+
 	return keys, nil
 }
 
 // writeObject puts body into a temporary file beside key and lets commit move it in place, under the lock.
-func (f *FileStore) writeObject(ctx context.Context, key string, body []byte, commit func(root *os.Root, temp, name string) error) (string, error) {
+func (f *FileStore) writeObject(
+	ctx context.Context,
+	key string,
+	body []byte,
+	commit func(root *os.Root, temp, name string) error,
+) (string, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return "", err
 	}
+
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return "", f.wrapError("write", key, err)
 	}
+
 	err := f.withLock(ctx, key, func(root *os.Root) error {
 		name := filepath.FromSlash(key)
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 			return f.wrapError("write", key, err)
 		}
+
 		temp := filepath.Join(filepath.Dir(name), tempPrefix+rand.Text())
 		defer root.Remove(temp) //nolint:errcheck // gone already when all went well
 		if err := writeAndSync(root, temp, body); err != nil {
 			return f.wrapError("write", key, err)
 		}
+
 		if err := commit(root, temp, name); err != nil {
 			return f.wrapError("write", key, err)
 		}
+
 		return f.wrapError("write", key, syncDir(root, filepath.Dir(name)))
 	})
 	if err != nil {
 		return "", err
 	}
+
 	return computeETag(body), nil
 }
 
@@ -174,20 +206,25 @@ func (f *FileStore) withLock(ctx context.Context, key string, do func(*os.Root) 
 	if err != nil {
 		return f.wrapError("open", key, err)
 	}
+
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	lock, err := root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return f.wrapError("lock", key, err)
 	}
+
 	defer lock.Close() //nolint:errcheck // closing is what unlocks
+
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return do(root)
 		}
+
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return f.wrapError("lock", key, err)
 		}
+
 		select {
 		case <-ctx.Done():
 			return f.wrapError("wait for the lock to write", key, ctx.Err())
@@ -201,7 +238,9 @@ func writeAndSync(root *os.Root, name string, body []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = file.Write(body)
+
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
@@ -211,6 +250,7 @@ func syncDir(root *os.Root, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(d.Sync(), d.Close())
 }
 
@@ -224,6 +264,7 @@ func (f *FileStore) wrapError(doing, key string, err error) error {
 	case errors.Is(err, fs.ErrExist):
 		err = ErrConflict
 	}
+
 	return fmt.Errorf("%s %s in %s: %w", doing, key, f.URL(), err)
 }
 
@@ -232,6 +273,7 @@ func ignoreNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
+
 	return err
 }
 

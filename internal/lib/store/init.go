@@ -36,17 +36,21 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 	if err != nil {
 		return nil, err
 	}
+
 	_, err = s.Get(ctx, SettingsKey)
 	if err == nil {
 		_, err = readSettings(ctx, s)
 		return nil, err
 	}
+
 	if !errors.Is(err, ErrNotFound) {
 		return nil, err
 	}
+
 	if on, ok := s.(*S3Store); ok {
 		return planS3Init(on, cfg), nil
 	}
+
 	return planFileInit(s, opts)
 }
 
@@ -56,8 +60,10 @@ func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) er
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("make %s: %w", step.Description, err)
 		}
+
 		done(step)
 	}
+
 	return nil
 }
 
@@ -67,11 +73,19 @@ func planFileInit(s Store, opts Options) ([]InitStep, error) {
 		return nil, diag.WithHint(errors.New("a state store in a folder needs a key for its secrets"),
 			"give --state-key FILE, which will be made if it is not there, or set SLIPWAY_STATE_PASSPHRASE")
 	}
+
 	set := &Settings{Version: settingsVersion}
-	identity := InitStep{"an age identity sealed with the passphrase", func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) }}
-	if opts.KeyFile != "" {
-		identity = InitStep{"key file " + opts.KeyFile, func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) }}
+	identity := InitStep{
+		"an age identity sealed with the passphrase",
+		func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) },
 	}
+	if opts.KeyFile != "" {
+		identity = InitStep{
+			"key file " + opts.KeyFile,
+			func(context.Context) error { return ensureKeyFile(set, opts.KeyFile) },
+		}
+	}
+
 	return []InitStep{identity, newSettingsStep(s, set)}, nil
 }
 
@@ -83,25 +97,39 @@ func ensureKeyFile(set *Settings, file string) error {
 		if err != nil {
 			return err
 		}
+
 		set.Recipient = id.Recipient().String()
+
 		return nil
 	}
+
 	if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
+
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "# slipway state key; without it the state's secrets are lost\n# public key: %s\n%s\n", id.Recipient(), id)
+
+	_, err = fmt.Fprintf(
+		out,
+		"# slipway state key; without it the state's secrets are lost\n# public key: %s\n%s\n",
+		id.Recipient(),
+		id,
+	)
+
 	set.Recipient = id.Recipient().String()
+
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
@@ -110,12 +138,15 @@ func createSealedIdentity(set *Settings, passphrase string) error {
 	if err != nil {
 		return err
 	}
+
 	to, err := age.NewScryptRecipient(passphrase)
 	if err != nil {
 		return err
 	}
+
 	set.Recipient = id.Recipient().String()
 	set.Identity, err = ageEncrypt([]byte(id.String()), to)
+
 	return err
 }
 
@@ -126,7 +157,9 @@ func newSettingsStep(s Store, set *Settings) InitStep {
 		if err != nil {
 			return err
 		}
+
 		_, err = s.Create(ctx, SettingsKey, append(body, '\n'))
+
 		return err
 	}}
 }
@@ -135,11 +168,31 @@ func newSettingsStep(s Store, set *Settings) InitStep {
 type bucketAPI interface {
 	CreateBucket(context.Context, *s3.CreateBucketInput, ...func(*s3.Options)) (*s3.CreateBucketOutput, error)
 	HeadBucket(context.Context, *s3.HeadBucketInput, ...func(*s3.Options)) (*s3.HeadBucketOutput, error)
-	PutPublicAccessBlock(context.Context, *s3.PutPublicAccessBlockInput, ...func(*s3.Options)) (*s3.PutPublicAccessBlockOutput, error)
-	GetBucketPolicy(context.Context, *s3.GetBucketPolicyInput, ...func(*s3.Options)) (*s3.GetBucketPolicyOutput, error)
-	PutBucketPolicy(context.Context, *s3.PutBucketPolicyInput, ...func(*s3.Options)) (*s3.PutBucketPolicyOutput, error)
-	PutBucketVersioning(context.Context, *s3.PutBucketVersioningInput, ...func(*s3.Options)) (*s3.PutBucketVersioningOutput, error)
-	PutBucketEncryption(context.Context, *s3.PutBucketEncryptionInput, ...func(*s3.Options)) (*s3.PutBucketEncryptionOutput, error)
+	PutPublicAccessBlock(
+		context.Context,
+		*s3.PutPublicAccessBlockInput,
+		...func(*s3.Options),
+	) (*s3.PutPublicAccessBlockOutput, error)
+	GetBucketPolicy(
+		context.Context,
+		*s3.GetBucketPolicyInput,
+		...func(*s3.Options),
+	) (*s3.GetBucketPolicyOutput, error)
+	PutBucketPolicy(
+		context.Context,
+		*s3.PutBucketPolicyInput,
+		...func(*s3.Options),
+	) (*s3.PutBucketPolicyOutput, error)
+	PutBucketVersioning(
+		context.Context,
+		*s3.PutBucketVersioningInput,
+		...func(*s3.Options),
+	) (*s3.PutBucketVersioningOutput, error)
+	PutBucketEncryption(
+		context.Context,
+		*s3.PutBucketEncryptionInput,
+		...func(*s3.Options),
+	) (*s3.PutBucketEncryptionOutput, error)
 }
 
 // keyAPI is what making a KMS key calls.
@@ -147,7 +200,11 @@ type keyAPI interface {
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
 	CreateAlias(context.Context, *kms.CreateAliasInput, ...func(*kms.Options)) (*kms.CreateAliasOutput, error)
-	EnableKeyRotation(context.Context, *kms.EnableKeyRotationInput, ...func(*kms.Options)) (*kms.EnableKeyRotationOutput, error)
+	EnableKeyRotation(
+		context.Context,
+		*kms.EnableKeyRotationInput,
+		...func(*kms.Options),
+	) (*kms.EnableKeyRotationOutput, error)
 }
 
 // s3Initializer makes a bucket that only its owner can read, over TLS, and the key that seals in it.
@@ -163,9 +220,14 @@ type s3Initializer struct {
 func planS3Init(s *S3Store, cfg aws.Config) []InitStep {
 	client := s3.NewFromConfig(cfg)
 	m := s3Initializer{
-		buckets: client, keys: kms.NewFromConfig(cfg), bucket: s.bucket, region: cfg.Region,
-		endpoint: aws.ToString(client.Options().BaseEndpoint), settings: &Settings{Version: settingsVersion},
+		buckets:  client,
+		keys:     kms.NewFromConfig(cfg),
+		bucket:   s.bucket,
+		region:   cfg.Region,
+		endpoint: aws.ToString(client.Options().BaseEndpoint),
+		settings: &Settings{Version: settingsVersion},
 	}
+
 	return []InitStep{
 		{"bucket " + s.bucket, m.ensureBucket},
 		{"public access block of " + s.bucket, m.blockPublicAccess},
@@ -185,9 +247,13 @@ func (m s3Initializer) keyAlias() string {
 func (m s3Initializer) ensureBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &m.bucket}
 	if m.region != "us-east-1" { // the one region that may not be named
-		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{LocationConstraint: s3types.BucketLocationConstraint(m.region)}
+		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{
+			LocationConstraint: s3types.BucketLocationConstraint(m.region),
+		}
 	}
+
 	_, err := m.buckets.CreateBucket(ctx, in)
+
 	switch errorCode(err) {
 	case "BucketAlreadyOwnedByYou":
 		return nil
@@ -195,8 +261,13 @@ func (m s3Initializer) ensureBucket(ctx context.Context) error {
 		if _, head := m.buckets.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &m.bucket}); head == nil {
 			return nil // ours: some endpoints do not tell the two apart
 		}
-		return diag.WithHint(fmt.Errorf("the bucket belongs to somebody else: %w", err), "choose another name: bucket names are one space for all of AWS")
+
+		return diag.WithHint(
+			fmt.Errorf("the bucket belongs to somebody else: %w", err),
+			"choose another name: bucket names are one space for all of AWS",
+		)
 	}
+
 	return err
 }
 
@@ -205,9 +276,13 @@ func (m s3Initializer) blockPublicAccess(ctx context.Context) error {
 	_, err := m.buckets.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
 		Bucket: &m.bucket,
 		PublicAccessBlockConfiguration: &s3types.PublicAccessBlockConfiguration{
-			BlockPublicAcls: on, BlockPublicPolicy: on, IgnorePublicAcls: on, RestrictPublicBuckets: on,
+			BlockPublicAcls:       on,
+			BlockPublicPolicy:     on,
+			IgnorePublicAcls:      on,
+			RestrictPublicBuckets: on,
 		},
 	})
+
 	return err
 }
 
@@ -218,6 +293,7 @@ func (m s3Initializer) describePolicy() string {
 	if m.isPlainHTTP() {
 		return "none, since the endpoint itself is without TLS"
 	}
+
 	return "TLS only"
 }
 
@@ -226,6 +302,7 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	if m.isPlainHTTP() {
 		return nil
 	}
+
 	have, err := m.buckets.GetBucketPolicy(ctx, &s3.GetBucketPolicyInput{Bucket: &m.bucket})
 	switch {
 	case err == nil && requiresTLS(aws.ToString(have.Policy)):
@@ -236,13 +313,16 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	case errorCode(err) != "NoSuchBucketPolicy":
 		return err
 	}
+
 	partition := "aws"
+
 	switch {
 	case strings.HasPrefix(m.region, "cn-"):
 		partition = "aws-cn"
 	case strings.HasPrefix(m.region, "us-gov-"):
 		partition = "aws-us-gov"
 	}
+
 	arn := "arn:" + partition + ":s3:::" + m.bucket
 	policy, err := json.Marshal(map[string]any{
 		"Version": "2012-10-17",
@@ -255,7 +335,12 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.buckets.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{Bucket: &m.bucket, Policy: aws.String(string(policy))})
+
+	_, err = m.buckets.PutBucketPolicy(
+		ctx,
+		&s3.PutBucketPolicyInput{Bucket: &m.bucket, Policy: aws.String(string(policy))},
+	)
+
 	return err
 }
 
@@ -267,6 +352,7 @@ func requiresTLS(policy string) bool {
 			Bool map[string]any
 		}
 	}
+
 	var one struct{ Statement statement }
 	var many struct{ Statement []statement }
 	if json.Unmarshal([]byte(policy), &one) == nil {
@@ -274,6 +360,7 @@ func requiresTLS(policy string) bool {
 	} else if json.Unmarshal([]byte(policy), &many) != nil {
 		return false
 	}
+
 	return slices.ContainsFunc(many.Statement, func(s statement) bool {
 		return s.Effect == "Deny" && fmt.Sprint(s.Condition.Bool["aws:SecureTransport"]) == "false"
 	})
@@ -302,26 +389,33 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		m.settings.KMSKeyARN = aws.ToString(made.KeyMetadata.Arn)
 		if _, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
 			return err
 		}
+
 	default:
 		return err
 	}
+
 	_, err = m.keys.EnableKeyRotation(ctx, &kms.EnableKeyRotationInput{KeyId: &m.settings.KMSKeyARN})
+
 	return err
 }
 
 func (m s3Initializer) setEncryption(ctx context.Context) error {
 	_, err := m.buckets.PutBucketEncryption(ctx, &s3.PutBucketEncryptionInput{
 		Bucket: &m.bucket,
-		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{Rules: []s3types.ServerSideEncryptionRule{{
-			BucketKeyEnabled: aws.Bool(true), // one call to KMS for many objects
-			ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
-				SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &m.settings.KMSKeyARN,
-			},
-		}}},
+		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{
+			Rules: []s3types.ServerSideEncryptionRule{{
+				BucketKeyEnabled: aws.Bool(true), // one call to KMS for many objects
+				ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
+					SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &m.settings.KMSKeyARN,
+				},
+			}},
+		},
 	})
+
 	return err
 }

@@ -15,9 +15,11 @@ const maxKeyBytes = 900
 
 // checkKey refuses keys that would leave the store, or mean different objects in different stores.
 func checkKey(key string) error {
-	if !fs.ValidPath(key) || key == "." || len(key) > maxKeyBytes || strings.ContainsAny(key, "\\\x00") || isInternalName(path.Base(key)) {
+	if !fs.ValidPath(key) || key == "." || len(key) > maxKeyBytes || strings.ContainsAny(key, "\\\x00") ||
+		isInternalName(path.Base(key)) {
 		return fmt.Errorf("key %q is not a relative path without \"..\"", key)
 	}
+
 	return nil
 }
 
@@ -25,5 +27,6 @@ func checkRequest(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	return checkKey(key)
 }

@@ -64,15 +64,21 @@ func ParseURL(raw string) (Location, error) {
 	if err != nil {
 		return Location{}, diag.WithHint(fmt.Errorf("state store %q is not a URL", raw), hint)
 	}
+
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return Location{}, diag.WithHint(fmt.Errorf("state store URL of host %q has more than a place in it", u.Host), hint)
+		return Location{}, diag.WithHint(
+			fmt.Errorf("state store URL of host %q has more than a place in it", u.Host),
+			hint,
+		)
 	}
+
 	switch {
 	case u.Scheme == "file" && u.Host == "" && filepath.IsAbs(u.Path):
 		return Location{Dir: filepath.Clean(u.Path)}, nil
 	case u.Scheme == "s3" && regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`).MatchString(u.Host):
 		return Location{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}, nil
 	}
+
 	return Location{}, diag.WithHint(fmt.Errorf("state store %q is of no known kind", raw), hint)
 }
 
@@ -83,20 +89,27 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 	if err != nil {
 		return nil, nil, err
 	}
+
 	set, err := readSettings(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if s3store, ok := s.(*S3Store); ok {
 		s3store.setSettings(set)
 	}
+
 	if set.KMSKeyARN != "" {
 		return s, NewKMSSealer(kms.NewFromConfig(cfg), set.KMSKeyARN), nil
 	}
+
 	identity, err := openIdentity(set, opts)
 	if err != nil {
-		return s, missingKeySealer{err}, nil //nolint:nilerr // public objects can be read without the key; sealing says err
+		return s, missingKeySealer{
+			err,
+		}, nil //nolint:nilerr // public objects can be read without the key; sealing says err
 	}
+
 	return s, NewAgeSealer(identity), nil
 }
 
@@ -106,16 +119,20 @@ func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.
 	if err != nil {
 		return nil, aws.Config{}, err
 	}
+
 	if at.Dir != "" {
 		return NewFileStore(at.Dir), aws.Config{}, nil
 	}
+
 	cfg, err := opts.AWS(ctx)
 	if err != nil {
 		return nil, aws.Config{}, fmt.Errorf("open %s: %w", rawURL, err)
 	}
+
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.DisableLogOutputChecksumValidationSkipped = true // a line for each object that was put without checksum
 	})
+
 	return NewS3Store(client, at.Bucket, at.Prefix), cfg, nil
 }
 
@@ -123,19 +140,28 @@ func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.
 func readSettings(ctx context.Context, s Store) (Settings, error) {
 	o, err := s.Get(ctx, SettingsKey)
 	if errors.Is(err, ErrNotFound) {
-		return Settings{}, diag.WithHint(fmt.Errorf("there is no state store at %s: %w", s.URL(), ErrNotFound),
-			"check the URL, or make it with: slipway state init --state "+s.URL())
+		return Settings{}, diag.WithHint(
+			fmt.Errorf("there is no state store at %s: %w", s.URL(), ErrNotFound),
+			"check the URL, or make it with: slipway state init --state "+s.URL(),
+		)
 	}
+
 	if err != nil {
 		return Settings{}, err
 	}
+
 	var set Settings
 	if err := json.Unmarshal(o.Body, &set); err != nil {
 		return Settings{}, fmt.Errorf("read %s in %s: %w", SettingsKey, s.URL(), err)
 	}
+
 	if set.Version != settingsVersion {
-		return Settings{}, diag.WithHint(fmt.Errorf("%s in %s has version %d", SettingsKey, s.URL(), set.Version), "use a newer slipway")
+		return Settings{}, diag.WithHint(
+			fmt.Errorf("%s in %s has version %d", SettingsKey, s.URL(), set.Version),
+			"use a newer slipway",
+		)
 	}
+
 	return set, nil
 }
 
@@ -145,18 +171,22 @@ func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
 	if len(set.Identity) > 0 {
 		hint = "set SLIPWAY_STATE_PASSPHRASE"
 	}
+
 	text, err := readIdentityText(set, opts)
 	if err != nil {
 		return nil, diag.WithHint(fmt.Errorf("the state store's key is needed: %w", err), hint)
 	}
+
 	defer clear(text)
 	id, err := parseIdentity(text)
 	if err != nil {
 		return nil, diag.WithHint(err, hint)
 	}
+
 	if id.Recipient().String() != set.Recipient {
 		return nil, diag.WithHint(errors.New("the key given is not the state store's"), hint)
 	}
+
 	return id, nil
 }
 
@@ -164,20 +194,25 @@ func readIdentityText(set Settings, opts Options) ([]byte, error) {
 	if opts.KeyFile != "" {
 		return os.ReadFile(opts.KeyFile)
 	}
+
 	if len(set.Identity) == 0 {
 		return nil, errors.New("no key file given")
 	}
+
 	if opts.Passphrase == "" {
 		return nil, errors.New("no passphrase given")
 	}
+
 	with, err := age.NewScryptIdentity(opts.Passphrase)
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := ageDecrypt(set.Identity, with)
 	if err != nil {
 		return nil, errors.New("wrong passphrase")
 	}
+
 	return text, nil
 }
 
@@ -187,10 +222,12 @@ func parseIdentity(text []byte) (*age.X25519Identity, error) {
 	if err != nil || len(ids) != 1 {
 		return nil, errors.New("the state store's key file holds no single age identity")
 	}
+
 	id, ok := ids[0].(*age.X25519Identity)
 	if !ok {
 		return nil, errors.New("the state store's key is not an X25519 age identity")
 	}
+
 	return id, nil
 }
 

@@ -26,7 +26,11 @@ type S3API interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	DeleteObject(context.Context, *s3.DeleteObjectInput, ...func(*s3.Options)) (*s3.DeleteObjectOutput, error)
-	ListObjectsV2(context.Context, *s3.ListObjectsV2Input, ...func(*s3.Options)) (*s3.ListObjectsV2Output, error)
+	ListObjectsV2(
+		context.Context,
+		*s3.ListObjectsV2Input,
+		...func(*s3.Options),
+	) (*s3.ListObjectsV2Output, error)
 }
 
 // S3Store is a Store under a prefix of a bucket.
@@ -52,6 +56,7 @@ func (s *S3Store) Settings() (Settings, bool) {
 	if s.settings == nil {
 		return Settings{}, false
 	}
+
 	return *s.settings, true
 }
 
@@ -60,15 +65,18 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return Object{}, err
 	}
+
 	out, err := s.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
 	if err != nil {
 		return Object{}, s.wrapError("read", key, err)
 	}
+
 	defer out.Body.Close() //nolint:errcheck // read to its end
 	body, err := io.ReadAll(out.Body)
 	if err != nil {
 		return Object{}, s.wrapError("read", key, err)
 	}
+
 	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
 }
 
@@ -92,6 +100,7 @@ func (s *S3Store) Delete(ctx context.Context, key string) error {
 	if err := checkRequest(ctx, key); err != nil {
 		return err
 	}
+
 	_, err := s.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.bucket, Key: s.objectKey(key)})
 	return ignoreNotFound(s.wrapError("delete", key, err))
 }
@@ -102,6 +111,7 @@ func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return slices.Sorted(maps.Keys(etags)), nil
 }
 
@@ -111,39 +121,56 @@ func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, 
 	if s.prefix != "" {
 		base = s.prefix + "/"
 	}
-	pages := s3.NewListObjectsV2Paginator(s.api, &s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)})
+
+	pages := s3.NewListObjectsV2Paginator(
+		s.api,
+		&s3.ListObjectsV2Input{Bucket: &s.bucket, Prefix: aws.String(base + prefix)},
+	)
+
 	out := map[string]string{}
+
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, s.wrapError("list", prefix, err)
 		}
+
 		for _, o := range page.Contents {
 			out[strings.TrimPrefix(aws.ToString(o.Key), base)] = aws.ToString(o.ETag)
 		}
 	}
+
 	return out, nil
 }
 
 func (s *S3Store) objectKey(key string) *string { return aws.String(path.Join(s.prefix, key)) }
 
 // putObject sends in. A 409 says that another conditional write was under way: then neither has been decided for us, so ask again.
-func (s *S3Store) putObject(ctx context.Context, key string, body []byte, in s3.PutObjectInput) (string, error) {
+func (s *S3Store) putObject(
+	ctx context.Context,
+	key string,
+	body []byte,
+	in s3.PutObjectInput,
+) (string, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return "", err
 	}
+
 	in.Bucket, in.Key = &s.bucket, s.objectKey(key)
 	var err error
+
 	for range maxConditionalAttempts {
 		in.Body = bytes.NewReader(body)
 		var out *s3.PutObjectOutput
 		if out, err = s.api.PutObject(ctx, &in); err == nil {
 			return aws.ToString(out.ETag), nil
 		}
+
 		if errorCode(err) != "ConditionalRequestConflict" {
 			break
 		}
 	}
+
 	return "", s.wrapError("write", key, err)
 }
 
@@ -152,6 +179,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	if err == nil {
 		return nil
 	}
+
 	switch errorCode(err) {
 	case "NoSuchKey", "NotFound":
 		err = ErrNotFound
@@ -160,6 +188,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	case "PreconditionFailed", "ConditionalRequestConflict":
 		err = ErrConflict
 	}
+
 	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), err)
 }
 
@@ -168,5 +197,6 @@ func errorCode(err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()
 	}
+
 	return ""
 }

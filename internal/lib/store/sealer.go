@@ -25,7 +25,11 @@ var ErrDecryption = errors.New("cannot be opened: wrong key, other purpose, or d
 
 // KMSAPI is what the KMS sealer calls.
 type KMSAPI interface {
-	GenerateDataKey(context.Context, *kms.GenerateDataKeyInput, ...func(*kms.Options)) (*kms.GenerateDataKeyOutput, error)
+	GenerateDataKey(
+		context.Context,
+		*kms.GenerateDataKeyInput,
+		...func(*kms.Options),
+	) (*kms.GenerateDataKeyOutput, error)
 	Decrypt(context.Context, *kms.DecryptInput, ...func(*kms.Options)) (*kms.DecryptOutput, error)
 }
 
@@ -56,16 +60,25 @@ func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]
 	if err != nil {
 		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
 	}
+
 	defer clear(key.Plaintext)
 	aead, err := newGCM(key.Plaintext)
 	if err != nil {
 		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
 	}
-	e := envelope{Version: envelopeVersion, KMSKeyARN: k.keyARN, DataKey: key.CiphertextBlob, Nonce: make([]byte, aead.NonceSize())}
+
+	e := envelope{
+		Version:   envelopeVersion,
+		KMSKeyARN: k.keyARN,
+		DataKey:   key.CiphertextBlob,
+		Nonce:     make([]byte, aead.NonceSize()),
+	}
 	if _, err := rand.Read(e.Nonce); err != nil {
 		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
 	}
+
 	e.Ciphertext = aead.Seal(nil, e.Nonce, plaintext, canonicalJSON(bound))
+
 	return json.Marshal(e)
 }
 
@@ -74,28 +87,38 @@ func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]str
 	if err := json.Unmarshal(sealed, &e); err != nil || e.Version != envelopeVersion {
 		return nil, fmt.Errorf("not a secret sealed by KMS: %w", ErrDecryption)
 	}
+
 	keyARN := k.keyARN
 	if keyARN == "" {
 		keyARN = e.KMSKeyARN
 	}
+
 	// Naming the key keeps a planted object from being opened under another account's key.
-	key, err := k.api.Decrypt(ctx, &kms.DecryptInput{CiphertextBlob: e.DataKey, KeyId: &keyARN, EncryptionContext: bound})
+	key, err := k.api.Decrypt(
+		ctx,
+		&kms.DecryptInput{CiphertextBlob: e.DataKey, KeyId: &keyARN, EncryptionContext: bound},
+	)
+
 	switch errorCode(err) {
 	case "InvalidCiphertextException", "IncorrectKeyException":
 		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, err)
 	}
+
 	defer clear(key.Plaintext)
 	aead, err := newGCM(key.Plaintext)
 	if err != nil || len(e.Nonce) != aead.NonceSize() {
 		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
 	}
+
 	plaintext, err := aead.Open(nil, e.Nonce, e.Ciphertext, canonicalJSON(bound))
 	if err != nil {
 		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
 	}
+
 	return plaintext, nil
 }
 
@@ -104,6 +127,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return cipher.NewGCM(block)
 }
 
@@ -113,6 +137,7 @@ func canonicalJSON(bound map[string]string) []byte {
 	if err != nil {
 		panic("a map of strings is always JSON: " + err.Error())
 	}
+
 	return b
 }
 
@@ -129,11 +154,15 @@ type agePayload struct {
 }
 
 func (a ageSealer) Seal(_ context.Context, plaintext []byte, bound map[string]string) ([]byte, error) {
-	inner, err := json.Marshal(agePayload{Context: bound, Secret: plaintext}) //nolint:gosec // it is what gets encrypted
+	inner, err := json.Marshal(
+		agePayload{Context: bound, Secret: plaintext},
+	) //nolint:gosec // it is what gets encrypted
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}
+
 	defer clear(inner)
+
 	return ageEncrypt(inner, a.identity.Recipient())
 }
 
@@ -142,11 +171,13 @@ func (a ageSealer) Open(_ context.Context, sealed []byte, bound map[string]strin
 	if err != nil {
 		return nil, fmt.Errorf("open a secret: %w", ErrDecryption)
 	}
+
 	defer clear(inner)
 	var b agePayload
 	if err := json.Unmarshal(inner, &b); err != nil || !maps.Equal(b.Context, bound) {
 		return nil, fmt.Errorf("open a secret: %w", ErrDecryption)
 	}
+
 	return b.Secret, nil
 }
 
@@ -156,12 +187,15 @@ func ageEncrypt(plaintext []byte, to age.Recipient) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal with age: %w", err)
 	}
+
 	if _, err := w.Write(plaintext); err != nil {
 		return nil, fmt.Errorf("seal with age: %w", err)
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("seal with age: %w", err)
 	}
+
 	return out.Bytes(), nil
 }
 
@@ -170,5 +204,6 @@ func ageDecrypt(sealed []byte, with age.Identity) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(r)
 }

@@ -55,6 +55,7 @@ func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
 	if !ok {
 		return v, nil
 	}
+
 	var wg sync.WaitGroup
 	var copies viewIndex
 	var etags map[string]string
@@ -65,14 +66,18 @@ func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
 	if err := errors.Join(listErr, getErr); err != nil {
 		return nil, err
 	}
+
 	v.etags = etags
+
 	for key, c := range copies.Objects {
 		if etag, ok := etags[key]; ok && etag == c.ETag {
 			v.cached[key] = Object{Key: key, Body: c.Body, ETag: c.ETag}
 			continue
 		}
+
 		v.indexStale = true
 	}
+
 	return v, nil
 }
 
@@ -83,12 +88,15 @@ func readIndex(ctx context.Context, s Store, key string) (viewIndex, error) {
 	if errors.Is(err, ErrNotFound) {
 		return out, nil
 	}
+
 	if err != nil {
 		return out, err
 	}
+
 	if json.Unmarshal(o.Body, &out) != nil || out.Version != indexVersion {
 		return viewIndex{}, nil //nolint:nilerr // an index that cannot be read is none
 	}
+
 	return out, nil
 }
 
@@ -97,6 +105,7 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 	if v.etags == nil || !strings.HasPrefix(key, v.prefix) {
 		return v.Store.Get(ctx, key)
 	}
+
 	v.mu.Lock()
 	o, ok := v.cached[key]
 	etag, listed := v.etags[key]
@@ -105,16 +114,21 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 		o.Body = slices.Clone(o.Body)
 		return o, nil
 	}
+
 	if !listed {
 		return Object{}, fmt.Errorf("read %s in %s: %w", key, v.URL(), ErrNotFound)
 	}
+
 	o, err := v.Store.Get(ctx, key)
 	if err != nil || o.ETag != etag {
 		return o, err // changed a moment ago: the newer one is right, but it is not of this view
 	}
+
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.cached[key], v.indexStale = Object{Key: key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
+	v.cached[key] = Object{Key: key, Body: slices.Clone(o.Body), ETag: o.ETag}
+	v.indexStale = true
+
 	return o, nil
 }
 
@@ -123,6 +137,7 @@ func (v *View) HasObject(key string) (holds, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	_, holds = v.etags[key]
+
 	return holds, v.etags != nil && strings.HasPrefix(key, v.prefix)
 }
 
@@ -133,8 +148,10 @@ func (v *View) AddObject(o Object) {
 	if v.etags == nil || !strings.HasPrefix(o.Key, v.prefix) {
 		return
 	}
+
 	v.etags[o.Key] = o.ETag
-	v.cached[o.Key], v.indexStale = Object{Key: o.Key, Body: slices.Clone(o.Body), ETag: o.ETag}, true
+	v.cached[o.Key] = Object{Key: o.Key, Body: slices.Clone(o.Body), ETag: o.ETag}
+	v.indexStale = true
 }
 
 // List returns the keys that were there when the view was made.
@@ -142,14 +159,17 @@ func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 	if v.etags == nil || !strings.HasPrefix(prefix, v.prefix) {
 		return v.Store.List(ctx, prefix)
 	}
+
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var out []string
+
 	for _, key := range slices.Sorted(maps.Keys(v.etags)) {
 		if strings.HasPrefix(key, prefix) {
 			out = append(out, key)
 		}
 	}
+
 	return out, nil
 }
 
@@ -160,17 +180,22 @@ func (v *View) SaveIndex(ctx context.Context) error {
 	if v.etags == nil || !v.indexStale {
 		return nil
 	}
+
 	out := viewIndex{Version: indexVersion, Objects: map[string]indexedObject{}}
 	for key, o := range v.cached {
 		out.Objects[key] = indexedObject{ETag: o.ETag, Body: o.Body}
 	}
+
 	body, err := json.Marshal(out)
 	if err != nil {
 		return fmt.Errorf("write the index of %s: %w", v.prefix, err)
 	}
+
 	if _, err := v.Put(ctx, IndexKey(v.prefix), body); err != nil {
 		return err
 	}
+
 	v.indexStale = false
+
 	return nil
 }

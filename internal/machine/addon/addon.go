@@ -42,14 +42,18 @@ func Render(v Values) ([]Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read add-ons: %w", err)
 	}
+
 	var out []Object
+
 	for _, e := range entries {
 		objects, err := renderFile(e.Name(), v)
 		if err != nil {
 			return nil, fmt.Errorf("add-on %s: %w", e.Name(), err)
 		}
+
 		out = append(out, objects...)
 	}
+
 	return out, nil
 }
 
@@ -58,21 +62,27 @@ func renderFile(name string, v Values) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	full, err := v.expandPlaceholders(string(text))
 	if err != nil {
 		return nil, err
 	}
+
 	var out []Object
+
 	for part := range strings.SplitSeq(full, "\n---\n") {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
+
 		o, err := parseObject(part)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, o)
 	}
+
 	return out, nil
 }
 
@@ -85,17 +95,21 @@ func (v Values) expandPlaceholders(text string) (string, error) {
 	for name, ref := range v.Images {
 		values["Image:"+name] = ref
 	}
+
 	var b strings.Builder
+
 	for {
 		before, rest, found := strings.Cut(text, "{{")
 		b.WriteString(before)
 		if !found {
 			return b.String(), nil
 		}
+
 		name, after, _ := strings.Cut(rest, "}}")
 		if values[name] == "" {
 			return "", fmt.Errorf("there is no value %s", name)
 		}
+
 		b.WriteString(values[name])
 		text = after
 	}
@@ -106,6 +120,7 @@ func parseObject(text string) (Object, error) {
 	if err != nil {
 		return Object{}, err
 	}
+
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
@@ -117,17 +132,21 @@ func parseObject(text string) (Object, error) {
 	if err := json.Unmarshal(body, &head); err != nil {
 		return Object{}, err
 	}
+
 	plural, err := pluralResource(head.Kind)
 	if err != nil {
 		return Object{}, err
 	}
+
 	path := "/apis/" + head.APIVersion
 	if head.APIVersion == "v1" {
 		path = "/api/v1"
 	}
+
 	if head.Metadata.Namespace != "" {
 		path += "/namespaces/" + head.Metadata.Namespace
 	}
+
 	return Object{Path: path + "/" + plural + "/" + head.Metadata.Name, Body: body}, nil
 }
 
@@ -140,6 +159,7 @@ func pluralResource(kind string) (string, error) {
 	if !slices.Contains(kinds, kind) {
 		return "", fmt.Errorf("kind %s is not known here", kind)
 	}
+
 	return strings.ToLower(kind) + "s", nil
 }
 
@@ -156,5 +176,6 @@ func Apply(ctx context.Context, api Applier, objects []Object) error {
 			errs = append(errs, fmt.Errorf("apply add-on: %w", err))
 		}
 	}
+
 	return errors.Join(errs...)
 }

@@ -53,9 +53,11 @@ func (a *Agent) Converge(ctx context.Context) error {
 	if err := a.readInstanceAndDocument(ctx); err != nil {
 		return err
 	}
+
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		return a.convergeControlPlane(ctx)
 	}
+
 	return a.convergeWorker(ctx)
 }
 
@@ -67,15 +69,19 @@ func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 		if err == nil {
 			break
 		}
+
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+
 		a.signalFailure(ctx, err)
 		if err := a.Wait(ctx, pause); err != nil {
 			return err
 		}
+
 		pause = min(2*pause, 30*time.Second)
 	}
+
 	return a.runPeriodicTasks(ctx)
 }
 
@@ -97,6 +103,7 @@ func (a *Agent) reportStageEnd(name string, err error) error {
 	default:
 		a.Report.Failed(name, err)
 	}
+
 	return fmt.Errorf("stage %s: %w", name, err)
 }
 
@@ -108,6 +115,7 @@ func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() erro
 		if _, waits := errors.AsType[notReadyError](err); !waits {
 			return err
 		}
+
 		if err := a.Wait(ctx, 2*time.Second); err != nil {
 			return err
 		}
@@ -121,37 +129,56 @@ func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
 		if a.instance, err = ReadInstance(ctx, a.Metadata, a.Root); err != nil {
 			return err
 		}
+
 		if a.doc, err = a.downloadDocument(ctx); err != nil {
 			return err
 		}
+
 		return nil
 	})
 }
 
 func (a *Agent) downloadDocument(ctx context.Context) (node.Document, error) {
 	f := a.newFetcher("fetch")
-	file := node.File{Name: "document.json", URL: a.Boot.Document.URL, SHA256: a.Boot.Document.SHA256, Form: node.FormBinary}
+	file := node.File{
+		Name:   "document.json",
+		URL:    a.Boot.Document.URL,
+		SHA256: a.Boot.Document.SHA256,
+		Form:   node.FormBinary,
+	}
+
 	paths, err := f.FetchAll(ctx, []node.File{file})
 	if err != nil {
 		return node.Document{}, err
 	}
+
 	body, err := a.Root.Read(paths[file.Name])
 	if err != nil {
 		return node.Document{}, err
 	}
+
 	doc, err := node.ParseDocument(body)
 	if err != nil {
 		return node.Document{}, permanentError{err}
 	}
+
 	if doc.Cluster != a.Boot.Cluster || doc.Group != a.Boot.Group {
-		return node.Document{}, permanentError{fmt.Errorf("document is for group %s of cluster %s, this machine is of %s of %s",
-			doc.Group, doc.Cluster, a.Boot.Group, a.Boot.Cluster)}
+		return node.Document{}, permanentError{
+			fmt.Errorf("document is for group %s of cluster %s, this machine is of %s of %s",
+				doc.Group, doc.Cluster, a.Boot.Group, a.Boot.Cluster),
+		}
 	}
+
 	return doc, nil
 }
 
 func (a *Agent) newFetcher(stage string) Fetcher {
-	return Fetcher{Root: a.Root, Open: a.Open, Wait: a.Wait, OnRetry: func(err error) { a.Report.Running(stage, err.Error()) }}
+	return Fetcher{
+		Root:    a.Root,
+		Open:    a.Open,
+		Wait:    a.Wait,
+		OnRetry: func(err error) { a.Report.Running(stage, err.Error()) },
+	}
 }
 
 // downloadFiles downloads the files of the document and refuses what has another hash.
@@ -173,5 +200,6 @@ func (o Openers) Open(ctx context.Context, url string) (io.ReadCloser, error) {
 	if len(url) > 5 && url[:5] == "s3://" {
 		return o.S3(ctx, url)
 	}
+
 	return o.HTTP.Open(ctx, url)
 }

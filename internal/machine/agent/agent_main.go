@@ -49,16 +49,20 @@ func Main(ctx context.Context, args []string, env Env) error {
 	if len(args) == 0 || args[0] != "run" {
 		return errors.New("usage: slipway-node run [--config FILE] [--once]")
 	}
+
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
+
 	a, err := newAgent(ctx, *path, env)
 	if err != nil {
 		return err
 	}
+
 	if *once {
 		return a.Converge(ctx)
 	}
+
 	return a.ConvergeAndMaintain(ctx)
 }
 
@@ -68,34 +72,55 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read boot configuration: %w", err)
 	}
+
 	var boot node.BootConfig
 	if err := json.Unmarshal(body, &boot); err != nil {
 		return nil, fmt.Errorf("read boot configuration %s: %w", path, err)
 	}
+
 	// The SDK's own client waits for ever for an answer.
-	answers := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second })
+	answers := awshttp.NewBuildableClient().WithTransportOptions(
+		func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second },
+	)
 	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(boot.Region), config.WithHTTPClient(answers),
 		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
 	if err != nil {
 		return nil, fmt.Errorf("configure AWS: %w", err)
 	}
+
 	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
 	buckets := s3.NewFromConfig(cfg)
 	// A download may take long; its headers may not.
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second}
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		ResponseHeaderTimeout: 30 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+	}
+
 	return &Agent{
-		Boot: boot, Root: &HostFS{Dir: "/"}, Run: execRunner{},
-		Open:     Openers{S3: openS3(buckets), HTTP: HTTPOpener{Client: &http.Client{Transport: transport}}},
-		Metadata: imds.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Sealer: store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
-		Store: openStore(buckets),
+		Boot: boot,
+		Root: &HostFS{Dir: "/"},
+		Run:  execRunner{},
+		Open: Openers{
+			S3:   openS3(buckets),
+			HTTP: HTTPOpener{Client: &http.Client{Transport: transport}},
+		},
+		Metadata: imds.NewFromConfig(cfg),
+		EC2:      ec2.NewFromConfig(cfg),
+		Sealer:   store.NewKMSSealer(kms.NewFromConfig(cfg), ""),
+		Store:    openStore(buckets),
 		Sign: join.Signer{
-			Credentials: cfg.Credentials, Region: boot.Region, Now: env.Now,
-			Endpoint: join.STSEndpoint(aws.ToString(cfg.BaseEndpoint), boot.Region),
+			Credentials: cfg.Credentials,
+			Region:      boot.Region,
+			Now:         env.Now,
+			Endpoint:    join.STSEndpoint(aws.ToString(cfg.BaseEndpoint), boot.Region),
 		},
 		Signals: cloudformation.NewFromConfig(cfg),
 		HTTP:    &http.Client{Transport: transport, Timeout: 20 * time.Second},
 		Report:  &Reporter{Open: openConsole(env.Console), Log: log, Now: env.Now},
-		Log:     log, Now: env.Now, Wait: sleepContext,
+		Log:     log,
+		Now:     env.Now,
+		Wait:    sleepContext,
 	}, nil
 }
 
@@ -105,6 +130,7 @@ func openStore(api *s3.Client) func(string) (store.Store, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		return store.NewS3Store(api, at.Bucket, at.Prefix), nil
 	}
 }
@@ -115,10 +141,12 @@ func openS3(api *s3.Client) func(context.Context, string) (io.ReadCloser, error)
 		if !ok {
 			return nil, fmt.Errorf("get %s: it names no object", url)
 		}
+
 		out, err := api.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
 		if err != nil {
 			return nil, fmt.Errorf("get %s: %w", url, err)
 		}
+
 		return out.Body, nil
 	}
 }
@@ -146,7 +174,16 @@ type execRunner struct{}
 func (execRunner) Run(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %s: %w", name, strings.Join(args, " "), strings.TrimSpace(string(out)), err)
+		return string(
+				out,
+			), fmt.Errorf(
+				"%s %s: %s: %w",
+				name,
+				strings.Join(args, " "),
+				strings.TrimSpace(string(out)),
+				err,
+			)
 	}
+
 	return string(out), nil
 }

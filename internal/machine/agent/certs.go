@@ -39,17 +39,29 @@ type keyPair struct {
 // controlPlanePairs are the leaf certificates of a control-plane machine.
 func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdUID int) []keyPair {
 	client := func(name, ca, cn string) keyPair {
-		return keyPair{path: kube.PKIDir + "/" + name, ca: ca, leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL}}
+		return keyPair{
+			path: kube.PKIDir + "/" + name,
+			ca:   ca,
+			leaf: pki.Leaf{CN: cn, Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL},
+		}
 	}
+
 	kubeletClient, kubeletServer := join.NodeLeaves(me.Name, me.Address, LeafTTL)
 	slot, _ := d.Slot(boot.Slot)
 	loop := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	member := pki.Leaf{
-		CN: slot.Member, DNS: []string{slot.Host, "localhost"}, IPs: []netip.Addr{loop, me.Address},
-		Usages: []pki.Usage{pki.ServerUsage}, TTL: LeafTTL,
+		CN:     slot.Member,
+		DNS:    []string{slot.Host, "localhost"},
+		IPs:    []netip.Addr{loop, me.Address},
+		Usages: []pki.Usage{pki.ServerUsage},
+		TTL:    LeafTTL,
 	}
+
 	peer := member
-	peer.DNS, peer.IPs, peer.Usages = []string{slot.Host}, []netip.Addr{me.Address}, []pki.Usage{pki.ClientUsage, pki.ServerUsage}
+	peer.DNS = []string{slot.Host}
+	peer.IPs = []netip.Addr{me.Address}
+	peer.Usages = []pki.Usage{pki.ClientUsage, pki.ServerUsage}
+
 	return []keyPair{
 		{path: kube.PKIDir + "/apiserver", ca: pki.KubernetesCA, leaf: apiServerLeaf(d, boot, me)},
 		client("apiserver-kubelet-client", pki.KubernetesCA, "kube-apiserver-kubelet-client"),
@@ -59,20 +71,37 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 		client("scheduler", pki.KubernetesCA, "system:kube-scheduler"),
 		{path: kube.PKIDir + "/kubelet-client", ca: pki.KubernetesCA, leaf: kubeletClient},
 		{path: kube.PKIDir + "/kubelet", ca: pki.KubernetesCA, leaf: kubeletServer},
-		{path: etcd.PKIDir + "/server", ca: pki.EtcdClientCA, leaf: member, uid: etcdUID},
-		{path: etcd.PKIDir + "/peer", ca: pki.EtcdPeerCA, leaf: peer, uid: etcdUID},
+		{
+			path: etcd.PKIDir + "/server",
+			ca:   pki.EtcdClientCA,
+			leaf: member,
+			uid:  etcdUID,
+		},
+		{
+			path: etcd.PKIDir + "/peer",
+			ca:   pki.EtcdPeerCA,
+			leaf: peer,
+			uid:  etcdUID,
+		},
 	}
 }
 
 // apiServerLeaf is the API's certificate, good for every way to it.
 func apiServerLeaf(d node.Document, boot node.BootConfig, me Instance) pki.Leaf {
-	leaf := pki.Leaf{CN: "kube-apiserver", Usages: []pki.Usage{pki.ServerUsage}, TTL: LeafTTL, DNS: []string{
-		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + d.Network.DNSDomain, "localhost", me.Name,
-	}}
+	leaf := pki.Leaf{
+		CN:     "kube-apiserver",
+		Usages: []pki.Usage{pki.ServerUsage},
+		TTL:    LeafTTL,
+		DNS: []string{
+			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + d.Network.DNSDomain, "localhost", me.Name,
+		},
+	}
+
 	leaf.IPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), me.Address}
 	for _, name := range append([]string{d.Network.KubernetesIP, boot.API.Internal, boot.API.Public}, d.APISANs...) {
 		addSAN(&leaf, name)
 	}
+
 	return leaf
 }
 
@@ -91,18 +120,22 @@ func needsRenewal(root *HostFS, p keyPair, now time.Time) bool {
 	if err != nil {
 		return true
 	}
+
 	key, err := os.ReadFile(root.Path(p.path + ".key"))
 	if err != nil {
 		return true
 	}
+
 	// The two are written one after the other: an end between them must not last until the next renewal.
 	if _, err := tls.X509KeyPair(body, key); err != nil {
 		return true
 	}
+
 	certs, err := pki.ParseCerts(body)
 	if err != nil || len(certs) == 0 {
 		return true
 	}
+
 	return renewAt(certs[0]).Before(now) || !namesMatch(certs[0], p.leaf)
 }
 
@@ -115,15 +148,20 @@ func namesMatch(c *x509.Certificate, leaf pki.Leaf) bool {
 	for _, ip := range leaf.IPs {
 		ips = append(ips, ip.Unmap().String())
 	}
+
 	have := make([]string, 0, len(c.IPAddresses))
 	for _, ip := range c.IPAddresses {
 		have = append(have, ip.String())
 	}
+
 	return c.Subject.CommonName == leaf.CN && equalSets(c.DNSNames, leaf.DNS) && equalSets(have, ips)
 }
 
 func equalSets(a, b []string) bool {
-	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
+	return slices.Equal(
+		slices.Compact(slices.Sorted(slices.Values(a))),
+		slices.Compact(slices.Sorted(slices.Values(b))),
+	)
 }
 
 // issuePairs renews what is due and says whether it wrote anything.
@@ -133,15 +171,19 @@ func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (boo
 		if !needsRenewal(root, p, now) {
 			continue
 		}
+
 		key, cert, err := issueCertificate(b, p, now)
 		if err != nil {
 			return wrote, err
 		}
+
 		if err := writePair(root, p, key, cert); err != nil {
 			return wrote, err
 		}
+
 		wrote = true
 	}
+
 	return wrote, nil
 }
 
@@ -150,25 +192,45 @@ func issueCertificate(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM [
 	if err != nil {
 		return nil, nil, fmt.Errorf("make key of %s: %w", p.leaf.CN, err)
 	}
+
 	cert, err := pki.IssueLeaf(b.CAs[p.ca], p.leaf, key.Public(), now)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode key of %s: %w", p.leaf.CN, err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), cert, nil
 }
 
 func writePair(root *HostFS, p keyPair, key, cert []byte) error {
-	_, keyErr := root.Write(File{Path: p.path + ".key", Body: key, Mode: 0o600, UID: p.uid})
-	_, certErr := root.Write(File{Path: p.path + ".crt", Body: cert, Mode: 0o644, UID: p.uid})
+	_, keyErr := root.Write(File{
+		Path: p.path + ".key",
+		Body: key,
+		Mode: 0o600,
+		UID:  p.uid,
+	})
+
+	_, certErr := root.Write(File{
+		Path: p.path + ".crt",
+		Body: cert,
+		Mode: 0o644,
+		UID:  p.uid,
+	})
+
 	return errors.Join(keyErr, certErr)
 }
 
 // newCertificateSource is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
-func newCertificateSource(b pki.Bundle, ca string, leaf pki.Leaf, now func() time.Time) func() (*tls.Certificate, error) {
+func newCertificateSource(
+	b pki.Bundle,
+	ca string,
+	leaf pki.Leaf,
+	now func() time.Time,
+) func() (*tls.Certificate, error) {
 	var held *tls.Certificate
 	var mu sync.Mutex
 	return func() (*tls.Certificate, error) {
@@ -177,15 +239,19 @@ func newCertificateSource(b pki.Bundle, ca string, leaf pki.Leaf, now func() tim
 		if held != nil && held.Leaf != nil && now().Before(renewAt(held.Leaf)) {
 			return held, nil
 		}
+
 		key, cert, err := issueCertificate(b, keyPair{ca: ca, leaf: leaf}, now())
 		if err != nil {
 			return nil, err
 		}
+
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
 			return nil, fmt.Errorf("certificate of %s: %w", leaf.CN, err)
 		}
+
 		held = &pair
+
 		return held, nil
 	}
 }

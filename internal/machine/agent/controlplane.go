@@ -22,11 +22,13 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	if err != nil {
 		return a.reportStageEnd("fetch", err)
 	}
+
 	if a.Boot.API.Elastic {
 		if err := a.retryUntilReady(ctx, "address", func() error { return a.associateAPIAddress(ctx) }); err != nil {
 			return err
 		}
 	}
+
 	both, bothCtx := errgroup.WithContext(ctx)
 	both.Go(func() error { return a.downloadFiles(bothCtx) })
 	both.Go(func() error {
@@ -36,9 +38,11 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	if err := both.Wait(); err != nil {
 		return err
 	}
+
 	if err := a.prepareHost(); err != nil {
 		return err
 	}
+
 	var changed map[string]bool
 	err = a.runStage("write", func() error {
 		changed, err = a.writeControlPlane()
@@ -47,9 +51,11 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if err := a.runStage("start", func() error { return a.startServices(ctx, changed) }); err != nil {
 		return err
 	}
+
 	pulls := make(chan struct{})
 	pullCtx, stop := context.WithCancel(ctx)
 	go func() { defer close(pulls); a.pullImages(pullCtx) }()
@@ -57,7 +63,9 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	if err := a.retryUntilReady(ctx, "etcd", func() error { return a.convergeEtcd(ctx, m) }); err != nil {
 		return err
 	}
+
 	<-pulls
+
 	return a.runStage("control-plane", a.writeStaticPods)
 }
 
@@ -68,17 +76,21 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 	if err := a.syncHosts(ctx); err != nil {
 		a.Log.Warn("addresses of members are as before", slog.Any("error", err))
 	}
+
 	if err := m.decideAndAct(ctx); err != nil {
 		return err
 	}
+
 	manager := a.newEtcdManager()
 	if manager.Healthy(ctx, etcd.ClientURL) {
 		return nil
 	}
+
 	if s, err := manager.Status(ctx, etcd.ClientURL); err == nil && s.Learner {
 		m.promoteLearner(ctx, manager, s.MemberID)
 		return newNotReadyError("etcd is a learner that catches up")
 	}
+
 	return newNotReadyError("etcd is started and has no quorum yet")
 }
 
@@ -88,10 +100,12 @@ func (a *Agent) pullImages(ctx context.Context) {
 		if a.Root.Exists("/run/containerd/containerd.sock") {
 			break
 		}
+
 		if err := a.Wait(ctx, 500*time.Millisecond); err != nil {
 			return
 		}
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		group.Go(func() error {
@@ -99,9 +113,11 @@ func (a *Agent) pullImages(ctx context.Context) {
 			if _, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull", "--hosts-dir", "/etc/containerd/certs.d", ref); err != nil {
 				a.Log.Warn("image is left to the kubelet", slog.String("image", ref), slog.Any("error", err))
 			}
+
 			return nil
 		})
 	}
+
 	_ = group.Wait() // always nil
 }
 
@@ -113,11 +129,13 @@ func (a *Agent) writeStaticPods() error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range pods {
 		if _, err := a.Root.Write(File{Path: f.Path, Body: f.Body, Mode: 0o600}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -126,10 +144,12 @@ func (a *Agent) newEtcdMember() (*etcdMember, error) {
 	if !ok {
 		return nil, newNotReadyError("the document has no slot %q", a.Boot.Slot)
 	}
+
 	s, err := a.Store(a.doc.Store.URL)
 	if err != nil {
 		return nil, err
 	}
+
 	return &etcdMember{agent: a, store: s, slot: slot}, nil
 }
 
@@ -138,10 +158,12 @@ func (a *Agent) mountEtcdVolume(ctx context.Context, m *etcdMember) error {
 	if err := ensureEtcdUser(ctx, a.Root, a.Run); err != nil {
 		return err
 	}
+
 	err := m.mountVolume(ctx)
 	if here, mountErr := isEtcdVolumeMounted(a.Root); mountErr == nil && here && m.hasData() {
 		return nil
 	}
+
 	return err
 }
 
@@ -151,6 +173,7 @@ func (a *Agent) loadSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	t := a.doc.Trust
 	a.bundle, err = pki.LoadMachineBundle(ctx, s, a.Sealer, a.doc.Cluster, pki.PublicBundle{
 		ServiceAccountKeys: t.ServiceAccountKeys,
@@ -158,6 +181,7 @@ func (a *Agent) loadSecrets(ctx context.Context) error {
 			pki.KubernetesCA: t.KubernetesCA, pki.EtcdPeerCA: t.EtcdPeerCA, pki.EtcdClientCA: t.EtcdClientCA, pki.FrontProxyCA: t.FrontProxyCA,
 		},
 	})
+
 	return err
 }
 
@@ -176,13 +200,16 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 			return nil, err
 		}
 	}
+
 	if err := a.renewCertificates(); err != nil {
 		return nil, err
 	}
+
 	files, err := a.controlPlaneFiles()
 	if err != nil {
 		return nil, err
 	}
+
 	return a.writeFiles(files)
 }
 
@@ -192,21 +219,33 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 	if c.EncryptionKey, err = a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32); err != nil {
 		return nil, err
 	}
+
 	files, err := hostFiles(c)
 	if err != nil {
 		return nil, err
 	}
+
 	keys, err := a.trustFiles()
 	if err != nil {
 		return nil, err
 	}
+
 	files = append(files, keys...)
 	for _, f := range kube.APIServerConfigFiles(c) {
 		files = append(files, File{Path: f.Path, Body: f.Body, Mode: 0o600})
 	}
+
 	for _, name := range []string{"controller-manager", "scheduler"} {
-		files = append(files, File{Path: kube.ConfigDir + "/" + name + ".kubeconfig", Body: kube.CertificateKubeconfig(c.APIServer, name), Mode: 0o600})
+		files = append(
+			files,
+			File{
+				Path: kube.ConfigDir + "/" + name + ".kubeconfig",
+				Body: kube.CertificateKubeconfig(c.APIServer, name),
+				Mode: 0o600,
+			},
+		)
 	}
+
 	return files, nil
 }
 
@@ -216,21 +255,34 @@ func (a *Agent) trustFiles() ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	public := []byte(a.doc.Trust.ServiceAccountKeys)
 	if len(public) == 0 {
 		if public, err = a.bundle.ServiceAccount.PublicPEM(); err != nil {
 			return nil, err
 		}
 	}
+
 	t := a.doc.Trust
+
 	return []File{
 		{Path: kube.PKIDir + "/kubernetes-ca.crt", Body: []byte(t.KubernetesCA), Mode: 0o644},
 		{Path: kube.PKIDir + "/etcd-client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644},
 		{Path: kube.PKIDir + "/front-proxy-ca.crt", Body: []byte(t.FrontProxyCA), Mode: 0o644},
 		{Path: kube.PKIDir + "/service-account.key", Body: key, Mode: 0o600},
 		{Path: kube.PKIDir + "/service-account.pub", Body: public, Mode: 0o644},
-		{Path: etcd.PKIDir + "/client-ca.crt", Body: []byte(t.EtcdClientCA), Mode: 0o644, UID: etcdUID},
-		{Path: etcd.PKIDir + "/peer-ca.crt", Body: []byte(t.EtcdPeerCA), Mode: 0o644, UID: etcdUID},
+		{
+			Path: etcd.PKIDir + "/client-ca.crt",
+			Body: []byte(t.EtcdClientCA),
+			Mode: 0o644,
+			UID:  etcdUID,
+		},
+		{
+			Path: etcd.PKIDir + "/peer-ca.crt",
+			Body: []byte(t.EtcdPeerCA),
+			Mode: 0o644,
+			UID:  etcdUID,
+		},
 	}, nil
 }
 
@@ -240,6 +292,12 @@ func (a *Agent) syncHosts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = WriteHostsFile(a.Root, a.doc.Slots, SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String()))
+
+	_, err = WriteHostsFile(
+		a.Root,
+		a.doc.Slots,
+		SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String()),
+	)
+
 	return err
 }

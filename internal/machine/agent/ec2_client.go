@@ -26,9 +26,21 @@ const (
 
 // EC2API is what the agent asks EC2. Only control-plane machines may.
 type EC2API interface {
-	DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error)
-	DescribeVolumes(context.Context, *ec2.DescribeVolumesInput, ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error)
-	AttachVolume(context.Context, *ec2.AttachVolumeInput, ...func(*ec2.Options)) (*ec2.AttachVolumeOutput, error)
+	DescribeInstances(
+		context.Context,
+		*ec2.DescribeInstancesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInstancesOutput, error)
+	DescribeVolumes(
+		context.Context,
+		*ec2.DescribeVolumesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVolumesOutput, error)
+	AttachVolume(
+		context.Context,
+		*ec2.AttachVolumeInput,
+		...func(*ec2.Options),
+	) (*ec2.AttachVolumeOutput, error)
 	ElasticIPAPI
 }
 
@@ -55,13 +67,19 @@ type Volume struct {
 
 // ListMachines of the cluster, sorted by launch. EC2 shows those that have ended for a while, with that state.
 func (c EC2Client) ListMachines(ctx context.Context) ([]Machine, error) {
-	return c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster)}})
+	return c.describeMachines(
+		ctx,
+		&ec2.DescribeInstancesInput{Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster)}},
+	)
 }
 
 // ListControlPlane machines of the cluster that run or are about to, sorted by launch.
 func (c EC2Client) ListControlPlane(ctx context.Context) ([]Machine, error) {
 	return c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag:"+tagRole, node.RoleTagControlPlane), newFilter("instance-state-name", "pending", "running"),
+		newFilter(
+			"tag:"+tagCluster,
+			c.Cluster,
+		), newFilter("tag:"+tagRole, node.RoleTagControlPlane), newFilter("instance-state-name", "pending", "running"),
 	}})
 }
 
@@ -73,6 +91,7 @@ func (c EC2Client) FindMachine(ctx context.Context, id string) (Machine, bool, e
 	if err != nil || len(all) != 1 {
 		return Machine{}, false, err
 	}
+
 	return all[0], true, nil
 }
 
@@ -83,6 +102,7 @@ func (c EC2Client) describeMachines(ctx context.Context, in *ec2.DescribeInstanc
 		if err != nil {
 			return nil, fmt.Errorf("list machines of cluster %s: %w", c.Cluster, err)
 		}
+
 		for _, r := range page.Reservations {
 			for _, i := range r.Instances {
 				m := machineFromEC2(i)
@@ -91,59 +111,84 @@ func (c EC2Client) describeMachines(ctx context.Context, in *ec2.DescribeInstanc
 			}
 		}
 	}
+
 	slices.SortFunc(out, func(a, b Machine) int {
 		return cmp.Or(a.Launched.Compare(b.Launched), cmp.Compare(a.ID, b.ID))
 	})
+
 	return out, nil
 }
 
 func machineFromEC2(i types.Instance) Machine {
 	m := Machine{
-		ID: aws.ToString(i.InstanceId), Name: aws.ToString(i.PrivateDnsName), Address: aws.ToString(i.PrivateIpAddress),
-		Role: tagValue(i.Tags, tagRole), Group: tagValue(i.Tags, tagGroup), Slot: tagValue(i.Tags, tagSlot), Launched: aws.ToTime(i.LaunchTime),
+		ID:       aws.ToString(i.InstanceId),
+		Name:     aws.ToString(i.PrivateDnsName),
+		Address:  aws.ToString(i.PrivateIpAddress),
+		Role:     tagValue(i.Tags, tagRole),
+		Group:    tagValue(i.Tags, tagGroup),
+		Slot:     tagValue(i.Tags, tagSlot),
+		Launched: aws.ToTime(i.LaunchTime),
 	}
 	if i.State != nil {
 		m.State = string(i.State.Name)
 	}
+
 	return m
 }
 
 // ListVolumes of the cluster's slots, oldest first.
 func (c EC2Client) ListVolumes(ctx context.Context) ([]Volume, error) {
 	var out []Volume
-	in := &ec2.DescribeVolumesInput{Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag-key", tagSlot)}}
+	in := &ec2.DescribeVolumesInput{
+		Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag-key", tagSlot)},
+	}
 	for pages := ec2.NewDescribeVolumesPaginator(c.EC2, in); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list volumes of cluster %s: %w", c.Cluster, err)
 		}
+
 		for _, v := range page.Volumes {
 			out = append(out, volumeFromEC2(v))
 		}
 	}
-	slices.SortFunc(out, func(a, b Volume) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+
+	slices.SortFunc(
+		out,
+		func(a, b Volume) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) },
+	)
+
 	return out, nil
 }
 
 func volumeFromEC2(v types.Volume) Volume {
 	out := Volume{
-		ID: aws.ToString(v.VolumeId), Slot: tagValue(v.Tags, tagSlot), Zone: aws.ToString(v.AvailabilityZone),
-		State: string(v.State), Created: aws.ToTime(v.CreateTime),
+		ID:      aws.ToString(v.VolumeId),
+		Slot:    tagValue(v.Tags, tagSlot),
+		Zone:    aws.ToString(v.AvailabilityZone),
+		State:   string(v.State),
+		Created: aws.ToTime(v.CreateTime),
 	}
+
 	for _, a := range v.Attachments {
 		if a.State != types.VolumeAttachmentStateDetached {
 			out.AttachedTo = aws.ToString(a.InstanceId)
 		}
 	}
+
 	return out
 }
 
 // AttachVolume attaches the volume to the instance under device.
 func (c EC2Client) AttachVolume(ctx context.Context, volume, instance, device string) error {
-	_, err := c.EC2.AttachVolume(ctx, &ec2.AttachVolumeInput{VolumeId: &volume, InstanceId: &instance, Device: &device})
+	_, err := c.EC2.AttachVolume(
+		ctx,
+		&ec2.AttachVolumeInput{VolumeId: &volume, InstanceId: &instance, Device: &device},
+	)
 	if err != nil {
 		return fmt.Errorf("attach volume %s to %s: %w", volume, instance, err)
 	}
+
 	return nil
 }
 
@@ -157,5 +202,6 @@ func tagValue(tags []types.Tag, key string) string {
 			return aws.ToString(t.Value)
 		}
 	}
+
 	return ""
 }

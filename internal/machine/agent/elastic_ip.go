@@ -13,8 +13,16 @@ import (
 
 // ElasticIPAPI is what the agent asks EC2 where the API is at an address that goes from machine to machine.
 type ElasticIPAPI interface {
-	DescribeAddresses(context.Context, *ec2.DescribeAddressesInput, ...func(*ec2.Options)) (*ec2.DescribeAddressesOutput, error)
-	AssociateAddress(context.Context, *ec2.AssociateAddressInput, ...func(*ec2.Options)) (*ec2.AssociateAddressOutput, error)
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+	AssociateAddress(
+		context.Context,
+		*ec2.AssociateAddressInput,
+		...func(*ec2.Options),
+	) (*ec2.AssociateAddressOutput, error)
 }
 
 // AssociateElasticIP gives the slot's elastic IP address to the instance. One that it has already is left alone: what is
@@ -26,19 +34,27 @@ func (c EC2Client) AssociateElasticIP(ctx context.Context, slot, instance string
 	if err != nil {
 		return fmt.Errorf("find the address of slot %s: %w", slot, err)
 	}
+
 	if len(out.Addresses) != 1 {
-		return newNotReadyError("%d elastic IP addresses have the tags of slot %s, not one", len(out.Addresses), slot)
+		return newNotReadyError(
+			"%d elastic IP addresses have the tags of slot %s, not one",
+			len(out.Addresses),
+			slot,
+		)
 	}
+
 	a := out.Addresses[0]
 	if aws.ToString(a.InstanceId) == instance {
 		return nil
 	}
+
 	_, err = c.EC2.AssociateAddress(ctx, &ec2.AssociateAddressInput{
 		AllocationId: a.AllocationId, InstanceId: &instance, AllowReassociation: aws.Bool(true),
 	})
 	if err != nil {
 		return fmt.Errorf("take the address %s: %w", aws.ToString(a.PublicIp), err)
 	}
+
 	return nil
 }
 
@@ -48,5 +64,6 @@ func (a *Agent) associateAPIAddress(ctx context.Context) error {
 	if !a.Boot.API.Elastic {
 		return nil
 	}
+
 	return a.ec2Client().AssociateElasticIP(ctx, a.Boot.Slot, a.instance.ID)
 }

@@ -25,7 +25,9 @@ func SlotAddresses(machines []Machine, self, address string) map[string]string {
 			out[m.Slot] = m.Address
 		}
 	}
+
 	out[self] = address
+
 	return out
 }
 
@@ -37,14 +39,18 @@ func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	var b strings.Builder
 	b.WriteString(hostsBegin + "\n")
+
 	for _, s := range slots {
 		if a := addresses[s.Name]; a != "" {
 			b.WriteString(a + " " + s.Host + "\n")
 		}
 	}
+
 	b.WriteString(hostsEnd + "\n")
+
 	return root.Write(File{Path: path, Body: []byte(replaceBlock(string(body), b.String())), Mode: 0o644})
 }
 
@@ -55,8 +61,11 @@ func replaceBlock(text, block string) string {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
+
 		return text + block
 	}
+
 	_, after, _ := strings.Cut(rest, hostsEnd+"\n")
+
 	return before + block + after
 }

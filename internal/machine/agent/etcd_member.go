@@ -45,9 +45,14 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 		RootCAs: roots, MinVersion: tls.VersionTLS13,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 	}}
+
 	for _, s := range a.doc.Slots {
-		m.Peers = append(m.Peers, etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"})
+		m.Peers = append(
+			m.Peers,
+			etcd.Peer{Slot: s.Name, PeerURL: s.PeerURL, ClientURL: "https://" + s.Host + ":2379"},
+		)
 	}
+
 	return m
 }
 
@@ -57,14 +62,22 @@ func (m *etcdMember) mountVolume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	a := m.agent
 	mounter := VolumeMounter{
-		Client: a.ec2Client(), Root: a.Root, Run: a.Run, Instance: a.instance, Slot: m.slot.Name, KnownVolume: known.Volume,
+		Client:      a.ec2Client(),
+		Root:        a.Root,
+		Run:         a.Run,
+		Instance:    a.instance,
+		Slot:        m.slot.Name,
+		KnownVolume: known.Volume,
 	}
+
 	m.volume, err = mounter.Mount(ctx)
 	if err != nil {
 		return err
 	}
+
 	return a.Root.MakeDir(etcd.DataDir, 0o700, etcdUID)
 }
 
@@ -74,12 +87,15 @@ func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error)
 	if errors.Is(err, store.ErrNotFound) {
 		return n, nil
 	}
+
 	if err != nil {
 		return n, err
 	}
+
 	if err := json.Unmarshal(o.Body, &n); err != nil {
 		return n, fmt.Errorf("read %s: %w", o.Key, err)
 	}
+
 	return n, nil
 }
 
@@ -91,29 +107,36 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	for _, s := range a.doc.Slots {
 		f.Slots = append(f.Slots, s.Name)
 	}
+
 	if f.HasData {
 		return f, nil
 	}
+
 	marker, err := m.readMarker(ctx)
 	if err != nil {
 		return f, err
 	}
+
 	f.Marker = marker
 	keys, err := m.store.List(ctx, node.EtcdJoinedKey(a.doc.Cluster, ""))
 	if err != nil {
 		return f, err
 	}
+
 	for _, k := range keys {
 		f.Joined = append(f.Joined, path.Base(k))
 	}
+
 	volumes, err := a.ec2Client().ListVolumes(ctx)
 	if err != nil {
 		return f, err
 	}
+
 	f.Visible = visibleVolumes(volumes, m.slot.Name, m.volume)
 	if marker == nil || marker.Volumes[f.Slot] != f.Volume || slices.Contains(f.Joined, f.Slot) {
 		f.Members = a.newEtcdManager().Members(ctx, f.Slot)
 	}
+
 	return f, nil
 }
 
@@ -125,9 +148,11 @@ func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
 			out[v.Slot] = v.ID
 		}
 	}
+
 	if own != "" {
 		out[slot] = own
 	}
+
 	return out
 }
 
@@ -136,13 +161,16 @@ func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, err
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // no marker is a fact of its own
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	var marker etcd.BootstrapMarker
 	if err := json.Unmarshal(o.Body, &marker); err != nil {
 		return nil, fmt.Errorf("read %s: %w", o.Key, err)
 	}
+
 	return &marker, nil
 }
 
@@ -152,16 +180,32 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	manager := m.agent.newEtcdManager()
+
 	switch action := etcd.Decide(f); action.Type {
 	case etcd.ActionCreateMarker:
 		return m.createMarker(ctx, f)
 	case etcd.ActionStartNew:
-		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster(), Token: f.Marker.Token, NewCluster: true, AllowEmptyData: true})
+		return m.startEtcd(ctx, etcd.StartOptions{
+			Members:        m.initialCluster(),
+			Token:          f.Marker.Token,
+			NewCluster:     true,
+			AllowEmptyData: true,
+		})
+
 	case etcd.ActionStartExisting:
 		return m.startEtcd(ctx, etcd.StartOptions{Members: m.initialCluster()})
 	case etcd.ActionStartJoining:
-		return m.startEtcd(ctx, etcd.StartOptions{Members: m.currentCluster(f.Members), Token: f.Marker.Token, AllowEmptyData: true})
+		return m.startEtcd(
+			ctx,
+			etcd.StartOptions{
+				Members:        m.currentCluster(f.Members),
+				Token:          f.Marker.Token,
+				AllowEmptyData: true,
+			},
+		)
+
 	case etcd.ActionRemoveMember:
 		return waitForNextDecision(manager.RemoveMember(ctx, f.Slot, action.MemberID), action.Reason)
 	case etcd.ActionAddLearner:
@@ -176,6 +220,7 @@ func waitForNextDecision(err error, reason string) error {
 	if err != nil {
 		return err
 	}
+
 	return newNotReadyError("%s", reason)
 }
 
@@ -184,10 +229,12 @@ func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
 	if err != nil {
 		return fmt.Errorf("print etcd marker: %w", err)
 	}
+
 	_, err = m.store.Create(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster), body)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return err
 	}
+
 	return newNotReadyError("the cluster is being born")
 }
 
@@ -196,6 +243,7 @@ func (m *etcdMember) initialCluster() map[string]string {
 	for _, s := range m.agent.doc.Slots {
 		out[s.Member] = s.PeerURL
 	}
+
 	return out
 }
 
@@ -207,6 +255,7 @@ func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 			out[s.Member] = s.PeerURL
 		}
 	}
+
 	return out
 }
 
@@ -215,17 +264,22 @@ func (m *etcdMember) startEtcd(ctx context.Context, s etcd.StartOptions) error {
 	changed, err := a.writeFiles([]File{
 		{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(s), Mode: 0o600},
 		{Path: "/etc/systemd/system/etcd.service", Mode: 0o600, Body: []byte(etcd.SystemdUnit(etcd.Config{
-			BinDir: a.doc.BinDir(),
-			Name:   m.slot.Member, Host: m.slot.Host, PeerHosts: m.peerHosts(),
-			HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS, ElectionMS: a.doc.Etcd.ElectionTimeoutMS,
+			BinDir:      a.doc.BinDir(),
+			Name:        m.slot.Member,
+			Host:        m.slot.Host,
+			PeerHosts:   m.peerHosts(),
+			HeartbeatMS: a.doc.Etcd.HeartbeatIntervalMS,
+			ElectionMS:  a.doc.Etcd.ElectionTimeoutMS,
 		}))},
 	})
 	if err != nil {
 		return err
 	}
+
 	if err := a.reloadSystemd(ctx, changed); err != nil {
 		return err
 	}
+
 	return a.ensureUnitStarted(ctx, "etcd", false)
 }
 
@@ -234,6 +288,7 @@ func (m *etcdMember) peerHosts() []string {
 	for _, s := range m.agent.doc.Slots {
 		out = append(out, s.Host)
 	}
+
 	return out
 }
 
@@ -242,22 +297,32 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 	if !m.hasData() {
 		return newNotReadyError("etcd has not made its data yet")
 	}
-	if _, err := m.agent.Root.Write(File{Path: etcd.EnvironmentFile, Body: etcd.RenderEnvironment(etcd.StartOptions{Members: m.initialCluster()}), Mode: 0o600}); err != nil {
+
+	if _, err := m.agent.Root.Write(File{
+		Path: etcd.EnvironmentFile,
+		Body: etcd.RenderEnvironment(etcd.StartOptions{Members: m.initialCluster()}),
+		Mode: 0o600,
+	}); err != nil {
 		return err
 	}
+
 	if m.volume == "" { // EC2 or S3 was away when the agent started
 		if err := m.mountVolume(ctx); err != nil {
 			return err
 		}
 	}
+
 	have, err := m.readJoinedRecord(ctx)
 	if err != nil || have.Volume == m.volume {
 		return err
 	}
+
 	body, err := json.Marshal(joinedRecord{Volume: m.volume})
 	if err != nil {
 		return fmt.Errorf("print joined note: %w", err)
 	}
+
 	_, err = m.store.Put(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name), body)
+
 	return err
 }

@@ -50,27 +50,35 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	done, err := isEtcdVolumeMounted(m.Root)
 	if err != nil || done {
 		return volume.ID, err
 	}
+
 	if err := m.attachVolume(ctx, volume); err != nil {
 		return "", err
 	}
+
 	device, err := m.findDevice(volume.ID)
 	if err != nil {
 		return "", err
 	}
+
 	if err := m.formatIfEmpty(ctx, device, volume.ID); err != nil {
 		return "", err
 	}
+
 	if err := m.Root.MakeDir(etcd.DataMount, 0o700, 0); err != nil {
 		return "", err
 	}
+
 	if _, err := m.Run.Run(ctx, "mount", "-o", "noatime", device, etcd.DataMount); err != nil {
 		return "", fmt.Errorf("mount volume %s: %w", volume.ID, err)
 	}
+
 	m.Root.recordChange("mount " + etcd.DataMount)
+
 	return volume.ID, nil
 }
 
@@ -80,15 +88,24 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
+
 	all = slices.DeleteFunc(all, func(v Volume) bool {
-		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || v.State == "deleting" || v.State == "deleted" || v.State == "error"
+		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || v.State == "deleting" ||
+			v.State == "deleted" ||
+			v.State == "error"
 	})
 	if len(all) == 0 {
-		return Volume{}, newNotReadyError("there is no volume of slot %s in zone %s yet", m.Slot, m.Instance.Zone)
+		return Volume{}, newNotReadyError(
+			"there is no volume of slot %s in zone %s yet",
+			m.Slot,
+			m.Instance.Zone,
+		)
 	}
+
 	if i := slices.IndexFunc(all, func(v Volume) bool { return v.ID == m.KnownVolume }); i >= 0 {
 		return all[i], nil
 	}
+
 	return all[0], nil
 }
 
@@ -97,11 +114,13 @@ func isEtcdVolumeMounted(root *HostFS) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read mounts: %w", err)
 	}
+
 	for entry := range strings.Lines(string(body)) {
 		if fields := strings.Fields(entry); len(fields) > 4 && fields[4] == etcd.DataMount {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -119,13 +138,19 @@ func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {
 // findDevice is the volume's name in /dev: udev's on Nitro machines, else the one that was asked for.
 func (m VolumeMounter) findDevice(volume string) (string, error) {
 	names := []string{
-		"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(volume, "-", ""), requestedDevice, "/dev/sdf",
+		"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(
+			volume,
+			"-",
+			"",
+		), requestedDevice, "/dev/sdf",
 	}
+
 	for _, name := range names {
 		if _, err := os.Stat(m.Root.Path(name)); err == nil {
 			return name, nil
 		}
 	}
+
 	return "", newNotReadyError("volume %s is attached, its device is not there yet", volume)
 }
 
@@ -139,12 +164,17 @@ func (m VolumeMounter) formatIfEmpty(ctx context.Context, device, volume string)
 	case !errors.As(err, &exit) || exit.ExitCode() != 2:
 		return fmt.Errorf("look for a file system on volume %s: %w", volume, err)
 	case m.KnownVolume == volume:
-		return diag.WithHint(fmt.Errorf("volume %s has had the data of slot %s and holds no file system now", volume, m.Slot),
-			"it is left as it is; restore a snapshot of it")
+		return diag.WithHint(
+			fmt.Errorf("volume %s has had the data of slot %s and holds no file system now", volume, m.Slot),
+			"it is left as it is; restore a snapshot of it",
+		)
 	}
+
 	if _, err := m.Run.Run(ctx, "mkfs.ext4", "-q", "-L", "slipway-etcd", device); err != nil {
 		return fmt.Errorf("make a file system on volume %s: %w", volume, err)
 	}
+
 	m.Root.recordChange("mkfs " + device)
+
 	return nil
 }

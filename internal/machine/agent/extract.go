@@ -22,17 +22,21 @@ func extractArchive(archive, target string) error {
 	if err != nil {
 		return err
 	}
+
 	defer in.Close() //nolint:errcheck // only read
 	temp := target + ".new"
 	if err := os.RemoveAll(temp); err != nil {
 		return err
 	}
+
 	if err := extractTarGz(in, temp); err != nil {
 		return errors.Join(err, os.RemoveAll(temp))
 	}
+
 	if err := os.Rename(temp, target); err != nil {
 		return err
 	}
+
 	return os.Remove(archive)
 }
 
@@ -41,26 +45,33 @@ func extractTarGz(in io.Reader, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public downloads
 		return err
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
+
 	defer root.Close() //nolint:errcheck // a folder
 	left := int64(maxExtractedBytes)
+
 	for archive := tar.NewReader(plain); ; {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if left -= head.Size; left < 0 {
 			return fmt.Errorf("more than %d bytes", int64(maxExtractedBytes))
 		}
+
 		if err := extractEntry(root, head, archive); err != nil {
 			return fmt.Errorf("entry %s: %w", head.Name, err)
 		}
@@ -72,6 +83,7 @@ func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
 	if !filepath.IsLocal(name) {
 		return errors.New("lies outside")
 	}
+
 	switch head.Typeflag {
 	case tar.TypeDir:
 		return root.MkdirAll(name, 0o755)
@@ -79,12 +91,20 @@ func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
 		if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		out, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, os.FileMode(head.Mode).Perm()|0o600) //nolint:gosec // nine bits
+
+		out, err := root.OpenFile(
+			name,
+			os.O_CREATE|os.O_EXCL|os.O_WRONLY,
+			os.FileMode(head.Mode).Perm()|0o600,
+		) //nolint:gosec // nine bits
 		if err != nil {
 			return err
 		}
+
 		_, err = io.CopyN(out, body, head.Size)
+
 		return errors.Join(err, out.Close())
+
 	default:
 		return fmt.Errorf("kind %q is not allowed", head.Typeflag)
 	}

@@ -58,13 +58,16 @@ func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]st
 	for _, file := range files {
 		group.Go(func() error { return f.fetchWithRetry(ctx, file) })
 	}
+
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+
 	out := map[string]string{}
 	for _, file := range files {
 		out[file.Name] = assetPath(file)
 	}
+
 	return out, nil
 }
 
@@ -79,10 +82,12 @@ func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
 		if err == nil || errors.As(err, &wrong) {
 			return err
 		}
+
 		f.OnRetry(err)
 		if err := f.Wait(ctx, pause); err != nil {
 			return err
 		}
+
 		pause = min(2*pause, 30*time.Second)
 	}
 }
@@ -93,14 +98,17 @@ func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	if isFetched(target, file) {
 		return nil
 	}
+
 	dir := filepath.Dir(target)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public downloads
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
+
 	part := target + ".part"
 	if err := f.downloadFile(ctx, file, part); err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
+
 	if file.Form == node.FormBinary {
 		if err := os.Rename(part, target); err != nil {
 			return fmt.Errorf("fetch %s: %w", file.Name, err)
@@ -108,7 +116,9 @@ func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	} else if err := extractArchive(part, target); err != nil {
 		return fmt.Errorf("unpack %s: %w", file.Name, err)
 	}
+
 	f.Root.recordChange(assetPath(file))
+
 	return nil
 }
 
@@ -119,13 +129,16 @@ func isFetched(target string, file node.File) bool {
 		_, err := os.Stat(target)
 		return err == nil
 	}
+
 	in, err := os.Open(target)
 	if err != nil {
 		return false
 	}
+
 	defer in.Close() //nolint:errcheck // read only
 	hash := sha256.New()
 	_, err = io.Copy(hash, in)
+
 	return err == nil && hex.EncodeToString(hash.Sum(nil)) == file.SHA256
 }
 
@@ -139,19 +152,32 @@ func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) 
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", file.Name, stallCause(ctx, err))
 	}
-	defer body.Close()                                                       //nolint:errcheck // read to its end or in error
-	out, err := os.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755) //nolint:gosec // programs are run
+
+	defer body.Close() //nolint:errcheck // read to its end or in error
+	out, err := os.OpenFile(
+		part,
+		os.O_CREATE|os.O_TRUNC|os.O_WRONLY,
+		0o755,
+	) //nolint:gosec // programs are run
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
+
 	hash := sha256.New()
 	_, err = io.Copy(io.MultiWriter(out, hash), stallResetReader{body, timer, limit})
 	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("fetch %s from %s: %w", file.Name, file.URL, stallCause(ctx, err))
 	}
+
 	if got := hex.EncodeToString(hash.Sum(nil)); got != file.SHA256 {
-		return HashError{Name: file.Name, URL: file.URL, Want: file.SHA256, Got: got}
+		return HashError{
+			Name: file.Name,
+			URL:  file.URL,
+			Want: file.SHA256,
+			Got:  got,
+		}
 	}
+
 	return nil
 }
 
@@ -174,6 +200,7 @@ func stallCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause
 	}
+
 	return err
 }
 
@@ -186,12 +213,15 @@ func (h HTTPOpener) Open(ctx context.Context, url string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", url, err)
 	}
+
 	resp, err := h.Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("get %s: %w", url, err)
 	}
+
 	if resp.StatusCode != http.StatusOK {
 		return nil, errors.Join(fmt.Errorf("get %s: %s", url, resp.Status), resp.Body.Close())
 	}
+
 	return resp.Body, nil
 }

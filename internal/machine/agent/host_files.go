@@ -38,18 +38,22 @@ func requiredSysctls() map[string]string {
 func applySysctls(root *HostFS) []error {
 	var out []error
 	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
-		p, want := root.Path("/proc/sys/"+key), requiredSysctls()[key]
+		p := root.Path("/proc/sys/" + key)
+		want := requiredSysctls()[key]
 		have, err := os.ReadFile(p)
 		if err == nil && strings.TrimSpace(string(have)) == want {
 			continue
 		}
+
 		if err == nil {
 			err = os.WriteFile(p, []byte(want), 0o644) //nolint:gosec // the kernel's own mode stays
 		}
+
 		if err != nil {
 			out = append(out, fmt.Errorf("sysctl %s=%s: %w", key, want, err))
 		}
 	}
+
 	return out
 }
 
@@ -58,6 +62,7 @@ func sysctlFile() File {
 	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
 		b.WriteString(strings.ReplaceAll(key, "/", ".") + " = " + requiredSysctls()[key] + "\n")
 	}
+
 	return File{Path: "/etc/sysctl.d/99-slipway.conf", Body: []byte(b.String()), Mode: 0o644}
 }
 
@@ -67,20 +72,30 @@ func ensureEtcdUser(ctx context.Context, root *HostFS, run Runner) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look for user %s: %w", etcd.User, err)
 	}
+
 	uid := strconv.Itoa(etcdUID)
+
 	for entry := range strings.Lines(string(body)) {
 		if fields := strings.Split(entry, ":"); len(fields) > 2 && fields[0] == etcd.User {
 			if fields[2] != uid {
-				return fmt.Errorf("user %s has uid %s, not %s: the image must not bring its own", etcd.User, fields[2], uid)
+				return fmt.Errorf(
+					"user %s has uid %s, not %s: the image must not bring its own",
+					etcd.User,
+					fields[2],
+					uid,
+				)
 			}
+
 			return nil
 		}
 	}
+
 	root.recordChange("user " + etcd.User)
 	if _, err := run.Run(ctx, "useradd", "--uid", uid, "--user-group", "--no-create-home", "--home-dir", etcd.DataMount,
 		"--shell", "/usr/sbin/nologin", etcd.User); err != nil {
 		return fmt.Errorf("make user %s: %w", etcd.User, err)
 	}
+
 	return nil
 }
 
@@ -93,20 +108,24 @@ func linkPrograms(root *HostFS, d node.Document) error {
 			if _, err := root.Link(d.BinDir()+"/"+f.Name, at); err != nil {
 				return err
 			}
+
 		case "containerd":
 			if err := linkExecutables(root, at+"/bin", d.BinDir()); err != nil {
 				return err
 			}
+
 		case "cni-plugins":
 			if err := linkExecutables(root, at, "/opt/cni/bin"); err != nil {
 				return err
 			}
+
 		case "etcd":
 			if err := linkEtcd(root, at, d.BinDir()); err != nil {
 				return err
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -116,15 +135,18 @@ func linkExecutables(root *HostFS, from, to string) error {
 	if err != nil {
 		return fmt.Errorf("link programs of %s: %w", from, err)
 	}
+
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o100 == 0 {
 			continue
 		}
+
 		if _, err := root.Link(to+"/"+e.Name(), from+"/"+e.Name()); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -134,11 +156,13 @@ func linkEtcd(root *HostFS, at, to string) error {
 	if err != nil {
 		return fmt.Errorf("link programs of %s: %w", at, err)
 	}
+
 	for _, e := range entries {
 		if e.IsDir() && strings.HasPrefix(e.Name(), "etcd-") {
 			return linkExecutables(root, at+"/"+e.Name(), to)
 		}
 	}
+
 	return linkExecutables(root, at, to)
 }
 
@@ -148,13 +172,26 @@ func hostFiles(c kube.Config) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return []File{
 		sysctlFile(),
-		{Path: "/etc/modules-load.d/slipway.conf", Body: []byte("overlay\nbr_netfilter\nvxlan\n"), Mode: 0o644},
-		{Path: "/etc/containerd/config.toml", Body: []byte(kube.ContainerdConfig(c.Images["pause"])), Mode: 0o600},
+		{
+			Path: "/etc/modules-load.d/slipway.conf",
+			Body: []byte("overlay\nbr_netfilter\nvxlan\n"),
+			Mode: 0o644,
+		},
+		{
+			Path: "/etc/containerd/config.toml",
+			Body: []byte(kube.ContainerdConfig(c.Images["pause"])),
+			Mode: 0o600,
+		},
 		{Path: "/etc/systemd/system/containerd.service", Body: []byte(kube.ContainerdUnit(c)), Mode: 0o600},
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
-		{Path: kube.ConfigDir + "/kubelet.kubeconfig", Body: kube.CertificateKubeconfig(c.APIServer, "kubelet-client"), Mode: 0o600},
+		{
+			Path: kube.ConfigDir + "/kubelet.kubeconfig",
+			Body: kube.CertificateKubeconfig(c.APIServer, "kubelet-client"),
+			Mode: 0o600,
+		},
 		{Path: kube.ConfigDir + "/pod.kubeconfig", Body: kube.PodKubeconfig(c.APIServer), Mode: 0o644},
 		{Path: "/etc/systemd/system/kubelet.service", Body: []byte(kube.KubeletUnit(c)), Mode: 0o600},
 	}, nil
@@ -166,5 +203,6 @@ func resolvConf(root *HostFS) string {
 	if _, err := os.Stat(root.Path(upstream)); err == nil {
 		return upstream
 	}
+
 	return "/etc/resolv.conf"
 }

@@ -18,18 +18,34 @@ import (
 func (a *Agent) kubeConfig() kube.Config {
 	d := a.doc
 	c := kube.Config{
-		NodeName: a.instance.Name, Address: a.instance.Address.String(), Zone: a.instance.Zone, Region: d.Region, InstanceID: a.instance.ID,
-		InstanceType: a.instance.Type, Spot: a.instance.Lifecycle == "spot", Group: d.Group, MemoryMiB: a.instance.MemoryMiB, CPUs: a.instance.CPUs,
+		NodeName:     a.instance.Name,
+		Address:      a.instance.Address.String(),
+		Zone:         a.instance.Zone,
+		Region:       d.Region,
+		InstanceID:   a.instance.ID,
+		InstanceType: a.instance.Type,
+		Spot:         a.instance.Lifecycle == "spot",
+		Group:        d.Group,
+		MemoryMiB:    a.instance.MemoryMiB,
+		CPUs:         a.instance.CPUs,
 		ControlPlane: d.Role == v1alpha1.RoleControlPlane,
 		BinDir:       d.BinDir(),
 		APIServer:    "https://" + a.Boot.API.Internal + ":" + kube.APIPort,
-		PodCIDR:      d.Network.PodCIDR, ServiceCIDR: d.Network.ServiceCIDR, DNSIP: d.Network.DNSIP, DNSDomain: d.Network.DNSDomain,
-		Images: d.Images, NodeLabels: maps.Clone(d.NodeLabels), Taints: d.Taints, Kubelet: d.Kubelet, ResolvConf: resolvConf(a.Root),
+		PodCIDR:      d.Network.PodCIDR,
+		ServiceCIDR:  d.Network.ServiceCIDR,
+		DNSIP:        d.Network.DNSIP,
+		DNSDomain:    d.Network.DNSDomain,
+		Images:       d.Images,
+		NodeLabels:   maps.Clone(d.NodeLabels),
+		Taints:       d.Taints,
+		Kubelet:      d.Kubelet,
+		ResolvConf:   resolvConf(a.Root),
 	}
 	if c.ControlPlane {
 		// Its own API server: a control-plane machine needs nobody else's.
 		c.APIServer = "https://127.0.0.1:" + kube.APIPort
 	}
+
 	return c
 }
 
@@ -39,6 +55,7 @@ func (a *Agent) prepareHost() error {
 		for _, err := range applySysctls(a.Root) {
 			a.Log.Warn("kernel setting left as it is", slog.Any("error", err))
 		}
+
 		for _, d := range []struct {
 			path string
 			mode fs.FileMode
@@ -56,6 +73,7 @@ func (a *Agent) prepareHost() error {
 				return err
 			}
 		}
+
 		return linkPrograms(a.Root, a.doc)
 	})
 }
@@ -68,10 +86,12 @@ func (a *Agent) writeFiles(files []File) (map[string]bool, error) {
 		if err != nil {
 			return changed, err
 		}
+
 		if did {
 			changed[f.Path] = true
 		}
 	}
+
 	return changed, nil
 }
 
@@ -80,6 +100,7 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 	if err := a.reloadSystemd(ctx, changed); err != nil {
 		return err
 	}
+
 	for _, s := range []struct {
 		unit  string
 		files []string
@@ -91,10 +112,12 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 		for _, f := range s.files {
 			again = again || changed[f]
 		}
+
 		if err := a.ensureUnitStarted(ctx, s.unit, again); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -105,14 +128,20 @@ func (a *Agent) reloadSystemd(ctx context.Context, changed map[string]bool) erro
 			if _, err := a.Run.Run(ctx, "systemctl", "daemon-reload"); err != nil {
 				return fmt.Errorf("reload units: %w", err)
 			}
+
 			return nil
 		}
 	}
+
 	return nil
 }
 
 // ensureUnitStarted starts a unit unless it runs. One that runs with an old configuration is restarted.
-func (a *Agent) ensureUnitStarted(ctx context.Context, unit string, changed bool) error { //nolint:revive // a fact, not a mode
+func (a *Agent) ensureUnitStarted(
+	ctx context.Context,
+	unit string,
+	changed bool,
+) error { //nolint:revive // a fact, not a mode
 	// It fails for every state but active, and prints the state all the same.
 	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
 	verb := "start"
@@ -121,11 +150,14 @@ func (a *Agent) ensureUnitStarted(ctx context.Context, unit string, changed bool
 		if !changed {
 			return nil
 		}
+
 		verb = "restart"
 	}
+
 	a.Root.recordChange(verb + " " + unit)
 	if _, err := a.Run.Run(ctx, "systemctl", verb, "--no-block", unit); err != nil {
 		return fmt.Errorf("%s %s: %w", verb, unit, err)
 	}
+
 	return nil
 }

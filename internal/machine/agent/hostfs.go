@@ -52,17 +52,22 @@ func (r *HostFS) Write(f File) (bool, error) {
 	if r.fileMatches(p, f) {
 		return false, nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of secrets are made with their own mode before
 		return false, fmt.Errorf("write %s: %w", f.Path, err)
 	}
+
 	temp := tempPath(p)
 	if err := r.writeTemp(temp, f); err != nil {
 		return false, errors.Join(fmt.Errorf("write %s: %w", f.Path, err), os.Remove(temp))
 	}
+
 	if err := os.Rename(temp, p); err != nil {
 		return false, fmt.Errorf("write %s: %w", f.Path, err)
 	}
+
 	r.recordChange(f.Path)
+
 	return true, nil
 }
 
@@ -75,9 +80,11 @@ func (r *HostFS) writeTemp(temp string, f File) error {
 	if err := os.WriteFile(temp, f.Body, 0o600); err != nil {
 		return err
 	}
+
 	if err := os.Chmod(temp, f.Mode); err != nil {
 		return err
 	}
+
 	return r.setOwner(temp, f.UID)
 }
 
@@ -86,6 +93,7 @@ func (*HostFS) setOwner(p string, uid int) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
+
 	return os.Chown(p, uid, uid)
 }
 
@@ -94,10 +102,13 @@ func (*HostFS) fileMatches(p string, f File) bool {
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != f.Mode.Perm() {
 		return false
 	}
+
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 && int(stat.Uid) != f.UID {
 		return false
 	}
+
 	body, err := os.ReadFile(p)
+
 	return err == nil && bytes.Equal(body, f.Body)
 }
 
@@ -110,18 +121,23 @@ func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
 		if err := os.MkdirAll(p, mode); err != nil {
 			return fmt.Errorf("make folder %s: %w", path, err)
 		}
+
 		r.recordChange(path)
+
 	case err != nil:
 		return fmt.Errorf("make folder %s: %w", path, err)
 	case info.Mode().Perm() == mode && ownerUID(info) == uid:
 		return nil
 	}
+
 	if err := os.Chmod(p, mode); err != nil {
 		return fmt.Errorf("make folder %s: %w", path, err)
 	}
+
 	if err := r.setOwner(p, uid); err != nil {
 		return fmt.Errorf("make folder %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -130,6 +146,7 @@ func ownerUID(info fs.FileInfo) int {
 	if !ok {
 		return 0
 	}
+
 	return int(stat.Uid)
 }
 
@@ -139,20 +156,26 @@ func (r *HostFS) Link(path, target string) (bool, error) {
 	if have, err := os.Readlink(p); err == nil && have == target {
 		return false, nil
 	}
+
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of programs
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
+
 	temp := tempPath(p)
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
+
 	if err := os.Symlink(target, temp); err != nil {
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
+
 	if err := os.Rename(temp, p); err != nil {
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
+
 	r.recordChange(path)
+
 	return true, nil
 }
 
@@ -162,6 +185,7 @@ func (r *HostFS) Read(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return body, nil
 }
 

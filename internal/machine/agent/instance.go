@@ -32,7 +32,11 @@ type Instance struct {
 
 // Metadata is the metadata service.
 type Metadata interface {
-	GetMetadata(context.Context, *imds.GetMetadataInput, ...func(*imds.Options)) (*imds.GetMetadataOutput, error)
+	GetMetadata(
+		context.Context,
+		*imds.GetMetadataInput,
+		...func(*imds.Options),
+	) (*imds.GetMetadataOutput, error)
 }
 
 // ReadInstance asks the metadata service and the kernel.
@@ -43,25 +47,36 @@ func ReadInstance(ctx context.Context, meta Metadata, root *HostFS) (Instance, e
 		if err != nil {
 			return Instance{}, fmt.Errorf("metadata %s: %w", path, err)
 		}
+
 		body, err := io.ReadAll(out.Content)
 		if err != nil {
 			return Instance{}, fmt.Errorf("metadata %s: %w", path, err)
 		}
+
 		// In a VPC with several domain names the service lists them, apart by a space; EC2 shows the first.
 		first, _, _ := strings.Cut(strings.TrimSpace(string(body)), " ")
 		got[path] = first
 	}
+
 	address, err := netip.ParseAddr(got["local-ipv4"])
 	if err != nil {
 		return Instance{}, fmt.Errorf("metadata local-ipv4: %w", err)
 	}
+
 	memory, err := memoryMiB(root)
 	if err != nil {
 		return Instance{}, err
 	}
+
 	return Instance{
-		ID: got["instance-id"], Zone: got["placement/availability-zone"], Type: got["instance-type"], Lifecycle: got["instance-life-cycle"],
-		Name: strings.ToLower(got["local-hostname"]), Address: address, MemoryMiB: memory, CPUs: runtime.NumCPU(),
+		ID:        got["instance-id"],
+		Zone:      got["placement/availability-zone"],
+		Type:      got["instance-type"],
+		Lifecycle: got["instance-life-cycle"],
+		Name:      strings.ToLower(got["local-hostname"]),
+		Address:   address,
+		MemoryMiB: memory,
+		CPUs:      runtime.NumCPU(),
 	}, nil
 }
 
@@ -70,14 +85,17 @@ func memoryMiB(root *HostFS) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("memory size: %w", err)
 	}
+
 	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "MemTotal:" {
 			kib, err := strconv.Atoi(fields[1])
 			if err != nil {
 				return 0, fmt.Errorf("memory size: %w", err)
 			}
+
 			return kib / 1024, nil
 		}
 	}
+
 	return 0, errors.New("memory size: no MemTotal in /proc/meminfo")
 }

@@ -39,13 +39,17 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 	for _, m := range machines {
 		byID[m.ID] = m
 	}
+
 	roles = map[string]string{}
+
 	for _, n := range nodes {
 		id := n.Spec.ProviderID[strings.LastIndex(n.Spec.ProviderID, "/")+1:]
 		if id == "" {
 			continue
 		}
+
 		m, seen := byID[id]
+
 		switch {
 		case !seen && now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace,
 			m.State == "terminated", m.State == "shutting-down":
@@ -55,11 +59,13 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 			if m.Role == node.RoleTagControlPlane {
 				label = "node-role.kubernetes.io/control-plane"
 			}
+
 			if _, ok := n.Metadata.Labels[label]; !ok {
 				roles[n.Metadata.Name] = label
 			}
 		}
 	}
+
 	return gone, roles
 }
 
@@ -71,23 +77,39 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 	if err := api.Get(ctx, "/api/v1/nodes", &list); err != nil {
 		return err
 	}
+
 	machines, err := a.ec2Client().ListMachines(ctx)
 	if err != nil {
 		return err
 	}
+
 	if !slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == a.instance.ID }) {
-		return fmt.Errorf("EC2 shows %d machines of cluster %s and not this one, %s: no node is deleted by that", len(machines), a.doc.Cluster, a.instance.ID)
+		return fmt.Errorf(
+			"EC2 shows %d machines of cluster %s and not this one, %s: no node is deleted by that",
+			len(machines),
+			a.doc.Cluster,
+			a.instance.ID,
+		)
 	}
+
 	gone, roles := NodeChanges(list.Items, machines, a.Now())
 	var errs []error
+
 	for _, n := range gone {
-		a.Log.Info("node's instance has ended", slog.String("node", n.Metadata.Name), slog.String("instance", n.Spec.ProviderID))
+		a.Log.Info(
+			"node's instance has ended",
+			slog.String("node", n.Metadata.Name),
+			slog.String("instance", n.Spec.ProviderID),
+		)
+
 		errs = append(errs, deleteNode(ctx, api, n))
 	}
+
 	for name, label := range roles {
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]string{label: ""}}}
 		errs = append(errs, api.MergePatch(ctx, "/api/v1/nodes/"+name, patch))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -99,10 +121,12 @@ func deleteNode(ctx context.Context, api kube.Client, n Node) error {
 	if err != nil {
 		return fmt.Errorf("delete node %s: %w", n.Metadata.Name, err)
 	}
+
 	_, err = api.Do(ctx, http.MethodDelete, "/api/v1/nodes/"+n.Metadata.Name, "application/json", body)
 	if errors.Is(err, kube.ErrNotFound) || errors.Is(err, kube.ErrConflict) {
 		return nil
 	}
+
 	return err
 }
 
@@ -113,16 +137,29 @@ func (a *Agent) ensureNodeRegistered(ctx context.Context, api kube.Client) error
 	if !errors.Is(err, kube.ErrNotFound) {
 		return err
 	}
-	since, err := a.Run.Run(ctx, "systemctl", "show", "kubelet", "--property=ActiveEnterTimestamp", "--value", "--timestamp=unix")
+
+	since, err := a.Run.Run(
+		ctx,
+		"systemctl",
+		"show",
+		"kubelet",
+		"--property=ActiveEnterTimestamp",
+		"--value",
+		"--timestamp=unix",
+	)
 	if err != nil {
 		return err
 	}
+
 	var started int64
-	if _, err := fmt.Sscanf(since, "@%d", &started); err != nil || a.Now().Sub(time.Unix(started, 0)) < time.Minute {
+	if _, err := fmt.Sscanf(since, "@%d", &started); err != nil ||
+		a.Now().Sub(time.Unix(started, 0)) < time.Minute {
 		return nil //nolint:nilerr // not started yet, or just now: it is about to register
 	}
+
 	a.Log.Info("the node is gone; kubelet is to register again")
 	_, err = a.Run.Run(ctx, "systemctl", "restart", "--no-block", "kubelet")
+
 	return err
 }
 
@@ -144,5 +181,6 @@ func (l lease) applyTo(ctx context.Context, api kube.Client) error {
 	if err != nil {
 		return fmt.Errorf("print lease %s: %w", l.name, err)
 	}
+
 	return api.Apply(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+l.name, body)
 }

@@ -30,7 +30,11 @@ const (
 
 // Signaller is what the agent needs of CloudFormation.
 type Signaller interface {
-	SignalResource(context.Context, *cloudformation.SignalResourceInput, ...func(*cloudformation.Options)) (*cloudformation.SignalResourceOutput, error)
+	SignalResource(
+		context.Context,
+		*cloudformation.SignalResourceInput,
+		...func(*cloudformation.Options),
+	) (*cloudformation.SignalResourceOutput, error)
 }
 
 // permanentError is one that trying again does not mend.
@@ -44,6 +48,7 @@ func isPermanent(err error) bool {
 	if _, is := errors.AsType[HashError](err); is {
 		return true
 	}
+
 	_, is := errors.AsType[permanentError](err)
 	return is
 }
@@ -54,10 +59,13 @@ func (a *Agent) signalSuccess(ctx context.Context) error {
 	if a.Boot.StackName == "" || a.Root.Exists(signalMarkerFile) {
 		return nil
 	}
+
 	if err := a.retryUntilReady(ctx, "well", func() error { return a.checkRolloutReady(ctx) }); err != nil {
 		return err
 	}
+
 	a.signalResources(ctx, types.ResourceSignalStatusSuccess, signalRetryLimit)
+
 	return a.recordSignal()
 }
 
@@ -69,12 +77,14 @@ func (a *Agent) recordSignal() error {
 // signalFailure tells the stack that this machine will not be well, so that nobody waits for it. The cause is on the
 // console: a signal holds no text.
 func (a *Agent) signalFailure(ctx context.Context, err error) {
-	if a.Boot.StackName != "" && a.instance.ID != "" && !a.failureSignalled && isPermanent(err) && !a.Root.Exists(signalMarkerFile) {
+	if a.Boot.StackName != "" && a.instance.ID != "" && !a.failureSignalled && isPermanent(err) &&
+		!a.Root.Exists(signalMarkerFile) {
 		// Said once, also if this process ends now: a rollback that waits for the next machine must not hear it of this one.
 		a.failureSignalled = true
 		if err := a.recordSignal(); err != nil {
 			a.Log.Warn("that the stack was told can not be noted", slog.Any("error", err))
 		}
+
 		a.signalResources(ctx, types.ResourceSignalStatusFailure, 0)
 	}
 }
@@ -85,6 +95,7 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 	if err := a.checkReady(ctx); err != nil {
 		return err
 	}
+
 	api := a.newNodeClient
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		api = a.newAdminClient
@@ -93,6 +104,7 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 			return newNotReadyError("%s", reason)
 		}
 	}
+
 	return checkNodeReady(ctx, api(), a.instance.Name)
 }
 
@@ -101,19 +113,26 @@ func (a *Agent) slotNames() []string {
 	for _, s := range a.doc.Slots {
 		out = append(out, s.Name)
 	}
+
 	return out
 }
 
 // EtcdNotReadyReason says why etcd is not as it has to be before another member may go; empty if it is. Own says whether this
 // machine's member answers with a quorum.
-func EtcdNotReadyReason(slots []string, members []etcd.Member, own bool) string { //nolint:revive // a fact, not a mode
+func EtcdNotReadyReason(
+	slots []string,
+	members []etcd.Member,
+	own bool,
+) string { //nolint:revive // a fact, not a mode
 	if !own {
 		return "this machine's etcd member has no quorum"
 	}
+
 	bySlot := map[string]etcd.Member{}
 	for _, m := range members {
 		bySlot[m.Slot] = m
 	}
+
 	for _, slot := range slots {
 		m, there := bySlot[slot]
 		switch {
@@ -125,6 +144,7 @@ func EtcdNotReadyReason(slots []string, members []etcd.Member, own bool) string 
 			return "the etcd member of slot " + slot + " does not answer"
 		}
 	}
+
 	return ""
 }
 
@@ -137,20 +157,28 @@ func checkNodeReady(ctx context.Context, api kube.Client, name string) error {
 	if err := api.Get(ctx, "/api/v1/nodes/"+name, &n); err != nil {
 		return newNotReadyError("%v", err)
 	}
+
 	for _, c := range n.Status.Conditions {
 		if c.Type != "Ready" {
 			continue
 		}
+
 		if c.Status == "True" {
 			return nil
 		}
+
 		return newNotReadyError("node %s is not Ready: %s", name, c.Message)
 	}
+
 	return newNotReadyError("node %s does not say whether it is Ready", name)
 }
 
 // signalResources tells each resource that waits for this machine, and tries again until it is told, refuses, or patience ends.
-func (a *Agent) signalResources(ctx context.Context, status types.ResourceSignalStatus, patience time.Duration) {
+func (a *Agent) signalResources(
+	ctx context.Context,
+	status types.ResourceSignalStatus,
+	patience time.Duration,
+) {
 	a.Report.Running("signal", "")
 	for id := range strings.SplitSeq(a.Boot.SignalResources, ",") {
 		if err := a.signalUntilDeadline(ctx, id, status, a.Now().Add(patience)); err != nil {
@@ -158,15 +186,22 @@ func (a *Agent) signalResources(ctx context.Context, status types.ResourceSignal
 			return
 		}
 	}
+
 	a.Report.Done("signal")
 }
 
-func (a *Agent) signalUntilDeadline(ctx context.Context, id string, status types.ResourceSignalStatus, end time.Time) error {
+func (a *Agent) signalUntilDeadline(
+	ctx context.Context,
+	id string,
+	status types.ResourceSignalStatus,
+	end time.Time,
+) error {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := a.signalResource(ctx, id, status)
 		if err == nil || !a.Now().Before(end) {
 			return err
 		}
+
 		a.Report.Running("signal", err.Error())
 		if err := a.Wait(ctx, pause); err != nil {
 			return err
@@ -177,16 +212,26 @@ func (a *Agent) signalUntilDeadline(ctx context.Context, id string, status types
 // signalResource returns why the signal has to be sent again; nil if it has arrived or nobody waits for it.
 func (a *Agent) signalResource(ctx context.Context, id string, status types.ResourceSignalStatus) error {
 	_, err := a.Signals.SignalResource(ctx, &cloudformation.SignalResourceInput{
-		StackName: &a.Boot.StackName, LogicalResourceId: &id, UniqueId: &a.instance.ID, Status: status,
+		StackName:         &a.Boot.StackName,
+		LogicalResourceId: &id,
+		UniqueId:          &a.instance.ID,
+		Status:            status,
 	})
+
 	switch {
 	case err == nil:
 		a.Log.Info("the stack is told", slog.String("resource", id), slog.String("status", string(status)))
 	case IsSignalUnwanted(err):
-		a.Log.Info("the stack does not wait for this machine", slog.String("resource", id), slog.Any("error", err))
+		a.Log.Info(
+			"the stack does not wait for this machine",
+			slog.String("resource", id),
+			slog.Any("error", err),
+		)
+
 	default:
 		return fmt.Errorf("tell %s of stack %s: %w", id, a.Boot.StackName, err)
 	}
+
 	return nil
 }
 
@@ -197,6 +242,9 @@ func IsSignalUnwanted(err error) bool {
 	if !errors.As(err, &api) || api.ErrorCode() != "ValidationError" {
 		return false
 	}
+
 	m := strings.ToLower(api.ErrorMessage())
-	return strings.Contains(m, "be signaled") && !strings.Contains(m, "does not exist") || strings.Contains(m, "already exists")
+
+	return strings.Contains(m, "be signaled") && !strings.Contains(m, "does not exist") ||
+		strings.Contains(m, "already exists")
 }

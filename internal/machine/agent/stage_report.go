@@ -59,6 +59,7 @@ func (r *Reporter) Failed(stage string, err error) {
 	if errors.As(err, &hash) && l.Hint == "" {
 		l.Hint = "check the asset catalogue and the mirror, then run slipway apply"
 	}
+
 	r.writeReport(l)
 }
 
@@ -68,22 +69,26 @@ func (r *Reporter) writeReport(l stageReport) {
 	if l == r.last {
 		return
 	}
+
 	r.last = l
 	log := r.Log.Info
 	if l.State == stateFailed {
 		log = r.Log.Error
 	}
+
 	log("stage", slog.String("stage", l.Stage), slog.String("state", l.State), slog.String("error", l.Error))
 	l.Time = r.Now().UTC().Format(time.RFC3339)
 	body, err := json.Marshal(l)
 	if err != nil {
 		return
 	}
+
 	console, err := r.Open()
 	if err != nil {
 		r.Log.Warn("console can not be opened", slog.Any("error", err))
 		return
 	}
+
 	defer console.Close() //nolint:errcheck // nobody to tell
 	if _, err := console.Write([]byte("slipway-node: " + string(body) + "\n")); err != nil {
 		r.Log.Warn("console can not be written", slog.Any("error", err))

@@ -16,19 +16,27 @@ import (
 
 // checkWarmPool waits while the machine is in a warm pool: it has all that it needs, and is no node before its group takes it.
 func (a *Agent) checkWarmPool(ctx context.Context) error {
-	out, err := a.Metadata.GetMetadata(ctx, &imds.GetMetadataInput{Path: "autoscaling/target-lifecycle-state"})
-	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && e.HTTPStatusCode() == http.StatusNotFound {
+	out, err := a.Metadata.GetMetadata(
+		ctx,
+		&imds.GetMetadataInput{Path: "autoscaling/target-lifecycle-state"},
+	)
+	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok &&
+		e.HTTPStatusCode() == http.StatusNotFound {
 		return nil // no auto scaling group started it
 	}
+
 	if err != nil {
 		return fmt.Errorf("metadata autoscaling/target-lifecycle-state: %w", err)
 	}
+
 	state, err := io.ReadAll(out.Content)
 	if err != nil {
 		return fmt.Errorf("metadata autoscaling/target-lifecycle-state: %w", err)
 	}
+
 	if strings.HasPrefix(string(state), "Warmed:") {
 		return newNotReadyError("in the warm pool, to be %s", strings.TrimSpace(string(state)))
 	}
+
 	return nil
 }

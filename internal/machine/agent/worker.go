@@ -20,59 +20,83 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 	if err := a.downloadFiles(ctx); err != nil {
 		return err
 	}
+
 	if err := a.prepareHost(); err != nil {
 		return err
 	}
+
 	if err := a.retryUntilReady(ctx, "warm", func() error { return a.checkWarmPool(ctx) }); err != nil {
 		return err
 	}
+
 	if err := a.runStage("join", func() error { return a.renewNodeCertificates(ctx) }); err != nil {
 		return err
 	}
+
 	var changed map[string]bool
 	err := a.runStage("write", func() error {
 		files, err := hostFiles(a.kubeConfig())
 		if err != nil {
 			return err
 		}
+
 		changed, err = a.writeFiles(files)
+
 		return err
 	})
 	if err != nil {
 		return err
 	}
+
 	return a.runStage("start", func() error { return a.startServices(ctx, changed) })
 }
 
 // renewNodeCertificates gets this node's certificates when they are due. They stay on the tmpfs.
 func (a *Agent) renewNodeCertificates(ctx context.Context) error {
-	ca := File{Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt", Body: []byte(a.doc.Trust.KubernetesCA), Mode: 0o644}
+	ca := File{
+		Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt",
+		Body: []byte(a.doc.Trust.KubernetesCA),
+		Mode: 0o644,
+	}
 	if _, err := a.Root.Write(ca); err != nil {
 		return err
 	}
+
 	client, server := join.NodeLeaves(a.instance.Name, a.instance.Address, LeafTTL)
 	clientPair := keyPair{path: kube.PKIDir + "/kubelet-client", leaf: client}
 	serverPair := keyPair{path: kube.PKIDir + "/kubelet", leaf: server}
 	if now := a.Now(); !needsRenewal(a.Root, clientPair, now) && !needsRenewal(a.Root, serverPair, now) {
 		return nil
 	}
+
 	got, err := a.newJoinClient().Join(ctx, a.instance.Name)
 	if err != nil {
 		return err
 	}
+
 	if got.Name != a.instance.Name {
-		return fmt.Errorf("the join endpoint knows this machine as %s, its metadata service as %s", got.Name, a.instance.Name)
+		return fmt.Errorf(
+			"the join endpoint knows this machine as %s, its metadata service as %s",
+			got.Name,
+			a.instance.Name,
+		)
 	}
+
 	if err := writePair(a.Root, clientPair, got.Key, []byte(got.Client)); err != nil {
 		return err
 	}
+
 	return writePair(a.Root, serverPair, got.Key, []byte(got.Server))
 }
 
 func (a *Agent) newJoinClient() join.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(a.doc.Trust.KubernetesCA))
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}, DisableKeepAlives: true}
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		DisableKeepAlives: true,
+	}
+
 	return join.Client{
 		URL: "https://" + a.Boot.API.Internal + ":" + join.Port, Sign: a.Sign,
 		HTTP: &http.Client{Transport: transport, Timeout: 15 * time.Second},

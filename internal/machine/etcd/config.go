@@ -69,13 +69,16 @@ func Flags(c Config) []string {
 	if c.HeartbeatMS > 0 {
 		set["heartbeat-interval"] = strconv.Itoa(c.HeartbeatMS)
 	}
+
 	if c.ElectionMS > 0 {
 		set["election-timeout"] = strconv.Itoa(c.ElectionMS)
 	}
+
 	out := make([]string, 0, len(set))
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, "--"+k+"="+set[k])
 	}
+
 	return out
 }
 
@@ -84,6 +87,7 @@ func joinPairs(set map[string]string) string {
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, k+"="+set[k])
 	}
+
 	return strings.Join(out, ",")
 }
 
@@ -103,13 +107,16 @@ type StartOptions struct {
 
 // RenderEnvironment is the content of EnvironmentFile.
 func RenderEnvironment(s StartOptions) []byte {
-	state, empty := "existing", "no"
+	state := "existing"
+	empty := "no"
 	if s.NewCluster {
 		state = "new"
 	}
+
 	if s.AllowEmptyData {
 		empty = "yes"
 	}
+
 	return []byte("ETCD_INITIAL_CLUSTER=" + joinPairs(s.Members) + "\nETCD_INITIAL_CLUSTER_STATE=" + state +
 		"\nETCD_INITIAL_CLUSTER_TOKEN=" + s.Token + "\nSLIPWAY_EMPTY_START=" + empty + "\n")
 }

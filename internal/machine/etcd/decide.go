@@ -93,7 +93,11 @@ func Decide(f Facts) Action {
 	case f.Marker == nil:
 		return decideBootstrap(f)
 	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):
-		return Action{Type: ActionStartNew, Reason: "the marker names this volume a founder, and it never had data"}
+		return Action{
+			Type:   ActionStartNew,
+			Reason: "the marker names this volume a founder, and it never had data",
+		}
+
 	default:
 		return decideRejoin(f)
 	}
@@ -103,16 +107,22 @@ func Decide(f Facts) Action {
 // living cluster must not look like an unborn one: then slots have joined, or peers answer.
 func decideBootstrap(f Facts) Action {
 	if len(f.Joined) > 0 || len(f.Members) > 0 {
-		return waitAction("the initialized marker is missing, though members %v have had data: restore it", f.Joined)
+		return waitAction(
+			"the initialized marker is missing, though members %v have had data: restore it",
+			f.Joined,
+		)
 	}
+
 	for _, slot := range f.Slots {
 		if f.Visible[slot] == "" {
 			return waitAction("the volume of slot %s is not there yet", slot)
 		}
 	}
+
 	if f.Visible[f.Slot] != f.Volume {
 		return waitAction("slot %s has volume %s mounted, EC2 shows %s", f.Slot, f.Volume, f.Visible[f.Slot])
 	}
+
 	return Action{Type: ActionCreateMarker, Reason: "all founders' volumes are there"}
 }
 
@@ -121,18 +131,23 @@ func decideRejoin(f Facts) Action {
 	if len(f.Slots) == 1 {
 		return waitAction("the only member's data is lost: restore a backup")
 	}
+
 	if len(f.Members) == 0 {
 		return waitAction("data of slot %s is lost and no quorum of the other members answers", f.Slot)
 	}
+
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Slot == f.Slot }); i >= 0 {
 		return decideStaleEntry(f, f.Members[i])
 	}
+
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Learner }); i >= 0 {
 		return waitAction("slot %s is joining; one at a time", f.Members[i].Slot)
 	}
+
 	if !hasQuorum(f.Members, 0) {
 		return waitAction("fewer than a quorum of the other members are healthy")
 	}
+
 	return Action{Type: ActionAddLearner, Reason: "data is lost; returning as a learner"}
 }
 
@@ -143,7 +158,11 @@ func decideStaleEntry(f Facts, old Member) Action {
 	case old.Learner:
 		return Action{Type: ActionRemoveMember, MemberID: old.ID, Reason: "the learner's data is lost"}
 	case !hasQuorum(f.Members, old.ID):
-		return waitAction("removing member %x would lose the quorum: the other members are not all healthy", old.ID)
+		return waitAction(
+			"removing member %x would lose the quorum: the other members are not all healthy",
+			old.ID,
+		)
+
 	default:
 		return Action{Type: ActionRemoveMember, MemberID: old.ID, Reason: "the member's data is lost"}
 	}
@@ -151,16 +170,19 @@ func decideStaleEntry(f Facts, old Member) Action {
 
 // hasQuorum says whether the healthy voters are a majority of the voters, both without the member that is to go.
 func hasQuorum(members []Member, without uint64) bool {
-	voters, healthy := 0, 0
+	voters := 0
+	healthy := 0
 	for _, m := range members {
 		if m.Learner || m.ID == without {
 			continue
 		}
+
 		voters++
 		if m.Healthy {
 			healthy++
 		}
 	}
+
 	return healthy > voters/2
 }
 

@@ -45,16 +45,21 @@ func (m Manager) requestTimeout() time.Duration {
 	if m.Timeout > 0 {
 		return m.Timeout
 	}
+
 	return 5 * time.Second
 }
 
 func (m Manager) newClient(urls ...string) (*clientv3.Client, error) {
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: urls, TLS: m.TLS, DialTimeout: m.requestTimeout(), Logger: zap.NewNop(),
+		Endpoints:   urls,
+		TLS:         m.TLS,
+		DialTimeout: m.requestTimeout(),
+		Logger:      zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd client of %v: %w", urls, err)
 	}
+
 	return c, nil
 }
 
@@ -62,25 +67,31 @@ func (m Manager) newClient(urls ...string) (*clientv3.Client, error) {
 func (m Manager) Members(ctx context.Context, self string) []Member {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers, asked := make(chan []Member, len(m.Peers)), 0
+	answers := make(chan []Member, len(m.Peers))
+	asked := 0
+
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
 			continue
 		}
+
 		asked++
 		go func() {
 			members, err := m.membersFrom(ctx, peer)
 			if err != nil {
 				members = nil
 			}
+
 			answers <- members
 		}()
 	}
+
 	for range asked {
 		if members := <-answers; members != nil {
 			return members
 		}
 	}
+
 	return nil
 }
 
@@ -90,25 +101,31 @@ func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 	if err := checkListening(ctx, peer.ClientURL); err != nil {
 		return nil, err
 	}
+
 	c, err := m.newClient(peer.ClientURL)
 	if err != nil {
 		return nil, err
 	}
+
 	defer c.Close() //nolint:errcheck // nothing was written
 	// MemberList is linearizable: it answers only with a quorum.
 	list, err := c.MemberList(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list members through %s: %w", peer.ClientURL, err)
 	}
+
 	var out []Member
+
 	for _, e := range list.Members {
 		member := Member{ID: e.ID, Name: e.Name, Learner: e.IsLearner}
 		if i := m.peerIndex(e.PeerURLs); i >= 0 {
 			member.Slot = m.Peers[i].Slot
 			member.Healthy = m.Healthy(ctx, m.Peers[i].ClientURL)
 		}
+
 		out = append(out, member)
 	}
+
 	return out, nil
 }
 
@@ -119,6 +136,7 @@ func checkListening(ctx context.Context, clientURL string) error {
 	if err != nil {
 		return fmt.Errorf("reach etcd at %s: %w", clientURL, err)
 	}
+
 	return c.Close()
 }
 
@@ -132,10 +150,12 @@ func (m Manager) Healthy(ctx context.Context, url string) bool {
 	if err != nil {
 		return false
 	}
+
 	defer c.Close() //nolint:errcheck // nothing was written
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = c.Get(ctx, "slipway-health")
+
 	return err == nil
 }
 
@@ -145,6 +165,7 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+
 	defer c.Close() //nolint:errcheck // nothing was written
 	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
@@ -152,9 +173,14 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("etcd status of %s: %w", url, err)
 	}
+
 	return Status{
-		MemberID: s.Header.MemberId, Learner: s.IsLearner, Leader: s.Leader == s.Header.MemberId,
-		RaftIndex: s.RaftIndex, DBSize: s.DbSize, Errors: s.Errors,
+		MemberID:  s.Header.MemberId,
+		Learner:   s.IsLearner,
+		Leader:    s.Leader == s.Header.MemberId,
+		RaftIndex: s.RaftIndex,
+		DBSize:    s.DbSize,
+		Errors:    s.Errors,
 	}, nil
 }
 
@@ -164,6 +190,7 @@ func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error
 		if _, err := c.MemberRemove(ctx, id); err != nil {
 			return fmt.Errorf("remove member %x: %w", id, err)
 		}
+
 		return nil
 	})
 }
@@ -174,6 +201,7 @@ func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
 		if _, err := c.MemberAddAsLearner(ctx, []string{peerURL}); err != nil {
 			return fmt.Errorf("add learner %s: %w", peerURL, err)
 		}
+
 		return nil
 	})
 }
@@ -184,30 +212,43 @@ func (m Manager) PromoteLearner(ctx context.Context, self string, id uint64) err
 		if _, err := c.MemberPromote(ctx, id); err != nil {
 			return fmt.Errorf("promote member %x: %w", id, err)
 		}
+
 		return nil
 	})
 }
 
-func (m Manager) changeMembership(ctx context.Context, self string, do func(context.Context, *clientv3.Client) error) error {
+func (m Manager) changeMembership(
+	ctx context.Context,
+	self string,
+	do func(context.Context, *clientv3.Client) error,
+) error {
 	err := errors.New("there is no other member")
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
 			continue
 		}
+
 		if err = m.changeMembershipVia(ctx, peer, do); err == nil {
 			return nil
 		}
 	}
+
 	return err
 }
 
-func (m Manager) changeMembershipVia(ctx context.Context, peer Peer, do func(context.Context, *clientv3.Client) error) error {
+func (m Manager) changeMembershipVia(
+	ctx context.Context,
+	peer Peer,
+	do func(context.Context, *clientv3.Client) error,
+) error {
 	c, err := m.newClient(peer.ClientURL)
 	if err != nil {
 		return err
 	}
+
 	defer c.Close() //nolint:errcheck // the change has its own answer
 	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
+
 	return do(ctx, c)
 }

@@ -43,10 +43,12 @@ func STSEndpoint(base, region string) string {
 	if base != "" {
 		return strings.TrimSuffix(base, "/")
 	}
+
 	domain := "amazonaws.com"
 	if strings.HasPrefix(region, "cn-") {
 		domain = "amazonaws.com.cn"
 	}
+
 	return "https://sts." + region + "." + domain
 }
 
@@ -65,22 +67,29 @@ func (s Signer) CreateProof(ctx context.Context, csr []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("credentials of this instance: %w", err)
 	}
+
 	query := url.Values{
-		"Action": {stsAction}, "Version": {stsVersion}, "X-Amz-Expires": {strconv.Itoa(int(proofTTL.Seconds()))},
+		"Action": {
+			stsAction,
+		}, "Version": {stsVersion}, "X-Amz-Expires": {strconv.Itoa(int(proofTTL.Seconds()))},
 	}
+
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/?"+query.Encode(), nil)
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
+
 	req.Header.Set(csrHashHeader, hashCSR(csr))
 	signed, _, err := v4.NewSigner().PresignHTTP(ctx, creds, req, emptyBodySHA256, "sts", s.Region, s.Now())
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
+
 	u, err := url.Parse(signed)
 	if err != nil {
 		return "", fmt.Errorf("sign for %s: %w", s.Endpoint, err)
 	}
+
 	return u.RawQuery, nil
 }
 
@@ -96,26 +105,32 @@ func checkProof(raw string, now time.Time) (string, error) {
 	if len(raw) > 8192 {
 		return "", errors.New("the proof is longer than 8192 bytes")
 	}
+
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		return "", errors.New("the proof is no query")
 	}
+
 	allowed := []string{
 		"Action", "Version", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
 		"X-Amz-Security-Token", "X-Amz-Signature", "X-Amz-SignedHeaders",
 	}
+
 	for key, values := range query {
 		if !slices.Contains(allowed, key) || len(values) != 1 {
 			return "", fmt.Errorf("the proof has parameter %q", key)
 		}
 	}
+
 	if query.Get("Action") != stsAction || query.Get("Version") != stsVersion {
 		return "", errors.New("the proof is not for " + stsAction)
 	}
+
 	signed := strings.Split(query.Get("X-Amz-SignedHeaders"), ";")
 	if !slices.Contains(signed, "host") || !slices.Contains(signed, strings.ToLower(csrHashHeader)) {
 		return "", errors.New("the proof does not sign host and " + strings.ToLower(csrHashHeader))
 	}
+
 	return query.Encode(), checkProofTime(query, now)
 }
 
@@ -124,12 +139,15 @@ func checkProofTime(query url.Values, now time.Time) error {
 	if err != nil {
 		return errors.New("the proof has no date")
 	}
+
 	expires, err := strconv.Atoi(query.Get("X-Amz-Expires"))
 	if err != nil || expires < 1 || expires > int(proofTTL.Seconds()) {
 		return fmt.Errorf("the proof must be good for 1 to %d seconds", int(proofTTL.Seconds()))
 	}
+
 	if now.Before(at.Add(-clockSkew)) || now.After(at.Add(time.Duration(expires)*time.Second+clockSkew)) {
 		return errors.New("the proof is not of this time")
 	}
+
 	return nil
 }

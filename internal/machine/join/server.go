@@ -109,8 +109,15 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
 	var no refusal
 	switch {
 	case errors.As(err, &no):
-		s.Log.Warn("join refused", slog.String("from", r.RemoteAddr), slog.Int("code", no.code), slog.String("reason", no.reason))
+		s.Log.Warn(
+			"join refused",
+			slog.String("from", r.RemoteAddr),
+			slog.Int("code", no.code),
+			slog.String("reason", no.reason),
+		)
+
 		http.Error(w, no.reason, no.code)
+
 	case err != nil:
 		s.Log.Error("join failed", slog.String("from", r.RemoteAddr), slog.Any("error", err))
 		http.Error(w, "try again", http.StatusServiceUnavailable)
@@ -127,14 +134,18 @@ func (s *Server) takeToken() bool {
 	defer s.mu.Unlock()
 	now := s.Now()
 	if s.refilledAt.IsZero() {
-		s.tokens, s.refilledAt = requestBurst, now
+		s.tokens = requestBurst
+		s.refilledAt = now
 	}
+
 	s.tokens = min(requestBurst, s.tokens+requestRate*now.Sub(s.refilledAt).Seconds())
 	s.refilledAt = now
 	if s.tokens < 1 {
 		return false
 	}
+
 	s.tokens--
+
 	return true
 }
 
@@ -145,24 +156,33 @@ func (s *Server) issueCertificates(ctx context.Context, body io.Reader) (Certifi
 	if err := dec.Decode(&req); err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, "not a certificate request"}
 	}
+
 	csr, err := parseCSR(req.CSR)
 	if err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
+
 	if req.Proof, err = checkProof(req.Proof, s.Now()); err != nil {
 		return Certificates{}, refusal{http.StatusForbidden, err.Error()}
 	}
+
 	who, err := s.identifyCaller(ctx, req)
 	if err != nil {
 		return Certificates{}, err
 	}
+
 	machine, err := s.findCallerMachine(ctx, who)
 	if err != nil {
 		return Certificates{}, err
 	}
+
 	if cn := csr.Subject.CommonName; cn != "" && cn != NodeUser(machine.Name) {
-		return Certificates{}, refusal{http.StatusForbidden, fmt.Sprintf("instance %s is node %s and may not be %q", machine.ID, machine.Name, cn)}
+		return Certificates{}, refusal{
+			http.StatusForbidden,
+			fmt.Sprintf("instance %s is node %s and may not be %q", machine.ID, machine.Name, cn),
+		}
 	}
+
 	return s.signCertificates(machine, csr)
 }
 
@@ -172,13 +192,16 @@ func parseCSR(text string) (*x509.CertificateRequest, error) {
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
 		return nil, errors.New("csr is not one PEM block of a certificate request")
 	}
+
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, errors.New("csr can not be read")
 	}
+
 	if err := csr.CheckSignature(); err != nil {
 		return nil, errors.New("csr is not signed by its own key")
 	}
+
 	return csr, nil
 }
 
@@ -193,31 +216,41 @@ func (s *Server) identifyCaller(ctx context.Context, req certificateRequest) (ca
 	if err != nil {
 		return caller{}, refusal{http.StatusForbidden, "the proof is no query"}
 	}
+
 	ask.Header.Set(csrHashHeader, hashCSR([]byte(req.CSR)))
 	resp, err := s.HTTP.Do(ask)
 	if fault, ok := errors.AsType[*url.Error](err); ok {
 		err = fault.Err // its URL holds the worker's session token
 	}
+
 	if err != nil {
 		return caller{}, fmt.Errorf("ask STS: %w", err)
 	}
+
 	defer resp.Body.Close() //nolint:errcheck // read or dropped
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
 		return caller{}, fmt.Errorf("ask STS: %w", err)
 	}
+
 	if resp.StatusCode >= http.StatusInternalServerError {
 		return caller{}, fmt.Errorf("ask STS: %s", resp.Status)
 	}
+
 	if resp.StatusCode != http.StatusOK {
-		return caller{}, refusal{http.StatusForbidden, "STS does not accept the proof for this certificate request"}
+		return caller{}, refusal{
+			http.StatusForbidden,
+			"STS does not accept the proof for this certificate request",
+		}
 	}
+
 	var answer struct {
 		ARN string `xml:"GetCallerIdentityResult>Arn"`
 	}
 	if err := xml.Unmarshal(body, &answer); err != nil {
 		return caller{}, fmt.Errorf("read the answer of STS: %w", err)
 	}
+
 	return s.parseCallerARN(answer.ARN)
 }
 
@@ -229,10 +262,17 @@ func (s *Server) parseCallerARN(arn string) (caller, error) {
 	if len(fields) != 6 || fields[2] != "sts" {
 		return caller{}, refusal{http.StatusForbidden, "the proof is not of an assumed role"}
 	}
+
 	parts := strings.Split(fields[5], "/")
-	if len(parts) != 3 || parts[0] != "assumed-role" || !slices.Contains(slices.Collect(maps.Values(s.WorkerRoles)), parts[1]) || !strings.HasPrefix(parts[2], "i-") {
-		return caller{}, refusal{http.StatusForbidden, "the proof is not of an instance with this cluster's worker role"}
+	if len(parts) != 3 || parts[0] != "assumed-role" ||
+		!slices.Contains(slices.Collect(maps.Values(s.WorkerRoles)), parts[1]) ||
+		!strings.HasPrefix(parts[2], "i-") {
+		return caller{}, refusal{
+			http.StatusForbidden,
+			"the proof is not of an instance with this cluster's worker role",
+		}
 	}
+
 	return caller{account: fields[4], role: parts[1], instance: parts[2]}, nil
 }
 
@@ -249,8 +289,12 @@ func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, er
 	case m.State != "running" && m.State != "pending":
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is " + m.State}
 	case m.Role != "worker" || s.WorkerRoles[m.Group] == "" || s.WorkerRoles[m.Group] != who.role:
-		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is not a worker of a group of this cluster"}
+		return Machine{}, refusal{
+			http.StatusForbidden,
+			"instance " + id + " is not a worker of a group of this cluster",
+		}
 	}
+
 	return m, nil
 }
 
@@ -259,11 +303,22 @@ func NodeUser(name string) string { return "system:node:" + name }
 
 // NodeLeaves of a node: the kubelet as a client of the API, and its own server.
 func NodeLeaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
-	client = pki.Leaf{CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.ClientUsage}, TTL: ttl}
-	server = pki.Leaf{
-		CN: NodeUser(name), Orgs: []string{"system:nodes"}, Usages: []pki.Usage{pki.ServerUsage}, TTL: ttl,
-		DNS: []string{name}, IPs: []netip.Addr{address},
+	client = pki.Leaf{
+		CN:     NodeUser(name),
+		Orgs:   []string{"system:nodes"},
+		Usages: []pki.Usage{pki.ClientUsage},
+		TTL:    ttl,
 	}
+
+	server = pki.Leaf{
+		CN:     NodeUser(name),
+		Orgs:   []string{"system:nodes"},
+		Usages: []pki.Usage{pki.ServerUsage},
+		TTL:    ttl,
+		DNS:    []string{name},
+		IPs:    []netip.Addr{address},
+	}
+
 	return client, server
 }
 
@@ -272,16 +327,20 @@ func (s *Server) signCertificates(m Machine, csr *x509.CertificateRequest) (Cert
 	if err != nil || m.Name == "" {
 		return Certificates{}, fmt.Errorf("instance %s has name %q and address %q", m.ID, m.Name, m.Address)
 	}
+
 	client, server := NodeLeaves(strings.ToLower(m.Name), address, s.TTL)
 	out := Certificates{Name: strings.ToLower(m.Name)}
 	cert, err := pki.IssueLeaf(s.CA, client, csr.PublicKey, s.Now())
 	if err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
+
 	out.Client = string(cert)
 	if cert, err = pki.IssueLeaf(s.CA, server, csr.PublicKey, s.Now()); err != nil {
 		return Certificates{}, refusal{http.StatusBadRequest, err.Error()}
 	}
+
 	out.Server = string(cert)
+
 	return out, nil
 }

@@ -35,9 +35,11 @@ func (c Client) Get(ctx context.Context, path string, out any) error {
 	if err != nil {
 		return err
 	}
+
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -47,13 +49,21 @@ func (c Client) Delete(ctx context.Context, path string) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
+
 	return err
 }
 
 // Apply applies an object (JSON or YAML) server-side: it becomes what it says in the fields it names, and nothing is
 // written if it is that already.
 func (c Client) Apply(ctx context.Context, path string, object []byte) error {
-	_, err := c.Do(ctx, http.MethodPatch, path+"?fieldManager="+FieldManager+"&force=true", "application/apply-patch+yaml", object)
+	_, err := c.Do(
+		ctx,
+		http.MethodPatch,
+		path+"?fieldManager="+FieldManager+"&force=true",
+		"application/apply-patch+yaml",
+		object,
+	)
+
 	return err
 }
 
@@ -63,7 +73,15 @@ func (c Client) MergePatch(ctx context.Context, path string, patch any) error {
 	if err != nil {
 		return fmt.Errorf("patch %s: %w", path, err)
 	}
-	_, err = c.Do(ctx, http.MethodPatch, path+"?fieldManager="+FieldManager, "application/merge-patch+json", body)
+
+	_, err = c.Do(
+		ctx,
+		http.MethodPatch,
+		path+"?fieldManager="+FieldManager,
+		"application/merge-patch+json",
+		body,
+	)
+
 	return err
 }
 
@@ -73,22 +91,27 @@ func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) 
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, err)
 	}
+
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
 	}
+
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, err)
 	}
+
 	defer resp.Body.Close() //nolint:errcheck // read below
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, err)
 	}
+
 	if resp.StatusCode < 300 {
 		return answer, nil
 	}
+
 	return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, statusError(resp, answer))
 }
 
@@ -99,6 +122,7 @@ func statusError(resp *http.Response, answer []byte) error {
 	if json.Unmarshal(answer, &status) != nil || status.Message == "" {
 		status.Message = resp.Status
 	}
+
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		return fmt.Errorf("%s: %w", status.Message, ErrNotFound)

@@ -66,6 +66,7 @@ func formatFlags(set map[string]string) []string {
 	for _, k := range slices.Sorted(maps.Keys(set)) {
 		out = append(out, "--"+k+"="+set[k])
 	}
+
 	return out
 }
 
@@ -175,6 +176,7 @@ func KubeletFlags(c Config) []string {
 	if labels == nil {
 		labels = map[string]string{}
 	}
+
 	maps.Copy(labels, map[string]string{
 		"topology.kubernetes.io/zone":      c.Zone,
 		"topology.kubernetes.io/region":    c.Region,
@@ -184,10 +186,12 @@ func KubeletFlags(c Config) []string {
 	if c.Spot {
 		labels["node.kubernetes.io/lifecycle"] = "spot"
 	}
+
 	pairs := make([]string, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		pairs = append(pairs, k+"="+labels[k])
 	}
+
 	return formatFlags(map[string]string{
 		"config":            "/var/lib/kubelet/config.yaml",
 		"config-dir":        ConfigDir + "/kubelet.conf.d",

@@ -58,17 +58,21 @@ func KubeletConfig(c Config) ([]byte, error) {
 		// default a minute.
 		conf["syncFrequency"] = "10s"
 	}
+
 	taints, err := parseTaints(c.Taints)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(taints) > 0 {
 		conf["registerWithTaints"] = taints
 	}
+
 	body, err := yaml.Marshal(conf)
 	if err != nil {
 		return nil, fmt.Errorf("print kubelet configuration: %w", err)
 	}
+
 	return body, nil
 }
 
@@ -94,15 +98,23 @@ func parseTaints(taints []string) ([]map[string]string, error) {
 		if !ok || key == "" || effect == "" {
 			return nil, fmt.Errorf("taint %q: must be key=value:Effect", t)
 		}
+
 		out = append(out, map[string]string{"key": key, "value": value, "effect": effect})
 	}
+
 	return out, nil
 }
 
 // CertificateKubeconfig that uses certificate files, which clients read again when they are renewed.
 func CertificateKubeconfig(server, certificate string) []byte {
-	return []byte(renderKubeconfig(server, pkiPath("kubernetes-ca.crt"), "    client-certificate: "+pkiPath(certificate+".crt")+
-		"\n    client-key: "+pkiPath(certificate+".key")))
+	return []byte(
+		renderKubeconfig(
+			server,
+			pkiPath("kubernetes-ca.crt"),
+			"    client-certificate: "+pkiPath(certificate+".crt")+
+				"\n    client-key: "+pkiPath(certificate+".key"),
+		),
+	)
 }
 
 // PodKubeconfig is for pods on the host's network that must reach the API before Services work: the pod's own

@@ -33,9 +33,22 @@ func controlPlaneComponents(c Config) []component {
 	return []component{
 		{
 			"kube-apiserver", APIServerFlags(c), 6443, "/livez", "250m", "512Mi",
-			append(read[:2:2], hostMount{path: SecretDir}, hostMount{path: LogDir, writable: true}, hostMount{path: "/etc/ssl/certs"}),
+			append(
+				read[:2:2],
+				hostMount{path: SecretDir},
+				hostMount{path: LogDir, writable: true},
+				hostMount{path: "/etc/ssl/certs"},
+			),
 		},
-		{"kube-controller-manager", ControllerManagerFlags(c), 10257, "/healthz", "200m", "128Mi", append(read[:2:2], hostMount{path: "/etc/ssl/certs"})},
+		{
+			"kube-controller-manager",
+			ControllerManagerFlags(c),
+			10257,
+			"/healthz",
+			"200m",
+			"128Mi",
+			append(read[:2:2], hostMount{path: "/etc/ssl/certs"}),
+		},
 		{"kube-scheduler", SchedulerFlags(), 10259, "/healthz", "100m", "64Mi", read},
 	}
 }
@@ -48,8 +61,10 @@ func StaticPods(c Config) ([]File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("print static pod %s: %w", part.name, err)
 		}
+
 		out = append(out, File{ConfigDir + "/manifests/" + part.name + ".yaml", body})
 	}
+
 	return out, nil
 }
 
@@ -58,7 +73,9 @@ func (p component) buildPod(c Config) corev1.Pod {
 		Name: p.name, Image: c.Images[p.name], ImagePullPolicy: corev1.PullIfNotPresent,
 		Command: append([]string{p.name}, p.args...),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(p.cpu), corev1.ResourceMemory: resource.MustParse(p.memory),
+			corev1.ResourceCPU: resource.MustParse(
+				p.cpu,
+			), corev1.ResourceMemory: resource.MustParse(p.memory),
 		}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
@@ -73,37 +90,58 @@ func (p component) buildPod(c Config) corev1.Pod {
 	if p.name == "kube-apiserver" {
 		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
 	}
+
 	pod := corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: p.name, Namespace: "kube-system", Labels: map[string]string{"component": p.name, "tier": "control-plane"},
 		},
 		Spec: corev1.PodSpec{
-			HostNetwork: true, PriorityClassName: "system-node-critical", Priority: new(int32(2000001000)),
+			HostNetwork:                   true,
+			PriorityClassName:             "system-node-critical",
+			Priority:                      new(int32(2000001000)),
 			TerminationGracePeriodSeconds: new(int64(30)),
 			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: new(int64(0))},
 		},
 	}
+
 	for i, m := range p.mounts {
 		name := fmt.Sprintf("m%d", i)
 		kind := corev1.HostPathDirectory
 		if m.writable {
 			kind = corev1.HostPathDirectoryOrCreate
 		}
+
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: m.path, Type: &kind}},
+			Name: name,
+			VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: m.path, Type: &kind},
+			},
 		})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: m.path, ReadOnly: !m.writable})
+
+		container.VolumeMounts = append(
+			container.VolumeMounts,
+			corev1.VolumeMount{Name: name, MountPath: m.path, ReadOnly: !m.writable},
+		)
 	}
+
 	pod.Spec.Containers = []corev1.Container{container}
+
 	return pod
 }
 
 func (p component) httpProbe(path string, failures, period int32) *corev1.Probe {
 	return &corev1.Probe{
-		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
-			Host: "127.0.0.1", Path: path, Port: intstr.FromInt(p.port), Scheme: corev1.URISchemeHTTPS,
-		}},
-		FailureThreshold: failures, PeriodSeconds: period, TimeoutSeconds: 15,
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{
+				Host:   "127.0.0.1",
+				Path:   path,
+				Port:   intstr.FromInt(p.port),
+				Scheme: corev1.URISchemeHTTPS,
+			},
+		},
+		FailureThreshold: failures,
+		PeriodSeconds:    period,
+		TimeoutSeconds:   15,
 	}
 }

@@ -9,7 +9,11 @@ import (
 
 // ResolveAssets finds the files and images that machines of a role and architecture need for a version of Kubernetes
 // (without "v"); of everything else it takes the catalogue's default. The errors are the catalogue's.
-func ResolveAssets(c asset.Catalog, role v1alpha1.Role, kubernetes, arch string) ([]File, map[string]string, error) {
+func ResolveAssets(
+	c asset.Catalog,
+	role v1alpha1.Role,
+	kubernetes, arch string,
+) ([]File, map[string]string, error) {
 	versions := map[string]string{"containerd": "", "runc": "", "cni-plugins": "", "kubelet": kubernetes}
 	images := map[string]string{"pause": ""}
 	if role == v1alpha1.RoleControlPlane {
@@ -17,26 +21,39 @@ func ResolveAssets(c asset.Catalog, role v1alpha1.Role, kubernetes, arch string)
 		for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 			images[name] = kubernetes
 		}
+
 		// The control plane applies the add-ons.
 		for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
 			images[name] = ""
 		}
 	}
+
 	var files []File
+
 	for name, version := range versions {
 		f, err := c.File(name, version, arch)
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, File{Name: f.Name, URL: f.URL, SHA256: f.SHA256, Form: string(f.Format)})
+
+		files = append(files, File{
+			Name:   f.Name,
+			URL:    f.URL,
+			SHA256: f.SHA256,
+			Form:   string(f.Format),
+		})
 	}
+
 	refs := map[string]string{}
+
 	for name, version := range images {
 		ref, err := c.ImageVersion(name, version, arch)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		refs[name] = ref
 	}
+
 	return files, refs, nil
 }

@@ -158,12 +158,19 @@ func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
 			continue
 		}
+
 		for range g.Spec.MinSize {
 			name := string("abcdefghijklmnopqrstuvwxyz"[len(out)])
 			host := "etcd-" + name + "." + cluster + ".internal"
-			out = append(out, Slot{Name: name, Member: "etcd-" + name, Host: host, PeerURL: "https://" + host + ":2380"})
+			out = append(out, Slot{
+				Name:    name,
+				Member:  "etcd-" + name,
+				Host:    host,
+				PeerURL: "https://" + host + ":2380",
+			})
 		}
 	}
+
 	return out
 }
 
@@ -173,9 +180,13 @@ func BuildDocument(in DocumentInput) (Document, error) {
 	if err != nil {
 		return Document{}, fmt.Errorf("node document of group %s: %w", in.Group.Metadata.Name, err)
 	}
+
 	d := Document{
-		APIVersion: v1alpha1.APIVersion, Kind: DocumentKind,
-		Cluster: in.Cluster.Metadata.Name, Group: in.Group.Metadata.Name, Role: in.Group.Spec.Role,
+		APIVersion:        v1alpha1.APIVersion,
+		Kind:              DocumentKind,
+		Cluster:           in.Cluster.Metadata.Name,
+		Group:             in.Group.Metadata.Name,
+		Role:              in.Group.Spec.Role,
 		Region:            in.Cluster.Spec.CloudProvider.AWS.Region,
 		KubernetesVersion: in.Cluster.Spec.KubernetesVersion,
 		Files:             slices.SortedFunc(slices.Values(in.Files), compareFileNames),
@@ -189,17 +200,24 @@ func BuildDocument(in DocumentInput) (Document, error) {
 	if in.Group.Spec.UserDataFormat == "Ignition" {
 		d.BinDirOverride = IgnitionBinDir
 	}
+
 	if d.Role == v1alpha1.RoleControlPlane {
 		d.Trust = in.Trust
 		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
-		d.Etcd = EtcdSettings{in.Cluster.Spec.Etcd.HeartbeatIntervalMS, in.Cluster.Spec.Etcd.ElectionTimeoutMS}
+		d.Etcd = EtcdSettings{
+			in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
+			in.Cluster.Spec.Etcd.ElectionTimeoutMS,
+		}
+
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
 		if name := in.Cluster.Spec.API.PublicName; name != "" {
 			d.APISANs = append(d.APISANs, name)
 		}
+
 		d.Store = MachineStore{URL: in.StoreURL}
 		d.Join = JoinPolicy{WorkerRoles: maps.Clone(in.WorkerRoles)}
 	}
+
 	return d, d.validate()
 }
 
@@ -210,14 +228,20 @@ func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 	if err != nil {
 		return ClusterNetwork{}, fmt.Errorf("spec.networking.serviceClusterIPRange: %w", err)
 	}
+
 	first := services.Masked().Addr().Next()
 	dns := first
 	for range 9 {
 		dns = dns.Next()
 	}
+
 	return ClusterNetwork{
-		NetworkCIDR: n.NetworkCIDR, PodCIDR: n.PodCIDR, ServiceCIDR: n.ServiceClusterIPRange,
-		KubernetesIP: first.String(), DNSIP: dns.String(), DNSDomain: n.DNSDomain,
+		NetworkCIDR:  n.NetworkCIDR,
+		PodCIDR:      n.PodCIDR,
+		ServiceCIDR:  n.ServiceClusterIPRange,
+		KubernetesIP: first.String(),
+		DNSIP:        dns.String(),
+		DNSDomain:    n.DNSDomain,
 	}, nil
 }
 
@@ -227,6 +251,7 @@ func (d Document) Marshal() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("print node document of group %s: %w", d.Group, err)
 	}
+
 	return append(body, '\n'), nil
 }
 
@@ -238,9 +263,11 @@ func ParseDocument(body []byte) (Document, error) {
 	if err := dec.Decode(&d); err != nil {
 		return Document{}, fmt.Errorf("read node document: %w", err)
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Document{}, errors.New("read node document: more than one JSON value")
 	}
+
 	return d, d.validate()
 }
 
@@ -250,6 +277,7 @@ func (d Document) File(name string) (File, bool) {
 	if i < 0 {
 		return File{}, false
 	}
+
 	return d.Files[i], true
 }
 
@@ -262,5 +290,6 @@ func (d Document) Slot(name string) (Slot, bool) {
 	if i < 0 {
 		return Slot{}, false
 	}
+
 	return d.Slots[i], true
 }

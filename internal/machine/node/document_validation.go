@@ -23,7 +23,9 @@ func (d Document) validate() error {
 	if d.Role == v1alpha1.RoleControlPlane {
 		faults = append(faults, d.validateControlPlane()...)
 	}
+
 	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+
 	return errors.Join(faults...)
 }
 
@@ -34,20 +36,32 @@ func invalidField(path string, value any, hint string) error {
 func (d Document) validateIdentity() []error {
 	var out []error
 	if d.APIVersion != v1alpha1.APIVersion || d.Kind != DocumentKind {
-		out = append(out, invalidField("apiVersion, kind", d.APIVersion+" "+d.Kind, "this agent reads "+v1alpha1.APIVersion+" "+DocumentKind))
+		out = append(
+			out,
+			invalidField(
+				"apiVersion, kind",
+				d.APIVersion+" "+d.Kind,
+				"this agent reads "+v1alpha1.APIVersion+" "+DocumentKind,
+			),
+		)
 	}
+
 	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
 	for path, value := range map[string]string{"cluster": d.Cluster, "group": d.Group} {
 		if !label.MatchString(value) {
 			out = append(out, invalidField(path, value, "must be a DNS label"))
 		}
 	}
+
 	if d.Role != v1alpha1.RoleControlPlane && d.Role != v1alpha1.RoleWorker {
 		out = append(out, invalidField("role", d.Role, "must be ControlPlane or Worker"))
 	}
+
 	if !regexp.MustCompile(`^1\.\d{1,3}\.\d{1,3}$`).MatchString(d.KubernetesVersion) {
 		out = append(out, invalidField("kubernetesVersion", d.KubernetesVersion, "must be like 1.36.3"))
 	}
+
 	return out
 }
 
@@ -58,16 +72,23 @@ func (d Document) validateFiles() []error {
 		if f.Name == "" || strings.ContainsAny(f.Name, "/\\") || f.Name[0] == '.' {
 			out = append(out, invalidField(path+".name", f.Name, "must be a plain file name"))
 		}
+
 		if !isSHA256(f.SHA256) {
 			out = append(out, invalidField(path+".sha256", f.SHA256, "must be 64 lower-case hex digits"))
 		}
+
 		if f.Form != FormBinary && f.Form != FormArchive {
 			out = append(out, invalidField(path+".form", f.Form, "must be binary or archive"))
 		}
-		if scheme, _, _ := strings.Cut(f.URL, "://"); !slices.Contains([]string{"https", "http", "s3"}, scheme) {
+
+		if scheme, _, _ := strings.Cut(f.URL, "://"); !slices.Contains(
+			[]string{"https", "http", "s3"},
+			scheme,
+		) {
 			out = append(out, invalidField(path+".url", f.URL, "must be an https, http or s3 URL"))
 		}
 	}
+
 	return out
 }
 
@@ -84,6 +105,7 @@ func (d Document) validateImages() []error {
 			out = append(out, invalidField("images."+name, "", "must be an image reference"))
 		}
 	}
+
 	return out
 }
 
@@ -96,14 +118,17 @@ func (d Document) validateNetwork() []error {
 			out = append(out, invalidField("network."+path, value, "must be a range such as 10.96.0.0/16"))
 		}
 	}
+
 	for path, value := range map[string]string{"kubernetesIP": d.Network.KubernetesIP, "dnsIP": d.Network.DNSIP} {
 		if _, err := netip.ParseAddr(value); err != nil {
 			out = append(out, invalidField("network."+path, value, "must be an address"))
 		}
 	}
+
 	if d.Network.DNSDomain == "" {
 		out = append(out, invalidField("network.dnsDomain", "", "must be a domain such as cluster.local"))
 	}
+
 	return out
 }
 
@@ -112,15 +137,27 @@ func (d Document) validateControlPlane() []error {
 	if len(d.Slots)%2 == 0 {
 		out = append(out, invalidField("slots", len(d.Slots), "must be an odd number"))
 	}
+
 	seen := map[string]bool{}
+
 	for i, s := range d.Slots {
 		if s.Name == "" || seen[s.Name] || s.Member == "" || s.Host == "" || s.PeerURL == "" {
-			out = append(out, invalidField(fmt.Sprintf("slots[%d]", i), s.Name, "must have a name of its own, a member, a host and a peerURL"))
+			out = append(
+				out,
+				invalidField(
+					fmt.Sprintf("slots[%d]", i),
+					s.Name,
+					"must have a name of its own, a member, a host and a peerURL",
+				),
+			)
 		}
+
 		seen[s.Name] = true
 	}
+
 	if !strings.HasPrefix(d.Store.URL, "s3://") {
 		out = append(out, invalidField("store.url", d.Store.URL, "must be s3://bucket/prefix"))
 	}
+
 	return out
 }

@@ -31,6 +31,7 @@ func DocumentPrefix(cluster string, role v1alpha1.Role) string {
 	if role == v1alpha1.RoleControlPlane {
 		return MachinePrefix(cluster) + "controlplane/"
 	}
+
 	return MachinePrefix(cluster) + "worker/"
 }
 
@@ -64,13 +65,20 @@ func (o Object) readBody() ([]byte, error) {
 	if o.Agent.Read == nil {
 		return o.Body, nil
 	}
+
 	body, err := o.Agent.Read()
 	if err != nil {
 		return nil, err
 	}
+
 	if got := hexSHA256(body); got != o.Agent.SHA256 {
-		return nil, fmt.Errorf("the agent changed after its hash was taken: it has %s, not %s; nothing of it was written", got, o.Agent.SHA256)
+		return nil, fmt.Errorf(
+			"the agent changed after its hash was taken: it has %s, not %s; nothing of it was written",
+			got,
+			o.Agent.SHA256,
+		)
 	}
+
 	return body, nil
 }
 
@@ -110,25 +118,36 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 	out := Publication{BootLocations: map[string]BootLocation{}}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
 	objects := map[string]Object{}
+
 	for _, d := range in.Documents {
 		arch := in.Arch[d.Group]
 		agent, ok := in.Agents[arch]
 		if !ok {
 			return Publication{}, fmt.Errorf("group %s: there is no agent for architecture %q", d.Group, arch)
 		}
+
 		body, err := d.Marshal()
 		if err != nil {
 			return Publication{}, err
 		}
+
 		docSum := hexSHA256(body)
 		agentKey := AgentPrefix(d.Cluster) + agent.SHA256 + "/slipway-node"
 		docKey := DocumentPrefix(d.Cluster, d.Role) + "documents/" + d.Group + "-" + docSum + ".json"
-		objects[agentKey], objects[docKey] = Object{Key: agentKey, Agent: agent}, Object{Key: docKey, Body: body}
-		out.BootLocations[d.Group] = BootLocation{AgentURL: base + agentKey, AgentSHA256: agent.SHA256, DocumentURL: base + docKey, DocumentSHA256: docSum}
+		objects[agentKey] = Object{Key: agentKey, Agent: agent}
+		objects[docKey] = Object{Key: docKey, Body: body}
+		out.BootLocations[d.Group] = BootLocation{
+			AgentURL:       base + agentKey,
+			AgentSHA256:    agent.SHA256,
+			DocumentURL:    base + docKey,
+			DocumentSHA256: docSum,
+		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		out.Objects = append(out.Objects, objects[key])
 	}
+
 	return out, nil
 }
 
@@ -142,6 +161,7 @@ func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Obj
 	have := map[string]bool{}
 	listed := map[string]bool{}
 	var out []Object
+
 	for _, o := range objects {
 		prefix := o.Key[:strings.Index(o.Key, "/")+1] + "machine/"
 		if !listed[prefix] {
@@ -150,14 +170,17 @@ func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Obj
 			if err != nil {
 				return nil, fmt.Errorf("list %s%s: %w", s.URL(), prefix, err)
 			}
+
 			for _, k := range keys {
 				have[k] = true
 			}
 		}
+
 		if !have[o.Key] {
 			out = append(out, o)
 		}
 	}
+
 	return out, nil
 }
 
@@ -168,9 +191,11 @@ func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]str
 	if err != nil {
 		return nil, err
 	}
+
 	errs := make([]error, len(missing))
 	slots := make(chan struct{}, maxConcurrentWrites)
 	var wg sync.WaitGroup
+
 	for i, o := range missing {
 		wg.Go(func() {
 			slots <- struct{}{}
@@ -180,13 +205,16 @@ func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]str
 			}
 		})
 	}
+
 	wg.Wait()
 	var written []string
+
 	for i, o := range missing {
 		if errs[i] == nil {
 			written = append(written, o.Key)
 		}
 	}
+
 	return written, errors.Join(errs...)
 }
 
@@ -198,16 +226,20 @@ func publishObject(ctx context.Context, s store.Store, o Object) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = s.Create(ctx, o.Key, body)
 	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
+
 	got, err := s.Get(ctx, o.Key)
 	if err != nil {
 		return err
 	}
+
 	if !bytes.Equal(got.Body, body) {
 		return errors.New("another object lies under the key of this hash; delete it")
 	}
+
 	return nil
 }

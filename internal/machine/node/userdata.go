@@ -68,6 +68,7 @@ func BootScript() string {
 			b.WriteString(line)
 		}
 	}
+
 	return b.String()
 }
 
@@ -77,9 +78,16 @@ func UserData(c BootConfig) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("print boot config of group %s: %w", c.Group, err)
 	}
+
 	data := strings.Replace(BootScript(), ConfigPlaceholder, string(body), 1)
 	if len(data) > MaxUserDataBytes {
-		return "", fmt.Errorf("user data of group %s has %d bytes, at most %d are allowed", c.Group, len(data), MaxUserDataBytes)
+		return "", fmt.Errorf(
+			"user data of group %s has %d bytes, at most %d are allowed",
+			c.Group,
+			len(data),
+			MaxUserDataBytes,
+		)
 	}
+
 	return data, nil
 }

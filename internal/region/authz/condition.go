@@ -23,19 +23,25 @@ type comparison struct {
 
 // compare finds the comparison of that name.
 func compare(name string) (comparison, bool) {
-	base, negated := name, false
+	base := name
+	negated := false
 	for _, n := range []string{"StringNot", "NumericNot", "DateNot", "ArnNot"} {
 		if rest, ok := strings.CutPrefix(name, n); ok {
-			base, negated = strings.TrimSuffix(n, "Not")+rest, true
+			base = strings.TrimSuffix(n, "Not") + rest
+			negated = true
 		}
 	}
+
 	if name == "NotIpAddress" {
-		base, negated = "IpAddress", true
+		base = "IpAddress"
+		negated = true
 	}
+
 	test := textTest(base)
 	if test == nil {
 		test = orderTest(base)
 	}
+
 	return comparison{test, negated}, test != nil && (!negated || negatable(base))
 }
 
@@ -53,11 +59,15 @@ func textTest(name string) func(variables, string, string) bool {
 			return ok && test(p, have)
 		}
 	}
+
 	switch name {
 	case "StringEquals", "BinaryEquals":
 		return withPattern(func(p pattern, have string) bool { return p.plain().match(have) })
 	case "StringEqualsIgnoreCase":
-		return withPattern(func(p pattern, have string) bool { return p.fold().plain().match(strings.ToLower(have)) })
+		return withPattern(
+			func(p pattern, have string) bool { return p.fold().plain().match(strings.ToLower(have)) },
+		)
+
 	case "StringLike":
 		return withPattern(pattern.match)
 	case "ArnEquals", "ArnLike":
@@ -67,6 +77,7 @@ func textTest(name string) func(variables, string, string) bool {
 	case "IpAddress":
 		return func(_ variables, have, want string) bool { return inRange(have, want) }
 	}
+
 	return nil
 }
 
@@ -75,10 +86,13 @@ func inRange(have, want string) bool {
 	if err != nil {
 		return false
 	}
+
 	if p, err := netip.ParsePrefix(want); err == nil {
 		return p.Contains(addr.Unmap())
 	}
+
 	single, err := netip.ParseAddr(want)
+
 	return err == nil && single == addr.Unmap()
 }
 
@@ -89,6 +103,7 @@ func orderTest(name string) func(variables, string, string) bool {
 	if isDate {
 		number = date
 	}
+
 	holds := map[string]func(c int) bool{
 		"Equals":            func(c int) bool { return c == 0 },
 		"LessThan":          func(c int) bool { return c < 0 },
@@ -99,22 +114,26 @@ func orderTest(name string) func(variables, string, string) bool {
 	if holds == nil || !isNumber && !isDate {
 		return nil
 	}
+
 	parse := parseNumber
 	if isDate {
 		parse = parseDate
 	}
+
 	return func(_ variables, have, want string) bool {
 		h, okHave := parse(have)
 		w, okWant := parse(want)
 		if !okHave || !okWant {
 			return false
 		}
+
 		switch {
 		case h < w:
 			return holds(-1)
 		case h > w:
 			return holds(1)
 		}
+
 		return holds(0)
 	}
 }
@@ -128,6 +147,7 @@ func parseDate(text string) (float64, bool) {
 	if f, ok := parseNumber(text); ok {
 		return f, true
 	}
+
 	t, err := time.Parse(time.RFC3339, text)
 	return float64(t.Unix()), err == nil
 }
@@ -138,7 +158,9 @@ func knownOperator(name string) bool {
 	if name == "Null" {
 		return true
 	}
+
 	_, ok := compare(strings.TrimSuffix(name, "IfExists"))
+
 	return ok
 }
 
@@ -148,6 +170,7 @@ func setPrefix(name string) (prefix, rest string) {
 			return p, rest
 		}
 	}
+
 	return "", name
 }
 
@@ -157,13 +180,18 @@ func (v variables) holds(c Condition) bool {
 	have, present := v.context[strings.ToLower(c.Key)]
 	prefix, name := setPrefix(c.Operator)
 	if name == "Null" {
-		return slices.ContainsFunc(c.Values, func(want string) bool { return strings.EqualFold(want, strconv.FormatBool(!present)) })
+		return slices.ContainsFunc(
+			c.Values,
+			func(want string) bool { return strings.EqualFold(want, strconv.FormatBool(!present)) },
+		)
 	}
+
 	base, ifExists := strings.CutSuffix(name, "IfExists")
 	test, ok := compare(base)
 	if !ok {
 		return false
 	}
+
 	passes := func(value string) bool {
 		hit := slices.ContainsFunc(c.Values, func(want string) bool { return test.test(v, value, want) })
 		return hit != test.negated
@@ -171,8 +199,10 @@ func (v variables) holds(c Condition) bool {
 	if !present || len(have) == 0 {
 		return ifExists || prefix == forAll || prefix == "" && test.negated
 	}
+
 	if prefix == forAll || prefix == "" && test.negated {
 		return !slices.ContainsFunc(have, func(value string) bool { return !passes(value) })
 	}
+
 	return slices.ContainsFunc(have, passes)
 }

@@ -39,15 +39,19 @@ func Decide(policies []Policy, r Request) Decision {
 			if !s.matches(p.Version, r, c) {
 				continue
 			}
+
 			if !s.Allow {
 				return Decision{Denied: true, Reason: "of an explicit deny in a policy" + sid(s)}
 			}
+
 			allowed = true
 		}
 	}
+
 	if !allowed {
 		return Decision{Reason: "no policy allows the " + r.Action + " action"}
 	}
+
 	return Decision{Allowed: true, Reason: "a policy allows it"}
 }
 
@@ -55,6 +59,7 @@ func sid(s Statement) string {
 	if s.Sid == "" {
 		return ""
 	}
+
 	return " (statement " + s.Sid + ")"
 }
 
@@ -70,6 +75,7 @@ func lowered(m map[string][]string) map[string][]string {
 	for k, v := range m {
 		out[strings.ToLower(k)] = v
 	}
+
 	return out
 }
 
@@ -78,11 +84,13 @@ func (s Statement) matches(version string, r Request, c map[string][]string) boo
 	if !s.concerns(r.Principal) || !s.covers(vars, r) {
 		return false
 	}
+
 	for _, condition := range s.Conditions {
 		if !vars.holds(condition) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -91,17 +99,21 @@ func (s Statement) concerns(who Principal) bool {
 	if s.Principal != nil && !s.Principal.include(who, s.Allow) {
 		return false
 	}
+
 	return s.NotPrincipal == nil || !s.NotPrincipal.include(who, false)
 }
 
 // covers tells whether a statement is about the action and the resource.
 func (s Statement) covers(vars variables, r Request) bool {
-	if s.Action != nil && !actionIn(s.Action, r.Action) || s.NotAction != nil && actionIn(s.NotAction, r.Action) {
+	if s.Action != nil && !actionIn(s.Action, r.Action) ||
+		s.NotAction != nil && actionIn(s.NotAction, r.Action) {
 		return false
 	}
+
 	if s.Resource != nil && !vars.resourceIn(s.Resource, r.Resource) {
 		return false
 	}
+
 	return s.NotResource == nil || !vars.resourceIn(s.NotResource, r.Resource)
 }
 
@@ -115,6 +127,7 @@ func (v variables) resourceIn(patterns []string, resource string) bool {
 	if resource == "" {
 		resource = "*"
 	}
+
 	return slices.ContainsFunc(patterns, func(text string) bool {
 		p, ok := v.expand(text)
 		return ok && p.match(resource)
@@ -127,6 +140,7 @@ func (p Principals) include(who Principal, allow bool) bool { //revive:disable-l
 	if who.Service != "" {
 		return slices.Contains(p["Service"], who.Service) || slices.Contains(p["AWS"], "*")
 	}
+
 	root := "arn:aws:iam::" + who.Account + ":root"
 	for _, name := range p["AWS"] {
 		switch name {
@@ -136,11 +150,13 @@ func (p Principals) include(who Principal, allow bool) bool { //revive:disable-l
 			if who.Account != "" && (!allow || who.ARN == root) {
 				return true
 			}
+
 		case who.ARN, who.RoleARN:
 			if name != "" {
 				return true
 			}
 		}
 	}
+
 	return false
 }

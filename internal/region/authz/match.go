@@ -18,6 +18,7 @@ func literal(text string) pattern {
 	for i := range len(text) {
 		p[i] = glob{char: text[i], wild: text[i] == '*' || text[i] == '?'}
 	}
+
 	return p
 }
 
@@ -26,25 +27,35 @@ func Like(pattern, text string) bool { return literal(pattern).match(text) }
 
 // match tells whether the whole text fits the pattern, in time linear in both for one star and quadratic at worst.
 func (p pattern) match(text string) bool {
-	i, j, star, mark := 0, 0, -1, 0
+	i := 0
+	j := 0
+	star := -1
+	mark := 0
+
 	for j < len(text) {
 		switch {
 		case p.star(i):
-			star, mark = i, j
+			star = i
+			mark = j
 			i++
+
 		case i < len(p) && (p[i].wild || p[i].char == text[j]):
 			i++
 			j++
 		case star >= 0:
 			mark++
-			i, j = star+1, mark
+			i = star + 1
+			j = mark
+
 		default:
 			return false
 		}
 	}
+
 	for p.star(i) {
 		i++
 	}
+
 	return i == len(p)
 }
 
@@ -58,8 +69,10 @@ func (p pattern) fold() pattern {
 		if 'A' <= g.char && g.char <= 'Z' {
 			g.char += 'a' - 'A'
 		}
+
 		out[i] = g
 	}
+
 	return out
 }
 
@@ -69,6 +82,7 @@ func (p pattern) plain() pattern {
 	for i, g := range p {
 		out[i] = glob{char: g.char}
 	}
+
 	return out
 }
 
@@ -82,20 +96,24 @@ func (p pattern) parts() []pattern {
 			start = i + 1
 		}
 	}
+
 	return append(out, p[start:])
 }
 
 // matchARN matches each of an ARN's six parts by itself, so that a star does not reach over a colon.
 func (p pattern) matchARN(arn string) bool {
-	want, got := p.parts(), strings.SplitN(arn, ":", 6)
+	want := p.parts()
+	got := strings.SplitN(arn, ":", 6)
 	if len(want) != 6 || len(got) != 6 {
 		return p.match(arn) && len(p) == 1 // only "*" alone fits everything
 	}
+
 	for i := range want {
 		if !want[i].match(got[i]) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -111,6 +129,7 @@ func (v variables) expand(text string) (pattern, bool) {
 	if !v.enabled {
 		return literal(text), true
 	}
+
 	var out pattern
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -118,14 +137,17 @@ func (v variables) expand(text string) (pattern, bool) {
 		if !found {
 			return out, true
 		}
+
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed {
 			return append(out, literal("${"+rest)...), true
 		}
+
 		value, ok := v.value(name)
 		if !ok {
 			return nil, false
 		}
+
 		out = append(out, literal(value).plain()...)
 		text = after
 	}
@@ -136,10 +158,12 @@ func (v variables) value(name string) (string, bool) {
 	case "*", "?", "$":
 		return name, true
 	}
+
 	key, fallback, hasDefault := strings.Cut(name, ",")
 	values := v.context[strings.ToLower(strings.TrimSpace(key))]
 	if len(values) == 1 {
 		return values[0], true
 	}
+
 	return strings.Trim(strings.TrimSpace(fallback), "'"), hasDefault
 }

@@ -76,11 +76,14 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 		*t = texts{one}
 		return nil
 	}
+
 	var many []string
 	if err := json.Unmarshal(b, &many); err != nil || many == nil {
 		return errors.New("expected a string or a list of strings")
 	}
+
 	*t = many
+
 	return nil
 }
 
@@ -93,7 +96,9 @@ func (s *scalars) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &many); err != nil {
 		many = []json.RawMessage{b}
 	}
+
 	*s = scalars{}
+
 	for _, raw := range many {
 		var v any
 		d := json.NewDecoder(bytes.NewReader(raw))
@@ -101,6 +106,7 @@ func (s *scalars) UnmarshalJSON(b []byte) error {
 		if err := d.Decode(&v); err != nil {
 			return err
 		}
+
 		switch x := v.(type) {
 		case string:
 			*s = append(*s, x)
@@ -110,6 +116,7 @@ func (s *scalars) UnmarshalJSON(b []byte) error {
 			return errors.New("expected a string, number or boolean, or a list of them")
 		}
 	}
+
 	return nil
 }
 
@@ -124,6 +131,7 @@ func Parse(kind Kind, document string) (Policy, error) {
 	if err := strict([]byte(document), &raw); err != nil {
 		return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
 	}
+
 	switch raw.Version {
 	case "":
 		raw.Version = "2008-10-17" // IAM's default, which has no policy variables
@@ -131,23 +139,29 @@ func Parse(kind Kind, document string) (Policy, error) {
 	default:
 		return Policy{}, fmt.Errorf("the policy must contain a valid version string, not %q", raw.Version)
 	}
+
 	statements, err := split(raw.Statement)
 	if err != nil {
 		return Policy{}, err
 	}
+
 	p := Policy{Version: raw.Version}
 	sids := map[string]bool{}
+
 	for i, b := range statements {
 		s, err := parseStatement(kind, b)
 		if err != nil {
 			return Policy{}, fmt.Errorf("statement %d: %w", i+1, err)
 		}
+
 		if s.Sid != "" && sids[s.Sid] {
 			return Policy{}, fmt.Errorf("statement IDs (SID) in a single policy must be unique: %s", s.Sid)
 		}
+
 		sids[s.Sid] = true
 		p.Statements = append(p.Statements, s)
 	}
+
 	return p, nil
 }
 
@@ -157,16 +171,20 @@ func split(raw json.RawMessage) ([]json.RawMessage, error) {
 	if len(trimmed) == 0 {
 		return nil, errors.New("missing required field Statement")
 	}
+
 	if trimmed[0] != '[' {
 		return []json.RawMessage{trimmed}, nil
 	}
+
 	var statements []json.RawMessage
 	if err := json.Unmarshal(trimmed, &statements); err != nil {
 		return nil, fmt.Errorf("syntax errors in policy: %w", err)
 	}
+
 	if len(statements) == 0 {
 		return nil, errors.New("policy statement must contain at least one statement")
 	}
+
 	return statements, nil
 }
 
@@ -177,9 +195,11 @@ func strict(b []byte, v any) error {
 	if err := d.Decode(v); err != nil {
 		return err
 	}
+
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("text after the document")
 	}
+
 	return nil
 }
 
@@ -188,7 +208,15 @@ func parseStatement(kind Kind, b []byte) (Statement, error) {
 	if err := strict(b, &raw); err != nil {
 		return Statement{}, err
 	}
-	s := Statement{Sid: raw.Sid, Action: raw.Action, NotAction: raw.NotAction, Resource: raw.Resource, NotResource: raw.NotResource}
+
+	s := Statement{
+		Sid:         raw.Sid,
+		Action:      raw.Action,
+		NotAction:   raw.NotAction,
+		Resource:    raw.Resource,
+		NotResource: raw.NotResource,
+	}
+
 	switch raw.Effect {
 	case "Allow":
 		s.Allow = true
@@ -196,17 +224,22 @@ func parseStatement(kind Kind, b []byte) (Statement, error) {
 	default:
 		return s, fmt.Errorf("invalid effect: %q", raw.Effect)
 	}
+
 	var err error
 	if s.Principal, err = parsePrincipals(raw.Principal); err != nil {
 		return s, fmt.Errorf("principal: %w", err)
 	}
+
 	if s.NotPrincipal, err = parsePrincipals(raw.NotPrincipal); err != nil {
 		return s, fmt.Errorf("not principal: %w", err)
 	}
+
 	if err := s.checkShape(kind); err != nil {
 		return s, err
 	}
+
 	s.Conditions, err = parseConditions(raw.Condition)
+
 	return s, err
 }
 
@@ -214,20 +247,26 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
+
 	if string(b) == `"*"` {
 		return Principals{"AWS": {"*"}}, nil
 	}
+
 	var byType map[string]texts
 	if err := json.Unmarshal(b, &byType); err != nil || len(byType) == 0 {
 		return nil, errors.New(`must be "*" or an object of AWS, Service or Federated`)
 	}
+
 	out := Principals{}
+
 	for kind, names := range byType {
 		if !slices.Contains([]string{"AWS", "Service", "Federated", "CanonicalUser"}, kind) {
 			return nil, fmt.Errorf("invalid principal type %q", kind)
 		}
+
 		out[kind] = names
 	}
+
 	return out, nil
 }
 
@@ -247,6 +286,7 @@ func (s Statement) checkShape(kind Kind) error {
 	case kind != Trust && resources != 1:
 		return errors.New("policy statement must contain resources: either Resource or NotResource")
 	}
+
 	return s.checkNames()
 }
 
@@ -255,14 +295,20 @@ func (s Statement) checkNames() error {
 	for _, a := range slices.Concat(s.Action, s.NotAction) {
 		service, name, ok := strings.Cut(a, ":")
 		if a != "*" && (!ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n")) {
-			return fmt.Errorf("actions/conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: %q", a)
+			return fmt.Errorf(
+				"actions/conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: %q",
+				a,
+			)
 		}
 	}
+
 	for _, r := range slices.Concat(s.Resource, s.NotResource) {
-		if r != "*" && strings.Count(r, ":") < 5 && !strings.HasPrefix(r, "arn:aws:s3:::") && !strings.HasPrefix(r, "arn:*") {
+		if r != "*" && strings.Count(r, ":") < 5 && !strings.HasPrefix(r, "arn:aws:s3:::") &&
+			!strings.HasPrefix(r, "arn:*") {
 			return fmt.Errorf("resource %q must be in ARN format or \"*\"", r)
 		}
 	}
+
 	return nil
 }
 
@@ -273,6 +319,7 @@ func count(flags ...bool) (n int) {
 			n++
 		}
 	}
+
 	return n
 }
 
@@ -282,13 +329,20 @@ func parseConditions(raw map[string]map[string]scalars) ([]Condition, error) {
 		if !knownOperator(operator) {
 			return nil, fmt.Errorf("invalid condition type: %s", operator)
 		}
+
 		for key, values := range keys {
 			if key == "" || len(values) == 0 {
 				return nil, fmt.Errorf("a condition of %s has no key or no value", operator)
 			}
+
 			out = append(out, Condition{Operator: operator, Key: key, Values: values})
 		}
 	}
-	slices.SortFunc(out, func(a, b Condition) int { return strings.Compare(a.Operator+a.Key, b.Operator+b.Key) })
+
+	slices.SortFunc(
+		out,
+		func(a, b Condition) int { return strings.Compare(a.Operator+a.Key, b.Operator+b.Key) },
+	)
+
 	return out, nil
 }

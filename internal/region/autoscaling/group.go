@@ -36,6 +36,7 @@ func numberOrDefault(p *int64, otherwise int64) *int64 {
 	if p != nil {
 		return p
 	}
+
 	return new(otherwise)
 }
 
@@ -43,6 +44,7 @@ func textOrDefault(p *string, otherwise string) *string {
 	if p != nil {
 		return p
 	}
+
 	return new(otherwise)
 }
 
@@ -51,12 +53,29 @@ func checkCapacity(lowest, highest, desired int64) error {
 	case lowest < 0 || highest < 0:
 		return validationError("MinSize and MaxSize must not be negative")
 	case lowest > highest:
-		return validationError("Max bound, %d, must be greater than or equal to min bound, %d", highest, lowest)
+		return validationError(
+			"Max bound, %d, must be greater than or equal to min bound, %d",
+			highest,
+			lowest,
+		)
+
 	case desired < lowest:
-		return validationError("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+		return validationError(
+			"Desired capacity:%d must be between the specified min size:%d and max size:%d",
+			desired,
+			lowest,
+			highest,
+		)
+
 	case desired > highest:
-		return validationError("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, lowest, highest)
+		return validationError(
+			"Desired capacity:%d must be between the specified min size:%d and max size:%d",
+			desired,
+			lowest,
+			highest,
+		)
 	}
+
 	return nil
 }
 
@@ -65,6 +84,7 @@ func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
 	if t != nil && record.String(t.LaunchTemplateId) != "" && record.String(t.LaunchTemplateName) != "" {
 		return validationError("Valid requests must contain either launchTemplateId or LaunchTemplateName")
 	}
+
 	return nil
 }
 
@@ -74,11 +94,15 @@ func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) erro
 	if record.String(t.LaunchTemplateId) != "" {
 		name = "" // a template that was settled before has both
 	}
+
 	f, err := s.cfg.EC2.LaunchTemplateInfo(record.String(t.LaunchTemplateId), name, record.String(t.Version))
 	if err != nil {
 		return validationError("You must use a valid fully-formed launch template. %s", err.Error())
 	}
-	t.LaunchTemplateId, t.LaunchTemplateName = new(f.ID), new(f.Name)
+
+	t.LaunchTemplateId = new(f.ID)
+	t.LaunchTemplateName = new(f.Name)
+
 	return nil
 }
 
@@ -90,11 +114,15 @@ func (s *Service) resolveLaunchSource(g *sdk.Group) error {
 	case g.LaunchTemplate != nil:
 		return s.resolveLaunchTemplate(g.LaunchTemplate)
 	case g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil || g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
-		return validationError("Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+		return validationError(
+			"Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.",
+		)
 	}
+
 	if err := s.resolveMixedPolicy(g.MixedInstancesPolicy); err != nil {
 		return err
 	}
+
 	return s.resolveLaunchTemplate(g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification)
 }
 
@@ -104,64 +132,104 @@ func (s *Service) resolveZones(g *sdk.Group) error {
 	if len(ids) == 0 {
 		return validationError("At least one Availability Zone or VPC Subnet is required.")
 	}
+
 	places, err := s.cfg.EC2.SubnetPlacements(ids...)
 	if err != nil {
 		return validationError("%s", err.Error())
 	}
+
 	var zones []string
+
 	for _, p := range places {
 		if p.VPC != places[0].VPC {
 			return validationError("The subnets must all be in the same VPC")
 		}
+
 		zones = append(zones, p.Zone)
 	}
+
 	slices.Sort(zones)
 	g.AvailabilityZones = record.StringPointers(slices.Compact(zones))
+
 	return nil
 }
 
 func (s *Service) checkTargetGroups(arns []*string) error {
 	for _, arn := range record.Strings(arns) {
 		if !s.cfg.TargetGroups.HasTargetGroup(arn) {
-			return validationError("Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)", arn)
+			return validationError(
+				"Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)",
+				arn,
+			)
 		}
 	}
+
 	return nil
 }
 
 // createAutoScalingGroup makes a group, with the tags that AWS itself puts on it. Its instances get them too.
-func (s *Service) createAutoScalingGroup(ctx context.Context, in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
-	return record.RunWrite(s.store, func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
-		out, err := s.addNewGroup(in)
-		if err == nil {
-			for k, v := range wire.SystemTags(ctx) {
-				s.st.Groups[record.String(in.AutoScalingGroupName)].Tags[k] = groupTag{Value: v, Propagate: true}
+func (s *Service) createAutoScalingGroup(
+	ctx context.Context,
+	in *sdk.CreateAutoScalingGroupInput,
+) (*sdk.CreateAutoScalingGroupOutput, error) {
+	return record.RunWrite(
+		s.store,
+		func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+			out, err := s.addNewGroup(in)
+			if err == nil {
+				for k, v := range wire.SystemTags(ctx) {
+					s.st.Groups[record.String(in.AutoScalingGroupName)].Tags[k] = groupTag{
+						Value:     v,
+						Propagate: true,
+					}
+				}
 			}
-		}
-		return out, err
-	}, in)
+
+			return out, err
+		},
+		in,
+	)
 }
 
-func (s *Service) addNewGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
+func (s *Service) addNewGroup(
+	in *sdk.CreateAutoScalingGroupInput,
+) (*sdk.CreateAutoScalingGroupOutput, error) {
 	name := record.String(in.AutoScalingGroupName)
 	switch {
 	case name == "" || len(name) > 255 || strings.Contains(name, ":"):
-		return nil, validationError("The AutoScalingGroupName '%s' must be 1 to 255 characters without a colon", name)
+		return nil, validationError(
+			"The AutoScalingGroupName '%s' must be 1 to 255 characters without a colon",
+			name,
+		)
+
 	case s.st.Groups[name] != nil:
-		return nil, wire.Errorf("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", name)
+		return nil, wire.Errorf(
+			"AlreadyExists",
+			"AutoScalingGroup by this name already exists - A group with the name %s already exists",
+			name,
+		)
+
 	case in.MinSize == nil || in.MaxSize == nil:
 		return nil, validationError("MinSize and MaxSize are required")
 	case len(s.st.Groups) >= s.cfg.MaxGroups:
-		return nil, wire.Errorf("LimitExceeded", "The number of groups has reached its limit of %d", s.cfg.MaxGroups)
+		return nil, wire.Errorf(
+			"LimitExceeded",
+			"The number of groups has reached its limit of %d",
+			s.cfg.MaxGroups,
+		)
 	}
+
 	if err := checkCapacity(*in.MinSize, *in.MaxSize, *numberOrDefault(in.DesiredCapacity, *in.MinSize)); err != nil {
 		return nil, err
 	}
+
 	g, err := s.newGroup(name, in)
 	if err != nil {
 		return nil, err
 	}
+
 	s.st.Groups[name] = g
+
 	return &sdk.CreateAutoScalingGroupOutput{}, nil
 }
 
@@ -169,65 +237,117 @@ func (s *Service) addNewGroup(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateA
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
 	id := record.RandomHex(s.cfg.Rand, 32)
 	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
-	g := &group{Tags: map[string]groupTag{}, Shape: &sdk.Group{
-		AutoScalingGroupARN:  new(strings.Replace(s.groupARN(name), ":*:", ":"+uuid+":", 1)),
-		AutoScalingGroupName: new(name), CreatedTime: new(s.cfg.Now().UTC()), MinSize: in.MinSize, MaxSize: in.MaxSize,
-		DesiredCapacity: numberOrDefault(in.DesiredCapacity, *in.MinSize), DefaultCooldown: numberOrDefault(in.DefaultCooldown, 300),
-		HealthCheckType: textOrDefault(in.HealthCheckType, "EC2"), HealthCheckGracePeriod: numberOrDefault(in.HealthCheckGracePeriod, 0), CapacityRebalance: new(in.CapacityRebalance != nil && *in.CapacityRebalance),
-		LaunchTemplate: in.LaunchTemplate, MixedInstancesPolicy: in.MixedInstancesPolicy, VPCZoneIdentifier: in.VPCZoneIdentifier,
-		TargetGroupARNs: in.TargetGroupARNs, TerminationPolicies: in.TerminationPolicies, MaxInstanceLifetime: in.MaxInstanceLifetime,
-		NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
-		Instances:                        []*sdk.Instance{}, SuspendedProcesses: []*sdk.SuspendedProcess{}, EnabledMetrics: []*sdk.EnabledMetric{},
-		LoadBalancerNames: []*string{}, DefaultInstanceWarmup: in.DefaultInstanceWarmup,
-		ServiceLinkedRoleARN: new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
-	}}
+	g := &group{
+		Tags: map[string]groupTag{},
+		Shape: &sdk.Group{
+			AutoScalingGroupARN:    new(strings.Replace(s.groupARN(name), ":*:", ":"+uuid+":", 1)),
+			AutoScalingGroupName:   new(name),
+			CreatedTime:            new(s.cfg.Now().UTC()),
+			MinSize:                in.MinSize,
+			MaxSize:                in.MaxSize,
+			DesiredCapacity:        numberOrDefault(in.DesiredCapacity, *in.MinSize),
+			DefaultCooldown:        numberOrDefault(in.DefaultCooldown, 300),
+			HealthCheckType:        textOrDefault(in.HealthCheckType, "EC2"),
+			HealthCheckGracePeriod: numberOrDefault(in.HealthCheckGracePeriod, 0),
+			CapacityRebalance:      new(in.CapacityRebalance != nil && *in.CapacityRebalance),
+			LaunchTemplate:         in.LaunchTemplate,
+			MixedInstancesPolicy:   in.MixedInstancesPolicy,
+			VPCZoneIdentifier:      in.VPCZoneIdentifier,
+			TargetGroupARNs:        in.TargetGroupARNs,
+			TerminationPolicies:    in.TerminationPolicies,
+			MaxInstanceLifetime:    in.MaxInstanceLifetime,
+			NewInstancesProtectedFromScaleIn: new(
+				in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn,
+			),
+			Instances:             []*sdk.Instance{},
+			SuspendedProcesses:    []*sdk.SuspendedProcess{},
+			EnabledMetrics:        []*sdk.EnabledMetric{},
+			LoadBalancerNames:     []*string{},
+			DefaultInstanceWarmup: in.DefaultInstanceWarmup,
+			ServiceLinkedRoleARN: new(
+				"arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+			),
+		},
+	}
 	if len(in.TerminationPolicies) == 0 {
 		g.Shape.TerminationPolicies = record.StringPointers([]string{"Default"})
 	}
+
 	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
 		return nil, err // before resolveLaunchSource, which completes it
 	}
+
 	if err := cmp.Or(s.resolveLaunchSource(g.Shape), s.resolveZones(g.Shape), s.checkTargetGroups(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
 		return nil, err
 	}
+
 	g.setTags(in.Tags)
+
 	return g, nil
 }
 
-func (s *Service) updateAutoScalingGroup(in *sdk.UpdateAutoScalingGroupInput) (*sdk.UpdateAutoScalingGroupOutput, error) {
+func (s *Service) updateAutoScalingGroup(
+	in *sdk.UpdateAutoScalingGroupInput,
+) (*sdk.UpdateAutoScalingGroupOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
+
 	if g.Deleting {
-		return nil, wire.Errorf("ScalingActivityInProgress", "AutoScalingGroup %s is being deleted", record.String(in.AutoScalingGroupName))
+		return nil, wire.Errorf(
+			"ScalingActivityInProgress",
+			"AutoScalingGroup %s is being deleted",
+			record.String(in.AutoScalingGroupName),
+		)
 	}
+
 	after := *g.Shape
-	after.MinSize, after.MaxSize = numberOrDefault(in.MinSize, *after.MinSize), numberOrDefault(in.MaxSize, *after.MaxSize)
-	after.DesiredCapacity = numberOrDefault(in.DesiredCapacity, min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize))
+	after.MinSize, after.MaxSize = numberOrDefault(
+		in.MinSize,
+		*after.MinSize,
+	), numberOrDefault(
+		in.MaxSize,
+		*after.MaxSize,
+	)
+
+	after.DesiredCapacity = numberOrDefault(
+		in.DesiredCapacity,
+		min(max(*after.DesiredCapacity, *after.MinSize), *after.MaxSize),
+	)
 	if err := checkCapacity(*after.MinSize, *after.MaxSize, *after.DesiredCapacity); err != nil {
 		return nil, err
 	}
+
 	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
 		return nil, err
 	}
+
 	if in.LaunchTemplate != nil {
-		after.LaunchTemplate, after.MixedInstancesPolicy = in.LaunchTemplate, nil
+		after.LaunchTemplate = in.LaunchTemplate
+		after.MixedInstancesPolicy = nil
 	}
+
 	if in.MixedInstancesPolicy != nil {
-		after.MixedInstancesPolicy, after.LaunchTemplate = in.MixedInstancesPolicy, in.LaunchTemplate
+		after.MixedInstancesPolicy = in.MixedInstancesPolicy
+		after.LaunchTemplate = in.LaunchTemplate
 	}
+
 	if in.VPCZoneIdentifier != nil {
 		after.VPCZoneIdentifier = in.VPCZoneIdentifier
 	}
+
 	applyOptionalFields(&after, in)
 	if err := s.resolveLaunchSource(&after); err != nil {
 		return nil, err
 	}
+
 	if err := s.resolveZones(&after); err != nil {
 		return nil, err
 	}
+
 	g.Shape, g.NotBefore, g.Failures = &after, s.cfg.Now(), 0
+
 	return &sdk.UpdateAutoScalingGroupOutput{}, nil
 }
 
@@ -237,87 +357,126 @@ func applyOptionalFields(g *sdk.Group, in *sdk.UpdateAutoScalingGroupInput) {
 	if in.HealthCheckType != nil {
 		g.HealthCheckType = in.HealthCheckType
 	}
+
 	if in.NewInstancesProtectedFromScaleIn != nil {
 		g.NewInstancesProtectedFromScaleIn = in.NewInstancesProtectedFromScaleIn
 	}
+
 	if len(in.TerminationPolicies) > 0 {
 		g.TerminationPolicies = in.TerminationPolicies
 	}
+
 	if in.MaxInstanceLifetime != nil {
 		g.MaxInstanceLifetime = in.MaxInstanceLifetime
 	}
+
 	if in.CapacityRebalance != nil {
 		g.CapacityRebalance = in.CapacityRebalance
 	}
+
 	if in.DefaultInstanceWarmup != nil {
 		g.DefaultInstanceWarmup = in.DefaultInstanceWarmup
 	}
 }
 
-func (s *Service) deleteAutoScalingGroup(in *sdk.DeleteAutoScalingGroupInput) (*sdk.DeleteAutoScalingGroupOutput, error) {
+func (s *Service) deleteAutoScalingGroup(
+	in *sdk.DeleteAutoScalingGroupInput,
+) (*sdk.DeleteAutoScalingGroupOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	name, force := record.String(in.AutoScalingGroupName), in.ForceDelete != nil && *in.ForceDelete
+
+	name := record.String(in.AutoScalingGroupName)
+	force := in.ForceDelete != nil && *in.ForceDelete
+
 	switch {
 	case len(g.Shape.Instances) == 0 && g.Shape.WarmPoolConfiguration == nil:
 		delete(s.st.Groups, name)
 		return &sdk.DeleteAutoScalingGroupOutput{}, nil
 	case force:
 	case g.Shape.WarmPoolConfiguration != nil:
-		return nil, wire.Errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there is a warm pool associated with it.")
+		return nil, wire.Errorf(
+			"ResourceInUse",
+			"You cannot delete an AutoScalingGroup while there is a warm pool associated with it.",
+		)
+
 	case *g.Shape.DesiredCapacity > 0:
-		return nil, wire.Errorf("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances still in the group.")
+		return nil, wire.Errorf(
+			"ResourceInUse",
+			"You cannot delete an AutoScalingGroup while there are instances still in the group.",
+		)
+
 	default:
-		return nil, wire.Errorf("ScalingActivityInProgress", "You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.")
+		return nil, wire.Errorf(
+			"ScalingActivityInProgress",
+			"You cannot delete an AutoScalingGroup while there are scaling activities in progress for that group.",
+		)
 	}
+
 	g.Deleting = true
 	g.clearWarmPool()
 	g.Shape.Status = new("Delete in progress")
 	g.Shape.MinSize, g.Shape.MaxSize, g.Shape.DesiredCapacity = new(int64(0)), new(int64(0)), new(int64(0))
+
 	return &sdk.DeleteAutoScalingGroupOutput{}, nil
 }
 
-func (s *Service) describeAutoScalingGroups(in *sdk.DescribeAutoScalingGroupsInput) (*sdk.DescribeAutoScalingGroupsOutput, error) {
+func (s *Service) describeAutoScalingGroups(
+	in *sdk.DescribeAutoScalingGroupsInput,
+) (*sdk.DescribeAutoScalingGroupsOutput, error) {
 	names := record.SortedKeys(s.st.Groups)
 	if len(in.AutoScalingGroupNames) > 0 {
 		wanted := record.Strings(in.AutoScalingGroupNames)
 		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(wanted, n) })
 	}
+
 	for _, f := range in.Filters {
 		if n := record.String(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
-			return nil, validationError("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", n)
+			return nil, validationError(
+				"Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>",
+				n,
+			)
 		}
+
 		names = slices.DeleteFunc(names, func(n string) bool { return !s.st.Groups[n].matchesFilter(f) })
 	}
+
 	names, next, err := paginateKeys(names, in.MaxRecords, in.NextToken)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeAutoScalingGroupsOutput{NextToken: next, AutoScalingGroups: []*sdk.Group{}}
+
 	for _, n := range names {
 		g := s.st.Groups[n]
 		g.Shape.Tags = g.tagDescriptions()
 		if g.Shape.WarmPoolConfiguration != nil {
 			g.Shape.WarmPoolSize = new(int64(len(g.Warm)))
 		}
+
 		out.AutoScalingGroups = append(out.AutoScalingGroups, g.Shape)
 	}
+
 	return out, nil
 }
 
 func (g *group) matchesFilter(f *sdk.Filter) bool {
-	name, wanted := record.String(f.Name), record.Strings(f.Values)
+	name := record.String(f.Name)
+	wanted := record.Strings(f.Values)
 	if key, ok := strings.CutPrefix(name, "tag:"); ok {
 		t, has := g.Tags[key]
 		return has && slices.Contains(wanted, t.Value)
 	}
+
 	for key, t := range g.Tags {
-		if name == "tag-key" && slices.Contains(wanted, key) || name == "tag-value" && slices.Contains(wanted, t.Value) {
+		if name == "tag-key" && slices.Contains(wanted, key) ||
+			name == "tag-value" && slices.Contains(wanted, t.Value) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -326,58 +485,98 @@ func (s *Service) setDesiredCapacity(in *sdk.SetDesiredCapacityInput) (*sdk.SetD
 	if err != nil {
 		return nil, err
 	}
+
 	n := *numberOrDefault(in.DesiredCapacity, -1)
+
 	switch {
 	case n < *g.Shape.MinSize:
-		return nil, validationError("New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.", n, *g.Shape.MinSize)
+		return nil, validationError(
+			"New SetDesiredCapacity value %d is below min value %d for the AutoScalingGroup.",
+			n,
+			*g.Shape.MinSize,
+		)
+
 	case n > *g.Shape.MaxSize:
-		return nil, validationError("New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.", n, *g.Shape.MaxSize)
+		return nil, validationError(
+			"New SetDesiredCapacity value %d is above max value %d for the AutoScalingGroup.",
+			n,
+			*g.Shape.MaxSize,
+		)
 	}
+
 	g.Shape.DesiredCapacity, g.NotBefore, g.Failures = new(n), s.cfg.Now(), 0
+
 	return &sdk.SetDesiredCapacityOutput{}, nil
 }
 
-func (s *Service) attachLoadBalancerTargetGroups(in *sdk.AttachLoadBalancerTargetGroupsInput) (*sdk.AttachLoadBalancerTargetGroupsOutput, error) {
+func (s *Service) attachLoadBalancerTargetGroups(
+	in *sdk.AttachLoadBalancerTargetGroupsInput,
+) (*sdk.AttachLoadBalancerTargetGroupsOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.checkTargetGroups(in.TargetGroupARNs); err != nil {
 		return nil, err
 	}
+
 	all := append(record.Strings(g.Shape.TargetGroupARNs), record.Strings(in.TargetGroupARNs)...)
 	slices.Sort(all)
 	g.Shape.TargetGroupARNs = record.StringPointers(slices.Compact(all))
+
 	return &sdk.AttachLoadBalancerTargetGroupsOutput{}, nil
 }
 
-func (s *Service) detachLoadBalancerTargetGroups(in *sdk.DetachLoadBalancerTargetGroupsInput) (*sdk.DetachLoadBalancerTargetGroupsOutput, error) {
+func (s *Service) detachLoadBalancerTargetGroups(
+	in *sdk.DetachLoadBalancerTargetGroupsInput,
+) (*sdk.DetachLoadBalancerTargetGroupsOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
+
 	gone := record.Strings(in.TargetGroupARNs)
+
 	for _, arn := range gone {
 		if !slices.Contains(record.Strings(g.Shape.TargetGroupARNs), arn) {
-			return nil, validationError("Trying to remove Target Groups that are not part of the group: %s", arn)
+			return nil, validationError(
+				"Trying to remove Target Groups that are not part of the group: %s",
+				arn,
+			)
 		}
 	}
-	g.Shape.TargetGroupARNs = slices.DeleteFunc(slices.Clone(g.Shape.TargetGroupARNs), func(a *string) bool { return slices.Contains(gone, *a) })
+
+	g.Shape.TargetGroupARNs = slices.DeleteFunc(
+		slices.Clone(g.Shape.TargetGroupARNs),
+		func(a *string) bool { return slices.Contains(gone, *a) },
+	)
+
 	return &sdk.DetachLoadBalancerTargetGroupsOutput{}, nil
 }
 
-func (s *Service) describeLoadBalancerTargetGroups(in *sdk.DescribeLoadBalancerTargetGroupsInput) (*sdk.DescribeLoadBalancerTargetGroupsOutput, error) {
+func (s *Service) describeLoadBalancerTargetGroups(
+	in *sdk.DescribeLoadBalancerTargetGroupsInput,
+) (*sdk.DescribeLoadBalancerTargetGroupsOutput, error) {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return nil, err
 	}
-	arns, next, err := paginateKeys(slices.Sorted(slices.Values(record.Strings(g.Shape.TargetGroupARNs))), in.MaxRecords, in.NextToken)
+
+	arns, next, err := paginateKeys(
+		slices.Sorted(slices.Values(record.Strings(g.Shape.TargetGroupARNs))),
+		in.MaxRecords,
+		in.NextToken,
+	)
+
 	out := &sdk.DescribeLoadBalancerTargetGroupsOutput{NextToken: next}
+
 	for _, arn := range arns {
 		out.LoadBalancerTargetGroups = append(out.LoadBalancerTargetGroups, &sdk.LoadBalancerTargetGroupState{
 			LoadBalancerTargetGroupARN: new(arn), State: new("InService"),
 		})
 	}
+
 	return out, err
 }
 
@@ -393,40 +592,58 @@ func selectProcesses(in *sdk.ScalingProcessQuery) ([]string, error) {
 	if len(in.ScalingProcesses) == 0 {
 		return scalingProcesses(), nil
 	}
+
 	for _, p := range record.Strings(in.ScalingProcesses) {
 		if !slices.Contains(scalingProcesses(), p) {
 			return nil, validationError("%s is not a valid process type", p)
 		}
 	}
+
 	return record.Strings(in.ScalingProcesses), nil
 }
 
-func (s *Service) updateSuspendedProcesses(in *sdk.ScalingProcessQuery, change func(have map[string]string, p string)) error {
+func (s *Service) updateSuspendedProcesses(
+	in *sdk.ScalingProcessQuery,
+	change func(have map[string]string, p string),
+) error {
 	g, err := s.findGroup(in.AutoScalingGroupName)
 	if err != nil {
 		return err
 	}
+
 	names, err := selectProcesses(in)
 	if err != nil {
 		return err
 	}
+
 	have := map[string]string{}
 	for _, p := range g.Shape.SuspendedProcesses {
 		have[record.String(p.ProcessName)] = record.String(p.SuspensionReason)
 	}
+
 	for _, p := range names {
 		change(have, p)
 	}
+
 	g.Shape.SuspendedProcesses = []*sdk.SuspendedProcess{}
+
 	for _, p := range slices.Sorted(maps.Keys(have)) {
-		g.Shape.SuspendedProcesses = append(g.Shape.SuspendedProcesses, &sdk.SuspendedProcess{ProcessName: new(p), SuspensionReason: new(have[p])})
+		g.Shape.SuspendedProcesses = append(
+			g.Shape.SuspendedProcesses,
+			&sdk.SuspendedProcess{ProcessName: new(p), SuspensionReason: new(have[p])},
+		)
 	}
+
 	return nil
 }
 
 func (s *Service) suspendProcesses(in *sdk.ScalingProcessQuery) (*sdk.SuspendProcessesOutput, error) {
 	at := s.cfg.Now().UTC().Format("2006-01-02T15:04:05Z")
-	err := s.updateSuspendedProcesses(in, func(have map[string]string, p string) { have[p] = "User suspended at " + at })
+	err := s.updateSuspendedProcesses(
+		in,
+		func(have map[string]string, p string) { have[p] = "User suspended at " + at },
+	)
+
 	return &sdk.SuspendProcessesOutput{}, err
 }
 

@@ -28,81 +28,146 @@ func (s *Service) instanceOps() []wire.Op {
 	}
 }
 
-func (s *Service) terminateInstanceInAutoScalingGroup(ctx context.Context, in *sdk.TerminateInstanceInAutoScalingGroupInput) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
-	return record.RunWrite(s.store, func(in *sdk.TerminateInstanceInAutoScalingGroupInput) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
-		id := record.String(in.InstanceId)
-		g, i := s.findInstance(id)
-		if g == nil {
-			return nil, validationError("Instance Id not found - No managed instance found for instance ID: %s", id)
-		}
-		if in.ShouldDecrementDesiredCapacity == nil {
-			return nil, validationError("ShouldDecrementDesiredCapacity is required")
-		}
-		if *in.ShouldDecrementDesiredCapacity {
-			if *g.Shape.DesiredCapacity <= *g.Shape.MinSize {
-				return nil, validationError("Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint.", *g.Shape.MinSize)
+func (s *Service) terminateInstanceInAutoScalingGroup(
+	ctx context.Context,
+	in *sdk.TerminateInstanceInAutoScalingGroupInput,
+) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
+	return record.RunWrite(
+		s.store,
+		func(in *sdk.TerminateInstanceInAutoScalingGroupInput) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
+			id := record.String(in.InstanceId)
+			g, i := s.findInstance(id)
+			if g == nil {
+				return nil, validationError(
+					"Instance Id not found - No managed instance found for instance ID: %s",
+					id,
+				)
 			}
-			g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - 1)
-		}
-		a := s.terminateGroupInstance(ctx, g, i, "instance "+id+" was taken out of service in response to a user request.")
-		return &sdk.TerminateInstanceInAutoScalingGroupOutput{Activity: a}, nil
-	}, in)
+
+			if in.ShouldDecrementDesiredCapacity == nil {
+				return nil, validationError("ShouldDecrementDesiredCapacity is required")
+			}
+
+			if *in.ShouldDecrementDesiredCapacity {
+				if *g.Shape.DesiredCapacity <= *g.Shape.MinSize {
+					return nil, validationError(
+						"Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint.",
+						*g.Shape.MinSize,
+					)
+				}
+
+				g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - 1)
+			}
+
+			a := s.terminateGroupInstance(
+				ctx,
+				g,
+				i,
+				"instance "+id+" was taken out of service in response to a user request.",
+			)
+
+			return &sdk.TerminateInstanceInAutoScalingGroupOutput{Activity: a}, nil
+		},
+		in,
+	)
 }
 
 // terminateGroupInstance takes an instance out of its target groups and terminates it.
-func (s *Service) terminateGroupInstance(ctx context.Context, g *group, i *sdk.Instance, cause string) *sdk.Activity {
+func (s *Service) terminateGroupInstance(
+	ctx context.Context,
+	g *group,
+	i *sdk.Instance,
+	cause string,
+) *sdk.Activity {
 	id := record.String(i.InstanceId)
-	a := s.startActivity(g, "Terminating EC2 instance: "+id, "At "+s.cfg.Now().UTC().Format("2006-01-02T15:04:05Z")+" "+cause)
+	a := s.startActivity(
+		g,
+		"Terminating EC2 instance: "+id,
+		"At "+s.cfg.Now().UTC().Format("2006-01-02T15:04:05Z")+" "+cause,
+	)
+
 	a.Details = new(id)
 	i.LifecycleState = new(sdk.LifecycleStateTerminating)
 	s.deregisterInstance(g, id)
 	if _, err := s.cfg.EC2.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
-		s.cfg.Log.ErrorContext(ctx, "an instance could not be terminated", slog.String("instance", id), slog.Any("error", err))
+		s.cfg.Log.ErrorContext(
+			ctx,
+			"an instance could not be terminated",
+			slog.String("instance", id),
+			slog.Any("error", err),
+		)
 	}
+
 	s.store.MarkChanged()
+
 	return a
 }
 
-func (s *Service) describeAutoScalingInstances(in *sdk.DescribeAutoScalingInstancesInput) (*sdk.DescribeAutoScalingInstancesOutput, error) {
-	all, wanted := map[string]*sdk.InstanceDetails{}, record.Strings(in.InstanceIds)
+func (s *Service) describeAutoScalingInstances(
+	in *sdk.DescribeAutoScalingInstancesInput,
+) (*sdk.DescribeAutoScalingInstancesOutput, error) {
+	all := map[string]*sdk.InstanceDetails{}
+	wanted := record.Strings(in.InstanceIds)
 	for name, g := range s.st.Groups {
 		for _, i := range g.Shape.Instances {
 			if len(wanted) == 0 || slices.Contains(wanted, record.String(i.InstanceId)) {
 				all[record.String(i.InstanceId)] = &sdk.InstanceDetails{
-					AutoScalingGroupName: new(name), InstanceId: i.InstanceId, AvailabilityZone: i.AvailabilityZone, InstanceType: i.InstanceType,
-					HealthStatus:   new(map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[record.String(i.HealthStatus)]),
-					LifecycleState: i.LifecycleState, LaunchTemplate: i.LaunchTemplate, ProtectedFromScaleIn: i.ProtectedFromScaleIn,
+					AutoScalingGroupName: new(name),
+					InstanceId:           i.InstanceId,
+					AvailabilityZone:     i.AvailabilityZone,
+					InstanceType:         i.InstanceType,
+					HealthStatus: new(
+						map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[record.String(i.HealthStatus)],
+					),
+					LifecycleState:       i.LifecycleState,
+					LaunchTemplate:       i.LaunchTemplate,
+					ProtectedFromScaleIn: i.ProtectedFromScaleIn,
 				}
 			}
 		}
 	}
+
 	keys, next, err := paginateKeys(record.SortedKeys(all), in.MaxRecords, in.NextToken)
-	out := &sdk.DescribeAutoScalingInstancesOutput{NextToken: next, AutoScalingInstances: []*sdk.InstanceDetails{}}
+	out := &sdk.DescribeAutoScalingInstancesOutput{
+		NextToken:            next,
+		AutoScalingInstances: []*sdk.InstanceDetails{},
+	}
+
 	for _, k := range keys {
 		out.AutoScalingInstances = append(out.AutoScalingInstances, all[k])
 	}
+
 	return out, err
 }
 
-func (s *Service) describeScalingActivities(in *sdk.DescribeScalingActivitiesInput) (*sdk.DescribeScalingActivitiesOutput, error) {
+func (s *Service) describeScalingActivities(
+	in *sdk.DescribeScalingActivitiesInput,
+) (*sdk.DescribeScalingActivitiesOutput, error) {
 	var found []*sdk.Activity
 	if in.AutoScalingGroupName != nil {
 		g, err := s.findGroup(in.AutoScalingGroupName)
 		if err != nil {
 			return nil, err
 		}
+
 		found = g.Activities
 	} else {
 		for _, name := range record.SortedKeys(s.st.Groups) {
 			found = append(found, s.st.Groups[name].Activities...)
 		}
 	}
+
 	wanted := record.Strings(in.ActivityIds)
 	found = slices.DeleteFunc(slices.Clone(found), func(a *sdk.Activity) bool {
 		return len(wanted) > 0 && !slices.Contains(wanted, record.String(a.ActivityId))
 	})
-	slices.SortStableFunc(found, func(a, b *sdk.Activity) int { return cmp.Compare(b.StartTime.UnixNano(), a.StartTime.UnixNano()) })
+	slices.SortStableFunc(
+		found,
+		func(a, b *sdk.Activity) int { return cmp.Compare(b.StartTime.UnixNano(), a.StartTime.UnixNano()) },
+	)
+
 	n := int(*numberOrDefault(in.MaxRecords, 100))
+
 	return &sdk.DescribeScalingActivitiesOutput{Activities: found[:min(max(n, 0), len(found))]}, nil
 }
 
@@ -112,37 +177,55 @@ func (s *Service) findInstances(name *string, ids []*string) (*group, []*sdk.Ins
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var out []*sdk.Instance
+
 	for _, id := range record.Strings(ids) {
 		owner, i := s.findInstance(id)
 		if owner != g {
-			return nil, nil, validationError("The instance %s is not part of Auto Scaling group %s.", id, record.String(name))
+			return nil, nil, validationError(
+				"The instance %s is not part of Auto Scaling group %s.",
+				id,
+				record.String(name),
+			)
 		}
+
 		out = append(out, i)
 	}
+
 	return g, out, nil
 }
 
-func (s *Service) setInstanceProtection(in *sdk.SetInstanceProtectionInput) (*sdk.SetInstanceProtectionOutput, error) {
+func (s *Service) setInstanceProtection(
+	in *sdk.SetInstanceProtectionInput,
+) (*sdk.SetInstanceProtectionOutput, error) {
 	_, found, err := s.findInstances(in.AutoScalingGroupName, in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range found {
 		i.ProtectedFromScaleIn = in.ProtectedFromScaleIn
 	}
+
 	return &sdk.SetInstanceProtectionOutput{}, nil
 }
 
 func (s *Service) setInstanceHealth(in *sdk.SetInstanceHealthInput) (*sdk.SetInstanceHealthOutput, error) {
 	g, i := s.findInstance(record.String(in.InstanceId))
 	if g == nil {
-		return nil, validationError("Instance Id not found - No managed instance found for instance ID: %s", record.String(in.InstanceId))
+		return nil, validationError(
+			"Instance Id not found - No managed instance found for instance ID: %s",
+			record.String(in.InstanceId),
+		)
 	}
+
 	if h := record.String(in.HealthStatus); h != healthy && h != unhealthy {
 		return nil, validationError("Health status '%s' must be %s or %s", h, healthy, unhealthy)
 	}
+
 	i.HealthStatus = in.HealthStatus
+
 	return &sdk.SetInstanceHealthOutput{}, nil
 }
 
@@ -151,24 +234,41 @@ func (s *Service) enterStandby(in *sdk.EnterStandbyInput) (*sdk.EnterStandbyOutp
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.EnterStandbyOutput{}
+
 	for _, i := range found {
 		if record.String(i.LifecycleState) != sdk.LifecycleStateInService {
 			return nil, validationError("The instance %s is not in InService.", record.String(i.InstanceId))
 		}
 	}
+
 	if in.ShouldDecrementDesiredCapacity != nil && *in.ShouldDecrementDesiredCapacity {
 		if *g.Shape.DesiredCapacity-int64(len(found)) < *g.Shape.MinSize {
-			return nil, validationError("AutoScalingGroup %s has min-size=%d and desired-capacity=%d. To place instances into standby, the minimum size must allow it.",
-				record.String(in.AutoScalingGroupName), *g.Shape.MinSize, *g.Shape.DesiredCapacity)
+			return nil, validationError(
+				"AutoScalingGroup %s has min-size=%d and desired-capacity=%d. To place instances into standby, the minimum size must allow it.",
+				record.String(in.AutoScalingGroupName),
+				*g.Shape.MinSize,
+				*g.Shape.DesiredCapacity,
+			)
 		}
+
 		g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - int64(len(found)))
 	}
+
 	for _, i := range found {
 		i.LifecycleState = new(sdk.LifecycleStateStandby)
 		s.deregisterInstance(g, record.String(i.InstanceId))
-		out.Activities = append(out.Activities, s.startActivity(g, "Moving EC2 instance to Standby: "+record.String(i.InstanceId), "a user request"))
+		out.Activities = append(
+			out.Activities,
+			s.startActivity(
+				g,
+				"Moving EC2 instance to Standby: "+record.String(i.InstanceId),
+				"a user request",
+			),
+		)
 	}
+
 	return out, nil
 }
 
@@ -177,18 +277,30 @@ func (s *Service) exitStandby(in *sdk.ExitStandbyInput) (*sdk.ExitStandbyOutput,
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.ExitStandbyOutput{}
+
 	for _, i := range found {
 		if record.String(i.LifecycleState) != sdk.LifecycleStateStandby {
 			return nil, validationError("The instance %s is not in Standby.", record.String(i.InstanceId))
 		}
 	}
+
 	g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity + int64(len(found)))
 	g.Shape.MaxSize = new(max(*g.Shape.MaxSize, *g.Shape.DesiredCapacity))
+
 	for _, i := range found {
 		i.LifecycleState = new(sdk.LifecycleStatePending)
-		out.Activities = append(out.Activities, s.startActivity(g, "Moving EC2 instance out of Standby: "+record.String(i.InstanceId), "a user request"))
+		out.Activities = append(
+			out.Activities,
+			s.startActivity(
+				g,
+				"Moving EC2 instance out of Standby: "+record.String(i.InstanceId),
+				"a user request",
+			),
+		)
 	}
+
 	return out, nil
 }
 
@@ -197,18 +309,29 @@ func (s *Service) detachInstances(in *sdk.DetachInstancesInput) (*sdk.DetachInst
 	if err != nil {
 		return nil, err
 	}
+
 	if in.ShouldDecrementDesiredCapacity != nil && *in.ShouldDecrementDesiredCapacity {
 		if *g.Shape.DesiredCapacity-int64(len(found)) < *g.Shape.MinSize {
-			return nil, validationError("Detaching would leave fewer than the minimum size of %d", *g.Shape.MinSize)
+			return nil, validationError(
+				"Detaching would leave fewer than the minimum size of %d",
+				*g.Shape.MinSize,
+			)
 		}
+
 		g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - int64(len(found)))
 	}
+
 	out := &sdk.DetachInstancesOutput{}
+
 	for _, i := range found {
 		id := record.String(i.InstanceId)
 		s.deregisterInstance(g, id)
 		g.removeInstance(id)
-		out.Activities = append(out.Activities, s.startActivity(g, "Detaching EC2 instance: "+id, "a user request"))
+		out.Activities = append(
+			out.Activities,
+			s.startActivity(g, "Detaching EC2 instance: "+id, "a user request"),
+		)
 	}
+
 	return out, nil
 }

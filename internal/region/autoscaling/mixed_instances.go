@@ -21,7 +21,9 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 	if len(overrides) > maxOverrides {
 		return validationError("The number of launch template overrides must not exceed %d", maxOverrides)
 	}
+
 	seen := map[string]bool{}
+
 	for _, o := range overrides {
 		kind := record.String(o.InstanceType)
 		switch {
@@ -36,22 +38,38 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 				return err
 			}
 		}
+
 		seen[kind] = true
 	}
+
 	if p.InstancesDistribution == nil {
 		p.InstancesDistribution = &sdk.InstancesDistribution{}
 	}
+
 	return checkDistribution(p.InstancesDistribution)
 }
 
 func checkDistribution(d *sdk.InstancesDistribution) error {
 	d.OnDemandAllocationStrategy = textOrDefault(d.OnDemandAllocationStrategy, "prioritized")
 	d.SpotAllocationStrategy = textOrDefault(d.SpotAllocationStrategy, "lowest-price")
-	d.OnDemandBaseCapacity, d.OnDemandPercentageAboveBaseCapacity = numberOrDefault(d.OnDemandBaseCapacity, 0), numberOrDefault(d.OnDemandPercentageAboveBaseCapacity, 100)
+	d.OnDemandBaseCapacity, d.OnDemandPercentageAboveBaseCapacity = numberOrDefault(
+		d.OnDemandBaseCapacity,
+		0,
+	), numberOrDefault(
+		d.OnDemandPercentageAboveBaseCapacity,
+		100,
+	)
 	if record.String(d.SpotMaxPrice) == "" {
 		d.SpotMaxPrice = nil
 	}
-	spot := []string{"lowest-price", "capacity-optimized", "capacity-optimized-prioritized", "price-capacity-optimized"}
+
+	spot := []string{
+		"lowest-price",
+		"capacity-optimized",
+		"capacity-optimized-prioritized",
+		"price-capacity-optimized",
+	}
+
 	switch {
 	case !slices.Contains([]string{"prioritized", "lowest-price"}, *d.OnDemandAllocationStrategy):
 		return validationError("Invalid OnDemandAllocationStrategy: '%s'", *d.OnDemandAllocationStrategy)
@@ -62,13 +80,17 @@ func checkDistribution(d *sdk.InstancesDistribution) error {
 	case *d.OnDemandPercentageAboveBaseCapacity < 0 || *d.OnDemandPercentageAboveBaseCapacity > 100:
 		return validationError("OnDemandPercentageAboveBaseCapacity must be between 0 and 100")
 	case d.SpotInstancePools != nil && *d.SpotAllocationStrategy != "lowest-price":
-		return validationError("SpotInstancePools option is only available with the lowest-price allocation strategy.")
+		return validationError(
+			"SpotInstancePools option is only available with the lowest-price allocation strategy.",
+		)
 	}
+
 	if d.SpotMaxPrice != nil {
 		if price, err := strconv.ParseFloat(*d.SpotMaxPrice, 64); err != nil || price <= 0 {
 			return validationError("Invalid Spot max price: '%s'", *d.SpotMaxPrice)
 		}
 	}
+
 	return nil
 }
 
@@ -85,24 +107,39 @@ func (g *group) launchOptions() []launchOption {
 	if g.Shape.LaunchTemplate != nil {
 		return []launchOption{{template: g.Shape.LaunchTemplate}}
 	}
+
 	p := g.Shape.MixedInstancesPolicy
 	var market *ec2sdk.InstanceMarketOptionsRequest
 	if !g.nextIsOnDemand() {
 		market = &ec2sdk.InstanceMarketOptionsRequest{
-			MarketType: new(ec2sdk.MarketTypeSpot), SpotOptions: &ec2sdk.SpotMarketOptions{MaxPrice: p.InstancesDistribution.SpotMaxPrice},
+			MarketType: new(
+				ec2sdk.MarketTypeSpot,
+			), SpotOptions: &ec2sdk.SpotMarketOptions{MaxPrice: p.InstancesDistribution.SpotMaxPrice},
 		}
 	}
+
 	var out []launchOption
+
 	for _, o := range p.LaunchTemplate.Overrides {
-		c := launchOption{template: p.LaunchTemplate.LaunchTemplateSpecification, instanceType: record.String(o.InstanceType), marketOptions: market}
+		c := launchOption{
+			template:      p.LaunchTemplate.LaunchTemplateSpecification,
+			instanceType:  record.String(o.InstanceType),
+			marketOptions: market,
+		}
 		if o.LaunchTemplateSpecification != nil {
 			c.template = o.LaunchTemplateSpecification
 		}
+
 		out = append(out, c)
 	}
+
 	if len(out) == 0 {
-		out = append(out, launchOption{template: p.LaunchTemplate.LaunchTemplateSpecification, marketOptions: market})
+		out = append(
+			out,
+			launchOption{template: p.LaunchTemplate.LaunchTemplateSpecification, marketOptions: market},
+		)
 	}
+
 	return out
 }
 
@@ -110,15 +147,19 @@ func (g *group) launchOptions() []launchOption {
 // it, rounded up.
 func (g *group) nextIsOnDemand() bool {
 	d := g.Shape.MixedInstancesPolicy.InstancesDistribution
-	base, have := int(*d.OnDemandBaseCapacity), g.countedInstances()
+	base := int(*d.OnDemandBaseCapacity)
+	have := g.countedInstances()
 	onDemand := 0
+
 	for _, i := range have {
 		if !g.Spot[record.String(i.InstanceId)] {
 			onDemand++
 		}
 	}
+
 	above := max(0, max(int(*g.Shape.DesiredCapacity), len(have)+1)-base)
 	const percent = 100
 	wanted := base + (above*int(*d.OnDemandPercentageAboveBaseCapacity)+percent-1)/percent
+
 	return onDemand < wanted
 }

@@ -41,16 +41,24 @@ func (s *Service) Reconcile(ctx context.Context) error {
 				s.store.MarkChanged()
 			}
 		}
+
 		return nil
 	})
 }
 
 func (g *group) isSuspended(process string) bool {
-	return slices.ContainsFunc(g.Shape.SuspendedProcesses, func(p *sdk.SuspendedProcess) bool { return record.String(p.ProcessName) == process })
+	return slices.ContainsFunc(
+		g.Shape.SuspendedProcesses,
+		func(p *sdk.SuspendedProcess) bool { return record.String(p.ProcessName) == process },
+	)
 }
 
 func (g *group) removeInstance(id string) {
-	g.Shape.Instances = slices.DeleteFunc(g.Shape.Instances, func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id })
+	g.Shape.Instances = slices.DeleteFunc(
+		g.Shape.Instances,
+		func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id },
+	)
+
 	delete(g.Since, id)
 	delete(g.Spot, id)
 	delete(g.Registered, id)
@@ -60,23 +68,38 @@ func (g *group) removeInstance(id string) {
 func (s *Service) startActivity(g *group, what, cause string) *sdk.Activity {
 	now := s.cfg.Now().UTC()
 	a := &sdk.Activity{
-		ActivityId: new(record.RandomHex(s.cfg.Rand, 32)), AutoScalingGroupName: g.Shape.AutoScalingGroupName,
-		AutoScalingGroupARN: g.Shape.AutoScalingGroupARN, Description: new(what), Cause: new(cause), StartTime: new(now),
-		StatusCode: new(sdk.ScalingActivityStatusCodeInProgress), Progress: new(int64(0)),
+		ActivityId:           new(record.RandomHex(s.cfg.Rand, 32)),
+		AutoScalingGroupName: g.Shape.AutoScalingGroupName,
+		AutoScalingGroupARN:  g.Shape.AutoScalingGroupARN,
+		Description:          new(what),
+		Cause:                new(cause),
+		StartTime:            new(now),
+		StatusCode:           new(sdk.ScalingActivityStatusCodeInProgress),
+		Progress:             new(int64(0)),
 	}
+
 	g.Activities = append([]*sdk.Activity{a}, g.Activities...)
 	g.Activities = g.Activities[:min(len(g.Activities), 100)]
 	s.store.MarkChanged()
+
 	return a
 }
 
 // completeActivity ends the activity in progress that is about an instance.
 func (s *Service) completeActivity(g *group, id string) {
 	for _, a := range g.Activities {
-		if record.String(a.Details) == id && record.String(a.StatusCode) == sdk.ScalingActivityStatusCodeInProgress {
-			a.StatusCode, a.Progress, a.EndTime = new(sdk.ScalingActivityStatusCodeSuccessful), new(int64(100)), new(s.cfg.Now().UTC())
+		if record.String(a.Details) == id &&
+			record.String(a.StatusCode) == sdk.ScalingActivityStatusCodeInProgress {
+			a.StatusCode, a.Progress, a.EndTime = new(
+				sdk.ScalingActivityStatusCodeSuccessful,
+			), new(
+				int64(100),
+			), new(
+				s.cfg.Now().UTC(),
+			)
 		}
 	}
+
 	s.store.MarkChanged()
 }
 
@@ -85,22 +108,28 @@ func (s *Service) syncInstanceStates(g *group) {
 	for _, i := range slices.Clone(g.Shape.Instances) {
 		id := record.String(i.InstanceId)
 		f, found := s.cfg.EC2.InstanceInfo(id)
-		if !found || f.State == ec2sdk.InstanceStateNameTerminated || f.State == ec2sdk.InstanceStateNameShuttingDown {
+		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
+			f.State == ec2sdk.InstanceStateNameShuttingDown {
 			s.markInstanceLost(g, i)
 			if f.State != ec2sdk.InstanceStateNameShuttingDown {
 				s.completeActivity(g, id)
 				g.removeInstance(id)
 			}
+
 			continue
 		}
+
 		switch state := record.String(i.LifecycleState); {
 		case f.State == ec2sdk.InstanceStateNameRunning && state == sdk.LifecycleStatePending:
 			i.LifecycleState = new(sdk.LifecycleStateInService)
 			if g.Since == nil {
 				g.Since = map[string]time.Time{}
 			}
-			g.Since[id], g.Failures = s.cfg.Now(), 0
+
+			g.Since[id] = s.cfg.Now()
+			g.Failures = 0
 			s.completeActivity(g, id)
+
 		case state == sdk.LifecycleStateInService && record.String(i.HealthStatus) == healthy && s.failsHealthCheck(g, f):
 			i.HealthStatus = new(unhealthy)
 			s.store.MarkChanged()
@@ -110,16 +139,25 @@ func (s *Service) syncInstanceStates(g *group) {
 
 // markInstanceLost notes, once, that an instance ended without the group's doing.
 func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
-	id, state := record.String(i.InstanceId), record.String(i.LifecycleState)
+	id := record.String(i.InstanceId)
+	state := record.String(i.LifecycleState)
 	if state == sdk.LifecycleStateTerminating {
 		return
 	}
+
 	if state == sdk.LifecycleStatePending {
 		s.delayNextLaunch(g) // it never ran: the next will hardly do better at once
 	}
-	a := s.startActivity(g, "Terminating EC2 instance: "+id, "an EC2 health check indicated that the instance was terminated.")
+
+	a := s.startActivity(
+		g,
+		"Terminating EC2 instance: "+id,
+		"an EC2 health check indicated that the instance was terminated.",
+	)
+
 	a.Details = new(id)
-	i.LifecycleState, i.HealthStatus = new(sdk.LifecycleStateTerminating), new(unhealthy)
+	i.LifecycleState = new(sdk.LifecycleStateTerminating)
+	i.HealthStatus = new(unhealthy)
 	s.deregisterInstance(g, id)
 }
 
@@ -129,14 +167,20 @@ func (s *Service) failsHealthCheck(g *group, f ec2.InstanceInfo) bool {
 	if g.isSuspended("HealthCheck") {
 		return false
 	}
+
 	if f.Impaired || f.State != ec2sdk.InstanceStateNameRunning {
 		return true
 	}
+
 	grace := time.Duration(*g.Shape.HealthCheckGracePeriod) * time.Second
 	if record.String(g.Shape.HealthCheckType) != "ELB" || s.cfg.Now().Sub(g.Since[f.ID]) < grace {
 		return false
 	}
-	return slices.ContainsFunc(g.Registered[f.ID], func(arn string) bool { return s.cfg.TargetGroups.TargetState(arn, f.ID) == "unhealthy" })
+
+	return slices.ContainsFunc(
+		g.Registered[f.ID],
+		func(arn string) bool { return s.cfg.TargetGroups.TargetState(arn, f.ID) == "unhealthy" },
+	)
 }
 
 // replaceUnhealthy terminates what is unhealthy; scale then makes up for it.
@@ -144,9 +188,16 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 	if g.isSuspended("ReplaceUnhealthy") || g.isSuspended("Terminate") {
 		return
 	}
+
 	for _, i := range slices.Clone(g.Shape.Instances) {
-		if record.String(i.HealthStatus) == unhealthy && record.String(i.LifecycleState) == sdk.LifecycleStateInService {
-			s.terminateGroupInstance(ctx, g, i, "an instance was taken out of service in response to a health check failure.")
+		if record.String(i.HealthStatus) == unhealthy &&
+			record.String(i.LifecycleState) == sdk.LifecycleStateInService {
+			s.terminateGroupInstance(
+				ctx,
+				g,
+				i,
+				"an instance was taken out of service in response to a health check failure.",
+			)
 		}
 	}
 }
@@ -154,7 +205,10 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 // countedInstances are the instances that count towards the desired capacity.
 func (g *group) countedInstances() []*sdk.Instance {
 	return slices.DeleteFunc(slices.Clone(g.Shape.Instances), func(i *sdk.Instance) bool {
-		return slices.Contains([]string{sdk.LifecycleStateTerminating, sdk.LifecycleStateStandby}, record.String(i.LifecycleState))
+		return slices.Contains(
+			[]string{sdk.LifecycleStateTerminating, sdk.LifecycleStateStandby},
+			record.String(i.LifecycleState),
+		)
 	})
 }
 
@@ -168,13 +222,24 @@ func (s *Service) scaleToDesired(ctx context.Context, g *group) {
 				return
 			}
 		}
+
 	case missing < 0 && !g.isSuspended("Terminate"):
 		for range -missing {
 			i := selectInstanceToTerminate(g.countedInstances(), g.Deleting)
 			if i == nil {
 				return
 			}
-			s.terminateGroupInstance(ctx, g, i, fmt.Sprintf("an instance was terminated to shrink the capacity from %d to %d.", len(have), *g.Shape.DesiredCapacity))
+
+			s.terminateGroupInstance(
+				ctx,
+				g,
+				i,
+				fmt.Sprintf(
+					"an instance was terminated to shrink the capacity from %d to %d.",
+					len(have),
+					*g.Shape.DesiredCapacity,
+				),
+			)
 		}
 	}
 }
@@ -186,10 +251,15 @@ func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instanc
 	for _, i := range have {
 		zones[record.String(i.AvailabilityZone)]++
 	}
-	open := slices.DeleteFunc(have, func(i *sdk.Instance) bool { return *i.ProtectedFromScaleIn && !deleting })
+
+	open := slices.DeleteFunc(
+		have,
+		func(i *sdk.Instance) bool { return *i.ProtectedFromScaleIn && !deleting },
+	)
 	if len(open) == 0 {
 		return nil
 	}
+
 	return slices.MinFunc(open, func(a, b *sdk.Instance) int {
 		return cmp.Or(
 			cmp.Compare(zones[record.String(b.AvailabilityZone)], zones[record.String(a.AvailabilityZone)]),
@@ -203,6 +273,7 @@ func templateVersion(i *sdk.Instance) int {
 	if i.LaunchTemplate != nil {
 		_, _ = fmt.Sscan(record.String(i.LaunchTemplate.Version), &n)
 	}
+
 	return n
 }
 
@@ -212,28 +283,61 @@ func (s *Service) selectSubnet(g *group) (ec2.SubnetPlacement, error) {
 	if err != nil {
 		return ec2.SubnetPlacement{}, err
 	}
+
 	zones := map[string]int{}
 	for _, i := range g.countedInstances() {
 		zones[record.String(i.AvailabilityZone)]++
 	}
-	return slices.MinFunc(places, func(a, b ec2.SubnetPlacement) int { return cmp.Compare(zones[a.Zone], zones[b.Zone]) }), nil
+
+	return slices.MinFunc(
+		places,
+		func(a, b ec2.SubnetPlacement) int { return cmp.Compare(zones[a.Zone], zones[b.Zone]) },
+	), nil
 }
 
 // launchInstance starts one instance; false if that failed, after which the group waits longer each time.
 func (s *Service) launchInstance(g *group) bool {
-	a := s.startActivity(g, "Launching a new EC2 instance", fmt.Sprintf("an instance was started in response to a difference between desired and actual capacity (%d).", *g.Shape.DesiredCapacity))
+	a := s.startActivity(
+		g,
+		"Launching a new EC2 instance",
+		fmt.Sprintf(
+			"an instance was started in response to a difference between desired and actual capacity (%d).",
+			*g.Shape.DesiredCapacity,
+		),
+	)
+
 	i, err := s.tryLaunch(g)
 	if err != nil {
 		s.delayNextLaunch(g)
-		a.StatusCode, a.StatusMessage, a.EndTime = new(sdk.ScalingActivityStatusCodeFailed), new(err.Error()), new(s.cfg.Now().UTC())
-		a.Progress, a.Description = new(int64(100)), new("Launching a new EC2 instance.  Status Reason: "+err.Error())
-		s.cfg.Log.Warn("a group could not launch an instance", slog.String("group", record.String(g.Shape.AutoScalingGroupName)), slog.Any("error", err))
+		a.StatusCode, a.StatusMessage, a.EndTime = new(
+			sdk.ScalingActivityStatusCodeFailed,
+		), new(
+			err.Error(),
+		), new(
+			s.cfg.Now().UTC(),
+		)
+
+		a.Progress, a.Description = new(
+			int64(100),
+		), new(
+			"Launching a new EC2 instance.  Status Reason: "+err.Error(),
+		)
+
+		s.cfg.Log.Warn(
+			"a group could not launch an instance",
+			slog.String("group", record.String(g.Shape.AutoScalingGroupName)),
+			slog.Any("error", err),
+		)
+
 		return false
 	}
-	a.Description, a.Details = new("Launching a new EC2 instance: "+record.String(i.InstanceId)), i.InstanceId
+
+	a.Description = new("Launching a new EC2 instance: " + record.String(i.InstanceId))
+	a.Details = i.InstanceId
 	g.Shape.Instances = append(g.Shape.Instances, i)
 	s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
 	s.store.MarkChanged()
+
 	return true
 }
 
@@ -249,53 +353,85 @@ func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var failures []error
+
 	for _, c := range g.launchOptions() {
 		i, err := s.runInstance(g, place, c)
 		if err == nil {
 			return i, nil
 		}
+
 		failures = append(failures, err)
 	}
+
 	return nil, errors.Join(failures...)
 }
 
 // setTargetLifecycleState tells an instance, by its metadata service, in which state it is to be.
 func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
 	if err := s.cfg.EC2.SetTargetLifecycleState(record.String(i.InstanceId), state); err != nil {
-		s.cfg.Log.Warn("an instance could not be told its state", slog.String("instance", record.String(i.InstanceId)), slog.Any("error", err))
+		s.cfg.Log.Warn(
+			"an instance could not be told its state",
+			slog.String("instance", record.String(i.InstanceId)),
+			slog.Any("error", err),
+		)
 	}
 }
 
 // runInstance launches one instance as a choice says.
 func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOption) (*sdk.Instance, error) {
-	f, err := s.cfg.EC2.LaunchTemplateInfo(record.String(c.template.LaunchTemplateId), "", record.String(c.template.Version))
+	f, err := s.cfg.EC2.LaunchTemplateInfo(
+		record.String(c.template.LaunchTemplateId),
+		"",
+		record.String(c.template.Version),
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	in := &ec2sdk.RunInstancesInput{
-		MinCount: new(int64(1)), MaxCount: new(int64(1)), SubnetId: new(place.Subnet), ClientToken: new(record.RandomHex(s.cfg.Rand, 32)),
-		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{LaunchTemplateId: new(f.ID), Version: new(formatVersion(f.Version))}, InstanceMarketOptions: c.marketOptions,
+		MinCount:    new(int64(1)),
+		MaxCount:    new(int64(1)),
+		SubnetId:    new(place.Subnet),
+		ClientToken: new(record.RandomHex(s.cfg.Rand, 32)),
+		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{
+			LaunchTemplateId: new(f.ID),
+			Version:          new(formatVersion(f.Version)),
+		},
+		InstanceMarketOptions: c.marketOptions,
 	}
+
 	kind := f.InstanceType
 	if c.instanceType != "" {
-		kind, in.InstanceType = c.instanceType, new(c.instanceType)
+		kind = c.instanceType
+		in.InstanceType = new(c.instanceType)
 	}
+
 	out, err := s.cfg.EC2.RunInstancesWithTags(in, g.launchTags(f))
 	if err != nil {
 		return nil, err
 	}
+
 	if c.marketOptions != nil {
 		if g.Spot == nil {
 			g.Spot = map[string]bool{}
 		}
+
 		g.Spot[record.String(out.Instances[0].InstanceId)] = true
 	}
+
 	return &sdk.Instance{
-		InstanceId: out.Instances[0].InstanceId, AvailabilityZone: new(place.Zone), InstanceType: new(kind), HealthStatus: new(healthy),
-		LifecycleState: new(sdk.LifecycleStatePending), ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
+		InstanceId:           out.Instances[0].InstanceId,
+		AvailabilityZone:     new(place.Zone),
+		InstanceType:         new(kind),
+		HealthStatus:         new(healthy),
+		LifecycleState:       new(sdk.LifecycleStatePending),
+		ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
 		LaunchTemplate: &sdk.LaunchTemplateSpecification{
-			LaunchTemplateId: new(f.ID), LaunchTemplateName: new(f.Name), Version: new(formatVersion(f.Version)),
+			LaunchTemplateId: new(
+				f.ID,
+			), LaunchTemplateName: new(f.Name), Version: new(formatVersion(f.Version)),
 		},
 	}, nil
 }
@@ -303,14 +439,18 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 // launchTags are the tags of a group's instances from the first moment on.
 func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 	tags := map[string]string{
-		"aws:autoscaling:groupName": record.String(g.Shape.AutoScalingGroupName), "aws:ec2launchtemplate:id": f.ID,
+		"aws:autoscaling:groupName": record.String(
+			g.Shape.AutoScalingGroupName,
+		), "aws:ec2launchtemplate:id": f.ID,
 		"aws:ec2launchtemplate:version": formatVersion(f.Version),
 	}
+
 	for k, t := range g.Tags {
 		if t.Propagate {
 			tags[k] = t.Value
 		}
 	}
+
 	return tags
 }
 
@@ -322,22 +462,33 @@ func (s *Service) registerInstances(g *group) {
 		if record.String(i.LifecycleState) != sdk.LifecycleStateInService {
 			continue
 		}
+
 		for _, arn := range slices.Clone(g.Registered[id]) {
 			if !slices.Contains(wanted, arn) {
 				s.deregisterTarget(g, id, arn)
 			}
 		}
+
 		for _, arn := range wanted {
 			if g.isSuspended("AddToLoadBalancer") || slices.Contains(g.Registered[id], arn) {
 				continue
 			}
+
 			if err := s.cfg.TargetGroups.RegisterTargets(arn, id); err != nil {
-				s.cfg.Log.Warn("an instance could not be registered", slog.String("instance", id), slog.String("targetGroup", arn), slog.Any("error", err))
+				s.cfg.Log.Warn(
+					"an instance could not be registered",
+					slog.String("instance", id),
+					slog.String("targetGroup", arn),
+					slog.Any("error", err),
+				)
+
 				continue
 			}
+
 			if g.Registered == nil {
 				g.Registered = map[string][]string{}
 			}
+
 			g.Registered[id] = append(g.Registered[id], arn)
 			s.store.MarkChanged()
 		}
@@ -349,13 +500,20 @@ func (s *Service) deregisterInstance(g *group, id string) {
 	for _, arn := range slices.Clone(g.Registered[id]) {
 		s.deregisterTarget(g, id, arn)
 	}
+
 	s.store.MarkChanged()
 }
 
 func (s *Service) deregisterTarget(g *group, id, arn string) {
 	if err := s.cfg.TargetGroups.DeregisterTargets(arn, id); err != nil {
-		s.cfg.Log.Warn("an instance could not be deregistered", slog.String("instance", id), slog.String("targetGroup", arn), slog.Any("error", err))
+		s.cfg.Log.Warn(
+			"an instance could not be deregistered",
+			slog.String("instance", id),
+			slog.String("targetGroup", arn),
+			slog.Any("error", err),
+		)
 	}
+
 	g.Registered[id] = slices.DeleteFunc(g.Registered[id], func(a string) bool { return a == arn })
 	maps.DeleteFunc(g.Registered, func(_ string, arns []string) bool { return len(arns) == 0 })
 	s.store.MarkChanged()

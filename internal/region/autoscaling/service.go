@@ -27,7 +27,10 @@ import (
 type EC2 interface {
 	InstanceController
 	RunInstancesWithTags(in *ec2sdk.RunInstancesInput, tags map[string]string) (*ec2sdk.Reservation, error)
-	TerminateInstances(ctx context.Context, in *ec2sdk.TerminateInstancesInput) (*ec2sdk.TerminateInstancesOutput, error)
+	TerminateInstances(
+		ctx context.Context,
+		in *ec2sdk.TerminateInstancesInput,
+	) (*ec2sdk.TerminateInstancesOutput, error)
 	InstanceInfo(id string) (ec2.InstanceInfo, bool)
 	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
 	LaunchTemplateInfo(id, name, version string) (ec2.LaunchTemplateInfo, error)
@@ -97,17 +100,26 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if cfg.MaxGroups == 0 {
 		cfg.MaxGroups = 500
 	}
+
 	s := &Service{cfg: cfg, st: &state{}, wake: make(chan struct{}, 1)}
-	s.store = &record.Store{Name: "autoscaling", Backend: cfg.Saver, State: s.st, OnChange: s.RequestReconcile}
+	s.store = &record.Store{
+		Name:     "autoscaling",
+		Backend:  cfg.Saver,
+		State:    s.st,
+		OnChange: s.RequestReconcile,
+	}
 	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
+
 	if s.st.Groups == nil {
 		s.st.Groups = map[string]*group{}
 	}
+
 	return s, nil
 }
 
@@ -133,6 +145,7 @@ func (s *Service) Run(ctx context.Context) {
 		case <-s.wake:
 		case <-t.C:
 		}
+
 		if err := s.Reconcile(ctx); err != nil {
 			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 		}
@@ -142,14 +155,22 @@ func (s *Service) Run(ctx context.Context) {
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "autoscaling", Protocol: wire.Query, Version: "2011-01-01",
-		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/", Authorize: s.authorizeRequest,
-		Ops: slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
+		Name:      "autoscaling",
+		Protocol:  wire.Query,
+		Version:   "2011-01-01",
+		Namespace: "http://autoscaling.amazonaws.com/doc/2011-01-01/",
+		Authorize: s.authorizeRequest,
+		Ops:       slices.Concat(s.groupOps(), s.warmPoolOps(), s.instanceOps(), s.tagOps()),
 	}
 }
 
 func (s *Service) groupARN(name string) string {
-	return fmt.Sprintf("arn:aws:autoscaling:%s:%s:autoScalingGroup:*:autoScalingGroupName/%s", s.cfg.Region, s.cfg.Account, name)
+	return fmt.Sprintf(
+		"arn:aws:autoscaling:%s:%s:autoScalingGroup:*:autoScalingGroupName/%s",
+		s.cfg.Region,
+		s.cfg.Account,
+		name,
+	)
 }
 
 // authorizeRequest asks IAM about every group that a request touches.
@@ -165,37 +186,54 @@ func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 	below := func(m map[string]any, k string) map[string]any { v, _ := m[k].(map[string]any); return v }
 	spec := below(tree, "LaunchTemplate")
 	if spec == nil {
-		spec = below(below(below(tree, "MixedInstancesPolicy"), "LaunchTemplate"), "LaunchTemplateSpecification")
+		spec = below(
+			below(below(tree, "MixedInstancesPolicy"), "LaunchTemplate"),
+			"LaunchTemplateSpecification",
+		)
 	}
+
 	if spec == nil {
 		return nil
 	}
+
 	text := func(m map[string]any, k string) string { v, _ := m[k].(string); return v }
-	return s.cfg.EC2.LaunchPermissionChecks(text(spec, "LaunchTemplateId"), text(spec, "LaunchTemplateName"), text(spec, "Version"),
-		parseSubnetIDs(new(text(tree, "VPCZoneIdentifier"))))
+
+	return s.cfg.EC2.LaunchPermissionChecks(
+		text(spec, "LaunchTemplateId"),
+		text(spec, "LaunchTemplateName"),
+		text(spec, "Version"),
+		parseSubnetIDs(new(text(tree, "VPCZoneIdentifier"))),
+	)
 }
 
 func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check {
-	request, names := map[string][]string{}, []string{}
+	request := map[string][]string{}
+	names := []string{}
 	record.AddRequestTags(request, tree["Tags"])
 	if name, ok := tree["AutoScalingGroupName"].(string); ok {
 		names = append(names, name)
 	}
+
 	if id, ok := tree["InstanceId"].(string); ok {
 		if g, _ := s.findInstance(id); g != nil {
 			names = append(names, record.String(g.Shape.AutoScalingGroupName))
 		}
 	}
+
 	tags, _ := tree["Tags"].([]any)
+
 	for _, t := range tags {
 		m, _ := t.(map[string]any)
 		if name, ok := m["ResourceId"].(string); ok && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
+
 	var out []wire.Check
+
 	for _, name := range names {
-		c, arn := map[string][]string{}, s.groupARN(name)
+		c := map[string][]string{}
+		arn := s.groupARN(name)
 		maps.Copy(c, request)
 		if g := s.st.Groups[name]; g != nil {
 			arn = record.String(g.Shape.AutoScalingGroupARN)
@@ -204,11 +242,14 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check
 				c["autoscaling:ResourceTag/"+k] = []string{t.Value}
 			}
 		}
+
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
+
 	if len(out) == 0 {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
 	}
+
 	return out
 }
 
@@ -219,8 +260,12 @@ func validationError(format string, args ...any) error {
 func (s *Service) findGroup(name *string) (*group, error) {
 	g := s.st.Groups[record.String(name)]
 	if g == nil {
-		return nil, validationError("AutoScalingGroup name not found - AutoScalingGroup '%s' not found", record.String(name))
+		return nil, validationError(
+			"AutoScalingGroup name not found - AutoScalingGroup '%s' not found",
+			record.String(name),
+		)
 	}
+
 	return g, nil
 }
 
@@ -233,6 +278,7 @@ func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
 			}
 		}
 	}
+
 	return nil, nil
 }
 
@@ -244,17 +290,30 @@ func parseSubnetIDs(zoneIdentifier *string) []string {
 			out = append(out, part)
 		}
 	}
+
 	return out
 }
 
 // paginateKeys cuts a list; as at AWS a page has 50 entries unless asked otherwise, and 100 at most.
 func paginateKeys(keys []string, size *int64, token *string) ([]string, *string, error) {
-	n, limit := int64(50), int64(100)
+	n := int64(50)
+	limit := int64(100)
 	if size != nil {
 		n = *size
 	}
+
 	if n < 1 || n > limit {
-		return nil, nil, validationError("1 validation error detected: Value '%d' at 'maxRecords' must be between 1 and %d", n, limit)
+		return nil, nil, validationError(
+			"1 validation error detected: Value '%d' at 'maxRecords' must be between 1 and %d",
+			n,
+			limit,
+		)
 	}
-	return record.Paginate(keys, n, token, wire.Errorf("InvalidNextToken", "The token '%s' is invalid", record.String(token)))
+
+	return record.Paginate(
+		keys,
+		n,
+		token,
+		wire.Errorf("InvalidNextToken", "The token '%s' is invalid", record.String(token)),
+	)
 }

@@ -28,26 +28,39 @@ func (s *Service) putWarmPool(in *sdk.PutWarmPoolInput) (*sdk.PutWarmPoolOutput,
 	if err != nil {
 		return nil, err
 	}
+
 	c := &sdk.WarmPoolConfiguration{
-		MinSize: numberOrDefault(in.MinSize, 0), PoolState: textOrDefault(in.PoolState, sdk.WarmPoolStateStopped), InstanceReusePolicy: in.InstanceReusePolicy,
+		MinSize:                  numberOrDefault(in.MinSize, 0),
+		PoolState:                textOrDefault(in.PoolState, sdk.WarmPoolStateStopped),
+		InstanceReusePolicy:      in.InstanceReusePolicy,
 		MaxGroupPreparedCapacity: in.MaxGroupPreparedCapacity,
 	}
 	if c.MaxGroupPreparedCapacity != nil && *c.MaxGroupPreparedCapacity == -1 {
 		c.MaxGroupPreparedCapacity = nil
 	}
+
 	switch {
 	case g.Deleting:
 		return nil, wire.Errorf("ScalingActivityInProgress", "The group is being deleted")
 	case g.Shape.MixedInstancesPolicy != nil:
-		return nil, validationError("You can't add a warm pool to an Auto Scaling group that has a mixed instances policy.")
+		return nil, validationError(
+			"You can't add a warm pool to an Auto Scaling group that has a mixed instances policy.",
+		)
+
 	case *c.MinSize < 0:
 		return nil, validationError("MinSize must not be negative")
 	case !slices.Contains([]string{sdk.WarmPoolStateStopped, sdk.WarmPoolStateRunning}, *c.PoolState):
-		return nil, validationError("This region keeps the machines of a warm pool Stopped or Running, not '%s'", *c.PoolState)
+		return nil, validationError(
+			"This region keeps the machines of a warm pool Stopped or Running, not '%s'",
+			*c.PoolState,
+		)
+
 	case c.MaxGroupPreparedCapacity != nil && *c.MaxGroupPreparedCapacity < *g.Shape.MinSize:
 		return nil, validationError("MaxGroupPreparedCapacity must not be less than the group's MinSize")
 	}
+
 	g.Shape.WarmPoolConfiguration = c
+
 	return &sdk.PutWarmPoolOutput{}, nil
 }
 
@@ -57,11 +70,20 @@ func (s *Service) deleteWarmPool(in *sdk.DeleteWarmPoolInput) (*sdk.DeleteWarmPo
 	case err != nil:
 		return nil, err
 	case g.Shape.WarmPoolConfiguration == nil:
-		return nil, validationError("No warm pool found for Auto Scaling group %s", record.String(in.AutoScalingGroupName))
+		return nil, validationError(
+			"No warm pool found for Auto Scaling group %s",
+			record.String(in.AutoScalingGroupName),
+		)
+
 	case len(g.Warm) > 0 && (in.ForceDelete == nil || !*in.ForceDelete):
-		return nil, wire.Errorf("ResourceInUse", "You cannot delete a warm pool while there are instances in it.")
+		return nil, wire.Errorf(
+			"ResourceInUse",
+			"You cannot delete a warm pool while there are instances in it.",
+		)
 	}
+
 	g.clearWarmPool()
+
 	return &sdk.DeleteWarmPoolOutput{}, nil
 }
 
@@ -70,11 +92,18 @@ func (s *Service) describeWarmPool(in *sdk.DescribeWarmPoolInput) (*sdk.Describe
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.DescribeWarmPoolOutput{WarmPoolConfiguration: g.Shape.WarmPoolConfiguration, Instances: g.Warm}, nil
+
+	return &sdk.DescribeWarmPoolOutput{
+		WarmPoolConfiguration: g.Shape.WarmPoolConfiguration,
+		Instances:             g.Warm,
+	}, nil
 }
 
 // clearWarmPool ends a pool; its machines go with the next look at the group.
-func (g *group) clearWarmPool() { g.Shape.WarmPoolConfiguration, g.Shape.WarmPoolSize = nil, nil }
+func (g *group) clearWarmPool() {
+	g.Shape.WarmPoolConfiguration = nil
+	g.Shape.WarmPoolSize = nil
+}
 
 // The lifecycle states of a warm pool's instances, after the pool's own.
 const (
@@ -87,19 +116,24 @@ func (s *Service) syncWarmPoolStates(g *group) {
 	for _, i := range slices.Clone(g.Warm) {
 		id := record.String(i.InstanceId)
 		f, found := s.cfg.EC2.InstanceInfo(id)
-		if !found || f.State == ec2sdk.InstanceStateNameTerminated || f.State == ec2sdk.InstanceStateNameShuttingDown {
+		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
+			f.State == ec2sdk.InstanceStateNameShuttingDown {
 			g.removeWarmInstance(id)
 			s.store.MarkChanged()
 			continue
 		}
+
 		if g.Shape.WarmPoolConfiguration == nil || record.String(i.LifecycleState) != warmPending {
 			continue
 		}
+
 		stopped := *g.Shape.WarmPoolConfiguration.PoolState == sdk.WarmPoolStateStopped
+
 		switch {
 		case f.State == ec2sdk.InstanceStateNameRunning && stopped:
 			s.tryInstanceAction(i, s.cfg.EC2.StopInstance)
-		case f.State == ec2sdk.InstanceStateNameRunning, f.State == ec2sdk.InstanceStateNameStopped && stopped:
+		case f.State == ec2sdk.InstanceStateNameRunning,
+			f.State == ec2sdk.InstanceStateNameStopped && stopped:
 			i.LifecycleState = new(warmedPrefix + *g.Shape.WarmPoolConfiguration.PoolState)
 			s.completeActivity(g, id)
 		}
@@ -110,14 +144,22 @@ func (s *Service) tryInstanceAction(i *sdk.Instance, do func(id string) error) b
 	id := record.String(i.InstanceId)
 	err := do(id)
 	if err != nil {
-		s.cfg.Log.Warn("an instance of a warm pool could not be stopped or started", slog.String("instance", id), slog.Any("error", err))
+		s.cfg.Log.Warn(
+			"an instance of a warm pool could not be stopped or started",
+			slog.String("instance", id),
+			slog.Any("error", err),
+		)
 	}
+
 	return err == nil
 }
 
 // removeWarmInstance takes an instance out of the pool.
 func (g *group) removeWarmInstance(id string) {
-	g.Warm = slices.DeleteFunc(g.Warm, func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id })
+	g.Warm = slices.DeleteFunc(
+		g.Warm,
+		func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id },
+	)
 }
 
 // warmPoolSize is how many machines the pool is to have: what the prepared capacity leaves, at least its own minimum.
@@ -126,32 +168,52 @@ func (g *group) warmPoolSize() int {
 	if c == nil || g.Deleting {
 		return 0
 	}
-	return int(max(*c.MinSize, *numberOrDefault(c.MaxGroupPreparedCapacity, *g.Shape.MaxSize)-*g.Shape.DesiredCapacity))
+
+	return int(
+		max(
+			*c.MinSize,
+			*numberOrDefault(c.MaxGroupPreparedCapacity, *g.Shape.MaxSize)-*g.Shape.DesiredCapacity,
+		),
+	)
 }
 
 // scaleWarmPool launches what the pool lacks, once the group itself lacks nothing, and ends what is too much.
 func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	size := g.warmPoolSize()
 	for len(g.Warm) < size && len(g.countedInstances()) >= int(*g.Shape.DesiredCapacity) && !g.isSuspended("Launch") && !g.NotBefore.After(s.cfg.Now()) {
-		a := s.startActivity(g, "Launching a new EC2 instance into the warm pool", "an instance was started in response to a difference between the warm pool's desired and actual size.")
+		a := s.startActivity(
+			g,
+			"Launching a new EC2 instance into the warm pool",
+			"an instance was started in response to a difference between the warm pool's desired and actual size.",
+		)
+
 		i, err := s.tryLaunch(g)
 		if err != nil {
 			s.delayNextLaunch(g)
 			a.StatusCode, a.StatusMessage = new(sdk.ScalingActivityStatusCodeFailed), new(err.Error())
 			return
 		}
-		a.Details, i.LifecycleState = i.InstanceId, new(warmPending)
+
+		a.Details = i.InstanceId
+		i.LifecycleState = new(warmPending)
 		s.setTargetLifecycleState(i, warmedPrefix+*g.Shape.WarmPoolConfiguration.PoolState)
 		g.Warm = append(g.Warm, i)
 		s.store.MarkChanged()
 	}
+
 	for len(g.Warm) > size {
 		i := g.Warm[len(g.Warm)-1]
 		id := record.String(i.InstanceId)
 		if _, err := s.cfg.EC2.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
-			s.cfg.Log.Warn("an instance of a warm pool could not be terminated", slog.String("instance", id), slog.Any("error", err))
+			s.cfg.Log.Warn(
+				"an instance of a warm pool could not be terminated",
+				slog.String("instance", id),
+				slog.Any("error", err),
+			)
+
 			return
 		}
+
 		g.removeWarmInstance(id)
 		s.store.MarkChanged()
 	}
@@ -160,18 +222,29 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 // takeWarmInstance moves a machine of the pool into the group; false if none is ready.
 func (s *Service) takeWarmInstance(g *group) bool {
 	for _, i := range g.Warm {
-		id, state := record.String(i.InstanceId), record.String(i.LifecycleState)
-		if state == warmPending || state == warmedPrefix+sdk.WarmPoolStateStopped && !s.tryInstanceAction(i, s.cfg.EC2.StartInstance) {
+		id := record.String(i.InstanceId)
+		state := record.String(i.LifecycleState)
+		if state == warmPending ||
+			state == warmedPrefix+sdk.WarmPoolStateStopped &&
+				!s.tryInstanceAction(i, s.cfg.EC2.StartInstance) {
 			continue
 		}
-		a := s.startActivity(g, "Launching a new EC2 instance from warm pool: "+id, "an instance was taken from the warm pool.")
+
+		a := s.startActivity(
+			g,
+			"Launching a new EC2 instance from warm pool: "+id,
+			"an instance was taken from the warm pool.",
+		)
+
 		a.Details = new(id)
 		g.removeWarmInstance(id)
 		i.LifecycleState = new(sdk.LifecycleStatePending)
 		s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
 		g.Shape.Instances = append(g.Shape.Instances, i)
 		s.store.MarkChanged()
+
 		return true
 	}
+
 	return false
 }

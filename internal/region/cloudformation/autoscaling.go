@@ -14,7 +14,13 @@ const autoScalingGroupTypeName = "AWS::AutoScaling::AutoScalingGroup"
 
 // launchProperties are the properties of a group that say what it launches: their change begins a rolling update.
 func launchProperties() []string {
-	return []string{"LaunchTemplate", "MixedInstancesPolicy", "LaunchConfigurationName", "VPCZoneIdentifier", "PlacementGroup"}
+	return []string{
+		"LaunchTemplate",
+		"MixedInstancesPolicy",
+		"LaunchConfigurationName",
+		"VPCZoneIdentifier",
+		"PlacementGroup",
+	}
 }
 
 func scalingTypes() map[string]resourceType {
@@ -26,11 +32,16 @@ func scalingTypes() map[string]resourceType {
 				if err := j.runOperation("autoscaling", "PutWarmPool", j.omitProperties()); err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(j.stringProperty("AutoScalingGroupName"))
 			},
 			update: func(j *handlerRequest) error { return j.runOperation("autoscaling", "PutWarmPool", j.omitProperties()) },
 			delete: func(j *handlerRequest) error {
-				return j.runOperation("autoscaling", "DeleteWarmPool", object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true})
+				return j.runOperation(
+					"autoscaling",
+					"DeleteWarmPool",
+					object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
+				)
 			},
 		},
 	}
@@ -39,20 +50,24 @@ func scalingTypes() map[string]resourceType {
 // autoScalingGroupType is a group of machines. Its machines take a while to come and to go.
 func autoScalingGroupType() resourceType {
 	return resourceType{
-		nameProperty: "AutoScalingGroupName", maxNameLength: 255,
+		nameProperty:  "AutoScalingGroupName",
+		maxNameLength: 255,
 		create: func(j *handlerRequest) error {
 			in, err := autoScalingGroupInput(j)
 			if err != nil {
 				return err
 			}
+
 			name := j.physicalName()
 			in["AutoScalingGroupName"], in["Tags"] = name, autoScalingGroupTags(j, name)
 			if hooks, ok := j.props["LifecycleHookSpecificationList"]; ok {
 				in["LifecycleHookSpecificationList"] = hooks
 			}
+
 			if err := j.runOperation("autoscaling", "CreateAutoScalingGroup", in); err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(name)
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -60,7 +75,9 @@ func autoScalingGroupType() resourceType {
 			if err != nil {
 				return err
 			}
+
 			j.attributes["AutoScalingGroupARN"] = valueAt(g, "AutoScalingGroupARN")
+
 			return j.waitForCapacity()
 		},
 		update: updateAutoScalingGroup,
@@ -69,7 +86,12 @@ func autoScalingGroupType() resourceType {
 			if err != nil || g == nil {
 				return err
 			}
-			return j.runOperation("autoscaling", "DeleteAutoScalingGroup", object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true})
+
+			return j.runOperation(
+				"autoscaling",
+				"DeleteAutoScalingGroup",
+				object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
+			)
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
 			g, err := j.describeAutoScalingGroup()
@@ -81,11 +103,13 @@ func autoScalingGroupType() resourceType {
 			g, err := j.describeAutoScalingGroup()
 			tags := listAt(g, "Tags")
 			mine := slices.ContainsFunc(tags, func(t any) bool {
-				return stringAt(t, "Key") == "aws:cloudformation:stack-id" && stringAt(t, "Value") == j.stackID
+				return stringAt(t, "Key") == "aws:cloudformation:stack-id" &&
+					stringAt(t, "Value") == j.stackID
 			})
 			if !mine {
 				j.physicalID = ""
 			}
+
 			return mine, err
 		},
 	}
@@ -94,7 +118,8 @@ func autoScalingGroupType() resourceType {
 // lifecycleHookType holds machines up at a point of their lives.
 func lifecycleHookType() resourceType {
 	return resourceType{
-		nameProperty: "LifecycleHookName", maxNameLength: 255,
+		nameProperty:  "LifecycleHookName",
+		maxNameLength: 255,
 		create: func(j *handlerRequest) error {
 			name := j.physicalName()
 			in := j.omitProperties()
@@ -102,6 +127,7 @@ func lifecycleHookType() resourceType {
 			if err := j.runOperation("autoscaling", "PutLifecycleHook", in); err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(name)
 		},
 		update: func(j *handlerRequest) error {
@@ -110,7 +136,14 @@ func lifecycleHookType() resourceType {
 			return j.runOperation("autoscaling", "PutLifecycleHook", in)
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("autoscaling", "DeleteLifecycleHook", object{"AutoScalingGroupName": j.props["AutoScalingGroupName"], "LifecycleHookName": j.physicalID})
+			return j.runOperation(
+				"autoscaling",
+				"DeleteLifecycleHook",
+				object{
+					"AutoScalingGroupName": j.props["AutoScalingGroupName"],
+					"LifecycleHookName":    j.physicalID,
+				},
+			)
 		},
 	}
 }
@@ -118,53 +151,96 @@ func lifecycleHookType() resourceType {
 // autoScalingGroupInput is the group as Auto Scaling takes it, but its name and tags.
 func autoScalingGroupInput(j *handlerRequest) (object, error) {
 	in := j.pickProperties(
-		"AvailabilityZones", "CapacityRebalance", "Context", "DefaultInstanceWarmup", "DesiredCapacityType", "HealthCheckGracePeriod",
-		"HealthCheckType", "LaunchTemplate", "MaxInstanceLifetime", "MixedInstancesPolicy", "NewInstancesProtectedFromScaleIn",
-		"PlacementGroup", "ServiceLinkedRoleARN", "TargetGroupARNs", "TerminationPolicies", "InstanceMaintenancePolicy",
+		"AvailabilityZones",
+		"CapacityRebalance",
+		"Context",
+		"DefaultInstanceWarmup",
+		"DesiredCapacityType",
+		"HealthCheckGracePeriod",
+		"HealthCheckType",
+		"LaunchTemplate",
+		"MaxInstanceLifetime",
+		"MixedInstancesPolicy",
+		"NewInstancesProtectedFromScaleIn",
+		"PlacementGroup",
+		"ServiceLinkedRoleARN",
+		"TargetGroupARNs",
+		"TerminationPolicies",
+		"InstanceMaintenancePolicy",
 	)
+
 	for property, member := range map[string]string{
 		"MinSize": "MinSize", "MaxSize": "MaxSize", "DesiredCapacity": "DesiredCapacity", "Cooldown": "DefaultCooldown",
 	} {
 		if !j.hasProperty(property) {
 			continue
 		}
+
 		n, err := strconv.Atoi(j.stringProperty(property))
 		if err != nil {
-			return nil, fmt.Errorf("Value '%s' at '%s' must be a number", j.stringProperty(property), property) //nolint:staticcheck // CloudFormation's words
+			return nil, fmt.Errorf(
+				"Value '%s' at '%s' must be a number",
+				j.stringProperty(property),
+				property,
+			) //nolint:staticcheck // CloudFormation's words
 		}
+
 		in[member] = n
 	}
+
 	if zones := listAt(j.props["VPCZoneIdentifier"]); zones != nil {
 		var ids []string
 		for _, z := range zones {
 			t, _ := scalarText(z)
 			ids = append(ids, t)
 		}
+
 		in["VPCZoneIdentifier"] = strings.Join(ids, ",")
 	}
+
 	return in, nil
 }
 
 // autoScalingGroupTags are a group's tags; the stack's own are handed on to instances.
 func autoScalingGroupTags(j *handlerRequest, name string) []any {
-	out, seen := []any{}, map[string]bool{}
+	out := []any{}
+	seen := map[string]bool{}
 	for _, t := range listAt(j.props["Tags"]) {
 		seen[stringAt(t, "Key")] = true
 		out = append(out, object{
-			"Key": valueAt(t, "Key"), "Value": valueAt(t, "Value"), "PropagateAtLaunch": valueAt(t, "PropagateAtLaunch"), "ResourceId": name, "ResourceType": "auto-scaling-group",
+			"Key": valueAt(
+				t,
+				"Key",
+			), "Value": valueAt(t, "Value"), "PropagateAtLaunch": valueAt(t, "PropagateAtLaunch"), "ResourceId": name, "ResourceType": "auto-scaling-group",
 		})
 	}
+
 	for k, v := range j.stackTags {
 		if !seen[k] {
-			out = append(out, object{"Key": k, "Value": v, "PropagateAtLaunch": true, "ResourceId": name, "ResourceType": "auto-scaling-group"})
+			out = append(
+				out,
+				object{
+					"Key":               k,
+					"Value":             v,
+					"PropagateAtLaunch": true,
+					"ResourceId":        name,
+					"ResourceType":      "auto-scaling-group",
+				},
+			)
 		}
 	}
+
 	return out
 }
 
 // describeAutoScalingGroup is the group as it is; nil if there is none.
 func (j *handlerRequest) describeAutoScalingGroup() (any, error) {
-	out, err := j.callOperation("autoscaling", "DescribeAutoScalingGroups", object{"AutoScalingGroupNames": []any{j.physicalID}})
+	out, err := j.callOperation(
+		"autoscaling",
+		"DescribeAutoScalingGroups",
+		object{"AutoScalingGroupNames": []any{j.physicalID}},
+	)
+
 	return valueAt(out, "AutoScalingGroups", 0), err
 }
 
@@ -175,25 +251,43 @@ func (j *handlerRequest) waitForCapacity() error {
 		if err != nil {
 			return false, err
 		}
-		want, inService := intOr(valueAt(g, "DesiredCapacity"), 0), len(instancesInService(g))
+
+		want := intOr(valueAt(g, "DesiredCapacity"), 0)
+		inService := len(instancesInService(g))
 		if inService >= want {
 			return true, nil
 		}
-		out, err := j.callOperation("autoscaling", "DescribeScalingActivities", object{"AutoScalingGroupName": j.physicalID})
+
+		out, err := j.callOperation(
+			"autoscaling",
+			"DescribeScalingActivities",
+			object{"AutoScalingGroupName": j.physicalID},
+		)
 		if err != nil {
 			return false, err
 		}
+
 		var reasons []string
+
 		for _, a := range listAt(out, "Activities") {
 			if stringAt(a, "StatusCode") != "Failed" {
 				break
 			}
+
 			reasons = append(reasons, stringAt(a, "StatusMessage"))
 		}
+
 		if len(reasons) > 1 {
-			return false, fmt.Errorf("Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s", //nolint:staticcheck // CloudFormation's words
-				inService, stringAt(g, "MinSize"), stringAt(g, "MaxSize"), len(reasons), reasons[0])
+			return false, fmt.Errorf(
+				"Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s", //nolint:staticcheck // CloudFormation's words
+				inService,
+				stringAt(g, "MinSize"),
+				stringAt(g, "MaxSize"),
+				len(reasons),
+				reasons[0],
+			)
 		}
+
 		return false, nil
 	})
 }
@@ -206,6 +300,7 @@ func instancesInService(g any) []string {
 			out = append(out, stringAt(i, "InstanceId"))
 		}
 	}
+
 	return out
 }
 
@@ -214,6 +309,7 @@ func updateAutoScalingGroup(j *handlerRequest) error {
 	if err != nil {
 		return err
 	}
+
 	delete(in, "TargetGroupARNs")
 	in["AutoScalingGroupName"] = j.physicalID
 	if ignore, _ := scalarText(valueAt(j.policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties")); ignore == "true" {
@@ -223,17 +319,22 @@ func updateAutoScalingGroup(j *handlerRequest) error {
 			}
 		}
 	}
+
 	if err := j.runRollingUpdate(in); err != nil {
 		return err
 	}
+
 	if err := j.syncTargetGroups(); err != nil {
 		return err
 	}
+
 	if err := j.updateGroupTags(); err != nil {
 		return err
 	}
+
 	g, err := j.describeAutoScalingGroup()
 	j.attributes["AutoScalingGroupARN"] = valueAt(g, "AutoScalingGroupARN")
+
 	return err
 }
 
@@ -245,33 +346,49 @@ func (j *handlerRequest) syncTargetGroups() error {
 			return err
 		}
 	}
+
 	if len(fewer) == 0 {
 		return nil
 	}
-	err := j.runOperation("autoscaling", "DetachLoadBalancerTargetGroups", object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": fewer})
+
+	err := j.runOperation(
+		"autoscaling",
+		"DetachLoadBalancerTargetGroups",
+		object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": fewer},
+	)
 	if errorCode(err) == "ValidationError" {
 		return nil // an earlier process did it
 	}
+
 	return err
 }
 
 func (j *handlerRequest) updateGroupTags() error {
-	before, after := *j, *j
-	before.props, before.stackTags = j.oldProps, j.oldStackTags
-	more, fewer := diffLists(autoScalingGroupTags(&before, j.physicalID), autoScalingGroupTags(&after, j.physicalID))
+	before := *j
+	after := *j
+	before.props = j.oldProps
+	before.stackTags = j.oldStackTags
+	more, fewer := diffLists(
+		autoScalingGroupTags(&before, j.physicalID),
+		autoScalingGroupTags(&after, j.physicalID),
+	)
+
 	kept := map[string]bool{}
 	for _, t := range autoScalingGroupTags(&after, j.physicalID) {
 		kept[stringAt(t, "Key")] = true
 	}
+
 	fewer = slices.DeleteFunc(fewer, func(t any) bool { return kept[stringAt(t, "Key")] })
 	if len(fewer) > 0 {
 		if err := j.runOperation("autoscaling", "DeleteTags", object{"Tags": fewer}); err != nil {
 			return err
 		}
 	}
+
 	if len(more) > 0 {
 		return j.runOperation("autoscaling", "CreateOrUpdateTags", object{"Tags": more})
 	}
+
 	return nil
 }
 

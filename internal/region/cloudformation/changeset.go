@@ -31,46 +31,82 @@ type changeSet struct {
 func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
 	kind := cmp.Or(record.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
-		return "", stackContent{}, validationError("This region makes change sets of the types CREATE and UPDATE, not %s", kind)
+		return "", stackContent{}, validationError(
+			"This region makes change sets of the types CREATE and UPDATE, not %s",
+			kind,
+		)
 	}
+
 	if err := checkName("changeSetName", record.String(in.ChangeSetName)); err != nil {
 		return "", stackContent{}, err
 	}
+
 	before, _, status, err := s.currentContent(record.String(in.StackName))
+
 	switch {
 	case kind == sdk.ChangeSetTypeUpdate:
 		return kind, before, err
 	case err == nil && status != statusReview:
-		return "", stackContent{}, validationError("Stack [%s] already exists and cannot be created again with the changeSet [%s].", record.String(in.StackName), record.String(in.ChangeSetName))
+		return "", stackContent{}, validationError(
+			"Stack [%s] already exists and cannot be created again with the changeSet [%s].",
+			record.String(in.StackName),
+			record.String(in.ChangeSetName),
+		)
 	}
+
 	return kind, stackContent{}, nil
 }
 
-func (s *Service) createChangeSet(ctx context.Context, in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
+func (s *Service) createChangeSet(
+	ctx context.Context,
+	in *sdk.CreateChangeSetInput,
+) (*sdk.CreateChangeSetOutput, error) {
 	kind, before, err := s.checkChangeSetInput(in)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.prepareContent(ctx, stackRequest{templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
+
+	c, err := s.prepareContent(
+		ctx,
+		stackRequest{
+			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
+			in.Parameters,
+			in.Tags,
+			in.Capabilities,
+		},
+		before,
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
+
 	return record.RunWrite(s.store, func(in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
 		st, err := s.stackForChangeSet(in, kind)
 		if err != nil {
 			return nil, err
 		}
+
 		cs := &changeSet{
-			ID: s.buildARN("changeSet/" + record.String(in.ChangeSetName) + "/" + s.newUUID()), Name: record.String(in.ChangeSetName), Kind: kind,
-			Description: record.String(in.Description), Created: s.cfg.Now().UTC(), stackContent: c, Role: record.String(in.RoleARN), Notify: record.Strings(in.NotificationARNs),
-			OnFailure: record.String(in.OnStackFailure), Caller: caller,
+			ID:           s.buildARN("changeSet/" + record.String(in.ChangeSetName) + "/" + s.newUUID()),
+			Name:         record.String(in.ChangeSetName),
+			Kind:         kind,
+			Description:  record.String(in.Description),
+			Created:      s.cfg.Now().UTC(),
+			stackContent: c,
+			Role:         record.String(in.RoleARN),
+			Notify:       record.Strings(in.NotificationARNs),
+			OnFailure:    record.String(in.OnStackFailure),
+			Caller:       caller,
 		}
+
 		s.computeChanges(st, cs)
 		st.ChangeSets[cs.ID] = cs
+
 		return &sdk.CreateChangeSetOutput{Id: new(cs.ID), StackId: new(st.ID)}, nil
 	}, in)
 }
@@ -79,19 +115,26 @@ func (s *Service) createChangeSet(ctx context.Context, in *sdk.CreateChangeSetIn
 func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
 	st := s.findActiveStack(record.String(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
-		return s.newStack(stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs}, statusReview)
+		return s.newStack(
+			stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs},
+			statusReview,
+		)
 	}
+
 	if st == nil {
 		return nil, validationError("Stack [%s] does not exist", record.String(in.StackName))
 	}
+
 	for _, cs := range st.ChangeSets {
 		if cs.Name == record.String(in.ChangeSetName) {
 			return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "ChangeSet %s already exists", cs.Name)
 		}
 	}
+
 	if kind == sdk.ChangeSetTypeUpdate {
 		return st, checkUpdatable(st)
 	}
+
 	return st, nil
 }
 
@@ -101,14 +144,21 @@ func (s *Service) computeChanges(st *stack, cs *changeSet) {
 	if cs.Kind == sdk.ChangeSetTypeCreate {
 		before = stackContent{}
 	}
+
 	changes, idle, err := s.diffContent(st, before, cs.stackContent)
+
 	switch {
 	case err != nil:
-		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, validationMessage(err)
+		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, validationMessage(
+			err,
+		)
+
 	case cs.Kind == sdk.ChangeSetTypeUpdate && idle:
 		cs.Status, cs.Execution, cs.Reason = sdk.ChangeSetStatusFailed, sdk.ExecutionStatusUnavailable, errNoChanges.Error()
 	default:
-		cs.Status, cs.Execution, cs.Changes = sdk.ChangeSetStatusCreateComplete, sdk.ExecutionStatusAvailable, changes
+		cs.Status = sdk.ChangeSetStatusCreateComplete
+		cs.Execution = sdk.ExecutionStatusAvailable
+		cs.Changes = changes
 	}
 }
 
@@ -117,6 +167,7 @@ func validationMessage(err error) string {
 	if !ok {
 		return err.Error()
 	}
+
 	return message
 }
 
@@ -124,20 +175,30 @@ func validationMessage(err error) string {
 func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
 	want := record.String(name)
 	if !strings.HasPrefix(want, "arn:") && record.String(stackName) == "" {
-		return nil, nil, validationError("StackName must be specified if ChangeSetName is not specified as an ARN.")
+		return nil, nil, validationError(
+			"StackName must be specified if ChangeSetName is not specified as an ARN.",
+		)
 	}
+
 	for _, id := range record.SortedKeys(s.state.Stacks) {
 		st := s.state.Stacks[id]
-		if sn := record.String(stackName); sn != "" && (st.Status == statusDeleted || sn != st.Name && sn != st.ID) {
+		if sn := record.String(stackName); sn != "" &&
+			(st.Status == statusDeleted || sn != st.Name && sn != st.ID) {
 			continue
 		}
+
 		for _, cs := range st.ChangeSets {
 			if cs.ID == want || cs.Name == want {
 				return st, cs, nil
 			}
 		}
 	}
-	return nil, nil, &wire.Error{Code: "ChangeSetNotFound", Message: "ChangeSet [" + want + "] does not exist", Status: 404}
+
+	return nil, nil, &wire.Error{
+		Code:    "ChangeSetNotFound",
+		Message: "ChangeSet [" + want + "] does not exist",
+		Status:  404,
+	}
 }
 
 func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.DescribeChangeSetOutput, error) {
@@ -145,20 +206,35 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 	if err != nil {
 		return nil, err
 	}
+
 	byName := map[string]resourceChange{}
 	for _, c := range cs.Changes {
 		byName[c.Logical+"\x00"+c.Action] = c
 	}
+
 	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeChangeSetOutput{
-		ChangeSetId: new(cs.ID), ChangeSetName: new(cs.Name), StackId: new(st.ID), StackName: new(st.Name), Status: new(cs.Status),
-		ExecutionStatus: new(cs.Execution), CreationTime: new(cs.Created), Capabilities: record.StringPointers(cs.Capability), Tags: showTags(cs.Tags),
-		Parameters: showParameters(cs.Params), Changes: []*sdk.Change{}, NextToken: next, NotificationARNs: record.StringPointers(cs.Notify),
-		IncludeNestedStacks: new(false), RollbackConfiguration: &sdk.RollbackConfiguration{},
+		ChangeSetId:           new(cs.ID),
+		ChangeSetName:         new(cs.Name),
+		StackId:               new(st.ID),
+		StackName:             new(st.Name),
+		Status:                new(cs.Status),
+		ExecutionStatus:       new(cs.Execution),
+		CreationTime:          new(cs.Created),
+		Capabilities:          record.StringPointers(cs.Capability),
+		Tags:                  showTags(cs.Tags),
+		Parameters:            showParameters(cs.Params),
+		Changes:               []*sdk.Change{},
+		NextToken:             next,
+		NotificationARNs:      record.StringPointers(cs.Notify),
+		IncludeNestedStacks:   new(false),
+		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
+
 	setIfNotEmpty(&out.StatusReason, cs.Reason)
 	setIfNotEmpty(&out.Description, cs.Description)
 	setIfNotEmpty(&out.OnStackFailure, cs.OnFailure)
@@ -166,6 +242,7 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 	for _, k := range keys {
 		out.Changes = append(out.Changes, showChange(byName[k], values))
 	}
+
 	return out, nil
 }
 
@@ -181,29 +258,44 @@ func changeContext(properties string) string {
 	if properties == "" {
 		return ""
 	}
+
 	return `{"Properties":` + properties + `}`
 }
 
 func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-line:flag-parameter
-	r := &sdk.ResourceChange{Action: new(c.Action), LogicalResourceId: new(c.Logical), ResourceType: new(c.Type), Scope: record.StringPointers(c.Scope), Details: []*sdk.ResourceChangeDetail{}}
+	r := &sdk.ResourceChange{
+		Action:            new(c.Action),
+		LogicalResourceId: new(c.Logical),
+		ResourceType:      new(c.Type),
+		Scope:             record.StringPointers(c.Scope),
+		Details:           []*sdk.ResourceChangeDetail{},
+	}
+
 	setIfNotEmpty(&r.PhysicalResourceId, c.Physical)
 	setIfNotEmpty(&r.PolicyAction, c.Policy)
 	if c.Action == sdk.ChangeActionModify {
 		r.Replacement = new(c.Replacement)
 	}
+
 	if values {
 		setIfNotEmpty(&r.BeforeContext, changeContext(c.Before))
 		setIfNotEmpty(&r.AfterContext, changeContext(c.After))
 	}
+
 	for _, d := range c.Details {
 		one := &sdk.ResourceChangeDetail{
 			Evaluation: new(d.Evaluation), ChangeSource: new(d.Source),
-			Target: &sdk.ResourceTargetDefinition{Attribute: new(d.Attribute), RequiresRecreation: new(d.Recreation)},
+			Target: &sdk.ResourceTargetDefinition{
+				Attribute:          new(d.Attribute),
+				RequiresRecreation: new(d.Recreation),
+			},
 		}
+
 		setIfNotEmpty(&one.CausingEntity, d.Cause)
 		setIfNotEmpty(&one.Target.Name, d.Name)
 		r.Details = append(r.Details, one)
 	}
+
 	return &sdk.Change{Type: new(sdk.ChangeTypeResource), ResourceChange: r}
 }
 
@@ -212,22 +304,32 @@ func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSe
 	if err != nil {
 		return nil, err
 	}
+
 	byName := map[string]*changeSet{}
 	for _, cs := range st.ChangeSets {
 		byName[cs.Name] = cs
 	}
+
 	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListChangeSetsOutput{NextToken: next, Summaries: []*sdk.ChangeSetSummary{}}
+
 	for _, k := range keys {
 		cs := byName[k]
 		one := &sdk.ChangeSetSummary{
-			ChangeSetId: new(cs.ID), ChangeSetName: new(cs.Name), StackId: new(st.ID), StackName: new(st.Name), Status: new(cs.Status),
-			ExecutionStatus: new(cs.Execution), CreationTime: new(cs.Created),
+			ChangeSetId:     new(cs.ID),
+			ChangeSetName:   new(cs.Name),
+			StackId:         new(st.ID),
+			StackName:       new(st.Name),
+			Status:          new(cs.Status),
+			ExecutionStatus: new(cs.Execution),
+			CreationTime:    new(cs.Created),
 		}
+
 		setIfNotEmpty(&one.StatusReason, cs.Reason)
 		setIfNotEmpty(&one.Description, cs.Description)
 		out.Summaries = append(out.Summaries, one)
 	}
+
 	return out, err
 }
 
@@ -236,32 +338,51 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 	if err != nil {
 		return nil, err
 	}
+
 	if cs.Execution != sdk.ExecutionStatusAvailable {
-		return nil, wire.Errorf("InvalidChangeSetStatus", "ChangeSet [%s] cannot be executed in its current status of [%s]", cs.ID, cs.Status)
+		return nil, wire.Errorf(
+			"InvalidChangeSetStatus",
+			"ChangeSet [%s] cannot be executed in its current status of [%s]",
+			cs.ID,
+			cs.Status,
+		)
 	}
+
 	if cs.Kind == sdk.ChangeSetTypeUpdate {
 		if err := checkUpdatable(st); err != nil {
 			return nil, err
 		}
 	}
+
 	cs.Execution = sdk.ExecutionStatusExecuteComplete
 	st.ChangeSetID = cs.ID
 	keep := boolValue(in.DisableRollback) || cs.OnFailure == "DO_NOTHING"
-	op := stackOperation{Token: record.String(in.ClientRequestToken), Caller: cs.Caller, New: cs.stackContent, KeepOnFailure: keep}
+	op := stackOperation{
+		Token:         record.String(in.ClientRequestToken),
+		Caller:        cs.Caller,
+		New:           cs.stackContent,
+		KeepOnFailure: keep,
+	}
 	if cs.Role != "" {
 		st.Role = cs.Role
 	}
+
 	if cs.Kind == sdk.ChangeSetTypeCreate {
-		st.DisableRollback, st.OnFailure, st.stackContent = keep, cs.OnFailure, cs.stackContent
-		op.Kind, op.Phase = opCreate, "forward"
+		st.DisableRollback = keep
+		st.OnFailure = cs.OnFailure
+		st.stackContent = cs.stackContent
+		op.Kind = opCreate
+		op.Phase = "forward"
 		s.setStackStatus(st, "CREATE"+suffixInProgress, "User Initiated")
 		s.startOperation(st, op)
 	} else {
 		s.startUpdate(st, op)
 	}
+
 	// The others were made for a stack that no longer is as it was.
 	st.ChangeSets = map[string]*changeSet{cs.ID: cs}
 	s.wakeRunner()
+
 	return &sdk.ExecuteChangeSetOutput{}, nil
 }
 
@@ -271,8 +392,11 @@ func (s *Service) deleteChangeSet(in *sdk.DeleteChangeSetInput) (*sdk.DeleteChan
 		if strings.HasPrefix(record.String(in.ChangeSetName), "arn:") {
 			return &sdk.DeleteChangeSetOutput{}, nil
 		}
+
 		return nil, err
 	}
+
 	delete(st.ChangeSets, cs.ID)
+
 	return &sdk.DeleteChangeSetOutput{}, nil
 }

@@ -5,19 +5,26 @@ package cloudformation
 func computeTypes() map[string]resourceType {
 	return map[string]resourceType{
 		"AWS::EC2::LaunchTemplate": {
-			nameProperty: "LaunchTemplateName", maxNameLength: 128,
+			nameProperty:  "LaunchTemplateName",
+			maxNameLength: 128,
 			create: func(j *handlerRequest) error {
 				in := object{
 					"LaunchTemplateName": j.physicalName(), "LaunchTemplateData": j.props["LaunchTemplateData"],
-					"TagSpecifications": withStackTags(listAt(j.props["TagSpecifications"]), j.stackTags, "launch-template"),
+					"TagSpecifications": withStackTags(
+						listAt(j.props["TagSpecifications"]),
+						j.stackTags,
+						"launch-template",
+					),
 				}
 				if d := j.stringProperty("VersionDescription"); d != "" {
 					in["VersionDescription"] = d
 				}
+
 				out, err := j.callOperation("ec2", "CreateLaunchTemplate", in)
 				if err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(valueAt(out, "LaunchTemplate", "LaunchTemplateId"))
 			},
 			stabilize: readTemplateVersions,
@@ -30,10 +37,15 @@ func computeTypes() map[string]resourceType {
 				if err := j.runOperation("ec2", "AttachVolume", j.pickProperties("VolumeId", "InstanceId", "Device")); err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(j.stringProperty("VolumeId") + "|" + j.stringProperty("InstanceId"))
 			},
 			delete: func(j *handlerRequest) error {
-				return j.runOperation("ec2", "DetachVolume", j.pickProperties("VolumeId", "InstanceId", "Device"))
+				return j.runOperation(
+					"ec2",
+					"DetachVolume",
+					j.pickProperties("VolumeId", "InstanceId", "Device"),
+				)
 			},
 		},
 		"AWS::EC2::Instance": instanceType(),
@@ -44,7 +56,17 @@ func computeTypes() map[string]resourceType {
 func volumeType() resourceType {
 	return resourceType{
 		create: createEC2("CreateVolume", "volume", "VolumeId", func(j *handlerRequest) object {
-			return j.pickProperties("AvailabilityZone", "Encrypted", "Iops", "KmsKeyId", "MultiAttachEnabled", "Size", "SnapshotId", "Throughput", "VolumeType")
+			return j.pickProperties(
+				"AvailabilityZone",
+				"Encrypted",
+				"Iops",
+				"KmsKeyId",
+				"MultiAttachEnabled",
+				"Size",
+				"SnapshotId",
+				"Throughput",
+				"VolumeType",
+			)
 		}),
 		stabilize: func(j *handlerRequest) error {
 			j.attributes["VolumeId"] = j.physicalID
@@ -62,6 +84,7 @@ func volumeType() resourceType {
 					return err
 				}
 			}
+
 			return updateEC2Tags(j)
 		},
 		delete: deleteEC2("DeleteVolume", "VolumeId"),
@@ -81,10 +104,12 @@ func withStackTags(specs []any, tags map[string]string, kind string) []any {
 			own = valueAt(s, "Tags")
 		}
 	}
+
 	list := tagObjects(mergeTags(tags, own))
 	if len(list) == 0 {
 		return []any{}
 	}
+
 	return []any{object{"ResourceType": kind, "Tags": list}}
 }
 
@@ -93,9 +118,11 @@ func readTemplateVersions(j *handlerRequest) error {
 	if err != nil {
 		return err
 	}
+
 	for _, name := range []string{"LatestVersionNumber", "DefaultVersionNumber", "LaunchTemplateId"} {
 		j.attributes[name] = stringAt(t, name)
 	}
+
 	return nil
 }
 
@@ -106,17 +133,26 @@ func updateLaunchTemplate(j *handlerRequest) error {
 		if d := j.stringProperty("VersionDescription"); d != "" {
 			in["VersionDescription"] = d
 		}
+
 		if err := j.runOperation("ec2", "CreateLaunchTemplateVersion", in); err != nil {
 			return err
 		}
 	}
-	before, after := withStackTags(listAt(j.oldProps["TagSpecifications"]), j.oldStackTags, "launch-template"), withStackTags(listAt(j.props["TagSpecifications"]), j.stackTags, "launch-template")
+
+	before := withStackTags(listAt(j.oldProps["TagSpecifications"]), j.oldStackTags, "launch-template")
+	after := withStackTags(listAt(j.props["TagSpecifications"]), j.stackTags, "launch-template")
 	own := *j
-	own.stackTags, own.oldStackTags = nil, nil
-	own.props, own.oldProps = object{"Tags": valueAt(after, 0, "Tags")}, object{"Tags": valueAt(before, 0, "Tags")}
+	own.stackTags = nil
+	own.oldStackTags = nil
+	own.props, own.oldProps = object{
+		"Tags": valueAt(after, 0, "Tags"),
+	}, object{
+		"Tags": valueAt(before, 0, "Tags"),
+	}
 	if err := own.updateEC2TagsOf(j.physicalID); err != nil {
 		return err
 	}
+
 	return readTemplateVersions(j)
 }
 
@@ -126,23 +162,37 @@ func instanceType() resourceType {
 		out, err := j.callOperation("ec2", "DescribeInstances", object{"InstanceIds": []any{j.physicalID}})
 		return valueAt(out, "Reservations", 0, "Instances", 0), err
 	}
+
 	return resourceType{
 		create: func(j *handlerRequest) error {
 			in := j.pickProperties(
-				"BlockDeviceMappings", "EbsOptimized", "ImageId", "InstanceType", "KeyName", "SecurityGroupIds", "SubnetId", "UserData",
-				"PrivateIpAddress", "DisableApiTermination", "MetadataOptions",
+				"BlockDeviceMappings",
+				"EbsOptimized",
+				"ImageId",
+				"InstanceType",
+				"KeyName",
+				"SecurityGroupIds",
+				"SubnetId",
+				"UserData",
+				"PrivateIpAddress",
+				"DisableApiTermination",
+				"MetadataOptions",
 			)
+
 			in["MinCount"], in["MaxCount"], in["TagSpecifications"] = 1, 1, j.tagSpecifications("instance")
 			if p := j.stringProperty("IamInstanceProfile"); p != "" {
 				in["IamInstanceProfile"] = object{"Name": p}
 			}
+
 			if t, ok := j.props["LaunchTemplate"]; ok {
 				in["LaunchTemplate"] = t
 			}
+
 			out, err := j.callOperation("ec2", "RunInstances", in)
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(valueAt(out, "Instances", 0, "InstanceId"))
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -153,7 +203,16 @@ func instanceType() resourceType {
 				} {
 					j.attributes[attribute] = stringAt(i, member)
 				}
-				j.attributes["InstanceId"], j.attributes["VpcId"], j.attributes["AvailabilityZone"] = j.physicalID, valueAt(i, "VpcId"), valueAt(i, "Placement", "AvailabilityZone")
+
+				j.attributes["InstanceId"], j.attributes["VpcId"], j.attributes["AvailabilityZone"] = j.physicalID, valueAt(
+					i,
+					"VpcId",
+				), valueAt(
+					i,
+					"Placement",
+					"AvailabilityZone",
+				)
+
 				return stringAt(i, "State", "Name") == "running", err
 			})
 		},
@@ -166,7 +225,15 @@ func instanceType() resourceType {
 			name := stringAt(i, "State", "Name")
 			return name == "" || name == "terminated", err
 		},
-		extraAttributes:       []string{"AvailabilityZone"},
-		replacementProperties: []string{"InstanceType", "IamInstanceProfile", "SecurityGroupIds", "UserData", "EbsOptimized", "MetadataOptions", "DisableApiTermination"},
+		extraAttributes: []string{"AvailabilityZone"},
+		replacementProperties: []string{
+			"InstanceType",
+			"IamInstanceProfile",
+			"SecurityGroupIds",
+			"UserData",
+			"EbsOptimized",
+			"MetadataOptions",
+			"DisableApiTermination",
+		},
 	}
 }

@@ -12,7 +12,12 @@ import (
 )
 
 // deleteResources takes away all of a stack's resources, those first that others do not need.
-func (s *Service) deleteResources(ctx context.Context, st *stack, op *stackOperation, rollback bool) map[string]error { //revive:disable-line:flag-parameter
+func (s *Service) deleteResources(
+	ctx context.Context,
+	st *stack,
+	op *stackOperation,
+	rollback bool,
+) map[string]error { //revive:disable-line:flag-parameter
 	after := map[string][]string{}
 	_ = s.store.WithLock(func() error { // it only reads
 		for name, r := range st.Resources {
@@ -20,48 +25,73 @@ func (s *Service) deleteResources(ctx context.Context, st *stack, op *stackOpera
 				after[name] = r.After
 			}
 		}
+
 		return nil
 	})
-	return dependencyGraph{dependencies: reverseEdges(after)}.walk(ctx, func(ctx context.Context, name string) error {
-		r := st.Resources[name]
-		keep := slices.Contains(op.Retain, name) || r.DeletionPolicy == "Retain" || r.DeletionPolicy == "RetainExceptOnCreate" && !rollback
-		return s.deleteResource(ctx, st, r, keep)
-	})
+
+	return dependencyGraph{
+		dependencies: reverseEdges(after),
+	}.walk(
+		ctx,
+		func(ctx context.Context, name string) error {
+			r := st.Resources[name]
+			keep := slices.Contains(op.Retain, name) || r.DeletionPolicy == "Retain" ||
+				r.DeletionPolicy == "RetainExceptOnCreate" && !rollback
+			return s.deleteResource(ctx, st, r, keep)
+		},
+	)
 }
 
 // deleteResource takes one resource away, or leaves it alone.
-func (s *Service) deleteResource(ctx context.Context, st *stack, r *resource, keep bool) error { //revive:disable-line:flag-parameter
+func (s *Service) deleteResource(
+	ctx context.Context,
+	st *stack,
+	r *resource,
+	keep bool,
+) error { //revive:disable-line:flag-parameter
 	if r.Physical == "" && r.CreationStarted {
 		j := s.newHandlerRequest(ctx, st, r)
 		if found, err := s.findCreatedResource(ctx, j); err == nil && found {
-			_ = s.store.WithLock(func() error { r.Physical = j.physicalID; return nil }) // it is in memory in any case
+			_ = s.store.WithLock(
+				func() error { r.Physical = j.physicalID; return nil },
+			) // it is in memory in any case
 		}
 	}
+
 	if r.Physical == "" {
 		return s.saveResourceStatus(st, r, statusDeleted, "")
 	}
+
 	if keep {
 		return s.saveResourceStatus(st, r, "DELETE_SKIPPED", "")
 	}
+
 	replaced := false
 	err := s.store.WithLock(func() error {
 		replaced = st.Resources[r.Logical] != nil && st.Resources[r.Logical] != r
 		if r.Status != "DELETE"+suffixInProgress {
 			s.setResourceStatus(st, r, "DELETE"+suffixInProgress, "")
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	j := s.newHandlerRequest(ctx, st, r)
 	err = s.deletePhysical(ctx, j, wantsSnapshot(r, replaced))
 	if ctx.Err() != nil {
 		return errStopping
 	}
+
 	if err != nil {
-		return errors.Join(err, s.saveResourceStatus(st, r, "DELETE"+suffixFailed, handlerMessage(err, s.newUUID())))
+		return errors.Join(
+			err,
+			s.saveResourceStatus(st, r, "DELETE"+suffixFailed, handlerMessage(err, s.newUUID())),
+		)
 	}
+
 	return s.saveResourceStatus(st, r, statusDeleted, "")
 }
 
@@ -78,17 +108,23 @@ func wantsSnapshot(r *resource, replaced bool) bool { //revive:disable-line:flag
 	if replaced {
 		return r.UpdateReplacePolicy == "Snapshot"
 	}
+
 	return r.DeletionPolicy == "Snapshot"
 }
 
 // deletePhysical removes a resource and waits for its end; a snapshot is of a volume. What is in use is tried again for a while, as
 // CloudFormation does.
-func (s *Service) deletePhysical(ctx context.Context, j *handlerRequest, snapshot bool) error { //revive:disable-line:flag-parameter
+func (s *Service) deletePhysical(
+	ctx context.Context,
+	j *handlerRequest,
+	snapshot bool,
+) error { //revive:disable-line:flag-parameter
 	if snapshot {
 		if err := j.runOperation("ec2", "CreateSnapshot", object{"VolumeId": j.physicalID}); err != nil {
 			return err
 		}
 	}
+
 	t := resourceTypes()[j.typeName]
 	end := s.cfg.Now().Add(s.cfg.DeleteRetryTimeout)
 	err := s.pollUntil(ctx, s.cfg.StabilizeTimeout, func() (bool, error) {
@@ -96,16 +132,19 @@ func (s *Service) deletePhysical(ctx context.Context, j *handlerRequest, snapsho
 		if isInUse(err) && s.cfg.Now().Before(end) {
 			return false, nil
 		}
+
 		return err == nil, err
 	})
 	if err != nil || t.isDeleted == nil {
 		return err
 	}
+
 	return j.waitUntil(func() (bool, error) {
 		ok, err := t.isDeleted(j)
 		if isNotFound(err) {
 			return true, nil
 		}
+
 		return ok, err
 	})
 }
@@ -121,8 +160,18 @@ func isInUse(err error) bool {
 // newHandlerRequest is a job about a resource as it is.
 func (s *Service) newHandlerRequest(ctx context.Context, st *stack, r *resource) *handlerRequest {
 	return &handlerRequest{
-		ctx: wire.WithSystemTags(ctx, stackSystemTags(st, r)), engine: s, stackID: st.ID, stackName: st.Name, logicalID: r.Logical, typeName: r.Type, props: r.Properties, oldProps: r.Properties,
-		physicalID: r.Physical, attributes: maps.Clone(r.Attributes), stackTags: st.Tags, oldStackTags: st.Tags,
+		ctx:          wire.WithSystemTags(ctx, stackSystemTags(st, r)),
+		engine:       s,
+		stackID:      st.ID,
+		stackName:    st.Name,
+		logicalID:    r.Logical,
+		typeName:     r.Type,
+		props:        r.Properties,
+		oldProps:     r.Properties,
+		physicalID:   r.Physical,
+		attributes:   maps.Clone(r.Attributes),
+		stackTags:    st.Tags,
+		oldStackTags: st.Tags,
 	}
 }
 
@@ -132,31 +181,43 @@ func (s *Service) findCreatedResource(ctx context.Context, j *handlerRequest) (b
 	if t.findCreated != nil {
 		return t.findCreated(j)
 	}
+
 	if serviceName(j.typeName) != "ec2" {
 		return false, nil
 	}
+
 	made, err := s.findTagged(ctx, "aws:cloudformation:stack-id", j.stackID)
 	if err != nil {
 		return false, err
 	}
+
 	named, err := s.findTagged(ctx, "aws:cloudformation:logical-id", j.logicalID)
+
 	for _, id := range made {
 		if slices.Contains(named, id) {
 			j.physicalID = id
 			return true, nil
 		}
 	}
+
 	return false, err
 }
 
 // findTagged are the ids of what has a tag, in EC2. Nobody's end may stop the search.
 func (s *Service) findTagged(ctx context.Context, key, value string) ([]string, error) {
-	out, err := s.callService(context.WithoutCancel(s.withStackCaller(ctx, systemCaller())), "ec2", "DescribeTags", object{"Filters": []any{
-		object{"Name": "key", "Values": []any{key}}, object{"Name": "value", "Values": []any{value}},
-	}})
+	out, err := s.callService(
+		context.WithoutCancel(s.withStackCaller(ctx, systemCaller())),
+		"ec2",
+		"DescribeTags",
+		object{"Filters": []any{
+			object{"Name": "key", "Values": []any{key}}, object{"Name": "value", "Values": []any{value}},
+		}},
+	)
+
 	var ids []string
 	for _, e := range listAt(out, "Tags") {
 		ids = append(ids, stringAt(e, "ResourceId"))
 	}
+
 	return ids, err
 }

@@ -27,11 +27,18 @@ type dependencyGraph struct {
 
 // walk calls do for every node, as soon as those before it are done and as many at once as possible. It returns the
 // failures by node, but those that only were cancelled.
-func (o dependencyGraph) walk(ctx context.Context, do func(ctx context.Context, name string) error) map[string]error {
+func (o dependencyGraph) walk(
+	ctx context.Context,
+	do func(ctx context.Context, name string) error,
+) map[string]error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	results, begun, done := make(chan nodeResult), map[string]bool{}, map[string]bool{}
-	failures, active := map[string]error{}, 0
+	results := make(chan nodeResult)
+	begun := map[string]bool{}
+	done := map[string]bool{}
+	failures := map[string]error{}
+	active := 0
+
 	for {
 		if ctx.Err() == nil && (!o.stopOnFailure || len(failures) == 0) {
 			for _, name := range o.readyNodes(begun, done) {
@@ -40,11 +47,14 @@ func (o dependencyGraph) walk(ctx context.Context, do func(ctx context.Context, 
 				go func() { results <- nodeResult{name, do(inner, name)} }()
 			}
 		}
+
 		if active == 0 {
 			return failures
 		}
+
 		r := <-results
 		active--
+
 		switch {
 		case r.err == nil:
 			done[r.name] = true
@@ -67,6 +77,7 @@ func (o dependencyGraph) readyNodes(begun, done map[string]bool) []string {
 			out = append(out, name)
 		}
 	}
+
 	return out
 }
 
@@ -76,6 +87,7 @@ func reverseEdges(after map[string][]string) map[string][]string {
 	for name := range after {
 		out[name] = nil
 	}
+
 	for name, list := range after {
 		for _, d := range list {
 			if _, known := after[d]; known {
@@ -83,5 +95,6 @@ func reverseEdges(after map[string][]string) map[string][]string {
 			}
 		}
 	}
+
 	return out
 }

@@ -18,18 +18,60 @@ import (
 
 func (s *Service) wireOperations() []wire.Op {
 	return []wire.Op{
-		wire.Operation("CreateStack", s.createStack), wire.Operation("UpdateStack", s.updateStack), wire.Operation("DeleteStack", s.deleteStack),
-		wire.Operation("CreateChangeSet", s.createChangeSet), wire.Operation("ValidateTemplate", s.validateTemplate),
+		wire.Operation(
+			"CreateStack",
+			s.createStack,
+		), wire.Operation("UpdateStack", s.updateStack), wire.Operation("DeleteStack", s.deleteStack),
+		wire.Operation(
+			"CreateChangeSet",
+			s.createChangeSet,
+		), wire.Operation("ValidateTemplate", s.validateTemplate),
 		wire.Operation("GetTemplateSummary", s.getTemplateSummary),
-		record.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet), record.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
-		record.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet), record.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
-		record.ReadOperation(s.store, "DescribeStacks", s.describeStacks), record.ReadOperation(s.store, "ListStacks", s.listStacks),
-		record.ReadOperation(s.store, "DescribeStackEvents", s.describeStackEvents), record.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
-		record.ReadOperation(s.store, "DescribeStackResource", s.describeStackResource), record.ReadOperation(s.store, "ListStackResources", s.listStackResources),
-		record.ReadOperation(s.store, "GetTemplate", s.getTemplate), record.WriteOperation(s.store, "SignalResource", s.signalResource),
-		record.WriteOperation(s.store, "SetStackPolicy", s.setStackPolicy), record.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
-		record.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection), record.ReadOperation(s.store, "ListExports", s.listExports),
-		record.ReadOperation(s.store, "ListImports", s.listImports), record.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
+		record.ReadOperation(
+			s.store,
+			"DescribeChangeSet",
+			s.describeChangeSet,
+		), record.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
+		record.WriteOperation(
+			s.store,
+			"ExecuteChangeSet",
+			s.executeChangeSet,
+		), record.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
+		record.ReadOperation(
+			s.store,
+			"DescribeStacks",
+			s.describeStacks,
+		), record.ReadOperation(s.store, "ListStacks", s.listStacks),
+		record.ReadOperation(
+			s.store,
+			"DescribeStackEvents",
+			s.describeStackEvents,
+		), record.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
+		record.ReadOperation(
+			s.store,
+			"DescribeStackResource",
+			s.describeStackResource,
+		), record.ReadOperation(s.store, "ListStackResources", s.listStackResources),
+		record.ReadOperation(
+			s.store,
+			"GetTemplate",
+			s.getTemplate,
+		), record.WriteOperation(s.store, "SignalResource", s.signalResource),
+		record.WriteOperation(
+			s.store,
+			"SetStackPolicy",
+			s.setStackPolicy,
+		), record.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
+		record.WriteOperation(
+			s.store,
+			"UpdateTerminationProtection",
+			s.updateTerminationProtection,
+		), record.ReadOperation(s.store, "ListExports", s.listExports),
+		record.ReadOperation(
+			s.store,
+			"ListImports",
+			s.listImports,
+		), record.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
 		record.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
 	}
 }
@@ -39,6 +81,7 @@ func showTags(tags map[string]string) []*sdk.Tag {
 	for _, k := range record.SortedKeys(tags) {
 		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
 	}
+
 	return out
 }
 
@@ -51,25 +94,38 @@ func showParameters(params map[string]parameterValue) []*sdk.Parameter {
 		if v.Resolved != nil {
 			p.ResolvedValue = new(*v.Resolved)
 		}
+
 		if v.NoEcho {
 			p.ParameterValue = new(noEchoMask)
 		}
+
 		out = append(out, p)
 	}
+
 	return out
 }
 
 func (s *Service) showStack(st *stack) *sdk.Stack {
 	out := &sdk.Stack{
-		StackId: new(st.ID), StackName: new(st.Name), StackStatus: new(st.Status), CreationTime: new(st.Created),
-		DisableRollback: new(st.DisableRollback), EnableTerminationProtection: new(st.Protected), Tags: showTags(st.Tags),
-		Capabilities: record.StringPointers(st.Capability), NotificationARNs: record.StringPointers(st.Notify), Outputs: []*sdk.Output{},
-		DriftInformation:      &sdk.StackDriftInformation{StackDriftStatus: new(sdk.StackDriftStatusNotChecked)},
+		StackId:                     new(st.ID),
+		StackName:                   new(st.Name),
+		StackStatus:                 new(st.Status),
+		CreationTime:                new(st.Created),
+		DisableRollback:             new(st.DisableRollback),
+		EnableTerminationProtection: new(st.Protected),
+		Tags:                        showTags(st.Tags),
+		Capabilities:                record.StringPointers(st.Capability),
+		NotificationARNs:            record.StringPointers(st.Notify),
+		Outputs:                     []*sdk.Output{},
+		DriftInformation: &sdk.StackDriftInformation{
+			StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
+		},
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
 	if st.Body != "" {
 		out.Parameters = showParameters(st.Params)
 	}
+
 	setIfNotEmpty(&out.StackStatusReason, st.Reason)
 	setIfNotEmpty(&out.Description, st.Described)
 	setIfNotEmpty(&out.RoleARN, st.Role)
@@ -77,18 +133,22 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 	if !st.Updated.IsZero() {
 		out.LastUpdatedTime = new(st.Updated)
 	}
+
 	if !st.Deleted.IsZero() {
 		out.DeletionTime = new(st.Deleted)
 	}
+
 	if st.Timeout > 0 {
 		out.TimeoutInMinutes = new(st.Timeout)
 	}
+
 	for _, o := range st.Outputs {
 		one := &sdk.Output{OutputKey: new(o.Key), OutputValue: new(o.Value)}
 		setIfNotEmpty(&one.Description, o.Description)
 		setIfNotEmpty(&one.ExportName, o.Export)
 		out.Outputs = append(out.Outputs, one)
 	}
+
 	return out
 }
 
@@ -98,19 +158,23 @@ func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStac
 		if err != nil {
 			return nil, err
 		}
+
 		return &sdk.DescribeStacksOutput{Stacks: []*sdk.Stack{s.showStack(st)}}, nil
 	}
+
 	var ids []string
 	for _, id := range record.SortedKeys(s.state.Stacks) {
 		if s.state.Stacks[id].Status != statusDeleted {
 			ids = append(ids, id)
 		}
 	}
+
 	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.DescribeStacksOutput{NextToken: next, Stacks: []*sdk.Stack{}}
 	for _, id := range ids {
 		out.Stacks = append(out.Stacks, s.showStack(s.state.Stacks[id]))
 	}
+
 	return out, err
 }
 
@@ -122,51 +186,77 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 			ids = append(ids, id)
 		}
 	}
+
 	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListStacksOutput{NextToken: next, StackSummaries: []*sdk.StackSummary{}}
+
 	for _, id := range ids {
 		full := s.showStack(s.state.Stacks[id])
 		out.StackSummaries = append(out.StackSummaries, &sdk.StackSummary{
-			StackId: full.StackId, StackName: full.StackName, StackStatus: full.StackStatus, StackStatusReason: full.StackStatusReason,
-			CreationTime: full.CreationTime, LastUpdatedTime: full.LastUpdatedTime, DeletionTime: full.DeletionTime, TemplateDescription: full.Description,
-			DriftInformation: &sdk.StackDriftInformationSummary{StackDriftStatus: new(sdk.StackDriftStatusNotChecked)},
+			StackId:             full.StackId,
+			StackName:           full.StackName,
+			StackStatus:         full.StackStatus,
+			StackStatusReason:   full.StackStatusReason,
+			CreationTime:        full.CreationTime,
+			LastUpdatedTime:     full.LastUpdatedTime,
+			DeletionTime:        full.DeletionTime,
+			TemplateDescription: full.Description,
+			DriftInformation: &sdk.StackDriftInformationSummary{
+				StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
+			},
 		})
 	}
+
 	return out, err
 }
 
 // describeStackEvents pages through a stack's history, newest first. The token is the number of the next event to show, so
 // that new ones do no harm.
-func (s *Service) describeStackEvents(in *sdk.DescribeStackEventsInput) (*sdk.DescribeStackEventsOutput, error) {
+func (s *Service) describeStackEvents(
+	in *sdk.DescribeStackEventsInput,
+) (*sdk.DescribeStackEventsOutput, error) {
 	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
+
 	end := len(st.Events)
 	if in.NextToken != nil {
 		b, err := base64.RawURLEncoding.DecodeString(*in.NextToken)
 		if err != nil {
 			return nil, invalidTokenError()
 		}
+
 		if end, err = strconv.Atoi(string(b)); err != nil || end < 0 || end > len(st.Events) {
 			return nil, invalidTokenError()
 		}
 	}
+
 	begin := max(end-pageSize, 0)
 	out := &sdk.DescribeStackEventsOutput{StackEvents: []*sdk.StackEvent{}}
+
 	for _, e := range slices.Backward(st.Events[begin:end]) {
 		one := &sdk.StackEvent{
-			EventId: new(e.ID), StackId: new(st.ID), StackName: new(st.Name), LogicalResourceId: new(e.Logical),
-			PhysicalResourceId: new(e.Physical), ResourceType: new(e.Type), ResourceStatus: new(e.Status), Timestamp: new(e.At),
+			EventId:            new(e.ID),
+			StackId:            new(st.ID),
+			StackName:          new(st.Name),
+			LogicalResourceId:  new(e.Logical),
+			PhysicalResourceId: new(e.Physical),
+			ResourceType:       new(e.Type),
+			ResourceStatus:     new(e.Status),
+			Timestamp:          new(e.At),
 		}
+
 		setIfNotEmpty(&one.ResourceStatusReason, e.Reason)
 		setIfNotEmpty(&one.ClientRequestToken, e.Token)
 		setIfNotEmpty(&one.ResourceProperties, e.Properties)
 		out.StackEvents = append(out.StackEvents, one)
 	}
+
 	if begin > 0 {
 		out.NextToken = new(base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(begin))))
 	}
+
 	return out, nil
 }
 
@@ -178,14 +268,19 @@ func resourcesByName(st *stack) []*resource {
 			out = append(out, st.Resources[name])
 		}
 	}
+
 	return out
 }
 
-func (s *Service) describeStackResources(in *sdk.DescribeStackResourcesInput) (*sdk.DescribeStackResourcesOutput, error) {
-	name, physical := record.String(in.StackName), record.String(in.PhysicalResourceId)
+func (s *Service) describeStackResources(
+	in *sdk.DescribeStackResourcesInput,
+) (*sdk.DescribeStackResourcesOutput, error) {
+	name := record.String(in.StackName)
+	physical := record.String(in.PhysicalResourceId)
 	if name == "" && physical == "" {
 		return nil, validationError("Either stackName or physicalResourceId must be specified")
 	}
+
 	var st *stack
 	var err error
 	if name != "" {
@@ -195,20 +290,31 @@ func (s *Service) describeStackResources(in *sdk.DescribeStackResourcesInput) (*
 	} else if st = s.stackOwning(physical); st == nil {
 		return nil, validationError("Stack for %s does not exist", physical)
 	}
+
 	out := &sdk.DescribeStackResourcesOutput{StackResources: []*sdk.StackResource{}}
+
 	for _, r := range resourcesByName(st) {
 		if l := record.String(in.LogicalResourceId); l != "" && l != r.Logical {
 			continue
 		}
+
 		one := &sdk.StackResource{
-			StackId: new(st.ID), StackName: new(st.Name), LogicalResourceId: new(r.Logical), ResourceType: new(r.Type),
-			ResourceStatus: new(r.Status), Timestamp: new(r.Changed),
-			DriftInformation: &sdk.StackResourceDriftInformation{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
+			StackId:           new(st.ID),
+			StackName:         new(st.Name),
+			LogicalResourceId: new(r.Logical),
+			ResourceType:      new(r.Type),
+			ResourceStatus:    new(r.Status),
+			Timestamp:         new(r.Changed),
+			DriftInformation: &sdk.StackResourceDriftInformation{
+				StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked),
+			},
 		}
+
 		setIfNotEmpty(&one.PhysicalResourceId, r.Physical)
 		setIfNotEmpty(&one.ResourceStatusReason, r.Reason)
 		out.StackResources = append(out.StackResources, one)
 	}
+
 	return out, nil
 }
 
@@ -221,23 +327,39 @@ func (s *Service) stackOwning(physical string) *stack {
 			}
 		}
 	}
+
 	return nil
 }
 
-func (s *Service) describeStackResource(in *sdk.DescribeStackResourceInput) (*sdk.DescribeStackResourceOutput, error) {
+func (s *Service) describeStackResource(
+	in *sdk.DescribeStackResourceInput,
+) (*sdk.DescribeStackResourceOutput, error) {
 	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
+
 	r := st.Resources[record.String(in.LogicalResourceId)]
 	if r == nil {
-		return nil, validationError("Resource %s does not exist for stack %s", record.String(in.LogicalResourceId), st.Name)
+		return nil, validationError(
+			"Resource %s does not exist for stack %s",
+			record.String(in.LogicalResourceId),
+			st.Name,
+		)
 	}
+
 	out := &sdk.StackResourceDetail{
-		StackId: new(st.ID), StackName: new(st.Name), LogicalResourceId: new(r.Logical), ResourceType: new(r.Type),
-		ResourceStatus: new(r.Status), LastUpdatedTimestamp: new(r.Changed),
-		DriftInformation: &sdk.StackResourceDriftInformation{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
+		StackId:              new(st.ID),
+		StackName:            new(st.Name),
+		LogicalResourceId:    new(r.Logical),
+		ResourceType:         new(r.Type),
+		ResourceStatus:       new(r.Status),
+		LastUpdatedTimestamp: new(r.Changed),
+		DriftInformation: &sdk.StackResourceDriftInformation{
+			StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked),
+		},
 	}
+
 	setIfNotEmpty(&out.PhysicalResourceId, r.Physical)
 	setIfNotEmpty(&out.ResourceStatusReason, r.Reason)
 	if t, err := Parse(st.Body); err == nil {
@@ -246,9 +368,11 @@ func (s *Service) describeStackResource(in *sdk.DescribeStackResourceInput) (*sd
 			if err != nil {
 				return nil, fmt.Errorf("write the metadata of %s: %w", r.Logical, err)
 			}
+
 			out.Metadata = new(string(b))
 		}
 	}
+
 	return &sdk.DescribeStackResourceOutput{StackResourceDetail: out}, nil
 }
 
@@ -257,22 +381,35 @@ func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.List
 	if err != nil {
 		return nil, err
 	}
+
 	byName := map[string]*resource{}
 	for _, r := range resourcesByName(st) {
 		byName[r.Logical] = r
 	}
+
 	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
-	out := &sdk.ListStackResourcesOutput{NextToken: next, StackResourceSummaries: []*sdk.StackResourceSummary{}}
+	out := &sdk.ListStackResourcesOutput{
+		NextToken:              next,
+		StackResourceSummaries: []*sdk.StackResourceSummary{},
+	}
+
 	for _, k := range keys {
 		r := byName[k]
 		one := &sdk.StackResourceSummary{
-			LogicalResourceId: new(r.Logical), ResourceType: new(r.Type), ResourceStatus: new(r.Status), LastUpdatedTimestamp: new(r.Changed),
-			DriftInformation: &sdk.StackResourceDriftInformationSummary{StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked)},
+			LogicalResourceId:    new(r.Logical),
+			ResourceType:         new(r.Type),
+			ResourceStatus:       new(r.Status),
+			LastUpdatedTimestamp: new(r.Changed),
+			DriftInformation: &sdk.StackResourceDriftInformationSummary{
+				StackResourceDriftStatus: new(sdk.StackResourceDriftStatusNotChecked),
+			},
 		}
+
 		setIfNotEmpty(&one.PhysicalResourceId, r.Physical)
 		setIfNotEmpty(&one.ResourceStatusReason, r.Reason)
 		out.StackResourceSummaries = append(out.StackResourceSummaries, one)
 	}
+
 	return out, err
 }
 
@@ -283,39 +420,56 @@ func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput,
 		if err != nil {
 			return nil, err
 		}
+
 		return &sdk.GetTemplateOutput{TemplateBody: new(cs.Body), StagesAvailable: stages}, nil
 	}
+
 	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
+
 	return &sdk.GetTemplateOutput{TemplateBody: new(st.Body), StagesAvailable: stages}, nil
 }
 
-func (s *Service) validateTemplate(ctx context.Context, in *sdk.ValidateTemplateInput) (*sdk.ValidateTemplateOutput, error) {
+func (s *Service) validateTemplate(
+	ctx context.Context,
+	in *sdk.ValidateTemplateInput,
+) (*sdk.ValidateTemplateOutput, error) {
 	body, err := s.loadTemplate(ctx, templateSource{in.TemplateBody, in.TemplateURL, nil}, "")
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := Parse(body)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.ValidateTemplateOutput{Parameters: []*sdk.TemplateParameter{}}
 	setIfNotEmpty(&out.Description, t.Description)
 	if need, because := requiredCapabilities(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.StringPointers([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
+		out.Capabilities, out.CapabilitiesReason = record.StringPointers(
+			[]string{need},
+		), new(
+			fmt.Sprintf("The following resource(s) require capabilities: %v", because),
+		)
 	}
+
 	for _, name := range record.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.TemplateParameter{ParameterKey: new(name), NoEcho: new(p.NoEcho), DefaultValue: p.Default}
 		setIfNotEmpty(&one.Description, p.Description)
 		out.Parameters = append(out.Parameters, one)
 	}
+
 	return out, nil
 }
 
-func (s *Service) getTemplateSummary(ctx context.Context, in *sdk.GetTemplateSummaryInput) (*sdk.GetTemplateSummaryOutput, error) {
+func (s *Service) getTemplateSummary(
+	ctx context.Context,
+	in *sdk.GetTemplateSummaryInput,
+) (*sdk.GetTemplateSummaryOutput, error) {
 	var body string
 	var err error
 	if in.StackName != nil {
@@ -325,39 +479,60 @@ func (s *Service) getTemplateSummary(ctx context.Context, in *sdk.GetTemplateSum
 	} else {
 		body, err = s.loadTemplate(ctx, templateSource{in.TemplateBody, in.TemplateURL, nil}, "")
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := Parse(body)
 	if err != nil {
 		return nil, err
 	}
-	out := &sdk.GetTemplateSummaryOutput{Parameters: []*sdk.ParameterDeclaration{}, Version: new("2010-09-09")}
+
+	out := &sdk.GetTemplateSummaryOutput{
+		Parameters: []*sdk.ParameterDeclaration{},
+		Version:    new("2010-09-09"),
+	}
+
 	setIfNotEmpty(&out.Description, t.Description)
 	if need, because := requiredCapabilities(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.StringPointers([]string{need}), new(fmt.Sprintf("The following resource(s) require capabilities: %v", because))
+		out.Capabilities, out.CapabilitiesReason = record.StringPointers(
+			[]string{need},
+		), new(
+			fmt.Sprintf("The following resource(s) require capabilities: %v", because),
+		)
 	}
+
 	if t.Metadata != nil {
 		b, err := json.Marshal(t.Metadata)
 		if err != nil {
 			return nil, fmt.Errorf("write the template's metadata: %w", err)
 		}
+
 		out.Metadata = new(string(b))
 	}
+
 	kinds := map[string]bool{}
 	for _, r := range t.Resources {
 		kinds[r.Type] = true
 	}
+
 	out.ResourceTypes = record.StringPointers(record.SortedKeys(kinds))
+
 	for _, name := range record.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.ParameterDeclaration{
-			ParameterKey: new(name), ParameterType: new(p.Type), NoEcho: new(p.NoEcho), DefaultValue: p.Default,
+			ParameterKey:         new(name),
+			ParameterType:        new(p.Type),
+			NoEcho:               new(p.NoEcho),
+			DefaultValue:         p.Default,
 			ParameterConstraints: &sdk.ParameterConstraints{AllowedValues: record.StringPointers(p.Allowed)},
 		}
+
 		setIfNotEmpty(&one.Description, p.Description)
 		out.Parameters = append(out.Parameters, one)
 	}
+
 	return out, nil
 }
 
@@ -367,28 +542,34 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	if caller.Root || caller == (wire.Caller{}) {
 		return nil
 	}
+
 	c := wire.Check{Action: "cloudformation:" + op, Resource: "*", Context: map[string][]string{}}
 	name := wire.Member(in, "StackName")
 	set := wire.Member(in, "ChangeSetName")
 	if name == "" && set == "" {
 		return wire.Authorize(ctx, c)
 	}
+
 	c.Resource = s.buildARN("stack/" + name + "/*")
 	err := s.store.WithLock(func() error {
 		if st := s.requestedStack(name, set); st != nil {
 			c.Resource = st.ID
 			record.AddResourceTags(c.Context, st.Tags)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
+
 	record.AddRequestTags(c.Context, tree["Tags"])
+
 	for key, v := range map[string]string{
 		"cloudformation:RoleArn": wire.Member(in, "RoleARN"), "cloudformation:TemplateUrl": wire.Member(in, "TemplateURL"),
 		"cloudformation:ChangeSetName": set,
@@ -397,6 +578,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 			c.Context[key] = []string{v}
 		}
 	}
+
 	return wire.Authorize(ctx, c)
 }
 
@@ -407,8 +589,10 @@ func (s *Service) requestedStack(name, set string) *stack {
 	if st == nil && name == "" {
 		st, _, _ = s.findChangeSet(&set, nil)
 	}
+
 	if st == nil {
 		st = s.state.Stacks[name]
 	}
+
 	return st
 }

@@ -34,13 +34,19 @@ type contentDiff struct {
 }
 
 func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err error) {
-	c = contentDiff{templatePair: templatePair{oldTemplate: &Template{}, before: before, after: after}, stack: st, affected: map[string]string{}}
+	c = contentDiff{
+		templatePair: templatePair{oldTemplate: &Template{}, before: before, after: after},
+		stack:        st,
+		affected:     map[string]string{},
+	}
 	if c.newTemplate, err = Parse(after.Body); err != nil {
 		return c, err
 	}
+
 	if before.Body != "" {
 		c.oldTemplate, err = Parse(before.Body)
 	}
+
 	return c, err
 }
 
@@ -52,40 +58,57 @@ func removedResources(st *stack, nodes map[string][]string) []resourceChange {
 		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
 		}
+
 		policy := map[string]string{"Retain": "Retain", "RetainExceptOnCreate": "Retain", "Snapshot": "Snapshot"}[r.DeletionPolicy]
 		out = append(out, resourceChange{
-			Action: "Remove", Logical: name, Physical: r.Physical, Type: r.Type, Policy: cmp.Or(policy, "Delete"), Before: propertiesJSON(r.Properties),
+			Action:   "Remove",
+			Logical:  name,
+			Physical: r.Physical,
+			Type:     r.Type,
+			Policy:   cmp.Or(policy, "Delete"),
+			Before:   propertiesJSON(r.Properties),
 		})
 	}
+
 	return out
 }
 
 // diffContent says what new contents would do to a stack, and whether that is nothing at all. The caller is inside the book.
-func (s *Service) diffContent(st *stack, before, after stackContent) (out []resourceChange, idle bool, err error) {
+func (s *Service) diffContent(
+	st *stack,
+	before, after stackContent,
+) (out []resourceChange, idle bool, err error) {
 	c, err := newContentDiff(st, before, after)
 	if err != nil {
 		return nil, false, err
 	}
+
 	nodes, err := s.enabledResources(stackTransition{templatePair: c.templatePair, stack: st})
 	if err != nil {
 		return nil, false, err
 	}
+
 	var problems []string
+
 	for _, name := range topologicalOrder(nodes) {
 		ch, bad, err := s.diffResource(c, name)
 		if err != nil {
 			return nil, false, err
 		}
+
 		problems = append(problems, bad...)
 		if ch != nil {
 			out = append(out, *ch)
 		}
 	}
+
 	if len(problems) > 0 {
 		return nil, false, validationError("%s", strings.Join(problems, "; "))
 	}
+
 	out = append(out, removedResources(st, nodes)...)
 	slices.SortStableFunc(out, func(a, b resourceChange) int { return strings.Compare(a.Logical, b.Logical) })
+
 	return out, len(out) == 0 && c.sameTagsAndOutputs(), nil
 }
 
@@ -99,34 +122,43 @@ func topologicalOrder(nodes map[string][]string) []string {
 		if done[name] || !known {
 			return
 		}
+
 		done[name] = true
 		for _, d := range after {
 			visit(d)
 		}
+
 		out = append(out, name)
 	}
+
 	for _, name := range record.SortedKeys(nodes) {
 		visit(name)
 	}
+
 	return out
 }
 
 // plannedScope is a scope that does not know what only the execution will tell.
 func (s *Service) plannedScope(c contentDiff) evalScope {
 	sc := s.newScope(c.stack, c.after, c.newTemplate)
-	ref, attribute := sc.resolveResource, sc.resolveAttribute
+	ref := sc.resolveResource
+	attribute := sc.resolveAttribute
 	sc.resolveResource = func(logical string) (any, error) {
 		if c.affected[logical] == "Replace" {
 			return unknownValue{}, nil
 		}
+
 		return ref(logical)
 	}
+
 	sc.resolveAttribute = func(logical, name string) (any, error) {
 		if c.affected[logical] != "" {
 			return unknownValue{}, nil
 		}
+
 		return attribute(logical, name)
 	}
+
 	return sc
 }
 
@@ -136,30 +168,56 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 	if err != nil {
 		return nil, nil, err
 	}
+
 	props, _ := v.(object)
 	props, wrong := coerceProperties(spec.Type, props)
 	if len(wrong) > 0 {
-		return nil, []string{fmt.Sprintf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(wrong, ", "))}, nil
+		return nil, []string{
+			fmt.Sprintf(
+				"Properties validation failed for resource %s with message: [%s]",
+				name,
+				strings.Join(wrong, ", "),
+			),
+		}, nil
 	}
+
 	r := c.stack.Resources[name]
 	if r == nil || r.Status == statusDeleted || r.Physical == "" {
 		c.affected[name] = "Replace"
-		return &resourceChange{Action: "Add", Logical: name, Type: spec.Type, After: propertiesJSON(withoutUnknown(props))}, nil, nil
+		return &resourceChange{
+			Action:  "Add",
+			Logical: name,
+			Type:    spec.Type,
+			After:   propertiesJSON(withoutUnknown(props)),
+		}, nil, nil
 	}
+
 	ch := &resourceChange{
-		Action: "Modify", Logical: name, Physical: r.Physical, Type: r.Type, Replacement: "False", Before: propertiesJSON(r.Properties), After: propertiesJSON(withoutUnknown(props)),
+		Action:      "Modify",
+		Logical:     name,
+		Physical:    r.Physical,
+		Type:        r.Type,
+		Replacement: "False",
+		Before:      propertiesJSON(r.Properties),
+		After:       propertiesJSON(withoutUnknown(props)),
 	}
+
 	c.addPropertyChanges(ch, r, props)
 	c.addAttributeChanges(ch, c.oldTemplate.Resources[name], spec)
 	if len(ch.Scope) == 0 && !strings.HasSuffix(r.Status, suffixFailed) {
 		return nil, nil, nil
 	}
+
 	ch.Replacement = summarizeReplacement(ch.Details, r.Type)
 	c.affected[name] = "Modify"
 	if ch.Replacement != "False" {
 		c.affected[name] = "Replace"
-		ch.Policy = cmp.Or(map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy], "ReplaceAndDelete")
+		ch.Policy = cmp.Or(
+			map[string]string{"Retain": "ReplaceAndRetain", "Snapshot": "ReplaceAndSnapshot"}[r.UpdateReplacePolicy],
+			"ReplaceAndDelete",
+		)
 	}
+
 	return ch, nil, nil
 }
 
@@ -168,12 +226,20 @@ func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props o
 	for _, p := range c.requestedChanges(r.Logical, changedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
 	}
+
 	if len(ch.Details) > 0 {
 		ch.Scope = append(ch.Scope, "Properties")
 	}
-	if canonicalText(toObject(c.before.Tags)) != canonicalText(toObject(c.after.Tags)) && schemas()[r.Type].TagProperty != "" {
+
+	if canonicalText(toObject(c.before.Tags)) != canonicalText(toObject(c.after.Tags)) &&
+		schemas()[r.Type].TagProperty != "" {
 		ch.Scope = append(ch.Scope, "Tags")
-		ch.Details = append(ch.Details, changeDetail{Attribute: "Tags", Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+		ch.Details = append(ch.Details, changeDetail{
+			Attribute:  "Tags",
+			Recreation: "Never",
+			Evaluation: "Static",
+			Source:     "DirectModification",
+		})
 	}
 }
 
@@ -185,6 +251,7 @@ func withoutUnknown(v object) object {
 			out[k] = e
 		}
 	}
+
 	return out
 }
 
@@ -202,23 +269,35 @@ func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec resourceS
 	} {
 		if canonicalText(a.before) != canonicalText(a.after) {
 			ch.Scope = append(ch.Scope, a.name)
-			ch.Details = append(ch.Details, changeDetail{Attribute: a.name, Recreation: "Never", Evaluation: "Static", Source: "DirectModification"})
+			ch.Details = append(ch.Details, changeDetail{
+				Attribute:  a.name,
+				Recreation: "Never",
+				Evaluation: "Static",
+				Source:     "DirectModification",
+			})
 		}
 	}
 }
 
 // changeReasons says why a property changes.
 func (c contentDiff) changeReasons(r *resource, name, property string, v any) []changeDetail {
-	d := changeDetail{Attribute: "Properties", Name: property, Recreation: requiresRecreation(r.Type, property), Evaluation: "Static"}
+	d := changeDetail{
+		Attribute:  "Properties",
+		Name:       property,
+		Recreation: requiresRecreation(r.Type, property),
+		Evaluation: "Static",
+	}
 	if hasUnknown(v) {
 		d.Evaluation = "Dynamic"
 	}
+
 	raw := c.newTemplate.Resources[name].Properties[property]
 	var out []changeDetail
 	if canonicalText(raw) != canonicalText(c.oldTemplate.Resources[name].Properties[property]) {
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
+
 	for _, ref := range findReferences(raw) {
 		one := d
 		one.Cause = ref.String()
@@ -226,10 +305,12 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 			out = append(out, one)
 		}
 	}
+
 	if len(out) == 0 { // an import, a mapping or a condition gives something else now
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
+
 	return out
 }
 
@@ -243,6 +324,7 @@ func (c contentDiff) referenceCause(ref reference) (source, evaluation string) {
 	case resource && ref.attribute != "" && c.affected[ref.target] != "":
 		return "ResourceAttribute", "Dynamic"
 	}
+
 	return "", ""
 }
 
@@ -258,11 +340,14 @@ func summarizeReplacement(details []changeDetail, kind string) string {
 			if d.Evaluation == "Static" {
 				return "True"
 			}
+
 			out = "Conditional"
+
 		case d.Recreation == "Always", d.Recreation == "Conditionally":
 			out = "Conditional"
 		}
 	}
+
 	return out
 }
 
@@ -273,7 +358,10 @@ func (e templatePair) sameTagsAndOutputs() bool {
 		for k, o := range t.Outputs {
 			out[k] = []any{o.Value, o.Description, o.Export, o.Condition}
 		}
+
 		return canonicalText(out)
 	}
-	return canonicalText(toObject(e.before.Tags)) == canonicalText(toObject(e.after.Tags)) && show(e.oldTemplate) == show(e.newTemplate)
+
+	return canonicalText(toObject(e.before.Tags)) == canonicalText(toObject(e.after.Tags)) &&
+		show(e.oldTemplate) == show(e.newTemplate)
 }

@@ -8,18 +8,29 @@ const elbServiceName = "elasticloadbalancing"
 
 func updateELBTags(j *handlerRequest) error {
 	return j.updateTags("Tags", func(tags []any) error {
-		return j.runOperation(elbServiceName, "AddTags", object{"ResourceArns": []any{j.physicalID}, "Tags": tags})
+		return j.runOperation(
+			elbServiceName,
+			"AddTags",
+			object{"ResourceArns": []any{j.physicalID}, "Tags": tags},
+		)
 	}, func(keys []any) error {
-		return j.runOperation(elbServiceName, "RemoveTags", object{"ResourceArns": []any{j.physicalID}, "TagKeys": keys})
+		return j.runOperation(
+			elbServiceName,
+			"RemoveTags",
+			object{"ResourceArns": []any{j.physicalID}, "TagKeys": keys},
+		)
 	})
 }
 
 // modifyAttributes gives a load balancer or a target group its attributes.
 func (j *handlerRequest) modifyAttributes(property, op, member string) error {
 	list := listAt(j.props[property])
-	if len(list) == 0 || canonicalText(j.props[property]) == canonicalText(j.oldProps[property]) && j.physicalID != "" && !j.isCreation() {
+	if len(list) == 0 ||
+		canonicalText(j.props[property]) == canonicalText(j.oldProps[property]) && j.physicalID != "" &&
+			!j.isCreation() {
 		return nil
 	}
+
 	return j.runOperation(elbServiceName, op, object{member: j.physicalID, "Attributes": list})
 }
 
@@ -40,10 +51,15 @@ func balancerTypes() map[string]resourceType {
 		"AWS::ElasticLoadBalancingV2::TargetGroup":  targetGroupType(),
 		"AWS::ElasticLoadBalancingV2::Listener": {
 			create: func(j *handlerRequest) error {
-				out, err := j.callOperation(elbServiceName, "CreateListener", j.omitProperties("ListenerAttributes"))
+				out, err := j.callOperation(
+					elbServiceName,
+					"CreateListener",
+					j.omitProperties("ListenerAttributes"),
+				)
 				if err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(valueAt(out, "Listeners", 0, "ListenerArn"))
 			},
 			stabilize: setIDAttribute("ListenerArn"),
@@ -56,13 +72,19 @@ func balancerTypes() map[string]resourceType {
 				return j.runOperation(elbServiceName, "DeleteListener", object{"ListenerArn": j.physicalID})
 			},
 			findCreated: func(j *handlerRequest) (bool, error) {
-				out, err := j.callOperation(elbServiceName, "DescribeListeners", object{"LoadBalancerArn": j.props["LoadBalancerArn"]})
+				out, err := j.callOperation(
+					elbServiceName,
+					"DescribeListeners",
+					object{"LoadBalancerArn": j.props["LoadBalancerArn"]},
+				)
+
 				for _, l := range listAt(out, "Listeners") {
 					if stringAt(l, "Port") == j.stringProperty("Port") {
 						j.physicalID = stringAt(l, "ListenerArn")
 						return true, nil
 					}
 				}
+
 				return false, err
 			},
 		},
@@ -71,32 +93,68 @@ func balancerTypes() map[string]resourceType {
 
 func loadBalancerType() resourceType {
 	find := func(j *handlerRequest) (any, error) {
-		out, err := j.callOperation(elbServiceName, "DescribeLoadBalancers", object{"LoadBalancerArns": []any{j.physicalID}})
+		out, err := j.callOperation(
+			elbServiceName,
+			"DescribeLoadBalancers",
+			object{"LoadBalancerArns": []any{j.physicalID}},
+		)
+
 		return valueAt(out, "LoadBalancers", 0), err
 	}
+
 	return resourceType{
-		nameProperty: "Name", maxNameLength: 32,
+		nameProperty:  "Name",
+		maxNameLength: 32,
 		create: func(j *handlerRequest) error {
-			in := j.pickProperties("Scheme", "Type", "Subnets", "SubnetMappings", "SecurityGroups", "IpAddressType")
+			in := j.pickProperties(
+				"Scheme",
+				"Type",
+				"Subnets",
+				"SubnetMappings",
+				"SecurityGroups",
+				"IpAddressType",
+			)
+
 			in["Name"] = j.physicalName()
 			if tags := j.resourceTags(); len(tags) > 0 {
 				in["Tags"] = tags
 			}
+
 			out, err := j.callOperation(elbServiceName, "CreateLoadBalancer", in)
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(valueAt(out, "LoadBalancers", 0, "LoadBalancerArn"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			if err := j.modifyAttributes("LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
 				return err
 			}
+
 			return j.waitUntil(func() (bool, error) {
 				lb, err := find(j)
-				j.attributes["LoadBalancerArn"], j.attributes["DNSName"] = j.physicalID, stringAt(lb, "DNSName")
-				j.attributes["CanonicalHostedZoneID"], j.attributes["LoadBalancerName"] = stringAt(lb, "CanonicalHostedZoneId"), stringAt(lb, "LoadBalancerName")
-				j.attributes["LoadBalancerFullName"], j.attributes["SecurityGroups"] = arnSuffix(j.physicalID, ":loadbalancer/"), listAt(lb, "SecurityGroups")
+				j.attributes["LoadBalancerArn"], j.attributes["DNSName"] = j.physicalID, stringAt(
+					lb,
+					"DNSName",
+				)
+
+				j.attributes["CanonicalHostedZoneID"], j.attributes["LoadBalancerName"] = stringAt(
+					lb,
+					"CanonicalHostedZoneId",
+				), stringAt(
+					lb,
+					"LoadBalancerName",
+				)
+
+				j.attributes["LoadBalancerFullName"], j.attributes["SecurityGroups"] = arnSuffix(
+					j.physicalID,
+					":loadbalancer/",
+				), listAt(
+					lb,
+					"SecurityGroups",
+				)
+
 				return stringAt(lb, "State", "Code") == "active", err
 			})
 		},
@@ -106,6 +164,7 @@ func loadBalancerType() resourceType {
 					return err
 				}
 			}
+
 			if j.propertyChanged("Subnets", "SubnetMappings") {
 				in := j.pickProperties("Subnets", "SubnetMappings")
 				in["LoadBalancerArn"] = j.physicalID
@@ -113,13 +172,19 @@ func loadBalancerType() resourceType {
 					return err
 				}
 			}
+
 			if err := j.modifyAttributes("LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
 				return err
 			}
+
 			return updateELBTags(j)
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation(elbServiceName, "DeleteLoadBalancer", object{"LoadBalancerArn": j.physicalID})
+			return j.runOperation(
+				elbServiceName,
+				"DeleteLoadBalancer",
+				object{"LoadBalancerArn": j.physicalID},
+			)
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
 			lb, err := find(j)
@@ -136,8 +201,10 @@ func findByName(op, list, member string) func(*handlerRequest) (bool, error) {
 		if name == "" {
 			return false, nil
 		}
+
 		out, err := j.callOperation(elbServiceName, op, object{"Names": []any{name}})
 		j.physicalID = stringAt(out, list, 0, member)
+
 		return j.physicalID != "", ignoreNotFound(err)
 	}
 }
@@ -147,31 +214,52 @@ func targetGroupType() resourceType {
 		"HealthCheckEnabled", "HealthCheckIntervalSeconds", "HealthCheckPath", "HealthCheckPort", "HealthCheckProtocol",
 		"HealthCheckTimeoutSeconds", "HealthyThresholdCount", "UnhealthyThresholdCount", "Matcher",
 	}
+
 	return resourceType{
-		nameProperty: "Name", maxNameLength: 32,
+		nameProperty:  "Name",
+		maxNameLength: 32,
 		create: func(j *handlerRequest) error {
-			in := j.pickProperties(append([]string{"Port", "Protocol", "ProtocolVersion", "VpcId", "TargetType", "IpAddressType"}, health...)...)
+			in := j.pickProperties(
+				append(
+					[]string{"Port", "Protocol", "ProtocolVersion", "VpcId", "TargetType", "IpAddressType"},
+					health...)...)
+
 			in["Name"] = j.physicalName()
 			if tags := j.resourceTags(); len(tags) > 0 {
 				in["Tags"] = tags
 			}
+
 			out, err := j.callOperation(elbServiceName, "CreateTargetGroup", in)
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(valueAt(out, "TargetGroups", 0, "TargetGroupArn"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			if err := j.modifyAttributes("TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
 				return err
 			}
-			out, err := j.callOperation(elbServiceName, "DescribeTargetGroups", object{"TargetGroupArns": []any{j.physicalID}})
+
+			out, err := j.callOperation(
+				elbServiceName,
+				"DescribeTargetGroups",
+				object{"TargetGroupArns": []any{j.physicalID}},
+			)
 			if err != nil {
 				return err
 			}
-			j.attributes["TargetGroupArn"], j.attributes["TargetGroupName"] = j.physicalID, stringAt(out, "TargetGroups", 0, "TargetGroupName")
+
+			j.attributes["TargetGroupArn"], j.attributes["TargetGroupName"] = j.physicalID, stringAt(
+				out,
+				"TargetGroups",
+				0,
+				"TargetGroupName",
+			)
+
 			j.attributes["TargetGroupFullName"] = "targetgroup/" + arnSuffix(j.physicalID, ":targetgroup/")
 			j.attributes["LoadBalancerArns"] = listAt(out, "TargetGroups", 0, "LoadBalancerArns")
+
 			return syncTargets(j, nil, j.props["Targets"])
 		},
 		update: func(j *handlerRequest) error {
@@ -182,12 +270,15 @@ func targetGroupType() resourceType {
 					return err
 				}
 			}
+
 			if err := j.modifyAttributes("TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
 				return err
 			}
+
 			if err := syncTargets(j, j.oldProps["Targets"], j.props["Targets"]); err != nil {
 				return err
 			}
+
 			return updateELBTags(j)
 		},
 		delete: func(j *handlerRequest) error {
@@ -205,8 +296,14 @@ func syncTargets(j *handlerRequest, before, after any) error {
 			return err
 		}
 	}
+
 	if len(fewer) > 0 {
-		return j.runOperation(elbServiceName, "DeregisterTargets", object{"TargetGroupArn": j.physicalID, "Targets": fewer})
+		return j.runOperation(
+			elbServiceName,
+			"DeregisterTargets",
+			object{"TargetGroupArn": j.physicalID, "Targets": fewer},
+		)
 	}
+
 	return nil
 }

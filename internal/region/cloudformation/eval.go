@@ -49,11 +49,13 @@ func asIntrinsic(m object) (name string, arg any, ok bool) {
 	if len(m) != 1 {
 		return "", nil, false
 	}
+
 	for k, v := range m {
 		if k == "Ref" || k == "Condition" || strings.HasPrefix(k, "Fn::") {
 			return k, v, true
 		}
 	}
+
 	return "", nil, false
 }
 
@@ -68,7 +70,9 @@ func (s evalScope) eval(v any) (any, error) {
 		if name, arg, ok := asIntrinsic(v); ok && (name != "Condition" || isString(arg)) {
 			return s.applyFunction(name, arg)
 		}
+
 		return s.evalObject(v)
+
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
@@ -76,12 +80,15 @@ func (s evalScope) eval(v any) (any, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			if _, gone := x.(noValue); !gone {
 				out = append(out, x)
 			}
 		}
+
 		return out, nil
 	}
+
 	return v, nil
 }
 
@@ -97,10 +104,12 @@ func (s evalScope) evalObject(m object) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if _, gone := x.(noValue); !gone {
 			out[k] = x
 		}
 	}
+
 	return out, nil
 }
 
@@ -111,15 +120,19 @@ func (s evalScope) applyFunction(name string, arg any) (any, error) {
 		if !ok {
 			return nil, formatError("every Ref object must have a single String value.")
 		}
+
 		return s.resolveRef(id)
+
 	case "Condition":
 		id, _ := arg.(string)
 		return s.evalCondition(id)
 	}
+
 	f := intrinsicFunctions()[name]
 	if f == nil {
 		return nil, templateError("the function %s is not known", name)
 	}
+
 	return f(s, arg)
 }
 
@@ -128,12 +141,18 @@ func (s evalScope) resolveRef(name string) (any, error) {
 	if v, ok := s.pseudo[name]; ok {
 		return v, nil
 	}
+
 	if p, ok := s.template.Parameters[name]; ok {
 		return p.refValue(s.parameters[name]), nil
 	}
+
 	if s.resolveResource == nil {
-		return nil, formatError("Unresolved dependencies [%s]. Cannot reference resources in the Conditions block of the template", name)
+		return nil, formatError(
+			"Unresolved dependencies [%s]. Cannot reference resources in the Conditions block of the template",
+			name,
+		)
 	}
+
 	return s.resolveResource(name)
 }
 
@@ -142,17 +161,21 @@ func (s evalScope) evalCondition(name string) (bool, error) {
 	if v, ok := s.conditions[name]; ok {
 		return v, nil
 	}
+
 	c, ok := s.template.Conditions[name]
 	if !ok {
 		return false, formatError("Unresolved condition dependency %s in the template", name)
 	}
+
 	if s.conditions == nil {
 		s.conditions = map[string]bool{}
 	}
+
 	v, err := s.evalBool(c)
 	if err == nil {
 		s.conditions[name] = v
 	}
+
 	return v, err
 }
 
@@ -162,13 +185,17 @@ func (s evalScope) evalBool(v any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	switch t, _ := scalarText(x); t {
 	case "true":
 		return true, nil
 	case "false":
 		return false, nil
 	}
-	return false, templateError("every condition must be one of Fn::Equals, Fn::And, Fn::Or, Fn::Not and Condition")
+
+	return false, templateError(
+		"every condition must be one of Fn::Equals, Fn::And, Fn::Or, Fn::Not and Condition",
+	)
 }
 
 func (s evalScope) fnGetAtt(arg any) (any, error) {
@@ -176,9 +203,11 @@ func (s evalScope) fnGetAtt(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if s.resolveAttribute == nil {
 		return nil, templateError("Fn::GetAtt cannot be used here")
 	}
+
 	return s.resolveAttribute(logical, name)
 }
 
@@ -188,6 +217,7 @@ func (s evalScope) parseGetAtt(arg any) (logical, name string, err error) {
 		logical, name, _ = strings.Cut(one, ".")
 		return logical, name, nil
 	}
+
 	list, _ := arg.([]any)
 	if len(list) == 2 {
 		logical, _ = list[0].(string)
@@ -196,14 +226,19 @@ func (s evalScope) parseGetAtt(arg any) (logical, name string, err error) {
 			if err != nil {
 				return "", "", err
 			}
+
 			name, _ = scalarText(v)
 		} else {
 			name, _ = scalarText(list[1])
 		}
 	}
+
 	if logical == "" || name == "" {
-		return "", "", templateError("every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource attribute")
+		return "", "", templateError(
+			"every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource attribute",
+		)
 	}
+
 	return logical, name, nil
 }
 
@@ -223,9 +258,11 @@ func hasUnknown(v any) bool {
 				return true
 			}
 		}
+
 	case []any:
 		return slices.ContainsFunc(v, hasUnknown)
 	}
+
 	return false
 }
 
@@ -234,22 +271,31 @@ func (s evalScope) fnSelect(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, _ := v.([]any)
 	if len(list) != 2 {
-		return nil, templateError("Fn::Select requires a list argument with two elements: an integer index and a list")
+		return nil, templateError(
+			"Fn::Select requires a list argument with two elements: an integer index and a list",
+		)
 	}
+
 	if isUnknown(list[1]) {
 		return unknownValue{}, nil
 	}
+
 	n, _ := scalarText(list[0])
 	i, bad := strconv.Atoi(n)
 	from, ok := list[1].([]any)
 	if bad != nil || !ok {
-		return nil, templateError("Fn::Select requires a list argument with two elements: an integer index and a list")
+		return nil, templateError(
+			"Fn::Select requires a list argument with two elements: an integer index and a list",
+		)
 	}
+
 	if i < 0 || i >= len(from) {
 		return nil, templateError("Fn::Select cannot select nonexistent value at index %d", i)
 	}
+
 	return from[i], nil
 }
 
@@ -258,17 +304,23 @@ func (s evalScope) fnSplit(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, _ := v.([]any)
 	if len(list) == 2 && isUnknown(list[1]) {
 		return unknownValue{}, nil
 	}
+
 	if len(list) != 2 || !isString(list[0]) || !isString(list[1]) || list[0] == "" {
-		return nil, templateError("every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.")
+		return nil, templateError(
+			"every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.",
+		)
 	}
+
 	out := []any{}
 	for part := range strings.SplitSeq(list[1].(string), list[0].(string)) { //nolint:errcheck // isString said so
 		out = append(out, part)
 	}
+
 	return out, nil
 }
 
@@ -277,13 +329,16 @@ func (s evalScope) fnIf(arg any) (any, error) {
 	if len(list) != 3 || !isString(list[0]) {
 		return nil, templateError("Fn::If requires a list argument with three elements")
 	}
+
 	yes, err := s.evalCondition(list[0].(string)) //nolint:errcheck // isString said so
 	if err != nil {
 		return nil, err
 	}
+
 	if yes {
 		return s.eval(list[1])
 	}
+
 	return s.eval(list[2])
 }
 
@@ -292,10 +347,12 @@ func (s evalScope) fnEquals(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, _ := v.([]any)
 	if len(list) != 2 {
 		return nil, templateError("Fn::Equals requires a list argument with two elements.")
 	}
+
 	return canonicalText(list[0]) == canonicalText(list[1]), nil
 }
 
@@ -304,23 +361,29 @@ func canonicalText(v any) string {
 	if t, ok := scalarText(v); ok {
 		return strconv.Quote(t)
 	}
+
 	switch v := v.(type) {
 	case object:
 		var b strings.Builder
 		for _, k := range record.SortedKeys(v) {
 			fmt.Fprintf(&b, "%q:%s,", k, canonicalText(v[k]))
 		}
+
 		return "{" + b.String() + "}"
+
 	case []any:
 		parts := make([]string, len(v))
 		for i, e := range v {
 			parts[i] = canonicalText(e)
 		}
+
 		return "[" + strings.Join(parts, ",") + "]"
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Sprint(v)
 	}
+
 	return string(b)
 }

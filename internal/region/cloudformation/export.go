@@ -14,10 +14,12 @@ import (
 func (s *Service) exportingStack(name string) *stack {
 	for _, id := range record.SortedKeys(s.state.Stacks) {
 		st := s.state.Stacks[id]
-		if st.Status != statusDeleted && slices.ContainsFunc(st.Outputs, func(o stackOutput) bool { return o.Export == name }) {
+		if st.Status != statusDeleted &&
+			slices.ContainsFunc(st.Outputs, func(o stackOutput) bool { return o.Export == name }) {
 			return st
 		}
 	}
+
 	return nil
 }
 
@@ -27,11 +29,13 @@ func (s *Service) exportValue(name string) (any, error) {
 	if st == nil {
 		return nil, validationError("No export named %s found.", name)
 	}
+
 	for _, o := range st.Outputs {
 		if o.Export == name {
 			return o.Value, nil
 		}
 	}
+
 	return nil, validationError("No export named %s found.", name)
 }
 
@@ -43,7 +47,9 @@ func (s *Service) importingStacks(name string) []string {
 			out = append(out, st.Name)
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -53,10 +59,12 @@ func (s *Service) exportInUse(outputs []stackOutput) (export string, by []string
 		if o.Export == "" {
 			continue
 		}
+
 		if by = s.importingStacks(o.Export); len(by) > 0 {
 			return o.Export, by
 		}
 	}
+
 	return "", nil
 }
 
@@ -66,17 +74,24 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 		if st.Status == statusDeleted {
 			continue
 		}
+
 		for _, o := range st.Outputs {
 			if o.Export != "" {
-				all[o.Export] = &sdk.Export{ExportingStackId: new(st.ID), Name: new(o.Export), Value: new(o.Value)}
+				all[o.Export] = &sdk.Export{
+					ExportingStackId: new(st.ID),
+					Name:             new(o.Export),
+					Value:            new(o.Value),
+				}
 			}
 		}
 	}
+
 	keys, next, err := record.Paginate(record.SortedKeys(all), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListExportsOutput{NextToken: next, Exports: []*sdk.Export{}}
 	for _, k := range keys {
 		out.Exports = append(out.Exports, all[k])
 	}
+
 	return out, err
 }
 
@@ -86,6 +101,8 @@ func (s *Service) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput,
 	if len(by) == 0 {
 		return nil, validationError("Export '%s' is not imported by any stack.", name)
 	}
+
 	keys, next, err := record.Paginate(by, pageSize, in.NextToken, invalidTokenError())
+
 	return &sdk.ListImportsOutput{NextToken: next, Imports: record.StringPointers(keys)}, err
 }

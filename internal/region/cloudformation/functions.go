@@ -11,22 +11,28 @@ import (
 )
 
 func (s evalScope) fnJoin(arg any) (any, error) {
-	bad := templateError("every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.")
+	bad := templateError(
+		"every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.",
+	)
 	list, _ := arg.([]any)
 	if len(list) != 2 || !isString(list[0]) {
 		return nil, bad
 	}
+
 	v, err := s.eval(list[1])
 	if err != nil {
 		return nil, err
 	}
+
 	if isUnknown(v) {
 		return unknownValue{}, nil
 	}
+
 	parts, err := stringsOrUnknown(v, bad)
 	if err != nil || parts == nil {
 		return unknownValue{}, err
 	}
+
 	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isString said so
 }
 
@@ -36,33 +42,45 @@ func stringsOrUnknown(v any, bad error) ([]string, error) {
 	if !ok {
 		return nil, bad
 	}
+
 	out := make([]string, 0, len(list))
+
 	for _, e := range list {
 		t, ok := scalarText(e)
 		if !ok && !isUnknown(e) {
 			return nil, bad
 		}
+
 		if !ok {
 			return nil, nil //nolint:nilnil // nil means that it is not known
 		}
+
 		out = append(out, t)
 	}
+
 	return out, nil
 }
 
 func (s evalScope) evalBools(name string, arg any) ([]bool, error) {
 	list, _ := arg.([]any)
 	if len(list) < 2 || len(list) > 10 {
-		return nil, templateError("every %s object requires a list of at least 2 and at most 10 boolean parameters.", name)
+		return nil, templateError(
+			"every %s object requires a list of at least 2 and at most 10 boolean parameters.",
+			name,
+		)
 	}
+
 	var out []bool
+
 	for _, e := range list {
 		b, err := s.evalBool(e)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, b)
 	}
+
 	return out, nil
 }
 
@@ -81,7 +99,9 @@ func (s evalScope) fnNot(arg any) (any, error) {
 	if len(list) != 1 {
 		return nil, templateError("every Fn::Not object requires one boolean parameter.")
 	}
+
 	b, err := s.evalBool(list[0])
+
 	return !b, err
 }
 
@@ -90,18 +110,24 @@ func (s evalScope) fnFindInMap(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, _ := v.([]any)
 	if len(list) != 3 {
-		return nil, templateError("every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value")
+		return nil, templateError(
+			"every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value",
+		)
 	}
+
 	var at [3]string
 	for i := range at {
 		at[i], _ = scalarText(list[i])
 	}
+
 	out, ok := s.template.Mappings[at[0]][at[1]][at[2]]
 	if !ok {
 		return nil, templateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
 	}
+
 	return out, nil
 }
 
@@ -110,10 +136,12 @@ func (s evalScope) fnBase64(arg any) (any, error) {
 	if err != nil || isUnknown(v) {
 		return v, err
 	}
+
 	t, ok := scalarText(v)
 	if !ok {
 		return nil, templateError("every Fn::Base64 object must have a String-typed value.")
 	}
+
 	return base64.StdEncoding.EncodeToString([]byte(t)), nil
 }
 
@@ -122,14 +150,17 @@ func (s evalScope) fnGetAZs(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	region, ok := scalarText(v)
 	if !ok || region != "" && region != s.pseudo["AWS::Region"] {
 		return nil, templateError("Fn::GetAZs: there is no region %v here", v)
 	}
+
 	out := []any{}
 	for _, z := range s.zones {
 		out = append(out, z)
 	}
+
 	return out, nil
 }
 
@@ -138,10 +169,14 @@ func (s evalScope) fnImportValue(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	name, ok := scalarText(v)
 	if !ok || s.resolveExport == nil {
-		return nil, templateError("the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs")
+		return nil, templateError(
+			"the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs",
+		)
 	}
+
 	return s.resolveExport(name)
 }
 
@@ -151,29 +186,38 @@ func (s evalScope) fnCidr(arg any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list, _ := v.([]any)
 	if len(list) < 2 || len(list) > 3 {
-		return nil, templateError("every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits")
+		return nil, templateError(
+			"every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits",
+		)
 	}
+
 	if hasUnknown(list) {
 		return unknownValue{}, nil
 	}
+
 	var at [3]string
 	for i, e := range list {
 		at[i], _ = scalarText(e)
 	}
+
 	from, err := netip.ParsePrefix(at[0])
 	if err != nil {
 		return nil, templateError("Fn::Cidr: %s is no range of addresses", at[0])
 	}
+
 	count, err := strconv.Atoi(at[1])
 	if err != nil || count < 1 || count > 256 {
 		return nil, templateError("Fn::Cidr: the count must be between 1 and 256")
 	}
+
 	host, err := hostBitCount(from, at[2])
 	if err != nil {
 		return nil, err
 	}
+
 	return splitPrefix(from.Masked(), count, from.Addr().BitLen()-host)
 }
 
@@ -196,18 +240,24 @@ func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
 		return nil, templateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
 	}
-	out, at := []any{}, netip.PrefixFrom(from.Addr(), length)
+
+	out := []any{}
+	at := netip.PrefixFrom(from.Addr(), length)
+
 	for range count {
 		if !from.Contains(at.Addr()) {
 			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
+
 		out = append(out, at.String())
 		next, ok := nextPrefix(at)
 		if !ok && len(out) < count {
 			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
+
 		at = next
 	}
+
 	return out, nil
 }
 
@@ -223,5 +273,6 @@ func nextPrefix(p netip.Prefix) (netip.Prefix, bool) {
 			return netip.PrefixFrom(a, p.Bits()), true
 		}
 	}
+
 	return p, false
 }

@@ -50,6 +50,7 @@ func resourceTypes() map[string]resourceType {
 	} {
 		maps.Copy(out, part)
 	}
+
 	return out
 }
 
@@ -94,6 +95,7 @@ func (j *handlerRequest) storedResource() (r *resource) {
 		r = j.engine.state.Stacks[j.stackID].Resources[j.logicalID]
 		return nil
 	})
+
 	return r
 }
 
@@ -108,6 +110,7 @@ func (j *handlerRequest) pickProperties(names ...string) object {
 			out[n] = v
 		}
 	}
+
 	return out
 }
 
@@ -119,12 +122,16 @@ func (j *handlerRequest) omitProperties(but ...string) object {
 			out[n] = v
 		}
 	}
+
 	return out
 }
 
 // propertyChanged tells whether one of the properties is to change.
 func (j *handlerRequest) propertyChanged(names ...string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return canonicalText(j.props[n]) != canonicalText(j.oldProps[n]) })
+	return slices.ContainsFunc(
+		names,
+		func(n string) bool { return canonicalText(j.props[n]) != canonicalText(j.oldProps[n]) },
+	)
 }
 
 // setPhysicalID sets the id, and remembers it before anything else happens.
@@ -133,12 +140,15 @@ func (j *handlerRequest) setPhysicalID(id any) error {
 	if j.physicalID == "" {
 		return fmt.Errorf("make %s: the service named no id", j.logicalID)
 	}
+
 	j.engine.addSystemTags(j)
+
 	return j.engine.store.WithLock(func() error {
 		if st := j.engine.state.Stacks[j.stackID]; st != nil && st.Resources[j.logicalID] != nil {
 			st.Resources[j.logicalID].Physical = j.physicalID
 			j.engine.store.MarkChanged()
 		}
+
 		return nil
 	})
 }
@@ -156,6 +166,7 @@ func serviceName(kind string) string {
 	if name == "elasticloadbalancingv2" {
 		return "elasticloadbalancing"
 	}
+
 	return name
 }
 
@@ -172,18 +183,22 @@ func mergeTags(stack map[string]string, property any) map[string]string {
 	if out == nil {
 		out = map[string]string{}
 	}
+
 	list, _ := property.([]any)
+
 	for _, e := range list {
 		m, _ := e.(object)
 		k, _ := scalarText(m["Key"])
 		v, _ := scalarText(m["Value"])
 		out[k] = v
 	}
+
 	if m, ok := property.(object); ok {
 		for k, e := range m {
 			out[k], _ = scalarText(e)
 		}
 	}
+
 	return out
 }
 
@@ -193,6 +208,7 @@ func tagObjects(tags map[string]string) []any {
 	for _, k := range record.SortedKeys(tags) {
 		out = append(out, object{"Key": k, "Value": tags[k]})
 	}
+
 	return out
 }
 
@@ -202,27 +218,38 @@ func (j *handlerRequest) resourceTags() []any {
 }
 
 // updateTags calls set and drop with what must change of the tags in a property.
-func (j *handlerRequest) updateTags(property string, set func([]any) error, drop func(keys []any) error) error {
-	want, have := mergeTags(j.stackTags, j.props[property]), mergeTags(j.oldStackTags, j.oldProps[property])
-	changed, gone := map[string]string{}, []any{}
+func (j *handlerRequest) updateTags(
+	property string,
+	set func([]any) error,
+	drop func(keys []any) error,
+) error {
+	want := mergeTags(j.stackTags, j.props[property])
+	have := mergeTags(j.oldStackTags, j.oldProps[property])
+	changed := map[string]string{}
+	gone := []any{}
+
 	for k, v := range want {
 		if old, ok := have[k]; !ok || old != v {
 			changed[k] = v
 		}
 	}
+
 	for _, k := range record.SortedKeys(have) {
 		if _, ok := want[k]; !ok {
 			gone = append(gone, k)
 		}
 	}
+
 	if len(gone) > 0 {
 		if err := drop(gone); err != nil {
 			return err
 		}
 	}
+
 	if len(changed) > 0 {
 		return set(tagObjects(changed))
 	}
+
 	return nil
 }
 
@@ -232,11 +259,13 @@ func (j *handlerRequest) physicalName() string {
 	if n := j.stringProperty(t.nameProperty); n != "" {
 		return n
 	}
+
 	suffix := "-" + strings.ToUpper(record.RandomHex(j.engine.cfg.Rand, 12))
 	base := j.stackName + "-" + j.logicalID
 	if t.maxNameLength > 0 && len(base)+len(suffix) > t.maxNameLength {
 		base = base[:t.maxNameLength-len(suffix)]
 	}
+
 	return base + suffix
 }
 
@@ -253,10 +282,12 @@ func (s *Service) pollUntil(ctx context.Context, limit time.Duration, ready func
 	defer t.Stop()
 	end := time.NewTimer(limit)
 	defer end.Stop()
+
 	for {
 		if ok, err := ready(); ok || err != nil {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -272,12 +303,16 @@ func errorCode(err error) string {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e.Code
 	}
+
 	return ""
 }
 
 // isAccessDenied tells whether IAM refused.
 func isAccessDenied(err error) bool {
-	return slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, errorCode(err))
+	return slices.Contains(
+		[]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"},
+		errorCode(err),
+	)
 }
 
 // isNotFound tells whether a service says that something is not there.
@@ -287,8 +322,10 @@ func isNotFound(err error) bool {
 	if errors.As(err, &e) && c == "ValidationError" && strings.Contains(e.err.Message, "not found") {
 		return true // Auto Scaling says it in its message only
 	}
+
 	return strings.HasSuffix(c, "NotFound") || strings.HasSuffix(c, "NotFoundException") || strings.HasPrefix(c, "NoSuch") ||
-		strings.HasSuffix(c, ".Malformed") || c == "Gateway.NotAttached"
+		strings.HasSuffix(c, ".Malformed") ||
+		c == "Gateway.NotAttached"
 }
 
 // ignoreNotFound is err, but nil where it says that there is nothing.
@@ -296,6 +333,7 @@ func ignoreNotFound(err error) error {
 	if isNotFound(err) {
 		return nil
 	}
+
 	return err
 }
 
@@ -311,9 +349,11 @@ func valueAt(v any, path ...any) any {
 			if step >= len(list) {
 				return nil
 			}
+
 			v = list[step]
 		}
 	}
+
 	return v
 }
 

@@ -20,6 +20,7 @@ func documentText(v any) string {
 		if err != nil {
 			return ""
 		}
+
 		return string(b)
 	}
 }
@@ -34,6 +35,7 @@ func (j *handlerRequest) syncInlinePolicies(before any) error {
 			return err
 		}
 	}
+
 	for _, p := range listAt(before) {
 		if name := stringAt(p, "PolicyName"); !wanted[name] {
 			if err := ignoreNotFound(j.runOperation("iam", "DeleteRolePolicy", object{"RoleName": j.physicalID, "PolicyName": name})); err != nil {
@@ -41,6 +43,7 @@ func (j *handlerRequest) syncInlinePolicies(before any) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -52,11 +55,13 @@ func (j *handlerRequest) syncManagedPolicies(before, after any) error {
 			return err
 		}
 	}
+
 	for _, arn := range fewer {
 		if err := ignoreNotFound(j.runOperation("iam", "DetachRolePolicy", object{"RoleName": j.physicalID, "PolicyArn": arn})); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -64,11 +69,13 @@ func iamTypes() map[string]resourceType {
 	return map[string]resourceType{
 		"AWS::IAM::Role": roleType(),
 		"AWS::IAM::RolePolicy": {
-			needsCapability: true, nameProperty: "PolicyName",
+			needsCapability: true,
+			nameProperty:    "PolicyName",
 			create: func(j *handlerRequest) error {
 				if err := putRolePolicy(j); err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(j.stringProperty("PolicyName") + "|" + j.stringProperty("RoleName"))
 			},
 			update: putRolePolicy,
@@ -77,11 +84,13 @@ func iamTypes() map[string]resourceType {
 			},
 		},
 		"AWS::IAM::Policy": {
-			needsCapability: true, nameProperty: "PolicyName",
+			needsCapability: true,
+			nameProperty:    "PolicyName",
 			create: func(j *handlerRequest) error {
 				if err := forEachRole(j, j.props["Roles"], putRolePolicy); err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(j.stringProperty("PolicyName"))
 			},
 			update: func(j *handlerRequest) error {
@@ -89,6 +98,7 @@ func iamTypes() map[string]resourceType {
 				if err := forEachRole(j, fewer, deleteRolePolicy); err != nil {
 					return err
 				}
+
 				return forEachRole(j, j.props["Roles"], putRolePolicy)
 			},
 			delete:                func(j *handlerRequest) error { return forEachRole(j, j.props["Roles"], deleteRolePolicy) },
@@ -106,7 +116,9 @@ func putRolePolicy(j *handlerRequest) error {
 }
 
 func deleteRolePolicy(j *handlerRequest) error {
-	return ignoreNotFound(j.runOperation("iam", "DeleteRolePolicy", j.pickProperties("RoleName", "PolicyName")))
+	return ignoreNotFound(
+		j.runOperation("iam", "DeleteRolePolicy", j.pickProperties("RoleName", "PolicyName")),
+	)
 }
 
 // forEachRole calls do for every role in a list, as if it were the property RoleName.
@@ -119,22 +131,30 @@ func forEachRole(j *handlerRequest, roles any, do func(*handlerRequest) error) e
 			return err
 		}
 	}
+
 	return nil
 }
 
 func roleType() resourceType {
 	return resourceType{
-		needsCapability: true, nameProperty: "RoleName", maxNameLength: 64,
+		needsCapability: true,
+		nameProperty:    "RoleName",
+		maxNameLength:   64,
 		create: func(j *handlerRequest) error {
 			in := j.pickProperties("Path", "Description", "MaxSessionDuration", "PermissionsBoundary")
 			name := j.physicalName()
-			in["RoleName"], in["AssumeRolePolicyDocument"] = name, j.policyDocument("AssumeRolePolicyDocument")
+			in["RoleName"], in["AssumeRolePolicyDocument"] = name, j.policyDocument(
+				"AssumeRolePolicyDocument",
+			)
 			if tags := j.resourceTags(); len(tags) > 0 {
 				in["Tags"] = tags
 			}
-			if err := j.runOperation("iam", "CreateRole", in); err != nil && (!j.resumed || errorCode(err) != "EntityAlreadyExists") {
+
+			if err := j.runOperation("iam", "CreateRole", in); err != nil &&
+				(!j.resumed || errorCode(err) != "EntityAlreadyExists") {
 				return err
 			}
+
 			return j.setPhysicalID(name)
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -142,10 +162,20 @@ func roleType() resourceType {
 			if err != nil {
 				return err
 			}
-			j.attributes["Arn"], j.attributes["RoleId"] = stringAt(out, "Role", "Arn"), stringAt(out, "Role", "RoleId")
+
+			j.attributes["Arn"], j.attributes["RoleId"] = stringAt(
+				out,
+				"Role",
+				"Arn",
+			), stringAt(
+				out,
+				"Role",
+				"RoleId",
+			)
 			if err := j.syncInlinePolicies(nil); err != nil {
 				return err
 			}
+
 			return j.syncManagedPolicies(nil, j.props["ManagedPolicyArns"])
 		},
 		update: updateRole,
@@ -155,9 +185,11 @@ func roleType() resourceType {
 			if err := own.syncInlinePolicies(j.props["Policies"]); err != nil {
 				return err
 			}
+
 			if err := j.syncManagedPolicies(j.props["ManagedPolicyArns"], nil); err != nil {
 				return err
 			}
+
 			return j.runOperation("iam", "DeleteRole", object{"RoleName": j.physicalID})
 		},
 	}
@@ -169,6 +201,7 @@ func updateRole(j *handlerRequest) error {
 			return err
 		}
 	}
+
 	if j.propertyChanged("Description", "MaxSessionDuration") {
 		in := j.pickProperties("MaxSessionDuration")
 		in["RoleName"], in["Description"] = j.physicalID, j.stringProperty("Description")
@@ -176,12 +209,15 @@ func updateRole(j *handlerRequest) error {
 			return err
 		}
 	}
+
 	if err := j.syncInlinePolicies(j.oldProps["Policies"]); err != nil {
 		return err
 	}
+
 	if err := j.syncManagedPolicies(j.oldProps["ManagedPolicyArns"], j.props["ManagedPolicyArns"]); err != nil {
 		return err
 	}
+
 	return j.updateTags("Tags", func(tags []any) error {
 		return j.runOperation("iam", "TagRole", object{"RoleName": j.physicalID, "Tags": tags})
 	}, func(keys []any) error {
@@ -191,7 +227,9 @@ func updateRole(j *handlerRequest) error {
 
 func managedPolicyType() resourceType {
 	return resourceType{
-		needsCapability: true, nameProperty: "ManagedPolicyName", maxNameLength: 128,
+		needsCapability: true,
+		nameProperty:    "ManagedPolicyName",
+		maxNameLength:   128,
 		create: func(j *handlerRequest) error {
 			in := j.pickProperties("Path", "Description")
 			in["PolicyName"], in["PolicyDocument"] = j.physicalName(), j.policyDocument("PolicyDocument")
@@ -199,6 +237,7 @@ func managedPolicyType() resourceType {
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(valueAt(out, "Policy", "Arn"))
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -211,19 +250,23 @@ func managedPolicyType() resourceType {
 					return err
 				}
 			}
+
 			more, fewer := diffLists(j.oldProps["Roles"], j.props["Roles"])
 			if err := forEachAttachedRole(j, more, "AttachRolePolicy"); err != nil {
 				return err
 			}
+
 			return forEachAttachedRole(j, fewer, "DetachRolePolicy")
 		},
 		delete: func(j *handlerRequest) error {
 			if err := ignoreNotFound(forEachAttachedRole(j, j.props["Roles"], "DetachRolePolicy")); err != nil {
 				return err
 			}
+
 			if err := deleteOldVersions(j); err != nil {
 				return err
 			}
+
 			return j.runOperation("iam", "DeletePolicy", object{"PolicyArn": j.physicalID})
 		},
 	}
@@ -236,15 +279,25 @@ func forEachAttachedRole(j *handlerRequest, roles any, op string) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // createPolicyVersion makes a new default version; IAM keeps five, CloudFormation one.
 func createPolicyVersion(j *handlerRequest) error {
-	err := j.runOperation("iam", "CreatePolicyVersion", object{"PolicyArn": j.physicalID, "PolicyDocument": j.policyDocument("PolicyDocument"), "SetAsDefault": true})
+	err := j.runOperation(
+		"iam",
+		"CreatePolicyVersion",
+		object{
+			"PolicyArn":      j.physicalID,
+			"PolicyDocument": j.policyDocument("PolicyDocument"),
+			"SetAsDefault":   true,
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	return deleteOldVersions(j)
 }
 
@@ -255,10 +308,12 @@ func deleteOldVersions(j *handlerRequest) error {
 		if valueAt(v, "IsDefaultVersion") == true {
 			continue
 		}
+
 		if err := j.runOperation("iam", "DeletePolicyVersion", object{"PolicyArn": j.physicalID, "VersionId": valueAt(v, "VersionId")}); err != nil {
 			return err
 		}
 	}
+
 	return err
 }
 
@@ -270,31 +325,48 @@ func instanceProfileType() resourceType {
 				return err
 			}
 		}
+
 		for _, r := range more {
-			err := j.runOperation("iam", "AddRoleToInstanceProfile", object{"InstanceProfileName": j.physicalID, "RoleName": r})
+			err := j.runOperation(
+				"iam",
+				"AddRoleToInstanceProfile",
+				object{"InstanceProfileName": j.physicalID, "RoleName": r},
+			)
 			if err != nil && (!j.resumed || errorCode(err) != "LimitExceeded") {
 				return err
 			}
 		}
+
 		return nil
 	}
+
 	return resourceType{
-		needsCapability: true, nameProperty: "InstanceProfileName", maxNameLength: 128,
+		needsCapability: true,
+		nameProperty:    "InstanceProfileName",
+		maxNameLength:   128,
 		create: func(j *handlerRequest) error {
 			in := j.pickProperties("Path")
 			name := j.physicalName()
 			in["InstanceProfileName"] = name
-			if err := j.runOperation("iam", "CreateInstanceProfile", in); err != nil && (!j.resumed || errorCode(err) != "EntityAlreadyExists") {
+			if err := j.runOperation("iam", "CreateInstanceProfile", in); err != nil &&
+				(!j.resumed || errorCode(err) != "EntityAlreadyExists") {
 				return err
 			}
+
 			return j.setPhysicalID(name)
 		},
 		stabilize: func(j *handlerRequest) error {
-			out, err := j.callOperation("iam", "GetInstanceProfile", object{"InstanceProfileName": j.physicalID})
+			out, err := j.callOperation(
+				"iam",
+				"GetInstanceProfile",
+				object{"InstanceProfileName": j.physicalID},
+			)
 			if err != nil {
 				return err
 			}
+
 			j.attributes["Arn"] = stringAt(out, "InstanceProfile", "Arn")
+
 			return roles(j, nil, j.props["Roles"])
 		},
 		update: func(j *handlerRequest) error { return roles(j, j.oldProps["Roles"], j.props["Roles"]) },
@@ -302,6 +374,7 @@ func instanceProfileType() resourceType {
 			if err := roles(j, j.props["Roles"], nil); err != nil {
 				return err
 			}
+
 			return j.runOperation("iam", "DeleteInstanceProfile", object{"InstanceProfileName": j.physicalID})
 		},
 	}

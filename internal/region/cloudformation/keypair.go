@@ -7,15 +7,19 @@ import "encoding/base64"
 // keyPairType is the public half of an SSH key, by its name. The region makes no private keys, so a template must bring it.
 func keyPairType() resourceType {
 	return resourceType{
-		nameProperty: "KeyName", maxNameLength: 255,
+		nameProperty:  "KeyName",
+		maxNameLength: 255,
 		create: func(j *handlerRequest) error {
 			err := j.runOperation("ec2", "ImportKeyPair", object{
-				"KeyName": j.stringProperty("KeyName"), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(j.stringProperty("PublicKeyMaterial"))),
+				"KeyName": j.stringProperty(
+					"KeyName",
+				), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(j.stringProperty("PublicKeyMaterial"))),
 				"TagSpecifications": j.tagSpecifications("key-pair"),
 			})
 			if err != nil && (!j.resumed || errorCode(err) != "InvalidKeyPair.Duplicate") {
 				return err
 			}
+
 			return j.setPhysicalID(j.stringProperty("KeyName"))
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -23,6 +27,7 @@ func keyPairType() resourceType {
 			for _, name := range []string{"KeyPairId", "KeyFingerprint"} {
 				j.attributes[name] = valueAt(out, "KeyPairs", 0, name)
 			}
+
 			return err
 		},
 		delete: deleteEC2("DeleteKeyPair", "KeyName"),

@@ -8,6 +8,7 @@ func kmsTags(tags []any) []any {
 	for _, t := range tags {
 		out = append(out, object{"TagKey": valueAt(t, "Key"), "TagValue": valueAt(t, "Value")})
 	}
+
 	return out
 }
 
@@ -24,6 +25,7 @@ func setKeyRotation(j *handlerRequest) error {
 	if j.props["EnableKeyRotation"] == true {
 		op = "EnableKeyRotation"
 	}
+
 	return j.runOperation("kms", op, object{"KeyId": j.physicalID})
 }
 
@@ -33,6 +35,7 @@ func setKeyEnabled(j *handlerRequest) error {
 	if j.props["Enabled"] == false {
 		op = "DisableKey"
 	}
+
 	return j.runOperation("kms", op, object{"KeyId": j.physicalID})
 }
 
@@ -43,13 +46,16 @@ func kmsKeyType() resourceType {
 			if p := j.policyDocument("KeyPolicy"); p != "" {
 				in["Policy"] = p
 			}
+
 			if tags := j.resourceTags(); len(tags) > 0 {
 				in["Tags"] = kmsTags(tags)
 			}
+
 			out, err := j.callOperation("kms", "CreateKey", in)
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(valueAt(out, "KeyMetadata", "KeyId"))
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -57,15 +63,18 @@ func kmsKeyType() resourceType {
 			if err != nil {
 				return err
 			}
+
 			j.attributes["Arn"], j.attributes["KeyId"] = stringAt(out, "KeyMetadata", "Arn"), j.physicalID
 			if j.props["EnableKeyRotation"] == true {
 				if err := setKeyRotation(j); err != nil {
 					return err
 				}
 			}
+
 			if j.props["Enabled"] == false {
 				return setKeyEnabled(j)
 			}
+
 			return nil
 		},
 		update: updateKey,
@@ -74,10 +83,12 @@ func kmsKeyType() resourceType {
 			if days, ok := j.props["PendingWindowInDays"]; ok {
 				in["PendingWindowInDays"] = days
 			}
+
 			err := j.runOperation("kms", "ScheduleKeyDeletion", in)
 			if errorCode(err) == "KMSInvalidStateException" {
 				return nil // it is scheduled already
 			}
+
 			return err
 		},
 		replacementProperties: []string{"KeySpec", "KeyUsage", "MultiRegion", "Origin"},
@@ -101,10 +112,12 @@ func updateKey(j *handlerRequest) error {
 		if !j.propertyChanged(part.property) {
 			continue
 		}
+
 		if err := part.set(j); err != nil {
 			return err
 		}
 	}
+
 	return j.updateTags("Tags", func(tags []any) error {
 		return j.runOperation("kms", "TagResource", object{"KeyId": j.physicalID, "Tags": kmsTags(tags)})
 	}, func(keys []any) error {
@@ -116,9 +129,11 @@ func kmsAliasType() resourceType {
 	return resourceType{
 		nameProperty: "AliasName",
 		create: func(j *handlerRequest) error {
-			if err := j.runOperation("kms", "CreateAlias", j.pickProperties("AliasName", "TargetKeyId")); err != nil && (!j.resumed || errorCode(err) != "AlreadyExistsException") {
+			if err := j.runOperation("kms", "CreateAlias", j.pickProperties("AliasName", "TargetKeyId")); err != nil &&
+				(!j.resumed || errorCode(err) != "AlreadyExistsException") {
 				return err
 			}
+
 			return j.setPhysicalID(j.stringProperty("AliasName"))
 		},
 		update: func(j *handlerRequest) error {

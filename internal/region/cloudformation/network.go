@@ -13,6 +13,7 @@ func (j *handlerRequest) tagSpecifications(kind string) []any {
 	if len(tags) == 0 {
 		return []any{}
 	}
+
 	return []any{object{"ResourceType": kind, "Tags": tags}}
 }
 
@@ -23,14 +24,17 @@ func createEC2(op, kind string, path string, in func(j *handlerRequest) object) 
 		if kind != "" {
 			args["TagSpecifications"] = j.tagSpecifications(kind)
 		}
+
 		out, err := j.callOperation("ec2", op, args)
 		if err != nil {
 			return err
 		}
+
 		steps := []any{}
 		for step := range strings.SplitSeq(path, ".") {
 			steps = append(steps, step)
 		}
+
 		return j.setPhysicalID(valueAt(out, steps...))
 	}
 }
@@ -47,7 +51,11 @@ func (j *handlerRequest) updateEC2TagsOf(id string) error {
 	return j.updateTags("Tags", func(tags []any) error {
 		return j.runOperation("ec2", "CreateTags", object{"Resources": []any{id}, "Tags": tags})
 	}, func(keys []any) error {
-		return j.runOperation("ec2", "DeleteTags", object{"Resources": []any{id}, "Tags": tagKeyObjects(keys)})
+		return j.runOperation(
+			"ec2",
+			"DeleteTags",
+			object{"Resources": []any{id}, "Tags": tagKeyObjects(keys)},
+		)
 	})
 }
 
@@ -56,6 +64,7 @@ func tagKeyObjects(keys []any) []any {
 	for _, k := range keys {
 		out = append(out, object{"Key": k})
 	}
+
 	return out
 }
 
@@ -69,9 +78,15 @@ func networkTypes() map[string]resourceType {
 	return map[string]resourceType{
 		"AWS::EC2::VPC": vpcType(),
 		"AWS::EC2::InternetGateway": {
-			create:    createEC2("CreateInternetGateway", "internet-gateway", "InternetGateway.InternetGatewayId", func(*handlerRequest) object { return object{} }),
-			stabilize: setIDAttribute("InternetGatewayId"), update: updateEC2Tags,
-			delete: deleteEC2("DeleteInternetGateway", "InternetGatewayId"),
+			create: createEC2(
+				"CreateInternetGateway",
+				"internet-gateway",
+				"InternetGateway.InternetGatewayId",
+				func(*handlerRequest) object { return object{} },
+			),
+			stabilize: setIDAttribute("InternetGatewayId"),
+			update:    updateEC2Tags,
+			delete:    deleteEC2("DeleteInternetGateway", "InternetGatewayId"),
 		},
 		"AWS::EC2::VPCGatewayAttachment": gatewayAttachmentType(),
 		"AWS::EC2::Subnet":               subnetType(),
@@ -79,10 +94,15 @@ func networkTypes() map[string]resourceType {
 		"AWS::EC2::KeyPair":              keyPairType(),
 		"AWS::EC2::EIPAssociation": {
 			create: func(j *handlerRequest) error {
-				out, err := j.callOperation("ec2", "AssociateAddress", j.pickProperties("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress"))
+				out, err := j.callOperation(
+					"ec2",
+					"AssociateAddress",
+					j.pickProperties("AllocationId", "InstanceId", "NetworkInterfaceId", "PrivateIpAddress"),
+				)
 				if err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(valueAt(out, "AssociationId"))
 			},
 			stabilize: setIDAttribute("Id"),
@@ -95,17 +115,24 @@ func networkTypes() map[string]resourceType {
 // vpcType is a network.
 func vpcType() resourceType {
 	return resourceType{
-		create: createEC2("CreateVpc", "vpc", "Vpc.VpcId", func(j *handlerRequest) object { return j.pickProperties("CidrBlock", "InstanceTenancy") }),
+		create: createEC2(
+			"CreateVpc",
+			"vpc",
+			"Vpc.VpcId",
+			func(j *handlerRequest) object { return j.pickProperties("CidrBlock", "InstanceTenancy") },
+		),
 		stabilize: func(j *handlerRequest) error {
 			if err := applyVPCSettings(j); err != nil {
 				return err
 			}
+
 			return readVPCAttributes(j)
 		},
 		update: func(j *handlerRequest) error {
 			if err := applyVPCSettings(j); err != nil {
 				return err
 			}
+
 			return updateEC2Tags(j)
 		},
 		delete:          deleteEC2("DeleteVpc", "VpcId"),
@@ -117,9 +144,11 @@ func vpcType() resourceType {
 func gatewayAttachmentType() resourceType {
 	return resourceType{
 		create: func(j *handlerRequest) error {
-			if err := j.runOperation("ec2", "AttachInternetGateway", j.pickProperties("InternetGatewayId", "VpcId")); err != nil && (!j.resumed || errorCode(err) != "Resource.AlreadyAssociated") {
+			if err := j.runOperation("ec2", "AttachInternetGateway", j.pickProperties("InternetGatewayId", "VpcId")); err != nil &&
+				(!j.resumed || errorCode(err) != "Resource.AlreadyAssociated") {
 				return err
 			}
+
 			return j.setPhysicalID("IGW|" + j.stringProperty("VpcId"))
 		},
 		stabilize: func(j *handlerRequest) error { j.attributes["AttachmentType"] = "IGW"; return nil },
@@ -127,10 +156,19 @@ func gatewayAttachmentType() resourceType {
 			if err := ignoreNotFound(j.runOperation("ec2", "DetachInternetGateway", object{"InternetGatewayId": j.oldProps["InternetGatewayId"], "VpcId": j.oldProps["VpcId"]})); err != nil {
 				return err
 			}
-			return j.runOperation("ec2", "AttachInternetGateway", j.pickProperties("InternetGatewayId", "VpcId"))
+
+			return j.runOperation(
+				"ec2",
+				"AttachInternetGateway",
+				j.pickProperties("InternetGatewayId", "VpcId"),
+			)
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("ec2", "DetachInternetGateway", j.pickProperties("InternetGatewayId", "VpcId"))
+			return j.runOperation(
+				"ec2",
+				"DetachInternetGateway",
+				j.pickProperties("InternetGatewayId", "VpcId"),
+			)
 		},
 	}
 }
@@ -145,16 +183,19 @@ func subnetType() resourceType {
 			if err := applySubnetSettings(j); err != nil {
 				return err
 			}
+
 			subnet, err := j.describeFirst("DescribeSubnets", "SubnetIds", "Subnets")
 			for _, name := range []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId", "SubnetId"} {
 				j.attributes[name] = valueAt(subnet, name)
 			}
+
 			return err
 		},
 		update: func(j *handlerRequest) error {
 			if err := applySubnetSettings(j); err != nil {
 				return err
 			}
+
 			return updateEC2Tags(j)
 		},
 		delete:          deleteEC2("DeleteSubnet", "SubnetId"),
@@ -165,9 +206,14 @@ func subnetType() resourceType {
 // natGatewayType is a NAT gateway, which takes a while to come and to go.
 func natGatewayType() resourceType {
 	return resourceType{
-		create: createEC2("CreateNatGateway", "natgateway", "NatGateway.NatGatewayId", func(j *handlerRequest) object {
-			return j.pickProperties("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress")
-		}),
+		create: createEC2(
+			"CreateNatGateway",
+			"natgateway",
+			"NatGateway.NatGatewayId",
+			func(j *handlerRequest) object {
+				return j.pickProperties("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress")
+			},
+		),
 		stabilize: func(j *handlerRequest) error {
 			j.attributes["NatGatewayId"] = j.physicalID
 			return j.waitUntil(func() (bool, error) {
@@ -176,7 +222,13 @@ func natGatewayType() resourceType {
 				case err != nil:
 					return false, err
 				case state == "failed" || state == "deleted" || state == "deleting":
-					return false, fmt.Errorf("NatGateway %s is in state %s and hence failed to stabilize. Detailed failure message: %s", j.physicalID, state, stringAt(nat, "FailureMessage"))
+					return false, fmt.Errorf(
+						"NatGateway %s is in state %s and hence failed to stabilize. Detailed failure message: %s",
+						j.physicalID,
+						state,
+						stringAt(nat, "FailureMessage"),
+					)
+
 				default:
 					return state == "available", nil
 				}
@@ -206,10 +258,12 @@ func applyVPCSettings(j *handlerRequest) error {
 		if !given {
 			want = name == "EnableDnsSupport" // EC2's defaults
 		}
+
 		if err := j.runOperation("ec2", "ModifyVpcAttribute", object{"VpcId": j.physicalID, name: object{"Value": want}}); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -218,18 +272,28 @@ func readVPCAttributes(j *handlerRequest) error {
 	if err != nil {
 		return err
 	}
+
 	j.attributes["VpcId"], j.attributes["CidrBlock"] = j.physicalID, valueAt(vpc, "CidrBlock")
 	groups, err := j.callOperation("ec2", "DescribeSecurityGroups", object{"Filters": []any{
-		object{"Name": "vpc-id", "Values": []any{j.physicalID}}, object{"Name": "group-name", "Values": []any{"default"}},
+		object{
+			"Name":   "vpc-id",
+			"Values": []any{j.physicalID},
+		}, object{"Name": "group-name", "Values": []any{"default"}},
 	}})
 	if err != nil {
 		return err
 	}
+
 	j.attributes["DefaultSecurityGroup"] = valueAt(groups, "SecurityGroups", 0, "GroupId")
 	acls, err := j.callOperation("ec2", "DescribeNetworkAcls", object{"Filters": []any{
-		object{"Name": "vpc-id", "Values": []any{j.physicalID}}, object{"Name": "default", "Values": []any{"true"}},
+		object{
+			"Name":   "vpc-id",
+			"Values": []any{j.physicalID},
+		}, object{"Name": "default", "Values": []any{"true"}},
 	}})
+
 	j.attributes["DefaultNetworkAcl"] = valueAt(acls, "NetworkAcls", 0, "NetworkAclId")
+
 	return err
 }
 
@@ -238,7 +302,12 @@ func applySubnetSettings(j *handlerRequest) error {
 	if !given && j.oldProps["MapPublicIpOnLaunch"] == nil {
 		return nil
 	}
-	return j.runOperation("ec2", "ModifySubnetAttribute", object{"SubnetId": j.physicalID, "MapPublicIpOnLaunch": object{"Value": want == true}})
+
+	return j.runOperation(
+		"ec2",
+		"ModifySubnetAttribute",
+		object{"SubnetId": j.physicalID, "MapPublicIpOnLaunch": object{"Value": want == true}},
+	)
 }
 
 // elasticIPType is an elastic IP: its physical id is the address.
@@ -247,20 +316,33 @@ func elasticIPType() resourceType {
 		out, err := j.callOperation("ec2", "DescribeAddresses", object{"PublicIps": []any{j.physicalID}})
 		return valueAt(out, "Addresses", 0), err
 	}
+
 	attach := func(j *handlerRequest) error {
 		if !j.hasProperty("InstanceId") {
 			return nil
 		}
-		return j.runOperation("ec2", "AssociateAddress", object{"AllocationId": j.attributes["AllocationId"], "InstanceId": j.props["InstanceId"]})
+
+		return j.runOperation(
+			"ec2",
+			"AssociateAddress",
+			object{"AllocationId": j.attributes["AllocationId"], "InstanceId": j.props["InstanceId"]},
+		)
 	}
+
 	return resourceType{
-		create: createEC2("AllocateAddress", "elastic-ip", "PublicIp", func(*handlerRequest) object { return object{"Domain": "vpc"} }),
+		create: createEC2(
+			"AllocateAddress",
+			"elastic-ip",
+			"PublicIp",
+			func(*handlerRequest) object { return object{"Domain": "vpc"} },
+		),
 		stabilize: func(j *handlerRequest) error {
 			a, err := find(j)
 			j.attributes["PublicIp"], j.attributes["AllocationId"] = j.physicalID, valueAt(a, "AllocationId")
 			if err != nil {
 				return err
 			}
+
 			return attach(j)
 		},
 		update: func(j *handlerRequest) error {
@@ -269,13 +351,16 @@ func elasticIPType() resourceType {
 				if id := stringAt(a, "AssociationId"); err == nil && id != "" {
 					err = j.runOperation("ec2", "DisassociateAddress", object{"AssociationId": id})
 				}
+
 				if err == nil {
 					err = attach(j)
 				}
+
 				if err != nil {
 					return err
 				}
 			}
+
 			return j.updateEC2TagsOf(stringAt(j.attributes, "AllocationId"))
 		},
 		delete: func(j *handlerRequest) error {
@@ -283,13 +368,20 @@ func elasticIPType() resourceType {
 			if err != nil {
 				return err
 			}
+
 			return j.runOperation("ec2", "ReleaseAddress", object{"AllocationId": valueAt(a, "AllocationId")})
 		},
 		findCreated: func(j *handlerRequest) (bool, error) {
-			out, err := j.engine.callService(j.engine.withStackCaller(j.ctx, systemCaller()), "ec2", "DescribeAddresses", object{"Filters": []any{
-				object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{j.stackID}},
-				object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{j.logicalID}},
-			}})
+			out, err := j.engine.callService(
+				j.engine.withStackCaller(j.ctx, systemCaller()),
+				"ec2",
+				"DescribeAddresses",
+				object{"Filters": []any{
+					object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{j.stackID}},
+					object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{j.logicalID}},
+				}},
+			)
+
 			j.physicalID = stringAt(out, "Addresses", 0, "PublicIp")
 			return j.physicalID != "", err
 		},

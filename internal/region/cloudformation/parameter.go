@@ -32,19 +32,25 @@ func (t *Template) readParameter(name string, v any) error {
 	if !ok {
 		return formatError("Every Parameters object must contain a Type member.")
 	}
+
 	p := parameterSpec{}
+
 	for _, k := range record.SortedKeys(m) {
 		if err := readParameterMember(&p, "/Parameters/"+name+"/"+k, k, m[k]); err != nil {
 			return err
 		}
 	}
+
 	if p.Type == "" {
 		return formatError("Every Parameters object must contain a Type member.")
 	}
+
 	if !p.hasKnownType() {
 		return formatError("Unrecognized parameter type: %s", p.Type)
 	}
+
 	t.Parameters[name] = p
+
 	return nil
 }
 
@@ -65,11 +71,14 @@ func readParameterMember(p *parameterSpec, at, member string, v any) (err error)
 		if bad != nil {
 			return formatError("[%s] must be a number", at)
 		}
+
 		*numbers[member] = &f
+
 	case member == "Default":
 		var s string
 		s, err = requireString(at, v)
 		p.Default = &s
+
 	case member == "NoEcho":
 		s, _ := scalarText(v)
 		p.NoEcho = strings.EqualFold(s, "true")
@@ -78,16 +87,20 @@ func readParameterMember(p *parameterSpec, at, member string, v any) (err error)
 		if !ok {
 			return formatError("[%s] must be a list", at)
 		}
+
 		for _, e := range list {
 			s, bad := requireString(at, e)
 			if bad != nil {
 				return bad
 			}
+
 			p.Allowed = append(p.Allowed, s)
 		}
+
 	default:
 		return formatError("[%s] is no attribute of a parameter", at)
 	}
+
 	return err
 }
 
@@ -117,14 +130,18 @@ const ssmPrefix = "AWS::SSM::Parameter::Value<"
 func (p parameterSpec) elementType() (kind string, list, ssm bool) {
 	kind = p.Type
 	if inner, ok := strings.CutPrefix(kind, ssmPrefix); ok {
-		kind, ssm = strings.TrimSuffix(inner, ">"), true
+		kind = strings.TrimSuffix(inner, ">")
+		ssm = true
 	}
+
 	if inner, ok := strings.CutPrefix(kind, "List<"); ok {
 		return strings.TrimSuffix(inner, ">"), true, ssm
 	}
+
 	if kind == "CommaDelimitedList" {
 		return "String", true, ssm
 	}
+
 	return kind, false, ssm
 }
 
@@ -146,6 +163,7 @@ func (v parameterValue) effectiveText() string {
 	if v.Resolved != nil {
 		return *v.Resolved
 	}
+
 	return v.Given
 }
 
@@ -155,10 +173,12 @@ func (p parameterSpec) refValue(v parameterValue) any {
 	if !list {
 		return v.effectiveText()
 	}
+
 	out := []any{}
 	for part := range strings.SplitSeq(v.effectiveText(), ",") {
 		out = append(out, strings.TrimSpace(part))
 	}
+
 	return out
 }
 
@@ -168,13 +188,16 @@ func (p parameterSpec) checkValue(name, given string) error {
 		if p.Constraint != "" {
 			return validationError("Parameter %s failed to satisfy constraint: %s", name, p.Constraint)
 		}
+
 		return validationError(format, args...)
 	}
+
 	kind, list, ssm := p.elementType()
 	parts := []string{given}
 	if list && !ssm {
 		parts = strings.Split(given, ",")
 	}
+
 	for _, v := range parts {
 		v = strings.TrimSpace(v)
 		if kind == "Number" && !ssm {
@@ -182,10 +205,12 @@ func (p parameterSpec) checkValue(name, given string) error {
 				return err
 			}
 		}
+
 		if len(p.Allowed) > 0 && !slices.Contains(p.Allowed, v) {
 			return because("Parameter '%s' must be one of AllowedValues", name)
 		}
 	}
+
 	return p.checkText(name, given, because)
 }
 
@@ -197,6 +222,7 @@ func (p parameterSpec) checkNumber(name, given string, because func(string, ...a
 	case p.MinValue != nil && f < *p.MinValue, p.MaxValue != nil && f > *p.MaxValue:
 		return because("Parameter '%s' must be a number between its MinValue and its MaxValue", name)
 	}
+
 	return nil
 }
 
@@ -212,13 +238,16 @@ func (p parameterSpec) checkText(name, given string, because func(string, ...any
 	case p.Pattern == "":
 		return nil
 	}
+
 	re, err := regexp.Compile("^(?:" + p.Pattern + ")$")
 	if err != nil {
 		return formatError("AllowedPattern of parameter %s is no regular expression", name)
 	}
+
 	if !re.MatchString(given) {
 		return because("Parameter %s failed to satisfy constraint: must match pattern %s", name, p.Pattern)
 	}
+
 	return nil
 }
 
@@ -230,39 +259,55 @@ type parameterInput struct {
 }
 
 // resolveParameters settles the values of a template's parameters from a request and from the stack's values before.
-func (s *Service) resolveParameters(ctx context.Context, t *Template, given []parameterInput, before map[string]parameterValue) (map[string]parameterValue, error) {
+func (s *Service) resolveParameters(
+	ctx context.Context,
+	t *Template,
+	given []parameterInput,
+	before map[string]parameterValue,
+) (map[string]parameterValue, error) {
 	out, err := t.mergeInputs(given, before)
 	if err != nil {
 		return nil, err
 	}
+
 	missing := []string{}
+
 	for _, name := range record.SortedKeys(t.Parameters) {
 		if _, given := out[name]; given {
 			continue
 		}
+
 		p := t.Parameters[name]
 		if p.Default == nil {
 			missing = append(missing, name)
 			continue
 		}
+
 		if err := p.checkValue(name, *p.Default); err != nil {
 			return nil, err
 		}
+
 		out[name] = parameterValue{Given: *p.Default, NoEcho: p.NoEcho}
 	}
+
 	if len(missing) > 0 {
 		return nil, validationError("Parameters: [%s] must have values", strings.Join(missing, ", "))
 	}
+
 	return out, s.resolveParameterReferences(ctx, t, out)
 }
 
 // mergeInputs settles the values that a request gives.
-func (t *Template) mergeInputs(given []parameterInput, before map[string]parameterValue) (map[string]parameterValue, error) {
+func (t *Template) mergeInputs(
+	given []parameterInput,
+	before map[string]parameterValue,
+) (map[string]parameterValue, error) {
 	out := map[string]parameterValue{}
 	for _, in := range given {
 		p, declared := t.Parameters[in.name]
 		old, had := before[in.name]
 		_, twice := out[in.name]
+
 		switch {
 		case twice:
 			return nil, validationError("Duplicate values for parameter %s", in.name)
@@ -271,41 +316,60 @@ func (t *Template) mergeInputs(given []parameterInput, before map[string]paramet
 		case !declared:
 			continue
 		case in.usePrevious && !had:
-			return nil, validationError("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", in.name)
+			return nil, validationError(
+				"Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template",
+				in.name,
+			)
+
 		case in.usePrevious:
 			in.value = old.Given
 		}
+
 		if err := p.checkValue(in.name, in.value); err != nil {
 			return nil, err
 		}
+
 		out[in.name] = parameterValue{Given: in.value, NoEcho: p.NoEcho}
 	}
+
 	return out, nil
 }
 
 // resolveParameterReferences reads the parameters of SSM that values name, and refuses ids of what does not exist.
-func (s *Service) resolveParameterReferences(ctx context.Context, t *Template, values map[string]parameterValue) error {
+func (s *Service) resolveParameterReferences(
+	ctx context.Context,
+	t *Template,
+	values map[string]parameterValue,
+) error {
 	for _, name := range record.SortedKeys(values) {
-		v, p := values[name], t.Parameters[name]
+		v := values[name]
+		p := t.Parameters[name]
 		kind, list, ssm := p.elementType()
 		if ssm {
 			out, err := s.callService(ctx, "ssm", "GetParameters", object{"Names": []any{v.Given}})
 			if err != nil {
 				return err
 			}
+
 			found := listAt(out, "Parameters")
 			if len(found) == 0 {
-				return validationError("Unable to fetch parameters [%s] from parameter store for this account.", v.Given)
+				return validationError(
+					"Unable to fetch parameters [%s] from parameter store for this account.",
+					v.Given,
+				)
 			}
+
 			m, _ := found[0].(object)
 			s, _ := scalarText(m["Value"])
 			v.Resolved = &s
 			values[name] = v
 		}
+
 		if err := s.checkExists(ctx, name, newExistenceCheck(kind, list, v.effectiveText())); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -315,15 +379,21 @@ type existenceCheck struct {
 	ids []any
 }
 
-func newExistenceCheck(kind string, list bool, given string) existenceCheck { //revive:disable-line:flag-parameter
+func newExistenceCheck(
+	kind string,
+	list bool,
+	given string,
+) existenceCheck { //revive:disable-line:flag-parameter
 	w := existenceCheck{describeLookup: awsParameterTypes()[kind]}
 	parts := []string{given}
 	if list {
 		parts = strings.Split(given, ",")
 	}
+
 	for _, p := range parts {
 		w.ids = append(w.ids, strings.TrimSpace(p))
 	}
+
 	return w
 }
 
@@ -331,11 +401,18 @@ func (s *Service) checkExists(ctx context.Context, name string, w existenceCheck
 	if w.operation == "" {
 		return nil
 	}
+
 	if _, err := s.callService(ctx, "ec2", w.operation, object{w.idsMember: w.ids}); err != nil {
 		if isAccessDenied(err) {
 			return err
 		}
-		return validationError("Parameter validation failed: parameter value %v for parameter name %s does not exist", w.ids[0], name)
+
+		return validationError(
+			"Parameter validation failed: parameter value %v for parameter name %s does not exist",
+			w.ids[0],
+			name,
+		)
 	}
+
 	return nil
 }

@@ -21,11 +21,18 @@ func systemCaller() wire.Caller { return wire.Caller{} }
 // handlerMessage is a failure in CloudFormation's words.
 func handlerMessage(err error, token string) string {
 	if e, ok := errors.AsType[*callError](err); ok {
-		return fmt.Sprintf("Resource handler returned message: %q (RequestToken: %s, HandlerErrorCode: %s)", e.Error(), token, handlerCode(e.err.Code))
+		return fmt.Sprintf(
+			"Resource handler returned message: %q (RequestToken: %s, HandlerErrorCode: %s)",
+			e.Error(),
+			token,
+			handlerCode(e.err.Code),
+		)
 	}
+
 	if w, ok := errors.AsType[*wire.Error](err); ok {
 		return w.Message
 	}
+
 	return err.Error()
 }
 
@@ -45,6 +52,7 @@ func handlerCode(service string) string {
 			return c.class
 		}
 	}
+
 	return "InvalidRequest"
 }
 
@@ -53,33 +61,52 @@ func propertiesJSON(props object) string {
 	if props == nil {
 		return ""
 	}
+
 	b, err := json.Marshal(props)
 	if err != nil {
 		return ""
 	}
+
 	return string(b)
 }
 
 // newScope is what a stack's template is evaluated with. The caller is inside the book while it is used.
 func (s *Service) newScope(st *stack, c stackContent, t *Template) evalScope {
 	return evalScope{
-		template: t, parameters: c.Params, zones: s.cfg.Zones, pseudo: s.pseudoValues(st), conditions: map[string]bool{},
+		template:   t,
+		parameters: c.Params,
+		zones:      s.cfg.Zones,
+		pseudo:     s.pseudoValues(st),
+		conditions: map[string]bool{},
 		resolveResource: func(logical string) (any, error) {
 			r := st.Resources[logical]
 			if r == nil || r.Physical == "" {
-				return nil, formatError("Unresolved resource dependencies [%s] in the Resources block of the template", logical)
+				return nil, formatError(
+					"Unresolved resource dependencies [%s] in the Resources block of the template",
+					logical,
+				)
 			}
+
 			return r.Physical, nil
 		},
 		resolveAttribute: func(logical, name string) (any, error) {
 			r := st.Resources[logical]
 			if r == nil || r.Physical == "" {
-				return nil, formatError("Unresolved resource dependencies [%s] in the Resources block of the template", logical)
+				return nil, formatError(
+					"Unresolved resource dependencies [%s] in the Resources block of the template",
+					logical,
+				)
 			}
+
 			if v, ok := r.Attributes[name]; ok {
 				return v, nil
 			}
-			return nil, templateError("resource %s does not support attribute type %s in Fn::GetAtt", logical, name)
+
+			return nil, templateError(
+				"resource %s does not support attribute type %s in Fn::GetAtt",
+				logical,
+				name,
+			)
 		},
 		resolveExport: s.exportValue,
 	}
@@ -90,6 +117,7 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 	for _, n := range st.Notify {
 		notify = append(notify, n)
 	}
+
 	return map[string]any{
 		"AWS::AccountId": s.cfg.Account, "AWS::Region": s.cfg.Region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
 		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": noValue{}, "AWS::NotificationARNs": notify,
@@ -97,20 +125,29 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 }
 
 // evaluateResource gives a resource's properties and policies as values.
-func (s *Service) evaluateResource(sd stackTransition, name string) (props object, spec resourceSpec, err error) {
+func (s *Service) evaluateResource(
+	sd stackTransition,
+	name string,
+) (props object, spec resourceSpec, err error) {
 	spec = sd.newTemplate.Resources[name]
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
 	v, err := sc.eval([]any{spec.Properties, emptyIfNil(spec.CreationPolicy), emptyIfNil(spec.UpdatePolicy)})
 	if err != nil {
 		return nil, spec, err
 	}
+
 	props, _ = valueAt(v, 0).(object)
 	spec.CreationPolicy, _ = valueAt(v, 1).(object)
 	spec.UpdatePolicy, _ = valueAt(v, 2).(object)
 	props, problems := coerceProperties(spec.Type, props)
 	if len(problems) > 0 {
-		return nil, spec, fmt.Errorf("Properties validation failed for resource %s with message: [%s]", name, strings.Join(problems, ", ")) //nolint:staticcheck // CloudFormation's words
+		return nil, spec, fmt.Errorf(
+			"Properties validation failed for resource %s with message: [%s]",
+			name,
+			strings.Join(problems, ", "),
+		) //nolint:staticcheck // CloudFormation's words
 	}
+
 	return props, spec, nil
 }
 
@@ -118,6 +155,7 @@ func emptyIfNil(m object) object {
 	if m == nil {
 		return object{}
 	}
+
 	return m
 }
 
@@ -129,22 +167,30 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 		if sd.operation.Done[name] {
 			return nil
 		}
+
 		if sd.rollback && slices.Contains(sd.operation.Skip, name) && r != nil {
-			r.PreviousProperties, sd.operation.Done[name] = nil, true
+			r.PreviousProperties = nil
+			sd.operation.Done[name] = true
 			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixComplete, "")
+
 			return nil
 		}
+
 		props, spec, err := s.evaluateResource(sd, name)
-		if r == nil || r.Physical == "" || r.Status == statusDeleted || r.Status == "CREATE"+suffixInProgress {
+		if r == nil || r.Physical == "" || r.Status == statusDeleted ||
+			r.Status == "CREATE"+suffixInProgress {
 			act = func() error { return s.createResource(ctx, sd, name, evaluatedResource{props, spec, err, "CREATE"}) }
 			return nil
 		}
+
 		act = s.planResourceUpdate(ctx, sd, r, evaluatedResource{props, spec, err, "UPDATE"})
+
 		return nil
 	})
 	if err != nil || act == nil {
 		return err
 	}
+
 	return act()
 }
 
@@ -157,7 +203,12 @@ type evaluatedResource struct {
 }
 
 // planResourceUpdate decides what to do with a resource that is there; nil if nothing. The caller is inside the book.
-func (s *Service) planResourceUpdate(ctx context.Context, sd stackTransition, r *resource, m evaluatedResource) func() error {
+func (s *Service) planResourceUpdate(
+	ctx context.Context,
+	sd stackTransition,
+	r *resource,
+	m evaluatedResource,
+) func() error {
 	refuse := func(why error) func() error {
 		return func() error { return s.failResource(ctx, sd, r.Logical, "UPDATE", why) }
 	}
@@ -167,30 +218,48 @@ func (s *Service) planResourceUpdate(ctx context.Context, sd stackTransition, r 
 	case r.PreviousProperties != nil: // an earlier process was at it
 		return func() error { return s.updateResource(ctx, sd, r, m) }
 	case r.Type != m.spec.Type:
-		return refuse(fmt.Errorf("Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]", r.Logical)) //nolint:staticcheck // CloudFormation's words
+		return refuse(
+			fmt.Errorf(
+				"Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]",
+				r.Logical,
+			),
+		) //nolint:staticcheck // CloudFormation's words
+
 	case sd.rollback && !sd.operation.Touched[r.Logical]:
 		return nil // what the update did not reach stays as it is
 	}
-	names := sd.requestedChanges(r.Logical, changedProperties(r.Properties, m.props), func(other string) bool { return sd.operation.Touched[other] })
-	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.newTemplate.dependenciesOf(r.Logical)
+
+	names := sd.requestedChanges(
+		r.Logical,
+		changedProperties(r.Properties, m.props),
+		func(other string) bool { return sd.operation.Touched[other] },
+	)
+
+	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.newTemplate.dependenciesOf(
+		r.Logical,
+	)
 	s.store.MarkChanged()
 	if len(names) == 0 && !stackTagsChange(sd, r) && !needsRepair(sd, r) {
 		return nil
 	}
+
 	replace := needsReplacement(r, m, names)
 	action := map[bool]string{true: "Update:Replace", false: "Update:Modify"}[replace]
 	if why := s.deniedByPolicy(sd, r, action); why != "" {
 		return refuse(errors.New(why))
 	}
+
 	if replace {
 		return func() error { return s.replaceResource(ctx, sd, r, m) }
 	}
+
 	return func() error { return s.updateResource(ctx, sd, r, m) }
 }
 
 // stackTagsChange tells whether the stack's tags change on a resource.
 func stackTagsChange(sd stackTransition, r *resource) bool {
-	return canonicalText(toObject(sd.after.Tags)) != canonicalText(toObject(sd.before.Tags)) && schemas()[r.Type].TagProperty != ""
+	return canonicalText(toObject(sd.after.Tags)) != canonicalText(toObject(sd.before.Tags)) &&
+		schemas()[r.Type].TagProperty != ""
 }
 
 // needsRepair tells whether a resource may not be as its properties say.
@@ -203,8 +272,10 @@ func needsReplacement(r *resource, m evaluatedResource, names []string) bool {
 	if slices.ContainsFunc(names, func(n string) bool { return requiresRecreation(r.Type, n) == "Always" }) {
 		return true
 	}
+
 	will, _ := scalarText(valueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"))
-	return will == "true" && slices.ContainsFunc(names, func(n string) bool { return slices.Contains(launchProperties(), n) }) ||
+	return will == "true" &&
+		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(launchProperties(), n) }) ||
 		len(names) > 0 && resourceTypes()[r.Type].update == nil
 }
 
@@ -213,11 +284,17 @@ func toObject(m map[string]string) object {
 	for k, v := range m {
 		out[k] = v
 	}
+
 	return out
 }
 
 // createResource makes a resource that is not there.
-func (s *Service) createResource(ctx context.Context, sd stackTransition, name string, m evaluatedResource) error {
+func (s *Service) createResource(
+	ctx context.Context,
+	sd stackTransition,
+	name string,
+	m evaluatedResource,
+) error {
 	var r *resource
 	var again bool
 	err := s.store.WithLock(func() error {
@@ -225,28 +302,44 @@ func (s *Service) createResource(ctx context.Context, sd stackTransition, name s
 			r = &resource{Logical: name}
 			sd.stack.Resources[name] = r
 		}
+
 		again = r.CreationStarted && strings.HasSuffix(r.Status, suffixInProgress)
-		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.newTemplate.dependenciesOf(name), m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy
+		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.newTemplate.dependenciesOf(
+			name,
+		), m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy
 		if !again {
-			r.Properties, r.Signals, r.Attributes, r.CreationStarted, r.Physical = m.props, nil, nil, true, ""
-			if r.Status != "UPDATE"+suffixInProgress || m.action != "UPDATE" { // a replacement has said so already
+			r.Properties = m.props
+			r.Signals = nil
+			r.Attributes = nil
+			r.CreationStarted = true
+			r.Physical = ""
+			if r.Status != "UPDATE"+suffixInProgress ||
+				m.action != "UPDATE" { // a replacement has said so already
 				s.setResourceStatus(sd.stack, r, m.action+suffixInProgress, "")
 			}
 		}
+
 		s.store.MarkChanged()
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	if m.err != nil {
 		return s.failResource(ctx, sd, name, m.action, m.err)
 	}
+
 	j := s.newHandlerRequest(ctx, sd.stack, r)
-	j.stackTags, j.resumed, j.policy, j.rollback = sd.after.Tags, again, m.spec.CreationPolicy, sd.rollback
+	j.stackTags = sd.after.Tags
+	j.resumed = again
+	j.policy = m.spec.CreationPolicy
+	j.rollback = sd.rollback
 	if err := s.provisionResource(ctx, j, m, resourceRef{sd.stack, r}); err != nil {
 		return s.failResource(ctx, sd, name, m.action, err)
 	}
+
 	return s.completeResource(sd, r, j, m.action)
 }
 
@@ -257,42 +350,60 @@ type resourceRef struct {
 }
 
 // provisionResource makes the thing, waits until it is ready and, where asked, until it says so.
-func (s *Service) provisionResource(ctx context.Context, j *handlerRequest, m evaluatedResource, at resourceRef) error {
+func (s *Service) provisionResource(
+	ctx context.Context,
+	j *handlerRequest,
+	m evaluatedResource,
+	at resourceRef,
+) error {
 	t := resourceTypes()[j.typeName]
 	if err := s.createOrFind(ctx, j, m, at); err != nil {
 		return err
 	}
+
 	if j.attributes == nil {
 		j.attributes = object{}
 	}
+
 	if t.stabilize != nil {
 		if err := t.stabilize(j); err != nil {
 			return err
 		}
 	}
+
 	if t.countsOwnSignals {
 		return nil
 	}
+
 	return s.waitForCreationSignals(j, at.resource)
 }
 
 // createOrFind makes the thing, or finds what an earlier process has made.
-func (s *Service) createOrFind(ctx context.Context, j *handlerRequest, m evaluatedResource, at resourceRef) error {
+func (s *Service) createOrFind(
+	ctx context.Context,
+	j *handlerRequest,
+	m evaluatedResource,
+	at resourceRef,
+) error {
 	if j.physicalID == "" && j.resumed {
 		found, err := s.findCreatedResource(ctx, j)
 		if err == nil && found {
 			err = j.setPhysicalID(j.physicalID)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if j.physicalID != "" {
 		return nil
 	}
+
 	if err := resourceTypes()[j.typeName].create(j); err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
 		s.setResourceStatus(at.stack, at.resource, m.action+suffixInProgress, "Resource creation Initiated")
 		return nil
@@ -302,30 +413,45 @@ func (s *Service) createOrFind(ctx context.Context, j *handlerRequest, m evaluat
 // completeResource notes that a resource is as it should be.
 func (s *Service) completeResource(sd stackTransition, r *resource, j *handlerRequest, verb string) error {
 	return s.store.WithLock(func() error {
-		r.Attributes, r.CreationStarted, r.WaitingForSignals, r.RollingUpdate, r.PreviousProperties = j.attributes, false, false, nil, nil
+		r.Attributes = j.attributes
+		r.CreationStarted = false
+		r.WaitingForSignals = false
+		r.RollingUpdate = nil
+		r.PreviousProperties = nil
 		r.Physical = cmp.Or(j.physicalID, r.Physical)
 		sd.operation.Done[r.Logical] = true
 		s.setResourceStatus(sd.stack, r, verb+suffixComplete, "")
+
 		return nil
 	})
 }
 
 // failResource notes a failure. Work that ends with the region's process leaves everything as it is.
-func (s *Service) failResource(ctx context.Context, sd stackTransition, name, verb string, cause error) error {
-	if why := context.Cause(ctx); why != nil && !errors.Is(why, errCancelled) && errors.Is(why, context.Canceled) {
+func (s *Service) failResource(
+	ctx context.Context,
+	sd stackTransition,
+	name, verb string,
+	cause error,
+) error {
+	if why := context.Cause(ctx); why != nil && !errors.Is(why, errCancelled) &&
+		errors.Is(why, context.Canceled) {
 		return errStopping
 	}
+
 	message := handlerMessage(cause, s.newUUID())
 	if errors.Is(context.Cause(ctx), errCancelled) {
 		cause = errCancelled
 		message = map[string]string{"CREATE": "Resource creation cancelled", "UPDATE": "Resource update cancelled"}[verb]
 	}
+
 	err := s.store.WithLock(func() error {
 		r := sd.stack.Resources[name]
 		r.WaitingForSignals = false
 		s.setResourceStatus(sd.stack, r, verb+suffixFailed, message)
+
 		return nil
 	})
+
 	return errors.Join(cause, err)
 }
 
@@ -337,7 +463,9 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 		imports[name] = true
 		return s.exportValue(name)
 	}
+
 	var out []stackOutput
+
 	for _, key := range record.SortedKeys(sd.newTemplate.Outputs) {
 		spec := sd.newTemplate.Outputs[key]
 		if spec.Condition != "" {
@@ -345,23 +473,29 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 				if err != nil {
 					return nil, nil, err
 				}
+
 				continue
 			}
 		}
+
 		o, err := s.evaluateOutput(sc, sd.stack, key, spec)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		out = append(out, o)
 	}
+
 	for _, name := range record.SortedKeys(sd.newTemplate.Resources) {
 		if r := sd.stack.Resources[name]; r == nil || r.Status == statusDeleted {
 			continue // its condition is false
 		}
+
 		if _, err := sc.eval(sd.newTemplate.Resources[name].Properties); err != nil { // finds the imports
 			return nil, nil, err
 		}
 	}
+
 	return out, record.SortedKeys(imports), nil
 }
 
@@ -370,13 +504,25 @@ func (s *Service) evaluateOutput(sc evalScope, st *stack, key string, spec outpu
 	if err != nil {
 		return stackOutput{}, err
 	}
+
 	t, ok := scalarText(valueAt(v, 0))
 	if !ok {
 		return stackOutput{}, formatError("Output %s is malformed: its value is no string", key)
 	}
-	o := stackOutput{Key: key, Value: t, Description: spec.Description, Export: stringAt(v, 1)}
-	if owner := s.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
-		return stackOutput{}, validationError("Export with name %s is already exported by stack %s. Rollback requested by user.", o.Export, owner.Name)
+
+	o := stackOutput{
+		Key:         key,
+		Value:       t,
+		Description: spec.Description,
+		Export:      stringAt(v, 1),
 	}
+	if owner := s.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
+		return stackOutput{}, validationError(
+			"Export with name %s is already exported by stack %s. Rollback requested by user.",
+			o.Export,
+			owner.Name,
+		)
+	}
+
 	return o, nil
 }

@@ -18,6 +18,7 @@ func (r reference) String() string {
 	if r.attribute == "" {
 		return r.target
 	}
+
 	return r.target + "." + r.attribute
 }
 
@@ -32,7 +33,9 @@ func findReferences(v any) []reference {
 	for r := range found {
 		out = append(out, r)
 	}
+
 	slices.SortFunc(out, func(a, b reference) int { return strings.Compare(a.String(), b.String()) })
+
 	return out
 }
 
@@ -42,10 +45,12 @@ func collectReferences(v any, into map[reference]bool) {
 		for _, e := range v {
 			collectReferences(e, into)
 		}
+
 	case object:
 		if name, arg, ok := asIntrinsic(v); ok && collectFromIntrinsic(name, arg, into) {
 			return
 		}
+
 		for _, e := range v {
 			collectReferences(e, into)
 		}
@@ -60,16 +65,21 @@ func collectFromIntrinsic(name string, arg any, into map[reference]bool) bool {
 		if ok {
 			into[reference{target: text}] = true
 		}
+
 		return ok
+
 	case "Fn::GetAtt":
 		if logical, attribute, err := (evalScope{}).parseGetAtt(staticGetAtt(arg)); err == nil {
 			into[reference{logical, attribute}] = true
 		}
+
 		return true
+
 	case "Fn::Sub":
 		collectFromSub(arg, into)
 		return true
 	}
+
 	return false
 }
 
@@ -81,6 +91,7 @@ func staticGetAtt(arg any) any {
 			return []any{list[0], "*"}
 		}
 	}
+
 	return arg
 }
 
@@ -89,6 +100,7 @@ func collectFromSub(arg any, into map[reference]bool) {
 	for _, e := range own {
 		collectReferences(e, into)
 	}
+
 	for _, m := range variablePattern().FindAllStringSubmatch(format, -1) {
 		name, attribute, _ := strings.Cut(m[1], ".")
 		if _, mine := own[m[1]]; !mine {
@@ -102,20 +114,26 @@ func parseSub(arg any) (string, object) {
 	if s, ok := arg.(string); ok {
 		return s, nil
 	}
+
 	list, _ := arg.([]any)
 	if len(list) != 2 {
 		return "", nil
 	}
+
 	s, _ := list[0].(string)
 	own, _ := list[1].(object)
+
 	return s, own
 }
 
 func (s evalScope) fnSub(arg any) (any, error) {
 	format, own := parseSub(arg)
 	if !isString(arg) && (own == nil || !isString(valueAt(arg, 0))) {
-		return nil, templateError("One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string")
+		return nil, templateError(
+			"One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string",
+		)
 	}
+
 	var failed error
 	open := false
 	out := regexp.MustCompile(`\$\{[^{}]*\}`).ReplaceAllStringFunc(format, func(m string) string {
@@ -123,8 +141,10 @@ func (s evalScope) fnSub(arg any) (any, error) {
 		if literal, ok := strings.CutPrefix(name, "!"); ok {
 			return "${" + literal + "}"
 		}
+
 		v, err := s.subVariable(name, own)
 		t, ok := scalarText(v)
+
 		switch {
 		case err != nil && failed == nil:
 			failed = err
@@ -133,11 +153,13 @@ func (s evalScope) fnSub(arg any) (any, error) {
 		case !ok && failed == nil:
 			failed = templateError("variable %s in Fn::Sub expression does not resolve to a string", name)
 		}
+
 		return t
 	})
 	if failed != nil || open {
 		return unknownValue{}, failed
 	}
+
 	return out, nil
 }
 
@@ -146,9 +168,11 @@ func (s evalScope) subVariable(name string, own object) (any, error) {
 	if v, ok := own[name]; ok {
 		return s.eval(v)
 	}
+
 	if logical, attribute, ok := strings.Cut(name, "."); ok {
 		return s.fnGetAtt([]any{logical, attribute})
 	}
+
 	return s.resolveRef(name)
 }
 
@@ -164,40 +188,66 @@ func pseudoParameters() []string {
 func (t *Template) validate() error {
 	switch {
 	case len(t.Resources) > maxResources:
-		return formatError("Number of resources, %d, is greater than maximum allowed, %d", len(t.Resources), maxResources)
+		return formatError(
+			"Number of resources, %d, is greater than maximum allowed, %d",
+			len(t.Resources),
+			maxResources,
+		)
+
 	case len(t.Outputs) > maxOutputs:
-		return formatError("Number of outputs, %d, is greater than maximum allowed, %d", len(t.Outputs), maxOutputs)
+		return formatError(
+			"Number of outputs, %d, is greater than maximum allowed, %d",
+			len(t.Outputs),
+			maxOutputs,
+		)
+
 	case len(t.Parameters) > maxParameters:
-		return formatError("Number of parameters, %d, is greater than maximum allowed, %d", len(t.Parameters), maxParameters)
+		return formatError(
+			"Number of parameters, %d, is greater than maximum allowed, %d",
+			len(t.Parameters),
+			maxParameters,
+		)
 	}
+
 	if err := t.checkTypes(); err != nil {
 		return err
 	}
+
 	if err := t.checkReferences(); err != nil {
 		return err
 	}
+
 	if err := t.checkConditions(); err != nil {
 		return err
 	}
+
 	return t.checkResourceLoops()
 }
 
 func (t *Template) checkTypes() error {
-	known, missing := resourceTypes(), map[string]bool{}
+	known := resourceTypes()
+	missing := map[string]bool{}
 	for _, name := range record.SortedKeys(t.Resources) {
 		if _, ok := known[t.Resources[name].Type]; !ok {
 			missing[t.Resources[name].Type] = true
 		}
 	}
+
 	for _, name := range record.SortedKeys(t.Resources) {
 		r := t.Resources[name]
-		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") && r.Type != "AWS::EC2::Volume" {
+		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") &&
+			r.Type != "AWS::EC2::Volume" {
 			return templateError("resource type %s does not support deletion policy Snapshot", r.Type)
 		}
 	}
+
 	if len(missing) > 0 {
-		return formatError("Unrecognized resource types: [%s]", strings.Join(record.SortedKeys(missing), ", "))
+		return formatError(
+			"Unrecognized resource types: [%s]",
+			strings.Join(record.SortedKeys(missing), ", "),
+		)
 	}
+
 	return nil
 }
 
@@ -211,21 +261,32 @@ func (t *Template) checkReferences() error {
 				missing[d] = true
 			}
 		}
+
 		if err := t.collectUnresolved(name, []any{r.Properties, r.CreationPolicy, r.UpdatePolicy}, missing); err != nil {
 			return err
 		}
 	}
+
 	if len(missing) > 0 {
-		return formatError("Unresolved resource dependencies [%s] in the Resources block of the template", strings.Join(record.SortedKeys(missing), ", "))
+		return formatError(
+			"Unresolved resource dependencies [%s] in the Resources block of the template",
+			strings.Join(record.SortedKeys(missing), ", "),
+		)
 	}
+
 	for _, name := range record.SortedKeys(t.Outputs) {
 		if err := t.collectUnresolved("", []any{t.Outputs[name].Value, t.Outputs[name].Export}, missing); err != nil {
 			return err
 		}
 	}
+
 	if len(missing) > 0 {
-		return formatError("Unresolved resource dependencies [%s] in the Outputs block of the template", strings.Join(record.SortedKeys(missing), ", "))
+		return formatError(
+			"Unresolved resource dependencies [%s] in the Outputs block of the template",
+			strings.Join(record.SortedKeys(missing), ", "),
+		)
 	}
+
 	return nil
 }
 
@@ -241,9 +302,14 @@ func (t *Template) collectUnresolved(name string, v any, missing map[string]bool
 		case ref.target == name:
 			return formatError("Circular dependency between resources: [%s]", name)
 		case ref.attribute != "" && ref.attribute != "*" && !hasAttribute(t.Resources[ref.target].Type, ref.attribute):
-			return templateError("resource %s does not support attribute type %s in Fn::GetAtt", ref.target, ref.attribute)
+			return templateError(
+				"resource %s does not support attribute type %s in Fn::GetAtt",
+				ref.target,
+				ref.attribute,
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -254,16 +320,19 @@ func (t *Template) checkConditions() error {
 			return err
 		}
 	}
+
 	for _, name := range record.SortedKeys(t.Resources) {
 		if c := t.Resources[name].Condition; c != "" && t.Conditions[c] == nil {
 			return formatError("Unresolved condition dependency %s in the Resources block of the template", c)
 		}
 	}
+
 	for _, name := range record.SortedKeys(t.Outputs) {
 		if c := t.Outputs[name].Condition; c != "" && t.Conditions[c] == nil {
 			return formatError("Unresolved condition dependency %s in the Outputs block of the template", c)
 		}
 	}
+
 	return nil
 }
 
@@ -271,18 +340,22 @@ func (t *Template) checkConditionLoop(name string, path []string) error {
 	if slices.Contains(path, name) {
 		return formatError("Circular dependencies for condition %s", name)
 	}
+
 	if len(path) > 100 {
 		return formatError("Conditions are nested too deeply")
 	}
+
 	c, ok := t.Conditions[name]
 	if !ok {
 		return formatError("Unresolved condition dependency %s in the Conditions block of the template", name)
 	}
+
 	for _, next := range record.SortedKeys(collectConditions(c, map[string]bool{})) {
 		if err := t.checkConditionLoop(next, append(path, name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -293,33 +366,40 @@ func collectConditions(v any, into map[string]bool) map[string]bool {
 		for _, e := range v {
 			collectConditions(e, into)
 		}
+
 	case object:
 		name, arg, ok := asIntrinsic(v)
 		if list, _ := arg.([]any); ok && name == "Fn::If" && len(list) > 0 && isString(list[0]) {
 			into[list[0].(string)] = true //nolint:errcheck // isString said so
 		}
+
 		if ok && name == "Condition" && isString(arg) {
 			into[arg.(string)] = true //nolint:errcheck // isString said so
 			return into
 		}
+
 		for _, e := range v {
 			collectConditions(e, into)
 		}
 	}
+
 	return into
 }
 
 // dependenciesOf lists the resources that one depends on.
 func (t *Template) dependenciesOf(name string) []string {
-	r, found := t.Resources[name], map[string]bool{}
+	r := t.Resources[name]
+	found := map[string]bool{}
 	for _, d := range r.DependsOn {
 		found[d] = true
 	}
+
 	for _, ref := range findReferences([]any{r.Properties, r.CreationPolicy, r.UpdatePolicy}) {
 		if _, ok := t.Resources[ref.target]; ok {
 			found[ref.target] = true
 		}
 	}
+
 	return record.SortedKeys(found)
 }
 
@@ -329,6 +409,7 @@ func (t *Template) checkResourceLoops() error {
 	for name := range t.Resources {
 		left[name] = t.dependenciesOf(name)
 	}
+
 	for len(left) > 0 {
 		var free []string
 		for name, after := range left {
@@ -336,12 +417,18 @@ func (t *Template) checkResourceLoops() error {
 				free = append(free, name)
 			}
 		}
+
 		if len(free) == 0 {
-			return validationError("Circular dependency between resources: [%s]", strings.Join(record.SortedKeys(left), ", "))
+			return validationError(
+				"Circular dependency between resources: [%s]",
+				strings.Join(record.SortedKeys(left), ", "),
+			)
 		}
+
 		for _, name := range free {
 			delete(left, name)
 		}
 	}
+
 	return nil
 }

@@ -40,6 +40,7 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 			given++
 		}
 	}
+
 	switch {
 	case given != 1:
 		return "", validationError("Either Template URL or Template Body must be specified.")
@@ -47,12 +48,19 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 		if before == "" {
 			return "", validationError("There is no previous template")
 		}
+
 		return before, nil
+
 	case src.url != nil:
 		return s.downloadTemplate(ctx, *src.url)
 	case len(*src.body) > maxInlineTemplate:
-		return "", validationError("1 validation error detected: Value '%s...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d", (*src.body)[:40], maxInlineTemplate)
+		return "", validationError(
+			"1 validation error detected: Value '%s...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d",
+			(*src.body)[:40],
+			maxInlineTemplate,
+		)
 	}
+
 	return *src.body, nil
 }
 
@@ -62,16 +70,21 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 	if err != nil {
 		return "", err
 	}
+
 	v, ok := s.services["s3"]
 	if !ok {
 		return "", validationError("TemplateURL must be a supported URL.")
 	}
+
 	out, err := wire.Call(ctx, v, "GetObject", func(in any) error {
 		g, ok := in.(*s3.GetObjectInput)
 		if !ok {
 			return validationError("S3 error: %T", in)
 		}
-		g.Bucket, g.Key = &bucket, &key
+
+		g.Bucket = &bucket
+		g.Key = &key
+
 		return nil
 	})
 	if err != nil {
@@ -79,20 +92,25 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 		if e.Status == http.StatusForbidden {
 			return "", validationError("S3 error: Access Denied")
 		}
+
 		return "", validationError("S3 error: %s", e.Message)
 	}
+
 	got, ok := out.(*s3.GetObjectOutput)
 	if !ok || got.Body == nil {
 		return "", validationError("S3 error: no body")
 	}
+
 	defer got.Body.Close() //nolint:errcheck // read only
 	b, err := io.ReadAll(io.LimitReader(got.Body, maxS3Template+1))
+
 	switch {
 	case err != nil:
 		return "", validationError("S3 error: the object cannot be read")
 	case len(b) > maxS3Template:
 		return "", validationError("Template may not exceed %d bytes in size.", maxS3Template)
 	}
+
 	return string(b), nil
 }
 
@@ -103,43 +121,70 @@ func parseTemplateURL(address string) (bucket, key string, err error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return "", "", bad
 	}
+
 	path := strings.TrimPrefix(u.Path, "/")
 	if m := regexp.MustCompile(`^(.+)\.s3[.-]`).FindStringSubmatch(u.Host); m != nil {
 		return m[1], path, nil
 	}
+
 	bucket, key, ok := strings.Cut(path, "/")
 	if !ok || bucket == "" || key == "" {
 		return "", "", bad
 	}
+
 	return bucket, key, nil
 }
 
 // prepareContent reads everything that a request says a stack is to be. before is what the stack is now.
-func (s *Service) prepareContent(ctx context.Context, r stackRequest, before stackContent) (stackContent, error) {
+func (s *Service) prepareContent(
+	ctx context.Context,
+	r stackRequest,
+	before stackContent,
+) (stackContent, error) {
 	body, err := s.loadTemplate(ctx, r.templateSource, before.Body)
 	if err != nil {
 		return stackContent{}, err
 	}
+
 	t, err := Parse(body)
 	if err != nil {
 		return stackContent{}, err
 	}
+
 	if err := checkCapabilities(t, record.Strings(r.capabilities)); err != nil {
 		return stackContent{}, err
 	}
+
 	var given []parameterInput
+
 	for _, p := range r.parameters {
-		given = append(given, parameterInput{record.String(p.ParameterKey), record.String(p.ParameterValue), p.UsePreviousValue != nil && *p.UsePreviousValue})
+		given = append(
+			given,
+			parameterInput{
+				record.String(p.ParameterKey),
+				record.String(p.ParameterValue),
+				p.UsePreviousValue != nil && *p.UsePreviousValue,
+			},
+		)
 	}
+
 	params, err := s.resolveParameters(ctx, t, given, before.Params)
 	if err != nil {
 		return stackContent{}, err
 	}
+
 	tags, err := parseTags(r.tags)
 	if r.tags == nil && before.Body != "" {
 		tags = before.Tags
 	}
-	return stackContent{Body: body, Params: params, Tags: tags, Described: t.Description, Capability: record.Strings(r.capabilities)}, err
+
+	return stackContent{
+		Body:       body,
+		Params:     params,
+		Tags:       tags,
+		Described:  t.Description,
+		Capability: record.Strings(r.capabilities),
+	}, err
 }
 
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
@@ -152,11 +197,14 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 		case twice:
 			return nil, validationError("Duplicate tag keys found: %s", k)
 		}
+
 		out[k] = record.String(t.Value)
 	}
+
 	if len(out) > 50 {
 		return nil, validationError("A stack may have at most 50 tags")
 	}
+
 	return out, nil
 }
 
@@ -168,14 +216,18 @@ func requiredCapabilities(t *Template) (capability string, because []string) {
 		if !kind.needsCapability {
 			continue
 		}
+
 		because = append(because, r.Type)
 		if capability == "" {
 			capability = sdk.CapabilityCapabilityIam
 		}
-		if _, named := r.Properties[kind.nameProperty]; named && r.Type != "AWS::IAM::RolePolicy" && r.Type != "AWS::IAM::Policy" {
+
+		if _, named := r.Properties[kind.nameProperty]; named && r.Type != "AWS::IAM::RolePolicy" &&
+			r.Type != "AWS::IAM::Policy" {
 			capability = sdk.CapabilityCapabilityNamedIam
 		}
 	}
+
 	slices.Sort(because)
 	return capability, slices.Compact(because)
 }
@@ -184,13 +236,19 @@ func requiredCapabilities(t *Template) (capability string, because []string) {
 func checkCapabilities(t *Template, given []string) error {
 	for _, c := range given {
 		if !slices.Contains(sdk.Capability_Values(), c) {
-			return validationError("1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint: Member must satisfy enum value set: [CAPABILITY_IAM, CAPABILITY_NAMED_IAM, CAPABILITY_AUTO_EXPAND]", c)
+			return validationError(
+				"1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint: Member must satisfy enum value set: [CAPABILITY_IAM, CAPABILITY_NAMED_IAM, CAPABILITY_AUTO_EXPAND]",
+				c,
+			)
 		}
 	}
+
 	need, _ := requiredCapabilities(t)
-	if need == "" || slices.Contains(given, sdk.CapabilityCapabilityNamedIam) || need == sdk.CapabilityCapabilityIam && slices.Contains(given, need) {
+	if need == "" || slices.Contains(given, sdk.CapabilityCapabilityNamedIam) ||
+		need == sdk.CapabilityCapabilityIam && slices.Contains(given, need) {
 		return nil
 	}
+
 	return wire.Errorf(sdk.ErrCodeInsufficientCapabilitiesException, "Requires capabilities : [%s]", need)
 }
 
@@ -199,9 +257,11 @@ func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, er
 	if role == "" {
 		return wire.CallerFrom(ctx), nil
 	}
+
 	if err := wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: role}); err != nil {
 		return wire.Caller{}, err
 	}
+
 	return s.cfg.Roles.ServiceCaller(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
 }
 

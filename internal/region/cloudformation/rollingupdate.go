@@ -35,20 +35,26 @@ func parseRollingUpdatePolicy(policy object) (rollingUpdatePolicy, bool, error) 
 	if !ok {
 		return rollingUpdatePolicy{}, false, nil
 	}
+
 	r := rollingUpdatePolicy{
-		batchSize: intOr(p["MaxBatchSize"], 1), minInService: intOr(p["MinInstancesInService"], 0),
-		minSuccessPercent: intOr(p["MinSuccessfulInstancesPercent"], 100), waitOnSignals: stringAt(p, "WaitOnResourceSignals") == "true",
-		suspendProcesses: listAt(p, "SuspendProcesses"),
+		batchSize:         intOr(p["MaxBatchSize"], 1),
+		minInService:      intOr(p["MinInstancesInService"], 0),
+		minSuccessPercent: intOr(p["MinSuccessfulInstancesPercent"], 100),
+		waitOnSignals:     stringAt(p, "WaitOnResourceSignals") == "true",
+		suspendProcesses:  listAt(p, "SuspendProcesses"),
 	}
+
 	var otherwise time.Duration
 	if r.waitOnSignals {
 		otherwise = 5 * time.Minute
 	}
+
 	var err error
 	r.pauseTime, err = parseISODuration(stringAt(p, "PauseTime"), otherwise)
 	if r.waitOnSignals && r.pauseTime == 0 {
 		r.pauseTime = 5 * time.Minute
 	}
+
 	return r, true, err
 }
 
@@ -58,40 +64,52 @@ func (j *handlerRequest) runRollingUpdate(in object) error {
 	if err != nil {
 		return err
 	}
+
 	r, err := j.beginRollingUpdate(p, ok)
 	if err != nil {
 		return err
 	}
+
 	if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", in); err != nil {
 		return err
 	}
+
 	if r == nil {
 		return j.waitForCapacity()
 	}
+
 	if p.minInService >= intOr(valueAt(in, "MaxSize"), r.MaxSize) && r.Total > 0 {
 		return validationError("MinInstancesInService must be less than the autoscaling group's MaxSize")
 	}
+
 	err = j.replaceInBatches(p, r)
 	if len(p.suspendProcesses) > 0 {
 		if resumeErr := j.runOperation("autoscaling", "ResumeProcesses", object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses}); err == nil {
 			err = resumeErr
 		}
 	}
+
 	return err
 }
 
 // beginRollingUpdate begins a rolling update, or finds the one that an earlier process began; nil if nothing is to be replaced.
-func (j *handlerRequest) beginRollingUpdate(p rollingUpdatePolicy, asked bool) (*rollingUpdate, error) { //revive:disable-line:flag-parameter
+func (j *handlerRequest) beginRollingUpdate(
+	p rollingUpdatePolicy,
+	asked bool,
+) (*rollingUpdate, error) { //revive:disable-line:flag-parameter
 	if !asked || !j.propertyChanged(launchProperties()...) && !j.rollback {
 		return nil, nil //nolint:nilnil // nothing to do is no error
 	}
+
 	g, err := j.describeAutoScalingGroup()
 	if err != nil {
 		return nil, err
 	}
+
 	if g == nil {
 		return nil, errNoGroup
 	}
+
 	var out *rollingUpdate
 	err = j.engine.store.WithLock(func() error {
 		res := j.engine.state.Stacks[j.stackID].Resources[j.logicalID]
@@ -102,12 +120,19 @@ func (j *handlerRequest) beginRollingUpdate(p rollingUpdatePolicy, asked bool) (
 			res.RollingUpdate.Total = len(res.RollingUpdate.Old)
 			j.engine.store.MarkChanged()
 		}
+
 		out = res.RollingUpdate
+
 		return nil
 	})
 	if err == nil && len(p.suspendProcesses) > 0 {
-		err = j.runOperation("autoscaling", "SuspendProcesses", object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses})
+		err = j.runOperation(
+			"autoscaling",
+			"SuspendProcesses",
+			object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses},
+		)
 	}
+
 	return out, err
 }
 
@@ -119,11 +144,14 @@ func (j *handlerRequest) obsoleteInstances(g any) []string {
 		if state := stringAt(i, "LifecycleState"); state == "Terminating" || state == "Terminated" {
 			continue
 		}
+
 		out = append(out, stringAt(i, "InstanceId"))
 	}
+
 	if j.rollback && j.matchesLaunchTemplate(g) {
 		return nil
 	}
+
 	return out
 }
 
@@ -133,11 +161,14 @@ func (j *handlerRequest) matchesLaunchTemplate(g any) bool {
 	if !ok {
 		spec, _ = valueAt(j.props, "MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification").(object)
 	}
+
 	for _, i := range listAt(g, "Instances") {
-		if stringAt(i, "LaunchTemplate", "LaunchTemplateId") != stringAt(spec, "LaunchTemplateId") || stringAt(i, "LaunchTemplate", "Version") != stringAt(spec, "Version") {
+		if stringAt(i, "LaunchTemplate", "LaunchTemplateId") != stringAt(spec, "LaunchTemplateId") ||
+			stringAt(i, "LaunchTemplate", "Version") != stringAt(spec, "Version") {
 			return false
 		}
 	}
+
 	return spec != nil
 }
 
@@ -146,7 +177,14 @@ func (j *handlerRequest) addProgressEvent(format string, args ...any) error {
 	return j.engine.store.WithLock(func() error {
 		st := j.engine.state.Stacks[j.stackID]
 		r := st.Resources[j.logicalID]
-		j.engine.addEvent(st, stackEvent{Logical: r.Logical, Physical: r.Physical, Type: r.Type, Status: r.Status, Reason: fmt.Sprintf(format, args...)})
+		j.engine.addEvent(st, stackEvent{
+			Logical:  r.Logical,
+			Physical: r.Physical,
+			Type:     r.Type,
+			Status:   r.Status,
+			Reason:   fmt.Sprintf(format, args...),
+		})
+
 		return nil
 	})
 }
@@ -156,26 +194,36 @@ func (j *handlerRequest) replaceInBatches(p rollingUpdatePolicy, r *rollingUpdat
 	if r.Total == 0 {
 		return j.waitForCapacity()
 	}
+
 	if !r.Begun {
 		waiting := ""
 		if p.waitOnSignals {
-			waiting = fmt.Sprintf(" Waiting on resource signals with a timeout of %s when new instances are added to the autoscaling group.", formatISODuration(p.pauseTime))
+			waiting = fmt.Sprintf(
+				" Waiting on resource signals with a timeout of %s when new instances are added to the autoscaling group.",
+				formatISODuration(p.pauseTime),
+			)
 		}
+
 		if err := j.addProgressEvent("Rolling update initiated. Terminating %d obsolete instance(s) in batches of %d, while keeping at least %d instance(s) in service.%s", r.Total, p.batchSize, p.minInService, waiting); err != nil {
 			return err
 		}
 	}
+
 	if err := j.raiseCapacity(p, r); err != nil {
 		return err
 	}
+
 	done := 0
+
 	for len(r.Old) > 0 {
 		n := min(p.batchSize, len(r.Old))
 		if err := j.replaceBatch(p, r, slices.Clone(r.Old[:n])); err != nil {
 			return err
 		}
+
 		done += n
 	}
+
 	return j.restoreCapacity(r)
 }
 
@@ -185,34 +233,44 @@ func (j *handlerRequest) raiseCapacity(p rollingUpdatePolicy, r *rollingUpdate) 
 	if err != nil {
 		return err
 	}
-	desired, highest := intOr(valueAt(g, "DesiredCapacity"), 0), intOr(valueAt(g, "MaxSize"), 0)
+
+	desired := intOr(valueAt(g, "DesiredCapacity"), 0)
+	highest := intOr(valueAt(g, "MaxSize"), 0)
 	err = j.engine.store.WithLock(func() error {
 		if !r.Begun {
 			r.Begun, r.FinalMin, r.FinalDesired = true, intOr(valueAt(g, "MinSize"), 0), desired
 		}
+
 		j.engine.store.MarkChanged()
 		return nil
 	})
+
 	batch := min(p.batchSize, r.Total)
 	if err != nil || r.FinalDesired-batch >= p.minInService || r.Raised {
 		return err
 	}
+
 	want := min(p.minInService+batch, highest)
 	if want <= desired {
 		return nil
 	}
+
 	if err := j.addProgressEvent("Temporarily setting autoscaling group MinSize and DesiredCapacity to %d.", want); err != nil {
 		return err
 	}
+
 	if err := j.engine.store.WithLock(func() error { r.Raised = true; j.engine.store.MarkChanged(); return nil }); err != nil {
 		return err
 	}
+
 	if err := j.clearSignals(); err != nil {
 		return err
 	}
+
 	if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", object{"AutoScalingGroupName": j.physicalID, "MinSize": want, "DesiredCapacity": want}); err != nil {
 		return err
 	}
+
 	return j.waitForNewInstances(p, want-desired)
 }
 
@@ -221,10 +279,20 @@ func (j *handlerRequest) restoreCapacity(r *rollingUpdate) error {
 	if !r.Raised {
 		return j.waitForCapacity()
 	}
-	err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", object{"AutoScalingGroupName": j.physicalID, "MinSize": r.FinalMin, "DesiredCapacity": r.FinalDesired})
+
+	err := j.runOperation(
+		"autoscaling",
+		"UpdateAutoScalingGroup",
+		object{
+			"AutoScalingGroupName": j.physicalID,
+			"MinSize":              r.FinalMin,
+			"DesiredCapacity":      r.FinalDesired,
+		},
+	)
 	if err != nil {
 		return err
 	}
+
 	return j.waitForCapacity()
 }
 
@@ -233,22 +301,32 @@ func (j *handlerRequest) beginBatch(r *rollingUpdate, ids []string) error {
 	if slices.Equal(r.Batch, ids) {
 		return nil
 	}
+
 	g, err := j.describeAutoScalingGroup()
 	if err != nil {
 		return err
 	}
+
 	shrink := 0
 	if r.Raised { // the extra instances took places already: the last of the old ones make room
 		shrink = max(0, intOr(valueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
 	}
-	err = j.addProgressEvent("Terminating instance(s) [%s]; replacing with %d new instance(s).", strings.Join(ids, ","), max(len(ids)-shrink, 0))
+
+	err = j.addProgressEvent(
+		"Terminating instance(s) [%s]; replacing with %d new instance(s).",
+		strings.Join(ids, ","),
+		max(len(ids)-shrink, 0),
+	)
 	if err != nil {
 		return err
 	}
+
 	return j.engine.store.WithLock(func() error {
-		r.Batch, r.Shrink = ids, shrink
+		r.Batch = ids
+		r.Shrink = shrink
 		j.engine.state.Stacks[j.stackID].Resources[j.logicalID].Signals = nil
 		j.engine.store.MarkChanged()
+
 		return nil
 	})
 }
@@ -262,14 +340,23 @@ func (j *handlerRequest) terminateInstances(r *rollingUpdate, ids []string) erro
 				return err
 			}
 		}
-		err := j.runOperation("autoscaling", "TerminateInstanceInAutoScalingGroup", object{"InstanceId": id, "ShouldDecrementDesiredCapacity": less})
+
+		err := j.runOperation(
+			"autoscaling",
+			"TerminateInstanceInAutoScalingGroup",
+			object{"InstanceId": id, "ShouldDecrementDesiredCapacity": less},
+		)
 		if err != nil && errorCode(err) != "ValidationError" { // it has ended by itself
 			return err
 		}
 	}
+
 	return j.waitUntil(func() (bool, error) {
 		g, err := j.describeAutoScalingGroup()
-		return !slices.ContainsFunc(listAt(g, "Instances"), func(i any) bool { return slices.Contains(ids, stringAt(i, "InstanceId")) }), err
+		return !slices.ContainsFunc(
+			listAt(g, "Instances"),
+			func(i any) bool { return slices.Contains(ids, stringAt(i, "InstanceId")) },
+		), err
 	})
 }
 
@@ -278,16 +365,20 @@ func (j *handlerRequest) replaceBatch(p rollingUpdatePolicy, r *rollingUpdate, i
 	if err := j.beginBatch(r, ids); err != nil {
 		return err
 	}
+
 	if err := j.terminateInstances(r, ids); err != nil {
 		return err
 	}
+
 	left := len(r.Old) - len(ids)
 	if err := j.addProgressEvent("Successfully terminated instance(s) [%s] (Progress %d%%).", strings.Join(ids, ","), 100*(r.Total-left)/r.Total); err != nil {
 		return err
 	}
+
 	if err := j.waitForNewInstances(p, max(len(ids)-r.Shrink, 0)); err != nil {
 		return err
 	}
+
 	return j.engine.store.WithLock(func() error {
 		r.Old = slices.DeleteFunc(r.Old, func(id string) bool { return slices.Contains(ids, id) })
 		j.engine.store.MarkChanged()
@@ -308,25 +399,37 @@ func (j *handlerRequest) waitForNewInstances(p rollingUpdatePolicy, n int) error
 	if err := j.waitForCapacity(); err != nil || n <= 0 {
 		return err
 	}
+
 	if !p.waitOnSignals {
 		if p.pauseTime == 0 {
 			return nil
 		}
+
 		if err := j.addProgressEvent("New instance(s) added to autoscaling group - Pausing for %s.", formatISODuration(p.pauseTime)); err != nil {
 			return err
 		}
-		return ignoreTimeout(j.engine.pollUntil(j.ctx, p.pauseTime, func() (bool, error) { return false, nil }))
+
+		return ignoreTimeout(
+			j.engine.pollUntil(j.ctx, p.pauseTime, func() (bool, error) { return false, nil }),
+		)
 	}
+
 	if err := j.addProgressEvent("New instance(s) added to autoscaling group - Waiting on %d resource signal(s) with a timeout of %s.", n, formatISODuration(p.pauseTime)); err != nil {
 		return err
 	}
-	return j.engine.waitForSignals(j, j.storedResource(), signalWait{count: n, minSuccessPercent: p.minSuccessPercent, timeout: p.pauseTime})
+
+	return j.engine.waitForSignals(
+		j,
+		j.storedResource(),
+		signalWait{count: n, minSuccessPercent: p.minSuccessPercent, timeout: p.pauseTime},
+	)
 }
 
 func ignoreTimeout(err error) error {
 	if err == errWaitTimeout { //nolint:errorlint // poll returns it as it is
 		return nil
 	}
+
 	return err
 }
 

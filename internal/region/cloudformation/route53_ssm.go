@@ -24,7 +24,8 @@ func otherTypes() map[string]resourceType {
 			delete:           func(*handlerRequest) error { return nil },
 		},
 		"AWS::SSM::Parameter": {
-			nameProperty: "Name", maxNameLength: 1011,
+			nameProperty:  "Name",
+			maxNameLength: 1011,
 			create: func(j *handlerRequest) error {
 				in := j.pickProperties("Type", "Value", "Description", "AllowedPattern", "Tier", "DataType")
 				name := j.physicalName()
@@ -32,18 +33,23 @@ func otherTypes() map[string]resourceType {
 				if tags := mergeTags(j.stackTags, j.props["Tags"]); len(tags) > 0 {
 					in["Tags"] = tagObjects(tags)
 				}
-				if err := j.runOperation("ssm", "PutParameter", in); err != nil && (!j.resumed || errorCode(err) != "ParameterAlreadyExists") {
+
+				if err := j.runOperation("ssm", "PutParameter", in); err != nil &&
+					(!j.resumed || errorCode(err) != "ParameterAlreadyExists") {
 					return err
 				}
+
 				return j.setPhysicalID(name)
 			},
 			stabilize: setParameterAttributes,
 			update: func(j *handlerRequest) error {
 				in := j.pickProperties("Type", "Value", "Description", "AllowedPattern", "Tier", "DataType")
-				in["Name"], in["Overwrite"] = j.physicalID, true
+				in["Name"] = j.physicalID
+				in["Overwrite"] = true
 				if err := j.runOperation("ssm", "PutParameter", in); err != nil {
 					return err
 				}
+
 				return setParameterAttributes(j)
 			},
 			delete: func(j *handlerRequest) error {
@@ -57,6 +63,7 @@ func otherTypes() map[string]resourceType {
 				if err := changeRecordSet(j, "CREATE", j.props); err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(strings.TrimSuffix(j.stringProperty("Name"), "."))
 			},
 			update: func(j *handlerRequest) error { return changeRecordSet(j, "UPSERT", j.props) },
@@ -65,6 +72,7 @@ func otherTypes() map[string]resourceType {
 				if errorCode(err) == "InvalidChangeBatch" && strings.Contains(err.Error(), "not found") {
 					return nil
 				}
+
 				return err
 			},
 			replacementProperties: []string{"Type", "SetIdentifier"},
@@ -86,18 +94,27 @@ func waitForCondition(j *handlerRequest) error {
 		if err != nil {
 			return err
 		}
-		return j.engine.waitForSignals(j, r, signalWait{count: intOr(p["Count"], 1), minSuccessPercent: 100, timeout: t})
+
+		return j.engine.waitForSignals(
+			j,
+			r,
+			signalWait{count: intOr(p["Count"], 1), minSuccessPercent: 100, timeout: t},
+		)
 	}
+
 	if err := j.engine.waitForSignals(j, r, signalWait{count: intOr(j.props["Count"], 1), minSuccessPercent: 100, timeout: timeout}); err != nil {
 		return err
 	}
+
 	return j.engine.store.WithLock(func() error {
 		data := map[string]string{}
 		for _, sig := range r.Signals {
 			data[sig.ID] = sig.Data
 		}
+
 		b, err := json.Marshal(data)
 		j.attributes["Data"] = string(b)
+
 		return err
 	})
 }
@@ -108,15 +125,26 @@ func hostedZoneType() resourceType {
 		for _, v := range listAt(j.props["VPCs"]) {
 			out = append(out, object{"VPCId": valueAt(v, "VPCId"), "VPCRegion": valueAt(v, "VPCRegion")})
 		}
+
 		return out
 	}
+
 	retag := func(j *handlerRequest) error {
 		return j.updateTags("HostedZoneTags", func(tags []any) error {
-			return j.runOperation("route53", "ChangeTagsForResource", object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tags})
+			return j.runOperation(
+				"route53",
+				"ChangeTagsForResource",
+				object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tags},
+			)
 		}, func(keys []any) error {
-			return j.runOperation("route53", "ChangeTagsForResource", object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "RemoveTagKeys": keys})
+			return j.runOperation(
+				"route53",
+				"ChangeTagsForResource",
+				object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "RemoveTagKeys": keys},
+			)
 		})
 	}
+
 	return resourceType{
 		create: func(j *handlerRequest) error {
 			in := object{"Name": j.props["Name"], "CallerReference": j.engine.newUUID()}
@@ -124,14 +152,18 @@ func hostedZoneType() resourceType {
 			if c := stringAt(j.props, "HostedZoneConfig", "Comment"); c != "" {
 				config["Comment"] = c
 			}
+
 			if list := vpcs(j); len(list) > 0 {
-				in["VPC"], config["PrivateZone"] = list[0], true
+				in["VPC"] = list[0]
+				config["PrivateZone"] = true
 			}
+
 			in["HostedZoneConfig"] = config
 			out, err := j.callOperation("route53", "CreateHostedZone", in)
 			if err != nil {
 				return err
 			}
+
 			return j.setPhysicalID(strings.TrimPrefix(stringAt(out, "HostedZone", "Id"), "/hostedzone/"))
 		},
 		stabilize: func(j *handlerRequest) error {
@@ -139,12 +171,18 @@ func hostedZoneType() resourceType {
 			if err != nil {
 				return err
 			}
-			j.attributes["Id"], j.attributes["NameServers"] = j.physicalID, listAt(out, "DelegationSet", "NameServers")
+
+			j.attributes["Id"], j.attributes["NameServers"] = j.physicalID, listAt(
+				out,
+				"DelegationSet",
+				"NameServers",
+			)
 			if tags := mergeTags(j.stackTags, j.props["HostedZoneTags"]); len(tags) > 0 {
 				if err := j.runOperation("route53", "ChangeTagsForResource", object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tagObjects(tags)}); err != nil {
 					return err
 				}
 			}
+
 			return syncZoneVPCs(j, valueAt(out, "VPCs"), vpcs(j))
 		},
 		update: func(j *handlerRequest) error {
@@ -152,9 +190,11 @@ func hostedZoneType() resourceType {
 			if err != nil {
 				return err
 			}
+
 			if err := syncZoneVPCs(j, valueAt(out, "VPCs"), vpcs(j)); err != nil {
 				return err
 			}
+
 			return retag(j)
 		},
 		delete: func(j *handlerRequest) error {
@@ -168,14 +208,19 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 	if len(want) == 0 {
 		return nil
 	}
+
 	byID := func(list []any) map[string]any {
 		out := map[string]any{}
 		for _, v := range list {
 			out[stringAt(v, "VPCId")] = v
 		}
+
 		return out
 	}
-	wanted, present := byID(want), byID(listAt(have))
+
+	wanted := byID(want)
+	present := byID(listAt(have))
+
 	for id, v := range wanted {
 		if present[id] == nil {
 			if err := j.runOperation("route53", "AssociateVPCWithHostedZone", object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
@@ -183,6 +228,7 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 			}
 		}
 	}
+
 	for id, v := range present {
 		if wanted[id] == nil {
 			if err := j.runOperation("route53", "DisassociateVPCFromHostedZone", object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
@@ -190,6 +236,7 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -199,27 +246,34 @@ func changeRecordSet(j *handlerRequest, action string, props object) error {
 	if err != nil {
 		return err
 	}
+
 	set := object{"Name": props["Name"], "Type": props["Type"]}
+
 	for _, k := range []string{"AliasTarget", "Failover", "HealthCheckId", "MultiValueAnswer", "Region", "SetIdentifier", "Weight"} {
 		if v, ok := props[k]; ok {
 			set[k] = v
 		}
 	}
+
 	if alias, ok := props["AliasTarget"].(object); ok {
 		with := object{"EvaluateTargetHealth": false}
 		maps.Copy(with, alias)
 		set["AliasTarget"] = with
 	}
+
 	if t, ok := props["TTL"]; ok {
 		set["TTL"] = intOr(t, 300)
 	}
+
 	var records []any
 	for _, r := range listAt(props["ResourceRecords"]) {
 		records = append(records, object{"Value": r})
 	}
+
 	if len(records) > 0 {
 		set["ResourceRecords"] = records
 	}
+
 	return j.runOperation("route53", "ChangeResourceRecordSets", object{
 		"HostedZoneId": zone, "ChangeBatch": object{"Changes": []any{object{"Action": action, "ResourceRecordSet": set}}},
 	})
@@ -230,15 +284,18 @@ func findZoneID(j *handlerRequest) (string, error) {
 	if id := j.stringProperty("HostedZoneId"); id != "" {
 		return id, nil
 	}
+
 	name := j.stringProperty("HostedZoneName")
 	out, err := j.callOperation("route53", "ListHostedZonesByName", object{"DNSName": name})
 	if err != nil {
 		return "", err
 	}
+
 	for _, z := range listAt(out, "HostedZones") {
 		if strings.TrimSuffix(stringAt(z, "Name"), ".") == strings.TrimSuffix(name, ".") {
 			return strings.TrimPrefix(stringAt(z, "Id"), "/hostedzone/"), nil
 		}
 	}
+
 	return "", validationError("No hosted zones named %s found", name)
 }

@@ -22,17 +22,26 @@ func routeTypes() map[string]resourceType {
 		in["RouteTableId"] = j.props["RouteTableId"]
 		return in
 	}
+
 	return map[string]resourceType{
 		"AWS::EC2::RouteTable": {
-			create:    createEC2("CreateRouteTable", "route-table", "RouteTable.RouteTableId", func(j *handlerRequest) object { return j.pickProperties("VpcId") }),
-			stabilize: setIDAttribute("RouteTableId"), update: updateEC2Tags,
-			delete: deleteEC2("DeleteRouteTable", "RouteTableId"),
+			create: createEC2(
+				"CreateRouteTable",
+				"route-table",
+				"RouteTable.RouteTableId",
+				func(j *handlerRequest) object { return j.pickProperties("VpcId") },
+			),
+			stabilize: setIDAttribute("RouteTableId"),
+			update:    updateEC2Tags,
+			delete:    deleteEC2("DeleteRouteTable", "RouteTableId"),
 		},
 		"AWS::EC2::Route": {
 			create: func(j *handlerRequest) error {
-				if err := j.runOperation("ec2", "CreateRoute", route(j)); err != nil && (!j.resumed || errorCode(err) != "RouteAlreadyExists") {
+				if err := j.runOperation("ec2", "CreateRoute", route(j)); err != nil &&
+					(!j.resumed || errorCode(err) != "RouteAlreadyExists") {
 					return err
 				}
+
 				return j.setPhysicalID(j.stringProperty("RouteTableId") + "|" + routeDestination(j))
 			},
 			stabilize: func(j *handlerRequest) error { j.attributes["CidrBlock"] = routeDestination(j); return nil },
@@ -45,10 +54,15 @@ func routeTypes() map[string]resourceType {
 		},
 		"AWS::EC2::SubnetRouteTableAssociation": {
 			create: func(j *handlerRequest) error {
-				out, err := j.callOperation("ec2", "AssociateRouteTable", j.pickProperties("RouteTableId", "SubnetId"))
+				out, err := j.callOperation(
+					"ec2",
+					"AssociateRouteTable",
+					j.pickProperties("RouteTableId", "SubnetId"),
+				)
 				if err != nil {
 					return err
 				}
+
 				return j.setPhysicalID(valueAt(out, "AssociationId"))
 			},
 			stabilize:   setIDAttribute("Id"),
@@ -63,13 +77,19 @@ func routeTypes() map[string]resourceType {
 // vpcEndpointType is a way to a service that does not lead out of the network.
 func vpcEndpointType() resourceType {
 	return resourceType{
-		create: createEC2("CreateVpcEndpoint", "vpc-endpoint", "VpcEndpoint.VpcEndpointId", func(j *handlerRequest) object {
-			in := j.omitProperties("Tags", "PolicyDocument")
-			if p := j.policyDocument("PolicyDocument"); p != "" {
-				in["PolicyDocument"] = p
-			}
-			return in
-		}),
+		create: createEC2(
+			"CreateVpcEndpoint",
+			"vpc-endpoint",
+			"VpcEndpoint.VpcEndpointId",
+			func(j *handlerRequest) object {
+				in := j.omitProperties("Tags", "PolicyDocument")
+				if p := j.policyDocument("PolicyDocument"); p != "" {
+					in["PolicyDocument"] = p
+				}
+
+				return in
+			},
+		),
 		stabilize: func(j *handlerRequest) error {
 			j.attributes["Id"] = j.physicalID
 			return j.waitUntil(func() (bool, error) {
@@ -77,6 +97,7 @@ func vpcEndpointType() resourceType {
 				if stringAt(e, "State") == "failed" {
 					return false, errors.New("the endpoint failed") // the service gives no reason
 				}
+
 				return stringAt(e, "State") == "available", err
 			})
 		},
@@ -94,20 +115,35 @@ func vpcEndpointType() resourceType {
 // vpcPeeringType joins two networks.
 func vpcPeeringType() resourceType {
 	return resourceType{
-		create: createEC2("CreateVpcPeeringConnection", "vpc-peering-connection", "VpcPeeringConnection.VpcPeeringConnectionId", func(j *handlerRequest) object {
-			return j.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
-		}),
+		create: createEC2(
+			"CreateVpcPeeringConnection",
+			"vpc-peering-connection",
+			"VpcPeeringConnection.VpcPeeringConnectionId",
+			func(j *handlerRequest) object {
+				return j.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
+			},
+		),
 		stabilize: func(j *handlerRequest) error {
 			j.attributes["Id"] = j.physicalID
 			if owner := j.stringProperty("PeerOwnerId"); owner == "" || owner == j.engine.cfg.Account {
-				return j.runOperation("ec2", "AcceptVpcPeeringConnection", object{"VpcPeeringConnectionId": j.physicalID})
+				return j.runOperation(
+					"ec2",
+					"AcceptVpcPeeringConnection",
+					object{"VpcPeeringConnectionId": j.physicalID},
+				)
 			}
+
 			return nil
 		},
 		update: updateEC2Tags,
 		delete: deleteEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
 		isDeleted: func(j *handlerRequest) (bool, error) {
-			p, err := j.describeFirst("DescribeVpcPeeringConnections", "VpcPeeringConnectionIds", "VpcPeeringConnections")
+			p, err := j.describeFirst(
+				"DescribeVpcPeeringConnections",
+				"VpcPeeringConnectionIds",
+				"VpcPeeringConnections",
+			)
+
 			state := stringAt(p, "Status", "Code")
 			return state == "" || state == "deleted", err
 		},
@@ -120,18 +156,25 @@ func routeDestination(j *handlerRequest) string {
 			return t
 		}
 	}
+
 	return ""
 }
 
 // findAssociation finds the association of the job's subnet.
 func findAssociation(j *handlerRequest) (bool, error) {
-	out, err := j.callOperation("ec2", "DescribeRouteTables", object{"RouteTableIds": []any{j.props["RouteTableId"]}})
+	out, err := j.callOperation(
+		"ec2",
+		"DescribeRouteTables",
+		object{"RouteTableIds": []any{j.props["RouteTableId"]}},
+	)
+
 	for _, a := range listAt(out, "RouteTables", 0, "Associations") {
 		if stringAt(a, "SubnetId") == j.stringProperty("SubnetId") {
 			j.physicalID = stringAt(a, "RouteTableAssociationId")
 			return true, nil
 		}
 	}
+
 	return false, err
 }
 
@@ -143,13 +186,16 @@ func updateVPCEndpoint(j *handlerRequest) error {
 		if len(more) > 0 {
 			in["Add"+name] = more
 		}
+
 		if len(fewer) > 0 {
 			in["Remove"+name] = fewer
 		}
 	}
+
 	if j.propertyChanged("PrivateDnsEnabled") {
 		in["PrivateDnsEnabled"] = j.props["PrivateDnsEnabled"]
 	}
+
 	if j.propertyChanged("PolicyDocument") {
 		if p := j.policyDocument("PolicyDocument"); p != "" {
 			in["PolicyDocument"] = p
@@ -157,29 +203,35 @@ func updateVPCEndpoint(j *handlerRequest) error {
 			in["ResetPolicy"] = true
 		}
 	}
+
 	if len(in) > 1 {
 		if err := j.runOperation("ec2", "ModifyVpcEndpoint", in); err != nil {
 			return err
 		}
 	}
+
 	return updateEC2Tags(j)
 }
 
 // diffLists are the items that one list has and the other has not.
 func diffLists(before, after any) (more, fewer []any) {
-	have, want := map[string]bool{}, map[string]bool{}
+	have := map[string]bool{}
+	want := map[string]bool{}
 	for _, v := range listAt(before) {
 		have[canonicalText(v)] = true
 	}
+
 	for _, v := range listAt(after) {
 		if want[canonicalText(v)] = true; !have[canonicalText(v)] {
 			more = append(more, v)
 		}
 	}
+
 	for _, v := range listAt(before) {
 		if !want[canonicalText(v)] {
 			fewer = append(fewer, v)
 		}
 	}
+
 	return more, fewer
 }

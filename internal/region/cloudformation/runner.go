@@ -44,6 +44,7 @@ func (s *Service) Run(ctx context.Context) {
 				s.wakeRunner() // there may be something new
 			})
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -63,8 +64,10 @@ func (s *Service) pendingStacks() []string {
 				out = append(out, id)
 			}
 		}
+
 		return nil
 	})
+
 	return out
 }
 
@@ -85,35 +88,60 @@ func (s *Service) runStackOperation(ctx, work context.Context, id string) {
 		if op == nil {
 			return
 		}
+
 		phase := s.phaseFuncs()[op.Kind+" "+op.Phase]
 		if phase == nil {
-			s.cfg.Log.ErrorContext(ctx, "a stack is in no known phase", slog.String("stack", id), slog.String("phase", op.Kind+" "+op.Phase))
+			s.cfg.Log.ErrorContext(
+				ctx,
+				"a stack is in no known phase",
+				slog.String("stack", id),
+				slog.String("phase", op.Kind+" "+op.Phase),
+			)
+
 			return
 		}
+
 		run := ctx
 		if op.Phase == "forward" {
 			run = work
 		}
+
 		limited, cancel := s.withStackTimeout(run, st, op)
 		err := phase(s.withStackCaller(limited, op.Caller), st, op)
 		cancel()
 		if ctx.Err() != nil || errors.Is(err, errStopping) {
 			return
 		}
+
 		if err != nil {
-			s.cfg.Log.ErrorContext(ctx, "a stack's operation cannot go on", slog.String("stack", id), slog.Any("error", err))
+			s.cfg.Log.ErrorContext(
+				ctx,
+				"a stack's operation cannot go on",
+				slog.String("stack", id),
+				slog.Any("error", err),
+			)
+
 			return
 		}
 	}
 }
 
 // withStackTimeout gives a creation the time that the stack allows it.
-func (s *Service) withStackTimeout(ctx context.Context, st *stack, op *stackOperation) (context.Context, context.CancelFunc) {
+func (s *Service) withStackTimeout(
+	ctx context.Context,
+	st *stack,
+	op *stackOperation,
+) (context.Context, context.CancelFunc) {
 	if st.Timeout == 0 || op.Kind != opCreate || op.Phase != "forward" {
 		return ctx, func() {}
 	}
+
 	left := op.Begun.Add(time.Duration(st.Timeout) * time.Minute).Sub(s.cfg.Now())
-	return context.WithTimeoutCause(ctx, max(left, 0), errors.New("Stack creation time exceeded the specified timeout")) //nolint:staticcheck // CloudFormation's words
+	return context.WithTimeoutCause(
+		ctx,
+		max(left, 0),
+		errors.New("Stack creation time exceeded the specified timeout"),
+	) //nolint:staticcheck // CloudFormation's words
 }
 
 // currentOperation is a stack and its operation as they are now. Only what does not change during a phase may be read of them
@@ -123,8 +151,10 @@ func (s *Service) currentOperation(id string) (st *stack, op *stackOperation) {
 		if st = s.state.Stacks[id]; st != nil && st.Op != nil {
 			op = st.Op
 		}
+
 		return nil
 	})
+
 	return st, op
 }
 
@@ -151,17 +181,23 @@ type stackTransition struct {
 }
 
 // newTransition reads the content's template, which was read before without an error.
-func (s *Service) newTransition(st *stack, op *stackOperation, c, before stackContent) (stackTransition, error) {
+func (s *Service) newTransition(
+	st *stack,
+	op *stackOperation,
+	c, before stackContent,
+) (stackTransition, error) {
 	t, err := Parse(c.Body)
 	if err != nil {
 		return stackTransition{}, fmt.Errorf("read the template of %s again: %w", st.Name, err)
 	}
+
 	old := &Template{}
 	if before.Body != "" {
 		if old, err = Parse(before.Body); err != nil {
 			return stackTransition{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
 		}
 	}
+
 	return stackTransition{templatePair: templatePair{old, t, before, c}, stack: st, operation: op}, nil
 }
 
@@ -175,12 +211,15 @@ func (s *Service) enabledResources(sd stackTransition) (map[string][]string, err
 			if err != nil {
 				return nil, err
 			}
+
 			if !yes {
 				continue
 			}
 		}
+
 		out[name] = sd.newTemplate.dependenciesOf(name)
 	}
+
 	return out, nil
 }
 
@@ -194,10 +233,18 @@ func (s *Service) applyResources(ctx context.Context, sd stackTransition) (map[s
 	if err != nil {
 		return nil, err
 	}
-	failures := dependencyGraph{dependencies: nodes, stopOnFailure: !sd.rollback}.walk(ctx, func(ctx context.Context, name string) error { return s.applyResource(ctx, sd, name) })
+
+	failures := dependencyGraph{
+		dependencies:  nodes,
+		stopOnFailure: !sd.rollback,
+	}.walk(
+		ctx,
+		func(ctx context.Context, name string) error { return s.applyResource(ctx, sd, name) },
+	)
 	if ctx.Err() != nil && len(failures) == 0 {
 		failures[""] = context.Cause(ctx)
 	}
+
 	return failures, nil
 }
 
@@ -206,35 +253,46 @@ func (s *Service) createAll(ctx context.Context, st *stack, op *stackOperation) 
 	if err != nil {
 		return err
 	}
+
 	failures, err := s.applyResources(ctx, sd)
 	if err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
 		if st.Op != op || op.Kind != opCreate {
 			return nil // a deletion has taken over
 		}
+
 		if len(failures) == 0 {
 			failures = s.storeOutputs(sd)
 		}
+
 		if len(failures) == 0 {
-			st.stackContent, st.Op = op.New, nil
+			st.stackContent = op.New
+			st.Op = nil
 			s.setStackStatus(st, "CREATE"+suffixComplete, "")
+
 			return nil
 		}
+
 		st.stackContent = op.New
 		why := failureReason("create", failures)
+
 		switch {
 		case st.DisableRollback || st.OnFailure == "DO_NOTHING":
 			st.Op = nil
 			s.setStackStatus(st, "CREATE"+suffixFailed, why)
 		case st.OnFailure == "DELETE":
-			op.Kind, op.Phase = opDelete, "delete"
+			op.Kind = opDelete
+			op.Phase = "delete"
 			s.setStackStatus(st, "DELETE"+suffixInProgress, why+" Delete requested by user.")
+
 		default:
 			op.Phase = "rollback"
 			s.setStackStatus(st, "ROLLBACK"+suffixInProgress, why+" Rollback requested by user.")
 		}
+
 		return nil
 	})
 }
@@ -244,12 +302,18 @@ func failureReason(verb string, failures map[string]error) string {
 	if err, ok := failures[""]; ok {
 		return err.Error() + "."
 	}
-	return fmt.Sprintf("The following resource(s) failed to %s: [%s].", verb, strings.Join(record.SortedKeys(failures), ", "))
+
+	return fmt.Sprintf(
+		"The following resource(s) failed to %s: [%s].",
+		verb,
+		strings.Join(record.SortedKeys(failures), ", "),
+	)
 }
 
 // updateFailureReason says what an update failed to make and to change. The caller is inside the book.
 func updateFailureReason(st *stack, failures map[string]error) string {
-	created, updated := map[string]error{}, map[string]error{}
+	created := map[string]error{}
+	updated := map[string]error{}
 	for name, err := range failures {
 		if r := st.Resources[name]; r != nil && r.Status == "CREATE"+suffixFailed {
 			created[name] = err
@@ -257,13 +321,16 @@ func updateFailureReason(st *stack, failures map[string]error) string {
 			updated[name] = err
 		}
 	}
+
 	var out []string
 	if len(created) > 0 {
 		out = append(out, failureReason("create", created))
 	}
+
 	if len(updated) > 0 {
 		out = append(out, failureReason("update", updated))
 	}
+
 	return strings.Join(out, " ")
 }
 
@@ -273,7 +340,10 @@ func (s *Service) storeOutputs(sd stackTransition) map[string]error {
 	if err != nil {
 		return map[string]error{"": err}
 	}
-	sd.operation.New.Outputs, sd.operation.New.Imports = outputs, imports
+
+	sd.operation.New.Outputs = outputs
+	sd.operation.New.Imports = imports
+
 	return nil
 }
 
@@ -283,13 +353,16 @@ func (s *Service) rollBackCreate(ctx context.Context, st *stack, op *stackOperat
 	if ctx.Err() != nil {
 		return errStopping
 	}
+
 	return s.store.WithLock(func() error {
 		st.Op = nil
 		if len(failures) > 0 {
 			s.setStackStatus(st, "ROLLBACK"+suffixFailed, failureReason("delete", failures))
 			return nil
 		}
+
 		s.setStackStatus(st, "ROLLBACK"+suffixComplete, "")
+
 		return nil
 	})
 }
@@ -300,14 +373,23 @@ func (s *Service) deleteAll(ctx context.Context, st *stack, op *stackOperation) 
 	if ctx.Err() != nil {
 		return errStopping
 	}
+
 	return s.store.WithLock(func() error {
 		st.Op = nil
 		if len(failures) > 0 {
-			s.setStackStatus(st, "DELETE"+suffixFailed, strings.Replace(failureReason("delete", failures), "].", "]. ", 1))
+			s.setStackStatus(
+				st,
+				"DELETE"+suffixFailed,
+				strings.Replace(failureReason("delete", failures), "].", "]. ", 1),
+			)
+
 			return nil
 		}
-		st.ChangeSets, st.Stuck = nil, nil
+
+		st.ChangeSets = nil
+		st.Stuck = nil
 		s.setStackStatus(st, statusDeleted, "")
+
 		return nil
 	})
 }

@@ -44,12 +44,14 @@ var schemas = sync.OnceValue(func() map[string]typeSchema {
 	if err := json.Unmarshal(schemaText, &out); err != nil {
 		panic(fmt.Sprintf("the embedded schemas are broken: %v", err)) // built in: broken code
 	}
+
 	return out
 })
 
 // hasAttribute tells whether Fn::GetAtt can ask for an attribute of a type.
 func hasAttribute(kind, name string) bool {
-	return slices.Contains(schemas()[kind].ReadOnly, strings.ReplaceAll(name, ".", "/")) || slices.Contains(resourceTypes()[kind].extraAttributes, name)
+	return slices.Contains(schemas()[kind].ReadOnly, strings.ReplaceAll(name, ".", "/")) ||
+		slices.Contains(resourceTypes()[kind].extraAttributes, name)
 }
 
 // propertyErrors collects what is wrong with a resource's properties.
@@ -66,13 +68,17 @@ func coerceProperties(kind string, props object) (object, []string) {
 	if s.Properties == nil {
 		return props, nil
 	}
+
 	var p propertyErrors
+
 	for _, name := range record.SortedKeys(props) {
 		if slices.Contains(s.ReadOnly, name) && !slices.Contains(s.Required, name) {
 			p.add("", "encountered read-only property [%s]", name)
 		}
 	}
+
 	out := s.coerceObject("", nestedSchema{s.Properties, s.Required}, props, &p)
+
 	return out, p.list
 }
 
@@ -84,13 +90,16 @@ func (s typeSchema) coerceObject(at string, sh nestedSchema, props object, p *pr
 			p.add(at, "extraneous key [%s] is not permitted", name)
 			continue
 		}
+
 		out[name] = s.coerceValue(at+"/"+name, kind, props[name], p)
 	}
+
 	for _, name := range sh.Required {
 		if _, ok := props[name]; !ok {
 			p.add(at, "required key [%s] not found", name)
 		}
 	}
+
 	return out
 }
 
@@ -98,28 +107,35 @@ func (s typeSchema) coerceValue(at, kind string, v any, p *propertyErrors) any {
 	if isUnknown(v) || v == nil {
 		return v
 	}
+
 	if a, b, ok := strings.Cut(kind, "|"); ok {
 		var first propertyErrors
 		out := s.coerceValue(at, a, v, &first)
 		if len(first.list) == 0 {
 			return out
 		}
+
 		return s.coerceValue(at, b, v, p)
 	}
+
 	if inner, ok := strings.CutPrefix(kind, "array<"); ok {
 		return s.coerceList(at, strings.TrimSuffix(inner, ">"), v, p)
 	}
+
 	if inner, ok := strings.CutPrefix(kind, "map<"); ok {
 		return s.coerceMap(at, strings.TrimSuffix(inner, ">"), v, p)
 	}
+
 	if sh, ok := s.Definitions[kind]; ok {
 		m, ok := v.(object)
 		if !ok {
 			p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 			return v
 		}
+
 		return s.coerceObject(at, sh, m, p)
 	}
+
 	return coerceScalar(at, kind, v, p)
 }
 
@@ -129,10 +145,12 @@ func (s typeSchema) coerceList(at, inner string, v any, p *propertyErrors) any {
 		p.add(at, "expected type: JSONArray, found: %s", jsonTypeName(v))
 		return v
 	}
+
 	out := make([]any, len(list))
 	for i, e := range list {
 		out[i] = s.coerceValue(at+"/"+strconv.Itoa(i), inner, e, p)
 	}
+
 	return out
 }
 
@@ -142,10 +160,12 @@ func (s typeSchema) coerceMap(at, inner string, v any, p *propertyErrors) any {
 		p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 		return v
 	}
+
 	out := object{}
 	for _, k := range record.SortedKeys(m) {
 		out[k] = s.coerceValue(at+"/"+k, inner, m[k], p)
 	}
+
 	return out
 }
 
@@ -155,16 +175,20 @@ func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 		if _, ok := v.(object); !ok {
 			p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 		}
+
 		return v
 	}
+
 	t, ok := scalarText(v)
 	wants := map[string]string{"integer": "Number", "number": "Number", "boolean": "Boolean", "string": "String"}[kind]
 	if !ok {
 		p.add(at, "expected type: %s, found: %s", wants, jsonTypeName(v))
 		return v
 	}
+
 	var err error
 	var out any = t
+
 	switch kind {
 	case "integer":
 		out, err = strconv.ParseInt(t, 10, 64)
@@ -173,9 +197,11 @@ func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 	case "boolean":
 		out, err = strconv.ParseBool(strings.ToLower(t))
 	}
+
 	if err != nil {
 		p.add(at, "expected type: %s, found: %s", wants, jsonTypeName(v))
 	}
+
 	return out
 }
 
@@ -191,6 +217,7 @@ func jsonTypeName(v any) string {
 	case bool:
 		return "Boolean"
 	}
+
 	return "Number"
 }
 
@@ -212,6 +239,7 @@ func requiresRecreation(kind, property string) string {
 	case has(s.Conditional):
 		return "Conditionally"
 	}
+
 	return "Never"
 }
 
@@ -219,15 +247,19 @@ func requiresRecreation(kind, property string) string {
 func changedProperties(before, after object) []string {
 	var out []string
 	for _, name := range record.SortedKeys(after) {
-		if old, ok := before[name]; !ok || canonicalText(old) != canonicalText(after[name]) || hasUnknown(after[name]) {
+		if old, ok := before[name]; !ok || canonicalText(old) != canonicalText(after[name]) ||
+			hasUnknown(after[name]) {
 			out = append(out, name)
 		}
 	}
+
 	for _, name := range record.SortedKeys(before) {
 		if _, ok := after[name]; !ok {
 			out = append(out, name)
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }

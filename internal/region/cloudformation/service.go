@@ -70,6 +70,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	for d, otherwise := range map[*time.Duration]time.Duration{
 		&cfg.PollInterval: 100 * time.Millisecond, &cfg.DeleteRetryTimeout: 20 * time.Second, &cfg.StabilizeTimeout: 10 * time.Minute,
 	} {
@@ -77,20 +78,28 @@ func New(cfg Config) (*Service, error) {
 			*d = otherwise
 		}
 	}
+
 	s := &Service{
-		cfg: cfg, state: &serviceState{}, wake: make(chan struct{}, 1), services: map[string]wire.Service{},
+		cfg:         cfg,
+		state:       &serviceState{},
+		wake:        make(chan struct{}, 1),
+		services:    map[string]wire.Service{},
 		cancelFuncs: map[string]context.CancelCauseFunc{},
 	}
+
 	for _, v := range cfg.Services {
 		s.services[v.Name] = v
 	}
+
 	s.store = &record.Store{Name: "cloudformation", Backend: cfg.State, State: s.state}
 	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
+
 	if s.state.Stacks == nil {
 		s.state.Stacks = map[string]*stack{}
 	}
+
 	return s, nil
 }
 
@@ -100,8 +109,12 @@ func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "cloudformation", Protocol: wire.Query, Version: "2010-05-15",
-		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/", Authorize: s.authorizeRequest, Ops: s.wireOperations(),
+		Name:      "cloudformation",
+		Protocol:  wire.Query,
+		Version:   "2010-05-15",
+		Namespace: "http://cloudformation.amazonaws.com/doc/2010-05-15/",
+		Authorize: s.authorizeRequest,
+		Ops:       s.wireOperations(),
 	}
 }
 
@@ -119,9 +132,11 @@ func (s *Service) findStack(nameOrID string) (*stack, error) {
 	if st := s.findActiveStack(nameOrID); st != nil {
 		return st, nil
 	}
+
 	if st := s.state.Stacks[nameOrID]; st != nil {
 		return st, nil
 	}
+
 	return nil, validationError("Stack with id %s does not exist", nameOrID)
 }
 
@@ -132,6 +147,7 @@ func (s *Service) findActiveStack(nameOrID string) *stack {
 			return st
 		}
 	}
+
 	return nil
 }
 
@@ -142,21 +158,25 @@ func (s *Service) callService(ctx context.Context, service, op string, in object
 	if !ok {
 		return nil, wire.Errorf("ServiceUnavailable", "this region has no %s", service)
 	}
+
 	out, err := wire.Call(ctx, v, op, func(shape any) error {
 		b, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("write the input of %s: %w", op, err)
 		}
+
 		d := json.NewDecoder(strings.NewReader(string(b)))
 		d.DisallowUnknownFields()
 		if err := d.Decode(shape); err != nil {
 			return wire.Errorf("InvalidRequest", "%s does not take this: %v", op, err)
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, &callError{service: service, err: wire.Refusal(v, err), cause: err}
 	}
+
 	return record.ShapeToMap(out)
 }
 
@@ -169,7 +189,13 @@ type callError struct {
 
 // Error is the refusal in CloudFormation's words.
 func (e *callError) Error() string {
-	return fmt.Sprintf("%s (Service: %s, Status Code: %d, Error Code: %s)", e.err.Message, serviceTitle(e.service), e.err.Status, e.err.Code)
+	return fmt.Sprintf(
+		"%s (Service: %s, Status Code: %d, Error Code: %s)",
+		e.err.Message,
+		serviceTitle(e.service),
+		e.err.Status,
+		e.err.Code,
+	)
 }
 
 // Unwrap is the service's error.
@@ -181,6 +207,7 @@ func serviceTitle(service string) string {
 	}[service]; ok {
 		return n
 	}
+
 	return strings.ToUpper(service[:1]) + service[1:]
 }
 
@@ -188,8 +215,12 @@ func serviceTitle(service string) string {
 func (s *Service) withStackCaller(ctx context.Context, caller wire.Caller) context.Context {
 	ctx = wire.WithAuthorizer(wire.WithCaller(ctx, caller), s.cfg.Authorizer)
 	return wire.WithConditions(ctx, map[string][]string{
-		"aws:CalledVia": {"cloudformation.amazonaws.com"}, "aws:CalledViaFirst": {"cloudformation.amazonaws.com"},
-		"aws:CalledViaLast": {"cloudformation.amazonaws.com"}, "aws:ViaAWSService": {"true"}, "aws:SecureTransport": {"true"},
+		"aws:CalledVia": {
+			"cloudformation.amazonaws.com",
+		}, "aws:CalledViaFirst": {"cloudformation.amazonaws.com"},
+		"aws:CalledViaLast": {
+			"cloudformation.amazonaws.com",
+		}, "aws:ViaAWSService": {"true"}, "aws:SecureTransport": {"true"},
 		"aws:RequestedRegion": {s.cfg.Region},
 	})
 }

@@ -22,15 +22,22 @@ func parseISODuration(text string, otherwise time.Duration) (time.Duration, erro
 	if text == "" {
 		return otherwise, nil
 	}
-	m := regexp.MustCompile(`^P(?:(\d{1,3})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,5})M)?(?:(\d{1,6})(?:\.\d+)?S)?)?$`).FindStringSubmatch(text)
+
+	m := regexp.MustCompile(
+		`^P(?:(\d{1,3})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,5})M)?(?:(\d{1,6})(?:\.\d+)?S)?)?$`,
+	).FindStringSubmatch(
+		text,
+	)
 	if m == nil || m[0] == "P" || m[0] == "PT" {
 		return 0, validationError("The value %q is no duration such as PT5M", text)
 	}
+
 	var d time.Duration
 	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
 		n, _ := strconv.Atoi("0" + m[i+1]) // the pattern allows digits only
 		d += time.Duration(n) * unit
 	}
+
 	return d, nil
 }
 
@@ -47,14 +54,17 @@ func (s *Service) waitForCreationSignals(j *handlerRequest, r *resource) error {
 	if !ok {
 		return nil
 	}
+
 	timeout, err := parseISODuration(stringAt(p, "Timeout"), 5*time.Minute)
 	if err != nil {
 		return err
 	}
+
 	w := signalWait{count: intOr(p["Count"], 1), minSuccessPercent: 100, timeout: timeout}
 	if auto, ok := j.policy["AutoScalingCreationPolicy"].(object); ok {
 		w.minSuccessPercent = intOr(auto["MinSuccessfulInstancesPercent"], 100)
 	}
+
 	return s.waitForSignals(j, r, w)
 }
 
@@ -63,6 +73,7 @@ func intOr(v any, otherwise int) int {
 	if n, err := strconv.Atoi(t); err == nil {
 		return n
 	}
+
 	return otherwise
 }
 
@@ -73,6 +84,7 @@ func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) e
 	if w.count <= 0 {
 		return nil
 	}
+
 	err := s.store.WithLock(func() error {
 		r.WaitingForSignals = true
 		s.store.MarkChanged()
@@ -81,6 +93,7 @@ func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) e
 	if err != nil {
 		return err
 	}
+
 	needed := int(math.Ceil(float64(w.count) * float64(w.minSuccessPercent) / 100))
 	var good, bad int
 	err = s.pollUntil(j.ctx, w.timeout, func() (bool, error) {
@@ -88,18 +101,36 @@ func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) e
 		if bad > w.count-needed {
 			return false, errTooFewSignals
 		}
+
 		return good >= needed && good+bad >= w.count, nil
 	})
+
 	switch tooLong := errors.Is(err, errWaitTimeout); {
 	case errors.Is(err, errTooFewSignals):
-		return fmt.Errorf("Received %d FAILURE signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", bad, w.count, w.minSuccessPercent) //nolint:staticcheck // CloudFormation's words
+		return fmt.Errorf(
+			"Received %d FAILURE signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement",
+			bad,
+			w.count,
+			w.minSuccessPercent,
+		) //nolint:staticcheck // CloudFormation's words
+
 	case tooLong && good >= needed:
 		return nil
 	case tooLong && j.typeName == autoScalingGroupTypeName:
-		return fmt.Errorf("Received %d SUCCESS signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement", good, w.count, w.minSuccessPercent) //nolint:staticcheck // CloudFormation's words
+		return fmt.Errorf(
+			"Received %d SUCCESS signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement",
+			good,
+			w.count,
+			w.minSuccessPercent,
+		) //nolint:staticcheck // CloudFormation's words
+
 	case tooLong:
-		return fmt.Errorf("Failed to receive %d resource signal(s) within the specified duration", w.count-good) //nolint:staticcheck // CloudFormation's words
+		return fmt.Errorf(
+			"Failed to receive %d resource signal(s) within the specified duration",
+			w.count-good,
+		) //nolint:staticcheck // CloudFormation's words
 	}
+
 	return err
 }
 
@@ -113,8 +144,10 @@ func (s *Service) countSignals(r *resource) (good, bad int) {
 				bad++
 			}
 		}
+
 		return nil
 	})
+
 	return good, bad
 }
 
@@ -124,19 +157,31 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 	if err != nil {
 		return nil, err
 	}
+
 	name := record.String(in.LogicalResourceId)
 	r := st.Resources[name]
 	if r == nil {
 		return nil, validationError("Resource %s does not exist for stack %s", name, st.Name)
 	}
+
 	if r.Status != "CREATE"+suffixInProgress && r.Status != "UPDATE"+suffixInProgress {
 		return nil, validationError("Resource %s is in %s state and cannot be signaled", name, r.Status)
 	}
+
 	status := record.String(in.Status)
 	if status != sdk.ResourceSignalStatusSuccess && status != sdk.ResourceSignalStatusFailure {
-		return nil, validationError("1 validation error detected: Value '%s' at 'status' failed to satisfy constraint: Member must satisfy enum value set: [SUCCESS, FAILURE]", status)
+		return nil, validationError(
+			"1 validation error detected: Value '%s' at 'status' failed to satisfy constraint: Member must satisfy enum value set: [SUCCESS, FAILURE]",
+			status,
+		)
 	}
-	s.addSignal(st, r, resourceSignal{ID: record.String(in.UniqueId), Success: status == sdk.ResourceSignalStatusSuccess})
+
+	s.addSignal(
+		st,
+		r,
+		resourceSignal{ID: record.String(in.UniqueId), Success: status == sdk.ResourceSignalStatusSuccess},
+	)
+
 	return &sdk.SignalResourceOutput{}, nil
 }
 
@@ -145,10 +190,14 @@ func (s *Service) addSignal(st *stack, r *resource, sig resourceSignal) {
 	if slices.ContainsFunc(r.Signals, func(o resourceSignal) bool { return o.ID == sig.ID }) {
 		return
 	}
+
 	r.Signals = append(r.Signals, sig)
 	what := map[bool]string{true: "SUCCESS", false: "FAILURE"}[sig.Success]
 	s.addEvent(st, stackEvent{
-		Logical: r.Logical, Physical: r.Physical, Type: r.Type, Status: r.Status,
-		Reason: strings.TrimSpace("Received " + what + " signal with UniqueId " + sig.ID),
+		Logical:  r.Logical,
+		Physical: r.Physical,
+		Type:     r.Type,
+		Status:   r.Status,
+		Reason:   strings.TrimSpace("Received " + what + " signal with UniqueId " + sig.ID),
 	})
 }

@@ -24,11 +24,14 @@ func (o *stringOrList) UnmarshalJSON(b []byte) error {
 		*o = stringOrList{one}
 		return nil
 	}
+
 	var many []string
 	if err := json.Unmarshal(b, &many); err != nil {
 		return fmt.Errorf("read a list of texts: %w", err)
 	}
+
 	*o = many
+
 	return nil
 }
 
@@ -58,19 +61,23 @@ func parseStackPolicy(body string) (stackPolicy, error) {
 	if len(body) > 16384 {
 		return p, validationError("Error validating stack policy: it is longer than 16384 bytes")
 	}
+
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		return p, validationError("Error validating stack policy: Unable to parse stack policy: %v", err)
 	}
+
 	for _, st := range p.Statement {
 		switch {
 		case st.Effect != "Allow" && st.Effect != "Deny":
 			return p, validationError("Error validating stack policy: Invalid effect %q", st.Effect)
-		case len(st.Action)+len(st.NotAction) == 0, len(st.Resource)+len(st.NotResource) == 0 && st.Condition == nil:
+		case len(st.Action)+len(st.NotAction) == 0,
+			len(st.Resource)+len(st.NotResource) == 0 && st.Condition == nil:
 			return p, validationError("Error validating stack policy: a statement needs Action and Resource")
 		case st.Principal != "*" && valueAt(st.Principal, "AWS") != "*":
 			return p, validationError("Error validating stack policy: Principal must be *")
 		}
 	}
+
 	return p, nil
 }
 
@@ -85,26 +92,43 @@ func (s *Service) deniedByPolicy(sd stackTransition, r *resource, action string)
 	if sd.operation.DuringPolicy != "" {
 		body = sd.operation.DuringPolicy
 	}
+
 	if body == "" || sd.rollback || sd.operation.Kind != opUpdate {
 		return ""
 	}
+
 	p, err := parseStackPolicy(body)
 	if err != nil {
 		return err.Error()
 	}
-	allowed, resource := false, "LogicalResourceId/"+r.Logical
+
+	allowed := false
+	resource := "LogicalResourceId/" + r.Logical
+
 	for i, st := range p.Statement {
 		switch {
 		case !st.appliesTo(action, resource, r.Type):
 		case st.Effect == "Deny":
-			return fmt.Sprintf("Action denied by stack policy: Statement [#%d] does not allow [%s] for resource [%s]", i+1, action, resource)
+			return fmt.Sprintf(
+				"Action denied by stack policy: Statement [#%d] does not allow [%s] for resource [%s]",
+				i+1,
+				action,
+				resource,
+			)
+
 		default:
 			allowed = true
 		}
 	}
+
 	if !allowed {
-		return fmt.Sprintf("Action denied by stack policy: no statement allows [%s] for resource [%s]", action, resource)
+		return fmt.Sprintf(
+			"Action denied by stack policy: no statement allows [%s] for resource [%s]",
+			action,
+			resource,
+		)
 	}
+
 	return ""
 }
 
@@ -115,15 +139,18 @@ func conditionHolds(c map[string]map[string]stringOrList, kind string) bool {
 			if key != "ResourceType" {
 				return false
 			}
+
 			same := slices.Contains(values, kind)
 			if strings.HasSuffix(operator, "Like") {
 				same = matchesAny(values, kind)
 			}
+
 			if same == strings.Contains(operator, "Not") {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -132,13 +159,17 @@ func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPoli
 	if err != nil {
 		return nil, err
 	}
+
 	if in.StackPolicyBody == nil {
 		return nil, validationError("Either StackPolicyBody or StackPolicyURL must be specified.")
 	}
+
 	if _, err := parseStackPolicy(*in.StackPolicyBody); err != nil {
 		return nil, err
 	}
+
 	st.Policy = *in.StackPolicyBody
+
 	return &sdk.SetStackPolicyOutput{}, nil
 }
 
@@ -147,8 +178,10 @@ func (s *Service) getStackPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPoli
 	if err != nil {
 		return nil, err
 	}
+
 	if st.Policy == "" {
 		return &sdk.GetStackPolicyOutput{}, nil
 	}
+
 	return &sdk.GetStackPolicyOutput{StackPolicyBody: new(st.Policy)}, nil
 }

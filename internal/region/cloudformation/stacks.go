@@ -26,8 +26,13 @@ type stackSettings struct {
 // checkName refuses what cannot be the name of a stack or of a change set.
 func checkName(member, name string) error {
 	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
-		return validationError("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*", name, member)
+		return validationError(
+			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*",
+			name,
+			member,
+		)
 	}
+
 	return nil
 }
 
@@ -36,15 +41,24 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 	if err := checkName("stackName", in.name); err != nil {
 		return nil, err
 	}
+
 	if s.findActiveStack(in.name) != nil {
 		return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "Stack [%s] already exists", in.name)
 	}
+
 	st := &stack{
-		ID: s.buildARN("stack/" + in.name + "/" + s.newUUID()), Name: in.name, Created: s.cfg.Now().UTC(), Resources: map[string]*resource{},
-		ChangeSets: map[string]*changeSet{}, Role: in.roleARN, Notify: record.Strings(in.notificationARNs),
+		ID:         s.buildARN("stack/" + in.name + "/" + s.newUUID()),
+		Name:       in.name,
+		Created:    s.cfg.Now().UTC(),
+		Resources:  map[string]*resource{},
+		ChangeSets: map[string]*changeSet{},
+		Role:       in.roleARN,
+		Notify:     record.Strings(in.notificationARNs),
 	}
+
 	s.state.Stacks[st.ID] = st
 	s.setStackStatus(st, status, "User Initiated")
+
 	return st, nil
 }
 
@@ -52,69 +66,121 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	if in.DisableRollback != nil && in.OnFailure != nil {
 		return nil, validationError("Only one of DisableRollback and OnFailure can be specified.")
 	}
-	c, err := s.prepareContent(ctx, stackRequest{templateSource{in.TemplateBody, in.TemplateURL, nil}, in.Parameters, in.Tags, in.Capabilities}, stackContent{})
+
+	c, err := s.prepareContent(
+		ctx,
+		stackRequest{
+			templateSource{in.TemplateBody, in.TemplateURL, nil},
+			in.Parameters,
+			in.Tags,
+			in.Capabilities,
+		},
+		stackContent{},
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
+
 	if err := checkPolicies(in.StackPolicyBody); err != nil {
 		return nil, err
 	}
+
 	var id string
 	err = s.store.WithLock(func() error {
-		st, err := s.newStack(stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs}, "CREATE"+suffixInProgress)
+		st, err := s.newStack(
+			stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs},
+			"CREATE"+suffixInProgress,
+		)
 		if err != nil {
 			return err
 		}
-		st.DisableRollback, st.OnFailure, st.Protected = boolValue(in.DisableRollback), record.String(in.OnFailure), boolValue(in.EnableTerminationProtection)
+
+		st.DisableRollback, st.OnFailure, st.Protected = boolValue(
+			in.DisableRollback,
+		), record.String(
+			in.OnFailure,
+		), boolValue(
+			in.EnableTerminationProtection,
+		)
+
 		st.Policy = record.String(in.StackPolicyBody)
 		if in.TimeoutInMinutes != nil {
 			st.Timeout = *in.TimeoutInMinutes
 		}
-		s.startOperation(st, stackOperation{Kind: opCreate, Phase: "forward", Token: record.String(in.ClientRequestToken), Caller: caller, New: c})
+
+		s.startOperation(st, stackOperation{
+			Kind:   opCreate,
+			Phase:  "forward",
+			Token:  record.String(in.ClientRequestToken),
+			Caller: caller,
+			New:    c,
+		})
+
 		st.stackContent = c
 		id = st.ID
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	s.wakeRunner()
+
 	return &sdk.CreateStackOutput{StackId: new(id)}, nil
 }
 
 // startOperation gives a stack an operation. The caller is inside the book.
 func (s *Service) startOperation(st *stack, op stackOperation) {
-	op.Begun, op.Done, op.Touched = s.cfg.Now().UTC(), map[string]bool{}, map[string]bool{}
-	st.Op, st.Stuck = &op, nil
+	op.Begun = s.cfg.Now().UTC()
+	op.Done = map[string]bool{}
+	op.Touched = map[string]bool{}
+	st.Op = &op
+	st.Stuck = nil
 	if n := len(st.Events); n > 0 && st.Events[n-1].Token == "" {
 		st.Events[n-1].Token = op.Token
 	}
+
 	s.store.MarkChanged()
 }
 
 // checkUpdatable refuses to update a stack in a status that does not allow it.
 func checkUpdatable(st *stack) error {
 	switch st.Status {
-	case "CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_FAILED", "CREATE_FAILED", "IMPORT_COMPLETE":
+	case "CREATE_COMPLETE",
+		"UPDATE_COMPLETE",
+		"UPDATE_ROLLBACK_COMPLETE",
+		"UPDATE_FAILED",
+		"CREATE_FAILED",
+		"IMPORT_COMPLETE":
 		return nil
 	}
+
 	return validationError("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
 }
 
 // currentContent is a copy of what a stack is now.
-func (s *Service) currentContent(name string) (before stackContent, id, status string, err error) { //revive:disable-line:function-result-limit
+func (s *Service) currentContent(
+	name string,
+) (before stackContent, id, status string, err error) { //revive:disable-line:function-result-limit
 	err = s.store.WithLock(func() error {
 		st := s.findActiveStack(name)
 		if st == nil {
 			return validationError("Stack [%s] does not exist", name)
 		}
-		before, id, status = st.clone(), st.ID, st.Status
+
+		before = st.clone()
+		id = st.ID
+		status = st.Status
+
 		return nil
 	})
+
 	return before, id, status, err
 }
 
@@ -123,38 +189,60 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.prepareContent(ctx, stackRequest{templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate}, in.Parameters, in.Tags, in.Capabilities}, before)
+
+	c, err := s.prepareContent(
+		ctx,
+		stackRequest{
+			templateSource{in.TemplateBody, in.TemplateURL, in.UsePreviousTemplate},
+			in.Parameters,
+			in.Tags,
+			in.Capabilities,
+		},
+		before,
+	)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := checkPolicies(in.StackPolicyBody, in.StackPolicyDuringUpdateBody); err != nil {
 		return nil, err
 	}
+
 	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
+
 	err = s.store.WithLock(func() error {
 		st := s.state.Stacks[id]
 		if err := checkUpdatable(st); err != nil {
 			return err
 		}
+
 		if err := s.checkHasChanges(st, in, c); err != nil {
 			return err
 		}
+
 		if in.StackPolicyBody != nil {
 			st.Policy = *in.StackPolicyBody
 		}
+
 		s.startUpdate(st, stackOperation{
-			Token: record.String(in.ClientRequestToken), Caller: caller, New: c, KeepOnFailure: boolValue(in.DisableRollback),
-			DuringPolicy: record.String(in.StackPolicyDuringUpdateBody),
+			Token:         record.String(in.ClientRequestToken),
+			Caller:        caller,
+			New:           c,
+			KeepOnFailure: boolValue(in.DisableRollback),
+			DuringPolicy:  record.String(in.StackPolicyDuringUpdateBody),
 		})
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	s.wakeRunner()
+
 	return &sdk.UpdateStackOutput{StackId: new(id)}, nil
 }
 
@@ -167,6 +255,7 @@ func (s *Service) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackCo
 	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
 		return nil // the update fails at the resource that is wrong
 	}
+
 	return err
 }
 
@@ -176,10 +265,12 @@ func checkPolicies(bodies ...*string) error {
 		if b == nil {
 			continue
 		}
+
 		if _, err := parseStackPolicy(*b); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -191,8 +282,10 @@ func (s *Service) startUpdate(st *stack, op stackOperation) {
 			delete(st.Resources, name)
 			continue
 		}
+
 		op.OldResources[name] = r
 	}
+
 	s.setStackStatus(st, "UPDATE"+suffixInProgress, "User Initiated")
 	st.Updated = s.cfg.Now().UTC()
 	s.startOperation(st, op)
@@ -203,27 +296,34 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 	if err != nil {
 		return nil, err
 	}
+
 	id := ""
 	err = s.store.WithLock(func() error {
 		st := s.findActiveStack(record.String(in.StackName))
 		if st == nil {
 			return nil // deleting what is not there is a success
 		}
-		if st.Role != "" && in.RoleARN == nil { // whoever may delete the stack may have it deleted by the stack's role
+
+		if st.Role != "" &&
+			in.RoleARN == nil { // whoever may delete the stack may have it deleted by the stack's role
 			if caller, err = s.stackCaller(wire.WithCaller(ctx, systemCaller()), st.Role); err != nil {
 				return err
 			}
 		}
+
 		id = st.ID
+
 		return s.startDelete(st, in, caller)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	if id != "" {
 		s.cancelRunning(id, errCancelled)
 		s.wakeRunner()
 	}
+
 	return &sdk.DeleteStackOutput{}, nil
 }
 
@@ -232,22 +332,38 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 	if err := checkDeletable(st, record.Strings(in.RetainResources)); err != nil {
 		return err
 	}
+
 	switch {
 	case st.Op != nil && st.Op.Kind == opDelete:
 		return nil
 	case st.Op != nil && st.Op.Kind == opUpdate:
 		return validationError("Stack [%s] cannot be deleted while in status %s", st.Name, st.Status)
 	}
+
 	if export, by := s.exportInUse(st.Outputs); export != "" && !slices.Equal(by, []string{st.Name}) {
-		s.setStackStatus(st, "DELETE"+suffixFailed, "Delete canceled. Cannot delete export "+export+" as it is in use by "+strings.Join(by, ", "))
+		s.setStackStatus(
+			st,
+			"DELETE"+suffixFailed,
+			"Delete canceled. Cannot delete export "+export+" as it is in use by "+strings.Join(by, ", "),
+		)
+
 		return nil
 	}
-	op := stackOperation{Kind: opDelete, Phase: "delete", Token: record.String(in.ClientRequestToken), Caller: caller, Retain: record.Strings(in.RetainResources)}
+
+	op := stackOperation{
+		Kind:   opDelete,
+		Phase:  "delete",
+		Token:  record.String(in.ClientRequestToken),
+		Caller: caller,
+		Retain: record.Strings(in.RetainResources),
+	}
 	if st.Status == statusReview {
 		st.Resources = map[string]*resource{}
 	}
+
 	s.setStackStatus(st, "DELETE"+suffixInProgress, "User Initiated")
 	s.startOperation(st, op)
+
 	return nil
 }
 
@@ -256,14 +372,20 @@ func checkDeletable(st *stack, retain []string) error {
 	if st.Protected {
 		return validationError("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
 	}
+
 	if len(retain) > 0 && st.Status != "DELETE"+suffixFailed {
-		return validationError("Invalid operation on stack [%s]. Specifying RetainResources is only allowed for stacks in DELETE_FAILED state.", st.ID)
+		return validationError(
+			"Invalid operation on stack [%s]. Specifying RetainResources is only allowed for stacks in DELETE_FAILED state.",
+			st.ID,
+		)
 	}
+
 	for _, name := range retain {
 		if st.Resources[name] == nil {
 			return validationError("The following resources %s do not exist in stack %s", name, st.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -272,43 +394,70 @@ func (s *Service) cancelUpdateStack(in *sdk.CancelUpdateStackInput) (*sdk.Cancel
 	if err != nil {
 		return nil, err
 	}
+
 	if st.Status != "UPDATE"+suffixInProgress || st.Op == nil {
 		return nil, validationError("CancelUpdateStack cannot be called from current stack status")
 	}
+
 	st.Op.Cancelled = "User Initiated"
 	s.store.MarkChanged()
 	go s.cancelRunning(st.ID, errCancelled)
+
 	return &sdk.CancelUpdateStackOutput{}, nil
 }
 
-func (s *Service) continueUpdateRollback(in *sdk.ContinueUpdateRollbackInput) (*sdk.ContinueUpdateRollbackOutput, error) {
+func (s *Service) continueUpdateRollback(
+	in *sdk.ContinueUpdateRollbackInput,
+) (*sdk.ContinueUpdateRollbackOutput, error) {
 	st, err := s.findStack(record.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
+
 	if st.Status != "UPDATE_ROLLBACK"+suffixFailed || st.Stuck == nil {
-		return nil, validationError("Stack:%s is in %s state and can not continue an update rollback.", st.ID, st.Status)
+		return nil, validationError(
+			"Stack:%s is in %s state and can not continue an update rollback.",
+			st.ID,
+			st.Status,
+		)
 	}
+
 	for _, name := range record.Strings(in.ResourcesToSkip) {
 		if r := st.Resources[name]; r == nil || r.Status != "UPDATE"+suffixFailed {
-			return nil, validationError("Resource %s is not in UPDATE_FAILED state and cannot be skipped", name)
+			return nil, validationError(
+				"Resource %s is not in UPDATE_FAILED state and cannot be skipped",
+				name,
+			)
 		}
 	}
+
 	op := *st.Stuck
-	op.Phase, op.Skip, op.Token = "rollback", record.Strings(in.ResourcesToSkip), record.String(in.ClientRequestToken)
+	op.Phase, op.Skip, op.Token = "rollback", record.Strings(
+		in.ResourcesToSkip,
+	), record.String(
+		in.ClientRequestToken,
+	)
+
 	s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixInProgress, "User Initiated")
 	s.startOperation(st, op)
 	s.wakeRunner()
+
 	return &sdk.ContinueUpdateRollbackOutput{}, nil
 }
 
-func (s *Service) updateTerminationProtection(in *sdk.UpdateTerminationProtectionInput) (*sdk.UpdateTerminationProtectionOutput, error) {
+func (s *Service) updateTerminationProtection(
+	in *sdk.UpdateTerminationProtectionInput,
+) (*sdk.UpdateTerminationProtectionOutput, error) {
 	st := s.findActiveStack(record.String(in.StackName))
 	if st == nil {
 		return nil, validationError("Stack [%s] does not exist", record.String(in.StackName))
 	}
+
 	st.Protected = boolValue(in.EnableTerminationProtection)
+
 	return &sdk.UpdateTerminationProtectionOutput{StackId: new(st.ID)}, nil
 }
 
-var errNoChanges = errors.New("The submitted information didn't contain changes. Submit different information to create a change set.") //nolint:staticcheck,revive // CloudFormation's words
+var errNoChanges = errors.New(
+	"The submitted information didn't contain changes. Submit different information to create a change set.",
+) //nolint:staticcheck,revive // CloudFormation's words

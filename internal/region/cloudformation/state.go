@@ -110,7 +110,14 @@ type stackOperation struct {
 
 func (c stackContent) clone() stackContent {
 	c.Params, c.Tags = maps.Clone(c.Params), maps.Clone(c.Tags)
-	c.Outputs, c.Imports, c.Capability = slices.Clone(c.Outputs), slices.Clone(c.Imports), slices.Clone(c.Capability)
+	c.Outputs, c.Imports, c.Capability = slices.Clone(
+		c.Outputs,
+	), slices.Clone(
+		c.Imports,
+	), slices.Clone(
+		c.Capability,
+	)
+
 	return c
 }
 
@@ -123,6 +130,7 @@ func (r *resource) clone() *resource {
 		c.RollingUpdate = new(*r.RollingUpdate)
 		c.RollingUpdate.Old = slices.Clone(r.RollingUpdate.Old)
 	}
+
 	return &c
 }
 
@@ -131,6 +139,7 @@ func cloneResources(in map[string]*resource) map[string]*resource {
 	for name, r := range in {
 		out[name] = r.clone()
 	}
+
 	return out
 }
 
@@ -149,18 +158,33 @@ func (s *Service) addEvent(st *stack, e stackEvent) {
 	if n := len(st.Events); n > 0 && !e.At.After(st.Events[n-1].At) {
 		e.At = st.Events[n-1].At.Add(time.Microsecond) // in order, whatever the clock says
 	}
-	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format("2006-01-02T15:04:05.000Z") + "-" + record.RandomHex(s.cfg.Rand, 6)
+
+	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format(
+		"2006-01-02T15:04:05.000Z",
+	) + "-" + record.RandomHex(
+		s.cfg.Rand,
+		6,
+	)
 	if st.Op != nil {
 		e.Token = st.Op.Token
 	}
+
 	st.Events = append(st.Events, e)
 	s.store.MarkChanged()
 }
 
 // setStackStatus changes a stack's status and notes it.
 func (s *Service) setStackStatus(st *stack, status, reason string) {
-	st.Status, st.Reason = status, reason
-	s.addEvent(st, stackEvent{ID: s.newUUID(), Logical: st.Name, Physical: st.ID, Type: stackTypeName, Status: status, Reason: reason})
+	st.Status = status
+	st.Reason = reason
+	s.addEvent(st, stackEvent{
+		ID:       s.newUUID(),
+		Logical:  st.Name,
+		Physical: st.ID,
+		Type:     stackTypeName,
+		Status:   status,
+		Reason:   reason,
+	})
 	if status == statusDeleted {
 		st.Deleted = s.cfg.Now().UTC()
 	}
@@ -172,6 +196,11 @@ const stackTypeName = "AWS::CloudFormation::Stack"
 func (s *Service) setResourceStatus(st *stack, r *resource, status, reason string) {
 	r.Status, r.Reason, r.Changed = status, reason, s.cfg.Now().UTC()
 	s.addEvent(st, stackEvent{
-		Logical: r.Logical, Physical: r.Physical, Type: r.Type, Status: status, Reason: reason, Properties: propertiesJSON(r.Properties),
+		Logical:    r.Logical,
+		Physical:   r.Physical,
+		Type:       r.Type,
+		Status:     status,
+		Reason:     reason,
+		Properties: propertiesJSON(r.Properties),
 	})
 }

@@ -72,27 +72,37 @@ func Parse(body string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t := &Template{
-		Parameters: map[string]parameterSpec{}, Mappings: map[string]map[string]object{}, Conditions: object{},
-		Resources: map[string]resourceSpec{}, Outputs: map[string]outputSpec{},
+		Parameters: map[string]parameterSpec{},
+		Mappings:   map[string]map[string]object{},
+		Conditions: object{},
+		Resources:  map[string]resourceSpec{},
+		Outputs:    map[string]outputSpec{},
 	}
+
 	var unknown []string
+
 	for _, name := range record.SortedKeys(doc) {
 		read := t.sectionReaders()[name]
 		if read == nil {
 			unknown = append(unknown, name)
 			continue
 		}
+
 		if err := read(doc[name]); err != nil {
 			return nil, err
 		}
 	}
+
 	if len(unknown) > 0 {
 		return nil, formatError("Invalid template property or properties [%s]", strings.Join(unknown, ", "))
 	}
+
 	if len(t.Resources) == 0 {
 		return nil, formatError("At least one Resources member must be defined.")
 	}
+
 	return t, t.validate()
 }
 
@@ -101,19 +111,23 @@ func decodeTemplate(body string) (object, error) {
 	if !strings.HasPrefix(strings.TrimSpace(body), "{") {
 		return decodeYAML(body)
 	}
+
 	d := json.NewDecoder(bytes.NewReader([]byte(body)))
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
 		return nil, formatError("JSON not well-formed. (%v)", err)
 	}
+
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, formatError("JSON not well-formed. (text after the document)")
 	}
+
 	m, ok := doc.(object)
 	if !ok {
 		return nil, formatError("unsupported structure.")
 	}
+
 	return m, nil
 }
 
@@ -124,6 +138,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 			if v != "2010-09-09" {
 				return formatError("[/AWSTemplateFormatVersion] unsupported value %v", v)
 			}
+
 			return nil
 		},
 		"Description": func(v any) (err error) {
@@ -131,13 +146,18 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 			if len(t.Description) > 1024 {
 				return formatError("'Description' length is greater than 1024.")
 			}
+
 			return err
 		},
 		"Metadata":   func(v any) error { t.Metadata = v; return nil },
 		"Parameters": func(v any) error { return forEachMember("Parameters", v, t.readParameter) },
 		"Mappings":   func(v any) error { return forEachMember("Mappings", v, t.readMapping) },
 		"Conditions": func(v any) error {
-			return forEachMember("Conditions", v, func(name string, c any) error { t.Conditions[name] = c; return nil })
+			return forEachMember(
+				"Conditions",
+				v,
+				func(name string, c any) error { t.Conditions[name] = c; return nil },
+			)
 		},
 		"Resources": func(v any) error { return forEachMember("Resources", v, t.readResource) },
 		"Outputs":   func(v any) error { return forEachMember("Outputs", v, t.readOutput) },
@@ -152,14 +172,17 @@ func forEachMember(section string, v any, read func(name string, v any) error) e
 	if !ok {
 		return formatError("[/%s] every %s member must be an object", section, section)
 	}
+
 	for _, name := range record.SortedKeys(m) {
 		if section != "Conditions" && !isAlphanumeric(name) {
 			return formatError("%s name %s is non alphanumeric.", strings.TrimSuffix(section, "s"), name)
 		}
+
 		if err := read(name, m[name]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -174,6 +197,7 @@ func requireString(at string, v any) (string, error) {
 	if !ok {
 		return "", formatError("[%s] must be a string", at)
 	}
+
 	return s, nil
 }
 
@@ -183,13 +207,16 @@ func (t *Template) readMapping(name string, v any) error {
 	if !ok {
 		return formatError("Every Mappings member %s must be a map", name)
 	}
+
 	for key, second := range top {
 		m, ok := second.(object)
 		if !ok {
 			return formatError("Every Mappings attribute must be a String or a List: %s.%s", name, key)
 		}
+
 		t.Mappings[name][key] = m
 	}
+
 	return nil
 }
 
@@ -198,10 +225,12 @@ func (t *Template) readOutput(name string, v any) error {
 	if !ok {
 		return formatError("Every Outputs member must contain a Value object")
 	}
+
 	o := outputSpec{Value: m["Value"]}
 	if o.Value == nil {
 		return formatError("Every Outputs member must contain a Value object")
 	}
+
 	o.Description, _ = scalarText(m["Description"])
 	o.Condition, _ = scalarText(m["Condition"])
 	if e, ok := m["Export"].(object); ok {
@@ -209,12 +238,15 @@ func (t *Template) readOutput(name string, v any) error {
 			return formatError("Output %s: Export needs a Name", name)
 		}
 	}
+
 	for k := range m {
 		if !slices.Contains([]string{"Value", "Description", "Condition", "Export"}, k) {
 			return formatError("Output %s has an unknown member %s", name, k)
 		}
 	}
+
 	t.Outputs[name] = o
+
 	return nil
 }
 
@@ -223,6 +255,7 @@ func allowedPolicies(attribute string) []string {
 	if attribute == "DeletionPolicy" {
 		return []string{"", "Delete", "Retain", "Snapshot", "RetainExceptOnCreate"}
 	}
+
 	return []string{"", "Delete", "Retain", "Snapshot"}
 }
 
@@ -231,20 +264,26 @@ func (t *Template) readResource(name string, v any) error {
 	if !ok {
 		return formatError("[/Resources/%s] resource definition is malformed", name)
 	}
+
 	var r resourceSpec
 	var err error
+
 	for _, k := range record.SortedKeys(m) {
 		if err = r.readAttribute(name, k, m[k]); err != nil {
 			return err
 		}
 	}
+
 	if r.Type == "" {
 		return formatError("[/Resources/%s] Every Resources object must contain a Type member.", name)
 	}
+
 	if r.Properties == nil {
 		r.Properties = object{}
 	}
+
 	t.Resources[name] = r
+
 	return nil
 }
 
@@ -261,11 +300,13 @@ func (r *resourceSpec) readAttribute(name, attribute string, v any) (err error) 
 		if p, err = requireString(at, v); err == nil && !slices.Contains(allowedPolicies(attribute), p) {
 			err = formatError("Unrecognized %s %s for resource %s", attribute, p, name)
 		}
+
 		if attribute == "DeletionPolicy" {
 			r.DeletionPolicy = p
 		} else {
 			r.UpdateReplacePolicy = p
 		}
+
 	case "DependsOn":
 		r.DependsOn, err = requireStrings(at, v)
 	case "Metadata":
@@ -275,10 +316,13 @@ func (r *resourceSpec) readAttribute(name, attribute string, v any) (err error) 
 		if !ok {
 			return formatError("[%s] must be an object", at)
 		}
+
 		*map[string]*object{"Properties": &r.Properties, "CreationPolicy": &r.CreationPolicy, "UpdatePolicy": &r.UpdatePolicy}[attribute] = m
+
 	default:
 		return validationError("Invalid template resource property '%s'", attribute)
 	}
+
 	return err
 }
 
@@ -286,18 +330,23 @@ func requireStrings(at string, v any) ([]string, error) {
 	if s, ok := v.(string); ok {
 		return []string{s}, nil
 	}
+
 	list, ok := v.([]any)
 	if !ok {
 		return nil, formatError("[%s] must be a string or a list of strings", at)
 	}
+
 	var out []string
+
 	for _, e := range list {
 		s, ok := e.(string)
 		if !ok {
 			return nil, formatError("[%s] must be a string or a list of strings", at)
 		}
+
 		out = append(out, s)
 	}
+
 	return out, nil
 }
 
@@ -314,5 +363,6 @@ func scalarText(v any) (string, bool) {
 		b, err := json.Marshal(v)
 		return string(b), err == nil
 	}
+
 	return "", false
 }

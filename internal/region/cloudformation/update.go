@@ -17,34 +17,46 @@ func (s *Service) updateAll(ctx context.Context, st *stack, op *stackOperation) 
 	if err != nil {
 		return err
 	}
+
 	failures, err := s.applyResources(ctx, sd)
 	if err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
 		if op.Cancelled != "" {
 			failures = map[string]error{"": errors.New(op.Cancelled)}
 		}
+
 		if len(failures) == 0 {
 			failures = s.storeOutputs(sd)
 		}
+
 		if len(failures) == 0 {
 			failures = s.checkRemovals(sd)
 		}
+
 		if len(failures) == 0 {
 			s.queueRemoved(sd)
 			st.stackContent, st.Updated, op.Phase = op.New, s.cfg.Now().UTC(), "cleanup"
 			s.setStackStatus(st, "UPDATE_COMPLETE_CLEANUP"+suffixInProgress, "")
+
 			return nil
 		}
+
 		why := updateFailureReason(st, failures)
 		if op.KeepOnFailure {
-			st.stackContent, st.Op = op.New, nil
+			st.stackContent = op.New
+			st.Op = nil
 			s.setStackStatus(st, "UPDATE"+suffixFailed, why)
+
 			return nil
 		}
-		op.Phase, op.Done = "rollback", map[string]bool{}
+
+		op.Phase = "rollback"
+		op.Done = map[string]bool{}
 		s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixInProgress, why)
+
 		return nil
 	})
 }
@@ -54,28 +66,41 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 	failures := map[string]error{}
 	var gone []stackOutput
 	for _, o := range sd.operation.Old.Outputs {
-		if !slices.ContainsFunc(sd.operation.New.Outputs, func(n stackOutput) bool { return n.Export == o.Export && n.Value == o.Value }) {
+		if !slices.ContainsFunc(
+			sd.operation.New.Outputs,
+			func(n stackOutput) bool { return n.Export == o.Export && n.Value == o.Value },
+		) {
 			gone = append(gone, o)
 		}
 	}
+
 	if export, by := s.exportInUse(gone); export != "" {
-		failures[""] = validationError("Export %s cannot be updated as it is in use by %s", export, strings.Join(by, ", "))
+		failures[""] = validationError(
+			"Export %s cannot be updated as it is in use by %s",
+			export,
+			strings.Join(by, ", "),
+		)
+
 		return failures
 	}
+
 	nodes, err := s.enabledResources(sd)
 	if err != nil {
 		return map[string]error{"": err}
 	}
+
 	for _, name := range record.SortedKeys(sd.stack.Resources) {
 		r := sd.stack.Resources[name]
 		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
 		}
+
 		if why := s.deniedByPolicy(sd, r, "Update:Delete"); why != "" {
 			failures[name] = errors.New(why)
 			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixFailed, why)
 		}
 	}
+
 	return failures
 }
 
@@ -85,10 +110,12 @@ func (s *Service) queueRemoved(sd stackTransition) {
 	if err != nil {
 		return // it was evaluated before
 	}
+
 	for _, name := range record.SortedKeys(sd.stack.Resources) {
 		if _, stays := nodes[name]; stays {
 			continue
 		}
+
 		r := sd.stack.Resources[name]
 		delete(sd.stack.Resources, name)
 		if r.Status != statusDeleted {
@@ -98,59 +125,105 @@ func (s *Service) queueRemoved(sd stackTransition) {
 }
 
 // updateResource brings a resource to new properties without replacing it.
-func (s *Service) updateResource(ctx context.Context, sd stackTransition, r *resource, m evaluatedResource) error {
+func (s *Service) updateResource(
+	ctx context.Context,
+	sd stackTransition,
+	r *resource,
+	m evaluatedResource,
+) error {
 	err := s.store.WithLock(func() error {
 		if r.PreviousProperties == nil {
-			r.PreviousProperties, r.Signals, r.RollingUpdate = emptyIfNil(r.Properties), nil, nil
+			r.PreviousProperties = emptyIfNil(r.Properties)
+			r.Signals = nil
+			r.RollingUpdate = nil
 			sd.operation.Touched[r.Logical] = true
 			r.Properties = m.props
 			s.setResourceStatus(sd.stack, r, "UPDATE"+suffixInProgress, "")
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	j := s.newHandlerRequest(ctx, sd.stack, r)
-	j.props, j.oldProps, j.stackTags, j.oldStackTags, j.policy, j.rollback = m.props, r.PreviousProperties, sd.after.Tags, sd.before.Tags, m.spec.UpdatePolicy, sd.rollback
+	j.props = m.props
+	j.oldProps = r.PreviousProperties
+	j.stackTags = sd.after.Tags
+	j.oldStackTags = sd.before.Tags
+	j.policy = m.spec.UpdatePolicy
+	j.rollback = sd.rollback
 	if j.attributes == nil {
 		j.attributes = object{}
 	}
+
 	if c := resourceTypes()[r.Type].update; c != nil {
 		if err := c(j); err != nil {
-			return errors.Join(s.failResource(ctx, sd, r.Logical, "UPDATE", err), s.clearPreviousProperties(r))
+			return errors.Join(
+				s.failResource(ctx, sd, r.Logical, "UPDATE", err),
+				s.clearPreviousProperties(r),
+			)
 		}
 	}
+
 	return s.completeResource(sd, r, j, "UPDATE")
 }
 
 // clearPreviousProperties ends a change that failed: what the resource has now is taken to be what it should have had.
 func (s *Service) clearPreviousProperties(r *resource) error {
 	return s.store.WithLock(func() error {
-		r.PreviousProperties, r.RollingUpdate = nil, nil // a rollback begins a rolling update of its own
+		r.PreviousProperties = nil
+		r.RollingUpdate = nil // a rollback begins a rolling update of its own
 		s.store.MarkChanged()
+
 		return nil
 	})
 }
 
 // replaceResource makes a new resource in the place of one that cannot be changed; the old one goes at the end.
-func (s *Service) replaceResource(ctx context.Context, sd stackTransition, r *resource, m evaluatedResource) error {
+func (s *Service) replaceResource(
+	ctx context.Context,
+	sd stackTransition,
+	r *resource,
+	m evaluatedResource,
+) error {
 	t := resourceTypes()[r.Type]
 	name, _ := scalarText(m.props[t.nameProperty])
 	if old, _ := scalarText(r.Properties[t.nameProperty]); t.nameProperty != "" && name != "" && name == old {
-		return s.failResource(ctx, sd, r.Logical, "UPDATE", validationError("CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.", name))
+		return s.failResource(
+			ctx,
+			sd,
+			r.Logical,
+			"UPDATE",
+			validationError(
+				"CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.",
+				name,
+			),
+		)
 	}
+
 	err := s.store.WithLock(func() error {
 		old := r.clone()
 		sd.operation.Garbage = append(sd.operation.Garbage, old)
-		s.setResourceStatus(sd.stack, r, "UPDATE"+suffixInProgress, "Requested update requires the creation of a new physical resource; hence creating one.")
-		r.Physical, r.Attributes, r.CreationStarted = "", nil, false
+		s.setResourceStatus(
+			sd.stack,
+			r,
+			"UPDATE"+suffixInProgress,
+			"Requested update requires the creation of a new physical resource; hence creating one.",
+		)
+
+		r.Physical = ""
+		r.Attributes = nil
+		r.CreationStarted = false
 		sd.operation.Touched[r.Logical] = true
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	return s.createResource(ctx, sd, r.Logical, evaluatedResource{m.props, m.spec, nil, "UPDATE"})
 }
 
@@ -159,6 +232,7 @@ func (s *Service) cleanUp(ctx context.Context, st *stack, op *stackOperation) er
 	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
 		st.Op = nil
 		s.setStackStatus(st, "UPDATE"+suffixComplete, "")
@@ -168,23 +242,34 @@ func (s *Service) cleanUp(ctx context.Context, st *stack, op *stackOperation) er
 
 // deleteGarbage takes away an operation's garbage, those first that others do not need.
 func (s *Service) deleteGarbage(ctx context.Context, st *stack, op *stackOperation) error {
-	after, byKey := map[string][]string{}, map[string]*resource{}
+	after := map[string][]string{}
+	byKey := map[string]*resource{}
 	for _, r := range op.Garbage {
-		after[r.Logical], byKey[r.Logical] = r.After, r
+		after[r.Logical] = r.After
+		byKey[r.Logical] = r
 	}
-	dependencyGraph{dependencies: reverseEdges(after)}.walk(ctx, func(ctx context.Context, name string) error {
-		r := byKey[name]
-		policy := r.UpdateReplacePolicy
-		if st.Resources[name] == nil {
-			policy = r.DeletionPolicy
-		}
-		young := op.OldResources[name] == nil || op.OldResources[name].Physical != r.Physical
-		keep := policy == "Retain" || policy == "RetainExceptOnCreate"
-		return s.deleteResource(ctx, st, r, keep && (!young || op.Phase != "undo"))
-	})
+
+	dependencyGraph{
+		dependencies: reverseEdges(after),
+	}.walk(
+		ctx,
+		func(ctx context.Context, name string) error {
+			r := byKey[name]
+			policy := r.UpdateReplacePolicy
+			if st.Resources[name] == nil {
+				policy = r.DeletionPolicy
+			}
+
+			young := op.OldResources[name] == nil || op.OldResources[name].Physical != r.Physical
+			keep := policy == "Retain" || policy == "RetainExceptOnCreate"
+
+			return s.deleteResource(ctx, st, r, keep && (!young || op.Phase != "undo"))
+		},
+	)
 	if ctx.Err() != nil {
 		return errStopping
 	}
+
 	return nil
 }
 
@@ -193,29 +278,39 @@ func (s *Service) rollBackUpdate(ctx context.Context, st *stack, op *stackOperat
 	if err := s.store.WithLock(func() error { s.restoreResources(st, op); return nil }); err != nil {
 		return err
 	}
+
 	sd, err := s.newTransition(st, op, op.Old, op.New)
 	if err != nil {
 		return err
 	}
+
 	sd.rollback = true
 	failures, err := s.applyResources(ctx, sd)
 	if err != nil {
 		return err
 	}
+
 	if ctx.Err() != nil {
 		return errStopping
 	}
+
 	return s.store.WithLock(func() error {
 		for _, name := range op.Skip {
 			delete(failures, name)
 		}
+
 		if len(failures) > 0 {
-			st.Op, st.Stuck = nil, op
+			st.Op = nil
+			st.Stuck = op
 			s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixFailed, failureReason("update", failures))
+
 			return nil
 		}
-		st.stackContent, op.Phase = op.Old, "undo"
+
+		st.stackContent = op.Old
+		op.Phase = "undo"
 		s.setStackStatus(st, "UPDATE_ROLLBACK_COMPLETE_CLEANUP"+suffixInProgress, "")
+
 		return nil
 	})
 }
@@ -226,30 +321,36 @@ func (s *Service) restoreResources(st *stack, op *stackOperation) {
 		o := op.OldResources[r.Logical]
 		return o != nil && o.Physical == r.Physical
 	}
+
 	op.Garbage = slices.DeleteFunc(op.Garbage, isOld)
 	for _, name := range record.SortedKeys(st.Resources) {
 		if r := st.Resources[name]; r.Physical == "" || !isOld(r) {
 			s.restoreResource(st, op, r)
 		}
 	}
+
 	for _, name := range record.SortedKeys(op.OldResources) {
 		if st.Resources[name] == nil {
 			st.Resources[name] = op.OldResources[name].clone()
 		}
 	}
+
 	s.store.MarkChanged()
 }
 
 // restoreResource puts what was in a resource's place back, if there was something, and r among the garbage, if it was made.
 func (s *Service) restoreResource(st *stack, op *stackOperation, r *resource) {
-	name, old := r.Logical, op.OldResources[r.Logical]
+	name := r.Logical
+	old := op.OldResources[r.Logical]
 	if old == nil && r.CreationStarted || r.Physical != "" {
 		op.Garbage = append(op.Garbage, r)
 	}
+
 	delete(st.Resources, name)
 	if old == nil {
 		return
 	}
+
 	st.Resources[name] = old.clone()
 	s.setResourceStatus(st, st.Resources[name], "UPDATE"+suffixComplete, "")
 	op.Done[name] = false
@@ -261,9 +362,12 @@ func (s *Service) cleanUpRollback(ctx context.Context, st *stack, op *stackOpera
 	if err := s.deleteGarbage(ctx, st, op); err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
-		st.Op, st.Stuck = nil, nil
+		st.Op = nil
+		st.Stuck = nil
 		s.setStackStatus(st, "UPDATE_ROLLBACK"+suffixComplete, "")
+
 		return nil
 	})
 }

@@ -19,7 +19,13 @@ const signalPath = "/cloudformation-waitcondition/"
 // newSignalURL is a new handle: who knows it may signal, so it ends in a secret.
 func (s *Service) newSignalURL(stackID, logical string) string {
 	at := base64.RawURLEncoding.EncodeToString([]byte(stackID))
-	return strings.TrimSuffix(s.cfg.SignalURL, "/") + signalPath + at + "/" + logical + "?Signature=" + record.RandomHex(s.cfg.Rand, 32)
+	return strings.TrimSuffix(
+		s.cfg.SignalURL,
+		"/",
+	) + signalPath + at + "/" + logical + "?Signature=" + record.RandomHex(
+		s.cfg.Rand,
+		32,
+	)
 }
 
 // SignalHandler answers requests to wait condition handles, which have no signature; false for all others.
@@ -27,6 +33,7 @@ func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
 	if r.Method != http.MethodPut || !strings.HasPrefix(r.URL.Path, signalPath) {
 		return nil, false
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.receiveSignal(r); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
@@ -40,14 +47,18 @@ func readSignal(r *http.Request) (resourceSignal, error) {
 	if err != nil {
 		return resourceSignal{}, validationError("The signal ended early")
 	}
+
 	var body struct {
 		Status   string
 		UniqueID string `json:"UniqueId"` //nolint:tagliatelle // CloudFormation's name
 		Data     string
 	}
 	if err := json.Unmarshal(b, &body); err != nil || body.Status != "SUCCESS" && body.Status != "FAILURE" {
-		return resourceSignal{}, validationError("The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data")
+		return resourceSignal{}, validationError(
+			"The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data",
+		)
 	}
+
 	return resourceSignal{ID: body.UniqueID, Success: body.Status == "SUCCESS", Data: body.Data}, nil
 }
 
@@ -58,21 +69,28 @@ func (s *Service) receiveSignal(r *http.Request) error {
 	if err != nil {
 		return validationError("The handle is not known")
 	}
+
 	sig, err := readSignal(r)
 	if err != nil {
 		return err
 	}
+
 	return s.store.WithLock(func() error {
 		st := s.state.Stacks[string(id)]
-		if st == nil || st.Resources[logical] == nil || !matchesHandle(st.Resources[logical].Physical, r.URL) {
+		if st == nil || st.Resources[logical] == nil ||
+			!matchesHandle(st.Resources[logical].Physical, r.URL) {
 			return validationError("The handle is not known")
 		}
+
 		for _, name := range record.SortedKeys(st.Resources) {
 			c := st.Resources[name]
-			if c.Type == "AWS::CloudFormation::WaitCondition" && c.Properties["Handle"] == st.Resources[logical].Physical && strings.HasSuffix(c.Status, suffixInProgress) {
+			if c.Type == "AWS::CloudFormation::WaitCondition" &&
+				c.Properties["Handle"] == st.Resources[logical].Physical &&
+				strings.HasSuffix(c.Status, suffixInProgress) {
 				s.addSignal(st, c, sig)
 			}
 		}
+
 		return nil
 	})
 }

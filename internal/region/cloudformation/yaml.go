@@ -19,18 +19,22 @@ func decodeYAML(body string) (object, error) {
 	if err := yaml.Unmarshal([]byte(body), &doc); err != nil {
 		return nil, formatError("YAML not well-formed. (%v)", err)
 	}
+
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
 		return nil, formatError("unsupported structure.")
 	}
+
 	r := yamlReader{nodesLeft: maxYAMLNodes}
 	v, err := r.readValue(doc.Content[0], 0)
 	if err != nil {
 		return nil, err
 	}
+
 	m, ok := v.(object)
 	if !ok {
 		return nil, formatError("unsupported structure.")
 	}
+
 	return m, nil
 }
 
@@ -40,10 +44,12 @@ func (r *yamlReader) readValue(n *yaml.Node, depth int) (any, error) {
 	if r.nodesLeft--; r.nodesLeft < 0 || depth > 100 {
 		return nil, formatError("YAML not well-formed. (too large or nested too deeply)")
 	}
+
 	v, err := r.readUntagged(n, depth)
 	if err != nil || !strings.HasPrefix(n.Tag, "!") || strings.HasPrefix(n.Tag, "!!") {
 		return v, err
 	}
+
 	return expandShortForm(n.Tag, v)
 }
 
@@ -61,23 +67,34 @@ func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			out = append(out, v)
 		}
+
 		return out, nil
+
 	case yaml.MappingNode:
 		out := object{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if _, twice := out[key.Value]; twice || key.Kind != yaml.ScalarNode {
-				return nil, formatError("YAML not well-formed. (line %d: the key %q is given twice or is no text)", key.Line, key.Value)
+				return nil, formatError(
+					"YAML not well-formed. (line %d: the key %q is given twice or is no text)",
+					key.Line,
+					key.Value,
+				)
 			}
+
 			v, err := r.readValue(n.Content[i+1], depth+1)
 			if err != nil {
 				return nil, err
 			}
+
 			out[key.Value] = v
 		}
+
 		return out, nil
+
 	default:
 		return nil, formatError("YAML not well-formed. (line %d)", n.Line)
 	}
@@ -91,9 +108,11 @@ func scalarValue(n *yaml.Node) any {
 		if json.Valid([]byte(n.Value)) {
 			return json.Number(n.Value)
 		}
+
 	case "!!null":
 		return nil
 	}
+
 	return n.Value
 }
 
@@ -108,8 +127,10 @@ func expandShortForm(tag string, v any) (any, error) {
 			resource, attribute, _ := strings.Cut(s, ".")
 			v = []any{resource, attribute}
 		}
+
 	case !slices.Contains(functionNames(), "Fn::"+name):
 		return nil, formatError("YAML not well-formed. (the tag %s is not known)", tag)
 	}
+
 	return object{"Fn::" + name: v}, nil
 }

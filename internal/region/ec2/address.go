@@ -30,18 +30,23 @@ func (s *Service) allocatePublicIP() string {
 	for _, a := range s.st.Addresses {
 		used[str(a.PublicIp)] = true
 	}
+
 	for _, n := range s.st.Interfaces {
 		if n.Association != nil {
 			used[str(n.Association.PublicIp)] = true
 		}
 	}
+
 	base := [4]byte{198, 19}
 	if s.cfg.PublicIPBase.Is4() {
 		base = s.cfg.PublicIPBase.As4()
 	}
+
 	for {
 		s.st.LastPublic = s.st.LastPublic%65000 + 1
-		ip := netip.AddrFrom4([4]byte{base[0], base[1], base[2] + byte(s.st.LastPublic>>8&0xff), byte(s.st.LastPublic & 0xff)}).String()
+		ip := netip.AddrFrom4(
+			[4]byte{base[0], base[1], base[2] + byte(s.st.LastPublic>>8&0xff), byte(s.st.LastPublic & 0xff)},
+		).String()
 		if !used[ip] {
 			return ip
 		}
@@ -54,6 +59,7 @@ func (s *Service) publicDNSName(ip string) string {
 	if s.cfg.Region == "us-east-1" {
 		suffix = "compute-1.amazonaws.com"
 	}
+
 	return "ec2-" + strings.ReplaceAll(ip, ".", "-") + "." + suffix
 }
 
@@ -61,22 +67,33 @@ func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAd
 	if d := str(in.Domain); d != "" && d != "vpc" {
 		return nil, invalidParameter("domain", d, "EC2-Classic is gone")
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "elastic-ip")
 	if err != nil {
 		return nil, err
 	}
+
 	if len(s.st.Addresses) >= s.cfg.Quotas.Addresses {
 		return nil, wire.Errorf("AddressLimitExceeded", "The maximum number of addresses has been reached.")
 	}
+
 	id := s.newID("eipalloc")
 	a := &sdk.Address{
-		AllocationId: new(id), PublicIp: new(s.allocatePublicIP()), Domain: new("vpc"), PublicIpv4Pool: new("amazon"),
+		AllocationId:       new(id),
+		PublicIp:           new(s.allocatePublicIP()),
+		Domain:             new("vpc"),
+		PublicIpv4Pool:     new("amazon"),
 		NetworkBorderGroup: new(s.cfg.Region),
 	}
+
 	s.st.Addresses[id] = a
 	s.setTags(id, tags)
+
 	return &sdk.AllocateAddressOutput{
-		AllocationId: a.AllocationId, PublicIp: a.PublicIp, Domain: a.Domain, PublicIpv4Pool: a.PublicIpv4Pool,
+		AllocationId:       a.AllocationId,
+		PublicIp:           a.PublicIp,
+		Domain:             a.Domain,
+		PublicIpv4Pool:     a.PublicIpv4Pool,
 		NetworkBorderGroup: a.NetworkBorderGroup,
 	}, nil
 }
@@ -85,10 +102,16 @@ func (s *Service) findAddress(id *string) (*sdk.Address, error) {
 	if str(id) == "" {
 		return nil, missingParameter("AllocationId")
 	}
+
 	a := s.st.Addresses[str(id)]
 	if a == nil {
-		return nil, wire.Errorf("InvalidAllocationID.NotFound", "The allocation ID '%s' does not exist", str(id))
+		return nil, wire.Errorf(
+			"InvalidAllocationID.NotFound",
+			"The allocation ID '%s' does not exist",
+			str(id),
+		)
 	}
+
 	return a, nil
 }
 
@@ -97,24 +120,32 @@ func (s *Service) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddre
 	if err != nil {
 		return nil, err
 	}
+
 	if a.AssociationId != nil {
 		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
 	}
+
 	s.removeTags(str(a.AllocationId))
 	delete(s.st.Addresses, str(a.AllocationId))
+
 	return &sdk.ReleaseAddressOutput{}, nil
 }
 
 // setAddressAssociation ties an elastic IP to an interface.
 func (s *Service) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface) {
 	a.AssociationId = new(s.newID("eipassoc"))
-	a.NetworkInterfaceId, a.NetworkInterfaceOwnerId = n.NetworkInterfaceId, n.OwnerId
+	a.NetworkInterfaceId = n.NetworkInterfaceId
+	a.NetworkInterfaceOwnerId = n.OwnerId
 	a.PrivateIpAddress = n.PrivateIpAddress
 	if n.Attachment != nil {
 		a.InstanceId = n.Attachment.InstanceId
 	}
+
 	n.Association = &sdk.NetworkInterfaceAssociation{
-		AllocationId: a.AllocationId, AssociationId: a.AssociationId, PublicIp: a.PublicIp, IpOwnerId: new(s.cfg.Account),
+		AllocationId:  a.AllocationId,
+		AssociationId: a.AssociationId,
+		PublicIp:      a.PublicIp,
+		IpOwnerId:     new(s.cfg.Account),
 		PublicDnsName: new(s.publicDNSName(str(a.PublicIp))),
 	}
 }
@@ -124,7 +155,12 @@ func (s *Service) clearAddressAssociation(a *sdk.Address) {
 	if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
 		n.Association = nil
 	}
-	a.AssociationId, a.NetworkInterfaceId, a.NetworkInterfaceOwnerId, a.PrivateIpAddress, a.InstanceId = nil, nil, nil, nil, nil
+
+	a.AssociationId = nil
+	a.NetworkInterfaceId = nil
+	a.NetworkInterfaceOwnerId = nil
+	a.PrivateIpAddress = nil
+	a.InstanceId = nil
 }
 
 // findInterfaceToAssociate finds the interface that a request wants an address on.
@@ -135,18 +171,31 @@ func (s *Service) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.
 		if err != nil {
 			return nil, err
 		}
+
 		if !isLive(i) {
-			return nil, wire.Errorf("InvalidInstanceID", "The instance '%s' is not in a valid state for this operation.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"InvalidInstanceID",
+				"The instance '%s' is not in a valid state for this operation.",
+				str(i.InstanceId),
+			)
 		}
+
 		eni = s.primaryInterfaceID(str(i.InstanceId))
 	}
+
 	n := s.st.Interfaces[eni]
 	if n == nil {
 		return nil, notFound(eni)
 	}
+
 	if s.vpcInternetGateway(str(n.VpcId)) == nil {
-		return nil, wire.Errorf("Gateway.NotAttached", "Network %s is not attached to any internet gateway", str(n.VpcId))
+		return nil, wire.Errorf(
+			"Gateway.NotAttached",
+			"Network %s is not attached to any internet gateway",
+			str(n.VpcId),
+		)
 	}
+
 	return n, nil
 }
 
@@ -155,38 +204,63 @@ func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.Associat
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := s.findInterfaceToAssociate(in)
 	if err != nil {
 		return nil, err
 	}
+
 	free := in.AllowReassociation == nil || *in.AllowReassociation
 	if a.AssociationId != nil && str(a.NetworkInterfaceId) != str(n.NetworkInterfaceId) && !free {
-		return nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already associated with associate-id %s", str(a.AllocationId), str(a.AssociationId))
+		return nil, wire.Errorf(
+			"Resource.AlreadyAssociated",
+			"resource %s is already associated with associate-id %s",
+			str(a.AllocationId),
+			str(a.AssociationId),
+		)
 	}
+
 	if a.AssociationId != nil {
 		s.clearAddressAssociation(a)
 	}
+
 	if n.Association != nil {
 		if old := s.st.Addresses[str(n.Association.AllocationId)]; old != nil {
 			s.clearAddressAssociation(old)
 		}
 	}
+
 	s.setAddressAssociation(a, n)
+
 	return &sdk.AssociateAddressOutput{AssociationId: a.AssociationId}, nil
 }
 
-func (s *Service) disassociateAddress(in *sdk.DisassociateAddressInput) (*sdk.DisassociateAddressOutput, error) {
+func (s *Service) disassociateAddress(
+	in *sdk.DisassociateAddressInput,
+) (*sdk.DisassociateAddressOutput, error) {
 	for _, a := range s.st.Addresses {
 		if a.AssociationId == nil || str(a.AssociationId) != str(in.AssociationId) {
 			continue
 		}
-		if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil && n.RequesterManaged != nil && *n.RequesterManaged {
-			return nil, wire.Errorf("AuthFailure", "You do not have permission to access the specified resource.")
+
+		if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil && n.RequesterManaged != nil &&
+			*n.RequesterManaged {
+			return nil, wire.Errorf(
+				"AuthFailure",
+				"You do not have permission to access the specified resource.",
+			)
 		}
+
 		s.clearAddressAssociation(a)
+
 		return &sdk.DisassociateAddressOutput{}, nil
 	}
-	return nil, wire.Errorf("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", str(in.AssociationId))
+
+	return nil, wire.Errorf(
+		"InvalidAssociationID.NotFound",
+		"The association ID '%s' does not exist",
+		str(in.AssociationId),
+	)
 }
 
 func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
@@ -195,10 +269,12 @@ func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
 		"network-interface-id": a.NetworkInterfaceId, "private-ip-address": a.PrivateIpAddress, "public-ip": a.PublicIp,
 		"network-border-group": a.NetworkBorderGroup, "network-interface-owner-id": a.NetworkInterfaceOwnerId,
 	}
+
 	v, known := fields[name]
 	if v == nil {
 		return nil, known
 	}
+
 	return []string{*v}, true
 }
 
@@ -207,24 +283,42 @@ func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.Descri
 	if len(in.PublicIps) > 0 {
 		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
 	}
+
 	got, _, err := listResources(s, s.st.Addresses, describeQuery{ids: in.AllocationIds, filters: filters},
 		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
 	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
-		err = wire.Errorf("InvalidAddress.NotFound", "Address '%s' not found.", strings.Join(strs(in.PublicIps), ", "))
+		err = wire.Errorf(
+			"InvalidAddress.NotFound",
+			"Address '%s' not found.",
+			strings.Join(strs(in.PublicIps), ", "),
+		)
 	}
+
 	for _, a := range got {
 		a.Tags = s.tagList(str(a.AllocationId))
 	}
+
 	return &sdk.DescribeAddressesOutput{Addresses: got}, err
 }
 
 // describeAddressesAttribute answers what the Terraform provider asks: reverse names, which this region does not have.
-func (s *Service) describeAddressesAttribute(in *sdk.DescribeAddressesAttributeInput) (*sdk.DescribeAddressesAttributeOutput, error) {
-	got, next, err := listResources(s, s.st.Addresses, describeQuery{ids: in.AllocationIds, maxResults: in.MaxResults, nextToken: in.NextToken},
-		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
+func (s *Service) describeAddressesAttribute(
+	in *sdk.DescribeAddressesAttributeInput,
+) (*sdk.DescribeAddressesAttributeOutput, error) {
+	got, next, err := listResources(
+		s,
+		s.st.Addresses,
+		describeQuery{ids: in.AllocationIds, maxResults: in.MaxResults, nextToken: in.NextToken},
+		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues},
+	)
+
 	out := &sdk.DescribeAddressesAttributeOutput{NextToken: next}
 	for _, a := range got {
-		out.Addresses = append(out.Addresses, &sdk.AddressAttribute{AllocationId: a.AllocationId, PublicIp: a.PublicIp})
+		out.Addresses = append(
+			out.Addresses,
+			&sdk.AddressAttribute{AllocationId: a.AllocationId, PublicIp: a.PublicIp},
+		)
 	}
+
 	return out, err
 }

@@ -17,10 +17,18 @@ import (
 // createdKinds says which kind of resource an operation makes, so that IAM is asked about it too.
 func createdKinds() map[string][]string {
 	return map[string][]string{
-		"CreateVpc": {"vpc"}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
-		"CreateNatGateway": {"natgateway"}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
-		"CreateVolume": {"volume"}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
-		"CreateVpcPeeringConnection": {"vpc-peering-connection"}, "CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
+		"CreateVpc": {
+			"vpc",
+		}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
+		"CreateNatGateway": {
+			"natgateway",
+		}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
+		"CreateVolume": {
+			"volume",
+		}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
+		"CreateVpcPeeringConnection": {
+			"vpc-peering-connection",
+		}, "CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
 		"RunInstances": {"instance", "volume", "network-interface"},
 	}
 }
@@ -31,14 +39,17 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	if caller.Root || caller == (wire.Caller{}) {
 		return nil
 	}
+
 	action := "ec2:" + op
 	if strings.HasPrefix(op, "Describe") {
 		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
 	}
+
 	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
+
 	return wire.Authorize(ctx, s.requestChecks(op, tree)...)
 }
 
@@ -46,44 +57,67 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	action, request := "ec2:"+op, map[string][]string{}
+	action := "ec2:" + op
+	request := map[string][]string{}
 	if op == "CreateTags" || op == "DeleteTags" {
 		record.AddRequestTags(request, tree["Tags"])
 	}
+
 	specs, _ := tree["TagSpecifications"].([]any)
 	byKind := map[string]map[string][]string{}
+
 	for _, spec := range specs {
 		m, _ := spec.(map[string]any)
 		kind, _ := m["ResourceType"].(string)
 		byKind[kind] = map[string][]string{}
 		record.AddRequestTags(byKind[kind], m["Tags"])
 	}
+
 	var out []wire.Check
 	for _, kind := range createdKinds()[op] {
 		out = append(out, wire.Check{Action: action, Resource: s.wildcardARN(kind), Context: byKind[kind]})
 	}
+
 	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
-	named := record.CollectStrings(tree, isResourceID, "PeerVpcId", "IpPermissions", "SecurityGroupRule", "TagSpecifications", "Tags", "Filters", "ClientToken", "UserData", "LaunchTemplateData")
+	named := record.CollectStrings(
+		tree,
+		isResourceID,
+		"PeerVpcId",
+		"IpPermissions",
+		"SecurityGroupRule",
+		"TagSpecifications",
+		"Tags",
+		"Filters",
+		"ClientToken",
+		"UserData",
+		"LaunchTemplateData",
+	)
+
 	about := func(id, arn string) {
 		c := maps.Clone(request)
 		record.AddResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
+
 	for _, id := range slices.Concat(named, s.associationResources(tree), s.peeringAccepterVPC(op, tree)) {
 		about(id, s.resourceARN(id))
 	}
+
 	name, _ := tree["KeyName"].(string)
 	if id := s.findKeyPairID(name); id != "" {
 		about(id, s.keyPairARN(name))
 	}
+
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
 		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(kind), Context: c})
 	}
+
 	if len(out) == 0 {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
 	}
+
 	return out
 }
 
@@ -93,6 +127,7 @@ func (s *Service) peeringAccepterVPC(op string, tree map[string]any) []string {
 	if p := s.st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
 		return []string{str(p.AccepterVpcInfo.VpcId)}
 	}
+
 	return nil
 }
 
@@ -102,6 +137,7 @@ func (s *Service) associationResources(tree map[string]any) []string {
 	if !strings.HasPrefix(name, "rtbassoc-") {
 		return nil
 	}
+
 	for _, id := range sortedKeys(s.st.Tables) {
 		for _, a := range s.st.Tables[id].Associations {
 			if str(a.RouteTableAssociationId) == name {
@@ -109,6 +145,7 @@ func (s *Service) associationResources(tree map[string]any) []string {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -124,6 +161,7 @@ func (s *Service) findKeyPairID(name string) string {
 			return id
 		}
 	}
+
 	return ""
 }
 

@@ -24,6 +24,7 @@ func (s *Service) enqueueJob(key string, f func(context.Context)) {
 		defer m.Unlock()
 		f(ctx)
 	})
+
 	s.wakeRunLoop()
 }
 
@@ -33,11 +34,18 @@ func (s *Service) completeJob(ctx context.Context, kind, id string, cause error)
 	if ctx.Err() != nil {
 		return
 	}
+
 	t := transition{Kind: kind, ID: id}
 	if cause != nil {
 		t.Arg = cause.Error()
-		s.cfg.Log.Error("an instance or volume could not be made what it should be", slog.String("wanted", kind), slog.String("id", id), slog.Any("error", cause))
+		s.cfg.Log.Error(
+			"an instance or volume could not be made what it should be",
+			slog.String("wanted", kind),
+			slog.String("id", id),
+			slog.Any("error", cause),
+		)
 	}
+
 	err := s.withLock(func() error {
 		s.applyTransition(t)
 		s.markChanged()
@@ -60,6 +68,7 @@ func (s *Service) notifyWatchers() {
 	if !news {
 		return
 	}
+
 	for _, f := range s.watchers {
 		f()
 	}
@@ -70,6 +79,7 @@ func (s *Service) resumeJobs() {
 	if s.cfg.Machines == nil {
 		return
 	}
+
 	for _, id := range sortedKeys(s.st.Instances) {
 		switch str(s.st.Instances[id].State.Name) {
 		case sdk.InstanceStateNamePending:
@@ -80,6 +90,7 @@ func (s *Service) resumeJobs() {
 			s.beginStop(id)
 		}
 	}
+
 	for _, id := range sortedKeys(s.st.Volumes) {
 		s.resumeVolumeJobs(s.st.Volumes[id])
 	}
@@ -93,6 +104,7 @@ func (s *Service) resumeVolumeJobs(v *sdk.Volume) {
 	case sdk.VolumeStateDeleting:
 		s.beginDeleteVolume(id)
 	}
+
 	for _, a := range v.Attachments {
 		i := s.st.Instances[str(a.InstanceId)]
 		running := i != nil && str(i.State.Name) == sdk.InstanceStateNameRunning
@@ -112,9 +124,11 @@ func (s *Service) Run(ctx context.Context) {
 	if s.cfg.Network != nil {
 		wg.Go(func() { s.runNetworkSync(ctx) })
 	}
+
 	if s.cfg.Machines != nil {
 		wg.Go(func() { s.runHealthChecks(ctx) })
 	}
+
 	for ctx.Err() == nil {
 		var jobs []func(context.Context)
 		wait := time.Second
@@ -123,14 +137,17 @@ func (s *Service) Run(ctx context.Context) {
 			if at, ok := s.nextTransitionTime(); ok {
 				wait = min(wait, max(at.Sub(s.cfg.Now()), time.Millisecond))
 			}
+
 			return nil
 		})
 		if err != nil {
 			s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 		}
+
 		for _, job := range jobs {
 			wg.Go(func() { job(ctx) })
 		}
+
 		s.waitForSignal(ctx, s.wake, wait)
 	}
 }
@@ -154,6 +171,7 @@ func (s *Service) runNetworkSync(ctx context.Context) {
 			s.cfg.Log.ErrorContext(ctx, "the network could not be brought into step", slog.Any("error", err))
 			wait = time.Second
 		}
+
 		s.waitForSignal(ctx, s.networkChanged, wait)
 	}
 }
@@ -163,6 +181,7 @@ func (s *Service) ensureNetworkSynced(ctx context.Context) error {
 	if s.cfg.Network == nil {
 		return nil
 	}
+
 	s.mu.Lock()
 	want := s.networkRevision
 	s.mu.Unlock()
@@ -171,18 +190,23 @@ func (s *Service) ensureNetworkSynced(ctx context.Context) error {
 	if s.syncedRevision >= want {
 		return nil
 	}
+
 	p, gen := s.buildDesiredNetwork()
 	text, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("compare the network's picture: %w", err)
 	}
+
 	if string(text) != s.syncedNetwork {
 		if err := s.cfg.Network.Sync(ctx, p); err != nil {
 			return fmt.Errorf("bring the network into step: %w", err)
 		}
+
 		s.syncedNetwork = string(text)
 	}
+
 	s.syncedRevision = gen
+
 	return nil
 }
 
@@ -195,22 +219,33 @@ func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
 	if s.cfg.LoadBalancers != nil {
 		balancers = s.cfg.LoadBalancers() // without mu: load balancing calls EC2 under its own lock
 	}
+
 	var zones []netbuilder.HostedZone
 	if s.cfg.HostedZones != nil {
 		zones = s.cfg.HostedZones()
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in := s.networkInput(balancers)
 	in.HostedZones = zones
+
 	return netbuilder.Build(in), gen
 }
 
 // networkInput is EC2's state as the picture's builder reads it. The caller holds mu for as long as it is used.
 func (s *Service) networkInput(balancers []netbuilder.LoadBalancer) netbuilder.Input {
 	return netbuilder.Input{
-		VPCs: s.st.VPCs, Subnets: s.st.Subnets, RouteTables: s.st.Tables, NATGateways: s.st.NATs, InternetGateways: s.st.Internet,
-		SecurityGroupRules: s.st.Rules, Interfaces: s.st.Interfaces, Instances: s.st.Instances, VPCEndpoints: s.st.Endpoints, LoadBalancers: balancers,
+		VPCs:               s.st.VPCs,
+		Subnets:            s.st.Subnets,
+		RouteTables:        s.st.Tables,
+		NATGateways:        s.st.NATs,
+		InternetGateways:   s.st.Internet,
+		SecurityGroupRules: s.st.Rules,
+		Interfaces:         s.st.Interfaces,
+		Instances:          s.st.Instances,
+		VPCEndpoints:       s.st.Endpoints,
+		LoadBalancers:      balancers,
 	}
 }
 
@@ -231,10 +266,12 @@ func (s *Service) runHealthChecks(ctx context.Context) {
 			if !m.TryLock() {
 				continue // it is being rebooted or terminated
 			}
+
 			alive := s.cfg.Machines.Alive(id)
 			m.Unlock()
 			s.recordHealthCheck(id, alive)
 		}
+
 		s.waitForSignal(ctx, nil, 500*time.Millisecond)
 	}
 }
@@ -243,31 +280,40 @@ func (s *Service) runningInstanceIDs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
+
 	for _, id := range sortedKeys(s.st.Instances) {
 		if str(s.st.Instances[id].State.Name) == sdk.InstanceStateNameRunning {
 			out = append(out, id)
 		}
 	}
+
 	return out
 }
 
 // recordHealthCheck notes what a look at a machine found.
-func (s *Service) recordHealthCheck(id string, alive bool) { //nolint:revive // it is data, not a switch of behaviour
+func (s *Service) recordHealthCheck(
+	id string,
+	alive bool,
+) { //nolint:revive // it is data, not a switch of behaviour
 	err := s.withLock(func() error {
-		i, x := s.st.Instances[id], s.st.Extra[id]
+		i := s.st.Instances[id]
+		x := s.st.Extra[id]
 		if i == nil || x == nil || str(i.State.Name) != sdk.InstanceStateNameRunning {
 			return nil
 		}
+
 		if alive {
 			x.Failures = 0
 		} else {
 			x.Failures++
 		}
+
 		if impaired := x.Failures >= failuresUntilImpaired; impaired != x.Impaired {
 			x.Impaired = impaired
 			s.requestNotification()
 			s.markChanged()
 		}
+
 		return nil
 	})
 	if err != nil {

@@ -16,9 +16,11 @@ func structFromFields[T any](tree map[string]any) (*T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a %T: %w", *new(T), err)
 	}
+
 	out := new(T)
 	if err := json.Unmarshal(b, out); err != nil {
 		return nil, fmt.Errorf("make a %T: %w", *out, err)
 	}
+
 	return out, nil
 }

@@ -9,7 +9,13 @@ func missingParameter(name string) error {
 }
 
 func invalidParameter(name, value, why string) error {
-	return wire.Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid. %s", value, name, why)
+	return wire.Errorf(
+		"InvalidParameterValue",
+		"Value (%s) for parameter %s is invalid. %s",
+		value,
+		name,
+		why,
+	)
 }
 
 func dependencyViolation(format string, args ...any) error {
@@ -40,8 +46,18 @@ type Quotas struct {
 // highly available cluster fits into those.
 func DefaultQuotas() Quotas {
 	return Quotas{
-		VPCs: 5, InternetGateways: 5, Addresses: 5, NATsPerZone: 5, SubnetsPerVPC: 200, TablesPerVPC: 200,
-		RoutesPerTable: 50, GroupsPerVPC: 2500, RulesPerGroup: 60, GroupsPerENI: 5, VCPUs: 4096, Volumes: 10000,
+		VPCs:             5,
+		InternetGateways: 5,
+		Addresses:        5,
+		NATsPerZone:      5,
+		SubnetsPerVPC:    200,
+		TablesPerVPC:     200,
+		RoutesPerTable:   50,
+		GroupsPerVPC:     2500,
+		RulesPerGroup:    60,
+		GroupsPerENI:     5,
+		VCPUs:            4096,
+		Volumes:          10000,
 	}
 }
 
@@ -69,5 +85,6 @@ func (q Quotas) WithDefaults() Quotas {
 			*f.have = f.want
 		}
 	}
+
 	return q
 }

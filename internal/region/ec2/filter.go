@@ -27,19 +27,27 @@ type resourceLister[T any] struct {
 }
 
 // listResources answers a Describe call: the resources asked for, in the order of their ids, filtered and paged.
-func listResources[T any](s *Service, all map[string]*T, q describeQuery, l resourceLister[T]) ([]*T, *string, error) {
+func listResources[T any](
+	s *Service,
+	all map[string]*T,
+	q describeQuery,
+	l resourceLister[T],
+) ([]*T, *string, error) {
 	for _, id := range q.ids {
 		if all[str(id)] == nil {
 			return nil, nil, wire.Errorf(l.notFoundCode, "The %s '%s' does not exist", l.noun, str(id))
 		}
 	}
+
 	if err := checkFilters(q.filters, l.filterValues); err != nil {
 		return nil, nil, err
 	}
+
 	ids := sortedKeys(all)
 	if len(q.ids) > 0 {
 		ids = slices.Compact(slices.Sorted(slices.Values(strs(q.ids))))
 	}
+
 	ids = slices.DeleteFunc(ids, func(id string) bool {
 		return !matchesFilters(s.st.Tags[id], all[id], q.filters, l.filterValues) || s.consumeStaleRead(id)
 	})
@@ -47,10 +55,12 @@ func listResources[T any](s *Service, all map[string]*T, q describeQuery, l reso
 	if err != nil {
 		return nil, nil, err
 	}
+
 	out := make([]*T, 0, len(ids))
 	for _, id := range ids {
 		out = append(out, all[id])
 	}
+
 	return out, next, nil
 }
 
@@ -59,11 +69,22 @@ func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 	limit := int64(1000)
 	if q.maxResults != nil {
 		if *q.maxResults < 1 {
-			return nil, nil, wire.Errorf("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid", *q.maxResults)
+			return nil, nil, wire.Errorf(
+				"InvalidParameterValue",
+				"Value ( %d ) for parameter maxResults is invalid",
+				*q.maxResults,
+			)
 		}
+
 		limit = min(*q.maxResults, limit)
 	}
-	return record.Paginate(ids, limit, q.nextToken, wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.nextToken)))
+
+	return record.Paginate(
+		ids,
+		limit,
+		q.nextToken,
+		wire.Errorf("InvalidParameterValue", "The token '%s' is invalid", str(q.nextToken)),
+	)
 }
 
 func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string, bool)) error {
@@ -72,24 +93,33 @@ func checkFilters[T any](filters []*sdk.Filter, field func(*T, string) ([]string
 		if name == "tag-key" || name == "tag-value" || strings.HasPrefix(name, "tag:") {
 			continue
 		}
+
 		if _, known := field(new(T), name); !known {
 			return wire.Errorf("InvalidParameterValue", "The filter '%s' is invalid", name)
 		}
 	}
+
 	return nil
 }
 
 // matchesFilters says whether a resource passes all filters; a filter passes if any of its values does.
-func matchesFilters[T any](tags map[string]string, v *T, filters []*sdk.Filter, field func(*T, string) ([]string, bool)) bool {
+func matchesFilters[T any](
+	tags map[string]string,
+	v *T,
+	filters []*sdk.Filter,
+	field func(*T, string) ([]string, bool),
+) bool {
 	for _, f := range filters {
 		have := tagFilterValues(tags, str(f.Name))
 		if have == nil {
 			have, _ = field(v, str(f.Name))
 		}
+
 		if !anyMatch(have, strs(f.Values)) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -102,15 +132,18 @@ func tagFilterValues(tags map[string]string, name string) []string {
 		if v, ok := tags[key]; ok {
 			have = append(have, v)
 		}
+
 	case name == "tag-key":
 		have = append(have, sortedKeys(tags)...)
 	case name == "tag-value":
 		for _, v := range tags {
 			have = append(have, v)
 		}
+
 	default:
 		return nil
 	}
+
 	return have
 }
 
@@ -123,22 +156,32 @@ func anyMatch(have, patterns []string) bool {
 // matchGlob matches AWS's filter patterns: * for anything, ? for one character, \ before either to mean itself. It goes back
 // to the last * only, which is enough, so that no pattern takes long.
 func matchGlob(pattern, s string) bool {
-	p, i, star, mark := 0, 0, -1, 0
+	p := 0
+	i := 0
+	star := -1
+	mark := 0
+
 	for i < len(s) {
 		n, isStar, fits := readGlobElement(pattern[p:], s[i])
 		switch {
 		case isStar:
-			star, mark = p, i
+			star = p
+			mark = i
 			p += n
+
 		case fits:
-			p, i = p+n, i+1
+			p = p + n
+			i = i + 1
 		case star >= 0:
 			mark++
-			p, i = star+1, mark
+			p = star + 1
+			i = mark
+
 		default:
 			return false
 		}
 	}
+
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
@@ -154,6 +197,7 @@ func readGlobElement(pattern string, c byte) (n int, isStar, fits bool) {
 	case pattern[0] == '\\' && len(pattern) > 1:
 		return 2, false, pattern[1] == c
 	}
+
 	return 1, false, pattern[0] == c
 }
 
@@ -161,5 +205,6 @@ func boolText(b *bool) string {
 	if b != nil && *b {
 		return "true"
 	}
+
 	return "false"
 }

@@ -23,6 +23,7 @@ func (s *Service) newID(prefix string) string {
 	if s.createdIDs != nil {
 		s.createdIDs = append(s.createdIDs, id)
 	}
+
 	return id
 }
 
@@ -51,6 +52,7 @@ func (s *Service) resourceARN(id string) string {
 	if idPrefix(id) == "ami" {
 		account = ""
 	}
+
 	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", s.cfg.Region, account, resourceKind(id), id)
 }
 
@@ -68,7 +70,9 @@ func requestHash(in any) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	sum := sha256.Sum256(b)
+
 	return hex.EncodeToString(sum[:])
 }
 
@@ -77,13 +81,20 @@ func (s *Service) idempotentResult(op string, tok *string, in any) ([]string, er
 	if str(tok) == "" {
 		return nil, nil
 	}
+
 	known, ok := s.st.Tokens[op+"/"+str(tok)]
 	if !ok {
 		return nil, nil
 	}
+
 	if known.Sum != requestHash(in) {
-		return nil, wire.Errorf("IdempotentParameterMismatch", "The client token %q was used before with other parameters", str(tok))
+		return nil, wire.Errorf(
+			"IdempotentParameterMismatch",
+			"The client token %q was used before with other parameters",
+			str(tok),
+		)
 	}
+
 	return known.IDs, nil
 }
 
@@ -92,8 +103,13 @@ func (s *Service) saveIdempotentResult(op string, tok *string, in any, ids ...st
 	if str(tok) == "" {
 		return
 	}
+
 	now := s.cfg.Now()
-	maps.DeleteFunc(s.st.Tokens, func(_ string, t idempotencyToken) bool { return now.Sub(t.At) > 24*time.Hour })
+	maps.DeleteFunc(
+		s.st.Tokens,
+		func(_ string, t idempotencyToken) bool { return now.Sub(t.At) > 24*time.Hour },
+	)
+
 	s.st.Tokens[op+"/"+str(tok)] = idempotencyToken{Sum: requestHash(in), IDs: ids, At: now}
 }
 
@@ -110,6 +126,7 @@ func (k *keyedMutex) mutexFor(key string) *sync.Mutex {
 	if k.mutexes[key] == nil {
 		k.mutexes[key] = &sync.Mutex{}
 	}
+
 	return k.mutexes[key]
 }
 

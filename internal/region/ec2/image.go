@@ -21,19 +21,39 @@ func (s *Service) findImage(id string) (Image, bool) {
 	if at < 0 {
 		return Image{}, false
 	}
+
 	return s.cfg.Images[at], true
 }
 
 func (s *Service) buildImage(i Image) *sdk.Image {
 	return &sdk.Image{
-		ImageId: new(i.ID), Name: new(i.Name), Description: new(i.Description), OwnerId: new(i.Owner), Architecture: new(i.Architecture),
-		ImageLocation: new(i.Owner + "/" + i.Name), ImageType: new("machine"), Public: new(true), State: new(sdk.ImageStateAvailable),
-		RootDeviceName: new(i.RootDevice), RootDeviceType: new("ebs"), VirtualizationType: new("hvm"), Hypervisor: new("xen"),
-		EnaSupport: new(true), SriovNetSupport: new("simple"), PlatformDetails: new("Linux/UNIX"), UsageOperation: new("RunInstances"),
-		CreationDate: new(i.Created.UTC().Format(time.RFC3339)), BootMode: new("uefi-preferred"), ImdsSupport: new("v2.0"),
+		ImageId:            new(i.ID),
+		Name:               new(i.Name),
+		Description:        new(i.Description),
+		OwnerId:            new(i.Owner),
+		Architecture:       new(i.Architecture),
+		ImageLocation:      new(i.Owner + "/" + i.Name),
+		ImageType:          new("machine"),
+		Public:             new(true),
+		State:              new(sdk.ImageStateAvailable),
+		RootDeviceName:     new(i.RootDevice),
+		RootDeviceType:     new("ebs"),
+		VirtualizationType: new("hvm"),
+		Hypervisor:         new("xen"),
+		EnaSupport:         new(true),
+		SriovNetSupport:    new("simple"),
+		PlatformDetails:    new("Linux/UNIX"),
+		UsageOperation:     new("RunInstances"),
+		CreationDate:       new(i.Created.UTC().Format(time.RFC3339)),
+		BootMode:           new("uefi-preferred"),
+		ImdsSupport:        new("v2.0"),
 		BlockDeviceMappings: []*sdk.BlockDeviceMapping{{
-			DeviceName: new(i.RootDevice), Ebs: &sdk.EbsBlockDevice{
-				DeleteOnTermination: new(true), VolumeSize: new(i.RootSizeGiB), VolumeType: new("gp3"), Encrypted: new(false),
+			DeviceName: new(i.RootDevice),
+			Ebs: &sdk.EbsBlockDevice{
+				DeleteOnTermination: new(true),
+				VolumeSize:          new(i.RootSizeGiB),
+				VolumeType:          new("gp3"),
+				Encrypted:           new(false),
 			},
 		}},
 	}
@@ -46,6 +66,7 @@ func imageFilterValues(i *sdk.Image, name string) ([]string, bool) {
 		"virtualization-type": i.VirtualizationType, "hypervisor": i.Hypervisor, "is-public": new(boolText(i.Public)),
 		"boot-mode": i.BootMode, "creation-date": i.CreationDate, "ena-support": new(boolText(i.EnaSupport)), "owner-alias": nil,
 	}[name]
+
 	return []string{str(v)}, known
 }
 
@@ -54,16 +75,24 @@ func (s *Service) describeImages(in *sdk.DescribeImagesInput) (*sdk.DescribeImag
 	for _, i := range s.cfg.Images {
 		all[i.ID] = s.buildImage(i)
 	}
+
 	owners := strs(in.Owners)
-	got, next, err := listResources(s, all, describeQuery{in.ImageIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Image]{"InvalidAMIID.NotFound", "image id", imageFilterValues})
+	got, next, err := listResources(
+		s,
+		all,
+		describeQuery{in.ImageIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Image]{"InvalidAMIID.NotFound", "image id", imageFilterValues},
+	)
+
 	got = slices.DeleteFunc(got, func(i *sdk.Image) bool {
 		mine := str(i.OwnerId) == s.cfg.Account && slices.Contains(owners, "self")
 		return len(owners) > 0 && !mine && !slices.Contains(owners, str(i.OwnerId))
 	})
+
 	for _, i := range got {
 		i.Tags = s.tagList(str(i.ImageId))
 	}
+
 	return &sdk.DescribeImagesOutput{Images: got, NextToken: next}, err
 }
 
@@ -77,30 +106,46 @@ func (s *Service) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairO
 	if name == "" {
 		return nil, missingParameter("KeyName")
 	}
+
 	fields := strings.Fields(string(in.PublicKeyMaterial))
 	if len(fields) < 2 {
 		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
 	}
+
 	raw, err := base64.StdEncoding.DecodeString(fields[1])
 	if err != nil {
 		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "key-pair")
 	if err != nil {
 		return nil, err
 	}
+
 	if s.findKeyPairID(name) != "" {
 		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
 	}
+
 	sum := md5.Sum(raw) //nolint:gosec // as above
 	finger := strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":")
 	id := s.newID("key")
 	s.st.Keys[id] = &sdk.KeyPairInfo{
-		KeyPairId: new(id), KeyName: new(name), KeyFingerprint: new(finger), KeyType: new(strings.TrimPrefix(fields[0], "ssh-")),
-		CreateTime: new(s.cfg.Now().UTC()), PublicKey: new(string(in.PublicKeyMaterial)),
+		KeyPairId:      new(id),
+		KeyName:        new(name),
+		KeyFingerprint: new(finger),
+		KeyType:        new(strings.TrimPrefix(fields[0], "ssh-")),
+		CreateTime:     new(s.cfg.Now().UTC()),
+		PublicKey:      new(string(in.PublicKeyMaterial)),
 	}
+
 	s.setTags(id, tags)
-	return &sdk.ImportKeyPairOutput{KeyPairId: new(id), KeyName: new(name), KeyFingerprint: new(finger), Tags: s.tagList(id)}, nil
+
+	return &sdk.ImportKeyPairOutput{
+		KeyPairId:      new(id),
+		KeyName:        new(name),
+		KeyFingerprint: new(finger),
+		Tags:           s.tagList(id),
+	}, nil
 }
 
 // deleteKeyPair succeeds for a key that is not there, as at AWS.
@@ -112,6 +157,7 @@ func (s *Service) deleteKeyPair(in *sdk.DeleteKeyPairInput) (*sdk.DeleteKeyPairO
 			return &sdk.DeleteKeyPairOutput{Return: new(true), KeyPairId: new(id)}, nil
 		}
 	}
+
 	return &sdk.DeleteKeyPairOutput{Return: new(true)}, nil
 }
 
@@ -120,25 +166,33 @@ func (s *Service) describeKeyPairs(in *sdk.DescribeKeyPairsInput) (*sdk.Describe
 		v, known := map[string]*string{"key-name": k.KeyName, "key-pair-id": k.KeyPairId, "fingerprint": k.KeyFingerprint}[name]
 		return []string{str(v)}, known
 	}
+
 	filters := slices.Clone(in.Filters)
 	if len(in.KeyNames) > 0 {
 		filters = append(filters, &sdk.Filter{Name: new("key-name"), Values: in.KeyNames})
 	}
+
 	got, _, err := listResources(s, s.st.Keys, describeQuery{ids: in.KeyPairIds, filters: filters},
 		resourceLister[sdk.KeyPairInfo]{"InvalidKeyPair.NotFound", "key pair", field})
+
 	for _, name := range strs(in.KeyNames) {
-		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) && err == nil {
+		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) &&
+			err == nil {
 			err = wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
 		}
 	}
+
 	out := &sdk.DescribeKeyPairsOutput{}
+
 	for _, k := range got {
 		shown := record.CloneShape(k)
 		shown.Tags = s.tagList(str(k.KeyPairId))
 		if in.IncludePublicKey == nil || !*in.IncludePublicKey {
 			shown.PublicKey = nil
 		}
+
 		out.KeyPairs = append(out.KeyPairs, shown)
 	}
+
 	return out, err
 }

@@ -32,6 +32,7 @@ func (s *Service) findInstance(id *string) (*sdk.Instance, error) {
 	if str(id) == "" {
 		return nil, missingParameter("InstanceId")
 	}
+
 	i := s.st.Instances[str(id)]
 	switch {
 	case i != nil:
@@ -39,6 +40,7 @@ func (s *Service) findInstance(id *string) (*sdk.Instance, error) {
 	case idPrefix(*id) != "i" || (len(*id) != 10 && len(*id) != 19):
 		return nil, wire.Errorf("InvalidInstanceID.Malformed", "Invalid id: \"%s\"", *id)
 	}
+
 	return nil, wire.Errorf("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", *id)
 }
 
@@ -47,14 +49,17 @@ func (s *Service) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	if len(ids) == 0 {
 		return nil, missingParameter("InstanceId")
 	}
+
 	var out []*sdk.Instance
 	for _, id := range ids {
 		i, err := s.findInstance(id)
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, i)
 	}
+
 	return out, nil
 }
 
@@ -63,9 +68,13 @@ func (s *Service) instanceFilterValues(i *sdk.Instance, name string) ([]string, 
 	if i.InstanceId != nil && i.NetworkInterfaces == nil {
 		s.refreshInstance(i)
 	}
+
 	if i.InstanceId == nil {
-		i.State, i.Placement, i.Monitoring = &sdk.InstanceState{Code: new(int64(0))}, &sdk.Placement{}, &sdk.Monitoring{}
+		i.State = &sdk.InstanceState{Code: new(int64(0))}
+		i.Placement = &sdk.Placement{}
+		i.Monitoring = &sdk.Monitoring{}
 	}
+
 	switch name {
 	case "instance-id":
 		return []string{str(i.InstanceId)}, true
@@ -80,33 +89,45 @@ func (s *Service) instanceFilterValues(i *sdk.Instance, name string) ([]string, 
 	case "private-ip-address":
 		return []string{str(i.PrivateIpAddress)}, true
 	}
+
 	return s.extendedInstanceFilterValues(i, name)
 }
 
 func (s *Service) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	var groups, groupNames, volumes, faces []string
 	for _, g := range i.SecurityGroups {
-		groups, groupNames = append(groups, str(g.GroupId)), append(groupNames, str(g.GroupName))
+		groups = append(groups, str(g.GroupId))
+		groupNames = append(groupNames, str(g.GroupName))
 	}
+
 	for _, m := range i.BlockDeviceMappings {
 		volumes = append(volumes, str(m.Ebs.VolumeId))
 	}
+
 	for _, n := range i.NetworkInterfaces {
 		faces = append(faces, str(n.NetworkInterfaceId))
 	}
-	profile, launched, reservation, options := &sdk.IamInstanceProfile{}, "", "", &sdk.InstanceMetadataOptionsResponse{}
+
+	profile := &sdk.IamInstanceProfile{}
+	launched := ""
+	reservation := ""
+	options := &sdk.InstanceMetadataOptionsResponse{}
 	if i.IamInstanceProfile != nil {
 		profile = i.IamInstanceProfile
 	}
+
 	if i.LaunchTime != nil {
 		launched = i.LaunchTime.Format("2006-01-02T15:04:05.000Z")
 	}
+
 	if x := s.st.Extra[str(i.InstanceId)]; x != nil {
 		reservation = x.ReservationID
 	}
+
 	if i.MetadataOptions != nil {
 		options = i.MetadataOptions
 	}
+
 	v, known := map[string][]string{
 		"instance-state-code": {strconv.FormatInt(*i.State.Code, 10)}, "availability-zone": {str(i.Placement.AvailabilityZone)},
 		"image-id": {str(i.ImageId)}, "instance-type": {str(i.InstanceType)}, "architecture": {str(i.Architecture)},
@@ -119,11 +140,15 @@ func (s *Service) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]
 		"reservation-id": {reservation}, "owner-id": {s.cfg.Account}, "monitoring-state": {str(i.Monitoring.State)},
 		"tenancy": {str(i.Placement.Tenancy)}, "metadata-options.http-tokens": {str(options.HttpTokens)}, "instance-lifecycle": {""},
 	}[name]
+
 	return v, known
 }
 
 // DescribeInstances is the operation of that name. It is meant for Auto Scaling and load balancing.
-func (s *Service) DescribeInstances(_ context.Context, in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
+func (s *Service) DescribeInstances(
+	_ context.Context,
+	in *sdk.DescribeInstancesInput,
+) (*sdk.DescribeInstancesOutput, error) {
 	return runRead(s, s.describeInstances, in)
 }
 
@@ -133,35 +158,54 @@ func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.Descri
 			return nil, err
 		}
 	}
+
 	for _, i := range s.st.Instances {
 		i.NetworkInterfaces = nil // filters see them anew
 	}
-	got, next, err := listResources(s, s.st.Instances, describeQuery{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceFilterValues})
+
+	got, next, err := listResources(
+		s,
+		s.st.Instances,
+		describeQuery{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceFilterValues},
+	)
 	if err != nil {
 		return nil, err
 	}
-	out, at := &sdk.DescribeInstancesOutput{NextToken: next, Reservations: []*sdk.Reservation{}}, map[string]*sdk.Reservation{}
+
+	out := &sdk.DescribeInstancesOutput{NextToken: next, Reservations: []*sdk.Reservation{}}
+	at := map[string]*sdk.Reservation{}
+
 	for _, i := range got {
 		s.refreshInstance(i)
 		id := s.st.Extra[str(i.InstanceId)].ReservationID
 		r := at[id]
 		if r == nil {
-			r = &sdk.Reservation{ReservationId: new(id), OwnerId: new(s.cfg.Account), Groups: []*sdk.GroupIdentifier{}}
+			r = &sdk.Reservation{
+				ReservationId: new(id),
+				OwnerId:       new(s.cfg.Account),
+				Groups:        []*sdk.GroupIdentifier{},
+			}
+
 			at[id] = r
 			out.Reservations = append(out.Reservations, r)
 		}
+
 		r.Instances = append(r.Instances, i)
 	}
+
 	return out, nil
 }
 
-func (s *Service) describeInstanceStatus(in *sdk.DescribeInstanceStatusInput) (*sdk.DescribeInstanceStatusOutput, error) {
+func (s *Service) describeInstanceStatus(
+	in *sdk.DescribeInstanceStatusInput,
+) (*sdk.DescribeInstanceStatusOutput, error) {
 	for _, id := range in.InstanceIds {
 		if _, err := s.findInstance(id); err != nil {
 			return nil, err
 		}
 	}
+
 	field := func(i *sdk.Instance, name string) ([]string, bool) {
 		id := str(i.InstanceId)
 		switch name {
@@ -172,36 +216,47 @@ func (s *Service) describeInstanceStatus(in *sdk.DescribeInstanceStatusInput) (*
 		case "system-status.status", "system-status.reachability":
 			return []string{"ok"}, true
 		}
+
 		return nil, false
 	}
+
 	shown := map[string]*sdk.Instance{}
+
 	for id, i := range s.st.Instances {
 		if isTrue(in.IncludeAllInstances) || str(i.State.Name) == sdk.InstanceStateNameRunning {
 			shown[id] = i
 		}
 	}
-	wanted := slices.DeleteFunc(slices.Clone(in.InstanceIds), func(id *string) bool { return shown[str(id)] == nil })
+
+	wanted := slices.DeleteFunc(
+		slices.Clone(in.InstanceIds),
+		func(id *string) bool { return shown[str(id)] == nil },
+	)
 	if len(in.InstanceIds) > 0 && len(wanted) == 0 {
 		return &sdk.DescribeInstanceStatusOutput{InstanceStatuses: []*sdk.InstanceStatus{}}, nil
 	}
+
 	got, next, err := listResources(s, shown, describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field})
 	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
 	for _, i := range got {
 		out.InstanceStatuses = append(out.InstanceStatuses, s.instanceStatus(i))
 	}
+
 	return out, err
 }
 
 // instanceHealth is the status of an instance's own check.
 func (s *Service) instanceHealth(id string) string {
-	i, x := s.st.Instances[id], s.st.Extra[id]
+	i := s.st.Instances[id]
+	x := s.st.Extra[id]
 	switch {
 	case i == nil || x == nil || str(i.State.Name) != sdk.InstanceStateNameRunning:
 		return "not-applicable"
 	case x.Impaired:
 		return "impaired"
 	}
+
 	return "ok"
 }
 
@@ -213,15 +268,21 @@ func (s *Service) instanceStatus(i *sdk.Instance) *sdk.InstanceStatus {
 		if reach != "" {
 			out.Details = []*sdk.InstanceStatusDetails{{Name: new("reachability"), Status: new(reach)}}
 		}
+
 		return out
 	}
+
 	system := mine
 	if mine == "impaired" {
 		system = "ok"
 	}
+
 	return &sdk.InstanceStatus{
-		InstanceId: i.InstanceId, AvailabilityZone: i.Placement.AvailabilityZone, InstanceState: i.State,
-		InstanceStatus: summary(mine), SystemStatus: summary(system),
+		InstanceId:       i.InstanceId,
+		AvailabilityZone: i.Placement.AvailabilityZone,
+		InstanceState:    i.State,
+		InstanceStatus:   summary(mine),
+		SystemStatus:     summary(system),
 	}
 }
 
@@ -239,11 +300,19 @@ func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 		if err != nil {
 			return err
 		}
+
 		f = InstanceInfo{
-			ID: id, VPC: str(i.VpcId), Subnet: str(i.SubnetId), Zone: str(i.Placement.AvailabilityZone), State: str(i.State.Name),
-			Type: str(i.InstanceType), Impaired: s.instanceHealth(id) == "impaired",
+			ID:       id,
+			VPC:      str(i.VpcId),
+			Subnet:   str(i.SubnetId),
+			Zone:     str(i.Placement.AvailabilityZone),
+			State:    str(i.State.Name),
+			Type:     str(i.InstanceType),
+			Impaired: s.instanceHealth(id) == "impaired",
 		}
+
 		return nil
 	})
+
 	return f, err == nil
 }

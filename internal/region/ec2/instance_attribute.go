@@ -10,13 +10,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) describeInstanceAttribute(in *sdk.DescribeInstanceAttributeInput) (*sdk.DescribeInstanceAttributeOutput, error) {
+func (s *Service) describeInstanceAttribute(
+	in *sdk.DescribeInstanceAttributeInput,
+) (*sdk.DescribeInstanceAttributeOutput, error) {
 	i, err := s.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
+
 	s.refreshInstance(i)
-	x, out := s.st.Extra[str(i.InstanceId)], &sdk.DescribeInstanceAttributeOutput{InstanceId: i.InstanceId}
+	x := s.st.Extra[str(i.InstanceId)]
+	out := &sdk.DescribeInstanceAttributeOutput{InstanceId: i.InstanceId}
 	flag := func(b bool) *sdk.AttributeBooleanValue { return &sdk.AttributeBooleanValue{Value: new(b)} }
 	text := func(v *string) *sdk.AttributeValue { return &sdk.AttributeValue{Value: v} }
 	show := map[string]func(){
@@ -40,27 +44,36 @@ func (s *Service) describeInstanceAttribute(in *sdk.DescribeInstanceAttributeInp
 	if show == nil {
 		return nil, invalidParameter("attribute", str(in.Attribute), "")
 	}
+
 	show()
+
 	return out, nil
 }
 
-func (s *Service) modifyInstanceAttribute(in *sdk.ModifyInstanceAttributeInput) (*sdk.ModifyInstanceAttributeOutput, error) {
+func (s *Service) modifyInstanceAttribute(
+	in *sdk.ModifyInstanceAttributeInput,
+) (*sdk.ModifyInstanceAttributeOutput, error) {
 	i, err := s.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
+
 	id := str(i.InstanceId)
-	x, n := s.st.Extra[id], s.st.Interfaces[s.primaryInterfaceID(id)]
+	x := s.st.Extra[id]
+	n := s.st.Interfaces[s.primaryInterfaceID(id)]
 	if n == nil {
 		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
 	}
+
 	switch {
 	case len(in.Groups) > 0:
 		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups))
 		if err != nil {
 			return nil, err
 		}
+
 		n.Groups = groups
+
 	case in.SourceDestCheck != nil:
 		n.SourceDestCheck = in.SourceDestCheck.Value
 	case in.DisableApiTermination != nil:
@@ -74,43 +87,74 @@ func (s *Service) modifyInstanceAttribute(in *sdk.ModifyInstanceAttributeInput) 
 	default:
 		return &sdk.ModifyInstanceAttributeOutput{}, s.modifyStoppedInstance(i, x, in)
 	}
+
 	return &sdk.ModifyInstanceAttributeOutput{}, nil
 }
 
 // modifyStoppedInstance changes what only a stopped instance lets change.
-func (s *Service) modifyStoppedInstance(i *sdk.Instance, x *instanceExtra, in *sdk.ModifyInstanceAttributeInput) error {
+func (s *Service) modifyStoppedInstance(
+	i *sdk.Instance,
+	x *instanceExtra,
+	in *sdk.ModifyInstanceAttributeInput,
+) error {
 	switch {
 	case in.InstanceType == nil && in.UserData == nil:
 		return missingParameter("an attribute")
 	case str(i.State.Name) != sdk.InstanceStateNameStopped:
-		return wire.Errorf("IncorrectInstanceState", "The instance '%s' is not in the 'stopped' state.", str(i.InstanceId))
+		return wire.Errorf(
+			"IncorrectInstanceState",
+			"The instance '%s' is not in the 'stopped' state.",
+			str(i.InstanceId),
+		)
+
 	case in.InstanceType != nil:
 		if _, ok := s.instanceTypes[str(in.InstanceType.Value)]; !ok {
-			return wire.Errorf("InvalidInstanceAttributeValue", "Invalid value '%s' for InstanceType.", str(in.InstanceType.Value))
+			return wire.Errorf(
+				"InvalidInstanceAttributeValue",
+				"Invalid value '%s' for InstanceType.",
+				str(in.InstanceType.Value),
+			)
 		}
+
 		i.InstanceType = in.InstanceType.Value
+
 	default:
 		data := base64.StdEncoding.EncodeToString(in.UserData.Value)
 		if err := checkUserData(&data); err != nil {
 			return err
 		}
+
 		x.UserData = data
 	}
+
 	return nil
 }
 
-func (s *Service) modifyInstanceMetadataOptions(in *sdk.ModifyInstanceMetadataOptionsInput) (*sdk.ModifyInstanceMetadataOptionsOutput, error) {
+func (s *Service) modifyInstanceMetadataOptions(
+	in *sdk.ModifyInstanceMetadataOptionsInput,
+) (*sdk.ModifyInstanceMetadataOptionsOutput, error) {
 	i, err := s.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
+
 	if !isLive(i) {
-		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", str(i.InstanceId))
+		return nil, wire.Errorf(
+			"IncorrectInstanceState",
+			"The instance '%s' is terminated",
+			str(i.InstanceId),
+		)
 	}
+
 	o := *i.MetadataOptions
 	if err := applyMetadataOptions(&o, in); err != nil {
 		return nil, err
 	}
+
 	i.MetadataOptions = &o
-	return &sdk.ModifyInstanceMetadataOptionsOutput{InstanceId: i.InstanceId, InstanceMetadataOptions: &o}, nil
+
+	return &sdk.ModifyInstanceMetadataOptionsOutput{
+		InstanceId:              i.InstanceId,
+		InstanceMetadataOptions: &o,
+	}, nil
 }

@@ -21,34 +21,45 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 	if err != nil {
 		return nil
 	}
+
 	v, err := s.findTemplateVersion(t, version)
 	if err != nil {
 		return nil
 	}
+
 	ask := func(arn string, context map[string][]string) wire.Check {
 		context["ec2:LaunchTemplate"] = []string{s.resourceARN(str(t.LaunchTemplateId))}
 		return wire.Check{Action: "ec2:RunInstances", Resource: arn, Context: context}
 	}
+
 	var out []wire.Check
 	data := v.LaunchTemplateData
+
 	for _, existing := range slices.Concat([]string{str(t.LaunchTemplateId), str(data.ImageId)}, subnets, strs(data.SecurityGroupIds)) {
 		c := map[string][]string{}
 		record.AddResourceTags(c, s.st.Tags[existing])
 		out = append(out, ask(s.resourceARN(existing), c))
 	}
+
 	if name := str(data.KeyName); name != "" {
 		c := map[string][]string{}
 		record.AddResourceTags(c, s.st.Tags[s.findKeyPairID(name)])
 		out = append(out, ask(s.keyPairARN(name), c))
 	}
+
 	for _, k := range createdKinds()["RunInstances"] {
 		out = append(out, ask(s.wildcardARN(k), templateTagContext(data.TagSpecifications, k)))
 	}
+
 	for _, spec := range data.TagSpecifications {
 		c := templateTagContext(data.TagSpecifications, str(spec.ResourceType))
 		c["ec2:CreateAction"] = []string{"RunInstances"}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(str(spec.ResourceType)), Context: c})
+		out = append(
+			out,
+			wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(str(spec.ResourceType)), Context: c},
+		)
 	}
+
 	return append(out, s.passRoleChecks(data.IamInstanceProfile)...)
 }
 
@@ -59,11 +70,13 @@ func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string
 		if str(spec.ResourceType) != kind {
 			continue
 		}
+
 		for _, t := range spec.Tags {
 			out["aws:RequestTag/"+str(t.Key)] = []string{str(t.Value)}
 			out["aws:TagKeys"] = append(out["aws:TagKeys"], str(t.Key))
 		}
 	}
+
 	return out
 }
 
@@ -72,13 +85,22 @@ func (s *Service) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpeci
 	if spec == nil || s.cfg.Profiles == nil {
 		return nil
 	}
+
 	name := str(spec.Name)
 	if name == "" {
 		name = str(spec.Arn)
 	}
+
 	p, ok := s.cfg.Profiles.InstanceProfile(name)
 	if !ok || p.RoleARN == "" {
 		return nil
 	}
-	return []wire.Check{{Action: "iam:PassRole", Resource: p.RoleARN, Context: map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}}}}
+
+	return []wire.Check{
+		{
+			Action:   "iam:PassRole",
+			Resource: p.RoleARN,
+			Context:  map[string][]string{"iam:PassedToService": {"ec2.amazonaws.com"}},
+		},
+	}
 }

@@ -23,6 +23,7 @@ func (s *Service) SetTargetLifecycleState(id, state string) error {
 			x.Target = state
 			s.markChanged()
 		}
+
 		return nil
 	})
 }

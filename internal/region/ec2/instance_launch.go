@@ -12,10 +12,16 @@ import (
 // launchInstance records one new instance with its interface and volumes.
 func (s *Service) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
 	id := s.newID("i")
-	face, err := s.newNetworkInterface(interfaceSpec{subnet: l.subnet, kind: "interface", groups: l.groups, privateIP: l.privateIP})
+	face, err := s.newNetworkInterface(interfaceSpec{
+		subnet:    l.subnet,
+		kind:      "interface",
+		groups:    l.groups,
+		privateIP: l.privateIP,
+	})
 	if err != nil {
 		return "", err
 	}
+
 	face.Attachment.InstanceId = new(id)
 	if l.publicIP {
 		ip := s.allocatePublicIP()
@@ -23,79 +29,143 @@ func (s *Service) launchInstance(l *launchRequest, reservation string, index int
 			PublicIp: new(ip), PublicDnsName: new(s.publicDNSName(ip)), IpOwnerId: new("amazon"),
 		}
 	}
+
 	i := s.newInstance(l, id, face, index)
 	s.st.Instances[id] = i
 	x := &instanceExtra{
-		ReservationID: reservation, UserData: str(l.in.UserData), Shutdown: "stop", NoTermination: isTrue(l.in.DisableApiTermination),
-		NoStop: isTrue(l.in.DisableApiStop), Interface: str(face.NetworkInterfaceId),
+		ReservationID: reservation,
+		UserData:      str(l.in.UserData),
+		Shutdown:      "stop",
+		NoTermination: isTrue(l.in.DisableApiTermination),
+		NoStop:        isTrue(l.in.DisableApiStop),
+		Interface:     str(face.NetworkInterfaceId),
 	}
 	if b := str(l.in.InstanceInitiatedShutdownBehavior); b != "" {
 		x.Shutdown = b
 	}
+
 	if l.profile != nil {
 		x.Role = l.profile.Role
 	}
+
 	s.st.Extra[id] = x
 	if err := s.addLaunchVolumes(l, i); err != nil {
 		s.discardInstance(id)
 		return "", err
 	}
+
 	s.setTags(id, l.tags["instance"])
 	s.setTags(x.Interface, l.tags["network-interface"])
+
 	return id, nil
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-func (s *Service) newInstance(l *launchRequest, id string, face *sdk.NetworkInterface, index int64) *sdk.Instance {
+func (s *Service) newInstance(
+	l *launchRequest,
+	id string,
+	face *sdk.NetworkInterface,
+	index int64,
+) *sdk.Instance {
 	hostname := &sdk.PrivateDnsNameOptionsResponse{
-		HostnameType: new("ip-name"), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
+		HostnameType: new(
+			"ip-name",
+		), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
 	}
+
 	i := &sdk.Instance{
-		InstanceId: new(id), ImageId: l.in.ImageId, InstanceType: new(l.instanceType), Architecture: new(l.image.Architecture),
-		AmiLaunchIndex: new(index), ClientToken: new(str(l.in.ClientToken)), KeyName: l.in.KeyName, LaunchTime: new(s.cfg.Now().UTC()),
-		State: newInstanceState(sdk.InstanceStateNamePending), SubnetId: l.subnet.SubnetId, VpcId: l.subnet.VpcId,
-		Placement:       &sdk.Placement{AvailabilityZone: l.subnet.AvailabilityZone, Tenancy: new("default"), GroupName: new("")},
-		MetadataOptions: l.metadataOptions, Monitoring: &sdk.Monitoring{State: new("disabled")}, EbsOptimized: new(isTrue(l.in.EbsOptimized)),
-		PrivateIpAddress: face.PrivateIpAddress, PrivateDnsName: face.PrivateDnsName, PublicDnsName: new(""),
-		PrivateDnsNameOptions: hostname, RootDeviceName: new(l.image.RootDevice), RootDeviceType: new("ebs"),
-		VirtualizationType: new("hvm"), Hypervisor: new("xen"), EnaSupport: new(true), SourceDestCheck: new(true),
-		PlatformDetails: new("Linux/UNIX"), UsageOperation: new("RunInstances"), StateTransitionReason: new(""),
-		CpuOptions:   &sdk.CpuOptions{CoreCount: new(max(s.instanceTypes[l.instanceType].VCPU/2, 1)), ThreadsPerCore: new(min(s.instanceTypes[l.instanceType].VCPU, 2))},
-		ProductCodes: []*sdk.ProductCode{}, BlockDeviceMappings: []*sdk.InstanceBlockDeviceMapping{},
+		InstanceId:     new(id),
+		ImageId:        l.in.ImageId,
+		InstanceType:   new(l.instanceType),
+		Architecture:   new(l.image.Architecture),
+		AmiLaunchIndex: new(index),
+		ClientToken:    new(str(l.in.ClientToken)),
+		KeyName:        l.in.KeyName,
+		LaunchTime:     new(s.cfg.Now().UTC()),
+		State:          newInstanceState(sdk.InstanceStateNamePending),
+		SubnetId:       l.subnet.SubnetId,
+		VpcId:          l.subnet.VpcId,
+		Placement: &sdk.Placement{
+			AvailabilityZone: l.subnet.AvailabilityZone,
+			Tenancy:          new("default"),
+			GroupName:        new(""),
+		},
+		MetadataOptions:       l.metadataOptions,
+		Monitoring:            &sdk.Monitoring{State: new("disabled")},
+		EbsOptimized:          new(isTrue(l.in.EbsOptimized)),
+		PrivateIpAddress:      face.PrivateIpAddress,
+		PrivateDnsName:        face.PrivateDnsName,
+		PublicDnsName:         new(""),
+		PrivateDnsNameOptions: hostname,
+		RootDeviceName:        new(l.image.RootDevice),
+		RootDeviceType:        new("ebs"),
+		VirtualizationType:    new("hvm"),
+		Hypervisor:            new("xen"),
+		EnaSupport:            new(true),
+		SourceDestCheck:       new(true),
+		PlatformDetails:       new("Linux/UNIX"),
+		UsageOperation:        new("RunInstances"),
+		StateTransitionReason: new(""),
+		CpuOptions: &sdk.CpuOptions{
+			CoreCount:      new(max(s.instanceTypes[l.instanceType].VCPU/2, 1)),
+			ThreadsPerCore: new(min(s.instanceTypes[l.instanceType].VCPU, 2)),
+		},
+		ProductCodes:        []*sdk.ProductCode{},
+		BlockDeviceMappings: []*sdk.InstanceBlockDeviceMapping{},
 	}
 	if l.in.Monitoring != nil && isTrue(l.in.Monitoring.Enabled) {
 		i.Monitoring.State = new("enabled")
 	}
+
 	if l.in.InstanceMarketOptions != nil {
-		i.InstanceLifecycle, i.SpotInstanceRequestId = new(sdk.InstanceLifecycleTypeSpot), new("sir-"+s.randomHex(8))
+		i.InstanceLifecycle, i.SpotInstanceRequestId = new(
+			sdk.InstanceLifecycleTypeSpot,
+		), new(
+			"sir-"+s.randomHex(8),
+		)
 	}
+
 	if l.profile != nil {
 		i.IamInstanceProfile = &sdk.IamInstanceProfile{Arn: new(l.profile.ARN), Id: new(l.profile.ID)}
 	}
+
 	return i
 }
 
 // addLaunchVolumes makes the root volume's record, and the volumes that the request maps beside it.
 func (s *Service) addLaunchVolumes(l *launchRequest, i *sdk.Instance) error {
 	maps := slices.Clone(l.in.BlockDeviceMappings)
-	if !slices.ContainsFunc(maps, func(m *sdk.BlockDeviceMapping) bool { return str(m.DeviceName) == l.image.RootDevice }) {
-		maps = append(maps, &sdk.BlockDeviceMapping{DeviceName: new(l.image.RootDevice), Ebs: &sdk.EbsBlockDevice{VolumeType: new("gp3")}})
+	if !slices.ContainsFunc(
+		maps,
+		func(m *sdk.BlockDeviceMapping) bool { return str(m.DeviceName) == l.image.RootDevice },
+	) {
+		maps = append(
+			maps,
+			&sdk.BlockDeviceMapping{
+				DeviceName: new(l.image.RootDevice),
+				Ebs:        &sdk.EbsBlockDevice{VolumeType: new("gp3")},
+			},
+		)
 	}
+
 	for _, m := range maps {
 		if m.Ebs == nil || m.NoDevice != nil {
 			continue
 		}
+
 		v, err := s.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(l.image.RootSizeGiB, 1))
 		if err != nil {
 			return err
 		}
+
 		id := str(v.VolumeId)
 		s.st.Volumes[id] = v
 		s.setTags(id, l.tags["volume"])
 		gone := m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
 		s.recordAttachment(v, i, str(m.DeviceName), gone)
 	}
+
 	return nil
 }
 
@@ -106,6 +176,7 @@ func (s *Service) discardInstance(id string) {
 		s.removeTags(str(m.Ebs.VolumeId))
 		delete(s.st.Volumes, str(m.Ebs.VolumeId))
 	}
+
 	s.removeInterface(s.st.Extra[id].Interface)
 	s.removeTags(id)
 	delete(s.st.Instances, id)
@@ -117,12 +188,16 @@ func newInstanceState(name string) *sdk.InstanceState {
 		sdk.InstanceStateNamePending: 0, sdk.InstanceStateNameRunning: 16, sdk.InstanceStateNameShuttingDown: 32,
 		sdk.InstanceStateNameTerminated: 48, sdk.InstanceStateNameStopping: 64, sdk.InstanceStateNameStopped: 80,
 	}
+
 	return &sdk.InstanceState{Name: new(name), Code: new(codes[name])}
 }
 
 // isLive says whether an instance counts against quotas and holds resources.
 func isLive(i *sdk.Instance) bool {
-	return !slices.Contains([]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown}, str(i.State.Name))
+	return !slices.Contains(
+		[]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown},
+		str(i.State.Name),
+	)
 }
 
 // refreshInstance fills in what is computed: interface, addresses, tags.
@@ -130,11 +205,16 @@ func (s *Service) refreshInstance(i *sdk.Instance) {
 	id := str(i.InstanceId)
 	i.Tags = s.tagList(id)
 	n := s.st.Interfaces[s.st.Extra[id].Interface]
-	i.NetworkInterfaces, i.SecurityGroups, i.PublicIpAddress, i.PublicDnsName = []*sdk.InstanceNetworkInterface{}, []*sdk.GroupIdentifier{}, nil, new("")
+	i.NetworkInterfaces = []*sdk.InstanceNetworkInterface{}
+	i.SecurityGroups = []*sdk.GroupIdentifier{}
+	i.PublicIpAddress = nil
+	i.PublicDnsName = new("")
 	if n == nil {
 		return
 	}
-	i.SecurityGroups, i.SourceDestCheck = n.Groups, n.SourceDestCheck
+
+	i.SecurityGroups = n.Groups
+	i.SourceDestCheck = n.SourceDestCheck
 	var assoc *sdk.InstanceNetworkInterfaceAssociation
 	if n.Association != nil {
 		assoc = &sdk.InstanceNetworkInterfaceAssociation{
@@ -145,16 +225,34 @@ func (s *Service) refreshInstance(i *sdk.Instance) {
 			i.PublicDnsName = n.Association.PublicDnsName
 		}
 	}
+
 	i.NetworkInterfaces = append(i.NetworkInterfaces, &sdk.InstanceNetworkInterface{
-		NetworkInterfaceId: n.NetworkInterfaceId, SubnetId: n.SubnetId, VpcId: n.VpcId, OwnerId: n.OwnerId, MacAddress: n.MacAddress,
-		PrivateIpAddress: n.PrivateIpAddress, PrivateDnsName: n.PrivateDnsName, SourceDestCheck: n.SourceDestCheck, Status: n.Status,
-		Description: n.Description, InterfaceType: n.InterfaceType, Groups: n.Groups, Association: assoc,
+		NetworkInterfaceId: n.NetworkInterfaceId,
+		SubnetId:           n.SubnetId,
+		VpcId:              n.VpcId,
+		OwnerId:            n.OwnerId,
+		MacAddress:         n.MacAddress,
+		PrivateIpAddress:   n.PrivateIpAddress,
+		PrivateDnsName:     n.PrivateDnsName,
+		SourceDestCheck:    n.SourceDestCheck,
+		Status:             n.Status,
+		Description:        n.Description,
+		InterfaceType:      n.InterfaceType,
+		Groups:             n.Groups,
+		Association:        assoc,
 		Attachment: &sdk.InstanceNetworkInterfaceAttachment{
-			AttachmentId: n.Attachment.AttachmentId, AttachTime: n.Attachment.AttachTime, Status: n.Attachment.Status,
-			DeleteOnTermination: n.Attachment.DeleteOnTermination, DeviceIndex: new(int64(0)), NetworkCardIndex: new(int64(0)),
+			AttachmentId:        n.Attachment.AttachmentId,
+			AttachTime:          n.Attachment.AttachTime,
+			Status:              n.Attachment.Status,
+			DeleteOnTermination: n.Attachment.DeleteOnTermination,
+			DeviceIndex:         new(int64(0)),
+			NetworkCardIndex:    new(int64(0)),
 		},
 		PrivateIpAddresses: []*sdk.InstancePrivateIpAddress{{
-			Primary: new(true), PrivateIpAddress: n.PrivateIpAddress, PrivateDnsName: n.PrivateDnsName, Association: assoc,
+			Primary:          new(true),
+			PrivateIpAddress: n.PrivateIpAddress,
+			PrivateDnsName:   n.PrivateDnsName,
+			Association:      assoc,
 		}},
 	})
 }

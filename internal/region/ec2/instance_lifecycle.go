@@ -26,7 +26,10 @@ func unchangedInstanceState(i *sdk.Instance) *sdk.InstanceStateChange {
 }
 
 // TerminateInstances is the operation of that name. It is meant for Auto Scaling.
-func (s *Service) TerminateInstances(_ context.Context, in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
+func (s *Service) TerminateInstances(
+	_ context.Context,
+	in *sdk.TerminateInstancesInput,
+) (*sdk.TerminateInstancesOutput, error) {
 	return runWrite(s, s.terminateInstances, in)
 }
 
@@ -35,22 +38,41 @@ func (s *Service) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.Term
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range all {
 		if s.st.Extra[str(i.InstanceId)].NoTermination {
-			return nil, wire.Errorf("OperationNotPermitted", "The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"OperationNotPermitted",
+				"The instance '%s' may not be terminated. Modify its 'disableApiTermination' instance attribute and try again.",
+				str(i.InstanceId),
+			)
 		}
 	}
+
 	out := &sdk.TerminateInstancesOutput{}
+
 	for _, i := range all {
 		if !isLive(i) {
 			out.TerminatingInstances = append(out.TerminatingInstances, unchangedInstanceState(i))
 			continue
 		}
-		out.TerminatingInstances = append(out.TerminatingInstances, s.changeInstanceState(i, sdk.InstanceStateNameShuttingDown))
-		i.StateTransitionReason = new("User initiated (" + s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT") + ")")
-		i.StateReason = &sdk.StateReason{Code: new("Client.UserInitiatedShutdown"), Message: new("Client.UserInitiatedShutdown: User initiated shutdown")}
+
+		out.TerminatingInstances = append(
+			out.TerminatingInstances,
+			s.changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
+		)
+
+		i.StateTransitionReason = new(
+			"User initiated (" + s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT") + ")",
+		)
+		i.StateReason = &sdk.StateReason{
+			Code:    new("Client.UserInitiatedShutdown"),
+			Message: new("Client.UserInitiatedShutdown: User initiated shutdown"),
+		}
+
 		s.beginTerminate(str(i.InstanceId))
 	}
+
 	return out, nil
 }
 
@@ -59,23 +81,42 @@ func (s *Service) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesO
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range all {
 		switch {
 		case s.st.Extra[str(i.InstanceId)].NoStop:
-			return nil, wire.Errorf("OperationNotPermitted", "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"OperationNotPermitted",
+				"The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.",
+				str(i.InstanceId),
+			)
+
 		case !isLive(i):
-			return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be stopped.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"IncorrectInstanceState",
+				"The instance '%s' is not in a state from which it can be stopped.",
+				str(i.InstanceId),
+			)
 		}
 	}
+
 	out := &sdk.StopInstancesOutput{}
+
 	for _, i := range all {
-		if st := str(i.State.Name); st == sdk.InstanceStateNameStopped || st == sdk.InstanceStateNameStopping {
+		if st := str(i.State.Name); st == sdk.InstanceStateNameStopped ||
+			st == sdk.InstanceStateNameStopping {
 			out.StoppingInstances = append(out.StoppingInstances, unchangedInstanceState(i))
 			continue
 		}
-		out.StoppingInstances = append(out.StoppingInstances, s.changeInstanceState(i, sdk.InstanceStateNameStopping))
+
+		out.StoppingInstances = append(
+			out.StoppingInstances,
+			s.changeInstanceState(i, sdk.InstanceStateNameStopping),
+		)
+
 		s.beginStop(str(i.InstanceId))
 	}
+
 	return out, nil
 }
 
@@ -84,21 +125,34 @@ func (s *Service) startInstances(in *sdk.StartInstancesInput) (*sdk.StartInstanc
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range all {
 		if !isLive(i) || str(i.State.Name) == sdk.InstanceStateNameStopping {
-			return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is not in a state from which it can be started.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"IncorrectInstanceState",
+				"The instance '%s' is not in a state from which it can be started.",
+				str(i.InstanceId),
+			)
 		}
 	}
+
 	out := &sdk.StartInstancesOutput{}
+
 	for _, i := range all {
 		if str(i.State.Name) != sdk.InstanceStateNameStopped {
 			out.StartingInstances = append(out.StartingInstances, unchangedInstanceState(i))
 			continue
 		}
-		out.StartingInstances = append(out.StartingInstances, s.changeInstanceState(i, sdk.InstanceStateNamePending))
+
+		out.StartingInstances = append(
+			out.StartingInstances,
+			s.changeInstanceState(i, sdk.InstanceStateNamePending),
+		)
+
 		i.LaunchTime = new(s.cfg.Now().UTC())
 		s.beginLaunch(str(i.InstanceId))
 	}
+
 	return out, nil
 }
 
@@ -107,22 +161,35 @@ func (s *Service) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInst
 	if err != nil {
 		return nil, err
 	}
+
 	for _, i := range all {
 		if str(i.State.Name) != sdk.InstanceStateNameRunning {
-			return nil, wire.Errorf("IncorrectState", "Instance '%s' is not in a state from which it can be rebooted.", str(i.InstanceId))
+			return nil, wire.Errorf(
+				"IncorrectState",
+				"Instance '%s' is not in a state from which it can be rebooted.",
+				str(i.InstanceId),
+			)
 		}
 	}
+
 	for _, i := range all {
 		id := str(i.InstanceId)
 		if s.cfg.Machines == nil {
 			continue
 		}
+
 		s.enqueueJob(id, func(ctx context.Context) {
 			if err := s.cfg.Machines.Reboot(ctx, id); err != nil {
-				s.cfg.Log.ErrorContext(ctx, "an instance could not be rebooted", slog.String("instance", id), slog.Any("error", err))
+				s.cfg.Log.ErrorContext(
+					ctx,
+					"an instance could not be rebooted",
+					slog.String("instance", id),
+					slog.Any("error", err),
+				)
 			}
 		})
 	}
+
 	return &sdk.RebootInstancesOutput{}, nil
 }
 
@@ -131,7 +198,11 @@ func (s *Service) beginLaunch(id string) {
 		s.scheduleTransition(transitionInstanceRunning, id)
 		return
 	}
-	s.enqueueJob(id, func(ctx context.Context) { s.completeJob(ctx, transitionInstanceRunning, id, s.bootInstance(ctx, id)) })
+
+	s.enqueueJob(
+		id,
+		func(ctx context.Context) { s.completeJob(ctx, transitionInstanceRunning, id, s.bootInstance(ctx, id)) },
+	)
 }
 
 func (s *Service) beginTerminate(id string) {
@@ -139,6 +210,7 @@ func (s *Service) beginTerminate(id string) {
 		s.scheduleTransition(transitionInstanceTerminated, id)
 		return
 	}
+
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionInstanceTerminated, id, s.terminateMachine(ctx, id))
 	})
@@ -151,6 +223,7 @@ func (s *Service) beginStop(id string) {
 		s.scheduleTransition(transitionInstanceStopped, id)
 		return
 	}
+
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionInstanceStopped, id, s.terminateMachine(ctx, id))
 	})
@@ -161,21 +234,26 @@ func (s *Service) bootInstance(ctx context.Context, id string) error {
 	if err := s.ensureNetworkSynced(ctx); err != nil {
 		return err
 	}
+
 	m, disks, ok := s.machineSpec(id)
 	if !ok {
 		return nil // it was terminated while it waited
 	}
+
 	if err := s.cfg.Machines.Launch(ctx, m); err != nil {
 		return fmt.Errorf("launch %s: %w", id, err)
 	}
+
 	for _, d := range disks {
 		if err := s.cfg.Machines.CreateVolume(ctx, d.volume); err != nil {
 			return fmt.Errorf("create %s of %s: %w", d.volume.ID, id, err)
 		}
+
 		if err := s.cfg.Machines.Attach(ctx, d.volume.ID, id, d.device); err != nil {
 			return fmt.Errorf("attach %s to %s: %w", d.volume.ID, id, err)
 		}
 	}
+
 	return nil
 }
 
@@ -188,6 +266,7 @@ func (s *Service) applyInstanceTransition(t transition) {
 	if i == nil {
 		return
 	}
+
 	switch t.Kind {
 	case transitionInstanceRunning:
 		s.completeLaunch(i, t.Arg)
@@ -195,6 +274,7 @@ func (s *Service) applyInstanceTransition(t transition) {
 		if str(i.State.Name) == sdk.InstanceStateNameStopping {
 			i.State = newInstanceState(sdk.InstanceStateNameStopped)
 		}
+
 	case transitionInstanceTerminated:
 		s.completeTermination(i)
 	case transitionInstanceExpired:
@@ -203,6 +283,7 @@ func (s *Service) applyInstanceTransition(t transition) {
 		delete(s.st.Instances, t.ID)
 		delete(s.st.Extra, t.ID)
 	}
+
 	s.requestNotification()
 }
 
@@ -210,15 +291,24 @@ func (s *Service) completeLaunch(i *sdk.Instance, failure string) {
 	if str(i.State.Name) != sdk.InstanceStateNamePending {
 		return
 	}
+
 	if failure != "" {
-		i.StateReason = &sdk.StateReason{Code: new("Server.InternalError"), Message: new("Server.InternalError: " + failure)}
+		i.StateReason = &sdk.StateReason{
+			Code:    new("Server.InternalError"),
+			Message: new("Server.InternalError: " + failure),
+		}
+
 		i.State = newInstanceState(sdk.InstanceStateNameShuttingDown)
 		s.beginTerminate(str(i.InstanceId))
+
 		return
 	}
+
 	i.State = newInstanceState(sdk.InstanceStateNameRunning)
 	x := s.st.Extra[str(i.InstanceId)]
-	x.Impaired, x.Failures = false, 0
+	x.Impaired = false
+	x.Failures = 0
+
 	for _, m := range i.BlockDeviceMappings {
 		if v := s.st.Volumes[str(m.Ebs.VolumeId)]; v != nil {
 			s.completeAttachments(v)
@@ -231,15 +321,20 @@ func (s *Service) completeTermination(i *sdk.Instance) {
 	if str(i.State.Name) == sdk.InstanceStateNameTerminated {
 		return
 	}
+
 	id := str(i.InstanceId)
 	i.State = newInstanceState(sdk.InstanceStateNameTerminated)
+
 	for _, m := range append([]*sdk.InstanceBlockDeviceMapping{}, i.BlockDeviceMappings...) {
 		v := s.st.Volumes[str(m.Ebs.VolumeId)]
 		if v == nil {
 			continue
 		}
-		gone, root := isTrue(m.Ebs.DeleteOnTermination), str(m.DeviceName) == str(i.RootDeviceName)
+
+		gone := isTrue(m.Ebs.DeleteOnTermination)
+		root := str(m.DeviceName) == str(i.RootDeviceName)
 		s.clearAttachments(v)
+
 		switch {
 		case gone && root:
 			s.removeTags(str(v.VolumeId))
@@ -249,15 +344,26 @@ func (s *Service) completeTermination(i *sdk.Instance) {
 			s.beginDeleteVolume(str(v.VolumeId))
 		}
 	}
+
 	s.removeInterface(s.st.Extra[id].Interface)
-	s.st.Extra[id].Interface, s.st.Extra[id].UserData = "", ""
-	i.PrivateIpAddress, i.PrivateDnsName, i.SubnetId, i.VpcId = nil, new(""), nil, nil
+	s.st.Extra[id].Interface = ""
+	s.st.Extra[id].UserData = ""
+	i.PrivateIpAddress = nil
+	i.PrivateDnsName = new("")
+	i.SubnetId = nil
+	i.VpcId = nil
 	i.BlockDeviceMappings = []*sdk.InstanceBlockDeviceMapping{}
-	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(terminatedRetention), Kind: transitionInstanceExpired, ID: id})
+	s.st.Pending = append(
+		s.st.Pending,
+		transition{At: s.cfg.Now().Add(terminatedRetention), Kind: transitionInstanceExpired, ID: id},
+	)
 }
 
 // getConsoleOutput gives the serial console's output in base64. It asks the machine without holding EC2's lock.
-func (s *Service) getConsoleOutput(_ context.Context, in *sdk.GetConsoleOutputInput) (*sdk.GetConsoleOutputOutput, error) {
+func (s *Service) getConsoleOutput(
+	_ context.Context,
+	in *sdk.GetConsoleOutputInput,
+) (*sdk.GetConsoleOutputOutput, error) {
 	err := s.withLock(func() error {
 		_, err := s.findInstance(in.InstanceId)
 		return err
@@ -265,16 +371,29 @@ func (s *Service) getConsoleOutput(_ context.Context, in *sdk.GetConsoleOutputIn
 	if err != nil {
 		return nil, err
 	}
-	out := &sdk.GetConsoleOutputOutput{InstanceId: in.InstanceId, Timestamp: new(s.cfg.Now().UTC()), Output: new("")}
+
+	out := &sdk.GetConsoleOutputOutput{
+		InstanceId: in.InstanceId,
+		Timestamp:  new(s.cfg.Now().UTC()),
+		Output:     new(""),
+	}
 	if s.cfg.Machines == nil {
 		return out, nil
 	}
+
 	text, err := s.cfg.Machines.Console(str(in.InstanceId))
 	if err != nil {
-		s.cfg.Log.Warn("a console could not be read", slog.String("instance", str(in.InstanceId)), slog.Any("error", err))
+		s.cfg.Log.Warn(
+			"a console could not be read",
+			slog.String("instance", str(in.InstanceId)),
+			slog.Any("error", err),
+		)
+
 		return out, nil // as AWS answers where there is no console yet
 	}
+
 	// AWS keeps the newest 64 KiB.
 	out.Output = new(base64.StdEncoding.EncodeToString(text[max(0, len(text)-64<<10):]))
+
 	return out, nil
 }

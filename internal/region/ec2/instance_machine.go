@@ -28,20 +28,34 @@ func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
 	if i == nil || str(i.State.Name) != sdk.InstanceStateNamePending {
 		return netspec.Machine{}, nil, false
 	}
-	n, v := s.st.Subnets[str(i.SubnetId)], s.st.VPCs[str(i.VpcId)]
+
+	n := s.st.Subnets[str(i.SubnetId)]
+	v := s.st.VPCs[str(i.VpcId)]
 	cidr := netip.MustParsePrefix(str(n.CidrBlock))
 	t := s.instanceTypes[str(i.InstanceType)]
 	m := netspec.Machine{
-		ID: id, Image: str(i.ImageId), Hostname: privateHostname(i), Domain: PrivateDNSDomain(s.cfg.Region), VPC: str(i.VpcId),
-		Iface: netbuilder.BuildInterface(s.networkInput(nil), s.st.Interfaces[s.st.Extra[id].Interface]), Subnet: cidr, Gateway: cidr.Addr().Next(),
-		Resolver: vpcCIDRs(v)[0].Addr().Next().Next(), VCPUs: int(t.VCPU), MemoryMB: int(t.MemoryMiB),
+		ID:       id,
+		Image:    str(i.ImageId),
+		Hostname: privateHostname(i),
+		Domain:   PrivateDNSDomain(s.cfg.Region),
+		VPC:      str(i.VpcId),
+		Iface:    netbuilder.BuildInterface(s.networkInput(nil), s.st.Interfaces[s.st.Extra[id].Interface]),
+		Subnet:   cidr,
+		Gateway:  cidr.Addr().Next(),
+		Resolver: vpcCIDRs(v)[0].Addr().Next().Next(),
+		VCPUs:    int(t.VCPU),
+		MemoryMB: int(t.MemoryMiB),
 	}
+
 	var disks []bootVolume
+
 	for _, b := range i.BlockDeviceMappings {
-		if vol := s.st.Volumes[str(b.Ebs.VolumeId)]; vol != nil && str(b.DeviceName) != str(i.RootDeviceName) {
+		if vol := s.st.Volumes[str(b.Ebs.VolumeId)]; vol != nil &&
+			str(b.DeviceName) != str(i.RootDeviceName) {
 			disks = append(disks, bootVolume{fabricVolume(vol), str(b.DeviceName)})
 		}
 	}
+
 	return m, disks, true
 }
 
@@ -55,6 +69,7 @@ func (s *Service) terminateMachine(ctx context.Context, id string) error {
 		s.waitForSignal(ctx, nil, time.Second)
 		err = s.tryTerminateMachine(ctx, id)
 	}
+
 	return err
 }
 
@@ -62,6 +77,7 @@ func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
 	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
 		return fmt.Errorf("terminate %s: %w", id, err)
 	}
+
 	s.mu.Lock()
 	var volumes []string
 	if i := s.st.Instances[id]; i != nil {
@@ -71,11 +87,14 @@ func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
 			}
 		}
 	}
+
 	s.mu.Unlock()
+
 	for _, v := range volumes {
 		if err := s.cfg.Machines.Detach(ctx, v, id); err != nil {
 			return fmt.Errorf("detach %s from %s: %w", v, id, err)
 		}
 	}
+
 	return nil
 }

@@ -46,11 +46,13 @@ func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
 	m.service.mu.Lock()
 	defer m.service.mu.Unlock()
 	want := addr.String()
+
 	for id, i := range m.service.st.Instances {
 		if str(i.VpcId) == vpc && str(i.PrivateIpAddress) == want && isLive(i) {
 			return id, true
 		}
 	}
+
 	return "", false
 }
 
@@ -62,18 +64,23 @@ func (m *Metadata) TokenOptions(id string) (tokensRequired, enabled bool) {
 	if i == nil || i.MetadataOptions == nil {
 		return true, false
 	}
+
 	o := i.MetadataOptions
+
 	return str(o.HttpTokens) != "optional", str(o.HttpEndpoint) != "disabled"
 }
 
 // GetValue returns the value at a path such as meta-data/instance-id.
 func (m *Metadata) GetValue(id, path string) ([]byte, bool, error) {
 	tree, role := m.metadataTree(id)
-	if name, ok := strings.CutPrefix(path, "meta-data/iam/security-credentials/"); ok && name == role && role != "" {
+	if name, ok := strings.CutPrefix(path, "meta-data/iam/security-credentials/"); ok && name == role &&
+		role != "" {
 		v, err := m.roleCredentials(id, role)
 		return v, err == nil, err
 	}
+
 	v, ok := tree[path]
+
 	return []byte(v), ok, nil
 }
 
@@ -87,16 +94,19 @@ func (m *Metadata) ListPaths(id string) []string {
 func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key, now := id+"/"+role, m.service.cfg.Now()
+	key := id + "/" + role
+	now := m.service.cfg.Now()
 	have, ok := m.cached[key]
 	if !ok || have.Expiration.Sub(now) < time.Hour {
 		c, err := m.issueCredentials(id, role)
 		if err != nil {
 			return nil, fmt.Errorf("issue credentials of role %s to %s: %w", role, id, err)
 		}
+
 		have = cachedCredentials{c, now}
 		m.cached[key] = have
 	}
+
 	return json.MarshalIndent(map[string]string{
 		"Code": "Success", "LastUpdated": have.issuedAt.UTC().Format(time.RFC3339), "Type": "AWS-HMAC", "AccessKeyId": have.AccessKeyID,
 		"SecretAccessKey": have.SecretAccessKey, "Token": have.Token, "Expiration": have.Expiration.UTC().Format(time.RFC3339),
@@ -112,13 +122,16 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	if i == nil || !isLive(i) {
 		return nil, ""
 	}
+
 	s.refreshInstance(i)
-	x, out := s.st.Extra[id], map[string]string{}
+	x := s.st.Extra[id]
+	out := map[string]string{}
 	meta := func(path, value string) {
 		if value != "" {
 			out["meta-data/"+path] = value
 		}
 	}
+
 	for path, v := range map[string]string{
 		"ami-id": str(i.ImageId), "ami-launch-index": strconv.FormatInt(*i.AmiLaunchIndex, 10), "ami-manifest-path": "(unknown)",
 		"hostname": str(i.PrivateDnsName), "local-hostname": str(i.PrivateDnsName), "local-ipv4": str(i.PrivateIpAddress),
@@ -130,17 +143,21 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	} {
 		meta(path, v)
 	}
+
 	meta("autoscaling/target-lifecycle-state", x.Target)
 	s.addNetworkMetadata(i, meta)
+
 	for _, t := range i.Tags {
 		if str(i.MetadataOptions.InstanceMetadataTags) == "enabled" {
 			out["meta-data/tags/instance/"+str(t.Key)] = str(t.Value)
 		}
 	}
+
 	out["dynamic/instance-identity/document"] = s.identityDocument(i)
 	if data, err := base64.StdEncoding.DecodeString(x.UserData); err == nil && len(data) > 0 {
 		out["user-data"] = string(data)
 	}
+
 	return out, s.addRoleMetadata(i, meta)
 }
 
@@ -148,18 +165,22 @@ func (s *Service) addNetworkMetadata(i *sdk.Instance, meta func(path, value stri
 	if len(i.NetworkInterfaces) == 0 {
 		return
 	}
+
 	n := i.NetworkInterfaces[0]
 	mac := str(n.MacAddress)
 	meta("mac", mac)
 	var groups, names []string
 	for _, g := range i.SecurityGroups {
-		groups, names = append(groups, str(g.GroupId)), append(names, str(g.GroupName))
+		groups = append(groups, str(g.GroupId))
+		names = append(names, str(g.GroupName))
 	}
+
 	meta("security-groups", strings.Join(names, "\n"))
 	var cidrs []string
 	for _, c := range vpcCIDRs(s.st.VPCs[str(i.VpcId)]) {
 		cidrs = append(cidrs, c.String())
 	}
+
 	for path, v := range map[string]string{
 		"device-number": "0", "interface-id": str(n.NetworkInterfaceId), "local-hostname": str(n.PrivateDnsName),
 		"local-ipv4s": str(n.PrivateIpAddress), "mac": mac, "owner-id": s.cfg.Account, "public-ipv4s": str(i.PublicIpAddress),
@@ -170,6 +191,7 @@ func (s *Service) addNetworkMetadata(i *sdk.Instance, meta func(path, value stri
 	} {
 		meta("network/interfaces/macs/"+mac+"/"+path, v)
 	}
+
 	if public := str(i.PublicIpAddress); public != "" {
 		meta("network/interfaces/macs/"+mac+"/ipv4-associations/"+public, str(n.PrivateIpAddress))
 	}
@@ -180,6 +202,7 @@ func instanceLifeCycle(i *sdk.Instance) string {
 	if l := str(i.InstanceLifecycle); l != "" {
 		return l
 	}
+
 	return "on-demand"
 }
 
@@ -188,13 +211,18 @@ func (s *Service) identityDocument(i *sdk.Instance) string {
 	b, err := json.MarshalIndent(map[string]any{
 		"accountId": s.cfg.Account, "architecture": str(i.Architecture), "availabilityZone": str(i.Placement.AvailabilityZone),
 		"billingProducts": nil, "devpayProductCodes": nil, "marketplaceProductCodes": nil, "imageId": str(i.ImageId),
-		"instanceId": str(i.InstanceId), "instanceType": str(i.InstanceType), "kernelId": nil, "ramdiskId": nil,
-		"pendingTime": i.LaunchTime.UTC().Format(time.RFC3339), "privateIp": str(i.PrivateIpAddress), "region": s.cfg.Region,
+		"instanceId": str(
+			i.InstanceId,
+		), "instanceType": str(i.InstanceType), "kernelId": nil, "ramdiskId": nil,
+		"pendingTime": i.LaunchTime.UTC().Format(
+			time.RFC3339,
+		), "privateIp": str(i.PrivateIpAddress), "region": s.cfg.Region,
 		"version": "2017-09-30",
 	}, "", "  ")
 	if err != nil {
 		return ""
 	}
+
 	return string(b)
 }
 
@@ -203,18 +231,22 @@ func (s *Service) addRoleMetadata(i *sdk.Instance, meta func(path, value string)
 	if i.IamInstanceProfile == nil || s.cfg.Profiles == nil {
 		return ""
 	}
+
 	p, ok := s.cfg.Profiles.InstanceProfile(str(i.IamInstanceProfile.Arn))
 	if !ok {
 		return ""
 	}
+
 	info, err := json.MarshalIndent(map[string]string{
 		"Code": "Success", "LastUpdated": i.LaunchTime.UTC().Format(time.RFC3339), "InstanceProfileArn": p.ARN, "InstanceProfileId": p.ID,
 	}, "", "  ")
 	if err == nil {
 		meta("iam/info", string(info))
 	}
+
 	if p.Role != "" {
 		meta("iam/security-credentials/"+p.Role, "{}") // the document itself is made when it is asked for
 	}
+
 	return p.Role
 }

@@ -16,21 +16,30 @@ func checkMarketOptions(l *launchRequest) error {
 	if m == nil {
 		return nil
 	}
+
 	if str(m.MarketType) != sdk.MarketTypeSpot {
 		return invalidParameter("MarketType", str(m.MarketType), "Only spot is known here")
 	}
+
 	o := m.SpotOptions
 	if o == nil {
 		return nil
 	}
+
 	if price := str(o.MaxPrice); price != "" {
 		if p, err := strconv.ParseFloat(price, 64); err != nil || p <= 0 {
 			return wire.Errorf("InvalidParameterValue", "Invalid value '%s' for price", price)
 		}
 	}
-	if b := str(o.InstanceInterruptionBehavior); b != "" && b != "terminate" && str(o.SpotInstanceType) != "persistent" {
-		return wire.Errorf("InvalidParameterCombination", "A one-time Spot Instance request can only terminate its instance when it is interrupted")
+
+	if b := str(o.InstanceInterruptionBehavior); b != "" && b != "terminate" &&
+		str(o.SpotInstanceType) != "persistent" {
+		return wire.Errorf(
+			"InvalidParameterCombination",
+			"A one-time Spot Instance request can only terminate its instance when it is interrupted",
+		)
 	}
+
 	return nil
 }
 

@@ -41,6 +41,7 @@ func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
 	if err := json.Unmarshal(instanceTypesJSON, &file); err != nil {
 		return nil, nil, fmt.Errorf("read the embedded instance types: %w", err)
 	}
+
 	return file.Types, sortedKeys(file.Types), nil
 }
 
@@ -60,8 +61,10 @@ func (t instanceTypeSpec) awsArchitectures() []string {
 		if a == "amd64" {
 			a = "x86_64"
 		}
+
 		out = append(out, a)
 	}
+
 	return out
 }
 
@@ -69,20 +72,43 @@ func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
 	t := s.instanceTypes[name]
 	current := t.CurrentGeneration == nil || *t.CurrentGeneration
 	ebs := &sdk.EbsInfo{
-		EbsOptimizedSupport: new("default"), EncryptionSupport: new("supported"), NvmeSupport: new("required"),
+		EbsOptimizedSupport: new(
+			"default",
+		), EncryptionSupport: new("supported"), NvmeSupport: new("required"),
 	}
+
 	out := &sdk.InstanceTypeInfo{
-		InstanceType: new(name), CurrentGeneration: new(current), BareMetal: new(t.BareMetal), BurstablePerformanceSupported: new(t.Burstable),
-		FreeTierEligible: new(false), DedicatedHostsSupported: new(!t.Burstable), AutoRecoverySupported: new(true),
-		HibernationSupported: new(false), InstanceStorageSupported: new(false), EbsInfo: ebs,
-		ProcessorInfo: &sdk.ProcessorInfo{SupportedArchitectures: record.StringPointers(t.awsArchitectures())},
-		VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(t.VCPU), DefaultCores: new(max(t.VCPU/2, 1)), DefaultThreadsPerCore: new(min(t.VCPU, 2))},
-		MemoryInfo:    &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
-		NetworkInfo: &sdk.NetworkInfo{
-			NetworkPerformance: new(t.NetworkPerformance), MaximumNetworkInterfaces: new(t.ENIs), Ipv4AddressesPerInterface: new(t.IPv4PerENI),
-			EnaSupport: new("required"), Ipv6Supported: new(true), MaximumNetworkCards: new(max(t.NetworkCards, 1)), DefaultNetworkCardIndex: new(int64(0)),
+		InstanceType:                  new(name),
+		CurrentGeneration:             new(current),
+		BareMetal:                     new(t.BareMetal),
+		BurstablePerformanceSupported: new(t.Burstable),
+		FreeTierEligible:              new(false),
+		DedicatedHostsSupported:       new(!t.Burstable),
+		AutoRecoverySupported:         new(true),
+		HibernationSupported:          new(false),
+		InstanceStorageSupported:      new(false),
+		EbsInfo:                       ebs,
+		ProcessorInfo: &sdk.ProcessorInfo{
+			SupportedArchitectures: record.StringPointers(t.awsArchitectures()),
 		},
-		PlacementGroupInfo:           &sdk.PlacementGroupInfo{SupportedStrategies: record.StringPointers([]string{"partition", "spread"})},
+		VCpuInfo: &sdk.VCpuInfo{
+			DefaultVCpus:          new(t.VCPU),
+			DefaultCores:          new(max(t.VCPU/2, 1)),
+			DefaultThreadsPerCore: new(min(t.VCPU, 2)),
+		},
+		MemoryInfo: &sdk.MemoryInfo{SizeInMiB: new(t.MemoryMiB)},
+		NetworkInfo: &sdk.NetworkInfo{
+			NetworkPerformance:        new(t.NetworkPerformance),
+			MaximumNetworkInterfaces:  new(t.ENIs),
+			Ipv4AddressesPerInterface: new(t.IPv4PerENI),
+			EnaSupport:                new("required"),
+			Ipv6Supported:             new(true),
+			MaximumNetworkCards:       new(max(t.NetworkCards, 1)),
+			DefaultNetworkCardIndex:   new(int64(0)),
+		},
+		PlacementGroupInfo: &sdk.PlacementGroupInfo{
+			SupportedStrategies: record.StringPointers([]string{"partition", "spread"}),
+		},
 		SupportedBootModes:           record.StringPointers([]string{"legacy-bios", "uefi"}),
 		SupportedRootDeviceTypes:     record.StringPointers([]string{"ebs"}),
 		SupportedUsageClasses:        record.StringPointers([]string{"on-demand", "spot"}),
@@ -91,15 +117,19 @@ func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
 	if !t.BareMetal {
 		out.Hypervisor = new("nitro")
 	}
+
 	return out
 }
 
 func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, bool) {
 	if t.InstanceType == nil { // only asked whether the filter is known
 		t = &sdk.InstanceTypeInfo{
-			ProcessorInfo: &sdk.ProcessorInfo{}, VCpuInfo: &sdk.VCpuInfo{DefaultVCpus: new(int64(0))}, MemoryInfo: &sdk.MemoryInfo{SizeInMiB: new(int64(0))},
+			ProcessorInfo: &sdk.ProcessorInfo{},
+			VCpuInfo:      &sdk.VCpuInfo{DefaultVCpus: new(int64(0))},
+			MemoryInfo:    &sdk.MemoryInfo{SizeInMiB: new(int64(0))},
 		}
 	}
+
 	v, known := map[string][]string{
 		"instance-type": {str(t.InstanceType)}, "current-generation": {boolText(t.CurrentGeneration)}, "bare-metal": {boolText(t.BareMetal)},
 		"burstable-performance-supported":       {boolText(t.BurstablePerformanceSupported)},
@@ -113,64 +143,104 @@ func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, b
 		"free-tier-eligible":                    {"false"},
 		"instance-storage-supported":            {"false"},
 	}[name]
+
 	return v, known
 }
 
-func (s *Service) describeInstanceTypes(in *sdk.DescribeInstanceTypesInput) (*sdk.DescribeInstanceTypesOutput, error) {
+func (s *Service) describeInstanceTypes(
+	in *sdk.DescribeInstanceTypesInput,
+) (*sdk.DescribeInstanceTypesOutput, error) {
 	all := map[string]*sdk.InstanceTypeInfo{}
 	for _, name := range strs(in.InstanceTypes) {
 		if _, ok := s.instanceTypes[name]; !ok {
-			return nil, wire.Errorf("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", name)
+			return nil, wire.Errorf(
+				"InvalidInstanceType",
+				"The following supplied instance types do not exist: [%s]",
+				name,
+			)
 		}
+
 		all[name] = s.buildInstanceTypeInfo(name)
 	}
+
 	if len(in.InstanceTypes) == 0 {
 		for _, name := range s.instanceTypeNames {
 			all[name] = s.buildInstanceTypeInfo(name)
 		}
 	}
+
 	limit := in.MaxResults
 	if limit == nil && len(in.InstanceTypes) == 0 {
 		limit = new(int64(100)) // AWS's own page size, so that callers who forget to page are found out
 	}
-	got, next, err := listResources(s, all, describeQuery{filters: in.Filters, maxResults: limit, nextToken: in.NextToken}, resourceLister[sdk.InstanceTypeInfo]{filterValues: instanceTypeFilterValues})
+
+	got, next, err := listResources(
+		s,
+		all,
+		describeQuery{filters: in.Filters, maxResults: limit, nextToken: in.NextToken},
+		resourceLister[sdk.InstanceTypeInfo]{filterValues: instanceTypeFilterValues},
+	)
+
 	return &sdk.DescribeInstanceTypesOutput{InstanceTypes: got, NextToken: next}, err
 }
 
 // describeInstanceTypeOfferings offers every type in every zone.
-func (s *Service) describeInstanceTypeOfferings(in *sdk.DescribeInstanceTypeOfferingsInput) (*sdk.DescribeInstanceTypeOfferingsOutput, error) {
+func (s *Service) describeInstanceTypeOfferings(
+	in *sdk.DescribeInstanceTypeOfferingsInput,
+) (*sdk.DescribeInstanceTypeOfferingsOutput, error) {
 	kind := str(in.LocationType)
 	var places []string
 	switch kind {
 	case "", sdk.LocationTypeRegion:
-		kind, places = sdk.LocationTypeRegion, []string{s.cfg.Region}
+		kind = sdk.LocationTypeRegion
+		places = []string{s.cfg.Region}
 	case sdk.LocationTypeAvailabilityZone:
 		places = s.Zones()
 	case sdk.LocationTypeAvailabilityZoneId:
 		for _, z := range s.Zones() {
 			places = append(places, s.zoneID(z))
 		}
+
 	default:
 		return nil, invalidParameter("LocationType", kind, "")
 	}
+
 	// Only what the filters can match is built: every type in every zone is some thousands.
 	wanted := s.instanceTypeNames
+
 	for _, f := range in.Filters {
 		if str(f.Name) == "instance-type" {
-			wanted = slices.DeleteFunc(slices.Clone(wanted), func(n string) bool { return !anyMatch([]string{n}, strs(f.Values)) })
+			wanted = slices.DeleteFunc(
+				slices.Clone(wanted),
+				func(n string) bool { return !anyMatch([]string{n}, strs(f.Values)) },
+			)
 		}
 	}
+
 	all := map[string]*sdk.InstanceTypeOffering{}
+
 	for _, name := range wanted {
 		for _, place := range places {
-			all[name+" "+place] = &sdk.InstanceTypeOffering{InstanceType: new(name), Location: new(place), LocationType: new(kind)}
+			all[name+" "+place] = &sdk.InstanceTypeOffering{
+				InstanceType: new(name),
+				Location:     new(place),
+				LocationType: new(kind),
+			}
 		}
 	}
+
 	field := func(o *sdk.InstanceTypeOffering, name string) ([]string, bool) {
 		v, known := map[string]*string{"instance-type": o.InstanceType, "location": o.Location}[name]
 		return []string{str(v)}, known
 	}
-	got, next, err := listResources(s, all, describeQuery{filters: in.Filters, maxResults: in.MaxResults, nextToken: in.NextToken}, resourceLister[sdk.InstanceTypeOffering]{filterValues: field})
+
+	got, next, err := listResources(
+		s,
+		all,
+		describeQuery{filters: in.Filters, maxResults: in.MaxResults, nextToken: in.NextToken},
+		resourceLister[sdk.InstanceTypeOffering]{filterValues: field},
+	)
+
 	return &sdk.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: got, NextToken: next}, err
 }
 

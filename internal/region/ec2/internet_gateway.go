@@ -18,19 +18,32 @@ func (s *Service) internetGatewayOps() []wire.Op {
 	}
 }
 
-func (s *Service) createInternetGateway(in *sdk.CreateInternetGatewayInput) (*sdk.CreateInternetGatewayOutput, error) {
+func (s *Service) createInternetGateway(
+	in *sdk.CreateInternetGatewayInput,
+) (*sdk.CreateInternetGatewayOutput, error) {
 	tags, err := parseTagSpecs(in.TagSpecifications, "internet-gateway")
 	if err != nil {
 		return nil, err
 	}
+
 	if len(s.st.Internet) >= s.cfg.Quotas.InternetGateways {
-		return nil, wire.Errorf("InternetGatewayLimitExceeded", "The maximum number of internet gateways has been reached.")
+		return nil, wire.Errorf(
+			"InternetGatewayLimitExceeded",
+			"The maximum number of internet gateways has been reached.",
+		)
 	}
+
 	id := s.newID("igw")
-	g := &sdk.InternetGateway{InternetGatewayId: new(id), OwnerId: new(s.cfg.Account), Attachments: []*sdk.InternetGatewayAttachment{}}
+	g := &sdk.InternetGateway{
+		InternetGatewayId: new(id),
+		OwnerId:           new(s.cfg.Account),
+		Attachments:       []*sdk.InternetGatewayAttachment{},
+	}
+
 	s.st.Internet[id] = g
 	s.setTags(id, tags)
 	g.Tags = s.tagList(id)
+
 	return &sdk.CreateInternetGatewayOutput{InternetGateway: g}, nil
 }
 
@@ -38,32 +51,48 @@ func (s *Service) findInternetGateway(id *string) (*sdk.InternetGateway, error) 
 	if str(id) == "" {
 		return nil, missingParameter("internetGatewayId")
 	}
+
 	g := s.st.Internet[str(id)]
 	if g == nil {
-		return nil, wire.Errorf("InvalidInternetGatewayID.NotFound", "The internetGateway ID '%s' does not exist", str(id))
+		return nil, wire.Errorf(
+			"InvalidInternetGatewayID.NotFound",
+			"The internetGateway ID '%s' does not exist",
+			str(id),
+		)
 	}
+
 	return g, nil
 }
 
-func (s *Service) deleteInternetGateway(in *sdk.DeleteInternetGatewayInput) (*sdk.DeleteInternetGatewayOutput, error) {
+func (s *Service) deleteInternetGateway(
+	in *sdk.DeleteInternetGatewayInput,
+) (*sdk.DeleteInternetGatewayOutput, error) {
 	g, err := s.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
+
 	id := str(g.InternetGatewayId)
 	if len(g.Attachments) > 0 {
-		return nil, dependencyViolation("The internetGateway '%s' has dependencies and cannot be deleted.", id)
+		return nil, dependencyViolation(
+			"The internetGateway '%s' has dependencies and cannot be deleted.",
+			id,
+		)
 	}
+
 	s.removeTags(id)
 	delete(s.st.Internet, id)
+
 	return &sdk.DeleteInternetGatewayOutput{}, nil
 }
 
 func internetGatewayFilterValues(g *sdk.InternetGateway, name string) ([]string, bool) {
 	var vpc, state []string
 	for _, a := range g.Attachments {
-		vpc, state = append(vpc, str(a.VpcId)), append(state, str(a.State))
+		vpc = append(vpc, str(a.VpcId))
+		state = append(state, str(a.State))
 	}
+
 	switch name {
 	case "internet-gateway-id":
 		return []string{str(g.InternetGatewayId)}, true
@@ -74,35 +103,64 @@ func internetGatewayFilterValues(g *sdk.InternetGateway, name string) ([]string,
 	case "owner-id":
 		return []string{str(g.OwnerId)}, true
 	}
+
 	return nil, false
 }
 
-func (s *Service) describeInternetGateways(in *sdk.DescribeInternetGatewaysInput) (*sdk.DescribeInternetGatewaysOutput, error) {
-	got, next, err := listResources(s, s.st.Internet, describeQuery{in.InternetGatewayIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.InternetGateway]{"InvalidInternetGatewayID.NotFound", "internetGateway ID", internetGatewayFilterValues})
+func (s *Service) describeInternetGateways(
+	in *sdk.DescribeInternetGatewaysInput,
+) (*sdk.DescribeInternetGatewaysOutput, error) {
+	got, next, err := listResources(
+		s,
+		s.st.Internet,
+		describeQuery{in.InternetGatewayIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.InternetGateway]{
+			"InvalidInternetGatewayID.NotFound",
+			"internetGateway ID",
+			internetGatewayFilterValues,
+		},
+	)
+
 	for _, g := range got {
 		g.Tags = s.tagList(str(g.InternetGatewayId))
 	}
+
 	return &sdk.DescribeInternetGatewaysOutput{InternetGateways: got, NextToken: next}, err
 }
 
-func (s *Service) attachInternetGateway(in *sdk.AttachInternetGatewayInput) (*sdk.AttachInternetGatewayOutput, error) {
+func (s *Service) attachInternetGateway(
+	in *sdk.AttachInternetGatewayInput,
+) (*sdk.AttachInternetGatewayOutput, error) {
 	g, err := s.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(g.Attachments) > 0 {
-		return nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already attached to network %s", str(g.InternetGatewayId), str(g.Attachments[0].VpcId))
+		return nil, wire.Errorf(
+			"Resource.AlreadyAssociated",
+			"resource %s is already attached to network %s",
+			str(g.InternetGatewayId),
+			str(g.Attachments[0].VpcId),
+		)
 	}
+
 	if s.vpcInternetGateway(str(v.VpcId)) != nil {
-		return nil, wire.Errorf("InvalidParameterValue", "Network %s already has an internet gateway attached", str(v.VpcId))
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"Network %s already has an internet gateway attached",
+			str(v.VpcId),
+		)
 	}
+
 	// For an internet gateway AWS calls the state "available" where the documents say "attached".
 	g.Attachments = []*sdk.InternetGatewayAttachment{{VpcId: v.VpcId, State: new("available")}}
+
 	return &sdk.AttachInternetGatewayOutput{}, nil
 }
 
@@ -112,27 +170,43 @@ func (s *Service) vpcInternetGateway(vpc string) *sdk.InternetGateway {
 			return g
 		}
 	}
+
 	return nil
 }
 
-func (s *Service) detachInternetGateway(in *sdk.DetachInternetGatewayInput) (*sdk.DetachInternetGatewayOutput, error) {
+func (s *Service) detachInternetGateway(
+	in *sdk.DetachInternetGatewayInput,
+) (*sdk.DetachInternetGatewayOutput, error) {
 	g, err := s.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	vpc := str(v.VpcId)
 	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != vpc {
-		return nil, wire.Errorf("Gateway.NotAttached", "resource %s is not attached to network %s", str(g.InternetGatewayId), vpc)
+		return nil, wire.Errorf(
+			"Gateway.NotAttached",
+			"resource %s is not attached to network %s",
+			str(g.InternetGatewayId),
+			vpc,
+		)
 	}
+
 	for _, n := range s.st.Interfaces {
 		if str(n.VpcId) == vpc && n.Association != nil {
-			return nil, dependencyViolation("Network %s has some mapped public address(es). Please unmap those before detaching the gateway.", vpc)
+			return nil, dependencyViolation(
+				"Network %s has some mapped public address(es). Please unmap those before detaching the gateway.",
+				vpc,
+			)
 		}
 	}
+
 	g.Attachments = []*sdk.InternetGatewayAttachment{}
+
 	return &sdk.DetachInternetGatewayOutput{}, nil
 }

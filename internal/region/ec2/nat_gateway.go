@@ -24,40 +24,62 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 	} else if len(ids) == 1 && s.st.NATs[ids[0]] != nil {
 		return &sdk.CreateNatGatewayOutput{NatGateway: s.st.NATs[ids[0]], ClientToken: in.ClientToken}, nil
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "natgateway")
 	if err != nil {
 		return nil, err
 	}
+
 	n, addr, err := s.checkNATGateway(in)
 	if err != nil {
 		return nil, err
 	}
+
 	id := s.newID("nat")
 	face, err := s.newNetworkInterface(interfaceSpec{
-		subnet: n, kind: "nat_gateway", description: "Interface for NAT Gateway " + id, requester: "amazon-nat", managed: true, privateIP: str(in.PrivateIpAddress),
+		subnet:      n,
+		kind:        "nat_gateway",
+		description: "Interface for NAT Gateway " + id,
+		requester:   "amazon-nat",
+		managed:     true,
+		privateIP:   str(in.PrivateIpAddress),
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	public := addr != nil
 	kind := sdk.ConnectivityTypePrivate
 	na := &sdk.NatGatewayAddress{
-		NetworkInterfaceId: face.NetworkInterfaceId, PrivateIp: face.PrivateIpAddress, IsPrimary: new(true), Status: new("succeeded"),
+		NetworkInterfaceId: face.NetworkInterfaceId,
+		PrivateIp:          face.PrivateIpAddress,
+		IsPrimary:          new(true),
+		Status:             new("succeeded"),
 	}
 	if public {
 		s.setAddressAssociation(addr, face)
 		kind = sdk.ConnectivityTypePublic
-		na.AllocationId, na.AssociationId, na.PublicIp = addr.AllocationId, addr.AssociationId, addr.PublicIp
+		na.AllocationId = addr.AllocationId
+		na.AssociationId = addr.AssociationId
+		na.PublicIp = addr.PublicIp
 	}
+
 	g := &sdk.NatGateway{
-		NatGatewayId: new(id), SubnetId: n.SubnetId, VpcId: n.VpcId, State: new(sdk.NatGatewayStatePending),
-		ConnectivityType: new(kind), CreateTime: new(s.cfg.Now().UTC()), NatGatewayAddresses: []*sdk.NatGatewayAddress{na},
+		NatGatewayId:        new(id),
+		SubnetId:            n.SubnetId,
+		VpcId:               n.VpcId,
+		State:               new(sdk.NatGatewayStatePending),
+		ConnectivityType:    new(kind),
+		CreateTime:          new(s.cfg.Now().UTC()),
+		NatGatewayAddresses: []*sdk.NatGatewayAddress{na},
 	}
+
 	s.st.NATs[id] = g
 	s.setTags(id, tags)
 	g.Tags = s.tagList(id)
 	s.saveIdempotentResult("CreateNatGateway", in.ClientToken, in, id)
 	s.scheduleTransition(transitionNATAvailable, id)
+
 	return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}, nil
 }
 
@@ -67,25 +89,48 @@ func (s *Service) checkNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.Subnet, *
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if s.countZoneNATGateways(str(n.AvailabilityZone)) >= s.cfg.Quotas.NATsPerZone {
-		return nil, nil, wire.Errorf("NatGatewayLimitExceeded", "Performing this operation would exceed the limit of %d NAT gateways", s.cfg.Quotas.NATsPerZone)
+		return nil, nil, wire.Errorf(
+			"NatGatewayLimitExceeded",
+			"Performing this operation would exceed the limit of %d NAT gateways",
+			s.cfg.Quotas.NATsPerZone,
+		)
 	}
+
 	if str(in.ConnectivityType) == sdk.ConnectivityTypePrivate {
 		if in.AllocationId != nil {
-			return nil, nil, wire.Errorf("InvalidParameterCombination", "AllocationId cannot be specified for a private NAT gateway")
+			return nil, nil, wire.Errorf(
+				"InvalidParameterCombination",
+				"AllocationId cannot be specified for a private NAT gateway",
+			)
 		}
+
 		return n, nil, nil
 	}
+
 	addr, err := s.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	if addr.AssociationId != nil {
-		return nil, nil, wire.Errorf("Resource.AlreadyAssociated", "resource %s is already associated with associate-id %s", str(addr.AllocationId), str(addr.AssociationId))
+		return nil, nil, wire.Errorf(
+			"Resource.AlreadyAssociated",
+			"resource %s is already associated with associate-id %s",
+			str(addr.AllocationId),
+			str(addr.AssociationId),
+		)
 	}
+
 	if s.vpcInternetGateway(str(n.VpcId)) == nil {
-		return nil, nil, wire.Errorf("Gateway.NotAttached", "Network %s has no Internet gateway attached", str(n.VpcId))
+		return nil, nil, wire.Errorf(
+			"Gateway.NotAttached",
+			"Network %s has no Internet gateway attached",
+			str(n.VpcId),
+		)
 	}
+
 	return n, addr, nil
 }
 
@@ -98,18 +143,25 @@ func (s *Service) countZoneNATGateways(zone string) int {
 			count++
 		}
 	}
+
 	return count
 }
 
 func (s *Service) deleteNATGateway(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewayOutput, error) {
 	g := s.st.NATs[str(in.NatGatewayId)]
 	if g == nil {
-		return nil, wire.Errorf("NatGatewayNotFound", "The Nat Gateway %s was not found", str(in.NatGatewayId))
+		return nil, wire.Errorf(
+			"NatGatewayNotFound",
+			"The Nat Gateway %s was not found",
+			str(in.NatGatewayId),
+		)
 	}
+
 	if st := str(g.State); st != sdk.NatGatewayStateDeleting && st != sdk.NatGatewayStateDeleted {
 		g.State = new(sdk.NatGatewayStateDeleting)
 		s.scheduleTransition(transitionNATDeleted, str(in.NatGatewayId))
 	}
+
 	return &sdk.DeleteNatGatewayOutput{NatGatewayId: in.NatGatewayId}, nil
 }
 
@@ -119,11 +171,13 @@ func (s *Service) applyNATGatewayTransition(t transition) {
 	if g == nil {
 		return
 	}
+
 	switch t.Kind {
 	case transitionNATAvailable:
 		if str(g.State) == sdk.NatGatewayStatePending {
 			g.State = new(sdk.NatGatewayStateAvailable)
 		}
+
 	case transitionNATDeleted:
 		g.State = new(sdk.NatGatewayStateDeleted)
 		g.DeleteTime = new(s.cfg.Now().UTC())
@@ -131,10 +185,16 @@ func (s *Service) applyNATGatewayTransition(t transition) {
 			if addr := s.st.Addresses[str(a.AllocationId)]; addr != nil {
 				s.clearAddressAssociation(addr)
 			}
+
 			s.removeInterface(str(a.NetworkInterfaceId))
 		}
+
 		s.blackholeRoutes(t.ID)
-		s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(time.Hour), Kind: transitionNATExpired, ID: t.ID})
+		s.st.Pending = append(
+			s.st.Pending,
+			transition{At: s.cfg.Now().Add(time.Hour), Kind: transitionNATExpired, ID: t.ID},
+		)
+
 	case transitionNATExpired:
 		s.removeTags(t.ID)
 		delete(s.st.NATs, t.ID)
@@ -152,19 +212,29 @@ func natGatewayFilterValues(g *sdk.NatGateway, name string) ([]string, bool) {
 	case "vpc-id":
 		return []string{str(g.VpcId)}, true
 	}
+
 	return nil, false
 }
 
-func (s *Service) describeNATGateways(in *sdk.DescribeNatGatewaysInput) (*sdk.DescribeNatGatewaysOutput, error) {
+func (s *Service) describeNATGateways(
+	in *sdk.DescribeNatGatewaysInput,
+) (*sdk.DescribeNatGatewaysOutput, error) {
 	for _, id := range strs(in.NatGatewayIds) {
 		if s.st.NATs[id] == nil {
 			return nil, wire.Errorf("NatGatewayNotFound", "The Nat Gateway %s was not found", id)
 		}
 	}
-	got, next, err := listResources(s, s.st.NATs, describeQuery{in.NatGatewayIds, in.Filter, in.MaxResults, in.NextToken},
-		resourceLister[sdk.NatGateway]{"NatGatewayNotFound", "Nat Gateway", natGatewayFilterValues})
+
+	got, next, err := listResources(
+		s,
+		s.st.NATs,
+		describeQuery{in.NatGatewayIds, in.Filter, in.MaxResults, in.NextToken},
+		resourceLister[sdk.NatGateway]{"NatGatewayNotFound", "Nat Gateway", natGatewayFilterValues},
+	)
+
 	for _, g := range got {
 		g.Tags = s.tagList(str(g.NatGatewayId))
 	}
+
 	return &sdk.DescribeNatGatewaysOutput{NatGateways: got, NextToken: next}, err
 }

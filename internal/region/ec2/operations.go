@@ -11,9 +11,29 @@ import (
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "ec2", Protocol: wire.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
+		Name:      "ec2",
+		Protocol:  wire.EC2Query,
+		Version:   "2016-11-15",
+		Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
 		Authorize: s.authorizeRequest,
-		Ops: slices.Concat(s.vpcOps(), s.subnetOps(), s.internetGatewayOps(), s.addressOps(), s.natGatewayOps(), s.routeTableOps(), s.vpcEndpointOps(), s.vpcPeeringOps(), s.securityGroupOps(),
-			s.networkInterfaceOps(), s.zoneOps(), s.instanceTypeOps(), s.volumeOps(), s.snapshotOps(), s.launchTemplateOps(), s.instanceOps(), s.tagOps()),
+		Ops: slices.Concat(
+			s.vpcOps(),
+			s.subnetOps(),
+			s.internetGatewayOps(),
+			s.addressOps(),
+			s.natGatewayOps(),
+			s.routeTableOps(),
+			s.vpcEndpointOps(),
+			s.vpcPeeringOps(),
+			s.securityGroupOps(),
+			s.networkInterfaceOps(),
+			s.zoneOps(),
+			s.instanceTypeOps(),
+			s.volumeOps(),
+			s.snapshotOps(),
+			s.launchTemplateOps(),
+			s.instanceOps(),
+			s.tagOps(),
+		),
 	}
 }

@@ -16,20 +16,34 @@ import (
 func (s *Service) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
 	p, err := netip.ParsePrefix(str(in.DestinationCidrBlock))
 	if err != nil || !p.Addr().Is4() {
-		return nil, invalidParameter("destinationCidrBlock", str(in.DestinationCidrBlock), "This is not a valid CIDR block.")
+		return nil, invalidParameter(
+			"destinationCidrBlock",
+			str(in.DestinationCidrBlock),
+			"This is not a valid CIDR block.",
+		)
 	}
+
 	given := 0
+
 	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId, in.VpcPeeringConnectionId} {
 		if str(x) != "" {
 			given++
 		}
 	}
+
 	if given != 1 {
-		return nil, wire.Errorf("InvalidParameterCombination", "The parameters must name exactly one target of the route")
+		return nil, wire.Errorf(
+			"InvalidParameterCombination",
+			"The parameters must name exactly one target of the route",
+		)
 	}
+
 	r := &sdk.Route{
-		DestinationCidrBlock: new(p.Masked().String()), Origin: new(sdk.RouteOriginCreateRoute), State: new(sdk.RouteStateActive),
+		DestinationCidrBlock: new(
+			p.Masked().String(),
+		), Origin: new(sdk.RouteOriginCreateRoute), State: new(sdk.RouteStateActive),
 	}
+
 	switch {
 	case in.GatewayId != nil:
 		err = s.routeToInternetGateway(t, r, *in.GatewayId)
@@ -40,6 +54,7 @@ func (s *Service) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Ro
 	default:
 		err = s.routeToInterface(t, r, in)
 	}
+
 	return r, err
 }
 
@@ -47,14 +62,23 @@ func (s *Service) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id str
 	if !strings.HasPrefix(id, "igw-") {
 		return wire.Errorf("InvalidGatewayID.NotFound", "The gateway ID '%s' does not exist", id)
 	}
+
 	g, err := s.findInternetGateway(&id)
 	if err != nil {
 		return err
 	}
+
 	if len(g.Attachments) == 0 || str(g.Attachments[0].VpcId) != str(t.VpcId) {
-		return wire.Errorf("InvalidParameterValue", "route table %s and network gateway %s belong to different networks", str(t.RouteTableId), id)
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"route table %s and network gateway %s belong to different networks",
+			str(t.RouteTableId),
+			id,
+		)
 	}
+
 	r.GatewayId = new(id)
+
 	return nil
 }
 
@@ -63,10 +87,18 @@ func (s *Service) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) 
 	if g == nil || str(g.State) == sdk.NatGatewayStateDeleted || str(g.State) == sdk.NatGatewayStateDeleting {
 		return wire.Errorf("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
 	}
+
 	if str(g.VpcId) != str(t.VpcId) {
-		return wire.Errorf("InvalidParameterValue", "route table %s and NAT gateway %s belong to different networks", str(t.RouteTableId), id)
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"route table %s and NAT gateway %s belong to different networks",
+			str(t.RouteTableId),
+			id,
+		)
 	}
+
 	r.NatGatewayId = new(id)
+
 	return nil
 }
 
@@ -77,17 +109,28 @@ func (s *Service) routeToInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.Crea
 		if err != nil {
 			return err
 		}
+
 		eni = s.primaryInterfaceID(str(i.InstanceId))
-		r.InstanceId, r.InstanceOwnerId = i.InstanceId, new(s.cfg.Account)
+		r.InstanceId = i.InstanceId
+		r.InstanceOwnerId = new(s.cfg.Account)
 	}
+
 	n := s.st.Interfaces[eni]
 	if n == nil {
 		return notFound(eni)
 	}
+
 	if str(n.VpcId) != str(t.VpcId) {
-		return wire.Errorf("InvalidParameterValue", "route table %s and interface %s belong to different networks", str(t.RouteTableId), eni)
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"route table %s and interface %s belong to different networks",
+			str(t.RouteTableId),
+			eni,
+		)
 	}
+
 	r.NetworkInterfaceId = n.NetworkInterfaceId
+
 	return nil
 }
 
@@ -96,6 +139,7 @@ func routeIndex(t *sdk.RouteTable, cidr *string) int {
 	if p, err := netip.ParsePrefix(want); err == nil {
 		want = p.Masked().String()
 	}
+
 	return slices.IndexFunc(t.Routes, func(r *sdk.Route) bool { return str(r.DestinationCidrBlock) == want })
 }
 
@@ -104,23 +148,35 @@ func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput,
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := s.newRoute(t, in)
 	if err != nil {
 		return nil, err
 	}
+
 	if at := routeIndex(t, r.DestinationCidrBlock); at >= 0 {
 		// AWS answers a repeat of the very same route with success.
 		same := *t.Routes[at]
-		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) && str(same.VpcPeeringConnectionId) == str(r.VpcPeeringConnectionId) &&
-			str(same.NetworkInterfaceId) == str(r.NetworkInterfaceId) && str(same.State) == sdk.RouteStateActive {
+		if str(same.GatewayId) == str(r.GatewayId) && str(same.NatGatewayId) == str(r.NatGatewayId) &&
+			str(same.VpcPeeringConnectionId) == str(r.VpcPeeringConnectionId) &&
+			str(same.NetworkInterfaceId) == str(r.NetworkInterfaceId) &&
+			str(same.State) == sdk.RouteStateActive {
 			return &sdk.CreateRouteOutput{Return: new(true)}, nil
 		}
-		return nil, wire.Errorf("RouteAlreadyExists", "The route identified by %s already exists.", str(r.DestinationCidrBlock))
+
+		return nil, wire.Errorf(
+			"RouteAlreadyExists",
+			"The route identified by %s already exists.",
+			str(r.DestinationCidrBlock),
+		)
 	}
+
 	if len(t.Routes) >= s.cfg.Quotas.RoutesPerTable {
 		return nil, wire.Errorf("RouteLimitExceeded", "The maximum number of routes has been reached.")
 	}
+
 	t.Routes = append(t.Routes, r)
+
 	return &sdk.CreateRouteOutput{Return: new(true)}, nil
 }
 
@@ -129,13 +185,26 @@ func (s *Service) findRemovableRoute(table, cidr *string) (*sdk.RouteTable, int,
 	if err != nil {
 		return nil, 0, err
 	}
+
 	at := routeIndex(t, cidr)
 	if at < 0 {
-		return nil, 0, wire.Errorf("InvalidRoute.NotFound", "no route with destination-cidr-block %s in route table %s", str(cidr), str(table))
+		return nil, 0, wire.Errorf(
+			"InvalidRoute.NotFound",
+			"no route with destination-cidr-block %s in route table %s",
+			str(cidr),
+			str(table),
+		)
 	}
+
 	if str(t.Routes[at].GatewayId) == "local" {
-		return nil, 0, wire.Errorf("InvalidParameterValue", "cannot remove local route %s in route table %s", str(cidr), str(table))
+		return nil, 0, wire.Errorf(
+			"InvalidParameterValue",
+			"cannot remove local route %s in route table %s",
+			str(cidr),
+			str(table),
+		)
 	}
+
 	return t, at, nil
 }
 
@@ -144,15 +213,22 @@ func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutp
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := s.newRoute(t, &sdk.CreateRouteInput{
-		RouteTableId: in.RouteTableId, DestinationCidrBlock: in.DestinationCidrBlock, GatewayId: in.GatewayId,
-		NatGatewayId: in.NatGatewayId, NetworkInterfaceId: in.NetworkInterfaceId, InstanceId: in.InstanceId,
+		RouteTableId:           in.RouteTableId,
+		DestinationCidrBlock:   in.DestinationCidrBlock,
+		GatewayId:              in.GatewayId,
+		NatGatewayId:           in.NatGatewayId,
+		NetworkInterfaceId:     in.NetworkInterfaceId,
+		InstanceId:             in.InstanceId,
 		VpcPeeringConnectionId: in.VpcPeeringConnectionId,
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	t.Routes[at] = r
+
 	return &sdk.ReplaceRouteOutput{}, nil
 }
 
@@ -161,7 +237,9 @@ func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput,
 	if err != nil {
 		return nil, err
 	}
+
 	t.Routes = slices.Delete(t.Routes, at, at+1)
+
 	return &sdk.DeleteRouteOutput{}, nil
 }
 
@@ -169,7 +247,9 @@ func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput,
 func (s *Service) blackholeRoutes(target string) {
 	for _, t := range s.st.Tables {
 		for _, r := range t.Routes {
-			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) || target == str(r.GatewayId) || target == str(r.VpcPeeringConnectionId) {
+			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) ||
+				target == str(r.GatewayId) ||
+				target == str(r.VpcPeeringConnectionId) {
 				r.State = new(sdk.RouteStateBlackhole)
 			}
 		}

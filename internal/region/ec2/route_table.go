@@ -27,34 +27,50 @@ func (s *Service) routeTableOps() []wire.Op {
 
 func newLocalRoute(cidr netip.Prefix) *sdk.Route {
 	return &sdk.Route{
-		DestinationCidrBlock: new(cidr.String()), GatewayId: new("local"), Origin: new(sdk.RouteOriginCreateRouteTable),
-		State: new(sdk.RouteStateActive),
+		DestinationCidrBlock: new(cidr.String()),
+		GatewayId:            new("local"),
+		Origin:               new(sdk.RouteOriginCreateRouteTable),
+		State:                new(sdk.RouteStateActive),
 	}
 }
 
 func (s *Service) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk.RouteTable {
 	id := s.newID("rtb")
 	t := &sdk.RouteTable{
-		RouteTableId: new(id), VpcId: new(vpc), OwnerId: new(s.cfg.Account),
-		Associations: []*sdk.RouteTableAssociation{}, PropagatingVgws: []*sdk.PropagatingVgw{},
+		RouteTableId:    new(id),
+		VpcId:           new(vpc),
+		OwnerId:         new(s.cfg.Account),
+		Associations:    []*sdk.RouteTableAssociation{},
+		PropagatingVgws: []*sdk.PropagatingVgw{},
 	}
+
 	for _, c := range cidrs {
 		t.Routes = append(t.Routes, newLocalRoute(c))
 	}
+
 	s.st.Tables[id] = t
+
 	return t
 }
 
 // newRouteTableAssociation ties a table to a subnet, or, without one, makes it its VPC's main table.
 func (s *Service) newRouteTableAssociation(t *sdk.RouteTable, subnet *string) *sdk.RouteTableAssociation {
 	return &sdk.RouteTableAssociation{
-		RouteTableAssociationId: new(s.newID("rtbassoc")), RouteTableId: t.RouteTableId, SubnetId: subnet, Main: new(subnet == nil),
-		AssociationState: &sdk.RouteTableAssociationState{State: new(sdk.RouteTableAssociationStateCodeAssociated)},
+		RouteTableAssociationId: new(s.newID("rtbassoc")),
+		RouteTableId:            t.RouteTableId,
+		SubnetId:                subnet,
+		Main:                    new(subnet == nil),
+		AssociationState: &sdk.RouteTableAssociationState{
+			State: new(sdk.RouteTableAssociationStateCodeAssociated),
+		},
 	}
 }
 
 func isMainRouteTable(t *sdk.RouteTable) bool {
-	return slices.ContainsFunc(t.Associations, func(a *sdk.RouteTableAssociation) bool { return a.Main != nil && *a.Main })
+	return slices.ContainsFunc(
+		t.Associations,
+		func(a *sdk.RouteTableAssociation) bool { return a.Main != nil && *a.Main },
+	)
 }
 
 func (s *Service) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRouteTableOutput, error) {
@@ -63,27 +79,37 @@ func (s *Service) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRo
 	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
 		return &sdk.CreateRouteTableOutput{RouteTable: s.st.Tables[ids[0]]}, nil
 	}
+
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "route-table")
 	if err != nil {
 		return nil, err
 	}
+
 	count := 0
+
 	for _, t := range s.st.Tables {
 		if str(t.VpcId) == str(v.VpcId) {
 			count++
 		}
 	}
+
 	if count >= s.cfg.Quotas.TablesPerVPC {
-		return nil, wire.Errorf("RouteTableLimitExceeded", "The maximum number of route tables has been reached.")
+		return nil, wire.Errorf(
+			"RouteTableLimitExceeded",
+			"The maximum number of route tables has been reached.",
+		)
 	}
+
 	t := s.newRouteTable(str(v.VpcId), vpcCIDRs(v))
 	s.setTags(str(t.RouteTableId), tags)
 	t.Tags = s.tagList(str(t.RouteTableId))
 	s.saveIdempotentResult("CreateRouteTable", in.ClientToken, in, str(t.RouteTableId))
+
 	return &sdk.CreateRouteTableOutput{RouteTable: t}, nil
 }
 
@@ -91,10 +117,16 @@ func (s *Service) findRouteTable(id *string) (*sdk.RouteTable, error) {
 	if str(id) == "" {
 		return nil, missingParameter("routeTableId")
 	}
+
 	t := s.st.Tables[str(id)]
 	if t == nil {
-		return nil, wire.Errorf("InvalidRouteTableID.NotFound", "The routeTable ID '%s' does not exist", str(id))
+		return nil, wire.Errorf(
+			"InvalidRouteTableID.NotFound",
+			"The routeTable ID '%s' does not exist",
+			str(id),
+		)
 	}
+
 	return t, nil
 }
 
@@ -103,11 +135,17 @@ func (s *Service) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRo
 	if err != nil {
 		return nil, err
 	}
+
 	if len(t.Associations) > 0 {
-		return nil, dependencyViolation("The routeTable '%s' has dependencies and cannot be deleted.", str(t.RouteTableId))
+		return nil, dependencyViolation(
+			"The routeTable '%s' has dependencies and cannot be deleted.",
+			str(t.RouteTableId),
+		)
 	}
+
 	s.removeTags(str(t.RouteTableId))
 	delete(s.st.Tables, str(t.RouteTableId))
+
 	return &sdk.DeleteRouteTableOutput{}, nil
 }
 
@@ -117,6 +155,7 @@ func routeTableFilterValues(t *sdk.RouteTable, name string) ([]string, bool) {
 		"association.main": {}, "association.subnet-id": {}, "association.route-table-association-id": {}, "association.route-table-id": {},
 		"route.destination-cidr-block": {}, "route.gateway-id": {}, "route.nat-gateway-id": {}, "route.instance-id": {}, "route.state": {}, "route.vpc-peering-connection-id": {},
 	}
+
 	add := func(key, value string) { values[key] = append(values[key], value) }
 	for _, a := range t.Associations {
 		add("association.main", boolText(a.Main))
@@ -124,6 +163,7 @@ func routeTableFilterValues(t *sdk.RouteTable, name string) ([]string, bool) {
 		add("association.route-table-association-id", str(a.RouteTableAssociationId))
 		add("association.route-table-id", str(a.RouteTableId))
 	}
+
 	for _, r := range t.Routes {
 		add("route.destination-cidr-block", str(r.DestinationCidrBlock))
 		add("route.gateway-id", str(r.GatewayId))
@@ -132,45 +172,83 @@ func routeTableFilterValues(t *sdk.RouteTable, name string) ([]string, bool) {
 		add("route.instance-id", str(r.InstanceId))
 		add("route.state", str(r.State))
 	}
+
 	v, known := values[name]
+
 	return v, known
 }
 
-func (s *Service) describeRouteTables(in *sdk.DescribeRouteTablesInput) (*sdk.DescribeRouteTablesOutput, error) {
-	got, next, err := listResources(s, s.st.Tables, describeQuery{in.RouteTableIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.RouteTable]{"InvalidRouteTableID.NotFound", "routeTable ID", routeTableFilterValues})
+func (s *Service) describeRouteTables(
+	in *sdk.DescribeRouteTablesInput,
+) (*sdk.DescribeRouteTablesOutput, error) {
+	got, next, err := listResources(
+		s,
+		s.st.Tables,
+		describeQuery{in.RouteTableIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.RouteTable]{
+			"InvalidRouteTableID.NotFound",
+			"routeTable ID",
+			routeTableFilterValues,
+		},
+	)
+
 	for _, t := range got {
 		t.Tags = s.tagList(str(t.RouteTableId))
 	}
+
 	return &sdk.DescribeRouteTablesOutput{RouteTables: got, NextToken: next}, err
 }
 
-func (s *Service) associateRouteTable(in *sdk.AssociateRouteTableInput) (*sdk.AssociateRouteTableOutput, error) {
+func (s *Service) associateRouteTable(
+	in *sdk.AssociateRouteTableInput,
+) (*sdk.AssociateRouteTableOutput, error) {
 	t, err := s.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := s.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
+
 	if str(n.VpcId) != str(t.VpcId) {
-		return nil, wire.Errorf("InvalidParameterValue", "Route table %s and network %s belong to different networks", str(t.RouteTableId), str(n.SubnetId))
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"Route table %s and network %s belong to different networks",
+			str(t.RouteTableId),
+			str(n.SubnetId),
+		)
 	}
+
 	for _, other := range s.st.Tables {
 		for _, a := range other.Associations {
 			if str(a.SubnetId) != str(n.SubnetId) {
 				continue
 			}
+
 			if other == t {
-				return &sdk.AssociateRouteTableOutput{AssociationId: a.RouteTableAssociationId, AssociationState: a.AssociationState}, nil
+				return &sdk.AssociateRouteTableOutput{
+					AssociationId:    a.RouteTableAssociationId,
+					AssociationState: a.AssociationState,
+				}, nil
 			}
-			return nil, wire.Errorf("Resource.AlreadyAssociated", "the specified association for route table %s conflicts with an existing association", str(t.RouteTableId))
+
+			return nil, wire.Errorf(
+				"Resource.AlreadyAssociated",
+				"the specified association for route table %s conflicts with an existing association",
+				str(t.RouteTableId),
+			)
 		}
 	}
+
 	a := s.newRouteTableAssociation(t, n.SubnetId)
 	t.Associations = append(t.Associations, a)
-	return &sdk.AssociateRouteTableOutput{AssociationId: a.RouteTableAssociationId, AssociationState: a.AssociationState}, nil
+
+	return &sdk.AssociateRouteTableOutput{
+		AssociationId:    a.RouteTableAssociationId,
+		AssociationState: a.AssociationState,
+	}, nil
 }
 
 // findRouteTableAssociation finds an association and its table.
@@ -182,39 +260,70 @@ func (s *Service) findRouteTableAssociation(id *string) (*sdk.RouteTable, *sdk.R
 			}
 		}
 	}
-	return nil, nil, wire.Errorf("InvalidAssociationID.NotFound", "The association ID '%s' does not exist", str(id))
+
+	return nil, nil, wire.Errorf(
+		"InvalidAssociationID.NotFound",
+		"The association ID '%s' does not exist",
+		str(id),
+	)
 }
 
 func withoutAssociation(t *sdk.RouteTable, a *sdk.RouteTableAssociation) []*sdk.RouteTableAssociation {
-	return slices.DeleteFunc(slices.Clone(t.Associations), func(x *sdk.RouteTableAssociation) bool { return x == a })
+	return slices.DeleteFunc(
+		slices.Clone(t.Associations),
+		func(x *sdk.RouteTableAssociation) bool { return x == a },
+	)
 }
 
-func (s *Service) disassociateRouteTable(in *sdk.DisassociateRouteTableInput) (*sdk.DisassociateRouteTableOutput, error) {
+func (s *Service) disassociateRouteTable(
+	in *sdk.DisassociateRouteTableInput,
+) (*sdk.DisassociateRouteTableOutput, error) {
 	t, a, err := s.findRouteTableAssociation(in.AssociationId)
 	if err != nil {
 		return nil, err
 	}
+
 	if *a.Main {
-		return nil, wire.Errorf("InvalidParameterValue", "cannot disassociate the main route table association %s", str(in.AssociationId))
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"cannot disassociate the main route table association %s",
+			str(in.AssociationId),
+		)
 	}
+
 	t.Associations = withoutAssociation(t, a)
+
 	return &sdk.DisassociateRouteTableOutput{}, nil
 }
 
-func (s *Service) replaceRouteTableAssociation(in *sdk.ReplaceRouteTableAssociationInput) (*sdk.ReplaceRouteTableAssociationOutput, error) {
+func (s *Service) replaceRouteTableAssociation(
+	in *sdk.ReplaceRouteTableAssociationInput,
+) (*sdk.ReplaceRouteTableAssociationOutput, error) {
 	from, a, err := s.findRouteTableAssociation(in.AssociationId)
 	if err != nil {
 		return nil, err
 	}
+
 	to, err := s.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
+
 	if str(from.VpcId) != str(to.VpcId) {
-		return nil, wire.Errorf("InvalidParameterValue", "Route table %s and %s belong to different networks", str(from.RouteTableId), str(to.RouteTableId))
+		return nil, wire.Errorf(
+			"InvalidParameterValue",
+			"Route table %s and %s belong to different networks",
+			str(from.RouteTableId),
+			str(to.RouteTableId),
+		)
 	}
+
 	from.Associations = withoutAssociation(from, a)
 	b := s.newRouteTableAssociation(to, a.SubnetId)
 	to.Associations = append(to.Associations, b)
-	return &sdk.ReplaceRouteTableAssociationOutput{NewAssociationId: b.RouteTableAssociationId, AssociationState: b.AssociationState}, nil
+
+	return &sdk.ReplaceRouteTableAssociationOutput{
+		NewAssociationId: b.RouteTableAssociationId,
+		AssociationState: b.AssociationState,
+	}, nil
 }

@@ -23,8 +23,16 @@ func (s *Service) securityGroupOps() []wire.Op {
 		writeOperation(s, "RevokeSecurityGroupEgress", s.revokeSecurityGroupEgress),
 		readOperation(s, "DescribeSecurityGroupRules", s.describeSecurityGroupRules),
 		writeOperation(s, "ModifySecurityGroupRules", s.modifySecurityGroupRules),
-		writeOperation(s, "UpdateSecurityGroupRuleDescriptionsIngress", s.updateSecurityGroupRuleDescriptionsIngress),
-		writeOperation(s, "UpdateSecurityGroupRuleDescriptionsEgress", s.updateSecurityGroupRuleDescriptionsEgress),
+		writeOperation(
+			s,
+			"UpdateSecurityGroupRuleDescriptionsIngress",
+			s.updateSecurityGroupRuleDescriptionsIngress,
+		),
+		writeOperation(
+			s,
+			"UpdateSecurityGroupRuleDescriptionsEgress",
+			s.updateSecurityGroupRuleDescriptionsEgress,
+		),
 	}
 }
 
@@ -32,19 +40,32 @@ func (s *Service) securityGroupOps() []wire.Op {
 func (s *Service) newSecurityGroup(vpc, name, description string) *sdk.SecurityGroup {
 	id := s.newID("sg")
 	g := &sdk.SecurityGroup{
-		GroupId: new(id), GroupName: new(name), Description: new(description), VpcId: new(vpc), OwnerId: new(s.cfg.Account),
+		GroupId:     new(id),
+		GroupName:   new(name),
+		Description: new(description),
+		VpcId:       new(vpc),
+		OwnerId:     new(s.cfg.Account),
 	}
+
 	s.st.Groups[id] = g
 	s.addRule(&sdk.SecurityGroupRule{
-		GroupId: new(id), IsEgress: new(true), IpProtocol: new("-1"), FromPort: new(int64(-1)), ToPort: new(int64(-1)), CidrIpv4: new("0.0.0.0/0"),
+		GroupId:    new(id),
+		IsEgress:   new(true),
+		IpProtocol: new("-1"),
+		FromPort:   new(int64(-1)),
+		ToPort:     new(int64(-1)),
+		CidrIpv4:   new("0.0.0.0/0"),
 	})
+
 	return g
 }
 
 func (s *Service) addRule(r *sdk.SecurityGroupRule) string {
 	id := s.newID("sgr")
-	r.SecurityGroupRuleId, r.GroupOwnerId = new(id), new(s.cfg.Account)
+	r.SecurityGroupRuleId = new(id)
+	r.GroupOwnerId = new(s.cfg.Account)
 	s.st.Rules[id] = r
+
 	return id
 }
 
@@ -56,6 +77,7 @@ func (s *Service) groupRules(group, direction string) []*sdk.SecurityGroupRule {
 			out = append(out, r)
 		}
 	}
+
 	return out
 }
 
@@ -66,6 +88,7 @@ func (s *Service) removeSecurityGroup(id string) {
 			delete(s.st.Rules, k)
 		}
 	}
+
 	s.removeTags(id)
 	delete(s.st.Groups, id)
 }
@@ -73,9 +96,13 @@ func (s *Service) removeSecurityGroup(id string) {
 // groupTextPattern is what AWS lets into a group's name and description.
 const groupTextPattern = `^[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}$`
 
-func (s *Service) createSecurityGroup(in *sdk.CreateSecurityGroupInput) (*sdk.CreateSecurityGroupOutput, error) {
-	name, description := str(in.GroupName), str(in.Description)
+func (s *Service) createSecurityGroup(
+	in *sdk.CreateSecurityGroupInput,
+) (*sdk.CreateSecurityGroupOutput, error) {
+	name := str(in.GroupName)
+	description := str(in.Description)
 	allowed := regexp.MustCompile(groupTextPattern)
+
 	switch {
 	case name == "":
 		return nil, missingParameter("GroupName")
@@ -84,33 +111,55 @@ func (s *Service) createSecurityGroup(in *sdk.CreateSecurityGroupInput) (*sdk.Cr
 	case !allowed.MatchString(name), strings.HasPrefix(name, "sg-"):
 		return nil, invalidParameter("GroupName", name, "Character sets beyond ASCII are not supported.")
 	case !allowed.MatchString(description):
-		return nil, invalidParameter("GroupDescription", description, "Character sets beyond ASCII are not supported.")
+		return nil, invalidParameter(
+			"GroupDescription",
+			description,
+			"Character sets beyond ASCII are not supported.",
+		)
+
 	case name == "default":
 		return nil, wire.Errorf("InvalidParameterValue", "Cannot use reserved security group name: default")
 	}
+
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "security-group")
 	if err != nil {
 		return nil, err
 	}
+
 	count := 0
+
 	for _, g := range s.st.Groups {
 		if str(g.VpcId) != str(v.VpcId) {
 			continue
 		}
+
 		count++
 		if str(g.GroupName) == name {
-			return nil, wire.Errorf("InvalidGroup.Duplicate", "The security group '%s' already exists for VPC '%s'", name, str(v.VpcId))
+			return nil, wire.Errorf(
+				"InvalidGroup.Duplicate",
+				"The security group '%s' already exists for VPC '%s'",
+				name,
+				str(v.VpcId),
+			)
 		}
 	}
+
 	if count >= s.cfg.Quotas.GroupsPerVPC {
-		return nil, wire.Errorf("SecurityGroupLimitExceeded", "The maximum number of security groups for VPC '%s' has been reached.", str(v.VpcId))
+		return nil, wire.Errorf(
+			"SecurityGroupLimitExceeded",
+			"The maximum number of security groups for VPC '%s' has been reached.",
+			str(v.VpcId),
+		)
 	}
+
 	g := s.newSecurityGroup(str(v.VpcId), name, description)
 	s.setTags(str(g.GroupId), tags)
+
 	return &sdk.CreateSecurityGroupOutput{
 		GroupId: g.GroupId, Tags: s.tagList(str(g.GroupId)),
 	}, nil
@@ -121,36 +170,58 @@ func (s *Service) findSecurityGroup(id *string) (*sdk.SecurityGroup, error) {
 	if str(id) == "" {
 		return nil, missingParameter("groupId")
 	}
+
 	g := s.st.Groups[str(id)]
 	if g == nil {
 		return nil, wire.Errorf("InvalidGroup.NotFound", "The security group '%s' does not exist", str(id))
 	}
+
 	return g, nil
 }
 
-func (s *Service) deleteSecurityGroup(in *sdk.DeleteSecurityGroupInput) (*sdk.DeleteSecurityGroupOutput, error) {
+func (s *Service) deleteSecurityGroup(
+	in *sdk.DeleteSecurityGroupInput,
+) (*sdk.DeleteSecurityGroupOutput, error) {
 	if in.GroupId == nil && in.GroupName != nil {
 		return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
 	}
+
 	g, err := s.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
+
 	id := str(g.GroupId)
 	if str(g.GroupName) == "default" {
-		return nil, wire.Errorf("CannotDelete", "the specified group: \"%s\" name: \"default\" cannot be deleted by a user", id)
+		return nil, wire.Errorf(
+			"CannotDelete",
+			"the specified group: \"%s\" name: \"default\" cannot be deleted by a user",
+			id,
+		)
 	}
+
 	for _, n := range s.st.Interfaces {
 		if slices.ContainsFunc(n.Groups, func(x *sdk.GroupIdentifier) bool { return str(x.GroupId) == id }) {
-			return nil, dependencyViolation("resource %s has a dependent object (%s)", id, str(n.NetworkInterfaceId))
+			return nil, dependencyViolation(
+				"resource %s has a dependent object (%s)",
+				id,
+				str(n.NetworkInterfaceId),
+			)
 		}
 	}
+
 	for _, r := range s.st.Rules {
 		if r.ReferencedGroupInfo != nil && str(r.ReferencedGroupInfo.GroupId) == id && str(r.GroupId) != id {
-			return nil, dependencyViolation("resource %s has a dependent object (%s)", id, str(r.SecurityGroupRuleId))
+			return nil, dependencyViolation(
+				"resource %s has a dependent object (%s)",
+				id,
+				str(r.SecurityGroupRuleId),
+			)
 		}
 	}
+
 	s.removeSecurityGroup(id)
+
 	return &sdk.DeleteSecurityGroupOutput{}, nil
 }
 
@@ -164,24 +235,36 @@ func foldPermissions(rules []*sdk.SecurityGroupRule) []*sdk.IpPermission {
 		if p == nil {
 			p = &sdk.IpPermission{IpProtocol: r.IpProtocol}
 			if str(r.IpProtocol) != "-1" {
-				p.FromPort, p.ToPort = r.FromPort, r.ToPort
+				p.FromPort = r.FromPort
+				p.ToPort = r.ToPort
 			}
+
 			at[key] = p
 			out = append(out, p)
 		}
+
 		switch {
 		case r.CidrIpv4 != nil:
 			p.IpRanges = append(p.IpRanges, &sdk.IpRange{CidrIp: r.CidrIpv4, Description: r.Description})
 		case r.CidrIpv6 != nil:
-			p.Ipv6Ranges = append(p.Ipv6Ranges, &sdk.Ipv6Range{CidrIpv6: r.CidrIpv6, Description: r.Description})
+			p.Ipv6Ranges = append(
+				p.Ipv6Ranges,
+				&sdk.Ipv6Range{CidrIpv6: r.CidrIpv6, Description: r.Description},
+			)
+
 		case r.PrefixListId != nil:
-			p.PrefixListIds = append(p.PrefixListIds, &sdk.PrefixListId{PrefixListId: r.PrefixListId, Description: r.Description})
+			p.PrefixListIds = append(
+				p.PrefixListIds,
+				&sdk.PrefixListId{PrefixListId: r.PrefixListId, Description: r.Description},
+			)
+
 		case r.ReferencedGroupInfo != nil:
 			p.UserIdGroupPairs = append(p.UserIdGroupPairs, &sdk.UserIdGroupPair{
 				GroupId: r.ReferencedGroupInfo.GroupId, UserId: r.ReferencedGroupInfo.UserId, Description: r.Description,
 			})
 		}
 	}
+
 	return out
 }
 
@@ -198,9 +281,13 @@ func groupFilterValues(s *Service) func(*sdk.SecurityGroup, string) ([]string, b
 			return []string{str(g.OwnerId)}, true
 		case "description":
 			return []string{str(g.Description)}, true
-		case "ip-permission.cidr", "egress.ip-permission.cidr", "ip-permission.group-id", "egress.ip-permission.group-id":
+		case "ip-permission.cidr",
+			"egress.ip-permission.cidr",
+			"ip-permission.group-id",
+			"egress.ip-permission.group-id":
 			return s.groupRuleFilterValues(g, name), true
 		}
+
 		return nil, false
 	}
 }
@@ -210,7 +297,9 @@ func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []str
 	if strings.HasPrefix(name, "egress.") {
 		direction = "egress"
 	}
+
 	var out []string
+
 	for _, r := range s.groupRules(str(g.GroupId), direction) {
 		if strings.HasSuffix(name, ".cidr") {
 			out = append(out, str(r.CidrIpv4))
@@ -218,28 +307,40 @@ func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []str
 			out = append(out, str(r.ReferencedGroupInfo.GroupId))
 		}
 	}
+
 	return out
 }
 
-func (s *Service) describeSecurityGroups(in *sdk.DescribeSecurityGroupsInput) (*sdk.DescribeSecurityGroupsOutput, error) {
+func (s *Service) describeSecurityGroups(
+	in *sdk.DescribeSecurityGroupsInput,
+) (*sdk.DescribeSecurityGroupsOutput, error) {
 	filters := in.Filters
 	if len(in.GroupNames) > 0 {
 		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("group-name"), Values: in.GroupNames})
 	}
+
 	for _, id := range strs(in.GroupIds) {
 		if _, err := s.findSecurityGroup(&id); err != nil {
 			return nil, err
 		}
 	}
-	got, next, err := listResources(s, s.st.Groups, describeQuery{in.GroupIds, filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", groupFilterValues(s)})
+
+	got, next, err := listResources(
+		s,
+		s.st.Groups,
+		describeQuery{in.GroupIds, filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", groupFilterValues(s)},
+	)
+
 	rules := s.rulesByGroup()
+
 	for _, g := range got {
 		id := str(g.GroupId)
 		g.Tags = s.tagList(id)
 		g.IpPermissions = foldPermissions(rules[id+"/false"])
 		g.IpPermissionsEgress = foldPermissions(rules[id+"/true"])
 	}
+
 	return &sdk.DescribeSecurityGroupsOutput{SecurityGroups: got, NextToken: next}, err
 }
 
@@ -251,5 +352,6 @@ func (s *Service) rulesByGroup() map[string][]*sdk.SecurityGroupRule {
 		key := str(r.GroupId) + "/" + boolText(r.IsEgress)
 		out[key] = append(out[key], r)
 	}
+
 	return out
 }

@@ -16,6 +16,7 @@ func portValue(p *int64) int64 {
 	if p == nil {
 		return -1
 	}
+
 	return *p
 }
 
@@ -32,6 +33,7 @@ func ruleKey(r *sdk.SecurityGroupRule) string {
 	if r.ReferencedGroupInfo != nil {
 		peer += str(r.ReferencedGroupInfo.GroupId)
 	}
+
 	return fmt.Sprintf("%s/%s/%s/%s", str(r.GroupId), boolText(r.IsEgress), portKey(r), peer)
 }
 
@@ -41,6 +43,7 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 	if n, ok := names[str(r.IpProtocol)]; ok {
 		r.IpProtocol = new(n)
 	}
+
 	switch str(r.IpProtocol) {
 	case "":
 		return missingParameter("ipProtocol")
@@ -51,20 +54,37 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 	default:
 		var n int
 		if _, err := fmt.Sscanf(str(r.IpProtocol), "%d", &n); err != nil || n < -1 || n > 255 {
-			return wire.Errorf("InvalidPermission.Malformed", "Unsupported IP protocol \"%s\"  - supported: [-1, tcp, udp, icmp, icmpv6, or a number]", str(r.IpProtocol))
+			return wire.Errorf(
+				"InvalidPermission.Malformed",
+				"Unsupported IP protocol \"%s\"  - supported: [-1, tcp, udp, icmp, icmpv6, or a number]",
+				str(r.IpProtocol),
+			)
 		}
+
 		r.FromPort, r.ToPort = new(int64(-1)), new(int64(-1))
 	}
+
 	return nil
 }
 
 func checkPortRange(r *sdk.SecurityGroupRule) error {
 	if r.FromPort == nil || r.ToPort == nil {
-		return invalidParameter("portRange", "", fmt.Sprintf("Must specify both from and to ports with TCP/UDP. (%s)", str(r.IpProtocol)))
+		return invalidParameter(
+			"portRange",
+			"",
+			fmt.Sprintf("Must specify both from and to ports with TCP/UDP. (%s)", str(r.IpProtocol)),
+		)
 	}
+
 	if *r.FromPort < 0 || *r.ToPort > 65535 || *r.FromPort > *r.ToPort {
-		return wire.Errorf("InvalidParameterValue", "Invalid TCP/UDP port range (%d:%d)", *r.FromPort, *r.ToPort)
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Invalid TCP/UDP port range (%d:%d)",
+			*r.FromPort,
+			*r.ToPort,
+		)
 	}
+
 	return nil
 }
 
@@ -75,27 +95,54 @@ func (s *Service) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRu
 		if err != nil || !p.Addr().Is4() {
 			return wire.Errorf("InvalidParameterValue", "CIDR block %s is malformed", *r.CidrIpv4)
 		}
+
 		r.CidrIpv4 = new(p.Masked().String())
+
 	case r.CidrIpv6 != nil:
 		p, err := netip.ParsePrefix(*r.CidrIpv6)
 		if err != nil || !p.Addr().Is6() {
 			return wire.Errorf("InvalidParameterValue", "CIDR block %s is malformed", *r.CidrIpv6)
 		}
+
 		r.CidrIpv6 = new(p.Masked().String())
+
 	case r.ReferencedGroupInfo != nil:
 		peer := s.st.Groups[str(r.ReferencedGroupInfo.GroupId)]
 		if peer == nil {
-			return wire.Errorf("InvalidGroup.NotFound", "The security group '%s' does not exist", str(r.ReferencedGroupInfo.GroupId))
+			return wire.Errorf(
+				"InvalidGroup.NotFound",
+				"The security group '%s' does not exist",
+				str(r.ReferencedGroupInfo.GroupId),
+			)
 		}
+
 		if str(peer.VpcId) != str(g.VpcId) {
-			return wire.Errorf("InvalidGroup.NotFound", "You have specified two resources that belong to different networks.")
+			return wire.Errorf(
+				"InvalidGroup.NotFound",
+				"You have specified two resources that belong to different networks.",
+			)
 		}
-		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: peer.GroupId, UserId: new(s.cfg.Account), VpcId: peer.VpcId}
+
+		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{
+			GroupId: peer.GroupId,
+			UserId:  new(s.cfg.Account),
+			VpcId:   peer.VpcId,
+		}
+
 	case r.PrefixListId != nil:
-		return wire.Errorf("InvalidPrefixListID.NotFound", "The prefix list ID '%s' does not exist", *r.PrefixListId)
+		return wire.Errorf(
+			"InvalidPrefixListID.NotFound",
+			"The prefix list ID '%s' does not exist",
+			*r.PrefixListId,
+		)
+
 	default:
-		return wire.Errorf("MissingParameter", "Either an IP range, a prefix list or a security group must be given")
+		return wire.Errorf(
+			"MissingParameter",
+			"Either an IP range, a prefix list or a security group must be given",
+		)
 	}
+
 	return nil
 }
 
@@ -105,27 +152,39 @@ func expandPermissions(group *string, egress bool, ps []*sdk.IpPermission) []*sd
 	for _, p := range ps {
 		rule := func(description *string) *sdk.SecurityGroupRule {
 			r := &sdk.SecurityGroupRule{
-				GroupId: group, IsEgress: new(egress), IpProtocol: p.IpProtocol, FromPort: p.FromPort, ToPort: p.ToPort, Description: description,
+				GroupId:     group,
+				IsEgress:    new(egress),
+				IpProtocol:  p.IpProtocol,
+				FromPort:    p.FromPort,
+				ToPort:      p.ToPort,
+				Description: description,
 			}
+
 			out = append(out, r)
 			return r
 		}
+
 		for _, x := range p.IpRanges {
 			rule(x.Description).CidrIpv4 = x.CidrIp
 		}
+
 		for _, x := range p.Ipv6Ranges {
 			rule(x.Description).CidrIpv6 = x.CidrIpv6
 		}
+
 		for _, x := range p.PrefixListIds {
 			rule(x.Description).PrefixListId = x.PrefixListId
 		}
+
 		for _, x := range p.UserIdGroupPairs {
 			rule(x.Description).ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: x.GroupId}
 		}
+
 		if len(p.IpRanges)+len(p.Ipv6Ranges)+len(p.PrefixListIds)+len(p.UserIdGroupPairs) == 0 {
 			rule(nil)
 		}
 	}
+
 	return out
 }
 
@@ -134,48 +193,75 @@ func (s *Service) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGrou
 	if len(rules) == 0 {
 		return missingParameter("ipPermissions")
 	}
+
 	for _, r := range rules {
 		if err := normalizePorts(r); err != nil {
 			return err
 		}
+
 		if err := s.normalizeRulePeer(g, r); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
 // authorizeRules adds rules to a group, all or none.
-func (s *Service) authorizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGroupRule, specs []*sdk.TagSpecification) ([]*sdk.SecurityGroupRule, error) {
+func (s *Service) authorizeRules(
+	g *sdk.SecurityGroup,
+	rules []*sdk.SecurityGroupRule,
+	specs []*sdk.TagSpecification,
+) ([]*sdk.SecurityGroupRule, error) {
 	if err := s.normalizeRules(g, rules); err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(specs, "security-group-rule")
 	if err != nil {
 		return nil, err
 	}
+
 	direction := "ingress"
 	if *rules[0].IsEgress {
 		direction = "egress"
 	}
+
 	have := s.groupRules(str(g.GroupId), direction)
+
 	for i, r := range rules {
 		if slices.ContainsFunc(have, func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) }) {
-			return nil, wire.Errorf("InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists",
-				peerText(r), str(r.IpProtocol), portValue(r.FromPort), portValue(r.ToPort))
+			return nil, wire.Errorf(
+				"InvalidPermission.Duplicate",
+				"the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists",
+				peerText(r),
+				str(r.IpProtocol),
+				portValue(r.FromPort),
+				portValue(r.ToPort),
+			)
 		}
+
 		if slices.ContainsFunc(rules[:i], func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) }) {
-			return nil, wire.Errorf("InvalidParameterValue", "The same permission must not appear multiple times")
+			return nil, wire.Errorf(
+				"InvalidParameterValue",
+				"The same permission must not appear multiple times",
+			)
 		}
 	}
+
 	if len(have)+len(rules) > s.cfg.Quotas.RulesPerGroup {
-		return nil, wire.Errorf("RulesPerSecurityGroupLimitExceeded", "The maximum number of rules per security group has been reached.")
+		return nil, wire.Errorf(
+			"RulesPerSecurityGroupLimitExceeded",
+			"The maximum number of rules per security group has been reached.",
+		)
 	}
+
 	for _, r := range rules {
 		id := s.addRule(r)
 		s.setTags(id, tags)
 		r.Tags = s.tagList(id)
 	}
+
 	return rules, nil
 }
 
@@ -183,6 +269,7 @@ func peerText(r *sdk.SecurityGroupRule) string {
 	if r.ReferencedGroupInfo != nil {
 		return str(r.ReferencedGroupInfo.GroupId)
 	}
+
 	return str(r.CidrIpv4) + str(r.CidrIpv6)
 }
 
@@ -191,77 +278,117 @@ func legacyPermissions(cidr, protocol *string, from, to *int64, ps []*sdk.IpPerm
 	if len(ps) > 0 || protocol == nil {
 		return ps
 	}
+
 	p := &sdk.IpPermission{IpProtocol: protocol, FromPort: from, ToPort: to}
 	if cidr != nil {
 		p.IpRanges = []*sdk.IpRange{{CidrIp: cidr}}
 	}
+
 	return []*sdk.IpPermission{p}
 }
 
-func (s *Service) authorizeSecurityGroupIngress(in *sdk.AuthorizeSecurityGroupIngressInput) (*sdk.AuthorizeSecurityGroupIngressOutput, error) {
+func (s *Service) authorizeSecurityGroupIngress(
+	in *sdk.AuthorizeSecurityGroupIngressInput,
+) (*sdk.AuthorizeSecurityGroupIngressOutput, error) {
 	g, err := s.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
+
 	ps := legacyPermissions(in.CidrIp, in.IpProtocol, in.FromPort, in.ToPort, in.IpPermissions)
 	rules, err := s.authorizeRules(g, expandPermissions(g.GroupId, false, ps), in.TagSpecifications)
+
 	return &sdk.AuthorizeSecurityGroupIngressOutput{Return: new(true), SecurityGroupRules: rules}, err
 }
 
-func (s *Service) authorizeSecurityGroupEgress(in *sdk.AuthorizeSecurityGroupEgressInput) (*sdk.AuthorizeSecurityGroupEgressOutput, error) {
+func (s *Service) authorizeSecurityGroupEgress(
+	in *sdk.AuthorizeSecurityGroupEgressInput,
+) (*sdk.AuthorizeSecurityGroupEgressOutput, error) {
 	g, err := s.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
+
 	ps := legacyPermissions(in.CidrIp, in.IpProtocol, in.FromPort, in.ToPort, in.IpPermissions)
 	rules, err := s.authorizeRules(g, expandPermissions(g.GroupId, true, ps), in.TagSpecifications)
+
 	return &sdk.AuthorizeSecurityGroupEgressOutput{Return: new(true), SecurityGroupRules: rules}, err
 }
 
 // revokeRules removes rules named by id or by what they say, all or none.
-func (s *Service) revokeRules(g *sdk.SecurityGroup, ids []*string, rules []*sdk.SecurityGroupRule, egress string) error {
-	have, drop := s.groupRules(str(g.GroupId), egress), []string{}
+func (s *Service) revokeRules(
+	g *sdk.SecurityGroup,
+	ids []*string,
+	rules []*sdk.SecurityGroupRule,
+	egress string,
+) error {
+	have := s.groupRules(str(g.GroupId), egress)
+	drop := []string{}
 	for _, id := range strs(ids) {
-		if !slices.ContainsFunc(have, func(r *sdk.SecurityGroupRule) bool { return str(r.SecurityGroupRuleId) == id }) {
-			return wire.Errorf("InvalidSecurityGroupRuleId.NotFound", "The security group rule ID '%s' does not exist", id)
+		if !slices.ContainsFunc(
+			have,
+			func(r *sdk.SecurityGroupRule) bool { return str(r.SecurityGroupRuleId) == id },
+		) {
+			return wire.Errorf(
+				"InvalidSecurityGroupRuleId.NotFound",
+				"The security group rule ID '%s' does not exist",
+				id,
+			)
 		}
+
 		drop = append(drop, id)
 	}
+
 	if len(ids) == 0 {
 		if err := s.normalizeRules(g, rules); err != nil {
 			return err
 		}
 	}
+
 	for _, r := range rules {
 		at := slices.IndexFunc(have, func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) })
 		if at < 0 {
-			return wire.Errorf("InvalidPermission.NotFound", "The specified rule does not exist in this security group.")
+			return wire.Errorf(
+				"InvalidPermission.NotFound",
+				"The specified rule does not exist in this security group.",
+			)
 		}
+
 		drop = append(drop, str(have[at].SecurityGroupRuleId))
 	}
+
 	for _, id := range drop {
 		s.removeTags(id)
 		delete(s.st.Rules, id)
 	}
+
 	return nil
 }
 
-func (s *Service) revokeSecurityGroupIngress(in *sdk.RevokeSecurityGroupIngressInput) (*sdk.RevokeSecurityGroupIngressOutput, error) {
+func (s *Service) revokeSecurityGroupIngress(
+	in *sdk.RevokeSecurityGroupIngressInput,
+) (*sdk.RevokeSecurityGroupIngressOutput, error) {
 	g, err := s.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
+
 	ps := legacyPermissions(in.CidrIp, in.IpProtocol, in.FromPort, in.ToPort, in.IpPermissions)
 	err = s.revokeRules(g, in.SecurityGroupRuleIds, expandPermissions(g.GroupId, false, ps), "ingress")
+
 	return &sdk.RevokeSecurityGroupIngressOutput{Return: new(true)}, err
 }
 
-func (s *Service) revokeSecurityGroupEgress(in *sdk.RevokeSecurityGroupEgressInput) (*sdk.RevokeSecurityGroupEgressOutput, error) {
+func (s *Service) revokeSecurityGroupEgress(
+	in *sdk.RevokeSecurityGroupEgressInput,
+) (*sdk.RevokeSecurityGroupEgressOutput, error) {
 	g, err := s.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
+
 	ps := legacyPermissions(in.CidrIp, in.IpProtocol, in.FromPort, in.ToPort, in.IpPermissions)
 	err = s.revokeRules(g, in.SecurityGroupRuleIds, expandPermissions(g.GroupId, true, ps), "egress")
+
 	return &sdk.RevokeSecurityGroupEgressOutput{Return: new(true)}, err
 }

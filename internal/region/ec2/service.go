@@ -121,22 +121,35 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if len(cfg.Zones) == 0 {
 		cfg.Zones = defaultZones(cfg.Region)
 	}
+
 	cfg.Quotas = cfg.Quotas.WithDefaults()
 	types, order, err := loadInstanceTypes()
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, instanceTypes: types, instanceTypeNames: order, wake: make(chan struct{}, 1), networkChanged: make(chan struct{}, 1), networkRevision: 1, st: &state{}}
+
+	s := &Service{
+		cfg:               cfg,
+		instanceTypes:     types,
+		instanceTypeNames: order,
+		wake:              make(chan struct{}, 1),
+		networkChanged:    make(chan struct{}, 1),
+		networkRevision:   1,
+		st:                &state{},
+	}
 	if cfg.Saver != nil {
 		if err := cfg.Saver.Load("ec2", s.st); err != nil {
 			return nil, fmt.Errorf("load the state of ec2: %w", err)
 		}
 	}
+
 	s.st.initMaps()
 	s.resumeJobs()
+
 	return s, nil
 }
 
@@ -174,6 +187,7 @@ func (s *Service) Health() netspec.TargetHealth {
 	if s.cfg.Network == nil {
 		return nil
 	}
+
 	return s.cfg.Network.Health()
 }
 
@@ -204,14 +218,17 @@ func (s *Service) saveIfChanged() error {
 	if !s.dirty {
 		return nil
 	}
+
 	s.dirty = false
 	if s.cfg.Saver == nil {
 		return nil
 	}
+
 	if err := s.cfg.Saver.Save("ec2", s.st); err != nil {
 		s.dirty = true
 		return fmt.Errorf("save the state of ec2: %w", err)
 	}
+
 	return nil
 }
 
@@ -225,6 +242,7 @@ func (s *Service) withLock(f func() error) error {
 	if saveErr := s.saveIfChanged(); err == nil && saveErr != nil {
 		return saveErr
 	}
+
 	return err
 }
 
@@ -235,12 +253,15 @@ func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 		if err := s.checkStaleReads(in); err != nil {
 			return err
 		}
+
 		got, err := do(in)
 		if err == nil {
 			out = record.CloneShape(got)
 		}
+
 		return err
 	})
+
 	return out, err
 }
 
@@ -251,6 +272,7 @@ func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) 
 		if err == nil {
 			s.markChanged()
 		}
+
 		return out, err
 	}, in)
 }
@@ -262,5 +284,8 @@ func readOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) w
 
 // writeOperation makes an operation that changes something; with DryRun set it ends after authorization.
 func writeOperation[I, O any](s *Service, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) { return runWrite(s, withSystemTags(ctx, s, name, do), in) })
+	return wire.Operation(
+		name,
+		func(ctx context.Context, in *I) (*O, error) { return runWrite(s, withSystemTags(ctx, s, name, do), in) },
+	)
 }

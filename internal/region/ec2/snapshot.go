@@ -14,7 +14,11 @@ import (
 // snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
 func (s *Service) snapshotOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateSnapshot", s.createSnapshot), writeOperation(s, "DeleteSnapshot", s.deleteSnapshot), readOperation(s, "DescribeSnapshots", s.describeSnapshots),
+		writeOperation(
+			s,
+			"CreateSnapshot",
+			s.createSnapshot,
+		), writeOperation(s, "DeleteSnapshot", s.deleteSnapshot), readOperation(s, "DescribeSnapshots", s.describeSnapshots),
 	}
 }
 
@@ -23,19 +27,31 @@ func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, er
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "snapshot")
 	if err != nil {
 		return nil, err
 	}
+
 	n := &sdk.Snapshot{
-		SnapshotId: new(s.newID("snap")), VolumeId: v.VolumeId, VolumeSize: v.Size, Encrypted: v.Encrypted, KmsKeyId: v.KmsKeyId,
-		Description: new(str(in.Description)), OwnerId: new(s.cfg.Account), Progress: new("100%"), StartTime: new(s.cfg.Now().UTC()),
-		State: new(sdk.SnapshotStateCompleted), StorageTier: new(sdk.StorageTierStandard),
+		SnapshotId:  new(s.newID("snap")),
+		VolumeId:    v.VolumeId,
+		VolumeSize:  v.Size,
+		Encrypted:   v.Encrypted,
+		KmsKeyId:    v.KmsKeyId,
+		Description: new(str(in.Description)),
+		OwnerId:     new(s.cfg.Account),
+		Progress:    new("100%"),
+		StartTime:   new(s.cfg.Now().UTC()),
+		State:       new(sdk.SnapshotStateCompleted),
+		StorageTier: new(sdk.StorageTierStandard),
 	}
+
 	id := str(n.SnapshotId)
 	s.st.Snapshots[id] = n
 	s.setTags(id, tags)
 	n.Tags = s.tagList(id)
+
 	return n, nil
 }
 
@@ -44,11 +60,14 @@ func (s *Service) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapsh
 	if id == "" {
 		return nil, missingParameter("snapshotId")
 	}
+
 	if s.st.Snapshots[id] == nil {
 		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
 	}
+
 	s.removeTags(id)
 	delete(s.st.Snapshots, id)
+
 	return &sdk.DeleteSnapshotOutput{}, nil
 }
 
@@ -58,20 +77,31 @@ func (s *Service) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.Descri
 		if n.VolumeSize != nil {
 			size = strconv.FormatInt(*n.VolumeSize, 10)
 		}
+
 		v, known := map[string]string{
 			"snapshot-id": str(n.SnapshotId), "volume-id": str(n.VolumeId), "owner-id": str(n.OwnerId), "status": str(n.State),
 			"description": str(n.Description), "volume-size": size, "encrypted": boolText(n.Encrypted), "progress": str(n.Progress),
 			"storage-tier": str(n.StorageTier),
 		}[name]
+
 		return []string{v}, known
 	}
-	got, next, err := listResources(s, s.st.Snapshots, describeQuery{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field})
+
+	got, next, err := listResources(
+		s,
+		s.st.Snapshots,
+		describeQuery{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field},
+	)
+
 	for _, n := range got {
 		n.Tags = s.tagList(str(n.SnapshotId))
 	}
-	if owners := strs(in.OwnerIds); len(owners) > 0 && !slices.Contains(owners, "self") && !slices.Contains(owners, s.cfg.Account) {
+
+	if owners := strs(in.OwnerIds); len(owners) > 0 && !slices.Contains(owners, "self") &&
+		!slices.Contains(owners, s.cfg.Account) {
 		got = []*sdk.Snapshot{} // every snapshot here is the account's own
 	}
+
 	return &sdk.DescribeSnapshotsOutput{Snapshots: got, NextToken: next}, err
 }

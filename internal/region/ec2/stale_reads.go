@@ -14,7 +14,8 @@ import (
 func (s *Service) SetStaleReads(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.staleReads, s.unseenReads = n, map[string]int{}
+	s.staleReads = n
+	s.unseenReads = map[string]int{}
 }
 
 // trackNewID notes a new id. The caller holds mu.
@@ -31,11 +32,13 @@ func (s *Service) consumeStaleRead(id string) bool {
 	if !young {
 		return false
 	}
+
 	if n--; n == 0 {
 		delete(s.unseenReads, id)
 	} else {
 		s.unseenReads[id] = n
 	}
+
 	return true
 }
 
@@ -44,14 +47,17 @@ func (s *Service) checkStaleReads(in any) error {
 	if len(s.unseenReads) == 0 {
 		return nil
 	}
+
 	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return fmt.Errorf("look at the ids of a request: %w", err)
 	}
+
 	for _, id := range record.CollectStrings(tree, isResourceID, "TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData") {
 		if s.consumeStaleRead(id) {
 			return notFound(id)
 		}
 	}
+
 	return nil
 }

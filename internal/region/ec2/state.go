@@ -108,6 +108,7 @@ func (s *Service) scheduleTransition(kind, id string) {
 	if s.cfg.ProvisioningDelay != nil {
 		delay = s.cfg.ProvisioningDelay(provisioningKind(kind), delay)
 	}
+
 	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(delay), Kind: kind, ID: id})
 	s.wakeRunLoop()
 }
@@ -132,6 +133,7 @@ func provisioningKind(transition string) string {
 	case transitionInstanceStopped, transitionInstanceTerminated:
 		return "instance-deletion"
 	}
+
 	return "vpc"
 }
 
@@ -143,7 +145,12 @@ func (s *Service) applyDueTransitions() {
 		if !due {
 			return
 		}
-		slices.SortStableFunc(s.st.Pending, func(a, b transition) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) })
+
+		slices.SortStableFunc(
+			s.st.Pending,
+			func(a, b transition) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) },
+		)
+
 		t := s.st.Pending[0]
 		s.st.Pending = s.st.Pending[1:]
 		s.applyTransition(t)
@@ -159,6 +166,7 @@ func (s *Service) nextTransitionTime() (time.Time, bool) {
 			at = t.At
 		}
 	}
+
 	return at, !at.IsZero()
 }
 
@@ -187,13 +195,21 @@ func (s *Service) applyTransition(t transition) {
 		if v := s.st.VPCs[t.ID]; v != nil {
 			v.State = new(sdk.VpcStateAvailable)
 		}
+
 	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
 		s.applyNATGatewayTransition(t)
 	case transitionEndpointAvailable, transitionEndpointDeleted:
 		s.applyEndpointTransition(t)
-	case transitionVolumeAvailable, transitionVolumeDeleted, transitionVolumeAttached, transitionVolumeDetached:
+	case transitionVolumeAvailable,
+		transitionVolumeDeleted,
+		transitionVolumeAttached,
+		transitionVolumeDetached:
 		s.applyVolumeTransition(t)
-	case transitionInstanceRunning, transitionInstanceStopped, transitionInstanceTerminated, transitionInstanceExpired:
+
+	case transitionInstanceRunning,
+		transitionInstanceStopped,
+		transitionInstanceTerminated,
+		transitionInstanceExpired:
 		s.applyInstanceTransition(t)
 	}
 }

@@ -27,59 +27,87 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 	if err != nil {
 		return nil, err
 	}
+
 	if in.CidrBlock == nil {
 		return nil, missingParameter("cidrBlock")
 	}
+
 	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidSubnet.Range")
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "subnet")
 	if err != nil {
 		return nil, err
 	}
+
 	zone, err := s.resolveZone(in.AvailabilityZone, in.AvailabilityZoneId)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.checkSubnetRange(v, cidr); err != nil {
 		return nil, err
 	}
+
 	id := s.newID("subnet")
 	n := &sdk.Subnet{
-		SubnetId: new(id), VpcId: v.VpcId, CidrBlock: new(cidr.String()), State: new(sdk.SubnetStateAvailable),
-		AvailabilityZone: new(zone), AvailabilityZoneId: new(s.zoneID(zone)), OwnerId: new(s.cfg.Account),
-		SubnetArn: new(s.resourceARN(id)), DefaultForAz: new(false), MapPublicIpOnLaunch: new(false),
-		AssignIpv6AddressOnCreation: new(false), EnableDns64: new(false), Ipv6Native: new(false), MapCustomerOwnedIpOnLaunch: new(false),
+		SubnetId:                    new(id),
+		VpcId:                       v.VpcId,
+		CidrBlock:                   new(cidr.String()),
+		State:                       new(sdk.SubnetStateAvailable),
+		AvailabilityZone:            new(zone),
+		AvailabilityZoneId:          new(s.zoneID(zone)),
+		OwnerId:                     new(s.cfg.Account),
+		SubnetArn:                   new(s.resourceARN(id)),
+		DefaultForAz:                new(false),
+		MapPublicIpOnLaunch:         new(false),
+		AssignIpv6AddressOnCreation: new(false),
+		EnableDns64:                 new(false),
+		Ipv6Native:                  new(false),
+		MapCustomerOwnedIpOnLaunch:  new(false),
 		PrivateDnsNameOptionsOnLaunch: &sdk.PrivateDnsNameOptionsOnLaunch{
-			HostnameType: new("ip-name"), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
+			HostnameType: new(
+				"ip-name",
+			), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
 		},
 	}
+
 	s.st.Subnets[id] = n
 	s.setTags(id, tags)
 	s.refreshSubnet(n)
+
 	return &sdk.CreateSubnetOutput{Subnet: n}, nil
 }
 
 // checkSubnetRange refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
 func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix) error {
-	inside := slices.ContainsFunc(vpcCIDRs(v), func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) })
+	inside := slices.ContainsFunc(
+		vpcCIDRs(v),
+		func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) },
+	)
 	if !inside {
 		return wire.Errorf("InvalidSubnet.Range", "The CIDR '%s' is invalid.", cidr)
 	}
+
 	count := 0
+
 	for _, n := range s.st.Subnets {
 		if str(n.VpcId) != str(v.VpcId) {
 			continue
 		}
+
 		count++
 		if cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
 			return wire.Errorf("InvalidSubnet.Conflict", "The CIDR '%s' conflicts with another subnet", cidr)
 		}
 	}
+
 	if count >= s.cfg.Quotas.SubnetsPerVPC {
 		return wire.Errorf("SubnetLimitExceeded", "The maximum number of subnets has been reached.")
 	}
+
 	return nil
 }
 
@@ -99,29 +127,43 @@ func (s *Service) usedAddresses(subnet string) map[netip.Addr]bool {
 			used[netip.MustParseAddr(str(n.PrivateIpAddress))] = true
 		}
 	}
+
 	return used
 }
 
 // pickAddress takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
 // replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
 func (s *Service) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
-	id, cidr := str(n.SubnetId), netip.MustParsePrefix(str(n.CidrBlock))
+	id := str(n.SubnetId)
+	cidr := netip.MustParsePrefix(str(n.CidrBlock))
 	used := s.usedAddresses(id)
 	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
 	size := uint32(1) << (32 - cidr.Bits())
 	if want != "" {
 		a, err := netip.ParseAddr(want)
 		if err != nil || !cidr.Contains(a) {
-			return a, wire.Errorf("InvalidParameterValue", "Address %s does not fall within the subnet's address range", want)
+			return a, wire.Errorf(
+				"InvalidParameterValue",
+				"Address %s does not fall within the subnet's address range",
+				want,
+			)
 		}
+
 		if off := binary.BigEndian.Uint32(a.AsSlice()) - base; off < 4 || off == size-1 {
-			return a, wire.Errorf("InvalidParameterValue", "Address %s is in subnet's reserved address range", want)
+			return a, wire.Errorf(
+				"InvalidParameterValue",
+				"Address %s is in subnet's reserved address range",
+				want,
+			)
 		}
+
 		if used[a] {
 			return a, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", want)
 		}
+
 		return a, nil
 	}
+
 	for i := range size - 5 {
 		off := 4 + (s.st.LastIP[id]+i)%(size-5)
 		var b [4]byte
@@ -131,7 +173,12 @@ func (s *Service) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, wire.Errorf("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", id)
+
+	return netip.Addr{}, wire.Errorf(
+		"InsufficientFreeAddressesInSubnet",
+		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.",
+		id,
+	)
 }
 
 func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
@@ -139,6 +186,7 @@ func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
 	if n.AvailableIpAddressCount != nil {
 		free = strconv.FormatInt(*n.AvailableIpAddressCount, 10)
 	}
+
 	cidr := str(n.CidrBlock)
 	v, known := map[string]string{
 		"subnet-id": str(n.SubnetId), "vpc-id": str(n.VpcId), "state": str(n.State), "availability-zone": str(n.AvailabilityZone),
@@ -146,15 +194,22 @@ func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
 		"cidrBlock": cidr, "subnet-arn": str(n.SubnetArn), "owner-id": str(n.OwnerId), "default-for-az": boolText(n.DefaultForAz),
 		"map-public-ip-on-launch": boolText(n.MapPublicIpOnLaunch), "available-ip-address-count": free,
 	}[name]
+
 	return []string{v}, known
 }
 
 func (s *Service) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {
-	got, next, err := listResources(s, s.st.Subnets, describeQuery{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetFilterValues})
+	got, next, err := listResources(
+		s,
+		s.st.Subnets,
+		describeQuery{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetFilterValues},
+	)
+
 	for _, n := range got {
 		s.refreshSubnet(n)
 	}
+
 	return &sdk.DescribeSubnetsOutput{Subnets: got, NextToken: next}, err
 }
 
@@ -162,10 +217,12 @@ func (s *Service) findSubnet(id *string) (*sdk.Subnet, error) {
 	if str(id) == "" {
 		return nil, missingParameter("subnetId")
 	}
+
 	n := s.st.Subnets[str(id)]
 	if n == nil {
 		return nil, wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", str(id))
 	}
+
 	return n, nil
 }
 
@@ -174,27 +231,43 @@ func (s *Service) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutp
 	if err != nil {
 		return nil, err
 	}
+
 	id := str(n.SubnetId)
+
 	for _, i := range s.st.Interfaces {
 		if str(i.SubnetId) == id {
-			return nil, dependencyViolation("The subnet '%s' has dependencies and cannot be deleted. (%s)", id, str(i.NetworkInterfaceId))
+			return nil, dependencyViolation(
+				"The subnet '%s' has dependencies and cannot be deleted. (%s)",
+				id,
+				str(i.NetworkInterfaceId),
+			)
 		}
 	}
+
 	for _, t := range s.st.Tables {
-		t.Associations = slices.DeleteFunc(t.Associations, func(a *sdk.RouteTableAssociation) bool { return str(a.SubnetId) == id })
+		t.Associations = slices.DeleteFunc(
+			t.Associations,
+			func(a *sdk.RouteTableAssociation) bool { return str(a.SubnetId) == id },
+		)
 	}
+
 	s.removeTags(id)
 	delete(s.st.LastIP, id)
 	delete(s.st.Subnets, id)
+
 	return &sdk.DeleteSubnetOutput{}, nil
 }
 
-func (s *Service) modifySubnetAttribute(in *sdk.ModifySubnetAttributeInput) (*sdk.ModifySubnetAttributeOutput, error) {
+func (s *Service) modifySubnetAttribute(
+	in *sdk.ModifySubnetAttributeInput,
+) (*sdk.ModifySubnetAttributeOutput, error) {
 	n, err := s.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
+
 	given := 0
+
 	for _, c := range []struct {
 		from *sdk.AttributeBooleanValue
 		to   **bool
@@ -210,15 +283,19 @@ func (s *Service) modifySubnetAttribute(in *sdk.ModifySubnetAttributeInput) (*sd
 			*c.to = new(*c.from.Value)
 		}
 	}
+
 	if in.PrivateDnsHostnameTypeOnLaunch != nil {
 		given++
 		if h := *in.PrivateDnsHostnameTypeOnLaunch; h != "ip-name" && h != "resource-name" {
 			return nil, invalidParameter("privateDnsHostnameTypeOnLaunch", h, "")
 		}
+
 		n.PrivateDnsNameOptionsOnLaunch.HostnameType = in.PrivateDnsHostnameTypeOnLaunch
 	}
+
 	if given == 0 {
 		return nil, missingParameter("an attribute")
 	}
+
 	return &sdk.ModifySubnetAttributeOutput{}, nil
 }

@@ -10,20 +10,29 @@ import (
 
 // withSystemTags runs a handler and puts the tags of [wire.SystemTags] on the resource that the operation is to make, in the same
 // breath: nobody ever sees it without them.
-func withSystemTags[I, O any](ctx context.Context, s *Service, name string, do func(*I) (*O, error)) func(*I) (*O, error) {
-	tags, kinds := wire.SystemTags(ctx), createdKinds()[name]
+func withSystemTags[I, O any](
+	ctx context.Context,
+	s *Service,
+	name string,
+	do func(*I) (*O, error),
+) func(*I) (*O, error) {
+	tags := wire.SystemTags(ctx)
+	kinds := createdKinds()[name]
 	if tags == nil || len(kinds) == 0 {
 		return do
 	}
+
 	return func(in *I) (*O, error) {
 		s.createdIDs = []string{}
 		defer func() { s.createdIDs = nil }()
 		out, err := do(in)
+
 		for _, id := range s.createdIDs {
 			if err == nil && resourceKind(id) == kinds[0] && s.resourceExists(id) {
 				s.setTags(id, tags)
 			}
 		}
+
 		return out, err
 	}
 }

@@ -27,6 +27,7 @@ func (s *Service) tagList(id string) []*sdk.Tag {
 	for _, k := range sortedKeys(tags) {
 		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
 	}
+
 	return out
 }
 
@@ -41,15 +42,22 @@ func checkTags(tags []*sdk.Tag) error {
 		case len([]rune(key)) > 128, len([]rune(str(t.Value))) > 256:
 			return wire.Errorf("InvalidParameterValue", "The tag %q is too long", key)
 		case strings.HasPrefix(strings.ToLower(key), "aws:"):
-			return wire.Errorf("InvalidParameterValue", "Tag keys starting with 'aws:' are reserved for internal use")
+			return wire.Errorf(
+				"InvalidParameterValue",
+				"Tag keys starting with 'aws:' are reserved for internal use",
+			)
+
 		case seen[key]:
 			return wire.Errorf("InvalidParameterValue", "Duplicate tag key '%s' specified.", key)
 		}
+
 		seen[key] = true
 	}
+
 	if len(tags) > 50 {
 		return wire.Errorf("TagLimitExceeded", "More than 50 tags specified")
 	}
+
 	return nil
 }
 
@@ -60,18 +68,26 @@ func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string)
 	for _, spec := range specs {
 		got := str(spec.ResourceType)
 		if got != kind && !slices.Contains(others, got) {
-			return nil, wire.Errorf("InvalidParameterValue", "'%s' is not a valid taggable resource type for this operation.", got)
+			return nil, wire.Errorf(
+				"InvalidParameterValue",
+				"'%s' is not a valid taggable resource type for this operation.",
+				got,
+			)
 		}
+
 		if err := checkTags(spec.Tags); err != nil {
 			return nil, err
 		}
+
 		if got != kind {
 			continue
 		}
+
 		for _, t := range spec.Tags {
 			tags[str(t.Key)] = str(t.Value)
 		}
 	}
+
 	return tags, nil
 }
 
@@ -79,11 +95,13 @@ func (s *Service) setTags(id string, tags map[string]string) {
 	if len(tags) == 0 {
 		return
 	}
+
 	have := s.st.Tags[id]
 	if have == nil {
 		have = map[string]string{}
 		s.st.Tags[id] = have
 	}
+
 	maps.Copy(have, tags)
 }
 
@@ -105,6 +123,7 @@ func (s *Service) resourceExists(id string) bool {
 			return ok
 		},
 	}[idPrefix(id)]
+
 	return has != nil && has()
 }
 
@@ -118,10 +137,12 @@ func notFound(id string) error {
 		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
 		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
 	}
+
 	code := codes[idPrefix(id)]
 	if code == "" {
 		code = "InvalidID"
 	}
+
 	return wire.Errorf(code, "The ID '%s' does not exist", id)
 }
 
@@ -129,30 +150,41 @@ func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, er
 	if len(in.Resources) == 0 || len(in.Tags) == 0 {
 		return nil, missingParameter("resourceIdSet and tagSet")
 	}
+
 	if err := checkTags(in.Tags); err != nil {
 		return nil, err
 	}
+
 	for _, id := range strs(in.Resources) {
 		if !s.resourceExists(id) {
 			return nil, notFound(id)
 		}
+
 		all := len(s.st.Tags[id])
 		for _, t := range in.Tags {
 			if _, has := s.st.Tags[id][str(t.Key)]; !has {
 				all++
 			}
 		}
+
 		if all > 50 {
-			return nil, wire.Errorf("TagLimitExceeded", "The maximum number of Tags for resource '%s' has been reached", id)
+			return nil, wire.Errorf(
+				"TagLimitExceeded",
+				"The maximum number of Tags for resource '%s' has been reached",
+				id,
+			)
 		}
 	}
+
 	for _, id := range strs(in.Resources) {
 		tags := map[string]string{}
 		for _, t := range in.Tags {
 			tags[str(t.Key)] = str(t.Value)
 		}
+
 		s.setTags(id, tags)
 	}
+
 	return &sdk.CreateTagsOutput{}, nil
 }
 
@@ -160,21 +192,25 @@ func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, er
 	if len(in.Resources) == 0 {
 		return nil, missingParameter("resourceIdSet")
 	}
+
 	for _, id := range strs(in.Resources) {
 		if !s.resourceExists(id) {
 			return nil, notFound(id)
 		}
 	}
+
 	for _, id := range strs(in.Resources) {
 		if len(in.Tags) == 0 {
 			delete(s.st.Tags, id)
 		}
+
 		for _, t := range in.Tags {
 			if v, has := s.st.Tags[id][str(t.Key)]; has && (t.Value == nil || *t.Value == v) {
 				delete(s.st.Tags[id], str(t.Key))
 			}
 		}
 	}
+
 	return &sdk.DeleteTagsOutput{}, nil
 }
 
@@ -182,9 +218,15 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 	all := map[string]*sdk.TagDescription{}
 	for id, tags := range s.st.Tags {
 		for k, v := range tags {
-			all[id+" "+k] = &sdk.TagDescription{ResourceId: new(id), ResourceType: new(resourceKind(id)), Key: new(k), Value: new(v)}
+			all[id+" "+k] = &sdk.TagDescription{
+				ResourceId:   new(id),
+				ResourceType: new(resourceKind(id)),
+				Key:          new(k),
+				Value:        new(v),
+			}
 		}
 	}
+
 	field := func(t *sdk.TagDescription, name string) ([]string, bool) {
 		switch name {
 		case "key":
@@ -196,8 +238,10 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 		case "resource-type":
 			return []string{str(t.ResourceType)}, true
 		}
+
 		return nil, false
 	}
+
 	// "tag:KEY" filters look at this very tag, not at all of a resource's tags.
 	filters := slices.Clone(in.Filters)
 	var byTag []*sdk.Filter
@@ -206,15 +250,25 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 		if is {
 			byTag = append(byTag, f)
 		}
+
 		return is
 	})
+
 	for id, t := range all {
 		for _, f := range byTag {
-			if str(t.Key) != strings.TrimPrefix(str(f.Name), "tag:") || !anyMatch([]string{str(t.Value)}, strs(f.Values)) {
+			if str(t.Key) != strings.TrimPrefix(str(f.Name), "tag:") ||
+				!anyMatch([]string{str(t.Value)}, strs(f.Values)) {
 				delete(all, id)
 			}
 		}
 	}
-	got, next, err := listResources(s, all, describeQuery{filters: filters, maxResults: in.MaxResults, nextToken: in.NextToken}, resourceLister[sdk.TagDescription]{filterValues: field})
+
+	got, next, err := listResources(
+		s,
+		all,
+		describeQuery{filters: filters, maxResults: in.MaxResults, nextToken: in.NextToken},
+		resourceLister[sdk.TagDescription]{filterValues: field},
+	)
+
 	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
 }

@@ -21,6 +21,7 @@ func (s *Service) beginCreateVolume(id string) {
 		s.scheduleTransition(transitionVolumeAvailable, id)
 		return
 	}
+
 	d := fabricVolume(s.st.Volumes[id])
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionVolumeAvailable, id, s.cfg.Machines.CreateVolume(ctx, d))
@@ -32,28 +33,34 @@ func (s *Service) beginDeleteVolume(id string) {
 		s.scheduleTransition(transitionVolumeDeleted, id)
 		return
 	}
+
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionVolumeDeleted, id, s.cfg.Machines.DeleteVolume(ctx, id))
 	})
 }
 
 func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
-	id, instance, device := str(v.VolumeId), str(a.InstanceId), str(a.Device)
+	id := str(v.VolumeId)
+	instance := str(a.InstanceId)
+	device := str(a.Device)
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionVolumeAttached, id)
 		return
 	}
+
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionVolumeAttached, id, s.cfg.Machines.Attach(ctx, id, instance, device))
 	})
 }
 
 func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
-	id, instance := str(v.VolumeId), str(a.InstanceId)
+	id := str(v.VolumeId)
+	instance := str(a.InstanceId)
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionVolumeDetached, id)
 		return
 	}
+
 	s.enqueueJob(id, func(ctx context.Context) {
 		s.completeJob(ctx, transitionVolumeDetached, id, s.cfg.Machines.Detach(ctx, id, instance))
 	})
@@ -65,11 +72,13 @@ func (s *Service) applyVolumeTransition(t transition) {
 	if v == nil {
 		return
 	}
+
 	switch {
 	case t.Kind == transitionVolumeDeleted:
 		s.removeTags(t.ID)
 		s.jobLocks.removeKey(t.ID)
 		delete(s.st.Volumes, t.ID)
+
 	case t.Kind == transitionVolumeAvailable && t.Arg != "":
 		v.State = new(sdk.VolumeStateError)
 	case t.Kind == transitionVolumeAvailable:
@@ -86,11 +95,13 @@ func (s *Service) completeAttachments(v *sdk.Volume) {
 		if str(a.State) != sdk.VolumeAttachmentStateAttaching {
 			continue
 		}
+
 		a.State = new(sdk.VolumeAttachmentStateAttached)
 		i := s.st.Instances[str(a.InstanceId)]
 		if i == nil {
 			continue
 		}
+
 		for _, m := range i.BlockDeviceMappings {
 			if m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId) {
 				m.Ebs.Status = new(sdk.AttachmentStatusAttached)

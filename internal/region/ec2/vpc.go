@@ -27,11 +27,18 @@ func (s *Service) vpcOps() []wire.Op {
 func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(str(cidr))
 	if err != nil || !p.Addr().Is4() {
-		return p, wire.Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid. This is not a valid CIDR block.", str(cidr), name)
+		return p, wire.Errorf(
+			"InvalidParameterValue",
+			"Value (%s) for parameter %s is invalid. This is not a valid CIDR block.",
+			str(cidr),
+			name,
+		)
 	}
+
 	if p.Bits() < 16 || p.Bits() > 28 {
 		return p, wire.Errorf(code, "The CIDR '%s' is invalid.", str(cidr))
 	}
+
 	return p.Masked(), nil
 }
 
@@ -39,36 +46,49 @@ func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error
 	if in.CidrBlock == nil {
 		return nil, missingParameter("cidrBlock")
 	}
+
 	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := parseTagSpecs(in.TagSpecifications, "vpc")
 	if err != nil {
 		return nil, err
 	}
+
 	if in.AmazonProvidedIpv6CidrBlock != nil && *in.AmazonProvidedIpv6CidrBlock {
 		return nil, wire.Errorf("UnsupportedOperation", "This region has no IPv6")
 	}
+
 	if len(s.st.VPCs) >= s.cfg.Quotas.VPCs {
 		return nil, wire.Errorf("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
 	}
+
 	tenancy := "default"
 	if in.InstanceTenancy != nil {
 		tenancy = *in.InstanceTenancy
 	}
+
 	id := s.newID("vpc")
 	v := &sdk.Vpc{
-		VpcId: new(id), CidrBlock: new(cidr.String()), State: new(sdk.VpcStatePending), OwnerId: new(s.cfg.Account),
-		IsDefault: new(false), InstanceTenancy: new(tenancy), DhcpOptionsId: new("dopt-00000000000000001"),
+		VpcId:                   new(id),
+		CidrBlock:               new(cidr.String()),
+		State:                   new(sdk.VpcStatePending),
+		OwnerId:                 new(s.cfg.Account),
+		IsDefault:               new(false),
+		InstanceTenancy:         new(tenancy),
+		DhcpOptionsId:           new("dopt-00000000000000001"),
 		CidrBlockAssociationSet: []*sdk.VpcCidrBlockAssociation{s.newCIDRAssociation(cidr)},
 	}
+
 	s.st.VPCs[id] = v
 	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
 	s.setTags(id, tags)
 	s.addVPCDefaults(id, cidr)
 	s.scheduleTransition(transitionVPCAvailable, id)
 	v.Tags = s.tagList(id)
+
 	return &sdk.CreateVpcOutput{Vpc: v}, nil
 }
 
@@ -86,17 +106,39 @@ func (s *Service) addVPCDefaults(vpc string, cidr netip.Prefix) {
 	acl := s.newID("acl")
 	entry := func(number int64, action string, egress bool) *sdk.NetworkAclEntry {
 		return &sdk.NetworkAclEntry{
-			RuleNumber: new(number), RuleAction: new(action), Egress: new(egress), Protocol: new("-1"), CidrBlock: new("0.0.0.0/0"),
+			RuleNumber: new(number),
+			RuleAction: new(action),
+			Egress:     new(egress),
+			Protocol:   new("-1"),
+			CidrBlock:  new("0.0.0.0/0"),
 		}
 	}
+
 	s.st.ACLs[acl] = &sdk.NetworkAcl{
-		NetworkAclId: new(acl), VpcId: new(vpc), OwnerId: new(s.cfg.Account), IsDefault: new(true),
-		Entries: []*sdk.NetworkAclEntry{entry(100, "allow", true), entry(32767, "deny", true), entry(100, "allow", false), entry(32767, "deny", false)},
+		NetworkAclId: new(acl),
+		VpcId:        new(vpc),
+		OwnerId:      new(s.cfg.Account),
+		IsDefault:    new(true),
+		Entries: []*sdk.NetworkAclEntry{
+			entry(100, "allow", true),
+			entry(32767, "deny", true),
+			entry(100, "allow", false),
+			entry(32767, "deny", false),
+		},
 	}
+
 	group := s.newSecurityGroup(vpc, "default", "default VPC security group")
 	s.addRule(&sdk.SecurityGroupRule{
-		GroupId: group.GroupId, IsEgress: new(false), IpProtocol: new("-1"), FromPort: new(int64(-1)), ToPort: new(int64(-1)),
-		ReferencedGroupInfo: &sdk.ReferencedSecurityGroup{GroupId: group.GroupId, UserId: new(s.cfg.Account), VpcId: new(vpc)},
+		GroupId:    group.GroupId,
+		IsEgress:   new(false),
+		IpProtocol: new("-1"),
+		FromPort:   new(int64(-1)),
+		ToPort:     new(int64(-1)),
+		ReferencedGroupInfo: &sdk.ReferencedSecurityGroup{
+			GroupId: group.GroupId,
+			UserId:  new(s.cfg.Account),
+			VpcId:   new(vpc),
+		},
 	})
 }
 
@@ -113,7 +155,9 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 		for _, c := range v.CidrBlockAssociationSet {
 			out = append(out, str(c.CidrBlock))
 		}
+
 		return out, true
+
 	case "is-default", "isDefault":
 		return []string{boolText(v.IsDefault)}, true
 	case "owner-id":
@@ -121,15 +165,22 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 	case "dhcp-options-id":
 		return []string{str(v.DhcpOptionsId)}, true
 	}
+
 	return nil, false
 }
 
 func (s *Service) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {
-	got, next, err := listResources(s, s.st.VPCs, describeQuery{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcFilterValues})
+	got, next, err := listResources(
+		s,
+		s.st.VPCs,
+		describeQuery{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcFilterValues},
+	)
+
 	for _, v := range got {
 		v.Tags = s.tagList(str(v.VpcId))
 	}
+
 	return &sdk.DescribeVpcsOutput{Vpcs: got, NextToken: next}, err
 }
 
@@ -137,20 +188,26 @@ func (s *Service) findVPC(id *string) (*sdk.Vpc, error) {
 	if str(id) == "" {
 		return nil, missingParameter("vpcId")
 	}
+
 	v := s.st.VPCs[str(id)]
 	if v == nil {
 		return nil, wire.Errorf("InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", str(id))
 	}
+
 	return v, nil
 }
 
-func (s *Service) describeVPCAttribute(in *sdk.DescribeVpcAttributeInput) (*sdk.DescribeVpcAttributeOutput, error) {
+func (s *Service) describeVPCAttribute(
+	in *sdk.DescribeVpcAttributeInput,
+) (*sdk.DescribeVpcAttributeOutput, error) {
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	have := s.st.Attributes[str(v.VpcId)]
 	out := &sdk.DescribeVpcAttributeOutput{VpcId: v.VpcId}
+
 	switch str(in.Attribute) {
 	case sdk.VpcAttributeNameEnableDnsSupport:
 		out.EnableDnsSupport = &sdk.AttributeBooleanValue{Value: new(have.DNSSupport)}
@@ -161,6 +218,7 @@ func (s *Service) describeVPCAttribute(in *sdk.DescribeVpcAttributeInput) (*sdk.
 	default:
 		return nil, invalidParameter("attribute", str(in.Attribute), "")
 	}
+
 	return out, nil
 }
 
@@ -169,7 +227,10 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 	if err != nil {
 		return nil, err
 	}
-	have, given := s.st.Attributes[str(v.VpcId)], 0
+
+	have := s.st.Attributes[str(v.VpcId)]
+	given := 0
+
 	for _, c := range []struct {
 		to   *bool
 		from *sdk.AttributeBooleanValue
@@ -181,14 +242,20 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 		if c.from != nil && c.from.Value != nil {
 			given++
 			if given > 1 {
-				return nil, wire.Errorf("InvalidParameterCombination", "Fields for multiple attribute types specified")
+				return nil, wire.Errorf(
+					"InvalidParameterCombination",
+					"Fields for multiple attribute types specified",
+				)
 			}
+
 			*c.to = *c.from.Value
 		}
 	}
+
 	if given == 0 {
 		return nil, missingParameter("an attribute")
 	}
+
 	return &sdk.ModifyVpcAttributeOutput{}, nil
 }
 
@@ -198,26 +265,33 @@ func (s *Service) vpcDependency(id string) string {
 	for _, n := range s.st.Subnets {
 		blockers[str(n.SubnetId)] = str(n.VpcId) == id
 	}
+
 	for _, g := range s.st.Groups {
 		blockers[str(g.GroupId)] = str(g.VpcId) == id && str(g.GroupName) != "default"
 	}
+
 	for _, t := range s.st.Tables {
 		blockers[str(t.RouteTableId)] = str(t.VpcId) == id && !isMainRouteTable(t)
 	}
+
 	for _, n := range s.st.Interfaces {
 		blockers[str(n.NetworkInterfaceId)] = str(n.VpcId) == id
 	}
+
 	for _, e := range s.st.Endpoints {
 		blockers[str(e.VpcEndpointId)] = str(e.VpcId) == id
 	}
+
 	if g := s.vpcInternetGateway(id); g != nil {
 		blockers[str(g.InternetGatewayId)] = true
 	}
+
 	for _, by := range sortedKeys(blockers) {
 		if blockers[by] {
 			return by
 		}
 	}
+
 	return ""
 }
 
@@ -226,80 +300,114 @@ func (s *Service) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, error
 	if err != nil {
 		return nil, err
 	}
+
 	id := str(v.VpcId)
 	if by := s.vpcDependency(id); by != "" {
 		return nil, dependencyViolation("The vpc '%s' has dependencies and cannot be deleted. (%s)", id, by)
 	}
+
 	for k, t := range s.st.Tables {
 		if str(t.VpcId) == id {
 			s.removeTags(k)
 			delete(s.st.Tables, k)
 		}
 	}
+
 	for k, a := range s.st.ACLs {
 		if str(a.VpcId) == id {
 			s.removeTags(k)
 			delete(s.st.ACLs, k)
 		}
 	}
+
 	for k, g := range s.st.Groups {
 		if str(g.VpcId) == id {
 			s.removeSecurityGroup(k)
 		}
 	}
+
 	s.removeTags(id)
 	delete(s.st.Attributes, id)
 	delete(s.st.VPCs, id)
+
 	return &sdk.DeleteVpcOutput{}, nil
 }
 
 // removeTags drops a resource's tags.
 func (s *Service) removeTags(id string) { delete(s.st.Tags, id) }
 
-func (s *Service) associateVPCCIDRBlock(in *sdk.AssociateVpcCidrBlockInput) (*sdk.AssociateVpcCidrBlockOutput, error) {
+func (s *Service) associateVPCCIDRBlock(
+	in *sdk.AssociateVpcCidrBlockInput,
+) (*sdk.AssociateVpcCidrBlockOutput, error) {
 	v, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	cidr, err := parseCIDR(in.CidrBlock, "cidrBlock", "InvalidVpc.Range")
 	if err != nil {
 		return nil, err
 	}
+
 	for _, p := range vpcCIDRs(v) {
 		if p.Overlaps(cidr) {
 			return nil, wire.Errorf("InvalidVpc.Range", "The CIDR '%s' overlaps with '%s'", cidr, p)
 		}
 	}
+
 	a := s.newCIDRAssociation(cidr)
 	v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet, a)
+
 	for _, t := range s.st.Tables {
 		if str(t.VpcId) == str(v.VpcId) {
 			t.Routes = append(t.Routes, newLocalRoute(cidr))
 		}
 	}
+
 	return &sdk.AssociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
 }
 
-func (s *Service) disassociateVPCCIDRBlock(in *sdk.DisassociateVpcCidrBlockInput) (*sdk.DisassociateVpcCidrBlockOutput, error) {
+func (s *Service) disassociateVPCCIDRBlock(
+	in *sdk.DisassociateVpcCidrBlockInput,
+) (*sdk.DisassociateVpcCidrBlockOutput, error) {
 	for _, v := range s.st.VPCs {
 		for i, a := range v.CidrBlockAssociationSet {
 			if str(a.AssociationId) != str(in.AssociationId) {
 				continue
 			}
+
 			if i == 0 {
-				return nil, wire.Errorf("OperationNotPermitted", "The primary CIDR block of a VPC cannot be disassociated")
+				return nil, wire.Errorf(
+					"OperationNotPermitted",
+					"The primary CIDR block of a VPC cannot be disassociated",
+				)
 			}
+
 			cidr := netip.MustParsePrefix(str(a.CidrBlock))
+
 			for _, n := range s.st.Subnets {
 				if str(n.VpcId) == str(v.VpcId) && cidr.Overlaps(netip.MustParsePrefix(str(n.CidrBlock))) {
-					return nil, dependencyViolation("The CIDR '%s' holds the subnet '%s'", cidr, str(n.SubnetId))
+					return nil, dependencyViolation(
+						"The CIDR '%s' holds the subnet '%s'",
+						cidr,
+						str(n.SubnetId),
+					)
 				}
 			}
-			v.CidrBlockAssociationSet = append(v.CidrBlockAssociationSet[:i], v.CidrBlockAssociationSet[i+1:]...)
+
+			v.CidrBlockAssociationSet = append(
+				v.CidrBlockAssociationSet[:i],
+				v.CidrBlockAssociationSet[i+1:]...)
+
 			return &sdk.DisassociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
 		}
 	}
-	return nil, wire.Errorf("InvalidVpcCidrBlockAssociationID.NotFound", "The association ID '%s' does not exist", str(in.AssociationId))
+
+	return nil, wire.Errorf(
+		"InvalidVpcCidrBlockAssociationID.NotFound",
+		"The association ID '%s' does not exist",
+		str(in.AssociationId),
+	)
 }
 
 func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
@@ -307,20 +415,26 @@ func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
 	for _, a := range v.CidrBlockAssociationSet {
 		out = append(out, netip.MustParsePrefix(str(a.CidrBlock)))
 	}
+
 	return out
 }
 
-func (s *Service) describeNetworkACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.DescribeNetworkAclsOutput, error) {
+func (s *Service) describeNetworkACLs(
+	in *sdk.DescribeNetworkAclsInput,
+) (*sdk.DescribeNetworkAclsOutput, error) {
 	for id, a := range s.st.ACLs {
 		a.Associations = nil
 		for _, n := range sortedKeys(s.st.Subnets) {
 			if str(s.st.Subnets[n].VpcId) == str(a.VpcId) {
 				a.Associations = append(a.Associations, &sdk.NetworkAclAssociation{
-					NetworkAclAssociationId: new("aclassoc-" + n[len("subnet-"):]), NetworkAclId: new(id), SubnetId: new(n),
+					NetworkAclAssociationId: new(
+						"aclassoc-" + n[len("subnet-"):],
+					), NetworkAclId: new(id), SubnetId: new(n),
 				})
 			}
 		}
 	}
+
 	field := func(a *sdk.NetworkAcl, name string) ([]string, bool) {
 		switch name {
 		case "network-acl-id":
@@ -334,14 +448,23 @@ func (s *Service) describeNetworkACLs(in *sdk.DescribeNetworkAclsInput) (*sdk.De
 			for _, x := range a.Associations {
 				out = append(out, str(x.SubnetId))
 			}
+
 			return out, true
 		}
+
 		return nil, false
 	}
-	got, next, err := listResources(s, s.st.ACLs, describeQuery{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field})
+
+	got, next, err := listResources(
+		s,
+		s.st.ACLs,
+		describeQuery{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field},
+	)
+
 	for _, a := range got {
 		a.Tags = s.tagList(str(a.NetworkAclId))
 	}
+
 	return &sdk.DescribeNetworkAclsOutput{NetworkAcls: got, NextToken: next}, err
 }

@@ -20,10 +20,17 @@ func (s *Service) vpcPeeringOps() []wire.Op {
 }
 
 func (s *Service) peeringVPCInfo(v *sdk.Vpc) *sdk.VpcPeeringConnectionVpcInfo {
-	out := &sdk.VpcPeeringConnectionVpcInfo{VpcId: v.VpcId, CidrBlock: v.CidrBlock, OwnerId: new(s.cfg.Account), Region: new(s.cfg.Region)}
+	out := &sdk.VpcPeeringConnectionVpcInfo{
+		VpcId:     v.VpcId,
+		CidrBlock: v.CidrBlock,
+		OwnerId:   new(s.cfg.Account),
+		Region:    new(s.cfg.Region),
+	}
+
 	for _, c := range vpcCIDRs(v) {
 		out.CidrBlockSet = append(out.CidrBlockSet, &sdk.CidrBlock{CidrBlock: new(c.String())})
 	}
+
 	return out
 }
 
@@ -31,41 +38,64 @@ func newPeeringStatus(code, message string) *sdk.VpcPeeringConnectionStateReason
 	return &sdk.VpcPeeringConnectionStateReason{Code: new(code), Message: new(message)}
 }
 
-func (s *Service) createVPCPeeringConnection(in *sdk.CreateVpcPeeringConnectionInput) (*sdk.CreateVpcPeeringConnectionOutput, error) {
+func (s *Service) createVPCPeeringConnection(
+	in *sdk.CreateVpcPeeringConnectionInput,
+) (*sdk.CreateVpcPeeringConnectionOutput, error) {
 	tags, err := parseTagSpecs(in.TagSpecifications, "vpc-peering-connection")
 	if err != nil {
 		return nil, err
 	}
+
 	ours, err := s.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	theirs, err := s.findVPC(in.PeerVpcId)
 	if err != nil {
 		return nil, err
 	}
+
 	if ours == theirs {
 		return nil, wire.Errorf("InvalidParameterValue", "A VPC cannot be peered with itself")
 	}
+
 	for _, p := range s.st.Peerings {
 		pair := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
-		if str(p.Status.Code) != "deleted" && slices.Contains(pair, str(in.VpcId)) && slices.Contains(pair, str(in.PeerVpcId)) {
-			return nil, wire.Errorf("VpcPeeringConnectionAlreadyExists", "The two VPCs are peered by %s", str(p.VpcPeeringConnectionId))
+		if str(p.Status.Code) != "deleted" && slices.Contains(pair, str(in.VpcId)) &&
+			slices.Contains(pair, str(in.PeerVpcId)) {
+			return nil, wire.Errorf(
+				"VpcPeeringConnectionAlreadyExists",
+				"The two VPCs are peered by %s",
+				str(p.VpcPeeringConnectionId),
+			)
 		}
 	}
+
 	id := s.newID("pcx")
 	p := &sdk.VpcPeeringConnection{
-		VpcPeeringConnectionId: new(id), RequesterVpcInfo: s.peeringVPCInfo(ours), AccepterVpcInfo: s.peeringVPCInfo(theirs),
-		Status: newPeeringStatus("pending-acceptance", "Pending Acceptance by "+s.cfg.Account),
+		VpcPeeringConnectionId: new(id),
+		RequesterVpcInfo:       s.peeringVPCInfo(ours),
+		AccepterVpcInfo:        s.peeringVPCInfo(theirs),
+		Status: newPeeringStatus(
+			"pending-acceptance",
+			"Pending Acceptance by "+s.cfg.Account,
+		),
 	}
+
 	for _, a := range vpcCIDRs(ours) {
 		if slices.ContainsFunc(vpcCIDRs(theirs), a.Overlaps) {
-			p.Status = newPeeringStatus("failed", "Failed due to incorrect VPC-ID, Account ID, or overlapping CIDR range")
+			p.Status = newPeeringStatus(
+				"failed",
+				"Failed due to incorrect VPC-ID, Account ID, or overlapping CIDR range",
+			)
 		}
 	}
+
 	s.st.Peerings[id] = p
 	s.setTags(id, tags)
 	p.Tags = s.tagList(id)
+
 	return &sdk.CreateVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
 }
 
@@ -73,32 +103,56 @@ func (s *Service) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, error) 
 	if p := s.st.Peerings[str(id)]; p != nil {
 		return p, nil
 	}
-	return nil, wire.Errorf("InvalidVpcPeeringConnectionID.NotFound", "The vpcPeeringConnection ID '%s' does not exist", str(id))
+
+	return nil, wire.Errorf(
+		"InvalidVpcPeeringConnectionID.NotFound",
+		"The vpcPeeringConnection ID '%s' does not exist",
+		str(id),
+	)
 }
 
-func (s *Service) acceptVPCPeeringConnection(in *sdk.AcceptVpcPeeringConnectionInput) (*sdk.AcceptVpcPeeringConnectionOutput, error) {
+func (s *Service) acceptVPCPeeringConnection(
+	in *sdk.AcceptVpcPeeringConnectionInput,
+) (*sdk.AcceptVpcPeeringConnectionOutput, error) {
 	p, err := s.findVPCPeering(in.VpcPeeringConnectionId)
 	if err != nil {
 		return nil, err
 	}
+
 	if code := str(p.Status.Code); code != "pending-acceptance" {
-		return nil, wire.Errorf("InvalidStateTransition", "%s is %s and cannot be accepted", str(p.VpcPeeringConnectionId), code)
+		return nil, wire.Errorf(
+			"InvalidStateTransition",
+			"%s is %s and cannot be accepted",
+			str(p.VpcPeeringConnectionId),
+			code,
+		)
 	}
+
 	p.Status = newPeeringStatus("active", "Active")
+
 	return &sdk.AcceptVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
 }
 
 // deleteVPCPeeringConnection ends a peering; routes to it lead nowhere then. AWS lists it for some hours more.
-func (s *Service) deleteVPCPeeringConnection(in *sdk.DeleteVpcPeeringConnectionInput) (*sdk.DeleteVpcPeeringConnectionOutput, error) {
+func (s *Service) deleteVPCPeeringConnection(
+	in *sdk.DeleteVpcPeeringConnectionInput,
+) (*sdk.DeleteVpcPeeringConnectionOutput, error) {
 	p, err := s.findVPCPeering(in.VpcPeeringConnectionId)
 	if err != nil {
 		return nil, err
 	}
+
 	if code := str(p.Status.Code); code == "deleted" {
-		return nil, wire.Errorf("InvalidStateTransition", "%s is deleted already", str(p.VpcPeeringConnectionId))
+		return nil, wire.Errorf(
+			"InvalidStateTransition",
+			"%s is deleted already",
+			str(p.VpcPeeringConnectionId),
+		)
 	}
+
 	p.Status = newPeeringStatus("deleted", "Deleted by "+s.cfg.Account)
 	s.blackholeRoutes(str(p.VpcPeeringConnectionId))
+
 	return &sdk.DeleteVpcPeeringConnectionOutput{Return: new(true)}, nil
 }
 
@@ -107,30 +161,55 @@ func (s *Service) routeToPeering(t *sdk.RouteTable, r *sdk.Route, id string) err
 	if err != nil {
 		return err
 	}
+
 	sides := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
 	if str(p.Status.Code) != "active" || !slices.Contains(sides, str(t.VpcId)) {
-		return wire.Errorf("InvalidParameterValue", "route table %s and VPC peering connection %s do not belong together, or it is not active", str(t.RouteTableId), id)
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"route table %s and VPC peering connection %s do not belong together, or it is not active",
+			str(t.RouteTableId),
+			id,
+		)
 	}
+
 	r.VpcPeeringConnectionId = new(id)
+
 	return nil
 }
 
-func (s *Service) describeVPCPeeringConnections(in *sdk.DescribeVpcPeeringConnectionsInput) (*sdk.DescribeVpcPeeringConnectionsOutput, error) {
+func (s *Service) describeVPCPeeringConnections(
+	in *sdk.DescribeVpcPeeringConnectionsInput,
+) (*sdk.DescribeVpcPeeringConnectionsOutput, error) {
 	field := func(p *sdk.VpcPeeringConnection, name string) ([]string, bool) {
 		var requester, accepter, status *string
 		if p.Status != nil {
-			requester, accepter, status = p.RequesterVpcInfo.VpcId, p.AccepterVpcInfo.VpcId, p.Status.Code
+			requester = p.RequesterVpcInfo.VpcId
+			accepter = p.AccepterVpcInfo.VpcId
+			status = p.Status.Code
 		}
+
 		v, known := map[string]*string{
 			"vpc-peering-connection-id": p.VpcPeeringConnectionId, "status-code": status,
 			"requester-vpc-info.vpc-id": requester, "accepter-vpc-info.vpc-id": accepter,
 		}[name]
+
 		return []string{str(v)}, known
 	}
-	got, next, err := listResources(s, s.st.Peerings, describeQuery{in.VpcPeeringConnectionIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.VpcPeeringConnection]{"InvalidVpcPeeringConnectionID.NotFound", "vpcPeeringConnection ID", field})
+
+	got, next, err := listResources(
+		s,
+		s.st.Peerings,
+		describeQuery{in.VpcPeeringConnectionIds, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.VpcPeeringConnection]{
+			"InvalidVpcPeeringConnectionID.NotFound",
+			"vpcPeeringConnection ID",
+			field,
+		},
+	)
+
 	for _, p := range got {
 		p.Tags = s.tagList(str(p.VpcPeeringConnectionId))
 	}
+
 	return &sdk.DescribeVpcPeeringConnectionsOutput{VpcPeeringConnections: got, NextToken: next}, err
 }

@@ -43,13 +43,25 @@ func setAttribute(have map[string]string, key, value *string) error {
 	case !known:
 		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
 	case (old == "true" || old == "false") && record.String(value) != "true" && record.String(value) != "false":
-		return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be true or false, not '%s'", k, record.String(value))
+		return wire.Errorf(
+			"InvalidConfigurationRequest",
+			"The value of '%s' must be true or false, not '%s'",
+			k,
+			record.String(value),
+		)
 	}
+
 	if k == "deregistration_delay.timeout_seconds" {
 		if n, err := strconv.Atoi(record.String(value)); err != nil || n < 0 || n > 3600 {
-			return wire.Errorf("InvalidConfigurationRequest", "The value of '%s' must be between 0 and 3600, not '%s'", k, record.String(value))
+			return wire.Errorf(
+				"InvalidConfigurationRequest",
+				"The value of '%s' must be between 0 and 3600, not '%s'",
+				k,
+				record.String(value),
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -58,30 +70,39 @@ func (s *Service) showAttributes(have map[string]string) []*sdk.LoadBalancerAttr
 	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.LoadBalancerAttribute{Key: new(k), Value: new(have[k])})
 	}
+
 	return out
 }
 
-func (s *Service) describeAttributes(in *sdk.DescribeLoadBalancerAttributesInput) (*sdk.DescribeLoadBalancerAttributesOutput, error) {
+func (s *Service) describeAttributes(
+	in *sdk.DescribeLoadBalancerAttributesInput,
+) (*sdk.DescribeLoadBalancerAttributesOutput, error) {
 	b, err := s.balancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
+
 	return &sdk.DescribeLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
 }
 
-func (s *Service) modifyAttributes(in *sdk.ModifyLoadBalancerAttributesInput) (*sdk.ModifyLoadBalancerAttributesOutput, error) {
+func (s *Service) modifyAttributes(
+	in *sdk.ModifyLoadBalancerAttributesInput,
+) (*sdk.ModifyLoadBalancerAttributesOutput, error) {
 	b, err := s.balancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, a := range in.Attributes {
 		if err := setAttribute(b.Attributes, a.Key, a.Value); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, a := range in.Attributes {
 		b.Attributes[*a.Key] = record.String(a.Value)
 	}
+
 	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
 }
 
@@ -90,29 +111,38 @@ func showGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
 	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.TargetGroupAttribute{Key: new(k), Value: new(have[k])})
 	}
+
 	return out
 }
 
-func (s *Service) describeGroupAttributes(in *sdk.DescribeTargetGroupAttributesInput) (*sdk.DescribeTargetGroupAttributesOutput, error) {
+func (s *Service) describeGroupAttributes(
+	in *sdk.DescribeTargetGroupAttributesInput,
+) (*sdk.DescribeTargetGroupAttributesOutput, error) {
 	g, err := s.group(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
+
 	return &sdk.DescribeTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
 }
 
-func (s *Service) modifyGroupAttributes(in *sdk.ModifyTargetGroupAttributesInput) (*sdk.ModifyTargetGroupAttributesOutput, error) {
+func (s *Service) modifyGroupAttributes(
+	in *sdk.ModifyTargetGroupAttributesInput,
+) (*sdk.ModifyTargetGroupAttributesOutput, error) {
 	g, err := s.group(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, a := range in.Attributes {
 		if err := setAttribute(g.Attributes, a.Key, a.Value); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, a := range in.Attributes {
 		g.Attributes[*a.Key] = record.String(a.Value)
 	}
+
 	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
 }

@@ -35,6 +35,7 @@ func sum(in any) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(b)
 }
 
@@ -48,6 +49,7 @@ func checkName(name, what string) error {
 	case strings.HasPrefix(name, "internal-"):
 		return validation("The %s name '%s' cannot begin with 'internal-'", what, name)
 	}
+
 	return nil
 }
 
@@ -56,51 +58,77 @@ func faces(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedInterface
 	if len(subnets) > 0 && len(maps) > 0 {
 		return nil, validation("You can specify either subnets or subnet mappings")
 	}
+
 	var out []ec2.ManagedInterface
 	for _, id := range record.Strings(subnets) {
 		out = append(out, ec2.ManagedInterface{Subnet: id})
 	}
+
 	for _, m := range maps {
-		f := ec2.ManagedInterface{Subnet: record.String(m.SubnetId), AllocationID: record.String(m.AllocationId)}
+		f := ec2.ManagedInterface{
+			Subnet:       record.String(m.SubnetId),
+			AllocationID: record.String(m.AllocationId),
+		}
 		if m.PrivateIPv4Address != nil {
 			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
 			if err != nil {
 				return nil, validation("The private address '%s' is not valid", *m.PrivateIPv4Address)
 			}
+
 			f.Want = a
 		}
+
 		out = append(out, f)
 	}
+
 	if len(out) == 0 {
 		return nil, validation("At least one subnet must be specified")
 	}
+
 	return out, nil
 }
 
 // mappings are the subnets that a request wants the load balancer in.
-func (s *Service) mappings(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedInterface, []ec2.SubnetPlacement, error) {
+func (s *Service) mappings(
+	subnets []*string,
+	maps []*sdk.SubnetMapping,
+) ([]ec2.ManagedInterface, []ec2.SubnetPlacement, error) {
 	out, err := faces(subnets, maps)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	var ids []string
 	for _, f := range out {
 		ids = append(ids, f.Subnet)
 	}
+
 	places, err := s.cfg.Cloud.SubnetPlacements(ids...)
 	if err != nil {
 		return nil, nil, wire.Errorf("SubnetNotFound", "%s", err.Error())
 	}
+
 	zones := map[string]bool{}
+
 	for _, p := range places {
 		switch {
 		case p.VPC != places[0].VPC:
-			return nil, nil, wire.Errorf("InvalidConfigurationRequest", "All subnets must belong to the same VPC: '%s'", places[0].VPC)
+			return nil, nil, wire.Errorf(
+				"InvalidConfigurationRequest",
+				"All subnets must belong to the same VPC: '%s'",
+				places[0].VPC,
+			)
+
 		case zones[p.Zone]:
-			return nil, nil, wire.Errorf("InvalidConfigurationRequest", "A load balancer cannot be attached to multiple subnets in the same Availability Zone")
+			return nil, nil, wire.Errorf(
+				"InvalidConfigurationRequest",
+				"A load balancer cannot be attached to multiple subnets in the same Availability Zone",
+			)
 		}
+
 		zones[p.Zone] = true
 	}
+
 	return out, places, nil
 }
 
@@ -109,69 +137,111 @@ func checkBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) error {
 	if err := checkName(name, "load balancer"); err != nil {
 		return err
 	}
+
 	if record.String(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
-		return wire.Errorf("InvalidConfigurationRequest", "This region has load balancers of type network only, not '%s'", record.String(in.Type))
+		return wire.Errorf(
+			"InvalidConfigurationRequest",
+			"This region has load balancers of type network only, not '%s'",
+			record.String(in.Type),
+		)
 	}
+
 	if scheme != sdk.LoadBalancerSchemeEnumInternetFacing && scheme != sdk.LoadBalancerSchemeEnumInternal {
-		return validation("1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]", scheme)
+		return validation(
+			"1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]",
+			scheme,
+		)
 	}
+
 	return nil
 }
 
 func (s *Service) createBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
-	name, scheme := record.String(in.Name), record.String(orText(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
+	name := record.String(in.Name)
+	scheme := record.String(orText(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
 	if err := checkBalancer(in, name, scheme); err != nil {
 		return nil, err
 	}
+
 	tags, err := tagMap(in.Tags)
 	if err != nil {
 		return nil, err
 	}
+
 	if old := s.byName(name); old != nil {
 		if old.Request != sum(in) {
-			return nil, wire.Errorf("DuplicateLoadBalancerName", "A load balancer with the same name '%s' exists, but with different settings", name)
+			return nil, wire.Errorf(
+				"DuplicateLoadBalancerName",
+				"A load balancer with the same name '%s' exists, but with different settings",
+				name,
+			)
 		}
+
 		return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{old.Shape}}, nil
 	}
+
 	if len(s.st.Balancers) >= s.cfg.MaxBalancers {
-		return nil, wire.Errorf("TooManyLoadBalancers", "The maximum number of load balancers has been reached")
+		return nil, wire.Errorf(
+			"TooManyLoadBalancers",
+			"The maximum number of load balancers has been reached",
+		)
 	}
+
 	wanted, places, err := s.mappings(in.Subnets, in.SubnetMappings)
 	if err != nil {
 		return nil, err
 	}
+
 	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !places[0].HasInternetGateway {
 		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", places[0].VPC)
 	}
+
 	b, err := s.newBalancer(name, scheme, in, wanted)
 	if err != nil {
 		return nil, err
 	}
+
 	arn := record.String(b.Shape.LoadBalancerArn)
 	s.st.Balancers[arn] = b
 	s.setTags(arn, tags)
+
 	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
 }
 
-func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInput, wanted []ec2.ManagedInterface) (*balancer, error) {
+func (s *Service) newBalancer(
+	name, scheme string,
+	in *sdk.CreateLoadBalancerInput,
+	wanted []ec2.ManagedInterface,
+) (*balancer, error) {
 	id := record.RandomHex(s.cfg.Rand, 16)
 	for i := range wanted {
 		wanted[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
 		wanted[i].Groups = record.Strings(in.SecurityGroups)
 	}
+
 	made, err := s.cfg.Cloud.CreateManagedInterfaces(wanted)
 	if err != nil {
 		return nil, elbError(err)
 	}
+
 	now := s.cfg.Now()
 	b := &balancer{
-		Interfaces: made, Ready: now.Add(s.delay("load-balancer")), Request: sum(in), Attributes: balancerDefaults(),
+		Interfaces: made,
+		Ready:      now.Add(s.delay("load-balancer")),
+		Request:    sum(in),
+		Attributes: balancerDefaults(),
 		Shape: &sdk.LoadBalancer{
-			LoadBalancerArn: new(s.arn("loadbalancer/net/" + name + "/" + id)), LoadBalancerName: new(name), Scheme: new(scheme),
-			Type: new(sdk.LoadBalancerTypeEnumNetwork), VpcId: new(made[0].VPC), CreatedTime: new(now.UTC()), IpAddressType: new("ipv4"),
-			CanonicalHostedZoneId: new("Z26RNL4JYFTOTI"), SecurityGroups: in.SecurityGroups,
-			State:   &sdk.LoadBalancerState{Code: new(sdk.LoadBalancerStateEnumProvisioning)},
-			DNSName: new(fmt.Sprintf("%s-%s.elb.%s.amazonaws.com", name, id, s.cfg.Region)),
+			LoadBalancerArn:       new(s.arn("loadbalancer/net/" + name + "/" + id)),
+			LoadBalancerName:      new(name),
+			Scheme:                new(scheme),
+			Type:                  new(sdk.LoadBalancerTypeEnumNetwork),
+			VpcId:                 new(made[0].VPC),
+			CreatedTime:           new(now.UTC()),
+			IpAddressType:         new("ipv4"),
+			CanonicalHostedZoneId: new("Z26RNL4JYFTOTI"),
+			SecurityGroups:        in.SecurityGroups,
+			State:                 &sdk.LoadBalancerState{Code: new(sdk.LoadBalancerStateEnumProvisioning)},
+			DNSName:               new(fmt.Sprintf("%s-%s.elb.%s.amazonaws.com", name, id, s.cfg.Region)),
 		},
 	}
 	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing {
@@ -179,7 +249,9 @@ func (s *Service) newBalancer(name, scheme string, in *sdk.CreateLoadBalancerInp
 		b.Public = s.loopback()
 		b.Shape.DNSName = new(b.Public)
 	}
+
 	s.showZones(b)
+
 	return b, nil
 }
 
@@ -189,10 +261,12 @@ func (s *Service) loopback() string {
 	for _, b := range s.st.Balancers {
 		used[b.Public] = true
 	}
+
 	a := s.cfg.Loopback
 	for used[a.String()] {
 		a = a.Next()
 	}
+
 	return a.String()
 }
 
@@ -207,19 +281,32 @@ func elbError(err error) error {
 			return wire.Errorf(ours, "%s", text)
 		}
 	}
+
 	return wire.Errorf("InvalidConfigurationRequest", "%s", text)
 }
 
 func (s *Service) showZones(b *balancer) {
 	b.Shape.AvailabilityZones = nil
 	for _, f := range b.Interfaces {
-		z := &sdk.AvailabilityZone{SubnetId: new(f.Subnet), ZoneName: new(f.Zone), LoadBalancerAddresses: []*sdk.LoadBalancerAddress{}}
+		z := &sdk.AvailabilityZone{
+			SubnetId:              new(f.Subnet),
+			ZoneName:              new(f.Zone),
+			LoadBalancerAddresses: []*sdk.LoadBalancerAddress{},
+		}
 		if f.AllocationID != "" {
-			z.LoadBalancerAddresses = append(z.LoadBalancerAddresses, &sdk.LoadBalancerAddress{AllocationId: new(f.AllocationID)})
+			z.LoadBalancerAddresses = append(
+				z.LoadBalancerAddresses,
+				&sdk.LoadBalancerAddress{AllocationId: new(f.AllocationID)},
+			)
 		}
+
 		if f.Want.IsValid() {
-			z.LoadBalancerAddresses = append(z.LoadBalancerAddresses, &sdk.LoadBalancerAddress{PrivateIPv4Address: new(f.Want.String())})
+			z.LoadBalancerAddresses = append(
+				z.LoadBalancerAddresses,
+				&sdk.LoadBalancerAddress{PrivateIPv4Address: new(f.Want.String())},
+			)
 		}
+
 		b.Shape.AvailabilityZones = append(b.Shape.AvailabilityZones, z)
 	}
 }
@@ -230,6 +317,7 @@ func (s *Service) byName(name string) *balancer {
 			return b
 		}
 	}
+
 	return nil
 }
 
@@ -238,6 +326,7 @@ func (s *Service) balancer(arn *string) (*balancer, error) {
 	if b == nil {
 		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", record.String(arn))
 	}
+
 	return b, nil
 }
 
@@ -248,50 +337,68 @@ func (s *Service) deleteBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLo
 	if b == nil {
 		return &sdk.DeleteLoadBalancerOutput{}, nil
 	}
+
 	if b.Attributes["deletion_protection.enabled"] == "true" {
-		return nil, wire.Errorf("OperationNotPermitted", "Load balancer '%s' cannot be deleted because deletion protection is enabled", arn)
+		return nil, wire.Errorf(
+			"OperationNotPermitted",
+			"Load balancer '%s' cannot be deleted because deletion protection is enabled",
+			arn,
+		)
 	}
+
 	for id, l := range s.st.Listeners {
 		if record.String(l.LoadBalancerArn) == arn {
 			delete(s.st.Listeners, id)
 			delete(s.st.Tags, id)
 		}
 	}
+
 	var ids []string
 	for _, f := range b.Interfaces {
 		ids = append(ids, f.ID)
 	}
+
 	s.st.Ghosts = append(s.st.Ghosts, ghost{At: s.cfg.Now().Add(s.delay("load-balancer-deletion")), IDs: ids})
 	delete(s.st.Tags, arn)
 	delete(s.st.Balancers, arn)
+
 	return &sdk.DeleteLoadBalancerOutput{}, nil
 }
 
-func (s *Service) describeBalancers(in *sdk.DescribeLoadBalancersInput) (*sdk.DescribeLoadBalancersOutput, error) {
+func (s *Service) describeBalancers(
+	in *sdk.DescribeLoadBalancersInput,
+) (*sdk.DescribeLoadBalancersOutput, error) {
 	arns := record.Strings(in.LoadBalancerArns)
 	for _, name := range record.Strings(in.Names) {
 		b := s.byName(name)
 		if b == nil {
 			return nil, wire.Errorf("LoadBalancerNotFound", "Load balancers '[%s]' not found", name)
 		}
+
 		arns = append(arns, record.String(b.Shape.LoadBalancerArn))
 	}
+
 	if len(in.LoadBalancerArns)+len(in.Names) == 0 {
 		arns = record.SortedKeys(s.st.Balancers)
 	}
+
 	slices.Sort(arns)
 	arns, next, err := page(arns, in.PageSize, in.Marker)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeLoadBalancersOutput{NextMarker: next, LoadBalancers: []*sdk.LoadBalancer{}}
+
 	for _, arn := range arns {
 		b, err := s.balancer(&arn)
 		if err != nil {
 			return nil, err
 		}
+
 		out.LoadBalancers = append(out.LoadBalancers, b.Shape)
 	}
+
 	return out, nil
 }
 
@@ -300,17 +407,25 @@ func (s *Service) setGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSecurityGro
 	if err != nil {
 		return nil, err
 	}
+
 	if len(b.Shape.SecurityGroups) == 0 || len(in.SecurityGroups) == 0 {
-		return nil, wire.Errorf("InvalidConfigurationRequest", "A network load balancer has security groups from its creation on, or never")
+		return nil, wire.Errorf(
+			"InvalidConfigurationRequest",
+			"A network load balancer has security groups from its creation on, or never",
+		)
 	}
+
 	var ids []string
 	for _, f := range b.Interfaces {
 		ids = append(ids, f.ID)
 	}
+
 	if err := s.cfg.Cloud.SetManagedInterfaceGroups(record.Strings(in.SecurityGroups), ids...); err != nil {
 		return nil, elbError(err)
 	}
+
 	b.Shape.SecurityGroups = in.SecurityGroups
+
 	return &sdk.SetSecurityGroupsOutput{SecurityGroupIds: in.SecurityGroups}, nil
 }
 
@@ -320,38 +435,59 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 	if err != nil {
 		return nil, err
 	}
+
 	wanted, places, err := s.mappings(in.Subnets, in.SubnetMappings)
 	if err != nil {
 		return nil, err
 	}
+
 	if places[0].VPC != record.String(b.Shape.VpcId) {
-		return nil, wire.Errorf("InvalidSubnet", "The subnets must be in VPC '%s'", record.String(b.Shape.VpcId))
+		return nil, wire.Errorf(
+			"InvalidSubnet",
+			"The subnets must be in VPC '%s'",
+			record.String(b.Shape.VpcId),
+		)
 	}
+
 	var kept, added []ec2.ManagedInterface
+
 	for _, w := range wanted {
-		at := slices.IndexFunc(b.Interfaces, func(f ec2.ManagedInterface) bool { return f.Subnet == w.Subnet })
+		at := slices.IndexFunc(
+			b.Interfaces,
+			func(f ec2.ManagedInterface) bool { return f.Subnet == w.Subnet },
+		)
 		if at >= 0 {
 			kept = append(kept, b.Interfaces[at])
 			continue
 		}
+
 		w.Description, w.Groups = b.Interfaces[0].Description, record.Strings(b.Shape.SecurityGroups)
 		added = append(added, w)
 	}
+
 	if added, err = s.cfg.Cloud.CreateManagedInterfaces(added); err != nil {
 		return nil, elbError(err)
 	}
+
 	var gone []string
+
 	for _, f := range b.Interfaces {
 		if !slices.ContainsFunc(kept, func(k ec2.ManagedInterface) bool { return k.ID == f.ID }) {
 			gone = append(gone, f.ID)
 		}
 	}
+
 	if err := s.cfg.Cloud.DeleteManagedInterfaces(gone...); err != nil {
 		return nil, elbError(err)
 	}
+
 	b.Interfaces = slices.Concat(kept, added)
 	s.showZones(b)
-	return &sdk.SetSubnetsOutput{AvailabilityZones: b.Shape.AvailabilityZones, IpAddressType: b.Shape.IpAddressType}, nil
+
+	return &sdk.SetSubnetsOutput{
+		AvailabilityZones: b.Shape.AvailabilityZones,
+		IpAddressType:     b.Shape.IpAddressType,
+	}, nil
 }
 
 func (s *Service) setAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddressTypeOutput, error) {
@@ -359,8 +495,10 @@ func (s *Service) setAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddre
 	if err != nil {
 		return nil, err
 	}
+
 	if record.String(in.IpAddressType) != "ipv4" {
 		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has no IPv6")
 	}
+
 	return &sdk.SetIpAddressTypeOutput{IpAddressType: b.Shape.IpAddressType}, nil
 }

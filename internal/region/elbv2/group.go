@@ -30,6 +30,7 @@ func (s *Service) group(arn *string) (*group, error) {
 	if g == nil {
 		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.String(arn))
 	}
+
 	return g, nil
 }
 
@@ -37,6 +38,7 @@ func orNumber(p *int64, otherwise int64) *int64 {
 	if p != nil {
 		return p
 	}
+
 	return new(otherwise)
 }
 
@@ -44,6 +46,7 @@ func orText(p *string, otherwise string) *string {
 	if p != nil {
 		return p
 	}
+
 	return new(otherwise)
 }
 
@@ -52,7 +55,11 @@ func checkGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
 	protocol := record.String(in.Protocol)
 	switch {
 	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
-		return validation("Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward", protocol)
+		return validation(
+			"Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward",
+			protocol,
+		)
+
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
 		return validation("A port between 1 and 65535 must be specified")
 	case in.VpcId == nil:
@@ -60,46 +67,82 @@ func checkGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
 	case kind != "instance" && kind != "ip":
 		return validation("Target type '%s' is not one of instance and ip", kind)
 	}
+
 	return checkName(name, "target group")
 }
 
 func (s *Service) createGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
-	name, kind := record.String(in.Name), record.String(orText(in.TargetType, "instance"))
+	name := record.String(in.Name)
+	kind := record.String(orText(in.TargetType, "instance"))
 	if err := checkGroup(in, name, kind); err != nil {
 		return nil, err
 	}
+
 	tags, err := tagMap(in.Tags)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, g := range s.st.Groups {
 		if record.String(g.Shape.TargetGroupName) != name {
 			continue
 		}
+
 		if g.Request != sum(in) {
-			return nil, wire.Errorf("DuplicateTargetGroupName", "A target group with the same name '%s' exists, but with different settings", name)
+			return nil, wire.Errorf(
+				"DuplicateTargetGroupName",
+				"A target group with the same name '%s' exists, but with different settings",
+				name,
+			)
 		}
+
 		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
 	}
+
 	shape := &sdk.TargetGroup{
-		TargetGroupArn: new(s.arn("targetgroup/" + name + "/" + record.RandomHex(s.cfg.Rand, 16))), TargetGroupName: new(name), Protocol: in.Protocol,
-		Port: in.Port, VpcId: in.VpcId, TargetType: new(kind), IpAddressType: new("ipv4"), LoadBalancerArns: []*string{},
-		HealthCheckEnabled: new(true), HealthCheckPort: orText(in.HealthCheckPort, "traffic-port"),
-		HealthCheckProtocol: orText(in.HealthCheckProtocol, "TCP"), HealthCheckIntervalSeconds: orNumber(in.HealthCheckIntervalSeconds, 30),
-		HealthyThresholdCount: orNumber(in.HealthyThresholdCount, 5), UnhealthyThresholdCount: orNumber(in.UnhealthyThresholdCount, 2),
-		HealthCheckPath: in.HealthCheckPath, Matcher: in.Matcher,
+		TargetGroupArn: new(
+			s.arn("targetgroup/" + name + "/" + record.RandomHex(s.cfg.Rand, 16)),
+		),
+		TargetGroupName:            new(name),
+		Protocol:                   in.Protocol,
+		Port:                       in.Port,
+		VpcId:                      in.VpcId,
+		TargetType:                 new(kind),
+		IpAddressType:              new("ipv4"),
+		LoadBalancerArns:           []*string{},
+		HealthCheckEnabled:         new(true),
+		HealthCheckPort:            orText(in.HealthCheckPort, "traffic-port"),
+		HealthCheckProtocol:        orText(in.HealthCheckProtocol, "TCP"),
+		HealthCheckIntervalSeconds: orNumber(in.HealthCheckIntervalSeconds, 30),
+		HealthyThresholdCount:      orNumber(in.HealthyThresholdCount, 5),
+		UnhealthyThresholdCount:    orNumber(in.UnhealthyThresholdCount, 2),
+		HealthCheckPath:            in.HealthCheckPath,
+		Matcher:                    in.Matcher,
 	}
+
 	timeout := int64(10)
 	if record.String(shape.HealthCheckProtocol) == "HTTP" {
 		timeout = 6
 	}
-	shape.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, min(timeout, *shape.HealthCheckIntervalSeconds))
+
+	shape.HealthCheckTimeoutSeconds = orNumber(
+		in.HealthCheckTimeoutSeconds,
+		min(timeout, *shape.HealthCheckIntervalSeconds),
+	)
 	if err := checkHealth(shape); err != nil {
 		return nil, err
 	}
+
 	arn := record.String(shape.TargetGroupArn)
-	s.st.Groups[arn] = &group{Shape: shape, Attributes: groupDefaults(), Targets: map[string]*target{}, Request: sum(in)}
+	s.st.Groups[arn] = &group{
+		Shape:      shape,
+		Attributes: groupDefaults(),
+		Targets:    map[string]*target{},
+		Request:    sum(in),
+	}
+
 	s.setTags(arn, tags)
+
 	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
 }
 
@@ -116,9 +159,16 @@ func checkHealth(g *sdk.TargetGroup) error {
 		{"unhealthy threshold", g.UnhealthyThresholdCount, 2, 10},
 	} {
 		if *c.value < c.from || *c.value > c.to {
-			return validation("Health check %s must be between %d and %d, not %d", c.what, c.from, c.to, *c.value)
+			return validation(
+				"Health check %s must be between %d and %d, not %d",
+				c.what,
+				c.from,
+				c.to,
+				*c.value,
+			)
 		}
 	}
+
 	switch p := record.String(g.HealthCheckProtocol); {
 	case !slices.Contains([]string{"TCP", "HTTP", "HTTPS"}, p):
 		return validation("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
@@ -132,6 +182,7 @@ func checkHealth(g *sdk.TargetGroup) error {
 			g.Matcher = &sdk.Matcher{HttpCode: new("200-399")}
 		}
 	}
+
 	return nil
 }
 
@@ -140,8 +191,13 @@ func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTarget
 	if err != nil {
 		return nil, err
 	}
+
 	after := *g.Shape
-	after.HealthCheckIntervalSeconds = orNumber(in.HealthCheckIntervalSeconds, *after.HealthCheckIntervalSeconds)
+	after.HealthCheckIntervalSeconds = orNumber(
+		in.HealthCheckIntervalSeconds,
+		*after.HealthCheckIntervalSeconds,
+	)
+
 	after.HealthCheckTimeoutSeconds = orNumber(in.HealthCheckTimeoutSeconds, *after.HealthCheckTimeoutSeconds)
 	after.HealthyThresholdCount = orNumber(in.HealthyThresholdCount, *after.HealthyThresholdCount)
 	after.UnhealthyThresholdCount = orNumber(in.UnhealthyThresholdCount, *after.UnhealthyThresholdCount)
@@ -150,16 +206,22 @@ func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTarget
 	if in.HealthCheckPath != nil {
 		after.HealthCheckPath = in.HealthCheckPath
 	}
+
 	if record.String(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
-		after.HealthCheckPath, after.Matcher = nil, nil
+		after.HealthCheckPath = nil
+		after.Matcher = nil
 	}
+
 	if in.Matcher != nil {
 		after.Matcher = in.Matcher
 	}
+
 	if err := checkHealth(&after); err != nil {
 		return nil, err
 	}
+
 	g.Shape = &after
+
 	return &sdk.ModifyTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
 }
 
@@ -167,10 +229,16 @@ func (s *Service) modifyGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTarget
 func (s *Service) deleteGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
 	arn := record.String(in.TargetGroupArn)
 	if len(s.listenersOf(arn)) > 0 {
-		return nil, wire.Errorf("ResourceInUse", "Target group '%s' is currently in use by a listener or a rule", arn)
+		return nil, wire.Errorf(
+			"ResourceInUse",
+			"Target group '%s' is currently in use by a listener or a rule",
+			arn,
+		)
 	}
+
 	delete(s.st.Groups, arn)
 	delete(s.st.Tags, arn)
+
 	return &sdk.DeleteTargetGroupOutput{}, nil
 }
 
@@ -178,34 +246,49 @@ func (s *Service) describeGroups(in *sdk.DescribeTargetGroupsInput) (*sdk.Descri
 	arns := record.Strings(in.TargetGroupArns)
 	all := len(in.TargetGroupArns)+len(in.Names) == 0
 	for _, name := range record.Strings(in.Names) {
-		at := slices.IndexFunc(record.SortedKeys(s.st.Groups), func(a string) bool { return record.String(s.st.Groups[a].Shape.TargetGroupName) == name })
+		at := slices.IndexFunc(
+			record.SortedKeys(s.st.Groups),
+			func(a string) bool { return record.String(s.st.Groups[a].Shape.TargetGroupName) == name },
+		)
 		if at < 0 {
 			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
 		}
+
 		arns = append(arns, record.SortedKeys(s.st.Groups)[at])
 	}
+
 	if all {
 		arns = record.SortedKeys(s.st.Groups)
 	}
+
 	if in.LoadBalancerArn != nil {
 		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
 			return nil, err
 		}
-		arns = slices.DeleteFunc(arns, func(a string) bool { return !slices.Contains(s.balancersOf(a), *in.LoadBalancerArn) })
+
+		arns = slices.DeleteFunc(
+			arns,
+			func(a string) bool { return !slices.Contains(s.balancersOf(a), *in.LoadBalancerArn) },
+		)
 	}
+
 	slices.Sort(arns)
 	arns, next, err := page(arns, in.PageSize, in.Marker)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeTargetGroupsOutput{NextMarker: next, TargetGroups: []*sdk.TargetGroup{}}
+
 	for _, arn := range arns {
 		g, err := s.group(&arn)
 		if err != nil {
 			return nil, err
 		}
+
 		g.Shape.LoadBalancerArns = record.StringPointers(s.balancersOf(arn))
 		out.TargetGroups = append(out.TargetGroups, g.Shape)
 	}
+
 	return out, nil
 }

@@ -31,6 +31,7 @@ func forwardsTo(l *sdk.Listener) string {
 	if len(l.DefaultActions) == 0 {
 		return ""
 	}
+
 	return record.String(l.DefaultActions[0].TargetGroupArn)
 }
 
@@ -42,6 +43,7 @@ func (s *Service) listenersOf(group string) []*sdk.Listener {
 			out = append(out, s.st.Listeners[id])
 		}
 	}
+
 	return out
 }
 
@@ -51,37 +53,65 @@ func (s *Service) balancersOf(group string) []string {
 	for _, l := range s.listenersOf(group) {
 		out = append(out, record.String(l.LoadBalancerArn))
 	}
+
 	slices.Sort(out)
+
 	return slices.Compact(out)
 }
 
 // checkAction settles what a listener does: it forwards to one group.
 func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 	if len(actions) != 1 || record.String(actions[0].Type) != sdk.ActionTypeEnumForward {
-		return wire.Errorf("InvalidLoadBalancerAction", "A network load balancer's listener has one default action, of type forward")
+		return wire.Errorf(
+			"InvalidLoadBalancerAction",
+			"A network load balancer's listener has one default action, of type forward",
+		)
 	}
+
 	a := *actions[0]
 	arn := record.String(a.TargetGroupArn)
 	if a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 && arn == "" {
 		arn = record.String(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}
+
 	g, err := s.group(&arn)
 	if err != nil {
 		return err
 	}
+
 	b := s.st.Balancers[record.String(l.LoadBalancerArn)]
+
 	switch {
 	case record.String(g.Shape.VpcId) != record.String(b.Shape.VpcId):
-		return wire.Errorf("InvalidConfigurationRequest", "The target group '%s' is not in the load balancer's VPC", arn)
+		return wire.Errorf(
+			"InvalidConfigurationRequest",
+			"The target group '%s' is not in the load balancer's VPC",
+			arn,
+		)
+
 	case record.String(g.Shape.Protocol) != record.String(l.Protocol) && record.String(l.Protocol) != "TLS":
-		return wire.Errorf("IncompatibleProtocols", "The protocol '%s' of the target group does not fit the listener's '%s'", record.String(g.Shape.Protocol), record.String(l.Protocol))
+		return wire.Errorf(
+			"IncompatibleProtocols",
+			"The protocol '%s' of the target group does not fit the listener's '%s'",
+			record.String(g.Shape.Protocol),
+			record.String(l.Protocol),
+		)
 	}
+
 	if used := s.balancersOf(arn); len(used) > 0 && used[0] != record.String(l.LoadBalancerArn) {
-		return wire.Errorf("TargetGroupAssociationLimit", "The following target groups cannot be associated with more than one load balancer: %s", arn)
+		return wire.Errorf(
+			"TargetGroupAssociationLimit",
+			"The following target groups cannot be associated with more than one load balancer: %s",
+			arn,
+		)
 	}
+
 	a.TargetGroupArn, a.Order = new(arn), new(int64(1))
-	a.ForwardConfig = &sdk.ForwardActionConfig{TargetGroups: []*sdk.TargetGroupTuple{{TargetGroupArn: new(arn)}}}
+	a.ForwardConfig = &sdk.ForwardActionConfig{
+		TargetGroups: []*sdk.TargetGroupTuple{{TargetGroupArn: new(arn)}},
+	}
 	l.DefaultActions = []*sdk.Action{&a}
+
 	return nil
 }
 
@@ -92,6 +122,7 @@ func (s *Service) listens(balancer *string, port int64) *sdk.Listener {
 			return l
 		}
 	}
+
 	return nil
 }
 
@@ -100,37 +131,71 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	if err != nil {
 		return nil, err
 	}
+
 	switch {
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
 		return nil, validation("A port between 1 and 65535 must be specified")
 	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.String(in.Protocol)):
-		return nil, wire.Errorf("UnsupportedProtocol", "Protocol '%s' is not one of TCP, UDP and TCP_UDP", record.String(in.Protocol))
+		return nil, wire.Errorf(
+			"UnsupportedProtocol",
+			"Protocol '%s' is not one of TCP, UDP and TCP_UDP",
+			record.String(in.Protocol),
+		)
 	}
+
 	tags, err := tagMap(in.Tags)
 	if err != nil {
 		return nil, err
 	}
-	id := strings.Replace(record.String(b.Shape.LoadBalancerArn), ":loadbalancer/", ":listener/", 1) + "/" + record.RandomHex(s.cfg.Rand, 16)
-	l := &sdk.Listener{ListenerArn: new(id), LoadBalancerArn: in.LoadBalancerArn, Port: in.Port, Protocol: in.Protocol}
+
+	id := strings.Replace(
+		record.String(b.Shape.LoadBalancerArn),
+		":loadbalancer/",
+		":listener/",
+		1,
+	) + "/" + record.RandomHex(
+		s.cfg.Rand,
+		16,
+	)
+
+	l := &sdk.Listener{
+		ListenerArn:     new(id),
+		LoadBalancerArn: in.LoadBalancerArn,
+		Port:            in.Port,
+		Protocol:        in.Protocol,
+	}
 	if err := s.checkAction(l, in.DefaultActions); err != nil {
 		return nil, err
 	}
+
 	if old := s.listens(in.LoadBalancerArn, *in.Port); old != nil {
 		if forwardsTo(old) != forwardsTo(l) || record.String(old.Protocol) != record.String(l.Protocol) {
-			return nil, wire.Errorf("DuplicateListener", "A listener already exists on this port for this load balancer '%s'", record.String(in.LoadBalancerArn))
+			return nil, wire.Errorf(
+				"DuplicateListener",
+				"A listener already exists on this port for this load balancer '%s'",
+				record.String(in.LoadBalancerArn),
+			)
 		}
+
 		return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{old}}, nil
 	}
+
 	s.st.Listeners[id] = l
 	s.setTags(id, tags)
+
 	return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{l}}, nil
 }
 
 func (s *Service) listener(arn *string) (*sdk.Listener, error) {
 	l := s.st.Listeners[record.String(arn)]
 	if l == nil {
-		return nil, wire.Errorf("ListenerNotFound", "One or more listeners not found: '%s'", record.String(arn))
+		return nil, wire.Errorf(
+			"ListenerNotFound",
+			"One or more listeners not found: '%s'",
+			record.String(arn),
+		)
 	}
+
 	return l, nil
 }
 
@@ -139,24 +204,31 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 	if err != nil {
 		return nil, err
 	}
+
 	after := *l
 	if in.Protocol != nil {
 		after.Protocol = in.Protocol
 	}
+
 	if in.Port != nil {
 		after.Port = in.Port
 	}
+
 	if other := s.listens(l.LoadBalancerArn, *after.Port); other != nil && other != l {
 		return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
 	}
+
 	actions := in.DefaultActions
 	if len(actions) == 0 {
 		actions = l.DefaultActions
 	}
+
 	if err := s.checkAction(&after, actions); err != nil {
 		return nil, err
 	}
+
 	s.st.Listeners[record.String(in.ListenerArn)] = &after
+
 	return &sdk.ModifyListenerOutput{Listeners: []*sdk.Listener{&after}}, nil
 }
 
@@ -164,8 +236,10 @@ func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListen
 	if _, err := s.listener(in.ListenerArn); err != nil {
 		return nil, err
 	}
+
 	delete(s.st.Tags, *in.ListenerArn)
 	delete(s.st.Listeners, *in.ListenerArn)
+
 	return &sdk.DeleteListenerOutput{}, nil
 }
 
@@ -175,6 +249,7 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
 			return nil, err
 		}
+
 		for _, id := range record.SortedKeys(s.st.Listeners) {
 			if record.String(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
 				arns = append(arns, id)
@@ -183,19 +258,24 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 	} else if len(arns) == 0 {
 		return nil, validation("You must specify either listener ARNs or a load balancer ARN")
 	}
+
 	slices.Sort(arns)
 	arns, next, err := page(arns, in.PageSize, in.Marker)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeListenersOutput{NextMarker: next, Listeners: []*sdk.Listener{}}
+
 	for _, arn := range arns {
 		l, err := s.listener(&arn)
 		if err != nil {
 			return nil, err
 		}
+
 		out.Listeners = append(out.Listeners, l)
 	}
+
 	return out, nil
 }
 
@@ -207,32 +287,46 @@ func (s *Service) Balancers() []netbuilder.LoadBalancer {
 		for _, arn := range record.SortedKeys(s.st.Balancers) {
 			out = append(out, s.draw(arn))
 		}
+
 		return nil
 	})
 	if err != nil {
 		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
 	}
+
 	return out
 }
 
 func (s *Service) draw(arn string) netbuilder.LoadBalancer {
 	b := s.st.Balancers[arn]
 	out := netbuilder.LoadBalancer{
-		VPC: record.String(b.Shape.VpcId), DNSName: record.String(b.Shape.DNSName), SecurityGroups: record.Strings(b.Shape.SecurityGroups),
-		LoadBalancer: netspec.LoadBalancer{ARN: arn, Internal: b.Public == "", Addrs: map[string]netip.Addr{}},
+		VPC:            record.String(b.Shape.VpcId),
+		DNSName:        record.String(b.Shape.DNSName),
+		SecurityGroups: record.Strings(b.Shape.SecurityGroups),
+		LoadBalancer: netspec.LoadBalancer{
+			ARN:      arn,
+			Internal: b.Public == "",
+			Addrs:    map[string]netip.Addr{},
+		},
 	}
 	if b.Public != "" {
 		out.PublicAddr = netip.MustParseAddr(b.Public)
 	}
+
 	for _, f := range b.Interfaces {
 		out.Addrs[f.Subnet] = f.Addr
 	}
+
 	for _, id := range record.SortedKeys(s.st.Listeners) {
 		l := s.st.Listeners[id]
 		if record.String(l.LoadBalancerArn) == arn && s.st.Groups[forwardsTo(l)] != nil {
-			out.Listeners = append(out.Listeners, netspec.Listener{Port: int(*l.Port), TargetGroup: s.drawGroup(forwardsTo(l))})
+			out.Listeners = append(
+				out.Listeners,
+				netspec.Listener{Port: int(*l.Port), TargetGroup: s.drawGroup(forwardsTo(l))},
+			)
 		}
 	}
+
 	return out
 }
 
@@ -242,21 +336,30 @@ func (s *Service) drawGroup(arn string) netspec.TargetGroup {
 	if err != nil {
 		port = 0 // traffic-port: the target's own
 	}
+
 	out := netspec.TargetGroup{ARN: arn, HealthCheck: netspec.HealthCheck{
-		Protocol: record.String(g.Shape.HealthCheckProtocol), Port: port, Path: record.String(g.Shape.HealthCheckPath),
-		Interval: int(*g.Shape.HealthCheckIntervalSeconds), Timeout: int(*g.Shape.HealthCheckTimeoutSeconds),
-		HealthyThreshold: int(*g.Shape.HealthyThresholdCount), UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
+		Protocol:           record.String(g.Shape.HealthCheckProtocol),
+		Port:               port,
+		Path:               record.String(g.Shape.HealthCheckPath),
+		Interval:           int(*g.Shape.HealthCheckIntervalSeconds),
+		Timeout:            int(*g.Shape.HealthCheckTimeoutSeconds),
+		HealthyThreshold:   int(*g.Shape.HealthyThresholdCount),
+		UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
 	}}
+
 	for _, key := range record.SortedKeys(g.Targets) {
 		t := g.Targets[key]
 		if !t.Leaving.IsZero() {
 			continue
 		}
+
 		f := netspec.Target{ID: t.ID, Port: int(t.Port)}
 		if addr, err := netip.ParseAddr(t.ID); err == nil {
 			f.Addr = addr
 		}
+
 		out.Targets = append(out.Targets, f)
 	}
+
 	return out
 }

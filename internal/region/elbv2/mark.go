@@ -8,10 +8,13 @@ import "strings"
 func (s *Service) HasTarget(zone, name string) (found bool) {
 	_ = s.book.WithLock(func() error { // it changes nothing
 		for _, b := range s.st.Balancers {
-			found = found || *b.Shape.CanonicalHostedZoneId == zone && strings.EqualFold(*b.Shape.DNSName, name)
+			found = found ||
+				*b.Shape.CanonicalHostedZoneId == zone && strings.EqualFold(*b.Shape.DNSName, name)
 		}
+
 		return nil
 	})
+
 	return found
 }
 
@@ -22,6 +25,7 @@ func (s *Service) Mark(arn string, tags map[string]string) {
 			s.setTags(arn, tags)
 			s.book.MarkChanged()
 		}
+
 		return nil
 	})
 }

@@ -13,18 +13,29 @@ func descriptions(ids []string) []*sdk.TargetDescription {
 	for _, id := range ids {
 		out = append(out, &sdk.TargetDescription{Id: new(id)})
 	}
+
 	return out
 }
 
 // RegisterTargets makes instances targets of a group. It is meant for Auto Scaling, as are the following.
 func (s *Service) RegisterTargets(group string, ids ...string) error {
-	_, err := record.RunWrite(s.book, s.registerTargets, &sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
+	_, err := record.RunWrite(
+		s.book,
+		s.registerTargets,
+		&sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)},
+	)
+
 	return err
 }
 
 // DeregisterTargets lets targets of a group drain.
 func (s *Service) DeregisterTargets(group string, ids ...string) error {
-	_, err := record.RunWrite(s.book, s.deregisterTargets, &sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)})
+	_, err := record.RunWrite(
+		s.book,
+		s.deregisterTargets,
+		&sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: descriptions(ids)},
+	)
+
 	return err
 }
 
@@ -44,15 +55,18 @@ func (s *Service) TargetState(arn, id string) string {
 		if err != nil {
 			return err
 		}
+
 		for _, t := range g.Targets {
 			if t.ID == id && t.Leaving.IsZero() {
 				state = record.String(s.health(arn, t).State)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return ""
 	}
+
 	return state
 }

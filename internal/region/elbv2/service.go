@@ -103,29 +103,43 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if !cfg.Loopback.IsValid() {
 		cfg.Loopback = netip.AddrFrom4([4]byte{127, 77, 0, 1})
 	}
+
 	if cfg.MaxBalancers == 0 {
 		cfg.MaxBalancers = 50
 	}
+
 	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Store{Name: "elbv2", Backend: cfg.Saver, State: s.st, ApplyDueTransitions: s.settle, OnChange: cfg.Cloud.LoadBalancersChanged}
+	s.book = &record.Store{
+		Name:                "elbv2",
+		Backend:             cfg.Saver,
+		State:               s.st,
+		ApplyDueTransitions: s.settle,
+		OnChange:            cfg.Cloud.LoadBalancersChanged,
+	}
 	if err := s.book.Load(); err != nil {
 		return nil, err
 	}
+
 	if s.st.Tags == nil {
 		s.st.Tags = map[string]map[string]string{}
 	}
+
 	if s.st.Balancers == nil {
 		s.st.Balancers = map[string]*balancer{}
 	}
+
 	if s.st.Groups == nil {
 		s.st.Groups = map[string]*group{}
 	}
+
 	if s.st.Listeners == nil {
 		s.st.Listeners = map[string]*sdk.Listener{}
 	}
+
 	return s, nil
 }
 
@@ -137,6 +151,7 @@ func (s *Service) delay(kind string) time.Duration {
 	if s.cfg.Provisioning == nil {
 		return s.cfg.Delay
 	}
+
 	return s.cfg.Provisioning(kind, s.cfg.Delay)
 }
 
@@ -166,6 +181,7 @@ func (s *Service) settle() {
 			s.book.MarkChanged()
 		}
 	}
+
 	for _, g := range s.st.Groups {
 		for key, t := range g.Targets {
 			if !t.Leaving.IsZero() && !t.Leaving.After(now) {
@@ -174,15 +190,18 @@ func (s *Service) settle() {
 			}
 		}
 	}
+
 	s.st.Ghosts = slices.DeleteFunc(s.st.Ghosts, func(g ghost) bool {
 		if g.At.After(now) {
 			return false
 		}
+
 		s.book.MarkChanged()
 		if err := s.cfg.Cloud.DeleteManagedInterfaces(g.IDs...); err != nil {
 			s.cfg.Log.Error("a load balancer's interfaces could not be removed", slog.Any("error", err))
 			return false
 		}
+
 		return true
 	})
 }
@@ -194,19 +213,28 @@ func (s *Service) arn(rest string) string {
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "elasticloadbalancing", Protocol: wire.Query, Version: "2015-12-01",
-		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", Authorize: s.authorize,
-		Ops: slices.Concat(s.balancerOps(), s.groupOps(), s.listenerOps(), s.tagOps()),
+		Name:      "elasticloadbalancing",
+		Protocol:  wire.Query,
+		Version:   "2015-12-01",
+		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
+		Authorize: s.authorize,
+		Ops:       slices.Concat(s.balancerOps(), s.groupOps(), s.listenerOps(), s.tagOps()),
 	}
 }
 
 // authorize asks IAM about every resource that a request names, and about the one that it makes.
 func (s *Service) authorize(ctx context.Context, op string, in any) error {
-	return s.book.Authorize(ctx, "elasticloadbalancing:"+op, in, func(tree map[string]any) []wire.Check { return s.questions(op, tree) })
+	return s.book.Authorize(
+		ctx,
+		"elasticloadbalancing:"+op,
+		in,
+		func(tree map[string]any) []wire.Check { return s.questions(op, tree) },
+	)
 }
 
 func (s *Service) questions(op string, tree map[string]any) []wire.Check {
-	action, request := "elasticloadbalancing:"+op, map[string][]string{}
+	action := "elasticloadbalancing:" + op
+	request := map[string][]string{}
 	record.AddRequestTags(request, tree["Tags"])
 	var out []wire.Check
 	name, _ := tree["Name"].(string)
@@ -215,22 +243,34 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 		if len(request) > 0 { // whoever makes it with tags must be allowed to tag it
 			c := maps.Clone(request)
 			c["elasticloadbalancing:CreateAction"] = []string{op}
-			out = append(out, wire.Check{Action: "elasticloadbalancing:AddTags", Resource: s.arn(made + name + "/*"), Context: c})
+			out = append(
+				out,
+				wire.Check{
+					Action:   "elasticloadbalancing:AddTags",
+					Resource: s.arn(made + name + "/*"),
+					Context:  c,
+				},
+			)
 		}
 	}
+
 	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
+
 	for _, arn := range record.CollectStrings(tree, mine, "Tags") {
 		if (op == "CreateListener" || op == "ModifyListener") && strings.Contains(arn, ":targetgroup/") {
 			continue // the groups it forwards to are not asked about
 		}
+
 		c := map[string][]string{}
 		maps.Copy(c, request)
 		record.AddResourceTags(c, s.st.Tags[arn])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
+
 	if len(out) == 0 {
 		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
 	}
+
 	return out
 }
 
@@ -242,9 +282,14 @@ func pageSize(n *int64) (int64, error) {
 	if n == nil {
 		return 400, nil
 	}
+
 	if *n < 1 || *n > 400 {
-		return 0, validation("1 validation error detected: Value '%d' at 'pageSize' must be between 1 and 400", *n)
+		return 0, validation(
+			"1 validation error detected: Value '%d' at 'pageSize' must be between 1 and 400",
+			*n,
+		)
 	}
+
 	return *n, nil
 }
 
@@ -253,5 +298,6 @@ func page(keys []string, size *int64, marker *string) ([]string, *string, error)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	return record.Paginate(keys, n, marker, validation("Invalid marker"))
 }

@@ -35,11 +35,14 @@ func tagMap(tags []*sdk.Tag) (map[string]string, error) {
 		case twice:
 			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
 		}
+
 		out[k] = record.String(t.Value)
 	}
+
 	if len(out) > 50 {
 		return nil, wire.Errorf("TooManyTags", "At most 50 tags are allowed")
 	}
+
 	return out, nil
 }
 
@@ -47,6 +50,7 @@ func (s *Service) setTags(arn string, tags map[string]string) {
 	if s.st.Tags[arn] == nil {
 		s.st.Tags[arn] = map[string]string{}
 	}
+
 	maps.Copy(s.st.Tags[arn], tags)
 }
 
@@ -55,6 +59,7 @@ func (s *Service) tagged(arns []string) error {
 	if len(arns) == 0 || len(arns) > maxTagged {
 		return validation("1 to %d resource ARNs must be specified, not %d", maxTagged, len(arns))
 	}
+
 	for _, arn := range arns {
 		var err error
 		switch {
@@ -67,10 +72,12 @@ func (s *Service) tagged(arns []string) error {
 		default:
 			err = validation("'%s' is not a valid load balancer ARN", arn)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -79,12 +86,15 @@ func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
+
 	for _, arn := range record.Strings(in.ResourceArns) {
 		s.setTags(arn, tags)
 	}
+
 	return &sdk.AddTagsOutput{}, nil
 }
 
@@ -92,11 +102,13 @@ func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, er
 	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
+
 	for _, arn := range record.Strings(in.ResourceArns) {
 		for _, k := range record.Strings(in.TagKeys) {
 			delete(s.st.Tags[arn], k)
 		}
 	}
+
 	return &sdk.RemoveTagsOutput{}, nil
 }
 
@@ -104,13 +116,16 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
+
 	out := &sdk.DescribeTagsOutput{}
 	for _, arn := range record.Strings(in.ResourceArns) {
 		d := &sdk.TagDescription{ResourceArn: new(arn), Tags: []*sdk.Tag{}}
 		for _, k := range record.SortedKeys(s.st.Tags[arn]) {
 			d.Tags = append(d.Tags, &sdk.Tag{Key: new(k), Value: new(s.st.Tags[arn][k])})
 		}
+
 		out.TagDescriptions = append(out.TagDescriptions, d)
 	}
+
 	return out, nil
 }

@@ -21,18 +21,31 @@ func (s *Service) checkTarget(g *group, id string) (string, error) {
 		if _, err := netip.ParseAddr(id); err != nil {
 			return "", validation("The IP address '%s' is not valid", id)
 		}
+
 		return "", nil
 	}
+
 	f, ok := s.cfg.Cloud.InstanceInfo(id)
 	switch {
 	case !ok:
 		return "", wire.Errorf("InvalidTarget", "The following targets are not valid instances: '%s'", id)
 	case f.State != ec2sdk.InstanceStateNameRunning:
-		return "", wire.Errorf("InvalidTarget", "The following targets are not in a running state and cannot be registered: '%s'", id)
+		return "", wire.Errorf(
+			"InvalidTarget",
+			"The following targets are not in a running state and cannot be registered: '%s'",
+			id,
+		)
 	}
+
 	if f.VPC != record.String(g.Shape.VpcId) {
-		return "", wire.Errorf("InvalidTarget", "The following targets are not in the target group VPC '%s': '%s'", record.String(g.Shape.VpcId), id)
+		return "", wire.Errorf(
+			"InvalidTarget",
+			"The following targets are not in the target group VPC '%s': '%s'",
+			record.String(g.Shape.VpcId),
+			id,
+		)
 	}
+
 	return f.Zone, nil
 }
 
@@ -41,20 +54,29 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 	if err != nil {
 		return nil, err
 	}
+
 	if len(in.Targets) == 0 {
 		return nil, validation("At least one target must be specified")
 	}
+
 	var made []*target
+
 	for _, d := range in.Targets {
 		zone, err := s.checkTarget(g, record.String(d.Id))
 		if err != nil {
 			return nil, err
 		}
-		made = append(made, &target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone})
+
+		made = append(
+			made,
+			&target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone},
+		)
 	}
+
 	for _, t := range made {
 		g.Targets[t.key()] = t
 	}
+
 	return &sdk.RegisterTargetsOutput{}, nil
 }
 
@@ -66,21 +88,29 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 	if err != nil {
 		return nil, err
 	}
+
 	delay, err := strconv.Atoi(g.Attributes["deregistration_delay.timeout_seconds"])
 	if err != nil {
-		return nil, fmt.Errorf("read the deregistration delay of %s: %w", record.String(in.TargetGroupArn), err)
+		return nil, fmt.Errorf(
+			"read the deregistration delay of %s: %w",
+			record.String(in.TargetGroupArn),
+			err,
+		)
 	}
+
 	for _, d := range in.Targets {
 		for key, t := range g.Targets {
 			if t.ID != record.String(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
 				continue
 			}
+
 			t.Leaving = s.cfg.Now().Add(time.Duration(delay) * time.Second)
 			if delay == 0 {
 				delete(g.Targets, key)
 			}
 		}
 	}
+
 	return &sdk.DeregisterTargetsOutput{}, nil
 }
 
@@ -89,32 +119,43 @@ func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
 	say := func(state, reason, text string) *sdk.TargetHealth {
 		h := &sdk.TargetHealth{State: new(state)}
 		if reason != "" {
-			h.Reason, h.Description = new(reason), new(text)
+			h.Reason = new(reason)
+			h.Description = new(text)
 		}
+
 		return h
 	}
+
 	switch {
 	case !t.Leaving.IsZero():
 		return say("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress")
 	case len(s.listenersOf(arn)) == 0:
-		return say("unused", "Target.NotInUse", "Target group is not configured to receive traffic from the load balancer")
+		return say(
+			"unused",
+			"Target.NotInUse",
+			"Target group is not configured to receive traffic from the load balancer",
+		)
 	}
+
 	g := s.st.Groups[arn]
 	if record.String(g.Shape.TargetType) == "instance" {
 		if f, ok := s.cfg.Cloud.InstanceInfo(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
 			return say("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
 		}
 	}
+
 	seen := s.cfg.Cloud.Health()
 	if seen == nil {
 		return say("healthy", "", "") // records only: nobody probes
 	}
+
 	switch seen[arn][t.ID] {
 	case "healthy":
 		return say("healthy", "", "")
 	case "unhealthy":
 		return say("unhealthy", "Target.FailedHealthChecks", "Health checks failed")
 	}
+
 	return say("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
 }
 
@@ -123,30 +164,42 @@ func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.Descri
 	if err != nil {
 		return nil, err
 	}
-	arn, out := record.String(in.TargetGroupArn), &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
+
+	arn := record.String(in.TargetGroupArn)
+	out := &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
 	show := func(t *target, h *sdk.TargetHealth) {
 		port := record.String(g.Shape.HealthCheckPort)
 		if port == "traffic-port" {
 			port = strconv.FormatInt(t.Port, 10)
 		}
+
 		d := &sdk.TargetDescription{Id: new(t.ID), Port: new(t.Port)}
-		out.TargetHealthDescriptions = append(out.TargetHealthDescriptions, &sdk.TargetHealthDescription{Target: d, HealthCheckPort: new(port), TargetHealth: h})
+		out.TargetHealthDescriptions = append(
+			out.TargetHealthDescriptions,
+			&sdk.TargetHealthDescription{Target: d, HealthCheckPort: new(port), TargetHealth: h},
+		)
 	}
 	if len(in.Targets) == 0 {
 		for _, key := range record.SortedKeys(g.Targets) {
 			show(g.Targets[key], s.health(arn, g.Targets[key]))
 		}
+
 		return out, nil
 	}
+
 	for _, d := range in.Targets {
 		t := &target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port)}
 		if known := g.Targets[t.key()]; known != nil {
 			show(known, s.health(arn, known))
 			continue
 		}
+
 		show(t, &sdk.TargetHealth{
-			State: new("unused"), Reason: new("Target.NotRegistered"), Description: new("Target is not registered to the target group"),
+			State: new(
+				"unused",
+			), Reason: new("Target.NotRegistered"), Description: new("Target is not registered to the target group"),
 		})
 	}
+
 	return out, nil
 }

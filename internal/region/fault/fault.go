@@ -92,21 +92,36 @@ func (r Rule) Check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+
 	_, pattern := path.Match(r.Action, "")
-	bad(!slices.Contains(Effects(), r.Effect), "effect %q is not known: use one of %s", r.Effect, join(Effects()))
+	bad(
+		!slices.Contains(Effects(), r.Effect),
+		"effect %q is not known: use one of %s",
+		r.Effect,
+		join(Effects()),
+	)
+
 	bad(pattern != nil, "action %q is no pattern: use a name such as CreateVolume, or Create*", r.Action)
 	bad(r.Nth < 0, "nth %d: calls are counted from 1", r.Nth)
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
 	timed := r.Effect == Delay || r.Effect == Provision
 	bad(timed && r.Delay <= 0, "effect %s needs a delay, such as 2s", r.Effect)
 	bad(!timed && r.Delay != 0, "a delay goes with the effects delay and provision, not with %s", r.Effect)
-	bad(r.Code != "" && r.Effect != Fail && r.Effect != Throttle, "a code goes with the effects fail and throttle, not with %s", r.Effect)
+	bad(
+		r.Code != "" && r.Effect != Fail && r.Effect != Throttle,
+		"a code goes with the effects fail and throttle, not with %s",
+		r.Effect,
+	)
 	if r.Effect == Provision {
 		bad(!slices.Contains(Kinds(), r.Kind), "kind %q is not known: use one of %s", r.Kind, join(Kinds()))
-		bad(r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating, "effect provision is about a kind, not about calls: leave out service, action, nth, count and mutating")
+		bad(
+			r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating,
+			"effect provision is about a kind, not about calls: leave out service, action, nth, count and mutating",
+		)
 	} else {
 		bad(r.Kind != "", "a kind goes with the effect provision, not with %s", r.Effect)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -115,6 +130,7 @@ func join[T ~string](all []T) string {
 	for _, v := range all {
 		out = append(out, string(v))
 	}
+
 	return strings.Join(out, ", ")
 }
 
@@ -128,16 +144,20 @@ func (r Rule) matches(c Call) bool {
 	if r.Effect == Provision || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
 		return false
 	}
+
 	ok, err := path.Match(r.Action, c.Action)
 	return r.Action == "" || err == nil && ok
 }
 
 // due says whether the call just seen goes wrong.
 func (r Rule) due() bool {
-	n, first, count := r.Seen, max(r.Nth, 1), r.Count
+	n := r.Seen
+	first := max(r.Nth, 1)
+	count := r.Count
 	if count == 0 {
 		count = 1
 	}
+
 	return n >= first && (count < 0 || n < first+count)
 }
 
@@ -153,11 +173,15 @@ func (e *Engine) Add(r Rule) (Rule, error) {
 	if err := r.Check(); err != nil {
 		return r, err
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last++
-	r.ID, r.Seen, r.Hit = e.last, 0, 0
+	r.ID = e.last
+	r.Seen = 0
+	r.Hit = 0
 	e.rules = append(e.rules, r)
+
 	return r, nil
 }
 
@@ -174,6 +198,7 @@ func (e *Engine) Clear() int {
 	defer e.mu.Unlock()
 	n := len(e.rules)
 	e.rules = nil
+
 	return n
 }
 
@@ -183,20 +208,24 @@ func (e *Engine) Next(c Call) []Rule {
 	if e == nil {
 		return nil
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []Rule
+
 	for i := range e.rules {
 		r := &e.rules[i]
 		if !r.matches(c) {
 			continue
 		}
+
 		r.Seen++
 		if r.due() {
 			r.Hit++
 			out = append(out, *r)
 		}
 	}
+
 	return out
 }
 
@@ -205,8 +234,10 @@ func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 	if e == nil {
 		return usual
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	for i := len(e.rules) - 1; i >= 0; i-- {
 		if r := &e.rules[i]; r.Effect == Provision && r.Kind == kind {
 			r.Seen++
@@ -214,6 +245,7 @@ func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 			return time.Duration(r.Delay)
 		}
 	}
+
 	return usual
 }
 
@@ -222,8 +254,10 @@ func Wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
+
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for an injected delay: %w", ctx.Err())

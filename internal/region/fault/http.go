@@ -22,8 +22,16 @@ func Token(secretKey string) string {
 // Handler lets an administrator list (GET), add (POST of a [Rule]) and clear (DELETE) rules.
 func (e *Engine) Handler(token string) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, e.List()) })
-	mux.HandleFunc("DELETE /", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, e.Clear()) })
+	mux.HandleFunc(
+		"GET /",
+		func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, e.List()) },
+	)
+
+	mux.HandleFunc(
+		"DELETE /",
+		func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, e.Clear()) },
+	)
+
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, q *http.Request) {
 		const most = 1 << 16
 		var r Rule
@@ -33,19 +41,24 @@ func (e *Engine) Handler(token string) http.Handler {
 			http.Error(w, fmt.Sprintf("read the rule: %v", err), http.StatusBadRequest)
 			return
 		}
+
 		r, err := e.Add(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
+
 		answer(w, http.StatusCreated, r)
 	})
+
 	want := []byte("Bearer " + token)
+
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !hmac.Equal([]byte(q.Header.Get("Authorization")), want) {
 			http.Error(w, "only the region's owner may do this", http.StatusForbidden)
 			return
 		}
+
 		mux.ServeHTTP(w, q)
 	})
 }

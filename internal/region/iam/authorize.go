@@ -17,6 +17,7 @@ func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
 	if d := s.Decide(ctx, c); !d.Allowed {
 		return wire.Denied(ctx, c, d.Reason)
 	}
+
 	return nil
 }
 
@@ -26,11 +27,13 @@ func (s *IAM) Decide(ctx context.Context, c wire.Check) authz.Decision {
 	if caller.Root || caller == (wire.Caller{}) {
 		return authz.Decision{Allowed: true, Reason: "the account's root may do everything"}
 	}
+
 	r := s.Request(ctx, c)
 	d := s.decide(caller, c, r)
 	if s.cfg.Trace != nil {
 		s.cfg.Trace(r, d)
 	}
+
 	return d
 }
 
@@ -40,9 +43,11 @@ func (s *IAM) decide(caller wire.Caller, c wire.Check, r authz.Request) authz.De
 	if !d.Allowed || len(narrowing) == 0 {
 		return d
 	}
+
 	if d = authz.Decide(narrowing, r); !d.Allowed {
 		d.Reason = "no session policy allows the " + c.Action + " action"
 	}
+
 	return d
 }
 
@@ -53,6 +58,7 @@ func (s *IAM) Principal(ctx context.Context) authz.Principal {
 	if caller.Role != "" {
 		p.RoleARN, _ = s.RoleARN(caller.Role)
 	}
+
 	return p
 }
 
@@ -65,11 +71,18 @@ func (s *IAM) Request(ctx context.Context, c wire.Check) authz.Request {
 			keys[service+":ResourceTag/"+name] = v
 		}
 	}
+
 	now := s.cfg.Now().UTC()
 	keys["aws:CurrentTime"] = []string{now.Format(time.RFC3339)}
 	keys["aws:EpochTime"] = []string{strconv.FormatInt(now.Unix(), 10)}
 	s.describeCaller(wire.CallerFrom(ctx), keys)
-	return authz.Request{Action: c.Action, Resource: c.Resource, Context: keys, Principal: s.Principal(ctx)}
+
+	return authz.Request{
+		Action:    c.Action,
+		Resource:  c.Resource,
+		Context:   keys,
+		Principal: s.Principal(ctx),
+	}
 }
 
 func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
@@ -77,12 +90,14 @@ func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
 		keys["aws:PrincipalType"] = []string{"Anonymous"}
 		return
 	}
+
 	keys["aws:PrincipalAccount"] = []string{caller.Account}
 	keys["aws:userid"] = []string{caller.UserID}
 	keys["aws:PrincipalArn"] = []string{caller.ARN}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var tags map[string]string
+
 	switch {
 	case caller.Root:
 		keys["aws:PrincipalType"] = []string{"Account"}
@@ -92,6 +107,7 @@ func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
 			keys["aws:PrincipalArn"] = []string{r.arn(s)}
 			tags = r.Tags
 		}
+
 	default:
 		keys["aws:PrincipalType"] = []string{"User"}
 		if u := s.userByARN(caller.ARN); u != nil {
@@ -99,6 +115,7 @@ func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
 			tags = u.Tags
 		}
 	}
+
 	for k, v := range tags {
 		keys["aws:PrincipalTag/"+k] = []string{v}
 	}
@@ -117,15 +134,20 @@ func (s *IAM) policiesOf(caller wire.Caller) (own, narrowing []authz.Policy) {
 		if u := s.userByARN(caller.ARN); u != nil {
 			own = s.parsed(&u.identity)
 		}
+
 		return own, nil
 	}
-	v, r := s.st.Sessions[caller.AccessKeyID], s.st.Roles[caller.Role]
+
+	v := s.st.Sessions[caller.AccessKeyID]
+	r := s.st.Roles[caller.Role]
 	if v == nil || r == nil || r.ID != v.RoleID {
 		return nil, nil
 	}
+
 	for _, document := range v.Policies {
 		narrowing = appendParsed(narrowing, document)
 	}
+
 	return s.parsed(&r.identity), narrowing
 }
 
@@ -135,11 +157,13 @@ func (s *IAM) parsed(i *identity) []authz.Policy {
 	for _, document := range i.Inline {
 		out = appendParsed(out, document)
 	}
+
 	for _, arn := range i.Attached {
 		if p, err := s.policy(arn); err == nil {
 			out = appendParsed(out, p.document())
 		}
 	}
+
 	return out
 }
 
@@ -148,36 +172,56 @@ func appendParsed(list []authz.Policy, document string) []authz.Policy {
 	if p, err := authz.Parse(authz.Identity, document); err == nil {
 		return append(list, p)
 	}
+
 	return list
 }
 
 // AssumeRole makes credentials of a role for the caller in ctx, if the role's trust policy lets it. Where the trust
 // policy names the account, the caller's own policies must allow it too. life is in seconds; 0 means an hour.
 // policies are documents that narrow the session.
-func (s *IAM) AssumeRole(ctx context.Context, roleARN, sessionName string, life int64, policies []string) (Credentials, wire.Caller, error) { //revive:disable-line:function-result-limit
+func (s *IAM) AssumeRole(
+	ctx context.Context,
+	roleARN, sessionName string,
+	life int64,
+	policies []string,
+) (Credentials, wire.Caller, error) { //revive:disable-line:function-result-limit
 	check := wire.Check{Action: "sts:AssumeRole", Resource: roleARN}
 	none := Credentials{}
 	name, trust, longest, ok := s.trusted(roleARN)
 	if !ok {
-		return none, wire.Caller{}, wire.Denied(ctx, check, "the role does not exist or does not trust the caller")
+		return none, wire.Caller{}, wire.Denied(
+			ctx,
+			check,
+			"the role does not exist or does not trust the caller",
+		)
 	}
+
 	caller := wire.CallerFrom(ctx)
 	if caller.Root {
 		return none, wire.Caller{}, wire.Denied(ctx, check, "roles may not be assumed by root accounts")
 	}
+
 	r := s.Request(ctx, check)
-	own, byTrust := s.Decide(ctx, check), authz.Decide([]authz.Policy{trust}, r)
+	own := s.Decide(ctx, check)
+	byTrust := authz.Decide([]authz.Policy{trust}, r)
 	delegated := authz.NamesAccount(trust, s.cfg.Account, r)
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
-		return none, wire.Caller{}, wire.Denied(ctx, check, "the role's trust policy or the caller's policies do not allow it")
+		return none, wire.Caller{}, wire.Denied(
+			ctx,
+			check,
+			"the role's trust policy or the caller's policies do not allow it",
+		)
 	}
+
 	if caller.Role != "" {
 		longest = min(longest, defaultSession) // chained roles live an hour at most
 	}
+
 	duration, err := checkSession(life, longest, policies)
 	if err != nil {
 		return none, wire.Caller{}, err
 	}
+
 	return s.issue(name, sessionName, duration, policies)
 }
 
@@ -186,26 +230,36 @@ func checkSession(life, longest int64, policies []string) (time.Duration, error)
 	if life == 0 {
 		life = defaultSession
 	}
+
 	if life > longest {
-		return 0, wire.Errorf("ValidationError", "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")
+		return 0, wire.Errorf(
+			"ValidationError",
+			"The requested DurationSeconds exceeds the MaxSessionDuration set for this role.",
+		)
 	}
+
 	for _, document := range policies {
 		if err := checkDocument(authz.Identity, document, maxTrust); err != nil {
 			return 0, err
 		}
 	}
+
 	return time.Duration(life) * time.Second, nil
 }
 
 // trusted finds a role by its ARN, with its trust policy and its longest session in seconds.
-func (s *IAM) trusted(arn string) (name string, trust authz.Policy, longest int64, ok bool) { //revive:disable-line:function-result-limit
+func (s *IAM) trusted(
+	arn string,
+) (name string, trust authz.Policy, longest int64, ok bool) { //revive:disable-line:function-result-limit
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.st.Roles[arn[strings.LastIndex(arn, "/")+1:]]
 	if r == nil || r.arn(s) != arn {
 		return "", authz.Policy{}, 0, false
 	}
+
 	trust, err := authz.Parse(authz.Trust, r.Trust)
+
 	return r.Name, trust, r.MaxSession, err == nil
 }
 
@@ -215,7 +269,9 @@ func (s *IAM) TrustsService(roleName, service string) bool {
 	if !ok {
 		return false
 	}
+
 	_, trust, _, ok := s.trusted(arn)
+
 	return ok && authz.Decide([]authz.Policy{trust}, authz.Request{
 		Action: "sts:AssumeRole", Principal: authz.Principal{Service: service},
 	}).Allowed

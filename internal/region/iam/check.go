@@ -39,23 +39,40 @@ func str(p *string) string {
 	if p == nil {
 		return ""
 	}
+
 	return *p
 }
 
 func missing(format string, args ...any) error {
-	return &wire.Error{Code: iam.ErrCodeNoSuchEntityException, Message: fmt.Sprintf(format, args...), Status: http.StatusNotFound}
+	return &wire.Error{
+		Code:    iam.ErrCodeNoSuchEntityException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusNotFound,
+	}
 }
 
 func exists(format string, args ...any) error {
-	return &wire.Error{Code: iam.ErrCodeEntityAlreadyExistsException, Message: fmt.Sprintf(format, args...), Status: http.StatusConflict}
+	return &wire.Error{
+		Code:    iam.ErrCodeEntityAlreadyExistsException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusConflict,
+	}
 }
 
 func conflict(what string) error {
-	return &wire.Error{Code: iam.ErrCodeDeleteConflictException, Message: "Cannot delete entity, must " + what + " first.", Status: http.StatusConflict}
+	return &wire.Error{
+		Code:    iam.ErrCodeDeleteConflictException,
+		Message: "Cannot delete entity, must " + what + " first.",
+		Status:  http.StatusConflict,
+	}
 }
 
 func limit(format string, args ...any) error {
-	return &wire.Error{Code: iam.ErrCodeLimitExceededException, Message: fmt.Sprintf(format, args...), Status: http.StatusConflict}
+	return &wire.Error{
+		Code:    iam.ErrCodeLimitExceededException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusConflict,
+	}
 }
 
 func invalid(format string, args ...any) error {
@@ -65,12 +82,23 @@ func invalid(format string, args ...any) error {
 // checkName checks a name's characters and length.
 func checkName(field, name string, longest int) error {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-"
-	if strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters, r) }) || name == "" {
-		return invalid("The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-", field)
+	if strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters, r) }) ||
+		name == "" {
+		return invalid(
+			"The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-",
+			field,
+		)
 	}
+
 	if len(name) > longest {
-		return invalid("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d", name, field, longest)
+		return invalid(
+			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+			name,
+			field,
+			longest,
+		)
 	}
+
 	return nil
 }
 
@@ -79,9 +107,14 @@ func checkPath(p *string) (string, error) {
 	if p == nil {
 		return "/", nil
 	}
-	if !strings.HasPrefix(*p, "/") || !strings.HasSuffix(*p, "/") || len(*p) > 512 || strings.ContainsAny(*p, " \t\n") {
-		return "", invalid("The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.")
+
+	if !strings.HasPrefix(*p, "/") || !strings.HasSuffix(*p, "/") || len(*p) > 512 ||
+		strings.ContainsAny(*p, " \t\n") {
+		return "", invalid(
+			"The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.",
+		)
 	}
+
 	return *p, nil
 }
 
@@ -90,9 +123,11 @@ func checkDocument(kind authz.Kind, document string, longest int) error {
 	if n := size(document); n > longest {
 		return limit("Cannot exceed quota for PolicySize: %d", longest)
 	}
+
 	if _, err := authz.Parse(kind, document); err != nil {
 		return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%v", err)
 	}
+
 	return nil
 }
 
@@ -105,27 +140,41 @@ func merge(old map[string]string, added []*iam.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	maps.Copy(out, old)
 	seen := map[string]bool{}
+
 	for _, t := range added {
-		k, v := str(t.Key), str(t.Value)
+		k := str(t.Key)
+		v := str(t.Value)
 		switch {
 		case k == "" || len(k) > 128 || len(v) > 256:
 			return nil, invalid("a tag's key must have 1 to 128 characters and its value up to 256: %q", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "Tag keys beginning with aws: are reserved")
+			return nil, wire.Errorf(
+				iam.ErrCodeInvalidInputException,
+				"Tag keys beginning with aws: are reserved",
+			)
+
 		case seen[strings.ToLower(k)]:
-			return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "Duplicate tag keys found. Please note that Tag keys are case insensitive.")
+			return nil, wire.Errorf(
+				iam.ErrCodeInvalidInputException,
+				"Duplicate tag keys found. Please note that Tag keys are case insensitive.",
+			)
 		}
+
 		seen[strings.ToLower(k)] = true
+
 		for existing := range out {
 			if strings.EqualFold(existing, k) {
 				delete(out, existing)
 			}
 		}
+
 		out[k] = v
 	}
+
 	if len(out) > maxTags {
 		return nil, limit("Cannot exceed quota for TagsPerResource: %d", maxTags)
 	}
+
 	return out, nil
 }
 
@@ -136,6 +185,7 @@ func without(tags map[string]string, keys []*string) map[string]string {
 			out[k] = v
 		}
 	}
+
 	return out
 }
 
@@ -144,6 +194,7 @@ func tagList(tags map[string]string) []*iam.Tag {
 	for _, k := range sorted(tags) {
 		out = append(out, &iam.Tag{Key: new(k), Value: new(tags[k])})
 	}
+
 	return out
 }
 
@@ -152,7 +203,9 @@ func sorted[V any](m map[string]V) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
+
 	slices.Sort(keys)
+
 	return keys
 }
 
@@ -176,22 +229,36 @@ func page(keys []string, marker *string, items *int64) (window, error) {
 		if err != nil {
 			return window{}, invalid("Invalid Marker.")
 		}
+
 		index, found := slices.BinarySearch(keys, string(last))
 		if from = index; found {
 			from++
 		}
 	}
+
 	count := defaultItems
 	if items != nil {
 		if *items > maxItems {
-			return window{}, invalid("1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to %d", *items, maxItems)
+			return window{}, invalid(
+				"1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to %d",
+				*items,
+				maxItems,
+			)
 		}
+
 		count = int(*items)
 	}
+
 	rest := keys[from:]
 	if len(rest) <= count {
 		return window{keys: rest, more: new(false)}, nil
 	}
+
 	cut := rest[:count]
-	return window{keys: cut, more: new(true), marker: new(base64.RawURLEncoding.EncodeToString([]byte(cut[count-1])))}, nil
+
+	return window{
+		keys:   cut,
+		more:   new(true),
+		marker: new(base64.RawURLEncoding.EncodeToString([]byte(cut[count-1]))),
+	}, nil
 }

@@ -103,13 +103,18 @@ func New(cfg Config) (*IAM, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
+
 	s := &IAM{cfg: cfg, st: data{
-		Roles: map[string]*role{}, Users: map[string]*user{}, Profiles: map[string]*profile{},
-		Policies: map[string]*policy{}, Sessions: map[string]*session{},
+		Roles:    map[string]*role{},
+		Users:    map[string]*user{},
+		Profiles: map[string]*profile{},
+		Policies: map[string]*policy{},
+		Sessions: map[string]*session{},
 	}}
 	if err := cfg.State.Load("iam", &s.st); err != nil {
 		return nil, err
 	}
+
 	return s, nil
 }
 
@@ -128,6 +133,7 @@ func (s *IAM) id(prefix string, length int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	return prefix + base32.StdEncoding.EncodeToString([]byte(text))[:length-len(prefix)], nil
 }
 
@@ -142,6 +148,7 @@ func (s *IAM) random(n int) (string, error) {
 	if _, err := io.ReadFull(s.cfg.Rand, b); err != nil {
 		return "", fmt.Errorf("make a random id: %w", err)
 	}
+
 	return string(b), nil
 }
 
@@ -158,22 +165,43 @@ func (p *profile) arn(s *IAM) string { return s.arn("instance-profile", p.Path, 
 func (s *IAM) Key(id string) (wire.Key, bool) {
 	if id == s.cfg.AccessKeyID {
 		root := "arn:aws:iam::" + s.cfg.Account + ":root"
-		return wire.Key{Secret: s.cfg.SecretKey, Caller: wire.Caller{
-			Account: s.cfg.Account, ARN: root, UserID: s.cfg.Account, Root: true,
-		}}, true
+		return wire.Key{
+			Secret: s.cfg.SecretKey,
+			Caller: wire.Caller{
+				Account: s.cfg.Account,
+				ARN:     root,
+				UserID:  s.cfg.Account,
+				Root:    true,
+			},
+		}, true
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v, ok := s.st.Sessions[id]; ok {
-		return wire.Key{Secret: v.Secret, Token: v.Token, Expires: v.Expires, Caller: wire.Caller{
-			Account: s.cfg.Account, ARN: s.sessionARN(v), UserID: v.RoleID + ":" + v.Name, Role: v.Role, Session: v.Name,
-		}}, true
+		return wire.Key{
+			Secret:  v.Secret,
+			Token:   v.Token,
+			Expires: v.Expires,
+			Caller: wire.Caller{
+				Account: s.cfg.Account,
+				ARN:     s.sessionARN(v),
+				UserID:  v.RoleID + ":" + v.Name,
+				Role:    v.Role,
+				Session: v.Name,
+			},
+		}, true
 	}
+
 	for _, u := range s.st.Users {
 		if k, ok := u.Keys[id]; ok && k.Active {
-			return wire.Key{Secret: k.Secret, Caller: wire.Caller{Account: s.cfg.Account, ARN: u.arn(s), UserID: u.ID}}, true
+			return wire.Key{
+				Secret: k.Secret,
+				Caller: wire.Caller{Account: s.cfg.Account, ARN: u.arn(s), UserID: u.ID},
+			}, true
 		}
 	}
+
 	return wire.Key{}, false
 }
 
@@ -198,36 +226,62 @@ func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, e
 }
 
 // issue makes credentials and returns them with the session's ARN and unique id.
-func (s *IAM) issue(roleName, sessionName string, life time.Duration, policies []string) (Credentials, wire.Caller, error) {
+func (s *IAM) issue(
+	roleName, sessionName string,
+	life time.Duration,
+	policies []string,
+) (Credentials, wire.Caller, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, err := s.role(roleName)
 	if err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
+
 	now := s.cfg.Now()
+
 	for id, v := range s.st.Sessions {
 		if now.After(v.Expires.Add(time.Hour)) { // an hour later nobody is told any more that it has expired
 			delete(s.st.Sessions, id)
 		}
 	}
+
 	v := &session{
-		Role: r.Name, RoleID: r.ID, Name: sessionName, Policies: policies,
-		Expires: now.Add(life).UTC().Truncate(time.Second),
+		Role:     r.Name,
+		RoleID:   r.ID,
+		Name:     sessionName,
+		Policies: policies,
+		Expires:  now.Add(life).UTC().Truncate(time.Second),
 	}
+
 	id, err := s.id("ASIA", 20)
 	if err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
+
 	if v.Secret, err = s.secret(40); err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
+
 	if v.Token, err = s.secret(220); err != nil {
 		return Credentials{}, wire.Caller{}, err
 	}
+
 	s.st.Sessions[id] = v
-	who := wire.Caller{Account: s.cfg.Account, ARN: s.sessionARN(v), UserID: r.ID + ":" + v.Name, Role: r.Name, Session: v.Name}
-	return Credentials{AccessKeyID: id, SecretAccessKey: v.Secret, Token: v.Token, Expiration: v.Expires}, who, s.save()
+	who := wire.Caller{
+		Account: s.cfg.Account,
+		ARN:     s.sessionARN(v),
+		UserID:  r.ID + ":" + v.Name,
+		Role:    r.Name,
+		Session: v.Name,
+	}
+
+	return Credentials{
+		AccessKeyID:     id,
+		SecretAccessKey: v.Secret,
+		Token:           v.Token,
+		Expiration:      v.Expires,
+	}, who, s.save()
 }
 
 // Profile is what a service that launches instances needs to know of an instance profile.
@@ -243,10 +297,12 @@ func (s *IAM) InstanceProfile(nameOrARN string) (Profile, bool) {
 	if strings.HasPrefix(nameOrARN, "arn:") {
 		name = nameOrARN[strings.LastIndex(nameOrARN, "/")+1:]
 	}
+
 	p, ok := s.st.Profiles[name]
 	if !ok || name != nameOrARN && p.arn(s) != nameOrARN {
 		return Profile{}, false
 	}
+
 	return Profile{ARN: p.arn(s), ID: p.ID, Role: p.Role}, true
 }
 
@@ -258,6 +314,7 @@ func (s *IAM) RoleARN(name string) (string, bool) {
 	if !ok {
 		return "", false
 	}
+
 	return r.arn(s), true
 }
 
@@ -270,6 +327,7 @@ func write[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
 		if err != nil {
 			return nil, err
 		}
+
 		return out, s.save()
 	})
 }

@@ -15,22 +15,28 @@ func (i *identity) put(name, document string, longest int) error {
 	if err := checkName("policyName", name, maxPolicyName); err != nil {
 		return err
 	}
+
 	others := 0
 	for other, text := range i.Inline {
 		if other != name {
 			others += size(text)
 		}
 	}
+
 	if err := checkDocument(authz.Identity, document, longest); err != nil {
 		return err
 	}
+
 	if others+size(document) > longest {
 		return limit("Maximum policy size of %d bytes exceeded for %s", longest, i.Name)
 	}
+
 	if i.Inline == nil {
 		i.Inline = map[string]string{}
 	}
+
 	i.Inline[name] = document
+
 	return nil
 }
 
@@ -40,6 +46,7 @@ func (i *identity) inline(name string) (string, error) {
 	if !ok {
 		return "", missing("The policy with name %s cannot be found on %s.", name, i.Name)
 	}
+
 	return document, nil
 }
 
@@ -47,14 +54,18 @@ func (s *IAM) attach(i *identity, arn string) error {
 	if _, err := s.policy(arn); err != nil {
 		return err
 	}
+
 	if slices.Contains(i.Attached, arn) {
 		return nil
 	}
+
 	if len(i.Attached) >= maxAttached {
 		return limit("Cannot exceed quota for PoliciesPerRole: %d", maxAttached)
 	}
+
 	i.Attached = append(i.Attached, arn)
 	slices.Sort(i.Attached)
+
 	return nil
 }
 
@@ -63,7 +74,9 @@ func (i *identity) detach(arn string) error {
 	if at < 0 {
 		return missing("Policy %s was not found.", arn)
 	}
+
 	i.Attached = slices.Delete(i.Attached, at, at+1)
+
 	return nil
 }
 
@@ -74,6 +87,7 @@ func (s *IAM) attachedShapes(arns []string) []*iam.AttachedPolicy {
 			out = append(out, &iam.AttachedPolicy{PolicyArn: new(arn), PolicyName: new(p.Name)})
 		}
 	}
+
 	return out
 }
 
@@ -82,6 +96,7 @@ func (i *identity) inlineShapes() []*iam.PolicyDetail {
 	for _, name := range sorted(i.Inline) {
 		out = append(out, &iam.PolicyDetail{PolicyName: new(name), PolicyDocument: encoded(i.Inline[name])})
 	}
+
 	return out
 }
 
@@ -90,6 +105,7 @@ func (s *IAM) putRolePolicy(in *iam.PutRolePolicyInput) (*iam.PutRolePolicyOutpu
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.PutRolePolicyOutput{}, r.put(*in.PolicyName, *in.PolicyDocument, maxInlineRole)
 }
 
@@ -98,11 +114,17 @@ func (s *IAM) getRolePolicy(in *iam.GetRolePolicyInput) (*iam.GetRolePolicyOutpu
 	if err != nil {
 		return nil, err
 	}
+
 	document, err := r.inline(*in.PolicyName)
 	if err != nil {
 		return nil, err
 	}
-	return &iam.GetRolePolicyOutput{RoleName: in.RoleName, PolicyName: in.PolicyName, PolicyDocument: encoded(document)}, nil
+
+	return &iam.GetRolePolicyOutput{
+		RoleName:       in.RoleName,
+		PolicyName:     in.PolicyName,
+		PolicyDocument: encoded(document),
+	}, nil
 }
 
 func (s *IAM) listRolePolicies(in *iam.ListRolePoliciesInput) (*iam.ListRolePoliciesOutput, error) {
@@ -110,8 +132,14 @@ func (s *IAM) listRolePolicies(in *iam.ListRolePoliciesInput) (*iam.ListRolePoli
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := page(sorted(r.Inline), in.Marker, in.MaxItems)
-	return &iam.ListRolePoliciesOutput{PolicyNames: pointers(w.keys), IsTruncated: w.more, Marker: w.marker}, err
+
+	return &iam.ListRolePoliciesOutput{
+		PolicyNames: pointers(w.keys),
+		IsTruncated: w.more,
+		Marker:      w.marker,
+	}, err
 }
 
 func pointers(names []string) []*string {
@@ -119,6 +147,7 @@ func pointers(names []string) []*string {
 	for _, n := range names {
 		out = append(out, new(n))
 	}
+
 	return out
 }
 
@@ -127,10 +156,13 @@ func (s *IAM) deleteRolePolicy(in *iam.DeleteRolePolicyInput) (*iam.DeleteRolePo
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := r.inline(*in.PolicyName); err != nil {
 		return nil, err
 	}
+
 	delete(r.Inline, *in.PolicyName)
+
 	return &iam.DeleteRolePolicyOutput{}, nil
 }
 
@@ -139,6 +171,7 @@ func (s *IAM) attachRolePolicy(in *iam.AttachRolePolicyInput) (*iam.AttachRolePo
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.AttachRolePolicyOutput{}, s.attach(&r.identity, *in.PolicyArn)
 }
 
@@ -147,16 +180,25 @@ func (s *IAM) detachRolePolicy(in *iam.DetachRolePolicyInput) (*iam.DetachRolePo
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.DetachRolePolicyOutput{}, r.detach(*in.PolicyArn)
 }
 
-func (s *IAM) listAttachedRolePolicies(in *iam.ListAttachedRolePoliciesInput) (*iam.ListAttachedRolePoliciesOutput, error) {
+func (s *IAM) listAttachedRolePolicies(
+	in *iam.ListAttachedRolePoliciesInput,
+) (*iam.ListAttachedRolePoliciesOutput, error) {
 	r, err := s.role(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := page(r.Attached, in.Marker, in.MaxItems)
-	return &iam.ListAttachedRolePoliciesOutput{AttachedPolicies: s.attachedShapes(w.keys), IsTruncated: w.more, Marker: w.marker}, err
+
+	return &iam.ListAttachedRolePoliciesOutput{
+		AttachedPolicies: s.attachedShapes(w.keys),
+		IsTruncated:      w.more,
+		Marker:           w.marker,
+	}, err
 }
 
 func (s *IAM) putUserPolicy(in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutput, error) {
@@ -164,6 +206,7 @@ func (s *IAM) putUserPolicy(in *iam.PutUserPolicyInput) (*iam.PutUserPolicyOutpu
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.PutUserPolicyOutput{}, u.put(*in.PolicyName, *in.PolicyDocument, maxInlineUser)
 }
 
@@ -172,11 +215,17 @@ func (s *IAM) getUserPolicy(in *iam.GetUserPolicyInput) (*iam.GetUserPolicyOutpu
 	if err != nil {
 		return nil, err
 	}
+
 	document, err := u.inline(*in.PolicyName)
 	if err != nil {
 		return nil, err
 	}
-	return &iam.GetUserPolicyOutput{UserName: in.UserName, PolicyName: in.PolicyName, PolicyDocument: encoded(document)}, nil
+
+	return &iam.GetUserPolicyOutput{
+		UserName:       in.UserName,
+		PolicyName:     in.PolicyName,
+		PolicyDocument: encoded(document),
+	}, nil
 }
 
 func (s *IAM) listUserPolicies(in *iam.ListUserPoliciesInput) (*iam.ListUserPoliciesOutput, error) {
@@ -184,8 +233,14 @@ func (s *IAM) listUserPolicies(in *iam.ListUserPoliciesInput) (*iam.ListUserPoli
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := page(sorted(u.Inline), in.Marker, in.MaxItems)
-	return &iam.ListUserPoliciesOutput{PolicyNames: pointers(w.keys), IsTruncated: w.more, Marker: w.marker}, err
+
+	return &iam.ListUserPoliciesOutput{
+		PolicyNames: pointers(w.keys),
+		IsTruncated: w.more,
+		Marker:      w.marker,
+	}, err
 }
 
 func (s *IAM) deleteUserPolicy(in *iam.DeleteUserPolicyInput) (*iam.DeleteUserPolicyOutput, error) {
@@ -193,10 +248,13 @@ func (s *IAM) deleteUserPolicy(in *iam.DeleteUserPolicyInput) (*iam.DeleteUserPo
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := u.inline(*in.PolicyName); err != nil {
 		return nil, err
 	}
+
 	delete(u.Inline, *in.PolicyName)
+
 	return &iam.DeleteUserPolicyOutput{}, nil
 }
 
@@ -205,6 +263,7 @@ func (s *IAM) attachUserPolicy(in *iam.AttachUserPolicyInput) (*iam.AttachUserPo
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.AttachUserPolicyOutput{}, s.attach(&u.identity, *in.PolicyArn)
 }
 
@@ -213,14 +272,23 @@ func (s *IAM) detachUserPolicy(in *iam.DetachUserPolicyInput) (*iam.DetachUserPo
 	if err != nil {
 		return nil, err
 	}
+
 	return &iam.DetachUserPolicyOutput{}, u.detach(*in.PolicyArn)
 }
 
-func (s *IAM) listAttachedUserPolicies(in *iam.ListAttachedUserPoliciesInput) (*iam.ListAttachedUserPoliciesOutput, error) {
+func (s *IAM) listAttachedUserPolicies(
+	in *iam.ListAttachedUserPoliciesInput,
+) (*iam.ListAttachedUserPoliciesOutput, error) {
 	u, err := s.user(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := page(u.Attached, in.Marker, in.MaxItems)
-	return &iam.ListAttachedUserPoliciesOutput{AttachedPolicies: s.attachedShapes(w.keys), IsTruncated: w.more, Marker: w.marker}, err
+
+	return &iam.ListAttachedUserPoliciesOutput{
+		AttachedPolicies: s.attachedShapes(w.keys),
+		IsTruncated:      w.more,
+		Marker:           w.marker,
+	}, err
 }

@@ -12,6 +12,7 @@ func (s *IAM) Mark(role string, tags map[string]string) {
 	if !ok {
 		return
 	}
+
 	own := maps.Clone(tags)
 	maps.Copy(own, r.Tags)
 	maps.Copy(own, tags)

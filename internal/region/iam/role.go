@@ -17,55 +17,77 @@ func (s *IAM) role(name string) (*role, error) {
 	if !ok {
 		return nil, missing("The role with name %s cannot be found.", name)
 	}
+
 	return r, nil
 }
 
 // shape is a role as IAM shows it. Lists of roles have no tags.
 func (r *role) shape(s *IAM) *iam.Role {
 	out := &iam.Role{
-		Arn: new(r.arn(s)), RoleId: new(r.ID), RoleName: new(r.Name), Path: new(r.Path), CreateDate: new(r.Created),
-		AssumeRolePolicyDocument: encoded(r.Trust), MaxSessionDuration: new(r.MaxSession),
+		Arn:                      new(r.arn(s)),
+		RoleId:                   new(r.ID),
+		RoleName:                 new(r.Name),
+		Path:                     new(r.Path),
+		CreateDate:               new(r.Created),
+		AssumeRolePolicyDocument: encoded(r.Trust),
+		MaxSessionDuration:       new(r.MaxSession),
 	}
 	if r.Description != "" {
 		out.Description = new(r.Description)
 	}
+
 	return out
 }
 
 func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error) {
-	r := &role{Trust: *in.AssumeRolePolicyDocument, Description: str(in.Description), MaxSession: defaultSession}
+	r := &role{
+		Trust:       *in.AssumeRolePolicyDocument,
+		Description: str(in.Description),
+		MaxSession:  defaultSession,
+	}
+
 	r.Name, r.Created, r.Inline = *in.RoleName, s.cfg.Now().UTC(), map[string]string{}
 	if in.MaxSessionDuration != nil {
 		r.MaxSession = *in.MaxSessionDuration
 	}
+
 	if r.MaxSession > maxSession {
 		return nil, invalid("the maximum session duration is %d seconds", maxSession)
 	}
+
 	if in.PermissionsBoundary != nil {
 		return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "permissions boundaries are not known here")
 	}
+
 	if err := checkName("roleName", r.Name, maxRoleName); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if r.Path, err = checkPath(in.Path); err != nil {
 		return nil, err
 	}
+
 	if err := checkDocument(authz.Trust, r.Trust, maxTrust); err != nil {
 		return nil, err
 	}
+
 	if r.Tags, err = merge(nil, in.Tags); err != nil {
 		return nil, err
 	}
+
 	if s.hasRole(r.Name) {
 		return nil, exists("Role with name %s already exists.", r.Name)
 	}
+
 	if r.ID, err = s.id("AROA", 21); err != nil {
 		return nil, err
 	}
+
 	s.st.Roles[r.Name] = r
 	out := r.shape(s)
 	out.Tags = tagList(r.Tags)
+
 	return &iam.CreateRoleOutput{Role: out}, nil
 }
 
@@ -76,6 +98,7 @@ func (s *IAM) hasRole(name string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -84,8 +107,10 @@ func (s *IAM) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := r.shape(s)
 	out.Tags = tagList(r.Tags)
+
 	return &iam.GetRoleOutput{Role: out}, nil
 }
 
@@ -97,10 +122,12 @@ func (s *IAM) listRoles(in *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := &iam.ListRolesOutput{IsTruncated: w.more, Marker: w.marker}
 	for _, name := range w.keys {
 		out.Roles = append(out.Roles, s.st.Roles[name].shape(s))
 	}
+
 	return out, nil
 }
 
@@ -109,10 +136,13 @@ func (s *IAM) updateTrust(in *iam.UpdateAssumeRolePolicyInput) (*iam.UpdateAssum
 	if err != nil {
 		return nil, err
 	}
+
 	if err := checkDocument(authz.Trust, *in.PolicyDocument, maxTrust); err != nil {
 		return nil, err
 	}
+
 	r.Trust = *in.PolicyDocument
+
 	return &iam.UpdateAssumeRolePolicyOutput{}, nil
 }
 
@@ -121,15 +151,19 @@ func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error)
 	if err != nil {
 		return nil, err
 	}
+
 	if in.MaxSessionDuration != nil {
 		if *in.MaxSessionDuration > maxSession {
 			return nil, invalid("the maximum session duration is %d seconds", maxSession)
 		}
+
 		r.MaxSession = *in.MaxSessionDuration
 	}
+
 	if in.Description != nil {
 		r.Description = *in.Description
 	}
+
 	return &iam.UpdateRoleOutput{}, nil
 }
 
@@ -138,15 +172,19 @@ func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := r.deletable(); err != nil {
 		return nil, err
 	}
+
 	for _, p := range s.st.Profiles {
 		if p.Role == r.Name {
 			return nil, conflict("remove roles from instance profile")
 		}
 	}
+
 	delete(s.st.Roles, r.Name)
+
 	return &iam.DeleteRoleOutput{}, nil
 }
 
@@ -154,9 +192,11 @@ func (i *identity) deletable() error {
 	if len(i.Attached) > 0 {
 		return conflict("detach all policies")
 	}
+
 	if len(i.Inline) > 0 {
 		return conflict("delete policies")
 	}
+
 	return nil
 }
 
@@ -165,11 +205,14 @@ func (s *IAM) tagRole(in *iam.TagRoleInput) (*iam.TagRoleOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	tags, err := merge(r.Tags, in.Tags)
 	if err != nil {
 		return nil, err
 	}
+
 	r.Tags = tags
+
 	return &iam.TagRoleOutput{}, nil
 }
 
@@ -178,7 +221,9 @@ func (s *IAM) untagRole(in *iam.UntagRoleInput) (*iam.UntagRoleOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	r.Tags = without(r.Tags, in.TagKeys)
+
 	return &iam.UntagRoleOutput{}, nil
 }
 
@@ -187,39 +232,54 @@ func (s *IAM) listRoleTags(in *iam.ListRoleTagsInput) (*iam.ListRoleTagsOutput, 
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := page(sorted(r.Tags), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &iam.ListRoleTagsOutput{IsTruncated: w.more, Marker: w.marker}
 	for _, k := range w.keys {
 		out.Tags = append(out.Tags, &iam.Tag{Key: new(k), Value: new(r.Tags[k])})
 	}
+
 	return out, nil
 }
 
-func (s *IAM) createServiceLinkedRole(in *iam.CreateServiceLinkedRoleInput) (*iam.CreateServiceLinkedRoleOutput, error) {
+func (s *IAM) createServiceLinkedRole(
+	in *iam.CreateServiceLinkedRoleInput,
+) (*iam.CreateServiceLinkedRoleOutput, error) {
 	service := *in.AWSServiceName
 	short, ok := strings.CutSuffix(service, ".amazonaws.com")
 	if !ok || short == "" {
 		return nil, invalid("Invalid Service Name: %s", service)
 	}
+
 	name := "AWSServiceRoleFor" + strings.ToUpper(short[:1]) + short[1:]
 	if in.CustomSuffix != nil {
 		name += "_" + *in.CustomSuffix
 	}
+
 	if s.hasRole(name) {
-		return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "Service role name %s has been taken in this account, please try a different suffix.", name)
+		return nil, wire.Errorf(
+			iam.ErrCodeInvalidInputException,
+			"Service role name %s has been taken in this account, please try a different suffix.",
+			name,
+		)
 	}
+
 	id, err := s.id("AROA", 21)
 	if err != nil {
 		return nil, err
 	}
+
 	r := &role{
 		Trust:       `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
 		Description: str(in.Description), MaxSession: defaultSession,
 	}
+
 	r.Name, r.ID, r.Path, r.Created = name, id, "/aws-service-role/"+service+"/", s.cfg.Now().UTC()
 	s.st.Roles[name] = r
+
 	return &iam.CreateServiceLinkedRoleOutput{Role: r.shape(s)}, nil
 }

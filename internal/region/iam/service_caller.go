@@ -13,12 +13,22 @@ import (
 func (s *IAM) ServiceCaller(roleARN, service, session string) (wire.Caller, error) {
 	name := roleARN[strings.LastIndex(roleARN, "/")+1:]
 	if arn, ok := s.RoleARN(name); !ok || arn != roleARN || !s.TrustsService(name, service) {
-		return wire.Caller{}, wire.Errorf("ValidationError", "Role %s is invalid or cannot be assumed", roleARN)
+		return wire.Caller{}, wire.Errorf(
+			"ValidationError",
+			"Role %s is invalid or cannot be assumed",
+			roleARN,
+		)
 	}
+
 	c, who, err := s.issue(name, session, instanceSession, nil)
 	if err != nil {
 		return wire.Caller{}, err
 	}
-	who.Account, who.AccessKeyID, who.Role, who.Session = s.cfg.Account, c.AccessKeyID, name, session
+
+	who.Account = s.cfg.Account
+	who.AccessKeyID = c.AccessKeyID
+	who.Role = name
+	who.Session = session
+
 	return who, nil
 }

@@ -17,11 +17,18 @@ func (s *IAM) user(name string) (*user, error) {
 	if !ok {
 		return nil, missing("The user with name %s cannot be found.", name)
 	}
+
 	return u, nil
 }
 
 func (u *user) shape(s *IAM) *iam.User {
-	return &iam.User{Arn: new(u.arn(s)), UserId: new(u.ID), UserName: new(u.Name), Path: new(u.Path), CreateDate: new(u.Created)}
+	return &iam.User{
+		Arn:        new(u.arn(s)),
+		UserId:     new(u.ID),
+		UserName:   new(u.Name),
+		Path:       new(u.Path),
+		CreateDate: new(u.Created),
+	}
 }
 
 func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error) {
@@ -30,24 +37,30 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 	if err := checkName("userName", u.Name, maxRoleName); err != nil {
 		return nil, err
 	}
+
 	var err error
 	if u.Path, err = checkPath(in.Path); err != nil {
 		return nil, err
 	}
+
 	if u.Tags, err = merge(nil, in.Tags); err != nil {
 		return nil, err
 	}
+
 	for other := range s.st.Users {
 		if strings.EqualFold(other, u.Name) {
 			return nil, exists("User with name %s already exists.", u.Name)
 		}
 	}
+
 	if u.ID, err = s.id("AIDA", 21); err != nil {
 		return nil, err
 	}
+
 	s.st.Users[u.Name] = u
 	out := u.shape(s)
 	out.Tags = tagList(u.Tags)
+
 	return &iam.CreateUserOutput{User: out}, nil
 }
 
@@ -58,21 +71,32 @@ func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOu
 	caller := wire.CallerFrom(ctx)
 	if in.UserName == nil {
 		if caller.Root {
-			return &iam.GetUserOutput{User: &iam.User{
-				Arn: new(caller.ARN), UserId: new(caller.UserID), UserName: new(""), Path: new("/"), CreateDate: new(s.cfg.Now().UTC()),
-			}}, nil
+			return &iam.GetUserOutput{
+				User: &iam.User{
+					Arn:        new(caller.ARN),
+					UserId:     new(caller.UserID),
+					UserName:   new(""),
+					Path:       new("/"),
+					CreateDate: new(s.cfg.Now().UTC()),
+				},
+			}, nil
 		}
+
 		if caller.Role != "" {
 			return nil, invalid("Must specify userName when calling with non-User credentials")
 		}
+
 		in = &iam.GetUserInput{UserName: new(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])}
 	}
+
 	u, err := s.user(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	out := u.shape(s)
 	out.Tags = tagList(u.Tags)
+
 	return &iam.GetUserOutput{User: out}, nil
 }
 
@@ -84,10 +108,12 @@ func (s *IAM) listUsers(in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	out := &iam.ListUsersOutput{IsTruncated: w.more, Marker: w.marker}
 	for _, name := range w.keys {
 		out.Users = append(out.Users, s.st.Users[name].shape(s))
 	}
+
 	return out, nil
 }
 
@@ -96,13 +122,17 @@ func (s *IAM) deleteUser(in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(u.Keys) > 0 {
 		return nil, conflict("delete access keys")
 	}
+
 	if err := u.deletable(); err != nil {
 		return nil, err
 	}
+
 	delete(s.st.Users, u.Name)
+
 	return &iam.DeleteUserOutput{}, nil
 }
 
@@ -111,86 +141,125 @@ func (s *IAM) named(ctx context.Context, name *string) (*user, error) {
 	if name != nil {
 		return s.user(*name)
 	}
+
 	caller := wire.CallerFrom(ctx)
 	if caller.Root || caller.Role != "" {
 		return nil, invalid("Must specify userName when calling with non-User credentials")
 	}
+
 	return s.user(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])
 }
 
-func (s *IAM) createAccessKey(ctx context.Context, in *iam.CreateAccessKeyInput) (*iam.CreateAccessKeyOutput, error) {
+func (s *IAM) createAccessKey(
+	ctx context.Context,
+	in *iam.CreateAccessKeyInput,
+) (*iam.CreateAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u, err := s.named(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(u.Keys) >= maxKeys {
 		return nil, limit("Cannot exceed quota for AccessKeysPerUser: %d", maxKeys)
 	}
+
 	id, err := s.id("AKIA", 20)
 	if err != nil {
 		return nil, err
 	}
+
 	secret, err := s.secret(40)
 	if err != nil {
 		return nil, err
 	}
+
 	k := &accessKey{Secret: secret, Active: true, Created: s.cfg.Now().UTC()}
 	if u.Keys == nil {
 		u.Keys = map[string]*accessKey{}
 	}
+
 	u.Keys[id] = k
-	return &iam.CreateAccessKeyOutput{AccessKey: &iam.AccessKey{
-		AccessKeyId: new(id), SecretAccessKey: new(secret), Status: new(iam.StatusTypeActive), UserName: new(u.Name), CreateDate: new(k.Created),
-	}}, s.save()
+
+	return &iam.CreateAccessKeyOutput{
+		AccessKey: &iam.AccessKey{
+			AccessKeyId:     new(id),
+			SecretAccessKey: new(secret),
+			Status:          new(iam.StatusTypeActive),
+			UserName:        new(u.Name),
+			CreateDate:      new(k.Created),
+		},
+	}, s.save()
 }
 
-func (s *IAM) deleteAccessKey(ctx context.Context, in *iam.DeleteAccessKeyInput) (*iam.DeleteAccessKeyOutput, error) {
+func (s *IAM) deleteAccessKey(
+	ctx context.Context,
+	in *iam.DeleteAccessKeyInput,
+) (*iam.DeleteAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u, err := s.named(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	if u.Keys[*in.AccessKeyId] == nil {
 		return nil, missing("The Access Key with id %s cannot be found.", *in.AccessKeyId)
 	}
+
 	delete(u.Keys, *in.AccessKeyId)
+
 	return &iam.DeleteAccessKeyOutput{}, s.save()
 }
 
-func (s *IAM) updateAccessKey(ctx context.Context, in *iam.UpdateAccessKeyInput) (*iam.UpdateAccessKeyOutput, error) {
+func (s *IAM) updateAccessKey(
+	ctx context.Context,
+	in *iam.UpdateAccessKeyInput,
+) (*iam.UpdateAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u, err := s.named(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	k := u.Keys[*in.AccessKeyId]
 	if k == nil {
 		return nil, missing("The Access Key with id %s cannot be found.", *in.AccessKeyId)
 	}
+
 	k.Active = *in.Status == iam.StatusTypeActive
+
 	return &iam.UpdateAccessKeyOutput{}, s.save()
 }
 
-func (s *IAM) listAccessKeys(ctx context.Context, in *iam.ListAccessKeysInput) (*iam.ListAccessKeysOutput, error) {
+func (s *IAM) listAccessKeys(
+	ctx context.Context,
+	in *iam.ListAccessKeysInput,
+) (*iam.ListAccessKeysOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u, err := s.named(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
+
 	out := &iam.ListAccessKeysOutput{IsTruncated: new(false)} // a user has two at most
+
 	for _, id := range sorted(u.Keys) {
 		status := iam.StatusTypeInactive
 		if u.Keys[id].Active {
 			status = iam.StatusTypeActive
 		}
+
 		out.AccessKeyMetadata = append(out.AccessKeyMetadata, &iam.AccessKeyMetadata{
-			AccessKeyId: new(id), Status: new(status), UserName: new(u.Name), CreateDate: new(u.Keys[id].Created),
+			AccessKeyId: new(id),
+			Status:      new(status),
+			UserName:    new(u.Name),
+			CreateDate:  new(u.Keys[id].Created),
 		})
 	}
+
 	return out, nil
 }

@@ -33,6 +33,7 @@ func (b builder) runStages(ctx context.Context) error {
 	if err := os.RemoveAll(b.buildDir); err != nil {
 		return fmt.Errorf("remove an interrupted build: %w", err)
 	}
+
 	stages := []struct {
 		name string
 		do   func(context.Context) error
@@ -44,14 +45,17 @@ func (b builder) runStages(ctx context.Context) error {
 		{"trim", b.trimRoot},
 		{"mask units", b.maskUnits},
 	}
+
 	for _, stage := range stages {
 		if b.opts.Progress != nil {
 			b.opts.Progress(stage.name)
 		}
+
 		if err := stage.do(ctx); err != nil {
 			return fmt.Errorf("%s: %w", stage.name, err)
 		}
 	}
+
 	return b.publishImage()
 }
 
@@ -62,6 +66,7 @@ func (b builder) bootstrapBase(ctx context.Context) error {
 			return fmt.Errorf("make folder: %w", err)
 		}
 	}
+
 	args := []string{
 		"--variant=minbase", "--arch=" + b.opts.Arch, "--cache-dir=" + b.packageCacheDir(),
 		"--include=" + strings.Join(basePackages(), ","), debianSuite, b.rootDir(),
@@ -69,6 +74,7 @@ func (b builder) bootstrapBase(ctx context.Context) error {
 	if mirror := b.opts.findMirror(os.DirFS("/etc/apt")); mirror != "" {
 		args = append(args, mirror)
 	}
+
 	return b.runCommand(ctx, b.opts.findProgram("debootstrap"), args...)
 }
 
@@ -90,13 +96,23 @@ mkdir -p "$root/var/cache/apt/archives"
 mount --bind "$debs" "$root/var/cache/apt/archives"
 [ ! -f /etc/resolv.conf ] || cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 exec chroot "$root" /bin/sh -c "$script" finish "$@"`
-	return b.runCommand(ctx, b.opts.findProgram("sh"), append([]string{"-c", outer, "finish", b.rootDir(), b.packageCacheDir(), finishScript}, args...)...)
+
+	return b.runCommand(
+		ctx,
+		b.opts.findProgram("sh"),
+		append([]string{"-c", outer, "finish", b.rootDir(), b.packageCacheDir(), finishScript}, args...)...)
 }
 
 // runCommand runs a program in a mount namespace of its own and says the end of its output where it fails.
 func (b builder) runCommand(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "HOME=/root", "DEBIAN_FRONTEND=noninteractive"}
+	cmd.Env = []string{
+		"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+		"LC_ALL=C",
+		"HOME=/root",
+		"DEBIAN_FRONTEND=noninteractive",
+	}
+
 	cmd.Env = append(cmd.Env, proxyVariables()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -105,6 +121,7 @@ func (b builder) runCommand(ctx context.Context, name string, args ...string) er
 	if err != nil {
 		return fmt.Errorf("run %s: %w\n%s", filepath.Base(name), err, outputTail(out, 2000))
 	}
+
 	return nil
 }
 
@@ -118,6 +135,7 @@ func proxyVariables() []string {
 			out = append(out, entry)
 		}
 	}
+
 	return out
 }
 
@@ -125,6 +143,7 @@ func outputTail(out []byte, n int) []byte {
 	if len(out) > n {
 		out = out[len(out)-n:]
 	}
+
 	return bytes.TrimSpace(out)
 }
 
@@ -135,10 +154,12 @@ func (b builder) writeOverlay(context.Context) error {
 		if err := makeDir(filepath.Dir(path)); err != nil {
 			return fmt.Errorf("make folder of /%s: %w", f.Name, err)
 		}
+
 		if err := writeWorldReadable(path, f.Data); err != nil {
 			return fmt.Errorf("write /%s: %w", f.Name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -148,25 +169,32 @@ func (b builder) maskUnits(context.Context) error {
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("mask %s: %w", unit, err)
 		}
+
 		if err := os.Symlink("/dev/null", path); err != nil {
 			return fmt.Errorf("mask %s: %w", unit, err)
 		}
 	}
+
 	return nil
 }
 
 // publishImage moves the finished image to its name. A reader sees all of it or nothing.
 func (b builder) publishImage() error {
-	data, err := json.Marshal(Image{ID: b.id, Root: filepath.Join(b.opts.CacheDir, b.id, "root"), Arch: b.opts.Arch})
+	data, err := json.Marshal(
+		Image{ID: b.id, Root: filepath.Join(b.opts.CacheDir, b.id, "root"), Arch: b.opts.Arch},
+	)
 	if err != nil {
 		return fmt.Errorf("describe image: %w", err)
 	}
+
 	if err := os.WriteFile(filepath.Join(b.buildDir, "image.json"), data, 0o600); err != nil {
 		return fmt.Errorf("describe image: %w", err)
 	}
+
 	if err := os.Rename(b.buildDir, filepath.Join(b.opts.CacheDir, b.id)); err != nil {
 		return fmt.Errorf("publish image: %w", err)
 	}
+
 	return nil
 }
 
@@ -175,19 +203,23 @@ func (o Options) findMirror(apt fs.FS) string {
 	if o.Mirror != "" {
 		return o.Mirror
 	}
+
 	files, err := fs.Glob(apt, "sources.list.d/*")
 	if err != nil {
 		return ""
 	}
+
 	for _, name := range append(files, "sources.list") {
 		data, err := fs.ReadFile(apt, name)
 		if errors.Is(err, fs.ErrNotExist) || err != nil {
 			continue
 		}
+
 		if uri := parseDebianMirror(string(data)); uri != "" {
 			return uri
 		}
 	}
+
 	return ""
 }
 
@@ -197,11 +229,13 @@ func parseDebianMirror(sources string) string {
 		line, _, _ = strings.Cut(line, "#")
 		for field := range strings.FieldsSeq(line) {
 			uri := strings.TrimSuffix(field, "/")
-			if strings.HasPrefix(uri, "http") && strings.Contains(uri, "://") && strings.HasSuffix(uri, "/debian") {
+			if strings.HasPrefix(uri, "http") && strings.Contains(uri, "://") &&
+				strings.HasSuffix(uri, "/debian") {
 				return uri
 			}
 		}
 	}
+
 	return ""
 }
 

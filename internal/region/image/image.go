@@ -46,9 +46,18 @@ type Image struct {
 // ComputeID is the identity that Build would give an image of this architecture. It needs neither root nor a network.
 func ComputeID(arch string) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%s\n%s\n", debianSuite, arch, strings.Join(installedPackages(), "\n"), strings.Join(maskedUnits(), "\n"))
+	fmt.Fprintf(
+		h,
+		"%s\n%s\n%s\n%s\n",
+		debianSuite,
+		arch,
+		strings.Join(installedPackages(), "\n"),
+		strings.Join(maskedUnits(), "\n"),
+	)
+
 	h.Write(overlayArchive)
 	h.Write([]byte(finishScript))
+
 	return "ami-" + hex.EncodeToString(h.Sum(nil))[:17]
 }
 
@@ -57,15 +66,19 @@ func Find(dir, id string) (Image, error) {
 	if id == "" || id != filepath.Base(id) {
 		return Image{}, fmt.Errorf("image %q: not an image id", id)
 	}
+
 	data, err := os.ReadFile(filepath.Join(dir, id, "image.json"))
 	if err != nil {
 		return Image{}, fmt.Errorf("find image %s: %w", id, err)
 	}
+
 	var img Image
 	if err := json.Unmarshal(data, &img); err != nil {
 		return Image{}, fmt.Errorf("read image %s: %w", id, err)
 	}
+
 	img.Root = filepath.Join(dir, id, "root") // the cache may have been moved
+
 	return img, nil
 }
 
@@ -76,21 +89,26 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 	if img, err := Find(opts.CacheDir, id); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return img, err
 	}
+
 	if err := opts.checkRequirements(); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
+
 	unlock, err := lockCache(opts.CacheDir)
 	if err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
+
 	defer unlock()
 	if img, err := Find(opts.CacheDir, id); err == nil { // somebody else built it meanwhile
 		return img, nil
 	}
+
 	b := builder{opts: opts, id: id, buildDir: filepath.Join(opts.CacheDir, ".build")}
 	if err := b.runStages(ctx); err != nil {
 		return Image{}, fmt.Errorf("build image %s: %w", id, err)
 	}
+
 	return Find(opts.CacheDir, id)
 }
 
@@ -98,13 +116,25 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 func (o Options) checkRequirements() error {
 	var errs []error
 	if os.Geteuid() != 0 {
-		errs = append(errs, errors.New("needs root: the image is a Debian root file system with device nodes and owners"))
+		errs = append(
+			errs,
+			errors.New("needs root: the image is a Debian root file system with device nodes and owners"),
+		)
 	}
+
 	for _, program := range []string{"debootstrap", "chroot", "mount", "sh"} {
 		if o.findProgram(program) == "" {
-			errs = append(errs, fmt.Errorf("program %s not found: install the Debian package %s", program, packageOf(program)))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"program %s not found: install the Debian package %s",
+					program,
+					packageOf(program),
+				),
+			)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -124,12 +154,14 @@ func (o Options) findProgram(program string) string {
 	if o.LookPath != nil {
 		return o.LookPath(program)
 	}
+
 	for _, dir := range []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"} {
 		path := filepath.Join(dir, program)
 		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
 			return path
 		}
 	}
+
 	return ""
 }
 
@@ -137,12 +169,15 @@ func lockCache(dir string) (func(), error) {
 	if err := makeDir(dir); err != nil {
 		return nil, fmt.Errorf("make image cache: %w", err)
 	}
+
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock image cache: %w", err)
 	}
+
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock image cache %s: %w", dir, err), f.Close())
 	}
+
 	return func() { _ = f.Close() }, nil
 }

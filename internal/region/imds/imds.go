@@ -59,7 +59,17 @@ const (
 
 // apiVersions that clients ask for; all give the same tree. cloud-init tries several and falls back to the first.
 func apiVersions() []string {
-	return []string{"1.0", "2009-04-04", "2016-09-02", "2018-09-24", "2020-10-27", "2021-03-23", "2021-07-15", "2022-09-24", "latest"}
+	return []string{
+		"1.0",
+		"2009-04-04",
+		"2016-09-02",
+		"2018-09-24",
+		"2020-10-27",
+		"2021-03-23",
+		"2021-07-15",
+		"2022-09-24",
+		"latest",
+	}
 }
 
 // New returns the handler that serves the metadata of whichever instance asks.
@@ -67,12 +77,15 @@ func New(opts Options) (http.Handler, error) {
 	if opts.Source == nil || opts.RequestOrigin == nil || opts.Clock == nil {
 		return nil, errors.New("metadata service: source, from and clock are required")
 	}
+
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if len(opts.TokenKey) == 0 {
 		opts.TokenKey = []byte(rand.Text() + rand.Text())
 	}
+
 	return &service{opts: opts, tokens: tokenIssuer{key: opts.TokenKey}}, nil
 }
 
@@ -89,29 +102,35 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusForbidden)
 		return
 	}
+
 	id, ok := s.opts.Source.FindInstance(vpc, addr)
 	if !ok {
 		writeError(w, http.StatusNotFound)
 		return
 	}
+
 	required, enabled := s.opts.Source.TokenOptions(id)
 	if !enabled {
 		writeError(w, http.StatusForbidden)
 		return
 	}
+
 	if r.Method == http.MethodPut {
 		s.issueToken(w, r, id)
 		return
 	}
+
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		writeError(w, http.StatusMethodNotAllowed)
 		return
 	}
+
 	token := r.Header.Get(tokenHeader)
 	if token == "" && required || token != "" && !s.tokens.isValid(token, id, s.opts.Clock()) {
 		writeError(w, http.StatusUnauthorized)
 		return
 	}
+
 	s.serveValue(w, r, id)
 }
 
@@ -127,11 +146,13 @@ func (s *service) issueToken(w http.ResponseWriter, r *http.Request, id string) 
 		writeError(w, http.StatusForbidden)
 		return
 	}
+
 	ttl, err := strconv.Atoi(r.Header.Get(ttlHeader))
 	if err != nil || ttl < 1 || ttl > maxTokenTTL {
 		writeError(w, http.StatusBadRequest)
 		return
 	}
+
 	token := s.tokens.newToken(id, s.opts.Clock().Add(time.Duration(ttl)*time.Second))
 	w.Header().Set(ttlHeader, strconv.Itoa(ttl))
 	s.writeValue(w, r, []byte(token))
@@ -143,10 +164,12 @@ func (s *service) serveValue(w http.ResponseWriter, r *http.Request, id string) 
 		s.writeValue(w, r, []byte(strings.Join(apiVersions(), "\n")))
 		return
 	}
+
 	if !slices.Contains(apiVersions(), version) {
 		writeError(w, http.StatusNotFound)
 		return
 	}
+
 	value, found, err := s.opts.Source.GetValue(id, path)
 	if err != nil {
 		s.opts.Log.LogAttrs(r.Context(), slog.LevelError, "metadata value cannot be read",
@@ -154,16 +177,19 @@ func (s *service) serveValue(w http.ResponseWriter, r *http.Request, id string) 
 		writeError(w, http.StatusInternalServerError)
 		return
 	}
+
 	if !found {
 		lister, ok := s.opts.Source.(PathLister)
 		if ok {
 			value, found = listDirectory(lister.ListPaths(id), path)
 		}
 	}
+
 	if !found {
 		writeError(w, http.StatusNotFound)
 		return
 	}
+
 	s.writeValue(w, r, value)
 }
 
@@ -178,20 +204,26 @@ func splitPath(path string) (version, rest string) {
 func listDirectory(paths []string, dir string) ([]byte, bool) {
 	var entries []string
 	for _, p := range paths {
-		rest, below := p, true
+		rest := p
+		below := true
 		if dir != "" {
 			rest, below = strings.CutPrefix(p, dir+"/")
 		}
+
 		if !below {
 			continue
 		}
+
 		name, _, deeper := strings.Cut(rest, "/")
 		if deeper && dir != "" {
 			name += "/"
 		}
+
 		entries = append(entries, name)
 	}
+
 	slices.Sort(entries)
+
 	return []byte(strings.Join(slices.Compact(entries), "\n")), len(entries) > 0
 }
 
@@ -202,6 +234,7 @@ func (s *service) writeValue(w http.ResponseWriter, r *http.Request, value []byt
 	if r.Method == http.MethodHead {
 		return
 	}
+
 	_, err := w.Write(value) //nolint:gosec // plain text, said so above
 	if err != nil {
 		s.opts.Log.LogAttrs(r.Context(), slog.LevelDebug, "metadata client went away", slog.Any("error", err))

@@ -26,6 +26,7 @@ func (t tokenIssuer) newToken(instanceID string, end time.Time) string {
 	raw := make([]byte, headerSize, headerSize+macSize)
 	binary.BigEndian.PutUint64(raw, uint64(end.UnixNano()))
 	_, _ = rand.Read(raw[8:]) // never fails
+
 	return base64.RawURLEncoding.EncodeToString(append(raw, t.computeMAC(raw, instanceID)...))
 }
 
@@ -35,10 +36,13 @@ func (t tokenIssuer) isValid(token, instanceID string, now time.Time) bool {
 	if err != nil || len(raw) != headerSize+macSize {
 		return false
 	}
-	head, seal := raw[:headerSize], raw[headerSize:]
+
+	head := raw[:headerSize]
+	seal := raw[headerSize:]
 	if !hmac.Equal(seal, t.computeMAC(head, instanceID)) {
 		return false
 	}
+
 	return uint64(now.UnixNano()) < binary.BigEndian.Uint64(head)
 }
 
@@ -46,5 +50,6 @@ func (t tokenIssuer) computeMAC(head []byte, instanceID string) []byte {
 	mac := hmac.New(sha256.New, t.key)
 	mac.Write(head)
 	mac.Write([]byte(instanceID))
+
 	return mac.Sum(nil)[:macSize]
 }

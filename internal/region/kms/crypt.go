@@ -17,16 +17,23 @@ import (
 const maxPlaintext = 4096
 
 // use finds a key that is fit for work and asks IAM, with the encryption context, for an action on it.
-func (s *Service) use(ctx context.Context, id *string, action string, encryption map[string]string) (*key, error) {
+func (s *Service) use(
+	ctx context.Context,
+	id *string,
+	action string,
+	encryption map[string]string,
+) (*key, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, err := s.find(id)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := s.allowed(ctx, k, action, encryption); err != nil {
 		return nil, err
 	}
+
 	return k, s.usable(k)
 }
 
@@ -36,14 +43,27 @@ func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.Encry
 	if err != nil {
 		return nil, err
 	}
+
 	if len(in.Plaintext) > maxPlaintext {
-		return nil, wire.Errorf("ValidationException", "plaintext has %d bytes, the most is %d", len(in.Plaintext), maxPlaintext)
+		return nil, wire.Errorf(
+			"ValidationException",
+			"plaintext has %d bytes, the most is %d",
+			len(in.Plaintext),
+			maxPlaintext,
+		)
 	}
+
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
+
 	blob, err := seal(k, in.Plaintext, bound)
-	return &kms.EncryptOutput{CiphertextBlob: blob, KeyId: new(s.arn(k.ID)), EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, err
+
+	return &kms.EncryptOutput{
+		CiphertextBlob:      blob,
+		KeyId:               new(s.arn(k.ID)),
+		EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault),
+	}, err
 }
 
 func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
@@ -52,21 +72,35 @@ func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.Decry
 	if err != nil {
 		return nil, err
 	}
+
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
+
 	plaintext, err := open(k, in.CiphertextBlob, bound)
 	if err != nil {
 		return nil, err
 	}
-	return &kms.DecryptOutput{Plaintext: plaintext, KeyId: new(s.arn(k.ID)), EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, nil
+
+	return &kms.DecryptOutput{
+		Plaintext:           plaintext,
+		KeyId:               new(s.arn(k.ID)),
+		EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault),
+	}, nil
 }
 
-func (s *Service) dataKey(ctx context.Context, in *kms.GenerateDataKeyInput) (*kms.GenerateDataKeyOutput, error) {
+func (s *Service) dataKey(
+	ctx context.Context,
+	in *kms.GenerateDataKeyInput,
+) (*kms.GenerateDataKeyOutput, error) {
 	return s.makeDataKey(ctx, "GenerateDataKey", in)
 }
 
-func (s *Service) makeDataKey(ctx context.Context, action string, in *kms.GenerateDataKeyInput) (*kms.GenerateDataKeyOutput, error) {
+func (s *Service) makeDataKey(
+	ctx context.Context,
+	action string,
+	in *kms.GenerateDataKeyInput,
+) (*kms.GenerateDataKeyOutput, error) {
 	n := 32
 	switch {
 	case in.NumberOfBytes != nil && in.KeySpec == nil:
@@ -76,135 +110,214 @@ func (s *Service) makeDataKey(ctx context.Context, action string, in *kms.Genera
 	case text(in.KeySpec) != kms.DataKeySpecAes256:
 		return nil, wire.Errorf("ValidationException", "Please specify either number of bytes or key spec.")
 	}
+
 	if n < 1 || n > 1024 {
 		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
 	}
+
 	bound := values(in.EncryptionContext)
 	k, err := s.use(ctx, in.KeyId, action, bound)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
+
 	plaintext := make([]byte, n)
 	if _, err := rand.Read(plaintext); err != nil {
 		return nil, fmt.Errorf("make a data key: %w", err)
 	}
+
 	blob, err := seal(k, plaintext, bound)
-	return &kms.GenerateDataKeyOutput{Plaintext: plaintext, CiphertextBlob: blob, KeyId: new(s.arn(k.ID))}, err
+
+	return &kms.GenerateDataKeyOutput{
+		Plaintext:      plaintext,
+		CiphertextBlob: blob,
+		KeyId:          new(s.arn(k.ID)),
+	}, err
 }
 
-func (s *Service) dataKeyAlone(ctx context.Context, in *kms.GenerateDataKeyWithoutPlaintextInput) (*kms.GenerateDataKeyWithoutPlaintextOutput, error) {
+func (s *Service) dataKeyAlone(
+	ctx context.Context,
+	in *kms.GenerateDataKeyWithoutPlaintextInput,
+) (*kms.GenerateDataKeyWithoutPlaintextOutput, error) {
 	out, err := s.makeDataKey(ctx, "GenerateDataKeyWithoutPlaintext", &kms.GenerateDataKeyInput{
-		KeyId: in.KeyId, KeySpec: in.KeySpec, NumberOfBytes: in.NumberOfBytes, EncryptionContext: in.EncryptionContext, DryRun: in.DryRun,
+		KeyId:             in.KeyId,
+		KeySpec:           in.KeySpec,
+		NumberOfBytes:     in.NumberOfBytes,
+		EncryptionContext: in.EncryptionContext,
+		DryRun:            in.DryRun,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &kms.GenerateDataKeyWithoutPlaintextOutput{CiphertextBlob: out.CiphertextBlob, KeyId: out.KeyId}, nil
+
+	return &kms.GenerateDataKeyWithoutPlaintextOutput{
+		CiphertextBlob: out.CiphertextBlob,
+		KeyId:          out.KeyId,
+	}, nil
 }
 
 // useSealed finds the key that a ciphertext names, which must be the one that the caller names, if any. What was not
 // sealed here is an invalid ciphertext, whatever it names.
-func (s *Service) useSealed(ctx context.Context, blob []byte, want *string, action string, encryption map[string]string) (*key, error) {
+func (s *Service) useSealed(
+	ctx context.Context,
+	blob []byte,
+	want *string,
+	action string,
+	encryption map[string]string,
+) (*key, error) {
 	const idLength = 36
 	if len(blob) < idLength {
 		return nil, invalidCiphertext()
 	}
+
 	id := string(blob[:idLength])
 	s.mu.Lock()
 	_, unknown := s.find(&id)
 	named, err := s.find(want)
 	s.mu.Unlock()
+
 	switch {
 	case unknown != nil:
 		return nil, invalidCiphertext()
 	case want != nil && err != nil:
 		return nil, err
 	case want != nil && named.ID != id:
-		return nil, wire.Errorf("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation.")
+		return nil, wire.Errorf(
+			"IncorrectKeyException",
+			"The key ID in the request does not identify a CMK that can perform this operation.",
+		)
 	}
+
 	return s.use(ctx, &id, action, encryption)
 }
 
 func dryRun(asked *bool) error {
 	if asked != nil && *asked {
-		return wire.Errorf(kms.ErrCodeDryRunOperationException, "The request would have succeeded, but the DryRun option is set.")
+		return wire.Errorf(
+			kms.ErrCodeDryRunOperationException,
+			"The request would have succeeded, but the DryRun option is set.",
+		)
 	}
+
 	return nil
 }
 
 func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.ReEncryptOutput, error) {
-	from, to := values(in.SourceEncryptionContext), values(in.DestinationEncryptionContext)
+	from := values(in.SourceEncryptionContext)
+	to := values(in.DestinationEncryptionContext)
 	source, err := s.useSealed(ctx, in.CiphertextBlob, in.SourceKeyId, "ReEncryptFrom", from)
 	if err != nil {
 		return nil, err
 	}
+
 	destination, err := s.use(ctx, in.DestinationKeyId, "ReEncryptTo", to)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := dryRun(in.DryRun); err != nil {
 		return nil, err
 	}
+
 	plaintext, err := open(source, in.CiphertextBlob, from)
 	if err != nil {
 		return nil, err
 	}
+
 	blob, err := seal(destination, plaintext, to)
 	algorithm := new(kms.EncryptionAlgorithmSpecSymmetricDefault)
+
 	return &kms.ReEncryptOutput{
-		CiphertextBlob: blob, KeyId: new(s.arn(destination.ID)), SourceKeyId: new(s.arn(source.ID)),
-		SourceEncryptionAlgorithm: algorithm, DestinationEncryptionAlgorithm: algorithm,
+		CiphertextBlob:                 blob,
+		KeyId:                          new(s.arn(destination.ID)),
+		SourceKeyId:                    new(s.arn(source.ID)),
+		SourceEncryptionAlgorithm:      algorithm,
+		DestinationEncryptionAlgorithm: algorithm,
 	}, err
 }
 
-func (s *Service) generateRandom(ctx context.Context, in *kms.GenerateRandomInput) (*kms.GenerateRandomOutput, error) {
+func (s *Service) generateRandom(
+	ctx context.Context,
+	in *kms.GenerateRandomInput,
+) (*kms.GenerateRandomOutput, error) {
 	if err := wire.Authorize(ctx, wire.Check{Action: "kms:GenerateRandom"}); err != nil {
 		return nil, err
 	}
+
 	if in.NumberOfBytes == nil || *in.NumberOfBytes > 1024 {
 		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
 	}
+
 	b := make([]byte, *in.NumberOfBytes)
 	if _, err := rand.Read(b); err != nil {
 		return nil, fmt.Errorf("read random bytes: %w", err)
 	}
+
 	return &kms.GenerateRandomOutput{Plaintext: b}, nil
 }
 
-func (s *Service) createGrant(ctx context.Context, in *kms.CreateGrantInput) (out *kms.CreateGrantOutput, err error) {
+func (s *Service) createGrant(
+	ctx context.Context,
+	in *kms.CreateGrantInput,
+) (out *kms.CreateGrantOutput, err error) {
 	err = s.with(ctx, in.KeyId, "CreateGrant", func(k *key) error {
-		g := grant{ID: uuid(), Name: text(in.Name), Principal: *in.GranteePrincipal, Created: s.cfg.Now().UTC()}
+		g := grant{
+			ID:        uuid(),
+			Name:      text(in.Name),
+			Principal: *in.GranteePrincipal,
+			Created:   s.cfg.Now().UTC(),
+		}
+
 		for _, op := range in.Operations {
 			g.Operations = append(g.Operations, *op)
 		}
+
 		if c := in.Constraints; c != nil {
 			g.Equals, g.Subset = values(c.EncryptionContextEquals), values(c.EncryptionContextSubset)
 		}
+
 		if err := s.usable(k); err != nil {
 			return err
 		}
+
 		k.Grants = append(k.Grants, g)
 		out = &kms.CreateGrantOutput{GrantId: &g.ID, GrantToken: &g.ID}
+
 		return nil
 	})
+
 	return out, err
 }
 
-func (s *Service) listGrants(ctx context.Context, in *kms.ListGrantsInput) (out *kms.ListGrantsResponse, err error) {
+func (s *Service) listGrants(
+	ctx context.Context,
+	in *kms.ListGrantsInput,
+) (out *kms.ListGrantsResponse, err error) {
 	err = s.with(ctx, in.KeyId, "ListGrants", func(k *key) error {
 		out = &kms.ListGrantsResponse{Grants: []*kms.GrantListEntry{}, Truncated: new(false)}
 		for _, g := range k.Grants {
-			e := &kms.GrantListEntry{GrantId: &g.ID, Name: &g.Name, GranteePrincipal: &g.Principal, KeyId: new(s.arn(k.ID)), CreationDate: &g.Created}
+			e := &kms.GrantListEntry{
+				GrantId:          &g.ID,
+				Name:             &g.Name,
+				GranteePrincipal: &g.Principal,
+				KeyId:            new(s.arn(k.ID)),
+				CreationDate:     &g.Created,
+			}
+
 			for _, op := range g.Operations {
 				e.Operations = append(e.Operations, &op)
 			}
+
 			out.Grants = append(out.Grants, e)
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -215,6 +328,7 @@ func (s *Service) revokeGrant(ctx context.Context, in *kms.RevokeGrantInput) (*k
 		if len(k.Grants) == before {
 			return wire.Errorf("NotFoundException", "Grant ID %s not found", *in.GrantId)
 		}
+
 		return nil
 	})
 }

@@ -23,31 +23,51 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		check.Context["aws:RequestTag/"+*t.TagKey] = []string{*t.TagValue}
 		check.Context["aws:TagKeys"] = append(check.Context["aws:TagKeys"], *t.TagKey)
 	}
+
 	checks := []wire.Check{check}
 	if len(in.Tags) > 0 { // whoever makes a key with tags must be allowed to tag it
-		checks = append(checks, wire.Check{Action: "kms:TagResource", Resource: s.arn("*"), Context: check.Context})
+		checks = append(
+			checks,
+			wire.Check{Action: "kms:TagResource", Resource: s.arn("*"), Context: check.Context},
+		)
 	}
+
 	if err := wire.Authorize(ctx, checks...); err != nil {
 		return nil, err
 	}
+
 	if spec := text(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
 		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported here", spec)
 	}
+
 	policy := text(in.Policy)
 	if policy == "" {
 		policy = s.defaultPolicy()
 	}
+
 	if err := checkPolicy(policy); err != nil {
 		return nil, err
 	}
+
 	material := make([]byte, 32)
 	if _, err := rand.Read(material); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	k := &key{ID: uuid(), Description: text(in.Description), Created: s.cfg.Now().UTC(), State: kms.KeyStateEnabled, Policy: policy, Tags: tags, Material: material}
+
+	k := &key{
+		ID:          uuid(),
+		Description: text(in.Description),
+		Created:     s.cfg.Now().UTC(),
+		State:       kms.KeyStateEnabled,
+		Policy:      policy,
+		Tags:        tags,
+		Material:    material,
+	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.st.Keys[k.ID] = k
+
 	return &kms.CreateKeyOutput{KeyMetadata: s.metadata(k)}, s.save()
 }
 
@@ -62,27 +82,42 @@ func uuid() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails since Go 1.24
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 func (s *Service) metadata(k *key) *kms.KeyMetadata {
 	m := &kms.KeyMetadata{
-		AWSAccountId: &s.cfg.Account, Arn: new(s.arn(k.ID)), KeyId: &k.ID, CreationDate: &k.Created, Description: &k.Description,
-		Enabled: new(k.State == kms.KeyStateEnabled), KeyState: &k.State, KeyManager: new(kms.KeyManagerTypeCustomer),
-		KeySpec: new(kms.KeySpecSymmetricDefault), KeyUsage: new(kms.KeyUsageTypeEncryptDecrypt), Origin: new(kms.OriginTypeAwsKms),
-		EncryptionAlgorithms: []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)}, MultiRegion: new(false),
+		AWSAccountId:         &s.cfg.Account,
+		Arn:                  new(s.arn(k.ID)),
+		KeyId:                &k.ID,
+		CreationDate:         &k.Created,
+		Description:          &k.Description,
+		Enabled:              new(k.State == kms.KeyStateEnabled),
+		KeyState:             &k.State,
+		KeyManager:           new(kms.KeyManagerTypeCustomer),
+		KeySpec:              new(kms.KeySpecSymmetricDefault),
+		KeyUsage:             new(kms.KeyUsageTypeEncryptDecrypt),
+		Origin:               new(kms.OriginTypeAwsKms),
+		EncryptionAlgorithms: []*string{new(kms.EncryptionAlgorithmSpecSymmetricDefault)},
+		MultiRegion:          new(false),
 	}
 	if k.State == kms.KeyStatePendingDeletion {
 		m.DeletionDate = &k.Deletion
 	}
+
 	return m
 }
 
-func (s *Service) describeKey(ctx context.Context, in *kms.DescribeKeyInput) (out *kms.DescribeKeyOutput, err error) {
+func (s *Service) describeKey(
+	ctx context.Context,
+	in *kms.DescribeKeyInput,
+) (out *kms.DescribeKeyOutput, err error) {
 	err = s.with(ctx, in.KeyId, "DescribeKey", func(k *key) error {
 		out = &kms.DescribeKeyOutput{KeyMetadata: s.metadata(k)}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -91,15 +126,19 @@ func page(names []string, marker *string, limit *int64, most int) (out []string,
 	if limit != nil {
 		most = min(most, int(*limit))
 	}
+
 	for _, n := range names {
 		if n <= text(marker) {
 			continue
 		}
+
 		if len(out) == most {
 			return out, &out[len(out)-1]
 		}
+
 		out = append(out, n)
 	}
+
 	return out, nil
 }
 
@@ -107,15 +146,18 @@ func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.Lis
 	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListKeys"}); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ids, next := page(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, 1000)
 	out := &kms.ListKeysOutput{Keys: []*kms.KeyListEntry{}, NextMarker: next, Truncated: new(next != nil)}
+
 	for _, id := range ids {
 		if _, err := s.find(&id); err == nil {
 			out.Keys = append(out.Keys, &kms.KeyListEntry{KeyId: &id, KeyArn: new(s.arn(id))})
 		}
 	}
+
 	return out, nil
 }
 
@@ -123,6 +165,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 	if err := wire.Authorize(ctx, wire.Check{Action: "kms:ListAliases"}); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := ""
@@ -131,43 +174,72 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		if err != nil {
 			return nil, err
 		}
+
 		of = k.ID
 	}
+
 	var all []string
+
 	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
 		if of == "" || s.st.Aliases[name].Key == of {
 			all = append(all, name)
 		}
 	}
+
 	names, next := page(all, in.Marker, in.Limit, 100)
-	out := &kms.ListAliasesOutput{Aliases: []*kms.AliasListEntry{}, NextMarker: next, Truncated: new(next != nil)}
+	out := &kms.ListAliasesOutput{
+		Aliases:    []*kms.AliasListEntry{},
+		NextMarker: next,
+		Truncated:  new(next != nil),
+	}
+
 	for _, name := range names {
 		a := s.st.Aliases[name]
 		out.Aliases = append(out.Aliases, &kms.AliasListEntry{
-			AliasName: &name, AliasArn: new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name),
-			TargetKeyId: &a.Key, CreationDate: &a.Created, LastUpdatedDate: &a.Created,
+			AliasName:       &name,
+			AliasArn:        new("arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + name),
+			TargetKeyId:     &a.Key,
+			CreationDate:    &a.Created,
+			LastUpdatedDate: &a.Created,
 		})
 	}
+
 	return out, nil
 }
 
 // aliasAllowed asks about an alias itself: whoever names a key needs the right to the name beside that to the key.
 func (s *Service) aliasAllowed(ctx context.Context, action string, name *string) error {
-	return wire.Authorize(ctx, wire.Check{Action: "kms:" + action, Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + text(name)})
+	return wire.Authorize(
+		ctx,
+		wire.Check{
+			Action:   "kms:" + action,
+			Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + text(name),
+		},
+	)
 }
 
 func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
 	if err := s.aliasAllowed(ctx, "CreateAlias", in.AliasName); err != nil {
 		return nil, err
 	}
+
 	return &kms.CreateAliasOutput{}, s.with(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
 		if err := checkAlias(*in.AliasName); err != nil {
 			return err
 		}
+
 		if _, ok := s.st.Aliases[*in.AliasName]; ok {
-			return wire.Errorf("AlreadyExistsException", "An alias with the name arn:aws:kms:%s:%s:%s already exists", s.cfg.Region, s.cfg.Account, *in.AliasName)
+			return wire.Errorf(
+				"AlreadyExistsException",
+				"An alias with the name arn:aws:kms:%s:%s:%s already exists",
+				s.cfg.Region,
+				s.cfg.Account,
+				*in.AliasName,
+			)
 		}
+
 		s.st.Aliases[*in.AliasName] = &alias{Key: k.ID, Created: s.cfg.Now().UTC()}
+
 		return nil
 	})
 }
@@ -176,10 +248,12 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 	if err := s.aliasAllowed(ctx, "UpdateAlias", in.AliasName); err != nil {
 		return nil, err
 	}
+
 	return &kms.UpdateAliasOutput{}, s.with(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
 		if _, err := s.find(in.AliasName); err != nil {
 			return err
 		}
+
 		s.st.Aliases[*in.AliasName].Key = k.ID
 		return nil
 	})
@@ -189,6 +263,7 @@ func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*k
 	if err := s.aliasAllowed(ctx, "DeleteAlias", in.AliasName); err != nil {
 		return nil, err
 	}
+
 	return &kms.DeleteAliasOutput{}, s.with(ctx, in.AliasName, "DeleteAlias", func(*key) error {
 		delete(s.st.Aliases, *in.AliasName)
 		return nil
@@ -200,9 +275,11 @@ func (s *Service) tag(ctx context.Context, in *kms.TagResourceInput) (*kms.TagRe
 		if k.Tags == nil {
 			k.Tags = map[string]string{}
 		}
+
 		for _, t := range in.Tags {
 			k.Tags[*t.TagKey] = *t.TagValue
 		}
+
 		return nil
 	})
 }
@@ -212,48 +289,68 @@ func (s *Service) untag(ctx context.Context, in *kms.UntagResourceInput) (*kms.U
 		for _, name := range in.TagKeys {
 			delete(k.Tags, *name)
 		}
+
 		return nil
 	})
 }
 
-func (s *Service) listTags(ctx context.Context, in *kms.ListResourceTagsInput) (out *kms.ListResourceTagsOutput, err error) {
+func (s *Service) listTags(
+	ctx context.Context,
+	in *kms.ListResourceTagsInput,
+) (out *kms.ListResourceTagsOutput, err error) {
 	err = s.with(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
 		out = &kms.ListResourceTagsOutput{Tags: sortedTags(k.Tags), Truncated: new(false)}
 		return nil
 	})
+
 	return out, err
 }
 
-func (s *Service) enableRotation(ctx context.Context, in *kms.EnableKeyRotationInput) (*kms.EnableKeyRotationOutput, error) {
+func (s *Service) enableRotation(
+	ctx context.Context,
+	in *kms.EnableKeyRotationInput,
+) (*kms.EnableKeyRotationOutput, error) {
 	return &kms.EnableKeyRotationOutput{}, s.with(ctx, in.KeyId, "EnableKeyRotation", func(k *key) error {
 		k.Rotation = true
 		return s.usable(k)
 	})
 }
 
-func (s *Service) disableRotation(ctx context.Context, in *kms.DisableKeyRotationInput) (*kms.DisableKeyRotationOutput, error) {
+func (s *Service) disableRotation(
+	ctx context.Context,
+	in *kms.DisableKeyRotationInput,
+) (*kms.DisableKeyRotationOutput, error) {
 	return &kms.DisableKeyRotationOutput{}, s.with(ctx, in.KeyId, "DisableKeyRotation", func(k *key) error {
 		k.Rotation = false
 		return s.usable(k)
 	})
 }
 
-func (s *Service) rotation(ctx context.Context, in *kms.GetKeyRotationStatusInput) (out *kms.GetKeyRotationStatusOutput, err error) {
+func (s *Service) rotation(
+	ctx context.Context,
+	in *kms.GetKeyRotationStatusInput,
+) (out *kms.GetKeyRotationStatusOutput, err error) {
 	err = s.with(ctx, in.KeyId, "GetKeyRotationStatus", func(k *key) error {
 		out = &kms.GetKeyRotationStatusOutput{KeyId: &k.ID, KeyRotationEnabled: &k.Rotation}
 		if k.Rotation {
 			out.RotationPeriodInDays = new(int64(365))
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
-func (s *Service) getPolicy(ctx context.Context, in *kms.GetKeyPolicyInput) (out *kms.GetKeyPolicyOutput, err error) {
+func (s *Service) getPolicy(
+	ctx context.Context,
+	in *kms.GetKeyPolicyInput,
+) (out *kms.GetKeyPolicyOutput, err error) {
 	err = s.with(ctx, in.KeyId, "GetKeyPolicy", func(k *key) error {
 		out = &kms.GetKeyPolicyOutput{Policy: &k.Policy, PolicyName: new("default")}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -262,39 +359,62 @@ func (s *Service) putPolicy(ctx context.Context, in *kms.PutKeyPolicyInput) (*km
 		if err := checkPolicy(*in.Policy); err != nil {
 			return err
 		}
+
 		k.Policy = *in.Policy
 		return nil
 	})
 }
 
-func (s *Service) scheduleDeletion(ctx context.Context, in *kms.ScheduleKeyDeletionInput) (out *kms.ScheduleKeyDeletionOutput, err error) {
+func (s *Service) scheduleDeletion(
+	ctx context.Context,
+	in *kms.ScheduleKeyDeletionInput,
+) (out *kms.ScheduleKeyDeletionOutput, err error) {
 	days := int64(30) // AWS's default
 	if in.PendingWindowInDays != nil {
 		days = *in.PendingWindowInDays
 	}
+
 	if days < 7 || days > 30 {
 		return nil, wire.Errorf("ValidationException", "PendingWindowInDays must be between 7 and 30")
 	}
+
 	err = s.with(ctx, in.KeyId, "ScheduleKeyDeletion", func(k *key) error {
 		if k.State == kms.KeyStatePendingDeletion {
 			return s.usable(k)
 		}
-		k.State, k.Deletion = kms.KeyStatePendingDeletion, s.cfg.Now().UTC().Add(time.Duration(days)*24*time.Hour)
-		out = &kms.ScheduleKeyDeletionOutput{KeyId: new(s.arn(k.ID)), DeletionDate: &k.Deletion, KeyState: &k.State, PendingWindowInDays: &days}
+
+		k.State, k.Deletion = kms.KeyStatePendingDeletion, s.cfg.Now().UTC().Add(
+			time.Duration(days)*24*time.Hour,
+		)
+		out = &kms.ScheduleKeyDeletionOutput{
+			KeyId:               new(s.arn(k.ID)),
+			DeletionDate:        &k.Deletion,
+			KeyState:            &k.State,
+			PendingWindowInDays: &days,
+		}
+
 		return nil
 	})
+
 	return out, err
 }
 
-func (s *Service) cancelDeletion(ctx context.Context, in *kms.CancelKeyDeletionInput) (out *kms.CancelKeyDeletionOutput, err error) {
+func (s *Service) cancelDeletion(
+	ctx context.Context,
+	in *kms.CancelKeyDeletionInput,
+) (out *kms.CancelKeyDeletionOutput, err error) {
 	err = s.with(ctx, in.KeyId, "CancelKeyDeletion", func(k *key) error {
 		if k.State != kms.KeyStatePendingDeletion {
 			return wire.Errorf("KMSInvalidStateException", "%s is not pending deletion.", s.arn(k.ID))
 		}
-		k.State, k.Deletion = kms.KeyStateDisabled, time.Time{}
+
+		k.State = kms.KeyStateDisabled
+		k.Deletion = time.Time{}
 		out = &kms.CancelKeyDeletionOutput{KeyId: new(s.arn(k.ID))}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -311,6 +431,7 @@ func (s *Service) switchTo(ctx context.Context, id *string, action, state string
 		if k.State == kms.KeyStatePendingDeletion {
 			return s.usable(k)
 		}
+
 		k.State = state
 		return nil
 	})

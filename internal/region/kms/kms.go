@@ -86,20 +86,45 @@ func New(cfg Config) (*Service, error) {
 // Wire is the service as the wire layer serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "kms", Protocol: wire.JSON, Version: "2014-11-01", Target: "TrentService", Authorize: wire.AuthorizedInHandlers,
+		Name:      "kms",
+		Protocol:  wire.JSON,
+		Version:   "2014-11-01",
+		Target:    "TrentService",
+		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
 			wire.Operation("CreateKey", s.createKey), wire.Operation("DescribeKey", s.describeKey),
 			wire.Operation("ListKeys", s.listKeys), wire.Operation("ListAliases", s.listAliases),
-			wire.Operation("CreateAlias", s.createAlias), wire.Operation("UpdateAlias", s.updateAlias), wire.Operation("DeleteAlias", s.deleteAlias),
-			wire.Operation("TagResource", s.tag), wire.Operation("UntagResource", s.untag), wire.Operation("ListResourceTags", s.listTags),
-			wire.Operation("EnableKeyRotation", s.enableRotation), wire.Operation("DisableKeyRotation", s.disableRotation), wire.Operation("GetKeyRotationStatus", s.rotation),
+			wire.Operation(
+				"CreateAlias",
+				s.createAlias,
+			), wire.Operation("UpdateAlias", s.updateAlias), wire.Operation("DeleteAlias", s.deleteAlias),
+			wire.Operation(
+				"TagResource",
+				s.tag,
+			), wire.Operation("UntagResource", s.untag), wire.Operation("ListResourceTags", s.listTags),
+			wire.Operation(
+				"EnableKeyRotation",
+				s.enableRotation,
+			), wire.Operation("DisableKeyRotation", s.disableRotation), wire.Operation("GetKeyRotationStatus", s.rotation),
 			wire.Operation("GetKeyPolicy", s.getPolicy), wire.Operation("PutKeyPolicy", s.putPolicy),
-			wire.Operation("ScheduleKeyDeletion", s.scheduleDeletion), wire.Operation("CancelKeyDeletion", s.cancelDeletion),
+			wire.Operation(
+				"ScheduleKeyDeletion",
+				s.scheduleDeletion,
+			), wire.Operation("CancelKeyDeletion", s.cancelDeletion),
 			wire.Operation("EnableKey", s.enable), wire.Operation("DisableKey", s.disable),
 			wire.Operation("Encrypt", s.encrypt), wire.Operation("Decrypt", s.decrypt),
-			wire.Operation("GenerateDataKey", s.dataKey), wire.Operation("GenerateDataKeyWithoutPlaintext", s.dataKeyAlone),
-			wire.Operation("ReEncrypt", s.reEncrypt), wire.Operation("GenerateRandom", s.generateRandom), wire.Operation("UpdateKeyDescription", s.describeAs),
-			wire.Operation("CreateGrant", s.createGrant), wire.Operation("ListGrants", s.listGrants), wire.Operation("RevokeGrant", s.revokeGrant),
+			wire.Operation(
+				"GenerateDataKey",
+				s.dataKey,
+			), wire.Operation("GenerateDataKeyWithoutPlaintext", s.dataKeyAlone),
+			wire.Operation(
+				"ReEncrypt",
+				s.reEncrypt,
+			), wire.Operation("GenerateRandom", s.generateRandom), wire.Operation("UpdateKeyDescription", s.describeAs),
+			wire.Operation(
+				"CreateGrant",
+				s.createGrant,
+			), wire.Operation("ListGrants", s.listGrants), wire.Operation("RevokeGrant", s.revokeGrant),
 		},
 	}
 }
@@ -121,6 +146,7 @@ func text(p *string) string {
 	if p == nil {
 		return ""
 	}
+
 	return *p
 }
 
@@ -129,6 +155,7 @@ func values(m map[string]*string) map[string]string {
 	for k, v := range m {
 		out[k] = text(v)
 	}
+
 	return out
 }
 
@@ -138,18 +165,28 @@ func (s *Service) find(name *string) (*key, error) {
 	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
 		id = rest
 	}
+
 	id = strings.TrimPrefix(id, "key/")
 	if strings.HasPrefix(id, "alias/") {
 		a, ok := s.st.Aliases[id]
 		if !ok {
-			return nil, wire.Errorf("NotFoundException", "Alias arn:aws:kms:%s:%s:%s is not found.", s.cfg.Region, s.cfg.Account, id)
+			return nil, wire.Errorf(
+				"NotFoundException",
+				"Alias arn:aws:kms:%s:%s:%s is not found.",
+				s.cfg.Region,
+				s.cfg.Account,
+				id,
+			)
 		}
+
 		id = a.Key
 	}
+
 	k, ok := s.st.Keys[id]
 	if !ok || k.State == kms.KeyStatePendingDeletion && !s.cfg.Now().Before(k.Deletion) {
 		return nil, wire.Errorf("NotFoundException", "Key '%s' does not exist", s.arn(id))
 	}
+
 	return k, nil
 }
 
@@ -161,21 +198,26 @@ func (s *Service) with(ctx context.Context, name *string, action string, f func(
 	if strings.Contains(text(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
 		return wire.Errorf("NotFoundException", "Invalid keyId %s: the operation takes no alias", text(name))
 	}
+
 	k, err := s.find(name)
 	if err != nil {
 		return err
 	}
+
 	if err := s.allowed(ctx, k, action, nil); err != nil {
 		return err
 	}
+
 	if err := f(k); err != nil {
 		return err
 	}
+
 	for _, verb := range []string{"Describe", "Get", "List"} {
 		if strings.HasPrefix(action, verb) {
 			return nil
 		}
 	}
+
 	return s.save()
 }
 
@@ -187,6 +229,7 @@ func (s *Service) usable(k *key) error {
 	case kms.KeyStatePendingDeletion:
 		return wire.Errorf("KMSInvalidStateException", "%s is pending deletion.", s.arn(k.ID))
 	}
+
 	return nil
 }
 
@@ -196,10 +239,12 @@ func seal(k *key, plaintext []byte, encryption map[string]string) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+
 	nonce := make([]byte, aead.NonceSize())
 	if _, err := io.ReadFull(rand.Reader, nonce); err != nil {
 		return nil, fmt.Errorf("read random bytes: %w", err)
 	}
+
 	return aead.Seal(append([]byte(k.ID), nonce...), nonce, plaintext, aad), nil
 }
 
@@ -209,14 +254,17 @@ func open(k *key, blob []byte, encryption map[string]string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rest := blob[len(k.ID):]
 	if len(rest) < aead.NonceSize() {
 		return nil, invalidCiphertext()
 	}
+
 	plaintext, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], aad)
 	if err != nil {
 		return nil, invalidCiphertext()
 	}
+
 	return plaintext, nil
 }
 
@@ -227,11 +275,14 @@ func prepare(k *key, encryption map[string]string) (cipher.AEAD, []byte, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
 	}
+
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
 		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
 	}
+
 	aad, err := json.Marshal(encryption) // keys come sorted
+
 	return aead, aad, err
 }
 
@@ -241,5 +292,6 @@ func sortedTags(tags map[string]string) []*kms.Tag {
 	for _, name := range slices.Sorted(maps.Keys(tags)) {
 		out = append(out, &kms.Tag{TagKey: &name, TagValue: new(tags[name])})
 	}
+
 	return out
 }

@@ -12,10 +12,12 @@ func (s *Service) Mark(id string, tags map[string]string) {
 	if !ok {
 		return
 	}
+
 	own := maps.Clone(k.Tags)
 	if own == nil {
 		own = map[string]string{}
 	}
+
 	maps.Copy(own, tags)
 	k.Tags = own
 	_ = s.save() // a state that cannot be saved shows at the next change

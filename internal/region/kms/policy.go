@@ -35,12 +35,16 @@ func (s *Service) ask(ctx context.Context, k *key, c wire.Check) error {
 	if s.cfg.Identities == nil || caller.Root || caller == (wire.Caller{}) {
 		return wire.Authorize(ctx, c)
 	}
+
 	p, err := authz.Parse(authz.Resource, k.Policy)
 	if err != nil {
 		return fmt.Errorf("read the policy of %s: %w", c.Resource, err)
 	}
+
 	r := s.cfg.Identities.Request(ctx, c)
-	own, byKey := s.cfg.Identities.Decide(ctx, c), authz.Decide([]authz.Policy{p}, r)
+	own := s.cfg.Identities.Decide(ctx, c)
+	byKey := authz.Decide([]authz.Policy{p}, r)
+
 	switch {
 	case byKey.Denied:
 		return wire.Denied(ctx, c, byKey.Reason)
@@ -49,6 +53,7 @@ func (s *Service) ask(ctx context.Context, k *key, c wire.Check) error {
 	case byKey.Allowed, own.Allowed && authz.NamesAccount(p, s.cfg.Account, r), k.granted(r):
 		return nil
 	}
+
 	return wire.Denied(ctx, c, own.Reason)
 }
 
@@ -58,15 +63,18 @@ func (s *Service) conditions(k *key, encryption map[string]string) map[string][]
 	for name, value := range k.Tags {
 		keys["aws:ResourceTag/"+name] = []string{value}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(encryption)) {
 		keys[contextKey+name] = []string{encryption[name]}
 		keys["kms:EncryptionContextKeys"] = append(keys["kms:EncryptionContextKeys"], name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(s.st.Aliases)) {
 		if s.st.Aliases[name].Key == k.ID {
 			keys["kms:ResourceAliases"] = append(keys["kms:ResourceAliases"], name)
 		}
 	}
+
 	return keys
 }
 
@@ -84,6 +92,7 @@ func (g grant) fits(keys map[string][]string) bool {
 	if len(g.Equals) > 0 && len(keys["kms:EncryptionContextKeys"]) != len(g.Equals) {
 		return false
 	}
+
 	for _, want := range []map[string]string{g.Equals, g.Subset} {
 		for name, value := range want {
 			if !slices.Equal(keys[contextKey+name], []string{value}) {
@@ -91,24 +100,31 @@ func (g grant) fits(keys map[string][]string) bool {
 			}
 		}
 	}
+
 	return true
 }
 
 // Use is how another service of the region uses a key for the caller in ctx. action is one such as GenerateDataKey,
 // via the service, such as s3. It says whether the caller may and whether the key is fit for work, and returns the
 // key's ARN. name is an id, an ARN or an alias.
-func (s *Service) Use(ctx context.Context, action, name, via string, encryption map[string]string) (string, error) {
+func (s *Service) Use(
+	ctx context.Context,
+	action, name, via string,
+	encryption map[string]string,
+) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, err := s.find(&name)
 	if err != nil {
 		return "", err
 	}
+
 	keys := s.conditions(k, encryption)
 	keys["kms:ViaService"] = []string{via + "." + s.cfg.Region + ".amazonaws.com"}
 	if err := s.ask(ctx, k, wire.Check{Action: "kms:" + action, Context: keys}); err != nil {
 		return "", err
 	}
+
 	return s.arn(k.ID), s.usable(k)
 }
 
@@ -117,9 +133,11 @@ func checkPolicy(document string) error {
 	if len(document) > 32<<10 {
 		return wire.Errorf(kms.ErrCodeLimitExceededException, "a key's policy may have 32 KiB at most")
 	}
+
 	if _, err := authz.Parse(authz.Resource, document); err != nil {
 		return wire.Errorf(kms.ErrCodeMalformedPolicyDocumentException, "%v", err)
 	}
+
 	return nil
 }
 
@@ -131,21 +149,40 @@ func checkAlias(name string) error {
 	})
 	switch {
 	case !ok:
-		return wire.Errorf("ValidationException", "Alias must start with the prefix \"alias/\". Please see http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html")
+		return wire.Errorf(
+			"ValidationException",
+			"Alias must start with the prefix \"alias/\". Please see http://docs.aws.amazon.com/kms/latest/developerguide/programming-aliases.html",
+		)
+
 	case rest == "" || bad || len(name) > 256:
-		return wire.Errorf(kms.ErrCodeInvalidAliasNameException, "Alias contains invalid characters for an alias: %s", name)
+		return wire.Errorf(
+			kms.ErrCodeInvalidAliasNameException,
+			"Alias contains invalid characters for an alias: %s",
+			name,
+		)
+
 	case strings.HasPrefix(rest, "aws/"):
 		return wire.Errorf("NotAuthorizedException", "aliases that begin with alias/aws/ are AWS's own")
 	}
+
 	return nil
 }
 
-func (s *Service) describeAs(ctx context.Context, in *kms.UpdateKeyDescriptionInput) (*kms.UpdateKeyDescriptionOutput, error) {
-	return &kms.UpdateKeyDescriptionOutput{}, s.with(ctx, in.KeyId, "UpdateKeyDescription", func(k *key) error {
-		if k.State == kms.KeyStatePendingDeletion {
-			return s.usable(k)
-		}
-		k.Description = *in.Description
-		return nil
-	})
+func (s *Service) describeAs(
+	ctx context.Context,
+	in *kms.UpdateKeyDescriptionInput,
+) (*kms.UpdateKeyDescriptionOutput, error) {
+	return &kms.UpdateKeyDescriptionOutput{}, s.with(
+		ctx,
+		in.KeyId,
+		"UpdateKeyDescription",
+		func(k *key) error {
+			if k.State == kms.KeyStatePendingDeletion {
+				return s.usable(k)
+			}
+
+			k.Description = *in.Description
+			return nil
+		},
+	)
 }

@@ -22,38 +22,54 @@ func runBootStage(in machineDir, rest []string) error {
 	if len(rest) != 1 {
 		return errors.New("boot: want the console's path")
 	}
+
 	s, err := in.readSpec()
 	if err != nil {
 		return err
 	}
+
 	groups, err := listHierarchies()
 	if err != nil {
 		return err
 	}
+
 	if err := joinCgroups(groups, s.cgroupPath()); err != nil {
 		return err
 	}
+
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("make cgroup namespace: %w", err)
 	}
+
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("part from the host's mounts: %w", err)
 	}
+
 	unix.Umask(0)
 	t := rootTree{in: in, spec: s}
+
 	for _, step := range []func() error{t.mountRoot, t.mountKernel, func() error { return t.mountCgroups(groups) }, t.bindData, func() error { return t.makeDev(rest[0]) }, t.pivotRoot} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
+
 	unix.Umask(0o022)
 	if err := unix.Sethostname([]byte(s.Machine.Hostname)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	env := []string{"container=slipway", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8", "TERM=dumb"}
+
+	env := []string{
+		"container=slipway",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		"HOME=/",
+		"LANG=C.UTF-8",
+		"TERM=dumb",
+	}
 	if err := syscall.Exec("/sbin/init", []string{"/sbin/init"}, env); err != nil {
 		return fmt.Errorf("start systemd: %w", err)
 	}
+
 	return nil
 }
 
@@ -70,23 +86,33 @@ func (t rootTree) mountAt(fstype, path string, flags uintptr, options string) er
 	if err := makeDir(t.hostPath(path)); err != nil {
 		return fmt.Errorf("mount /%s: %w", path, err)
 	}
+
 	if err := unix.Mount(fstype, t.hostPath(path), fstype, flags, options); err != nil {
 		return fmt.Errorf("mount %s on /%s: %w", fstype, path, err)
 	}
+
 	return nil
 }
 
 // mountRoot lays the machine's layer over the image. It is volatile, that is never synced: a machine's root does not
 // outlive the host's power, and booting five at once should not wait for a disk.
 func (t rootTree) mountRoot() error {
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", escapeOverlayPath(t.spec.Image), escapeOverlayPath(t.in.upperDir()), escapeOverlayPath(t.in.workDir()))
+	options := fmt.Sprintf(
+		"lowerdir=%s,upperdir=%s,workdir=%s",
+		escapeOverlayPath(t.spec.Image),
+		escapeOverlayPath(t.in.upperDir()),
+		escapeOverlayPath(t.in.workDir()),
+	)
+
 	err := unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options+",volatile")
 	if errors.Is(err, unix.EINVAL) { // kernels before 5.10
 		err = unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options)
 	}
+
 	if err != nil {
 		return fmt.Errorf("mount root: %w", err)
 	}
+
 	return nil
 }
 
@@ -115,12 +141,14 @@ func (t rootTree) mountKernel() error {
 			return err
 		}
 	}
+
 	// For the network add-ons that look for it; a kernel may lack it.
 	_ = unix.Mount("bpf", t.hostPath("sys/fs/bpf"), "bpf", plain, "mode=700")
 	// The key that reboots or crashes the host belongs to the host; a kernel may lack it.
 	if _, err := os.Stat(t.hostPath("proc/sysrq-trigger")); err != nil {
 		return nil //nolint:nilerr // nothing to protect
 	}
+
 	return t.bindMount(t.hostPath("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
 }
 
@@ -128,12 +156,15 @@ func (t rootTree) bindMount(source, path string, flags uintptr) error {
 	if err := unix.Mount(source, t.hostPath(path), "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %s on /%s: %w", source, path, err)
 	}
+
 	if flags == 0 {
 		return nil
 	}
+
 	if err := unix.Mount("", t.hostPath(path), "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
 		return fmt.Errorf("protect /%s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -143,23 +174,28 @@ func (t rootTree) mountCgroups(groups []cgroupHierarchy) error {
 	if len(groups) == 1 && groups[0].V2 {
 		return t.mountAt("cgroup2", "sys/fs/cgroup", flags, "")
 	}
+
 	if err := t.mountAt("tmpfs", "sys/fs/cgroup", flags, "mode=755,size=1m"); err != nil {
 		return err
 	}
+
 	for _, h := range groups {
 		fstype := "cgroup"
 		if h.V2 {
 			fstype = "cgroup2"
 		}
+
 		if err := t.mountAt(fstype, filepath.Join("sys/fs/cgroup", h.DirName()), flags, h.Options); err != nil {
 			return err
 		}
+
 		for part := range strings.SplitSeq(h.DirName(), ",") {
 			if part != h.DirName() { // cpu,cpuacct is also known as cpu and as cpuacct
 				_ = os.Symlink(h.DirName(), t.hostPath(filepath.Join("sys/fs/cgroup", part)))
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -169,10 +205,12 @@ func (t rootTree) bindData() error {
 		if err := makeDir(t.hostPath(path)); err != nil {
 			return fmt.Errorf("bind /%s: %w", path, err)
 		}
+
 		if err := t.bindMount(t.in.dataDirs()[i], path, 0); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -183,6 +221,7 @@ func (t rootTree) makeDev(consolePath string) error {
 			return err
 		}
 	}
+
 	for name, target := range map[string]string{
 		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
 		"ptmx": "pts/ptmx", "core": "/proc/kcore",
@@ -191,22 +230,31 @@ func (t rootTree) makeDev(consolePath string) error {
 			return fmt.Errorf("make /dev/%s: %w", name, err)
 		}
 	}
+
 	if err := os.WriteFile(t.hostPath("dev/console"), nil, 0o600); err != nil {
 		return fmt.Errorf("make /dev/console: %w", err)
 	}
+
 	if err := t.bindMount(consolePath, "dev/console", 0); err != nil {
 		return err
 	}
+
 	attached, err := readVolumes(t.spec.Volumes)
 	if err != nil {
 		return err
 	}
-	attached = slices.DeleteFunc(attached, func(v volumeRecord) bool { return v.Instance != t.spec.Machine.ID })
+
+	attached = slices.DeleteFunc(
+		attached,
+		func(v volumeRecord) bool { return v.Instance != t.spec.Machine.ID },
+	)
+
 	for _, v := range attached {
 		if err := v.createDevice(t.hostPath("dev")); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -216,18 +264,23 @@ func (t rootTree) pivotRoot() error {
 	if err := unix.Chdir(t.in.rootDir()); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
+
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
+
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leave the host's root: %w", err)
 	}
+
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
+
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}
+
 	return nil
 }
 
@@ -258,8 +311,10 @@ func makeDeviceNode(dev string, n deviceNode) error {
 	if err := makeDir(filepath.Dir(path)); err != nil {
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
+
 	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil { //nolint:gosec // small numbers
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
+
 	return nil
 }

@@ -33,6 +33,7 @@ func (h cgroupHierarchy) DirName() string {
 	if h.V2 {
 		return "unified"
 	}
+
 	return strings.TrimPrefix(h.Options, "none,name=")
 }
 
@@ -42,24 +43,30 @@ func listHierarchies() ([]cgroupHierarchy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list cgroup hierarchies: %w", err)
 	}
+
 	defer func() { _ = f.Close() }()
 	var out []cgroupHierarchy
+
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		h, ok := parseHierarchy(lines.Text())
-		if ok && !slices.ContainsFunc(out, func(o cgroupHierarchy) bool { return o.DirName() == h.DirName() }) {
+		if ok &&
+			!slices.ContainsFunc(out, func(o cgroupHierarchy) bool { return o.DirName() == h.DirName() }) {
 			out = append(out, h)
 		}
 	}
+
 	return out, nil
 }
 
 // parseHierarchy reads one line of mountinfo: id parent major:minor root mountpoint options … - type source superoptions.
 func parseHierarchy(line string) (cgroupHierarchy, bool) {
 	head, rest, ok := strings.Cut(line, " - ")
-	before, after := strings.Fields(head), strings.Fields(rest)
+	before := strings.Fields(head)
+	after := strings.Fields(rest)
 	if !ok || len(before) < 5 || len(after) < 3 || before[3] != "/" {
 		return cgroupHierarchy{}, false
 	}
+
 	switch after[0] {
 	case "cgroup2":
 		return cgroupHierarchy{Mount: before[4], V2: true}, true
@@ -67,16 +74,26 @@ func parseHierarchy(line string) (cgroupHierarchy, bool) {
 	default:
 		return cgroupHierarchy{}, false
 	}
+
 	var controllers []string
+
 	for opt := range strings.SplitSeq(after[2], ",") {
 		switch {
 		case strings.HasPrefix(opt, "name="):
 			return cgroupHierarchy{Mount: before[4], Options: "none," + opt}, opt == "name=systemd"
-		case opt == "", opt == "rw", opt == "ro", opt == "xattr", opt == "clone_children", opt == "noprefix", strings.Contains(opt, "="):
+		case opt == "",
+			opt == "rw",
+			opt == "ro",
+			opt == "xattr",
+			opt == "clone_children",
+			opt == "noprefix",
+			strings.Contains(opt, "="):
+
 		default:
 			controllers = append(controllers, opt)
 		}
 	}
+
 	return cgroupHierarchy{Mount: before[4], Options: strings.Join(controllers, ",")}, len(controllers) > 0
 }
 
@@ -87,23 +104,32 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	v1 := slices.ContainsFunc(groups, func(h cgroupHierarchy) bool { return !h.V2 })
-	named := slices.ContainsFunc(groups, func(h cgroupHierarchy) bool { return h.Options == "none,name=systemd" })
+	named := slices.ContainsFunc(
+		groups,
+		func(h cgroupHierarchy) bool { return h.Options == "none,name=systemd" },
+	)
+
 	switch {
 	case len(groups) == 0:
 		if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
 			return nil, fmt.Errorf("mount cgroup2 on /sys/fs/cgroup: %w", err)
 		}
+
 	case v1 && !named:
 		if err := makeDir("/sys/fs/cgroup/systemd"); err != nil {
 			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
 		}
+
 		if err := unix.Mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", 0, "none,name=systemd"); err != nil {
 			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
 		}
+
 	default:
 		return groups, nil
 	}
+
 	return listHierarchies()
 }
 
@@ -116,15 +142,19 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 			if h.V2 {
 				enableControllers(at)
 			}
+
 			next := filepath.Join(at, part)
 			if err := unix.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("make cgroup %s: %w", next, err)
 			}
+
 			if err := inheritCPUSet(at, next); err != nil {
 				return err
 			}
+
 			at = next
 		}
+
 		shares := filepath.Join(at, "cpu.shares")
 		if _, err := os.Stat(shares); err == nil && vcpus > 0 {
 			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o600); err != nil {
@@ -132,6 +162,7 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -141,6 +172,7 @@ func enableControllers(dir string) {
 	if err != nil {
 		return
 	}
+
 	for controller := range strings.FieldsSeq(string(data)) {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
 	}
@@ -152,14 +184,17 @@ func inheritCPUSet(parent, child string) error {
 		if err != nil || strings.TrimSpace(string(have)) != "" {
 			continue // another hierarchy, or set already
 		}
+
 		want, err := os.ReadFile(filepath.Join(parent, name))
 		if err != nil || strings.TrimSpace(string(want)) == "" {
 			continue // version 2: empty means the parent's
 		}
+
 		if err := os.WriteFile(filepath.Join(child, name), want, 0o600); err != nil { //nolint:gosec // both are cgroups of ours
 			return fmt.Errorf("set %s of cgroup: %w", name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -170,6 +205,7 @@ func joinCgroups(groups []cgroupHierarchy, path string) error {
 			return fmt.Errorf("join cgroup: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -181,6 +217,7 @@ func removeCgroups(ctx context.Context, groups []cgroupHierarchy, path string) e
 			if _, err := os.Stat(top); errors.Is(err, fs.ErrNotExist) {
 				return true, nil
 			}
+
 			killAndRemoveCgroup(top)
 			return false, nil
 		})
@@ -188,6 +225,7 @@ func removeCgroups(ctx context.Context, groups []cgroupHierarchy, path string) e
 			return fmt.Errorf("remove cgroup %s: %w", top, err)
 		}
 	}
+
 	return nil
 }
 
@@ -197,14 +235,17 @@ func killAndRemoveCgroup(dir string) {
 	if err != nil {
 		return
 	}
+
 	for _, e := range entries {
 		if e.IsDir() {
 			killAndRemoveCgroup(filepath.Join(dir, e.Name()))
 		}
 	}
+
 	for _, pid := range cgroupPIDs(dir) {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
+
 	_ = unix.Rmdir(dir)
 }
 
@@ -213,11 +254,14 @@ func cgroupPIDs(dir string) []int {
 	if err != nil {
 		return nil
 	}
+
 	var pids []int
+
 	for field := range strings.FieldsSeq(string(data)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
 			pids = append(pids, pid)
 		}
 	}
+
 	return pids
 }

@@ -27,19 +27,24 @@ func openConsole(path string) (*serialConsole, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open console: %w", err)
 	}
+
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		return nil, errors.Join(fmt.Errorf("unlock console: %w", err), master.Close())
 	}
+
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("name console: %w", err), master.Close())
 	}
+
 	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open console: %w", err), master.Close())
 	}
+
 	log := &rotatingLog{path: path, limit: maxConsoleFileBytes}
 	go func() { _, _ = io.Copy(log, master) }() // ends with the supervisor
+
 	return &serialConsole{master: master, slave: slave}, nil
 }
 
@@ -56,12 +61,15 @@ func (r *rotatingLog) Write(p []byte) (int, error) {
 	if info, err := os.Stat(r.path); err == nil && info.Size()+int64(len(p)) > r.limit {
 		_ = os.Rename(r.path, r.path+".1")
 	}
+
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return len(p), nil //nolint:nilerr // dropped, see above
 	}
+
 	_, _ = f.Write(p)
 	_ = f.Close()
+
 	return len(p), nil
 }
 
@@ -71,5 +79,6 @@ func deadlineAfter(d time.Duration) time.Time {
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &ts); err != nil {
 		return time.Time{}
 	}
+
 	return time.Unix(ts.Unix()).Add(d)
 }

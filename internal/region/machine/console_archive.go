@@ -24,13 +24,16 @@ func (h *Host) saveConsole(id string) error {
 	if err != nil || len(text) == 0 {
 		return err
 	}
+
 	tmp := h.savedConsolePath(id) + ".new" // whole or not at all, if this process is killed
 	if err := os.WriteFile(tmp, text, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", tmp, err)
 	}
+
 	if err := os.Rename(tmp, h.savedConsolePath(id)); err != nil {
 		return fmt.Errorf("name %s: %w", tmp, err)
 	}
+
 	return h.pruneConsoles()
 }
 
@@ -39,19 +42,24 @@ func (h *Host) pruneConsoles() error {
 	if err != nil {
 		return fmt.Errorf("list consoles: %w", err)
 	}
+
 	var files []fs.FileInfo
+
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil { // another call may have removed it meanwhile
 			files = append(files, info)
 		}
 	}
+
 	slices.SortFunc(files, func(a, b fs.FileInfo) int {
 		return cmp.Or(b.ModTime().Compare(a.ModTime()), cmp.Compare(a.Name(), b.Name()))
 	})
+
 	for _, f := range files[min(maxSavedConsoles, len(files)):] {
 		if err := os.RemoveAll(filepath.Join(h.consolesDir(), f.Name())); err != nil {
 			return fmt.Errorf("forget a console: %w", err)
 		}
 	}
+
 	return nil
 }

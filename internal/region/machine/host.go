@@ -60,20 +60,25 @@ func New(cfg Config) (*Host, error) {
 	if cfg.Region == "" || strings.ContainsAny(cfg.Region, "/. ") {
 		return nil, fmt.Errorf("machines: region %q: want a short name of letters and digits", cfg.Region)
 	}
+
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("machines: folder %s: %w", cfg.Dir, err)
 	}
+
 	cfg.Dir = dir
 	if cfg.Executable == "" {
 		cfg.Executable = "/proc/self/exe" // still the running program after it was rebuilt
 	}
+
 	h := &Host{cfg: cfg, locks: map[string]*sync.Mutex{}}
+
 	for _, sub := range []string{h.instancesDir(), h.volumesDir(), h.consolesDir()} {
 		if err := makeDir(sub); err != nil {
 			return nil, fmt.Errorf("machines: make folder: %w", err)
 		}
 	}
+
 	return h, nil
 }
 
@@ -92,8 +97,10 @@ func (h *Host) lockID(id string) func() {
 		l = &sync.Mutex{}
 		h.locks[id] = l
 	}
+
 	h.mu.Unlock()
 	l.Lock()
+
 	return l.Unlock
 }
 
@@ -101,6 +108,7 @@ func validID(id, prefix string) error {
 	if !strings.HasPrefix(id, prefix) || id != filepath.Base(id) || len(id) > 64 {
 		return fmt.Errorf("%q: want an id that begins with %s", id, prefix)
 	}
+
 	return nil
 }
 
@@ -110,10 +118,12 @@ func (h *Host) Launch(ctx context.Context, m netspec.Machine) error {
 	if err := validID(m.ID, "i-"); err != nil {
 		return fmt.Errorf("launch machine: %w", err)
 	}
+
 	defer h.lockID(m.ID)()
 	if err := h.launchLocked(ctx, m); err != nil {
 		return fmt.Errorf("launch machine %s: %w", m.ID, err)
 	}
+
 	return nil
 }
 
@@ -122,27 +132,40 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 	if in.isAlive() {
 		return nil
 	}
+
 	if err := h.stopMachine(ctx, m.ID); err != nil { // what a crash may have left running
 		return err
 	}
+
 	if err := raiseSysctls(h.cfg.Dir); err != nil {
 		return err
 	}
+
 	root, err := h.cfg.ImageRoot(m.Image)
 	if err != nil {
 		return fmt.Errorf("image %s: %w", m.Image, err)
 	}
+
 	ns, err := h.cfg.Namespaces.EnsureNamespace(ctx, m)
 	if err != nil {
 		return fmt.Errorf("network: %w", err)
 	}
-	s := machineSpec{Region: h.cfg.Region, Machine: m, Image: root, Netns: ns, Volumes: h.volumesDir()}
+
+	s := machineSpec{
+		Region:  h.cfg.Region,
+		Machine: m,
+		Image:   root,
+		Netns:   ns,
+		Volumes: h.volumesDir(),
+	}
 	if err := in.prepareDisk(s); err != nil {
 		return err
 	}
+
 	if err := h.connectVolumes(m.ID); err != nil {
 		return err
 	}
+
 	return h.startSupervisor(ctx, in)
 }
 
@@ -154,12 +177,15 @@ func (h *Host) Reboot(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("reboot machine %s: %w", id, err)
 	}
+
 	if err := h.stopMachine(ctx, id); err != nil {
 		return fmt.Errorf("reboot machine %s: %w", id, err)
 	}
+
 	if err := h.launchLocked(ctx, s.Machine); err != nil {
 		return fmt.Errorf("reboot machine %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -174,13 +200,16 @@ func (h *Host) Console(id string) ([]byte, error) {
 	if _, err := os.Stat(h.savedConsolePath(id)); err == nil {
 		names = []string{h.savedConsolePath(id)}
 	}
+
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("console of %s: %w", id, err)
 		}
+
 		out = append(out, data...)
 	}
+
 	return out, nil
 }
 
@@ -190,10 +219,12 @@ func (h *Host) Terminate(ctx context.Context, id string) error {
 	if err := validID(id, "i-"); err != nil {
 		return fmt.Errorf("terminate machine: %w", err)
 	}
+
 	defer h.lockID(id)()
 	if err := h.terminateLocked(ctx, id); err != nil {
 		return fmt.Errorf("terminate machine %s: %w", id, err)
 	}
+
 	return nil
 }
 
@@ -201,20 +232,25 @@ func (h *Host) terminateLocked(ctx context.Context, id string) error {
 	if err := h.stopMachine(ctx, id); err != nil {
 		return err
 	}
+
 	if err := h.detachVolumes(ctx, id); err != nil {
 		return err
 	}
+
 	if r, ok := h.cfg.Namespaces.(NamespaceReleaser); ok {
 		if err := r.Release(ctx, id); err != nil {
 			return fmt.Errorf("release its network: %w", err)
 		}
 	}
+
 	if err := h.saveConsole(id); err != nil {
 		return fmt.Errorf("keep its console: %w", err)
 	}
+
 	if err := os.RemoveAll(h.machineDir(id).path); err != nil {
 		return fmt.Errorf("remove its disk: %w", err)
 	}
+
 	return nil
 }
 
@@ -224,13 +260,16 @@ func (h *Host) stopMachine(ctx context.Context, id string) error {
 	if err := in.killProcesses(ctx); err != nil {
 		return err
 	}
+
 	if err := killSupervisors(ctx, in.path); err != nil {
 		return err
 	}
+
 	groups, err := listHierarchies()
 	if err != nil {
 		return err
 	}
+
 	return removeCgroups(ctx, groups, filepath.Join(cgroupTop, h.cfg.Region, id))
 }
 
@@ -259,13 +298,16 @@ func (in machineDir) readSpec() (machineSpec, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return machineSpec{}, ErrNotFound
 	}
+
 	if err != nil {
 		return machineSpec{}, fmt.Errorf("read specification: %w", err)
 	}
+
 	var s machineSpec
 	if err := json.Unmarshal(data, &s); err != nil {
 		return machineSpec{}, fmt.Errorf("read specification %s: %w", in.specFile(), err)
 	}
+
 	return s, nil
 }
 
@@ -277,15 +319,18 @@ func (in machineDir) prepareDisk(s machineSpec) error {
 			return fmt.Errorf("make its disk: %w", err)
 		}
 	}
+
 	// A layer mounted "volatile" says so until it is unmounted in order, which a killed machine never does.
 	if err := os.RemoveAll(filepath.Join(in.workDir(), "work", "incompat")); err != nil {
 		return fmt.Errorf("make its disk: %w", err)
 	}
+
 	if _, err := os.Stat(in.specFile()); errors.Is(err, fs.ErrNotExist) {
 		if err := in.writeIdentityFiles(s); err != nil {
 			return err
 		}
 	}
+
 	return writeJSON(in.specFile(), s)
 }
 
@@ -297,6 +342,7 @@ func (in machineDir) dataDirs() []string {
 	for _, name := range boundDirs() {
 		dirs = append(dirs, filepath.Join(in.dataRoot(), name))
 	}
+
 	return dirs
 }
 
@@ -306,13 +352,16 @@ func (in machineDir) writeIdentityFiles(s machineSpec) error {
 	if s.Machine.Resolver.IsValid() {
 		resolv = "nameserver " + s.Machine.Resolver.String() + "\n"
 	}
+
 	if s.Machine.Domain != "" {
 		resolv = "search " + s.Machine.Domain + "\n" + resolv
 	}
+
 	etc := filepath.Join(in.upperDir(), "etc")
 	if err := makeDir(etc); err != nil {
 		return fmt.Errorf("write its /etc: %w", err)
 	}
+
 	for name, text := range map[string]string{
 		"hostname":    s.Machine.Hostname + "\n",
 		"machine-id":  hex.EncodeToString(sum[:16]) + "\n",
@@ -323,6 +372,7 @@ func (in machineDir) writeIdentityFiles(s machineSpec) error {
 			return fmt.Errorf("write its /etc: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -332,12 +382,15 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
+
 	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+
 	return nil
 }
 

@@ -20,15 +20,19 @@ func listLoops() (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}
+
 	out := map[string]string{}
+
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil { // freed meanwhile
 			continue
 		}
+
 		dev := "/dev/" + strings.Split(name, "/")[3]
 		out[dev] = strings.TrimSuffix(strings.TrimSpace(string(data)), " (deleted)")
 	}
+
 	return out, nil
 }
 
@@ -38,11 +42,13 @@ func findLoopDevice(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for dev, backing := range all {
 		if backing == file {
 			return dev, nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -51,50 +57,65 @@ func ensureLoopDevice(file string) (string, error) {
 	if dev, err := findLoopDevice(file); dev != "" || err != nil {
 		return dev, err
 	}
+
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return "", fmt.Errorf("get a loop device: %w", err)
 	}
+
 	defer func() { _ = control.Close() }()
 	data, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
 		return "", fmt.Errorf("get a loop device: %w", err)
 	}
+
 	defer func() { _ = data.Close() }()
+
 	for range 64 { // somebody else may take the free one first
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return "", fmt.Errorf("get a loop device: %w", err)
 		}
+
 		dev, err := configureLoopDevice(n, data)
 		if errors.Is(err, unix.EBUSY) {
 			continue
 		}
+
 		if err != nil {
 			return "", fmt.Errorf("get a loop device: %w", err)
 		}
+
 		return dev, nil
 	}
+
 	return "", errors.New("get a loop device: others are always faster")
 }
 
 func configureLoopDevice(n int, data *os.File) (string, error) {
 	dev := "/dev/loop" + strconv.Itoa(n)
 	// A kernel without devtmpfs in sight (a container) leaves making the node to us. 7 is the loop devices' major number.
-	err := unix.Mknod(dev, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(n)))) //nolint:gosec // n is a small index from the kernel
+	err := unix.Mknod(
+		dev,
+		unix.S_IFBLK|0o660,
+		int(unix.Mkdev(7, uint32(n))),
+	) //nolint:gosec // n is a small index from the kernel
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", fmt.Errorf("make %s: %w", dev, err)
 	}
+
 	f, err := os.OpenFile(dev, os.O_RDWR, 0)
 	if err != nil {
 		return "", fmt.Errorf("open %s: %w", dev, err)
 	}
+
 	defer func() { _ = f.Close() }()
 	config := unix.LoopConfig{Fd: uint32(data.Fd())} //nolint:gosec // a descriptor fits
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], data.Name())
 	if err := unix.IoctlLoopConfigure(int(f.Fd()), &config); err != nil {
 		return "", fmt.Errorf("configure %s: %w", dev, err)
 	}
+
 	return dev, nil
 }
 
@@ -104,7 +125,9 @@ func isLoopBusy(dev string) bool {
 	if err != nil {
 		return errors.Is(err, unix.EBUSY)
 	}
+
 	_ = unix.Close(fd)
+
 	return false
 }
 
@@ -114,10 +137,12 @@ func freeLoopDevice(dev string) error {
 	if err != nil {
 		return fmt.Errorf("free %s: %w", dev, err)
 	}
+
 	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("free %s: %w", dev, err)
 	}
+
 	return nil
 }
 
@@ -128,11 +153,14 @@ func freeLoopDevices(ctx context.Context, dir string) error {
 		if err != nil {
 			return false, err
 		}
+
 		left := 0
+
 		for dev, file := range all {
 			if !strings.HasPrefix(file, dir+"/") {
 				continue
 			}
+
 			left++
 			if !isLoopBusy(dev) {
 				if err := freeLoopDevice(dev); err != nil {
@@ -140,6 +168,7 @@ func freeLoopDevices(ctx context.Context, dir string) error {
 				}
 			}
 		}
+
 		return left == 0, nil
 	})
 }

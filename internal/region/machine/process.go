@@ -36,10 +36,12 @@ func identifyProcess(pid int) (processIdentity, error) {
 	if err != nil {
 		return processIdentity{}, err
 	}
+
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return processIdentity{}, fmt.Errorf("read boot id: %w", err)
 	}
+
 	return processIdentity{PID: pid, Start: start, Boot: string(bytes.TrimSpace(boot))}, nil
 }
 
@@ -49,10 +51,12 @@ func procStat(pid int) (start, state string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("read process %d: %w", pid, err)
 	}
+
 	start, state, ok := parseStat(data)
 	if !ok {
 		return "", "", fmt.Errorf("read process %d: unexpected stat %q", pid, data)
 	}
+
 	return start, state, nil
 }
 
@@ -62,10 +66,12 @@ func parseStat(data []byte) (start, state string, ok bool) {
 	if i < 0 {
 		return "", "", false
 	}
+
 	fields := strings.Fields(string(data[i+2:]))
 	if len(fields) < 20 {
 		return "", "", false
 	}
+
 	return fields[19], fields[0], true
 }
 
@@ -74,11 +80,14 @@ func (p processIdentity) isRunning() bool {
 	if p.PID <= 0 {
 		return false
 	}
+
 	now, err := identifyProcess(p.PID)
 	if err != nil || now != p {
 		return false
 	}
+
 	_, state, err := procStat(p.PID)
+
 	return err == nil && state != "Z" && state != "X"
 }
 
@@ -87,20 +96,25 @@ func (p processIdentity) killAndWait(ctx context.Context) error {
 	if !p.isRunning() {
 		return nil
 	}
+
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	}
+
 	defer func() { _ = unix.Close(fd) }()
 	if !p.isRunning() { // the number changed hands before it was opened
 		return nil
 	}
+
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", p.PID, err)
 	}
+
 	return pollUntil(ctx, 20*time.Second, func() (bool, error) { return !p.isRunning(), nil })
 }
 
@@ -110,11 +124,13 @@ func pollUntil(ctx context.Context, limit time.Duration, done func() (bool, erro
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		ok, err := done()
 		if ok || err != nil {
 			return err
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("gave up after %s: %w", limit, ctx.Err())
@@ -128,10 +144,12 @@ func (in machineDir) readProcesses() (machineProcesses, bool) {
 	if err != nil {
 		return machineProcesses{}, false
 	}
+
 	var r machineProcesses
 	if json.Unmarshal(data, &r) != nil {
 		return machineProcesses{}, false
 	}
+
 	return r, true
 }
 
@@ -146,13 +164,16 @@ func (in machineDir) killProcesses(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+
 	// The supervisor first, so that it cannot boot the machine anew; its end is a death signal for PID 1.
 	if err := r.Supervisor.killAndWait(ctx); err != nil {
 		return fmt.Errorf("end its supervisor: %w", err)
 	}
+
 	if err := r.Init.killAndWait(ctx); err != nil {
 		return fmt.Errorf("end its PID 1: %w", err)
 	}
+
 	return nil
 }
 
@@ -163,19 +184,23 @@ func killSupervisors(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
 	}
+
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || !isSupervisor(pid, dir) {
 			continue
 		}
+
 		p, err := identifyProcess(pid)
 		if err != nil { // it ended meanwhile
 			continue
 		}
+
 		if err := p.killAndWait(ctx); err != nil {
 			return fmt.Errorf("end supervisor %d: %w", pid, err)
 		}
 	}
+
 	return nil
 }
 
@@ -184,6 +209,7 @@ func isSupervisor(pid int, dir string) bool {
 	if err != nil {
 		return false
 	}
+
 	return matchesSupervisor(string(data), dir)
 }
 
@@ -192,5 +218,6 @@ func matchesSupervisor(cmdline, dir string) bool {
 	if len(args) < 4 || args[1] != SupervisorCommand || (args[2] != "supervise" && args[2] != "boot") {
 		return false
 	}
+
 	return args[3] == dir || strings.HasPrefix(args[3], dir+"/")
 }

@@ -46,20 +46,24 @@ func raiseSysctls(dir string) error {
 				before[name] = value
 			}
 		}
+
 		if err := writeJSON(savedSysctlsFile(dir), before); err != nil {
 			return fmt.Errorf("remember kernel settings: %w", err)
 		}
 	}
+
 	for name, want := range minimumSysctls() {
 		value, err := readSysctl(name)
 		if err != nil {
 			continue
 		}
+
 		if have, err := strconv.Atoi(value); err == nil && have < want {
 			// What cannot be raised may still suffice; a machine that needs more says so itself.
 			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o600)
 		}
 	}
+
 	return nil
 }
 
@@ -69,23 +73,29 @@ func restoreSysctls(dir string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("read remembered kernel settings: %w", err)
 	}
+
 	var before map[string]string
 	if err := json.Unmarshal(data, &before); err != nil {
 		return fmt.Errorf("read remembered kernel settings: %w", err)
 	}
+
 	var errs []error
+
 	for _, name := range slices.Sorted(maps.Keys(before)) {
 		value, err := readSysctl(name)
 		if err != nil || value == before[name] {
 			continue
 		}
+
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(before[name]), 0o600); err != nil {
 			errs = append(errs, fmt.Errorf("put back kernel setting %s: %w", name, err))
 		}
 	}
+
 	return errors.Join(append(errs, os.Remove(savedSysctlsFile(dir)))...)
 }
 
@@ -94,5 +104,6 @@ func readSysctl(name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read kernel setting %s: %w", name, err)
 	}
+
 	return strings.TrimSpace(string(data)), nil
 }

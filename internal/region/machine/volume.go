@@ -37,6 +37,7 @@ func (h *Host) readVolume(id string) (volumeRecord, error) {
 	if err := validID(id, "vol-"); err != nil {
 		return volumeRecord{}, err
 	}
+
 	return readVolume(h.volumeFile(id))
 }
 
@@ -45,13 +46,16 @@ func readVolume(path string) (volumeRecord, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return volumeRecord{}, ErrNotFound
 	}
+
 	if err != nil {
 		return volumeRecord{}, fmt.Errorf("read volume: %w", err)
 	}
+
 	var v volumeRecord
 	if err := json.Unmarshal(data, &v); err != nil {
 		return volumeRecord{}, fmt.Errorf("read volume %s: %w", path, err)
 	}
+
 	return v, nil
 }
 
@@ -61,18 +65,23 @@ func readVolumes(dir string) ([]volumeRecord, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
 	}
+
 	slices.Sort(names)
 	var out []volumeRecord
+
 	for _, name := range names {
 		v, err := readVolume(name)
 		if errors.Is(err, ErrNotFound) { // deleted meanwhile
 			continue
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, v)
 	}
+
 	return out, nil
 }
 
@@ -83,22 +92,28 @@ func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 	if err == nil {
 		return nil
 	}
+
 	if !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
+
 	if v.Size <= 0 {
 		return fmt.Errorf("create volume %s: size %d GiB: want at least 1", v.ID, v.Size)
 	}
+
 	f, err := os.OpenFile(h.volumeData(v.ID), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
+
 	if err := errors.Join(f.Truncate(int64(v.Size)<<30), f.Close()); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
+
 	if err := writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v}); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.ID, err)
 	}
+
 	return nil
 }
 
@@ -109,17 +124,21 @@ func (h *Host) DeleteVolume(_ context.Context, id string) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", id, err)
 	}
+
 	if v.Instance != "" {
 		return fmt.Errorf("delete volume %s: attached to %s: detach it first", id, v.Instance)
 	}
+
 	for _, path := range []string{h.volumeData(id), h.volumeFile(id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("delete volume %s: %w", id, err)
 		}
 	}
+
 	return nil
 }
 
@@ -131,6 +150,7 @@ func (h *Host) Attach(_ context.Context, volumeID, instanceID, device string) er
 	if err := h.attachLocked(volumeID, instanceID, device); err != nil {
 		return fmt.Errorf("attach volume %s to %s: %w", volumeID, instanceID, err)
 	}
+
 	return nil
 }
 
@@ -139,18 +159,23 @@ func (h *Host) attachLocked(volumeID, instanceID, device string) error {
 	if err != nil {
 		return err
 	}
+
 	if v.Instance != "" && v.Instance != instanceID {
 		return fmt.Errorf("attached to %s: detach it there first", v.Instance)
 	}
+
 	if _, err := h.machineDir(instanceID).readSpec(); err != nil {
 		return err
 	}
+
 	if v.Instance == "" {
-		v.Instance, v.Device = instanceID, device
+		v.Instance = instanceID
+		v.Device = device
 		if v.Name, err = h.freeDeviceName(instanceID); err != nil {
 			return err
 		}
 	}
+
 	return h.connectVolume(v)
 }
 
@@ -160,13 +185,16 @@ func (h *Host) connectVolume(v volumeRecord) error {
 	if err != nil {
 		return err
 	}
+
 	v.Loop = loop
 	if err := writeJSON(h.volumeFile(v.ID), v); err != nil {
 		return err
 	}
+
 	if dev, ok := h.machineDir(v.Instance).devDir(); ok {
 		return v.createDevice(dev)
 	}
+
 	return nil
 }
 
@@ -176,6 +204,7 @@ func (h *Host) connectVolumes(instanceID string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, v := range all {
 		if v.Instance == instanceID {
 			if err := h.connectVolume(v); err != nil {
@@ -183,6 +212,7 @@ func (h *Host) connectVolumes(instanceID string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -192,9 +222,13 @@ func (h *Host) freeDeviceName(instanceID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for i := 1; ; i++ {
 		name := "nvme" + strconv.Itoa(i) + "n1"
-		if !slices.ContainsFunc(all, func(v volumeRecord) bool { return v.Instance == instanceID && v.Name == name }) {
+		if !slices.ContainsFunc(
+			all,
+			func(v volumeRecord) bool { return v.Instance == instanceID && v.Name == name },
+		) {
 			return name, nil
 		}
 	}
@@ -206,6 +240,7 @@ func (in machineDir) devDir() (string, bool) {
 	if !ok || !r.Init.isRunning() {
 		return "", false
 	}
+
 	return filepath.Join("/proc", strconv.Itoa(r.Init.PID), "root", "dev"), true
 }
 
@@ -220,20 +255,25 @@ func (v volumeRecord) createDevice(dev string) error {
 	if err := unix.Stat(v.Loop, &st); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
+
 	if err := v.removeDevice(dev); err != nil {
 		return err
 	}
+
 	path := filepath.Join(dev, v.Name)
 	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil { //nolint:gosec // the kernel's own number
 		return fmt.Errorf("plug volume %s: make %s: %w", v.ID, path, err)
 	}
+
 	link := filepath.Join(dev, v.udevLink())
 	if err := makeDir(filepath.Dir(link)); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
+
 	if err := os.Symlink(filepath.Join("../..", v.Name), link); err != nil {
 		return fmt.Errorf("plug volume %s: %w", v.ID, err)
 	}
+
 	return nil
 }
 
@@ -243,6 +283,7 @@ func (v volumeRecord) removeDevice(dev string) error {
 			return fmt.Errorf("unplug volume %s: %w", v.ID, err)
 		}
 	}
+
 	return nil
 }
 
@@ -254,9 +295,11 @@ func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
 	if err == nil && v.Instance == instanceID {
 		err = h.detachLocked(v)
 	}
+
 	if err != nil {
 		return fmt.Errorf("detach volume %s from %s: %w", volumeID, instanceID, err)
 	}
+
 	return nil
 }
 
@@ -265,19 +308,23 @@ func (h *Host) detachLocked(v volumeRecord) error {
 	if err != nil {
 		return err
 	}
+
 	if loop != "" && isLoopBusy(loop) {
 		return ErrBusy
 	}
+
 	if dev, ok := h.machineDir(v.Instance).devDir(); ok {
 		if err := v.removeDevice(dev); err != nil {
 			return err
 		}
 	}
+
 	if loop != "" {
 		if err := freeLoopDevice(loop); err != nil {
 			return err
 		}
 	}
+
 	return writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v.Volume})
 }
 
@@ -287,20 +334,24 @@ func (h *Host) detachVolumes(ctx context.Context, instanceID string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, v := range all {
 		if v.Instance != instanceID {
 			continue
 		}
+
 		unlock := h.lockID(v.ID)
 		err := pollUntil(ctx, 20*time.Second, func() (bool, error) {
 			err := h.detachLocked(v)
 			return err == nil, ignoreError(err, ErrBusy)
 		})
+
 		unlock()
 		if err != nil {
 			return fmt.Errorf("detach volume %s: %w", v.ID, err)
 		}
 	}
+
 	return nil
 }
 
@@ -308,5 +359,6 @@ func ignoreError(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
 	}
+
 	return err
 }

@@ -48,6 +48,7 @@ func Build(in Input) netspec.Network {
 	for _, id := range sortedKeys(in.VPCs) {
 		out.VPCs = append(out.VPCs, b.buildVPC(id))
 	}
+
 	return out
 }
 
@@ -64,21 +65,33 @@ type builder struct {
 }
 
 func newBuilder(in Input) *builder {
-	b := &builder{in: in, addrsByGroup: map[string][]netip.Prefix{}, rulesByGroup: map[string][]*ec2.SecurityGroupRule{}, routeTables: map[string]*ec2.RouteTable{}}
+	b := &builder{
+		in:           in,
+		addrsByGroup: map[string][]netip.Prefix{},
+		rulesByGroup: map[string][]*ec2.SecurityGroupRule{},
+		routeTables:  map[string]*ec2.RouteTable{},
+	}
+
 	for _, id := range sortedKeys(in.Interfaces) {
 		n := in.Interfaces[id]
 		addr := netip.MustParseAddr(stringValue(n.PrivateIpAddress))
 		for _, g := range n.Groups {
-			b.addrsByGroup[stringValue(g.GroupId)] = append(b.addrsByGroup[stringValue(g.GroupId)], netip.PrefixFrom(addr, 32))
+			b.addrsByGroup[stringValue(g.GroupId)] = append(
+				b.addrsByGroup[stringValue(g.GroupId)],
+				netip.PrefixFrom(addr, 32),
+			)
 		}
 	}
+
 	for _, m := range b.addrsByGroup {
 		slices.SortFunc(m, comparePrefix)
 	}
+
 	for _, id := range sortedKeys(in.SecurityGroupRules) {
 		r := in.SecurityGroupRules[id]
 		b.rulesByGroup[stringValue(r.GroupId)] = append(b.rulesByGroup[stringValue(r.GroupId)], r)
 	}
+
 	for _, id := range sortedKeys(in.RouteTables) {
 		for _, a := range in.RouteTables[id].Associations {
 			if aws.BoolValue(a.Main) {
@@ -88,6 +101,7 @@ func newBuilder(in Input) *builder {
 			}
 		}
 	}
+
 	return b
 }
 
@@ -96,26 +110,35 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 	for _, a := range b.in.VPCs[id].CidrBlockAssociationSet {
 		v.CIDRs = append(v.CIDRs, netip.MustParsePrefix(stringValue(a.CidrBlock)))
 	}
+
 	for _, n := range sortedKeys(b.in.Subnets) {
 		s := b.in.Subnets[n]
 		if stringValue(s.VpcId) == id {
 			v.Subnets = append(v.Subnets, netspec.Subnet{
-				ID: n, Zone: stringValue(s.AvailabilityZone), CIDR: netip.MustParsePrefix(stringValue(s.CidrBlock)), DefaultRoute: b.defaultRoute(s, 0),
+				ID:           n,
+				Zone:         stringValue(s.AvailabilityZone),
+				CIDR:         netip.MustParsePrefix(stringValue(s.CidrBlock)),
+				DefaultRoute: b.defaultRoute(s, 0),
 			})
 		}
 	}
+
 	for _, n := range sortedKeys(b.in.Interfaces) {
 		i := b.in.Interfaces[n]
-		if stringValue(i.VpcId) != id || i.Attachment == nil || b.in.Instances[stringValue(i.Attachment.InstanceId)] == nil {
+		if stringValue(i.VpcId) != id || i.Attachment == nil ||
+			b.in.Instances[stringValue(i.Attachment.InstanceId)] == nil {
 			continue
 		}
+
 		f := b.buildInterface(i)
 		v.Interfaces = append(v.Interfaces, f)
 		v.DNSNames[stringValue(i.PrivateDnsName)] = []netip.Addr{f.Addr}
 	}
+
 	v.Endpoints = b.buildEndpoints(id)
 	b.addLoadBalancers(&v)
 	b.addZoneNames(&v)
+
 	return v
 }
 
@@ -125,51 +148,70 @@ func (b *builder) defaultRoute(s *ec2.Subnet, depth int) netspec.DefaultRoute {
 	if t == nil {
 		t = b.routeTables[stringValue(s.VpcId)]
 	}
+
 	if t == nil {
 		return netspec.RouteNone
 	}
+
 	for _, r := range t.Routes {
-		if stringValue(r.DestinationCidrBlock) != "0.0.0.0/0" || stringValue(r.State) != ec2.RouteStateActive {
+		if stringValue(r.DestinationCidrBlock) != "0.0.0.0/0" ||
+			stringValue(r.State) != ec2.RouteStateActive {
 			continue
 		}
-		if g := b.in.InternetGateways[stringValue(r.GatewayId)]; g != nil && len(g.Attachments) > 0 && stringValue(g.Attachments[0].VpcId) == stringValue(s.VpcId) {
+
+		if g := b.in.InternetGateways[stringValue(r.GatewayId)]; g != nil && len(g.Attachments) > 0 &&
+			stringValue(g.Attachments[0].VpcId) == stringValue(s.VpcId) {
 			return netspec.RouteInternet
 		}
+
 		if depth == 0 && b.natReachesInternet(b.in.NATGateways[stringValue(r.NatGatewayId)]) {
 			return netspec.RouteNAT
 		}
 	}
+
 	return netspec.RouteNone
 }
 
 // natReachesInternet says whether a NAT gateway works: it is there, it is public, and its own subnet leads to the internet.
 func (b *builder) natReachesInternet(n *ec2.NatGateway) bool {
-	if n == nil || stringValue(n.State) != ec2.NatGatewayStateAvailable || stringValue(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
+	if n == nil || stringValue(n.State) != ec2.NatGatewayStateAvailable ||
+		stringValue(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
 		return false
 	}
+
 	home := b.in.Subnets[stringValue(n.SubnetId)]
 	return home != nil && b.defaultRoute(home, 1) == netspec.RouteInternet
 }
 
 func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
 	f := netspec.Interface{
-		ID: stringValue(n.NetworkInterfaceId), Subnet: stringValue(n.SubnetId), Addr: netip.MustParseAddr(stringValue(n.PrivateIpAddress)), MAC: stringValue(n.MacAddress),
-		SourceDestCheck: aws.BoolValue(n.SourceDestCheck), MetadataHops: 1,
+		ID:              stringValue(n.NetworkInterfaceId),
+		Subnet:          stringValue(n.SubnetId),
+		Addr:            netip.MustParseAddr(stringValue(n.PrivateIpAddress)),
+		MAC:             stringValue(n.MacAddress),
+		SourceDestCheck: aws.BoolValue(n.SourceDestCheck),
+		MetadataHops:    1,
 	}
 	if n.Attachment != nil {
 		f.InstanceID = stringValue(n.Attachment.InstanceId)
 	}
+
 	if n.Association != nil {
 		f.Public = netip.MustParseAddr(stringValue(n.Association.PublicIp))
 	}
-	if i := b.in.Instances[f.InstanceID]; i != nil && i.MetadataOptions != nil && i.MetadataOptions.HttpPutResponseHopLimit != nil {
+
+	if i := b.in.Instances[f.InstanceID]; i != nil && i.MetadataOptions != nil &&
+		i.MetadataOptions.HttpPutResponseHopLimit != nil {
 		f.MetadataHops = int(*i.MetadataOptions.HttpPutResponseHopLimit)
 	}
+
 	var groups []string
 	for _, g := range n.Groups {
 		groups = append(groups, stringValue(g.GroupId))
 	}
+
 	f.Ingress, f.Egress = b.groupRules(groups)
+
 	return f
 }
 
@@ -187,6 +229,7 @@ func (b *builder) groupRules(groups []string) (ingress, egress []netspec.Rule) {
 			}
 		}
 	}
+
 	return ingress, egress
 }
 
@@ -201,12 +244,14 @@ func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
 	default:
 		return out, false // protocols that the fabric does not carry, such as IPv6's
 	}
+
 	switch {
 	case r.CidrIpv4 != nil:
 		out.Peers = []netip.Prefix{netip.MustParsePrefix(*r.CidrIpv4)}
 	case r.ReferencedGroupInfo != nil:
 		out.Peers = slices.Clone(b.addrsByGroup[stringValue(r.ReferencedGroupInfo.GroupId)])
 	}
+
 	return out, len(out.Peers) > 0
 }
 
@@ -217,6 +262,7 @@ func (b *builder) addLoadBalancers(v *netspec.VPC) {
 		if l.VPC != v.ID {
 			continue
 		}
+
 		out := l.LoadBalancer
 		out.AdmitAll = len(l.SecurityGroups) == 0
 		out.Ingress, out.Egress = b.groupRules(l.SecurityGroups)
@@ -225,6 +271,7 @@ func (b *builder) addLoadBalancers(v *netspec.VPC) {
 		if !l.Internal {
 			continue
 		}
+
 		addrs := slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
 		v.DNSNames[strings.TrimSuffix(l.DNSName, ".")] = addrs
 	}
@@ -239,13 +286,16 @@ func (b *builder) resolveListeners(in []netspec.Listener) []netspec.Listener {
 			if i := b.in.Instances[t.ID]; i != nil && i.PrivateIpAddress != nil {
 				t.Addr = netip.MustParseAddr(*i.PrivateIpAddress)
 			}
+
 			if t.Addr.IsValid() {
 				targets = append(targets, t)
 			}
 		}
+
 		l.TargetGroup.Targets = targets
 		out = append(out, l)
 	}
+
 	return out
 }
 

@@ -33,12 +33,18 @@ func (b *builder) addZoneNames(v *netspec.VPC) {
 			private = append(private, z.Name)
 		}
 	}
+
 	for _, z := range b.in.HostedZones {
 		if len(z.VPCs) > 0 && !slices.Contains(z.VPCs, v.ID) {
 			continue
 		}
+
 		for _, r := range z.Records {
-			hidden := len(z.VPCs) == 0 && slices.ContainsFunc(private, func(p string) bool { return r.Name == p || strings.HasSuffix(r.Name, "."+p) })
+			hidden := len(z.VPCs) == 0 &&
+				slices.ContainsFunc(
+					private,
+					func(p string) bool { return r.Name == p || strings.HasSuffix(r.Name, "."+p) },
+				)
 			if addrs := b.recordAddrs(v, r); !hidden && len(addrs) > 0 {
 				v.DNSNames[r.Name] = append(slices.Clone(v.DNSNames[r.Name]), addrs...)
 			}
@@ -51,10 +57,12 @@ func (b *builder) recordAddrs(v *netspec.VPC, r DNSRecord) []netip.Addr {
 	if r.AliasTarget == "" {
 		return r.Addrs
 	}
+
 	for _, l := range b.in.LoadBalancers {
 		if l.VPC == v.ID && strings.TrimSuffix(l.DNSName, ".") == r.AliasTarget {
 			return slices.SortedFunc(maps.Values(l.Addrs), netip.Addr.Compare)
 		}
 	}
+
 	return nil
 }

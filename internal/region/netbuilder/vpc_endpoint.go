@@ -19,8 +19,10 @@ func (b *builder) buildEndpoints(vpc string) []netspec.VPCEndpoint {
 		if stringValue(e.VpcId) != vpc || stringValue(e.State) != "available" {
 			continue
 		}
+
 		// The third dot ends com.amazonaws.REGION.
 		f := netspec.VPCEndpoint{Service: strings.SplitN(stringValue(e.ServiceName), ".", 4)[3]}
+
 		switch {
 		case stringValue(e.VpcEndpointType) == ec2.VpcEndpointTypeGateway:
 			f.Subnets = b.gatewaySubnets(vpc, e)
@@ -29,12 +31,16 @@ func (b *builder) buildEndpoints(vpc string) []netspec.VPCEndpoint {
 			for _, g := range e.Groups {
 				groups = append(groups, stringValue(g.GroupId))
 			}
+
 			f.Ingress, _ = b.groupRules(groups)
+
 		default:
 			continue // nobody finds it under the service's name
 		}
+
 		out = append(out, f)
 	}
+
 	return out
 }
 
@@ -45,15 +51,18 @@ func (b *builder) gatewaySubnets(vpc string, e *ec2.VpcEndpoint) []string {
 		if stringValue(b.in.Subnets[id].VpcId) != vpc {
 			continue
 		}
+
 		t := b.routeTables[id]
 		if t == nil {
 			t = b.routeTables[vpc]
 		}
+
 		for _, r := range e.RouteTableIds {
 			if t != nil && stringValue(t.RouteTableId) == stringValue(r) {
 				out = append(out, id)
 			}
 		}
 	}
+
 	return out
 }

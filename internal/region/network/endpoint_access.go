@@ -25,12 +25,15 @@ func newEndpointAccess(vpc netspec.VPC) endpointAccess {
 	for _, sub := range vpc.Subnets {
 		s.subnets[sub.ID] = sub
 	}
+
 	out := endpointAccess{}
+
 	for _, i := range vpc.Interfaces {
 		if !s.reachesOutside(i) {
 			out[i.Addr] = endpointsOf(vpc, i)
 		}
 	}
+
 	return out
 }
 
@@ -38,17 +41,20 @@ func newEndpointAccess(vpc netspec.VPC) endpointAccess {
 func endpointsOf(vpc netspec.VPC, i netspec.Interface) []string {
 	var out []string
 	for _, e := range vpc.Endpoints {
-		if e.Subnets != nil && slices.Contains(e.Subnets, i.Subnet) || e.Subnets == nil && endpointAdmits(e.Ingress, i.Addr) {
+		if e.Subnets != nil && slices.Contains(e.Subnets, i.Subnet) ||
+			e.Subnets == nil && endpointAdmits(e.Ingress, i.Addr) {
 			out = append(out, e.Service)
 		}
 	}
+
 	return out
 }
 
 // endpointAdmits says whether rules let addr in to an endpoint.
 func endpointAdmits(rules []netspec.Rule, addr netip.Addr) bool {
 	return slices.ContainsFunc(rules, func(r netspec.Rule) bool {
-		fits := r.Protocol == "" || r.Protocol == anyProtocol || r.Protocol == "tcp" && r.From <= endpointPort && endpointPort <= r.To
+		fits := r.Protocol == "" || r.Protocol == anyProtocol ||
+			r.Protocol == "tcp" && r.From <= endpointPort && endpointPort <= r.To
 		return fits && slices.ContainsFunc(r.Peers, func(p netip.Prefix) bool { return p.Contains(addr) })
 	})
 }
@@ -58,13 +64,16 @@ func endpointAdmits(rules []netspec.Rule, addr netip.Addr) bool {
 func (s *vpcServices) guardEndpoints(next http.Handler, service func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, known := RequestSourceFrom(r.Context())
-		limited, isLimited := []string(nil), false
+		limited := []string(nil)
+		isLimited := false
 		if at := s.access.Load(); known && at != nil {
 			limited, isLimited = (*at)[from.Addr]
 		}
+
 		if isLimited && !slices.Contains(limited, service(r)) {
 			panic(http.ErrAbortHandler)
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }

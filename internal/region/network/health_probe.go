@@ -26,9 +26,11 @@ func healthCheckDefaults(c netspec.HealthCheck) netspec.HealthCheck {
 	if c.Protocol == "HTTP" {
 		c.Timeout = cmp.Or(c.Timeout, 6)
 	}
+
 	c.Timeout = cmp.Or(c.Timeout, 10)
 	c.HealthyThreshold = cmp.Or(c.HealthyThreshold, 5)
 	c.UnhealthyThreshold = cmp.Or(c.UnhealthyThreshold, 2)
+
 	return c
 }
 
@@ -41,7 +43,9 @@ func (g *targetGroup) probeLoop(ctx context.Context, m *targetState, check netsp
 		if ctx.Err() != nil {
 			return
 		}
+
 		g.recordProbe(m, check, err == nil)
+
 		select {
 		case <-ctx.Done():
 			return
@@ -60,16 +64,22 @@ func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, hea
 		m.streak = 0
 		return
 	case healthy && m.state == stateInitial:
-		m.state, m.streak = stateHealthy, 0
+		m.state = stateHealthy
+		m.streak = 0
 		return
 	}
+
 	m.streak++
+
 	switch {
 	case healthy && m.streak >= check.HealthyThreshold:
-		m.state, m.streak = stateHealthy, 0
+		m.state = stateHealthy
+		m.streak = 0
 		m.refusedAt = time.Time{}
+
 	case !healthy && m.streak >= check.UnhealthyThreshold:
-		m.state, m.streak = stateUnhealthy, 0
+		m.state = stateUnhealthy
+		m.streak = 0
 		m.resetSessions()
 	}
 }
@@ -83,8 +93,10 @@ func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check n
 		if err != nil {
 			return err
 		}
+
 		return c.Close()
 	}
+
 	return g.probeHTTP(ctx, at, check)
 }
 
@@ -92,25 +104,32 @@ func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check ne
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx, at) },
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // AWS's health checks do not verify certificates
+		TLSClientConfig: &tls.Config{
+			InsecureSkipVerify: true,
+		}, //nolint:gosec // AWS's health checks do not verify certificates
 	}
+
 	client := &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+
 	url := strings.ToLower(check.Protocol) + "://" + at.String() + check.Path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("probe %s: %w", url, err)
 	}
+
 	req.Header.Set("User-Agent", "ELB-HealthChecker/2.0")
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
 	if resp.StatusCode < 200 || resp.StatusCode > 399 { // AWS's default matcher for network load balancers
 		err = fmt.Errorf("probe %s: status %d", url, resp.StatusCode)
 	}
+
 	return errors.Join(err, resp.Body.Close())
 }

@@ -47,26 +47,34 @@ func (r *router) syncBalancers(ctx context.Context, opts Options, vpc netspec.VP
 	defer r.mu.Unlock()
 	var errs []error
 	keep := map[string]bool{}
+
 	for _, lb := range slices.Concat(vpc.LoadBalancers, publicAddressBalancers(vpc)) {
 		keep[lb.ARN] = true
 		b := r.balancers[lb.ARN]
 		if b == nil {
 			b = &loadBalancer{
-				arn: lb.ARN, ns: r.ns, opts: opts,
-				frontends: map[netip.AddrPort]*frontend{}, groups: map[string]*targetGroup{},
+				arn:       lb.ARN,
+				ns:        r.ns,
+				opts:      opts,
+				frontends: map[netip.AddrPort]*frontend{},
+				groups:    map[string]*targetGroup{},
 			}
+
 			r.balancers[lb.ARN] = b
 		}
+
 		if err := b.applySpec(ctx, lb); err != nil {
 			errs = append(errs, fmt.Errorf("load balancer %s: %w", lb.ARN, err))
 		}
 	}
+
 	for arn, b := range r.balancers {
 		if !keep[arn] {
 			b.close()
 			delete(r.balancers, arn)
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -76,15 +84,19 @@ func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) e
 	if inner := sortedAddrs(lb.Addrs); len(inner) > 0 {
 		b.sourceAddr.Store(&inner[0])
 	}
+
 	b.syncGroups(ctx, lb)
 	want := openPorts(lb)
+
 	for at, f := range b.frontends {
 		if _, ok := want[at]; !ok {
 			_ = f.listener.Close() // no new connections; those that pass stay, as with AWS
 			delete(b.frontends, at)
 		}
 	}
+
 	var errs []error
+
 	for _, at := range slices.SortedFunc(maps.Keys(want), netip.AddrPort.Compare) {
 		f := b.frontends[at]
 		if f == nil {
@@ -93,12 +105,15 @@ func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) e
 				errs = append(errs, err)
 				continue
 			}
+
 			b.frontends[at] = f
 			f.group.Store(b.groups[want[at]])
 			go b.acceptLoop(context.WithoutCancel(ctx), f)
 		}
+
 		f.group.Store(b.groups[want[at]])
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -112,8 +127,10 @@ func (b *loadBalancer) syncGroups(ctx context.Context, lb netspec.LoadBalancer) 
 			b.groups[l.TargetGroup.ARN] = g
 			go g.reapIdle(context.WithoutCancel(ctx), b.opts.IdleTimeout)
 		}
+
 		g.applySpec(ctx, l.TargetGroup)
 	}
+
 	for arn, g := range b.groups {
 		if !keep[arn] {
 			g.close()
@@ -130,12 +147,15 @@ func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
 			if lb.HostOnly {
 				break
 			}
+
 			out[netip.AddrPortFrom(addr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
 		}
+
 		if !lb.Internal && lb.PublicAddr.IsValid() && admitsWorld(lb, l.Port) {
 			out[netip.AddrPortFrom(lb.PublicAddr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
 		}
 	}
+
 	return out
 }
 
@@ -143,7 +163,11 @@ func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
 // stands for an address on the internet. Where they do not, the port is not opened on the host.
 func admitsWorld(lb netspec.LoadBalancer, port int) bool {
 	return lb.AdmitAll || slices.ContainsFunc(lb.Ingress, func(r netspec.Rule) bool {
-		world := slices.ContainsFunc(r.Peers, func(p netip.Prefix) bool { return p.Bits() == 0 && p.Addr().Is4() })
+		world := slices.ContainsFunc(
+			r.Peers,
+			func(p netip.Prefix) bool { return p.Bits() == 0 && p.Addr().Is4() },
+		)
+
 		whole := r.Protocol == "" || r.Protocol == anyProtocol
 		return world && (whole || r.Protocol == "tcp" && r.From <= port && port <= r.To)
 	})
@@ -155,11 +179,13 @@ func (b *loadBalancer) openFrontend(ctx context.Context, at netip.AddrPort) (*fr
 		ln, err := listenTCP(ctx, b.ns, at.String())
 		return &frontend{listener: ln}, err
 	}
+
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp4", at.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", at, err)
 	}
+
 	return &frontend{listener: ln}, nil
 }
 
@@ -169,16 +195,26 @@ func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
+
 		if err != nil { // out of descriptors, or a client that gave up
-			b.opts.Log.LogAttrs(ctx, slog.LevelWarn, "load balancer cannot accept", slog.String("arn", b.arn), slog.Any("error", err))
+			b.opts.Log.LogAttrs(
+				ctx,
+				slog.LevelWarn,
+				"load balancer cannot accept",
+				slog.String("arn", b.arn),
+				slog.Any("error", err),
+			)
+
 			sleepContext(ctx, 50*time.Millisecond)
 			continue
 		}
+
 		client, ok := c.(*net.TCPConn)
 		if !ok {
 			_ = c.Close() // a TCP listener gives nothing else
 			continue
 		}
+
 		go f.group.Load().proxyClient(ctx, client)
 	}
 }
@@ -190,16 +226,24 @@ func (b *loadBalancer) dialTarget(ctx context.Context, to netip.AddrPort) (*net.
 	if from == nil {
 		return nil, fmt.Errorf("dial %s: the load balancer has no address inside the VPC", to)
 	}
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(*from, 0)), Control: bindPortOnConnect}
+
+	d := net.Dialer{
+		LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(*from, 0)),
+		Control:   bindPortOnConnect,
+	}
+
 	var c *net.TCPConn
 	err := inNamespace(b.ns, func() error {
 		conn, err := d.DialContext(ctx, "tcp4", to.String())
 		if err != nil {
 			return err
 		}
+
 		c, _ = conn.(*net.TCPConn)
+
 		return nil
 	})
+
 	return c, err
 }
 
@@ -235,6 +279,7 @@ func (b *loadBalancer) close() {
 		_ = f.listener.Close() // nothing is written that could be lost
 		delete(b.frontends, at)
 	}
+
 	for arn, g := range b.groups {
 		g.close()
 		delete(b.groups, arn)

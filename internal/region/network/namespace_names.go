@@ -34,16 +34,20 @@ func (n namespaceNames) listIDs() ([]string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("list network namespaces: %w", err)
 	}
+
 	var out []string
+
 	for _, e := range entries {
 		id, ours := strings.CutPrefix(e.Name(), n.namePrefix())
 		if ours && (isVPC(id) || isInstance(id)) {
 			out = append(out, id)
 		}
 	}
+
 	return out, nil
 }
 
@@ -63,5 +67,6 @@ func nthAddr(p netip.Prefix, n int) netip.Addr {
 	for range n {
 		addr = addr.Next()
 	}
+
 	return addr
 }

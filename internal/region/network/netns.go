@@ -29,18 +29,22 @@ func inNamespace(ns netns.NsHandle, f func() error) error {
 			result <- fmt.Errorf("open the thread's own network namespace: %w", err)
 			return
 		}
+
 		defer closeHandle(own)
 		if err := netns.Set(ns); err != nil {
 			runtime.UnlockOSThread()
 			result <- fmt.Errorf("enter network namespace: %w", err)
 			return
 		}
+
 		err = f()
 		if netns.Set(own) == nil {
 			runtime.UnlockOSThread()
 		}
+
 		result <- err
 	}()
+
 	return <-result
 }
 
@@ -54,7 +58,9 @@ func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
 	}
+
 	defer closeHandle(ns)
+
 	return listenTCP(ctx, ns, addr)
 }
 
@@ -64,11 +70,13 @@ func listenTCP(ctx context.Context, ns netns.NsHandle, addr string) (net.Listene
 		var lc net.ListenConfig
 		var err error
 		ln, err = lc.Listen(ctx, "tcp4", addr)
+
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
+
 	return ln, nil
 }
 
@@ -78,11 +86,13 @@ func listenUDP(ctx context.Context, ns netns.NsHandle, addr string) (net.PacketC
 		var lc net.ListenConfig
 		var err error
 		pc, err = lc.ListenPacket(ctx, "udp4", addr)
+
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s/udp: %w", addr, err)
 	}
+
 	return pc, nil
 }
 
@@ -92,17 +102,26 @@ func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 		ns, err = netns.GetFromPath(path)
 		return ns, false, err
 	}
+
 	if err := shareMount(filepath.Dir(path)); err != nil {
 		return netns.None(), false, err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444) //nolint:gosec // only a place to mount on; as ip-netns(8) makes it
+
+	file, err := os.OpenFile(
+		path,
+		os.O_CREATE|os.O_RDONLY,
+		0o444,
+	) //nolint:gosec // only a place to mount on; as ip-netns(8) makes it
 	if err != nil {
 		return netns.None(), false, fmt.Errorf("create network namespace: %w", err)
 	}
+
 	if err := errors.Join(file.Close(), createNamespace(path)); err != nil {
 		return netns.None(), false, errors.Join(err, os.Remove(path))
 	}
+
 	ns, err = netns.GetFromPath(path)
+
 	return ns, true, err
 }
 
@@ -117,18 +136,23 @@ func createNamespace(path string) error {
 			result <- err
 			return
 		}
+
 		defer closeHandle(own)
 		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
 			err = unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "")
 		}
+
 		if netns.Set(own) == nil {
 			runtime.UnlockOSThread()
 		}
+
 		if err != nil {
 			err = fmt.Errorf("create network namespace %s (this needs root): %w", path, err)
 		}
+
 		result <- err
 	}()
+
 	return <-result
 }
 
@@ -138,16 +162,20 @@ func shareMount(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as ip-netns(8) makes it
 		return fmt.Errorf("create folder of network namespaces: %w", err)
 	}
+
 	err := unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
 	if errors.Is(err, unix.EINVAL) {
 		if err := unix.Mount(folder, folder, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("mount %s on itself: %w", folder, err)
 		}
+
 		err = unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
 	}
+
 	if err != nil {
 		return fmt.Errorf("share the mount of %s: %w", folder, err)
 	}
+
 	return nil
 }
 
@@ -163,13 +191,16 @@ func removeNamespace(path string) error {
 		if err := deleteLinks(path); err != nil {
 			return err
 		}
+
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("unmount network namespace %s: %w", path, err)
 		}
 	}
+
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove network namespace: %w", err)
 	}
+
 	return nil
 }
 
@@ -179,23 +210,29 @@ func deleteLinks(path string) error {
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
+
 	defer closeHandle(ns)
 	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", path, err)
 	}
+
 	defer nl.Close()
 	links, err := nl.LinkList()
 	if err != nil {
 		return fmt.Errorf("list links in %s: %w", path, err)
 	}
+
 	for _, l := range links {
 		if t := l.Type(); t != "veth" && t != "bridge" {
 			continue
 		}
-		if err := nl.LinkDel(l); err != nil && !errors.As(err, &netlink.LinkNotFoundError{}) && !errors.Is(err, unix.ENODEV) {
+
+		if err := nl.LinkDel(l); err != nil && !errors.As(err, &netlink.LinkNotFoundError{}) &&
+			!errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("delete link %s in %s: %w", l.Attrs().Name, path, err)
 		}
 	}
+
 	return nil
 }

@@ -55,21 +55,33 @@ const (
 // New returns a network without touching the machine; the first Sync adopts what is there.
 func New(opts Options) (*Network, error) {
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`).MatchString(opts.RegionID) {
-		return nil, fmt.Errorf("region id %q: want 1 to 32 lower-case letters, digits and hyphens", opts.RegionID)
+		return nil, fmt.Errorf(
+			"region id %q: want 1 to 32 lower-case letters, digits and hyphens",
+			opts.RegionID,
+		)
 	}
+
 	if opts.Clock == nil {
 		return nil, errors.New("network of region " + opts.RegionID + ": a clock is required")
 	}
+
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+
 	if opts.NamespaceDir == "" {
 		opts.NamespaceDir = defaultNamespaceDir
 	}
+
 	if opts.IdleTimeout == 0 {
 		opts.IdleTimeout = defaultIdleTimeout
 	}
-	return &Network{opts: opts, names: namespaceNames{region: opts.RegionID, folder: opts.NamespaceDir}, routers: map[string]*router{}}, nil
+
+	return &Network{
+		opts:    opts,
+		names:   namespaceNames{region: opts.RegionID, folder: opts.NamespaceDir},
+		routers: map[string]*router{},
+	}, nil
 }
 
 // Sync makes the network match the picture. What already matches is left alone, so traffic passes undisturbed.
@@ -79,13 +91,16 @@ func (n *Network) Sync(ctx context.Context, want netspec.Network) error {
 	defer n.mu.Unlock()
 	var errs []error
 	keep := map[string]bool{}
+
 	for _, vpc := range want.VPCs {
 		keep[vpc.ID] = true
 		if err := n.syncVPC(ctx, vpc); err != nil {
 			errs = append(errs, fmt.Errorf("sync network of %s: %w", vpc.ID, err))
 		}
 	}
+
 	errs = append(errs, n.removeStaleRouters(keep))
+
 	return errors.Join(errs...)
 }
 
@@ -93,17 +108,21 @@ func (n *Network) syncVPC(ctx context.Context, vpc netspec.VPC) error {
 	if err := validateVPC(vpc); err != nil {
 		return err
 	}
+
 	r, err := n.ensureRouter(ctx, vpc.ID)
 	if err != nil {
 		return err
 	}
+
 	// Rules come first: an address that answers before its rules exist would be open to all.
 	if err := r.loadRules(ctx, renderRuleset(vpc)); err != nil {
 		return err
 	}
+
 	if err := r.syncAddresses(vpc); err != nil {
 		return err
 	}
+
 	return errors.Join(r.syncServices(ctx, n.opts, vpc), r.syncBalancers(ctx, n.opts, vpc))
 }
 
@@ -116,13 +135,16 @@ func (n *Network) removeStaleRouters(keep map[string]bool) error {
 			delete(n.routers, id)
 		}
 	}
+
 	found, err := n.names.listIDs()
 	errs = append(errs, err)
+
 	for _, id := range found {
 		if isVPC(id) && !keep[id] {
 			errs = append(errs, removeNamespace(n.names.namespacePath(id)))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -133,13 +155,16 @@ func (n *Network) Health() netspec.TargetHealth {
 	for _, r := range n.routers {
 		routers = append(routers, r)
 	}
+
 	n.mu.Unlock()
 	out := netspec.TargetHealth{}
+
 	for _, r := range routers {
 		for _, b := range r.listBalancers() {
 			b.collectHealth(out)
 		}
 	}
+
 	return out
 }
 
@@ -162,11 +187,14 @@ func (n *Network) Destroy(ctx context.Context) error {
 	defer n.mu.Unlock()
 	found, err := n.names.listIDs()
 	errs := []error{err}
+
 	for _, id := range found {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
+
 		errs = append(errs, removeNamespace(n.names.namespacePath(id)))
 	}
+
 	return errors.Join(errs...)
 }

@@ -28,7 +28,12 @@ func renderRuleset(vpc netspec.VPC) string {
 	for _, sub := range vpc.Subnets {
 		s.subnets[sub.ID] = sub
 	}
-	ifaces := slices.SortedFunc(slices.Values(vpc.Interfaces), func(a, b netspec.Interface) int { return a.Addr.Compare(b.Addr) })
+
+	ifaces := slices.SortedFunc(
+		slices.Values(vpc.Interfaces),
+		func(a, b netspec.Interface) int { return a.Addr.Compare(b.Addr) },
+	)
+
 	s.writeLine("table inet slw")
 	// The chains stay and only their rules are exchanged: replacing the table as a whole was seen to lose packets.
 	s.writeLine("flush table inet slw")
@@ -39,15 +44,21 @@ func renderRuleset(vpc netspec.VPC) string {
 		s.writeRuleChain("out_"+linkName(i.Addr), verdictReturn, "ip daddr", i.Egress)
 		s.writeRuleChain("in_"+linkName(i.Addr), verdictAccept, "ip saddr", i.Ingress)
 	}
+
 	for _, lb := range sortedBalancers(vpc.LoadBalancers) {
-		ingress, egress := lb.Ingress, lb.Egress
+		ingress := lb.Ingress
+		egress := lb.Egress
 		if lb.AdmitAll {
-			ingress, egress = anyRules(), anyRules()
+			ingress = anyRules()
+			egress = anyRules()
 		}
+
 		s.writeRuleChain("lbout_"+balancerKey(lb), verdictReturn, "ip daddr", egress)
 		s.writeRuleChain("lbin_"+balancerKey(lb), verdictAccept, "ip saddr", ingress)
 	}
+
 	s.writeLine("}")
+
 	return s.out.String()
 }
 
@@ -70,10 +81,12 @@ func (s *ruleset) writeSets(vpc netspec.VPC, ifaces []netspec.Interface) {
 			checked = append(checked, name)
 			own = append(own, name+" . "+i.Addr.String())
 		}
+
 		if s.reachesOutside(i) || len(endpointsOf(vpc, i)) > 0 {
 			outward = append(outward, name) // which of the services it gets, see guard
 		}
 	}
+
 	s.writeSet("own", "ifname . ipv4_addr", own)
 	s.writeSet("checked", "ifname", checked)
 	s.writeSet("outward", "ifname", outward)
@@ -102,12 +115,14 @@ func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
 		egress = append(egress, strconv.Quote(name)+" : jump out_"+name)
 		ingress = append(ingress, strconv.Quote(name)+" : goto in_"+name)
 	}
+
 	for _, lb := range sortedBalancers(vpc.LoadBalancers) {
 		for _, addr := range sortedAddrs(lb.Addrs) {
 			toLB = append(toLB, addr.String()+" : goto lbin_"+balancerKey(lb))
 			fromLB = append(fromLB, addr.String()+" : jump lbout_"+balancerKey(lb))
 		}
 	}
+
 	s.writeLine("\tchain prerouting { type filter hook prerouting priority raw; policy accept;")
 	s.writeLine("\t\tmeta nfproto ipv6 drop")
 	s.writeLine("\t\tiifname @checked iifname . ip saddr != @own drop")
@@ -128,11 +143,14 @@ func (s *ruleset) writeInputChain(vpc netspec.VPC, egress, toLB []string) {
 	for _, c := range vpc.CIDRs {
 		resolvers = append(resolvers, nthAddr(c, 2).String())
 	}
+
 	s.writeLine("\tchain input { type filter hook input priority filter; policy drop;")
 	s.writeLine("\t\tiifname \"lo\" accept")
 	s.writeLine("\t\tct state established,related accept")
 	s.writeLine("\t\tip daddr " + metadataAddr().String() + " tcp dport 80 accept")
-	s.writeLine("\t\tip daddr { " + strings.Join(resolvers, ", ") + " } meta l4proto { tcp, udp } th dport 53 accept")
+	s.writeLine(
+		"\t\tip daddr { " + strings.Join(resolvers, ", ") + " } meta l4proto { tcp, udp } th dport 53 accept",
+	)
 	s.writeLine("\t\tip daddr " + serviceAddr().String() + " iifname != @outward drop")
 	s.writeVerdictMap("iifname", egress)
 	s.writeLine("\t\tip daddr " + serviceAddr().String() + " tcp dport { 80, 5000 } accept")
@@ -148,10 +166,20 @@ func (s *ruleset) writeOutputChain(ifaces []netspec.Interface, ingress, fromLB [
 	for _, i := range ifaces {
 		hops[max(i.MetadataHops, 1)] = append(hops[max(i.MetadataHops, 1)], i.Addr.String())
 	}
+
 	s.writeLine("\tchain output { type filter hook output priority filter; policy accept;")
+
 	for _, n := range sortedKeys(hops) {
-		s.writeLine(fmt.Sprintf("\t\tip saddr %s ip daddr { %s } ip ttl set %d", metadataAddr(), strings.Join(hops[n], ", "), n))
+		s.writeLine(
+			fmt.Sprintf(
+				"\t\tip saddr %s ip daddr { %s } ip ttl set %d",
+				metadataAddr(),
+				strings.Join(hops[n], ", "),
+				n,
+			),
+		)
 	}
+
 	s.writeLine("\t\toifname \"" + blackholeLink + "\" meta l4proto tcp reject with tcp reset")
 	s.writeLine("\t\toifname \"" + blackholeLink + "\" drop")
 	s.writeLine("\t\tct state established,related accept")
@@ -176,6 +204,7 @@ func (s *ruleset) writeRuleChain(name, verdict, peer string, rules []netspec.Rul
 			s.writeLine("\t\t" + cond + verdict)
 		}
 	}
+
 	s.writeLine("\t\tdrop")
 	s.writeLine("\t}")
 }
@@ -186,14 +215,17 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 	if len(peers) == 0 {
 		return "", false
 	}
+
 	var out strings.Builder
 	if peers[0].Bits() > 0 {
 		list := make([]string, len(peers))
 		for i, p := range peers {
 			list[i] = p.String()
 		}
+
 		out.WriteString(peer + " { " + strings.Join(list, ", ") + " } ")
 	}
+
 	switch {
 	case r.Protocol == "" || r.Protocol == anyProtocol:
 	case (r.Protocol == "tcp" || r.Protocol == "udp") && (r.From > 0 || r.To < 65535):
@@ -201,6 +233,7 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 	default:
 		fmt.Fprintf(&out, "meta l4proto %s ", r.Protocol)
 	}
+
 	return out.String(), true
 }
 
@@ -209,18 +242,30 @@ func dropContainedPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	sorted := slices.Clone(prefixes)
 	slices.SortFunc(sorted, func(a, b netip.Prefix) int { return a.Masked().Compare(b.Masked()) })
 	var out []netip.Prefix
+
 	for _, p := range sorted {
-		if !p.Addr().Is4() || len(out) > 0 && out[len(out)-1].Contains(p.Addr()) && out[len(out)-1].Bits() <= p.Bits() {
+		if !p.Addr().Is4() ||
+			len(out) > 0 && out[len(out)-1].Contains(p.Addr()) && out[len(out)-1].Bits() <= p.Bits() {
 			continue
 		}
+
 		out = append(out, p.Masked())
 	}
+
 	return out
 }
 
 func sortedBalancers(lbs []netspec.LoadBalancer) []netspec.LoadBalancer {
-	with := slices.DeleteFunc(slices.Clone(lbs), func(lb netspec.LoadBalancer) bool { return len(lb.Addrs) == 0 })
-	slices.SortFunc(with, func(a, b netspec.LoadBalancer) int { return strings.Compare(balancerKey(a), balancerKey(b)) })
+	with := slices.DeleteFunc(
+		slices.Clone(lbs),
+		func(lb netspec.LoadBalancer) bool { return len(lb.Addrs) == 0 },
+	)
+
+	slices.SortFunc(
+		with,
+		func(a, b netspec.LoadBalancer) int { return strings.Compare(balancerKey(a), balancerKey(b)) },
+	)
+
 	return with
 }
 
@@ -232,7 +277,9 @@ func sortedAddrs(m map[string]netip.Addr) []netip.Addr {
 	for _, a := range m {
 		out = append(out, a)
 	}
+
 	slices.SortFunc(out, netip.Addr.Compare)
+
 	return out
 }
 
@@ -249,5 +296,6 @@ func deleteStaleChains(text, before string) string {
 			out.WriteString("delete chain inet slw " + strings.TrimSuffix(name, " {\n") + "\n")
 		}
 	}
+
 	return out.String()
 }

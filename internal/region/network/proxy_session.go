@@ -28,7 +28,11 @@ const dialTimeout = 2 * time.Second
 func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
 	for _, m := range g.orderTargets() {
 		dctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		server, err := g.dial(dctx, netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port))) //nolint:gosec // a port
+		server, err := g.dial(
+			dctx,
+			netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port)),
+		) //nolint:gosec // a port
+
 		cancel()
 		if err != nil {
 			g.mu.Lock()
@@ -36,15 +40,19 @@ func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
 			g.mu.Unlock()
 			continue
 		}
+
 		s := &proxySession{client: client, server: server}
 		if !g.addSession(m, s) {
 			_ = server.Close() // the target went while we were connecting
 			continue
 		}
+
 		s.copyBothWays()
 		g.removeSession(m, s)
+
 		return
 	}
+
 	resetConn(client)
 }
 
@@ -54,7 +62,9 @@ func (g *targetGroup) addSession(m *targetState, s *proxySession) bool {
 	if g.targets[m.target] != m {
 		return false
 	}
+
 	m.sessions[s] = struct{}{}
+
 	return true
 }
 
@@ -73,6 +83,7 @@ func (s *proxySession) copyBothWays() {
 			s.resetBoth()
 		}
 	}
+
 	wg.Go(func() { pipe(s.server, s.client) })
 	wg.Go(func() { pipe(s.client, s.server) })
 	wg.Wait()
@@ -104,6 +115,7 @@ func (g *targetGroup) reapIdle(ctx context.Context, idle time.Duration) {
 			return
 		case <-tick.C:
 		}
+
 		for _, s := range g.listSessions() {
 			if min(idleTime(s.client), idleTime(s.server)) >= idle {
 				s.resetBoth()
@@ -116,11 +128,13 @@ func (g *targetGroup) listSessions() []*proxySession {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []*proxySession
+
 	for _, m := range g.targets {
 		for s := range m.sessions {
 			out = append(out, s)
 		}
 	}
+
 	return out
 }
 
@@ -130,6 +144,7 @@ func idleTime(c *net.TCPConn) time.Duration {
 	if err != nil {
 		return 0
 	}
+
 	var last time.Duration
 	err = raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
@@ -139,5 +154,6 @@ func idleTime(c *net.TCPConn) time.Duration {
 	if err != nil {
 		return 0 // closed meanwhile
 	}
+
 	return last
 }

@@ -20,26 +20,45 @@ func publicAddressBalancers(vpc netspec.VPC) []netspec.LoadBalancer {
 	for _, s := range vpc.Subnets {
 		gateways[s.ID] = nthAddr(s.CIDR, 1)
 	}
+
 	var out []netspec.LoadBalancer
+
 	for _, i := range vpc.Interfaces {
 		if !i.Public.IsLoopback() {
 			continue
 		}
+
 		lb := netspec.LoadBalancer{
-			ARN: "address:" + i.ID, PublicAddr: i.Public, Addrs: map[string]netip.Addr{i.Subnet: gateways[i.Subnet]}, HostOnly: true, Ingress: i.Ingress,
+			ARN:        "address:" + i.ID,
+			PublicAddr: i.Public,
+			Addrs:      map[string]netip.Addr{i.Subnet: gateways[i.Subnet]},
+			HostOnly:   true,
+			Ingress:    i.Ingress,
 		}
+
 		for _, r := range i.Ingress {
 			if r.Protocol == "tcp" && r.From == r.To {
-				lb.Listeners = append(lb.Listeners, netspec.Listener{Port: r.From, TargetGroup: netspec.TargetGroup{
-					ARN:         lb.ARN + ":" + strconv.Itoa(r.From),
-					Targets:     []netspec.Target{{ID: i.InstanceID, Addr: i.Addr, Port: r.From}},
-					HealthCheck: netspec.HealthCheck{Protocol: "TCP", Interval: addressCheckSeconds, Timeout: addressCheckSeconds, HealthyThreshold: 1, UnhealthyThreshold: 1},
-				}})
+				lb.Listeners = append(lb.Listeners, netspec.Listener{
+					Port: r.From,
+					TargetGroup: netspec.TargetGroup{
+						ARN:     lb.ARN + ":" + strconv.Itoa(r.From),
+						Targets: []netspec.Target{{ID: i.InstanceID, Addr: i.Addr, Port: r.From}},
+						HealthCheck: netspec.HealthCheck{
+							Protocol:           "TCP",
+							Interval:           addressCheckSeconds,
+							Timeout:            addressCheckSeconds,
+							HealthyThreshold:   1,
+							UnhealthyThreshold: 1,
+						},
+					},
+				})
 			}
 		}
+
 		if len(lb.Listeners) > 0 {
 			out = append(out, lb)
 		}
 	}
+
 	return out
 }

@@ -25,17 +25,20 @@ func newDNSZone(names map[string][]netip.Addr) *dnsZone {
 	z := &dnsZone{names: map[string][]netip.Addr{}, ptr: map[string]string{}}
 	z.names["instance-data.ec2.internal."] = []netip.Addr{metadataAddr()}
 	z.names["localhost."] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+
 	for _, name := range sortedKeys(names) {
 		full := dns.CanonicalName(name)
 		z.names[full] = slices.Clone(names[name])
 		for _, addr := range names[name] {
 			back, err := dns.ReverseAddr(addr.String())
 			// An instance's own name wins over a load balancer's or an alias.
-			if err == nil && (z.ptr[back] == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(z.ptr[back], "ip-")) {
+			if err == nil &&
+				(z.ptr[back] == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(z.ptr[back], "ip-")) {
 				z.ptr[back] = full
 			}
 		}
 	}
+
 	return z
 }
 
@@ -47,22 +50,27 @@ func (z *dnsZone) answerQuery(req *dns.Msg) *dns.Msg {
 	if req.IsEdns0() != nil {
 		out.SetEdns0(1232, false)
 	}
+
 	if len(req.Question) != 1 || req.Opcode != dns.OpcodeQuery {
 		out.Rcode = dns.RcodeNotImplemented
 		return out
 	}
+
 	records, known := z.lookupRecords(req.Question[0].Name)
 	if !known {
 		out.Rcode = dns.RcodeNameError
 	}
+
 	for _, rr := range records {
 		if kind := req.Question[0].Qtype; kind == rr.Header().Rrtype || kind == dns.TypeANY {
 			out.Answer = append(out.Answer, rr)
 		}
 	}
+
 	if len(out.Answer) == 0 {
 		out.Ns = append(out.Ns, negativeSOA())
 	}
+
 	return out
 }
 
@@ -74,22 +82,39 @@ func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 	for _, a := range addrs {
 		out = append(out, &dns.A{Hdr: recordHeader(asked, dns.TypeA), A: a.AsSlice()})
 	}
+
 	back, reverse := z.ptr[name]
 	if reverse {
 		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: back})
 	}
+
 	return out, known || reverse
 }
 
 func recordHeader(name string, kind uint16) dns.RR_Header {
-	return dns.RR_Header{Name: name, Rrtype: kind, Class: dns.ClassINET, Ttl: answerTTL}
+	return dns.RR_Header{
+		Name:   name,
+		Rrtype: kind,
+		Class:  dns.ClassINET,
+		Ttl:    answerTTL,
+	}
 }
 
 // negativeSOA bounds how long a resolver on a machine keeps an empty answer.
 func negativeSOA() dns.RR {
 	return &dns.SOA{
-		Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: negativeTTL},
-		Ns:  "ns.slipway.internal.", Mbox: "hostmaster.slipway.internal.",
-		Serial: 1, Refresh: 7200, Retry: 900, Expire: 1209600, Minttl: negativeTTL,
+		Hdr: dns.RR_Header{
+			Name:   ".",
+			Rrtype: dns.TypeSOA,
+			Class:  dns.ClassINET,
+			Ttl:    negativeTTL,
+		},
+		Ns:      "ns.slipway.internal.",
+		Mbox:    "hostmaster.slipway.internal.",
+		Serial:  1,
+		Refresh: 7200,
+		Retry:   900,
+		Expire:  1209600,
+		Minttl:  negativeTTL,
 	}
 }

@@ -51,26 +51,40 @@ func (n *Network) ensureRouter(ctx context.Context, vpc string) (*router, error)
 		if isNamespace(path) && inodeOf(path) == r.inode {
 			return r, nil
 		}
+
 		r.close() // somebody removed it behind our back
 		delete(n.routers, vpc)
 	}
+
 	ns, fresh, err := ensureNamespace(path)
 	if err != nil {
 		return nil, err
 	}
+
 	nl, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open netlink in %s: %w", path, err), ns.Close())
 	}
-	r := &router{vpc: vpc, ns: ns, inode: inodeOf(path), nl: nl, services: &vpcServices{}, balancers: map[string]*loadBalancer{}}
+
+	r := &router{
+		vpc:       vpc,
+		ns:        ns,
+		inode:     inodeOf(path),
+		nl:        nl,
+		services:  &vpcServices{},
+		balancers: map[string]*loadBalancer{},
+	}
 	if fresh { // until the first Sync it admits nothing
 		err = r.loadRules(ctx, renderRuleset(netspec.VPC{ID: vpc}))
 	}
+
 	if err := errors.Join(err, r.prepareNamespace()); err != nil {
 		r.close()
 		return nil, fmt.Errorf("prepare router of %s: %w", vpc, err)
 	}
+
 	n.routers[vpc] = r
+
 	return r, nil
 }
 
@@ -79,6 +93,7 @@ func inodeOf(path string) uint64 {
 	if unix.Stat(path, &st) != nil {
 		return 0
 	}
+
 	return st.Ino
 }
 
@@ -87,21 +102,26 @@ func (r *router) prepareNamespace() error {
 	if err := inNamespace(r.ns, setRouterSysctls); err != nil {
 		return err
 	}
+
 	lo, err := r.nl.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
 	}
+
 	if err := r.nl.LinkSetUp(lo); err != nil {
 		return fmt.Errorf("set lo up: %w", err)
 	}
+
 	void, err := r.nl.LinkByName(blackholeLink)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		void = &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: blackholeLink, MTU: jumboMTU}}
 		err = r.nl.LinkAdd(void)
 	}
+
 	if err != nil {
 		return fmt.Errorf("create link %s: %w", blackholeLink, err)
 	}
+
 	return r.nl.LinkSetUp(void)
 }
 
@@ -112,7 +132,10 @@ func setRouterSysctls() error {
 		{"ipv6/conf/default/disable_ipv6", "1"},
 		{"ipv4/conf/all/rp_filter", "0"}, // nftables checks sources, by interface
 		{"ipv4/conf/default/rp_filter", "0"},
-		{"ipv4/conf/all/send_redirects", "0"}, // two machines of a subnet must keep talking through the router
+		{
+			"ipv4/conf/all/send_redirects",
+			"0",
+		}, // two machines of a subnet must keep talking through the router
 		{"ipv4/conf/default/send_redirects", "0"},
 		{"ipv4/conf/all/proxy_arp", "1"},
 		{"ipv4/conf/default/proxy_arp", "1"},
@@ -124,11 +147,16 @@ func setRouterSysctls() error {
 
 func writeSysctls(knobs [][2]string) error {
 	for _, knob := range knobs {
-		err := os.WriteFile("/proc/sys/net/"+knob[0], []byte(knob[1]), 0o644) //nolint:gosec // a kernel file; its mode is not ours
+		err := os.WriteFile(
+			"/proc/sys/net/"+knob[0],
+			[]byte(knob[1]),
+			0o644,
+		) //nolint:gosec // a kernel file; its mode is not ours
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("set sysctl: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -137,18 +165,23 @@ func (r *router) loadRules(ctx context.Context, text string) error {
 	if text == r.rules {
 		return nil
 	}
+
 	nft, err := exec.LookPath("nft")
 	if err != nil {
 		return fmt.Errorf("security groups need nft: install the package nftables: %w", err)
 	}
+
 	cmd := exec.CommandContext(ctx, nft, "-f", "-")
 	cmd.Stdin = strings.NewReader(deleteStaleChains(text, r.rules))
 	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.Stdout = &said
+	cmd.Stderr = &said
 	if err := inNamespace(r.ns, cmd.Run); err != nil {
 		return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
+
 	r.rules = text
+
 	return nil
 }
 
@@ -159,17 +192,21 @@ func (r *router) syncAddresses(vpc netspec.VPC) error {
 	for _, c := range vpc.CIDRs {
 		want[nthAddr(c, 2)] = true
 	}
+
 	for _, s := range vpc.Subnets {
 		want[nthAddr(s.CIDR, 1)] = true
 	}
+
 	for _, lb := range vpc.LoadBalancers {
 		for _, a := range lb.Addrs {
 			want[a] = true
 		}
 	}
+
 	if err := r.setAddresses(want); err != nil {
 		return err
 	}
+
 	return r.routeUnusedAddresses(vpc.CIDRs)
 }
 
@@ -178,28 +215,34 @@ func (r *router) setAddresses(want map[netip.Addr]bool) error {
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
 	}
+
 	have, err := r.nl.AddrList(lo, netlink.FAMILY_V4)
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}
+
 	for _, a := range have {
 		addr, _ := netip.AddrFromSlice(a.IP.To4())
 		if want[addr] {
 			delete(want, addr)
 			continue
 		}
+
 		if addr.IsLoopback() {
 			continue
 		}
+
 		if err := r.nl.AddrDel(lo, &a); err != nil {
 			return fmt.Errorf("remove address %s: %w", addr, err)
 		}
 	}
+
 	for addr := range want {
 		if err := r.nl.AddrAdd(lo, &netlink.Addr{IPNet: ipNet(netip.PrefixFrom(addr, 32))}); err != nil {
 			return fmt.Errorf("add address %s: %w", addr, err)
 		}
 	}
+
 	return nil
 }
 
@@ -208,12 +251,14 @@ func (r *router) routeUnusedAddresses(ranges []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("find link %s: %w", blackholeLink, err)
 	}
+
 	for _, c := range ranges {
 		route := netlink.Route{LinkIndex: void.Attrs().Index, Dst: ipNet(c), Scope: netlink.SCOPE_LINK}
 		if err := r.nl.RouteReplace(&route); err != nil {
 			return fmt.Errorf("route %s to the void: %w", c, err)
 		}
 	}
+
 	return nil
 }
 
@@ -224,6 +269,7 @@ func (r *router) listBalancers() []*loadBalancer {
 	for _, b := range r.balancers {
 		out = append(out, b)
 	}
+
 	return out
 }
 
@@ -233,6 +279,7 @@ func (r *router) close() {
 	for _, b := range r.listBalancers() {
 		b.close()
 	}
+
 	r.nl.Close()
 	closeHandle(r.ns)
 }

@@ -45,7 +45,12 @@ type targetState struct {
 }
 
 func newTargetGroup(dial dialFunc, clock func() time.Time) *targetGroup {
-	return &targetGroup{dial: dial, clock: clock, targets: map[netspec.Target]*targetState{}, done: make(chan struct{})}
+	return &targetGroup{
+		dial:    dial,
+		clock:   clock,
+		targets: map[netspec.Target]*targetState{},
+		done:    make(chan struct{}),
+	}
 }
 
 // applySpec adds and removes targets. A member that stays keeps its state and its connections.
@@ -56,6 +61,7 @@ func (g *targetGroup) applySpec(ctx context.Context, want netspec.TargetGroup) {
 	changed := check != g.check
 	g.check = check
 	keep := map[netspec.Target]bool{}
+
 	for _, t := range want.Targets {
 		keep[t] = true
 		m := g.targets[t]
@@ -63,10 +69,12 @@ func (g *targetGroup) applySpec(ctx context.Context, want netspec.TargetGroup) {
 			m = &targetState{target: t, state: stateInitial, sessions: map[*proxySession]struct{}{}}
 			g.targets[t] = m
 		}
+
 		if m.stopProbing == nil || changed {
 			g.startProbing(ctx, m)
 		}
 	}
+
 	for t, m := range g.targets {
 		if !keep[t] {
 			g.removeTarget(m)
@@ -78,6 +86,7 @@ func (g *targetGroup) startProbing(ctx context.Context, m *targetState) {
 	if m.stopProbing != nil {
 		m.stopProbing()
 	}
+
 	ctx, m.stopProbing = context.WithCancel(context.WithoutCancel(ctx))
 	go g.probeLoop(ctx, m, g.check)
 }
@@ -87,6 +96,7 @@ func (g *targetGroup) removeTarget(m *targetState) {
 	if m.stopProbing != nil {
 		m.stopProbing()
 	}
+
 	m.resetSessions()
 	delete(g.targets, m.target)
 }
@@ -95,6 +105,7 @@ func (m *targetState) resetSessions() {
 	for s := range m.sessions {
 		s.resetBoth()
 	}
+
 	clear(m.sessions)
 }
 
@@ -114,6 +125,7 @@ func (g *targetGroup) close() {
 	for _, m := range g.targets {
 		g.removeTarget(m)
 	}
+
 	close(g.done)
 }
 
@@ -123,11 +135,13 @@ func (g *targetGroup) targetHealth() map[string]string {
 	defer g.mu.Unlock()
 	rank := map[string]int{"": 0, stateHealthy: 1, stateInitial: 2, stateUnhealthy: 3}
 	out := map[string]string{}
+
 	for t, m := range g.targets {
 		if rank[m.state] > rank[out[t.ID]] {
 			out[t.ID] = m.state
 		}
 	}
+
 	return out
 }
 
@@ -144,6 +158,7 @@ func (g *targetGroup) orderTargets() []*targetState {
 	for _, m := range g.targets {
 		all = append(all, m)
 	}
+
 	slices.SortFunc(all, func(a, b *targetState) int {
 		return a.target.Addr.Compare(b.target.Addr)*2 + signOf(a.target.Port-b.target.Port)
 	})
@@ -152,18 +167,23 @@ func (g *targetGroup) orderTargets() []*targetState {
 		all = slices.Concat(all[at:], all[:at])
 		g.nextTarget++
 	}
+
 	now := g.clock()
 	rank := func(m *targetState) int {
 		out := 0
 		if m.state != stateHealthy {
 			out += 2
 		}
+
 		if now.Sub(m.refusedAt) < refusedPenalty {
 			out++
 		}
+
 		return out
 	}
+
 	slices.SortStableFunc(all, func(a, b *targetState) int { return rank(a) - rank(b) })
+
 	return all
 }
 

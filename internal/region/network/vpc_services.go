@@ -47,6 +47,7 @@ func (r *router) syncServices(ctx context.Context, opts Options, vpc netspec.VPC
 	s.zone.Store(newDNSZone(vpc.DNSNames))
 	at := newEndpointAccess(vpc)
 	s.access.Store(&at)
+
 	return errors.Join(s.serveHTTP(ctx, r, opts), s.serveDNS(ctx, r.ns, vpc.CIDRs))
 }
 
@@ -54,6 +55,7 @@ func (s *vpcServices) serveHTTP(ctx context.Context, r *router, opts Options) er
 	if s.started {
 		return nil
 	}
+
 	registry := func(*http.Request) string { return registryService }
 	for _, at := range []struct {
 		addr    netip.AddrPort
@@ -67,19 +69,24 @@ func (s *vpcServices) serveHTTP(ctx context.Context, r *router, opts Options) er
 		if at.handler == nil {
 			continue
 		}
+
 		ln, err := listenTCP(ctx, r.ns, at.addr.String())
 		if err != nil {
 			s.closeHTTP()
 			return err
 		}
+
 		if at.service != nil {
 			at.handler = s.guardEndpoints(at.handler, at.service)
 		}
+
 		srv := newHTTPServer(context.WithoutCancel(ctx), r.vpc, at.handler)
 		s.http = append(s.http, srv)
 		go func() { _ = srv.Serve(ln) }() // returns when closed; until then Accept is retried by net/http
 	}
+
 	s.started = true
+
 	return nil
 }
 
@@ -94,6 +101,7 @@ func newHTTPServer(ctx context.Context, vpc string, handler http.Handler) *http.
 			if err != nil {
 				return ctx
 			}
+
 			return context.WithValue(ctx, sourceKey{}, RequestSource{VPC: vpc, Addr: peer.Addr().Unmap()})
 		},
 	}
@@ -104,19 +112,23 @@ func (s *vpcServices) serveDNS(ctx context.Context, ns netns.NsHandle, ranges []
 	for _, c := range ranges {
 		want[nthAddr(c, 2).String()] = true
 	}
+
 	if s.dns == nil {
 		s.dns = map[string]*dns.Server{}
 	}
+
 	for key, srv := range s.dns {
 		if !want[key[len("udp "):]] {
 			_ = srv.Shutdown()
 			delete(s.dns, key)
 		}
 	}
+
 	var errs []error
 	for addr := range want {
 		errs = append(errs, s.serveResolver(ctx, ns, addr))
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -131,15 +143,19 @@ func (s *vpcServices) serveResolver(ctx context.Context, ns netns.NsHandle, addr
 		if err != nil {
 			return fmt.Errorf("serve names: %w", err)
 		}
+
 		s.dns["udp "+addr] = startDNS(&dns.Server{PacketConn: pc, Handler: handler})
 	}
+
 	if s.dns["tcp "+addr] == nil {
 		ln, err := listenTCP(ctx, ns, at)
 		if err != nil {
 			return fmt.Errorf("serve names: %w", err)
 		}
+
 		s.dns["tcp "+addr] = startDNS(&dns.Server{Listener: ln, Handler: handler})
 	}
+
 	return nil
 }
 
@@ -152,10 +168,12 @@ func startDNS(srv *dns.Server) *dns.Server {
 		defer close(done)
 		_ = srv.ActivateAndServe() // ends by Shutdown
 	}()
+
 	select {
 	case <-up:
 	case <-done:
 	}
+
 	return srv
 }
 
@@ -163,7 +181,9 @@ func (s *vpcServices) closeHTTP() {
 	for _, srv := range s.http {
 		_ = srv.Close() // its listeners and connections end; nothing is written that could be lost
 	}
-	s.http, s.started = nil, false
+
+	s.http = nil
+	s.started = false
 }
 
 func (s *vpcServices) close() {

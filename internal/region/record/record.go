@@ -45,9 +45,11 @@ func (b *Store) Load() error {
 	if b.Backend == nil {
 		return nil
 	}
+
 	if err := b.Backend.Load(b.Name, b.State); err != nil {
 		return fmt.Errorf("load the state of %s: %w", b.Name, err)
 	}
+
 	return nil
 }
 
@@ -65,6 +67,7 @@ func (b *Store) WithLock(f func() error) error {
 	if changed && b.OnChange != nil {
 		b.OnChange()
 	}
+
 	return err
 }
 
@@ -74,6 +77,7 @@ func (b *Store) runLocked(f func() error) (bool, error) {
 	if b.ApplyDueTransitions != nil {
 		b.ApplyDueTransitions()
 	}
+
 	err := f()
 	changed := b.changed
 	b.changed = false
@@ -82,6 +86,7 @@ func (b *Store) runLocked(f func() error) (bool, error) {
 			return changed, fmt.Errorf("save the state of %s: %w", b.Name, saveErr)
 		}
 	}
+
 	return changed, err
 }
 
@@ -103,8 +108,10 @@ func RunRead[I, O any](b *Store, do func(*I) (*O, error), in *I) (*O, error) {
 		if err == nil {
 			out = CloneShape(got)
 		}
+
 		return err
 	})
+
 	return out, err
 }
 
@@ -115,6 +122,7 @@ func RunWrite[I, O any](b *Store, do func(*I) (*O, error), in *I) (*O, error) {
 		if err == nil {
 			b.MarkChanged()
 		}
+
 		return out, err
 	}, in)
 }
@@ -141,6 +149,7 @@ func StringPointers(in []string) []*string {
 	for _, v := range in {
 		out = append(out, new(v))
 	}
+
 	return out
 }
 
@@ -158,15 +167,19 @@ func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *s
 		if err != nil {
 			return nil, nil, bad
 		}
+
 		at, found := slices.BinarySearch(keys, string(last))
 		if found {
 			at++
 		}
+
 		keys = keys[at:]
 	}
+
 	if int64(len(keys)) <= limit {
 		return keys, nil, nil
 	}
+
 	return keys[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))), nil
 }
 
@@ -176,11 +189,14 @@ func ShapeToMap(shape any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a %T: %w", shape, err)
 	}
+
 	var out map[string]any
 	if err := json.Unmarshal(b, &out); err != nil {
 		return nil, fmt.Errorf("read a %T: %w", shape, err)
 	}
+
 	removeNulls(out)
+
 	return out, nil
 }
 
@@ -216,10 +232,12 @@ func collectStringsInto(v any, want func(string) bool, but []string, into map[st
 				collectStringsInto(e, want, but, into)
 			}
 		}
+
 	case []any:
 		for _, e := range v {
 			collectStringsInto(e, want, but, into)
 		}
+
 	case string:
 		if want(v) {
 			into[v] = true
@@ -247,17 +265,25 @@ func AddResourceTags(into map[string][]string, tags map[string]string) {
 }
 
 // Authorize asks IAM about a request: about all that questions names, and about "*" for one that only reads.
-func (b *Store) Authorize(ctx context.Context, action string, in any, questions func(tree map[string]any) []wire.Check) error {
+func (b *Store) Authorize(
+	ctx context.Context,
+	action string,
+	in any,
+	questions func(tree map[string]any) []wire.Check,
+) error {
 	if caller := wire.CallerFrom(ctx); caller.Root || caller == (wire.Caller{}) {
 		return nil
 	}
+
 	if _, op, _ := strings.Cut(action, ":"); isReadOperation(op) {
 		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
 	}
+
 	tree, err := ShapeToMap(in)
 	if err != nil {
 		return err
 	}
+
 	var checks []wire.Check
 	err = b.WithLock(func() error {
 		checks = questions(tree)
@@ -266,6 +292,7 @@ func (b *Store) Authorize(ctx context.Context, action string, in any, questions 
 	if err != nil {
 		return err
 	}
+
 	return wire.Authorize(ctx, checks...)
 }
 

@@ -28,19 +28,25 @@ func (r Region) ClusterRecords(t T, cluster string) []string {
 	t.Helper()
 	all := r.Snapshot(t).parseRecords(t)
 	marks := []string{cluster}
+
 	for id, thing := range all {
-		if text := encodeJSON(thing); strings.HasPrefix(id, "vpc-") && strings.Contains(text, `"`+cluster+`"`) {
+		if text := encodeJSON(thing); strings.HasPrefix(id, "vpc-") &&
+			strings.Contains(text, `"`+cluster+`"`) {
 			marks = append(marks, id)
 		}
 	}
+
 	var out []string
+
 	for id, thing := range all {
 		line := id + " " + encodeJSON(withoutDerivedFields(thing))
 		if slices.ContainsFunc(marks, func(m string) bool { return strings.Contains(line, m) }) {
 			out = append(out, line)
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -62,20 +68,27 @@ func withoutDerivedFields(v any) any {
 				out[k] = withoutDerivedFields(e)
 			}
 		}
+
 		return out
+
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
 			out = append(out, withoutDerivedFields(e))
 		}
+
 		return out
 	}
+
 	return v
 }
 
 // isVolatileSection are parts of records that say nothing of what exists.
 func isVolatileSection(part string) bool {
-	return slices.Contains([]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions", "Changes"}, part)
+	return slices.Contains(
+		[]string{"LastIP", "LastPublic", "Tokens", "Pending", "Ghosts", "sessions", "Changes"},
+		part,
+	)
 }
 
 func (s Snapshot) parseRecords(t T) recordsByID {
@@ -86,20 +99,25 @@ func (s Snapshot) parseRecords(t T) recordsByID {
 		if err := json.Unmarshal(text, &parts); err != nil {
 			t.Fatal(service, err)
 		}
+
 		for part, v := range parts {
 			records, ok := v.(map[string]any)
 			if !ok || isVolatileSection(part) {
 				continue
 			}
+
 			for id, record := range records {
 				if out[id] == nil {
 					out[id] = map[string]any{}
 				}
+
 				out[id][service+"."+part] = record
 			}
 		}
 	}
+
 	maps.DeleteFunc(out, func(_ string, thing map[string]any) bool { return isDeleting(thing) })
+
 	return out
 }
 
@@ -110,17 +128,25 @@ func isDeleting(thing map[string]any) bool {
 		if !ok {
 			continue
 		}
+
 		state := record["State"]
 		if part == "kms.keys" {
 			state = record["state"]
 		}
+
 		if m, ok := state.(map[string]any); ok {
 			state = m["Name"]
 		}
-		if text, ok := state.(string); ok && slices.Contains([]string{"terminated", "shutting-down", "deleted", "deleting", "PendingDeletion"}, text) {
+
+		if text, ok := state.(string); ok &&
+			slices.Contains(
+				[]string{"terminated", "shutting-down", "deleted", "deleting", "PendingDeletion"},
+				text,
+			) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -129,6 +155,7 @@ func encodeJSON(v any) string {
 	if err != nil {
 		return err.Error() // it came from JSON
 	}
+
 	return string(b)
 }
 
@@ -140,22 +167,28 @@ func (all recordsByID) inventoryLines() []string {
 			names[id] = name
 		}
 	}
+
 	seen := newNormalizer(names)
 	hashes := map[string]string{}
+
 	for id, thing := range all {
 		if names[id] == "" {
 			sum := sha256.Sum256([]byte(encodeJSON(seen.normalizeValue("", thing))))
 			hashes[id] = idPrefix(id) + "#" + hex.EncodeToString(sum[:4])
 		}
 	}
+
 	maps.Copy(names, hashes)
 	var out []string
+
 	for id, thing := range all {
 		for part, record := range thing {
 			out = append(out, seen.normalizeText(id)+" "+part+" "+encodeJSON(seen.normalizeValue("", record)))
 		}
 	}
+
 	slices.Sort(out)
+
 	return out
 }
 
@@ -169,6 +202,7 @@ func resourceAddress(thing map[string]any) string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -176,6 +210,7 @@ func idPrefix(id string) string {
 	if i := strings.LastIndex(id, "-"); i > 0 {
 		return id[:i]
 	}
+
 	return id
 }
 
@@ -189,8 +224,10 @@ type normalizer struct {
 func newNormalizer(names map[string]string) normalizer {
 	return normalizer{
 		namesByID: names, idPattern: regexp.MustCompile(`[a-z]+(-[a-z]+)*-[0-9a-f]{17}\b`),
-		randomPattern: regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
-			`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( GMT|Z|[+-]\d\d:\d\d)?`),
+		randomPattern: regexp.MustCompile(
+			`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b[0-9a-f]{16}\b|\bZ[0-9A-F]{20}\b|\bA(RO|IP)A[A-Z0-9]{10,}|` +
+				`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( GMT|Z|[+-]\d\d:\d\d)?`,
+		),
 	}
 }
 
@@ -213,22 +250,29 @@ func (n normalizer) normalizeValue(member string, v any) any {
 				out[n.normalizeText(k)] = n.normalizeValue(k, e)
 			}
 		}
+
 		return out
+
 	case []any:
 		out := make([]any, 0, len(v))
 		for _, e := range v {
 			out = append(out, n.normalizeValue(member, e))
 		}
+
 		slices.SortFunc(out, func(a, b any) int { return strings.Compare(encodeJSON(a), encodeJSON(b)) })
+
 		return out
+
 	case string:
 		if member == "UserData" {
 			if b, err := base64.StdEncoding.DecodeString(v); err == nil {
 				v = string(b)
 			}
 		}
+
 		return n.normalizeText(v)
 	}
+
 	return v
 }
 
@@ -238,11 +282,14 @@ func (n normalizer) normalizeText(s string) string {
 	if len(s) < shortest {
 		return s
 	}
+
 	s = n.idPattern.ReplaceAllStringFunc(s, func(id string) string {
 		if name := n.namesByID[id]; name != "" {
 			return name
 		}
+
 		return idPrefix(id)
 	})
+
 	return n.randomPattern.ReplaceAllString(s, "*")
 }

@@ -36,7 +36,13 @@ func (r Region) NewKillableClient(nth int, after bool, kill func()) *KillableCli
 	if kill == nil {
 		kill = func() {}
 	}
-	return &KillableClient{next: r.Transport(), killAfterCall: after, onKill: kill, callsLeft: nth}
+
+	return &KillableClient{
+		next:          r.Transport(),
+		killAfterCall: after,
+		onKill:        kill,
+		callsLeft:     nth,
+	}
 }
 
 // AWSConfig is cfg with the calls made by the mortal client.
@@ -70,26 +76,32 @@ func (m *KillableClient) RoundTrip(r *http.Request) (*http.Response, error) {
 		m.mutatingCalls++
 		fatal = m.callsLeft == 0
 	}
+
 	if fatal && !m.killAfterCall {
 		m.killNow(op)
 	}
+
 	dead := m.killedAt != ""
 	m.mu.Unlock()
 	if dead {
 		return nil, ErrKilled
 	}
+
 	resp, err := m.next.RoundTrip(r)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if fatal && m.killedAt == "" {
 		m.killNow(op)
 	}
+
 	if m.killedAt == "" {
 		return resp, err
 	}
+
 	if err == nil {
 		resp.Body.Close() //nolint:errcheck,gosec // nobody reads it
 	}
+
 	return nil, ErrKilled
 }
 

@@ -39,36 +39,54 @@ func (l *RateLimit) ThrottledCalls() int {
 
 // checkRate is a [server.Config]'s Before.
 func (l *RateLimit) checkRate(_ context.Context, service, op string) error {
-	key, rate := service+" reads", l.ReadsPerSecond
+	key := service + " reads"
+	rate := l.ReadsPerSecond
 	if server.Mutates(op) {
-		key, rate = service+" changes", l.ChangesPerSecond
+		key = service + " changes"
+		rate = l.ChangesPerSecond
 	}
+
 	if rate == 0 || service == "s3" {
 		return nil
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	if l.buckets == nil {
 		l.buckets = map[string]*tokenBucket{}
 	}
+
 	b := l.buckets[key]
 	if b == nil {
 		b = &tokenBucket{available: rate, refilledAt: now}
 		l.buckets[key] = b
 	}
+
 	b.available = min(max(rate, 1), b.available+now.Sub(b.refilledAt).Seconds()*rate)
 	b.refilledAt = now
 	if b.available >= 1 {
 		b.available--
 		return nil
 	}
+
 	l.throttled++
+
 	switch service {
 	case "ec2":
-		return &wire.Error{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: http.StatusServiceUnavailable}
+		return &wire.Error{
+			Code:    "RequestLimitExceeded",
+			Message: "Request limit exceeded.",
+			Status:  http.StatusServiceUnavailable,
+		}
+
 	case "kms":
-		return &wire.Error{Code: "ThrottlingException", Message: "Rate exceeded", Status: http.StatusBadRequest}
+		return &wire.Error{
+			Code:    "ThrottlingException",
+			Message: "Rate exceeded",
+			Status:  http.StatusBadRequest,
+		}
 	}
+
 	return &wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
 }

@@ -101,12 +101,15 @@ func (r Region) CallCounts() map[string]int { return r.server.Calls() }
 // AWSConfig reaches the region as the account's root.
 func (r Region) AWSConfig() aws.Config {
 	cfg := aws.Config{
-		Region: RegionName, BaseEndpoint: &r.URL, Credentials: credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
-		APIOptions: []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
+		Region:       RegionName,
+		BaseEndpoint: &r.URL,
+		Credentials:  credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
+		APIOptions:   []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
 	}
 	if r.client != nil {
 		cfg.HTTPClient = r.client
 	}
+
 	return cfg
 }
 
@@ -115,6 +118,7 @@ func (r Region) Transport() http.RoundTripper {
 	if r.client != nil {
 		return r.client.Transport
 	}
+
 	return http.DefaultTransport
 }
 
@@ -133,7 +137,12 @@ type instanceProfiles struct{ iam *iam.IAM }
 func (p instanceProfiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
 	v, ok := p.iam.InstanceProfile(nameOrARN)
 	arn, _ := p.iam.RoleARN(v.Role)
-	return ec2.Profile{ARN: v.ARN, ID: v.ID, Role: v.Role, RoleARN: arn}, ok
+	return ec2.Profile{
+		ARN:     v.ARN,
+		ID:      v.ID,
+		Role:    v.Role,
+		RoleARN: arn,
+	}, ok
 }
 
 // Start runs a region until the test ends.
@@ -147,6 +156,7 @@ func StartWith(t *testing.T, o Options) Region {
 	t.Helper()
 	r, stop := StartStoppable(t, o)
 	t.Cleanup(stop)
+
 	return r
 }
 
@@ -165,18 +175,24 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 			t.Fatal(err)
 		}
 	}
+
 	dir, err := os.MkdirTemp("", "region-") // rapid's tests have no folder of their own
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := buildServices(&r, o, dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // it ends with stop: rapid's tests have no context of their own
+
+	ctx, cancel := context.WithCancel(
+		context.Background(),
+	) //nolint:forbidigo // it ends with stop: rapid's tests have no context of their own
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context){r.services.ec2.Run, r.services.elbv2.Run, r.services.autoscaling.Run, r.services.cloudformation.Run} {
 		wg.Go(func() { run(ctx) })
 	}
+
 	end := func() {
 		cancel()
 		wg.Wait()
@@ -187,8 +203,10 @@ func StartStoppable(t T, o Options) (r Region, stop func()) {
 		r.client = &http.Client{Transport: inProcessTransport{r.newHandler()}}
 		return r, end
 	}
+
 	web := httptest.NewServer(r.newHandler())
 	r.URL = web.URL
+
 	return r, func() { web.Close(); end() }
 }
 
@@ -199,6 +217,7 @@ func (r Region) newHandler() http.Handler {
 			h.ServeHTTP(w, q)
 			return
 		}
+
 		r.server.ServeHTTP(w, q)
 	})
 }
@@ -209,85 +228,188 @@ func (r Region) AdvanceClock(d time.Duration) { r.clockOffset.Add(int64(d)) }
 
 // buildServices makes a region's services and joins them.
 func buildServices(r *Region, o Options, dir string) (err error) {
-	from, p := o.Snapshot.newBackend(), &r.services
+	from := o.Snapshot.newBackend()
+	p := &r.services
 	now := func() time.Time {
-		return time.Now().Add(time.Duration(r.clockOffset.Load())) //nolint:forbidigo // a region for tests runs in real time, as its clients do
+		return time.Now().Add(
+			time.Duration(r.clockOffset.Load()),
+		) //nolint:forbidigo // a region for tests runs in real time, as its clients do
 	}
-	if p.iam, err = iam.New(iam.Config{Account: AccountID, AccessKeyID: AccessKey, SecretKey: SecretKey, State: from, Now: now, Trace: o.TraceAuthorization}); err != nil {
+	if p.iam, err = iam.New(iam.Config{
+		Account:     AccountID,
+		AccessKeyID: AccessKey,
+		SecretKey:   SecretKey,
+		State:       from,
+		Now:         now,
+		Trace:       o.TraceAuthorization,
+	}); err != nil {
 		return err
 	}
-	if p.kms, err = kms.New(kms.Config{Region: RegionName, Account: AccountID, State: from, Now: now, Identities: p.iam}); err != nil {
+
+	if p.kms, err = kms.New(kms.Config{
+		Region:     RegionName,
+		Account:    AccountID,
+		State:      from,
+		Now:        now,
+		Identities: p.iam,
+	}); err != nil {
 		return err
 	}
-	objects, err := s3.New(s3.Config{Dir: filepath.Join(dir, "s3"), Region: RegionName, Now: now, Identities: p.iam, Keys: p.kms})
-	if err != nil {
-		return err
-	}
-	parameters, err := ssm.New(ssm.Config{Region: RegionName, Account: AccountID, State: from, Now: now, Public: imageParameters(publishedImages())})
-	if err != nil {
-		return err
-	}
-	p.ec2, err = ec2.New(ec2.Config{
-		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, TransitionDelay: transitionDelay, Profiles: instanceProfiles{p.iam}, Saver: from,
-		Images:            ec2Images(publishedImages()),
-		ProvisioningDelay: r.Faults.Provisioning, Quotas: o.Quotas,
+
+	objects, err := s3.New(s3.Config{
+		Dir:        filepath.Join(dir, "s3"),
+		Region:     RegionName,
+		Now:        now,
+		Identities: p.iam,
+		Keys:       p.kms,
 	})
 	if err != nil {
 		return err
 	}
+
+	parameters, err := ssm.New(ssm.Config{
+		Region:  RegionName,
+		Account: AccountID,
+		State:   from,
+		Now:     now,
+		Public:  imageParameters(publishedImages()),
+	})
+	if err != nil {
+		return err
+	}
+
+	p.ec2, err = ec2.New(ec2.Config{
+		Region:            RegionName,
+		Account:           AccountID,
+		Now:               now,
+		Rand:              rand.Reader,
+		TransitionDelay:   transitionDelay,
+		Profiles:          instanceProfiles{p.iam},
+		Saver:             from,
+		Images:            ec2Images(publishedImages()),
+		ProvisioningDelay: r.Faults.Provisioning,
+		Quotas:            o.Quotas,
+	})
+	if err != nil {
+		return err
+	}
+
 	if err := p.buildBalancersAndScaling(from, now, r.Faults); err != nil {
 		return err
 	}
-	cfg := server.Config{Region: RegionName, Keys: p.iam, Authorizer: p.iam, Now: now, Faults: r.Faults}
+
+	cfg := server.Config{
+		Region:     RegionName,
+		Keys:       p.iam,
+		Authorizer: p.iam,
+		Now:        now,
+		Faults:     r.Faults,
+	}
 	if o.RateLimit != nil {
 		o.RateLimit.now = now
 		cfg.Before = o.RateLimit.checkRate
 	}
-	cfg.Services = append(cfg.Services, p.iam.Service(), sts.Service(p.iam), p.kms.Wire(), objects.Wire(), parameters.Wire(),
+
+	cfg.Services = append(
+		cfg.Services,
+		p.iam.Service(),
+		sts.Service(p.iam),
+		p.kms.Wire(),
+		objects.Wire(),
+		parameters.Wire(),
 		servicequotas.Service(servicequotas.Config{Region: RegionName, Account: AccountID, EC2: o.Quotas}),
-		p.ec2.Wire(), p.elbv2.Wire(), p.autoscaling.Wire(), p.route53.Wire())
+		p.ec2.Wire(),
+		p.elbv2.Wire(),
+		p.autoscaling.Wire(),
+		p.route53.Wire(),
+	)
 	if err := p.buildCloudFormation(o, from, cfg.Services, now); err != nil {
 		return err
 	}
+
 	cfg.Services = append(cfg.Services, p.cloudformation.Wire())
 	r.server, err = server.New(cfg)
+
 	return err
 }
 
 // buildCloudFormation makes CloudFormation over all the other services.
-func (p *regionServices) buildCloudFormation(o Options, from *snapshotBackend, services []wire.Service, now func() time.Time) (err error) {
+func (p *regionServices) buildCloudFormation(
+	o Options,
+	from *snapshotBackend,
+	services []wire.Service,
+	now func() time.Time,
+) (err error) {
 	p.cloudformation, err = cloudformation.New(cloudformation.Config{
-		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, State: from, Zones: p.ec2.Zones(), Services: services, Authorizer: p.iam, Roles: p.iam,
-		PollInterval: 20 * time.Millisecond, DeleteRetryTimeout: o.DeleteRetryTimeout,
+		Region:             RegionName,
+		Account:            AccountID,
+		Now:                now,
+		Rand:               rand.Reader,
+		State:              from,
+		Zones:              p.ec2.Zones(),
+		Services:           services,
+		Authorizer:         p.iam,
+		Roles:              p.iam,
+		PollInterval:       20 * time.Millisecond,
+		DeleteRetryTimeout: o.DeleteRetryTimeout,
 		SystemTaggers: map[string]cloudformation.SystemTagger{
 			"elasticloadbalancing": p.elbv2.Mark, "iam": p.iam.Mark, "kms": p.kms.Mark, "route53": p.route53.Mark,
 		},
 	})
+
 	return err
 }
 
 // buildBalancersAndScaling makes load balancing and Auto Scaling over EC2.
-func (p *regionServices) buildBalancersAndScaling(from *snapshotBackend, now func() time.Time, faults *fault.Engine) (err error) {
+func (p *regionServices) buildBalancersAndScaling(
+	from *snapshotBackend,
+	now func() time.Time,
+	faults *fault.Engine,
+) (err error) {
 	p.elbv2, err = elbv2.New(elbv2.Config{
-		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, Delay: transitionDelay, Cloud: p.ec2, Saver: from, Provisioning: faults.Provisioning,
+		Region:       RegionName,
+		Account:      AccountID,
+		Now:          now,
+		Rand:         rand.Reader,
+		Delay:        transitionDelay,
+		Cloud:        p.ec2,
+		Saver:        from,
+		Provisioning: faults.Provisioning,
 	})
 	if err != nil {
 		return err
 	}
+
 	p.ec2.SetLoadBalancers(p.elbv2.Balancers)
 	p.route53, err = route53.New(route53.Config{
-		Region: RegionName, Now: now, Rand: rand.Reader, Delay: transitionDelay, Saver: from, VPC: p.ec2.HasVPC, Target: p.elbv2.HasTarget, Changed: p.ec2.LoadBalancersChanged,
+		Region:  RegionName,
+		Now:     now,
+		Rand:    rand.Reader,
+		Delay:   transitionDelay,
+		Saver:   from,
+		VPC:     p.ec2.HasVPC,
+		Target:  p.elbv2.HasTarget,
+		Changed: p.ec2.LoadBalancersChanged,
 	})
 	if err != nil {
 		return err
 	}
+
 	p.ec2.SetHostedZones(p.route53.Names)
 	p.autoscaling, err = autoscaling.New(autoscaling.Config{
-		Region: RegionName, Account: AccountID, Now: now, Rand: rand.Reader, EC2: p.ec2, TargetGroups: p.elbv2, Saver: from,
+		Region:       RegionName,
+		Account:      AccountID,
+		Now:          now,
+		Rand:         rand.Reader,
+		EC2:          p.ec2,
+		TargetGroups: p.elbv2,
+		Saver:        from,
 	})
 	if err != nil {
 		return err
 	}
+
 	p.ec2.AddWatcher(p.autoscaling.RequestReconcile)
+
 	return nil
 }

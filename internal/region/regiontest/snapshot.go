@@ -30,9 +30,11 @@ func (m *snapshotBackend) Load(name string, v any) error {
 	if !ok {
 		return nil
 	}
+
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("start from the snapshot of %s: %w", name, err)
 	}
+
 	return nil
 }
 
@@ -41,11 +43,14 @@ func (m *snapshotBackend) Save(name string, v any) error {
 	if !m.recording {
 		return nil
 	}
+
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("take a snapshot of %s: %w", name, err)
 	}
+
 	m.snapshot[name] = b
+
 	return nil
 }
 
@@ -63,6 +68,7 @@ func (r Region) Snapshot(t T) Snapshot {
 				}
 			}
 		}
+
 		p := r.services
 		save(p.cloudformation, p.iam, p.kms, p.route53, p.autoscaling, p.elbv2, p.ec2)
 		taken := maps.Clone(m.snapshot)
@@ -71,6 +77,8 @@ func (r Region) Snapshot(t T) Snapshot {
 			return taken
 		}
 	}
+
 	t.Fatal("stacks never stand still for a snapshot")
+
 	return nil
 }

@@ -15,33 +15,41 @@ type inProcessTransport struct{ handler http.Handler }
 // RoundTrip implements http.RoundTripper.
 func (d inProcessTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())
-	in.RequestURI, in.RemoteAddr = r.URL.RequestURI(), "127.0.0.1:1"
+	in.RequestURI = r.URL.RequestURI()
+	in.RemoteAddr = "127.0.0.1:1"
 	if in.Host == "" {
 		in.Host = r.URL.Host
 	}
+
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}
+
 	answers := make(chan *http.Response, 1)
 	go func() {
 		defer close(answers)
 		defer func() {
-			if v := recover(); v != nil && v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
+			if v := recover(); v != nil &&
+				v != http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
 				panic(v)
 			}
 		}()
+
 		rec := httptest.NewRecorder()
 		d.handler.ServeHTTP(rec, in)
 		out := rec.Result()
 		out.Request = r
 		answers <- out
 	}()
+
 	select {
 	case out, ok := <-answers:
 		if !ok {
 			return nil, io.ErrUnexpectedEOF // as when a connection ends before the answer
 		}
+
 		return out, nil
+
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}

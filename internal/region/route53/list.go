@@ -25,10 +25,12 @@ func size(asked *string, most int) (int, error) {
 	if asked == nil {
 		return most, nil
 	}
+
 	n, err := strconv.Atoi(*asked)
 	if err != nil || n < 1 {
 		return 0, wire.Errorf("InvalidInput", "Invalid value for MaxItems: %s", *asked)
 	}
+
 	return min(n, most), nil
 }
 
@@ -39,6 +41,7 @@ func cut(keys []string, start string, n int) (page []string, next string) {
 	if len(keys) > n {
 		return keys[:n], keys[n]
 	}
+
 	return keys, ""
 }
 
@@ -47,14 +50,22 @@ func (s *Service) listZones(in *sdk.ListHostedZonesInput) (*sdk.ListHostedZonesO
 	if err != nil {
 		return nil, err
 	}
+
 	page, next := cut(record.SortedKeys(s.st.Zones), record.String(in.Marker), n)
-	out := &sdk.ListHostedZonesOutput{HostedZones: []*sdk.HostedZone{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n)), Marker: in.Marker}
+	out := &sdk.ListHostedZonesOutput{
+		HostedZones: []*sdk.HostedZone{},
+		IsTruncated: new(next != ""),
+		MaxItems:    new(strconv.Itoa(n)),
+		Marker:      in.Marker,
+	}
 	if next != "" {
 		out.NextMarker = &next
 	}
+
 	for _, id := range page {
 		out.HostedZones = append(out.HostedZones, s.st.Zones[id].told())
 	}
+
 	return out, nil
 }
 
@@ -63,71 +74,115 @@ func (s *Service) listByName(in *sdk.ListHostedZonesByNameInput) (*sdk.ListHoste
 	if err != nil {
 		return nil, err
 	}
+
 	byName := map[string]*zone{}
 	for id, z := range s.st.Zones {
 		byName[reversed(*z.Shape.Name)+" "+id] = z
 	}
+
 	start := ""
 	if in.DNSName != nil {
 		start = reversed(normal(*in.DNSName)) + " " + bare(record.String(in.HostedZoneId))
 	}
+
 	page, next := cut(record.SortedKeys(byName), start, n)
 	out := &sdk.ListHostedZonesByNameOutput{
-		HostedZones: []*sdk.HostedZone{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n)), DNSName: in.DNSName, HostedZoneId: in.HostedZoneId,
+		HostedZones:  []*sdk.HostedZone{},
+		IsTruncated:  new(next != ""),
+		MaxItems:     new(strconv.Itoa(n)),
+		DNSName:      in.DNSName,
+		HostedZoneId: in.HostedZoneId,
 	}
 	if next != "" {
 		z := byName[next]
 		out.NextDNSName, out.NextHostedZoneId = z.Shape.Name, new(bare(*z.Shape.Id))
 	}
+
 	for _, k := range page {
 		out.HostedZones = append(out.HostedZones, byName[k].told())
 	}
+
 	return out, nil
 }
 
 func (s *Service) listByVPC(in *sdk.ListHostedZonesByVPCInput) (*sdk.ListHostedZonesByVPCOutput, error) {
-	out := &sdk.ListHostedZonesByVPCOutput{HostedZoneSummaries: []*sdk.HostedZoneSummary{}, MaxItems: new(strconv.Itoa(maxZones))}
+	out := &sdk.ListHostedZonesByVPCOutput{
+		HostedZoneSummaries: []*sdk.HostedZoneSummary{},
+		MaxItems:            new(strconv.Itoa(maxZones)),
+	}
+
 	for _, id := range record.SortedKeys(s.st.Zones) {
 		if z := s.st.Zones[id]; z.in(record.String(in.VPCId)) && record.String(in.VPCRegion) == s.cfg.Region {
-			out.HostedZoneSummaries = append(out.HostedZoneSummaries, &sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}})
+			out.HostedZoneSummaries = append(
+				out.HostedZoneSummaries,
+				&sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}},
+			)
 		}
 	}
+
 	return out, nil
 }
 
-func (s *Service) listRecords(in *sdk.ListResourceRecordSetsInput) (*sdk.ListResourceRecordSetsOutput, error) {
+func (s *Service) listRecords(
+	in *sdk.ListResourceRecordSetsInput,
+) (*sdk.ListResourceRecordSetsOutput, error) {
 	z, err := s.zone(in.HostedZoneId)
 	if err != nil {
 		return nil, err
 	}
+
 	n, err := size(in.MaxItems, maxRecords)
 	if err != nil {
 		return nil, err
 	}
+
 	start := ""
+
 	switch {
 	case in.StartRecordName == nil && in.StartRecordType != nil:
 		return nil, wire.Errorf("InvalidInput", "The type cannot be specified without the name")
 	case in.StartRecordName != nil:
-		start = strings.TrimRight(key(normal(*in.StartRecordName), record.String(in.StartRecordType), record.String(in.StartRecordIdentifier)), " ")
+		start = strings.TrimRight(
+			key(
+				normal(*in.StartRecordName),
+				record.String(in.StartRecordType),
+				record.String(in.StartRecordIdentifier),
+			),
+			" ",
+		)
 	}
+
 	page, next := cut(record.SortedKeys(z.Records), start, n)
-	out := &sdk.ListResourceRecordSetsOutput{ResourceRecordSets: []*sdk.ResourceRecordSet{}, IsTruncated: new(next != ""), MaxItems: new(strconv.Itoa(n))}
+	out := &sdk.ListResourceRecordSetsOutput{
+		ResourceRecordSets: []*sdk.ResourceRecordSet{},
+		IsTruncated:        new(next != ""),
+		MaxItems:           new(strconv.Itoa(n)),
+	}
 	if next != "" {
 		r := z.Records[next]
-		out.NextRecordName, out.NextRecordType, out.NextRecordIdentifier = r.Name, r.Type, r.SetIdentifier
+		out.NextRecordName = r.Name
+		out.NextRecordType = r.Type
+		out.NextRecordIdentifier = r.SetIdentifier
 	}
+
 	for _, k := range page {
 		out.ResourceRecordSets = append(out.ResourceRecordSets, z.Records[k])
 	}
+
 	return out, nil
 }
 
 func tagsOf(z *zone) *sdk.ResourceTagSet {
-	out := &sdk.ResourceTagSet{ResourceType: new("hostedzone"), ResourceId: new(bare(*z.Shape.Id)), Tags: []*sdk.Tag{}}
+	out := &sdk.ResourceTagSet{
+		ResourceType: new("hostedzone"),
+		ResourceId:   new(bare(*z.Shape.Id)),
+		Tags:         []*sdk.Tag{},
+	}
+
 	for _, k := range record.SortedKeys(z.Tags) {
 		out.Tags = append(out.Tags, &sdk.Tag{Key: &k, Value: new(z.Tags[k])})
 	}
+
 	return out
 }
 
@@ -136,22 +191,30 @@ func (s *Service) listTags(in *sdk.ListTagsForResourceInput) (*sdk.ListTagsForRe
 	if err != nil {
 		return nil, err
 	}
+
 	return &sdk.ListTagsForResourceOutput{ResourceTagSet: tagsOf(z)}, nil
 }
 
 func (s *Service) listTagsOfMany(in *sdk.ListTagsForResourcesInput) (*sdk.ListTagsForResourcesOutput, error) {
 	const most = 10
 	if len(in.ResourceIds) > most {
-		return nil, wire.Errorf("InvalidInput", "1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: Member must have length less than or equal to 10")
+		return nil, wire.Errorf(
+			"InvalidInput",
+			"1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: Member must have length less than or equal to 10",
+		)
 	}
+
 	out := &sdk.ListTagsForResourcesOutput{ResourceTagSets: []*sdk.ResourceTagSet{}}
+
 	for _, id := range in.ResourceIds {
 		z, err := s.zone(id)
 		if err != nil {
 			return nil, err
 		}
+
 		out.ResourceTagSets = append(out.ResourceTagSets, tagsOf(z))
 	}
+
 	return out, nil
 }
 
@@ -160,12 +223,15 @@ func (s *Service) changeTags(in *sdk.ChangeTagsForResourceInput) (*sdk.ChangeTag
 	if err != nil {
 		return nil, err
 	}
+
 	for _, t := range in.AddTags {
 		z.Tags[record.String(t.Key)] = record.String(t.Value)
 	}
+
 	for _, k := range in.RemoveTagKeys {
 		delete(z.Tags, record.String(k))
 	}
+
 	return &sdk.ChangeTagsForResourceOutput{}, nil
 }
 
@@ -176,6 +242,7 @@ func (s *Service) Mark(id string, tags map[string]string) {
 			maps.Copy(z.Tags, tags)
 			s.book.MarkChanged()
 		}
+
 		return nil
 	})
 }

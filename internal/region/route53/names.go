@@ -24,15 +24,19 @@ func (s *Service) Names() []netbuilder.HostedZone {
 			for _, v := range z.VPCs {
 				p.VPCs = append(p.VPCs, record.String(v.VPCId))
 			}
+
 			for _, k := range record.SortedKeys(z.Records) {
 				if r := z.Records[k]; record.String(r.Type) == sdk.RRTypeA {
 					p.Records = append(p.Records, told(r))
 				}
 			}
+
 			out = append(out, p)
 		}
+
 		return nil
 	})
+
 	return out
 }
 
@@ -41,10 +45,12 @@ func told(r *sdk.ResourceRecordSet) netbuilder.DNSRecord {
 	if r.AliasTarget != nil {
 		out.AliasTarget = strings.TrimSuffix(record.String(r.AliasTarget.DNSName), ".")
 	}
+
 	for _, v := range r.ResourceRecords {
 		if a, err := netip.ParseAddr(record.String(v.Value)); err == nil {
 			out.Addrs = append(out.Addrs, a)
 		}
 	}
+
 	return out
 }

@@ -27,30 +27,43 @@ func keyOf(r *sdk.ResourceRecordSet) string {
 func (z *zone) put(r *sdk.ResourceRecordSet) { z.Records[keyOf(r)] = r }
 
 // changeRecords carries out a batch: all of it or nothing. Every change that cannot be made is named.
-func (s *Service) changeRecords(in *sdk.ChangeResourceRecordSetsInput) (*sdk.ChangeResourceRecordSetsOutput, error) {
+func (s *Service) changeRecords(
+	in *sdk.ChangeResourceRecordSetsInput,
+) (*sdk.ChangeResourceRecordSetsOutput, error) {
 	z, err := s.zone(in.HostedZoneId)
 	if err != nil {
 		return nil, err
 	}
+
 	after := &zone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
 	var wrong []string
+
 	for _, c := range in.ChangeBatch.Changes {
 		r := record.CloneShape(c.ResourceRecordSet)
 		r.Name = new(normal(record.String(r.Name)))
 		if a := r.AliasTarget; a != nil {
-			a.DNSName, a.HostedZoneId = new(normal(record.String(a.DNSName))), new(bare(record.String(a.HostedZoneId)))
+			a.DNSName, a.HostedZoneId = new(
+				normal(record.String(a.DNSName)),
+			), new(
+				bare(record.String(a.HostedZoneId)),
+			)
 		}
+
 		if why := s.apply(after, record.String(c.Action), r); why != "" {
 			wrong = append(wrong, why)
 		}
 	}
+
 	if len(wrong) == 0 && after.Records[key(*z.Shape.Name, sdk.RRTypeSoa, "")] == nil {
 		wrong = append(wrong, "A HostedZone must contain exactly one SOA record.")
 	}
+
 	if len(wrong) > 0 {
 		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(wrong, ", "))
 	}
+
 	z.Records = after.Records
+
 	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.change()}, nil
 }
 
@@ -61,7 +74,9 @@ func (s *Service) apply(z *zone, action string, r *sdk.ResourceRecordSet) string
 	if r.SetIdentifier != nil {
 		what += ", set identifier='" + *r.SetIdentifier + "'"
 	}
+
 	what += "]"
+
 	switch {
 	case action == sdk.ChangeActionDelete && have == nil:
 		return "Tried to delete " + what + " but it was not found"
@@ -73,17 +88,27 @@ func (s *Service) apply(z *zone, action string, r *sdk.ResourceRecordSet) string
 	case action == sdk.ChangeActionCreate && have != nil:
 		return "Tried to create " + what + " but it already exists"
 	}
+
 	if why := s.fits(z, r); why != "" {
 		return why
 	}
+
 	z.put(r)
+
 	return ""
 }
 
 // fits says why a record cannot be in a zone; empty if it can.
 func (s *Service) fits(z *zone, r *sdk.ResourceRecordSet) string {
 	name := *r.Name
-	policies := []bool{r.Weight != nil, r.MultiValueAnswer != nil, r.Region != nil, r.Failover != nil, r.GeoLocation != nil}
+	policies := []bool{
+		r.Weight != nil,
+		r.MultiValueAnswer != nil,
+		r.Region != nil,
+		r.Failover != nil,
+		r.GeoLocation != nil,
+	}
+
 	switch {
 	case !validName(name):
 		return fmt.Sprintf("Invalid Resource Record: '%s' is not a valid name", name)
@@ -94,36 +119,58 @@ func (s *Service) fits(z *zone, r *sdk.ResourceRecordSet) string {
 	case r.Weight != nil && r.SetIdentifier == nil:
 		return "Missing field 'SetIdentifier' in ResourceRecordSet"
 	}
+
 	for _, other := range z.Records {
 		if why := z.conflict(other, r); why != "" {
 			return why
 		}
 	}
+
 	if r.AliasTarget != nil {
 		return s.aliasFits(z, r)
 	}
+
 	return valuesFit(r)
 }
 
 // conflict says why a record cannot be beside another one of its name.
 func (z *zone) conflict(other, r *sdk.ResourceRecordSet) string {
-	name, kind := *r.Name, record.String(r.Type)
+	name := *r.Name
+	kind := record.String(r.Type)
 	if *other.Name != name || keyOf(other) == keyOf(r) {
 		return ""
 	}
+
 	if record.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
-		return fmt.Sprintf("RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
-			name, kind, record.String(r.SetIdentifier))
+		return fmt.Sprintf(
+			"RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
+			name,
+			kind,
+			record.String(r.SetIdentifier),
+		)
 	}
+
 	if (record.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
-		return fmt.Sprintf("RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s", name, *z.Shape.Name)
+		return fmt.Sprintf(
+			"RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s",
+			name,
+			*z.Shape.Name,
+		)
 	}
+
 	return ""
 }
 
 func (s *Service) aliasFits(z *zone, r *sdk.ResourceRecordSet) string {
-	to, in := record.String(r.AliasTarget.DNSName), record.String(r.AliasTarget.HostedZoneId)
-	said := fmt.Sprintf("Tried to create an alias that targets %s, type %s in zone %s, but ", to, record.String(r.Type), in)
+	to := record.String(r.AliasTarget.DNSName)
+	in := record.String(r.AliasTarget.HostedZoneId)
+	said := fmt.Sprintf(
+		"Tried to create an alias that targets %s, type %s in zone %s, but ",
+		to,
+		record.String(r.Type),
+		in,
+	)
+
 	switch {
 	case r.TTL != nil || len(r.ResourceRecords) > 0:
 		return "An alias resource record set has neither a TTL nor resource records"
@@ -132,24 +179,37 @@ func (s *Service) aliasFits(z *zone, r *sdk.ResourceRecordSet) string {
 	case in != bare(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
 		return said + "the alias target name does not lie within the target zone"
 	}
+
 	return ""
 }
 
 func valuesFit(r *sdk.ResourceRecordSet) string {
 	if r.TTL == nil || len(r.ResourceRecords) == 0 {
-		return fmt.Sprintf("Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]", *r.Name, record.String(r.Type))
+		return fmt.Sprintf(
+			"Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]",
+			*r.Name,
+			record.String(r.Type),
+		)
 	}
+
 	seen := map[string]bool{}
 	for _, v := range r.ResourceRecords {
 		text := record.String(v.Value)
 		if seen[text] {
 			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
 		}
+
 		if why := valueFits(record.String(r.Type), text); why != "" {
-			return fmt.Sprintf("Invalid Resource Record: 'FATAL problem: %s encountered with '%s''", why, text)
+			return fmt.Sprintf(
+				"Invalid Resource Record: 'FATAL problem: %s encountered with '%s''",
+				why,
+				text,
+			)
 		}
+
 		seen[text] = true
 	}
+
 	return ""
 }
 
@@ -160,14 +220,17 @@ func valueFits(kind, text string) string {
 		if err != nil || !a.Is4() {
 			return "ARRDATAIllegalIPv4Address (Value is not a valid IPv4 address)"
 		}
+
 	case sdk.RRTypeAaaa:
 		if err != nil || !a.Is6() {
 			return "AAAARRDATAIllegalIPv6Address (Value is not a valid IPv6 address)"
 		}
+
 	case sdk.RRTypeTxt:
 		if !strings.HasPrefix(text, `"`) {
 			return "InvalidCharacterString (Value should be enclosed in quotation marks)"
 		}
 	}
+
 	return ""
 }

@@ -59,16 +59,24 @@ type zone struct {
 // New loads the zones of an account.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Store{Name: "route53", State: s.st, Backend: cfg.Saver, OnChange: cfg.Changed}
+	s.book = &record.Store{
+		Name:     "route53",
+		State:    s.st,
+		Backend:  cfg.Saver,
+		OnChange: cfg.Changed,
+	}
 	if err := s.book.Load(); err != nil {
 		return nil, err
 	}
+
 	if s.st.Zones == nil {
 		s.st.Zones = map[string]*zone{}
 	}
+
 	if s.st.Changes == nil {
 		s.st.Changes = map[string]time.Time{}
 	}
+
 	return s, nil
 }
 
@@ -78,17 +86,53 @@ const version = "/2013-04-01/"
 func (s *Service) Wire() wire.Service {
 	b := s.book
 	return wire.Service{
-		Name: "route53", Protocol: wire.REST, Version: "2013-04-01", Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
-		Authorize: s.authorize, Route: route,
+		Name:      "route53",
+		Protocol:  wire.REST,
+		Version:   "2013-04-01",
+		Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
+		Authorize: s.authorize,
+		Route:     route,
 		Ops: []wire.Op{
-			record.WriteOperation(b, "CreateHostedZone", s.createZone), record.WriteOperation(b, "DeleteHostedZone", s.deleteZone),
-			record.ReadOperation(b, "GetHostedZone", s.getZone), record.ReadOperation(b, "GetHostedZoneCount", s.countZones),
-			record.ReadOperation(b, "ListHostedZones", s.listZones), record.ReadOperation(b, "ListHostedZonesByName", s.listByName),
-			record.ReadOperation(b, "ListHostedZonesByVPC", s.listByVPC), record.WriteOperation(b, "UpdateHostedZoneComment", s.comment),
-			record.WriteOperation(b, "AssociateVPCWithHostedZone", s.associate), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociate),
-			record.WriteOperation(b, "ChangeResourceRecordSets", s.changeRecords), record.ReadOperation(b, "ListResourceRecordSets", s.listRecords),
-			record.ReadOperation(b, "GetChange", s.getChange), record.WriteOperation(b, "ChangeTagsForResource", s.changeTags),
-			record.ReadOperation(b, "ListTagsForResource", s.listTags), record.ReadOperation(b, "ListTagsForResources", s.listTagsOfMany),
+			record.WriteOperation(
+				b,
+				"CreateHostedZone",
+				s.createZone,
+			), record.WriteOperation(b, "DeleteHostedZone", s.deleteZone),
+			record.ReadOperation(
+				b,
+				"GetHostedZone",
+				s.getZone,
+			), record.ReadOperation(b, "GetHostedZoneCount", s.countZones),
+			record.ReadOperation(
+				b,
+				"ListHostedZones",
+				s.listZones,
+			), record.ReadOperation(b, "ListHostedZonesByName", s.listByName),
+			record.ReadOperation(
+				b,
+				"ListHostedZonesByVPC",
+				s.listByVPC,
+			), record.WriteOperation(b, "UpdateHostedZoneComment", s.comment),
+			record.WriteOperation(
+				b,
+				"AssociateVPCWithHostedZone",
+				s.associate,
+			), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociate),
+			record.WriteOperation(
+				b,
+				"ChangeResourceRecordSets",
+				s.changeRecords,
+			), record.ReadOperation(b, "ListResourceRecordSets", s.listRecords),
+			record.ReadOperation(
+				b,
+				"GetChange",
+				s.getChange,
+			), record.WriteOperation(b, "ChangeTagsForResource", s.changeTags),
+			record.ReadOperation(
+				b,
+				"ListTagsForResource",
+				s.listTags,
+			), record.ReadOperation(b, "ListTagsForResources", s.listTagsOfMany),
 		},
 	}
 }
@@ -117,13 +161,21 @@ func route(r *http.Request) (wire.Route, error) {
 		if err != nil {
 			return wire.Route{}, wire.Errorf("InvalidInput", "%s is no identity", steps[at])
 		}
-		path["Id"], path["ResourceId"] = id, id
+
+		path["Id"] = id
+		path["ResourceId"] = id
 		steps[at] = "*"
 	}
+
 	op := paths()[r.Method+" "+strings.Join(steps, "/")]
 	if !ok || op == "" {
-		return wire.Route{}, &wire.Error{Code: "UnknownOperationException", Message: r.Method + " " + r.URL.Path + " is no operation", Status: http.StatusNotFound}
+		return wire.Route{}, &wire.Error{
+			Code:    "UnknownOperationException",
+			Message: r.Method + " " + r.URL.Path + " is no operation",
+			Status:  http.StatusNotFound,
+		}
 	}
+
 	return wire.Route{Op: op, Path: path, Root: op + "Response"}, nil
 }
 
@@ -133,35 +185,44 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	if err != nil {
 		return err
 	}
+
 	c := wire.Check{Action: "route53:" + op, Resource: "*", Context: map[string][]string{}}
 	kind := "hostedzone/"
 	if op == "GetChange" {
 		kind = "change/"
 	}
+
 	var ids []string
+
 	for _, member := range []string{"Id", "HostedZoneId", "ResourceId"} {
 		if id, ok := tree[member].(string); ok {
 			ids = append(ids, id)
 		}
 	}
+
 	if many, ok := tree["ResourceIds"].([]any); ok {
 		for _, id := range many {
 			text, _ := id.(string)
 			ids = append(ids, text)
 		}
 	}
+
 	if batch, ok := in.(*sdk.ChangeResourceRecordSetsInput); ok {
 		recordKeys(c.Context, batch)
 	}
+
 	if len(ids) == 0 {
 		return wire.Authorize(ctx, c)
 	}
+
 	var checks []wire.Check
+
 	for _, id := range ids {
 		one := c
 		one.Resource = "arn:aws:route53:::" + kind + bare(id)
 		checks = append(checks, one)
 	}
+
 	return wire.Authorize(ctx, checks...)
 }
 
@@ -173,6 +234,7 @@ func recordKeys(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput)
 			into[prefix+key] = append(into[prefix+key], value)
 		}
 	}
+
 	for _, c := range in.ChangeBatch.Changes {
 		add("NormalizedRecordNames", strings.TrimSuffix(normal(record.String(c.ResourceRecordSet.Name)), "."))
 		add("RecordTypes", record.String(c.ResourceRecordSet.Type))
@@ -191,17 +253,24 @@ func (s *Service) change() *sdk.ChangeInfo {
 }
 
 func (s *Service) info(id string) *sdk.ChangeInfo {
-	at, state := s.st.Changes[id], sdk.ChangeStatusPending
+	at := s.st.Changes[id]
+	state := sdk.ChangeStatusPending
 	if !s.cfg.Now().Before(at.Add(s.cfg.Delay)) {
 		state = sdk.ChangeStatusInsync
 	}
+
 	return &sdk.ChangeInfo{Id: new("/change/" + id), Status: new(state), SubmittedAt: new(at.UTC())}
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
 	id := bare(record.String(in.Id))
 	if _, ok := s.st.Changes[id]; !ok {
-		return nil, &wire.Error{Code: "NoSuchChange", Message: "Could not find resource with ID: " + id, Status: http.StatusNotFound}
+		return nil, &wire.Error{
+			Code:    "NoSuchChange",
+			Message: "Could not find resource with ID: " + id,
+			Status:  http.StatusNotFound,
+		}
 	}
+
 	return &sdk.GetChangeOutput{ChangeInfo: s.info(id)}, nil
 }

@@ -21,6 +21,7 @@ func normal(name string) string {
 	if !strings.HasSuffix(name, ".") {
 		name += "."
 	}
+
 	return name
 }
 
@@ -32,14 +33,20 @@ func reversed(name string) string {
 }
 
 func validName(name string) bool {
-	return len(name) <= 255 && regexp.MustCompile(`^([a-z0-9_\\]([a-z0-9_\\-]{0,61}[a-z0-9_])?\.)+$`).MatchString(name)
+	return len(name) <= 255 &&
+		regexp.MustCompile(`^([a-z0-9_\\]([a-z0-9_\\-]{0,61}[a-z0-9_])?\.)+$`).MatchString(name)
 }
 
 func (s *Service) zone(id *string) (*zone, error) {
 	if z := s.st.Zones[bare(record.String(id))]; z != nil {
 		return z, nil
 	}
-	return nil, &wire.Error{Code: "NoSuchHostedZone", Message: "No hosted zone found with ID: " + bare(record.String(id)), Status: http.StatusNotFound}
+
+	return nil, &wire.Error{
+		Code:    "NoSuchHostedZone",
+		Message: "No hosted zone found with ID: " + bare(record.String(id)),
+		Status:  http.StatusNotFound,
+	}
 }
 
 func (s *Service) createZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
@@ -47,34 +54,57 @@ func (s *Service) createZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZo
 	if !validName(name) {
 		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", record.String(in.Name))
 	}
+
 	for _, z := range s.st.Zones {
 		if record.String(z.Shape.CallerReference) == record.String(in.CallerReference) {
-			return nil, &wire.Error{Code: "HostedZoneAlreadyExists", Message: "A hosted zone has already been created with the specified caller reference.", Status: http.StatusConflict}
+			return nil, &wire.Error{
+				Code:    "HostedZoneAlreadyExists",
+				Message: "A hosted zone has already been created with the specified caller reference.",
+				Status:  http.StatusConflict,
+			}
 		}
 	}
+
 	config := &sdk.HostedZoneConfig{PrivateZone: new(in.VPC != nil)}
 	if in.HostedZoneConfig != nil {
 		config.Comment = in.HostedZoneConfig.Comment
 		if asked := in.HostedZoneConfig.PrivateZone; asked != nil && *asked && in.VPC == nil {
-			return nil, wire.Errorf("InvalidInput", "When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.")
+			return nil, wire.Errorf(
+				"InvalidInput",
+				"When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.",
+			)
 		}
 	}
+
 	id := "Z" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
 	z := &zone{
-		Shape: &sdk.HostedZone{Id: new("/hostedzone/" + id), Name: &name, CallerReference: in.CallerReference, Config: config},
-		Tags:  map[string]string{}, Records: map[string]*sdk.ResourceRecordSet{},
+		Shape: &sdk.HostedZone{
+			Id:              new("/hostedzone/" + id),
+			Name:            &name,
+			CallerReference: in.CallerReference,
+			Config:          config,
+		},
+		Tags:    map[string]string{},
+		Records: map[string]*sdk.ResourceRecordSet{},
 	}
 	if in.VPC != nil {
 		if err := s.join(z, in.VPC); err != nil {
 			return nil, err
 		}
 	}
+
 	s.delegate(z)
 	s.st.Zones[id] = z
-	out := &sdk.CreateHostedZoneOutput{HostedZone: z.told(), ChangeInfo: s.change(), VPC: in.VPC, Location: new("https://route53.amazonaws.com" + version + "hostedzone/" + id)}
+	out := &sdk.CreateHostedZoneOutput{
+		HostedZone: z.told(),
+		ChangeInfo: s.change(),
+		VPC:        in.VPC,
+		Location:   new("https://route53.amazonaws.com" + version + "hostedzone/" + id),
+	}
 	if in.VPC == nil {
 		out.DelegationSet = &sdk.DelegationSet{NameServers: z.Servers}
 	}
+
 	return out, nil
 }
 
@@ -84,13 +114,26 @@ func (s *Service) delegate(z *zone) {
 		n := len(s.st.Zones) % 64
 		z.Servers = append(z.Servers, new(fmt.Sprintf("ns-%d.awsdns-%02d.%s", 512*i+n, n, tld)))
 	}
+
 	var servers []*sdk.ResourceRecord
 	for _, n := range z.Servers {
 		servers = append(servers, &sdk.ResourceRecord{Value: new(*n + ".")})
 	}
+
 	soa := *z.Servers[0] + ". awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"
-	z.put(&sdk.ResourceRecordSet{Name: z.Shape.Name, Type: new(sdk.RRTypeNs), TTL: new(int64(172800)), ResourceRecords: servers})
-	z.put(&sdk.ResourceRecordSet{Name: z.Shape.Name, Type: new(sdk.RRTypeSoa), TTL: new(int64(900)), ResourceRecords: []*sdk.ResourceRecord{{Value: &soa}}})
+	z.put(&sdk.ResourceRecordSet{
+		Name:            z.Shape.Name,
+		Type:            new(sdk.RRTypeNs),
+		TTL:             new(int64(172800)),
+		ResourceRecords: servers,
+	})
+
+	z.put(&sdk.ResourceRecordSet{
+		Name:            z.Shape.Name,
+		Type:            new(sdk.RRTypeSoa),
+		TTL:             new(int64(900)),
+		ResourceRecords: []*sdk.ResourceRecord{{Value: &soa}},
+	})
 }
 
 // told is a zone as answers describe it.
@@ -107,12 +150,18 @@ func (s *Service) deleteZone(in *sdk.DeleteHostedZoneInput) (*sdk.DeleteHostedZo
 	if err != nil {
 		return nil, err
 	}
+
 	for _, r := range z.Records {
 		if !z.needs(r) {
-			return nil, wire.Errorf("HostedZoneNotEmpty", "The specified hosted zone contains non-required resource record sets and so cannot be deleted.")
+			return nil, wire.Errorf(
+				"HostedZoneNotEmpty",
+				"The specified hosted zone contains non-required resource record sets and so cannot be deleted.",
+			)
 		}
 	}
+
 	delete(s.st.Zones, bare(*z.Shape.Id))
+
 	return &sdk.DeleteHostedZoneOutput{ChangeInfo: s.change()}, nil
 }
 
@@ -126,10 +175,12 @@ func (s *Service) getZone(in *sdk.GetHostedZoneInput) (*sdk.GetHostedZoneOutput,
 	if err != nil {
 		return nil, err
 	}
+
 	out := &sdk.GetHostedZoneOutput{HostedZone: z.told(), VPCs: z.VPCs}
 	if !z.private() {
 		out.DelegationSet = &sdk.DelegationSet{NameServers: z.Servers}
 	}
+
 	return out, nil
 }
 
@@ -142,7 +193,9 @@ func (s *Service) comment(in *sdk.UpdateHostedZoneCommentInput) (*sdk.UpdateHost
 	if err != nil {
 		return nil, err
 	}
+
 	z.Shape.Config.Comment = in.Comment
+
 	return &sdk.UpdateHostedZoneCommentOutput{HostedZone: z.told()}, nil
 }
 
@@ -150,15 +203,28 @@ func (s *Service) comment(in *sdk.UpdateHostedZoneCommentInput) (*sdk.UpdateHost
 func (s *Service) join(z *zone, v *sdk.VPC) error {
 	id := record.String(v.VPCId)
 	if record.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
-		return wire.Errorf("InvalidVPCId", "The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.", id, record.String(v.VPCRegion))
+		return wire.Errorf(
+			"InvalidVPCId",
+			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.",
+			id,
+			record.String(v.VPCRegion),
+		)
 	}
+
 	for _, other := range s.st.Zones {
 		if *other.Shape.Name == *z.Shape.Name && other.in(id) {
-			return wire.Errorf("ConflictingDomainExists", "The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.",
-				id, s.cfg.Region, bare(*other.Shape.Id))
+			return wire.Errorf(
+				"ConflictingDomainExists",
+				"The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.",
+				id,
+				s.cfg.Region,
+				bare(*other.Shape.Id),
+			)
 		}
 	}
+
 	z.VPCs = append(z.VPCs, &sdk.VPC{VPCId: v.VPCId, VPCRegion: v.VPCRegion})
+
 	return nil
 }
 
@@ -166,29 +232,50 @@ func (z *zone) in(vpc string) bool {
 	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == vpc })
 }
 
-func (s *Service) associate(in *sdk.AssociateVPCWithHostedZoneInput) (*sdk.AssociateVPCWithHostedZoneOutput, error) {
+func (s *Service) associate(
+	in *sdk.AssociateVPCWithHostedZoneInput,
+) (*sdk.AssociateVPCWithHostedZoneOutput, error) {
 	z, err := s.zone(in.HostedZoneId)
 	if err != nil {
 		return nil, err
 	}
+
 	if !z.private() {
-		return nil, wire.Errorf("PublicZoneVPCAssociation", "You're trying to associate a VPC with a public hosted zone. Amazon Route 53 doesn't support associating a VPC with a public hosted zone.")
+		return nil, wire.Errorf(
+			"PublicZoneVPCAssociation",
+			"You're trying to associate a VPC with a public hosted zone. Amazon Route 53 doesn't support associating a VPC with a public hosted zone.",
+		)
 	}
+
 	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.change()}, s.join(z, in.VPC)
 }
 
-func (s *Service) disassociate(in *sdk.DisassociateVPCFromHostedZoneInput) (*sdk.DisassociateVPCFromHostedZoneOutput, error) {
+func (s *Service) disassociate(
+	in *sdk.DisassociateVPCFromHostedZoneInput,
+) (*sdk.DisassociateVPCFromHostedZoneOutput, error) {
 	z, err := s.zone(in.HostedZoneId)
 	if err != nil {
 		return nil, err
 	}
+
 	id := record.String(in.VPC.VPCId)
+
 	switch {
 	case !z.in(id):
-		return nil, &wire.Error{Code: "VPCAssociationNotFound", Message: "The VPC " + id + " and hosted zone are not associated.", Status: http.StatusNotFound}
+		return nil, &wire.Error{
+			Code:    "VPCAssociationNotFound",
+			Message: "The VPC " + id + " and hosted zone are not associated.",
+			Status:  http.StatusNotFound,
+		}
+
 	case len(z.VPCs) == 1:
-		return nil, wire.Errorf("LastVPCAssociation", "The VPC that you're trying to disassociate from the private hosted zone is the last VPC that is associated with the hosted zone.")
+		return nil, wire.Errorf(
+			"LastVPCAssociation",
+			"The VPC that you're trying to disassociate from the private hosted zone is the last VPC that is associated with the hosted zone.",
+		)
 	}
+
 	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == id })
+
 	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.change()}, nil
 }

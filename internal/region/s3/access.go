@@ -44,16 +44,20 @@ func (s *Service) refresh(b *bucket) error {
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
+
 		p, err := authz.Parse(authz.Resource, document)
 		if err != nil {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
+
 		a.policy, a.public = p, public(p)
 	}
+
 	a.restricted = on(b.block().RestrictPublicBuckets)
 	s.accessMu.Lock()
 	defer s.accessMu.Unlock()
 	s.access[b.Name] = a
+
 	return nil
 }
 
@@ -72,8 +76,11 @@ const (
 func (b *bucket) block() s3.PublicAccessBlockConfiguration {
 	var c s3.PublicAccessBlockConfiguration
 	if raw, ok := b.Config[blockSetting]; ok && json.Unmarshal(raw, &c) != nil {
-		return s3.PublicAccessBlockConfiguration{RestrictPublicBuckets: new(true)} // unreadable: rather too strict
+		return s3.PublicAccessBlockConfiguration{
+			RestrictPublicBuckets: new(true),
+		} // unreadable: rather too strict
 	}
+
 	return c
 }
 
@@ -83,7 +90,8 @@ func on(flag *bool) bool { return flag != nil && *flag }
 // taken for public; AWS looks closer at which.
 func public(p authz.Policy) bool {
 	return slices.ContainsFunc(p.Statements, func(st authz.Statement) bool {
-		return st.Allow && len(st.Conditions) == 0 && (slices.Contains(st.Principal["AWS"], "*") || st.NotPrincipal != nil)
+		return st.Allow && len(st.Conditions) == 0 &&
+			(slices.Contains(st.Principal["AWS"], "*") || st.NotPrincipal != nil)
 	})
 }
 
@@ -93,6 +101,7 @@ func (s *Service) checkPolicy(b *bucket, document string) error {
 	if err != nil {
 		return wire.Errorf("MalformedPolicy", "%v", err)
 	}
+
 	for _, st := range p.Statements {
 		for _, r := range slices.Concat(st.Resource, st.NotResource) {
 			rest, ok := strings.CutPrefix(r, "arn:aws:s3:::"+b.Name)
@@ -101,9 +110,15 @@ func (s *Service) checkPolicy(b *bucket, document string) error {
 			}
 		}
 	}
+
 	if public(p) && on(b.block().BlockPublicPolicy) {
-		return &wire.Error{Code: "AccessDenied", Message: "the bucket's public access block forbids a public policy", Status: http.StatusForbidden}
+		return &wire.Error{
+			Code:    "AccessDenied",
+			Message: "the bucket's public access block forbids a public policy",
+			Status:  http.StatusForbidden,
+		}
 	}
+
 	return nil
 }
 
@@ -113,6 +128,7 @@ func (s *Service) allowed(ctx context.Context, action, bucket, key string) error
 	if key != "" {
 		arn += "/" + key
 	}
+
 	return s.ask(ctx, bucket, wire.Check{Action: "s3:" + action, Resource: arn})
 }
 
@@ -129,11 +145,14 @@ func (s *Service) ask(ctx context.Context, bucket string, c wire.Check) error {
 	if s.cfg.Identities == nil || caller.Root || caller == (wire.Caller{}) {
 		return wire.Authorize(ctx, c)
 	}
+
 	c.Context = requestKeys(ctx, c.Context)
 	a := s.accessOf(bucket)
 	r := s.cfg.Identities.Request(ctx, c)
-	own, byBucket := s.cfg.Identities.Decide(ctx, c), authz.Decide([]authz.Policy{a.policy}, r)
+	own := s.cfg.Identities.Decide(ctx, c)
+	byBucket := authz.Decide([]authz.Policy{a.policy}, r)
 	foreign := caller == wire.Anonymous()
+
 	switch {
 	case byBucket.Denied:
 		return wire.Denied(ctx, c, byBucket.Reason)
@@ -142,6 +161,7 @@ func (s *Service) ask(ctx context.Context, bucket string, c wire.Check) error {
 	case own.Allowed, byBucket.Allowed && (!foreign || !a.restricted || !a.public):
 		return nil
 	}
+
 	return wire.Denied(ctx, c, own.Reason)
 }
 
@@ -158,6 +178,7 @@ func requestKeys(ctx context.Context, keys map[string][]string) map[string][]str
 				out["s3:"+name] = []string{v}
 			}
 		}
+
 		q := r.URL.Query()
 		for key, name := range map[string]string{"s3:delimiter": "delimiter", "s3:max-keys": "max-keys", "s3:VersionId": "versionId"} {
 			if q.Has(name) {
@@ -165,6 +186,8 @@ func requestKeys(ctx context.Context, keys map[string][]string) map[string][]str
 			}
 		}
 	}
+
 	maps.Copy(out, keys)
+
 	return out
 }

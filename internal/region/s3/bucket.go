@@ -20,42 +20,69 @@ func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.
 	if err := wire.Authorize(ctx, wire.Check{Action: "s3:ListAllMyBuckets"}); err != nil {
 		return nil, err
 	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := &s3.ListBucketsOutput{Owner: &s3.Owner{ID: new("slipway")}}
 	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
 		out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: &s.buckets[name].Created})
 	}
+
 	return out, nil
 }
 
-func (s *Service) createBucket(ctx context.Context, in *s3.CreateBucketInput) (*s3.CreateBucketOutput, error) {
+func (s *Service) createBucket(
+	ctx context.Context,
+	in *s3.CreateBucketInput,
+) (*s3.CreateBucketOutput, error) {
 	if err := s.allowed(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
+
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`).MatchString(*in.Bucket) {
 		return nil, wire.Errorf("InvalidBucketName", "The specified bucket is not valid: %s", *in.Bucket)
 	}
+
 	want := ""
 	if c := in.CreateBucketConfiguration; c != nil {
 		want = text(c.LocationConstraint)
 	}
+
 	if want != text(s.location()) {
-		return nil, wire.Errorf("IllegalLocationConstraintException", "The %s location constraint is incompatible for the region specific endpoint this request was sent to.", want)
+		return nil, wire.Errorf(
+			"IllegalLocationConstraintException",
+			"The %s location constraint is incompatible for the region specific endpoint this request was sent to.",
+			want,
+		)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.buckets[*in.Bucket] != nil || s.mounts[*in.Bucket] != "" {
-		return nil, &wire.Error{Code: "BucketAlreadyOwnedByYou", Message: "Your previous request to create the named bucket succeeded and you already own it.", Status: http.StatusConflict}
+		return nil, &wire.Error{
+			Code:    "BucketAlreadyOwnedByYou",
+			Message: "Your previous request to create the named bucket succeeded and you already own it.",
+			Status:  http.StatusConflict,
+		}
 	}
+
 	if err := os.MkdirAll(s.folder(*in.Bucket), 0o700); err != nil {
 		return nil, err
 	}
-	b := &bucket{Name: *in.Bucket, Created: s.cfg.Now().UTC(), Versions: map[string][]version{}, Config: map[string]json.RawMessage{}, Uploads: map[string]*upload{}}
+
+	b := &bucket{
+		Name:     *in.Bucket,
+		Created:  s.cfg.Now().UTC(),
+		Versions: map[string][]version{},
+		Config:   map[string]json.RawMessage{},
+		Uploads:  map[string]*upload{},
+	}
 	if err := s.save(b); err != nil {
 		return nil, err
 	}
+
 	s.buckets[b.Name] = b
+
 	return &s3.CreateBucketOutput{Location: new("/" + b.Name)}, nil
 }
 
@@ -65,46 +92,66 @@ func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.H
 	if _, err := s.find(in.Bucket); err != nil {
 		return nil, &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
 	}
+
 	if err := s.mayList(ctx, *in.Bucket, ""); err != nil {
 		return nil, err
 	}
+
 	wire.SetHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
+
 	return &s3.HeadBucketOutput{}, nil
 }
 
-func (s *Service) deleteBucket(ctx context.Context, in *s3.DeleteBucketInput) (*s3.DeleteBucketOutput, error) {
+func (s *Service) deleteBucket(
+	ctx context.Context,
+	in *s3.DeleteBucketInput,
+) (*s3.DeleteBucketOutput, error) {
 	if err := s.allowed(ctx, "DeleteBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, err := s.find(in.Bucket)
 	if err != nil {
 		return nil, err
 	}
+
 	if len(b.Versions) > 0 {
-		return nil, &wire.Error{Code: "BucketNotEmpty", Message: "The bucket you tried to delete is not empty", Status: http.StatusConflict}
+		return nil, &wire.Error{
+			Code:    "BucketNotEmpty",
+			Message: "The bucket you tried to delete is not empty",
+			Status:  http.StatusConflict,
+		}
 	}
+
 	if err := os.RemoveAll(s.folder(b.Name)); err != nil {
 		return nil, err
 	}
+
 	delete(s.buckets, b.Name)
 	s.accessMu.Lock()
 	delete(s.access, b.Name)
 	s.accessMu.Unlock()
 	wire.SetStatus(ctx, http.StatusNoContent)
+
 	return &s3.DeleteBucketOutput{}, nil
 }
 
-func (s *Service) getLocation(ctx context.Context, in *s3.GetBucketLocationInput) (*s3.GetBucketLocationOutput, error) {
+func (s *Service) getLocation(
+	ctx context.Context,
+	in *s3.GetBucketLocationInput,
+) (*s3.GetBucketLocationOutput, error) {
 	if err := s.allowed(ctx, "GetBucketLocation", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if _, err := s.find(in.Bucket); err != nil {
 		return nil, err
 	}
+
 	return &s3.GetBucketLocationOutput{LocationConstraint: s.location()}, nil
 }
 
@@ -122,10 +169,12 @@ func putOp[I, O, V any](s *Service, c setting, of func(*I) (bucket *string, v *V
 		if err := s.allowed(ctx, "Put"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
+
 		raw, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
 		}
+
 		return new(O), s.configure(name, c.name, raw)
 	})
 }
@@ -136,23 +185,33 @@ func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O
 		if err := s.allowed(ctx, "Get"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
+
 		s.mu.RLock()
 		defer s.mu.RUnlock()
 		b, err := s.find(name)
 		if err != nil {
 			return nil, err
 		}
-		out, v := new(O), new(V)
+
+		out := new(O)
+		v := new(V)
 		raw, ok := b.Config[c.name]
 		if !ok && c.none != "" {
-			return nil, &wire.Error{Code: c.none, Message: "The " + c.name + " does not exist", Status: http.StatusNotFound}
+			return nil, &wire.Error{
+				Code:    c.none,
+				Message: "The " + c.name + " does not exist",
+				Status:  http.StatusNotFound,
+			}
 		}
+
 		if ok {
 			if err := json.Unmarshal(raw, v); err != nil {
 				return nil, err
 			}
+
 			into(out, v)
 		}
+
 		return out, nil
 	})
 }
@@ -162,6 +221,7 @@ func delOp[I, O any](s *Service, op string, c setting, of func(*I) *string) wire
 		if err := s.allowed(ctx, "Put"+c.action, *of(in), ""); err != nil {
 			return nil, err
 		}
+
 		wire.SetStatus(ctx, http.StatusNoContent)
 		return new(O), s.configure(of(in), c.name, nil)
 	})
@@ -175,22 +235,27 @@ func (s *Service) configure(name *string, key string, raw json.RawMessage) error
 	if err != nil {
 		return err
 	}
+
 	var document string
 	if key == policySetting && raw != nil {
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return wire.Errorf("MalformedPolicy", "the policy is missing")
 		}
+
 		if err := s.checkPolicy(b, document); err != nil {
 			return err
 		}
 	}
+
 	if raw == nil {
 		delete(b.Config, key)
 	} else {
 		b.Config[key] = raw
 	}
+
 	if err := s.refresh(b); err != nil {
 		return err
 	}
+
 	return s.save(b)
 }

@@ -31,25 +31,39 @@ func (s *Service) encryption(ctx context.Context, name, key string) (map[string]
 	if err == nil {
 		rule, err = b.encryptionRule()
 	}
+
 	s.mu.RUnlock()
 	if err != nil {
 		return nil, err
 	}
+
 	out := asked(wire.Request(ctx).Header, rule)
+
 	switch out[sseHeader] {
 	case s3.ServerSideEncryptionAes256:
 		if out[sseKeyHeader] != "" {
-			return nil, wire.Errorf("InvalidArgument", "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms")
+			return nil, wire.Errorf(
+				"InvalidArgument",
+				"Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms",
+			)
 		}
+
 		return out, nil
+
 	case s3.ServerSideEncryptionAwsKms:
 	default:
-		return nil, wire.Errorf("InvalidEncryptionAlgorithmError", "The encryption request you specified is not valid: %s", out[sseHeader])
+		return nil, wire.Errorf(
+			"InvalidEncryptionAlgorithmError",
+			"The encryption request you specified is not valid: %s",
+			out[sseHeader],
+		)
 	}
+
 	arn, err := s.useKey(ctx, "GenerateDataKey", name, key, out)
 	if arn != "" {
 		out[sseKeyHeader] = arn
 	}
+
 	return out, err
 }
 
@@ -61,18 +75,22 @@ func asked(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
 			out[name] = value
 		}
 	}
+
 	if d := rule.ApplyServerSideEncryptionByDefault; d != nil && out[sseHeader] == "" {
 		out[sseHeader] = text(d.SSEAlgorithm)
 		if id := text(d.KMSMasterKeyID); id != "" && out[sseKeyHeader] == "" {
 			out[sseKeyHeader] = id
 		}
+
 		if on(rule.BucketKeyEnabled) {
 			out[sseBucketHeader] = "true"
 		}
 	}
+
 	if out[sseHeader] == "" {
 		out[sseHeader] = s3.ServerSideEncryptionAes256
 	}
+
 	return out
 }
 
@@ -83,9 +101,11 @@ func (b *bucket) encryptionRule() (s3.ServerSideEncryptionRule, error) {
 	if !ok {
 		return s3.ServerSideEncryptionRule{}, nil
 	}
+
 	if err := json.Unmarshal(raw, &c); err != nil || len(c.Rules) == 0 {
 		return s3.ServerSideEncryptionRule{}, err
 	}
+
 	return *c.Rules[0], nil
 }
 
@@ -95,19 +115,23 @@ func (s *Service) useKey(ctx context.Context, action, name, key string, h map[st
 	if h[sseHeader] != s3.ServerSideEncryptionAwsKms || s.cfg.Keys == nil {
 		return h[sseKeyHeader], nil
 	}
+
 	id := h[sseKeyHeader]
 	if id == "" {
 		return "", wire.Errorf("KMS.NotFoundException", "the region has no key alias/aws/s3; name a key")
 	}
+
 	resource := "arn:aws:s3:::" + name
 	if h[sseBucketHeader] == "" {
 		resource += "/" + key
 	}
+
 	arn, err := s.cfg.Keys.Use(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
 	var e *wire.Error
 	if errors.As(err, &e) && strings.HasSuffix(e.Code, "Exception") {
 		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
 	}
+
 	return arn, err
 }
 

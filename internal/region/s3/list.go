@@ -19,54 +19,92 @@ import (
 // maxKeys is the most that one page of a list holds, S3's own limit.
 const maxKeys = 1000
 
-func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsV2Input) (*s3.ListObjectsV2Output, error) {
+func (s *Service) listObjects(
+	ctx context.Context,
+	in *s3.ListObjectsV2Input,
+) (*s3.ListObjectsV2Output, error) {
 	if err := s.mayList(ctx, *in.Bucket, text(in.Prefix)); err != nil {
 		return nil, err
 	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	b, err := s.find(in.Bucket)
 	if err != nil {
 		return nil, err
 	}
+
 	after := text(in.StartAfter)
 	if in.ContinuationToken != nil {
 		raw, err := base64.RawURLEncoding.DecodeString(*in.ContinuationToken)
 		if err != nil {
 			return nil, wire.Errorf("InvalidArgument", "The continuation token provided is incorrect")
 		}
+
 		after = string(raw)
 	}
+
 	limit := int64(maxKeys)
 	if in.MaxKeys != nil {
 		limit = min(limit, *in.MaxKeys)
 	}
+
 	out := &s3.ListObjectsV2Output{
-		Name: in.Bucket, Prefix: in.Prefix, Delimiter: in.Delimiter, EncodingType: in.EncodingType, MaxKeys: &limit,
-		ContinuationToken: in.ContinuationToken, StartAfter: in.StartAfter, IsTruncated: new(false),
+		Name:              in.Bucket,
+		Prefix:            in.Prefix,
+		Delimiter:         in.Delimiter,
+		EncodingType:      in.EncodingType,
+		MaxKeys:           &limit,
+		ContinuationToken: in.ContinuationToken,
+		StartAfter:        in.StartAfter,
+		IsTruncated:       new(false),
 	}
+
 	shown := func(key string) *string {
 		if text(in.EncodingType) == s3.EncodingTypeUrl {
 			key = strings.ReplaceAll(url.QueryEscape(key), "%2F", "/")
 		}
+
 		return &key
 	}
-	p := page{prefix: text(in.Prefix), delimiter: text(in.Delimiter), after: after, limit: int(limit)}
-	entries, more := p.of(slices.Sorted(maps.Keys(b.Versions)), func(key string) bool { _, ok := b.newest(key); return ok })
+
+	p := page{
+		prefix:    text(in.Prefix),
+		delimiter: text(in.Delimiter),
+		after:     after,
+		limit:     int(limit),
+	}
+
+	entries, more := p.of(
+		slices.Sorted(maps.Keys(b.Versions)),
+		func(key string) bool { _, ok := b.newest(key); return ok },
+	)
+
 	for _, e := range entries {
 		if e.common {
 			out.CommonPrefixes = append(out.CommonPrefixes, &s3.CommonPrefix{Prefix: shown(e.key)})
 			continue
 		}
+
 		v, _ := b.newest(e.key)
 		out.Contents = append(out.Contents, &s3.Object{
-			Key: shown(e.key), ETag: &v.ETag, Size: &v.Size, LastModified: &v.Modified, StorageClass: new(s3.ObjectStorageClassStandard),
+			Key:          shown(e.key),
+			ETag:         &v.ETag,
+			Size:         &v.Size,
+			LastModified: &v.Modified,
+			StorageClass: new(s3.ObjectStorageClassStandard),
 		})
 	}
+
 	out.KeyCount = new(int64(len(entries)))
 	if more {
-		out.IsTruncated, out.NextContinuationToken = new(true), new(base64.RawURLEncoding.EncodeToString([]byte(entries[len(entries)-1].key)))
+		out.IsTruncated, out.NextContinuationToken = new(
+			true,
+		), new(
+			base64.RawURLEncoding.EncodeToString([]byte(entries[len(entries)-1].key)),
+		)
 	}
+
 	return out, nil
 }
 
@@ -87,93 +125,146 @@ func (p page) of(keys []string, visible func(string) bool) (out []entry, more bo
 		if !strings.HasPrefix(key, p.prefix) || !visible(key) {
 			continue
 		}
+
 		e := entry{key: key}
 		if p.delimiter != "" {
 			if at := strings.Index(key[len(p.prefix):], p.delimiter); at >= 0 {
 				e = entry{key: key[:len(p.prefix)+at+len(p.delimiter)], common: true}
 			}
 		}
+
 		if e.key <= p.after && p.after != "" || len(out) > 0 && out[len(out)-1] == e {
 			continue
 		}
+
 		if len(out) == p.limit {
 			return out, true
 		}
+
 		out = append(out, e)
 	}
+
 	return out, false
 }
 
-func (s *Service) listVersions(ctx context.Context, in *s3.ListObjectVersionsInput) (*s3.ListObjectVersionsOutput, error) {
-	check := wire.Check{Action: "s3:ListBucketVersions", Resource: "arn:aws:s3:::" + *in.Bucket, Context: map[string][]string{"s3:prefix": {text(in.Prefix)}}}
+func (s *Service) listVersions(
+	ctx context.Context,
+	in *s3.ListObjectVersionsInput,
+) (*s3.ListObjectVersionsOutput, error) {
+	check := wire.Check{
+		Action:   "s3:ListBucketVersions",
+		Resource: "arn:aws:s3:::" + *in.Bucket,
+		Context:  map[string][]string{"s3:prefix": {text(in.Prefix)}},
+	}
 	if err := s.ask(ctx, *in.Bucket, check); err != nil {
 		return nil, err
 	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	b, err := s.find(in.Bucket)
 	if err != nil {
 		return nil, err
 	}
-	out := &s3.ListObjectVersionsOutput{Name: in.Bucket, Prefix: in.Prefix, IsTruncated: new(false), MaxKeys: new(int64(maxKeys))}
+
+	out := &s3.ListObjectVersionsOutput{
+		Name:        in.Bucket,
+		Prefix:      in.Prefix,
+		IsTruncated: new(false),
+		MaxKeys:     new(int64(maxKeys)),
+	}
+
 	for _, key := range slices.Sorted(maps.Keys(b.Versions)) {
 		if !strings.HasPrefix(key, text(in.Prefix)) || key <= text(in.KeyMarker) && in.KeyMarker != nil {
 			continue
 		}
+
 		if len(out.Versions)+len(out.DeleteMarkers) >= maxKeys {
 			out.IsTruncated = new(true)
 			break
 		}
+
 		out.NextKeyMarker = &key
+
 		for i, v := range b.Versions[key] {
 			if v.Marker {
-				out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{Key: &key, VersionId: &v.ID, IsLatest: new(i == 0), LastModified: &v.Modified})
+				out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{
+					Key:          &key,
+					VersionId:    &v.ID,
+					IsLatest:     new(i == 0),
+					LastModified: &v.Modified,
+				})
+
 				continue
 			}
+
 			out.Versions = append(out.Versions, &s3.ObjectVersion{
-				Key: &key, VersionId: &v.ID, IsLatest: new(i == 0), LastModified: &v.Modified, ETag: &v.ETag, Size: &v.Size, StorageClass: new(s3.ObjectVersionStorageClassStandard),
+				Key:          &key,
+				VersionId:    &v.ID,
+				IsLatest:     new(i == 0),
+				LastModified: &v.Modified,
+				ETag:         &v.ETag,
+				Size:         &v.Size,
+				StorageClass: new(s3.ObjectVersionStorageClassStandard),
 			})
 		}
 	}
+
 	if !*out.IsTruncated {
 		out.NextKeyMarker = nil
 	}
+
 	return out, nil
 }
 
-func (s *Service) deleteObject(ctx context.Context, in *s3.DeleteObjectInput) (*s3.DeleteObjectOutput, error) {
+func (s *Service) deleteObject(
+	ctx context.Context,
+	in *s3.DeleteObjectInput,
+) (*s3.DeleteObjectOutput, error) {
 	v, err := s.remove(ctx, in.Bucket, *in.Key, in.VersionId, wire.Request(ctx).Header)
 	if err != nil {
 		return nil, err
 	}
+
 	wire.SetStatus(ctx, http.StatusNoContent)
 	out := &s3.DeleteObjectOutput{VersionId: shownVersion(v)}
 	if v.Marker {
 		out.DeleteMarker = new(true)
 	}
+
 	return out, nil
 }
 
 // remove deletes a version for good, or the key: for good in a bucket without versions, else by a marker.
-func (s *Service) remove(ctx context.Context, name *string, key string, id *string, h http.Header) (version, error) {
+func (s *Service) remove(
+	ctx context.Context,
+	name *string,
+	key string,
+	id *string,
+	h http.Header,
+) (version, error) {
 	action := "DeleteObject"
 	if id != nil {
 		action = "DeleteObjectVersion"
 	}
+
 	if err := s.allowed(ctx, action, *name, key); err != nil {
 		return version{}, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b, err := s.find(name)
 	if err != nil {
 		return version{}, err
 	}
+
 	if have, exists := b.newest(key); h.Get("If-Match") != "" {
 		if err := precondition(h, have, exists); err != nil {
 			return version{}, err
 		}
 	}
+
 	gone := version{ID: "null"}
 	var old []version
 	if id == nil && b.hadVersions() {
@@ -185,43 +276,65 @@ func (s *Service) remove(ctx context.Context, name *string, key string, id *stri
 		if id != nil {
 			want = *id
 		}
+
 		gone.ID = want
 		b.Versions[key] = slices.DeleteFunc(b.Versions[key], func(v version) bool {
 			if v.ID == want {
-				old, gone = append(old, v), v
+				old = append(old, v)
+				gone = v
 			}
+
 			return v.ID == want
 		})
 		if len(b.Versions[key]) == 0 {
 			delete(b.Versions, key)
 		}
 	}
+
 	if err := s.save(b); err != nil {
 		return gone, err
 	}
+
 	s.discard(b, old)
+
 	return gone, nil
 }
 
-func (s *Service) deleteObjects(ctx context.Context, in *s3.DeleteObjectsInput) (*s3.DeleteObjectsOutput, error) {
+func (s *Service) deleteObjects(
+	ctx context.Context,
+	in *s3.DeleteObjectsInput,
+) (*s3.DeleteObjectsOutput, error) {
 	out := &s3.DeleteObjectsOutput{}
 	for _, o := range in.Delete.Objects {
 		v, err := s.remove(ctx, in.Bucket, *o.Key, o.VersionId, http.Header{})
 		if err != nil {
-			code, message := "InternalError", err.Error()
+			code := "InternalError"
+			message := err.Error()
 			if e, ok := err.(*wire.Error); ok { //nolint:errorlint // remove does not wrap it
-				code, message = e.Code, e.Message
+				code = e.Code
+				message = e.Message
 			}
-			out.Errors = append(out.Errors, &s3.Error{Key: o.Key, VersionId: o.VersionId, Code: &code, Message: &message})
+
+			out.Errors = append(out.Errors, &s3.Error{
+				Key:       o.Key,
+				VersionId: o.VersionId,
+				Code:      &code,
+				Message:   &message,
+			})
+
 			continue
 		}
+
 		if in.Delete.Quiet == nil || !*in.Delete.Quiet {
 			d := &s3.DeletedObject{Key: o.Key, VersionId: o.VersionId}
 			if v.Marker && o.VersionId == nil {
-				d.DeleteMarker, d.DeleteMarkerVersionId = new(true), &v.ID
+				d.DeleteMarker = new(true)
+				d.DeleteMarkerVersionId = &v.ID
 			}
+
 			out.Deleted = append(out.Deleted, d)
 		}
 	}
+
 	return out, nil
 }

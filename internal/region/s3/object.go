@@ -31,17 +31,21 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 	if err := s.allowed(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
+
 	if len(*in.Key) > maxKey {
 		return nil, wire.Errorf("KeyTooLongError", "Your key is too long")
 	}
+
 	sealed, err := s.encryption(ctx, *in.Bucket, *in.Key)
 	if err != nil {
 		return nil, err
 	}
+
 	v, err := s.receive(ctx, in.Bucket)
 	if err != nil {
 		return nil, err
 	}
+
 	maps.Copy(v.Headers, sealed)
 	v.Type = text(in.ContentType)
 	v.Metadata = values(in.Metadata)
@@ -49,8 +53,10 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 	if err != nil {
 		return nil, err
 	}
+
 	showEncryption(ctx, v.Headers)
 	showChecksums(ctx, v)
+
 	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: shownVersion(v)}, nil
 }
 
@@ -62,27 +68,34 @@ func (s *Service) receive(ctx context.Context, name *string) (version, error) {
 	if err != nil {
 		return version{}, err
 	}
+
 	r := wire.Request(ctx)
 	v := version{Headers: map[string]string{}}
+
 	for _, h := range kept() {
 		if value := r.Header.Get(h); value != "" {
 			v.Headers[h] = value
 		}
 	}
+
 	kept := v.Headers
 	v, err = s.store(*name, r.Body)
 	if err != nil {
 		return v, err
 	}
+
 	v.Headers = kept
 	for name, value := range wire.Checksums(r) {
 		v.Headers[checksumPrefix+name] = value
 	}
+
 	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
-	if want := r.Header.Get("Content-Md5"); err == nil && want != "" && want != base64.StdEncoding.EncodeToString(raw) {
+	if want := r.Header.Get("Content-Md5"); err == nil && want != "" &&
+		want != base64.StdEncoding.EncodeToString(raw) {
 		os.Remove(filepath.Join(s.folder(*name), v.File)) //nolint:errcheck,gosec // nobody refers to it
 		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
 	}
+
 	return v, err
 }
 
@@ -94,16 +107,20 @@ func (s *Service) store(bucket string, body io.Reader) (version, error) {
 	if err != nil {
 		return v, fmt.Errorf("store an object: %w", err)
 	}
+
 	sum := md5.New() //nolint:gosec // what S3's ETag is
 	v.Size, err = io.Copy(io.MultiWriter(f, sum), body)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
+
 	if err != nil {
 		os.Remove(path) //nolint:errcheck,gosec // nobody refers to it
 		return v, err
 	}
+
 	v.ETag = `"` + hex.EncodeToString(sum.Sum(nil)) + `"`
+
 	return v, nil
 }
 
@@ -129,18 +146,22 @@ func (s *Service) commit(ctx context.Context, name *string, key string, v versio
 	if err != nil {
 		return v, err
 	}
+
 	have, exists := b.newest(key)
 	if err := precondition(wire.Request(ctx).Header, have, exists); err != nil {
 		os.Remove(filepath.Join(s.folder(b.Name), v.File)) //nolint:errcheck,gosec // nobody refers to it
 		return v, err
 	}
+
 	v.Modified = s.cfg.Now().UTC().Truncate(1e9)
 	old := b.put(key, v)
 	v = b.Versions[key][0]
 	if err := s.save(b); err != nil {
 		return v, err
 	}
+
 	s.discard(b, old)
+
 	return v, nil
 }
 
@@ -150,14 +171,18 @@ func (b *bucket) put(key string, v version) (old []version) {
 	if b.versioned() {
 		v.ID = random()
 	}
+
 	rest := slices.DeleteFunc(slices.Clone(b.Versions[key]), func(have version) bool {
 		if have.ID == v.ID {
 			old = append(old, have)
 			return true
 		}
+
 		return false
 	})
+
 	b.Versions[key] = append([]version{v}, rest...)
+
 	return old
 }
 
@@ -165,7 +190,9 @@ func (b *bucket) put(key string, v version) (old []version) {
 func (s *Service) discard(b *bucket, old []version) {
 	for _, v := range old {
 		if v.File != "" {
-			os.Remove(filepath.Join(s.folder(b.Name), v.File)) //nolint:errcheck,gosec // an orphan does no harm
+			os.Remove(
+				filepath.Join(s.folder(b.Name), v.File),
+			) //nolint:errcheck,gosec // an orphan does no harm
 		}
 	}
 }
@@ -176,16 +203,27 @@ func (b *bucket) newest(key string) (v version, ok bool) {
 	if len(vs) == 0 || vs[0].Marker {
 		return version{}, false
 	}
+
 	return vs[0], true
 }
 
 // precondition checks the conditions of a write against what is there.
-func precondition(h http.Header, have version, exists bool) error { //nolint:revive // exists belongs to have, as newest returns them
-	failed := &wire.Error{Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold", Status: http.StatusPreconditionFailed}
+func precondition(
+	h http.Header,
+	have version,
+	exists bool,
+) error { //nolint:revive // exists belongs to have, as newest returns them
+	failed := &wire.Error{
+		Code:    "PreconditionFailed",
+		Message: "At least one of the pre-conditions you specified did not hold",
+		Status:  http.StatusPreconditionFailed,
+	}
 	if h.Get("If-None-Match") == "*" && exists {
 		return failed
 	}
+
 	want := h.Get("If-Match")
+
 	switch {
 	case want == "":
 		return nil
@@ -194,11 +232,16 @@ func precondition(h http.Header, have version, exists bool) error { //nolint:rev
 	case want != "*" && strings.Trim(want, `"`) != strings.Trim(have.ETag, `"`):
 		return failed
 	}
+
 	return nil
 }
 
 func noSuchKey() error {
-	return &wire.Error{Code: "NoSuchKey", Message: "The specified key does not exist.", Status: http.StatusNotFound}
+	return &wire.Error{
+		Code:    "NoSuchKey",
+		Message: "The specified key does not exist.",
+		Status:  http.StatusNotFound,
+	}
 }
 
 // lookup finds the version that a read asks for. To a caller who may not list, what is missing is forbidden.
@@ -209,6 +252,7 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 	if err != nil {
 		return version{}, err
 	}
+
 	v, ok := b.newest(*key)
 	if id != nil {
 		i := slices.IndexFunc(b.Versions[*key], func(v version) bool { return v.ID == *id })
@@ -216,19 +260,36 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 			v = b.Versions[*key][i]
 		}
 	}
+
 	switch {
 	case ok && v.Marker:
 		wire.SetHeader(ctx, "X-Amz-Delete-Marker", "true")
-		return v, &wire.Error{Code: "MethodNotAllowed", Message: "The specified method is not allowed against this resource.", Status: http.StatusMethodNotAllowed}
+		return v, &wire.Error{
+			Code:    "MethodNotAllowed",
+			Message: "The specified method is not allowed against this resource.",
+			Status:  http.StatusMethodNotAllowed,
+		}
+
 	case ok:
 		return v, nil
 	}
+
 	if err := s.mayList(ctx, *name, *key); err != nil {
-		return v, wire.Denied(ctx, wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name}, "no identity-based policy allows the action")
+		return v, wire.Denied(
+			ctx,
+			wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name},
+			"no identity-based policy allows the action",
+		)
 	}
+
 	if id != nil {
-		return v, &wire.Error{Code: "NoSuchVersion", Message: "The specified version does not exist.", Status: http.StatusNotFound}
+		return v, &wire.Error{
+			Code:    "NoSuchVersion",
+			Message: "The specified version does not exist.",
+			Status:  http.StatusNotFound,
+		}
 	}
+
 	return v, noSuchKey()
 }
 
@@ -236,28 +297,40 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
+
 	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := readCondition(wire.Request(ctx).Header, v); err != nil {
 		return nil, err
 	}
+
 	if _, err := s.useKey(ctx, "Decrypt", *in.Bucket, *in.Key, v.Headers); err != nil {
 		return nil, err
 	}
+
 	f, err := os.Open(filepath.Join(s.folder(*in.Bucket), v.File))
 	if err != nil {
 		return nil, noSuchKey() // replaced this very moment
 	}
+
 	out := &s3.GetObjectOutput{
-		AcceptRanges: new("bytes"), Body: f, ContentLength: &v.Size, ETag: &v.ETag, LastModified: &v.Modified,
-		Metadata: pointers(v.Metadata), VersionId: shownVersion(v),
+		AcceptRanges:  new("bytes"),
+		Body:          f,
+		ContentLength: &v.Size,
+		ETag:          &v.ETag,
+		LastModified:  &v.Modified,
+		Metadata:      pointers(v.Metadata),
+		VersionId:     shownVersion(v),
 	}
+
 	describe(ctx, v, text(in.ChecksumMode) != "")
 	if in.Range != nil {
 		return out, cut(ctx, out, f, v.Size, *in.Range)
 	}
+
 	return out, nil
 }
 
@@ -266,6 +339,7 @@ func readAction(id *string) string {
 	if id != nil {
 		return "GetObjectVersion"
 	}
+
 	return "GetObject"
 }
 
@@ -276,15 +350,24 @@ func readCondition(h http.Header, v version) error {
 		t, err := http.ParseTime(date)
 		return v.Modified.After(t), err == nil
 	}
-	none, match := h.Get("If-None-Match"), h.Get("If-Match")
+
+	none := h.Get("If-None-Match")
+	match := h.Get("If-Match")
 	newer, since := after(h.Get("If-Modified-Since"))
 	changed, unless := after(h.Get("If-Unmodified-Since"))
+
 	switch {
 	case match != "" && !is(match), match == "" && unless && changed:
-		return &wire.Error{Code: "PreconditionFailed", Message: "At least one of the pre-conditions you specified did not hold", Status: http.StatusPreconditionFailed}
+		return &wire.Error{
+			Code:    "PreconditionFailed",
+			Message: "At least one of the pre-conditions you specified did not hold",
+			Status:  http.StatusPreconditionFailed,
+		}
+
 	case none != "" && is(none), none == "" && since && !newer:
 		return &wire.Error{Code: "NotModified", Message: "Not Modified", Status: http.StatusNotModified}
 	}
+
 	return nil
 }
 
@@ -294,7 +377,9 @@ func describe(ctx context.Context, v version, checksums bool) { //nolint:revive 
 	if contentType == "" {
 		contentType = "binary/octet-stream"
 	}
+
 	wire.SetHeader(ctx, "Content-Type", contentType)
+
 	for name, value := range v.Headers {
 		if checksums || !strings.HasPrefix(name, checksumPrefix) {
 			wire.SetHeader(ctx, name, value)
@@ -310,15 +395,22 @@ type limited struct {
 
 // cut makes out the part of the object that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
 func cut(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, header string) error {
-	bad := &wire.Error{Code: "InvalidRange", Message: "The requested range is not satisfiable", Status: http.StatusRequestedRangeNotSatisfiable}
+	bad := &wire.Error{
+		Code:    "InvalidRange",
+		Message: "The requested range is not satisfiable",
+		Status:  http.StatusRequestedRangeNotSatisfiable,
+	}
+
 	first, last, ok := byteRange(header, size)
 	if !ok {
 		return bad
 	}
+
 	out.Body = limited{io.NewSectionReader(f, first, last-first+1), f}
 	out.ContentLength = new(last - first + 1)
 	out.ContentRange = new(fmt.Sprintf("bytes %d-%d/%d", first, last, size))
 	wire.SetStatus(ctx, http.StatusPartialContent)
+
 	return nil
 }
 
@@ -328,15 +420,19 @@ func byteRange(header string, size int64) (first, last int64, ok bool) {
 	from, to, dash := strings.Cut(text, "-")
 	first, errFrom := strconv.ParseInt(from, 10, 64)
 	last, errTo := strconv.ParseInt(to, 10, 64)
+
 	switch {
 	case !bytes || !dash || errFrom != nil && errTo != nil || first < 0 || last < 0:
 		return 0, 0, false
 	case errFrom != nil:
-		first, last = max(0, size-last), size-1
+		first = max(0, size-last)
+		last = size - 1
 	case errTo != nil:
 		last = size - 1
 	}
+
 	last = min(last, size-1)
+
 	return first, last, first <= last
 }
 
@@ -344,17 +440,25 @@ func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.H
 	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
+
 	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := readCondition(wire.Request(ctx).Header, v); err != nil {
 		return nil, err
 	}
+
 	describe(ctx, v, text(in.ChecksumMode) != "")
 	wire.SetHeader(ctx, "Content-Length", strconv.FormatInt(v.Size, 10))
+
 	return &s3.HeadObjectOutput{
-		AcceptRanges: new("bytes"), ETag: &v.ETag, LastModified: &v.Modified, Metadata: pointers(v.Metadata), VersionId: shownVersion(v),
+		AcceptRanges: new("bytes"),
+		ETag:         &v.ETag,
+		LastModified: &v.Modified,
+		Metadata:     pointers(v.Metadata),
+		VersionId:    shownVersion(v),
 	}, nil
 }
 
@@ -363,6 +467,7 @@ func shownVersion(v version) *string {
 	if v.ID == "null" {
 		return nil
 	}
+
 	return &v.ID
 }
 
@@ -371,6 +476,7 @@ func values(m map[string]*string) map[string]string {
 	for k, v := range m {
 		out[k] = *v
 	}
+
 	return out
 }
 
@@ -379,5 +485,6 @@ func pointers(m map[string]string) map[string]*string {
 	for k, v := range m {
 		out[k] = &v
 	}
+
 	return out
 }

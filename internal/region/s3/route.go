@@ -35,9 +35,15 @@ func (s *Service) Wire() wire.Service {
 		wire.Operation("CompleteMultipartUpload", s.completeUpload),
 		wire.Operation("AbortMultipartUpload", s.abortUpload),
 	}
+
 	return wire.Service{
-		Name: "s3", Protocol: wire.RESTXML, Version: "2006-03-01", Namespace: "http://s3.amazonaws.com/doc/2006-03-01/",
-		Ops: append(ops, s.settingOps()...), Authorize: wire.AuthorizedInHandlers, Route: route,
+		Name:      "s3",
+		Protocol:  wire.RESTXML,
+		Version:   "2006-03-01",
+		Namespace: "http://s3.amazonaws.com/doc/2006-03-01/",
+		Ops:       append(ops, s.settingOps()...),
+		Authorize: wire.AuthorizedInHandlers,
+		Route:     route,
 	}
 }
 
@@ -56,6 +62,7 @@ func route(r *http.Request) (wire.Route, error) {
 	q := r.URL.Query()
 	path := map[string]string{"Bucket": name, "Key": key}
 	var op string
+
 	switch {
 	case name == "":
 		op = pick(r.Method, map[string]string{http.MethodGet: "ListBuckets"})
@@ -65,6 +72,7 @@ func route(r *http.Request) (wire.Route, error) {
 	default:
 		op = objectOp(r.Method, q, r.Header.Get("X-Amz-Copy-Source") != "")
 	}
+
 	return wire.Route{Op: op, Path: path, Root: rootOf(op)}, unknown(op, r)
 }
 
@@ -72,7 +80,12 @@ func unknown(op string, r *http.Request) error {
 	if op != "" {
 		return nil
 	}
-	return &wire.Error{Code: "MethodNotAllowed", Message: "The specified method is not allowed against this resource: " + r.Method + " " + r.URL.RequestURI(), Status: http.StatusMethodNotAllowed}
+
+	return &wire.Error{
+		Code:    "MethodNotAllowed",
+		Message: "The specified method is not allowed against this resource: " + r.Method + " " + r.URL.RequestURI(),
+		Status:  http.StatusMethodNotAllowed,
+	}
 }
 
 func pick(method string, ops map[string]string) string { return ops[method] }
@@ -80,13 +93,18 @@ func pick(method string, ops map[string]string) string { return ops[method] }
 func bucketOp(method string, q url.Values) string {
 	for name, setting := range subresources() {
 		if q.Has(name) {
-			verb := pick(method, map[string]string{http.MethodGet: "Get", http.MethodPut: "Put", http.MethodDelete: "Delete"})
+			verb := pick(
+				method,
+				map[string]string{http.MethodGet: "Get", http.MethodPut: "Put", http.MethodDelete: "Delete"},
+			)
 			if name == "lifecycle" && verb == "Delete" {
 				return "DeleteBucketLifecycle"
 			}
+
 			return verb + setting
 		}
 	}
+
 	for _, name := range []string{
 		"acl", "cors", "logging", "website", "notification", "replication", "requestPayment", "accelerate", "object-lock",
 		"policyStatus", "analytics", "inventory", "metrics", "intelligent-tiering",
@@ -95,6 +113,7 @@ func bucketOp(method string, q url.Values) string {
 			return method + " ?" + name // S3 has it and the region does not, which the answer says by this name
 		}
 	}
+
 	for name, ops := range map[string]map[string]string{
 		"uploads":  {http.MethodGet: "ListMultipartUploads"},
 		"location": {http.MethodGet: "GetBucketLocation"},
@@ -105,9 +124,11 @@ func bucketOp(method string, q url.Values) string {
 			return pick(method, ops)
 		}
 	}
+
 	if method == http.MethodGet && q.Get("list-type") != "2" {
 		return "ListObjects"
 	}
+
 	return pick(method, map[string]string{
 		http.MethodGet: "ListObjectsV2", http.MethodPut: "CreateBucket", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket",
 	})
@@ -126,6 +147,7 @@ func objectOp(method string, q url.Values, copying bool) string { //revive:disab
 			http.MethodGet: "ListParts", http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
 		})
 	}
+
 	return pick(method, map[string]string{
 		http.MethodGet: "GetObject", http.MethodPut: "PutObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject",
 	})
@@ -147,7 +169,9 @@ func address(r *http.Request) (bucket, key string) {
 	if host, _, ok := strings.Cut(r.Host, ".s3."); ok {
 		return host, path
 	}
+
 	bucket, key, _ = strings.Cut(path, "/")
+
 	return bucket, key
 }
 
@@ -156,5 +180,6 @@ func (s *Service) location() *string {
 	if s.cfg.Region == "us-east-1" {
 		return nil
 	}
+
 	return &s.cfg.Region
 }

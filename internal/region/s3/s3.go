@@ -78,27 +78,38 @@ type upload struct {
 
 // New opens the folder and loads what it holds.
 func New(cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, buckets: map[string]*bucket{}, mounts: map[string]string{}, access: map[string]access{}}
+	s := &Service{
+		cfg:     cfg,
+		buckets: map[string]*bucket{},
+		mounts:  map[string]string{},
+		access:  map[string]access{},
+	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make s3's folder: %w", err)
 	}
+
 	entries, err := os.ReadDir(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("read s3's folder: %w", err)
 	}
+
 	for _, e := range entries {
 		b, err := s.load(e.Name())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // killed while making or removing it
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		if err := s.refresh(b); err != nil {
 			return nil, err
 		}
+
 		s.buckets[b.Name] = b
 	}
+
 	return s, nil
 }
 
@@ -109,9 +120,11 @@ func (s *Service) load(name string) (*bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read bucket %s: %w", name, err)
 	}
+
 	if err := json.Unmarshal(data, &b); err != nil {
 		return nil, fmt.Errorf("read bucket %s: %w", path, err)
 	}
+
 	return &b, nil
 }
 
@@ -121,13 +134,16 @@ func (s *Service) save(b *bucket) error {
 	if err != nil {
 		return fmt.Errorf("save bucket %s: %w", b.Name, err)
 	}
+
 	path := filepath.Join(s.folder(b.Name), "index.json")
 	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
 		return fmt.Errorf("save bucket %s: %w", b.Name, err)
 	}
+
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return fmt.Errorf("save bucket %s: %w", b.Name, err)
 	}
+
 	return nil
 }
 
@@ -137,8 +153,13 @@ func (s *Service) folder(bucket string) string { return filepath.Join(s.cfg.Dir,
 func (s *Service) find(name *string) (*bucket, error) {
 	b, ok := s.buckets[*name]
 	if !ok {
-		return nil, &wire.Error{Code: "NoSuchBucket", Message: "The specified bucket does not exist: " + *name, Status: http.StatusNotFound}
+		return nil, &wire.Error{
+			Code:    "NoSuchBucket",
+			Message: "The specified bucket does not exist: " + *name,
+			Status:  http.StatusNotFound,
+		}
 	}
+
 	return b, nil
 }
 
@@ -154,6 +175,7 @@ func (s *Service) Public(r *http.Request) (http.Handler, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, false
 	}
+
 	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	s.mu.RLock()
 	dir, ok := s.mounts[name]
@@ -161,7 +183,10 @@ func (s *Service) Public(r *http.Request) (http.Handler, bool) {
 	if !ok || rest == "" {
 		return nil, false
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serveMounted(w, r, dir, rest) }), true
+
+	return http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { serveMounted(w, r, dir, rest) },
+	), true
 }
 
 // serveMounted serves one file below dir; links that lead out of it are not followed.
@@ -171,18 +196,21 @@ func serveMounted(w http.ResponseWriter, r *http.Request, dir, name string) {
 		http.Error(w, "NoSuchBucket", http.StatusNotFound)
 		return
 	}
+
 	defer root.Close() //nolint:errcheck // read only
 	f, err := root.Open(name)
 	if err != nil {
 		http.Error(w, "NoSuchKey", http.StatusNotFound)
 		return
 	}
+
 	defer f.Close() //nolint:errcheck // read only
 	info, err := f.Stat()
 	if err != nil || info.IsDir() {
 		http.Error(w, "NoSuchKey", http.StatusNotFound)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
@@ -199,5 +227,6 @@ func text(p *string) string {
 	if p == nil {
 		return ""
 	}
+
 	return *p
 }

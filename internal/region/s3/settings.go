@@ -14,51 +14,159 @@ import (
 func (s *Service) settingOps() []wire.Op {
 	versioning := setting{name: "BucketVersioning", action: "BucketVersioning"}
 	policy := setting{name: "BucketPolicy", action: "BucketPolicy", none: "NoSuchBucketPolicy"}
-	public := setting{name: "PublicAccessBlock", action: "BucketPublicAccessBlock", none: "NoSuchPublicAccessBlockConfiguration"}
-	encryption := setting{name: "BucketEncryption", action: "EncryptionConfiguration", none: "ServerSideEncryptionConfigurationNotFoundError"}
+	public := setting{
+		name:   "PublicAccessBlock",
+		action: "BucketPublicAccessBlock",
+		none:   "NoSuchPublicAccessBlockConfiguration",
+	}
+
+	encryption := setting{
+		name:   "BucketEncryption",
+		action: "EncryptionConfiguration",
+		none:   "ServerSideEncryptionConfigurationNotFoundError",
+	}
+
 	tagging := setting{name: "BucketTagging", action: "BucketTagging", none: "NoSuchTagSet"}
-	ownership := setting{name: "BucketOwnershipControls", action: "BucketOwnershipControls", none: "OwnershipControlsNotFoundError"}
-	lifecycle := setting{name: "BucketLifecycleConfiguration", action: "LifecycleConfiguration", none: "NoSuchLifecycleConfiguration"}
+	ownership := setting{
+		name:   "BucketOwnershipControls",
+		action: "BucketOwnershipControls",
+		none:   "OwnershipControlsNotFoundError",
+	}
+
+	lifecycle := setting{
+		name:   "BucketLifecycleConfiguration",
+		action: "LifecycleConfiguration",
+		none:   "NoSuchLifecycleConfiguration",
+	}
+
 	return []wire.Op{
-		putOp[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](s, versioning, func(in *s3.PutBucketVersioningInput) (*string, *s3.VersioningConfiguration) {
-			return in.Bucket, in.VersioningConfiguration
-		}),
-		getOp(s, versioning, func(in *s3.GetBucketVersioningInput) *string { return in.Bucket }, func(out *s3.GetBucketVersioningOutput, v *s3.VersioningConfiguration) {
-			out.Status = v.Status
-		}),
-		putOp[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](s, policy, func(in *s3.PutBucketPolicyInput) (*string, *string) { return in.Bucket, in.Policy }),
-		getOp(s, policy, func(in *s3.GetBucketPolicyInput) *string { return in.Bucket }, func(out *s3.GetBucketPolicyOutput, v *string) { out.Policy = v }),
-		delOp[s3.DeleteBucketPolicyInput, s3.DeleteBucketPolicyOutput](s, "DeleteBucketPolicy", policy, func(in *s3.DeleteBucketPolicyInput) *string { return in.Bucket }),
-		putOp[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](s, public, func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
-			return in.Bucket, in.PublicAccessBlockConfiguration
-		}),
-		getOp(s, public, func(in *s3.GetPublicAccessBlockInput) *string { return in.Bucket }, func(out *s3.GetPublicAccessBlockOutput, v *s3.PublicAccessBlockConfiguration) {
-			out.PublicAccessBlockConfiguration = v
-		}),
-		delOp[s3.DeletePublicAccessBlockInput, s3.DeletePublicAccessBlockOutput](s, "DeletePublicAccessBlock", public, func(in *s3.DeletePublicAccessBlockInput) *string { return in.Bucket }),
-		putOp[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](s, encryption, func(in *s3.PutBucketEncryptionInput) (*string, *s3.ServerSideEncryptionConfiguration) {
-			return in.Bucket, in.ServerSideEncryptionConfiguration
-		}),
-		getOp(s, encryption, func(in *s3.GetBucketEncryptionInput) *string { return in.Bucket }, func(out *s3.GetBucketEncryptionOutput, v *s3.ServerSideEncryptionConfiguration) {
-			out.ServerSideEncryptionConfiguration = v
-		}),
-		delOp[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](s, "DeleteBucketEncryption", encryption, func(in *s3.DeleteBucketEncryptionInput) *string { return in.Bucket }),
-		putOp[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](s, tagging, func(in *s3.PutBucketTaggingInput) (*string, *s3.Tagging) { return in.Bucket, in.Tagging }),
-		getOp(s, tagging, func(in *s3.GetBucketTaggingInput) *string { return in.Bucket }, func(out *s3.GetBucketTaggingOutput, v *s3.Tagging) { out.TagSet = v.TagSet }),
-		delOp[s3.DeleteBucketTaggingInput, s3.DeleteBucketTaggingOutput](s, "DeleteBucketTagging", tagging, func(in *s3.DeleteBucketTaggingInput) *string { return in.Bucket }),
-		putOp[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](s, ownership, func(in *s3.PutBucketOwnershipControlsInput) (*string, *s3.OwnershipControls) {
-			return in.Bucket, in.OwnershipControls
-		}),
-		getOp(s, ownership, func(in *s3.GetBucketOwnershipControlsInput) *string { return in.Bucket }, func(out *s3.GetBucketOwnershipControlsOutput, v *s3.OwnershipControls) {
-			out.OwnershipControls = v
-		}),
-		putOp[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](s, lifecycle, func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
-			return in.Bucket, in.LifecycleConfiguration
-		}),
-		getOp(s, lifecycle, func(in *s3.GetBucketLifecycleConfigurationInput) *string { return in.Bucket }, func(out *s3.GetBucketLifecycleConfigurationOutput, v *s3.BucketLifecycleConfiguration) {
-			out.Rules = v.Rules
-		}),
-		delOp[s3.DeleteBucketLifecycleInput, s3.DeleteBucketLifecycleOutput](s, "DeleteBucketLifecycle", lifecycle, func(in *s3.DeleteBucketLifecycleInput) *string { return in.Bucket }),
+		putOp[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](
+			s,
+			versioning,
+			func(in *s3.PutBucketVersioningInput) (*string, *s3.VersioningConfiguration) {
+				return in.Bucket, in.VersioningConfiguration
+			},
+		),
+		getOp(
+			s,
+			versioning,
+			func(in *s3.GetBucketVersioningInput) *string { return in.Bucket },
+			func(out *s3.GetBucketVersioningOutput, v *s3.VersioningConfiguration) {
+				out.Status = v.Status
+			},
+		),
+		putOp[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](
+			s,
+			policy,
+			func(in *s3.PutBucketPolicyInput) (*string, *string) { return in.Bucket, in.Policy },
+		),
+		getOp(
+			s,
+			policy,
+			func(in *s3.GetBucketPolicyInput) *string { return in.Bucket },
+			func(out *s3.GetBucketPolicyOutput, v *string) { out.Policy = v },
+		),
+		delOp[s3.DeleteBucketPolicyInput, s3.DeleteBucketPolicyOutput](
+			s,
+			"DeleteBucketPolicy",
+			policy,
+			func(in *s3.DeleteBucketPolicyInput) *string { return in.Bucket },
+		),
+		putOp[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](
+			s,
+			public,
+			func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
+				return in.Bucket, in.PublicAccessBlockConfiguration
+			},
+		),
+		getOp(
+			s,
+			public,
+			func(in *s3.GetPublicAccessBlockInput) *string { return in.Bucket },
+			func(out *s3.GetPublicAccessBlockOutput, v *s3.PublicAccessBlockConfiguration) {
+				out.PublicAccessBlockConfiguration = v
+			},
+		),
+		delOp[s3.DeletePublicAccessBlockInput, s3.DeletePublicAccessBlockOutput](
+			s,
+			"DeletePublicAccessBlock",
+			public,
+			func(in *s3.DeletePublicAccessBlockInput) *string { return in.Bucket },
+		),
+		putOp[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](
+			s,
+			encryption,
+			func(in *s3.PutBucketEncryptionInput) (*string, *s3.ServerSideEncryptionConfiguration) {
+				return in.Bucket, in.ServerSideEncryptionConfiguration
+			},
+		),
+		getOp(
+			s,
+			encryption,
+			func(in *s3.GetBucketEncryptionInput) *string { return in.Bucket },
+			func(out *s3.GetBucketEncryptionOutput, v *s3.ServerSideEncryptionConfiguration) {
+				out.ServerSideEncryptionConfiguration = v
+			},
+		),
+		delOp[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](
+			s,
+			"DeleteBucketEncryption",
+			encryption,
+			func(in *s3.DeleteBucketEncryptionInput) *string { return in.Bucket },
+		),
+		putOp[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](
+			s,
+			tagging,
+			func(in *s3.PutBucketTaggingInput) (*string, *s3.Tagging) { return in.Bucket, in.Tagging },
+		),
+		getOp(
+			s,
+			tagging,
+			func(in *s3.GetBucketTaggingInput) *string { return in.Bucket },
+			func(out *s3.GetBucketTaggingOutput, v *s3.Tagging) { out.TagSet = v.TagSet },
+		),
+		delOp[s3.DeleteBucketTaggingInput, s3.DeleteBucketTaggingOutput](
+			s,
+			"DeleteBucketTagging",
+			tagging,
+			func(in *s3.DeleteBucketTaggingInput) *string { return in.Bucket },
+		),
+		putOp[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](
+			s,
+			ownership,
+			func(in *s3.PutBucketOwnershipControlsInput) (*string, *s3.OwnershipControls) {
+				return in.Bucket, in.OwnershipControls
+			},
+		),
+		getOp(
+			s,
+			ownership,
+			func(in *s3.GetBucketOwnershipControlsInput) *string { return in.Bucket },
+			func(out *s3.GetBucketOwnershipControlsOutput, v *s3.OwnershipControls) {
+				out.OwnershipControls = v
+			},
+		),
+		putOp[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](
+			s,
+			lifecycle,
+			func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
+				return in.Bucket, in.LifecycleConfiguration
+			},
+		),
+		getOp(
+			s,
+			lifecycle,
+			func(in *s3.GetBucketLifecycleConfigurationInput) *string { return in.Bucket },
+			func(out *s3.GetBucketLifecycleConfigurationOutput, v *s3.BucketLifecycleConfiguration) {
+				out.Rules = v.Rules
+			},
+		),
+		delOp[s3.DeleteBucketLifecycleInput, s3.DeleteBucketLifecycleOutput](
+			s,
+			"DeleteBucketLifecycle",
+			lifecycle,
+			func(in *s3.DeleteBucketLifecycleInput) *string { return in.Bucket },
+		),
 	}
 }
 
@@ -71,5 +179,6 @@ func (b *bucket) hadVersions() bool {
 // versioned says whether writes keep older versions.
 func (b *bucket) versioned() bool {
 	var v s3.VersioningConfiguration
-	return json.Unmarshal(b.Config["BucketVersioning"], &v) == nil && text(v.Status) == s3.BucketVersioningStatusEnabled
+	return json.Unmarshal(b.Config["BucketVersioning"], &v) == nil &&
+		text(v.Status) == s3.BucketVersioningStatusEnabled
 }

@@ -38,6 +38,7 @@ func (l *line) Write(b []byte) (int, error) {
 	if l.cut {
 		return len(b), nil
 	}
+
 	return l.ResponseWriter.Write(b) //nolint:wrapcheck // it stands in for what it holds
 }
 
@@ -46,6 +47,7 @@ func (l *line) ReadFrom(r io.Reader) (int64, error) {
 	if l.cut {
 		return io.Copy(io.Discard, r)
 	}
+
 	return io.Copy(l.ResponseWriter, r)
 }
 
@@ -56,15 +58,23 @@ func (l *line) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 func (s *Server) before(ctx context.Context, c call, op string, back *line, r *http.Request) error {
 	s.count(c.service + ":" + op)
 	for _, rule := range s.cfg.Faults.Next(fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}) {
-		s.cfg.Log.InfoContext(ctx, "a fault is injected", slog.Int("rule", rule.ID), slog.String("effect", string(rule.Effect)),
-			slog.String("service", c.service), slog.String("op", op))
+		s.cfg.Log.InfoContext(
+			ctx,
+			"a fault is injected",
+			slog.Int("rule", rule.ID),
+			slog.String("effect", string(rule.Effect)),
+			slog.String("service", c.service),
+			slog.String("op", op),
+		)
 		if err := s.inject(ctx, c, rule, back, r); err != nil {
 			return err
 		}
 	}
+
 	if s.cfg.Before == nil {
 		return nil
 	}
+
 	return s.cfg.Before(ctx, c.service, op)
 }
 
@@ -76,18 +86,28 @@ func (s *Server) inject(ctx context.Context, c call, rule fault.Rule, back *line
 	case fault.DropAnswer:
 		back.cut = true
 	case fault.KillAfter:
-		back.cut, back.kill = true, true
+		back.cut = true
+		back.kill = true
 	case fault.Kill:
 		s.kill(r)
 		return errClosed
 	case fault.Close:
 		return errClosed
 	case fault.Fail:
-		return injected(rule, wire.Error{Code: "InternalError", Message: "An internal error has occurred", Status: http.StatusInternalServerError})
+		return injected(
+			rule,
+			wire.Error{
+				Code:    "InternalError",
+				Message: "An internal error has occurred",
+				Status:  http.StatusInternalServerError,
+			},
+		)
+
 	case fault.Throttle:
 		return injected(rule, throttled(s.known(c.service)))
 	case fault.Provision: // is about no call
 	}
+
 	return nil
 }
 
@@ -96,9 +116,11 @@ func injected(rule fault.Rule, usual wire.Error) error {
 	if rule.Code != "" && rule.Code != usual.Code {
 		usual = wire.Error{Code: rule.Code, Message: "injected by an operator of the region"}
 	}
+
 	if rule.Message != "" {
 		usual.Message = rule.Message
 	}
+
 	return &usual
 }
 
@@ -106,13 +128,29 @@ func injected(rule fault.Rule, usual wire.Error) error {
 func throttled(s wire.Service) wire.Error {
 	switch s.Protocol {
 	case wire.EC2Query:
-		return wire.Error{Code: "RequestLimitExceeded", Message: "Request limit exceeded.", Status: http.StatusServiceUnavailable}
+		return wire.Error{
+			Code:    "RequestLimitExceeded",
+			Message: "Request limit exceeded.",
+			Status:  http.StatusServiceUnavailable,
+		}
+
 	case wire.RESTXML:
-		return wire.Error{Code: "SlowDown", Message: "Please reduce your request rate.", Status: http.StatusServiceUnavailable}
+		return wire.Error{
+			Code:    "SlowDown",
+			Message: "Please reduce your request rate.",
+			Status:  http.StatusServiceUnavailable,
+		}
+
 	case wire.JSON:
-		return wire.Error{Code: "ThrottlingException", Message: "Rate exceeded", Status: http.StatusBadRequest}
+		return wire.Error{
+			Code:    "ThrottlingException",
+			Message: "Rate exceeded",
+			Status:  http.StatusBadRequest,
+		}
+
 	case wire.Query, wire.REST:
 	}
+
 	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
 }
 
@@ -121,6 +159,7 @@ func (s *Server) sever(r *http.Request, back *line) {
 	if back.kill {
 		s.kill(r)
 	}
+
 	if back.cut {
 		panic(http.ErrAbortHandler)
 	}
@@ -132,6 +171,7 @@ func (s *Server) kill(r *http.Request) {
 		s.cfg.Log.Warn("a client is to be killed, but this region has no way to do it")
 		return
 	}
+
 	if err := s.cfg.Kill(r); err != nil {
 		s.cfg.Log.Error("a client could not be killed", slog.Any("error", err))
 	}
@@ -139,6 +179,17 @@ func (s *Server) kill(r *http.Request) {
 
 // Mutates tells whether an operation changes something, by its name.
 func Mutates(op string) bool {
-	return !reads(op) && !slices.ContainsFunc([]string{"Decrypt", "Encrypt", "ReEncrypt", "GenerateDataKey", "GenerateRandom", "Simulate", "AssumeRole"},
-		func(p string) bool { return strings.HasPrefix(op, p) })
+	return !reads(op) &&
+		!slices.ContainsFunc(
+			[]string{
+				"Decrypt",
+				"Encrypt",
+				"ReEncrypt",
+				"GenerateDataKey",
+				"GenerateRandom",
+				"Simulate",
+				"AssumeRole",
+			},
+			func(p string) bool { return strings.HasPrefix(op, p) },
+		)
 }

@@ -59,19 +59,26 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+
 	s := &Server{
-		cfg: cfg, verifier: wire.Verifier{Keys: cfg.Keys, Region: cfg.Region, Now: cfg.Now},
-		endpoints: map[string]*wire.Endpoint{}, targets: map[string]string{}, calls: map[string]int{},
+		cfg:       cfg,
+		verifier:  wire.Verifier{Keys: cfg.Keys, Region: cfg.Region, Now: cfg.Now},
+		endpoints: map[string]*wire.Endpoint{},
+		targets:   map[string]string{},
+		calls:     map[string]int{},
 	}
+
 	for _, v := range cfg.Services {
 		if s.endpoints[v.Name] != nil {
 			return nil, fmt.Errorf("make the region's server: two services are called %s", v.Name)
 		}
+
 		s.endpoints[v.Name] = wire.NewEndpoint(v)
 		if v.Target != "" {
 			s.targets[v.Target] = v.Name
 		}
 	}
+
 	return s, nil
 }
 
@@ -106,24 +113,42 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if v == http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
 			panic(v)
 		}
+
 		if v != nil {
-			s.cfg.Log.Error("a call panicked", slog.String("service", c.service), slog.String("panic", fmt.Sprint(v)), slog.String("stack", string(debug.Stack())))
+			s.cfg.Log.Error(
+				"a call panicked",
+				slog.String("service", c.service),
+				slog.String("panic", fmt.Sprint(v)),
+				slog.String("stack", string(debug.Stack())),
+			)
+
 			wire.WriteError(w, r, s.known(c.service), errors.New("panic"), c.requestID)
 		}
 	}()
+
 	sig, err := wire.ReadSignature(r)
 	c.service = s.serviceOf(r, sig)
 	endpoint := s.endpoints[c.service]
 	if endpoint == nil {
-		err = errors.Join(err, &wire.Error{Code: "UnknownService", Message: "the region has no service " + c.service, Status: http.StatusNotFound})
+		err = errors.Join(
+			err,
+			&wire.Error{
+				Code:    "UnknownService",
+				Message: "the region has no service " + c.service,
+				Status:  http.StatusNotFound,
+			},
+		)
 	}
+
 	if err == nil {
 		c.caller, err = s.identify(r, sig, endpoint.Service)
 	}
+
 	if err != nil {
 		s.refuse(w, r, c, err)
 		return
 	}
+
 	ctx := wire.WithAuthorizer(wire.WithCaller(r.Context(), c.caller), s.cfg.Authorizer)
 	ctx = wire.WithConditions(ctx, s.conditions(r))
 	back := &line{ResponseWriter: w}
@@ -132,6 +157,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		back.cut = back.cut || errors.Is(err, errClosed)
 		return err
 	})
+
 	s.log(r.Context(), c, result)
 	s.sever(r, back)
 }
@@ -141,6 +167,7 @@ func (s *Server) identify(r *http.Request, sig *wire.Signature, service wire.Ser
 	if sig == nil && service.Protocol == wire.RESTXML {
 		return wire.Anonymous(), wire.Unframe(r)
 	}
+
 	return s.verifier.Verify(r, sig, service)
 }
 
@@ -149,13 +176,17 @@ func (s *Server) serviceOf(r *http.Request, sig *wire.Signature) string {
 	if sig != nil && sig.Service != "" {
 		return sig.Service
 	}
+
 	if target, _, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok {
 		return s.targets[target]
 	}
-	if r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") ||
+
+	if r.Method == http.MethodPost &&
+		strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") ||
 		r.URL.Query().Has("Action") {
 		return "sts" // a query request without a signature: any service of that protocol refuses it alike
 	}
+
 	return "s3"
 }
 
@@ -165,6 +196,7 @@ func (s *Server) ServiceOf(r *http.Request) string {
 	if err != nil {
 		return ""
 	}
+
 	return s.serviceOf(r, sig)
 }
 
@@ -173,6 +205,7 @@ func (s *Server) known(name string) wire.Service {
 	if e := s.endpoints[name]; e != nil {
 		return e.Service
 	}
+
 	return wire.Service{Name: name, Protocol: wire.Query}
 }
 
@@ -187,7 +220,9 @@ func (s *Server) conditions(r *http.Request) map[string][]string {
 	if err != nil {
 		host = r.RemoteAddr
 	}
+
 	secure := s.cfg.Secure == nil || s.cfg.Secure(r)
+
 	return map[string][]string{
 		"aws:SourceIp":        {host},
 		"aws:SecureTransport": {strconv.FormatBool(secure)},
@@ -206,19 +241,26 @@ func (s *Server) count(name string) {
 func (s *Server) log(ctx context.Context, c call, result wire.Result) {
 	attrs := []slog.Attr{
 		slog.String("service", c.service), slog.String("op", result.Op), slog.String("caller", c.caller.ARN),
-		slog.Int("status", result.Status), slog.Duration("took", s.cfg.Now().Sub(c.start)), slog.String("request", c.requestID),
+		slog.Int(
+			"status",
+			result.Status,
+		), slog.Duration("took", s.cfg.Now().Sub(c.start)), slog.String("request", c.requestID),
 	}
+
 	level := slog.LevelDebug
 	if !reads(result.Op) {
 		level = slog.LevelInfo
 	}
+
 	if result.Err != nil {
 		attrs = append(attrs, slog.String("error", result.Err.Error()))
 		level = slog.LevelInfo
 	}
+
 	if result.Status >= http.StatusInternalServerError {
 		level = slog.LevelError
 	}
+
 	s.cfg.Log.LogAttrs(ctx, level, "call", attrs...)
 }
 
@@ -229,6 +271,7 @@ func reads(op string) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -237,5 +280,6 @@ func requestID() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails since Go 1.24
 	h := hex.EncodeToString(b)
+
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }

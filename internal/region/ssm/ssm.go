@@ -50,9 +50,16 @@ func New(cfg Config) (*Service, error) {
 // Wire is the service as the wire layer serves it.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
-		Name: "ssm", Protocol: wire.JSON, Version: "2014-11-06", Target: "AmazonSSM", Authorize: wire.AuthorizedInHandlers,
+		Name:      "ssm",
+		Protocol:  wire.JSON,
+		Version:   "2014-11-06",
+		Target:    "AmazonSSM",
+		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation("GetParameter", s.get), wire.Operation("GetParameters", s.getMany), wire.Operation("GetParametersByPath", s.byPath),
+			wire.Operation(
+				"GetParameter",
+				s.get,
+			), wire.Operation("GetParameters", s.getMany), wire.Operation("GetParametersByPath", s.byPath),
 			wire.Operation("PutParameter", s.put), wire.Operation("DeleteParameter", s.delete),
 		},
 	}
@@ -63,6 +70,7 @@ func (s *Service) arn(name string) string {
 	if _, ok := s.cfg.Public[name]; ok {
 		account = ""
 	}
+
 	return "arn:aws:ssm:" + s.cfg.Region + ":" + account + ":parameter/" + strings.TrimPrefix(name, "/")
 }
 
@@ -74,10 +82,18 @@ func (s *Service) allowed(ctx context.Context, action, name string) error {
 func (s *Service) find(name string) (*ssm.Parameter, bool) {
 	p, ok := s.st[name]
 	if value, public := s.cfg.Public[name]; public {
-		p, ok = parameter{Value: value, Type: ssm.ParameterTypeString, Version: 1}, true
+		p = parameter{Value: value, Type: ssm.ParameterTypeString, Version: 1}
+		ok = true
 	}
+
 	return &ssm.Parameter{
-		Name: &name, ARN: new(s.arn(name)), Type: &p.Type, Value: &p.Value, Version: &p.Version, LastModifiedDate: &p.Modified, DataType: new("text"),
+		Name:             &name,
+		ARN:              new(s.arn(name)),
+		Type:             &p.Type,
+		Value:            &p.Value,
+		Version:          &p.Version,
+		LastModifiedDate: &p.Modified,
+		DataType:         new("text"),
 	}, ok
 }
 
@@ -85,12 +101,14 @@ func (s *Service) get(ctx context.Context, in *ssm.GetParameterInput) (*ssm.GetP
 	if err := s.allowed(ctx, "GetParameter", *in.Name); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, ok := s.find(*in.Name)
 	if !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
 	}
+
 	return &ssm.GetParameterOutput{Parameter: p}, nil
 }
 
@@ -98,27 +116,35 @@ func (s *Service) getMany(ctx context.Context, in *ssm.GetParametersInput) (*ssm
 	out := &ssm.GetParametersOutput{Parameters: []*ssm.Parameter{}, InvalidParameters: []*string{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for _, name := range in.Names {
 		if err := s.allowed(ctx, "GetParameters", *name); err != nil {
 			return nil, err
 		}
+
 		if p, ok := s.find(*name); ok {
 			out.Parameters = append(out.Parameters, p)
 		} else {
 			out.InvalidParameters = append(out.InvalidParameters, name)
 		}
 	}
+
 	return out, nil
 }
 
-func (s *Service) byPath(ctx context.Context, in *ssm.GetParametersByPathInput) (*ssm.GetParametersByPathOutput, error) {
+func (s *Service) byPath(
+	ctx context.Context,
+	in *ssm.GetParametersByPathInput,
+) (*ssm.GetParametersByPathOutput, error) {
 	if err := s.allowed(ctx, "GetParametersByPath", *in.Path); err != nil {
 		return nil, err
 	}
+
 	prefix := strings.TrimSuffix(*in.Path, "/") + "/"
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names := map[string]bool{}
+
 	for _, all := range [][]string{slices.Collect(maps.Keys(s.st)), slices.Collect(maps.Keys(s.cfg.Public))} {
 		for _, name := range all {
 			rest, ok := strings.CutPrefix(name, prefix)
@@ -127,11 +153,13 @@ func (s *Service) byPath(ctx context.Context, in *ssm.GetParametersByPathInput) 
 			}
 		}
 	}
+
 	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		p, _ := s.find(name)
 		out.Parameters = append(out.Parameters, p)
 	}
+
 	return out, nil
 }
 
@@ -139,35 +167,65 @@ func (s *Service) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutP
 	if err := s.allowed(ctx, "PutParameter", *in.Name); err != nil {
 		return nil, err
 	}
+
 	if strings.HasPrefix(*in.Name, "/aws") || strings.HasPrefix(*in.Name, "aws") {
-		return nil, &wire.Error{Code: "AccessDeniedException", Message: "No access to reserved parameter name: " + *in.Name + ".", Status: 400}
+		return nil, &wire.Error{
+			Code:    "AccessDeniedException",
+			Message: "No access to reserved parameter name: " + *in.Name + ".",
+			Status:  400,
+		}
 	}
+
 	kind := ssm.ParameterTypeString
 	if in.Type != nil {
 		kind = *in.Type
 	}
+
 	if kind == ssm.ParameterTypeSecureString {
 		return nil, wire.Errorf("UnsupportedParameterType", "This region keeps no SecureString parameters.")
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old, exists := s.st[*in.Name]
 	if exists && (in.Overwrite == nil || !*in.Overwrite) {
-		return nil, wire.Errorf("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
+		return nil, wire.Errorf(
+			"ParameterAlreadyExists",
+			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
+		)
 	}
-	s.st[*in.Name] = parameter{Value: *in.Value, Type: kind, Version: old.Version + 1, Modified: s.cfg.Now().UTC()}
-	return &ssm.PutParameterOutput{Version: new(old.Version + 1), Tier: new(ssm.ParameterTierStandard)}, s.cfg.State.Save("ssm", s.st)
+
+	s.st[*in.Name] = parameter{
+		Value:    *in.Value,
+		Type:     kind,
+		Version:  old.Version + 1,
+		Modified: s.cfg.Now().UTC(),
+	}
+
+	return &ssm.PutParameterOutput{
+			Version: new(old.Version + 1),
+			Tier:    new(ssm.ParameterTierStandard),
+		}, s.cfg.State.Save(
+			"ssm",
+			s.st,
+		)
 }
 
-func (s *Service) delete(ctx context.Context, in *ssm.DeleteParameterInput) (*ssm.DeleteParameterOutput, error) {
+func (s *Service) delete(
+	ctx context.Context,
+	in *ssm.DeleteParameterInput,
+) (*ssm.DeleteParameterOutput, error) {
 	if err := s.allowed(ctx, "DeleteParameter", *in.Name); err != nil {
 		return nil, err
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.st[*in.Name]; !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
 	}
+
 	delete(s.st, *in.Name)
+
 	return &ssm.DeleteParameterOutput{}, s.cfg.State.Save("ssm", s.st)
 }

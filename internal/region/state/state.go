@@ -19,12 +19,15 @@ func LoadFile(path string, v any) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	if err != nil {
 		return fmt.Errorf("read the region's state: %w", err)
 	}
+
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("read the region's state in %s: %w", path, err)
 	}
+
 	return nil
 }
 
@@ -35,6 +38,7 @@ func SaveFile(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("write the region's state to %s: %w", path, err)
 	}
+
 	return WriteFileAtomically(path, append(b, '\n'))
 }
 
@@ -44,18 +48,22 @@ func WriteFileAtomically(path string, b []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the region's state: %w", err)
 	}
+
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes it 0600
 	if err != nil {
 		return fmt.Errorf("write the region's state: %w", err)
 	}
+
 	_, err = f.Write(b)
 	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		return fmt.Errorf("write the region's state to %s: %w", path, errors.Join(err, os.Remove(f.Name())))
 	}
+
 	return nil
 }
 

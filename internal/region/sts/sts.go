@@ -16,7 +16,12 @@ import (
 // Issuer makes a role's credentials for the caller in ctx. life is in seconds, 0 means the default. It returns an
 // AWS error where the caller may not assume the role. IAM implements it.
 type Issuer interface {
-	AssumeRole(ctx context.Context, roleARN, sessionName string, life int64, policies []string) (iam.Credentials, wire.Caller, error)
+	AssumeRole(
+		ctx context.Context,
+		roleARN, sessionName string,
+		life int64,
+		policies []string,
+	) (iam.Credentials, wire.Caller, error)
 }
 
 // Service is STS on the wire.
@@ -27,14 +32,20 @@ func Service(i Issuer) wire.Service {
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
 			wire.Operation("GetCallerIdentity", callerIdentity),
-			wire.Operation("AssumeRole", func(ctx context.Context, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
-				return assumeRole(ctx, i, in)
-			}),
+			wire.Operation(
+				"AssumeRole",
+				func(ctx context.Context, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+					return assumeRole(ctx, i, in)
+				},
+			),
 		},
 	}
 }
 
-func callerIdentity(ctx context.Context, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+func callerIdentity(
+	ctx context.Context,
+	_ *sts.GetCallerIdentityInput,
+) (*sts.GetCallerIdentityOutput, error) {
 	c := wire.CallerFrom(ctx)
 	return &sts.GetCallerIdentityOutput{Account: new(c.Account), Arn: new(c.ARN), UserId: new(c.UserID)}, nil
 }
@@ -42,28 +53,43 @@ func callerIdentity(ctx context.Context, _ *sts.GetCallerIdentityInput) (*sts.Ge
 func assumeRole(ctx context.Context, i Issuer, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
 	name := *in.RoleSessionName
 	if len(name) > 64 || strings.ContainsFunc(name, badSessionRune) {
-		return nil, wire.Errorf("ValidationError", "Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
-			"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*", name)
+		return nil, wire.Errorf(
+			"ValidationError",
+			"Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
+				"Member must have up to 64 characters and satisfy regular expression pattern: [\\w+=,.@-]*",
+			name,
+		)
 	}
+
 	var life int64
 	if in.DurationSeconds != nil {
 		life = *in.DurationSeconds
 	}
+
 	var policies []string
 	if in.Policy != nil {
 		policies = append(policies, *in.Policy)
 	}
+
 	if len(in.PolicyArns) > 0 || len(in.Tags) > 0 {
-		return nil, wire.Errorf("ValidationError", "session tags and managed session policies are not known here")
+		return nil, wire.Errorf(
+			"ValidationError",
+			"session tags and managed session policies are not known here",
+		)
 	}
+
 	c, who, err := i.AssumeRole(ctx, *in.RoleArn, name, life, policies)
 	if err != nil {
 		return nil, err
 	}
+
 	return &sts.AssumeRoleOutput{
 		AssumedRoleUser: &sts.AssumedRoleUser{Arn: new(who.ARN), AssumedRoleId: new(who.UserID)},
 		Credentials: &sts.Credentials{
-			AccessKeyId: new(c.AccessKeyID), SecretAccessKey: new(c.SecretAccessKey), SessionToken: new(c.Token), Expiration: new(c.Expiration),
+			AccessKeyId:     new(c.AccessKeyID),
+			SecretAccessKey: new(c.SecretAccessKey),
+			SessionToken:    new(c.Token),
+			Expiration:      new(c.Expiration),
 		},
 	}, nil
 }

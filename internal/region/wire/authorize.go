@@ -44,15 +44,19 @@ func Authorize(ctx context.Context, checks ...Check) error {
 	if caller.Root || caller == (Caller{}) {
 		return nil
 	}
+
 	a, ok := ctx.Value(authorizerKey{}).(Authorizer)
+
 	for _, c := range checks {
 		if !ok {
 			return Denied(ctx, c, "no policy is known")
 		}
+
 		if err := a.Authorize(ctx, c); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -67,9 +71,11 @@ func Denied(ctx context.Context, c Check, reason string) *Error {
 	if resource == "" {
 		resource = "*"
 	}
+
 	err := Errorf(codeAccessDenied, "User: %s is not authorized to perform: %s on resource: %s because %s",
 		CallerFrom(ctx).ARN, c.Action, resource, reason)
 	err.Status = http.StatusForbidden
+
 	return err
 }
 

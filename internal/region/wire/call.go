@@ -17,6 +17,7 @@ func Call(ctx context.Context, s Service, op string, fill func(in any) error) (a
 			return call(ctx, s, o, fill)
 		}
 	}
+
 	return nil, (&Endpoint{Service: s}).unknownOp(op)
 }
 
@@ -27,12 +28,15 @@ func call(ctx context.Context, s Service, o Op, fill func(in any) error) (any, e
 	if err := fill(in); err != nil {
 		return nil, err
 	}
+
 	if err := validate(s.Protocol, reflect.ValueOf(in), ""); err != nil {
 		return nil, err
 	}
+
 	if err := (&Endpoint{Service: s}).authorize(ctx, o.Name, in); err != nil {
 		return nil, err
 	}
+
 	return o.Do(ctx, in)
 }
 

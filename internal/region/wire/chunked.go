@@ -51,6 +51,7 @@ func NewChecksum(name string) hash.Hash {
 	case "sha256":
 		return sha256.New()
 	}
+
 	return nil
 }
 
@@ -63,34 +64,55 @@ func wrapBody(r *http.Request, s *Signature, payload string, key []byte) error {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
+
 	checked := &checkedBody{src: r.Body, close: r.Body, sums: map[string]checksum{}}
 	switch payload {
 	case unsignedPayload:
 	case unsignedTrailer, signedChunks, signedTrailer:
 		length, err := strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64)
 		if err != nil || length < 0 {
-			return &Error{Code: "MissingContentLength", Message: "You must provide the x-amz-decoded-content-length HTTP header.", Status: http.StatusLengthRequired}
+			return &Error{
+				Code:    "MissingContentLength",
+				Message: "You must provide the x-amz-decoded-content-length HTTP header.",
+				Status:  http.StatusLengthRequired,
+			}
 		}
+
 		chunks := &chunkReader{src: bufio.NewReader(r.Body), left: length, trailers: map[string]string{}}
 		if payload != unsignedTrailer {
 			chunks.signer = &chunkSigner{key: key, sig: s, previous: s.signature}
 		}
+
 		chunks.wantTrailer = payload != signedChunks
-		checked.src, checked.chunks = chunks, chunks
+		checked.src = chunks
+		checked.chunks = chunks
 		r.ContentLength = length
 		r.Header.Del("X-Amz-Decoded-Content-Length")
 		dropChunkedEncoding(r.Header)
+
 	default:
 		sum, err := hex.DecodeString(payload)
 		if err != nil || len(sum) != sha256.Size {
-			return Errorf("InvalidArgument", "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-…, or a valid sha256 value.")
+			return Errorf(
+				"InvalidArgument",
+				"x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-…, or a valid sha256 value.",
+			)
 		}
-		checked.add(checksum{hash: sha256.New(), want: sum, code: "XAmzContentSHA256Mismatch", message: "The provided 'x-amz-content-sha256' header does not match what was computed."}, "content-sha256")
+
+		checked.add(checksum{
+			hash:    sha256.New(),
+			want:    sum,
+			code:    "XAmzContentSHA256Mismatch",
+			message: "The provided 'x-amz-content-sha256' header does not match what was computed.",
+		}, "content-sha256")
 	}
+
 	if err := checked.fromHeaders(r.Header); err != nil {
 		return err
 	}
+
 	r.Body = checked
+
 	return nil
 }
 
@@ -104,6 +126,7 @@ func Unframe(r *http.Request) error {
 	case signedChunks, signedTrailer:
 		return refuse(RESTXML, missingToken)
 	}
+
 	return wrapBody(r, &Signature{}, payload, nil)
 }
 
@@ -115,6 +138,7 @@ func dropChunkedEncoding(h http.Header) {
 			rest = append(rest, part)
 		}
 	}
+
 	h.Del("Content-Encoding")
 	if len(rest) > 0 {
 		h.Set("Content-Encoding", strings.Join(rest, ","))
@@ -143,19 +167,27 @@ func (b *checkedBody) fromHeaders(h http.Header) error {
 		if text == "" {
 			continue
 		}
+
 		sum, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
 			return badChecksum(name)
 		}
+
 		b.add(checksum{hash: NewChecksum(name), want: sum}, name)
 	}
+
 	for _, trailer := range h.Values("X-Amz-Trailer") {
 		name, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(trailer)), checksumHeader)
 		if !ok || b.chunks == nil || NewChecksum(name) == nil {
-			return Errorf("InvalidRequest", "The value specified in the x-amz-trailer header is not supported")
+			return Errorf(
+				"InvalidRequest",
+				"The value specified in the x-amz-trailer header is not supported",
+			)
 		}
+
 		b.add(checksum{hash: NewChecksum(name)}, name)
 	}
+
 	return nil
 }
 
@@ -169,11 +201,13 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 	for _, c := range b.sums {
 		c.hash.Write(p[:n])
 	}
+
 	if errors.Is(err, io.EOF) {
 		if wrong := b.finish(); wrong != nil {
 			return n, wrong
 		}
 	}
+
 	return n, err
 }
 
@@ -186,21 +220,33 @@ func (b *checkedBody) finish() error {
 		if c.want == nil {
 			text, ok := b.chunks.trailers[checksumHeader+name]
 			if !ok {
-				return Errorf("MalformedTrailerError", "The request contained trailing data that was not well-formed or did not conform to our published schema.")
+				return Errorf(
+					"MalformedTrailerError",
+					"The request contained trailing data that was not well-formed or did not conform to our published schema.",
+				)
 			}
+
 			sum, err := base64.StdEncoding.DecodeString(text)
 			if err != nil {
 				return badChecksum(name)
 			}
+
 			c.want = sum
 		}
+
 		if subtle.ConstantTimeCompare(c.hash.Sum(nil), c.want) != 1 {
 			if c.code != "" {
 				return Errorf(c.code, "%s", c.message)
 			}
-			return Errorf("BadDigest", "The %s you specified did not match the calculated checksum.", strings.ToUpper(name))
+
+			return Errorf(
+				"BadDigest",
+				"The %s you specified did not match the calculated checksum.",
+				strings.ToUpper(name),
+			)
 		}
 	}
+
 	return nil
 }
 
@@ -210,12 +256,15 @@ func Checksums(r *http.Request) map[string]string {
 	if !ok {
 		return nil
 	}
+
 	out := map[string]string{}
+
 	for name, c := range b.sums {
 		if name != "content-sha256" {
 			out[name] = base64.StdEncoding.EncodeToString(c.hash.Sum(nil))
 		}
 	}
+
 	return out
 }
 
@@ -227,12 +276,16 @@ type chunkSigner struct {
 }
 
 func (c *chunkSigner) check(kind, given, hashed string) error {
-	text := kind + "\n" + c.sig.time.Format(timeLayout) + "\n" + c.sig.scopeText() + "\n" + c.previous + "\n" + hashed
+	text := kind + "\n" + c.sig.time.Format(
+		timeLayout,
+	) + "\n" + c.sig.scopeText() + "\n" + c.previous + "\n" + hashed
 	want := hexMAC(c.key, text)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
 		return refuse(RESTXML, mismatch)
 	}
+
 	c.previous = want
+
 	return nil
 }
 
@@ -256,29 +309,36 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	if c.done {
 		return 0, io.EOF
 	}
+
 	if !c.inChunk {
 		if err := c.begin(); err != nil {
 			return 0, err
 		}
 	}
+
 	if c.chunk == 0 {
 		return 0, c.last()
 	}
+
 	if int64(len(p)) > c.chunk {
 		p = p[:c.chunk]
 	}
+
 	n, err := c.src.Read(p)
 	if c.hash != nil {
 		c.hash.Write(p[:n])
 	}
+
 	c.chunk -= int64(n)
 	c.left -= int64(n)
 	if err != nil {
 		return n, shortBody(err)
 	}
+
 	if c.chunk == 0 {
 		return n, c.end()
 	}
+
 	return n, nil
 }
 
@@ -286,6 +346,7 @@ func shortBody(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return Errorf("IncompleteBody", "The request body terminated unexpectedly")
 	}
+
 	return fmt.Errorf("read chunked body: %w", err)
 }
 
@@ -295,22 +356,35 @@ func (c *chunkReader) begin() error {
 	if err != nil {
 		return err
 	}
+
 	size, extension, _ := strings.Cut(line, ";")
 	n, err := strconv.ParseInt(size, 16, 64)
 	if err != nil || n < 0 || n > maxChunk || n > c.left {
-		return Errorf("InvalidChunkSizeError", "the size of a chunk is not a number, or beyond what was announced")
+		return Errorf(
+			"InvalidChunkSizeError",
+			"the size of a chunk is not a number, or beyond what was announced",
+		)
 	}
+
 	name, value, _ := strings.Cut(extension, "=")
 	if c.signer != nil {
 		if name != chunkSignatureKey {
 			return refuse(RESTXML, mismatch)
 		}
+
 		c.signature, c.hash = value, sha256.New()
 	}
+
 	if n == 0 && c.left != 0 {
-		return Errorf("IncompleteBody", "You did not provide the number of bytes specified by the x-amz-decoded-content-length HTTP header")
+		return Errorf(
+			"IncompleteBody",
+			"You did not provide the number of bytes specified by the x-amz-decoded-content-length HTTP header",
+		)
 	}
-	c.chunk, c.inChunk = n, true
+
+	c.chunk = n
+	c.inChunk = true
+
 	return nil
 }
 
@@ -319,6 +393,7 @@ func (c *chunkReader) end() error {
 	if line, err := c.line(); err != nil || line != "" {
 		return Errorf("IncompleteBody", "a chunk does not end where its size says")
 	}
+
 	c.inChunk = false
 	return c.checkChunk()
 }
@@ -327,7 +402,12 @@ func (c *chunkReader) checkChunk() error {
 	if c.signer == nil {
 		return nil
 	}
-	return c.signer.check(algorithm+"-PAYLOAD", c.signature, emptySHA256+"\n"+hex.EncodeToString(c.hash.Sum(nil)))
+
+	return c.signer.check(
+		algorithm+"-PAYLOAD",
+		c.signature,
+		emptySHA256+"\n"+hex.EncodeToString(c.hash.Sum(nil)),
+	)
 }
 
 // last deals with the empty chunk and the trailers after it. It returns io.EOF where all is well.
@@ -335,24 +415,33 @@ func (c *chunkReader) last() error {
 	if err := c.checkChunk(); err != nil {
 		return err
 	}
+
 	c.done = true
 	for range maxTrailers {
 		line, err := c.line()
 		if err != nil && !c.wantTrailer {
 			return io.EOF // without trailers, some clients leave out the last line end
 		}
+
 		if err != nil {
 			return err
 		}
+
 		if line == "" {
 			return c.checkTrailers()
 		}
+
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !c.wantTrailer {
-			return Errorf("MalformedTrailerError", "The request contained trailing data that was not well-formed.")
+			return Errorf(
+				"MalformedTrailerError",
+				"The request contained trailing data that was not well-formed.",
+			)
 		}
+
 		c.trailers[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
 	}
+
 	return Errorf("MalformedTrailerError", "The request contained too many trailers.")
 }
 
@@ -363,14 +452,17 @@ func (c *chunkReader) checkTrailers() error {
 		if !signed {
 			return refuse(RESTXML, mismatch)
 		}
+
 		h := sha256.New()
 		for _, name := range sortedKeys(c.trailers) {
 			fmt.Fprintf(h, "%s:%s\n", name, c.trailers[name])
 		}
+
 		if err := c.signer.check(algorithm+"-TRAILER", given, hex.EncodeToString(h.Sum(nil))); err != nil {
 			return err
 		}
 	}
+
 	return io.EOF
 }
 
@@ -382,10 +474,13 @@ func (c *chunkReader) line() (string, error) {
 		if err != nil {
 			return "", shortBody(err)
 		}
+
 		if ch == '\n' {
 			return strings.TrimSuffix(string(b), "\r"), nil
 		}
+
 		b = append(b, ch)
 	}
+
 	return "", Errorf("InvalidChunkSizeError", "a chunk's header is too long")
 }

@@ -21,7 +21,9 @@ func Conditions(ctx context.Context, c Check) map[string][]string {
 	if common, ok := ctx.Value(conditionsKey{}).(map[string][]string); ok {
 		maps.Copy(out, common)
 	}
+
 	maps.Copy(out, c.Context)
+
 	return out
 }
 
@@ -32,12 +34,15 @@ func Member(in any, name string) string {
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return ""
 	}
+
 	f := v.Elem().FieldByName(name)
 	if !f.IsValid() {
 		return ""
 	}
+
 	if text, ok := reflect.TypeAssert[*string](f); ok && text != nil {
 		return *text
 	}
+
 	return ""
 }

@@ -37,6 +37,7 @@ func NewEndpoint(s Service) *Endpoint {
 	for _, op := range s.Ops {
 		ops[op.Name] = op
 	}
+
 	return &Endpoint{Service: s, ops: ops}
 }
 
@@ -49,53 +50,77 @@ type Result struct {
 
 // Serve answers a request whose signature has been checked and whose caller and authorizer are in r's context.
 // before, where not nil, runs once the operation is known and may refuse it.
-func (e *Endpoint) Serve(w http.ResponseWriter, r *http.Request, requestID string, before func(op string) error) Result {
+func (e *Endpoint) Serve(
+	w http.ResponseWriter,
+	r *http.Request,
+	requestID string,
+	before func(op string) error,
+) Result {
 	meta := &exchange{request: r, header: http.Header{}}
 	ctx := context.WithValue(r.Context(), exchangeKey{}, meta)
 	op, route, out, err := e.call(ctx, r, before)
 	result := Result{Op: op, Err: err}
 	if err == nil {
-		result.Status, err = e.answer(w, meta, requestID, answer{op: op, route: route, out: out, namespace: e.Service.Namespace})
+		result.Status, err = e.answer(w, meta, requestID, answer{
+			op:        op,
+			route:     route,
+			out:       out,
+			namespace: e.Service.Namespace,
+		})
+
 		result.Err = err
 		if result.Status != 0 {
 			return result
 		}
 	}
+
 	shown := asError(e.Service.Protocol, err)
 	WriteError(w, r, e.Service, shown, requestID)
 	result.Status = shown.Status
+
 	return result
 }
 
 // call decodes, authorises and carries out a request.
-func (e *Endpoint) call(ctx context.Context, r *http.Request, before func(string) error) (string, Route, any, error) { //revive:disable-line:function-result-limit
+func (e *Endpoint) call(
+	ctx context.Context,
+	r *http.Request,
+	before func(string) error,
+) (string, Route, any, error) { //revive:disable-line:function-result-limit
 	name, route, decode, err := e.parse(r)
 	if err != nil {
 		return name, route, nil, err
 	}
+
 	op, ok := e.ops[name]
 	if !ok {
 		return name, route, nil, e.unknownOp(name)
 	}
+
 	if before != nil {
 		if err := before(name); err != nil {
 			return name, route, nil, err
 		}
 	}
+
 	in := op.Input()
 	if err := decode(in); err != nil {
 		return name, route, nil, err
 	}
+
 	if err := e.authorize(ctx, name, in); err != nil {
 		return name, route, nil, err
 	}
+
 	if e.Service.Protocol == EC2Query && dryRun(in) {
 		return name, route, nil, &Error{
 			Code: "DryRunOperation", Status: http.StatusPreconditionFailed,
 			Message: "Request would have succeeded, but DryRun flag is set.",
 		}
 	}
+
 	out, err := op.Do(ctx, in)
+
 	return name, route, out, err
 }
 
@@ -104,7 +129,12 @@ func (e *Endpoint) unknownOp(name string) error {
 	case JSON:
 		return Errorf("UnknownOperationException", "the operation %s is not known", name)
 	case RESTXML:
-		return &Error{Code: "NotImplemented", Message: "A header or query you provided implies functionality that is not implemented: " + name, Status: http.StatusNotImplemented}
+		return &Error{
+			Code:    "NotImplemented",
+			Message: "A header or query you provided implies functionality that is not implemented: " + name,
+			Status:  http.StatusNotImplemented,
+		}
+
 	default:
 		return Errorf("InvalidAction", "The action %s is not valid for this web service.", name)
 	}
@@ -114,6 +144,7 @@ func (e *Endpoint) authorize(ctx context.Context, op string, in any) error {
 	if e.Service.Authorize != nil {
 		return e.Service.Authorize(ctx, op, in)
 	}
+
 	return Authorize(ctx, Check{Action: e.Service.Name + ":" + op, Resource: "*"})
 }
 
@@ -123,41 +154,61 @@ func dryRun(in any) bool {
 	if !f.IsValid() {
 		return false
 	}
+
 	b, ok := reflect.TypeAssert[*bool](f)
+
 	return ok && b != nil && *b
 }
 
 // parse finds the operation and a function that decodes its input.
-func (e *Endpoint) parse(r *http.Request) (op string, route Route, decode func(any) error, err error) { //revive:disable-line:function-result-limit
+func (e *Endpoint) parse(
+	r *http.Request,
+) (op string, route Route, decode func(any) error, err error) { //revive:disable-line:function-result-limit
 	if e.Service.Protocol == RESTXML || e.Service.Protocol == REST {
 		route, err = e.Service.Route(r)
 		return route.Op, route, func(in any) error { return decodeREST(r, route, in) }, err
 	}
+
 	body, err := readBody(r)
 	if err != nil {
 		return "", route, nil, err
 	}
+
 	if e.Service.Protocol == JSON {
 		target := r.Header.Get("X-Amz-Target")
 		op, ok := strings.CutPrefix(target, e.Service.Target+".")
 		if !ok {
 			return "", route, nil, Errorf("UnknownOperationException", "the target %s is not known", target)
 		}
+
 		return op, route, func(in any) error { return DecodeJSON(body, in) }, nil
 	}
+
 	form, err := readForm(r, body)
 	if err != nil {
 		return "", route, nil, err
 	}
-	op, version := form.Get("Action"), form.Get("Version")
+
+	op = form.Get("Action")
+	version := form.Get("Version")
 	form.Del("Action")
 	form.Del("Version")
 	if op == "" {
-		return "", route, nil, Errorf("MissingAction", "The request is missing an action or a required parameter.")
+		return "", route, nil, Errorf(
+			"MissingAction",
+			"The request is missing an action or a required parameter.",
+		)
 	}
+
 	if version != "" && version != e.Service.Version {
-		return op, route, nil, Errorf("InvalidAction", "The action %s is not valid for version %s of this web service.", op, version)
+		return op, route, nil, Errorf(
+			"InvalidAction",
+			"The action %s is not valid for version %s of this web service.",
+			op,
+			version,
+		)
 	}
+
 	return op, route, func(in any) error { return DecodeForm(e.Service.Protocol, form, in) }, nil
 }
 
@@ -166,13 +217,20 @@ func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
 	}
+
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
 		return nil, asReadError(err)
 	}
+
 	if len(body) > maxBody {
-		return nil, &Error{Code: "RequestEntityTooLarge", Message: "the request's body is too large", Status: http.StatusRequestEntityTooLarge}
+		return nil, &Error{
+			Code:    "RequestEntityTooLarge",
+			Message: "the request's body is too large",
+			Status:  http.StatusRequestEntityTooLarge,
+		}
 	}
+
 	return body, nil
 }
 
@@ -180,6 +238,7 @@ func asReadError(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
+
 	return Errorf("IncompleteBody", "the request's body ended early")
 }
 
@@ -189,18 +248,22 @@ func readForm(r *http.Request, body []byte) (url.Values, error) {
 	if err != nil {
 		return nil, Errorf("MalformedQueryString", "the query string is malformed")
 	}
+
 	for name := range form {
 		if strings.HasPrefix(name, "X-Amz-") {
 			form.Del(name)
 		}
 	}
+
 	more, err := url.ParseQuery(string(bytes.TrimSpace(body)))
 	if err != nil {
 		return nil, Errorf("MalformedQueryString", "the form in the body is malformed")
 	}
+
 	for name, values := range more {
 		form[name] = append(form[name], values...)
 	}
+
 	return form, nil
 }
 
@@ -217,9 +280,11 @@ func (e *Endpoint) answer(w http.ResponseWriter, meta *exchange, requestID strin
 	if e.Service.Protocol == RESTXML || e.Service.Protocol == REST {
 		return writeREST(w, meta, requestID, a)
 	}
+
 	var body []byte
 	var err error
 	contentType := xmlContent
+
 	switch e.Service.Protocol {
 	case EC2Query:
 		body, err = EncodeEC2(e.Service.Namespace, a.op, requestID, a.out)
@@ -229,13 +294,16 @@ func (e *Endpoint) answer(w http.ResponseWriter, meta *exchange, requestID strin
 	default:
 		body, err = EncodeQuery(e.Service.Namespace, a.op, requestID, a.out)
 	}
+
 	if err != nil {
 		return 0, err
 	}
+
 	meta.copyHeader(w)
 	w.Header().Set("X-Amzn-Requestid", requestID)
 	w.Header().Set("Content-Type", contentType)
 	_, err = w.Write(body)
+
 	return http.StatusOK, err
 }
 
@@ -249,10 +317,12 @@ func WriteError(w http.ResponseWriter, r *http.Request, s Service, err error, re
 	if s.Protocol == JSON {
 		h.Set("X-Amzn-Errortype", e.Code)
 	}
+
 	if e.Status == http.StatusNotModified || r.Method == http.MethodHead {
 		w.WriteHeader(e.Status)
 		return
 	}
+
 	h.Set("Content-Type", contentType)
 	w.WriteHeader(e.Status)
 	_, _ = w.Write(body) // the client may be gone: there is nobody left to tell
@@ -277,6 +347,7 @@ func Request(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x.request
 	}
+
 	return nil
 }
 

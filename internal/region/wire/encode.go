@@ -24,12 +24,15 @@ func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 		if err := w.members(v, true); err != nil {
 			return nil, fmt.Errorf("encode answer to %s: %w", op, err)
 		}
+
 		w.close(op + "Result")
 	}
+
 	w.open("ResponseMetadata", "")
 	w.text("RequestId", requestID)
 	w.close("ResponseMetadata")
 	w.close(op + "Response")
+
 	return w.buf.Bytes(), nil
 }
 
@@ -48,7 +51,9 @@ func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	} else {
 		w.text("return", "true")
 	}
+
 	w.close(op + "Response")
+
 	return w.buf.Bytes(), nil
 }
 
@@ -58,6 +63,7 @@ func pointee(out any) (reflect.Value, bool) {
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return reflect.Value{}, false
 	}
+
 	return v.Elem(), true
 }
 
@@ -69,16 +75,28 @@ func asError(p Protocol, err error) *Error {
 	case errors.As(err, &e):
 		e = &Error{Code: e.Code, Message: e.Message, Status: e.Status}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = &Error{Code: "RequestTimeout", Message: "the request was given up", Status: http.StatusRequestTimeout}
+		e = &Error{
+			Code:    "RequestTimeout",
+			Message: "the request was given up",
+			Status:  http.StatusRequestTimeout,
+		}
+
 	default:
-		e = &Error{Code: "InternalError", Message: "the region failed to answer; its log says why", Status: http.StatusInternalServerError}
+		e = &Error{
+			Code:    "InternalError",
+			Message: "the region failed to answer; its log says why",
+			Status:  http.StatusInternalServerError,
+		}
 	}
+
 	if e.Status == 0 {
 		e.Status = http.StatusBadRequest
 	}
+
 	if e.Code == codeAccessDenied {
 		deniedFor(p, e)
 	}
+
 	return e
 }
 
@@ -88,7 +106,8 @@ func deniedFor(p Protocol, e *Error) {
 	case EC2Query:
 		e.Code, e.Message = "UnauthorizedOperation", "You are not authorized to perform this operation. "+e.Message
 	case JSON:
-		e.Code, e.Status = "AccessDeniedException", http.StatusBadRequest
+		e.Code = "AccessDeniedException"
+		e.Status = http.StatusBadRequest
 	default:
 	}
 }
@@ -104,7 +123,9 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		if err != nil { // two strings always marshal
 			b = []byte(`{"__type":"InternalFailure"}`)
 		}
+
 		return b, jsonContent
+
 	case EC2Query:
 		w.raw("<Response><Errors><Error>")
 		w.text("Code", e.Code)
@@ -112,6 +133,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.raw("</Error></Errors>")
 		w.text("RequestID", requestID)
 		w.raw("</Response>")
+
 	case RESTXML:
 		w.raw("<Error>")
 		w.text("Code", e.Code)
@@ -119,11 +141,13 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.text("Resource", resource)
 		w.text("RequestId", requestID)
 		w.raw("</Error>")
+
 	case Query, REST:
 		who := "Sender"
 		if e.Status >= http.StatusInternalServerError {
 			who = "Receiver"
 		}
+
 		w.open("ErrorResponse", ` xmlns="`+s.Namespace+`"`)
 		w.raw("<Error><Type>" + who + "</Type>")
 		w.text("Code", e.Code)
@@ -132,6 +156,7 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 		w.text("RequestId", requestID)
 		w.close("ErrorResponse")
 	}
+
 	return w.buf.Bytes(), xmlContent
 }
 

@@ -22,13 +22,16 @@ func DecodeJSON(body []byte, in any) error {
 		if err := d.Decode(&data); err != nil {
 			return Errorf("SerializationException", "the body is not JSON")
 		}
+
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
 			return Errorf("SerializationException", "the body holds more than one JSON value")
 		}
+
 		if err := jsonStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
 			return err
 		}
 	}
+
 	return validate(JSON, reflect.ValueOf(in), "")
 }
 
@@ -37,6 +40,7 @@ func jsonStructure(v reflect.Value, data any, path string) error {
 	if !ok {
 		return jsonKind(path, "an object")
 	}
+
 	known := map[string]bool{}
 	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
 		name := bodyName(f)
@@ -45,16 +49,19 @@ func jsonStructure(v reflect.Value, data any, path string) error {
 		if !ok || value == nil {
 			return nil
 		}
+
 		return jsonValue(member, value, join(path, name), f.Tag)
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, name := range sortedKeys(object) {
 		if !known[name] {
 			return Errorf("ValidationException", "The parameter %s is not recognized", join(path, name))
 		}
 	}
+
 	return nil
 }
 
@@ -67,31 +74,43 @@ func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) er
 		if !ok {
 			return jsonKind(path, "a list")
 		}
+
 		out := reflect.MakeSlice(v.Type(), len(items), len(items))
+
 		for i, item := range items {
 			if err := jsonValue(out.Index(i), item, fmt.Sprintf("%s[%d]", path, i), ""); err != nil {
 				return err
 			}
 		}
+
 		v.Set(out)
+
 		return nil
+
 	case mapping:
 		entries, ok := data.(map[string]any)
 		if !ok {
 			return jsonKind(path, "an object")
 		}
+
 		out := reflect.MakeMap(v.Type())
+
 		for k, value := range entries {
 			item := reflect.New(v.Type().Elem()).Elem()
 			if err := jsonValue(item, value, join(path, k), ""); err != nil {
 				return err
 			}
+
 			out.SetMapIndex(reflect.ValueOf(k), item)
 		}
+
 		v.Set(out)
+
 		return nil
+
 	case scalar:
 	}
+
 	return jsonScalar(v, data, path, tag)
 }
 
@@ -105,6 +124,7 @@ func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) e
 		case *string, []byte, *time.Time:
 			matches = true
 		}
+
 	case bool:
 		text = strconv.FormatBool(d)
 		_, matches = reflect.TypeAssert[*bool](v)
@@ -115,13 +135,16 @@ func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) e
 			matches = true
 		}
 	}
+
 	format := unixTimestamp
 	if _, ok := data.(string); ok {
 		format = iso8601
 	}
+
 	if !matches || setScalar(v, text, tag, format) != nil {
 		return jsonKind(path, "a "+v.Type().String())
 	}
+
 	return nil
 }
 
@@ -129,6 +152,7 @@ func jsonKind(path, want string) error {
 	if path == "" {
 		path = "the body"
 	}
+
 	return Errorf("SerializationException", "%s is not %s", path, want)
 }
 
@@ -138,10 +162,12 @@ func EncodeJSON(out any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	b, err := json.Marshal(data)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", out, err)
 	}
+
 	return b, nil
 }
 
@@ -152,18 +178,24 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 			if v.IsNil() {
 				return map[string]any{}, nil
 			}
+
 			v = v.Elem()
 		}
+
 		object := map[string]any{}
 		err := fields(v, func(f reflect.StructField, member reflect.Value) error {
 			if unset(member) {
 				return nil
 			}
+
 			data, err := jsonData(member, f.Tag)
 			object[bodyName(f)] = data
+
 			return err
 		})
+
 		return object, err
+
 	case list:
 		items := make([]any, v.Len())
 		for i := range items {
@@ -171,9 +203,12 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			items[i] = data
 		}
+
 		return items, nil
+
 	case mapping:
 		object := map[string]any{}
 		for _, k := range v.MapKeys() {
@@ -181,11 +216,15 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 			if err != nil {
 				return nil, err
 			}
+
 			object[k.String()] = data
 		}
+
 		return object, nil
+
 	case scalar:
 	}
+
 	return jsonText(v, tag)
 }
 
@@ -193,6 +232,7 @@ func jsonText(v reflect.Value, tag reflect.StructTag) (any, error) {
 	if unset(v) {
 		return nil, nil //nolint:nilnil // JSON's null
 	}
+
 	switch x := v.Interface().(type) {
 	case *string:
 		return *x, nil
@@ -206,9 +246,12 @@ func jsonText(v reflect.Value, tag reflect.StructTag) (any, error) {
 		if f := tag.Get("timestampFormat"); f != "" && f != unixTimestamp {
 			return formatTime(f, *x), nil
 		}
+
 		return json.Number(formatTime(unixTimestamp, *x)), nil
+
 	case *float64:
 		return *x, nil
 	}
+
 	return nil, fmt.Errorf("shape has a member of type %s, which JSON cannot carry", v.Type())
 }

@@ -26,29 +26,48 @@ type node struct {
 // tree turns parameters into a tree.
 func tree(form url.Values) (*node, error) {
 	if len(form) > maxParams {
-		return nil, Errorf("RequestLimitExceeded", "the request has %d parameters, the limit is %d", len(form), maxParams)
+		return nil, Errorf(
+			"RequestLimitExceeded",
+			"the request has %d parameters, the limit is %d",
+			len(form),
+			maxParams,
+		)
 	}
+
 	root := &node{}
 	for name, values := range form {
 		parts := strings.Split(name, ".")
 		if len(parts) > maxDepth {
 			return nil, Errorf("MalformedQueryString", "the parameter %s is nested too deeply", name)
 		}
+
 		if len(values) > 1 {
-			return nil, Errorf("MalformedQueryString", "the parameter %s is given %d times", name, len(values))
+			return nil, Errorf(
+				"MalformedQueryString",
+				"the parameter %s is given %d times",
+				name,
+				len(values),
+			)
 		}
+
 		n := root
+
 		for _, p := range parts {
 			if n.children == nil {
 				n.children = map[string]*node{}
 			}
+
 			if n.children[p] == nil {
 				n.children[p] = &node{}
 			}
+
 			n = n.children[p]
 		}
-		n.text, n.set = values[0], true
+
+		n.text = values[0]
+		n.set = true
 	}
+
 	return root, nil
 }
 
@@ -58,10 +77,12 @@ func DecodeForm(p Protocol, form url.Values, in any) error {
 	if err != nil {
 		return err
 	}
+
 	d := formDecoder{ec2: p == EC2Query}
 	if err := d.structure(reflect.ValueOf(in).Elem(), root, ""); err != nil {
 		return err
 	}
+
 	return validate(p, reflect.ValueOf(in), "")
 }
 
@@ -74,16 +95,19 @@ func (d formDecoder) name(f reflect.StructField) string {
 			return n
 		}
 	}
+
 	n := f.Tag.Get("locationName")
 	if f.Tag.Get("flattened") != "" && f.Tag.Get("locationNameList") != "" {
 		n = f.Tag.Get("locationNameList")
 	}
+
 	switch {
 	case n == "":
 		return f.Name
 	case d.ec2:
 		return strings.ToUpper(n[:1]) + n[1:]
 	}
+
 	return n
 }
 
@@ -91,6 +115,7 @@ func (d formDecoder) structure(v reflect.Value, n *node, path string) error {
 	if n.set && n.text != "" {
 		return d.invalid(path, n.text, "not a structure")
 	}
+
 	known := map[string]bool{}
 	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
 		name := d.name(f)
@@ -99,16 +124,19 @@ func (d formDecoder) structure(v reflect.Value, n *node, path string) error {
 		if child == nil {
 			return nil
 		}
+
 		return d.value(member, child, join(path, name), f.Tag)
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, name := range sortedKeys(n.children) {
 		if !known[name] {
 			return d.unknown(join(path, n.children[name].deepest(name)))
 		}
 	}
+
 	return nil
 }
 
@@ -122,12 +150,15 @@ func (d formDecoder) value(v reflect.Value, n *node, path string, tag reflect.St
 		return d.mapping(v, n, path, tag)
 	case scalar:
 	}
+
 	if len(n.children) > 0 || !n.set {
 		return d.unknown(join(path, n.deepest("")))
 	}
+
 	if err := setScalar(v, n.text, tag, iso8601); err != nil {
 		return d.invalid(path, n.text, err.Error())
 	}
+
 	return nil
 }
 
@@ -136,24 +167,32 @@ func (d formDecoder) list(v reflect.Value, n *node, path string, tag reflect.Str
 		v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 		return nil
 	}
+
 	if !d.ec2 && tag.Get("flattened") == "" {
 		items, err := d.only(n, listName(tag), path)
 		if err != nil {
 			return err
 		}
-		n, path = items, join(path, listName(tag))
+
+		n = items
+		path = join(path, listName(tag))
 	}
+
 	order, err := d.indices(n, path)
 	if err != nil {
 		return err
 	}
+
 	out := reflect.MakeSlice(v.Type(), len(order), len(order))
+
 	for i, index := range order {
 		if err := d.value(out.Index(i), n.children[index], join(path, index), ""); err != nil {
 			return err
 		}
 	}
+
 	v.Set(out)
+
 	return nil
 }
 
@@ -162,30 +201,39 @@ func (d formDecoder) mapping(v reflect.Value, n *node, path string, tag reflect.
 	if n.emptied() {
 		return nil
 	}
+
 	if !d.ec2 && tag.Get("flattened") == "" {
 		entries, err := d.only(n, "entry", path)
 		if err != nil {
 			return err
 		}
-		n, path = entries, join(path, "entry")
+
+		n = entries
+		path = join(path, "entry")
 	}
+
 	order, err := d.indices(n, path)
 	if err != nil {
 		return err
 	}
+
 	keyName, valueName := entryNames(tag)
+
 	for _, index := range order {
 		entry := n.children[index]
 		key, value, ok := entry.pair(keyName, valueName)
 		if !ok {
 			return d.invalid(join(path, index), "", "a map's entry is a "+keyName+" and a "+valueName)
 		}
+
 		item := reflect.New(v.Type().Elem()).Elem()
 		if err := d.value(item, value, join(path, index+"."+valueName), ""); err != nil {
 			return err
 		}
+
 		v.SetMapIndex(reflect.ValueOf(key.text), item)
 	}
+
 	return nil
 }
 
@@ -194,7 +242,8 @@ func (n *node) emptied() bool { return n.set && n.text == "" && len(n.children) 
 
 // pair is the key and the value of a map's entry.
 func (n *node) pair(keyName, valueName string) (key, value *node, ok bool) {
-	key, value = n.children[keyName], n.children[valueName]
+	key = n.children[keyName]
+	value = n.children[valueName]
 	return key, value, key != nil && value != nil && len(n.children) == 2 && len(key.children) == 0
 }
 
@@ -205,9 +254,11 @@ func (d formDecoder) only(n *node, name, path string) (*node, error) {
 			return nil, d.unknown(join(path, n.children[other].deepest(other)))
 		}
 	}
+
 	if n.children[name] == nil {
 		return nil, d.invalid(path, n.text, "not a list")
 	}
+
 	return n.children[name], nil
 }
 
@@ -217,22 +268,27 @@ func (d formDecoder) indices(n *node, path string) ([]string, error) {
 		number int
 		name   string
 	}
+
 	var found []numbered
 	for _, name := range sortedKeys(n.children) {
 		i, err := strconv.Atoi(name)
 		if err != nil || i < 0 || strconv.Itoa(i) != name {
 			return nil, d.unknown(join(path, n.children[name].deepest(name)))
 		}
+
 		found = append(found, numbered{i, name})
 	}
+
 	if len(found) == 0 {
 		return nil, d.invalid(path, n.text, "not a list")
 	}
+
 	slices.SortFunc(found, func(a, b numbered) int { return a.number - b.number })
 	names := make([]string, len(found))
 	for i, f := range found {
 		names[i] = f.name
 	}
+
 	return names, nil
 }
 
@@ -240,6 +296,7 @@ func (d formDecoder) unknown(path string) error {
 	if d.ec2 {
 		return Errorf("UnknownParameter", "The parameter %s is not recognized", path)
 	}
+
 	return Errorf("ValidationError", "The parameter %s is not recognized", path)
 }
 
@@ -247,6 +304,7 @@ func (d formDecoder) invalid(path, text, why string) error {
 	if d.ec2 {
 		return Errorf("InvalidParameterValue", "Value (%s) for parameter %s is invalid: %s", text, path, why)
 	}
+
 	return Errorf("ValidationError", "Value '%s' at '%s' is invalid: %s", text, path, why)
 }
 
@@ -254,8 +312,10 @@ func (d formDecoder) invalid(path, text, why string) error {
 func (n *node) deepest(name string) string {
 	for !n.set && len(n.children) > 0 {
 		next := sortedKeys(n.children)[0]
-		n, name = n.children[next], join(name, next)
+		n = n.children[next]
+		name = join(name, next)
 	}
+
 	return name
 }
 
@@ -263,6 +323,7 @@ func join(path, name string) string {
 	if path == "" || name == "" {
 		return path + name
 	}
+
 	return path + "." + name
 }
 
@@ -271,6 +332,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	for k := range m {
 		keys = append(keys, k)
 	}
+
 	slices.Sort(keys)
+
 	return keys
 }

@@ -22,28 +22,37 @@ func decodeREST(r *http.Request, route Route, in any) error {
 		if name == "" {
 			name = f.Name
 		}
-		text, ok := "", false
+
+		text := ""
+		ok := false
+
 		switch f.Tag.Get("location") {
 		case "uri":
 			text, ok = route.Path[name]
 		case "querystring":
-			text, ok = query.Get(name), query.Has(name)
+			text = query.Get(name)
+			ok = query.Has(name)
 		case "header":
-			text, ok = r.Header.Get(name), len(r.Header.Values(name)) > 0
+			text = r.Header.Get(name)
+			ok = len(r.Header.Values(name)) > 0
 		case "headers":
 			return setHeaderMap(member, r.Header, name)
 		}
+
 		if !ok {
 			return nil
 		}
+
 		return setLocated(member, f, name, text)
 	})
 	if err != nil {
 		return err
 	}
+
 	if err := decodeBody(r, v); err != nil {
 		return err
 	}
+
 	return validate(RESTXML, reflect.ValueOf(in), "")
 }
 
@@ -52,16 +61,20 @@ func setLocated(member reflect.Value, f reflect.StructField, name, text string) 
 		for part := range strings.SplitSeq(text, ",") {
 			list = append(list, new(strings.TrimSpace(part)))
 		}
+
 		member.Set(reflect.ValueOf(list))
 		return nil
 	}
+
 	format := rfc822
 	if f.Tag.Get("location") == "querystring" {
 		format = iso8601
 	}
+
 	if err := setScalar(member, text, f.Tag, format); err != nil {
 		return Errorf("InvalidArgument", "the value %q of %s is invalid: %v", text, name, err)
 	}
+
 	return nil
 }
 
@@ -73,9 +86,11 @@ func setHeaderMap(member reflect.Value, header http.Header, prefix string) error
 			found[strings.ToLower(name[len(prefix):])] = new(strings.Join(values, ","))
 		}
 	}
+
 	if len(found) > 0 && member.Type() == reflect.TypeFor[map[string]*string]() {
 		member.Set(reflect.ValueOf(found))
 	}
+
 	return nil
 }
 
@@ -85,14 +100,22 @@ func decodeBody(r *http.Request, v reflect.Value) error {
 	if tag.Get("xmlURI") == "" {
 		return decodePayload(r, v)
 	}
+
 	body, err := readBody(r)
 	if err != nil || len(body) == 0 {
 		return err
 	}
+
 	root, err := DecodeXML(bytes.NewReader(body), v.Addr().Interface())
 	if err == nil && root != tag.Get("locationName") {
-		err = Errorf("InvalidInput", "Invalid XML ; the root element is %s, not %s", root, tag.Get("locationName"))
+		err = Errorf(
+			"InvalidInput",
+			"Invalid XML ; the root element is %s, not %s",
+			root,
+			tag.Get("locationName"),
+		)
 	}
+
 	return err
 }
 
@@ -101,30 +124,42 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 	if name == "" {
 		return nil
 	}
+
 	f, _ := v.Type().FieldByName(name)
 	if f.Tag.Get("type") == "blob" {
 		return nil // streamed
 	}
+
 	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
+
 	if len(body) == 0 {
 		return nil
 	}
+
 	member := v.FieldByName(name)
 	if text, ok := reflect.TypeAssert[*string](member); ok && text == nil {
 		member.Set(reflect.ValueOf(new(string(body))))
 		return nil
 	}
+
 	root, err := DecodeXML(bytes.NewReader(body), alloc(member).Addr().Interface())
 	if err != nil {
 		return err
 	}
+
 	if want := f.Tag.Get("locationName"); want != "" && root != want {
-		return Errorf("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema: "+
-			"the root element is %s, not %s", root, want)
+		return Errorf(
+			"MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema: "+
+				"the root element is %s, not %s",
+			root,
+			want,
+		)
 	}
+
 	return nil
 }
 
@@ -138,37 +173,47 @@ func writeREST(w http.ResponseWriter, meta *exchange, requestID string, a answer
 		if stream, err = restBody(&body, v, a); err != nil {
 			return 0, err
 		}
+
 		restHeaders(w.Header(), v)
 	}
+
 	meta.copyHeader(w)
 	w.Header().Set("X-Amz-Request-Id", requestID)
 	status := meta.status
 	if status == 0 {
 		status = http.StatusOK
 	}
+
 	if stream != nil {
 		defer stream.Close() //nolint:errcheck // read only
 		w.WriteHeader(status)
 		if meta.request.Method == http.MethodHead {
 			return status, nil
 		}
+
 		_, err := io.Copy(w, stream)
+
 		return status, err
 	}
+
 	if body.buf.Len() > 0 && w.Header().Get("Content-Type") == "" {
 		w.Header().Set("Content-Type", "application/xml")
 	}
+
 	if status != http.StatusNoContent && meta.request.Method != http.MethodHead {
 		w.Header().Set("Content-Length", strconv.Itoa(body.buf.Len()))
 	}
+
 	w.WriteHeader(status)
 	_, err := w.Write(body.buf.Bytes())
+
 	return status, err
 }
 
 // restBody encodes the body of the answer v, or returns the stream that is its body.
 func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
-	tag, root := marker(v.Type()), a.route.Root
+	tag := marker(v.Type())
+	root := a.route.Root
 	if name := tag.Get("payload"); name != "" {
 		member := v.FieldByName(name)
 		switch x := member.Interface().(type) {
@@ -178,28 +223,36 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 			if x != nil {
 				w.raw(*x)
 			}
+
 			return nil, nil //nolint:nilnil // no stream
 		}
+
 		if unset(member) {
 			return nil, nil //nolint:nilnil // no stream
 		}
+
 		f, _ := v.Type().FieldByName(name)
 		if root == "" {
 			root = bodyName(f)
 		}
+
 		v = member.Elem()
 	} else if !hasBody(v) {
 		return nil, nil //nolint:nilnil // no stream
 	}
+
 	if root == "" {
 		root = a.op + "Result"
 	}
+
 	w.begin()
 	w.open(root, ` xmlns="`+a.namespace+`"`)
 	if err := w.members(v, false); err != nil {
 		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
 	}
+
 	w.close(root)
+
 	return nil, nil //nolint:nilnil // no stream
 }
 
@@ -211,21 +264,26 @@ func hasBody(v reflect.Value) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
 func restHeaders(h http.Header, v reflect.Value) {
 	for i := range v.NumField() {
-		f, member := v.Type().Field(i), v.Field(i)
+		f := v.Type().Field(i)
+		member := v.Field(i)
 		if !f.IsExported() || unset(member) {
 			continue
 		}
+
 		name := f.Tag.Get("locationName")
+
 		switch f.Tag.Get("location") {
 		case "header":
 			if scalarType(member.Type()) {
 				h.Set(name, scalarText(member, f.Tag, rfc822))
 			}
+
 		case "headers":
 			if m, ok := reflect.TypeAssert[map[string]*string](member); ok {
 				for k, text := range m {

@@ -28,6 +28,7 @@ func kindOf(t reflect.Type) kind {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+
 	switch {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[[]byte]():
 		return scalar
@@ -38,6 +39,7 @@ func kindOf(t reflect.Type) kind {
 	case t.Kind() == reflect.Map:
 		return mapping
 	}
+
 	return scalar
 }
 
@@ -48,10 +50,12 @@ func fields(v reflect.Value, do func(f reflect.StructField, member reflect.Value
 		if !f.IsExported() || f.Tag.Get("ignore") != "" {
 			continue
 		}
+
 		if err := do(f, v.Field(i)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -61,6 +65,7 @@ func marker(t reflect.Type) reflect.StructTag {
 	if !ok {
 		return ""
 	}
+
 	return f.Tag
 }
 
@@ -69,21 +74,26 @@ func bodyName(f reflect.StructField) string {
 	if f.Tag.Get("flattened") != "" && f.Tag.Get("locationNameList") != "" {
 		return f.Tag.Get("locationNameList")
 	}
+
 	if n := f.Tag.Get("locationName"); n != "" {
 		return n
 	}
+
 	return f.Name
 }
 
 // entryNames are the element names of a map's keys and values.
 func entryNames(tag reflect.StructTag) (key, value string) {
-	key, value = "key", "value"
+	key = "key"
+	value = "value"
 	if n := tag.Get("locationNameKey"); n != "" {
 		key = n
 	}
+
 	if n := tag.Get("locationNameValue"); n != "" {
 		value = n
 	}
+
 	return key, value
 }
 
@@ -92,6 +102,7 @@ func listName(tag reflect.StructTag) string {
 	if n := tag.Get("locationNameList"); n != "" {
 		return n
 	}
+
 	return "member"
 }
 
@@ -100,9 +111,11 @@ func alloc(v reflect.Value) reflect.Value {
 	if v.Kind() != reflect.Pointer {
 		return v
 	}
+
 	if v.IsNil() {
 		v.Set(reflect.New(v.Type().Elem()))
 	}
+
 	return v.Elem()
 }
 
@@ -114,11 +127,15 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 		if err != nil {
 			return errors.New("not base64")
 		}
+
 		v.SetBytes(b)
+
 		return nil
 	}
+
 	var parsed any
 	var err error
+
 	switch v.Interface().(type) {
 	case *string:
 		parsed = &text
@@ -132,14 +149,19 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 		if f := tag.Get("timestampFormat"); f != "" {
 			format = f
 		}
+
 		parsed, err = pointer(parseTime(format, text))
+
 	default:
 		return fmt.Errorf("shape has a member of type %s, which no protocol can carry", v.Type())
 	}
+
 	if err != nil {
 		return fmt.Errorf("not a %s", strings.TrimPrefix(v.Type().String(), "*"))
 	}
+
 	v.Set(reflect.ValueOf(parsed))
+
 	return nil
 }
 
@@ -150,6 +172,7 @@ func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
+
 	switch x := v.Interface().(type) {
 	case []byte:
 		return base64.StdEncoding.EncodeToString(x)
@@ -157,7 +180,9 @@ func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 		if f := tag.Get("timestampFormat"); f != "" {
 			format = f
 		}
+
 		return formatTime(format, x)
+
 	case float64:
 		switch {
 		case math.IsNaN(x):
@@ -167,7 +192,9 @@ func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 		case math.IsInf(x, -1):
 			return "-Infinity"
 		}
+
 		return strconv.FormatFloat(x, 'f', -1, 64)
+
 	case string:
 		return x
 	case bool:
@@ -175,6 +202,7 @@ func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {
 	case int64:
 		return strconv.FormatInt(x, 10)
 	}
+
 	return fmt.Sprint(v.Interface())
 }
 
@@ -193,6 +221,7 @@ func formatTime(format string, t time.Time) string {
 	case unixTimestamp:
 		return strconv.FormatFloat(float64(t.UnixMilli())/1e3, 'f', -1, 64)
 	}
+
 	return t.Format("2006-01-02T15:04:05.000Z")
 }
 
@@ -204,18 +233,23 @@ func parseTime(format, text string) (time.Time, error) {
 				return t.UTC(), nil
 			}
 		}
+
 		return time.Time{}, errors.New("not an HTTP date")
+
 	case unixTimestamp:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.Abs(f) > 1e12 || math.IsNaN(f) {
 			return time.Time{}, errors.New("not a UNIX time")
 		}
+
 		return time.UnixMilli(int64(f * 1e3)).UTC(), nil
 	}
+
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04Z07:00", time.DateOnly} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}
 	}
+
 	return time.Time{}, errors.New("not an ISO 8601 time")
 }

@@ -61,23 +61,36 @@ func ReadSignature(r *http.Request) (*Signature, error) {
 	if h := r.Header.Get("Authorization"); h != "" {
 		return headerSignature(r, h)
 	}
+
 	q := r.URL.Query()
 	if q.Get("X-Amz-Algorithm") == "" {
 		return nil, nil //nolint:nilnil // no signature and no mistake
 	}
+
 	if q.Get("X-Amz-Algorithm") != algorithm {
 		return nil, incomplete("the algorithm is not " + algorithm)
 	}
-	s := &Signature{Presigned: true, token: q.Get("X-Amz-Security-Token"), signature: q.Get("X-Amz-Signature")}
+
+	s := &Signature{
+		Presigned: true,
+		token:     q.Get("X-Amz-Security-Token"),
+		signature: q.Get("X-Amz-Signature"),
+	}
+
 	s.headers = strings.Split(q.Get("X-Amz-SignedHeaders"), ";")
 	s.expires = queryLife
 	if text := q.Get("X-Amz-Expires"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 0 || time.Duration(seconds)*time.Second > maxPresigned {
-			return nil, Errorf("AuthorizationQueryParametersError", "X-Amz-Expires must be a number of seconds up to 604800")
+			return nil, Errorf(
+				"AuthorizationQueryParametersError",
+				"X-Amz-Expires must be a number of seconds up to 604800",
+			)
 		}
+
 		s.expires = time.Duration(seconds) * time.Second
 	}
+
 	return s, s.scope(q.Get("X-Amz-Credential"), q.Get("X-Amz-Date"))
 }
 
@@ -86,8 +99,10 @@ func headerSignature(r *http.Request, h string) (*Signature, error) {
 	if !ok {
 		return nil, incomplete("the Authorization header does not begin with " + algorithm)
 	}
+
 	s := &Signature{token: r.Header.Get("X-Amz-Security-Token")}
 	credential := ""
+
 	for part := range strings.SplitSeq(rest, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch name {
@@ -99,12 +114,14 @@ func headerSignature(r *http.Request, h string) (*Signature, error) {
 			s.signature = value
 		}
 	}
+
 	date := r.Header.Get("X-Amz-Date")
 	if date == "" {
 		if t, err := http.ParseTime(r.Header.Get("Date")); err == nil {
 			date = t.UTC().Format(timeLayout)
 		}
 	}
+
 	return s, s.scope(credential, date)
 }
 
@@ -118,7 +135,9 @@ func (s *Signature) scope(credential, date string) error {
 	if len(parts) != 5 || parts[4] != "aws4_request" {
 		return incomplete("the credential's scope is not KEY/DATE/REGION/SERVICE/aws4_request")
 	}
+
 	t, err := time.Parse(timeLayout, date)
+
 	switch {
 	case err != nil:
 		return incomplete("the date is missing or not of the form YYYYMMDDTHHMMSSZ")
@@ -129,7 +148,13 @@ func (s *Signature) scope(credential, date string) error {
 	case !slices.Contains(s.headers, "host"):
 		return incomplete("the header host is not signed")
 	}
-	s.AccessKeyID, s.date, s.Region, s.Service, s.time = parts[0], parts[1], parts[2], parts[3], t
+
+	s.AccessKeyID = parts[0]
+	s.date = parts[1]
+	s.Region = parts[2]
+	s.Service = parts[3]
+	s.time = t
+
 	return nil
 }
 
@@ -146,24 +171,30 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 	if s == nil {
 		return Caller{}, refuse(service.Protocol, missingToken)
 	}
+
 	key, ok := v.Keys.Key(s.AccessKeyID)
 	if !ok {
 		return Caller{}, refuse(service.Protocol, unknownKey)
 	}
+
 	if err := v.valid(s, key, service); err != nil {
 		return Caller{}, err
 	}
+
 	hash, err := payloadHash(r, s, service)
 	if err != nil {
 		return Caller{}, err
 	}
+
 	signing := signingKey(key.Secret, s)
 	want := hexMAC(signing, s.toSign(canonical(r, s, service.Protocol, hash)))
 	if subtle.ConstantTimeCompare([]byte(want), []byte(s.signature)) != 1 {
 		return Caller{}, refuse(service.Protocol, mismatch)
 	}
+
 	caller := key.Caller
 	caller.AccessKeyID = s.AccessKeyID
+
 	return caller, wrapBody(r, s, hash, signing)
 }
 
@@ -172,18 +203,22 @@ func (v Verifier) valid(s *Signature, key Key, service Service) error {
 	if subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.token)) != 1 {
 		return refuse(service.Protocol, unknownKey)
 	}
+
 	now := v.Now()
 	if err := s.timely(now, service.Protocol); err != nil {
 		return err
 	}
+
 	if !key.Expires.IsZero() && !now.Before(key.Expires) {
 		return refuse(service.Protocol, expiredToken)
 	}
+
 	if s.Region != v.Region || s.Service != service.Name {
 		e := refuse(service.Protocol, mismatch)
 		e.Message = "Credential should be scoped to region " + v.Region + " and service " + service.Name + "."
 		return e
 	}
+
 	return nil
 }
 
@@ -195,6 +230,7 @@ func (s *Signature) timely(now time.Time, p Protocol) error {
 	case s.Presigned && now.After(s.time.Add(s.expires)):
 		return refuse(p, stale)
 	}
+
 	return nil
 }
 
@@ -205,17 +241,22 @@ func payloadHash(r *http.Request, s *Signature, service Service) (string, error)
 		if h := r.Header.Get("X-Amz-Content-Sha256"); h != "" {
 			return h, nil
 		}
+
 		if s.Presigned {
 			return unsignedPayload, nil
 		}
+
 		return "", Errorf("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
 	}
+
 	body, err := readBody(r)
 	if err != nil {
 		return "", err
 	}
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	sum := sha256.Sum256(body)
+
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -226,7 +267,9 @@ func canonical(r *http.Request, s *Signature, p Protocol, hash string) string {
 	for _, name := range s.headers {
 		b.WriteString(name + ":" + canonicalHeader(r, name) + "\n")
 	}
+
 	b.WriteString("\n" + strings.Join(s.headers, ";") + "\n" + hash)
+
 	return b.String()
 }
 
@@ -235,9 +278,11 @@ func canonicalPath(u *url.URL, p Protocol) string {
 	if u.Path == "" {
 		return "/"
 	}
+
 	if p == REST {
 		return escape(u.EscapedPath(), true)
 	}
+
 	return escape(u.Path, true)
 }
 
@@ -248,22 +293,27 @@ func canonicalQuery(raw string) string {
 		if part == "" {
 			continue
 		}
+
 		name, value, _ := strings.Cut(part, "=")
 		n, errName := url.QueryUnescape(name)
 		v, errValue := url.QueryUnescape(value)
 		if errName != nil || errValue != nil || n == "X-Amz-Signature" {
 			continue
 		}
+
 		pairs = append(pairs, escape(n, false)+"="+escape(v, false))
 	}
+
 	slices.SortFunc(pairs, func(a, b string) int {
 		an, av, _ := strings.Cut(a, "=")
 		bn, bv, _ := strings.Cut(b, "=")
 		if c := strings.Compare(an, bn); c != 0 {
 			return c
 		}
+
 		return strings.Compare(av, bv)
 	})
+
 	return strings.Join(pairs, "&")
 }
 
@@ -277,10 +327,12 @@ func canonicalHeader(r *http.Request, name string) string {
 	case "transfer-encoding":
 		return strings.Join(r.TransferEncoding, ",")
 	}
+
 	values := slices.Clone(r.Header.Values(name))
 	for i, v := range values {
 		values[i] = strings.Join(strings.Fields(v), " ")
 	}
+
 	return strings.Join(values, ",")
 }
 
@@ -300,6 +352,7 @@ func escape(s string, keepSlash bool) string { //revive:disable-line:flag-parame
 			b.WriteByte(digits[c&15])
 		}
 	}
+
 	return b.String()
 }
 
@@ -309,13 +362,18 @@ func (s *Signature) scopeText() string {
 
 func (s *Signature) toSign(canonicalRequest string) string {
 	sum := sha256.Sum256([]byte(canonicalRequest))
-	return algorithm + "\n" + s.time.Format(timeLayout) + "\n" + s.scopeText() + "\n" + hex.EncodeToString(sum[:])
+	return algorithm + "\n" + s.time.Format(
+		timeLayout,
+	) + "\n" + s.scopeText() + "\n" + hex.EncodeToString(
+		sum[:],
+	)
 }
 
 func signingKey(secret string, s *Signature) []byte {
 	k := mac([]byte("AWS4"+secret), s.date)
 	k = mac(k, s.Region)
 	k = mac(k, s.Service)
+
 	return mac(k, "aws4_request")
 }
 
@@ -346,6 +404,7 @@ func refuse(p Protocol, why reason) *Error {
 		code   string
 		status int
 	}
+
 	codes := map[Protocol][6]form{
 		Query: {
 			{"MissingAuthenticationToken", 403},
@@ -388,12 +447,15 @@ func refuse(p Protocol, why reason) *Error {
 			{"ExpiredToken", 400},
 		},
 	}
+
 	messages := [6]string{
 		"Request is missing Authentication Token", "The security token included in the request is invalid",
 		"The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method.",
 		"The difference between the request time and the current time is too large.",
 		"Signature expired: the request was presigned too long ago", "The security token included in the request is expired",
 	}
+
 	f := codes[p][why]
+
 	return &Error{Code: f.code, Message: messages[why], Status: f.status}
 }

@@ -40,6 +40,7 @@ func Operation[I, O any](name string, do func(context.Context, *I) (*O, error)) 
 			if !ok {
 				return nil, fmt.Errorf("operation %s: input is %T", name, in)
 			}
+
 			return do(ctx, i)
 		},
 	}

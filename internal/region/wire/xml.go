@@ -45,9 +45,12 @@ func (w *xmlWriter) members(v reflect.Value, emptyLists bool) error { //revive:d
 		if f.Tag.Get("location") != "" || f.Tag.Get("xmlAttribute") != "" {
 			return nil
 		}
-		if unset(member) && (!emptyLists && f.Tag.Get("required") == "" || kindOf(member.Type()) != list || f.Tag.Get("flattened") != "") {
+
+		if unset(member) &&
+			(!emptyLists && f.Tag.Get("required") == "" || kindOf(member.Type()) != list || f.Tag.Get("flattened") != "") {
 			return nil
 		}
+
 		return w.value(member, f.Tag, bodyName(f))
 	})
 }
@@ -59,27 +62,36 @@ func (w *xmlWriter) value(v reflect.Value, tag reflect.StructTag, name string) e
 			if v.IsNil() {
 				return nil
 			}
+
 			v = v.Elem()
 		}
+
 		w.open(name, attributes(v, tag))
 		if err := w.members(v, false); err != nil {
 			return err
 		}
+
 		w.close(name)
+
 		return nil
+
 	case list:
 		return w.list(v, tag, name)
 	case mapping:
 		return w.mapping(v, tag, name)
 	case scalar:
 	}
+
 	if unset(v) {
 		return nil
 	}
+
 	if !scalarType(v.Type()) {
 		return fmt.Errorf("member %s has type %s, which XML cannot carry", name, v.Type())
 	}
+
 	w.text(name, scalarText(v, tag, iso8601))
+
 	return nil
 }
 
@@ -90,14 +102,17 @@ func (w *xmlWriter) list(v reflect.Value, tag reflect.StructTag, name string) er
 		w.open(name, "")
 		item = listName(tag)
 	}
+
 	for i := range v.Len() {
 		if err := w.value(v.Index(i), "", item); err != nil {
 			return err
 		}
 	}
+
 	if !flat {
 		w.close(name)
 	}
+
 	return nil
 }
 
@@ -106,6 +121,7 @@ func (w *xmlWriter) mapping(v reflect.Value, tag reflect.StructTag, name string)
 	for _, k := range v.MapKeys() {
 		entries[k.String()] = v.MapIndex(k)
 	}
+
 	keyName, valueName := entryNames(tag)
 	entry := name
 	flat := tag.Get("flattened") != ""
@@ -113,17 +129,21 @@ func (w *xmlWriter) mapping(v reflect.Value, tag reflect.StructTag, name string)
 		w.open(name, "")
 		entry = "entry"
 	}
+
 	for _, k := range sortedKeys(entries) {
 		w.open(entry, "")
 		w.text(keyName, k)
 		if err := w.value(entries[k], "", valueName); err != nil {
 			return err
 		}
+
 		w.close(entry)
 	}
+
 	if !flat {
 		w.close(name)
 	}
+
 	return nil
 }
 
@@ -135,17 +155,21 @@ func attributes(v reflect.Value, tag reflect.StructTag) string {
 		if p := tag.Get("xmlPrefix"); p != "" {
 			prefix = ":" + p
 		}
+
 		fmt.Fprintf(&b, ` xmlns%s="%s"`, prefix, uri)
 	}
+
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.Tag.Get("xmlAttribute") == "" || !f.IsExported() || unset(v.Field(i)) {
 			continue
 		}
+
 		var w xmlWriter
 		w.escape(scalarText(v.Field(i), f.Tag, iso8601))
 		fmt.Fprintf(&b, ` %s="%s"`, f.Tag.Get("locationName"), w.buf.String())
 	}
+
 	return b.String()
 }
 
@@ -154,6 +178,7 @@ func scalarType(t reflect.Type) bool {
 	case "[]uint8", "*string", "*bool", "*int64", "*float64", "*time.Time":
 		return true
 	}
+
 	return false
 }
 
@@ -173,11 +198,13 @@ func parseXML(r io.Reader) (*element, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read XML: %w", err)
 		}
+
 		if start, ok := token.(xml.StartElement); ok {
 			root, err := parseElement(d, start, 0)
 			if err != nil {
 				return nil, err
 			}
+
 			return root, trailing(d)
 		}
 	}
@@ -190,9 +217,11 @@ func trailing(d *xml.Decoder) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+
 		if err != nil {
 			return fmt.Errorf("read XML: %w", err)
 		}
+
 		if _, ok := token.(xml.StartElement); ok {
 			return errors.New("read XML: more than one root element")
 		}
@@ -203,23 +232,29 @@ func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*element, 
 	if depth > maxDepth {
 		return nil, errors.New("read XML: nested too deeply")
 	}
+
 	e := &element{name: start.Name.Local, attrs: map[string]string{}, children: map[string][]*element{}}
 	for _, a := range start.Attr {
 		e.attrs[a.Name.Local] = a.Value
 	}
+
 	var text strings.Builder
+
 	for {
 		token, err := d.Token()
 		if err != nil {
 			return nil, fmt.Errorf("read XML: %w", err)
 		}
+
 		switch t := token.(type) {
 		case xml.StartElement:
 			child, err := parseElement(d, t, depth+1)
 			if err != nil {
 				return nil, err
 			}
+
 			e.children[child.name] = append(e.children[child.name], child)
+
 		case xml.CharData:
 			text.Write(t)
 		case xml.EndElement:
@@ -234,11 +269,21 @@ func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*element, 
 func DecodeXML(r io.Reader, in any) (string, error) {
 	root, err := parseXML(r)
 	if err != nil {
-		return "", Errorf("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema: %v", err)
+		return "", Errorf(
+			"MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema: %v",
+			err,
+		)
 	}
+
 	if err := xmlStructure(reflect.ValueOf(in).Elem(), root); err != nil {
-		return "", Errorf("MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema: %v", err)
+		return "", Errorf(
+			"MalformedXML",
+			"The XML you provided was not well-formed or did not validate against our published schema: %v",
+			err,
+		)
 	}
+
 	return root.name, nil
 }
 
@@ -248,6 +293,7 @@ func xmlStructure(v reflect.Value, e *element) error {
 		if f.Tag.Get("location") != "" {
 			return nil
 		}
+
 		name := bodyName(f)
 		known[name] = true
 		if f.Tag.Get("xmlAttribute") != "" {
@@ -255,26 +301,32 @@ func xmlStructure(v reflect.Value, e *element) error {
 			if !found {
 				local = name
 			}
+
 			if text, ok := e.attrs[local]; ok {
 				return setScalar(member, text, f.Tag, iso8601)
 			}
+
 			return nil
 		}
+
 		for _, child := range e.children[name] {
 			if err := xmlValue(member, child, f.Tag); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+
 	for _, name := range sortedKeys(e.children) {
 		if !known[name] {
 			return fmt.Errorf("unknown element %s in %s", name, e.name)
 		}
 	}
+
 	return nil
 }
 
@@ -288,6 +340,7 @@ func xmlValue(v reflect.Value, e *element, tag reflect.StructTag) error {
 		return errors.New("no REST-XML service here takes a map")
 	case scalar:
 	}
+
 	return setScalar(v, e.text, tag, iso8601)
 }
 
@@ -300,17 +353,22 @@ func xmlList(v reflect.Value, e *element, tag reflect.StructTag) error {
 				return fmt.Errorf("unknown element %s in a list of %s", other, name)
 			}
 		}
+
 		items = e.children[name]
 	}
+
 	if v.IsNil() {
 		v.Set(reflect.MakeSlice(v.Type(), 0, len(items)))
 	}
+
 	for _, child := range items {
 		item := reflect.New(v.Type().Elem()).Elem()
 		if err := xmlValue(item, child, ""); err != nil {
 			return err
 		}
+
 		v.Set(reflect.Append(v, item))
 	}
+
 	return nil
 }

@@ -53,7 +53,10 @@ type renderer struct {
 
 // LogicalIDs returns the name that the template of g has for each resource.
 func LogicalIDs(g *graph.Graph) (map[graph.Addr]string, error) {
-	return render.UniqueNames(g, func(n *graph.Node) (string, string) { return "", render.CamelCase(string(n.Addr)) })
+	return render.UniqueNames(
+		g,
+		func(n *graph.Node) (string, string) { return "", render.CamelCase(string(n.Addr)) },
+	)
 }
 
 // Render returns a template. The same graph gives the same bytes. It has no blanks, since its size counts.
@@ -62,49 +65,73 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{graph: g, logicalIDs: ids, parameters: render.ParametersOf(g).LimitTo(maxParameters - ownParameters), retained: render.RetainedResources(g), rollout: render.RolloutOf(g)}
+
+	r := renderer{
+		graph:      g,
+		logicalIDs: ids,
+		parameters: render.ParametersOf(g).LimitTo(maxParameters - ownParameters),
+		retained:   render.RetainedResources(g),
+		rollout:    render.RolloutOf(g),
+	}
+
 	r.currentVersion, r.versions = versionsOf(g, o.EarlierVersions)
 	r.sharedNames = r.sharedTexts()
 	resources := jsonObject{}
+
 	for _, n := range g.Nodes() {
 		body, err := r.renderResource(n)
 		if err != nil {
 			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 		}
+
 		resources[ids[n.Addr]] = body
 		if err := r.addSeparateResources(n, resources); err != nil {
 			return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 		}
 	}
+
 	if gate := r.renderGate(); gate != nil {
 		resources[ControlPlaneGate] = gate
 	}
+
 	if len(resources) > maxResources {
-		return nil, fmt.Errorf("a template of %d resources: CloudFormation takes %d; apply the cluster directly, or divide it", len(resources), maxResources)
+		return nil, fmt.Errorf(
+			"a template of %d resources: CloudFormation takes %d; apply the cluster directly, or divide it",
+			len(resources),
+			maxResources,
+		)
 	}
+
 	doc := jsonObject{
 		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources,
 		// A manifest names its zones: that is no oversight.
-		"Metadata": jsonObject{"cfn-lint": jsonObject{"config": jsonObject{"ignore_checks": []string{"W3010"}}}},
+		"Metadata": jsonObject{
+			"cfn-lint": jsonObject{"config": jsonObject{"ignore_checks": []string{"W3010"}}},
+		},
 	}
 	if o.Description != "" {
 		doc["Description"] = o.Description
 	}
+
 	if outputs := r.renderOutputs(); len(outputs) > 0 {
 		doc["Outputs"] = outputs
 	}
+
 	if params := r.renderParameters(); len(params) > 0 {
 		doc["Parameters"] = params
 	}
+
 	if mappings := r.renderMappings(); len(mappings) > 0 {
 		doc["Mappings"] = mappings
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(doc); err != nil {
 		return nil, fmt.Errorf("encode the template: %w", err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -115,16 +142,21 @@ func (r renderer) renderParameters() jsonObject {
 		if p.Property == "" { // the names of the others say what they set, and the size counts
 			param["Description"] = p.Description
 		}
+
 		if n, number := p.Default.(int64); number {
 			param["Type"], param["Default"] = "Number", strconv.FormatInt(n, 10)
 		}
+
 		if p.Type != "" {
 			param["Type"] = p.Type
 		}
+
 		out[render.CamelCase(p.Name)] = param
 	}
+
 	maps.Copy(out, r.timeoutParameters())
 	maps.Copy(out, r.versionParameter())
+
 	return out
 }
 
@@ -138,6 +170,7 @@ func (r renderer) renderOutputs() jsonObject {
 			"Export": jsonObject{"Name": jsonObject{"Fn::Sub": "${AWS::StackName}-" + id}},
 		}
 	}
+
 	return out
 }
 
@@ -147,9 +180,11 @@ func (r renderer) renderReference(s graph.Symbol) jsonObject {
 	if attribute == "" {
 		attribute = r.graph.Node(s.Addr).Resource.Kind().IdentityAttribute
 	}
+
 	if attribute == "" {
 		return jsonObject{"Ref": r.logicalIDs[s.Addr]}
 	}
+
 	return jsonObject{"Fn::GetAtt": []string{r.logicalIDs[s.Addr], attribute}}
 }
 
@@ -159,21 +194,26 @@ func (r renderer) renderResource(n *graph.Node) (jsonObject, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	maps.Copy(props, kind.CloudFormationExtra)
 	body := jsonObject{"Type": kind.CloudFormation, "Properties": props}
 	var after []string
 	for _, a := range n.ExplicitDeps {
 		after = append(after, r.logicalIDs[a])
 	}
+
 	after = r.addRollout(n, body, after)
 	if after != nil {
 		slices.Sort(after)
 		body["DependsOn"] = after
 	}
+
 	if r.retained[n.Addr] {
 		// A creation that is rolled back leaves nothing behind; anything later keeps the data.
-		body["DeletionPolicy"], body["UpdateReplacePolicy"] = "RetainExceptOnCreate", "Retain"
+		body["DeletionPolicy"] = "RetainExceptOnCreate"
+		body["UpdateReplacePolicy"] = "Retain"
 	}
+
 	return body, nil
 }
 
@@ -184,13 +224,22 @@ func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) erro
 		if f.Render.CloudFormationOwnType == "" || !ok {
 			continue
 		}
-		props, err := r.renderProperties(propertyPath{node: n, path: f.Property}, render.NestedFields(f.Nested, v))
+
+		props, err := r.renderProperties(
+			propertyPath{node: n, path: f.Property},
+			render.NestedFields(f.Nested, v),
+		)
 		if err != nil {
 			return err
 		}
+
 		props[f.Render.CloudFormationParentProperty] = jsonObject{"Ref": r.logicalIDs[n.Addr]}
-		resources[r.logicalIDs[n.Addr]+f.Property] = jsonObject{"Type": f.Render.CloudFormationOwnType, "Properties": props}
+		resources[r.logicalIDs[n.Addr]+f.Property] = jsonObject{
+			"Type":       f.Render.CloudFormationOwnType,
+			"Properties": props,
+		}
 	}
+
 	return nil
 }
 
@@ -204,6 +253,7 @@ func (p propertyPath) child(property string) propertyPath {
 	if p.path != "" {
 		property = p.path + "/" + property
 	}
+
 	return propertyPath{p.node, property}
 }
 
@@ -213,12 +263,15 @@ func (r renderer) renderProperties(p propertyPath, fs []graph.Field) (jsonObject
 		if list, ok := f.Value.([]any); f.Render.CloudFormationOmit || ok && len(list) == 0 {
 			continue
 		}
+
 		v, err := r.renderValue(p.child(f.Property), f)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Property, err)
 		}
+
 		out[f.Property] = v
 	}
+
 	return out, nil
 }
 
@@ -226,23 +279,29 @@ func (r renderer) renderValue(p propertyPath, f graph.Field) (any, error) {
 	if name, ok := r.parameters.NameAt(p.node.Addr, p.path); ok {
 		return jsonObject{"Ref": render.CamelCase(name)}, nil
 	}
+
 	switch v := f.Value.(type) {
 	case string:
 		if f.IsJSON {
 			return r.renderPolicy(v)
 		}
+
 	case int64:
 		if f.Render.CloudFormationString {
 			return strconv.FormatInt(v, 10), nil
 		}
+
 	case map[string]any:
 		if f.Nested != nil {
 			return r.renderProperties(p, render.NestedFields(f.Nested, v))
 		}
+
 		return renderPairs(f, v), nil
+
 	case []any:
 		return r.renderList(p, f, v)
 	}
+
 	return r.renderPlain(f.Value), nil
 }
 
@@ -255,15 +314,19 @@ func (r renderer) renderList(p propertyPath, f graph.Field, list []any) (any, er
 			if name, chosen := r.parameters.NameAt(p.node.Addr, p.child(strconv.Itoa(i)).path); chosen {
 				v = jsonObject{"Ref": render.CamelCase(name)}
 			}
+
 			out = append(out, v)
 			continue
 		}
+
 		props, err := r.renderProperties(p.child(strconv.Itoa(i)), render.NestedFields(f.Nested, m))
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, props)
 	}
+
 	return out, nil
 }
 
@@ -273,6 +336,7 @@ func (r renderer) renderPolicy(doc string) (any, error) {
 	if err := json.Unmarshal([]byte(doc), &v); err != nil {
 		return nil, fmt.Errorf("is no JSON document: %w", err)
 	}
+
 	return r.replacePlaceholders(v), nil
 }
 
@@ -283,15 +347,18 @@ func (r renderer) replacePlaceholders(v any) any {
 		if parts := r.renderLiteral(x); len(parts) > 1 {
 			return jsonObject{"Fn::Join": []any{"", parts}}
 		}
+
 	case []any:
 		for i := range x {
 			x[i] = r.replacePlaceholders(x[i])
 		}
+
 	case map[string]any:
 		for k := range x {
 			x[k] = r.replacePlaceholders(x[k])
 		}
 	}
+
 	return v
 }
 
@@ -303,10 +370,13 @@ func renderPairs(f graph.Field, m map[string]any) any {
 		if f.Render.Propagated {
 			pair["PropagateAtLaunch"] = true
 		}
+
 		list = append(list, pair)
 	}
+
 	if f.Render.TagResourceType != "" {
 		return []any{jsonObject{"ResourceType": f.Render.TagResourceType, "Tags": list}}
 	}
+
 	return list
 }

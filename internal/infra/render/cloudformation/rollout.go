@@ -40,6 +40,7 @@ func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []s
 	if slot < 0 && group < 0 {
 		return after
 	}
+
 	// One after another, and none has to be in service: these are the defaults, and the size of a template counts.
 	body["UpdatePolicy"] = jsonObject{"AutoScalingRollingUpdate": jsonObject{
 		"PauseTime":        jsonObject{"Ref": UpdateTimeout},
@@ -48,15 +49,19 @@ func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []s
 	if slot > 0 {
 		after = append(after, r.logicalIDs[r.rollout.Slots[slot-1]])
 	}
+
 	if group < 0 {
 		return after
 	}
+
 	if count := r.renderField(n, "MinSize"); count != "0" {
 		body["CreationPolicy"] = creationPolicy(count)
 	}
+
 	if last := len(r.rollout.Slots) - 1; last >= 0 {
 		after = append(after, ControlPlaneGate, r.logicalIDs[r.rollout.Slots[last]])
 	}
+
 	return after
 }
 
@@ -70,11 +75,14 @@ func (r renderer) renderField(n *graph.Node, property string) any {
 			}
 		}
 	}
+
 	return nil
 }
 
 func creationPolicy(count any) jsonObject {
-	return jsonObject{"ResourceSignal": jsonObject{"Count": count, "Timeout": jsonObject{"Ref": CreationTimeout}}}
+	return jsonObject{
+		"ResourceSignal": jsonObject{"Count": count, "Timeout": jsonObject{"Ref": CreationTimeout}},
+	}
 }
 
 // renderGate is the resource that waits for all slots; nil where none signals.
@@ -83,6 +91,7 @@ func (r renderer) renderGate() jsonObject {
 	if n == 0 {
 		return nil
 	}
+
 	return jsonObject{
 		"Type": "AWS::CloudFormation::WaitCondition", "DependsOn": []string{r.logicalIDs[r.rollout.Slots[n-1]]},
 		"CreationPolicy": creationPolicy(n),
@@ -94,9 +103,16 @@ func (r renderer) timeoutParameters() jsonObject {
 	if len(r.rollout.Slots)+len(r.rollout.Groups) == 0 {
 		return nil
 	}
+
 	param := func(value, what string) jsonObject {
-		return jsonObject{"Type": "String", "Default": value, "AllowedPattern": durationPattern, "Description": "how long machines may take to be well when " + what}
+		return jsonObject{
+			"Type":           "String",
+			"Default":        value,
+			"AllowedPattern": durationPattern,
+			"Description":    "how long machines may take to be well when " + what,
+		}
 	}
+
 	return jsonObject{
 		CreationTimeout: param(creationDefault, "the stack is made"),
 		UpdateTimeout:   param(updateDefault, "they are replaced"),
@@ -108,6 +124,7 @@ func (r renderer) signalNames(addr graph.Addr) string {
 	if slices.Contains(r.rollout.Slots, addr) {
 		return r.logicalIDs[addr] + "," + ControlPlaneGate
 	}
+
 	return r.logicalIDs[addr]
 }
 
@@ -118,15 +135,19 @@ func (r renderer) renderLiteral(s string) []any {
 		if addr == "" {
 			break
 		}
+
 		s = before + r.signalNames(addr) + after
 	}
+
 	var out []any
 	for i, piece := range strings.Split(s, graph.StackNamePlaceholder) {
 		if i > 0 {
 			out = append(out, jsonObject{"Ref": "AWS::StackName"})
 		}
+
 		out = append(out, renderVersioned(piece)...)
 	}
+
 	return out
 }
 
@@ -137,10 +158,12 @@ func StackPolicy(g *graph.Graph) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kept := []string{}
 	for addr := range render.RetainedResources(g) {
 		kept = append(kept, "LogicalResourceId/"+ids[addr])
 	}
+
 	slices.Sort(kept)
 	statements := []jsonObject{{"Effect": "Allow", "Principal": "*", "Action": "Update:*", "Resource": "*"}}
 	if len(kept) > 0 {
@@ -148,9 +171,11 @@ func StackPolicy(g *graph.Graph) ([]byte, error) {
 			"Effect": "Deny", "Principal": "*", "Action": []string{"Update:Replace", "Update:Delete"}, "Resource": kept,
 		})
 	}
+
 	body, err := json.Marshal(jsonObject{"Statement": statements})
 	if err != nil {
 		return nil, fmt.Errorf("encode the stack policy: %w", err)
 	}
+
 	return body, nil
 }

@@ -27,13 +27,16 @@ func (r renderer) sharedTexts() map[string]string {
 			r.countLiterals(f.Value, times)
 		}
 	}
+
 	names := map[string]string{}
+
 	for literal, n := range times {
 		if n > 1 && len(literal) >= minShared {
 			sum := sha256.Sum256([]byte(literal))
 			names[literal] = "T" + hex.EncodeToString(sum[:])[:hashLength]
 		}
 	}
+
 	return names
 }
 
@@ -47,10 +50,12 @@ func (r renderer) countLiterals(v any, times map[string]int) {
 				}
 			}
 		}
+
 	case []any:
 		for _, e := range x {
 			r.countLiterals(e, times)
 		}
+
 	case map[string]any:
 		for _, e := range x {
 			r.countLiterals(e, times)
@@ -60,16 +65,20 @@ func (r renderer) countLiterals(v any, times map[string]int) {
 
 // renderMappings hold the shared literals, and what goes with each version of Kubernetes.
 func (r renderer) renderMappings() jsonObject {
-	texts, out := jsonObject{}, jsonObject{}
+	texts := jsonObject{}
+	out := jsonObject{}
 	for literal, name := range r.sharedNames {
 		texts[name] = literal
 	}
+
 	if len(texts) > 0 {
 		out[mappingName] = jsonObject{mappingKey: texts}
 	}
+
 	if len(r.versions) > 0 {
 		out[versionsMapping] = r.versions
 	}
+
 	return out
 }
 
@@ -92,19 +101,24 @@ func (r renderer) renderText(t graph.Text) any {
 			parts = append(parts, r.renderReference(p.Symbol))
 			continue
 		}
+
 		for _, piece := range r.renderLiteral(p.Literal) {
 			if s, ok := piece.(string); ok && r.sharedNames[s] != "" {
 				piece = jsonObject{"Fn::FindInMap": []string{mappingName, mappingKey, r.sharedNames[s]}}
 			}
+
 			parts = append(parts, piece)
 		}
 	}
+
 	var v any = jsonObject{"Fn::Join": []any{"", parts}}
 	if len(parts) == 1 {
 		v = parts[0]
 	}
+
 	if t.IsBase64() {
 		return jsonObject{"Fn::Base64": v}
 	}
+
 	return v
 }

@@ -30,13 +30,19 @@ func versionsOf(g *graph.Graph, earlier Versions) (version string, all Versions)
 	present := map[string]string{}
 	for _, n := range g.Nodes() {
 		for _, f := range graph.Fields(n.Resource) {
-			walkVersioned(f.Value, func(v graph.VersionedValue) { version, present[render.CamelCase(v.Key)] = v.Version, v.Value })
+			walkVersioned(f.Value, func(v graph.VersionedValue) {
+				version = v.Version
+				present[render.CamelCase(v.Key)] = v.Value
+			})
 		}
 	}
+
 	if version == "" {
 		return "", nil
 	}
+
 	all = Versions{version: present}
+
 	for _, v := range slices.SortedFunc(maps.Keys(earlier), func(a, b string) int { return slices.Compare(versionNumbers(b), versionNumbers(a)) }) {
 		documents := maps.Clone(earlier[v])
 		maps.DeleteFunc(documents, func(group, _ string) bool { return present[group] == "" })
@@ -44,6 +50,7 @@ func versionsOf(g *graph.Graph, earlier Versions) (version string, all Versions)
 			all[v] = documents
 		}
 	}
+
 	return version, all
 }
 
@@ -54,6 +61,7 @@ func versionNumbers(version string) []int {
 		n, _ := strconv.Atoi(part) // what is no number comes first
 		out = append(out, n)
 	}
+
 	return out
 }
 
@@ -65,6 +73,7 @@ func walkVersioned(v any, found func(graph.VersionedValue)) {
 				found(v)
 			}
 		}
+
 	case map[string]any:
 		for _, e := range x {
 			walkVersioned(e, found)
@@ -80,11 +89,23 @@ func renderVersioned(s string) []any {
 		if before != "" {
 			out = append(out, before)
 		}
+
 		if v.Key != "" {
-			out = append(out, jsonObject{"Fn::FindInMap": []any{versionsMapping, jsonObject{"Ref": KubernetesVersion}, render.CamelCase(v.Key)}})
+			out = append(
+				out,
+				jsonObject{
+					"Fn::FindInMap": []any{
+						versionsMapping,
+						jsonObject{"Ref": KubernetesVersion},
+						render.CamelCase(v.Key),
+					},
+				},
+			)
 		}
+
 		s = after
 	}
+
 	return out
 }
 
@@ -93,6 +114,7 @@ func (r renderer) versionParameter() jsonObject {
 	if r.currentVersion == "" {
 		return nil
 	}
+
 	return jsonObject{KubernetesVersion: jsonObject{
 		"Type": "String", "Default": r.currentVersion, "AllowedValues": slices.Sorted(maps.Keys(r.versions)),
 		"Description": "version of Kubernetes",

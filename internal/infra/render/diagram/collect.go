@@ -66,31 +66,53 @@ func collectDiagram(g *graph.Graph) diagramData {
 		case awskind.VPC:
 			p.network = "VPC " + r.CIDR
 		case awskind.Subnet:
-			l.addSubnet(string(n.Addr), subnet{name: n.Name, zone: r.Zone, cidr: r.CIDR, kind: "no way out"})
+			l.addSubnet(string(n.Addr), subnet{
+				name: n.Name,
+				zone: r.Zone,
+				cidr: r.CIDR,
+				kind: "no way out",
+			})
 		}
 	}
+
 	l.setSubnetKinds()
+
 	for _, n := range g.Nodes() {
 		switch r := n.Resource.(type) {
 		case awskind.NATGateway:
-			l.subnetOf(r.Subnet).addItem(item{title: "NAT gateway", detail: n.Name, role: "nat", key: string(n.Addr)})
+			l.subnetOf(r.Subnet).addItem(item{
+				title:  "NAT gateway",
+				detail: n.Name,
+				role:   "nat",
+				key:    string(n.Addr),
+			})
+
 		case awskind.AutoScalingGroup:
 			l.addGroup(n, r)
 		case awskind.LoadBalancer:
 			p.balancers = append(p.balancers, l.newBalancer(n, r))
 		}
+
 		if id := existingVPC(n.Resource); id != "" {
 			p.network = "VPC " + id + " (existing)"
 		}
+
 		if t := tagsOf(n.Resource); t[awskind.TagCluster] != "" {
 			p.cluster = t[awskind.TagCluster]
 		}
 	}
+
 	for _, key := range l.order {
 		p.subnets = append(p.subnets, *l.subnets[key])
 	}
-	slices.SortStableFunc(p.balancers, func(a, b balancer) int { return strings.Compare(b.scheme, a.scheme) }) // the world's first
+
+	slices.SortStableFunc(
+		p.balancers,
+		func(a, b balancer) int { return strings.Compare(b.scheme, a.scheme) },
+	) // the world's first
+
 	p.flows, p.notes = collectFlows(g), countNotDrawn(g)
+
 	return p
 }
 
@@ -101,6 +123,7 @@ func existingVPC(r graph.Resource) string {
 			return ref.Literal()
 		}
 	}
+
 	return ""
 }
 
@@ -109,14 +132,19 @@ func (l *collector) addSubnet(key string, s subnet) *subnet {
 		l.subnets[key] = &s
 		l.order = append(l.order, key)
 	}
+
 	return l.subnets[key]
 }
 
 // subnetOf returns the subnet that ref points at. Of one that was there before, only the identity is known.
 func (l *collector) subnetOf(ref graph.Ref[awskind.Subnet]) *subnet {
 	if ref.Addr() == "" {
-		return l.addSubnet(ref.Literal(), subnet{name: ref.Literal(), zone: "existing subnets", kind: "existing"})
+		return l.addSubnet(
+			ref.Literal(),
+			subnet{name: ref.Literal(), zone: "existing subnets", kind: "existing"},
+		)
 	}
+
 	return l.subnets[string(ref.Addr())]
 }
 
@@ -130,6 +158,7 @@ func (l *collector) setSubnetKinds() {
 		if !ok || r.Destination != anyIPv4 {
 			continue
 		}
+
 		switch {
 		case r.NAT != (graph.Ref[awskind.NATGateway]{}):
 			kinds[r.Table.Addr()] = "private, out by NAT"
@@ -137,6 +166,7 @@ func (l *collector) setSubnetKinds() {
 			kinds[r.Table.Addr()] = "public"
 		}
 	}
+
 	for _, n := range l.graph.Nodes() {
 		if r, ok := n.Resource.(awskind.RouteTableAssociation); ok && kinds[r.Table.Addr()] != "" {
 			l.subnetOf(r.Subnet).kind = kinds[r.Table.Addr()]
@@ -151,23 +181,29 @@ func (l *collector) addGroup(n *graph.Node, r awskind.AutoScalingGroup) {
 	if r.MinSize == r.MaxSize {
 		size = strconv.Itoa(r.MinSize)
 	}
+
 	i.detail = size + " machine"
 	if r.MaxSize != 1 {
 		i.detail += "s"
 	}
+
 	if len(r.Subnets) > 1 {
 		i.detail += fmt.Sprintf(" over %d subnets", len(r.Subnets))
 	}
+
 	template := r.Template.ID
 	if template.Addr() == "" {
 		template = r.MixedInstances.Launch.Template.ID
 	}
+
 	if t, ok := l.resourceAt(template.Addr()).(awskind.LaunchTemplate); ok {
 		i.title += " · " + t.Data.InstanceType
 	}
+
 	if slot := r.Tags[awskind.TagSlot]; slot != "" {
 		i.detail += l.describeVolume(slot)
 	}
+
 	for _, ref := range r.Subnets {
 		l.subnetOf(ref).addItem(i)
 	}
@@ -180,6 +216,7 @@ func (l *collector) describeVolume(slot string) string {
 			return fmt.Sprintf(" + %s %d GiB %s", n.Name, v.Size, v.VolumeType)
 		}
 	}
+
 	return ""
 }
 
@@ -187,6 +224,7 @@ func (l *collector) resourceAt(addr graph.Addr) graph.Resource {
 	if n := l.graph.Node(addr); n != nil {
 		return n.Resource
 	}
+
 	return nil
 }
 
@@ -197,17 +235,21 @@ func (l *collector) newBalancer(n *graph.Node, r awskind.LoadBalancer) balancer 
 		if !ok || ln.LoadBalancer.Addr() != n.Addr {
 			continue
 		}
+
 		for _, a := range ln.DefaultActions {
 			port := strconv.Itoa(ln.Port)
 			if t, ok := l.resourceAt(a.TargetGroup.Addr()).(awskind.TargetGroup); ok && t.Port != ln.Port {
 				port += fmt.Sprintf(" → %d", t.Port)
 			}
+
 			b.ports = append(b.ports, port)
 			b.groups = append(b.groups, l.groupsBehind(a.TargetGroup.Addr())...)
 		}
 	}
+
 	slices.Sort(b.groups)
 	b.groups = slices.Compact(b.groups)
+
 	return b
 }
 
@@ -219,12 +261,14 @@ func (l *collector) groupsBehind(target graph.Addr) []string {
 		if !ok {
 			continue
 		}
+
 		for _, t := range r.TargetGroups {
 			if t.Addr() == target {
 				out = append(out, string(n.Addr))
 			}
 		}
 	}
+
 	return out
 }
 
@@ -237,6 +281,7 @@ func collectFlows(g *graph.Graph) []flow {
 			ports[key] = append(ports[key], port)
 		}
 	}
+
 	for _, n := range g.Nodes() {
 		switch r := n.Resource.(type) {
 		case awskind.SecurityGroupIngress:
@@ -247,11 +292,17 @@ func collectFlows(g *graph.Graph) []flow {
 			}
 		}
 	}
+
 	var out []flow
 	for key, list := range ports {
 		out = append(out, flow{from: key[0], to: key[1], ports: strings.Join(list, ", ")})
 	}
-	slices.SortFunc(out, func(a, b flow) int { return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.to, b.to)) })
+
+	slices.SortFunc(
+		out,
+		func(a, b flow) int { return cmp.Or(strings.Compare(a.from, b.from), strings.Compare(a.to, b.to)) },
+	)
+
 	return out
 }
 
@@ -265,6 +316,7 @@ func peerName(r graph.Ref[awskind.SecurityGroup], others ...string) string {
 	if name == anyIPv4 {
 		return "anywhere (" + anyIPv4 + ")"
 	}
+
 	return name
 }
 
@@ -275,6 +327,7 @@ func portText(protocol string, from, to int) string {
 	case from == to:
 		return fmt.Sprintf("%s %d", protocol, from)
 	}
+
 	return fmt.Sprintf("%s %d–%d", protocol, from, to)
 }
 
@@ -287,6 +340,7 @@ func isDrawn(r graph.Resource) bool {
 		awskind.Volume, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.KMSAlias:
 		return true
 	}
+
 	return false
 }
 
@@ -298,15 +352,18 @@ func countNotDrawn(g *graph.Graph) []string {
 		if isDrawn(n.Resource) {
 			continue
 		}
+
 		name := n.Resource.Kind().Name
 		if count[name]++; count[name] == 1 {
 			order = append(order, name)
 		}
 	}
+
 	slices.Sort(order)
 	for i, name := range order {
 		order[i] = fmt.Sprintf("%d × %s", count[name], name)
 	}
+
 	return order
 }
 
@@ -316,13 +373,16 @@ func tagsOf(r graph.Resource) map[string]string {
 		if !f.IsTags {
 			continue
 		}
+
 		out := map[string]string{}
 		if m, ok := f.Value.(map[string]any); ok {
 			for k, v := range m {
 				out[k] = fmt.Sprint(v)
 			}
 		}
+
 		return out
 	}
+
 	return nil
 }

@@ -35,7 +35,12 @@ type layout struct {
 func drawSVG(p diagramData) []byte {
 	s := &layout{diagramData: p, boxes: map[string][]rect{}}
 	s.arrangeRows()
-	width := max(2*pageMargin+len(s.zones)*(gutterWidth+columnWidth)+pageMargin, 2*pageMargin+tableWidth(p.flows), 640)
+	width := max(
+		2*pageMargin+len(s.zones)*(gutterWidth+columnWidth)+pageMargin,
+		2*pageMargin+tableWidth(p.flows),
+		640,
+	)
+
 	s.y = pageMargin
 	s.drawTitle(width)
 	s.drawInternet(width)
@@ -48,18 +53,27 @@ func drawSVG(p diagramData) []byte {
 	bottom := s.y
 	s.drawFlowTable()
 	s.drawFooter(width)
+
 	return s.renderPage(width, rect{pageMargin, top, width - 2*pageMargin, bottom - top})
 }
 
 // renderPage puts what was drawn onto a page, above the box of the network.
 func (s *layout) renderPage(width int, network rect) []byte {
 	out := &canvas{}
-	out.addElement(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`,
-		width, s.y, width, s.y, escapeXML("Cluster "+s.cluster))
+	out.addElement(
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`,
+		width,
+		s.y,
+		width,
+		s.y,
+		escapeXML("Cluster "+s.cluster),
+	)
+
 	out.addElement("%s", svgStyles)
 	out.addElement(`<rect class="page" width="%d" height="%d"/>`, width, s.y)
 	out.drawBox(network, "network", s.network)
 	out.drawText(network.x+12, network.y+20, network.w, "head", s.network)
+
 	return []byte(out.svg.String() + s.svg.String() + "</svg>\n")
 }
 
@@ -70,9 +84,14 @@ func (s *layout) arrangeRows() {
 			s.zones = append(s.zones, n.zone)
 		}
 	}
+
 	slices.Sort(s.zones)
 	kinds := slices.Clone(s.subnets)
-	slices.SortStableFunc(kinds, func(a, b subnet) int { return cmp.Compare(rowRank(a.kind), rowRank(b.kind)) })
+	slices.SortStableFunc(
+		kinds,
+		func(a, b subnet) int { return cmp.Compare(rowRank(a.kind), rowRank(b.kind)) },
+	)
+
 	for _, n := range kinds {
 		s.placeSubnet(n)
 	}
@@ -80,7 +99,10 @@ func (s *layout) arrangeRows() {
 
 // rowRank orders the rows from the world inwards.
 func rowRank(kind string) int {
-	return slices.IndexFunc([]string{"public", "existing", "private", ""}, func(p string) bool { return strings.HasPrefix(kind, p) })
+	return slices.IndexFunc(
+		[]string{"public", "existing", "private", ""},
+		func(p string) bool { return strings.HasPrefix(kind, p) },
+	)
 }
 
 // placeSubnet puts a subnet into the first row of its kind that has room in its zone.
@@ -92,6 +114,7 @@ func (s *layout) placeSubnet(n subnet) {
 			return
 		}
 	}
+
 	s.rows = append(s.rows, []subnet{n})
 }
 
@@ -112,6 +135,7 @@ func (s *layout) drawBalancers(width int) []rect {
 	n := max(len(s.balancers), 1)
 	w := min((width-4*pageMargin-(n-1)*balancerGap)/n, columnWidth)
 	var out []rect
+
 	for i, b := range s.balancers {
 		r := rect{2*pageMargin + i*(w+balancerGap), s.y, w, balancerHeight}
 		s.drawBox(r, "balancer", b.name)
@@ -120,11 +144,14 @@ func (s *layout) drawBalancers(width int) []rect {
 		if b.scheme == "internet-facing" {
 			s.drawLine("flow", [2]int{r.x + w/2, s.y - 58}, [2]int{r.x + w/2, s.y - 1})
 		}
+
 		out = append(out, r)
 	}
+
 	if len(out) > 0 {
 		s.y += balancerHeight
 	}
+
 	return out
 }
 
@@ -141,17 +168,28 @@ func (s *layout) drawSubnetRows() {
 		for _, n := range row {
 			most = max(most, len(n.items))
 		}
+
 		h := subnetHeadHeight + most*(itemHeight+itemGap) + itemGap
 		for _, n := range row {
 			s.drawSubnetBox(n, h)
 		}
+
 		s.y += h + 14
 	}
+
 	for _, z := range s.zones {
 		x := s.zoneLeft(z) - 8
-		s.addElement(`<rect class="zone" x="%d" y="%d" width="%d" height="%d" rx="8"/>`, x, top, columnWidth+16, s.y-top)
+		s.addElement(
+			`<rect class="zone" x="%d" y="%d" width="%d" height="%d" rx="8"/>`,
+			x,
+			top,
+			columnWidth+16,
+			s.y-top,
+		)
+
 		s.drawText(x+10, top+20, columnWidth, "head", z)
 	}
+
 	s.y += 16
 }
 
@@ -160,17 +198,27 @@ func (s *layout) drawSubnetBox(n subnet, h int) {
 	if style != "public" && style != "private" {
 		style = "other"
 	}
+
 	r := rect{s.zoneLeft(n.zone), s.y, columnWidth, h}
 	s.drawBox(r, style, n.name)
-	s.drawText(r.x+10, r.y+17, columnWidth-20, "line", strings.TrimSuffix("subnet "+n.name+" · "+n.cidr, " · "))
+	s.drawText(
+		r.x+10,
+		r.y+17,
+		columnWidth-20,
+		"line",
+		strings.TrimSuffix("subnet "+n.name+" · "+n.cidr, " · "),
+	)
+
 	s.drawText(r.x+10, r.y+32, columnWidth-20, "dim", n.kind)
 	y := r.y + subnetHeadHeight
+
 	for _, i := range n.items {
 		b := rect{r.x + 10, y, columnWidth - 20, itemHeight}
 		style := i.role
 		if style != "control-plane" && style != "worker" && style != "bastion" {
 			style = "plain"
 		}
+
 		s.drawBox(b, style, i.key)
 		s.drawText(b.x+10, b.y+18, b.w-20, "head", i.title)
 		s.drawText(b.x+10, b.y+35, b.w-20, "dim", i.detail)
@@ -188,8 +236,14 @@ func (s *layout) drawArrows(balls []rect) {
 			for _, to := range s.boxes[key] {
 				x := to.x - 10 - 12 - 7*(i%3)
 				y := to.y + 12 + 10*(i%3)
-				s.drawLine("flow", [2]int{from.x + from.w/2, from.y + balancerHeight}, [2]int{from.x + from.w/2, bus},
-					[2]int{x, bus}, [2]int{x, y}, [2]int{to.x - 1, y})
+				s.drawLine(
+					"flow",
+					[2]int{from.x + from.w/2, from.y + balancerHeight},
+					[2]int{from.x + from.w/2, bus},
+					[2]int{x, bus},
+					[2]int{x, y},
+					[2]int{to.x - 1, y},
+				)
 			}
 		}
 	}
@@ -206,6 +260,7 @@ func tableWidth(fs []flow) int {
 	if len(fs) == 0 {
 		return 0
 	}
+
 	return flowFrom + flowTo + flowPorts
 }
 
@@ -213,6 +268,7 @@ func (s *layout) drawFlowTable() {
 	if len(s.flows) == 0 {
 		return
 	}
+
 	s.y += 30
 	s.drawText(pageMargin, s.y, 600, "head", "Who may speak to whom (security groups)")
 	s.y += 12
@@ -232,13 +288,21 @@ func (s *layout) drawFlowRow(style string, f flow) {
 		s.drawText(x+8, s.y+17, c.w-16, "line", c.text)
 		x += c.w
 	}
+
 	s.y += rowHeight
 }
 
 func (s *layout) drawFooter(width int) {
 	s.y += pageMargin
 	if len(s.notes) > 0 {
-		s.drawText(pageMargin, s.y, width-2*pageMargin, "dim", fmt.Sprintf("Also: %s.", strings.Join(s.notes, ", ")))
+		s.drawText(
+			pageMargin,
+			s.y,
+			width-2*pageMargin,
+			"dim",
+			fmt.Sprintf("Also: %s.", strings.Join(s.notes, ", ")),
+		)
+
 		s.y += pageMargin
 	}
 }

@@ -18,12 +18,26 @@ func (c *canvas) addElement(format string, args ...any) { fmt.Fprintf(&c.svg, fo
 
 // drawBox draws r; style is its class. What hovering over it tells is tip.
 func (c *canvas) drawBox(r rect, style, tip string) {
-	c.addElement(`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`, style, r.x, r.y, r.w, r.h, escapeXML(tip))
+	c.addElement(
+		`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`,
+		style,
+		r.x,
+		r.y,
+		r.w,
+		r.h,
+		escapeXML(tip),
+	)
 }
 
 // drawText writes s from x on the base line y, cut to what fits into width.
 func (c *canvas) drawText(x, y, width int, style, s string) {
-	c.addElement(`<text class="%s" x="%d" y="%d">%s</text>`, style, x, y, escapeXML(truncateText(s, width, style)))
+	c.addElement(
+		`<text class="%s" x="%d" y="%d">%s</text>`,
+		style,
+		x,
+		y,
+		escapeXML(truncateText(s, width, style)),
+	)
 }
 
 // drawLine draws through points with right angles only, and ends in an arrow.
@@ -34,8 +48,10 @@ func (c *canvas) drawLine(style string, points ...[2]int) {
 		if i == 0 {
 			op = "M"
 		}
+
 		fmt.Fprintf(&d, "%s%d %d", op, p[0], p[1])
 	}
+
 	c.addElement(`<path class="%s" d="%s" marker-end="url(#arrow)"/>`, style, d.String())
 }
 
@@ -55,10 +71,12 @@ func truncateText(s string, width int, style string) string {
 	case "head":
 		wide = headCharWidth
 	}
+
 	most := max(width*10/wide, 1)
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}
+
 	return string([]rune(s)[:most-1]) + "…"
 }
 

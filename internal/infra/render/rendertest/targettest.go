@@ -37,6 +37,7 @@ func Topologies() []Topology {
 	for _, e := range examples.All() {
 		out = append(out, Topology{Name: e.Name, text: string(e.YAML)})
 	}
+
 	return out
 }
 
@@ -58,6 +59,7 @@ func buildGraph(t *testing.T, in model.Input) *graph.Graph {
 	if err := fs.Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	return g
 }
 
@@ -66,6 +68,7 @@ func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
 	t.Helper()
 	in := x.Input(t, region)
 	in.SignalStack = true
+
 	return buildGraph(t, in)
 }
 
@@ -74,6 +77,7 @@ func (x Topology) WithReplaced(ids map[string]string) Topology {
 	for from, to := range ids {
 		x.text = strings.ReplaceAll(x.text, from, to)
 	}
+
 	return x
 }
 
@@ -95,6 +99,7 @@ func GraphIn(t *testing.T, region string, o manifest.NewSetOptions) *graph.Graph
 	t.Helper()
 	const name = "demo"
 	set, fs := manifest.NewSet(name, []string{region + "a", region + "b", region + "c"}, o)
+
 	return buildGraph(t, modelInput(t, region, set, fs))
 }
 
@@ -104,23 +109,43 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 	if err := append(fs, manifest.Validate(set)...).Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	name := set.Cluster.Metadata.Name
 	in := model.Input{
-		Cluster: set.Cluster, Groups: set.Groups, Account: "123456789012", Region: region, Partition: "aws",
-		Images: map[string]model.Image{}, Boot: map[string]model.BootSource{}, BootScript: node.BootScript(),
-		MachineStore: model.MachineStore{Bucket: "store", Prefix: "prod", KMSKeyARN: "arn:aws:kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012"},
+		Cluster:    set.Cluster,
+		Groups:     set.Groups,
+		Account:    "123456789012",
+		Region:     region,
+		Partition:  "aws",
+		Images:     map[string]model.Image{},
+		Boot:       map[string]model.BootSource{},
+		BootScript: node.BootScript(),
+		MachineStore: model.MachineStore{
+			Bucket:    "store",
+			Prefix:    "prod",
+			KMSKeyARN: "arn:aws:kms:" + region + ":123456789012:key/12345678-1234-1234-1234-123456789012",
+		},
 	}
+
 	sum := strings.Repeat("0", 64)
+
 	for _, g := range set.Groups {
 		image := model.Image{ID: Image, RootDevice: "/dev/xvda"}
 		if manifest.InstanceTypeArch(g.Spec.MachineType) == "arm64" {
 			image.ID = ImageARM
 		}
+
 		in.Images[g.Metadata.Name] = image
 		in.Boot[g.Metadata.Name] = model.BootSource{
-			AgentURL: "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node", AgentSHA256: sum,
-			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) + "documents/" + g.Metadata.Name + "-" + sum + ".json", DocumentSHA256: sum,
+			AgentURL:    "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node",
+			AgentSHA256: sum,
+			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(
+				name,
+				g.Spec.Role,
+			) + "documents/" + g.Metadata.Name + "-" + sum + ".json",
+			DocumentSHA256: sum,
 		}
 	}
+
 	return in
 }

@@ -51,37 +51,54 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{graph: g, labels: labels, parameters: render.ParametersOf(g), retained: render.RetainedResources(g)}
+
+	r := renderer{
+		graph:      g,
+		labels:     labels,
+		parameters: render.ParametersOf(g),
+		retained:   render.RetainedResources(g),
+	}
+
 	resources := map[string]map[string]any{}
+
 	for _, n := range g.Nodes() {
 		body, err := r.renderResource(n)
 		if err != nil {
 			return nil, err
 		}
+
 		kind := n.Resource.Kind().Terraform
 		if resources[kind] == nil {
 			resources[kind] = map[string]any{}
 		}
+
 		resources[kind][labels[n.Addr]] = body
 	}
+
 	doc := map[string]any{
 		"terraform": map[string]any{
-			"required_version":   requiredTerraform,
-			"required_providers": map[string]any{"aws": map[string]any{"source": providerSource, "version": providerVersion}},
+			"required_version": requiredTerraform,
+			"required_providers": map[string]any{
+				"aws": map[string]any{"source": providerSource, "version": providerVersion},
+			},
 		},
 	}
+
 	// Terraform refuses a section without anything in it.
 	for section, blocks := range map[string]map[string]any{"variable": r.renderVariables(), "output": r.renderOutputs()} {
 		if len(blocks) > 0 {
 			doc[section] = blocks
 		}
 	}
+
 	if len(resources) > 0 {
 		doc["resource"] = resources
 	}
+
 	if !o.AsModule {
 		doc["provider"] = map[string]any{"aws": map[string]any{"region": o.Region}}
 	}
+
 	return encodeConfig(doc)
 }
 
@@ -93,6 +110,7 @@ func encodeConfig(doc any) ([]byte, error) {
 	if err := e.Encode(doc); err != nil {
 		return nil, fmt.Errorf("encode the Terraform configuration: %w", err)
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -103,16 +121,27 @@ func (r renderer) renderVariables() map[string]any {
 		if _, number := p.Default.(int64); number {
 			typ = "number"
 		}
-		out[variableName(p.Name)] = map[string]any{"type": typ, "default": p.Default, "description": escapeTemplate(p.Description, false), "nullable": false}
+
+		out[variableName(p.Name)] = map[string]any{
+			"type":        typ,
+			"default":     p.Default,
+			"description": escapeTemplate(p.Description, false),
+			"nullable":    false,
+		}
 	}
+
 	return out
 }
 
 func (r renderer) renderOutputs() map[string]any {
 	out := map[string]any{}
 	for _, o := range render.Outputs(r.graph) {
-		out[variableName(o.Name)] = map[string]any{"value": "${" + r.renderReference(o.Symbol) + "}", "description": escapeTemplate(o.Description, false)}
+		out[variableName(o.Name)] = map[string]any{
+			"value":       "${" + r.renderReference(o.Symbol) + "}",
+			"description": escapeTemplate(o.Description, false),
+		}
 	}
+
 	return out
 }
 
@@ -125,6 +154,7 @@ func (r renderer) renderReference(s graph.Symbol) string {
 	if s.Attribute != "" {
 		attribute = kind.Attributes[s.Attribute]
 	}
+
 	return r.resourceAddress(s.Addr) + "." + attribute
 }
 
@@ -137,17 +167,21 @@ func (r renderer) renderResource(n *graph.Node) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", n.Addr, err)
 	}
+
 	var after []string
 	for _, a := range n.ExplicitDeps {
 		after = append(after, r.resourceAddress(a))
 	}
+
 	if after != nil {
 		slices.Sort(after)
 		body["depends_on"] = after
 	}
+
 	if r.retained[n.Addr] {
 		body["lifecycle"] = map[string]any{"prevent_destroy": true}
 	}
+
 	return body, nil
 }
 
@@ -161,6 +195,7 @@ func (p propertyPath) child(property string) propertyPath {
 	if p.path != "" {
 		property = p.path + "/" + property
 	}
+
 	return propertyPath{p.node, property}
 }
 
@@ -171,26 +206,31 @@ func (r renderer) renderBlock(p propertyPath, fs []graph.Field) (map[string]any,
 		if list, ok := f.Value.([]any); ok && len(list) == 0 {
 			continue // enforced by apply; to both ecosystems, left out is none
 		}
+
 		more, err := r.renderField(p.child(f.Property), f)
 		if err != nil {
 			return nil, err
 		}
+
 		for name, v := range more {
 			outer, inner, nested := strings.Cut(name, ".")
 			if !nested {
 				body[name] = v
 				continue
 			}
+
 			list, ok := body[outer].([]any)
 			if !ok {
 				list = []any{map[string]any{}}
 				body[outer] = list
 			}
+
 			if block, ok := list[0].(map[string]any); ok {
 				block[inner] = v
 			}
 		}
 	}
+
 	return body, nil
 }
 
@@ -199,6 +239,7 @@ func (r renderer) renderField(p propertyPath, f graph.Field) (map[string]any, er
 	if r.isParameter(p) {
 		return map[string]any{f.Attribute: r.renderValue(p, f)}, nil
 	}
+
 	switch v := f.Value.(type) {
 	case map[string]any:
 		switch {
@@ -212,21 +253,26 @@ func (r renderer) renderField(p propertyPath, f graph.Field) (map[string]any, er
 			block, err := r.renderBlock(p, render.NestedFields(f.Nested, v))
 			return map[string]any{f.Attribute: []any{block}}, err
 		}
+
 	case []any:
 		if f.Nested != nil {
 			blocks, err := r.renderBlocks(p, f.Nested, v)
 			return map[string]any{f.Attribute: blocks}, err
 		}
+
 		if f.Render.TerraformSingle {
 			if len(v) != 1 {
 				return nil, fmt.Errorf("%s: Terraform takes exactly one, here are %d", f.Property, len(v))
 			}
+
 			f.Value, p = v[0], p.child("0")
 		}
 	}
+
 	if f.Attribute == "-" {
 		return nil, nil
 	}
+
 	return map[string]any{f.Attribute: r.renderValue(p, f)}, nil
 }
 
@@ -237,12 +283,15 @@ func (r renderer) renderBlocks(p propertyPath, nested []graph.Field, list []any)
 		if !ok {
 			return nil, fmt.Errorf("%s holds a %T among blocks", p.path, e)
 		}
+
 		block, err := r.renderBlock(p.child(strconv.Itoa(i)), render.NestedFields(nested, m))
 		if err != nil {
 			return nil, err
 		}
+
 		out = append(out, block)
 	}
+
 	return out, nil
 }
 
@@ -256,11 +305,13 @@ func (r renderer) renderValue(p propertyPath, f graph.Field) any {
 	if name, ok := r.parameters.NameAt(p.node.Addr, p.path); ok {
 		return "${var." + variableName(name) + "}"
 	}
+
 	switch v := f.Value.(type) {
 	case string:
 		if f.Render.TerraformTrueValue != "" {
 			return v == f.Render.TerraformTrueValue
 		}
+
 	case []any:
 		out := make([]any, 0, len(v))
 		for i, e := range v {
@@ -268,8 +319,10 @@ func (r renderer) renderValue(p propertyPath, f graph.Field) any {
 			one.Value = e
 			out = append(out, r.renderValue(p.child(strconv.Itoa(i)), one))
 		}
+
 		return out
 	}
+
 	return r.renderPlain(f.Value)
 }
 
@@ -284,19 +337,25 @@ func (r renderer) renderPlain(v any) any {
 		if x.IsBase64() {
 			return "${base64encode(" + quoteTemplate(t) + ")}"
 		}
+
 		return t
+
 	case []any:
 		out := make([]any, 0, len(x))
 		for _, e := range x {
 			out = append(out, r.renderPlain(e))
 		}
+
 		return out
+
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range x {
 			out[escapeTemplate(k, false)] = r.renderPlain(e)
 		}
+
 		return out
+
 	default:
 		return v
 	}
@@ -310,8 +369,10 @@ func renderOptions(k graph.Kind, list map[string]any) (map[string]any, error) {
 		if attribute == "" {
 			return nil, fmt.Errorf("%s has no Terraform attribute in the options of kind %s", key, k.Name)
 		}
+
 		out[attribute] = list[key]
 	}
+
 	return out, nil
 }
 
@@ -320,7 +381,15 @@ func renderPropagated(tags map[string]any) []any {
 	out := make([]any, 0, len(tags))
 	for _, k := range slices.Sorted(maps.Keys(tags)) {
 		v, _ := tags[k].(string)
-		out = append(out, map[string]any{"key": escapeTemplate(k, false), "value": escapeTemplate(v, false), "propagate_at_launch": true})
+		out = append(
+			out,
+			map[string]any{
+				"key":                 escapeTemplate(k, false),
+				"value":               escapeTemplate(v, false),
+				"propagate_at_launch": true,
+			},
+		)
 	}
+
 	return out
 }

@@ -20,6 +20,7 @@ func escapeTemplate(literal string, before bool) string {
 		rest = rest[len(r):]
 		b.WriteString(escapeRun(r, rest, before))
 	}
+
 	return b.String()
 }
 
@@ -28,9 +29,11 @@ func leadingRun(s string) string {
 	if strings.IndexByte(specialChars, s[0]) >= 0 {
 		return s[:len(s)-len(strings.TrimLeft(s, s[:1]))]
 	}
+
 	if i := strings.IndexAny(s, specialChars); i > 0 {
 		return s[:i]
 	}
+
 	return s
 }
 
@@ -38,12 +41,15 @@ func escapeRun(r, rest string, before bool) string {
 	if r[0] == '\r' { // Terraform drops it from what it reads
 		return `${"` + strings.Repeat(`\r`, len(r)) + `"}`
 	}
+
 	if strings.IndexByte(specialChars, r[0]) < 0 {
 		return r
 	}
+
 	brace := strings.HasPrefix(rest, "{")
 	// A mixed run such as %${ counts too: what comes next may begin with our own ${.
 	ours := rest == "" && before || rest != "" && strings.IndexByte(specialChars, rest[0]) >= 0
+
 	switch {
 	case ours || brace && len(r) > 1:
 		return `${"` + r + `"}`
@@ -62,8 +68,10 @@ func renderTemplate(parts []graph.TextPart, reference func(graph.Symbol) string)
 			b.WriteString("${" + reference(p.Symbol) + "}")
 			continue
 		}
+
 		b.WriteString(escapeTemplate(p.Literal, i+1 < len(parts)))
 	}
+
 	return b.String()
 }
 
@@ -79,6 +87,7 @@ func quoteTemplate(s string) string {
 			i += end - 1
 			continue
 		}
+
 		switch c := s[i]; c {
 		case '\n':
 			b.WriteString(`\n`)
@@ -90,6 +99,8 @@ func quoteTemplate(s string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	b.WriteByte('"')
+
 	return b.String()
 }

@@ -37,6 +37,7 @@ func writeTar(w io.Writer, entries []archiveEntry) error {
 			return fmt.Errorf("packing %s: %w", e.name, err)
 		}
 	}
+
 	return t.Close()
 }
 
@@ -46,47 +47,68 @@ func addParentDirs(entries []archiveEntry) []archiveEntry {
 	for _, e := range entries {
 		seen[path.Clean(e.name)] = true
 	}
+
 	for _, e := range entries {
 		for dir := path.Dir(path.Clean(e.name)); !seen[dir]; dir = path.Dir(dir) {
 			seen[dir] = true
 			all = append(all, archiveEntry{name: dir, dir: true, mode: 0o755})
 		}
 	}
-	slices.SortFunc(all, func(a, b archiveEntry) int { return cmp.Compare(path.Clean(a.name), path.Clean(b.name)) })
+
+	slices.SortFunc(
+		all,
+		func(a, b archiveEntry) int { return cmp.Compare(path.Clean(a.name), path.Clean(b.name)) },
+	)
+
 	return all
 }
 
 func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
-	h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	h := &tar.Header{
+		Name:    e.name,
+		Mode:    e.mode,
+		ModTime: time.Unix(0, 0),
+		Format:  tar.FormatPAX,
+	}
+
 	switch {
 	case e.dir:
 		h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(e.name, "/")+"/"
 		return t.WriteHeader(h)
 	case e.linkTarget != "":
-		h.Typeflag, h.Linkname = tar.TypeSymlink, e.linkTarget
+		h.Typeflag = tar.TypeSymlink
+		h.Linkname = e.linkTarget
 		return t.WriteHeader(h)
+
 	case e.source == "":
 		h.Typeflag, h.Size = tar.TypeReg, int64(len(e.data))
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
+
 		_, err := t.Write(e.data)
+
 		return err
 	}
+
 	f, err := os.Open(e.source)
 	if err != nil {
 		return err
 	}
+
 	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
+
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
 	if err := t.WriteHeader(h); err != nil {
 		return err
 	}
+
 	_, err = io.Copy(t, f)
+
 	return err
 }
 
@@ -96,6 +118,7 @@ func buildTarball(entries []archiveEntry) ([]byte, error) {
 	if err := writeTar(&b, entries); err != nil {
 		return nil, err
 	}
+
 	return b.Bytes(), nil
 }
 
@@ -105,6 +128,7 @@ func writeGzippedTar(w io.Writer, entries []archiveEntry) error {
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(writeTar(z, entries), z.Close())
 }
 
@@ -115,6 +139,7 @@ func listTree(root string) ([]archiveEntry, error) {
 		if err != nil || file == root {
 			return err
 		}
+
 		e := archiveEntry{name: strings.TrimPrefix(file, root+"/"), source: file, mode: 0o755}
 		switch {
 		case d.IsDir():
@@ -122,8 +147,11 @@ func listTree(root string) ([]archiveEntry, error) {
 		case d.Type()&fs.ModeSymlink != 0:
 			e.linkTarget, err = os.Readlink(file)
 		}
+
 		entries = append(entries, e)
+
 		return err
 	})
+
 	return entries, err
 }

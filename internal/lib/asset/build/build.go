@@ -53,12 +53,15 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("finding %s: %w", o.Source, err)
 	}
+
 	o.Source = source
 	unlock, err := lockOutput(o)
 	if err != nil {
 		return Result{}, err
 	}
+
 	defer unlock()
+
 	return newBuilder(o).buildAll(ctx)
 }
 
@@ -67,20 +70,24 @@ func lockOutput(o Options) (func(), error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil { //nolint:gosec // built from public sources, and served to every machine
 		return nil, fmt.Errorf("making the assets folder: %w", err)
 	}
+
 	path := filepath.Join(o.Out, ".lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the build lock: %w", err)
 	}
+
 	fd := int(f.Fd())
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		fmt.Fprintf(o.Log, "assets: another build is at work in %s; waiting for it\n", o.Out)
 		err = syscall.Flock(fd, syscall.LOCK_EX)
 	}
+
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 	}
+
 	return func() { _ = f.Close() }, nil
 }
 
@@ -101,9 +108,16 @@ type builder struct {
 
 func newBuilder(o Options) *builder {
 	b := &builder{
-		Options: o, arch: runtime.GOARCH, modules: moduleRecipes(), debianPackages: nftablesPackages(), files: fileRecipes(), images: imageRecipes(),
-		versions: map[string]string{}, stepDirs: map[string]string{},
+		Options:        o,
+		arch:           runtime.GOARCH,
+		modules:        moduleRecipes(),
+		debianPackages: nftablesPackages(),
+		files:          fileRecipes(),
+		images:         imageRecipes(),
+		versions:       map[string]string{},
+		stepDirs:       map[string]string{},
 	}
+
 	b.progress = &progress{out: o.Log, clock: o.Clock}
 	return b
 }
@@ -114,26 +128,37 @@ func (b *builder) buildAll(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+
 	if err := b.checkHostPackages(ctx, steps); err != nil {
 		return Result{}, err
 	}
+
 	b.progress.total = len(steps) + 1
+
 	for _, s := range steps {
 		if err := b.buildStep(ctx, s); err != nil {
 			return Result{}, err
 		}
 	}
+
 	if err := b.packResults(); err != nil {
 		return Result{}, err
 	}
+
 	if err := b.removeStaleResults(); err != nil {
 		return Result{}, err
 	}
-	result := Result{Catalog: filepath.Join(b.Out, "catalog.yaml"), Built: b.built, Elapsed: b.Clock().Sub(start)}
+
+	result := Result{
+		Catalog: filepath.Join(b.Out, "catalog.yaml"),
+		Built:   b.built,
+		Elapsed: b.Clock().Sub(start),
+	}
 	if len(b.built) == 0 {
 		fmt.Fprintf(b.Log, "assets: cached, nothing to build (%s)\n", result.Elapsed.Round(time.Millisecond))
 	} else {
 		fmt.Fprintf(b.Log, "assets: built %d of %d steps in %s; catalogue %s\n", len(b.built), b.progress.total, result.Elapsed.Round(time.Second), result.Catalog)
 	}
+
 	return result, nil
 }

@@ -26,42 +26,65 @@ func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 		if b.isCached(s) {
 			continue
 		}
+
 		for command, pkg := range s.commands {
 			if _, err := exec.LookPath(command); err != nil {
 				lacking[pkg] = true
 			}
 		}
+
 		for library, pkg := range s.libraries {
 			if _, err := b.runCommand(ctx, "/", "pkg-config", "--exists", library); err != nil {
 				lacking[pkg] = true
 			}
 		}
 	}
+
 	if len(lacking) == 0 {
 		return nil
 	}
+
 	names := strings.Join(slices.Sorted(maps.Keys(lacking)), " ")
-	return fmt.Errorf("building the assets: %w: %s (run apt-get install --yes %s)", ErrMissingPackages, names, names)
+
+	return fmt.Errorf(
+		"building the assets: %w: %s (run apt-get install --yes %s)",
+		ErrMissingPackages,
+		names,
+		names,
+	)
 }
 
 // queryDebianVersions says which versions of the packages apt would fetch, one name=version a word.
 func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
 	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, b.debianPackages...)...)
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)", ErrMissingPackages)
+		return "", fmt.Errorf(
+			"building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)",
+			ErrMissingPackages,
+		)
 	}
+
 	if err != nil {
 		return "", err
 	}
+
 	var versions []string
+
 	for _, m := range regexp.MustCompile(`(?m)^(\S+):\n.*\n  Candidate: (\S+)`).FindAllStringSubmatch(out, -1) {
 		if m[2] != "(none)" {
 			versions = append(versions, m[1]+"="+m[2])
 		}
 	}
+
 	if len(versions) != len(b.debianPackages) {
-		return "", fmt.Errorf("apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)", len(versions), len(b.debianPackages), strings.Join(b.debianPackages, " "))
+		return "", fmt.Errorf(
+			"apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)",
+			len(versions),
+			len(b.debianPackages),
+			strings.Join(b.debianPackages, " "),
+		)
 	}
+
 	return strings.Join(versions, " "), nil
 }
 
@@ -71,25 +94,33 @@ func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+
 	fetched := filepath.Join(dir, "deb")
 	if err := os.Mkdir(fetched, 0o755); err != nil { //nolint:gosec // public packages
 		return err
 	}
+
 	// apt's own sandbox user may not be able to write here, and the packages' hashes are checked either way.
-	argv := append([]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"}, strings.Fields(versions)...)
+	argv := append(
+		[]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"},
+		strings.Fields(versions)...)
 	if _, err := b.runCommand(ctx, fetched, argv...); err != nil {
 		return err
 	}
+
 	debs, err := filepath.Glob(filepath.Join(fetched, "*.deb"))
 	if err != nil {
 		return err
 	}
+
 	root := filepath.Join(dir, "root")
+
 	for _, deb := range debs {
 		if _, err := b.runCommand(ctx, dir, "dpkg-deb", "--extract", deb, root); err != nil {
 			return err
 		}
 	}
+
 	return errors.Join(os.RemoveAll(fetched), pruneRoot(root))
 }
 
@@ -100,15 +131,20 @@ func pruneRoot(root string) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		name := strings.TrimPrefix(path, root)
-		library := strings.Contains(name, ".so") && !strings.Contains(name, "/gconv/") && !strings.Contains(name, "/audit/")
+		library := strings.Contains(name, ".so") && !strings.Contains(name, "/gconv/") &&
+			!strings.Contains(name, "/audit/")
 		if name != "/usr/sbin/nft" && name != "/usr/sbin/xtables-nft-multi" && !library {
 			drop = append(drop, path)
 		}
+
 		return nil
 	})
+
 	for _, path := range drop {
 		err = errors.Join(err, os.Remove(path))
 	}
+
 	return err
 }

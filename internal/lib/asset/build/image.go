@@ -28,63 +28,89 @@ func (b *builder) packImages(c *asset.Catalog) error {
 	if err := os.RemoveAll(partial); err != nil {
 		return err
 	}
+
 	path, err := layout.Write(partial, empty.Index)
 	if err != nil {
 		return fmt.Errorf("starting the image layout: %w", err)
 	}
+
 	layers := map[string]v1.Layer{}
+
 	for _, r := range b.images {
 		image, err := b.buildImage(r, layers)
 		if err != nil {
 			return fmt.Errorf("making image %s: %w", r.Name, err)
 		}
+
 		digest, err := image.Digest()
 		if err != nil {
 			return fmt.Errorf("hashing image %s: %w", r.Name, err)
 		}
+
 		ref := b.expandPattern(r.Ref, r.Module)
 		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refAnnotation: ref})); err != nil {
 			return fmt.Errorf("writing image %s: %w", r.Name, err)
 		}
+
 		c.Images = append(c.Images, asset.Image{
-			Name: r.Name, Version: b.versions[r.Module], Ref: ref, Digests: map[string]string{b.arch: digest.String()},
+			Name:    r.Name,
+			Version: b.versions[r.Module],
+			Ref:     ref,
+			Digests: map[string]string{b.arch: digest.String()},
 		})
 	}
+
 	if err := errors.Join(os.RemoveAll(final), os.Rename(partial, final)); err != nil {
 		return fmt.Errorf("putting the images in place: %w", err)
 	}
+
 	return nil
 }
 
 // buildImage puts an image together from layers, each made once.
 func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Image, error) {
-	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image := mutate.ConfigMediaType(
+		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON,
+	)
+
 	for _, name := range r.Layers {
 		if layers[name] == nil {
 			entries, err := b.listLayerEntries(name)
 			if err != nil {
 				return nil, fmt.Errorf("listing layer %s: %w", name, err)
 			}
+
 			raw, err := buildTarball(entries)
 			if err != nil {
 				return nil, fmt.Errorf("making layer %s: %w", name, err)
 			}
+
 			layers[name] = static.NewLayer(raw, types.OCIUncompressedLayer)
 		}
-		added, err := mutate.Append(image, mutate.Addendum{Layer: layers[name], History: v1.History{CreatedBy: "slipway assets: " + name}})
+
+		added, err := mutate.Append(
+			image,
+			mutate.Addendum{Layer: layers[name], History: v1.History{CreatedBy: "slipway assets: " + name}},
+		)
 		if err != nil {
 			return nil, fmt.Errorf("adding layer %s: %w", name, err)
 		}
+
 		image = added
 	}
+
 	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
+
 	file = file.DeepCopy()
-	file.OS, file.Architecture = "linux", b.arch
+	file.OS = "linux"
+	file.Architecture = b.arch
 	file.Config.Entrypoint = r.Entrypoint
 	file.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+
 	return mutate.ConfigFile(image, file)
 }
 
@@ -105,6 +131,7 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	case "flannel-cni-plugin", "pause", "probe", "coredns":
 		return listPrograms(bin, "")
 	}
+
 	return nil, fmt.Errorf("no layer is called %s", name)
 }
 
@@ -112,8 +139,12 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 func nftablesLayer(root string) ([]archiveEntry, error) {
 	entries, err := listTree(root)
 	for _, name := range []string{"iptables", "ip6tables"} {
-		entries = append(entries, archiveEntry{name: "usr/sbin/" + name, linkTarget: "xtables-nft-multi", mode: 0o777})
+		entries = append(
+			entries,
+			archiveEntry{name: "usr/sbin/" + name, linkTarget: "xtables-nft-multi", mode: 0o777},
+		)
 	}
+
 	return entries, err
 }
 
@@ -121,7 +152,13 @@ func nftablesLayer(root string) ([]archiveEntry, error) {
 func baseLayer() []archiveEntry {
 	return []archiveEntry{
 		{name: "tmp", dir: true, mode: 0o1777},
-		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n")},
+		{
+			name: "etc/passwd",
+			mode: 0o644,
+			data: []byte(
+				"root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n",
+			),
+		},
 		{name: "etc/group", mode: 0o644, data: []byte("root:x:0:\nnonroot:x:65532:\n")},
 		{name: "etc/nsswitch.conf", mode: 0o644, data: []byte("hosts: files dns\n")},
 	}
@@ -131,7 +168,11 @@ func baseLayer() []archiveEntry {
 func kubernetesLayer(binary string) []archiveEntry {
 	entries := []archiveEntry{{name: "usr/local/bin/kubernetes", source: binary, mode: 0o755}}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {
-		entries = append(entries, archiveEntry{name: "usr/local/bin/" + name, linkTarget: "kubernetes", mode: 0o777})
+		entries = append(
+			entries,
+			archiveEntry{name: "usr/local/bin/" + name, linkTarget: "kubernetes", mode: 0o777},
+		)
 	}
+
 	return entries
 }

@@ -21,38 +21,53 @@ import (
 func (b *builder) packResults() error {
 	stamp := filepath.Join(b.Out, ".stamp")
 	catalog := filepath.Join(b.Out, "catalog.yaml")
-	key := hashParts(append(slices.Clone(b.stepKeys), b.FileRepository, b.ContainerRegistry, fmt.Sprint(b.files, b.images, recipeVersion))...)
+	key := hashParts(
+		append(
+			slices.Clone(b.stepKeys),
+			b.FileRepository,
+			b.ContainerRegistry,
+			fmt.Sprint(b.files, b.images, recipeVersion),
+		)...)
 	if old, err := os.ReadFile(stamp); err == nil && string(old) == key && fileExists(catalog) {
 		b.progress.skipStep()
 		return nil
 	}
+
 	b.built = append(b.built, "files and images")
+
 	return b.progress.runStep("files and images", func() error {
 		if err := os.RemoveAll(stamp); err != nil {
 			return err
 		}
+
 		c := b.newCatalog()
 		keep, err := b.packFiles(&c)
 		if err != nil {
 			return err
 		}
+
 		if err := b.packImages(&c); err != nil {
 			return err
 		}
+
 		raw, err := c.YAML()
 		if err != nil {
 			return err
 		}
+
 		if _, err := asset.ParseCatalog(raw); err != nil {
 			return fmt.Errorf("the catalogue of this build is wrong: %w", err)
 		}
+
 		head := "# What slipway assets build made; the local region serves it.\n"
 		if err := writeFile(catalog, append([]byte(head), raw...)); err != nil {
 			return err
 		}
+
 		if err := removeUnlisted(filepath.Join(b.Out, "files"), keep); err != nil {
 			return err
 		}
+
 		return writeFile(stamp, []byte(key))
 	})
 }
@@ -72,15 +87,26 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("packing %s: %w", r.Name, err)
 			}
+
 			write = func(w io.Writer) error { return writeGzippedTar(w, entries) }
 		}
+
 		sum, err := writeHashed(path, write)
 		if err != nil {
 			return nil, fmt.Errorf("packing %s: %w", r.Name, err)
 		}
+
 		paths = append(paths, path)
-		c.Files = append(c.Files, asset.File{Name: r.Name, Version: b.versions[r.Module], Arch: b.arch, URL: url, SHA256: sum, Format: r.Format})
+		c.Files = append(c.Files, asset.File{
+			Name:    r.Name,
+			Version: b.versions[r.Module],
+			Arch:    b.arch,
+			URL:     url,
+			SHA256:  sum,
+			Format:  r.Format,
+		})
 	}
+
 	return paths, nil
 }
 
@@ -90,10 +116,16 @@ func listPrograms(bin, prefix string) ([]archiveEntry, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var entries []archiveEntry
+
 	for _, f := range found {
-		entries = append(entries, archiveEntry{name: prefix + f.Name(), source: filepath.Join(bin, f.Name()), mode: 0o755})
+		entries = append(
+			entries,
+			archiveEntry{name: prefix + f.Name(), source: filepath.Join(bin, f.Name()), mode: 0o755},
+		)
 	}
+
 	return entries, nil
 }
 
@@ -102,18 +134,22 @@ func writeHashed(path string, write func(io.Writer) error) (sum string, err erro
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // served to every machine
 		return "", err
 	}
+
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return "", err
 	}
+
 	h := sha256.New()
 	err = errors.Join(write(io.MultiWriter(f, h)), f.Chmod(0o644), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+
 	if err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
@@ -122,6 +158,7 @@ func writeFile(path string, raw []byte) error {
 		_, err := w.Write(raw)
 		return err
 	})
+
 	return err
 }
 
@@ -130,7 +167,9 @@ func copyFile(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = io.Copy(w, f)
+
 	return errors.Join(err, f.Close())
 }
 
@@ -140,11 +179,13 @@ func removeUnlisted(root string, keep []string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if !e.dir && !slices.Contains(keep, e.source) {
 			err = errors.Join(err, os.Remove(e.source))
 		}
 	}
+
 	return err
 }
 

@@ -39,13 +39,16 @@ func (p *progress) runStep(name string, work func() error) error {
 			}
 		}
 	})
+
 	err := work()
 	close(stop)
 	wg.Wait()
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(p.out, "%s: done in %s\n", label, p.clock().Sub(start).Round(100*time.Millisecond))
+
 	return nil
 }
 

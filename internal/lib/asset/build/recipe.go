@@ -47,32 +47,63 @@ func moduleRecipes() []moduleRecipe {
 		containerd = "github.com/containerd/containerd/v2"
 		etcd       = "go.etcd.io/etcd"
 	)
+
 	return []moduleRecipe{
 		// The longest first, so that a failure elsewhere does not hide how long the rest takes.
 		{
-			Name: "kubernetes", Pins: "k8s.io/kubernetes", Packages: []string{"."},
-			LDFlags: "-X " + k8s + ".gitVersion=v{version} -X " + k8s + ".gitMajor={major} -X " + k8s + ".gitMinor={minor} -X " + k8s + ".gitTreeState=clean",
+			Name:     "kubernetes",
+			Pins:     "k8s.io/kubernetes",
+			Packages: []string{"."},
+			LDFlags:  "-X " + k8s + ".gitVersion=v{version} -X " + k8s + ".gitMajor={major} -X " + k8s + ".gitMinor={minor} -X " + k8s + ".gitTreeState=clean",
 		},
 		{
-			Name: "etcd", Pins: etcd + "/server/v3", Packages: []string{etcd + "/server/v3", etcd + "/etcdctl/v3", etcd + "/etcdutl/v3"},
+			Name:     "etcd",
+			Pins:     etcd + "/server/v3",
+			Packages: []string{etcd + "/server/v3", etcd + "/etcdctl/v3", etcd + "/etcdutl/v3"},
 			Programs: map[string]string{"server": "etcd"},
 		},
 		{
-			Name: "containerd", Pins: containerd,
-			Packages: []string{containerd + "/cmd/containerd", containerd + "/cmd/containerd-shim-runc-v2", containerd + "/cmd/ctr"},
-			LDFlags:  "-X " + containerd + "/version.Version=v{version} -X " + containerd + "/version.Package=" + containerd,
+			Name: "containerd",
+			Pins: containerd,
+			Packages: []string{
+				containerd + "/cmd/containerd",
+				containerd + "/cmd/containerd-shim-runc-v2",
+				containerd + "/cmd/ctr",
+			},
+			LDFlags: "-X " + containerd + "/version.Version=v{version} -X " + containerd + "/version.Package=" + containerd,
 		},
-		{Name: "runc", Pins: "github.com/opencontainers/runc", Packages: []string{"github.com/opencontainers/runc"}, Tags: "seccomp netgo osusergo", CGO: true},
-		{Name: "cni-plugins", Pins: plugins, Packages: []string{"tool"}, LDFlags: "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}"},
+		{
+			Name:     "runc",
+			Pins:     "github.com/opencontainers/runc",
+			Packages: []string{"github.com/opencontainers/runc"},
+			Tags:     "seccomp netgo osusergo",
+			CGO:      true,
+		},
+		{
+			Name:     "cni-plugins",
+			Pins:     plugins,
+			Packages: []string{"tool"},
+			LDFlags:  "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}",
+		},
 		// flannel's udp backend is C, so flanneld is too.
 		{
-			Name: "flannel", Pins: "github.com/flannel-io/flannel", Packages: []string{"tool"}, Programs: map[string]string{"flannel": "flanneld"},
-			LDFlags: "-X github.com/flannel-io/flannel/pkg/version.Version=v{version}", Tags: "netgo osusergo", CGO: true,
+			Name:     "flannel",
+			Pins:     "github.com/flannel-io/flannel",
+			Packages: []string{"tool"},
+			Programs: map[string]string{"flannel": "flanneld"},
+			LDFlags:  "-X github.com/flannel-io/flannel/pkg/version.Version=v{version}",
+			Tags:     "netgo osusergo",
+			CGO:      true,
 		},
 		{Name: "coredns", Pins: "github.com/coredns/coredns", Packages: []string{"tool"}},
 		// These two carry the version whose place they take upstream; the programs are ours.
 		{Name: "pause", Version: "3.10.1", Packages: []string{"."}},
-		{Name: "flannel-cni-plugin", Version: "1.9.1-flannel3", Packages: []string{"."}, Programs: map[string]string{"flannel-cni-plugin": "flannel"}},
+		{
+			Name:     "flannel-cni-plugin",
+			Version:  "1.9.1-flannel3",
+			Packages: []string{"."},
+			Programs: map[string]string{"flannel-cni-plugin": "flannel"},
+		},
 		{Name: "probe", Version: "1.0.0", Packages: []string{"."}},
 		{Name: "cp", Version: "1.0.0", Packages: []string{"."}},
 	}
@@ -81,48 +112,106 @@ func moduleRecipes() []moduleRecipe {
 func fileRecipes() []fileRecipe {
 	const github = "https://github.com/"
 	return []fileRecipe{
-		{Name: "kubelet", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet", Format: asset.FormatBinary, Program: "kubernetes"},
-		{Name: "kubectl", Module: "kubernetes", URL: "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl", Format: asset.FormatBinary, Program: "kubernetes"},
 		{
-			Name: "containerd", Module: "containerd", Format: asset.FormatArchive, Prefix: "bin/",
-			URL: github + "containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz",
-		},
-		{Name: "runc", Module: "runc", URL: github + "opencontainers/runc/releases/download/v{version}/runc.{arch}", Format: asset.FormatBinary, Program: "runc"},
-		{
-			Name: "cni-plugins", Module: "cni-plugins", Format: asset.FormatArchive, Prefix: "./",
-			URL: github + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
+			Name:    "kubelet",
+			Module:  "kubernetes",
+			URL:     "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubelet",
+			Format:  asset.FormatBinary,
+			Program: "kubernetes",
 		},
 		{
-			Name: "etcd", Module: "etcd", Format: asset.FormatArchive, Prefix: "etcd-v{version}-linux-{arch}/",
-			URL: github + "etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz",
+			Name:    "kubectl",
+			Module:  "kubernetes",
+			URL:     "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/kubectl",
+			Format:  asset.FormatBinary,
+			Program: "kubernetes",
+		},
+		{
+			Name:   "containerd",
+			Module: "containerd",
+			Format: asset.FormatArchive,
+			Prefix: "bin/",
+			URL:    github + "containerd/containerd/releases/download/v{version}/containerd-{version}-linux-{arch}.tar.gz",
+		},
+		{
+			Name:    "runc",
+			Module:  "runc",
+			URL:     github + "opencontainers/runc/releases/download/v{version}/runc.{arch}",
+			Format:  asset.FormatBinary,
+			Program: "runc",
+		},
+		{
+			Name:   "cni-plugins",
+			Module: "cni-plugins",
+			Format: asset.FormatArchive,
+			Prefix: "./",
+			URL:    github + "containernetworking/plugins/releases/download/v{version}/cni-plugins-linux-{arch}-v{version}.tgz",
+		},
+		{
+			Name:   "etcd",
+			Module: "etcd",
+			Format: asset.FormatArchive,
+			Prefix: "etcd-v{version}-linux-{arch}/",
+			URL:    github + "etcd-io/etcd/releases/download/v{version}/etcd-v{version}-linux-{arch}.tar.gz",
 		},
 	}
 }
 
 func imageRecipes() []imageRecipe {
 	images := []imageRecipe{
-		{Name: "coredns", Module: "coredns", Ref: "registry.k8s.io/coredns/coredns:v{version}", Layers: []string{"base", "coredns"}, Entrypoint: []string{"/coredns"}},
 		{
-			Name: "flannel", Module: "flannel", Ref: "ghcr.io/flannel-io/flannel:v{version}", Layers: []string{"base", "nftables", "cp", "flannel"},
+			Name:       "coredns",
+			Module:     "coredns",
+			Ref:        "registry.k8s.io/coredns/coredns:v{version}",
+			Layers:     []string{"base", "coredns"},
+			Entrypoint: []string{"/coredns"},
+		},
+		{
+			Name:       "flannel",
+			Module:     "flannel",
+			Ref:        "ghcr.io/flannel-io/flannel:v{version}",
+			Layers:     []string{"base", "nftables", "cp", "flannel"},
 			Entrypoint: []string{"/opt/bin/flanneld"},
 		},
 		{
-			Name: "flannel-cni-plugin", Module: "flannel-cni-plugin", Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v{version}",
-			Layers: []string{"base", "cp", "flannel-cni-plugin"}, Entrypoint: []string{"/flannel"},
+			Name:       "flannel-cni-plugin",
+			Module:     "flannel-cni-plugin",
+			Ref:        "ghcr.io/flannel-io/flannel-cni-plugin:v{version}",
+			Layers:     []string{"base", "cp", "flannel-cni-plugin"},
+			Entrypoint: []string{"/flannel"},
 		},
-		{Name: "pause", Module: "pause", Ref: "registry.k8s.io/pause:{version}", Layers: []string{"pause"}, Entrypoint: []string{"/pause"}},
+		{
+			Name:       "pause",
+			Module:     "pause",
+			Ref:        "registry.k8s.io/pause:{version}",
+			Layers:     []string{"pause"},
+			Entrypoint: []string{"/pause"},
+		},
 		// No upstream has probe: only a catalogue with a containerRegistry can name it.
-		{Name: "probe", Module: "probe", Ref: "localhost/slipway/probe:v{version}", Layers: []string{"base", "probe"}, Entrypoint: []string{"/probe"}},
+		{
+			Name:       "probe",
+			Module:     "probe",
+			Ref:        "localhost/slipway/probe:v{version}",
+			Layers:     []string{"base", "probe"},
+			Entrypoint: []string{"/probe"},
+		},
 	}
+
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
 		layers := []string{"base", "kubernetes"}
 		if name == "kube-proxy" {
 			layers = []string{"base", "nftables", "kubernetes"}
 		}
+
 		images = append(images, imageRecipe{
-			Name: name, Module: "kubernetes", Ref: "registry.k8s.io/" + name + ":v{version}", Layers: layers, Entrypoint: []string{"/usr/local/bin/" + name},
+			Name:       name,
+			Module:     "kubernetes",
+			Ref:        "registry.k8s.io/" + name + ":v{version}",
+			Layers:     layers,
+			Entrypoint: []string{"/usr/local/bin/" + name},
 		})
 	}
+
 	return images
 }
 

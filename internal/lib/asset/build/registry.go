@@ -21,8 +21,13 @@ import (
 func RegistryHandler(dir string) http.Handler {
 	r := registry{images: filepath.Join(dir, "images")}
 	mux := http.NewServeMux()
-	mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServerFS(os.DirFS(filepath.Join(dir, "files")))))
+	mux.Handle(
+		"GET /files/",
+		http.StripPrefix("/files/", http.FileServerFS(os.DirFS(filepath.Join(dir, "files")))),
+	)
+
 	mux.HandleFunc("GET /v2/", r.serveRequest)
+
 	return mux
 }
 
@@ -35,16 +40,29 @@ func (r registry) serveRequest(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	parts := regexp.MustCompile(`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`).FindStringSubmatch(rest)
+
+	parts := regexp.MustCompile(
+		`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`,
+	).FindStringSubmatch(
+		rest,
+	)
 	if parts == nil {
 		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is nothing at "+req.URL.Path)
 		return
 	}
+
 	index, err := r.readIndex()
 	if err != nil {
-		writeError(w, http.StatusServiceUnavailable, "UNAVAILABLE", "the images are not built: run slipway assets build")
+		writeError(
+			w,
+			http.StatusServiceUnavailable,
+			"UNAVAILABLE",
+			"the images are not built: run slipway assets build",
+		)
+
 		return
 	}
+
 	switch repository, name := parts[1], parts[3]; parts[2] {
 	case "tags":
 		r.serveTags(w, index, repository)
@@ -56,6 +74,7 @@ func (r registry) serveRequest(w http.ResponseWriter, req *http.Request) {
 			writeError(w, http.StatusNotFound, "MANIFEST_UNKNOWN", repository+" has no manifest "+name)
 			return
 		}
+
 		r.serveBlob(w, req, manifest.Digest.String(), string(manifest.MediaType))
 	}
 }
@@ -66,9 +85,11 @@ func (r registry) readIndex() (v1.IndexManifest, error) {
 	if err != nil {
 		return index, fmt.Errorf("reading the image layout: %w", err)
 	}
+
 	if err := json.Unmarshal(raw, &index); err != nil {
 		return index, fmt.Errorf("reading the image layout: %w", err)
 	}
+
 	return index, nil
 }
 
@@ -80,6 +101,7 @@ func findManifest(index v1.IndexManifest, repository, name string) *v1.Descripto
 			return &d
 		}
 	}
+
 	return nil
 }
 
@@ -88,6 +110,7 @@ func splitRef(ref string) (repository, tag string) {
 	if colon < 0 {
 		return ref, ""
 	}
+
 	return ref[:colon], ref[colon+1:]
 }
 
@@ -96,15 +119,18 @@ func (r registry) serveTags(w http.ResponseWriter, index v1.IndexManifest, repos
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
 	}{Name: repository}
+
 	for _, d := range index.Manifests {
 		if repo, tag := splitRef(d.Annotations[refAnnotation]); repo == repository {
 			list.Tags = append(list.Tags, tag)
 		}
 	}
+
 	if list.Tags == nil {
 		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is no repository "+repository)
 		return
 	}
+
 	slices.Sort(list.Tags)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list) // a client that has gone needs no answer
@@ -116,17 +142,20 @@ func (r registry) serveBlob(w http.ResponseWriter, req *http.Request, digest, me
 		writeError(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is no sha256 digest")
 		return
 	}
+
 	f, err := os.Open(filepath.Join(r.images, "blobs", "sha256", hash.Hex))
 	if err != nil {
 		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
 		return
 	}
+
 	defer f.Close() //nolint:errcheck // only read from
 	info, err := f.Stat()
 	if err != nil {
 		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
 		return
 	}
+
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Docker-Content-Digest", digest)
 	w.Header().Set("Etag", `"`+digest+`"`)
@@ -137,5 +166,9 @@ func (r registry) serveBlob(w http.ResponseWriter, req *http.Request, digest, me
 func writeError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"errors": []map[string]string{{"code": code, "message": message}}}) // a client that has gone needs no answer
+	_ = json.NewEncoder(
+		w,
+	).Encode(
+		map[string]any{"errors": []map[string]string{{"code": code, "message": message}}},
+	) // a client that has gone needs no answer
 }

@@ -35,34 +35,49 @@ func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for Go's version: %w", err)
 	}
+
 	debian, err := b.queryDebianVersions(ctx)
 	if err != nil {
 		return nil, err
 	}
+
 	var steps []step
+
 	for _, m := range b.modules {
 		if err := b.resolveVersion(&m); err != nil {
 			return nil, err
 		}
+
 		key, err := b.moduleCacheKey(m, goVersion)
 		if err != nil {
 			return nil, err
 		}
-		s := step{name: m.Name, key: key, build: func(ctx context.Context, dir string) error { return b.compileModule(ctx, m, dir) }}
+
+		s := step{
+			name:  m.Name,
+			key:   key,
+			build: func(ctx context.Context, dir string) error { return b.compileModule(ctx, m, dir) },
+		}
 		if m.CGO {
 			s.commands = map[string]string{"gcc": "gcc", "pkg-config": "pkg-config"}
 			s.libraries = map[string]string{"libseccomp": "libseccomp-dev"}
 		}
+
 		steps = append(steps, s)
 	}
+
 	steps = append(steps, step{
-		name: "nftables", key: hashParts(recipeVersion, "with iptables", debian, b.arch), build: b.unpackDebianPackages,
+		name:     "nftables",
+		key:      hashParts(recipeVersion, "with iptables", debian, b.arch),
+		build:    b.unpackDebianPackages,
 		commands: map[string]string{"apt-get": "apt", "dpkg-deb": "dpkg"},
 	})
+
 	for _, s := range steps {
 		b.stepKeys = append(b.stepKeys, s.key)
 		b.stepDirs[s.name] = b.stepDir(s)
 	}
+
 	return steps, nil
 }
 
@@ -81,19 +96,26 @@ func (b *builder) buildStep(ctx context.Context, s step) error {
 		b.progress.skipStep()
 		return nil
 	}
+
 	b.built = append(b.built, s.name)
 	return b.progress.runStep(s.name, func() error {
 		partial := b.stepDir(s) + ".partial"
-		err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)) //nolint:gosec // built from public sources
+		err := errors.Join(
+			os.RemoveAll(partial),
+			os.MkdirAll(partial, 0o755),
+		) //nolint:gosec // built from public sources
 		if err != nil {
 			return fmt.Errorf("making room for %s: %w", s.name, err)
 		}
+
 		if err := s.build(ctx, partial); err != nil {
 			return fmt.Errorf("building %s: %w", s.name, err)
 		}
+
 		if err := os.Rename(partial, b.stepDir(s)); err != nil {
 			return fmt.Errorf("keeping %s: %w", s.name, err)
 		}
+
 		return nil
 	})
 }
@@ -105,16 +127,33 @@ func (b *builder) resolveVersion(m *moduleRecipe) error {
 		if err != nil {
 			return fmt.Errorf("reading what %s is pinned to: %w", m.Name, err)
 		}
-		found := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(m.Pins) + ` v(\S+)`).FindSubmatch(raw)
+
+		found := regexp.MustCompile(
+			`(?m)^\s*(?:require )?` + regexp.QuoteMeta(m.Pins) + ` v(\S+)`,
+		).FindSubmatch(
+			raw,
+		)
 		if found == nil {
 			return fmt.Errorf("%s/go.mod requires no version of %s", m.Name, m.Pins)
 		}
+
 		m.Version = string(found[1])
 	}
+
 	b.versions[m.Name] = m.Version
 	major, rest, _ := strings.Cut(m.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	m.LDFlags = strings.NewReplacer("{version}", m.Version, "{major}", major, "{minor}", minor).Replace(m.LDFlags)
+	m.LDFlags = strings.NewReplacer(
+		"{version}",
+		m.Version,
+		"{major}",
+		major,
+		"{minor}",
+		minor,
+	).Replace(
+		m.LDFlags,
+	)
+
 	return nil
 }
 
@@ -124,19 +163,23 @@ func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("hashing the recipe of %s: %w", m.Name, err)
 	}
+
 	parts := []string{recipeVersion, string(recipe), goVersion, b.arch}
 	root := os.DirFS(filepath.Join(b.Source, m.Name))
 	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
+
 		raw, err := fs.ReadFile(root, path)
 		parts = append(parts, path, string(raw))
+
 		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("hashing the sources of %s: %w", m.Name, err)
 	}
+
 	return hashParts(parts...), nil
 }
 
@@ -146,22 +189,39 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 	if err := os.Mkdir(bin, 0o755); err != nil { //nolint:gosec // built from public sources
 		return err
 	}
-	flags, cgo := "-s -w "+m.LDFlags, "0"
+
+	flags := "-s -w " + m.LDFlags
+	cgo := "0"
 	if m.CGO {
-		flags, cgo = flags+" -linkmode external -extldflags -static", "1"
+		flags = flags + " -linkmode external -extldflags -static"
+		cgo = "1"
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", m.Tags, "-ldflags", strings.TrimSpace(flags), "-o", bin + "/"}
+
+	args := []string{
+		"build",
+		"-trimpath",
+		"-buildvcs=false",
+		"-tags",
+		m.Tags,
+		"-ldflags",
+		strings.TrimSpace(flags),
+		"-o",
+		bin + "/",
+	}
+
 	cmd := exec.CommandContext(ctx, b.Go, append(args, m.Packages...)...)
 	cmd.Dir = filepath.Join(b.Source, m.Name)
 	cmd.Env = append(slices.Clone(b.Env), "CGO_ENABLED="+cgo, "GOFLAGS=", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build in %s: %w\n%s", cmd.Dir, err, out)
 	}
+
 	for from, to := range m.Programs {
 		if err := os.Rename(filepath.Join(bin, from), filepath.Join(bin, to)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -171,19 +231,23 @@ func (b *builder) removeStaleResults() error {
 	if err != nil {
 		return fmt.Errorf("listing cached results: %w", err)
 	}
+
 	for _, e := range entries {
 		path := filepath.Join(b.Out, "work", e.Name())
 		keep := false
 		for _, dir := range b.stepDirs {
 			keep = keep || dir == path
 		}
+
 		if keep {
 			continue
 		}
+
 		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("removing an older result: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -195,14 +259,17 @@ func (b *builder) expandPattern(pattern, moduleName string) string {
 // runCommand runs a command and returns its standard output without white space at its ends.
 func (b *builder) runCommand(ctx context.Context, dir string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = dir, b.Env
+	cmd.Dir = dir
+	cmd.Env = b.Env
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, exit.Stderr)
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 	}
+
 	return strings.TrimSpace(string(out)), nil
 }
 
@@ -212,13 +279,16 @@ func hashParts(parts ...string) string {
 	for _, p := range parts {
 		fmt.Fprintf(h, "%d:%s", len(p), p)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // newCatalog starts the catalogue of a build.
 func (b *builder) newCatalog() asset.Catalog {
 	return asset.Catalog{
-		APIVersion: asset.APIVersion, Kind: asset.CatalogKind,
-		FileRepository: b.FileRepository, ContainerRegistry: b.ContainerRegistry,
+		APIVersion:        asset.APIVersion,
+		Kind:              asset.CatalogKind,
+		FileRepository:    b.FileRepository,
+		ContainerRegistry: b.ContainerRegistry,
 	}
 }

@@ -38,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"readers see whole objects":             testWholeObjects,
 		"an ended context ends the call":        testContext,
 	}
+
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -49,6 +50,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		return v
 	}
 }
@@ -67,6 +69,7 @@ func wantBody(t *testing.T, s store.Store, want string) store.Object {
 	if string(o.Body) != want || o.Key != key {
 		t.Errorf("got %s %q, want %s %q", o.Key, o.Body, key, want)
 	}
+
 	return o
 }
 
@@ -78,6 +81,7 @@ func testRoundTrip(t *testing.T, s store.Store) {
 		if string(o.Body) != body {
 			t.Errorf("%d bytes came back as %d others", len(body), len(o.Body))
 		}
+
 		if o.ETag == "" || o.ETag != etag {
 			t.Errorf("Get has etag %q, Put returned %q", o.ETag, etag)
 		}
@@ -92,6 +96,7 @@ func testMissing(t *testing.T, s store.Store) {
 	if len(keys) != 0 {
 		t.Errorf("an empty store lists %v", keys)
 	}
+
 	must(s.Put(t.Context(), "folder/object", nil))(t)
 	_, err = s.Get(t.Context(), "folder/none")
 	wantErr(t, err, store.ErrNotFound)
@@ -113,11 +118,13 @@ func testUpdate(t *testing.T, s store.Store) {
 	if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("update of nothing: %v", err)
 	}
+
 	first := must(s.Put(t.Context(), "k", []byte("one")))(t)
 	second := must(s.Update(t.Context(), "k", []byte("two"), first))(t)
 	if first == second {
 		t.Errorf("the etag %q did not change with the body", first)
 	}
+
 	_, err = s.Update(t.Context(), "k", []byte("three"), first)
 	wantErr(t, err, store.ErrConflict)
 	wantBody(t, s, "two")
@@ -130,6 +137,7 @@ func testList(t *testing.T, s store.Store) {
 	for _, key := range []string{"b/2", "a/1", "b/1", "b/c/d", "bb"} {
 		must(s.Put(t.Context(), key, []byte(key)))(t)
 	}
+
 	for prefix, want := range map[string][]string{
 		"":     {"a/1", "b/1", "b/2", "b/c/d", "bb"},
 		"b/":   {"b/1", "b/2", "b/c/d"},
@@ -151,6 +159,7 @@ func testDelete(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
+
 	_, err := s.Get(t.Context(), "a/b/c")
 	wantErr(t, err, store.ErrNotFound)
 	must(s.Create(t.Context(), "a/b", []byte("where a folder was")))(t)
@@ -162,9 +171,11 @@ func testKeys(t *testing.T, s store.Store) {
 		if _, err := s.Put(t.Context(), key, nil); err == nil {
 			t.Errorf("Put took the key %q", key)
 		}
+
 		if _, err := s.Get(t.Context(), key); err == nil || errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Get took the key %q", key)
 		}
+
 		if err := s.Delete(t.Context(), key); err == nil {
 			t.Errorf("Delete took the key %q", key)
 		}
@@ -184,15 +195,18 @@ func testCreateRace(t *testing.T, s store.Store) {
 		} else if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
+
 		return nil
 	})
 	if won.Load() != 1 {
 		t.Fatalf("%d of %d creates won", won.Load(), writerCount)
 	}
+
 	body, ok := winner.Load().(string)
 	if !ok {
 		t.Fatal("nobody won")
 	}
+
 	wantBody(t, s, body)
 }
 
@@ -206,12 +220,14 @@ func testUpdateRace(t *testing.T, s store.Store) {
 			if err != nil {
 				return err
 			}
+
 			_, err = s.Update(t.Context(), "k", append(o.Body, fmt.Sprintf("%d\n", i)...), o.ETag)
 			if !errors.Is(err, store.ErrConflict) {
 				return err
 			}
 		}
 	})
+
 	o := must(s.Get(t.Context(), "k"))(t)
 	if n := bytes.Count(o.Body, []byte("\n")); n != writerCount {
 		t.Errorf("%d of %d updates are there:\n%s", n, writerCount, o.Body)
@@ -228,16 +244,20 @@ func testWholeObjects(t *testing.T, s store.Store) {
 				if _, err := s.Put(t.Context(), "k", bodies[n%2]); err != nil {
 					return err
 				}
+
 				continue
 			}
+
 			o, err := s.Get(t.Context(), "k")
 			if err != nil {
 				return err
 			}
+
 			if !bytes.Equal(o.Body, bodies[0]) && !bytes.Equal(o.Body, bodies[1]) {
 				return fmt.Errorf("a reader saw %d bytes of neither object", len(o.Body))
 			}
 		}
+
 		return nil
 	})
 }
@@ -257,6 +277,7 @@ func runConcurrently(t *testing.T, do func(i int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
 	start := make(chan struct{})
+
 	for i := range writerCount {
 		wg.Go(func() {
 			<-start
@@ -265,6 +286,7 @@ func runConcurrently(t *testing.T, do func(i int) error) {
 			}
 		})
 	}
+
 	close(start)
 	wg.Wait()
 }
@@ -272,42 +294,71 @@ func runConcurrently(t *testing.T, do func(i int) error) {
 // RunSealer holds a sealer to its contract. other has another key.
 func RunSealer(t *testing.T, sealer, other store.Sealer) {
 	t.Helper()
-	secret, bound := []byte("a very secret key"), map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "ca"}
+	secret := []byte("a very secret key")
+	bound := map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "ca"}
 	sealed := must(sealer.Seal(t.Context(), secret, bound))(t)
 	if bytes.Contains(sealed, secret) {
 		t.Fatal("the secret is in the sealed bytes")
 	}
+
 	if again := must(sealer.Seal(t.Context(), secret, bound))(t); bytes.Equal(sealed, again) {
 		t.Error("the same secret seals to the same bytes twice")
 	}
+
 	t.Run("opens with the same context", func(t *testing.T) {
-		got := must(sealer.Open(t.Context(), sealed, map[string]string{"slipway.dev/key": "ca", "slipway.dev/cluster": "demo"}))(t)
+		got := must(
+			sealer.Open(
+				t.Context(),
+				sealed,
+				map[string]string{"slipway.dev/key": "ca", "slipway.dev/cluster": "demo"},
+			),
+		)(
+			t,
+		)
 		if !bytes.Equal(got, secret) {
 			t.Errorf("opened to %q", got)
 		}
 	})
+
 	refused := func(name string, by store.Sealer, sealed []byte, bound map[string]string) {
 		t.Run(name, func(t *testing.T) {
 			got, err := by.Open(t.Context(), sealed, bound)
 			if err == nil || len(got) > 0 {
 				t.Fatalf("opened to %q", got)
 			}
-			if by == sealer && !errors.Is(err, store.ErrDecryption) { // of another's key AWS only says that access is denied
+
+			if by == sealer &&
+				!errors.Is(err, store.ErrDecryption) { // of another's key AWS only says that access is denied
 				t.Errorf("%v does not wrap ErrSealed", err)
 			}
+
 			if strings.Contains(err.Error(), string(secret)) {
 				t.Errorf("the error shows the secret: %v", err)
 			}
 		})
 	}
-	refused("another cluster's context", sealer, sealed, map[string]string{"slipway.dev/cluster": "prod", "slipway.dev/key": "ca"})
-	refused("another purpose", sealer, sealed, map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "sa"})
+
+	refused(
+		"another cluster's context",
+		sealer,
+		sealed,
+		map[string]string{"slipway.dev/cluster": "prod", "slipway.dev/key": "ca"},
+	)
+
+	refused(
+		"another purpose",
+		sealer,
+		sealed,
+		map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "sa"},
+	)
+
 	refused("a part of the context", sealer, sealed, map[string]string{"slipway.dev/cluster": "demo"})
 	refused("no context", sealer, sealed, nil)
 	refused("another key", other, sealed, bound)
 	refused("cut short", sealer, sealed[:len(sealed)-1], bound)
 	refused("no sealed bytes", sealer, []byte("{}"), bound)
 	refused("nothing", sealer, nil, bound)
+
 	for _, at := range []int{len(sealed) / 4, len(sealed) / 2, len(sealed) * 9 / 10} {
 		changed := bytes.Clone(sealed)
 		changed[at] ^= 1
