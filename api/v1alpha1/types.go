@@ -79,7 +79,7 @@ type AWSProvider struct {
 	// Region such as us-east-1.
 	Region string `json:"region,omitempty"`
 	// KMSKeyARN of an existing key for all volumes. Its policy must let EC2 use it for the account. Unset: a key is made.
-	KMSKeyARN string `json:"kmsKeyARN,omitempty"` //nolint:tagliatelle // as the other ids
+	KMSKeyARN string `json:"kmsKeyARN,omitempty"`
 	// InstanceProfiles that exist already, by the role of machine.
 	InstanceProfiles Existing `json:"instanceProfiles,omitzero"`
 	// SecurityGroups that exist already, by the role of machine. Their own rules are never changed.
@@ -97,15 +97,15 @@ type Existing struct {
 // Networking is the cluster's network.
 type Networking struct {
 	// NetworkID of an existing VPC to build in, such as vpc-0123. It is never changed and never deleted. Unset: one is made.
-	NetworkID string `json:"networkID,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	NetworkID string `json:"networkID,omitempty"`
 	// InternetGatewayID of the existing VPC: what the Public and Utility subnets that are made in it lead to.
-	InternetGatewayID string `json:"internetGatewayID,omitempty"` //nolint:tagliatelle // as the other ids
+	InternetGatewayID string `json:"internetGatewayID,omitempty"`
 	// NetworkCIDR of the VPC.
-	NetworkCIDR string `json:"networkCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	NetworkCIDR string `json:"networkCIDR,omitempty"`
 	// PodCIDR for pods; each node gets a /24 of it.
-	PodCIDR string `json:"podCIDR,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	PodCIDR string `json:"podCIDR,omitempty"`
 	// ServiceClusterIPRange for Services.
-	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"`
 	// Subnets of the VPC.
 	Subnets []Subnet `json:"subnets,omitempty"`
 	// CNI chooses the network of pods.
@@ -125,7 +125,7 @@ type VPCPeering struct {
 	// Name of the peering, a DNS label.
 	Name string `json:"name"`
 	// NetworkID of the existing VPC.
-	NetworkID string `json:"networkID"` //nolint:tagliatelle // as networking.networkID
+	NetworkID string `json:"networkID"`
 	// CIDRs of that VPC: what the cluster's route tables lead to it.
 	CIDRs []string `json:"cidrs"`
 	// RouteTables of that VPC that get a route back, by id. Nothing else in it is changed.
@@ -168,7 +168,7 @@ type APIAccess struct {
 	// PublicName of the API, in the zone of spec.dnsZone. It leads to the load balancer, or to the elastic IP address.
 	PublicName string `json:"publicName,omitempty"`
 	// AdditionalSANs for the API's certificate.
-	AdditionalSANs []string `json:"additionalSANs,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	AdditionalSANs []string `json:"additionalSANs,omitempty"`
 }
 
 // LoadBalancer is the API's network load balancer.
@@ -218,9 +218,9 @@ type Etcd struct {
 	// Volume of each member.
 	Volume Volume `json:"volume"`
 	// HeartbeatIntervalMS in milliseconds.
-	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
 	// ElectionTimeoutMS in milliseconds.
-	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"` //nolint:tagliatelle // as kops and Kubernetes write it
+	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
 }
 
 // Volume is an EBS volume. It is always encrypted.

@@ -49,7 +49,7 @@ func (d *deletionSet) selectDeletable(
 	have []plan.ActualResource,
 	r aws.Leftovers,
 	destroyData bool,
-) []plan.ActualResource { //nolint:revive // the flag is the operator's
+) []plan.ActualResource {
 	d.blockers = r.Blockers
 	have = append(have, r.Resources...)
 	if destroyData {

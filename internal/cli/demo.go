@@ -318,7 +318,7 @@ func (d *demoRunner) findKubectl() (string, error) {
 		return "", fmt.Errorf("copy kubectl: %w", err)
 	}
 
-	if err := os.WriteFile(path, body, 0o755); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(path, body, 0o755); err != nil { //nolint:gosec // a program that everybody may run, in a folder of our own
 		return "", fmt.Errorf("copy kubectl: %w", err)
 	}
 

@@ -220,7 +220,7 @@ func (a *app) printDocuments(
 	format string,
 	docs []any,
 	single bool,
-) error { //nolint:revive // one is no mode, it is what was asked for
+) error {
 	if format == formatJSON {
 		if single && len(docs) == 1 {
 			return a.printValue(format, docs[0])

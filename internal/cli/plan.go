@@ -121,7 +121,7 @@ func (a *app) planApplyOrDestroy(
 	name string,
 	o clusterOptions,
 	destroy bool,
-) (*clusterSession, *desiredState, error) { //nolint:revive // it is the user's flag
+) (*clusterSession, *desiredState, error) {
 	if destroy {
 		return a.planDestroy(ctx, s, name, o)
 	}

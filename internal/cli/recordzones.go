@@ -41,7 +41,7 @@ func (t *clusterSession) recordZones(
 	ctx context.Context,
 	d *desiredState,
 	done bool,
-) error { //nolint:revive // when it is, not how
+) error {
 	if d.stateView == nil || t.guardedState == nil {
 		return nil
 	}

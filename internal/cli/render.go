@@ -209,7 +209,7 @@ func (t *clusterSession) publishForRender(
 	ctx context.Context,
 	d *desiredState,
 	publish bool,
-) error { //nolint:revive // the flag is the user's
+) error {
 	if len(d.unpublished) == 0 {
 		return nil
 	}
@@ -259,11 +259,11 @@ func (t *clusterSession) writeRendering(d *desiredState, body []byte, file strin
 		return err
 	}
 
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // for others to read, as any source
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("make the folder of %s: %w", file, err)
 	}
 
-	if err := os.WriteFile(file, body, 0o644); err != nil { //nolint:gosec // it holds no secret
+	if err := os.WriteFile(file, body, 0o644); err != nil {
 		return fmt.Errorf("write the rendering: %w", err)
 	}
 

@@ -38,7 +38,7 @@ func isDataKind(kind string) bool {
 func (t *clusterSession) deletesByStack(
 	ctx context.Context,
 	known bool,
-) (bool, error) { //nolint:revive // a fact, not a mode
+) (bool, error) {
 	via, err := readProvisioner(ctx, t.guardedState, t.name)
 	if err != nil || via != "" || known {
 		return via == provisionerStack, err
@@ -253,7 +253,7 @@ func (d *stackDeletion) deleteStackAndRest(ctx context.Context) error {
 func (d *stackDeletion) deleteRemaining(
 	ctx context.Context,
 	beside bool,
-) error { //nolint:revive // two ways to look at the same thing
+) error {
 	have, err := d.readResources(ctx)
 	if err != nil {
 		return err

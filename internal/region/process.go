@@ -119,7 +119,7 @@ func waitHealthy(ctx context.Context, p regionPaths, s Settings) error {
 		}
 
 		if res, err := client.Do(req); err == nil {
-			res.Body.Close() //nolint:errcheck,gosec // nothing is read
+			res.Body.Close() //nolint:errcheck // nothing is read
 			if res.StatusCode == http.StatusOK && res.Header.Get("X-Slipway-Region") == s.ID {
 				return nil
 			}

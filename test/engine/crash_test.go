@@ -88,7 +88,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 	printFigure(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it leaves and after it took effect)", cases.Load(), u.applyCalls, u.deleteCalls)
 }
 
-func killTiming(after bool) string { //nolint:revive // it names one of two ways to die
+func killTiming(after bool) string {
 	if after {
 		return "after"
 	}

@@ -168,7 +168,7 @@ func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[str
 					Address string
 					Values  map[string]any
 				}
-			} `json:"root_module"` //nolint:tagliatelle // it is Terraform's
+			} `json:"root_module"`
 		}
 	}
 	if err := json.Unmarshal(out, &doc); err != nil {

@@ -109,7 +109,7 @@ func (h Holder) validate() error {
 }
 
 // decodeDocument reads one JSON document and nothing else. In a lock a field that we do not know may matter, so it is refused.
-func decodeDocument(body []byte, into any, strict bool) error { //nolint:revive // the formats differ in this
+func decodeDocument(body []byte, into any, strict bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if strict {
 		dec.DisallowUnknownFields()

@@ -112,7 +112,7 @@ func (s *scalingDriver) createGroup(
 ) (plan.StepResult, error) {
 	w := t.want
 	_, err := s.api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
-		AutoScalingGroupName: &w.Name, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)), //nolint:gosec // counts of machines
+		AutoScalingGroupName: &w.Name, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
 		DesiredCapacity: int32OrNil(w.DesiredCapacity), LaunchTemplate: toTemplateSpec(w.Template),
 		VPCZoneIdentifier: aws.String(
 			strings.Join(refIDs(w.Subnets), ","),
@@ -140,7 +140,7 @@ func (s *scalingDriver) updateGroup(
 ) (plan.StepResult, error) {
 	w := t.want
 	_, err := s.api.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: &t.id, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)), //nolint:gosec // counts of machines
+		AutoScalingGroupName: &t.id, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
 		LaunchTemplate: toTemplateSpec(
 			w.Template,
 		), VPCZoneIdentifier: aws.String(strings.Join(refIDs(w.Subnets), ",")),

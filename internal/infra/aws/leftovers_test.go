@@ -140,7 +140,7 @@ func (s site) snapshot(volume string, tags map[string]string) string {
 }
 
 // demolish deletes a cluster with its leftovers, and with its data if asked.
-func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Leftovers, error) { //nolint:revive // the flag is the operator's
+func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Leftovers, error) {
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
 	must(t, 0, err)

@@ -27,10 +27,10 @@ func toMixedPolicy(p awskind.MixedInstancesPolicy) *astypes.MixedInstancesPolicy
 			), SpotAllocationStrategy: stringOrNil(d.SpotAllocation),
 			OnDemandBaseCapacity: aws.Int32(
 				int32(d.OnDemandBase),
-			), //nolint:gosec // a count of machines
+			),
 			OnDemandPercentageAboveBaseCapacity: aws.Int32(
 				int32(d.OnDemandPercentage),
-			), //nolint:gosec // 0 to 100
+			),
 			SpotMaxPrice: &d.SpotMaxPrice, // empty takes an earlier one away
 		},
 	}

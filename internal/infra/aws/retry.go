@@ -233,8 +233,8 @@ func (c *CallLimiter) paceInitialize(
 func addJitter(
 	d time.Duration,
 ) time.Duration {
-	return d/2 + rand.N(d/2+1)
-} //nolint:gosec // it only spreads calls
+	return d/2 + rand.N(d/2+1) //nolint:gosec // jitter needs no cryptographic randomness
+}
 
 func sleepContext(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -65,7 +65,7 @@ func (c *ruleBatcher) expectPlan(p plan.Plan) {
 func batchKeyOf(
 	s plan.Step,
 	destroy bool,
-) batchKey { //nolint:revive // destroy is which half of a step is meant
+) batchKey {
 	r := s.Desired()
 	if destroy {
 		r = s.Actual()

@@ -152,7 +152,7 @@ func (r groupRule) sameRule(other groupRule) bool {
 func (r groupRule) toPermission() ec2types.IpPermission {
 	p := ec2types.IpPermission{IpProtocol: &r.protocol}
 	if r.protocol != "-1" {
-		p.FromPort, p.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to)) //nolint:gosec // ports
+		p.FromPort, p.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to))
 	}
 
 	d := stringOrNil(r.description)
@@ -184,7 +184,7 @@ func (r groupRule) updateDescription(ctx context.Context, api ruleAPI, id string
 		ToPort:            aws.Int32(-1),
 	}
 	if r.protocol != "-1" {
-		req.FromPort, req.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to)) //nolint:gosec // ports
+		req.FromPort, req.ToPort = aws.Int32(int32(r.from)), aws.Int32(int32(r.to))
 	}
 
 	_, err := api.ModifySecurityGroupRules(ctx, &ec2.ModifySecurityGroupRulesInput{

@@ -135,5 +135,5 @@ func int32OrNil(n int) *int32 {
 		return nil
 	}
 
-	return aws.Int32(int32(n)) //nolint:gosec // sizes of AWS's own limits
+	return aws.Int32(int32(n))
 }

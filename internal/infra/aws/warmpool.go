@@ -40,7 +40,7 @@ func (s *scalingDriver) setWarmPool(ctx context.Context, group string, want, hav
 	}
 
 	_, err := s.api.PutWarmPool(ctx, &autoscaling.PutWarmPoolInput{
-		AutoScalingGroupName: &group, MinSize: aws.Int32(int32(want.MinSize)), MaxGroupPreparedCapacity: aws.Int32(int32(want.MaxPrepared)), //nolint:gosec // counts of machines
+		AutoScalingGroupName: &group, MinSize: aws.Int32(int32(want.MinSize)), MaxGroupPreparedCapacity: aws.Int32(int32(want.MaxPrepared)),
 		PoolState: astypes.WarmPoolState(
 			want.State,
 		), InstanceReusePolicy: &astypes.InstanceReusePolicy{ReuseOnScaleIn: &want.Reuse.OnScaleIn},

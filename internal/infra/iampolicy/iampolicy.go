@@ -41,7 +41,7 @@ type Input struct {
 type Statement struct {
 	Sid, Effect      string
 	Action, Resource []string
-	Condition        condition `json:"Condition,omitempty"` //nolint:tagliatelle // IAM's name
+	Condition        condition `json:"Condition,omitempty"`
 }
 
 // Policy is one document.

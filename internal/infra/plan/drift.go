@@ -46,7 +46,7 @@ type Deviation struct {
 
 // Deviations returns what p, the plan that would restore what was applied, says has changed. Tries are the attempts that
 // did not end.
-func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation { //nolint:revive // a fact, no mode
+func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation {
 	var out []Deviation
 	for _, s := range p.Steps {
 		d := Deviation{

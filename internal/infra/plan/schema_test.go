@@ -113,7 +113,7 @@ func TestSchemaIsPublished(t *testing.T) {
 }
 
 // validator compiles the schema. strict refuses fields that it does not name: readers may not, tests must.
-func validator(t *testing.T, strict bool) *jsonschema.Schema { //nolint:revive // readers and tests differ in this
+func validator(t *testing.T, strict bool) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(plan.Schema()))
 	if err != nil {

@@ -54,7 +54,7 @@ func renderings(t *testing.T, g, stack *graph.Graph) map[string]string {
 }
 
 // small is one of each shape that the renderers treat in its own way.
-func small(signals bool) *graph.Graph { //nolint:revive // one graph, with and without the marks
+func small(signals bool) *graph.Graph {
 	g := &graph.Graph{}
 	tags := func(addr string) awskind.Tags {
 		return awskind.Tags{awskind.TagAddress: addr, "cost": "${x} at 100%{y}"}

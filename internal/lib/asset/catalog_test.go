@@ -168,13 +168,13 @@ func TestEmbeddedHasWhatAClusterNeeds(t *testing.T) {
 type facts struct {
 	Kubernetes struct {
 		URL         string
-		Recommended map[string]string `json:"recommended_by_kops"` //nolint:tagliatelle // the table's name
+		Recommended map[string]string `json:"recommended_by_kops"`
 		Versions    map[string]map[string]any
 	}
 	Tools  map[string]tool
 	Images struct {
 		Hosts        map[string]string
-		ControlPlane map[string]imageFact `json:"control_plane"` //nolint:tagliatelle // the table's name
+		ControlPlane map[string]imageFact `json:"control_plane"`
 		DNS          map[string]imageFact
 		Networking   map[string]imageFact
 	}
@@ -184,7 +184,7 @@ type tool struct {
 	URL      string
 	Form     asset.FileFormat
 	Default  string
-	ByMinor  map[string]string `json:"default_by_kubernetes"` //nolint:tagliatelle // the table's name
+	ByMinor  map[string]string `json:"default_by_kubernetes"`
 	Versions map[string]map[string]string
 }
 

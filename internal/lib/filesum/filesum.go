@@ -113,7 +113,7 @@ func (m Cache) saveEntries(entries map[string]cacheEntry) {
 	}
 
 	dir := filepath.Dir(m.File)
-	if os.MkdirAll(dir, 0o755) != nil { //nolint:gosec // a cache folder as others
+	if os.MkdirAll(dir, 0o755) != nil {
 		return
 	}
 

@@ -16,15 +16,15 @@ type kubeconfigFile struct {
 	Clusters       []namedCluster `json:"clusters"`
 	Contexts       []namedContext `json:"contexts"`
 	Users          []namedUser    `json:"users"`
-	CurrentContext string         `json:"current-context"` //nolint:tagliatelle // Kubernetes's name
+	CurrentContext string         `json:"current-context"`
 }
 
 type namedCluster struct {
 	Name    string `json:"name"`
 	Cluster struct {
 		Server string `json:"server"`
-		CA     []byte `json:"certificate-authority-data"` //nolint:tagliatelle // Kubernetes's name
-		TLS    string `json:"tls-server-name,omitempty"`  //nolint:tagliatelle // Kubernetes's name
+		CA     []byte `json:"certificate-authority-data"`
+		TLS    string `json:"tls-server-name,omitempty"`
 	} `json:"cluster"`
 }
 
@@ -39,8 +39,8 @@ type namedContext struct {
 type namedUser struct {
 	Name string `json:"name"`
 	User struct {
-		Cert []byte `json:"client-certificate-data"` //nolint:tagliatelle // Kubernetes's name
-		Key  []byte `json:"client-key-data"`         //nolint:tagliatelle // Kubernetes's name
+		Cert []byte `json:"client-certificate-data"`
+		Key  []byte `json:"client-key-data"`
 	} `json:"user"`
 }
 

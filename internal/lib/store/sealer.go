@@ -154,9 +154,9 @@ type agePayload struct {
 }
 
 func (a ageSealer) Seal(_ context.Context, plaintext []byte, bound map[string]string) ([]byte, error) {
-	inner, err := json.Marshal(
+	inner, err := json.Marshal( //nolint:gosec // the result is encrypted before it is stored
 		agePayload{Context: bound, Secret: plaintext},
-	) //nolint:gosec // it is what gets encrypted
+	)
 	if err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}

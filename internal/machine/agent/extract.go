@@ -46,7 +46,7 @@ func extractTarGz(in io.Reader, dir string) error {
 		return err
 	}
 
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public downloads
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 
@@ -96,7 +96,7 @@ func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
 			name,
 			os.O_CREATE|os.O_EXCL|os.O_WRONLY,
 			os.FileMode(head.Mode).Perm()|0o600,
-		) //nolint:gosec // nine bits
+		)
 		if err != nil {
 			return err
 		}

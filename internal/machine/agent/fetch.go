@@ -100,7 +100,7 @@ func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	}
 
 	dir := filepath.Dir(target)
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public downloads
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}
 
@@ -158,7 +158,7 @@ func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) 
 		part,
 		os.O_CREATE|os.O_TRUNC|os.O_WRONLY,
 		0o755,
-	) //nolint:gosec // programs are run
+	)
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", file.Name, err)
 	}

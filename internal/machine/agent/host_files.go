@@ -46,7 +46,7 @@ func applySysctls(root *HostFS) []error {
 		}
 
 		if err == nil {
-			err = os.WriteFile(p, []byte(want), 0o644) //nolint:gosec // the kernel's own mode stays
+			err = os.WriteFile(p, []byte(want), 0o644)
 		}
 
 		if err != nil {

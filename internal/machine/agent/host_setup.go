@@ -141,7 +141,7 @@ func (a *Agent) ensureUnitStarted(
 	ctx context.Context,
 	unit string,
 	changed bool,
-) error { //nolint:revive // a fact, not a mode
+) error {
 	// It fails for every state but active, and prints the state all the same.
 	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
 	verb := "start"

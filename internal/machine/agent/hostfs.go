@@ -53,7 +53,7 @@ func (r *HostFS) Write(f File) (bool, error) {
 		return false, nil
 	}
 
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of secrets are made with their own mode before
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		return false, fmt.Errorf("write %s: %w", f.Path, err)
 	}
 
@@ -157,7 +157,7 @@ func (r *HostFS) Link(path, target string) (bool, error) {
 		return false, nil
 	}
 
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil { //nolint:gosec // folders of programs
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		return false, fmt.Errorf("link %s: %w", path, err)
 	}
 

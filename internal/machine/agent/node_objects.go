@@ -26,7 +26,7 @@ type Node struct {
 		Labels            map[string]string `json:"labels"`
 	} `json:"metadata"`
 	Spec struct {
-		ProviderID string `json:"providerID"` //nolint:tagliatelle // Kubernetes's name
+		ProviderID string `json:"providerID"`
 	} `json:"spec"`
 }
 

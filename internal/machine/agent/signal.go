@@ -123,7 +123,7 @@ func EtcdNotReadyReason(
 	slots []string,
 	members []etcd.Member,
 	own bool,
-) string { //nolint:revive // a fact, not a mode
+) string {
 	if !own {
 		return "this machine's etcd member has no quorum"
 	}

@@ -46,7 +46,7 @@ type Document struct {
 	// Etcd settings; control-plane machines only.
 	Etcd EtcdSettings `json:"etcd,omitzero"`
 	// APISANs are additional names for the API's certificate; control-plane machines only.
-	APISANs []string `json:"apiSANs,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	APISANs []string `json:"apiSANs,omitempty"`
 	// Store is where secrets and the etcd marker lie; control-plane machines only.
 	Store MachineStore `json:"store,omitzero"`
 	// Join says which machines may get a node certificate; control-plane machines only.
@@ -83,23 +83,23 @@ const (
 // ClusterNetwork is the cluster's network as machines need it.
 type ClusterNetwork struct {
 	// NetworkCIDR of the VPC, PodCIDR of the pods, ServiceCIDR of the Services.
-	NetworkCIDR string `json:"networkCIDR"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	PodCIDR     string `json:"podCIDR"`     //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	ServiceCIDR string `json:"serviceCIDR"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	NetworkCIDR string `json:"networkCIDR"`
+	PodCIDR     string `json:"podCIDR"`
+	ServiceCIDR string `json:"serviceCIDR"`
 	// KubernetesIP is the Service address of the API: the first of ServiceCIDR.
-	KubernetesIP string `json:"kubernetesIP"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	KubernetesIP string `json:"kubernetesIP"`
 	// DNSIP is the Service address of CoreDNS: the tenth of ServiceCIDR.
-	DNSIP string `json:"dnsIP"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	DNSIP string `json:"dnsIP"`
 	// DNSDomain of Services, such as cluster.local.
 	DNSDomain string `json:"dnsDomain"`
 }
 
 // TrustBundle holds CA certificates as PEM; each may hold several, so that a CA can be rotated.
 type TrustBundle struct {
-	KubernetesCA string `json:"kubernetesCA"`           //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	EtcdClientCA string `json:"etcdClientCA,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	FrontProxyCA string `json:"frontProxyCA,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	KubernetesCA string `json:"kubernetesCA"`
+	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`
+	EtcdClientCA string `json:"etcdClientCA,omitempty"`
+	FrontProxyCA string `json:"frontProxyCA,omitempty"`
 	// ServiceAccountKeys are public keys that tokens may be signed with.
 	ServiceAccountKeys string `json:"serviceAccountKeys,omitempty"`
 }
@@ -113,13 +113,13 @@ type Slot struct {
 	// Host is the name that the member's certificate and peer URL have.
 	Host string `json:"host"`
 	// PeerURL never changes: machines keep Host in step with EC2 (docs/design/0002).
-	PeerURL string `json:"peerURL"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	PeerURL string `json:"peerURL"`
 }
 
 // EtcdSettings tunes etcd.
 type EtcdSettings struct {
-	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"` //nolint:tagliatelle // as Kubernetes and our own manifests write it
-	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`   //nolint:tagliatelle // as Kubernetes and our own manifests write it
+	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
+	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`
 }
 
 // MachineStore is the S3 place of the cluster's machine store.

@@ -55,15 +55,15 @@ type Condition struct {
 
 // rawStatement is a statement as written.
 type rawStatement struct {
-	Sid          string                        `json:"Sid"`          //nolint:tagliatelle // IAM's names
-	Effect       string                        `json:"Effect"`       //nolint:tagliatelle // IAM's names
-	Principal    json.RawMessage               `json:"Principal"`    //nolint:tagliatelle // IAM's names
-	NotPrincipal json.RawMessage               `json:"NotPrincipal"` //nolint:tagliatelle // IAM's names
-	Action       texts                         `json:"Action"`       //nolint:tagliatelle // IAM's names
-	NotAction    texts                         `json:"NotAction"`    //nolint:tagliatelle // IAM's names
-	Resource     texts                         `json:"Resource"`     //nolint:tagliatelle // IAM's names
-	NotResource  texts                         `json:"NotResource"`  //nolint:tagliatelle // IAM's names
-	Condition    map[string]map[string]scalars `json:"Condition"`    //nolint:tagliatelle // IAM's names
+	Sid          string                        `json:"Sid"`
+	Effect       string                        `json:"Effect"`
+	Principal    json.RawMessage               `json:"Principal"`
+	NotPrincipal json.RawMessage               `json:"NotPrincipal"`
+	Action       texts                         `json:"Action"`
+	NotAction    texts                         `json:"NotAction"`
+	Resource     texts                         `json:"Resource"`
+	NotResource  texts                         `json:"NotResource"`
+	Condition    map[string]map[string]scalars `json:"Condition"`
 }
 
 // texts is a string or a list of strings.
@@ -124,9 +124,9 @@ func (s *scalars) UnmarshalJSON(b []byte) error {
 // errors. The error's text fits behind IAM's MalformedPolicyDocument.
 func Parse(kind Kind, document string) (Policy, error) {
 	var raw struct {
-		Version   string          `json:"Version"`   //nolint:tagliatelle // IAM's names
-		ID        string          `json:"Id"`        //nolint:tagliatelle // IAM's names
-		Statement json.RawMessage `json:"Statement"` //nolint:tagliatelle // IAM's names
+		Version   string          `json:"Version"`
+		ID        string          `json:"Id"`
+		Statement json.RawMessage `json:"Statement"`
 	}
 	if err := strict([]byte(document), &raw); err != nil {
 		return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)

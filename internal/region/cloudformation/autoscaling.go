@@ -182,7 +182,7 @@ func autoScalingGroupInput(j *handlerRequest) (object, error) {
 				"Value '%s' at '%s' must be a number",
 				j.stringProperty(property),
 				property,
-			) //nolint:staticcheck // CloudFormation's words
+			)
 		}
 
 		in[member] = n
@@ -279,7 +279,7 @@ func (j *handlerRequest) waitForCapacity() error {
 
 		if len(reasons) > 1 {
 			return false, fmt.Errorf(
-				"Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s", //nolint:staticcheck // CloudFormation's words
+				"Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s",
 				inService,
 				stringAt(g, "MinSize"),
 				stringAt(g, "MaxSize"),

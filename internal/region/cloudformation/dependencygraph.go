@@ -9,7 +9,7 @@ import (
 )
 
 // errCancelled ends what is under way when something else has failed.
-var errCancelled = errors.New("Resource creation cancelled") //nolint:staticcheck // CloudFormation's words
+var errCancelled = errors.New("Resource creation cancelled")
 
 // nodeResult is what became of one node of a walk.
 type nodeResult struct {

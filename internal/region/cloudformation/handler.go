@@ -274,7 +274,7 @@ func (j *handlerRequest) waitUntil(ready func() (bool, error)) error {
 	return j.engine.pollUntil(j.ctx, j.engine.cfg.StabilizeTimeout, ready)
 }
 
-var errWaitTimeout = errors.New("Exceeded attempts to wait") //nolint:staticcheck // CloudFormation's words
+var errWaitTimeout = errors.New("Exceeded attempts to wait")
 
 // pollUntil calls ready again and again until it says yes or an error, or limit has passed.
 func (s *Service) pollUntil(ctx context.Context, limit time.Duration, ready func() (bool, error)) error {

@@ -145,7 +145,7 @@ func (s *Service) evaluateResource(
 			"Properties validation failed for resource %s with message: [%s]",
 			name,
 			strings.Join(problems, ", "),
-		) //nolint:staticcheck // CloudFormation's words
+		)
 	}
 
 	return props, spec, nil
@@ -223,7 +223,7 @@ func (s *Service) planResourceUpdate(
 				"Update of resource type is not permitted. The new template modifies resource type of the following resources: [%s]",
 				r.Logical,
 			),
-		) //nolint:staticcheck // CloudFormation's words
+		)
 
 	case sd.rollback && !sd.operation.Touched[r.Logical]:
 		return nil // what the update did not reach stays as it is

@@ -141,7 +141,7 @@ func (s *Service) withStackTimeout(
 		ctx,
 		max(left, 0),
 		errors.New("Stack creation time exceeded the specified timeout"),
-	) //nolint:staticcheck // CloudFormation's words
+	)
 }
 
 // currentOperation is a stack and its operation as they are now. Only what does not change during a phase may be read of them

@@ -112,7 +112,7 @@ func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) e
 			bad,
 			w.count,
 			w.minSuccessPercent,
-		) //nolint:staticcheck // CloudFormation's words
+		)
 
 	case tooLong && good >= needed:
 		return nil
@@ -122,13 +122,13 @@ func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) e
 			good,
 			w.count,
 			w.minSuccessPercent,
-		) //nolint:staticcheck // CloudFormation's words
+		)
 
 	case tooLong:
 		return fmt.Errorf(
 			"Failed to receive %d resource signal(s) within the specified duration",
 			w.count-good,
-		) //nolint:staticcheck // CloudFormation's words
+		)
 	}
 
 	return err

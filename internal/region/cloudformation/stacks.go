@@ -460,4 +460,4 @@ func (s *Service) updateTerminationProtection(
 
 var errNoChanges = errors.New(
 	"The submitted information didn't contain changes. Submit different information to create a change set.",
-) //nolint:staticcheck,revive // CloudFormation's words
+)

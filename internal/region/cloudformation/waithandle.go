@@ -50,7 +50,7 @@ func readSignal(r *http.Request) (resourceSignal, error) {
 
 	var body struct {
 		Status   string
-		UniqueID string `json:"UniqueId"` //nolint:tagliatelle // CloudFormation's name
+		UniqueID string `json:"UniqueId"`
 		Data     string
 	}
 	if err := json.Unmarshal(b, &body); err != nil || body.Status != "SUCCESS" && body.Status != "FAILURE" {

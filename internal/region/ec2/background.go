@@ -294,7 +294,7 @@ func (s *Service) runningInstanceIDs() []string {
 func (s *Service) recordHealthCheck(
 	id string,
 	alive bool,
-) { //nolint:revive // it is data, not a switch of behaviour
+) {
 	err := s.withLock(func() error {
 		i := s.st.Instances[id]
 		x := s.st.Extra[id]

@@ -3,7 +3,7 @@
 package ec2
 
 import (
-	"crypto/md5" //nolint:gosec // AWS's fingerprint of an imported key is its MD5
+	"crypto/md5"
 	"encoding/base64"
 	"fmt"
 	"slices"
@@ -126,7 +126,7 @@ func (s *Service) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairO
 		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
 	}
 
-	sum := md5.Sum(raw) //nolint:gosec // as above
+	sum := md5.Sum(raw)
 	finger := strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":")
 	id := s.newID("key")
 	s.st.Keys[id] = &sdk.KeyPairInfo{

@@ -241,10 +241,10 @@ func parseDebianMirror(sources string) string {
 
 // makeDir makes a folder that every user of a machine may walk through.
 func makeDir(path string) error {
-	return os.MkdirAll(path, 0o755) //nolint:gosec // see above
+	return os.MkdirAll(path, 0o755)
 }
 
 // writeWorldReadable writes a file that every user of a machine may read.
 func writeWorldReadable(path string, data []byte) error {
-	return os.WriteFile(path, data, 0o644) //nolint:gosec // see above
+	return os.WriteFile(path, data, 0o644)
 }

@@ -52,9 +52,9 @@ type Options struct {
 
 const (
 	tokenPath   = "api/token"
-	tokenHeader = "X-Aws-Ec2-Metadata-Token"             //nolint:gosec // a header's name
-	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds" //nolint:gosec // a header's name
-	maxTokenTTL = 21600                                  // seconds, AWS's limit of six hours
+	tokenHeader = "X-Aws-Ec2-Metadata-Token" //nolint:gosec // the name of an HTTP header, not a secret
+	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
+	maxTokenTTL = 21600 // seconds, AWS's limit of six hours
 )
 
 // apiVersions that clients ask for; all give the same tree. cloud-init tries several and falls back to the first.
@@ -235,7 +235,7 @@ func (s *service) writeValue(w http.ResponseWriter, r *http.Request, value []byt
 		return
 	}
 
-	_, err := w.Write(value) //nolint:gosec // plain text, said so above
+	_, err := w.Write(value)
 	if err != nil {
 		s.opts.Log.LogAttrs(r.Context(), slog.LevelDebug, "metadata client went away", slog.Any("error", err))
 	}

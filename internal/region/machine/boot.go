@@ -312,7 +312,7 @@ func makeDeviceNode(dev string, n deviceNode) error {
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
 
-	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil { //nolint:gosec // small numbers
+	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil {
 		return fmt.Errorf("make /dev/%s: %w", n.name, err)
 	}
 

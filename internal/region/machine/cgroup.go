@@ -190,7 +190,7 @@ func inheritCPUSet(parent, child string) error {
 			continue // version 2: empty means the parent's
 		}
 
-		if err := os.WriteFile(filepath.Join(child, name), want, 0o600); err != nil { //nolint:gosec // both are cgroups of ours
+		if err := os.WriteFile(filepath.Join(child, name), want, 0o600); err != nil {
 			return fmt.Errorf("set %s of cgroup: %w", name, err)
 		}
 	}

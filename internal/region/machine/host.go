@@ -396,10 +396,10 @@ func writeJSON(path string, v any) error {
 
 // makeDir makes a folder that every user of a machine may walk through, unlike this one's own state.
 func makeDir(path string) error {
-	return os.MkdirAll(path, 0o755) //nolint:gosec // see above; the caller says what for
+	return os.MkdirAll(path, 0o755)
 }
 
 // writeWorldReadable writes a file that every user of a machine may read.
 func writeWorldReadable(path string, data []byte) error {
-	return os.WriteFile(path, data, 0o644) //nolint:gosec // see above
+	return os.WriteFile(path, data, 0o644)
 }

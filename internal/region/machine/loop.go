@@ -99,7 +99,7 @@ func configureLoopDevice(n int, data *os.File) (string, error) {
 		dev,
 		unix.S_IFBLK|0o660,
 		int(unix.Mkdev(7, uint32(n))),
-	) //nolint:gosec // n is a small index from the kernel
+	)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", fmt.Errorf("make %s: %w", dev, err)
 	}
@@ -110,7 +110,7 @@ func configureLoopDevice(n int, data *os.File) (string, error) {
 	}
 
 	defer func() { _ = f.Close() }()
-	config := unix.LoopConfig{Fd: uint32(data.Fd())} //nolint:gosec // a descriptor fits
+	config := unix.LoopConfig{Fd: uint32(data.Fd())}
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], data.Name())
 	if err := unix.IoctlLoopConfigure(int(f.Fd()), &config); err != nil {
 		return "", fmt.Errorf("configure %s: %w", dev, err)

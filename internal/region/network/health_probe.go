@@ -87,7 +87,7 @@ func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, hea
 func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check netspec.HealthCheck) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(check.Timeout)*time.Second)
 	defer cancel()
-	at := netip.AddrPortFrom(t.Addr, uint16(cmp.Or(check.Port, t.Port))) //nolint:gosec // a port
+	at := netip.AddrPortFrom(t.Addr, uint16(cmp.Or(check.Port, t.Port)))
 	if check.Protocol == "TCP" {
 		c, err := g.dial(ctx, at)
 		if err != nil {
@@ -105,8 +105,8 @@ func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check ne
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx, at) },
 		TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true,
-		}, //nolint:gosec // AWS's health checks do not verify certificates
+			InsecureSkipVerify: true, //nolint:gosec // health checks of AWS do not verify certificates
+		},
 	}
 
 	client := &http.Client{

@@ -148,11 +148,11 @@ func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
 				break
 			}
 
-			out[netip.AddrPortFrom(addr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
+			out[netip.AddrPortFrom(addr, uint16(l.Port))] = l.TargetGroup.ARN
 		}
 
 		if !lb.Internal && lb.PublicAddr.IsValid() && admitsWorld(lb, l.Port) {
-			out[netip.AddrPortFrom(lb.PublicAddr, uint16(l.Port))] = l.TargetGroup.ARN //nolint:gosec // a port
+			out[netip.AddrPortFrom(lb.PublicAddr, uint16(l.Port))] = l.TargetGroup.ARN
 		}
 	}
 

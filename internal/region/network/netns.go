@@ -111,7 +111,7 @@ func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 		path,
 		os.O_CREATE|os.O_RDONLY,
 		0o444,
-	) //nolint:gosec // only a place to mount on; as ip-netns(8) makes it
+	)
 	if err != nil {
 		return netns.None(), false, fmt.Errorf("create network namespace: %w", err)
 	}
@@ -159,7 +159,7 @@ func createNamespace(path string) error {
 // shareMount makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
 // a copy of each namespace and with it the namespace alive.
 func shareMount(folder string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as ip-netns(8) makes it
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("create folder of network namespaces: %w", err)
 	}
 

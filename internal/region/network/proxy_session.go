@@ -31,7 +31,7 @@ func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
 		server, err := g.dial(
 			dctx,
 			netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port)),
-		) //nolint:gosec // a port
+		)
 
 		cancel()
 		if err != nil {

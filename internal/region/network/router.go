@@ -151,7 +151,7 @@ func writeSysctls(knobs [][2]string) error {
 			"/proc/sys/net/"+knob[0],
 			[]byte(knob[1]),
 			0o644,
-		) //nolint:gosec // a kernel file; its mode is not ours
+		)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("set sysctl: %w", err)
 		}

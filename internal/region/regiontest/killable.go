@@ -99,7 +99,7 @@ func (m *KillableClient) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 
 	if err == nil {
-		resp.Body.Close() //nolint:errcheck,gosec // nobody reads it
+		resp.Body.Close() //nolint:errcheck // nobody reads it
 	}
 
 	return nil, ErrKilled

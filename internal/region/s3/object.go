@@ -4,7 +4,7 @@ package s3
 
 import (
 	"context"
-	"crypto/md5" //nolint:gosec // what S3's ETag is
+	"crypto/md5"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
@@ -92,7 +92,7 @@ func (s *Service) receive(ctx context.Context, name *string) (version, error) {
 	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
 	if want := r.Header.Get("Content-Md5"); err == nil && want != "" &&
 		want != base64.StdEncoding.EncodeToString(raw) {
-		os.Remove(filepath.Join(s.folder(*name), v.File)) //nolint:errcheck,gosec // nobody refers to it
+		os.Remove(filepath.Join(s.folder(*name), v.File)) //nolint:errcheck // nobody refers to it
 		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
 	}
 
@@ -108,14 +108,14 @@ func (s *Service) store(bucket string, body io.Reader) (version, error) {
 		return v, fmt.Errorf("store an object: %w", err)
 	}
 
-	sum := md5.New() //nolint:gosec // what S3's ETag is
+	sum := md5.New()
 	v.Size, err = io.Copy(io.MultiWriter(f, sum), body)
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
 
 	if err != nil {
-		os.Remove(path) //nolint:errcheck,gosec // nobody refers to it
+		os.Remove(path) //nolint:errcheck // nobody refers to it
 		return v, err
 	}
 
@@ -149,7 +149,7 @@ func (s *Service) commit(ctx context.Context, name *string, key string, v versio
 
 	have, exists := b.newest(key)
 	if err := precondition(wire.Request(ctx).Header, have, exists); err != nil {
-		os.Remove(filepath.Join(s.folder(b.Name), v.File)) //nolint:errcheck,gosec // nobody refers to it
+		os.Remove(filepath.Join(s.folder(b.Name), v.File)) //nolint:errcheck // nobody refers to it
 		return v, err
 	}
 
@@ -192,7 +192,7 @@ func (s *Service) discard(b *bucket, old []version) {
 		if v.File != "" {
 			os.Remove(
 				filepath.Join(s.folder(b.Name), v.File),
-			) //nolint:errcheck,gosec // an orphan does no harm
+			) //nolint:errcheck // an orphan does no harm
 		}
 	}
 }
@@ -372,7 +372,7 @@ func readCondition(h http.Header, v version) error {
 }
 
 // describe sets the headers that come back with an object as it was written.
-func describe(ctx context.Context, v version, checksums bool) { //nolint:revive // as the request says
+func describe(ctx context.Context, v version, checksums bool) {
 	contentType := v.Type
 	if contentType == "" {
 		contentType = "binary/octet-stream"

@@ -4,7 +4,7 @@ package wire
 
 import (
 	"bufio"
-	"crypto/sha1" //nolint:gosec // a checksum that S3's clients may choose, not a signature
+	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -47,7 +47,7 @@ func NewChecksum(name string) hash.Hash {
 	case "crc64nvme":
 		return crc64.New(crc64.MakeTable(crc64NVME))
 	case "sha1":
-		return sha1.New() //nolint:gosec // see the import
+		return sha1.New()
 	case "sha256":
 		return sha256.New()
 	}

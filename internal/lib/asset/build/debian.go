@@ -96,7 +96,7 @@ func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 	}
 
 	fetched := filepath.Join(dir, "deb")
-	if err := os.Mkdir(fetched, 0o755); err != nil { //nolint:gosec // public packages
+	if err := os.Mkdir(fetched, 0o755); err != nil {
 		return err
 	}
 

@@ -131,7 +131,7 @@ func listPrograms(bin, prefix string) ([]archiveEntry, error) {
 
 // writeHashed writes a file in one move and returns the SHA-256 of its bytes.
 func writeHashed(path string, write func(io.Writer) error) (sum string, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // served to every machine
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
 

@@ -103,7 +103,7 @@ func (b *builder) buildStep(ctx context.Context, s step) error {
 		err := errors.Join(
 			os.RemoveAll(partial),
 			os.MkdirAll(partial, 0o755),
-		) //nolint:gosec // built from public sources
+		)
 		if err != nil {
 			return fmt.Errorf("making room for %s: %w", s.name, err)
 		}
@@ -186,7 +186,7 @@ func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, erro
 // compileModule builds a module's programs into dir/bin.
 func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string) error {
 	bin := filepath.Join(dir, "bin")
-	if err := os.Mkdir(bin, 0o755); err != nil { //nolint:gosec // built from public sources
+	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
 
