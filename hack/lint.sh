@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs golangci-lint (pinned in tools/go.mod) over the module.
+# Runs golangci-lint (pinned in tools/go.mod) over the module, and prints and checks the style figures (hack/stylecheck).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin="${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/tools/golangci-lint-$(sha256sum tools/go.sum | cut -c1-12)"
@@ -9,4 +9,7 @@ if [[ ! -x $bin ]]; then
   go build -modfile=tools/go.mod -o "$bin.tmp" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
   mv "$bin.tmp" "$bin"
 fi
-exec "$bin" run --allow-parallel-runners "$@" ./...
+status=0
+"$bin" run --allow-parallel-runners "$@" ./... || status=$?
+go run ./hack/stylecheck || status=$?
+exit "$status"
