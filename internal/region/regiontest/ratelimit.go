@@ -13,7 +13,7 @@ import (
 )
 
 // DelayVisibility makes EC2 tell of new resources late: the first n calls that name one, or would list it, do not see it.
-func (r Region) DelayVisibility(n int) { r.services.ec2.SetStaleReads(n) }
+func (r Region) DelayVisibility(n int) { r.services.EC2.SetStaleReads(n) }
 
 // RateLimit is how many calls a second each service takes, reads and changes apart, with a burst of a second's worth.
 type RateLimit struct {

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package services builds the AWS services of a local region and connects them: EC2 asks IAM for instance profiles,
+// Auto Scaling launches instances through EC2, CloudFormation calls all the others. It is the only place that wires
+// services: `slipway region start` and the tests (package regiontest) both use it. It does not know what runs the
+// machines or the network: Config has an interface for each.
+package services
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation"
+	"github.com/slipway-k8s/slipway/internal/region/ec2"
+	"github.com/slipway-k8s/slipway/internal/region/elbv2"
+	"github.com/slipway-k8s/slipway/internal/region/fault"
+	"github.com/slipway-k8s/slipway/internal/region/iam"
+	"github.com/slipway-k8s/slipway/internal/region/kms"
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/route53"
+	"github.com/slipway-k8s/slipway/internal/region/s3"
+	"github.com/slipway-k8s/slipway/internal/region/server"
+	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
+	"github.com/slipway-k8s/slipway/internal/region/ssm"
+	"github.com/slipway-k8s/slipway/internal/region/sts"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config describes the region to build. Region, Account, the keys, Now, State, S3Dir and Faults are required.
+type Config struct {
+	Region      string           // name of the AWS region, such as us-east-1
+	Account     string           // account ID, 12 digits
+	AccessKeyID string           // access key of the account's root
+	SecretKey   string           // secret of AccessKeyID
+	Now         func() time.Time // the region's clock
+	Log         *slog.Logger     // nil discards the log
+	State       record.Backend   // where the services save their state
+	S3Dir       string           // folder of the S3 buckets
+	Faults      *fault.Engine    // faults to inject; an empty engine injects none
+
+	TransitionDelay  time.Duration     // how long a gateway, a load balancer or an instance takes to become ready
+	Images           []ec2.Image       // AMIs that EC2 offers
+	PublicParameters map[string]string // SSM parameters that AWS publishes, by name
+	Quotas           ec2.Quotas        // limits that EC2 enforces and Service Quotas reports; zero fields: a new account's
+
+	// TraceAuthorization is called for each request that an IAM policy decides; nil for none.
+	TraceAuthorization func(authz.Request, authz.Decision)
+
+	// Machines and Network run instances and packets. Without them the region only keeps records.
+	Machines ec2.Machines
+	Network  ec2.Network
+	// PublicAddresses is the first address of the range of public addresses; zero for EC2's default.
+	PublicAddresses netip.Addr
+	// Loopback is the first loopback address of internet-facing load balancers; zero for the default.
+	Loopback netip.Addr
+
+	SignalURL          string        // base URL of wait condition handles, as machines reach it
+	PollInterval       time.Duration // how often CloudFormation polls a resource; default 100 ms
+	DeleteRetryTimeout time.Duration // how long CloudFormation retries a deletion; default 20 s
+
+	// Before runs before each call and may refuse it; see [server.Config].
+	Before func(ctx context.Context, service, op string) error
+	// KillCaller ends the process that sent a request, for faults; nil if that is impossible.
+	KillCaller func(*http.Request) error
+}
+
+// Services are the running services of one region.
+type Services struct {
+	IAM            *iam.IAM
+	KMS            *kms.Service
+	S3             *s3.Service
+	SSM            *ssm.Service
+	EC2            *ec2.Service
+	ELBv2          *elbv2.Service
+	Route53        *route53.Service
+	AutoScaling    *autoscaling.Service
+	CloudFormation *cloudformation.Service
+	Server         *server.Server // the HTTP front of all services
+
+	cfg Config
+}
+
+// New builds the services, loads their saved state and connects them. Call [Services.Run] to start their background
+// work.
+func New(cfg Config) (*Services, error) {
+	s := &Services{cfg: cfg}
+	for _, build := range []func() error{
+		s.buildIdentity,
+		s.buildStorage,
+		s.buildCompute,
+		s.buildLoadBalancing,
+		s.buildAutoScaling,
+		s.buildCloudFormation,
+		s.buildServer,
+	} {
+		if err := build(); err != nil {
+			return nil, err
+		}
+	}
+
+	return s, nil
+}
+
+// Handler answers every request to the region: public objects of S3 and signals to wait conditions have no signature,
+// all other requests go to [Services.Server].
+func (s *Services) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h, ok := s.S3.Public(r); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+
+		if h, ok := s.CloudFormation.SignalHandler(r); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+
+		s.Server.ServeHTTP(w, r)
+	})
+}
+
+// Run does the services' background work until ctx ends, and returns when all of it has ended.
+func (s *Services) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context){s.EC2.Run, s.ELBv2.Run, s.AutoScaling.Run, s.CloudFormation.Run} {
+		wg.Go(func() { run(ctx) })
+	}
+
+	wg.Wait()
+}
+
+// SaveTo writes the state of the services to another backend, for a snapshot. The order matters while the region runs:
+// CloudFormation comes first, so that its record may lack a resource that another service has (as after a crash), but
+// never the other way round. Auto Scaling comes before EC2, because its instances are those of EC2. The parameters of
+// SSM and the objects of S3 are not part of a snapshot.
+func (s *Services) SaveTo(to record.Backend) error {
+	for _, service := range []interface{ SaveTo(to record.Backend) error }{
+		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.AutoScaling, s.ELBv2, s.EC2,
+	} {
+		if err := service.SaveTo(to); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// wireServices lists every service of the region except CloudFormation, which calls them.
+func (s *Services) wireServices() []wire.Service {
+	return []wire.Service{
+		s.IAM.Service(),
+		sts.Service(s.IAM),
+		s.KMS.Wire(),
+		s.S3.Wire(),
+		s.SSM.Wire(),
+		servicequotas.Service(servicequotas.Config{
+			Region:  s.cfg.Region,
+			Account: s.cfg.Account,
+			EC2:     s.cfg.Quotas,
+		}),
+		s.EC2.Wire(),
+		s.ELBv2.Wire(),
+		s.AutoScaling.Wire(),
+		s.Route53.Wire(),
+	}
+}
+
+// buildIdentity builds IAM and KMS.
+func (s *Services) buildIdentity() (err error) {
+	s.IAM, err = iam.New(iam.Config{
+		Account:     s.cfg.Account,
+		AccessKeyID: s.cfg.AccessKeyID,
+		SecretKey:   s.cfg.SecretKey,
+		State:       s.cfg.State,
+		Now:         s.cfg.Now,
+		Trace:       s.cfg.TraceAuthorization,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.KMS, err = kms.New(kms.Config{
+		Region:     s.cfg.Region,
+		Account:    s.cfg.Account,
+		State:      s.cfg.State,
+		Now:        s.cfg.Now,
+		Identities: s.IAM,
+	})
+
+	return err
+}
+
+// buildStorage builds S3 and SSM.
+func (s *Services) buildStorage() (err error) {
+	s.S3, err = s3.New(s3.Config{
+		Dir:        s.cfg.S3Dir,
+		Region:     s.cfg.Region,
+		Now:        s.cfg.Now,
+		Identities: s.IAM,
+		Keys:       s.KMS,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.SSM, err = ssm.New(ssm.Config{
+		Region:  s.cfg.Region,
+		Account: s.cfg.Account,
+		State:   s.cfg.State,
+		Now:     s.cfg.Now,
+		Public:  s.cfg.PublicParameters,
+	})
+
+	return err
+}
+
+// instanceProfiles adapts IAM to what EC2 asks about instance profiles.
+type instanceProfiles struct{ iam *iam.IAM }
+
+// InstanceProfile finds a profile by its name or ARN.
+func (p instanceProfiles) InstanceProfile(nameOrARN string) (ec2.Profile, bool) {
+	v, ok := p.iam.InstanceProfile(nameOrARN)
+	arn, _ := p.iam.RoleARN(v.Role)
+
+	return ec2.Profile{
+		ARN:     v.ARN,
+		ID:      v.ID,
+		Role:    v.Role,
+		RoleARN: arn,
+	}, ok
+}
+
+// buildCompute builds EC2.
+func (s *Services) buildCompute() (err error) {
+	s.EC2, err = ec2.New(ec2.Config{
+		Region:            s.cfg.Region,
+		Account:           s.cfg.Account,
+		Now:               s.cfg.Now,
+		Rand:              rand.Reader,
+		TransitionDelay:   s.cfg.TransitionDelay,
+		ProvisioningDelay: s.cfg.Faults.Provisioning,
+		Saver:             s.cfg.State,
+		Images:            s.cfg.Images,
+		Machines:          s.cfg.Machines,
+		Network:           s.cfg.Network,
+		PublicIPBase:      s.cfg.PublicAddresses,
+		Profiles:          instanceProfiles{s.IAM},
+		Quotas:            s.cfg.Quotas,
+		Log:               s.cfg.Log,
+	})
+
+	return err
+}
+
+// buildLoadBalancing builds load balancing and Route 53, and tells EC2 about both: they are part of the network.
+func (s *Services) buildLoadBalancing() (err error) {
+	s.ELBv2, err = elbv2.New(elbv2.Config{
+		Region:       s.cfg.Region,
+		Account:      s.cfg.Account,
+		Now:          s.cfg.Now,
+		Rand:         rand.Reader,
+		Delay:        s.cfg.TransitionDelay,
+		Provisioning: s.cfg.Faults.Provisioning,
+		Saver:        s.cfg.State,
+		Cloud:        s.EC2,
+		Loopback:     s.cfg.Loopback,
+		Log:          s.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.EC2.SetLoadBalancers(s.ELBv2.Balancers)
+
+	s.Route53, err = route53.New(route53.Config{
+		Region:  s.cfg.Region,
+		Now:     s.cfg.Now,
+		Rand:    rand.Reader,
+		Delay:   s.cfg.TransitionDelay,
+		Saver:   s.cfg.State,
+		VPC:     s.EC2.HasVPC,
+		Target:  s.ELBv2.HasTarget,
+		Changed: s.EC2.LoadBalancersChanged,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.EC2.SetHostedZones(s.Route53.Names)
+
+	return nil
+}
+
+// buildAutoScaling builds Auto Scaling; EC2 tells it about changes of instances.
+func (s *Services) buildAutoScaling() (err error) {
+	s.AutoScaling, err = autoscaling.New(autoscaling.Config{
+		Region:       s.cfg.Region,
+		Account:      s.cfg.Account,
+		Now:          s.cfg.Now,
+		Rand:         rand.Reader,
+		Saver:        s.cfg.State,
+		EC2:          s.EC2,
+		TargetGroups: s.ELBv2,
+		Log:          s.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+
+	s.EC2.AddWatcher(s.AutoScaling.RequestReconcile)
+
+	return nil
+}
+
+// buildCloudFormation builds CloudFormation over all the other services.
+func (s *Services) buildCloudFormation() (err error) {
+	s.CloudFormation, err = cloudformation.New(cloudformation.Config{
+		Region:             s.cfg.Region,
+		Account:            s.cfg.Account,
+		Now:                s.cfg.Now,
+		Rand:               rand.Reader,
+		State:              s.cfg.State,
+		Zones:              s.EC2.Zones(),
+		Services:           s.wireServices(),
+		Authorizer:         s.IAM,
+		Roles:              s.IAM,
+		SignalURL:          s.cfg.SignalURL,
+		PollInterval:       s.cfg.PollInterval,
+		DeleteRetryTimeout: s.cfg.DeleteRetryTimeout,
+		Log:                s.cfg.Log,
+		SystemTaggers: map[string]cloudformation.SystemTagger{
+			"elasticloadbalancing": s.ELBv2.Mark,
+			"iam":                  s.IAM.Mark,
+			"kms":                  s.KMS.Mark,
+			"route53":              s.Route53.Mark,
+		},
+	})
+
+	return err
+}
+
+// buildServer builds the HTTP front of all services.
+func (s *Services) buildServer() (err error) {
+	s.Server, err = server.New(server.Config{
+		Region:     s.cfg.Region,
+		Services:   append(s.wireServices(), s.CloudFormation.Wire()),
+		Keys:       s.IAM,
+		Authorizer: s.IAM,
+		Now:        s.cfg.Now,
+		Log:        s.cfg.Log,
+		Before:     s.cfg.Before,
+		Faults:     s.cfg.Faults,
+		Kill:       s.cfg.KillCaller,
+	})
+
+	return err
+}
