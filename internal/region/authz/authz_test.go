@@ -11,7 +11,7 @@ import (
 
 const account = "000000000000"
 
-func parse(t *testing.T, kind authz.Kind, statements string) authz.Policy {
+func parse(t *testing.T, kind authz.PolicyKind, statements string) authz.Policy {
 	t.Helper()
 	p, err := authz.Parse(kind, `{"Version":"2012-10-17","Statement":[`+statements+`]}`)
 	if err != nil {
@@ -106,14 +106,14 @@ func TestPrincipals(t *testing.T) {
 		{`{"Service":"ec2.amazonaws.com"}`, "Allow", service, authz.Decision{Allowed: true}},
 		{`{"Service":"ec2.amazonaws.com"}`, "Allow", role, authz.Decision{}},
 	} {
-		p := parse(t, authz.Trust, `{"Effect":"`+c.effect+`","Principal":`+c.principal+`,"Action":"sts:AssumeRole"}`)
+		p := parse(t, authz.TrustPolicy, `{"Effect":"`+c.effect+`","Principal":`+c.principal+`,"Action":"sts:AssumeRole"}`)
 		d := authz.Decide([]authz.Policy{p}, authz.Request{Action: "sts:AssumeRole", Principal: c.who})
 		if d.Allowed != c.want.Allowed || d.Denied != c.want.Denied {
 			t.Errorf("%s to %s for %+v: %+v", c.effect, c.principal, c.who, d)
 		}
 	}
-	p := parse(t, authz.Resource, `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::`+account+`:root"},"Action":"kms:*","Resource":"*"}`)
-	if !authz.NamesAccount(p, account, authz.Request{Action: "kms:Decrypt"}) {
+	p := parse(t, authz.ResourcePolicy, `{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::`+account+`:root"},"Action":"kms:*","Resource":"*"}`)
+	if !authz.DelegatesToAccount(p, account, authz.Request{Action: "kms:Decrypt"}) {
 		t.Error("a key's policy that names the account does not delegate to it")
 	}
 }
@@ -121,7 +121,7 @@ func TestPrincipals(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		kind      authz.Kind
+		kind      authz.PolicyKind
 		document  string
 		complaint string
 	}{
@@ -138,9 +138,9 @@ func TestParseRefuses(t *testing.T) {
 		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Extra":1}}`, "Extra"},
 		{authz.Identity, `{"Statement":{"Effect":"Allow","Action":"ec2:*","Resource":"*","Condition":{"StringIs":{"a":"b"}}}}`, "StringIs"},
 		{authz.Identity, `{"Statement":[{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"},{"Sid":"A","Effect":"Allow","Action":"a:b","Resource":"*"}]}`, "unique"},
-		{authz.Trust, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole"}}`, "Principal"},
-		{authz.Trust, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Resource":"*"}}`, "Resource"},
-		{authz.Resource, `{"Statement":{"Effect":"Allow","Action":"s3:*","Principal":{"Nobody":"*"},"Resource":"*"}}`, "principal type"},
+		{authz.TrustPolicy, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole"}}`, "Principal"},
+		{authz.TrustPolicy, `{"Statement":{"Effect":"Allow","Action":"sts:AssumeRole","Principal":"*","Resource":"*"}}`, "Resource"},
+		{authz.ResourcePolicy, `{"Statement":{"Effect":"Allow","Action":"s3:*","Principal":{"Nobody":"*"},"Resource":"*"}}`, "principal type"},
 	} {
 		_, err := authz.Parse(c.kind, c.document)
 		if err == nil || !strings.Contains(err.Error(), c.complaint) {
@@ -152,7 +152,7 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"ec2:*","Resource":"${aws:x}*","Condition":{"ForAllValues:StringNotLikeIfExists":{"a":["b",1,true]}}}]}`, "ec2:X", "arn:aws:ec2:::x")
 	f.Fuzz(func(_ *testing.T, document, action, resource string) {
-		for _, kind := range []authz.Kind{authz.Identity, authz.Resource, authz.Trust} {
+		for _, kind := range []authz.PolicyKind{authz.Identity, authz.ResourcePolicy, authz.TrustPolicy} {
 			if p, err := authz.Parse(kind, document); err == nil {
 				authz.Decide([]authz.Policy{p}, authz.Request{Action: action, Resource: resource, Context: map[string][]string{"a": {action, resource}}})
 			}

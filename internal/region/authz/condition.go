@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	forAll = "ForAllValues:"
-	forAny = "ForAnyValue:"
+	forAllPrefix = "ForAllValues:"
+	forAnyPrefix = "ForAnyValue:"
 )
 
 // comparison is an operator without its prefix and suffix.
 type comparison struct {
-	test    func(v variables, have, want string) bool
+	test    func(v policyVariables, have, want string) bool
 	negated bool // the test must hold for none of the wanted values
 }
 
-// compare finds the comparison of that name.
-func compare(name string) (comparison, bool) {
+// findComparison finds the comparison of that name.
+func findComparison(name string) (comparison, bool) {
 	base := name
 	negated := false
 	for _, n := range []string{"StringNot", "NumericNot", "DateNot", "ArnNot"} {
@@ -37,35 +37,35 @@ func compare(name string) (comparison, bool) {
 		negated = true
 	}
 
-	test := textTest(base)
+	test := newTextTest(base)
 	if test == nil {
-		test = orderTest(base)
+		test = newOrderTest(base)
 	}
 
-	return comparison{test, negated}, test != nil && (!negated || negatable(base))
+	return comparison{test, negated}, test != nil && (!negated || hasNegatedForm(base))
 }
 
-func negatable(base string) bool {
+func hasNegatedForm(base string) bool {
 	return slices.Contains([]string{
 		"StringEquals", "StringEqualsIgnoreCase", "StringLike", "NumericEquals", "DateEquals",
 		"ArnEquals", "ArnLike", "IpAddress",
 	}, base)
 }
 
-func textTest(name string) func(variables, string, string) bool {
-	withPattern := func(test func(p pattern, have string) bool) func(variables, string, string) bool {
-		return func(v variables, have, want string) bool {
-			p, ok := v.expand(want)
+func newTextTest(name string) func(policyVariables, string, string) bool {
+	withPattern := func(test func(p pattern, have string) bool) func(policyVariables, string, string) bool {
+		return func(v policyVariables, have, want string) bool {
+			p, ok := v.expandPattern(want)
 			return ok && test(p, have)
 		}
 	}
 
 	switch name {
 	case "StringEquals", "BinaryEquals":
-		return withPattern(func(p pattern, have string) bool { return p.plain().match(have) })
+		return withPattern(func(p pattern, have string) bool { return p.withoutWildcards().match(have) })
 	case "StringEqualsIgnoreCase":
 		return withPattern(
-			func(p pattern, have string) bool { return p.fold().plain().match(strings.ToLower(have)) },
+			func(p pattern, have string) bool { return p.toLower().withoutWildcards().match(strings.ToLower(have)) },
 		)
 
 	case "StringLike":
@@ -73,15 +73,15 @@ func textTest(name string) func(variables, string, string) bool {
 	case "ArnEquals", "ArnLike":
 		return withPattern(pattern.matchARN)
 	case "Bool":
-		return func(_ variables, have, want string) bool { return strings.EqualFold(have, want) }
+		return func(_ policyVariables, have, want string) bool { return strings.EqualFold(have, want) }
 	case "IpAddress":
-		return func(_ variables, have, want string) bool { return inRange(have, want) }
+		return func(_ policyVariables, have, want string) bool { return isInIPRange(have, want) }
 	}
 
 	return nil
 }
 
-func inRange(have, want string) bool {
+func isInIPRange(have, want string) bool {
 	addr, err := netip.ParseAddr(have)
 	if err != nil {
 		return false
@@ -96,8 +96,8 @@ func inRange(have, want string) bool {
 	return err == nil && single == addr.Unmap()
 }
 
-// orderTest is a test of numbers or dates.
-func orderTest(name string) func(variables, string, string) bool {
+// newOrderTest is a test of numbers or dates.
+func newOrderTest(name string) func(policyVariables, string, string) bool {
 	number, isNumber := strings.CutPrefix(name, "Numeric")
 	date, isDate := strings.CutPrefix(name, "Date")
 	if isDate {
@@ -120,7 +120,7 @@ func orderTest(name string) func(variables, string, string) bool {
 		parse = parseDate
 	}
 
-	return func(_ variables, have, want string) bool {
+	return func(_ policyVariables, have, want string) bool {
 		h, okHave := parse(have)
 		w, okWant := parse(want)
 		if !okHave || !okWant {
@@ -152,20 +152,20 @@ func parseDate(text string) (float64, bool) {
 	return float64(t.Unix()), err == nil
 }
 
-// knownOperator tells whether IAM has a condition operator of that name.
-func knownOperator(name string) bool {
-	_, name = setPrefix(name)
+// isKnownOperator tells whether IAM has a condition operator of that name.
+func isKnownOperator(name string) bool {
+	_, name = cutSetPrefix(name)
 	if name == "Null" {
 		return true
 	}
 
-	_, ok := compare(strings.TrimSuffix(name, "IfExists"))
+	_, ok := findComparison(strings.TrimSuffix(name, "IfExists"))
 
 	return ok
 }
 
-func setPrefix(name string) (prefix, rest string) {
-	for _, p := range []string{forAll, forAny} {
+func cutSetPrefix(name string) (prefix, rest string) {
+	for _, p := range []string{forAllPrefix, forAnyPrefix} {
 		if rest, ok := strings.CutPrefix(name, p); ok {
 			return p, rest
 		}
@@ -174,11 +174,11 @@ func setPrefix(name string) (prefix, rest string) {
 	return "", name
 }
 
-// holds evaluates one condition. A key that is missing fails a test, unless the test is negated, says IfExists, or is
+// evaluateCondition evaluates one condition. A key that is missing fails a test, unless the test is negated, says IfExists, or is
 // about all values.
-func (v variables) holds(c Condition) bool {
-	have, present := v.context[strings.ToLower(c.Key)]
-	prefix, name := setPrefix(c.Operator)
+func (v policyVariables) evaluateCondition(c Condition) bool {
+	have, present := v.contextValues[strings.ToLower(c.Key)]
+	prefix, name := cutSetPrefix(c.Operator)
 	if name == "Null" {
 		return slices.ContainsFunc(
 			c.Values,
@@ -187,7 +187,7 @@ func (v variables) holds(c Condition) bool {
 	}
 
 	base, ifExists := strings.CutSuffix(name, "IfExists")
-	test, ok := compare(base)
+	test, ok := findComparison(base)
 	if !ok {
 		return false
 	}
@@ -197,10 +197,10 @@ func (v variables) holds(c Condition) bool {
 		return hit != test.negated
 	}
 	if !present || len(have) == 0 {
-		return ifExists || prefix == forAll || prefix == "" && test.negated
+		return ifExists || prefix == forAllPrefix || prefix == "" && test.negated
 	}
 
-	if prefix == forAll || prefix == "" && test.negated {
+	if prefix == forAllPrefix || prefix == "" && test.negated {
 		return !slices.ContainsFunc(have, func(value string) bool { return !passes(value) })
 	}
 

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Kind is where a policy is attached, which decides what its statements must have.
-type Kind int
+// PolicyKind is where a policy is attached, which decides what its statements must have.
+type PolicyKind int
 
 // The kinds of policies.
 const (
-	Identity Kind = iota // of a role or user: no Principal
-	Resource             // of a bucket or key: Principal and Resource
-	Trust                // of a role: Principal and no Resource
+	Identity       PolicyKind = iota // of a role or user: no Principal
+	ResourcePolicy                   // of a bucket or key: Principal and Resource
+	TrustPolicy                      // of a role: Principal and no Resource
 )
 
 // Policy is a parsed policy document.
@@ -55,25 +55,25 @@ type Condition struct {
 
 // rawStatement is a statement as written.
 type rawStatement struct {
-	Sid          string                        `json:"Sid"`
-	Effect       string                        `json:"Effect"`
-	Principal    json.RawMessage               `json:"Principal"`
-	NotPrincipal json.RawMessage               `json:"NotPrincipal"`
-	Action       texts                         `json:"Action"`
-	NotAction    texts                         `json:"NotAction"`
-	Resource     texts                         `json:"Resource"`
-	NotResource  texts                         `json:"NotResource"`
-	Condition    map[string]map[string]scalars `json:"Condition"`
+	Sid          string                           `json:"Sid"`
+	Effect       string                           `json:"Effect"`
+	Principal    json.RawMessage                  `json:"Principal"`
+	NotPrincipal json.RawMessage                  `json:"NotPrincipal"`
+	Action       stringList                       `json:"Action"`
+	NotAction    stringList                       `json:"NotAction"`
+	Resource     stringList                       `json:"Resource"`
+	NotResource  stringList                       `json:"NotResource"`
+	Condition    map[string]map[string]scalarList `json:"Condition"`
 }
 
-// texts is a string or a list of strings.
-type texts []string
+// stringList is a string or a list of strings.
+type stringList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (t *texts) UnmarshalJSON(b []byte) error {
+func (t *stringList) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil && string(b) != "null" {
-		*t = texts{one}
+		*t = stringList{one}
 		return nil
 	}
 
@@ -87,17 +87,17 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// scalars is a string, number or boolean, or a list of them.
-type scalars []string
+// scalarList is a string, number or boolean, or a list of them.
+type scalarList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (s *scalars) UnmarshalJSON(b []byte) error {
+func (s *scalarList) UnmarshalJSON(b []byte) error {
 	var many []json.RawMessage
 	if err := json.Unmarshal(b, &many); err != nil {
 		many = []json.RawMessage{b}
 	}
 
-	*s = scalars{}
+	*s = scalarList{}
 
 	for _, raw := range many {
 		var v any
@@ -122,13 +122,13 @@ func (s *scalars) UnmarshalJSON(b []byte) error {
 
 // Parse reads a policy document strictly: unknown elements, and elements that the kind of policy cannot have, are
 // errors. The error's text fits behind IAM's MalformedPolicyDocument.
-func Parse(kind Kind, document string) (Policy, error) {
+func Parse(kind PolicyKind, document string) (Policy, error) {
 	var raw struct {
 		Version   string          `json:"Version"`
 		ID        string          `json:"Id"`
 		Statement json.RawMessage `json:"Statement"`
 	}
-	if err := strict([]byte(document), &raw); err != nil {
+	if err := decodeStrict([]byte(document), &raw); err != nil {
 		return Policy{}, fmt.Errorf("syntax errors in policy: %w", err)
 	}
 
@@ -140,7 +140,7 @@ func Parse(kind Kind, document string) (Policy, error) {
 		return Policy{}, fmt.Errorf("the policy must contain a valid version string, not %q", raw.Version)
 	}
 
-	statements, err := split(raw.Statement)
+	statements, err := splitStatements(raw.Statement)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -165,8 +165,8 @@ func Parse(kind Kind, document string) (Policy, error) {
 	return p, nil
 }
 
-// split takes the statements of a policy apart: a list of them, or one alone.
-func split(raw json.RawMessage) ([]json.RawMessage, error) {
+// splitStatements takes the statements of a policy apart: a list of them, or one alone.
+func splitStatements(raw json.RawMessage) ([]json.RawMessage, error) {
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 {
 		return nil, errors.New("missing required field Statement")
@@ -188,8 +188,8 @@ func split(raw json.RawMessage) ([]json.RawMessage, error) {
 	return statements, nil
 }
 
-// strict decodes one JSON object without unknown fields and without anything after it.
-func strict(b []byte, v any) error {
+// decodeStrict decodes one JSON object without unknown fields and without anything after it.
+func decodeStrict(b []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
@@ -203,9 +203,9 @@ func strict(b []byte, v any) error {
 	return nil
 }
 
-func parseStatement(kind Kind, b []byte) (Statement, error) {
+func parseStatement(kind PolicyKind, b []byte) (Statement, error) {
 	var raw rawStatement
-	if err := strict(b, &raw); err != nil {
+	if err := decodeStrict(b, &raw); err != nil {
 		return Statement{}, err
 	}
 
@@ -234,7 +234,7 @@ func parseStatement(kind Kind, b []byte) (Statement, error) {
 		return s, fmt.Errorf("not principal: %w", err)
 	}
 
-	if err := s.checkShape(kind); err != nil {
+	if err := s.validateElements(kind); err != nil {
 		return s, err
 	}
 
@@ -252,7 +252,7 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 		return Principals{"AWS": {"*"}}, nil
 	}
 
-	var byType map[string]texts
+	var byType map[string]stringList
 	if err := json.Unmarshal(b, &byType); err != nil || len(byType) == 0 {
 		return nil, errors.New(`must be "*" or an object of AWS, Service or Federated`)
 	}
@@ -270,28 +270,28 @@ func parsePrincipals(b json.RawMessage) (Principals, error) {
 	return out, nil
 }
 
-// checkShape checks that a statement has the elements its kind of policy must have, and no others.
-func (s Statement) checkShape(kind Kind) error {
-	principals := count(s.Principal != nil, s.NotPrincipal != nil)
-	resources := count(s.Resource != nil, s.NotResource != nil)
+// validateElements checks that a statement has the elements its kind of policy must have, and no others.
+func (s Statement) validateElements(kind PolicyKind) error {
+	principals := countTrue(s.Principal != nil, s.NotPrincipal != nil)
+	resources := countTrue(s.Resource != nil, s.NotResource != nil)
 	switch {
-	case count(s.Action != nil, s.NotAction != nil) != 1:
+	case countTrue(s.Action != nil, s.NotAction != nil) != 1:
 		return errors.New("policy statement must contain actions: either Action or NotAction")
 	case kind == Identity && principals > 0:
 		return errors.New("policy document should not specify a principal")
 	case kind != Identity && principals != 1:
 		return errors.New("missing required field Principal")
-	case kind == Trust && resources > 0:
+	case kind == TrustPolicy && resources > 0:
 		return errors.New("has prohibited field Resource")
-	case kind != Trust && resources != 1:
+	case kind != TrustPolicy && resources != 1:
 		return errors.New("policy statement must contain resources: either Resource or NotResource")
 	}
 
-	return s.checkNames()
+	return s.validateNames()
 }
 
-// checkNames checks the form of a statement's actions and resources.
-func (s Statement) checkNames() error {
+// validateNames checks the form of a statement's actions and resources.
+func (s Statement) validateNames() error {
 	for _, a := range slices.Concat(s.Action, s.NotAction) {
 		service, name, ok := strings.Cut(a, ":")
 		if a != "*" && (!ok || service == "" || name == "" || strings.ContainsAny(a, " \t\n")) {
@@ -312,8 +312,8 @@ func (s Statement) checkNames() error {
 	return nil
 }
 
-// count is how many of the flags are set.
-func count(flags ...bool) (n int) {
+// countTrue is how many of the flags are set.
+func countTrue(flags ...bool) (n int) {
 	for _, f := range flags {
 		if f {
 			n++
@@ -323,10 +323,10 @@ func count(flags ...bool) (n int) {
 	return n
 }
 
-func parseConditions(raw map[string]map[string]scalars) ([]Condition, error) {
+func parseConditions(raw map[string]map[string]scalarList) ([]Condition, error) {
 	var out []Condition
 	for operator, keys := range raw {
-		if !knownOperator(operator) {
+		if !isKnownOperator(operator) {
 			return nil, fmt.Errorf("invalid condition type: %s", operator)
 		}
 

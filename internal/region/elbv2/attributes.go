@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// balancerDefaults are a new network load balancer's attributes.
-func balancerDefaults() map[string]string {
+// defaultBalancerAttributes are a new network load balancer's attributes.
+func defaultBalancerAttributes() map[string]string {
 	return map[string]string{
 		"deletion_protection.enabled": "false", "load_balancing.cross_zone.enabled": "false", "access_logs.s3.enabled": "false",
 		"access_logs.s3.bucket": "", "access_logs.s3.prefix": "", "ipv6.deny_all_igw_traffic": "false",
@@ -20,8 +20,8 @@ func balancerDefaults() map[string]string {
 	}
 }
 
-// groupDefaults are a new target group's attributes.
-func groupDefaults() map[string]string {
+// defaultGroupAttributes are a new target group's attributes.
+func defaultGroupAttributes() map[string]string {
 	return map[string]string{
 		"deregistration_delay.timeout_seconds": "300", "deregistration_delay.connection_termination.enabled": "false",
 		"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false", "stickiness.enabled": "false",
@@ -35,8 +35,8 @@ func groupDefaults() map[string]string {
 	}
 }
 
-// setAttribute refuses a key that the resource does not have.
-func setAttribute(have map[string]string, key, value *string) error {
+// validateAttribute refuses a key that the resource does not have.
+func validateAttribute(have map[string]string, key, value *string) error {
 	k := record.String(key)
 	old, known := have[k]
 	switch {
@@ -65,7 +65,7 @@ func setAttribute(have map[string]string, key, value *string) error {
 	return nil
 }
 
-func (s *Service) showAttributes(have map[string]string) []*sdk.LoadBalancerAttribute {
+func (s *Service) toBalancerAttributes(have map[string]string) []*sdk.LoadBalancerAttribute {
 	var out []*sdk.LoadBalancerAttribute
 	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.LoadBalancerAttribute{Key: new(k), Value: new(have[k])})
@@ -74,27 +74,27 @@ func (s *Service) showAttributes(have map[string]string) []*sdk.LoadBalancerAttr
 	return out
 }
 
-func (s *Service) describeAttributes(
+func (s *Service) describeLoadBalancerAttributes(
 	in *sdk.DescribeLoadBalancerAttributesInput,
 ) (*sdk.DescribeLoadBalancerAttributesOutput, error) {
-	b, err := s.balancer(in.LoadBalancerArn)
+	b, err := s.findLoadBalancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
 
-	return &sdk.DescribeLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
+	return &sdk.DescribeLoadBalancerAttributesOutput{Attributes: s.toBalancerAttributes(b.Attributes)}, nil
 }
 
-func (s *Service) modifyAttributes(
+func (s *Service) modifyLoadBalancerAttributes(
 	in *sdk.ModifyLoadBalancerAttributesInput,
 ) (*sdk.ModifyLoadBalancerAttributesOutput, error) {
-	b, err := s.balancer(in.LoadBalancerArn)
+	b, err := s.findLoadBalancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, a := range in.Attributes {
-		if err := setAttribute(b.Attributes, a.Key, a.Value); err != nil {
+		if err := validateAttribute(b.Attributes, a.Key, a.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -103,10 +103,10 @@ func (s *Service) modifyAttributes(
 		b.Attributes[*a.Key] = record.String(a.Value)
 	}
 
-	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.showAttributes(b.Attributes)}, nil
+	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.toBalancerAttributes(b.Attributes)}, nil
 }
 
-func showGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
+func toGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
 	var out []*sdk.TargetGroupAttribute
 	for _, k := range record.SortedKeys(have) {
 		out = append(out, &sdk.TargetGroupAttribute{Key: new(k), Value: new(have[k])})
@@ -115,27 +115,27 @@ func showGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
 	return out
 }
 
-func (s *Service) describeGroupAttributes(
+func (s *Service) describeTargetGroupAttributes(
 	in *sdk.DescribeTargetGroupAttributesInput,
 ) (*sdk.DescribeTargetGroupAttributesOutput, error) {
-	g, err := s.group(in.TargetGroupArn)
+	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
 
-	return &sdk.DescribeTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
+	return &sdk.DescribeTargetGroupAttributesOutput{Attributes: toGroupAttributes(g.Attributes)}, nil
 }
 
-func (s *Service) modifyGroupAttributes(
+func (s *Service) modifyTargetGroupAttributes(
 	in *sdk.ModifyTargetGroupAttributesInput,
 ) (*sdk.ModifyTargetGroupAttributesOutput, error) {
-	g, err := s.group(in.TargetGroupArn)
+	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
 
 	for _, a := range in.Attributes {
-		if err := setAttribute(g.Attributes, a.Key, a.Value); err != nil {
+		if err := validateAttribute(g.Attributes, a.Key, a.Value); err != nil {
 			return nil, err
 		}
 	}
@@ -144,5 +144,5 @@ func (s *Service) modifyGroupAttributes(
 		g.Attributes[*a.Key] = record.String(a.Value)
 	}
 
-	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: showGroupAttributes(g.Attributes)}, nil
+	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: toGroupAttributes(g.Attributes)}, nil
 }

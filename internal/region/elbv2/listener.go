@@ -19,15 +19,15 @@ import (
 
 func (s *Service) listenerOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.book, "CreateListener", s.createListener),
-		record.WriteOperation(s.book, "ModifyListener", s.modifyListener),
-		record.WriteOperation(s.book, "DeleteListener", s.deleteListener),
-		record.ReadOperation(s.book, "DescribeListeners", s.describeListeners),
+		record.WriteOperation(s.store, "CreateListener", s.createListener),
+		record.WriteOperation(s.store, "ModifyListener", s.modifyListener),
+		record.WriteOperation(s.store, "DeleteListener", s.deleteListener),
+		record.ReadOperation(s.store, "DescribeListeners", s.describeListeners),
 	}
 }
 
-// forwardsTo is the target group of a listener.
-func forwardsTo(l *sdk.Listener) string {
+// listenerTargetGroup is the target group of a listener.
+func listenerTargetGroup(l *sdk.Listener) string {
 	if len(l.DefaultActions) == 0 {
 		return ""
 	}
@@ -35,11 +35,11 @@ func forwardsTo(l *sdk.Listener) string {
 	return record.String(l.DefaultActions[0].TargetGroupArn)
 }
 
-// listenersOf lists the listeners that forward to a group.
-func (s *Service) listenersOf(group string) []*sdk.Listener {
+// listenersForGroup lists the listeners that forward to a group.
+func (s *Service) listenersForGroup(group string) []*sdk.Listener {
 	var out []*sdk.Listener
 	for _, id := range record.SortedKeys(s.st.Listeners) {
-		if forwardsTo(s.st.Listeners[id]) == group {
+		if listenerTargetGroup(s.st.Listeners[id]) == group {
 			out = append(out, s.st.Listeners[id])
 		}
 	}
@@ -47,10 +47,10 @@ func (s *Service) listenersOf(group string) []*sdk.Listener {
 	return out
 }
 
-// balancersOf lists the load balancers that use a group.
-func (s *Service) balancersOf(group string) []string {
+// balancersForGroup lists the load balancers that use a group.
+func (s *Service) balancersForGroup(group string) []string {
 	var out []string
-	for _, l := range s.listenersOf(group) {
+	for _, l := range s.listenersForGroup(group) {
 		out = append(out, record.String(l.LoadBalancerArn))
 	}
 
@@ -59,8 +59,8 @@ func (s *Service) balancersOf(group string) []string {
 	return slices.Compact(out)
 }
 
-// checkAction settles what a listener does: it forwards to one group.
-func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
+// setDefaultAction settles what a listener does: it forwards to one group.
+func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error {
 	if len(actions) != 1 || record.String(actions[0].Type) != sdk.ActionTypeEnumForward {
 		return wire.Errorf(
 			"InvalidLoadBalancerAction",
@@ -74,7 +74,7 @@ func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 		arn = record.String(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}
 
-	g, err := s.group(&arn)
+	g, err := s.findTargetGroup(&arn)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 		)
 	}
 
-	if used := s.balancersOf(arn); len(used) > 0 && used[0] != record.String(l.LoadBalancerArn) {
+	if used := s.balancersForGroup(arn); len(used) > 0 && used[0] != record.String(l.LoadBalancerArn) {
 		return wire.Errorf(
 			"TargetGroupAssociationLimit",
 			"The following target groups cannot be associated with more than one load balancer: %s",
@@ -115,8 +115,8 @@ func (s *Service) checkAction(l *sdk.Listener, actions []*sdk.Action) error {
 	return nil
 }
 
-// listens finds the listener of a load balancer on a port.
-func (s *Service) listens(balancer *string, port int64) *sdk.Listener {
+// findListenerByPort finds the listener of a load balancer on a port.
+func (s *Service) findListenerByPort(balancer *string, port int64) *sdk.Listener {
 	for _, l := range s.st.Listeners {
 		if record.String(l.LoadBalancerArn) == record.String(balancer) && *l.Port == port {
 			return l
@@ -127,14 +127,14 @@ func (s *Service) listens(balancer *string, port int64) *sdk.Listener {
 }
 
 func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListenerOutput, error) {
-	b, err := s.balancer(in.LoadBalancerArn)
+	b, err := s.findLoadBalancer(in.LoadBalancerArn)
 	if err != nil {
 		return nil, err
 	}
 
 	switch {
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
-		return nil, validation("A port between 1 and 65535 must be specified")
+		return nil, newValidationError("A port between 1 and 65535 must be specified")
 	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.String(in.Protocol)):
 		return nil, wire.Errorf(
 			"UnsupportedProtocol",
@@ -143,7 +143,7 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 		)
 	}
 
-	tags, err := tagMap(in.Tags)
+	tags, err := parseTags(in.Tags)
 	if err != nil {
 		return nil, err
 	}
@@ -164,12 +164,13 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 		Port:            in.Port,
 		Protocol:        in.Protocol,
 	}
-	if err := s.checkAction(l, in.DefaultActions); err != nil {
+	if err := s.setDefaultAction(l, in.DefaultActions); err != nil {
 		return nil, err
 	}
 
-	if old := s.listens(in.LoadBalancerArn, *in.Port); old != nil {
-		if forwardsTo(old) != forwardsTo(l) || record.String(old.Protocol) != record.String(l.Protocol) {
+	if old := s.findListenerByPort(in.LoadBalancerArn, *in.Port); old != nil {
+		if listenerTargetGroup(old) != listenerTargetGroup(l) ||
+			record.String(old.Protocol) != record.String(l.Protocol) {
 			return nil, wire.Errorf(
 				"DuplicateListener",
 				"A listener already exists on this port for this load balancer '%s'",
@@ -186,7 +187,7 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	return &sdk.CreateListenerOutput{Listeners: []*sdk.Listener{l}}, nil
 }
 
-func (s *Service) listener(arn *string) (*sdk.Listener, error) {
+func (s *Service) findListener(arn *string) (*sdk.Listener, error) {
 	l := s.st.Listeners[record.String(arn)]
 	if l == nil {
 		return nil, wire.Errorf(
@@ -200,7 +201,7 @@ func (s *Service) listener(arn *string) (*sdk.Listener, error) {
 }
 
 func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListenerOutput, error) {
-	l, err := s.listener(in.ListenerArn)
+	l, err := s.findListener(in.ListenerArn)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +215,7 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 		after.Port = in.Port
 	}
 
-	if other := s.listens(l.LoadBalancerArn, *after.Port); other != nil && other != l {
+	if other := s.findListenerByPort(l.LoadBalancerArn, *after.Port); other != nil && other != l {
 		return nil, wire.Errorf("DuplicateListener", "A listener already exists on port %d", *after.Port)
 	}
 
@@ -223,7 +224,7 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 		actions = l.DefaultActions
 	}
 
-	if err := s.checkAction(&after, actions); err != nil {
+	if err := s.setDefaultAction(&after, actions); err != nil {
 		return nil, err
 	}
 
@@ -233,7 +234,7 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 }
 
 func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListenerOutput, error) {
-	if _, err := s.listener(in.ListenerArn); err != nil {
+	if _, err := s.findListener(in.ListenerArn); err != nil {
 		return nil, err
 	}
 
@@ -246,7 +247,7 @@ func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListen
 func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.DescribeListenersOutput, error) {
 	arns := record.Strings(in.ListenerArns)
 	if in.LoadBalancerArn != nil {
-		if _, err := s.balancer(in.LoadBalancerArn); err != nil {
+		if _, err := s.findLoadBalancer(in.LoadBalancerArn); err != nil {
 			return nil, err
 		}
 
@@ -256,11 +257,11 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 			}
 		}
 	} else if len(arns) == 0 {
-		return nil, validation("You must specify either listener ARNs or a load balancer ARN")
+		return nil, newValidationError("You must specify either listener ARNs or a load balancer ARN")
 	}
 
 	slices.Sort(arns)
-	arns, next, err := page(arns, in.PageSize, in.Marker)
+	arns, next, err := paginateKeys(arns, in.PageSize, in.Marker)
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +269,7 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 	out := &sdk.DescribeListenersOutput{NextMarker: next, Listeners: []*sdk.Listener{}}
 
 	for _, arn := range arns {
-		l, err := s.listener(&arn)
+		l, err := s.findListener(&arn)
 		if err != nil {
 			return nil, err
 		}
@@ -283,9 +284,9 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 // where the target is an instance.
 func (s *Service) Balancers() []netbuilder.LoadBalancer {
 	var out []netbuilder.LoadBalancer
-	err := s.book.WithLock(func() error {
+	err := s.store.WithLock(func() error {
 		for _, arn := range record.SortedKeys(s.st.Balancers) {
-			out = append(out, s.draw(arn))
+			out = append(out, s.toNetworkBalancer(arn))
 		}
 
 		return nil
@@ -297,7 +298,7 @@ func (s *Service) Balancers() []netbuilder.LoadBalancer {
 	return out
 }
 
-func (s *Service) draw(arn string) netbuilder.LoadBalancer {
+func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 	b := s.st.Balancers[arn]
 	out := netbuilder.LoadBalancer{
 		VPC:            record.String(b.Shape.VpcId),
@@ -319,10 +320,10 @@ func (s *Service) draw(arn string) netbuilder.LoadBalancer {
 
 	for _, id := range record.SortedKeys(s.st.Listeners) {
 		l := s.st.Listeners[id]
-		if record.String(l.LoadBalancerArn) == arn && s.st.Groups[forwardsTo(l)] != nil {
+		if record.String(l.LoadBalancerArn) == arn && s.st.Groups[listenerTargetGroup(l)] != nil {
 			out.Listeners = append(
 				out.Listeners,
-				netspec.Listener{Port: int(*l.Port), TargetGroup: s.drawGroup(forwardsTo(l))},
+				netspec.Listener{Port: int(*l.Port), TargetGroup: s.toNetworkGroup(listenerTargetGroup(l))},
 			)
 		}
 	}
@@ -330,7 +331,7 @@ func (s *Service) draw(arn string) netbuilder.LoadBalancer {
 	return out
 }
 
-func (s *Service) drawGroup(arn string) netspec.TargetGroup {
+func (s *Service) toNetworkGroup(arn string) netspec.TargetGroup {
 	g := s.st.Groups[arn]
 	port, err := strconv.Atoi(record.String(g.Shape.HealthCheckPort))
 	if err != nil {

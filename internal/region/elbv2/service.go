@@ -55,21 +55,21 @@ type Config struct {
 
 // Service is load balancing in one region.
 type Service struct {
-	cfg  Config
-	st   *state
-	book *record.Store
+	cfg   Config
+	st    *serviceState
+	store *record.Store
 }
 
-// state is all that is remembered; it is saved as JSON. Everything is by ARN.
-type state struct {
-	Balancers map[string]*balancer
-	Groups    map[string]*group
+// serviceState is all that is remembered; it is saved as JSON. Everything is by ARN.
+type serviceState struct {
+	Balancers map[string]*loadBalancer
+	Groups    map[string]*targetGroup
 	Listeners map[string]*sdk.Listener
 	Tags      map[string]map[string]string
-	Ghosts    []ghost
+	Ghosts    []deletedBalancer
 }
 
-type balancer struct {
+type loadBalancer struct {
 	Shape      *sdk.LoadBalancer
 	Attributes map[string]string
 	Interfaces []ec2.ManagedInterface
@@ -78,22 +78,22 @@ type balancer struct {
 	Request    string // what it was made from, for idempotent repeats
 }
 
-type group struct {
+type targetGroup struct {
 	Shape      *sdk.TargetGroup
 	Attributes map[string]string
-	Targets    map[string]*target // by id and port
+	Targets    map[string]*registeredTarget // by id and port
 	Request    string
 }
 
-type target struct {
+type registeredTarget struct {
 	ID      string
 	Port    int64
 	Zone    string
 	Leaving time.Time // end of draining; zero while registered
 }
 
-// ghost is a deleted load balancer whose interfaces are still there, as AWS's are for a while.
-type ghost struct {
+// deletedBalancer is a deleted load balancer whose interfaces are still there, as AWS's are for a while.
+type deletedBalancer struct {
 	At  time.Time
 	IDs []string
 }
@@ -112,15 +112,15 @@ func New(cfg Config) (*Service, error) {
 		cfg.MaxBalancers = 50
 	}
 
-	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Store{
+	s := &Service{cfg: cfg, st: &serviceState{}}
+	s.store = &record.Store{
 		Name:                "elbv2",
 		Backend:             cfg.Saver,
 		State:               s.st,
-		ApplyDueTransitions: s.settle,
+		ApplyDueTransitions: s.applyDueTransitions,
 		OnChange:            cfg.Cloud.LoadBalancersChanged,
 	}
-	if err := s.book.Load(); err != nil {
+	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
 
@@ -129,11 +129,11 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	if s.st.Balancers == nil {
-		s.st.Balancers = map[string]*balancer{}
+		s.st.Balancers = map[string]*loadBalancer{}
 	}
 
 	if s.st.Groups == nil {
-		s.st.Groups = map[string]*group{}
+		s.st.Groups = map[string]*targetGroup{}
 	}
 
 	if s.st.Listeners == nil {
@@ -144,10 +144,10 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error { return s.book.SaveTo(to) }
+func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
 
-// delay is how long something of kind takes.
-func (s *Service) delay(kind string) time.Duration {
+// provisioningDelay is how long something of kind takes.
+func (s *Service) provisioningDelay(kind string) time.Duration {
 	if s.cfg.Provisioning == nil {
 		return s.cfg.Delay
 	}
@@ -164,21 +164,21 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if err := s.book.WithLock(func() error { return nil }); err != nil {
+			if err := s.store.WithLock(func() error { return nil }); err != nil {
 				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
 			}
 		}
 	}
 }
 
-// settle brings the state up to the clock.
-func (s *Service) settle() {
+// applyDueTransitions brings the state up to the clock.
+func (s *Service) applyDueTransitions() {
 	now := s.cfg.Now()
 	for _, arn := range record.SortedKeys(s.st.Balancers) {
 		b := s.st.Balancers[arn]
 		if record.String(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
 			b.Shape.State.Code = new(sdk.LoadBalancerStateEnumActive)
-			s.book.MarkChanged()
+			s.store.MarkChanged()
 		}
 	}
 
@@ -186,17 +186,17 @@ func (s *Service) settle() {
 		for key, t := range g.Targets {
 			if !t.Leaving.IsZero() && !t.Leaving.After(now) {
 				delete(g.Targets, key)
-				s.book.MarkChanged()
+				s.store.MarkChanged()
 			}
 		}
 	}
 
-	s.st.Ghosts = slices.DeleteFunc(s.st.Ghosts, func(g ghost) bool {
+	s.st.Ghosts = slices.DeleteFunc(s.st.Ghosts, func(g deletedBalancer) bool {
 		if g.At.After(now) {
 			return false
 		}
 
-		s.book.MarkChanged()
+		s.store.MarkChanged()
 		if err := s.cfg.Cloud.DeleteManagedInterfaces(g.IDs...); err != nil {
 			s.cfg.Log.Error("a load balancer's interfaces could not be removed", slog.Any("error", err))
 			return false
@@ -206,7 +206,7 @@ func (s *Service) settle() {
 	})
 }
 
-func (s *Service) arn(rest string) string {
+func (s *Service) resourceARN(rest string) string {
 	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
 }
 
@@ -217,29 +217,32 @@ func (s *Service) Wire() wire.Service {
 		Protocol:  wire.Query,
 		Version:   "2015-12-01",
 		Namespace: "http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/",
-		Authorize: s.authorize,
-		Ops:       slices.Concat(s.balancerOps(), s.groupOps(), s.listenerOps(), s.tagOps()),
+		Authorize: s.authorizeRequest,
+		Ops:       slices.Concat(s.loadBalancerOps(), s.targetGroupOps(), s.listenerOps(), s.tagOps()),
 	}
 }
 
-// authorize asks IAM about every resource that a request names, and about the one that it makes.
-func (s *Service) authorize(ctx context.Context, op string, in any) error {
-	return s.book.Authorize(
+// authorizeRequest asks IAM about every resource that a request names, and about the one that it makes.
+func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
+	return s.store.Authorize(
 		ctx,
 		"elasticloadbalancing:"+op,
 		in,
-		func(tree map[string]any) []wire.Check { return s.questions(op, tree) },
+		func(tree map[string]any) []wire.Check { return s.requestChecks(op, tree) },
 	)
 }
 
-func (s *Service) questions(op string, tree map[string]any) []wire.Check {
+func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	action := "elasticloadbalancing:" + op
 	request := map[string][]string{}
 	record.AddRequestTags(request, tree["Tags"])
 	var out []wire.Check
 	name, _ := tree["Name"].(string)
 	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
-		out = append(out, wire.Check{Action: action, Resource: s.arn(made + name + "/*"), Context: request})
+		out = append(
+			out,
+			wire.Check{Action: action, Resource: s.resourceARN(made + name + "/*"), Context: request},
+		)
 		if len(request) > 0 { // whoever makes it with tags must be allowed to tag it
 			c := maps.Clone(request)
 			c["elasticloadbalancing:CreateAction"] = []string{op}
@@ -247,7 +250,7 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 				out,
 				wire.Check{
 					Action:   "elasticloadbalancing:AddTags",
-					Resource: s.arn(made + name + "/*"),
+					Resource: s.resourceARN(made + name + "/*"),
 					Context:  c,
 				},
 			)
@@ -274,17 +277,17 @@ func (s *Service) questions(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
-func validation(format string, args ...any) error {
+func newValidationError(format string, args ...any) error {
 	return wire.Errorf("ValidationError", format, args...)
 }
 
-func pageSize(n *int64) (int64, error) {
+func resolvePageSize(n *int64) (int64, error) {
 	if n == nil {
 		return 400, nil
 	}
 
 	if *n < 1 || *n > 400 {
-		return 0, validation(
+		return 0, newValidationError(
 			"1 validation error detected: Value '%d' at 'pageSize' must be between 1 and 400",
 			*n,
 		)
@@ -293,11 +296,11 @@ func pageSize(n *int64) (int64, error) {
 	return *n, nil
 }
 
-func page(keys []string, size *int64, marker *string) ([]string, *string, error) {
-	n, err := pageSize(size)
+func paginateKeys(keys []string, size *int64, marker *string) ([]string, *string, error) {
+	n, err := resolvePageSize(size)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	return record.Paginate(keys, n, marker, validation("Invalid marker"))
+	return record.Paginate(keys, n, marker, newValidationError("Invalid marker"))
 }

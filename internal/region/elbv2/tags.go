@@ -14,24 +14,24 @@ import (
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.book, "AddTags", s.addTags),
-		record.WriteOperation(s.book, "RemoveTags", s.removeTags),
-		record.ReadOperation(s.book, "DescribeTags", s.describeTags),
+		record.WriteOperation(s.store, "AddTags", s.addTags),
+		record.WriteOperation(s.store, "RemoveTags", s.removeTags),
+		record.ReadOperation(s.store, "DescribeTags", s.describeTags),
 	}
 }
 
-// maxTagged is how many resources one call may name.
-const maxTagged = 20
+// maxTaggedResources is how many resources one call may name.
+const maxTaggedResources = 20
 
-func tagMap(tags []*sdk.Tag) (map[string]string, error) {
+func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
 		k := record.String(t.Key)
 		switch _, twice := out[k]; {
 		case k == "" || len(k) > 128 || len(record.String(t.Value)) > 256:
-			return nil, validation("The tag key '%s' or its value is empty or too long", k)
+			return nil, newValidationError("The tag key '%s' or its value is empty or too long", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return nil, validation("The tag key '%s' begins with aws:, which is reserved", k)
+			return nil, newValidationError("The tag key '%s' begins with aws:, which is reserved", k)
 		case twice:
 			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
 		}
@@ -54,23 +54,27 @@ func (s *Service) setTags(arn string, tags map[string]string) {
 	maps.Copy(s.st.Tags[arn], tags)
 }
 
-// tagged checks that resources exist.
-func (s *Service) tagged(arns []string) error {
-	if len(arns) == 0 || len(arns) > maxTagged {
-		return validation("1 to %d resource ARNs must be specified, not %d", maxTagged, len(arns))
+// checkResourcesExist checks that resources exist.
+func (s *Service) checkResourcesExist(arns []string) error {
+	if len(arns) == 0 || len(arns) > maxTaggedResources {
+		return newValidationError(
+			"1 to %d resource ARNs must be specified, not %d",
+			maxTaggedResources,
+			len(arns),
+		)
 	}
 
 	for _, arn := range arns {
 		var err error
 		switch {
 		case strings.Contains(arn, ":loadbalancer/"):
-			_, err = s.balancer(&arn)
+			_, err = s.findLoadBalancer(&arn)
 		case strings.Contains(arn, ":targetgroup/"):
-			_, err = s.group(&arn)
+			_, err = s.findTargetGroup(&arn)
 		case strings.Contains(arn, ":listener/"):
-			_, err = s.listener(&arn)
+			_, err = s.findListener(&arn)
 		default:
-			err = validation("'%s' is not a valid load balancer ARN", arn)
+			err = newValidationError("'%s' is not a valid load balancer ARN", arn)
 		}
 
 		if err != nil {
@@ -82,12 +86,12 @@ func (s *Service) tagged(arns []string) error {
 }
 
 func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
-	tags, err := tagMap(in.Tags)
+	tags, err := parseTags(in.Tags)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 
@@ -99,7 +103,7 @@ func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
 }
 
 func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, error) {
-	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 
@@ -113,7 +117,7 @@ func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, er
 }
 
 func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
-	if err := s.tagged(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 

@@ -15,11 +15,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// checkTarget refuses what cannot be a target of a group, and returns its zone.
-func (s *Service) checkTarget(g *group, id string) (string, error) {
+// validateTarget refuses what cannot be a target of a group, and returns its zone.
+func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 	if record.String(g.Shape.TargetType) == "ip" {
 		if _, err := netip.ParseAddr(id); err != nil {
-			return "", validation("The IP address '%s' is not valid", id)
+			return "", newValidationError("The IP address '%s' is not valid", id)
 		}
 
 		return "", nil
@@ -50,41 +50,45 @@ func (s *Service) checkTarget(g *group, id string) (string, error) {
 }
 
 func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTargetsOutput, error) {
-	g, err := s.group(in.TargetGroupArn)
+	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
 
 	if len(in.Targets) == 0 {
-		return nil, validation("At least one target must be specified")
+		return nil, newValidationError("At least one target must be specified")
 	}
 
-	var made []*target
+	var made []*registeredTarget
 
 	for _, d := range in.Targets {
-		zone, err := s.checkTarget(g, record.String(d.Id))
+		zone, err := s.validateTarget(g, record.String(d.Id))
 		if err != nil {
 			return nil, err
 		}
 
 		made = append(
 			made,
-			&target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port), Zone: zone},
+			&registeredTarget{
+				ID:   record.String(d.Id),
+				Port: *intOrDefault(d.Port, *g.Shape.Port),
+				Zone: zone,
+			},
 		)
 	}
 
 	for _, t := range made {
-		g.Targets[t.key()] = t
+		g.Targets[t.registrationKey()] = t
 	}
 
 	return &sdk.RegisterTargetsOutput{}, nil
 }
 
-func (t *target) key() string { return fmt.Sprintf("%s:%d", t.ID, t.Port) }
+func (t *registeredTarget) registrationKey() string { return fmt.Sprintf("%s:%d", t.ID, t.Port) }
 
 // deregisterTargets lets targets drain. Those that are not registered are ignored, as at AWS.
 func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.DeregisterTargetsOutput, error) {
-	g, err := s.group(in.TargetGroupArn)
+	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +118,8 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 	return &sdk.DeregisterTargetsOutput{}, nil
 }
 
-// health is a target's state and AWS's reason and words for it.
-func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
+// targetHealth is a target's state and AWS's reason and words for it.
+func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealth {
 	say := func(state, reason, text string) *sdk.TargetHealth {
 		h := &sdk.TargetHealth{State: new(state)}
 		if reason != "" {
@@ -129,7 +133,7 @@ func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
 	switch {
 	case !t.Leaving.IsZero():
 		return say("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress")
-	case len(s.listenersOf(arn)) == 0:
+	case len(s.listenersForGroup(arn)) == 0:
 		return say(
 			"unused",
 			"Target.NotInUse",
@@ -159,15 +163,17 @@ func (s *Service) health(arn string, t *target) *sdk.TargetHealth {
 	return say("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
 }
 
-func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.DescribeTargetHealthOutput, error) {
-	g, err := s.group(in.TargetGroupArn)
+func (s *Service) describeTargetHealth(
+	in *sdk.DescribeTargetHealthInput,
+) (*sdk.DescribeTargetHealthOutput, error) {
+	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
 		return nil, err
 	}
 
 	arn := record.String(in.TargetGroupArn)
 	out := &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
-	show := func(t *target, h *sdk.TargetHealth) {
+	show := func(t *registeredTarget, h *sdk.TargetHealth) {
 		port := record.String(g.Shape.HealthCheckPort)
 		if port == "traffic-port" {
 			port = strconv.FormatInt(t.Port, 10)
@@ -181,16 +187,16 @@ func (s *Service) describeHealth(in *sdk.DescribeTargetHealthInput) (*sdk.Descri
 	}
 	if len(in.Targets) == 0 {
 		for _, key := range record.SortedKeys(g.Targets) {
-			show(g.Targets[key], s.health(arn, g.Targets[key]))
+			show(g.Targets[key], s.targetHealth(arn, g.Targets[key]))
 		}
 
 		return out, nil
 	}
 
 	for _, d := range in.Targets {
-		t := &target{ID: record.String(d.Id), Port: *orNumber(d.Port, *g.Shape.Port)}
-		if known := g.Targets[t.key()]; known != nil {
-			show(known, s.health(arn, known))
+		t := &registeredTarget{ID: record.String(d.Id), Port: *intOrDefault(d.Port, *g.Shape.Port)}
+		if known := g.Targets[t.registrationKey()]; known != nil {
+			show(known, s.targetHealth(arn, known))
 			continue
 		}
 

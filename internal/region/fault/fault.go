@@ -20,19 +20,19 @@ type Effect string
 
 // The effects.
 const (
-	Fail       Effect = "fail"        // it is answered with an error and does nothing
-	Throttle   Effect = "throttle"    // it is answered as AWS answers who calls too often, and does nothing
-	Delay      Effect = "delay"       // it is carried out later, as on a slow line
-	DropAnswer Effect = "drop-answer" // it takes effect, but the connection ends without an answer
-	Close      Effect = "close"       // the connection ends, and the call does nothing
-	Kill       Effect = "kill"        // the calling process on this computer is killed, and the call does nothing
-	KillAfter  Effect = "kill-after"  // the call takes effect, then the calling process is killed before it gets the answer
-	Provision  Effect = "provision"   // no call goes wrong: things of a kind take this long to become what they should be
+	Fail        Effect = "fail"        // it is answered with an error and does nothing
+	Throttle    Effect = "throttle"    // it is answered as AWS answers who calls too often, and does nothing
+	EffectDelay Effect = "delay"       // it is carried out later, as on a slow line
+	DropAnswer  Effect = "drop-answer" // it takes effect, but the connection ends without an answer
+	Close       Effect = "close"       // the connection ends, and the call does nothing
+	Kill        Effect = "kill"        // the calling process on this computer is killed, and the call does nothing
+	KillAfter   Effect = "kill-after"  // the call takes effect, then the calling process is killed before it gets the answer
+	Provision   Effect = "provision"   // no call goes wrong: things of a kind take this long to become what they should be
 )
 
 // Effects lists all effects in the order in which they are explained.
 func Effects() []Effect {
-	return []Effect{Fail, Throttle, Delay, DropAnswer, Close, Kill, KillAfter, Provision}
+	return []Effect{Fail, Throttle, EffectDelay, DropAnswer, Close, Kill, KillAfter, Provision}
 }
 
 // Kinds lists what [Provision] knows: how long it takes to make a thing, and with "-deletion" to remove it.
@@ -59,7 +59,7 @@ type Rule struct {
 	// Code and Message of the error, for [Fail] and [Throttle]; empty means the service's usual ones.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Delay is for [Delay] and [Provision].
+	// Delay is for [EffectDelay] and [Provision].
 	Delay Duration `json:"delay,omitempty"`
 	// Kind is one of [Kinds], for [Provision].
 	Kind string `json:"kind,omitempty"`
@@ -98,13 +98,13 @@ func (r Rule) Check() error {
 		!slices.Contains(Effects(), r.Effect),
 		"effect %q is not known: use one of %s",
 		r.Effect,
-		join(Effects()),
+		joinNames(Effects()),
 	)
 
 	bad(pattern != nil, "action %q is no pattern: use a name such as CreateVolume, or Create*", r.Action)
 	bad(r.Nth < 0, "nth %d: calls are counted from 1", r.Nth)
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
-	timed := r.Effect == Delay || r.Effect == Provision
+	timed := r.Effect == EffectDelay || r.Effect == Provision
 	bad(timed && r.Delay <= 0, "effect %s needs a delay, such as 2s", r.Effect)
 	bad(!timed && r.Delay != 0, "a delay goes with the effects delay and provision, not with %s", r.Effect)
 	bad(
@@ -113,7 +113,12 @@ func (r Rule) Check() error {
 		r.Effect,
 	)
 	if r.Effect == Provision {
-		bad(!slices.Contains(Kinds(), r.Kind), "kind %q is not known: use one of %s", r.Kind, join(Kinds()))
+		bad(
+			!slices.Contains(Kinds(), r.Kind),
+			"kind %q is not known: use one of %s",
+			r.Kind,
+			joinNames(Kinds()),
+		)
 		bad(
 			r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating,
 			"effect provision is about a kind, not about calls: leave out service, action, nth, count and mutating",
@@ -125,7 +130,7 @@ func (r Rule) Check() error {
 	return errors.Join(errs...)
 }
 
-func join[T ~string](all []T) string {
+func joinNames[T ~string](all []T) string {
 	out := make([]string, 0, len(all))
 	for _, v := range all {
 		out = append(out, string(v))
@@ -140,7 +145,7 @@ type Call struct {
 	Mutating        bool
 }
 
-func (r Rule) matches(c Call) bool {
+func (r Rule) matchesCall(c Call) bool {
 	if r.Effect == Provision || r.Mutating && !c.Mutating || r.Service != "" && r.Service != c.Service {
 		return false
 	}
@@ -149,8 +154,8 @@ func (r Rule) matches(c Call) bool {
 	return r.Action == "" || err == nil && ok
 }
 
-// due says whether the call just seen goes wrong.
-func (r Rule) due() bool {
+// isDue says whether the call just seen goes wrong.
+func (r Rule) isDue() bool {
 	n := r.Seen
 	first := max(r.Nth, 1)
 	count := r.Count
@@ -163,9 +168,9 @@ func (r Rule) due() bool {
 
 // Engine holds the rules. The zero Engine is ready, and may be used by several goroutines.
 type Engine struct {
-	mu    sync.Mutex
-	last  int
-	rules []Rule
+	mu         sync.Mutex
+	lastRuleID int
+	rules      []Rule
 }
 
 // Add takes a rule over and returns it with its id.
@@ -176,8 +181,8 @@ func (e *Engine) Add(r Rule) (Rule, error) {
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.last++
-	r.ID = e.last
+	e.lastRuleID++
+	r.ID = e.lastRuleID
 	r.Seen = 0
 	r.Hit = 0
 	e.rules = append(e.rules, r)
@@ -185,8 +190,8 @@ func (e *Engine) Add(r Rule) (Rule, error) {
 	return r, nil
 }
 
-// List returns the rules, oldest first, with their counters.
-func (e *Engine) List() []Rule {
+// ListRules returns the rules, oldest first, with their counters.
+func (e *Engine) ListRules() []Rule {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]Rule{}, e.rules...)
@@ -202,9 +207,9 @@ func (e *Engine) Clear() int {
 	return n
 }
 
-// Next counts a call and returns the rules by which it goes wrong, oldest first: a delay goes with other effects. A nil
+// RecordCall counts a call and returns the rules by which it goes wrong, oldest first: a delay goes with other effects. A nil
 // Engine has none.
-func (e *Engine) Next(c Call) []Rule {
+func (e *Engine) RecordCall(c Call) []Rule {
 	if e == nil {
 		return nil
 	}
@@ -215,12 +220,12 @@ func (e *Engine) Next(c Call) []Rule {
 
 	for i := range e.rules {
 		r := &e.rules[i]
-		if !r.matches(c) {
+		if !r.matchesCall(c) {
 			continue
 		}
 
 		r.Seen++
-		if r.due() {
+		if r.isDue() {
 			r.Hit++
 			out = append(out, *r)
 		}
@@ -249,8 +254,8 @@ func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 	return usual
 }
 
-// Wait waits for d or the end of ctx.
-func Wait(ctx context.Context, d time.Duration) error {
+// Sleep waits for d or the end of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}

@@ -42,14 +42,14 @@ func TestWhichCallsGoWrong(t *testing.T) {
 		}
 		var got []int
 		for i, c := range calls {
-			if len(e.Next(c)) > 0 {
+			if len(e.RecordCall(c)) > 0 {
 				got = append(got, i)
 			}
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if hit := e.List()[0].Hit; hit != len(tc.want) {
+		if hit := e.ListRules()[0].Hit; hit != len(tc.want) {
 			t.Errorf("%s: %d hits are counted, want %d", name, hit, len(tc.want))
 		}
 	}
@@ -69,7 +69,7 @@ func TestProvisioning(t *testing.T) {
 	if got := e.Provisioning("instance", time.Millisecond); got != time.Millisecond {
 		t.Errorf("without a rule: %v", got)
 	}
-	if got := e.Next(fault.Call{Service: "ec2", Action: "CreateNatGateway"}); len(got) > 0 {
+	if got := e.RecordCall(fault.Call{Service: "ec2", Action: "CreateNatGateway"}); len(got) > 0 {
 		t.Errorf("no call goes wrong by it: %v", got)
 	}
 }
@@ -81,7 +81,7 @@ func TestBadRules(t *testing.T) {
 		want []string
 	}{
 		"all at once":    {fault.Rule{Effect: "explode", Nth: -1, Count: -2, Action: "[", Kind: "x"}, []string{"explode", "nth -1", "count -2", `"["`, "kind"}},
-		"no delay":       {fault.Rule{Effect: fault.Delay}, []string{"needs a delay"}},
+		"no delay":       {fault.Rule{Effect: fault.EffectDelay}, []string{"needs a delay"}},
 		"a delay":        {fault.Rule{Effect: fault.Fail, Delay: 1}, []string{"delay goes with"}},
 		"a code":         {fault.Rule{Effect: fault.Close, Code: "X"}, []string{"code goes with"}},
 		"no kind":        {fault.Rule{Effect: fault.Provision, Delay: 1}, []string{"nat-gateway"}},
@@ -123,7 +123,7 @@ func TestOnlyTheOwnerAdministers(t *testing.T) {
 			t.Errorf("%s is taken: %d %s", bad, code, text)
 		}
 	}
-	if n := len(e.List()); n != 0 {
+	if n := len(e.ListRules()); n != 0 {
 		t.Errorf("%d rules came of refused requests", n)
 	}
 	if code, text := ask(http.MethodPost, `{"effect":"delay","delay":"2s","action":"CreateVpc","nth":2}`, owner); code != http.StatusCreated {

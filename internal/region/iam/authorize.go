@@ -14,22 +14,22 @@ import (
 
 // Authorize implements [wire.Authorizer]: the caller's own policies must allow the action.
 func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
-	if d := s.Decide(ctx, c); !d.Allowed {
-		return wire.Denied(ctx, c, d.Reason)
+	if d := s.EvaluateIdentity(ctx, c); !d.Allowed {
+		return wire.AccessDenied(ctx, c, d.Reason)
 	}
 
 	return nil
 }
 
-// Decide evaluates the policies of the caller in ctx. Services with policies of their own join its answer with theirs.
-func (s *IAM) Decide(ctx context.Context, c wire.Check) authz.Decision {
+// EvaluateIdentity evaluates the policies of the caller in ctx. Services with policies of their own join its answer with theirs.
+func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision {
 	caller := wire.CallerFrom(ctx)
 	if caller.Root || caller == (wire.Caller{}) {
 		return authz.Decision{Allowed: true, Reason: "the account's root may do everything"}
 	}
 
-	r := s.Request(ctx, c)
-	d := s.decide(caller, c, r)
+	r := s.BuildRequest(ctx, c)
+	d := s.evaluateCaller(caller, c, r)
 	if s.cfg.Trace != nil {
 		s.cfg.Trace(r, d)
 	}
@@ -37,8 +37,8 @@ func (s *IAM) Decide(ctx context.Context, c wire.Check) authz.Decision {
 	return d
 }
 
-func (s *IAM) decide(caller wire.Caller, c wire.Check, r authz.Request) authz.Decision {
-	own, narrowing := s.policiesOf(caller)
+func (s *IAM) evaluateCaller(caller wire.Caller, c wire.Check, r authz.Request) authz.Decision {
+	own, narrowing := s.callerPolicies(caller)
 	d := authz.Decide(own, r)
 	if !d.Allowed || len(narrowing) == 0 {
 		return d
@@ -51,8 +51,8 @@ func (s *IAM) decide(caller wire.Caller, c wire.Check, r authz.Request) authz.De
 	return d
 }
 
-// Principal is the caller in ctx as policies of resources name it.
-func (s *IAM) Principal(ctx context.Context) authz.Principal {
+// CallerPrincipal is the caller in ctx as policies of resources name it.
+func (s *IAM) CallerPrincipal(ctx context.Context) authz.Principal {
 	caller := wire.CallerFrom(ctx)
 	p := authz.Principal{Account: caller.Account, ARN: caller.ARN}
 	if caller.Role != "" {
@@ -62,9 +62,9 @@ func (s *IAM) Principal(ctx context.Context) authz.Principal {
 	return p
 }
 
-// Request is a check with every condition key that IAM knows of the caller and the request.
-func (s *IAM) Request(ctx context.Context, c wire.Check) authz.Request {
-	keys := wire.Conditions(ctx, c)
+// BuildRequest is a check with every condition key that IAM knows of the caller and the request.
+func (s *IAM) BuildRequest(ctx context.Context, c wire.Check) authz.Request {
+	keys := wire.ConditionKeys(ctx, c)
 	service, _, _ := strings.Cut(c.Action, ":")
 	for k, v := range c.Context {
 		if name, ok := strings.CutPrefix(k, "aws:ResourceTag/"); ok {
@@ -75,18 +75,18 @@ func (s *IAM) Request(ctx context.Context, c wire.Check) authz.Request {
 	now := s.cfg.Now().UTC()
 	keys["aws:CurrentTime"] = []string{now.Format(time.RFC3339)}
 	keys["aws:EpochTime"] = []string{strconv.FormatInt(now.Unix(), 10)}
-	s.describeCaller(wire.CallerFrom(ctx), keys)
+	s.addCallerKeys(wire.CallerFrom(ctx), keys)
 
 	return authz.Request{
 		Action:    c.Action,
 		Resource:  c.Resource,
 		Context:   keys,
-		Principal: s.Principal(ctx),
+		Principal: s.CallerPrincipal(ctx),
 	}
 }
 
-func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
-	if caller == (wire.Caller{}) || caller == wire.Anonymous() {
+func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
+	if caller == (wire.Caller{}) || caller == wire.AnonymousCaller() {
 		keys["aws:PrincipalType"] = []string{"Anonymous"}
 		return
 	}
@@ -104,13 +104,13 @@ func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
 	case caller.Role != "":
 		keys["aws:PrincipalType"] = []string{"AssumedRole"}
 		if r, ok := s.st.Roles[caller.Role]; ok {
-			keys["aws:PrincipalArn"] = []string{r.arn(s)}
+			keys["aws:PrincipalArn"] = []string{r.roleARN(s)}
 			tags = r.Tags
 		}
 
 	default:
 		keys["aws:PrincipalType"] = []string{"User"}
-		if u := s.userByARN(caller.ARN); u != nil {
+		if u := s.findUserByARN(caller.ARN); u != nil {
 			keys["aws:username"] = []string{u.Name}
 			tags = u.Tags
 		}
@@ -121,18 +121,18 @@ func (s *IAM) describeCaller(caller wire.Caller, keys map[string][]string) {
 	}
 }
 
-func (s *IAM) userByARN(arn string) *user {
+func (s *IAM) findUserByARN(arn string) *user {
 	return s.st.Users[arn[strings.LastIndex(arn, "/")+1:]]
 }
 
-// policiesOf are a caller's own policies, and those that its session was narrowed by. A session outlives its role,
+// callerPolicies are a caller's own policies, and those that its session was narrowed by. A session outlives its role,
 // but not with any right.
-func (s *IAM) policiesOf(caller wire.Caller) (own, narrowing []authz.Policy) {
+func (s *IAM) callerPolicies(caller wire.Caller) (own, narrowing []authz.Policy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if caller.Role == "" {
-		if u := s.userByARN(caller.ARN); u != nil {
-			own = s.parsed(&u.identity)
+		if u := s.findUserByARN(caller.ARN); u != nil {
+			own = s.parseIdentityPolicies(&u.identity)
 		}
 
 		return own, nil
@@ -145,30 +145,30 @@ func (s *IAM) policiesOf(caller wire.Caller) (own, narrowing []authz.Policy) {
 	}
 
 	for _, document := range v.Policies {
-		narrowing = appendParsed(narrowing, document)
+		narrowing = appendPolicy(narrowing, document)
 	}
 
-	return s.parsed(&r.identity), narrowing
+	return s.parseIdentityPolicies(&r.identity), narrowing
 }
 
-// parsed are all policies of an identity.
-func (s *IAM) parsed(i *identity) []authz.Policy {
+// parseIdentityPolicies are all policies of an identity.
+func (s *IAM) parseIdentityPolicies(i *identity) []authz.Policy {
 	var out []authz.Policy
 	for _, document := range i.Inline {
-		out = appendParsed(out, document)
+		out = appendPolicy(out, document)
 	}
 
 	for _, arn := range i.Attached {
-		if p, err := s.policy(arn); err == nil {
-			out = appendParsed(out, p.document())
+		if p, err := s.findPolicy(arn); err == nil {
+			out = appendPolicy(out, p.defaultDocument())
 		}
 	}
 
 	return out
 }
 
-// appendParsed adds a document that was checked when it was stored.
-func appendParsed(list []authz.Policy, document string) []authz.Policy {
+// appendPolicy adds a document that was checked when it was stored.
+func appendPolicy(list []authz.Policy, document string) []authz.Policy {
 	if p, err := authz.Parse(authz.Identity, document); err == nil {
 		return append(list, p)
 	}
@@ -187,9 +187,9 @@ func (s *IAM) AssumeRole(
 ) (Credentials, wire.Caller, error) { //revive:disable-line:function-result-limit
 	check := wire.Check{Action: "sts:AssumeRole", Resource: roleARN}
 	none := Credentials{}
-	name, trust, longest, ok := s.trusted(roleARN)
+	name, trust, longest, ok := s.findTrustPolicy(roleARN)
 	if !ok {
-		return none, wire.Caller{}, wire.Denied(
+		return none, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
 			"the role does not exist or does not trust the caller",
@@ -198,15 +198,15 @@ func (s *IAM) AssumeRole(
 
 	caller := wire.CallerFrom(ctx)
 	if caller.Root {
-		return none, wire.Caller{}, wire.Denied(ctx, check, "roles may not be assumed by root accounts")
+		return none, wire.Caller{}, wire.AccessDenied(ctx, check, "roles may not be assumed by root accounts")
 	}
 
-	r := s.Request(ctx, check)
-	own := s.Decide(ctx, check)
+	r := s.BuildRequest(ctx, check)
+	own := s.EvaluateIdentity(ctx, check)
 	byTrust := authz.Decide([]authz.Policy{trust}, r)
-	delegated := authz.NamesAccount(trust, s.cfg.Account, r)
+	delegated := authz.DelegatesToAccount(trust, s.cfg.Account, r)
 	if own.Denied || byTrust.Denied || !byTrust.Allowed && (!delegated || !own.Allowed) {
-		return none, wire.Caller{}, wire.Denied(
+		return none, wire.Caller{}, wire.AccessDenied(
 			ctx,
 			check,
 			"the role's trust policy or the caller's policies do not allow it",
@@ -214,21 +214,21 @@ func (s *IAM) AssumeRole(
 	}
 
 	if caller.Role != "" {
-		longest = min(longest, defaultSession) // chained roles live an hour at most
+		longest = min(longest, defaultSessionSeconds) // chained roles live an hour at most
 	}
 
-	duration, err := checkSession(life, longest, policies)
+	duration, err := resolveSessionDuration(life, longest, policies)
 	if err != nil {
 		return none, wire.Caller{}, err
 	}
 
-	return s.issue(name, sessionName, duration, policies)
+	return s.issueCredentials(name, sessionName, duration, policies)
 }
 
-// checkSession checks what a caller asks of a session, and returns its life.
-func checkSession(life, longest int64, policies []string) (time.Duration, error) {
+// resolveSessionDuration checks what a caller asks of a session, and returns its life.
+func resolveSessionDuration(life, longest int64, policies []string) (time.Duration, error) {
 	if life == 0 {
-		life = defaultSession
+		life = defaultSessionSeconds
 	}
 
 	if life > longest {
@@ -239,7 +239,7 @@ func checkSession(life, longest int64, policies []string) (time.Duration, error)
 	}
 
 	for _, document := range policies {
-		if err := checkDocument(authz.Identity, document, maxTrust); err != nil {
+		if err := validateDocument(authz.Identity, document, maxTrustPolicyBytes); err != nil {
 			return 0, err
 		}
 	}
@@ -247,18 +247,18 @@ func checkSession(life, longest int64, policies []string) (time.Duration, error)
 	return time.Duration(life) * time.Second, nil
 }
 
-// trusted finds a role by its ARN, with its trust policy and its longest session in seconds.
-func (s *IAM) trusted(
+// findTrustPolicy finds a role by its ARN, with its trust policy and its longest session in seconds.
+func (s *IAM) findTrustPolicy(
 	arn string,
 ) (name string, trust authz.Policy, longest int64, ok bool) { //revive:disable-line:function-result-limit
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.st.Roles[arn[strings.LastIndex(arn, "/")+1:]]
-	if r == nil || r.arn(s) != arn {
+	if r == nil || r.roleARN(s) != arn {
 		return "", authz.Policy{}, 0, false
 	}
 
-	trust, err := authz.Parse(authz.Trust, r.Trust)
+	trust, err := authz.Parse(authz.TrustPolicy, r.Trust)
 
 	return r.Name, trust, r.MaxSession, err == nil
 }
@@ -270,7 +270,7 @@ func (s *IAM) TrustsService(roleName, service string) bool {
 		return false
 	}
 
-	_, trust, _, ok := s.trusted(arn)
+	_, trust, _, ok := s.findTrustPolicy(arn)
 
 	return ok && authz.Decide([]authz.Policy{trust}, authz.Request{
 		Action: "sts:AssumeRole", Principal: authz.Principal{Service: service},

@@ -310,7 +310,7 @@ func TestSessionsOutliveTheProcessNotTheirTime(t *testing.T) {
 		t.Fatalf("credentials %+v, %v", made, err)
 	}
 	id, _ = open(t, dir, now)
-	k, ok := id.Key(made.AccessKeyID)
+	k, ok := id.FindKey(made.AccessKeyID)
 	if !ok || k.Secret != made.SecretAccessKey || k.Token != made.Token || k.Caller.Session != "i-1" || k.Caller.Role != "r" {
 		t.Errorf("after a restart the key is %+v, %v", k, ok)
 	}
@@ -329,7 +329,7 @@ func TestSessionsOutliveTheProcessNotTheirTime(t *testing.T) {
 	if _, err := id.IssueRoleCredentials("r", "i-2"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := id.Key(made.AccessKeyID); ok {
+	if _, ok := id.FindKey(made.AccessKeyID); ok {
 		t.Error("expired credentials are kept for ever")
 	}
 	if _, err := id.IssueRoleCredentials("none", "i-1"); code(err) != "NoSuchEntity: The role with name none cannot be found." {

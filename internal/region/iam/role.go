@@ -12,24 +12,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *IAM) role(name string) (*role, error) {
+func (s *IAM) findRole(name string) (*role, error) {
 	r, ok := s.st.Roles[name]
 	if !ok {
-		return nil, missing("The role with name %s cannot be found.", name)
+		return nil, newNotFoundError("The role with name %s cannot be found.", name)
 	}
 
 	return r, nil
 }
 
-// shape is a role as IAM shows it. Lists of roles have no tags.
-func (r *role) shape(s *IAM) *iam.Role {
+// toRole is a role as IAM shows it. Lists of roles have no tags.
+func (r *role) toRole(s *IAM) *iam.Role {
 	out := &iam.Role{
-		Arn:                      new(r.arn(s)),
+		Arn:                      new(r.roleARN(s)),
 		RoleId:                   new(r.ID),
 		RoleName:                 new(r.Name),
 		Path:                     new(r.Path),
 		CreateDate:               new(r.Created),
-		AssumeRolePolicyDocument: encoded(r.Trust),
+		AssumeRolePolicyDocument: encodeDocument(r.Trust),
 		MaxSessionDuration:       new(r.MaxSession),
 	}
 	if r.Description != "" {
@@ -42,8 +42,8 @@ func (r *role) shape(s *IAM) *iam.Role {
 func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error) {
 	r := &role{
 		Trust:       *in.AssumeRolePolicyDocument,
-		Description: str(in.Description),
-		MaxSession:  defaultSession,
+		Description: stringValue(in.Description),
+		MaxSession:  defaultSessionSeconds,
 	}
 
 	r.Name, r.Created, r.Inline = *in.RoleName, s.cfg.Now().UTC(), map[string]string{}
@@ -51,41 +51,41 @@ func (s *IAM) createRole(in *iam.CreateRoleInput) (*iam.CreateRoleOutput, error)
 		r.MaxSession = *in.MaxSessionDuration
 	}
 
-	if r.MaxSession > maxSession {
-		return nil, invalid("the maximum session duration is %d seconds", maxSession)
+	if r.MaxSession > maxSessionSeconds {
+		return nil, newValidationError("the maximum session duration is %d seconds", maxSessionSeconds)
 	}
 
 	if in.PermissionsBoundary != nil {
 		return nil, wire.Errorf(iam.ErrCodeInvalidInputException, "permissions boundaries are not known here")
 	}
 
-	if err := checkName("roleName", r.Name, maxRoleName); err != nil {
+	if err := validateName("roleName", r.Name, maxRoleNameLength); err != nil {
 		return nil, err
 	}
 
 	var err error
-	if r.Path, err = checkPath(in.Path); err != nil {
+	if r.Path, err = resolvePath(in.Path); err != nil {
 		return nil, err
 	}
 
-	if err := checkDocument(authz.Trust, r.Trust, maxTrust); err != nil {
+	if err := validateDocument(authz.TrustPolicy, r.Trust, maxTrustPolicyBytes); err != nil {
 		return nil, err
 	}
 
-	if r.Tags, err = merge(nil, in.Tags); err != nil {
+	if r.Tags, err = mergeTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
 
 	if s.hasRole(r.Name) {
-		return nil, exists("Role with name %s already exists.", r.Name)
+		return nil, newExistsError("Role with name %s already exists.", r.Name)
 	}
 
-	if r.ID, err = s.id("AROA", 21); err != nil {
+	if r.ID, err = s.newUniqueID("AROA", 21); err != nil {
 		return nil, err
 	}
 
 	s.st.Roles[r.Name] = r
-	out := r.shape(s)
+	out := r.toRole(s)
 	out.Tags = tagList(r.Tags)
 
 	return &iam.CreateRoleOutput{Role: out}, nil
@@ -103,41 +103,43 @@ func (s *IAM) hasRole(name string) bool {
 }
 
 func (s *IAM) getRole(in *iam.GetRoleInput) (*iam.GetRoleOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	out := r.shape(s)
+	out := r.toRole(s)
 	out.Tags = tagList(r.Tags)
 
 	return &iam.GetRoleOutput{Role: out}, nil
 }
 
 func (s *IAM) listRoles(in *iam.ListRolesInput) (*iam.ListRolesOutput, error) {
-	keys := slices.DeleteFunc(sorted(s.st.Roles), func(name string) bool {
-		return !strings.HasPrefix(s.st.Roles[name].Path, str(in.PathPrefix))
+	keys := slices.DeleteFunc(sortedKeys(s.st.Roles), func(name string) bool {
+		return !strings.HasPrefix(s.st.Roles[name].Path, stringValue(in.PathPrefix))
 	})
-	w, err := page(keys, in.Marker, in.MaxItems)
+	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
 
-	out := &iam.ListRolesOutput{IsTruncated: w.more, Marker: w.marker}
+	out := &iam.ListRolesOutput{IsTruncated: w.isTruncated, Marker: w.marker}
 	for _, name := range w.keys {
-		out.Roles = append(out.Roles, s.st.Roles[name].shape(s))
+		out.Roles = append(out.Roles, s.st.Roles[name].toRole(s))
 	}
 
 	return out, nil
 }
 
-func (s *IAM) updateTrust(in *iam.UpdateAssumeRolePolicyInput) (*iam.UpdateAssumeRolePolicyOutput, error) {
-	r, err := s.role(*in.RoleName)
+func (s *IAM) updateAssumeRolePolicy(
+	in *iam.UpdateAssumeRolePolicyInput,
+) (*iam.UpdateAssumeRolePolicyOutput, error) {
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := checkDocument(authz.Trust, *in.PolicyDocument, maxTrust); err != nil {
+	if err := validateDocument(authz.TrustPolicy, *in.PolicyDocument, maxTrustPolicyBytes); err != nil {
 		return nil, err
 	}
 
@@ -147,14 +149,14 @@ func (s *IAM) updateTrust(in *iam.UpdateAssumeRolePolicyInput) (*iam.UpdateAssum
 }
 
 func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
 	if in.MaxSessionDuration != nil {
-		if *in.MaxSessionDuration > maxSession {
-			return nil, invalid("the maximum session duration is %d seconds", maxSession)
+		if *in.MaxSessionDuration > maxSessionSeconds {
+			return nil, newValidationError("the maximum session duration is %d seconds", maxSessionSeconds)
 		}
 
 		r.MaxSession = *in.MaxSessionDuration
@@ -168,18 +170,18 @@ func (s *IAM) updateRole(in *iam.UpdateRoleInput) (*iam.UpdateRoleOutput, error)
 }
 
 func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := r.deletable(); err != nil {
+	if err := r.checkDeletable(); err != nil {
 		return nil, err
 	}
 
 	for _, p := range s.st.Profiles {
 		if p.Role == r.Name {
-			return nil, conflict("remove roles from instance profile")
+			return nil, newDeleteConflictError("remove roles from instance profile")
 		}
 	}
 
@@ -188,25 +190,25 @@ func (s *IAM) deleteRole(in *iam.DeleteRoleInput) (*iam.DeleteRoleOutput, error)
 	return &iam.DeleteRoleOutput{}, nil
 }
 
-func (i *identity) deletable() error {
+func (i *identity) checkDeletable() error {
 	if len(i.Attached) > 0 {
-		return conflict("detach all policies")
+		return newDeleteConflictError("detach all policies")
 	}
 
 	if len(i.Inline) > 0 {
-		return conflict("delete policies")
+		return newDeleteConflictError("delete policies")
 	}
 
 	return nil
 }
 
 func (s *IAM) tagRole(in *iam.TagRoleInput) (*iam.TagRoleOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	tags, err := merge(r.Tags, in.Tags)
+	tags, err := mergeTags(r.Tags, in.Tags)
 	if err != nil {
 		return nil, err
 	}
@@ -217,28 +219,28 @@ func (s *IAM) tagRole(in *iam.TagRoleInput) (*iam.TagRoleOutput, error) {
 }
 
 func (s *IAM) untagRole(in *iam.UntagRoleInput) (*iam.UntagRoleOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	r.Tags = without(r.Tags, in.TagKeys)
+	r.Tags = removeTags(r.Tags, in.TagKeys)
 
 	return &iam.UntagRoleOutput{}, nil
 }
 
 func (s *IAM) listRoleTags(in *iam.ListRoleTagsInput) (*iam.ListRoleTagsOutput, error) {
-	r, err := s.role(*in.RoleName)
+	r, err := s.findRole(*in.RoleName)
 	if err != nil {
 		return nil, err
 	}
 
-	w, err := page(sorted(r.Tags), in.Marker, in.MaxItems)
+	w, err := paginateKeys(sortedKeys(r.Tags), in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
 
-	out := &iam.ListRoleTagsOutput{IsTruncated: w.more, Marker: w.marker}
+	out := &iam.ListRoleTagsOutput{IsTruncated: w.isTruncated, Marker: w.marker}
 	for _, k := range w.keys {
 		out.Tags = append(out.Tags, &iam.Tag{Key: new(k), Value: new(r.Tags[k])})
 	}
@@ -252,7 +254,7 @@ func (s *IAM) createServiceLinkedRole(
 	service := *in.AWSServiceName
 	short, ok := strings.CutSuffix(service, ".amazonaws.com")
 	if !ok || short == "" {
-		return nil, invalid("Invalid Service Name: %s", service)
+		return nil, newValidationError("Invalid Service Name: %s", service)
 	}
 
 	name := "AWSServiceRoleFor" + strings.ToUpper(short[:1]) + short[1:]
@@ -268,18 +270,18 @@ func (s *IAM) createServiceLinkedRole(
 		)
 	}
 
-	id, err := s.id("AROA", 21)
+	id, err := s.newUniqueID("AROA", 21)
 	if err != nil {
 		return nil, err
 	}
 
 	r := &role{
 		Trust:       `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"` + service + `"},"Action":"sts:AssumeRole"}]}`,
-		Description: str(in.Description), MaxSession: defaultSession,
+		Description: stringValue(in.Description), MaxSession: defaultSessionSeconds,
 	}
 
 	r.Name, r.ID, r.Path, r.Created = name, id, "/aws-service-role/"+service+"/", s.cfg.Now().UTC()
 	s.st.Roles[name] = r
 
-	return &iam.CreateServiceLinkedRoleOutput{Role: r.shape(s)}, nil
+	return &iam.CreateServiceLinkedRoleOutput{Role: r.toRole(s)}, nil
 }

@@ -1,191 +1,344 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package iam holds the region's users, roles, instance profiles, policies and temporary credentials, and decides by
+// them what a caller may do. It knows no other service and no signature.
 package iam
 
 import (
 	"context"
-	"slices"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Service is IAM on the wire.
-func (s *IAM) Service() wire.Service {
-	return wire.Service{
-		Name:      "iam",
-		Protocol:  wire.Query,
-		Version:   "2010-05-08",
-		Namespace: "https://iam.amazonaws.com/doc/2010-05-08/",
-		Ops:       slices.Concat(s.roleOps(), s.policyOps(), s.profileOps(), s.userOps()),
-		Authorize: s.authorizeOp,
-	}
+// Config is what an [IAM] is made of. All of it is required but Rand.
+type Config struct {
+	Account     string // 12 digits
+	AccessKeyID string // of the account's root
+	SecretKey   string
+	State       record.Backend
+	Now         func() time.Time
+	Rand        io.Reader // of ids and secrets; nil means crypto/rand
+	// Trace, if set, sees every question that a policy decides: those of a caller that is not the root.
+	Trace func(authz.Request, authz.Decision)
 }
 
-func (s *IAM) roleOps() []wire.Op {
-	return []wire.Op{
-		write(
-			s,
-			"CreateRole",
-			s.createRole,
-		), read(s, "GetRole", s.getRole), read(s, "ListRoles", s.listRoles),
-		write(
-			s,
-			"UpdateAssumeRolePolicy",
-			s.updateTrust,
-		), write(s, "UpdateRole", s.updateRole), write(s, "DeleteRole", s.deleteRole),
-		write(
-			s,
-			"TagRole",
-			s.tagRole,
-		), write(s, "UntagRole", s.untagRole), read(s, "ListRoleTags", s.listRoleTags),
-		write(s, "CreateServiceLinkedRole", s.createServiceLinkedRole),
-		write(s, "PutRolePolicy", s.putRolePolicy), read(s, "GetRolePolicy", s.getRolePolicy),
-		read(s, "ListRolePolicies", s.listRolePolicies), write(s, "DeleteRolePolicy", s.deleteRolePolicy),
-		write(s, "AttachRolePolicy", s.attachRolePolicy), write(s, "DetachRolePolicy", s.detachRolePolicy),
-		read(s, "ListAttachedRolePolicies", s.listAttachedRolePolicies),
-		read(
-			s,
-			"GetAccountAuthorizationDetails",
-			s.accountDetails,
-		), wire.Operation("SimulatePrincipalPolicy", s.simulate),
-	}
+// IAM is the identity service of one account.
+type IAM struct {
+	cfg Config
+
+	mu sync.Mutex
+	st serviceState
 }
 
-func (s *IAM) policyOps() []wire.Op {
-	return []wire.Op{
-		write(
-			s,
-			"CreatePolicy",
-			s.createPolicy,
-		), read(s, "GetPolicy", s.getPolicy), read(s, "ListPolicies", s.listPolicies),
-		write(s, "DeletePolicy", s.deletePolicy), write(s, "CreatePolicyVersion", s.createPolicyVersion),
-		read(s, "GetPolicyVersion", s.getPolicyVersion), read(s, "ListPolicyVersions", s.listPolicyVersions),
-		write(
-			s,
-			"SetDefaultPolicyVersion",
-			s.setDefaultPolicyVersion,
-		), write(s, "DeletePolicyVersion", s.deletePolicyVersion),
-	}
+// serviceState is what is kept over a restart. Every map is by name, but Policies by ARN and Sessions by access key id.
+type serviceState struct {
+	Roles    map[string]*role            `json:"roles"`
+	Users    map[string]*user            `json:"users"`
+	Profiles map[string]*instanceProfile `json:"profiles"`
+	Policies map[string]*managedPolicy   `json:"policies"`
+	Sessions map[string]*roleSession     `json:"sessions"`
 }
 
-func (s *IAM) profileOps() []wire.Op {
-	return []wire.Op{
-		write(s, "CreateInstanceProfile", s.createProfile), read(s, "GetInstanceProfile", s.getProfile),
-		read(
-			s,
-			"ListInstanceProfiles",
-			s.listProfiles,
-		), read(s, "ListInstanceProfilesForRole", s.listProfilesForRole),
-		write(s, "DeleteInstanceProfile", s.deleteProfile), write(s, "AddRoleToInstanceProfile", s.addRole),
-		write(s, "RemoveRoleFromInstanceProfile", s.removeRole), write(s, "TagInstanceProfile", s.tagProfile),
-		write(
-			s,
-			"UntagInstanceProfile",
-			s.untagProfile,
-		), read(s, "ListInstanceProfileTags", s.listProfileTags),
-	}
+// identity is what a role and a user have in common.
+type identity struct {
+	Name     string            `json:"name"`
+	ID       string            `json:"id"`
+	Path     string            `json:"path"`
+	Created  time.Time         `json:"created"`
+	Tags     map[string]string `json:"tags,omitempty"`
+	Inline   map[string]string `json:"inline,omitempty"`
+	Attached []string          `json:"attached,omitempty"` // ARNs, sorted
 }
 
-func (s *IAM) userOps() []wire.Op {
-	return []wire.Op{
-		write(
-			s,
-			"CreateUser",
-			s.createUser,
-		), wire.Operation("GetUser", s.getUser), read(s, "ListUsers", s.listUsers),
-		write(s, "DeleteUser", s.deleteUser), wire.Operation("CreateAccessKey", s.createAccessKey),
-		wire.Operation(
-			"DeleteAccessKey",
-			s.deleteAccessKey,
-		), wire.Operation("UpdateAccessKey", s.updateAccessKey),
-		wire.Operation("ListAccessKeys", s.listAccessKeys),
-		write(s, "PutUserPolicy", s.putUserPolicy), read(s, "GetUserPolicy", s.getUserPolicy),
-		read(s, "ListUserPolicies", s.listUserPolicies), write(s, "DeleteUserPolicy", s.deleteUserPolicy),
-		write(s, "AttachUserPolicy", s.attachUserPolicy), write(s, "DetachUserPolicy", s.detachUserPolicy),
-		read(s, "ListAttachedUserPolicies", s.listAttachedUserPolicies),
-	}
+type role struct {
+	identity
+	Trust       string `json:"trust"`
+	Description string `json:"description,omitempty"`
+	MaxSession  int64  `json:"maxSession"` // seconds
 }
 
-// authorizeOp asks for the entity that an operation names, with its tags.
-func (s *IAM) authorizeOp(ctx context.Context, op string, in any) error {
-	c := wire.Check{Action: "iam:" + op}
-	var tags map[string]string
-	c.Resource, tags = s.target(in)
-	c.Context = map[string][]string{}
-	for k, v := range tags {
-		c.Context["aws:ResourceTag/"+k] = []string{v}
-	}
-
-	if arn := wire.Member(in, "PolicyArn"); arn != "" && c.Resource != arn {
-		c.Context["iam:PolicyARN"] = []string{arn}
-	}
-
-	if err := wire.Authorize(ctx, c); err != nil {
-		return err
-	}
-
-	if made := map[string]string{"CreateRole": "iam:TagRole", "CreateUser": "iam:TagUser", "CreateInstanceProfile": "iam:TagInstanceProfile"}[op]; made != "" {
-		tree, err := record.ShapeToMap(in)
-		if err != nil || tree["Tags"] == nil {
-			return err
-		}
-
-		c.Action = made // whoever makes it with tags must be allowed to tag it
-		record.AddRequestTags(c.Context, tree["Tags"])
-
-		return wire.Authorize(ctx, c)
-	}
-
-	if op != "AddRoleToInstanceProfile" {
-		return nil
-	}
-
-	arn, _ := s.RoleARN(wire.Member(in, "RoleName"))
-
-	return wire.Authorize(ctx, wire.Check{Action: "iam:PassRole", Resource: arn})
+type user struct {
+	identity
+	Keys map[string]*accessKey `json:"keys,omitempty"`
 }
 
-// target is the ARN of the entity that in names, and its tags.
-func (s *IAM) target(in any) (string, map[string]string) {
+type accessKey struct {
+	Secret  string    `json:"secret"`
+	Active  bool      `json:"active"`
+	Created time.Time `json:"created"`
+}
+
+type instanceProfile struct {
+	Name    string            `json:"name"`
+	ID      string            `json:"id"`
+	Path    string            `json:"path"`
+	Created time.Time         `json:"created"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	Role    string            `json:"role,omitempty"`
+}
+
+// roleSession is a role that somebody has assumed.
+type roleSession struct {
+	Role     string    `json:"role"`
+	RoleID   string    `json:"roleId"`
+	Name     string    `json:"name"`
+	Secret   string    `json:"secret"`
+	Token    string    `json:"token"`
+	Expires  time.Time `json:"expires"`
+	Policies []string  `json:"policies,omitempty"` // documents that narrow the role's own
+}
+
+// New loads an account's state, or begins an empty one.
+func New(cfg Config) (*IAM, error) {
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+
+	s := &IAM{cfg: cfg, st: serviceState{
+		Roles:    map[string]*role{},
+		Users:    map[string]*user{},
+		Profiles: map[string]*instanceProfile{},
+		Policies: map[string]*managedPolicy{},
+		Sessions: map[string]*roleSession{},
+	}}
+	if err := cfg.State.Load("iam", &s.st); err != nil {
+		return nil, err
+	}
+
+	return s, nil
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *IAM) SaveTo(to record.Backend) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := wire.Member(in, "Path")
-	if path == "" {
-		path = "/"
+	return to.Save("iam", s.st)
+}
+
+func (s *IAM) saveState() error { return s.cfg.State.Save("iam", s.st) }
+
+// newUniqueID makes a unique id such as AROA… of the given length.
+func (s *IAM) newUniqueID(prefix string, length int) (string, error) {
+	text, err := s.randomText(length)
+	if err != nil {
+		return "", err
 	}
 
-	if name := wire.Member(in, "InstanceProfileName"); name != "" {
-		if p, ok := s.st.Profiles[name]; ok {
-			return p.arn(s), p.Tags
+	return prefix + base32.StdEncoding.EncodeToString([]byte(text))[:length-len(prefix)], nil
+}
+
+// newSecret makes n random characters of base64.
+func (s *IAM) newSecret(n int) (string, error) {
+	text, err := s.randomText(n)
+	return base64.StdEncoding.EncodeToString([]byte(text))[:n], err
+}
+
+func (s *IAM) randomText(n int) (string, error) {
+	b := make([]byte, n)
+	if _, err := io.ReadFull(s.cfg.Rand, b); err != nil {
+		return "", fmt.Errorf("make a random id: %w", err)
+	}
+
+	return string(b), nil
+}
+
+// entityARN is the ARN of an entity of this account, such as role/path/name.
+func (s *IAM) entityARN(kind, path, name string) string {
+	return "arn:aws:iam::" + s.cfg.Account + ":" + kind + path + name
+}
+
+func (r *role) roleARN(s *IAM) string { return s.entityARN("role", r.Path, r.Name) }
+func (u *user) userARN(s *IAM) string { return s.entityARN("user", u.Path, u.Name) }
+func (p *instanceProfile) profileARN(s *IAM) string {
+	return s.entityARN("instance-profile", p.Path, p.Name)
+}
+
+// FindKey implements [wire.Keys].
+func (s *IAM) FindKey(id string) (wire.AccessKey, bool) {
+	if id == s.cfg.AccessKeyID {
+		root := "arn:aws:iam::" + s.cfg.Account + ":root"
+		return wire.AccessKey{
+			Secret: s.cfg.SecretKey,
+			Caller: wire.Caller{
+				Account: s.cfg.Account,
+				ARN:     root,
+				UserID:  s.cfg.Account,
+				Root:    true,
+			},
+		}, true
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.st.Sessions[id]; ok {
+		return wire.AccessKey{
+			Secret:  v.Secret,
+			Token:   v.Token,
+			Expires: v.Expires,
+			Caller: wire.Caller{
+				Account: s.cfg.Account,
+				ARN:     s.sessionARN(v),
+				UserID:  v.RoleID + ":" + v.Name,
+				Role:    v.Role,
+				Session: v.Name,
+			},
+		}, true
+	}
+
+	for _, u := range s.st.Users {
+		if k, ok := u.Keys[id]; ok && k.Active {
+			return wire.AccessKey{
+				Secret: k.Secret,
+				Caller: wire.Caller{Account: s.cfg.Account, ARN: u.userARN(s), UserID: u.ID},
+			}, true
+		}
+	}
+
+	return wire.AccessKey{}, false
+}
+
+func (s *IAM) sessionARN(v *roleSession) string {
+	return "arn:aws:sts::" + s.cfg.Account + ":assumed-role/" + v.Role + "/" + v.Name
+}
+
+// Credentials are temporary credentials of a role.
+type Credentials struct {
+	AccessKeyID, SecretAccessKey, Token string
+	Expiration                          time.Time
+}
+
+// instanceSessionDuration is how long credentials of an instance's role live; EC2 hands out new ones about every six hours.
+const instanceSessionDuration = 6 * time.Hour
+
+// IssueRoleCredentials makes credentials of a role for an instance, whose id is the session's name. EC2 may do that
+// for a role that trusts it, which is checked when the instance is launched.
+func (s *IAM) IssueRoleCredentials(roleName, sessionName string) (Credentials, error) {
+	c, _, err := s.issueCredentials(roleName, sessionName, instanceSessionDuration, nil)
+	return c, err
+}
+
+// issueCredentials makes credentials and returns them with the session's ARN and unique id.
+func (s *IAM) issueCredentials(
+	roleName, sessionName string,
+	life time.Duration,
+	policies []string,
+) (Credentials, wire.Caller, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.findRole(roleName)
+	if err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+
+	now := s.cfg.Now()
+
+	for id, v := range s.st.Sessions {
+		if now.After(v.Expires.Add(time.Hour)) { // an hour later nobody is told any more that it has expired
+			delete(s.st.Sessions, id)
+		}
+	}
+
+	v := &roleSession{
+		Role:     r.Name,
+		RoleID:   r.ID,
+		Name:     sessionName,
+		Policies: policies,
+		Expires:  now.Add(life).UTC().Truncate(time.Second),
+	}
+
+	id, err := s.newUniqueID("ASIA", 20)
+	if err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+
+	if v.Secret, err = s.newSecret(40); err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+
+	if v.Token, err = s.newSecret(220); err != nil {
+		return Credentials{}, wire.Caller{}, err
+	}
+
+	s.st.Sessions[id] = v
+	who := wire.Caller{
+		Account: s.cfg.Account,
+		ARN:     s.sessionARN(v),
+		UserID:  r.ID + ":" + v.Name,
+		Role:    r.Name,
+		Session: v.Name,
+	}
+
+	return Credentials{
+		AccessKeyID:     id,
+		SecretAccessKey: v.Secret,
+		Token:           v.Token,
+		Expiration:      v.Expires,
+	}, who, s.saveState()
+}
+
+// InstanceProfileInfo is what a service that launches instances needs to know of an instance profile.
+type InstanceProfileInfo struct {
+	ARN, ID, Role string // Role is the role's name; empty for a profile without one
+}
+
+// InstanceProfile finds an instance profile by its name or ARN.
+func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := nameOrARN
+	if strings.HasPrefix(nameOrARN, "arn:") {
+		name = nameOrARN[strings.LastIndex(nameOrARN, "/")+1:]
+	}
+
+	p, ok := s.st.Profiles[name]
+	if !ok || name != nameOrARN && p.profileARN(s) != nameOrARN {
+		return InstanceProfileInfo{}, false
+	}
+
+	return InstanceProfileInfo{ARN: p.profileARN(s), ID: p.ID, Role: p.Role}, true
+}
+
+// RoleARN is the ARN of the role of that name, for iam:PassRole checks.
+func (s *IAM) RoleARN(name string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.st.Roles[name]
+	if !ok {
+		return "", false
+	}
+
+	return r.roleARN(s), true
+}
+
+// writeOperation makes an operation that changes state, which is saved if it succeeds.
+func writeOperation[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		out, err := do(in)
+		if err != nil {
+			return nil, err
 		}
 
-		return s.arn("instance-profile", path, name), nil
-	}
+		return out, s.saveState()
+	})
+}
 
-	if name := wire.Member(in, "RoleName"); name != "" {
-		if r, ok := s.st.Roles[name]; ok {
-			return r.arn(s), r.Tags
-		}
-
-		return s.arn("role", path, name), nil
-	}
-
-	if name := wire.Member(in, "UserName"); name != "" {
-		if u, ok := s.st.Users[name]; ok {
-			return u.arn(s), u.Tags
-		}
-
-		return s.arn("user", path, name), nil
-	}
-
-	if arn := wire.Member(in, "PolicyArn"); arn != "" {
-		return arn, nil
-	}
-
-	if name := wire.Member(in, "PolicyName"); name != "" {
-		return s.arn("policy", path, name), nil
-	}
-
-	return "*", nil
+// readOperation makes an operation that changes nothing.
+func readOperation[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return do(in)
+	})
 }

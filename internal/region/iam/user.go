@@ -12,18 +12,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *IAM) user(name string) (*user, error) {
+func (s *IAM) findUser(name string) (*user, error) {
 	u, ok := s.st.Users[name]
 	if !ok {
-		return nil, missing("The user with name %s cannot be found.", name)
+		return nil, newNotFoundError("The user with name %s cannot be found.", name)
 	}
 
 	return u, nil
 }
 
-func (u *user) shape(s *IAM) *iam.User {
+func (u *user) toUser(s *IAM) *iam.User {
 	return &iam.User{
-		Arn:        new(u.arn(s)),
+		Arn:        new(u.userARN(s)),
 		UserId:     new(u.ID),
 		UserName:   new(u.Name),
 		Path:       new(u.Path),
@@ -34,31 +34,31 @@ func (u *user) shape(s *IAM) *iam.User {
 func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error) {
 	u := &user{Keys: map[string]*accessKey{}}
 	u.Name, u.Created, u.Inline = *in.UserName, s.cfg.Now().UTC(), map[string]string{}
-	if err := checkName("userName", u.Name, maxRoleName); err != nil {
+	if err := validateName("userName", u.Name, maxRoleNameLength); err != nil {
 		return nil, err
 	}
 
 	var err error
-	if u.Path, err = checkPath(in.Path); err != nil {
+	if u.Path, err = resolvePath(in.Path); err != nil {
 		return nil, err
 	}
 
-	if u.Tags, err = merge(nil, in.Tags); err != nil {
+	if u.Tags, err = mergeTags(nil, in.Tags); err != nil {
 		return nil, err
 	}
 
 	for other := range s.st.Users {
 		if strings.EqualFold(other, u.Name) {
-			return nil, exists("User with name %s already exists.", u.Name)
+			return nil, newExistsError("User with name %s already exists.", u.Name)
 		}
 	}
 
-	if u.ID, err = s.id("AIDA", 21); err != nil {
+	if u.ID, err = s.newUniqueID("AIDA", 21); err != nil {
 		return nil, err
 	}
 
 	s.st.Users[u.Name] = u
-	out := u.shape(s)
+	out := u.toUser(s)
 	out.Tags = tagList(u.Tags)
 
 	return &iam.CreateUserOutput{User: out}, nil
@@ -83,51 +83,51 @@ func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOu
 		}
 
 		if caller.Role != "" {
-			return nil, invalid("Must specify userName when calling with non-User credentials")
+			return nil, newValidationError("Must specify userName when calling with non-User credentials")
 		}
 
 		in = &iam.GetUserInput{UserName: new(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])}
 	}
 
-	u, err := s.user(*in.UserName)
+	u, err := s.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
-	out := u.shape(s)
+	out := u.toUser(s)
 	out.Tags = tagList(u.Tags)
 
 	return &iam.GetUserOutput{User: out}, nil
 }
 
 func (s *IAM) listUsers(in *iam.ListUsersInput) (*iam.ListUsersOutput, error) {
-	keys := slices.DeleteFunc(sorted(s.st.Users), func(name string) bool {
-		return !strings.HasPrefix(s.st.Users[name].Path, str(in.PathPrefix))
+	keys := slices.DeleteFunc(sortedKeys(s.st.Users), func(name string) bool {
+		return !strings.HasPrefix(s.st.Users[name].Path, stringValue(in.PathPrefix))
 	})
-	w, err := page(keys, in.Marker, in.MaxItems)
+	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
 	if err != nil {
 		return nil, err
 	}
 
-	out := &iam.ListUsersOutput{IsTruncated: w.more, Marker: w.marker}
+	out := &iam.ListUsersOutput{IsTruncated: w.isTruncated, Marker: w.marker}
 	for _, name := range w.keys {
-		out.Users = append(out.Users, s.st.Users[name].shape(s))
+		out.Users = append(out.Users, s.st.Users[name].toUser(s))
 	}
 
 	return out, nil
 }
 
 func (s *IAM) deleteUser(in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error) {
-	u, err := s.user(*in.UserName)
+	u, err := s.findUser(*in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
 	if len(u.Keys) > 0 {
-		return nil, conflict("delete access keys")
+		return nil, newDeleteConflictError("delete access keys")
 	}
 
-	if err := u.deletable(); err != nil {
+	if err := u.checkDeletable(); err != nil {
 		return nil, err
 	}
 
@@ -136,18 +136,18 @@ func (s *IAM) deleteUser(in *iam.DeleteUserInput) (*iam.DeleteUserOutput, error)
 	return &iam.DeleteUserOutput{}, nil
 }
 
-// named is the user of that name, or the caller where none is given.
-func (s *IAM) named(ctx context.Context, name *string) (*user, error) {
+// findUserOrCaller is the user of that name, or the caller where none is given.
+func (s *IAM) findUserOrCaller(ctx context.Context, name *string) (*user, error) {
 	if name != nil {
-		return s.user(*name)
+		return s.findUser(*name)
 	}
 
 	caller := wire.CallerFrom(ctx)
 	if caller.Root || caller.Role != "" {
-		return nil, invalid("Must specify userName when calling with non-User credentials")
+		return nil, newValidationError("Must specify userName when calling with non-User credentials")
 	}
 
-	return s.user(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])
+	return s.findUser(caller.ARN[strings.LastIndex(caller.ARN, "/")+1:])
 }
 
 func (s *IAM) createAccessKey(
@@ -156,21 +156,21 @@ func (s *IAM) createAccessKey(
 ) (*iam.CreateAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, err := s.named(ctx, in.UserName)
+	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
-	if len(u.Keys) >= maxKeys {
-		return nil, limit("Cannot exceed quota for AccessKeysPerUser: %d", maxKeys)
+	if len(u.Keys) >= maxAccessKeys {
+		return nil, newLimitError("Cannot exceed quota for AccessKeysPerUser: %d", maxAccessKeys)
 	}
 
-	id, err := s.id("AKIA", 20)
+	id, err := s.newUniqueID("AKIA", 20)
 	if err != nil {
 		return nil, err
 	}
 
-	secret, err := s.secret(40)
+	secret, err := s.newSecret(40)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (s *IAM) createAccessKey(
 			UserName:        new(u.Name),
 			CreateDate:      new(k.Created),
 		},
-	}, s.save()
+	}, s.saveState()
 }
 
 func (s *IAM) deleteAccessKey(
@@ -199,18 +199,18 @@ func (s *IAM) deleteAccessKey(
 ) (*iam.DeleteAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, err := s.named(ctx, in.UserName)
+	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
 	if u.Keys[*in.AccessKeyId] == nil {
-		return nil, missing("The Access Key with id %s cannot be found.", *in.AccessKeyId)
+		return nil, newNotFoundError("The Access Key with id %s cannot be found.", *in.AccessKeyId)
 	}
 
 	delete(u.Keys, *in.AccessKeyId)
 
-	return &iam.DeleteAccessKeyOutput{}, s.save()
+	return &iam.DeleteAccessKeyOutput{}, s.saveState()
 }
 
 func (s *IAM) updateAccessKey(
@@ -219,19 +219,19 @@ func (s *IAM) updateAccessKey(
 ) (*iam.UpdateAccessKeyOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, err := s.named(ctx, in.UserName)
+	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
 	k := u.Keys[*in.AccessKeyId]
 	if k == nil {
-		return nil, missing("The Access Key with id %s cannot be found.", *in.AccessKeyId)
+		return nil, newNotFoundError("The Access Key with id %s cannot be found.", *in.AccessKeyId)
 	}
 
 	k.Active = *in.Status == iam.StatusTypeActive
 
-	return &iam.UpdateAccessKeyOutput{}, s.save()
+	return &iam.UpdateAccessKeyOutput{}, s.saveState()
 }
 
 func (s *IAM) listAccessKeys(
@@ -240,14 +240,14 @@ func (s *IAM) listAccessKeys(
 ) (*iam.ListAccessKeysOutput, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	u, err := s.named(ctx, in.UserName)
+	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
 	}
 
 	out := &iam.ListAccessKeysOutput{IsTruncated: new(false)} // a user has two at most
 
-	for _, id := range sorted(u.Keys) {
+	for _, id := range sortedKeys(u.Keys) {
 		status := iam.StatusTypeInactive
 		if u.Keys[id].Active {
 			status = iam.StatusTypeActive

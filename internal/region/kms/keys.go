@@ -28,7 +28,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	if len(in.Tags) > 0 { // whoever makes a key with tags must be allowed to tag it
 		checks = append(
 			checks,
-			wire.Check{Action: "kms:TagResource", Resource: s.arn("*"), Context: check.Context},
+			wire.Check{Action: "kms:TagResource", Resource: s.keyARN("*"), Context: check.Context},
 		)
 	}
 
@@ -36,16 +36,16 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 		return nil, err
 	}
 
-	if spec := text(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
+	if spec := stringValue(in.KeySpec); spec != "" && spec != kms.KeySpecSymmetricDefault {
 		return nil, wire.Errorf("UnsupportedOperationException", "KeySpec %s is not supported here", spec)
 	}
 
-	policy := text(in.Policy)
+	policy := stringValue(in.Policy)
 	if policy == "" {
 		policy = s.defaultPolicy()
 	}
 
-	if err := checkPolicy(policy); err != nil {
+	if err := validateKeyPolicy(policy); err != nil {
 		return nil, err
 	}
 
@@ -55,8 +55,8 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	}
 
 	k := &key{
-		ID:          uuid(),
-		Description: text(in.Description),
+		ID:          newUUID(),
+		Description: stringValue(in.Description),
 		Created:     s.cfg.Now().UTC(),
 		State:       kms.KeyStateEnabled,
 		Policy:      policy,
@@ -68,7 +68,7 @@ func (s *Service) createKey(ctx context.Context, in *kms.CreateKeyInput) (*kms.C
 	defer s.mu.Unlock()
 	s.st.Keys[k.ID] = k
 
-	return &kms.CreateKeyOutput{KeyMetadata: s.metadata(k)}, s.save()
+	return &kms.CreateKeyOutput{KeyMetadata: s.keyMetadata(k)}, s.saveState()
 }
 
 // defaultPolicy is AWS's: the account decides by IAM.
@@ -77,8 +77,8 @@ func (s *Service) defaultPolicy() string {
 		`"Principal":{"AWS":"arn:aws:iam::` + s.cfg.Account + `:root"},"Action":"kms:*","Resource":"*"}]}`
 }
 
-// uuid is a random identity in the form that KMS gives its keys.
-func uuid() string {
+// newUUID is a random identity in the form that KMS gives its keys.
+func newUUID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails since Go 1.24
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -86,10 +86,10 @@ func uuid() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-func (s *Service) metadata(k *key) *kms.KeyMetadata {
+func (s *Service) keyMetadata(k *key) *kms.KeyMetadata {
 	m := &kms.KeyMetadata{
 		AWSAccountId:         &s.cfg.Account,
-		Arn:                  new(s.arn(k.ID)),
+		Arn:                  new(s.keyARN(k.ID)),
 		KeyId:                &k.ID,
 		CreationDate:         &k.Created,
 		Description:          &k.Description,
@@ -113,22 +113,22 @@ func (s *Service) describeKey(
 	ctx context.Context,
 	in *kms.DescribeKeyInput,
 ) (out *kms.DescribeKeyOutput, err error) {
-	err = s.with(ctx, in.KeyId, "DescribeKey", func(k *key) error {
-		out = &kms.DescribeKeyOutput{KeyMetadata: s.metadata(k)}
+	err = s.withKey(ctx, in.KeyId, "DescribeKey", func(k *key) error {
+		out = &kms.DescribeKeyOutput{KeyMetadata: s.keyMetadata(k)}
 		return nil
 	})
 
 	return out, err
 }
 
-// page cuts a sorted list after marker to at most limit entries, and says where the next page begins.
-func page(names []string, marker *string, limit *int64, most int) (out []string, next *string) {
+// paginateNames cuts a sorted list after marker to at most limit entries, and says where the next page begins.
+func paginateNames(names []string, marker *string, limit *int64, most int) (out []string, next *string) {
 	if limit != nil {
 		most = min(most, int(*limit))
 	}
 
 	for _, n := range names {
-		if n <= text(marker) {
+		if n <= stringValue(marker) {
 			continue
 		}
 
@@ -149,12 +149,12 @@ func (s *Service) listKeys(ctx context.Context, in *kms.ListKeysInput) (*kms.Lis
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ids, next := page(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, 1000)
+	ids, next := paginateNames(slices.Sorted(maps.Keys(s.st.Keys)), in.Marker, in.Limit, 1000)
 	out := &kms.ListKeysOutput{Keys: []*kms.KeyListEntry{}, NextMarker: next, Truncated: new(next != nil)}
 
 	for _, id := range ids {
-		if _, err := s.find(&id); err == nil {
-			out.Keys = append(out.Keys, &kms.KeyListEntry{KeyId: &id, KeyArn: new(s.arn(id))})
+		if _, err := s.findKey(&id); err == nil {
+			out.Keys = append(out.Keys, &kms.KeyListEntry{KeyId: &id, KeyArn: new(s.keyARN(id))})
 		}
 	}
 
@@ -170,7 +170,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 	defer s.mu.Unlock()
 	of := ""
 	if in.KeyId != nil {
-		k, err := s.find(in.KeyId)
+		k, err := s.findKey(in.KeyId)
 		if err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 		}
 	}
 
-	names, next := page(all, in.Marker, in.Limit, 100)
+	names, next := paginateNames(all, in.Marker, in.Limit, 100)
 	out := &kms.ListAliasesOutput{
 		Aliases:    []*kms.AliasListEntry{},
 		NextMarker: next,
@@ -207,24 +207,24 @@ func (s *Service) listAliases(ctx context.Context, in *kms.ListAliasesInput) (*k
 	return out, nil
 }
 
-// aliasAllowed asks about an alias itself: whoever names a key needs the right to the name beside that to the key.
-func (s *Service) aliasAllowed(ctx context.Context, action string, name *string) error {
+// authorizeAlias asks about an alias itself: whoever names a key needs the right to the name beside that to the key.
+func (s *Service) authorizeAlias(ctx context.Context, action string, name *string) error {
 	return wire.Authorize(
 		ctx,
 		wire.Check{
 			Action:   "kms:" + action,
-			Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + text(name),
+			Resource: "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":" + stringValue(name),
 		},
 	)
 }
 
 func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*kms.CreateAliasOutput, error) {
-	if err := s.aliasAllowed(ctx, "CreateAlias", in.AliasName); err != nil {
+	if err := s.authorizeAlias(ctx, "CreateAlias", in.AliasName); err != nil {
 		return nil, err
 	}
 
-	return &kms.CreateAliasOutput{}, s.with(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
-		if err := checkAlias(*in.AliasName); err != nil {
+	return &kms.CreateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "CreateAlias", func(k *key) error {
+		if err := validateAliasName(*in.AliasName); err != nil {
 			return err
 		}
 
@@ -245,12 +245,12 @@ func (s *Service) createAlias(ctx context.Context, in *kms.CreateAliasInput) (*k
 }
 
 func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*kms.UpdateAliasOutput, error) {
-	if err := s.aliasAllowed(ctx, "UpdateAlias", in.AliasName); err != nil {
+	if err := s.authorizeAlias(ctx, "UpdateAlias", in.AliasName); err != nil {
 		return nil, err
 	}
 
-	return &kms.UpdateAliasOutput{}, s.with(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
-		if _, err := s.find(in.AliasName); err != nil {
+	return &kms.UpdateAliasOutput{}, s.withKey(ctx, in.TargetKeyId, "UpdateAlias", func(k *key) error {
+		if _, err := s.findKey(in.AliasName); err != nil {
 			return err
 		}
 
@@ -260,18 +260,18 @@ func (s *Service) updateAlias(ctx context.Context, in *kms.UpdateAliasInput) (*k
 }
 
 func (s *Service) deleteAlias(ctx context.Context, in *kms.DeleteAliasInput) (*kms.DeleteAliasOutput, error) {
-	if err := s.aliasAllowed(ctx, "DeleteAlias", in.AliasName); err != nil {
+	if err := s.authorizeAlias(ctx, "DeleteAlias", in.AliasName); err != nil {
 		return nil, err
 	}
 
-	return &kms.DeleteAliasOutput{}, s.with(ctx, in.AliasName, "DeleteAlias", func(*key) error {
+	return &kms.DeleteAliasOutput{}, s.withKey(ctx, in.AliasName, "DeleteAlias", func(*key) error {
 		delete(s.st.Aliases, *in.AliasName)
 		return nil
 	})
 }
 
-func (s *Service) tag(ctx context.Context, in *kms.TagResourceInput) (*kms.TagResourceOutput, error) {
-	return &kms.TagResourceOutput{}, s.with(ctx, in.KeyId, "TagResource", func(k *key) error {
+func (s *Service) tagResource(ctx context.Context, in *kms.TagResourceInput) (*kms.TagResourceOutput, error) {
+	return &kms.TagResourceOutput{}, s.withKey(ctx, in.KeyId, "TagResource", func(k *key) error {
 		if k.Tags == nil {
 			k.Tags = map[string]string{}
 		}
@@ -284,8 +284,11 @@ func (s *Service) tag(ctx context.Context, in *kms.TagResourceInput) (*kms.TagRe
 	})
 }
 
-func (s *Service) untag(ctx context.Context, in *kms.UntagResourceInput) (*kms.UntagResourceOutput, error) {
-	return &kms.UntagResourceOutput{}, s.with(ctx, in.KeyId, "UntagResource", func(k *key) error {
+func (s *Service) untagResource(
+	ctx context.Context,
+	in *kms.UntagResourceInput,
+) (*kms.UntagResourceOutput, error) {
+	return &kms.UntagResourceOutput{}, s.withKey(ctx, in.KeyId, "UntagResource", func(k *key) error {
 		for _, name := range in.TagKeys {
 			delete(k.Tags, *name)
 		}
@@ -294,11 +297,11 @@ func (s *Service) untag(ctx context.Context, in *kms.UntagResourceInput) (*kms.U
 	})
 }
 
-func (s *Service) listTags(
+func (s *Service) listResourceTags(
 	ctx context.Context,
 	in *kms.ListResourceTagsInput,
 ) (out *kms.ListResourceTagsOutput, err error) {
-	err = s.with(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
+	err = s.withKey(ctx, in.KeyId, "ListResourceTags", func(k *key) error {
 		out = &kms.ListResourceTagsOutput{Tags: sortedTags(k.Tags), Truncated: new(false)}
 		return nil
 	})
@@ -306,31 +309,36 @@ func (s *Service) listTags(
 	return out, err
 }
 
-func (s *Service) enableRotation(
+func (s *Service) enableKeyRotation(
 	ctx context.Context,
 	in *kms.EnableKeyRotationInput,
 ) (*kms.EnableKeyRotationOutput, error) {
-	return &kms.EnableKeyRotationOutput{}, s.with(ctx, in.KeyId, "EnableKeyRotation", func(k *key) error {
+	return &kms.EnableKeyRotationOutput{}, s.withKey(ctx, in.KeyId, "EnableKeyRotation", func(k *key) error {
 		k.Rotation = true
-		return s.usable(k)
+		return s.checkUsable(k)
 	})
 }
 
-func (s *Service) disableRotation(
+func (s *Service) disableKeyRotation(
 	ctx context.Context,
 	in *kms.DisableKeyRotationInput,
 ) (*kms.DisableKeyRotationOutput, error) {
-	return &kms.DisableKeyRotationOutput{}, s.with(ctx, in.KeyId, "DisableKeyRotation", func(k *key) error {
-		k.Rotation = false
-		return s.usable(k)
-	})
+	return &kms.DisableKeyRotationOutput{}, s.withKey(
+		ctx,
+		in.KeyId,
+		"DisableKeyRotation",
+		func(k *key) error {
+			k.Rotation = false
+			return s.checkUsable(k)
+		},
+	)
 }
 
-func (s *Service) rotation(
+func (s *Service) getKeyRotationStatus(
 	ctx context.Context,
 	in *kms.GetKeyRotationStatusInput,
 ) (out *kms.GetKeyRotationStatusOutput, err error) {
-	err = s.with(ctx, in.KeyId, "GetKeyRotationStatus", func(k *key) error {
+	err = s.withKey(ctx, in.KeyId, "GetKeyRotationStatus", func(k *key) error {
 		out = &kms.GetKeyRotationStatusOutput{KeyId: &k.ID, KeyRotationEnabled: &k.Rotation}
 		if k.Rotation {
 			out.RotationPeriodInDays = new(int64(365))
@@ -342,11 +350,11 @@ func (s *Service) rotation(
 	return out, err
 }
 
-func (s *Service) getPolicy(
+func (s *Service) getKeyPolicy(
 	ctx context.Context,
 	in *kms.GetKeyPolicyInput,
 ) (out *kms.GetKeyPolicyOutput, err error) {
-	err = s.with(ctx, in.KeyId, "GetKeyPolicy", func(k *key) error {
+	err = s.withKey(ctx, in.KeyId, "GetKeyPolicy", func(k *key) error {
 		out = &kms.GetKeyPolicyOutput{Policy: &k.Policy, PolicyName: new("default")}
 		return nil
 	})
@@ -354,9 +362,12 @@ func (s *Service) getPolicy(
 	return out, err
 }
 
-func (s *Service) putPolicy(ctx context.Context, in *kms.PutKeyPolicyInput) (*kms.PutKeyPolicyOutput, error) {
-	return &kms.PutKeyPolicyOutput{}, s.with(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
-		if err := checkPolicy(*in.Policy); err != nil {
+func (s *Service) putKeyPolicy(
+	ctx context.Context,
+	in *kms.PutKeyPolicyInput,
+) (*kms.PutKeyPolicyOutput, error) {
+	return &kms.PutKeyPolicyOutput{}, s.withKey(ctx, in.KeyId, "PutKeyPolicy", func(k *key) error {
+		if err := validateKeyPolicy(*in.Policy); err != nil {
 			return err
 		}
 
@@ -365,7 +376,7 @@ func (s *Service) putPolicy(ctx context.Context, in *kms.PutKeyPolicyInput) (*km
 	})
 }
 
-func (s *Service) scheduleDeletion(
+func (s *Service) scheduleKeyDeletion(
 	ctx context.Context,
 	in *kms.ScheduleKeyDeletionInput,
 ) (out *kms.ScheduleKeyDeletionOutput, err error) {
@@ -378,16 +389,16 @@ func (s *Service) scheduleDeletion(
 		return nil, wire.Errorf("ValidationException", "PendingWindowInDays must be between 7 and 30")
 	}
 
-	err = s.with(ctx, in.KeyId, "ScheduleKeyDeletion", func(k *key) error {
+	err = s.withKey(ctx, in.KeyId, "ScheduleKeyDeletion", func(k *key) error {
 		if k.State == kms.KeyStatePendingDeletion {
-			return s.usable(k)
+			return s.checkUsable(k)
 		}
 
 		k.State, k.Deletion = kms.KeyStatePendingDeletion, s.cfg.Now().UTC().Add(
 			time.Duration(days)*24*time.Hour,
 		)
 		out = &kms.ScheduleKeyDeletionOutput{
-			KeyId:               new(s.arn(k.ID)),
+			KeyId:               new(s.keyARN(k.ID)),
 			DeletionDate:        &k.Deletion,
 			KeyState:            &k.State,
 			PendingWindowInDays: &days,
@@ -399,18 +410,18 @@ func (s *Service) scheduleDeletion(
 	return out, err
 }
 
-func (s *Service) cancelDeletion(
+func (s *Service) cancelKeyDeletion(
 	ctx context.Context,
 	in *kms.CancelKeyDeletionInput,
 ) (out *kms.CancelKeyDeletionOutput, err error) {
-	err = s.with(ctx, in.KeyId, "CancelKeyDeletion", func(k *key) error {
+	err = s.withKey(ctx, in.KeyId, "CancelKeyDeletion", func(k *key) error {
 		if k.State != kms.KeyStatePendingDeletion {
-			return wire.Errorf("KMSInvalidStateException", "%s is not pending deletion.", s.arn(k.ID))
+			return wire.Errorf("KMSInvalidStateException", "%s is not pending deletion.", s.keyARN(k.ID))
 		}
 
 		k.State = kms.KeyStateDisabled
 		k.Deletion = time.Time{}
-		out = &kms.CancelKeyDeletionOutput{KeyId: new(s.arn(k.ID))}
+		out = &kms.CancelKeyDeletionOutput{KeyId: new(s.keyARN(k.ID))}
 
 		return nil
 	})
@@ -418,18 +429,18 @@ func (s *Service) cancelDeletion(
 	return out, err
 }
 
-func (s *Service) enable(ctx context.Context, in *kms.EnableKeyInput) (*kms.EnableKeyOutput, error) {
-	return &kms.EnableKeyOutput{}, s.switchTo(ctx, in.KeyId, "EnableKey", kms.KeyStateEnabled)
+func (s *Service) enableKey(ctx context.Context, in *kms.EnableKeyInput) (*kms.EnableKeyOutput, error) {
+	return &kms.EnableKeyOutput{}, s.setKeyState(ctx, in.KeyId, "EnableKey", kms.KeyStateEnabled)
 }
 
-func (s *Service) disable(ctx context.Context, in *kms.DisableKeyInput) (*kms.DisableKeyOutput, error) {
-	return &kms.DisableKeyOutput{}, s.switchTo(ctx, in.KeyId, "DisableKey", kms.KeyStateDisabled)
+func (s *Service) disableKey(ctx context.Context, in *kms.DisableKeyInput) (*kms.DisableKeyOutput, error) {
+	return &kms.DisableKeyOutput{}, s.setKeyState(ctx, in.KeyId, "DisableKey", kms.KeyStateDisabled)
 }
 
-func (s *Service) switchTo(ctx context.Context, id *string, action, state string) error {
-	return s.with(ctx, id, action, func(k *key) error {
+func (s *Service) setKeyState(ctx context.Context, id *string, action, state string) error {
+	return s.withKey(ctx, id, action, func(k *key) error {
 		if k.State == kms.KeyStatePendingDeletion {
-			return s.usable(k)
+			return s.checkUsable(k)
 		}
 
 		k.State = state

@@ -36,19 +36,19 @@ type Config struct {
 
 // Service is Route 53 of one account.
 type Service struct {
-	cfg  Config
-	st   *state
-	book *record.Store
+	cfg   Config
+	st    *serviceState
+	store *record.Store
 }
 
-// state is all that is remembered; it is saved as JSON.
-type state struct {
-	Zones   map[string]*zone
+// serviceState is all that is remembered; it is saved as JSON.
+type serviceState struct {
+	Zones   map[string]*hostedZone
 	Changes map[string]time.Time // when each was asked for, by id
 }
 
-// zone is a hosted zone. Records are by name, type and identifier, in the order in which they are listed.
-type zone struct {
+// hostedZone is a hosted zone. Records are by name, type and identifier, in the order in which they are listed.
+type hostedZone struct {
 	Shape   *sdk.HostedZone
 	VPCs    []*sdk.VPC
 	Servers []*string
@@ -58,19 +58,19 @@ type zone struct {
 
 // New loads the zones of an account.
 func New(cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, st: &state{}}
-	s.book = &record.Store{
+	s := &Service{cfg: cfg, st: &serviceState{}}
+	s.store = &record.Store{
 		Name:     "route53",
 		State:    s.st,
 		Backend:  cfg.Saver,
 		OnChange: cfg.Changed,
 	}
-	if err := s.book.Load(); err != nil {
+	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
 
 	if s.st.Zones == nil {
-		s.st.Zones = map[string]*zone{}
+		s.st.Zones = map[string]*hostedZone{}
 	}
 
 	if s.st.Changes == nil {
@@ -80,65 +80,65 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-const version = "/2013-04-01/"
+const apiPathPrefix = "/2013-04-01/"
 
 // Wire is the service as the wire layer serves it.
 func (s *Service) Wire() wire.Service {
-	b := s.book
+	b := s.store
 	return wire.Service{
 		Name:      "route53",
-		Protocol:  wire.REST,
+		Protocol:  wire.RESTProtocol,
 		Version:   "2013-04-01",
 		Namespace: "https://route53.amazonaws.com/doc/2013-04-01/",
-		Authorize: s.authorize,
-		Route:     route,
+		Authorize: s.authorizeRequest,
+		Route:     parseRoute,
 		Ops: []wire.Op{
 			record.WriteOperation(
 				b,
 				"CreateHostedZone",
-				s.createZone,
-			), record.WriteOperation(b, "DeleteHostedZone", s.deleteZone),
+				s.createHostedZone,
+			), record.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
 			record.ReadOperation(
 				b,
 				"GetHostedZone",
-				s.getZone,
-			), record.ReadOperation(b, "GetHostedZoneCount", s.countZones),
+				s.getHostedZone,
+			), record.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
 			record.ReadOperation(
 				b,
 				"ListHostedZones",
-				s.listZones,
-			), record.ReadOperation(b, "ListHostedZonesByName", s.listByName),
+				s.listHostedZones,
+			), record.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
 			record.ReadOperation(
 				b,
 				"ListHostedZonesByVPC",
-				s.listByVPC,
-			), record.WriteOperation(b, "UpdateHostedZoneComment", s.comment),
+				s.listHostedZonesByVPC,
+			), record.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
 			record.WriteOperation(
 				b,
 				"AssociateVPCWithHostedZone",
-				s.associate,
-			), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociate),
+				s.associateVPC,
+			), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
 			record.WriteOperation(
 				b,
 				"ChangeResourceRecordSets",
-				s.changeRecords,
-			), record.ReadOperation(b, "ListResourceRecordSets", s.listRecords),
+				s.changeResourceRecordSets,
+			), record.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
 			record.ReadOperation(
 				b,
 				"GetChange",
 				s.getChange,
-			), record.WriteOperation(b, "ChangeTagsForResource", s.changeTags),
+			), record.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
 			record.ReadOperation(
 				b,
 				"ListTagsForResource",
-				s.listTags,
-			), record.ReadOperation(b, "ListTagsForResources", s.listTagsOfMany),
+				s.listTagsForResource,
+			), record.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
 		},
 	}
 }
 
-// paths are the operations by method and path, in which a star is one identity.
-func paths() map[string]string {
+// operationPaths are the operations by method and path, in which a star is one identity.
+func operationPaths() map[string]string {
 	return map[string]string{
 		"POST hostedzone": "CreateHostedZone", "GET hostedzone": "ListHostedZones", "GET hostedzonesbyname": "ListHostedZonesByName",
 		"GET hostedzonesbyvpc": "ListHostedZonesByVPC", "GET hostedzonecount": "GetHostedZoneCount",
@@ -150,9 +150,9 @@ func paths() map[string]string {
 	}
 }
 
-// route finds the operation in method and path.
-func route(r *http.Request) (wire.Route, error) {
-	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), version)
+// parseRoute finds the operation in method and path.
+func parseRoute(r *http.Request) (wire.Route, error) {
+	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), apiPathPrefix)
 	steps := strings.Split(strings.TrimSuffix(rest, "/"), "/")
 	at := map[string]int{"hostedzone": 1, "change": 1, "tags": 2}[steps[0]]
 	path := map[string]string{"ResourceType": "hostedzone"}
@@ -167,7 +167,7 @@ func route(r *http.Request) (wire.Route, error) {
 		steps[at] = "*"
 	}
 
-	op := paths()[r.Method+" "+strings.Join(steps, "/")]
+	op := operationPaths()[r.Method+" "+strings.Join(steps, "/")]
 	if !ok || op == "" {
 		return wire.Route{}, &wire.Error{
 			Code:    "UnknownOperationException",
@@ -176,11 +176,11 @@ func route(r *http.Request) (wire.Route, error) {
 		}
 	}
 
-	return wire.Route{Op: op, Path: path, Root: op + "Response"}, nil
+	return wire.Route{Op: op, Path: path, RootElement: op + "Response"}, nil
 }
 
-// authorize asks IAM about the zone or the change that a request names, and about the records of a batch.
-func (s *Service) authorize(ctx context.Context, op string, in any) error {
+// authorizeRequest asks IAM about the zone or the change that a request names, and about the records of a batch.
+func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	tree, err := record.ShapeToMap(in)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 	}
 
 	if batch, ok := in.(*sdk.ChangeResourceRecordSetsInput); ok {
-		recordKeys(c.Context, batch)
+		addRecordConditions(c.Context, batch)
 	}
 
 	if len(ids) == 0 {
@@ -219,15 +219,15 @@ func (s *Service) authorize(ctx context.Context, op string, in any) error {
 
 	for _, id := range ids {
 		one := c
-		one.Resource = "arn:aws:route53:::" + kind + bare(id)
+		one.Resource = "arn:aws:route53:::" + kind + trimIDPath(id)
 		checks = append(checks, one)
 	}
 
 	return wire.Authorize(ctx, checks...)
 }
 
-// recordKeys are the condition keys of a batch of changes.
-func recordKeys(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput) {
+// addRecordConditions are the condition keys of a batch of changes.
+func addRecordConditions(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput) {
 	const prefix = "route53:ChangeResourceRecordSets"
 	add := func(key, value string) {
 		if !slices.Contains(into[prefix+key], value) {
@@ -236,23 +236,26 @@ func recordKeys(into map[string][]string, in *sdk.ChangeResourceRecordSetsInput)
 	}
 
 	for _, c := range in.ChangeBatch.Changes {
-		add("NormalizedRecordNames", strings.TrimSuffix(normal(record.String(c.ResourceRecordSet.Name)), "."))
+		add(
+			"NormalizedRecordNames",
+			strings.TrimSuffix(normalizeName(record.String(c.ResourceRecordSet.Name)), "."),
+		)
 		add("RecordTypes", record.String(c.ResourceRecordSet.Type))
 		add("Actions", record.String(c.Action))
 	}
 }
 
-// bare is an id without the path that answers put before it.
-func bare(id string) string { return id[strings.LastIndex(id, "/")+1:] }
+// trimIDPath is an id without the path that answers put before it.
+func trimIDPath(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
-// change notes a change and tells about it.
-func (s *Service) change() *sdk.ChangeInfo {
+// newChange notes a change and tells about it.
+func (s *Service) newChange() *sdk.ChangeInfo {
 	id := "C" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
 	s.st.Changes[id] = s.cfg.Now()
-	return s.info(id)
+	return s.changeInfo(id)
 }
 
-func (s *Service) info(id string) *sdk.ChangeInfo {
+func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
 	at := s.st.Changes[id]
 	state := sdk.ChangeStatusPending
 	if !s.cfg.Now().Before(at.Add(s.cfg.Delay)) {
@@ -263,7 +266,7 @@ func (s *Service) info(id string) *sdk.ChangeInfo {
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
-	id := bare(record.String(in.Id))
+	id := trimIDPath(record.String(in.Id))
 	if _, ok := s.st.Changes[id]; !ok {
 		return nil, &wire.Error{
 			Code:    "NoSuchChange",
@@ -272,5 +275,5 @@ func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error
 		}
 	}
 
-	return &sdk.GetChangeOutput{ChangeInfo: s.info(id)}, nil
+	return &sdk.GetChangeOutput{ChangeInfo: s.changeInfo(id)}, nil
 }

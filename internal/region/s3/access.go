@@ -17,43 +17,43 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Identities decides by the policies of the caller in ctx. IAM implements it.
-type Identities interface {
-	Decide(ctx context.Context, c wire.Check) authz.Decision
-	Request(ctx context.Context, c wire.Check) authz.Request
+// IdentityEvaluator decides by the policies of the caller in ctx. IAM implements it.
+type IdentityEvaluator interface {
+	EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
+	BuildRequest(ctx context.Context, c wire.Check) authz.Request
 }
 
-// Keys is KMS as S3 needs it: it says whether the caller in ctx may do an action with a key by way of a service, and
+// KeyService is KMS as S3 needs it: it says whether the caller in ctx may do an action with a key by way of a service, and
 // returns the key's ARN.
-type Keys interface {
-	Use(ctx context.Context, action, name, via string, encryption map[string]string) (string, error)
+type KeyService interface {
+	UseKey(ctx context.Context, action, name, via string, encryption map[string]string) (string, error)
 }
 
-// access is what a bucket's own settings say of who may do what.
-type access struct {
+// accessRules is what a bucket's own settings say of who may do what.
+type accessRules struct {
 	policy     authz.Policy
 	public     bool // the policy lets everybody do something
 	restricted bool // a public policy counts for nobody outside of the account
 }
 
-// refresh reads a bucket's access anew from its settings. It has a lock of its own, for rights are asked under mu too.
-func (s *Service) refresh(b *bucket) error {
-	var a access
+// refreshAccess reads a bucket's access anew from its settings. It has a lock of its own, for rights are asked under mu too.
+func (s *Service) refreshAccess(b *bucket) error {
+	var a accessRules
 	var document string
-	if raw, ok := b.Config[policySetting]; ok {
+	if raw, ok := b.Config[policySettingName]; ok {
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
 
-		p, err := authz.Parse(authz.Resource, document)
+		p, err := authz.Parse(authz.ResourcePolicy, document)
 		if err != nil {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
 
-		a.policy, a.public = p, public(p)
+		a.policy, a.public = p, isPublicPolicy(p)
 	}
 
-	a.restricted = on(b.block().RestrictPublicBuckets)
+	a.restricted = isTrue(b.publicAccessBlock().RestrictPublicBuckets)
 	s.accessMu.Lock()
 	defer s.accessMu.Unlock()
 	s.access[b.Name] = a
@@ -61,21 +61,21 @@ func (s *Service) refresh(b *bucket) error {
 	return nil
 }
 
-func (s *Service) accessOf(name string) access {
+func (s *Service) findAccessRules(name string) accessRules {
 	s.accessMu.RLock()
 	defer s.accessMu.RUnlock()
 	return s.access[name]
 }
 
 const (
-	policySetting = "BucketPolicy"
-	blockSetting  = "PublicAccessBlock"
+	policySettingName      = "BucketPolicy"
+	publicBlockSettingName = "PublicAccessBlock"
 )
 
-// block is the bucket's public access block; its zero value blocks nothing.
-func (b *bucket) block() s3.PublicAccessBlockConfiguration {
+// publicAccessBlock is the bucket's public access block; its zero value blocks nothing.
+func (b *bucket) publicAccessBlock() s3.PublicAccessBlockConfiguration {
 	var c s3.PublicAccessBlockConfiguration
-	if raw, ok := b.Config[blockSetting]; ok && json.Unmarshal(raw, &c) != nil {
+	if raw, ok := b.Config[publicBlockSettingName]; ok && json.Unmarshal(raw, &c) != nil {
 		return s3.PublicAccessBlockConfiguration{
 			RestrictPublicBuckets: new(true),
 		} // unreadable: rather too strict
@@ -84,20 +84,20 @@ func (b *bucket) block() s3.PublicAccessBlockConfiguration {
 	return c
 }
 
-func on(flag *bool) bool { return flag != nil && *flag }
+func isTrue(flag *bool) bool { return flag != nil && *flag }
 
-// public tells whether a policy allows something to everybody. A condition may narrow it, so one that has any is not
+// isPublicPolicy tells whether a policy allows something to everybody. A condition may narrow it, so one that has any is not
 // taken for public; AWS looks closer at which.
-func public(p authz.Policy) bool {
+func isPublicPolicy(p authz.Policy) bool {
 	return slices.ContainsFunc(p.Statements, func(st authz.Statement) bool {
 		return st.Allow && len(st.Conditions) == 0 &&
 			(slices.Contains(st.Principal["AWS"], "*") || st.NotPrincipal != nil)
 	})
 }
 
-// checkPolicy refuses what is no policy of this bucket.
-func (s *Service) checkPolicy(b *bucket, document string) error {
-	p, err := authz.Parse(authz.Resource, document)
+// validatePolicy refuses what is no policy of this bucket.
+func (s *Service) validatePolicy(b *bucket, document string) error {
+	p, err := authz.Parse(authz.ResourcePolicy, document)
 	if err != nil {
 		return wire.Errorf("MalformedPolicy", "%v", err)
 	}
@@ -111,7 +111,7 @@ func (s *Service) checkPolicy(b *bucket, document string) error {
 		}
 	}
 
-	if public(p) && on(b.block().BlockPublicPolicy) {
+	if isPublicPolicy(p) && isTrue(b.publicAccessBlock().BlockPublicPolicy) {
 		return &wire.Error{
 			Code:    "AccessDenied",
 			Message: "the bucket's public access block forbids a public policy",
@@ -122,53 +122,53 @@ func (s *Service) checkPolicy(b *bucket, document string) error {
 	return nil
 }
 
-// allowed asks whether the caller may do an action on an object, or on the bucket where key is empty.
-func (s *Service) allowed(ctx context.Context, action, bucket, key string) error {
+// authorizeObject asks whether the caller may do an action on an object, or on the bucket where key is empty.
+func (s *Service) authorizeObject(ctx context.Context, action, bucket, key string) error {
 	arn := "arn:aws:s3:::" + bucket
 	if key != "" {
 		arn += "/" + key
 	}
 
-	return s.ask(ctx, bucket, wire.Check{Action: "s3:" + action, Resource: arn})
+	return s.evaluateAccess(ctx, bucket, wire.Check{Action: "s3:" + action, Resource: arn})
 }
 
-// mayList asks whether the caller may list a bucket below a prefix.
-func (s *Service) mayList(ctx context.Context, bucket, prefix string) error {
-	return s.ask(ctx, bucket, wire.Check{
+// authorizeList asks whether the caller may list a bucket below a prefix.
+func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) error {
+	return s.evaluateAccess(ctx, bucket, wire.Check{
 		Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket, Context: map[string][]string{"s3:prefix": {prefix}},
 	})
 }
 
-// ask joins the bucket's policy and the caller's own: either may allow, and a Deny in one of them wins.
-func (s *Service) ask(ctx context.Context, bucket string, c wire.Check) error {
+// evaluateAccess joins the bucket's policy and the caller's own: either may allow, and a Deny in one of them wins.
+func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Check) error {
 	caller := wire.CallerFrom(ctx)
 	if s.cfg.Identities == nil || caller.Root || caller == (wire.Caller{}) {
 		return wire.Authorize(ctx, c)
 	}
 
-	c.Context = requestKeys(ctx, c.Context)
-	a := s.accessOf(bucket)
-	r := s.cfg.Identities.Request(ctx, c)
-	own := s.cfg.Identities.Decide(ctx, c)
+	c.Context = conditionKeys(ctx, c.Context)
+	a := s.findAccessRules(bucket)
+	r := s.cfg.Identities.BuildRequest(ctx, c)
+	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
 	byBucket := authz.Decide([]authz.Policy{a.policy}, r)
-	foreign := caller == wire.Anonymous()
+	foreign := caller == wire.AnonymousCaller()
 
 	switch {
 	case byBucket.Denied:
-		return wire.Denied(ctx, c, byBucket.Reason)
+		return wire.AccessDenied(ctx, c, byBucket.Reason)
 	case own.Denied:
-		return wire.Denied(ctx, c, own.Reason)
+		return wire.AccessDenied(ctx, c, own.Reason)
 	case own.Allowed, byBucket.Allowed && (!foreign || !a.restricted || !a.public):
 		return nil
 	}
 
-	return wire.Denied(ctx, c, own.Reason)
+	return wire.AccessDenied(ctx, c, own.Reason)
 }
 
-// requestKeys adds the condition keys that S3 takes from a request's headers and query.
-func requestKeys(ctx context.Context, keys map[string][]string) map[string][]string {
+// conditionKeys adds the condition keys that S3 takes from a request's headers and query.
+func conditionKeys(ctx context.Context, keys map[string][]string) map[string][]string {
 	out := map[string][]string{}
-	r := wire.Request(ctx)
+	r := wire.HTTPRequest(ctx)
 	if r != nil {
 		for _, name := range []string{
 			"x-amz-acl", "x-amz-copy-source", "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id",

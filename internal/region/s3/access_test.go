@@ -51,7 +51,7 @@ func newRegion(t *testing.T, secure func(*http.Request) bool) region {
 		t.Fatal(err)
 	}
 	front, err := server.New(server.Config{
-		Region: "us-east-1", Services: []wire.Service{id.Service(), keys.Wire(), store.Wire()}, Keys: id, Authorizer: id, Now: time.Now, Secure: secure,
+		Region: "us-east-1", Services: []wire.Service{id.Service(), keys.Wire(), store.Wire()}, Keys: id, Authorizer: id, Now: time.Now, IsSecure: secure,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func (r region) do(t *testing.T, op string, in any) {
 	t.Helper()
 	for _, o := range r.iam.Service().Ops {
 		if o.Name == op {
-			if _, err := o.Do(t.Context(), in); err != nil {
+			if _, err := o.Handle(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
 		}

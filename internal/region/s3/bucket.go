@@ -35,7 +35,7 @@ func (s *Service) createBucket(
 	ctx context.Context,
 	in *s3.CreateBucketInput,
 ) (*s3.CreateBucketOutput, error) {
-	if err := s.allowed(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
+	if err := s.authorizeObject(ctx, "CreateBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 
@@ -45,10 +45,10 @@ func (s *Service) createBucket(
 
 	want := ""
 	if c := in.CreateBucketConfiguration; c != nil {
-		want = text(c.LocationConstraint)
+		want = stringValue(c.LocationConstraint)
 	}
 
-	if want != text(s.location()) {
+	if want != stringValue(s.locationConstraint()) {
 		return nil, wire.Errorf(
 			"IllegalLocationConstraintException",
 			"The %s location constraint is incompatible for the region specific endpoint this request was sent to.",
@@ -58,7 +58,7 @@ func (s *Service) createBucket(
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.buckets[*in.Bucket] != nil || s.mounts[*in.Bucket] != "" {
+	if s.buckets[*in.Bucket] != nil || s.mountedDirs[*in.Bucket] != "" {
 		return nil, &wire.Error{
 			Code:    "BucketAlreadyOwnedByYou",
 			Message: "Your previous request to create the named bucket succeeded and you already own it.",
@@ -66,18 +66,18 @@ func (s *Service) createBucket(
 		}
 	}
 
-	if err := os.MkdirAll(s.folder(*in.Bucket), 0o700); err != nil {
+	if err := os.MkdirAll(s.bucketDir(*in.Bucket), 0o700); err != nil {
 		return nil, err
 	}
 
 	b := &bucket{
 		Name:     *in.Bucket,
 		Created:  s.cfg.Now().UTC(),
-		Versions: map[string][]version{},
+		Versions: map[string][]objectVersion{},
 		Config:   map[string]json.RawMessage{},
-		Uploads:  map[string]*upload{},
+		Uploads:  map[string]*multipartUpload{},
 	}
-	if err := s.save(b); err != nil {
+	if err := s.saveBucket(b); err != nil {
 		return nil, err
 	}
 
@@ -89,15 +89,15 @@ func (s *Service) createBucket(
 func (s *Service) headBucket(ctx context.Context, in *s3.HeadBucketInput) (*s3.HeadBucketOutput, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if _, err := s.find(in.Bucket); err != nil {
+	if _, err := s.findBucket(in.Bucket); err != nil {
 		return nil, &wire.Error{Code: "NotFound", Message: "Not Found", Status: http.StatusNotFound}
 	}
 
-	if err := s.mayList(ctx, *in.Bucket, ""); err != nil {
+	if err := s.authorizeList(ctx, *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 
-	wire.SetHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
+	wire.SetResponseHeader(ctx, "X-Amz-Bucket-Region", s.cfg.Region)
 
 	return &s3.HeadBucketOutput{}, nil
 }
@@ -106,13 +106,13 @@ func (s *Service) deleteBucket(
 	ctx context.Context,
 	in *s3.DeleteBucketInput,
 ) (*s3.DeleteBucketOutput, error) {
-	if err := s.allowed(ctx, "DeleteBucket", *in.Bucket, ""); err != nil {
+	if err := s.authorizeObject(ctx, "DeleteBucket", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := s.find(in.Bucket)
+	b, err := s.findBucket(in.Bucket)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Service) deleteBucket(
 		}
 	}
 
-	if err := os.RemoveAll(s.folder(b.Name)); err != nil {
+	if err := os.RemoveAll(s.bucketDir(b.Name)); err != nil {
 		return nil, err
 	}
 
@@ -133,40 +133,40 @@ func (s *Service) deleteBucket(
 	s.accessMu.Lock()
 	delete(s.access, b.Name)
 	s.accessMu.Unlock()
-	wire.SetStatus(ctx, http.StatusNoContent)
+	wire.SetResponseStatus(ctx, http.StatusNoContent)
 
 	return &s3.DeleteBucketOutput{}, nil
 }
 
-func (s *Service) getLocation(
+func (s *Service) getBucketLocation(
 	ctx context.Context,
 	in *s3.GetBucketLocationInput,
 ) (*s3.GetBucketLocationOutput, error) {
-	if err := s.allowed(ctx, "GetBucketLocation", *in.Bucket, ""); err != nil {
+	if err := s.authorizeObject(ctx, "GetBucketLocation", *in.Bucket, ""); err != nil {
 		return nil, err
 	}
 
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if _, err := s.find(in.Bucket); err != nil {
+	if _, err := s.findBucket(in.Bucket); err != nil {
 		return nil, err
 	}
 
-	return &s3.GetBucketLocationOutput{LocationConstraint: s.location()}, nil
+	return &s3.GetBucketLocationOutput{LocationConstraint: s.locationConstraint()}, nil
 }
 
-// setting is one of a bucket's settings: kept as its v1 shape in JSON, given back as it came.
-type setting struct {
-	name   string // of the operations, after Get, Put and Delete
-	action string // IAM's, after Get and Put
-	none   string // error code where it is not set; empty answers an empty setting
+// bucketSetting is one of a bucket's settings: kept as its v1 shape in JSON, given back as it came.
+type bucketSetting struct {
+	name         string // of the operations, after Get, Put and Delete
+	action       string // IAM's, after Get and Put
+	notFoundCode string // error code where it is not set; empty answers an empty setting
 }
 
 // put, get and del make the three operations of a setting from how its shapes hold it.
-func putOp[I, O, V any](s *Service, c setting, of func(*I) (bucket *string, v *V)) wire.Op {
+func newPutOperation[I, O, V any](s *Service, c bucketSetting, of func(*I) (bucket *string, v *V)) wire.Op {
 	return wire.Operation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name, v := of(in)
-		if err := s.allowed(ctx, "Put"+c.action, *name, ""); err != nil {
+		if err := s.authorizeObject(ctx, "Put"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
 
@@ -175,20 +175,25 @@ func putOp[I, O, V any](s *Service, c setting, of func(*I) (bucket *string, v *V
 			return nil, err
 		}
 
-		return new(O), s.configure(name, c.name, raw)
+		return new(O), s.updateSetting(name, c.name, raw)
 	})
 }
 
-func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O, *V)) wire.Op {
+func newGetOperation[I, O, V any](
+	s *Service,
+	c bucketSetting,
+	of func(*I) *string,
+	into func(*O, *V),
+) wire.Op {
 	return wire.Operation("Get"+c.name, func(ctx context.Context, in *I) (*O, error) {
 		name := of(in)
-		if err := s.allowed(ctx, "Get"+c.action, *name, ""); err != nil {
+		if err := s.authorizeObject(ctx, "Get"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
 
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		b, err := s.find(name)
+		b, err := s.findBucket(name)
 		if err != nil {
 			return nil, err
 		}
@@ -196,9 +201,9 @@ func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O
 		out := new(O)
 		v := new(V)
 		raw, ok := b.Config[c.name]
-		if !ok && c.none != "" {
+		if !ok && c.notFoundCode != "" {
 			return nil, &wire.Error{
-				Code:    c.none,
+				Code:    c.notFoundCode,
 				Message: "The " + c.name + " does not exist",
 				Status:  http.StatusNotFound,
 			}
@@ -216,33 +221,33 @@ func getOp[I, O, V any](s *Service, c setting, of func(*I) *string, into func(*O
 	})
 }
 
-func delOp[I, O any](s *Service, op string, c setting, of func(*I) *string) wire.Op {
+func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, of func(*I) *string) wire.Op {
 	return wire.Operation(op, func(ctx context.Context, in *I) (*O, error) {
-		if err := s.allowed(ctx, "Put"+c.action, *of(in), ""); err != nil {
+		if err := s.authorizeObject(ctx, "Put"+c.action, *of(in), ""); err != nil {
 			return nil, err
 		}
 
-		wire.SetStatus(ctx, http.StatusNoContent)
-		return new(O), s.configure(of(in), c.name, nil)
+		wire.SetResponseStatus(ctx, http.StatusNoContent)
+		return new(O), s.updateSetting(of(in), c.name, nil)
 	})
 }
 
-// configure sets a setting, or removes it where raw is nil.
-func (s *Service) configure(name *string, key string, raw json.RawMessage) error {
+// updateSetting sets a setting, or removes it where raw is nil.
+func (s *Service) updateSetting(name *string, key string, raw json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := s.find(name)
+	b, err := s.findBucket(name)
 	if err != nil {
 		return err
 	}
 
 	var document string
-	if key == policySetting && raw != nil {
+	if key == policySettingName && raw != nil {
 		if err := json.Unmarshal(raw, &document); err != nil {
 			return wire.Errorf("MalformedPolicy", "the policy is missing")
 		}
 
-		if err := s.checkPolicy(b, document); err != nil {
+		if err := s.validatePolicy(b, document); err != nil {
 			return err
 		}
 	}
@@ -253,9 +258,9 @@ func (s *Service) configure(name *string, key string, raw json.RawMessage) error
 		b.Config[key] = raw
 	}
 
-	if err := s.refresh(b); err != nil {
+	if err := s.refreshAccess(b); err != nil {
 		return err
 	}
 
-	return s.save(b)
+	return s.saveBucket(b)
 }

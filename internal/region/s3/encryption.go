@@ -22,11 +22,11 @@ const (
 	sseBucketHeader = "X-Amz-Server-Side-Encryption-Bucket-Key-Enabled"
 )
 
-// encryption says how a new object is encrypted, by its request or by the bucket's default, as headers of the object.
+// resolveEncryption says how a new object is encrypted, by its request or by the bucket's default, as headers of the object.
 // With KMS the caller must be allowed to make a data key.
-func (s *Service) encryption(ctx context.Context, name, key string) (map[string]string, error) {
+func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[string]string, error) {
 	s.mu.RLock()
-	b, err := s.find(&name)
+	b, err := s.findBucket(&name)
 	var rule s3.ServerSideEncryptionRule
 	if err == nil {
 		rule, err = b.encryptionRule()
@@ -37,7 +37,7 @@ func (s *Service) encryption(ctx context.Context, name, key string) (map[string]
 		return nil, err
 	}
 
-	out := asked(wire.Request(ctx).Header, rule)
+	out := requestedEncryption(wire.HTTPRequest(ctx).Header, rule)
 
 	switch out[sseHeader] {
 	case s3.ServerSideEncryptionAes256:
@@ -59,7 +59,7 @@ func (s *Service) encryption(ctx context.Context, name, key string) (map[string]
 		)
 	}
 
-	arn, err := s.useKey(ctx, "GenerateDataKey", name, key, out)
+	arn, err := s.authorizeKey(ctx, "GenerateDataKey", name, key, out)
 	if arn != "" {
 		out[sseKeyHeader] = arn
 	}
@@ -67,8 +67,8 @@ func (s *Service) encryption(ctx context.Context, name, key string) (map[string]
 	return out, err
 }
 
-// asked is the encryption that a request's headers ask for, or else the bucket's default, or else S3's.
-func asked(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
+// requestedEncryption is the encryption that a request's headers ask for, or else the bucket's default, or else S3's.
+func requestedEncryption(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
 		if value := h.Get(name); value != "" {
@@ -77,12 +77,12 @@ func asked(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
 	}
 
 	if d := rule.ApplyServerSideEncryptionByDefault; d != nil && out[sseHeader] == "" {
-		out[sseHeader] = text(d.SSEAlgorithm)
-		if id := text(d.KMSMasterKeyID); id != "" && out[sseKeyHeader] == "" {
+		out[sseHeader] = stringValue(d.SSEAlgorithm)
+		if id := stringValue(d.KMSMasterKeyID); id != "" && out[sseKeyHeader] == "" {
 			out[sseKeyHeader] = id
 		}
 
-		if on(rule.BucketKeyEnabled) {
+		if isTrue(rule.BucketKeyEnabled) {
 			out[sseBucketHeader] = "true"
 		}
 	}
@@ -109,9 +109,13 @@ func (b *bucket) encryptionRule() (s3.ServerSideEncryptionRule, error) {
 	return *c.Rules[0], nil
 }
 
-// useKey asks KMS for the caller's right to an object's key, with the encryption context that S3 uses: the object's
+// authorizeKey asks KMS for the caller's right to an object's key, with the encryption context that S3 uses: the object's
 // ARN, or the bucket's where the bucket has a key of its own. An object that KMS has no part in needs no right.
-func (s *Service) useKey(ctx context.Context, action, name, key string, h map[string]string) (string, error) {
+func (s *Service) authorizeKey(
+	ctx context.Context,
+	action, name, key string,
+	h map[string]string,
+) (string, error) {
 	if h[sseHeader] != s3.ServerSideEncryptionAwsKms || s.cfg.Keys == nil {
 		return h[sseKeyHeader], nil
 	}
@@ -126,7 +130,7 @@ func (s *Service) useKey(ctx context.Context, action, name, key string, h map[st
 		resource += "/" + key
 	}
 
-	arn, err := s.cfg.Keys.Use(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
+	arn, err := s.cfg.Keys.UseKey(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
 	var e *wire.Error
 	if errors.As(err, &e) && strings.HasSuffix(e.Code, "Exception") {
 		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
@@ -135,11 +139,11 @@ func (s *Service) useKey(ctx context.Context, action, name, key string, h map[st
 	return arn, err
 }
 
-// showEncryption puts an object's encryption into the answer to a write.
-func showEncryption(ctx context.Context, h map[string]string) {
+// setEncryptionHeaders puts an object's encryption into the answer to a write.
+func setEncryptionHeaders(ctx context.Context, h map[string]string) {
 	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
 		if h[name] != "" {
-			wire.SetHeader(ctx, name, h[name])
+			wire.SetResponseHeader(ctx, name, h[name])
 		}
 	}
 }

@@ -22,87 +22,87 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// kept are the headers of a write that a read gives back.
-func kept() []string {
+// storedHeaders are the headers of a write that a read gives back.
+func storedHeaders() []string {
 	return []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language"}
 }
 
 func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.PutObjectOutput, error) {
-	if err := s.allowed(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
+	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 
-	if len(*in.Key) > maxKey {
+	if len(*in.Key) > maxKeyBytes {
 		return nil, wire.Errorf("KeyTooLongError", "Your key is too long")
 	}
 
-	sealed, err := s.encryption(ctx, *in.Bucket, *in.Key)
+	sealed, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := s.receive(ctx, in.Bucket)
+	v, err := s.storeRequestBody(ctx, in.Bucket)
 	if err != nil {
 		return nil, err
 	}
 
 	maps.Copy(v.Headers, sealed)
-	v.Type = text(in.ContentType)
-	v.Metadata = values(in.Metadata)
-	v, err = s.commit(ctx, in.Bucket, *in.Key, v)
+	v.Type = stringValue(in.ContentType)
+	v.Metadata = stringValues(in.Metadata)
+	v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v)
 	if err != nil {
 		return nil, err
 	}
 
-	showEncryption(ctx, v.Headers)
-	showChecksums(ctx, v)
+	setEncryptionHeaders(ctx, v.Headers)
+	setChecksumHeaders(ctx, v)
 
-	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: shownVersion(v)}, nil
+	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: responseVersionID(v)}, nil
 }
 
-// receive writes the request's body to a new file of the bucket.
-func (s *Service) receive(ctx context.Context, name *string) (version, error) {
+// storeRequestBody writes the request's body to a new file of the bucket.
+func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVersion, error) {
 	s.mu.RLock()
-	_, err := s.find(name)
+	_, err := s.findBucket(name)
 	s.mu.RUnlock()
 	if err != nil {
-		return version{}, err
+		return objectVersion{}, err
 	}
 
-	r := wire.Request(ctx)
-	v := version{Headers: map[string]string{}}
+	r := wire.HTTPRequest(ctx)
+	v := objectVersion{Headers: map[string]string{}}
 
-	for _, h := range kept() {
+	for _, h := range storedHeaders() {
 		if value := r.Header.Get(h); value != "" {
 			v.Headers[h] = value
 		}
 	}
 
 	kept := v.Headers
-	v, err = s.store(*name, r.Body)
+	v, err = s.storeBody(*name, r.Body)
 	if err != nil {
 		return v, err
 	}
 
 	v.Headers = kept
-	for name, value := range wire.Checksums(r) {
+	for name, value := range wire.BodyChecksums(r) {
 		v.Headers[checksumPrefix+name] = value
 	}
 
 	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
 	if want := r.Header.Get("Content-Md5"); err == nil && want != "" &&
 		want != base64.StdEncoding.EncodeToString(raw) {
-		os.Remove(filepath.Join(s.folder(*name), v.File)) //nolint:errcheck // nobody refers to it
+		os.Remove(filepath.Join(s.bucketDir(*name), v.File)) //nolint:errcheck // nobody refers to it
 		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
 	}
 
 	return v, err
 }
 
-// store writes a body to a new file of a bucket and returns its size and ETag. A body that does not end well leaves nothing.
-func (s *Service) store(bucket string, body io.Reader) (version, error) {
-	v := version{File: random()}
-	path := filepath.Join(s.folder(bucket), v.File)
+// storeBody writes a body to a new file of a bucket and returns its size and ETag. A body that does not end well leaves nothing.
+func (s *Service) storeBody(bucket string, body io.Reader) (objectVersion, error) {
+	v := objectVersion{File: randomHex()}
+	path := filepath.Join(s.bucketDir(bucket), v.File)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return v, fmt.Errorf("store an object: %w", err)
@@ -124,55 +124,60 @@ func (s *Service) store(bucket string, body io.Reader) (version, error) {
 	return v, nil
 }
 
-// maxKey is the most bytes that a key may have, S3's own limit.
-const maxKey = 1024
+// maxKeyBytes is the most bytes that a key may have, S3's own limit.
+const maxKeyBytes = 1024
 
-// showChecksums puts an object's checksums into the answer to a write.
-func showChecksums(ctx context.Context, v version) {
+// setChecksumHeaders puts an object's checksums into the answer to a write.
+func setChecksumHeaders(ctx context.Context, v objectVersion) {
 	for name, value := range v.Headers {
 		if strings.HasPrefix(name, checksumPrefix) {
-			wire.SetHeader(ctx, name, value)
+			wire.SetResponseHeader(ctx, name, value)
 		}
 	}
 }
 
 const checksumPrefix = "X-Amz-Checksum-"
 
-// commit makes v the newest version of a key, if the request's conditions hold: the whole of it is atomic.
-func (s *Service) commit(ctx context.Context, name *string, key string, v version) (version, error) {
+// commitVersion makes v the newest version of a key, if the request's conditions hold: the whole of it is atomic.
+func (s *Service) commitVersion(
+	ctx context.Context,
+	name *string,
+	key string,
+	v objectVersion,
+) (objectVersion, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := s.find(name)
+	b, err := s.findBucket(name)
 	if err != nil {
 		return v, err
 	}
 
-	have, exists := b.newest(key)
-	if err := precondition(wire.Request(ctx).Header, have, exists); err != nil {
-		os.Remove(filepath.Join(s.folder(b.Name), v.File)) //nolint:errcheck // nobody refers to it
+	have, exists := b.currentVersion(key)
+	if err := checkWriteConditions(wire.HTTPRequest(ctx).Header, have, exists); err != nil {
+		os.Remove(filepath.Join(s.bucketDir(b.Name), v.File)) //nolint:errcheck // nobody refers to it
 		return v, err
 	}
 
 	v.Modified = s.cfg.Now().UTC().Truncate(1e9)
-	old := b.put(key, v)
+	old := b.addVersion(key, v)
 	v = b.Versions[key][0]
-	if err := s.save(b); err != nil {
+	if err := s.saveBucket(b); err != nil {
 		return v, err
 	}
 
-	s.discard(b, old)
+	s.removeFiles(b, old)
 
 	return v, nil
 }
 
-// put adds v as the newest version of a key and returns the versions that it replaces for good.
-func (b *bucket) put(key string, v version) (old []version) {
+// addVersion adds v as the newest version of a key and returns the versions that it replaces for good.
+func (b *bucket) addVersion(key string, v objectVersion) (old []objectVersion) {
 	v.ID = "null"
-	if b.versioned() {
-		v.ID = random()
+	if b.isVersioned() {
+		v.ID = randomHex()
 	}
 
-	rest := slices.DeleteFunc(slices.Clone(b.Versions[key]), func(have version) bool {
+	rest := slices.DeleteFunc(slices.Clone(b.Versions[key]), func(have objectVersion) bool {
 		if have.ID == v.ID {
 			old = append(old, have)
 			return true
@@ -181,36 +186,36 @@ func (b *bucket) put(key string, v version) (old []version) {
 		return false
 	})
 
-	b.Versions[key] = append([]version{v}, rest...)
+	b.Versions[key] = append([]objectVersion{v}, rest...)
 
 	return old
 }
 
-// discard removes the bodies of versions that are gone.
-func (s *Service) discard(b *bucket, old []version) {
+// removeFiles removes the bodies of versions that are gone.
+func (s *Service) removeFiles(b *bucket, old []objectVersion) {
 	for _, v := range old {
 		if v.File != "" {
 			os.Remove(
-				filepath.Join(s.folder(b.Name), v.File),
+				filepath.Join(s.bucketDir(b.Name), v.File),
 			) //nolint:errcheck // an orphan does no harm
 		}
 	}
 }
 
-// newest returns the current version of a key; ok is false where there is none or it was deleted.
-func (b *bucket) newest(key string) (v version, ok bool) {
+// currentVersion returns the current version of a key; ok is false where there is none or it was deleted.
+func (b *bucket) currentVersion(key string) (v objectVersion, ok bool) {
 	vs := b.Versions[key]
 	if len(vs) == 0 || vs[0].Marker {
-		return version{}, false
+		return objectVersion{}, false
 	}
 
 	return vs[0], true
 }
 
-// precondition checks the conditions of a write against what is there.
-func precondition(
+// checkWriteConditions checks the conditions of a write against what is there.
+func checkWriteConditions(
 	h http.Header,
-	have version,
+	have objectVersion,
 	exists bool,
 ) error { //nolint:revive // exists belongs to have, as newest returns them
 	failed := &wire.Error{
@@ -228,7 +233,7 @@ func precondition(
 	case want == "":
 		return nil
 	case !exists:
-		return noSuchKey()
+		return newNoSuchKeyError()
 	case want != "*" && strings.Trim(want, `"`) != strings.Trim(have.ETag, `"`):
 		return failed
 	}
@@ -236,7 +241,7 @@ func precondition(
 	return nil
 }
 
-func noSuchKey() error {
+func newNoSuchKeyError() error {
 	return &wire.Error{
 		Code:    "NoSuchKey",
 		Message: "The specified key does not exist.",
@@ -244,18 +249,18 @@ func noSuchKey() error {
 	}
 }
 
-// lookup finds the version that a read asks for. To a caller who may not list, what is missing is forbidden.
-func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, error) {
+// findVersion finds the version that a read asks for. To a caller who may not list, what is missing is forbidden.
+func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objectVersion, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	b, err := s.find(name)
+	b, err := s.findBucket(name)
 	if err != nil {
-		return version{}, err
+		return objectVersion{}, err
 	}
 
-	v, ok := b.newest(*key)
+	v, ok := b.currentVersion(*key)
 	if id != nil {
-		i := slices.IndexFunc(b.Versions[*key], func(v version) bool { return v.ID == *id })
+		i := slices.IndexFunc(b.Versions[*key], func(v objectVersion) bool { return v.ID == *id })
 		if ok = i >= 0; ok {
 			v = b.Versions[*key][i]
 		}
@@ -263,7 +268,7 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 
 	switch {
 	case ok && v.Marker:
-		wire.SetHeader(ctx, "X-Amz-Delete-Marker", "true")
+		wire.SetResponseHeader(ctx, "X-Amz-Delete-Marker", "true")
 		return v, &wire.Error{
 			Code:    "MethodNotAllowed",
 			Message: "The specified method is not allowed against this resource.",
@@ -274,8 +279,8 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 		return v, nil
 	}
 
-	if err := s.mayList(ctx, *name, *key); err != nil {
-		return v, wire.Denied(
+	if err := s.authorizeList(ctx, *name, *key); err != nil {
+		return v, wire.AccessDenied(
 			ctx,
 			wire.Check{Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + *name},
 			"no identity-based policy allows the action",
@@ -290,30 +295,30 @@ func (s *Service) lookup(ctx context.Context, name, key, id *string) (version, e
 		}
 	}
 
-	return v, noSuchKey()
+	return v, newNoSuchKeyError()
 }
 
 func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.GetObjectOutput, error) {
-	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
+	if err := s.authorizeObject(ctx, objectReadAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 
-	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)
+	v, err := s.findVersion(ctx, in.Bucket, in.Key, in.VersionId)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := readCondition(wire.Request(ctx).Header, v); err != nil {
+	if err := checkReadConditions(wire.HTTPRequest(ctx).Header, v); err != nil {
 		return nil, err
 	}
 
-	if _, err := s.useKey(ctx, "Decrypt", *in.Bucket, *in.Key, v.Headers); err != nil {
+	if _, err := s.authorizeKey(ctx, "Decrypt", *in.Bucket, *in.Key, v.Headers); err != nil {
 		return nil, err
 	}
 
-	f, err := os.Open(filepath.Join(s.folder(*in.Bucket), v.File))
+	f, err := os.Open(filepath.Join(s.bucketDir(*in.Bucket), v.File))
 	if err != nil {
-		return nil, noSuchKey() // replaced this very moment
+		return nil, newNoSuchKeyError() // replaced this very moment
 	}
 
 	out := &s3.GetObjectOutput{
@@ -322,20 +327,20 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 		ContentLength: &v.Size,
 		ETag:          &v.ETag,
 		LastModified:  &v.Modified,
-		Metadata:      pointers(v.Metadata),
-		VersionId:     shownVersion(v),
+		Metadata:      stringPointers(v.Metadata),
+		VersionId:     responseVersionID(v),
 	}
 
-	describe(ctx, v, text(in.ChecksumMode) != "")
+	setObjectHeaders(ctx, v, stringValue(in.ChecksumMode) != "")
 	if in.Range != nil {
-		return out, cut(ctx, out, f, v.Size, *in.Range)
+		return out, applyRange(ctx, out, f, v.Size, *in.Range)
 	}
 
 	return out, nil
 }
 
-// readAction is IAM's action of a read of the newest version, or of a named one.
-func readAction(id *string) string {
+// objectReadAction is IAM's action of a read of the newest version, or of a named one.
+func objectReadAction(id *string) string {
 	if id != nil {
 		return "GetObjectVersion"
 	}
@@ -343,8 +348,8 @@ func readAction(id *string) string {
 	return "GetObject"
 }
 
-// readCondition checks the conditions of a read, ETags before dates as RFC 9110 has it.
-func readCondition(h http.Header, v version) error {
+// checkReadConditions checks the conditions of a read, ETags before dates as RFC 9110 has it.
+func checkReadConditions(h http.Header, v objectVersion) error {
 	is := func(want string) bool { return want == "*" || strings.Trim(want, `"`) == strings.Trim(v.ETag, `"`) }
 	after := func(date string) (newer, ok bool) {
 		t, err := http.ParseTime(date)
@@ -371,51 +376,51 @@ func readCondition(h http.Header, v version) error {
 	return nil
 }
 
-// describe sets the headers that come back with an object as it was written.
-func describe(ctx context.Context, v version, checksums bool) {
+// setObjectHeaders sets the headers that come back with an object as it was written.
+func setObjectHeaders(ctx context.Context, v objectVersion, checksums bool) {
 	contentType := v.Type
 	if contentType == "" {
 		contentType = "binary/octet-stream"
 	}
 
-	wire.SetHeader(ctx, "Content-Type", contentType)
+	wire.SetResponseHeader(ctx, "Content-Type", contentType)
 
 	for name, value := range v.Headers {
 		if checksums || !strings.HasPrefix(name, checksumPrefix) {
-			wire.SetHeader(ctx, name, value)
+			wire.SetResponseHeader(ctx, name, value)
 		}
 	}
 }
 
-// limited is a part of a file.
-type limited struct {
+// rangeBody is a part of a file.
+type rangeBody struct {
 	io.Reader
 	io.Closer
 }
 
-// cut makes out the part of the object that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
-func cut(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, header string) error {
+// applyRange makes out the part of the object that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
+func applyRange(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, header string) error {
 	bad := &wire.Error{
 		Code:    "InvalidRange",
 		Message: "The requested range is not satisfiable",
 		Status:  http.StatusRequestedRangeNotSatisfiable,
 	}
 
-	first, last, ok := byteRange(header, size)
+	first, last, ok := parseByteRange(header, size)
 	if !ok {
 		return bad
 	}
 
-	out.Body = limited{io.NewSectionReader(f, first, last-first+1), f}
+	out.Body = rangeBody{io.NewSectionReader(f, first, last-first+1), f}
 	out.ContentLength = new(last - first + 1)
 	out.ContentRange = new(fmt.Sprintf("bytes %d-%d/%d", first, last, size))
-	wire.SetStatus(ctx, http.StatusPartialContent)
+	wire.SetResponseStatus(ctx, http.StatusPartialContent)
 
 	return nil
 }
 
-// byteRange reads a range of something of a size: the first and the last byte that it means.
-func byteRange(header string, size int64) (first, last int64, ok bool) {
+// parseByteRange reads a range of something of a size: the first and the last byte that it means.
+func parseByteRange(header string, size int64) (first, last int64, ok bool) {
 	text, bytes := strings.CutPrefix(header, "bytes=")
 	from, to, dash := strings.Cut(text, "-")
 	first, errFrom := strconv.ParseInt(from, 10, 64)
@@ -437,33 +442,33 @@ func byteRange(header string, size int64) (first, last int64, ok bool) {
 }
 
 func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.HeadObjectOutput, error) {
-	if err := s.allowed(ctx, readAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
+	if err := s.authorizeObject(ctx, objectReadAction(in.VersionId), *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 
-	v, err := s.lookup(ctx, in.Bucket, in.Key, in.VersionId)
+	v, err := s.findVersion(ctx, in.Bucket, in.Key, in.VersionId)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := readCondition(wire.Request(ctx).Header, v); err != nil {
+	if err := checkReadConditions(wire.HTTPRequest(ctx).Header, v); err != nil {
 		return nil, err
 	}
 
-	describe(ctx, v, text(in.ChecksumMode) != "")
-	wire.SetHeader(ctx, "Content-Length", strconv.FormatInt(v.Size, 10))
+	setObjectHeaders(ctx, v, stringValue(in.ChecksumMode) != "")
+	wire.SetResponseHeader(ctx, "Content-Length", strconv.FormatInt(v.Size, 10))
 
 	return &s3.HeadObjectOutput{
 		AcceptRanges: new("bytes"),
 		ETag:         &v.ETag,
 		LastModified: &v.Modified,
-		Metadata:     pointers(v.Metadata),
-		VersionId:    shownVersion(v),
+		Metadata:     stringPointers(v.Metadata),
+		VersionId:    responseVersionID(v),
 	}, nil
 }
 
-// shownVersion is a version's id as answers carry it: only where versions are kept.
-func shownVersion(v version) *string {
+// responseVersionID is a version's id as answers carry it: only where versions are kept.
+func responseVersionID(v objectVersion) *string {
 	if v.ID == "null" {
 		return nil
 	}
@@ -471,7 +476,7 @@ func shownVersion(v version) *string {
 	return &v.ID
 }
 
-func values(m map[string]*string) map[string]string {
+func stringValues(m map[string]*string) map[string]string {
 	out := make(map[string]string, len(m))
 	for k, v := range m {
 		out[k] = *v
@@ -480,7 +485,7 @@ func values(m map[string]*string) map[string]string {
 	return out
 }
 
-func pointers(m map[string]string) map[string]*string {
+func stringPointers(m map[string]string) map[string]*string {
 	out := make(map[string]*string, len(m))
 	for k, v := range m {
 		out[k] = &v

@@ -17,38 +17,38 @@ func (s *Service) Wire() wire.Service {
 		wire.Operation("CreateBucket", s.createBucket),
 		wire.Operation("HeadBucket", s.headBucket),
 		wire.Operation("DeleteBucket", s.deleteBucket),
-		wire.Operation("GetBucketLocation", s.getLocation),
-		wire.Operation("ListObjectsV2", s.listObjects),
-		wire.Operation("ListObjects", s.listObjectsV1),
+		wire.Operation("GetBucketLocation", s.getBucketLocation),
+		wire.Operation("ListObjectsV2", s.listObjectsV2),
+		wire.Operation("ListObjects", s.listObjects),
 		wire.Operation("CopyObject", s.copyObject),
-		wire.Operation("UploadPartCopy", s.copyPart),
+		wire.Operation("UploadPartCopy", s.uploadPartCopy),
 		wire.Operation("ListParts", s.listParts),
-		wire.Operation("ListMultipartUploads", s.listUploads),
-		wire.Operation("ListObjectVersions", s.listVersions),
+		wire.Operation("ListMultipartUploads", s.listMultipartUploads),
+		wire.Operation("ListObjectVersions", s.listObjectVersions),
 		wire.Operation("PutObject", s.putObject),
 		wire.Operation("GetObject", s.getObject),
 		wire.Operation("HeadObject", s.headObject),
 		wire.Operation("DeleteObject", s.deleteObject),
 		wire.Operation("DeleteObjects", s.deleteObjects),
-		wire.Operation("CreateMultipartUpload", s.createUpload),
+		wire.Operation("CreateMultipartUpload", s.createMultipartUpload),
 		wire.Operation("UploadPart", s.uploadPart),
-		wire.Operation("CompleteMultipartUpload", s.completeUpload),
-		wire.Operation("AbortMultipartUpload", s.abortUpload),
+		wire.Operation("CompleteMultipartUpload", s.completeMultipartUpload),
+		wire.Operation("AbortMultipartUpload", s.abortMultipartUpload),
 	}
 
 	return wire.Service{
 		Name:      "s3",
-		Protocol:  wire.RESTXML,
+		Protocol:  wire.S3Protocol,
 		Version:   "2006-03-01",
 		Namespace: "http://s3.amazonaws.com/doc/2006-03-01/",
 		Ops:       append(ops, s.settingOps()...),
 		Authorize: wire.AuthorizedInHandlers,
-		Route:     route,
+		Route:     parseRoute,
 	}
 }
 
-// subresources are the query parameters that make another operation of a method on a bucket.
-func subresources() map[string]string {
+// bucketSubresources are the query parameters that make another operation of a method on a bucket.
+func bucketSubresources() map[string]string {
 	return map[string]string{
 		"versioning": "BucketVersioning", "policy": "BucketPolicy", "publicAccessBlock": "PublicAccessBlock",
 		"encryption": "BucketEncryption", "tagging": "BucketTagging", "ownershipControls": "BucketOwnershipControls",
@@ -56,27 +56,27 @@ func subresources() map[string]string {
 	}
 }
 
-// route finds the operation in method, path and query. Buckets are in the path, or in the host's first labels.
-func route(r *http.Request) (wire.Route, error) {
-	name, key := address(r)
+// parseRoute finds the operation in method, path and query. Buckets are in the path, or in the host's first labels.
+func parseRoute(r *http.Request) (wire.Route, error) {
+	name, key := parseAddress(r)
 	q := r.URL.Query()
 	path := map[string]string{"Bucket": name, "Key": key}
 	var op string
 
 	switch {
 	case name == "":
-		op = pick(r.Method, map[string]string{http.MethodGet: "ListBuckets"})
-		return wire.Route{Op: op, Path: path, Root: "ListAllMyBucketsResult"}, unknown(op, r)
+		op = operationForMethod(r.Method, map[string]string{http.MethodGet: "ListBuckets"})
+		return wire.Route{Op: op, Path: path, RootElement: "ListAllMyBucketsResult"}, checkOperation(op, r)
 	case key == "":
-		op = bucketOp(r.Method, q)
+		op = bucketOperation(r.Method, q)
 	default:
-		op = objectOp(r.Method, q, r.Header.Get("X-Amz-Copy-Source") != "")
+		op = objectOperation(r.Method, q, r.Header.Get("X-Amz-Copy-Source") != "")
 	}
 
-	return wire.Route{Op: op, Path: path, Root: rootOf(op)}, unknown(op, r)
+	return wire.Route{Op: op, Path: path, RootElement: responseRoot(op)}, checkOperation(op, r)
 }
 
-func unknown(op string, r *http.Request) error {
+func checkOperation(op string, r *http.Request) error {
 	if op != "" {
 		return nil
 	}
@@ -88,12 +88,12 @@ func unknown(op string, r *http.Request) error {
 	}
 }
 
-func pick(method string, ops map[string]string) string { return ops[method] }
+func operationForMethod(method string, ops map[string]string) string { return ops[method] }
 
-func bucketOp(method string, q url.Values) string {
-	for name, setting := range subresources() {
+func bucketOperation(method string, q url.Values) string {
+	for name, setting := range bucketSubresources() {
 		if q.Has(name) {
-			verb := pick(
+			verb := operationForMethod(
 				method,
 				map[string]string{http.MethodGet: "Get", http.MethodPut: "Put", http.MethodDelete: "Delete"},
 			)
@@ -121,7 +121,7 @@ func bucketOp(method string, q url.Values) string {
 		"delete":   {http.MethodPost: "DeleteObjects"},
 	} {
 		if q.Has(name) {
-			return pick(method, ops)
+			return operationForMethod(method, ops)
 		}
 	}
 
@@ -129,32 +129,32 @@ func bucketOp(method string, q url.Values) string {
 		return "ListObjects"
 	}
 
-	return pick(method, map[string]string{
+	return operationForMethod(method, map[string]string{
 		http.MethodGet: "ListObjectsV2", http.MethodPut: "CreateBucket", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket",
 	})
 }
 
-func objectOp(method string, q url.Values, copying bool) string { //revive:disable-line:flag-parameter
+func objectOperation(method string, q url.Values, copying bool) string { //revive:disable-line:flag-parameter
 	switch {
 	case copying && method == http.MethodPut && q.Has("uploadId"):
 		return "UploadPartCopy"
 	case copying && method == http.MethodPut:
 		return "CopyObject"
 	case q.Has("uploads"):
-		return pick(method, map[string]string{http.MethodPost: "CreateMultipartUpload"})
+		return operationForMethod(method, map[string]string{http.MethodPost: "CreateMultipartUpload"})
 	case q.Has("uploadId"):
-		return pick(method, map[string]string{
+		return operationForMethod(method, map[string]string{
 			http.MethodGet: "ListParts", http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
 		})
 	}
 
-	return pick(method, map[string]string{
+	return operationForMethod(method, map[string]string{
 		http.MethodGet: "GetObject", http.MethodPut: "PutObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject",
 	})
 }
 
-// rootOf is the root element of an answer, where it is not the operation's name and Result.
-func rootOf(op string) string {
+// responseRoot is the root element of an answer, where it is not the operation's name and Result.
+func responseRoot(op string) string {
 	return map[string]string{
 		"ListObjectsV2": "ListBucketResult", "ListObjects": "ListBucketResult", "ListMultipartUploads": "ListMultipartUploadsResult", "ListObjectVersions": "ListVersionsResult", "DeleteObjects": "DeleteResult",
 		"CreateMultipartUpload": "InitiateMultipartUploadResult", "GetBucketVersioning": "VersioningConfiguration",
@@ -163,8 +163,8 @@ func rootOf(op string) string {
 	}[op]
 }
 
-// address reads bucket and key: bucket.s3.… in the host, else the first part of the path.
-func address(r *http.Request) (bucket, key string) {
+// parseAddress reads bucket and key: bucket.s3.… in the host, else the first part of the path.
+func parseAddress(r *http.Request) (bucket, key string) {
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	if host, _, ok := strings.Cut(r.Host, ".s3."); ok {
 		return host, path
@@ -176,7 +176,7 @@ func address(r *http.Request) (bucket, key string) {
 }
 
 // region is where a bucket lies as S3 says it: nothing for us-east-1.
-func (s *Service) location() *string {
+func (s *Service) locationConstraint() *string {
 	if s.cfg.Region == "us-east-1" {
 		return nil
 	}

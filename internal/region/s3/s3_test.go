@@ -43,7 +43,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 			h.ServeHTTP(w, r)
 			return
 		}
-		signature, err := wire.ReadSignature(r)
+		signature, err := wire.ParseSignature(r)
 		if err == nil {
 			_, err = verifier.Verify(r, signature, endpoint.Service)
 		}
@@ -64,7 +64,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 // keys holds the one key of these tests; its caller is nobody, to whom the service denies nothing.
 type keys struct{}
 
-func (keys) Key(string) (wire.Key, bool) { return wire.Key{Secret: "secret"}, true }
+func (keys) FindKey(string) (wire.AccessKey, bool) { return wire.AccessKey{Secret: "secret"}, true }
 
 func code(err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {

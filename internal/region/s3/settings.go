@@ -12,42 +12,42 @@ import (
 
 // settingOps lists the operations on a bucket's settings.
 func (s *Service) settingOps() []wire.Op {
-	versioning := setting{name: "BucketVersioning", action: "BucketVersioning"}
-	policy := setting{name: "BucketPolicy", action: "BucketPolicy", none: "NoSuchBucketPolicy"}
-	public := setting{
-		name:   "PublicAccessBlock",
-		action: "BucketPublicAccessBlock",
-		none:   "NoSuchPublicAccessBlockConfiguration",
+	versioning := bucketSetting{name: "BucketVersioning", action: "BucketVersioning"}
+	policy := bucketSetting{name: "BucketPolicy", action: "BucketPolicy", notFoundCode: "NoSuchBucketPolicy"}
+	public := bucketSetting{
+		name:         "PublicAccessBlock",
+		action:       "BucketPublicAccessBlock",
+		notFoundCode: "NoSuchPublicAccessBlockConfiguration",
 	}
 
-	encryption := setting{
-		name:   "BucketEncryption",
-		action: "EncryptionConfiguration",
-		none:   "ServerSideEncryptionConfigurationNotFoundError",
+	encryption := bucketSetting{
+		name:         "BucketEncryption",
+		action:       "EncryptionConfiguration",
+		notFoundCode: "ServerSideEncryptionConfigurationNotFoundError",
 	}
 
-	tagging := setting{name: "BucketTagging", action: "BucketTagging", none: "NoSuchTagSet"}
-	ownership := setting{
-		name:   "BucketOwnershipControls",
-		action: "BucketOwnershipControls",
-		none:   "OwnershipControlsNotFoundError",
+	tagging := bucketSetting{name: "BucketTagging", action: "BucketTagging", notFoundCode: "NoSuchTagSet"}
+	ownership := bucketSetting{
+		name:         "BucketOwnershipControls",
+		action:       "BucketOwnershipControls",
+		notFoundCode: "OwnershipControlsNotFoundError",
 	}
 
-	lifecycle := setting{
-		name:   "BucketLifecycleConfiguration",
-		action: "LifecycleConfiguration",
-		none:   "NoSuchLifecycleConfiguration",
+	lifecycle := bucketSetting{
+		name:         "BucketLifecycleConfiguration",
+		action:       "LifecycleConfiguration",
+		notFoundCode: "NoSuchLifecycleConfiguration",
 	}
 
 	return []wire.Op{
-		putOp[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](
+		newPutOperation[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](
 			s,
 			versioning,
 			func(in *s3.PutBucketVersioningInput) (*string, *s3.VersioningConfiguration) {
 				return in.Bucket, in.VersioningConfiguration
 			},
 		),
-		getOp(
+		newGetOperation(
 			s,
 			versioning,
 			func(in *s3.GetBucketVersioningInput) *string { return in.Bucket },
@@ -55,31 +55,31 @@ func (s *Service) settingOps() []wire.Op {
 				out.Status = v.Status
 			},
 		),
-		putOp[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](
+		newPutOperation[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](
 			s,
 			policy,
 			func(in *s3.PutBucketPolicyInput) (*string, *string) { return in.Bucket, in.Policy },
 		),
-		getOp(
+		newGetOperation(
 			s,
 			policy,
 			func(in *s3.GetBucketPolicyInput) *string { return in.Bucket },
 			func(out *s3.GetBucketPolicyOutput, v *string) { out.Policy = v },
 		),
-		delOp[s3.DeleteBucketPolicyInput, s3.DeleteBucketPolicyOutput](
+		newDeleteOperation[s3.DeleteBucketPolicyInput, s3.DeleteBucketPolicyOutput](
 			s,
 			"DeleteBucketPolicy",
 			policy,
 			func(in *s3.DeleteBucketPolicyInput) *string { return in.Bucket },
 		),
-		putOp[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](
+		newPutOperation[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](
 			s,
 			public,
 			func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
 				return in.Bucket, in.PublicAccessBlockConfiguration
 			},
 		),
-		getOp(
+		newGetOperation(
 			s,
 			public,
 			func(in *s3.GetPublicAccessBlockInput) *string { return in.Bucket },
@@ -87,20 +87,20 @@ func (s *Service) settingOps() []wire.Op {
 				out.PublicAccessBlockConfiguration = v
 			},
 		),
-		delOp[s3.DeletePublicAccessBlockInput, s3.DeletePublicAccessBlockOutput](
+		newDeleteOperation[s3.DeletePublicAccessBlockInput, s3.DeletePublicAccessBlockOutput](
 			s,
 			"DeletePublicAccessBlock",
 			public,
 			func(in *s3.DeletePublicAccessBlockInput) *string { return in.Bucket },
 		),
-		putOp[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](
+		newPutOperation[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](
 			s,
 			encryption,
 			func(in *s3.PutBucketEncryptionInput) (*string, *s3.ServerSideEncryptionConfiguration) {
 				return in.Bucket, in.ServerSideEncryptionConfiguration
 			},
 		),
-		getOp(
+		newGetOperation(
 			s,
 			encryption,
 			func(in *s3.GetBucketEncryptionInput) *string { return in.Bucket },
@@ -108,37 +108,37 @@ func (s *Service) settingOps() []wire.Op {
 				out.ServerSideEncryptionConfiguration = v
 			},
 		),
-		delOp[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](
+		newDeleteOperation[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](
 			s,
 			"DeleteBucketEncryption",
 			encryption,
 			func(in *s3.DeleteBucketEncryptionInput) *string { return in.Bucket },
 		),
-		putOp[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](
+		newPutOperation[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](
 			s,
 			tagging,
 			func(in *s3.PutBucketTaggingInput) (*string, *s3.Tagging) { return in.Bucket, in.Tagging },
 		),
-		getOp(
+		newGetOperation(
 			s,
 			tagging,
 			func(in *s3.GetBucketTaggingInput) *string { return in.Bucket },
 			func(out *s3.GetBucketTaggingOutput, v *s3.Tagging) { out.TagSet = v.TagSet },
 		),
-		delOp[s3.DeleteBucketTaggingInput, s3.DeleteBucketTaggingOutput](
+		newDeleteOperation[s3.DeleteBucketTaggingInput, s3.DeleteBucketTaggingOutput](
 			s,
 			"DeleteBucketTagging",
 			tagging,
 			func(in *s3.DeleteBucketTaggingInput) *string { return in.Bucket },
 		),
-		putOp[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](
+		newPutOperation[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](
 			s,
 			ownership,
 			func(in *s3.PutBucketOwnershipControlsInput) (*string, *s3.OwnershipControls) {
 				return in.Bucket, in.OwnershipControls
 			},
 		),
-		getOp(
+		newGetOperation(
 			s,
 			ownership,
 			func(in *s3.GetBucketOwnershipControlsInput) *string { return in.Bucket },
@@ -146,14 +146,14 @@ func (s *Service) settingOps() []wire.Op {
 				out.OwnershipControls = v
 			},
 		),
-		putOp[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](
+		newPutOperation[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](
 			s,
 			lifecycle,
 			func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
 				return in.Bucket, in.LifecycleConfiguration
 			},
 		),
-		getOp(
+		newGetOperation(
 			s,
 			lifecycle,
 			func(in *s3.GetBucketLifecycleConfigurationInput) *string { return in.Bucket },
@@ -161,7 +161,7 @@ func (s *Service) settingOps() []wire.Op {
 				out.Rules = v.Rules
 			},
 		),
-		delOp[s3.DeleteBucketLifecycleInput, s3.DeleteBucketLifecycleOutput](
+		newDeleteOperation[s3.DeleteBucketLifecycleInput, s3.DeleteBucketLifecycleOutput](
 			s,
 			"DeleteBucketLifecycle",
 			lifecycle,
@@ -170,15 +170,15 @@ func (s *Service) settingOps() []wire.Op {
 	}
 }
 
-// hadVersions says whether versions were ever kept: then a deletion leaves a marker, also while they are suspended.
-func (b *bucket) hadVersions() bool {
+// hasVersioningConfig says whether versions were ever kept: then a deletion leaves a marker, also while they are suspended.
+func (b *bucket) hasVersioningConfig() bool {
 	_, ok := b.Config["BucketVersioning"]
 	return ok
 }
 
-// versioned says whether writes keep older versions.
-func (b *bucket) versioned() bool {
+// isVersioned says whether writes keep older versions.
+func (b *bucket) isVersioned() bool {
 	var v s3.VersioningConfiguration
 	return json.Unmarshal(b.Config["BucketVersioning"], &v) == nil &&
-		text(v.Status) == s3.BucketVersioningStatusEnabled
+		stringValue(v.Status) == s3.BucketVersioningStatusEnabled
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// errClosed is the end of a connection whose call does nothing.
-var errClosed = errors.New("the connection is closed by an injected fault")
+// errConnectionClosed is the end of a connection whose call does nothing.
+var errConnectionClosed = errors.New("the connection is closed by an injected fault")
 
-// line is the way back to the client, which a fault may cut after the call took effect.
-type line struct {
+// faultWriter is the way back to the client, which a fault may cut after the call took effect.
+type faultWriter struct {
 	http.ResponseWriter
-	cut  bool // nothing is answered any more
-	kill bool // and the client's process ends
+	dropped    bool // nothing is answered any more
+	killClient bool // and the client's process ends
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (l *line) WriteHeader(status int) {
-	if !l.cut {
+func (l *faultWriter) WriteHeader(status int) {
+	if !l.dropped {
 		l.ResponseWriter.WriteHeader(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (l *line) Write(b []byte) (int, error) {
-	if l.cut {
+func (l *faultWriter) Write(b []byte) (int, error) {
+	if l.dropped {
 		return len(b), nil
 	}
 
@@ -43,8 +43,8 @@ func (l *line) Write(b []byte) (int, error) {
 }
 
 // ReadFrom keeps the fast way of large objects.
-func (l *line) ReadFrom(r io.Reader) (int64, error) {
-	if l.cut {
+func (l *faultWriter) ReadFrom(r io.Reader) (int64, error) {
+	if l.dropped {
 		return io.Copy(io.Discard, r)
 	}
 
@@ -52,12 +52,18 @@ func (l *line) ReadFrom(r io.Reader) (int64, error) {
 }
 
 // Unwrap lets http.ResponseController through.
-func (l *line) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+func (l *faultWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// before runs once a call's operation is known.
-func (s *Server) before(ctx context.Context, c call, op string, back *line, r *http.Request) error {
-	s.count(c.service + ":" + op)
-	for _, rule := range s.cfg.Faults.Next(fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}) {
+// beforeOperation runs once a call's operation is known.
+func (s *Server) beforeOperation(
+	ctx context.Context,
+	c apiCall,
+	op string,
+	back *faultWriter,
+	r *http.Request,
+) error {
+	s.countCall(c.service + ":" + op)
+	for _, rule := range s.cfg.Faults.RecordCall(fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}) {
 		s.cfg.Log.InfoContext(
 			ctx,
 			"a fault is injected",
@@ -66,7 +72,7 @@ func (s *Server) before(ctx context.Context, c call, op string, back *line, r *h
 			slog.String("service", c.service),
 			slog.String("op", op),
 		)
-		if err := s.inject(ctx, c, rule, back, r); err != nil {
+		if err := s.applyFault(ctx, c, rule, back, r); err != nil {
 			return err
 		}
 	}
@@ -78,23 +84,29 @@ func (s *Server) before(ctx context.Context, c call, op string, back *line, r *h
 	return s.cfg.Before(ctx, c.service, op)
 }
 
-// inject carries out what a rule says. An error ends the call without effect.
-func (s *Server) inject(ctx context.Context, c call, rule fault.Rule, back *line, r *http.Request) error {
+// applyFault carries out what a rule says. An error ends the call without effect.
+func (s *Server) applyFault(
+	ctx context.Context,
+	c apiCall,
+	rule fault.Rule,
+	back *faultWriter,
+	r *http.Request,
+) error {
 	switch rule.Effect {
-	case fault.Delay:
-		return fault.Wait(ctx, time.Duration(rule.Delay))
+	case fault.EffectDelay:
+		return fault.Sleep(ctx, time.Duration(rule.Delay))
 	case fault.DropAnswer:
-		back.cut = true
+		back.dropped = true
 	case fault.KillAfter:
-		back.cut = true
-		back.kill = true
+		back.dropped = true
+		back.killClient = true
 	case fault.Kill:
-		s.kill(r)
-		return errClosed
+		s.killClient(r)
+		return errConnectionClosed
 	case fault.Close:
-		return errClosed
+		return errConnectionClosed
 	case fault.Fail:
-		return injected(
+		return newFaultError(
 			rule,
 			wire.Error{
 				Code:    "InternalError",
@@ -104,15 +116,15 @@ func (s *Server) inject(ctx context.Context, c call, rule fault.Rule, back *line
 		)
 
 	case fault.Throttle:
-		return injected(rule, throttled(s.known(c.service)))
+		return newFaultError(rule, newThrottleError(s.serviceOrDefault(c.service)))
 	case fault.Provision: // is about no call
 	}
 
 	return nil
 }
 
-// injected is the error of a rule, or the usual one. Another code than the usual is a refusal: status 400.
-func injected(rule fault.Rule, usual wire.Error) error {
+// newFaultError is the error of a rule, or the usual one. Another code than the usual is a refusal: status 400.
+func newFaultError(rule fault.Rule, usual wire.Error) error {
 	if rule.Code != "" && rule.Code != usual.Code {
 		usual = wire.Error{Code: rule.Code, Message: "injected by an operator of the region"}
 	}
@@ -124,8 +136,8 @@ func injected(rule fault.Rule, usual wire.Error) error {
 	return &usual
 }
 
-// throttled is how a service answers who calls too often.
-func throttled(s wire.Service) wire.Error {
+// newThrottleError is how a service answers who calls too often.
+func newThrottleError(s wire.Service) wire.Error {
 	switch s.Protocol {
 	case wire.EC2Query:
 		return wire.Error{
@@ -134,7 +146,7 @@ func throttled(s wire.Service) wire.Error {
 			Status:  http.StatusServiceUnavailable,
 		}
 
-	case wire.RESTXML:
+	case wire.S3Protocol:
 		return wire.Error{
 			Code:    "SlowDown",
 			Message: "Please reduce your request rate.",
@@ -148,25 +160,25 @@ func throttled(s wire.Service) wire.Error {
 			Status:  http.StatusBadRequest,
 		}
 
-	case wire.Query, wire.REST:
+	case wire.Query, wire.RESTProtocol:
 	}
 
 	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
 }
 
-// sever ends the connection where a fault says so. The panic is net/http's own way to end one without an answer.
-func (s *Server) sever(r *http.Request, back *line) {
-	if back.kill {
-		s.kill(r)
+// abortConnection ends the connection where a fault says so. The panic is net/http's own way to end one without an answer.
+func (s *Server) abortConnection(r *http.Request, back *faultWriter) {
+	if back.killClient {
+		s.killClient(r)
 	}
 
-	if back.cut {
+	if back.dropped {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// kill ends the process at the other end of r's connection.
-func (s *Server) kill(r *http.Request) {
+// killClient ends the process at the other end of r's connection.
+func (s *Server) killClient(r *http.Request) {
 	if s.cfg.Kill == nil {
 		s.cfg.Log.Warn("a client is to be killed, but this region has no way to do it")
 		return
@@ -179,7 +191,7 @@ func (s *Server) kill(r *http.Request) {
 
 // Mutates tells whether an operation changes something, by its name.
 func Mutates(op string) bool {
-	return !reads(op) &&
+	return !isReadOperation(op) &&
 		!slices.ContainsFunc(
 			[]string{
 				"Decrypt",

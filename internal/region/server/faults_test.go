@@ -28,7 +28,7 @@ func TestEffects(t *testing.T) {
 		{fault.Rule{Effect: fault.Fail}, "InternalError", false, 0},
 		{fault.Rule{Effect: fault.Fail, Code: "LimitExceeded"}, "LimitExceeded", false, 0},
 		{fault.Rule{Effect: fault.Throttle}, "Throttling", false, 0},
-		{fault.Rule{Effect: fault.Delay, Delay: fault.Duration(50 * time.Millisecond)}, "", true, 0},
+		{fault.Rule{Effect: fault.EffectDelay, Delay: fault.Duration(50 * time.Millisecond)}, "", true, 0},
 		{fault.Rule{Effect: fault.DropAnswer}, "EOF", true, 0},
 		{fault.Rule{Effect: fault.Close}, "EOF", false, 0},
 		{fault.Rule{Effect: fault.Kill}, "EOF", false, 1},

@@ -28,13 +28,13 @@ import (
 type Config struct {
 	Region     string
 	Services   []wire.Service
-	Keys       wire.Keys
+	Keys       wire.KeyStore
 	Authorizer wire.Authorizer
 	Now        func() time.Time
 	Log        *slog.Logger // nil logs nothing
-	// Secure tells whether a request counts as aws:SecureTransport. nil means that every request does: the region
+	// IsSecure tells whether a request counts as aws:SecureTransport. nil means that every request does: the region
 	// listens on loopback and inside its own VPCs only, and has no TLS, while policies of production deny plain HTTP.
-	Secure func(*http.Request) bool
+	IsSecure func(*http.Request) bool
 	// Before runs once a call's operation is known and may refuse it, after Faults.
 	Before func(ctx context.Context, service, op string) error
 	// Faults says which calls go wrong; nil means none.
@@ -45,13 +45,13 @@ type Config struct {
 
 // Server answers all AWS calls of a region. It is an [http.Handler].
 type Server struct {
-	cfg       Config
-	verifier  wire.Verifier
-	endpoints map[string]*wire.Endpoint // by signing name
-	targets   map[string]string         // signing name by prefix of X-Amz-Target
+	cfg              Config
+	verifier         wire.Verifier
+	endpoints        map[string]*wire.Endpoint // by signing name
+	servicesByTarget map[string]string         // signing name by prefix of X-Amz-Target
 
-	mu    sync.Mutex
-	calls map[string]int
+	mu         sync.Mutex
+	callCounts map[string]int
 }
 
 // New makes a server. Two services of the same signing name are an error.
@@ -61,11 +61,11 @@ func New(cfg Config) (*Server, error) {
 	}
 
 	s := &Server{
-		cfg:       cfg,
-		verifier:  wire.Verifier{Keys: cfg.Keys, Region: cfg.Region, Now: cfg.Now},
-		endpoints: map[string]*wire.Endpoint{},
-		targets:   map[string]string{},
-		calls:     map[string]int{},
+		cfg:              cfg,
+		verifier:         wire.Verifier{Keys: cfg.Keys, Region: cfg.Region, Now: cfg.Now},
+		endpoints:        map[string]*wire.Endpoint{},
+		servicesByTarget: map[string]string{},
+		callCounts:       map[string]int{},
 	}
 
 	for _, v := range cfg.Services {
@@ -75,30 +75,30 @@ func New(cfg Config) (*Server, error) {
 
 		s.endpoints[v.Name] = wire.NewEndpoint(v)
 		if v.Target != "" {
-			s.targets[v.Target] = v.Name
+			s.servicesByTarget[v.Target] = v.Name
 		}
 	}
 
 	return s, nil
 }
 
-// Calls counts the calls since the last [Server.ResetCalls], by service and operation, such as "ec2:DescribeVpcs".
+// Calls counts the calls since the last [Server.ResetCallCounts], by service and operation, such as "ec2:DescribeVpcs".
 // Calls that are refused count too; those whose signature is wrong do not.
 func (s *Server) Calls() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.calls)
+	return maps.Clone(s.callCounts)
 }
 
-// ResetCalls sets all counters to zero.
-func (s *Server) ResetCalls() {
+// ResetCallCounts sets all counters to zero.
+func (s *Server) ResetCallCounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.calls)
+	clear(s.callCounts)
 }
 
-// call is one request on its way.
-type call struct {
+// apiCall is one request on its way.
+type apiCall struct {
 	service   string
 	requestID string
 	caller    wire.Caller
@@ -107,7 +107,7 @@ type call struct {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := call{requestID: requestID(), start: s.cfg.Now()}
+	c := apiCall{requestID: newRequestID(), start: s.cfg.Now()}
 	defer func() {
 		v := recover()
 		if v == http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
@@ -122,12 +122,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				slog.String("stack", string(debug.Stack())),
 			)
 
-			wire.WriteError(w, r, s.known(c.service), errors.New("panic"), c.requestID)
+			wire.WriteError(w, r, s.serviceOrDefault(c.service), errors.New("panic"), c.requestID)
 		}
 	}()
 
-	sig, err := wire.ReadSignature(r)
-	c.service = s.serviceOf(r, sig)
+	sig, err := wire.ParseSignature(r)
+	c.service = s.findService(r, sig)
 	endpoint := s.endpoints[c.service]
 	if endpoint == nil {
 		err = errors.Join(
@@ -141,44 +141,48 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	if err == nil {
-		c.caller, err = s.identify(r, sig, endpoint.Service)
+		c.caller, err = s.verifyCaller(r, sig, endpoint.Service)
 	}
 
 	if err != nil {
-		s.refuse(w, r, c, err)
+		s.rejectCall(w, r, c, err)
 		return
 	}
 
 	ctx := wire.WithAuthorizer(wire.WithCaller(r.Context(), c.caller), s.cfg.Authorizer)
-	ctx = wire.WithConditions(ctx, s.conditions(r))
-	back := &line{ResponseWriter: w}
+	ctx = wire.WithConditions(ctx, s.conditionKeys(r))
+	back := &faultWriter{ResponseWriter: w}
 	result := endpoint.Serve(back, r.WithContext(ctx), c.requestID, func(op string) error {
-		err := s.before(ctx, c, op, back, r)
-		back.cut = back.cut || errors.Is(err, errClosed)
+		err := s.beforeOperation(ctx, c, op, back, r)
+		back.dropped = back.dropped || errors.Is(err, errConnectionClosed)
 		return err
 	})
 
-	s.log(r.Context(), c, result)
-	s.sever(r, back)
+	s.logCall(r.Context(), c, result)
+	s.abortConnection(r, back)
 }
 
-// identify checks the signature. Only S3 takes requests without one.
-func (s *Server) identify(r *http.Request, sig *wire.Signature, service wire.Service) (wire.Caller, error) {
-	if sig == nil && service.Protocol == wire.RESTXML {
-		return wire.Anonymous(), wire.Unframe(r)
+// verifyCaller checks the signature. Only S3 takes requests without one.
+func (s *Server) verifyCaller(
+	r *http.Request,
+	sig *wire.Signature,
+	service wire.Service,
+) (wire.Caller, error) {
+	if sig == nil && service.Protocol == wire.S3Protocol {
+		return wire.AnonymousCaller(), wire.DecodeAnonymousBody(r)
 	}
 
 	return s.verifier.Verify(r, sig, service)
 }
 
-// serviceOf is the signing name of the service that a request is for.
-func (s *Server) serviceOf(r *http.Request, sig *wire.Signature) string {
+// findService is the signing name of the service that a request is for.
+func (s *Server) findService(r *http.Request, sig *wire.Signature) string {
 	if sig != nil && sig.Service != "" {
 		return sig.Service
 	}
 
 	if target, _, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok {
-		return s.targets[target]
+		return s.servicesByTarget[target]
 	}
 
 	if r.Method == http.MethodPost &&
@@ -192,16 +196,16 @@ func (s *Server) serviceOf(r *http.Request, sig *wire.Signature) string {
 
 // ServiceOf is the signing name of the service that a request is for, whatever its signature is worth.
 func (s *Server) ServiceOf(r *http.Request) string {
-	sig, err := wire.ReadSignature(r)
+	sig, err := wire.ParseSignature(r)
 	if err != nil {
 		return ""
 	}
 
-	return s.serviceOf(r, sig)
+	return s.findService(r, sig)
 }
 
-// known is a service to write an error for, where the request names one that does not exist.
-func (s *Server) known(name string) wire.Service {
+// serviceOrDefault is a service to write an error for, where the request names one that does not exist.
+func (s *Server) serviceOrDefault(name string) wire.Service {
 	if e := s.endpoints[name]; e != nil {
 		return e.Service
 	}
@@ -209,19 +213,19 @@ func (s *Server) known(name string) wire.Service {
 	return wire.Service{Name: name, Protocol: wire.Query}
 }
 
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, c call, err error) {
-	wire.WriteError(w, r, s.known(c.service), err, c.requestID)
-	s.log(r.Context(), c, wire.Result{Err: err})
+func (s *Server) rejectCall(w http.ResponseWriter, r *http.Request, c apiCall, err error) {
+	wire.WriteError(w, r, s.serviceOrDefault(c.service), err, c.requestID)
+	s.logCall(r.Context(), c, wire.CallResult{Err: err})
 }
 
-// conditions are the condition keys that every request has.
-func (s *Server) conditions(r *http.Request) map[string][]string {
+// conditionKeys are the condition keys that every request has.
+func (s *Server) conditionKeys(r *http.Request) map[string][]string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		host = r.RemoteAddr
 	}
 
-	secure := s.cfg.Secure == nil || s.cfg.Secure(r)
+	secure := s.cfg.IsSecure == nil || s.cfg.IsSecure(r)
 
 	return map[string][]string{
 		"aws:SourceIp":        {host},
@@ -231,14 +235,14 @@ func (s *Server) conditions(r *http.Request) map[string][]string {
 	}
 }
 
-func (s *Server) count(name string) {
+func (s *Server) countCall(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls[name]++
+	s.callCounts[name]++
 }
 
-// log says who called what with which result. It never has parameters, bodies or signatures.
-func (s *Server) log(ctx context.Context, c call, result wire.Result) {
+// logCall says who called what with which result. It never has parameters, bodies or signatures.
+func (s *Server) logCall(ctx context.Context, c apiCall, result wire.CallResult) {
 	attrs := []slog.Attr{
 		slog.String("service", c.service), slog.String("op", result.Op), slog.String("caller", c.caller.ARN),
 		slog.Int(
@@ -248,7 +252,7 @@ func (s *Server) log(ctx context.Context, c call, result wire.Result) {
 	}
 
 	level := slog.LevelDebug
-	if !reads(result.Op) {
+	if !isReadOperation(result.Op) {
 		level = slog.LevelInfo
 	}
 
@@ -264,8 +268,8 @@ func (s *Server) log(ctx context.Context, c call, result wire.Result) {
 	s.cfg.Log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// reads tells whether an operation changes nothing, by its name.
-func reads(op string) bool {
+// isReadOperation tells whether an operation changes nothing, by its name.
+func isReadOperation(op string) bool {
 	for _, verb := range []string{"Describe", "Get", "List", "Head"} {
 		if strings.HasPrefix(op, verb) {
 			return true
@@ -275,8 +279,8 @@ func reads(op string) bool {
 	return false
 }
 
-// requestID makes the id of a request. Reading randomness does not fail on Linux.
-func requestID() string {
+// newRequestID makes the id of a request. Reading randomness does not fail on Linux.
+func newRequestID() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails since Go 1.24
 	h := hex.EncodeToString(b)

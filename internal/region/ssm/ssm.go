@@ -30,8 +30,8 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	mu sync.Mutex
-	st map[string]parameter
+	mu         sync.Mutex
+	parameters map[string]parameter
 }
 
 type parameter struct {
@@ -43,8 +43,8 @@ type parameter struct {
 
 // New loads the parameters of a region, or begins with the public ones.
 func New(cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, st: map[string]parameter{}}
-	return s, cfg.State.Load("ssm", &s.st)
+	s := &Service{cfg: cfg, parameters: map[string]parameter{}}
+	return s, cfg.State.Load("ssm", &s.parameters)
 }
 
 // Wire is the service as the wire layer serves it.
@@ -58,14 +58,17 @@ func (s *Service) Wire() wire.Service {
 		Ops: []wire.Op{
 			wire.Operation(
 				"GetParameter",
-				s.get,
-			), wire.Operation("GetParameters", s.getMany), wire.Operation("GetParametersByPath", s.byPath),
-			wire.Operation("PutParameter", s.put), wire.Operation("DeleteParameter", s.delete),
+				s.getParameter,
+			), wire.Operation("GetParameters", s.getParameters), wire.Operation("GetParametersByPath", s.getParametersByPath),
+			wire.Operation(
+				"PutParameter",
+				s.putParameter,
+			), wire.Operation("DeleteParameter", s.deleteParameter),
 		},
 	}
 }
 
-func (s *Service) arn(name string) string {
+func (s *Service) parameterARN(name string) string {
 	account := s.cfg.Account
 	if _, ok := s.cfg.Public[name]; ok {
 		account = ""
@@ -74,13 +77,13 @@ func (s *Service) arn(name string) string {
 	return "arn:aws:ssm:" + s.cfg.Region + ":" + account + ":parameter/" + strings.TrimPrefix(name, "/")
 }
 
-func (s *Service) allowed(ctx context.Context, action, name string) error {
-	return wire.Authorize(ctx, wire.Check{Action: "ssm:" + action, Resource: s.arn(name)})
+func (s *Service) authorizeParameter(ctx context.Context, action, name string) error {
+	return wire.Authorize(ctx, wire.Check{Action: "ssm:" + action, Resource: s.parameterARN(name)})
 }
 
-// find returns a parameter. The caller holds mu.
-func (s *Service) find(name string) (*ssm.Parameter, bool) {
-	p, ok := s.st[name]
+// findParameter returns a parameter. The caller holds mu.
+func (s *Service) findParameter(name string) (*ssm.Parameter, bool) {
+	p, ok := s.parameters[name]
 	if value, public := s.cfg.Public[name]; public {
 		p = parameter{Value: value, Type: ssm.ParameterTypeString, Version: 1}
 		ok = true
@@ -88,7 +91,7 @@ func (s *Service) find(name string) (*ssm.Parameter, bool) {
 
 	return &ssm.Parameter{
 		Name:             &name,
-		ARN:              new(s.arn(name)),
+		ARN:              new(s.parameterARN(name)),
 		Type:             &p.Type,
 		Value:            &p.Value,
 		Version:          &p.Version,
@@ -97,14 +100,17 @@ func (s *Service) find(name string) (*ssm.Parameter, bool) {
 	}, ok
 }
 
-func (s *Service) get(ctx context.Context, in *ssm.GetParameterInput) (*ssm.GetParameterOutput, error) {
-	if err := s.allowed(ctx, "GetParameter", *in.Name); err != nil {
+func (s *Service) getParameter(
+	ctx context.Context,
+	in *ssm.GetParameterInput,
+) (*ssm.GetParameterOutput, error) {
+	if err := s.authorizeParameter(ctx, "GetParameter", *in.Name); err != nil {
 		return nil, err
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := s.find(*in.Name)
+	p, ok := s.findParameter(*in.Name)
 	if !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
 	}
@@ -112,17 +118,20 @@ func (s *Service) get(ctx context.Context, in *ssm.GetParameterInput) (*ssm.GetP
 	return &ssm.GetParameterOutput{Parameter: p}, nil
 }
 
-func (s *Service) getMany(ctx context.Context, in *ssm.GetParametersInput) (*ssm.GetParametersOutput, error) {
+func (s *Service) getParameters(
+	ctx context.Context,
+	in *ssm.GetParametersInput,
+) (*ssm.GetParametersOutput, error) {
 	out := &ssm.GetParametersOutput{Parameters: []*ssm.Parameter{}, InvalidParameters: []*string{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	for _, name := range in.Names {
-		if err := s.allowed(ctx, "GetParameters", *name); err != nil {
+		if err := s.authorizeParameter(ctx, "GetParameters", *name); err != nil {
 			return nil, err
 		}
 
-		if p, ok := s.find(*name); ok {
+		if p, ok := s.findParameter(*name); ok {
 			out.Parameters = append(out.Parameters, p)
 		} else {
 			out.InvalidParameters = append(out.InvalidParameters, name)
@@ -132,11 +141,11 @@ func (s *Service) getMany(ctx context.Context, in *ssm.GetParametersInput) (*ssm
 	return out, nil
 }
 
-func (s *Service) byPath(
+func (s *Service) getParametersByPath(
 	ctx context.Context,
 	in *ssm.GetParametersByPathInput,
 ) (*ssm.GetParametersByPathOutput, error) {
-	if err := s.allowed(ctx, "GetParametersByPath", *in.Path); err != nil {
+	if err := s.authorizeParameter(ctx, "GetParametersByPath", *in.Path); err != nil {
 		return nil, err
 	}
 
@@ -145,7 +154,7 @@ func (s *Service) byPath(
 	defer s.mu.Unlock()
 	names := map[string]bool{}
 
-	for _, all := range [][]string{slices.Collect(maps.Keys(s.st)), slices.Collect(maps.Keys(s.cfg.Public))} {
+	for _, all := range [][]string{slices.Collect(maps.Keys(s.parameters)), slices.Collect(maps.Keys(s.cfg.Public))} {
 		for _, name := range all {
 			rest, ok := strings.CutPrefix(name, prefix)
 			if ok && (in.Recursive != nil && *in.Recursive || !strings.Contains(rest, "/")) {
@@ -156,15 +165,18 @@ func (s *Service) byPath(
 
 	out := &ssm.GetParametersByPathOutput{Parameters: []*ssm.Parameter{}}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		p, _ := s.find(name)
+		p, _ := s.findParameter(name)
 		out.Parameters = append(out.Parameters, p)
 	}
 
 	return out, nil
 }
 
-func (s *Service) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutParameterOutput, error) {
-	if err := s.allowed(ctx, "PutParameter", *in.Name); err != nil {
+func (s *Service) putParameter(
+	ctx context.Context,
+	in *ssm.PutParameterInput,
+) (*ssm.PutParameterOutput, error) {
+	if err := s.authorizeParameter(ctx, "PutParameter", *in.Name); err != nil {
 		return nil, err
 	}
 
@@ -187,7 +199,7 @@ func (s *Service) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutP
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, exists := s.st[*in.Name]
+	old, exists := s.parameters[*in.Name]
 	if exists && (in.Overwrite == nil || !*in.Overwrite) {
 		return nil, wire.Errorf(
 			"ParameterAlreadyExists",
@@ -195,7 +207,7 @@ func (s *Service) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutP
 		)
 	}
 
-	s.st[*in.Name] = parameter{
+	s.parameters[*in.Name] = parameter{
 		Value:    *in.Value,
 		Type:     kind,
 		Version:  old.Version + 1,
@@ -207,25 +219,25 @@ func (s *Service) put(ctx context.Context, in *ssm.PutParameterInput) (*ssm.PutP
 			Tier:    new(ssm.ParameterTierStandard),
 		}, s.cfg.State.Save(
 			"ssm",
-			s.st,
+			s.parameters,
 		)
 }
 
-func (s *Service) delete(
+func (s *Service) deleteParameter(
 	ctx context.Context,
 	in *ssm.DeleteParameterInput,
 ) (*ssm.DeleteParameterOutput, error) {
-	if err := s.allowed(ctx, "DeleteParameter", *in.Name); err != nil {
+	if err := s.authorizeParameter(ctx, "DeleteParameter", *in.Name); err != nil {
 		return nil, err
 	}
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.st[*in.Name]; !ok {
+	if _, ok := s.parameters[*in.Name]; !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
 	}
 
-	delete(s.st, *in.Name)
+	delete(s.parameters, *in.Name)
 
-	return &ssm.DeleteParameterOutput{}, s.cfg.State.Save("ssm", s.st)
+	return &ssm.DeleteParameterOutput{}, s.cfg.State.Save("ssm", s.parameters)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sts is the region's Security Token Service. It knows no role: it asks an [Issuer].
+// Package sts is the region's Security Token Service. It knows no role: it asks an [CredentialIssuer].
 package sts
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Issuer makes a role's credentials for the caller in ctx. life is in seconds, 0 means the default. It returns an
+// CredentialIssuer makes a role's credentials for the caller in ctx. life is in seconds, 0 means the default. It returns an
 // AWS error where the caller may not assume the role. IAM implements it.
-type Issuer interface {
+type CredentialIssuer interface {
 	AssumeRole(
 		ctx context.Context,
 		roleARN, sessionName string,
@@ -25,13 +25,13 @@ type Issuer interface {
 }
 
 // Service is STS on the wire.
-func Service(i Issuer) wire.Service {
+func Service(i CredentialIssuer) wire.Service {
 	return wire.Service{
 		Name: "sts", Protocol: wire.Query, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/",
 		// GetCallerIdentity needs no right, and AssumeRole asks the role's trust policy.
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation("GetCallerIdentity", callerIdentity),
+			wire.Operation("GetCallerIdentity", getCallerIdentity),
 			wire.Operation(
 				"AssumeRole",
 				func(ctx context.Context, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
@@ -42,7 +42,7 @@ func Service(i Issuer) wire.Service {
 	}
 }
 
-func callerIdentity(
+func getCallerIdentity(
 	ctx context.Context,
 	_ *sts.GetCallerIdentityInput,
 ) (*sts.GetCallerIdentityOutput, error) {
@@ -50,9 +50,13 @@ func callerIdentity(
 	return &sts.GetCallerIdentityOutput{Account: new(c.Account), Arn: new(c.ARN), UserId: new(c.UserID)}, nil
 }
 
-func assumeRole(ctx context.Context, i Issuer, in *sts.AssumeRoleInput) (*sts.AssumeRoleOutput, error) {
+func assumeRole(
+	ctx context.Context,
+	i CredentialIssuer,
+	in *sts.AssumeRoleInput,
+) (*sts.AssumeRoleOutput, error) {
 	name := *in.RoleSessionName
-	if len(name) > 64 || strings.ContainsFunc(name, badSessionRune) {
+	if len(name) > 64 || strings.ContainsFunc(name, isInvalidSessionRune) {
 		return nil, wire.Errorf(
 			"ValidationError",
 			"Value '%s' at 'roleSessionName' failed to satisfy constraint: "+
@@ -94,6 +98,6 @@ func assumeRole(ctx context.Context, i Issuer, in *sts.AssumeRoleInput) (*sts.As
 	}, nil
 }
 
-func badSessionRune(r rune) bool {
+func isInvalidSessionRune(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-", r)
 }

@@ -36,7 +36,7 @@ func (i *issuer) AssumeRole(_ context.Context, role, session string, life int64,
 		wire.Caller{ARN: "arn:x", UserID: "AROA:" + session}, nil
 }
 
-func client(t *testing.T, i sts.Issuer, caller wire.Caller) *awssts.Client {
+func client(t *testing.T, i sts.CredentialIssuer, caller wire.Caller) *awssts.Client {
 	t.Helper()
 	endpoint := wire.NewEndpoint(sts.Service(i))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -25,7 +25,7 @@ type Check struct {
 	Context  map[string][]string // condition keys, such as aws:ResourceTag/NAME, aws:RequestTag/NAME, aws:TagKeys
 }
 
-// Authorizer answers checks. It returns nil where the action is allowed, and an [Error] made by [Denied] where not.
+// Authorizer answers checks. It returns nil where the action is allowed, and an [Error] made by [AccessDenied] where not.
 type Authorizer interface {
 	Authorize(ctx context.Context, c Check) error
 }
@@ -49,7 +49,7 @@ func Authorize(ctx context.Context, checks ...Check) error {
 
 	for _, c := range checks {
 		if !ok {
-			return Denied(ctx, c, "no policy is known")
+			return AccessDenied(ctx, c, "no policy is known")
 		}
 
 		if err := a.Authorize(ctx, c); err != nil {
@@ -64,9 +64,9 @@ func Authorize(ctx context.Context, checks ...Check) error {
 // they know the resources.
 func AuthorizedInHandlers(context.Context, string, any) error { return nil }
 
-// Denied is the refusal of c in AWS's words. The protocol's writer gives it the code that the service uses:
+// AccessDenied is the refusal of c in AWS's words. The protocol's writer gives it the code that the service uses:
 // UnauthorizedOperation in EC2, AccessDeniedException in JSON services, AccessDenied elsewhere.
-func Denied(ctx context.Context, c Check, reason string) *Error {
+func AccessDenied(ctx context.Context, c Check, reason string) *Error {
 	resource := c.Resource
 	if resource == "" {
 		resource = "*"
@@ -81,5 +81,5 @@ func Denied(ctx context.Context, c Check, reason string) *Error {
 
 const codeAccessDenied = "AccessDenied"
 
-// Anonymous is the caller of a request without a signature, which only S3 takes.
-func Anonymous() Caller { return Caller{UserID: "anonymous"} }
+// AnonymousCaller is the caller of a request without a signature, which only S3 takes.
+func AnonymousCaller() Caller { return Caller{UserID: "anonymous"} }

@@ -14,34 +14,38 @@ import (
 func Call(ctx context.Context, s Service, op string, fill func(in any) error) (any, error) {
 	for _, o := range s.Ops {
 		if o.Name == op {
-			return call(ctx, s, o, fill)
+			return invokeOperation(ctx, s, o, fill)
 		}
 	}
 
-	return nil, (&Endpoint{Service: s}).unknownOp(op)
+	return nil, (&Endpoint{Service: s}).newUnknownOperationError(op)
 }
 
-func call(ctx context.Context, s Service, o Op, fill func(in any) error) (any, error) {
+func invokeOperation(ctx context.Context, s Service, o Op, fill func(in any) error) (any, error) {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{}, Header: http.Header{}}
-	ctx = context.WithValue(ctx, exchangeKey{}, &exchange{request: r.WithContext(ctx), header: http.Header{}})
-	in := o.Input()
+	ctx = context.WithValue(
+		ctx,
+		exchangeKey{},
+		&httpExchange{request: r.WithContext(ctx), header: http.Header{}},
+	)
+	in := o.NewInput()
 	if err := fill(in); err != nil {
 		return nil, err
 	}
 
-	if err := validate(s.Protocol, reflect.ValueOf(in), ""); err != nil {
+	if err := validateShape(s.Protocol, reflect.ValueOf(in), ""); err != nil {
 		return nil, err
 	}
 
-	if err := (&Endpoint{Service: s}).authorize(ctx, o.Name, in); err != nil {
+	if err := (&Endpoint{Service: s}).authorizeRequest(ctx, o.Name, in); err != nil {
 		return nil, err
 	}
 
-	return o.Do(ctx, in)
+	return o.Handle(ctx, in)
 }
 
 // Refusal is err as a client of s would see it: the code that the service's protocol uses, and the HTTP status.
-func Refusal(s Service, err error) *Error { return asError(s.Protocol, err) }
+func Refusal(s Service, err error) *Error { return toAWSError(s.Protocol, err) }
 
 type systemTagsKey struct{}
 

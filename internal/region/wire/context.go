@@ -15,8 +15,8 @@ func WithConditions(ctx context.Context, keys map[string][]string) context.Conte
 	return context.WithValue(ctx, conditionsKey{}, keys)
 }
 
-// Conditions are the condition keys of [WithConditions] and those of a check, which win, in a new map.
-func Conditions(ctx context.Context, c Check) map[string][]string {
+// ConditionKeys are the condition keys of [WithConditions] and those of a check, which win, in a new map.
+func ConditionKeys(ctx context.Context, c Check) map[string][]string {
 	out := map[string][]string{}
 	if common, ok := ctx.Value(conditionsKey{}).(map[string][]string); ok {
 		maps.Copy(out, common)

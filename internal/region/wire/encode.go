@@ -17,21 +17,21 @@ const xmlHeader = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 // same: SDKs look for it where the model names one, and skip it where not.
 func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
-	w.begin()
-	w.open(op+"Response", ` xmlns="`+namespace+`"`)
-	if v, ok := pointee(out); ok {
-		w.open(op+"Result", "")
-		if err := w.members(v, true); err != nil {
+	w.writeDeclaration()
+	w.openElement(op+"Response", ` xmlns="`+namespace+`"`)
+	if v, ok := derefStruct(out); ok {
+		w.openElement(op+"Result", "")
+		if err := w.writeMembers(v, true); err != nil {
 			return nil, fmt.Errorf("encode answer to %s: %w", op, err)
 		}
 
-		w.close(op + "Result")
+		w.closeElement(op + "Result")
 	}
 
-	w.open("ResponseMetadata", "")
-	w.text("RequestId", requestID)
-	w.close("ResponseMetadata")
-	w.close(op + "Response")
+	w.openElement("ResponseMetadata", "")
+	w.writeText("RequestId", requestID)
+	w.closeElement("ResponseMetadata")
+	w.closeElement(op + "Response")
 
 	return w.buf.Bytes(), nil
 }
@@ -40,25 +40,25 @@ func EncodeQuery(namespace, op, requestID string, out any) ([]byte, error) {
 // <return>true</return>, as EC2 does.
 func EncodeEC2(namespace, op, requestID string, out any) ([]byte, error) {
 	var w xmlWriter
-	w.begin()
-	w.open(op+"Response", ` xmlns="`+namespace+`"`)
-	w.text("requestId", requestID)
-	v, ok := pointee(out)
+	w.writeDeclaration()
+	w.openElement(op+"Response", ` xmlns="`+namespace+`"`)
+	w.writeText("requestId", requestID)
+	v, ok := derefStruct(out)
 	if ok && v.NumField() > 1 {
-		if err := w.members(v, true); err != nil {
+		if err := w.writeMembers(v, true); err != nil {
 			return nil, fmt.Errorf("encode answer to %s: %w", op, err)
 		}
 	} else {
-		w.text("return", "true")
+		w.writeText("return", "true")
 	}
 
-	w.close(op + "Response")
+	w.closeElement(op + "Response")
 
 	return w.buf.Bytes(), nil
 }
 
-// pointee is the struct that out points to.
-func pointee(out any) (reflect.Value, bool) {
+// derefStruct is the struct that out points to.
+func derefStruct(out any) (reflect.Value, bool) {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
 		return reflect.Value{}, false
@@ -67,9 +67,9 @@ func pointee(out any) (reflect.Value, bool) {
 	return v.Elem(), true
 }
 
-// asError turns any error into the [Error] that the client of protocol p sees. What a service did not foresee is
+// toAWSError turns any error into the [Error] that the client of protocol p sees. What a service did not foresee is
 // an internal error whose text stays in the log.
-func asError(p Protocol, err error) *Error {
+func toAWSError(p Protocol, err error) *Error {
 	var e *Error
 	switch {
 	case errors.As(err, &e):
@@ -94,14 +94,14 @@ func asError(p Protocol, err error) *Error {
 	}
 
 	if e.Code == codeAccessDenied {
-		deniedFor(p, e)
+		setDeniedCode(p, e)
 	}
 
 	return e
 }
 
-// deniedFor gives a refusal the code that clients of p know.
-func deniedFor(p Protocol, e *Error) {
+// setDeniedCode gives a refusal the code that clients of p know.
+func setDeniedCode(p Protocol, e *Error) {
 	switch p {
 	case EC2Query:
 		e.Code, e.Message = "UnauthorizedOperation", "You are not authorized to perform this operation. "+e.Message
@@ -115,7 +115,7 @@ func deniedFor(p Protocol, e *Error) {
 // EncodeError is e as the body of an error answer, with its content type.
 func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, contentType string) {
 	var w xmlWriter
-	w.begin()
+	w.writeDeclaration()
 	switch s.Protocol {
 	case JSON:
 		key := "message"
@@ -124,43 +124,43 @@ func EncodeError(s Service, e *Error, requestID, resource string) (body []byte, 
 			b = []byte(`{"__type":"InternalFailure"}`)
 		}
 
-		return b, jsonContent
+		return b, jsonContentType
 
 	case EC2Query:
-		w.raw("<Response><Errors><Error>")
-		w.text("Code", e.Code)
-		w.text("Message", e.Message)
-		w.raw("</Error></Errors>")
-		w.text("RequestID", requestID)
-		w.raw("</Response>")
+		w.writeRaw("<Response><Errors><Error>")
+		w.writeText("Code", e.Code)
+		w.writeText("Message", e.Message)
+		w.writeRaw("</Error></Errors>")
+		w.writeText("RequestID", requestID)
+		w.writeRaw("</Response>")
 
-	case RESTXML:
-		w.raw("<Error>")
-		w.text("Code", e.Code)
-		w.text("Message", e.Message)
-		w.text("Resource", resource)
-		w.text("RequestId", requestID)
-		w.raw("</Error>")
+	case S3Protocol:
+		w.writeRaw("<Error>")
+		w.writeText("Code", e.Code)
+		w.writeText("Message", e.Message)
+		w.writeText("Resource", resource)
+		w.writeText("RequestId", requestID)
+		w.writeRaw("</Error>")
 
-	case Query, REST:
+	case Query, RESTProtocol:
 		who := "Sender"
 		if e.Status >= http.StatusInternalServerError {
 			who = "Receiver"
 		}
 
-		w.open("ErrorResponse", ` xmlns="`+s.Namespace+`"`)
-		w.raw("<Error><Type>" + who + "</Type>")
-		w.text("Code", e.Code)
-		w.text("Message", e.Message)
-		w.raw("</Error>")
-		w.text("RequestId", requestID)
-		w.close("ErrorResponse")
+		w.openElement("ErrorResponse", ` xmlns="`+s.Namespace+`"`)
+		w.writeRaw("<Error><Type>" + who + "</Type>")
+		w.writeText("Code", e.Code)
+		w.writeText("Message", e.Message)
+		w.writeRaw("</Error>")
+		w.writeText("RequestId", requestID)
+		w.closeElement("ErrorResponse")
 	}
 
-	return w.buf.Bytes(), xmlContent
+	return w.buf.Bytes(), xmlContentType
 }
 
 const (
-	xmlContent  = "text/xml;charset=UTF-8"
-	jsonContent = "application/x-amz-json-1.1"
+	xmlContentType  = "text/xml;charset=UTF-8"
+	jsonContentType = "application/x-amz-json-1.1"
 )

@@ -27,30 +27,30 @@ func DecodeJSON(body []byte, in any) error {
 			return Errorf("SerializationException", "the body holds more than one JSON value")
 		}
 
-		if err := jsonStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
+		if err := decodeJSONStructure(reflect.ValueOf(in).Elem(), data, ""); err != nil {
 			return err
 		}
 	}
 
-	return validate(JSON, reflect.ValueOf(in), "")
+	return validateShape(JSON, reflect.ValueOf(in), "")
 }
 
-func jsonStructure(v reflect.Value, data any, path string) error {
+func decodeJSONStructure(v reflect.Value, data any, path string) error {
 	object, ok := data.(map[string]any)
 	if !ok {
-		return jsonKind(path, "an object")
+		return newJSONTypeError(path, "an object")
 	}
 
 	known := map[string]bool{}
-	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
-		name := bodyName(f)
+	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
+		name := memberName(f)
 		known[name] = true
 		value, ok := object[name]
 		if !ok || value == nil {
 			return nil
 		}
 
-		return jsonValue(member, value, join(path, name), f.Tag)
+		return decodeJSONValue(member, value, joinPath(path, name), f.Tag)
 	})
 	if err != nil {
 		return err
@@ -58,27 +58,27 @@ func jsonStructure(v reflect.Value, data any, path string) error {
 
 	for _, name := range sortedKeys(object) {
 		if !known[name] {
-			return Errorf("ValidationException", "The parameter %s is not recognized", join(path, name))
+			return Errorf("ValidationException", "The parameter %s is not recognized", joinPath(path, name))
 		}
 	}
 
 	return nil
 }
 
-func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) error {
-	switch kindOf(v.Type()) {
-	case structure:
-		return jsonStructure(alloc(v), data, path)
-	case list:
+func decodeJSONValue(v reflect.Value, data any, path string, tag reflect.StructTag) error {
+	switch shapeKindOf(v.Type()) {
+	case structureShape:
+		return decodeJSONStructure(allocStruct(v), data, path)
+	case listShape:
 		items, ok := data.([]any)
 		if !ok {
-			return jsonKind(path, "a list")
+			return newJSONTypeError(path, "a list")
 		}
 
 		out := reflect.MakeSlice(v.Type(), len(items), len(items))
 
 		for i, item := range items {
-			if err := jsonValue(out.Index(i), item, fmt.Sprintf("%s[%d]", path, i), ""); err != nil {
+			if err := decodeJSONValue(out.Index(i), item, fmt.Sprintf("%s[%d]", path, i), ""); err != nil {
 				return err
 			}
 		}
@@ -87,17 +87,17 @@ func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) er
 
 		return nil
 
-	case mapping:
+	case mapShape:
 		entries, ok := data.(map[string]any)
 		if !ok {
-			return jsonKind(path, "an object")
+			return newJSONTypeError(path, "an object")
 		}
 
 		out := reflect.MakeMap(v.Type())
 
 		for k, value := range entries {
 			item := reflect.New(v.Type().Elem()).Elem()
-			if err := jsonValue(item, value, join(path, k), ""); err != nil {
+			if err := decodeJSONValue(item, value, joinPath(path, k), ""); err != nil {
 				return err
 			}
 
@@ -108,13 +108,13 @@ func jsonValue(v reflect.Value, data any, path string, tag reflect.StructTag) er
 
 		return nil
 
-	case scalar:
+	case scalarShape:
 	}
 
-	return jsonScalar(v, data, path, tag)
+	return decodeJSONScalar(v, data, path, tag)
 }
 
-func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) error {
+func decodeJSONScalar(v reflect.Value, data any, path string, tag reflect.StructTag) error {
 	var text string
 	var matches bool
 	switch d := data.(type) {
@@ -142,13 +142,13 @@ func jsonScalar(v reflect.Value, data any, path string, tag reflect.StructTag) e
 	}
 
 	if !matches || setScalar(v, text, tag, format) != nil {
-		return jsonKind(path, "a "+v.Type().String())
+		return newJSONTypeError(path, "a "+v.Type().String())
 	}
 
 	return nil
 }
 
-func jsonKind(path, want string) error {
+func newJSONTypeError(path, want string) error {
 	if path == "" {
 		path = "the body"
 	}
@@ -158,7 +158,7 @@ func jsonKind(path, want string) error {
 
 // EncodeJSON is the shape out as a JSON 1.1 answer. Unset members are left out, keys are sorted.
 func EncodeJSON(out any) ([]byte, error) {
-	data, err := jsonData(reflect.ValueOf(out), "")
+	data, err := encodeJSONValue(reflect.ValueOf(out), "")
 	if err != nil {
 		return nil, err
 	}
@@ -171,9 +171,9 @@ func EncodeJSON(out any) ([]byte, error) {
 	return b, nil
 }
 
-func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
-	switch kindOf(v.Type()) {
-	case structure:
+func encodeJSONValue(v reflect.Value, tag reflect.StructTag) (any, error) {
+	switch shapeKindOf(v.Type()) {
+	case structureShape:
 		if v.Kind() == reflect.Pointer {
 			if v.IsNil() {
 				return map[string]any{}, nil
@@ -183,23 +183,23 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 		}
 
 		object := map[string]any{}
-		err := fields(v, func(f reflect.StructField, member reflect.Value) error {
-			if unset(member) {
+		err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
+			if isUnset(member) {
 				return nil
 			}
 
-			data, err := jsonData(member, f.Tag)
-			object[bodyName(f)] = data
+			data, err := encodeJSONValue(member, f.Tag)
+			object[memberName(f)] = data
 
 			return err
 		})
 
 		return object, err
 
-	case list:
+	case listShape:
 		items := make([]any, v.Len())
 		for i := range items {
-			data, err := jsonData(v.Index(i), "")
+			data, err := encodeJSONValue(v.Index(i), "")
 			if err != nil {
 				return nil, err
 			}
@@ -209,10 +209,10 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 
 		return items, nil
 
-	case mapping:
+	case mapShape:
 		object := map[string]any{}
 		for _, k := range v.MapKeys() {
-			data, err := jsonData(v.MapIndex(k), "")
+			data, err := encodeJSONValue(v.MapIndex(k), "")
 			if err != nil {
 				return nil, err
 			}
@@ -222,14 +222,14 @@ func jsonData(v reflect.Value, tag reflect.StructTag) (any, error) {
 
 		return object, nil
 
-	case scalar:
+	case scalarShape:
 	}
 
-	return jsonText(v, tag)
+	return encodeJSONScalar(v, tag)
 }
 
-func jsonText(v reflect.Value, tag reflect.StructTag) (any, error) {
-	if unset(v) {
+func encodeJSONScalar(v reflect.Value, tag reflect.StructTag) (any, error) {
+	if isUnset(v) {
 		return nil, nil //nolint:nilnil // JSON's null
 	}
 

@@ -17,7 +17,7 @@ import (
 func decodeREST(r *http.Request, route Route, in any) error {
 	v := reflect.ValueOf(in).Elem()
 	query := r.URL.Query()
-	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
+	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
 		name := f.Tag.Get("locationName")
 		if name == "" {
 			name = f.Name
@@ -43,7 +43,7 @@ func decodeREST(r *http.Request, route Route, in any) error {
 			return nil
 		}
 
-		return setLocated(member, f, name, text)
+		return setLocatedMember(member, f, name, text)
 	})
 	if err != nil {
 		return err
@@ -53,10 +53,10 @@ func decodeREST(r *http.Request, route Route, in any) error {
 		return err
 	}
 
-	return validate(RESTXML, reflect.ValueOf(in), "")
+	return validateShape(S3Protocol, reflect.ValueOf(in), "")
 }
 
-func setLocated(member reflect.Value, f reflect.StructField, name, text string) error {
+func setLocatedMember(member reflect.Value, f reflect.StructField, name, text string) error {
 	if list, ok := reflect.TypeAssert[[]*string](member); ok {
 		for part := range strings.SplitSeq(text, ",") {
 			list = append(list, new(strings.TrimSpace(part)))
@@ -96,7 +96,7 @@ func setHeaderMap(member reflect.Value, header http.Header, prefix string) error
 
 // decodeBody fills the members that travel in the body: all of a shape that has a namespace, or one that is its payload.
 func decodeBody(r *http.Request, v reflect.Value) error {
-	tag := marker(v.Type())
+	tag := shapeTag(v.Type())
 	if tag.Get("xmlURI") == "" {
 		return decodePayload(r, v)
 	}
@@ -120,7 +120,7 @@ func decodeBody(r *http.Request, v reflect.Value) error {
 }
 
 func decodePayload(r *http.Request, v reflect.Value) error {
-	name := marker(v.Type()).Get("payload")
+	name := shapeTag(v.Type()).Get("payload")
 	if name == "" {
 		return nil
 	}
@@ -145,7 +145,7 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 		return nil
 	}
 
-	root, err := DecodeXML(bytes.NewReader(body), alloc(member).Addr().Interface())
+	root, err := DecodeXML(bytes.NewReader(body), allocStruct(member).Addr().Interface())
 	if err != nil {
 		return err
 	}
@@ -164,17 +164,17 @@ func decodePayload(r *http.Request, v reflect.Value) error {
 }
 
 // writeREST writes a REST answer: members with a location as headers, a payload as the body, everything else as XML.
-func writeREST(w http.ResponseWriter, meta *exchange, requestID string, a answer) (int, error) {
-	v, ok := pointee(a.out)
+func writeREST(w http.ResponseWriter, meta *httpExchange, requestID string, a successResponse) (int, error) {
+	v, ok := derefStruct(a.output)
 	var body xmlWriter
 	var stream io.ReadCloser
 	if ok {
 		var err error
-		if stream, err = restBody(&body, v, a); err != nil {
+		if stream, err = encodeRESTBody(&body, v, a); err != nil {
 			return 0, err
 		}
 
-		restHeaders(w.Header(), v)
+		setRESTHeaders(w.Header(), v)
 	}
 
 	meta.copyHeader(w)
@@ -210,10 +210,10 @@ func writeREST(w http.ResponseWriter, meta *exchange, requestID string, a answer
 	return status, err
 }
 
-// restBody encodes the body of the answer v, or returns the stream that is its body.
-func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
-	tag := marker(v.Type())
-	root := a.route.Root
+// encodeRESTBody encodes the body of the answer v, or returns the stream that is its body.
+func encodeRESTBody(w *xmlWriter, v reflect.Value, a successResponse) (io.ReadCloser, error) {
+	tag := shapeTag(v.Type())
+	root := a.route.RootElement
 	if name := tag.Get("payload"); name != "" {
 		member := v.FieldByName(name)
 		switch x := member.Interface().(type) {
@@ -221,23 +221,23 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 			return x, nil
 		case *string:
 			if x != nil {
-				w.raw(*x)
+				w.writeRaw(*x)
 			}
 
 			return nil, nil //nolint:nilnil // no stream
 		}
 
-		if unset(member) {
+		if isUnset(member) {
 			return nil, nil //nolint:nilnil // no stream
 		}
 
 		f, _ := v.Type().FieldByName(name)
 		if root == "" {
-			root = bodyName(f)
+			root = memberName(f)
 		}
 
 		v = member.Elem()
-	} else if !hasBody(v) {
+	} else if !hasBodyMembers(v) {
 		return nil, nil //nolint:nilnil // no stream
 	}
 
@@ -245,19 +245,19 @@ func restBody(w *xmlWriter, v reflect.Value, a answer) (io.ReadCloser, error) {
 		root = a.op + "Result"
 	}
 
-	w.begin()
-	w.open(root, ` xmlns="`+a.namespace+`"`)
-	if err := w.members(v, false); err != nil {
+	w.writeDeclaration()
+	w.openElement(root, ` xmlns="`+a.namespace+`"`)
+	if err := w.writeMembers(v, false); err != nil {
 		return nil, fmt.Errorf("encode answer to %s: %w", a.op, err)
 	}
 
-	w.close(root)
+	w.closeElement(root)
 
 	return nil, nil //nolint:nilnil // no stream
 }
 
-// hasBody tells whether a shape has members that travel in the body.
-func hasBody(v reflect.Value) bool {
+// hasBodyMembers tells whether a shape has members that travel in the body.
+func hasBodyMembers(v reflect.Value) bool {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if f.IsExported() && f.Tag.Get("location") == "" {
@@ -268,11 +268,11 @@ func hasBody(v reflect.Value) bool {
 	return false
 }
 
-func restHeaders(h http.Header, v reflect.Value) {
+func setRESTHeaders(h http.Header, v reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		member := v.Field(i)
-		if !f.IsExported() || unset(member) {
+		if !f.IsExported() || isUnset(member) {
 			continue
 		}
 
@@ -280,7 +280,7 @@ func restHeaders(h http.Header, v reflect.Value) {
 
 		switch f.Tag.Get("location") {
 		case "header":
-			if scalarType(member.Type()) {
+			if isScalarType(member.Type()) {
 				h.Set(name, scalarText(member, f.Tag, rfc822))
 			}
 

@@ -13,38 +13,38 @@ import (
 	"time"
 )
 
-// kind is what a value of a shape is on the wire.
-type kind int
+// shapeKind is what a value of a shape is on the wire.
+type shapeKind int
 
 const (
-	scalar kind = iota
-	structure
-	list
-	mapping
+	scalarShape shapeKind = iota
+	structureShape
+	listShape
+	mapShape
 )
 
-// kindOf says how values of type t, which may be a pointer, are written.
-func kindOf(t reflect.Type) kind {
+// shapeKindOf says how values of type t, which may be a pointer, are written.
+func shapeKindOf(t reflect.Type) shapeKind {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 
 	switch {
 	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[[]byte]():
-		return scalar
+		return scalarShape
 	case t.Kind() == reflect.Struct:
-		return structure
+		return structureShape
 	case t.Kind() == reflect.Slice:
-		return list
+		return listShape
 	case t.Kind() == reflect.Map:
-		return mapping
+		return mapShape
 	}
 
-	return scalar
+	return scalarShape
 }
 
-// fields calls do with every exported member of the struct v until it returns an error.
-func fields(v reflect.Value, do func(f reflect.StructField, member reflect.Value) error) error {
+// eachMember calls do with every exported member of the struct v until it returns an error.
+func eachMember(v reflect.Value, do func(f reflect.StructField, member reflect.Value) error) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		if !f.IsExported() || f.Tag.Get("ignore") != "" {
@@ -59,8 +59,8 @@ func fields(v reflect.Value, do func(f reflect.StructField, member reflect.Value
 	return nil
 }
 
-// marker is the tag of the struct's blank member, where aws-sdk-go puts what concerns the whole shape.
-func marker(t reflect.Type) reflect.StructTag {
+// shapeTag is the tag of the struct's blank member, where aws-sdk-go puts what concerns the whole shape.
+func shapeTag(t reflect.Type) reflect.StructTag {
 	f, ok := t.FieldByName("_")
 	if !ok {
 		return ""
@@ -69,8 +69,8 @@ func marker(t reflect.Type) reflect.StructTag {
 	return f.Tag
 }
 
-// bodyName is a member's name in XML and JSON bodies.
-func bodyName(f reflect.StructField) string {
+// memberName is a member's name in XML and JSON bodies.
+func memberName(f reflect.StructField) string {
 	if f.Tag.Get("flattened") != "" && f.Tag.Get("locationNameList") != "" {
 		return f.Tag.Get("locationNameList")
 	}
@@ -82,8 +82,8 @@ func bodyName(f reflect.StructField) string {
 	return f.Name
 }
 
-// entryNames are the element names of a map's keys and values.
-func entryNames(tag reflect.StructTag) (key, value string) {
+// mapEntryNames are the element names of a map's keys and values.
+func mapEntryNames(tag reflect.StructTag) (key, value string) {
 	key = "key"
 	value = "value"
 	if n := tag.Get("locationNameKey"); n != "" {
@@ -97,8 +97,8 @@ func entryNames(tag reflect.StructTag) (key, value string) {
 	return key, value
 }
 
-// listName is the element name of a list's items.
-func listName(tag reflect.StructTag) string {
+// listItemName is the element name of a list's items.
+func listItemName(tag reflect.StructTag) string {
 	if n := tag.Get("locationNameList"); n != "" {
 		return n
 	}
@@ -106,8 +106,8 @@ func listName(tag reflect.StructTag) string {
 	return "member"
 }
 
-// alloc makes the struct that the pointer v leads to, if it is nil, and returns the struct.
-func alloc(v reflect.Value) reflect.Value {
+// allocStruct makes the struct that the pointer v leads to, if it is nil, and returns the struct.
+func allocStruct(v reflect.Value) reflect.Value {
 	if v.Kind() != reflect.Pointer {
 		return v
 	}
@@ -140,17 +140,17 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 	case *string:
 		parsed = &text
 	case *bool:
-		parsed, err = pointer(strconv.ParseBool(text))
+		parsed, err = pointerOrError(strconv.ParseBool(text))
 	case *int64:
-		parsed, err = pointer(strconv.ParseInt(text, 10, 64))
+		parsed, err = pointerOrError(strconv.ParseInt(text, 10, 64))
 	case *float64:
-		parsed, err = pointer(strconv.ParseFloat(text, 64))
+		parsed, err = pointerOrError(strconv.ParseFloat(text, 64))
 	case *time.Time:
 		if f := tag.Get("timestampFormat"); f != "" {
 			format = f
 		}
 
-		parsed, err = pointer(parseTime(format, text))
+		parsed, err = pointerOrError(parseTime(format, text))
 
 	default:
 		return fmt.Errorf("shape has a member of type %s, which no protocol can carry", v.Type())
@@ -165,7 +165,7 @@ func setScalar(v reflect.Value, text string, tag reflect.StructTag, format strin
 	return nil
 }
 
-func pointer[T any](v T, err error) (*T, error) { return &v, err }
+func pointerOrError[T any](v T, err error) (*T, error) { return &v, err }
 
 // scalarText is the text of a scalar that is not nil.
 func scalarText(v reflect.Value, tag reflect.StructTag, format string) string {

@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	algorithm  = "AWS4-HMAC-SHA256"
-	timeLayout = "20060102T150405Z"
+	signingAlgorithm = "AWS4-HMAC-SHA256"
+	timeLayout       = "20060102T150405Z"
 	// clockSkew is how far a client's clock may be off; 15 minutes is AWS's limit.
 	clockSkew = 15 * time.Minute
-	// maxPresigned is the longest life of a presigned URL: seven days, as S3 has it.
-	maxPresigned = 7 * 24 * time.Hour
-	// queryLife is the life of a presigned query request that names none, such as STS's GetCallerIdentity.
-	queryLife = 15 * time.Minute
+	// maxPresignedLifetime is the longest life of a presigned URL: seven days, as S3 has it.
+	maxPresignedLifetime = 7 * 24 * time.Hour
+	// defaultPresignedLifetime is the life of a presigned query request that names none, such as STS's GetCallerIdentity.
+	defaultPresignedLifetime = 15 * time.Minute
 )
 
-// Key is what the region knows of an access key.
-type Key struct {
+// AccessKey is what the region knows of an access key.
+type AccessKey struct {
 	Secret  string
 	Token   string    // session token; empty for a lasting key
 	Expires time.Time // zero for a lasting key
 	Caller  Caller
 }
 
-// Keys finds access keys. ok is false for a key that does not exist or is not active.
-type Keys interface {
-	Key(accessKeyID string) (k Key, ok bool)
+// KeyStore finds access keys. ok is false for a key that does not exist or is not active.
+type KeyStore interface {
+	FindKey(accessKeyID string) (k AccessKey, ok bool)
 }
 
 // Signature is the part of a request that says who signed it and how.
@@ -48,18 +48,18 @@ type Signature struct {
 	Service     string // signing name, such as ec2
 	Presigned   bool   // in the query string, not in a header
 
-	date      string // of the scope, such as 20260102
-	time      time.Time
-	expires   time.Duration // life of a presigned request
-	token     string
-	headers   []string // signed, in lower case and sorted
-	signature string
+	scopeDate     string // of the scope, such as 20260102
+	signedAt      time.Time
+	lifetime      time.Duration // life of a presigned request
+	sessionToken  string
+	signedHeaders []string // signed, in lower case and sorted
+	signature     string
 }
 
-// ReadSignature reads a request's signature. It returns nil for an anonymous request.
-func ReadSignature(r *http.Request) (*Signature, error) {
+// ParseSignature reads a request's signature. It returns nil for an anonymous request.
+func ParseSignature(r *http.Request) (*Signature, error) {
 	if h := r.Header.Get("Authorization"); h != "" {
-		return headerSignature(r, h)
+		return parseAuthorizationHeader(r, h)
 	}
 
 	q := r.URL.Query()
@@ -67,40 +67,42 @@ func ReadSignature(r *http.Request) (*Signature, error) {
 		return nil, nil //nolint:nilnil // no signature and no mistake
 	}
 
-	if q.Get("X-Amz-Algorithm") != algorithm {
-		return nil, incomplete("the algorithm is not " + algorithm)
+	if q.Get("X-Amz-Algorithm") != signingAlgorithm {
+		return nil, newIncompleteSignatureError("the algorithm is not " + signingAlgorithm)
 	}
 
 	s := &Signature{
-		Presigned: true,
-		token:     q.Get("X-Amz-Security-Token"),
-		signature: q.Get("X-Amz-Signature"),
+		Presigned:    true,
+		sessionToken: q.Get("X-Amz-Security-Token"),
+		signature:    q.Get("X-Amz-Signature"),
 	}
 
-	s.headers = strings.Split(q.Get("X-Amz-SignedHeaders"), ";")
-	s.expires = queryLife
+	s.signedHeaders = strings.Split(q.Get("X-Amz-SignedHeaders"), ";")
+	s.lifetime = defaultPresignedLifetime
 	if text := q.Get("X-Amz-Expires"); text != "" {
 		seconds, err := strconv.Atoi(text)
-		if err != nil || seconds < 0 || time.Duration(seconds)*time.Second > maxPresigned {
+		if err != nil || seconds < 0 || time.Duration(seconds)*time.Second > maxPresignedLifetime {
 			return nil, Errorf(
 				"AuthorizationQueryParametersError",
 				"X-Amz-Expires must be a number of seconds up to 604800",
 			)
 		}
 
-		s.expires = time.Duration(seconds) * time.Second
+		s.lifetime = time.Duration(seconds) * time.Second
 	}
 
-	return s, s.scope(q.Get("X-Amz-Credential"), q.Get("X-Amz-Date"))
+	return s, s.parseScope(q.Get("X-Amz-Credential"), q.Get("X-Amz-Date"))
 }
 
-func headerSignature(r *http.Request, h string) (*Signature, error) {
-	rest, ok := strings.CutPrefix(h, algorithm+" ")
+func parseAuthorizationHeader(r *http.Request, h string) (*Signature, error) {
+	rest, ok := strings.CutPrefix(h, signingAlgorithm+" ")
 	if !ok {
-		return nil, incomplete("the Authorization header does not begin with " + algorithm)
+		return nil, newIncompleteSignatureError(
+			"the Authorization header does not begin with " + signingAlgorithm,
+		)
 	}
 
-	s := &Signature{token: r.Header.Get("X-Amz-Security-Token")}
+	s := &Signature{sessionToken: r.Header.Get("X-Amz-Security-Token")}
 	credential := ""
 
 	for part := range strings.SplitSeq(rest, ",") {
@@ -109,7 +111,7 @@ func headerSignature(r *http.Request, h string) (*Signature, error) {
 		case "Credential":
 			credential = value
 		case "SignedHeaders":
-			s.headers = strings.Split(value, ";")
+			s.signedHeaders = strings.Split(value, ";")
 		case "Signature":
 			s.signature = value
 		}
@@ -122,45 +124,47 @@ func headerSignature(r *http.Request, h string) (*Signature, error) {
 		}
 	}
 
-	return s, s.scope(credential, date)
+	return s, s.parseScope(credential, date)
 }
 
-func incomplete(why string) *Error {
+func newIncompleteSignatureError(why string) *Error {
 	return Errorf("IncompleteSignature", "The request signature does not conform to AWS standards: %s", why)
 }
 
-// scope reads the credential's scope and the time of signing.
-func (s *Signature) scope(credential, date string) error {
+// parseScope reads the credential's scope and the time of signing.
+func (s *Signature) parseScope(credential, date string) error {
 	parts := strings.Split(credential, "/")
 	if len(parts) != 5 || parts[4] != "aws4_request" {
-		return incomplete("the credential's scope is not KEY/DATE/REGION/SERVICE/aws4_request")
+		return newIncompleteSignatureError(
+			"the credential's scope is not KEY/DATE/REGION/SERVICE/aws4_request",
+		)
 	}
 
 	t, err := time.Parse(timeLayout, date)
 
 	switch {
 	case err != nil:
-		return incomplete("the date is missing or not of the form YYYYMMDDTHHMMSSZ")
+		return newIncompleteSignatureError("the date is missing or not of the form YYYYMMDDTHHMMSSZ")
 	case t.Format("20060102") != parts[1]:
-		return incomplete("the date is not that of the credential's scope")
+		return newIncompleteSignatureError("the date is not that of the credential's scope")
 	case s.signature == "":
-		return incomplete("the signature is missing")
-	case !slices.Contains(s.headers, "host"):
-		return incomplete("the header host is not signed")
+		return newIncompleteSignatureError("the signature is missing")
+	case !slices.Contains(s.signedHeaders, "host"):
+		return newIncompleteSignatureError("the header host is not signed")
 	}
 
 	s.AccessKeyID = parts[0]
-	s.date = parts[1]
+	s.scopeDate = parts[1]
 	s.Region = parts[2]
 	s.Service = parts[3]
-	s.time = t
+	s.signedAt = t
 
 	return nil
 }
 
 // Verifier checks signatures.
 type Verifier struct {
-	Keys   Keys
+	Keys   KeyStore
 	Region string           // the only one that is answered to
 	Now    func() time.Time // the region's clock
 }
@@ -169,15 +173,15 @@ type Verifier struct {
 // checks the body's hash and checksums while it is read, and that is free of chunk framing.
 func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller, error) {
 	if s == nil {
-		return Caller{}, refuse(service.Protocol, missingToken)
+		return Caller{}, newSignatureError(service.Protocol, missingToken)
 	}
 
-	key, ok := v.Keys.Key(s.AccessKeyID)
+	key, ok := v.Keys.FindKey(s.AccessKeyID)
 	if !ok {
-		return Caller{}, refuse(service.Protocol, unknownKey)
+		return Caller{}, newSignatureError(service.Protocol, unknownKey)
 	}
 
-	if err := v.valid(s, key, service); err != nil {
+	if err := v.checkKeyAndScope(s, key, service); err != nil {
 		return Caller{}, err
 	}
 
@@ -187,34 +191,34 @@ func (v Verifier) Verify(r *http.Request, s *Signature, service Service) (Caller
 	}
 
 	signing := signingKey(key.Secret, s)
-	want := hexMAC(signing, s.toSign(canonical(r, s, service.Protocol, hash)))
+	want := hexHMAC(signing, s.stringToSign(buildCanonicalRequest(r, s, service.Protocol, hash)))
 	if subtle.ConstantTimeCompare([]byte(want), []byte(s.signature)) != 1 {
-		return Caller{}, refuse(service.Protocol, mismatch)
+		return Caller{}, newSignatureError(service.Protocol, signatureMismatch)
 	}
 
 	caller := key.Caller
 	caller.AccessKeyID = s.AccessKeyID
 
-	return caller, wrapBody(r, s, hash, signing)
+	return caller, replaceBody(r, s, hash, signing)
 }
 
-// valid checks everything about a signature and its key that needs no request: token, times and scope.
-func (v Verifier) valid(s *Signature, key Key, service Service) error {
-	if subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.token)) != 1 {
-		return refuse(service.Protocol, unknownKey)
+// checkKeyAndScope checks everything about a signature and its key that needs no request: token, times and scope.
+func (v Verifier) checkKeyAndScope(s *Signature, key AccessKey, service Service) error {
+	if subtle.ConstantTimeCompare([]byte(key.Token), []byte(s.sessionToken)) != 1 {
+		return newSignatureError(service.Protocol, unknownKey)
 	}
 
 	now := v.Now()
-	if err := s.timely(now, service.Protocol); err != nil {
+	if err := s.checkSigningTime(now, service.Protocol); err != nil {
 		return err
 	}
 
 	if !key.Expires.IsZero() && !now.Before(key.Expires) {
-		return refuse(service.Protocol, expiredToken)
+		return newSignatureError(service.Protocol, expiredToken)
 	}
 
 	if s.Region != v.Region || s.Service != service.Name {
-		e := refuse(service.Protocol, mismatch)
+		e := newSignatureError(service.Protocol, signatureMismatch)
 		e.Message = "Credential should be scoped to region " + v.Region + " and service " + service.Name + "."
 		return e
 	}
@@ -222,13 +226,13 @@ func (v Verifier) valid(s *Signature, key Key, service Service) error {
 	return nil
 }
 
-// timely refuses a request signed too long ago or in the future.
-func (s *Signature) timely(now time.Time, p Protocol) error {
+// checkSigningTime refuses a request signed too long ago or in the future.
+func (s *Signature) checkSigningTime(now time.Time, p Protocol) error {
 	switch {
-	case s.time.After(now.Add(clockSkew)), !s.Presigned && s.time.Before(now.Add(-clockSkew)):
-		return refuse(p, skewed)
-	case s.Presigned && now.After(s.time.Add(s.expires)):
-		return refuse(p, stale)
+	case s.signedAt.After(now.Add(clockSkew)), !s.Presigned && s.signedAt.Before(now.Add(-clockSkew)):
+		return newSignatureError(p, clockSkewed)
+	case s.Presigned && now.After(s.signedAt.Add(s.lifetime)):
+		return newSignatureError(p, presignedExpired)
 	}
 
 	return nil
@@ -237,7 +241,7 @@ func (s *Signature) timely(now time.Time, p Protocol) error {
 // payloadHash is the hash of the body as the signature has it. For services that name none in a header, the body is
 // read and hashed.
 func payloadHash(r *http.Request, s *Signature, service Service) (string, error) {
-	if service.Protocol == RESTXML {
+	if service.Protocol == S3Protocol {
 		if h := r.Header.Get("X-Amz-Content-Sha256"); h != "" {
 			return h, nil
 		}
@@ -260,15 +264,15 @@ func payloadHash(r *http.Request, s *Signature, service Service) (string, error)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// canonical is the canonical request.
-func canonical(r *http.Request, s *Signature, p Protocol, hash string) string {
+// buildCanonicalRequest is the canonical request.
+func buildCanonicalRequest(r *http.Request, s *Signature, p Protocol, hash string) string {
 	var b strings.Builder
 	b.WriteString(r.Method + "\n" + canonicalPath(r.URL, p) + "\n" + canonicalQuery(r.URL.RawQuery) + "\n")
-	for _, name := range s.headers {
+	for _, name := range s.signedHeaders {
 		b.WriteString(name + ":" + canonicalHeader(r, name) + "\n")
 	}
 
-	b.WriteString("\n" + strings.Join(s.headers, ";") + "\n" + hash)
+	b.WriteString("\n" + strings.Join(s.signedHeaders, ";") + "\n" + hash)
 
 	return b.String()
 }
@@ -279,11 +283,11 @@ func canonicalPath(u *url.URL, p Protocol) string {
 		return "/"
 	}
 
-	if p == REST {
-		return escape(u.EscapedPath(), true)
+	if p == RESTProtocol {
+		return uriEncode(u.EscapedPath(), true)
 	}
 
-	return escape(u.Path, true)
+	return uriEncode(u.Path, true)
 }
 
 // canonicalQuery sorts the query string's parameters by their escaped names and values.
@@ -301,7 +305,7 @@ func canonicalQuery(raw string) string {
 			continue
 		}
 
-		pairs = append(pairs, escape(n, false)+"="+escape(v, false))
+		pairs = append(pairs, uriEncode(n, false)+"="+uriEncode(v, false))
 	}
 
 	slices.SortFunc(pairs, func(a, b string) int {
@@ -336,8 +340,8 @@ func canonicalHeader(r *http.Request, name string) string {
 	return strings.Join(values, ",")
 }
 
-// escape is AWS's URI encoding: everything but letters, digits and -._~ becomes %XX.
-func escape(s string, keepSlash bool) string { //revive:disable-line:flag-parameter
+// uriEncode is AWS's URI encoding: everything but letters, digits and -._~ becomes %XX.
+func uriEncode(s string, keepSlash bool) string { //revive:disable-line:flag-parameter
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
@@ -357,12 +361,12 @@ func escape(s string, keepSlash bool) string { //revive:disable-line:flag-parame
 }
 
 func (s *Signature) scopeText() string {
-	return s.date + "/" + s.Region + "/" + s.Service + "/aws4_request"
+	return s.scopeDate + "/" + s.Region + "/" + s.Service + "/aws4_request"
 }
 
-func (s *Signature) toSign(canonicalRequest string) string {
+func (s *Signature) stringToSign(canonicalRequest string) string {
 	sum := sha256.Sum256([]byte(canonicalRequest))
-	return algorithm + "\n" + s.time.Format(
+	return signingAlgorithm + "\n" + s.signedAt.Format(
 		timeLayout,
 	) + "\n" + s.scopeText() + "\n" + hex.EncodeToString(
 		sum[:],
@@ -370,36 +374,36 @@ func (s *Signature) toSign(canonicalRequest string) string {
 }
 
 func signingKey(secret string, s *Signature) []byte {
-	k := mac([]byte("AWS4"+secret), s.date)
-	k = mac(k, s.Region)
-	k = mac(k, s.Service)
+	k := hmacSHA256([]byte("AWS4"+secret), s.scopeDate)
+	k = hmacSHA256(k, s.Region)
+	k = hmacSHA256(k, s.Service)
 
-	return mac(k, "aws4_request")
+	return hmacSHA256(k, "aws4_request")
 }
 
-func mac(key []byte, text string) []byte {
+func hmacSHA256(key []byte, text string) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(text))
 	return h.Sum(nil)
 }
 
-func hexMAC(key []byte, text string) string { return hex.EncodeToString(mac(key, text)) }
+func hexHMAC(key []byte, text string) string { return hex.EncodeToString(hmacSHA256(key, text)) }
 
-// reason is why a signature is refused.
-type reason int
+// refusalReason is why a signature is refused.
+type refusalReason int
 
 const (
-	missingToken reason = iota
+	missingToken refusalReason = iota
 	unknownKey
-	mismatch
-	skewed
-	stale // a presigned request after its life
+	signatureMismatch
+	clockSkewed
+	presignedExpired // a presigned request after its life
 	expiredToken
 )
 
-// refuse is the refusal that the service's protocol has for a reason. The codes are those that AWS's services answer
+// newSignatureError is the refusal that the service's protocol has for a reason. The codes are those that AWS's services answer
 // with; SDKs decide by them whether to correct their clock or fetch new credentials.
-func refuse(p Protocol, why reason) *Error {
+func newSignatureError(p Protocol, why refusalReason) *Error {
 	type form struct {
 		code   string
 		status int
@@ -430,7 +434,7 @@ func refuse(p Protocol, why reason) *Error {
 			{"InvalidSignatureException", 400},
 			{"ExpiredTokenException", 400},
 		},
-		REST: {
+		RESTProtocol: {
 			{"MissingAuthenticationToken", 403},
 			{"InvalidClientTokenId", 403},
 			{"SignatureDoesNotMatch", 403},
@@ -438,7 +442,7 @@ func refuse(p Protocol, why reason) *Error {
 			{"SignatureDoesNotMatch", 403},
 			{"ExpiredToken", 403},
 		},
-		RESTXML: {
+		S3Protocol: {
 			{"AccessDenied", 403},
 			{"InvalidAccessKeyId", 403},
 			{"SignatureDoesNotMatch", 403},

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// validate checks what a shape's tags say of its members: what is required, and what is the least length or number.
+// validateShape checks what a shape's tags say of its members: what is required, and what is the least length or number.
 // Members that travel in the URL or in headers are checked too, since they have been decoded by then.
-func validate(p Protocol, v reflect.Value, path string) error {
-	switch kindOf(v.Type()) {
-	case structure:
+func validateShape(p Protocol, v reflect.Value, path string) error {
+	switch shapeKindOf(v.Type()) {
+	case structureShape:
 		if v.Kind() == reflect.Pointer {
 			if v.IsNil() {
 				return nil
@@ -22,45 +22,45 @@ func validate(p Protocol, v reflect.Value, path string) error {
 			v = v.Elem()
 		}
 
-		return fields(
+		return eachMember(
 			v,
 			func(f reflect.StructField, member reflect.Value) error { return validateMember(p, f, member, path) },
 		)
 
-	case list:
+	case listShape:
 		for i := range v.Len() {
-			if err := validate(p, v.Index(i), join(path, strconv.Itoa(i+1))); err != nil {
+			if err := validateShape(p, v.Index(i), joinPath(path, strconv.Itoa(i+1))); err != nil {
 				return err
 			}
 		}
 
-	case mapping:
+	case mapShape:
 		for _, k := range v.MapKeys() {
-			if err := validate(p, v.MapIndex(k), join(path, k.String())); err != nil {
+			if err := validateShape(p, v.MapIndex(k), joinPath(path, k.String())); err != nil {
 				return err
 			}
 		}
 
-	case scalar:
+	case scalarShape:
 	}
 
 	return nil
 }
 
 func validateMember(p Protocol, f reflect.StructField, member reflect.Value, path string) error {
-	at := join(path, f.Name)
-	if f.Tag.Get("required") == "true" && unset(member) && f.Tag.Get("streaming") == "" {
-		return missing(p, at)
+	at := joinPath(path, f.Name)
+	if f.Tag.Get("required") == "true" && isUnset(member) && f.Tag.Get("streaming") == "" {
+		return newMissingMemberError(p, at)
 	}
 
-	if err := least(p, member, f.Tag, at); err != nil {
+	if err := validateMinimum(p, member, f.Tag, at); err != nil {
 		return err
 	}
 
-	return validate(p, member, at)
+	return validateShape(p, member, at)
 }
 
-func unset(v reflect.Value) bool {
+func isUnset(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return v.IsNil()
@@ -69,9 +69,9 @@ func unset(v reflect.Value) bool {
 	}
 }
 
-func least(p Protocol, v reflect.Value, tag reflect.StructTag, path string) error {
+func validateMinimum(p Protocol, v reflect.Value, tag reflect.StructTag, path string) error {
 	minimum, err := strconv.ParseFloat(tag.Get("min"), 64)
-	if errors.Is(err, strconv.ErrSyntax) || unset(v) {
+	if errors.Is(err, strconv.ErrSyntax) || isUnset(v) {
 		return nil
 	}
 
@@ -114,7 +114,7 @@ func least(p Protocol, v reflect.Value, tag reflect.StructTag, path string) erro
 	)
 }
 
-func missing(p Protocol, path string) error {
+func newMissingMemberError(p Protocol, path string) error {
 	if p == EC2Query {
 		return Errorf("MissingParameter", "The request must contain the parameter %s", path)
 	}
@@ -131,7 +131,7 @@ func validationCode(p Protocol) string {
 	switch p {
 	case JSON:
 		return "ValidationException"
-	case RESTXML:
+	case S3Protocol:
 		return "InvalidArgument"
 	default:
 		return "ValidationError"

@@ -35,21 +35,21 @@ const (
 	testSecret = "secret"
 )
 
-type oneKey struct{ key wire.Key }
+type oneKey struct{ key wire.AccessKey }
 
-func (k oneKey) Key(id string) (wire.Key, bool) { return k.key, id == testKey }
+func (k oneKey) FindKey(id string) (wire.AccessKey, bool) { return k.key, id == testKey }
 
 func rootKey() oneKey {
-	return oneKey{wire.Key{Secret: testSecret, Caller: wire.Caller{Account: "000000000000", Root: true}}}
+	return oneKey{wire.AccessKey{Secret: testSecret, Caller: wire.Caller{Account: "000000000000", Root: true}}}
 }
 
 // serve answers one service over HTTP with signatures checked, and returns its URL.
-func serve(t *testing.T, s wire.Service, keys wire.Keys, now func() time.Time) string {
+func serve(t *testing.T, s wire.Service, keys wire.KeyStore, now func() time.Time) string {
 	t.Helper()
 	e := wire.NewEndpoint(s)
 	v := wire.Verifier{Keys: keys, Region: "us-east-1", Now: now}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sig, err := wire.ReadSignature(r)
+		sig, err := wire.ParseSignature(r)
 		var caller wire.Caller
 		if err == nil {
 			caller, err = v.Verify(r, sig, s)
@@ -260,7 +260,7 @@ func TestSignatures(t *testing.T) {
 	op := wire.Operation("DeleteVpc", func(context.Context, *v1ec2.DeleteVpcInput) (*v1ec2.DeleteVpcOutput, error) {
 		return &v1ec2.DeleteVpcOutput{}, nil
 	})
-	temporary := oneKey{wire.Key{Secret: testSecret, Token: "tok", Expires: time.Now().Add(time.Hour), Caller: wire.Caller{Root: true}}}
+	temporary := oneKey{wire.AccessKey{Secret: testSecret, Token: "tok", Expires: time.Now().Add(time.Hour), Caller: wire.Caller{Root: true}}}
 	old := temporary
 	old.key.Expires = time.Now().Add(-time.Second)
 	for _, c := range []struct {

@@ -16,48 +16,51 @@ import (
 // an answer show [] and not nothing.
 type xmlWriter struct{ buf bytes.Buffer }
 
-// begin writes the XML declaration.
-func (w *xmlWriter) begin() { w.raw(xmlHeader) }
+// writeDeclaration writes the XML declaration.
+func (w *xmlWriter) writeDeclaration() { w.writeRaw(xmlHeader) }
 
-// raw writes text that is XML already.
-func (w *xmlWriter) raw(text string) { w.buf.WriteString(text) }
+// writeRaw writes text that is XML already.
+func (w *xmlWriter) writeRaw(text string) { w.buf.WriteString(text) }
 
-func (w *xmlWriter) open(name, attrs string) { w.raw("<" + name + attrs + ">") }
+func (w *xmlWriter) openElement(name, attrs string) { w.writeRaw("<" + name + attrs + ">") }
 
-func (w *xmlWriter) close(name string) { w.raw("</" + name + ">") }
+func (w *xmlWriter) closeElement(name string) { w.writeRaw("</" + name + ">") }
 
-func (w *xmlWriter) text(name, text string) {
-	w.open(name, "")
-	w.escape(text)
-	w.close(name)
+func (w *xmlWriter) writeText(name, text string) {
+	w.openElement(name, "")
+	w.writeEscaped(text)
+	w.closeElement(name)
 }
 
-func (w *xmlWriter) escape(text string) {
+func (w *xmlWriter) writeEscaped(text string) {
 	// A bytes.Buffer does not fail, and runes that XML cannot carry become U+FFFD.
 	if err := xml.EscapeText(&w.buf, []byte(text)); err != nil {
-		w.raw("\uFFFD")
+		w.writeRaw("\uFFFD")
 	}
 }
 
-// members writes the members of the struct v that belong into the body.
-func (w *xmlWriter) members(v reflect.Value, emptyLists bool) error { //revive:disable-line:flag-parameter
-	return fields(v, func(f reflect.StructField, member reflect.Value) error {
+// writeMembers writes the members of the struct v that belong into the body.
+func (w *xmlWriter) writeMembers(
+	v reflect.Value,
+	emptyLists bool,
+) error { //revive:disable-line:flag-parameter
+	return eachMember(v, func(f reflect.StructField, member reflect.Value) error {
 		if f.Tag.Get("location") != "" || f.Tag.Get("xmlAttribute") != "" {
 			return nil
 		}
 
-		if unset(member) &&
-			(!emptyLists && f.Tag.Get("required") == "" || kindOf(member.Type()) != list || f.Tag.Get("flattened") != "") {
+		if isUnset(member) &&
+			(!emptyLists && f.Tag.Get("required") == "" || shapeKindOf(member.Type()) != listShape || f.Tag.Get("flattened") != "") {
 			return nil
 		}
 
-		return w.value(member, f.Tag, bodyName(f))
+		return w.writeValue(member, f.Tag, memberName(f))
 	})
 }
 
-func (w *xmlWriter) value(v reflect.Value, tag reflect.StructTag, name string) error {
-	switch kindOf(v.Type()) {
-	case structure:
+func (w *xmlWriter) writeValue(v reflect.Value, tag reflect.StructTag, name string) error {
+	switch shapeKindOf(v.Type()) {
+	case structureShape:
 		if v.Kind() == reflect.Pointer {
 			if v.IsNil() {
 				return nil
@@ -66,89 +69,89 @@ func (w *xmlWriter) value(v reflect.Value, tag reflect.StructTag, name string) e
 			v = v.Elem()
 		}
 
-		w.open(name, attributes(v, tag))
-		if err := w.members(v, false); err != nil {
+		w.openElement(name, formatAttributes(v, tag))
+		if err := w.writeMembers(v, false); err != nil {
 			return err
 		}
 
-		w.close(name)
+		w.closeElement(name)
 
 		return nil
 
-	case list:
-		return w.list(v, tag, name)
-	case mapping:
-		return w.mapping(v, tag, name)
-	case scalar:
+	case listShape:
+		return w.writeList(v, tag, name)
+	case mapShape:
+		return w.writeMap(v, tag, name)
+	case scalarShape:
 	}
 
-	if unset(v) {
+	if isUnset(v) {
 		return nil
 	}
 
-	if !scalarType(v.Type()) {
+	if !isScalarType(v.Type()) {
 		return fmt.Errorf("member %s has type %s, which XML cannot carry", name, v.Type())
 	}
 
-	w.text(name, scalarText(v, tag, iso8601))
+	w.writeText(name, scalarText(v, tag, iso8601))
 
 	return nil
 }
 
-func (w *xmlWriter) list(v reflect.Value, tag reflect.StructTag, name string) error {
+func (w *xmlWriter) writeList(v reflect.Value, tag reflect.StructTag, name string) error {
 	item := name
 	flat := tag.Get("flattened") != ""
 	if !flat {
-		w.open(name, "")
-		item = listName(tag)
+		w.openElement(name, "")
+		item = listItemName(tag)
 	}
 
 	for i := range v.Len() {
-		if err := w.value(v.Index(i), "", item); err != nil {
+		if err := w.writeValue(v.Index(i), "", item); err != nil {
 			return err
 		}
 	}
 
 	if !flat {
-		w.close(name)
+		w.closeElement(name)
 	}
 
 	return nil
 }
 
-func (w *xmlWriter) mapping(v reflect.Value, tag reflect.StructTag, name string) error {
+func (w *xmlWriter) writeMap(v reflect.Value, tag reflect.StructTag, name string) error {
 	entries := map[string]reflect.Value{}
 	for _, k := range v.MapKeys() {
 		entries[k.String()] = v.MapIndex(k)
 	}
 
-	keyName, valueName := entryNames(tag)
+	keyName, valueName := mapEntryNames(tag)
 	entry := name
 	flat := tag.Get("flattened") != ""
 	if !flat {
-		w.open(name, "")
+		w.openElement(name, "")
 		entry = "entry"
 	}
 
 	for _, k := range sortedKeys(entries) {
-		w.open(entry, "")
-		w.text(keyName, k)
-		if err := w.value(entries[k], "", valueName); err != nil {
+		w.openElement(entry, "")
+		w.writeText(keyName, k)
+		if err := w.writeValue(entries[k], "", valueName); err != nil {
 			return err
 		}
 
-		w.close(entry)
+		w.closeElement(entry)
 	}
 
 	if !flat {
-		w.close(name)
+		w.closeElement(name)
 	}
 
 	return nil
 }
 
-// attributes are the XML attributes of a struct: a namespace it declares, and members that travel as attributes.
-func attributes(v reflect.Value, tag reflect.StructTag) string {
+// formatAttributes are the XML attributes of a struct: a namespace it declares, and members that travel as attributes.
+func formatAttributes(v reflect.Value, tag reflect.StructTag) string {
 	var b strings.Builder
 	if uri := tag.Get("xmlURI"); uri != "" {
 		prefix := ""
@@ -161,19 +164,19 @@ func attributes(v reflect.Value, tag reflect.StructTag) string {
 
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		if f.Tag.Get("xmlAttribute") == "" || !f.IsExported() || unset(v.Field(i)) {
+		if f.Tag.Get("xmlAttribute") == "" || !f.IsExported() || isUnset(v.Field(i)) {
 			continue
 		}
 
 		var w xmlWriter
-		w.escape(scalarText(v.Field(i), f.Tag, iso8601))
+		w.writeEscaped(scalarText(v.Field(i), f.Tag, iso8601))
 		fmt.Fprintf(&b, ` %s="%s"`, f.Tag.Get("locationName"), w.buf.String())
 	}
 
 	return b.String()
 }
 
-func scalarType(t reflect.Type) bool {
+func isScalarType(t reflect.Type) bool {
 	switch t.String() {
 	case "[]uint8", "*string", "*bool", "*int64", "*float64", "*time.Time":
 		return true
@@ -182,16 +185,16 @@ func scalarType(t reflect.Type) bool {
 	return false
 }
 
-// element is a parsed XML element.
-type element struct {
+// xmlElement is a parsed XML element.
+type xmlElement struct {
 	name     string
 	text     string
 	attrs    map[string]string
-	children map[string][]*element
+	children map[string][]*xmlElement
 }
 
 // parseXML reads one document.
-func parseXML(r io.Reader) (*element, error) {
+func parseXML(r io.Reader) (*xmlElement, error) {
 	d := xml.NewDecoder(r)
 	for {
 		token, err := d.Token()
@@ -205,13 +208,13 @@ func parseXML(r io.Reader) (*element, error) {
 				return nil, err
 			}
 
-			return root, trailing(d)
+			return root, checkTrailing(d)
 		}
 	}
 }
 
-// trailing refuses anything but space and comments after the root element.
-func trailing(d *xml.Decoder) error {
+// checkTrailing refuses anything but space and comments after the root element.
+func checkTrailing(d *xml.Decoder) error {
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
@@ -228,12 +231,12 @@ func trailing(d *xml.Decoder) error {
 	}
 }
 
-func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*element, error) {
-	if depth > maxDepth {
+func parseElement(d *xml.Decoder, start xml.StartElement, depth int) (*xmlElement, error) {
+	if depth > maxNesting {
 		return nil, errors.New("read XML: nested too deeply")
 	}
 
-	e := &element{name: start.Name.Local, attrs: map[string]string{}, children: map[string][]*element{}}
+	e := &xmlElement{name: start.Name.Local, attrs: map[string]string{}, children: map[string][]*xmlElement{}}
 	for _, a := range start.Attr {
 		e.attrs[a.Name.Local] = a.Value
 	}
@@ -276,7 +279,7 @@ func DecodeXML(r io.Reader, in any) (string, error) {
 		)
 	}
 
-	if err := xmlStructure(reflect.ValueOf(in).Elem(), root); err != nil {
+	if err := decodeXMLStructure(reflect.ValueOf(in).Elem(), root); err != nil {
 		return "", Errorf(
 			"MalformedXML",
 			"The XML you provided was not well-formed or did not validate against our published schema: %v",
@@ -287,14 +290,14 @@ func DecodeXML(r io.Reader, in any) (string, error) {
 	return root.name, nil
 }
 
-func xmlStructure(v reflect.Value, e *element) error {
+func decodeXMLStructure(v reflect.Value, e *xmlElement) error {
 	known := map[string]bool{}
-	err := fields(v, func(f reflect.StructField, member reflect.Value) error {
+	err := eachMember(v, func(f reflect.StructField, member reflect.Value) error {
 		if f.Tag.Get("location") != "" {
 			return nil
 		}
 
-		name := bodyName(f)
+		name := memberName(f)
 		known[name] = true
 		if f.Tag.Get("xmlAttribute") != "" {
 			_, local, found := strings.Cut(name, ":")
@@ -310,7 +313,7 @@ func xmlStructure(v reflect.Value, e *element) error {
 		}
 
 		for _, child := range e.children[name] {
-			if err := xmlValue(member, child, f.Tag); err != nil {
+			if err := decodeXMLValue(member, child, f.Tag); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -330,24 +333,24 @@ func xmlStructure(v reflect.Value, e *element) error {
 	return nil
 }
 
-func xmlValue(v reflect.Value, e *element, tag reflect.StructTag) error {
-	switch kindOf(v.Type()) {
-	case structure:
-		return xmlStructure(alloc(v), e)
-	case list:
-		return xmlList(v, e, tag)
-	case mapping:
+func decodeXMLValue(v reflect.Value, e *xmlElement, tag reflect.StructTag) error {
+	switch shapeKindOf(v.Type()) {
+	case structureShape:
+		return decodeXMLStructure(allocStruct(v), e)
+	case listShape:
+		return decodeXMLList(v, e, tag)
+	case mapShape:
 		return errors.New("no REST-XML service here takes a map")
-	case scalar:
+	case scalarShape:
 	}
 
 	return setScalar(v, e.text, tag, iso8601)
 }
 
-func xmlList(v reflect.Value, e *element, tag reflect.StructTag) error {
-	items := []*element{e}
+func decodeXMLList(v reflect.Value, e *xmlElement, tag reflect.StructTag) error {
+	items := []*xmlElement{e}
 	if tag.Get("flattened") == "" {
-		name := listName(tag)
+		name := listItemName(tag)
 		for other := range e.children {
 			if other != name {
 				return fmt.Errorf("unknown element %s in a list of %s", other, name)
@@ -363,7 +366,7 @@ func xmlList(v reflect.Value, e *element, tag reflect.StructTag) error {
 
 	for _, child := range items {
 		item := reflect.New(v.Type().Elem()).Elem()
-		if err := xmlValue(item, child, ""); err != nil {
+		if err := decodeXMLValue(item, child, ""); err != nil {
 			return err
 		}
 

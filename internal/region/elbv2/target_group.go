@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+func (s *Service) targetGroupOps() []wire.Op {
+	return []wire.Op{
+		record.WriteOperation(s.store, "CreateTargetGroup", s.createTargetGroup),
+		record.WriteOperation(s.store, "ModifyTargetGroup", s.modifyTargetGroup),
+		record.WriteOperation(s.store, "DeleteTargetGroup", s.deleteTargetGroup),
+		record.ReadOperation(s.store, "DescribeTargetGroups", s.describeTargetGroups),
+		record.ReadOperation(s.store, "DescribeTargetGroupAttributes", s.describeTargetGroupAttributes),
+		record.WriteOperation(s.store, "ModifyTargetGroupAttributes", s.modifyTargetGroupAttributes),
+		record.WriteOperation(s.store, "RegisterTargets", s.registerTargets),
+		record.WriteOperation(s.store, "DeregisterTargets", s.deregisterTargets),
+		record.ReadOperation(s.store, "DescribeTargetHealth", s.describeTargetHealth),
+	}
+}
+
+func (s *Service) findTargetGroup(arn *string) (*targetGroup, error) {
+	g := s.st.Groups[record.String(arn)]
+	if g == nil {
+		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.String(arn))
+	}
+
+	return g, nil
+}
+
+func intOrDefault(p *int64, otherwise int64) *int64 {
+	if p != nil {
+		return p
+	}
+
+	return new(otherwise)
+}
+
+func stringOrDefault(p *string, otherwise string) *string {
+	if p != nil {
+		return p
+	}
+
+	return new(otherwise)
+}
+
+// validateTargetGroup refuses what no state has to be known for.
+func validateTargetGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
+	protocol := record.String(in.Protocol)
+	switch {
+	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
+		return newValidationError(
+			"Protocol '%s' is not one of TCP, TLS, UDP and TCP_UDP, which network load balancers forward",
+			protocol,
+		)
+
+	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
+		return newValidationError("A port between 1 and 65535 must be specified")
+	case in.VpcId == nil:
+		return newValidationError("A VPC ID must be specified")
+	case kind != "instance" && kind != "ip":
+		return newValidationError("Target type '%s' is not one of instance and ip", kind)
+	}
+
+	return validateName(name, "target group")
+}
+
+func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
+	name := record.String(in.Name)
+	kind := record.String(stringOrDefault(in.TargetType, "instance"))
+	if err := validateTargetGroup(in, name, kind); err != nil {
+		return nil, err
+	}
+
+	tags, err := parseTags(in.Tags)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, g := range s.st.Groups {
+		if record.String(g.Shape.TargetGroupName) != name {
+			continue
+		}
+
+		if g.Request != encodeRequest(in) {
+			return nil, wire.Errorf(
+				"DuplicateTargetGroupName",
+				"A target group with the same name '%s' exists, but with different settings",
+				name,
+			)
+		}
+
+		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
+	}
+
+	shape := &sdk.TargetGroup{
+		TargetGroupArn: new(
+			s.resourceARN("targetgroup/" + name + "/" + record.RandomHex(s.cfg.Rand, 16)),
+		),
+		TargetGroupName:            new(name),
+		Protocol:                   in.Protocol,
+		Port:                       in.Port,
+		VpcId:                      in.VpcId,
+		TargetType:                 new(kind),
+		IpAddressType:              new("ipv4"),
+		LoadBalancerArns:           []*string{},
+		HealthCheckEnabled:         new(true),
+		HealthCheckPort:            stringOrDefault(in.HealthCheckPort, "traffic-port"),
+		HealthCheckProtocol:        stringOrDefault(in.HealthCheckProtocol, "TCP"),
+		HealthCheckIntervalSeconds: intOrDefault(in.HealthCheckIntervalSeconds, 30),
+		HealthyThresholdCount:      intOrDefault(in.HealthyThresholdCount, 5),
+		UnhealthyThresholdCount:    intOrDefault(in.UnhealthyThresholdCount, 2),
+		HealthCheckPath:            in.HealthCheckPath,
+		Matcher:                    in.Matcher,
+	}
+
+	timeout := int64(10)
+	if record.String(shape.HealthCheckProtocol) == "HTTP" {
+		timeout = 6
+	}
+
+	shape.HealthCheckTimeoutSeconds = intOrDefault(
+		in.HealthCheckTimeoutSeconds,
+		min(timeout, *shape.HealthCheckIntervalSeconds),
+	)
+	if err := validateHealthCheck(shape); err != nil {
+		return nil, err
+	}
+
+	arn := record.String(shape.TargetGroupArn)
+	s.st.Groups[arn] = &targetGroup{
+		Shape:      shape,
+		Attributes: defaultGroupAttributes(),
+		Targets:    map[string]*registeredTarget{},
+		Request:    encodeRequest(in),
+	}
+
+	s.setTags(arn, tags)
+
+	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
+}
+
+// validateHealthCheck refuses health checks that AWS refuses, and completes those over HTTP.
+func validateHealthCheck(g *sdk.TargetGroup) error {
+	for _, c := range []struct {
+		what     string
+		value    *int64
+		from, to int64
+	}{
+		{"interval in seconds", g.HealthCheckIntervalSeconds, 5, 300},
+		{"timeout in seconds", g.HealthCheckTimeoutSeconds, 2, 120},
+		{"healthy threshold", g.HealthyThresholdCount, 2, 10},
+		{"unhealthy threshold", g.UnhealthyThresholdCount, 2, 10},
+	} {
+		if *c.value < c.from || *c.value > c.to {
+			return newValidationError(
+				"Health check %s must be between %d and %d, not %d",
+				c.what,
+				c.from,
+				c.to,
+				*c.value,
+			)
+		}
+	}
+
+	switch p := record.String(g.HealthCheckProtocol); {
+	case !slices.Contains([]string{"TCP", "HTTP", "HTTPS"}, p):
+		return newValidationError("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
+	case *g.HealthCheckTimeoutSeconds > *g.HealthCheckIntervalSeconds:
+		return newValidationError("Health check timeout must not be greater than its interval")
+	case p == "TCP" && g.HealthCheckPath != nil:
+		return newValidationError("Health check path is not supported for TCP health checks")
+	case p != "TCP":
+		g.HealthCheckPath = stringOrDefault(g.HealthCheckPath, "/")
+		if g.Matcher == nil {
+			g.Matcher = &sdk.Matcher{HttpCode: new("200-399")}
+		}
+	}
+
+	return nil
+}
+
+func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.ModifyTargetGroupOutput, error) {
+	g, err := s.findTargetGroup(in.TargetGroupArn)
+	if err != nil {
+		return nil, err
+	}
+
+	after := *g.Shape
+	after.HealthCheckIntervalSeconds = intOrDefault(
+		in.HealthCheckIntervalSeconds,
+		*after.HealthCheckIntervalSeconds,
+	)
+
+	after.HealthCheckTimeoutSeconds = intOrDefault(
+		in.HealthCheckTimeoutSeconds,
+		*after.HealthCheckTimeoutSeconds,
+	)
+	after.HealthyThresholdCount = intOrDefault(in.HealthyThresholdCount, *after.HealthyThresholdCount)
+	after.UnhealthyThresholdCount = intOrDefault(in.UnhealthyThresholdCount, *after.UnhealthyThresholdCount)
+	after.HealthCheckPort = stringOrDefault(in.HealthCheckPort, record.String(after.HealthCheckPort))
+	after.HealthCheckProtocol = stringOrDefault(
+		in.HealthCheckProtocol,
+		record.String(after.HealthCheckProtocol),
+	)
+	if in.HealthCheckPath != nil {
+		after.HealthCheckPath = in.HealthCheckPath
+	}
+
+	if record.String(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
+		after.HealthCheckPath = nil
+		after.Matcher = nil
+	}
+
+	if in.Matcher != nil {
+		after.Matcher = in.Matcher
+	}
+
+	if err := validateHealthCheck(&after); err != nil {
+		return nil, err
+	}
+
+	g.Shape = &after
+
+	return &sdk.ModifyTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
+}
+
+// deleteTargetGroup succeeds for one that is not there, as at AWS.
+func (s *Service) deleteTargetGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
+	arn := record.String(in.TargetGroupArn)
+	if len(s.listenersForGroup(arn)) > 0 {
+		return nil, wire.Errorf(
+			"ResourceInUse",
+			"Target group '%s' is currently in use by a listener or a rule",
+			arn,
+		)
+	}
+
+	delete(s.st.Groups, arn)
+	delete(s.st.Tags, arn)
+
+	return &sdk.DeleteTargetGroupOutput{}, nil
+}
+
+func (s *Service) describeTargetGroups(
+	in *sdk.DescribeTargetGroupsInput,
+) (*sdk.DescribeTargetGroupsOutput, error) {
+	arns := record.Strings(in.TargetGroupArns)
+	all := len(in.TargetGroupArns)+len(in.Names) == 0
+	for _, name := range record.Strings(in.Names) {
+		at := slices.IndexFunc(
+			record.SortedKeys(s.st.Groups),
+			func(a string) bool { return record.String(s.st.Groups[a].Shape.TargetGroupName) == name },
+		)
+		if at < 0 {
+			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
+		}
+
+		arns = append(arns, record.SortedKeys(s.st.Groups)[at])
+	}
+
+	if all {
+		arns = record.SortedKeys(s.st.Groups)
+	}
+
+	if in.LoadBalancerArn != nil {
+		if _, err := s.findLoadBalancer(in.LoadBalancerArn); err != nil {
+			return nil, err
+		}
+
+		arns = slices.DeleteFunc(
+			arns,
+			func(a string) bool { return !slices.Contains(s.balancersForGroup(a), *in.LoadBalancerArn) },
+		)
+	}
+
+	slices.Sort(arns)
+	arns, next, err := paginateKeys(arns, in.PageSize, in.Marker)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &sdk.DescribeTargetGroupsOutput{NextMarker: next, TargetGroups: []*sdk.TargetGroup{}}
+
+	for _, arn := range arns {
+		g, err := s.findTargetGroup(&arn)
+		if err != nil {
+			return nil, err
+		}
+
+		g.Shape.LoadBalancerArns = record.StringPointers(s.balancersForGroup(arn))
+		out.TargetGroups = append(out.TargetGroups, g.Shape)
+	}
+
+	return out, nil
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package elbv2
+
+import (
+	sdk "github.com/aws/aws-sdk-go/service/elbv2"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+)
+
+func toTargetDescriptions(ids []string) []*sdk.TargetDescription {
+	var out []*sdk.TargetDescription
+	for _, id := range ids {
+		out = append(out, &sdk.TargetDescription{Id: new(id)})
+	}
+
+	return out
+}
+
+// RegisterTargets makes instances targets of a group. It is meant for Auto Scaling, as are the following.
+func (s *Service) RegisterTargets(group string, ids ...string) error {
+	_, err := record.RunWrite(
+		s.store,
+		s.registerTargets,
+		&sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: toTargetDescriptions(ids)},
+	)
+
+	return err
+}
+
+// DeregisterTargets lets targets of a group drain.
+func (s *Service) DeregisterTargets(group string, ids ...string) error {
+	_, err := record.RunWrite(
+		s.store,
+		s.deregisterTargets,
+		&sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: toTargetDescriptions(ids)},
+	)
+
+	return err
+}
+
+// HasTargetGroup says whether a target group exists.
+func (s *Service) HasTargetGroup(arn string) bool {
+	return s.store.WithLock(func() error {
+		_, err := s.findTargetGroup(&arn)
+		return err
+	}) == nil
+}
+
+// TargetState is an instance's state in a group, such as healthy; empty where it is no target.
+func (s *Service) TargetState(arn, id string) string {
+	state := ""
+	err := s.store.WithLock(func() error {
+		g, err := s.findTargetGroup(&arn)
+		if err != nil {
+			return err
+		}
+
+		for _, t := range g.Targets {
+			if t.ID == id && t.Leaving.IsZero() {
+				state = record.String(s.targetHealth(arn, t).State)
+			}
+		}
+
+		return nil
+	})
+	if err != nil {
+		return ""
+	}
+
+	return state
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fault
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Token is what the region's administrator shows: it is made of the region's own secret key, which only the region's
+// owner can read, and is no key of AWS's interface.
+func Token(secretKey string) string {
+	m := hmac.New(sha256.New, []byte(secretKey))
+	m.Write([]byte("slipway region administrator"))
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// Handler lets an administrator list (GET), add (POST of a [Rule]) and clear (DELETE) rules.
+func (e *Engine) Handler(token string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(
+		"GET /",
+		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, e.ListRules()) },
+	)
+
+	mux.HandleFunc(
+		"DELETE /",
+		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, e.Clear()) },
+	)
+
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, q *http.Request) {
+		const most = 1 << 16
+		var r Rule
+		dec := json.NewDecoder(http.MaxBytesReader(w, q.Body, most))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&r); err != nil {
+			http.Error(w, fmt.Sprintf("read the rule: %v", err), http.StatusBadRequest)
+			return
+		}
+
+		r, err := e.Add(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+
+		writeJSON(w, http.StatusCreated, r)
+	})
+
+	want := []byte("Bearer " + token)
+
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !hmac.Equal([]byte(q.Header.Get("Authorization")), want) {
+			http.Error(w, "only the region's owner may do this", http.StatusForbidden)
+			return
+		}
+
+		mux.ServeHTTP(w, q)
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone: there is nobody left to tell
+}

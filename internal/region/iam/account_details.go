@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+)
+
+// getAccountAuthorizationDetails pages through users, roles and policies as one list.
+func (s *IAM) getAccountAuthorizationDetails(
+	in *iam.GetAccountAuthorizationDetailsInput,
+) (*iam.GetAccountAuthorizationDetailsOutput, error) {
+	var keys []string
+	add := func(filter string, names []string) {
+		if len(in.Filter) == 0 ||
+			slices.ContainsFunc(in.Filter, func(f *string) bool { return stringValue(f) == filter }) {
+			for _, n := range names {
+				keys = append(keys, filter+" "+n)
+			}
+		}
+	}
+
+	add(iam.EntityTypeLocalManagedPolicy, sortedKeys(s.st.Policies))
+	add(iam.EntityTypeRole, sortedKeys(s.st.Roles))
+	add(iam.EntityTypeUser, sortedKeys(s.st.Users))
+	slices.Sort(keys)
+	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.GetAccountAuthorizationDetailsOutput{IsTruncated: w.isTruncated, Marker: w.marker}
+
+	for _, key := range w.keys {
+		kind, name, _ := strings.Cut(key, " ")
+		switch kind {
+		case iam.EntityTypeRole:
+			out.RoleDetailList = append(out.RoleDetailList, s.st.Roles[name].toRoleDetail(s))
+		case iam.EntityTypeUser:
+			out.UserDetailList = append(out.UserDetailList, s.st.Users[name].toUserDetail(s))
+		default:
+			out.Policies = append(out.Policies, s.st.Policies[name].toPolicyDetail(s))
+		}
+	}
+
+	return out, nil
+}
+
+func (r *role) toRoleDetail(s *IAM) *iam.RoleDetail {
+	out := &iam.RoleDetail{
+		Arn:                      new(r.roleARN(s)),
+		RoleId:                   new(r.ID),
+		RoleName:                 new(r.Name),
+		Path:                     new(r.Path),
+		CreateDate:               new(r.Created),
+		AssumeRolePolicyDocument: encodeDocument(r.Trust),
+		Tags:                     tagList(r.Tags),
+		RolePolicyList:           r.inlinePolicyDetails(),
+		AttachedManagedPolicies:  s.attachedPolicies(r.Attached),
+		InstanceProfileList:      []*iam.InstanceProfile{},
+	}
+
+	for _, name := range s.profileNamesForRole(r.Name) {
+		p := s.st.Profiles[name].toInstanceProfile(s)
+		p.Tags = tagList(s.st.Profiles[name].Tags)
+		out.InstanceProfileList = append(out.InstanceProfileList, p)
+	}
+
+	return out
+}
+
+func (u *user) toUserDetail(s *IAM) *iam.UserDetail {
+	return &iam.UserDetail{
+		Arn:                     new(u.userARN(s)),
+		UserId:                  new(u.ID),
+		UserName:                new(u.Name),
+		Path:                    new(u.Path),
+		CreateDate:              new(u.Created),
+		Tags:                    tagList(u.Tags),
+		UserPolicyList:          u.inlinePolicyDetails(),
+		AttachedManagedPolicies: s.attachedPolicies(u.Attached),
+		GroupList:               []*string{},
+	}
+}
+
+// simulatePrincipalPolicy answers what a user's or role's policies would say.
+func (s *IAM) simulatePrincipalPolicy(
+	_ context.Context,
+	in *iam.SimulatePrincipalPolicyInput,
+) (*iam.SimulatePolicyResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	policies, err := s.findPoliciesByARN(*in.PolicySourceArn)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, document := range in.PolicyInputList {
+		p, err := authz.Parse(authz.Identity, stringValue(document))
+		if err != nil {
+			return nil, newValidationError("the policy input is malformed: %v", err)
+		}
+
+		policies = append(policies, p)
+	}
+
+	keys := map[string][]string{}
+
+	for _, e := range in.ContextEntries {
+		for _, v := range e.ContextKeyValues {
+			keys[stringValue(e.ContextKeyName)] = append(keys[stringValue(e.ContextKeyName)], stringValue(v))
+		}
+	}
+
+	resources := in.ResourceArns
+	if len(resources) == 0 {
+		resources = []*string{new("*")}
+	}
+
+	out := &iam.SimulatePolicyResponse{IsTruncated: new(false)}
+
+	for _, action := range in.ActionNames {
+		for _, resource := range resources {
+			d := authz.Decide(
+				policies,
+				authz.Request{Action: stringValue(action), Resource: stringValue(resource), Context: keys},
+			)
+
+			decision := iam.PolicyEvaluationDecisionTypeImplicitDeny
+			switch {
+			case d.Allowed:
+				decision = iam.PolicyEvaluationDecisionTypeAllowed
+			case d.Denied:
+				decision = iam.PolicyEvaluationDecisionTypeExplicitDeny
+			}
+
+			out.EvaluationResults = append(out.EvaluationResults, &iam.EvaluationResult{
+				EvalActionName: action, EvalResourceName: resource, EvalDecision: new(decision),
+			})
+		}
+	}
+
+	return out, nil
+}
+
+func (s *IAM) findPoliciesByARN(arn string) ([]authz.Policy, error) {
+	for _, r := range s.st.Roles {
+		if r.roleARN(s) == arn {
+			return s.parseIdentityPolicies(&r.identity), nil
+		}
+	}
+
+	for _, u := range s.st.Users {
+		if u.userARN(s) == arn {
+			return s.parseIdentityPolicies(&u.identity), nil
+		}
+	}
+
+	return nil, newNotFoundError("The principal %s cannot be found.", arn)
+}

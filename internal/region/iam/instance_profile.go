@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/iam"
+)
+
+func (s *IAM) findInstanceProfile(name string) (*instanceProfile, error) {
+	p, ok := s.st.Profiles[name]
+	if !ok {
+		return nil, newNotFoundError("Instance Profile %s cannot be found.", name)
+	}
+
+	return p, nil
+}
+
+func (p *instanceProfile) toInstanceProfile(s *IAM) *iam.InstanceProfile {
+	out := &iam.InstanceProfile{
+		Arn:                 new(p.profileARN(s)),
+		InstanceProfileId:   new(p.ID),
+		InstanceProfileName: new(p.Name),
+		Path:                new(p.Path),
+		CreateDate:          new(p.Created),
+		Roles:               []*iam.Role{},
+	}
+	if r, ok := s.st.Roles[p.Role]; ok {
+		out.Roles = append(out.Roles, r.toRole(s))
+	}
+
+	return out
+}
+
+func (s *IAM) createInstanceProfile(
+	in *iam.CreateInstanceProfileInput,
+) (*iam.CreateInstanceProfileOutput, error) {
+	p := &instanceProfile{Name: *in.InstanceProfileName, Created: s.cfg.Now().UTC()}
+	if err := validateName("instanceProfileName", p.Name, maxPolicyNameLength); err != nil {
+		return nil, err
+	}
+
+	var err error
+	if p.Path, err = resolvePath(in.Path); err != nil {
+		return nil, err
+	}
+
+	if p.Tags, err = mergeTags(nil, in.Tags); err != nil {
+		return nil, err
+	}
+
+	for other := range s.st.Profiles {
+		if strings.EqualFold(other, p.Name) {
+			return nil, newExistsError("Instance Profile %s already exists.", p.Name)
+		}
+	}
+
+	if p.ID, err = s.newUniqueID("AIPA", 21); err != nil {
+		return nil, err
+	}
+
+	s.st.Profiles[p.Name] = p
+	out := p.toInstanceProfile(s)
+	out.Tags = tagList(p.Tags)
+
+	return &iam.CreateInstanceProfileOutput{InstanceProfile: out}, nil
+}
+
+func (s *IAM) getInstanceProfile(in *iam.GetInstanceProfileInput) (*iam.GetInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	out := p.toInstanceProfile(s)
+	out.Tags = tagList(p.Tags)
+
+	return &iam.GetInstanceProfileOutput{InstanceProfile: out}, nil
+}
+
+func (s *IAM) listInstanceProfiles(
+	in *iam.ListInstanceProfilesInput,
+) (*iam.ListInstanceProfilesOutput, error) {
+	keys := slices.DeleteFunc(sortedKeys(s.st.Profiles), func(name string) bool {
+		return !strings.HasPrefix(s.st.Profiles[name].Path, stringValue(in.PathPrefix))
+	})
+	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListInstanceProfilesOutput{IsTruncated: w.isTruncated, Marker: w.marker}
+	for _, name := range w.keys {
+		out.InstanceProfiles = append(out.InstanceProfiles, s.st.Profiles[name].toInstanceProfile(s))
+	}
+
+	return out, nil
+}
+
+// profileNamesForRole are the names of a role's profiles.
+func (s *IAM) profileNamesForRole(role string) []string {
+	return slices.DeleteFunc(
+		sortedKeys(s.st.Profiles),
+		func(name string) bool { return s.st.Profiles[name].Role != role },
+	)
+}
+
+func (s *IAM) listInstanceProfilesForRole(
+	in *iam.ListInstanceProfilesForRoleInput,
+) (*iam.ListInstanceProfilesForRoleOutput, error) {
+	if _, err := s.findRole(*in.RoleName); err != nil {
+		return nil, err
+	}
+
+	w, err := paginateKeys(s.profileNamesForRole(*in.RoleName), in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListInstanceProfilesForRoleOutput{IsTruncated: w.isTruncated, Marker: w.marker}
+	for _, name := range w.keys {
+		out.InstanceProfiles = append(out.InstanceProfiles, s.st.Profiles[name].toInstanceProfile(s))
+	}
+
+	return out, nil
+}
+
+func (s *IAM) deleteInstanceProfile(
+	in *iam.DeleteInstanceProfileInput,
+) (*iam.DeleteInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	if p.Role != "" {
+		return nil, newDeleteConflictError("remove roles from instance profile")
+	}
+
+	delete(s.st.Profiles, p.Name)
+
+	return &iam.DeleteInstanceProfileOutput{}, nil
+}
+
+func (s *IAM) addRoleToInstanceProfile(
+	in *iam.AddRoleToInstanceProfileInput,
+) (*iam.AddRoleToInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	r, err := s.findRole(*in.RoleName)
+	if err != nil {
+		return nil, err
+	}
+
+	if p.Role != "" {
+		return nil, newLimitError("Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1")
+	}
+
+	p.Role = r.Name
+
+	return &iam.AddRoleToInstanceProfileOutput{}, nil
+}
+
+func (s *IAM) removeRoleFromInstanceProfile(
+	in *iam.RemoveRoleFromInstanceProfileInput,
+) (*iam.RemoveRoleFromInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	if p.Role != *in.RoleName {
+		return nil, newNotFoundError(
+			"The role with name %s cannot be found in instance profile %s.",
+			*in.RoleName,
+			p.Name,
+		)
+	}
+
+	p.Role = ""
+
+	return &iam.RemoveRoleFromInstanceProfileOutput{}, nil
+}
+
+func (s *IAM) tagInstanceProfile(in *iam.TagInstanceProfileInput) (*iam.TagInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	tags, err := mergeTags(p.Tags, in.Tags)
+	if err != nil {
+		return nil, err
+	}
+
+	p.Tags = tags
+
+	return &iam.TagInstanceProfileOutput{}, nil
+}
+
+func (s *IAM) untagInstanceProfile(
+	in *iam.UntagInstanceProfileInput,
+) (*iam.UntagInstanceProfileOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	p.Tags = removeTags(p.Tags, in.TagKeys)
+
+	return &iam.UntagInstanceProfileOutput{}, nil
+}
+
+func (s *IAM) listInstanceProfileTags(
+	in *iam.ListInstanceProfileTagsInput,
+) (*iam.ListInstanceProfileTagsOutput, error) {
+	p, err := s.findInstanceProfile(*in.InstanceProfileName)
+	if err != nil {
+		return nil, err
+	}
+
+	w, err := paginateKeys(sortedKeys(p.Tags), in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListInstanceProfileTagsOutput{IsTruncated: w.isTruncated, Marker: w.marker}
+	for _, k := range w.keys {
+		out.Tags = append(out.Tags, &iam.Tag{Key: new(k), Value: new(p.Tags[k])})
+	}
+
+	return out, nil
+}

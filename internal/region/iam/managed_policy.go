@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+)
+
+// managedPolicy is a managed policy.
+type managedPolicy struct {
+	Name        string            `json:"name"`
+	ID          string            `json:"id"`
+	Path        string            `json:"path"`
+	ARN         string            `json:"arn"`
+	Description string            `json:"description,omitempty"`
+	Created     time.Time         `json:"created"`
+	Updated     time.Time         `json:"updated"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Versions    []policyVersion   `json:"versions"` // oldest first
+	Default     string            `json:"default"`  // such as v1
+	Last        int               `json:"last"`     // number of the newest version ever
+}
+
+type policyVersion struct {
+	ID       string    `json:"id"`
+	Document string    `json:"document"`
+	Created  time.Time `json:"created"`
+}
+
+// defaultDocument is the policy's default version.
+func (p *managedPolicy) defaultDocument() string {
+	for _, v := range p.Versions {
+		if v.ID == p.Default {
+			return v.Document
+		}
+	}
+
+	return ""
+}
+
+func (p *managedPolicy) findVersion(id string) (policyVersion, error) {
+	for _, v := range p.Versions {
+		if v.ID == id {
+			return v, nil
+		}
+	}
+
+	return policyVersion{}, newNotFoundError(
+		"Policy %s version %s does not exist or is not attachable.",
+		p.ARN,
+		id,
+	)
+}
+
+func (s *IAM) findPolicy(arn string) (*managedPolicy, error) {
+	if p, ok := awsManagedPolicies()[arn]; ok {
+		return p, nil
+	}
+
+	p, ok := s.st.Policies[arn]
+	if !ok {
+		return nil, newNotFoundError("Policy %s does not exist or is not attachable.", arn)
+	}
+
+	return p, nil
+}
+
+// countAttachments counts whom a policy is attached to.
+func (s *IAM) countAttachments(arn string) int64 {
+	var n int64
+	for _, r := range s.st.Roles {
+		if slices.Contains(r.Attached, arn) {
+			n++
+		}
+	}
+
+	for _, u := range s.st.Users {
+		if slices.Contains(u.Attached, arn) {
+			n++
+		}
+	}
+
+	return n
+}
+
+func (p *managedPolicy) toPolicy(s *IAM) *iam.Policy {
+	out := &iam.Policy{
+		Arn:                           new(p.ARN),
+		PolicyName:                    new(p.Name),
+		PolicyId:                      new(p.ID),
+		Path:                          new(p.Path),
+		DefaultVersionId:              new(p.Default),
+		AttachmentCount:               new(s.countAttachments(p.ARN)),
+		IsAttachable:                  new(true),
+		PermissionsBoundaryUsageCount: new(int64(0)),
+		CreateDate:                    new(p.Created),
+		UpdateDate:                    new(p.Updated),
+	}
+	if p.Description != "" {
+		out.Description = new(p.Description)
+	}
+
+	return out
+}
+
+func (v policyVersion) toPolicyVersion(
+	p *managedPolicy,
+	withDocument bool,
+) *iam.PolicyVersion { //revive:disable-line:flag-parameter
+	out := &iam.PolicyVersion{
+		VersionId:        new(v.ID),
+		CreateDate:       new(v.Created),
+		IsDefaultVersion: new(v.ID == p.Default),
+	}
+	if withDocument {
+		out.Document = encodeDocument(v.Document)
+	}
+
+	return out
+}
+
+func (s *IAM) createPolicy(in *iam.CreatePolicyInput) (*iam.CreatePolicyOutput, error) {
+	now := s.cfg.Now().UTC()
+	p := &managedPolicy{
+		Name:        *in.PolicyName,
+		Description: stringValue(in.Description),
+		Created:     now,
+		Updated:     now,
+		Default:     "v1",
+		Last:        1,
+		Versions:    []policyVersion{{ID: "v1", Document: *in.PolicyDocument, Created: now}},
+	}
+	if err := validateName("policyName", p.Name, maxPolicyNameLength); err != nil {
+		return nil, err
+	}
+
+	var err error
+	if p.Path, err = resolvePath(in.Path); err != nil {
+		return nil, err
+	}
+
+	if err := validateDocument(authz.Identity, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
+		return nil, err
+	}
+
+	if p.Tags, err = mergeTags(nil, in.Tags); err != nil {
+		return nil, err
+	}
+
+	for _, other := range s.st.Policies {
+		if strings.EqualFold(other.Name, p.Name) {
+			return nil, newExistsError(
+				"A policy called %s already exists. Duplicate names are not allowed.",
+				p.Name,
+			)
+		}
+	}
+
+	if p.ID, err = s.newUniqueID("ANPA", 21); err != nil {
+		return nil, err
+	}
+
+	p.ARN = s.entityARN("policy", p.Path, p.Name)
+	s.st.Policies[p.ARN] = p
+	out := p.toPolicy(s)
+	out.Tags = tagList(p.Tags)
+
+	return &iam.CreatePolicyOutput{Policy: out}, nil
+}
+
+func (s *IAM) getPolicy(in *iam.GetPolicyInput) (*iam.GetPolicyOutput, error) {
+	p, err := s.findPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	out := p.toPolicy(s)
+	out.Tags = tagList(p.Tags)
+
+	return &iam.GetPolicyOutput{Policy: out}, nil
+}
+
+func (s *IAM) listPolicies(in *iam.ListPoliciesInput) (*iam.ListPoliciesOutput, error) {
+	keys := slices.DeleteFunc(sortedKeys(s.st.Policies), func(arn string) bool {
+		return !strings.HasPrefix(s.st.Policies[arn].Path, stringValue(in.PathPrefix)) ||
+			in.OnlyAttached != nil && *in.OnlyAttached && s.countAttachments(arn) == 0
+	})
+
+	switch stringValue(in.Scope) {
+	case "AWS":
+		keys = sortedKeys(awsManagedPolicies())
+	case "Local":
+	default:
+		keys = append(keys, sortedKeys(awsManagedPolicies())...)
+		slices.Sort(keys)
+	}
+
+	w, err := paginateKeys(keys, in.Marker, in.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListPoliciesOutput{IsTruncated: w.isTruncated, Marker: w.marker}
+
+	for _, arn := range w.keys {
+		p, err := s.findPolicy(arn)
+		if err != nil {
+			return nil, err
+		}
+
+		out.Policies = append(out.Policies, p.toPolicy(s))
+	}
+
+	return out, nil
+}
+
+func (s *IAM) deletePolicy(in *iam.DeletePolicyInput) (*iam.DeletePolicyOutput, error) {
+	p, err := s.findLocalPolicy(*in.PolicyArn)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.countAttachments(p.ARN) > 0:
+		return nil, newDeleteConflictError("detach the policy from all entities")
+	case len(p.Versions) > 1:
+		return nil, newDeleteConflictError("delete all versions but the default one")
+	}
+
+	delete(s.st.Policies, p.ARN)
+
+	return &iam.DeletePolicyOutput{}, nil
+}
+
+// findLocalPolicy finds a policy that may be changed.
+func (s *IAM) findLocalPolicy(arn string) (*managedPolicy, error) {
+	p, ok := s.st.Policies[arn]
+	if !ok {
+		return nil, newNotFoundError("Policy %s was not found.", arn)
+	}
+
+	return p, nil
+}
+
+func (s *IAM) createPolicyVersion(in *iam.CreatePolicyVersionInput) (*iam.CreatePolicyVersionOutput, error) {
+	p, err := s.findLocalPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := validateDocument(authz.Identity, *in.PolicyDocument, maxManagedPolicyBytes); err != nil {
+		return nil, err
+	}
+
+	if len(p.Versions) >= maxPolicyVersions {
+		return nil, newLimitError(
+			"A managed policy can have up to %d versions. Before you create a new version, you must delete an existing version.",
+			maxPolicyVersions,
+		)
+	}
+
+	p.Last++
+	v := policyVersion{
+		ID:       fmt.Sprintf("v%d", p.Last),
+		Document: *in.PolicyDocument,
+		Created:  s.cfg.Now().UTC(),
+	}
+	p.Versions = append(p.Versions, v)
+	if in.SetAsDefault != nil && *in.SetAsDefault {
+		p.Default = v.ID
+		p.Updated = v.Created
+	}
+
+	return &iam.CreatePolicyVersionOutput{PolicyVersion: v.toPolicyVersion(p, false)}, nil
+}
+
+func (s *IAM) getPolicyVersion(in *iam.GetPolicyVersionInput) (*iam.GetPolicyVersionOutput, error) {
+	p, err := s.findPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	v, err := p.findVersion(*in.VersionId)
+	if err != nil {
+		return nil, err
+	}
+
+	return &iam.GetPolicyVersionOutput{PolicyVersion: v.toPolicyVersion(p, true)}, nil
+}
+
+func (s *IAM) listPolicyVersions(in *iam.ListPolicyVersionsInput) (*iam.ListPolicyVersionsOutput, error) {
+	p, err := s.findPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &iam.ListPolicyVersionsOutput{IsTruncated: new(false)} // there are never more than five
+	for _, v := range slices.Backward(p.Versions) {
+		out.Versions = append(out.Versions, v.toPolicyVersion(p, false))
+	}
+
+	return out, nil
+}
+
+func (s *IAM) setDefaultPolicyVersion(
+	in *iam.SetDefaultPolicyVersionInput,
+) (*iam.SetDefaultPolicyVersionOutput, error) {
+	p, err := s.findLocalPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	if _, err := p.findVersion(*in.VersionId); err != nil {
+		return nil, err
+	}
+
+	p.Default, p.Updated = *in.VersionId, s.cfg.Now().UTC()
+
+	return &iam.SetDefaultPolicyVersionOutput{}, nil
+}
+
+func (s *IAM) deletePolicyVersion(in *iam.DeletePolicyVersionInput) (*iam.DeletePolicyVersionOutput, error) {
+	p, err := s.findLocalPolicy(*in.PolicyArn)
+	if err != nil {
+		return nil, err
+	}
+
+	if _, err := p.findVersion(*in.VersionId); err != nil {
+		return nil, err
+	}
+
+	if p.Default == *in.VersionId {
+		return nil, newDeleteConflictError("make another version the default one")
+	}
+
+	p.Versions = slices.DeleteFunc(p.Versions, func(v policyVersion) bool { return v.ID == *in.VersionId })
+
+	return &iam.DeletePolicyVersionOutput{}, nil
+}
+
+// toPolicyDetail is a policy as GetAccountAuthorizationDetails shows it.
+func (p *managedPolicy) toPolicyDetail(s *IAM) *iam.ManagedPolicyDetail {
+	out := &iam.ManagedPolicyDetail{
+		Arn:              new(p.ARN),
+		PolicyName:       new(p.Name),
+		PolicyId:         new(p.ID),
+		Path:             new(p.Path),
+		DefaultVersionId: new(p.Default),
+		AttachmentCount:  new(s.countAttachments(p.ARN)),
+		IsAttachable:     new(true),
+		CreateDate:       new(p.Created),
+		UpdateDate:       new(p.Updated),
+	}
+
+	for _, v := range p.Versions {
+		out.PolicyVersionList = append(out.PolicyVersionList, v.toPolicyVersion(p, true))
+	}
+
+	slices.SortFunc(
+		out.PolicyVersionList,
+		func(a, b *iam.PolicyVersion) int { return versionNumber(*b.VersionId) - versionNumber(*a.VersionId) },
+	)
+
+	return out
+}
+
+func versionNumber(versionID string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(versionID, "v"))
+	if err != nil {
+		return 0
+	}
+
+	return n
+}

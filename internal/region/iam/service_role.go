@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// ServiceCaller is a service of AWS, such as cloudformation.amazonaws.com, that has assumed a role to work for somebody.
+// The role must trust the service.
+func (s *IAM) ServiceCaller(roleARN, service, session string) (wire.Caller, error) {
+	name := roleARN[strings.LastIndex(roleARN, "/")+1:]
+	if arn, ok := s.RoleARN(name); !ok || arn != roleARN || !s.TrustsService(name, service) {
+		return wire.Caller{}, wire.Errorf(
+			"ValidationError",
+			"Role %s is invalid or cannot be assumed",
+			roleARN,
+		)
+	}
+
+	c, who, err := s.issueCredentials(name, session, instanceSessionDuration, nil)
+	if err != nil {
+		return wire.Caller{}, err
+	}
+
+	who.Account = s.cfg.Account
+	who.AccessKeyID = c.AccessKeyID
+	who.Role = name
+	who.Session = session
+
+	return who, nil
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package iam
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// IAM's quotas, as the IAM user guide lists them ("IAM and AWS STS quotas"); sizes do not count white space.
+const (
+	maxRoleNameLength     = 64
+	maxPolicyNameLength   = 128 // of instance profiles too
+	maxTrustPolicyBytes   = 2048
+	maxRoleInlineBytes    = 10240 // of all inline policies of a role together
+	maxUserInlineBytes    = 2048
+	maxManagedPolicyBytes = 6144
+	maxAttachedPolicies   = 10
+	maxTags               = 50
+	maxPolicyVersions     = 5
+	maxAccessKeys         = 2 // access keys of a user
+	defaultPageSize       = 100
+	maxPageSize           = 1000
+	defaultSessionSeconds = 3600  // seconds
+	maxSessionSeconds     = 43200 // seconds
+)
+
+func stringValue(p *string) string {
+	if p == nil {
+		return ""
+	}
+
+	return *p
+}
+
+func newNotFoundError(format string, args ...any) error {
+	return &wire.Error{
+		Code:    iam.ErrCodeNoSuchEntityException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusNotFound,
+	}
+}
+
+func newExistsError(format string, args ...any) error {
+	return &wire.Error{
+		Code:    iam.ErrCodeEntityAlreadyExistsException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusConflict,
+	}
+}
+
+func newDeleteConflictError(what string) error {
+	return &wire.Error{
+		Code:    iam.ErrCodeDeleteConflictException,
+		Message: "Cannot delete entity, must " + what + " first.",
+		Status:  http.StatusConflict,
+	}
+}
+
+func newLimitError(format string, args ...any) error {
+	return &wire.Error{
+		Code:    iam.ErrCodeLimitExceededException,
+		Message: fmt.Sprintf(format, args...),
+		Status:  http.StatusConflict,
+	}
+}
+
+func newValidationError(format string, args ...any) error {
+	return wire.Errorf("ValidationError", format, args...)
+}
+
+// validateName checks a name's characters and length.
+func validateName(field, name string, longest int) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+=,.@-"
+	if strings.ContainsFunc(name, func(r rune) bool { return !strings.ContainsRune(letters, r) }) ||
+		name == "" {
+		return newValidationError(
+			"The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-",
+			field,
+		)
+	}
+
+	if len(name) > longest {
+		return newValidationError(
+			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+			name,
+			field,
+			longest,
+		)
+	}
+
+	return nil
+}
+
+// resolvePath returns the path of a new entity.
+func resolvePath(p *string) (string, error) {
+	if p == nil {
+		return "/", nil
+	}
+
+	if !strings.HasPrefix(*p, "/") || !strings.HasSuffix(*p, "/") || len(*p) > 512 ||
+		strings.ContainsAny(*p, " \t\n") {
+		return "", newValidationError(
+			"The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.",
+		)
+	}
+
+	return *p, nil
+}
+
+// validateDocument checks a policy document of a kind, and its size without white space.
+func validateDocument(kind authz.PolicyKind, document string, longest int) error {
+	if n := documentSize(document); n > longest {
+		return newLimitError("Cannot exceed quota for PolicySize: %d", longest)
+	}
+
+	if _, err := authz.Parse(kind, document); err != nil {
+		return wire.Errorf(iam.ErrCodeMalformedPolicyDocumentException, "%v", err)
+	}
+
+	return nil
+}
+
+func documentSize(document string) int {
+	return len(strings.Join(strings.Fields(document), ""))
+}
+
+// mergeTags checks tags and returns the old ones with them. Keys are unique without regard to case.
+func mergeTags(old map[string]string, added []*iam.Tag) (map[string]string, error) {
+	out := map[string]string{}
+	maps.Copy(out, old)
+	seen := map[string]bool{}
+
+	for _, t := range added {
+		k := stringValue(t.Key)
+		v := stringValue(t.Value)
+		switch {
+		case k == "" || len(k) > 128 || len(v) > 256:
+			return nil, newValidationError(
+				"a tag's key must have 1 to 128 characters and its value up to 256: %q",
+				k,
+			)
+		case strings.HasPrefix(strings.ToLower(k), "aws:"):
+			return nil, wire.Errorf(
+				iam.ErrCodeInvalidInputException,
+				"Tag keys beginning with aws: are reserved",
+			)
+
+		case seen[strings.ToLower(k)]:
+			return nil, wire.Errorf(
+				iam.ErrCodeInvalidInputException,
+				"Duplicate tag keys found. Please note that Tag keys are case insensitive.",
+			)
+		}
+
+		seen[strings.ToLower(k)] = true
+
+		for existing := range out {
+			if strings.EqualFold(existing, k) {
+				delete(out, existing)
+			}
+		}
+
+		out[k] = v
+	}
+
+	if len(out) > maxTags {
+		return nil, newLimitError("Cannot exceed quota for TagsPerResource: %d", maxTags)
+	}
+
+	return out, nil
+}
+
+func removeTags(tags map[string]string, keys []*string) map[string]string {
+	out := map[string]string{}
+	for k, v := range tags {
+		if !slices.ContainsFunc(
+			keys,
+			func(key *string) bool { return strings.EqualFold(stringValue(key), k) },
+		) {
+			out[k] = v
+		}
+	}
+
+	return out
+}
+
+func tagList(tags map[string]string) []*iam.Tag {
+	out := []*iam.Tag{}
+	for _, k := range sortedKeys(tags) {
+		out = append(out, &iam.Tag{Key: new(k), Value: new(tags[k])})
+	}
+
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+
+	slices.Sort(keys)
+
+	return keys
+}
+
+// encodeDocument is a document as IAM's answers carry it: percent-encoded by RFC 3986.
+func encodeDocument(document string) *string {
+	return new(strings.ReplaceAll(url.QueryEscape(document), "+", "%20"))
+}
+
+// keyPage is one page of sorted keys.
+type keyPage struct {
+	keys        []string
+	isTruncated *bool
+	marker      *string
+}
+
+// paginateKeys cuts the page out of sorted keys that follows a marker.
+func paginateKeys(keys []string, marker *string, items *int64) (keyPage, error) {
+	from := 0
+	if marker != nil {
+		last, err := base64.RawURLEncoding.DecodeString(*marker)
+		if err != nil {
+			return keyPage{}, newValidationError("Invalid Marker.")
+		}
+
+		index, found := slices.BinarySearch(keys, string(last))
+		if from = index; found {
+			from++
+		}
+	}
+
+	count := defaultPageSize
+	if items != nil {
+		if *items > maxPageSize {
+			return keyPage{}, newValidationError(
+				"1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to %d",
+				*items,
+				maxPageSize,
+			)
+		}
+
+		count = int(*items)
+	}
+
+	rest := keys[from:]
+	if len(rest) <= count {
+		return keyPage{keys: rest, isTruncated: new(false)}, nil
+	}
+
+	cut := rest[:count]
+
+	return keyPage{
+		keys:        cut,
+		isTruncated: new(true),
+		marker:      new(base64.RawURLEncoding.EncodeToString([]byte(cut[count-1]))),
+	}, nil
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kms
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// maxPlaintextBytes is the most that Encrypt takes, in bytes; KMS's own limit.
+const maxPlaintextBytes = 4096
+
+// findUsableKey finds a key that is fit for work and asks IAM, with the encryption context, for an action on it.
+func (s *Service) findUsableKey(
+	ctx context.Context,
+	id *string,
+	action string,
+	encryption map[string]string,
+) (*key, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, err := s.findKey(id)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := s.authorizeKey(ctx, k, action, encryption); err != nil {
+		return nil, err
+	}
+
+	return k, s.checkUsable(k)
+}
+
+func (s *Service) encrypt(ctx context.Context, in *kms.EncryptInput) (*kms.EncryptOutput, error) {
+	bound := stringValues(in.EncryptionContext)
+	k, err := s.findUsableKey(ctx, in.KeyId, "Encrypt", bound)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(in.Plaintext) > maxPlaintextBytes {
+		return nil, wire.Errorf(
+			"ValidationException",
+			"plaintext has %d bytes, the most is %d",
+			len(in.Plaintext),
+			maxPlaintextBytes,
+		)
+	}
+
+	if err := checkDryRun(in.DryRun); err != nil {
+		return nil, err
+	}
+
+	blob, err := encryptBlob(k, in.Plaintext, bound)
+
+	return &kms.EncryptOutput{
+		CiphertextBlob:      blob,
+		KeyId:               new(s.keyARN(k.ID)),
+		EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault),
+	}, err
+}
+
+func (s *Service) decrypt(ctx context.Context, in *kms.DecryptInput) (*kms.DecryptOutput, error) {
+	bound := stringValues(in.EncryptionContext)
+	k, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.KeyId, "Decrypt", bound)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkDryRun(in.DryRun); err != nil {
+		return nil, err
+	}
+
+	plaintext, err := decryptBlob(k, in.CiphertextBlob, bound)
+	if err != nil {
+		return nil, err
+	}
+
+	return &kms.DecryptOutput{
+		Plaintext:           plaintext,
+		KeyId:               new(s.keyARN(k.ID)),
+		EncryptionAlgorithm: new(kms.EncryptionAlgorithmSpecSymmetricDefault),
+	}, nil
+}
+
+func (s *Service) generateDataKey(
+	ctx context.Context,
+	in *kms.GenerateDataKeyInput,
+) (*kms.GenerateDataKeyOutput, error) {
+	return s.newDataKey(ctx, "GenerateDataKey", in)
+}
+
+func (s *Service) newDataKey(
+	ctx context.Context,
+	action string,
+	in *kms.GenerateDataKeyInput,
+) (*kms.GenerateDataKeyOutput, error) {
+	n := 32
+	switch {
+	case in.NumberOfBytes != nil && in.KeySpec == nil:
+		n = int(*in.NumberOfBytes)
+	case stringValue(in.KeySpec) == kms.DataKeySpecAes128:
+		n = 16
+	case stringValue(in.KeySpec) != kms.DataKeySpecAes256:
+		return nil, wire.Errorf("ValidationException", "Please specify either number of bytes or key spec.")
+	}
+
+	if n < 1 || n > 1024 {
+		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
+	}
+
+	bound := stringValues(in.EncryptionContext)
+	k, err := s.findUsableKey(ctx, in.KeyId, action, bound)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkDryRun(in.DryRun); err != nil {
+		return nil, err
+	}
+
+	plaintext := make([]byte, n)
+	if _, err := rand.Read(plaintext); err != nil {
+		return nil, fmt.Errorf("make a data key: %w", err)
+	}
+
+	blob, err := encryptBlob(k, plaintext, bound)
+
+	return &kms.GenerateDataKeyOutput{
+		Plaintext:      plaintext,
+		CiphertextBlob: blob,
+		KeyId:          new(s.keyARN(k.ID)),
+	}, err
+}
+
+func (s *Service) generateDataKeyWithoutPlaintext(
+	ctx context.Context,
+	in *kms.GenerateDataKeyWithoutPlaintextInput,
+) (*kms.GenerateDataKeyWithoutPlaintextOutput, error) {
+	out, err := s.newDataKey(ctx, "GenerateDataKeyWithoutPlaintext", &kms.GenerateDataKeyInput{
+		KeyId:             in.KeyId,
+		KeySpec:           in.KeySpec,
+		NumberOfBytes:     in.NumberOfBytes,
+		EncryptionContext: in.EncryptionContext,
+		DryRun:            in.DryRun,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	return &kms.GenerateDataKeyWithoutPlaintextOutput{
+		CiphertextBlob: out.CiphertextBlob,
+		KeyId:          out.KeyId,
+	}, nil
+}
+
+// findCiphertextKey finds the key that a ciphertext names, which must be the one that the caller names, if any. What was not
+// sealed here is an invalid ciphertext, whatever it names.
+func (s *Service) findCiphertextKey(
+	ctx context.Context,
+	blob []byte,
+	want *string,
+	action string,
+	encryption map[string]string,
+) (*key, error) {
+	const idLength = 36
+	if len(blob) < idLength {
+		return nil, newInvalidCiphertextError()
+	}
+
+	id := string(blob[:idLength])
+	s.mu.Lock()
+	_, unknown := s.findKey(&id)
+	named, err := s.findKey(want)
+	s.mu.Unlock()
+
+	switch {
+	case unknown != nil:
+		return nil, newInvalidCiphertextError()
+	case want != nil && err != nil:
+		return nil, err
+	case want != nil && named.ID != id:
+		return nil, wire.Errorf(
+			"IncorrectKeyException",
+			"The key ID in the request does not identify a CMK that can perform this operation.",
+		)
+	}
+
+	return s.findUsableKey(ctx, &id, action, encryption)
+}
+
+func checkDryRun(asked *bool) error {
+	if asked != nil && *asked {
+		return wire.Errorf(
+			kms.ErrCodeDryRunOperationException,
+			"The request would have succeeded, but the DryRun option is set.",
+		)
+	}
+
+	return nil
+}
+
+func (s *Service) reEncrypt(ctx context.Context, in *kms.ReEncryptInput) (*kms.ReEncryptOutput, error) {
+	from := stringValues(in.SourceEncryptionContext)
+	to := stringValues(in.DestinationEncryptionContext)
+	source, err := s.findCiphertextKey(ctx, in.CiphertextBlob, in.SourceKeyId, "ReEncryptFrom", from)
+	if err != nil {
+		return nil, err
+	}
+
+	destination, err := s.findUsableKey(ctx, in.DestinationKeyId, "ReEncryptTo", to)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := checkDryRun(in.DryRun); err != nil {
+		return nil, err
+	}
+
+	plaintext, err := decryptBlob(source, in.CiphertextBlob, from)
+	if err != nil {
+		return nil, err
+	}
+
+	blob, err := encryptBlob(destination, plaintext, to)
+	algorithm := new(kms.EncryptionAlgorithmSpecSymmetricDefault)
+
+	return &kms.ReEncryptOutput{
+		CiphertextBlob:                 blob,
+		KeyId:                          new(s.keyARN(destination.ID)),
+		SourceKeyId:                    new(s.keyARN(source.ID)),
+		SourceEncryptionAlgorithm:      algorithm,
+		DestinationEncryptionAlgorithm: algorithm,
+	}, err
+}
+
+func (s *Service) generateRandom(
+	ctx context.Context,
+	in *kms.GenerateRandomInput,
+) (*kms.GenerateRandomOutput, error) {
+	if err := wire.Authorize(ctx, wire.Check{Action: "kms:GenerateRandom"}); err != nil {
+		return nil, err
+	}
+
+	if in.NumberOfBytes == nil || *in.NumberOfBytes > 1024 {
+		return nil, wire.Errorf("ValidationException", "NumberOfBytes must be between 1 and 1024")
+	}
+
+	b := make([]byte, *in.NumberOfBytes)
+	if _, err := rand.Read(b); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+
+	return &kms.GenerateRandomOutput{Plaintext: b}, nil
+}
+
+func (s *Service) createGrant(
+	ctx context.Context,
+	in *kms.CreateGrantInput,
+) (out *kms.CreateGrantOutput, err error) {
+	err = s.withKey(ctx, in.KeyId, "CreateGrant", func(k *key) error {
+		g := grant{
+			ID:        newUUID(),
+			Name:      stringValue(in.Name),
+			Principal: *in.GranteePrincipal,
+			Created:   s.cfg.Now().UTC(),
+		}
+
+		for _, op := range in.Operations {
+			g.Operations = append(g.Operations, *op)
+		}
+
+		if c := in.Constraints; c != nil {
+			g.Equals, g.Subset = stringValues(
+				c.EncryptionContextEquals,
+			), stringValues(
+				c.EncryptionContextSubset,
+			)
+		}
+
+		if err := s.checkUsable(k); err != nil {
+			return err
+		}
+
+		k.Grants = append(k.Grants, g)
+		out = &kms.CreateGrantOutput{GrantId: &g.ID, GrantToken: &g.ID}
+
+		return nil
+	})
+
+	return out, err
+}
+
+func (s *Service) listGrants(
+	ctx context.Context,
+	in *kms.ListGrantsInput,
+) (out *kms.ListGrantsResponse, err error) {
+	err = s.withKey(ctx, in.KeyId, "ListGrants", func(k *key) error {
+		out = &kms.ListGrantsResponse{Grants: []*kms.GrantListEntry{}, Truncated: new(false)}
+		for _, g := range k.Grants {
+			e := &kms.GrantListEntry{
+				GrantId:          &g.ID,
+				Name:             &g.Name,
+				GranteePrincipal: &g.Principal,
+				KeyId:            new(s.keyARN(k.ID)),
+				CreationDate:     &g.Created,
+			}
+
+			for _, op := range g.Operations {
+				e.Operations = append(e.Operations, &op)
+			}
+
+			out.Grants = append(out.Grants, e)
+		}
+
+		return nil
+	})
+
+	return out, err
+}
+
+func (s *Service) revokeGrant(ctx context.Context, in *kms.RevokeGrantInput) (*kms.RevokeGrantOutput, error) {
+	return &kms.RevokeGrantOutput{}, s.withKey(ctx, in.KeyId, "RevokeGrant", func(k *key) error {
+		before := len(k.Grants)
+		k.Grants = slices.DeleteFunc(k.Grants, func(g grant) bool { return g.ID == *in.GrantId })
+		if len(k.Grants) == before {
+			return wire.Errorf("NotFoundException", "Grant ID %s not found", *in.GrantId)
+		}
+
+		return nil
+	})
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kms is the region's key service: keys with tags, aliases and deletion after a waiting time, and real AES-GCM
+// under them with the encryption context authenticated. Key policies and grants are evaluated beside the caller's own
+// policies. It knows no other service; those that encrypt for a caller ask [Service.UseKey].
+package kms
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go/service/kms"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Config is what the service needs from outside.
+type Config struct {
+	Region, Account string
+	State           record.Backend
+	Now             func() time.Time
+	// Identities decides by the caller's own policies, beside the key's. Without it only IAM's policies count, as if
+	// every key had AWS's default policy.
+	Identities IdentityEvaluator
+}
+
+// Service is KMS in one region.
+type Service struct {
+	cfg Config
+
+	mu sync.Mutex
+	st serviceState
+}
+
+type serviceState struct {
+	Keys    map[string]*key   `json:"keys"`    // by id
+	Aliases map[string]*alias `json:"aliases"` // by name, such as alias/x
+}
+
+type key struct {
+	ID          string            `json:"id"`
+	Description string            `json:"description,omitempty"`
+	Created     time.Time         `json:"created"`
+	State       string            `json:"state"`
+	Deletion    time.Time         `json:"deletion"`
+	Rotation    bool              `json:"rotation,omitempty"`
+	Policy      string            `json:"policy"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Material    []byte            `json:"material"` // 32 bytes; the file is its owner's alone
+	Grants      []grant           `json:"grants,omitempty"`
+}
+
+type alias struct {
+	Key     string    `json:"key"`
+	Created time.Time `json:"created"`
+}
+
+type grant struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name,omitempty"`
+	Principal  string    `json:"principal"`
+	Operations []string  `json:"operations"`
+	Created    time.Time `json:"created"`
+	// Equals and Subset bind the grant to an encryption context.
+	Equals map[string]string `json:"equals,omitempty"`
+	Subset map[string]string `json:"subset,omitempty"`
+}
+
+// New loads the keys of a region, or begins with none.
+func New(cfg Config) (*Service, error) {
+	s := &Service{cfg: cfg, st: serviceState{Keys: map[string]*key{}, Aliases: map[string]*alias{}}}
+	return s, cfg.State.Load("kms", &s.st)
+}
+
+// Wire is the service as the wire layer serves it.
+func (s *Service) Wire() wire.Service {
+	return wire.Service{
+		Name:      "kms",
+		Protocol:  wire.JSON,
+		Version:   "2014-11-01",
+		Target:    "TrentService",
+		Authorize: wire.AuthorizedInHandlers,
+		Ops: []wire.Op{
+			wire.Operation("CreateKey", s.createKey), wire.Operation("DescribeKey", s.describeKey),
+			wire.Operation("ListKeys", s.listKeys), wire.Operation("ListAliases", s.listAliases),
+			wire.Operation(
+				"CreateAlias",
+				s.createAlias,
+			), wire.Operation("UpdateAlias", s.updateAlias), wire.Operation("DeleteAlias", s.deleteAlias),
+			wire.Operation(
+				"TagResource",
+				s.tagResource,
+			), wire.Operation("UntagResource", s.untagResource), wire.Operation("ListResourceTags", s.listResourceTags),
+			wire.Operation(
+				"EnableKeyRotation",
+				s.enableKeyRotation,
+			), wire.Operation("DisableKeyRotation", s.disableKeyRotation), wire.Operation("GetKeyRotationStatus", s.getKeyRotationStatus),
+			wire.Operation("GetKeyPolicy", s.getKeyPolicy), wire.Operation("PutKeyPolicy", s.putKeyPolicy),
+			wire.Operation(
+				"ScheduleKeyDeletion",
+				s.scheduleKeyDeletion,
+			), wire.Operation("CancelKeyDeletion", s.cancelKeyDeletion),
+			wire.Operation("EnableKey", s.enableKey), wire.Operation("DisableKey", s.disableKey),
+			wire.Operation("Encrypt", s.encrypt), wire.Operation("Decrypt", s.decrypt),
+			wire.Operation(
+				"GenerateDataKey",
+				s.generateDataKey,
+			), wire.Operation("GenerateDataKeyWithoutPlaintext", s.generateDataKeyWithoutPlaintext),
+			wire.Operation(
+				"ReEncrypt",
+				s.reEncrypt,
+			), wire.Operation("GenerateRandom", s.generateRandom), wire.Operation("UpdateKeyDescription", s.updateKeyDescription),
+			wire.Operation(
+				"CreateGrant",
+				s.createGrant,
+			), wire.Operation("ListGrants", s.listGrants), wire.Operation("RevokeGrant", s.revokeGrant),
+		},
+	}
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Backend) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return to.Save("kms", s.st)
+}
+
+func (s *Service) saveState() error { return s.cfg.State.Save("kms", s.st) }
+
+func (s *Service) keyARN(id string) string {
+	return "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":key/" + id
+}
+
+func stringValue(p *string) string {
+	if p == nil {
+		return ""
+	}
+
+	return *p
+}
+
+func stringValues(m map[string]*string) map[string]string {
+	out := make(map[string]string, len(m))
+	for k, v := range m {
+		out[k] = stringValue(v)
+	}
+
+	return out
+}
+
+// findKey returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds mu.
+func (s *Service) findKey(name *string) (*key, error) {
+	id := stringValue(name)
+	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
+		id = rest
+	}
+
+	id = strings.TrimPrefix(id, "key/")
+	if strings.HasPrefix(id, "alias/") {
+		a, ok := s.st.Aliases[id]
+		if !ok {
+			return nil, wire.Errorf(
+				"NotFoundException",
+				"Alias arn:aws:kms:%s:%s:%s is not found.",
+				s.cfg.Region,
+				s.cfg.Account,
+				id,
+			)
+		}
+
+		id = a.Key
+	}
+
+	k, ok := s.st.Keys[id]
+	if !ok || k.State == kms.KeyStatePendingDeletion && !s.cfg.Now().Before(k.Deletion) {
+		return nil, wire.Errorf("NotFoundException", "Key '%s' does not exist", s.keyARN(id))
+	}
+
+	return k, nil
+}
+
+// withKey finds a key, asks whether the caller may do an action on it and calls f under the lock, then saves what f
+// changed. Only DescribeKey and the operations on aliases take an alias, as in AWS.
+func (s *Service) withKey(ctx context.Context, name *string, action string, f func(*key) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(stringValue(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
+		return wire.Errorf(
+			"NotFoundException",
+			"Invalid keyId %s: the operation takes no alias",
+			stringValue(name),
+		)
+	}
+
+	k, err := s.findKey(name)
+	if err != nil {
+		return err
+	}
+
+	if err := s.authorizeKey(ctx, k, action, nil); err != nil {
+		return err
+	}
+
+	if err := f(k); err != nil {
+		return err
+	}
+
+	for _, verb := range []string{"Describe", "Get", "List"} {
+		if strings.HasPrefix(action, verb) {
+			return nil
+		}
+	}
+
+	return s.saveState()
+}
+
+// checkUsable refuses work with a key that is disabled or waits for its deletion.
+func (s *Service) checkUsable(k *key) error {
+	switch k.State {
+	case kms.KeyStateDisabled:
+		return wire.Errorf("DisabledException", "%s is disabled.", s.keyARN(k.ID))
+	case kms.KeyStatePendingDeletion:
+		return wire.Errorf("KMSInvalidStateException", "%s is pending deletion.", s.keyARN(k.ID))
+	}
+
+	return nil
+}
+
+// encryptBlob encrypts under a key. What comes out names the key, so that Decrypt needs no name.
+func encryptBlob(k *key, plaintext []byte, encryption map[string]string) ([]byte, error) {
+	aead, aad, err := newAEAD(k, encryption)
+	if err != nil {
+		return nil, err
+	}
+
+	nonce := make([]byte, aead.NonceSize())
+	if _, err := io.ReadFull(rand.Reader, nonce); err != nil {
+		return nil, fmt.Errorf("read random bytes: %w", err)
+	}
+
+	return aead.Seal(append([]byte(k.ID), nonce...), nonce, plaintext, aad), nil
+}
+
+// decryptBlob decrypts what seal made under the same key and context.
+func decryptBlob(k *key, blob []byte, encryption map[string]string) ([]byte, error) {
+	aead, aad, err := newAEAD(k, encryption)
+	if err != nil {
+		return nil, err
+	}
+
+	rest := blob[len(k.ID):]
+	if len(rest) < aead.NonceSize() {
+		return nil, newInvalidCiphertextError()
+	}
+
+	plaintext, err := aead.Open(nil, rest[:aead.NonceSize()], rest[aead.NonceSize():], aad)
+	if err != nil {
+		return nil, newInvalidCiphertextError()
+	}
+
+	return plaintext, nil
+}
+
+func newInvalidCiphertextError() error { return wire.Errorf("InvalidCiphertextException", "") }
+
+func newAEAD(k *key, encryption map[string]string) (cipher.AEAD, []byte, error) {
+	block, err := aes.NewCipher(k.Material)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+	}
+
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, nil, fmt.Errorf("use key %s: %w", k.ID, err)
+	}
+
+	aad, err := json.Marshal(encryption) // keys come sorted
+
+	return aead, aad, err
+}
+
+// sortedTags lists tags by key.
+func sortedTags(tags map[string]string) []*kms.Tag {
+	out := []*kms.Tag{}
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, &kms.Tag{TagKey: &name, TagValue: new(tags[name])})
+	}
+
+	return out
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route53
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/route53"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// normalizeName is a name as Route 53 keeps it: lower case, with a dot at its end, an asterisk escaped.
+func normalizeName(name string) string {
+	name = strings.ReplaceAll(strings.ToLower(name), "*", `\052`)
+	if !strings.HasSuffix(name, ".") {
+		name += "."
+	}
+
+	return name
+}
+
+// reverseLabels is a name by which names sort as Route 53 lists them: the last label first.
+func reverseLabels(name string) string {
+	labels := strings.Split(strings.TrimSuffix(name, "."), ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".") + "."
+}
+
+func isValidName(name string) bool {
+	return len(name) <= 255 &&
+		regexp.MustCompile(`^([a-z0-9_\\]([a-z0-9_\\-]{0,61}[a-z0-9_])?\.)+$`).MatchString(name)
+}
+
+func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
+	if z := s.st.Zones[trimIDPath(record.String(id))]; z != nil {
+		return z, nil
+	}
+
+	return nil, &wire.Error{
+		Code:    "NoSuchHostedZone",
+		Message: "No hosted zone found with ID: " + trimIDPath(record.String(id)),
+		Status:  http.StatusNotFound,
+	}
+}
+
+func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
+	name := normalizeName(record.String(in.Name))
+	if !isValidName(name) {
+		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", record.String(in.Name))
+	}
+
+	for _, z := range s.st.Zones {
+		if record.String(z.Shape.CallerReference) == record.String(in.CallerReference) {
+			return nil, &wire.Error{
+				Code:    "HostedZoneAlreadyExists",
+				Message: "A hosted zone has already been created with the specified caller reference.",
+				Status:  http.StatusConflict,
+			}
+		}
+	}
+
+	config := &sdk.HostedZoneConfig{PrivateZone: new(in.VPC != nil)}
+	if in.HostedZoneConfig != nil {
+		config.Comment = in.HostedZoneConfig.Comment
+		if asked := in.HostedZoneConfig.PrivateZone; asked != nil && *asked && in.VPC == nil {
+			return nil, wire.Errorf(
+				"InvalidInput",
+				"When you're creating a private hosted zone (when you specify true for PrivateZone), you must also specify values for VPCId and VPCRegion.",
+			)
+		}
+	}
+
+	id := "Z" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
+	z := &hostedZone{
+		Shape: &sdk.HostedZone{
+			Id:              new("/hostedzone/" + id),
+			Name:            &name,
+			CallerReference: in.CallerReference,
+			Config:          config,
+		},
+		Tags:    map[string]string{},
+		Records: map[string]*sdk.ResourceRecordSet{},
+	}
+	if in.VPC != nil {
+		if err := s.attachVPC(z, in.VPC); err != nil {
+			return nil, err
+		}
+	}
+
+	s.addDefaultRecords(z)
+	s.st.Zones[id] = z
+	out := &sdk.CreateHostedZoneOutput{
+		HostedZone: z.toHostedZone(),
+		ChangeInfo: s.newChange(),
+		VPC:        in.VPC,
+		Location:   new("https://route53.amazonaws.com" + apiPathPrefix + "hostedzone/" + id),
+	}
+	if in.VPC == nil {
+		out.DelegationSet = &sdk.DelegationSet{NameServers: z.Servers}
+	}
+
+	return out, nil
+}
+
+// addDefaultRecords gives a zone its name servers, and the records that every zone has.
+func (s *Service) addDefaultRecords(z *hostedZone) {
+	for i, tld := range []string{"org", "co.uk", "com", "net"} {
+		n := len(s.st.Zones) % 64
+		z.Servers = append(z.Servers, new(fmt.Sprintf("ns-%d.awsdns-%02d.%s", 512*i+n, n, tld)))
+	}
+
+	var servers []*sdk.ResourceRecord
+	for _, n := range z.Servers {
+		servers = append(servers, &sdk.ResourceRecord{Value: new(*n + ".")})
+	}
+
+	soa := *z.Servers[0] + ". awsdns-hostmaster.amazon.com. 1 7200 900 1209600 86400"
+	z.putRecord(&sdk.ResourceRecordSet{
+		Name:            z.Shape.Name,
+		Type:            new(sdk.RRTypeNs),
+		TTL:             new(int64(172800)),
+		ResourceRecords: servers,
+	})
+
+	z.putRecord(&sdk.ResourceRecordSet{
+		Name:            z.Shape.Name,
+		Type:            new(sdk.RRTypeSoa),
+		TTL:             new(int64(900)),
+		ResourceRecords: []*sdk.ResourceRecord{{Value: &soa}},
+	})
+}
+
+// toHostedZone is a zone as answers describe it.
+func (z *hostedZone) toHostedZone() *sdk.HostedZone {
+	out := *z.Shape
+	out.ResourceRecordSetCount = new(int64(len(z.Records)))
+	return &out
+}
+
+func (z *hostedZone) isPrivate() bool { return len(z.VPCs) > 0 }
+
+func (s *Service) deleteHostedZone(in *sdk.DeleteHostedZoneInput) (*sdk.DeleteHostedZoneOutput, error) {
+	z, err := s.findHostedZone(in.Id)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, r := range z.Records {
+		if !z.isRequiredRecord(r) {
+			return nil, wire.Errorf(
+				"HostedZoneNotEmpty",
+				"The specified hosted zone contains non-required resource record sets and so cannot be deleted.",
+			)
+		}
+	}
+
+	delete(s.st.Zones, trimIDPath(*z.Shape.Id))
+
+	return &sdk.DeleteHostedZoneOutput{ChangeInfo: s.newChange()}, nil
+}
+
+// isRequiredRecord says whether a record is one that every zone has.
+func (z *hostedZone) isRequiredRecord(r *sdk.ResourceRecordSet) bool {
+	return *r.Name == *z.Shape.Name && (*r.Type == sdk.RRTypeNs || *r.Type == sdk.RRTypeSoa)
+}
+
+func (s *Service) getHostedZone(in *sdk.GetHostedZoneInput) (*sdk.GetHostedZoneOutput, error) {
+	z, err := s.findHostedZone(in.Id)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &sdk.GetHostedZoneOutput{HostedZone: z.toHostedZone(), VPCs: z.VPCs}
+	if !z.isPrivate() {
+		out.DelegationSet = &sdk.DelegationSet{NameServers: z.Servers}
+	}
+
+	return out, nil
+}
+
+func (s *Service) getHostedZoneCount(*sdk.GetHostedZoneCountInput) (*sdk.GetHostedZoneCountOutput, error) {
+	return &sdk.GetHostedZoneCountOutput{HostedZoneCount: new(int64(len(s.st.Zones)))}, nil
+}
+
+func (s *Service) updateHostedZoneComment(
+	in *sdk.UpdateHostedZoneCommentInput,
+) (*sdk.UpdateHostedZoneCommentOutput, error) {
+	z, err := s.findHostedZone(in.Id)
+	if err != nil {
+		return nil, err
+	}
+
+	z.Shape.Config.Comment = in.Comment
+
+	return &sdk.UpdateHostedZoneCommentOutput{HostedZone: z.toHostedZone()}, nil
+}
+
+// attachVPC makes a zone answer in a VPC.
+func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
+	id := record.String(v.VPCId)
+	if record.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
+		return wire.Errorf(
+			"InvalidVPCId",
+			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.",
+			id,
+			record.String(v.VPCRegion),
+		)
+	}
+
+	for _, other := range s.st.Zones {
+		if *other.Shape.Name == *z.Shape.Name && other.hasVPC(id) {
+			return wire.Errorf(
+				"ConflictingDomainExists",
+				"The VPC %s in region %s has already been associated with the hosted zone %s with the same domain name.",
+				id,
+				s.cfg.Region,
+				trimIDPath(*other.Shape.Id),
+			)
+		}
+	}
+
+	z.VPCs = append(z.VPCs, &sdk.VPC{VPCId: v.VPCId, VPCRegion: v.VPCRegion})
+
+	return nil
+}
+
+func (z *hostedZone) hasVPC(vpc string) bool {
+	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == vpc })
+}
+
+func (s *Service) associateVPC(
+	in *sdk.AssociateVPCWithHostedZoneInput,
+) (*sdk.AssociateVPCWithHostedZoneOutput, error) {
+	z, err := s.findHostedZone(in.HostedZoneId)
+	if err != nil {
+		return nil, err
+	}
+
+	if !z.isPrivate() {
+		return nil, wire.Errorf(
+			"PublicZoneVPCAssociation",
+			"You're trying to associate a VPC with a public hosted zone. Amazon Route 53 doesn't support associating a VPC with a public hosted zone.",
+		)
+	}
+
+	return &sdk.AssociateVPCWithHostedZoneOutput{ChangeInfo: s.newChange()}, s.attachVPC(z, in.VPC)
+}
+
+func (s *Service) disassociateVPC(
+	in *sdk.DisassociateVPCFromHostedZoneInput,
+) (*sdk.DisassociateVPCFromHostedZoneOutput, error) {
+	z, err := s.findHostedZone(in.HostedZoneId)
+	if err != nil {
+		return nil, err
+	}
+
+	id := record.String(in.VPC.VPCId)
+
+	switch {
+	case !z.hasVPC(id):
+		return nil, &wire.Error{
+			Code:    "VPCAssociationNotFound",
+			Message: "The VPC " + id + " and hosted zone are not associated.",
+			Status:  http.StatusNotFound,
+		}
+
+	case len(z.VPCs) == 1:
+		return nil, wire.Errorf(
+			"LastVPCAssociation",
+			"The VPC that you're trying to disassociate from the private hosted zone is the last VPC that is associated with the hosted zone.",
+		)
+	}
+
+	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == id })
+
+	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.newChange()}, nil
+}

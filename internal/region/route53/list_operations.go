@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route53
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/route53"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// The longest pages (docs.aws.amazon.com/Route53/latest/APIReference).
+const (
+	maxZonesPerPage   = 100
+	maxRecordsPerPage = 300
+)
+
+// parsePageSize is how many items a page has.
+func parsePageSize(asked *string, most int) (int, error) {
+	if asked == nil {
+		return most, nil
+	}
+
+	n, err := strconv.Atoi(*asked)
+	if err != nil || n < 1 {
+		return 0, wire.Errorf("InvalidInput", "Invalid value for MaxItems: %s", *asked)
+	}
+
+	return min(n, most), nil
+}
+
+// pageFrom returns a page of keys from start on, and the first key of the next page; empty if there is none.
+func pageFrom(keys []string, start string, n int) (page []string, next string) {
+	at, _ := slices.BinarySearch(keys, start)
+	keys = keys[at:]
+	if len(keys) > n {
+		return keys[:n], keys[n]
+	}
+
+	return keys, ""
+}
+
+func (s *Service) listHostedZones(in *sdk.ListHostedZonesInput) (*sdk.ListHostedZonesOutput, error) {
+	n, err := parsePageSize(in.MaxItems, maxZonesPerPage)
+	if err != nil {
+		return nil, err
+	}
+
+	page, next := pageFrom(record.SortedKeys(s.st.Zones), record.String(in.Marker), n)
+	out := &sdk.ListHostedZonesOutput{
+		HostedZones: []*sdk.HostedZone{},
+		IsTruncated: new(next != ""),
+		MaxItems:    new(strconv.Itoa(n)),
+		Marker:      in.Marker,
+	}
+	if next != "" {
+		out.NextMarker = &next
+	}
+
+	for _, id := range page {
+		out.HostedZones = append(out.HostedZones, s.st.Zones[id].toHostedZone())
+	}
+
+	return out, nil
+}
+
+func (s *Service) listHostedZonesByName(
+	in *sdk.ListHostedZonesByNameInput,
+) (*sdk.ListHostedZonesByNameOutput, error) {
+	n, err := parsePageSize(in.MaxItems, maxZonesPerPage)
+	if err != nil {
+		return nil, err
+	}
+
+	byName := map[string]*hostedZone{}
+	for id, z := range s.st.Zones {
+		byName[reverseLabels(*z.Shape.Name)+" "+id] = z
+	}
+
+	start := ""
+	if in.DNSName != nil {
+		start = reverseLabels(normalizeName(*in.DNSName)) + " " + trimIDPath(record.String(in.HostedZoneId))
+	}
+
+	page, next := pageFrom(record.SortedKeys(byName), start, n)
+	out := &sdk.ListHostedZonesByNameOutput{
+		HostedZones:  []*sdk.HostedZone{},
+		IsTruncated:  new(next != ""),
+		MaxItems:     new(strconv.Itoa(n)),
+		DNSName:      in.DNSName,
+		HostedZoneId: in.HostedZoneId,
+	}
+	if next != "" {
+		z := byName[next]
+		out.NextDNSName, out.NextHostedZoneId = z.Shape.Name, new(trimIDPath(*z.Shape.Id))
+	}
+
+	for _, k := range page {
+		out.HostedZones = append(out.HostedZones, byName[k].toHostedZone())
+	}
+
+	return out, nil
+}
+
+func (s *Service) listHostedZonesByVPC(
+	in *sdk.ListHostedZonesByVPCInput,
+) (*sdk.ListHostedZonesByVPCOutput, error) {
+	out := &sdk.ListHostedZonesByVPCOutput{
+		HostedZoneSummaries: []*sdk.HostedZoneSummary{},
+		MaxItems:            new(strconv.Itoa(maxZonesPerPage)),
+	}
+
+	for _, id := range record.SortedKeys(s.st.Zones) {
+		if z := s.st.Zones[id]; z.hasVPC(record.String(in.VPCId)) &&
+			record.String(in.VPCRegion) == s.cfg.Region {
+			out.HostedZoneSummaries = append(
+				out.HostedZoneSummaries,
+				&sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}},
+			)
+		}
+	}
+
+	return out, nil
+}
+
+func (s *Service) listResourceRecordSets(
+	in *sdk.ListResourceRecordSetsInput,
+) (*sdk.ListResourceRecordSetsOutput, error) {
+	z, err := s.findHostedZone(in.HostedZoneId)
+	if err != nil {
+		return nil, err
+	}
+
+	n, err := parsePageSize(in.MaxItems, maxRecordsPerPage)
+	if err != nil {
+		return nil, err
+	}
+
+	start := ""
+
+	switch {
+	case in.StartRecordName == nil && in.StartRecordType != nil:
+		return nil, wire.Errorf("InvalidInput", "The type cannot be specified without the name")
+	case in.StartRecordName != nil:
+		start = strings.TrimRight(
+			recordKey(
+				normalizeName(*in.StartRecordName),
+				record.String(in.StartRecordType),
+				record.String(in.StartRecordIdentifier),
+			),
+			" ",
+		)
+	}
+
+	page, next := pageFrom(record.SortedKeys(z.Records), start, n)
+	out := &sdk.ListResourceRecordSetsOutput{
+		ResourceRecordSets: []*sdk.ResourceRecordSet{},
+		IsTruncated:        new(next != ""),
+		MaxItems:           new(strconv.Itoa(n)),
+	}
+	if next != "" {
+		r := z.Records[next]
+		out.NextRecordName = r.Name
+		out.NextRecordType = r.Type
+		out.NextRecordIdentifier = r.SetIdentifier
+	}
+
+	for _, k := range page {
+		out.ResourceRecordSets = append(out.ResourceRecordSets, z.Records[k])
+	}
+
+	return out, nil
+}
+
+func toResourceTagSet(z *hostedZone) *sdk.ResourceTagSet {
+	out := &sdk.ResourceTagSet{
+		ResourceType: new("hostedzone"),
+		ResourceId:   new(trimIDPath(*z.Shape.Id)),
+		Tags:         []*sdk.Tag{},
+	}
+
+	for _, k := range record.SortedKeys(z.Tags) {
+		out.Tags = append(out.Tags, &sdk.Tag{Key: &k, Value: new(z.Tags[k])})
+	}
+
+	return out
+}
+
+func (s *Service) listTagsForResource(
+	in *sdk.ListTagsForResourceInput,
+) (*sdk.ListTagsForResourceOutput, error) {
+	z, err := s.findHostedZone(in.ResourceId)
+	if err != nil {
+		return nil, err
+	}
+
+	return &sdk.ListTagsForResourceOutput{ResourceTagSet: toResourceTagSet(z)}, nil
+}
+
+func (s *Service) listTagsForResources(
+	in *sdk.ListTagsForResourcesInput,
+) (*sdk.ListTagsForResourcesOutput, error) {
+	const most = 10
+	if len(in.ResourceIds) > most {
+		return nil, wire.Errorf(
+			"InvalidInput",
+			"1 validation error detected: Value at 'resourceIds' failed to satisfy constraint: Member must have length less than or equal to 10",
+		)
+	}
+
+	out := &sdk.ListTagsForResourcesOutput{ResourceTagSets: []*sdk.ResourceTagSet{}}
+
+	for _, id := range in.ResourceIds {
+		z, err := s.findHostedZone(id)
+		if err != nil {
+			return nil, err
+		}
+
+		out.ResourceTagSets = append(out.ResourceTagSets, toResourceTagSet(z))
+	}
+
+	return out, nil
+}
+
+func (s *Service) changeTagsForResource(
+	in *sdk.ChangeTagsForResourceInput,
+) (*sdk.ChangeTagsForResourceOutput, error) {
+	z, err := s.findHostedZone(in.ResourceId)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, t := range in.AddTags {
+		z.Tags[record.String(t.Key)] = record.String(t.Value)
+	}
+
+	for _, k := range in.RemoveTagKeys {
+		delete(z.Tags, record.String(k))
+	}
+
+	return &sdk.ChangeTagsForResourceOutput{}, nil
+}
+
+// Mark puts tags on a zone that only AWS itself may put there: their keys begin with aws:.
+func (s *Service) Mark(id string, tags map[string]string) {
+	_ = s.store.WithLock(func() error { // a state that cannot be saved shows at the next change
+		if z := s.st.Zones[trimIDPath(id)]; z != nil {
+			maps.Copy(z.Tags, tags)
+			s.store.MarkChanged()
+		}
+
+		return nil
+	})
+}
+
+// SaveTo writes what the service knows to another place, for a snapshot.
+func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package route53
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/route53"
+
+	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// recordKey orders records as Route 53 lists them.
+func recordKey(name, kind, identifier string) string {
+	return reverseLabels(name) + " " + kind + " " + identifier
+}
+
+func recordSetKey(r *sdk.ResourceRecordSet) string {
+	return recordKey(*r.Name, record.String(r.Type), record.String(r.SetIdentifier))
+}
+
+func (z *hostedZone) putRecord(r *sdk.ResourceRecordSet) { z.Records[recordSetKey(r)] = r }
+
+// changeResourceRecordSets carries out a batch: all of it or nothing. Every change that cannot be made is named.
+func (s *Service) changeResourceRecordSets(
+	in *sdk.ChangeResourceRecordSetsInput,
+) (*sdk.ChangeResourceRecordSetsOutput, error) {
+	z, err := s.findHostedZone(in.HostedZoneId)
+	if err != nil {
+		return nil, err
+	}
+
+	after := &hostedZone{Shape: z.Shape, VPCs: z.VPCs, Records: maps.Clone(z.Records)}
+	var wrong []string
+
+	for _, c := range in.ChangeBatch.Changes {
+		r := record.CloneShape(c.ResourceRecordSet)
+		r.Name = new(normalizeName(record.String(r.Name)))
+		if a := r.AliasTarget; a != nil {
+			a.DNSName, a.HostedZoneId = new(
+				normalizeName(record.String(a.DNSName)),
+			), new(
+				trimIDPath(record.String(a.HostedZoneId)),
+			)
+		}
+
+		if why := s.applyChange(after, record.String(c.Action), r); why != "" {
+			wrong = append(wrong, why)
+		}
+	}
+
+	if len(wrong) == 0 && after.Records[recordKey(*z.Shape.Name, sdk.RRTypeSoa, "")] == nil {
+		wrong = append(wrong, "A HostedZone must contain exactly one SOA record.")
+	}
+
+	if len(wrong) > 0 {
+		return nil, wire.Errorf("InvalidChangeBatch", "[%s]", strings.Join(wrong, ", "))
+	}
+
+	z.Records = after.Records
+
+	return &sdk.ChangeResourceRecordSetsOutput{ChangeInfo: s.newChange()}, nil
+}
+
+// applyChange makes one change to z and says why it cannot.
+func (s *Service) applyChange(z *hostedZone, action string, r *sdk.ResourceRecordSet) string {
+	have := z.Records[recordSetKey(r)]
+	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, record.String(r.Type))
+	if r.SetIdentifier != nil {
+		what += ", set identifier='" + *r.SetIdentifier + "'"
+	}
+
+	what += "]"
+
+	switch {
+	case action == sdk.ChangeActionDelete && have == nil:
+		return "Tried to delete " + what + " but it was not found"
+	case action == sdk.ChangeActionDelete && have.String() != r.String():
+		return "Tried to delete " + what + " but the values provided do not match the current values"
+	case action == sdk.ChangeActionDelete:
+		delete(z.Records, recordSetKey(r))
+		return ""
+	case action == sdk.ChangeActionCreate && have != nil:
+		return "Tried to create " + what + " but it already exists"
+	}
+
+	if why := s.checkRecord(z, r); why != "" {
+		return why
+	}
+
+	z.putRecord(r)
+
+	return ""
+}
+
+// checkRecord says why a record cannot be in a zone; empty if it can.
+func (s *Service) checkRecord(z *hostedZone, r *sdk.ResourceRecordSet) string {
+	name := *r.Name
+	policies := []bool{
+		r.Weight != nil,
+		r.MultiValueAnswer != nil,
+		r.Region != nil,
+		r.Failover != nil,
+		r.GeoLocation != nil,
+	}
+
+	switch {
+	case !isValidName(name):
+		return fmt.Sprintf("Invalid Resource Record: '%s' is not a valid name", name)
+	case name != *z.Shape.Name && !strings.HasSuffix(name, "."+*z.Shape.Name):
+		return fmt.Sprintf("RRSet with DNS name %s is not permitted in zone %s", name, *z.Shape.Name)
+	case r.SetIdentifier != nil && !slices.Contains(policies, true):
+		return "A resource record set with a SetIdentifier must have a routing policy"
+	case r.Weight != nil && r.SetIdentifier == nil:
+		return "Missing field 'SetIdentifier' in ResourceRecordSet"
+	}
+
+	for _, other := range z.Records {
+		if why := z.checkConflict(other, r); why != "" {
+			return why
+		}
+	}
+
+	if r.AliasTarget != nil {
+		return s.checkAlias(z, r)
+	}
+
+	return checkValues(r)
+}
+
+// checkConflict says why a record cannot be beside another one of its name.
+func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
+	name := *r.Name
+	kind := record.String(r.Type)
+	if *other.Name != name || recordSetKey(other) == recordSetKey(r) {
+		return ""
+	}
+
+	if record.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
+		return fmt.Sprintf(
+			"RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
+			name,
+			kind,
+			record.String(r.SetIdentifier),
+		)
+	}
+
+	if (record.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
+		return fmt.Sprintf(
+			"RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s",
+			name,
+			*z.Shape.Name,
+		)
+	}
+
+	return ""
+}
+
+func (s *Service) checkAlias(z *hostedZone, r *sdk.ResourceRecordSet) string {
+	to := record.String(r.AliasTarget.DNSName)
+	in := record.String(r.AliasTarget.HostedZoneId)
+	said := fmt.Sprintf(
+		"Tried to create an alias that targets %s, type %s in zone %s, but ",
+		to,
+		record.String(r.Type),
+		in,
+	)
+
+	switch {
+	case r.TTL != nil || len(r.ResourceRecords) > 0:
+		return "An alias resource record set has neither a TTL nor resource records"
+	case in == trimIDPath(*z.Shape.Id) && z.Records[recordKey(to, record.String(r.Type), "")] == nil:
+		return said + "that target was not found"
+	case in != trimIDPath(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
+		return said + "the alias target name does not lie within the target zone"
+	}
+
+	return ""
+}
+
+func checkValues(r *sdk.ResourceRecordSet) string {
+	if r.TTL == nil || len(r.ResourceRecords) == 0 {
+		return fmt.Sprintf(
+			"Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]",
+			*r.Name,
+			record.String(r.Type),
+		)
+	}
+
+	seen := map[string]bool{}
+	for _, v := range r.ResourceRecords {
+		text := record.String(v.Value)
+		if seen[text] {
+			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
+		}
+
+		if why := checkValue(record.String(r.Type), text); why != "" {
+			return fmt.Sprintf(
+				"Invalid Resource Record: 'FATAL problem: %s encountered with '%s''",
+				why,
+				text,
+			)
+		}
+
+		seen[text] = true
+	}
+
+	return ""
+}
+
+func checkValue(kind, text string) string {
+	a, err := netip.ParseAddr(text)
+	switch kind {
+	case sdk.RRTypeA:
+		if err != nil || !a.Is4() {
+			return "ARRDATAIllegalIPv4Address (Value is not a valid IPv4 address)"
+		}
+
+	case sdk.RRTypeAaaa:
+		if err != nil || !a.Is6() {
+			return "AAAARRDATAIllegalIPv6Address (Value is not a valid IPv6 address)"
+		}
+
+	case sdk.RRTypeTxt:
+		if !strings.HasPrefix(text, `"`) {
+			return "InvalidCharacterString (Value should be enclosed in quotation marks)"
+		}
+	}
+
+	return ""
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package s3
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go/service/s3"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// copyObject writes an object that the region already has under another key, or again under its own.
+func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.CopyObjectOutput, error) {
+	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
+		return nil, err
+	}
+
+	bucket, from, err := s.findCopySource(ctx, *in.CopySource)
+	if err != nil {
+		return nil, err
+	}
+
+	sealed, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
+	if err != nil {
+		return nil, err
+	}
+
+	v, err := s.copyVersion(bucket, *in.Bucket, from)
+	if err != nil {
+		return nil, err
+	}
+
+	v.replaceMetadata(in)
+	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
+		delete(v.Headers, name)
+	}
+
+	maps.Copy(v.Headers, sealed)
+	if v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v); err != nil {
+		return nil, err
+	}
+
+	setEncryptionHeaders(ctx, v.Headers)
+
+	return &s3.CopyObjectOutput{
+		CopyObjectResult:    &s3.CopyObjectResult{ETag: &v.ETag, LastModified: &v.Modified},
+		VersionId:           responseVersionID(v),
+		CopySourceVersionId: responseVersionID(from),
+	}, nil
+}
+
+// findCopySource finds what a copy is made of, and checks that the caller may read it.
+func (s *Service) findCopySource(ctx context.Context, header string) (string, objectVersion, error) {
+	bucket, key, id, err := parseCopySource(header)
+	if err != nil {
+		return "", objectVersion{}, err
+	}
+
+	if err := s.authorizeObject(ctx, objectReadAction(id), bucket, key); err != nil {
+		return "", objectVersion{}, err
+	}
+
+	from, err := s.findVersion(ctx, &bucket, &key, id)
+	if err != nil {
+		return "", objectVersion{}, err
+	}
+
+	_, err = s.authorizeKey(ctx, "Decrypt", bucket, key, from.Headers)
+
+	return bucket, from, err
+}
+
+// uploadPartCopy is a part of an upload that is made of an object, or of a range of one.
+func (s *Service) uploadPartCopy(
+	ctx context.Context,
+	in *s3.UploadPartCopyInput,
+) (*s3.UploadPartCopyOutput, error) {
+	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
+		return nil, err
+	}
+
+	bucket, from, err := s.findCopySource(ctx, *in.CopySource)
+	if err != nil {
+		return nil, err
+	}
+
+	f, err := os.Open(filepath.Join(s.bucketDir(bucket), from.File))
+	if err != nil {
+		return nil, newNoSuchKeyError() // replaced this very moment
+	}
+
+	defer f.Close() //nolint:errcheck // read only
+	first := int64(0)
+	length := from.Size
+	if in.CopySourceRange != nil {
+		from, last, ok := parseByteRange(*in.CopySourceRange, from.Size)
+		if !ok {
+			return nil, wire.Errorf(
+				"InvalidArgument",
+				"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
+			)
+		}
+
+		first = from
+		length = last - from + 1
+	}
+
+	v, err := s.storeBody(*in.Bucket, io.NewSectionReader(f, first, length))
+	if err != nil {
+		return nil, err
+	}
+
+	v.Modified = s.cfg.Now().UTC()
+	if err := s.addPart(in.Bucket, in.Key, in.UploadId, in.PartNumber, v); err != nil {
+		return nil, err
+	}
+
+	return &s3.UploadPartCopyOutput{
+		CopyPartResult: &s3.CopyPartResult{ETag: &v.ETag, LastModified: &v.Modified},
+	}, nil
+}
+
+// parseCopySource reads bucket/key?versionId=id, escaped as in a URL.
+func parseCopySource(
+	header string,
+) (bucket, key string, id *string, err error) { //revive:disable-line:function-result-limit
+	path, query, _ := strings.Cut(strings.TrimPrefix(header, "/"), "?")
+	path, errPath := url.PathUnescape(path)
+	q, errQuery := url.ParseQuery(query)
+	bucket, key, ok := strings.Cut(path, "/")
+	if errPath != nil || errQuery != nil || !ok || key == "" {
+		return "", "", nil, wire.Errorf(
+			"InvalidArgument",
+			"Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
+		)
+	}
+
+	if q.Has("versionId") {
+		id = new(q.Get("versionId"))
+	}
+
+	return bucket, key, id, nil
+}
+
+// copyVersion copies a version's body into a new file of a bucket.
+func (s *Service) copyVersion(fromBucket, toBucket string, from objectVersion) (objectVersion, error) {
+	s.mu.RLock()
+	_, err := s.findBucket(&toBucket)
+	s.mu.RUnlock()
+	if err != nil {
+		return objectVersion{}, err
+	}
+
+	src, err := os.Open(filepath.Join(s.bucketDir(fromBucket), from.File))
+	if err != nil {
+		return objectVersion{}, newNoSuchKeyError() // replaced this very moment
+	}
+
+	defer src.Close() //nolint:errcheck // read only
+	v, err := s.storeBody(toBucket, src)
+	if err != nil {
+		return v, err
+	}
+
+	v.ETag, v.Type, v.Metadata, v.Headers = from.ETag, from.Type, maps.Clone(
+		from.Metadata,
+	), maps.Clone(
+		from.Headers,
+	)
+	if v.Headers == nil {
+		v.Headers = map[string]string{}
+	}
+
+	return v, nil
+}
+
+// replaceMetadata gives a copy its own description where the request says so.
+func (v *objectVersion) replaceMetadata(in *s3.CopyObjectInput) {
+	if stringValue(in.MetadataDirective) != s3.MetadataDirectiveReplace {
+		return
+	}
+
+	v.Type, v.Metadata = stringValue(in.ContentType), stringValues(in.Metadata)
+	for name, value := range map[string]*string{
+		"Cache-Control": in.CacheControl, "Content-Disposition": in.ContentDisposition,
+		"Content-Encoding": in.ContentEncoding, "Content-Language": in.ContentLanguage,
+	} {
+		delete(v.Headers, name)
+		if value != nil {
+			v.Headers[name] = *value
+		}
+	}
+}
+
+// listObjects is the older list: its pages go on after a key instead of a token.
+func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3.ListObjectsOutput, error) {
+	out, err := s.listObjectsV2(ctx, &s3.ListObjectsV2Input{
+		Bucket:       in.Bucket,
+		Prefix:       in.Prefix,
+		Delimiter:    in.Delimiter,
+		EncodingType: in.EncodingType,
+		MaxKeys:      in.MaxKeys,
+		StartAfter:   in.Marker,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	old := &s3.ListObjectsOutput{
+		Name:           out.Name,
+		Prefix:         out.Prefix,
+		Delimiter:      out.Delimiter,
+		EncodingType:   out.EncodingType,
+		MaxKeys:        out.MaxKeys,
+		Marker:         in.Marker,
+		IsTruncated:    out.IsTruncated,
+		Contents:       out.Contents,
+		CommonPrefixes: out.CommonPrefixes,
+	}
+	if isTrue(out.IsTruncated) {
+		last := ""
+		if n := len(out.Contents); n > 0 {
+			last = *out.Contents[n-1].Key
+		}
+
+		if n := len(out.CommonPrefixes); n > 0 {
+			last = max(last, *out.CommonPrefixes[n-1].Prefix)
+		}
+
+		old.NextMarker = &last
+	}
+
+	return old, nil
+}
+
+func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.ListPartsOutput, error) {
+	if err := s.authorizeObject(ctx, "ListMultipartUploadParts", *in.Bucket, *in.Key); err != nil {
+		return nil, err
+	}
+
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	b, err := s.findBucket(in.Bucket)
+	if err != nil {
+		return nil, err
+	}
+
+	u, err := b.findUpload(in.UploadId, in.Key)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &s3.ListPartsOutput{
+		Bucket:      in.Bucket,
+		Key:         in.Key,
+		UploadId:    in.UploadId,
+		IsTruncated: new(false),
+		MaxParts:    new(int64(maxListedKeys)),
+	}
+
+	for _, n := range slices.Sorted(maps.Keys(u.Parts)) {
+		if in.PartNumberMarker != nil && n <= *in.PartNumberMarker {
+			continue
+		}
+
+		if len(out.Parts) == maxListedKeys {
+			out.IsTruncated, out.NextPartNumberMarker = new(true), out.Parts[maxListedKeys-1].PartNumber
+			break
+		}
+
+		part := u.Parts[n]
+		out.Parts = append(out.Parts, &s3.Part{PartNumber: &n, ETag: &part.ETag, Size: &part.Size})
+	}
+
+	return out, nil
+}
+
+func (s *Service) listMultipartUploads(
+	ctx context.Context,
+	in *s3.ListMultipartUploadsInput,
+) (*s3.ListMultipartUploadsOutput, error) {
+	if err := s.authorizeObject(ctx, "ListBucketMultipartUploads", *in.Bucket, ""); err != nil {
+		return nil, err
+	}
+
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	b, err := s.findBucket(in.Bucket)
+	if err != nil {
+		return nil, err
+	}
+
+	out := &s3.ListMultipartUploadsOutput{Bucket: in.Bucket, Prefix: in.Prefix, IsTruncated: new(false)}
+
+	for _, id := range slices.Sorted(maps.Keys(b.Uploads)) {
+		if u := b.Uploads[id]; strings.HasPrefix(u.Key, stringValue(in.Prefix)) {
+			out.Uploads = append(
+				out.Uploads,
+				&s3.MultipartUpload{Key: &u.Key, UploadId: &id, Initiated: &u.Started},
+			)
+		}
+	}
+
+	return out, nil
+}

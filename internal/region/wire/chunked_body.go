@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"bufio"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"hash/crc64"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// What x-amz-content-sha256 may say in place of a hash.
+const (
+	unsignedPayload   = "UNSIGNED-PAYLOAD"
+	unsignedTrailer   = "STREAMING-UNSIGNED-PAYLOAD-TRAILER"
+	signedChunks      = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+	signedTrailer     = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"
+	maxChunkBytes     = 64 << 20
+	maxChunkLineBytes = 4 << 10
+	maxTrailers       = 16
+	emptySHA256       = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	crc64NVME         = 0x9a6c9329ac4bc9b5 // reversed polynomial
+	checksumHeader    = "x-amz-checksum-"
+	signatureTrailer  = "x-amz-trailer-signature"
+	chunkSignatureKey = "chunk-signature"
+)
+
+// NewChecksum makes the hash that a checksum's header name ends with: crc32, crc32c, crc64nvme, sha1 or sha256. It
+// returns nil for an unknown one. S3 writes sums in base64.
+func NewChecksum(name string) hash.Hash {
+	switch strings.ToLower(name) {
+	case "crc32":
+		return crc32.NewIEEE()
+	case "crc32c":
+		return crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	case "crc64nvme":
+		return crc64.New(crc64.MakeTable(crc64NVME))
+	case "sha1":
+		return sha1.New()
+	case "sha256":
+		return sha256.New()
+	}
+
+	return nil
+}
+
+// ChecksumNames are the checksums that [NewChecksum] knows.
+func ChecksumNames() []string { return []string{"crc32", "crc32c", "crc64nvme", "sha1", "sha256"} }
+
+// replaceBody replaces r's body by one that is checked while it is read: against the signed hash, the chunks'
+// signatures, and the checksums in headers or trailers. The last read says what was wrong, in place of io.EOF.
+func replaceBody(r *http.Request, s *Signature, payload string, key []byte) error {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+
+	checked := &checkedBody{src: r.Body, closer: r.Body, sums: map[string]bodyChecksum{}}
+	switch payload {
+	case unsignedPayload:
+	case unsignedTrailer, signedChunks, signedTrailer:
+		length, err := strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64)
+		if err != nil || length < 0 {
+			return &Error{
+				Code:    "MissingContentLength",
+				Message: "You must provide the x-amz-decoded-content-length HTTP header.",
+				Status:  http.StatusLengthRequired,
+			}
+		}
+
+		chunks := &chunkReader{src: bufio.NewReader(r.Body), remaining: length, trailers: map[string]string{}}
+		if payload != unsignedTrailer {
+			chunks.verifier = &chunkVerifier{key: key, sig: s, previous: s.signature}
+		}
+
+		chunks.wantTrailer = payload != signedChunks
+		checked.src = chunks
+		checked.chunks = chunks
+		r.ContentLength = length
+		r.Header.Del("X-Amz-Decoded-Content-Length")
+		dropChunkedEncoding(r.Header)
+
+	default:
+		sum, err := hex.DecodeString(payload)
+		if err != nil || len(sum) != sha256.Size {
+			return Errorf(
+				"InvalidArgument",
+				"x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-…, or a valid sha256 value.",
+			)
+		}
+
+		checked.addChecksum(bodyChecksum{
+			hash:    sha256.New(),
+			want:    sum,
+			code:    "XAmzContentSHA256Mismatch",
+			message: "The provided 'x-amz-content-sha256' header does not match what was computed.",
+		}, "content-sha256")
+	}
+
+	if err := checked.addHeaderChecksums(r.Header); err != nil {
+		return err
+	}
+
+	r.Body = checked
+
+	return nil
+}
+
+// DecodeAnonymousBody takes unsigned aws-chunked framing off the body of an anonymous request, whose body is checked as that of
+// a signed one is. Signed chunks need a signature and are refused.
+func DecodeAnonymousBody(r *http.Request) error {
+	payload := r.Header.Get("X-Amz-Content-Sha256")
+	switch payload {
+	case "":
+		payload = unsignedPayload
+	case signedChunks, signedTrailer:
+		return newSignatureError(S3Protocol, missingToken)
+	}
+
+	return replaceBody(r, &Signature{}, payload, nil)
+}
+
+// dropChunkedEncoding takes aws-chunked off Content-Encoding: it is framing, not part of the object.
+func dropChunkedEncoding(h http.Header) {
+	var rest []string
+	for part := range strings.SplitSeq(h.Get("Content-Encoding"), ",") {
+		if part = strings.TrimSpace(part); part != "" && part != "aws-chunked" {
+			rest = append(rest, part)
+		}
+	}
+
+	h.Del("Content-Encoding")
+	if len(rest) > 0 {
+		h.Set("Content-Encoding", strings.Join(rest, ","))
+	}
+}
+
+type bodyChecksum struct {
+	hash          hash.Hash
+	want          []byte
+	code, message string
+}
+
+// checkedBody computes sums over a body and compares them at its end.
+type checkedBody struct {
+	src    io.Reader
+	closer io.Closer
+	chunks *chunkReader
+	sums   map[string]bodyChecksum
+}
+
+func (b *checkedBody) addChecksum(c bodyChecksum, name string) { b.sums[name] = c }
+
+func (b *checkedBody) addHeaderChecksums(h http.Header) error {
+	for _, name := range ChecksumNames() {
+		text := h.Get(checksumHeader + name)
+		if text == "" {
+			continue
+		}
+
+		sum, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return newChecksumError(name)
+		}
+
+		b.addChecksum(bodyChecksum{hash: NewChecksum(name), want: sum}, name)
+	}
+
+	for _, trailer := range h.Values("X-Amz-Trailer") {
+		name, ok := strings.CutPrefix(strings.ToLower(strings.TrimSpace(trailer)), checksumHeader)
+		if !ok || b.chunks == nil || NewChecksum(name) == nil {
+			return Errorf(
+				"InvalidRequest",
+				"The value specified in the x-amz-trailer header is not supported",
+			)
+		}
+
+		b.addChecksum(bodyChecksum{hash: NewChecksum(name)}, name)
+	}
+
+	return nil
+}
+
+func newChecksumError(name string) error {
+	return Errorf("InvalidRequest", "Value for x-amz-checksum-%s header is invalid.", name)
+}
+
+// Read implements io.Reader.
+func (b *checkedBody) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	for _, c := range b.sums {
+		c.hash.Write(p[:n])
+	}
+
+	if errors.Is(err, io.EOF) {
+		if wrong := b.verifyChecksums(); wrong != nil {
+			return n, wrong
+		}
+	}
+
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *checkedBody) Close() error { return b.closer.Close() }
+
+func (b *checkedBody) verifyChecksums() error {
+	for _, name := range sortedKeys(b.sums) {
+		c := b.sums[name]
+		if c.want == nil {
+			text, ok := b.chunks.trailers[checksumHeader+name]
+			if !ok {
+				return Errorf(
+					"MalformedTrailerError",
+					"The request contained trailing data that was not well-formed or did not conform to our published schema.",
+				)
+			}
+
+			sum, err := base64.StdEncoding.DecodeString(text)
+			if err != nil {
+				return newChecksumError(name)
+			}
+
+			c.want = sum
+		}
+
+		if subtle.ConstantTimeCompare(c.hash.Sum(nil), c.want) != 1 {
+			if c.code != "" {
+				return Errorf(c.code, "%s", c.message)
+			}
+
+			return Errorf(
+				"BadDigest",
+				"The %s you specified did not match the calculated checksum.",
+				strings.ToUpper(name),
+			)
+		}
+	}
+
+	return nil
+}
+
+// BodyChecksums are the checked sums of a request's body by name, in base64. They are known once the body has been read.
+func BodyChecksums(r *http.Request) map[string]string {
+	b, ok := r.Body.(*checkedBody)
+	if !ok {
+		return nil
+	}
+
+	out := map[string]string{}
+
+	for name, c := range b.sums {
+		if name != "content-sha256" {
+			out[name] = base64.StdEncoding.EncodeToString(c.hash.Sum(nil))
+		}
+	}
+
+	return out
+}
+
+// chunkVerifier checks the chain of signatures of signed chunks.
+type chunkVerifier struct {
+	key      []byte
+	sig      *Signature
+	previous string
+}
+
+func (c *chunkVerifier) verifySignature(kind, given, hashed string) error {
+	text := kind + "\n" + c.sig.signedAt.Format(
+		timeLayout,
+	) + "\n" + c.sig.scopeText() + "\n" + c.previous + "\n" + hashed
+	want := hexHMAC(c.key, text)
+	if subtle.ConstantTimeCompare([]byte(want), []byte(given)) != 1 {
+		return newSignatureError(S3Protocol, signatureMismatch)
+	}
+
+	c.previous = want
+
+	return nil
+}
+
+// chunkReader takes aws-chunked framing off a body.
+type chunkReader struct {
+	src         *bufio.Reader
+	remaining   int64 // decoded bytes still to come
+	wantTrailer bool
+	verifier    *chunkVerifier
+	trailers    map[string]string
+
+	chunkRemaining int64 // bytes left in this chunk
+	inChunk        bool
+	hash           hash.Hash // of this chunk, where chunks are signed
+	signature      string    // given for this chunk
+	done           bool
+}
+
+// Read implements io.Reader.
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if c.done {
+		return 0, io.EOF
+	}
+
+	if !c.inChunk {
+		if err := c.readChunkHeader(); err != nil {
+			return 0, err
+		}
+	}
+
+	if c.chunkRemaining == 0 {
+		return 0, c.readTrailers()
+	}
+
+	if int64(len(p)) > c.chunkRemaining {
+		p = p[:c.chunkRemaining]
+	}
+
+	n, err := c.src.Read(p)
+	if c.hash != nil {
+		c.hash.Write(p[:n])
+	}
+
+	c.chunkRemaining -= int64(n)
+	c.remaining -= int64(n)
+	if err != nil {
+		return n, toBodyError(err)
+	}
+
+	if c.chunkRemaining == 0 {
+		return n, c.finishChunk()
+	}
+
+	return n, nil
+}
+
+func toBodyError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return Errorf("IncompleteBody", "The request body terminated unexpectedly")
+	}
+
+	return fmt.Errorf("read chunked body: %w", err)
+}
+
+// readChunkHeader reads a chunk's header: its size in hex and, where chunks are signed, its signature.
+func (c *chunkReader) readChunkHeader() error {
+	line, err := c.readLine()
+	if err != nil {
+		return err
+	}
+
+	size, extension, _ := strings.Cut(line, ";")
+	n, err := strconv.ParseInt(size, 16, 64)
+	if err != nil || n < 0 || n > maxChunkBytes || n > c.remaining {
+		return Errorf(
+			"InvalidChunkSizeError",
+			"the size of a chunk is not a number, or beyond what was announced",
+		)
+	}
+
+	name, value, _ := strings.Cut(extension, "=")
+	if c.verifier != nil {
+		if name != chunkSignatureKey {
+			return newSignatureError(S3Protocol, signatureMismatch)
+		}
+
+		c.signature, c.hash = value, sha256.New()
+	}
+
+	if n == 0 && c.remaining != 0 {
+		return Errorf(
+			"IncompleteBody",
+			"You did not provide the number of bytes specified by the x-amz-decoded-content-length HTTP header",
+		)
+	}
+
+	c.chunkRemaining = n
+	c.inChunk = true
+
+	return nil
+}
+
+// finishChunk reads what follows a chunk's data and checks its signature.
+func (c *chunkReader) finishChunk() error {
+	if line, err := c.readLine(); err != nil || line != "" {
+		return Errorf("IncompleteBody", "a chunk does not end where its size says")
+	}
+
+	c.inChunk = false
+	return c.verifyChunk()
+}
+
+func (c *chunkReader) verifyChunk() error {
+	if c.verifier == nil {
+		return nil
+	}
+
+	return c.verifier.verifySignature(
+		signingAlgorithm+"-PAYLOAD",
+		c.signature,
+		emptySHA256+"\n"+hex.EncodeToString(c.hash.Sum(nil)),
+	)
+}
+
+// readTrailers deals with the empty chunk and the trailers after it. It returns io.EOF where all is well.
+func (c *chunkReader) readTrailers() error {
+	if err := c.verifyChunk(); err != nil {
+		return err
+	}
+
+	c.done = true
+	for range maxTrailers {
+		line, err := c.readLine()
+		if err != nil && !c.wantTrailer {
+			return io.EOF // without trailers, some clients leave out the last line end
+		}
+
+		if err != nil {
+			return err
+		}
+
+		if line == "" {
+			return c.verifyTrailers()
+		}
+
+		name, value, ok := strings.Cut(line, ":")
+		if !ok || !c.wantTrailer {
+			return Errorf(
+				"MalformedTrailerError",
+				"The request contained trailing data that was not well-formed.",
+			)
+		}
+
+		c.trailers[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
+	}
+
+	return Errorf("MalformedTrailerError", "The request contained too many trailers.")
+}
+
+func (c *chunkReader) verifyTrailers() error {
+	given, signed := c.trailers[signatureTrailer]
+	delete(c.trailers, signatureTrailer)
+	if c.verifier != nil && c.wantTrailer {
+		if !signed {
+			return newSignatureError(S3Protocol, signatureMismatch)
+		}
+
+		h := sha256.New()
+		for _, name := range sortedKeys(c.trailers) {
+			fmt.Fprintf(h, "%s:%s\n", name, c.trailers[name])
+		}
+
+		if err := c.verifier.verifySignature(signingAlgorithm+"-TRAILER", given, hex.EncodeToString(h.Sum(nil))); err != nil {
+			return err
+		}
+	}
+
+	return io.EOF
+}
+
+// readLine reads up to a line end, which it leaves out.
+func (c *chunkReader) readLine() (string, error) {
+	var b []byte
+	for len(b) < maxChunkLineBytes {
+		ch, err := c.src.ReadByte()
+		if err != nil {
+			return "", toBodyError(err)
+		}
+
+		if ch == '\n' {
+			return strings.TrimSuffix(string(b), "\r"), nil
+		}
+
+		b = append(b, ch)
+	}
+
+	return "", Errorf("InvalidChunkSizeError", "a chunk's header is too long")
+}
