@@ -1,4 +1,4 @@
-# Thin names for the project's few commands; the logic is in Go and in hack/.
+# Names for the project's few commands; the logic is in Go and in hack/.
 SHELL := /bin/bash
 export GOFLAGS ?= -buildvcs=false
 
@@ -16,13 +16,13 @@ assets: build deps ## build Kubernetes, etcd, containerd, images (cached by cont
 image: build deps ## build the local region's machine image (cached by content)
 	@bin/slipway region image
 
-test: build ## every test; what this machine cannot do is skipped aloud
+test: build ## every test; tests that this machine cannot run are skipped, listed and counted
 	@hack/test.sh
 
 e2e: build deps ## the end-to-end tests; fails where test would skip
 	@SLIPWAY_E2E=require hack/e2e.sh
 
-lint: ## golangci-lint with the project's rules
+lint: ## golangci-lint with the project's rules, and the style figures
 	@hack/lint.sh
 
 bench: build ## benchmarks; results belong in docs/benchmarks.md

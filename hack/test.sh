@@ -1,43 +1,72 @@
 #!/usr/bin/env bash
-# Every test of the module: first what needs little, then the end-to-end tests on real machines, one at a time. What real
-# machines run is built before: tests of single packages use it too. Some tests need nothing but processors, however long it
-# takes: judges (moto, cfn-lint, Terraform, the AWS CLI) and a program that is killed again and again. They run beside all
-# others, on what those leave over.
-# What this machine cannot do is skipped aloud; the closing line counts it.
+# Runs every test of the module.
+#
+#   hack/test.sh             what `make test` runs
+#   SLIPWAY_RACE=1 ...       also runs every package with the race detector, heavy packages in their short form, and
+#                            every fuzz target for 5 s; CI sets it
+#
+# Order: first what machines run is built, because tests of single packages use it too. Then the packages run, and at the
+# lowest priority next to them the tests that only need processors: judges (moto, cfn-lint, Terraform, the AWS CLI), the
+# program that is killed again and again, fuzz targets. The end-to-end tests on real machines come last, one at a time.
+# Tests that this machine cannot run are skipped; the closing lines list and count the reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
 results=$(mktemp -d)
-beside=
-# A session of its own for what runs beside, since Linux shares processors between sessions first (sched(7), autogroup).
+background=
+
+# A session of its own for the background tests: Linux divides processors between sessions first (sched(7), autogroup).
 session=()
 command -v setsid >/dev/null && session=(setsid)
-ended() {
-  [[ -z $beside ]] || kill -- "${session:+-}$beside" 2>/dev/null || true
+
+clean_up() {
+  [[ -z $background ]] || kill -- "${session:+-}$background" 2>/dev/null || true
   rm -rf "$results"
 }
-trap ended EXIT
+trap clean_up EXIT
 
 real=
 if [[ $(uname -s) == Linux && $(id -u) == 0 ]]; then
-  hack/deps.sh || true # what is missing then is said below
+  hack/deps.sh || true # the next line finds what is missing then
   command -v nft >/dev/null && command -v debootstrap >/dev/null && real=yes
 fi
 if [[ $real ]]; then
   bin/slipway assets build --source assets >/dev/null
   bin/slipway region image
 else
-  echo "no root on Linux with nft and debootstrap here: tests on real machines will be skipped (see: make deps, as root)" >&2
+  echo "no root on Linux with nft and debootstrap: tests on real machines will be skipped (as root, run: make deps)" >&2
 fi
+
 go vet ./...
 status=0
 
-"${session[@]}" nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup || true
-  exec go test -json -p 2 -timeout 35m ./test/judge ./test/killed' >"$results/beside" &
-beside=$!
-go test -json -p 3 -timeout 25m $(go list ./... | grep -v -e /test/e2e -e /test/judge -e /test/killed) >"$results/packages" || status=$?
-go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
-wait "$beside" || status=$?
-beside=
+# Packages whose full tests take minutes. With the race detector they run in their short form (go test -short).
+heavy='/internal/cli$|/test/(judge|killed|engine|bench)$'
+packages=$(go list ./... | grep -v /test/e2e)
 
+run_background() {
+  echo 19 2>/dev/null >/proc/self/autogroup || true
+  go test -json -p 2 -timeout 35m ./test/judge ./test/killed >"$1/judges" || exit
+  if [[ ${SLIPWAY_RACE:-} ]]; then
+    FUZZTIME=5s hack/fuzz.sh >"$1/fuzz.log" 2>&1 || { cat "$1/fuzz.log" >&2; exit 1; }
+  fi
+}
+export -f run_background
+"${session[@]}" nice -n 19 bash -c 'run_background "$1"' background "$results" &
+background=$!
+
+if [[ ${SLIPWAY_RACE:-} ]]; then
+  light=$(grep -Ev "$heavy" <<<"$packages")
+  go test -race -json -p 3 -timeout 30m $light >"$results/packages" || status=$?
+  go test -race -short -json -p 2 -timeout 30m $(grep -E "$heavy" <<<"$packages") >"$results/race" || status=$?
+  go test -json -p 3 -timeout 25m ./internal/cli ./test/engine ./test/bench >"$results/heavy" || status=$?
+else
+  go test -json -p 3 -timeout 25m $(grep -v -e '/test/judge$' -e '/test/killed$' <<<"$packages") >"$results/packages" || status=$?
+fi
+go test -json -count=1 -timeout 35m ./test/e2e/... >"$results/e2e" || status=$?
+wait "$background" || status=$?
+background=
+
+rm -f "$results/fuzz.log"
 cat "$results"/* | go run ./hack/testsum
 exit "$status"
