@@ -17,7 +17,7 @@ import (
 	"github.com/aws/smithy-go/logging"
 	"golang.org/x/term"
 
-	awscalls "github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
@@ -57,7 +57,7 @@ type app struct {
 	noColor                 bool
 	cachedConfig            *aws.Config            // once it is found
 	openStores              map[string]openedStore // that are open, by URL
-	calls                   awscalls.CallLimiter   // of all that this run asks of AWS, the stores included
+	calls                   transport.CallLimiter  // of all that this run asks of AWS, the stores included
 }
 
 // Main runs one command and returns the process's exit code.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -41,13 +41,13 @@ type deletionSet struct {
 	objects []storeObjects
 	// retained is data that stays, and what it cannot be read without.
 	retained []plan.ActualResource
-	blockers []aws.Blocker
+	blockers []cleanup.Blocker
 }
 
 // selectDeletable splits what exists of a cluster into what goes and what stays.
 func (d *deletionSet) selectDeletable(
 	have []plan.ActualResource,
-	r aws.Leftovers,
+	r cleanup.Leftovers,
 	destroyData bool,
 ) []plan.ActualResource {
 	d.blockers = r.Blockers
@@ -56,7 +56,7 @@ func (d *deletionSet) selectDeletable(
 		return append(have, r.Data...)
 	}
 
-	rest, keys := aws.SplitDataKeys(have, r.Data)
+	rest, keys := cleanup.SplitDataKeys(have, r.Data)
 	d.retained = slices.Concat(r.Data, keys)
 
 	return rest

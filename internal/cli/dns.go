@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -79,7 +80,7 @@ func (t *clusterSession) checkDelegation(ctx context.Context, d *desiredState) (
 	}
 
 	at := "cluster/" + c.Metadata.Name + ": spec.dnsZone"
-	zone, servers, err := aws.ReadNameServers(ctx, t.cfg, c)
+	zone, servers, err := discovery.ReadNameServers(ctx, t.cfg, c)
 
 	switch {
 	case err != nil:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 )
 
@@ -17,7 +17,7 @@ func (t *clusterSession) readExternalResources(ctx context.Context, d *desiredSt
 		return nil
 	}
 
-	facts, err := aws.ReadExisting(ctx, t.cfg, d.manifests.Cluster)
+	facts, err := discovery.ReadUnmanaged(ctx, t.cfg, d.manifests.Cluster)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
@@ -148,7 +148,7 @@ func (a *app) buildPolicyInput(ctx context.Context, name string, o policyOptions
 		LoadBalancers: model.LoadBalancerNames(name),
 	}
 	if in.Account == "" {
-		who, err := aws.GetCallerIdentity(ctx, cfg)
+		who, err := discovery.GetCallerIdentity(ctx, cfg)
 		if err != nil {
 			return in, withHint(err, "give --account, or credentials")
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -129,7 +129,7 @@ func (t *clusterSession) checkModel(ctx context.Context, d *desiredState) (fs di
 }
 
 func (t *clusterSession) checkClock(ctx context.Context) (fs diag.Findings) {
-	skew, err := aws.MeasureClockSkew(ctx, t.cfg)
+	skew, err := discovery.MeasureClockSkew(ctx, t.cfg)
 	if err != nil {
 		fs.Errorf(
 			"aws: sts",
@@ -159,7 +159,7 @@ func (t *clusterSession) checkOfferings(ctx context.Context, d *desiredState) (f
 		}
 	}
 
-	offered, err := aws.ListInstanceTypeZones(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
+	offered, err := discovery.ListInstanceTypeZones(ctx, t.cfg, slices.Sorted(maps.Keys(types)))
 	if err != nil {
 		fs.Warnf(
 			"aws: instance types",
@@ -256,7 +256,7 @@ func (t *clusterSession) checkPermissions(ctx context.Context, name string) (fs 
 		return cannot(err)
 	}
 
-	principal, err := aws.ResolvePrincipal(ctx, t.cfg, who.ARN)
+	principal, err := discovery.ResolvePrincipal(ctx, t.cfg, who.ARN)
 	if err != nil {
 		return cannot(err)
 	}
@@ -270,13 +270,13 @@ func (t *clusterSession) checkPermissions(ctx context.Context, name string) (fs 
 		return cannot(err)
 	}
 
-	var questions []aws.PermissionCheck
+	var questions []discovery.PermissionCheck
 
 	for _, p := range iampolicy.BuildPolicies(in) {
 		for _, s := range p.Statement {
 			questions = append(
 				questions,
-				aws.PermissionCheck{
+				discovery.PermissionCheck{
 					Actions:   s.Action,
 					Resources: s.ExampleResources(),
 					Context:   s.ConditionKeys(),
@@ -285,7 +285,7 @@ func (t *clusterSession) checkPermissions(ctx context.Context, name string) (fs 
 		}
 	}
 
-	denied, err := aws.FindDeniedActions(ctx, t.cfg, principal, questions)
+	denied, err := discovery.FindDeniedActions(ctx, t.cfg, principal, questions)
 	if err != nil {
 		return cannot(err)
 	}

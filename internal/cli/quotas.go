@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/quota"
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
@@ -18,7 +18,7 @@ func (t *clusterSession) checkQuotas(ctx context.Context, needs []quota.Requirem
 		return nil
 	}
 
-	limits, used, err := aws.ReadQuotas(ctx, t.cfg, t.name, needs)
+	limits, used, err := discovery.ReadQuotas(ctx, t.cfg, t.name, needs)
 	if err != nil {
 		fs.Warnf(
 			"aws: quotas",

@@ -19,6 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/cluster/quota"
 	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -100,16 +102,16 @@ type clusterSession struct {
 	guardedState   store.Store // guarded by op
 	recorder       resourceRecorder
 	lastApplied    lastAppliedRecord
-	cachedIdentity aws.Identity // once it was asked for
+	cachedIdentity discovery.Identity // once it was asked for
 }
 
 // callerIdentity asks AWS once whose credentials we have.
-func (t *clusterSession) callerIdentity(ctx context.Context) (aws.Identity, error) {
+func (t *clusterSession) callerIdentity(ctx context.Context) (discovery.Identity, error) {
 	if t.cachedIdentity.ARN != "" {
 		return t.cachedIdentity, nil
 	}
 
-	who, err := aws.GetCallerIdentity(ctx, t.cfg)
+	who, err := discovery.GetCallerIdentity(ctx, t.cfg)
 	if err != nil {
 		return who, withHint(
 			err,
@@ -154,7 +156,7 @@ func (a *app) newClusterSession(
 	}
 
 	t := &clusterSession{app: a, options: o, name: name}
-	t.cfg = a.calls.PaceCalls(aws.GateChanges(cfg, t.ensureLock))
+	t.cfg = a.calls.PaceCalls(transport.GateChanges(cfg, t.ensureLock))
 	t.cloud = aws.New(t.cfg, aws.Scope{
 		Cluster:  name,
 		Region:   cfg.Region,
@@ -449,17 +451,17 @@ func (t *clusterSession) resolveImages(ctx context.Context, d *desiredState) (ma
 		return d.images, nil
 	}
 
-	want := map[string]aws.ImageRequest{}
+	want := map[string]discovery.ImageRequest{}
 	path := func(g v1alpha1.InstanceGroup) string { return "instancegroup/" + g.Metadata.Name + ": spec.image" }
 
 	for _, g := range d.manifests.Groups {
-		want[path(g)] = aws.ImageRequest{
+		want[path(g)] = discovery.ImageRequest{
 			Name: g.Spec.Image,
 			Arch: manifest.InstanceTypeArch(g.Spec.MachineType),
 		}
 	}
 
-	found, findings, err := aws.ResolveImages(ctx, t.cfg, want, t.app.Now())
+	found, findings, err := discovery.ResolveImages(ctx, t.cfg, want, t.app.Now())
 	if err != nil {
 		return nil, err
 	}

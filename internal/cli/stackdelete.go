@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -25,7 +25,7 @@ type stackDeletion struct {
 	steps []plan.Step
 	// retained is data that stays.
 	retained []plan.Step
-	blockers []aws.Blocker
+	blockers []cleanup.Blocker
 }
 
 // isDataKind says whether a kind holds what can not be made again, or what data can not be read without.

@@ -37,7 +37,7 @@ func TestKindsTable(t *testing.T) {
 			continue
 		}
 		s := shapes[name]
-		fmt.Fprintf(&table, "| %s | `awskind/%s` | %d | `aws/%s` | %d |\n", name, s.file, s.lines, d[0].file, d[0].lines)
+		fmt.Fprintf(&table, "| %s | `awskind/%s` | %d | `driver/%s` | %d |\n", name, s.file, s.lines, d[0].file, d[0].lines)
 	}
 	const begin, end = "<!-- kinds: made by internal/repocheck -->\n", "<!-- end of kinds -->"
 	path := filepath.Join(root, "docs/architecture.md")
@@ -91,12 +91,12 @@ func kindShapes(t *testing.T) (map[string]piece, []string) {
 	return kinds, order
 }
 
-// kindDrivers finds where package aws registers the driver of each kind, with the lines of the whole file: calls, reader
+// kindDrivers finds where package driver registers the driver of each kind, with the lines of the whole file: calls, reader
 // and driver, of neighbouring kinds too where they share one.
 func kindDrivers(t *testing.T) map[string][]piece {
 	t.Helper()
 	out := map[string][]piece{}
-	inFolder(t, "internal/infra/aws", func(file string, fset *token.FileSet, f *ast.File) {
+	inFolder(t, "internal/infra/aws/driver", func(file string, fset *token.FileSet, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			lit, ok := n.(*ast.CompositeLit)
 			if !ok {

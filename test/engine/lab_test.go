@@ -18,6 +18,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/examples"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
@@ -77,11 +78,11 @@ func mustBuildGraph(tb testing.TB, set manifest.Set) *graph.Graph {
 // engine is one client of the cluster's: what one run of slipway is.
 type engine struct {
 	cloud *aws.Cloud
-	calls *aws.CallLimiter
+	calls *transport.CallLimiter
 }
 
 func newEngine(cfg sdk.Config, cluster string) engine {
-	e := engine{calls: &aws.CallLimiter{}}
+	e := engine{calls: &transport.CallLimiter{}}
 	e.cloud = aws.New(e.calls.Instrument(cfg), aws.Scope{
 		Cluster: cluster, Region: regiontest.RegionName, RolePath: model.RolePath(cluster, regiontest.RegionName), KeyAlias: model.KeyAliasName(cluster),
 	})

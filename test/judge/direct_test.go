@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -35,7 +36,7 @@ func (d directJudge) checkTopology(t *testing.T, x rendertest.Topology, edit fun
 	in := x.Input(t, regiontest.RegionName)
 	edit(&in)
 	if unmanaged.IsNeeded(in.Cluster) {
-		facts, err := aws.ReadExisting(t.Context(), d.cfg, in.Cluster)
+		facts, err := discovery.ReadUnmanaged(t.Context(), d.cfg, in.Cluster)
 		failOnError(t, err)
 		for _, f := range unmanaged.Check(in.Cluster, in.Groups, facts) {
 			t.Error(f)

@@ -15,7 +15,7 @@ import (
 	sdkelb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/cleanup"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -140,7 +140,7 @@ func (s site) snapshot(volume string, tags map[string]string) string {
 }
 
 // demolish deletes a cluster with its leftovers, and with its data if asked.
-func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Leftovers, error) {
+func (l lab) demolish(t *testing.T, data bool) (plan.Plan, cleanup.Leftovers, error) {
 	t.Helper()
 	have, err := l.cloud.Read(t.Context())
 	must(t, 0, err)
@@ -150,7 +150,7 @@ func (l lab) demolish(t *testing.T, data bool) (plan.Plan, aws.Leftovers, error)
 	if data {
 		have = append(have, r.Data...)
 	} else {
-		have, _ = aws.SplitDataKeys(have, r.Data)
+		have, _ = cleanup.SplitDataKeys(have, r.Data)
 	}
 	p, fs := plan.Compute(&graph.Graph{}, have, plan.Options{DestroyData: true})
 	must(t, 0, fs.Err())

@@ -13,6 +13,7 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
@@ -78,13 +79,13 @@ spec: {role: Worker}
 
 type lab struct {
 	cfg   sdk.Config
-	calls *aws.CallLimiter
+	calls *transport.CallLimiter
 	cloud *aws.Cloud
 	moto  bool
 }
 
 func newLab(cfg sdk.Config, cluster string) lab {
-	l := lab{calls: &aws.CallLimiter{}, moto: cfg.AppID == "moto"}
+	l := lab{calls: &transport.CallLimiter{}, moto: cfg.AppID == "moto"}
 	l.cfg = l.calls.Instrument(cfg)
 	l.cloud = aws.New(l.cfg, aws.Scope{
 		Cluster: cluster, Region: "us-east-1", RolePath: model.RolePath(cluster, "us-east-1"), KeyAlias: model.KeyAliasName(cluster),

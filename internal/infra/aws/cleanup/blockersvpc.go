@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cleanup
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+)
+
+// listReferringGroups lists the security groups whose rules refer to group.
+func (f Finder) listReferringGroups(ctx context.Context, group string) ([]Blocker, error) {
+	var out []Blocker
+	seen := map[string]bool{group: true}
+	for _, name := range []string{"ip-permission.group-id", "egress.ip-permission.group-id"} {
+		list, err := f.listGroups(ctx, name, group)
+		if err != nil {
+			return nil, err
+		}
+
+		for _, b := range list {
+			if !seen[b.ID] {
+				seen[b.ID] = true
+				b.Kind = "rule in " + b.Kind
+				out = append(out, b)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+func (f Finder) listGroups(ctx context.Context, name, value string) ([]Blocker, error) {
+	var out []Blocker
+	pages := ec2.NewDescribeSecurityGroupsPaginator(
+		f.ec2,
+		&ec2.DescribeSecurityGroupsInput{Filters: driver.NewFilters(name, value)},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "look for what is in the way")
+		}
+
+		for _, g := range page.SecurityGroups {
+			if aws.ToString(g.GroupName) != "default" {
+				b := newGroupBlocker(g)
+				b.owned = classifyOwnership(driver.FromEC2Tags(g.Tags), f.cluster) == ownedByCluster
+				out = append(out, b)
+			}
+		}
+	}
+
+	return out, nil
+}
+
+// listVPCContents lists what keeps a VPC: nearly everything that lies in it.
+func (f Finder) listVPCContents(ctx context.Context, vpc string) ([]Blocker, error) {
+	out, err := f.listInterfaces(ctx, "vpc-id", vpc, false)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, look := range []func(context.Context, string) ([]Blocker, error){
+		func(ctx context.Context, id string) ([]Blocker, error) { return f.listGroups(ctx, "vpc-id", id) }, f.listSubnets, f.listRouteTables, f.listInternetGateways, f.listEndpoints,
+	} {
+		more, err := look(ctx, vpc)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, more...)
+	}
+
+	return out, nil
+}
+
+// newTaggedBlocker makes a blocker of what its tags say.
+func (f Finder) newTaggedBlocker(id *string, kind string, tags []ec2types.Tag) Blocker {
+	t := driver.FromEC2Tags(tags)
+	return Blocker{
+		ID:    aws.ToString(id),
+		Kind:  kind + formatNameTag(t),
+		Owner: creatorFromTags(t),
+		owned: classifyOwnership(t, f.cluster) == ownedByCluster,
+	}
+}
+
+func (f Finder) listSubnets(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: driver.NewFilters("vpc-id", vpc)})
+	if err != nil {
+		return nil, transport.Wrap(err, "look for subnets in the way")
+	}
+
+	var out []Blocker
+	for _, s := range page.Subnets {
+		out = append(out, f.newTaggedBlocker(s.SubnetId, "subnet", s.Tags))
+	}
+
+	return out, nil
+}
+
+func (f Finder) listRouteTables(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeRouteTables(
+		ctx,
+		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", vpc)},
+	)
+	if err != nil {
+		return nil, transport.Wrap(err, "look for route tables in the way")
+	}
+
+	var out []Blocker
+
+	for _, t := range page.RouteTables {
+		main := false
+		for _, a := range t.Associations {
+			main = main || aws.ToBool(a.Main)
+		}
+
+		if !main {
+			out = append(out, f.newTaggedBlocker(t.RouteTableId, "route table", t.Tags))
+		}
+	}
+
+	return out, nil
+}
+
+func (f Finder) listInternetGateways(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeInternetGateways(
+		ctx,
+		&ec2.DescribeInternetGatewaysInput{Filters: driver.NewFilters("attachment.vpc-id", vpc)},
+	)
+	if err != nil {
+		return nil, transport.Wrap(err, "look for internet gateways in the way")
+	}
+
+	var out []Blocker
+	for _, g := range page.InternetGateways {
+		out = append(out, f.newTaggedBlocker(g.InternetGatewayId, "internet gateway", g.Tags))
+	}
+
+	return out, nil
+}
+
+func (f Finder) listEndpoints(ctx context.Context, vpc string) ([]Blocker, error) {
+	page, err := f.ec2.DescribeVpcEndpoints(
+		ctx,
+		&ec2.DescribeVpcEndpointsInput{Filters: driver.NewFilters("vpc-id", vpc)},
+	)
+	if err != nil {
+		return nil, transport.Wrap(err, "look for VPC endpoints in the way")
+	}
+
+	var out []Blocker
+
+	for _, e := range page.VpcEndpoints {
+		b := f.newTaggedBlocker(e.VpcEndpointId, "VPC endpoint "+aws.ToString(e.ServiceName), e.Tags)
+		b.deleting = e.State == ec2types.StateDeleting || e.State == ec2types.StateDeleted
+		out = append(out, b)
+	}
+
+	return out, nil
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/quota"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+// quotaAPI are the calls of Service Quotas, and usageAPI those that count what is there.
+type quotaAPI interface {
+	GetServiceQuota(
+		context.Context,
+		*servicequotas.GetServiceQuotaInput,
+		...func(*servicequotas.Options),
+	) (*servicequotas.GetServiceQuotaOutput, error)
+}
+
+type usageAPI interface {
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+	DescribeInstances(
+		context.Context,
+		*ec2.DescribeInstancesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInstancesOutput, error)
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
+}
+
+// ReadQuotas reads the account's limits, and what all but the cluster uses of those that are shared. It asks about nothing
+// else than needs, all at once. What could be read is returned beside the error about the rest.
+func ReadQuotas(
+	ctx context.Context,
+	cfg aws.Config,
+	cluster string,
+	needs []quota.Requirement,
+) (limits, used map[quota.Code]int, err error) {
+	limits = map[quota.Code]int{}
+	used = map[quota.Code]int{}
+	quotas := servicequotas.NewFromConfig(cfg)
+	machines := ec2.NewFromConfig(cfg)
+	usage := map[quota.Code]func(context.Context, usageAPI, string) (int, error){
+		quota.VPCQuota(): countOtherVPCs, quota.ElasticIPQuota(): countOtherAddresses, quota.VCPUQuota(): countOtherVCPUs,
+	}
+	var mu sync.Mutex
+	var errs []error
+	set := func(into map[quota.Code]int, code quota.Code, n int, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+
+		into[code] = n
+	}
+
+	var wg sync.WaitGroup
+
+	for _, n := range needs {
+		wg.Go(func() {
+			v, err := readQuota(ctx, quotas, n.Code)
+			set(limits, n.Code, v, err)
+		})
+		if count := usage[n.Code]; count != nil {
+			wg.Go(func() {
+				v, err := count(ctx, machines, cluster)
+				set(used, n.Code, v, err)
+			})
+		}
+	}
+
+	wg.Wait()
+
+	for _, n := range needs { // without its usage a limit says nothing
+		if _, ok := used[n.Code]; !ok && n.Shared {
+			delete(limits, n.Code)
+		}
+	}
+
+	return limits, used, errors.Join(errs...)
+}
+
+// readQuota is a limit's value in the account. AWS tells it also where it is the usual one.
+func readQuota(ctx context.Context, api quotaAPI, c quota.Code) (int, error) {
+	out, err := api.GetServiceQuota(
+		ctx,
+		&servicequotas.GetServiceQuotaInput{ServiceCode: &c.Service, QuotaCode: &c.Quota},
+	)
+	if err != nil {
+		return 0, transport.Wrap(err, "read the quota %s", c)
+	}
+
+	return int(aws.ToFloat64(out.Quota.Value)), nil
+}
+
+// hasClusterTag tells whether tags say that something is the cluster's.
+func hasClusterTag(tags []ec2types.Tag, cluster string) bool {
+	return driver.FromEC2Tags(tags)[awskind.TagCluster] == cluster
+}
+
+func countOtherVPCs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	n := 0
+	pages := ec2.NewDescribeVpcsPaginator(api, &ec2.DescribeVpcsInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, transport.Wrap(err, "count VPCs")
+		}
+
+		for _, v := range page.Vpcs {
+			if !hasClusterTag(v.Tags, cluster) {
+				n++
+			}
+		}
+	}
+
+	return n, nil
+}
+
+func countOtherAddresses(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	out, err := api.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{})
+	if err != nil {
+		return 0, transport.Wrap(err, "count elastic IP addresses")
+	}
+
+	n := 0
+
+	for _, a := range out.Addresses {
+		if !hasClusterTag(a.Tags, cluster) {
+			n++
+		}
+	}
+
+	return n, nil
+}
+
+// countOtherVCPUs counts on-demand machines of standard families: an instance says how many processors it has.
+func countOtherVCPUs(ctx context.Context, api usageAPI, cluster string) (int, error) {
+	n := 0
+	pages := ec2.NewDescribeInstancesPaginator(api, &ec2.DescribeInstancesInput{
+		Filters: driver.NewFilters("instance-state-name", "pending", "running"), MaxResults: aws.Int32(1000),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, transport.Wrap(err, "count processors")
+		}
+
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				if i.CpuOptions == nil || i.InstanceLifecycle != "" || hasClusterTag(i.Tags, cluster) ||
+					!quota.IsStandardFamily(string(i.InstanceType)) {
+					continue
+				}
+
+				n += int(aws.ToInt32(i.CpuOptions.CoreCount) * aws.ToInt32(i.CpuOptions.ThreadsPerCore))
+			}
+		}
+	}
+
+	return n, nil
+}

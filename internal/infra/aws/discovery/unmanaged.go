@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	"github.com/aws/aws-sdk-go-v2/service/kms"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+// vpcAPI is what it takes to look at a VPC that is not ours.
+type vpcAPI interface {
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
+	DescribeVpcAttribute(
+		context.Context,
+		*ec2.DescribeVpcAttributeInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcAttributeOutput, error)
+	DescribeInternetGateways(
+		context.Context,
+		*ec2.DescribeInternetGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeInternetGatewaysOutput, error)
+	DescribeSubnets(
+		context.Context,
+		*ec2.DescribeSubnetsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSubnetsOutput, error)
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	egressAPI
+}
+
+type egressAPI interface {
+	DescribeNatGateways(
+		context.Context,
+		*ec2.DescribeNatGatewaysInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeNatGatewaysOutput, error)
+	DescribeSecurityGroups(
+		context.Context,
+		*ec2.DescribeSecurityGroupsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeSecurityGroupsOutput, error)
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+}
+
+type profileAPI interface {
+	GetInstanceProfile(
+		context.Context,
+		*iam.GetInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.GetInstanceProfileOutput, error)
+}
+
+type keyAPI interface {
+	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
+}
+
+// ReadUnmanaged looks at what a cluster's manifest names by its id. It changes nothing.
+func ReadUnmanaged(ctx context.Context, cfg aws.Config, c v1alpha1.Cluster) (unmanaged.Facts, error) {
+	f := unmanaged.Facts{
+		Subnets:             map[string]unmanaged.Subnet{},
+		VPCByResource:       map[string]string{},
+		AddressAssociations: map[string]string{},
+		ProfileRoles:        map[string]string{},
+		KeyStates:           map[string]string{},
+	}
+	if c.Spec.Networking.NetworkID != "" {
+		if err := readUnmanagedNetwork(ctx, ec2.NewFromConfig(cfg), c.Spec.Networking, &f); err != nil {
+			return f, err
+		}
+	}
+
+	if err := readPeerVPCs(ctx, ec2.NewFromConfig(cfg), c, &f); err != nil {
+		return f, err
+	}
+
+	if err := readUnmanagedZone(ctx, route53.NewFromConfig(cfg), c, &f); err != nil {
+		return f, err
+	}
+
+	p := c.Spec.CloudProvider.AWS
+
+	for _, name := range []string{p.InstanceProfiles.ControlPlane, p.InstanceProfiles.Worker} {
+		if err := readProfileRole(ctx, iam.NewFromConfig(cfg), name, &f); err != nil {
+			return f, err
+		}
+	}
+
+	return f, readKeyState(ctx, kms.NewFromConfig(cfg), p.KMSKeyARN, &f)
+}
+
+func readUnmanagedNetwork(
+	ctx context.Context,
+	api vpcAPI,
+	n v1alpha1.Networking,
+	f *unmanaged.Facts,
+) error {
+	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", n.NetworkID)})
+	if err != nil {
+		return transport.Wrap(err, "look at %s", n.NetworkID)
+	}
+
+	if len(vpcs.Vpcs) == 0 {
+		return nil
+	}
+
+	for _, a := range vpcs.Vpcs[0].CidrBlockAssociationSet {
+		f.CIDRs = append(f.CIDRs, aws.ToString(a.CidrBlock))
+	}
+
+	steps := []func() error{
+		func() error { return readDNSSupport(ctx, api, n.NetworkID, f) },
+		func() error { return readInternetGateways(ctx, api, n.NetworkID, f) },
+		func() error { return readUnmanagedSubnets(ctx, api, n, f) },
+		func() error { return readDefaultRoutes(ctx, api, n.NetworkID, f) },
+		func() error { return readNATsAndGroups(ctx, api, n.NetworkID, f) },
+		func() error { return readElasticIPs(ctx, api, n, f) },
+	}
+
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+func readDNSSupport(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
+	names, err := api.DescribeVpcAttribute(
+		ctx,
+		&ec2.DescribeVpcAttributeInput{VpcId: &vpc, Attribute: ec2types.VpcAttributeNameEnableDnsHostnames},
+	)
+	if err != nil {
+		return transport.Wrap(err, "look at the DNS of %s", vpc)
+	}
+
+	support, err := api.DescribeVpcAttribute(
+		ctx,
+		&ec2.DescribeVpcAttributeInput{VpcId: &vpc, Attribute: ec2types.VpcAttributeNameEnableDnsSupport},
+	)
+	if err != nil {
+		return transport.Wrap(err, "look at the DNS of %s", vpc)
+	}
+
+	f.DNSHostnames = names.EnableDnsHostnames != nil && aws.ToBool(names.EnableDnsHostnames.Value)
+	f.DNSSupport = support.EnableDnsSupport != nil && aws.ToBool(support.EnableDnsSupport.Value)
+
+	return nil
+}
+
+func readInternetGateways(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
+	out, err := api.DescribeInternetGateways(
+		ctx,
+		&ec2.DescribeInternetGatewaysInput{Filters: driver.NewFilters("attachment.vpc-id", vpc)},
+	)
+	if err != nil {
+		return transport.Wrap(err, "list the internet gateways of %s", vpc)
+	}
+
+	for _, g := range out.InternetGateways {
+		f.InternetGateways = append(f.InternetGateways, aws.ToString(g.InternetGatewayId))
+	}
+
+	return nil
+}
+
+// readUnmanagedSubnets reads all of the VPC's, and those that the manifest names, wherever they are.
+func readUnmanagedSubnets(
+	ctx context.Context,
+	api vpcAPI,
+	n v1alpha1.Networking,
+	f *unmanaged.Facts,
+) error {
+	asked := [][]ec2types.Filter{driver.NewFilters("vpc-id", n.NetworkID)}
+	var ids []string
+	for _, s := range n.Subnets {
+		if s.ID != "" {
+			ids = append(ids, s.ID)
+		}
+	}
+
+	if len(ids) > 0 {
+		asked = append(asked, driver.NewFilters("subnet-id", ids...))
+	}
+
+	for _, filters := range asked {
+		pages := ec2.NewDescribeSubnetsPaginator(api, &ec2.DescribeSubnetsInput{Filters: filters})
+		for pages.HasMorePages() {
+			page, err := pages.NextPage(ctx)
+			if err != nil {
+				return transport.Wrap(err, "list the subnets of %s", n.NetworkID)
+			}
+
+			for _, s := range page.Subnets {
+				f.Subnets[aws.ToString(s.SubnetId)] = unmanaged.Subnet{
+					VPC:             aws.ToString(s.VpcId),
+					Zone:            aws.ToString(s.AvailabilityZone),
+					CIDR:            aws.ToString(s.CidrBlock),
+					Cluster:         driver.FromEC2Tags(s.Tags)[awskind.TagCluster],
+					PublicAddresses: aws.ToBool(s.MapPublicIpOnLaunch),
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+// readDefaultRoutes finds what the VPC reaches that is neither itself nor the internet.
+func readDefaultRoutes(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		api,
+		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", vpc)},
+	)
+
+	seen := map[unmanaged.OwnedRange]bool{}
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return transport.Wrap(err, "list the route tables of %s", vpc)
+		}
+
+		for _, t := range page.RouteTables {
+			for _, r := range t.Routes {
+				of := aws.ToString(r.VpcPeeringConnectionId) + aws.ToString(r.TransitGatewayId)
+				if g := aws.ToString(r.GatewayId); strings.HasPrefix(g, "vgw-") {
+					of += g
+				}
+
+				one := unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of}
+				if of != "" && one.CIDR != "" && !seen[one] {
+					seen[one] = true
+					f.Routes = append(f.Routes, one)
+				}
+			}
+		}
+	}
+
+	return nil
+}
+
+func readNATsAndGroups(ctx context.Context, api vpcAPI, vpc string, f *unmanaged.Facts) error {
+	list, err := api.DescribeNatGateways(
+		ctx,
+		&ec2.DescribeNatGatewaysInput{Filter: driver.NewFilters("vpc-id", vpc)},
+	)
+	if err != nil {
+		return transport.Wrap(err, "list the NAT gateways of %s", vpc)
+	}
+
+	for _, g := range list.NatGateways {
+		if g.State == ec2types.NatGatewayStateAvailable {
+			f.VPCByResource[aws.ToString(g.NatGatewayId)] = vpc
+		}
+	}
+
+	groups := ec2.NewDescribeSecurityGroupsPaginator(
+		api,
+		&ec2.DescribeSecurityGroupsInput{Filters: driver.NewFilters("vpc-id", vpc)},
+	)
+
+	for groups.HasMorePages() {
+		page, err := groups.NextPage(ctx)
+		if err != nil {
+			return transport.Wrap(err, "list the security groups of %s", vpc)
+		}
+
+		for _, g := range page.SecurityGroups {
+			f.VPCByResource[aws.ToString(g.GroupId)] = vpc
+		}
+	}
+
+	return nil
+}
+
+func readElasticIPs(
+	ctx context.Context,
+	api vpcAPI,
+	n v1alpha1.Networking,
+	f *unmanaged.Facts,
+) error {
+	var ids []string
+	for _, s := range n.Subnets {
+		if strings.HasPrefix(s.Egress, "eipalloc-") {
+			ids = append(ids, s.Egress)
+		}
+	}
+
+	if len(ids) == 0 {
+		return nil
+	}
+
+	out, err := api.DescribeAddresses(
+		ctx,
+		&ec2.DescribeAddressesInput{Filters: driver.NewFilters("allocation-id", ids...)},
+	)
+	if err != nil {
+		return transport.Wrap(err, "look at the addresses of the NAT gateways")
+	}
+
+	for _, a := range out.Addresses {
+		f.AddressAssociations[aws.ToString(a.AllocationId)] = aws.ToString(a.AssociationId)
+	}
+
+	return nil
+}
+
+func readProfileRole(ctx context.Context, api profileAPI, name string, f *unmanaged.Facts) error {
+	if name == "" {
+		return nil
+	}
+
+	out, err := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &name})
+	if err = transport.Wrap(err, "look at instance profile %s", name); plan.ErrorClassOf(err) == plan.NotFound {
+		return nil
+	}
+
+	if err == nil && len(out.InstanceProfile.Roles) > 0 {
+		f.ProfileRoles[name] = aws.ToString(out.InstanceProfile.Roles[0].RoleName)
+	}
+
+	return err
+}
+
+func readKeyState(ctx context.Context, api keyAPI, arn string, f *unmanaged.Facts) error {
+	if arn == "" {
+		return nil
+	}
+
+	out, err := api.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &arn})
+	if err = transport.Wrap(err, "look at %s", arn); plan.ErrorClassOf(err) == plan.NotFound {
+		return nil
+	}
+
+	if err != nil {
+		return err
+	}
+
+	if out.KeyMetadata == nil {
+		return errors.New("look at " + arn + ": an answer without metadata")
+	}
+
+	f.KeyStates[arn] = string(out.KeyMetadata.KeyState)
+
+	return nil
+}

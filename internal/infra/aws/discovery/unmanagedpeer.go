@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+type peerAPI interface {
+	DescribeVpcs(
+		context.Context,
+		*ec2.DescribeVpcsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcsOutput, error)
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	DescribeVpcPeeringConnections(
+		context.Context,
+		*ec2.DescribeVpcPeeringConnectionsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeVpcPeeringConnectionsOutput, error)
+}
+
+// readPeerVPCs reads the other VPCs of peerings, with their route tables.
+func readPeerVPCs(ctx context.Context, api peerAPI, c v1alpha1.Cluster, f *unmanaged.Facts) error {
+	var ids []string
+	for _, p := range c.Spec.Networking.VPCPeerings {
+		ids = append(ids, p.NetworkID)
+	}
+
+	if len(ids) == 0 {
+		return nil
+	}
+
+	vpcs, err := api.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: driver.NewFilters("vpc-id", ids...)})
+	if err != nil {
+		return transport.Wrap(err, "look at %s", strings.Join(ids, ", "))
+	}
+
+	f.Peers = map[string]unmanaged.PeerVPC{}
+
+	for _, v := range vpcs.Vpcs {
+		p := unmanaged.PeerVPC{RouteTables: map[string][]unmanaged.OwnedRange{}}
+		for _, a := range v.CidrBlockAssociationSet {
+			p.CIDRs = append(p.CIDRs, aws.ToString(a.CidrBlock))
+		}
+
+		f.Peers[aws.ToString(v.VpcId)] = p
+	}
+
+	ours, err := listOwnPeerings(ctx, api, c.Metadata.Name)
+	if err != nil {
+		return err
+	}
+
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		api,
+		&ec2.DescribeRouteTablesInput{Filters: driver.NewFilters("vpc-id", ids...)},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return transport.Wrap(err, "list the route tables of %s", strings.Join(ids, ", "))
+		}
+
+		for _, t := range page.RouteTables {
+			if p, ok := f.Peers[aws.ToString(t.VpcId)]; ok {
+				p.RouteTables[aws.ToString(t.RouteTableId)] = listOtherRoutes(t, ours)
+			}
+		}
+	}
+
+	return nil
+}
+
+// listOwnPeerings are the ids of the cluster's peerings, also of those that have ended.
+func listOwnPeerings(ctx context.Context, api peerAPI, cluster string) (map[string]bool, error) {
+	out := map[string]bool{}
+	pages := ec2.NewDescribeVpcPeeringConnectionsPaginator(
+		api,
+		&ec2.DescribeVpcPeeringConnectionsInput{Filters: driver.NewFilters("tag:"+awskind.TagCluster, cluster)},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list VPC peerings")
+		}
+
+		for _, p := range page.VpcPeeringConnections {
+			out[aws.ToString(p.VpcPeeringConnectionId)] = true
+		}
+	}
+
+	return out, nil
+}
+
+// listOtherRoutes are the routes of a table that none of our peerings has.
+func listOtherRoutes(t ec2types.RouteTable, ours map[string]bool) []unmanaged.OwnedRange {
+	var out []unmanaged.OwnedRange
+	for _, r := range t.Routes {
+		if ours[aws.ToString(r.VpcPeeringConnectionId)] {
+			continue
+		}
+
+		to := []*string{
+			r.GatewayId,
+			r.NatGatewayId,
+			r.VpcPeeringConnectionId,
+			r.TransitGatewayId,
+			r.NetworkInterfaceId,
+			r.CoreNetworkArn,
+		}
+
+		of := "elsewhere"
+
+		for _, id := range to {
+			if s := aws.ToString(id); s != "" {
+				of = s
+			}
+		}
+
+		out = append(out, unmanaged.OwnedRange{CIDR: aws.ToString(r.DestinationCidrBlock), Owner: of})
+	}
+
+	return out
+}

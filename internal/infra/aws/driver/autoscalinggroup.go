@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type scalingAPI interface {
+	DescribeAutoScalingGroups(
+		context.Context,
+		*autoscaling.DescribeAutoScalingGroupsInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DescribeAutoScalingGroupsOutput, error)
+	DescribeScalingActivities(
+		context.Context,
+		*autoscaling.DescribeScalingActivitiesInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DescribeScalingActivitiesOutput, error)
+	CreateAutoScalingGroup(
+		context.Context,
+		*autoscaling.CreateAutoScalingGroupInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.CreateAutoScalingGroupOutput, error)
+	UpdateAutoScalingGroup(
+		context.Context,
+		*autoscaling.UpdateAutoScalingGroupInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.UpdateAutoScalingGroupOutput, error)
+	DeleteAutoScalingGroup(
+		context.Context,
+		*autoscaling.DeleteAutoScalingGroupInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DeleteAutoScalingGroupOutput, error)
+	scalingAttachAPI
+	warmPoolAPI
+}
+
+type scalingAttachAPI interface {
+	AttachLoadBalancerTargetGroups(
+		context.Context,
+		*autoscaling.AttachLoadBalancerTargetGroupsInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.AttachLoadBalancerTargetGroupsOutput, error)
+	DetachLoadBalancerTargetGroups(
+		context.Context,
+		*autoscaling.DetachLoadBalancerTargetGroupsInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DetachLoadBalancerTargetGroupsOutput, error)
+	CreateOrUpdateTags(
+		context.Context,
+		*autoscaling.CreateOrUpdateTagsInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.CreateOrUpdateTagsOutput, error)
+	DeleteTags(
+		context.Context,
+		*autoscaling.DeleteTagsInput,
+		...func(*autoscaling.Options),
+	) (*autoscaling.DeleteTagsOutput, error)
+}
+
+// scalingDriver drives auto scaling groups.
+type scalingDriver struct {
+	api            scalingAPI
+	instances      instanceAPI
+	groupPoller    *transport.StatePoller[astypes.AutoScalingGroup]
+	instancePoller *transport.StatePoller[[]string] // the instances of a group that are not terminated yet
+}
+
+func registerAutoScalingGroups(c *Cloud, api scalingAPI, instances instanceAPI, scope Scope) {
+	s := &scalingDriver{api: api, instances: instances}
+	s.groupPoller = &transport.StatePoller[astypes.AutoScalingGroup]{Describe: s.describeGroups}
+	s.instancePoller = &transport.StatePoller[[]string]{Describe: s.listInstances}
+	c.readers = append(
+		c.readers,
+		func(ctx context.Context) ([]plan.ActualResource, error) { return s.readGroups(ctx, scope) },
+	)
+
+	registerDriver(c, driver[awskind.AutoScalingGroup]{
+		create:    s.createGroup,
+		update:    s.updateGroup,
+		remove:    s.deleteGroup,
+		waitReady: s.waitInService,
+	})
+}
+
+func (s *scalingDriver) createGroup(
+	ctx context.Context,
+	t task[awskind.AutoScalingGroup],
+) (plan.StepResult, error) {
+	w := t.want
+	_, err := s.api.CreateAutoScalingGroup(ctx, &autoscaling.CreateAutoScalingGroupInput{
+		AutoScalingGroupName: &w.Name, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
+		DesiredCapacity: int32OrNil(w.DesiredCapacity), LaunchTemplate: toTemplateSpec(w.Template),
+		VPCZoneIdentifier: aws.String(
+			strings.Join(refIDs(w.Subnets), ","),
+		), TargetGroupARNs: refIDs(w.TargetGroups),
+		HealthCheckType: stringOrNil(
+			w.HealthCheckType,
+		), HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace), Tags: toScalingTags(w.Name, w.Tags),
+		MixedInstancesPolicy: toMixedPolicy(w.MixedInstances), CapacityRebalance: &w.CapacityRebalance,
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "create auto scaling group %s", w.Name)
+	}
+
+	return plan.StepResult{
+			ID: w.Name,
+		}, transport.MarkNotRetryable(
+			s.setWarmPool(ctx, w.Name, w.WarmPool, awskind.WarmPool{}),
+			w.Name,
+		)
+}
+
+func (s *scalingDriver) updateGroup(
+	ctx context.Context,
+	t task[awskind.AutoScalingGroup],
+) (plan.StepResult, error) {
+	w := t.want
+	_, err := s.api.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: &t.id, MinSize: aws.Int32(int32(w.MinSize)), MaxSize: aws.Int32(int32(w.MaxSize)),
+		LaunchTemplate: toTemplateSpec(
+			w.Template,
+		), VPCZoneIdentifier: aws.String(strings.Join(refIDs(w.Subnets), ",")),
+		HealthCheckType: stringOrNil(
+			w.HealthCheckType,
+		), HealthCheckGracePeriod: int32OrNil(w.HealthCheckGrace),
+		MixedInstancesPolicy: toMixedPolicy(w.MixedInstances), CapacityRebalance: &w.CapacityRebalance,
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "update auto scaling group %s", t.id)
+	}
+
+	want := refIDs(w.TargetGroups)
+	have := refIDs(t.have.TargetGroups)
+	if more := subtractList(want, have); len(more) > 0 {
+		if _, err := s.api.AttachLoadBalancerTargetGroups(ctx, &autoscaling.AttachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: more}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "attach target groups to %s", t.id)
+		}
+	}
+
+	if less := subtractList(have, want); len(less) > 0 {
+		if _, err := s.api.DetachLoadBalancerTargetGroups(ctx, &autoscaling.DetachLoadBalancerTargetGroupsInput{AutoScalingGroupName: &t.id, TargetGroupARNs: less}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "detach target groups from %s", t.id)
+		}
+	}
+
+	if err := s.setWarmPool(ctx, t.id, w.WarmPool, t.have.WarmPool); err != nil {
+		return plan.StepResult{}, err
+	}
+
+	return keepIdentity(t), s.retagGroup(ctx, t)
+}
+
+func (s *scalingDriver) retagGroup(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
+	set, remove := diffTags(t.want.Tags, t.have.Tags)
+	if len(set) > 0 {
+		if _, err := s.api.CreateOrUpdateTags(ctx, &autoscaling.CreateOrUpdateTagsInput{Tags: toScalingTags(t.id, set)}); err != nil {
+			return transport.Wrap(err, "tag %s", t.id)
+		}
+	}
+
+	if len(remove) > 0 {
+		gone := awskind.Tags{}
+		for _, k := range remove {
+			gone[k] = t.have.Tags[k]
+		}
+
+		if _, err := s.api.DeleteTags(ctx, &autoscaling.DeleteTagsInput{Tags: toScalingTags(t.id, gone)}); err != nil {
+			return transport.Wrap(err, "untag %s", t.id)
+		}
+	}
+
+	return nil
+}
+
+// deleteGroup ends the group and its machines, and waits for both: what they use is free only then.
+func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScalingGroup]) error {
+	_, err := s.api.DeleteAutoScalingGroup(
+		ctx,
+		&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &t.id, ForceDelete: aws.Bool(true)},
+	)
+	if err = transport.Wrap(err, "delete auto scaling group %s", t.id); err != nil &&
+		!strings.Contains(err.Error(), "not found") {
+		if plan.ErrorClassOf(err) == plan.InUse {
+			return transport.NotYet("%w", err)
+		}
+
+		return err
+	}
+
+	err = s.groupPoller.WaitUntil(ctx, t.id, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
+		t.reportWaiting(fmt.Sprintf("%d machines are going", len(g.Instances)))
+		return !found, nil
+	})
+	if err != nil {
+		return err
+	}
+
+	return s.instancePoller.WaitUntil(ctx, t.id, func(ids []string, _ bool) (bool, error) {
+		t.reportWaiting("machines are going: " + strings.Join(ids, ", "))
+		return len(ids) == 0, nil
+	})
+}
+
+// waitInService waits until the machines run; whether Kubernetes does is for validate to say.
+func (s *scalingDriver) waitInService(
+	ctx context.Context,
+	t task[awskind.AutoScalingGroup],
+	m plan.StepResult,
+) error {
+	looked := 0
+	return s.groupPoller.WaitUntil(ctx, m.ID, func(g astypes.AutoScalingGroup, found bool) (bool, error) {
+		in := 0
+		for _, i := range g.Instances {
+			if i.LifecycleState == astypes.LifecycleStateInService {
+				in++
+			}
+		}
+
+		want := int(aws.ToInt32(g.DesiredCapacity))
+		if found && in >= want {
+			return true, nil
+		}
+
+		looked++
+		what := fmt.Sprintf("%d of %d machines in service", in, want)
+		const patience = 5 // looks before asking why
+		if looked%patience == 0 {
+			why, err := s.readLastFailure(ctx, m.ID)
+			if err != nil {
+				return false, err
+			}
+
+			what += why
+		}
+
+		t.reportWaiting(what)
+
+		return false, nil
+	})
+}
+
+// readLastFailure is why auto scaling could not launch a machine, in its own words; empty if it does not complain.
+func (s *scalingDriver) readLastFailure(ctx context.Context, name string) (string, error) {
+	out, err := s.api.DescribeScalingActivities(
+		ctx,
+		&autoscaling.DescribeScalingActivitiesInput{AutoScalingGroupName: &name, MaxRecords: aws.Int32(1)},
+	)
+	if err != nil {
+		return "", transport.Wrap(err, "ask why %s has too few machines", name)
+	}
+
+	for _, a := range out.Activities {
+		if a.StatusCode == astypes.ScalingActivityStatusCodeFailed ||
+			a.StatusCode == astypes.ScalingActivityStatusCodeCancelled {
+			return ": " + aws.ToString(a.StatusMessage), nil
+		}
+	}
+
+	return "", nil
+}
+
+func (s *scalingDriver) listGroups(
+	ctx context.Context,
+	in *autoscaling.DescribeAutoScalingGroupsInput,
+) ([]astypes.AutoScalingGroup, error) {
+	var out []astypes.AutoScalingGroup
+	const most = 100 // a page; the default is 50
+	in.MaxRecords = aws.Int32(most)
+	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(s.api, in)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list auto scaling groups")
+		}
+
+		out = append(out, page.AutoScalingGroups...)
+	}
+
+	return out, nil
+}
+
+func (s *scalingDriver) describeGroups(
+	ctx context.Context,
+	names []string,
+) (map[string]astypes.AutoScalingGroup, error) {
+	list, err := s.listGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
+	out := map[string]astypes.AutoScalingGroup{}
+	for _, g := range list {
+		out[aws.ToString(g.AutoScalingGroupName)] = g
+	}
+
+	return out, err
+}
+
+func (s *scalingDriver) listInstances(ctx context.Context, names []string) (map[string][]string, error) {
+	out := map[string][]string{}
+	pages := ec2.NewDescribeInstancesPaginator(
+		s.instances,
+		&ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
+			{Name: aws.String("tag:" + ScalingGroupTag), Values: names},
+			{
+				Name:   aws.String("instance-state-name"),
+				Values: []string{"pending", "running", "shutting-down", "stopping", "stopped"},
+			},
+		}},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list the machines of auto scaling groups")
+		}
+
+		for _, r := range page.Reservations {
+			for _, i := range r.Instances {
+				name := FromEC2Tags(i.Tags)[ScalingGroupTag]
+				out[name] = append(out[name], aws.ToString(i.InstanceId))
+			}
+		}
+	}
+
+	return out, nil
+}
+
+func (s *scalingDriver) readGroups(ctx context.Context, scope Scope) ([]plan.ActualResource, error) {
+	list, err := s.listGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{Filters: []astypes.Filter{
+		{Name: aws.String("tag:" + awskind.TagCluster), Values: []string{scope.Cluster}},
+	}})
+	var out []plan.ActualResource
+	for _, g := range list {
+		if aws.ToString(g.Status) != "" { // it is being deleted
+			continue
+		}
+
+		r := awskind.AutoScalingGroup{
+			Name:              aws.ToString(g.AutoScalingGroupName),
+			MinSize:           int(aws.ToInt32(g.MinSize)),
+			MaxSize:           int(aws.ToInt32(g.MaxSize)),
+			DesiredCapacity:   int(aws.ToInt32(g.DesiredCapacity)),
+			HealthCheckType:   aws.ToString(g.HealthCheckType),
+			HealthCheckGrace:  int(aws.ToInt32(g.HealthCheckGracePeriod)),
+			Tags:              awskind.Tags{},
+			MixedInstances:    fromMixedPolicy(g.MixedInstancesPolicy),
+			CapacityRebalance: aws.ToBool(g.CapacityRebalance),
+			WarmPool:          fromWarmPool(g.WarmPoolConfiguration),
+		}
+		if lt := g.LaunchTemplate; lt != nil {
+			r.Template = awskind.TemplateSpec{
+				ID: graph.UnmanagedRef[awskind.LaunchTemplate](
+					aws.ToString(lt.LaunchTemplateId),
+				), Version: graph.LiteralText(aws.ToString(lt.Version)),
+			}
+		}
+
+		for id := range strings.SplitSeq(aws.ToString(g.VPCZoneIdentifier), ",") {
+			r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](strings.TrimSpace(id)))
+		}
+
+		for _, arn := range g.TargetGroupARNs {
+			r.TargetGroups = append(r.TargetGroups, graph.UnmanagedRef[awskind.TargetGroup](arn))
+		}
+
+		for _, tag := range g.Tags {
+			if aws.ToBool(
+				tag.PropagateAtLaunch,
+			) { // one that does not reach the machines is not what was asked for
+				r.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+			}
+		}
+
+		out = append(out, plan.ActualResource{Addr: addressFromTags(r.Tags), ID: r.Name, Resource: r})
+	}
+
+	return out, err
+}
+
+// toTemplateSpec is nil where a policy names the template.
+func toTemplateSpec(t awskind.TemplateSpec) *astypes.LaunchTemplateSpecification {
+	if t.ID.Literal() == "" {
+		return nil
+	}
+
+	id := t.ID.Literal()
+	version, _ := t.Version.Literal()
+
+	return &astypes.LaunchTemplateSpecification{LaunchTemplateId: &id, Version: &version}
+}
+
+func toScalingTags(group string, tags awskind.Tags) []astypes.Tag {
+	var out []astypes.Tag
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, astypes.Tag{
+			Key:               aws.String(k),
+			Value:             aws.String(tags[k]),
+			PropagateAtLaunch: aws.Bool(true),
+			ResourceId:        aws.String(group),
+			ResourceType:      aws.String("auto-scaling-group"),
+		})
+	}
+
+	return out
+}

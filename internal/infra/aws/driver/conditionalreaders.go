@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type describeTagsAPI interface {
+	DescribeTags(
+		context.Context,
+		*ec2.DescribeTagsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeTagsOutput, error)
+}
+
+// conditionalReaders are readers of what most clusters have none of, by EC2's type of resource.
+type conditionalReaders map[ec2types.ResourceType]resourceReader
+
+// combineReaders asks once which of the types the cluster has, and reads those.
+func (s conditionalReaders) combineReaders(api describeTagsAPI, scope Scope) resourceReader {
+	return func(ctx context.Context) ([]plan.ActualResource, error) {
+		var types []string
+		for t := range s {
+			types = append(types, string(t))
+		}
+
+		slices.Sort(types)
+		has, err := listTaggedTypes(ctx, api, scope, types)
+		if err != nil {
+			return nil, err
+		}
+
+		return readEach(
+			has,
+			func(t ec2types.ResourceType) ([]plan.ActualResource, error) { return s[t](ctx) },
+		)
+	}
+}
+
+// listTaggedTypes are those of types that the cluster's tag is on.
+func listTaggedTypes(
+	ctx context.Context,
+	api describeTagsAPI,
+	scope Scope,
+	types []string,
+) ([]ec2types.ResourceType, error) {
+	var out []ec2types.ResourceType
+	pages := ec2.NewDescribeTagsPaginator(api, &ec2.DescribeTagsInput{
+		Filters: slices.Concat(
+			NewFilters("key", awskind.TagCluster),
+			NewFilters("value", scope.Cluster),
+			NewFilters("resource-type", types...),
+		), MaxResults: aws.Int32(1000),
+	})
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list what has the cluster's tag")
+		}
+
+		for _, t := range page.Tags {
+			if !slices.Contains(out, t.ResourceType) && slices.Contains(types, string(t.ResourceType)) {
+				out = append(out, t.ResourceType)
+			}
+		}
+	}
+
+	slices.Sort(out)
+
+	return out, nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/route53"
+	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type recordAPI interface {
+	ListResourceRecordSets(
+		context.Context,
+		*route53.ListResourceRecordSetsInput,
+		...func(*route53.Options),
+	) (*route53.ListResourceRecordSetsOutput, error)
+	ChangeResourceRecordSets(
+		context.Context,
+		*route53.ChangeResourceRecordSetsInput,
+		...func(*route53.Options),
+	) (*route53.ChangeResourceRecordSetsOutput, error)
+}
+
+// registerRecords drives record sets. One of the same name that is not ours is never changed: Route 53 refuses ours beside it.
+func registerRecords(c *Cloud, api recordAPI) {
+	put := func(ctx context.Context, want awskind.DNSRecord) (plan.StepResult, error) {
+		zone := want.Zone.Literal()
+		err := changeRecord(ctx, api, r53types.ChangeActionUpsert, want)
+		return plan.StepResult{
+				ID: recordID(want),
+			}, transport.Wrap(
+				err,
+				"put %s %s into zone %s",
+				want.Name,
+				want.Type,
+				zone,
+			)
+	}
+
+	registerDriver(c, driver[awskind.DNSRecord]{
+		create: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
+		update: func(ctx context.Context, t task[awskind.DNSRecord]) (plan.StepResult, error) { return put(ctx, t.want) },
+		remove: func(ctx context.Context, t task[awskind.DNSRecord]) error {
+			err := changeRecord(ctx, api, r53types.ChangeActionDelete, t.have)
+			if e, ok := errors.AsType[*r53types.InvalidChangeBatch](err); ok &&
+				strings.Contains(strings.Join(e.Messages, " ")+e.ErrorMessage(), "not found") {
+				return nil
+			}
+
+			return transport.Wrap(err, "delete %s %s from zone %s", t.have.Name, t.have.Type, t.have.Zone.Literal())
+		},
+	})
+}
+
+func recordID(r awskind.DNSRecord) string {
+	return r.Zone.Literal() + "/" + r.Name + "/" + r.Type + "/" + r.SetID
+}
+
+func changeRecord(
+	ctx context.Context,
+	api recordAPI,
+	action r53types.ChangeAction,
+	r awskind.DNSRecord,
+) error {
+	zone := r.Zone.Literal()
+	weight := int64(r.Weight)
+	set := &r53types.ResourceRecordSet{
+		Name:          &r.Name,
+		Type:          r53types.RRType(r.Type),
+		SetIdentifier: &r.SetID,
+		Weight:        &weight,
+	}
+
+	for _, v := range r.Values {
+		value, _ := v.Literal()
+		set.ResourceRecords = append(set.ResourceRecords, r53types.ResourceRecord{Value: &value})
+	}
+
+	if len(r.Values) > 0 {
+		set.TTL = aws.Int64(int64(r.TTL))
+	} else {
+		name, _ := r.Alias.DNSName.Literal()
+		in, _ := r.Alias.Zone.Literal()
+		set.AliasTarget = &r53types.AliasTarget{DNSName: &name, HostedZoneId: &in, EvaluateTargetHealth: r.Alias.EvaluateHealth}
+	}
+
+	_, err := api.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
+		HostedZoneId: &zone,
+		ChangeBatch: &r53types.ChangeBatch{
+			Changes: []r53types.Change{{Action: action, ResourceRecordSet: set}},
+		},
+	})
+
+	return err
+}
+
+// WalkRecords walks over the records of a zone.
+func WalkRecords(
+	ctx context.Context,
+	api route53.ListResourceRecordSetsAPIClient,
+	id string,
+	do func(r53types.ResourceRecordSet),
+) error {
+	in := &route53.ListResourceRecordSetsInput{HostedZoneId: &id}
+	for {
+		page, err := api.ListResourceRecordSets(ctx, in)
+		if err != nil {
+			return transport.Wrap(err, "list the records of zone %s", id)
+		}
+
+		for _, r := range page.ResourceRecordSets {
+			do(r)
+		}
+
+		if !page.IsTruncated {
+			return nil
+		}
+
+		in.StartRecordName = page.NextRecordName
+		in.StartRecordType = page.NextRecordType
+		in.StartRecordIdentifier = page.NextRecordIdentifier
+	}
+}
+
+// readRecords returns the cluster's records in a zone. A zone that is gone has none.
+func readRecords(ctx context.Context, api recordAPI, id string, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	err := WalkRecords(ctx, api, id, func(s r53types.ResourceRecordSet) {
+		if aws.ToString(s.SetIdentifier) == awskind.RecordSetID(scope.Cluster) {
+			r := fromRecord(id, s)
+			out = append(out, plan.ActualResource{ID: recordID(r), Resource: r})
+		}
+	})
+	if plan.ErrorClassOf(err) == plan.NotFound {
+		return nil, nil
+	}
+
+	return out, err
+}
+
+func fromRecord(zone string, s r53types.ResourceRecordSet) awskind.DNSRecord {
+	r := awskind.DNSRecord{
+		Zone:   graph.UnmanagedRef[awskind.HostedZone](zone),
+		Name:   strings.TrimSuffix(aws.ToString(s.Name), "."),
+		Type:   string(s.Type),
+		SetID:  aws.ToString(s.SetIdentifier),
+		Weight: int(aws.ToInt64(s.Weight)),
+		TTL:    int(aws.ToInt64(s.TTL)),
+	}
+
+	for _, v := range s.ResourceRecords {
+		r.Values = append(r.Values, graph.LiteralText(aws.ToString(v.Value)))
+	}
+
+	if a := s.AliasTarget; a != nil {
+		r.Alias = awskind.AliasTarget{
+			DNSName: graph.LiteralText(
+				strings.TrimSuffix(aws.ToString(a.DNSName), "."),
+			), Zone: graph.LiteralText(aws.ToString(a.HostedZoneId)), EvaluateHealth: a.EvaluateTargetHealth,
+		}
+	}
+
+	return r
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type addressAPI interface {
+	tagAPI
+	DescribeAddresses(
+		context.Context,
+		*ec2.DescribeAddressesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeAddressesOutput, error)
+	AllocateAddress(
+		context.Context,
+		*ec2.AllocateAddressInput,
+		...func(*ec2.Options),
+	) (*ec2.AllocateAddressOutput, error)
+	ReleaseAddress(
+		context.Context,
+		*ec2.ReleaseAddressInput,
+		...func(*ec2.Options),
+	) (*ec2.ReleaseAddressOutput, error)
+}
+
+// registerAddresses drives elastic IP addresses.
+func registerAddresses(c *Cloud, api addressAPI, scope Scope) {
+	c.addReader(func(ctx context.Context) ([]plan.ActualResource, error) {
+		page, err := api.DescribeAddresses(
+			ctx,
+			&ec2.DescribeAddressesInput{Filters: clusterFilters(scope)},
+		) // it has no pages
+		if err != nil {
+			return nil, transport.Wrap(err, "list elastic IP addresses")
+		}
+
+		var out []plan.ActualResource
+
+		for _, a := range page.Addresses {
+			r := awskind.EIP{Domain: string(a.Domain), Tags: FromEC2Tags(a.Tags)}
+			out = append(out, plan.ActualResource{
+				Addr:       addressFromTags(r.Tags),
+				ID:         aws.ToString(a.AllocationId),
+				Resource:   r,
+				Attributes: map[string]string{"PublicIp": aws.ToString(a.PublicIp)},
+			})
+		}
+
+		return out, nil
+	}, awskind.EIP{})
+
+	registerDriver(c, driver[awskind.EIP]{
+		create: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
+			out, err := api.AllocateAddress(ctx, &ec2.AllocateAddressInput{
+				Domain: ec2types.DomainType(
+					t.want.Domain,
+				), TagSpecifications: tagSpecifications(ec2types.ResourceTypeElasticIp, t.want.Tags),
+			})
+			if err != nil {
+				return plan.StepResult{}, transport.Wrap(err, "allocate an elastic IP address")
+			}
+
+			return plan.StepResult{
+				ID:         aws.ToString(out.AllocationId),
+				Attributes: map[string]string{"PublicIp": aws.ToString(out.PublicIp)},
+			}, nil
+		},
+		update: func(ctx context.Context, t task[awskind.EIP]) (plan.StepResult, error) {
+			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+		},
+		remove: func(ctx context.Context, t task[awskind.EIP]) error {
+			_, err := api.ReleaseAddress(ctx, &ec2.ReleaseAddressInput{AllocationId: &t.id})
+			if err = transport.Wrap(err, "release"); plan.ErrorClassOf(err) == plan.InUse {
+				return transport.NotYet("%w", err)
+			}
+
+			return err
+		},
+	})
+}

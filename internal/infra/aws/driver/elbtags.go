@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+type elbTagReadAPI interface {
+	DescribeTags(
+		context.Context,
+		*elb.DescribeTagsInput,
+		...func(*elb.Options),
+	) (*elb.DescribeTagsOutput, error)
+}
+
+type elbTagAPI interface {
+	elbTagReadAPI
+	AddTags(context.Context, *elb.AddTagsInput, ...func(*elb.Options)) (*elb.AddTagsOutput, error)
+	RemoveTags(context.Context, *elb.RemoveTagsInput, ...func(*elb.Options)) (*elb.RemoveTagsOutput, error)
+}
+
+// maxDescribeTags is how many ARNs ELB's DescribeTags takes.
+const maxDescribeTags = 20
+
+// describeClusterTags returns the tags of those of arns that are the cluster's.
+func describeClusterTags(
+	ctx context.Context,
+	api elbTagAPI,
+	arns []string,
+	scope Scope,
+) (map[string]awskind.Tags, error) {
+	out, err := DescribeELBTags(ctx, api, arns)
+	maps.DeleteFunc(out, func(_ string, tags awskind.Tags) bool {
+		return tags[awskind.TagCluster] != scope.Cluster || tags[awskind.TagAddress] == ""
+	})
+	return out, err
+}
+
+// DescribeELBTags returns all tags of arns.
+func DescribeELBTags(
+	ctx context.Context,
+	api elbTagReadAPI,
+	arns []string,
+) (map[string]awskind.Tags, error) {
+	out := map[string]awskind.Tags{}
+	for list := range slices.Chunk(arns, maxDescribeTags) {
+		page, err := api.DescribeTags(ctx, &elb.DescribeTagsInput{ResourceArns: list})
+		if err != nil {
+			return nil, transport.Wrap(err, "list the tags of load balancers")
+		}
+
+		for _, d := range page.TagDescriptions {
+			tags := awskind.Tags{}
+			for _, t := range d.Tags {
+				tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+			}
+
+			out[aws.ToString(d.ResourceArn)] = tags
+		}
+	}
+
+	return out, nil
+}
+
+func retagELB(ctx context.Context, api elbTagAPI, arn string, want, have awskind.Tags) error {
+	set, remove := diffTags(want, have)
+	if len(set) > 0 {
+		if _, err := api.AddTags(ctx, &elb.AddTagsInput{ResourceArns: []string{arn}, Tags: toELBTags(set)}); err != nil {
+			return transport.Wrap(err, "tag")
+		}
+	}
+
+	if len(remove) > 0 {
+		if _, err := api.RemoveTags(ctx, &elb.RemoveTagsInput{ResourceArns: []string{arn}, TagKeys: remove}); err != nil {
+			return transport.Wrap(err, "untag")
+		}
+	}
+
+	return nil
+}
+
+func toELBTags(tags awskind.Tags) []elbtypes.Tag {
+	var out []elbtypes.Tag
+	for _, k := range slices.Sorted(maps.Keys(tags)) {
+		out = append(out, elbtypes.Tag{Key: aws.String(k), Value: aws.String(tags[k])})
+	}
+
+	return out
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type profileAPI interface {
+	ListInstanceProfiles(
+		context.Context,
+		*iam.ListInstanceProfilesInput,
+		...func(*iam.Options),
+	) (*iam.ListInstanceProfilesOutput, error)
+	GetInstanceProfile(
+		context.Context,
+		*iam.GetInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.GetInstanceProfileOutput, error)
+	CreateInstanceProfile(
+		context.Context,
+		*iam.CreateInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.CreateInstanceProfileOutput, error)
+	DeleteInstanceProfile(
+		context.Context,
+		*iam.DeleteInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.DeleteInstanceProfileOutput, error)
+	AddRoleToInstanceProfile(
+		context.Context,
+		*iam.AddRoleToInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.AddRoleToInstanceProfileOutput, error)
+	RemoveRoleFromInstanceProfile(
+		context.Context,
+		*iam.RemoveRoleFromInstanceProfileInput,
+		...func(*iam.Options),
+	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
+}
+
+// registerInstanceProfiles drives instance profiles, which are found by their path.
+func registerInstanceProfiles(c *Cloud, api profileAPI, scope Scope) {
+	c.readers = append(
+		c.readers,
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readProfiles(ctx, api, scope) },
+	)
+
+	registerDriver(c, driver[awskind.InstanceProfile]{
+		create: func(ctx context.Context, t task[awskind.InstanceProfile]) (plan.StepResult, error) {
+			return createProfile(ctx, api, t)
+		},
+		update: func(ctx context.Context, t task[awskind.InstanceProfile]) (plan.StepResult, error) {
+			return keepIdentity(t), setProfileRoles(ctx, api, t)
+		},
+		remove: func(ctx context.Context, t task[awskind.InstanceProfile]) error {
+			t.want = awskind.InstanceProfile{}
+			if err := setProfileRoles(ctx, api, t); err != nil {
+				return err
+			}
+
+			_, err := api.DeleteInstanceProfile(
+				ctx,
+				&iam.DeleteInstanceProfileInput{InstanceProfileName: &t.id},
+			)
+
+			return transport.Wrap(err, "delete")
+		},
+	})
+}
+
+// createProfile takes a profile over that an earlier run made and IAM, which is slow to tell, did not list.
+func createProfile(
+	ctx context.Context,
+	api profileAPI,
+	t task[awskind.InstanceProfile],
+) (plan.StepResult, error) {
+	t.id = t.want.Name
+	out, err := api.CreateInstanceProfile(
+		ctx,
+		&iam.CreateInstanceProfileInput{InstanceProfileName: &t.want.Name, Path: &t.want.Path},
+	)
+	if err = transport.Wrap(err, "create instance profile %s", t.id); err != nil {
+		if plan.ErrorClassOf(err) != plan.AlreadyExists {
+			return plan.StepResult{}, err
+		}
+
+		have, getErr := api.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: &t.id})
+		if getErr != nil || aws.ToString(have.InstanceProfile.Path) != t.want.Path {
+			return plan.StepResult{}, err
+		}
+
+		for _, r := range have.InstanceProfile.Roles {
+			t.have.Roles = append(t.have.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(r.RoleName)))
+		}
+
+		return plan.StepResult{
+				ID:         t.id,
+				Attributes: map[string]string{"Arn": aws.ToString(have.InstanceProfile.Arn)},
+			}, setProfileRoles(
+				ctx,
+				api,
+				t,
+			)
+	}
+
+	return plan.StepResult{
+			ID:         t.id,
+			Attributes: map[string]string{"Arn": aws.ToString(out.InstanceProfile.Arn)},
+		}, setProfileRoles(
+			ctx,
+			api,
+			t,
+		)
+}
+
+// setProfileRoles takes the roles out that should not be in, then puts the right one in: a profile holds one.
+func setProfileRoles(ctx context.Context, api profileAPI, t task[awskind.InstanceProfile]) error {
+	for _, r := range t.have.Roles {
+		if name := r.Literal(); !slices.Contains(t.want.Roles, r) {
+			_, err := api.RemoveRoleFromInstanceProfile(
+				ctx,
+				&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &t.id, RoleName: &name},
+			)
+			if err = transport.Wrap(err, "take role %s out of %s", name, t.id); err != nil &&
+				plan.ErrorClassOf(err) != plan.NotFound {
+				return err
+			}
+		}
+	}
+
+	for _, r := range t.want.Roles {
+		if name := r.Literal(); !slices.Contains(t.have.Roles, r) {
+			_, err := api.AddRoleToInstanceProfile(
+				ctx,
+				&iam.AddRoleToInstanceProfileInput{InstanceProfileName: &t.id, RoleName: &name},
+			)
+			if err != nil {
+				return transport.Wrap(err, "put role %s into %s", name, t.id)
+			}
+		}
+	}
+
+	return nil
+}
+
+func readProfiles(ctx context.Context, api profileAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	pages := iam.NewListInstanceProfilesPaginator(
+		api,
+		&iam.ListInstanceProfilesInput{PathPrefix: &scope.RolePath},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list instance profiles below %s", scope.RolePath)
+		}
+
+		for _, p := range page.InstanceProfiles {
+			r := awskind.InstanceProfile{
+				Name: aws.ToString(p.InstanceProfileName),
+				Path: aws.ToString(p.Path),
+			}
+			if r.Path != scope.RolePath {
+				continue
+			}
+
+			for _, role := range p.Roles {
+				r.Roles = append(r.Roles, graph.UnmanagedRef[awskind.IAMRole](aws.ToString(role.RoleName)))
+			}
+
+			out = append(
+				out,
+				plan.ActualResource{
+					ID:         r.Name,
+					Resource:   r,
+					Attributes: map[string]string{"Arn": aws.ToString(p.Arn)},
+				},
+			)
+		}
+	}
+
+	return out, nil
+}

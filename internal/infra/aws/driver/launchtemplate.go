@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type templateAPI interface {
+	tagAPI
+	DescribeLaunchTemplates(
+		context.Context,
+		*ec2.DescribeLaunchTemplatesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeLaunchTemplatesOutput, error)
+	DescribeLaunchTemplateVersions(
+		context.Context,
+		*ec2.DescribeLaunchTemplateVersionsInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeLaunchTemplateVersionsOutput, error)
+	CreateLaunchTemplate(
+		context.Context,
+		*ec2.CreateLaunchTemplateInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateLaunchTemplateOutput, error)
+	CreateLaunchTemplateVersion(
+		context.Context,
+		*ec2.CreateLaunchTemplateVersionInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateLaunchTemplateVersionOutput, error)
+	ModifyLaunchTemplate(
+		context.Context,
+		*ec2.ModifyLaunchTemplateInput,
+		...func(*ec2.Options),
+	) (*ec2.ModifyLaunchTemplateOutput, error)
+	DeleteLaunchTemplate(
+		context.Context,
+		*ec2.DeleteLaunchTemplateInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteLaunchTemplateOutput, error)
+}
+
+const latestVersionAttribute = "LatestVersionNumber"
+
+// registerLaunchTemplates drives launch templates. A change is a new version; auto scaling groups name versions by number.
+func registerLaunchTemplates(c *Cloud, api templateAPI, scope Scope) {
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readTemplates(ctx, api, scope) },
+		awskind.LaunchTemplate{},
+	)
+
+	registerDriver(c, driver[awskind.LaunchTemplate]{
+		create: func(ctx context.Context, t task[awskind.LaunchTemplate]) (plan.StepResult, error) {
+			out, err := api.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
+				LaunchTemplateName: &t.want.Name,
+				ClientToken:        &t.token,
+				LaunchTemplateData: toTemplateRequest(t.want.Data),
+				TagSpecifications:  tagSpecifications(ec2types.ResourceTypeLaunchTemplate, t.want.Tags),
+			})
+			if err != nil {
+				return plan.StepResult{}, transport.Wrap(err, "create launch template")
+			}
+
+			return templateResult(
+				aws.ToString(out.LaunchTemplate.LaunchTemplateId),
+				out.LaunchTemplate.LatestVersionNumber,
+			), nil
+		},
+		update: func(ctx context.Context, t task[awskind.LaunchTemplate]) (plan.StepResult, error) {
+			return updateTemplate(ctx, api, t)
+		},
+		remove: func(ctx context.Context, t task[awskind.LaunchTemplate]) error {
+			_, err := api.DeleteLaunchTemplate(ctx, &ec2.DeleteLaunchTemplateInput{LaunchTemplateId: &t.id})
+			return transport.Wrap(err, "delete")
+		},
+	})
+}
+
+func templateResult(id string, version *int64) plan.StepResult {
+	return plan.StepResult{
+		ID:         id,
+		Attributes: map[string]string{latestVersionAttribute: strconv.FormatInt(aws.ToInt64(version), 10)},
+	}
+}
+
+func updateTemplate(
+	ctx context.Context,
+	api templateAPI,
+	t task[awskind.LaunchTemplate],
+) (plan.StepResult, error) {
+	made := keepIdentity(t)
+	if len(plan.Diff(awskind.LaunchTemplate{Data: t.want.Data}, t.have)) > 0 {
+		out, err := api.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+			LaunchTemplateId: &t.id, ClientToken: &t.token, LaunchTemplateData: toTemplateRequest(t.want.Data),
+		})
+		if err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "create a new version")
+		}
+
+		version := out.LaunchTemplateVersion.VersionNumber
+		made = templateResult(t.id, version)
+		number := strconv.FormatInt(aws.ToInt64(version), 10)
+		if _, err := api.ModifyLaunchTemplate(ctx, &ec2.ModifyLaunchTemplateInput{LaunchTemplateId: &t.id, DefaultVersion: &number}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "make version %s the default", number)
+		}
+	}
+
+	return made, retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+}
+
+// templatePageSize is how many templates, and how many versions, EC2 lists in a page.
+const templatePageSize = 200
+
+// readTemplates makes two paged calls, however many templates there are: EC2 lists the latest versions of all at once.
+func readTemplates(ctx context.Context, api templateAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	at := map[string]int{}
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(
+		api,
+		&ec2.DescribeLaunchTemplatesInput{
+			Filters:    clusterFilters(scope),
+			MaxResults: aws.Int32(templatePageSize),
+		},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list launch templates")
+		}
+
+		for _, lt := range page.LaunchTemplates {
+			r := awskind.LaunchTemplate{Name: aws.ToString(lt.LaunchTemplateName), Tags: FromEC2Tags(lt.Tags)}
+			id := aws.ToString(lt.LaunchTemplateId)
+			at[id] = len(out)
+			out = append(out, plan.ActualResource{
+				Addr:       addressFromTags(r.Tags),
+				ID:         id,
+				Resource:   r,
+				Attributes: templateResult(id, lt.LatestVersionNumber).Attributes,
+			})
+		}
+	}
+
+	if len(out) == 0 {
+		return nil, nil
+	}
+
+	versions := ec2.NewDescribeLaunchTemplateVersionsPaginator(api, &ec2.DescribeLaunchTemplateVersionsInput{
+		Versions: []string{"$Latest"}, MaxResults: aws.Int32(templatePageSize),
+	})
+
+	for versions.HasMorePages() {
+		page, err := versions.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list the versions of launch templates")
+		}
+
+		for _, v := range page.LaunchTemplateVersions {
+			i, ok := at[aws.ToString(v.LaunchTemplateId)]
+			if r, is := resourceAt(out, i, ok).(awskind.LaunchTemplate); is && v.LaunchTemplateData != nil {
+				r.Data = fromTemplateData(*v.LaunchTemplateData)
+				out[i].Resource = r
+			}
+		}
+	}
+
+	return out, nil
+}
+
+func resourceAt(
+	list []plan.ActualResource,
+	i int,
+	ok bool,
+) graph.Resource { //nolint:revive // ok belongs to i
+	if !ok {
+		return nil
+	}
+
+	return list[i].Resource
+}
+
+func toTemplateRequest(d awskind.LaunchTemplateData) *ec2types.RequestLaunchTemplateData {
+	data, _ := d.UserData.Literal()
+	profile := d.Profile.Name.Literal()
+	req := &ec2types.RequestLaunchTemplateData{
+		ImageId:            &d.ImageID,
+		InstanceType:       ec2types.InstanceType(d.InstanceType),
+		UserData:           &data,
+		IamInstanceProfile: &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: &profile},
+		MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{
+			HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointState(d.Metadata.Endpoint),
+			HttpTokens: ec2types.LaunchTemplateHttpTokensState(
+				d.Metadata.Tokens,
+			), HttpPutResponseHopLimit: int32OrNil(d.Metadata.HopLimit),
+		},
+	}
+	if d.KeyName.Literal() != "" {
+		req.KeyName = aws.String(d.KeyName.Literal())
+	}
+
+	if profile == "" {
+		req.IamInstanceProfile = nil
+	}
+
+	for _, g := range d.SecurityGroups {
+		req.SecurityGroupIds = append(req.SecurityGroupIds, g.Literal())
+	}
+
+	for _, b := range d.BlockDevices {
+		key, _ := b.EBS.KMSKey.Literal()
+		req.BlockDeviceMappings = append(
+			req.BlockDeviceMappings,
+			ec2types.LaunchTemplateBlockDeviceMappingRequest{
+				DeviceName: &b.DeviceName,
+				Ebs: &ec2types.LaunchTemplateEbsBlockDeviceRequest{
+					VolumeType:          ec2types.VolumeType(b.EBS.VolumeType),
+					VolumeSize:          int32OrNil(b.EBS.VolumeSize),
+					Iops:                int32OrNil(b.EBS.IOPS),
+					Throughput:          int32OrNil(b.EBS.Throughput),
+					Encrypted:           &b.EBS.Encrypted,
+					KmsKeyId:            stringOrNil(key),
+					DeleteOnTermination: &b.EBS.DeleteOnTermination,
+				},
+			},
+		)
+	}
+
+	for _, s := range d.Tags {
+		req.TagSpecifications = append(req.TagSpecifications, ec2types.LaunchTemplateTagSpecificationRequest{
+			ResourceType: ec2types.ResourceType(s.ResourceType), Tags: toEC2Tags(s.Tags),
+		})
+	}
+
+	return req
+}
+
+func fromTemplateData(v ec2types.ResponseLaunchTemplateData) awskind.LaunchTemplateData {
+	d := awskind.LaunchTemplateData{
+		ImageID: aws.ToString(
+			v.ImageId,
+		), InstanceType: string(v.InstanceType), UserData: graph.LiteralText(aws.ToString(v.UserData)),
+	}
+	if v.KeyName != nil {
+		d.KeyName = graph.UnmanagedRef[awskind.KeyPair](*v.KeyName)
+	}
+
+	if v.IamInstanceProfile != nil {
+		d.Profile.Name = graph.UnmanagedRef[awskind.InstanceProfile](aws.ToString(v.IamInstanceProfile.Name))
+	}
+
+	if m := v.MetadataOptions; m != nil {
+		d.Metadata = awskind.MetadataOptions{
+			Endpoint: string(m.HttpEndpoint),
+			Tokens:   string(m.HttpTokens),
+			HopLimit: int(aws.ToInt32(m.HttpPutResponseHopLimit)),
+		}
+	}
+
+	for _, g := range v.SecurityGroupIds {
+		d.SecurityGroups = append(d.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](g))
+	}
+
+	for _, b := range v.BlockDeviceMappings {
+		device := awskind.BlockDevice{DeviceName: aws.ToString(b.DeviceName)}
+		if e := b.Ebs; e != nil {
+			device.EBS = awskind.EBS{
+				VolumeType:          string(e.VolumeType),
+				VolumeSize:          int(aws.ToInt32(e.VolumeSize)),
+				IOPS:                int(aws.ToInt32(e.Iops)),
+				Throughput:          int(aws.ToInt32(e.Throughput)),
+				Encrypted:           aws.ToBool(e.Encrypted),
+				KMSKey:              graph.LiteralText(aws.ToString(e.KmsKeyId)),
+				DeleteOnTermination: aws.ToBool(e.DeleteOnTermination),
+			}
+		}
+
+		d.BlockDevices = append(d.BlockDevices, device)
+	}
+
+	for _, s := range v.TagSpecifications {
+		d.Tags = append(
+			d.Tags,
+			awskind.TagSpecification{ResourceType: string(s.ResourceType), Tags: FromEC2Tags(s.Tags)},
+		)
+	}
+
+	return d
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"maps"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	elb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	elbtypes "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type balancerAPI interface {
+	balancerReadAPI
+	balancerChangeAPI
+	elbTagAPI
+	targetGroupAPI
+	listenerAPI
+}
+
+type balancerReadAPI interface {
+	DescribeLoadBalancers(
+		context.Context,
+		*elb.DescribeLoadBalancersInput,
+		...func(*elb.Options),
+	) (*elb.DescribeLoadBalancersOutput, error)
+	DescribeLoadBalancerAttributes(
+		context.Context,
+		*elb.DescribeLoadBalancerAttributesInput,
+		...func(*elb.Options),
+	) (*elb.DescribeLoadBalancerAttributesOutput, error)
+}
+
+type balancerChangeAPI interface {
+	CreateLoadBalancer(
+		context.Context,
+		*elb.CreateLoadBalancerInput,
+		...func(*elb.Options),
+	) (*elb.CreateLoadBalancerOutput, error)
+	ModifyLoadBalancerAttributes(
+		context.Context,
+		*elb.ModifyLoadBalancerAttributesInput,
+		...func(*elb.Options),
+	) (*elb.ModifyLoadBalancerAttributesOutput, error)
+	SetSubnets(context.Context, *elb.SetSubnetsInput, ...func(*elb.Options)) (*elb.SetSubnetsOutput, error)
+	SetSecurityGroups(
+		context.Context,
+		*elb.SetSecurityGroupsInput,
+		...func(*elb.Options),
+	) (*elb.SetSecurityGroupsOutput, error)
+	DeleteLoadBalancer(
+		context.Context,
+		*elb.DeleteLoadBalancerInput,
+		...func(*elb.Options),
+	) (*elb.DeleteLoadBalancerOutput, error)
+}
+
+// registerLoadBalancers drives load balancers, their listeners, and target groups.
+func registerLoadBalancers(c *Cloud, api balancerAPI, scope Scope) {
+	poller := &transport.StatePoller[elbtypes.LoadBalancer]{
+		Describe: func(ctx context.Context, arns []string) (map[string]elbtypes.LoadBalancer, error) {
+			return DescribeBalancers(ctx, api, arns)
+		},
+	}
+
+	c.readers = append(c.readers, func(ctx context.Context) ([]plan.ActualResource, error) {
+		return readBalancersAndTargets(ctx, api, scope)
+	})
+	registerDriver(c, driver[awskind.LoadBalancer]{
+		create: func(ctx context.Context, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
+			return createBalancer(ctx, api, t)
+		},
+		update: func(ctx context.Context, t task[awskind.LoadBalancer]) (plan.StepResult, error) {
+			return updateBalancer(ctx, api, t)
+		},
+		remove: func(ctx context.Context, t task[awskind.LoadBalancer]) error {
+			if _, err := api.DeleteLoadBalancer(ctx, &elb.DeleteLoadBalancerInput{LoadBalancerArn: &t.id}); err != nil {
+				return transport.Wrap(err, "delete")
+			}
+
+			return poller.WaitUntil(ctx, t.id, func(_ elbtypes.LoadBalancer, found bool) (bool, error) {
+				t.reportWaiting("it is going")
+				return !found, nil
+			})
+		},
+		waitReady: func(ctx context.Context, t task[awskind.LoadBalancer], m plan.StepResult) error {
+			return poller.WaitUntil(ctx, m.ID, func(lb elbtypes.LoadBalancer, found bool) (bool, error) {
+				if !found || lb.State == nil {
+					return found, nil
+				}
+
+				t.reportWaiting("it is " + string(lb.State.Code))
+				if lb.State.Code == elbtypes.LoadBalancerStateEnumFailed {
+					return false, transport.Wrap(transport.ReasonError(aws.ToString(lb.State.Reason)), "make %s", t.want.Name)
+				}
+
+				return lb.State.Code == elbtypes.LoadBalancerStateEnumActive, nil
+			})
+		},
+	})
+
+	registerTargetGroups(c, api)
+	registerListeners(c, api)
+}
+
+func DescribeBalancers(
+	ctx context.Context,
+	api elb.DescribeLoadBalancersAPIClient,
+	arns []string,
+) (map[string]elbtypes.LoadBalancer, error) {
+	out := map[string]elbtypes.LoadBalancer{}
+	page, err := api.DescribeLoadBalancers(ctx, &elb.DescribeLoadBalancersInput{LoadBalancerArns: arns})
+	if err = transport.Wrap(err, "look at load balancers"); plan.ErrorClassOf(err) == plan.NotFound {
+		if len(arns) == 1 {
+			return out, nil
+		}
+
+		for _, arn := range arns { // one that is gone fails the call for all
+			one, oneErr := DescribeBalancers(ctx, api, []string{arn})
+			if oneErr != nil {
+				return nil, oneErr
+			}
+
+			maps.Copy(out, one)
+		}
+
+		return out, nil
+	}
+
+	if err != nil {
+		return nil, err
+	}
+
+	for _, lb := range page.LoadBalancers {
+		out[aws.ToString(lb.LoadBalancerArn)] = lb
+	}
+
+	return out, nil
+}
+
+func createBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	t task[awskind.LoadBalancer],
+) (plan.StepResult, error) {
+	w := t.want
+	out, err := api.CreateLoadBalancer(ctx, &elb.CreateLoadBalancerInput{
+		Name:           &w.Name,
+		Type:           elbtypes.LoadBalancerTypeEnum(w.Type),
+		Scheme:         elbtypes.LoadBalancerSchemeEnum(w.Scheme),
+		Subnets:        refIDs(w.Subnets),
+		SecurityGroups: refIDs(w.SecurityGroups),
+		Tags:           toELBTags(w.Tags),
+	})
+	if err != nil {
+		return plan.StepResult{}, transport.Wrap(err, "create load balancer %s", w.Name)
+	}
+
+	lb := out.LoadBalancers[0]
+	t.id = aws.ToString(lb.LoadBalancerArn)
+	t.have = w
+	t.have.Attributes = nil
+	made, err := updateBalancer(ctx, api, t)
+	made.Attributes = balancerAttributes(lb)
+
+	return made, err
+}
+
+// balancerAttributes are what AWS makes up.
+func balancerAttributes(lb elbtypes.LoadBalancer) map[string]string {
+	return map[string]string{
+		"DNSName":               aws.ToString(lb.DNSName),
+		"CanonicalHostedZoneID": aws.ToString(lb.CanonicalHostedZoneId),
+	}
+}
+
+func updateBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	t task[awskind.LoadBalancer],
+) (plan.StepResult, error) {
+	w := t.want
+	h := t.have
+	if !sameRefs(w.Subnets, h.Subnets) {
+		if _, err := api.SetSubnets(ctx, &elb.SetSubnetsInput{LoadBalancerArn: &t.id, Subnets: refIDs(w.Subnets)}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set subnets")
+		}
+	}
+
+	if !sameRefs(w.SecurityGroups, h.SecurityGroups) {
+		if _, err := api.SetSecurityGroups(ctx, &elb.SetSecurityGroupsInput{LoadBalancerArn: &t.id, SecurityGroups: refIDs(w.SecurityGroups)}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set security groups")
+		}
+	}
+
+	var attrs []elbtypes.LoadBalancerAttribute
+
+	for _, k := range changedKeys(w.Attributes, h.Attributes) {
+		attrs = append(
+			attrs,
+			elbtypes.LoadBalancerAttribute{Key: aws.String(k), Value: aws.String(w.Attributes[k])},
+		)
+	}
+
+	if len(attrs) > 0 {
+		if _, err := api.ModifyLoadBalancerAttributes(ctx, &elb.ModifyLoadBalancerAttributesInput{LoadBalancerArn: &t.id, Attributes: attrs}); err != nil {
+			return plan.StepResult{}, transport.Wrap(err, "set attributes")
+		}
+	}
+
+	return keepIdentity(t), retagELB(ctx, api, t.id, w.Tags, h.Tags)
+}
+
+// readBalancersAndTargets lists all load balancers and target groups, since ELB has no filter by tag, and asks for the tags of
+// twenty at a time.
+func readBalancersAndTargets(
+	ctx context.Context,
+	api balancerAPI,
+	scope Scope,
+) ([]plan.ActualResource, error) {
+	var lbs []elbtypes.LoadBalancer
+	var tgs []elbtypes.TargetGroup
+	err := runBoth(
+		func() (err error) { lbs, err = ListBalancers(ctx, api); return err },
+		func() (err error) { tgs, err = ListTargetGroups(ctx, api); return err },
+	)
+	if err != nil {
+		return nil, err
+	}
+
+	var arns []string
+	for _, lb := range lbs {
+		arns = append(arns, aws.ToString(lb.LoadBalancerArn))
+	}
+
+	for _, tg := range tgs {
+		arns = append(arns, aws.ToString(tg.TargetGroupArn))
+	}
+
+	tags, err := describeClusterTags(ctx, api, arns, scope)
+	if err != nil {
+		return nil, err
+	}
+
+	var balancers, groups []plan.ActualResource
+	err = runBoth(
+		func() (err error) {
+			balancers, err = readEach(lbs, func(lb elbtypes.LoadBalancer) ([]plan.ActualResource, error) {
+				if t, ok := tags[aws.ToString(lb.LoadBalancerArn)]; ok {
+					return readBalancer(ctx, api, lb, t)
+				}
+
+				return nil, nil
+			})
+
+			return err
+		},
+		func() (err error) { groups, err = readTargetGroups(ctx, api, tgs, tags); return err },
+	)
+
+	return append(balancers, groups...), err
+}
+
+func ListBalancers(ctx context.Context, api elb.DescribeLoadBalancersAPIClient) ([]elbtypes.LoadBalancer, error) {
+	var out []elbtypes.LoadBalancer
+	pages := elb.NewDescribeLoadBalancersPaginator(api, &elb.DescribeLoadBalancersInput{})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list load balancers")
+		}
+
+		out = append(out, page.LoadBalancers...)
+	}
+
+	return out, nil
+}
+
+func readBalancer(
+	ctx context.Context,
+	api balancerAPI,
+	lb elbtypes.LoadBalancer,
+	tags awskind.Tags,
+) ([]plan.ActualResource, error) {
+	arn := aws.ToString(lb.LoadBalancerArn)
+	var attrs *elb.DescribeLoadBalancerAttributesOutput
+	var listeners []plan.ActualResource
+	err := runBoth(
+		func() (err error) {
+			attrs, err = api.DescribeLoadBalancerAttributes(
+				ctx,
+				&elb.DescribeLoadBalancerAttributesInput{LoadBalancerArn: &arn},
+			)
+
+			return transport.Wrap(err, "read the attributes of %s", arn)
+		},
+		func() (err error) { listeners, err = readListeners(ctx, api, arn); return err },
+	)
+	if err != nil {
+		return nil, err
+	}
+
+	r := awskind.LoadBalancer{
+		Name:       aws.ToString(lb.LoadBalancerName),
+		Type:       string(lb.Type),
+		Scheme:     string(lb.Scheme),
+		Attributes: map[string]string{},
+		Tags:       tags,
+	}
+
+	for _, z := range lb.AvailabilityZones {
+		r.Subnets = append(r.Subnets, graph.UnmanagedRef[awskind.Subnet](aws.ToString(z.SubnetId)))
+	}
+
+	for _, g := range lb.SecurityGroups {
+		r.SecurityGroups = append(r.SecurityGroups, graph.UnmanagedRef[awskind.SecurityGroup](g))
+	}
+
+	for _, a := range attrs.Attributes {
+		r.Attributes[aws.ToString(a.Key)] = aws.ToString(a.Value)
+	}
+
+	out := []plan.ActualResource{{
+		Addr:       addressFromTags(tags),
+		ID:         arn,
+		Resource:   r,
+		Attributes: balancerAttributes(lb),
+	}}
+
+	return append(out, listeners...), nil
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type routeTableAPI interface {
+	tagAPI
+	DescribeRouteTables(
+		context.Context,
+		*ec2.DescribeRouteTablesInput,
+		...func(*ec2.Options),
+	) (*ec2.DescribeRouteTablesOutput, error)
+	CreateRouteTable(
+		context.Context,
+		*ec2.CreateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.CreateRouteTableOutput, error)
+	DeleteRouteTable(
+		context.Context,
+		*ec2.DeleteRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.DeleteRouteTableOutput, error)
+}
+
+// registerRouteTables drives route tables and, found through them, their routes and associations.
+func registerRouteTables(c *Cloud, api routeTableAPI, scope Scope) {
+	c.addReader(
+		func(ctx context.Context) ([]plan.ActualResource, error) { return readRouteTables(ctx, api, scope) },
+		awskind.RouteTable{},
+		awskind.RouteTableAssociation{},
+		awskind.Route{},
+	)
+
+	registerDriver(c, driver[awskind.RouteTable]{
+		create: func(ctx context.Context, t task[awskind.RouteTable]) (plan.StepResult, error) {
+			vpc := t.want.VPC.Literal()
+			out, err := api.CreateRouteTable(ctx, &ec2.CreateRouteTableInput{
+				VpcId: &vpc, ClientToken: &t.token, TagSpecifications: tagSpecifications(ec2types.ResourceTypeRouteTable, t.want.Tags),
+			})
+			if err != nil {
+				return plan.StepResult{}, transport.Wrap(err, "create route table")
+			}
+
+			return plan.StepResult{ID: aws.ToString(out.RouteTable.RouteTableId)}, nil
+		},
+		update: func(ctx context.Context, t task[awskind.RouteTable]) (plan.StepResult, error) {
+			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)
+		},
+		remove: func(ctx context.Context, t task[awskind.RouteTable]) error {
+			_, err := api.DeleteRouteTable(ctx, &ec2.DeleteRouteTableInput{RouteTableId: &t.id})
+			return transport.Wrap(err, "delete")
+		},
+	})
+}
+
+func readRouteTables(ctx context.Context, api routeTableAPI, scope Scope) ([]plan.ActualResource, error) {
+	var out []plan.ActualResource
+	pages := ec2.NewDescribeRouteTablesPaginator(
+		api,
+		&ec2.DescribeRouteTablesInput{Filters: clusterFilters(scope)},
+	)
+
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, transport.Wrap(err, "list route tables")
+		}
+
+		for _, rt := range page.RouteTables {
+			out = append(out, fromRouteTable(rt)...)
+		}
+	}
+
+	return out, nil
+}
+
+// fromRouteTable returns a table, its routes but AWS's own, and its associations with subnets.
+func fromRouteTable(rt ec2types.RouteTable) []plan.ActualResource {
+	id := aws.ToString(rt.RouteTableId)
+	table := graph.UnmanagedRef[awskind.RouteTable](id)
+	r := awskind.RouteTable{
+		VPC:  graph.UnmanagedRef[awskind.VPC](aws.ToString(rt.VpcId)),
+		Tags: FromEC2Tags(rt.Tags),
+	}
+
+	out := []plan.ActualResource{{Addr: addressFromTags(r.Tags), ID: id, Resource: r}}
+
+	for _, route := range rt.Routes {
+		gateway := aws.ToString(route.GatewayId)
+		dest := aws.ToString(route.DestinationCidrBlock)
+		// local is the VPC itself; a vpce- gateway comes and goes with its endpoint.
+		if gateway == "local" || strings.HasPrefix(gateway, "vpce-") || dest == "" ||
+			route.Origin == ec2types.RouteOriginEnableVgwRoutePropagation {
+			continue
+		}
+
+		out = append(out, plan.ActualResource{ID: id + "/" + dest, Resource: awskind.Route{
+			Table:       table,
+			Destination: dest,
+			Gateway:     graph.UnmanagedRef[awskind.InternetGateway](gateway),
+			NAT:         graph.UnmanagedRef[awskind.NATGateway](aws.ToString(route.NatGatewayId)),
+			Peering:     graph.UnmanagedRef[awskind.VPCPeering](aws.ToString(route.VpcPeeringConnectionId)),
+		}})
+	}
+
+	for _, a := range rt.Associations {
+		if a.SubnetId == nil ||
+			a.AssociationState != nil &&
+				a.AssociationState.State == ec2types.RouteTableAssociationStateCodeDisassociated {
+			continue
+		}
+
+		out = append(
+			out,
+			plan.ActualResource{
+				ID: aws.ToString(a.RouteTableAssociationId),
+				Resource: awskind.RouteTableAssociation{
+					Subnet: graph.UnmanagedRef[awskind.Subnet](*a.SubnetId), Table: table,
+				},
+			},
+		)
+	}
+
+	return out
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package driver
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+type associationAPI interface {
+	AssociateRouteTable(
+		context.Context,
+		*ec2.AssociateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.AssociateRouteTableOutput, error)
+	DisassociateRouteTable(
+		context.Context,
+		*ec2.DisassociateRouteTableInput,
+		...func(*ec2.Options),
+	) (*ec2.DisassociateRouteTableOutput, error)
+}
+
+// registerRouteTableAssociations drives the associations of route tables with subnets, which are read with their tables.
+func registerRouteTableAssociations(c *Cloud, api associationAPI) {
+	registerDriver(c, driver[awskind.RouteTableAssociation]{
+		create: func(ctx context.Context, t task[awskind.RouteTableAssociation]) (plan.StepResult, error) {
+			table := t.want.Table.Literal()
+			subnet := t.want.Subnet.Literal()
+			out, err := api.AssociateRouteTable(
+				ctx,
+				&ec2.AssociateRouteTableInput{RouteTableId: &table, SubnetId: &subnet},
+			)
+			if err != nil {
+				return plan.StepResult{}, transport.Wrap(err, "give %s to %s", table, subnet)
+			}
+
+			return plan.StepResult{ID: aws.ToString(out.AssociationId)}, nil
+		},
+		remove: func(ctx context.Context, t task[awskind.RouteTableAssociation]) error {
+			_, err := api.DisassociateRouteTable(ctx, &ec2.DisassociateRouteTableInput{AssociationId: &t.id})
+			return transport.Wrap(err, "take the route table from %s", t.have.Subnet.Literal())
+		},
+	})
+}

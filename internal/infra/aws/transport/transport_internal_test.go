@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+)
+
+func TestClasses(t *testing.T) {
+	for code, want := range map[string]plan.ErrorClass{
+		"RequestLimitExceeded": plan.Throttled, "Throttling": plan.Throttled, "ThrottlingException": plan.Throttled,
+		"InvalidVpcID.NotFound": plan.NotFound, "NoSuchEntity": plan.NotFound, "LoadBalancerNotFound": plan.NotFound, "NotFoundException": plan.NotFound,
+		"InvalidPermission.Duplicate": plan.AlreadyExists, "EntityAlreadyExists": plan.AlreadyExists, "InvalidLaunchTemplateName.AlreadyExistsException": plan.AlreadyExists,
+		"DependencyViolation": plan.InUse, "VolumeInUse": plan.InUse, "ResourceInUse": plan.InUse, "DeleteConflict": plan.InUse,
+		"UnauthorizedOperation": plan.AccessDenied, "AccessDenied": plan.AccessDenied, "AccessDeniedException": plan.AccessDenied,
+		"AddressLimitExceeded": plan.LimitExceeded, "VpcLimitExceeded": plan.LimitExceeded, "TooManyTargetGroups": plan.LimitExceeded,
+		"IncorrectState": plan.NotReady, "InvalidParameterValue": plan.Unclassified, "MalformedPolicyDocument": plan.Unclassified,
+	} {
+		err := Wrap(&smithy.GenericAPIError{Code: code, Message: "m"}, "create vpc")
+		if got := plan.ErrorClassOf(fmt.Errorf("create vpc/main: %w", err)); got != want {
+			t.Errorf("%s: class %q, want %q", code, got, want)
+		}
+		if got := err.Error(); got != "create vpc: "+code+": m" {
+			t.Errorf("%s: %q", code, got)
+		}
+	}
+	late := &smithy.GenericAPIError{Code: "ValidationError", Message: "Invalid IamInstanceProfile: Invalid IAM Instance Profile name"}
+	if got := plan.ErrorClassOf(Wrap(late, "create")); got != plan.NotReady {
+		t.Errorf("a new profile is not seen at once: %q", got)
+	}
+	if Wrap(nil, "x") != nil {
+		t.Error("no error became one")
+	}
+}
+
+// wires is an HTTP client that breaks the first connections.
+type wires struct {
+	broken int32
+	tries  atomic.Int32
+}
+
+func (w *wires) Do(*http.Request) (*http.Response, error) {
+	if w.tries.Add(1) <= w.broken {
+		return nil, errors.New("connection reset by peer")
+	}
+	body := `<DescribeVpcsResponse><vpcSet/></DescribeVpcsResponse>`
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+func TestOnlyReadsAreRepeatedWhenAConnectionBreaks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := func(broken int32) (*wires, *ec2.Client) {
+			w := &wires{broken: broken}
+			cfg := (&CallLimiter{}).PaceCalls(sdk.Config{Region: "us-east-1", HTTPClient: w, Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
+			return w, ec2.NewFromConfig(cfg)
+		}
+		w, api := client(2)
+		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err != nil || w.tries.Load() != 3 {
+			t.Errorf("a read: %d tries, %v", w.tries.Load(), err)
+		}
+		w, api = client(100)
+		if _, err := api.DescribeVpcs(t.Context(), &ec2.DescribeVpcsInput{}); err == nil || w.tries.Load() != maxTransientAttempts {
+			t.Errorf("a read without end: %d tries, %v", w.tries.Load(), err)
+		}
+		w, api = client(1)
+		if _, err := api.CreateVpc(t.Context(), &ec2.CreateVpcInput{CidrBlock: sdk.String("10.0.0.0/16")}); err == nil || w.tries.Load() != 1 {
+			t.Errorf("a change whose answer is lost may have happened: %d tries, %v", w.tries.Load(), err)
+		}
+	})
+}
+
+func TestWaitsShareTheirLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var asked [][]string
+		b := &StatePoller[time.Duration]{Describe: func(_ context.Context, ids []string) (map[string]time.Duration, error) {
+			asked = append(asked, ids)
+			out := map[string]time.Duration{}
+			for _, id := range ids {
+				if id != "gone" {
+					out[id] = time.Since(start)
+				}
+			}
+			return out, nil
+		}}
+		done := make(chan error, 3)
+		for _, id := range []string{"a", "b"} {
+			go func() {
+				done <- b.WaitUntil(t.Context(), id, func(age time.Duration, _ bool) (bool, error) { return age > 20*time.Second, nil })
+			}()
+		}
+		go func() {
+			done <- b.WaitUntil(t.Context(), "gone", func(_ time.Duration, found bool) (bool, error) { return !found, nil })
+		}()
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if len(asked) > 14 {
+			t.Errorf("%d looks in 20 s", len(asked))
+		}
+		for _, ids := range asked[1:] {
+			if diff := cmp.Diff([]string{"a", "b"}, ids); diff != "" {
+				t.Errorf("two waits are one look: %s", diff)
+			}
+		}
+		time.Sleep(10 * time.Second) // it stops by itself when nobody waits
+	})
+}
