@@ -13,22 +13,23 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) groupOps() []wire.Op {
 	return []wire.Op{
 		wire.Operation("CreateAutoScalingGroup", s.createAutoScalingGroup),
-		record.WriteOperation(s.store, "UpdateAutoScalingGroup", s.updateAutoScalingGroup),
-		record.WriteOperation(s.store, "DeleteAutoScalingGroup", s.deleteAutoScalingGroup),
-		record.ReadOperation(s.store, "DescribeAutoScalingGroups", s.describeAutoScalingGroups),
-		record.WriteOperation(s.store, "SetDesiredCapacity", s.setDesiredCapacity),
-		record.WriteOperation(s.store, "AttachLoadBalancerTargetGroups", s.attachLoadBalancerTargetGroups),
-		record.WriteOperation(s.store, "DetachLoadBalancerTargetGroups", s.detachLoadBalancerTargetGroups),
-		record.ReadOperation(s.store, "DescribeLoadBalancerTargetGroups", s.describeLoadBalancerTargetGroups),
-		record.WriteOperation(s.store, "SuspendProcesses", s.suspendProcesses),
-		record.WriteOperation(s.store, "ResumeProcesses", s.resumeProcesses),
+		state.WriteOperation(s.store, "UpdateAutoScalingGroup", s.updateAutoScalingGroup),
+		state.WriteOperation(s.store, "DeleteAutoScalingGroup", s.deleteAutoScalingGroup),
+		state.ReadOperation(s.store, "DescribeAutoScalingGroups", s.describeAutoScalingGroups),
+		state.WriteOperation(s.store, "SetDesiredCapacity", s.setDesiredCapacity),
+		state.WriteOperation(s.store, "AttachLoadBalancerTargetGroups", s.attachLoadBalancerTargetGroups),
+		state.WriteOperation(s.store, "DetachLoadBalancerTargetGroups", s.detachLoadBalancerTargetGroups),
+		state.ReadOperation(s.store, "DescribeLoadBalancerTargetGroups", s.describeLoadBalancerTargetGroups),
+		state.WriteOperation(s.store, "SuspendProcesses", s.suspendProcesses),
+		state.WriteOperation(s.store, "ResumeProcesses", s.resumeProcesses),
 	}
 }
 
@@ -81,7 +82,7 @@ func checkCapacity(lowest, highest, desired int64) error {
 
 // checkTemplateSpec refuses a request's template that is named twice over.
 func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
-	if t != nil && record.String(t.LaunchTemplateId) != "" && record.String(t.LaunchTemplateName) != "" {
+	if t != nil && sdkshape.String(t.LaunchTemplateId) != "" && sdkshape.String(t.LaunchTemplateName) != "" {
 		return validationError("Valid requests must contain either launchTemplateId or LaunchTemplateName")
 	}
 
@@ -90,12 +91,12 @@ func checkTemplateSpec(t *sdk.LaunchTemplateSpecification) error {
 
 // resolveLaunchTemplate checks a launch template and completes its id and name.
 func (s *Service) resolveLaunchTemplate(t *sdk.LaunchTemplateSpecification) error {
-	name := record.String(t.LaunchTemplateName)
-	if record.String(t.LaunchTemplateId) != "" {
+	name := sdkshape.String(t.LaunchTemplateName)
+	if sdkshape.String(t.LaunchTemplateId) != "" {
 		name = "" // a template that was settled before has both
 	}
 
-	f, err := s.cfg.EC2.LaunchTemplateInfo(record.String(t.LaunchTemplateId), name, record.String(t.Version))
+	f, err := s.cfg.EC2.LaunchTemplateInfo(sdkshape.String(t.LaunchTemplateId), name, sdkshape.String(t.Version))
 	if err != nil {
 		return validationError("You must use a valid fully-formed launch template. %s", err.Error())
 	}
@@ -149,13 +150,13 @@ func (s *Service) resolveZones(g *sdk.Group) error {
 	}
 
 	slices.Sort(zones)
-	g.AvailabilityZones = record.StringPointers(slices.Compact(zones))
+	g.AvailabilityZones = sdkshape.StringPointers(slices.Compact(zones))
 
 	return nil
 }
 
 func (s *Service) checkTargetGroups(arns []*string) error {
-	for _, arn := range record.Strings(arns) {
+	for _, arn := range sdkshape.Strings(arns) {
 		if !s.cfg.TargetGroups.HasTargetGroup(arn) {
 			return validationError(
 				"Provided Target Groups may not be valid. Please ensure they exist and try again. (%s)",
@@ -172,13 +173,13 @@ func (s *Service) createAutoScalingGroup(
 	ctx context.Context,
 	in *sdk.CreateAutoScalingGroupInput,
 ) (*sdk.CreateAutoScalingGroupOutput, error) {
-	return record.RunWrite(
+	return state.RunWrite(
 		s.store,
 		func(in *sdk.CreateAutoScalingGroupInput) (*sdk.CreateAutoScalingGroupOutput, error) {
 			out, err := s.addNewGroup(in)
 			if err == nil {
 				for k, v := range wire.SystemTags(ctx) {
-					s.st.Groups[record.String(in.AutoScalingGroupName)].Tags[k] = groupTag{
+					s.st.Groups[sdkshape.String(in.AutoScalingGroupName)].Tags[k] = groupTag{
 						Value:     v,
 						Propagate: true,
 					}
@@ -194,7 +195,7 @@ func (s *Service) createAutoScalingGroup(
 func (s *Service) addNewGroup(
 	in *sdk.CreateAutoScalingGroupInput,
 ) (*sdk.CreateAutoScalingGroupOutput, error) {
-	name := record.String(in.AutoScalingGroupName)
+	name := sdkshape.String(in.AutoScalingGroupName)
 	switch {
 	case name == "" || len(name) > 255 || strings.Contains(name, ":"):
 		return nil, validationError(
@@ -235,7 +236,7 @@ func (s *Service) addNewGroup(
 
 // newGroup makes a group of a request whose sizes are in order.
 func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*group, error) {
-	id := record.RandomHex(s.cfg.Rand, 32)
+	id := sdkshape.RandomHex(s.cfg.Rand, 32)
 	uuid := fmt.Sprintf("%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
 	g := &group{
 		Tags: map[string]groupTag{},
@@ -270,7 +271,7 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 		},
 	}
 	if len(in.TerminationPolicies) == 0 {
-		g.Shape.TerminationPolicies = record.StringPointers([]string{"Default"})
+		g.Shape.TerminationPolicies = sdkshape.StringPointers([]string{"Default"})
 	}
 
 	if err := checkTemplateSpec(in.LaunchTemplate); err != nil {
@@ -298,7 +299,7 @@ func (s *Service) updateAutoScalingGroup(
 		return nil, wire.Errorf(
 			"ScalingActivityInProgress",
 			"AutoScalingGroup %s is being deleted",
-			record.String(in.AutoScalingGroupName),
+			sdkshape.String(in.AutoScalingGroupName),
 		)
 	}
 
@@ -387,7 +388,7 @@ func (s *Service) deleteAutoScalingGroup(
 		return nil, err
 	}
 
-	name := record.String(in.AutoScalingGroupName)
+	name := sdkshape.String(in.AutoScalingGroupName)
 	force := in.ForceDelete != nil && *in.ForceDelete
 
 	switch {
@@ -425,14 +426,14 @@ func (s *Service) deleteAutoScalingGroup(
 func (s *Service) describeAutoScalingGroups(
 	in *sdk.DescribeAutoScalingGroupsInput,
 ) (*sdk.DescribeAutoScalingGroupsOutput, error) {
-	names := record.SortedKeys(s.st.Groups)
+	names := sdkshape.SortedKeys(s.st.Groups)
 	if len(in.AutoScalingGroupNames) > 0 {
-		wanted := record.Strings(in.AutoScalingGroupNames)
+		wanted := sdkshape.Strings(in.AutoScalingGroupNames)
 		names = slices.DeleteFunc(names, func(n string) bool { return !slices.Contains(wanted, n) })
 	}
 
 	for _, f := range in.Filters {
-		if n := record.String(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
+		if n := sdkshape.String(f.Name); n != "tag-key" && n != "tag-value" && !strings.HasPrefix(n, "tag:") {
 			return nil, validationError(
 				"Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>",
 				n,
@@ -463,8 +464,8 @@ func (s *Service) describeAutoScalingGroups(
 }
 
 func (g *group) matchesFilter(f *sdk.Filter) bool {
-	name := record.String(f.Name)
-	wanted := record.Strings(f.Values)
+	name := sdkshape.String(f.Name)
+	wanted := sdkshape.Strings(f.Values)
 	if key, ok := strings.CutPrefix(name, "tag:"); ok {
 		t, has := g.Tags[key]
 		return has && slices.Contains(wanted, t.Value)
@@ -521,9 +522,9 @@ func (s *Service) attachLoadBalancerTargetGroups(
 		return nil, err
 	}
 
-	all := append(record.Strings(g.Shape.TargetGroupARNs), record.Strings(in.TargetGroupARNs)...)
+	all := append(sdkshape.Strings(g.Shape.TargetGroupARNs), sdkshape.Strings(in.TargetGroupARNs)...)
 	slices.Sort(all)
-	g.Shape.TargetGroupARNs = record.StringPointers(slices.Compact(all))
+	g.Shape.TargetGroupARNs = sdkshape.StringPointers(slices.Compact(all))
 
 	return &sdk.AttachLoadBalancerTargetGroupsOutput{}, nil
 }
@@ -536,10 +537,10 @@ func (s *Service) detachLoadBalancerTargetGroups(
 		return nil, err
 	}
 
-	gone := record.Strings(in.TargetGroupARNs)
+	gone := sdkshape.Strings(in.TargetGroupARNs)
 
 	for _, arn := range gone {
-		if !slices.Contains(record.Strings(g.Shape.TargetGroupARNs), arn) {
+		if !slices.Contains(sdkshape.Strings(g.Shape.TargetGroupARNs), arn) {
 			return nil, validationError(
 				"Trying to remove Target Groups that are not part of the group: %s",
 				arn,
@@ -564,7 +565,7 @@ func (s *Service) describeLoadBalancerTargetGroups(
 	}
 
 	arns, next, err := paginateKeys(
-		slices.Sorted(slices.Values(record.Strings(g.Shape.TargetGroupARNs))),
+		slices.Sorted(slices.Values(sdkshape.Strings(g.Shape.TargetGroupARNs))),
 		in.MaxRecords,
 		in.NextToken,
 	)
@@ -593,13 +594,13 @@ func selectProcesses(in *sdk.ScalingProcessQuery) ([]string, error) {
 		return scalingProcesses(), nil
 	}
 
-	for _, p := range record.Strings(in.ScalingProcesses) {
+	for _, p := range sdkshape.Strings(in.ScalingProcesses) {
 		if !slices.Contains(scalingProcesses(), p) {
 			return nil, validationError("%s is not a valid process type", p)
 		}
 	}
 
-	return record.Strings(in.ScalingProcesses), nil
+	return sdkshape.Strings(in.ScalingProcesses), nil
 }
 
 func (s *Service) updateSuspendedProcesses(
@@ -618,7 +619,7 @@ func (s *Service) updateSuspendedProcesses(
 
 	have := map[string]string{}
 	for _, p := range g.Shape.SuspendedProcesses {
-		have[record.String(p.ProcessName)] = record.String(p.SuspensionReason)
+		have[sdkshape.String(p.ProcessName)] = sdkshape.String(p.SuspensionReason)
 	}
 
 	for _, p := range names {

@@ -11,20 +11,21 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) instanceOps() []wire.Op {
 	return []wire.Op{
 		wire.Operation("TerminateInstanceInAutoScalingGroup", s.terminateInstanceInAutoScalingGroup),
-		record.ReadOperation(s.store, "DescribeAutoScalingInstances", s.describeAutoScalingInstances),
-		record.ReadOperation(s.store, "DescribeScalingActivities", s.describeScalingActivities),
-		record.WriteOperation(s.store, "SetInstanceProtection", s.setInstanceProtection),
-		record.WriteOperation(s.store, "SetInstanceHealth", s.setInstanceHealth),
-		record.WriteOperation(s.store, "EnterStandby", s.enterStandby),
-		record.WriteOperation(s.store, "ExitStandby", s.exitStandby),
-		record.WriteOperation(s.store, "DetachInstances", s.detachInstances),
+		state.ReadOperation(s.store, "DescribeAutoScalingInstances", s.describeAutoScalingInstances),
+		state.ReadOperation(s.store, "DescribeScalingActivities", s.describeScalingActivities),
+		state.WriteOperation(s.store, "SetInstanceProtection", s.setInstanceProtection),
+		state.WriteOperation(s.store, "SetInstanceHealth", s.setInstanceHealth),
+		state.WriteOperation(s.store, "EnterStandby", s.enterStandby),
+		state.WriteOperation(s.store, "ExitStandby", s.exitStandby),
+		state.WriteOperation(s.store, "DetachInstances", s.detachInstances),
 	}
 }
 
@@ -32,10 +33,10 @@ func (s *Service) terminateInstanceInAutoScalingGroup(
 	ctx context.Context,
 	in *sdk.TerminateInstanceInAutoScalingGroupInput,
 ) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
-	return record.RunWrite(
+	return state.RunWrite(
 		s.store,
 		func(in *sdk.TerminateInstanceInAutoScalingGroupInput) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
-			id := record.String(in.InstanceId)
+			id := sdkshape.String(in.InstanceId)
 			g, i := s.findInstance(id)
 			if g == nil {
 				return nil, validationError(
@@ -79,7 +80,7 @@ func (s *Service) terminateGroupInstance(
 	i *sdk.Instance,
 	cause string,
 ) *sdk.Activity {
-	id := record.String(i.InstanceId)
+	id := sdkshape.String(i.InstanceId)
 	a := s.startActivity(
 		g,
 		"Terminating EC2 instance: "+id,
@@ -107,17 +108,17 @@ func (s *Service) describeAutoScalingInstances(
 	in *sdk.DescribeAutoScalingInstancesInput,
 ) (*sdk.DescribeAutoScalingInstancesOutput, error) {
 	all := map[string]*sdk.InstanceDetails{}
-	wanted := record.Strings(in.InstanceIds)
+	wanted := sdkshape.Strings(in.InstanceIds)
 	for name, g := range s.st.Groups {
 		for _, i := range g.Shape.Instances {
-			if len(wanted) == 0 || slices.Contains(wanted, record.String(i.InstanceId)) {
-				all[record.String(i.InstanceId)] = &sdk.InstanceDetails{
+			if len(wanted) == 0 || slices.Contains(wanted, sdkshape.String(i.InstanceId)) {
+				all[sdkshape.String(i.InstanceId)] = &sdk.InstanceDetails{
 					AutoScalingGroupName: new(name),
 					InstanceId:           i.InstanceId,
 					AvailabilityZone:     i.AvailabilityZone,
 					InstanceType:         i.InstanceType,
 					HealthStatus: new(
-						map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[record.String(i.HealthStatus)],
+						map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[sdkshape.String(i.HealthStatus)],
 					),
 					LifecycleState:       i.LifecycleState,
 					LaunchTemplate:       i.LaunchTemplate,
@@ -127,7 +128,7 @@ func (s *Service) describeAutoScalingInstances(
 		}
 	}
 
-	keys, next, err := paginateKeys(record.SortedKeys(all), in.MaxRecords, in.NextToken)
+	keys, next, err := paginateKeys(sdkshape.SortedKeys(all), in.MaxRecords, in.NextToken)
 	out := &sdk.DescribeAutoScalingInstancesOutput{
 		NextToken:            next,
 		AutoScalingInstances: []*sdk.InstanceDetails{},
@@ -152,14 +153,14 @@ func (s *Service) describeScalingActivities(
 
 		found = g.Activities
 	} else {
-		for _, name := range record.SortedKeys(s.st.Groups) {
+		for _, name := range sdkshape.SortedKeys(s.st.Groups) {
 			found = append(found, s.st.Groups[name].Activities...)
 		}
 	}
 
-	wanted := record.Strings(in.ActivityIds)
+	wanted := sdkshape.Strings(in.ActivityIds)
 	found = slices.DeleteFunc(slices.Clone(found), func(a *sdk.Activity) bool {
-		return len(wanted) > 0 && !slices.Contains(wanted, record.String(a.ActivityId))
+		return len(wanted) > 0 && !slices.Contains(wanted, sdkshape.String(a.ActivityId))
 	})
 	slices.SortStableFunc(
 		found,
@@ -180,13 +181,13 @@ func (s *Service) findInstances(name *string, ids []*string) (*group, []*sdk.Ins
 
 	var out []*sdk.Instance
 
-	for _, id := range record.Strings(ids) {
+	for _, id := range sdkshape.Strings(ids) {
 		owner, i := s.findInstance(id)
 		if owner != g {
 			return nil, nil, validationError(
 				"The instance %s is not part of Auto Scaling group %s.",
 				id,
-				record.String(name),
+				sdkshape.String(name),
 			)
 		}
 
@@ -212,15 +213,15 @@ func (s *Service) setInstanceProtection(
 }
 
 func (s *Service) setInstanceHealth(in *sdk.SetInstanceHealthInput) (*sdk.SetInstanceHealthOutput, error) {
-	g, i := s.findInstance(record.String(in.InstanceId))
+	g, i := s.findInstance(sdkshape.String(in.InstanceId))
 	if g == nil {
 		return nil, validationError(
 			"Instance Id not found - No managed instance found for instance ID: %s",
-			record.String(in.InstanceId),
+			sdkshape.String(in.InstanceId),
 		)
 	}
 
-	if h := record.String(in.HealthStatus); h != healthy && h != unhealthy {
+	if h := sdkshape.String(in.HealthStatus); h != healthy && h != unhealthy {
 		return nil, validationError("Health status '%s' must be %s or %s", h, healthy, unhealthy)
 	}
 
@@ -238,8 +239,8 @@ func (s *Service) enterStandby(in *sdk.EnterStandbyInput) (*sdk.EnterStandbyOutp
 	out := &sdk.EnterStandbyOutput{}
 
 	for _, i := range found {
-		if record.String(i.LifecycleState) != sdk.LifecycleStateInService {
-			return nil, validationError("The instance %s is not in InService.", record.String(i.InstanceId))
+		if sdkshape.String(i.LifecycleState) != sdk.LifecycleStateInService {
+			return nil, validationError("The instance %s is not in InService.", sdkshape.String(i.InstanceId))
 		}
 	}
 
@@ -247,7 +248,7 @@ func (s *Service) enterStandby(in *sdk.EnterStandbyInput) (*sdk.EnterStandbyOutp
 		if *g.Shape.DesiredCapacity-int64(len(found)) < *g.Shape.MinSize {
 			return nil, validationError(
 				"AutoScalingGroup %s has min-size=%d and desired-capacity=%d. To place instances into standby, the minimum size must allow it.",
-				record.String(in.AutoScalingGroupName),
+				sdkshape.String(in.AutoScalingGroupName),
 				*g.Shape.MinSize,
 				*g.Shape.DesiredCapacity,
 			)
@@ -258,12 +259,12 @@ func (s *Service) enterStandby(in *sdk.EnterStandbyInput) (*sdk.EnterStandbyOutp
 
 	for _, i := range found {
 		i.LifecycleState = new(sdk.LifecycleStateStandby)
-		s.deregisterInstance(g, record.String(i.InstanceId))
+		s.deregisterInstance(g, sdkshape.String(i.InstanceId))
 		out.Activities = append(
 			out.Activities,
 			s.startActivity(
 				g,
-				"Moving EC2 instance to Standby: "+record.String(i.InstanceId),
+				"Moving EC2 instance to Standby: "+sdkshape.String(i.InstanceId),
 				"a user request",
 			),
 		)
@@ -281,8 +282,8 @@ func (s *Service) exitStandby(in *sdk.ExitStandbyInput) (*sdk.ExitStandbyOutput,
 	out := &sdk.ExitStandbyOutput{}
 
 	for _, i := range found {
-		if record.String(i.LifecycleState) != sdk.LifecycleStateStandby {
-			return nil, validationError("The instance %s is not in Standby.", record.String(i.InstanceId))
+		if sdkshape.String(i.LifecycleState) != sdk.LifecycleStateStandby {
+			return nil, validationError("The instance %s is not in Standby.", sdkshape.String(i.InstanceId))
 		}
 	}
 
@@ -295,7 +296,7 @@ func (s *Service) exitStandby(in *sdk.ExitStandbyInput) (*sdk.ExitStandbyOutput,
 			out.Activities,
 			s.startActivity(
 				g,
-				"Moving EC2 instance out of Standby: "+record.String(i.InstanceId),
+				"Moving EC2 instance out of Standby: "+sdkshape.String(i.InstanceId),
 				"a user request",
 			),
 		)
@@ -324,7 +325,7 @@ func (s *Service) detachInstances(in *sdk.DetachInstancesInput) (*sdk.DetachInst
 	out := &sdk.DetachInstancesOutput{}
 
 	for _, i := range found {
-		id := record.String(i.InstanceId)
+		id := sdkshape.String(i.InstanceId)
 		s.deregisterInstance(g, id)
 		g.removeInstance(id)
 		out.Activities = append(

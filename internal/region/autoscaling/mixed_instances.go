@@ -9,7 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // maxOverrides is AWS's limit on what a policy lists.
@@ -25,7 +25,7 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 	seen := map[string]bool{}
 
 	for _, o := range overrides {
-		kind := record.String(o.InstanceType)
+		kind := sdkshape.String(o.InstanceType)
 		switch {
 		case kind == "":
 			return validationError("This region takes overrides that name an instance type")
@@ -59,7 +59,7 @@ func checkDistribution(d *sdk.InstancesDistribution) error {
 		d.OnDemandPercentageAboveBaseCapacity,
 		100,
 	)
-	if record.String(d.SpotMaxPrice) == "" {
+	if sdkshape.String(d.SpotMaxPrice) == "" {
 		d.SpotMaxPrice = nil
 	}
 
@@ -123,7 +123,7 @@ func (g *group) launchOptions() []launchOption {
 	for _, o := range p.LaunchTemplate.Overrides {
 		c := launchOption{
 			template:      p.LaunchTemplate.LaunchTemplateSpecification,
-			instanceType:  record.String(o.InstanceType),
+			instanceType:  sdkshape.String(o.InstanceType),
 			marketOptions: market,
 		}
 		if o.LaunchTemplateSpecification != nil {
@@ -152,7 +152,7 @@ func (g *group) nextIsOnDemand() bool {
 	onDemand := 0
 
 	for _, i := range have {
-		if !g.Spot[record.String(i.InstanceId)] {
+		if !g.Spot[sdkshape.String(i.InstanceId)] {
 			onDemand++
 		}
 	}

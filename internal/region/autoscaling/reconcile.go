@@ -16,7 +16,7 @@ import (
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // An instance's health, in AWS's words.
@@ -28,7 +28,7 @@ const (
 // Reconcile looks at every group once and does what it lacks. Run calls it; tests may.
 func (s *Service) Reconcile(ctx context.Context) error {
 	return s.store.WithLock(func() error {
-		for _, name := range record.SortedKeys(s.st.Groups) {
+		for _, name := range sdkshape.SortedKeys(s.st.Groups) {
 			g := s.st.Groups[name]
 			s.syncInstanceStates(g)
 			s.syncWarmPoolStates(g)
@@ -49,14 +49,14 @@ func (s *Service) Reconcile(ctx context.Context) error {
 func (g *group) isSuspended(process string) bool {
 	return slices.ContainsFunc(
 		g.Shape.SuspendedProcesses,
-		func(p *sdk.SuspendedProcess) bool { return record.String(p.ProcessName) == process },
+		func(p *sdk.SuspendedProcess) bool { return sdkshape.String(p.ProcessName) == process },
 	)
 }
 
 func (g *group) removeInstance(id string) {
 	g.Shape.Instances = slices.DeleteFunc(
 		g.Shape.Instances,
-		func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id },
+		func(i *sdk.Instance) bool { return sdkshape.String(i.InstanceId) == id },
 	)
 
 	delete(g.Since, id)
@@ -68,7 +68,7 @@ func (g *group) removeInstance(id string) {
 func (s *Service) startActivity(g *group, what, cause string) *sdk.Activity {
 	now := s.cfg.Now().UTC()
 	a := &sdk.Activity{
-		ActivityId:           new(record.RandomHex(s.cfg.Rand, 32)),
+		ActivityId:           new(sdkshape.RandomHex(s.cfg.Rand, 32)),
 		AutoScalingGroupName: g.Shape.AutoScalingGroupName,
 		AutoScalingGroupARN:  g.Shape.AutoScalingGroupARN,
 		Description:          new(what),
@@ -88,8 +88,8 @@ func (s *Service) startActivity(g *group, what, cause string) *sdk.Activity {
 // completeActivity ends the activity in progress that is about an instance.
 func (s *Service) completeActivity(g *group, id string) {
 	for _, a := range g.Activities {
-		if record.String(a.Details) == id &&
-			record.String(a.StatusCode) == sdk.ScalingActivityStatusCodeInProgress {
+		if sdkshape.String(a.Details) == id &&
+			sdkshape.String(a.StatusCode) == sdk.ScalingActivityStatusCodeInProgress {
 			a.StatusCode, a.Progress, a.EndTime = new(
 				sdk.ScalingActivityStatusCodeSuccessful,
 			), new(
@@ -106,7 +106,7 @@ func (s *Service) completeActivity(g *group, id string) {
 // syncInstanceStates takes over what EC2 says about the group's instances.
 func (s *Service) syncInstanceStates(g *group) {
 	for _, i := range slices.Clone(g.Shape.Instances) {
-		id := record.String(i.InstanceId)
+		id := sdkshape.String(i.InstanceId)
 		f, found := s.cfg.EC2.InstanceInfo(id)
 		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
 			f.State == ec2sdk.InstanceStateNameShuttingDown {
@@ -119,7 +119,7 @@ func (s *Service) syncInstanceStates(g *group) {
 			continue
 		}
 
-		switch state := record.String(i.LifecycleState); {
+		switch state := sdkshape.String(i.LifecycleState); {
 		case f.State == ec2sdk.InstanceStateNameRunning && state == sdk.LifecycleStatePending:
 			i.LifecycleState = new(sdk.LifecycleStateInService)
 			if g.Since == nil {
@@ -130,7 +130,7 @@ func (s *Service) syncInstanceStates(g *group) {
 			g.Failures = 0
 			s.completeActivity(g, id)
 
-		case state == sdk.LifecycleStateInService && record.String(i.HealthStatus) == healthy && s.failsHealthCheck(g, f):
+		case state == sdk.LifecycleStateInService && sdkshape.String(i.HealthStatus) == healthy && s.failsHealthCheck(g, f):
 			i.HealthStatus = new(unhealthy)
 			s.store.MarkChanged()
 		}
@@ -139,8 +139,8 @@ func (s *Service) syncInstanceStates(g *group) {
 
 // markInstanceLost notes, once, that an instance ended without the group's doing.
 func (s *Service) markInstanceLost(g *group, i *sdk.Instance) {
-	id := record.String(i.InstanceId)
-	state := record.String(i.LifecycleState)
+	id := sdkshape.String(i.InstanceId)
+	state := sdkshape.String(i.LifecycleState)
 	if state == sdk.LifecycleStateTerminating {
 		return
 	}
@@ -173,7 +173,7 @@ func (s *Service) failsHealthCheck(g *group, f ec2.InstanceInfo) bool {
 	}
 
 	grace := time.Duration(*g.Shape.HealthCheckGracePeriod) * time.Second
-	if record.String(g.Shape.HealthCheckType) != "ELB" || s.cfg.Now().Sub(g.Since[f.ID]) < grace {
+	if sdkshape.String(g.Shape.HealthCheckType) != "ELB" || s.cfg.Now().Sub(g.Since[f.ID]) < grace {
 		return false
 	}
 
@@ -190,8 +190,8 @@ func (s *Service) replaceUnhealthy(ctx context.Context, g *group) {
 	}
 
 	for _, i := range slices.Clone(g.Shape.Instances) {
-		if record.String(i.HealthStatus) == unhealthy &&
-			record.String(i.LifecycleState) == sdk.LifecycleStateInService {
+		if sdkshape.String(i.HealthStatus) == unhealthy &&
+			sdkshape.String(i.LifecycleState) == sdk.LifecycleStateInService {
 			s.terminateGroupInstance(
 				ctx,
 				g,
@@ -207,7 +207,7 @@ func (g *group) countedInstances() []*sdk.Instance {
 	return slices.DeleteFunc(slices.Clone(g.Shape.Instances), func(i *sdk.Instance) bool {
 		return slices.Contains(
 			[]string{sdk.LifecycleStateTerminating, sdk.LifecycleStateStandby},
-			record.String(i.LifecycleState),
+			sdkshape.String(i.LifecycleState),
 		)
 	})
 }
@@ -249,7 +249,7 @@ func (s *Service) scaleToDesired(ctx context.Context, g *group) {
 func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instance {
 	zones := map[string]int{}
 	for _, i := range have {
-		zones[record.String(i.AvailabilityZone)]++
+		zones[sdkshape.String(i.AvailabilityZone)]++
 	}
 
 	open := slices.DeleteFunc(
@@ -262,7 +262,7 @@ func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instanc
 
 	return slices.MinFunc(open, func(a, b *sdk.Instance) int {
 		return cmp.Or(
-			cmp.Compare(zones[record.String(b.AvailabilityZone)], zones[record.String(a.AvailabilityZone)]),
+			cmp.Compare(zones[sdkshape.String(b.AvailabilityZone)], zones[sdkshape.String(a.AvailabilityZone)]),
 			cmp.Compare(templateVersion(a), templateVersion(b)),
 		)
 	})
@@ -271,7 +271,7 @@ func selectInstanceToTerminate(have []*sdk.Instance, deleting bool) *sdk.Instanc
 func templateVersion(i *sdk.Instance) int {
 	n := 0
 	if i.LaunchTemplate != nil {
-		_, _ = fmt.Sscan(record.String(i.LaunchTemplate.Version), &n)
+		_, _ = fmt.Sscan(sdkshape.String(i.LaunchTemplate.Version), &n)
 	}
 
 	return n
@@ -286,7 +286,7 @@ func (s *Service) selectSubnet(g *group) (ec2.SubnetPlacement, error) {
 
 	zones := map[string]int{}
 	for _, i := range g.countedInstances() {
-		zones[record.String(i.AvailabilityZone)]++
+		zones[sdkshape.String(i.AvailabilityZone)]++
 	}
 
 	return slices.MinFunc(
@@ -325,14 +325,14 @@ func (s *Service) launchInstance(g *group) bool {
 
 		s.cfg.Log.Warn(
 			"a group could not launch an instance",
-			slog.String("group", record.String(g.Shape.AutoScalingGroupName)),
+			slog.String("group", sdkshape.String(g.Shape.AutoScalingGroupName)),
 			slog.Any("error", err),
 		)
 
 		return false
 	}
 
-	a.Description = new("Launching a new EC2 instance: " + record.String(i.InstanceId))
+	a.Description = new("Launching a new EC2 instance: " + sdkshape.String(i.InstanceId))
 	a.Details = i.InstanceId
 	g.Shape.Instances = append(g.Shape.Instances, i)
 	s.setTargetLifecycleState(i, sdk.LifecycleStateInService)
@@ -370,10 +370,10 @@ func (s *Service) tryLaunch(g *group) (*sdk.Instance, error) {
 
 // setTargetLifecycleState tells an instance, by its metadata service, in which state it is to be.
 func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
-	if err := s.cfg.EC2.SetTargetLifecycleState(record.String(i.InstanceId), state); err != nil {
+	if err := s.cfg.EC2.SetTargetLifecycleState(sdkshape.String(i.InstanceId), state); err != nil {
 		s.cfg.Log.Warn(
 			"an instance could not be told its state",
-			slog.String("instance", record.String(i.InstanceId)),
+			slog.String("instance", sdkshape.String(i.InstanceId)),
 			slog.Any("error", err),
 		)
 	}
@@ -382,9 +382,9 @@ func (s *Service) setTargetLifecycleState(i *sdk.Instance, state string) {
 // runInstance launches one instance as a choice says.
 func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOption) (*sdk.Instance, error) {
 	f, err := s.cfg.EC2.LaunchTemplateInfo(
-		record.String(c.template.LaunchTemplateId),
+		sdkshape.String(c.template.LaunchTemplateId),
 		"",
-		record.String(c.template.Version),
+		sdkshape.String(c.template.Version),
 	)
 	if err != nil {
 		return nil, err
@@ -394,7 +394,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 		MinCount:    new(int64(1)),
 		MaxCount:    new(int64(1)),
 		SubnetId:    new(place.Subnet),
-		ClientToken: new(record.RandomHex(s.cfg.Rand, 32)),
+		ClientToken: new(sdkshape.RandomHex(s.cfg.Rand, 32)),
 		LaunchTemplate: &ec2sdk.LaunchTemplateSpecification{
 			LaunchTemplateId: new(f.ID),
 			Version:          new(formatVersion(f.Version)),
@@ -418,7 +418,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 			g.Spot = map[string]bool{}
 		}
 
-		g.Spot[record.String(out.Instances[0].InstanceId)] = true
+		g.Spot[sdkshape.String(out.Instances[0].InstanceId)] = true
 	}
 
 	return &sdk.Instance{
@@ -439,7 +439,7 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 // launchTags are the tags of a group's instances from the first moment on.
 func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 	tags := map[string]string{
-		"aws:autoscaling:groupName": record.String(
+		"aws:autoscaling:groupName": sdkshape.String(
 			g.Shape.AutoScalingGroupName,
 		), "aws:ec2launchtemplate:id": f.ID,
 		"aws:ec2launchtemplate:version": formatVersion(f.Version),
@@ -456,10 +456,10 @@ func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 
 // registerInstances brings the target groups into step with the instances in service.
 func (s *Service) registerInstances(g *group) {
-	wanted := record.Strings(g.Shape.TargetGroupARNs)
+	wanted := sdkshape.Strings(g.Shape.TargetGroupARNs)
 	for _, i := range g.Shape.Instances {
-		id := record.String(i.InstanceId)
-		if record.String(i.LifecycleState) != sdk.LifecycleStateInService {
+		id := sdkshape.String(i.InstanceId)
+		if sdkshape.String(i.LifecycleState) != sdk.LifecycleStateInService {
 			continue
 		}
 

@@ -19,7 +19,8 @@ import (
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -58,7 +59,7 @@ type Config struct {
 	Region, Account string
 	Now             func() time.Time
 	Rand            io.Reader
-	Saver           record.Backend
+	Saver           state.Backend
 	EC2             EC2
 	TargetGroups    TargetGroups
 	// MaxGroups is the quota of groups; the default is AWS's 500.
@@ -69,13 +70,13 @@ type Config struct {
 // Service is Auto Scaling in one region.
 type Service struct {
 	cfg   Config
-	st    *state
-	store *record.Store
+	st    *serviceState
+	store *state.Store
 	wake  chan struct{}
 }
 
-// state is all that is remembered, by group name; it is saved as JSON.
-type state struct{ Groups map[string]*group }
+// serviceState is all that is remembered, by group name; it is saved as JSON.
+type serviceState struct{ Groups map[string]*group }
 
 type group struct {
 	Shape      *sdk.Group
@@ -105,8 +106,8 @@ func New(cfg Config) (*Service, error) {
 		cfg.MaxGroups = 500
 	}
 
-	s := &Service{cfg: cfg, st: &state{}, wake: make(chan struct{}, 1)}
-	s.store = &record.Store{
+	s := &Service{cfg: cfg, st: &serviceState{}, wake: make(chan struct{}, 1)}
+	s.store = &state.Store{
 		Name:     "autoscaling",
 		Backend:  cfg.Saver,
 		State:    s.st,
@@ -124,7 +125,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // RequestReconcile makes Run look at the groups soon. It does not block.
 func (s *Service) RequestReconcile() {
@@ -209,14 +210,14 @@ func (s *Service) launchChecks(tree map[string]any) []wire.Check {
 func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check {
 	request := map[string][]string{}
 	names := []string{}
-	record.AddRequestTags(request, tree["Tags"])
+	sdkshape.AddRequestTags(request, tree["Tags"])
 	if name, ok := tree["AutoScalingGroupName"].(string); ok {
 		names = append(names, name)
 	}
 
 	if id, ok := tree["InstanceId"].(string); ok {
 		if g, _ := s.findInstance(id); g != nil {
-			names = append(names, record.String(g.Shape.AutoScalingGroupName))
+			names = append(names, sdkshape.String(g.Shape.AutoScalingGroupName))
 		}
 	}
 
@@ -236,7 +237,7 @@ func (s *Service) requestChecks(action string, tree map[string]any) []wire.Check
 		arn := s.groupARN(name)
 		maps.Copy(c, request)
 		if g := s.st.Groups[name]; g != nil {
-			arn = record.String(g.Shape.AutoScalingGroupARN)
+			arn = sdkshape.String(g.Shape.AutoScalingGroupARN)
 			for k, t := range g.Tags {
 				c["aws:ResourceTag/"+k] = []string{t.Value}
 				c["autoscaling:ResourceTag/"+k] = []string{t.Value}
@@ -258,11 +259,11 @@ func validationError(format string, args ...any) error {
 }
 
 func (s *Service) findGroup(name *string) (*group, error) {
-	g := s.st.Groups[record.String(name)]
+	g := s.st.Groups[sdkshape.String(name)]
 	if g == nil {
 		return nil, validationError(
 			"AutoScalingGroup name not found - AutoScalingGroup '%s' not found",
-			record.String(name),
+			sdkshape.String(name),
 		)
 	}
 
@@ -271,9 +272,9 @@ func (s *Service) findGroup(name *string) (*group, error) {
 
 // findInstance finds an instance's group and the instance in it.
 func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
-	for _, name := range record.SortedKeys(s.st.Groups) {
+	for _, name := range sdkshape.SortedKeys(s.st.Groups) {
 		for _, i := range slices.Concat(s.st.Groups[name].Shape.Instances, s.st.Groups[name].Warm) {
-			if record.String(i.InstanceId) == id {
+			if sdkshape.String(i.InstanceId) == id {
 				return s.st.Groups[name], i
 			}
 		}
@@ -285,7 +286,7 @@ func (s *Service) findInstance(id string) (*group, *sdk.Instance) {
 // parseSubnetIDs are a group's subnets, in the order given.
 func parseSubnetIDs(zoneIdentifier *string) []string {
 	var out []string
-	for part := range strings.SplitSeq(record.String(zoneIdentifier), ",") {
+	for part := range strings.SplitSeq(sdkshape.String(zoneIdentifier), ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			out = append(out, part)
 		}
@@ -310,10 +311,10 @@ func paginateKeys(keys []string, size *int64, token *string) ([]string, *string,
 		)
 	}
 
-	return record.Paginate(
+	return sdkshape.Paginate(
 		keys,
 		n,
 		token,
-		wire.Errorf("InvalidNextToken", "The token '%s' is invalid", record.String(token)),
+		wire.Errorf("InvalidNextToken", "The token '%s' is invalid", sdkshape.String(token)),
 	)
 }

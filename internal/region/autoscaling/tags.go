@@ -8,7 +8,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -17,17 +18,17 @@ const tagResourceType = "auto-scaling-group"
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "CreateOrUpdateTags", s.createOrUpdateTags),
-		record.WriteOperation(s.store, "DeleteTags", s.deleteTags),
-		record.ReadOperation(s.store, "DescribeTags", s.describeTags),
+		state.WriteOperation(s.store, "CreateOrUpdateTags", s.createOrUpdateTags),
+		state.WriteOperation(s.store, "DeleteTags", s.deleteTags),
+		state.ReadOperation(s.store, "DescribeTags", s.describeTags),
 	}
 }
 
 func checkTags(tags []*sdk.Tag) error {
 	for _, t := range tags {
-		k := record.String(t.Key)
+		k := sdkshape.String(t.Key)
 		switch {
-		case k == "" || len(k) > 128 || len(record.String(t.Value)) > 256:
+		case k == "" || len(k) > 128 || len(sdkshape.String(t.Value)) > 256:
 			return validationError("The tag key '%s' or its value is empty or too long", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return validationError("Tag keys beginning with aws: are reserved: '%s'", k)
@@ -43,8 +44,8 @@ func checkTags(tags []*sdk.Tag) error {
 
 func (g *group) setTags(tags []*sdk.Tag) {
 	for _, t := range tags {
-		g.Tags[record.String(t.Key)] = groupTag{
-			record.String(t.Value),
+		g.Tags[sdkshape.String(t.Key)] = groupTag{
+			sdkshape.String(t.Value),
 			t.PropagateAtLaunch != nil && *t.PropagateAtLaunch,
 		}
 	}
@@ -52,7 +53,7 @@ func (g *group) setTags(tags []*sdk.Tag) {
 
 func (g *group) tagDescriptions() []*sdk.TagDescription {
 	out := []*sdk.TagDescription{}
-	for _, k := range record.SortedKeys(g.Tags) {
+	for _, k := range sdkshape.SortedKeys(g.Tags) {
 		out = append(out, &sdk.TagDescription{
 			Key:               new(k),
 			Value:             new(g.Tags[k].Value),
@@ -67,10 +68,10 @@ func (g *group) tagDescriptions() []*sdk.TagDescription {
 
 func (s *Service) checkTagResources(tags []*sdk.Tag) error {
 	for _, t := range tags {
-		if record.String(t.ResourceType) != tagResourceType {
+		if sdkshape.String(t.ResourceType) != tagResourceType {
 			return validationError(
 				"Tag resource type '%s' must be %s",
-				record.String(t.ResourceType),
+				sdkshape.String(t.ResourceType),
 				tagResourceType,
 			)
 		}
@@ -105,7 +106,7 @@ func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, er
 	}
 
 	for _, t := range in.Tags {
-		delete(s.st.Groups[*t.ResourceId].Tags, record.String(t.Key))
+		delete(s.st.Groups[*t.ResourceId].Tags, sdkshape.String(t.Key))
 	}
 
 	return &sdk.DeleteTagsOutput{}, nil
@@ -113,17 +114,17 @@ func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, er
 
 func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
 	all := map[string]*sdk.TagDescription{}
-	for _, name := range record.SortedKeys(s.st.Groups) {
+	for _, name := range sdkshape.SortedKeys(s.st.Groups) {
 		for _, t := range s.st.Groups[name].tagDescriptions() {
-			all[name+"\x00"+record.String(t.Key)] = t
+			all[name+"\x00"+sdkshape.String(t.Key)] = t
 		}
 	}
 
-	keys := record.SortedKeys(all)
+	keys := sdkshape.SortedKeys(all)
 
 	for _, f := range in.Filters {
-		name := record.String(f.Name)
-		wanted := record.Strings(f.Values)
+		name := sdkshape.String(f.Name)
+		wanted := sdkshape.Strings(f.Values)
 		if !slices.Contains([]string{tagResourceType, "key", "value", "propagate-at-launch"}, name) {
 			return nil, validationError("Filter type %s is not correct", name)
 		}

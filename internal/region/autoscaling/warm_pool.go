@@ -10,15 +10,16 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/autoscaling"
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) warmPoolOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "PutWarmPool", s.putWarmPool),
-		record.WriteOperation(s.store, "DeleteWarmPool", s.deleteWarmPool),
-		record.ReadOperation(s.store, "DescribeWarmPool", s.describeWarmPool),
+		state.WriteOperation(s.store, "PutWarmPool", s.putWarmPool),
+		state.WriteOperation(s.store, "DeleteWarmPool", s.deleteWarmPool),
+		state.ReadOperation(s.store, "DescribeWarmPool", s.describeWarmPool),
 	}
 }
 
@@ -72,7 +73,7 @@ func (s *Service) deleteWarmPool(in *sdk.DeleteWarmPoolInput) (*sdk.DeleteWarmPo
 	case g.Shape.WarmPoolConfiguration == nil:
 		return nil, validationError(
 			"No warm pool found for Auto Scaling group %s",
-			record.String(in.AutoScalingGroupName),
+			sdkshape.String(in.AutoScalingGroupName),
 		)
 
 	case len(g.Warm) > 0 && (in.ForceDelete == nil || !*in.ForceDelete):
@@ -114,7 +115,7 @@ const (
 // syncWarmPoolStates takes over what EC2 says about the pool's instances, and stops those that have run once.
 func (s *Service) syncWarmPoolStates(g *group) {
 	for _, i := range slices.Clone(g.Warm) {
-		id := record.String(i.InstanceId)
+		id := sdkshape.String(i.InstanceId)
 		f, found := s.cfg.EC2.InstanceInfo(id)
 		if !found || f.State == ec2sdk.InstanceStateNameTerminated ||
 			f.State == ec2sdk.InstanceStateNameShuttingDown {
@@ -123,7 +124,7 @@ func (s *Service) syncWarmPoolStates(g *group) {
 			continue
 		}
 
-		if g.Shape.WarmPoolConfiguration == nil || record.String(i.LifecycleState) != warmPending {
+		if g.Shape.WarmPoolConfiguration == nil || sdkshape.String(i.LifecycleState) != warmPending {
 			continue
 		}
 
@@ -141,7 +142,7 @@ func (s *Service) syncWarmPoolStates(g *group) {
 }
 
 func (s *Service) tryInstanceAction(i *sdk.Instance, do func(id string) error) bool {
-	id := record.String(i.InstanceId)
+	id := sdkshape.String(i.InstanceId)
 	err := do(id)
 	if err != nil {
 		s.cfg.Log.Warn(
@@ -158,7 +159,7 @@ func (s *Service) tryInstanceAction(i *sdk.Instance, do func(id string) error) b
 func (g *group) removeWarmInstance(id string) {
 	g.Warm = slices.DeleteFunc(
 		g.Warm,
-		func(i *sdk.Instance) bool { return record.String(i.InstanceId) == id },
+		func(i *sdk.Instance) bool { return sdkshape.String(i.InstanceId) == id },
 	)
 }
 
@@ -203,7 +204,7 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 
 	for len(g.Warm) > size {
 		i := g.Warm[len(g.Warm)-1]
-		id := record.String(i.InstanceId)
+		id := sdkshape.String(i.InstanceId)
 		if _, err := s.cfg.EC2.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
 			s.cfg.Log.Warn(
 				"an instance of a warm pool could not be terminated",
@@ -222,8 +223,8 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 // takeWarmInstance moves a machine of the pool into the group; false if none is ready.
 func (s *Service) takeWarmInstance(g *group) bool {
 	for _, i := range g.Warm {
-		id := record.String(i.InstanceId)
-		state := record.String(i.LifecycleState)
+		id := sdkshape.String(i.InstanceId)
+		state := sdkshape.String(i.LifecycleState)
 		if state == warmPending ||
 			state == warmedPrefix+sdk.WarmPoolStateStopped &&
 				!s.tryInstanceAction(i, s.cfg.EC2.StartInstance) {

@@ -10,7 +10,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -29,7 +30,7 @@ type changeSet struct {
 
 // checkChangeSetInput checks what a change set says of itself, and returns its type and what its stack is before it.
 func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
-	kind := cmp.Or(record.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
+	kind := cmp.Or(sdkshape.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
 		return "", stackContent{}, validationError(
 			"This region makes change sets of the types CREATE and UPDATE, not %s",
@@ -37,11 +38,11 @@ func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, sta
 		)
 	}
 
-	if err := checkName("changeSetName", record.String(in.ChangeSetName)); err != nil {
+	if err := checkName("changeSetName", sdkshape.String(in.ChangeSetName)); err != nil {
 		return "", stackContent{}, err
 	}
 
-	before, _, status, err := s.currentContent(record.String(in.StackName))
+	before, _, status, err := s.currentContent(sdkshape.String(in.StackName))
 
 	switch {
 	case kind == sdk.ChangeSetTypeUpdate:
@@ -49,8 +50,8 @@ func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, sta
 	case err == nil && status != statusReview:
 		return "", stackContent{}, validationError(
 			"Stack [%s] already exists and cannot be created again with the changeSet [%s].",
-			record.String(in.StackName),
-			record.String(in.ChangeSetName),
+			sdkshape.String(in.StackName),
+			sdkshape.String(in.ChangeSetName),
 		)
 	}
 
@@ -80,27 +81,27 @@ func (s *Service) createChangeSet(
 		return nil, err
 	}
 
-	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
+	caller, err := s.stackCaller(ctx, sdkshape.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
 
-	return record.RunWrite(s.store, func(in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
+	return state.RunWrite(s.store, func(in *sdk.CreateChangeSetInput) (*sdk.CreateChangeSetOutput, error) {
 		st, err := s.stackForChangeSet(in, kind)
 		if err != nil {
 			return nil, err
 		}
 
 		cs := &changeSet{
-			ID:           s.buildARN("changeSet/" + record.String(in.ChangeSetName) + "/" + s.newUUID()),
-			Name:         record.String(in.ChangeSetName),
+			ID:           s.buildARN("changeSet/" + sdkshape.String(in.ChangeSetName) + "/" + s.newUUID()),
+			Name:         sdkshape.String(in.ChangeSetName),
 			Kind:         kind,
-			Description:  record.String(in.Description),
+			Description:  sdkshape.String(in.Description),
 			Created:      s.cfg.Now().UTC(),
 			stackContent: c,
-			Role:         record.String(in.RoleARN),
-			Notify:       record.Strings(in.NotificationARNs),
-			OnFailure:    record.String(in.OnStackFailure),
+			Role:         sdkshape.String(in.RoleARN),
+			Notify:       sdkshape.Strings(in.NotificationARNs),
+			OnFailure:    sdkshape.String(in.OnStackFailure),
 			Caller:       caller,
 		}
 
@@ -113,20 +114,20 @@ func (s *Service) createChangeSet(
 
 // stackForChangeSet is the stack that a change set is about; a new one is only reviewed. The caller is inside the book.
 func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (*stack, error) {
-	st := s.findActiveStack(record.String(in.StackName))
+	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil && kind == sdk.ChangeSetTypeCreate {
 		return s.newStack(
-			stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs},
+			stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN), in.NotificationARNs},
 			statusReview,
 		)
 	}
 
 	if st == nil {
-		return nil, validationError("Stack [%s] does not exist", record.String(in.StackName))
+		return nil, validationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
 	}
 
 	for _, cs := range st.ChangeSets {
-		if cs.Name == record.String(in.ChangeSetName) {
+		if cs.Name == sdkshape.String(in.ChangeSetName) {
 			return nil, wire.Errorf(sdk.ErrCodeAlreadyExistsException, "ChangeSet %s already exists", cs.Name)
 		}
 	}
@@ -173,16 +174,16 @@ func validationMessage(err error) string {
 
 // findChangeSet finds a change set by its ARN, or by its name and its stack.
 func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
-	want := record.String(name)
-	if !strings.HasPrefix(want, "arn:") && record.String(stackName) == "" {
+	want := sdkshape.String(name)
+	if !strings.HasPrefix(want, "arn:") && sdkshape.String(stackName) == "" {
 		return nil, nil, validationError(
 			"StackName must be specified if ChangeSetName is not specified as an ARN.",
 		)
 	}
 
-	for _, id := range record.SortedKeys(s.state.Stacks) {
+	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		st := s.state.Stacks[id]
-		if sn := record.String(stackName); sn != "" &&
+		if sn := sdkshape.String(stackName); sn != "" &&
 			(st.Status == statusDeleted || sn != st.Name && sn != st.ID) {
 			continue
 		}
@@ -212,7 +213,7 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 		byName[c.Logical+"\x00"+c.Action] = c
 	}
 
-	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +226,12 @@ func (s *Service) describeChangeSet(in *sdk.DescribeChangeSetInput) (*sdk.Descri
 		Status:                new(cs.Status),
 		ExecutionStatus:       new(cs.Execution),
 		CreationTime:          new(cs.Created),
-		Capabilities:          record.StringPointers(cs.Capability),
+		Capabilities:          sdkshape.StringPointers(cs.Capability),
 		Tags:                  showTags(cs.Tags),
 		Parameters:            showParameters(cs.Params),
 		Changes:               []*sdk.Change{},
 		NextToken:             next,
-		NotificationARNs:      record.StringPointers(cs.Notify),
+		NotificationARNs:      sdkshape.StringPointers(cs.Notify),
 		IncludeNestedStacks:   new(false),
 		RollbackConfiguration: &sdk.RollbackConfiguration{},
 	}
@@ -267,7 +268,7 @@ func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-li
 		Action:            new(c.Action),
 		LogicalResourceId: new(c.Logical),
 		ResourceType:      new(c.Type),
-		Scope:             record.StringPointers(c.Scope),
+		Scope:             sdkshape.StringPointers(c.Scope),
 		Details:           []*sdk.ResourceChangeDetail{},
 	}
 
@@ -300,7 +301,7 @@ func showChange(c resourceChange, values bool) *sdk.Change { //revive:disable-li
 }
 
 func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSetsOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +311,7 @@ func (s *Service) listChangeSets(in *sdk.ListChangeSetsInput) (*sdk.ListChangeSe
 		byName[cs.Name] = cs
 	}
 
-	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListChangeSetsOutput{NextToken: next, Summaries: []*sdk.ChangeSetSummary{}}
 
 	for _, k := range keys {
@@ -358,7 +359,7 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 	st.ChangeSetID = cs.ID
 	keep := boolValue(in.DisableRollback) || cs.OnFailure == "DO_NOTHING"
 	op := stackOperation{
-		Token:         record.String(in.ClientRequestToken),
+		Token:         sdkshape.String(in.ClientRequestToken),
 		Caller:        cs.Caller,
 		New:           cs.stackContent,
 		KeepOnFailure: keep,
@@ -389,7 +390,7 @@ func (s *Service) executeChangeSet(in *sdk.ExecuteChangeSetInput) (*sdk.ExecuteC
 func (s *Service) deleteChangeSet(in *sdk.DeleteChangeSetInput) (*sdk.DeleteChangeSetOutput, error) {
 	st, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
 	if err != nil {
-		if strings.HasPrefix(record.String(in.ChangeSetName), "arn:") {
+		if strings.HasPrefix(sdkshape.String(in.ChangeSetName), "arn:") {
 			return &sdk.DeleteChangeSetOutput{}, nil
 		}
 

@@ -12,7 +12,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -27,58 +28,58 @@ func (s *Service) wireOperations() []wire.Op {
 			s.createChangeSet,
 		), wire.Operation("ValidateTemplate", s.validateTemplate),
 		wire.Operation("GetTemplateSummary", s.getTemplateSummary),
-		record.ReadOperation(
+		state.ReadOperation(
 			s.store,
 			"DescribeChangeSet",
 			s.describeChangeSet,
-		), record.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
-		record.WriteOperation(
+		), state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
+		state.WriteOperation(
 			s.store,
 			"ExecuteChangeSet",
 			s.executeChangeSet,
-		), record.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
-		record.ReadOperation(
+		), state.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
+		state.ReadOperation(
 			s.store,
 			"DescribeStacks",
 			s.describeStacks,
-		), record.ReadOperation(s.store, "ListStacks", s.listStacks),
-		record.ReadOperation(
+		), state.ReadOperation(s.store, "ListStacks", s.listStacks),
+		state.ReadOperation(
 			s.store,
 			"DescribeStackEvents",
 			s.describeStackEvents,
-		), record.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
-		record.ReadOperation(
+		), state.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
+		state.ReadOperation(
 			s.store,
 			"DescribeStackResource",
 			s.describeStackResource,
-		), record.ReadOperation(s.store, "ListStackResources", s.listStackResources),
-		record.ReadOperation(
+		), state.ReadOperation(s.store, "ListStackResources", s.listStackResources),
+		state.ReadOperation(
 			s.store,
 			"GetTemplate",
 			s.getTemplate,
-		), record.WriteOperation(s.store, "SignalResource", s.signalResource),
-		record.WriteOperation(
+		), state.WriteOperation(s.store, "SignalResource", s.signalResource),
+		state.WriteOperation(
 			s.store,
 			"SetStackPolicy",
 			s.setStackPolicy,
-		), record.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
-		record.WriteOperation(
+		), state.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
+		state.WriteOperation(
 			s.store,
 			"UpdateTerminationProtection",
 			s.updateTerminationProtection,
-		), record.ReadOperation(s.store, "ListExports", s.listExports),
-		record.ReadOperation(
+		), state.ReadOperation(s.store, "ListExports", s.listExports),
+		state.ReadOperation(
 			s.store,
 			"ListImports",
 			s.listImports,
-		), record.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
-		record.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
+		), state.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
+		state.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
 	}
 }
 
 func showTags(tags map[string]string) []*sdk.Tag {
 	out := []*sdk.Tag{}
-	for _, k := range record.SortedKeys(tags) {
+	for _, k := range sdkshape.SortedKeys(tags) {
 		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
 	}
 
@@ -88,7 +89,7 @@ func showTags(tags map[string]string) []*sdk.Tag {
 // showParameters are the values of parameters; those with NoEcho are hidden.
 func showParameters(params map[string]parameterValue) []*sdk.Parameter {
 	out := []*sdk.Parameter{}
-	for _, name := range record.SortedKeys(params) {
+	for _, name := range sdkshape.SortedKeys(params) {
 		v := params[name]
 		p := &sdk.Parameter{ParameterKey: new(name), ParameterValue: new(v.Given)}
 		if v.Resolved != nil {
@@ -114,8 +115,8 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 		DisableRollback:             new(st.DisableRollback),
 		EnableTerminationProtection: new(st.Protected),
 		Tags:                        showTags(st.Tags),
-		Capabilities:                record.StringPointers(st.Capability),
-		NotificationARNs:            record.StringPointers(st.Notify),
+		Capabilities:                sdkshape.StringPointers(st.Capability),
+		NotificationARNs:            sdkshape.StringPointers(st.Notify),
 		Outputs:                     []*sdk.Output{},
 		DriftInformation: &sdk.StackDriftInformation{
 			StackDriftStatus: new(sdk.StackDriftStatusNotChecked),
@@ -153,7 +154,7 @@ func (s *Service) showStack(st *stack) *sdk.Stack {
 }
 
 func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStacksOutput, error) {
-	if name := record.String(in.StackName); name != "" {
+	if name := sdkshape.String(in.StackName); name != "" {
 		st, err := s.findStack(name)
 		if err != nil {
 			return nil, err
@@ -163,13 +164,13 @@ func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStac
 	}
 
 	var ids []string
-	for _, id := range record.SortedKeys(s.state.Stacks) {
+	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		if s.state.Stacks[id].Status != statusDeleted {
 			ids = append(ids, id)
 		}
 	}
 
-	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
+	ids, next, err := sdkshape.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.DescribeStacksOutput{NextToken: next, Stacks: []*sdk.Stack{}}
 	for _, id := range ids {
 		out.Stacks = append(out.Stacks, s.showStack(s.state.Stacks[id]))
@@ -179,15 +180,15 @@ func (s *Service) describeStacks(in *sdk.DescribeStacksInput) (*sdk.DescribeStac
 }
 
 func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, error) {
-	wanted := record.Strings(in.StackStatusFilter)
+	wanted := sdkshape.Strings(in.StackStatusFilter)
 	var ids []string
-	for _, id := range record.SortedKeys(s.state.Stacks) {
+	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		if len(wanted) == 0 || slices.Contains(wanted, s.state.Stacks[id].Status) {
 			ids = append(ids, id)
 		}
 	}
 
-	ids, next, err := record.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
+	ids, next, err := sdkshape.Paginate(ids, pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListStacksOutput{NextToken: next, StackSummaries: []*sdk.StackSummary{}}
 
 	for _, id := range ids {
@@ -215,7 +216,7 @@ func (s *Service) listStacks(in *sdk.ListStacksInput) (*sdk.ListStacksOutput, er
 func (s *Service) describeStackEvents(
 	in *sdk.DescribeStackEventsInput,
 ) (*sdk.DescribeStackEventsOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (s *Service) describeStackEvents(
 // resourcesByName are a stack's resources in the order of their names.
 func resourcesByName(st *stack) []*resource {
 	var out []*resource
-	for _, name := range record.SortedKeys(st.Resources) {
+	for _, name := range sdkshape.SortedKeys(st.Resources) {
 		if st.Resources[name].Status != "" {
 			out = append(out, st.Resources[name])
 		}
@@ -275,8 +276,8 @@ func resourcesByName(st *stack) []*resource {
 func (s *Service) describeStackResources(
 	in *sdk.DescribeStackResourcesInput,
 ) (*sdk.DescribeStackResourcesOutput, error) {
-	name := record.String(in.StackName)
-	physical := record.String(in.PhysicalResourceId)
+	name := sdkshape.String(in.StackName)
+	physical := sdkshape.String(in.PhysicalResourceId)
 	if name == "" && physical == "" {
 		return nil, validationError("Either stackName or physicalResourceId must be specified")
 	}
@@ -294,7 +295,7 @@ func (s *Service) describeStackResources(
 	out := &sdk.DescribeStackResourcesOutput{StackResources: []*sdk.StackResource{}}
 
 	for _, r := range resourcesByName(st) {
-		if l := record.String(in.LogicalResourceId); l != "" && l != r.Logical {
+		if l := sdkshape.String(in.LogicalResourceId); l != "" && l != r.Logical {
 			continue
 		}
 
@@ -334,16 +335,16 @@ func (s *Service) stackOwning(physical string) *stack {
 func (s *Service) describeStackResource(
 	in *sdk.DescribeStackResourceInput,
 ) (*sdk.DescribeStackResourceOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
 
-	r := st.Resources[record.String(in.LogicalResourceId)]
+	r := st.Resources[sdkshape.String(in.LogicalResourceId)]
 	if r == nil {
 		return nil, validationError(
 			"Resource %s does not exist for stack %s",
-			record.String(in.LogicalResourceId),
+			sdkshape.String(in.LogicalResourceId),
 			st.Name,
 		)
 	}
@@ -377,7 +378,7 @@ func (s *Service) describeStackResource(
 }
 
 func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.ListStackResourcesOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -387,7 +388,7 @@ func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.List
 		byName[r.Logical] = r
 	}
 
-	keys, next, err := record.Paginate(record.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(byName), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListStackResourcesOutput{
 		NextToken:              next,
 		StackResourceSummaries: []*sdk.StackResourceSummary{},
@@ -414,7 +415,7 @@ func (s *Service) listStackResources(in *sdk.ListStackResourcesInput) (*sdk.List
 }
 
 func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput, error) {
-	stages := record.StringPointers([]string{sdk.TemplateStageOriginal, sdk.TemplateStageProcessed})
+	stages := sdkshape.StringPointers([]string{sdk.TemplateStageOriginal, sdk.TemplateStageProcessed})
 	if in.ChangeSetName != nil {
 		_, cs, err := s.findChangeSet(in.ChangeSetName, in.StackName)
 		if err != nil {
@@ -424,7 +425,7 @@ func (s *Service) getTemplate(in *sdk.GetTemplateInput) (*sdk.GetTemplateOutput,
 		return &sdk.GetTemplateOutput{TemplateBody: new(cs.Body), StagesAvailable: stages}, nil
 	}
 
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -449,14 +450,14 @@ func (s *Service) validateTemplate(
 	out := &sdk.ValidateTemplateOutput{Parameters: []*sdk.TemplateParameter{}}
 	setIfNotEmpty(&out.Description, t.Description)
 	if need, because := requiredCapabilities(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.StringPointers(
+		out.Capabilities, out.CapabilitiesReason = sdkshape.StringPointers(
 			[]string{need},
 		), new(
 			fmt.Sprintf("The following resource(s) require capabilities: %v", because),
 		)
 	}
 
-	for _, name := range record.SortedKeys(t.Parameters) {
+	for _, name := range sdkshape.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.TemplateParameter{ParameterKey: new(name), NoEcho: new(p.NoEcho), DefaultValue: p.Default}
 		setIfNotEmpty(&one.Description, p.Description)
@@ -496,7 +497,7 @@ func (s *Service) getTemplateSummary(
 
 	setIfNotEmpty(&out.Description, t.Description)
 	if need, because := requiredCapabilities(t); need != "" {
-		out.Capabilities, out.CapabilitiesReason = record.StringPointers(
+		out.Capabilities, out.CapabilitiesReason = sdkshape.StringPointers(
 			[]string{need},
 		), new(
 			fmt.Sprintf("The following resource(s) require capabilities: %v", because),
@@ -517,16 +518,16 @@ func (s *Service) getTemplateSummary(
 		kinds[r.Type] = true
 	}
 
-	out.ResourceTypes = record.StringPointers(record.SortedKeys(kinds))
+	out.ResourceTypes = sdkshape.StringPointers(sdkshape.SortedKeys(kinds))
 
-	for _, name := range record.SortedKeys(t.Parameters) {
+	for _, name := range sdkshape.SortedKeys(t.Parameters) {
 		p := t.Parameters[name]
 		one := &sdk.ParameterDeclaration{
 			ParameterKey:         new(name),
 			ParameterType:        new(p.Type),
 			NoEcho:               new(p.NoEcho),
 			DefaultValue:         p.Default,
-			ParameterConstraints: &sdk.ParameterConstraints{AllowedValues: record.StringPointers(p.Allowed)},
+			ParameterConstraints: &sdk.ParameterConstraints{AllowedValues: sdkshape.StringPointers(p.Allowed)},
 		}
 
 		setIfNotEmpty(&one.Description, p.Description)
@@ -554,7 +555,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	err := s.store.WithLock(func() error {
 		if st := s.requestedStack(name, set); st != nil {
 			c.Resource = st.ID
-			record.AddResourceTags(c.Context, st.Tags)
+			sdkshape.AddResourceTags(c.Context, st.Tags)
 		}
 
 		return nil
@@ -563,12 +564,12 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return err
 	}
 
-	tree, err := record.ShapeToMap(in)
+	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
 
-	record.AddRequestTags(c.Context, tree["Tags"])
+	sdkshape.AddRequestTags(c.Context, tree["Tags"])
 
 	for key, v := range map[string]string{
 		"cloudformation:RoleArn": wire.Member(in, "RoleARN"), "cloudformation:TemplateUrl": wire.Member(in, "TemplateURL"),

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // resourceChange is what an update would do to one resource.
@@ -53,7 +53,7 @@ func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err e
 // removedResources are the resources of a stack that are not among nodes.
 func removedResources(st *stack, nodes map[string][]string) []resourceChange {
 	var out []resourceChange
-	for _, name := range record.SortedKeys(st.Resources) {
+	for _, name := range sdkshape.SortedKeys(st.Resources) {
 		r := st.Resources[name]
 		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
@@ -131,7 +131,7 @@ func topologicalOrder(nodes map[string][]string) []string {
 		out = append(out, name)
 	}
 
-	for _, name := range record.SortedKeys(nodes) {
+	for _, name := range sdkshape.SortedKeys(nodes) {
 		visit(name)
 	}
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // unknownValue stands for a value that only the execution of a change set will tell.
@@ -42,7 +42,7 @@ func intrinsicFunctions() map[string]intrinsicFunc {
 	}
 }
 
-func functionNames() []string { return record.SortedKeys(intrinsicFunctions()) }
+func functionNames() []string { return sdkshape.SortedKeys(intrinsicFunctions()) }
 
 // call tells whether an object is a function: its name and its argument.
 func asIntrinsic(m object) (name string, arg any, ok bool) {
@@ -99,7 +99,7 @@ func isString(v any) bool {
 
 func (s evalScope) evalObject(m object) (any, error) {
 	out := make(object, len(m))
-	for _, k := range record.SortedKeys(m) {
+	for _, k := range sdkshape.SortedKeys(m) {
 		x, err := s.eval(m[k])
 		if err != nil {
 			return nil, err
@@ -365,7 +365,7 @@ func canonicalText(v any) string {
 	switch v := v.(type) {
 	case object:
 		var b strings.Builder
-		for _, k := range record.SortedKeys(v) {
+		for _, k := range sdkshape.SortedKeys(v) {
 			fmt.Fprintf(&b, "%q:%s,", k, canonicalText(v[k]))
 		}
 

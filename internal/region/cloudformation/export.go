@@ -7,12 +7,12 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // exportingStack is the stack that exports a name; nil if none does. The caller is inside the book.
 func (s *Service) exportingStack(name string) *stack {
-	for _, id := range record.SortedKeys(s.state.Stacks) {
+	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		st := s.state.Stacks[id]
 		if st.Status != statusDeleted &&
 			slices.ContainsFunc(st.Outputs, func(o stackOutput) bool { return o.Export == name }) {
@@ -42,7 +42,7 @@ func (s *Service) exportValue(name string) (any, error) {
 // importingStacks are the names of the stacks that use an export. The caller is inside the book.
 func (s *Service) importingStacks(name string) []string {
 	var out []string
-	for _, id := range record.SortedKeys(s.state.Stacks) {
+	for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 		if st := s.state.Stacks[id]; st.Status != statusDeleted && slices.Contains(st.Imports, name) {
 			out = append(out, st.Name)
 		}
@@ -86,7 +86,7 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 		}
 	}
 
-	keys, next, err := record.Paginate(record.SortedKeys(all), pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(sdkshape.SortedKeys(all), pageSize, in.NextToken, invalidTokenError())
 	out := &sdk.ListExportsOutput{NextToken: next, Exports: []*sdk.Export{}}
 	for _, k := range keys {
 		out.Exports = append(out.Exports, all[k])
@@ -96,13 +96,13 @@ func (s *Service) listExports(in *sdk.ListExportsInput) (*sdk.ListExportsOutput,
 }
 
 func (s *Service) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput, error) {
-	name := record.String(in.ExportName)
+	name := sdkshape.String(in.ExportName)
 	by := s.importingStacks(name)
 	if len(by) == 0 {
 		return nil, validationError("Export '%s' is not imported by any stack.", name)
 	}
 
-	keys, next, err := record.Paginate(by, pageSize, in.NextToken, invalidTokenError())
+	keys, next, err := sdkshape.Paginate(by, pageSize, in.NextToken, invalidTokenError())
 
-	return &sdk.ListImportsOutput{NextToken: next, Imports: record.StringPointers(keys)}, err
+	return &sdk.ListImportsOutput{NextToken: next, Imports: sdkshape.StringPointers(keys)}, err
 }

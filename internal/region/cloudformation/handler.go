@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -205,7 +205,7 @@ func mergeTags(stack map[string]string, property any) map[string]string {
 // tagObjects is the tags as most services take them.
 func tagObjects(tags map[string]string) []any {
 	out := []any{}
-	for _, k := range record.SortedKeys(tags) {
+	for _, k := range sdkshape.SortedKeys(tags) {
 		out = append(out, object{"Key": k, "Value": tags[k]})
 	}
 
@@ -234,7 +234,7 @@ func (j *handlerRequest) updateTags(
 		}
 	}
 
-	for _, k := range record.SortedKeys(have) {
+	for _, k := range sdkshape.SortedKeys(have) {
 		if _, ok := want[k]; !ok {
 			gone = append(gone, k)
 		}
@@ -260,7 +260,7 @@ func (j *handlerRequest) physicalName() string {
 		return n
 	}
 
-	suffix := "-" + strings.ToUpper(record.RandomHex(j.engine.cfg.Rand, 12))
+	suffix := "-" + strings.ToUpper(sdkshape.RandomHex(j.engine.cfg.Rand, 12))
 	base := j.stackName + "-" + j.logicalID
 	if t.maxNameLength > 0 && len(base)+len(suffix) > t.maxNameLength {
 		base = base[:t.maxNameLength-len(suffix)]

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // noEchoMask is what is shown of a parameter with NoEcho.
@@ -35,7 +35,7 @@ func (t *Template) readParameter(name string, v any) error {
 
 	p := parameterSpec{}
 
-	for _, k := range record.SortedKeys(m) {
+	for _, k := range sdkshape.SortedKeys(m) {
 		if err := readParameterMember(&p, "/Parameters/"+name+"/"+k, k, m[k]); err != nil {
 			return err
 		}
@@ -272,7 +272,7 @@ func (s *Service) resolveParameters(
 
 	missing := []string{}
 
-	for _, name := range record.SortedKeys(t.Parameters) {
+	for _, name := range sdkshape.SortedKeys(t.Parameters) {
 		if _, given := out[name]; given {
 			continue
 		}
@@ -341,7 +341,7 @@ func (s *Service) resolveParameterReferences(
 	t *Template,
 	values map[string]parameterValue,
 ) error {
-	for _, name := range record.SortedKeys(values) {
+	for _, name := range sdkshape.SortedKeys(values) {
 		v := values[name]
 		p := t.Parameters[name]
 		kind, list, ssm := p.elementType()

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -466,7 +466,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 
 	var out []stackOutput
 
-	for _, key := range record.SortedKeys(sd.newTemplate.Outputs) {
+	for _, key := range sdkshape.SortedKeys(sd.newTemplate.Outputs) {
 		spec := sd.newTemplate.Outputs[key]
 		if spec.Condition != "" {
 			if yes, err := sc.evalCondition(spec.Condition); err != nil || !yes {
@@ -486,7 +486,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 		out = append(out, o)
 	}
 
-	for _, name := range record.SortedKeys(sd.newTemplate.Resources) {
+	for _, name := range sdkshape.SortedKeys(sd.newTemplate.Resources) {
 		if r := sd.stack.Resources[name]; r == nil || r.Status == statusDeleted {
 			continue // its condition is false
 		}
@@ -496,7 +496,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 		}
 	}
 
-	return out, record.SortedKeys(imports), nil
+	return out, sdkshape.SortedKeys(imports), nil
 }
 
 func (s *Service) evaluateOutput(sc evalScope, st *stack, key string, spec outputSpec) (stackOutput, error) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // reference is what a value names: a parameter, a pseudo parameter or a resource, and perhaps an attribute of that.
@@ -227,13 +227,13 @@ func (t *Template) validate() error {
 func (t *Template) checkTypes() error {
 	known := resourceTypes()
 	missing := map[string]bool{}
-	for _, name := range record.SortedKeys(t.Resources) {
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		if _, ok := known[t.Resources[name].Type]; !ok {
 			missing[t.Resources[name].Type] = true
 		}
 	}
 
-	for _, name := range record.SortedKeys(t.Resources) {
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") &&
 			r.Type != "AWS::EC2::Volume" {
@@ -244,7 +244,7 @@ func (t *Template) checkTypes() error {
 	if len(missing) > 0 {
 		return formatError(
 			"Unrecognized resource types: [%s]",
-			strings.Join(record.SortedKeys(missing), ", "),
+			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
 	}
 
@@ -254,7 +254,7 @@ func (t *Template) checkTypes() error {
 // checkReferences refuses references to nothing in resources and outputs.
 func (t *Template) checkReferences() error {
 	missing := map[string]bool{}
-	for _, name := range record.SortedKeys(t.Resources) {
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		for _, d := range r.DependsOn {
 			if _, ok := t.Resources[d]; !ok {
@@ -270,11 +270,11 @@ func (t *Template) checkReferences() error {
 	if len(missing) > 0 {
 		return formatError(
 			"Unresolved resource dependencies [%s] in the Resources block of the template",
-			strings.Join(record.SortedKeys(missing), ", "),
+			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
 	}
 
-	for _, name := range record.SortedKeys(t.Outputs) {
+	for _, name := range sdkshape.SortedKeys(t.Outputs) {
 		if err := t.collectUnresolved("", []any{t.Outputs[name].Value, t.Outputs[name].Export}, missing); err != nil {
 			return err
 		}
@@ -283,7 +283,7 @@ func (t *Template) checkReferences() error {
 	if len(missing) > 0 {
 		return formatError(
 			"Unresolved resource dependencies [%s] in the Outputs block of the template",
-			strings.Join(record.SortedKeys(missing), ", "),
+			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
 	}
 
@@ -315,19 +315,19 @@ func (t *Template) collectUnresolved(name string, v any, missing map[string]bool
 
 // checkConditions refuses conditions that name nothing or each other in a circle.
 func (t *Template) checkConditions() error {
-	for _, name := range record.SortedKeys(t.Conditions) {
+	for _, name := range sdkshape.SortedKeys(t.Conditions) {
 		if err := t.checkConditionLoop(name, nil); err != nil {
 			return err
 		}
 	}
 
-	for _, name := range record.SortedKeys(t.Resources) {
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		if c := t.Resources[name].Condition; c != "" && t.Conditions[c] == nil {
 			return formatError("Unresolved condition dependency %s in the Resources block of the template", c)
 		}
 	}
 
-	for _, name := range record.SortedKeys(t.Outputs) {
+	for _, name := range sdkshape.SortedKeys(t.Outputs) {
 		if c := t.Outputs[name].Condition; c != "" && t.Conditions[c] == nil {
 			return formatError("Unresolved condition dependency %s in the Outputs block of the template", c)
 		}
@@ -350,7 +350,7 @@ func (t *Template) checkConditionLoop(name string, path []string) error {
 		return formatError("Unresolved condition dependency %s in the Conditions block of the template", name)
 	}
 
-	for _, next := range record.SortedKeys(collectConditions(c, map[string]bool{})) {
+	for _, next := range sdkshape.SortedKeys(collectConditions(c, map[string]bool{})) {
 		if err := t.checkConditionLoop(next, append(path, name)); err != nil {
 			return err
 		}
@@ -400,7 +400,7 @@ func (t *Template) dependenciesOf(name string) []string {
 		}
 	}
 
-	return record.SortedKeys(found)
+	return sdkshape.SortedKeys(found)
 }
 
 // checkResourceLoops refuses resources that wait for each other.
@@ -421,7 +421,7 @@ func (t *Template) checkResourceLoops() error {
 		if len(free) == 0 {
 			return validationError(
 				"Circular dependency between resources: [%s]",
-				strings.Join(record.SortedKeys(left), ", "),
+				strings.Join(sdkshape.SortedKeys(left), ", "),
 			)
 		}
 

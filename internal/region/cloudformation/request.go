@@ -14,7 +14,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 	"github.com/aws/aws-sdk-go/service/s3"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -151,7 +151,7 @@ func (s *Service) prepareContent(
 		return stackContent{}, err
 	}
 
-	if err := checkCapabilities(t, record.Strings(r.capabilities)); err != nil {
+	if err := checkCapabilities(t, sdkshape.Strings(r.capabilities)); err != nil {
 		return stackContent{}, err
 	}
 
@@ -161,8 +161,8 @@ func (s *Service) prepareContent(
 		given = append(
 			given,
 			parameterInput{
-				record.String(p.ParameterKey),
-				record.String(p.ParameterValue),
+				sdkshape.String(p.ParameterKey),
+				sdkshape.String(p.ParameterValue),
 				p.UsePreviousValue != nil && *p.UsePreviousValue,
 			},
 		)
@@ -183,14 +183,14 @@ func (s *Service) prepareContent(
 		Params:     params,
 		Tags:       tags,
 		Described:  t.Description,
-		Capability: record.Strings(r.capabilities),
+		Capability: sdkshape.Strings(r.capabilities),
 	}, err
 }
 
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
-		k := record.String(t.Key)
+		k := sdkshape.String(t.Key)
 		switch _, twice := out[k]; {
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return nil, validationError("aws: prefixed tag key names are not allowed for external use.")
@@ -198,7 +198,7 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 			return nil, validationError("Duplicate tag keys found: %s", k)
 		}
 
-		out[k] = record.String(t.Value)
+		out[k] = sdkshape.String(t.Value)
 	}
 
 	if len(out) > 50 {
@@ -210,7 +210,7 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 
 // requiredCapabilities are the capabilities that a template asks for, and why.
 func requiredCapabilities(t *Template) (capability string, because []string) {
-	for _, name := range record.SortedKeys(t.Resources) {
+	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		kind := resourceTypes()[r.Type]
 		if !kind.needsCapability {

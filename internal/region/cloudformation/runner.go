@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // errStopping ends work because the region's process ends: the next one takes it up.
@@ -59,7 +59,7 @@ func (s *Service) pendingStacks() []string {
 	defer s.mu.Unlock()
 	var out []string
 	_ = s.store.WithLock(func() error { // it only reads
-		for _, id := range record.SortedKeys(s.state.Stacks) {
+		for _, id := range sdkshape.SortedKeys(s.state.Stacks) {
 			if s.state.Stacks[id].Op != nil && s.cancelFuncs[id] == nil {
 				out = append(out, id)
 			}
@@ -205,7 +205,7 @@ func (s *Service) newTransition(
 func (s *Service) enabledResources(sd stackTransition) (map[string][]string, error) {
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
 	out := map[string][]string{}
-	for _, name := range record.SortedKeys(sd.newTemplate.Resources) {
+	for _, name := range sdkshape.SortedKeys(sd.newTemplate.Resources) {
 		if c := sd.newTemplate.Resources[name].Condition; c != "" {
 			yes, err := sc.evalCondition(c)
 			if err != nil {
@@ -306,7 +306,7 @@ func failureReason(verb string, failures map[string]error) string {
 	return fmt.Sprintf(
 		"The following resource(s) failed to %s: [%s].",
 		verb,
-		strings.Join(record.SortedKeys(failures), ", "),
+		strings.Join(sdkshape.SortedKeys(failures), ", "),
 	)
 }
 

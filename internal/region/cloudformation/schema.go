@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // schemaText holds the properties of the types in [resourceTypes]: CloudFormation's own schemas, cut to what is used here.
@@ -71,7 +71,7 @@ func coerceProperties(kind string, props object) (object, []string) {
 
 	var p propertyErrors
 
-	for _, name := range record.SortedKeys(props) {
+	for _, name := range sdkshape.SortedKeys(props) {
 		if slices.Contains(s.ReadOnly, name) && !slices.Contains(s.Required, name) {
 			p.add("", "encountered read-only property [%s]", name)
 		}
@@ -84,7 +84,7 @@ func coerceProperties(kind string, props object) (object, []string) {
 
 func (s typeSchema) coerceObject(at string, sh nestedSchema, props object, p *propertyErrors) object {
 	out := object{}
-	for _, name := range record.SortedKeys(props) {
+	for _, name := range sdkshape.SortedKeys(props) {
 		kind, ok := sh.Properties[name]
 		if !ok {
 			p.add(at, "extraneous key [%s] is not permitted", name)
@@ -162,7 +162,7 @@ func (s typeSchema) coerceMap(at, inner string, v any, p *propertyErrors) any {
 	}
 
 	out := object{}
-	for _, k := range record.SortedKeys(m) {
+	for _, k := range sdkshape.SortedKeys(m) {
 		out[k] = s.coerceValue(at+"/"+k, inner, m[k], p)
 	}
 
@@ -246,14 +246,14 @@ func requiresRecreation(kind, property string) string {
 // changedProperties are the properties whose values differ, in order.
 func changedProperties(before, after object) []string {
 	var out []string
-	for _, name := range record.SortedKeys(after) {
+	for _, name := range sdkshape.SortedKeys(after) {
 		if old, ok := before[name]; !ok || canonicalText(old) != canonicalText(after[name]) ||
 			hasUnknown(after[name]) {
 			out = append(out, name)
 		}
 	}
 
-	for _, name := range record.SortedKeys(before) {
+	for _, name := range sdkshape.SortedKeys(before) {
 		if _, ok := after[name]; !ok {
 			out = append(out, name)
 		}

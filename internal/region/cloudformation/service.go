@@ -16,7 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -33,7 +34,7 @@ type Config struct {
 	Region, Account string
 	Now             func() time.Time
 	Rand            io.Reader
-	State           record.Backend
+	State           state.Backend
 	Services        []wire.Service // those that resources are made with
 	Zones           []string       // the names of the region's availability zones
 	Authorizer      wire.Authorizer
@@ -57,7 +58,7 @@ type Service struct {
 	cfg      Config
 	services map[string]wire.Service
 	state    *serviceState
-	store    *record.Store
+	store    *state.Store
 	wake     chan struct{}
 
 	mu          sync.Mutex
@@ -91,7 +92,7 @@ func New(cfg Config) (*Service, error) {
 		s.services[v.Name] = v
 	}
 
-	s.store = &record.Store{Name: "cloudformation", Backend: cfg.State, State: s.state}
+	s.store = &state.Store{Name: "cloudformation", Backend: cfg.State, State: s.state}
 	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // Wire is the service as the wire serves it.
 func (s *Service) Wire() wire.Service {
@@ -119,7 +120,7 @@ func (s *Service) Wire() wire.Service {
 }
 
 func (s *Service) newUUID() string {
-	h := record.RandomHex(s.cfg.Rand, 32)
+	h := sdkshape.RandomHex(s.cfg.Rand, 32)
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
@@ -177,7 +178,7 @@ func (s *Service) callService(ctx context.Context, service, op string, in object
 		return nil, &callError{service: service, err: wire.Refusal(v, err), cause: err}
 	}
 
-	return record.ShapeToMap(out)
+	return sdkshape.ShapeToMap(out)
 }
 
 // callError is the refusal of an operation by the service that was asked.

@@ -14,7 +14,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // parseISODuration reads what ISO 8601 calls PT1H30M; otherwise is the answer to an empty text.
@@ -153,12 +153,12 @@ func (s *Service) countSignals(r *resource) (good, bad int) {
 
 // signalResource notes a signal.
 func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResourceOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
 
-	name := record.String(in.LogicalResourceId)
+	name := sdkshape.String(in.LogicalResourceId)
 	r := st.Resources[name]
 	if r == nil {
 		return nil, validationError("Resource %s does not exist for stack %s", name, st.Name)
@@ -168,7 +168,7 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 		return nil, validationError("Resource %s is in %s state and cannot be signaled", name, r.Status)
 	}
 
-	status := record.String(in.Status)
+	status := sdkshape.String(in.Status)
 	if status != sdk.ResourceSignalStatusSuccess && status != sdk.ResourceSignalStatusFailure {
 		return nil, validationError(
 			"1 validation error detected: Value '%s' at 'status' failed to satisfy constraint: Member must satisfy enum value set: [SUCCESS, FAILURE]",
@@ -179,7 +179,7 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 	s.addSignal(
 		st,
 		r,
-		resourceSignal{ID: record.String(in.UniqueId), Success: status == sdk.ResourceSignalStatusSuccess},
+		resourceSignal{ID: sdkshape.String(in.UniqueId), Success: status == sdk.ResourceSignalStatusSuccess},
 	)
 
 	return &sdk.SignalResourceOutput{}, nil

@@ -11,7 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // stringOrList is a JSON string or a list of them.
@@ -155,7 +155,7 @@ func conditionHolds(c map[string]map[string]stringOrList, kind string) bool {
 }
 
 func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPolicyOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPoli
 }
 
 func (s *Service) getStackPolicy(in *sdk.GetStackPolicyInput) (*sdk.GetStackPolicyOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}

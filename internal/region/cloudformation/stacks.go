@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -53,7 +53,7 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 		Resources:  map[string]*resource{},
 		ChangeSets: map[string]*changeSet{},
 		Role:       in.roleARN,
-		Notify:     record.Strings(in.notificationARNs),
+		Notify:     sdkshape.Strings(in.notificationARNs),
 	}
 
 	s.state.Stacks[st.ID] = st
@@ -81,7 +81,7 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 		return nil, err
 	}
 
-	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
+	caller, err := s.stackCaller(ctx, sdkshape.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 	var id string
 	err = s.store.WithLock(func() error {
 		st, err := s.newStack(
-			stackSettings{record.String(in.StackName), record.String(in.RoleARN), in.NotificationARNs},
+			stackSettings{sdkshape.String(in.StackName), sdkshape.String(in.RoleARN), in.NotificationARNs},
 			"CREATE"+suffixInProgress,
 		)
 		if err != nil {
@@ -102,13 +102,13 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 
 		st.DisableRollback, st.OnFailure, st.Protected = boolValue(
 			in.DisableRollback,
-		), record.String(
+		), sdkshape.String(
 			in.OnFailure,
 		), boolValue(
 			in.EnableTerminationProtection,
 		)
 
-		st.Policy = record.String(in.StackPolicyBody)
+		st.Policy = sdkshape.String(in.StackPolicyBody)
 		if in.TimeoutInMinutes != nil {
 			st.Timeout = *in.TimeoutInMinutes
 		}
@@ -116,7 +116,7 @@ func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*s
 		s.startOperation(st, stackOperation{
 			Kind:   opCreate,
 			Phase:  "forward",
-			Token:  record.String(in.ClientRequestToken),
+			Token:  sdkshape.String(in.ClientRequestToken),
 			Caller: caller,
 			New:    c,
 		})
@@ -185,7 +185,7 @@ func (s *Service) currentContent(
 }
 
 func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*sdk.UpdateStackOutput, error) {
-	before, id, _, err := s.currentContent(record.String(in.StackName))
+	before, id, _, err := s.currentContent(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 		return nil, err
 	}
 
-	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
+	caller, err := s.stackCaller(ctx, sdkshape.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
@@ -228,11 +228,11 @@ func (s *Service) updateStack(ctx context.Context, in *sdk.UpdateStackInput) (*s
 		}
 
 		s.startUpdate(st, stackOperation{
-			Token:         record.String(in.ClientRequestToken),
+			Token:         sdkshape.String(in.ClientRequestToken),
 			Caller:        caller,
 			New:           c,
 			KeepOnFailure: boolValue(in.DisableRollback),
-			DuringPolicy:  record.String(in.StackPolicyDuringUpdateBody),
+			DuringPolicy:  sdkshape.String(in.StackPolicyDuringUpdateBody),
 		})
 
 		return nil
@@ -292,14 +292,14 @@ func (s *Service) startUpdate(st *stack, op stackOperation) {
 }
 
 func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*sdk.DeleteStackOutput, error) {
-	caller, err := s.stackCaller(ctx, record.String(in.RoleARN))
+	caller, err := s.stackCaller(ctx, sdkshape.String(in.RoleARN))
 	if err != nil {
 		return nil, err
 	}
 
 	id := ""
 	err = s.store.WithLock(func() error {
-		st := s.findActiveStack(record.String(in.StackName))
+		st := s.findActiveStack(sdkshape.String(in.StackName))
 		if st == nil {
 			return nil // deleting what is not there is a success
 		}
@@ -329,7 +329,7 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 
 // startDelete begins to delete a stack, if it may be. The caller is inside the book.
 func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.Caller) error {
-	if err := checkDeletable(st, record.Strings(in.RetainResources)); err != nil {
+	if err := checkDeletable(st, sdkshape.Strings(in.RetainResources)); err != nil {
 		return err
 	}
 
@@ -353,9 +353,9 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 	op := stackOperation{
 		Kind:   opDelete,
 		Phase:  "delete",
-		Token:  record.String(in.ClientRequestToken),
+		Token:  sdkshape.String(in.ClientRequestToken),
 		Caller: caller,
-		Retain: record.Strings(in.RetainResources),
+		Retain: sdkshape.Strings(in.RetainResources),
 	}
 	if st.Status == statusReview {
 		st.Resources = map[string]*resource{}
@@ -390,7 +390,7 @@ func checkDeletable(st *stack, retain []string) error {
 }
 
 func (s *Service) cancelUpdateStack(in *sdk.CancelUpdateStackInput) (*sdk.CancelUpdateStackOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +409,7 @@ func (s *Service) cancelUpdateStack(in *sdk.CancelUpdateStackInput) (*sdk.Cancel
 func (s *Service) continueUpdateRollback(
 	in *sdk.ContinueUpdateRollbackInput,
 ) (*sdk.ContinueUpdateRollbackOutput, error) {
-	st, err := s.findStack(record.String(in.StackName))
+	st, err := s.findStack(sdkshape.String(in.StackName))
 	if err != nil {
 		return nil, err
 	}
@@ -422,7 +422,7 @@ func (s *Service) continueUpdateRollback(
 		)
 	}
 
-	for _, name := range record.Strings(in.ResourcesToSkip) {
+	for _, name := range sdkshape.Strings(in.ResourcesToSkip) {
 		if r := st.Resources[name]; r == nil || r.Status != "UPDATE"+suffixFailed {
 			return nil, validationError(
 				"Resource %s is not in UPDATE_FAILED state and cannot be skipped",
@@ -432,9 +432,9 @@ func (s *Service) continueUpdateRollback(
 	}
 
 	op := *st.Stuck
-	op.Phase, op.Skip, op.Token = "rollback", record.Strings(
+	op.Phase, op.Skip, op.Token = "rollback", sdkshape.Strings(
 		in.ResourcesToSkip,
-	), record.String(
+	), sdkshape.String(
 		in.ClientRequestToken,
 	)
 
@@ -448,9 +448,9 @@ func (s *Service) continueUpdateRollback(
 func (s *Service) updateTerminationProtection(
 	in *sdk.UpdateTerminationProtectionInput,
 ) (*sdk.UpdateTerminationProtectionOutput, error) {
-	st := s.findActiveStack(record.String(in.StackName))
+	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil {
-		return nil, validationError("Stack [%s] does not exist", record.String(in.StackName))
+		return nil, validationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
 	}
 
 	st.Protected = boolValue(in.EnableTerminationProtection)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -161,7 +161,7 @@ func (s *Service) addEvent(st *stack, e stackEvent) {
 
 	e.ID = e.Logical + "-" + e.Status + "-" + e.At.Format(
 		"2006-01-02T15:04:05.000Z",
-	) + "-" + record.RandomHex(
+	) + "-" + sdkshape.RandomHex(
 		s.cfg.Rand,
 		6,
 	)

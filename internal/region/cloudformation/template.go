@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -83,7 +83,7 @@ func Parse(body string) (*Template, error) {
 
 	var unknown []string
 
-	for _, name := range record.SortedKeys(doc) {
+	for _, name := range sdkshape.SortedKeys(doc) {
 		read := t.sectionReaders()[name]
 		if read == nil {
 			unknown = append(unknown, name)
@@ -173,7 +173,7 @@ func forEachMember(section string, v any, read func(name string, v any) error) e
 		return formatError("[/%s] every %s member must be an object", section, section)
 	}
 
-	for _, name := range record.SortedKeys(m) {
+	for _, name := range sdkshape.SortedKeys(m) {
 		if section != "Conditions" && !isAlphanumeric(name) {
 			return formatError("%s name %s is non alphanumeric.", strings.TrimSuffix(section, "s"), name)
 		}
@@ -268,7 +268,7 @@ func (t *Template) readResource(name string, v any) error {
 	var r resourceSpec
 	var err error
 
-	for _, k := range record.SortedKeys(m) {
+	for _, k := range sdkshape.SortedKeys(m) {
 		if err = r.readAttribute(name, k, m[k]); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // updateAll brings a stack to its new template.
@@ -89,7 +89,7 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 		return map[string]error{"": err}
 	}
 
-	for _, name := range record.SortedKeys(sd.stack.Resources) {
+	for _, name := range sdkshape.SortedKeys(sd.stack.Resources) {
 		r := sd.stack.Resources[name]
 		if _, stays := nodes[name]; stays || r.Status == statusDeleted {
 			continue
@@ -111,7 +111,7 @@ func (s *Service) queueRemoved(sd stackTransition) {
 		return // it was evaluated before
 	}
 
-	for _, name := range record.SortedKeys(sd.stack.Resources) {
+	for _, name := range sdkshape.SortedKeys(sd.stack.Resources) {
 		if _, stays := nodes[name]; stays {
 			continue
 		}
@@ -323,13 +323,13 @@ func (s *Service) restoreResources(st *stack, op *stackOperation) {
 	}
 
 	op.Garbage = slices.DeleteFunc(op.Garbage, isOld)
-	for _, name := range record.SortedKeys(st.Resources) {
+	for _, name := range sdkshape.SortedKeys(st.Resources) {
 		if r := st.Resources[name]; r.Physical == "" || !isOld(r) {
 			s.restoreResource(st, op, r)
 		}
 	}
 
-	for _, name := range record.SortedKeys(op.OldResources) {
+	for _, name := range sdkshape.SortedKeys(op.OldResources) {
 		if st.Resources[name] == nil {
 			st.Resources[name] = op.OldResources[name].clone()
 		}

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // signalPath is where wait condition handles take their signals; at AWS it is a presigned URL of S3.
@@ -22,7 +22,7 @@ func (s *Service) newSignalURL(stackID, logical string) string {
 	return strings.TrimSuffix(
 		s.cfg.SignalURL,
 		"/",
-	) + signalPath + at + "/" + logical + "?Signature=" + record.RandomHex(
+	) + signalPath + at + "/" + logical + "?Signature=" + sdkshape.RandomHex(
 		s.cfg.Rand,
 		32,
 	)
@@ -82,7 +82,7 @@ func (s *Service) receiveSignal(r *http.Request) error {
 			return validationError("The handle is not known")
 		}
 
-		for _, name := range record.SortedKeys(st.Resources) {
+		for _, name := range sdkshape.SortedKeys(st.Resources) {
 			c := st.Resources[name]
 			if c.Type == "AWS::CloudFormation::WaitCondition" &&
 				c.Properties["Handle"] == st.Resources[logical].Physical &&

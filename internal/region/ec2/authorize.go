@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -45,7 +45,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 		return wire.Authorize(ctx, wire.Check{Action: action, Resource: "*"})
 	}
 
-	tree, err := record.ShapeToMap(in)
+	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	action := "ec2:" + op
 	request := map[string][]string{}
 	if op == "CreateTags" || op == "DeleteTags" {
-		record.AddRequestTags(request, tree["Tags"])
+		sdkshape.AddRequestTags(request, tree["Tags"])
 	}
 
 	specs, _ := tree["TagSpecifications"].([]any)
@@ -70,7 +70,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 		m, _ := spec.(map[string]any)
 		kind, _ := m["ResourceType"].(string)
 		byKind[kind] = map[string][]string{}
-		record.AddRequestTags(byKind[kind], m["Tags"])
+		sdkshape.AddRequestTags(byKind[kind], m["Tags"])
 	}
 
 	var out []wire.Check
@@ -79,7 +79,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	}
 
 	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
-	named := record.CollectStrings(
+	named := sdkshape.CollectStrings(
 		tree,
 		isResourceID,
 		"PeerVpcId",
@@ -95,7 +95,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 
 	about := func(id, arn string) {
 		c := maps.Clone(request)
-		record.AddResourceTags(c, s.st.Tags[id])
+		sdkshape.AddResourceTags(c, s.st.Tags[id])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
 

@@ -8,7 +8,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -79,7 +79,7 @@ func paginateIDs(ids []string, q describeQuery) ([]string, *string, error) {
 		limit = min(*q.maxResults, limit)
 	}
 
-	return record.Paginate(
+	return sdkshape.Paginate(
 		ids,
 		limit,
 		q.nextToken,

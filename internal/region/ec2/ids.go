@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -27,7 +27,7 @@ func (s *Service) newID(prefix string) string {
 	return id
 }
 
-func (s *Service) randomHex(n int) string { return record.RandomHex(s.cfg.Rand, n) }
+func (s *Service) randomHex(n int) string { return sdkshape.RandomHex(s.cfg.Rand, n) }
 
 // resourceKinds maps an id's prefix to the name that ARNs and tags use.
 func resourceKinds() map[string]string {
@@ -57,13 +57,13 @@ func (s *Service) resourceARN(id string) string {
 }
 
 // sortedKeys gives a map's keys in order.
-func sortedKeys[V any](m map[string]V) []string { return record.SortedKeys(m) }
+func sortedKeys[V any](m map[string]V) []string { return sdkshape.SortedKeys(m) }
 
 // str reads an optional string.
-func str(p *string) string { return record.String(p) }
+func str(p *string) string { return sdkshape.String(p) }
 
 // strs reads a list of strings.
-func strs(p []*string) []string { return record.Strings(p) }
+func strs(p []*string) []string { return sdkshape.Strings(p) }
 
 func requestHash(in any) string {
 	b, err := json.Marshal(in)

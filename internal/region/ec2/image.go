@@ -12,7 +12,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -185,7 +185,7 @@ func (s *Service) describeKeyPairs(in *sdk.DescribeKeyPairsInput) (*sdk.Describe
 	out := &sdk.DescribeKeyPairsOutput{}
 
 	for _, k := range got {
-		shown := record.CloneShape(k)
+		shown := sdkshape.CloneShape(k)
 		shown.Tags = s.tagList(str(k.KeyPairId))
 		if in.IncludePublicKey == nil || !*in.IncludePublicKey {
 			shown.PublicKey = nil

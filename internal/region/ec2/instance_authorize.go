@@ -7,7 +7,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -37,13 +37,13 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 
 	for _, existing := range slices.Concat([]string{str(t.LaunchTemplateId), str(data.ImageId)}, subnets, strs(data.SecurityGroupIds)) {
 		c := map[string][]string{}
-		record.AddResourceTags(c, s.st.Tags[existing])
+		sdkshape.AddResourceTags(c, s.st.Tags[existing])
 		out = append(out, ask(s.resourceARN(existing), c))
 	}
 
 	if name := str(data.KeyName); name != "" {
 		c := map[string][]string{}
-		record.AddResourceTags(c, s.st.Tags[s.findKeyPairID(name)])
+		sdkshape.AddResourceTags(c, s.st.Tags[s.findKeyPairID(name)])
 		out = append(out, ask(s.keyPairARN(name), c))
 	}
 

@@ -9,7 +9,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -34,12 +34,12 @@ func (s *Service) mergeLaunchTemplate(in *sdk.RunInstancesInput) (*sdk.RunInstan
 		return nil, err
 	}
 
-	tree, err := record.ShapeToMap(v.LaunchTemplateData)
+	tree, err := sdkshape.ShapeToMap(v.LaunchTemplateData)
 	if err != nil {
 		return nil, err
 	}
 
-	request, err := record.ShapeToMap(in)
+	request, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return nil, err
 	}

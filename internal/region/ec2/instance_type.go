@@ -12,7 +12,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -89,7 +89,7 @@ func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
 		InstanceStorageSupported:      new(false),
 		EbsInfo:                       ebs,
 		ProcessorInfo: &sdk.ProcessorInfo{
-			SupportedArchitectures: record.StringPointers(t.awsArchitectures()),
+			SupportedArchitectures: sdkshape.StringPointers(t.awsArchitectures()),
 		},
 		VCpuInfo: &sdk.VCpuInfo{
 			DefaultVCpus:          new(t.VCPU),
@@ -107,12 +107,12 @@ func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
 			DefaultNetworkCardIndex:   new(int64(0)),
 		},
 		PlacementGroupInfo: &sdk.PlacementGroupInfo{
-			SupportedStrategies: record.StringPointers([]string{"partition", "spread"}),
+			SupportedStrategies: sdkshape.StringPointers([]string{"partition", "spread"}),
 		},
-		SupportedBootModes:           record.StringPointers([]string{"legacy-bios", "uefi"}),
-		SupportedRootDeviceTypes:     record.StringPointers([]string{"ebs"}),
-		SupportedUsageClasses:        record.StringPointers([]string{"on-demand", "spot"}),
-		SupportedVirtualizationTypes: record.StringPointers([]string{"hvm"}),
+		SupportedBootModes:           sdkshape.StringPointers([]string{"legacy-bios", "uefi"}),
+		SupportedRootDeviceTypes:     sdkshape.StringPointers([]string{"ebs"}),
+		SupportedUsageClasses:        sdkshape.StringPointers([]string{"on-demand", "spot"}),
+		SupportedVirtualizationTypes: sdkshape.StringPointers([]string{"hvm"}),
 	}
 	if !t.BareMetal {
 		out.Hypervisor = new("nitro")

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -83,13 +83,13 @@ func (s *Service) resolveTemplateData(
 		}
 	}
 
-	tree, err := record.ShapeToMap(in)
+	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return nil, err
 	}
 
 	if base != nil {
-		all, err := record.ShapeToMap(base)
+		all, err := sdkshape.ShapeToMap(base)
 		if err != nil {
 			return nil, err
 		}

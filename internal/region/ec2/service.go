@@ -16,7 +16,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -78,7 +79,7 @@ type Config struct {
 	// ProvisioningDelay, where set, is asked for the delay of each kind, as in fault.Kinds, with Delay as the usual one.
 	ProvisioningDelay func(kind string, usual time.Duration) time.Duration
 	Quotas            Quotas // zero fields take DefaultQuotas
-	Saver             record.Backend
+	Saver             state.Backend
 	// PublicIPBase begins the /16 that public addresses are from. If it is of the host, the host reaches machines by them.
 	PublicIPBase netip.Addr
 	// Machines and Network make it real; without them everything is a record only.
@@ -101,7 +102,7 @@ type Service struct {
 	syncMu            sync.Mutex
 
 	mu              sync.Mutex
-	st              *state
+	st              *serviceState
 	staleReads      int            // how often a new resource is not seen
 	unseenReads     map[string]int // how often it is not seen yet, by id
 	dirty           bool
@@ -139,7 +140,7 @@ func New(cfg Config) (*Service, error) {
 		wake:              make(chan struct{}, 1),
 		networkChanged:    make(chan struct{}, 1),
 		networkRevision:   1,
-		st:                &state{},
+		st:                &serviceState{},
 	}
 	if cfg.Saver != nil {
 		if err := cfg.Saver.Load("ec2", s.st); err != nil {
@@ -154,7 +155,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error {
+func (s *Service) SaveTo(to state.Backend) error {
 	return s.withLock(func() error { return to.Save("ec2", s.st) })
 }
 
@@ -256,7 +257,7 @@ func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 
 		got, err := do(in)
 		if err == nil {
-			out = record.CloneShape(got)
+			out = sdkshape.CloneShape(got)
 		}
 
 		return err

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // SetStaleReads makes EC2 tell of new resources late, as AWS may: the first n calls that name one, or would list it, do not
@@ -48,12 +48,12 @@ func (s *Service) checkStaleReads(in any) error {
 		return nil
 	}
 
-	tree, err := record.ShapeToMap(in)
+	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return fmt.Errorf("look at the ids of a request: %w", err)
 	}
 
-	for _, id := range record.CollectStrings(tree, isResourceID, "TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData") {
+	for _, id := range sdkshape.CollectStrings(tree, isResourceID, "TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData") {
 		if s.consumeStaleRead(id) {
 			return notFound(id)
 		}

@@ -10,8 +10,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 )
 
-// state is all that EC2 remembers; it is saved as JSON. Tags live in one map, by resource id.
-type state struct {
+// serviceState is all that EC2 remembers; it is saved as JSON. Tags live in one map, by resource id.
+type serviceState struct {
 	VPCs       map[string]*sdk.Vpc
 	Attributes map[string]*vpcAttributes
 	Subnets    map[string]*sdk.Subnet
@@ -76,7 +76,7 @@ func initMap[K comparable, V any](m *map[K]V) {
 	}
 }
 
-func (st *state) initMaps() {
+func (st *serviceState) initMaps() {
 	initMap(&st.VPCs)
 	initMap(&st.Attributes)
 	initMap(&st.Subnets)

@@ -7,7 +7,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -37,27 +37,27 @@ func defaultGroupAttributes() map[string]string {
 
 // validateAttribute refuses a key that the resource does not have.
 func validateAttribute(have map[string]string, key, value *string) error {
-	k := record.String(key)
+	k := sdkshape.String(key)
 	old, known := have[k]
 	switch {
 	case !known:
 		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
-	case (old == "true" || old == "false") && record.String(value) != "true" && record.String(value) != "false":
+	case (old == "true" || old == "false") && sdkshape.String(value) != "true" && sdkshape.String(value) != "false":
 		return wire.Errorf(
 			"InvalidConfigurationRequest",
 			"The value of '%s' must be true or false, not '%s'",
 			k,
-			record.String(value),
+			sdkshape.String(value),
 		)
 	}
 
 	if k == "deregistration_delay.timeout_seconds" {
-		if n, err := strconv.Atoi(record.String(value)); err != nil || n < 0 || n > 3600 {
+		if n, err := strconv.Atoi(sdkshape.String(value)); err != nil || n < 0 || n > 3600 {
 			return wire.Errorf(
 				"InvalidConfigurationRequest",
 				"The value of '%s' must be between 0 and 3600, not '%s'",
 				k,
-				record.String(value),
+				sdkshape.String(value),
 			)
 		}
 	}
@@ -67,7 +67,7 @@ func validateAttribute(have map[string]string, key, value *string) error {
 
 func (s *Service) toBalancerAttributes(have map[string]string) []*sdk.LoadBalancerAttribute {
 	var out []*sdk.LoadBalancerAttribute
-	for _, k := range record.SortedKeys(have) {
+	for _, k := range sdkshape.SortedKeys(have) {
 		out = append(out, &sdk.LoadBalancerAttribute{Key: new(k), Value: new(have[k])})
 	}
 
@@ -100,7 +100,7 @@ func (s *Service) modifyLoadBalancerAttributes(
 	}
 
 	for _, a := range in.Attributes {
-		b.Attributes[*a.Key] = record.String(a.Value)
+		b.Attributes[*a.Key] = sdkshape.String(a.Value)
 	}
 
 	return &sdk.ModifyLoadBalancerAttributesOutput{Attributes: s.toBalancerAttributes(b.Attributes)}, nil
@@ -108,7 +108,7 @@ func (s *Service) modifyLoadBalancerAttributes(
 
 func toGroupAttributes(have map[string]string) []*sdk.TargetGroupAttribute {
 	var out []*sdk.TargetGroupAttribute
-	for _, k := range record.SortedKeys(have) {
+	for _, k := range sdkshape.SortedKeys(have) {
 		out = append(out, &sdk.TargetGroupAttribute{Key: new(k), Value: new(have[k])})
 	}
 
@@ -141,7 +141,7 @@ func (s *Service) modifyTargetGroupAttributes(
 	}
 
 	for _, a := range in.Attributes {
-		g.Attributes[*a.Key] = record.String(a.Value)
+		g.Attributes[*a.Key] = sdkshape.String(a.Value)
 	}
 
 	return &sdk.ModifyTargetGroupAttributesOutput{Attributes: toGroupAttributes(g.Attributes)}, nil

@@ -13,16 +13,17 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) listenerOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "CreateListener", s.createListener),
-		record.WriteOperation(s.store, "ModifyListener", s.modifyListener),
-		record.WriteOperation(s.store, "DeleteListener", s.deleteListener),
-		record.ReadOperation(s.store, "DescribeListeners", s.describeListeners),
+		state.WriteOperation(s.store, "CreateListener", s.createListener),
+		state.WriteOperation(s.store, "ModifyListener", s.modifyListener),
+		state.WriteOperation(s.store, "DeleteListener", s.deleteListener),
+		state.ReadOperation(s.store, "DescribeListeners", s.describeListeners),
 	}
 }
 
@@ -32,13 +33,13 @@ func listenerTargetGroup(l *sdk.Listener) string {
 		return ""
 	}
 
-	return record.String(l.DefaultActions[0].TargetGroupArn)
+	return sdkshape.String(l.DefaultActions[0].TargetGroupArn)
 }
 
 // listenersForGroup lists the listeners that forward to a group.
 func (s *Service) listenersForGroup(group string) []*sdk.Listener {
 	var out []*sdk.Listener
-	for _, id := range record.SortedKeys(s.st.Listeners) {
+	for _, id := range sdkshape.SortedKeys(s.st.Listeners) {
 		if listenerTargetGroup(s.st.Listeners[id]) == group {
 			out = append(out, s.st.Listeners[id])
 		}
@@ -51,7 +52,7 @@ func (s *Service) listenersForGroup(group string) []*sdk.Listener {
 func (s *Service) balancersForGroup(group string) []string {
 	var out []string
 	for _, l := range s.listenersForGroup(group) {
-		out = append(out, record.String(l.LoadBalancerArn))
+		out = append(out, sdkshape.String(l.LoadBalancerArn))
 	}
 
 	slices.Sort(out)
@@ -61,7 +62,7 @@ func (s *Service) balancersForGroup(group string) []string {
 
 // setDefaultAction settles what a listener does: it forwards to one group.
 func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error {
-	if len(actions) != 1 || record.String(actions[0].Type) != sdk.ActionTypeEnumForward {
+	if len(actions) != 1 || sdkshape.String(actions[0].Type) != sdk.ActionTypeEnumForward {
 		return wire.Errorf(
 			"InvalidLoadBalancerAction",
 			"A network load balancer's listener has one default action, of type forward",
@@ -69,9 +70,9 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 	}
 
 	a := *actions[0]
-	arn := record.String(a.TargetGroupArn)
+	arn := sdkshape.String(a.TargetGroupArn)
 	if a.ForwardConfig != nil && len(a.ForwardConfig.TargetGroups) == 1 && arn == "" {
-		arn = record.String(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
+		arn = sdkshape.String(a.ForwardConfig.TargetGroups[0].TargetGroupArn)
 	}
 
 	g, err := s.findTargetGroup(&arn)
@@ -79,26 +80,26 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 		return err
 	}
 
-	b := s.st.Balancers[record.String(l.LoadBalancerArn)]
+	b := s.st.Balancers[sdkshape.String(l.LoadBalancerArn)]
 
 	switch {
-	case record.String(g.Shape.VpcId) != record.String(b.Shape.VpcId):
+	case sdkshape.String(g.Shape.VpcId) != sdkshape.String(b.Shape.VpcId):
 		return wire.Errorf(
 			"InvalidConfigurationRequest",
 			"The target group '%s' is not in the load balancer's VPC",
 			arn,
 		)
 
-	case record.String(g.Shape.Protocol) != record.String(l.Protocol) && record.String(l.Protocol) != "TLS":
+	case sdkshape.String(g.Shape.Protocol) != sdkshape.String(l.Protocol) && sdkshape.String(l.Protocol) != "TLS":
 		return wire.Errorf(
 			"IncompatibleProtocols",
 			"The protocol '%s' of the target group does not fit the listener's '%s'",
-			record.String(g.Shape.Protocol),
-			record.String(l.Protocol),
+			sdkshape.String(g.Shape.Protocol),
+			sdkshape.String(l.Protocol),
 		)
 	}
 
-	if used := s.balancersForGroup(arn); len(used) > 0 && used[0] != record.String(l.LoadBalancerArn) {
+	if used := s.balancersForGroup(arn); len(used) > 0 && used[0] != sdkshape.String(l.LoadBalancerArn) {
 		return wire.Errorf(
 			"TargetGroupAssociationLimit",
 			"The following target groups cannot be associated with more than one load balancer: %s",
@@ -118,7 +119,7 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 // findListenerByPort finds the listener of a load balancer on a port.
 func (s *Service) findListenerByPort(balancer *string, port int64) *sdk.Listener {
 	for _, l := range s.st.Listeners {
-		if record.String(l.LoadBalancerArn) == record.String(balancer) && *l.Port == port {
+		if sdkshape.String(l.LoadBalancerArn) == sdkshape.String(balancer) && *l.Port == port {
 			return l
 		}
 	}
@@ -135,11 +136,11 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	switch {
 	case in.Port == nil || *in.Port < 1 || *in.Port > 65535:
 		return nil, newValidationError("A port between 1 and 65535 must be specified")
-	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, record.String(in.Protocol)):
+	case !slices.Contains([]string{"TCP", "UDP", "TCP_UDP"}, sdkshape.String(in.Protocol)):
 		return nil, wire.Errorf(
 			"UnsupportedProtocol",
 			"Protocol '%s' is not one of TCP, UDP and TCP_UDP",
-			record.String(in.Protocol),
+			sdkshape.String(in.Protocol),
 		)
 	}
 
@@ -149,11 +150,11 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 	}
 
 	id := strings.Replace(
-		record.String(b.Shape.LoadBalancerArn),
+		sdkshape.String(b.Shape.LoadBalancerArn),
 		":loadbalancer/",
 		":listener/",
 		1,
-	) + "/" + record.RandomHex(
+	) + "/" + sdkshape.RandomHex(
 		s.cfg.Rand,
 		16,
 	)
@@ -170,11 +171,11 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 
 	if old := s.findListenerByPort(in.LoadBalancerArn, *in.Port); old != nil {
 		if listenerTargetGroup(old) != listenerTargetGroup(l) ||
-			record.String(old.Protocol) != record.String(l.Protocol) {
+			sdkshape.String(old.Protocol) != sdkshape.String(l.Protocol) {
 			return nil, wire.Errorf(
 				"DuplicateListener",
 				"A listener already exists on this port for this load balancer '%s'",
-				record.String(in.LoadBalancerArn),
+				sdkshape.String(in.LoadBalancerArn),
 			)
 		}
 
@@ -188,12 +189,12 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 }
 
 func (s *Service) findListener(arn *string) (*sdk.Listener, error) {
-	l := s.st.Listeners[record.String(arn)]
+	l := s.st.Listeners[sdkshape.String(arn)]
 	if l == nil {
 		return nil, wire.Errorf(
 			"ListenerNotFound",
 			"One or more listeners not found: '%s'",
-			record.String(arn),
+			sdkshape.String(arn),
 		)
 	}
 
@@ -228,7 +229,7 @@ func (s *Service) modifyListener(in *sdk.ModifyListenerInput) (*sdk.ModifyListen
 		return nil, err
 	}
 
-	s.st.Listeners[record.String(in.ListenerArn)] = &after
+	s.st.Listeners[sdkshape.String(in.ListenerArn)] = &after
 
 	return &sdk.ModifyListenerOutput{Listeners: []*sdk.Listener{&after}}, nil
 }
@@ -245,14 +246,14 @@ func (s *Service) deleteListener(in *sdk.DeleteListenerInput) (*sdk.DeleteListen
 }
 
 func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.DescribeListenersOutput, error) {
-	arns := record.Strings(in.ListenerArns)
+	arns := sdkshape.Strings(in.ListenerArns)
 	if in.LoadBalancerArn != nil {
 		if _, err := s.findLoadBalancer(in.LoadBalancerArn); err != nil {
 			return nil, err
 		}
 
-		for _, id := range record.SortedKeys(s.st.Listeners) {
-			if record.String(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
+		for _, id := range sdkshape.SortedKeys(s.st.Listeners) {
+			if sdkshape.String(s.st.Listeners[id].LoadBalancerArn) == *in.LoadBalancerArn {
 				arns = append(arns, id)
 			}
 		}
@@ -285,7 +286,7 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 func (s *Service) Balancers() []netbuilder.LoadBalancer {
 	var out []netbuilder.LoadBalancer
 	err := s.store.WithLock(func() error {
-		for _, arn := range record.SortedKeys(s.st.Balancers) {
+		for _, arn := range sdkshape.SortedKeys(s.st.Balancers) {
 			out = append(out, s.toNetworkBalancer(arn))
 		}
 
@@ -301,9 +302,9 @@ func (s *Service) Balancers() []netbuilder.LoadBalancer {
 func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 	b := s.st.Balancers[arn]
 	out := netbuilder.LoadBalancer{
-		VPC:            record.String(b.Shape.VpcId),
-		DNSName:        record.String(b.Shape.DNSName),
-		SecurityGroups: record.Strings(b.Shape.SecurityGroups),
+		VPC:            sdkshape.String(b.Shape.VpcId),
+		DNSName:        sdkshape.String(b.Shape.DNSName),
+		SecurityGroups: sdkshape.Strings(b.Shape.SecurityGroups),
 		LoadBalancer: netspec.LoadBalancer{
 			ARN:      arn,
 			Internal: b.Public == "",
@@ -318,9 +319,9 @@ func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 		out.Addrs[f.Subnet] = f.Addr
 	}
 
-	for _, id := range record.SortedKeys(s.st.Listeners) {
+	for _, id := range sdkshape.SortedKeys(s.st.Listeners) {
 		l := s.st.Listeners[id]
-		if record.String(l.LoadBalancerArn) == arn && s.st.Groups[listenerTargetGroup(l)] != nil {
+		if sdkshape.String(l.LoadBalancerArn) == arn && s.st.Groups[listenerTargetGroup(l)] != nil {
 			out.Listeners = append(
 				out.Listeners,
 				netspec.Listener{Port: int(*l.Port), TargetGroup: s.toNetworkGroup(listenerTargetGroup(l))},
@@ -333,22 +334,22 @@ func (s *Service) toNetworkBalancer(arn string) netbuilder.LoadBalancer {
 
 func (s *Service) toNetworkGroup(arn string) netspec.TargetGroup {
 	g := s.st.Groups[arn]
-	port, err := strconv.Atoi(record.String(g.Shape.HealthCheckPort))
+	port, err := strconv.Atoi(sdkshape.String(g.Shape.HealthCheckPort))
 	if err != nil {
 		port = 0 // traffic-port: the target's own
 	}
 
 	out := netspec.TargetGroup{ARN: arn, HealthCheck: netspec.HealthCheck{
-		Protocol:           record.String(g.Shape.HealthCheckProtocol),
+		Protocol:           sdkshape.String(g.Shape.HealthCheckProtocol),
 		Port:               port,
-		Path:               record.String(g.Shape.HealthCheckPath),
+		Path:               sdkshape.String(g.Shape.HealthCheckPath),
 		Interval:           int(*g.Shape.HealthCheckIntervalSeconds),
 		Timeout:            int(*g.Shape.HealthCheckTimeoutSeconds),
 		HealthyThreshold:   int(*g.Shape.HealthyThresholdCount),
 		UnhealthyThreshold: int(*g.Shape.UnhealthyThresholdCount),
 	}}
 
-	for _, key := range record.SortedKeys(g.Targets) {
+	for _, key := range sdkshape.SortedKeys(g.Targets) {
 		t := g.Targets[key]
 		if !t.Leaving.IsZero() {
 			continue

@@ -13,20 +13,21 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) loadBalancerOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "CreateLoadBalancer", s.createLoadBalancer),
-		record.WriteOperation(s.store, "DeleteLoadBalancer", s.deleteLoadBalancer),
-		record.ReadOperation(s.store, "DescribeLoadBalancers", s.describeLoadBalancers),
-		record.ReadOperation(s.store, "DescribeLoadBalancerAttributes", s.describeLoadBalancerAttributes),
-		record.WriteOperation(s.store, "ModifyLoadBalancerAttributes", s.modifyLoadBalancerAttributes),
-		record.WriteOperation(s.store, "SetSecurityGroups", s.setSecurityGroups),
-		record.WriteOperation(s.store, "SetSubnets", s.setSubnets),
-		record.WriteOperation(s.store, "SetIpAddressType", s.setIPAddressType),
+		state.WriteOperation(s.store, "CreateLoadBalancer", s.createLoadBalancer),
+		state.WriteOperation(s.store, "DeleteLoadBalancer", s.deleteLoadBalancer),
+		state.ReadOperation(s.store, "DescribeLoadBalancers", s.describeLoadBalancers),
+		state.ReadOperation(s.store, "DescribeLoadBalancerAttributes", s.describeLoadBalancerAttributes),
+		state.WriteOperation(s.store, "ModifyLoadBalancerAttributes", s.modifyLoadBalancerAttributes),
+		state.WriteOperation(s.store, "SetSecurityGroups", s.setSecurityGroups),
+		state.WriteOperation(s.store, "SetSubnets", s.setSubnets),
+		state.WriteOperation(s.store, "SetIpAddressType", s.setIPAddressType),
 	}
 }
 
@@ -60,14 +61,14 @@ func parseSubnets(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedIn
 	}
 
 	var out []ec2.ManagedInterface
-	for _, id := range record.Strings(subnets) {
+	for _, id := range sdkshape.Strings(subnets) {
 		out = append(out, ec2.ManagedInterface{Subnet: id})
 	}
 
 	for _, m := range maps {
 		f := ec2.ManagedInterface{
-			Subnet:       record.String(m.SubnetId),
-			AllocationID: record.String(m.AllocationId),
+			Subnet:       sdkshape.String(m.SubnetId),
+			AllocationID: sdkshape.String(m.AllocationId),
 		}
 		if m.PrivateIPv4Address != nil {
 			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
@@ -138,11 +139,11 @@ func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) 
 		return err
 	}
 
-	if record.String(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
+	if sdkshape.String(in.Type) != sdk.LoadBalancerTypeEnumNetwork {
 		return wire.Errorf(
 			"InvalidConfigurationRequest",
 			"This region has load balancers of type network only, not '%s'",
-			record.String(in.Type),
+			sdkshape.String(in.Type),
 		)
 	}
 
@@ -157,8 +158,8 @@ func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) 
 }
 
 func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.CreateLoadBalancerOutput, error) {
-	name := record.String(in.Name)
-	scheme := record.String(stringOrDefault(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
+	name := sdkshape.String(in.Name)
+	scheme := sdkshape.String(stringOrDefault(in.Scheme, sdk.LoadBalancerSchemeEnumInternetFacing))
 	if err := validateLoadBalancer(in, name, scheme); err != nil {
 		return nil, err
 	}
@@ -201,7 +202,7 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 		return nil, err
 	}
 
-	arn := record.String(b.Shape.LoadBalancerArn)
+	arn := sdkshape.String(b.Shape.LoadBalancerArn)
 	s.st.Balancers[arn] = b
 	s.setTags(arn, tags)
 
@@ -213,10 +214,10 @@ func (s *Service) newLoadBalancer(
 	in *sdk.CreateLoadBalancerInput,
 	wanted []ec2.ManagedInterface,
 ) (*loadBalancer, error) {
-	id := record.RandomHex(s.cfg.Rand, 16)
+	id := sdkshape.RandomHex(s.cfg.Rand, 16)
 	for i := range wanted {
 		wanted[i].Description = fmt.Sprintf("ELB net/%s/%s", name, id)
-		wanted[i].Groups = record.Strings(in.SecurityGroups)
+		wanted[i].Groups = sdkshape.Strings(in.SecurityGroups)
 	}
 
 	made, err := s.cfg.Cloud.CreateManagedInterfaces(wanted)
@@ -313,7 +314,7 @@ func (s *Service) updateZones(b *loadBalancer) {
 
 func (s *Service) findBalancerByName(name string) *loadBalancer {
 	for _, b := range s.st.Balancers {
-		if record.String(b.Shape.LoadBalancerName) == name {
+		if sdkshape.String(b.Shape.LoadBalancerName) == name {
 			return b
 		}
 	}
@@ -322,9 +323,9 @@ func (s *Service) findBalancerByName(name string) *loadBalancer {
 }
 
 func (s *Service) findLoadBalancer(arn *string) (*loadBalancer, error) {
-	b := s.st.Balancers[record.String(arn)]
+	b := s.st.Balancers[sdkshape.String(arn)]
 	if b == nil {
-		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", record.String(arn))
+		return nil, wire.Errorf("LoadBalancerNotFound", "Load balancer '%s' not found", sdkshape.String(arn))
 	}
 
 	return b, nil
@@ -332,7 +333,7 @@ func (s *Service) findLoadBalancer(arn *string) (*loadBalancer, error) {
 
 // deleteLoadBalancer succeeds for one that is not there, as at AWS. Its listeners go with it.
 func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLoadBalancerOutput, error) {
-	arn := record.String(in.LoadBalancerArn)
+	arn := sdkshape.String(in.LoadBalancerArn)
 	b := s.st.Balancers[arn]
 	if b == nil {
 		return &sdk.DeleteLoadBalancerOutput{}, nil
@@ -347,7 +348,7 @@ func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.Dele
 	}
 
 	for id, l := range s.st.Listeners {
-		if record.String(l.LoadBalancerArn) == arn {
+		if sdkshape.String(l.LoadBalancerArn) == arn {
 			delete(s.st.Listeners, id)
 			delete(s.st.Tags, id)
 		}
@@ -371,18 +372,18 @@ func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.Dele
 func (s *Service) describeLoadBalancers(
 	in *sdk.DescribeLoadBalancersInput,
 ) (*sdk.DescribeLoadBalancersOutput, error) {
-	arns := record.Strings(in.LoadBalancerArns)
-	for _, name := range record.Strings(in.Names) {
+	arns := sdkshape.Strings(in.LoadBalancerArns)
+	for _, name := range sdkshape.Strings(in.Names) {
 		b := s.findBalancerByName(name)
 		if b == nil {
 			return nil, wire.Errorf("LoadBalancerNotFound", "Load balancers '[%s]' not found", name)
 		}
 
-		arns = append(arns, record.String(b.Shape.LoadBalancerArn))
+		arns = append(arns, sdkshape.String(b.Shape.LoadBalancerArn))
 	}
 
 	if len(in.LoadBalancerArns)+len(in.Names) == 0 {
-		arns = record.SortedKeys(s.st.Balancers)
+		arns = sdkshape.SortedKeys(s.st.Balancers)
 	}
 
 	slices.Sort(arns)
@@ -423,7 +424,7 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 		ids = append(ids, f.ID)
 	}
 
-	if err := s.cfg.Cloud.SetManagedInterfaceGroups(record.Strings(in.SecurityGroups), ids...); err != nil {
+	if err := s.cfg.Cloud.SetManagedInterfaceGroups(sdkshape.Strings(in.SecurityGroups), ids...); err != nil {
 		return nil, translateEC2Error(err)
 	}
 
@@ -444,11 +445,11 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 		return nil, err
 	}
 
-	if places[0].VPC != record.String(b.Shape.VpcId) {
+	if places[0].VPC != sdkshape.String(b.Shape.VpcId) {
 		return nil, wire.Errorf(
 			"InvalidSubnet",
 			"The subnets must be in VPC '%s'",
-			record.String(b.Shape.VpcId),
+			sdkshape.String(b.Shape.VpcId),
 		)
 	}
 
@@ -464,7 +465,7 @@ func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, er
 			continue
 		}
 
-		w.Description, w.Groups = b.Interfaces[0].Description, record.Strings(b.Shape.SecurityGroups)
+		w.Description, w.Groups = b.Interfaces[0].Description, sdkshape.Strings(b.Shape.SecurityGroups)
 		added = append(added, w)
 	}
 
@@ -499,7 +500,7 @@ func (s *Service) setIPAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAdd
 		return nil, err
 	}
 
-	if record.String(in.IpAddressType) != "ipv4" {
+	if sdkshape.String(in.IpAddressType) != "ipv4" {
 		return nil, wire.Errorf("InvalidConfigurationRequest", "This region has no IPv6")
 	}
 

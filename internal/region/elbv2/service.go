@@ -20,7 +20,8 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -43,7 +44,7 @@ type Config struct {
 	Delay           time.Duration // how long provisioning and removal take
 	// Provisioning, where set, is asked for the delay of "load-balancer" and "load-balancer-deletion", with Delay as the usual one.
 	Provisioning func(kind string, usual time.Duration) time.Duration
-	Saver        record.Backend
+	Saver        state.Backend
 	Cloud        Cloud
 	// Loopback is where internet-facing load balancers get their addresses on the host; the default is 127.77.0.1 and
 	// following.
@@ -57,7 +58,7 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	st    *serviceState
-	store *record.Store
+	store *state.Store
 }
 
 // serviceState is all that is remembered; it is saved as JSON. Everything is by ARN.
@@ -113,7 +114,7 @@ func New(cfg Config) (*Service, error) {
 	}
 
 	s := &Service{cfg: cfg, st: &serviceState{}}
-	s.store = &record.Store{
+	s.store = &state.Store{
 		Name:                "elbv2",
 		Backend:             cfg.Saver,
 		State:               s.st,
@@ -144,7 +145,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // provisioningDelay is how long something of kind takes.
 func (s *Service) provisioningDelay(kind string) time.Duration {
@@ -174,9 +175,9 @@ func (s *Service) Run(ctx context.Context) {
 // applyDueTransitions brings the state up to the clock.
 func (s *Service) applyDueTransitions() {
 	now := s.cfg.Now()
-	for _, arn := range record.SortedKeys(s.st.Balancers) {
+	for _, arn := range sdkshape.SortedKeys(s.st.Balancers) {
 		b := s.st.Balancers[arn]
-		if record.String(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
+		if sdkshape.String(b.Shape.State.Code) == sdk.LoadBalancerStateEnumProvisioning && !b.Ready.After(now) {
 			b.Shape.State.Code = new(sdk.LoadBalancerStateEnumActive)
 			s.store.MarkChanged()
 		}
@@ -235,7 +236,7 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	action := "elasticloadbalancing:" + op
 	request := map[string][]string{}
-	record.AddRequestTags(request, tree["Tags"])
+	sdkshape.AddRequestTags(request, tree["Tags"])
 	var out []wire.Check
 	name, _ := tree["Name"].(string)
 	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
@@ -259,14 +260,14 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 
 	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
 
-	for _, arn := range record.CollectStrings(tree, mine, "Tags") {
+	for _, arn := range sdkshape.CollectStrings(tree, mine, "Tags") {
 		if (op == "CreateListener" || op == "ModifyListener") && strings.Contains(arn, ":targetgroup/") {
 			continue // the groups it forwards to are not asked about
 		}
 
 		c := map[string][]string{}
 		maps.Copy(c, request)
-		record.AddResourceTags(c, s.st.Tags[arn])
+		sdkshape.AddResourceTags(c, s.st.Tags[arn])
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
 
@@ -302,5 +303,5 @@ func paginateKeys(keys []string, size *int64, marker *string) ([]string, *string
 		return nil, nil, err
 	}
 
-	return record.Paginate(keys, n, marker, newValidationError("Invalid marker"))
+	return sdkshape.Paginate(keys, n, marker, newValidationError("Invalid marker"))
 }

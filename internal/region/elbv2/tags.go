@@ -8,15 +8,16 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) tagOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "AddTags", s.addTags),
-		record.WriteOperation(s.store, "RemoveTags", s.removeTags),
-		record.ReadOperation(s.store, "DescribeTags", s.describeTags),
+		state.WriteOperation(s.store, "AddTags", s.addTags),
+		state.WriteOperation(s.store, "RemoveTags", s.removeTags),
+		state.ReadOperation(s.store, "DescribeTags", s.describeTags),
 	}
 }
 
@@ -26,9 +27,9 @@ const maxTaggedResources = 20
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
-		k := record.String(t.Key)
+		k := sdkshape.String(t.Key)
 		switch _, twice := out[k]; {
-		case k == "" || len(k) > 128 || len(record.String(t.Value)) > 256:
+		case k == "" || len(k) > 128 || len(sdkshape.String(t.Value)) > 256:
 			return nil, newValidationError("The tag key '%s' or its value is empty or too long", k)
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
 			return nil, newValidationError("The tag key '%s' begins with aws:, which is reserved", k)
@@ -36,7 +37,7 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 			return nil, wire.Errorf("DuplicateTagKeys", "The tag key '%s' is given twice", k)
 		}
 
-		out[k] = record.String(t.Value)
+		out[k] = sdkshape.String(t.Value)
 	}
 
 	if len(out) > 50 {
@@ -91,11 +92,11 @@ func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
 		return nil, err
 	}
 
-	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(sdkshape.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 
-	for _, arn := range record.Strings(in.ResourceArns) {
+	for _, arn := range sdkshape.Strings(in.ResourceArns) {
 		s.setTags(arn, tags)
 	}
 
@@ -103,12 +104,12 @@ func (s *Service) addTags(in *sdk.AddTagsInput) (*sdk.AddTagsOutput, error) {
 }
 
 func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, error) {
-	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(sdkshape.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 
-	for _, arn := range record.Strings(in.ResourceArns) {
-		for _, k := range record.Strings(in.TagKeys) {
+	for _, arn := range sdkshape.Strings(in.ResourceArns) {
+		for _, k := range sdkshape.Strings(in.TagKeys) {
 			delete(s.st.Tags[arn], k)
 		}
 	}
@@ -117,14 +118,14 @@ func (s *Service) removeTags(in *sdk.RemoveTagsInput) (*sdk.RemoveTagsOutput, er
 }
 
 func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
-	if err := s.checkResourcesExist(record.Strings(in.ResourceArns)); err != nil {
+	if err := s.checkResourcesExist(sdkshape.Strings(in.ResourceArns)); err != nil {
 		return nil, err
 	}
 
 	out := &sdk.DescribeTagsOutput{}
-	for _, arn := range record.Strings(in.ResourceArns) {
+	for _, arn := range sdkshape.Strings(in.ResourceArns) {
 		d := &sdk.TagDescription{ResourceArn: new(arn), Tags: []*sdk.Tag{}}
-		for _, k := range record.SortedKeys(s.st.Tags[arn]) {
+		for _, k := range sdkshape.SortedKeys(s.st.Tags[arn]) {
 			d.Tags = append(d.Tags, &sdk.Tag{Key: new(k), Value: new(s.st.Tags[arn][k])})
 		}
 

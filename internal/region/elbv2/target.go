@@ -11,13 +11,13 @@ import (
 	ec2sdk "github.com/aws/aws-sdk-go/service/ec2"
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // validateTarget refuses what cannot be a target of a group, and returns its zone.
 func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
-	if record.String(g.Shape.TargetType) == "ip" {
+	if sdkshape.String(g.Shape.TargetType) == "ip" {
 		if _, err := netip.ParseAddr(id); err != nil {
 			return "", newValidationError("The IP address '%s' is not valid", id)
 		}
@@ -37,11 +37,11 @@ func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 		)
 	}
 
-	if f.VPC != record.String(g.Shape.VpcId) {
+	if f.VPC != sdkshape.String(g.Shape.VpcId) {
 		return "", wire.Errorf(
 			"InvalidTarget",
 			"The following targets are not in the target group VPC '%s': '%s'",
-			record.String(g.Shape.VpcId),
+			sdkshape.String(g.Shape.VpcId),
 			id,
 		)
 	}
@@ -62,7 +62,7 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 	var made []*registeredTarget
 
 	for _, d := range in.Targets {
-		zone, err := s.validateTarget(g, record.String(d.Id))
+		zone, err := s.validateTarget(g, sdkshape.String(d.Id))
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 		made = append(
 			made,
 			&registeredTarget{
-				ID:   record.String(d.Id),
+				ID:   sdkshape.String(d.Id),
 				Port: *intOrDefault(d.Port, *g.Shape.Port),
 				Zone: zone,
 			},
@@ -97,14 +97,14 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 	if err != nil {
 		return nil, fmt.Errorf(
 			"read the deregistration delay of %s: %w",
-			record.String(in.TargetGroupArn),
+			sdkshape.String(in.TargetGroupArn),
 			err,
 		)
 	}
 
 	for _, d := range in.Targets {
 		for key, t := range g.Targets {
-			if t.ID != record.String(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
+			if t.ID != sdkshape.String(d.Id) || d.Port != nil && *d.Port != t.Port || !t.Leaving.IsZero() {
 				continue
 			}
 
@@ -142,7 +142,7 @@ func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealt
 	}
 
 	g := s.st.Groups[arn]
-	if record.String(g.Shape.TargetType) == "instance" {
+	if sdkshape.String(g.Shape.TargetType) == "instance" {
 		if f, ok := s.cfg.Cloud.InstanceInfo(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
 			return say("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
 		}
@@ -171,10 +171,10 @@ func (s *Service) describeTargetHealth(
 		return nil, err
 	}
 
-	arn := record.String(in.TargetGroupArn)
+	arn := sdkshape.String(in.TargetGroupArn)
 	out := &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
 	show := func(t *registeredTarget, h *sdk.TargetHealth) {
-		port := record.String(g.Shape.HealthCheckPort)
+		port := sdkshape.String(g.Shape.HealthCheckPort)
 		if port == "traffic-port" {
 			port = strconv.FormatInt(t.Port, 10)
 		}
@@ -186,7 +186,7 @@ func (s *Service) describeTargetHealth(
 		)
 	}
 	if len(in.Targets) == 0 {
-		for _, key := range record.SortedKeys(g.Targets) {
+		for _, key := range sdkshape.SortedKeys(g.Targets) {
 			show(g.Targets[key], s.targetHealth(arn, g.Targets[key]))
 		}
 
@@ -194,7 +194,7 @@ func (s *Service) describeTargetHealth(
 	}
 
 	for _, d := range in.Targets {
-		t := &registeredTarget{ID: record.String(d.Id), Port: *intOrDefault(d.Port, *g.Shape.Port)}
+		t := &registeredTarget{ID: sdkshape.String(d.Id), Port: *intOrDefault(d.Port, *g.Shape.Port)}
 		if known := g.Targets[t.registrationKey()]; known != nil {
 			show(known, s.targetHealth(arn, known))
 			continue

@@ -7,28 +7,29 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 func (s *Service) targetGroupOps() []wire.Op {
 	return []wire.Op{
-		record.WriteOperation(s.store, "CreateTargetGroup", s.createTargetGroup),
-		record.WriteOperation(s.store, "ModifyTargetGroup", s.modifyTargetGroup),
-		record.WriteOperation(s.store, "DeleteTargetGroup", s.deleteTargetGroup),
-		record.ReadOperation(s.store, "DescribeTargetGroups", s.describeTargetGroups),
-		record.ReadOperation(s.store, "DescribeTargetGroupAttributes", s.describeTargetGroupAttributes),
-		record.WriteOperation(s.store, "ModifyTargetGroupAttributes", s.modifyTargetGroupAttributes),
-		record.WriteOperation(s.store, "RegisterTargets", s.registerTargets),
-		record.WriteOperation(s.store, "DeregisterTargets", s.deregisterTargets),
-		record.ReadOperation(s.store, "DescribeTargetHealth", s.describeTargetHealth),
+		state.WriteOperation(s.store, "CreateTargetGroup", s.createTargetGroup),
+		state.WriteOperation(s.store, "ModifyTargetGroup", s.modifyTargetGroup),
+		state.WriteOperation(s.store, "DeleteTargetGroup", s.deleteTargetGroup),
+		state.ReadOperation(s.store, "DescribeTargetGroups", s.describeTargetGroups),
+		state.ReadOperation(s.store, "DescribeTargetGroupAttributes", s.describeTargetGroupAttributes),
+		state.WriteOperation(s.store, "ModifyTargetGroupAttributes", s.modifyTargetGroupAttributes),
+		state.WriteOperation(s.store, "RegisterTargets", s.registerTargets),
+		state.WriteOperation(s.store, "DeregisterTargets", s.deregisterTargets),
+		state.ReadOperation(s.store, "DescribeTargetHealth", s.describeTargetHealth),
 	}
 }
 
 func (s *Service) findTargetGroup(arn *string) (*targetGroup, error) {
-	g := s.st.Groups[record.String(arn)]
+	g := s.st.Groups[sdkshape.String(arn)]
 	if g == nil {
-		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", record.String(arn))
+		return nil, wire.Errorf("TargetGroupNotFound", "Target groups '%s' not found", sdkshape.String(arn))
 	}
 
 	return g, nil
@@ -52,7 +53,7 @@ func stringOrDefault(p *string, otherwise string) *string {
 
 // validateTargetGroup refuses what no state has to be known for.
 func validateTargetGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
-	protocol := record.String(in.Protocol)
+	protocol := sdkshape.String(in.Protocol)
 	switch {
 	case !slices.Contains([]string{"TCP", "TLS", "UDP", "TCP_UDP"}, protocol):
 		return newValidationError(
@@ -72,8 +73,8 @@ func validateTargetGroup(in *sdk.CreateTargetGroupInput, name, kind string) erro
 }
 
 func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.CreateTargetGroupOutput, error) {
-	name := record.String(in.Name)
-	kind := record.String(stringOrDefault(in.TargetType, "instance"))
+	name := sdkshape.String(in.Name)
+	kind := sdkshape.String(stringOrDefault(in.TargetType, "instance"))
 	if err := validateTargetGroup(in, name, kind); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 	}
 
 	for _, g := range s.st.Groups {
-		if record.String(g.Shape.TargetGroupName) != name {
+		if sdkshape.String(g.Shape.TargetGroupName) != name {
 			continue
 		}
 
@@ -101,7 +102,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 
 	shape := &sdk.TargetGroup{
 		TargetGroupArn: new(
-			s.resourceARN("targetgroup/" + name + "/" + record.RandomHex(s.cfg.Rand, 16)),
+			s.resourceARN("targetgroup/" + name + "/" + sdkshape.RandomHex(s.cfg.Rand, 16)),
 		),
 		TargetGroupName:            new(name),
 		Protocol:                   in.Protocol,
@@ -121,7 +122,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 	}
 
 	timeout := int64(10)
-	if record.String(shape.HealthCheckProtocol) == "HTTP" {
+	if sdkshape.String(shape.HealthCheckProtocol) == "HTTP" {
 		timeout = 6
 	}
 
@@ -133,7 +134,7 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		return nil, err
 	}
 
-	arn := record.String(shape.TargetGroupArn)
+	arn := sdkshape.String(shape.TargetGroupArn)
 	s.st.Groups[arn] = &targetGroup{
 		Shape:      shape,
 		Attributes: defaultGroupAttributes(),
@@ -169,7 +170,7 @@ func validateHealthCheck(g *sdk.TargetGroup) error {
 		}
 	}
 
-	switch p := record.String(g.HealthCheckProtocol); {
+	switch p := sdkshape.String(g.HealthCheckProtocol); {
 	case !slices.Contains([]string{"TCP", "HTTP", "HTTPS"}, p):
 		return newValidationError("Health check protocol '%s' must be TCP, HTTP or HTTPS", p)
 	case *g.HealthCheckTimeoutSeconds > *g.HealthCheckIntervalSeconds:
@@ -204,16 +205,16 @@ func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.Modify
 	)
 	after.HealthyThresholdCount = intOrDefault(in.HealthyThresholdCount, *after.HealthyThresholdCount)
 	after.UnhealthyThresholdCount = intOrDefault(in.UnhealthyThresholdCount, *after.UnhealthyThresholdCount)
-	after.HealthCheckPort = stringOrDefault(in.HealthCheckPort, record.String(after.HealthCheckPort))
+	after.HealthCheckPort = stringOrDefault(in.HealthCheckPort, sdkshape.String(after.HealthCheckPort))
 	after.HealthCheckProtocol = stringOrDefault(
 		in.HealthCheckProtocol,
-		record.String(after.HealthCheckProtocol),
+		sdkshape.String(after.HealthCheckProtocol),
 	)
 	if in.HealthCheckPath != nil {
 		after.HealthCheckPath = in.HealthCheckPath
 	}
 
-	if record.String(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
+	if sdkshape.String(after.HealthCheckProtocol) == "TCP" && in.HealthCheckPath == nil {
 		after.HealthCheckPath = nil
 		after.Matcher = nil
 	}
@@ -233,7 +234,7 @@ func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.Modify
 
 // deleteTargetGroup succeeds for one that is not there, as at AWS.
 func (s *Service) deleteTargetGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
-	arn := record.String(in.TargetGroupArn)
+	arn := sdkshape.String(in.TargetGroupArn)
 	if len(s.listenersForGroup(arn)) > 0 {
 		return nil, wire.Errorf(
 			"ResourceInUse",
@@ -251,22 +252,22 @@ func (s *Service) deleteTargetGroup(in *sdk.DeleteTargetGroupInput) (*sdk.Delete
 func (s *Service) describeTargetGroups(
 	in *sdk.DescribeTargetGroupsInput,
 ) (*sdk.DescribeTargetGroupsOutput, error) {
-	arns := record.Strings(in.TargetGroupArns)
+	arns := sdkshape.Strings(in.TargetGroupArns)
 	all := len(in.TargetGroupArns)+len(in.Names) == 0
-	for _, name := range record.Strings(in.Names) {
+	for _, name := range sdkshape.Strings(in.Names) {
 		at := slices.IndexFunc(
-			record.SortedKeys(s.st.Groups),
-			func(a string) bool { return record.String(s.st.Groups[a].Shape.TargetGroupName) == name },
+			sdkshape.SortedKeys(s.st.Groups),
+			func(a string) bool { return sdkshape.String(s.st.Groups[a].Shape.TargetGroupName) == name },
 		)
 		if at < 0 {
 			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
 		}
 
-		arns = append(arns, record.SortedKeys(s.st.Groups)[at])
+		arns = append(arns, sdkshape.SortedKeys(s.st.Groups)[at])
 	}
 
 	if all {
-		arns = record.SortedKeys(s.st.Groups)
+		arns = sdkshape.SortedKeys(s.st.Groups)
 	}
 
 	if in.LoadBalancerArn != nil {
@@ -294,7 +295,7 @@ func (s *Service) describeTargetGroups(
 			return nil, err
 		}
 
-		g.Shape.LoadBalancerArns = record.StringPointers(s.balancersForGroup(arn))
+		g.Shape.LoadBalancerArns = sdkshape.StringPointers(s.balancersForGroup(arn))
 		out.TargetGroups = append(out.TargetGroups, g.Shape)
 	}
 

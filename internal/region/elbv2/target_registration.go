@@ -5,7 +5,8 @@ package elbv2
 import (
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 )
 
 func toTargetDescriptions(ids []string) []*sdk.TargetDescription {
@@ -19,7 +20,7 @@ func toTargetDescriptions(ids []string) []*sdk.TargetDescription {
 
 // RegisterTargets makes instances targets of a group. It is meant for Auto Scaling, as are the following.
 func (s *Service) RegisterTargets(group string, ids ...string) error {
-	_, err := record.RunWrite(
+	_, err := state.RunWrite(
 		s.store,
 		s.registerTargets,
 		&sdk.RegisterTargetsInput{TargetGroupArn: &group, Targets: toTargetDescriptions(ids)},
@@ -30,7 +31,7 @@ func (s *Service) RegisterTargets(group string, ids ...string) error {
 
 // DeregisterTargets lets targets of a group drain.
 func (s *Service) DeregisterTargets(group string, ids ...string) error {
-	_, err := record.RunWrite(
+	_, err := state.RunWrite(
 		s.store,
 		s.deregisterTargets,
 		&sdk.DeregisterTargetsInput{TargetGroupArn: &group, Targets: toTargetDescriptions(ids)},
@@ -58,7 +59,7 @@ func (s *Service) TargetState(arn, id string) string {
 
 		for _, t := range g.Targets {
 			if t.ID == id && t.Leaving.IsZero() {
-				state = record.String(s.targetHealth(arn, t).State)
+				state = sdkshape.String(s.targetHealth(arn, t).State)
 			}
 		}
 

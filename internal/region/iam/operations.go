@@ -6,7 +6,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -170,13 +170,13 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 	}
 
 	if made := map[string]string{"CreateRole": "iam:TagRole", "CreateUser": "iam:TagUser", "CreateInstanceProfile": "iam:TagInstanceProfile"}[op]; made != "" {
-		tree, err := record.ShapeToMap(in)
+		tree, err := sdkshape.ShapeToMap(in)
 		if err != nil || tree["Tags"] == nil {
 			return err
 		}
 
 		c.Action = made // whoever makes it with tags must be allowed to tag it
-		record.AddRequestTags(c.Context, tree["Tags"])
+		sdkshape.AddRequestTags(c.Context, tree["Tags"])
 
 		return wire.Authorize(ctx, c)
 	}

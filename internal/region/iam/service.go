@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -25,7 +25,7 @@ type Config struct {
 	Account     string // 12 digits
 	AccessKeyID string // of the account's root
 	SecretKey   string
-	State       record.Backend
+	State       state.Backend
 	Now         func() time.Time
 	Rand        io.Reader // of ids and secrets; nil means crypto/rand
 	// Trace, if set, sees every question that a policy decides: those of a caller that is not the root.
@@ -119,7 +119,7 @@ func New(cfg Config) (*IAM, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *IAM) SaveTo(to record.Backend) error {
+func (s *IAM) SaveTo(to state.Backend) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return to.Save("iam", s.st)

@@ -21,14 +21,14 @@ import (
 
 	"github.com/aws/aws-sdk-go/service/kms"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // Config is what the service needs from outside.
 type Config struct {
 	Region, Account string
-	State           record.Backend
+	State           state.Backend
 	Now             func() time.Time
 	// Identities decides by the caller's own policies, beside the key's. Without it only IAM's policies count, as if
 	// every key had AWS's default policy.
@@ -130,7 +130,7 @@ func (s *Service) Wire() wire.Service {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error {
+func (s *Service) SaveTo(to state.Backend) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return to.Save("kms", s.st)

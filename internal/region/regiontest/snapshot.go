@@ -22,7 +22,7 @@ type snapshotBackend struct {
 
 func (s Snapshot) newBackend() *snapshotBackend { return &snapshotBackend{snapshot: s} }
 
-// Load implements record.Saver.
+// Load implements [state.Backend].
 func (m *snapshotBackend) Load(name string, v any) error {
 	b, ok := m.snapshot[name]
 	if !ok {
@@ -36,7 +36,7 @@ func (m *snapshotBackend) Load(name string, v any) error {
 	return nil
 }
 
-// Save implements record.Saver.
+// Save implements [state.Backend].
 func (m *snapshotBackend) Save(name string, v any) error {
 	if !m.recording {
 		return nil

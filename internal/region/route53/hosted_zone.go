@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -38,25 +38,25 @@ func isValidName(name string) bool {
 }
 
 func (s *Service) findHostedZone(id *string) (*hostedZone, error) {
-	if z := s.st.Zones[trimIDPath(record.String(id))]; z != nil {
+	if z := s.st.Zones[trimIDPath(sdkshape.String(id))]; z != nil {
 		return z, nil
 	}
 
 	return nil, &wire.Error{
 		Code:    "NoSuchHostedZone",
-		Message: "No hosted zone found with ID: " + trimIDPath(record.String(id)),
+		Message: "No hosted zone found with ID: " + trimIDPath(sdkshape.String(id)),
 		Status:  http.StatusNotFound,
 	}
 }
 
 func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHostedZoneOutput, error) {
-	name := normalizeName(record.String(in.Name))
+	name := normalizeName(sdkshape.String(in.Name))
 	if !isValidName(name) {
-		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", record.String(in.Name))
+		return nil, wire.Errorf("InvalidDomainName", "%s is not a valid domain name", sdkshape.String(in.Name))
 	}
 
 	for _, z := range s.st.Zones {
-		if record.String(z.Shape.CallerReference) == record.String(in.CallerReference) {
+		if sdkshape.String(z.Shape.CallerReference) == sdkshape.String(in.CallerReference) {
 			return nil, &wire.Error{
 				Code:    "HostedZoneAlreadyExists",
 				Message: "A hosted zone has already been created with the specified caller reference.",
@@ -76,7 +76,7 @@ func (s *Service) createHostedZone(in *sdk.CreateHostedZoneInput) (*sdk.CreateHo
 		}
 	}
 
-	id := "Z" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
+	id := "Z" + strings.ToUpper(sdkshape.RandomHex(s.cfg.Rand, 20))
 	z := &hostedZone{
 		Shape: &sdk.HostedZone{
 			Id:              new("/hostedzone/" + id),
@@ -203,13 +203,13 @@ func (s *Service) updateHostedZoneComment(
 
 // attachVPC makes a zone answer in a VPC.
 func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
-	id := record.String(v.VPCId)
-	if record.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
+	id := sdkshape.String(v.VPCId)
+	if sdkshape.String(v.VPCRegion) != s.cfg.Region || s.cfg.VPC != nil && !s.cfg.VPC(id) {
 		return wire.Errorf(
 			"InvalidVPCId",
 			"The VPC %s in region %s that you specified isn't a valid VPC ID, or this account has none of that ID.",
 			id,
-			record.String(v.VPCRegion),
+			sdkshape.String(v.VPCRegion),
 		)
 	}
 
@@ -231,7 +231,7 @@ func (s *Service) attachVPC(z *hostedZone, v *sdk.VPC) error {
 }
 
 func (z *hostedZone) hasVPC(vpc string) bool {
-	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == vpc })
+	return slices.ContainsFunc(z.VPCs, func(v *sdk.VPC) bool { return sdkshape.String(v.VPCId) == vpc })
 }
 
 func (s *Service) associateVPC(
@@ -260,7 +260,7 @@ func (s *Service) disassociateVPC(
 		return nil, err
 	}
 
-	id := record.String(in.VPC.VPCId)
+	id := sdkshape.String(in.VPC.VPCId)
 
 	switch {
 	case !z.hasVPC(id):
@@ -277,7 +277,7 @@ func (s *Service) disassociateVPC(
 		)
 	}
 
-	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return record.String(v.VPCId) == id })
+	z.VPCs = slices.DeleteFunc(z.VPCs, func(v *sdk.VPC) bool { return sdkshape.String(v.VPCId) == id })
 
 	return &sdk.DisassociateVPCFromHostedZoneOutput{ChangeInfo: s.newChange()}, nil
 }

@@ -10,7 +10,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -51,7 +52,7 @@ func (s *Service) listHostedZones(in *sdk.ListHostedZonesInput) (*sdk.ListHosted
 		return nil, err
 	}
 
-	page, next := pageFrom(record.SortedKeys(s.st.Zones), record.String(in.Marker), n)
+	page, next := pageFrom(sdkshape.SortedKeys(s.st.Zones), sdkshape.String(in.Marker), n)
 	out := &sdk.ListHostedZonesOutput{
 		HostedZones: []*sdk.HostedZone{},
 		IsTruncated: new(next != ""),
@@ -84,10 +85,10 @@ func (s *Service) listHostedZonesByName(
 
 	start := ""
 	if in.DNSName != nil {
-		start = reverseLabels(normalizeName(*in.DNSName)) + " " + trimIDPath(record.String(in.HostedZoneId))
+		start = reverseLabels(normalizeName(*in.DNSName)) + " " + trimIDPath(sdkshape.String(in.HostedZoneId))
 	}
 
-	page, next := pageFrom(record.SortedKeys(byName), start, n)
+	page, next := pageFrom(sdkshape.SortedKeys(byName), start, n)
 	out := &sdk.ListHostedZonesByNameOutput{
 		HostedZones:  []*sdk.HostedZone{},
 		IsTruncated:  new(next != ""),
@@ -115,9 +116,9 @@ func (s *Service) listHostedZonesByVPC(
 		MaxItems:            new(strconv.Itoa(maxZonesPerPage)),
 	}
 
-	for _, id := range record.SortedKeys(s.st.Zones) {
-		if z := s.st.Zones[id]; z.hasVPC(record.String(in.VPCId)) &&
-			record.String(in.VPCRegion) == s.cfg.Region {
+	for _, id := range sdkshape.SortedKeys(s.st.Zones) {
+		if z := s.st.Zones[id]; z.hasVPC(sdkshape.String(in.VPCId)) &&
+			sdkshape.String(in.VPCRegion) == s.cfg.Region {
 			out.HostedZoneSummaries = append(
 				out.HostedZoneSummaries,
 				&sdk.HostedZoneSummary{HostedZoneId: &id, Name: z.Shape.Name, Owner: &sdk.HostedZoneOwner{}},
@@ -150,14 +151,14 @@ func (s *Service) listResourceRecordSets(
 		start = strings.TrimRight(
 			recordKey(
 				normalizeName(*in.StartRecordName),
-				record.String(in.StartRecordType),
-				record.String(in.StartRecordIdentifier),
+				sdkshape.String(in.StartRecordType),
+				sdkshape.String(in.StartRecordIdentifier),
 			),
 			" ",
 		)
 	}
 
-	page, next := pageFrom(record.SortedKeys(z.Records), start, n)
+	page, next := pageFrom(sdkshape.SortedKeys(z.Records), start, n)
 	out := &sdk.ListResourceRecordSetsOutput{
 		ResourceRecordSets: []*sdk.ResourceRecordSet{},
 		IsTruncated:        new(next != ""),
@@ -184,7 +185,7 @@ func toResourceTagSet(z *hostedZone) *sdk.ResourceTagSet {
 		Tags:         []*sdk.Tag{},
 	}
 
-	for _, k := range record.SortedKeys(z.Tags) {
+	for _, k := range sdkshape.SortedKeys(z.Tags) {
 		out.Tags = append(out.Tags, &sdk.Tag{Key: &k, Value: new(z.Tags[k])})
 	}
 
@@ -236,11 +237,11 @@ func (s *Service) changeTagsForResource(
 	}
 
 	for _, t := range in.AddTags {
-		z.Tags[record.String(t.Key)] = record.String(t.Value)
+		z.Tags[sdkshape.String(t.Key)] = sdkshape.String(t.Value)
 	}
 
 	for _, k := range in.RemoveTagKeys {
-		delete(z.Tags, record.String(k))
+		delete(z.Tags, sdkshape.String(k))
 	}
 
 	return &sdk.ChangeTagsForResourceOutput{}, nil
@@ -259,4 +260,4 @@ func (s *Service) Mark(id string, tags map[string]string) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to record.Backend) error { return s.store.SaveTo(to) }
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }

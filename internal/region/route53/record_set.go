@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -21,7 +21,7 @@ func recordKey(name, kind, identifier string) string {
 }
 
 func recordSetKey(r *sdk.ResourceRecordSet) string {
-	return recordKey(*r.Name, record.String(r.Type), record.String(r.SetIdentifier))
+	return recordKey(*r.Name, sdkshape.String(r.Type), sdkshape.String(r.SetIdentifier))
 }
 
 func (z *hostedZone) putRecord(r *sdk.ResourceRecordSet) { z.Records[recordSetKey(r)] = r }
@@ -39,17 +39,17 @@ func (s *Service) changeResourceRecordSets(
 	var wrong []string
 
 	for _, c := range in.ChangeBatch.Changes {
-		r := record.CloneShape(c.ResourceRecordSet)
-		r.Name = new(normalizeName(record.String(r.Name)))
+		r := sdkshape.CloneShape(c.ResourceRecordSet)
+		r.Name = new(normalizeName(sdkshape.String(r.Name)))
 		if a := r.AliasTarget; a != nil {
 			a.DNSName, a.HostedZoneId = new(
-				normalizeName(record.String(a.DNSName)),
+				normalizeName(sdkshape.String(a.DNSName)),
 			), new(
-				trimIDPath(record.String(a.HostedZoneId)),
+				trimIDPath(sdkshape.String(a.HostedZoneId)),
 			)
 		}
 
-		if why := s.applyChange(after, record.String(c.Action), r); why != "" {
+		if why := s.applyChange(after, sdkshape.String(c.Action), r); why != "" {
 			wrong = append(wrong, why)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *Service) changeResourceRecordSets(
 // applyChange makes one change to z and says why it cannot.
 func (s *Service) applyChange(z *hostedZone, action string, r *sdk.ResourceRecordSet) string {
 	have := z.Records[recordSetKey(r)]
-	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, record.String(r.Type))
+	what := fmt.Sprintf("resource record set [name='%s', type='%s'", *r.Name, sdkshape.String(r.Type))
 	if r.SetIdentifier != nil {
 		what += ", set identifier='" + *r.SetIdentifier + "'"
 	}
@@ -136,21 +136,21 @@ func (s *Service) checkRecord(z *hostedZone, r *sdk.ResourceRecordSet) string {
 // checkConflict says why a record cannot be beside another one of its name.
 func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 	name := *r.Name
-	kind := record.String(r.Type)
+	kind := sdkshape.String(r.Type)
 	if *other.Name != name || recordSetKey(other) == recordSetKey(r) {
 		return ""
 	}
 
-	if record.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
+	if sdkshape.String(other.Type) == kind && (other.SetIdentifier == nil) != (r.SetIdentifier == nil) {
 		return fmt.Sprintf(
 			"RRSet with DNS name %s, type %s, SetIdentifier %s cannot be created because a record set with another routing policy exists with the same name and type.",
 			name,
 			kind,
-			record.String(r.SetIdentifier),
+			sdkshape.String(r.SetIdentifier),
 		)
 	}
 
-	if (record.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
+	if (sdkshape.String(other.Type) == sdk.RRTypeCname) != (kind == sdk.RRTypeCname) {
 		return fmt.Sprintf(
 			"RRSet of type CNAME with DNS name %s is not permitted as it conflicts with other records with the same DNS name in zone %s",
 			name,
@@ -162,19 +162,19 @@ func (z *hostedZone) checkConflict(other, r *sdk.ResourceRecordSet) string {
 }
 
 func (s *Service) checkAlias(z *hostedZone, r *sdk.ResourceRecordSet) string {
-	to := record.String(r.AliasTarget.DNSName)
-	in := record.String(r.AliasTarget.HostedZoneId)
+	to := sdkshape.String(r.AliasTarget.DNSName)
+	in := sdkshape.String(r.AliasTarget.HostedZoneId)
 	said := fmt.Sprintf(
 		"Tried to create an alias that targets %s, type %s in zone %s, but ",
 		to,
-		record.String(r.Type),
+		sdkshape.String(r.Type),
 		in,
 	)
 
 	switch {
 	case r.TTL != nil || len(r.ResourceRecords) > 0:
 		return "An alias resource record set has neither a TTL nor resource records"
-	case in == trimIDPath(*z.Shape.Id) && z.Records[recordKey(to, record.String(r.Type), "")] == nil:
+	case in == trimIDPath(*z.Shape.Id) && z.Records[recordKey(to, sdkshape.String(r.Type), "")] == nil:
 		return said + "that target was not found"
 	case in != trimIDPath(*z.Shape.Id) && s.cfg.Target != nil && !s.cfg.Target(in, strings.TrimSuffix(to, ".")):
 		return said + "the alias target name does not lie within the target zone"
@@ -188,18 +188,18 @@ func checkValues(r *sdk.ResourceRecordSet) string {
 		return fmt.Sprintf(
 			"Expected exactly one of [AliasTarget, all of [TTL, and ResourceRecords], or TrafficPolicyInstanceId], but found none in Change with [Action=CREATE, Name=%s, Type=%s]",
 			*r.Name,
-			record.String(r.Type),
+			sdkshape.String(r.Type),
 		)
 	}
 
 	seen := map[string]bool{}
 	for _, v := range r.ResourceRecords {
-		text := record.String(v.Value)
+		text := sdkshape.String(v.Value)
 		if seen[text] {
 			return fmt.Sprintf("Duplicate Resource Record: '%s'", text)
 		}
 
-		if why := checkValue(record.String(r.Type), text); why != "" {
+		if why := checkValue(sdkshape.String(r.Type), text); why != "" {
 			return fmt.Sprintf(
 				"Invalid Resource Record: 'FATAL problem: %s encountered with '%s''",
 				why,

@@ -9,7 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
 	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
 // Names are the addresses in all zones, as the resolvers of VPCs should give them: a public zone's in every VPC, a
@@ -18,15 +18,15 @@ func (s *Service) Names() []netbuilder.HostedZone {
 	var out []netbuilder.HostedZone
 	// It changes nothing, so there is nothing to save that could fail.
 	_ = s.store.WithLock(func() error {
-		for _, id := range record.SortedKeys(s.st.Zones) {
+		for _, id := range sdkshape.SortedKeys(s.st.Zones) {
 			z := s.st.Zones[id]
 			p := netbuilder.HostedZone{Name: strings.TrimSuffix(*z.Shape.Name, ".")}
 			for _, v := range z.VPCs {
-				p.VPCs = append(p.VPCs, record.String(v.VPCId))
+				p.VPCs = append(p.VPCs, sdkshape.String(v.VPCId))
 			}
 
-			for _, k := range record.SortedKeys(z.Records) {
-				if r := z.Records[k]; record.String(r.Type) == sdk.RRTypeA {
+			for _, k := range sdkshape.SortedKeys(z.Records) {
+				if r := z.Records[k]; sdkshape.String(r.Type) == sdk.RRTypeA {
 					p.Records = append(p.Records, toDNSRecord(r))
 				}
 			}
@@ -43,11 +43,11 @@ func (s *Service) Names() []netbuilder.HostedZone {
 func toDNSRecord(r *sdk.ResourceRecordSet) netbuilder.DNSRecord {
 	out := netbuilder.DNSRecord{Name: strings.TrimSuffix(*r.Name, ".")}
 	if r.AliasTarget != nil {
-		out.AliasTarget = strings.TrimSuffix(record.String(r.AliasTarget.DNSName), ".")
+		out.AliasTarget = strings.TrimSuffix(sdkshape.String(r.AliasTarget.DNSName), ".")
 	}
 
 	for _, v := range r.ResourceRecords {
-		if a, err := netip.ParseAddr(record.String(v.Value)); err == nil {
+		if a, err := netip.ParseAddr(sdkshape.String(v.Value)); err == nil {
 			out.Addrs = append(out.Addrs, a)
 		}
 	}

@@ -15,7 +15,8 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/route53"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -25,7 +26,7 @@ type Config struct {
 	Now    func() time.Time
 	Rand   io.Reader
 	Delay  time.Duration // until a change is in all name servers
-	Saver  record.Backend
+	Saver  state.Backend
 	// VPC says whether a VPC exists; nil knows all.
 	VPC func(id string) bool
 	// Target says whether an alias may lead to a name in a zone that AWS runs; nil lets all.
@@ -38,7 +39,7 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	st    *serviceState
-	store *record.Store
+	store *state.Store
 }
 
 // serviceState is all that is remembered; it is saved as JSON.
@@ -59,7 +60,7 @@ type hostedZone struct {
 // New loads the zones of an account.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: &serviceState{}}
-	s.store = &record.Store{
+	s.store = &state.Store{
 		Name:     "route53",
 		State:    s.st,
 		Backend:  cfg.Saver,
@@ -93,46 +94,46 @@ func (s *Service) Wire() wire.Service {
 		Authorize: s.authorizeRequest,
 		Route:     parseRoute,
 		Ops: []wire.Op{
-			record.WriteOperation(
+			state.WriteOperation(
 				b,
 				"CreateHostedZone",
 				s.createHostedZone,
-			), record.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
-			record.ReadOperation(
+			), state.WriteOperation(b, "DeleteHostedZone", s.deleteHostedZone),
+			state.ReadOperation(
 				b,
 				"GetHostedZone",
 				s.getHostedZone,
-			), record.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
-			record.ReadOperation(
+			), state.ReadOperation(b, "GetHostedZoneCount", s.getHostedZoneCount),
+			state.ReadOperation(
 				b,
 				"ListHostedZones",
 				s.listHostedZones,
-			), record.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
-			record.ReadOperation(
+			), state.ReadOperation(b, "ListHostedZonesByName", s.listHostedZonesByName),
+			state.ReadOperation(
 				b,
 				"ListHostedZonesByVPC",
 				s.listHostedZonesByVPC,
-			), record.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
-			record.WriteOperation(
+			), state.WriteOperation(b, "UpdateHostedZoneComment", s.updateHostedZoneComment),
+			state.WriteOperation(
 				b,
 				"AssociateVPCWithHostedZone",
 				s.associateVPC,
-			), record.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
-			record.WriteOperation(
+			), state.WriteOperation(b, "DisassociateVPCFromHostedZone", s.disassociateVPC),
+			state.WriteOperation(
 				b,
 				"ChangeResourceRecordSets",
 				s.changeResourceRecordSets,
-			), record.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
-			record.ReadOperation(
+			), state.ReadOperation(b, "ListResourceRecordSets", s.listResourceRecordSets),
+			state.ReadOperation(
 				b,
 				"GetChange",
 				s.getChange,
-			), record.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
-			record.ReadOperation(
+			), state.WriteOperation(b, "ChangeTagsForResource", s.changeTagsForResource),
+			state.ReadOperation(
 				b,
 				"ListTagsForResource",
 				s.listTagsForResource,
-			), record.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
+			), state.ReadOperation(b, "ListTagsForResources", s.listTagsForResources),
 		},
 	}
 }
@@ -181,7 +182,7 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 
 // authorizeRequest asks IAM about the zone or the change that a request names, and about the records of a batch.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
-	tree, err := record.ShapeToMap(in)
+	tree, err := sdkshape.ShapeToMap(in)
 	if err != nil {
 		return err
 	}
@@ -238,10 +239,10 @@ func addRecordConditions(into map[string][]string, in *sdk.ChangeResourceRecordS
 	for _, c := range in.ChangeBatch.Changes {
 		add(
 			"NormalizedRecordNames",
-			strings.TrimSuffix(normalizeName(record.String(c.ResourceRecordSet.Name)), "."),
+			strings.TrimSuffix(normalizeName(sdkshape.String(c.ResourceRecordSet.Name)), "."),
 		)
-		add("RecordTypes", record.String(c.ResourceRecordSet.Type))
-		add("Actions", record.String(c.Action))
+		add("RecordTypes", sdkshape.String(c.ResourceRecordSet.Type))
+		add("Actions", sdkshape.String(c.Action))
 	}
 }
 
@@ -250,7 +251,7 @@ func trimIDPath(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 // newChange notes a change and tells about it.
 func (s *Service) newChange() *sdk.ChangeInfo {
-	id := "C" + strings.ToUpper(record.RandomHex(s.cfg.Rand, 20))
+	id := "C" + strings.ToUpper(sdkshape.RandomHex(s.cfg.Rand, 20))
 	s.st.Changes[id] = s.cfg.Now()
 	return s.changeInfo(id)
 }
@@ -266,7 +267,7 @@ func (s *Service) changeInfo(id string) *sdk.ChangeInfo {
 }
 
 func (s *Service) getChange(in *sdk.GetChangeInput) (*sdk.GetChangeOutput, error) {
-	id := trimIDPath(record.String(in.Id))
+	id := trimIDPath(sdkshape.String(in.Id))
 	if _, ok := s.st.Changes[id]; !ok {
 		return nil, &wire.Error{
 			Code:    "NoSuchChange",

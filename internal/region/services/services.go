@@ -23,12 +23,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/fault"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/kms"
-	"github.com/slipway-k8s/slipway/internal/region/record"
 	"github.com/slipway-k8s/slipway/internal/region/route53"
 	"github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/servicequotas"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -41,7 +41,7 @@ type Config struct {
 	SecretKey   string           // secret of AccessKeyID
 	Now         func() time.Time // the region's clock
 	Log         *slog.Logger     // nil discards the log
-	State       record.Backend   // where the services save their state
+	State       state.Backend    // where the services save their state
 	S3Dir       string           // folder of the S3 buckets
 	Faults      *fault.Engine    // faults to inject; an empty engine injects none
 
@@ -140,8 +140,8 @@ func (s *Services) Run(ctx context.Context) {
 // CloudFormation comes first, so that its record may lack a resource that another service has (as after a crash), but
 // never the other way round. Auto Scaling comes before EC2, because its instances are those of EC2. The parameters of
 // SSM and the objects of S3 are not part of a snapshot.
-func (s *Services) SaveTo(to record.Backend) error {
-	for _, service := range []interface{ SaveTo(to record.Backend) error }{
+func (s *Services) SaveTo(to state.Backend) error {
+	for _, service := range []interface{ SaveTo(to state.Backend) error }{
 		s.CloudFormation, s.IAM, s.KMS, s.Route53, s.AutoScaling, s.ELBv2, s.EC2,
 	} {
 		if err := service.SaveTo(to); err != nil {

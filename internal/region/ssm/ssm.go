@@ -14,7 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go/service/ssm"
 
-	"github.com/slipway-k8s/slipway/internal/region/record"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Region, Account string
 	Public          map[string]string
-	State           record.Backend
+	State           state.Backend
 	Now             func() time.Time
 }
 

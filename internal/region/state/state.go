@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state keeps what a region's service knows in one JSON file, so that it survives a restart of the region's
-// process. It knows no service.
+// Package state keeps the state of a region's services: [Store] is a service's state under one lock, saved after each
+// change; [Dir] saves it as one JSON file a service, so that it survives a restart of the region's process. It knows no
+// service.
 package state
 
 import (
@@ -13,7 +14,7 @@ import (
 	"path/filepath"
 )
 
-// LoadFile reads the JSON file at path into v. A file that is not there leaves v as it is.
+// LoadFile reads the JSON file at path into v. It leaves v unchanged if the file does not exist.
 func LoadFile(path string, v any) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,8 +32,9 @@ func LoadFile(path string, v any) error {
 	return nil
 }
 
-// SaveFile writes v as JSON to path, which only its owner may read, and makes its folder. A reader, or a region killed in
-// the middle, sees the old file or the new one. The file is not forced to disk: it outlives the process, not the machine.
+// SaveFile writes v as JSON to path with mode 0600, and creates the folder. The write is atomic: a reader, or a region
+// that is killed in the middle, sees the old file or the new one. It does not call fsync: the file survives the end of
+// the process, not a crash of the computer.
 func SaveFile(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", " ")
 	if err != nil {
@@ -42,14 +44,14 @@ func SaveFile(path string, v any) error {
 	return WriteFileAtomically(path, append(b, '\n'))
 }
 
-// WriteFileAtomically writes b to path as [SaveFile] does.
+// WriteFileAtomically writes b to path, with the guarantees of [SaveFile].
 func WriteFileAtomically(path string, b []byte) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("write the region's state: %w", err)
 	}
 
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes it 0600
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp sets mode 0600
 	if err != nil {
 		return fmt.Errorf("write the region's state: %w", err)
 	}
@@ -67,15 +69,15 @@ func WriteFileAtomically(path string, b []byte) error {
 	return nil
 }
 
-// Dir is a folder with one file for each service. It is what services take as their way to keep state.
+// Dir is a folder with one JSON file a service, <name>.json. It implements [Backend].
 type Dir string
 
-// Load reads what was saved under name into v, and leaves v as it is where nothing was.
+// Load reads what was saved under name into v. It leaves v unchanged if nothing was saved.
 func (d Dir) Load(name string, v any) error {
 	return LoadFile(filepath.Join(string(d), name+".json"), v)
 }
 
-// Save writes v under name, as [SaveFile] does.
+// Save writes v under name, with the guarantees of [SaveFile].
 func (d Dir) Save(name string, v any) error {
 	return SaveFile(filepath.Join(string(d), name+".json"), v)
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sdkshape has helpers for the request and answer types of aws-sdk-go, which the region's services use as their
+// data: optional strings, deep copies, conversion to maps, paging, and tags as condition keys of IAM. It knows no
+// service.
+package sdkshape
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/aws/aws-sdk-go/aws"
+	"github.com/aws/aws-sdk-go/aws/awsutil"
+)
+
+// CloneShape copies a shape deeply.
+func CloneShape[T any](v *T) *T {
+	c := new(T)
+	awsutil.Copy(c, v)
+	return c
+}
+
+// SortedKeys gives a map's keys in order.
+func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// String reads an optional string.
+func String(p *string) string { return aws.StringValue(p) }
+
+// Strings reads a list of strings.
+func Strings(p []*string) []string { return aws.StringValueSlice(p) }
+
+// StringPointers is the reverse of [Strings].
+func StringPointers(in []string) []*string {
+	out := make([]*string, 0, len(in))
+	for _, v := range in {
+		out = append(out, new(v))
+	}
+
+	return out
+}
+
+// RandomHex reads n random hexadecimal digits; a source that fails gives zeros.
+func RandomHex(r io.Reader, n int) string {
+	b := make([]byte, (n+1)/2)
+	_, _ = io.ReadFull(r, b) // a failing source makes equal ids, which is loud enough
+	return hex.EncodeToString(b)[:n]
+}
+
+// Paginate cuts a sorted list of keys. The token is the last key given, so that changes in between do no harm.
+func Paginate(keys []string, limit int64, next *string, bad error) ([]string, *string, error) {
+	if tok := String(next); tok != "" {
+		last, err := base64.RawURLEncoding.DecodeString(tok)
+		if err != nil {
+			return nil, nil, bad
+		}
+
+		at, found := slices.BinarySearch(keys, string(last))
+		if found {
+			at++
+		}
+
+		keys = keys[at:]
+	}
+
+	if int64(len(keys)) <= limit {
+		return keys, nil, nil
+	}
+
+	return keys[:limit], new(base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))), nil
+}
+
+// ShapeToMap is a shape as a tree without its nulls.
+func ShapeToMap(shape any) (map[string]any, error) {
+	b, err := json.Marshal(shape)
+	if err != nil {
+		return nil, fmt.Errorf("read a %T: %w", shape, err)
+	}
+
+	var out map[string]any
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fmt.Errorf("read a %T: %w", shape, err)
+	}
+
+	removeNulls(out)
+
+	return out, nil
+}
+
+func removeNulls(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			removeNulls(v)
+		case []any:
+			for _, e := range v {
+				if em, ok := e.(map[string]any); ok {
+					removeNulls(em)
+				}
+			}
+		}
+	}
+}
+
+// CollectStrings collects all strings in a tree for which want says yes, but those below the named keys.
+func CollectStrings(v any, want func(string) bool, but ...string) []string {
+	found := map[string]bool{}
+	collectStringsInto(v, want, but, found)
+	return SortedKeys(found)
+}
+
+func collectStringsInto(v any, want func(string) bool, but []string, into map[string]bool) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, e := range v {
+			if !slices.Contains(but, k) {
+				collectStringsInto(e, want, but, into)
+			}
+		}
+
+	case []any:
+		for _, e := range v {
+			collectStringsInto(e, want, but, into)
+		}
+
+	case string:
+		if want(v) {
+			into[v] = true
+		}
+	}
+}
+
+// AddRequestTags adds the condition keys of the tags in a request: a list of objects with Key and Value.
+func AddRequestTags(into map[string][]string, tags any) {
+	all, _ := tags.([]any)
+	for _, t := range all {
+		m, _ := t.(map[string]any)
+		key, _ := m["Key"].(string)
+		value, _ := m["Value"].(string)
+		into["aws:RequestTag/"+key] = []string{value}
+		into["aws:TagKeys"] = append(into["aws:TagKeys"], key)
+	}
+}
+
+// AddResourceTags adds the condition keys of a resource's tags.
+func AddResourceTags(into map[string][]string, tags map[string]string) {
+	for k, v := range tags {
+		into["aws:ResourceTag/"+k] = []string{v}
+	}
+}
