@@ -6,9 +6,9 @@ import (
 	"context"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
 // readExternalResources looks, once, at what the manifest names by its id, and refuses what is not there or does not fit.

@@ -5,8 +5,8 @@ package cli
 import (
 	"context"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/quota"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/infra/quota"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )

@@ -11,7 +11,6 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -19,6 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/model"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 	"github.com/slipway-k8s/slipway/internal/infra/render/rendertest"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 	"github.com/slipway-k8s/slipway/test/moto"
 )

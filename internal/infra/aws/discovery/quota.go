@@ -12,10 +12,10 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/quota"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+	"github.com/slipway-k8s/slipway/internal/infra/quota"
 )
 
 // quotaAPI are the calls of Service Quotas, and usageAPI those that count what is there.

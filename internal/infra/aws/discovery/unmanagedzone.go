@@ -12,11 +12,11 @@ import (
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/driver"
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 

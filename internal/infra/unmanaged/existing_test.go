@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
 func cluster() v1alpha1.Cluster {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
 // TestPeers: what does not fit in the other VPC is found at its field, and nothing else is.

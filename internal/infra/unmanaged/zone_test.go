@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
 )
 
 // TestZone: what does not fit about an existing zone is found at its field, and nothing else is.
