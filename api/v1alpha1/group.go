@@ -2,24 +2,27 @@
 
 package v1alpha1
 
-// InstanceGroup is a set of like machines.
+// InstanceGroup is a set of identical machines.
 type InstanceGroup struct {
 	// APIVersion is slipway.dev/v1alpha1.
 	APIVersion string `json:"apiVersion"`
+
 	// Kind is InstanceGroup.
 	Kind     string            `json:"kind"`
 	Metadata Metadata          `json:"metadata"`
 	Spec     InstanceGroupSpec `json:"spec"`
 }
 
-// Role of a machine.
+// Role is the purpose of a machine.
 type Role string
 
-// The roles.
+// The roles of machines.
 const (
+	// RoleControlPlane is a machine that runs the control plane and an etcd member.
 	RoleControlPlane Role = "ControlPlane"
-	RoleWorker       Role = "Worker"
-	// RoleBastion is a machine that people reach the others through, by SSH. It runs no Kubernetes.
+	// RoleWorker is a machine that runs the users' pods.
+	RoleWorker Role = "Worker"
+	// RoleBastion is an SSH jump host. It does not run Kubernetes.
 	RoleBastion Role = "Bastion"
 )
 
@@ -27,73 +30,119 @@ const (
 type InstanceGroupSpec struct {
 	// Role is ControlPlane, Worker or Bastion.
 	Role Role `json:"role"`
-	// MachineType is an EC2 instance type.
+
+	// MachineType is an EC2 instance type, such as t3.large.
 	MachineType string `json:"machineType,omitempty"`
-	// Image: debian-12, ubuntu-24.04, amazon-linux-2023 or flatcar; ssm:/PARAMETER; OWNER/NAME of which the newest of the
-	// machine type's architecture is taken (NAME may hold * and ?); or ami-ID.
+
+	// Image is one of: the name of a distribution (debian-12, ubuntu-24.04, amazon-linux-2023 or
+	// flatcar); ssm:/PARAMETER; OWNER/NAME, which selects the newest image of the machine type's
+	// architecture (NAME may contain * and ?); or ami-ID.
 	Image string `json:"image,omitempty"`
+
 	// UserDataFormat is CloudInit, or Ignition for Flatcar.
 	UserDataFormat string `json:"userDataFormat,omitempty"`
-	// MixedInstancesPolicy lets the group take other machine types and spot machines. Workers only.
+
+	// MixedInstancesPolicy allows the group to use other machine types and spot instances. Workers
+	// only.
 	MixedInstancesPolicy MixedInstancesPolicy `json:"mixedInstancesPolicy,omitzero"`
-	// MaxPrice of a spot machine in dollars an hour, such as "0.05"; unset, the price of an on-demand one.
+
+	// MaxPrice is the highest price of a spot instance in dollars an hour, such as "0.05". If
+	// unset, it is the on-demand price.
 	MaxPrice string `json:"maxPrice,omitempty"`
-	// CapacityRebalance starts another machine as soon as AWS says that a spot machine is likely to be taken away.
+
+	// CapacityRebalance starts a replacement as soon as AWS reports that a spot instance is likely
+	// to be interrupted.
 	CapacityRebalance bool `json:"capacityRebalance,omitempty"`
-	// WarmPool keeps machines that have downloaded everything and wait to join. Workers only.
+
+	// WarmPool keeps instances that have downloaded everything and wait to join the cluster.
+	// Workers only.
 	WarmPool WarmPool `json:"warmPool,omitzero"`
-	// MinSize of the group. For a control plane it is the number of slots: 1, 3 or 5.
+
+	// MinSize is the smallest number of machines. For a control plane it is the number of slots: 1,
+	// 3 or 5.
 	MinSize int `json:"minSize,omitempty"`
-	// MaxSize of the group.
+
+	// MaxSize is the largest number of machines.
 	MaxSize int `json:"maxSize,omitempty"`
-	// Autoscale lets the cluster autoscaler find the group: tags say that it may, and what its nodes will have.
+
+	// Autoscale adds the tags with which the cluster autoscaler finds the group and learns the
+	// labels and taints of its nodes.
 	Autoscale bool `json:"autoscale,omitempty"`
-	// Subnets by name.
+
+	// Subnets are the names of the subnets that the machines are in.
 	Subnets []string `json:"subnets,omitempty"`
+
 	// RootVolume of each machine.
 	RootVolume RootVolume `json:"rootVolume"`
-	// NodeLabels for the nodes; keys may not be kubernetes.io ones that kubelets may not set.
+
+	// NodeLabels are set on the nodes. Keys must not be kubernetes.io labels that kubelets are not
+	// allowed to set.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	// Taints for the nodes, as key=value:Effect.
+
+	// Taints are set on the nodes, each as key=value:Effect.
 	Taints []string `json:"taints,omitempty"`
-	// CloudLabels are tags for the group's machines, volumes, launch template and auto scaling group, beside the cluster's.
+
+	// CloudLabels are tags for the group's machines, volumes, launch template and Auto Scaling
+	// group, in addition to the cluster's tags.
 	CloudLabels map[string]string `json:"cloudLabels,omitempty"`
-	// AdditionalSecurityGroups that exist already, by id, beside those of the role.
+
+	// AdditionalSecurityGroups are the IDs of existing security groups to use in addition to those
+	// of the role.
 	AdditionalSecurityGroups []string `json:"additionalSecurityGroups,omitempty"`
-	// IAM gives the group's machines rights of their own. Workers only.
+
+	// IAM gives the group's machines permissions of their own. Workers only.
 	IAM GroupIAM `json:"iam,omitzero"`
+
 	// Kubelet settings of the group's nodes.
 	Kubelet Kubelet `json:"kubelet,omitzero"`
-	// AdditionalUserData runs on each machine when it first boots, beside what brings the agent. It must hold no secret.
+
+	// AdditionalUserData runs on each machine at first boot, in addition to the part that installs
+	// the agent. It must not contain secrets.
 	AdditionalUserData []UserData `json:"additionalUserData,omitempty"`
-	// InstanceMetadata service settings.
+
+	// InstanceMetadata configures the instance metadata service.
 	InstanceMetadata InstanceMetadata `json:"instanceMetadata"`
 }
 
-// MixedInstancesPolicy says which machine types a group takes, and how many of its machines are spot ones.
+// MixedInstancesPolicy configures the machine types of a group, and how many of its machines are
+// spot instances.
 type MixedInstancesPolicy struct {
-	// Instances are machine types of one architecture, best first. machineType is one of them.
+	// Instances are machine types of one architecture, in order of preference. machineType is one
+	// of them.
 	Instances []string `json:"instances,omitempty"`
-	// OnDemandBase is how many machines are on-demand ones, before any is a spot one.
+
+	// OnDemandBase is the number of on-demand instances that the group has before any spot
+	// instance.
 	OnDemandBase int `json:"onDemandBase,omitempty"`
-	// OnDemandAboveBase is the percentage of the machines above onDemandBase that are on-demand ones; 0: all are spot ones.
+
+	// OnDemandAboveBase is the percentage of on-demand instances among those above onDemandBase. 0
+	// means that all of them are spot instances.
 	OnDemandAboveBase int `json:"onDemandAboveBase,omitempty"`
-	// OnDemandAllocationStrategy is prioritized (the first of instances that there is) or lowest-price.
+
+	// OnDemandAllocationStrategy is prioritized (the first available type of instances) or
+	// lowest-price.
 	OnDemandAllocationStrategy string `json:"onDemandAllocationStrategy,omitempty"`
-	// SpotAllocationStrategy is price-capacity-optimized, capacity-optimized, capacity-optimized-prioritized or lowest-price.
+
+	// SpotAllocationStrategy is price-capacity-optimized, capacity-optimized,
+	// capacity-optimized-prioritized or lowest-price.
 	SpotAllocationStrategy string `json:"spotAllocationStrategy,omitempty"`
 }
 
-// WarmPool is machines beside those of the group, from which it grows. They are no nodes until then.
+// WarmPool configures initialized instances from which the group grows. They are not nodes until
+// the group uses them.
 type WarmPool struct {
-	// MinSize of the pool.
+	// MinSize is the smallest number of instances in the pool.
 	MinSize int `json:"minSize,omitempty"`
-	// MaxGroupPreparedCapacity is how many machines group and pool have together, if that is more than minSize's; unset,
-	// maxSize of the group.
+
+	// MaxGroupPreparedCapacity is the number of machines that group and pool have together, if that
+	// is more than minSize requires. If unset, it is the group's maxSize.
 	MaxGroupPreparedCapacity int `json:"maxGroupPreparedCapacity,omitempty"`
-	// PoolState is Stopped, which costs the volumes only, or Running.
+
+	// PoolState is Stopped, for which AWS charges the volumes only, or Running.
 	PoolState string `json:"poolState,omitempty"`
-	// ReuseOnScaleIn puts machines back into the pool when the group shrinks, instead of ending them.
+
+	// ReuseOnScaleIn returns machines to the pool when the group shrinks, instead of terminating
+	// them.
 	ReuseOnScaleIn bool `json:"reuseOnScaleIn,omitempty"`
 }
 
@@ -101,47 +150,63 @@ type WarmPool struct {
 type RootVolume struct {
 	// Type is gp3, io1 or io2.
 	Type string `json:"type,omitempty"`
+
 	// Size in GiB.
 	Size int `json:"size,omitempty"`
-	// IOPS of the volume.
+
+	// IOPS of the volume: I/O operations a second.
 	IOPS int `json:"iops,omitempty"`
-	// Throughput in MiB/s, gp3 only.
+
+	// Throughput in MiB/s, for gp3 only.
 	Throughput int `json:"throughput,omitempty"`
-	// EncryptionKey is the ARN of a KMS key that exists already and that auto scaling's service-linked role may use.
+
+	// EncryptionKey is the ARN of an existing KMS key. Auto Scaling's service-linked role must be
+	// allowed to use it.
 	EncryptionKey string `json:"encryptionKey,omitempty"`
 }
 
-// GroupIAM is what a group's machines may do beside what its role needs. Such a group has an IAM role of its own.
+// GroupIAM configures permissions of a group's machines in addition to those of its role. A group
+// with such permissions has its own IAM role.
 type GroupIAM struct {
 	// Policies are the ARNs of managed policies.
 	Policies []string `json:"policies,omitempty"`
+
 	// InlinePolicy is a policy document in JSON.
 	InlinePolicy string `json:"inlinePolicy,omitempty"`
 }
 
-// Kubelet are settings of the kubelet, named as in KubeletConfiguration.
+// Kubelet configures the kubelet. The fields have the names of KubeletConfiguration.
 type Kubelet struct {
-	// KubeReserved is kept for the kubelet and containerd: quantities of cpu, memory, ephemeral-storage and pid.
+	// KubeReserved is reserved for the kubelet and containerd: quantities of cpu, memory,
+	// ephemeral-storage and pid.
 	KubeReserved map[string]string `json:"kubeReserved,omitempty"`
-	// SystemReserved is kept for everything else that is no pod.
+
+	// SystemReserved is reserved for all other processes that are not in a pod: quantities as in
+	// kubeReserved.
 	SystemReserved map[string]string `json:"systemReserved,omitempty"`
-	// EvictionHard are the signals and the least that must be left, such as memory.available: 200Mi or nodefs.available: 10%.
+
+	// EvictionHard are the eviction signals and the least that must be left, such as
+	// memory.available: 200Mi or nodefs.available: 10%.
 	EvictionHard map[string]string `json:"evictionHard,omitempty"`
 }
 
-// UserData is one more part of a machine's user data.
+// UserData is one additional part of a machine's user data.
 type UserData struct {
 	// Name of the part, as it appears in cloud-init's logs.
 	Name string `json:"name"`
-	// Type is a MIME type that cloud-init knows, such as text/x-shellscript or text/cloud-config; with userDataFormat Ignition
-	// it is application/vnd.coreos.ignition+json, and the part is merged into the machine's configuration.
+
+	// Type is a MIME type that cloud-init supports, such as text/x-shellscript or
+	// text/cloud-config. With userDataFormat Ignition it is application/vnd.coreos.ignition+json,
+	// and the part is merged into the machine's Ignition configuration.
 	Type string `json:"type"`
+
 	// Content of the part.
 	Content string `json:"content"`
 }
 
-// InstanceMetadata is the metadata service's settings. Tokens (IMDSv2) are always required.
+// InstanceMetadata configures the instance metadata service. Tokens (IMDSv2) are always required.
 type InstanceMetadata struct {
-	// HTTPPutResponseHopLimit, 1 to 64. 1 keeps it from pods.
+	// HTTPPutResponseHopLimit is the hop limit of token responses, 1 to 64. With 1, pods cannot
+	// reach the service.
 	HTTPPutResponseHopLimit int `json:"httpPutResponseHopLimit,omitempty"`
 }

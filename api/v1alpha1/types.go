@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the documents an operator writes: Cluster and InstanceGroup, in API group slipway.dev.
-// Names follow kops and Kubernetes where they have one. It holds no behaviour: defaults and checks are in
-// internal/manifest.
+// Package v1alpha1 defines the documents that an operator writes: Cluster and InstanceGroup, in API
+// group slipway.dev. A manifest file contains one Cluster and its InstanceGroups. Field names
+// follow kops and Kubernetes where those have a name for the same thing.
+//
+// The package contains types only. Defaults and validation are in internal/manifest, and
+// docs/reference/manifest.md is generated from the comments of these fields.
 package v1alpha1
 
-// APIVersion of every document in this package.
+// APIVersion is the apiVersion of every document in this package.
 const APIVersion = "slipway.dev/v1alpha1"
 
-// The kinds of document.
+// The kinds of documents.
 const (
 	KindCluster       = "Cluster"
 	KindInstanceGroup = "InstanceGroup"
 )
 
-// ClusterLabel on an InstanceGroup names the cluster it belongs to.
+// ClusterLabel is the label of an InstanceGroup that names the cluster which the group belongs to.
 const ClusterLabel = "slipway.dev/cluster"
 
 // Metadata identifies a document.
 type Metadata struct {
 	// Name of the document: a DNS label of at most 40 characters.
 	Name string `json:"name"`
-	// Labels of the document; an InstanceGroup has slipway.dev/cluster.
+
+	// Labels of the document. An InstanceGroup has the label slipway.dev/cluster.
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
@@ -29,6 +33,7 @@ type Metadata struct {
 type Cluster struct {
 	// APIVersion is slipway.dev/v1alpha1.
 	APIVersion string `json:"apiVersion"`
+
 	// Kind is Cluster.
 	Kind     string      `json:"kind"`
 	Metadata Metadata    `json:"metadata"`
@@ -37,189 +42,259 @@ type Cluster struct {
 
 // ClusterSpec is the desired state of a cluster.
 type ClusterSpec struct {
-	// KubernetesVersion to run, without "v". The asset catalogue must hold it.
+	// KubernetesVersion is the version of Kubernetes to run, without "v". The asset catalog must
+	// contain it.
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// CloudProvider says where the cluster runs.
+
+	// CloudProvider configures the cloud that the cluster runs in.
 	CloudProvider CloudProvider `json:"cloudProvider"`
-	// Networking is the network of machines, pods and services.
+
+	// Networking configures the network of machines, pods and Services.
 	Networking Networking `json:"networking"`
-	// API is how the Kubernetes API is reached.
+
+	// API configures how clients reach the Kubernetes API.
 	API APIAccess `json:"api"`
-	// Etcd sizes etcd's volumes.
+
+	// Etcd configures etcd: its volumes and its timing.
 	Etcd Etcd `json:"etcd"`
-	// Assets says where machines download from, if not from upstream.
+
+	// Assets configures mirrors that machines download from instead of the upstream locations.
 	Assets Assets `json:"assets,omitzero"`
-	// ConfigStore is where machines read their documents.
+
+	// ConfigStore configures the S3 location from which machines read their node documents.
 	ConfigStore ConfigStore `json:"configStore,omitzero"`
-	// DeletionProtection refuses 'slipway delete cluster', and has AWS itself refuse to delete the load balancers of the API.
+
+	// DeletionProtection makes 'slipway delete cluster' fail, and enables AWS's deletion protection
+	// on the API's load balancers.
 	DeletionProtection bool `json:"deletionProtection,omitempty"`
-	// SSHAccess lists the ranges that may reach the bastions' port 22.
+
+	// SSHAccess lists the CIDRs that may connect to port 22 of the bastions.
 	SSHAccess []string `json:"sshAccess,omitempty"`
-	// SSHKeyName is a key pair in EC2 that exists already, for every machine's first user.
+
+	// SSHKeyName is the name of an existing EC2 key pair, which is installed for the first user of
+	// every machine.
 	SSHKeyName string `json:"sshKeyName,omitempty"`
-	// SSHKey is a public key in OpenSSH's form, of which a key pair is made.
+
+	// SSHKey is a public key in OpenSSH format, from which Slipway creates a key pair.
 	SSHKey string `json:"sshKey,omitempty"`
-	// Topology of what people reach machines through.
+
+	// Topology configures the DNS name of the API, and the load balancer of the bastions.
 	Topology Topology `json:"topology,omitzero"`
-	// DNSZone of Route 53 for the API's name: the name of one to be made, or the id of an existing one, which is never deleted.
+
+	// DNSZone is the Route 53 hosted zone for the API's name: the name of a zone to create, or the
+	// ID of an existing zone, which is never deleted.
 	DNSZone string `json:"dnsZone,omitempty"`
-	// MachineAccess without SSH from outside.
+
+	// MachineAccess configures access to machines other than SSH from outside the VPC.
 	MachineAccess MachineAccess `json:"machineAccess,omitzero"`
-	// Tags for every AWS resource of the cluster, beside Slipway's own. Keys may not begin with slipway.dev/, aws: or kubernetes.io/.
+
+	// Tags are set on every AWS resource of the cluster, in addition to Slipway's own tags. Keys
+	// must not begin with slipway.dev/, aws: or kubernetes.io/.
 	Tags map[string]string `json:"tags,omitempty"`
 }
 
-// CloudProvider holds one member per cloud; today AWS.
+// CloudProvider has one member per supported cloud. AWS is the only one.
 type CloudProvider struct {
 	AWS AWSProvider `json:"aws"`
 }
 
-// AWSProvider places the cluster in AWS.
+// AWSProvider configures the AWS region, and existing resources of the account that the cluster
+// uses.
 type AWSProvider struct {
-	// Region such as us-east-1.
+	// Region of the cluster, such as us-east-1.
 	Region string `json:"region,omitempty"`
-	// KMSKeyARN of an existing key for all volumes. Its policy must let EC2 use it for the account. Unset: a key is made.
+
+	// KMSKeyARN is the ARN of an existing KMS key that encrypts all volumes. Its key policy must
+	// allow EC2 to use it for the account. If unset, Slipway creates a key.
 	KMSKeyARN string `json:"kmsKeyARN,omitempty"`
-	// InstanceProfiles that exist already, by the role of machine.
+
+	// InstanceProfiles are existing instance profiles, by machine role.
 	InstanceProfiles Existing `json:"instanceProfiles,omitzero"`
-	// SecurityGroups that exist already, by the role of machine. Their own rules are never changed.
+
+	// SecurityGroups are existing security groups, by machine role. Slipway never changes their
+	// rules.
 	SecurityGroups Existing `json:"securityGroups,omitzero"`
 }
 
-// Existing names what exists already for each role of machine; what is unset is made.
+// Existing names an existing resource for each machine role. Slipway creates the resources of the
+// roles that are unset.
 type Existing struct {
-	// ControlPlane machines have this one: a name of an instance profile, or an id of a security group.
+	// ControlPlane is the one of control-plane machines: the name of an instance profile, or the ID
+	// of a security group.
 	ControlPlane string `json:"controlPlane,omitempty"`
-	// Worker machines have this one.
+
+	// Worker is the one of workers: the name of an instance profile, or the ID of a security group.
 	Worker string `json:"worker,omitempty"`
 }
 
-// Networking is the cluster's network.
+// Networking configures the cluster's network.
 type Networking struct {
-	// NetworkID of an existing VPC to build in, such as vpc-0123. It is never changed and never deleted. Unset: one is made.
+	// NetworkID is the ID of an existing VPC to create the cluster in, such as vpc-0123. Slipway
+	// never changes or deletes it. If unset, Slipway creates a VPC.
 	NetworkID string `json:"networkID,omitempty"`
-	// InternetGatewayID of the existing VPC: what the Public and Utility subnets that are made in it lead to.
+
+	// InternetGatewayID is the internet gateway of the existing VPC. The Public and Utility subnets
+	// that Slipway creates in that VPC route to it.
 	InternetGatewayID string `json:"internetGatewayID,omitempty"`
-	// NetworkCIDR of the VPC.
+
+	// NetworkCIDR is the IPv4 CIDR of the VPC.
 	NetworkCIDR string `json:"networkCIDR,omitempty"`
-	// PodCIDR for pods; each node gets a /24 of it.
+
+	// PodCIDR is the IPv4 CIDR of pods. Each node gets a /24 of it.
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// ServiceClusterIPRange for Services.
+
+	// ServiceClusterIPRange is the IPv4 CIDR of Services.
 	ServiceClusterIPRange string `json:"serviceClusterIPRange,omitempty"`
+
 	// Subnets of the VPC.
 	Subnets []Subnet `json:"subnets,omitempty"`
-	// CNI chooses the network of pods.
+
+	// CNI is the pod network plugin. The only one is flannel.
 	CNI string `json:"cni,omitempty"`
-	// NATGateways for Private subnets: PerZone (one a zone), Single, or None.
+
+	// NATGateways for Private subnets: PerZone (one in each zone), Single, or None.
 	NATGateways string `json:"natGateways,omitempty"`
-	// VPCEndpoints are AWS services that machines reach without a way out, such as s3, ec2 or ecr.dkr.
+
+	// VPCEndpoints are the AWS services that machines reach without internet access, such as s3,
+	// ec2 or ecr.dkr.
 	VPCEndpoints []string `json:"vpcEndpoints,omitempty"`
-	// VPCPeerings with existing VPCs of this account and region, with routes both ways.
+
+	// VPCPeerings connect the cluster's VPC with existing VPCs of the same account and region, with
+	// routes both ways.
 	VPCPeerings []VPCPeering `json:"vpcPeerings,omitempty"`
-	// DNSDomain of Services.
+
+	// DNSDomain is the DNS domain of Services.
 	DNSDomain string `json:"dnsDomain,omitempty"`
 }
 
-// VPCPeering connects the cluster's VPC with an existing one.
+// VPCPeering connects the cluster's VPC with an existing VPC.
 type VPCPeering struct {
-	// Name of the peering, a DNS label.
+	// Name of the peering: a DNS label.
 	Name string `json:"name"`
-	// NetworkID of the existing VPC.
+
+	// NetworkID is the ID of the existing VPC.
 	NetworkID string `json:"networkID"`
-	// CIDRs of that VPC: what the cluster's route tables lead to it.
+
+	// CIDRs of the existing VPC. The cluster's route tables get a route to each.
 	CIDRs []string `json:"cidrs"`
-	// RouteTables of that VPC that get a route back, by id. Nothing else in it is changed.
+
+	// RouteTables are the IDs of the route tables of the existing VPC that get a route back to the
+	// cluster. Slipway changes nothing else in that VPC.
 	RouteTables []string `json:"routeTables,omitempty"`
 }
 
-// SubnetType says what a subnet is for.
+// SubnetType is the purpose of a subnet.
 type SubnetType string
 
-// The types of subnet.
+// The types of subnets.
 const (
-	SubnetPublic  SubnetType = "Public"  // load balancers, NAT gateways, and machines with public addresses
-	SubnetPrivate SubnetType = "Private" // machines
-	SubnetUtility SubnetType = "Utility" // load balancers and NAT gateways, no machines
+	// SubnetPublic is for load balancers, NAT gateways, and machines with public addresses.
+	SubnetPublic SubnetType = "Public"
+	// SubnetPrivate is for machines.
+	SubnetPrivate SubnetType = "Private"
+	// SubnetUtility is for load balancers and NAT gateways, without machines.
+	SubnetUtility SubnetType = "Utility"
 )
 
-// Subnet is a range of the VPC in one zone.
+// Subnet is a CIDR of the VPC in one availability zone.
 type Subnet struct {
-	// Name such as private-a, a DNS label, unique in the cluster.
+	// Name of the subnet, such as private-a: a DNS label, unique in the cluster.
 	Name string `json:"name"`
-	// Zone such as us-east-1a.
+
+	// Zone is the availability zone, such as us-east-1a.
 	Zone string `json:"zone"`
+
 	// Type is Public, Private or Utility.
 	Type SubnetType `json:"type"`
-	// CIDR within networkCIDR.
+
+	// CIDR of the subnet, within networkCIDR.
 	CIDR string `json:"cidr,omitempty"`
-	// ID of an existing subnet, such as subnet-0123. It, its route table and its ways out are never changed.
+
+	// ID of an existing subnet, such as subnet-0123. Slipway never changes the subnet, its route
+	// table or its routes.
 	ID string `json:"id,omitempty"`
-	// Egress of a Private subnet that is made: nat-ID of an existing NAT gateway, eipalloc-ID of an existing address for
-	// a new one, or External for a way out that others make. Unset: natGateways says it.
+
+	// Egress is the internet access of a Private subnet that Slipway creates: the nat-ID of an
+	// existing NAT gateway, the eipalloc-ID of an existing address for a new NAT gateway, or
+	// External if something else provides the route. If unset, natGateways applies.
 	Egress string `json:"egress,omitempty"`
 }
 
-// APIAccess is how the Kubernetes API is reached.
+// APIAccess configures how clients reach the Kubernetes API.
 type APIAccess struct {
-	// Access lists the ranges that may reach the API through the public load balancer.
+	// Access lists the CIDRs that may reach the API through the public load balancer.
 	Access []string `json:"access,omitempty"`
-	// LoadBalancer in front of the API.
+
+	// LoadBalancer is the load balancer of the API.
 	LoadBalancer LoadBalancer `json:"loadBalancer"`
-	// PublicName of the API, in the zone of spec.dnsZone. It leads to the load balancer, or to the elastic IP address.
+
+	// PublicName is the DNS name of the API, in the zone spec.dnsZone. It points to the load
+	// balancer, or to the elastic IP address.
 	PublicName string `json:"publicName,omitempty"`
-	// AdditionalSANs for the API's certificate.
+
+	// AdditionalSANs are DNS names and IP addresses to add to the API server's certificate.
 	AdditionalSANs []string `json:"additionalSANs,omitempty"`
 }
 
-// LoadBalancer is the API's network load balancer.
+// LoadBalancer is the network load balancer of the API.
 type LoadBalancer struct {
-	// Type is Public (an internet-facing one beside the internal one), Internal, or ElasticIP: the API is at the address of
-	// the only control-plane machine, which a new one takes over; without workers there is no load balancer at all.
+	// Type is Public (an internet-facing load balancer in addition to the internal one), Internal,
+	// or ElasticIP. With ElasticIP the API has the elastic IP address of the only control-plane
+	// machine, and a replacement machine takes the address over. A cluster of type ElasticIP
+	// without workers has no load balancer at all.
 	Type string `json:"type,omitempty"`
 }
 
-// Topology of what people reach machines through.
+// Topology configures the DNS name of the API, and the load balancer of the bastions.
 type Topology struct {
-	// DNS says where the API's name is known.
+	// DNS configures where the DNS name of the API resolves.
 	DNS DNSTopology `json:"dns,omitzero"`
-	// Bastion is how the groups of role Bastion are reached.
+
+	// Bastion configures how clients reach the groups of role Bastion.
 	Bastion BastionTopology `json:"bastion,omitzero"`
 }
 
-// DNSTopology says where the API's name is known.
+// DNSTopology configures where the DNS name of the API resolves.
 type DNSTopology struct {
-	// Type is None (the API has no name of its own; so it is if unset), Private (a zone that only the VPC knows), or Public.
+	// Type is None (the API has no DNS name of its own), Private (a private hosted zone, which
+	// resolves in the VPC only), or Public. Unset means None.
 	Type string `json:"type,omitempty"`
 }
 
-// BastionTopology is how bastions are reached.
+// BastionTopology configures how clients reach the bastions.
 type BastionTopology struct {
-	// LoadBalancer in front of the bastions.
+	// LoadBalancer is the load balancer of the bastions.
 	LoadBalancer BastionLoadBalancer `json:"loadBalancer,omitzero"`
 }
 
-// BastionLoadBalancer is a network load balancer in front of the bastions.
+// BastionLoadBalancer is the network load balancer of the bastions.
 type BastionLoadBalancer struct {
-	// Type is Public, Internal, or None: bastions in Public subnets with addresses of their own.
+	// Type is Public, Internal, or None. With None, the bastions are in Public subnets and have
+	// public addresses.
 	Type string `json:"type,omitempty"`
 }
 
-// MachineAccess is how people reach machines without a port that is open to anybody.
+// MachineAccess configures access to machines without a port that is open to the internet.
 type MachineAccess struct {
-	// SessionManager lets the machines' SSM agents register, if the image brings one.
+	// SessionManager allows the SSM agents of machines to register with AWS Systems Manager. The
+	// image must include the agent.
 	SessionManager bool `json:"sessionManager,omitempty"`
-	// InstanceConnectSecurityGroup is that of an EC2 Instance Connect Endpoint that exists already in the VPC, which has room
-	// for one: it may reach the machines' port 22.
+
+	// InstanceConnectSecurityGroup is the ID of the security group of an existing EC2 Instance
+	// Connect Endpoint. The group may connect to port 22 of the machines. A VPC can have only one
+	// such endpoint, so Slipway does not create it.
 	InstanceConnectSecurityGroup string `json:"instanceConnectSecurityGroup,omitempty"`
 }
 
-// Etcd sizes etcd's volumes.
+// Etcd configures etcd's volumes and timing.
 type Etcd struct {
-	// Volume of each member.
+	// Volume of each etcd member.
 	Volume Volume `json:"volume"`
-	// HeartbeatIntervalMS in milliseconds.
+
+	// HeartbeatIntervalMS is etcd's heartbeat interval in milliseconds.
 	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
-	// ElectionTimeoutMS in milliseconds.
+
+	// ElectionTimeoutMS is etcd's election timeout in milliseconds: at least five heartbeats.
 	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
 }
 
@@ -227,24 +302,29 @@ type Etcd struct {
 type Volume struct {
 	// Type is gp3, io1 or io2.
 	Type string `json:"type,omitempty"`
+
 	// Size in GiB.
 	Size int `json:"size,omitempty"`
-	// IOPS of the volume.
+
+	// IOPS of the volume: I/O operations a second.
 	IOPS int `json:"iops,omitempty"`
-	// Throughput in MiB/s, gp3 only.
+
+	// Throughput in MiB/s, for gp3 only.
 	Throughput int `json:"throughput,omitempty"`
 }
 
-// Assets says where machines download from.
+// Assets configures the mirrors that machines download from.
 type Assets struct {
-	// FileRepository replaces the scheme and prefixes the host of every file's URL.
+	// FileRepository is the URL of a mirror of files. It replaces the scheme of every file's URL
+	// and is put before the host.
 	FileRepository string `json:"fileRepository,omitempty"`
-	// ContainerRegistry prefixes every image's name.
+
+	// ContainerRegistry is a registry that mirrors all images. It is put before every image's name.
 	ContainerRegistry string `json:"containerRegistry,omitempty"`
 }
 
-// ConfigStore is where machines read their documents.
+// ConfigStore configures the S3 location from which machines read their node documents.
 type ConfigStore struct {
-	// Base is an s3:// URL.
+	// Base is the s3:// URL of the location.
 	Base string `json:"base,omitempty"`
 }

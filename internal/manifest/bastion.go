@@ -12,10 +12,10 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// LoadBalancerNone says that bastions have public addresses of their own.
+// LoadBalancerNone is the load balancer type of bastions that have public addresses of their own.
 const LoadBalancerNone = "None"
 
-// HasBastion says whether a set has a group of role Bastion.
+// HasBastion reports whether a set has a group of role Bastion.
 func HasBastion(s Set) bool {
 	return slices.ContainsFunc(
 		s.Groups,
@@ -49,7 +49,7 @@ func defaultRootSize(g *v1alpha1.InstanceGroup, _ *Set) {
 	setDefaultNumber(&g.Spec.RootVolume.Size, 64)
 }
 
-// checkBastion checks what the cluster says of SSH against its groups.
+// checkBastion checks the cluster's SSH settings against its groups of role Bastion.
 func (v validator) checkBastion(s Set) {
 	spec := s.Cluster.Spec
 	for i, cidr := range spec.SSHAccess {
@@ -58,32 +58,15 @@ func (v validator) checkBastion(s Set) {
 			v.warnf(
 				at,
 				cidr,
-				"name the ranges of your own networks",
-				"lets the whole world try the bastions' SSH",
+				"list the CIDRs of your own networks",
+				"opens SSH of the bastions to the whole internet",
 			)
 		}
 	}
 
 	typ := spec.Topology.Bastion.LoadBalancer.Type
 	if !HasBastion(s) {
-		if len(spec.SSHAccess) > 0 {
-			v.errorf(
-				"spec.sshAccess",
-				strings.Join(spec.SSHAccess, ", "),
-				"add an InstanceGroup of role Bastion, or leave it out: no machine is reached by SSH without one",
-				"has no effect without a bastion",
-			)
-		}
-
-		if typ != "" {
-			v.errorf(
-				"spec.topology.bastion.loadBalancer.type",
-				typ,
-				"add an InstanceGroup of role Bastion, or leave it out",
-				"has no effect without a bastion",
-			)
-		}
-
+		v.rejectBastionFields(spec)
 		return
 	}
 
@@ -100,8 +83,8 @@ func (v validator) checkBastion(s Set) {
 		v.errorf(
 			"spec.sshAccess",
 			"",
-			"list the ranges of your own networks, such as 192.0.2.0/24",
-			"must not be empty: nobody could reach the bastion",
+			"list the CIDRs of your own networks, such as 192.0.2.0/24",
+			"must not be empty: the bastion would be unreachable",
 		)
 	}
 
@@ -109,13 +92,34 @@ func (v validator) checkBastion(s Set) {
 		v.warnf(
 			"spec.sshKeyName",
 			"",
-			"name a key pair, or give sshKey",
-			"is empty: only an image that brings EC2 Instance Connect lets anybody in",
+			"set it to a key pair, or set sshKey",
+			"is empty: SSH logins require an image with EC2 Instance Connect",
 		)
 	}
 }
 
-// checkBastionSubnets checks that a bastion without a load balancer can be reached.
+// rejectBastionFields reports the SSH settings of a cluster without bastions.
+func (v validator) rejectBastionFields(spec v1alpha1.ClusterSpec) {
+	if len(spec.SSHAccess) > 0 {
+		v.errorf(
+			"spec.sshAccess",
+			strings.Join(spec.SSHAccess, ", "),
+			"add an InstanceGroup of role Bastion, or leave it out: without one, no machine is reachable by SSH",
+			"has no effect without a bastion",
+		)
+	}
+
+	if typ := spec.Topology.Bastion.LoadBalancer.Type; typ != "" {
+		v.errorf(
+			"spec.topology.bastion.loadBalancer.type",
+			typ,
+			"add an InstanceGroup of role Bastion, or leave it out",
+			"has no effect without a bastion",
+		)
+	}
+}
+
+// checkBastionSubnets checks that bastions without a load balancer are in Public subnets.
 func (v validator) checkBastionSubnets(s Set, typ string) {
 	types := map[string]v1alpha1.SubnetType{}
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
@@ -142,8 +146,8 @@ func (v validator) checkBastionSubnets(s Set, typ string) {
 				gv.errorf(
 					fmt.Sprintf("spec.subnets[%d]", i),
 					name,
-					"use a Public one, or a load balancer",
-					"is not Public: nobody could reach a bastion without a load balancer there",
+					"use a Public subnet, or a load balancer",
+					"is not Public: a bastion in it is unreachable without a load balancer",
 				)
 			}
 		}
@@ -152,11 +156,11 @@ func (v validator) checkBastionSubnets(s Set, typ string) {
 
 func (v validator) checkSSHKeys(spec v1alpha1.ClusterSpec) {
 	if spec.SSHKey != "" && spec.SSHKeyName != "" {
-		v.errorf("spec.sshKeyName", spec.SSHKeyName, "keep one of them", "is given beside sshKey")
+		v.errorf("spec.sshKeyName", spec.SSHKeyName, "set only one of the two", "cannot be combined with sshKey")
 	}
 
 	if name := spec.SSHKeyName; name != "" && !regexp.MustCompile(`^[ -~]{1,255}$`).MatchString(name) {
-		v.errorf("spec.sshKeyName", name, "see aws ec2 describe-key-pairs", "is no name of a key pair")
+		v.errorf("spec.sshKeyName", name, "list the names with: aws ec2 describe-key-pairs", "is not a valid key pair name")
 	}
 
 	if spec.SSHKey != "" {
@@ -164,33 +168,32 @@ func (v validator) checkSSHKeys(spec v1alpha1.ClusterSpec) {
 	}
 }
 
-// checkSSHKey checks a public key as OpenSSH writes it.
+// checkSSHKey checks a public key in OpenSSH format.
 func (v validator) checkSSHKey(key string) {
-	const hint = "give the line in the .pub file, ssh-ed25519 AAAA… or ssh-rsa AAAA…"
-	f := strings.Fields(key)
+	const hint = "use the line of the .pub file: ssh-ed25519 AAAA… or ssh-rsa AAAA…"
+	fields := strings.Fields(key)
 	if strings.Contains(key, "PRIVATE KEY") {
-		v.errorf(
-			"spec.sshKey",
-			"",
-			hint,
-			"is a private key: it must never leave your machine",
-		) // and is not shown
+		// The value is left out of the finding.
+		v.errorf("spec.sshKey", "", hint, "is a private key: it must never leave your machine")
 
 		return
 	}
 
-	if len(f) < 2 || f[0] != "ssh-ed25519" && f[0] != "ssh-rsa" {
-		v.errorf("spec.sshKey", "", hint, "is not a public key that EC2 takes")
+	if len(fields) < 2 || fields[0] != "ssh-ed25519" && fields[0] != "ssh-rsa" {
+		v.errorf("spec.sshKey", "", hint, "is not a public key that EC2 supports")
 		return
 	}
 
-	if raw, err := base64.StdEncoding.DecodeString(f[1]); err != nil || len(raw) < 4+len(f[0]) ||
-		string(raw[4:4+len(f[0])]) != f[0] {
-		v.errorf("spec.sshKey", "", hint, "is not a whole %s key", f[0])
+	// The encoded key begins with the length of its type in 4 bytes, and the type.
+	typ := fields[0]
+	raw, err := base64.StdEncoding.DecodeString(fields[1])
+	if err != nil || len(raw) < 4+len(typ) || string(raw[4:4+len(typ)]) != typ {
+		v.errorf("spec.sshKey", "", hint, "is not a complete %s key", typ)
 	}
 }
 
-// rejectKubernetesFields reports what has no meaning on a bastion, which runs no Kubernetes.
+// rejectKubernetesFields reports the fields that have no effect on a bastion, which does not run
+// Kubernetes.
 func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 	k := spec.Kubelet
 	for _, f := range []struct {
@@ -203,7 +206,7 @@ func (v validator) rejectKubernetesFields(spec v1alpha1.InstanceGroupSpec) {
 		{"spec.kubelet", len(k.KubeReserved)+len(k.SystemReserved)+len(k.EvictionHard) > 0},
 	} {
 		if f.set {
-			v.errorf(f.path, "", "leave it out", "has no effect: a bastion runs no Kubernetes")
+			v.errorf(f.path, "", "leave it out", "has no effect: a bastion does not run Kubernetes")
 		}
 	}
 }

@@ -13,23 +13,24 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// DefaultKubernetesVersion is what kops recommends of the newest minor (assets: kubernetes.recommended_by_kops) and
-// what the asset catalogue holds.
+// DefaultKubernetesVersion is the version that kops recommends for the newest minor release. The
+// asset catalogue contains it.
 const DefaultKubernetesVersion = "1.36.3"
 
-// controlPlaneTaint keeps ordinary pods from control-plane machines, as kubeadm's does.
+// controlPlaneTaint keeps ordinary pods from control-plane machines. kubeadm sets the same taint.
 const controlPlaneTaint = "node-role.kubernetes.io/control-plane=:NoSchedule"
 
-// DefaultRule is the default of one field. Every default there is, is a Rule; the reference of fields is made from them.
+// DefaultRule is the default of one field. Every default is a DefaultRule, and the reference of the
+// manifest is generated from these rules.
 type DefaultRule struct {
 	// Kind and Path of the field, such as Cluster and spec.networking.podCIDR.
 	Kind, Path string
-	// Description is the default in words.
+	// Description is the default as text, for the reference.
 	Description string
 	apply       func(*Set)
 }
 
-// Default fills every field that is unset. It is idempotent.
+// Default returns the set with every unset field filled. It is idempotent, and does not change s.
 func Default(s Set) Set {
 	s = s.clone()
 	for _, r := range DefaultRules() {
@@ -39,7 +40,7 @@ func Default(s Set) Set {
 	return s
 }
 
-// clone copies what the rules write through.
+// clone copies the parts of the set that the rules change in place.
 func (s Set) clone() Set {
 	s.Cluster.Spec.Networking.Subnets = slices.Clone(s.Cluster.Spec.Networking.Subnets)
 	s.Groups = slices.Clone(s.Groups)
@@ -52,134 +53,112 @@ func (s Set) clone() Set {
 	return s
 }
 
-// DefaultRules lists the defaults in the order in which they apply: later ones read what earlier ones set.
-func DefaultRules() []DefaultRule { return append(clusterDefaultRules(), groupDefaultRules()...) }
+// DefaultRules returns all defaults in the order in which Default applies them. Later rules read
+// the fields that earlier ones set.
+func DefaultRules() []DefaultRule {
+	return slices.Concat(networkDefaultRules(), clusterDefaultRules(), machineDefaultRules(), groupDefaultRules())
+}
 
-func clusterDefaultRules() []DefaultRule {
+// networkDefaultRules are the defaults of a cluster's version, region and network.
+func networkDefaultRules() []DefaultRule {
+	type spec = v1alpha1.ClusterSpec
+
 	return []DefaultRule{
 		newTextRule(
 			"spec.kubernetesVersion",
 			DefaultKubernetesVersion,
-			func(c *v1alpha1.ClusterSpec) *string { return &c.KubernetesVersion },
+			func(c *spec) *string { return &c.KubernetesVersion },
 		),
-		{
-			v1alpha1.KindCluster,
-			"spec.cloudProvider.aws.region",
-			"the region of the subnets' zones",
-			defaultRegion,
-		},
+		newClusterRule("spec.cloudProvider.aws.region", "the region of the subnets' zones", defaultRegion),
 		newTextRule(
 			"spec.networking.networkCIDR",
 			"10.80.0.0/16",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NetworkCIDR },
+			func(c *spec) *string { return &c.Networking.NetworkCIDR },
 		),
 		newTextRule(
 			"spec.networking.podCIDR",
 			"10.244.0.0/16",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.PodCIDR },
+			func(c *spec) *string { return &c.Networking.PodCIDR },
 		),
-		newTextRule("spec.networking.serviceClusterIPRange", "10.96.0.0/16",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.ServiceClusterIPRange }),
 		newTextRule(
-			"spec.networking.cni",
-			"flannel",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.CNI },
+			"spec.networking.serviceClusterIPRange",
+			"10.96.0.0/16",
+			func(c *spec) *string { return &c.Networking.ServiceClusterIPRange },
 		),
+		newTextRule("spec.networking.cni", "flannel", func(c *spec) *string { return &c.Networking.CNI }),
 		newTextRule(
 			"spec.networking.natGateways",
 			NATPerZone,
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.NATGateways },
+			func(c *spec) *string { return &c.Networking.NATGateways },
 		),
-		{
-			v1alpha1.KindCluster, "spec.networking.vpcEndpoints",
-			strings.Join(
-				isolatedEndpoints(),
-				", ",
-			) + " if natGateways is None and there are Private subnets to be made", defaultEndpoints,
-		},
+		newClusterRule("spec.networking.vpcEndpoints", endpointsDescription(), defaultEndpoints),
 		newTextRule(
 			"spec.networking.dnsDomain",
 			"cluster.local",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Networking.DNSDomain },
+			func(c *spec) *string { return &c.Networking.DNSDomain },
 		),
-		{
-			v1alpha1.KindCluster, "spec.networking.subnets[].cidr",
-			"the lowest free range of networkCIDR: a sixteenth of it (a /20 of a /16) for a subnet of machines, a 256th (a /24) for a Utility one, and for a Public one beside Private ones",
+		newClusterRule(
+			"spec.networking.subnets[].cidr",
+			"the lowest free range of networkCIDR: a sixteenth of it (a /20 of a /16) for a subnet with machines, "+
+				"a 256th (a /24) for a Utility subnet, and for a Public subnet if there are Private subnets",
 			assignSubnetRanges,
-		},
-		newTextRule(
-			"spec.api.loadBalancer.type",
-			LoadBalancerPublic,
-			func(c *v1alpha1.ClusterSpec) *string { return &c.API.LoadBalancer.Type },
-		),
-		{
-			v1alpha1.KindCluster,
-			"spec.topology.bastion.loadBalancer.type",
-			"Public if there is a group of role Bastion",
-			defaultBastion,
-		},
-		{
-			v1alpha1.KindCluster,
-			"spec.api.publicName",
-			"api.NAME.ZONE if spec.dnsZone is the name of a zone",
-			defaultPublicName,
-		},
-		{
-			v1alpha1.KindCluster,
-			"spec.api.access",
-			"0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP",
-			defaultAccess,
-		},
-		newTextRule(
-			"spec.etcd.volume.type",
-			"gp3",
-			func(c *v1alpha1.ClusterSpec) *string { return &c.Etcd.Volume.Type },
-		),
-		newNumberRule(
-			"spec.etcd.volume.size",
-			20,
-			func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.Volume.Size },
-		),
-		{
-			v1alpha1.KindCluster,
-			"spec.etcd.volume.iops",
-			gp3IOPSText,
-			func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) },
-		},
-		{
-			v1alpha1.KindCluster,
-			"spec.etcd.volume.throughput",
-			gp3ThroughputText,
-			func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) },
-		},
-		newNumberRule(
-			"spec.etcd.heartbeatIntervalMS",
-			100,
-			func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.HeartbeatIntervalMS },
-		),
-		newNumberRule(
-			"spec.etcd.electionTimeoutMS",
-			1000,
-			func(c *v1alpha1.ClusterSpec) *int { return &c.Etcd.ElectionTimeoutMS },
 		),
 	}
 }
 
+// clusterDefaultRules are the defaults of a cluster's API, bastions and etcd.
+func clusterDefaultRules() []DefaultRule {
+	type spec = v1alpha1.ClusterSpec
+	defaultEtcdVolume := func(s *Set) { defaultGP3(&s.Cluster.Spec.Etcd.Volume) }
+
+	return []DefaultRule{
+		newTextRule(
+			"spec.api.loadBalancer.type",
+			LoadBalancerPublic,
+			func(c *spec) *string { return &c.API.LoadBalancer.Type },
+		),
+		newClusterRule(
+			"spec.topology.bastion.loadBalancer.type",
+			"Public if there is a group of role Bastion",
+			defaultBastion,
+		),
+		newClusterRule(
+			"spec.api.publicName",
+			"api.NAME.ZONE if spec.dnsZone is the name of a zone",
+			defaultPublicName,
+		),
+		newClusterRule(
+			"spec.api.access",
+			"0.0.0.0/0 if spec.api.loadBalancer.type is Public or ElasticIP",
+			defaultAccess,
+		),
+		newTextRule("spec.etcd.volume.type", "gp3", func(c *spec) *string { return &c.Etcd.Volume.Type }),
+		newNumberRule("spec.etcd.volume.size", 20, func(c *spec) *int { return &c.Etcd.Volume.Size }),
+		newClusterRule("spec.etcd.volume.iops", gp3IOPSText, defaultEtcdVolume),
+		newClusterRule("spec.etcd.volume.throughput", gp3ThroughputText, defaultEtcdVolume),
+		newNumberRule(
+			"spec.etcd.heartbeatIntervalMS",
+			100,
+			func(c *spec) *int { return &c.Etcd.HeartbeatIntervalMS },
+		),
+		newNumberRule(
+			"spec.etcd.electionTimeoutMS",
+			1000,
+			func(c *spec) *int { return &c.Etcd.ElectionTimeoutMS },
+		),
+	}
+}
+
+// The IOPS and the throughput in MiB/s that are included in the price of a gp3 volume.
 const (
-	gp3IOPSText       = "3000 for gp3, which its price includes; for io1 and io2 it must be given"
-	gp3ThroughputText = "125 for gp3, which its price includes"
 	gp3IncludedIOPS   = 3000
 	gp3IncludedMiBs   = 125
+	gp3IOPSText       = "3000 for gp3, included in its price; required for io1 and io2"
+	gp3ThroughputText = "125 for gp3, included in its price"
 )
 
-func groupDefaultRules() []DefaultRule {
-	eachVolume := func(g *v1alpha1.InstanceGroup, _ *Set) {
-		v := toVolume(g.Spec.RootVolume)
-		defaultGP3(&v)
-		g.Spec.RootVolume.IOPS = v.IOPS
-		g.Spec.RootVolume.Throughput = v.Throughput
-	}
-
+// machineDefaultRules are the defaults of a group's machines: their types, images and numbers.
+func machineDefaultRules() []DefaultRule {
 	return []DefaultRule{
 		newGroupRule("metadata.labels", "slipway.dev/cluster: the cluster's name", defaultClusterLabel),
 		newGroupRule(
@@ -199,7 +178,7 @@ func groupDefaultRules() []DefaultRule {
 		),
 		newGroupRule(
 			"spec.image",
-			"debian-12; a distribution's name stands for the image that it publishes for machineType's architecture",
+			"debian-12; a distribution's name selects the image that it publishes for the architecture of machineType",
 			defaultImage,
 		),
 		newGroupRule(
@@ -208,21 +187,18 @@ func groupDefaultRules() []DefaultRule {
 			defaultFormat,
 		),
 		newGroupRule("spec.warmPool.poolState", "Stopped if warmPool has a size", defaultWarmPool),
-		newGroupRule(
-			"spec.minSize",
-			"3 for a control plane, 2 for workers, 1 for a bastion",
-			func(g *v1alpha1.InstanceGroup, _ *Set) {
-				setDefaultNumber(
-					&g.Spec.MinSize,
-					map[v1alpha1.Role]int{v1alpha1.RoleControlPlane: 3, v1alpha1.RoleWorker: 2, v1alpha1.RoleBastion: 1}[g.Spec.Role],
-				)
-			},
-		),
+		newGroupRule("spec.minSize", "3 for a control plane, 2 for workers, 1 for a bastion", defaultMinSize),
 		newGroupRule(
 			"spec.maxSize",
 			"minSize",
 			func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultNumber(&g.Spec.MaxSize, g.Spec.MinSize) },
 		),
+	}
+}
+
+// groupDefaultRules are the defaults of a group's subnets, volumes, taints and metadata service.
+func groupDefaultRules() []DefaultRule {
+	return []DefaultRule{
 		newGroupRule(
 			"spec.subnets",
 			"every Private subnet; without one, every Public one",
@@ -234,25 +210,49 @@ func groupDefaultRules() []DefaultRule {
 			func(g *v1alpha1.InstanceGroup, _ *Set) { setDefaultText(&g.Spec.RootVolume.Type, "gp3") },
 		),
 		newGroupRule("spec.rootVolume.size", "64; 16 for a bastion", defaultRootSize),
-		newGroupRule("spec.rootVolume.iops", gp3IOPSText, eachVolume),
-		newGroupRule("spec.rootVolume.throughput", gp3ThroughputText, eachVolume),
+		newGroupRule("spec.rootVolume.iops", gp3IOPSText, defaultRootGP3),
+		newGroupRule("spec.rootVolume.throughput", gp3ThroughputText, defaultRootGP3),
 		newGroupRule(
 			"spec.taints",
-			controlPlaneTaint+" for a control plane beside workers; without workers it runs everything",
-			func(g *v1alpha1.InstanceGroup, s *Set) {
-				if len(g.Spec.Taints) == 0 && g.Spec.Role == v1alpha1.RoleControlPlane &&
-					(hasWorkers(*s) || s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP) {
-					g.Spec.Taints = []string{controlPlaneTaint}
-				}
-			},
+			controlPlaneTaint+" for a control plane; none if there are no workers and "+
+				"spec.api.loadBalancer.type is ElasticIP",
+			defaultTaints,
 		),
 		newGroupRule(
 			"spec.instanceMetadata.httpPutResponseHopLimit",
-			"1, which keeps the metadata service from pods",
+			"1, which keeps pods from reaching the metadata service",
 			func(g *v1alpha1.InstanceGroup, _ *Set) {
 				setDefaultNumber(&g.Spec.InstanceMetadata.HTTPPutResponseHopLimit, 1)
 			},
 		),
+	}
+}
+
+func defaultMinSize(g *v1alpha1.InstanceGroup, _ *Set) {
+	sizes := map[v1alpha1.Role]int{
+		v1alpha1.RoleControlPlane: 3,
+		v1alpha1.RoleWorker:       2,
+		v1alpha1.RoleBastion:      1,
+	}
+	setDefaultNumber(&g.Spec.MinSize, sizes[g.Spec.Role])
+}
+
+func defaultRootGP3(g *v1alpha1.InstanceGroup, _ *Set) {
+	v := toVolume(g.Spec.RootVolume)
+	defaultGP3(&v)
+	g.Spec.RootVolume.IOPS = v.IOPS
+	g.Spec.RootVolume.Throughput = v.Throughput
+}
+
+// defaultTaints taints control planes. That of a cluster without workers and load balancers runs
+// the users' pods too.
+func defaultTaints(g *v1alpha1.InstanceGroup, s *Set) {
+	if len(g.Spec.Taints) > 0 || g.Spec.Role != v1alpha1.RoleControlPlane {
+		return
+	}
+
+	if hasWorkers(*s) || s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP {
+		g.Spec.Taints = []string{controlPlaneTaint}
 	}
 }
 
@@ -263,30 +263,39 @@ func hasWorkers(s Set) bool {
 	)
 }
 
-func newTextRule(path, value string, field func(*v1alpha1.ClusterSpec) *string) DefaultRule {
+func newClusterRule(path, description string, apply func(*Set)) DefaultRule {
 	return DefaultRule{
-		v1alpha1.KindCluster,
-		path,
-		value,
-		func(s *Set) { setDefaultText(field(&s.Cluster.Spec), value) },
+		Kind:        v1alpha1.KindCluster,
+		Path:        path,
+		Description: description,
+		apply:       apply,
 	}
+}
+
+func newTextRule(path, value string, field func(*v1alpha1.ClusterSpec) *string) DefaultRule {
+	return newClusterRule(path, value, func(s *Set) { setDefaultText(field(&s.Cluster.Spec), value) })
 }
 
 func newNumberRule(path string, value int, field func(*v1alpha1.ClusterSpec) *int) DefaultRule {
-	return DefaultRule{
-		v1alpha1.KindCluster,
+	return newClusterRule(
 		path,
 		strconv.Itoa(value),
 		func(s *Set) { setDefaultNumber(field(&s.Cluster.Spec), value) },
-	}
+	)
 }
 
-func newGroupRule(path, text string, apply func(*v1alpha1.InstanceGroup, *Set)) DefaultRule {
-	return DefaultRule{v1alpha1.KindInstanceGroup, path, text, func(s *Set) {
-		for i := range s.Groups {
-			apply(&s.Groups[i], s)
-		}
-	}}
+// newGroupRule returns a rule that is applied to each group.
+func newGroupRule(path, description string, apply func(*v1alpha1.InstanceGroup, *Set)) DefaultRule {
+	return DefaultRule{
+		Kind:        v1alpha1.KindInstanceGroup,
+		Path:        path,
+		Description: description,
+		apply: func(s *Set) {
+			for i := range s.Groups {
+				apply(&s.Groups[i], s)
+			}
+		},
+	}
 }
 
 func setDefaultText(field *string, value string) {
@@ -339,18 +348,18 @@ func defaultGroupSubnets(g *v1alpha1.InstanceGroup, s *Set) {
 		return
 	}
 
-	want := v1alpha1.SubnetPublic
+	subnetType := v1alpha1.SubnetPublic
 	if hasPrivate(s.Cluster.Spec.Networking.Subnets) {
-		want = v1alpha1.SubnetPrivate
+		subnetType = v1alpha1.SubnetPrivate
 	}
 
 	if g.Spec.Role == v1alpha1.RoleBastion &&
 		s.Cluster.Spec.Topology.Bastion.LoadBalancer.Type == LoadBalancerNone {
-		want = v1alpha1.SubnetPublic
+		subnetType = v1alpha1.SubnetPublic
 	}
 
 	for _, sub := range s.Cluster.Spec.Networking.Subnets {
-		if sub.Type == want && sub.Name != "" {
+		if sub.Type == subnetType && sub.Name != "" {
 			g.Spec.Subnets = append(g.Spec.Subnets, sub.Name)
 		}
 	}
@@ -363,20 +372,17 @@ func hasPrivate(subnets []v1alpha1.Subnet) bool {
 	)
 }
 
-// isolatedEndpoints are the services that machines call (their agent, the registry, controllers in the cluster), and
-// that they reach in no other way where there is no NAT.
+// isolatedEndpoints are the AWS services that machines call: their agent, the container registry,
+// and controllers in the cluster. Without NAT they are reachable through VPC endpoints only.
 func isolatedEndpoints() []string {
 	return []string{
-		"s3",
-		"autoscaling",
-		"ec2",
-		"ecr.api",
-		"ecr.dkr",
-		"elasticloadbalancing",
-		"kms",
-		"ssm",
-		"sts",
+		"s3", "autoscaling", "ec2", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "ssm", "sts",
 	}
+}
+
+func endpointsDescription() string {
+	return strings.Join(isolatedEndpoints(), ", ") +
+		" if natGateways is None and Slipway creates Private subnets"
 }
 
 func defaultEndpoints(s *Set) {
@@ -389,18 +395,20 @@ func defaultEndpoints(s *Set) {
 	}
 }
 
-// How many bits longer a subnet's prefix is than the network's, and the longest that AWS allows.
+// The difference between the prefix lengths of a subnet and of the network, and the longest prefix
+// that AWS allows.
 const (
 	privateSubnetBits = 4
 	publicSubnetBits  = 8
 	maxSubnetPrefix   = 28
 )
 
-// assignSubnetRanges gives every subnet without a range the lowest free one.
+// assignSubnetRanges sets the CIDR of every new subnet without one to the lowest free block of the
+// network.
 func assignSubnetRanges(s *Set) {
 	network, err := netip.ParsePrefix(s.Cluster.Spec.Networking.NetworkCIDR)
 	if err != nil || !network.Addr().Is4() {
-		return // Validate says so
+		return // Validate reports it
 	}
 
 	subnets := s.Cluster.Spec.Networking.Subnets
@@ -430,7 +438,8 @@ func assignSubnetRanges(s *Set) {
 	}
 }
 
-// findFreeBlock returns the lowest block of a network with that prefix length that overlaps none of used.
+// findFreeBlock returns the lowest block of the network that has a prefix of the given length and
+// overlaps none of used. It returns false if there is none.
 func findFreeBlock(network netip.Prefix, bits int, used []netip.Prefix) (netip.Prefix, bool) {
 	block := netip.PrefixFrom(network.Masked().Addr(), bits)
 	for bits >= network.Bits() && network.Contains(block.Addr()) {
@@ -449,15 +458,15 @@ func findFreeBlock(network netip.Prefix, bits int, used []netip.Prefix) (netip.P
 	return netip.Prefix{}, false
 }
 
-// nextBlock returns the next block of the same size.
+// nextBlock returns the next block of the same size. It returns false after the last IPv4 address.
 func nextBlock(p netip.Prefix) (netip.Prefix, bool) {
-	b := p.Addr().As4()
-	n := binary.BigEndian.Uint32(b[:])
+	addr := p.Addr().As4()
+	n := binary.BigEndian.Uint32(addr[:])
 	next := n + 1<<(32-p.Bits())
-	binary.BigEndian.PutUint32(b[:], next)
+	binary.BigEndian.PutUint32(addr[:], next)
 
-	return netip.PrefixFrom(netip.AddrFrom4(b), p.Bits()), next > n // else past the last address
+	return netip.PrefixFrom(netip.AddrFrom4(addr), p.Bits()), next > n
 }
 
-// zoneLetter shortens a zone to its letter: us-east-1a is a.
+// zoneLetter returns the letter of a zone: a for us-east-1a.
 func zoneLetter(zone string) string { return zone[strings.LastIndexAny(zone, "0123456789")+1:] }

@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// Diff lists how the fields of two sets differ, one a line: "+ path value", "- path value", "~ path old → new".
+// Diff returns one line for each field that differs between two sets: "+ path value", "- path
+// value" or "~ path old → new". Lines are sorted by document and path.
 func Diff(before, after Set) []string {
 	a := documentTrees(before)
 	b := documentTrees(after)
@@ -31,7 +32,7 @@ func Diff(before, after Set) []string {
 	return lines
 }
 
-// documentTrees returns the documents of a set by kind and name.
+// documentTrees returns the documents of a set as JSON trees, by kind and name.
 func documentTrees(s Set) map[string]any {
 	out := map[string]any{}
 	if s.Cluster.Kind != "" {
@@ -45,6 +46,7 @@ func documentTrees(s Set) map[string]any {
 	return out
 }
 
+// documentName returns the name of a document in findings and differences, such as cluster/demo.
 func documentName(kind string, m v1alpha1.Metadata) string {
 	return strings.ToLower(kind) + "/" + m.Name
 }
@@ -97,7 +99,7 @@ func diffMaps(path string, a, b map[string]any) []string {
 	return lines
 }
 
-// indexList turns a list into a map by index.
+// indexList converts a list into a map with keys such as [0].
 func indexList(list []any) map[string]any {
 	out := map[string]any{}
 	for i, v := range list {

@@ -10,7 +10,8 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// EncodeYAML renders the set as multi-document YAML: the cluster, then the groups by name. The same set gives the same bytes.
+// EncodeYAML renders the set as multi-document YAML: the cluster, then the groups sorted by name.
+// The same set always gives the same bytes.
 func EncodeYAML(s Set) []byte {
 	s = s.sortedByName()
 	var docs [][]byte
@@ -25,16 +26,16 @@ func EncodeYAML(s Set) []byte {
 	return bytes.Join(docs, []byte("---\n"))
 }
 
-// EncodeCluster renders one Cluster document.
+// EncodeCluster renders a Cluster document as YAML.
 func EncodeCluster(c v1alpha1.Cluster) []byte { return mustYAML(c) }
 
-// EncodeGroup renders one InstanceGroup document.
+// EncodeGroup renders an InstanceGroup document as YAML.
 func EncodeGroup(g v1alpha1.InstanceGroup) []byte { return mustYAML(g) }
 
 func mustYAML(doc any) []byte {
 	out, err := yaml.Marshal(doc)
 	if err != nil {
-		panic("a document of plain fields is always YAML: " + err.Error())
+		panic("encode a document as YAML: " + err.Error())
 	}
 
 	return out

@@ -43,67 +43,67 @@ func spot(change func(*v1alpha1.InstanceGroupSpec)) func(*manifest.Set, *v1alpha
 func TestGroupsAreChecked(t *testing.T) {
 	type spec = v1alpha1.InstanceGroupSpec
 	for want, change := range map[string]func(*manifest.Set, *spec){
-		"additionalSecurityGroups[0] \"web\": is not the id": func(_ *manifest.Set, g *spec) { g.AdditionalSecurityGroups = []string{"web"} },
-		"are more than an interface may have": func(_ *manifest.Set, g *spec) {
+		"additionalSecurityGroups[0] \"web\": is not a valid security group ID": func(_ *manifest.Set, g *spec) { g.AdditionalSecurityGroups = []string{"web"} },
+		"exceeds the number of security groups": func(_ *manifest.Set, g *spec) {
 			for i := range 5 {
 				g.AdditionalSecurityGroups = append(g.AdditionalSecurityGroups, fmt.Sprintf("sg-%08d", i))
 			}
 		},
-		"policies[0] \"admin\": is not a managed policy":          func(_ *manifest.Set, g *spec) { g.IAM.Policies = []string{"admin"} },
-		"inlinePolicy: is not a policy document":                  func(_ *manifest.Set, g *spec) { g.IAM.InlinePolicy = "allow all" },
-		"control-plane: spec.iam: is for workers only":            func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.IAM.Policies = []string{"arn:aws:iam::aws:policy/A"} },
-		"encryptionKey \"alias/x\": is not a KMS key":             func(_ *manifest.Set, g *spec) { g.RootVolume.EncryptionKey = "alias/x" },
-		"kubeReserved[memory] \"lots\": is not a quantity":        func(_ *manifest.Set, g *spec) { g.Kubelet.KubeReserved = map[string]string{"memory": "lots"} },
-		"systemReserved[gpu] \"gpu\": is not one of":              func(_ *manifest.Set, g *spec) { g.Kubelet.SystemReserved = map[string]string{"gpu": "1"} },
-		"evictionHard[nodefs.available] \"110%\": is not a share": func(_ *manifest.Set, g *spec) { g.Kubelet.EvictionHard = map[string]string{"nodefs.available": "110%"} },
+		"policies[0] \"admin\": is not a valid managed policy":         func(_ *manifest.Set, g *spec) { g.IAM.Policies = []string{"admin"} },
+		"inlinePolicy: is not a policy document":                       func(_ *manifest.Set, g *spec) { g.IAM.InlinePolicy = "allow all" },
+		"control-plane: spec.iam: is for workers only":                 func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.IAM.Policies = []string{"arn:aws:iam::aws:policy/A"} },
+		"encryptionKey \"alias/x\": is not a valid KMS key":            func(_ *manifest.Set, g *spec) { g.RootVolume.EncryptionKey = "alias/x" },
+		"kubeReserved[memory] \"lots\": is not a valid quantity":       func(_ *manifest.Set, g *spec) { g.Kubelet.KubeReserved = map[string]string{"memory": "lots"} },
+		"systemReserved[gpu] \"gpu\": is not one of":                   func(_ *manifest.Set, g *spec) { g.Kubelet.SystemReserved = map[string]string{"gpu": "1"} },
+		"evictionHard[nodefs.available] \"110%\": is not a percentage": func(_ *manifest.Set, g *spec) { g.Kubelet.EvictionHard = map[string]string{"nodefs.available": "110%"} },
 		"additionalUserData[0].type \"text/x-shelscript\"": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/x-shelscript", Content: "x"}}
 		},
-		"additionalUserData[1].name \"a\": is the name of": func(_ *manifest.Set, g *spec) {
+		"additionalUserData[1].name \"a\": is also the name of": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/cloud-config", Content: "x"}, {Name: "a", Type: "text/cloud-config", Content: "x"}}
 		},
-		"has more bytes than the 12288 that EC2 leaves": func(_ *manifest.Set, g *spec) {
+		"exceeds the 12288 bytes that": func(_ *manifest.Set, g *spec) {
 			g.AdditionalUserData = []v1alpha1.UserData{{Name: "a", Type: "text/cloud-config", Content: strings.Repeat("x", 13000)}}
 		},
-		"warning: instancegroup/workers: spec.autoscale":                   func(_ *manifest.Set, g *spec) { g.Autoscale = true },
-		"is for workers: a control plane's size":                           func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Autoscale = true },
-		"cloudLabels[slipway.dev/x]: is a key that Slipway":                func(_ *manifest.Set, g *spec) { g.CloudLabels = map[string]string{"slipway.dev/x": "y"} },
-		"spec.sshAccess: must not be empty: nobody could reach":            func(s *manifest.Set, _ *spec) { bastion(s) },
-		"spec.sshAccess \"10.0.0.0/8\": has no effect without a bastion":   func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHAccess = []string{"10.0.0.0/8"} },
-		"warning: cluster/demo: spec.sshAccess[0] \"0.0.0.0/0\": lets the": func(s *manifest.Set, _ *spec) { bastion(s); s.Cluster.Spec.SSHAccess = []string{"0.0.0.0/0"} },
-		"spec.sshKey: is a private key":                                    func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "-----BEGIN OPENSSH PRIVATE KEY-----" },
-		"spec.sshKey: is not a whole ssh-ed25519 key":                      func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "ssh-ed25519 AAAA" },
-		"instances[1] \"m7g.large\": is arm64, but m6i.large is amd64":     mixed("m6i.large", "m7g.large"),
-		"instances[0] \"m6i.larg\": is not an EC2 instance type":           mixed("m6i.larg"),
-		"instances[1] \"m6i.large\": is instances[0] too":                  mixed("m6i.large", "m6i.large"),
-		"onDemandAboveBase \"101\": is out of range":                       spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandAboveBase = 101 }),
-		"onDemandBase \"3\": is out of range":                              spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandBase = 3 }),
-		"spotAllocationStrategy \"cheapest\"":                              spot(func(g *spec) { g.MixedInstancesPolicy.SpotAllocationStrategy = "cheapest" }),
-		"is not one of mixedInstancesPolicy.instances":                     spot(func(g *spec) { g.MachineType = "t3.large" }),
-		"maxPrice \"cheap\": is not a price":                               spot(func(g *spec) { g.MaxPrice = "cheap" }),
-		"maxPrice \"0.1\": is for spot machines":                           func(_ *manifest.Set, g *spec) { g.MaxPrice = "0.1" },
-		"capacityRebalance \"true\": is for spot machines":                 func(_ *manifest.Set, g *spec) { g.CapacityRebalance = true },
-		"mixedInstancesPolicy.instances: must not be empty":                func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
-		"control-plane: spec.mixedInstancesPolicy: is for workers":         func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
-		"warning: instancegroup/workers: spec.mixedInstancesPolicy":        spot(func(g *spec) { g.Autoscale, g.MaxSize = true, 3; g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge" }),
-		"image \"ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id\": is not of m7g.large's": func(_ *manifest.Set, g *spec) {
+		"warning: instancegroup/workers: spec.autoscale":                    func(_ *manifest.Set, g *spec) { g.Autoscale = true },
+		"is for workers: the size of a control plane":                       func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.Autoscale = true },
+		"cloudLabels[slipway.dev/x]: is reserved: Slipway":                  func(_ *manifest.Set, g *spec) { g.CloudLabels = map[string]string{"slipway.dev/x": "y"} },
+		"spec.sshAccess: must not be empty: the bastion would be":           func(s *manifest.Set, _ *spec) { bastion(s) },
+		"spec.sshAccess \"10.0.0.0/8\": has no effect without a bastion":    func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHAccess = []string{"10.0.0.0/8"} },
+		"warning: cluster/demo: spec.sshAccess[0] \"0.0.0.0/0\": opens SSH": func(s *manifest.Set, _ *spec) { bastion(s); s.Cluster.Spec.SSHAccess = []string{"0.0.0.0/0"} },
+		"spec.sshKey: is a private key":                                     func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "-----BEGIN OPENSSH PRIVATE KEY-----" },
+		"spec.sshKey: is not a complete ssh-ed25519 key":                    func(s *manifest.Set, _ *spec) { s.Cluster.Spec.SSHKey = "ssh-ed25519 AAAA" },
+		"instances[1] \"m7g.large\": is arm64, but m6i.large is amd64":      mixed("m6i.large", "m7g.large"),
+		"instances[0] \"m6i.larg\": is not a known EC2 instance type":       mixed("m6i.larg"),
+		"instances[1] \"m6i.large\": duplicates instances[0]":               mixed("m6i.large", "m6i.large"),
+		"onDemandAboveBase \"101\": is out of range":                        spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandAboveBase = 101 }),
+		"onDemandBase \"3\": is out of range":                               spot(func(g *spec) { g.MixedInstancesPolicy.OnDemandBase = 3 }),
+		"spotAllocationStrategy \"cheapest\"":                               spot(func(g *spec) { g.MixedInstancesPolicy.SpotAllocationStrategy = "cheapest" }),
+		"is not one of mixedInstancesPolicy.instances":                      spot(func(g *spec) { g.MachineType = "t3.large" }),
+		"maxPrice \"cheap\": is not a price":                                spot(func(g *spec) { g.MaxPrice = "cheap" }),
+		"maxPrice \"0.1\": is for spot instances":                           func(_ *manifest.Set, g *spec) { g.MaxPrice = "0.1" },
+		"capacityRebalance \"true\": is for spot instances":                 func(_ *manifest.Set, g *spec) { g.CapacityRebalance = true },
+		"mixedInstancesPolicy.instances: must not be empty":                 func(_ *manifest.Set, g *spec) { g.MixedInstancesPolicy.OnDemandBase = 1 },
+		"control-plane: spec.mixedInstancesPolicy: is for workers":          func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.MixedInstancesPolicy.Instances = []string{"t3.large"} },
+		"warning: instancegroup/workers: spec.mixedInstancesPolicy":         spot(func(g *spec) { g.Autoscale, g.MaxSize = true, 3; g.MixedInstancesPolicy.Instances[1] = "m6i.xlarge" }),
+		"image \"ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id\": does not match m7g.large,": func(_ *manifest.Set, g *spec) {
 			g.MachineType, g.Image = "m7g.large", "ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 		},
-		"userDataFormat \"CloudInit\": is nothing that Flatcar reads": func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "flatcar", "CloudInit" },
-		"userDataFormat \"Ignition\": is nothing that ssm:/aws":       func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "debian-12", "Ignition" },
-		"userDataFormat \"Ignition\": is not for a bastion":           func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.UserDataFormat = "Ignition" },
-		"additionalUserData[0].content: is no Ignition": func(_ *manifest.Set, g *spec) {
+		"userDataFormat \"CloudInit\": is not supported by Flatcar":   func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "flatcar", "CloudInit" },
+		"userDataFormat \"Ignition\": is not supported by ssm:/aws":   func(_ *manifest.Set, g *spec) { g.Image, g.UserDataFormat = "debian-12", "Ignition" },
+		"userDataFormat \"Ignition\": is not supported for a bastion": func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.UserDataFormat = "Ignition" },
+		"additionalUserData[0].content: is not an Ignition": func(_ *manifest.Set, g *spec) {
 			g.Image, g.AdditionalUserData = "flatcar", []v1alpha1.UserData{{Name: "a", Type: manifest.IgnitionType, Content: "#!/bin/sh"}}
 		},
 		"additionalUserData[0].type \"text/x-shellscript\": is not one of": func(_ *manifest.Set, g *spec) {
 			g.Image, g.AdditionalUserData = "flatcar", []v1alpha1.UserData{{Name: "a", Type: "text/x-shellscript", Content: "#!/bin/sh"}}
 		},
-		"instanceConnectSecurityGroup \"eice-1\": is not the id": func(s *manifest.Set, _ *spec) {
+		"instanceConnectSecurityGroup \"eice-1\": is not a valid security group ID": func(s *manifest.Set, _ *spec) {
 			s.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup = "eice-1"
 		},
 		"poolState \"Hibernated\": is not one of":                func(_ *manifest.Set, g *spec) { g.WarmPool = v1alpha1.WarmPool{MinSize: 1, PoolState: "Hibernated"} },
 		"control-plane: spec.warmPool: is for workers":           func(s *manifest.Set, _ *spec) { s.Groups[0].Spec.WarmPool.MinSize = 1 },
-		"spec.warmPool: cannot be had with mixed":                spot(func(g *spec) { g.WarmPool.MinSize = 1 }),
+		"spec.warmPool: cannot be combined with mixed":           spot(func(g *spec) { g.WarmPool.MinSize = 1 }),
 		"maxGroupPreparedCapacity \"1\": is less than minSize 2": func(_ *manifest.Set, g *spec) { g.WarmPool.MaxGroupPreparedCapacity = 1 },
 		"spec.warmPool: is empty while":                          func(_ *manifest.Set, g *spec) { g.WarmPool.PoolState = "Running" },
 		"instancegroup/bastion: spec.taints: has no effect":      func(s *manifest.Set, _ *spec) { bastion(s); s.Groups[2].Spec.Taints = []string{"a=b:NoSchedule"} },

@@ -9,19 +9,20 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// Formats of user data.
+// The formats of user data.
 const (
 	FormatCloudInit = "CloudInit"
 	FormatIgnition  = "Ignition"
-	// IgnitionType is the MIME type of a part of user data in Ignition's format.
+	// IgnitionType is the MIME type of a user data part in Ignition format.
 	IgnitionType = "application/vnd.coreos.ignition+json"
 )
 
-// defaultDistribution is what machines run unless told otherwise.
+// defaultDistribution is the default of spec.image.
 const defaultDistribution = "debian-12"
 
-// knownDistributions are the images that their publishers keep up to date in every region, by the name that a manifest may
-// give and then by architecture: parameters of Debian, Canonical and Amazon, and the name that Flatcar's images have.
+// knownDistributions returns the images that their publishers update in every region, by the name
+// of the distribution in a manifest and then by architecture: SSM parameters of Debian, Canonical
+// and Amazon, and the name pattern of Flatcar's images.
 func knownDistributions() map[string]map[string]string {
 	const (
 		debian  = "ssm:/aws/service/debian/release/12/latest/"
@@ -41,7 +42,8 @@ func knownDistributions() map[string]map[string]string {
 	}
 }
 
-// defaultImage puts the image in the place of a distribution's name.
+// defaultImage replaces the name of a distribution by its image for the machine type's
+// architecture.
 func defaultImage(g *v1alpha1.InstanceGroup, _ *Set) {
 	setDefaultText(&g.Spec.Image, defaultDistribution)
 	if known := knownDistributions()[g.Spec.Image]; known != nil {
@@ -49,6 +51,7 @@ func defaultImage(g *v1alpha1.InstanceGroup, _ *Set) {
 	}
 }
 
+// defaultFormat selects Ignition for Flatcar images, and CloudInit for all others.
 func defaultFormat(g *v1alpha1.InstanceGroup, _ *Set) {
 	format := FormatCloudInit
 	if strings.Contains(strings.ToLower(g.Spec.Image), "flatcar") {
@@ -58,7 +61,8 @@ func defaultFormat(g *v1alpha1.InstanceGroup, _ *Set) {
 	setDefaultText(&g.Spec.UserDataFormat, format)
 }
 
-// imageForArch is the image of the same distribution for an architecture; what no distribution is known of stays.
+// imageForArch returns the image of the same distribution for an architecture. It returns an image
+// of no known distribution unchanged.
 func imageForArch(image, arch string) string {
 	for _, d := range knownDistributions() {
 		for _, i := range d {
@@ -71,7 +75,7 @@ func imageForArch(image, arch string) string {
 	return image
 }
 
-// checkUserDataFormat checks that a group's image reads the user data that it gets.
+// checkUserDataFormat checks that a group's image supports its format of user data.
 func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 	v.checkChoice("spec.userDataFormat", spec.UserDataFormat, FormatCloudInit, FormatIgnition)
 	flatcar := strings.Contains(strings.ToLower(spec.Image), "flatcar")
@@ -81,7 +85,7 @@ func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 			"spec.userDataFormat",
 			spec.UserDataFormat,
 			"use "+FormatIgnition,
-			"is nothing that Flatcar reads: it has no cloud-init and no Python",
+			"is not supported by Flatcar, which has no cloud-init and no Python",
 		)
 
 	case spec.UserDataFormat == FormatIgnition && spec.Role == v1alpha1.RoleBastion:
@@ -89,7 +93,7 @@ func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 			"spec.userDataFormat",
 			spec.UserDataFormat,
 			"use "+FormatCloudInit+" and an image with cloud-init",
-			"is not for a bastion, which is set up by a script",
+			"is not supported for a bastion, which is set up by a script",
 		)
 
 	case spec.UserDataFormat == FormatIgnition && strings.HasPrefix(spec.Image, "ssm:/aws/service/"):
@@ -97,13 +101,13 @@ func (v validator) checkUserDataFormat(spec v1alpha1.InstanceGroupSpec) {
 			"spec.userDataFormat",
 			spec.UserDataFormat,
 			"use "+FormatCloudInit,
-			"is nothing that %s reads",
+			"is not supported by %s",
 			spec.Image,
 		)
 	}
 }
 
-// checkIgnition checks one part that is merged into a machine's configuration.
+// checkIgnition checks a user data part that is merged into the machine's Ignition configuration.
 func (v validator) checkIgnition(path, content string) {
 	var doc struct {
 		Ignition struct {
@@ -116,7 +120,7 @@ func (v validator) checkIgnition(path, content string) {
 			path,
 			"",
 			`write it as {"ignition":{"version":"3.3.0"},…}`,
-			"is no Ignition configuration of version 3",
+			"is not an Ignition configuration of version 3",
 		)
 	}
 }

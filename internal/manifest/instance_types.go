@@ -13,42 +13,46 @@ import (
 //go:embed data/instance-types.txt
 var instanceTypes string
 
-// InstanceType is what is known of an EC2 instance type.
+// InstanceType describes an EC2 instance type.
 type InstanceType struct {
+	// Name such as t3.large.
 	Name string
 	// Arch is amd64 or arm64.
 	Arch string
+	// VCPU is the number of virtual CPUs.
 	VCPU int
-	// MemoryMiB is its memory in MiB.
+	// MemoryMiB is the memory in MiB.
 	MemoryMiB int
 }
 
-// FindInstanceType looks a type up.
+// FindInstanceType returns the description of the instance type called name, and whether the
+// embedded list contains it.
 func FindInstanceType(name string) (InstanceType, bool) {
-	// Each group asks several times, so the lines of other types are not taken apart. The first line is a comment.
+	// Validation looks types up often, so only the matching line is parsed. The first line of the
+	// list is a comment.
 	_, line, _ := strings.Cut(instanceTypes, "\n"+name+" ")
 	line, _, _ = strings.Cut(line, "\n")
-	f := strings.Fields(line)
-	if len(f) != 3 { // architecture, vCPUs, memory
+	fields := strings.Fields(line)
+	if len(fields) != 3 { // architecture, vCPUs, memory
 		return InstanceType{}, false
 	}
 
-	vcpu, err := strconv.Atoi(f[1])
+	vcpu, err := strconv.Atoi(fields[1])
 	if err != nil {
 		return InstanceType{}, false
 	}
 
-	memory, err := strconv.Atoi(f[2])
+	memory, err := strconv.Atoi(fields[2])
 
 	return InstanceType{
 		Name:      name,
-		Arch:      f[0],
+		Arch:      fields[0],
 		VCPU:      vcpu,
 		MemoryMiB: memory,
 	}, err == nil
 }
 
-// InstanceTypeArch returns the architecture of an instance type; of an unknown one amd64.
+// InstanceTypeArch returns the architecture of an instance type, and amd64 for an unknown type.
 func InstanceTypeArch(name string) string {
 	if t, ok := FindInstanceType(name); ok {
 		return t.Arch
@@ -57,7 +61,7 @@ func InstanceTypeArch(name string) string {
 	return "amd64"
 }
 
-// nearestInstanceType returns the type that was perhaps meant.
+// nearestInstanceType returns the known type whose name is most similar, or "".
 func nearestInstanceType(name string) string {
 	var names []string
 	for line := range strings.Lines(instanceTypes) {

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest reads, completes, checks and prints the documents of package v1alpha1. It knows the rules of every
-// field, and nothing of how a cluster is built from them.
+// Package manifest parses, defaults, validates, encodes and compares the documents of package
+// v1alpha1.
+//
+// A Set is one cluster's documents. Parse reads a Set from YAML, or NewSet creates one from a few
+// options. Default fills the unset fields from one table of rules, Validate reports everything that
+// is wrong with the result, and EncodeYAML writes it back. All findings are collected, each with
+// the path and value of its field and a hint.
+//
+// The package knows the rules of every field. It calls no API, and does not know how a cluster is
+// built from a Set.
 package manifest
 
 import (
@@ -13,11 +21,13 @@ import (
 
 // Set is one cluster's documents: the cluster and its instance groups, sorted by name.
 type Set struct {
+	// Cluster is the Cluster document. Its Kind is empty if the manifest contains none.
 	Cluster v1alpha1.Cluster
-	Groups  []v1alpha1.InstanceGroup
+	// Groups are the InstanceGroup documents, sorted by name.
+	Groups []v1alpha1.InstanceGroup
 }
 
-// Group returns the instance group with that name.
+// Group returns the instance group called name, and whether the set contains it.
 func (s Set) Group(name string) (v1alpha1.InstanceGroup, bool) {
 	for _, g := range s.Groups {
 		if g.Metadata.Name == name {
@@ -28,7 +38,8 @@ func (s Set) Group(name string) (v1alpha1.InstanceGroup, bool) {
 	return v1alpha1.InstanceGroup{}, false
 }
 
-// ControlPlane returns the control plane's group. A valid set has exactly one.
+// ControlPlane returns the group of role ControlPlane, of which a valid set has exactly one. It
+// returns a zero group if there is none.
 func (s Set) ControlPlane() v1alpha1.InstanceGroup {
 	for _, g := range s.Groups {
 		if g.Spec.Role == v1alpha1.RoleControlPlane {
@@ -39,7 +50,7 @@ func (s Set) ControlPlane() v1alpha1.InstanceGroup {
 	return v1alpha1.InstanceGroup{}
 }
 
-// Workers returns the groups of workers.
+// Workers returns the groups of role Worker, sorted by name.
 func (s Set) Workers() []v1alpha1.InstanceGroup {
 	return slices.DeleteFunc(
 		slices.Clone(s.Groups),
@@ -47,7 +58,7 @@ func (s Set) Workers() []v1alpha1.InstanceGroup {
 	)
 }
 
-// sortedByName returns the set with its groups in the order of their names.
+// sortedByName returns the set with its groups sorted by name.
 func (s Set) sortedByName() Set {
 	s.Groups = slices.Clone(s.Groups)
 	slices.SortStableFunc(

@@ -139,24 +139,24 @@ kind: Cluster
 kind: Cluster
 `))
 	want := `error: cluster/demo: metadata.labels[a] "1": must be a string, not an integer (write it in quotes)
-error: cluster/demo: spec.etcd.volume.iops "3000.5": must be an integer, not a number with a fraction or too large (write a whole number without quotes)
+error: cluster/demo: spec.etcd.volume.iops "3000.5": must be an integer, not a fractional or too large number (write a whole number without quotes)
 error: cluster/demo: spec.etcd.volume.size "20": must be an integer, not a string (write a whole number without quotes)
-error: cluster/demo: spec.kubernetesVersion "1.36": must be a string, not a number with a fraction or too large (write it in quotes)
+error: cluster/demo: spec.kubernetesVersion "1.36": must be a string, not a fractional or too large number (write it in quotes)
 error: cluster/demo: spec.networking.podCDIR: is not a known field (did you mean podCIDR?)
 error: cluster/demo: spec.networking.subnets[0].typ: is not a known field (did you mean type?)
-error: cluster/demo: spec.networking.subnets[1] "just-a-name": must be a mapping, not a string (write fields under it, indented)
-error: cluster/demo: spec.tags "[\"a\"]": must be a mapping, not a list (write fields under it, indented)
-error: instancegroup/workers: spec.taints "a=b:NoSchedule": must be a list, not a string (write one item a line, each with a dash)
-error: document 3: apiVersion "slipway.dev/v2": is not known (write apiVersion: slipway.dev/v1alpha1)
-error: document 3: kind "Clutser": is not known (did you mean Cluster?)
-error: cluster/second: is a second Cluster (keep one Cluster; give others a file of their own)
-error: document 5: is not a mapping of fields (begin it with apiVersion and kind)
+error: cluster/demo: spec.networking.subnets[1] "just-a-name": must be a mapping, not a string (write indented fields below it)
+error: cluster/demo: spec.tags "[\"a\"]": must be a mapping, not a list (write indented fields below it)
+error: instancegroup/workers: spec.taints "a=b:NoSchedule": must be a list, not a string (write one item per line, each with a dash)
+error: document 3: apiVersion "slipway.dev/v2": is not supported (write apiVersion: slipway.dev/v1alpha1)
+error: document 3: kind "Clutser": is not a known kind (did you mean Cluster?)
+error: cluster/second: is a second Cluster (keep one Cluster; move the others to files of their own)
+error: document 5: is not a mapping of fields (start it with apiVersion and kind)
 `
 	got := render(fs)
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
-	for _, broken := range []string{"document 6: cannot be read", "document 7: cannot be read", "line 3"} {
+	for _, broken := range []string{"document 6: cannot be parsed", "document 7: cannot be parsed", "line 3"} {
 		if !strings.Contains(got, broken) {
 			t.Errorf("no finding has %q in:\n%s", broken, got)
 		}
@@ -185,87 +185,87 @@ func TestValidate(t *testing.T) {
 	}
 	const controlPlane, workers = 0, 1
 	for want, change := range map[string]func(*manifest.Set){
-		`cluster/Demo_1: metadata.name "Demo_1": is not a DNS label`:                   func(s *manifest.Set) { s.Cluster.Metadata.Name = "Demo_1" },
-		`metadata.name "` + strings.Repeat("a", 41) + `": is not a DNS label`:          func(s *manifest.Set) { s.Groups[1].Metadata.Name = strings.Repeat("a", 41) },
-		`spec.kubernetesVersion "v1.36.3": is not a version of Kubernetes`:             cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "v1.36.3" }),
-		`spec.cloudProvider.aws.region "mars": is not an AWS region`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.Region = "mars" }),
-		`spec.networking.podCIDR "10.80.0.0/16": overlaps spec.networking.network`:     cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.80.0.0/16" }),
-		`serviceClusterIPRange "10.244.128.0/20": overlaps spec.networking.podCIDR`:    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.ServiceClusterIPRange = "10.244.128.0/20" }),
-		`spec.networking.podCIDR "10.244.1.0/16": has bits set`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.1.0/16" }),
-		`spec.networking.podCIDR "fd00::/64": is not an IPv4 range`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "fd00::/64" }),
-		`spec.networking.networkCIDR "10.0.0.0/8": is too large`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkCIDR = "10.0.0.0/8" }),
-		`spec.networking.podCIDR "10.244.0.0/24": has a /24 for 1 machines`:            cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.0.0/24" }),
-		`subnets[1].cidr "10.80.0.0/25": overlaps spec.networking.subnets[0].cidr`:     cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.80.0.0/25" }),
-		`subnets[1].cidr "10.81.0.0/24": is not within networkCIDR`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.81.0.0/24" }),
-		`subnets[1].zone "us-east-1a": has a Public subnet already: subnets[0]`:        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1a" }),
-		`subnets[1].zone "eu-west-1a": is not in the cluster's region us-east-1`:       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "eu-west-1a" }),
-		`subnets[4].zone "us-east-1b": has a Private subnet and nowhere`:               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1d" }),
-		`subnets[1].name "public-a": is the name of subnets[0] too`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Name = "public-a" }),
-		`subnets[0].type "public": is not one of Private, Public, Utility (did`:        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Type = "public" }),
-		`spec.networking.subnets: must not be empty`:                                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets = nil }),
-		`spec.networking.cni "calico": is not one of flannel`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.CNI = "calico" }),
-		`spec.networking.natGateways "Perzone": is not one of PerZone, Single, None (`: cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NATGateways = "Perzone" }),
-		`spec.networking.dnsDomain "cluster_local": is not a DNS domain`:               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.DNSDomain = "cluster_local" }),
-		`spec.api.access[1] "10.1.2.3/8": has bits set to the right of its prefix (w`:  cluster(func(c *v1alpha1.ClusterSpec) { c.API.Access = []string{"10.0.0.0/8", "10.1.2.3/8"} }),
-		`spec.api.access "0.0.0.0/0": has no effect with an Internal load balancer`:    cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "Internal" }),
-		`spec.api.additionalSANs[0] "a b": is neither a DNS name nor an address`:       cluster(func(c *v1alpha1.ClusterSpec) { c.API.AdditionalSANs = []string{"a b"} }),
-		`spec.configStore.base "file:///x": is not a place on S3`:                      cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
-		`spec.assets.fileRepository "https://u:xxxxx@h": is not an HTTP address w`:     cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
-		`spec.assets.containerRegistry "https://r": is not a registry's address`:       cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
-		`spec.tags[slipway.dev/x]: is a key that Slipway`:                              cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"slipway.dev/x": "1"} }),
-		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                     cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
-		`spec.etcd.volume.iops "20000": is not what gp3 of 20 GiB has (use 3000 to 1`:  cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),
-		`spec.etcd.volume.throughput "1000": is not what gp3 with 3000 IOPS has (use`:  cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Throughput = 1000 }),
+		`cluster/Demo_1: metadata.name "Demo_1": is not a DNS label`:                                      func(s *manifest.Set) { s.Cluster.Metadata.Name = "Demo_1" },
+		`metadata.name "` + strings.Repeat("a", 41) + `": is not a DNS label`:                             func(s *manifest.Set) { s.Groups[1].Metadata.Name = strings.Repeat("a", 41) },
+		`spec.kubernetesVersion "v1.36.3": is not a valid Kubernetes version`:                             cluster(func(c *v1alpha1.ClusterSpec) { c.KubernetesVersion = "v1.36.3" }),
+		`spec.cloudProvider.aws.region "mars": is not an AWS region`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.CloudProvider.AWS.Region = "mars" }),
+		`spec.networking.podCIDR "10.80.0.0/16": overlaps spec.networking.network`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.80.0.0/16" }),
+		`serviceClusterIPRange "10.244.128.0/20": overlaps spec.networking.podCIDR`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.ServiceClusterIPRange = "10.244.128.0/20" }),
+		`spec.networking.podCIDR "10.244.1.0/16": has host bits set`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.1.0/16" }),
+		`spec.networking.podCIDR "fd00::/64": is not a valid IPv4 CIDR`:                                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "fd00::/64" }),
+		`spec.networking.networkCIDR "10.0.0.0/8": is too large`:                                          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkCIDR = "10.0.0.0/8" }),
+		`spec.networking.podCIDR "10.244.0.0/24": has a /24 for 1 machines`:                               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.PodCIDR = "10.244.0.0/24" }),
+		`subnets[1].cidr "10.80.0.0/25": overlaps spec.networking.subnets[0].cidr`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.80.0.0/25" }),
+		`subnets[1].cidr "10.81.0.0/24": is not within networkCIDR`:                                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].CIDR = "10.81.0.0/24" }),
+		`subnets[1].zone "us-east-1a": already has a Public subnet: subnets[0]`:                           cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1a" }),
+		`subnets[1].zone "eu-west-1a": is not in the cluster's region us-east-1`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "eu-west-1a" }),
+		`subnets[4].zone "us-east-1b": has a Private subnet, but no`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Zone = "us-east-1d" }),
+		`subnets[1].name "public-a": is also the name of subnets[0]`:                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[1].Name = "public-a" }),
+		`subnets[0].type "public": is not one of Private, Public, Utility (did`:                           cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Type = "public" }),
+		`spec.networking.subnets: must not be empty`:                                                      cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets = nil }),
+		`spec.networking.cni "calico": is not one of flannel`:                                             cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.CNI = "calico" }),
+		`spec.networking.natGateways "Perzone": is not one of PerZone, Single, None (`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NATGateways = "Perzone" }),
+		`spec.networking.dnsDomain "cluster_local": is not a DNS domain`:                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.DNSDomain = "cluster_local" }),
+		`spec.api.access[1] "10.1.2.3/8": has host bits set (u`:                                           cluster(func(c *v1alpha1.ClusterSpec) { c.API.Access = []string{"10.0.0.0/8", "10.1.2.3/8"} }),
+		`spec.api.access "0.0.0.0/0": has no effect with an Internal load balancer`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "Internal" }),
+		`spec.api.additionalSANs[0] "a b": is neither a DNS name nor an address`:                          cluster(func(c *v1alpha1.ClusterSpec) { c.API.AdditionalSANs = []string{"a b"} }),
+		`spec.configStore.base "file:///x": is not a valid s3:// URL`:                                     cluster(func(c *v1alpha1.ClusterSpec) { c.ConfigStore.Base = "file:///x" }),
+		`spec.assets.fileRepository "https://u:xxxxx@h": must be an http or https URL w`:                  cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.FileRepository = "https://u:secret@h" }),
+		`spec.assets.containerRegistry "https://r": is not a valid registry address`:                      cluster(func(c *v1alpha1.ClusterSpec) { c.Assets.ContainerRegistry = "https://r" }),
+		`spec.tags[slipway.dev/x]: is reserved: Slipway`:                                                  cluster(func(c *v1alpha1.ClusterSpec) { c.Tags = map[string]string{"slipway.dev/x": "1"} }),
+		`spec.etcd.volume.type "gp2": is not one of gp3, io1, io2`:                                        cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Type = "gp2" }),
+		`spec.etcd.volume.iops "20000": is not a valid number of IOPS for gp3 with 20 GiB (use 3000 to 1`: cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.IOPS = 20000 }),
+		`spec.etcd.volume.throughput "1000": is not a valid throughput for gp3 with 3000 IOPS (use`:       cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.Volume.Throughput = 1000 }),
 		`spec.etcd.volume.throughput "125": is for gp3 only`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Etcd.Volume = v1alpha1.Volume{Type: "io2", Size: 20, IOPS: 3000, Throughput: 125}
 		}),
-		`spec.etcd.electionTimeoutMS "400": must be at least five heartbeats`:               cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.ElectionTimeoutMS = 400 }),
-		`instance groups: 0 of them have role ControlPlane`:                                 func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
-		`instance groups: 2 of them have role ControlPlane`:                                 group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
-		`instancegroup/control-plane: metadata.name "control-plane": is the name of`:        func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane" },
-		`instancegroup/control-plane-c: metadata.name "control-plane-c": is the name`:       func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane-c" },
-		`subnets[3].name "public": is the name of the public route table`:                   cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Name = "public" }),
-		`instancegroup/workers: metadata.labels[slipway.dev/cluster] "prod": is not`:        func(s *manifest.Set) { s.Groups[1].Metadata.Labels = map[string]string{v1alpha1.ClusterLabel: "prod"} },
-		`instancegroup/control-plane: spec.minSize "4": is not a number of control-p`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = 4, 4 }),
-		`instancegroup/control-plane: spec.maxSize "5": of a control plane must be m`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 5 }),
-		`instancegroup/control-plane: spec.subnets "private-a": are in too few zones`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a"} }),
-		`instancegroup/workers: spec.maxSize "1": is less than minSize 2`:                   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 1 }),
-		`instancegroup/workers: spec.minSize "-1": is out of range`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize = -1 }),
-		`instancegroup/workers: spec.role "Node": is not one of ControlPlane, Worker`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role = "Node" }),
-		`spec.machineType "t3.larg": is not an EC2 instance type that exists (did yo`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.larg" }),
-		`spec.machineType "t3.micro": has 1024 MiB of memory, too little`:                   group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.micro" }),
-		`spec.image "ssm:/aws/service/debian/release/12/latest/arm64": is not of t3.`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "ssm:/aws/service/debian/release/12/latest/arm64" }),
-		`spec.image "debian": is neither a distribution, nor an SSM`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "debian" }),
-		`spec.subnets[0] "private-x": is not a subnet of the cluster (use one of pri`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-x"} }),
-		`spec.networking.networkID "vpc-x": is not the id of a VPC`:                         cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-x" }),
-		`spec.networking.internetGatewayID: is needed: public-a is made`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-0123456789abcdef0" }),
-		`spec.networking.internetGatewayID "igw-0123456789abcdef0": is for an existing VPC`: cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.InternetGatewayID = "igw-0123456789abcdef0" }),
-		`subnets[0] "public-a": refers to what is in an existing VPC`:                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].ID = "subnet-0123456789abcdef0" }),
-		`subnets[0].egress "External": is for Private subnets that are made`:                cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Egress = "External" }),
-		`subnets[3].egress "tgw-1": is not a way out`:                                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Egress = "tgw-1" }),
-		`vpcEndpoints[0] "s4": is not one of`:                                               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.VPCEndpoints = []string{"s4"} }),
-		`spec.networking.vpcEndpoints "s3, ec2, sts": lacks kms`: cluster(func(c *v1alpha1.ClusterSpec) {
+		`spec.etcd.electionTimeoutMS "400": must be at least five heartbeats`:                    cluster(func(c *v1alpha1.ClusterSpec) { c.Etcd.ElectionTimeoutMS = 400 }),
+		`instance groups: 0 have role ControlPlane`:                                              func(s *manifest.Set) { s.Groups = s.Groups[workers:] },
+		`instance groups: 2 have role ControlPlane`:                                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role, g.MinSize, g.MaxSize = "ControlPlane", 1, 1 }),
+		`instancegroup/control-plane: metadata.name "control-plane": is also the name of`:        func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane" },
+		`instancegroup/control-plane-c: metadata.name "control-plane-c": is the name`:            func(s *manifest.Set) { s.Groups[1].Metadata.Name = "control-plane-c" },
+		`subnets[3].name "public": is the name of the public route table`:                        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Name = "public" }),
+		`instancegroup/workers: metadata.labels[slipway.dev/cluster] "prod": is not`:             func(s *manifest.Set) { s.Groups[1].Metadata.Labels = map[string]string{v1alpha1.ClusterLabel: "prod"} },
+		`instancegroup/control-plane: spec.minSize "4": is not a valid number of control-p`:      group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize, g.MaxSize = 4, 4 }),
+		`instancegroup/control-plane: spec.maxSize "5": must equal minSize 3 in a control`:       group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 5 }),
+		`instancegroup/control-plane: spec.subnets "private-a": are in too few zones`:            group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a"} }),
+		`instancegroup/workers: spec.maxSize "1": is less than minSize 2`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MaxSize = 1 }),
+		`instancegroup/workers: spec.minSize "-1": is out of range`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MinSize = -1 }),
+		`instancegroup/workers: spec.role "Node": is not one of ControlPlane, Worker`:            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Role = "Node" }),
+		`spec.machineType "t3.larg": is not a known EC2 instance type (did yo`:                   group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.larg" }),
+		`spec.machineType "t3.micro": has 1024 MiB of memory, too little`:                        group(controlPlane, func(g *v1alpha1.InstanceGroupSpec) { g.MachineType = "t3.micro" }),
+		`spec.image "ssm:/aws/service/debian/release/12/latest/arm64": does not match t3.`:       group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "ssm:/aws/service/debian/release/12/latest/arm64" }),
+		`spec.image "debian": is not a distribution, an SSM`:                                     group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Image = "debian" }),
+		`spec.subnets[0] "private-x": is not a subnet of the cluster (use one of pri`:            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-x"} }),
+		`spec.networking.networkID "vpc-x": is not a valid VPC ID`:                               cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-x" }),
+		`spec.networking.internetGatewayID: is required: Slipway creates subnet public-a`:        cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.NetworkID = "vpc-0123456789abcdef0" }),
+		`spec.networking.internetGatewayID "igw-0123456789abcdef0": is for an existing VPC only`: cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.InternetGatewayID = "igw-0123456789abcdef0" }),
+		`subnets[0] "public-a": refers to a resource of an existing VPC`:                         cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].ID = "subnet-0123456789abcdef0" }),
+		`subnets[0].egress "External": is for Private subnets that Slipway creates`:              cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[0].Egress = "External" }),
+		`subnets[3].egress "tgw-1": is not a valid egress`:                                       cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.Subnets[3].Egress = "tgw-1" }),
+		`vpcEndpoints[0] "s4": is not one of`:                                                    cluster(func(c *v1alpha1.ClusterSpec) { c.Networking.VPCEndpoints = []string{"s4"} }),
+		`spec.networking.vpcEndpoints "s3, ec2, sts": does not include kms`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Networking.NATGateways, c.Networking.VPCEndpoints = "None", []string{"s3", "ec2", "sts"}
 		}),
-		`spec.api.loadBalancer.type "ElasticIP": is for one control-plane machine, not 3`: cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "ElasticIP" }),
-		`spec.api.loadBalancer.type "ElasticIP": needs the control plane in Public subnets: private-a`: func(s *manifest.Set) {
+		`spec.api.loadBalancer.type "ElasticIP": requires exactly one control-plane machine, not 3`: cluster(func(c *v1alpha1.ClusterSpec) { c.API.LoadBalancer.Type = "ElasticIP" }),
+		`spec.api.loadBalancer.type "ElasticIP": requires the control plane in Public subnets: private-a`: func(s *manifest.Set) {
 			s.Cluster.Spec.API.LoadBalancer.Type = "ElasticIP"
 			s.Groups[0].Spec.MinSize, s.Groups[0].Spec.MaxSize, s.Groups[0].Spec.Subnets = 1, 1, []string{"private-a"}
 		},
-		`spec.api.loadBalancer.type "Public": needs a subnet that leads to the internet`: cluster(func(c *v1alpha1.ClusterSpec) {
+		`spec.api.loadBalancer.type "Public": needs a subnet with a route to the internet`: cluster(func(c *v1alpha1.ClusterSpec) {
 			c.Networking.NATGateways, c.Networking.Subnets = "None", c.Networking.Subnets[3:]
 		}),
 		`spec.subnets[0] "public-a": is a Utility subnet`: func(s *manifest.Set) {
 			s.Cluster.Spec.Networking.Subnets[0].Type = "Utility"
 			s.Groups[1].Spec.Subnets = []string{"public-a"}
 		},
-		`spec.subnets[1] "private-a": is subnets[0] too`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a", "private-a"} }),
+		`spec.subnets[1] "private-a": duplicates subnets[0]`:                          group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Subnets = []string{"private-a", "private-a"} }),
 		`spec.rootVolume.size "4": is smaller than the image`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.RootVolume.Size = 4 }),
-		`spec.taints[0] "a": has no effect`:                                           group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a"} }),
-		`spec.taints[0] "-a=b:NoExecute": has a key that is none`:                     group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"-a=b:NoExecute"} }),
+		`spec.taints[0] "a": has no taint effect`:                                     group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a"} }),
+		`spec.taints[0] "-a=b:NoExecute": has an invalid key`:                         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"-a=b:NoExecute"} }),
 		`spec.taints[0] "Never": is not one of NoSchedule`:                            group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.Taints = []string{"a=b:Never"} }),
-		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not le`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
-		`spec.nodeLabels[a] "b c": is not a label value`:                              group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
+		`spec.nodeLabels[kubernetes.io/role]: is a label that Kubernetes does not al`: group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"kubernetes.io/role": "x"} }),
+		`spec.nodeLabels[a] "b c": is not a valid label value`:                        group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.NodeLabels = map[string]string{"a": "b c"} }),
 		`spec.instanceMetadata.httpPutResponseHopLimit "65": is out of range`:         group(workers, func(g *v1alpha1.InstanceGroupSpec) { g.InstanceMetadata.HTTPPutResponseHopLimit = 65 }),
 	} {
 		set := demo(t)
@@ -295,7 +295,7 @@ func TestDockerRangeIsAWarning(t *testing.T) {
 
 func TestNewReportsZones(t *testing.T) {
 	_, fs := manifest.NewSet("demo", []string{"us-east-1a", "us-east-1a", "nowhere"}, manifest.NewSetOptions{})
-	want := "error: --zones[1] \"us-east-1a\": is given twice (give each zone once)\n" +
+	want := "error: --zones[1] \"us-east-1a\": is listed twice (list each zone once)\n" +
 		"error: --zones[2] \"nowhere\": is not an availability zone (write it as us-east-1a)\n"
 	if diff := cmp.Diff(want, render(fs)); diff != "" {
 		t.Error(diff)

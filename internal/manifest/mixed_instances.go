@@ -11,16 +11,18 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// maxOverrides is how many machine types an auto scaling group takes beside its template's (Auto Scaling User Guide).
+// maxOverrides is the number of machine types that an Auto Scaling group allows in addition to that
+// of its launch template (Auto Scaling User Guide).
 const maxOverrides = 40
 
-// Allocation strategies, as Auto Scaling calls them.
+// Allocation strategies, with Auto Scaling's names.
 const (
 	strategyPriceCapacity = "price-capacity-optimized"
 	strategyPrioritized   = "prioritized"
 	strategyLowestPrice   = "lowest-price"
 )
 
+// defaultMixed sets the allocation strategies of groups with a mixed instances policy.
 func defaultMixed(g *v1alpha1.InstanceGroup, _ *Set) {
 	if p := &g.Spec.MixedInstancesPolicy; len(p.Instances) > 0 {
 		setDefaultText(&p.OnDemandAllocationStrategy, strategyPrioritized)
@@ -28,12 +30,12 @@ func defaultMixed(g *v1alpha1.InstanceGroup, _ *Set) {
 	}
 }
 
-// HasSpot says whether machines of a group may be spot ones.
+// HasSpot reports whether a group can have spot instances.
 func HasSpot(spec v1alpha1.InstanceGroupSpec) bool {
 	return len(spec.MixedInstancesPolicy.Instances) > 0 && spec.MixedInstancesPolicy.OnDemandAboveBase < 100
 }
 
-// MachineTypes are all types that a group's machines may have: its own first.
+// MachineTypes returns all machine types that a group can use, its spec.machineType first.
 func MachineTypes(spec v1alpha1.InstanceGroupSpec) []string {
 	out := []string{spec.MachineType}
 	for _, t := range spec.MixedInstancesPolicy.Instances {
@@ -55,8 +57,8 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 			v.errorf(
 				at+".instances",
 				"",
-				"list the machine types, "+spec.MachineType+" among them",
-				"must not be empty where there is a policy",
+				"list the machine types, including "+spec.MachineType,
+				"must not be empty if another field of the policy is set",
 			)
 		}
 
@@ -68,7 +70,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 			at,
 			"",
 			"leave it out",
-			"is for workers only: each of the other machines is one that must stay",
+			"is for workers only: machines of the other roles must keep running",
 		)
 	}
 
@@ -76,8 +78,8 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			at+".instances",
 			strconv.Itoa(len(p.Instances)),
-			fmt.Sprintf("keep %d", maxOverrides),
-			"are more than an auto scaling group takes",
+			fmt.Sprintf("use at most %d", maxOverrides),
+			"exceeds the number of machine types that an Auto Scaling group allows",
 		)
 	}
 
@@ -85,7 +87,7 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			"spec.machineType",
 			spec.MachineType,
-			"leave it out: it is then "+p.Instances[0],
+			"leave it out: it defaults to "+p.Instances[0],
 			"is not one of mixedInstancesPolicy.instances",
 		)
 	}
@@ -104,14 +106,15 @@ func (v validator) checkMixedInstances(spec v1alpha1.InstanceGroupSpec) {
 		strategyPriceCapacity, "capacity-optimized", "capacity-optimized-prioritized", strategyLowestPrice)
 }
 
-// checkMixedTypes checks that one image fits all types, and that the cluster autoscaler, which takes all machines of a group
-// for alike, is not misled.
+// checkMixedTypes checks that all machine types have the same architecture, since a group has one
+// image. For an autoscaled group it warns about types of different sizes, since the cluster
+// autoscaler assumes that all machines of a group are alike.
 func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 	own, ok := FindInstanceType(spec.MachineType)
 	seen := map[string]int{}
 	for i, name := range spec.MixedInstancesPolicy.Instances {
 		at := fmt.Sprintf("spec.mixedInstancesPolicy.instances[%d]", i)
-		v.checkUnique(at, name, seen, i, "is instances[%d] too")
+		v.checkUnique(at, name, seen, i, "duplicates instances[%d]")
 		t, known := FindInstanceType(name)
 
 		switch {
@@ -121,7 +124,7 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 			v.errorf(
 				at,
 				name,
-				"make another group for it",
+				"create another group for it",
 				"is %s, but %s is %s: a group has one image",
 				t.Arch,
 				own.Name,
@@ -132,8 +135,8 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 			v.warnf(
 				at,
 				name,
-				"use types of one size",
-				"has %d vCPUs and %d MiB, but %s has %d and %d: the cluster autoscaler takes them for alike",
+				"use machine types of the same size",
+				"has %d vCPUs and %d MiB, but %s has %d and %d: the cluster autoscaler assumes identical machines",
 				t.VCPU,
 				t.MemoryMiB,
 				own.Name,
@@ -144,7 +147,7 @@ func (v validator) checkMixedTypes(spec v1alpha1.InstanceGroupSpec) {
 	}
 }
 
-// checkSpotFields checks what has a meaning for spot machines only.
+// checkSpotFields checks the fields that apply to spot instances only.
 func (v validator) checkSpotFields(spec v1alpha1.InstanceGroupSpec) {
 	const hint = "add mixedInstancesPolicy with onDemandAboveBase below 100, or leave it out"
 	if price := spec.MaxPrice; price != "" {
@@ -153,11 +156,11 @@ func (v validator) checkSpotFields(spec v1alpha1.InstanceGroupSpec) {
 		}
 
 		if !HasSpot(spec) {
-			v.errorf("spec.maxPrice", price, hint, "is for spot machines, and the group has none")
+			v.errorf("spec.maxPrice", price, hint, "is for spot instances, and the group has none")
 		}
 	}
 
 	if spec.CapacityRebalance && !HasSpot(spec) {
-		v.errorf("spec.capacityRebalance", "true", hint, "is for spot machines, and the group has none")
+		v.errorf("spec.capacityRebalance", "true", hint, "is for spot instances, and the group has none")
 	}
 }

@@ -9,25 +9,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// The names of the groups that New makes.
+// The names of the groups that NewSet creates.
 const (
 	ControlPlaneGroup = "control-plane"
 	WorkersGroup      = "workers"
 )
 
-// NewSetOptions are what a new cluster may differ in. What is unset gets its default.
+// NewSetOptions configure a new cluster. Default sets the fields that are unset here.
 type NewSetOptions struct {
+	// ControlPlaneCount and WorkerCount are numbers of machines.
 	ControlPlaneCount, WorkerCount int
-	ControlPlaneSize, NodeSize     string
-	KubernetesVersion              string
-	NetworkCIDR                    string
-	APILoadBalancerType            string
-	NATGateways                    string
-	ConfigStoreBase                string
+	// ControlPlaneSize and NodeSize are EC2 instance types.
+	ControlPlaneSize, NodeSize string
+	// KubernetesVersion without "v".
+	KubernetesVersion string
+	// NetworkCIDR of the VPC.
+	NetworkCIDR string
+	// APILoadBalancerType is a LoadBalancer constant.
+	APILoadBalancerType string
+	// NATGateways is a NAT constant.
+	NATGateways string
+	// ConfigStoreBase is the s3:// URL that machines read their documents from.
+	ConfigStoreBase string
 }
 
-// NewSet describes a cluster over zones: in each a Public and a Private subnet, one group of control-plane machines and
-// one of workers over all. The result is not defaulted or checked.
+// NewSet returns the documents of a cluster called name: a Public and a Private subnet in each
+// zone, one control-plane group, and one worker group. The result is not defaulted or validated;
+// the findings report invalid zones.
 func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 	var fs diag.Findings
 	c := v1alpha1.Cluster{
@@ -68,10 +76,10 @@ func NewSet(name string, zones []string, o NewSetOptions) (Set, diag.Findings) {
 	}}, fs
 }
 
-// distinctZones reports zones that are given twice or are none, and returns the others.
+// distinctZones reports duplicate and invalid zones, and returns the others.
 func distinctZones(zones []string, fs *diag.Findings) []string {
 	if len(zones) == 0 {
-		fs.Errorf("--zones", "", "give three, such as us-east-1a,us-east-1b,us-east-1c", "must not be empty")
+		fs.Errorf("--zones", "", "list three, such as us-east-1a,us-east-1b,us-east-1c", "must not be empty")
 	}
 
 	seen := map[string]bool{}
@@ -83,7 +91,7 @@ func distinctZones(zones []string, fs *diag.Findings) []string {
 		case !zonePattern().MatchString(zone):
 			fs.Errorf(at, zone, "write it as us-east-1a", "is not an availability zone")
 		case seen[zone]:
-			fs.Errorf(at, zone, "give each zone once", "is given twice")
+			fs.Errorf(at, zone, "list each zone once", "is listed twice")
 		default:
 			out = append(out, zone)
 		}

@@ -20,11 +20,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// maxManifestBytes of a manifest: far more than any cluster needs, and little enough to read at once.
+// maxManifestBytes limits the size of a manifest. It is far more than any cluster needs.
 const maxManifestBytes = 1 << 20
 
-// Parse reads a multi-document YAML (or JSON) manifest strictly. What is understood is in the Set even when there are
-// findings, so that the caller can Default and Validate it and report everything at once. A Set without a Cluster
+// Parse reads a multi-document YAML or JSON manifest strictly: unknown fields and wrong types are
+// findings. The Set contains everything that could be decoded even if there are findings, so that
+// the caller can Default and Validate it and report all findings at once. A Set without a Cluster
 // document has an empty Cluster.Kind.
 func Parse(text []byte) (Set, diag.Findings) {
 	var set Set
@@ -33,8 +34,8 @@ func Parse(text []byte) (Set, diag.Findings) {
 		fs.Errorf(
 			"manifest",
 			"",
-			"split off what is not a manifest",
-			"it has %d bytes, more than %d",
+			"remove everything that is not a manifest",
+			"has %d bytes, more than the limit of %d",
 			len(text),
 			maxManifestBytes,
 		)
@@ -44,7 +45,7 @@ func Parse(text []byte) (Set, diag.Findings) {
 
 	docs, err := splitDocuments(text)
 	if err != nil {
-		fs.Errorf("manifest", "", "check the YAML", "cannot be read: %s", err)
+		fs.Errorf("manifest", "", "check the YAML", "cannot be parsed: %s", err)
 		return set, fs
 	}
 
@@ -75,7 +76,7 @@ func splitDocuments(text []byte) ([][]byte, error) {
 	}
 }
 
-// isBlankDocument says that a document has only comments and separators.
+// isBlankDocument reports whether a document consists of comments and separators only.
 func isBlankDocument(doc []byte) bool {
 	for line := range strings.Lines(string(doc)) {
 		line = strings.TrimSpace(line)
@@ -87,7 +88,8 @@ func isBlankDocument(doc []byte) bool {
 	return true
 }
 
-// addDocument returns the set with one document more, if it can be decoded.
+// addDocument decodes a document and returns the set with it. It returns the set unchanged if the
+// document cannot be decoded.
 func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 	fields, ok := parseFields(doc, where, fs)
 	if !ok {
@@ -104,7 +106,7 @@ func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 		var c v1alpha1.Cluster
 		decodeDocument(fields, clusterShape(), &c, fieldChecker{where, fs})
 		if s.Cluster.Kind != "" {
-			fs.Errorf(where, "", "keep one Cluster; give others a file of their own", "is a second Cluster")
+			fs.Errorf(where, "", "keep one Cluster; move the others to files of their own", "is a second Cluster")
 			return s
 		}
 
@@ -119,7 +121,7 @@ func (s Set) addDocument(doc []byte, where string, fs *diag.Findings) Set {
 	return s
 }
 
-// parseFields reads a document as a tree of fields.
+// parseFields decodes a document into a tree of fields.
 func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, bool) {
 	var tree any
 	asJSON, err := yaml.YAMLToJSONStrict(doc)
@@ -132,7 +134,7 @@ func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, b
 			where,
 			"",
 			"check the YAML",
-			"cannot be read: %s",
+			"cannot be parsed: %s",
 			strings.TrimPrefix(err.Error(), "yaml: "),
 		)
 
@@ -141,17 +143,17 @@ func parseFields(doc []byte, where string, fs *diag.Findings) (map[string]any, b
 
 	fields, ok := tree.(map[string]any)
 	if !ok {
-		fs.Errorf(where, "", "begin it with apiVersion and kind", "is not a mapping of fields")
+		fs.Errorf(where, "", "start it with apiVersion and kind", "is not a mapping of fields")
 	}
 
 	return fields, ok
 }
 
-// parseKind returns the document's kind, or "" after saying what is wrong with it.
+// parseKind returns the kind of the document. It reports an unknown kind and returns "".
 func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 	version, _ := fields["apiVersion"].(string)
 	if version != v1alpha1.APIVersion {
-		fs.Errorf(where+": apiVersion", version, "write apiVersion: "+v1alpha1.APIVersion, "is not known")
+		fs.Errorf(where+": apiVersion", version, "write apiVersion: "+v1alpha1.APIVersion, "is not supported")
 	}
 
 	kinds := []string{v1alpha1.KindCluster, v1alpha1.KindInstanceGroup}
@@ -165,7 +167,7 @@ func parseKind(fields map[string]any, where string, fs *diag.Findings) string {
 		hint = "did you mean " + near + "?"
 	}
 
-	fs.Errorf(where+": kind", kind, hint, "is not known")
+	fs.Errorf(where+": kind", kind, hint, "is not a known kind")
 
 	return ""
 }
@@ -176,7 +178,8 @@ func metadataName(fields map[string]any) string {
 	return name
 }
 
-// decodeDocument checks fields against shape, drops what does not fit, and puts the rest into the document.
+// decodeDocument removes the fields that do not match shape, with a finding for each, and decodes
+// the others into into.
 func decodeDocument(fields map[string]any, shape any, into any, c fieldChecker) {
 	c.pruneFields("", fields, shape)
 	rest, err := json.Marshal(fields)
@@ -184,19 +187,20 @@ func decodeDocument(fields map[string]any, shape any, into any, c fieldChecker) 
 		err = json.Unmarshal(rest, into)
 	}
 
-	if err != nil { // a shape that does not fit its type; the test of shapes forbids it
-		c.fs.Errorf(c.document, "", "report this", "cannot be decoded: %s", err)
+	if err != nil { // the shape does not match its type, which TestShapesLeaveOutNoField prevents
+		c.fs.Errorf(c.document, "", "report this as a bug in Slipway", "cannot be decoded: %s", err)
 	}
 }
 
-// fieldChecker reports what in a document does not fit.
+// fieldChecker reports the unknown fields and wrong types of a document.
 type fieldChecker struct {
 	document string
 	fs       *diag.Findings
 }
 
-// pruneFields removes from got what shape has no place for, and reports it. Shape is a complete example of the document:
-// its members are the known fields, and its values have the right types. A map with the key "*" takes any key.
+// pruneFields removes the fields of got that do not match shape, with a finding for each. The shape
+// is a complete example of the document: its members are the known fields, and its values have the
+// right types. A map with the key "*" allows any key.
 func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	want, ok := shape.(map[string]any)
 	if !ok {
@@ -206,8 +210,8 @@ func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 	for _, key := range slices.Sorted(maps.Keys(got)) {
 		at := strings.TrimPrefix(path+"."+key, ".")
 		member, known := want[key]
-		if any, free := want["*"]; free {
-			member = any
+		if example, anyKey := want["*"]; anyKey {
+			member = example
 			known = true
 			at = path + "[" + key + "]"
 		}
@@ -217,7 +221,7 @@ func (c fieldChecker) pruneFields(path string, got map[string]any, shape any) {
 			c.reportUnknownField(at, key, slices.Sorted(maps.Keys(want)))
 			delete(got, key)
 		case got[key] == nil:
-			delete(got, key) // null is unset, as in Kubernetes
+			delete(got, key) // null means unset, as in Kubernetes
 		case !c.checkType(at, got[key], member):
 			delete(got, key)
 		}
@@ -233,7 +237,8 @@ func (c fieldChecker) reportUnknownField(at, key string, known []string) {
 	c.fs.Errorf(c.document+": "+at, "", hint, "is not a known field")
 }
 
-// checkType says whether got has the type of the example want, and goes down into objects and lists.
+// checkType reports whether got has the type of the example want. It descends into objects and
+// lists.
 func (c fieldChecker) checkType(at string, got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -286,6 +291,7 @@ func (c fieldChecker) checkItemTypes(at string, items []any, want any) bool {
 	return all
 }
 
+// typeName returns the type of a JSON value for findings.
 func typeName(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -298,7 +304,7 @@ func typeName(v any) string {
 		return "a boolean"
 	case float64:
 		if v != float64(int32(v)) {
-			return "a number with a fraction or too large"
+			return "a fractional or too large number"
 		}
 
 		return "an integer"
@@ -307,12 +313,13 @@ func typeName(v any) string {
 	return "empty"
 }
 
+// typeHint returns what to write for a value of the type of want.
 func typeHint(want any) string {
 	switch want.(type) {
 	case map[string]any:
-		return "fields under it, indented"
+		return "indented fields below it"
 	case []any:
-		return "one item a line, each with a dash"
+		return "one item per line, each with a dash"
 	case string:
 		return "it in quotes"
 	case bool:
@@ -322,16 +329,16 @@ func typeHint(want any) string {
 	return "a whole number without quotes"
 }
 
-// formatValue renders a wrong value, shortened.
+// formatValue renders a value for a finding, cut to 40 bytes.
 func formatValue(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return ""
 	}
 
-	const most = 40
-	if len(b) > most {
-		return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
+	const maxBytes = 40
+	if len(b) > maxBytes {
+		return string(bytes.ToValidUTF8(b[:maxBytes], nil)) + "…"
 	}
 
 	return strings.Trim(string(b), `"`)

@@ -8,14 +8,14 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// clusterShape and groupShape are the documents' trees with every field set: what strict decoding compares with. A
-// test holds that they leave out no field.
+// clusterShape returns a Cluster with every field set, as a JSON tree. Strict decoding compares
+// documents with it. A test checks that no field is missing here.
 func clusterShape() any {
-	one := map[string]string{"*": "x"}
+	anyKey := map[string]string{"*": "x"}
 	return toJSONTree(v1alpha1.Cluster{
 		APIVersion: "x",
 		Kind:       "x",
-		Metadata:   v1alpha1.Metadata{Name: "x", Labels: one},
+		Metadata:   v1alpha1.Metadata{Name: "x", Labels: anyKey},
 		Spec: v1alpha1.ClusterSpec{
 			KubernetesVersion: "x",
 			CloudProvider: v1alpha1.CloudProvider{
@@ -26,31 +26,7 @@ func clusterShape() any {
 					SecurityGroups:   v1alpha1.Existing{ControlPlane: "x", Worker: "x"},
 				},
 			},
-			Networking: v1alpha1.Networking{
-				NetworkCIDR:           "x",
-				PodCIDR:               "x",
-				ServiceClusterIPRange: "x",
-				CNI:                   "x",
-				NATGateways:           "x",
-				DNSDomain:             "x",
-				VPCPeerings: []v1alpha1.VPCPeering{{
-					Name:        "x",
-					NetworkID:   "x",
-					CIDRs:       []string{"x"},
-					RouteTables: []string{"x"},
-				}},
-				NetworkID:         "x",
-				InternetGatewayID: "x",
-				VPCEndpoints:      []string{"x"},
-				Subnets: []v1alpha1.Subnet{{
-					Name:   "x",
-					Zone:   "x",
-					Type:   "x",
-					CIDR:   "x",
-					ID:     "x",
-					Egress: "x",
-				}},
-			},
+			Networking: networkingShape(),
 			API: v1alpha1.APIAccess{
 				Access:         []string{"x"},
 				LoadBalancer:   v1alpha1.LoadBalancer{Type: "x"},
@@ -73,17 +49,47 @@ func clusterShape() any {
 				InstanceConnectSecurityGroup: "x",
 			},
 			DeletionProtection: true,
-			Tags:               one,
+			Tags:               anyKey,
 		},
 	})
 }
 
+func networkingShape() v1alpha1.Networking {
+	return v1alpha1.Networking{
+		NetworkCIDR:           "x",
+		PodCIDR:               "x",
+		ServiceClusterIPRange: "x",
+		CNI:                   "x",
+		NATGateways:           "x",
+		DNSDomain:             "x",
+		VPCPeerings: []v1alpha1.VPCPeering{{
+			Name:        "x",
+			NetworkID:   "x",
+			CIDRs:       []string{"x"},
+			RouteTables: []string{"x"},
+		}},
+		NetworkID:         "x",
+		InternetGatewayID: "x",
+		VPCEndpoints:      []string{"x"},
+		Subnets: []v1alpha1.Subnet{{
+			Name:   "x",
+			Zone:   "x",
+			Type:   "x",
+			CIDR:   "x",
+			ID:     "x",
+			Egress: "x",
+		}},
+	}
+}
+
+// groupShape returns an InstanceGroup with every field set, as a JSON tree, for the same purpose as
+// clusterShape.
 func groupShape() any {
-	one := map[string]string{"*": "x"}
+	anyKey := map[string]string{"*": "x"}
 	return toJSONTree(v1alpha1.InstanceGroup{
 		APIVersion: "x",
 		Kind:       "x",
-		Metadata:   v1alpha1.Metadata{Name: "x", Labels: one},
+		Metadata:   v1alpha1.Metadata{Name: "x", Labels: anyKey},
 		Spec: v1alpha1.InstanceGroupSpec{
 			Role:           "x",
 			MachineType:    "x",
@@ -115,15 +121,15 @@ func groupShape() any {
 				PoolState:                "x",
 				ReuseOnScaleIn:           true,
 			},
-			NodeLabels:               one,
+			NodeLabels:               anyKey,
 			Taints:                   []string{"x"},
-			CloudLabels:              one,
+			CloudLabels:              anyKey,
 			AdditionalSecurityGroups: []string{"x"},
 			IAM:                      v1alpha1.GroupIAM{Policies: []string{"x"}, InlinePolicy: "x"},
 			Kubelet: v1alpha1.Kubelet{
-				KubeReserved:   one,
-				SystemReserved: one,
-				EvictionHard:   one,
+				KubeReserved:   anyKey,
+				SystemReserved: anyKey,
+				EvictionHard:   anyKey,
 			},
 			AdditionalUserData: []v1alpha1.UserData{{Name: "x", Type: "x", Content: "x"}},
 			InstanceMetadata:   v1alpha1.InstanceMetadata{HTTPPutResponseHopLimit: 1},
@@ -140,6 +146,7 @@ func volumeShape() v1alpha1.Volume {
 	}
 }
 
+// toJSONTree converts a document into the generic values of encoding/json.
 func toJSONTree(doc any) any {
 	var tree any
 	b, err := json.Marshal(doc)
@@ -148,7 +155,7 @@ func toJSONTree(doc any) any {
 	}
 
 	if err != nil {
-		panic("a document of plain fields is always JSON: " + err.Error())
+		panic("encode a document as JSON: " + err.Error())
 	}
 
 	return tree

@@ -2,10 +2,11 @@
 
 package manifest
 
-// ClusterKey is where a cluster's Cluster document lies in the state store.
+// ClusterKey returns the key of a cluster's Cluster document in the state store.
 func ClusterKey(cluster string) string { return cluster + "/cluster.yaml" }
 
-// GroupKey is where a group's document lies; an empty group gives the prefix of all.
+// GroupKey returns the key of a group's document in the state store. For an empty group name it
+// returns the prefix of the keys of all groups.
 func GroupKey(cluster, group string) string {
 	prefix := cluster + "/instancegroups/"
 	if group == "" {
@@ -15,5 +16,5 @@ func GroupKey(cluster, group string) string {
 	return prefix + group + ".yaml"
 }
 
-// AssetsKey is where a cluster's pinned asset catalogue lies.
+// AssetsKey returns the key of a cluster's pinned asset catalogue in the state store.
 func AssetsKey(cluster string) string { return cluster + "/assets.yaml" }

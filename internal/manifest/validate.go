@@ -19,7 +19,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// The values of fields that are a choice.
+// The values of spec.networking.natGateways and of spec.api.loadBalancer.type.
 const (
 	NATPerZone            = "PerZone"
 	NATSingle             = "Single"
@@ -29,33 +29,35 @@ const (
 	LoadBalancerElasticIP = "ElasticIP"
 )
 
-// maxNameLength of a cluster and a group: both enter names that AWS limits (an IAM role's to 64 characters).
+// maxNameLength is the longest name of a cluster or group, in characters. Both are parts of names
+// that AWS limits; an IAM role name has at most 64 characters.
 const maxNameLength = 40
 
-// AWS's limits on tags; Slipway's own take some of the 50.
+// Limits of tags. AWS allows 50 tags on a resource, including Slipway's own.
 const (
 	maxTags     = 40
 	maxTagKey   = 128
 	maxTagValue = 256
 )
 
-// etcd's own limits on its timing (its documentation, Tuning).
+// Limits that etcd sets for its timing (etcd documentation, Tuning).
 const (
 	electionPerHeartbeat = 5
 	maxElectionMS        = 50000
 )
 
-// ValidName says whether name may be a cluster's or a group's.
+// ValidName reports whether name is a valid name of a cluster or group: a DNS label of at most 40
+// characters.
 func ValidName(name string) bool {
 	return len(name) <= maxNameLength && len(validation.IsDNS1123Label(name)) == 0
 }
 
-// Validate returns everything that is wrong with a defaulted set. It calls nothing.
+// Validate returns all findings about a defaulted set. It is a pure function: it calls no API.
 func Validate(s Set) diag.Findings {
 	var fs diag.Findings
 	v := validator{fs: &fs, pathPrefix: "cluster/" + s.Cluster.Metadata.Name + ": "}
 	if s.Cluster.Kind == "" {
-		fs.Errorf("manifest", "", "add a document of kind Cluster", "has no Cluster")
+		fs.Errorf("manifest", "", "add a document of kind Cluster", "contains no Cluster")
 	} else {
 		v.checkCluster(s.Cluster)
 	}
@@ -66,10 +68,10 @@ func Validate(s Set) diag.Findings {
 	return fs
 }
 
-// validator adds findings under one document's path.
+// validator adds findings about one document.
 type validator struct {
 	fs         *diag.Findings
-	pathPrefix string
+	pathPrefix string // such as "cluster/demo: "
 }
 
 func (v validator) errorf(path, value, hint, format string, args ...any) {
@@ -80,7 +82,7 @@ func (v validator) warnf(path, value, hint, format string, args ...any) {
 	v.fs.Warnf(v.pathPrefix+path, value, hint, format, args...)
 }
 
-// checkChoice checks a field that is a choice.
+// checkChoice reports a value that is not one of choices.
 func (v validator) checkChoice(path, value string, choices ...string) {
 	if slices.Contains(choices, value) {
 		return
@@ -94,7 +96,7 @@ func (v validator) checkChoice(path, value string, choices ...string) {
 	v.errorf(path, value, hint, "is not one of %s", strings.Join(choices, ", "))
 }
 
-// checkRange checks a number with limits.
+// checkRange reports a number that is less than low or greater than high.
 func (v validator) checkRange(path string, n, low, high int) {
 	if n < low || n > high {
 		v.errorf(path, strconv.Itoa(n), fmt.Sprintf("use %d to %d", low, high), "is out of range")
@@ -109,7 +111,7 @@ func (v validator) checkCluster(c v1alpha1.Cluster) {
 			"spec.kubernetesVersion",
 			c.Spec.KubernetesVersion,
 			"write it as "+DefaultKubernetesVersion+`, without "v"`,
-			"is not a version of Kubernetes",
+			"is not a valid Kubernetes version",
 		)
 	}
 
@@ -203,7 +205,7 @@ func (v validator) checkAPI(api v1alpha1.APIAccess) {
 	}
 }
 
-// checkDownloadSources checks the addresses that machines download from.
+// checkDownloadSources checks the locations that machines download from.
 func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 	if repo := spec.Assets.FileRepository; repo != "" {
 		u, err := url.Parse(repo)
@@ -212,7 +214,7 @@ func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 				"spec.assets.fileRepository",
 				hidePassword(repo),
 				"write it as https://files.example.com/path",
-				"is not an HTTP address without a password",
+				"must be an http or https URL without credentials",
 			)
 		}
 	}
@@ -222,7 +224,7 @@ func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 			"spec.assets.containerRegistry",
 			registry,
 			"write it as registry.example.com:5000/path, without https://",
-			"is not a registry's address",
+			"is not a valid registry address",
 		)
 	}
 
@@ -231,12 +233,12 @@ func (v validator) checkDownloadSources(spec v1alpha1.ClusterSpec) {
 			"spec.configStore.base",
 			hidePassword(base),
 			"write it as s3://bucket/prefix",
-			"is not a place on S3",
+			"is not a valid s3:// URL",
 		)
 	}
 }
 
-// hidePassword keeps a password in a URL out of findings.
+// hidePassword returns the URL for use in a finding, with its password replaced.
 func hidePassword(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.User == nil {
@@ -251,15 +253,15 @@ func (v validator) checkTags(path string, tags map[string]string) {
 		v.errorf(
 			path,
 			strconv.Itoa(len(tags)),
-			fmt.Sprintf("keep %d", maxTags),
-			"are more tags than AWS has room for",
+			fmt.Sprintf("use at most %d", maxTags),
+			"exceeds the number of tags that AWS allows",
 		)
 	}
 
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		at := path + "[" + key + "]"
 		if isReservedTag(key) {
-			v.errorf(at, "", "use another key", "is a key that Slipway, Kubernetes or AWS sets")
+			v.errorf(at, "", "use another key", "is reserved: Slipway, Kubernetes or AWS sets this key")
 		}
 
 		if key == "" || len(key) > maxTagKey || len(tags[key]) > maxTagValue {
@@ -280,7 +282,7 @@ func isReservedTag(key string) bool {
 		strings.HasPrefix(low, "k8s.io/cluster-autoscaler/")
 }
 
-// The patterns of names that others define.
+// Patterns of names that AWS and registries define.
 func zonePattern() *regexp.Regexp   { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d[a-z]$`) }
 func regionPattern() *regexp.Regexp { return regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d$`) }
 func s3Pattern() *regexp.Regexp {

@@ -8,7 +8,8 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// checkElasticIP checks that the one machine that has the API's address can have one.
+// checkElasticIP checks that a cluster with an elastic IP address for the API has one control-plane
+// machine, in a Public subnet.
 func (v validator) checkElasticIP(s Set) {
 	if s.Cluster.Spec.API.LoadBalancer.Type != LoadBalancerElasticIP {
 		return
@@ -29,7 +30,7 @@ func (v validator) checkElasticIP(s Set) {
 				"spec.api.loadBalancer.type",
 				LoadBalancerElasticIP,
 				"use Public, or one control-plane machine",
-				"is for one control-plane machine, not %d",
+				"requires exactly one control-plane machine, not %d",
 				g.Spec.MinSize,
 			)
 		}
@@ -39,8 +40,8 @@ func (v validator) checkElasticIP(s Set) {
 				v.errorf(
 					"spec.api.loadBalancer.type",
 					LoadBalancerElasticIP,
-					"put the control plane into a Public subnet",
-					"needs the control plane in Public subnets: %s is none",
+					"use a Public subnet for the control plane",
+					"requires the control plane in Public subnets: %s is not Public",
 					name,
 				)
 			}
@@ -48,18 +49,18 @@ func (v validator) checkElasticIP(s Set) {
 	}
 }
 
-// checkAPISubnets checks that a public load balancer has somewhere to be.
+// checkAPISubnets checks that a public load balancer has a Public or Utility subnet.
 func (v validator) checkAPISubnets(spec v1alpha1.ClusterSpec) {
-	edge := slices.ContainsFunc(
+	hasEdge := slices.ContainsFunc(
 		spec.Networking.Subnets,
 		func(s v1alpha1.Subnet) bool { return s.Type != v1alpha1.SubnetPrivate },
 	)
-	if spec.API.LoadBalancer.Type == LoadBalancerPublic && len(spec.Networking.Subnets) > 0 && !edge {
+	if spec.API.LoadBalancer.Type == LoadBalancerPublic && len(spec.Networking.Subnets) > 0 && !hasEdge {
 		v.errorf(
 			"spec.api.loadBalancer.type",
 			LoadBalancerPublic,
 			"add a Utility or Public subnet in each zone, or set it to Internal",
-			"needs a subnet that leads to the internet",
+			"needs a subnet with a route to the internet",
 		)
 	}
 }

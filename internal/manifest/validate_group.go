@@ -16,16 +16,17 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// maxControlPlaneSlots is more machines than a control plane may have.
+// maxControlPlaneSlots bounds the slot names, control-plane-a to control-plane-z. Valid control
+// planes have at most 5.
 const maxControlPlaneSlots = 26
 
-// maxGroupSize is a sane limit on one group; AWS's own quota is far below.
+// maxGroupSize limits the machines of one group. AWS's default quota is far lower.
 const maxGroupSize = 1000
 
-// minControlPlaneMiB is what kubeadm asks of a control-plane machine (1700 MB).
+// minControlPlaneMiB is the memory that kubeadm requires of a control-plane machine (1700 MB).
 const minControlPlaneMiB = 1700
 
-// minRootGiB is the size of Debian's own image.
+// minRootGiB is the size of the Debian image.
 const minRootGiB = 8
 
 func (v validator) checkGroups(s Set) {
@@ -41,7 +42,7 @@ func (v validator) checkGroups(s Set) {
 				"metadata.name",
 				g.Metadata.Name,
 				"use each name once",
-				"is the name of another InstanceGroup too",
+				"is also the name of another InstanceGroup",
 			)
 		}
 
@@ -65,7 +66,7 @@ func (v validator) checkGroups(s Set) {
 			"instance groups",
 			"",
 			"keep one InstanceGroup of role ControlPlane; its minSize is the number of machines",
-			"%d of them have role ControlPlane, not 1",
+			"%d have role ControlPlane, but exactly 1 is required",
 			controlPlanes,
 		)
 	}
@@ -74,7 +75,8 @@ func (v validator) checkGroups(s Set) {
 	v.checkPodCapacity(s.Cluster.Spec.Networking.PodCIDR, machines)
 }
 
-// checkSlotNames checks that no group has the name of a control plane's slot: both name an auto scaling group.
+// checkSlotNames checks that no group has the name of a control-plane slot, since both are names of
+// Auto Scaling groups.
 func (v validator) checkSlotNames(groups []v1alpha1.InstanceGroup, names map[string]bool) {
 	for _, g := range groups {
 		if g.Spec.Role != v1alpha1.RoleControlPlane {
@@ -96,16 +98,17 @@ func (v validator) checkSlotNames(groups []v1alpha1.InstanceGroup, names map[str
 	}
 }
 
-// checkPodCapacity checks that every machine there may be can have its /24 of pods.
+// checkPodCapacity checks that the pod range has a /24 for each of the machines that the groups can
+// have.
 func (v validator) checkPodCapacity(podCIDR string, machines int) {
 	pods, err := netip.ParsePrefix(podCIDR)
 	if err != nil || !pods.Addr().Is4() || pods.Bits() > nodePodPrefix {
-		return // said elsewhere
+		return // checkNetworking reports it
 	}
 
 	if room := 1 << (nodePodPrefix - pods.Bits()); machines > room {
 		v.errorf("spec.networking.podCIDR", podCIDR, "use a larger range, or smaller groups",
-			"has a /24 for %d machines; the groups may have %d", room, machines)
+			"has a /24 for %d machines, but the groups may have %d", room, machines)
 	}
 }
 
@@ -137,7 +140,7 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 				slices.Sorted(maps.Keys(knownDistributions())),
 				", ",
 			)+", ssm:/PARAMETER, 136693071363/debian-12-amd64-* or ami-0123456789abcdef0",
-			"is neither a distribution, nor an SSM parameter, nor an owner's name, nor an AMI",
+			"is not a distribution, an SSM parameter, OWNER/NAME or an AMI ID",
 		)
 	}
 
@@ -168,12 +171,12 @@ func (v validator) checkGroup(g v1alpha1.InstanceGroup, c v1alpha1.Cluster) {
 }
 
 func (v validator) reportUnknownType(path, name string) {
-	hint := "see aws ec2 describe-instance-types"
+	hint := "list the types with: aws ec2 describe-instance-types"
 	if near := nearestInstanceType(name); near != "" {
 		hint = "did you mean " + near + "?"
 	}
 
-	v.errorf(path, name, hint, "is not an EC2 instance type that exists")
+	v.errorf(path, name, hint, "is not a known EC2 instance type")
 }
 
 func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
@@ -198,7 +201,7 @@ func (v validator) checkMachineType(spec v1alpha1.InstanceGroupSpec) {
 			"spec.image",
 			spec.Image,
 			"use "+right,
-			"is not of %s's architecture %s",
+			"does not match %s, whose architecture is %s",
 			spec.MachineType,
 			t.Arch,
 		)
@@ -211,8 +214,8 @@ func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 			v.errorf(
 				"spec.minSize",
 				strconv.Itoa(n),
-				"use 1, 3 or 5: etcd needs a majority, which an even number does not make safer",
-				"is not a number of control-plane machines",
+				"use 1, 3 or 5: an even number of etcd members tolerates no more failures",
+				"is not a valid number of control-plane machines",
 			)
 		}
 
@@ -220,8 +223,8 @@ func (v validator) checkSizes(spec v1alpha1.InstanceGroupSpec) {
 			v.errorf(
 				"spec.maxSize",
 				strconv.Itoa(spec.MaxSize),
-				"leave it out, or make it minSize",
-				"of a control plane must be minSize %d",
+				"leave it out, or set it to minSize",
+				"must equal minSize %d in a control plane",
 				spec.MinSize,
 			)
 		}
@@ -253,12 +256,12 @@ func (v validator) checkGroupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1
 
 	for i, name := range spec.Subnets {
 		at := fmt.Sprintf("spec.subnets[%d]", i)
-		v.checkUnique(at, name, seen, i, "is subnets[%d] too")
+		v.checkUnique(at, name, seen, i, "duplicates subnets[%d]")
 		s, ok := known[name]
 		zones[s.Zone] = true
 
 		switch {
-		case c.Kind == "": // a group by itself: its cluster is not at hand
+		case c.Kind == "": // the manifest contains no cluster, so its subnets are unknown
 		case !ok:
 			v.errorf(
 				at,
@@ -268,18 +271,18 @@ func (v validator) checkGroupSubnets(spec v1alpha1.InstanceGroupSpec, c v1alpha1
 			)
 
 		case s.Type == v1alpha1.SubnetUtility:
-			v.errorf(at, name, "use a Private or a Public one", "is a Utility subnet: no machines lie there")
+			v.errorf(at, name, "use a Private or a Public subnet", "is a Utility subnet, which cannot contain machines")
 		}
 	}
 
 	if c.Kind != "" && spec.Role == v1alpha1.RoleControlPlane && spec.MinSize > 1 &&
 		len(zones) < min(spec.MinSize, 3) {
 		v.warnf("spec.subnets", strings.Join(spec.Subnets, ", "), "use Private subnets in three zones",
-			"are in too few zones (%d): losing one may take etcd's majority", len(zones))
+			"are in too few zones (%d): losing one zone can lose the majority of etcd", len(zones))
 	}
 }
 
-// volumeLimits are EBS's, by type (EC2 User Guide, Amazon EBS volume types).
+// volumeLimits are the limits of an EBS volume type (EC2 User Guide, Amazon EBS volume types).
 type volumeLimits struct {
 	minGiB, maxGiB, minIOPS, maxIOPS, iopsPerGiB int
 }
@@ -292,7 +295,8 @@ func volumeLimitsByType() map[string]volumeLimits {
 	}
 }
 
-// EBS's limits on gp3's throughput in MiB/s: 2000, and a quarter MiB/s for each IOPS.
+// Limits of the throughput of gp3 in MiB/s: at most 2000, and at most a quarter MiB/s for each
+// IOPS.
 const (
 	maxThroughput      = 2000
 	iopsPerMiBs        = 4
@@ -307,14 +311,14 @@ func (v validator) checkVolume(path string, vol v1alpha1.Volume) {
 	}
 
 	v.checkRange(path+".size", vol.Size, limits.minGiB, limits.maxGiB)
-	// What is included in a gp3 volume has no ratio to its size.
+	// The IOPS that are included in the price of a gp3 volume do not depend on its size.
 	most := min(limits.maxIOPS, max(limits.iopsPerGiB*vol.Size, limits.minIOPS))
 	if vol.IOPS < limits.minIOPS || vol.IOPS > most {
 		v.errorf(
 			path+".iops",
 			strconv.Itoa(vol.IOPS),
 			fmt.Sprintf("use %d to %d", limits.minIOPS, most),
-			"is not what %s of %d GiB has",
+			"is not a valid number of IOPS for %s with %d GiB",
 			vol.Type,
 			vol.Size,
 		)
@@ -338,7 +342,7 @@ func (v validator) checkThroughput(path string, vol v1alpha1.Volume) {
 			path,
 			strconv.Itoa(vol.Throughput),
 			fmt.Sprintf("use %d to %d, or more iops", includedThroughput, most),
-			"is not what gp3 with %d IOPS has",
+			"is not a valid throughput for gp3 with %d IOPS",
 			vol.IOPS,
 		)
 	}
@@ -348,7 +352,7 @@ func (v validator) checkNodeLabels(labels map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		at := "spec.nodeLabels[" + key + "]"
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			v.errorf(at, "", "write the key as example.com/name", "is not a label key: %s", problems[0])
+			v.errorf(at, "", "write the key as example.com/name", "is not a valid label key: %s", problems[0])
 		}
 
 		if problems := validation.IsValidLabelValue(labels[key]); len(problems) > 0 {
@@ -356,7 +360,7 @@ func (v validator) checkNodeLabels(labels map[string]string) {
 				at,
 				labels[key],
 				"use letters, digits, dashes, dots and underscores",
-				"is not a label value: %s",
+				"is not a valid label value: %s",
 				problems[0],
 			)
 		}
@@ -366,13 +370,14 @@ func (v validator) checkNodeLabels(labels map[string]string) {
 				at,
 				"",
 				"use node.kubernetes.io/ or a domain of your own",
-				"is a label that Kubernetes does not let a kubelet set",
+				"is a label that Kubernetes does not allow kubelets to set",
 			)
 		}
 	}
 }
 
-// isRestrictedLabel is NodeRestriction's rule, strictly: of Kubernetes's domains only these two are open to users.
+// isRestrictedLabel reports whether the NodeRestriction admission plugin forbids kubelets to set a
+// label. Of the Kubernetes domains, only node.kubernetes.io and kubelet.kubernetes.io are allowed.
 func isRestrictedLabel(key string) bool {
 	domain, _, found := strings.Cut(key, "/")
 	if !found {
@@ -391,18 +396,18 @@ func (v validator) checkTaint(path, taint string) {
 	hint := "write it as key=value:NoSchedule"
 	rest, effect, ok := strings.Cut(taint, ":")
 	if !ok {
-		v.errorf(path, taint, hint, "has no effect")
+		v.errorf(path, taint, hint, "has no taint effect")
 		return
 	}
 
 	v.checkChoice(path, effect, "NoSchedule", "PreferNoSchedule", "NoExecute")
 	key, value, _ := strings.Cut(rest, "=")
 	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-		v.errorf(path, taint, hint, "has a key that is none: %s", problems[0])
+		v.errorf(path, taint, hint, "has an invalid key: %s", problems[0])
 	}
 
 	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
-		v.errorf(path, taint, hint, "has a value that is none: %s", problems[0])
+		v.errorf(path, taint, hint, "has an invalid value: %s", problems[0])
 	}
 }
 

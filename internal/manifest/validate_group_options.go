@@ -16,17 +16,18 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// EC2's limits: security groups of an interface, ours among them, and user data of which ours takes a quarter.
+// Limits of AWS. A network interface allows 5 security groups, one of which is Slipway's. User data
+// is limited to 16 KiB, of which Slipway's own part uses up to 4 KiB.
 const (
 	maxAdditionalSecurityGroups = 4
 	maxAdditionalUserData       = 16384 - 4096
-	mimePartOverhead            = 200 // headers of one part of a MIME message
+	mimePartOverhead            = 200 // bytes of the headers of a MIME part
 	maxManagedPolicies          = 10  // managed policies of a role
 	maxInlinePolicy             = 8192
-	maxGroupTags                = 36 // what Slipway's own leave of the 50 tags of an auto scaling group
+	maxGroupTags                = 36 // 50 tags of an Auto Scaling group without Slipway's own
 )
 
-// toVolume is the size and speed of a root volume.
+// toVolume returns the fields that a root volume and an etcd volume have in common.
 func toVolume(r v1alpha1.RootVolume) v1alpha1.Volume {
 	return v1alpha1.Volume{
 		Type:       r.Type,
@@ -36,7 +37,8 @@ func toVolume(r v1alpha1.RootVolume) v1alpha1.Volume {
 	}
 }
 
-// checkGroupOptions checks what a group has beside its role's own: tags, security groups, rights, reservations, user data.
+// checkGroupOptions checks the optional settings of a group: tags, security groups, permissions,
+// kubelet settings, user data, autoscaling, mixed instances and the warm pool.
 func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 	v.checkTags("spec.cloudLabels", spec.CloudLabels)
 	v.checkSecurityGroups(spec.AdditionalSecurityGroups)
@@ -45,7 +47,7 @@ func (v validator) checkGroupOptions(spec v1alpha1.InstanceGroupSpec) {
 			"spec.rootVolume.encryptionKey",
 			key,
 			"write it as arn:aws:kms:us-east-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab",
-			"is not a KMS key's ARN",
+			"is not a valid KMS key ARN",
 		)
 	}
 
@@ -74,7 +76,7 @@ func (v validator) checkAutoscale(spec v1alpha1.InstanceGroupSpec) {
 			"spec.autoscale",
 			"true",
 			"leave it out",
-			"is for workers: a control plane's size is the number of etcd members",
+			"is for workers: the size of a control plane is its number of etcd members",
 		)
 
 	case spec.Role == v1alpha1.RoleWorker && spec.MinSize == spec.MaxSize:
@@ -85,8 +87,8 @@ func (v validator) checkAutoscale(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			"spec.autoscale",
 			"true",
-			fmt.Sprintf("keep %d", maxGroupTags),
-			"needs a tag for each label and taint: with cloudLabels these are %d, more than an auto scaling group has room for",
+			fmt.Sprintf("use at most %d", maxGroupTags),
+			"needs a tag for each label and taint: with cloudLabels %d tags, more than an Auto Scaling group allows",
 			n,
 		)
 	}
@@ -97,22 +99,22 @@ func (v validator) checkSecurityGroups(ids []string) {
 		v.errorf(
 			"spec.additionalSecurityGroups",
 			strconv.Itoa(len(ids)),
-			fmt.Sprintf("keep %d", maxAdditionalSecurityGroups),
-			"are more than an interface may have",
+			fmt.Sprintf("use at most %d", maxAdditionalSecurityGroups),
+			"exceeds the number of security groups that a network interface allows",
 		)
 	}
 
 	seen := map[string]int{}
 	for i, id := range ids {
 		at := fmt.Sprintf("spec.additionalSecurityGroups[%d]", i)
-		v.checkUnique(at, id, seen, i, "is additionalSecurityGroups[%d] too")
+		v.checkUnique(at, id, seen, i, "duplicates additionalSecurityGroups[%d]")
 		v.checkSecurityGroup(at, id)
 	}
 }
 
 func (v validator) checkSecurityGroup(path, id string) {
 	if !isResourceID(id, "sg") {
-		v.errorf(path, id, "write it as sg-0123456789abcdef0", "is not the id of a security group")
+		v.errorf(path, id, "write it as sg-0123456789abcdef0", "is not a valid security group ID")
 	}
 }
 
@@ -122,7 +124,7 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			"spec.iam",
 			"",
-			"give rights to a group of workers, or better to a pod's own service account",
+			"grant the permissions to a worker group, or better to the service account of a pod",
 			"is for workers only",
 		)
 	}
@@ -131,8 +133,8 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			"spec.iam.policies",
 			strconv.Itoa(len(iam.Policies)),
-			fmt.Sprintf("keep %d", maxManagedPolicies),
-			"are more than a role may have",
+			fmt.Sprintf("use at most %d", maxManagedPolicies),
+			"exceeds the number of managed policies that a role allows",
 		)
 	}
 
@@ -140,22 +142,22 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 
 	for i, arn := range iam.Policies {
 		at := fmt.Sprintf("spec.iam.policies[%d]", i)
-		v.checkUnique(at, arn, seen, i, "is policies[%d] too")
-		if !regexp.MustCompile(
-			`^arn:aws(-cn|-us-gov)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`,
-		).MatchString(
-			arn,
-		) {
+		v.checkUnique(at, arn, seen, i, "duplicates policies[%d]")
+		if !policyPattern().MatchString(arn) {
 			v.errorf(
 				at,
 				arn,
 				"write it as arn:aws:iam::123456789012:policy/NAME",
-				"is not a managed policy's ARN",
+				"is not a valid managed policy ARN",
 			)
 		}
 	}
 
-	if iam.InlinePolicy == "" {
+	v.checkInlinePolicy(iam.InlinePolicy)
+}
+
+func (v validator) checkInlinePolicy(policy string) {
+	if policy == "" {
 		return
 	}
 
@@ -163,8 +165,7 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		Version   string
 		Statement any
 	}
-	if err := json.Unmarshal([]byte(iam.InlinePolicy), &doc); err != nil || doc.Statement == nil ||
-		doc.Version == "" {
+	if err := json.Unmarshal([]byte(policy), &doc); err != nil || doc.Statement == nil || doc.Version == "" {
 		v.errorf(
 			"spec.iam.inlinePolicy",
 			"",
@@ -173,12 +174,12 @@ func (v validator) checkGroupIAM(spec v1alpha1.InstanceGroupSpec) {
 		)
 	}
 
-	if len(iam.InlinePolicy) > maxInlinePolicy {
+	if len(policy) > maxInlinePolicy {
 		v.errorf(
 			"spec.iam.inlinePolicy",
-			strconv.Itoa(len(iam.InlinePolicy)),
-			"make a managed policy of it",
-			"has more bytes than the %d there is room for",
+			strconv.Itoa(len(policy)),
+			"create a managed policy from it",
+			"exceeds the limit of %d bytes",
 			maxInlinePolicy,
 		)
 	}
@@ -189,12 +190,13 @@ func (v validator) checkQuantities(path string, set map[string]string) {
 		at := path + "[" + key + "]"
 		v.checkChoice(at, key, "cpu", "memory", "ephemeral-storage", "pid")
 		if q, err := resource.ParseQuantity(set[key]); err != nil || q.Sign() < 0 {
-			v.errorf(at, set[key], "write it as 500Mi or 100m", "is not a quantity")
+			v.errorf(at, set[key], "write it as 500Mi or 100m", "is not a valid quantity")
 		}
 	}
 }
 
-// checkEviction checks the kubelet's signals; a threshold is a quantity or a share.
+// checkEviction checks the kubelet's eviction thresholds. A threshold is a quantity or a
+// percentage.
 func (v validator) checkEviction(set map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(set)) {
 		at := "spec.kubelet.evictionHard[" + key + "]"
@@ -208,21 +210,21 @@ func (v validator) checkEviction(set map[string]string) {
 			"imagefs.inodesFree",
 			"pid.available",
 		)
-		if share, ok := strings.CutSuffix(set[key], "%"); ok {
-			if n, err := strconv.ParseFloat(share, 64); err != nil || n <= 0 || n >= 100 {
-				v.errorf(at, set[key], "write it as 10%", "is not a share between 0 and 100 %%")
+		if percent, ok := strings.CutSuffix(set[key], "%"); ok {
+			if n, err := strconv.ParseFloat(percent, 64); err != nil || n <= 0 || n >= 100 {
+				v.errorf(at, set[key], "write it as 10%", "is not a percentage between 0 and 100 %%")
 			}
 
 			continue
 		}
 
 		if q, err := resource.ParseQuantity(set[key]); err != nil || q.Sign() <= 0 {
-			v.errorf(at, set[key], "write it as 200Mi or 10%", "is neither a quantity nor a share")
+			v.errorf(at, set[key], "write it as 200Mi or 10%", "is neither a quantity nor a percentage")
 		}
 	}
 }
 
-// UserDataTypes are the MIME types that cloud-init takes.
+// UserDataTypes returns the MIME types of user data parts that cloud-init supports.
 func UserDataTypes() []string {
 	return []string{
 		"text/x-shellscript", "text/x-shellscript-per-boot", "text/x-shellscript-per-instance", "text/x-shellscript-per-once",
@@ -241,14 +243,14 @@ func (v validator) checkUserData(parts []v1alpha1.UserData, format string) {
 
 	for i, p := range parts {
 		at := fmt.Sprintf("spec.additionalUserData[%d]", i)
-		v.checkUnique(at+".name", p.Name, seen, i, "is the name of additionalUserData[%d] too")
+		v.checkUnique(at+".name", p.Name, seen, i, "is also the name of additionalUserData[%d]")
 		if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(p.Name) ||
 			p.Name == "00-slipway" {
 			v.errorf(
 				at+".name",
 				p.Name,
 				"use up to 64 letters, digits, dots, dashes and underscores",
-				"is not a name for a part of user data",
+				"is not a valid name for a part of user data",
 			)
 		}
 
@@ -269,10 +271,14 @@ func (v validator) checkUserData(parts []v1alpha1.UserData, format string) {
 			"spec.additionalUserData",
 			strconv.Itoa(size),
 			"fetch the larger part from S3 instead",
-			"has more bytes than the %d that EC2 leaves",
+			"exceeds the %d bytes that the limit of EC2 leaves",
 			maxAdditionalUserData,
 		)
 	}
+}
+
+func policyPattern() *regexp.Regexp {
+	return regexp.MustCompile(`^arn:aws(-cn|-us-gov)?:iam::(aws|\d{12}):policy/[\w+=,.@/-]+$`)
 }
 
 func keyPattern() *regexp.Regexp {

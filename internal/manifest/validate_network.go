@@ -11,8 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// AWS's limits on the prefix length of a VPC and of a subnet, and Kubernetes's on the Service range: 20 bits at most
-// (kube-apiserver's --service-cluster-ip-range), and room for the tenth address, which is CoreDNS's.
+// Limits of prefix lengths: those of AWS for VPCs and subnets, and those of Kubernetes for the
+// Service range. That range has at most 20 host bits (kube-apiserver's --service-cluster-ip-range),
+// and contains the tenth address, which CoreDNS has.
 const (
 	minVPCPrefix     = 16
 	maxVPCPrefix     = 28
@@ -21,11 +22,12 @@ const (
 	nodePodPrefix    = 24
 )
 
-// dockerRange is where Docker puts its bridge; a VPC that overlaps it cannot be reached from containers of an
-// operator's machine, and AWS services such as Cloud9 and SageMaker cannot use it (S5.10).
+// dockerRange returns the range of Docker's bridge. Containers on an operator's machine cannot
+// reach a VPC that overlaps it, and AWS services such as Cloud9 and SageMaker cannot use such a
+// VPC.
 func dockerRange() netip.Prefix { return netip.MustParsePrefix("172.17.0.0/16") }
 
-// fieldCIDR is a range with the field that it comes from.
+// fieldCIDR is an address range and the path of its field.
 type fieldCIDR struct {
 	path   string
 	prefix netip.Prefix
@@ -47,15 +49,17 @@ func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
 		maxServicePrefix,
 	)
 
-	v.checkOverlaps([]fieldCIDR{
+	own := []fieldCIDR{
 		{"spec.networking.networkCIDR", network},
 		{"spec.networking.podCIDR", pods},
 		{"spec.networking.serviceClusterIPRange", services},
-	})
+	}
 
-	for _, r := range []fieldCIDR{{"spec.networking.networkCIDR", network}, {"spec.networking.podCIDR", pods}} {
+	v.checkOverlaps(own)
+
+	for _, r := range own[:2] {
 		if r.prefix.IsValid() && r.prefix.Overlaps(dockerRange()) {
-			v.warnf(r.path, r.prefix.String(), "prefer 10.80.0.0/16", "overlaps Docker's %s", dockerRange())
+			v.warnf(r.path, r.prefix.String(), "use 10.80.0.0/16", "overlaps Docker's %s", dockerRange())
 		}
 	}
 
@@ -63,30 +67,26 @@ func (v validator) checkNetworking(n v1alpha1.Networking, region string) {
 		v.warnf(
 			"spec.networking.networkCIDR",
 			n.NetworkCIDR,
-			"prefer a range of RFC 1918",
-			"is not a private range: machines cannot reach its owners",
+			"use a private range (RFC 1918)",
+			"is not a private range: machines cannot reach its hosts on the internet",
 		)
 	}
 
 	v.checkSubnets(n, network, region)
 	v.checkExistingIDs(n)
 	v.checkVPCEndpoints(n)
-	v.checkPeerings(n, []fieldCIDR{
-		{
-			"spec.networking.networkCIDR",
-			network,
-		}, {"spec.networking.podCIDR", pods}, {"spec.networking.serviceClusterIPRange", services},
-	})
+	v.checkPeerings(n, own)
 }
 
-// parsePrefix parses a range in its canonical form; what is wrong is reported.
+// parsePrefix parses an IPv4 CIDR in canonical form. It reports an invalid one and returns an
+// invalid prefix.
 func (v validator) parsePrefix(path, cidr string) netip.Prefix {
 	p, err := netip.ParsePrefix(cidr)
 	switch {
 	case err != nil || !p.Addr().Is4():
-		v.errorf(path, cidr, "write it as 10.80.0.0/16", "is not an IPv4 range")
+		v.errorf(path, cidr, "write it as 10.80.0.0/16", "is not a valid IPv4 CIDR")
 	case p != p.Masked():
-		v.errorf(path, cidr, "write "+p.Masked().String(), "has bits set to the right of its prefix")
+		v.errorf(path, cidr, "use "+p.Masked().String(), "has host bits set")
 	default:
 		return p
 	}
@@ -94,7 +94,7 @@ func (v validator) parsePrefix(path, cidr string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// parseSizedPrefix parses a range whose prefix length has limits.
+// parseSizedPrefix parses an IPv4 CIDR whose prefix length must be between shortest and longest.
 func (v validator) parseSizedPrefix(path, cidr string, shortest, longest int) netip.Prefix {
 	p := v.parsePrefix(path, cidr)
 	if p.IsValid() && (p.Bits() < shortest || p.Bits() > longest) {
@@ -109,10 +109,10 @@ func (v validator) parseSizedPrefix(path, cidr string, shortest, longest int) ne
 	return p
 }
 
-// checkOverlaps reports each pair of ranges that overlap, at the later one.
-func (v validator) checkOverlaps(rs []fieldCIDR) {
-	for i, r := range rs {
-		for _, earlier := range rs[:i] {
+// checkOverlaps reports each pair of overlapping ranges at the path of the later one.
+func (v validator) checkOverlaps(ranges []fieldCIDR) {
+	for i, r := range ranges {
+		for _, earlier := range ranges[:i] {
 			if r.prefix.IsValid() && earlier.prefix.IsValid() && r.prefix.Overlaps(earlier.prefix) {
 				v.errorf(
 					r.path,
@@ -127,7 +127,8 @@ func (v validator) checkOverlaps(rs []fieldCIDR) {
 	}
 }
 
-// checkUnique reports a value that an earlier item had.
+// checkUnique reports a value that is already in seen, which maps values to the index of their
+// first item. The format has one verb, for that index.
 func (v validator) checkUnique(path, value string, seen map[string]int, i int, format string) {
 	if value == "" {
 		return

@@ -8,12 +8,13 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// checkPeerings checks the VPCs that the cluster's own is connected with: no range of theirs may be one of the cluster's.
+// checkPeerings checks the VPC peerings. The ranges of the other VPCs must not overlap each other
+// or own, the cluster's ranges: network, pods and Services, in this order.
 func (v validator) checkPeerings(n v1alpha1.Networking, own []fieldCIDR) {
 	names := map[string]int{}
 	for i, p := range n.VPCPeerings {
 		at := fmt.Sprintf("spec.networking.vpcPeerings[%d]", i)
-		v.checkUnique(at+".name", p.Name, names, i, "is the name of vpcPeerings[%d] too")
+		v.checkUnique(at+".name", p.Name, names, i, "is also the name of vpcPeerings[%d]")
 		if !ValidName(p.Name) {
 			v.errorf(at+".name", p.Name, "write it as databases", "is not a DNS label")
 		}
@@ -23,12 +24,12 @@ func (v validator) checkPeerings(n v1alpha1.Networking, own []fieldCIDR) {
 				at+".networkID",
 				p.NetworkID,
 				"write it as vpc-0123456789abcdef0",
-				"is not the id of another VPC",
+				"is not a valid ID of another VPC",
 			)
 		}
 
 		if len(p.CIDRs) == 0 {
-			v.errorf(at+".cidrs", "", "give the ranges of "+p.NetworkID, "must not be empty")
+			v.errorf(at+".cidrs", "", "list the CIDRs of "+p.NetworkID, "must not be empty")
 		}
 
 		for j, c := range p.CIDRs {
@@ -42,19 +43,20 @@ func (v validator) checkPeerings(n v1alpha1.Networking, own []fieldCIDR) {
 					fmt.Sprintf("%s.routeTables[%d]", at, j),
 					id,
 					"write it as rtb-0123456789abcdef0",
-					"is not the id of a route table",
+					"is not a valid route table ID",
 				)
 			}
 		}
 	}
 
 	if len(n.VPCPeerings) > 0 {
-		v.checkOverlaps(
-			own[2:],
-		) // the first three are compared already; those of peers with all of them below
-		for _, theirs := range own[3:] {
-			for _, ours := range own[:2] {
-				v.checkOverlaps([]fieldCIDR{ours, theirs})
+		// checkNetworking has compared the cluster's own three ranges. Compare the ranges of peers
+		// with each other and with the Service range here, and with the other two ranges below.
+		v.checkOverlaps(own[2:])
+
+		for _, peerRange := range own[3:] {
+			for _, ownRange := range own[:2] {
+				v.checkOverlaps([]fieldCIDR{ownRange, peerRange})
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// EgressExternal is the egress of a subnet whose way out others make.
+// EgressExternal is the egress of a subnet whose route to the internet is not managed by Slipway.
 const EgressExternal = "External"
 
 func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, region string) {
@@ -20,7 +20,7 @@ func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, reg
 		v.errorf(
 			"spec.networking.subnets",
 			"",
-			"list a Private and a Public one in each zone",
+			"list a Private and a Public subnet for each zone",
 			"must not be empty",
 		)
 	}
@@ -37,10 +37,10 @@ func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, reg
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
 		v.checkSubnetFields(at, s, region)
-		v.checkUnique(at+".name", s.Name, names, i, "is the name of subnets[%d] too")
-		v.checkUnique(at+".id", s.ID, ids, i, "is the id of subnets[%d] too")
+		v.checkUnique(at+".name", s.Name, names, i, "is also the name of subnets[%d]")
+		v.checkUnique(at+".id", s.ID, ids, i, "is also the ID of subnets[%d]")
 		if seen, ok := zones[s.Type]; ok {
-			v.checkUnique(at+".zone", s.Zone, seen, i, "has a "+string(s.Type)+" subnet already: subnets[%d]")
+			v.checkUnique(at+".zone", s.Zone, seen, i, "already has a "+string(s.Type)+" subnet: subnets[%d]")
 		}
 
 		ranges = append(ranges, fieldCIDR{at + ".cidr", v.parseSubnetRange(at+".cidr", s, network)})
@@ -53,26 +53,27 @@ func (v validator) checkSubnets(n v1alpha1.Networking, network netip.Prefix, reg
 			"spec.networking.subnets",
 			"",
 			"add a Private subnet in each zone",
-			"has no Private and no Public one for machines",
+			"contains no Private or Public subnet for machines",
 		)
 	}
 }
 
-// checkNATSubnets checks that there is a public subnet wherever a NAT gateway is to be made.
+// checkNATSubnets checks that each zone in which Slipway creates a NAT gateway has a Public or
+// Utility subnet.
 func (v validator) checkNATSubnets(n v1alpha1.Networking, zones map[v1alpha1.SubnetType]map[string]int) {
 	edges := len(zones[v1alpha1.SubnetPublic]) + len(zones[v1alpha1.SubnetUtility])
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
 		_, public := zones[v1alpha1.SubnetPublic][s.Zone]
 		_, utility := zones[v1alpha1.SubnetUtility][s.Zone]
-		here := public || utility || n.NATGateways == NATSingle && edges > 0
-		needs := s.Egress == "" && n.NATGateways != NATNone || strings.HasPrefix(s.Egress, "eipalloc-")
-		if s.Type == v1alpha1.SubnetPrivate && s.ID == "" && needs && !here {
+		hasSubnet := public || utility || n.NATGateways == NATSingle && edges > 0
+		needsGateway := s.Egress == "" && n.NATGateways != NATNone || strings.HasPrefix(s.Egress, "eipalloc-")
+		if s.Type == v1alpha1.SubnetPrivate && s.ID == "" && needsGateway && !hasSubnet {
 			v.errorf(
 				at+".zone",
 				s.Zone,
 				"add a Utility or Public subnet in this zone, or set natGateways: None",
-				"has a Private subnet and nowhere for its NAT gateway",
+				"has a Private subnet, but no subnet for its NAT gateway",
 			)
 		}
 	}
@@ -109,13 +110,13 @@ func (v validator) checkEgress(at string, s v1alpha1.Subnet) {
 	switch {
 	case s.Egress == "":
 	case s.Type != v1alpha1.SubnetPrivate || s.ID != "":
-		v.errorf(at, s.Egress, "leave it out", "is for Private subnets that are made")
+		v.errorf(at, s.Egress, "leave it out", "is for Private subnets that Slipway creates")
 	case s.Egress != EgressExternal && !isResourceID(s.Egress, "nat", "eipalloc"):
 		v.errorf(
 			at,
 			s.Egress,
 			"write it as nat-0123456789abcdef0, eipalloc-0123456789abcdef0 or External",
-			"is not a way out",
+			"is not a valid egress",
 		)
 	}
 }
@@ -126,8 +127,8 @@ func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network neti
 			v.errorf(
 				path,
 				"",
-				"give ranges yourself, or a larger networkCIDR",
-				"has no free range left in the network",
+				"set the CIDRs of the subnets, or use a larger networkCIDR",
+				"has no default: no free range is left in networkCIDR",
 			)
 		}
 
@@ -142,21 +143,21 @@ func (v validator) parseSubnetRange(path string, s v1alpha1.Subnet, network neti
 	return p
 }
 
-// isResourceID says whether id is that of an AWS resource of one of the kinds.
+// isResourceID reports whether id is the ID of an AWS resource of one of the kinds, such as vpc.
 func isResourceID(id string, kinds ...string) bool {
 	kind, digits, _ := strings.Cut(id, "-")
 	return slices.Contains(kinds, kind) &&
 		regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`).MatchString(digits)
 }
 
-// checkExistingIDs checks what is named by its id.
+// checkExistingIDs checks the fields that name existing network resources by ID.
 func (v validator) checkExistingIDs(n v1alpha1.Networking) {
 	if n.NetworkID != "" && !isResourceID(n.NetworkID, "vpc") {
 		v.errorf(
 			"spec.networking.networkID",
 			n.NetworkID,
 			"write it as vpc-0123456789abcdef0",
-			"is not the id of a VPC",
+			"is not a valid VPC ID",
 		)
 	}
 
@@ -165,7 +166,7 @@ func (v validator) checkExistingIDs(n v1alpha1.Networking) {
 			"spec.networking.internetGatewayID",
 			n.InternetGatewayID,
 			"write it as igw-0123456789abcdef0",
-			"is not the id of an internet gateway",
+			"is not a valid internet gateway ID",
 		)
 	}
 
@@ -173,8 +174,8 @@ func (v validator) checkExistingIDs(n v1alpha1.Networking) {
 		v.errorf(
 			"spec.networking.internetGatewayID",
 			n.InternetGatewayID,
-			"give networkID too, or leave it out",
-			"is for an existing VPC",
+			"set networkID too, or leave it out",
+			"is for an existing VPC only",
 		)
 	}
 
@@ -185,26 +186,26 @@ func (v validator) checkExistingSubnets(n v1alpha1.Networking) {
 	for i, s := range n.Subnets {
 		at := fmt.Sprintf("spec.networking.subnets[%d]", i)
 		if s.ID != "" && !isResourceID(s.ID, "subnet") {
-			v.errorf(at+".id", s.ID, "write it as subnet-0123456789abcdef0", "is not the id of a subnet")
+			v.errorf(at+".id", s.ID, "write it as subnet-0123456789abcdef0", "is not a valid subnet ID")
 		}
 
 		if n.NetworkID == "" && (s.ID != "" || strings.HasPrefix(s.Egress, "nat-")) {
-			v.errorf(at, s.Name, "give networkID too", "refers to what is in an existing VPC")
+			v.errorf(at, s.Name, "set networkID too", "refers to a resource of an existing VPC")
 		}
 
 		if n.NetworkID != "" && n.InternetGatewayID == "" && s.ID == "" && s.Type != v1alpha1.SubnetPrivate {
 			v.errorf(
 				"spec.networking.internetGatewayID",
 				"",
-				"name the internet gateway of "+n.NetworkID,
-				"is needed: %s is made and leads to the internet",
+				"set it to the internet gateway of "+n.NetworkID,
+				"is required: Slipway creates subnet %s, which routes to the internet",
 				s.Name,
 			)
 		}
 	}
 }
 
-// endpointServices are the services that have VPC endpoints and that a cluster may call.
+// endpointServices returns the AWS services that have VPC endpoints and that a cluster can use.
 func endpointServices() []string {
 	return []string{
 		"autoscaling", "cloudformation", "dynamodb", "ec2", "ec2messages", "ecr.api", "ecr.dkr", "elasticloadbalancing", "kms", "logs", "s3",
@@ -216,7 +217,7 @@ func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 	seen := map[string]int{}
 	for i, s := range n.VPCEndpoints {
 		at := fmt.Sprintf("spec.networking.vpcEndpoints[%d]", i)
-		v.checkUnique(at, s, seen, i, "is vpcEndpoints[%d] too")
+		v.checkUnique(at, s, seen, i, "duplicates vpcEndpoints[%d]")
 		v.checkChoice(at, s, endpointServices()...)
 	}
 
@@ -230,14 +231,15 @@ func (v validator) checkVPCEndpoints(n v1alpha1.Networking) {
 				"spec.networking.vpcEndpoints",
 				strings.Join(n.VPCEndpoints, ", "),
 				"add "+s,
-				"lacks %s, which every machine calls",
+				"does not include %s, which every machine calls",
 				s,
 			)
 		}
 	}
 }
 
-// checkProvidedResources checks the names of what exists beside the network.
+// checkProvidedResources checks the fields that name existing resources other than the network: the
+// KMS key, the instance profiles and the security groups.
 func (v validator) checkProvidedResources(spec v1alpha1.ClusterSpec) {
 	const at = "spec.cloudProvider.aws."
 	p := spec.CloudProvider.AWS
@@ -262,7 +264,7 @@ func (v validator) checkProvidedResources(spec v1alpha1.ClusterSpec) {
 
 		v.checkSecurityGroup(at+"securityGroups."+role, id)
 		if spec.Networking.NetworkID == "" {
-			v.errorf(at+"securityGroups."+role, id, "give networking.networkID too", "is in an existing VPC")
+			v.errorf(at+"securityGroups."+role, id, "set networking.networkID too", "belongs to an existing VPC")
 		}
 	}
 
@@ -271,8 +273,8 @@ func (v validator) checkProvidedResources(spec v1alpha1.ClusterSpec) {
 			v.errorf(
 				at+"instanceProfiles."+role,
 				name,
-				"give its name, not its ARN",
-				"is not the name of an instance profile",
+				"use its name, not its ARN",
+				"is not a valid instance profile name",
 			)
 		}
 	}

@@ -8,12 +8,14 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// The states of machines in a warm pool. AWS has Hibernated too, which takes memory onto an encrypted root volume.
+// The supported states of machines in a warm pool. AWS also has Hibernated, which saves the memory
+// to an encrypted root volume.
 const (
 	poolStopped = "Stopped"
 	poolRunning = "Running"
 )
 
+// defaultWarmPool sets the pool state of groups that have a warm pool.
 func defaultWarmPool(g *v1alpha1.InstanceGroup, _ *Set) {
 	if p := &g.Spec.WarmPool; p.MinSize != 0 || p.MaxGroupPreparedCapacity != 0 {
 		setDefaultText(&p.PoolState, poolStopped)
@@ -37,7 +39,7 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 			"spec.warmPool",
 			"",
 			"leave out one of the two",
-			"cannot be had with mixedInstancesPolicy: Auto Scaling refuses it",
+			"cannot be combined with mixedInstancesPolicy: Auto Scaling rejects it",
 		)
 	}
 
@@ -45,13 +47,13 @@ func (v validator) checkWarmPool(spec v1alpha1.InstanceGroupSpec) {
 		v.errorf(
 			"spec.warmPool.maxGroupPreparedCapacity",
 			strconv.Itoa(n),
-			"raise it, or leave it out: it is then maxSize",
-			"is less than minSize %d, which it counts in",
+			"raise it, or leave it out: it defaults to maxSize",
+			"is less than minSize %d, which it includes",
 			spec.MinSize,
 		)
 	}
 
 	if p.MinSize == 0 && p.MaxGroupPreparedCapacity == 0 && spec.MinSize == spec.MaxSize {
-		v.warnf("spec.warmPool", "", "raise maxSize, or give minSize", "is empty while minSize is maxSize")
+		v.warnf("spec.warmPool", "", "raise maxSize, or set warmPool.minSize", "is empty while the group's minSize equals maxSize")
 	}
 }
