@@ -27,8 +27,8 @@ func newDriftCommand(a *app) *cobra.Command {
 not as it was left, whose doing that is, and what is missing or was added. Edits of the manifests are no drift: see
 'slipway diff' for those. Nothing is changed and nothing is locked, so it can run at any time, as from cron.
 
-  changedBy  behind our back           neither slipway nor a manifest did it
-             an apply that did not end  an apply that was killed or failed may have done it; run it again
+  changedBy  outside slipway           neither slipway nor a manifest did it
+             an unfinished apply       an apply that was killed or failed may have done it; run it again
              unknown                    no apply is recorded; what exists was compared with the manifests
 
 'slipway apply' puts everything back.
@@ -238,7 +238,7 @@ func (a *app) printDrift(format string, r driftReport) error {
 
 	if len(r.Drift) == 0 {
 		if r.Applied == "" {
-			fmt.Fprintln(a.Stdout, "No drift: what exists is what the manifests say.")
+			fmt.Fprintln(a.Stdout, "No drift: AWS matches the manifests.")
 		} else {
 			fmt.Fprintf(a.Stdout, "No drift: what exists is what was applied at %s.\n", r.Applied)
 		}

@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package awskind declares the AWS resources that a cluster is made of, one plain struct a kind on top of package graph.
-// It knows no SDK and does nothing: package aws reads and writes them, package model decides what they hold.
+// Package awskind declares the kinds of AWS resources that a cluster consists of: one plain struct for each
+// kind, whose Kind method also declares how the planner treats it. See package graph for the struct tags. It
+// does not use the AWS SDK and has no logic: package aws reads and writes the resources, package model sets
+// the fields.
+//
+// The fields have the names and units of the AWS API, which their aws tags name. Package model sets them all;
+// a zero field is unset, unless its tag has the option "always".
 package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Tags are the tags of a resource.
+// Tags are the tags of a resource, by key.
 type Tags = map[string]string
 
-// The tags that say what a resource is to us.
+// The keys of the tags that Slipway sets.
 const (
 	// TagCluster names the cluster that a resource belongs to.
 	TagCluster = "slipway.dev/cluster"
-	// TagAddress holds a resource's address in the graph: its identity between runs.
+	// TagAddress is the resource's address in the graph: its identity between runs.
 	TagAddress = "slipway.dev/address"
-	// TagRole of an instance: control-plane, worker or bastion.
+	// TagRole is the role of an instance: control-plane, worker or bastion.
 	TagRole = "slipway.dev/role"
-	// TagGroup is the InstanceGroup of an instance.
+	// TagGroup is the name of the InstanceGroup of an instance.
 	TagGroup = "slipway.dev/group"
 	// TagSlot is the control-plane slot of an instance or of an etcd volume.
 	TagSlot = "slipway.dev/etcd-slot"
-	// TagClusterOwned plus the cluster's name, with the value owned, is what in-cluster controllers look for.
+	// TagClusterOwned plus the cluster's name, with the value "owned", is the tag that in-cluster controllers
+	// look for.
 	TagClusterOwned = "kubernetes.io/cluster/"
 )
 
-// AllKinds returns the zero of every kind, in the order in which they are documented.
+// AllKinds returns the zero value of every kind, in the order of the documentation.
 func AllKinds() []graph.Resource {
 	return []graph.Resource{
 		VPC{},
@@ -59,7 +65,7 @@ func AllKinds() []graph.Resource {
 	}
 }
 
-// KindNamed returns the kind called name; false if there is none.
+// KindNamed returns the kind with the given [graph.Kind] Name; false if there is none.
 func KindNamed(name string) (graph.Kind, bool) {
 	for _, r := range AllKinds() {
 		if r.Kind().Name == name {

@@ -24,7 +24,8 @@ type cfnType struct {
 	Definitions map[string]definition `json:"definitions"`
 }
 
-// CloudFormation refuses such an update at all instead of naming it create-only; EC2 cannot change them either.
+// CloudFormation rejects an update of these although its schema does not list them as create-only; EC2 cannot
+// change them either.
 var fixedThoughUnlisted = []string{
 	"AWS::EC2::Volume/AvailabilityZone", "AWS::EC2::Volume/Encrypted", "AWS::EC2::Volume/KmsKeyId",
 }
@@ -41,7 +42,7 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 		}
 		for _, f := range graph.Properties(r) {
 			if f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" {
-				continue // CloudFormation is not given it
+				continue // left out of the template
 			}
 			if typ.Properties[f.Property] == "" {
 				t.Errorf("%s has no property %s", k.CloudFormation, f.Property)
@@ -53,7 +54,7 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 		}
 		for _, key := range k.KeyProperties {
 			if typ.Properties[key] == "" {
-				t.Errorf("%s: key %s is no property", k.CloudFormation, key)
+				t.Errorf("%s: key %s is not a property", k.CloudFormation, key)
 			}
 		}
 		for a := range k.Attributes {
@@ -61,18 +62,18 @@ func TestKindsMatchCloudFormation(t *testing.T) {
 				t.Errorf("%s: attribute %s is not read-only", k.CloudFormation, a)
 			}
 		}
-		nested(t, r, typ)
+		checkNested(t, r, typ)
 	}
 }
 
-func nested(t *testing.T, r graph.Resource, typ cfnType) {
+func checkNested(t *testing.T, r graph.Resource, typ cfnType) {
 	t.Helper()
-	left := map[string]bool{}
+	omitted := map[string]bool{}
 	for _, f := range graph.Properties(r) {
-		left[f.Property] = f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" // CloudFormation is not given it
+		omitted[f.Property] = f.Render.CloudFormationOmit && typ.Properties[f.Property] == "" // left out of the template
 	}
 	for _, path := range graph.NestedPaths(r) {
-		if top, _, _ := strings.Cut(path, "/"); left[top] {
+		if top, _, _ := strings.Cut(path, "/"); omitted[top] {
 			continue
 		}
 		level := typ.Properties
@@ -129,11 +130,11 @@ func TestKindsMatchTerraform(t *testing.T) {
 	}
 }
 
-func TestNeedsNameKinds(t *testing.T) {
+func TestImplicitDependenciesAreKinds(t *testing.T) {
 	for _, r := range awskind.AllKinds() {
 		for _, n := range r.Kind().ImplicitDependencies {
 			if _, ok := awskind.KindNamed(n); !ok {
-				t.Errorf("%s needs %q, which is no kind", r.Kind().Name, n)
+				t.Errorf("%s has the implicit dependency %q, which is not a kind", r.Kind().Name, n)
 			}
 		}
 	}

@@ -4,24 +4,36 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// LaunchTemplate says how an instance is made. A change makes a new version; the identity stays (D4).
+// renameHint is the hint of kinds whose resources can exist side by side under different names.
+const renameHint = "give the new one another name in the manifest, move what uses it, then remove the old one"
+
+// LaunchTemplate is an EC2 launch template: how an instance is started. A change creates a new version; the
+// identity stays.
 type LaunchTemplate struct {
+	// Name is unique in the account and region.
 	Name string             `aws:"LaunchTemplateName,immutable" tf:"name"`
 	Data LaunchTemplateData `aws:"LaunchTemplateData" tf:"-,inline"`
 	Tags Tags               `aws:"TagSpecifications,tags" tf:"tags" cfn:"of=launch-template"`
 }
 
-// LaunchTemplateData is what a version of a template holds.
+// LaunchTemplateData is the content of one version of a launch template.
 type LaunchTemplateData struct {
-	ImageID        string                     `aws:"ImageId,param" cfn:"type=AWS::EC2::Image::Id"`
-	InstanceType   string                     `aws:"InstanceType,param"`
-	KeyName        graph.Ref[KeyPair]         `aws:"KeyName"`
-	Profile        ProfileSpec                `aws:"IamInstanceProfile"`
+	// ImageID is the AMI, such as ami-0123.
+	ImageID string `aws:"ImageId,param" cfn:"type=AWS::EC2::Image::Id"`
+	// InstanceType of the instances; a [MixedInstancesPolicy] overrides it.
+	InstanceType string `aws:"InstanceType,param"`
+	// KeyName is the SSH key pair; unset: none.
+	KeyName graph.Ref[KeyPair] `aws:"KeyName"`
+	Profile ProfileSpec        `aws:"IamInstanceProfile"`
+	// SecurityGroups of the primary network interface.
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set" tf:"vpc_security_group_ids"`
-	BlockDevices   []BlockDevice              `aws:"BlockDeviceMappings"`
-	Metadata       MetadataOptions            `aws:"MetadataOptions"`
-	Tags           []TagSpecification         `aws:"TagSpecifications"`
-	UserData       graph.Text                 `aws:"UserData"`
+	// BlockDevices lists the volumes that are created with an instance: the root volume only.
+	BlockDevices []BlockDevice   `aws:"BlockDeviceMappings"`
+	Metadata     MetadataOptions `aws:"MetadataOptions"`
+	// Tags of the instances, volumes and network interfaces that the template starts.
+	Tags []TagSpecification `aws:"TagSpecifications"`
+	// UserData is the boot script, base64-encoded.
+	UserData graph.Text `aws:"UserData"`
 }
 
 // ProfileSpec names an instance profile.
@@ -29,33 +41,35 @@ type ProfileSpec struct {
 	Name graph.Ref[InstanceProfile] `aws:"Name"`
 }
 
-// BlockDevice is a volume made with the instance.
+// BlockDevice is a volume that EC2 creates with an instance.
 type BlockDevice struct {
+	// DeviceName such as /dev/xvda.
 	DeviceName string `aws:"DeviceName"`
 	EBS        EBS    `aws:"Ebs"`
 }
 
 // EBS describes the volume of a [BlockDevice].
 type EBS struct {
-	VolumeType          string     `aws:"VolumeType"`
-	VolumeSize          int        `aws:"VolumeSize,param"` // GiB
-	IOPS                int        `aws:"Iops"`
-	Throughput          int        `aws:"Throughput"` // MiB/s
-	Encrypted           bool       `aws:"Encrypted"`
+	VolumeType string `aws:"VolumeType"`       // such as gp3
+	VolumeSize int    `aws:"VolumeSize,param"` // GiB
+	IOPS       int    `aws:"Iops"`             // 0: the default of the type
+	Throughput int    `aws:"Throughput"`       // MiB/s; 0: the default of the type
+	Encrypted  bool   `aws:"Encrypted"`
+	// KMSKey is the ARN of the key; unset: the account's default key for EBS.
 	KMSKey              graph.Text `aws:"KmsKeyId"`
 	DeleteOnTermination bool       `aws:"DeleteOnTermination"`
 }
 
-// MetadataOptions of the instance metadata service.
+// MetadataOptions configures the instance metadata service (IMDS).
 type MetadataOptions struct {
-	Endpoint string `aws:"HttpEndpoint"`
-	Tokens   string `aws:"HttpTokens"`
-	HopLimit int    `aws:"HttpPutResponseHopLimit"`
+	Endpoint string `aws:"HttpEndpoint"`            // enabled or disabled
+	Tokens   string `aws:"HttpTokens"`              // required: IMDSv2 only
+	HopLimit int    `aws:"HttpPutResponseHopLimit"` // network hops; 1 keeps pods from the metadata service
 }
 
-// TagSpecification gives tags to what an instance is made with, by type of resource.
+// TagSpecification is the tags of one type of resource that EC2 creates with an instance.
 type TagSpecification struct {
-	ResourceType string `aws:"ResourceType"`
+	ResourceType string `aws:"ResourceType"` // instance, volume or network-interface
 	Tags         Tags   `aws:"Tags"`
 }
 
@@ -67,29 +81,39 @@ func (LaunchTemplate) Kind() graph.Kind {
 		CloudFormation:     "AWS::EC2::LaunchTemplate",
 		Attributes:         map[string]string{"LatestVersionNumber": "latest_version"},
 		VolatileAttributes: []string{"LatestVersionNumber"},
+		Lifecycle: graph.Lifecycle{
+			Replacement:   graph.ForbidReplacement,
+			ForbiddenHint: renameHint,
+			UpdateNote:    "a new version; running machines keep theirs until they are replaced",
+		},
 	}
 }
 
-// AutoScalingGroup keeps a number of instances running. Its tags are all propagated to them.
+// AutoScalingGroup keeps a number of instances running. All of its tags are propagated to them.
 type AutoScalingGroup struct {
 	Name    string `aws:"AutoScalingGroupName,immutable" tf:"name"`
 	MinSize int    `aws:"MinSize,always,scale" cfn:"text"`
 	MaxSize int    `aws:"MaxSize,always,scale" cfn:"text"`
-	// DesiredCapacity is an autoscaler's once the group is there. A template leaves it out: it begins as MinSize.
-	DesiredCapacity   int                  `aws:"DesiredCapacity" tf:"-" cfn:"-"`
-	Template          TemplateSpec         `aws:"LaunchTemplate"` // or Mixed
-	MixedInstances    MixedInstancesPolicy `aws:"MixedInstancesPolicy"`
-	CapacityRebalance bool                 `aws:"CapacityRebalance,always"`
-	// WarmPool is a resource of its own to CloudFormation.
+	// DesiredCapacity is set on creation; from then on an autoscaler owns it. A rendered template leaves it
+	// out, so the group starts with MinSize.
+	DesiredCapacity int `aws:"DesiredCapacity" tf:"-" cfn:"-"`
+	// Template is the launch template; unset if MixedInstances is set.
+	Template TemplateSpec `aws:"LaunchTemplate"`
+	// MixedInstances replaces Template for groups of several instance types or with spot instances.
+	MixedInstances MixedInstancesPolicy `aws:"MixedInstancesPolicy"`
+	// CapacityRebalance replaces spot instances that AWS is about to interrupt.
+	CapacityRebalance bool `aws:"CapacityRebalance,always"`
+	// WarmPool is a separate resource in CloudFormation.
 	WarmPool         WarmPool                 `aws:"WarmPool,whole" cfn:"-,apart=AWS::AutoScaling::WarmPool,with=AutoScalingGroupName"`
 	Subnets          []graph.Ref[Subnet]      `aws:"VPCZoneIdentifier,set" tf:"vpc_zone_identifier"`
 	TargetGroups     []graph.Ref[TargetGroup] `aws:"TargetGroupARNs,set" tf:"target_group_arns"`
-	HealthCheckType  string                   `aws:"HealthCheckType"`
+	HealthCheckType  string                   `aws:"HealthCheckType"`        // EC2 or ELB
 	HealthCheckGrace int                      `aws:"HealthCheckGracePeriod"` // seconds
 	Tags             Tags                     `aws:"Tags,tags,propagated" tf:"tag"`
 }
 
-// TemplateSpec names one version of a launch template. The number is said, so that a new version shows as a change of the group.
+// TemplateSpec is one version of a launch template. The version is a number, so that a new version is a
+// change of the group.
 type TemplateSpec struct {
 	ID      graph.Ref[LaunchTemplate] `aws:"LaunchTemplateId" tf:"id"`
 	Version graph.Text                `aws:"Version"`
@@ -103,16 +127,22 @@ func (AutoScalingGroup) Kind() graph.Kind {
 		CloudFormation:       "AWS::AutoScaling::AutoScalingGroup",
 		ImplicitDependencies: []string{"volume", "iam-role-policy"},
 		StartsMachines:       true,
+		Lifecycle: graph.Lifecycle{
+			Replacement:   graph.ForbidReplacement,
+			ForbiddenHint: renameHint,
+			// An autoscaler moves it between MinSize and MaxSize; AWS keeps it within them.
+			IgnoreChanges: []string{"DesiredCapacity"},
+		},
 	}
 }
 
-// Volume is an EBS volume that outlives instances.
+// Volume is an EBS volume that outlives instances: one for the etcd data of each control-plane slot.
 type Volume struct {
 	Zone       string     `aws:"AvailabilityZone,immutable"`
 	VolumeType string     `aws:"VolumeType" tf:"type"`
-	Size       int        `aws:"Size,param"` // GiB; it can grow
-	IOPS       int        `aws:"Iops"`
-	Throughput int        `aws:"Throughput"` // MiB/s
+	Size       int        `aws:"Size,param"` // GiB; it can grow, not shrink
+	IOPS       int        `aws:"Iops"`       // 0: the default of the type
+	Throughput int        `aws:"Throughput"` // MiB/s; 0: the default of the type
 	Encrypted  bool       `aws:"Encrypted,immutable"`
 	KMSKey     graph.Text `aws:"KmsKeyId,immutable"`
 	Tags       Tags       `aws:"Tags,tags"`
@@ -125,5 +155,12 @@ func (Volume) Kind() graph.Kind {
 		Terraform:            "aws_ebs_volume",
 		CloudFormation:       "AWS::EC2::Volume",
 		ImplicitDependencies: []string{"kms-key"},
+		Lifecycle: graph.Lifecycle{
+			Replacement:      graph.ForbidReplacement,
+			ForbiddenHint:    "an etcd volume keeps its zone and its encryption",
+			HoldsData:        true,
+			GrowOnlyProperty: "Size",
+			DeleteNote:       "the etcd data on it is lost",
+		},
 	}
 }

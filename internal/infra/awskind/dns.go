@@ -4,20 +4,20 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// HostedZone is a zone of Route 53. One with VPCs is private: it is known in these only.
+// HostedZone is a Route 53 hosted zone. A zone with VPCs is private: it resolves only in these.
 type HostedZone struct {
-	Name   string           `aws:"Name,immutable"` // without a dot at its end
+	Name   string           `aws:"Name,immutable"` // without a trailing dot
 	Config HostedZoneConfig `aws:"HostedZoneConfig" tf:"-,inline"`
 	VPCs   []ZoneVPC        `aws:"VPCs,set" tf:"vpc"`
 	Tags   Tags             `aws:"HostedZoneTags,tags" tf:"tags"`
 }
 
-// HostedZoneConfig of a [HostedZone].
+// HostedZoneConfig is the configuration of a [HostedZone].
 type HostedZoneConfig struct {
 	Comment string `aws:"Comment"`
 }
 
-// ZoneVPC is a VPC that knows a private zone.
+// ZoneVPC is a VPC in which a private zone resolves.
 type ZoneVPC struct {
 	VPC    graph.Ref[VPC] `aws:"VPCId" tf:"vpc_id"`
 	Region string         `aws:"VPCRegion" tf:"vpc_region"`
@@ -33,22 +33,23 @@ func (HostedZone) Kind() graph.Kind {
 	}
 }
 
-// DNSRecord is a record set. It has no tags: its identifier says whose it is, and weighs nothing beside no other.
+// DNSRecord is a Route 53 record set. It cannot have tags, so SetID names the cluster that owns it; that
+// makes it a weighted record set, whose weight has no effect as long as it is the only one.
 type DNSRecord struct {
 	Zone   graph.Ref[HostedZone] `aws:"HostedZoneId,immutable" tf:"zone_id"`
-	Name   string                `aws:"Name,immutable"` // without a dot at its end
+	Name   string                `aws:"Name,immutable"` // without a trailing dot
 	Type   string                `aws:"Type"`           // A
-	SetID  string                `aws:"SetIdentifier"`
+	SetID  string                `aws:"SetIdentifier"`  // from [RecordSetID]
 	Weight int                   `aws:"Weight" tf:"weighted_routing_policy.weight"`
-	TTL    int                   `aws:"TTL" cfn:"text"` // seconds; not of an alias
+	TTL    int                   `aws:"TTL" cfn:"text"` // seconds; unset for an alias
 	Values []graph.Text          `aws:"ResourceRecords,set" tf:"records"`
 	Alias  AliasTarget           `aws:"AliasTarget" tf:"alias"`
 }
 
-// AliasTarget leads a [DNSRecord] to what has addresses in AWS, such as a load balancer.
+// AliasTarget points a [DNSRecord] to an AWS resource with addresses, such as a load balancer.
 type AliasTarget struct {
 	DNSName        graph.Text `aws:"DNSName" tf:"name"`
-	Zone           graph.Text `aws:"HostedZoneId" tf:"zone_id"`
+	Zone           graph.Text `aws:"HostedZoneId" tf:"zone_id"` // the load balancer's own zone
 	EvaluateHealth bool       `aws:"EvaluateTargetHealth,always"`
 }
 
@@ -62,8 +63,8 @@ func (DNSRecord) Kind() graph.Kind {
 	}
 }
 
-// ZoneName is the name of the zone that is made, in its address.
+// ZoneName is the name, in the graph, of the hosted zone that Slipway creates.
 const ZoneName = "main"
 
-// RecordSetID is the identifier of the record sets of a cluster.
+// RecordSetID returns the SetIdentifier of a cluster's record sets.
 func RecordSetID(cluster string) string { return TagCluster + "=" + cluster }

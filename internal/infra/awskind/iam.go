@@ -4,13 +4,13 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// IAMRole is an IAM role. Its path holds region and cluster, so that one call finds a cluster's roles.
+// IAMRole is an IAM role. Its path contains region and cluster, so that one call finds a cluster's roles.
 type IAMRole struct {
 	Name        string     `aws:"RoleName,immutable" tf:"name"`
 	Path        string     `aws:"Path,immutable"`
 	Description string     `aws:"Description"`
 	TrustPolicy graph.JSON `aws:"AssumeRolePolicyDocument" tf:"assume_role_policy"`
-	// ManagedPolicies are attached to the role, by ARN. What is attached beside them is taken off.
+	// ManagedPolicies lists the ARNs of the attached managed policies. Any other attached policy is detached.
 	ManagedPolicies []string `aws:"ManagedPolicyArns,always,set"`
 	Tags            Tags     `aws:"Tags,tags"`
 }
@@ -23,10 +23,11 @@ func (IAMRole) Kind() graph.Kind {
 		CloudFormation: "AWS::IAM::Role",
 		Attributes:     map[string]string{"Arn": "arn"},
 		Outputs:        []string{"Arn"},
+		Lifecycle:      graph.Lifecycle{Replacement: graph.ForbidReplacement, ForbiddenHint: renameHint},
 	}
 }
 
-// IAMRolePolicy is a policy inside a role.
+// IAMRolePolicy is an inline policy of a role.
 type IAMRolePolicy struct {
 	Role     graph.Ref[IAMRole] `aws:"RoleName,immutable" tf:"role"`
 	Name     string             `aws:"PolicyName,immutable" tf:"name"`
@@ -43,7 +44,7 @@ func (IAMRolePolicy) Kind() graph.Kind {
 	}
 }
 
-// InstanceProfile hands a role to instances. It is found by its path: CloudFormation gives it no tags.
+// InstanceProfile gives instances a role. It is found by its path: CloudFormation cannot set its tags.
 type InstanceProfile struct {
 	Name  string               `aws:"InstanceProfileName,immutable" tf:"name"`
 	Path  string               `aws:"Path,immutable"`
@@ -58,5 +59,6 @@ func (InstanceProfile) Kind() graph.Kind {
 		CloudFormation: "AWS::IAM::InstanceProfile",
 		KeyProperties:  []string{"InstanceProfileName"},
 		Attributes:     map[string]string{"Arn": "arn"},
+		Lifecycle:      graph.Lifecycle{Replacement: graph.ForbidReplacement, ForbiddenHint: renameHint},
 	}
 }

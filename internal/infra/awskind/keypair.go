@@ -4,11 +4,12 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// KeyPair is the public half of an SSH key. The private half never comes near AWS or us.
+// KeyPair is the public half of an SSH key. Neither AWS nor Slipway ever has the private half.
 type KeyPair struct {
 	Name      string `aws:"KeyName,immutable"`
 	PublicKey string `aws:"PublicKeyMaterial,immutable" tf:"public_key"` // type and key, without a comment
-	Tags      Tags   `aws:"Tags,tags,immutable"`                         // as CloudFormation has it; EC2 could change them
+	// immutable in CloudFormation; EC2 could change them
+	Tags Tags `aws:"Tags,tags,immutable"`
 }
 
 // Kind implements [graph.Resource].

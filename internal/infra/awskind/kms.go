@@ -4,13 +4,13 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// KMSKey is a KMS key. Deleting it schedules its end; until then its data can still be rescued.
+// KMSKey is a KMS key. Deleting it schedules the deletion; until then it can be cancelled.
 type KMSKey struct {
 	Description   string     `aws:"Description"`
-	Rotation      bool       `aws:"EnableKeyRotation,always"`
-	Enabled       bool       `aws:"Enabled,always" tf:"-" cfn:"-"`
+	Rotation      bool       `aws:"EnableKeyRotation,always"`      // once a year, by AWS
+	Enabled       bool       `aws:"Enabled,always" tf:"-" cfn:"-"` // AWS enables a new key
 	Policy        graph.JSON `aws:"KeyPolicy" tf:"policy"`
-	PendingWindow int        `aws:"PendingWindowInDays,write" tf:"deletion_window_in_days"`
+	PendingWindow int        `aws:"PendingWindowInDays,write" tf:"deletion_window_in_days"` // days, 7 to 30
 	Tags          Tags       `aws:"Tags,tags"`
 }
 
@@ -21,12 +21,18 @@ func (KMSKey) Kind() graph.Kind {
 		Terraform:      "aws_kms_key",
 		CloudFormation: "AWS::KMS::Key",
 		Attributes:     map[string]string{"Arn": "arn"},
+		Lifecycle: graph.Lifecycle{
+			Replacement:   graph.ForbidReplacement,
+			ForbiddenHint: renameHint,
+			HoldsData:     true,
+			DeleteNote:    "scheduled: everything that it encrypted is lost once it is deleted",
+		},
 	}
 }
 
-// KMSAlias names a key.
+// KMSAlias is a name of a KMS key.
 type KMSAlias struct {
-	Name   string            `aws:"AliasName,immutable" tf:"name"`
+	Name   string            `aws:"AliasName,immutable" tf:"name"` // begins with alias/
 	Target graph.Ref[KMSKey] `aws:"TargetKeyId"`
 }
 

@@ -4,35 +4,42 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// MixedInstancesPolicy of an [AutoScalingGroup] stands in the place of its template: it lists instance types in the order
-// in which they are wanted, and says how many machines are not spot ones.
+// MixedInstancesPolicy replaces the template of an [AutoScalingGroup]: it lists instance types in order of
+// preference and sets how many machines are on-demand instances.
 type MixedInstancesPolicy struct {
-	Launch       MixedLaunch           `aws:"LaunchTemplate"`
+	Launch MixedLaunch `aws:"LaunchTemplate"`
+	// Distribution between on-demand and spot instances.
 	Distribution InstancesDistribution `aws:"InstancesDistribution"`
 }
 
-// MixedLaunch is the template, and what each type changes of it.
+// MixedLaunch is the launch template, and what each instance type overrides in it.
 type MixedLaunch struct {
 	Template  MixedTemplateSpec      `aws:"LaunchTemplateSpecification"`
 	Overrides []InstanceTypeOverride `aws:"Overrides" tf:"override"`
 }
 
-// MixedTemplateSpec is a [TemplateSpec] as Terraform spells it here.
+// MixedTemplateSpec is a [TemplateSpec] with the name that Terraform uses in this place.
 type MixedTemplateSpec struct {
 	ID      graph.Ref[LaunchTemplate] `aws:"LaunchTemplateId"`
 	Version graph.Text                `aws:"Version"`
 }
 
-// InstanceTypeOverride is one type of instance that a group may take. Whoever uses a template may set it where there is but one.
+// InstanceTypeOverride is one instance type that a group may use. Rendered templates have a parameter for it
+// if the group has only one.
 type InstanceTypeOverride struct {
 	InstanceType string `aws:"InstanceType,param"`
 }
 
-// InstancesDistribution says which instances are on-demand ones, and how types are chosen.
+// InstancesDistribution sets which instances are on-demand instances, and how AWS chooses among the types.
 type InstancesDistribution struct {
+	// prioritized or lowest-price
 	OnDemandAllocation string `aws:"OnDemandAllocationStrategy"`
-	OnDemandBase       int    `aws:"OnDemandBaseCapacity,always"`
-	OnDemandPercentage int    `aws:"OnDemandPercentageAboveBaseCapacity,always"`
-	SpotAllocation     string `aws:"SpotAllocationStrategy"`
-	SpotMaxPrice       string `aws:"SpotMaxPrice,always"` // dollars an hour; empty: the on-demand price
+	// instances that are always on-demand
+	OnDemandBase int `aws:"OnDemandBaseCapacity,always"`
+	// of the instances above the base
+	OnDemandPercentage int `aws:"OnDemandPercentageAboveBaseCapacity,always"`
+	// such as capacity-optimized-prioritized
+	SpotAllocation string `aws:"SpotAllocationStrategy"`
+	// US dollars per hour; empty: the on-demand price
+	SpotMaxPrice string `aws:"SpotMaxPrice,always"`
 }

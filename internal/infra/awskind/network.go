@@ -6,7 +6,7 @@ import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
 // VPC is a virtual private cloud.
 type VPC struct {
-	CIDR         string `aws:"CidrBlock,immutable"`
+	CIDR         string `aws:"CidrBlock,immutable"` // such as 10.0.0.0/16
 	DNSHostnames bool   `aws:"EnableDnsHostnames,always"`
 	DNSSupport   bool   `aws:"EnableDnsSupport,always"`
 	Tags         Tags   `aws:"Tags,tags"`
@@ -20,6 +20,10 @@ func (VPC) Kind() graph.Kind {
 		CloudFormation:  "AWS::EC2::VPC",
 		Outputs:         []string{""},
 		IDParameterType: "AWS::EC2::VPC::Id",
+		Lifecycle: graph.Lifecycle{
+			Replacement:   graph.ForbidReplacement,
+			ForbiddenHint: "a cluster keeps its network; create a new cluster for another one",
+		},
 	}
 }
 
@@ -53,12 +57,12 @@ func (GatewayAttachment) Kind() graph.Kind {
 	}
 }
 
-// Subnet is a range of addresses of a VPC in one zone.
+// Subnet is an address range of a VPC in one availability zone.
 type Subnet struct {
 	VPC         graph.Ref[VPC] `aws:"VpcId,immutable"`
 	CIDR        string         `aws:"CidrBlock,immutable"`
-	Zone        string         `aws:"AvailabilityZone,immutable"`
-	MapPublicIP bool           `aws:"MapPublicIpOnLaunch,always"`
+	Zone        string         `aws:"AvailabilityZone,immutable"` // such as us-east-1a
+	MapPublicIP bool           `aws:"MapPublicIpOnLaunch,always"` // public subnets only
 	Tags        Tags           `aws:"Tags,tags"`
 }
 
@@ -70,10 +74,11 @@ func (Subnet) Kind() graph.Kind {
 		CloudFormation:  "AWS::EC2::Subnet",
 		Outputs:         []string{""},
 		IDParameterType: "AWS::EC2::Subnet::Id",
+		Lifecycle:       graph.Lifecycle{Replacement: graph.ForbidReplacement, ForbiddenHint: renameHint},
 	}
 }
 
-// EIP is a public address that stays ours.
+// EIP is an Elastic IP address: a public IPv4 address that stays allocated to the account.
 type EIP struct {
 	Domain string `aws:"Domain"` // vpc
 	Tags   Tags   `aws:"Tags,tags"`
@@ -88,12 +93,13 @@ func (EIP) Kind() graph.Kind {
 		IdentityAttribute:    "AllocationId",
 		ImplicitDependencies: []string{"gateway-attachment"},
 		Attributes:           map[string]string{"PublicIp": "public_ip"},
+		Lifecycle:            graph.Lifecycle{Replacement: graph.CreateFirst},
 	}
 }
 
-// NATGateway lets machines in private subnets reach out.
+// NATGateway gives machines in private subnets outbound internet access.
 type NATGateway struct {
-	Subnet     graph.Ref[Subnet] `aws:"SubnetId,immutable"`
+	Subnet     graph.Ref[Subnet] `aws:"SubnetId,immutable"` // a public one
 	Allocation graph.Ref[EIP]    `aws:"AllocationId,immutable"`
 	Tags       Tags              `aws:"Tags,tags"`
 }
@@ -108,7 +114,7 @@ func (NATGateway) Kind() graph.Kind {
 	}
 }
 
-// RouteTable is a set of routes.
+// RouteTable is a set of routes, used by the subnets that are associated with it.
 type RouteTable struct {
 	VPC  graph.Ref[VPC] `aws:"VpcId,immutable"`
 	Tags Tags           `aws:"Tags,tags"`
@@ -120,13 +126,15 @@ func (RouteTable) Kind() graph.Kind {
 		Name:           "route-table",
 		Terraform:      "aws_route_table",
 		CloudFormation: "AWS::EC2::RouteTable",
+		Lifecycle:      graph.Lifecycle{Replacement: graph.CreateFirst},
 	}
 }
 
-// Route sends a destination through an internet gateway or a NAT gateway.
+// Route routes a destination through an internet gateway, a NAT gateway or a peering connection: exactly one
+// is set.
 type Route struct {
 	Table       graph.Ref[RouteTable]      `aws:"RouteTableId,immutable"`
-	Destination string                     `aws:"DestinationCidrBlock,immutable"`
+	Destination string                     `aws:"DestinationCidrBlock,immutable"` // a CIDR
 	Gateway     graph.Ref[InternetGateway] `aws:"GatewayId"`
 	NAT         graph.Ref[NATGateway]      `aws:"NatGatewayId"`
 	Peering     graph.Ref[VPCPeering]      `aws:"VpcPeeringConnectionId"`
@@ -143,7 +151,7 @@ func (Route) Kind() graph.Kind {
 	}
 }
 
-// RouteTableAssociation gives a subnet its route table.
+// RouteTableAssociation associates a subnet with a route table.
 type RouteTableAssociation struct {
 	Subnet graph.Ref[Subnet]     `aws:"SubnetId,immutable"`
 	Table  graph.Ref[RouteTable] `aws:"RouteTableId,immutable"`

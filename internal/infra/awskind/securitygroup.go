@@ -4,7 +4,8 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// SecurityGroup is a set of firewall rules; the rules are resources of their own, so that groups can name each other (D1).
+// SecurityGroup is a set of firewall rules. The rules are separate resources, so that groups can refer to
+// each other.
 type SecurityGroup struct {
 	VPC         graph.Ref[VPC] `aws:"VpcId,immutable"`
 	Name        string         `aws:"GroupName,immutable" tf:"name"`
@@ -22,11 +23,12 @@ func (SecurityGroup) Kind() graph.Kind {
 		Outputs:             []string{""},
 		IDParameterType:     "AWS::EC2::SecurityGroup::Id",
 		CloudFormationExtra: map[string]any{"SecurityGroupEgress": []any{denyAllEgressRule()}},
+		Lifecycle:           graph.Lifecycle{Replacement: graph.ForbidReplacement, ForbiddenHint: renameHint},
 	}
 }
 
-// denyAllEgressRule is a rule that matches nothing. CloudFormation leaves EC2's own rule, which lets everything out, in a group
-// that has no rule of its own; then a rule resource like it would be refused as a duplicate.
+// denyAllEgressRule returns a rule that matches nothing. Without a rule in the template, CloudFormation keeps
+// EC2's default rule, which allows all egress; EC2 then rejects an equal rule resource as a duplicate.
 func denyAllEgressRule() map[string]any {
 	return map[string]any{
 		"IpProtocol":  "icmp",
@@ -37,14 +39,16 @@ func denyAllEgressRule() map[string]any {
 	}
 }
 
-// SecurityGroupIngress allows traffic into a group. Ports are left out for IpProtocol -1.
+// SecurityGroupIngress allows traffic into a group. Exactly one of CIDR, CIDRv6, PrefixList and Source is
+// set.
 type SecurityGroupIngress struct {
-	Group       graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
-	Protocol    string                   `aws:"IpProtocol,immutable"`
-	FromPort    int                      `aws:"FromPort,immutable"`
-	ToPort      int                      `aws:"ToPort,immutable"`
-	CIDR        string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
-	CIDRv6      string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	Group    graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
+	Protocol string                   `aws:"IpProtocol,immutable"` // tcp, udp, icmp or a number; -1: all
+	FromPort int                      `aws:"FromPort,immutable"`   // unset for protocol -1
+	ToPort   int                      `aws:"ToPort,immutable"`     // unset for protocol -1
+	CIDR     string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
+	CIDRv6   string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	// such as pl-0123
 	PrefixList  string                   `aws:"SourcePrefixListId,immutable" tf:"prefix_list_id"`
 	Source      graph.Ref[SecurityGroup] `aws:"SourceSecurityGroupId,immutable" tf:"referenced_security_group_id"`
 	Description string                   `aws:"Description"`
@@ -70,14 +74,16 @@ func (SecurityGroupIngress) Kind() graph.Kind {
 	}
 }
 
-// SecurityGroupEgress allows traffic out of a group. Ports are left out for IpProtocol -1.
+// SecurityGroupEgress allows traffic out of a group. Exactly one of CIDR, CIDRv6, PrefixList and Destination
+// is set.
 type SecurityGroupEgress struct {
-	Group       graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
-	Protocol    string                   `aws:"IpProtocol,immutable"`
-	FromPort    int                      `aws:"FromPort,immutable"`
-	ToPort      int                      `aws:"ToPort,immutable"`
-	CIDR        string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
-	CIDRv6      string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	Group    graph.Ref[SecurityGroup] `aws:"GroupId,immutable" tf:"security_group_id"`
+	Protocol string                   `aws:"IpProtocol,immutable"` // tcp, udp, icmp or a number; -1: all
+	FromPort int                      `aws:"FromPort,immutable"`   // unset for protocol -1
+	ToPort   int                      `aws:"ToPort,immutable"`     // unset for protocol -1
+	CIDR     string                   `aws:"CidrIp,immutable" tf:"cidr_ipv4"`
+	CIDRv6   string                   `aws:"CidrIpv6,immutable" tf:"cidr_ipv6"`
+	// such as pl-0123
 	PrefixList  string                   `aws:"DestinationPrefixListId,immutable" tf:"prefix_list_id"`
 	Destination graph.Ref[SecurityGroup] `aws:"DestinationSecurityGroupId,immutable" tf:"referenced_security_group_id"`
 	Description string                   `aws:"Description"`

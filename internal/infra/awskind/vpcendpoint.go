@@ -4,19 +4,21 @@ package awskind
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// The types of a [VPCEndpoint].
+// The values of Type of a [VPCEndpoint].
 const (
 	EndpointGateway   = "Gateway"
 	EndpointInterface = "Interface"
 )
 
-// VPCEndpoint leads a VPC to one AWS service without a way out: a Gateway by route tables, an Interface by addresses of
-// the VPC under the service's own name.
+// VPCEndpoint connects a VPC to one AWS service without internet access: a Gateway endpoint through route
+// tables, an Interface endpoint through addresses of the VPC under the service's own DNS name.
 type VPCEndpoint struct {
-	VPC            graph.Ref[VPC]             `aws:"VpcId,immutable"`
-	Service        string                     `aws:"ServiceName,immutable"` // such as com.amazonaws.us-east-1.ec2
-	Type           string                     `aws:"VpcEndpointType,immutable"`
-	RouteTables    []graph.Ref[RouteTable]    `aws:"RouteTableIds,set"`
+	VPC graph.Ref[VPC] `aws:"VpcId,immutable"`
+	// such as com.amazonaws.us-east-1.ec2
+	Service     string                  `aws:"ServiceName,immutable"`
+	Type        string                  `aws:"VpcEndpointType,immutable"`
+	RouteTables []graph.Ref[RouteTable] `aws:"RouteTableIds,set"` // of a Gateway endpoint
+	// of an Interface endpoint, like the fields below
 	Subnets        []graph.Ref[Subnet]        `aws:"SubnetIds,set"`
 	SecurityGroups []graph.Ref[SecurityGroup] `aws:"SecurityGroupIds,set"`
 	PrivateDNS     bool                       `aws:"PrivateDnsEnabled"`

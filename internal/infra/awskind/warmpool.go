@@ -2,16 +2,17 @@
 
 package awskind
 
-// WarmPool of an [AutoScalingGroup]: machines that are ready to serve and do not yet.
+// WarmPool is the warm pool of an [AutoScalingGroup]: machines that are prepared and not yet in service.
 type WarmPool struct {
-	MinSize int `aws:"MinSize,always"`
-	// MaxPrepared counts the group's machines and the pool's; -1: as many as the group may have.
+	MinSize int `aws:"MinSize,always"` // machines in the pool at least
+	// MaxPrepared limits the machines of the group and its pool together; -1: the group's MaxSize.
 	MaxPrepared int         `aws:"MaxGroupPreparedCapacity"`
-	State       string      `aws:"PoolState"` // Stopped or Running; empty: there is no pool
+	State       string      `aws:"PoolState"` // Stopped or Running; empty: no warm pool
 	Reuse       ReusePolicy `aws:"InstanceReusePolicy,always"`
 }
 
-// ReusePolicy says what becomes of machines that a group does not need any more.
+// ReusePolicy sets whether machines return to the warm pool.
 type ReusePolicy struct {
+	// OnScaleIn returns machines to the pool instead of terminating them.
 	OnScaleIn bool `aws:"ReuseOnScaleIn,always"`
 }

@@ -10,49 +10,84 @@ import (
 	"strings"
 )
 
-// Field is one property of a resource. Value is a string, bool, int64, Symbol or Text (as long as it holds symbols),
-// or a []any or map[string]any of these.
+// Field is one property of a resource: its names, its flags from the struct's tags, and its value.
 type Field struct {
-	Property       string        // as CloudFormation and the AWS API spell it
-	Attribute      string        // as Terraform spells it
-	Immutable      bool          // a change needs another resource
-	EnforceZero    bool          // its zero is enforced
-	Unordered      bool          // a list without order
-	WriteOnly      bool          // cannot be read back
-	IsTags         bool          // tags: others may add theirs
-	IsJSON         bool          // a document, of type [JSON]
-	EnforceAbsence bool          // its absence is enforced
-	Reference      KindReference // what it refers to; nil if it is no reference and no list of them
-	Render         RenderHints   // what only renderers of templates need
-	Nested         []Field       // properties of a struct, or of the structs in a list, without values
-	Value          any
+	// Property is the name in CloudFormation and the AWS API. Example: "CidrBlock".
+	Property string
+	// Attribute is Terraform's name, such as "cidr_block"; "-" if Terraform does not have it.
+	Attribute string
+	// Immutable is true if AWS cannot change the property: a change replaces the resource. Tag:
+	// `aws:",immutable"`.
+	Immutable bool
+	// EnforceZero is true if the zero value is enforced too, not taken as unset. Tag: `aws:",always"`.
+	EnforceZero bool
+	// Unordered is true for a list whose order has no meaning; its values are sorted. Tag: `aws:",set"`.
+	Unordered bool
+	// WriteOnly is true if AWS never returns the property, so that it is not compared. Tag: `aws:",write"`.
+	WriteOnly bool
+	// IsTags is true for the tags of a resource, to which others may add theirs. Tag: `aws:",tags"`.
+	IsTags bool
+	// IsJSON is true for a document of type [JSON].
+	IsJSON bool
+	// EnforceAbsence is true if an unset property is removed from an existing resource. Tag: `aws:",whole"`.
+	EnforceAbsence bool
+	// Reference is an unset reference of the field's type, or of the type of the list's items; nil for other
+	// types.
+	Reference KindReference
+	// Render holds what only the renderers of templates need.
+	Render RenderHints
+	// Nested lists the properties of a struct, or of the structs in a list, without values.
+	Nested []Field
+	// Value is a string, bool, int64, [Symbol] or [Text] (if it contains symbols), or a []any or
+	// map[string]any of these. [Properties] and Nested leave it nil.
+	Value any
 }
 
-// RenderHints is what renderers of templates need to know of a property beside its names.
+// RenderHints tells the renderers of templates how a property differs in CloudFormation or Terraform.
 type RenderHints struct {
-	// IsParameter says that whoever uses the template may set another value; IsScaleParameter: unless it is of a control-plane slot.
-	IsParameter, IsScaleParameter bool
-	// ParameterType is CloudFormation's type of that parameter, where it has one of its own.
+	// IsParameter makes the property a parameter of rendered templates. Tag: `aws:",param"`. Example:
+	// InstanceType of a launch template becomes the parameter WorkersInstanceType.
+	IsParameter bool
+	// IsScaleParameter is [RenderHints.IsParameter] for all resources except control-plane slots, which
+	// always have one machine. Tag: `aws:",scale"`. Example: MinSize of an Auto Scaling group.
+	IsScaleParameter bool
+	// ParameterType is CloudFormation's type of that parameter. Tag: `cfn:"type=TYPE"`. Example: ImageId has
+	// AWS::EC2::Image::Id. Default: String or Number.
 	ParameterType string
-	// Propagated tags are given to what the resource makes.
+	// Propagated is true for tags that the resource also gives to what it creates. Tag: `aws:",propagated"`.
+	// Example: the tags of an Auto Scaling group render with PropagateAtLaunch: true.
 	Propagated bool
-	// CloudFormationString is a number that CloudFormation's schema spells as a string.
+	// CloudFormationString is true for a number that CloudFormation's schema declares as a string. Tag:
+	// `cfn:"text"`. Example: MaxSize renders as "3".
 	CloudFormationString bool
-	// TagResourceType is the ResourceType that CloudFormation wants beside tags.
+	// TagResourceType is the ResourceType that CloudFormation requires next to the tags. Tag:
+	// `cfn:"of=TYPE"`. Example: TagSpecifications of a launch template have ResourceType launch-template.
 	TagResourceType string
-	// TerraformInline: Terraform has what it holds in the resource itself. One: Terraform takes the only member of the list.
-	// Options: Terraform has an attribute for each key, see [Kind.TerraformOptions].
-	TerraformInline, TerraformSingle, TerraformOptions bool
-	// TerraformTrueValue: Terraform asks whether the value is this one.
+	// TerraformInline puts the properties of a struct directly into Terraform's resource. Tag:
+	// `tf:",inline"`. Example: LaunchTemplateData{ImageId} renders as image_id of aws_launch_template.
+	TerraformInline bool
+	// TerraformSingle renders a list of exactly one item as that item. Tag: `tf:",one"`. Example: Roles of an
+	// instance profile renders as role = "x".
+	TerraformSingle bool
+	// TerraformOptions renders each key of a map as an attribute of its own, by [Kind.TerraformOptions]. Tag:
+	// `tf:",options"`. Example: deletion_protection.enabled renders as enable_deletion_protection.
+	TerraformOptions bool
+	// TerraformTrueValue renders a string as a bool: whether the string has this value. Tag:
+	// `tf:",is=VALUE"`. Example: Scheme with `tf:"internal,is=internal"` renders as internal = true.
 	TerraformTrueValue string
-	// CloudFormationOmit: CloudFormation is not given it. Apart is the type of the resource that it is to CloudFormation, and CloudFormationParentProperty
-	// that one's property for what it belongs to.
-	CloudFormationOmit                                  bool
-	CloudFormationOwnType, CloudFormationParentProperty string
+	// CloudFormationOmit leaves the property out of the CloudFormation resource. Tag: `cfn:"-"`. Example:
+	// DesiredCapacity, so that a group starts with MinSize.
+	CloudFormationOmit bool
+	// CloudFormationOwnType renders the property as a separate CloudFormation resource of this type. Tag:
+	// `cfn:"apart=TYPE"`. Example: WarmPool renders as an AWS::AutoScaling::WarmPool.
+	CloudFormationOwnType string
+	// CloudFormationParentProperty is the property of that separate resource that refers to this one. Tag:
+	// `cfn:"with=PROPERTY"`. Example: AutoScalingGroupName of a warm pool.
+	CloudFormationParentProperty string
 }
 
-// Fields lists the properties of r that are set or always enforced, in declaration order.
-// This file and fill.go hold the only reflection over resources.
+// Fields returns the properties of r that are set or whose zero value is enforced, in declaration order.
+// Only this file and fill.go use reflection on resources.
 func Fields(r Resource) []Field {
 	v := reflect.ValueOf(r)
 	var fs []Field
@@ -70,7 +105,8 @@ func Fields(r Resource) []Field {
 	return fs
 }
 
-// fieldValue returns the value of v's field i, and whether it is a property that is set or always enforced.
+// fieldValue returns the value of v's field i; false if it is not a property, or is unset and its zero is not
+// enforced.
 func fieldValue(v reflect.Value, i int) (any, bool) {
 	name, opts := splitTag(v.Type().Field(i).Tag.Get("aws"))
 	if name == "" || v.Field(i).IsZero() && !hasOption(opts, "always") {
@@ -85,7 +121,7 @@ func fieldValue(v reflect.Value, i int) (any, bool) {
 	return value, true
 }
 
-// TagValue returns the value of r's tag key; empty if it has none.
+// TagValue returns the value of the tag key of r; empty if r does not have it.
 func TagValue(r Resource, key string) string {
 	v := reflect.ValueOf(r)
 	for i := range v.NumField() {
@@ -103,7 +139,7 @@ func TagValue(r Resource, key string) string {
 	return ""
 }
 
-// Properties lists the properties that resources of r's kind can have, without values.
+// Properties returns all properties of r's kind, without values.
 func Properties(r Resource) []Field {
 	var fs []Field
 	t := reflect.TypeOf(r)
@@ -116,7 +152,8 @@ func Properties(r Resource) []Field {
 	return fs
 }
 
-// NestedPaths lists the paths of all nested properties of r's kind, such as LaunchTemplateData/ImageId, lists as /*.
+// NestedPaths returns the paths of all properties of r's kind, nested ones included, such as
+// LaunchTemplateData/ImageId. The items of a list are "*", as in BlockDeviceMappings/*/DeviceName.
 func NestedPaths(r Resource) []string {
 	var out []string
 	var walk func(prefix string, t reflect.Type)
@@ -166,7 +203,8 @@ func fieldOf(sf reflect.StructField) (Field, bool) {
 	return f, true
 }
 
-// referenceOf is a reference that points nowhere, of the type of a reference or of those in a list of them; nil for others.
+// referenceOf returns an unset reference of type t, or of the item type if t is a list; nil if that is not a
+// reference.
 func referenceOf(t reflect.Type) KindReference {
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -181,7 +219,7 @@ func referenceOf(t reflect.Type) KindReference {
 	return p
 }
 
-// nestedIn lists the properties of a struct, or of the structs in a list. A reference and a text have none.
+// nestedIn returns the properties of a struct, or of the structs in a list. A reference and a text have none.
 func nestedIn(t reflect.Type) []Field {
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -202,7 +240,7 @@ func nestedIn(t reflect.Type) []Field {
 	return fs
 }
 
-// plainValue turns v into the few types that the planner and the renderers know.
+// plainValue converts v to one of the types that [Field.Value] allows.
 func plainValue(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case Reference:
@@ -253,7 +291,7 @@ func plainCollection(v reflect.Value) any {
 		return m
 
 	default:
-		panic(fmt.Sprintf("graph: a resource may not hold a %s", v.Type()))
+		panic(fmt.Sprintf("graph: a resource cannot have a field of type %s", v.Type()))
 	}
 }
 
@@ -269,7 +307,7 @@ func plainStruct(v reflect.Value) map[string]any {
 	return m
 }
 
-// Symbols lists the symbols that r holds, each once, in declaration order.
+// Symbols returns the symbols in r, each once, in declaration order.
 func Symbols(r Resource) []Symbol {
 	var out []Symbol
 	v := reflect.ValueOf(r)
@@ -311,7 +349,7 @@ func appendSymbols(out []Symbol, v any) []Symbol {
 	return out
 }
 
-// References lists every reference that r holds, also those to what exists already.
+// References returns every reference in r that is set, including those to unmanaged resources.
 func References(r Resource) []Reference {
 	var out []Reference
 	var walk func(reflect.Value)
@@ -346,21 +384,21 @@ func References(r Resource) []Reference {
 	return out
 }
 
-// Lookup returns the value of a symbol; false while it is not known.
+// Lookup returns the value of a symbol; false while it is unknown.
 type Lookup func(Symbol) (string, bool)
 
 type symbolResolver interface {
 	resolveSymbols(lookup Lookup) any
 }
 
-// Resolve returns r with every symbol that lookup knows replaced by its value.
+// Resolve returns a copy of r in which every symbol that lookup knows is replaced by its value.
 func Resolve(r Resource, lookup Lookup) Resource {
 	v := reflect.New(reflect.TypeOf(r)).Elem()
 	v.Set(reflect.ValueOf(r))
 	resolveIn(v, lookup)
 	out, ok := reflect.TypeAssert[Resource](v)
 	if !ok {
-		panic("graph: a resource is no resource any more")
+		panic("graph: the copy of a resource does not implement Resource")
 	}
 
 	return out
@@ -424,10 +462,10 @@ func (t Text) resolveSymbols(lookup Lookup) any {
 	return out
 }
 
-// EqualValues says whether two values of [Field.Value] are the same.
+// EqualValues reports whether two values of [Field.Value] are equal.
 func EqualValues(a, b any) bool { return reflect.DeepEqual(a, b) }
 
-// IsZero says whether v, a value of [Field.Value], is the zero of its type.
+// IsZero reports whether v, a value of [Field.Value], is nil, empty or the zero of its type.
 func IsZero(v any) bool {
 	switch x := v.(type) {
 	case []any:
@@ -439,7 +477,7 @@ func IsZero(v any) bool {
 	}
 }
 
-// ZeroValueOf returns the zero of v's type.
+// ZeroValueOf returns the zero of the type of v, a value of [Field.Value]: "" for a symbol or text.
 func ZeroValueOf(v any) any {
 	switch v.(type) {
 	case []any:

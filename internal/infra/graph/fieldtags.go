@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// splitTag reads a property's name and its options from its aws tag.
+// splitTag splits an aws tag into the property's name and its options.
 func splitTag(tag string) (name, opts string) {
 	name, opts, _ = strings.Cut(tag, ",")
 	return name, opts
@@ -23,7 +23,7 @@ func hasOption(opts, option string) bool {
 	return false
 }
 
-// setFlags sets what the options of the aws tag say.
+// setFlags sets the flags of f from the options of its aws tag.
 func (f *Field) setFlags(opts string) {
 	for o := range strings.SplitSeq(opts, ",") {
 		switch o {
@@ -49,7 +49,8 @@ func (f *Field) setFlags(opts string) {
 	}
 }
 
-// parseTags reads the tf and cfn tags into r and returns Terraform's name; empty if the tags say none.
+// parseTags reads the tf and cfn tags into r and returns Terraform's name; empty if the tf tag does not set
+// it.
 func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 	attribute, tf, _ := strings.Cut(tfTag, ",")
 	for o := range strings.SplitSeq(tf, ",") {
@@ -71,7 +72,7 @@ func (r *RenderHints) parseTags(tfTag, cfnTag string) string {
 	return attribute
 }
 
-// parseCloudFormationTag reads the cfn tag.
+// parseCloudFormationTag reads the cfn tag into r.
 func (r *RenderHints) parseCloudFormationTag(tag string) {
 	for o := range strings.SplitSeq(tag, ",") {
 		key, value, _ := strings.Cut(o, "=")
@@ -92,7 +93,7 @@ func (r *RenderHints) parseCloudFormationTag(tag string) {
 	}
 }
 
-// Snake turns CidrBlock into cidr_block and DNSName into dns_name, as Terraform spells names.
+// Snake converts a property's name to Terraform's spelling: CidrBlock to cidr_block, DNSName to dns_name.
 func Snake(s string) string {
 	rs := []rune(s)
 	var b strings.Builder

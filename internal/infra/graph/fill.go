@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// FromProperties returns a resource of zero's kind with properties as [Fields] lists them, all literal. Numbers may be json.Number.
-// It is how a resource that was written down comes back.
+// FromProperties returns a resource of zero's kind with the given properties, as [Fields] returns them, all
+// literal. Numbers may be json.Number. It restores a resource from the last-applied record. A property that
+// the kind does not have, or a value of the wrong type, is an error.
 func FromProperties(zero Resource, properties map[string]any) (Resource, error) {
 	v := reflect.New(reflect.TypeOf(zero)).Elem()
 	if err := fillStruct(v, properties); err != nil {
@@ -20,13 +21,13 @@ func FromProperties(zero Resource, properties map[string]any) (Resource, error) 
 
 	out, ok := reflect.TypeAssert[Resource](v)
 	if !ok {
-		return nil, fmt.Errorf("%s is no resource", v.Type())
+		return nil, fmt.Errorf("%s is not a resource", v.Type())
 	}
 
 	return out, nil
 }
 
-// literalFiller is a type that is filled from its literal: a reference, a text.
+// literalFiller is implemented by types that are restored from a literal: references and texts.
 type literalFiller interface {
 	fillLiteral(literal string) any
 }
@@ -60,7 +61,7 @@ func fillStruct(v reflect.Value, properties map[string]any) error {
 }
 
 func fillValue(v reflect.Value, x any) error {
-	wrong := fmt.Errorf("a %T is no %s", x, v.Type())
+	wrong := fmt.Errorf("a %T is not a valid %s", x, v.Type())
 	if f, ok := reflect.TypeAssert[literalFiller](v); ok {
 		s, is := x.(string)
 		if !is {
@@ -132,12 +133,12 @@ func fillCollection(v reflect.Value, x any, wrong error) error {
 	case isMap && v.Kind() == reflect.Map:
 		out := reflect.MakeMap(v.Type())
 		for k, e := range props {
-			one := reflect.New(v.Type().Elem()).Elem()
-			if err := fillValue(one, e); err != nil {
+			element := reflect.New(v.Type().Elem()).Elem()
+			if err := fillValue(element, e); err != nil {
 				return err
 			}
 
-			out.SetMapIndex(reflect.ValueOf(k), one)
+			out.SetMapIndex(reflect.ValueOf(k), element)
 		}
 
 		v.Set(out)

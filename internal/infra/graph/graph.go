@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package graph holds the desired cloud resources of one cluster and the references between them.
-// It knows no cloud, no file format and no network.
+// It does not know any cloud, file format or network.
 //
-// A [Ref] can only be got by adding a resource, so a resource can only point at one added before it: the graph is
-// acyclic by construction, and the order of addition is an order in which it can be built.
+// A resource is a plain struct; its [Kind] has the names that Slipway, CloudFormation and Terraform use for
+// its type, and the rules that the planner follows. A [Graph] holds resources under addresses such as
+// subnet/private-a. A [Ref] is a reference to another resource: either to one in the graph, or to one that
+// exists in AWS and that Slipway does not manage. A [Text] is a string that may contain attributes which only
+// AWS knows.
+//
+// The only way to get a Ref to a resource of the graph is to add the resource, so a resource can refer only
+// to resources that were added before it. The graph is therefore acyclic by construction, and the order of
+// addition is a valid order of creation.
 package graph
 
 import (
@@ -12,53 +19,106 @@ import (
 	"slices"
 )
 
-// Kind names one type of resource in each of the languages we speak, and says how one of it is recognised.
+// Kind describes one type of resource: its names in Slipway, Terraform and CloudFormation, how an existing
+// resource is matched with a desired one, and how the planner changes it. The kinds are declared in package
+// awskind.
 type Kind struct {
-	// Name is ours, as in addresses: "subnet".
+	// Name is Slipway's name of the kind, as in addresses. Example: "subnet".
 	Name string
-	// Terraform type such as aws_subnet.
+	// Terraform is Terraform's resource type. Example: "aws_subnet".
 	Terraform string
-	// CloudFormation type such as AWS::EC2::Subnet.
+	// CloudFormation is CloudFormation's resource type. Example: "AWS::EC2::Subnet".
 	CloudFormation string
-	// KeyProperties lists the properties that identify a resource which bears no tags: it is found through its parent.
-	// Empty: found by the address in its tags.
+	// KeyProperties lists the properties that identify a resource that cannot have tags: it is found through
+	// its parent. Example: RouteTableId and DestinationCidrBlock of a route. Empty: it is found by the
+	// address in its tags.
 	KeyProperties []string
-	// ImplicitDependencies lists the kinds that must outlive a resource of this kind though no property refers to them (D8).
-	// Deletion has no model to ask, so the kind says it.
+	// ImplicitDependencies lists the kinds that must outlive a resource of this kind although no property
+	// refers to them. Example: a NAT gateway needs the attachment of the internet gateway. Deletion has no
+	// model to ask, so the kind declares it. See docs/design/0003.
 	ImplicitDependencies []string
-	// IdentityAttribute is the CloudFormation attribute that is our identity, where it is not what Ref returns.
+	// IdentityAttribute is the CloudFormation attribute that is Slipway's identity of the resource. Example:
+	// "GroupId". Empty: the identity is what CloudFormation's Ref returns.
 	IdentityAttribute string
-	// Attributes that AWS makes up, by CloudFormation's name, with Terraform's. The identity is not listed.
+	// Attributes maps the attributes that AWS assigns, by CloudFormation's name, to Terraform's names.
+	// Example: "Arn" to "arn". The identity is not listed.
 	Attributes map[string]string
-	// VolatileAttributes lists those of Attributes that an update changes.
+	// VolatileAttributes lists those of Attributes that an update changes. Example: "LatestVersionNumber".
 	VolatileAttributes []string
-	// TerraformOptions are the keys of an attribute list, with the attributes that Terraform has for them.
+	// TerraformOptions maps the keys of an attribute list to Terraform's attributes. Example:
+	// "deregistration_delay.timeout_seconds" to "deregistration_delay". See [RenderHints.TerraformOptions].
 	TerraformOptions map[string]string
-	// CloudFormationExtra are properties that CloudFormation must be given to make what the API and Terraform make without.
+	// CloudFormationExtra holds properties that a template must set so that CloudFormation creates the same
+	// resource as the API and Terraform do without them. Example: an egress rule that matches nothing.
 	CloudFormationExtra map[string]any
-	// StartsMachines says that it starts machines, which can say when they are well.
+	// StartsMachines is true if the resource starts machines, which can signal CloudFormation when they are
+	// healthy.
 	StartsMachines bool
-	// Outputs are the attributes that users of a template want to know, the identity as "".
+	// Outputs lists the attributes that rendered templates have as outputs; "" is the identity.
 	Outputs []string
-	// IDParameterType is CloudFormation's type of a parameter that is the identity of one that exists, where it has one.
+	// IDParameterType is CloudFormation's parameter type for the identity of an existing resource. Example:
+	// "AWS::EC2::VPC::Id". Empty: String.
 	IDParameterType string
+	// Lifecycle is how the planner replaces, changes and deletes resources of this kind.
+	Lifecycle Lifecycle
 }
 
-// Resource is the desired state of one cloud resource: a plain struct whose exported fields carry an
-// `aws:"PropertyName[,immutable][,always][,set][,write][,tags][,param][,scale][,propagated]"` tag; `tf:"[name][,inline][,one][,options][,is=VALUE]"`
-// where Terraform's name is not the snake case or its shape is another one; `cfn:"[text][,of=TYPE][,type=TYPE][-]"` likewise. See [Field] and [RenderHints].
+// Replacement is what the planner does when an immutable property changes.
+type Replacement int
+
+const (
+	// DeleteFirst deletes the old resource before it creates the new one: AWS does not allow both at once.
+	// The default.
+	DeleteFirst Replacement = iota
+	// CreateFirst creates the new resource first, so that its users are never without one.
+	CreateFirst
+	// ForbidReplacement makes the change an error finding with [Lifecycle.ForbiddenHint] as its hint.
+	ForbidReplacement
+)
+
+// Lifecycle is how the planner treats resources of a kind, like the lifecycle block of a Terraform resource.
+// The zero Lifecycle deletes before it creates and protects nothing.
+type Lifecycle struct {
+	// Replacement is what a change of an immutable property does. Default: [DeleteFirst].
+	Replacement Replacement
+	// ForbiddenHint tells the operator what to do instead, if Replacement is [ForbidReplacement].
+	ForbiddenHint string
+	// HoldsData is true if the resource holds data that cannot be recreated. Deleting or replacing it is an
+	// error finding unless the operator passes --destroy-data. Example: an etcd volume.
+	HoldsData bool
+	// GrowOnlyProperty is a numeric property that AWS can increase but not decrease. Example: "Size" of a
+	// volume.
+	GrowOnlyProperty string
+	// IgnoreChanges lists properties that are set on creation and then left to others. Example:
+	// "DesiredCapacity" of an Auto Scaling group, which an autoscaler moves.
+	IgnoreChanges []string
+	// UpdateNote is shown on an update step of a plan. Empty: none.
+	UpdateNote string
+	// DeleteNote is shown on a delete step of a plan. Empty: none.
+	DeleteNote string
+}
+
+// Resource is the desired state of one cloud resource: a plain struct whose exported fields have the tag
+// `aws:"PropertyName[,immutable][,always][,whole][,set][,write][,tags][,param][,scale][,propagated]"`.
+//
+// A field whose Terraform name is not the snake case of the property, or whose shape differs there, also has
+// the tag `tf:"[name][,inline][,one][,options][,is=VALUE]"`; the name "-" leaves it out. CloudFormation's
+// differences are in `cfn:"[text][,of=TYPE][,type=TYPE][,apart=TYPE][,with=PROPERTY][,-]"`. [Field] and
+// [RenderHints] explain each option.
 type Resource interface{ Kind() Kind }
 
 // Addr identifies a resource within a graph, such as "subnet/private-a".
 type Addr string
 
-// Symbol is a value that AWS alone knows: an attribute of the resource at Addr, or its identity if Attribute is empty.
+// Symbol is a value that only AWS knows: an attribute of the resource at Addr.
 type Symbol struct {
-	Addr      Addr
+	// Addr is the address of a resource in the graph.
+	Addr Addr
+	// Attribute is CloudFormation's name of the attribute, such as "Arn"; empty: the resource's identity.
 	Attribute string
 }
 
-// String renders s for a person, as in address.Attribute.
+// String renders s as address.Attribute, or as the address alone for the identity.
 func (s Symbol) String() string {
 	if s.Attribute == "" {
 		return string(s.Addr)
@@ -67,31 +127,33 @@ func (s Symbol) String() string {
 	return string(s.Addr) + "." + s.Attribute
 }
 
-// Ref points at another resource's identity. The zero Ref points nowhere.
+// Ref refers to a resource of kind T by its identity. The zero Ref is unset.
 type Ref[T Resource] struct {
 	addr    Addr
 	literal string
 	label   string
 }
 
-// UnmanagedRef stands for a resource that is there already under id: it renders as a literal and is never planned (D6).
+// UnmanagedRef refers to a resource that exists in AWS under id and that Slipway does not manage: it renders
+// as a literal and the planner never changes it.
 func UnmanagedRef[T Resource](id string) Ref[T] { return Ref[T]{literal: id} }
 
-// NamedUnmanagedRef is [UnmanagedRef] under a name that users of a template know it by, who may put another one in its place.
+// NamedUnmanagedRef is [UnmanagedRef] with a name: rendered templates have a parameter of that name, so that
+// their users can set the identity of another resource.
 func NamedUnmanagedRef[T Resource](name, id string) Ref[T] { return Ref[T]{literal: id, label: name} }
 
-// Addr returns the address of what r points at; empty for an [UnmanagedRef] one.
+// Addr returns the address of the resource that r refers to; empty for an [UnmanagedRef].
 func (r Ref[T]) Addr() Addr { return r.addr }
 
-// Literal returns the identity if it is known, as of an [UnmanagedRef] one or after [Resolve].
+// Literal returns the identity if it is known: that of an [UnmanagedRef], or any after [Resolve].
 func (r Ref[T]) Literal() string { return r.literal }
 
-// Attr returns the attribute of what r points at, to be put into a [Text].
+// Attr returns an attribute of the resource that r refers to, for use in a [Text]. name is CloudFormation's.
 func (r Ref[T]) Attr(name string) Text {
 	return Text{parts: []textPart{{symbol: Symbol{Addr: r.addr, Attribute: name}}}}
 }
 
-// ID returns the identity of what r points at, to be put into a [Text].
+// ID returns the identity of the resource that r refers to, for use in a [Text].
 func (r Ref[T]) ID() Text {
 	if r.addr == "" {
 		return LiteralText(r.literal)
@@ -100,13 +162,15 @@ func (r Ref[T]) ID() Text {
 	return r.Attr("")
 }
 
-// Reference is what every Ref[T] looks like to code that does not care about T.
+// Reference is implemented by every Ref[T], for code that does not depend on T.
 type Reference interface {
+	// Addr is the address in the graph; empty for an unmanaged resource.
 	Addr() Addr
+	// Literal is the identity in AWS; empty while it is unknown.
 	Literal() string
-	// KindName is the name of the kind pointed at.
+	// KindName is the name of the kind that the reference points to.
 	KindName() string
-	// Label is the name of what exists; empty where it has none.
+	// Label is the name given to [NamedUnmanagedRef]; empty for other references.
 	Label() string
 }
 
@@ -116,7 +180,8 @@ func (r Ref[T]) Label() string { return r.label }
 // KindName implements [Reference].
 func (r Ref[T]) KindName() string { return r.ReferencedKind().Name }
 
-// KindReference is what can say at what kind it points, wherever it points.
+// KindReference is implemented by references; ReferencedKind returns the kind of resource that the reference
+// points to, even when it is unset.
 type KindReference interface{ ReferencedKind() Kind }
 
 // ReferencedKind implements [KindReference].
@@ -127,28 +192,34 @@ func (Ref[T]) ReferencedKind() Kind {
 
 // Node is a resource in a graph.
 type Node struct {
-	Addr     Addr
-	Name     string
+	// Addr is the address: the name of the kind, a slash and Name.
+	Addr Addr
+	// Name is unique among the resources of one kind.
+	Name string
+	// Resource is the desired state.
 	Resource Resource
-	// Deps are all that must exist first.
+	// Deps lists the addresses of all resources that must exist first.
 	Deps []Addr
-	// ExplicitDeps are those of Deps that no field shows.
+	// ExplicitDeps lists those of Deps that no property of Resource refers to.
 	ExplicitDeps []Addr
-	// Protected says that deleting it loses what cannot be made again.
+	// Protected is set by [Protect]: the resource holds data that cannot be recreated, so rendered templates
+	// retain it.
 	Protected bool
 }
 
-// Graph is an ordered set of nodes. The zero Graph is empty and ready to use.
+// Graph is an ordered set of nodes. The zero Graph is empty and ready to use. It must not be changed
+// concurrently.
 type Graph struct {
 	nodes []*Node
 	index map[Addr]*Node
 }
 
-// Address returns where a resource of kind k called name lies.
+// Address returns the address of the resource of kind k with the given name.
 func Address(k Kind, name string) Addr { return Addr(k.Name + "/" + name) }
 
-// Add puts r into g under name and returns a reference to it. What r needs but does not refer to is named in after.
-// It panics if the address is taken: that is a bug in the model, not an input.
+// Add adds r to g under name and returns a reference to it. after lists resources that r depends on without
+// referring to them. Add panics if the address is taken or a reference points to another graph: both are bugs
+// of the model, not of the input.
 func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 	n := &Node{Addr: Address(r.Kind(), name), Name: name, Resource: r}
 	for _, s := range Symbols(r) {
@@ -160,7 +231,8 @@ func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 			continue
 		}
 
-		n.Deps, n.ExplicitDeps = append(n.Deps, p.Addr()), append(n.ExplicitDeps, p.Addr())
+		n.Deps = append(n.Deps, p.Addr())
+		n.ExplicitDeps = append(n.ExplicitDeps, p.Addr())
 	}
 
 	for _, d := range n.Deps {
@@ -183,13 +255,18 @@ func Add[T Resource](g *Graph, name string, r T, after ...Reference) Ref[T] {
 	return Ref[T]{addr: n.Addr}
 }
 
-// Protect marks what r points at as holding data that cannot be made again.
-func Protect[T Resource](g *Graph, r Ref[T]) { g.index[r.addr].Protected = true }
+// Protect marks the resource that r refers to as holding data that cannot be recreated. It does nothing for
+// an unmanaged or unset reference: Slipway never deletes what it does not manage.
+func Protect[T Resource](g *Graph, r Ref[T]) {
+	if n := g.index[r.addr]; n != nil {
+		n.Protected = true
+	}
+}
 
-// Nodes returns the nodes, each after everything it refers to.
+// Nodes returns the nodes, each after all nodes that it depends on. The slice must not be changed.
 func (g *Graph) Nodes() []*Node { return g.nodes }
 
-// Node returns the node at addr, or nil.
+// Node returns the node at addr; nil if there is none.
 func (g *Graph) Node(addr Addr) *Node { return g.index[addr] }
 
 func appendOnce(list []Addr, a Addr) []Addr {

@@ -16,7 +16,7 @@ type (
 	net struct {
 		CIDR string `aws:"CidrBlock,immutable"`
 		DNS  bool   `aws:"EnableDnsSupport,always"`
-		Note string // no tag: not ours to show
+		Note string // no tag: not a property
 	}
 	host struct {
 		Net    graph.Ref[net]    `aws:"VpcId,immutable"`
@@ -63,7 +63,7 @@ func TestFields(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(map[string]any{"EnableDnsSupport": false}, values(net{Note: "x"})); diff != "" {
-		t.Errorf("a zero that is always enforced: %s", diff)
+		t.Errorf("an enforced zero: %s", diff)
 	}
 	if diff := cmp.Diff([]string{"VpcId", "Others", "Disks", "Disks/*/Size", "Disks/*/Key", "UserData", "Tags", "Policy"}, graph.NestedPaths(h)); diff != "" {
 		t.Error(diff)
@@ -94,6 +94,21 @@ func TestResolveLeavesTheOriginalAlone(t *testing.T) {
 	}
 }
 
+// TestProtectOfUnmanaged: a volume or key that Slipway does not manage is not in the graph.
+func TestProtectOfUnmanaged(t *testing.T) {
+	g := &graph.Graph{}
+	a := graph.Add(g, "a", net{})
+	graph.Protect(g, graph.UnmanagedRef[net]("net-9"))
+	graph.Protect(g, graph.Ref[net]{})
+	if g.Node("net/a").Protected {
+		t.Error("net/a is protected by a reference to another resource")
+	}
+	graph.Protect(g, a)
+	if !g.Node("net/a").Protected {
+		t.Error("net/a is not protected")
+	}
+}
+
 func TestAddRefusesWhatIsABug(t *testing.T) {
 	for name, add := range map[string]func(g *graph.Graph){
 		"an address twice":             func(g *graph.Graph) { graph.Add(g, "a", net{}) },
@@ -104,7 +119,7 @@ func TestAddRefusesWhatIsABug(t *testing.T) {
 			graph.Add(g, "a", net{})
 			defer func() {
 				if recover() == nil {
-					t.Error("it was taken")
+					t.Error("Add did not panic")
 				}
 			}()
 			add(g)
@@ -121,7 +136,7 @@ func TestDependencies(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]graph.Addr{"net/b"}, n.ExplicitDeps); diff != "" {
-		t.Errorf("only what no field shows: %s", diff)
+		t.Errorf("explicit dependencies: %s", diff)
 	}
 }
 

@@ -4,29 +4,34 @@ package graph
 
 import "strings"
 
-// What only the renderer of a template knows stands as a mark in the texts and documents of a graph. A graph that is
-// applied directly holds none of them.
+// Placeholders in the texts and documents of a graph stand for values that only the renderer of a template
+// knows. A graph that is applied directly contains none of them.
 const (
-	// StackNamePlaceholder stands for the name of the stack that a template makes.
+	// StackNamePlaceholder stands for the name of the CloudFormation stack.
 	StackNamePlaceholder = "@@stack@@"
 
 	signalsStart, signalsEnd = "@@signals ", "@@"
 	versionStart             = "@@version "
 )
 
-// VersionedValue is a value that goes with a version of Kubernetes, which users of a template may choose.
+// VersionedValue is a value that depends on the Kubernetes version, which the user of a template can choose.
+// Its fields contain no blanks.
 type VersionedValue struct {
-	// Version of Kubernetes, such as 1.36.3, and Key that tells the value from others of that version; without blanks.
-	Version, Key string
-	Value        string
+	// Version is the Kubernetes version, such as 1.36.3.
+	Version string
+	// Key distinguishes the values of one version: the name of an instance group.
+	Key string
+	// Value is the end of the name of a node document, and its hash.
+	Value string
 }
 
-// Placeholder stands for the value that Key has in the version that is chosen.
+// Placeholder returns the placeholder for the value of v.Key in the Kubernetes version that the user chooses.
 func (v VersionedValue) Placeholder() string {
 	return versionStart + v.Version + " " + v.Key + " " + v.Value + signalsEnd
 }
 
-// FindVersioned finds the first mark of a [VersionedValue] in s, and what is before and after it; the zero Versioned if there is none.
+// FindVersioned returns the first placeholder of a [VersionedValue] in s and the text before and after it;
+// the zero value and all of s as before if there is none.
 func FindVersioned(s string) (v VersionedValue, before, after string) {
 	before, rest, found := strings.Cut(s, versionStart)
 	if !found {
@@ -39,14 +44,15 @@ func FindVersioned(s string) (v VersionedValue, before, after string) {
 		return VersionedValue{}, s, ""
 	}
 
-	return VersionedValue{fields[0], fields[1], fields[2]}, before, after
+	return VersionedValue{Version: fields[0], Key: fields[1], Value: fields[2]}, before, after
 }
 
-// SignalsPlaceholder stands for the names, separated by commas, of those resources of a template that a machine of the group at
-// addr says to that it is well.
+// SignalsPlaceholder returns the placeholder for the logical ids, separated by commas, of the template's
+// resources that a machine of the group at addr signals when it is healthy.
 func SignalsPlaceholder(addr Addr) string { return signalsStart + string(addr) + signalsEnd }
 
-// FindSignals finds the first mark of [SignalsPlaceholder] in s: whose it is, and what is before and after it.
+// FindSignals returns the address in the first [SignalsPlaceholder] of s and the text before and after it; an
+// empty address and all of s as before if there is none.
 func FindSignals(s string) (addr Addr, before, after string) {
 	before, rest, found := strings.Cut(s, signalsStart)
 	if !found {

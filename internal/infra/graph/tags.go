@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// TagKeysTag is the tag that remembers which of a resource's tags were asked for by name, so that one that is not asked for
-// any more can be told from one that somebody else has put there.
+// TagKeysTag is the tag that records which tag keys of a resource came from the manifest, so that a tag that
+// was removed from the manifest can be distinguished from a tag that another program has added.
 const TagKeysTag = "slipway.dev/tags"
 
-// tagHashLength is how many digits stand for a key: forty keys fit into the 256 characters of a tag's value, and somebody
-// else's key is taken for one of them in one case of 26,000 at most.
+// tagHashLength is the number of hex digits per key: forty keys fit into the 256 characters of a tag's value,
+// and a foreign key is mistaken for one of them in at most one case of 26,000.
 const tagHashLength = 5
 
-// EncodeTagKeys returns the value of [TagKeysTag] for keys; empty without any.
+// EncodeTagKeys returns the value of [TagKeysTag] for keys; empty for no keys.
 func EncodeTagKeys(keys []string) string {
 	var marks []string
 	for _, k := range keys {
@@ -29,7 +29,7 @@ func EncodeTagKeys(keys []string) string {
 	return strings.Join(slices.Compact(marks), ".")
 }
 
-// HasTagKey says whether a value of [TagKeysTag] remembers key.
+// HasTagKey reports whether value, that of a [TagKeysTag], contains key.
 func HasTagKey(value, key string) bool {
 	return value != "" && slices.Contains(strings.Split(value, "."), hashTagKey(key))
 }
@@ -39,8 +39,9 @@ func hashTagKey(key string) string {
 	return hex.EncodeToString(sum[:])[:tagHashLength]
 }
 
-// IsOwnTag says whether a tag of a resource that nobody asks for is ours to remove: one of Slipway's own, or one that was
-// asked for before. Tags of others are left alone.
+// IsOwnTag reports whether Slipway may remove a tag that the manifest does not have: one with the prefix
+// slipway.dev/, or one that the manifest had before, by remembered, the value of [TagKeysTag]. Tags of others
+// are left alone.
 func IsOwnTag(key, remembered string) bool {
 	return strings.HasPrefix(key, "slipway.dev/") || HasTagKey(remembered, key)
 }

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Text is a string made of literals and of attributes that AWS alone knows, so that user data can hold the name of a
-// load balancer that does not exist yet (D12). It renders to Fn::Join, to ${…}, or, once all is known, to a string.
+// Text is a string of literals and of attributes that only AWS knows. It lets user data contain the name of a
+// load balancer that does not exist yet. It renders as Fn::Join in CloudFormation, as ${…} in Terraform, and
+// as a string once every attribute is known.
 type Text struct {
 	parts  []textPart
 	base64 bool
@@ -20,13 +21,15 @@ type textPart struct {
 	symbol  Symbol
 }
 
-// TextPart is one piece of a [Text]: a literal, or a symbol if its Addr is set.
+// TextPart is one part of a [Text]: a literal or a symbol.
 type TextPart struct {
+	// Literal is the text, if Symbol is zero.
 	Literal string
-	Symbol  Symbol
+	// Symbol is the attribute whose value belongs here.
+	Symbol Symbol
 }
 
-// LiteralText returns a text that is all literal.
+// LiteralText returns a text without symbols.
 func LiteralText(s string) Text {
 	if s == "" {
 		return Text{}
@@ -35,7 +38,7 @@ func LiteralText(s string) Text {
 	return Text{parts: []textPart{{literal: s}}}
 }
 
-// Concat joins texts. None of them may be one that [Text.Base64] returned.
+// Concat joins texts. It must not be given the result of [Text.Base64].
 func Concat(texts ...Text) Text {
 	var out Text
 	for _, t := range texts {
@@ -53,16 +56,17 @@ func Concat(texts ...Text) Text {
 	return out
 }
 
-// Base64 returns t to be encoded once all of it is known: Fn::Base64, base64encode().
+// Base64 returns t with base64 encoding, applied once all of t is known: Fn::Base64 in CloudFormation,
+// base64encode() in Terraform.
 func (t Text) Base64() Text {
 	t.base64 = true
 	return t
 }
 
-// IsBase64 says whether t is to be encoded.
+// IsBase64 reports whether [Text.Base64] returned t.
 func (t Text) IsBase64() bool { return t.base64 }
 
-// Parts returns the pieces of t in order.
+// Parts returns the parts of t in order, before any base64 encoding.
 func (t Text) Parts() []TextPart {
 	out := make([]TextPart, 0, len(t.parts))
 	for _, p := range t.parts {
@@ -72,7 +76,8 @@ func (t Text) Parts() []TextPart {
 	return out
 }
 
-// Literal returns the string that t stands for, encoded if it is to be; false while a part is unknown.
+// Literal returns the string value of t, base64-encoded if [Text.Base64] returned t; false while a part is
+// unknown.
 func (t Text) Literal() (string, bool) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -90,7 +95,7 @@ func (t Text) Literal() (string, bool) {
 	return b.String(), true
 }
 
-// String renders t for a person, unknown parts as ${address.Attribute}.
+// String renders t for display, with unknown parts as ${address.Attribute} and without base64 encoding.
 func (t Text) String() string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -104,10 +109,11 @@ func (t Text) String() string {
 	return b.String()
 }
 
-// JSON is a document that is compared by meaning, not by bytes. Make one with [CanonicalJSON].
+// JSON is a document that is compared by meaning, not by bytes. [CanonicalJSON] creates one.
 type JSON string
 
-// CanonicalJSON returns doc with its keys sorted and no blanks; what is no JSON comes back as it is.
+// CanonicalJSON returns doc with sorted keys and no blanks; a doc that is not valid JSON is returned
+// unchanged.
 func CanonicalJSON(doc string) JSON {
 	var v any
 	if json.Unmarshal([]byte(doc), &v) != nil {
@@ -122,5 +128,5 @@ func CanonicalJSON(doc string) JSON {
 	return JSON(b)
 }
 
-// SymbolText returns the text that stands for s.
+// SymbolText returns a text that consists of s.
 func SymbolText(s Symbol) Text { return Text{parts: []textPart{{symbol: s}}} }

@@ -30,7 +30,7 @@ func everyKind() map[string]graph.Resource {
 	}
 }
 
-// TestAppliedComesBack: what is written down comes back such that the planner sees no difference.
+// TestAppliedComesBack: after a round trip through the record the planner sees no difference.
 func TestAppliedComesBack(t *testing.T) {
 	var a plan.LastApplied
 	for addr, r := range everyKind() {
@@ -77,7 +77,7 @@ func TestAppliedIsRefused(t *testing.T) {
 		``, `[]`, `{"version":2,"resources":[]}`, `{"version":1,"resources":[]} x`,
 	} {
 		if _, err := plan.ParseLastApplied([]byte(body)); err == nil {
-			t.Errorf("%s is taken", body)
+			t.Errorf("%s is accepted", body)
 		}
 	}
 	for _, r := range []string{
@@ -92,12 +92,12 @@ func TestAppliedIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := a.ToGraph(awskind.AllKinds()); err == nil {
-			t.Errorf("%s is taken", r)
+			t.Errorf("%s is accepted", r)
 		}
 	}
 }
 
-// TestCauses: whose doing a deviation is.
+// TestCauses: the cause of a deviation.
 func TestCauses(t *testing.T) {
 	want := &graph.Graph{}
 	graph.Add(want, "main", awskind.VPC{CIDR: "10.0.0.0/16", DNSSupport: true})
@@ -140,7 +140,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestVolumesDoNotShrink: AWS refuses it, so the plan does, before anything is done.
+// TestVolumesDoNotShrink: AWS rejects it, so the plan has an error before the first call.
 func TestVolumesDoNotShrink(t *testing.T) {
 	for size, refused := range map[int]bool{10: true, 20: false, 30: false} {
 		g := &graph.Graph{}

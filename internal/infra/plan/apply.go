@@ -13,110 +13,99 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// Task is one operation as the cloud gets it.
+// Task is one operation, as passed to a [Cloud].
 type Task struct {
 	Step Step
-	// Desired is what is to be, with every reference resolved; nil for a deletion.
+	// Desired is the desired resource with every reference resolved; nil for a deletion.
 	Desired graph.Resource
-	// Actual is what exists; zero for a creation.
+	// Actual is the existing resource; zero for a creation.
 	Actual ActualResource
-	// ReportWaiting tells the operator what is being waited for.
+	// ReportWaiting shows the operator what the operation waits for.
 	ReportWaiting func(what string)
 }
 
-// StepResult is what came of a creation or an update.
+// StepResult is the result of a creation or an update.
 type StepResult struct {
-	ID         string
+	// ID is the resource's identity in AWS.
+	ID string
+	// Attributes are the values that AWS assigned, by CloudFormation's name.
 	Attributes map[string]string
 }
 
-// Cloud carries out operations. Its errors have classes ([ErrorClassOf]). Each method may be called again with the same task:
-// after an error of class Throttled or NotReady, and by a later run after this one was killed.
+// Cloud executes operations. Its errors have classes, see [ErrorClassOf]. Its methods are called
+// concurrently, and each may be called again with the same task: after an error of class Throttled or
+// NotReady, and by a later run after this one was killed.
 type Cloud interface {
-	// Create makes what t.Want says and returns as soon as others can refer to it.
+	// Create creates t.Desired and returns as soon as other resources can refer to it.
 	Create(ctx context.Context, t Task) (StepResult, error)
-	// Update changes t.Have into t.Want.
+	// Update changes t.Actual to t.Desired.
 	Update(ctx context.Context, t Task) (StepResult, error)
-	// Delete removes t.Have and returns when what it used is free. That it is gone already is no error.
+	// Delete deletes t.Actual and returns when the resources that it used are free. A resource that is
+	// already deleted is not an error.
 	Delete(ctx context.Context, t Task) error
-	// WaitReady waits until what was made works in full. Nothing else waits for it.
-	WaitReady(ctx context.Context, t Task, m StepResult) error
+	// WaitReady waits until the created or updated resource is fully functional. Dependent operations do not
+	// wait for it.
+	WaitReady(ctx context.Context, t Task, result StepResult) error
 }
 
-// BatchSession is a [Cloud] that wants to know what a whole plan will ask of it, so that it can join calls, and when that has
-// been done, so that it can see to it that the next reading shows it.
+// BatchSession is implemented by a [Cloud] that joins calls.
 type BatchSession interface {
+	// BeginPlan is called before the first operation, so that the cloud knows which calls it can join.
 	BeginPlan(p Plan)
+	// EndPlan is called after the last operation, unless the apply was interrupted. It returns once a new
+	// read shows all changes.
 	EndPlan(ctx context.Context) error
 }
 
-// State of an operation, in an [Event].
-type State string
-
-// The states.
-const (
-	Started  State = "started"
-	Waiting  State = "waiting"
-	Done     State = "done"
-	Failed   State = "failed"
-	Skipped  State = "skipped" // something it needs failed
-	Retrying State = "retrying"
-)
-
-// Event is progress.
-type Event struct {
-	Step    Step
-	State   State
-	Elapsed time.Duration // since the operation started
-	Detail  string        // what is waited for, or the error
-	// Index counts finished operations, of Total.
-	Index, Total int
-}
-
-// Applier says how a plan is applied.
+// Applier applies plans. Cloud and Now are required.
 type Applier struct {
 	Cloud Cloud
 	// Now is the clock.
 	Now func() time.Time
-	// Jitter returns a number in [0,1) for the spread of retries; nil means none.
+	// Jitter returns a number in [0,1) that spreads retries; nil: no jitter.
 	Jitter func() float64
-	// OnEvent is told of progress, from one goroutine at a time; nil means nobody.
+	// OnEvent receives progress, one event at a time and in order, with no lock held; nil: none. All events
+	// are delivered before Apply returns. Operations do not wait for it.
 	OnEvent func(Event)
-	// OnApplied is told what each resource that was made or changed is now to be, with every reference resolved; nil means
-	// nobody is. It is called by many goroutines.
+	// OnApplied receives each created or changed resource with every reference resolved; nil: none. It is
+	// called concurrently.
 	OnApplied func(graph.Addr, graph.Resource)
-	// MaxParallel operations at most. Default 1000: an operation mostly waits, and pacing calls is for the cloud to do.
+	// MaxParallel is the maximal number of concurrent operations. Default 1000: an operation mostly waits,
+	// and the cloud limits the rate of its calls itself.
 	MaxParallel int
-	// RetryTimeout is how long an operation is retried while AWS says "not yet". Default 15 minutes.
+	// RetryTimeout is how long an operation is retried after errors of class Throttled and NotReady. Default
+	// 15 minutes.
 	RetryTimeout time.Duration
-	// ProgressInterval is how often a running operation says that it still waits. Default 10 s.
+	// ProgressInterval is the interval of Waiting events of a running operation. Default 10 seconds.
 	ProgressInterval time.Duration
 }
 
-// errDependencyFailed marks an operation that was not tried because one it needs failed.
-var errDependencyFailed = errors.New("skipped: something it needs failed")
+// errDependencyFailed marks an operation that was not started because a dependency failed.
+var errDependencyFailed = errors.New("skipped: a dependency failed")
 
 // applyRun is one run of Apply.
 type applyRun struct {
 	Applier
-	plan  Plan
-	slots chan struct{}
-	done  []chan struct{}
-	errs  []error
+	plan   Plan
+	slots  chan struct{}   // limits concurrency to MaxParallel
+	done   []chan struct{} // by operation; closed once dependent operations can start
+	events *eventQueue
 
-	mu            sync.Mutex
-	results       map[graph.Addr]StepResult
-	finishedCount int
+	mu      sync.Mutex
+	errs    []error // by operation
+	results map[graph.Addr]StepResult
 }
 
-// Apply carries p out, as many operations at a time as their order allows. A failure stops only what depends on it;
-// every other failure is in the joined error. Making a new plan and applying it resumes a run that failed or was killed.
+// Apply executes p, with as many concurrent operations as their order allows. A failure stops only the
+// operations that depend on the failed one; the returned error joins all failures. Computing a new plan and
+// applying it resumes a run that failed or was killed.
 func (w Applier) Apply(ctx context.Context, p Plan) error {
 	if len(p.operations) == 0 {
 		return nil
 	}
 
 	r := &applyRun{Applier: w.withDefaults(), plan: p, results: map[graph.Addr]StepResult{}}
+	r.events = &eventQueue{deliver: r.OnEvent, total: len(p.operations)}
 	r.slots = make(chan struct{}, r.MaxParallel)
 	r.done = make([]chan struct{}, len(p.operations))
 	r.errs = make([]error, len(p.operations))
@@ -147,7 +136,8 @@ func (w Applier) Apply(ctx context.Context, p Plan) error {
 	return err
 }
 
-// joinErrors joins what failed. A run that was stopped is no success even if all that it had begun went well.
+// joinErrors joins the errors of all operations. An interrupted run is an error even if every operation that
+// it started succeeded.
 func (r *applyRun) joinErrors(ctx context.Context) error {
 	var errs []error
 	skipped := 0
@@ -198,7 +188,8 @@ func (w Applier) withDefaults() Applier {
 	return w
 }
 
-// runOperation waits for what operation i needs, does it, and lets go of those that wait for it.
+// runOperation waits for the dependencies of operation i, executes it and releases the operations that depend
+// on it.
 func (r *applyRun) runOperation(ctx context.Context, i int) {
 	release := sync.OnceFunc(func() { close(r.done[i]) })
 	defer release()
@@ -219,7 +210,7 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 	case <-ctx.Done():
 	}
 
-	if err := ctx.Err(); err != nil { // also with a free slot: nothing begins any more
+	if err := ctx.Err(); err != nil { // after an interrupt no operation starts, even if a slot is free
 		r.setError(i, errDependencyFailed)
 		r.emitEvent(Event{Step: s, State: Skipped, Detail: err.Error()}, 1)
 		return
@@ -245,7 +236,7 @@ func (r *applyRun) runOperation(ctx context.Context, i int) {
 	r.emitEvent(Event{Step: s, State: Done, Elapsed: r.Now().Sub(start)}, 1)
 }
 
-// executeOperation carries operation i out, and calls release once others may go on.
+// executeOperation executes operation i, and calls release once dependent operations can start.
 func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(string), release func()) error {
 	op := r.plan.operations[i]
 	s := r.plan.Steps[op.step]
@@ -258,41 +249,42 @@ func (r *applyRun) executeOperation(ctx context.Context, i int, waiting func(str
 		return r.retryOperation(ctx, s, waiting, func() error { return r.Cloud.Delete(ctx, t) })
 	}
 
-	want, err := r.resolveReferences(s.desired)
+	desired, err := r.resolveReferences(s.desired)
 	if err != nil {
 		return err
 	}
 
-	t.Desired = want
-	var m StepResult
-	act := r.Cloud.Create
+	t.Desired = desired
+	var result StepResult
+	change := r.Cloud.Create
 	if s.Action == Update {
-		act = r.Cloud.Update
+		change = r.Cloud.Update
 	} else {
 		t.Actual = ActualResource{}
 	}
 
 	err = r.retryOperation(ctx, s, waiting, func() error {
 		var e error
-		m, e = act(ctx, t)
+		result, e = change(ctx, t)
 		return e
 	})
 	if err != nil {
 		return err
 	}
 
-	r.recordResult(s.Addr, m)
-	r.OnApplied(s.Addr, want)
+	r.recordResult(s.Addr, result)
+	r.OnApplied(s.Addr, desired)
 	release()
 
-	return r.retryOperation(ctx, s, waiting, func() error { return r.Cloud.WaitReady(ctx, t, m) })
+	return r.retryOperation(ctx, s, waiting, func() error { return r.Cloud.WaitReady(ctx, t, result) })
 }
 
-// resolveReferences fills in what n refers to. That something is missing is a bug in the model or a driver, not in the input.
+// resolveReferences returns n's resource with all references resolved. A missing value is a bug of the model
+// or of a driver, not of the input.
 func (r *applyRun) resolveReferences(n *graph.Node) (graph.Resource, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	want := graph.Resolve(n.Resource, func(s graph.Symbol) (string, bool) {
+	desired := graph.Resolve(n.Resource, func(s graph.Symbol) (string, bool) {
 		m, ok := r.results[s.Addr]
 		if !ok || s.Attribute == "" {
 			return m.ID, ok && m.ID != ""
@@ -302,14 +294,15 @@ func (r *applyRun) resolveReferences(n *graph.Node) (graph.Resource, error) {
 
 		return v, ok
 	})
-	if missing := graph.Symbols(want); len(missing) > 0 {
+	if missing := graph.Symbols(desired); len(missing) > 0 {
 		return nil, fmt.Errorf("no value for %s", missing[0])
 	}
 
-	return want, nil
+	return desired, nil
 }
 
-// retryOperation calls f until it succeeds, fails for good, or patience ends.
+// retryOperation calls f until it succeeds, fails with another class than Throttled or NotReady, or
+// RetryTimeout has passed.
 func (r *applyRun) retryOperation(ctx context.Context, s Step, waiting func(string), f func() error) error {
 	start := r.Now()
 	for attempt := 0; ; attempt++ {
@@ -336,7 +329,8 @@ func (r *applyRun) retryOperation(ctx context.Context, s Step, waiting func(stri
 	}
 }
 
-// retryDelay before the next attempt: it doubles, up to 20 s when throttled and 5 s when something is not there yet.
+// retryDelay returns the time before the next attempt: exponential backoff from 0.5 s, up to 20 s when
+// throttled and 5 s when not ready, with jitter.
 func (r *applyRun) retryDelay(class ErrorClass, attempt int) time.Duration {
 	limit := 5 * time.Second
 	if class == Throttled {
@@ -381,56 +375,4 @@ func (r *applyRun) setError(i int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.errs[i] = err
-}
-
-// emitEvent passes e on; finished is 1 if it ends an operation.
-func (r *applyRun) emitEvent(e Event, finished int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.finishedCount += finished
-	e.Index = r.finishedCount
-	e.Total = len(r.plan.operations)
-	r.OnEvent(e)
-}
-
-// heartbeat says regularly that an operation still runs, and what it waits for.
-type heartbeat struct {
-	setReason func(string)
-	stop      func()
-}
-
-func (r *applyRun) startHeartbeat(s Step, start time.Time) heartbeat {
-	var mu sync.Mutex
-	var what string
-	quit := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := time.NewTicker(r.ProgressInterval)
-		defer t.Stop()
-		for {
-			select {
-			case <-quit:
-				return
-			case <-t.C:
-				mu.Lock()
-				detail := what
-				mu.Unlock()
-				r.emitEvent(Event{
-					Step:    s,
-					State:   Waiting,
-					Elapsed: r.Now().Sub(start),
-					Detail:  detail,
-				}, 0)
-			}
-		}
-	})
-
-	return heartbeat{
-		setReason: func(w string) {
-			mu.Lock()
-			defer mu.Unlock()
-			what = w
-		},
-		stop: sync.OnceFunc(func() { close(quit); wg.Wait() }),
-	}
 }

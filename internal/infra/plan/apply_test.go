@@ -17,7 +17,7 @@ import (
 // slow is a cloud whose operations take time.
 type slow struct {
 	*cloud
-	create, settle map[string]time.Duration
+	create, ready map[string]time.Duration
 }
 
 func (s slow) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
@@ -26,7 +26,7 @@ func (s slow) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) 
 }
 
 func (s slow) WaitReady(ctx context.Context, t plan.Task, _ plan.StepResult) error {
-	time.Sleep(s.settle[t.Step.Kind])
+	time.Sleep(s.ready[t.Step.Kind])
 	return ctx.Err()
 }
 
@@ -81,13 +81,13 @@ func TestOnlyThrottledAndNotYetAreRetried(t *testing.T) {
 	}
 }
 
-// TestInterruptedIsNotDone says that a run that was told to stop begins nothing more and is no success: who deletes a
-// cluster would drop its state next.
+// TestInterruptedIsNotDone: an interrupted run starts no more operations and is an error: a deletion would
+// remove the cluster's state next.
 func TestInterruptedIsNotDone(t *testing.T) {
 	c := &cloud{things: map[string]plan.ActualResource{}}
 	p, _ := plan.Compute(small().graph(), nil, plan.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	c.fail = func(plan.Task) error { cancel(); return nil } // the one under way ends well
+	c.fail = func(plan.Task) error { cancel(); return nil } // the running operation succeeds
 	w := walk(c)
 	w.MaxParallel = 1
 	if err := w.Apply(ctx, p); !errors.Is(err, context.Canceled) {
@@ -95,6 +95,38 @@ func TestInterruptedIsNotDone(t *testing.T) {
 	}
 	if len(c.things) > 1 {
 		t.Errorf("%d things were made after the interruption", len(c.things)-1)
+	}
+}
+
+// TestEventsHoldNoLock: operations go on while OnEvent blocks, and every event is delivered before Apply
+// returns.
+func TestEventsHoldNoLock(t *testing.T) {
+	g := &graph.Graph{}
+	graph.Add(g, "a", net{CIDR: "a"})
+	graph.Add(g, "b", net{CIDR: "b"})
+	p, _ := plan.Compute(g, nil, plan.Options{})
+	created := make(chan graph.Addr, 2)
+	c := &cloud{things: map[string]plan.ActualResource{}}
+	c.fail = func(task plan.Task) error { created <- task.Step.Addr; return nil }
+	delivered := map[graph.Addr]plan.State{}
+	first := true
+	w := walk(c)
+	w.OnEvent = func(e plan.Event) {
+		if first { // the other operation must be able to start and finish
+			first = false
+			select {
+			case <-created:
+			case <-time.After(10 * time.Second):
+				t.Error("no operation runs while OnEvent blocks")
+			}
+		}
+		delivered[e.Step.Addr] = e.State
+	}
+	if err := w.Apply(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if delivered["net/a"] != plan.Done || delivered["net/b"] != plan.Done {
+		t.Errorf("delivered %v", delivered)
 	}
 }
 

@@ -11,18 +11,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// Diff lists what of want, as far as it is known, have lacks. Properties that want does not set are not managed (D5).
+// Diff returns the changes that turn have into want. Properties that want does not set are not managed, and
+// those in the kind's IgnoreChanges are not compared. A value of want that is not known yet is [Unknown].
 func Diff(want, have graph.Resource) []Change {
 	props := map[string]any{}
 	for _, f := range graph.Fields(have) {
 		props[f.Property] = f.Value
 	}
 
-	kind := want.Kind().Name
+	ignored := want.Kind().Lifecycle.IgnoreChanges
 	out := removedProperties(want, props)
 
 	for _, f := range graph.Fields(want) {
-		if f.WriteOnly || ownershipOf(kind, f.Property) == managedAtCreate {
+		if f.WriteOnly || slices.Contains(ignored, f.Property) {
 			continue
 		}
 
@@ -37,7 +38,7 @@ func Diff(want, have graph.Resource) []Change {
 	return out
 }
 
-// removedProperties lists what have has and want has not, among the properties whose absence is enforced.
+// removedProperties returns a change for each property whose absence is enforced and that only have sets.
 func removedProperties(want graph.Resource, have map[string]any) []Change {
 	set := map[string]bool{}
 	for _, f := range graph.Fields(want) {
@@ -128,7 +129,7 @@ func isScalar(v any) bool {
 	return !isMap
 }
 
-// maskUnknown replaces what is not known yet, so that a plan can be printed.
+// maskUnknown replaces unknown values by [Unknown], so that a plan can be printed.
 func maskUnknown(v any) any {
 	switch x := v.(type) {
 	case graph.Symbol, graph.Text:
@@ -153,7 +154,7 @@ func maskUnknown(v any) any {
 	return v
 }
 
-// resourceKey returns what identifies r, a resource of a kind with a key; false while part of it is unknown.
+// resourceKey returns the values of r's key properties, joined; false while one of them is unknown.
 func resourceKey(r graph.Resource) (string, bool) {
 	k := r.Kind()
 	props := map[string]any{}
@@ -177,21 +178,22 @@ func resourceKey(r graph.Resource) (string, bool) {
 	return strings.Join(parts, "\x00"), true
 }
 
-// addressUnclaimed names what serves no desired resource: by its tag, or for a kind with a key by its parent's name and its key.
+// addressUnclaimed sets the addresses of the existing resources that match no desired one: the address in the
+// tag, or for a kind with key properties the name of the parent and the key. Duplicates get a suffix @ID.
 func (m *planner) addressUnclaimed(rest []ActualResource) {
 	names := map[string]string{}
-	note := func(a *ActualResource) {
+	addName := func(a *ActualResource) {
 		if _, name, ok := strings.Cut(string(a.Addr), "/"); ok {
 			names[a.ID] = name
 		}
 	}
 
 	for _, a := range m.claimed {
-		note(a)
+		addName(a)
 	}
 
 	for i := range rest {
-		note(&rest[i])
+		addName(&rest[i])
 	}
 
 	taken := map[graph.Addr]bool{}
@@ -222,6 +224,7 @@ func (m *planner) addressUnclaimed(rest []ActualResource) {
 	}
 }
 
+// compareStrings compares pairs of strings until one differs.
 func compareStrings(pairs ...string) int {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if c := strings.Compare(pairs[i], pairs[i+1]); c != 0 {

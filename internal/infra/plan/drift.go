@@ -8,52 +8,59 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// DriftCause is whose doing a deviation is.
+// DriftCause is the probable cause of a deviation.
 type DriftCause string
 
 // The causes.
 const (
-	// ExternalChange: neither an apply nor a manifest did it.
-	ExternalChange DriftCause = "behind our back"
-	// UnfinishedApply: an apply or a deletion that did not end may have done it.
-	UnfinishedApply DriftCause = "an apply that did not end"
-	// NoApplyRecorded: nothing says what was applied last, so it may also be an edit of a manifest.
+	// ExternalChange is a change that neither an apply nor an edit of a manifest has made.
+	ExternalChange DriftCause = "outside slipway"
+	// UnfinishedApply is a change that an apply or a deletion may have made before it failed or was killed.
+	UnfinishedApply DriftCause = "an unfinished apply"
+	// NoApplyRecorded means that no last-applied record exists: the deviation may also be an edit of a
+	// manifest.
 	NoApplyRecorded DriftCause = "unknown: no apply is recorded"
 )
 
 // DeviationType is how a resource deviates.
 type DeviationType string
 
-// The ways to deviate.
+// The types of deviations.
 const (
-	DeviationChanged    DeviationType = "changed"
-	DeviationMissing    DeviationType = "missing"
-	DeviationUnexpected DeviationType = "unexpected"
+	DeviationChanged    DeviationType = "changed"    // a property has another value
+	DeviationMissing    DeviationType = "missing"    // the resource does not exist
+	DeviationUnexpected DeviationType = "unexpected" // the resource was not applied
 )
 
-// Deviation is one property of one resource, or a whole resource, that is not as it was applied.
+// Deviation is one property of one resource, or a whole resource, that differs from what was applied.
 type Deviation struct {
-	Type      DeviationType `json:"what"`
-	Addr      graph.Addr    `json:"address"`
-	Kind      string        `json:"kind"`
-	ID        string        `json:"id,omitempty"`
-	Owner     string        `json:"owner,omitempty"` // who made it, if that is known and it was not us
-	Field     string        `json:"field,omitempty"` // of what is changed, as in [Change]
-	Desired   any           `json:"want"`            // null: not set, or all of a resource
-	Actual    any           `json:"have"`
-	ChangedBy DriftCause    `json:"changedBy"`
+	Type DeviationType `json:"what"`
+	Addr graph.Addr    `json:"address"`
+	Kind string        `json:"kind"`
+	// ID is the identity of the existing resource; empty if it is missing.
+	ID string `json:"id,omitempty"`
+	// Owner is [ActualResource.Owner], if it is known.
+	Owner string `json:"owner,omitempty"`
+	// Field is the property that differs, as in [Change]; empty if the whole resource is missing or
+	// unexpected.
+	Field string `json:"field,omitempty"`
+	// Desired is the applied value; null: not set, or the whole resource.
+	Desired any `json:"want"`
+	// Actual is the value in AWS; null: not set, or the whole resource.
+	Actual    any        `json:"have"`
+	ChangedBy DriftCause `json:"changedBy"`
 }
 
-// Deviations returns what p, the plan that would restore what was applied, says has changed. Tries are the attempts that
-// did not end.
-func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation {
+// Deviations returns the drift: p must be the plan that would restore what was applied. attempts are the
+// operations that failed or were killed since then. recorded is false if no last-applied record exists.
+func (p Plan) Deviations(attempts []Attempt, recorded bool) []Deviation {
 	var out []Deviation
 	for _, s := range p.Steps {
 		d := Deviation{
 			Addr:      s.Addr,
 			Kind:      s.Kind,
 			ID:        s.ID,
-			ChangedBy: driftCauseOf(s, tries),
+			ChangedBy: driftCauseOf(s, attempts),
 		}
 		if !recorded {
 			d.ChangedBy = NoApplyRecorded
@@ -82,11 +89,12 @@ func (p Plan) Deviations(tries []Attempt, recorded bool) []Deviation {
 	return out
 }
 
-// driftCauseOf asks whether an attempt was to touch what s is about. A resource without tags that is not in what was applied has
-// no address of its own yet, so any creation of its kind may have been it.
-func driftCauseOf(s Step, tries []Attempt) DriftCause {
-	for _, try := range tries {
-		if _, ok := try.Steps[s.Addr]; ok {
+// driftCauseOf returns UnfinishedApply if one of attempts had a step for the resource of s. A resource
+// without tags that is not in the last-applied record has no address yet, so the creation of any resource of
+// its kind counts.
+func driftCauseOf(s Step, attempts []Attempt) DriftCause {
+	for _, attempt := range attempts {
+		if _, ok := attempt.Steps[s.Addr]; ok {
 			return UnfinishedApply
 		}
 
@@ -94,7 +102,7 @@ func driftCauseOf(s Step, tries []Attempt) DriftCause {
 			continue
 		}
 
-		for addr, action := range try.Steps {
+		for addr, action := range attempt.Steps {
 			if action == Create && KindOf(addr) == s.Kind {
 				return UnfinishedApply
 			}
@@ -104,14 +112,14 @@ func driftCauseOf(s Step, tries []Attempt) DriftCause {
 	return ExternalChange
 }
 
-// KindOf returns the kind that an address begins with.
+// KindOf returns the name of the kind in an address.
 func KindOf(a graph.Addr) string {
 	kind, _, _ := strings.Cut(string(a), "/")
 	return kind
 }
 
-// ManifestChanges says which properties of p's steps a manifest has changed since what was applied: "address property", and just
-// the address of what it has added or removed. Everything else in p is drift.
+// ManifestChanges returns what the manifests have changed since applied: "address property" for a changed
+// property, and the address for an added or removed resource. Everything else in p is drift.
 func (p Plan) ManifestChanges(applied *graph.Graph) map[string]bool {
 	out := map[string]bool{}
 	for _, w := range p.desired {

@@ -4,22 +4,23 @@ package plan
 
 import "errors"
 
-// ErrorClass says what kind of failure an error is, and so what is to be done about it (D10).
+// ErrorClass is the type of an error of a [Cloud], which decides whether the operation is retried and what
+// the operator is told.
 type ErrorClass string
 
-// The classes. Only Throttled and NotReady are tried again, while the walk goes on.
+// The classes. [Applier] retries only Throttled and NotReady, while other operations continue.
 const (
 	Unclassified  ErrorClass = ""
 	NotFound      ErrorClass = "not found"
 	AlreadyExists ErrorClass = "exists"
-	Throttled     ErrorClass = "throttled"
-	NotReady      ErrorClass = "not yet"
-	InUse         ErrorClass = "in use"
+	Throttled     ErrorClass = "throttled" // AWS limits the rate of calls
+	NotReady      ErrorClass = "not yet"   // a dependency is not visible or not ready yet
+	InUse         ErrorClass = "in use"    // another resource depends on it
 	AccessDenied  ErrorClass = "denied"
-	LimitExceeded ErrorClass = "limit"
+	LimitExceeded ErrorClass = "limit" // a service quota
 )
 
-// ErrorClassOf returns the class that err or what it wraps says it has.
+// ErrorClassOf returns the class of err or of the first error it wraps that has a method Class() ErrorClass.
 func ErrorClassOf(err error) ErrorClass {
 	var c interface{ Class() ErrorClass }
 	if errors.As(err, &c) {

@@ -13,30 +13,35 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// DesiredResource is one resource as it is to be, with references resolved as far as they are known.
+// DesiredResource is one resource of the graph.
 type DesiredResource struct {
-	Addr     graph.Addr
+	// Addr is the address in the graph.
+	Addr graph.Addr
+	// Resource is the desired state, with references resolved as far as they are known.
 	Resource graph.Resource
 }
 
-// Desired returns everything that is to be, whether it exists or not, in an order in which it can be built.
+// Desired returns all desired resources, whether they exist or not, in a valid order of creation.
 func (p Plan) Desired() []DesiredResource { return slices.Clone(p.desired) }
 
-// Actual returns everything that exists, each with its address.
+// Actual returns all existing resources, each with its address.
 func (p Plan) Actual() []ActualResource { return slices.Clone(p.actual) }
 
-// Fingerprint tells whether a resource is still as it was, and if not, in what it differs. It holds no values.
+// Fingerprint is a set of hashes of a resource, from which a later run can tell which properties have
+// changed. It contains no values.
 type Fingerprint struct {
+	// ID is the identity in AWS; empty for a desired resource.
 	ID string `json:"id,omitempty"`
-	// Properties are hashes by property; a tag is a property of its own, and so is an attribute that AWS made up.
+	// Properties maps each property to a hash; each tag and each attribute that AWS assigned counts as a
+	// property.
 	Properties map[string]string `json:"properties"`
 }
 
-// Fingerprints are those of many resources.
+// Fingerprints maps addresses to fingerprints.
 type Fingerprints map[graph.Addr]Fingerprint
 
-// FingerprintActual returns the fingerprints of what exists. Left out is what others may change: tags that are not ours,
-// and properties that are ours only when a resource is made.
+// FingerprintActual returns the fingerprints of the existing resources. It leaves out what others may change:
+// tags that Slipway did not set, and properties in the kind's IgnoreChanges.
 func (p Plan) FingerprintActual() Fingerprints {
 	tags := map[graph.Addr]map[string]any{}
 	for _, w := range p.desired {
@@ -67,8 +72,8 @@ func (p Plan) FingerprintActual() Fingerprints {
 	return out
 }
 
-// FingerprintDesired returns the fingerprints of what is to be. They change with the manifests, with the agent, the image
-// and the catalogue that machines get, and with the program that makes the plan.
+// FingerprintDesired returns the fingerprints of the desired resources. They change with the manifests, with
+// the agent, the image and the catalogue that machines get, and with the version of Slipway.
 func (p Plan) FingerprintDesired() Fingerprints {
 	out := Fingerprints{}
 	for _, w := range p.desired {
@@ -80,9 +85,9 @@ func (p Plan) FingerprintDesired() Fingerprints {
 
 func fingerprintOf(r graph.Resource, counts func(tag string) bool) Fingerprint {
 	f := Fingerprint{Properties: map[string]string{}}
-	kind := r.Kind().Name
+	ignored := r.Kind().Lifecycle.IgnoreChanges
 	for _, field := range graph.Fields(r) {
-		if ownershipOf(kind, field.Property) == managedAtCreate {
+		if slices.Contains(ignored, field.Property) {
 			continue
 		}
 
@@ -102,7 +107,7 @@ func fingerprintOf(r graph.Resource, counts func(tag string) bool) Fingerprint {
 	return f
 }
 
-// resolvePlaceholders spells symbols and texts out, so that they count as what they are.
+// resolvePlaceholders replaces symbols and texts by their display form, so that they can be hashed.
 func resolvePlaceholders(v any) any {
 	switch x := v.(type) {
 	case graph.Symbol:
@@ -129,7 +134,7 @@ func resolvePlaceholders(v any) any {
 	return v
 }
 
-// shortHash returns 96 bits of a hash: enough to tell values apart, too little to fill the file.
+// shortHash returns 96 bits of a SHA-256 in hex: enough to distinguish values, short enough for a saved plan.
 func shortHash(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -141,7 +146,8 @@ func shortHash(v any) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// Differences says what of now is not as then, one line each, sorted by address: "subnet/a: MapPublicIpOnLaunch changed".
+// Differences returns how now differs from then, one line for each difference, sorted by address. Example:
+// "subnet/a: MapPublicIpOnLaunch changed".
 func (then Fingerprints) Differences(now Fingerprints) []string {
 	var out []string
 	all := maps.Clone(then)
@@ -152,11 +158,11 @@ func (then Fingerprints) Differences(now Fingerprints) []string {
 		is, after := now[addr]
 		switch {
 		case !after:
-			out = append(out, fmt.Sprintf("%s: is gone", addr))
+			out = append(out, fmt.Sprintf("%s: no longer exists", addr))
 		case !before:
 			out = append(out, fmt.Sprintf("%s: is new", addr))
 		case was.ID != is.ID:
-			out = append(out, fmt.Sprintf("%s: is another one: %s, not %s", addr, is.ID, was.ID))
+			out = append(out, fmt.Sprintf("%s: was replaced: it is now %s, not %s", addr, is.ID, was.ID))
 		default:
 			for _, p := range was.changedProperties(is) {
 				out = append(out, fmt.Sprintf("%s: %s changed", addr, p))

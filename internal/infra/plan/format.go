@@ -10,22 +10,25 @@ import (
 	"strings"
 )
 
-// Summary counts what a plan does; a replacement adds one and destroys one.
+// Summary counts the steps of a plan; a replacement counts as one added and one destroyed.
 type Summary struct {
-	Add     int `json:"add"`
-	Change  int `json:"change"`
-	Destroy int `json:"destroy"`
+	Add     int `json:"add"`     // resources to create
+	Change  int `json:"change"`  // resources to change in place
+	Destroy int `json:"destroy"` // resources to delete
 }
 
 // Document is the JSON form of a plan. Fields are added, never renamed, within one FormatVersion.
 type Document struct {
-	FormatVersion int    `json:"formatVersion"`
-	Cluster       string `json:"cluster"`
-	// Destroy says that it is the plan of the cluster's deletion.
+	// FormatVersion is the constant of that name.
+	FormatVersion int `json:"formatVersion"`
+	// Cluster is the name of the cluster.
+	Cluster string `json:"cluster"`
+	// Destroy is true for the plan of the cluster's deletion. Set by the caller.
 	Destroy bool `json:"destroy,omitempty"`
-	// MachineStore are the keys of the objects that are published for machines before anything is made.
+	// MachineStore lists the keys of the objects that apply publishes for machines before the first step. Set
+	// by the caller.
 	MachineStore []string `json:"machineStore"`
-	// Steps in an order that works; they are carried out as many at a time as they allow.
+	// Steps lists the steps in a valid order; apply runs independent steps concurrently.
 	Steps   []Step  `json:"steps"`
 	Summary Summary `json:"summary"`
 }
@@ -71,7 +74,7 @@ func (p Plan) Document(cluster string) Document {
 	}
 }
 
-// Print writes p for a person: one line a step, one line below it a change, and the summary.
+// Print writes p as text: a line for each step, an indented line for each change, and the summary.
 func (p Plan) Print(w io.Writer) error {
 	var b strings.Builder
 	for _, s := range p.Steps {
@@ -82,7 +85,7 @@ func (p Plan) Print(w io.Writer) error {
 	}
 
 	if p.IsEmpty() {
-		b.WriteString("No changes: what exists is what the manifests say.\n")
+		b.WriteString("No changes: AWS matches the manifests.\n")
 	} else {
 		b.WriteString(p.Summary().String() + "\n")
 	}
@@ -94,7 +97,7 @@ func (p Plan) Print(w io.Writer) error {
 	return nil
 }
 
-// Sign returns the mark in front of a step's line: +, ~, -/+ or -.
+// Sign returns the symbol at the start of a step's line: +, ~, -/+ or -.
 func (a Action) Sign() string {
 	switch a {
 	case Create:
@@ -134,10 +137,9 @@ func (c Change) String() string {
 	return line
 }
 
-// FormatValue renders a value for a person, a long one by its size and hash.
+// FormatValue renders a value as JSON, or as its size and hash if that is longer than 80 bytes.
 func FormatValue(v any) string { return formatValue(v) }
 
-// formatValue renders a value in at most some 80 characters; a longer one by its size and hash.
 func formatValue(v any) string {
 	switch x := v.(type) {
 	case nil:

@@ -17,70 +17,76 @@ import (
 )
 
 const (
-	// LastAppliedVersion is the version of an [LastApplied]'s format.
+	// LastAppliedVersion is the version of the format of [LastApplied].
 	LastAppliedVersion = 1
-	// maxKeptAttempts is how many attempts are kept: of more, the oldest go.
+	// maxKeptAttempts is the number of attempts in a record; the oldest are dropped.
 	maxKeptAttempts = 20
 )
 
-// LastApplied is what was brought to AWS last, so that what somebody else changed since can be told from what a manifest
-// now says otherwise. It holds no secret, as no resource does.
+// LastApplied is the record of the last successful apply. It distinguishes drift, a change made outside
+// Slipway, from an edit of a manifest. It contains no secrets, as no resource does.
 type LastApplied struct {
+	// Version is [LastAppliedVersion]; set by [LastApplied.Encode].
 	Version int `json:"version"`
-	// Token of the operation that brought it.
+	// Token is the fencing token of the operation that applied it.
 	Token     int64     `json:"token"`
 	AppliedAt time.Time `json:"when"`
-	AppliedBy string    `json:"by"`
-	Tool      string    `json:"tool"`
-	// Resources as they were brought to AWS, every reference resolved; none while no apply has succeeded yet.
+	AppliedBy string    `json:"by"`   // person and machine, as in me@host
+	Tool      string    `json:"tool"` // version of Slipway
+	// Resources lists the applied resources with every reference resolved; empty until an apply succeeds.
 	Resources []AppliedResource `json:"resources"`
-	// Documents are hashes of the manifests that they come from, by key in the state store.
+	// Documents maps the manifests' keys in the state store to their hashes.
 	Documents map[string]string `json:"documents,omitempty"`
-	// MachineStore is the store that machines read, by its URL, and Objects the keys that were published in it.
-	MachineStore string   `json:"machineStore,omitempty"`
-	Objects      []string `json:"objects,omitempty"`
-	// Attempts were begun since then and did not succeed: what they did is nobody else's doing.
+	// MachineStore is the URL of the store that machines read.
+	MachineStore string `json:"machineStore,omitempty"`
+	// Objects lists the keys that were published in MachineStore.
+	Objects []string `json:"objects,omitempty"`
+	// Attempts lists the operations since then that did not succeed: their changes are not external ones. The
+	// last 20 are kept.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// AppliedResource is one resource that was brought to AWS.
+// AppliedResource is one resource of a [LastApplied].
 type AppliedResource struct {
-	Addr       graph.Addr     `json:"address"`
-	Kind       string         `json:"kind"`
+	Addr graph.Addr `json:"address"`
+	Kind string     `json:"kind"`
+	// Properties are the values by CloudFormation's name, see [graph.FromProperties].
 	Properties map[string]any `json:"properties"`
 }
 
-// Attempt is an operation that set out to change something.
+// Attempt is an operation that was started and may not have finished.
 type Attempt struct {
+	// Token is the fencing token of the operation.
 	Token int64 `json:"token"`
-	// Steps as address and action.
+	// Steps maps the addresses of its plan to actions.
 	Steps map[graph.Addr]Action `json:"steps"`
 }
 
-// ParseLastApplied reads what [Applied.Encode] wrote.
+// ParseLastApplied reads the output of [LastApplied.Encode]. Its errors complete a sentence that begins with
+// the key. It rejects other versions.
 func ParseLastApplied(body []byte) (LastApplied, error) {
 	var a LastApplied
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	if err := dec.Decode(&a); err != nil {
-		return LastApplied{}, fmt.Errorf("is no valid document: %w", err)
+		return LastApplied{}, fmt.Errorf("is not a valid document: %w", err)
 	}
 
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return LastApplied{}, errors.New("has something after its document")
+		return LastApplied{}, errors.New("has data after the end of its document")
 	}
 
 	if a.Version != LastAppliedVersion {
 		return LastApplied{}, diag.WithHint(
-			fmt.Errorf("has version %d", a.Version),
-			"use the slipway that applied last, or apply with this one",
+			fmt.Errorf("has the unknown format version %d", a.Version),
+			"use the version of slipway that applied last, or apply with this one",
 		)
 	}
 
 	return a, nil
 }
 
-// Encode returns the bytes that are stored.
+// Encode returns a as JSON with the current format version.
 func (a LastApplied) Encode() ([]byte, error) {
 	a.Version = LastAppliedVersion
 	if a.Resources == nil {
@@ -89,20 +95,20 @@ func (a LastApplied) Encode() ([]byte, error) {
 
 	body, err := json.Marshal(a)
 	if err != nil {
-		return nil, fmt.Errorf("encode what was applied: %w", err)
+		return nil, fmt.Errorf("encode the last-applied record: %w", err)
 	}
 
 	return append(body, '\n'), nil
 }
 
-// WithAttempt returns a with an attempt added that carries out p.
+// WithAttempt returns a with an attempt to apply p, held under token.
 func (a LastApplied) WithAttempt(token int64, p Plan) LastApplied {
-	try := Attempt{Token: token, Steps: map[graph.Addr]Action{}}
+	attempt := Attempt{Token: token, Steps: map[graph.Addr]Action{}}
 	for _, s := range p.Steps {
-		try.Steps[s.Addr] = s.Action
+		attempt.Steps[s.Addr] = s.Action
 	}
 
-	a.Attempts = append(slices.Clone(a.Attempts), try)
+	a.Attempts = append(slices.Clone(a.Attempts), attempt)
 	if n := len(a.Attempts); n > maxKeptAttempts {
 		a.Attempts = a.Attempts[n-maxKeptAttempts:]
 	}
@@ -110,11 +116,12 @@ func (a LastApplied) WithAttempt(token int64, p Plan) LastApplied {
 	return a
 }
 
-// AppliedResources returns what p has brought to AWS. made are the resources that were made or changed, as [Walk.OnApplied] told.
-func (p Plan) AppliedResources(made map[graph.Addr]graph.Resource) ([]AppliedResource, error) {
+// AppliedResources returns the resources that p has applied, for a [LastApplied]. applied are those that were
+// created or changed, as passed to [Applier.OnApplied]. A reference that is still unknown is an error.
+func (p Plan) AppliedResources(applied map[graph.Addr]graph.Resource) ([]AppliedResource, error) {
 	out := make([]AppliedResource, 0, len(p.desired))
 	for _, w := range p.desired {
-		r, ok := made[w.Addr]
+		r, ok := applied[w.Addr]
 		if !ok {
 			r = w.Resource
 		}
@@ -134,7 +141,8 @@ func (p Plan) AppliedResources(made map[graph.Addr]graph.Resource) ([]AppliedRes
 	return out, nil
 }
 
-// ToGraph returns what was applied as a graph, so that it can be compared with what exists. kinds are the zeros of all kinds.
+// ToGraph returns the applied resources as a graph, to be compared with the existing ones. kinds are the zero
+// values of all kinds.
 func (a LastApplied) ToGraph(kinds []graph.Resource) (*graph.Graph, error) {
 	zero := map[string]graph.Resource{}
 	for _, k := range kinds {
@@ -147,12 +155,12 @@ func (a LastApplied) ToGraph(kinds []graph.Resource) (*graph.Graph, error) {
 		z, ok := zero[r.Kind]
 		kind, name, cut := strings.Cut(string(r.Addr), "/")
 		if !ok || !cut || kind != r.Kind || g.Node(r.Addr) != nil {
-			return nil, fmt.Errorf("what was applied has a resource %s of kind %q", r.Addr, r.Kind)
+			return nil, fmt.Errorf("the last-applied record: invalid resource %s of kind %q", r.Addr, r.Kind)
 		}
 
 		filled, err := graph.FromProperties(z, r.Properties)
 		if err != nil {
-			return nil, fmt.Errorf("what was applied: %s: %w", r.Addr, err)
+			return nil, fmt.Errorf("the last-applied record: %s: %w", r.Addr, err)
 		}
 
 		graph.Add(g, name, filled)

@@ -10,27 +10,32 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// planOperation is one thing that Apply does: a step, or one half of a replacement.
+// planOperation is one operation of Apply: a step, or one half of a replacement.
 type planOperation struct {
-	step      int
+	step      int  // index into Plan.Steps
 	isDestroy bool // else create or update
 }
 
-// orderOperations finds what each operation waits for, and puts the deletions into an order that works.
+// operationIndex finds the operations of a plan by address.
+type operationIndex struct {
+	apply   map[graph.Addr]int // creations and updates
+	destroy map[graph.Addr]int
+}
+
+// orderOperations sorts the deletions into a valid order and computes what each operation of p waits for.
 func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 	sortDeletions(p)
-	make_ := map[graph.Addr]int{}
-	end := map[graph.Addr]int{}
+	index := operationIndex{apply: map[graph.Addr]int{}, destroy: map[graph.Addr]int{}}
 	p.operations = nil
 
 	for i, s := range p.Steps {
 		if s.Action != Delete {
-			make_[s.Addr] = len(p.operations)
+			index.apply[s.Addr] = len(p.operations)
 			p.operations = append(p.operations, planOperation{step: i})
 		}
 
 		if s.Action == Delete || s.Action == Replace {
-			end[s.Addr] = len(p.operations)
+			index.destroy[s.Addr] = len(p.operations)
 			p.operations = append(p.operations, planOperation{step: i, isDestroy: true})
 		}
 	}
@@ -40,105 +45,96 @@ func orderOperations(p *Plan, desired *graph.Graph) diag.Findings {
 
 	for i, op := range p.operations {
 		if op.isDestroy {
-			p.dependencies[i] = p.destroyDependencies(op, users, make_, end)
+			p.dependencies[i] = index.destroyDependencies(p.Steps[op.step], users[p.Steps[op.step].Addr])
 		} else {
-			p.dependencies[i] = p.createDependencies(op, desired, make_, end)
+			p.dependencies[i] = index.applyDependencies(p.Steps[op.step], desired)
 		}
 	}
 
 	return p.findCycles()
 }
 
-// createDependencies says what a creation or an update waits for: what it needs, also through what needs nothing done itself.
-// That is there, but may have lost what it needs in turn.
-func (p Plan) createDependencies(
-	op planOperation,
-	desired *graph.Graph,
-	make_, end map[graph.Addr]int,
-) []int {
-	s := p.Steps[op.step]
+// applyDependencies returns the operations that a creation or an update waits for: those of its dependencies,
+// also of indirect ones. A direct dependency without a step exists, but may lack a dependency that is created
+// by this plan.
+func (x operationIndex) applyDependencies(s Step, desired *graph.Graph) []int {
 	var out []int
 	seen := map[graph.Addr]bool{}
-	var need func(deps []graph.Addr)
-	need = func(deps []graph.Addr) {
+	var visit func(deps []graph.Addr)
+	visit = func(deps []graph.Addr) {
 		for _, d := range deps {
 			if seen[d] {
 				continue
 			}
 
 			seen[d] = true
-			if i, ok := make_[d]; ok {
+			if i, ok := x.apply[d]; ok {
 				out = append(out, i)
 			} else if n := desired.Node(d); n != nil {
-				need(n.Deps)
+				visit(n.Deps)
 			}
 		}
 	}
 
-	need(s.desired.Deps)
-	if i, ok := end[s.Addr]; ok && policyOf(s.Kind).replacement != createFirst {
+	visit(s.desired.Deps)
+	if i, ok := x.destroy[s.Addr]; ok && s.lifecycle().Replacement != graph.CreateFirst {
 		out = append(out, i)
 	}
 
 	return out
 }
 
-// destroyDependencies says what the end of something waits for: that nobody uses it any more.
-func (p Plan) destroyDependencies(
-	op planOperation,
-	users map[graph.Addr][]graph.Addr,
-	make_, end map[graph.Addr]int,
-) []int {
-	s := p.Steps[op.step]
+// destroyDependencies returns the operations that the deletion of s's resource waits for: those after which
+// none of its users refers to it.
+func (x operationIndex) destroyDependencies(s Step, users []graph.Addr) []int {
 	var out []int
-	add := func(i int, ok bool) {
-		if ok && !slices.Contains(out, i) {
+	add := func(i int) {
+		if !slices.Contains(out, i) {
 			out = append(out, i)
 		}
 	}
 
-	at := func(m map[graph.Addr]int, a graph.Addr) (int, bool) { i, ok := m[a]; return i, ok }
-
-	for _, u := range users[s.Addr] {
-		if i, ok := end[u]; ok {
-			add(i, true)
-		} else {
-			add(at(make_, u))
+	for _, u := range users {
+		if i, ok := x.destroy[u]; ok {
+			add(i)
+		} else if i, ok := x.apply[u]; ok {
+			add(i)
 		}
 	}
 
-	if s.Action == Replace && policyOf(s.Kind).replacement == createFirst {
-		add(at(make_, s.Addr))
+	if s.Action == Replace && s.lifecycle().Replacement == graph.CreateFirst {
+		add(x.apply[s.Addr])
 	}
 
 	return out
 }
 
-// usersByAddr says, of what exists, what uses what: by reference, or because its kind needs the other's.
+// usersByAddr returns the users of each existing resource: those that refer to it, that it lists in UsedBy,
+// or, if they are deleted, whose kind implicitly depends on its kind.
 func (p Plan) usersByAddr() map[graph.Addr][]graph.Addr {
-	look := newAddressIndex(p.actual)
-	ends := p.removedAddrs()
+	index := newAddressIndex(p.actual)
+	removed := p.removedAddrs()
 	out := map[graph.Addr][]graph.Addr{}
 
 	for _, a := range p.actual {
 		for _, id := range a.UsedBy {
-			if u, ok := look.byIDOnly[id]; ok && u != a.Addr {
+			if u, ok := index.byIDOnly[id]; ok && u != a.Addr {
 				out[a.Addr] = append(out[a.Addr], u)
 			}
 		}
 
 		for _, ptr := range graph.References(a.Resource) {
-			if d, ok := look.byID[resourceID{ptr.KindName(), ptr.Literal()}]; ok && d != a.Addr {
+			if d, ok := index.byID[resourceID{ptr.KindName(), ptr.Literal()}]; ok && d != a.Addr {
 				out[d] = append(out[d], a.Addr)
 			}
 		}
 
-		if !ends[a.Addr] {
+		if !removed[a.Addr] {
 			continue
 		}
 
 		for _, k := range a.Resource.Kind().ImplicitDependencies {
-			for _, d := range look.byKind[k] {
+			for _, d := range index.byKind[k] {
 				out[d] = append(out[d], a.Addr)
 			}
 		}
@@ -147,7 +143,7 @@ func (p Plan) usersByAddr() map[graph.Addr][]graph.Addr {
 	return out
 }
 
-// removedAddrs are the addresses whose things go, to be made again or not.
+// removedAddrs returns the addresses whose existing resources are deleted or replaced.
 func (p Plan) removedAddrs() map[graph.Addr]bool {
 	out := map[graph.Addr]bool{}
 	for _, s := range p.Steps {
@@ -157,40 +153,44 @@ func (p Plan) removedAddrs() map[graph.Addr]bool {
 	return out
 }
 
-// resourceID is what AWS knows a thing by.
+// resourceID is a resource's kind and identity in AWS.
 type resourceID struct{ kind, id string }
 
-// addressIndex finds the addresses of what exists.
+// addressIndex finds the addresses of existing resources.
 type addressIndex struct {
 	byID     map[resourceID]graph.Addr
 	byKind   map[string][]graph.Addr
-	byIDOnly map[string]graph.Addr // by the id alone
+	byIDOnly map[string]graph.Addr // by the id, whatever the kind
 }
 
 func newAddressIndex(actual []ActualResource) addressIndex {
-	d := addressIndex{map[resourceID]graph.Addr{}, map[string][]graph.Addr{}, map[string]graph.Addr{}}
+	x := addressIndex{
+		byID:     map[resourceID]graph.Addr{},
+		byKind:   map[string][]graph.Addr{},
+		byIDOnly: map[string]graph.Addr{},
+	}
 	for _, a := range actual {
 		k := a.Resource.Kind().Name
-		d.byID[resourceID{k, a.ID}] = a.Addr
-		d.byIDOnly[a.ID] = a.Addr
-		d.byKind[k] = append(d.byKind[k], a.Addr)
+		x.byID[resourceID{k, a.ID}] = a.Addr
+		x.byIDOnly[a.ID] = a.Addr
+		x.byKind[k] = append(x.byKind[k], a.Addr)
 	}
 
-	return d
+	return x
 }
 
-// sortDeletions puts deletions last, each before what it uses.
+// sortDeletions sorts the deletions, which are the last steps: each before the resources that it uses.
 func sortDeletions(p *Plan) {
 	first := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Action == Delete })
 	if first < 0 {
 		return
 	}
 
-	gone := slices.Clone(p.Steps[first:])
-	slices.SortFunc(gone, func(a, b Step) int { return strings.Compare(string(a.Addr), string(b.Addr)) })
-	at := map[graph.Addr]Step{}
-	for _, s := range gone {
-		at[s.Addr] = s
+	deletions := slices.Clone(p.Steps[first:])
+	slices.SortFunc(deletions, func(a, b Step) int { return strings.Compare(string(a.Addr), string(b.Addr)) })
+	byAddr := map[graph.Addr]Step{}
+	for _, s := range deletions {
+		byAddr[s.Addr] = s
 	}
 
 	users := p.usersByAddr()
@@ -204,7 +204,7 @@ func sortDeletions(p *Plan) {
 
 		done[s.Addr] = true
 		for _, u := range users[s.Addr] {
-			if other, ok := at[u]; ok {
+			if other, ok := byAddr[u]; ok {
 				visit(other)
 			}
 		}
@@ -212,14 +212,15 @@ func sortDeletions(p *Plan) {
 		out = append(out, s)
 	}
 
-	for _, s := range gone {
+	for _, s := range deletions {
 		visit(s)
 	}
 
 	p.Steps = out
 }
 
-// findCycles finds replacements that wait for themselves: something in use that must go before its successor can come.
+// findCycles reports replacements that wait for themselves: a resource in use that must be deleted before its
+// successor can be created.
 func (p Plan) findCycles() diag.Findings {
 	const visiting, visited = 1, 2
 	state := make([]int, len(p.operations))
@@ -241,7 +242,7 @@ func (p Plan) findCycles() diag.Findings {
 			fs.Errorf(
 				names[0],
 				"",
-				"make the change in two applies: first move its users away",
+				"make the change in two applies: first move its users to another resource",
 				"cannot be replaced while in use by %s",
 				strings.Join(names[1:], ", "),
 			)

@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// noting is a cloud in which an attachment takes a while, and which notes in which order things were begun and made.
+// noting is a cloud in which an attachment takes a while, and which notes in which order things were begun
+// and made.
 type noting struct {
 	*cloud
 	began, ended chan graph.Addr
@@ -28,8 +29,8 @@ func (s noting) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 	return m, err
 }
 
-// TestOrderGoesThroughWhatIsThere: a load balancer needs a route, which is there, and the route needs the attachment of
-// a gateway, which somebody took away. The load balancer waits for the attachment all the same.
+// TestOrderGoesThroughWhatIsThere: a load balancer needs a route, which is there, and the route needs the
+// attachment of a gateway, which somebody took away. The load balancer waits for the attachment all the same.
 func TestOrderGoesThroughWhatIsThere(t *testing.T) {
 	g := &graph.Graph{}
 	attachment := graph.Add(g, "attachment", net{CIDR: "a"})

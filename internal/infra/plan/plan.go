@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan compares a graph with what exists, says what would change, and carries it out in an order that works.
-// It knows no cloud: what exists is given to it as data, and what is to be done goes through an interface.
+// Package plan compares the desired resources of a cluster with the existing ones, and applies the
+// difference.
+//
+// [Compute] is a pure function from a graph and the existing resources to a [Plan]: the steps to take, in a
+// valid order. [Applier] executes a plan concurrently through the interface [Cloud]. A [LastApplied] record
+// of what was applied lets [Plan.Deviations] tell drift from edits of the manifests.
+//
+// The package does not know any cloud or any kind of resource by name: existing resources are passed in as
+// data, each kind declares its rules in [graph.Kind], and changes are made through an interface.
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// Action is what is to be done with one resource.
+// Action is what a step does with one resource.
 type Action string
 
-// The actions.
+// The actions. Replace deletes the existing resource and creates another one at the same address.
 const (
 	Create  Action = "create"
 	Update  Action = "update"
@@ -22,54 +31,64 @@ const (
 	Delete  Action = "delete"
 )
 
-// Unknown stands for a value that AWS makes up while the plan is applied.
+// Unknown is shown for a value that AWS assigns while the plan is applied.
 const Unknown = "(known after apply)"
 
-// FormatVersion of a plan's JSON form.
+// FormatVersion is the version of the JSON format of a plan, see [Document].
 const FormatVersion = 1
 
-// ActualResource is one resource that exists.
+// ActualResource is one existing resource, as read from AWS.
 type ActualResource struct {
-	// Addr from its tag; empty for a kind with a key, which the planner recognises by its parent.
+	// Addr is the address in the resource's tag; empty for a kind with key properties, which the planner
+	// matches by its key.
 	Addr graph.Addr
-	// ID is its identity in AWS.
+	// ID is the resource's identity in AWS.
 	ID string
-	// Resource as read, all literal.
+	// Resource has the properties as read; every reference is literal.
 	Resource graph.Resource
-	// Attributes that AWS made up, by CloudFormation's name.
+	// Attributes are the values that AWS assigned, by CloudFormation's name.
 	Attributes map[string]string
-	// Owner says who made it where that was not us, such as "service default/web": it is what a program in the cluster
-	// left over. Empty for what is ours.
+	// Owner names the creator of a leftover that a program in the cluster created, such as "service
+	// default/web". Empty: Slipway created the resource.
 	Owner string
-	// UsedBy are the identities of what uses it beside those that its resource or theirs refers to. They go before it.
+	// UsedBy lists the identities of resources that use this one without a reference in any property. They
+	// are deleted before it.
 	UsedBy []string
 }
 
 // Change is one property that differs.
 type Change struct {
-	Property string `json:"property"` // with a path below it, such as LaunchTemplateData.ImageId or Tags[Name]
-	Old      any    `json:"old"`      // null: not set
-	New      any    `json:"new"`      // [Unknown]: known after apply
-	// ForcesReplacement says that AWS cannot change it in place.
+	// Property is the path of the property, such as LaunchTemplateData.ImageId or Tags[Name].
+	Property string `json:"property"`
+	// Old is the value in AWS; null: not set.
+	Old any `json:"old"`
+	// New is the desired value; null: not set; [Unknown]: known after apply.
+	New any `json:"new"`
+	// ForcesReplacement is true if AWS cannot change the property in place.
 	ForcesReplacement bool `json:"forcesReplacement,omitempty"`
 }
 
 // Step is one action on one resource.
 type Step struct {
-	Action  Action     `json:"action"`
-	Addr    graph.Addr `json:"address"`
-	Kind    string     `json:"kind"`
-	ID      string     `json:"id,omitempty"` // of what exists
-	Changes []Change   `json:"changes,omitempty"`
-	Note    string     `json:"note,omitempty"` // what the reader should know
-	// Owner is who made it, if not we: see [ActualResource].
+	Action Action `json:"action"`
+	// Addr is the address of the resource.
+	Addr graph.Addr `json:"address"`
+	// Kind is the name of the resource's kind.
+	Kind string `json:"kind"`
+	// ID is the identity of the existing resource; empty for Create.
+	ID string `json:"id,omitempty"`
+	// Changes lists what differs; empty for Create and Delete.
+	Changes []Change `json:"changes,omitempty"`
+	// Note is a remark for the reader of the plan, such as "the etcd data on it is lost".
+	Note string `json:"note,omitempty"`
+	// Owner is [ActualResource.Owner].
 	Owner string `json:"owner,omitempty"`
 
-	desired *graph.Node     // desired; nil for Delete
-	actual  *ActualResource // existing; nil for Create
+	desired *graph.Node     // nil for Delete
+	actual  *ActualResource // nil for Create
 }
 
-// Desired returns what is to be, with references still symbolic; nil for a deletion.
+// Desired returns the desired resource, with references still symbolic; nil for a deletion.
 func (s Step) Desired() graph.Resource {
 	if s.desired == nil {
 		return nil
@@ -78,7 +97,7 @@ func (s Step) Desired() graph.Resource {
 	return s.desired.Resource
 }
 
-// Actual returns what exists; nil for a creation.
+// Actual returns the existing resource; nil for a creation.
 func (s Step) Actual() graph.Resource {
 	if s.actual == nil {
 		return nil
@@ -87,27 +106,41 @@ func (s Step) Actual() graph.Resource {
 	return s.actual.Resource
 }
 
-// Plan is what is to be done, in an order that works. The zero Plan does nothing.
+// lifecycle returns the rules of the kind of s's resource.
+func (s Step) lifecycle() graph.Lifecycle {
+	switch {
+	case s.desired != nil:
+		return s.desired.Resource.Kind().Lifecycle
+	case s.actual != nil:
+		return s.actual.Resource.Kind().Lifecycle
+	}
+
+	return graph.Lifecycle{}
+}
+
+// Plan is the difference between the desired and the existing resources. The zero Plan does nothing.
 type Plan struct {
+	// Steps lists what to do, in a valid order.
 	Steps []Step
 
-	actual       []ActualResource // recognised and addressed
+	actual       []ActualResource // all existing resources, each with its address
 	desired      []DesiredResource
-	dependencies [][]int // by operation: operations to wait for
+	dependencies [][]int // by operation: the operations to wait for
 	operations   []planOperation
 }
 
-// Options say how a plan is made.
+// Options of [Compute].
 type Options struct {
-	// DestroyData allows to delete what holds data that cannot be made again; else that is a finding.
+	// DestroyData allows deleting resources with data that cannot be recreated; otherwise that is an error
+	// finding.
 	DestroyData bool
 }
 
-// Compute returns the plan that brings actual to desired. It is pure: the same arguments give the same plan.
-// Findings of severity error mean that the plan must not be applied.
+// Compute returns the plan that changes actual to desired. It is pure: the same arguments give the same plan.
+// A plan with findings of severity error must not be applied.
 func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, diag.Findings) {
 	m := &planner{desired: desired, claimed: map[graph.Addr]*ActualResource{}, steps: map[graph.Addr]int{}}
-	rest := m.sortActual(actual)
+	rest := sortActual(actual)
 	for _, n := range desired.Nodes() {
 		rest = m.planNode(n, rest)
 	}
@@ -126,16 +159,16 @@ func Compute(desired *graph.Graph, actual []ActualResource, opt Options) (Plan, 
 
 	p.actual = append(p.actual, rest...)
 	var fs diag.Findings
-	fs = append(fs, m.checkStepPolicies(p.Steps, opt)...)
+	fs = append(fs, checkSteps(p.Steps, opt)...)
 	fs = append(fs, orderOperations(&p, desired)...)
 
 	return p, fs
 }
 
-// IsEmpty says whether there is nothing to do.
+// IsEmpty reports whether p has no steps.
 func (p Plan) IsEmpty() bool { return len(p.Steps) == 0 }
 
-// ResourceID returns the identity of what exists at addr; empty if nothing does.
+// ResourceID returns the identity of the existing resource at addr; empty if there is none.
 func (p Plan) ResourceID(addr graph.Addr) string {
 	for _, a := range p.actual {
 		if a.Addr == addr {
@@ -146,17 +179,17 @@ func (p Plan) ResourceID(addr graph.Addr) string {
 	return ""
 }
 
-// planner holds what is known while a plan is made.
+// planner is the state of one [Compute].
 type planner struct {
 	desired          *graph.Graph
-	claimed          map[graph.Addr]*ActualResource // what exists, by the desired node it serves
+	claimed          map[graph.Addr]*ActualResource // existing resources that match a desired one
 	steps            map[graph.Addr]int             // index into ordered
 	ordered          []Step
 	desiredResources []DesiredResource
 }
 
-// sortActual returns a copy of actual in an order that depends on nothing but its content.
-func (m *planner) sortActual(actual []ActualResource) []ActualResource {
+// sortActual returns a copy of actual in an order that depends only on its content.
+func sortActual(actual []ActualResource) []ActualResource {
 	out := slices.Clone(actual)
 	slices.SortStableFunc(out, func(a, b ActualResource) int {
 		return compareStrings(
@@ -172,7 +205,7 @@ func (m *planner) sortActual(actual []ActualResource) []ActualResource {
 	return out
 }
 
-// planNode plans n, and returns what of rest it does not claim.
+// planNode plans n, and returns rest without the existing resource that matches n.
 func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResource {
 	want := graph.Resolve(n.Resource, m.lookupSymbol)
 	m.desiredResources = append(m.desiredResources, DesiredResource{Addr: n.Addr, Resource: want})
@@ -219,7 +252,10 @@ func (m *planner) planNode(n *graph.Node, rest []ActualResource) []ActualResourc
 			s.Action = Replace
 		}
 
-		s.Note = policyOf(s.Kind).notes[s.Action]
+		if s.Action == Update {
+			s.Note = s.lifecycle().UpdateNote
+		}
+
 		m.addStep(s)
 	}
 
@@ -231,7 +267,7 @@ func (m *planner) addStep(s Step) {
 	m.ordered = append(m.ordered, s)
 }
 
-// matchesNode says whether a is what n stands for.
+// matchesNode reports whether a is the existing resource of n.
 func (m *planner) matchesNode(a *ActualResource, n *graph.Node, want graph.Resource) bool {
 	k := n.Resource.Kind()
 	if a.Resource.Kind().Name != k.Name {
@@ -248,7 +284,8 @@ func (m *planner) matchesNode(a *ActualResource, n *graph.Node, want graph.Resou
 	return known && wanted == have
 }
 
-// lookupSymbol gives the values of symbols that will not change while the plan is applied.
+// lookupSymbol returns the value of a symbol that will not change while the plan is applied; false for
+// others.
 func (m *planner) lookupSymbol(s graph.Symbol) (string, bool) {
 	a := m.claimed[s.Addr]
 	step := m.stepAt(s.Addr)
@@ -283,11 +320,11 @@ func newDeletion(a *ActualResource) Step {
 		actual: a,
 	}
 
-	s.Note = policyOf(s.Kind).notes[Delete]
+	s.Note = s.lifecycle().DeleteNote
 	if a.Owner != "" {
 		s.Owner = a.Owner
 		s.Note = "leftover of " + a.Owner
-		if policyOf(s.Kind).holdsData {
+		if s.lifecycle().HoldsData {
 			s.Note += ": its data is lost"
 		}
 	}
@@ -295,32 +332,21 @@ func newDeletion(a *ActualResource) Step {
 	return s
 }
 
-// checkStepPolicies says which steps must not be taken (D4, deletion protection).
-func (m *planner) checkStepPolicies(steps []Step, opt Options) diag.Findings {
+// checkSteps returns error findings for the steps that the lifecycle of their kinds forbids.
+func checkSteps(steps []Step, opt Options) diag.Findings {
 	var fs diag.Findings
 	for _, s := range steps {
-		pol := policyOf(s.Kind)
-		if s.Action == Replace && pol.replacement == refuseReplacement {
-			for _, c := range s.Changes {
-				if c.ForcesReplacement {
-					fs.Errorf(
-						string(s.Addr),
-						formatValue(c.New),
-						pol.refusalHint,
-						"%s cannot be changed from %s",
-						c.Property,
-						formatValue(c.Old),
-					)
-				}
-			}
+		rules := s.lifecycle()
+		if s.Action == Replace && rules.Replacement == graph.ForbidReplacement {
+			fs = append(fs, replacementFindings(s, rules.ForbiddenHint)...)
 		}
 
-		fs = append(fs, checkShrinking(s, pol.growOnly)...)
-		if (s.Action == Delete || s.Action == Replace) && pol.holdsData && !opt.DestroyData {
+		fs = append(fs, shrinkFindings(s, rules.GrowOnlyProperty)...)
+		if (s.Action == Delete || s.Action == Replace) && rules.HoldsData && !opt.DestroyData {
 			fs.Errorf(
 				string(s.Addr),
 				s.ID,
-				"put it back into the manifest, or say --destroy-data if its data may go",
+				"restore it in the manifest, or add --destroy-data to delete its data",
 				"would be destroyed with the data it holds",
 			)
 		}
@@ -329,16 +355,16 @@ func (m *planner) checkStepPolicies(steps []Step, opt Options) diag.Findings {
 	return fs
 }
 
-// checkShrinking refuses to make smaller what AWS makes larger only.
-func checkShrinking(s Step, grows string) diag.Findings {
+// replacementFindings reports each change of s that needs a replacement, which its kind forbids.
+func replacementFindings(s Step, hint string) diag.Findings {
 	var fs diag.Findings
 	for _, c := range s.Changes {
-		if c.Property == grows && isShrink(c) {
+		if c.ForcesReplacement {
 			fs.Errorf(
 				string(s.Addr),
 				formatValue(c.New),
-				"say "+formatValue(c.Old)+" in the manifest: AWS makes nothing of this kind smaller",
-				"%s cannot shrink from %s",
+				hint,
+				"%s cannot be changed from %s",
 				c.Property,
 				formatValue(c.Old),
 			)
@@ -348,12 +374,44 @@ func checkShrinking(s Step, grows string) diag.Findings {
 	return fs
 }
 
-func isShrink(c Change) bool {
-	was, ok := c.Old.(int64)
-	is, known := c.New.(int64)
-	return ok && known && is < was
+// shrinkFindings reports a change that decreases property, which AWS can only increase.
+func shrinkFindings(s Step, property string) diag.Findings {
+	var fs diag.Findings
+	for _, c := range s.Changes {
+		if c.Property != property || !isShrink(c) {
+			continue
+		}
+
+		fs.Errorf(
+			string(s.Addr),
+			formatValue(c.New),
+			growHint(s.Kind, c),
+			"%s cannot shrink from %s",
+			c.Property,
+			formatValue(c.Old),
+		)
+	}
+
+	return fs
 }
 
+// growHint returns the hint of a change that decreases a property which AWS can only increase.
+func growHint(kind string, c Change) string {
+	return fmt.Sprintf(
+		"set %s to %s or more: AWS cannot shrink a %s",
+		strings.ToLower(c.Property),
+		formatValue(c.Old),
+		kind,
+	)
+}
+
+func isShrink(c Change) bool {
+	old, isNumber := c.Old.(int64)
+	size, known := c.New.(int64)
+	return isNumber && known && size < old
+}
+
+// changeCost ranks the existing resources that match one desired resource: the cheapest to change is kept.
 func changeCost(cs []Change) int {
 	n := len(cs)
 	for _, c := range cs {

@@ -21,8 +21,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// The kinds of these tests: a net holds zones (data that must not be replaced), gates (replaced in place) and rules
-// (found through their net), and machines refer to zones, to a gate's name and to a template's version.
+// The kinds of these tests: a net holds zones (data that must not be replaced), gates (replaced in place) and
+// rules (found through their net), and machines refer to zones, to a gate's name and to a template's version.
 type (
 	net struct {
 		CIDR string            `aws:"Cidr"`
@@ -241,7 +241,8 @@ func TestConverge(t *testing.T) {
 	})
 }
 
-// drift does what people do behind our back: it removes rules, adds some, and makes a second thing of the same address.
+// drift changes resources outside Slipway: it removes rules, adds some, and creates a second resource of the
+// same address.
 func drift(t *rapid.T, c *cloud) {
 	for _, id := range slices.Sorted(func(yield func(string) bool) {
 		for id := range c.things {
@@ -406,19 +407,21 @@ type vol struct {
 	Zone string `aws:"AvailabilityZone,immutable"`
 }
 
-func (vol) Kind() graph.Kind { return graph.Kind{Name: "volume"} }
+func (vol) Kind() graph.Kind {
+	return graph.Kind{Name: "vol", Lifecycle: graph.Lifecycle{HoldsData: true, Replacement: graph.ForbidReplacement}}
+}
 
 func TestDataIsProtected(t *testing.T) {
-	have := []plan.ActualResource{{Addr: "volume/etcd-a", ID: "vol-1", Resource: vol{Zone: "a"}}}
+	have := []plan.ActualResource{{Addr: "vol/etcd-a", ID: "vol-1", Resource: vol{Zone: "a"}}}
 	if _, fs := plan.Compute(&graph.Graph{}, have, plan.Options{}); fs.Err() == nil {
-		t.Error("a volume would go without a word")
+		t.Error("a volume would be destroyed without a finding")
 	}
 	if p, fs := plan.Compute(&graph.Graph{}, have, plan.Options{DestroyData: true}); fs.Err() != nil || len(p.Steps) != 1 {
-		t.Errorf("asked to: %v, %v", p.Steps, fs)
+		t.Errorf("with DestroyData: %v, %v", p.Steps, fs)
 	}
 	g := &graph.Graph{}
 	graph.Add(g, "etcd-a", vol{Zone: "b"})
 	if _, fs := plan.Compute(g, have, plan.Options{DestroyData: true}); fs.Err() == nil {
-		t.Error("a volume may not move to another zone")
+		t.Error("the plan moves a volume to another zone")
 	}
 }

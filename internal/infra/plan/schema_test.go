@@ -146,8 +146,8 @@ func validate(t *testing.T, s *jsonschema.Schema, body []byte) error {
 	return s.Validate(doc)
 }
 
-// TestPlansFitTheSchema: plans of every action fit, and what is no plan does not. Plans of whole clusters are held to it
-// in internal/cli.
+// TestPlansFitTheSchema: plans of every action fit, and what is no plan does not. Plans of whole clusters are
+// held to it in internal/cli.
 func TestPlansFitTheSchema(t *testing.T) {
 	g := &graph.Graph{}
 	vpc := graph.Add(g, "main", awskind.VPC{CIDR: "10.0.0.0/16"})
