@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package addon renders what every cluster has beside Kubernetes itself (network, kube-proxy, DNS, rights) and applies
-// it server-side. It knows nothing of machines or of AWS.
+// Package addon renders the add-ons of every cluster (RBAC rules, kube-proxy, flannel, CoreDNS)
+// from embedded manifests and applies them with server-side apply. It knows neither machines nor
+// AWS.
 package addon
 
 import (
@@ -19,28 +20,36 @@ import (
 //go:embed manifests/*.yaml
 var manifests embed.FS
 
-// Values is what the manifests are rendered with.
+// Values are the parameters of the embedded manifests.
 type Values struct {
-	PodCIDR, ServiceCIDR, DNSIP, DNSDomain string
-	// Images by name: kube-proxy, coredns, flannel, flannel-cni-plugin.
+	// PodCIDR is the address range of all pods.
+	PodCIDR string
+	// ServiceCIDR is the address range of Services.
+	ServiceCIDR string
+	// DNSIP is the Service address of CoreDNS.
+	DNSIP string
+	// DNSDomain of Services, such as cluster.local.
+	DNSDomain string
+	// Images maps kube-proxy, coredns, flannel, and flannel-cni-plugin to image references.
 	Images map[string]string
-	// AdminGroup gets cluster-admin.
+	// AdminGroup is the group that is bound to cluster-admin.
 	AdminGroup string
 }
 
-// Object is a rendered object and where it lives in the API.
+// Object is a rendered object and its API path.
 type Object struct {
 	// Path such as /api/v1/namespaces/kube-system/configmaps/coredns.
 	Path string
-	// Body is JSON.
+	// Body of the object as JSON.
 	Body []byte
 }
 
-// Render makes the objects in the order in which they are applied: by file, then as in the file.
+// Render returns the objects in the order to apply them: sorted by file name, then in the order of
+// the file.
 func Render(v Values) ([]Object, error) {
 	entries, err := manifests.ReadDir("manifests")
 	if err != nil {
-		return nil, fmt.Errorf("read add-ons: %w", err)
+		return nil, fmt.Errorf("list embedded add-ons: %w", err)
 	}
 
 	var out []Object
@@ -86,11 +95,16 @@ func renderFile(name string, v Values) ([]Object, error) {
 	return out, nil
 }
 
-// expandPlaceholders puts the values in the place of {{Name}} and {{Image:name}}. It is no template language: those call methods by
-// name, for which the linker would have to keep every method of every AWS client in the agent.
+// expandPlaceholders replaces {{Name}} and {{Image:name}} by values. It is not text/template
+// because templates call methods by name, which makes the linker keep every method of every AWS
+// client in the agent.
 func (v Values) expandPlaceholders(text string) (string, error) {
 	values := map[string]string{
-		"PodCIDR": v.PodCIDR, "ServiceCIDR": v.ServiceCIDR, "DNSIP": v.DNSIP, "DNSDomain": v.DNSDomain, "AdminGroup": v.AdminGroup,
+		"PodCIDR":     v.PodCIDR,
+		"ServiceCIDR": v.ServiceCIDR,
+		"DNSIP":       v.DNSIP,
+		"DNSDomain":   v.DNSDomain,
+		"AdminGroup":  v.AdminGroup,
 	}
 	for name, ref := range v.Images {
 		values["Image:"+name] = ref
@@ -107,7 +121,7 @@ func (v Values) expandPlaceholders(text string) (string, error) {
 
 		name, after, _ := strings.Cut(rest, "}}")
 		if values[name] == "" {
-			return "", fmt.Errorf("there is no value %s", name)
+			return "", fmt.Errorf("placeholder %q has no value", name)
 		}
 
 		b.WriteString(values[name])
@@ -150,25 +164,26 @@ func parseObject(text string) (Object, error) {
 	return Object{Path: path + "/" + plural + "/" + head.Metadata.Name, Body: body}, nil
 }
 
-// pluralResource is the resource of each kind that add-ons have; a new kind is added here.
+// pluralResource returns the resource name of a kind, as in API paths. Kinds of new add-ons must be
+// added here.
 func pluralResource(kind string) (string, error) {
 	kinds := []string{
 		"ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet", "Deployment", "Namespace", "PodDisruptionBudget",
 		"Role", "RoleBinding", "Service", "ServiceAccount",
 	}
 	if !slices.Contains(kinds, kind) {
-		return "", fmt.Errorf("kind %s is not known here", kind)
+		return "", fmt.Errorf("unsupported kind %s", kind)
 	}
 
 	return strings.ToLower(kind) + "s", nil
 }
 
-// Applier applies one object at its path, server-side.
+// Applier applies one object at its API path with server-side apply.
 type Applier interface {
 	Apply(ctx context.Context, path string, object []byte) error
 }
 
-// Apply applies every object. One that fails does not keep the others back; all errors are returned.
+// Apply applies every object. It continues after a failure and returns all errors joined.
 func Apply(ctx context.Context, api Applier, objects []Object) error {
 	var errs []error
 	for _, o := range objects {

@@ -27,7 +27,7 @@ func TestRender(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range objects {
 		if seen[o.Path] {
-			t.Errorf("%s is there twice", o.Path)
+			t.Errorf("%s is rendered twice", o.Path)
 		}
 		seen[o.Path] = true
 		if bytes.Contains(o.Body, []byte("{{")) || bytes.Contains(o.Body, []byte("no value")) {
@@ -60,7 +60,8 @@ func TestRenderNeedsEveryImage(t *testing.T) {
 	}
 }
 
-// TestCorefile checks what CoreDNS's parser insists on: a block's brace ends its line.
+// TestCorefile checks a requirement of CoreDNS's parser: the opening brace of a block ends its
+// line.
 func TestCorefile(t *testing.T) {
 	objects, err := addon.Render(values())
 	if err != nil {
@@ -80,8 +81,8 @@ func TestCorefile(t *testing.T) {
 	}
 }
 
-// TestNetworkIsAskedForItsStatus: from version 1.1 of CNI on containerd asks the plugins whether they can add a pod, and a
-// node is not Ready before flanneld has written its subnet.
+// TestNetworkIsAskedForItsStatus checks the CNI version. From CNI 1.1 on, containerd calls the
+// plugins' STATUS command, so a node is not Ready before flanneld has written its subnet.
 func TestNetworkIsAskedForItsStatus(t *testing.T) {
 	objects, err := addon.Render(values())
 	if err != nil {
@@ -89,7 +90,7 @@ func TestNetworkIsAskedForItsStatus(t *testing.T) {
 	}
 	i := slices.IndexFunc(objects, func(o addon.Object) bool { return strings.HasSuffix(o.Path, "/configmaps/flannel") })
 	if i < 0 {
-		t.Fatal("there is no ConfigMap flannel")
+		t.Fatal("ConfigMap flannel is missing")
 	}
 	var m struct {
 		Data map[string]string `json:"data"`
@@ -104,6 +105,6 @@ func TestNetworkIsAskedForItsStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if conf.CNIVersion != "1.1.0" {
-		t.Errorf("the network's configuration is of CNI %s: containerd does not ask such a one for its status", conf.CNIVersion)
+		t.Errorf("the network configuration has CNI version %s: containerd calls STATUS only from 1.1.0 on", conf.CNIVersion)
 	}
 }

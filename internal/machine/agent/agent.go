@@ -18,37 +18,50 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// Agent converges one machine. Its fields are everything it touches, so that tests give it a world of their own.
+// Agent converges one machine to its node document. The exported fields are its dependencies; the
+// caller sets all of them unless noted.
 type Agent struct {
+	// Boot is the boot configuration from user data.
 	Boot node.BootConfig
+	// Root writes the machine's files.
 	Root *HostFS
-	Run  Runner
-	// Open downloads.
-	Open     Opener
+	// Run executes programs.
+	Run Runner
+	// Open opens downloads.
+	Open Opener
+	// Metadata is the instance metadata service.
 	Metadata Metadata
-	// EC2, Store and Sealer are used on control-plane machines only. Store is the machine store.
-	EC2    EC2API
-	Store  func(url string) (store.Store, error)
+	// EC2 is used on control-plane machines only.
+	EC2 EC2API
+	// Store opens the machine store. It is used on control-plane machines only.
+	Store func(url string) (store.Store, error)
+	// Sealer decrypts secrets. It is used on control-plane machines only.
 	Sealer store.Sealer
-	// Sign proves which instance this is, on workers.
+	// Sign creates the proof of this instance's identity, on workers.
 	Sign join.Signer
-	// Signals tells CloudFormation that the machine is well, where a stack made it.
+	// Signals notifies CloudFormation, if a stack created this machine.
 	Signals Signaller
-	// HTTP is for what is not our own API: downloads and STS.
-	HTTP   *http.Client
+	// HTTP is the client for STS.
+	HTTP *http.Client
+	// Report writes progress to the serial console.
 	Report *Reporter
-	Log    *slog.Logger
-	Now    func() time.Time
-	Wait   func(context.Context, time.Duration) error
+	// Log receives everything else.
+	Log *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+	// Wait sleeps until the duration has passed or the context ends.
+	Wait func(context.Context, time.Duration) error
 
 	doc      node.Document
 	instance Instance
 	bundle   pki.Bundle
-	// failureSignalled says that the stack was told that this machine will not be well.
+	// failureSignalled is set after the stack was notified that this machine will not become
+	// healthy.
 	failureSignalled bool
 }
 
-// Converge makes the machine what its document says, once. It returns when all is started.
+// Converge brings the machine to the state of its document once. It returns after all services were
+// started.
 func (a *Agent) Converge(ctx context.Context) error {
 	if err := a.readInstanceAndDocument(ctx); err != nil {
 		return err
@@ -61,7 +74,9 @@ func (a *Agent) Converge(ctx context.Context) error {
 	return a.convergeWorker(ctx)
 }
 
-// ConvergeAndMaintain converges, then keeps the machine so until ctx ends. What fails is reported and tried again.
+// ConvergeAndMaintain converges the machine, retrying with backoff, and then runs the periodic
+// tasks until ctx ends. Failures are reported, and signalled to CloudFormation if retrying cannot
+// help.
 func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 	pause := time.Second
 	for {
@@ -85,21 +100,22 @@ func (a *Agent) ConvergeAndMaintain(ctx context.Context) error {
 	return a.runPeriodicTasks(ctx)
 }
 
-// runStage runs one stage and reports how it goes.
+// runStage runs one stage and reports its progress.
 func (a *Agent) runStage(name string, do func() error) error {
 	a.Report.Running(name, "")
 	return a.reportStageEnd(name, do())
 }
 
-// reportStageEnd reports how a stage ended. A notReadyError is no failure, yet the stage is not done.
+// reportStageEnd reports how a stage ended and returns err with the stage's name. A notReadyError
+// is reported as still running, with the reason.
 func (a *Agent) reportStageEnd(name string, err error) error {
-	var wait notReadyError
+	var notReady notReadyError
 	switch {
 	case err == nil:
 		a.Report.Done(name)
 		return nil
-	case errors.As(err, &wait):
-		a.Report.Running(name, wait.reason)
+	case errors.As(err, &notReady):
+		a.Report.Running(name, notReady.reason)
 	default:
 		a.Report.Failed(name, err)
 	}
@@ -107,12 +123,13 @@ func (a *Agent) reportStageEnd(name string, err error) error {
 	return fmt.Errorf("stage %s: %w", name, err)
 }
 
-// retryUntilReady runs a stage again every 2 s while it only has to wait.
+// retryUntilReady runs a stage every 2 seconds until it returns something other than a
+// notReadyError.
 func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() error) error {
 	a.Report.Running(name, "")
 	for {
 		err := a.reportStageEnd(name, do())
-		if _, waits := errors.AsType[notReadyError](err); !waits {
+		if _, waiting := errors.AsType[notReadyError](err); !waiting {
 			return err
 		}
 
@@ -122,7 +139,8 @@ func (a *Agent) retryUntilReady(ctx context.Context, name string, do func() erro
 	}
 }
 
-// readInstanceAndDocument learns what this machine is and is to be, and downloads it. Every byte is checked before it is used.
+// readInstanceAndDocument reads the instance's properties, and downloads and verifies the node
+// document.
 func (a *Agent) readInstanceAndDocument(ctx context.Context) error {
 	return a.runStage("fetch", func() error {
 		var err error
@@ -164,8 +182,8 @@ func (a *Agent) downloadDocument(ctx context.Context) (node.Document, error) {
 
 	if doc.Cluster != a.Boot.Cluster || doc.Group != a.Boot.Group {
 		return node.Document{}, permanentError{
-			fmt.Errorf("document is for group %s of cluster %s, this machine is of %s of %s",
-				doc.Group, doc.Cluster, a.Boot.Group, a.Boot.Cluster),
+			fmt.Errorf("node document is for %s/%s (cluster/group), but this machine is in %s/%s",
+				doc.Cluster, doc.Group, a.Boot.Cluster, a.Boot.Group),
 		}
 	}
 
@@ -181,7 +199,7 @@ func (a *Agent) newFetcher(stage string) Fetcher {
 	}
 }
 
-// downloadFiles downloads the files of the document and refuses what has another hash.
+// downloadFiles downloads the files of the document and verifies their hashes.
 func (a *Agent) downloadFiles(ctx context.Context) error {
 	return a.runStage("verify", func() error {
 		_, err := a.newFetcher("verify").FetchAll(ctx, a.doc.Files)
@@ -189,13 +207,13 @@ func (a *Agent) downloadFiles(ctx context.Context) error {
 	})
 }
 
-// Openers chooses by scheme: s3 for s3:// URLs, plain for the rest.
+// Openers is an Opener that uses S3 for s3:// URLs and HTTP for all others.
 type Openers struct {
 	S3   func(ctx context.Context, url string) (io.ReadCloser, error)
 	HTTP HTTPOpener
 }
 
-// Open opens url.
+// Open opens url. The caller closes the reader.
 func (o Openers) Open(ctx context.Context, url string) (io.ReadCloser, error) {
 	if len(url) > 5 && url[:5] == "s3://" {
 		return o.S3(ctx, url)

@@ -183,7 +183,8 @@ func TestConvergeTwiceWritesNothing(t *testing.T) {
 	checkModes(t, a.Root)
 }
 
-// checkModes says that every key is 0600 and on the tmpfs, and so is what Kubernetes reads (CIS 1.1, 4.1).
+// checkModes checks that every key has mode 0600 and is on the tmpfs, and that Kubernetes' files
+// have mode 0600 (CIS 1.1, 4.1).
 func checkModes(t *testing.T, root *HostFS) {
 	t.Helper()
 	err := filepath.WalkDir(root.Path("/"), func(path string, d fs.DirEntry, err error) error {
@@ -212,7 +213,7 @@ func checkModes(t *testing.T, root *HostFS) {
 	}
 }
 
-// runs is a runner that knows which units run.
+// runs is a Runner that knows which units are active.
 type runs struct {
 	lines  []string
 	active map[string]bool
@@ -324,7 +325,7 @@ func TestNodeChanges(t *testing.T) {
 	}
 }
 
-// fakeEC2 has volumes; only what the mounter asks is there.
+// fakeEC2 implements the EC2 operations that VolumeMounter uses, with a list of volumes.
 type fakeEC2 struct {
 	EC2API
 	volumes  []types.Volume
@@ -358,19 +359,19 @@ func TestMount(t *testing.T) {
 		known   string
 		device  bool
 		blkid   int
-		want    string // the volume, or what the error says
+		want    string // the volume, or a part of the error
 		format  bool
 		attach  bool
 	}{
 		"new volume":           {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "", now)}, device: true, blkid: 2, want: "vol-1", format: true, attach: true},
 		"with a file system":   {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, device: true, want: "vol-1"},
-		"known, wiped":         {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, known: "vol-1", device: true, blkid: 2, want: "holds no file system"},
-		"unreadable":           {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, device: true, blkid: 4, want: "look for a file system"},
+		"known, wiped":         {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, known: "vol-1", device: true, blkid: 2, want: "has no file system"},
+		"unreadable":           {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, device: true, blkid: 4, want: "detect the file system"},
 		"at its predecessor":   {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-old", now)}, want: "still attached to i-old"},
-		"device not there yet": {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, want: "device is not there"},
-		"none":                 {want: "no volume of slot a"},
-		"another zone":         {volumes: []types.Volume{slotVolume("vol-1", "a", "y", "", now)}, want: "no volume of slot a"},
-		"another slot":         {volumes: []types.Volume{slotVolume("vol-1", "b", "z", "", now)}, want: "no volume of slot a"},
+		"device not there yet": {volumes: []types.Volume{slotVolume("vol-1", "a", "z", "i-me", now)}, want: "device does not exist"},
+		"none":                 {want: "slot a has no volume"},
+		"another zone":         {volumes: []types.Volume{slotVolume("vol-1", "a", "y", "", now)}, want: "slot a has no volume"},
+		"another slot":         {volumes: []types.Volume{slotVolume("vol-1", "b", "z", "", now)}, want: "slot a has no volume"},
 		"the one with data": {
 			volumes: []types.Volume{slotVolume("vol-0", "a", "z", "", now.Add(-time.Hour)), slotVolume("vol-1", "a", "z", "i-me", now)},
 			known:   "vol-1", device: true, want: "vol-1",

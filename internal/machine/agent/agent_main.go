@@ -32,20 +32,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// Env is what the process gives: output for logs and a clock.
+// Env holds the resources of the process.
 type Env struct {
+	// Stderr receives logs and usage messages.
 	Stderr io.Writer
-	Now    func() time.Time
+	// Now is the clock.
+	Now func() time.Time
 	// Console is the path of the serial console.
 	Console string
 }
 
-// Main runs slipway-node with these arguments until ctx ends. It returns an error for anything that ends it early.
+// Main runs slipway-node with these arguments until ctx ends. It returns an error if it stops
+// earlier.
 func Main(ctx context.Context, args []string, env Env) error {
 	flags := flag.NewFlagSet("slipway-node", flag.ContinueOnError)
 	flags.SetOutput(env.Stderr)
-	path := flags.String("config", "/etc/slipway/boot.json", "the boot configuration that user data wrote")
-	once := flags.Bool("once", false, "converge once and end")
+	path := flags.String("config", "/etc/slipway/boot.json", "path of the boot configuration")
+	once := flags.Bool("once", false, "converge once and exit")
 	if len(args) == 0 || args[0] != "run" {
 		return errors.New("usage: slipway-node run [--config FILE] [--once]")
 	}
@@ -66,7 +69,7 @@ func Main(ctx context.Context, args []string, env Env) error {
 	return a.ConvergeAndMaintain(ctx)
 }
 
-// newAgent wires an agent to the real machine and to AWS.
+// newAgent returns an agent for the real machine and AWS, with the boot configuration at path.
 func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 	body, err := os.ReadFile(path)
 	if err != nil {
@@ -78,7 +81,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 		return nil, fmt.Errorf("read boot configuration %s: %w", path, err)
 	}
 
-	// The SDK's own client waits for ever for an answer.
+	// The SDK's default client waits for a response without limit.
 	answers := awshttp.NewBuildableClient().WithTransportOptions(
 		func(t *http.Transport) { t.ResponseHeaderTimeout = 30 * time.Second },
 	)
@@ -90,7 +93,7 @@ func newAgent(ctx context.Context, path string, env Env) (*Agent, error) {
 
 	log := slog.New(slog.NewTextHandler(env.Stderr, nil))
 	buckets := s3.NewFromConfig(cfg)
-	// A download may take long; its headers may not.
+	// A download may take long, so only the response headers have a timeout.
 	transport := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		ResponseHeaderTimeout: 30 * time.Second,
@@ -139,7 +142,7 @@ func openS3(api *s3.Client) func(context.Context, string) (io.ReadCloser, error)
 	return func(ctx context.Context, url string) (io.ReadCloser, error) {
 		bucket, key, ok := strings.Cut(strings.TrimPrefix(url, "s3://"), "/")
 		if !ok {
-			return nil, fmt.Errorf("get %s: it names no object", url)
+			return nil, fmt.Errorf("get %s: URL has no object key", url)
 		}
 
 		out, err := api.GetObject(ctx, &s3.GetObjectInput{Bucket: &bucket, Key: &key})
@@ -155,7 +158,8 @@ func openConsole(path string) func() (io.WriteCloser, error) {
 	return func() (io.WriteCloser, error) { return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0) }
 }
 
-// sleepContext pauses until d has passed or ctx ends.
+// sleepContext sleeps until d has passed or ctx ends. It returns the context's error in the latter
+// case.
 func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -167,23 +171,16 @@ func sleepContext(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// execRunner runs programs of the machine.
+// execRunner is the Runner that executes programs.
 type execRunner struct{}
 
-// Run returns what the program printed; an error has it too.
+// Run returns the combined output. The error contains the output too.
 func (execRunner) Run(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	combined, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	output := string(combined)
 	if err != nil {
-		return string(
-				out,
-			), fmt.Errorf(
-				"%s %s: %s: %w",
-				name,
-				strings.Join(args, " "),
-				strings.TrimSpace(string(out)),
-				err,
-			)
+		err = fmt.Errorf("%s %s: %s: %w", name, strings.Join(args, " "), strings.TrimSpace(output), err)
 	}
 
-	return string(out), nil
+	return output, err
 }

@@ -24,19 +24,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// LeafTTL is how long a leaf certificate is good for; it is renewed at two thirds of it. A week: a key that leaks is
-// soon worthless, and still a weekend without the join endpoint leaves workers 56 hours before anything expires.
+// LeafTTL is the lifetime of leaf certificates; they are renewed after two thirds of it. One week
+// limits the use of a leaked key, and leaves workers 56 hours if the join endpoint is unavailable
+// when a certificate is due.
 const LeafTTL = 7 * 24 * time.Hour
 
-// keyPair is a leaf certificate with its key, to lie at Path.crt and Path.key.
+// keyPair is a leaf certificate and key to be written to path.crt and path.key.
 type keyPair struct {
 	path string
+	// ca is the name of the issuing CA, such as pki.KubernetesCA.
 	ca   string
 	leaf pki.Leaf
-	uid  int
+	// uid of the files' owner; zero is root.
+	uid int
 }
 
-// controlPlanePairs are the leaf certificates of a control-plane machine.
+// controlPlanePairs returns the leaf certificates of a control-plane machine.
 func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdUID int) []keyPair {
 	client := func(name, ca, cn string) keyPair {
 		return keyPair{
@@ -86,19 +89,27 @@ func controlPlanePairs(d node.Document, boot node.BootConfig, me Instance, etcdU
 	}
 }
 
-// apiServerLeaf is the API's certificate, good for every way to it.
+// apiServerLeaf returns the certificate of kube-apiserver with all names and addresses that clients
+// use for it.
 func apiServerLeaf(d node.Document, boot node.BootConfig, me Instance) pki.Leaf {
 	leaf := pki.Leaf{
 		CN:     "kube-apiserver",
 		Usages: []pki.Usage{pki.ServerUsage},
 		TTL:    LeafTTL,
 		DNS: []string{
-			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + d.Network.DNSDomain, "localhost", me.Name,
+			"kubernetes",
+			"kubernetes.default",
+			"kubernetes.default.svc",
+			"kubernetes.default.svc." + d.Network.DNSDomain,
+			"localhost",
+			me.Name,
 		},
 	}
 
 	leaf.IPs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), me.Address}
-	for _, name := range append([]string{d.Network.KubernetesIP, boot.API.Internal, boot.API.Public}, d.APISANs...) {
+	names := []string{d.Network.KubernetesIP, boot.API.Internal, boot.API.Public}
+
+	for _, name := range append(names, d.APISANs...) {
 		addSAN(&leaf, name)
 	}
 
@@ -113,8 +124,8 @@ func addSAN(leaf *pki.Leaf, name string) {
 	}
 }
 
-// needsRenewal says whether the certificate at path must be made anew: it is missing, of another key, past two thirds of its
-// life, or for other names than wanted.
+// needsRenewal reports whether the certificate at p.path must be issued again: it is missing, does
+// not match its key, is past two thirds of its lifetime, or has other names than p.leaf.
 func needsRenewal(root *HostFS, p keyPair, now time.Time) bool {
 	body, err := os.ReadFile(root.Path(p.path + ".crt"))
 	if err != nil {
@@ -126,7 +137,8 @@ func needsRenewal(root *HostFS, p keyPair, now time.Time) bool {
 		return true
 	}
 
-	// The two are written one after the other: an end between them must not last until the next renewal.
+	// Key and certificate are written one after the other. If the agent stopped in between, they do
+	// not match.
 	if _, err := tls.X509KeyPair(body, key); err != nil {
 		return true
 	}
@@ -164,7 +176,7 @@ func equalSets(a, b []string) bool {
 	)
 }
 
-// issuePairs renews what is due and says whether it wrote anything.
+// issuePairs issues the certificates that are due and reports whether it wrote any.
 func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (bool, error) {
 	wrote := false
 	for _, p := range pairs {
@@ -190,7 +202,7 @@ func issuePairs(root *HostFS, b pki.Bundle, pairs []keyPair, now time.Time) (boo
 func issueCertificate(b pki.Bundle, p keyPair, now time.Time) (keyPEM, certPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make key of %s: %w", p.leaf.CN, err)
+		return nil, nil, fmt.Errorf("generate key of %s: %w", p.leaf.CN, err)
 	}
 
 	cert, err := pki.IssueLeaf(b.CAs[p.ca], p.leaf, key.Public(), now)
@@ -224,20 +236,21 @@ func writePair(root *HostFS, p keyPair, key, cert []byte) error {
 	return errors.Join(keyErr, certErr)
 }
 
-// newCertificateSource is a certificate that never touches a disk, for the agent's own use. It is made anew when it is due.
+// newCertificateSource returns a function that issues a certificate for the agent's own use and
+// reissues it when it is due. The key stays in memory. The function is safe for concurrent use.
 func newCertificateSource(
 	b pki.Bundle,
 	ca string,
 	leaf pki.Leaf,
 	now func() time.Time,
 ) func() (*tls.Certificate, error) {
-	var held *tls.Certificate
+	var current *tls.Certificate
 	var mu sync.Mutex
 	return func() (*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if held != nil && held.Leaf != nil && now().Before(renewAt(held.Leaf)) {
-			return held, nil
+		if current != nil && current.Leaf != nil && now().Before(renewAt(current.Leaf)) {
+			return current, nil
 		}
 
 		key, cert, err := issueCertificate(b, keyPair{ca: ca, leaf: leaf}, now())
@@ -247,11 +260,11 @@ func newCertificateSource(
 
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return nil, fmt.Errorf("certificate of %s: %w", leaf.CN, err)
+			return nil, fmt.Errorf("load certificate of %s: %w", leaf.CN, err)
 		}
 
-		held = &pair
+		current = &pair
 
-		return held, nil
+		return current, nil
 	}
 }

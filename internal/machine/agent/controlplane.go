@@ -16,7 +16,8 @@ import (
 
 func (a *Agent) ec2Client() EC2Client { return EC2Client{EC2: a.EC2, Cluster: a.doc.Cluster} }
 
-// convergeControlPlane converges a control-plane machine. It needs no other machine until etcd looks for its quorum.
+// convergeControlPlane converges a control-plane machine. It depends on no other machine until etcd
+// needs its quorum.
 func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	m, err := a.newEtcdMember()
 	if err != nil {
@@ -24,18 +25,23 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 	}
 
 	if a.Boot.API.Elastic {
-		if err := a.retryUntilReady(ctx, "address", func() error { return a.associateAPIAddress(ctx) }); err != nil {
+		associate := func() error { return a.associateAPIAddress(ctx) }
+		if err := a.retryUntilReady(ctx, "address", associate); err != nil {
 			return err
 		}
 	}
 
-	both, bothCtx := errgroup.WithContext(ctx)
-	both.Go(func() error { return a.downloadFiles(bothCtx) })
-	both.Go(func() error {
-		return a.retryUntilReady(bothCtx, "volume", func() error { return a.mountEtcdVolume(bothCtx, m) })
+	concurrent, concurrentCtx := errgroup.WithContext(ctx)
+	concurrent.Go(func() error { return a.downloadFiles(concurrentCtx) })
+	concurrent.Go(func() error {
+		mount := func() error { return a.mountEtcdVolume(concurrentCtx, m) }
+		return a.retryUntilReady(concurrentCtx, "volume", mount)
 	})
-	both.Go(func() error { return a.runStage("secrets", func() error { return a.loadSecrets(bothCtx) }) })
-	if err := both.Wait(); err != nil {
+	concurrent.Go(func() error {
+		return a.runStage("secrets", func() error { return a.loadSecrets(concurrentCtx) })
+	})
+
+	if err := concurrent.Wait(); err != nil {
 		return err
 	}
 
@@ -56,25 +62,36 @@ func (a *Agent) convergeControlPlane(ctx context.Context) error {
 		return err
 	}
 
-	pulls := make(chan struct{})
-	pullCtx, stop := context.WithCancel(ctx)
-	go func() { defer close(pulls); a.pullImages(pullCtx) }()
-	defer func() { stop(); <-pulls }() // the next try reads the document anew
+	pullsDone := make(chan struct{})
+	pullCtx, stopPulls := context.WithCancel(ctx)
+	go func() {
+		defer close(pullsDone)
+		a.pullImages(pullCtx)
+	}()
+	// The next attempt replaces a.doc, which pullImages reads.
+	defer func() {
+		stopPulls()
+		<-pullsDone
+	}()
 	if err := a.retryUntilReady(ctx, "etcd", func() error { return a.convergeEtcd(ctx, m) }); err != nil {
 		return err
 	}
 
-	<-pulls
+	<-pullsDone
 
 	return a.runStage("control-plane", a.writeStaticPods)
 }
 
-// convergeEtcd takes one step and is done when the member answers with a quorum behind it. Only then an API server may
-// start: one that finds no etcd ends, and the kubelet waits longer and longer before it starts it again.
+// convergeEtcd takes one step of etcd's start. It succeeds when the member answers with a quorum.
+// API servers start only then: an API server without etcd exits, and the kubelet restarts it with
+// increasing delays.
 func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
-	// With the addresses of before etcd may well work; without EC2 it must not wait.
+	// A failure is not fatal: etcd may work with the previous addresses, and must not wait for EC2.
 	if err := a.syncHosts(ctx); err != nil {
-		a.Log.Warn("addresses of members are as before", slog.Any("error", err))
+		a.Log.Warn(
+			"cannot update the addresses of etcd members; keeping the previous ones",
+			slog.Any("error", err),
+		)
 	}
 
 	if err := m.decideAndAct(ctx); err != nil {
@@ -88,13 +105,14 @@ func (a *Agent) convergeEtcd(ctx context.Context, m *etcdMember) error {
 
 	if s, err := manager.Status(ctx, etcd.ClientURL); err == nil && s.Learner {
 		m.promoteLearner(ctx, manager, s.MemberID)
-		return newNotReadyError("etcd is a learner that catches up")
+		return newNotReadyError("etcd is a learner and has not caught up yet")
 	}
 
-	return newNotReadyError("etcd is started and has no quorum yet")
+	return newNotReadyError("etcd has started but has no quorum yet")
 }
 
-// pullImages brings the control plane's images while etcd looks for its quorum. What fails here the kubelet pulls itself.
+// pullImages pulls the control plane's images while etcd waits for its quorum. If it fails, the
+// kubelet pulls them.
 func (a *Agent) pullImages(ctx context.Context) {
 	for range 60 {
 		if a.Root.Exists("/run/containerd/containerd.sock") {
@@ -110,18 +128,33 @@ func (a *Agent) pullImages(ctx context.Context) {
 	for _, name := range []string{"pause", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		group.Go(func() error {
 			ref := a.doc.Images[name]
-			if _, err := a.Run.Run(ctx, "ctr", "--namespace", "k8s.io", "images", "pull", "--hosts-dir", "/etc/containerd/certs.d", ref); err != nil {
-				a.Log.Warn("image is left to the kubelet", slog.String("image", ref), slog.Any("error", err))
+			_, err := a.Run.Run(
+				ctx,
+				"ctr",
+				"--namespace",
+				"k8s.io",
+				"images",
+				"pull",
+				"--hosts-dir",
+				"/etc/containerd/certs.d",
+				ref,
+			)
+			if err != nil {
+				a.Log.Warn(
+					"cannot pull image in advance; the kubelet will pull it",
+					slog.String("image", ref),
+					slog.Any("error", err),
+				)
 			}
 
 			return nil
 		})
 	}
 
-	_ = group.Wait() // always nil
+	_ = group.Wait() // the functions return nil
 }
 
-// writeStaticPods hands the control plane to the kubelet.
+// writeStaticPods writes the static pods of the control plane, which the kubelet starts.
 func (a *Agent) writeStaticPods() error {
 	c := a.kubeConfig()
 	c.EtcdURL = etcd.ClientURL
@@ -153,21 +186,23 @@ func (a *Agent) newEtcdMember() (*etcdMember, error) {
 	return &etcdMember{agent: a, store: s, slot: slot}, nil
 }
 
-// mountEtcdVolume brings the member's volume. One that is mounted and holds data needs neither EC2 nor S3.
+// mountEtcdVolume mounts the member's volume. If it is already mounted and has data, failures of
+// EC2 and S3 are ignored.
 func (a *Agent) mountEtcdVolume(ctx context.Context, m *etcdMember) error {
 	if err := ensureEtcdUser(ctx, a.Root, a.Run); err != nil {
 		return err
 	}
 
 	err := m.mountVolume(ctx)
-	if here, mountErr := isEtcdVolumeMounted(a.Root); mountErr == nil && here && m.hasData() {
+	if mounted, mountErr := isEtcdVolumeMounted(a.Root); mountErr == nil && mounted && m.hasData() {
 		return nil
 	}
 
 	return err
 }
 
-// loadSecrets opens the CAs' keys. They are held in memory; what lies on the tmpfs is what the components read.
+// loadSecrets downloads and decrypts the CAs' private keys. They stay in memory; only leaf keys are
+// written to the tmpfs.
 func (a *Agent) loadSecrets(ctx context.Context) error {
 	s, err := a.Store(a.doc.Store.URL)
 	if err != nil {
@@ -178,14 +213,18 @@ func (a *Agent) loadSecrets(ctx context.Context) error {
 	a.bundle, err = pki.LoadMachineBundle(ctx, s, a.Sealer, a.doc.Cluster, pki.PublicBundle{
 		ServiceAccountKeys: t.ServiceAccountKeys,
 		CAs: map[string]string{
-			pki.KubernetesCA: t.KubernetesCA, pki.EtcdPeerCA: t.EtcdPeerCA, pki.EtcdClientCA: t.EtcdClientCA, pki.FrontProxyCA: t.FrontProxyCA,
+			pki.KubernetesCA: t.KubernetesCA,
+			pki.EtcdPeerCA:   t.EtcdPeerCA,
+			pki.EtcdClientCA: t.EtcdClientCA,
+			pki.FrontProxyCA: t.FrontProxyCA,
 		},
 	})
 
 	return err
 }
 
-// renewCertificates renews what is due. Every reader of them reads them again by itself.
+// renewCertificates issues the leaf certificates that are due. All components reload their
+// certificate files.
 func (a *Agent) renewCertificates() error {
 	_, err := issuePairs(a.Root, a.bundle, controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID), a.Now())
 	return err
@@ -215,10 +254,12 @@ func (a *Agent) writeControlPlane() (map[string]bool, error) {
 
 func (a *Agent) controlPlaneFiles() ([]File, error) {
 	c := a.kubeConfig()
-	var err error
-	if c.EncryptionKey, err = a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32); err != nil {
+	key, err := a.bundle.Encryption.Derive("slipway encryption-key of secrets v1", 32)
+	if err != nil {
 		return nil, err
 	}
+
+	c.EncryptionKey = key
 
 	files, err := hostFiles(c)
 	if err != nil {
@@ -249,7 +290,7 @@ func (a *Agent) controlPlaneFiles() ([]File, error) {
 	return files, nil
 }
 
-// trustFiles are the CAs' certificates and the service-account keys, on the tmpfs.
+// trustFiles returns the CA certificates and the service account keys, for the tmpfs.
 func (a *Agent) trustFiles() ([]File, error) {
 	key, err := a.bundle.ServiceAccount.PEM()
 	if err != nil {
@@ -286,18 +327,16 @@ func (a *Agent) trustFiles() ([]File, error) {
 	}, nil
 }
 
-// syncHosts keeps the members' names in step with EC2. While EC2 does not answer the last known addresses stay.
+// syncHosts updates the members' addresses in /etc/hosts from EC2. If EC2 does not answer, the file
+// is unchanged.
 func (a *Agent) syncHosts(ctx context.Context) error {
 	machines, err := a.ec2Client().ListControlPlane(ctx)
 	if err != nil {
 		return err
 	}
 
-	_, err = WriteHostsFile(
-		a.Root,
-		a.doc.Slots,
-		SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String()),
-	)
+	addresses := SlotAddresses(machines, a.Boot.Slot, a.instance.Address.String())
+	_, err = WriteHostsFile(a.Root, a.doc.Slots, addresses)
 
 	return err
 }

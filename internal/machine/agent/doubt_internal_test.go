@@ -23,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// awayEC2 does not answer while away is set.
+// awayEC2 fails all requests while away is set.
 type awayEC2 struct {
 	fakeEC2
 	away bool
@@ -36,8 +36,8 @@ func (f *awayEC2) DescribeVolumes(ctx context.Context, in *ec2.DescribeVolumesIn
 	return f.fakeEC2.DescribeVolumes(ctx, in, opts...)
 }
 
-// TestMemberRestartsWithoutEC2 restarts the agent of a running member while EC2 does not answer: the data are there, so
-// etcd starts, and which volume they lie on is learned and noted later.
+// TestMemberRestartsWithoutEC2 restarts the agent of a running member while EC2 is unavailable. The
+// volume has data, so etcd starts; the volume's id is found and recorded later.
 func TestMemberRestartsWithoutEC2(t *testing.T) {
 	a := testAgent(t)
 	api := &awayEC2{away: true}
@@ -71,12 +71,12 @@ func TestMemberRestartsWithoutEC2(t *testing.T) {
 	}
 }
 
-// console keeps what is reported.
+// console records the reports.
 type console struct{ strings.Builder }
 
 func (*console) Close() error { return nil }
 
-// TestUnknownSlotIsReported says that a machine whose slot its document does not have does not wait in silence.
+// TestUnknownSlotIsReported checks that a machine whose slot is not in its document reports it.
 func TestUnknownSlotIsReported(t *testing.T) {
 	a := testAgent(t)
 	var out console
@@ -87,7 +87,7 @@ func TestUnknownSlotIsReported(t *testing.T) {
 	}
 }
 
-// TestMountLeavesWhatGoes passes over a volume that EC2 is deleting or has lost.
+// TestMountLeavesWhatGoes checks that volumes that EC2 is deleting or has lost are ignored.
 func TestMountLeavesWhatGoes(t *testing.T) {
 	now := time.Now()
 	for _, state := range []types.VolumeState{types.VolumeStateDeleting, types.VolumeStateDeleted, types.VolumeStateError} {
@@ -103,7 +103,8 @@ func TestMountLeavesWhatGoes(t *testing.T) {
 	}
 }
 
-// TestTornPairIsRenewed gets over an end between the writes of a key and of its certificate.
+// TestTornPairIsRenewed simulates an agent that stopped after writing a key and before writing its
+// certificate.
 func TestTornPairIsRenewed(t *testing.T) {
 	a := testAgent(t)
 	if err := a.renewCertificates(); err != nil {
@@ -125,7 +126,7 @@ func TestTornPairIsRenewed(t *testing.T) {
 	}
 }
 
-// stalls opens a download that never ends.
+// stalls is an Opener whose downloads never end.
 type stalls struct{ opened int }
 
 func (s *stalls) Open(ctx context.Context, _ string) (io.ReadCloser, error) {
@@ -135,7 +136,7 @@ func (s *stalls) Open(ctx context.Context, _ string) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// TestStalledDownloadIsTriedAgain says that a connection that gives nothing is no reason to wait for ever in silence.
+// TestStalledDownloadIsTriedAgain checks that a download without data is reported and retried.
 func TestStalledDownloadIsTriedAgain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -152,12 +153,12 @@ func TestStalledDownloadIsTriedAgain(t *testing.T) {
 		},
 	}
 	_, err := f.FetchAll(ctx, []node.File{{Name: "kubelet", URL: "https://example.com/kubelet", SHA256: sum(nil), Form: node.FormBinary}})
-	if err == nil || err.Error() != "enough" || len(told) != 2 || !strings.Contains(told[0], "nothing came for 20ms") {
+	if err == nil || err.Error() != "enough" || len(told) != 2 || !strings.Contains(told[0], "received no data for 20ms") {
 		t.Errorf("ended with %v, told %q", err, told)
 	}
 }
 
-// machinesEC2 shows these machines.
+// machinesEC2 lists these machines.
 type machinesEC2 struct {
 	EC2API
 	list []types.Instance
@@ -167,8 +168,8 @@ func (f machinesEC2) DescribeInstances(context.Context, *ec2.DescribeInstancesIn
 	return &ec2.DescribeInstancesOutput{Reservations: []types.Reservation{{Instances: f.list}}}, nil
 }
 
-// TestNoNodeGoesOnADoubtfulAnswer deletes no node while EC2 does not even show the machine that asks: then nothing that
-// it does not show is known to be gone.
+// TestNoNodeGoesOnADoubtfulAnswer checks that no Node is deleted if EC2's list lacks the machine
+// that asks, because then the list is incomplete.
 func TestNoNodeGoesOnADoubtfulAnswer(t *testing.T) {
 	a := testAgent(t)
 	var worker Node
@@ -192,7 +193,8 @@ func TestNoNodeGoesOnADoubtfulAnswer(t *testing.T) {
 	}
 }
 
-// TestNodeClaimsNoOthersRole gives a role to a node of the machine's own name only: a kubelet chooses its provider id.
+// TestNodeClaimsNoOthersRole checks that only a Node with the machine's own name gets a role label,
+// because a kubelet can forge its provider id.
 func TestNodeClaimsNoOthersRole(t *testing.T) {
 	var liar Node
 	liar.Metadata.Name, liar.Spec.ProviderID = "ip-10-80-0-9.ec2.internal", "aws:///us-east-1a/i-1"
@@ -202,7 +204,8 @@ func TestNodeClaimsNoOthersRole(t *testing.T) {
 	}
 }
 
-// TestTornFileIsFetchedAgain has a machine that lost its power after a download: the name is there, the bytes are not.
+// TestTornFileIsFetchedAgain simulates a power failure after a download: the file's name exists,
+// its content does not.
 func TestTornFileIsFetchedAgain(t *testing.T) {
 	b := &bodies{by: map[string][]byte{"u": []byte("good")}}
 	f := Fetcher{Root: &HostFS{Dir: t.TempDir()}, Open: b, Wait: sleepContext, OnRetry: func(error) {}}

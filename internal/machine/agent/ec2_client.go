@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// The tags that machines and volumes have.
+// Tags of the cluster's machines and volumes.
 const (
 	tagCluster = "slipway.dev/cluster"
 	tagRole    = "slipway.dev/role"
@@ -24,7 +24,7 @@ const (
 	tagSlot    = "slipway.dev/etcd-slot"
 )
 
-// EC2API is what the agent asks EC2. Only control-plane machines may.
+// EC2API lists the EC2 operations of the agent. Only control-plane machines have the permissions.
 type EC2API interface {
 	DescribeInstances(
 		context.Context,
@@ -44,28 +44,54 @@ type EC2API interface {
 	ElasticIPAPI
 }
 
-// EC2Client is one cluster in EC2.
+// EC2Client reads and changes one cluster's resources in EC2.
 type EC2Client struct {
-	EC2     EC2API
+	// EC2 is the API client.
+	EC2 EC2API
+	// Cluster is the cluster's name, the value of the tag slipway.dev/cluster.
 	Cluster string
 }
 
-// Machine is an instance of the cluster.
+// Machine is an EC2 instance of the cluster.
 type Machine struct {
-	// Account owns the instance.
-	ID, Account, Name, Address, State, Role, Group, Slot string
-	Launched                                             time.Time
+	// ID is the instance id.
+	ID string
+	// Account is the AWS account that owns the instance.
+	Account string
+	// Name is the private DNS name, which is also the node's name.
+	Name string
+	// Address is the private IPv4 address.
+	Address string
+	// State is the instance state, such as running.
+	State string
+	// Role is the value of the tag slipway.dev/role.
+	Role string
+	// Group is the name of the instance group.
+	Group string
+	// Slot of a control-plane machine; empty for workers.
+	Slot string
+	// Launched is the launch time.
+	Launched time.Time
 }
 
-// Volume is a slot's volume.
+// Volume is the EBS volume of a slot's etcd member.
 type Volume struct {
-	ID, Slot, Zone, State string
-	// AttachedTo is the instance that has it, empty for none.
+	// ID is the volume id.
+	ID string
+	// Slot is the value of the tag slipway.dev/etcd-slot.
+	Slot string
+	// Zone is the availability zone.
+	Zone string
+	// State is the volume state, such as available or in-use.
+	State string
+	// AttachedTo is the id of the instance that the volume is attached to; empty for none.
 	AttachedTo string
-	Created    time.Time
+	// Created is the creation time.
+	Created time.Time
 }
 
-// ListMachines of the cluster, sorted by launch. EC2 shows those that have ended for a while, with that state.
+// ListMachines returns the machines of the cluster, sorted by launch time. EC2 also lists
+// terminated instances for about an hour.
 func (c EC2Client) ListMachines(ctx context.Context) ([]Machine, error) {
 	return c.describeMachines(
 		ctx,
@@ -73,17 +99,17 @@ func (c EC2Client) ListMachines(ctx context.Context) ([]Machine, error) {
 	)
 }
 
-// ListControlPlane machines of the cluster that run or are about to, sorted by launch.
+// ListControlPlane returns the pending and running control-plane machines, sorted by launch time.
 func (c EC2Client) ListControlPlane(ctx context.Context) ([]Machine, error) {
 	return c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
-		newFilter(
-			"tag:"+tagCluster,
-			c.Cluster,
-		), newFilter("tag:"+tagRole, node.RoleTagControlPlane), newFilter("instance-state-name", "pending", "running"),
+		newFilter("tag:"+tagCluster, c.Cluster),
+		newFilter("tag:"+tagRole, node.RoleTagControlPlane),
+		newFilter("instance-state-name", "pending", "running"),
 	}})
 }
 
-// FindMachine returns the machine, or false if EC2 does not know it or it is of another cluster.
+// FindMachine returns the machine with an instance id. The second result is false if EC2 does not
+// know it or if it belongs to another cluster.
 func (c EC2Client) FindMachine(ctx context.Context, id string) (Machine, bool, error) {
 	all, err := c.describeMachines(ctx, &ec2.DescribeInstancesInput{Filters: []types.Filter{
 		newFilter("instance-id", id), newFilter("tag:"+tagCluster, c.Cluster),
@@ -136,7 +162,7 @@ func machineFromEC2(i types.Instance) Machine {
 	return m
 }
 
-// ListVolumes of the cluster's slots, oldest first.
+// ListVolumes returns the volumes of the cluster's slots, oldest first.
 func (c EC2Client) ListVolumes(ctx context.Context) ([]Volume, error) {
 	var out []Volume
 	in := &ec2.DescribeVolumesInput{
@@ -179,7 +205,7 @@ func volumeFromEC2(v types.Volume) Volume {
 	return out
 }
 
-// AttachVolume attaches the volume to the instance under device.
+// AttachVolume attaches a volume to an instance with the given device name.
 func (c EC2Client) AttachVolume(ctx context.Context, volume, instance, device string) error {
 	_, err := c.EC2.AttachVolume(
 		ctx,

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// ElasticIPAPI is what the agent asks EC2 where the API is at an address that goes from machine to machine.
+// ElasticIPAPI lists the EC2 operations for a cluster whose API endpoint is an Elastic IP address.
 type ElasticIPAPI interface {
 	DescribeAddresses(
 		context.Context,
@@ -25,19 +25,19 @@ type ElasticIPAPI interface {
 	) (*ec2.AssociateAddressOutput, error)
 }
 
-// AssociateElasticIP gives the slot's elastic IP address to the instance. One that it has already is left alone: what is
-// repeated disturbs no connection.
+// AssociateElasticIP associates the slot's Elastic IP address with the instance. It does nothing if
+// the address is already associated, because a repeated association would break connections.
 func (c EC2Client) AssociateElasticIP(ctx context.Context, slot, instance string) error {
 	out, err := c.EC2.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{
 		Filters: []types.Filter{newFilter("tag:"+tagCluster, c.Cluster), newFilter("tag:"+tagSlot, slot)},
 	})
 	if err != nil {
-		return fmt.Errorf("find the address of slot %s: %w", slot, err)
+		return fmt.Errorf("find the Elastic IP address of slot %s: %w", slot, err)
 	}
 
 	if len(out.Addresses) != 1 {
 		return newNotReadyError(
-			"%d elastic IP addresses have the tags of slot %s, not one",
+			"found %d Elastic IP addresses with the tags of slot %s, want 1",
 			len(out.Addresses),
 			slot,
 		)
@@ -52,14 +52,15 @@ func (c EC2Client) AssociateElasticIP(ctx context.Context, slot, instance string
 		AllocationId: a.AllocationId, InstanceId: &instance, AllowReassociation: aws.Bool(true),
 	})
 	if err != nil {
-		return fmt.Errorf("take the address %s: %w", aws.ToString(a.PublicIp), err)
+		return fmt.Errorf("associate Elastic IP address %s: %w", aws.ToString(a.PublicIp), err)
 	}
 
 	return nil
 }
 
-// associateAPIAddress takes the API's address, if the API is at an address of its own and not behind a load balancer. It comes before
-// the downloads, since connections from the machine's former address end.
+// associateAPIAddress associates the API's Elastic IP address with this machine, if the cluster has
+// one. It runs before the downloads because it breaks connections from the machine's previous
+// public address.
 func (a *Agent) associateAPIAddress(ctx context.Context) error {
 	if !a.Boot.API.Elastic {
 		return nil

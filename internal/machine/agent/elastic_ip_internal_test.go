@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// addressBook is EC2 with some addresses, which the filters have chosen.
+// addressBook is an EC2 with the addresses that match the filters.
 type addressBook struct {
 	EC2API
 	list  []types.Address
@@ -37,8 +37,8 @@ func (b *addressBook) AssociateAddress(_ context.Context, in *ec2.AssociateAddre
 	return &ec2.AssociateAddressOutput{}, nil
 }
 
-// TestTakeAddress: a machine takes its slot's address from nobody and from a predecessor, leaves alone what it has, and
-// takes none of several.
+// TestTakeAddress checks that a machine associates its slot's address if it is free or associated
+// with a predecessor, does nothing if it already has it, and takes none if several match.
 func TestTakeAddress(t *testing.T) {
 	at := func(instance string) types.Address {
 		return types.Address{AllocationId: aws.String("eipalloc-1"), PublicIp: aws.String("192.0.2.1"), InstanceId: aws.String(instance)}

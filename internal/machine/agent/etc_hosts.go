@@ -17,7 +17,8 @@ const (
 	hostsEnd   = "# slipway: end"
 )
 
-// SlotAddresses says where each slot is: the newest running machine that has it. Our own slot is here.
+// SlotAddresses returns the address of each slot: that of its newest pending or running machine.
+// For the slot self it is the given address.
 func SlotAddresses(machines []Machine, self, address string) map[string]string {
 	out := map[string]string{}
 	for _, m := range machines {
@@ -31,8 +32,8 @@ func SlotAddresses(machines []Machine, self, address string) map[string]string {
 	return out
 }
 
-// WriteHostsFile keeps the members' names in /etc/hosts in step and says whether anything changed. A slot whose machine
-// is gone keeps no stale address: etcd then waits for the new one.
+// WriteHostsFile updates the members' names in /etc/hosts and reports whether the file changed. A
+// slot without a machine has no entry, so that etcd waits for the new machine.
 func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string) (bool, error) {
 	const path = "/etc/hosts"
 	body, err := os.ReadFile(root.Path(path))
@@ -54,7 +55,7 @@ func WriteHostsFile(root *HostFS, slots []node.Slot, addresses map[string]string
 	return root.Write(File{Path: path, Body: []byte(replaceBlock(string(body), b.String())), Mode: 0o644})
 }
 
-// replaceBlock replaces our lines in text, or adds them.
+// replaceBlock replaces Slipway's block in text, or appends it.
 func replaceBlock(text, block string) string {
 	before, rest, found := strings.Cut(text, hostsBegin)
 	if !found {

@@ -19,8 +19,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// joinedRecord is what lies under a slot's joined key.
+// joinedRecord is the content of a slot's joined key.
 type joinedRecord struct {
+	// Volume is the id of the volume on which the member had data.
 	Volume string `json:"volume"`
 }
 
@@ -29,20 +30,21 @@ type etcdMember struct {
 	agent *Agent
 	store store.Store
 	slot  node.Slot
-	// volume is the id of the mounted volume, once known.
+	// volume is the id of the mounted volume; empty until it is known.
 	volume string
 }
 
 func (m *etcdMember) hasData() bool { return m.agent.Root.Exists(etcd.DataDir + "/member") }
 
-// newEtcdManager asks and changes the membership with a client certificate of its own.
+// newEtcdManager returns a client for etcd with its own client certificate.
 func (a *Agent) newEtcdManager() etcd.Manager {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(a.doc.Trust.EtcdClientCA))
 	leaf := pki.Leaf{CN: "slipway-node", Usages: []pki.Usage{pki.ClientUsage}, TTL: LeafTTL}
 	pair := newCertificateSource(a.bundle, pki.EtcdClientCA, leaf, a.Now)
 	m := etcd.Manager{TLS: &tls.Config{
-		RootCAs: roots, MinVersion: tls.VersionTLS13,
+		RootCAs:              roots,
+		MinVersion:           tls.VersionTLS13,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair() },
 	}}
 
@@ -56,7 +58,7 @@ func (a *Agent) newEtcdManager() etcd.Manager {
 	return m
 }
 
-// mountVolume mounts the slot's volume.
+// mountVolume mounts the slot's volume and remembers its id.
 func (m *etcdMember) mountVolume(ctx context.Context) error {
 	known, err := m.readJoinedRecord(ctx)
 	if err != nil {
@@ -99,8 +101,8 @@ func (m *etcdMember) readJoinedRecord(ctx context.Context) (joinedRecord, error)
 	return n, nil
 }
 
-// gatherFacts gathers what a decision needs. With data on the volume that is nothing from outside: a member must come
-// back while S3 is away.
+// gatherFacts collects the facts for a decision. If the volume has data, it calls no other service,
+// because a member must be able to restart while S3 is unavailable.
 func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	a := m.agent
 	f := etcd.Facts{Slot: m.slot.Name, Volume: m.volume, HasData: m.hasData()}
@@ -140,7 +142,8 @@ func (m *etcdMember) gatherFacts(ctx context.Context) (etcd.Facts, error) {
 	return f, nil
 }
 
-// visibleVolumes chooses each slot's volume, the oldest; ours is the one we have.
+// visibleVolumes returns each slot's oldest usable volume. For this machine's slot it is the
+// mounted volume, if there is one.
 func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
 	out := map[string]string{}
 	for _, v := range volumes {
@@ -156,10 +159,11 @@ func visibleVolumes(volumes []Volume, slot, own string) map[string]string {
 	return out
 }
 
+// readMarker returns the bootstrap marker, or nil if the cluster has none yet.
 func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, error) {
 	o, err := m.store.Get(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil //nolint:nilnil // no marker is a fact of its own
+		return nil, nil
 	}
 
 	if err != nil {
@@ -174,7 +178,8 @@ func (m *etcdMember) readMarker(ctx context.Context) (*etcd.BootstrapMarker, err
 	return &marker, nil
 }
 
-// decideAndAct decides and acts once. It returns nil when etcd has been started, a notReadyError when there is more to do.
+// decideAndAct takes one decision and executes it. It returns nil after etcd was started, and a
+// notReadyError if another decision must follow.
 func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	f, err := m.gatherFacts(ctx)
 	if err != nil {
@@ -215,7 +220,8 @@ func (m *etcdMember) decideAndAct(ctx context.Context) error {
 	}
 }
 
-// waitForNextDecision is a step that another decision follows.
+// waitForNextDecision returns err, or a notReadyError with the reason, so that the caller decides
+// again.
 func waitForNextDecision(err error, reason string) error {
 	if err != nil {
 		return err
@@ -227,7 +233,7 @@ func waitForNextDecision(err error, reason string) error {
 func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
 	body, err := json.Marshal(etcd.NewBootstrapMarker(rand.Text(), f.Visible))
 	if err != nil {
-		return fmt.Errorf("print etcd marker: %w", err)
+		return fmt.Errorf("encode etcd bootstrap marker: %w", err)
 	}
 
 	_, err = m.store.Create(ctx, node.EtcdMarkerKey(m.agent.doc.Cluster), body)
@@ -235,7 +241,7 @@ func (m *etcdMember) createMarker(ctx context.Context, f etcd.Facts) error {
 		return err
 	}
 
-	return newNotReadyError("the cluster is being born")
+	return newNotReadyError("the etcd bootstrap marker was written; deciding again")
 }
 
 func (m *etcdMember) initialCluster() map[string]string {
@@ -247,7 +253,8 @@ func (m *etcdMember) initialCluster() map[string]string {
 	return out
 }
 
-// currentCluster is the membership that a joining member must name exactly, itself included.
+// currentCluster returns the membership as etcd's initial-cluster. A joining member must list it
+// exactly, including itself.
 func (m *etcdMember) currentCluster(members []etcd.Member) map[string]string {
 	out := map[string]string{}
 	for _, e := range members {
@@ -292,10 +299,11 @@ func (m *etcdMember) peerHosts() []string {
 	return out
 }
 
-// recordJoined notes that the member has data, forbids systemd to ever start it empty again, and promotes a learner.
+// recordJoined records in the store that the member has data, and rewrites the environment file so
+// that systemd cannot start it without data.
 func (m *etcdMember) recordJoined(ctx context.Context) error {
 	if !m.hasData() {
-		return newNotReadyError("etcd has not made its data yet")
+		return newNotReadyError("etcd has not created its data yet")
 	}
 
 	if _, err := m.agent.Root.Write(File{
@@ -306,7 +314,7 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 		return err
 	}
 
-	if m.volume == "" { // EC2 or S3 was away when the agent started
+	if m.volume == "" { // EC2 or S3 was unavailable when the agent started
 		if err := m.mountVolume(ctx); err != nil {
 			return err
 		}
@@ -319,7 +327,7 @@ func (m *etcdMember) recordJoined(ctx context.Context) error {
 
 	body, err := json.Marshal(joinedRecord{Volume: m.volume})
 	if err != nil {
-		return fmt.Errorf("print joined note: %w", err)
+		return fmt.Errorf("encode joined record: %w", err)
 	}
 
 	_, err = m.store.Put(ctx, node.EtcdJoinedKey(m.agent.doc.Cluster, m.slot.Name), body)

@@ -15,36 +15,43 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// Runner runs a program and returns what it printed.
+// Runner runs a program and returns its output.
 type Runner interface {
 	Run(ctx context.Context, name string, args ...string) (string, error)
 }
 
-// requestedDevice is the device name that EC2 is asked for; Nitro machines name it otherwise.
+// requestedDevice is the device name in the request to EC2. Nitro instances use other names, see
+// findDevice.
 const requestedDevice = "/dev/xvdf"
 
-// notReadyError says that something is not there yet and nothing is wrong.
+// notReadyError means that the agent must wait for something. It is not a failure.
 type notReadyError struct{ reason string }
 
-func (w notReadyError) Error() string { return w.reason }
+func (e notReadyError) Error() string { return e.reason }
 
 func newNotReadyError(format string, args ...any) error {
 	return notReadyError{fmt.Sprintf(format, args...)}
 }
 
-// VolumeMounter brings a slot's volume to its folder.
+// VolumeMounter mounts a slot's EBS volume at etcd.DataMount.
 type VolumeMounter struct {
-	Client   EC2Client
-	Root     *HostFS
-	Run      Runner
+	// Client for the cluster's volumes.
+	Client EC2Client
+	// Root is the machine's file system.
+	Root *HostFS
+	// Run executes blkid, mkfs, and mount.
+	Run Runner
+	// Instance is this machine.
 	Instance Instance
-	Slot     string
-	// KnownVolume is the volume whose data the slot has had; empty if it never had any.
+	// Slot whose volume is mounted.
+	Slot string
+	// KnownVolume is the id of the volume that has had the slot's data; empty if there is none.
 	KnownVolume string
 }
 
-// Mount finds, attaches and mounts the slot's volume and returns its id. It returns a notReadyError while the volume is
-// not there or still at a predecessor. A file system is made only on a volume that never held the slot's data.
+// Mount finds, attaches, and mounts the slot's volume and returns its id. It returns a
+// notReadyError while the volume does not exist or is attached to another instance. It creates a
+// file system only on an empty volume that has never had the slot's data.
 func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	volume, err := m.findVolume(ctx)
 	if err != nil {
@@ -82,21 +89,21 @@ func (m VolumeMounter) Mount(ctx context.Context) (string, error) {
 	return volume.ID, nil
 }
 
-// findVolume chooses the slot's volume in this zone: the one that has its data, else the oldest.
+// findVolume returns the slot's volume in this zone: KnownVolume if it exists, otherwise the
+// oldest.
 func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 	all, err := m.Client.ListVolumes(ctx)
 	if err != nil {
 		return Volume{}, err
 	}
 
+	unusable := []string{"deleting", "deleted", "error"}
 	all = slices.DeleteFunc(all, func(v Volume) bool {
-		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || v.State == "deleting" ||
-			v.State == "deleted" ||
-			v.State == "error"
+		return v.Slot != m.Slot || v.Zone != m.Instance.Zone || slices.Contains(unusable, v.State)
 	})
 	if len(all) == 0 {
 		return Volume{}, newNotReadyError(
-			"there is no volume of slot %s in zone %s yet",
+			"slot %s has no volume in zone %s yet",
 			m.Slot,
 			m.Instance.Zone,
 		)
@@ -112,7 +119,7 @@ func (m VolumeMounter) findVolume(ctx context.Context) (Volume, error) {
 func isEtcdVolumeMounted(root *HostFS) (bool, error) {
 	body, err := os.ReadFile(root.Path("/proc/self/mountinfo"))
 	if err != nil {
-		return false, fmt.Errorf("read mounts: %w", err)
+		return false, fmt.Errorf("read /proc/self/mountinfo: %w", err)
 	}
 
 	for entry := range strings.Lines(string(body)) {
@@ -135,14 +142,13 @@ func (m VolumeMounter) attachVolume(ctx context.Context, v Volume) error {
 	}
 }
 
-// findDevice is the volume's name in /dev: udev's on Nitro machines, else the one that was asked for.
+// findDevice returns the volume's device path: udev's link on Nitro instances, otherwise the
+// requested name.
 func (m VolumeMounter) findDevice(volume string) (string, error) {
 	names := []string{
-		"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(
-			volume,
-			"-",
-			"",
-		), requestedDevice, "/dev/sdf",
+		"/dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_" + strings.ReplaceAll(volume, "-", ""),
+		requestedDevice,
+		"/dev/sdf",
 	}
 
 	for _, name := range names {
@@ -151,10 +157,11 @@ func (m VolumeMounter) findDevice(volume string) (string, error) {
 		}
 	}
 
-	return "", newNotReadyError("volume %s is attached, its device is not there yet", volume)
+	return "", newNotReadyError("volume %s is attached but its device does not exist yet", volume)
 }
 
-// formatIfEmpty makes a file system where there is none. blkid ends with 2 if it finds nothing on the device.
+// formatIfEmpty creates a file system if the device has none. blkid exits with 2 if it finds
+// nothing.
 func (m VolumeMounter) formatIfEmpty(ctx context.Context, device, volume string) error {
 	_, err := m.Run.Run(ctx, "blkid", "--probe", device)
 	var exit *exec.ExitError
@@ -162,16 +169,16 @@ func (m VolumeMounter) formatIfEmpty(ctx context.Context, device, volume string)
 	case err == nil:
 		return nil
 	case !errors.As(err, &exit) || exit.ExitCode() != 2:
-		return fmt.Errorf("look for a file system on volume %s: %w", volume, err)
+		return fmt.Errorf("detect the file system on volume %s: %w", volume, err)
 	case m.KnownVolume == volume:
 		return diag.WithHint(
-			fmt.Errorf("volume %s has had the data of slot %s and holds no file system now", volume, m.Slot),
-			"it is left as it is; restore a snapshot of it",
+			fmt.Errorf("volume %s has had the data of slot %s but has no file system now", volume, m.Slot),
+			"restore the volume from a snapshot: it was not formatted",
 		)
 	}
 
 	if _, err := m.Run.Run(ctx, "mkfs.ext4", "-q", "-L", "slipway-etcd", device); err != nil {
-		return fmt.Errorf("make a file system on volume %s: %w", volume, err)
+		return fmt.Errorf("create a file system on volume %s: %w", volume, err)
 	}
 
 	m.Root.recordChange("mkfs " + device)

@@ -12,18 +12,18 @@ import (
 	"path/filepath"
 )
 
-// maxExtractedBytes bounds an archive's contents: containerd's, the largest, has 120 MiB.
+// maxExtractedBytes limits the content of an archive. The largest, containerd's, has 120 MiB.
 const maxExtractedBytes = 2 << 30
 
-// extractArchive unpacks the .tar.gz at archive into the folder target, which appears only when it is whole. The archive
-// is removed. Only files and folders below target are made; anything else in the archive is refused.
+// extractArchive unpacks the .tar.gz file at archive into the directory target, which appears only
+// when it is complete, and removes the archive. It allows only files and directories below target.
 func extractArchive(archive, target string) error {
 	in, err := os.Open(archive)
 	if err != nil {
 		return err
 	}
 
-	defer in.Close() //nolint:errcheck // only read
+	defer func() { _ = in.Close() }()
 	temp := target + ".new"
 	if err := os.RemoveAll(temp); err != nil {
 		return err
@@ -55,7 +55,7 @@ func extractTarGz(in io.Reader, dir string) error {
 		return err
 	}
 
-	defer root.Close() //nolint:errcheck // a folder
+	defer func() { _ = root.Close() }()
 	left := int64(maxExtractedBytes)
 
 	for archive := tar.NewReader(plain); ; {
@@ -69,7 +69,7 @@ func extractTarGz(in io.Reader, dir string) error {
 		}
 
 		if left -= head.Size; left < 0 {
-			return fmt.Errorf("more than %d bytes", int64(maxExtractedBytes))
+			return fmt.Errorf("content exceeds %d bytes", int64(maxExtractedBytes))
 		}
 
 		if err := extractEntry(root, head, archive); err != nil {
@@ -81,7 +81,7 @@ func extractTarGz(in io.Reader, dir string) error {
 func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
 	name := filepath.Clean(head.Name)
 	if !filepath.IsLocal(name) {
-		return errors.New("lies outside")
+		return errors.New("path is outside the directory")
 	}
 
 	switch head.Typeflag {
@@ -106,6 +106,6 @@ func extractEntry(root *os.Root, head *tar.Header, body io.Reader) error {
 		return errors.Join(err, out.Close())
 
 	default:
-		return fmt.Errorf("kind %q is not allowed", head.Typeflag)
+		return fmt.Errorf("type %q is not allowed", head.Typeflag)
 	}
 }

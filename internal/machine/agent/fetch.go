@@ -20,38 +20,45 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// AssetDir holds downloads, each under its hash, so that what is there is known to be right.
+// AssetDir is the directory of downloads. Each is stored under its hash.
 const AssetDir = "/var/lib/slipway/assets"
 
-// HashError says that a download is not what was asked for. It is never installed.
+// HashError is the error of a download with an unexpected hash. Such a file is never installed.
+// Retrying does not help.
 type HashError struct {
-	Name, URL, Want, Got string
+	// Name of the file and URL of the download.
+	Name, URL string
+	// Want and Got are the expected and the actual SHA-256 in lower-case hex.
+	Want, Got string
 }
 
-// Error names the file and both hashes.
+// Error returns the file, the URL, and both hashes.
 func (e HashError) Error() string {
 	return fmt.Sprintf("%s from %s has sha256 %s, want %s", e.Name, e.URL, e.Got, e.Want)
 }
 
-// Opener opens a download by URL.
+// Opener opens a download by URL. The caller closes the reader.
 type Opener interface {
 	Open(ctx context.Context, url string) (io.ReadCloser, error)
 }
 
 // Fetcher downloads files into Root's AssetDir.
 type Fetcher struct {
+	// Root is the file system to write to.
 	Root *HostFS
+	// Open opens URLs.
 	Open Opener
-	// Wait pauses between tries.
+	// Wait sleeps between attempts.
 	Wait func(context.Context, time.Duration) error
-	// OnRetry is told what goes wrong while it is tried again.
+	// OnRetry is called with each error before a retry.
 	OnRetry func(error)
-	// StallTimeout is how long a download may give nothing before it is begun anew. Default 1 minute.
+	// StallTimeout is how long a download may receive no bytes before it is restarted. Default 1
+	// minute.
 	StallTimeout time.Duration
 }
 
-// FetchAll fetches the files, four at a time, and returns where each lies by name. A wrong hash ends it at once; any other
-// error is tried again until ctx ends.
+// FetchAll downloads the files, four at a time, and returns the path of each by name. A wrong hash
+// fails at once with a HashError; other errors are retried with backoff until ctx ends.
 func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]string, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
@@ -71,7 +78,7 @@ func (f Fetcher) FetchAll(ctx context.Context, files []node.File) (map[string]st
 	return out, nil
 }
 
-// assetPath is where a file lies: the downloaded file, or the folder of an unpacked archive.
+// assetPath returns the path of a downloaded file, or of an unpacked archive's directory.
 func assetPath(f node.File) string { return AssetDir + "/" + f.SHA256 + "/" + f.Name }
 
 func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
@@ -92,7 +99,8 @@ func (f Fetcher) fetchWithRetry(ctx context.Context, file node.File) error {
 	}
 }
 
-// fetchFile fetches a file unless it is there. It becomes visible under its hash only when it is whole and right.
+// fetchFile downloads a file unless it exists. The file appears at its path only when it is
+// complete and verified.
 func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	target := f.Root.Path(assetPath(file))
 	if isFetched(target, file) {
@@ -122,8 +130,9 @@ func (f Fetcher) fetchFile(ctx context.Context, file node.File) error {
 	return nil
 }
 
-// isFetched says whether a file is there and right. A machine that lost its power may have the name without the bytes, so
-// a program is hashed again; the folder of an archive was renamed whole.
+// isFetched reports whether a file exists and is intact. After a power failure a file may have its
+// name but not its content, so binaries are hashed again. An archive's directory is renamed only
+// when it is complete.
 func isFetched(target string, file node.File) bool {
 	if file.Form != node.FormBinary {
 		_, err := os.Stat(target)
@@ -135,7 +144,7 @@ func isFetched(target string, file node.File) bool {
 		return false
 	}
 
-	defer in.Close() //nolint:errcheck // read only
+	defer func() { _ = in.Close() }()
 	hash := sha256.New()
 	_, err = io.Copy(hash, in)
 
@@ -146,14 +155,14 @@ func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) 
 	limit := cmp.Or(f.StallTimeout, time.Minute)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("nothing came for %s", limit)) })
+	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("received no data for %s", limit)) })
 	defer timer.Stop()
 	body, err := f.Open.Open(ctx, file.URL)
 	if err != nil {
 		return fmt.Errorf("fetch %s: %w", file.Name, stallCause(ctx, err))
 	}
 
-	defer body.Close() //nolint:errcheck // read to its end or in error
+	defer func() { _ = body.Close() }()
 	out, err := os.OpenFile(
 		part,
 		os.O_CREATE|os.O_TRUNC|os.O_WRONLY,
@@ -181,21 +190,21 @@ func (f Fetcher) downloadFile(ctx context.Context, file node.File, part string) 
 	return nil
 }
 
-// stallResetReader puts the timer off whenever something is read.
+// stallResetReader resets the stall timer on every read.
 type stallResetReader struct {
 	io.Reader
 	timer *time.Timer
 	limit time.Duration
 }
 
-// Read reads from the reader.
+// Read reads from the underlying reader.
 func (l stallResetReader) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
 	l.timer.Reset(l.limit)
 	return n, err
 }
 
-// stallCause is why ctx ended, where that is what err comes from.
+// stallCause returns the cause of the context's end if it was a stall, otherwise err.
 func stallCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
 		return cause
@@ -204,10 +213,10 @@ func stallCause(ctx context.Context, err error) error {
 	return err
 }
 
-// HTTPOpener opens http and https URLs.
+// HTTPOpener opens http and https URLs with Client.
 type HTTPOpener struct{ Client *http.Client }
 
-// Open returns the body of a 200 answer.
+// Open returns the body of a 200 response. Other responses are errors.
 func (h HTTPOpener) Open(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -18,23 +18,32 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// etcdUID is the same on every machine, since a volume keeps its files' owners when it moves to another one.
+// etcdUID is the same on every machine, because files on a volume keep their owner when the volume
+// moves.
 const etcdUID = 2379
 
-// requiredSysctls that Kubernetes needs; the kubelet refuses to start without those below kernel and vm (protectKernelDefaults).
+// requiredSysctls returns the kernel settings that Kubernetes needs. With protectKernelDefaults,
+// the kubelet does not start without those in kernel and vm.
 func requiredSysctls() map[string]string {
 	return map[string]string{
-		"net/ipv4/ip_forward": "1", "vm/overcommit_memory": "1", "vm/panic_on_oom": "0",
-		"kernel/panic": "10", "kernel/panic_on_oops": "1",
-		"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
-		"net/bridge/bridge-nf-call-iptables": "1", "net/bridge/bridge-nf-call-ip6tables": "1",
-		// containerd's and kubelet's watches of many pods go beyond the kernel's 128.
-		"fs/inotify/max_user_instances": "8192", "fs/inotify/max_user_watches": "524288",
+		"net/ipv4/ip_forward":                 "1",
+		"vm/overcommit_memory":                "1",
+		"vm/panic_on_oom":                     "0",
+		"kernel/panic":                        "10",
+		"kernel/panic_on_oops":                "1",
+		"kernel/keys/root_maxkeys":            "1000000",
+		"kernel/keys/root_maxbytes":           "25000000",
+		"net/bridge/bridge-nf-call-iptables":  "1",
+		"net/bridge/bridge-nf-call-ip6tables": "1",
+		// containerd and the kubelet on a node with many pods need more watches than the kernel's
+		// default of 128.
+		"fs/inotify/max_user_instances": "8192",
+		"fs/inotify/max_user_watches":   "524288",
 	}
 }
 
-// applySysctls sets what differs. What the kernel does not let us set is returned as a warning: a part that depends
-// on it says so itself, and a machine may share its kernel.
+// applySysctls sets the kernel settings that differ and returns those that failed as warnings: a
+// component that needs a setting reports it, and in the local region machines share the kernel.
 func applySysctls(root *HostFS) []error {
 	var out []error
 	for _, key := range slices.Sorted(maps.Keys(requiredSysctls())) {
@@ -50,7 +59,7 @@ func applySysctls(root *HostFS) []error {
 		}
 
 		if err != nil {
-			out = append(out, fmt.Errorf("sysctl %s=%s: %w", key, want, err))
+			out = append(out, fmt.Errorf("set sysctl %s=%s: %w", key, want, err))
 		}
 	}
 
@@ -66,11 +75,11 @@ func sysctlFile() File {
 	return File{Path: "/etc/sysctl.d/99-slipway.conf", Body: []byte(b.String()), Mode: 0o644}
 }
 
-// ensureEtcdUser makes etcd's user unless it is there.
+// ensureEtcdUser creates the system user of etcd if it does not exist.
 func ensureEtcdUser(ctx context.Context, root *HostFS, run Runner) error {
 	body, err := os.ReadFile(root.Path("/etc/passwd"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("look for user %s: %w", etcd.User, err)
+		return fmt.Errorf("find user %s: %w", etcd.User, err)
 	}
 
 	uid := strconv.Itoa(etcdUID)
@@ -79,7 +88,7 @@ func ensureEtcdUser(ctx context.Context, root *HostFS, run Runner) error {
 		if fields := strings.Split(entry, ":"); len(fields) > 2 && fields[0] == etcd.User {
 			if fields[2] != uid {
 				return fmt.Errorf(
-					"user %s has uid %s, not %s: the image must not bring its own",
+					"user %s has uid %s, want %s: the machine image must not create this user",
 					etcd.User,
 					fields[2],
 					uid,
@@ -91,15 +100,18 @@ func ensureEtcdUser(ctx context.Context, root *HostFS, run Runner) error {
 	}
 
 	root.recordChange("user " + etcd.User)
-	if _, err := run.Run(ctx, "useradd", "--uid", uid, "--user-group", "--no-create-home", "--home-dir", etcd.DataMount,
-		"--shell", "/usr/sbin/nologin", etcd.User); err != nil {
-		return fmt.Errorf("make user %s: %w", etcd.User, err)
+	args := []string{
+		"--uid", uid, "--user-group", "--no-create-home", "--home-dir", etcd.DataMount,
+		"--shell", "/usr/sbin/nologin", etcd.User,
+	}
+	if _, err := run.Run(ctx, "useradd", args...); err != nil {
+		return fmt.Errorf("create user %s: %w", etcd.User, err)
 	}
 
 	return nil
 }
 
-// linkPrograms links what was downloaded to where it is run from.
+// linkPrograms links the downloaded binaries into the directories that they run from.
 func linkPrograms(root *HostFS, d node.Document) error {
 	for _, f := range d.Files {
 		at := assetPath(f)
@@ -129,7 +141,7 @@ func linkPrograms(root *HostFS, d node.Document) error {
 	return nil
 }
 
-// linkExecutables links every program in a folder.
+// linkExecutables links every executable file of a directory.
 func linkExecutables(root *HostFS, from, to string) error {
 	entries, err := os.ReadDir(root.Path(from))
 	if err != nil {
@@ -150,7 +162,7 @@ func linkExecutables(root *HostFS, from, to string) error {
 	return nil
 }
 
-// linkEtcd finds etcd's one folder, which has the version in its name.
+// linkEtcd links etcd's binaries, which are in a directory with the version in its name.
 func linkEtcd(root *HostFS, at, to string) error {
 	entries, err := os.ReadDir(root.Path(at))
 	if err != nil {
@@ -166,7 +178,7 @@ func linkEtcd(root *HostFS, at, to string) error {
 	return linkExecutables(root, at, to)
 }
 
-// hostFiles are those that every machine has. CIS 4.1 wants 0600 of what Kubernetes reads.
+// hostFiles returns the files of every machine. CIS 4.1 requires mode 0600 for Kubernetes' files.
 func hostFiles(c kube.Config) ([]File, error) {
 	conf, err := kube.KubeletConfig(c)
 	if err != nil {
@@ -185,7 +197,11 @@ func hostFiles(c kube.Config) ([]File, error) {
 			Body: []byte(kube.ContainerdConfig(c.Images["pause"])),
 			Mode: 0o600,
 		},
-		{Path: "/etc/systemd/system/containerd.service", Body: []byte(kube.ContainerdUnit(c)), Mode: 0o600},
+		{
+			Path: "/etc/systemd/system/containerd.service",
+			Body: []byte(kube.ContainerdUnit(c)),
+			Mode: 0o600,
+		},
 		{Path: "/var/lib/kubelet/config.yaml", Body: conf, Mode: 0o600},
 		{
 			Path: kube.ConfigDir + "/kubelet.kubeconfig",
@@ -197,7 +213,8 @@ func hostFiles(c kube.Config) ([]File, error) {
 	}, nil
 }
 
-// resolvConf is the file of the machine's real resolvers: systemd-resolved's stub can not be reached from pods.
+// resolvConf returns the file with the machine's upstream resolvers, because pods cannot reach the
+// stub resolver of systemd-resolved.
 func resolvConf(root *HostFS) string {
 	const upstream = "/run/systemd/resolve/resolv.conf"
 	if _, err := os.Stat(root.Path(upstream)); err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// kubeConfig is this machine's configuration of Kubernetes.
+// kubeConfig returns the Kubernetes configuration of this machine.
 func (a *Agent) kubeConfig() kube.Config {
 	d := a.doc
 	c := kube.Config{
@@ -42,18 +42,18 @@ func (a *Agent) kubeConfig() kube.Config {
 		ResolvConf:   resolvConf(a.Root),
 	}
 	if c.ControlPlane {
-		// Its own API server: a control-plane machine needs nobody else's.
+		// A control-plane machine uses its own API server, so that it depends on no other machine.
 		c.APIServer = "https://127.0.0.1:" + kube.APIPort
 	}
 
 	return c
 }
 
-// prepareHost makes the machine's kernel, folders and programs ready.
+// prepareHost sets kernel settings, creates directories, and links binaries.
 func (a *Agent) prepareHost() error {
 	return a.runStage("prepare", func() error {
 		for _, err := range applySysctls(a.Root) {
-			a.Log.Warn("kernel setting left as it is", slog.Any("error", err))
+			a.Log.Warn("cannot change kernel setting", slog.Any("error", err))
 		}
 
 		for _, d := range []struct {
@@ -78,7 +78,7 @@ func (a *Agent) prepareHost() error {
 	})
 }
 
-// writeFiles writes files and returns those that changed.
+// writeFiles writes files and returns the paths of those that changed.
 func (a *Agent) writeFiles(files []File) (map[string]bool, error) {
 	changed := map[string]bool{}
 	for _, f := range files {
@@ -95,7 +95,7 @@ func (a *Agent) writeFiles(files []File) (map[string]bool, error) {
 	return changed, nil
 }
 
-// startServices starts containerd and the kubelet, and restarts what has a new configuration.
+// startServices starts containerd and the kubelet, and restarts those with a changed configuration.
 func (a *Agent) startServices(ctx context.Context, changed map[string]bool) error {
 	if err := a.reloadSystemd(ctx, changed); err != nil {
 		return err
@@ -121,12 +121,12 @@ func (a *Agent) startServices(ctx context.Context, changed map[string]bool) erro
 	return nil
 }
 
-// reloadSystemd makes systemd read its units again if one of them changed.
+// reloadSystemd runs systemctl daemon-reload if a unit file changed.
 func (a *Agent) reloadSystemd(ctx context.Context, changed map[string]bool) error {
 	for path := range changed {
 		if strings.HasPrefix(path, "/etc/systemd/system/") {
 			if _, err := a.Run.Run(ctx, "systemctl", "daemon-reload"); err != nil {
-				return fmt.Errorf("reload units: %w", err)
+				return fmt.Errorf("reload systemd units: %w", err)
 			}
 
 			return nil
@@ -136,13 +136,13 @@ func (a *Agent) reloadSystemd(ctx context.Context, changed map[string]bool) erro
 	return nil
 }
 
-// ensureUnitStarted starts a unit unless it runs. One that runs with an old configuration is restarted.
+// ensureUnitStarted starts a unit that is not active. It restarts an active unit if changed is set.
 func (a *Agent) ensureUnitStarted(
 	ctx context.Context,
 	unit string,
 	changed bool,
 ) error {
-	// It fails for every state but active, and prints the state all the same.
+	// is-active fails for all states except active, but always prints the state.
 	state, _ := a.Run.Run(ctx, "systemctl", "is-active", unit)
 	verb := "start"
 	switch strings.TrimSpace(state) {

@@ -13,27 +13,31 @@ import (
 	"syscall"
 )
 
-// File is a file that the machine is to have.
+// File is a file to write on the machine.
 type File struct {
+	// Path on the machine.
 	Path string
+	// Body is the content.
 	Body []byte
+	// Mode holds the permission bits.
 	Mode fs.FileMode
-	// UID owns the file; zero is root.
+	// UID of the owner and group. Zero is root.
 	UID int
 }
 
-// HostFS is the file system that the agent writes, below Dir ("" or "/" on a machine, a folder in tests).
+// HostFS writes files of the machine and records the changes. It is safe for concurrent use.
 type HostFS struct {
+	// Dir is the root directory: "" or "/" on a machine, a temporary directory in tests.
 	Dir string
 
 	mu      sync.Mutex
 	written []string
 }
 
-// Path of a file of the machine as this process sees it.
+// Path returns the path of the machine's file p as this process sees it.
 func (r *HostFS) Path(p string) string { return filepath.Join(r.Dir, p) }
 
-// Changes are the paths that were changed, in order.
+// Changes returns the changed paths and other changes, in order.
 func (r *HostFS) Changes() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,7 +50,8 @@ func (r *HostFS) recordChange(p string) {
 	r.written = append(r.written, p)
 }
 
-// Write writes f unless it is there as wanted, and says whether it did. A reader sees the old file or the new one.
+// Write writes f atomically, unless the file already has this content, mode, and owner. It reports
+// whether it wrote.
 func (r *HostFS) Write(f File) (bool, error) {
 	p := r.Path(f.Path)
 	if r.fileMatches(p, f) {
@@ -71,7 +76,8 @@ func (r *HostFS) Write(f File) (bool, error) {
 	return true, nil
 }
 
-// tempPath begins with a dot: the kubelet passes over such files, and would start a static pod from any other.
+// tempPath returns the path of a temporary file for p. It begins with a dot because the kubelet
+// ignores such files in its static pod directory.
 func tempPath(p string) string {
 	return filepath.Join(filepath.Dir(p), "."+filepath.Base(p)+".slipway-new")
 }
@@ -88,7 +94,7 @@ func (r *HostFS) writeTemp(temp string, f File) error {
 	return r.setOwner(temp, f.UID)
 }
 
-// setOwner gives a file away; only root can, so elsewhere (tests) it is left out.
+// setOwner changes the owner of a file. It does nothing without root, as in tests.
 func (*HostFS) setOwner(p string, uid int) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -112,30 +118,30 @@ func (*HostFS) fileMatches(p string, f File) bool {
 	return err == nil && bytes.Equal(body, f.Body)
 }
 
-// MakeDir makes a folder with this mode and owner.
+// MakeDir creates a directory, or changes the mode and owner of an existing one.
 func (r *HostFS) MakeDir(path string, mode fs.FileMode, uid int) error {
 	p := r.Path(path)
 	info, err := os.Stat(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := os.MkdirAll(p, mode); err != nil {
-			return fmt.Errorf("make folder %s: %w", path, err)
+			return fmt.Errorf("create directory %s: %w", path, err)
 		}
 
 		r.recordChange(path)
 
 	case err != nil:
-		return fmt.Errorf("make folder %s: %w", path, err)
+		return fmt.Errorf("create directory %s: %w", path, err)
 	case info.Mode().Perm() == mode && ownerUID(info) == uid:
 		return nil
 	}
 
 	if err := os.Chmod(p, mode); err != nil {
-		return fmt.Errorf("make folder %s: %w", path, err)
+		return fmt.Errorf("create directory %s: %w", path, err)
 	}
 
 	if err := r.setOwner(p, uid); err != nil {
-		return fmt.Errorf("make folder %s: %w", path, err)
+		return fmt.Errorf("create directory %s: %w", path, err)
 	}
 
 	return nil
@@ -150,7 +156,8 @@ func ownerUID(info fs.FileInfo) int {
 	return int(stat.Uid)
 }
 
-// Link makes path a symbolic link to target, replacing another one.
+// Link makes path a symbolic link to target, replacing an existing link. It reports whether it
+// changed anything.
 func (r *HostFS) Link(path, target string) (bool, error) {
 	p := r.Path(path)
 	if have, err := os.Readlink(p); err == nil && have == target {
@@ -179,7 +186,7 @@ func (r *HostFS) Link(path, target string) (bool, error) {
 	return true, nil
 }
 
-// Read reads a file of the machine.
+// Read returns the content of a file.
 func (r *HostFS) Read(path string) ([]byte, error) {
 	body, err := os.ReadFile(r.Path(path))
 	if err != nil {
@@ -189,7 +196,7 @@ func (r *HostFS) Read(path string) ([]byte, error) {
 	return body, nil
 }
 
-// Exists says whether there is something at path.
+// Exists reports whether path exists.
 func (r *HostFS) Exists(path string) bool {
 	_, err := os.Stat(r.Path(path))
 	return err == nil

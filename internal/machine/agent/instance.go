@@ -18,19 +18,27 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// Instance is what the machine is, as the metadata service tells it.
+// Instance holds this machine's properties as reported by the metadata service and the kernel.
 type Instance struct {
-	ID, Zone, Type string
-	// Lifecycle is spot for a spot machine; else on-demand, or another way to pay.
+	// ID is the instance id.
+	ID string
+	// Zone is the availability zone.
+	Zone string
+	// Type is the instance type, such as m7i.large.
+	Type string
+	// Lifecycle is spot, on-demand, or another purchasing option, as in instance-life-cycle.
 	Lifecycle string
-	// Name is the private DNS name, and the node's name.
-	Name    string
+	// Name is the private DNS name in lower case, which is also the node's name.
+	Name string
+	// Address is the private IPv4 address.
 	Address netip.Addr
-	// MemoryMiB and CPUs as the kernel tells them.
-	MemoryMiB, CPUs int
+	// MemoryMiB is the memory size from /proc/meminfo.
+	MemoryMiB int
+	// CPUs is the number of processors.
+	CPUs int
 }
 
-// Metadata is the metadata service.
+// Metadata is the instance metadata service (IMDS).
 type Metadata interface {
 	GetMetadata(
 		context.Context,
@@ -39,28 +47,38 @@ type Metadata interface {
 	) (*imds.GetMetadataOutput, error)
 }
 
-// ReadInstance asks the metadata service and the kernel.
+// ReadInstance reads the instance's properties from the metadata service and the kernel.
 func ReadInstance(ctx context.Context, meta Metadata, root *HostFS) (Instance, error) {
 	got := map[string]string{}
-	for _, path := range []string{"instance-id", "placement/availability-zone", "instance-type", "local-hostname", "local-ipv4", "instance-life-cycle"} {
+	paths := []string{
+		"instance-id",
+		"placement/availability-zone",
+		"instance-type",
+		"local-hostname",
+		"local-ipv4",
+		"instance-life-cycle",
+	}
+
+	for _, path := range paths {
 		out, err := meta.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 		if err != nil {
-			return Instance{}, fmt.Errorf("metadata %s: %w", path, err)
+			return Instance{}, fmt.Errorf("read instance metadata %s: %w", path, err)
 		}
 
 		body, err := io.ReadAll(out.Content)
 		if err != nil {
-			return Instance{}, fmt.Errorf("metadata %s: %w", path, err)
+			return Instance{}, fmt.Errorf("read instance metadata %s: %w", path, err)
 		}
 
-		// In a VPC with several domain names the service lists them, apart by a space; EC2 shows the first.
+		// If a VPC has several domain names, IMDS returns all names separated by spaces; EC2 uses
+		// the first.
 		first, _, _ := strings.Cut(strings.TrimSpace(string(body)), " ")
 		got[path] = first
 	}
 
 	address, err := netip.ParseAddr(got["local-ipv4"])
 	if err != nil {
-		return Instance{}, fmt.Errorf("metadata local-ipv4: %w", err)
+		return Instance{}, fmt.Errorf("parse instance metadata local-ipv4: %w", err)
 	}
 
 	memory, err := memoryMiB(root)
@@ -83,19 +101,19 @@ func ReadInstance(ctx context.Context, meta Metadata, root *HostFS) (Instance, e
 func memoryMiB(root *HostFS) (int, error) {
 	body, err := os.ReadFile(root.Path("/proc/meminfo"))
 	if err != nil {
-		return 0, fmt.Errorf("memory size: %w", err)
+		return 0, fmt.Errorf("read memory size: %w", err)
 	}
 
 	for lines := bufio.NewScanner(bytes.NewReader(body)); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[0] == "MemTotal:" {
 			kib, err := strconv.Atoi(fields[1])
 			if err != nil {
-				return 0, fmt.Errorf("memory size: %w", err)
+				return 0, fmt.Errorf("parse MemTotal in /proc/meminfo: %w", err)
 			}
 
 			return kib / 1024, nil
 		}
 	}
 
-	return 0, errors.New("memory size: no MemTotal in /proc/meminfo")
+	return 0, errors.New("read memory size: no MemTotal in /proc/meminfo")
 }

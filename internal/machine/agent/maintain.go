@@ -25,29 +25,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// periodicTask is something the agent does again and again.
+// periodicTask is a function that the agent runs repeatedly.
 type periodicTask struct {
 	name     string
 	interval time.Duration
 	run      func(context.Context) error
 }
 
-// runPeriodicTasks runs the chores of the machine's role until ctx ends.
+// runPeriodicTasks runs the tasks of the machine's role until ctx ends. On the control plane it
+// also serves the join endpoint.
 func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	chores := a.workerTasks()
+	tasks := a.workerTasks()
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		m, err := a.newEtcdMember()
 		if err != nil {
 			return err
 		}
 
-		chores = a.controlPlaneTasks(m)
+		tasks = a.controlPlaneTasks(m)
 		group.Go(func() error { return a.serveJoin(ctx) })
 	}
 
-	for _, c := range chores {
-		group.Go(func() error { return a.repeatTask(ctx, c) })
+	for _, task := range tasks {
+		group.Go(func() error { return a.repeatTask(ctx, task) })
 	}
 
 	group.Go(func() error {
@@ -61,29 +62,30 @@ func (a *Agent) runPeriodicTasks(ctx context.Context) error {
 	return group.Wait()
 }
 
-// repeatTask does a chore until ctx ends. What fails or has to wait is tried again after a second, then after twice as long
-// each time up to the chore's own pause. Failures go to the journal, each once.
-func (a *Agent) repeatTask(ctx context.Context, c periodicTask) error {
-	last := ""
-	soon := time.Second
+// repeatTask runs a task at its interval until ctx ends. After a failure it retries with
+// exponential backoff from 1 second up to the interval. Repeated failures with the same message are
+// logged once.
+func (a *Agent) repeatTask(ctx context.Context, task periodicTask) error {
+	lastError := ""
+	backoff := time.Second
 	for {
-		once, cancel := context.WithTimeout(ctx, time.Minute)
-		err := c.run(once)
+		runCtx, cancel := context.WithTimeout(ctx, time.Minute)
+		err := task.run(runCtx)
 		cancel()
-		pause := min(soon, c.interval)
-		soon = 2 * pause
-		var wait notReadyError
+		pause := min(backoff, task.interval)
+		backoff = 2 * pause
+		var notReady notReadyError
 
 		switch {
 		case err == nil:
-			last = ""
-			soon = time.Second
-			pause = c.interval
+			lastError = ""
+			backoff = time.Second
+			pause = task.interval
 
-		case errors.As(err, &wait), err.Error() == last, ctx.Err() != nil:
+		case errors.As(err, &notReady), err.Error() == lastError, ctx.Err() != nil:
 		default:
-			last = err.Error()
-			a.Log.Warn("will be tried again", slog.String("chore", c.name), slog.Any("error", err))
+			lastError = err.Error()
+			a.Log.Warn("task failed; will retry", slog.String("task", task.name), slog.Any("error", err))
 		}
 
 		if err := a.Wait(ctx, pause); err != nil {
@@ -125,7 +127,8 @@ func (a *Agent) controlPlaneTasks(m *etcdMember) []periodicTask {
 	}
 }
 
-// checkReady waits until this machine does its work: the kubelet is healthy, and so is its own API server.
+// checkReady returns a notReadyError until the kubelet and, on the control plane, the local API
+// server are healthy.
 func (a *Agent) checkReady(ctx context.Context) error {
 	urls := []string{"http://127.0.0.1:10248/healthz"}
 	if a.doc.Role == v1alpha1.RoleControlPlane {
@@ -133,7 +136,8 @@ func (a *Agent) checkReady(ctx context.Context) error {
 	}
 
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: a.kubernetesTLSConfig(), DisableKeepAlives: true,
+		TLSClientConfig:   a.kubernetesTLSConfig(),
+		DisableKeepAlives: true,
 	}}
 
 	for _, url := range urls {
@@ -156,8 +160,8 @@ func (a *Agent) kubernetesTLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
 }
 
-// newAdminClient uses this machine's own API server, as a member of system:masters: it must work before any rights are
-// there. Its key never touches a disk.
+// newAdminClient returns a client of the local API server in the group system:masters, because it
+// must work before RBAC rules exist. Its key stays in memory.
 func (a *Agent) newAdminClient() kube.Client {
 	leaf := pki.Leaf{
 		CN:     "slipway:node:" + a.instance.ID,
@@ -179,12 +183,12 @@ func (a *Agent) newAdminClient() kube.Client {
 	}
 }
 
-// newNodeClient is this machine as a node, with the kubelet's certificate.
+// newNodeClient returns a client of the API with this node's kubelet certificate.
 func (a *Agent) newNodeClient() kube.Client {
 	conf := a.kubernetesTLSConfig()
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		at := a.Root.Path(kube.PKIDir + "/kubelet-client")
-		pair, err := tls.LoadX509KeyPair(at+".crt", at+".key")
+		certificate := a.Root.Path(kube.PKIDir + "/kubelet-client")
+		pair, err := tls.LoadX509KeyPair(certificate+".crt", certificate+".key")
 		return &pair, err
 	}
 
@@ -280,22 +284,28 @@ func (a *Agent) newJoinServer() *join.Server {
 	}
 }
 
-// publishLease says in the API how this machine's etcd member is, and promotes it once it has caught up.
+// publishLease publishes the state of this machine's etcd member as annotations of a Lease, and
+// promotes a learner.
 func (m *etcdMember) publishLease(ctx context.Context, api kube.Client) error {
 	manager := m.agent.newEtcdManager()
-	note := map[string]string{"slipway.dev/slot": m.slot.Name, "slipway.dev/instance": m.agent.instance.ID}
+	annotations := map[string]string{
+		"slipway.dev/slot":     m.slot.Name,
+		"slipway.dev/instance": m.agent.instance.ID,
+	}
+
 	s, err := manager.Status(ctx, etcd.ClientURL)
 	if err != nil {
-		note["slipway.dev/healthy"], note["slipway.dev/reason"] = "false", err.Error()
+		annotations["slipway.dev/healthy"] = "false"
+		annotations["slipway.dev/reason"] = err.Error()
 	} else {
 		healthy := manager.Healthy(ctx, etcd.ClientURL) && len(s.Errors) == 0
-		note["slipway.dev/healthy"] = strconv.FormatBool(healthy)
-		note["slipway.dev/learner"] = strconv.FormatBool(s.Learner)
-		note["slipway.dev/member-id"] = strconv.FormatUint(s.MemberID, 16)
-		note["slipway.dev/raft-index"] = strconv.FormatUint(s.RaftIndex, 10)
-		note["slipway.dev/db-size"] = strconv.FormatInt(s.DBSize, 10)
+		annotations["slipway.dev/healthy"] = strconv.FormatBool(healthy)
+		annotations["slipway.dev/learner"] = strconv.FormatBool(s.Learner)
+		annotations["slipway.dev/member-id"] = strconv.FormatUint(s.MemberID, 16)
+		annotations["slipway.dev/raft-index"] = strconv.FormatUint(s.RaftIndex, 10)
+		annotations["slipway.dev/db-size"] = strconv.FormatInt(s.DBSize, 10)
 		if !healthy {
-			note["slipway.dev/reason"] = fmt.Sprintf("no linearizable read, or alarms: %v", s.Errors)
+			annotations["slipway.dev/reason"] = fmt.Sprintf("no linearizable read, or alarms: %v", s.Errors)
 		}
 
 		if s.Learner {
@@ -303,14 +313,19 @@ func (m *etcdMember) publishLease(ctx context.Context, api kube.Client) error {
 		}
 	}
 
-	return lease{"slipway-" + m.slot.Member, m.agent.instance.ID, note, m.agent.Now()}.applyTo(ctx, api)
+	return lease{
+		name:        "slipway-" + m.slot.Member,
+		holder:      m.agent.instance.ID,
+		annotations: annotations,
+		now:         m.agent.Now(),
+	}.applyTo(ctx, api)
 }
 
 func (m *etcdMember) promoteLearner(ctx context.Context, manager etcd.Manager, id uint64) {
 	if err := manager.PromoteLearner(ctx, m.slot.Name, id); err != nil {
-		m.agent.Log.Info("learner is not promoted yet", slog.Any("error", err))
+		m.agent.Log.Info("cannot promote etcd learner yet", slog.Any("error", err))
 		return
 	}
 
-	m.agent.Log.Info("learner is promoted", slog.String("member", m.slot.Member))
+	m.agent.Log.Info("promoted etcd learner", slog.String("member", m.slot.Member))
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestChoreIsTriedAgainSoon: what fails while a cluster is born is not put off for the chore's whole pause.
+// TestChoreIsTriedAgainSoon checks that a task that fails during the bootstrap is retried before
+// its full interval has passed.
 func TestChoreIsTriedAgainSoon(t *testing.T) {
 	a := testAgent(t)
 	var pauses []time.Duration

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// Node is what the agent reads of a Node object.
+// Node holds the fields of a Node object that the agent reads.
 type Node struct {
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -30,10 +31,12 @@ type Node struct {
 	} `json:"spec"`
 }
 
-// missingInstanceGrace is how long a node may have an instance that EC2 does not show: EC2's answers lag behind.
+// missingInstanceGrace is how old a Node must be before a missing instance counts as terminated,
+// because EC2 is eventually consistent.
 const missingInstanceGrace = 10 * time.Minute
 
-// NodeChanges says which nodes to delete, because their instance has ended, and which to label with their role.
+// NodeChanges returns the nodes to delete because their instance has terminated, and the role label
+// to add by node name.
 func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, roles map[string]string) {
 	byID := map[string]Machine{}
 	for _, m := range machines {
@@ -54,7 +57,8 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 		case !seen && now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace,
 			m.State == "terminated", m.State == "shutting-down":
 			gone = append(gone, n)
-		case seen && strings.EqualFold(m.Name, n.Metadata.Name): // a kubelet chooses its provider id, not its name
+		case seen && strings.EqualFold(m.Name, n.Metadata.Name):
+			// A kubelet can forge its provider id but not its name, so both must match.
 			label := "node-role.kubernetes.io/worker"
 			if m.Role == node.RoleTagControlPlane {
 				label = "node-role.kubernetes.io/control-plane"
@@ -69,7 +73,8 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 	return gone, roles
 }
 
-// reconcileNodes keeps Node objects in step with EC2. Every control-plane machine does so; what one has done the others find done.
+// reconcileNodes deletes Nodes whose instance has terminated and adds role labels. Every
+// control-plane machine runs it; the operations are idempotent.
 func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 	var list struct {
 		Items []Node `json:"items"`
@@ -85,7 +90,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 
 	if !slices.ContainsFunc(machines, func(m Machine) bool { return m.ID == a.instance.ID }) {
 		return fmt.Errorf(
-			"EC2 shows %d machines of cluster %s and not this one, %s: no node is deleted by that",
+			"EC2 lists %d machines of cluster %s without this machine, %s: no nodes were deleted",
 			len(machines),
 			a.doc.Cluster,
 			a.instance.ID,
@@ -97,7 +102,7 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 
 	for _, n := range gone {
 		a.Log.Info(
-			"node's instance has ended",
+			"deleting node of a terminated instance",
 			slog.String("node", n.Metadata.Name),
 			slog.String("instance", n.Spec.ProviderID),
 		)
@@ -113,10 +118,13 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 	return errors.Join(errs...)
 }
 
-// deleteNode deletes this very object: another machine may have got the address, and so the name, meanwhile.
+// deleteNode deletes this object by UID, because another machine may since have registered with the
+// same address and name.
 func deleteNode(ctx context.Context, api kube.Client, n Node) error {
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": map[string]string{"uid": n.Metadata.UID},
+		"apiVersion":    "v1",
+		"kind":          "DeleteOptions",
+		"preconditions": map[string]string{"uid": n.Metadata.UID},
 	})
 	if err != nil {
 		return fmt.Errorf("delete node %s: %w", n.Metadata.Name, err)
@@ -130,7 +138,8 @@ func deleteNode(ctx context.Context, api kube.Client, n Node) error {
 	return err
 }
 
-// ensureNodeRegistered restarts the kubelet if its Node is gone: it registers only when it starts.
+// ensureNodeRegistered restarts the kubelet if its Node object was deleted: the kubelet registers
+// only when it starts.
 func (a *Agent) ensureNodeRegistered(ctx context.Context, api kube.Client) error {
 	var n Node
 	err := api.Get(ctx, "/api/v1/nodes/"+a.instance.Name, &n)
@@ -151,35 +160,56 @@ func (a *Agent) ensureNodeRegistered(ctx context.Context, api kube.Client) error
 		return err
 	}
 
-	var started int64
-	if _, err := fmt.Sscanf(since, "@%d", &started); err != nil ||
-		a.Now().Sub(time.Unix(started, 0)) < time.Minute {
-		return nil //nolint:nilerr // not started yet, or just now: it is about to register
+	// If systemd does not report a start, or a recent one, the kubelet is about to register.
+	started, ok := parseUnixTimestamp(since)
+	if !ok || a.Now().Sub(started) < time.Minute {
+		return nil
 	}
 
-	a.Log.Info("the node is gone; kubelet is to register again")
+	a.Log.Info("Node object is missing; restarting the kubelet to register again")
 	_, err = a.Run.Run(ctx, "systemctl", "restart", "--no-block", "kubelet")
 
 	return err
 }
 
-// lease is what this machine says of itself in the API; the operator's validate reads the annotations.
-type lease struct {
-	name, holder string
-	note         map[string]string
-	now          time.Time
+// parseUnixTimestamp parses a timestamp as systemctl prints it with --timestamp=unix, such as
+// @1763700000.
+func parseUnixTimestamp(text string) (time.Time, bool) {
+	seconds, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(text), "@"), 10, 64)
+	if err != nil {
+		return time.Time{}, false
+	}
+
+	return time.Unix(seconds, 0), true
 }
 
+// lease is a Lease with this machine's state as annotations, which slipway validate reads.
+type lease struct {
+	name string
+	// holder is the instance id.
+	holder      string
+	annotations map[string]string
+	now         time.Time
+}
+
+// applyTo creates or updates the Lease with server-side apply.
 func (l lease) applyTo(ctx context.Context, api kube.Client) error {
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-		"metadata": map[string]any{"name": l.name, "namespace": "kube-system", "annotations": l.note},
+		"apiVersion": "coordination.k8s.io/v1",
+		"kind":       "Lease",
+		"metadata": map[string]any{
+			"name":        l.name,
+			"namespace":   "kube-system",
+			"annotations": l.annotations,
+		},
 		"spec": map[string]any{
-			"holderIdentity": l.holder, "leaseDurationSeconds": 40, "renewTime": l.now.UTC().Format("2006-01-02T15:04:05.000000Z"),
+			"holderIdentity":       l.holder,
+			"leaseDurationSeconds": 40,
+			"renewTime":            l.now.UTC().Format("2006-01-02T15:04:05.000000Z"),
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("print lease %s: %w", l.name, err)
+		return fmt.Errorf("encode lease %s: %w", l.name, err)
 	}
 
 	return api.Apply(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+l.name, body)

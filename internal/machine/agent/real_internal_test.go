@@ -31,7 +31,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// program finds a built program, or skips the test aloud.
+// program returns the path of a built program. Without it, the test is skipped with the reason.
 func program(t *testing.T, pattern string) string {
 	t.Helper()
 	cache := os.Getenv("SLIPWAY_CACHE")
@@ -99,7 +99,7 @@ func testBundle(t *testing.T) pki.Bundle {
 	return b
 }
 
-// testAgent is an agent in a fake root, with real keys and no cloud.
+// testAgent returns an agent in a temporary root, with real keys and no cloud.
 func testAgent(t *testing.T) *Agent {
 	t.Helper()
 	bundle := testBundle(t)
@@ -117,7 +117,7 @@ func testAgent(t *testing.T) *Agent {
 	}
 }
 
-// mapped puts every path of the machine below the fake root, and every port at a free one.
+// mapped replaces all machine paths by paths below the temporary root, and all ports by free ones.
 type mapped struct {
 	*strings.Replacer
 	api string
@@ -148,7 +148,7 @@ func mapMachine(t *testing.T, root string) mapped {
 	), p[0]}
 }
 
-// run starts a program until the test ends.
+// run runs a program until the test ends.
 func run(t *testing.T, name, bin string, args, env []string) {
 	t.Helper()
 	cmd := exec.Command(bin, args...)
@@ -181,8 +181,8 @@ func eventually(t *testing.T, what string, do func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// TestRealControlPlane starts the real programs with exactly the flags, files and certificates that a machine gets,
-// applies the add-ons, and looks at what came of it.
+// TestRealControlPlane runs the real programs with the flags, files, and certificates of a machine,
+// applies the add-ons, and checks the result.
 func TestRealControlPlane(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: needs root, as the agent does")
@@ -218,7 +218,7 @@ func TestRealControlPlane(t *testing.T) {
 	checkEncrypted(t, a, api, m)
 }
 
-// rewrite maps the paths inside the files.
+// rewrite replaces the paths inside files.
 func rewrite(t *testing.T, dir string, m mapped) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -236,7 +236,7 @@ func rewrite(t *testing.T, dir string, m mapped) {
 	}
 }
 
-// checkSecondApply says that applying again writes nothing.
+// checkSecondApply checks that a second apply writes nothing.
 func checkSecondApply(t *testing.T, a *Agent, api kube.Client) {
 	t.Helper()
 	version := func() string {
@@ -259,7 +259,7 @@ func checkSecondApply(t *testing.T, a *Agent, api kube.Client) {
 	}
 }
 
-// checkControllers waits for what only a working controller manager does.
+// checkControllers waits for results that only a working controller manager produces.
 func checkControllers(t *testing.T, api kube.Client) {
 	t.Helper()
 	eventually(t, "controller manager", func() error {
@@ -279,7 +279,7 @@ func checkControllers(t *testing.T, api kube.Client) {
 	})
 }
 
-// checkAnonymous says that strangers reach health checks and nothing else.
+// checkAnonymous checks that anonymous requests reach only health checks.
 func checkAnonymous(t *testing.T, a *Agent, server string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: a.kubernetesTLSConfig()}}

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// signalled is on the tmpfs: a machine says once in each boot that it is well, so that the agent of an old one that
-	// restarts is never taken for the new one that a rollout waits for.
+	// signalMarkerFile is on the tmpfs: a machine signals once per boot. A restarted agent of an
+	// old machine must not be mistaken for the new machine that a rollout waits for.
 	signalMarkerFile = "/run/slipway/signalled"
-	// signalRetryLimit is how long a resource that the stack does not know yet is asked for again: CloudFormation goes on
-	// to the next resource some time after a machine is well.
+	// signalRetryLimit is how long the agent retries for a resource that the stack does not have
+	// yet: CloudFormation creates the next resource some time after a machine is healthy.
 	signalRetryLimit = 30 * time.Minute
 )
 
-// Signaller is what the agent needs of CloudFormation.
+// Signaller is the CloudFormation API of the agent.
 type Signaller interface {
 	SignalResource(
 		context.Context,
@@ -37,13 +37,14 @@ type Signaller interface {
 	) (*cloudformation.SignalResourceOutput, error)
 }
 
-// permanentError is one that trying again does not mend.
+// permanentError marks an error that retrying cannot fix.
 type permanentError struct{ error }
 
 // Unwrap returns the cause.
 func (e permanentError) Unwrap() error { return e.error }
 
-// isPermanent says whether a machine that meets err will never be well: what it was told to be is wrong.
+// isPermanent reports whether a machine with this error can never become healthy because its
+// configuration is wrong.
 func isPermanent(err error) bool {
 	if _, is := errors.AsType[HashError](err); is {
 		return true
@@ -53,14 +54,16 @@ func isPermanent(err error) bool {
 	return is
 }
 
-// signalSuccess tells the stack that made this machine that it is well, as soon as it is. A machine that no stack made tells
-// nobody.
+// signalSuccess waits until this machine is healthy and then signals success to the CloudFormation
+// stack that created it. It does nothing if no stack created the machine, or if it has signalled
+// since boot.
 func (a *Agent) signalSuccess(ctx context.Context) error {
 	if a.Boot.StackName == "" || a.Root.Exists(signalMarkerFile) {
 		return nil
 	}
 
-	if err := a.retryUntilReady(ctx, "well", func() error { return a.checkRolloutReady(ctx) }); err != nil {
+	check := func() error { return a.checkRolloutReady(ctx) }
+	if err := a.retryUntilReady(ctx, "healthy", check); err != nil {
 		return err
 	}
 
@@ -74,23 +77,25 @@ func (a *Agent) recordSignal() error {
 	return err
 }
 
-// signalFailure tells the stack that this machine will not be well, so that nobody waits for it. The cause is on the
-// console: a signal holds no text.
+// signalFailure signals failure to the stack if err is permanent, so that the stack does not wait
+// for its timeout. A signal has no text; the cause is on the console.
 func (a *Agent) signalFailure(ctx context.Context, err error) {
 	if a.Boot.StackName != "" && a.instance.ID != "" && !a.failureSignalled && isPermanent(err) &&
 		!a.Root.Exists(signalMarkerFile) {
-		// Said once, also if this process ends now: a rollback that waits for the next machine must not hear it of this one.
+		// Record it before sending, so that it is sent at most once: during a rollback, a second
+		// failure signal would be counted for the next machine.
 		a.failureSignalled = true
 		if err := a.recordSignal(); err != nil {
-			a.Log.Warn("that the stack was told can not be noted", slog.Any("error", err))
+			a.Log.Warn("cannot record that the stack was signalled", slog.Any("error", err))
 		}
 
 		a.signalResources(ctx, types.ResourceSignalStatusFailure, 0)
 	}
 }
 
-// checkRolloutReady waits until this machine is what a rollout may go on with: as [Agent.checkReady], its node is Ready, and every slot of
-// the control plane has a voting member that answers with a quorum behind it.
+// checkRolloutReady returns a notReadyError until a rollout may continue after this machine:
+// checkReady succeeds, the Node is Ready, and every control-plane slot has a healthy voting etcd
+// member.
 func (a *Agent) checkRolloutReady(ctx context.Context) error {
 	if err := a.checkReady(ctx); err != nil {
 		return err
@@ -100,7 +105,8 @@ func (a *Agent) checkRolloutReady(ctx context.Context) error {
 	if a.doc.Role == v1alpha1.RoleControlPlane {
 		api = a.newAdminClient
 		manager := a.newEtcdManager()
-		if reason := EtcdNotReadyReason(a.slotNames(), manager.Members(ctx, ""), manager.Healthy(ctx, etcd.ClientURL)); reason != "" {
+		own := manager.Healthy(ctx, etcd.ClientURL)
+		if reason := EtcdNotReadyReason(a.slotNames(), manager.Members(ctx, ""), own); reason != "" {
 			return newNotReadyError("%s", reason)
 		}
 	}
@@ -117,13 +123,9 @@ func (a *Agent) slotNames() []string {
 	return out
 }
 
-// EtcdNotReadyReason says why etcd is not as it has to be before another member may go; empty if it is. Own says whether this
-// machine's member answers with a quorum.
-func EtcdNotReadyReason(
-	slots []string,
-	members []etcd.Member,
-	own bool,
-) string {
+// EtcdNotReadyReason returns why no etcd member may be replaced now, or "" if one may be. The
+// argument own is whether this machine's member answers with a quorum.
+func EtcdNotReadyReason(slots []string, members []etcd.Member, own bool) string {
 	if !own {
 		return "this machine's etcd member has no quorum"
 	}
@@ -139,7 +141,7 @@ func EtcdNotReadyReason(
 		case !there:
 			return "etcd has no member of slot " + slot
 		case m.Learner:
-			return "the etcd member of slot " + slot + " still catches up"
+			return "the etcd member of slot " + slot + " has not caught up yet"
 		case !m.Healthy:
 			return "the etcd member of slot " + slot + " does not answer"
 		}
@@ -170,10 +172,11 @@ func checkNodeReady(ctx context.Context, api kube.Client, name string) error {
 		return newNotReadyError("node %s is not Ready: %s", name, c.Message)
 	}
 
-	return newNotReadyError("node %s does not say whether it is Ready", name)
+	return newNotReadyError("node %s has no Ready condition", name)
 }
 
-// signalResources tells each resource that waits for this machine, and tries again until it is told, refuses, or patience ends.
+// signalResources signals every resource in the boot configuration and retries each for at most
+// patience.
 func (a *Agent) signalResources(
 	ctx context.Context,
 	status types.ResourceSignalStatus,
@@ -182,7 +185,7 @@ func (a *Agent) signalResources(
 	a.Report.Running("signal", "")
 	for id := range strings.SplitSeq(a.Boot.SignalResources, ",") {
 		if err := a.signalUntilDeadline(ctx, id, status, a.Now().Add(patience)); err != nil {
-			a.Report.Failed("signal", err) // the stack finds it out by its own timeout
+			a.Report.Failed("signal", err) // the stack runs into its own timeout
 			return
 		}
 	}
@@ -209,7 +212,8 @@ func (a *Agent) signalUntilDeadline(
 	}
 }
 
-// signalResource returns why the signal has to be sent again; nil if it has arrived or nobody waits for it.
+// signalResource sends one signal. It returns an error if the signal must be retried, and nil if it
+// was delivered or is unwanted.
 func (a *Agent) signalResource(ctx context.Context, id string, status types.ResourceSignalStatus) error {
 	_, err := a.Signals.SignalResource(ctx, &cloudformation.SignalResourceInput{
 		StackName:         &a.Boot.StackName,
@@ -220,23 +224,25 @@ func (a *Agent) signalResource(ctx context.Context, id string, status types.Reso
 
 	switch {
 	case err == nil:
-		a.Log.Info("the stack is told", slog.String("resource", id), slog.String("status", string(status)))
+		a.Log.Info("signalled the stack", slog.String("resource", id), slog.String("status", string(status)))
 	case IsSignalUnwanted(err):
 		a.Log.Info(
-			"the stack does not wait for this machine",
+			"the stack does not wait for a signal of this machine",
 			slog.String("resource", id),
 			slog.Any("error", err),
 		)
 
 	default:
-		return fmt.Errorf("tell %s of stack %s: %w", id, a.Boot.StackName, err)
+		return fmt.Errorf("signal resource %s of stack %s: %w", id, a.Boot.StackName, err)
 	}
 
 	return nil
 }
 
-// IsSignalUnwanted says whether CloudFormation refuses a signal because nobody waits for it, as when an auto scaling group
-// replaces a machine by itself, or because it has it already. A resource that does not exist may be about to.
+// IsSignalUnwanted reports whether CloudFormation rejected a signal because the resource does not
+// wait for one, as when an Auto Scaling group replaces an instance by itself, or because the signal
+// was already delivered. CloudFormation has one code (ValidationError) for all rejections, so the
+// message decides. A missing resource is not unwanted: it may be created soon.
 func IsSignalUnwanted(err error) bool {
 	var api smithy.APIError
 	if !errors.As(err, &api) || api.ErrorCode() != "ValidationError" {

@@ -19,7 +19,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// stack answers signals with what answers says, in turn, and then with nil.
+// stack is a CloudFormation that returns the errors in answers one after the other, and then
+// success.
 type stack struct {
 	got     []string
 	answers []error
@@ -39,7 +40,7 @@ func refusal(message string) error {
 	return &smithy.GenericAPIError{Code: "ValidationError", Message: message}
 }
 
-// inStack is an agent of a machine that a stack made, whose clock goes on by what it waits.
+// inStack returns an agent of a machine that a stack created. Its clock advances when it waits.
 func inStack(t *testing.T, s *stack) (*Agent, *console) {
 	t.Helper()
 	a := testAgent(t)
@@ -90,7 +91,8 @@ func TestSignalGivesUpAfterItsPatience(t *testing.T) {
 	}
 }
 
-// TestPermanentFailureIsSignalled converges machines whose document is not what they were told.
+// TestPermanentFailureIsSignalled converges machines whose document has another hash, or is
+// invalid.
 func TestPermanentFailureIsSignalled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		body  string
@@ -126,7 +128,8 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			tries := 0
-			a.Wait = func(context.Context, time.Duration) error { // between tries, and within them where the store is away
+			// Called between attempts, and within them while the store is unavailable.
+			a.Wait = func(context.Context, time.Duration) error {
 				if tries++; tries == 5 {
 					cancel()
 				}
@@ -135,7 +138,7 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 			if err := a.ConvergeAndMaintain(ctx); err == nil {
 				t.Fatal("it converged")
 			}
-			// The agent of a machine that gave up starts again: it was said already.
+			// A restarted agent does not signal again.
 			ctx, cancel = context.WithCancel(t.Context())
 			a.failureSignalled, tries = false, 0
 			if err := a.ConvergeAndMaintain(ctx); err == nil {
@@ -162,7 +165,7 @@ func TestUnsettled(t *testing.T) {
 		"one of one":   {slots: []string{"a"}, members: []etcd.Member{member("a")}},
 		"no quorum":    {slots: three, members: []etcd.Member{member("a"), member("b"), member("c")}, alone: true, want: "no quorum"},
 		"one missing":  {slots: three, members: []etcd.Member{member("a"), member("b")}, want: "no member of slot c"},
-		"one learning": {slots: three, members: []etcd.Member{member("a"), member("b"), {Slot: "c", Healthy: true, Learner: true}}, want: "slot c still catches up"},
+		"one learning": {slots: three, members: []etcd.Member{member("a"), member("b"), {Slot: "c", Healthy: true, Learner: true}}, want: "slot c has not caught up yet"},
 		"one silent":   {slots: three, members: []etcd.Member{member("a"), {Slot: "b"}, member("c")}, want: "slot b does not answer"},
 		"none known":   {slots: three, want: "no member of slot a"},
 	} {
@@ -190,7 +193,7 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-// metadata answers as an instance's own service does.
+// metadata is an instance metadata service.
 type metadata struct{}
 
 func (metadata) GetMetadata(_ context.Context, in *imds.GetMetadataInput, _ ...func(*imds.Options)) (*imds.GetMetadataOutput, error) {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent makes a machine what its node document says: it downloads, writes, starts and keeps. It knows one
-// machine, its own; what a cluster is to have is decided before, in documents.
+// Package agent implements slipway-node, which brings one machine to the state of its node document
+// and keeps it there.
+//
+// The agent runs stages (fetch, verify, prepare, write, start, and others by role). Each stage is
+// idempotent and reports its progress on the serial console. Afterwards the agent runs periodic
+// tasks: it renews certificates, updates /etc/hosts, maintains the etcd membership, applies
+// add-ons, and deletes Nodes of terminated instances. It changes only its own machine; decisions
+// about the cluster are made by the operator's side and are in the document.
 package agent
 
 import (
@@ -16,17 +22,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// The states of a stage, as on the console.
+// States of a stage on the console.
 const (
 	stateRunning = "running"
 	stateDone    = "done"
 	stateFailed  = "failed"
 )
 
-// Reporter writes each stage's progress to the serial console, where the operator reads it without SSH, and to the
-// journal. A line that says nothing new is left out.
+// Reporter writes the progress of stages to the serial console, which the operator can read without
+// SSH, and to the log. It omits a report that repeats the previous one. It is safe for concurrent
+// use.
 type Reporter struct {
-	// Open opens the console; it is opened for each line, since a console may go away.
+	// Open opens the console. It is called for each report, because a console may disappear.
 	Open func() (io.WriteCloser, error)
 	Log  *slog.Logger
 	Now  func() time.Time
@@ -43,15 +50,15 @@ type stageReport struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-// Running says that a stage works, or what it waits for.
+// Running reports that a stage runs, and the reason if it waits.
 func (r *Reporter) Running(stage, waits string) {
 	r.writeReport(stageReport{Stage: stage, State: stateRunning, Error: waits})
 }
 
-// Done says that a stage is complete.
+// Done reports that a stage has succeeded.
 func (r *Reporter) Done(stage string) { r.writeReport(stageReport{Stage: stage, State: stateDone}) }
 
-// Failed says why a stage fails; it will be tried again.
+// Failed reports that a stage has failed and will be retried, with the hints of err.
 func (r *Reporter) Failed(stage string, err error) {
 	l := stageReport{Stage: stage, State: stateFailed, Error: err.Error()}
 	l.Hint = strings.Join(diag.Hints(err), "; ")
@@ -85,12 +92,12 @@ func (r *Reporter) writeReport(l stageReport) {
 
 	console, err := r.Open()
 	if err != nil {
-		r.Log.Warn("console can not be opened", slog.Any("error", err))
+		r.Log.Warn("cannot open console", slog.Any("error", err))
 		return
 	}
 
-	defer console.Close() //nolint:errcheck // nobody to tell
+	defer func() { _ = console.Close() }()
 	if _, err := console.Write([]byte("slipway-node: " + string(body) + "\n")); err != nil {
-		r.Log.Warn("console can not be written", slog.Any("error", err))
+		r.Log.Warn("cannot write to console", slog.Any("error", err))
 	}
 }

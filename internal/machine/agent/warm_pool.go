@@ -14,7 +14,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// checkWarmPool waits while the machine is in a warm pool: it has all that it needs, and is no node before its group takes it.
+// checkWarmPool returns a notReadyError while the instance is in a warm pool. It has all downloads,
+// but must not join the cluster before its Auto Scaling group puts it in service.
 func (a *Agent) checkWarmPool(ctx context.Context) error {
 	out, err := a.Metadata.GetMetadata(
 		ctx,
@@ -22,16 +23,16 @@ func (a *Agent) checkWarmPool(ctx context.Context) error {
 	)
 	if e, ok := errors.AsType[*smithyhttp.ResponseError](err); ok &&
 		e.HTTPStatusCode() == http.StatusNotFound {
-		return nil // no auto scaling group started it
+		return nil // the instance is not in an Auto Scaling group
 	}
 
 	if err != nil {
-		return fmt.Errorf("metadata autoscaling/target-lifecycle-state: %w", err)
+		return fmt.Errorf("read instance metadata autoscaling/target-lifecycle-state: %w", err)
 	}
 
 	state, err := io.ReadAll(out.Content)
 	if err != nil {
-		return fmt.Errorf("metadata autoscaling/target-lifecycle-state: %w", err)
+		return fmt.Errorf("read instance metadata autoscaling/target-lifecycle-state: %w", err)
 	}
 
 	if strings.HasPrefix(string(state), "Warmed:") {

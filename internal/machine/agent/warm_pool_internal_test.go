@@ -14,7 +14,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// target answers with a lifecycle state, or as for a machine that no group started.
+// target returns a lifecycle state, or 404 as for an instance outside Auto Scaling groups.
 type target string
 
 func (s target) GetMetadata(context.Context, *imds.GetMetadataInput, ...func(*imds.Options)) (*imds.GetMetadataOutput, error) {
@@ -24,7 +24,7 @@ func (s target) GetMetadata(context.Context, *imds.GetMetadataInput, ...func(*im
 	return &imds.GetMetadataOutput{Content: io.NopCloser(strings.NewReader(string(s)))}, nil
 }
 
-// TestWarmMachineDoesNotJoin: a machine of a warm pool waits, all others go on.
+// TestWarmMachineDoesNotJoin checks that an instance in a warm pool waits and all others continue.
 func TestWarmMachineDoesNotJoin(t *testing.T) {
 	for state, waits := range map[target]bool{"": false, "InService": false, "Warmed:Stopped": true, "Warmed:Running": true} {
 		err := (&Agent{Metadata: state}).checkWarmPool(t.Context())

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// convergeWorker converges a worker. Downloads and joining do not wait for each other.
+// convergeWorker converges a worker.
 func (a *Agent) convergeWorker(ctx context.Context) error {
 	if err := a.downloadFiles(ctx); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (a *Agent) convergeWorker(ctx context.Context) error {
 	return a.runStage("start", func() error { return a.startServices(ctx, changed) })
 }
 
-// renewNodeCertificates gets this node's certificates when they are due. They stay on the tmpfs.
+// renewNodeCertificates requests certificates from the join endpoint if they are due, and writes
+// them to the tmpfs.
 func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 	ca := File{
 		Path: kube.PKIDir + "/" + pki.KubernetesCA + ".crt",
@@ -76,7 +77,7 @@ func (a *Agent) renewNodeCertificates(ctx context.Context) error {
 
 	if got.Name != a.instance.Name {
 		return fmt.Errorf(
-			"the join endpoint knows this machine as %s, its metadata service as %s",
+			"the join endpoint has name %s for this machine, its metadata service has %s",
 			got.Name,
 			a.instance.Name,
 		)
@@ -98,7 +99,8 @@ func (a *Agent) newJoinClient() join.Client {
 	}
 
 	return join.Client{
-		URL: "https://" + a.Boot.API.Internal + ":" + join.Port, Sign: a.Sign,
+		URL:  "https://" + a.Boot.API.Internal + ":" + join.Port,
+		Sign: a.Sign,
 		HTTP: &http.Client{Transport: transport, Timeout: 15 * time.Second},
 	}
 }

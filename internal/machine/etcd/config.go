@@ -10,57 +10,69 @@ import (
 	"strings"
 )
 
-// DataMount is where a slot's volume is mounted. DataDir is below it, so that an empty folder of the root disk can
-// never be taken for the volume.
+// DataMount is the mount point of a slot's volume. DataDir is a directory below it, so that an
+// empty directory on the root disk cannot be mistaken for the volume.
 const (
 	DataMount = "/var/lib/slipway/etcd"
 	DataDir   = DataMount + "/data"
 )
 
-// ClientURL of this machine's own member.
+// ClientURL is the client URL of this machine's own member.
 const ClientURL = "https://127.0.0.1:2379"
 
-// PKIDir holds etcd's own keys, owned by its user; it is on a tmpfs.
+// PKIDir is the directory on a tmpfs with etcd's keys and certificates, owned by User.
 const PKIDir = "/run/slipway/pki/etcd"
 
-// User that etcd runs as (CIS 1.1.12).
+// User is the system user that etcd runs as (CIS 1.1.12).
 const User = "etcd"
 
-// Config is what differs between members.
+// Config holds the settings that differ between members.
 type Config struct {
-	// Name of the member and Host of its certificate and URLs.
-	Name, Host string
-	// PeerHosts are the names that a peer's certificate may have.
+	// Name of the member, such as etcd-a.
+	Name string
+	// Host is the DNS name in the member's certificate and URLs.
+	Host string
+	// PeerHosts are the DNS names that peers' certificates may have.
 	PeerHosts []string
-	// HeartbeatMS and ElectionMS in milliseconds; zero is etcd's default.
-	HeartbeatMS, ElectionMS int
-	// BinDir is the folder of etcd's program.
+	// HeartbeatMS is the heartbeat interval in milliseconds; zero means etcd's default.
+	HeartbeatMS int
+	// ElectionMS is the election timeout in milliseconds; zero means etcd's default.
+	ElectionMS int
+	// BinDir is the directory of the etcd binary. Default /usr/local/bin.
 	BinDir string
 }
 
-// Flags of etcd. The numbers are rows of the CIS benchmark.
+// Flags returns the command-line flags of etcd, sorted. The numbers in comments are controls of the
+// CIS benchmark.
 func Flags(c Config) []string {
 	set := map[string]string{
-		"name": c.Name, "data-dir": DataDir,
+		"name":                        c.Name,
+		"data-dir":                    DataDir,
 		"listen-peer-urls":            "https://0.0.0.0:2380",
 		"listen-client-urls":          "https://0.0.0.0:2379",
 		"advertise-client-urls":       "https://" + c.Host + ":2379",
 		"initial-advertise-peer-urls": "https://" + c.Host + ":2380",
 		// 2.1 to 2.3.
-		"cert-file": PKIDir + "/server.crt", "key-file": PKIDir + "/server.key",
-		"trusted-ca-file": PKIDir + "/client-ca.crt", "client-cert-auth": "true",
-		// 2.4 to 2.7: peers and clients have CAs of their own, and a peer must be one by name.
-		"peer-cert-file": PKIDir + "/peer.crt", "peer-key-file": PKIDir + "/peer.key",
-		"peer-trusted-ca-file": PKIDir + "/peer-ca.crt", "peer-client-cert-auth": "true",
+		"cert-file":        PKIDir + "/server.crt",
+		"key-file":         PKIDir + "/server.key",
+		"trusted-ca-file":  PKIDir + "/client-ca.crt",
+		"client-cert-auth": "true",
+		// 2.4 to 2.7: peers and clients have separate CAs, and a peer's certificate must name a
+		// known host.
+		"peer-cert-file":             PKIDir + "/peer.crt",
+		"peer-key-file":              PKIDir + "/peer.key",
+		"peer-trusted-ca-file":       PKIDir + "/peer-ca.crt",
+		"peer-client-cert-auth":      "true",
 		"peer-cert-allowed-hostname": strings.Join(c.PeerHosts, ","),
 		"tls-min-version":            "TLS1.3",
 		"listen-metrics-urls":        "http://127.0.0.1:2381",
 		"enable-grpc-gateway":        "false",
-		// 8 GiB, the most that etcd's guide advises; kube-apiserver compacts every 5 minutes, this is for the rest.
+		// 8 GiB is the maximum that etcd's documentation recommends. kube-apiserver compacts its
+		// keys every 5 minutes; auto-compaction covers all other keys.
 		"quota-backend-bytes":       "8589934592",
 		"auto-compaction-mode":      "periodic",
 		"auto-compaction-retention": "8h",
-		// A member whose data differs from the others' must not serve.
+		// A member whose data differs from that of the others must not serve requests.
 		"feature-gates":         "CompactHashCheck=true,InitialCorruptCheck=true",
 		"corrupt-check-time":    "12h",
 		"strict-reconfig-check": "true",
@@ -91,21 +103,25 @@ func joinPairs(set map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// EnvironmentFile says how the next start is to be. It is on a tmpfs: after a reboot the agent decides afresh.
+// EnvironmentFile configures the next start of etcd. It is on a tmpfs, so that the agent decides
+// anew after a reboot.
 const EnvironmentFile = "/run/slipway/etcd.env"
 
-// StartOptions is how the next start is to be.
+// StartOptions configures the next start of etcd.
 type StartOptions struct {
-	// Members to start with: name → peer URL.
+	// Members are the initial cluster: member name → peer URL.
 	Members map[string]string
-	// Token names the cluster.
+	// Token is etcd's initial-cluster-token.
 	Token string
-	// NewCluster gives birth; Empty allows a start without data. Neither is set once there is data, so that a restart by
-	// systemd alone can never come up empty.
-	NewCluster, AllowEmptyData bool
+	// NewCluster bootstraps a new cluster instead of joining an existing one. It is unset once the
+	// member has data, so that a restart by systemd alone cannot start an empty member.
+	NewCluster bool
+	// AllowEmptyData allows a start without data. It is unset once the member has data, like
+	// NewCluster.
+	AllowEmptyData bool
 }
 
-// RenderEnvironment is the content of EnvironmentFile.
+// RenderEnvironment returns the content of EnvironmentFile.
 func RenderEnvironment(s StartOptions) []byte {
 	state := "existing"
 	empty := "no"
@@ -121,8 +137,9 @@ func RenderEnvironment(s StartOptions) []byte {
 		"\nETCD_INITIAL_CLUSTER_TOKEN=" + s.Token + "\nSLIPWAY_EMPTY_START=" + empty + "\n")
 }
 
-// SystemdUnit is etcd's systemd unit. It refuses to start on a folder that is not the mounted volume, and without data unless
-// the agent has just decided so. Its start has no time limit: a founder is ready only when a quorum of founders is.
+// SystemdUnit returns etcd's systemd unit. The unit does not start if DataMount is not a mount
+// point, or if there is no data and StartOptions.AllowEmptyData is unset. It has no start timeout
+// because the first members become ready only when a quorum of them runs.
 func SystemdUnit(c Config) string {
 	return `[Unit]
 Description=etcd ` + c.Name + `

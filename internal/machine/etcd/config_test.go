@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// TestCISFlags checks section 2 of the CIS Kubernetes benchmark 1.12. A want of "" means that the flag must be set to
-// anything, "-" that it must not be there.
+// TestCISFlags checks section 2 of the CIS Kubernetes benchmark 1.12. A want of "" means that the
+// flag must be set to anything, "-" that it must not be there.
 func TestCISFlags(t *testing.T) {
 	args := etcd.Flags(etcd.Config{Name: "etcd-a", Host: "etcd-a.demo.internal", PeerHosts: []string{"etcd-a.demo.internal", "etcd-b.demo.internal"}})
 	for _, row := range []struct{ id, flag, want string }{
@@ -50,7 +50,8 @@ func TestCISFlags(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks that only a decided first start is new or empty, and that the unit guards both.
+// TestEnvironment checks that only a decided first start is new or empty, and that the unit guards
+// both.
 func TestEnvironment(t *testing.T) {
 	members := map[string]string{"etcd-b": "https://b:2380", "etcd-a": "https://a:2380"}
 	settled := string(etcd.RenderEnvironment(etcd.StartOptions{Members: members}))

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package etcd decides how one etcd member starts and joins, and carries that out through etcd's own API. It knows
-// no cloud: volumes and the marker are facts given to it.
+// Package etcd decides how one etcd member starts or joins its cluster, and changes the membership
+// through etcd's API.
+//
+// Decide is a pure function from Facts to the next Action. A write-once BootstrapMarker prevents a
+// cluster from being bootstrapped twice; members record separately that they have had data, so that
+// a member whose volume was lost rejoins as a learner instead of starting empty. The rules and
+// their reasons are in docs/design/0002-etcd-names.md.
+//
+// The package knows no cloud: volumes and the marker are passed in as facts.
 package etcd
 
 import (
@@ -10,71 +17,82 @@ import (
 	"slices"
 )
 
-// ActionType is a step of a member's life.
+// ActionType is the next step for a member.
 type ActionType string
 
-// The verbs. Only ActionStartNew can give birth to a cluster.
+// The action types. Only ActionStartNew can bootstrap a cluster.
 const (
-	// ActionWait does nothing now; Action.Reason says what for.
+	// ActionWait does nothing; Action.Reason tells what the member waits for.
 	ActionWait ActionType = "wait"
-	// ActionCreateMarker writes the marker, on the condition that there is none, and decides again.
+	// ActionCreateMarker writes the bootstrap marker with a conditional write and then decides
+	// again.
 	ActionCreateMarker ActionType = "create-marker"
-	// ActionStartNew starts etcd with an empty data folder as a founder of the cluster that the marker names.
+	// ActionStartNew starts etcd with an empty data directory as an initial member of the cluster
+	// in the marker.
 	ActionStartNew ActionType = "start-new"
-	// ActionStartExisting starts etcd on the data it has.
+	// ActionStartExisting starts etcd with its existing data.
 	ActionStartExisting ActionType = "start-existing"
-	// ActionRemoveMember removes our old entry, whose data is lost, through a healthy peer.
+	// ActionRemoveMember removes this slot's old membership entry, whose data is lost, through a
+	// healthy peer.
 	ActionRemoveMember ActionType = "remove-member"
-	// ActionAddLearner adds us as a learner through a healthy peer.
+	// ActionAddLearner adds this slot as a learner through a healthy peer.
 	ActionAddLearner ActionType = "add-learner"
-	// ActionStartJoining starts etcd with an empty data folder to fetch everything from the others.
+	// ActionStartJoining starts etcd with an empty data directory to replicate everything from the
+	// other members.
 	ActionStartJoining ActionType = "start-joining"
 )
 
-// BootstrapMarker says that the cluster was born. It is written once and never changed, so that a second birth is impossible.
+// BootstrapMarker records that the cluster was bootstrapped. It is written once and never changed,
+// which prevents a second bootstrap.
 type BootstrapMarker struct {
-	// Token is etcd's initial-cluster-token: random, so that two clusters never mix.
+	// Token is etcd's initial-cluster-token. It is random, so that members of two clusters never
+	// mix.
 	Token string `json:"token"`
-	// Volumes are the founders: slot → volume id.
+	// Volumes of the initial members: slot → volume id.
 	Volumes map[string]string `json:"volumes"`
 }
 
-// Member is an entry of the membership as a healthy peer tells it.
+// Member is an entry of the membership list of a healthy peer.
 type Member struct {
+	// ID is etcd's member id.
 	ID uint64
-	// Name is empty until the member has started once.
+	// Name is empty until the member has started for the first time.
 	Name string
-	// Slot is known by the peer URL, which never changes.
-	Slot    string
+	// Slot of the member, found by its peer URL, which never changes.
+	Slot string
+	// Learner is set for a member without a vote.
 	Learner bool
-	// Healthy says that the member answered a linearizable read.
+	// Healthy is set if the member answered a linearizable read.
 	Healthy bool
 }
 
-// Facts is all that a decision rests on.
+// Facts is the complete input of a decision.
 type Facts struct {
-	// Slot is ours; Slots are all.
-	Slot  string
+	// Slot of this machine.
+	Slot string
+	// Slots of the whole control plane.
 	Slots []string
-	// Volume is the id of our volume, empty while it is not mounted.
+	// Volume is the id of this slot's volume; empty while it is not mounted.
 	Volume string
-	// HasData says that the volume holds a member's data.
+	// HasData is set if the volume contains a member's data.
 	HasData bool
-	// Visible are the volumes that EC2 shows: slot → volume id.
+	// Visible are the volumes found in EC2: slot → volume id.
 	Visible map[string]string
-	// Marker is nil while the cluster is unborn.
+	// Marker is nil until the cluster has been bootstrapped.
 	Marker *BootstrapMarker
-	// Joined are the slots whose member once had data.
+	// Joined are the slots whose member has had data.
 	Joined []string
-	// Members as a healthy peer tells them; nil while no peer answers with a quorum behind it.
+	// Members is the membership list of a healthy peer; nil while no peer answers with a quorum.
 	Members []Member
 }
 
-// Action is what to do next, and why.
+// Action is the next step and the reason for it.
 type Action struct {
-	Type   ActionType
+	// Type of the step.
+	Type ActionType
+	// Reason of the decision, for the console.
 	Reason string
-	// MemberID is the entry that ActionRemoveMember removes.
+	// MemberID is the membership entry to remove. Set for ActionRemoveMember only.
 	MemberID uint64
 }
 
@@ -82,11 +100,12 @@ func waitAction(format string, args ...any) Action {
 	return Action{Type: ActionWait, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Decide is a pure function from what is known to the next step.
+// Decide returns the next step for this member. It is a pure function.
 func Decide(f Facts) Action {
 	switch {
 	case f.HasData:
-		// Also where nobody could say which volume it is: a member that has data needs nothing else.
+		// Data is enough to start. The volume's id may be unknown because EC2 or S3 was
+		// unavailable.
 		return Action{Type: ActionStartExisting, Reason: "the volume holds data"}
 	case f.Volume == "":
 		return waitAction("volume of slot %s is not mounted", f.Slot)
@@ -95,7 +114,7 @@ func Decide(f Facts) Action {
 	case f.Marker.Volumes[f.Slot] == f.Volume && !slices.Contains(f.Joined, f.Slot):
 		return Action{
 			Type:   ActionStartNew,
-			Reason: "the marker names this volume a founder, and it never had data",
+			Reason: "the marker lists this volume as an initial member's, and it never had data",
 		}
 
 	default:
@@ -103,30 +122,37 @@ func Decide(f Facts) Action {
 	}
 }
 
-// decideBootstrap makes the marker once every founder's volume can be seen. A marker that was deleted from under a
-// living cluster must not look like an unborn one: then slots have joined, or peers answer.
+// decideBootstrap creates the marker once the volumes of all slots are visible. If the marker is
+// missing although slots have joined or peers answer, it was deleted from a running cluster, which
+// must not be bootstrapped again.
 func decideBootstrap(f Facts) Action {
 	if len(f.Joined) > 0 || len(f.Members) > 0 {
 		return waitAction(
-			"the initialized marker is missing, though members %v have had data: restore it",
+			"the etcd bootstrap marker is missing although members %v have had data: restore it",
 			f.Joined,
 		)
 	}
 
 	for _, slot := range f.Slots {
 		if f.Visible[slot] == "" {
-			return waitAction("the volume of slot %s is not there yet", slot)
+			return waitAction("the volume of slot %s does not exist yet", slot)
 		}
 	}
 
 	if f.Visible[f.Slot] != f.Volume {
-		return waitAction("slot %s has volume %s mounted, EC2 shows %s", f.Slot, f.Volume, f.Visible[f.Slot])
+		return waitAction(
+			"slot %s has mounted volume %s, but its volume in EC2 is %s",
+			f.Slot,
+			f.Volume,
+			f.Visible[f.Slot],
+		)
 	}
 
-	return Action{Type: ActionCreateMarker, Reason: "all founders' volumes are there"}
+	return Action{Type: ActionCreateMarker, Reason: "the volumes of all slots exist"}
 }
 
-// decideRejoin brings back a member whose data is gone: out with the old entry, in as a learner, start, be promoted.
+// decideRejoin replaces a member whose data is lost: remove the old entry, add a learner, start it,
+// and promote it.
 func decideRejoin(f Facts) Action {
 	if len(f.Slots) == 1 {
 		return waitAction("the only member's data is lost: restore a backup")
@@ -141,14 +167,14 @@ func decideRejoin(f Facts) Action {
 	}
 
 	if i := slices.IndexFunc(f.Members, func(m Member) bool { return m.Learner }); i >= 0 {
-		return waitAction("slot %s is joining; one at a time", f.Members[i].Slot)
+		return waitAction("slot %s is joining; members join one at a time", f.Members[i].Slot)
 	}
 
 	if !hasQuorum(f.Members, 0) {
 		return waitAction("fewer than a quorum of the other members are healthy")
 	}
 
-	return Action{Type: ActionAddLearner, Reason: "data is lost; returning as a learner"}
+	return Action{Type: ActionAddLearner, Reason: "data is lost; rejoining as a learner"}
 }
 
 func decideStaleEntry(f Facts, old Member) Action {
@@ -168,7 +194,8 @@ func decideStaleEntry(f Facts, old Member) Action {
 	}
 }
 
-// hasQuorum says whether the healthy voters are a majority of the voters, both without the member that is to go.
+// hasQuorum reports whether the healthy voters are a majority of all voters. The member with the id
+// without is not counted.
 func hasQuorum(members []Member, without uint64) bool {
 	voters := 0
 	healthy := 0
@@ -186,7 +213,8 @@ func hasQuorum(members []Member, without uint64) bool {
 	return healthy > voters/2
 }
 
-// NewBootstrapMarker is the marker of a cluster born on these volumes.
+// NewBootstrapMarker returns the marker of a cluster that is bootstrapped on these volumes (slot →
+// volume id).
 func NewBootstrapMarker(token string, volumes map[string]string) BootstrapMarker {
 	return BootstrapMarker{Token: token, Volumes: maps.Clone(volumes)}
 }

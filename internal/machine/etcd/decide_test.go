@@ -44,25 +44,25 @@ func TestDecide(t *testing.T) {
 		do     etcd.ActionType
 		reason string
 	}{
-		"no volume":                 {etcd.Facts{Slot: "a", Slots: slots()}, etcd.ActionWait, "not mounted"},
-		"data, no marker":           {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.ActionStartExisting, ""},
-		"data, volume not known":    {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.ActionStartExisting, ""},
-		"unborn, volumes missing":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.ActionWait, "slot b"},
-		"unborn, volumes there":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.ActionCreateMarker, ""},
-		"unborn, another volume":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.ActionWait, "EC2 shows"},
-		"marker deleted, joined":    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.ActionWait, "restore it"},
-		"marker deleted, peers":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.ActionWait, "restore it"},
-		"founder":                   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.ActionStartNew, ""},
-		"founder, data lost":        {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "lost"},
-		"new volume, never joined":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.ActionWait, "lost"},
-		"lost, peers healthy":       {with(lost, voters("b", "c")), etcd.ActionRemoveMember, ""},
-		"lost, voter never started": {with(lost, never), etcd.ActionRemoveMember, ""},
-		"lost, quorum at risk":      {with(lost, voters("b")), etcd.ActionWait, "would lose the quorum"},
-		"lost, removed":             {with(lost, voters("a", "b", "c")[1:]), etcd.ActionAddLearner, ""},
-		"lost, added":               {with(lost, learner), etcd.ActionStartJoining, ""},
-		"lost, added, lost again":   {with(lost, started), etcd.ActionRemoveMember, ""},
-		"lost, another joins":       {with(lost, other), etcd.ActionWait, "one at a time"},
-		"single, lost":              {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "restore a backup"},
+		"no volume":                  {etcd.Facts{Slot: "a", Slots: slots()}, etcd.ActionWait, "not mounted"},
+		"data, no marker":            {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.ActionStartExisting, ""},
+		"data, volume not known":     {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.ActionStartExisting, ""},
+		"no marker, volumes missing": {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.ActionWait, "slot b"},
+		"no marker, volumes exist":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.ActionCreateMarker, ""},
+		"no marker, another volume":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.ActionWait, "in EC2 is"},
+		"marker deleted, joined":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.ActionWait, "restore it"},
+		"marker deleted, peers":      {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.ActionWait, "restore it"},
+		"founder":                    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.ActionStartNew, ""},
+		"founder, data lost":         {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "lost"},
+		"new volume, never joined":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.ActionWait, "lost"},
+		"lost, peers healthy":        {with(lost, voters("b", "c")), etcd.ActionRemoveMember, ""},
+		"lost, voter never started":  {with(lost, never), etcd.ActionRemoveMember, ""},
+		"lost, quorum at risk":       {with(lost, voters("b")), etcd.ActionWait, "would lose the quorum"},
+		"lost, removed":              {with(lost, voters("a", "b", "c")[1:]), etcd.ActionAddLearner, ""},
+		"lost, added":                {with(lost, learner), etcd.ActionStartJoining, ""},
+		"lost, added, lost again":    {with(lost, started), etcd.ActionRemoveMember, ""},
+		"lost, another joins":        {with(lost, other), etcd.ActionWait, "one at a time"},
+		"single, lost":               {etcd.Facts{Slot: "a", Slots: []string{"a"}, Volume: "v", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "restore a backup"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := etcd.Decide(c.facts)
@@ -73,23 +73,24 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// world is three slots, their volumes, the store and a membership, as coarse as the decisions need.
+// world simulates three slots, their volumes, the store, and the membership, in as much detail as
+// the decisions need.
 type world struct {
-	volume  map[string]string // slot → volume id
-	data    map[string]bool   // volume id → has data
-	up      map[string]bool   // slot → etcd runs
-	marker  *etcd.BootstrapMarker
-	joined  map[string]bool
-	members []etcd.Member
-	made    int             // volumes made
-	births  map[string]bool // tokens that were started as new
-	founded map[string]int  // slot → how often it was started as new
+	volume     map[string]string // slot → volume id
+	data       map[string]bool   // volume id → has data
+	up         map[string]bool   // slot → etcd runs
+	marker     *etcd.BootstrapMarker
+	joined     map[string]bool
+	members    []etcd.Member
+	made       int             // volumes made
+	bootstraps map[string]bool // tokens that were started as new
+	founded    map[string]int  // slot → how often it was started as new
 }
 
 func newWorld() *world {
 	return &world{
 		volume: founders(), data: map[string]bool{}, up: map[string]bool{}, joined: map[string]bool{},
-		births: map[string]bool{}, founded: map[string]int{},
+		bootstraps: map[string]bool{}, founded: map[string]int{},
 	}
 }
 
@@ -127,11 +128,11 @@ func (w *world) act(t *rapid.T, slot string) {
 	switch a.Type {
 	case etcd.ActionCreateMarker:
 		if w.marker == nil {
-			m := etcd.NewBootstrapMarker(fmt.Sprintf("token-%d", len(w.births)), f.Visible)
+			m := etcd.NewBootstrapMarker(fmt.Sprintf("token-%d", len(w.bootstraps)), f.Visible)
 			w.marker = &m
 		}
 	case etcd.ActionStartNew:
-		w.births[w.marker.Token] = true
+		w.bootstraps[w.marker.Token] = true
 		w.founded[slot]++
 		if len(w.members) == 0 {
 			for i, s := range slots() {
@@ -139,7 +140,7 @@ func (w *world) act(t *rapid.T, slot string) {
 			}
 		}
 		if i := w.find(slot); i < 0 || w.members[i].Learner {
-			t.Fatalf("slot %s founded a cluster that does not hold it: %+v", slot, w.members)
+			t.Fatalf("slot %s bootstrapped a cluster without itself: %+v", slot, w.members)
 		}
 		w.start(slot)
 	case etcd.ActionStartExisting:
@@ -185,8 +186,9 @@ func (w *world) remove(t *rapid.T, id uint64, slot string) {
 	}
 }
 
-// TestDecideNeverHarms drives random boots, crashes and losses: one birth at most, no founder twice, no removal that
-// costs the quorum, and with machines and volumes left alone everybody runs in the end, if a quorum's data is there.
+// TestDecideNeverHarms drives random boots, crashes, and losses. The cluster is bootstrapped at
+// most once, no slot bootstraps twice, no removal costs the quorum, and once failures stop, every
+// member runs if the data of a quorum exists.
 func TestDecideNeverHarms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
@@ -216,12 +218,12 @@ func TestDecideNeverHarms(t *testing.T) {
 				lostAtOnce = lostAtOnce || w.facts(s).Members == nil
 			},
 			"": func(t *rapid.T) {
-				if len(w.births) > 1 {
-					t.Fatalf("born twice: %v", w.births)
+				if len(w.bootstraps) > 1 {
+					t.Fatalf("bootstrapped twice: %v", w.bootstraps)
 				}
 				for s, n := range w.founded {
 					if n > 1 {
-						t.Fatalf("slot %s founded %d times", s, n)
+						t.Fatalf("slot %s bootstrapped %d times", s, n)
 					}
 				}
 			},

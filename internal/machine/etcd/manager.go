@@ -16,29 +16,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// Peer is another member's slot and client URL.
+// Peer holds the URLs of the member in one slot.
 type Peer struct {
-	Slot, ClientURL, PeerURL string
+	// Slot of the member.
+	Slot string
+	// ClientURL is the URL for requests, https://host:2379.
+	ClientURL string
+	// PeerURL is the URL for other members, https://host:2380.
+	PeerURL string
 }
 
-// Manager asks members for the membership and changes it.
+// Manager reads and changes the etcd membership. Its methods may be called concurrently.
 type Manager struct {
-	// TLS of an etcd client.
+	// TLS configuration with a client certificate of etcd's client CA.
 	TLS *tls.Config
-	// Peers are all slots, ours too.
+	// Peers are the members of all slots, including this machine's own.
 	Peers []Peer
-	// Timeout of one request. Default 5 s.
+	// Timeout of one request. Default 5 seconds.
 	Timeout time.Duration
 }
 
-// Status is a member's health as its own endpoint tells it.
+// Status is the state of a member as reported by its own endpoint.
 type Status struct {
-	MemberID  uint64
-	Learner   bool
-	Leader    bool
+	// MemberID is the id of the member.
+	MemberID uint64
+	// Learner is set for a member without a vote.
+	Learner bool
+	// Leader is set if the member is the current leader.
+	Leader bool
+	// RaftIndex is the last index in the member's Raft log.
 	RaftIndex uint64
-	DBSize    int64
-	Errors    []string
+	// DBSize of the backend in bytes.
+	DBSize int64
+	// Errors that the member reports, such as a raised alarm.
+	Errors []string
 }
 
 func (m Manager) requestTimeout() time.Duration {
@@ -57,13 +68,14 @@ func (m Manager) newClient(urls ...string) (*clientv3.Client, error) {
 		Logger:      zap.NewNop(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("etcd client of %v: %w", urls, err)
+		return nil, fmt.Errorf("create etcd client for %v: %w", urls, err)
 	}
 
 	return c, nil
 }
 
-// Members asks the other members for the membership, all at once. It returns nil if none of them has a quorum behind it.
+// Members asks all members except that of slot self concurrently and returns the first membership
+// list. It returns nil if no peer answers with a quorum.
 func (m Manager) Members(ctx context.Context, self string) []Member {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,8 +119,8 @@ func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 		return nil, err
 	}
 
-	defer c.Close() //nolint:errcheck // nothing was written
-	// MemberList is linearizable: it answers only with a quorum.
+	defer func() { _ = c.Close() }()
+	// MemberList is linearizable: it succeeds only with a quorum.
 	list, err := c.MemberList(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list members through %s: %w", peer.ClientURL, err)
@@ -129,7 +141,8 @@ func (m Manager) membersFrom(ctx context.Context, peer Peer) ([]Member, error) {
 	return out, nil
 }
 
-// checkListening fails at once where nothing listens at a URL: etcd's client would go on trying until its time is over.
+// checkListening returns an error immediately if nothing listens at clientURL. Without it, etcd's
+// client would retry until the timeout.
 func checkListening(ctx context.Context, clientURL string) error {
 	_, host, _ := strings.Cut(clientURL, "://")
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", host)
@@ -144,14 +157,14 @@ func (m Manager) peerIndex(urls []string) int {
 	return slices.IndexFunc(m.Peers, func(p Peer) bool { return slices.Contains(urls, p.PeerURL) })
 }
 
-// Healthy says whether the member answers a linearizable read within 2 s.
+// Healthy reports whether the member at url answers a linearizable read within 2 seconds.
 func (m Manager) Healthy(ctx context.Context, url string) bool {
 	c, err := m.newClient(url)
 	if err != nil {
 		return false
 	}
 
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	_, err = c.Get(ctx, "slipway-health")
@@ -159,19 +172,19 @@ func (m Manager) Healthy(ctx context.Context, url string) bool {
 	return err == nil
 }
 
-// Status of the member at url.
+// Status returns the status of the member at url.
 func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	c, err := m.newClient(url)
 	if err != nil {
 		return Status{}, err
 	}
 
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
 	s, err := c.Status(ctx, url)
 	if err != nil {
-		return Status{}, fmt.Errorf("etcd status of %s: %w", url, err)
+		return Status{}, fmt.Errorf("get etcd status from %s: %w", url, err)
 	}
 
 	return Status{
@@ -184,7 +197,8 @@ func (m Manager) Status(ctx context.Context, url string) (Status, error) {
 	}, nil
 }
 
-// RemoveMember removes a member through the other members. etcd itself refuses what would cost the quorum.
+// RemoveMember removes the member id through a member other than that of slot self. etcd rejects a
+// removal that would lose the quorum.
 func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error {
 	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberRemove(ctx, id); err != nil {
@@ -195,7 +209,7 @@ func (m Manager) RemoveMember(ctx context.Context, self string, id uint64) error
 	})
 }
 
-// ActionAddLearner adds our slot as a learner through the other members.
+// AddLearner adds a learner with the given peer URL through a member other than that of slot self.
 func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
 	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberAddAsLearner(ctx, []string{peerURL}); err != nil {
@@ -206,7 +220,8 @@ func (m Manager) AddLearner(ctx context.Context, self, peerURL string) error {
 	})
 }
 
-// PromoteLearner makes a learner a voter. etcd refuses while it is not in sync.
+// PromoteLearner makes a learner a voting member, through a member other than that of slot self.
+// etcd rejects the request while the learner has not caught up.
 func (m Manager) PromoteLearner(ctx context.Context, self string, id uint64) error {
 	return m.changeMembership(ctx, self, func(ctx context.Context, c *clientv3.Client) error {
 		if _, err := c.MemberPromote(ctx, id); err != nil {
@@ -222,7 +237,7 @@ func (m Manager) changeMembership(
 	self string,
 	do func(context.Context, *clientv3.Client) error,
 ) error {
-	err := errors.New("there is no other member")
+	err := errors.New("etcd has no other member")
 	for _, peer := range m.Peers {
 		if peer.Slot == self {
 			continue
@@ -246,7 +261,7 @@ func (m Manager) changeMembershipVia(
 		return err
 	}
 
-	defer c.Close() //nolint:errcheck // the change has its own answer
+	defer func() { _ = c.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, m.requestTimeout())
 	defer cancel()
 

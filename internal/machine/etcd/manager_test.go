@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// TestMembersOfNobody: founders that start at once find nobody listening, and must not wait for each other's time-outs.
+// TestMembersOfNobody: founders that start at once find nobody listening, and must not wait for
+// each other's time-outs.
 func TestMembersOfNobody(t *testing.T) {
 	t.Parallel()
 	var peers []etcd.Peer

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// ReadKey reads one key through the member at url; it is empty if there is none.
+// ReadKey reads one key through the member at url. It returns nil if the key does not exist.
 func ReadKey(ctx context.Context, m Manager, url, key string) ([]byte, error) {
 	c, err := m.newClient(url)
 	if err != nil {
 		return nil, err
 	}
 
-	defer c.Close() //nolint:errcheck // nothing was written
+	defer func() { _ = c.Close() }()
 	got, err := c.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("read %s through %s: %w", key, url, err)

@@ -18,25 +18,30 @@ import (
 	"strings"
 )
 
-// Client asks a control plane for this machine's node certificates.
+// Client requests node certificates from a control plane.
 type Client struct {
 	// URL of the endpoint, https://host:3988.
-	URL  string
+	URL string
+	// HTTP client that trusts the cluster's Kubernetes CA.
 	HTTP *http.Client
+	// Sign creates the proof of this instance's identity.
 	Sign Signer
 }
 
-// NodeCredentials is a node's key and certificates as PEM.
+// NodeCredentials holds a node's private key and certificates as PEM.
 type NodeCredentials struct {
+	// Key is the private key (PKCS #8) of both certificates.
 	Key []byte
 	Certificates
 }
 
-// Join makes a new key and gets certificates for it. Only the certificate request leaves the machine.
+// Join creates a private key and requests certificates for it for the node called name. Only the
+// certificate signing request leaves the machine. A refusal of the control plane is an error with
+// the HTTP status and the reason.
 func (c Client) Join(ctx context.Context, name string) (NodeCredentials, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return NodeCredentials{}, fmt.Errorf("make a key: %w", err)
+		return NodeCredentials{}, fmt.Errorf("create private key: %w", err)
 	}
 
 	der, err := x509.CreateCertificateRequest(
@@ -87,7 +92,7 @@ func (c Client) requestCertificates(ctx context.Context, csr []byte) (Certificat
 		return Certificates{}, fmt.Errorf("join %s: %w", c.URL, err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // read below
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
 		return Certificates{}, fmt.Errorf("join %s: %w", c.URL, err)

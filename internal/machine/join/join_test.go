@@ -32,7 +32,8 @@ import (
 
 const instance = "i-0123456789abcdef0"
 
-// fakeSTS knows one set of credentials and answers only requests that they signed, header and all.
+// fakeSTS accepts only requests whose signature matches its one set of credentials, including the
+// signed header.
 type fakeSTS struct {
 	arn string
 	now func() time.Time
@@ -72,7 +73,7 @@ func (f *fakeSTS) signed(r *http.Request) bool {
 	return err == nil && strings.Contains(again, "X-Amz-Signature="+got)
 }
 
-// world is a control plane's endpoint with a fake STS and a fake EC2.
+// world is a join endpoint with a fake STS and a fake EC2.
 type world struct {
 	sts     *fakeSTS
 	stsURL  string
@@ -165,19 +166,19 @@ func TestJoinRefuses(t *testing.T) {
 		name   string
 		want   string
 	}{
-		"another node's name":       {name: "ip-10-80-16-5.ec2.internal", want: "may not be"},
-		"an administrator":          {name: "x\x00", want: "403"},
-		"another account":           {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
-		"an instance of no account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
-		"another role":              {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
-		"a longer role":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
-		"another group's role":      {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker of a group"},
-		"a user":                    {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
-		"a session that is no one":  {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
-		"an unknown instance":       {change: func(w *world) { w.found = false }, want: "not of this cluster"},
-		"a terminated instance":     {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
-		"a control-plane machine":   {change: func(w *world) { w.machine.Role = "control-plane" }, want: "not a worker"},
-		"a group of other machines": {change: func(w *world) { w.machine.Group = "strangers" }, want: "not a worker"},
+		"another node's name":         {name: "ip-10-80-16-5.ec2.internal", want: "may not request"},
+		"an administrator":            {name: "x\x00", want: "403"},
+		"another account":             {change: func(w *world) { w.sts.arn = "arn:aws:sts::210987654321:assumed-role/demo-worker/" + instance }, want: "another account"},
+		"an instance without account": {change: func(w *world) { w.machine.Account = "" }, want: "another account"},
+		"another role":                {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/other/" + instance }, want: "worker role"},
+		"a longer role":               {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/x/" + instance }, want: "worker role"},
+		"another group's role":        {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker-gpu/" + instance }, want: "not a worker in a group"},
+		"a user":                      {change: func(w *world) { w.sts.arn = "arn:aws:iam::123456789012:user/" + instance }, want: "assumed role"},
+		"a session that is no one":    {change: func(w *world) { w.sts.arn = "arn:aws:sts::123456789012:assumed-role/demo-worker/me" }, want: "worker role"},
+		"an unknown instance":         {change: func(w *world) { w.found = false }, want: "not belong to this cluster"},
+		"a terminated instance":       {change: func(w *world) { w.machine.State = "terminated" }, want: "is terminated"},
+		"a control-plane machine":     {change: func(w *world) { w.machine.Role = "control-plane" }, want: "not a worker"},
+		"a group of other machines":   {change: func(w *world) { w.machine.Group = "strangers" }, want: "not a worker"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -227,7 +228,8 @@ func (w *world) post(t *testing.T, csr, proof string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestProofIsBound says that a proof somebody overheard is worth nothing with another key, nor changed, nor later.
+// TestProofIsBound checks that an intercepted proof is useless with another key, when changed, and
+// when expired.
 func TestProofIsBound(t *testing.T) {
 	w := newWorld(t)
 	csr := newCSR(t)
@@ -236,7 +238,7 @@ func TestProofIsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, text := w.post(t, csr, proof); code != http.StatusOK {
-		t.Fatalf("the honest request: %d %s", code, text)
+		t.Fatalf("the unchanged request: %d %s", code, text)
 	}
 	later := w.signer()
 	later.Now = func() time.Time { return time.Now().Add(-time.Hour) }
@@ -245,17 +247,17 @@ func TestProofIsBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ csr, proof, want string }{
-		"another key":       {newCSR(t), proof, "does not accept"},
+		"another key":       {newCSR(t), proof, "STS rejected"},
 		"another action":    {csr, strings.Replace(proof, "GetCallerIdentity", "AssumeRole", 1), "not for GetCallerIdentity"},
 		"one more argument": {csr, proof + "&RoleArn=x", "parameter"},
-		"a fragment":        {csr, proof + "#x", "does not accept"},
+		"a fragment":        {csr, proof + "#x", "STS rejected"},
 		"an argument twice": {csr, proof + "&Action=GetCallerIdentity", "parameter"},
-		"a long life":       {csr, strings.Replace(proof, "X-Amz-Expires=60", "X-Amz-Expires=604800", 1), "1 to 60"},
-		"an old one":        {csr, old, "not of this time"},
+		"a long expiry":     {csr, strings.Replace(proof, "X-Amz-Expires=60", "X-Amz-Expires=604800", 1), "1 to 60"},
+		"an expired proof":  {csr, old, "expired or is not valid yet"},
 		"unbound":           {csr, strings.Replace(proof, "x-slipway-csr-sha256", "x-other", 1), "does not sign"},
-		"another signature": {csr, proof[:len(proof)-4] + "0000", "does not accept"},
+		"another signature": {csr, proof[:len(proof)-4] + "0000", "STS rejected"},
 		"nothing":           {csr, "", "not for"},
-		"garbage":           {csr, "%zz", "no query"},
+		"garbage":           {csr, "%zz", "not a valid query string"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, text := w.post(t, c.csr, c.proof)
@@ -266,7 +268,7 @@ func TestProofIsBound(t *testing.T) {
 	}
 }
 
-// TestLogsHoldNoProof says that an STS that does not answer leaves no worker's session token in the journal.
+// TestLogsHoldNoProof checks that a failed call to STS does not log the worker's session token.
 func TestLogsHoldNoProof(t *testing.T) {
 	w := newWorld(t)
 	var log bytes.Buffer
@@ -275,8 +277,8 @@ func TestLogsHoldNoProof(t *testing.T) {
 	if _, err := w.client().Join(t.Context(), w.machine.Name); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v, want 503", err)
 	}
-	if text := log.String(); !strings.Contains(text, "ask STS") || strings.Contains(text, "X-Amz") || strings.Contains(text, "SESSION") {
-		t.Errorf("the journal says %s", text)
+	if text := log.String(); !strings.Contains(text, "call STS") || strings.Contains(text, "X-Amz") || strings.Contains(text, "SESSION") {
+		t.Errorf("the log contains %s", text)
 	}
 }
 

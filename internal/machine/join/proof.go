@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package join gives a worker the certificates of its own node and no other: the worker proves with a signed STS
-// request which instance it is. It knows no machine's files; it takes and returns PEM.
+// Package join issues node certificates to workers.
+//
+// A worker holds no cluster secret. It sends a certificate signing request together with a proof:
+// the query string of a signed STS GetCallerIdentity request, which also signs the hash of the
+// certificate request. A control-plane machine forwards the proof to its own STS endpoint, reads
+// the instance id from the answer, checks the instance in EC2, and signs certificates for that
+// instance's node name only (docs/design/0006-join.md).
+//
+// The package reads and writes no files; keys and certificates are PEM in memory.
 package join
 
 import (
@@ -21,24 +28,25 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
-// csrHashHeader is signed with the request and holds the hash of the certificate request, so that a proof that somebody
-// saw is worth nothing with another key.
+// csrHashHeader carries the hash of the certificate request and is part of the signature, so an
+// intercepted proof cannot be used with another key.
 const csrHashHeader = "X-Slipway-Csr-Sha256"
 
-// proofTTL is how long a proof is good for: a request goes out at once, and clocks differ a little.
+// proofTTL is how long a proof is valid. Requests are sent immediately, and clocks differ a little.
 const proofTTL = 60 * time.Second
 
-// clockSkew is how far a worker's clock may be off, as AWS allows.
+// clockSkew is the tolerated difference between clocks, the same as AWS allows.
 const clockSkew = 5 * time.Minute
 
 const (
 	stsAction  = "GetCallerIdentity"
 	stsVersion = "2011-06-15"
-	// emptyBodySHA256 is the SHA-256 of no body.
+	// emptyBodySHA256 is the SHA-256 of an empty body.
 	emptyBodySHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// STSEndpoint is where GetCallerIdentity is asked: base if it is set (AWS_ENDPOINT_URL), else the region's own.
+// STSEndpoint returns the URL of STS: base (AWS_ENDPOINT_URL) if it is set, otherwise the regional
+// endpoint.
 func STSEndpoint(base, region string) string {
 	if base != "" {
 		return strings.TrimSuffix(base, "/")
@@ -52,26 +60,29 @@ func STSEndpoint(base, region string) string {
 	return "https://sts." + region + "." + domain
 }
 
-// Signer makes proofs with the instance's credentials.
+// Signer creates identity proofs with the instance's credentials.
 type Signer struct {
+	// Credentials of the instance's IAM role.
 	Credentials aws.CredentialsProvider
-	Region      string
-	// Endpoint of STS.
+	// Region whose STS verifies the proof.
+	Region string
+	// Endpoint is the URL of STS, see STSEndpoint.
 	Endpoint string
-	Now      func() time.Time
+	// Now is the clock.
+	Now func() time.Time
 }
 
-// CreateProof is the query of a signed GetCallerIdentity that is bound to csr.
+// CreateProof returns the query string of a signed GetCallerIdentity request that is bound to csr.
 func (s Signer) CreateProof(ctx context.Context, csr []byte) (string, error) {
 	creds, err := s.Credentials.Retrieve(ctx)
 	if err != nil {
-		return "", fmt.Errorf("credentials of this instance: %w", err)
+		return "", fmt.Errorf("get credentials of this instance: %w", err)
 	}
 
 	query := url.Values{
-		"Action": {
-			stsAction,
-		}, "Version": {stsVersion}, "X-Amz-Expires": {strconv.Itoa(int(proofTTL.Seconds()))},
+		"Action":        {stsAction},
+		"Version":       {stsVersion},
+		"X-Amz-Expires": {strconv.Itoa(int(proofTTL.Seconds()))},
 	}
 
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/?"+query.Encode(), nil)
@@ -98,9 +109,10 @@ func hashCSR(csr []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// checkProof refuses every query that is not a fresh, signed GetCallerIdentity with our header and nothing else. What
-// it lets through is safe to send to STS: it can only tell who signed it. It returns the query printed anew, so that STS
-// reads exactly what was checked.
+// checkProof rejects every query string except a fresh, signed GetCallerIdentity request that signs
+// the header with the hash of the certificate request. An accepted query is safe to send to STS
+// because it can only reveal who signed it. checkProof returns the query encoded anew, so that STS
+// parses exactly what was checked.
 func checkProof(raw string, now time.Time) (string, error) {
 	if len(raw) > 8192 {
 		return "", errors.New("the proof is longer than 8192 bytes")
@@ -108,7 +120,7 @@ func checkProof(raw string, now time.Time) (string, error) {
 
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return "", errors.New("the proof is no query")
+		return "", errors.New("the proof is not a valid query string")
 	}
 
 	allowed := []string{
@@ -118,7 +130,7 @@ func checkProof(raw string, now time.Time) (string, error) {
 
 	for key, values := range query {
 		if !slices.Contains(allowed, key) || len(values) != 1 {
-			return "", fmt.Errorf("the proof has parameter %q", key)
+			return "", fmt.Errorf("the proof has an unexpected or repeated parameter %q", key)
 		}
 	}
 
@@ -137,16 +149,16 @@ func checkProof(raw string, now time.Time) (string, error) {
 func checkProofTime(query url.Values, now time.Time) error {
 	at, err := time.Parse("20060102T150405Z", query.Get("X-Amz-Date"))
 	if err != nil {
-		return errors.New("the proof has no date")
+		return errors.New("the proof has no valid X-Amz-Date")
 	}
 
 	expires, err := strconv.Atoi(query.Get("X-Amz-Expires"))
 	if err != nil || expires < 1 || expires > int(proofTTL.Seconds()) {
-		return fmt.Errorf("the proof must be good for 1 to %d seconds", int(proofTTL.Seconds()))
+		return fmt.Errorf("the proof must expire after 1 to %d seconds", int(proofTTL.Seconds()))
 	}
 
 	if now.Before(at.Add(-clockSkew)) || now.After(at.Add(time.Duration(expires)*time.Second+clockSkew)) {
-		return errors.New("the proof is not of this time")
+		return errors.New("the proof has expired or is not valid yet")
 	}
 
 	return nil

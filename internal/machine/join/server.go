@@ -24,33 +24,50 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 )
 
-// Port of the endpoint on control-plane machines and on the internal load balancer.
+// Port is the port of the join endpoint on control-plane machines and on the internal load
+// balancer.
 const Port = "3988"
 
-// certificatePath is where a worker posts its request.
+// certificatePath is the URL path of certificate requests.
 const certificatePath = "/v1/node-certificate"
 
-// Machine is what EC2 says of an instance.
+// Machine is an EC2 instance of the cluster.
 type Machine struct {
-	// Account owns the instance.
-	ID, Account, Name, Address, State, Role, Group string
+	// ID is the instance id.
+	ID string
+	// Account is the AWS account that owns the instance.
+	Account string
+	// Name is the private DNS name, which is also the node's name.
+	Name string
+	// Address is the private IPv4 address.
+	Address string
+	// State is the instance state, such as running.
+	State string
+	// Role is the value of the tag slipway.dev/role.
+	Role string
+	// Group is the name of the instance group.
+	Group string
 }
 
-// Server answers workers. It grants nothing but node certificates.
+// Server is the HTTP handler of the join endpoint. It issues node certificates and nothing else. It
+// is safe for concurrent use.
 type Server struct {
-	// CA signs node certificates.
+	// CA signs the node certificates.
 	CA pki.CA
-	// WorkerRoles are the IAM roles that workers must have, by the group that they are of.
+	// WorkerRoles maps the name of a worker group to the IAM role that its machines must have.
 	WorkerRoles map[string]string
-	// STSEndpoint is our own endpoint; what a worker sends never chooses it.
+	// STSEndpoint is the URL of this machine's STS. A worker's request cannot change it.
 	STSEndpoint string
-	// HTTP asks STS.
+	// HTTP is the client for STS.
 	HTTP *http.Client
-	// FindMachine asks EC2 for an instance of this cluster.
+	// FindMachine looks up an instance of this cluster in EC2. The second result is false if there
+	// is none.
 	FindMachine func(ctx context.Context, id string) (Machine, bool, error)
-	// TTL of certificates.
+	// TTL of the certificates.
 	TTL time.Duration
+	// Now is the clock.
 	Now func() time.Time
+	// Log receives refusals, failures, and successful joins.
 	Log *slog.Logger
 
 	mu         sync.Mutex
@@ -58,29 +75,31 @@ type Server struct {
 	refilledAt time.Time
 }
 
-// requestBurst and rate per second of requests that are looked at; each costs a call to STS and one to EC2.
+// Rate limit of the certificate requests of all workers: burst, and requests per second. Each
+// request costs one call to STS and one to EC2.
 const (
 	requestBurst = 50
 	requestRate  = 10
 )
 
 type certificateRequest struct {
-	// CSR as PEM. Its names are not used.
+	// CSR as PEM. Its subject may only name the caller's own node.
 	CSR string `json:"csr"`
-	// Proof is the query of a signed GetCallerIdentity.
+	// Proof is the query string of a signed GetCallerIdentity request, see Signer.
 	Proof string `json:"proof"`
 }
 
-// Certificates are a node's, as PEM, for the key of the certificate request.
+// Certificates are a node's certificates as PEM, for the key of the certificate signing request.
 type Certificates struct {
 	// Name of the node.
 	Name string `json:"name"`
-	// Client is the kubelet's to the API, Server is for its own port.
+	// Client certificate of the kubelet for kube-apiserver.
 	Client string `json:"client"`
+	// Server certificate for the kubelet's own port.
 	Server string `json:"server"`
 }
 
-// refusal is an answer other than 200. The reason is told, since none holds a secret.
+// refusal is a response other than 200. The worker sees the reason, which never contains a secret.
 type refusal struct {
 	code   int
 	reason string
@@ -88,7 +107,7 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.reason }
 
-// ServeHTTP serves certificatePath and /healthz.
+// ServeHTTP serves POST certificatePath and GET /healthz.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/healthz" && r.Method == http.MethodGet:
@@ -124,11 +143,11 @@ func (s *Server) serveCertificate(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.Log.Info("joined", slog.String("from", r.RemoteAddr), slog.String("node", out.Name))
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // the worker asks again if it got less
+		_ = json.NewEncoder(w).Encode(out) // a worker that receives a partial response retries
 	}
 }
 
-// takeToken is a token bucket over all workers.
+// takeToken takes a token from a bucket that all workers share. It reports whether there was one.
 func (s *Server) takeToken() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +173,7 @@ func (s *Server) issueCertificates(ctx context.Context, body io.Reader) (Certifi
 	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&req); err != nil {
-		return Certificates{}, refusal{http.StatusBadRequest, "not a certificate request"}
+		return Certificates{}, refusal{http.StatusBadRequest, "body is not a JSON certificate request"}
 	}
 
 	csr, err := parseCSR(req.CSR)
@@ -179,23 +198,29 @@ func (s *Server) issueCertificates(ctx context.Context, body io.Reader) (Certifi
 	if cn := csr.Subject.CommonName; cn != "" && cn != NodeUser(machine.Name) {
 		return Certificates{}, refusal{
 			http.StatusForbidden,
-			fmt.Sprintf("instance %s is node %s and may not be %q", machine.ID, machine.Name, cn),
+			fmt.Sprintf(
+				"instance %s is node %s and may not request a certificate for %q",
+				machine.ID,
+				machine.Name,
+				cn,
+			),
 		}
 	}
 
 	return s.signCertificates(machine, csr)
 }
 
-// parseCSR also checks that the sender has the key.
+// parseCSR parses a certificate signing request and verifies its signature, which proves that the
+// sender has the key.
 func parseCSR(text string) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode([]byte(text))
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, errors.New("csr is not one PEM block of a certificate request")
+		return nil, errors.New("csr must be one PEM block of type CERTIFICATE REQUEST")
 	}
 
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return nil, errors.New("csr can not be read")
+		return nil, errors.New("csr cannot be parsed")
 	}
 
 	if err := csr.CheckSignature(); err != nil {
@@ -205,42 +230,42 @@ func parseCSR(text string) (*x509.CertificateRequest, error) {
 	return csr, nil
 }
 
-// caller is who signed a proof, as STS says: an instance of an account.
+// caller is the signer of a proof as reported by STS: an instance and its role in an account.
 type caller struct {
 	account, role, instance string
 }
 
-// identifyCaller lets STS say who signed the proof.
+// identifyCaller asks STS who signed the proof.
 func (s *Server) identifyCaller(ctx context.Context, req certificateRequest) (caller, error) {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, s.STSEndpoint+"/?"+req.Proof, nil)
 	if err != nil {
-		return caller{}, refusal{http.StatusForbidden, "the proof is no query"}
+		return caller{}, refusal{http.StatusForbidden, "the proof is not a valid query string"}
 	}
 
 	ask.Header.Set(csrHashHeader, hashCSR([]byte(req.CSR)))
 	resp, err := s.HTTP.Do(ask)
 	if fault, ok := errors.AsType[*url.Error](err); ok {
-		err = fault.Err // its URL holds the worker's session token
+		err = fault.Err // the URL in the error contains the worker's session token
 	}
 
 	if err != nil {
-		return caller{}, fmt.Errorf("ask STS: %w", err)
+		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // read or dropped
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
-		return caller{}, fmt.Errorf("ask STS: %w", err)
+		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %w", err)
 	}
 
 	if resp.StatusCode >= http.StatusInternalServerError {
-		return caller{}, fmt.Errorf("ask STS: %s", resp.Status)
+		return caller{}, fmt.Errorf("call STS GetCallerIdentity: %s", resp.Status)
 	}
 
 	if resp.StatusCode != http.StatusOK {
 		return caller{}, refusal{
 			http.StatusForbidden,
-			"STS does not accept the proof for this certificate request",
+			"STS rejected the proof for this certificate request",
 		}
 	}
 
@@ -248,19 +273,21 @@ func (s *Server) identifyCaller(ctx context.Context, req certificateRequest) (ca
 		ARN string `xml:"GetCallerIdentityResult>Arn"`
 	}
 	if err := xml.Unmarshal(body, &answer); err != nil {
-		return caller{}, fmt.Errorf("read the answer of STS: %w", err)
+		return caller{}, fmt.Errorf("parse the response of STS: %w", err)
 	}
 
 	return s.parseCallerARN(answer.ARN)
 }
 
-// parseCallerARN takes the account and the instance id out of arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. EC2 alone may
-// assume the role and sets the session's name, so a worker can not choose it. That holds in our account only: in one of
-// his own anybody makes a role of this name and a session of any name.
+// parseCallerARN returns the account, role, and instance id in
+// arn:aws:sts::ACCOUNT:assumed-role/ROLE/INSTANCE. Only EC2 may assume the role, and EC2 sets the
+// session name, so a worker cannot choose it. This is true only in this cluster's account: in their
+// own account, anyone can create a role and a session with these names. findCallerMachine therefore
+// compares the account with the instance's owner.
 func (s *Server) parseCallerARN(arn string) (caller, error) {
 	fields := strings.Split(arn, ":")
 	if len(fields) != 6 || fields[2] != "sts" {
-		return caller{}, refusal{http.StatusForbidden, "the proof is not of an assumed role"}
+		return caller{}, refusal{http.StatusForbidden, "the proof was not signed by an assumed role"}
 	}
 
 	parts := strings.Split(fields[5], "/")
@@ -269,7 +296,7 @@ func (s *Server) parseCallerARN(arn string) (caller, error) {
 		!strings.HasPrefix(parts[2], "i-") {
 		return caller{}, refusal{
 			http.StatusForbidden,
-			"the proof is not of an instance with this cluster's worker role",
+			"the proof was not signed by an instance with a worker role of this cluster",
 		}
 	}
 
@@ -281,27 +308,32 @@ func (s *Server) findCallerMachine(ctx context.Context, who caller) (Machine, er
 	m, found, err := s.FindMachine(ctx, id)
 	switch {
 	case err != nil:
-		return Machine{}, fmt.Errorf("look for instance %s: %w", id, err)
+		return Machine{}, fmt.Errorf("find instance %s: %w", id, err)
 	case !found:
-		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is not of this cluster"}
+		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " does not belong to this cluster"}
 	case m.Account == "" || m.Account != who.account:
-		return Machine{}, refusal{http.StatusForbidden, "the proof is of another account than instance " + id}
+		return Machine{}, refusal{
+			http.StatusForbidden,
+			"the proof was signed in another account than that of instance " + id,
+		}
+
 	case m.State != "running" && m.State != "pending":
 		return Machine{}, refusal{http.StatusForbidden, "instance " + id + " is " + m.State}
 	case m.Role != "worker" || s.WorkerRoles[m.Group] == "" || s.WorkerRoles[m.Group] != who.role:
 		return Machine{}, refusal{
 			http.StatusForbidden,
-			"instance " + id + " is not a worker of a group of this cluster",
+			"instance " + id + " is not a worker in a group of this cluster with the role of the proof",
 		}
 	}
 
 	return m, nil
 }
 
-// NodeUser is the user that a node is.
+// NodeUser returns the Kubernetes user name of a node, system:node:NAME.
 func NodeUser(name string) string { return "system:node:" + name }
 
-// NodeLeaves of a node: the kubelet as a client of the API, and its own server.
+// NodeLeaves returns the certificates of a node to be issued: one for the kubelet as a client of
+// kube-apiserver, and one for the kubelet's own server.
 func NodeLeaves(name string, address netip.Addr, ttl time.Duration) (client, server pki.Leaf) {
 	client = pki.Leaf{
 		CN:     NodeUser(name),

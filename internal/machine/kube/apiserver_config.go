@@ -4,13 +4,16 @@ package kube
 
 import "encoding/base64"
 
-// File is a file to write. Mode is 0600 for all: CIS 1.1 and 4.1.
+// File is a configuration file with mode 0600 (CIS 1.1 and 4.1).
 type File struct {
+	// Path of the file on the machine.
 	Path string
+	// Body is the content.
 	Body []byte
 }
 
-// APIServerConfigFiles are the configuration files of kube-apiserver. The one with the key lies on the tmpfs.
+// APIServerConfigFiles returns the configuration files of kube-apiserver. The file with the
+// encryption key is in SecretDir.
 func APIServerConfigFiles(c Config) []File {
 	return []File{
 		{ConfigDir + "/admission.yaml", []byte(admissionConfig)},
@@ -20,7 +23,7 @@ func APIServerConfigFiles(c Config) []File {
 	}
 }
 
-// Anonymous requests reach the health endpoints only, which load balancers ask for (CIS 1.2.1).
+// Anonymous requests may only reach the health endpoints, which load balancers probe (CIS 1.2.1).
 const authenticationConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: AuthenticationConfiguration
 anonymous:
@@ -31,7 +34,8 @@ anonymous:
   - path: /healthz
 `
 
-// Baseline is enforced, restricted is warned of; kube-system holds the network's own privileged pods.
+// The baseline level is enforced and the restricted level only warns; kube-system is exempt because
+// it runs the network's privileged pods.
 const admissionConfig = `apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -64,8 +68,8 @@ plugins:
       namespaces: [kube-system]
 `
 
-// Secrets, ConfigMaps and token reviews without their bodies; exec, attach and port-forward always (CIS 3.2.2).
-// Health checks and the constant reads of the system's own parts are left out.
+// Secrets, ConfigMaps, and token reviews are logged without bodies; exec, attach, and port-forward
+// always (CIS 3.2.2). Health checks and the frequent reads of system components are not logged.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -103,7 +107,8 @@ rules:
 - level: Request
 `
 
-// encryptionConfig makes kube-apiserver seal Secrets with XSalsa20-Poly1305; what was written in the clear stays readable.
+// encryptionConfig makes kube-apiserver encrypt Secrets with XSalsa20-Poly1305. Secrets stored
+// unencrypted stay readable.
 func encryptionConfig(key []byte) string {
 	return `apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration

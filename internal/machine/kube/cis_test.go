@@ -23,8 +23,8 @@ func config() kube.Config {
 	}
 }
 
-// TestCISFlags checks the rows of the CIS Kubernetes benchmark 1.12 that are about flags. A want of "" means that the
-// flag must be set to anything, "-" that it must not be there.
+// TestCISFlags checks the controls of the CIS Kubernetes benchmark 1.12 that concern flags. In
+// want, "" means that the flag must be set to any value, and "-" that it must not be set.
 func TestCISFlags(t *testing.T) {
 	c := config()
 	parts := map[string][]string{
@@ -32,7 +32,7 @@ func TestCISFlags(t *testing.T) {
 	}
 	for _, row := range []struct{ id, part, flag, want string }{
 		{"1.2.1", "apiserver", "authentication-config", ""},
-		{"1.2.1", "apiserver", "anonymous-auth", "-"}, // it may not stand beside the file
+		{"1.2.1", "apiserver", "anonymous-auth", "-"}, // conflicts with the configuration file
 		{"1.2.2", "apiserver", "token-auth-file", "-"},
 		{"1.2.3", "apiserver", "enable-admission-plugins", "DenyServiceExternalIPs"},
 		{"1.2.4", "apiserver", "kubelet-client-certificate", ""},
@@ -124,7 +124,7 @@ func TestCISKubelet(t *testing.T) {
 		{"4.2.8", "eventRecordQPS", float64(50)},
 		{"4.2.9", "tlsCertFile", "/run/slipway/pki/kubelet.crt"},
 		{"4.2.9", "tlsPrivateKeyFile", "/run/slipway/pki/kubelet.key"},
-		{"4.2.10", "rotateCertificates", nil}, // the row fails on false only; the agent rotates
+		{"4.2.10", "rotateCertificates", nil}, // the control fails on false only; the agent rotates certificates
 		{"4.2.12", "tlsMinVersion", "VersionTLS13"},
 		{"4.2.13", "podPidsLimit", float64(4096)},
 		{"4.2.14", "seccompDefault", true},
@@ -135,7 +135,7 @@ func TestCISKubelet(t *testing.T) {
 			for key := range strings.SplitSeq(row.path, ".") {
 				m, ok := value.(map[string]any)
 				if !ok {
-					t.Fatalf("%s is not there", row.path)
+					t.Fatalf("%s is not set", row.path)
 				}
 				value = m[key]
 			}
@@ -146,7 +146,7 @@ func TestCISKubelet(t *testing.T) {
 	}
 }
 
-// TestStaticPods checks that a static pod is what its flags say and drops what it does not need.
+// TestStaticPods checks that static pods contain their flags and drop unneeded privileges.
 func TestStaticPods(t *testing.T) {
 	pods, err := kube.StaticPods(config())
 	if err != nil {
@@ -175,12 +175,13 @@ func TestTaintsAreChecked(t *testing.T) {
 	}
 }
 
-// TestNoSecretOutsideTheTmpfs checks that the encryption key is in one file, and where that lies.
+// TestNoSecretOutsideTheTmpfs checks that only one file contains the encryption key, and that it is
+// on the tmpfs.
 func TestNoSecretOutsideTheTmpfs(t *testing.T) {
 	const encoded = "a2tra2tra2tra2tr" // kkkkkkkkkkkk
 	for _, f := range kube.APIServerConfigFiles(config()) {
 		if strings.Contains(string(f.Body), encoded) != strings.HasPrefix(f.Path, kube.SecretDir) {
-			t.Errorf("%s: the key is at the wrong place", f.Path)
+			t.Errorf("%s: contains the encryption key outside the tmpfs", f.Path)
 		}
 	}
 }

@@ -13,23 +13,26 @@ import (
 	"strings"
 )
 
-// ErrNotFound says that the API has no such object.
+// ErrNotFound is wrapped by errors of requests for an object that does not exist (HTTP 404).
 var ErrNotFound = errors.New("not found")
 
-// ErrConflict says that the object changed meanwhile.
-var ErrConflict = errors.New("changed by somebody else")
+// ErrConflict is wrapped by errors of writes to an object that was changed since it was read (HTTP
+// 409).
+var ErrConflict = errors.New("changed by another client")
 
-// Client speaks to a Kubernetes API with plain JSON. client-go would double the agent's size for five verbs.
+// Client is a Kubernetes API client for plain JSON. client-go would double the agent's size. Errors
+// wrap ErrNotFound or ErrConflict where the API reports them. It is safe for concurrent use.
 type Client struct {
-	// Server is the API's URL.
+	// Server is the URL of the API server.
 	Server string
-	HTTP   *http.Client
+	// HTTP is the client, which authenticates and has a timeout.
+	HTTP *http.Client
 }
 
-// FieldManager is the name of the field manager of everything that Slipway applies.
+// FieldManager is the field manager of all server-side applies by Slipway.
 const FieldManager = "slipway"
 
-// Get reads the object at path into out.
+// Get decodes the object at path into out.
 func (c Client) Get(ctx context.Context, path string, out any) error {
 	body, err := c.Do(ctx, http.MethodGet, path, "", nil)
 	if err != nil {
@@ -37,13 +40,13 @@ func (c Client) Get(ctx context.Context, path string, out any) error {
 	}
 
 	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("decode %s: %w", path, err)
 	}
 
 	return nil
 }
 
-// Delete removes the object at path; that there is none is no error.
+// Delete deletes the object at path. It succeeds if the object does not exist.
 func (c Client) Delete(ctx context.Context, path string) error {
 	_, err := c.Do(ctx, http.MethodDelete, path, "", nil)
 	if errors.Is(err, ErrNotFound) {
@@ -53,8 +56,8 @@ func (c Client) Delete(ctx context.Context, path string) error {
 	return err
 }
 
-// Apply applies an object (JSON or YAML) server-side: it becomes what it says in the fields it names, and nothing is
-// written if it is that already.
+// Apply applies an object (JSON or YAML) server-side and takes ownership of its fields from other
+// managers. The API server writes nothing if nothing changes.
 func (c Client) Apply(ctx context.Context, path string, object []byte) error {
 	_, err := c.Do(
 		ctx,
@@ -67,7 +70,7 @@ func (c Client) Apply(ctx context.Context, path string, object []byte) error {
 	return err
 }
 
-// MergePatch patches the object at path with RFC 7396.
+// MergePatch patches the object at path with a JSON merge patch (RFC 7396).
 func (c Client) MergePatch(ctx context.Context, path string, patch any) error {
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -85,7 +88,8 @@ func (c Client) MergePatch(ctx context.Context, path string, patch any) error {
 	return err
 }
 
-// Do sends one request and returns the body of a good answer.
+// Do sends one request and returns the body of a 2xx response. The kind is the Content-Type of
+// body. Other responses are errors with the API's message.
 func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.Server+path, bytes.NewReader(body))
 	if err != nil {
@@ -102,7 +106,7 @@ func (c Client) Do(ctx context.Context, method, path, kind string, body []byte) 
 		return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, err)
 	}
 
-	defer resp.Body.Close() //nolint:errcheck // read below
+	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", strings.ToLower(method), path, err)

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube says how the parts of Kubernetes are configured on a machine: flags, static pods, kubelet and policies.
-// It knows no cloud and writes nothing; every value that differs between machines is in Config.
+// Package kube generates the configuration of the Kubernetes components on a machine: flags, static
+// pods, the kubelet's configuration, policies, and systemd units. It also has a small client for
+// the Kubernetes API.
+//
+// All values that differ between machines are in Config. The package knows no cloud and writes no
+// files.
 package kube
 
 import (
@@ -12,55 +16,74 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// Config is all that differs between machines.
+// Config holds all values that differ between machines.
 type Config struct {
-	// NodeName is the instance's private DNS name, Address its private address.
-	NodeName, Address string
-	// Zone, Region, InstanceID and InstanceType as the metadata service tells them; Group of the machine.
-	Zone, Region, InstanceID, InstanceType, Group string
-	// MemoryMiB and CPUs of the machine, for what is reserved.
-	MemoryMiB, CPUs int
-	// ControlPlane says that the machine runs the control plane.
+	// NodeName is the instance's private DNS name.
+	NodeName string
+	// Address is the instance's private IPv4 address.
+	Address string
+	// Zone is the availability zone.
+	Zone string
+	// Region is the AWS region.
+	Region string
+	// InstanceID is the EC2 instance id.
+	InstanceID string
+	// InstanceType is the EC2 instance type, such as m7i.large.
+	InstanceType string
+	// Group is the name of the instance group.
+	Group string
+	// MemoryMiB is the machine's memory, from which reservations are computed.
+	MemoryMiB int
+	// CPUs is the number of processors, from which reservations are computed.
+	CPUs int
+	// ControlPlane is set if the machine runs the control plane.
 	ControlPlane bool
-	// BinDir is the folder of containerd, runc and the kubelet.
+	// BinDir is the directory of containerd, runc, and the kubelet. Default /usr/local/bin.
 	BinDir string
-	// Spot says that it is a spot machine, which AWS may take away.
+	// Spot is set for a spot instance, which AWS may interrupt.
 	Spot bool
-	// APIServer is the URL of the API that this machine uses.
+	// APIServer is the URL of the Kubernetes API for this machine.
 	APIServer string
-	// EtcdURL of this machine's own member.
+	// EtcdURL is the client URL of this machine's own member. Control plane only.
 	EtcdURL string
-	// PodCIDR, ServiceCIDR, DNSIP and DNSDomain of the cluster.
-	PodCIDR, ServiceCIDR, DNSIP, DNSDomain string
-	// Images by component, with digest.
+	// PodCIDR is the address range of all pods.
+	PodCIDR string
+	// ServiceCIDR is the address range of Services.
+	ServiceCIDR string
+	// DNSIP is the Service address of CoreDNS.
+	DNSIP string
+	// DNSDomain of Services, such as cluster.local.
+	DNSDomain string
+	// Images maps a component to its image reference with digest.
 	Images map[string]string
-	// NodeLabels and Taints of the node; a taint is key=value:Effect.
+	// NodeLabels of the Node object.
 	NodeLabels map[string]string
-	Taints     []string
-	// Kubelet settings of the manifest, over our own.
+	// Taints of the Node object, each key=value:Effect.
+	Taints []string
+	// Kubelet settings from the manifest; they override the defaults of KubeletConfig.
 	Kubelet v1alpha1.Kubelet
-	// ResolvConf is the file of upstream resolvers for pods.
+	// ResolvConf is the path of the resolv.conf with the upstream resolvers for pods.
 	ResolvConf string
-	// EncryptionKey for Secrets in etcd, 32 bytes.
+	// EncryptionKey for Secrets in etcd, 32 bytes. Control plane only.
 	EncryptionKey []byte
 }
 
-// PKIDir holds keys and certificates; it is a tmpfs.
+// PKIDir is the directory of keys and certificates, on a tmpfs.
 const PKIDir = "/run/slipway/pki"
 
-// ConfigDir holds what the control plane reads: policies, kubeconfigs, manifests.
+// ConfigDir is the directory of policies, kubeconfigs, and static pod manifests.
 const ConfigDir = "/etc/kubernetes"
 
-// SecretDir holds configuration that contains a key, so it is on the tmpfs too.
-const SecretDir = "/run/slipway/config" //nolint:gosec // a folder, not a secret
+// SecretDir is the directory of configuration that contains keys, on a tmpfs.
+const SecretDir = "/run/slipway/config" //nolint:gosec // the path of a directory
 
-// LogDir holds the audit log.
+// LogDir is the directory of the audit log.
 const LogDir = "/var/log/kubernetes"
 
-// APIPort is the port of kube-apiserver on every control-plane machine.
+// APIPort is the port of kube-apiserver on control-plane machines.
 const APIPort = "6443"
 
-// formatFlags prints a set of flags as arguments, sorted.
+// formatFlags formats a set of flags as sorted command-line arguments.
 func formatFlags(set map[string]string) []string {
 	out := make([]string, 0, len(set))
 	for _, k := range slices.Sorted(maps.Keys(set)) {
@@ -72,17 +95,19 @@ func formatFlags(set map[string]string) []string {
 
 func pkiPath(name string) string { return PKIDir + "/" + name }
 
-// APIServerFlags of kube-apiserver. The numbers are rows of the CIS benchmark.
+// APIServerFlags returns the flags of kube-apiserver. The numbers are controls of the CIS
+// benchmark.
 func APIServerFlags(c Config) []string {
 	return formatFlags(map[string]string{
 		"advertise-address": c.Address,
 		"secure-port":       APIPort,
 		"allow-privileged":  "true",
-		// 1.2.1: anonymous for health checks only; the file says so.
+		// 1.2.1: the file allows anonymous requests for health checks only.
 		"authentication-config": ConfigDir + "/authentication.yaml",
 		// 1.2.6-8.
 		"authorization-mode": "Node,RBAC",
-		// 1.2.3, 1.2.9, 1.2.14; the defaults (ServiceAccount, NamespaceLifecycle, PodSecurity) stay on.
+		// 1.2.3, 1.2.9, 1.2.14; the default plugins (ServiceAccount, NamespaceLifecycle,
+		// PodSecurity) stay enabled.
 		"enable-admission-plugins":      "DenyServiceExternalIPs,EventRateLimit,NodeRestriction",
 		"admission-control-config-file": ConfigDir + "/admission.yaml",
 		// 1.2.4, 1.2.5.
@@ -106,7 +131,8 @@ func APIServerFlags(c Config) []string {
 		"service-account-signing-key-file":        pkiPath("service-account.key"),
 		"service-account-issuer":                  "https://kubernetes.default.svc",
 		"service-account-extend-token-expiration": "false",
-		// 1.2.23, 1.2.26: its own member only, so that each slot fails alone.
+		// 1.2.23, 1.2.26: each API server uses only its own etcd member, so that slots fail
+		// independently.
 		"etcd-servers":  c.EtcdURL,
 		"etcd-cafile":   pkiPath("etcd-client-ca.crt"),
 		"etcd-certfile": pkiPath("apiserver-etcd-client.crt"),
@@ -118,7 +144,7 @@ func APIServerFlags(c Config) []string {
 		"tls-min-version":      "VersionTLS13",
 		// 1.2.27, 1.2.28.
 		"encryption-provider-config": SecretDir + "/encryption.yaml",
-		// Aggregated APIs trust the front proxy's CA only.
+		// Aggregated APIs trust only the front-proxy CA.
 		"requestheader-client-ca-file":       pkiPath("front-proxy-ca.crt"),
 		"requestheader-allowed-names":        "front-proxy-client",
 		"requestheader-extra-headers-prefix": "X-Remote-Extra-",
@@ -127,20 +153,23 @@ func APIServerFlags(c Config) []string {
 		"proxy-client-cert-file":             pkiPath("front-proxy-client.crt"),
 		"proxy-client-key-file":              pkiPath("front-proxy-client.key"),
 		"service-cluster-ip-range":           c.ServiceCIDR,
-		// Behind a load balancer connections stay where they first went; one in a thousand requests moves one.
+		// Behind a load balancer, HTTP/2 connections stay on one API server. GOAWAY on one request
+		// in a thousand rebalances them.
 		"goaway-chance": "0.001",
 	})
 }
 
-// ControllerManagerFlags of kube-controller-manager.
+// ControllerManagerFlags returns the flags of kube-controller-manager.
 func ControllerManagerFlags(c Config) []string {
 	conf := ConfigDir + "/controller-manager.kubeconfig"
 	return formatFlags(map[string]string{
-		"kubeconfig": conf, "authentication-kubeconfig": conf, "authorization-kubeconfig": conf,
-		"leader-elect":             "true",
-		"allocate-node-cidrs":      "true",
-		"cluster-cidr":             c.PodCIDR,
-		"service-cluster-ip-range": c.ServiceCIDR,
+		"kubeconfig":                conf,
+		"authentication-kubeconfig": conf,
+		"authorization-kubeconfig":  conf,
+		"leader-elect":              "true",
+		"allocate-node-cidrs":       "true",
+		"cluster-cidr":              c.PodCIDR,
+		"service-cluster-ip-range":  c.ServiceCIDR,
 		// 1.3.1 to 1.3.5, 1.3.7.
 		"terminated-pod-gc-threshold":      "100",
 		"profiling":                        "false",
@@ -154,12 +183,14 @@ func ControllerManagerFlags(c Config) []string {
 	})
 }
 
-// SchedulerFlags of kube-scheduler.
+// SchedulerFlags returns the flags of kube-scheduler.
 func SchedulerFlags() []string {
 	conf := ConfigDir + "/scheduler.kubeconfig"
 	return formatFlags(map[string]string{
-		"kubeconfig": conf, "authentication-kubeconfig": conf, "authorization-kubeconfig": conf,
-		"leader-elect": "true",
+		"kubeconfig":                conf,
+		"authentication-kubeconfig": conf,
+		"authorization-kubeconfig":  conf,
+		"leader-elect":              "true",
 		// 1.4.1, 1.4.2.
 		"profiling":                    "false",
 		"bind-address":                 "127.0.0.1",
@@ -169,8 +200,9 @@ func SchedulerFlags() []string {
 	})
 }
 
-// KubeletFlags of the kubelet; everything that its configuration file can say is there instead. The name is given
-// because AWS images set the short host name, while every certificate and Node is for the private DNS name.
+// KubeletFlags returns the flags of the kubelet; all other settings are in its configuration file.
+// hostname-override is set because AWS images use the short host name, while certificates and Nodes
+// use the private DNS name.
 func KubeletFlags(c Config) []string {
 	labels := maps.Clone(c.NodeLabels)
 	if labels == nil {

@@ -10,12 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// KubeletConfig is the kubelet's configuration file. The names are those of kubelet.config.k8s.io/v1beta1; the type itself
-// would bring half of Kubernetes into the agent. Keys of a map are printed sorted. The numbers are rows of the CIS
-// benchmark. rotateCertificates stays unset (4.2.10 passes): the agent renews both certificates, on the tmpfs.
+// KubeletConfig returns the kubelet's configuration file as YAML with sorted keys. It uses the
+// field names of kubelet.config.k8s.io/v1beta1, because importing the type would link much of
+// Kubernetes into the agent. The numbers are controls of the CIS benchmark. rotateCertificates is
+// unset (4.2.10 passes): the agent renews both certificates on the tmpfs.
 func KubeletConfig(c Config) ([]byte, error) {
 	conf := map[string]any{
-		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"kind":       "KubeletConfiguration",
 		// 4.2.1 to 4.2.3.
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
@@ -29,7 +31,8 @@ func KubeletConfig(c Config) ([]byte, error) {
 		"makeIPTablesUtilChains":         true,
 		"eventRecordQPS":                 50,
 		"protectKernelDefaults":          true,
-		// 4.2.9, 4.2.12: our own CA's certificate, reloaded when the agent renews it.
+		// 4.2.9, 4.2.12: a certificate of the cluster's own CA. The kubelet reloads it when the
+		// agent renews it.
 		"tlsCertFile":       pkiPath("kubelet.crt"),
 		"tlsPrivateKeyFile": pkiPath("kubelet.key"),
 		"tlsMinVersion":     "VersionTLS13",
@@ -47,15 +50,18 @@ func KubeletConfig(c Config) ([]byte, error) {
 		"maxParallelImagePulls":    4,
 		"kubeReserved":             applyOverrides(reservedResources(c, 1), c.Kubelet.KubeReserved),
 		"systemReserved":           applyOverrides(reservedResources(c, 2), c.Kubelet.SystemReserved),
-		// The kubelet drops every default of its own when one signal is given.
+		// If any signal is set, the kubelet drops its defaults for all others.
 		"evictionHard": applyOverrides(map[string]string{
-			"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%",
+			"memory.available":  "100Mi",
+			"nodefs.available":  "10%",
+			"nodefs.inodesFree": "5%",
+			"imagefs.available": "15%",
 		}, c.Kubelet.EvictionHard),
 	}
 	if c.ControlPlane {
 		conf["staticPodPath"] = ConfigDir + "/manifests"
-		// A static pod that the API would not take when it had just started is shown to it again after this time, by
-		// default a minute.
+		// If the API server rejects a static pod's mirror pod right after its start, the kubelet
+		// retries after this interval (default 1 minute).
 		conf["syncFrequency"] = "10s"
 	}
 
@@ -70,24 +76,25 @@ func KubeletConfig(c Config) ([]byte, error) {
 
 	body, err := yaml.Marshal(conf)
 	if err != nil {
-		return nil, fmt.Errorf("print kubelet configuration: %w", err)
+		return nil, fmt.Errorf("encode kubelet configuration: %w", err)
 	}
 
 	return body, nil
 }
 
-// reservedResources keeps 4 % of the memory (256 MiB to 2 GiB) and 2 % of the processors (50m at least) from pods, divided for
-// the system's own share, so that pods can not starve the kubelet (S5.10).
+// reservedResources returns a share of the memory (4 %, 256 MiB to 2 GiB) and of the CPU (2 %, at
+// least 50m) to reserve, so that pods cannot starve the kubelet and the system. kubeReserved has
+// divisor 1; systemReserved has divisor 2.
 func reservedResources(c Config, divisor int) map[string]string {
 	memory := min(max(c.MemoryMiB/25, 256), 2048) / divisor
 	cpu := max(c.CPUs*20, 100) / divisor
 	return map[string]string{"memory": fmt.Sprintf("%dMi", memory), "cpu": fmt.Sprintf("%dm", cpu)}
 }
 
-// applyOverrides puts what the manifest says over our own, key by key.
-func applyOverrides(own, manifest map[string]string) map[string]string {
-	maps.Copy(own, manifest)
-	return own
+// applyOverrides overwrites defaults with the settings of the manifest, key by key.
+func applyOverrides(defaults, manifest map[string]string) map[string]string {
+	maps.Copy(defaults, manifest)
+	return defaults
 }
 
 func parseTaints(taints []string) ([]map[string]string, error) {
@@ -105,7 +112,8 @@ func parseTaints(taints []string) ([]map[string]string, error) {
 	return out, nil
 }
 
-// CertificateKubeconfig that uses certificate files, which clients read again when they are renewed.
+// CertificateKubeconfig returns a kubeconfig that reads the client certificate and key from files
+// in PKIDir. Clients reload the files when the agent renews them.
 func CertificateKubeconfig(server, certificate string) []byte {
 	return []byte(
 		renderKubeconfig(
@@ -117,8 +125,8 @@ func CertificateKubeconfig(server, certificate string) []byte {
 	)
 }
 
-// PodKubeconfig is for pods on the host's network that must reach the API before Services work: the pod's own
-// service account at this machine's way to the API. It holds no secret.
+// PodKubeconfig returns a kubeconfig for host-network pods that must reach the API before Services
+// work. It uses the pod's own service account and contains no secret.
 func PodKubeconfig(server string) []byte {
 	const mounted = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	return []byte(renderKubeconfig(server, mounted+"ca.crt", "    tokenFile: "+mounted+"token"))

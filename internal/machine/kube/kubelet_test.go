@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/kube"
 )
 
-// TestReservedResources: what a manifest says goes over our own, key by key (S5.10).
+// TestReservedResources checks that the manifest's values override the defaults key by key.
 func TestReservedResources(t *testing.T) {
 	body, err := kube.KubeletConfig(kube.Config{MemoryMiB: 8192, CPUs: 2, Kubelet: v1alpha1.Kubelet{
 		KubeReserved:   map[string]string{"memory": "1Gi", "ephemeral-storage": "2Gi"},

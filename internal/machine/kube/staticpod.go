@@ -4,6 +4,7 @@ package kube
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,54 +13,73 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// component is one static pod.
+// component is one control-plane component that runs as a static pod.
 type component struct {
-	name   string
-	args   []string
-	port   int
-	health string
+	name string
+	args []string
+	port int
+	// healthPath is the URL path of the liveness and startup probes.
+	healthPath string
+	// cpu and memory are resource requests, such as 250m and 128Mi.
 	cpu    string
 	memory string
 	mounts []hostMount
 }
 
+// hostMount mounts a directory of the host at the same path in the container.
 type hostMount struct {
 	path     string
 	writable bool
 }
 
 func controlPlaneComponents(c Config) []component {
-	read := []hostMount{{path: PKIDir}, {path: ConfigDir}}
+	config := []hostMount{{path: PKIDir}, {path: ConfigDir}}
+	withCerts := append(slices.Clone(config), hostMount{path: "/etc/ssl/certs"})
+
 	return []component{
 		{
-			"kube-apiserver", APIServerFlags(c), 6443, "/livez", "250m", "512Mi",
-			append(
-				read[:2:2],
+			name:       "kube-apiserver",
+			args:       APIServerFlags(c),
+			port:       6443,
+			healthPath: "/livez",
+			cpu:        "250m",
+			memory:     "512Mi",
+			mounts: append(
+				slices.Clone(config),
 				hostMount{path: SecretDir},
 				hostMount{path: LogDir, writable: true},
 				hostMount{path: "/etc/ssl/certs"},
 			),
 		},
 		{
-			"kube-controller-manager",
-			ControllerManagerFlags(c),
-			10257,
-			"/healthz",
-			"200m",
-			"128Mi",
-			append(read[:2:2], hostMount{path: "/etc/ssl/certs"}),
+			name:       "kube-controller-manager",
+			args:       ControllerManagerFlags(c),
+			port:       10257,
+			healthPath: "/healthz",
+			cpu:        "200m",
+			memory:     "128Mi",
+			mounts:     withCerts,
 		},
-		{"kube-scheduler", SchedulerFlags(), 10259, "/healthz", "100m", "64Mi", read},
+		{
+			name:       "kube-scheduler",
+			args:       SchedulerFlags(),
+			port:       10259,
+			healthPath: "/healthz",
+			cpu:        "100m",
+			memory:     "64Mi",
+			mounts:     config,
+		},
 	}
 }
 
-// StaticPods of the control plane, for the kubelet's staticPodPath.
+// StaticPods returns the static pods of the control plane, to be written to the kubelet's
+// staticPodPath.
 func StaticPods(c Config) ([]File, error) {
 	var out []File
 	for _, part := range controlPlaneComponents(c) {
 		body, err := yaml.Marshal(part.buildPod(c))
 		if err != nil {
-			return nil, fmt.Errorf("print static pod %s: %w", part.name, err)
+			return nil, fmt.Errorf("encode static pod %s: %w", part.name, err)
 		}
 
 		out = append(out, File{ConfigDir + "/manifests/" + part.name + ".yaml", body})
@@ -70,12 +90,13 @@ func StaticPods(c Config) ([]File, error) {
 
 func (p component) buildPod(c Config) corev1.Pod {
 	container := corev1.Container{
-		Name: p.name, Image: c.Images[p.name], ImagePullPolicy: corev1.PullIfNotPresent,
-		Command: append([]string{p.name}, p.args...),
+		Name:            p.name,
+		Image:           c.Images[p.name],
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         append([]string{p.name}, p.args...),
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(
-				p.cpu,
-			), corev1.ResourceMemory: resource.MustParse(p.memory),
+			corev1.ResourceCPU:    resource.MustParse(p.cpu),
+			corev1.ResourceMemory: resource.MustParse(p.memory),
 		}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
@@ -83,9 +104,10 @@ func (p component) buildPod(c Config) corev1.Pod {
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		// Two minutes to start; then half a minute of silence is death.
-		StartupProbe:  p.httpProbe(p.health, 60, 2),
-		LivenessProbe: p.httpProbe(p.health, 6, 5),
+		// The kubelet restarts the container if it is not healthy 2 minutes after its start, or
+		// unhealthy for 30 seconds later.
+		StartupProbe:  p.httpProbe(p.healthPath, 60, 2),
+		LivenessProbe: p.httpProbe(p.healthPath, 6, 5),
 	}
 	if p.name == "kube-apiserver" {
 		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
@@ -94,7 +116,9 @@ func (p component) buildPod(c Config) corev1.Pod {
 	pod := corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: p.name, Namespace: "kube-system", Labels: map[string]string{"component": p.name, "tier": "control-plane"},
+			Name:      p.name,
+			Namespace: "kube-system",
+			Labels:    map[string]string{"component": p.name, "tier": "control-plane"},
 		},
 		Spec: corev1.PodSpec{
 			HostNetwork:                   true,

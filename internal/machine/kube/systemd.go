@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ContainerdConfig is containerd's configuration. What an image brings in conf.d and certs.d (mirrors, limits of its
-// platform) comes on top.
+// ContainerdConfig returns containerd's configuration with the given pause image. Files of the
+// machine image in conf.d and certs.d (mirrors, platform limits) are merged in.
 func ContainerdConfig(pause string) string {
 	return `version = 3
 root = "/var/lib/containerd"
@@ -29,7 +29,7 @@ imports = ["/etc/containerd/conf.d/*.toml"]
 `
 }
 
-// ContainerdUnit is containerd's systemd unit. Containers live on when it restarts.
+// ContainerdUnit returns containerd's systemd unit. Containers keep running while it restarts.
 func ContainerdUnit(c Config) string {
 	return `[Unit]
 Description=containerd
@@ -50,8 +50,8 @@ OOMScoreAdjust=-999
 `
 }
 
-// KubeletUnit is the kubelet's systemd unit. It is started by the agent, never by a reboot alone: its keys are on a
-// tmpfs and the agent brings them.
+// KubeletUnit returns the kubelet's systemd unit. Only the agent starts it, not a reboot: its keys
+// are on a tmpfs and the agent must create them first.
 func KubeletUnit(c Config) string {
 	return `[Unit]
 Description=kubelet

@@ -7,8 +7,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// ResolveAssets finds the files and images that machines of a role and architecture need for a version of Kubernetes
-// (without "v"); of everything else it takes the catalogue's default. The errors are the catalogue's.
+// ResolveAssets looks up the files and images that machines of a role and architecture need for a
+// Kubernetes version (without "v"). All other assets have the catalogue's default version. Errors
+// come from the catalogue unchanged.
 func ResolveAssets(
 	c asset.Catalog,
 	role v1alpha1.Role,
@@ -22,7 +23,7 @@ func ResolveAssets(
 			images[name] = kubernetes
 		}
 
-		// The control plane applies the add-ons.
+		// The control plane renders the add-ons with these images.
 		for _, name := range []string{"coredns", "flannel", "flannel-cni-plugin"} {
 			images[name] = ""
 		}

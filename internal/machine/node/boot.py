@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-# Brings the agent onto a new machine: fetch, check the hash, install, start. Lines that are comments are left
-# out of user data, which has 4 KiB to live in. Only the standard library: cloud-init itself runs on it.
+# Installs the agent on a new machine: download it, check its SHA-256, install it, start it. Comment lines are stripped
+# from user data, which is limited to 4 KiB. It uses only the standard library, because cloud-init's Python has no more.
 import hmac,json,os,subprocess,time
 import urllib.request as U
 from hashlib import sha256 as S
@@ -14,7 +14,7 @@ def report(state,error="",hint=""):
  d={"time":t,"stage":"boot","state":state,"error":error,"hint":hint}
  with open(R+"/dev/console","a") as f:f.write("slipway-node: "+json.dumps({k:v for k,v in d.items() if v})+"\n")
 def http(url,headers={},method="GET"):
- # A metadata or bucket endpoint is never behind a proxy of ours.
+ # Requests to the metadata service and to S3 need no proxy settings of ours.
  q=U.Request(url,None,headers,method=method)
  with U.urlopen(q,timeout=60) as r:return r.read()
 def imds(path):
@@ -23,7 +23,7 @@ def imds(path):
  return http(b+"meta-data/"+path,{"X-aws-ec2-metadata-token":t}).decode()
 def mac(k,s):return hmac.new(k,s.encode(),S).digest()
 def s3(url):
- # Signature version 4 over a path-style GET, with the role's credentials.
+ # A path-style GET, signed with Signature Version 4 and the credentials of the instance's role.
  p="iam/security-credentials/"
  c=json.loads(imds(p+imds(p).split()[0]))
  g=C["region"]
@@ -57,7 +57,7 @@ while 1:
   b=s3(u) if u[:5]=="s3://" else http(u)
   break
  except Exception as x:
-  # A new role's rights take seconds to reach everywhere, so this goes on, and says so.
+  # The permissions of a new IAM role take seconds to propagate, so retry, and report each failure.
   m=x.read()[:200].decode(errors="replace") if hasattr(x,"read") else ""
   report("running","fetch "+u+": "+str(x)+" "+m,"will try again in %ds"%w)
   time.sleep(w)

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node says what a machine is to become: the node document, the user data that brings the agent, and the
-// objects that both are published as. It knows no cloud and no machine; package agent carries the document out.
+// Package node defines the desired state of a machine.
+//
+// A node document (Document) lists everything that the machines of one group need: files with their
+// hashes, images, network ranges, CA certificates, and kubelet settings. User data (UserData) is
+// the script with a small boot configuration that downloads and starts the agent on a new machine.
+// A Publication is the set of objects, named by their hash, that the operator uploads to the
+// machine store before machines boot.
+//
+// The package makes no AWS calls and changes no machine; package agent applies the document.
 package node
 
 import (
@@ -18,60 +25,72 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// DocumentKind is the kind of a Document; its apiVersion is that of package v1alpha1.
+// DocumentKind is the kind of a Document; its apiVersion is v1alpha1.APIVersion.
 const DocumentKind = "NodeDocument"
 
-// Document is everything that a machine of one group has to become, except what only AWS or the machine itself
-// knows. It is public: it holds no secret.
+// Document is the desired state of the machines of one group, except for values that only AWS or
+// the machine knows, such as addresses. Documents are readable by the machines' IAM roles and must
+// not contain secrets.
 type Document struct {
+	// APIVersion is v1alpha1.APIVersion.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// Cluster and Group are names.
-	Cluster string        `json:"cluster"`
-	Group   string        `json:"group"`
-	Role    v1alpha1.Role `json:"role"`
-	Region  string        `json:"region"`
-	// KubernetesVersion without "v".
+	// Kind is DocumentKind.
+	Kind string `json:"kind"`
+	// Cluster is the name of the cluster.
+	Cluster string `json:"cluster"`
+	// Group is the name of the instance group.
+	Group string `json:"group"`
+	// Role of the group: ControlPlane or Worker.
+	Role v1alpha1.Role `json:"role"`
+	// Region is the AWS region, such as us-east-1.
+	Region string `json:"region"`
+	// KubernetesVersion without the leading "v", such as 1.36.3.
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// Files to download, sorted by name.
 	Files []File `json:"files"`
-	// Images by name (kube-apiserver, pause, …): a reference with digest.
+	// Images maps a component (kube-apiserver, pause, …) to its image reference with digest.
 	Images map[string]string `json:"images"`
-	// Network of the cluster.
+	// Network holds the cluster's address ranges and DNS settings.
 	Network ClusterNetwork `json:"network"`
-	// Trust holds the certificates of the CAs.
+	// Trust holds the CA certificates.
 	Trust TrustBundle `json:"trust"`
-	// Slots of the control plane, sorted by name; known to control-plane machines only.
+	// Slots of the control plane, sorted by name. Set for control-plane machines only.
 	Slots []Slot `json:"slots,omitempty"`
-	// Etcd settings; control-plane machines only.
+	// Etcd settings. Set for control-plane machines only.
 	Etcd EtcdSettings `json:"etcd,omitzero"`
-	// APISANs are additional names for the API's certificate; control-plane machines only.
+	// APISANs are additional names for kube-apiserver's certificate. Set for control-plane machines
+	// only.
 	APISANs []string `json:"apiSANs,omitempty"`
-	// Store is where secrets and the etcd marker lie; control-plane machines only.
+	// Store is the machine store with the secrets and the etcd marker. Set for control-plane
+	// machines only.
 	Store MachineStore `json:"store,omitzero"`
-	// Join says which machines may get a node certificate; control-plane machines only.
+	// Join is the policy for issuing node certificates to workers. Set for control-plane machines
+	// only.
 	Join JoinPolicy `json:"join,omitzero"`
-	// NodeLabels and Taints of the node.
+	// NodeLabels of the Node object, from the manifest.
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"`
-	Taints     []string          `json:"taints,omitempty"`
-	// BinDirOverride is the folder that programs are run from; empty is /usr/local/bin, which Flatcar cannot write.
+	// Taints of the Node object, each key=value:Effect.
+	Taints []string `json:"taints,omitempty"`
+	// BinDirOverride is the directory for binaries. Empty means /usr/local/bin, which is read-only
+	// on Flatcar.
 	BinDirOverride string `json:"programs,omitempty"`
-	// Kubelet settings of the manifest, over the agent's own.
+	// Kubelet settings from the manifest; they override the agent's defaults.
 	Kubelet v1alpha1.Kubelet `json:"kubelet,omitzero"`
 }
 
-// File is a download of a machine.
+// File is one file that a machine downloads.
 type File struct {
 	// Name of the asset, such as kubelet or containerd.
 	Name string `json:"name"`
-	URL  string `json:"url"`
-	// SHA256 in lower-case hex.
+	// URL is an https, http, or s3 URL.
+	URL string `json:"url"`
+	// SHA256 of the download in lower-case hex.
 	SHA256 string `json:"sha256"`
-	// Form is binary (the file itself) or archive (.tar.gz).
+	// Form is FormBinary (the file itself) or FormArchive (a .tar.gz).
 	Form string `json:"form"`
 }
 
-// IgnitionBinDir is the folder for programs where /usr is read-only.
+// IgnitionBinDir is the directory for binaries on systems with a read-only /usr, such as Flatcar.
 const IgnitionBinDir = "/opt/bin"
 
 // The values of File.Form.
@@ -80,13 +99,15 @@ const (
 	FormArchive = "archive"
 )
 
-// ClusterNetwork is the cluster's network as machines need it.
+// ClusterNetwork holds the cluster's address ranges and DNS settings.
 type ClusterNetwork struct {
-	// NetworkCIDR of the VPC, PodCIDR of the pods, ServiceCIDR of the Services.
+	// NetworkCIDR is the primary address range of the VPC.
 	NetworkCIDR string `json:"networkCIDR"`
-	PodCIDR     string `json:"podCIDR"`
+	// PodCIDR is the address range of all pods.
+	PodCIDR string `json:"podCIDR"`
+	// ServiceCIDR is the address range of Services.
 	ServiceCIDR string `json:"serviceCIDR"`
-	// KubernetesIP is the Service address of the API: the first of ServiceCIDR.
+	// KubernetesIP is the Service address of the Kubernetes API: the first of ServiceCIDR.
 	KubernetesIP string `json:"kubernetesIP"`
 	// DNSIP is the Service address of CoreDNS: the tenth of ServiceCIDR.
 	DNSIP string `json:"dnsIP"`
@@ -94,64 +115,83 @@ type ClusterNetwork struct {
 	DNSDomain string `json:"dnsDomain"`
 }
 
-// TrustBundle holds CA certificates as PEM; each may hold several, so that a CA can be rotated.
+// TrustBundle holds CA certificates as PEM. Each field may contain several certificates, so that a
+// CA can be rotated.
 type TrustBundle struct {
+	// KubernetesCA signs the certificates of kube-apiserver, kubelets, and Kubernetes clients.
 	KubernetesCA string `json:"kubernetesCA"`
-	EtcdPeerCA   string `json:"etcdPeerCA,omitempty"`
+	// EtcdPeerCA signs the certificates that etcd members use among themselves. Control-plane
+	// machines only.
+	EtcdPeerCA string `json:"etcdPeerCA,omitempty"`
+	// EtcdClientCA signs etcd's server certificates and those of its clients. Control-plane
+	// machines only.
 	EtcdClientCA string `json:"etcdClientCA,omitempty"`
+	// FrontProxyCA signs the client certificate that kube-apiserver shows to aggregated APIs.
+	// Control-plane only.
 	FrontProxyCA string `json:"frontProxyCA,omitempty"`
-	// ServiceAccountKeys are public keys that tokens may be signed with.
+	// ServiceAccountKeys are the public keys (PEM) that verify service account tokens.
+	// Control-plane machines only.
 	ServiceAccountKeys string `json:"serviceAccountKeys,omitempty"`
 }
 
-// Slot is one place in the control plane. A machine that takes it keeps the slot's etcd member, name and volume.
+// Slot is one position in the control plane. A machine that fills a slot inherits its etcd member,
+// name, and volume.
 type Slot struct {
 	// Name is "a", "b", ….
 	Name string `json:"name"`
-	// Member is etcd's member name.
+	// Member is the etcd member name, such as etcd-a.
 	Member string `json:"member"`
-	// Host is the name that the member's certificate and peer URL have.
+	// Host is the DNS name in the member's certificate and peer URL.
 	Host string `json:"host"`
-	// PeerURL never changes: machines keep Host in step with EC2 (docs/design/0002).
+	// PeerURL never changes: machines resolve Host with /etc/hosts entries from EC2
+	// (docs/design/0002).
 	PeerURL string `json:"peerURL"`
 }
 
-// EtcdSettings tunes etcd.
+// EtcdSettings holds etcd's timing parameters from the manifest, in milliseconds. Zero means etcd's
+// default.
 type EtcdSettings struct {
+	// HeartbeatIntervalMS is etcd's --heartbeat-interval.
 	HeartbeatIntervalMS int `json:"heartbeatIntervalMS,omitempty"`
-	ElectionTimeoutMS   int `json:"electionTimeoutMS,omitempty"`
+	// ElectionTimeoutMS is etcd's --election-timeout.
+	ElectionTimeoutMS int `json:"electionTimeoutMS,omitempty"`
 }
 
-// MachineStore is the S3 place of the cluster's machine store.
+// MachineStore is the location of the cluster's machine store.
 type MachineStore struct {
 	// URL of the whole store, s3://bucket/prefix; keys begin with the cluster's name.
 	URL string `json:"url"`
 }
 
-// JoinPolicy is what a control-plane machine checks of a machine that asks for a node certificate.
+// JoinPolicy is what a control-plane machine checks before it issues a node certificate to a
+// worker.
 type JoinPolicy struct {
-	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
+	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string `json:"workerRoles"`
 }
 
-// DocumentInput is what a document is built from.
+// DocumentInput is the input of BuildDocument.
 type DocumentInput struct {
+	// Cluster is the manifest with defaults applied, validated.
 	Cluster v1alpha1.Cluster
-	// Groups are all groups of the cluster, defaulted and valid.
+	// Groups are all instance groups of the cluster with defaults applied, validated.
 	Groups []v1alpha1.InstanceGroup
-	// Group is the one that the document is for.
+	// Group is the instance group to build the document for.
 	Group v1alpha1.InstanceGroup
-	// Files and Images of the group's role and architecture.
-	Files  []File
+	// Files for the group's role and architecture.
+	Files []File
+	// Images for the group's role and architecture: component to reference with digest.
 	Images map[string]string
-	Trust  TrustBundle
+	// Trust holds the cluster's CA certificates.
+	Trust TrustBundle
 	// StoreURL of the machine store, s3://bucket/prefix.
 	StoreURL string
-	// WorkerRoles are the names of the IAM roles of workers, by the name of their group.
+	// WorkerRoles maps the name of a worker group to the name of its IAM role.
 	WorkerRoles map[string]string
 }
 
-// ControlPlaneSlots of a cluster: one for each machine of its control-plane group, named a, b, c, ….
+// ControlPlaneSlots returns one slot for each machine of the control-plane groups, named a, b, c,
+// ….
 func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 	var out []Slot
 	for _, g := range groups {
@@ -174,7 +214,7 @@ func ControlPlaneSlots(cluster string, groups []v1alpha1.InstanceGroup) []Slot {
 	return out
 }
 
-// BuildDocument makes the document of one group. The same input gives the same bytes.
+// BuildDocument returns the validated document of one group. The same input gives the same bytes.
 func BuildDocument(in DocumentInput) (Document, error) {
 	network, err := buildNetwork(in.Cluster.Spec.Networking)
 	if err != nil {
@@ -205,8 +245,8 @@ func BuildDocument(in DocumentInput) (Document, error) {
 		d.Trust = in.Trust
 		d.Slots = ControlPlaneSlots(d.Cluster, in.Groups)
 		d.Etcd = EtcdSettings{
-			in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
-			in.Cluster.Spec.Etcd.ElectionTimeoutMS,
+			HeartbeatIntervalMS: in.Cluster.Spec.Etcd.HeartbeatIntervalMS,
+			ElectionTimeoutMS:   in.Cluster.Spec.Etcd.ElectionTimeoutMS,
 		}
 
 		d.APISANs = slices.Clone(in.Cluster.Spec.API.AdditionalSANs)
@@ -245,33 +285,34 @@ func buildNetwork(n v1alpha1.Networking) (ClusterNetwork, error) {
 	}, nil
 }
 
-// Marshal prints the document as JSON with sorted keys, indented so that a person can read a difference.
+// Marshal encodes the document as indented JSON, so that diffs are readable. Map keys are sorted.
 func (d Document) Marshal() ([]byte, error) {
 	body, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("print node document of group %s: %w", d.Group, err)
+		return nil, fmt.Errorf("encode node document of group %s: %w", d.Group, err)
 	}
 
 	return append(body, '\n'), nil
 }
 
-// ParseDocument reads what Marshal wrote. It refuses unknown fields, other versions and impossible values, all at once.
+// ParseDocument decodes and validates the output of Marshal. It rejects unknown fields and other
+// API versions; the error lists every invalid field.
 func ParseDocument(body []byte) (Document, error) {
 	var d Document
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
-		return Document{}, fmt.Errorf("read node document: %w", err)
+		return Document{}, fmt.Errorf("parse node document: %w", err)
 	}
 
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Document{}, errors.New("read node document: more than one JSON value")
+		return Document{}, errors.New("parse node document: found data after the JSON value")
 	}
 
 	return d, d.validate()
 }
 
-// File returns the file of that name.
+// File returns the file with the given name, and whether the document has it.
 func (d Document) File(name string) (File, bool) {
 	i := slices.IndexFunc(d.Files, func(f File) bool { return f.Name == name })
 	if i < 0 {
@@ -281,10 +322,10 @@ func (d Document) File(name string) (File, bool) {
 	return d.Files[i], true
 }
 
-// BinDir is the folder that programs are run from.
+// BinDir returns the directory for binaries: BinDirOverride, or /usr/local/bin.
 func (d Document) BinDir() string { return cmp.Or(d.BinDirOverride, "/usr/local/bin") }
 
-// Slot returns the slot of that name.
+// Slot returns the slot with the given name, and whether the document has it.
 func (d Document) Slot(name string) (Slot, bool) {
 	i := slices.IndexFunc(d.Slots, func(s Slot) bool { return s.Name == name })
 	if i < 0 {

@@ -14,19 +14,19 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// validate returns every fault of the document, each with field and value.
+// validate returns all invalid fields, joined and sorted, each with its path and value.
 func (d Document) validate() error {
-	faults := d.validateIdentity()
-	faults = append(faults, d.validateFiles()...)
-	faults = append(faults, d.validateImages()...)
-	faults = append(faults, d.validateNetwork()...)
+	errs := d.validateIdentity()
+	errs = append(errs, d.validateFiles()...)
+	errs = append(errs, d.validateImages()...)
+	errs = append(errs, d.validateNetwork()...)
 	if d.Role == v1alpha1.RoleControlPlane {
-		faults = append(faults, d.validateControlPlane()...)
+		errs = append(errs, d.validateControlPlane()...)
 	}
 
-	slices.SortFunc(faults, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 func invalidField(path string, value any, hint string) error {
@@ -41,7 +41,7 @@ func (d Document) validateIdentity() []error {
 			invalidField(
 				"apiVersion, kind",
 				d.APIVersion+" "+d.Kind,
-				"this agent reads "+v1alpha1.APIVersion+" "+DocumentKind,
+				"must be "+v1alpha1.APIVersion+" "+DocumentKind,
 			),
 		)
 	}
@@ -81,10 +81,8 @@ func (d Document) validateFiles() []error {
 			out = append(out, invalidField(path+".form", f.Form, "must be binary or archive"))
 		}
 
-		if scheme, _, _ := strings.Cut(f.URL, "://"); !slices.Contains(
-			[]string{"https", "http", "s3"},
-			scheme,
-		) {
+		scheme, _, _ := strings.Cut(f.URL, "://")
+		if !slices.Contains([]string{"https", "http", "s3"}, scheme) {
 			out = append(out, invalidField(path+".url", f.URL, "must be an https, http or s3 URL"))
 		}
 	}
@@ -92,7 +90,8 @@ func (d Document) validateFiles() []error {
 	return out
 }
 
-// isSHA256 is no pattern: a cluster of many groups checks hundreds of sums.
+// isSHA256 reports whether s is a SHA-256 in lower-case hex. It avoids a regular expression because
+// planning a cluster with many groups checks hundreds of hashes.
 func isSHA256(s string) bool {
 	const digits = 64
 	return len(s) == digits && strings.Trim(s, "0123456789abcdef") == ""
@@ -112,16 +111,21 @@ func (d Document) validateImages() []error {
 func (d Document) validateNetwork() []error {
 	var out []error
 	for path, value := range map[string]string{
-		"networkCIDR": d.Network.NetworkCIDR, "podCIDR": d.Network.PodCIDR, "serviceCIDR": d.Network.ServiceCIDR,
+		"networkCIDR": d.Network.NetworkCIDR,
+		"podCIDR":     d.Network.PodCIDR,
+		"serviceCIDR": d.Network.ServiceCIDR,
 	} {
 		if _, err := netip.ParsePrefix(value); err != nil {
-			out = append(out, invalidField("network."+path, value, "must be a range such as 10.96.0.0/16"))
+			out = append(out, invalidField("network."+path, value, "must be a CIDR such as 10.96.0.0/16"))
 		}
 	}
 
-	for path, value := range map[string]string{"kubernetesIP": d.Network.KubernetesIP, "dnsIP": d.Network.DNSIP} {
+	for path, value := range map[string]string{
+		"kubernetesIP": d.Network.KubernetesIP,
+		"dnsIP":        d.Network.DNSIP,
+	} {
 		if _, err := netip.ParseAddr(value); err != nil {
-			out = append(out, invalidField("network."+path, value, "must be an address"))
+			out = append(out, invalidField("network."+path, value, "must be an IP address"))
 		}
 	}
 
@@ -147,7 +151,7 @@ func (d Document) validateControlPlane() []error {
 				invalidField(
 					fmt.Sprintf("slots[%d]", i),
 					s.Name,
-					"must have a name of its own, a member, a host and a peerURL",
+					"must have a unique name, a member, a host, and a peerURL",
 				),
 			)
 		}

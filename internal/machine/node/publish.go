@@ -18,15 +18,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// Keys in the machine store, relative to the store's URL. IAM policies name these prefixes.
+// The functions below return keys of the machine store, relative to the store's URL. IAM policies
+// grant access by these prefixes.
 
-// MachinePrefix is the prefix of everything that machines of the cluster read.
+// MachinePrefix returns the prefix of all objects that the cluster's machines read.
 func MachinePrefix(cluster string) string { return cluster + "/machine/" }
 
-// AgentPrefix is readable by every machine.
+// AgentPrefix returns the prefix of the agent binaries, which every machine may read.
 func AgentPrefix(cluster string) string { return MachinePrefix(cluster) + "agent/" }
 
-// DocumentPrefix is readable by the machines of that role only.
+// DocumentPrefix returns the prefix that only machines of the given role may read.
 func DocumentPrefix(cluster string, role v1alpha1.Role) string {
 	if role == v1alpha1.RoleControlPlane {
 		return MachinePrefix(cluster) + "controlplane/"
@@ -35,32 +36,38 @@ func DocumentPrefix(cluster string, role v1alpha1.Role) string {
 	return MachinePrefix(cluster) + "worker/"
 }
 
-// SecretKey is the key of a sealed secret, readable by control-plane machines only.
+// SecretKey returns the key of a sealed secret, which only control-plane machines may read.
 func SecretKey(cluster, name string) string { return MachinePrefix(cluster) + "secrets/" + name }
 
-// SecretContext is the encryption context that binds a sealed secret to its cluster.
+// SecretContext returns the KMS encryption context that binds a sealed secret to its cluster.
 func SecretContext(cluster string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": cluster}
 }
 
-// EtcdPrefix holds the etcd marker and what members write; control-plane machines read and write it.
+// EtcdPrefix returns the prefix of etcd's bootstrap marker and joined records. Control-plane
+// machines may read and write it.
 func EtcdPrefix(cluster string) string { return MachinePrefix(cluster) + "etcd/" }
 
-// EtcdMarkerKey is written once, by a conditional write, when the cluster is born.
+// EtcdMarkerKey returns the key of the bootstrap marker, which a conditional write creates once per
+// cluster.
 func EtcdMarkerKey(cluster string) string { return EtcdPrefix(cluster) + "initialized" }
 
-// EtcdJoinedKey is written when a slot's member first has data.
+// EtcdJoinedKey returns the key of the record that a slot's etcd member has had data.
 func EtcdJoinedKey(cluster, slot string) string { return EtcdPrefix(cluster) + "joined/" + slot }
 
-// Object is something to write to the machine store. Its key holds its hash, so it never changes.
+// Object is an object to upload to the machine store. Its key contains its hash, so it is
+// immutable.
 type Object struct {
+	// Key relative to the store's URL.
 	Key string
-	// Body is nil where Agent reads it.
-	Body  []byte
+	// Body of a node document; nil for an agent.
+	Body []byte
+	// Agent reads the body of an agent binary; zero for a node document.
 	Agent AgentBinary
 }
 
-// readBody returns the object's body. That of an agent is read anew, and refused if it is not what its hash says.
+// readBody returns the object's body. It reads an agent binary from disk and checks it against the
+// hash in the key.
 func (o Object) readBody() ([]byte, error) {
 	if o.Agent.Read == nil {
 		return o.Body, nil
@@ -73,7 +80,7 @@ func (o Object) readBody() ([]byte, error) {
 
 	if got := hexSHA256(body); got != o.Agent.SHA256 {
 		return nil, fmt.Errorf(
-			"the agent changed after its hash was taken: it has %s, not %s; nothing of it was written",
+			"the agent binary changed after it was hashed: sha256 is %s, want %s; it was not uploaded",
 			got,
 			o.Agent.SHA256,
 		)
@@ -82,38 +89,45 @@ func (o Object) readBody() ([]byte, error) {
 	return body, nil
 }
 
-// AgentBinary is the agent's program for one architecture. It has some 23 MB, so it is read only when it is to be published.
+// AgentBinary is the agent for one architecture. The binary is about 23 MB, so it is read only when
+// it is uploaded.
 type AgentBinary struct {
+	// SHA256 of the binary in lower-case hex.
 	SHA256 string
-	Read   func() ([]byte, error)
+	// Read returns the whole binary.
+	Read func() ([]byte, error)
 }
 
-// BootLocation is where a group's machines find their agent and document.
+// BootLocation tells the machines of a group where to download their agent and document.
 type BootLocation struct {
-	AgentURL, AgentSHA256       string
+	// AgentURL and AgentSHA256 (lower-case hex) of the agent binary.
+	AgentURL, AgentSHA256 string
+	// DocumentURL and DocumentSHA256 (lower-case hex) of the node document.
 	DocumentURL, DocumentSHA256 string
 }
 
-// Publication is what must be in the machine store before machines boot.
+// Publication is the set of objects that must exist in the machine store before machines boot.
 type Publication struct {
 	// Objects sorted by key.
 	Objects []Object
-	// BootLocations by the name of the group.
+	// BootLocations by group name.
 	BootLocations map[string]BootLocation
 }
 
-// PublicationInput is what a publication is made of.
+// PublicationInput is the input of BuildPublication.
 type PublicationInput struct {
+	// Documents of all groups.
 	Documents []Document
 	// Agents by architecture (amd64, arm64).
 	Agents map[string]AgentBinary
-	// Arch of a group's machines, by the group's name.
+	// Arch maps a group's name to the architecture of its machines.
 	Arch map[string]string
 	// StoreURL of the machine store, s3://bucket/prefix.
 	StoreURL string
 }
 
-// BuildPublication makes the objects and where each group finds them. The same input gives the same bytes.
+// BuildPublication returns the objects to upload and their locations by group. The same input gives
+// the same bytes.
 func BuildPublication(in PublicationInput) (Publication, error) {
 	out := Publication{BootLocations: map[string]BootLocation{}}
 	base := strings.TrimSuffix(in.StoreURL, "/") + "/"
@@ -123,7 +137,7 @@ func BuildPublication(in PublicationInput) (Publication, error) {
 		arch := in.Arch[d.Group]
 		agent, ok := in.Agents[arch]
 		if !ok {
-			return Publication{}, fmt.Errorf("group %s: there is no agent for architecture %q", d.Group, arch)
+			return Publication{}, fmt.Errorf("group %s: no agent binary for architecture %q", d.Group, arch)
 		}
 
 		body, err := d.Marshal()
@@ -156,9 +170,10 @@ func hexSHA256(body []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// MissingObjects returns the objects that the store does not hold.
+// MissingObjects returns the objects that do not exist in the store. It lists each cluster's prefix
+// once.
 func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Object, error) {
-	have := map[string]bool{}
+	exists := map[string]bool{}
 	listed := map[string]bool{}
 	var out []Object
 
@@ -172,11 +187,11 @@ func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Obj
 			}
 
 			for _, k := range keys {
-				have[k] = true
+				exists[k] = true
 			}
 		}
 
-		if !have[o.Key] {
+		if !exists[o.Key] {
 			out = append(out, o)
 		}
 	}
@@ -184,8 +199,9 @@ func MissingObjects(ctx context.Context, s store.Store, objects []Object) ([]Obj
 	return out, nil
 }
 
-// PublishObjects writes the objects that are missing and returns their keys. Somebody else writing the same object at the
-// same time is no error: the key holds the hash, so the bytes are the same.
+// PublishObjects uploads the missing objects and returns the keys that it wrote, also when some
+// uploads failed. It is safe to run concurrently: keys contain the hash, so two writers of one key
+// write the same bytes.
 func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]string, error) {
 	missing, err := MissingObjects(ctx, s, objects)
 	if err != nil {
@@ -218,7 +234,7 @@ func PublishObjects(ctx context.Context, s store.Store, objects []Object) ([]str
 	return written, errors.Join(errs...)
 }
 
-// maxConcurrentWrites is how many objects are written at a time.
+// maxConcurrentWrites limits the uploads that run at the same time.
 const maxConcurrentWrites = 16
 
 func publishObject(ctx context.Context, s store.Store, o Object) error {
@@ -238,7 +254,7 @@ func publishObject(ctx context.Context, s store.Store, o Object) error {
 	}
 
 	if !bytes.Equal(got.Body, body) {
-		return errors.New("another object lies under the key of this hash; delete it")
+		return errors.New("the stored object does not match the hash in its key; delete it and rerun")
 	}
 
 	return nil

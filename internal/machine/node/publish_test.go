@@ -15,13 +15,14 @@ import (
 
 func timeOf(s string) (time.Time, error) { return time.Parse("20060102T150405Z", s) }
 
-// agent is one whose file now has the content is, and had the content was when its hash was taken.
+// agent returns an agent binary whose file contains is, and contained was when it was hashed.
 func agent(was, is string) node.AgentBinary {
 	hash := sha256.Sum256([]byte(was))
 	return node.AgentBinary{SHA256: hex.EncodeToString(hash[:]), Read: func() ([]byte, error) { return []byte(is), nil }}
 }
 
-// An agent that is not what its hash says is not published: machines would refuse it one by one.
+// TestChangedAgentIsNotPublished: machines would reject an agent that does not match its hash, one
+// after the other.
 func TestChangedAgentIsNotPublished(t *testing.T) {
 	p := publication(t)
 	for i, o := range p.Objects {
@@ -31,7 +32,7 @@ func TestChangedAgentIsNotPublished(t *testing.T) {
 	}
 	s := store.NewFileStore(t.TempDir())
 	written, err := node.PublishObjects(t.Context(), s, p.Objects)
-	if err == nil || !strings.Contains(err.Error(), "the agent changed after its hash was taken") {
+	if err == nil || !strings.Contains(err.Error(), "the agent binary changed after it was hashed") {
 		t.Errorf("got %v", err)
 	}
 	if len(written) != len(p.Objects)-1 {

@@ -9,47 +9,59 @@ import (
 	"strings"
 )
 
-// ConfigPlaceholder stands in BootScript where the JSON of a BootConfig goes.
+// ConfigPlaceholder marks the position of the BootConfig's JSON in BootScript.
 const ConfigPlaceholder = "@@CONFIG@@"
 
-// MaxUserDataBytes is the size in bytes that user data may have. AWS allows 16 KiB; the rest is left to the operator.
+// MaxUserDataBytes is the maximum size of user data in bytes. AWS allows 16 KiB; the rest is left
+// to the operator.
 const MaxUserDataBytes = 4096
 
 //go:embed boot.py
 var bootSource string
 
-// BootConfig is what a machine is told by its user data. It holds no secret: anybody on the machine can read it.
+// BootConfig is the JSON in a machine's user data. Every process on the machine can read it, so it
+// must not contain secrets.
 type BootConfig struct {
+	// Cluster is the name of the cluster.
 	Cluster string `json:"cluster"`
-	Group   string `json:"group"`
-	// Role is "control-plane" or "worker", as in the tag slipway.dev/role.
-	Role   string `json:"role"`
+	// Group is the name of the instance group.
+	Group string `json:"group"`
+	// Role is RoleTagControlPlane or RoleTagWorker, as in the tag slipway.dev/role.
+	Role string `json:"role"`
+	// Region is the AWS region, such as us-east-1.
 	Region string `json:"region"`
-	// Agent and Document are downloaded by URL (s3:// or https://) and refused if their hash differs.
-	Agent    Download `json:"agent"`
+	// Agent is the slipway-node binary. The boot script rejects a download with another hash.
+	Agent Download `json:"agent"`
+	// Document is the node document. The agent rejects a download with another hash.
 	Document Download `json:"document"`
-	// API holds the load balancers' DNS names.
+	// API holds the names of the API's load balancers.
 	API APIEndpoints `json:"api"`
-	// Slot of a control-plane machine ("a", "b", …), empty for workers.
+	// Slot of a control-plane machine ("a", "b", …); empty for workers.
 	Slot string `json:"slot,omitempty"`
-	// SignalResources names, separated by commas, the resources of the CloudFormation stack Stack that are told when this machine is
-	// well. Both are empty where no stack made the machine.
+	// SignalResources lists, separated by commas, the logical ids in stack StackName that the
+	// machine signals when it is healthy. Empty unless CloudFormation created the machine.
 	SignalResources string `json:"signal,omitempty"`
-	StackName       string `json:"stack,omitempty"`
+	// StackName of the CloudFormation stack that created the machine; empty if none did.
+	StackName string `json:"stack,omitempty"`
 }
 
-// Download is a file to fetch and the hash it must have.
+// Download is a file to download and its expected hash.
 type Download struct {
-	URL    string `json:"url"`
+	// URL is an s3:// or https:// URL.
+	URL string `json:"url"`
+	// SHA256 in lower-case hex.
 	SHA256 string `json:"sha256"`
 }
 
-// APIEndpoints are where the API is: the DNS names of the load balancers, or an address. Public is empty where the API is
-// internal only.
+// APIEndpoints are the endpoints of the Kubernetes API: DNS names of load balancers, or an IP
+// address.
 type APIEndpoints struct {
-	Public   string `json:"public,omitempty"`
+	// Public endpoint; empty if the API is internal only.
+	Public string `json:"public,omitempty"`
+	// Internal endpoint, which machines use.
 	Internal string `json:"internal"`
-	// Elastic says that Public is an elastic IP address, which the control-plane machine takes.
+	// Elastic is set if Public is an Elastic IP address, which the control-plane machine associates
+	// with itself.
 	Elastic bool `json:"elastic,omitempty"`
 }
 
@@ -59,8 +71,9 @@ const (
 	RoleTagWorker       = "worker"
 )
 
-// BootScript is the user data of every machine, with ConfigPlaceholder in the place of its BootConfig's JSON. A renderer
-// that can not know the load balancers' names writes the JSON with the references of its own format.
+// BootScript returns the user data of every machine with ConfigPlaceholder instead of the
+// BootConfig's JSON. Renderers that do not know the load balancers' names insert JSON with
+// references of their own format (Terraform, CloudFormation).
 func BootScript() string {
 	var b strings.Builder
 	for i, line := range strings.SplitAfter(bootSource, "\n") {
@@ -72,17 +85,17 @@ func BootScript() string {
 	return b.String()
 }
 
-// UserData is BootScript with c in it.
+// UserData returns BootScript with c inserted. It fails if the result exceeds MaxUserDataBytes.
 func UserData(c BootConfig) (string, error) {
 	body, err := json.Marshal(c)
 	if err != nil {
-		return "", fmt.Errorf("print boot config of group %s: %w", c.Group, err)
+		return "", fmt.Errorf("encode boot config of group %s: %w", c.Group, err)
 	}
 
 	data := strings.Replace(BootScript(), ConfigPlaceholder, string(body), 1)
 	if len(data) > MaxUserDataBytes {
 		return "", fmt.Errorf(
-			"user data of group %s has %d bytes, at most %d are allowed",
+			"user data of group %s has %d bytes, the maximum is %d",
 			c.Group,
 			len(data),
 			MaxUserDataBytes,

@@ -23,7 +23,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/node"
 )
 
-// longestConfig has a bucket name of 63 letters, the longest cluster name, and load balancer names as AWS makes them.
+// longestConfig has a bucket name of 63 letters, the longest cluster name, and load balancer names
+// in the format of AWS.
 func longestConfig() node.BootConfig {
 	h := strings.Repeat("0123456789abcdef", 4)
 	base := "s3://company-production-kubernetes-state/" + "production-eu/machine/"
@@ -49,7 +50,8 @@ func TestUserDataFits(t *testing.T) {
 	}
 }
 
-// fakeCloud serves the metadata service and S3 from one address, checking the token and the signature.
+// fakeCloud serves the metadata service and S3 from one address, checking the token and the
+// signature.
 type fakeCloud struct {
 	t     *testing.T
 	body  []byte
@@ -92,7 +94,7 @@ func (f *fakeCloud) serveObject(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(f.body)
 }
 
-// checkSignature signs the same request with the AWS SDK's own signer and compares.
+// checkSignature compares the signature with that of the AWS SDK's signer for the same request.
 func checkSignature(r *http.Request) error {
 	at, err := timeOf(r.Header.Get("X-Amz-Date"))
 	if err != nil {
@@ -115,7 +117,8 @@ func checkSignature(r *http.Request) error {
 	return nil
 }
 
-// runBoot runs user data with python3 in a fake root and returns the root, the console and whether it succeeded.
+// runBoot runs user data with python3 in a fake root and returns the root, the console and whether
+// it succeeded.
 func runBoot(t *testing.T, cloud *fakeCloud, sha string) (root, console string, ok bool) {
 	t.Helper()
 	python, err := exec.LookPath("python3")
