@@ -55,8 +55,8 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 
 // requestChecks are what IAM is asked for a request that changes something.
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	action := "ec2:" + op
 	request := map[string][]string{}
 	if op == "CreateTags" || op == "DeleteTags" {

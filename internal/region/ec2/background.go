@@ -61,10 +61,10 @@ func (s *Service) requestNotification() { s.notifyPending = true }
 
 // notifyWatchers calls the watchers if there is news.
 func (s *Service) notifyWatchers() {
-	s.mu.Lock()
+	s.store.Lock()
 	news := s.notifyPending
 	s.notifyPending = false
-	s.mu.Unlock()
+	s.store.Unlock()
 	if !news {
 		return
 	}
@@ -182,9 +182,9 @@ func (s *Service) ensureNetworkSynced(ctx context.Context) error {
 		return nil
 	}
 
-	s.mu.Lock()
+	s.store.Lock()
 	want := s.networkRevision
-	s.mu.Unlock()
+	s.store.Unlock()
 	s.syncMu.Lock()
 	defer s.syncMu.Unlock()
 	if s.syncedRevision >= want {
@@ -212,9 +212,9 @@ func (s *Service) ensureNetworkSynced(ctx context.Context) error {
 
 // buildDesiredNetwork is the network that should exist, and the change it reflects.
 func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
-	s.mu.Lock()
+	s.store.Lock()
 	gen := s.networkRevision
-	s.mu.Unlock()
+	s.store.Unlock()
 	var balancers []netbuilder.LoadBalancer
 	if s.cfg.LoadBalancers != nil {
 		balancers = s.cfg.LoadBalancers() // without mu: load balancing calls EC2 under its own lock
@@ -225,8 +225,8 @@ func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
 		zones = s.cfg.HostedZones()
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	in := s.networkInput(balancers)
 	in.HostedZones = zones
 
@@ -277,8 +277,8 @@ func (s *Service) runHealthChecks(ctx context.Context) {
 }
 
 func (s *Service) runningInstanceIDs() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	var out []string
 
 	for _, id := range sortedKeys(s.st.Instances) {

@@ -15,8 +15,8 @@ import (
 // as the service, but only if the caller could have run the instances and passed the role itself. A template that does
 // not exist has no checks: the call fails anyway.
 func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	t, err := s.findLaunchTemplate(&id, &name)
 	if err != nil {
 		return nil

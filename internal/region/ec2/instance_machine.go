@@ -22,8 +22,8 @@ type bootVolume struct {
 
 // machineSpec says what it takes to boot an instance; false if it is not to boot any more.
 func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	i := s.st.Instances[id]
 	if i == nil || str(i.State.Name) != sdk.InstanceStateNamePending {
 		return netspec.Machine{}, nil, false
@@ -78,7 +78,7 @@ func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
 		return fmt.Errorf("terminate %s: %w", id, err)
 	}
 
-	s.mu.Lock()
+	s.store.Lock()
 	var volumes []string
 	if i := s.st.Instances[id]; i != nil {
 		for _, b := range i.BlockDeviceMappings {
@@ -88,7 +88,7 @@ func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
 		}
 	}
 
-	s.mu.Unlock()
+	s.store.Unlock()
 
 	for _, v := range volumes {
 		if err := s.cfg.Machines.Detach(ctx, v, id); err != nil {

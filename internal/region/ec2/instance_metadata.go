@@ -43,8 +43,8 @@ func (s *Service) Metadata(issue func(instanceID, role string) (Credentials, err
 
 // FindInstance finds who has a private address in a VPC.
 func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
-	m.service.mu.Lock()
-	defer m.service.mu.Unlock()
+	m.service.store.Lock()
+	defer m.service.store.Unlock()
 	want := addr.String()
 
 	for id, i := range m.service.st.Instances {
@@ -58,8 +58,8 @@ func (m *Metadata) FindInstance(vpc string, addr netip.Addr) (string, bool) {
 
 // TokenOptions says whether an instance's requests need a session token, and whether they are answered at all.
 func (m *Metadata) TokenOptions(id string) (tokensRequired, enabled bool) {
-	m.service.mu.Lock()
-	defer m.service.mu.Unlock()
+	m.service.store.Lock()
+	defer m.service.store.Unlock()
 	i := m.service.st.Instances[id]
 	if i == nil || i.MetadataOptions == nil {
 		return true, false
@@ -116,8 +116,8 @@ func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
 // metadataTree is all values of an instance but its credentials' document, and its role's name.
 func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	s := m.service
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	i := s.st.Instances[id]
 	if i == nil || !isLive(i) {
 		return nil, ""

@@ -7,7 +7,6 @@ package ec2
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/netip"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/slipway-k8s/slipway/internal/region/netbuilder"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
-	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -101,15 +99,14 @@ type Service struct {
 	jobLocks          keyedMutex // one job at a time for each instance or volume
 	syncMu            sync.Mutex
 
-	mu              sync.Mutex
+	store           *state.Store
 	st              *serviceState
 	staleReads      int            // how often a new resource is not seen
 	unseenReads     map[string]int // how often it is not seen yet, by id
-	dirty           bool
-	createdIDs      []string // ids made by the call under way, where somebody wants to know
-	networkRevision uint64   // counts changes that the picture may show
-	syncedRevision  uint64   // the gen that Network has; guarded by syncing
-	syncedNetwork   string   // the picture that Network has, as text; guarded by syncing
+	createdIDs      []string       // ids made by the call under way, where somebody wants to know
+	networkRevision uint64         // counts changes that the picture may show
+	syncedRevision  uint64         // the gen that Network has; guarded by syncing
+	syncedNetwork   string         // the picture that Network has, as text; guarded by syncing
 	jobs            []func(context.Context)
 	notifyPending   bool // the watchers have something to look at
 	watchers        []func()
@@ -142,10 +139,14 @@ func New(cfg Config) (*Service, error) {
 		networkRevision:   1,
 		st:                &serviceState{},
 	}
-	if cfg.Saver != nil {
-		if err := cfg.Saver.Load("ec2", s.st); err != nil {
-			return nil, fmt.Errorf("load the state of ec2: %w", err)
-		}
+	s.store = &state.Store{
+		Name:                "ec2",
+		Backend:             cfg.Saver,
+		State:               s.st,
+		ApplyDueTransitions: s.applyDueTransitions,
+	}
+	if err := s.store.Load(); err != nil {
+		return nil, err
 	}
 
 	s.st.initMaps()
@@ -155,9 +156,7 @@ func New(cfg Config) (*Service, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to state.Backend) error {
-	return s.withLock(func() error { return to.Save("ec2", s.st) })
-}
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // SetLoadBalancers names the source of load balancers. It is meant for wiring, before [Service.Run].
 func (s *Service) SetLoadBalancers(f func() []netbuilder.LoadBalancer) { s.cfg.LoadBalancers = f }
@@ -167,8 +166,8 @@ func (s *Service) SetHostedZones(f func() []netbuilder.HostedZone) { s.cfg.Hoste
 
 // HasVPC says whether there is a VPC of that id.
 func (s *Service) HasVPC(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	return s.st.VPCs[id] != nil
 }
 
@@ -178,8 +177,8 @@ func (s *Service) AddWatcher(f func()) { s.watchers = append(s.watchers, f) }
 
 // LoadBalancersChanged says that what Balancers answers has changed.
 func (s *Service) LoadBalancersChanged() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	s.markNetworkChanged()
 }
 
@@ -201,7 +200,7 @@ func (s *Service) wakeRunLoop() {
 
 // markChanged notes a mutation. The caller holds mu.
 func (s *Service) markChanged() {
-	s.dirty = true
+	s.store.MarkChanged()
 	s.markNetworkChanged()
 }
 
@@ -214,59 +213,27 @@ func (s *Service) markNetworkChanged() {
 	}
 }
 
-// saveIfChanged saves what changed. The caller holds mu.
-func (s *Service) saveIfChanged() error {
-	if !s.dirty {
-		return nil
-	}
-
-	s.dirty = false
-	if s.cfg.Saver == nil {
-		return nil
-	}
-
-	if err := s.cfg.Saver.Save("ec2", s.st); err != nil {
-		s.dirty = true
-		return fmt.Errorf("save the state of ec2: %w", err)
-	}
-
-	return nil
-}
-
-// withLock runs f with the state settled, and saves what f changed.
+// withLock runs f with the due transitions applied, saves what f changed, and calls the watchers.
 func (s *Service) withLock(f func() error) error {
 	defer s.notifyWatchers()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.applyDueTransitions()
-	err := f()
-	if saveErr := s.saveIfChanged(); err == nil && saveErr != nil {
-		return saveErr
-	}
-
-	return err
+	return s.store.WithLock(f)
 }
 
-// runRead runs a handler under the lock and gives back a copy that nobody else changes.
+// runRead runs a handler under the lock and returns a copy of its answer. It refuses a request for a resource that is
+// not visible yet; see [Service.SetStaleReads].
 func runRead[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
-	var out *O
-	err := s.withLock(func() error {
+	defer s.notifyWatchers()
+
+	return state.RunRead(s.store, func(in *I) (*O, error) {
 		if err := s.checkStaleReads(in); err != nil {
-			return err
+			return nil, err
 		}
 
-		got, err := do(in)
-		if err == nil {
-			out = sdkshape.CloneShape(got)
-		}
-
-		return err
-	})
-
-	return out, err
+		return do(in)
+	}, in)
 }
 
-// runWrite is ask for a handler that changes something.
+// runWrite is [runRead] for a handler that changes something.
 func runWrite[I, O any](s *Service, do func(*I) (*O, error), in *I) (*O, error) {
 	return runRead(s, func(in *I) (*O, error) {
 		out, err := do(in)

@@ -12,8 +12,8 @@ import (
 // SetStaleReads makes EC2 tell of new resources late, as AWS may: the first n calls that name one, or would list it, do not
 // see it. 0 is the beginning, and all is seen at once.
 func (s *Service) SetStaleReads(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	s.staleReads = n
 	s.unseenReads = map[string]int{}
 }

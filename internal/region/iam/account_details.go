@@ -94,8 +94,6 @@ func (s *IAM) simulatePrincipalPolicy(
 	_ context.Context,
 	in *iam.SimulatePrincipalPolicyInput,
 ) (*iam.SimulatePolicyResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	policies, err := s.findPoliciesByARN(*in.PolicySourceArn)
 	if err != nil {
 		return nil, err

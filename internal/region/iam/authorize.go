@@ -94,8 +94,8 @@ func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
 	keys["aws:PrincipalAccount"] = []string{caller.Account}
 	keys["aws:userid"] = []string{caller.UserID}
 	keys["aws:PrincipalArn"] = []string{caller.ARN}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	var tags map[string]string
 
 	switch {
@@ -128,8 +128,8 @@ func (s *IAM) findUserByARN(arn string) *user {
 // callerPolicies are a caller's own policies, and those that its session was narrowed by. A session outlives its role,
 // but not with any right.
 func (s *IAM) callerPolicies(caller wire.Caller) (own, narrowing []authz.Policy) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	if caller.Role == "" {
 		if u := s.findUserByARN(caller.ARN); u != nil {
 			own = s.parseIdentityPolicies(&u.identity)
@@ -251,8 +251,8 @@ func resolveSessionDuration(life, longest int64, policies []string) (time.Durati
 func (s *IAM) findTrustPolicy(
 	arn string,
 ) (name string, trust authz.Policy, longest int64, ok bool) { //revive:disable-line:function-result-limit
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	r := s.st.Roles[arn[strings.LastIndex(arn, "/")+1:]]
 	if r == nil || r.roleARN(s) != arn {
 		return "", authz.Policy{}, 0, false

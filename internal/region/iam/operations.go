@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -24,130 +25,107 @@ func (s *IAM) Service() wire.Service {
 
 func (s *IAM) roleOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(
-			s,
+		state.WriteOperation(s.store,
 			"CreateRole",
 			s.createRole,
-		), readOperation(s, "GetRole", s.getRole), readOperation(s, "ListRoles", s.listRoles),
-		writeOperation(
-			s,
+		), state.ReadOperation(s.store, "GetRole", s.getRole), state.ReadOperation(s.store, "ListRoles", s.listRoles),
+		state.WriteOperation(s.store,
 			"UpdateAssumeRolePolicy",
 			s.updateAssumeRolePolicy,
-		), writeOperation(s, "UpdateRole", s.updateRole), writeOperation(s, "DeleteRole", s.deleteRole),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "UpdateRole", s.updateRole), state.WriteOperation(s.store, "DeleteRole", s.deleteRole),
+		state.WriteOperation(s.store,
 			"TagRole",
 			s.tagRole,
-		), writeOperation(s, "UntagRole", s.untagRole), readOperation(s, "ListRoleTags", s.listRoleTags),
-		writeOperation(s, "CreateServiceLinkedRole", s.createServiceLinkedRole),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "UntagRole", s.untagRole), state.ReadOperation(s.store, "ListRoleTags", s.listRoleTags),
+		state.WriteOperation(s.store, "CreateServiceLinkedRole", s.createServiceLinkedRole),
+		state.WriteOperation(s.store,
 			"PutRolePolicy",
 			s.putRolePolicy,
-		), readOperation(s, "GetRolePolicy", s.getRolePolicy),
-		readOperation(
-			s,
+		), state.ReadOperation(s.store, "GetRolePolicy", s.getRolePolicy),
+		state.ReadOperation(s.store,
 			"ListRolePolicies",
 			s.listRolePolicies,
-		), writeOperation(s, "DeleteRolePolicy", s.deleteRolePolicy),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "DeleteRolePolicy", s.deleteRolePolicy),
+		state.WriteOperation(s.store,
 			"AttachRolePolicy",
 			s.attachRolePolicy,
-		), writeOperation(s, "DetachRolePolicy", s.detachRolePolicy),
-		readOperation(s, "ListAttachedRolePolicies", s.listAttachedRolePolicies),
-		readOperation(
-			s,
+		), state.WriteOperation(s.store, "DetachRolePolicy", s.detachRolePolicy),
+		state.ReadOperation(s.store, "ListAttachedRolePolicies", s.listAttachedRolePolicies),
+		state.ReadOperation(s.store,
 			"GetAccountAuthorizationDetails",
 			s.getAccountAuthorizationDetails,
-		), wire.Operation("SimulatePrincipalPolicy", s.simulatePrincipalPolicy),
+		), state.ReadOperationContext(s.store, "SimulatePrincipalPolicy", s.simulatePrincipalPolicy),
 	}
 }
 
 func (s *IAM) policyOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(
-			s,
+		state.WriteOperation(s.store,
 			"CreatePolicy",
 			s.createPolicy,
-		), readOperation(s, "GetPolicy", s.getPolicy), readOperation(s, "ListPolicies", s.listPolicies),
-		writeOperation(
-			s,
+		), state.ReadOperation(s.store, "GetPolicy", s.getPolicy), state.ReadOperation(s.store, "ListPolicies", s.listPolicies),
+		state.WriteOperation(s.store,
 			"DeletePolicy",
 			s.deletePolicy,
-		), writeOperation(s, "CreatePolicyVersion", s.createPolicyVersion),
-		readOperation(
-			s,
+		), state.WriteOperation(s.store, "CreatePolicyVersion", s.createPolicyVersion),
+		state.ReadOperation(s.store,
 			"GetPolicyVersion",
 			s.getPolicyVersion,
-		), readOperation(s, "ListPolicyVersions", s.listPolicyVersions),
-		writeOperation(
-			s,
+		), state.ReadOperation(s.store, "ListPolicyVersions", s.listPolicyVersions),
+		state.WriteOperation(s.store,
 			"SetDefaultPolicyVersion",
 			s.setDefaultPolicyVersion,
-		), writeOperation(s, "DeletePolicyVersion", s.deletePolicyVersion),
+		), state.WriteOperation(s.store, "DeletePolicyVersion", s.deletePolicyVersion),
 	}
 }
 
 func (s *IAM) instanceProfileOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(
-			s,
+		state.WriteOperation(s.store,
 			"CreateInstanceProfile",
 			s.createInstanceProfile,
-		), readOperation(s, "GetInstanceProfile", s.getInstanceProfile),
-		readOperation(
-			s,
+		), state.ReadOperation(s.store, "GetInstanceProfile", s.getInstanceProfile),
+		state.ReadOperation(s.store,
 			"ListInstanceProfiles",
 			s.listInstanceProfiles,
-		), readOperation(s, "ListInstanceProfilesForRole", s.listInstanceProfilesForRole),
-		writeOperation(
-			s,
+		), state.ReadOperation(s.store, "ListInstanceProfilesForRole", s.listInstanceProfilesForRole),
+		state.WriteOperation(s.store,
 			"DeleteInstanceProfile",
 			s.deleteInstanceProfile,
-		), writeOperation(s, "AddRoleToInstanceProfile", s.addRoleToInstanceProfile),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "AddRoleToInstanceProfile", s.addRoleToInstanceProfile),
+		state.WriteOperation(s.store,
 			"RemoveRoleFromInstanceProfile",
 			s.removeRoleFromInstanceProfile,
-		), writeOperation(s, "TagInstanceProfile", s.tagInstanceProfile),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "TagInstanceProfile", s.tagInstanceProfile),
+		state.WriteOperation(s.store,
 			"UntagInstanceProfile",
 			s.untagInstanceProfile,
-		), readOperation(s, "ListInstanceProfileTags", s.listInstanceProfileTags),
+		), state.ReadOperation(s.store, "ListInstanceProfileTags", s.listInstanceProfileTags),
 	}
 }
 
 func (s *IAM) userOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(
-			s,
+		state.WriteOperation(s.store,
 			"CreateUser",
 			s.createUser,
-		), wire.Operation("GetUser", s.getUser), readOperation(s, "ListUsers", s.listUsers),
-		writeOperation(s, "DeleteUser", s.deleteUser), wire.Operation("CreateAccessKey", s.createAccessKey),
-		wire.Operation(
-			"DeleteAccessKey",
-			s.deleteAccessKey,
-		), wire.Operation("UpdateAccessKey", s.updateAccessKey),
-		wire.Operation("ListAccessKeys", s.listAccessKeys),
-		writeOperation(
-			s,
+		), state.ReadOperationContext(s.store, "GetUser", s.getUser), state.ReadOperation(s.store, "ListUsers", s.listUsers),
+		state.WriteOperation(s.store, "DeleteUser", s.deleteUser), state.WriteOperationContext(s.store, "CreateAccessKey", s.createAccessKey),
+		state.WriteOperationContext(s.store, "DeleteAccessKey", s.deleteAccessKey), state.WriteOperationContext(s.store, "UpdateAccessKey", s.updateAccessKey),
+		state.ReadOperationContext(s.store, "ListAccessKeys", s.listAccessKeys),
+		state.WriteOperation(s.store,
 			"PutUserPolicy",
 			s.putUserPolicy,
-		), readOperation(s, "GetUserPolicy", s.getUserPolicy),
-		readOperation(
-			s,
+		), state.ReadOperation(s.store, "GetUserPolicy", s.getUserPolicy),
+		state.ReadOperation(s.store,
 			"ListUserPolicies",
 			s.listUserPolicies,
-		), writeOperation(s, "DeleteUserPolicy", s.deleteUserPolicy),
-		writeOperation(
-			s,
+		), state.WriteOperation(s.store, "DeleteUserPolicy", s.deleteUserPolicy),
+		state.WriteOperation(s.store,
 			"AttachUserPolicy",
 			s.attachUserPolicy,
-		), writeOperation(s, "DetachUserPolicy", s.detachUserPolicy),
-		readOperation(s, "ListAttachedUserPolicies", s.listAttachedUserPolicies),
+		), state.WriteOperation(s.store, "DetachUserPolicy", s.detachUserPolicy),
+		state.ReadOperation(s.store, "ListAttachedUserPolicies", s.listAttachedUserPolicies),
 	}
 }
 
@@ -192,8 +170,8 @@ func (s *IAM) authorizeRequest(ctx context.Context, op string, in any) error {
 
 // requestResource is the ARN of the entity that in names, and its tags.
 func (s *IAM) requestResource(in any) (string, map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	path := wire.Member(in, "Path")
 	if path == "" {
 		path = "/"

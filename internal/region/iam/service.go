@@ -5,14 +5,12 @@
 package iam
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
@@ -36,8 +34,8 @@ type Config struct {
 type IAM struct {
 	cfg Config
 
-	mu sync.Mutex
-	st serviceState
+	st    serviceState
+	store *state.Store
 }
 
 // serviceState is what is kept over a restart. Every map is by name, but Policies by ARN and Sessions by access key id.
@@ -111,7 +109,8 @@ func New(cfg Config) (*IAM, error) {
 		Policies: map[string]*managedPolicy{},
 		Sessions: map[string]*roleSession{},
 	}}
-	if err := cfg.State.Load("iam", &s.st); err != nil {
+	s.store = &state.Store{Name: "iam", Backend: cfg.State, State: &s.st}
+	if err := s.store.Load(); err != nil {
 		return nil, err
 	}
 
@@ -119,13 +118,7 @@ func New(cfg Config) (*IAM, error) {
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *IAM) SaveTo(to state.Backend) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return to.Save("iam", s.st)
-}
-
-func (s *IAM) saveState() error { return s.cfg.State.Save("iam", s.st) }
+func (s *IAM) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 // newUniqueID makes a unique id such as AROA… of the given length.
 func (s *IAM) newUniqueID(prefix string, length int) (string, error) {
@@ -178,8 +171,8 @@ func (s *IAM) FindKey(id string) (wire.AccessKey, bool) {
 		}, true
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	if v, ok := s.st.Sessions[id]; ok {
 		return wire.AccessKey{
 			Secret:  v.Secret,
@@ -233,8 +226,22 @@ func (s *IAM) issueCredentials(
 	life time.Duration,
 	policies []string,
 ) (Credentials, wire.Caller, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var c Credentials
+	var who wire.Caller
+	err := s.store.Update(func() (err error) {
+		c, who, err = s.newSession(roleName, sessionName, life, policies)
+		return err
+	})
+
+	return c, who, err
+}
+
+// newSession adds a session to the state and returns its credentials and its caller. The caller holds the store's lock.
+func (s *IAM) newSession(
+	roleName, sessionName string,
+	life time.Duration,
+	policies []string,
+) (Credentials, wire.Caller, error) {
 	r, err := s.findRole(roleName)
 	if err != nil {
 		return Credentials{}, wire.Caller{}, err
@@ -283,7 +290,7 @@ func (s *IAM) issueCredentials(
 		SecretAccessKey: v.Secret,
 		Token:           v.Token,
 		Expiration:      v.Expires,
-	}, who, s.saveState()
+	}, who, nil
 }
 
 // InstanceProfileInfo is what a service that launches instances needs to know of an instance profile.
@@ -293,8 +300,8 @@ type InstanceProfileInfo struct {
 
 // InstanceProfile finds an instance profile by its name or ARN.
 func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	name := nameOrARN
 	if strings.HasPrefix(nameOrARN, "arn:") {
 		name = nameOrARN[strings.LastIndex(nameOrARN, "/")+1:]
@@ -310,35 +317,12 @@ func (s *IAM) InstanceProfile(nameOrARN string) (InstanceProfileInfo, bool) {
 
 // RoleARN is the ARN of the role of that name, for iam:PassRole checks.
 func (s *IAM) RoleARN(name string) (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	r, ok := s.st.Roles[name]
 	if !ok {
 		return "", false
 	}
 
 	return r.roleARN(s), true
-}
-
-// writeOperation makes an operation that changes state, which is saved if it succeeds.
-func writeOperation[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		out, err := do(in)
-		if err != nil {
-			return nil, err
-		}
-
-		return out, s.saveState()
-	})
-}
-
-// readOperation makes an operation that changes nothing.
-func readOperation[I, O any](s *IAM, name string, do func(*I) (*O, error)) wire.Op {
-	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return do(in)
-	})
 }

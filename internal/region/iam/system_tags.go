@@ -6,8 +6,13 @@ import "maps"
 
 // Mark puts tags on a role that only AWS itself may put there: their keys begin with aws:.
 func (s *IAM) Mark(role string, tags map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
+		s.addSystemTags(role, tags)
+		return nil
+	})
+}
+
+func (s *IAM) addSystemTags(role string, tags map[string]string) {
 	r, ok := s.st.Roles[role]
 	if !ok {
 		return
@@ -17,5 +22,5 @@ func (s *IAM) Mark(role string, tags map[string]string) {
 	maps.Copy(own, r.Tags)
 	maps.Copy(own, tags)
 	r.Tags = own
-	_ = s.saveState() // a state that cannot be saved shows at the next change
+	s.store.MarkChanged()
 }

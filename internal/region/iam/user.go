@@ -66,8 +66,6 @@ func (s *IAM) createUser(in *iam.CreateUserInput) (*iam.CreateUserOutput, error)
 
 // getUser answers with the caller where no name is given.
 func (s *IAM) getUser(ctx context.Context, in *iam.GetUserInput) (*iam.GetUserOutput, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	caller := wire.CallerFrom(ctx)
 	if in.UserName == nil {
 		if caller.Root {
@@ -154,8 +152,6 @@ func (s *IAM) createAccessKey(
 	ctx context.Context,
 	in *iam.CreateAccessKeyInput,
 ) (*iam.CreateAccessKeyOutput, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
@@ -190,15 +186,13 @@ func (s *IAM) createAccessKey(
 			UserName:        new(u.Name),
 			CreateDate:      new(k.Created),
 		},
-	}, s.saveState()
+	}, nil
 }
 
 func (s *IAM) deleteAccessKey(
 	ctx context.Context,
 	in *iam.DeleteAccessKeyInput,
 ) (*iam.DeleteAccessKeyOutput, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
@@ -210,15 +204,13 @@ func (s *IAM) deleteAccessKey(
 
 	delete(u.Keys, *in.AccessKeyId)
 
-	return &iam.DeleteAccessKeyOutput{}, s.saveState()
+	return &iam.DeleteAccessKeyOutput{}, nil
 }
 
 func (s *IAM) updateAccessKey(
 	ctx context.Context,
 	in *iam.UpdateAccessKeyInput,
 ) (*iam.UpdateAccessKeyOutput, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err
@@ -231,15 +223,13 @@ func (s *IAM) updateAccessKey(
 
 	k.Active = *in.Status == iam.StatusTypeActive
 
-	return &iam.UpdateAccessKeyOutput{}, s.saveState()
+	return &iam.UpdateAccessKeyOutput{}, nil
 }
 
 func (s *IAM) listAccessKeys(
 	ctx context.Context,
 	in *iam.ListAccessKeysInput,
 ) (*iam.ListAccessKeysOutput, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	u, err := s.findUserOrCaller(ctx, in.UserName)
 	if err != nil {
 		return nil, err

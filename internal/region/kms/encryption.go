@@ -23,8 +23,8 @@ func (s *Service) findUsableKey(
 	action string,
 	encryption map[string]string,
 ) (*key, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	k, err := s.findKey(id)
 	if err != nil {
 		return nil, err
@@ -175,10 +175,10 @@ func (s *Service) findCiphertextKey(
 	}
 
 	id := string(blob[:idLength])
-	s.mu.Lock()
+	s.store.Lock()
 	_, unknown := s.findKey(&id)
 	named, err := s.findKey(want)
-	s.mu.Unlock()
+	s.store.Unlock()
 
 	switch {
 	case unknown != nil:

@@ -121,8 +121,8 @@ func (s *Service) UseKey(
 	action, name, via string,
 	encryption map[string]string,
 ) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.store.Lock()
+	defer s.store.Unlock()
 	k, err := s.findKey(&name)
 	if err != nil {
 		return "", err

@@ -16,7 +16,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go/service/kms"
@@ -39,8 +38,8 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	mu sync.Mutex
-	st serviceState
+	st    serviceState
+	store *state.Store
 }
 
 type serviceState struct {
@@ -80,7 +79,9 @@ type grant struct {
 // New loads the keys of a region, or begins with none.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, st: serviceState{Keys: map[string]*key{}, Aliases: map[string]*alias{}}}
-	return s, cfg.State.Load("kms", &s.st)
+	s.store = &state.Store{Name: "kms", Backend: cfg.State, State: &s.st}
+
+	return s, s.store.Load()
 }
 
 // Wire is the service as the wire layer serves it.
@@ -92,51 +93,41 @@ func (s *Service) Wire() wire.Service {
 		Target:    "TrentService",
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation("CreateKey", s.createKey), wire.Operation("DescribeKey", s.describeKey),
-			wire.Operation("ListKeys", s.listKeys), wire.Operation("ListAliases", s.listAliases),
-			wire.Operation(
-				"CreateAlias",
-				s.createAlias,
-			), wire.Operation("UpdateAlias", s.updateAlias), wire.Operation("DeleteAlias", s.deleteAlias),
-			wire.Operation(
-				"TagResource",
-				s.tagResource,
-			), wire.Operation("UntagResource", s.untagResource), wire.Operation("ListResourceTags", s.listResourceTags),
-			wire.Operation(
-				"EnableKeyRotation",
-				s.enableKeyRotation,
-			), wire.Operation("DisableKeyRotation", s.disableKeyRotation), wire.Operation("GetKeyRotationStatus", s.getKeyRotationStatus),
-			wire.Operation("GetKeyPolicy", s.getKeyPolicy), wire.Operation("PutKeyPolicy", s.putKeyPolicy),
-			wire.Operation(
-				"ScheduleKeyDeletion",
-				s.scheduleKeyDeletion,
-			), wire.Operation("CancelKeyDeletion", s.cancelKeyDeletion),
-			wire.Operation("EnableKey", s.enableKey), wire.Operation("DisableKey", s.disableKey),
-			wire.Operation("Encrypt", s.encrypt), wire.Operation("Decrypt", s.decrypt),
-			wire.Operation(
-				"GenerateDataKey",
-				s.generateDataKey,
-			), wire.Operation("GenerateDataKeyWithoutPlaintext", s.generateDataKeyWithoutPlaintext),
-			wire.Operation(
-				"ReEncrypt",
-				s.reEncrypt,
-			), wire.Operation("GenerateRandom", s.generateRandom), wire.Operation("UpdateKeyDescription", s.updateKeyDescription),
-			wire.Operation(
-				"CreateGrant",
-				s.createGrant,
-			), wire.Operation("ListGrants", s.listGrants), wire.Operation("RevokeGrant", s.revokeGrant),
+			state.WriteOperationContext(s.store, "CreateKey", s.createKey),
+			state.ReadOperationContext(s.store, "DescribeKey", s.describeKey),
+			state.ReadOperationContext(s.store, "ListKeys", s.listKeys),
+			state.ReadOperationContext(s.store, "ListAliases", s.listAliases),
+			state.WriteOperationContext(s.store, "CreateAlias", s.createAlias),
+			state.WriteOperationContext(s.store, "UpdateAlias", s.updateAlias),
+			state.WriteOperationContext(s.store, "DeleteAlias", s.deleteAlias),
+			state.WriteOperationContext(s.store, "TagResource", s.tagResource),
+			state.WriteOperationContext(s.store, "UntagResource", s.untagResource),
+			state.ReadOperationContext(s.store, "ListResourceTags", s.listResourceTags),
+			state.WriteOperationContext(s.store, "EnableKeyRotation", s.enableKeyRotation),
+			state.WriteOperationContext(s.store, "DisableKeyRotation", s.disableKeyRotation),
+			state.ReadOperationContext(s.store, "GetKeyRotationStatus", s.getKeyRotationStatus),
+			state.ReadOperationContext(s.store, "GetKeyPolicy", s.getKeyPolicy),
+			state.WriteOperationContext(s.store, "PutKeyPolicy", s.putKeyPolicy),
+			state.WriteOperationContext(s.store, "ScheduleKeyDeletion", s.scheduleKeyDeletion),
+			state.WriteOperationContext(s.store, "CancelKeyDeletion", s.cancelKeyDeletion),
+			state.WriteOperationContext(s.store, "EnableKey", s.enableKey),
+			state.WriteOperationContext(s.store, "DisableKey", s.disableKey),
+			wire.Operation("Encrypt", s.encrypt),
+			wire.Operation("Decrypt", s.decrypt),
+			wire.Operation("GenerateDataKey", s.generateDataKey),
+			wire.Operation("GenerateDataKeyWithoutPlaintext", s.generateDataKeyWithoutPlaintext),
+			wire.Operation("ReEncrypt", s.reEncrypt),
+			wire.Operation("GenerateRandom", s.generateRandom),
+			state.WriteOperationContext(s.store, "UpdateKeyDescription", s.updateKeyDescription),
+			state.WriteOperationContext(s.store, "CreateGrant", s.createGrant),
+			state.ReadOperationContext(s.store, "ListGrants", s.listGrants),
+			state.WriteOperationContext(s.store, "RevokeGrant", s.revokeGrant),
 		},
 	}
 }
 
 // SaveTo writes what the service knows to another place, for a snapshot.
-func (s *Service) SaveTo(to state.Backend) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return to.Save("kms", s.st)
-}
-
-func (s *Service) saveState() error { return s.cfg.State.Save("kms", s.st) }
+func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
 func (s *Service) keyARN(id string) string {
 	return "arn:aws:kms:" + s.cfg.Region + ":" + s.cfg.Account + ":key/" + id
@@ -159,7 +150,7 @@ func stringValues(m map[string]*string) map[string]string {
 	return out
 }
 
-// findKey returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds mu.
+// findKey returns the key that a client names by id, ARN, alias or alias's ARN. The caller holds the store's lock.
 func (s *Service) findKey(name *string) (*key, error) {
 	id := stringValue(name)
 	if _, rest, ok := strings.Cut(id, ":"+s.cfg.Account+":"); ok {
@@ -190,11 +181,9 @@ func (s *Service) findKey(name *string) (*key, error) {
 	return k, nil
 }
 
-// withKey finds a key, asks whether the caller may do an action on it and calls f under the lock, then saves what f
-// changed. Only DescribeKey and the operations on aliases take an alias, as in AWS.
+// withKey finds a key, checks whether the caller may do an action on it, and calls f. Only DescribeKey and DeleteAlias
+// accept an alias, as in AWS. The caller holds the store's lock.
 func (s *Service) withKey(ctx context.Context, name *string, action string, f func(*key) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if strings.Contains(stringValue(name), "alias/") && action != "DescribeKey" && action != "DeleteAlias" {
 		return wire.Errorf(
 			"NotFoundException",
@@ -212,17 +201,7 @@ func (s *Service) withKey(ctx context.Context, name *string, action string, f fu
 		return err
 	}
 
-	if err := f(k); err != nil {
-		return err
-	}
-
-	for _, verb := range []string{"Describe", "Get", "List"} {
-		if strings.HasPrefix(action, verb) {
-			return nil
-		}
-	}
-
-	return s.saveState()
+	return f(k)
 }
 
 // checkUsable refuses work with a key that is disabled or waits for its deletion.

@@ -6,8 +6,13 @@ import "maps"
 
 // Mark puts tags on a key that only AWS itself may put there: their keys begin with aws:.
 func (s *Service) Mark(id string, tags map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
+		s.addSystemTags(id, tags)
+		return nil
+	})
+}
+
+func (s *Service) addSystemTags(id string, tags map[string]string) {
 	k, ok := s.st.Keys[id]
 	if !ok {
 		return
@@ -20,5 +25,5 @@ func (s *Service) Mark(id string, tags map[string]string) {
 
 	maps.Copy(own, tags)
 	k.Tags = own
-	_ = s.saveState() // a state that cannot be saved shows at the next change
+	s.store.MarkChanged()
 }

@@ -8,9 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -34,7 +33,8 @@ type Config struct {
 
 // Service is S3 in one region. Its methods may be called from several goroutines.
 type Service struct {
-	cfg Config
+	cfg   Config
+	files state.Dir // of cfg.Dir
 
 	mu          sync.RWMutex
 	buckets     map[string]*bucket
@@ -79,6 +79,7 @@ type multipartUpload struct {
 // New opens the folder and loads what it holds.
 func New(cfg Config) (*Service, error) {
 	s := &Service{
+		files:       state.Dir(cfg.Dir),
 		cfg:         cfg,
 		buckets:     map[string]*bucket{},
 		mountedDirs: map[string]string{},
@@ -95,12 +96,12 @@ func New(cfg Config) (*Service, error) {
 
 	for _, e := range entries {
 		b, err := s.loadBucket(e.Name())
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // killed while making or removing it
-		}
-
 		if err != nil {
 			return nil, err
+		}
+
+		if b == nil {
+			continue
 		}
 
 		if err := s.refreshAccess(b); err != nil {
@@ -113,34 +114,27 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
+// indexName is the name under which [state.Dir] keeps a bucket: its file is <bucket>/index.json.
+func indexName(bucket string) string { return filepath.Join(bucket, "index") }
+
+// loadBucket reads a bucket's index; nil if the folder has none, because the region was killed while it created or
+// removed the bucket.
 func (s *Service) loadBucket(name string) (*bucket, error) {
 	var b bucket
-	path := filepath.Join(s.cfg.Dir, name, "index.json")
-	data, err := os.ReadFile(path)
-	if err != nil {
+	if err := s.files.Load(indexName(name), &b); err != nil {
 		return nil, fmt.Errorf("read bucket %s: %w", name, err)
 	}
 
-	if err := json.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("read bucket %s: %w", path, err)
+	if b.Name == "" {
+		return nil, nil //nolint:nilnil // no bucket and no error
 	}
 
 	return &b, nil
 }
 
-// saveBucket writes a bucket's index, whole or not at all. The caller holds mu.
+// saveBucket writes a bucket's index, atomically. The caller holds mu.
 func (s *Service) saveBucket(b *bucket) error {
-	data, err := json.Marshal(b)
-	if err != nil {
-		return fmt.Errorf("save bucket %s: %w", b.Name, err)
-	}
-
-	path := filepath.Join(s.bucketDir(b.Name), "index.json")
-	if err := os.WriteFile(path+".tmp", data, 0o600); err != nil {
-		return fmt.Errorf("save bucket %s: %w", b.Name, err)
-	}
-
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err := s.files.Save(indexName(b.Name), b); err != nil {
 		return fmt.Errorf("save bucket %s: %w", b.Name, err)
 	}
 

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go/service/ssm"
@@ -30,7 +29,7 @@ type Config struct {
 type Service struct {
 	cfg Config
 
-	mu         sync.Mutex
+	store      *state.Store
 	parameters map[string]parameter
 }
 
@@ -44,7 +43,9 @@ type parameter struct {
 // New loads the parameters of a region, or begins with the public ones.
 func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, parameters: map[string]parameter{}}
-	return s, cfg.State.Load("ssm", &s.parameters)
+	s.store = &state.Store{Name: "ssm", Backend: cfg.State, State: &s.parameters}
+
+	return s, s.store.Load()
 }
 
 // Wire is the service as the wire layer serves it.
@@ -56,14 +57,11 @@ func (s *Service) Wire() wire.Service {
 		Target:    "AmazonSSM",
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation(
-				"GetParameter",
-				s.getParameter,
-			), wire.Operation("GetParameters", s.getParameters), wire.Operation("GetParametersByPath", s.getParametersByPath),
-			wire.Operation(
-				"PutParameter",
-				s.putParameter,
-			), wire.Operation("DeleteParameter", s.deleteParameter),
+			state.ReadOperationContext(s.store, "GetParameter", s.getParameter),
+			state.ReadOperationContext(s.store, "GetParameters", s.getParameters),
+			state.ReadOperationContext(s.store, "GetParametersByPath", s.getParametersByPath),
+			state.WriteOperationContext(s.store, "PutParameter", s.putParameter),
+			state.WriteOperationContext(s.store, "DeleteParameter", s.deleteParameter),
 		},
 	}
 }
@@ -81,7 +79,7 @@ func (s *Service) authorizeParameter(ctx context.Context, action, name string) e
 	return wire.Authorize(ctx, wire.Check{Action: "ssm:" + action, Resource: s.parameterARN(name)})
 }
 
-// findParameter returns a parameter. The caller holds mu.
+// findParameter returns a parameter. The caller holds the store's lock.
 func (s *Service) findParameter(name string) (*ssm.Parameter, bool) {
 	p, ok := s.parameters[name]
 	if value, public := s.cfg.Public[name]; public {
@@ -108,8 +106,6 @@ func (s *Service) getParameter(
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	p, ok := s.findParameter(*in.Name)
 	if !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
@@ -123,8 +119,6 @@ func (s *Service) getParameters(
 	in *ssm.GetParametersInput,
 ) (*ssm.GetParametersOutput, error) {
 	out := &ssm.GetParametersOutput{Parameters: []*ssm.Parameter{}, InvalidParameters: []*string{}}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 
 	for _, name := range in.Names {
 		if err := s.authorizeParameter(ctx, "GetParameters", *name); err != nil {
@@ -150,8 +144,6 @@ func (s *Service) getParametersByPath(
 	}
 
 	prefix := strings.TrimSuffix(*in.Path, "/") + "/"
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	names := map[string]bool{}
 
 	for _, all := range [][]string{slices.Collect(maps.Keys(s.parameters)), slices.Collect(maps.Keys(s.cfg.Public))} {
@@ -197,8 +189,6 @@ func (s *Service) putParameter(
 		return nil, wire.Errorf("UnsupportedParameterType", "This region keeps no SecureString parameters.")
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	old, exists := s.parameters[*in.Name]
 	if exists && (in.Overwrite == nil || !*in.Overwrite) {
 		return nil, wire.Errorf(
@@ -215,12 +205,9 @@ func (s *Service) putParameter(
 	}
 
 	return &ssm.PutParameterOutput{
-			Version: new(old.Version + 1),
-			Tier:    new(ssm.ParameterTierStandard),
-		}, s.cfg.State.Save(
-			"ssm",
-			s.parameters,
-		)
+		Version: new(old.Version + 1),
+		Tier:    new(ssm.ParameterTierStandard),
+	}, nil
 }
 
 func (s *Service) deleteParameter(
@@ -231,13 +218,11 @@ func (s *Service) deleteParameter(
 		return nil, err
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, ok := s.parameters[*in.Name]; !ok {
 		return nil, wire.Errorf("ParameterNotFound", "")
 	}
 
 	delete(s.parameters, *in.Name)
 
-	return &ssm.DeleteParameterOutput{}, s.cfg.State.Save("ssm", s.parameters)
+	return &ssm.DeleteParameterOutput{}, nil
 }

@@ -29,7 +29,7 @@ type Store struct {
 	State   any     // pointer to the service's state, saved as JSON
 
 	// ApplyDueTransitions brings the state up to the clock, such as from pending to available. It runs first in
-	// each method except Peek, under the lock. nil if the service has no such transitions.
+	// each method except Lock, under the lock. nil if the service has no such transitions.
 	ApplyDueTransitions func()
 	// OnChange runs after each change, without the lock. It must not block. nil for none.
 	OnChange func()
@@ -56,13 +56,12 @@ func (b *Store) SaveTo(to Backend) error {
 	return b.WithLock(func() error { return to.Save(b.Name, b.State) })
 }
 
-// Peek runs f under the lock and nothing else: no due transition is applied and nothing is saved. It is meant for reads
-// that must not depend on the clock, and for data that is kept next to the state but not saved.
-func (b *Store) Peek(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f()
-}
+// Lock locks the state and does nothing else: no due transition is applied, and Unlock saves nothing. It is meant for
+// short reads that must not depend on the clock, and for data that a service keeps next to its state without saving it.
+func (b *Store) Lock() { b.mu.Lock() }
+
+// Unlock ends [Store.Lock].
+func (b *Store) Unlock() { b.mu.Unlock() }
 
 // View runs f, which only reads, under the lock. A transition that was due is saved; if that fails, the next call of
 // another method tries again and returns the error.
@@ -135,6 +134,20 @@ func ReadOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wir
 // what do returns.
 func WriteOperation[I, O any](b *Store, name string, do func(*I) (*O, error)) wire.Op {
 	return wire.Operation(name, func(_ context.Context, in *I) (*O, error) { return RunWrite(b, do, in) })
+}
+
+// ReadOperationContext is [ReadOperation] for a function that needs the request's context.
+func ReadOperationContext[I, O any](b *Store, name string, do func(context.Context, *I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) {
+		return RunRead(b, func(in *I) (*O, error) { return do(ctx, in) }, in)
+	})
+}
+
+// WriteOperationContext is [WriteOperation] for a function that needs the request's context.
+func WriteOperationContext[I, O any](b *Store, name string, do func(context.Context, *I) (*O, error)) wire.Op {
+	return wire.Operation(name, func(ctx context.Context, in *I) (*O, error) {
+		return RunWrite(b, func(in *I) (*O, error) { return do(ctx, in) }, in)
+	})
 }
 
 // RunRead runs do under the lock and returns a copy of its answer, so that the answer can be encoded without the lock.
