@@ -8,14 +8,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of kinds in docs/architecture.md")
+var update = flag.Bool("update", false, "write the generated tables of docs/architecture.md")
 
 // piece is a part of a file that belongs to one kind.
 type piece struct {
@@ -23,8 +22,8 @@ type piece struct {
 	lines int
 }
 
-// TestKindsTable holds the promise of docs/architecture.md: a kind of resource is one shape in one file and one driver in
-// one file. The table there, with line counts, is made here.
+// TestKindsTable checks that each kind of resource has one shape in one file and one driver in one file, and compares the
+// table of kinds in docs/architecture.md, with line counts; -update writes it.
 func TestKindsTable(t *testing.T) {
 	shapes, order := kindShapes(t)
 	drivers := kindDrivers(t)
@@ -39,33 +38,17 @@ func TestKindsTable(t *testing.T) {
 		s := shapes[name]
 		fmt.Fprintf(&table, "| %s | `awskind/%s` | %d | `driver/%s` | %d |\n", name, s.file, s.lines, d[0].file, d[0].lines)
 	}
-	const begin, end = "<!-- kinds: made by internal/repocheck -->\n", "<!-- end of kinds -->"
-	path := filepath.Join(root, "docs/architecture.md")
-	doc, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(doc), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s lacks the markers of the table", path)
-	}
-	want := before + begin + table.String() + end + after
-	if *update && !t.Failed() {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want != string(doc) {
-		t.Errorf("the table of kinds in %s is old: go test ./internal/repocheck -update", path)
-	}
+	checkGenerated(t, "docs/architecture.md", "kinds", table.String())
 }
 
 // kindShapes finds the structs of package awskind that are kinds, with the lines of the struct and of its Kind method.
 func kindShapes(t *testing.T) (map[string]piece, []string) {
 	t.Helper()
-	sizes, kinds, order := map[string]int{}, map[string]piece{}, []string(nil)
+	sizes := map[string]int{}
+	kinds := map[string]piece{}
+
+	var order []string
+
 	inFolder(t, "internal/infra/awskind", func(file string, fset *token.FileSet, f *ast.File) {
 		for _, d := range f.Decls {
 			switch d := d.(type) {
