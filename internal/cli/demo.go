@@ -16,8 +16,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go/middleware"
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 	"github.com/slipway-k8s/slipway/internal/region"
 )
 
@@ -224,6 +226,7 @@ func (d *demoRunner) waitForAPI(ctx context.Context) error {
 				"",
 			),
 		),
+		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}),
 	)
 	if err != nil {
 		return fmt.Errorf("find the region's settings: %w", err)

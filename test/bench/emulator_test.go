@@ -17,10 +17,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 )
 
 func testConfig(url string) sdk.Config {
-	return sdk.Config{Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", "")}
+	cfg := awstest.NewConfig(url, "us-east-1", credentials.NewStaticCredentialsProvider("test", "test", ""))
+	cfg.RetryMaxAttempts = 0
+
+	return cfg
 }
 
 func makeBucket(t *testing.T, url, name string) {

@@ -21,6 +21,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
 const (
@@ -123,7 +126,8 @@ func (l *environment) startRegion() {
 		l.env[name] = strings.Trim(value, "'")
 	}
 	cfg, err := config.LoadDefaultConfig(l.t.Context(), config.WithRegion(region), config.WithBaseEndpoint(l.env["AWS_ENDPOINT_URL"]),
-		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(l.env["AWS_ACCESS_KEY_ID"], l.env["AWS_SECRET_ACCESS_KEY"], "")))
+		config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(l.env["AWS_ACCESS_KEY_ID"], l.env["AWS_SECRET_ACCESS_KEY"], "")),
+		config.WithAPIOptions([]func(*middleware.Stack) error{awsfix.AddBodyMiddleware}))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -18,9 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/smithy-go/middleware"
 
-	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 )
 
 // scriptPath starts and stops moto; its path is relative to the root of the repository.
@@ -65,10 +64,10 @@ func StartShared(t, owner *testing.T) aws.Config {
 		}
 	})
 	url := "http://127.0.0.1:" + port
-	return aws.Config{
-		Region: "us-east-1", BaseEndpoint: &url, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-		APIOptions: []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
-	}
+	cfg := awstest.NewConfig(url, "us-east-1", credentials.NewStaticCredentialsProvider("test", "test", ""))
+	cfg.RetryMaxAttempts = 0
+
+	return cfg
 }
 
 // FindImage is an image for amd64 that moto has. To list its images takes moto a second: ask once.

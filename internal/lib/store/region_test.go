@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/lib/store/storetest"
 	regions3 "github.com/slipway-k8s/slipway/internal/region/s3"
@@ -30,10 +30,8 @@ func TestS3AgainstRegion(t *testing.T) {
 		endpoint.Serve(w, r, "id", nil)
 	}))
 	t.Cleanup(srv.Close)
-	client := s3.NewFromConfig(aws.Config{
-		Region: "us-east-1", BaseEndpoint: &srv.URL,
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	creds := credentials.NewStaticCredentialsProvider("test", "test", "")
+	client := s3.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", creds))
 	bucket := testBucket()
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &bucket}); err != nil {
 		t.Fatal(err)

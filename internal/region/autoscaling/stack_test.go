@@ -20,6 +20,7 @@ import (
 	lb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/autoscaling"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
@@ -96,9 +97,9 @@ func newStack(tb testing.TB) *stack {
 func (s *stack) dial(tb testing.TB) {
 	tb.Helper()
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
-	s.ec2 = ec2client.New(ec2client.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	s.as = as.New(as.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.svc.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	s.lb = lb.New(lb.Options{Region: "eu-west-1", BaseEndpoint: aws.String(serve(tb, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.ec2 = ec2client.NewFromConfig(awstest.NewConfig(serve(tb, s.cloud.Wire()), "eu-west-1", creds))
+	s.as = as.NewFromConfig(awstest.NewConfig(serve(tb, s.svc.Wire()), "eu-west-1", creds))
+	s.lb = lb.NewFromConfig(awstest.NewConfig(serve(tb, s.elb.Wire()), "eu-west-1", creds))
 }
 
 func code(err error) string {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	client "github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -81,10 +81,7 @@ func dial(t *testing.T, s wire.Service) *client.Client {
 		e.Serve(w, r, "req-1", nil)
 	}))
 	t.Cleanup(server.Close)
-	return client.New(client.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), RetryMaxAttempts: 1,
-		Credentials: credentials.NewStaticCredentialsProvider("AKID", "SECRET", ""),
-	})
+	return client.NewFromConfig(awstest.NewConfig(server.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")))
 }
 
 // code is the AWS error code of err; empty for nil.

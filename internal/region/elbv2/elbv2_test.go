@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/elbv2"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -81,8 +82,8 @@ func newStack(t *testing.T) *stack {
 	}
 	cloud.SetLoadBalancers(s.elb.Balancers)
 	creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
-	s.ec2 = ec2client.New(ec2client.Options{Region: "us-east-1", BaseEndpoint: aws.String(serve(t, cloud.Wire())), Credentials: creds, RetryMaxAttempts: 1})
-	s.lb = lb.New(lb.Options{Region: "us-east-1", BaseEndpoint: aws.String(serve(t, s.elb.Wire())), Credentials: creds, RetryMaxAttempts: 1})
+	s.ec2 = ec2client.NewFromConfig(awstest.NewConfig(serve(t, cloud.Wire()), "us-east-1", creds))
+	s.lb = lb.NewFromConfig(awstest.NewConfig(serve(t, s.elb.Wire()), "us-east-1", creds))
 	ctx := t.Context()
 	s.vpc = *must[*ec2client.CreateVpcOutput](t)(s.ec2.CreateVpc(ctx, &ec2client.CreateVpcInput{CidrBlock: aws.String("10.0.0.0/16")})).Vpc.VpcId
 	for i, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1a"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -43,7 +44,7 @@ func open(t *testing.T, dir string, c *clock) (*iam.IAM, *awsiam.Client) {
 		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), root)), "id", nil)
 	}))
 	t.Cleanup(srv.Close)
-	return id, awsiam.New(awsiam.Options{Region: "us-east-1", BaseEndpoint: &srv.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAROOT", "s", "")})
+	return id, awsiam.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAROOT", "s", "")))
 }
 
 func fresh(t *testing.T) (*iam.IAM, *awsiam.Client) {

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 	v1iam "github.com/aws/aws-sdk-go/service/iam"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	regionkms "github.com/slipway-k8s/slipway/internal/region/kms"
 	"github.com/slipway-k8s/slipway/internal/region/state"
@@ -56,7 +57,7 @@ func newWorld(t *testing.T) world {
 			endpoint.Serve(rw, r.WithContext(wire.WithAuthorizer(wire.WithCaller(r.Context(), caller), id)), "id", nil)
 		}))
 		t.Cleanup(srv.Close)
-		return kms.New(kms.Options{BaseEndpoint: &srv.URL, Region: "us-east-1", RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")})
+		return kms.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")))
 	}
 	w.root, w.role = client(wire.Caller{Root: true, Account: "000000000000"}), client(w.caller)
 	return w

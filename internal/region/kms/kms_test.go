@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	regionkms "github.com/slipway-k8s/slipway/internal/region/kms"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -31,7 +32,7 @@ func serve(t *testing.T, dir string) *kms.Client {
 	endpoint := wire.NewEndpoint(svc.Wire())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { endpoint.Serve(w, r, "id", nil) }))
 	t.Cleanup(srv.Close)
-	return kms.New(kms.Options{BaseEndpoint: &srv.URL, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")})
+	return kms.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")))
 }
 
 func code(err error) string {

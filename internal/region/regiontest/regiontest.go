@@ -18,9 +18,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/smithy-go/middleware"
 
-	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/authz"
 	"github.com/slipway-k8s/slipway/internal/region/ec2"
 	"github.com/slipway-k8s/slipway/internal/region/fault"
@@ -78,12 +77,8 @@ func (r Region) CallCounts() map[string]int { return r.services.Server.Calls() }
 
 // AWSConfig reaches the region as the account's root.
 func (r Region) AWSConfig() aws.Config {
-	cfg := aws.Config{
-		Region:       RegionName,
-		BaseEndpoint: &r.URL,
-		Credentials:  credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""),
-		APIOptions:   []func(*middleware.Stack) error{awsfix.AddBodyMiddleware},
-	}
+	cfg := awstest.NewConfig(r.URL, RegionName, credentials.NewStaticCredentialsProvider(AccessKey, SecretKey, ""))
+	cfg.RetryMaxAttempts = 0
 	if r.client != nil {
 		cfg.HTTPClient = r.client
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	v1iam "github.com/aws/aws-sdk-go/service/iam"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/kms"
 	regions3 "github.com/slipway-k8s/slipway/internal/region/s3"
@@ -67,10 +68,10 @@ func newRegion(t *testing.T, secure func(*http.Request) bool) region {
 	}
 	root := credentials.NewStaticCredentialsProvider("AKIAROOT", "s", "")
 	client := func(c aws.CredentialsProvider) *s3.Client {
-		return s3.New(s3.Options{BaseEndpoint: &srv.URL, Region: "us-east-1", UsePathStyle: true, Credentials: c, RetryMaxAttempts: 1})
+		return s3.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", c), func(o *s3.Options) { o.UsePathStyle = true })
 	}
 	r.root, r.role = client(root), client(credentials.NewStaticCredentialsProvider(c.AccessKeyID, c.SecretAccessKey, c.Token))
-	r.kms = awskms.New(awskms.Options{BaseEndpoint: &srv.URL, Region: "us-east-1", Credentials: root})
+	r.kms = awskms.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", root))
 	bucket(t, r.root)
 	return r
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	regions3 "github.com/slipway-k8s/slipway/internal/region/s3"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -54,10 +55,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 		endpoint.Serve(w, r, "id", nil)
 	}))
 	t.Cleanup(srv.Close)
-	client := s3.New(s3.Options{
-		BaseEndpoint: &srv.URL, Region: "us-east-1", UsePathStyle: true,
-		Credentials: credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", ""),
-	})
+	client := s3.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")), func(o *s3.Options) { o.UsePathStyle = true })
 	return client, svc, srv.URL
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/server"
 	"github.com/slipway-k8s/slipway/internal/region/state"
@@ -85,15 +86,15 @@ func root() aws.CredentialsProvider {
 }
 
 func (r region) iamClient(c aws.CredentialsProvider) *awsiam.Client {
-	return awsiam.New(awsiam.Options{Region: "us-east-1", BaseEndpoint: &r.url, Credentials: c, RetryMaxAttempts: 1})
+	return awsiam.NewFromConfig(awstest.NewConfig(r.url, "us-east-1", c))
 }
 
 func (r region) stsClient(c aws.CredentialsProvider) *awssts.Client {
-	return awssts.New(awssts.Options{Region: "us-east-1", BaseEndpoint: &r.url, Credentials: c, RetryMaxAttempts: 1})
+	return awssts.NewFromConfig(awstest.NewConfig(r.url, "us-east-1", c))
 }
 
 func (r region) ec2Client(c aws.CredentialsProvider) *ec2.Client {
-	return ec2.New(ec2.Options{Region: "us-east-1", BaseEndpoint: &r.url, Credentials: c, RetryMaxAttempts: 1})
+	return ec2.NewFromConfig(awstest.NewConfig(r.url, "us-east-1", c))
 }
 
 func code(err error) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/ssm"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -31,7 +32,7 @@ func client(t *testing.T, dir string) *awsssm.Client {
 	endpoint := wire.NewEndpoint(svc.Wire())
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { endpoint.Serve(w, r, "id", nil) }))
 	t.Cleanup(srv.Close)
-	return awsssm.New(awsssm.Options{Region: "us-east-1", BaseEndpoint: &srv.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("a", "s", "")})
+	return awsssm.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("a", "s", "")))
 }
 
 func code(err error) string {

@@ -15,6 +15,7 @@ import (
 	awssts "github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/iam"
 	"github.com/slipway-k8s/slipway/internal/region/sts"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -43,7 +44,7 @@ func client(t *testing.T, i sts.CredentialIssuer, caller wire.Caller) *awssts.Cl
 		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), caller)), "id", nil)
 	}))
 	t.Cleanup(srv.Close)
-	return awssts.New(awssts.Options{Region: "us-east-1", BaseEndpoint: &srv.URL, RetryMaxAttempts: 1, Credentials: credentials.NewStaticCredentialsProvider("a", "s", "")})
+	return awssts.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("a", "s", "")))
 }
 
 func TestAssumeRole(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 	v1s3 "github.com/aws/aws-sdk-go/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -141,7 +142,7 @@ func TestS3ClientBodies(t *testing.T) {
 		return &v1s3.GetObjectOutput{Body: io.NopCloser(strings.NewReader("body")), ContentLength: new(int64(4)), Metadata: map[string]*string{"a": new("b")}}, nil
 	})
 	endpoint := serve(t, s3Service(put, get), rootKey(), time.Now)
-	client := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: creds(), UsePathStyle: true, RetryMaxAttempts: 1})
+	client := s3.NewFromConfig(awstest.NewConfig(endpoint, "us-east-1", creds()), func(o *s3.Options) { o.UsePathStyle = true })
 	body := strings.Repeat("slipway ", 40000)
 	for _, algorithm := range []s3types.ChecksumAlgorithm{"", s3types.ChecksumAlgorithmCrc32c, s3types.ChecksumAlgorithmSha1, s3types.ChecksumAlgorithmSha256, s3types.ChecksumAlgorithmCrc64nvme} {
 		out, err := client.PutObject(t.Context(), &s3.PutObjectInput{

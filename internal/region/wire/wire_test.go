@@ -27,6 +27,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -73,7 +74,7 @@ func ec2Service(ops ...wire.Op) wire.Service {
 }
 
 func ec2Client(endpoint string) *ec2.Client {
-	return ec2.New(ec2.Options{Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: creds(), RetryMaxAttempts: 1})
+	return ec2.NewFromConfig(awstest.NewConfig(endpoint, "us-east-1", creds()))
 }
 
 func code(err error) string {
@@ -137,7 +138,7 @@ func TestAutoScalingRoundTrip(t *testing.T) {
 		}),
 	}}
 	endpoint := serve(t, s, rootKey(), time.Now)
-	client := autoscaling.New(autoscaling.Options{Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: creds(), RetryMaxAttempts: 1})
+	client := autoscaling.NewFromConfig(awstest.NewConfig(endpoint, "us-east-1", creds()))
 	_, err := client.CreateAutoScalingGroup(t.Context(), &autoscaling.CreateAutoScalingGroupInput{
 		AutoScalingGroupName: new("g"), MinSize: new(int32(1)), MaxSize: new(int32(1)), TargetGroupARNs: []string{},
 		Tags: []astypes.Tag{{Key: new("k"), PropagateAtLaunch: new(true)}}, VPCZoneIdentifier: new("subnet-1"),
@@ -173,7 +174,7 @@ func TestJSONRoundTrip(t *testing.T) {
 		}),
 	}}
 	endpoint := serve(t, s, rootKey(), time.Now)
-	client := kms.New(kms.Options{Region: "us-east-1", BaseEndpoint: &endpoint, Credentials: creds(), RetryMaxAttempts: 1})
+	client := kms.NewFromConfig(awstest.NewConfig(endpoint, "us-east-1", creds()))
 	out, err := client.Encrypt(t.Context(), &kms.EncryptInput{KeyId: new("k"), Plaintext: []byte{0, 255}, EncryptionContext: map[string]string{"a": "b"}})
 	if err != nil || string(out.CiphertextBlob) != "x\x00\xff" {
 		t.Errorf("Encrypt = %+v, %v", out, err)
@@ -292,10 +293,7 @@ func TestSignatures(t *testing.T) {
 			if c.region != "" {
 				region = c.region
 			}
-			client := ec2.New(ec2.Options{
-				Region: region, BaseEndpoint: &endpoint, RetryMaxAttempts: 1,
-				Credentials: credentials.NewStaticCredentialsProvider(c.id, c.secret, c.token),
-			})
+			client := ec2.NewFromConfig(awstest.NewConfig(endpoint, region, credentials.NewStaticCredentialsProvider(c.id, c.secret, c.token)))
 			_, err := client.DeleteVpc(t.Context(), &ec2.DeleteVpcInput{VpcId: new("vpc-1")})
 			if code(err) != c.want || (c.want == "") != (err == nil) {
 				t.Errorf("got %v, want code %q", err, c.want)

@@ -5,7 +5,6 @@ package discovery
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -85,7 +84,7 @@ func (s imageSource) resolveID(ctx context.Context, want ImageRequest) (id, hint
 	if parameter, ok := strings.CutPrefix(name, ssmPrefix); ok {
 		out, err := s.parameters.GetParameter(ctx, &ssm.GetParameterInput{Name: &parameter})
 		if err = transport.Wrap(err, "read parameter %s", parameter); err != nil {
-			if e, ok := errors.AsType[transport.Error](err); !ok || !strings.Contains(e.Error(), "ParameterNotFound") {
+			if transport.ErrorCode(err) != "ParameterNotFound" {
 				return "", "", err
 			}
 

@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	astypes "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -195,8 +197,7 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 		ctx,
 		&autoscaling.DeleteAutoScalingGroupInput{AutoScalingGroupName: &t.id, ForceDelete: aws.Bool(true)},
 	)
-	if err = transport.Wrap(err, "delete auto scaling group %s", t.id); err != nil &&
-		!strings.Contains(err.Error(), "not found") {
+	if err = transport.Wrap(err, "delete auto scaling group %s", t.id); err != nil && !isGroupNotFound(err) {
 		if plan.ErrorClassOf(err) == plan.InUse {
 			return transport.NotYet("%w", err)
 		}
@@ -216,6 +217,12 @@ func (s *scalingDriver) deleteGroup(ctx context.Context, t task[awskind.AutoScal
 		t.reportWaiting("machines are going: " + strings.Join(ids, ", "))
 		return len(ids) == 0, nil
 	})
+}
+
+// isGroupNotFound reports whether err means that an auto scaling group does not exist. AWS has no code of its own for that.
+func isGroupNotFound(err error) bool {
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "not found")
 }
 
 // waitInService waits until the machines run; whether Kubernetes does is for validate to say.

@@ -4,29 +4,32 @@ package driver
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// callBatcher makes one call of many operations that AWS takes together. An operation waits until as many of its batch
-// have come as the plan has, or until nobody came for a while: something that one of them needs has failed.
+// callBatcher combines operations that AWS accepts together into one call. An operation waits until its batch has as many
+// items as the plan has operations for it, or until no item was added for [batchIdleTimeout]: then a resource that the
+// missing operations depend on has failed.
 type callBatcher[T any] struct {
-	// call carries out a batch and says for each item, in order, what came of it.
+	// call sends a batch and returns the result of each item, in the order of items.
 	call func(ctx context.Context, batch batchKey, items []T) []itemResult
 
 	mu       sync.Mutex
-	expected map[batchKey]int
+	expected map[batchKey]int // items that the plan still has for each batch
 	pending  map[batchKey]*pendingBatch[T]
 }
 
-// batchKey says which operations are one call.
+// batchKey names the operations that go into one call: those of one kind on one parent, such as a security group.
 type batchKey struct {
 	kind, parent string
 }
 
-// itemResult of one item.
+// itemResult is the result of one item.
 type itemResult struct {
 	made plan.StepResult
 	err  error
@@ -35,14 +38,14 @@ type itemResult struct {
 // pendingBatch is a batch that is not sent yet.
 type pendingBatch[T any] struct {
 	items   []T
-	results []chan itemResult
-	timer   *time.Timer
+	results []chan itemResult // one for each item
+	timer   *time.Timer       // sends the batch although it is incomplete
 }
 
-// batchIdleTimeout is how long a batch waits for an operation that the plan has and that does not come.
+// batchIdleTimeout is how long a batch waits for its next item.
 const batchIdleTimeout = 500 * time.Millisecond
 
-// expectItems tells how many operations of each batch will come.
+// expectItems sets how many items each batch will have.
 func (g *callBatcher[T]) expectItems(expect map[batchKey]int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -50,26 +53,27 @@ func (g *callBatcher[T]) expectItems(expect map[batchKey]int) {
 	g.pending = map[batchKey]*pendingBatch[T]{}
 }
 
-// submit adds item to its batch and returns what came of it.
+// submit adds item to its batch and returns its result. If ctx is cancelled before the batch is sent, item is withdrawn.
 func (g *callBatcher[T]) submit(ctx context.Context, key batchKey, item T) (plan.StepResult, error) {
-	answer := make(chan itemResult, 1)
-	g.enqueue(ctx, key, item, answer)
+	result := make(chan itemResult, 1)
+	g.enqueue(ctx, key, item, result)
 	select {
-	case o := <-answer:
-		return o.made, o.err
+	case r := <-result:
+		return r.made, r.err
 	case <-ctx.Done():
 	}
 
-	if g.withdrawItem(key, answer) {
+	if g.withdrawItem(key, result) {
 		return plan.StepResult{}, ctx.Err()
 	}
 
-	o := <-answer // it is on its way: what comes of it counts
+	r := <-result // the batch was sent: its result counts
 
-	return o.made, o.err
+	return r.made, r.err
 }
 
-func (g *callBatcher[T]) enqueue(ctx context.Context, key batchKey, item T, answer chan itemResult) {
+// enqueue adds item to its batch, and sends the batch if it is complete.
+func (g *callBatcher[T]) enqueue(ctx context.Context, key batchKey, item T, result chan itemResult) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.pending == nil {
@@ -83,26 +87,37 @@ func (g *callBatcher[T]) enqueue(ctx context.Context, key batchKey, item T, answ
 		b.timer = time.AfterFunc(batchIdleTimeout, func() { g.sendIncomplete(ctx, key, b) })
 	}
 
-	b.items, b.results = append(b.items, item), append(b.results, answer)
+	b.items = append(b.items, item)
+	b.results = append(b.results, result)
 	b.timer.Reset(batchIdleTimeout)
 	if len(b.items) >= g.expected[key] {
 		g.sendBatch(ctx, key, b)
 	}
 }
 
-// sendBatch closes a batch and has it carried out. The caller holds mu.
+// sendBatch closes a batch and sends it. The caller holds mu.
 func (g *callBatcher[T]) sendBatch(ctx context.Context, key batchKey, b *pendingBatch[T]) {
 	delete(g.pending, key)
-	g.expected[key] = max(0, g.expected[key]-len(b.items)) // what comes again comes alone
+	g.expected[key] = max(0, g.expected[key]-len(b.items)) // an item that is submitted again is sent alone
 	b.timer.Stop()
-	go func() {
-		for i, o := range g.call(context.WithoutCancel(ctx), key, b.items) {
-			b.results[i] <- o
-		}
-	}()
+	go g.deliverResults(context.WithoutCancel(ctx), key, b)
 }
 
-// sendIncomplete sends a batch that is not complete.
+// deliverResults sends a batch and gives each of its callers a result, also if call returns too few.
+func (g *callBatcher[T]) deliverResults(ctx context.Context, key batchKey, b *pendingBatch[T]) {
+	outcomes := g.call(ctx, key, b.items)
+	for i, result := range b.results {
+		if i < len(outcomes) {
+			result <- outcomes[i]
+			continue
+		}
+
+		err := fmt.Errorf("a call for %d items of %s returned %d results", len(b.items), key.kind, len(outcomes))
+		result <- itemResult{err: err}
+	}
+}
+
+// sendIncomplete sends a batch that lacks items.
 func (g *callBatcher[T]) sendIncomplete(ctx context.Context, key batchKey, b *pendingBatch[T]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,8 +126,8 @@ func (g *callBatcher[T]) sendIncomplete(ctx context.Context, key batchKey, b *pe
 	}
 }
 
-// withdrawItem takes an item out of a batch that is not sent yet.
-func (g *callBatcher[T]) withdrawItem(key batchKey, answer chan itemResult) bool {
+// withdrawItem removes the item that waits for result from its batch. It returns false if the batch was sent already.
+func (g *callBatcher[T]) withdrawItem(key batchKey, result chan itemResult) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	b := g.pending[key]
@@ -120,17 +135,13 @@ func (g *callBatcher[T]) withdrawItem(key batchKey, answer chan itemResult) bool
 		return false
 	}
 
-	for i, a := range b.results {
-		if a == answer {
-			b.items, b.results = append(
-				b.items[:i:i],
-				b.items[i+1:]...), append(
-				b.results[:i:i],
-				b.results[i+1:]...)
-
-			return true
-		}
+	i := slices.Index(b.results, result)
+	if i < 0 {
+		return false
 	}
 
-	return false
+	b.items = slices.Delete(slices.Clone(b.items), i, i+1)
+	b.results = slices.Delete(slices.Clone(b.results), i, i+1)
+
+	return true
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -156,9 +157,24 @@ func (c *Cloud) isForeign(a plan.ActualResource) bool {
 	return len(a.Resource.Kind().KeyProperties) == 0 // without a key it must have tags
 }
 
+// driverOf returns the driver of the kind of t's step.
+func (c *Cloud) driverOf(t plan.Task) (untypedDriver, error) {
+	d, ok := c.kinds[t.Step.Kind]
+	if !ok {
+		return untypedDriver{}, fmt.Errorf("no driver for resource kind %q", t.Step.Kind)
+	}
+
+	return d, nil
+}
+
 // Create implements [plan.Cloud].
 func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error) {
-	m, err := c.kinds[t.Step.Kind].create(ctx, t)
+	d, err := c.driverOf(t)
+	if err != nil {
+		return plan.StepResult{}, err
+	}
+
+	m, err := d.create(ctx, t)
 	if err == nil {
 		c.created.add(t.Step.Kind, m.ID)
 	}
@@ -168,17 +184,32 @@ func (c *Cloud) Create(ctx context.Context, t plan.Task) (plan.StepResult, error
 
 // Update implements [plan.Cloud].
 func (c *Cloud) Update(ctx context.Context, t plan.Task) (plan.StepResult, error) {
-	return c.kinds[t.Step.Kind].update(ctx, t)
+	d, err := c.driverOf(t)
+	if err != nil {
+		return plan.StepResult{}, err
+	}
+
+	return d.update(ctx, t)
 }
 
 // Delete implements [plan.Cloud].
 func (c *Cloud) Delete(ctx context.Context, t plan.Task) error {
-	return c.kinds[t.Step.Kind].remove(ctx, t)
+	d, err := c.driverOf(t)
+	if err != nil {
+		return err
+	}
+
+	return d.remove(ctx, t)
 }
 
 // WaitReady implements [plan.Cloud].
 func (c *Cloud) WaitReady(ctx context.Context, t plan.Task, m plan.StepResult) error {
-	return c.kinds[t.Step.Kind].waitReady(ctx, t, m)
+	d, err := c.driverOf(t)
+	if err != nil {
+		return err
+	}
+
+	return d.waitReady(ctx, t, m)
 }
 
 // explainInUse adds to err what uses id, if err means that id is in use. Other errors stay as they are.

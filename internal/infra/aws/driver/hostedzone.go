@@ -94,8 +94,7 @@ func registerHostedZones(c *Cloud, api zoneAPI, scope Scope) {
 		},
 		remove: func(ctx context.Context, t task[awskind.HostedZone]) error {
 			_, err := api.DeleteHostedZone(ctx, &route53.DeleteHostedZoneInput{Id: &t.id})
-			if err = transport.Wrap(err, "delete zone %s", t.have.Name); err != nil &&
-				strings.Contains(err.Error(), "HostedZoneNotEmpty") {
+			if err = transport.Wrap(err, "delete zone %s", t.have.Name); transport.ErrorCode(err) == "HostedZoneNotEmpty" {
 				return explainNotEmpty(ctx, api, t.id, err)
 			}
 

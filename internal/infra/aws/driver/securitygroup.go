@@ -4,12 +4,10 @@ package driver
 
 import (
 	"context"
-	"errors"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
@@ -72,18 +70,13 @@ func registerSecurityGroups(c *Cloud, api securityGroupAPI, scope Scope) {
 					},
 				},
 			)
-			if api, ok := errors.AsType[smithy.APIError](err); ok &&
-				api.ErrorCode() == "InvalidPermission.NotFound" {
-				err = nil // it came without one
+			if transport.ErrorCode(err) == "InvalidPermission.NotFound" {
+				err = nil // the group was created without that rule
 			}
 
-			return plan.StepResult{
-					ID: aws.ToString(out.GroupId),
-				}, transport.Wrap(
-					err,
-					"remove the rule that lets everything out of %s",
-					aws.ToString(out.GroupId),
-				)
+			id := aws.ToString(out.GroupId)
+
+			return plan.StepResult{ID: id}, transport.Wrap(err, "remove the rule of %s that allows all outgoing traffic", id)
 		},
 		update: func(ctx context.Context, t task[awskind.SecurityGroup]) (plan.StepResult, error) {
 			return keepIdentity(t), retagEC2(ctx, api, t.id, t.want.Tags, t.have.Tags)

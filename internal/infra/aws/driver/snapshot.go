@@ -4,7 +4,6 @@ package driver
 
 import (
 	"context"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
@@ -35,8 +34,7 @@ type snapshotDeleteAPI interface {
 func registerSnapshots(c *Cloud, api snapshotDeleteAPI) {
 	registerDriver(c, driver[Snapshot]{remove: func(ctx context.Context, t task[Snapshot]) error {
 		_, err := api.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &t.id})
-		if err = transport.Wrap(err, "delete %s", t.id); err != nil &&
-			strings.Contains(err.Error(), "InvalidSnapshot.InUse") {
+		if err = transport.Wrap(err, "delete %s", t.id); transport.ErrorCode(err) == "InvalidSnapshot.InUse" {
 			return transport.NewError("delete "+t.id+": an image was made of it: deregister that first", plan.InUse, err)
 		}
 

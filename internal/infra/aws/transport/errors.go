@@ -66,6 +66,15 @@ func MarkNotRetryable(err error, made string) error {
 	return Error{Op: made + " is made, but", class: plan.Unclassified, err: err}
 }
 
+// ErrorCode returns AWS's code of err, such as InvalidGroup.NotFound; it is empty for nil and for errors that are not AWS's.
+func ErrorCode(err error) string {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		return api.ErrorCode()
+	}
+
+	return ""
+}
+
 // classifyError is the one table from AWS's codes to classes; the first line that fits counts.
 func classifyError(err error) plan.ErrorClass {
 	api, ok := errors.AsType[smithy.APIError](err)

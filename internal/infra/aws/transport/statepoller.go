@@ -10,90 +10,138 @@ import (
 	"time"
 )
 
-// StatePoller waits for many things with one Describe call a round. S is what is known of one thing.
+// StatePoller waits for the states of many resources with one Describe call per round. S is the state of one resource.
+// The zero value with Describe is ready to use, and its methods may be called concurrently.
 type StatePoller[S any] struct {
-	// describe returns the states of ids; a thing that is gone is left out.
+	// Describe returns the states of the resources with ids. It leaves out resources that AWS does not know. Its error
+	// ends all waits of the round. It is set once, before the first wait.
 	Describe func(ctx context.Context, ids []string) (map[string]S, error)
 
 	mu      sync.Mutex
-	waiters map[string][]chan pollResult[S]
-	running bool
+	waiters map[string][]chan pollResult[S] // the waits of the next round, by id
+	active  int                             // calls of WaitUntil that have not returned
+	stop    context.CancelFunc              // ends the polling; nil while nothing polls
 }
 
+// pollResult is what one round found out about one resource.
 type pollResult[S any] struct {
 	state S
 	found bool
 	err   error
 }
 
-// The pace of looking: quick at first, for what takes a moment, then as AWS's own waiters do at most.
+// The first and the longest pause between two rounds. The first is short because some states change within a moment; the
+// longest is that of the SDK's own waiters.
 const (
 	minPollInterval = 100 * time.Millisecond
 	maxPollInterval = 5 * time.Second
 )
 
-// WaitUntil looks at id until done says so. done gets found=false once AWS does not know id (any more).
-func (b *StatePoller[S]) WaitUntil(
+// WaitUntil polls the state of id until done returns true or an error, which it returns. done gets found=false if AWS
+// does not know id. WaitUntil also returns errors of Describe and of ctx.
+func (p *StatePoller[S]) WaitUntil(
 	ctx context.Context,
 	id string,
 	done func(state S, found bool) (bool, error),
 ) error {
+	p.startPolling(ctx)
+	defer p.stopPolling()
+
 	for {
-		ch := b.addWaiter(ctx, id)
+		result := p.addWaiter(id)
 		select {
 		case <-ctx.Done():
+			p.removeWaiter(id, result)
 			return ctx.Err()
-		case s := <-ch:
-			if s.err != nil {
-				return s.err
+		case r := <-result:
+			if r.err != nil {
+				return r.err
 			}
 
-			if ok, err := done(s.state, s.found); ok || err != nil {
+			if ok, err := done(r.state, r.found); ok || err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// addWaiter asks for the next sighting of id, and sees to it that somebody looks.
-func (b *StatePoller[S]) addWaiter(ctx context.Context, id string) chan pollResult[S] {
-	ch := make(chan pollResult[S], 1)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.waiters == nil {
-		b.waiters = map[string][]chan pollResult[S]{}
+// startPolling counts a wait, and starts the polling with the first one. The polling outlives the cancellation of ctx,
+// because other waits may share it.
+func (p *StatePoller[S]) startPolling(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active++
+	if p.stop != nil {
+		return
 	}
 
-	b.waiters[id] = append(b.waiters[id], ch)
-	if !b.running {
-		b.running = true
-		go b.pollStates(context.WithoutCancel(ctx))
-	}
-
-	return ch
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	go p.pollStates(ctx)
 }
 
-// pollStates runs as long as somebody waits.
-func (b *StatePoller[S]) pollStates(ctx context.Context) {
-	for delay := minPollInterval; ; delay = min(delay*3/2, maxPollInterval) {
-		t := time.NewTimer(delay)
-		<-t.C
-		b.mu.Lock()
-		waiters := b.waiters
-		b.waiters = map[string][]chan pollResult[S]{}
+// stopPolling uncounts a wait, and ends the polling with the last one.
+func (p *StatePoller[S]) stopPolling() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.active--
+	if p.active == 0 {
+		p.stop()
+		p.stop = nil
+	}
+}
+
+// addWaiter returns a channel that receives the result of the next round for id.
+func (p *StatePoller[S]) addWaiter(id string) chan pollResult[S] {
+	result := make(chan pollResult[S], 1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiters == nil {
+		p.waiters = map[string][]chan pollResult[S]{}
+	}
+
+	p.waiters[id] = append(p.waiters[id], result)
+
+	return result
+}
+
+// removeWaiter takes a wait that was cancelled out of the next round.
+func (p *StatePoller[S]) removeWaiter(id string, result chan pollResult[S]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiters[id] = slices.DeleteFunc(p.waiters[id], func(c chan pollResult[S]) bool { return c == result })
+	if len(p.waiters[id]) == 0 {
+		delete(p.waiters, id)
+	}
+}
+
+// takeWaiters returns the waits of the next round and removes them. It returns none once ctx is cancelled: what waits then
+// waits for the polling that started after this one.
+func (p *StatePoller[S]) takeWaiters(ctx context.Context) map[string][]chan pollResult[S] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil
+	}
+
+	waiters := p.waiters
+	p.waiters = nil
+
+	return waiters
+}
+
+// pollStates describes what is waited for, round by round, until ctx is cancelled.
+func (p *StatePoller[S]) pollStates(ctx context.Context) {
+	for delay := minPollInterval; Sleep(ctx, delay) == nil; delay = min(delay*3/2, maxPollInterval) {
+		waiters := p.takeWaiters(ctx)
 		if len(waiters) == 0 {
-			b.running = false
-			b.mu.Unlock()
-			return
+			continue
 		}
 
-		b.mu.Unlock()
-		states, err := b.Describe(ctx, slices.Sorted(maps.Keys(waiters)))
-
+		states, err := p.Describe(ctx, slices.Sorted(maps.Keys(waiters)))
 		for id, list := range waiters {
-			s, found := states[id]
-			for _, ch := range list {
-				ch <- pollResult[S]{state: s, found: found, err: err}
+			state, found := states[id]
+			for _, result := range list {
+				result <- pollResult[S]{state: state, found: found, err: err}
 			}
 		}
 	}

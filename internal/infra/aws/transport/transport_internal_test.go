@@ -126,3 +126,36 @@ func TestWaitsShareTheirLooks(t *testing.T) {
 		time.Sleep(10 * time.Second) // it stops by itself when nobody waits
 	})
 }
+
+// TestPollingStopsWithItsWaiters checks that a poller makes no call for a wait that was cancelled.
+func TestPollingStopsWithItsWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		p := &StatePoller[string]{Describe: func(context.Context, []string) (map[string]string, error) {
+			calls.Add(1)
+			return map[string]string{"a": "pending"}, nil
+		}}
+		wait := func(ctx context.Context) error {
+			return p.WaitUntil(ctx, "a", func(string, bool) (bool, error) { return false, nil })
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a wait that was cancelled: %v", err)
+		}
+
+		before := calls.Load()
+		time.Sleep(20 * time.Second)
+		if after := calls.Load(); after != before {
+			t.Errorf("%d calls although nothing waits", after-before)
+		}
+
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_ = wait(ctx)
+		if calls.Load() == before {
+			t.Error("a later wait made no call")
+		}
+	})
+}
