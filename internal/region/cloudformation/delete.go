@@ -206,7 +206,7 @@ func (s *Service) findCreatedResource(ctx context.Context, j *handlerRequest) (b
 // findTagged are the ids of what has a tag, in EC2. Nobody's end may stop the search.
 func (s *Service) findTagged(ctx context.Context, key, value string) ([]string, error) {
 	out, err := s.callService(
-		context.WithoutCancel(s.withStackCaller(ctx, systemCaller())),
+		context.WithoutCancel(s.withStackCaller(ctx, wire.SystemCaller())),
 		"ec2",
 		"DescribeTags",
 		object{"Filters": []any{

@@ -539,8 +539,7 @@ func (s *Service) getTemplateSummary(
 
 // authorizeRequest asks IAM about the stack that a request names.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
-	caller := wire.CallerFrom(ctx)
-	if caller.Root || caller == (wire.Caller{}) {
+	if wire.CallerFrom(ctx).IsUnrestricted() {
 		return nil
 	}
 

@@ -5,6 +5,8 @@ package cloudformation
 import (
 	"fmt"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
 // tagSpecifications are the tags of a new resource as EC2 takes them.
@@ -373,7 +375,7 @@ func elasticIPType() resourceType {
 		},
 		findCreated: func(j *handlerRequest) (bool, error) {
 			out, err := j.engine.callService(
-				j.engine.withStackCaller(j.ctx, systemCaller()),
+				j.engine.withStackCaller(j.ctx, wire.SystemCaller()),
 				"ec2",
 				"DescribeAddresses",
 				object{"Filters": []any{

@@ -15,9 +15,6 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// systemCaller is the region itself: nothing is denied to it.
-func systemCaller() wire.Caller { return wire.Caller{} }
-
 // handlerMessage is a failure in CloudFormation's words.
 func handlerMessage(err error, token string) string {
 	if e, ok := errors.AsType[*callError](err); ok {

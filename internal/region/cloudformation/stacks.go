@@ -306,7 +306,7 @@ func (s *Service) deleteStack(ctx context.Context, in *sdk.DeleteStackInput) (*s
 
 		if st.Role != "" &&
 			in.RoleARN == nil { // whoever may delete the stack may have it deleted by the stack's role
-			if caller, err = s.stackCaller(wire.WithCaller(ctx, systemCaller()), st.Role); err != nil {
+			if caller, err = s.stackCaller(wire.WithCaller(ctx, wire.SystemCaller()), st.Role); err != nil {
 				return err
 			}
 		}

@@ -78,7 +78,7 @@ func dial(t *testing.T, s wire.Service) *client.Client {
 	t.Helper()
 	e := wire.NewEndpoint(s)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e.Serve(w, r, "req-1", nil)
+		e.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "req-1", nil)
 	}))
 	t.Cleanup(server.Close)
 	return client.NewFromConfig(awstest.NewConfig(server.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")))

@@ -24,7 +24,7 @@ func (s *IAM) Authorize(ctx context.Context, c wire.Check) error {
 // EvaluateIdentity evaluates the policies of the caller in ctx. Services with policies of their own join its answer with theirs.
 func (s *IAM) EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision {
 	caller := wire.CallerFrom(ctx)
-	if caller.Root || caller == (wire.Caller{}) {
+	if caller.IsUnrestricted() {
 		return authz.Decision{Allowed: true, Reason: "the account's root may do everything"}
 	}
 
@@ -86,7 +86,7 @@ func (s *IAM) BuildRequest(ctx context.Context, c wire.Check) authz.Request {
 }
 
 func (s *IAM) addCallerKeys(caller wire.Caller, keys map[string][]string) {
-	if caller == (wire.Caller{}) || caller == wire.AnonymousCaller() {
+	if caller.IsAnonymous() {
 		keys["aws:PrincipalType"] = []string{"Anonymous"}
 		return
 	}

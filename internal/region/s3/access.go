@@ -142,7 +142,7 @@ func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) erro
 // evaluateAccess joins the bucket's policy and the caller's own: either may allow, and a Deny in one of them wins.
 func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Check) error {
 	caller := wire.CallerFrom(ctx)
-	if s.cfg.Identities == nil || caller.Root || caller == (wire.Caller{}) {
+	if s.cfg.Identities == nil || caller.IsUnrestricted() {
 		return wire.Authorize(ctx, c)
 	}
 
@@ -151,7 +151,7 @@ func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Chec
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
 	byBucket := authz.Decide([]authz.Policy{a.policy}, r)
-	foreign := caller == wire.AnonymousCaller()
+	foreign := caller.IsAnonymous()
 
 	switch {
 	case byBucket.Denied:

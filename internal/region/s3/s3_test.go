@@ -52,7 +52,7 @@ func serve(t *testing.T, dir string) (*s3.Client, *regions3.Service, string) {
 			wire.WriteError(w, r, endpoint.Service, err, "id")
 			return
 		}
-		endpoint.Serve(w, r, "id", nil)
+		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "id", nil)
 	}))
 	t.Cleanup(srv.Close)
 	client := s3.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("AKIAEXAMPLE", "secret", "")), func(o *s3.Options) { o.UsePathStyle = true })

@@ -186,7 +186,7 @@ func (b *Store) Authorize(
 	in any,
 	questions func(input map[string]any) []wire.Check,
 ) error {
-	if caller := wire.CallerFrom(ctx); caller.Root || caller == (wire.Caller{}) {
+	if wire.CallerFrom(ctx).IsUnrestricted() {
 		return nil
 	}
 

@@ -37,19 +37,23 @@ func WithAuthorizer(ctx context.Context, a Authorizer) context.Context {
 	return context.WithValue(ctx, authorizerKey{}, a)
 }
 
-// Authorize asks every check of the authorizer in ctx and returns the first refusal. The account's root, and work
-// that the region does itself (no caller in ctx), are allowed everything; a caller without an authorizer is refused.
+// Authorize asks the authorizer in ctx every check and returns the first refusal. A caller that [Caller.IsUnrestricted] is
+// allowed everything. A context without a caller or without an authorizer is refused.
 func Authorize(ctx context.Context, checks ...Check) error {
 	caller := CallerFrom(ctx)
-	if caller.Root || caller == (Caller{}) {
+	if caller.IsUnrestricted() {
 		return nil
 	}
 
 	a, ok := ctx.Value(authorizerKey{}).(Authorizer)
 
 	for _, c := range checks {
+		if caller == (Caller{}) {
+			return AccessDenied(ctx, c, "the request has no caller")
+		}
+
 		if !ok {
-			return AccessDenied(ctx, c, "no policy is known")
+			return AccessDenied(ctx, c, "the request has no authorizer")
 		}
 
 		if err := a.Authorize(ctx, c); err != nil {
@@ -80,6 +84,3 @@ func AccessDenied(ctx context.Context, c Check, reason string) *Error {
 }
 
 const codeAccessDenied = "AccessDenied"
-
-// AnonymousCaller is the caller of a request without a signature, which only S3 takes.
-func AnonymousCaller() Caller { return Caller{UserID: "anonymous"} }

@@ -84,8 +84,23 @@ type Caller struct {
 	AccessKeyID string
 	Role        string // name of the assumed role; empty for a user or the root
 	Session     string // role session name; an instance's id for an instance's role
-	Root        bool   // the account's root: nothing is denied to it
+	Root        bool   // the account's root user, who may do everything
+	System      bool   `json:",omitempty"` // the region itself; set by [SystemCaller] only
 }
+
+// SystemCaller returns the caller of work that the region does for itself, such as deleting a stack with the stack's own
+// role. It may do everything. A request never has it.
+func SystemCaller() Caller { return Caller{System: true} }
+
+// AnonymousCaller returns the caller of a request without a signature, which only S3 accepts.
+func AnonymousCaller() Caller { return Caller{UserID: "anonymous"} }
+
+// IsUnrestricted reports whether the caller may do everything without a policy: the account's root and the region itself.
+// The zero Caller is not unrestricted.
+func (c Caller) IsUnrestricted() bool { return c.Root || c.System }
+
+// IsAnonymous reports whether the caller has no identity: a request without a signature, or a context without a caller.
+func (c Caller) IsAnonymous() bool { return c == (Caller{}) || c == AnonymousCaller() }
 
 type callerKey struct{}
 
@@ -94,8 +109,8 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns the caller of the request that ctx belongs to; its zero value for work the region does itself.
+// CallerFrom returns the caller in ctx, or the zero Caller, to which everything is denied.
 func CallerFrom(ctx context.Context) Caller {
-	c, _ := ctx.Value(callerKey{}).(Caller) // the zero value is the answer for "nobody"
+	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
