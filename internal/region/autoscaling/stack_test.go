@@ -62,7 +62,9 @@ func (s *stack) pass(tb testing.TB) {
 func serve(tb testing.TB, s wire.Service) string {
 	tb.Helper()
 	e := wire.NewEndpoint(s)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "req-1", nil) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "req-1", nil)
+	}))
 	tb.Cleanup(server.Close)
 	return server.URL
 }

@@ -37,7 +37,9 @@ type stack struct {
 func serve(t *testing.T, s wire.Service) string {
 	t.Helper()
 	e := wire.NewEndpoint(s)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "req-1", nil) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "req-1", nil)
+	}))
 	t.Cleanup(server.Close)
 	return server.URL
 }

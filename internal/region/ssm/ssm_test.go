@@ -30,7 +30,9 @@ func client(t *testing.T, dir string) *awsssm.Client {
 		t.Fatal(err)
 	}
 	endpoint := wire.NewEndpoint(svc.Wire())
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "id", nil) }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		endpoint.Serve(w, r.WithContext(wire.WithCaller(r.Context(), wire.Caller{Root: true})), "id", nil)
+	}))
 	t.Cleanup(srv.Close)
 	return awsssm.NewFromConfig(awstest.NewConfig(srv.URL, "us-east-1", credentials.NewStaticCredentialsProvider("a", "s", "")))
 }
