@@ -182,13 +182,11 @@ func (l *environment) listTagged() (left []string) {
 	for _, b := range lbs.LoadBalancers {
 		left = append(left, "load balancer "+*b.LoadBalancerName)
 	}
-	roles, err := iam.NewFromConfig(l.aws).ListRoles(ctx, &iam.ListRolesInput{PathPrefix: aws.String("/slipway/" + clusterName + "/")})
+	roles, err := listIAM(ctx, iam.NewFromConfig(l.aws), clusterName)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for _, r := range roles.Roles {
-		left = append(left, "role "+*r.RoleName)
-	}
+	left = append(left, roles...)
 	objects, err := s3.NewFromConfig(l.aws, func(o *s3.Options) { o.UsePathStyle = true }).ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: aws.String(bucket), Prefix: aws.String(clusterName + "/")})
 	if err != nil {
 		l.t.Fatal(err)
