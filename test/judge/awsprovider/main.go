@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command terraform-provider-aws is a stand-in for Terraform's AWS provider: its schema is read from the file that
-// SLIPWAY_TERRAFORM_SCHEMA names, and it makes nothing. It knows AWS's names and types, not AWS's behaviour, so it
-// judges whether a configuration is accepted, planned, and stable when it is planned again.
+// Command terraform-provider-aws is a stand-in for Terraform's AWS provider. It reads the
+// provider's schema from the file in SLIPWAY_TERRAFORM_SCHEMA, and creates nothing. It knows the
+// names and types of AWS, but not the behaviour. A test with it shows whether Terraform accepts a
+// configuration, can plan it, and plans no change when it plans again.
 package main
 
 import (
@@ -20,6 +21,7 @@ func main() {
 			return provider{schemas: schemas}
 		})
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
