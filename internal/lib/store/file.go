@@ -23,23 +23,25 @@ import (
 const (
 	lockName   = ".slipway-lock"
 	tempPrefix = ".slipway-tmp-"
-	// lockPollInterval is how long a writer waits before it asks for the lock again.
+	// lockPollInterval is the time between two attempts of a writer to get the lock.
 	lockPollInterval = 5 * time.Millisecond
 )
 
-// FileStore is a Store in a folder. Readers need no lock, since objects appear by rename or link; writers of all
-// processes take turns by a lock file, so that Update can compare and write as one step.
+// FileStore is a Store in a folder. Readers need no lock, since objects appear by rename or link.
+// Writers, also those of other processes, hold a lock file, so that Update can compare and write
+// atomically.
 type FileStore struct {
 	dir string
 }
 
-// NewFileStore returns the store in the folder dir, an absolute path. The folder need not exist before the first write.
+// NewFileStore returns the store in the folder dir, an absolute path. The first write creates the
+// folder if it does not exist.
 func NewFileStore(dir string) *FileStore { return &FileStore{dir: filepath.Clean(dir)} }
 
-// URL of the store.
+// URL returns the URL of the store: file:///dir.
 func (f *FileStore) URL() string { return "file://" + f.dir }
 
-// Get reads an object.
+// Get implements Store.
 func (f *FileStore) Get(ctx context.Context, key string) (Object, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return Object{}, err
@@ -50,7 +52,7 @@ func (f *FileStore) Get(ctx context.Context, key string) (Object, error) {
 		return Object{}, f.wrapError("read", key, err)
 	}
 
-	defer root.Close() //nolint:errcheck // opened to read
+	defer func() { _ = root.Close() }()
 	body, err := root.ReadFile(filepath.FromSlash(key))
 	if err != nil {
 		return Object{}, f.wrapError("read", key, err)
@@ -59,7 +61,7 @@ func (f *FileStore) Get(ctx context.Context, key string) (Object, error) {
 	return Object{Key: key, Body: body, ETag: computeETag(body)}, nil
 }
 
-// Put writes an object whatever is there.
+// Put implements Store.
 func (f *FileStore) Put(ctx context.Context, key string, body []byte) (string, error) {
 	return f.writeObject(
 		ctx,
@@ -69,7 +71,7 @@ func (f *FileStore) Put(ctx context.Context, key string, body []byte) (string, e
 	)
 }
 
-// Create writes an object that is not there yet.
+// Create implements Store.
 func (f *FileStore) Create(ctx context.Context, key string, body []byte) (string, error) {
 	return f.writeObject(ctx, key, body, func(root *os.Root, temp, name string) error {
 		if err := root.Link(temp, name); err != nil { // unlike rename, link never replaces
@@ -80,7 +82,7 @@ func (f *FileStore) Create(ctx context.Context, key string, body []byte) (string
 	})
 }
 
-// Update writes an object that is still as etag says.
+// Update implements Store.
 func (f *FileStore) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
 	return f.writeObject(ctx, key, body, func(root *os.Root, temp, name string) error {
 		now, err := root.ReadFile(name)
@@ -96,7 +98,7 @@ func (f *FileStore) Update(ctx context.Context, key string, body []byte, etag st
 	})
 }
 
-// Delete removes an object and the folders that it leaves empty.
+// Delete implements Store. It also removes the folders that become empty.
 func (f *FileStore) Delete(ctx context.Context, key string) error {
 	if err := checkRequest(ctx, key); err != nil {
 		return err
@@ -116,14 +118,14 @@ func (f *FileStore) Delete(ctx context.Context, key string) error {
 	})
 }
 
-// removeEmptyDirs removes dir and those above it, up to the first that is not empty.
+// removeEmptyDirs removes dir and its parents up to the first one that is not empty.
 func removeEmptyDirs(root *os.Root, dir string) {
 	for dir != "." && root.Remove(filepath.FromSlash(dir)) == nil {
 		dir = path.Dir(dir)
 	}
 }
 
-// List returns the keys that begin with prefix.
+// List implements Store.
 func (f *FileStore) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -132,7 +134,7 @@ func (f *FileStore) List(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 	err := filepath.WalkDir(f.dir, func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // deleted while we walk
+			return nil // deleted meanwhile
 		}
 
 		if err != nil {
@@ -160,7 +162,8 @@ func (f *FileStore) List(ctx context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// writeObject puts body into a temporary file beside key and lets commit move it in place, under the lock.
+// writeObject writes body to a temporary file in the folder of the object, and calls commit to move
+// it to its place. It holds the lock meanwhile.
 func (f *FileStore) writeObject(
 	ctx context.Context,
 	key string,
@@ -182,7 +185,7 @@ func (f *FileStore) writeObject(
 		}
 
 		temp := filepath.Join(filepath.Dir(name), tempPrefix+rand.Text())
-		defer root.Remove(temp) //nolint:errcheck // gone already when all went well
+		defer func() { _ = root.Remove(temp) }() // commit has moved it if it succeeded
 		if err := writeAndSync(root, temp, body); err != nil {
 			return f.wrapError("write", key, err)
 		}
@@ -200,20 +203,21 @@ func (f *FileStore) writeObject(
 	return computeETag(body), nil
 }
 
-// withLock runs do while no other writer, in this or another process, is in its own.
+// withLock calls do while it holds the lock that excludes all other writers of this and other
+// processes.
 func (f *FileStore) withLock(ctx context.Context, key string, do func(*os.Root) error) error {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
 		return f.wrapError("open", key, err)
 	}
 
-	defer root.Close() //nolint:errcheck // nothing is written through it
+	defer func() { _ = root.Close() }()
 	lock, err := root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return f.wrapError("lock", key, err)
 	}
 
-	defer lock.Close() //nolint:errcheck // closing is what unlocks
+	defer func() { _ = lock.Close() }() // releases the lock
 
 	for {
 		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -244,7 +248,7 @@ func writeAndSync(root *os.Root, name string, body []byte) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// syncDir makes a rename or link in dir durable.
+// syncDir makes renames and links in dir durable.
 func syncDir(root *os.Root, dir string) error {
 	d, err := root.Open(dir)
 	if err != nil {
@@ -254,7 +258,8 @@ func syncDir(root *os.Root, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// wrapError says what was being done to which object, and maps the operating system's errors to this package's.
+// wrapError adds the operation and the object to an error, and maps the errors of the file system
+// to the errors of this package.
 func (f *FileStore) wrapError(doing, key string, err error) error {
 	switch {
 	case err == nil:
@@ -268,7 +273,7 @@ func (f *FileStore) wrapError(doing, key string, err error) error {
 	return fmt.Errorf("%s %s in %s: %w", doing, key, f.URL(), err)
 }
 
-// ignoreNotFound makes deleting what is not there no error.
+// ignoreNotFound returns nil for ErrNotFound, and other errors unchanged.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -282,5 +287,6 @@ func computeETag(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// isInternalName says that a base name is the store's own.
+// isInternalName reports whether a file of this name is not an object, but a lock or temporary file
+// of the store.
 func isInternalName(base string) bool { return base == lockName || strings.HasPrefix(base, tempPrefix) }

@@ -182,7 +182,7 @@ func TestOpenFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sealer.Seal(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "not the state store's") {
+		if _, err := sealer.Seal(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "does not belong to the state store") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -22,15 +22,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// InitStep is one thing that Init does, so that it can be shown before it is done.
+// InitStep is one step of the initialization of a store. The user sees the steps before they run.
 type InitStep struct {
-	// Description says what it makes, such as bucket my-state.
+	// Description is what the step creates, such as "bucket my-state".
 	Description string
 	run         func(context.Context) error
 }
 
-// PlanInit returns the steps that make the store at rawURL, or nil if it is there. Every step leaves alone what is done
-// already, so that a run that was cut short can be run again.
+// PlanInit returns the steps that create the store at rawURL, or nil if it exists. Every step is
+// idempotent, so that an interrupted initialization can be repeated.
 func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, error) {
 	s, cfg, err := connectStore(ctx, rawURL, opts)
 	if err != nil {
@@ -47,18 +47,18 @@ func PlanInit(ctx context.Context, rawURL string, opts Options) ([]InitStep, err
 		return nil, err
 	}
 
-	if on, ok := s.(*S3Store); ok {
-		return planS3Init(on, cfg), nil
+	if s3Store, ok := s.(*S3Store); ok {
+		return planS3Init(s3Store, cfg), nil
 	}
 
 	return planFileInit(s, opts)
 }
 
-// RunInitSteps carries the steps out, one after the other.
+// RunInitSteps runs the steps in order and calls done after each. It stops at the first error.
 func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) error {
 	for _, step := range steps {
 		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("make %s: %w", step.Description, err)
+			return fmt.Errorf("create %s: %w", step.Description, err)
 		}
 
 		done(step)
@@ -67,16 +67,17 @@ func RunInitSteps(ctx context.Context, steps []InitStep, done func(InitStep)) er
 	return nil
 }
 
-// planFileInit makes an age identity: in a new key file, or sealed with the passphrase in the store itself.
+// planFileInit returns the steps for a store in a folder. They create an age identity, either in a
+// key file or encrypted with the passphrase in the settings.
 func planFileInit(s Store, opts Options) ([]InitStep, error) {
 	if opts.KeyFile == "" && opts.Passphrase == "" {
 		return nil, diag.WithHint(errors.New("a state store in a folder needs a key for its secrets"),
-			"give --state-key FILE, which will be made if it is not there, or set SLIPWAY_STATE_PASSPHRASE")
+			"set --state-key FILE, which is created if it does not exist, or set SLIPWAY_STATE_PASSPHRASE")
 	}
 
 	set := &Settings{Version: settingsVersion}
 	identity := InitStep{
-		"an age identity sealed with the passphrase",
+		"age identity, encrypted with the passphrase",
 		func(context.Context) error { return createSealedIdentity(set, opts.Passphrase) },
 	}
 	if opts.KeyFile != "" {
@@ -89,7 +90,8 @@ func planFileInit(s Store, opts Options) ([]InitStep, error) {
 	return []InitStep{identity, newSettingsStep(s, set)}, nil
 }
 
-// ensureKeyFile takes the key file's identity, or makes the file. It never overwrites one.
+// ensureKeyFile reads the identity from the key file, or creates the file. It never overwrites a
+// file.
 func ensureKeyFile(set *Settings, file string) error {
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -150,7 +152,8 @@ func createSealedIdentity(set *Settings, passphrase string) error {
 	return err
 }
 
-// newSettingsStep writes the settings last: with them the store is made.
+// newSettingsStep returns the last step, which writes the settings. A store with settings is
+// initialized.
 func newSettingsStep(s Store, set *Settings) InitStep {
 	return InitStep{SettingsKey, func(ctx context.Context) error {
 		body, err := json.MarshalIndent(set, "", "  ")
@@ -164,7 +167,7 @@ func newSettingsStep(s Store, set *Settings) InitStep {
 	}}
 }
 
-// bucketAPI is what making a bucket calls.
+// bucketAPI are the calls that create and configure a bucket.
 type bucketAPI interface {
 	CreateBucket(context.Context, *s3.CreateBucketInput, ...func(*s3.Options)) (*s3.CreateBucketOutput, error)
 	HeadBucket(context.Context, *s3.HeadBucketInput, ...func(*s3.Options)) (*s3.HeadBucketOutput, error)
@@ -195,7 +198,7 @@ type bucketAPI interface {
 	) (*s3.PutBucketEncryptionOutput, error)
 }
 
-// keyAPI is what making a KMS key calls.
+// keyAPI are the calls that create a KMS key.
 type keyAPI interface {
 	DescribeKey(context.Context, *kms.DescribeKeyInput, ...func(*kms.Options)) (*kms.DescribeKeyOutput, error)
 	CreateKey(context.Context, *kms.CreateKeyInput, ...func(*kms.Options)) (*kms.CreateKeyOutput, error)
@@ -207,7 +210,8 @@ type keyAPI interface {
 	) (*kms.EnableKeyRotationOutput, error)
 }
 
-// s3Initializer makes a bucket that only its owner can read, over TLS, and the key that seals in it.
+// s3Initializer creates the bucket of a store, which only its owner can access and only over TLS,
+// and the KMS key that encrypts the secrets in it.
 type s3Initializer struct {
 	buckets  bucketAPI
 	keys     keyAPI
@@ -239,14 +243,14 @@ func planS3Init(s *S3Store, cfg aws.Config) []InitStep {
 	}
 }
 
-// keyAlias of the key. A bucket's name may have dots, which an alias may not.
+// keyAlias returns the alias of the KMS key. A bucket name can contain dots, but an alias cannot.
 func (m s3Initializer) keyAlias() string {
 	return "alias/slipway-" + strings.ReplaceAll(m.bucket, ".", "_")
 }
 
 func (m s3Initializer) ensureBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &m.bucket}
-	if m.region != "us-east-1" { // the one region that may not be named
+	if m.region != "us-east-1" { // S3 rejects this value as a LocationConstraint
 		in.CreateBucketConfiguration = &s3types.CreateBucketConfiguration{
 			LocationConstraint: s3types.BucketLocationConstraint(m.region),
 		}
@@ -259,12 +263,12 @@ func (m s3Initializer) ensureBucket(ctx context.Context) error {
 		return nil
 	case "BucketAlreadyExists":
 		if _, head := m.buckets.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &m.bucket}); head == nil {
-			return nil // ours: some endpoints do not tell the two apart
+			return nil // our own bucket: some endpoints return this error for both cases
 		}
 
 		return diag.WithHint(
-			fmt.Errorf("the bucket belongs to somebody else: %w", err),
-			"choose another name: bucket names are one space for all of AWS",
+			fmt.Errorf("the bucket belongs to another AWS account: %w", err),
+			"choose another name: bucket names are unique across all AWS accounts",
 		)
 	}
 
@@ -286,18 +290,20 @@ func (m s3Initializer) blockPublicAccess(ctx context.Context) error {
 	return err
 }
 
-// isPlainHTTP says that the endpoint itself is plain HTTP, as an emulator's on loopback is: a TLS-only policy would lock us out.
+// isPlainHTTP reports whether the endpoint uses plain HTTP, such as an emulator on loopback. A
+// TLS-only policy would then deny all requests.
 func (m s3Initializer) isPlainHTTP() bool { return strings.HasPrefix(m.endpoint, "http://") }
 
 func (m s3Initializer) describePolicy() string {
 	if m.isPlainHTTP() {
-		return "none, since the endpoint itself is without TLS"
+		return "none, since the endpoint does not use TLS"
 	}
 
 	return "TLS only"
 }
 
-// putTLSPolicy gives the bucket its policy. One that is there is somebody's: it stays, and has to want TLS itself.
+// putTLSPolicy sets a bucket policy that requires TLS. It never replaces an existing policy, and
+// returns an error if that policy does not require TLS.
 func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	if m.isPlainHTTP() {
 		return nil
@@ -308,8 +314,8 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	case err == nil && requiresTLS(aws.ToString(have.Policy)):
 		return nil
 	case err == nil:
-		return diag.WithHint(errors.New("the bucket has a policy of its own"),
-			"add a statement that denies s3:* where aws:SecureTransport is false, or use a bucket of its own")
+		return diag.WithHint(errors.New("the bucket already has a policy, which does not require TLS"),
+			"add a statement that denies s3:* where aws:SecureTransport is false, or use another bucket")
 	case errorCode(err) != "NoSuchBucketPolicy":
 		return err
 	}
@@ -344,7 +350,7 @@ func (m s3Initializer) putTLSPolicy(ctx context.Context) error {
 	return err
 }
 
-// requiresTLS says whether a bucket's policy denies requests without TLS.
+// requiresTLS reports whether a bucket policy denies requests without TLS.
 func requiresTLS(policy string) bool {
 	type statement struct {
 		Effect    string
@@ -373,8 +379,8 @@ func (m s3Initializer) enableVersioning(ctx context.Context) error {
 	return err
 }
 
-// ensureKMSKey finds the key by its alias or makes both. A key without alias, left by a run that was cut short, costs a
-// dollar a month and nothing else.
+// ensureKMSKey finds the key by its alias, or creates the key and the alias. An interrupted run can
+// leave a key without alias, which is not used again and costs a dollar a month.
 func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	alias := m.keyAlias()
 	found, err := m.keys.DescribeKey(ctx, &kms.DescribeKeyInput{KeyId: &alias})
@@ -382,7 +388,7 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 	case err == nil:
 		m.settings.KMSKeyARN = aws.ToString(found.KeyMetadata.Arn)
 	case errorCode(err) == "NotFoundException":
-		made, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
+		created, err := m.keys.CreateKey(ctx, &kms.CreateKeyInput{
 			Description: aws.String("Slipway: secrets of the clusters in s3://" + m.bucket),
 			Tags:        []kmstypes.Tag{{TagKey: aws.String("slipway.dev/state"), TagValue: &m.bucket}},
 		})
@@ -390,8 +396,8 @@ func (m s3Initializer) ensureKMSKey(ctx context.Context) error {
 			return err
 		}
 
-		m.settings.KMSKeyARN = aws.ToString(made.KeyMetadata.Arn)
-		if _, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
+		m.settings.KMSKeyARN = aws.ToString(created.KeyMetadata.Arn)
+		if _, err := m.keys.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &alias, TargetKeyId: created.KeyMetadata.KeyId}); err != nil {
 			return err
 		}
 
@@ -409,7 +415,7 @@ func (m s3Initializer) setEncryption(ctx context.Context) error {
 		Bucket: &m.bucket,
 		ServerSideEncryptionConfiguration: &s3types.ServerSideEncryptionConfiguration{
 			Rules: []s3types.ServerSideEncryptionRule{{
-				BucketKeyEnabled: aws.Bool(true), // one call to KMS for many objects
+				BucketKeyEnabled: aws.Bool(true), // S3 then calls KMS once for many objects
 				ApplyServerSideEncryptionByDefault: &s3types.ServerSideEncryptionByDefault{
 					SSEAlgorithm: s3types.ServerSideEncryptionAwsKms, KMSMasterKeyID: &m.settings.KMSKeyARN,
 				},

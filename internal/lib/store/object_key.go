@@ -10,19 +10,22 @@ import (
 	"strings"
 )
 
-// maxKeyBytes is S3's limit on a key in bytes, with room left for the store's prefix.
+// maxKeyBytes is the longest key in bytes: S3's limit of 1024, less some space for the prefix of
+// the store.
 const maxKeyBytes = 900
 
-// checkKey refuses keys that would leave the store, or mean different objects in different stores.
+// checkKey returns an error for a key that would leave the store, or name different objects in
+// different stores.
 func checkKey(key string) error {
 	if !fs.ValidPath(key) || key == "." || len(key) > maxKeyBytes || strings.ContainsAny(key, "\\\x00") ||
 		isInternalName(path.Base(key)) {
-		return fmt.Errorf("key %q is not a relative path without \"..\"", key)
+		return fmt.Errorf("invalid key %q: use a relative path without \"..\"", key)
 	}
 
 	return nil
 }
 
+// checkRequest returns an error if the context has ended or the key is invalid.
 func checkRequest(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -22,52 +22,55 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// SettingsKey is where a store keeps its own settings.
+// SettingsKey is the key of the settings of a store.
 const SettingsKey = "slipway-state.json"
 
 const settingsVersion = 1
 
-// Settings of a store, made by Init. They hold no secret in the clear.
+// Settings of a store. Initialization creates them. They contain no secret in plaintext.
 type Settings struct {
-	// Version of the format.
+	// Version of the format: 1.
 	Version int `json:"version"`
-	// KMSKeyARN seals secrets of a store on S3.
+	// KMSKeyARN is the key that encrypts the secrets of a store in S3.
 	KMSKeyARN string `json:"kmsKeyArn,omitempty"`
-	// Recipient is the public age key that secrets of a store in a folder are sealed for.
+	// Recipient is the public age key with which the secrets of a store in a folder are encrypted.
 	Recipient string `json:"recipient,omitempty"`
-	// Identity is the recipient's private key, encrypted with the passphrase; empty if it is in a key file.
+	// Identity is the private age key of the recipient, encrypted with the passphrase. It is empty
+	// if the private key is in a key file.
 	Identity []byte `json:"identity,omitempty"`
 }
 
-// Options say how to reach a store and its keys.
+// Options configure access to a store and its keys.
 type Options struct {
-	// AWS returns the configuration for a store on S3. It is called only for one.
+	// AWS returns the AWS configuration. It is called for stores in S3 only.
 	AWS func(context.Context) (aws.Config, error)
-	// KeyFile holds the age identity of a store in a folder.
+	// KeyFile is the path of the file with the age identity of a store in a folder.
 	KeyFile string
-	// Passphrase opens the identity that is kept in the store, if there is no key file.
+	// Passphrase decrypts the identity in the settings of a store in a folder, if there is no key
+	// file.
 	Passphrase string
 }
 
 // Location is a parsed store URL.
 type Location struct {
-	// Dir of a store in a folder, absolute; else "".
+	// Dir is the absolute path of a store in a folder, and "" for a store in S3.
 	Dir string
-	// Bucket and Prefix of a store on S3.
+	// Bucket and Prefix of a store in S3.
 	Bucket, Prefix string
 }
 
-// ParseURL understands file:///dir and s3://bucket/prefix.
+// ParseURL parses file:///dir or s3://bucket/prefix. Its errors have a hint, and do not contain
+// credentials.
 func ParseURL(raw string) (Location, error) {
 	hint := "use file:///absolute/dir or s3://bucket/prefix"
 	u, err := url.Parse(raw)
 	if err != nil {
-		return Location{}, diag.WithHint(fmt.Errorf("state store %q is not a URL", raw), hint)
+		return Location{}, diag.WithHint(fmt.Errorf("invalid state store URL %q", raw), hint)
 	}
 
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return Location{}, diag.WithHint(
-			fmt.Errorf("state store URL of host %q has more than a place in it", u.Host),
+			fmt.Errorf("invalid state store URL of host %q: it contains credentials, a query or a fragment", u.Host),
 			hint,
 		)
 	}
@@ -79,11 +82,13 @@ func ParseURL(raw string) (Location, error) {
 		return Location{Bucket: u.Host, Prefix: strings.Trim(u.Path, "/")}, nil
 	}
 
-	return Location{}, diag.WithHint(fmt.Errorf("state store %q is of no known kind", raw), hint)
+	return Location{}, diag.WithHint(fmt.Errorf("invalid state store URL %q", raw), hint)
 }
 
-// Open opens the store at rawURL, which Init has made, and its sealer. Without the key of a store in a folder the sealer
-// only fails, saying how to give the key; all that is not secret can be read.
+// Open returns the initialized store at rawURL and its sealer. If the key of a store in a folder is
+// missing, Open succeeds and the sealer returns an error with a hint that explains how to pass the
+// key, so that other objects remain readable. The error wraps ErrNotFound if no store exists at the
+// URL.
 func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, error) {
 	s, cfg, err := connectStore(ctx, rawURL, opts)
 	if err != nil {
@@ -103,17 +108,21 @@ func Open(ctx context.Context, rawURL string, opts Options) (Store, Sealer, erro
 		return s, NewKMSSealer(kms.NewFromConfig(cfg), set.KMSKeyARN), nil
 	}
 
-	identity, err := openIdentity(set, opts)
-	if err != nil {
-		return s, missingKeySealer{
-			err,
-		}, nil //nolint:nilerr // public objects can be read without the key; sealing says err
-	}
-
-	return s, NewAgeSealer(identity), nil
+	return s, newFolderSealer(set, opts), nil
 }
 
-// connectStore returns the store at rawURL, initialised or not.
+// newFolderSealer returns the sealer of a store in a folder.
+func newFolderSealer(set Settings, opts Options) Sealer {
+	identity, err := openIdentity(set, opts)
+	if err != nil {
+		return missingKeySealer{cause: err}
+	}
+
+	return NewAgeSealer(identity)
+}
+
+// connectStore returns the store at rawURL, which may not be initialized. The AWS configuration is
+// zero for a store in a folder.
 func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.Config, error) {
 	at, err := ParseURL(rawURL)
 	if err != nil {
@@ -130,19 +139,20 @@ func connectStore(ctx context.Context, rawURL string, opts Options) (Store, aws.
 	}
 
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.DisableLogOutputChecksumValidationSkipped = true // a line for each object that was put without checksum
+		o.DisableLogOutputChecksumValidationSkipped = true // it logs a line for each object without checksum
 	})
 
 	return NewS3Store(client, at.Bucket, at.Prefix), cfg, nil
 }
 
-// readSettings reads the settings; a store without is refused, so that a mistyped URL makes no second state.
+// readSettings returns the settings of a store. It returns an error if there are none, so that a
+// mistyped URL does not create a second state.
 func readSettings(ctx context.Context, s Store) (Settings, error) {
 	o, err := s.Get(ctx, SettingsKey)
 	if errors.Is(err, ErrNotFound) {
 		return Settings{}, diag.WithHint(
 			fmt.Errorf("there is no state store at %s: %w", s.URL(), ErrNotFound),
-			"check the URL, or make it with: slipway state init --state "+s.URL(),
+			"check the URL, or create it with: slipway state init --state "+s.URL(),
 		)
 	}
 
@@ -157,7 +167,7 @@ func readSettings(ctx context.Context, s Store) (Settings, error) {
 
 	if set.Version != settingsVersion {
 		return Settings{}, diag.WithHint(
-			fmt.Errorf("%s in %s has version %d", SettingsKey, s.URL(), set.Version),
+			fmt.Errorf("%s in %s has unsupported version %d", SettingsKey, s.URL(), set.Version),
 			"use a newer slipway",
 		)
 	}
@@ -165,9 +175,9 @@ func readSettings(ctx context.Context, s Store) (Settings, error) {
 	return set, nil
 }
 
-// openIdentity finds the private key of a store in a folder.
+// openIdentity returns the private key of a store in a folder.
 func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
-	hint := "give --state-key or SLIPWAY_STATE_KEY, the file that slipway state init made"
+	hint := "set --state-key or SLIPWAY_STATE_KEY to the file that slipway state init created"
 	if len(set.Identity) > 0 {
 		hint = "set SLIPWAY_STATE_PASSPHRASE"
 	}
@@ -184,7 +194,7 @@ func openIdentity(set Settings, opts Options) (*age.X25519Identity, error) {
 	}
 
 	if id.Recipient().String() != set.Recipient {
-		return nil, diag.WithHint(errors.New("the key given is not the state store's"), hint)
+		return nil, diag.WithHint(errors.New("the key does not belong to the state store"), hint)
 	}
 
 	return id, nil
@@ -196,11 +206,11 @@ func readIdentityText(set Settings, opts Options) ([]byte, error) {
 	}
 
 	if len(set.Identity) == 0 {
-		return nil, errors.New("no key file given")
+		return nil, errors.New("no key file is set")
 	}
 
 	if opts.Passphrase == "" {
-		return nil, errors.New("no passphrase given")
+		return nil, errors.New("no passphrase is set")
 	}
 
 	with, err := age.NewScryptIdentity(opts.Passphrase)
@@ -216,11 +226,11 @@ func readIdentityText(set Settings, opts Options) ([]byte, error) {
 	return text, nil
 }
 
-// parseIdentity never quotes the text in its errors.
+// parseIdentity parses the content of a key file. Its errors do not contain any of it.
 func parseIdentity(text []byte) (*age.X25519Identity, error) {
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil || len(ids) != 1 {
-		return nil, errors.New("the state store's key file holds no single age identity")
+		return nil, errors.New("the state store's key file must contain exactly one age identity")
 	}
 
 	id, ok := ids[0].(*age.X25519Identity)
@@ -231,13 +241,13 @@ func parseIdentity(text []byte) (*age.X25519Identity, error) {
 	return id, nil
 }
 
-// missingKeySealer stands for a sealer whose key we were not given.
-type missingKeySealer struct{ err error }
+// missingKeySealer is the sealer of a store whose key is missing.
+type missingKeySealer struct{ cause error }
 
-func (l missingKeySealer) Seal(context.Context, []byte, map[string]string) ([]byte, error) {
-	return nil, l.err
+func (m missingKeySealer) Seal(context.Context, []byte, map[string]string) ([]byte, error) {
+	return nil, m.cause
 }
 
-func (l missingKeySealer) Open(context.Context, []byte, map[string]string) ([]byte, error) {
-	return nil, l.err
+func (m missingKeySealer) Open(context.Context, []byte, map[string]string) ([]byte, error) {
+	return nil, m.cause
 }

@@ -18,10 +18,11 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// maxConditionalAttempts is how often a conditional write is sent when S3 says that another one was just going on (409).
+// maxConditionalAttempts is the number of attempts of a conditional write while S3 reports another
+// concurrent write of the same object (409).
 const maxConditionalAttempts = 5
 
-// S3API is what an S3 store calls.
+// S3API are the calls of S3 that an S3Store makes.
 type S3API interface {
 	GetObject(context.Context, *s3.GetObjectInput, ...func(*s3.Options)) (*s3.GetObjectOutput, error)
 	PutObject(context.Context, *s3.PutObjectInput, ...func(*s3.Options)) (*s3.PutObjectOutput, error)
@@ -37,21 +38,21 @@ type S3API interface {
 type S3Store struct {
 	api            S3API
 	bucket, prefix string
-	settings       *Settings // once they are read
+	settings       *Settings // nil until they have been read
 }
 
-// NewS3Store returns the store in bucket under prefix, which may be empty.
+// NewS3Store returns the store below a prefix of a bucket. The prefix may be empty.
 func NewS3Store(api S3API, bucket, prefix string) *S3Store {
 	return &S3Store{api: api, bucket: bucket, prefix: strings.Trim(prefix, "/")}
 }
 
-// URL of the store.
+// URL returns the URL of the store: s3://bucket/prefix.
 func (s *S3Store) URL() string { return strings.TrimSuffix("s3://"+s.bucket+"/"+s.prefix, "/") }
 
-// setSettings keeps the store's settings, which do not change once a store is initialised.
+// setSettings remembers the settings of the store, which never change after initialization.
 func (s *S3Store) setSettings(set Settings) { s.settings = &set }
 
-// Settings returns the settings that [Open] has read.
+// Settings returns the settings that [Open] has read, and whether it has read any.
 func (s *S3Store) Settings() (Settings, bool) {
 	if s.settings == nil {
 		return Settings{}, false
@@ -60,7 +61,7 @@ func (s *S3Store) Settings() (Settings, bool) {
 	return *s.settings, true
 }
 
-// Get reads an object.
+// Get implements Store.
 func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 	if err := checkRequest(ctx, key); err != nil {
 		return Object{}, err
@@ -71,7 +72,7 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 		return Object{}, s.wrapError("read", key, err)
 	}
 
-	defer out.Body.Close() //nolint:errcheck // read to its end
+	defer func() { _ = out.Body.Close() }()
 	body, err := io.ReadAll(out.Body)
 	if err != nil {
 		return Object{}, s.wrapError("read", key, err)
@@ -80,22 +81,22 @@ func (s *S3Store) Get(ctx context.Context, key string) (Object, error) {
 	return Object{Key: key, Body: body, ETag: aws.ToString(out.ETag)}, nil
 }
 
-// Put writes an object whatever is there.
+// Put implements Store.
 func (s *S3Store) Put(ctx context.Context, key string, body []byte) (string, error) {
 	return s.putObject(ctx, key, body, s3.PutObjectInput{})
 }
 
-// Create writes an object that is not there yet (If-None-Match: *).
+// Create implements Store with If-None-Match: *.
 func (s *S3Store) Create(ctx context.Context, key string, body []byte) (string, error) {
 	return s.putObject(ctx, key, body, s3.PutObjectInput{IfNoneMatch: aws.String("*")})
 }
 
-// Update writes an object that is still as etag says (If-Match).
+// Update implements Store with If-Match.
 func (s *S3Store) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
 	return s.putObject(ctx, key, body, s3.PutObjectInput{IfMatch: &etag})
 }
 
-// Delete removes an object.
+// Delete implements Store.
 func (s *S3Store) Delete(ctx context.Context, key string) error {
 	if err := checkRequest(ctx, key); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *S3Store) Delete(ctx context.Context, key string) error {
 	return ignoreNotFound(s.wrapError("delete", key, err))
 }
 
-// List returns the keys that begin with prefix.
+// List implements Store.
 func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	etags, err := s.ETags(ctx, prefix)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s *S3Store) List(ctx context.Context, prefix string) ([]string, error) {
 	return slices.Sorted(maps.Keys(etags)), nil
 }
 
-// ETags returns the ETag of each object whose key begins with prefix.
+// ETags returns the ETags of the objects whose keys begin with prefix, by key.
 func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, error) {
 	base := ""
 	if s.prefix != "" {
@@ -145,7 +146,8 @@ func (s *S3Store) ETags(ctx context.Context, prefix string) (map[string]string, 
 
 func (s *S3Store) objectKey(key string) *string { return aws.String(path.Join(s.prefix, key)) }
 
-// putObject sends in. A 409 says that another conditional write was under way: then neither has been decided for us, so ask again.
+// putObject sends in. It retries after a 409, which means that a concurrent conditional write of
+// the same object was not decided yet.
 func (s *S3Store) putObject(
 	ctx context.Context,
 	key string,
@@ -156,7 +158,8 @@ func (s *S3Store) putObject(
 		return "", err
 	}
 
-	in.Bucket, in.Key = &s.bucket, s.objectKey(key)
+	in.Bucket = &s.bucket
+	in.Key = s.objectKey(key)
 	var err error
 
 	for range maxConditionalAttempts {
@@ -174,7 +177,8 @@ func (s *S3Store) putObject(
 	return "", s.wrapError("write", key, err)
 }
 
-// wrapError says what was being done to which object, and maps S3's error codes to this package's errors.
+// wrapError adds the operation and the object to an error, and maps the error codes of S3 to the
+// errors of this package.
 func (s *S3Store) wrapError(doing, key string, err error) error {
 	if err == nil {
 		return nil
@@ -184,7 +188,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	case "NoSuchKey", "NotFound":
 		err = ErrNotFound
 	case "NoSuchBucket":
-		err = fmt.Errorf("there is no bucket %s: %w", s.bucket, ErrNotFound)
+		err = fmt.Errorf("bucket %s does not exist: %w", s.bucket, ErrNotFound)
 	case "PreconditionFailed", "ConditionalRequestConflict":
 		err = ErrConflict
 	}
@@ -192,7 +196,7 @@ func (s *S3Store) wrapError(doing, key string, err error) error {
 	return fmt.Errorf("%s %s in %s: %w", doing, key, s.URL(), err)
 }
 
-// errorCode returns AWS's code of an error, or "".
+// errorCode returns the AWS error code of an error, or "" if it has none.
 func errorCode(err error) string {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		return api.ErrorCode()

@@ -19,11 +19,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
 )
 
-// ErrDecryption says that a secret could not be opened: wrong key, wrong context, or changed bytes. It never says which
-// bytes.
-var ErrDecryption = errors.New("cannot be opened: wrong key, other purpose, or damaged")
+// ErrDecryption means that a secret could not be decrypted: the key or the context is wrong, or the
+// sealed bytes are damaged.
+var ErrDecryption = errors.New("cannot be decrypted: wrong key, wrong context, or damaged")
 
-// KMSAPI is what the KMS sealer calls.
+// KMSAPI are the calls of KMS that the KMS sealer makes.
 type KMSAPI interface {
 	GenerateDataKey(
 		context.Context,
@@ -33,8 +33,10 @@ type KMSAPI interface {
 	Decrypt(context.Context, *kms.DecryptInput, ...func(*kms.Options)) (*kms.DecryptOutput, error)
 }
 
-// NewKMSSealer seals with AES-256-GCM under a fresh data key for each secret, which KMS wraps under keyARN with the
-// context as its encryption context. So CloudTrail shows who opened which secret, and a key policy can restrict it.
+// NewKMSSealer returns a Sealer that encrypts each secret with AES-256-GCM and a new data key. KMS
+// encrypts the data key with the key keyARN, and with the context as its encryption context. So
+// CloudTrail shows who decrypted which secret, and a key policy can restrict it. If keyARN is
+// empty, Open uses the key that is named in the sealed secret.
 func NewKMSSealer(api KMSAPI, keyARN string) Sealer { return kmsSealer{api: api, keyARN: keyARN} }
 
 type kmsSealer struct {
@@ -46,7 +48,7 @@ type kmsSealer struct {
 type envelope struct {
 	Version    int    `json:"version"`
 	KMSKeyARN  string `json:"kmsKeyArn"`
-	DataKey    []byte `json:"dataKey"` // wrapped by KMS
+	DataKey    []byte `json:"dataKey"` // encrypted by KMS
 	Nonce      []byte `json:"nonce"`
 	Ciphertext []byte `json:"ciphertext"`
 }
@@ -58,13 +60,13 @@ func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]
 		KeyId: &k.keyARN, KeySpec: types.DataKeySpecAes256, EncryptionContext: bound,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
+		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
 	}
 
 	defer clear(key.Plaintext)
 	aead, err := newGCM(key.Plaintext)
 	if err != nil {
-		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
+		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
 	}
 
 	e := envelope{
@@ -74,7 +76,7 @@ func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]
 		Nonce:     make([]byte, aead.NonceSize()),
 	}
 	if _, err := rand.Read(e.Nonce); err != nil {
-		return nil, fmt.Errorf("seal under %s: %w", k.keyARN, err)
+		return nil, fmt.Errorf("encrypt a secret with %s: %w", k.keyARN, err)
 	}
 
 	e.Ciphertext = aead.Seal(nil, e.Nonce, plaintext, canonicalJSON(bound))
@@ -85,7 +87,7 @@ func (k kmsSealer) Seal(ctx context.Context, plaintext []byte, bound map[string]
 func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]string) ([]byte, error) {
 	var e envelope
 	if err := json.Unmarshal(sealed, &e); err != nil || e.Version != envelopeVersion {
-		return nil, fmt.Errorf("not a secret sealed by KMS: %w", ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret that is not sealed with KMS: %w", ErrDecryption)
 	}
 
 	keyARN := k.keyARN
@@ -93,7 +95,8 @@ func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]str
 		keyARN = e.KMSKeyARN
 	}
 
-	// Naming the key keeps a planted object from being opened under another account's key.
+	// Naming the key prevents the use of another account's key with an object that somebody else
+	// wrote.
 	key, err := k.api.Decrypt(
 		ctx,
 		&kms.DecryptInput{CiphertextBlob: e.DataKey, KeyId: &keyARN, EncryptionContext: bound},
@@ -101,22 +104,22 @@ func (k kmsSealer) Open(ctx context.Context, sealed []byte, bound map[string]str
 
 	switch errorCode(err) {
 	case "InvalidCiphertextException", "IncorrectKeyException":
-		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret with %s: %w", keyARN, ErrDecryption)
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, err)
+		return nil, fmt.Errorf("decrypt a secret with %s: %w", keyARN, err)
 	}
 
 	defer clear(key.Plaintext)
 	aead, err := newGCM(key.Plaintext)
 	if err != nil || len(e.Nonce) != aead.NonceSize() {
-		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret with %s: %w", keyARN, ErrDecryption)
 	}
 
 	plaintext, err := aead.Open(nil, e.Nonce, e.Ciphertext, canonicalJSON(bound))
 	if err != nil {
-		return nil, fmt.Errorf("open a secret under %s: %w", keyARN, ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret with %s: %w", keyARN, ErrDecryption)
 	}
 
 	return plaintext, nil
@@ -131,18 +134,19 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// canonicalJSON renders a context as the same bytes whatever the map's order.
+// canonicalJSON returns the JSON of a context with sorted keys.
 func canonicalJSON(bound map[string]string) []byte {
-	b, err := json.Marshal(bound) // sorts keys
+	b, err := json.Marshal(bound)
 	if err != nil {
-		panic("a map of strings is always JSON: " + err.Error())
+		panic("encode a map of strings as JSON: " + err.Error())
 	}
 
 	return b
 }
 
-// NewAgeSealer seals with age for the recipient of identity. age has no associated data, so the context goes into
-// the sealed bytes, which age authenticates, and is compared when opened.
+// NewAgeSealer returns a Sealer that encrypts with age for the recipient of identity. age has no
+// associated data. Therefore the context is part of the encrypted bytes, which age authenticates,
+// and Open compares it.
 func NewAgeSealer(identity *age.X25519Identity) Sealer { return ageSealer{identity} }
 
 type ageSealer struct{ identity *age.X25519Identity }
@@ -154,11 +158,9 @@ type agePayload struct {
 }
 
 func (a ageSealer) Seal(_ context.Context, plaintext []byte, bound map[string]string) ([]byte, error) {
-	inner, err := json.Marshal( //nolint:gosec // the result is encrypted before it is stored
-		agePayload{Context: bound, Secret: plaintext},
-	)
+	inner, err := json.Marshal(agePayload{Context: bound, Secret: plaintext})
 	if err != nil {
-		return nil, fmt.Errorf("seal: %w", err)
+		return nil, fmt.Errorf("encode a secret: %w", err)
 	}
 
 	defer clear(inner)
@@ -169,13 +171,13 @@ func (a ageSealer) Seal(_ context.Context, plaintext []byte, bound map[string]st
 func (a ageSealer) Open(_ context.Context, sealed []byte, bound map[string]string) ([]byte, error) {
 	inner, err := ageDecrypt(sealed, a.identity)
 	if err != nil {
-		return nil, fmt.Errorf("open a secret: %w", ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret with age: %w", ErrDecryption)
 	}
 
 	defer clear(inner)
 	var b agePayload
 	if err := json.Unmarshal(inner, &b); err != nil || !maps.Equal(b.Context, bound) {
-		return nil, fmt.Errorf("open a secret: %w", ErrDecryption)
+		return nil, fmt.Errorf("decrypt a secret with age: %w", ErrDecryption)
 	}
 
 	return b.Secret, nil
@@ -185,15 +187,15 @@ func ageEncrypt(plaintext []byte, to age.Recipient) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := age.Encrypt(&out, to)
 	if err != nil {
-		return nil, fmt.Errorf("seal with age: %w", err)
+		return nil, fmt.Errorf("encrypt with age: %w", err)
 	}
 
 	if _, err := w.Write(plaintext); err != nil {
-		return nil, fmt.Errorf("seal with age: %w", err)
+		return nil, fmt.Errorf("encrypt with age: %w", err)
 	}
 
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("seal with age: %w", err)
+		return nil, fmt.Errorf("encrypt with age: %w", err)
 	}
 
 	return out.Bytes(), nil

@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store keeps a cluster's intent, keys and node documents as objects under keys, in a folder or an S3 bucket.
-// It knows nothing of what the objects mean.
+// Package store stores a cluster's manifests, keys and node documents as objects, in a folder or an
+// S3 bucket.
+//
+// A Store has conditional writes, on which the cluster's lock and journal rely. A Sealer encrypts
+// secrets: with AWS KMS for a store in S3, with age for a store in a folder. A View reads many
+// objects of a Store with few requests. PlanInit creates a store, and Open opens one.
+//
+// The package does not know what the objects contain. All implementations pass the tests of package
+// storetest.
 package store
 
 import (
@@ -9,43 +16,54 @@ import (
 	"errors"
 )
 
-// The errors that callers decide on; implementations wrap them.
+// The errors that callers distinguish. Implementations wrap them.
 var (
-	// ErrNotFound says that there is no object under the key.
+	// ErrNotFound means that no object has the key.
 	ErrNotFound = errors.New("not found")
-	// ErrConflict says that a conditional write found another version than it was told to expect.
-	ErrConflict = errors.New("changed by somebody else")
+	// ErrConflict means that a conditional write found another version of the object than expected,
+	// or found an object where none was expected.
+	ErrConflict = errors.New("changed by another writer")
 )
 
-// Object is a stored object. ETag is opaque and changes whenever Body does.
+// Object is a stored object.
 type Object struct {
-	Key  string
+	// Key of the object in its store, such as demo/cluster.yaml.
+	Key string
+	// Body is the content.
 	Body []byte
+	// ETag identifies the content. It is opaque, and changes whenever Body changes.
 	ETag string
 }
 
-// Store is a flat name space of objects. Keys are slash-separated, relative, without "..". Every write is atomic:
-// a reader sees the old object or the new one. Every implementation passes storetest.Run.
+// Store is a flat namespace of objects. Keys are relative paths with slashes, without "..". Every
+// write is atomic: a reader sees either the old object or the new one. Methods may be called
+// concurrently.
 type Store interface {
-	// URL of the store, without secrets.
+	// URL returns the URL of the store, which contains no secret.
 	URL() string
-	// Get returns an error wrapping ErrNotFound if there is no such object.
+	// Get returns an object. The error wraps ErrNotFound if no object has the key.
 	Get(ctx context.Context, key string) (Object, error)
-	// Put writes unconditionally and returns the new ETag.
+	// Put creates or replaces an object and returns its new ETag.
 	Put(ctx context.Context, key string, body []byte) (etag string, err error)
-	// Create writes only if there is no such object, else it returns an error wrapping ErrConflict.
+	// Create creates an object and returns its ETag. The error wraps ErrConflict if the object
+	// already exists.
 	Create(ctx context.Context, key string, body []byte) (etag string, err error)
-	// Update writes only if the object still has etag, else it returns an error wrapping ErrConflict.
+	// Update replaces an object that still has etag, and returns its new ETag. The error wraps
+	// ErrConflict if the object has another ETag.
 	Update(ctx context.Context, key string, body []byte, etag string) (newETag string, err error)
-	// Delete removes the object; that there is none is no error.
+	// Delete removes an object. It returns nil if the object does not exist.
 	Delete(ctx context.Context, key string) error
-	// List returns the keys that begin with prefix, sorted.
+	// List returns the keys that begin with prefix, in sorted order.
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Sealer encrypts small secrets for one store. What a secret is bound to is authenticated, not hidden: the same must be given to Open.
+// Sealer encrypts small secrets for one store. Each secret is bound to a context of key-value
+// pairs. The context is authenticated but not encrypted, and Open requires the same context as
+// Seal.
 type Sealer interface {
+	// Seal encrypts plaintext and binds it to a context.
 	Seal(ctx context.Context, plaintext []byte, bound map[string]string) ([]byte, error)
-	// Open fails on a wrong key or context; the error never shows secret bytes.
+	// Open decrypts what Seal returned. The error wraps ErrDecryption if the key or the context is
+	// wrong, or if the sealed bytes are damaged. It never contains secret bytes.
 	Open(ctx context.Context, sealed []byte, bound map[string]string) ([]byte, error)
 }

@@ -13,26 +13,27 @@ import (
 	"sync"
 )
 
-// View is a store whose objects below a prefix are read as they were at one moment, for a price that does not grow with
-// their number: one listing, and one object that holds copies of all that was read the last time, the index. A copy
-// counts only if the listing still shows its ETag; what changed since is read by itself. Writes go through, and are
-// not seen in the view.
+// View is a snapshot of the objects below a prefix of a store. It reads them with a constant number
+// of requests: one for a list of their ETags, and one for the index, an object with copies of all
+// objects that were read the last time. A copy is used only if the list still has its ETag. Other
+// objects are read one by one. Writes go to the store, and are not visible in the view. Methods may
+// be called concurrently.
 type View struct {
 	Store
 	prefix string
 
 	mu         sync.Mutex
-	etags      map[string]string // nil: the store has none to list, and nothing is kept
+	etags      map[string]string // by key; nil if the store cannot list ETags, then nothing is cached
 	cached     map[string]Object
-	indexStale bool // the index lacks something that was read, or has something that is gone
+	indexStale bool // the index lacks an object that was read, or contains an outdated copy
 }
 
-// etagLister is a store that lists ETags, as S3 does.
+// etagLister is a store that can list ETags, such as S3Store.
 type etagLister interface {
 	ETags(ctx context.Context, prefix string) (map[string]string, error)
 }
 
-// viewIndex is the object's JSON.
+// viewIndex is the content of the index.
 type viewIndex struct {
 	Version int                      `json:"version"`
 	Objects map[string]indexedObject `json:"objects"` // by key
@@ -45,10 +46,10 @@ type indexedObject struct {
 
 const indexVersion = 1
 
-// IndexKey is the key of the index of what lies below prefix.
+// IndexKey returns the key of the index of the objects below prefix.
 func IndexKey(prefix string) string { return prefix + "index.json" }
 
-// OpenView returns a view of what lies below prefix in s.
+// OpenView returns a view of the objects below prefix in s.
 func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
 	v := &View{Store: s, prefix: prefix, cached: map[string]Object{}}
 	l, ok := s.(etagLister)
@@ -81,7 +82,8 @@ func OpenView(ctx context.Context, s Store, prefix string) (*View, error) {
 	return v, nil
 }
 
-// readIndex returns what an index holds. One that is missing, or that we cannot read, holds nothing: it is only a copy.
+// readIndex returns the index. It returns an empty index if the object does not exist or cannot be
+// decoded, since the index contains copies only.
 func readIndex(ctx context.Context, s Store, key string) (viewIndex, error) {
 	var out viewIndex
 	o, err := s.Get(ctx, key)
@@ -93,14 +95,14 @@ func readIndex(ctx context.Context, s Store, key string) (viewIndex, error) {
 		return out, err
 	}
 
-	if json.Unmarshal(o.Body, &out) != nil || out.Version != indexVersion {
-		return viewIndex{}, nil //nolint:nilerr // an index that cannot be read is none
+	if json.Unmarshal(o.Body, &out) == nil && out.Version == indexVersion {
+		return out, nil
 	}
 
-	return out, nil
+	return viewIndex{}, nil
 }
 
-// Get returns an object as it was when the view was made.
+// Get returns an object as it was when the view was opened.
 func (v *View) Get(ctx context.Context, key string) (Object, error) {
 	if v.etags == nil || !strings.HasPrefix(key, v.prefix) {
 		return v.Store.Get(ctx, key)
@@ -121,7 +123,7 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 
 	o, err := v.Store.Get(ctx, key)
 	if err != nil || o.ETag != etag {
-		return o, err // changed a moment ago: the newer one is right, but it is not of this view
+		return o, err // changed after the view was opened: return the newer object, but do not cache it
 	}
 
 	v.mu.Lock()
@@ -132,16 +134,18 @@ func (v *View) Get(ctx context.Context, key string) (Object, error) {
 	return o, nil
 }
 
-// HasObject says whether there was an object when the view was made; known is false where the store tells no ETags.
-func (v *View) HasObject(key string) (holds, known bool) {
+// HasObject reports whether an object existed when the view was opened. The second result is false
+// if the view does not know it, because the store cannot list ETags or the key is not below the
+// prefix.
+func (v *View) HasObject(key string) (exists, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, holds = v.etags[key]
+	_, exists = v.etags[key]
 
-	return holds, v.etags != nil && strings.HasPrefix(key, v.prefix)
+	return exists, v.etags != nil && strings.HasPrefix(key, v.prefix)
 }
 
-// AddObject puts an object that was written through another way into the view, so that the index has a copy of it.
+// AddObject adds an object that was written without the view, so that the index gets a copy of it.
 func (v *View) AddObject(o Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -154,7 +158,8 @@ func (v *View) AddObject(o Object) {
 	v.indexStale = true
 }
 
-// List returns the keys that were there when the view was made.
+// List returns the keys that begin with prefix and existed when the view was opened, in sorted
+// order.
 func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 	if v.etags == nil || !strings.HasPrefix(prefix, v.prefix) {
 		return v.Store.List(ctx, prefix)
@@ -173,7 +178,8 @@ func (v *View) List(ctx context.Context, prefix string) ([]string, error) {
 	return out, nil
 }
 
-// SaveIndex writes the index if it would say anything new. Only what was read through the view is in it: no secret is.
+// SaveIndex writes the index if it has changed. The index contains the objects that were read
+// through the view only, none of which is a secret.
 func (v *View) SaveIndex(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -188,7 +194,7 @@ func (v *View) SaveIndex(ctx context.Context) error {
 
 	body, err := json.Marshal(out)
 	if err != nil {
-		return fmt.Errorf("write the index of %s: %w", v.prefix, err)
+		return fmt.Errorf("encode the index of %s: %w", v.prefix, err)
 	}
 
 	if _, err := v.Put(ctx, IndexKey(v.prefix), body); err != nil {

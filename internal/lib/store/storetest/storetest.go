@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest is the conformance suite of store.Store and store.Sealer: what every implementation must do. It
-// knows none of them.
+// Package storetest is the conformance test suite of store.Store and store.Sealer. It does not
+// depend on any implementation.
 package storetest
 
 import (
@@ -19,24 +19,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// writerCount is how many clients race in the tests of concurrency.
+// writerCount is the number of concurrent clients in the concurrency tests.
 const writerCount = 12
 
-// Run holds a store to its contract. Each call of open gives an empty store.
+// Run tests the contract of a store. Each call of open returns an empty store.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	t.Helper()
 	tests := map[string]func(*testing.T, store.Store){
-		"an object comes back as it was put":    testRoundTrip,
-		"an object that is not there":           testMissing,
-		"create writes once":                    testCreate,
-		"update needs the newest etag":          testUpdate,
-		"list is sorted and by prefix":          testList,
-		"delete may be repeated":                testDelete,
-		"keys that leave the store are refused": testKeys,
-		"of many creates one wins":              testCreateRace,
-		"of many updates none is lost":          testUpdateRace,
-		"readers see whole objects":             testWholeObjects,
-		"an ended context ends the call":        testContext,
+		"get returns what put wrote":             testRoundTrip,
+		"a missing object":                       testMissing,
+		"create does not overwrite":              testCreate,
+		"update needs the newest etag":           testUpdate,
+		"list is sorted and by prefix":           testList,
+		"delete is idempotent":                   testDelete,
+		"keys that leave the store are rejected": testKeys,
+		"one of many creates wins":               testCreateRace,
+		"no concurrent update is lost":           testUpdateRace,
+		"readers see complete objects":           testWholeObjects,
+		"a canceled context ends the call":       testContext,
 	}
 
 	for name, test := range tests {
@@ -169,15 +169,15 @@ func testKeys(t *testing.T, s store.Store) {
 	t.Helper()
 	for _, key := range []string{"", ".", "..", "/etc/passwd", "../up", "a/../../up", "a//b", "a/", "a\\b", "a/./b", "a\x00b", strings.Repeat("k", 2000)} {
 		if _, err := s.Put(t.Context(), key, nil); err == nil {
-			t.Errorf("Put took the key %q", key)
+			t.Errorf("Put accepted the key %q", key)
 		}
 
 		if _, err := s.Get(t.Context(), key); err == nil || errors.Is(err, store.ErrNotFound) {
-			t.Errorf("Get took the key %q", key)
+			t.Errorf("Get accepted the key %q", key)
 		}
 
 		if err := s.Delete(t.Context(), key); err == nil {
-			t.Errorf("Delete took the key %q", key)
+			t.Errorf("Delete accepted the key %q", key)
 		}
 	}
 }
@@ -204,13 +204,13 @@ func testCreateRace(t *testing.T, s store.Store) {
 
 	body, ok := winner.Load().(string)
 	if !ok {
-		t.Fatal("nobody won")
+		t.Fatal("no create won")
 	}
 
 	wantBody(t, s, body)
 }
 
-// testUpdateRace lets every writer add one line, trying again when another came first.
+// testUpdateRace lets every writer append one line. A writer retries after a conflict.
 func testUpdateRace(t *testing.T, s store.Store) {
 	t.Helper()
 	must(s.Create(t.Context(), "k", nil))(t)
@@ -230,7 +230,7 @@ func testUpdateRace(t *testing.T, s store.Store) {
 
 	o := must(s.Get(t.Context(), "k"))(t)
 	if n := bytes.Count(o.Body, []byte("\n")); n != writerCount {
-		t.Errorf("%d of %d updates are there:\n%s", n, writerCount, o.Body)
+		t.Errorf("%d of %d updates were stored:\n%s", n, writerCount, o.Body)
 	}
 }
 
@@ -272,7 +272,7 @@ func testContext(t *testing.T, s store.Store) {
 	wantErr(t, err, context.Canceled)
 }
 
-// runConcurrently runs do for every writer at once.
+// runConcurrently calls do for all writers at the same time.
 func runConcurrently(t *testing.T, do func(i int) error) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -291,14 +291,14 @@ func runConcurrently(t *testing.T, do func(i int) error) {
 	wg.Wait()
 }
 
-// RunSealer holds a sealer to its contract. other has another key.
+// RunSealer tests the contract of a sealer. The sealer other must have another key.
 func RunSealer(t *testing.T, sealer, other store.Sealer) {
 	t.Helper()
 	secret := []byte("a very secret key")
 	bound := map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "ca"}
 	sealed := must(sealer.Seal(t.Context(), secret, bound))(t)
 	if bytes.Contains(sealed, secret) {
-		t.Fatal("the secret is in the sealed bytes")
+		t.Fatal("the sealed bytes contain the secret")
 	}
 
 	if again := must(sealer.Seal(t.Context(), secret, bound))(t); bytes.Equal(sealed, again) {
@@ -306,58 +306,28 @@ func RunSealer(t *testing.T, sealer, other store.Sealer) {
 	}
 
 	t.Run("opens with the same context", func(t *testing.T) {
-		got := must(
-			sealer.Open(
-				t.Context(),
-				sealed,
-				map[string]string{"slipway.dev/key": "ca", "slipway.dev/cluster": "demo"},
-			),
-		)(
-			t,
-		)
+		same := map[string]string{"slipway.dev/key": "ca", "slipway.dev/cluster": "demo"}
+		got := must(sealer.Open(t.Context(), sealed, same))(t)
 		if !bytes.Equal(got, secret) {
 			t.Errorf("opened to %q", got)
 		}
 	})
 
-	refused := func(name string, by store.Sealer, sealed []byte, bound map[string]string) {
-		t.Run(name, func(t *testing.T) {
-			got, err := by.Open(t.Context(), sealed, bound)
-			if err == nil || len(got) > 0 {
-				t.Fatalf("opened to %q", got)
-			}
-
-			if by == sealer &&
-				!errors.Is(err, store.ErrDecryption) { // of another's key AWS only says that access is denied
-				t.Errorf("%v does not wrap ErrSealed", err)
-			}
-
-			if strings.Contains(err.Error(), string(secret)) {
-				t.Errorf("the error shows the secret: %v", err)
-			}
-		})
+	otherCluster := map[string]string{"slipway.dev/cluster": "prod", "slipway.dev/key": "ca"}
+	otherPurpose := map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "sa"}
+	partOfContext := map[string]string{"slipway.dev/cluster": "demo"}
+	for _, c := range []sealerCase{
+		{"another cluster's context", sealer, sealed, otherCluster},
+		{"another purpose", sealer, sealed, otherPurpose},
+		{"a part of the context", sealer, sealed, partOfContext},
+		{"no context", sealer, sealed, nil},
+		{"another key", other, sealed, bound},
+		{"cut short", sealer, sealed[:len(sealed)-1], bound},
+		{"no sealed bytes", sealer, []byte("{}"), bound},
+		{"nothing", sealer, nil, bound},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.checkRejected(t, secret, c.by == other) })
 	}
-
-	refused(
-		"another cluster's context",
-		sealer,
-		sealed,
-		map[string]string{"slipway.dev/cluster": "prod", "slipway.dev/key": "ca"},
-	)
-
-	refused(
-		"another purpose",
-		sealer,
-		sealed,
-		map[string]string{"slipway.dev/cluster": "demo", "slipway.dev/key": "sa"},
-	)
-
-	refused("a part of the context", sealer, sealed, map[string]string{"slipway.dev/cluster": "demo"})
-	refused("no context", sealer, sealed, nil)
-	refused("another key", other, sealed, bound)
-	refused("cut short", sealer, sealed[:len(sealed)-1], bound)
-	refused("no sealed bytes", sealer, []byte("{}"), bound)
-	refused("nothing", sealer, nil, bound)
 
 	for _, at := range []int{len(sealed) / 4, len(sealed) / 2, len(sealed) * 9 / 10} {
 		changed := bytes.Clone(sealed)
@@ -366,5 +336,31 @@ func RunSealer(t *testing.T, sealer, other store.Sealer) {
 		if err == nil && !bytes.Equal(got, secret) {
 			t.Errorf("with byte %d changed it opened to something else", at)
 		}
+	}
+}
+
+// sealerCase is a call of Open that must fail.
+type sealerCase struct {
+	name   string
+	by     store.Sealer
+	sealed []byte
+	bound  map[string]string
+}
+
+// checkRejected calls Open. AWS reports the use of another account's key as access denied, not as a
+// failed decryption.
+func (c sealerCase) checkRejected(t *testing.T, secret []byte, otherKey bool) {
+	t.Helper()
+	got, err := c.by.Open(t.Context(), c.sealed, c.bound)
+	if err == nil || len(got) > 0 {
+		t.Fatalf("opened to %q", got)
+	}
+
+	if !otherKey && !errors.Is(err, store.ErrDecryption) {
+		t.Errorf("%v does not wrap ErrDecryption", err)
+	}
+
+	if strings.Contains(err.Error(), string(secret)) {
+		t.Errorf("the error shows the secret: %v", err)
 	}
 }
