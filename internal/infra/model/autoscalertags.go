@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// withCloudLabels adds the group's own tags to tags. What Slipway set wins over them; the cluster's tags do not.
+// withCloudLabels adds the group's cloudLabels to tags. They override the cluster's tags, but not those of
+// Slipway.
 func (b *builder) withCloudLabels(ig v1alpha1.InstanceGroup, tags awskind.Tags) awskind.Tags {
 	for k, v := range ig.Spec.CloudLabels {
 		if have, set := tags[k]; !set || b.Cluster.Spec.Tags[k] == have {
@@ -24,8 +25,8 @@ func (b *builder) withCloudLabels(ig v1alpha1.InstanceGroup, tags awskind.Tags) 
 
 const autoscalerTagPrefix = "k8s.io/cluster-autoscaler/"
 
-// autoscalerTags let the cluster autoscaler find a group (its AWS provider's auto-discovery), and tell it what a node of
-// a group that has none yet would be like: labels, taints, and the disk. Processors and memory it knows by the type.
+// autoscalerTags returns the tags by which the cluster autoscaler discovers a group, and those that describe
+// a node of an empty group: labels, taints and disk. It derives CPU and memory from the instance type.
 func (b *builder) autoscalerTags(ig v1alpha1.InstanceGroup) awskind.Tags {
 	if !ig.Spec.Autoscale {
 		return nil

@@ -14,15 +14,18 @@ const portSSH = 22
 
 func (b *builder) hasBastion() bool { return len(b.groupsByRole(v1alpha1.RoleBastion)) > 0 }
 
-// addSSHAccess adds the key pair, and the one way that SSH may take: from the given ranges to the bastions' load balancer, from
-// there to the bastions, from them to every other machine. Without a bastion no rule opens port 22 anywhere (S1.40).
+// addSSHAccess adds the key pair and the permitted SSH connections: from the CIDR ranges of the manifest to
+// the bastions' load balancer, from there to the bastions, and from them to every other machine. Without a
+// bastion no rule opens port 22 (requirement S1.40).
 func (b *builder) addSSHAccess() {
 	switch spec := b.Cluster.Spec; {
 	case spec.SSHKeyName != "":
 		b.keyPair = graph.NamedUnmanagedRef[awskind.KeyPair]("main", spec.SSHKeyName)
 	case spec.SSHKey != "":
 		b.keyPair = graph.Add(b.graph, "main", awskind.KeyPair{
-			Name: "slipway." + b.clusterName(), PublicKey: publicKey(spec.SSHKey), Tags: b.resourceTags(awskind.KeyPair{}.Kind(), "main", nil),
+			Name:      "slipway." + b.clusterName(),
+			PublicKey: publicKey(spec.SSHKey),
+			Tags:      b.resourceTags(awskind.KeyPair{}.Kind(), "main", nil),
 		})
 	}
 
@@ -78,8 +81,8 @@ func (b *builder) addSSHAccess() {
 	b.bastion.egressRule = b.allowEgress("bastion", b.bastion.securityGroup)
 }
 
-// allowInstanceConnect lets the VPC's EC2 Instance Connect Endpoint reach the machines. It is others': its group's own rules
-// must let it out.
+// allowInstanceConnect allows the VPC's EC2 Instance Connect Endpoint to reach the machines. Slipway does not
+// manage its security group, which must allow egress.
 func (b *builder) allowInstanceConnect() {
 	id := b.Cluster.Spec.MachineAccess.InstanceConnectSecurityGroup
 	if id == "" {
@@ -104,7 +107,8 @@ func (b *builder) allowInstanceConnect() {
 	})
 }
 
-// addBastions adds their load balancer, and a launch template and an auto scaling group for each group of them.
+// addBastions adds the bastions' load balancer, and a launch template and an Auto Scaling group for each
+// bastion group.
 func (b *builder) addBastions() {
 	groups := b.groupsByRole(v1alpha1.RoleBastion)
 	var targets []graph.Ref[awskind.TargetGroup]
@@ -129,7 +133,8 @@ func (b *builder) bastionBalancerType() string {
 	return b.Cluster.Spec.Topology.Bastion.LoadBalancer.Type
 }
 
-// addBastionBalancer is the load balancer's target group. Clients keep their address: the bastion's log shows who came.
+// addBastionBalancer adds the bastions' load balancer and returns its target group. Client addresses are
+// preserved, so that the bastion's log shows them.
 func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
 	scheme := "internal"
 	subnets := b.subnetRefs(b.internalSubnets())
@@ -152,7 +157,7 @@ func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
 		HealthyThreshold:    checkThreshold,
 		UnhealthyThreshold:  checkThreshold,
 		Attributes: map[string]string{
-			// A session lives as long as its machine.
+			// Open sessions continue while the machine is being deregistered.
 			"deregistration_delay.timeout_seconds": "300",
 			"preserve_client_ip.enabled":           "true",
 		},
@@ -164,8 +169,8 @@ func (b *builder) addBastionBalancer() graph.Ref[awskind.TargetGroup] {
 	return target
 }
 
-// bastionScript makes SSH accept keys only, for nobody but the first user, who may go on to another machine. It is
-// written where every supported distribution's sshd reads it.
+// bastionScript configures SSH: only keys, no root login, and forwarding to other machines. Every supported
+// distribution's sshd reads the directory.
 const bastionScript = `#!/bin/sh
 set -eu
 mkdir -p /etc/ssh/sshd_config.d

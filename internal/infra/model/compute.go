@@ -14,26 +14,28 @@ import (
 
 const (
 	configMarker = "@@CONFIG@@"
-	// maxBootUserData in bytes: what the machines of every cluster are promised; AWS allows 16 KiB.
+	// maxBootUserData is the limit for the boot script, in bytes. AWS allows 16 KiB; the rest is for
+	// additionalUserData.
 	maxBootUserData = 4096
-	// reservedNameBytes is what an unknown load balancer's name is counted as.
+	// reservedNameBytes is the assumed length of a load balancer's name that is not known yet.
 	reservedNameBytes = 100
 )
 
-// machineSet is one set of like machines: a slot of a control plane or a group of workers.
+// machineSet is one Auto Scaling group: a control-plane slot, a worker group or a bastion group.
 type machineSet struct {
-	group v1alpha1.InstanceGroup
-	// name in the graph, and slot of a control plane.
-	name, slot   string
+	group        v1alpha1.InstanceGroup
+	name         string // in the graph
+	slot         string // of a control plane; else empty
 	machineRole  *machineRole
 	min, max     int
-	subnets      []string
+	subnets      []string // by name
 	targets      []graph.Ref[awskind.TargetGroup]
-	dependencies []graph.Reference
+	dependencies []graph.Reference // without a property that refers to them
 }
 
-// addControlPlane adds, for each slot, an encrypted volume for etcd, a launch template, and a group of one in one zone:
-// a machine that comes back finds exactly its own data. Slots do not wait for each other.
+// addControlPlane adds for each slot an encrypted etcd volume, a launch template, and an Auto Scaling group
+// of one machine in one zone, so that a replaced machine finds the data of its slot. Slots do not depend on
+// each other.
 func (b *builder) addControlPlane() {
 	for _, ig := range b.groupsByRole(v1alpha1.RoleControlPlane) {
 		for i := range ig.Spec.MinSize {
@@ -55,18 +57,18 @@ func (b *builder) addControlPlane() {
 	}
 }
 
-// addWorkers adds a launch template and an auto scaling group for each group of workers.
+// addWorkers adds a launch template and an Auto Scaling group for each worker group.
 func (b *builder) addWorkers() {
 	for _, ig := range b.groupsByRole(v1alpha1.RoleWorker) {
-		of := &b.worker
+		role := &b.worker
 		if HasOwnRole(ig) {
-			of = b.addGroupRole(ig)
+			role = b.addGroupRole(ig)
 		}
 
 		b.addMachineSet(machineSet{
 			group:       ig,
 			name:        ig.Metadata.Name,
-			machineRole: of,
+			machineRole: role,
 			min:         ig.Spec.MinSize,
 			max:         ig.Spec.MaxSize,
 			subnets:     ig.Spec.Subnets,
@@ -94,10 +96,14 @@ func (b *builder) addEtcdVolume(slot, subnet string) graph.Ref[awskind.Volume] {
 }
 
 func (b *builder) addMachineSet(l machineSet) {
+	templateTags := b.resourceTags(awskind.LaunchTemplate{}.Kind(), l.name, nil)
 	template := graph.Add(b.graph, l.name, awskind.LaunchTemplate{
-		Name: l.name + "." + b.clusterName(), Data: b.launchTemplateData(l), Tags: b.withCloudLabels(l.group, b.resourceTags(awskind.LaunchTemplate{}.Kind(), l.name, nil)),
+		Name: l.name + "." + b.clusterName(),
+		Data: b.launchTemplateData(l),
+		Tags: b.withCloudLabels(l.group, templateTags),
 	})
-	// A machine without a way out or without its role's rights would only wait.
+
+	// A machine cannot boot without outbound traffic or without its role's permissions.
 	after := slices.Concat(
 		l.machineRole.policies,
 		[]graph.Reference{l.machineRole.egressRule},
@@ -133,9 +139,8 @@ func (b *builder) addMachineSet(l machineSet) {
 	}
 
 	from := awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")}
-	if group.MixedInstances = mixedInstancesPolicy(l.group.Spec, from); len(
-		group.MixedInstances.Launch.Overrides,
-	) == 0 {
+	group.MixedInstances = mixedInstancesPolicy(l.group.Spec, from)
+	if len(group.MixedInstances.Launch.Overrides) == 0 {
 		group.Template = from
 	}
 
@@ -194,7 +199,7 @@ func (b *builder) launchTemplateData(l machineSet) awskind.LaunchTemplateData {
 	}
 }
 
-// bootConfig is what a machine is told; package node reads it back.
+// bootConfig is the boot configuration in the user data. Package node parses it.
 type bootConfig struct {
 	Cluster  string       `json:"cluster"`
 	Group    string       `json:"group"`
@@ -203,7 +208,7 @@ type bootConfig struct {
 	Agent    bootDownload `json:"agent"`
 	Document bootDownload `json:"document"`
 	API      bootAPI      `json:"api"`
-	// What differs within a group comes last, so that a template holds the rest once.
+	// The fields that differ within a group come last, so that a template can share the rest.
 	Slot   string `json:"slot,omitempty"`
 	Signal string `json:"signal,omitempty"`
 	Stack  string `json:"stack,omitempty"`
@@ -220,7 +225,8 @@ type bootAPI struct {
 	Elastic  bool   `json:"elastic,omitempty"`
 }
 
-// bootUserData is the boot script with the configuration in it, and in that the load balancers' names, which AWS makes up (D12).
+// bootUserData returns the boot script with the boot configuration. That contains the load balancers' names,
+// which AWS assigns, as symbols.
 func (b *builder) bootUserData(l machineSet) graph.Text {
 	const public, internal = "@@PUBLIC@@", "@@INTERNAL@@"
 	boot := b.Boot[l.group.Metadata.Name]
@@ -254,9 +260,6 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 	size := sizeOf(text)
 	if b.SignalStack {
 		text = b.markVersion(l.group, text)
-	}
-
-	if b.SignalStack {
 		size += reservedNameBytes // the stack's name
 	}
 
@@ -274,21 +277,22 @@ func (b *builder) bootUserData(l machineSet) graph.Text {
 	return text
 }
 
-// markVersion lets users of a template choose among the documents of several versions of Kubernetes: the end of a document's
-// name, with its hash, is what tells them apart.
+// markVersion replaces the part of the user data that depends on the Kubernetes version, the end of the
+// document's name and its hash, by a placeholder. Users of a template can then choose among the documents of
+// several versions.
 func (b *builder) markVersion(ig v1alpha1.InstanceGroup, text graph.Text) graph.Text {
 	sum := b.Boot[ig.Metadata.Name].DocumentSHA256
 	end := sum + `.json","sha256":"` + sum
-	mark := graph.VersionedValue{
+	placeholder := graph.VersionedValue{
 		Version: b.Cluster.Spec.KubernetesVersion,
 		Key:     ig.Metadata.Name,
 		Value:   end,
 	}.Placeholder()
 
-	return replaceMarker(text, end, graph.LiteralText(mark))
+	return replaceMarker(text, end, graph.LiteralText(placeholder))
 }
 
-// replaceMarker puts value in the place of the first marker in the literal parts of t.
+// replaceMarker replaces the first marker in each literal part of t by value.
 func replaceMarker(t graph.Text, marker string, value graph.Text) graph.Text {
 	var out []graph.Text
 	for _, p := range t.Parts() {

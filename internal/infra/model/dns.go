@@ -9,10 +9,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// recordTTL is how long resolvers keep an address that may move (kops has 60 s too).
+// recordTTL is how long resolvers cache an address that can change, in seconds. kops uses 60 s too.
 const recordTTL = 60
 
-// addDNSRecord adds the API's name: a record in a zone that is made, or in one that exists (S1.20, S4.15).
+// addDNSRecord adds the DNS record of the API: in a new hosted zone (requirement S1.20) or an existing one
+// (S4.15).
 func (b *builder) addDNSRecord() {
 	spec := b.Cluster.Spec
 	if !manifest.HasDNS(spec) {
@@ -22,8 +23,9 @@ func (b *builder) addDNSRecord() {
 	zone := graph.UnmanagedRef[awskind.HostedZone](spec.DNSZone)
 	if !manifest.IsZoneID(spec.DNSZone) {
 		z := awskind.HostedZone{
-			Name: spec.DNSZone, Config: awskind.HostedZoneConfig{Comment: awskind.RecordSetID(b.clusterName())},
-			Tags: b.resourceTags(awskind.HostedZone{}.Kind(), awskind.ZoneName, nil),
+			Name:   spec.DNSZone,
+			Config: awskind.HostedZoneConfig{Comment: awskind.RecordSetID(b.clusterName())},
+			Tags:   b.resourceTags(awskind.HostedZone{}.Kind(), awskind.ZoneName, nil),
 		}
 		if spec.Topology.DNS.Type == manifest.DNSPrivate {
 			z.VPCs = []awskind.ZoneVPC{{VPC: b.vpc, Region: b.Region}}
@@ -46,7 +48,8 @@ func (b *builder) addDNSRecord() {
 	}
 
 	if b.usesElasticIP() && (spec.Topology.DNS.Type == manifest.DNSPublic || !b.hasInternalBalancer()) {
-		r.TTL, r.Values = recordTTL, []graph.Text{b.apiElasticIP.Attr("PublicIp")}
+		r.TTL = recordTTL
+		r.Values = []graph.Text{b.apiElasticIP.Attr("PublicIp")}
 	} else {
 		r.Alias = awskind.AliasTarget{DNSName: lb.Attr("DNSName"), Zone: lb.Attr("CanonicalHostedZoneID")}
 	}
@@ -54,7 +57,7 @@ func (b *builder) addDNSRecord() {
 	graph.Add(b.graph, "api", r)
 }
 
-// UnmanagedZones are the hosted zones of a manifest that exist already: a cluster's records in them are found there.
+// UnmanagedZones returns the ids of the existing hosted zones in which a cluster has records.
 func UnmanagedZones(c v1alpha1.ClusterSpec) []string {
 	if !manifest.HasDNS(c) || !manifest.IsZoneID(c.DNSZone) {
 		return nil

@@ -7,13 +7,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// apiAddress is the name of the address that the API is at, and apiSlot the slot whose machine has it.
+// apiAddress is the graph name of the API's Elastic IP address; apiSlot is the slot whose machine takes it.
 const (
 	apiAddress = "api"
 	apiSlot    = "a"
 )
 
-// addElasticIP adds the elastic IP address that the control-plane machine takes when it boots: its tags tell it which (S3.17).
+// addElasticIP adds the Elastic IP address that the control-plane machine takes when it boots. The machine
+// finds it by its tags (requirement S3.17).
 func (b *builder) addElasticIP() {
 	if !b.usesElasticIP() {
 		return
@@ -24,13 +25,12 @@ func (b *builder) addElasticIP() {
 		after = append(after, b.egressDeps[s.Name]...)
 	}
 
-	b.apiElasticIP = graph.Add(b.graph, apiAddress, awskind.EIP{
-		Domain: "vpc", Tags: b.resourceTags(awskind.EIP{}.Kind(), apiAddress, awskind.Tags{awskind.TagSlot: apiSlot}),
-	}, after...)
+	tags := b.resourceTags(awskind.EIP{}.Kind(), apiAddress, awskind.Tags{awskind.TagSlot: apiSlot})
+	b.apiElasticIP = graph.Add(b.graph, apiAddress, awskind.EIP{Domain: "vpc", Tags: tags}, after...)
 }
 
-// apiHostnames is where the API is for its users, nothing if only machines reach it, and for machines. The only machine of a
-// cluster is there itself.
+// apiHostnames returns the API's address for users, empty if it is internal, and its address for machines,
+// which is loopback in a cluster of one machine.
 func (b *builder) apiHostnames() (public, internal graph.Text) {
 	switch {
 	case b.hasPublicBalancer():
@@ -46,7 +46,8 @@ func (b *builder) apiHostnames() (public, internal graph.Text) {
 	return public, b.balancers.internal.Attr("DNSName")
 }
 
-// addressStatements let the control-plane machine take the cluster's address, and no other.
+// addressStatements allows the control-plane machine to associate the cluster's Elastic IP address, and no
+// other.
 func (b *builder) addressStatements(own policyCondition) []policyStatement {
 	if !b.usesElasticIP() {
 		return nil
@@ -58,7 +59,7 @@ func (b *builder) addressStatements(own policyCondition) []policyStatement {
 			ID:        "FindAddress",
 			Actions:   []string{"ec2:DescribeAddresses"},
 			Resources: []string{"*"},
-		}, // EC2 has no narrower right
+		}, // EC2 does not restrict Describe calls to resources
 		{
 			ID:        "TakeAddress",
 			Actions:   []string{"ec2:AssociateAddress"},

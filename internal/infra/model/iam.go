@@ -10,11 +10,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// addIAMRoles adds a role and a profile for each role of machine, with the actions that its agent calls and no other.
+// addIAMRoles adds an IAM role and an instance profile for each machine role. A policy allows only the
+// actions that the agent calls.
 func (b *builder) addIAMRoles() {
 	b.addMachineRole(&b.controlPlane, v1alpha1.RoleControlPlane, b.controlPlanePolicy())
 	b.addMachineRole(&b.worker, v1alpha1.RoleWorker, b.workerPolicy())
-	// A bastion calls nothing: without Session Manager it has no role at all.
+	// A bastion calls no AWS API, so without Session Manager it has no IAM role.
 	if b.hasBastion() && b.Cluster.Spec.MachineAccess.SessionManager {
 		b.addMachineRole(&b.bastion, v1alpha1.RoleBastion, "")
 	}
@@ -29,12 +30,14 @@ func (b *builder) addMachineRole(m *machineRole, role v1alpha1.Role, policy grap
 	})
 }
 
-// roleSpec is an IAM role: its name in the graph and in IAM, and what it may do.
+// roleSpec describes an IAM role.
 type roleSpec struct {
-	graphName, name    string
-	existingProfile    string // a profile that is there already
-	policy, additional graph.JSON
-	managed            []string
+	graphName       string     // name in the graph
+	name            string     // name in IAM
+	existingProfile string     // an unmanaged instance profile to use instead
+	policy          graph.JSON // what the agent needs
+	additional      graph.JSON // from the manifest
+	managed         []string   // ARNs of managed policies
 }
 
 func (b *builder) addRole(m *machineRole, s roleSpec) {
@@ -82,7 +85,8 @@ func (b *builder) addRole(m *machineRole, s roleSpec) {
 	)
 }
 
-// addGroupRole is the machines of a group of workers that has rights of its own: they share everything else.
+// addGroupRole returns the machine role of a worker group with its own permissions. Everything else is as for
+// other workers.
 func (b *builder) addGroupRole(ig v1alpha1.InstanceGroup) *machineRole {
 	m := b.worker
 	b.addRole(&m, roleSpec{
@@ -96,8 +100,8 @@ func (b *builder) addGroupRole(ig v1alpha1.InstanceGroup) *machineRole {
 	return &m
 }
 
-// sessionManagerPolicy is what an SSM agent needs for sessions, and no more: AWS's managed policy would let it read
-// every parameter of the account.
+// sessionManagerPolicy allows only what an SSM agent needs for sessions. AWS's managed policy would also
+// allow reading every parameter of the account.
 func sessionManagerPolicy() graph.JSON {
 	return policyDocument(policyStatement{ID: "SessionManager", Resources: []string{"*"}, Actions: []string{
 		"ssm:UpdateInstanceInformation", "ssmmessages:CreateControlChannel", "ssmmessages:CreateDataChannel",
@@ -105,21 +109,21 @@ func sessionManagerPolicy() graph.JSON {
 	}})
 }
 
-// existingProfile is what the manifest names for a role of machine.
+// existingProfile returns the instance profile that the manifest names for a machine role; empty for none.
 func (*builder) existingProfile(e v1alpha1.Existing, role v1alpha1.Role) string {
 	switch role {
 	case v1alpha1.RoleControlPlane:
 		return e.ControlPlane
 	case v1alpha1.RoleWorker:
 		return e.Worker
-	case v1alpha1.RoleBastion: // the manifest names none
+	case v1alpha1.RoleBastion: // the manifest has no such field
 	}
 
 	return ""
 }
 
-// controlPlanePolicy: find the cluster's machines and volumes, attach one's own, read what the control plane needs,
-// and keep etcd's marker.
+// controlPlanePolicy allows control-plane machines to find the cluster's machines and volumes, to attach
+// their own volume, to read their part of the machine store, and to write the etcd markers.
 func (b *builder) controlPlanePolicy() graph.JSON {
 	own := policyCondition{"StringEquals": {"aws:ResourceTag/" + awskind.TagCluster: b.clusterName()}}
 	ec2 := "arn:" + b.Partition + ":ec2:" + b.Region + ":" + b.Account + ":"
@@ -128,7 +132,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			ID:        "Find",
 			Actions:   []string{"ec2:DescribeInstances", "ec2:DescribeVolumes"},
 			Resources: []string{"*"},
-		}, // EC2 has no narrower right
+		}, // EC2 does not restrict Describe calls to resources
 		{
 			ID:        "Attach",
 			Actions:   []string{"ec2:AttachVolume"},
@@ -141,7 +145,7 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 			Resources: b.objectARNs("agent", "controlplane", "secrets", "etcd"),
 		},
 		{ID: "Write", Actions: []string{"s3:PutObject"}, Resources: b.objectARNs("etcd")},
-		// Without it S3 answers 403 for a missing marker, which looks like a missing right. A GetObject has no prefix.
+		// Without it S3 returns 403 instead of 404 for a missing marker. A GetObject request has no prefix.
 		{
 			ID:        "List",
 			Actions:   []string{"s3:ListBucket"},
@@ -172,19 +176,22 @@ func (b *builder) controlPlanePolicy() graph.JSON {
 	return policyDocument(append(list, b.signalStatements()...)...)
 }
 
-// signalStatements lets machines tell their own stack that they are well, or why they will not be.
+// signalStatements allows machines to signal success or failure to their own stack.
 func (b *builder) signalStatements() []policyStatement {
 	if !b.SignalStack {
 		return nil
 	}
 
-	stack := "arn:" + b.Partition + ":cloudformation:" + b.Region + ":" + b.Account + ":stack/" + graph.StackNamePlaceholder + "/*"
+	stack := "arn:" + b.Partition + ":cloudformation:" + b.Region + ":" + b.Account +
+		":stack/" + graph.StackNamePlaceholder + "/*"
+
 	return []policyStatement{
 		{ID: "Signal", Actions: []string{"cloudformation:SignalResource"}, Resources: []string{stack}},
 	}
 }
 
-// workerPolicy: read the agent and the workers' documents, which hold no secret. Nothing may be written (S5.1).
+// workerPolicy allows workers to read the agent and the workers' documents, which contain no secrets. It
+// allows no writes (requirement S5.1).
 func (b *builder) workerPolicy() graph.JSON {
 	list := []policyStatement{
 		{ID: "Read", Actions: []string{"s3:GetObject"}, Resources: b.objectARNs("agent", "worker")},
@@ -201,19 +208,19 @@ func (b *builder) workerPolicy() graph.JSON {
 	return policyDocument(append(list, b.signalStatements()...)...)
 }
 
-// viaS3 lets a role use the store's key only as S3 does for an object that it may read.
+// viaS3 restricts the use of the store's key to requests of S3 on behalf of the role.
 func (b *builder) viaS3() policyCondition {
 	return policyCondition{"StringEquals": {"kms:ViaService": "s3." + b.Region + "." + b.dnsSuffix()}}
 }
 
 func (b *builder) bucketARN() string { return "arn:" + b.Partition + ":s3:::" + b.MachineStore.Bucket }
 
-// machineStoreKey is a key in the machine store, as S3 has it.
+// machineStoreKey returns the S3 key of an object of the machine store.
 func (b *builder) machineStoreKey(below string) string {
 	return strings.TrimPrefix(b.MachineStore.Prefix+"/", "/") + b.clusterName() + "/machine/" + below
 }
 
-// objectARNs are all objects below folders of the machine store.
+// objectARNs returns ARN patterns for all objects under folders of the machine store.
 func (b *builder) objectARNs(folders ...string) []string {
 	out := make([]string, 0, len(folders))
 	for _, f := range folders {

@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// ignitionVersion is the oldest that says all that is needed; every Flatcar since 2022 reads it.
+// ignitionVersion is the oldest version with all needed features; every Flatcar since 2022 supports it.
 const ignitionVersion = "3.3.0"
 
-// ignitionUnit is what the boot script writes elsewhere. /usr is read-only on Flatcar.
+// ignitionUnit is the systemd unit of the agent. On other systems the boot script writes it. The agent is in
+// /opt, since /usr is read-only on Flatcar.
 const ignitionUnit = `[Unit]
 Description=Slipway agent
 Wants=network-online.target
@@ -30,10 +31,10 @@ WantedBy=multi-user.target
 
 type jsonObject = map[string]any
 
-// ignitionConfig is the user data of a machine without cloud-init: Ignition itself fetches the agent with the rights of the
-// machine's role and refuses another hash, and systemd starts it.
+// ignitionConfig returns the user data of a machine without cloud-init: Ignition downloads the agent with the
+// permissions of the machine's role and verifies its hash, and systemd starts it.
 func (b *builder) ignitionConfig(l machineSet, c bootConfig) string {
-	// What only a renderer knows must stay as it is, not encoded.
+	// A placeholder must not be encoded, or the renderer would not find it.
 	const signal = "@@SIGNAL@@"
 	names := c.Signal
 	if names != "" {
@@ -77,16 +78,16 @@ func (b *builder) ignitionConfig(l machineSet, c bootConfig) string {
 	return strings.Replace(doc, signal, names, 1)
 }
 
-// escapeData escapes what a data URL may not hold. Marks of what is not known yet, such as @@INTERNAL@@, stay.
+// escapeData escapes the characters that a data URL cannot contain. Markers such as @@INTERNAL@@ stay.
 func escapeData(s string) string { return strings.ReplaceAll(url.PathEscape(s), "+", "%2B") }
 
-// marshalJSON prints what is JSON for certain.
+// marshalJSON encodes v, which must contain only types that JSON supports.
 func marshalJSON(v any) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("model: user data: %v", err)) // strings, numbers and truths only
+		panic(fmt.Sprintf("model: user data: %v", err)) // strings, numbers and bools only
 	}
 
 	return strings.TrimSuffix(out.String(), "\n")

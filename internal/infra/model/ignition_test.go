@@ -18,7 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// userDataOf is a template's user data once AWS has named everything, and once a renderer has named what signals.
+// userDataOf is a template's user data once AWS has named everything, and once a renderer has named what
+// signals.
 func userDataOf(t *testing.T, g *graph.Graph, name string) string {
 	t.Helper()
 	n := g.Node(graph.Address(awskind.LaunchTemplate{}.Kind(), name))
@@ -38,7 +39,8 @@ func userDataOf(t *testing.T, g *graph.Graph, name string) string {
 	return strings.ReplaceAll(text, graph.StackNamePlaceholder, "demo-stack")
 }
 
-// TestIgnition: Ignition's own parser takes the user data of Flatcar, and the agent reads from it what it reads elsewhere.
+// TestIgnition: Ignition's own parser takes the user data of Flatcar, and the agent reads from it what it
+// reads elsewhere.
 func TestIgnition(t *testing.T) {
 	for _, signals := range []bool{false, true} {
 		in := input(t, "demo", manifest.NewSetOptions{})

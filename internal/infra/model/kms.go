@@ -7,11 +7,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// keyDeletionDays is how many days KMS waits before a key ends: the shortest it allows, since its volumes go at once.
+// keyDeletionDays is the number of days that KMS waits before it deletes a key: the minimum, since the
+// volumes are deleted at once.
 const keyDeletionDays = 7
 
-// addKMSKey adds the key that the cluster's volumes are encrypted under. Who may use EBS in this account may use it, through
-// EBS only: the statement of AWS's own aws/ebs key, which auto scaling's service-linked role is covered by too.
+// addKMSKey adds the key that encrypts the cluster's volumes. Every principal of the account that may use EBS
+// can use it through EBS: the statement is that of AWS's aws/ebs key and also covers the service-linked role
+// of Auto Scaling.
 func (b *builder) addKMSKey() {
 	if arn := b.Cluster.Spec.CloudProvider.AWS.KMSKeyARN; arn != "" {
 		b.volumeKeyARN = graph.LiteralText(arn)
@@ -29,7 +31,8 @@ func (b *builder) addKMSKey() {
 			ID:        "EBS",
 			Principal: policyPrincipal{"AWS": "*"},
 			Actions: []string{
-				"kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:CreateGrant", "kms:DescribeKey",
+				"kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:CreateGrant",
+				"kms:DescribeKey",
 			},
 			Resources: []string{"*"},
 			Condition: policyCondition{"StringEquals": {
@@ -51,7 +54,7 @@ func (b *builder) addKMSKey() {
 	b.volumeKeyARN = key.Attr("Arn")
 }
 
-// dnsSuffix is what the names of the partition's services end in.
+// dnsSuffix returns the domain of the partition's services.
 func (b *builder) dnsSuffix() string {
 	if b.Partition == "aws-cn" {
 		return "amazonaws.com.cn"

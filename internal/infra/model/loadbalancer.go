@@ -9,16 +9,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// Health checks: the shortest interval that a network load balancer allows, and two in a row, so that a machine that
-// is gone gets no more than some 10 s of new connections.
+// Health checks use the shortest interval that a Network Load Balancer allows and two results in a row, so
+// that a lost machine gets new connections for about 10 s at most.
 const (
-	checkInterval  = 5
-	checkTimeout   = 4
-	checkThreshold = 2
+	checkInterval  = 5 // seconds
+	checkTimeout   = 4 // seconds
+	checkThreshold = 2 // results in a row
 )
 
-// addAPIBalancers adds the load balancers. The internal one is always there: a machine that went through a public one would
-// leave by NAT and come back. A target group serves one load balancer only, so each has its own.
+// addAPIBalancers adds the load balancers of the API. Machines always use the internal one: through the
+// public one their traffic would leave by NAT and return. A target group can serve only one load balancer, so
+// each has its own.
 func (b *builder) addAPIBalancers() {
 	if !b.hasInternalBalancer() {
 		return
@@ -67,9 +68,13 @@ func (b *builder) addLoadBalancer(
 	}
 
 	return graph.Add(b.graph, name, awskind.LoadBalancer{
-		Name: balancerName(b.clusterName(), name), Type: "network", Scheme: scheme, Subnets: subnets,
+		Name:           balancerName(b.clusterName(), name),
+		Type:           "network",
+		Scheme:         scheme,
+		Subnets:        subnets,
 		SecurityGroups: []graph.Ref[awskind.SecurityGroup]{group},
-		// A zone whose control-plane machine is gone goes on serving.
+		// With cross-zone load balancing, a zone that has lost its control-plane machine still serves the
+		// API.
 		Attributes: map[string]string{
 			"load_balancing.cross_zone.enabled": "true",
 			"deletion_protection.enabled":       strconv.FormatBool(b.Cluster.Spec.DeletionProtection),
@@ -78,8 +83,9 @@ func (b *builder) addLoadBalancer(
 	}, after...)
 }
 
-// addTargetGroup adds a target group that keepSource shows the client's address. Not so the internal ones: a machine could not
-// reach itself through its load balancer.
+// addTargetGroup adds a target group for an HTTPS port of the control plane. keepSource preserves the
+// client's address; the internal target groups do not, since a machine could not reach itself through its
+// load balancer.
 func (b *builder) addTargetGroup(
 	name string,
 	port int,

@@ -7,7 +7,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// mixedInstancesPolicy is what a group's policy says of the machines that are launched from a template; nothing without a policy.
+// mixedInstancesPolicy returns a group's policy for instances started from a launch template; zero if the
+// group has none.
 func mixedInstancesPolicy(
 	spec v1alpha1.InstanceGroupSpec,
 	from awskind.TemplateSpec,
@@ -28,8 +29,9 @@ func mixedInstancesPolicy(
 		},
 	}
 
-	for _, kind := range p.Instances {
-		out.Launch.Overrides = append(out.Launch.Overrides, awskind.InstanceTypeOverride{InstanceType: kind})
+	for _, instanceType := range p.Instances {
+		override := awskind.InstanceTypeOverride{InstanceType: instanceType}
+		out.Launch.Overrides = append(out.Launch.Overrides, override)
 	}
 
 	return out

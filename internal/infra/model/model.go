@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model turns a cluster's manifests into the graph of AWS resources that it is made of, one file a concern.
-// It decides what there is to be; it knows no SDK, reads nothing and changes nothing.
+// Package model converts a cluster's manifests to the graph of its AWS resources. Each file covers one area:
+// network, security groups, IAM, KMS, load balancers, DNS, machines. It is pure: it does not use the AWS SDK,
+// reads nothing and changes nothing.
 package model
 
 import (
@@ -17,53 +18,69 @@ import (
 
 // Image is the machine image of a group.
 type Image struct {
-	// ID such as ami-0123.
+	// ID of the AMI, such as ami-0123.
 	ID string
-	// RootDevice such as /dev/xvda: where the root volume is mapped.
+	// RootDevice is the device name of the root volume, such as /dev/xvda.
 	RootDevice string
 }
 
-// BootSource is where a group's machines find their agent and their document.
+// BootSource is where a group's machines download the agent and their node document.
 type BootSource struct {
-	AgentURL, AgentSHA256       string
-	DocumentURL, DocumentSHA256 string
+	// AgentURL of the agent binary, such as s3://bucket/key.
+	AgentURL string
+	// AgentSHA256 is the hash of the agent, in hex.
+	AgentSHA256 string
+	// DocumentURL of the group's node document.
+	DocumentURL string
+	// DocumentSHA256 is the hash of the node document, in hex.
+	DocumentSHA256 string
 }
 
-// MachineStore is the S3 place that machines read.
+// MachineStore is the location in S3 that machines read.
 type MachineStore struct {
-	Bucket, Prefix string
-	// KMSKeyARN is the key that the bucket's objects are encrypted under; empty if it has none of its own.
+	// Bucket is the name of the bucket.
+	Bucket string
+	// Prefix of the keys, without a trailing slash; may be empty.
+	Prefix string
+	// KMSKeyARN is the key that encrypts the bucket's objects; empty: no customer managed key.
 	KMSKeyARN string
 }
 
-// Input is all that the model depends on.
+// Input is everything that the model depends on.
 type Input struct {
+	// Cluster is the manifest, with defaults and validated.
 	Cluster v1alpha1.Cluster
-	// Groups of the cluster, defaulted and valid.
+	// Groups are the instance groups of the cluster, with defaults and validated.
 	Groups []v1alpha1.InstanceGroup
-	// Account, Region and Partition (aws, aws-cn, aws-us-gov) to build in.
-	Account, Region, Partition string
-	// Images and Boot by the name of the group.
+	// Account is the AWS account's 12 digits.
+	Account string
+	// Region is the AWS region, such as us-east-1.
+	Region string
+	// Partition is aws, aws-cn or aws-us-gov.
+	Partition string
+	// Images by the name of the group.
 	Images map[string]Image
-	Boot   map[string]BootSource
-	// BootScript is user data with @@CONFIG@@ in the place of the boot configuration.
+	// Boot by the name of the group. A group of bastions needs none.
+	Boot map[string]BootSource
+	// BootScript is the user data, with @@CONFIG@@ in place of the boot configuration.
 	BootScript   string
 	MachineStore MachineStore
-	// SignalStack lets machines tell CloudFormation when they are well. It is for templates only: see [graph.Signals].
+	// SignalStack lets machines signal CloudFormation when they are healthy. Only for graphs that are
+	// rendered as a template, since it uses [graph.SignalsPlaceholder].
 	SignalStack bool
 }
 
-// The ports that machines and load balancers speak on.
+// The ports of machines and load balancers.
 const (
 	portAPI       = 6443
 	portAPIPublic = 443
 	portJoin      = 3988
 	portKubelet   = 10250
-	portEtcd      = 2379 // and the next one for peers
+	portEtcd      = 2379 // peers use 2380
 	portVXLAN     = 8472
 )
 
-// builder holds what later concerns need of earlier ones.
+// builder is the state of one [Build]: the resources that later steps refer to.
 type builder struct {
 	Input
 	graph    *graph.Graph
@@ -71,11 +88,11 @@ type builder struct {
 
 	vpc     graph.Ref[awskind.VPC]
 	subnets map[string]graph.Ref[awskind.Subnet]
-	// egressDeps is what makes a private subnet reach out, by the subnet's name.
+	// egressDeps lists the resources that outbound traffic of a subnet needs, by the subnet's name.
 	egressDeps map[string][]graph.Reference
-	// routeTables are the route tables that are made.
+	// routeTables are the managed route tables.
 	routeTables []graph.Ref[awskind.RouteTable]
-	// volumeKeyARN is the ARN of the key for volumes.
+	// volumeKeyARN is the ARN of the KMS key for volumes.
 	volumeKeyARN graph.Text
 	controlPlane machineRole
 	worker       machineRole
@@ -84,11 +101,11 @@ type builder struct {
 	keyPair         graph.Ref[awskind.KeyPair]
 	balancers       apiBalancers
 	apiTargetGroups []graph.Ref[awskind.TargetGroup]
-	// apiElasticIP is that of the API, if it is the control-plane machine's own.
+	// apiElasticIP is the address of the API, if it has no load balancer.
 	apiElasticIP graph.Ref[awskind.EIP]
 }
 
-// machineRole is what the machines of one role share.
+// machineRole holds the resources that the machines of one role share.
 type machineRole struct {
 	securityGroup graph.Ref[awskind.SecurityGroup]
 	egressRule    graph.Reference
@@ -96,13 +113,13 @@ type machineRole struct {
 	policies      []graph.Reference
 }
 
-// apiBalancers are the load balancers and their security groups; public is unset where the API is internal only.
+// apiBalancers holds the load balancers and their security groups; public is unset if the API is internal.
 type apiBalancers struct {
 	publicGroup, internalGroup, bastionGroup graph.Ref[awskind.SecurityGroup]
 	public, internal                         graph.Ref[awskind.LoadBalancer]
 }
 
-// Build returns the graph of a cluster. Its order of addition is the order in which it reads: network first.
+// Build returns the graph of a cluster. With findings of severity error the graph is incomplete.
 func Build(in Input) (*graph.Graph, diag.Findings) {
 	b := &builder{
 		Input:      in,
@@ -141,24 +158,27 @@ func (b *builder) checkInput() {
 		}
 
 		if ig.Spec.Role != v1alpha1.RoleBastion && b.Boot[ig.Metadata.Name].DocumentURL == "" {
-			b.findings.Errorf(path, "", "", "no node document was made")
+			b.findings.Errorf(path, "", "", "no node document was created")
 		}
 	}
 }
 
 func (b *builder) clusterName() string { return b.Cluster.Metadata.Name }
 
-// usesElasticIP says that the API is at the address of the only control-plane machine.
+// usesElasticIP reports whether the API has an Elastic IP address instead of a load balancer: the only
+// control-plane machine takes it.
 func (b *builder) usesElasticIP() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "ElasticIP" }
 
-// hasInternalBalancer says whether machines meet at the internal load balancer. The only machine of a cluster needs none.
+// hasInternalBalancer reports whether machines reach the API through the internal load balancer. A cluster of
+// one machine does not need it.
 func (b *builder) hasInternalBalancer() bool {
 	return !b.usesElasticIP() || len(b.groupsByRole(v1alpha1.RoleWorker)) > 0
 }
 
 func (b *builder) hasPublicBalancer() bool { return b.Cluster.Spec.API.LoadBalancer.Type == "Public" }
 
-// resourceTags of the resource of kind k called name. The manifest's own go first, so that ours win.
+// resourceTags returns the tags of the resource of kind k with the given name. Slipway's tags override those
+// of the manifest.
 func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) awskind.Tags {
 	t := awskind.Tags{}
 	maps.Copy(t, b.Cluster.Spec.Tags)
@@ -176,7 +196,7 @@ func (b *builder) resourceTags(k graph.Kind, name string, more awskind.Tags) aws
 	return t
 }
 
-// groupsByRole of a role, sorted by name.
+// groupsByRole returns the instance groups of a role, sorted by name.
 func (b *builder) groupsByRole(role v1alpha1.Role) []v1alpha1.InstanceGroup {
 	var out []v1alpha1.InstanceGroup
 	for _, ig := range b.Groups {

@@ -10,41 +10,42 @@ import (
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 )
 
-// The longest names that AWS allows.
+// The maximal lengths of names in AWS, in characters.
 const (
 	maxRoleName     = 64
 	maxBalancerName = 32
 )
 
-// RoleName is the name of the IAM role and of the instance profile of machines of role. It holds the region, since IAM
-// is global and a cluster of the same name may live in another one.
+// RoleName returns the name of the IAM role and of the instance profile of machines of role. It contains the
+// region: IAM is global, and another region may have a cluster of the same name.
 func RoleName(cluster, region string, role v1alpha1.Role) string {
 	return shortenName(cluster+"."+roleTag(role)+"."+region, maxRoleName)
 }
 
-// GroupRoleName is the name of the IAM role and of the instance profile of a group of workers that has rights of its own.
+// GroupRoleName returns the name of the IAM role and of the instance profile of a worker group with its own
+// permissions.
 func GroupRoleName(cluster, region, group string) string {
 	return shortenName(cluster+".worker-"+group+"."+region, maxRoleName)
 }
 
-// HasOwnRole says whether a group has an IAM role of its own.
+// HasOwnRole reports whether a group has its own IAM role.
 func HasOwnRole(ig v1alpha1.InstanceGroup) bool {
 	return len(ig.Spec.IAM.Policies) > 0 || ig.Spec.IAM.InlinePolicy != ""
 }
 
-// RolePath is the IAM path of a cluster's roles and profiles: one call lists them.
+// RolePath returns the IAM path of a cluster's roles and profiles, so that one call lists them.
 func RolePath(cluster, region string) string { return "/slipway/" + region + "/" + cluster + "/" }
 
-// KeyAliasName is the name of a cluster's KMS key.
+// KeyAliasName returns the alias of a cluster's KMS key.
 func KeyAliasName(cluster string) string { return "alias/slipway/" + cluster }
 
-// SlotGroupName is the name of the auto scaling group of a control-plane slot.
+// SlotGroupName returns the name of the Auto Scaling group of a control-plane slot.
 func SlotGroupName(cluster, group, slot string) string { return group + "-" + slot + "." + cluster }
 
-// GroupName is the name of the auto scaling group of a group of workers.
+// GroupName returns the name of the Auto Scaling group of a worker group.
 func GroupName(cluster, group string) string { return group + "." + cluster }
 
-// LoadBalancerNames are the names of a cluster's load balancers; it may have only some of them.
+// LoadBalancerNames returns the names of the load balancers that a cluster can have.
 func LoadBalancerNames(cluster string) []string {
 	return []string{
 		balancerName(cluster, "api"),
@@ -53,7 +54,8 @@ func LoadBalancerNames(cluster string) []string {
 	}
 }
 
-// balancerName is the name of a load balancer or target group. AWS lets none begin with "internal-".
+// balancerName returns the name of a load balancer or target group. AWS rejects names that begin with
+// "internal-".
 func balancerName(cluster, name string) string {
 	name = cluster + "-" + name
 	if strings.HasPrefix(name, "internal-") {
@@ -63,7 +65,7 @@ func balancerName(cluster, name string) string {
 	return shortenName(name, maxBalancerName)
 }
 
-// roleTag is a role as tags and names spell it.
+// roleTag returns a role as it is spelled in tags and names.
 func roleTag(r v1alpha1.Role) string {
 	switch r {
 	case v1alpha1.RoleControlPlane:
@@ -75,7 +77,7 @@ func roleTag(r v1alpha1.Role) string {
 	}
 }
 
-// shortenName shortens a name that is too long: what is cut off stays told apart by a hash.
+// shortenName shortens a name to limit characters: a hash of the whole name replaces the end.
 func shortenName(name string, limit int) string {
 	if len(name) <= limit {
 		return name

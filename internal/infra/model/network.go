@@ -12,8 +12,9 @@ import (
 
 const anyIPv4 = "0.0.0.0/0"
 
-// addNetwork adds the VPC, its subnets, and the ways out: an internet gateway, and NAT in public subnets. What the manifest
-// names by its id exists, and is referred to only.
+// addNetwork adds the VPC, its subnets and their routes to the internet: an internet gateway, and NAT
+// gateways in public subnets. A resource that the manifest names by its id exists; the graph only refers to
+// it.
 func (b *builder) addNetwork() {
 	n := b.Cluster.Spec.Networking
 	b.vpc = graph.NamedUnmanagedRef[awskind.VPC]("main", n.NetworkID)
@@ -62,17 +63,19 @@ func (b *builder) addNetwork() {
 	}
 }
 
-// addInternetGateway adds an internet gateway if a subnet leads to one. That of an existing VPC is there, and attached.
-func (b *builder) addInternetGateway() (graph.Ref[awskind.InternetGateway], graph.Ref[awskind.GatewayAttachment]) {
+// addInternetGateway adds an internet gateway if a new subnet needs one. An existing gateway is already
+// attached.
+func (b *builder) addInternetGateway() (
+	graph.Ref[awskind.InternetGateway],
+	graph.Ref[awskind.GatewayAttachment],
+) {
 	if len(b.newSubnets(internetSubnetTypes()...)) == 0 {
 		return graph.Ref[awskind.InternetGateway]{}, graph.Ref[awskind.GatewayAttachment]{}
 	}
 
 	if id := b.Cluster.Spec.Networking.InternetGatewayID; id != "" {
-		return graph.NamedUnmanagedRef[awskind.InternetGateway](
-			"main",
-			id,
-		), graph.Ref[awskind.GatewayAttachment]{}
+		igw := graph.NamedUnmanagedRef[awskind.InternetGateway]("main", id)
+		return igw, graph.Ref[awskind.GatewayAttachment]{}
 	}
 
 	igw := graph.Add(
@@ -109,12 +112,13 @@ func (b *builder) addPublicRoutes(igw graph.Ref[awskind.InternetGateway], attach
 	}
 }
 
-// natGatewayName says which NAT gateway a Private subnet that is made leaves by: that of its zone, the single one, an existing
-// one by its id, a new one for an existing address by that one's id; "" for none.
+// natGatewayName returns the NAT gateway of a new private subnet: the one of its zone (nat-ZONE), the single
+// one (nat), an existing one by its id, or a new one for an existing address by the address's id; "" for
+// none.
 func natGatewayName(n v1alpha1.Networking, s v1alpha1.Subnet) string {
 	switch {
 	case s.Egress != "":
-		return s.Egress // External has no NAT gateway of this name
+		return s.Egress // "External" is not the name of a NAT gateway
 	case n.NATGateways == "Single":
 		return "nat"
 	case n.NATGateways == "None":
@@ -124,7 +128,7 @@ func natGatewayName(n v1alpha1.Networking, s v1alpha1.Subnet) string {
 	return "nat-" + s.Zone
 }
 
-// addNATGateways adds the NAT gateways that the Private subnets leave by, each in the public subnet of its zone.
+// addNATGateways adds the NAT gateways of the private subnets, each in the public subnet of its zone.
 func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[awskind.NATGateway] {
 	out := map[string]graph.Ref[awskind.NATGateway]{}
 	for _, s := range b.newSubnets(v1alpha1.SubnetPrivate) {
@@ -140,7 +144,7 @@ func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[
 
 		home, ok := b.natSubnet(s.Zone)
 		if !ok {
-			continue // Validate says so
+			continue // package manifest reports it
 		}
 
 		eip := graph.UnmanagedRef[awskind.EIP](name)
@@ -148,11 +152,14 @@ func (b *builder) addNATGateways(attached graph.Reference) map[string]graph.Ref[
 		if strings.HasPrefix(name, "eipalloc-") {
 			label = "nat-" + s.Zone
 		} else {
-			eip = graph.Add(b.graph, name, awskind.EIP{Domain: "vpc", Tags: b.resourceTags(awskind.EIP{}.Kind(), name, nil)}, attached)
+			tags := b.resourceTags(awskind.EIP{}.Kind(), name, nil)
+			eip = graph.Add(b.graph, name, awskind.EIP{Domain: "vpc", Tags: tags}, attached)
 		}
 
 		out[name] = graph.Add(b.graph, label, awskind.NATGateway{
-			Subnet: b.subnets[home.Name], Allocation: eip, Tags: b.resourceTags(awskind.NATGateway{}.Kind(), label, nil),
+			Subnet:     b.subnets[home.Name],
+			Allocation: eip,
+			Tags:       b.resourceTags(awskind.NATGateway{}.Kind(), label, nil),
 		}, append([]graph.Reference{attached}, b.egressDeps[home.Name]...)...)
 	}
 
@@ -170,7 +177,7 @@ func (b *builder) addRouteTable(name string) graph.Ref[awskind.RouteTable] {
 	return table
 }
 
-// subnetTags tell controllers inside the cluster where to put load balancers.
+// subnetTags returns the tags by which controllers in the cluster choose subnets for load balancers.
 func subnetTags(t v1alpha1.SubnetType) awskind.Tags {
 	if t != v1alpha1.SubnetPrivate {
 		return awskind.Tags{"kubernetes.io/role/elb": "1"}

@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// addPeerings connects the VPC with existing ones, with a route to each in every route table that is made, and one back in
-// those tables of theirs that the manifest names (S4.12).
+// addPeerings peers the VPC with existing VPCs. Every managed route table gets a route to each, and the route
+// tables of theirs that the manifest names get a route back (requirement S4.12).
 func (b *builder) addPeerings() {
 	n := b.Cluster.Spec.Networking
 	for _, p := range n.VPCPeerings {

@@ -14,7 +14,7 @@ type (
 	policyCondition map[string]map[string]any
 )
 
-// policyStatement of a policy that allows.
+// policyStatement is an Allow statement.
 type policyStatement struct {
 	ID        string
 	Principal policyPrincipal
@@ -23,7 +23,7 @@ type policyStatement struct {
 	Condition policyCondition
 }
 
-// policyDocument renders a policy.
+// policyDocument returns an IAM policy document.
 func policyDocument(statements ...policyStatement) graph.JSON {
 	list := make([]map[string]any, 0, len(statements))
 	for _, s := range statements {

@@ -9,17 +9,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// flow is one line of the matrix of who may speak to whom.
+// flow is one permitted connection between security groups.
 type flow struct {
-	name        string
+	name        string // in the graph
 	from, to    graph.Ref[awskind.SecurityGroup]
-	protocol    string
+	protocol    string // empty: tcp
 	port        int
 	lastPort    int // of a range; 0: only port
 	description string
 }
 
-// addSecurityGroups adds the security groups and, by port, what may pass between them. From the world only the API is reached.
+// addSecurityGroups adds the security groups and the permitted connections between them, by port. The
+// internet can reach only the API.
 func (b *builder) addSecurityGroups() {
 	given := b.Cluster.Spec.CloudProvider.AWS.SecurityGroups
 	b.controlPlane.securityGroup = graph.NamedUnmanagedRef[awskind.SecurityGroup](
@@ -54,12 +55,13 @@ func (b *builder) addSecurityGroups() {
 	}
 
 	b.allowAPIAccess()
-	// Registries, package mirrors and AWS itself have neither fixed addresses nor, behind a mirror, fixed ports:
-	// machines may speak to the world, which answers only what it was asked.
+	// Registries, package mirrors and AWS have no fixed addresses and, with a mirror, no fixed ports:
+	// machines may open connections to any address.
 	b.controlPlane.egressRule = b.allowEgress("control-plane", b.controlPlane.securityGroup)
 	b.worker.egressRule = b.allowEgress("worker", b.worker.securityGroup)
 }
 
+// trafficFlows returns all permitted connections between machines and load balancers.
 func (b *builder) trafficFlows() []flow {
 	cp := b.controlPlane.securityGroup
 	worker := b.worker.securityGroup
@@ -189,7 +191,8 @@ func (b *builder) trafficFlows() []flow {
 	return fs
 }
 
-// allowFlow adds the rule that lets f in, and, for a load balancer, the one that lets it out: nothing else leaves one.
+// allowFlow adds the ingress rule of f, and from a load balancer also the egress rule: a load balancer may
+// open no other connections.
 func (b *builder) allowFlow(f flow) {
 	if f.protocol == "" {
 		f.protocol = "tcp"
@@ -199,7 +202,7 @@ func (b *builder) allowFlow(f flow) {
 		f.lastPort = f.port
 	}
 
-	if f.to.Addr() != "" { // an existing group's rules are its owner's
+	if f.to.Addr() != "" { // Slipway does not manage the rules of an existing group
 		graph.Add(b.graph, f.name, awskind.SecurityGroupIngress{
 			Group:       f.to,
 			Source:      f.from,
@@ -223,7 +226,8 @@ func (b *builder) allowFlow(f flow) {
 	}
 }
 
-// allowAPIAccess opens the API's port to the ranges of the manifest, at the public load balancer or else at the internal one.
+// allowAPIAccess opens the API's port to the CIDR ranges of the manifest: at the public load balancer, at the
+// machine with the Elastic IP address, or at the internal load balancer.
 func (b *builder) allowAPIAccess() {
 	group := b.balancers.internalGroup
 	ranges := b.Cluster.Spec.API.Access
@@ -234,7 +238,7 @@ func (b *builder) allowAPIAccess() {
 		group = b.balancers.publicGroup
 	case b.usesElasticIP():
 		group = b.controlPlane.securityGroup
-		port = portAPI // nothing stands before the machine that could change the port
+		port = portAPI // no load balancer maps the port
 	}
 
 	if len(ranges) == 0 && group == b.balancers.internalGroup {

@@ -11,12 +11,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// internetSubnetTypes are the subnets that lead to the internet.
+// internetSubnetTypes returns the types of subnets with a route to the internet gateway.
 func internetSubnetTypes() []v1alpha1.SubnetType {
 	return []v1alpha1.SubnetType{v1alpha1.SubnetPublic, v1alpha1.SubnetUtility}
 }
 
-// subnetsOf some types, in the manifest's order.
+// subnetsOf returns the subnets of some types, in the manifest's order.
 func (b *builder) subnetsOf(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 	var out []v1alpha1.Subnet
 	for _, s := range b.Cluster.Spec.Networking.Subnets {
@@ -28,12 +28,13 @@ func (b *builder) subnetsOf(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 	return out
 }
 
-// newSubnets are those of some types that do not exist yet.
+// newSubnets returns the subnets of some types that Slipway creates.
 func (b *builder) newSubnets(types ...v1alpha1.SubnetType) []v1alpha1.Subnet {
 	return slices.DeleteFunc(b.subnetsOf(types...), func(s v1alpha1.Subnet) bool { return s.ID != "" })
 }
 
-// edgeSubnets are the subnets for what faces the internet, one a zone: Utility before Public.
+// edgeSubnets returns the subnets of internet-facing resources, one for each zone: Utility is preferred to
+// Public.
 func (b *builder) edgeSubnets() []v1alpha1.Subnet {
 	all := b.subnetsOf(internetSubnetTypes()...)
 	return slices.DeleteFunc(slices.Clone(all), func(s v1alpha1.Subnet) bool {
@@ -43,7 +44,7 @@ func (b *builder) edgeSubnets() []v1alpha1.Subnet {
 	})
 }
 
-// natSubnet is where the NAT gateway of a zone lies; a single one lies in the first zone.
+// natSubnet returns the subnet of the NAT gateway of a zone; a single NAT gateway is in the first zone.
 func (b *builder) natSubnet(zone string) (v1alpha1.Subnet, bool) {
 	edges := b.edgeSubnets()
 	at := slices.IndexFunc(edges, func(s v1alpha1.Subnet) bool { return s.Zone == zone })
@@ -58,8 +59,8 @@ func (b *builder) natSubnet(zone string) (v1alpha1.Subnet, bool) {
 	return edges[at], true
 }
 
-// internalSubnets are the subnets for what machines alone speak to, one a zone: Private ones, or, where there is none, those that
-// machines lie in.
+// internalSubnets returns the subnets of internal load balancers and endpoints: the private subnets, or the
+// public ones if there are none.
 func (b *builder) internalSubnets() []v1alpha1.Subnet {
 	if private := b.subnetsOf(v1alpha1.SubnetPrivate); len(private) > 0 {
 		return private
@@ -77,7 +78,7 @@ func (b *builder) subnetRefs(subnets []v1alpha1.Subnet) []graph.Ref[awskind.Subn
 	return out
 }
 
-// hasMachines says whether a group has machines in a subnet.
+// hasMachines reports whether a group has machines in a subnet.
 func (b *builder) hasMachines(subnet string) bool {
 	return slices.ContainsFunc(
 		b.Groups,

@@ -10,10 +10,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// maxEC2UserData in bytes is EC2's.
+// maxEC2UserData is EC2's limit for user data, in bytes.
 const maxEC2UserData = 16384
 
-// fullUserData is what brings the machine's agent, and what the manifest adds to it.
+// fullUserData returns the user data that installs the agent, combined with that of the manifest.
 func (b *builder) fullUserData(l machineSet) graph.Text {
 	own := graph.LiteralText(bastionScript)
 	if l.group.Spec.Role != v1alpha1.RoleBastion {
@@ -34,8 +34,8 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 		b.findings.Errorf(
 			"instancegroup/"+l.group.Metadata.Name+": spec.additionalUserData",
 			"",
-			"fetch the larger part from S3 instead",
-			"user data would have %d bytes, EC2 takes %d",
+			"download the larger part from S3 instead",
+			"user data would have %d bytes, EC2 allows %d",
 			size,
 			maxEC2UserData,
 		)
@@ -44,8 +44,9 @@ func (b *builder) fullUserData(l machineSet) graph.Text {
 	return text
 }
 
-// multipartMessage is a MIME message of which cloud-init runs our own part first among the scripts: what the manifest adds
-// must not keep a machine from joining. Cloud-config and boothooks come before all scripts by their nature.
+// multipartMessage returns a MIME message of which cloud-init runs Slipway's part as the first script, so
+// that user data of the manifest cannot keep a machine from joining. Cloud-init always runs cloud-config and
+// boothooks before scripts.
 func multipartMessage(own graph.Text, more []v1alpha1.UserData) graph.Text {
 	boundary := "slipway"
 	for n := 1; containsBoundary("--"+boundary, own, more); n++ {
@@ -53,7 +54,8 @@ func multipartMessage(own graph.Text, more []v1alpha1.UserData) graph.Text {
 	}
 
 	head := func(typ, name string) string {
-		return "--" + boundary + "\nContent-Type: " + typ + "; charset=\"utf-8\"\nContent-Transfer-Encoding: 8bit\n" +
+		return "--" + boundary + "\nContent-Type: " + typ + "; charset=\"utf-8\"\n" +
+			"Content-Transfer-Encoding: 8bit\n" +
 			"Content-Disposition: attachment; filename=\"" + name + "\"\n\n"
 	}
 
@@ -77,16 +79,16 @@ func multipartMessage(own graph.Text, more []v1alpha1.UserData) graph.Text {
 	return graph.Concat(append(parts, graph.LiteralText("--"+boundary+"--\n"))...)
 }
 
-// containsBoundary says whether mark occurs in what it is to part.
-func containsBoundary(mark string, own graph.Text, more []v1alpha1.UserData) bool {
+// containsBoundary reports whether one of the parts contains boundary.
+func containsBoundary(boundary string, own graph.Text, more []v1alpha1.UserData) bool {
 	for _, p := range own.Parts() {
-		if strings.Contains(p.Literal, mark) {
+		if strings.Contains(p.Literal, boundary) {
 			return true
 		}
 	}
 
 	for _, m := range more {
-		if strings.Contains(m.Content, mark) {
+		if strings.Contains(m.Content, boundary) {
 			return true
 		}
 	}
@@ -94,7 +96,8 @@ func containsBoundary(mark string, own graph.Text, more []v1alpha1.UserData) boo
 	return false
 }
 
-// sizeOf counts the bytes of a text; a load balancer's name, which is not known yet, as the longest that there may be.
+// sizeOf returns the maximal size of a text, in bytes: an unknown name of a load balancer counts as
+// reservedNameBytes.
 func sizeOf(text graph.Text) int {
 	size := 0
 	for _, p := range text.Parts() {
@@ -107,7 +110,7 @@ func sizeOf(text graph.Text) int {
 	return size
 }
 
-// publicKey is an OpenSSH public key without its comment: EC2 does not keep it.
+// publicKey returns an OpenSSH public key without its comment, which EC2 does not keep.
 func publicKey(line string) string {
 	f := strings.Fields(line)
 	return strings.Join(f[:min(len(f), 2)], " ")

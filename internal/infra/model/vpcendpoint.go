@@ -9,10 +9,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// portHTTPS is where AWS's services listen.
+// portHTTPS is the port of AWS services.
 const portHTTPS = 443
 
-// addVPCEndpoints adds the VPC endpoints that the manifest lists. Machines wait for them as for any other way out.
+// addVPCEndpoints adds the VPC endpoints that the manifest lists. Machines depend on them as on a NAT
+// gateway.
 func (b *builder) addVPCEndpoints() {
 	services := b.Cluster.Spec.Networking.VPCEndpoints
 	if len(services) == 0 {
@@ -36,7 +37,7 @@ func (b *builder) addVPCEndpoints() {
 		description: "AWS services",
 	})
 
-	var made []graph.Reference
+	var endpoints []graph.Reference
 
 	for _, service := range services {
 		e := awskind.VPCEndpoint{
@@ -58,13 +59,13 @@ func (b *builder) addVPCEndpoints() {
 
 		name := strings.ReplaceAll(service, ".", "-")
 		e.Tags = b.resourceTags(e.Kind(), name, nil)
-		made = append(made, graph.Add(b.graph, name, e))
+		endpoints = append(endpoints, graph.Add(b.graph, name, e))
 	}
 
 	for _, s := range b.internalSubnets() {
-		b.egressDeps[s.Name] = append(b.egressDeps[s.Name], made...)
+		b.egressDeps[s.Name] = append(b.egressDeps[s.Name], endpoints...)
 	}
 }
 
-// IsGatewayEndpoint says whether a service has endpoints of type Gateway, which cost nothing.
+// IsGatewayEndpoint reports whether a service has endpoints of type Gateway, which are free of charge.
 func IsGatewayEndpoint(service string) bool { return service == "s3" || service == "dynamodb" }

@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// warmPoolOf is a group's warm pool; nothing if it has none.
+// warmPoolOf returns a group's warm pool; zero if it has none.
 func warmPoolOf(p v1alpha1.WarmPool) awskind.WarmPool {
 	if p.PoolState == "" {
 		return awskind.WarmPool{}
@@ -15,7 +15,7 @@ func warmPoolOf(p v1alpha1.WarmPool) awskind.WarmPool {
 
 	prepared := p.MaxGroupPreparedCapacity
 	if prepared == 0 {
-		prepared = -1 // as many as the group may have
+		prepared = -1 // the group's MaxSize
 	}
 
 	return awskind.WarmPool{

@@ -17,31 +17,34 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// changeSetPrefix of the names of our change sets: what is left of them by a run that was killed is known by it.
+// changeSetPrefix begins the names of Slipway's change sets, so that those of a killed run are recognized.
 const changeSetPrefix = "slipway-"
 
-// Template is what a stack is to become.
+// Template is the desired template of a stack, with its parameters and tags.
 type Template struct {
-	// Body of at most 51,200 bytes, or URL of an object in S3.
-	Body, URL string
-	// Name tells one template from another, such as a hash; letters, digits and dashes.
-	Name       string
+	// Body is the template, at most 51,200 bytes; empty if URL is set.
+	Body string
+	// URL of the template in S3.
+	URL string
+	// Name distinguishes templates, such as by a hash. It consists of letters, digits and dashes.
+	Name string
+	// Parameters are values by name; a parameter without one has its default.
 	Parameters map[string]string
-	Tags       map[string]string
+	// Tags of the stack; CloudFormation adds them to its resources.
+	Tags map[string]string
 }
 
-// ChangeSet is a change set that waits to be executed, or to be discarded.
+// ChangeSet is a change set that can be executed or discarded.
 type ChangeSet struct {
-	// Steps that executing it would take; none: there is nothing to change.
+	// Steps lists what executing it does; empty if nothing changes.
 	Steps []plan.Step
 
 	stackID, changeSetID string
-	// createdStack says that the stack came with the change set: it holds nothing yet.
-	createdStack bool
+	createdStack         bool // the stack was created with the change set and is empty
 }
 
-// CreateChangeSet asks CloudFormation what would change. What a run that was killed left of this goes first. The stack must be
-// absent, under review, or steady.
+// CreateChangeSet creates a change set for t and returns it with its steps. It first deletes the change sets
+// of killed runs. The stack must be in PhaseAbsent, PhaseReview or PhaseUpdatable.
 func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (ChangeSet, error) {
 	kind := types.ChangeSetTypeUpdate
 	if PhaseOf(info.Status) != PhaseUpdatable {
@@ -78,14 +81,14 @@ func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (Chan
 		in.Tags = append(in.Tags, types.Tag{Key: &k, Value: aws.String(t.Tags[k])})
 	}
 
-	made, err := s.API.CreateChangeSet(ctx, in)
+	created, err := s.API.CreateChangeSet(ctx, in)
 	if err != nil {
-		return ChangeSet{}, fmt.Errorf("make a change set of stack %s: %w", s.Name, err)
+		return ChangeSet{}, fmt.Errorf("create a change set of stack %s: %w", s.Name, err)
 	}
 
 	p := ChangeSet{
-		stackID:      aws.ToString(made.StackId),
-		changeSetID:  aws.ToString(made.Id),
+		stackID:      aws.ToString(created.StackId),
+		changeSetID:  aws.ToString(created.Id),
 		createdStack: kind == types.ChangeSetTypeCreate,
 	}
 	if err := s.readChangeSet(ctx, &p); err != nil {
@@ -95,7 +98,7 @@ func (s Stack) CreateChangeSet(ctx context.Context, t Template, info Info) (Chan
 	return p, nil
 }
 
-// deleteStaleChangeSets deletes change sets of ours that were never executed.
+// deleteStaleChangeSets deletes Slipway's change sets that were never executed.
 func (s Stack) deleteStaleChangeSets(ctx context.Context, id string) error {
 	in := &cloudformation.ListChangeSetsInput{StackName: &id}
 	for {
@@ -109,13 +112,10 @@ func (s Stack) deleteStaleChangeSets(ctx context.Context, id string) error {
 				continue
 			}
 
-			if _, err := s.API.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{ChangeSetName: c.ChangeSetId}); err != nil {
-				return fmt.Errorf(
-					"delete change set %s of stack %s: %w",
-					aws.ToString(c.ChangeSetName),
-					s.Name,
-					err,
-				)
+			stale := &cloudformation.DeleteChangeSetInput{ChangeSetName: c.ChangeSetId}
+			if _, err := s.API.DeleteChangeSet(ctx, stale); err != nil {
+				name := aws.ToString(c.ChangeSetName)
+				return fmt.Errorf("delete change set %s of stack %s: %w", name, s.Name, err)
 			}
 		}
 
@@ -127,7 +127,7 @@ func (s Stack) deleteStaleChangeSets(ctx context.Context, id string) error {
 	}
 }
 
-// readChangeSet waits until the change set is computed, and reads its changes.
+// readChangeSet waits until CloudFormation has computed the change set, and sets p.Steps.
 func (s Stack) readChangeSet(ctx context.Context, p *ChangeSet) error {
 	f := s.followEvents(p.stackID, 0)
 	in := &cloudformation.DescribeChangeSetInput{
@@ -153,13 +153,13 @@ func (s Stack) readChangeSet(ctx context.Context, p *ChangeSet) error {
 
 		case types.ChangeSetStatusFailed:
 			if reason := aws.ToString(out.StatusReason); !hasNoChanges(reason) {
-				return fmt.Errorf("make a change set of stack %s: %s", s.Name, reason)
+				return fmt.Errorf("create a change set of stack %s: %s", s.Name, reason)
 			}
 
 			p.Steps = []plan.Step{}
 			return nil
 
-		default: // it is there to be read
+		default: // it is complete
 		}
 
 		changes = append(changes, out.Changes...)
@@ -172,19 +172,21 @@ func (s Stack) readChangeSet(ctx context.Context, p *ChangeSet) error {
 	}
 }
 
-// hasNoChanges says whether a change set failed because there is nothing to change: that has no status of its own.
+// hasNoChanges reports whether a change set failed because nothing changes. CloudFormation has no status for
+// that, only the reason's text.
 func hasNoChanges(reason string) bool {
 	return strings.Contains(reason, "didn't contain changes") ||
 		strings.Contains(reason, "No updates are to be performed")
 }
 
-// DiscardChangeSet deletes a change set, and the empty stack that came with it.
+// DiscardChangeSet deletes a change set, and the empty stack that was created with it.
 func (s Stack) DiscardChangeSet(ctx context.Context, p ChangeSet) error {
 	if p.changeSetID == "" {
 		return nil
 	}
 
-	if _, err := s.API.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{ChangeSetName: &p.changeSetID}); err != nil {
+	in := &cloudformation.DeleteChangeSetInput{ChangeSetName: &p.changeSetID}
+	if _, err := s.API.DeleteChangeSet(ctx, in); err != nil {
 		return fmt.Errorf("delete the change set of stack %s: %w", s.Name, err)
 	}
 
@@ -204,14 +206,16 @@ func (s Stack) DiscardChangeSet(ctx context.Context, p ChangeSet) error {
 	return nil
 }
 
-// ExecuteChangeSet carries a proposal out and waits for its end. An operation that CloudFormation rolled back is a [FailedError].
+// ExecuteChangeSet executes a change set and waits for its end. An operation that failed or was rolled back
+// is a [FailedError].
 func (s Stack) ExecuteChangeSet(ctx context.Context, p ChangeSet) error {
 	f := s.followEvents(p.stackID, len(p.Steps))
 	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
 
-	if _, err := s.API.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{ChangeSetName: &p.changeSetID}); err != nil {
+	in := &cloudformation.ExecuteChangeSetInput{ChangeSetName: &p.changeSetID}
+	if _, err := s.API.ExecuteChangeSet(ctx, in); err != nil {
 		return fmt.Errorf("execute the change set of stack %s: %w", s.Name, err)
 	}
 

@@ -14,12 +14,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Resource is one resource that a stack holds.
+// Resource is one resource of a stack.
 type Resource struct {
-	LogicalID, Type, ID string
+	// LogicalID is the name in the template.
+	LogicalID string
+	// Type is CloudFormation's type, such as AWS::EC2::VPC.
+	Type string
+	// ID is the physical id.
+	ID string
 }
 
-// ListResources lists what the stack holds.
+// ListResources returns the resources of the stack that are not deleted; none if there is no stack.
 func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 	var out []Resource
 	in := &cloudformation.ListStackResourcesInput{StackName: &s.Name}
@@ -40,9 +45,9 @@ func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 			}
 
 			out = append(out, Resource{
-				LogicalID: aws.ToString(
-					r.LogicalResourceId,
-				), Type: aws.ToString(r.ResourceType), ID: aws.ToString(r.PhysicalResourceId),
+				LogicalID: aws.ToString(r.LogicalResourceId),
+				Type:      aws.ToString(r.ResourceType),
+				ID:        aws.ToString(r.PhysicalResourceId),
 			})
 		}
 
@@ -54,7 +59,7 @@ func (s Stack) ListResources(ctx context.Context) ([]Resource, error) {
 	}
 }
 
-// DeletionSteps lists the steps that deleting the stack takes.
+// DeletionSteps returns the steps of the deletion of a stack with these resources.
 func (s Stack) DeletionSteps(resources []Resource) []plan.Step {
 	var changes []types.Change
 	for _, r := range resources {
@@ -71,7 +76,7 @@ func (s Stack) DeletionSteps(resources []Resource) []plan.Step {
 	return StepsOf(changes, s.Names)
 }
 
-// ReadTemplate returns the template that the stack was made of; empty if there is no stack.
+// ReadTemplate returns the stack's template as it was submitted; empty if there is no stack.
 func (s Stack) ReadTemplate(ctx context.Context) (string, error) {
 	out, err := s.API.GetTemplate(
 		ctx,
@@ -88,8 +93,9 @@ func (s Stack) ReadTemplate(ctx context.Context) (string, error) {
 	return aws.ToString(out.TemplateBody), nil
 }
 
-// Delete deletes the stack, which may be protected, and waits until it is gone. What could not be deleted is named in the
-// error, each with its reason.
+// Delete turns off termination protection, deletes the stack and waits for its end. total is the number of
+// resources, for progress. The error names each resource that could not be deleted, with the reason, and
+// wraps a [FailedError].
 func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 	f := s.followEvents(info.ID, total)
 	if err := f.skipExisting(ctx); err != nil {
@@ -100,7 +106,7 @@ func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 		if _, err := s.API.UpdateTerminationProtection(ctx, &cloudformation.UpdateTerminationProtectionInput{
 			StackName: &info.ID, EnableTerminationProtection: aws.Bool(false),
 		}); err != nil {
-			return fmt.Errorf("lift the protection of stack %s: %w", s.Name, err)
+			return fmt.Errorf("turn off termination protection of stack %s: %w", s.Name, err)
 		}
 	}
 
@@ -120,7 +126,7 @@ func (s Stack) Delete(ctx context.Context, info Info, total int) error {
 	return errors.Join(s.failedError(f, after), s.deletionErrors(f.events))
 }
 
-// deletionErrors names all that could not be deleted.
+// deletionErrors returns an error for each resource that could not be deleted.
 func (s Stack) deletionErrors(events []types.StackEvent) error {
 	reasons := map[string]error{}
 	var order []string

@@ -18,26 +18,26 @@ import (
 
 const (
 	stackType = "AWS::CloudFormation::Stack"
-	// CloudFormation is asked often at first, since a small change is done in seconds, and then as often as a person wants
-	// to see that something happens. Its API bears a few calls a second.
+	// Events are polled often at first, since a small change takes seconds, and then less often.
+	// CloudFormation allows a few calls per second.
 	minPollInterval = 200 * time.Millisecond
 	maxPollInterval = 3 * time.Second
 )
 
-// eventFollower tells the events of one operation, each once.
+// eventFollower reports the events of one operation, each once.
 type eventFollower struct {
 	stack        Stack
 	stackID      string
 	total        int
-	lastEventID  string // the newest event that was told
+	lastEventID  string // the newest event that was reported
 	events       []types.StackEvent
 	startedAt    map[string]time.Time // by logical id
-	completed    map[string]bool      // has ended once
-	ended        map[string]bool      // has ended, and not begun again since
+	completed    map[string]bool      // by logical id; has ended at least once
+	ended        map[string]bool      // by logical id; has ended and not started again
 	pollInterval time.Duration
 }
 
-// followEvents begins to follow an operation of total steps; 0 if that is not known.
+// followEvents returns a follower for an operation of total steps; 0 if that is unknown.
 func (s Stack) followEvents(id string, total int) *eventFollower {
 	return &eventFollower{
 		stack:        s,
@@ -50,7 +50,8 @@ func (s Stack) followEvents(id string, total int) *eventFollower {
 	}
 }
 
-// readEventsUntil reads the events until stop says that one is not wanted any more, oldest first.
+// readEventsUntil returns the events after the newest one for which stop returns true, oldest first. stop is
+// called from the newest event on.
 func (f *eventFollower) readEventsUntil(
 	ctx context.Context,
 	stop func(types.StackEvent) bool,
@@ -60,7 +61,7 @@ func (f *eventFollower) readEventsUntil(
 	for {
 		page, err := f.stack.API.DescribeStackEvents(ctx, in)
 		if isStackMissing(err) {
-			return nil, nil // a stack that only just begins
+			return nil, nil // the stack is being created
 		}
 
 		if err != nil {
@@ -85,13 +86,13 @@ func (f *eventFollower) readEventsUntil(
 	}
 }
 
-// skipExisting passes over all events that there are.
+// skipExisting skips the events of earlier operations.
 func (f *eventFollower) skipExisting(ctx context.Context) error {
-	first := true
-	events, err := f.readEventsUntil(
-		ctx,
-		func(types.StackEvent) bool { defer func() { first = false }(); return !first },
-	)
+	count := 0
+	events, err := f.readEventsUntil(ctx, func(types.StackEvent) bool {
+		count++
+		return count > 1
+	})
 	if len(events) > 0 {
 		f.lastEventID = aws.ToString(events[0].EventId)
 	}
@@ -99,13 +100,13 @@ func (f *eventFollower) skipExisting(ctx context.Context) error {
 	return err
 }
 
-// replayOperation goes back to where the operation that goes on began.
+// replayOperation reports all events of the running operation.
 func (f *eventFollower) replayOperation(ctx context.Context) error {
-	began := false
+	started := false
 	events, err := f.readEventsUntil(ctx, func(e types.StackEvent) bool {
-		was := began
-		began = began || StartsOperation(e)
-		return was
+		before := started
+		started = started || StartsOperation(e)
+		return before
 	})
 	if err != nil {
 		return err
@@ -116,14 +117,19 @@ func (f *eventFollower) replayOperation(ctx context.Context) error {
 	return nil
 }
 
-// StartsOperation says whether an event is the first of an operation that somebody asked for.
+// StartsOperation reports whether an event is the first one of an operation: a creation, an update or a
+// deletion, not a rollback.
 func StartsOperation(e types.StackEvent) bool {
 	return aws.ToString(e.ResourceType) == stackType &&
 		aws.ToString(e.PhysicalResourceId) == aws.ToString(e.StackId) &&
-		slices.Contains([]types.ResourceStatus{"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS"}, e.ResourceStatus)
+		slices.Contains([]types.ResourceStatus{
+			types.ResourceStatusCreateInProgress,
+			types.ResourceStatusUpdateInProgress,
+			types.ResourceStatusDeleteInProgress,
+		}, e.ResourceStatus)
 }
 
-// pollEvents tells what is new.
+// pollEvents reports the new events.
 func (f *eventFollower) pollEvents(ctx context.Context) error {
 	events, err := f.readEventsUntil(
 		ctx,
@@ -142,6 +148,7 @@ func (f *eventFollower) pollEvents(ctx context.Context) error {
 	return nil
 }
 
+// waitInterval waits for the poll interval, which grows by half each time.
 func (f *eventFollower) waitInterval(ctx context.Context) error {
 	timer := time.NewTimer(f.pollInterval)
 	defer timer.Stop()
@@ -151,7 +158,11 @@ func (f *eventFollower) waitInterval(ctx context.Context) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("stack %s goes on without us; run it again to look on: %w", f.stack.Name, ctx.Err())
+		return fmt.Errorf(
+			"stopped watching stack %s, whose operation continues; rerun to watch it: %w",
+			f.stack.Name,
+			ctx.Err(),
+		)
 	}
 }
 
@@ -177,19 +188,19 @@ func (f *eventFollower) reportStackEvent(e types.StackEvent) {
 	f.stack.OnNotice(text)
 }
 
-// planEvent is what an event of a resource says, in the terms of a plan.
+// planEvent converts an event of a resource to one of package plan.
 func (f *eventFollower) planEvent(e types.StackEvent) plan.Event {
 	id := aws.ToString(e.LogicalResourceId)
 	action, state := ProgressOf(e.ResourceStatus)
 	at := aws.ToTime(e.Timestamp)
-	if begun := f.startedAt[id]; begun.IsZero() || f.ended[id] && state == plan.Started {
+	if start := f.startedAt[id]; start.IsZero() || f.ended[id] && state == plan.Started {
 		f.startedAt[id] = at
 		f.ended[id] = false
 	}
 
 	reason := aws.ToString(e.ResourceStatusReason)
 	if state == plan.Started && reason != "" && reason != "Resource creation Initiated" {
-		state = plan.Waiting // news of something that goes on, such as a signal
+		state = plan.Waiting // progress of a running operation, such as a signal
 	}
 
 	if state == plan.Done || state == plan.Failed {
@@ -214,7 +225,7 @@ func (f *eventFollower) planEvent(e types.StackEvent) plan.Event {
 	}
 }
 
-// ProgressOf says what a status of a resource is in the terms of a plan.
+// ProgressOf converts a status of a resource to an action and a state of package plan.
 func ProgressOf(s types.ResourceStatus) (plan.Action, plan.State) {
 	action := plan.Update
 	switch text := strings.TrimPrefix(string(s), "ROLLBACK_"); {

@@ -13,34 +13,38 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// failureSignal is how CloudFormation begins to tell of a machine that said that it failed.
+// failureSignal is the text before the instance id in an event about a machine's failure signal.
 const failureSignal = "Received FAILURE signal with UniqueId "
 
-// FailureCause is what an operation failed of.
+// FailureCause is why an operation failed.
 type FailureCause struct {
-	// Addr of the first resource that failed; empty if only the stack did.
+	// Addr is the first resource that failed; empty if only the stack did.
 	Addr graph.Addr
-	// ID in AWS, where it had one.
-	ID     string
+	// ID is the resource's physical id; empty if it was not created.
+	ID string
+	// Reason is CloudFormation's explanation.
 	Reason string
-	// StartedAt is when the resource began, for whoever looks for its traces.
+	// StartedAt is when the operation on the resource started; older logs and machines are not of this
+	// operation.
 	StartedAt time.Time
-	// Machines are those that said themselves that they failed.
+	// Machines lists the ids of the machines that sent a failure signal.
 	Machines []string
 }
 
-// FailedError says that an operation of a stack ended badly, and why.
+// FailedError is the error of an operation that failed or was rolled back.
 type FailedError struct {
-	Stack  string
+	// Stack is the stack's name.
+	Stack string
+	// Status is the status in which the operation ended.
 	Status types.StackStatus
 	Cause  FailureCause
 }
 
-// Error implements error.
+// Error returns the status, the first failed resource and the reason.
 func (e FailedError) Error() string {
 	text := fmt.Sprintf("stack %s ended in %s", e.Stack, e.Status)
 	if e.Cause.Addr != "" {
-		text += fmt.Sprintf("; the first that failed was %s", e.Cause.Addr)
+		text += fmt.Sprintf("; the first failed resource was %s", e.Cause.Addr)
 		if e.Cause.ID != "" {
 			text += " (" + e.Cause.ID + ")"
 		}
@@ -53,24 +57,25 @@ func (e FailedError) Error() string {
 	return text
 }
 
-// FirstFailure finds in the events of an operation, oldest first, what failed by itself: what CloudFormation cancelled
-// because of that is not told. Otherwise is the reason if no resource failed.
+// FirstFailure returns the first resource in the events of an operation, oldest first, that failed by itself.
+// Resources that CloudFormation cancelled because of another failure do not count. otherwise is the reason if
+// no resource failed.
 func FirstFailure(events []types.StackEvent, names NameIndex, otherwise string) FailureCause {
-	begun := map[string]time.Time{}
-	said := map[string][]string{}
+	startedAt := map[string]time.Time{}
+	machines := map[string][]string{}
 	for _, e := range events {
 		id := aws.ToString(e.LogicalResourceId)
 		if aws.ToString(e.ResourceType) == stackType {
 			continue
 		}
 
-		if begun[id].IsZero() {
-			begun[id] = aws.ToTime(e.Timestamp)
+		if startedAt[id].IsZero() {
+			startedAt[id] = aws.ToTime(e.Timestamp)
 		}
 
 		reason := aws.ToString(e.ResourceStatusReason)
 		if _, machine, ok := strings.Cut(reason, failureSignal); ok {
-			said[id] = append(said[id], machine)
+			machines[id] = append(machines[id], machine)
 		}
 
 		if !strings.HasSuffix(string(e.ResourceStatus), "_FAILED") || isCancelled(reason) {
@@ -81,8 +86,8 @@ func FirstFailure(events []types.StackEvent, names NameIndex, otherwise string) 
 			Addr:      names.AddrOf(aws.ToString(e.ResourceType), id),
 			ID:        aws.ToString(e.PhysicalResourceId),
 			Reason:    reason,
-			StartedAt: begun[id],
-			Machines:  said[id],
+			StartedAt: startedAt[id],
+			Machines:  machines[id],
 		}
 	}
 

@@ -8,17 +8,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// NameIndex translates what CloudFormation calls things.
+// NameIndex translates CloudFormation's names to those of the graph.
 type NameIndex struct {
-	// AddrByLogicalID by logical id, of the resources that the template has now, and before.
+	// AddrByLogicalID maps the logical ids of the present and the previous template to addresses.
 	AddrByLogicalID map[string]graph.Addr
-	// KindByType by CloudFormation's type.
+	// KindByType maps CloudFormation's types to names of kinds.
 	KindByType map[string]string
-	// OrderByAddr is the place of an address in the graph; what is not in it comes last.
+	// OrderByAddr is the position of each address in the graph; other addresses are sorted last.
 	OrderByAddr map[graph.Addr]int
 }
 
-// KindOf is the name of the kind of a CloudFormation type; of one that we do not have, its last part in our spelling.
+// KindOf returns the name of the kind of a CloudFormation type; for a type without a kind its last part, such
+// as wait-condition.
 func (n NameIndex) KindOf(cfn string) string {
 	if kind := n.KindByType[cfn]; kind != "" {
 		return kind
@@ -27,7 +28,7 @@ func (n NameIndex) KindOf(cfn string) string {
 	return strings.ReplaceAll(graph.Snake(cfn[strings.LastIndex(cfn, ":")+1:]), "_", "-")
 }
 
-// AddrOf is the address of a resource; what the graph does not have goes by its logical id.
+// AddrOf returns the address of a resource; for one that is not in the graph the kind and the logical id.
 func (n NameIndex) AddrOf(cfn, logicalID string) graph.Addr {
 	if addr := n.AddrByLogicalID[logicalID]; addr != "" {
 		return addr

@@ -15,10 +15,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// valueNotShown stands for a value that CloudFormation does not tell.
-const valueNotShown = "(as it is)"
+// valueNotShown is shown for a value that CloudFormation does not report.
+const valueNotShown = "(not shown)"
 
-// StepsOf turns the changes of a change set into the steps of a plan, in the order of the graph.
+// StepsOf converts the changes of a change set to steps of a plan, in the order of the graph.
 func StepsOf(changes []types.Change, names NameIndex) []plan.Step {
 	steps := []plan.Step{}
 	for _, c := range changes {
@@ -27,7 +27,7 @@ func StepsOf(changes []types.Change, names NameIndex) []plan.Step {
 		}
 	}
 
-	place := func(a graph.Addr) int {
+	position := func(a graph.Addr) int {
 		if i, ok := names.OrderByAddr[a]; ok {
 			return i
 		}
@@ -37,7 +37,7 @@ func StepsOf(changes []types.Change, names NameIndex) []plan.Step {
 
 	slices.SortStableFunc(steps, func(a, b plan.Step) int {
 		return cmp.Or(
-			cmp.Compare(place(a.Addr), place(b.Addr)),
+			cmp.Compare(position(a.Addr), position(b.Addr)),
 			strings.Compare(string(a.Addr), string(b.Addr)),
 		)
 	})
@@ -61,27 +61,27 @@ func stepOf(r types.ResourceChange, names NameIndex) plan.Step {
 	case types.ChangeActionRemove:
 		s.Action = plan.Delete
 		if r.PolicyAction == types.PolicyActionRetain {
-			s.Note = "leaves the stack and stays in AWS"
+			s.Note = "removed from the stack, kept in AWS"
 		}
 
 		return s
 
 	case types.ChangeActionImport:
-		s.Note = "joins the stack as it is"
+		s.Note = "imported into the stack unchanged"
 	case types.ChangeActionDynamic:
-		s.Note = "CloudFormation knows what it does only while it is done"
-	default: // a change in place, unless it is a replacement
+		s.Note = "CloudFormation decides during the update what it does"
+	default: // an update or a replacement
 	}
 
 	switch r.Replacement {
 	case types.ReplacementTrue:
 		s.Action = plan.Replace
 		if r.PolicyAction == types.PolicyActionReplaceAndRetain {
-			s.Note = "the old one stays in AWS"
+			s.Note = "the old one is kept in AWS"
 		}
 
 	case types.ReplacementConditional:
-		s.Note = "may be replaced: CloudFormation knows it only while it is done"
+		s.Note = "may be replaced: CloudFormation decides during the update"
 	default: // none
 	}
 
@@ -90,10 +90,11 @@ func stepOf(r types.ResourceChange, names NameIndex) plan.Step {
 	return s
 }
 
-// propertyChanges lists what differs, each property once: CloudFormation tells the same one for each of its causes.
+// propertyChanges returns the changed properties, each once: CloudFormation lists a property for each cause
+// of its change.
 func propertyChanges(r types.ResourceChange) []plan.Change {
 	var out []plan.Change
-	context := propertyContextsOf(r)
+	contexts := propertyContextsOf(r)
 	split := map[string]bool{}
 
 	for _, d := range r.Details {
@@ -106,7 +107,8 @@ func propertyChanges(r types.ResourceChange) []plan.Change {
 			continue
 		}
 
-		if parts := context.splitChange(c); c.Old == valueNotShown && c.New == valueNotShown && parts != nil {
+		hidden := c.Old == valueNotShown && c.New == valueNotShown
+		if parts := contexts.splitChange(c); hidden && parts != nil {
 			split[c.Property] = true
 			out = append(
 				slices.DeleteFunc(out, func(o plan.Change) bool { return o.Property == c.Property }),
@@ -126,7 +128,7 @@ func propertyChanges(r types.ResourceChange) []plan.Change {
 	return out
 }
 
-// mergeChange adds c, or puts it in the place of what tells less of the same property.
+// mergeChange adds c to list, or replaces a change of the same property that has less information.
 func mergeChange(list []plan.Change, c plan.Change) []plan.Change {
 	at := slices.IndexFunc(list, func(o plan.Change) bool { return o.Property == c.Property })
 	if at < 0 {
@@ -162,7 +164,7 @@ func propertyChange(t types.ResourceTargetDefinition) plan.Change {
 		c.Old = nil
 	case types.AttributeChangeTypeRemove:
 		c.New = nil
-	default: // both are there
+	default: // modified: both values exist
 	}
 
 	if t.BeforeValue != nil {
@@ -176,7 +178,7 @@ func propertyChange(t types.ResourceTargetDefinition) plan.Change {
 	return c
 }
 
-// decodeValue is a value as CloudFormation spells it: a list or a structure as JSON, the rest as text.
+// decodeValue converts a value of a change set: JSON for a list or a structure, text for others.
 func decodeValue(s string) any {
 	if s == "{{changeSet:KNOWN_AFTER_APPLY}}" {
 		return plan.Unknown

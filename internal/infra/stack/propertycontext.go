@@ -14,15 +14,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// propertyContexts are a resource's properties before and after a change, where CloudFormation tells them.
+// propertyContexts are a resource's properties before and after a change; nil if CloudFormation does not
+// report them.
 type propertyContexts struct {
 	before, after map[string]any
 }
 
 func propertyContextsOf(r types.ResourceChange) propertyContexts {
 	return propertyContexts{
-		propertiesIn(aws.ToString(r.BeforeContext)),
-		propertiesIn(aws.ToString(r.AfterContext)),
+		before: propertiesIn(aws.ToString(r.BeforeContext)),
+		after:  propertiesIn(aws.ToString(r.AfterContext)),
 	}
 }
 
@@ -35,15 +36,15 @@ func propertiesIn(context string) map[string]any {
 	return c.Properties
 }
 
-// splitChange turns a change of a whole property, whose values are not told with it, into changes of those of its parts that
-// differ. It returns nil where nothing is seen to differ.
+// splitChange replaces a change of a whole property, whose values CloudFormation does not report, by changes
+// of those of its parts that differ. It returns nil if the contexts show no difference.
 func (x propertyContexts) splitChange(c plan.Change) []plan.Change {
 	if x.before == nil || x.after == nil {
 		return nil
 	}
 
-	after, told := x.after[c.Property]
-	if !told && x.before[c.Property] != nil {
+	after, known := x.after[c.Property]
+	if !known && x.before[c.Property] != nil {
 		after = plan.Unknown
 	}
 
@@ -60,7 +61,7 @@ func (x propertyContexts) splitChange(c plan.Change) []plan.Change {
 	return out
 }
 
-// walkDifferences calls found for the smallest parts that differ.
+// walkDifferences calls found for the smallest parts of two values that differ.
 func walkDifferences(path string, old, now any, found func(path string, old, now any)) {
 	switch a := old.(type) {
 	case map[string]any:

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stack makes, changes and deletes one CloudFormation stack, and tells how that goes in the terms of a plan.
-// It knows no manifest, and of a template only its bytes and what its resources are called.
+// Package stack creates, updates and deletes one CloudFormation stack, and reports changes and progress as
+// package plan does. It does not know manifests, and of a template only its bytes and the logical ids of its
+// resources.
+//
+// A [ChangeSet] is CloudFormation's preview of a change: its steps are shown like a plan, and it is then
+// executed or discarded. A [Phase] says what can be done with a stack in its present status. While an
+// operation runs, its events are polled and passed to the callbacks of [Stack].
 package stack
 
 import (
@@ -20,31 +25,35 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Stack is one stack. Its fields are what it touches.
+// Stack is one CloudFormation stack. All fields are required. It must not be used concurrently.
 type Stack struct {
-	API   *cloudformation.Client
-	Name  string
+	API *cloudformation.Client
+	// Name of the stack.
+	Name string
+	// Names translates logical ids and types.
 	Names NameIndex
-	Now   func() time.Time
-	// OnEvent is told how resources go; Notes is told what the stack itself does, in a sentence.
-	OnEvent  func(plan.Event)
+	// Now is the clock.
+	Now func() time.Time
+	// OnEvent receives the progress of each resource.
+	OnEvent func(plan.Event)
+	// OnNotice receives the progress of the stack itself, as a sentence.
 	OnNotice func(string)
 }
 
-// Phase is what can be done with a stack in a state.
+// Phase is what can be done with a stack in its present status.
 type Phase string
 
 // The phases.
 const (
-	PhaseAbsent         Phase = "absent" // there is none: it can be made
-	PhaseReview         Phase = "review" // it holds a change set only: it can be made
-	PhaseInProgress     Phase = "moving" // an operation goes on: it can only be waited for
-	PhaseUpdatable      Phase = "steady" // it can be changed
-	PhaseDeleteOnly     Phase = "dead"   // it can only be deleted
-	PhaseRollbackFailed Phase = "stuck"  // its rollback has to be gone on with first
+	PhaseAbsent         Phase = "absent"          // there is no stack: create it
+	PhaseReview         Phase = "review"          // it has only a change set and no resources: create it
+	PhaseInProgress     Phase = "in progress"     // an operation is running: wait for it
+	PhaseUpdatable      Phase = "updatable"       // it can be updated
+	PhaseDeleteOnly     Phase = "delete only"     // its creation failed: it can only be deleted
+	PhaseRollbackFailed Phase = "rollback failed" // its rollback must be continued first
 )
 
-// PhaseOf says what can be done with a stack of this status; empty is no stack.
+// PhaseOf returns the phase of a stack with this status; an empty status means that there is no stack.
 func PhaseOf(s types.StackStatus) Phase {
 	switch s {
 	case "", types.StackStatusDeleteComplete:
@@ -59,7 +68,7 @@ func PhaseOf(s types.StackStatus) Phase {
 
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
 		return PhaseRollbackFailed
-	default: // the rest is told by its ending
+	default: // the suffix tells
 	}
 
 	if strings.HasSuffix(string(s), "_IN_PROGRESS") {
@@ -69,23 +78,32 @@ func PhaseOf(s types.StackStatus) Phase {
 	return PhaseUpdatable
 }
 
-// IsSuccess says whether an operation that ended in this status did what it was to do.
+// IsSuccess reports whether an operation that ended in this status succeeded. An empty status, that of a
+// deleted stack, is success.
 func IsSuccess(s types.StackStatus) bool {
 	return slices.Contains([]types.StackStatus{
-		types.StackStatusCreateComplete, types.StackStatusUpdateComplete, types.StackStatusDeleteComplete, types.StackStatusImportComplete, "",
+		types.StackStatusCreateComplete,
+		types.StackStatusUpdateComplete,
+		types.StackStatusDeleteComplete,
+		types.StackStatusImportComplete,
+		"",
 	}, s)
 }
 
-// Info is what a stack says of itself. The zero Info is no stack.
+// Info describes a stack. The zero Info means that there is no stack.
 type Info struct {
-	ID         string
-	Status     types.StackStatus
-	Reason     string
+	// ID is the stack's ARN, which identifies it even after its deletion.
+	ID     string
+	Status types.StackStatus
+	// Reason is CloudFormation's explanation of Status; may be empty.
+	Reason string
+	// Parameters are the values of the template's parameters.
 	Parameters map[string]string
-	Protected  bool
+	// Protected is true if termination protection is on.
+	Protected bool
 }
 
-// Describe reads the stack; the zero Info if there is none.
+// Describe returns the stack's description; the zero Info if there is no stack.
 func (s Stack) Describe(ctx context.Context) (Info, error) { return s.describeByID(ctx, s.Name) }
 
 func (s Stack) describeByID(ctx context.Context, nameOrID string) (Info, error) {
@@ -118,17 +136,19 @@ func (s Stack) describeByID(ctx context.Context, nameOrID string) (Info, error) 
 	return info, nil
 }
 
-// isStackMissing says whether CloudFormation knows no such stack: it has no code of its own for that.
+// isStackMissing reports whether err means that the stack does not exist. CloudFormation has no error code
+// for that: it returns ValidationError, which is also the code of invalid input.
 func isStackMissing(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
 		strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// waitForEnd waits for an operation that goes on, or is about to begin if begin is set, and says how it ended.
+// waitForEnd waits until the running operation has ended and returns the stack's description. If begin is
+// set, the operation may not have started yet.
 func (s Stack) waitForEnd(ctx context.Context, f *eventFollower, id string, begin bool) (Info, error) {
 	for {
-		// Events are read after the state: those that the state comes of are then among them.
+		// Events are read after the status, so that they include those that led to it.
 		info, err := s.describeByID(ctx, id)
 		if err != nil {
 			return Info{}, err
@@ -149,15 +169,15 @@ func (s Stack) waitForEnd(ctx context.Context, f *eventFollower, id string, begi
 	}
 }
 
-// WaitForOperation waits for an operation that goes on already, as when this program was killed, and tells what it has done so far.
-// How that ends is no error: what is left to do is a matter of the next change set.
+// WaitForOperation waits for an operation that is already running, as after Slipway was killed, and reports
+// all its events. A failed operation is not an error: the next change set has what remains to be done.
 func (s Stack) WaitForOperation(ctx context.Context) (Info, error) {
 	info, err := s.Describe(ctx)
 	if err != nil || PhaseOf(info.Status) != PhaseInProgress {
 		return info, err
 	}
 
-	s.OnNotice(fmt.Sprintf("stack %s is in %s: waiting for that first", s.Name, info.Status))
+	s.OnNotice(fmt.Sprintf("stack %s is in %s: waiting for that operation first", s.Name, info.Status))
 	f := s.followEvents(info.ID, 0)
 	if err := f.replayOperation(ctx); err != nil {
 		return Info{}, err
@@ -166,15 +186,16 @@ func (s Stack) WaitForOperation(ctx context.Context) (Info, error) {
 	return s.waitForEnd(ctx, f, info.ID, false)
 }
 
-// ContinueRollback goes on with a rollback that failed, and waits for it.
+// ContinueRollback continues a failed rollback and waits for its end.
 func (s Stack) ContinueRollback(ctx context.Context, info Info) error {
 	f := s.followEvents(info.ID, 0)
 	if err := f.skipExisting(ctx); err != nil {
 		return err
 	}
 
-	if _, err := s.API.ContinueUpdateRollback(ctx, &cloudformation.ContinueUpdateRollbackInput{StackName: &info.ID}); err != nil {
-		return fmt.Errorf("go on with the rollback of stack %s: %w", s.Name, err)
+	in := &cloudformation.ContinueUpdateRollbackInput{StackName: &info.ID}
+	if _, err := s.API.ContinueUpdateRollback(ctx, in); err != nil {
+		return fmt.Errorf("continue the rollback of stack %s: %w", s.Name, err)
 	}
 
 	after, err := s.waitForEnd(ctx, f, info.ID, false)
@@ -185,7 +206,7 @@ func (s Stack) ContinueRollback(ctx context.Context, info Info) error {
 	return err
 }
 
-// failedError is the error of an operation that ended badly: its first failed resource and why.
+// failedError returns the [FailedError] of an operation whose events f has read.
 func (s Stack) failedError(f *eventFollower, info Info) error {
 	return FailedError{
 		Stack:  s.Name,
@@ -194,16 +215,18 @@ func (s Stack) failedError(f *eventFollower, info Info) error {
 	}
 }
 
-// Protect forbids to delete the stack, and to replace or remove what policy names.
+// Protect turns on termination protection and sets the stack policy, a JSON document.
 func (s Stack) Protect(ctx context.Context, policy string) error {
 	if _, err := s.API.UpdateTerminationProtection(ctx, &cloudformation.UpdateTerminationProtectionInput{
-		StackName: &s.Name, EnableTerminationProtection: aws.Bool(true),
+		StackName:                   &s.Name,
+		EnableTerminationProtection: aws.Bool(true),
 	}); err != nil {
 		return fmt.Errorf("protect stack %s: %w", s.Name, err)
 	}
 
-	if _, err := s.API.SetStackPolicy(ctx, &cloudformation.SetStackPolicyInput{StackName: &s.Name, StackPolicyBody: &policy}); err != nil {
-		return fmt.Errorf("set the policy of stack %s: %w", s.Name, err)
+	in := &cloudformation.SetStackPolicyInput{StackName: &s.Name, StackPolicyBody: &policy}
+	if _, err := s.API.SetStackPolicy(ctx, in); err != nil {
+		return fmt.Errorf("set the stack policy of stack %s: %w", s.Name, err)
 	}
 
 	return nil

@@ -65,7 +65,7 @@ func TestSteps(t *testing.T) {
 		want    []string
 	}{
 		"none": {want: []string{}},
-		"made, in the order of the graph": {
+		"created, in the order of the graph": {
 			changes: []types.Change{
 				change(types.ChangeActionAdd, "Gate", "AWS::CloudFormation::WaitCondition"), change(types.ChangeActionAdd, "SubnetA", subnet), change(types.ChangeActionAdd, "VpcMain", vpc),
 			},
@@ -81,7 +81,7 @@ func TestSteps(t *testing.T) {
 				detail(prop("LaunchTemplate", "", "", "", types.RequiresRecreationNever), dynamic),
 				detail(prop("LaunchTemplate", "", "", "", types.RequiresRecreationNever), static),
 				detail(prop("MinSize", "", "", "", types.RequiresRecreationNever), dynamic))},
-			want: []string{"  ~ autoscaling-group/a (id-of-GroupA)", `LaunchTemplate: "(as it is)" → "(as it is)"`, `MinSize: "(as it is)" → (known after apply)`},
+			want: []string{"  ~ autoscaling-group/a (id-of-GroupA)", `LaunchTemplate: "(not shown)" → "(not shown)"`, `MinSize: "(not shown)" → (known after apply)`},
 		},
 		"replaced": {
 			changes: []types.Change{change(types.ChangeActionModify, "SubnetA", subnet, replaced(types.ReplacementTrue, types.PolicyActionReplaceAndDelete),
@@ -90,18 +90,18 @@ func TestSteps(t *testing.T) {
 		},
 		"replaced, and the old one stays": {
 			changes: []types.Change{change(types.ChangeActionModify, "VolumeX", volume, replaced(types.ReplacementTrue, types.PolicyActionReplaceAndRetain))},
-			want:    []string{"-/+ volume/VolumeX (id-of-VolumeX)  # the old one stays in AWS"},
+			want:    []string{"-/+ volume/VolumeX (id-of-VolumeX)  # the old one is kept in AWS"},
 		},
 		"perhaps replaced": {
 			changes: []types.Change{change(types.ChangeActionModify, "SubnetA", subnet, replaced(types.ReplacementConditional, ""))},
-			want:    []string{"  ~ subnet/a (id-of-SubnetA)  # may be replaced: CloudFormation knows it only while it is done"},
+			want:    []string{"  ~ subnet/a (id-of-SubnetA)  # may be replaced: CloudFormation decides during the update"},
 		},
 		"destroyed, or left": {
 			changes: []types.Change{
 				change(types.ChangeActionRemove, "SubnetA", subnet, replaced("", types.PolicyActionDelete)),
 				change(types.ChangeActionRemove, "VolumeX", volume, replaced("", types.PolicyActionRetain)),
 			},
-			want: []string{"  - subnet/a (id-of-SubnetA)", "  - volume/VolumeX (id-of-VolumeX)  # leaves the stack and stays in AWS"},
+			want: []string{"  - subnet/a (id-of-SubnetA)", "  - volume/VolumeX (id-of-VolumeX)  # removed from the stack, kept in AWS"},
 		},
 		"tags, policies and structures": {
 			changes: []types.Change{change(types.ChangeActionModify, "VpcMain", vpc,
@@ -110,11 +110,11 @@ func TestSteps(t *testing.T) {
 				detail(types.ResourceTargetDefinition{Attribute: types.ResourceAttributeProperties, Name: aws.String("X"), AttributeChangeType: types.AttributeChangeTypeRemove, BeforeValue: aws.String("1")}, static),
 				detail(types.ResourceTargetDefinition{Attribute: types.ResourceAttributeProperties, Name: aws.String("Y"), AfterValue: aws.String("{{changeSet:KNOWN_AFTER_APPLY}}"), BeforeValue: aws.String("2")}, dynamic))},
 			want: []string{
-				"  ~ vpc/main (id-of-VpcMain)", `Tags.3: (not set) → {"Key":"a","Value":"b"}`, `UpdatePolicy: "(as it is)" → "(as it is)"`,
+				"  ~ vpc/main (id-of-VpcMain)", `Tags.3: (not set) → {"Key":"a","Value":"b"}`, `UpdatePolicy: "(not shown)" → "(not shown)"`,
 				`X: "1" → (not set)`, `Y: "2" → (known after apply)`,
 			},
 		},
-		"values are told with the whole resource": {
+		"values are in the contexts of the whole resource": {
 			changes: []types.Change{change(types.ChangeActionModify, "GroupA", group, func(r *types.ResourceChange) {
 				r.BeforeContext = aws.String(`{"Properties":{"MaxSize":"2","Data":{"Image":"ami-1","Type":"t","Tags":[{"Key":"k","Value":"v"}]}}}`)
 				r.AfterContext = aws.String(`{"Properties":{"MaxSize":"4","Data":{"Image":"ami-2","Type":"t","Tags":[{"Key":"k","Value":"w"}],"Id":"{{changeSet:KNOWN_AFTER_APPLY}}"}}}`)
@@ -124,7 +124,7 @@ func TestSteps(t *testing.T) {
 				detail(prop("Same", "", "", "", types.RequiresRecreationNever), static))},
 			want: []string{
 				"  ~ autoscaling-group/a (id-of-GroupA)", `Data.Id: (not set) → (known after apply)`, `Data.Image: "ami-1" → "ami-2"`, `Data.Tags.0.Value: "v" → "w"`,
-				`MaxSize: "2" → "4"`, `Same: "(as it is)" → "(as it is)"`,
+				`MaxSize: "2" → "4"`, `Same: "(not shown)" → "(not shown)"`,
 			},
 		},
 		"something else than a resource": {changes: []types.Change{{}}, want: []string{}},
@@ -162,7 +162,7 @@ func TestPhaseOf(t *testing.T) {
 			t.Errorf("%s: phase %s", s, stack.PhaseOf(s))
 		}
 		if stack.IsSuccess(s) && (strings.Contains(string(s), "FAILED") || strings.Contains(string(s), "ROLLBACK")) {
-			t.Errorf("%s went well", s)
+			t.Errorf("%s counts as success", s)
 		}
 	}
 }
@@ -194,11 +194,11 @@ func TestFirstFailure(t *testing.T) {
 		t.Error(diff)
 	}
 	err := stack.FailedError{Stack: "s", Status: "UPDATE_ROLLBACK_COMPLETE", Cause: want}
-	if got := err.Error(); got != "stack s ended in UPDATE_ROLLBACK_COMPLETE; the first that failed was autoscaling-group/a (id-of-GroupA): Received 1 FAILURE signal(s) out of 1" {
+	if got := err.Error(); got != "stack s ended in UPDATE_ROLLBACK_COMPLETE; the first failed resource was autoscaling-group/a (id-of-GroupA): Received 1 FAILURE signal(s) out of 1" {
 		t.Error(got)
 	}
 	if got := stack.FirstFailure(events[:7], names(), "cancelled by its owner"); got.Addr != "" || got.Reason != "cancelled by its owner" {
-		t.Errorf("a cascade is told as the cause: %+v", got)
+		t.Errorf("a cancelled resource is reported as the cause: %+v", got)
 	}
 }
 
