@@ -32,7 +32,7 @@ func (b *bench) check(_ any, err error) {
 	}
 }
 
-// drift changes as root what apply has to mend by every kind of call that changes something in place.
+// drift changes resources as root, so that apply must call every operation that changes a resource in place.
 func (b *bench) drift(name string, op who) {
 	b.Helper()
 	ctx, cfg, id, s := b.Context(), b.region.AWSConfig(), b.ids(name), sdk.String
@@ -84,7 +84,7 @@ func (b *bench) drift(name string, op who) {
 	b.driftIdentities(name, op)
 }
 
-// driftZone lets another VPC know the zone in the place of the cluster's own, and changes its comment and a tag.
+// driftZone associates the zone with another VPC instead of the cluster's, and changes its comment.
 func (b *bench) driftZone(zone, vpc *string) {
 	b.Helper()
 	ctx, cfg, s := b.Context(), b.region.AWSConfig(), sdk.String
@@ -122,12 +122,12 @@ func (b *bench) driftIdentities(name string, op who) {
 	alias := awskind.KMSAlias{Name: model.KeyAliasName(name), Target: graph.UnmanagedRef[awskind.KMSKey](*key)}
 	cfg.Credentials = credentials.NewStaticCredentialsProvider(op.key, op.secret, "")
 	b.check(b.cloud(cfg, name).Update(ctx, plan.Task{Step: plan.Step{Kind: "kms-alias"}, Desired: alias, Actual: plan.ActualResource{ID: alias.Name, Resource: alias}}))
-	// An earlier run made the profile, and the list did not tell yet.
+	// An earlier run has created the profile, and the eventually consistent list does not show it yet.
 	p := awskind.InstanceProfile{Name: *id("iam-instance-profile/worker"), Path: model.RolePath(name, regiontest.RegionName), Roles: []graph.Ref[awskind.IAMRole]{graph.UnmanagedRef[awskind.IAMRole](*role)}}
 	b.check(b.cloud(cfg, name).Create(ctx, plan.Task{Step: plan.Step{Kind: "iam-instance-profile"}, Desired: p, ReportWaiting: func(string) {}}))
 }
 
-// litter leaves what programs in the cluster would.
+// litter creates the resources that programs in the cluster leave behind.
 func (b *bench) litter(name string) {
 	b.Helper()
 	ctx, cfg, id, s := b.Context(), b.region.AWSConfig(), b.ids(name), sdk.String

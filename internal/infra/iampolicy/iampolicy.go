@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator says which rights in AWS whoever runs Slipway needs for one cluster, as IAM policies. It calls nothing
-// and knows no driver: a test holds its list of actions against the calls that the drivers declare and make.
+// Package iampolicy generates the IAM policies that an operator needs to manage one cluster with Slipway. It
+// makes no calls and does not know the drivers: a test compares its actions with the calls that the drivers
+// declare and make.
+//
+// Permissions are restricted to the cluster by its tag, its IAM path and its names, as far as IAM allows that
+// for an action.
 package iampolicy
 
 import (
@@ -12,45 +16,72 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// MaxPolicySize is how many characters IAM lets a managed policy have; white space does not count.
+// MaxPolicySize is IAM's limit for a managed policy in characters, not counting white space.
 const MaxPolicySize = 6144
 
-// StoreLocation is a place on S3 that holds state, or what machines read.
-type StoreLocation struct{ Bucket, Prefix string }
+// StoreLocation is the location of a state store or a machine store in S3.
+type StoreLocation struct {
+	// Bucket is the bucket's name.
+	Bucket string
+	// Prefix of the keys, without a trailing slash; may be empty.
+	Prefix string
+}
 
-// Input says whose rights are meant. All but Balancers, Stores, Peers, RouteTables, Names and Zones are required.
+// Input describes the cluster that the policies are for. Partition to KeyAlias are required.
 type Input struct {
-	Partition, Region, Account, Cluster string
-	// RolePath is the IAM path of the cluster's roles; KeyAlias the alias of its key.
-	RolePath, KeyAlias string
-	// LoadBalancers are the names of the cluster's load balancers, whose listeners have no tags.
+	// Partition is aws, aws-cn or aws-us-gov.
+	Partition string
+	// Region such as us-east-1.
+	Region string
+	// Account is the AWS account's 12 digits.
+	Account string
+	// Cluster is the cluster's name.
+	Cluster string
+	// RolePath is the IAM path of the cluster's roles, with slashes at both ends.
+	RolePath string
+	// KeyAlias is the alias of the cluster's KMS key, such as alias/slipway/demo.
+	KeyAlias string
+	// LoadBalancers lists the names of the cluster's load balancers: listeners have no tags and are
+	// restricted by these.
 	LoadBalancers []string
-	Stores        []StoreLocation
-	// PeerVPCs are the ids of the VPCs that the cluster's is connected with, RouteTables those of their tables that get a
-	// route back.
-	PeerVPCs, RouteTables []string
-	// WarmPools says that groups of the cluster have some.
+	// Stores lists the state store and the machine store.
+	Stores []StoreLocation
+	// PeerVPCs lists the ids of the VPCs that are peered with the cluster's VPC.
+	PeerVPCs []string
+	// RouteTables lists the ids of their route tables that get a route to the cluster's VPC.
+	RouteTables []string
+	// WarmPools is true if a group of the cluster has a warm pool.
 	WarmPools bool
-	// DNSNames are the DNS names that the cluster has, Zones the ids of the existing zones they are in; none: it is made.
-	DNSNames, HostedZones []string
-	// ReadOnly leaves out all that changes something: enough for plan.
+	// DNSNames lists the DNS names of the cluster's records.
+	DNSNames []string
+	// HostedZones lists the ids of existing zones of these names. Empty: Slipway creates the zone.
+	HostedZones []string
+	// ReadOnly leaves out all changes: what remains is enough for 'slipway plan'.
 	ReadOnly bool
 }
 
 // Statement is one statement of a policy. Its fields have IAM's names.
 type Statement struct {
-	Sid, Effect      string
-	Action, Resource []string
-	Condition        condition `json:"Condition,omitempty"`
+	// Sid names the statement, such as CreateInVPC.
+	Sid string
+	// Effect is always Allow.
+	Effect string
+	// Action lists actions such as ec2:CreateVpc.
+	Action []string
+	// Resource lists ARN patterns.
+	Resource []string
+	// Condition is values by operator and key; empty: none.
+	Condition condition `json:"Condition,omitempty"`
 }
 
-// Policy is one document.
+// Policy is one IAM policy document.
 type Policy struct {
+	// Version of IAM's policy language, 2012-10-17.
 	Version   string
 	Statement []Statement
 }
 
-// AllowedActions returns every action that the documents allow, sorted.
+// AllowedActions returns every action in the policies, each once, sorted.
 func AllowedActions(docs []Policy) []string {
 	var out []string
 	for _, d := range docs {
@@ -64,11 +95,11 @@ func AllowedActions(docs []Policy) []string {
 	return slices.Compact(out)
 }
 
-// Size of a document as IAM counts it.
+// Size returns the size of p in characters as IAM counts it, without white space.
 func (p Policy) Size() int {
 	b, err := json.Marshal(p)
 	if err != nil {
-		return 0 // it holds strings only
+		return 0 // cannot happen: p contains only strings
 	}
 
 	n := 0
@@ -82,7 +113,7 @@ func (p Policy) Size() int {
 	return n
 }
 
-// BuildPolicies returns the documents for in, as few as hold the statements in their order.
+// BuildPolicies returns the policies for in: as few as fit all statements, in order, within [MaxPolicySize].
 func BuildPolicies(in Input) []Policy {
 	s := policyBuilder{in}
 	list := s.readStatements()
@@ -117,14 +148,15 @@ func BuildPolicies(in Input) []Policy {
 	return docs
 }
 
-// policyBuilder makes ARNs and conditions of one cluster.
+// policyBuilder builds the statements of one cluster.
 type policyBuilder struct{ Input }
 
 func (s policyBuilder) regionalARN(service, rest string) string {
 	return "arn:" + s.Partition + ":" + service + ":" + s.Region + ":" + s.Account + ":" + rest
 }
 
-// arnsByID are the ARNs of resources by their ids.
+// arnsByID returns the ARNs of resources with these ids. kind is the ARN's resource type with a trailing
+// slash.
 func (s policyBuilder) arnsByID(service, kind string, ids []string) []string {
 	var out []string
 	for _, id := range ids {
@@ -138,7 +170,7 @@ func (s policyBuilder) iamARN(kind string) string {
 	return "arn:" + s.Partition + ":iam::" + s.Account + ":" + kind + s.RolePath + "*"
 }
 
-// ec2ARNs are the ARNs of all resources of kinds.
+// ec2ARNs returns ARN patterns for all EC2 resources of these types.
 func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 	var out []string
 	for _, k := range kinds {
@@ -148,15 +180,17 @@ func (s policyBuilder) ec2ARNs(kinds ...string) []string {
 	return out
 }
 
-// condition is a statement's: values by operator and key.
+// condition is the condition of a statement: values by operator and key.
 type condition map[string]map[string][]string
 
 func stringEquals(key, value string) condition { return condition{"StringEquals": {key: {value}}} }
 
-// requestHasClusterTag asks that what is made bears the cluster's tag, ours that what is touched does.
+// requestHasClusterTag requires that the created resource gets the cluster's tag.
 func (s policyBuilder) requestHasClusterTag() condition {
 	return stringEquals("aws:RequestTag/"+awskind.TagCluster, s.Cluster)
 }
+
+// resourceHasClusterTag requires that the changed resource has the cluster's tag.
 func (s policyBuilder) resourceHasClusterTag() condition {
 	return stringEquals("aws:ResourceTag/"+awskind.TagCluster, s.Cluster)
 }
@@ -171,7 +205,7 @@ func newStatement(sid string, actions, resources []string, c condition) Statemen
 	}
 }
 
-// qualifyActions puts a service's name in front of its operations.
+// qualifyActions returns the actions of a service's operations, such as ec2:CreateVpc.
 func qualifyActions(service string, operations ...string) []string {
 	out := make([]string, 0, len(operations))
 	for _, o := range operations {
@@ -181,8 +215,8 @@ func qualifyActions(service string, operations ...string) []string {
 	return out
 }
 
-// ExampleResources are resources that a statement is about: its patterns with something in the place of each star, so that a
-// simulation matches what is meant and no more.
+// ExampleResources returns an example for each of the statement's resource patterns, for a policy simulation:
+// each star is replaced by a letter.
 func (s Statement) ExampleResources() []string {
 	out := make([]string, 0, len(s.Resource))
 	for _, r := range s.Resource {
@@ -196,7 +230,8 @@ func (s Statement) ExampleResources() []string {
 	return out
 }
 
-// ConditionKeys are the condition keys with which a statement applies.
+// ConditionKeys returns values of the condition keys for which the statement applies, for a policy
+// simulation.
 func (s Statement) ConditionKeys() map[string][]string {
 	out := map[string][]string{}
 	for _, keys := range s.Condition {

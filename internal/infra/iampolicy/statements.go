@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// readStatements is what a plan looks at. These operations of EC2, Elastic Load Balancing and Auto Scaling know no narrower
-// resource than all; those of IAM and KMS do.
+// readStatements allows the calls of a plan. IAM does not restrict these operations of EC2, Elastic Load
+// Balancing and Auto Scaling to resources; it does for IAM and KMS.
 func (s policyBuilder) readStatements() []Statement {
 	out := []Statement{
 		newStatement("Read", slices.Concat(
@@ -63,7 +63,7 @@ func (s policyBuilder) readStatements() []Statement {
 			[]string{s.regionalARN("kms", "key/*")},
 			nil,
 		),
-		// It knows no narrower resource. Without it quotas are not checked.
+		// IAM does not restrict it to resources. Without it, quotas are not checked.
 		newStatement("ReadQuotas", qualifyActions("servicequotas", "GetServiceQuota"), []string{"*"}, nil),
 		newStatement(
 			"ReadImages",
@@ -87,12 +87,12 @@ func (s policyBuilder) readStatements() []Statement {
 	return out
 }
 
-// networkStatements makes, changes and removes networks. What others depend on is in a statement of its own: a right to make
-// something in a network must not be a right to all networks.
+// networkStatements allows creating, changing and deleting networks. Creating a resource in a VPC or subnet
+// also needs the statement Change for that VPC or subnet, so that it is not possible in other networks.
 func (s policyBuilder) networkStatements() []Statement {
 	return []Statement{
 		newStatement(
-			"MakeAlone",
+			"CreateResources",
 			qualifyActions(
 				"ec2",
 				"AllocateAddress",
@@ -106,25 +106,24 @@ func (s policyBuilder) networkStatements() []Statement {
 			s.requestHasClusterTag(),
 		),
 		newStatement(
-			"MakeInNetwork",
+			"CreateInVPC",
 			qualifyActions("ec2", "CreateRouteTable", "CreateSecurityGroup", "CreateSubnet"),
 			s.ec2ARNs("route-table", "security-group", "subnet"),
 			s.requestHasClusterTag(),
 		),
 		newStatement(
-			"MakeInSubnet",
+			"CreateInSubnet",
 			qualifyActions("ec2", "CreateNatGateway", "CreateVpcEndpoint"),
 			s.ec2ARNs("natgateway", "vpc-endpoint"),
 			s.requestHasClusterTag(),
 		),
 		newStatement(
-			"TagWhatIsMade",
+			"TagOnCreate",
 			qualifyActions("ec2", "CreateTags"),
 			[]string{s.regionalARN("ec2", "*/*")},
 			condition{
-				"StringEquals": {
-					"aws:RequestTag/" + awskind.TagCluster: {s.Cluster},
-				}, "StringLike": {"ec2:CreateAction": {"*"}},
+				"StringEquals": {"aws:RequestTag/" + awskind.TagCluster: {s.Cluster}},
+				"StringLike":   {"ec2:CreateAction": {"*"}},
 			},
 		),
 		newStatement(
@@ -169,7 +168,7 @@ func (s policyBuilder) networkStatements() []Statement {
 			[]string{s.regionalARN("ec2", "*/*")},
 			s.resourceHasClusterTag(),
 		),
-		// A rule has no tags of its own; its group, which is asked about too, does.
+		// A rule has no tags; IAM also evaluates the call for its security group, which has.
 		newStatement(
 			"ChangeRules",
 			qualifyActions(
@@ -184,7 +183,8 @@ func (s policyBuilder) networkStatements() []Statement {
 	}
 }
 
-// peeringStatements connect the cluster's VPC with others. Of those only the tables that the manifest names can be changed.
+// peeringStatements allows peering the cluster's VPC with others. Of the others, only the route tables in the
+// manifest can be changed.
 func (s policyBuilder) peeringStatements() []Statement {
 	if len(s.PeerVPCs) == 0 {
 		return nil
@@ -192,7 +192,7 @@ func (s policyBuilder) peeringStatements() []Statement {
 
 	out := []Statement{
 		newStatement(
-			"MakePeering",
+			"CreatePeering",
 			qualifyActions("ec2", "CreateVpcPeeringConnection"),
 			s.ec2ARNs("vpc-peering-connection"),
 			s.requestHasClusterTag(),
@@ -219,7 +219,7 @@ func (s policyBuilder) peeringStatements() []Statement {
 		out = append(
 			out,
 			newStatement(
-				"RouteBack",
+				"ChangePeerRoutes",
 				qualifyActions("ec2", "CreateRoute", "DeleteRoute", "ReplaceRoute"),
 				s.arnsByID("ec2", "route-table/", s.RouteTables),
 				nil,
@@ -230,13 +230,13 @@ func (s policyBuilder) peeringStatements() []Statement {
 	return out
 }
 
-// hostedZoneARN is the ARN of a hosted zone. Zones are of no region, and their ARNs of no account.
+// hostedZoneARN returns the ARN of a hosted zone, which has neither a region nor an account.
 func (s policyBuilder) hostedZoneARN(id string) string {
 	return "arn:" + s.Partition + ":route53:::hostedzone/" + id
 }
 
-// dnsStatements are the cluster's DNS names: in an existing zone only these can be changed. IAM knows no tags of zones, so the
-// right to make one is a right to delete any that is empty.
+// dnsStatements allows changing the records of the cluster's DNS names. IAM has no condition on tags of
+// hosted zones, so an operator who may create a zone may also delete any empty zone.
 func (s policyBuilder) dnsStatements() []Statement {
 	if len(s.DNSNames) == 0 {
 		return nil
@@ -252,12 +252,12 @@ func (s policyBuilder) dnsStatements() []Statement {
 		}
 
 		return []Statement{
-			newStatement("ChangeNames", qualifyActions("route53", "ChangeResourceRecordSets"), zones, only),
+			newStatement("ChangeRecords", qualifyActions("route53", "ChangeResourceRecordSets"), zones, only),
 		}
 	}
 
 	return []Statement{
-		newStatement("MakeZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),
+		newStatement("CreateZone", qualifyActions("route53", "CreateHostedZone"), []string{"*"}, nil),
 		newStatement(
 			"ChangeZones",
 			qualifyActions(
@@ -272,7 +272,7 @@ func (s policyBuilder) dnsStatements() []Statement {
 			nil,
 		),
 		newStatement(
-			"ChangeNames",
+			"ChangeRecords",
 			qualifyActions("route53", "ChangeResourceRecordSets"),
 			[]string{s.hostedZoneARN("*")},
 			only,
@@ -280,7 +280,8 @@ func (s policyBuilder) dnsStatements() []Statement {
 	}
 }
 
-// machineStatements are load balancers and auto scaling groups. A listener has no tags: its load balancer's name is in its ARN.
+// machineStatements allows managing load balancers and Auto Scaling groups. A listener has no tags, but its
+// ARN contains the load balancer's name.
 func (s policyBuilder) machineStatements() []Statement {
 	var listeners []string
 	for _, name := range s.LoadBalancers {
@@ -289,7 +290,7 @@ func (s policyBuilder) machineStatements() []Statement {
 
 	out := []Statement{
 		newStatement(
-			"MakeBalancers",
+			"CreateBalancers",
 			qualifyActions("elasticloadbalancing", "AddTags", "CreateLoadBalancer", "CreateTargetGroup"),
 			[]string{s.regionalARN("elasticloadbalancing", "*")},
 			s.requestHasClusterTag(),
@@ -328,7 +329,7 @@ func (s policyBuilder) machineStatements() []Statement {
 			nil,
 		),
 		newStatement(
-			"Wait",
+			"ReadProgress",
 			slices.Concat(
 				qualifyActions("autoscaling", "DescribeScalingActivities"),
 				qualifyActions("ec2", "DescribeInstances"),
@@ -336,8 +337,8 @@ func (s policyBuilder) machineStatements() []Statement {
 			[]string{"*"},
 			nil,
 		),
-		// Auto Scaling launches for whoever made the group, so that one must be allowed to: the template, subnets and
-		// groups must be the cluster's (statement Change).
+		// Auto Scaling checks that the creator of a group may launch its instances. The template, subnets and
+		// security groups must be the cluster's (statement Change).
 		newStatement(
 			"Launch",
 			qualifyActions("ec2", "RunInstances"),
@@ -377,7 +378,7 @@ func (s policyBuilder) machineStatements() []Statement {
 	return out
 }
 
-// identityStatements are roles, profiles and the cluster's key.
+// identityStatements allows managing the cluster's roles, instance profiles and KMS key.
 func (s policyBuilder) identityStatements() []Statement {
 	return []Statement{
 		newStatement(
@@ -404,7 +405,7 @@ func (s policyBuilder) identityStatements() []Statement {
 			nil,
 		),
 		newStatement(
-			"MakeKey",
+			"CreateKey",
 			qualifyActions("kms", "CreateKey", "TagResource"),
 			[]string{"*"},
 			s.requestHasClusterTag(),
@@ -426,9 +427,9 @@ func (s policyBuilder) identityStatements() []Statement {
 			[]string{s.regionalARN("kms", "key/*")},
 			s.resourceHasClusterTag(),
 		),
-		// The cluster's tag comes off a key before its end is scheduled.
+		// Before its deletion is scheduled, the key's cluster tag is replaced by this one.
 		newStatement(
-			"EndKey",
+			"DeleteKey",
 			qualifyActions("kms", "ScheduleKeyDeletion"),
 			[]string{s.regionalARN("kms", "key/*")},
 			stringEquals("aws:ResourceTag/slipway.dev/former-cluster", s.Cluster),
@@ -442,7 +443,8 @@ func (s policyBuilder) identityStatements() []Statement {
 	}
 }
 
-// leftoverStatements are what programs in the cluster made, by the tags that they use.
+// leftoverStatements allows deleting the resources that programs in the cluster created, by the tags that
+// they set.
 func (s policyBuilder) leftoverStatements() []Statement {
 	all := []string{s.regionalARN("ec2", "*/*")}
 	groups := qualifyActions(
@@ -459,9 +461,9 @@ func (s policyBuilder) leftoverStatements() []Statement {
 			[]string{"*"},
 			nil,
 		),
-		// What we made bears this tag too.
+		// Slipway's own resources have this tag too.
 		newStatement(
-			"EndOwned",
+			"DeleteOwned",
 			append(
 				qualifyActions(
 					"ec2",
@@ -475,13 +477,13 @@ func (s policyBuilder) leftoverStatements() []Statement {
 			stringEquals("aws:ResourceTag/kubernetes.io/cluster/"+s.Cluster, "owned"),
 		),
 		newStatement(
-			"EndOwnedBalancers",
+			"DeleteOwnedBalancers",
 			qualifyActions("elasticloadbalancing", "DeleteLoadBalancer", "DeleteTargetGroup"),
 			[]string{s.regionalARN("elasticloadbalancing", "*")},
 			stringEquals("aws:ResourceTag/kubernetes.io/cluster/"+s.Cluster, "owned"),
 		),
 		newStatement(
-			"EndControllers",
+			"DeleteControllerResources",
 			append(
 				qualifyActions("elasticloadbalancing", "DeleteLoadBalancer", "DeleteTargetGroup"),
 				groups...),
@@ -492,7 +494,7 @@ func (s policyBuilder) leftoverStatements() []Statement {
 			stringEquals("aws:ResourceTag/elbv2.k8s.aws/cluster", s.Cluster),
 		),
 		newStatement(
-			"EndInterfaces",
+			"DeleteInterfaces",
 			qualifyActions("ec2", "DeleteNetworkInterface"),
 			all,
 			stringEquals("aws:ResourceTag/cluster.k8s.amazonaws.com/name", s.Cluster),
@@ -500,39 +502,31 @@ func (s policyBuilder) leftoverStatements() []Statement {
 	}
 }
 
-// objectARNs are the ARNs of the cluster's objects, and of the two that describe a store.
+// objectARNs returns the ARNs of the stores' buckets and of the cluster's objects in them.
 func (s policyBuilder) objectARNs() (buckets, all []string) {
 	for _, st := range s.Stores {
 		bucket := "arn:" + s.Partition + ":s3:::" + st.Bucket
 		base := strings.TrimSuffix(bucket+"/"+st.Prefix, "/") + "/"
 		buckets = append(buckets, bucket)
-		all = append(
-			all,
-			base+s.Cluster+"/*",
-			base+"_operations/"+s.Cluster+"/*",
-		) // the latter: lock and history
+		all = append(all, base+s.Cluster+"/*")
+		all = append(all, base+"_operations/"+s.Cluster+"/*") // lock and journal
 	}
 
 	return buckets, all
 }
 
-// settingsARNs are the ARNs of what describes each store.
+// settingsARNs returns the ARN of each store's settings object.
 func (s policyBuilder) settingsARNs() []string {
 	var out []string
 	for _, st := range s.Stores {
-		out = append(
-			out,
-			strings.TrimSuffix(
-				"arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix,
-				"/",
-			)+"/slipway-state.json",
-		)
+		base := strings.TrimSuffix("arn:"+s.Partition+":s3:::"+st.Bucket+"/"+st.Prefix, "/")
+		out = append(out, base+"/slipway-state.json")
 	}
 
 	return out
 }
 
-// storeKeyCondition asks that a key is that of one of the stores.
+// storeKeyCondition requires that the key has the alias of one of the stores.
 func (s policyBuilder) storeKeyCondition() condition {
 	var aliases []string
 	for _, st := range s.Stores {
@@ -542,6 +536,7 @@ func (s policyBuilder) storeKeyCondition() condition {
 	return condition{"ForAnyValue:StringEquals": {"kms:ResourceAliases": aliases}}
 }
 
+// storeReadStatements allows reading the state.
 func (s policyBuilder) storeReadStatements() []Statement {
 	if len(s.Stores) == 0 {
 		return nil
@@ -557,7 +552,7 @@ func (s policyBuilder) storeReadStatements() []Statement {
 			nil,
 		),
 		newStatement(
-			"OpenState",
+			"DecryptState",
 			qualifyActions("kms", "Decrypt"),
 			[]string{s.regionalARN("kms", "key/*")},
 			s.storeKeyCondition(),
@@ -565,7 +560,7 @@ func (s policyBuilder) storeReadStatements() []Statement {
 	}
 }
 
-// storeStatements is the state and what machines read.
+// storeStatements allows reading and writing the state store and the machine store.
 func (s policyBuilder) storeStatements() []Statement {
 	if len(s.Stores) == 0 {
 		return nil
@@ -576,7 +571,7 @@ func (s policyBuilder) storeStatements() []Statement {
 		s.storeReadStatements(),
 		newStatement("WriteState", qualifyActions("s3", "DeleteObject", "PutObject"), objects, nil),
 		newStatement(
-			"SealState",
+			"EncryptState",
 			qualifyActions("kms", "GenerateDataKey"),
 			[]string{s.regionalARN("kms", "key/*")},
 			s.storeKeyCondition(),
@@ -584,7 +579,8 @@ func (s policyBuilder) storeStatements() []Statement {
 	)
 }
 
-// BuildStateInitPolicy returns the policy for 'slipway state init' of the store of bucket: it is needed once.
+// BuildStateInitPolicy returns the policy for 'slipway state init' of the store st. An operator needs it once
+// for a store.
 func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 	s := policyBuilder{in}
 	s.Stores = []StoreLocation{st}
@@ -593,7 +589,7 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 
 	return Policy{Version: "2012-10-17", Statement: []Statement{
 		newStatement(
-			"MakeBucket",
+			"CreateBucket",
 			qualifyActions(
 				"s3",
 				"CreateBucket",
@@ -607,9 +603,9 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			[]string{bucket},
 			nil,
 		),
-		newStatement("MakeSettings", qualifyActions("s3", "GetObject", "PutObject"), s.settingsARNs(), nil),
+		newStatement("WriteSettings", qualifyActions("s3", "GetObject", "PutObject"), s.settingsARNs(), nil),
 		newStatement(
-			"MakeStateKey",
+			"CreateStateKey",
 			qualifyActions("kms", "CreateKey", "TagResource"),
 			[]string{"*"},
 			tagged,
@@ -621,7 +617,7 @@ func BuildStateInitPolicy(in Input, st StoreLocation) Policy {
 			stringEquals("aws:ResourceTag/slipway.dev/state", st.Bucket),
 		),
 		newStatement(
-			"NameStateKey",
+			"AliasStateKey",
 			qualifyActions("kms", "CreateAlias"),
 			[]string{s.regionalARN("kms", "alias/slipway-"+st.Bucket)},
 			nil,

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
 )
 
-// TestWarmPoolsAreAllowed: who has a warm pool may set it, and nobody else may.
+// TestWarmPoolsAreAllowed: only the policies of a cluster with a warm pool allow changing one.
 func TestWarmPoolsAreAllowed(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		in := iampolicy.Input{Partition: "aws", Region: "us-east-1", Account: "123456789012", Cluster: "demo", RolePath: "/r/", KeyAlias: "alias/a", WarmPools: warm}

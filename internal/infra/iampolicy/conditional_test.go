@@ -11,8 +11,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// seldom puts the cluster's tag on a key pair and an endpoint, which a plan looks at only where there are some.
-func (b *bench) seldom(cluster string) {
+// addConditionalKinds creates a key pair and a VPC endpoint with the cluster's tag, which a plan reads only
+// if some exist.
+func (b *bench) addConditionalKinds(cluster string) {
 	b.Helper()
 	api := ec2.NewFromConfig(b.region.AWSConfig())
 	tagged := func(kind types.ResourceType) []types.TagSpecification {
