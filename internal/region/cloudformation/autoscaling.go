@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
 const autoScalingGroupTypeName = "AWS::AutoScaling::AutoScalingGroup"
@@ -40,7 +42,7 @@ func scalingTypes() map[string]resourceType {
 				return j.runOperation(
 					"autoscaling",
 					"DeleteWarmPool",
-					object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
+					template.Object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
 				)
 			},
 		},
@@ -76,7 +78,7 @@ func autoScalingGroupType() resourceType {
 				return err
 			}
 
-			j.attributes["AutoScalingGroupARN"] = valueAt(g, "AutoScalingGroupARN")
+			j.attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
 
 			return j.waitForCapacity()
 		},
@@ -90,7 +92,7 @@ func autoScalingGroupType() resourceType {
 			return j.runOperation(
 				"autoscaling",
 				"DeleteAutoScalingGroup",
-				object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
+				template.Object{"AutoScalingGroupName": j.physicalID, "ForceDelete": true},
 			)
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
@@ -101,10 +103,10 @@ func autoScalingGroupType() resourceType {
 			name := j.stringProperty("AutoScalingGroupName")
 			j.physicalID = name
 			g, err := j.describeAutoScalingGroup()
-			tags := listAt(g, "Tags")
+			tags := template.ListAt(g, "Tags")
 			mine := slices.ContainsFunc(tags, func(t any) bool {
-				return stringAt(t, "Key") == "aws:cloudformation:stack-id" &&
-					stringAt(t, "Value") == j.stackID
+				return template.StringAt(t, "Key") == "aws:cloudformation:stack-id" &&
+					template.StringAt(t, "Value") == j.stackID
 			})
 			if !mine {
 				j.physicalID = ""
@@ -139,7 +141,7 @@ func lifecycleHookType() resourceType {
 			return j.runOperation(
 				"autoscaling",
 				"DeleteLifecycleHook",
-				object{
+				template.Object{
 					"AutoScalingGroupName": j.props["AutoScalingGroupName"],
 					"LifecycleHookName":    j.physicalID,
 				},
@@ -149,7 +151,7 @@ func lifecycleHookType() resourceType {
 }
 
 // autoScalingGroupInput is the group as Auto Scaling takes it, but its name and tags.
-func autoScalingGroupInput(j *handlerRequest) (object, error) {
+func autoScalingGroupInput(j *handlerRequest) (template.Object, error) {
 	in := j.pickProperties(
 		"AvailabilityZones",
 		"CapacityRebalance",
@@ -188,10 +190,10 @@ func autoScalingGroupInput(j *handlerRequest) (object, error) {
 		in[member] = n
 	}
 
-	if zones := listAt(j.props["VPCZoneIdentifier"]); zones != nil {
+	if zones := template.ListAt(j.props["VPCZoneIdentifier"]); zones != nil {
 		var ids []string
 		for _, z := range zones {
-			t, _ := scalarText(z)
+			t, _ := template.ScalarText(z)
 			ids = append(ids, t)
 		}
 
@@ -205,13 +207,13 @@ func autoScalingGroupInput(j *handlerRequest) (object, error) {
 func autoScalingGroupTags(j *handlerRequest, name string) []any {
 	out := []any{}
 	seen := map[string]bool{}
-	for _, t := range listAt(j.props["Tags"]) {
-		seen[stringAt(t, "Key")] = true
-		out = append(out, object{
-			"Key": valueAt(
+	for _, t := range template.ListAt(j.props["Tags"]) {
+		seen[template.StringAt(t, "Key")] = true
+		out = append(out, template.Object{
+			"Key": template.ValueAt(
 				t,
 				"Key",
-			), "Value": valueAt(t, "Value"), "PropagateAtLaunch": valueAt(t, "PropagateAtLaunch"), "ResourceId": name, "ResourceType": "auto-scaling-group",
+			), "Value": template.ValueAt(t, "Value"), "PropagateAtLaunch": template.ValueAt(t, "PropagateAtLaunch"), "ResourceId": name, "ResourceType": "auto-scaling-group",
 		})
 	}
 
@@ -219,7 +221,7 @@ func autoScalingGroupTags(j *handlerRequest, name string) []any {
 		if !seen[k] {
 			out = append(
 				out,
-				object{
+				template.Object{
 					"Key":               k,
 					"Value":             v,
 					"PropagateAtLaunch": true,
@@ -238,10 +240,10 @@ func (j *handlerRequest) describeAutoScalingGroup() (any, error) {
 	out, err := j.callOperation(
 		"autoscaling",
 		"DescribeAutoScalingGroups",
-		object{"AutoScalingGroupNames": []any{j.physicalID}},
+		template.Object{"AutoScalingGroupNames": []any{j.physicalID}},
 	)
 
-	return valueAt(out, "AutoScalingGroups", 0), err
+	return template.ValueAt(out, "AutoScalingGroups", 0), err
 }
 
 // waitForCapacity waits until the group has as many instances as it should. A launch that fails twice fails it.
@@ -252,7 +254,7 @@ func (j *handlerRequest) waitForCapacity() error {
 			return false, err
 		}
 
-		want := intOr(valueAt(g, "DesiredCapacity"), 0)
+		want := intOr(template.ValueAt(g, "DesiredCapacity"), 0)
 		inService := len(instancesInService(g))
 		if inService >= want {
 			return true, nil
@@ -261,7 +263,7 @@ func (j *handlerRequest) waitForCapacity() error {
 		out, err := j.callOperation(
 			"autoscaling",
 			"DescribeScalingActivities",
-			object{"AutoScalingGroupName": j.physicalID},
+			template.Object{"AutoScalingGroupName": j.physicalID},
 		)
 		if err != nil {
 			return false, err
@@ -269,20 +271,20 @@ func (j *handlerRequest) waitForCapacity() error {
 
 		var reasons []string
 
-		for _, a := range listAt(out, "Activities") {
-			if stringAt(a, "StatusCode") != "Failed" {
+		for _, a := range template.ListAt(out, "Activities") {
+			if template.StringAt(a, "StatusCode") != "Failed" {
 				break
 			}
 
-			reasons = append(reasons, stringAt(a, "StatusMessage"))
+			reasons = append(reasons, template.StringAt(a, "StatusMessage"))
 		}
 
 		if len(reasons) > 1 {
 			return false, fmt.Errorf(
 				"Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s",
 				inService,
-				stringAt(g, "MinSize"),
-				stringAt(g, "MaxSize"),
+				template.StringAt(g, "MinSize"),
+				template.StringAt(g, "MaxSize"),
 				len(reasons),
 				reasons[0],
 			)
@@ -295,9 +297,9 @@ func (j *handlerRequest) waitForCapacity() error {
 // instancesInService are the ids of a group's instances that serve.
 func instancesInService(g any) []string {
 	var out []string
-	for _, i := range listAt(g, "Instances") {
-		if stringAt(i, "LifecycleState") == "InService" {
-			out = append(out, stringAt(i, "InstanceId"))
+	for _, i := range template.ListAt(g, "Instances") {
+		if template.StringAt(i, "LifecycleState") == "InService" {
+			out = append(out, template.StringAt(i, "InstanceId"))
 		}
 	}
 
@@ -312,7 +314,7 @@ func updateAutoScalingGroup(j *handlerRequest) error {
 
 	delete(in, "TargetGroupARNs")
 	in["AutoScalingGroupName"] = j.physicalID
-	if ignore, _ := scalarText(valueAt(j.policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties")); ignore == "true" {
+	if ignore, _ := template.ScalarText(template.ValueAt(j.policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties")); ignore == "true" {
 		for _, size := range []string{"MinSize", "MaxSize", "DesiredCapacity"} {
 			if !j.propertyChanged(size) {
 				delete(in, size)
@@ -333,7 +335,7 @@ func updateAutoScalingGroup(j *handlerRequest) error {
 	}
 
 	g, err := j.describeAutoScalingGroup()
-	j.attributes["AutoScalingGroupARN"] = valueAt(g, "AutoScalingGroupARN")
+	j.attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
 
 	return err
 }
@@ -342,7 +344,7 @@ func updateAutoScalingGroup(j *handlerRequest) error {
 func (j *handlerRequest) syncTargetGroups() error {
 	more, fewer := diffLists(j.oldProps["TargetGroupARNs"], j.props["TargetGroupARNs"])
 	if len(more) > 0 {
-		if err := j.runOperation("autoscaling", "AttachLoadBalancerTargetGroups", object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": more}); err != nil {
+		if err := j.runOperation("autoscaling", "AttachLoadBalancerTargetGroups", template.Object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": more}); err != nil {
 			return err
 		}
 	}
@@ -354,7 +356,7 @@ func (j *handlerRequest) syncTargetGroups() error {
 	err := j.runOperation(
 		"autoscaling",
 		"DetachLoadBalancerTargetGroups",
-		object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": fewer},
+		template.Object{"AutoScalingGroupName": j.physicalID, "TargetGroupARNs": fewer},
 	)
 	if errorCode(err) == "ValidationError" {
 		return nil // an earlier process did it
@@ -375,18 +377,18 @@ func (j *handlerRequest) updateGroupTags() error {
 
 	kept := map[string]bool{}
 	for _, t := range autoScalingGroupTags(&after, j.physicalID) {
-		kept[stringAt(t, "Key")] = true
+		kept[template.StringAt(t, "Key")] = true
 	}
 
-	fewer = slices.DeleteFunc(fewer, func(t any) bool { return kept[stringAt(t, "Key")] })
+	fewer = slices.DeleteFunc(fewer, func(t any) bool { return kept[template.StringAt(t, "Key")] })
 	if len(fewer) > 0 {
-		if err := j.runOperation("autoscaling", "DeleteTags", object{"Tags": fewer}); err != nil {
+		if err := j.runOperation("autoscaling", "DeleteTags", template.Object{"Tags": fewer}); err != nil {
 			return err
 		}
 	}
 
 	if len(more) > 0 {
-		return j.runOperation("autoscaling", "CreateOrUpdateTags", object{"Tags": more})
+		return j.runOperation("autoscaling", "CreateOrUpdateTags", template.Object{"Tags": more})
 	}
 
 	return nil

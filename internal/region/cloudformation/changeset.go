@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -32,7 +33,7 @@ type changeSet struct {
 func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, stackContent, error) {
 	kind := cmp.Or(sdkshape.String(in.ChangeSetType), sdk.ChangeSetTypeUpdate)
 	if kind != sdk.ChangeSetTypeUpdate && kind != sdk.ChangeSetTypeCreate {
-		return "", stackContent{}, validationError(
+		return "", stackContent{}, template.ValidationError(
 			"This region makes change sets of the types CREATE and UPDATE, not %s",
 			kind,
 		)
@@ -48,7 +49,7 @@ func (s *Service) checkChangeSetInput(in *sdk.CreateChangeSetInput) (string, sta
 	case kind == sdk.ChangeSetTypeUpdate:
 		return kind, before, err
 	case err == nil && status != statusReview:
-		return "", stackContent{}, validationError(
+		return "", stackContent{}, template.ValidationError(
 			"Stack [%s] already exists and cannot be created again with the changeSet [%s].",
 			sdkshape.String(in.StackName),
 			sdkshape.String(in.ChangeSetName),
@@ -123,7 +124,7 @@ func (s *Service) stackForChangeSet(in *sdk.CreateChangeSetInput, kind string) (
 	}
 
 	if st == nil {
-		return nil, validationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
+		return nil, template.ValidationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
 	}
 
 	for _, cs := range st.ChangeSets {
@@ -176,7 +177,7 @@ func validationMessage(err error) string {
 func (s *Service) findChangeSet(name, stackName *string) (*stack, *changeSet, error) {
 	want := sdkshape.String(name)
 	if !strings.HasPrefix(want, "arn:") && sdkshape.String(stackName) == "" {
-		return nil, nil, validationError(
+		return nil, nil, template.ValidationError(
 			"StackName must be specified if ChangeSetName is not specified as an ARN.",
 		)
 	}

@@ -19,7 +19,7 @@ func (l *lab) propose(in *cfn.CreateChangeSetInput) *cfn.DescribeChangeSetOutput
 	if in.ChangeSetName == nil {
 		in.ChangeSetName = aws.String("c")
 	}
-	in.Capabilities = collectConditions()
+	in.Capabilities = allCapabilities()
 	made := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
 	var all *cfn.DescribeChangeSetOutput
 	var token *string
@@ -173,7 +173,7 @@ func TestPages(t *testing.T) {
 	for i := range 130 {
 		fmt.Fprintf(&b, "  Handle%d: {Type: AWS::CloudFormation::WaitConditionHandle}\n", i)
 	}
-	in := &cfn.CreateChangeSetInput{StackName: aws.String("many"), TemplateBody: aws.String(b.String()), ChangeSetType: types.ChangeSetTypeCreate, ChangeSetName: aws.String("c"), Capabilities: collectConditions()}
+	in := &cfn.CreateChangeSetInput{StackName: aws.String("many"), TemplateBody: aws.String(b.String()), ChangeSetType: types.ChangeSetTypeCreate, ChangeSetName: aws.String("c"), Capabilities: allCapabilities()}
 	made := must[*cfn.CreateChangeSetOutput](l)(l.cfn.CreateChangeSet(l.ctx(), in))
 	first := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: made.Id}))
 	rest := must[*cfn.DescribeChangeSetOutput](l)(l.cfn.DescribeChangeSet(l.ctx(), &cfn.DescribeChangeSetInput{ChangeSetName: made.Id, NextToken: first.NextToken}))

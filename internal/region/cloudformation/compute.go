@@ -2,16 +2,18 @@
 
 package cloudformation
 
+import "github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+
 func computeTypes() map[string]resourceType {
 	return map[string]resourceType{
 		"AWS::EC2::LaunchTemplate": {
 			nameProperty:  "LaunchTemplateName",
 			maxNameLength: 128,
 			create: func(j *handlerRequest) error {
-				in := object{
+				in := template.Object{
 					"LaunchTemplateName": j.physicalName(), "LaunchTemplateData": j.props["LaunchTemplateData"],
 					"TagSpecifications": withStackTags(
-						listAt(j.props["TagSpecifications"]),
+						template.ListAt(j.props["TagSpecifications"]),
 						j.stackTags,
 						"launch-template",
 					),
@@ -25,7 +27,7 @@ func computeTypes() map[string]resourceType {
 					return err
 				}
 
-				return j.setPhysicalID(valueAt(out, "LaunchTemplate", "LaunchTemplateId"))
+				return j.setPhysicalID(template.ValueAt(out, "LaunchTemplate", "LaunchTemplateId"))
 			},
 			stabilize: readTemplateVersions,
 			update:    updateLaunchTemplate,
@@ -55,7 +57,7 @@ func computeTypes() map[string]resourceType {
 // volumeType is a volume of EBS.
 func volumeType() resourceType {
 	return resourceType{
-		create: createEC2("CreateVolume", "volume", "VolumeId", func(j *handlerRequest) object {
+		create: createEC2("CreateVolume", "volume", "VolumeId", func(j *handlerRequest) template.Object {
 			return j.pickProperties(
 				"AvailabilityZone",
 				"Encrypted",
@@ -72,7 +74,7 @@ func volumeType() resourceType {
 			j.attributes["VolumeId"] = j.physicalID
 			return j.waitUntil(func() (bool, error) {
 				v, err := j.describeFirst("DescribeVolumes", "VolumeIds", "Volumes")
-				state := stringAt(v, "State")
+				state := template.StringAt(v, "State")
 				return state == "available" || state == "in-use", err
 			})
 		},
@@ -100,8 +102,8 @@ func volumeType() resourceType {
 func withStackTags(specs []any, tags map[string]string, kind string) []any {
 	var own any
 	for _, s := range specs {
-		if stringAt(s, "ResourceType") == kind {
-			own = valueAt(s, "Tags")
+		if template.StringAt(s, "ResourceType") == kind {
+			own = template.ValueAt(s, "Tags")
 		}
 	}
 
@@ -110,7 +112,7 @@ func withStackTags(specs []any, tags map[string]string, kind string) []any {
 		return []any{}
 	}
 
-	return []any{object{"ResourceType": kind, "Tags": list}}
+	return []any{template.Object{"ResourceType": kind, "Tags": list}}
 }
 
 func readTemplateVersions(j *handlerRequest) error {
@@ -120,7 +122,7 @@ func readTemplateVersions(j *handlerRequest) error {
 	}
 
 	for _, name := range []string{"LatestVersionNumber", "DefaultVersionNumber", "LaunchTemplateId"} {
-		j.attributes[name] = stringAt(t, name)
+		j.attributes[name] = template.StringAt(t, name)
 	}
 
 	return nil
@@ -129,7 +131,7 @@ func readTemplateVersions(j *handlerRequest) error {
 // updateLaunchTemplate makes a new version; what refers to the latest one follows.
 func updateLaunchTemplate(j *handlerRequest) error {
 	if j.propertyChanged("LaunchTemplateData", "VersionDescription") {
-		in := object{"LaunchTemplateId": j.physicalID, "LaunchTemplateData": j.props["LaunchTemplateData"]}
+		in := template.Object{"LaunchTemplateId": j.physicalID, "LaunchTemplateData": j.props["LaunchTemplateData"]}
 		if d := j.stringProperty("VersionDescription"); d != "" {
 			in["VersionDescription"] = d
 		}
@@ -139,15 +141,15 @@ func updateLaunchTemplate(j *handlerRequest) error {
 		}
 	}
 
-	before := withStackTags(listAt(j.oldProps["TagSpecifications"]), j.oldStackTags, "launch-template")
-	after := withStackTags(listAt(j.props["TagSpecifications"]), j.stackTags, "launch-template")
+	before := withStackTags(template.ListAt(j.oldProps["TagSpecifications"]), j.oldStackTags, "launch-template")
+	after := withStackTags(template.ListAt(j.props["TagSpecifications"]), j.stackTags, "launch-template")
 	own := *j
 	own.stackTags = nil
 	own.oldStackTags = nil
-	own.props, own.oldProps = object{
-		"Tags": valueAt(after, 0, "Tags"),
-	}, object{
-		"Tags": valueAt(before, 0, "Tags"),
+	own.props, own.oldProps = template.Object{
+		"Tags": template.ValueAt(after, 0, "Tags"),
+	}, template.Object{
+		"Tags": template.ValueAt(before, 0, "Tags"),
 	}
 	if err := own.updateEC2TagsOf(j.physicalID); err != nil {
 		return err
@@ -159,8 +161,8 @@ func updateLaunchTemplate(j *handlerRequest) error {
 // instanceType is a single machine.
 func instanceType() resourceType {
 	state := func(j *handlerRequest) (any, error) {
-		out, err := j.callOperation("ec2", "DescribeInstances", object{"InstanceIds": []any{j.physicalID}})
-		return valueAt(out, "Reservations", 0, "Instances", 0), err
+		out, err := j.callOperation("ec2", "DescribeInstances", template.Object{"InstanceIds": []any{j.physicalID}})
+		return template.ValueAt(out, "Reservations", 0, "Instances", 0), err
 	}
 
 	return resourceType{
@@ -181,7 +183,7 @@ func instanceType() resourceType {
 
 			in["MinCount"], in["MaxCount"], in["TagSpecifications"] = 1, 1, j.tagSpecifications("instance")
 			if p := j.stringProperty("IamInstanceProfile"); p != "" {
-				in["IamInstanceProfile"] = object{"Name": p}
+				in["IamInstanceProfile"] = template.Object{"Name": p}
 			}
 
 			if t, ok := j.props["LaunchTemplate"]; ok {
@@ -193,7 +195,7 @@ func instanceType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "Instances", 0, "InstanceId"))
+			return j.setPhysicalID(template.ValueAt(out, "Instances", 0, "InstanceId"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			return j.waitUntil(func() (bool, error) {
@@ -201,28 +203,28 @@ func instanceType() resourceType {
 				for attribute, member := range map[string]string{
 					"PrivateIp": "PrivateIpAddress", "PublicIp": "PublicIpAddress", "PrivateDnsName": "PrivateDnsName", "PublicDnsName": "PublicDnsName",
 				} {
-					j.attributes[attribute] = stringAt(i, member)
+					j.attributes[attribute] = template.StringAt(i, member)
 				}
 
-				j.attributes["InstanceId"], j.attributes["VpcId"], j.attributes["AvailabilityZone"] = j.physicalID, valueAt(
+				j.attributes["InstanceId"], j.attributes["VpcId"], j.attributes["AvailabilityZone"] = j.physicalID, template.ValueAt(
 					i,
 					"VpcId",
-				), valueAt(
+				), template.ValueAt(
 					i,
 					"Placement",
 					"AvailabilityZone",
 				)
 
-				return stringAt(i, "State", "Name") == "running", err
+				return template.StringAt(i, "State", "Name") == "running", err
 			})
 		},
 		update: updateEC2Tags,
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("ec2", "TerminateInstances", object{"InstanceIds": []any{j.physicalID}})
+			return j.runOperation("ec2", "TerminateInstances", template.Object{"InstanceIds": []any{j.physicalID}})
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
 			i, err := state(j)
-			name := stringAt(i, "State", "Name")
+			name := template.StringAt(i, "State", "Name")
 			return name == "" || name == "terminated", err
 		},
 		extraAttributes: []string{"AvailabilityZone"},

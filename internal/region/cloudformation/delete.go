@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -120,7 +121,7 @@ func (s *Service) deletePhysical(
 	snapshot bool,
 ) error { //revive:disable-line:flag-parameter
 	if snapshot {
-		if err := j.runOperation("ec2", "CreateSnapshot", object{"VolumeId": j.physicalID}); err != nil {
+		if err := j.runOperation("ec2", "CreateSnapshot", template.Object{"VolumeId": j.physicalID}); err != nil {
 			return err
 		}
 	}
@@ -209,14 +210,14 @@ func (s *Service) findTagged(ctx context.Context, key, value string) ([]string, 
 		context.WithoutCancel(s.withStackCaller(ctx, wire.SystemCaller())),
 		"ec2",
 		"DescribeTags",
-		object{"Filters": []any{
-			object{"Name": "key", "Values": []any{key}}, object{"Name": "value", "Values": []any{value}},
+		template.Object{"Filters": []any{
+			template.Object{"Name": "key", "Values": []any{key}}, template.Object{"Name": "value", "Values": []any{value}},
 		}},
 	)
 
 	var ids []string
-	for _, e := range listAt(out, "Tags") {
-		ids = append(ids, stringAt(e, "ResourceId"))
+	for _, e := range template.ListAt(out, "Tags") {
+		ids = append(ids, template.StringAt(e, "ResourceId"))
 	}
 
 	return ids, err

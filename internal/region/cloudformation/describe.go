@@ -12,6 +12,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -87,7 +88,7 @@ func showTags(tags map[string]string) []*sdk.Tag {
 }
 
 // showParameters are the values of parameters; those with NoEcho are hidden.
-func showParameters(params map[string]parameterValue) []*sdk.Parameter {
+func showParameters(params map[string]template.ParameterValue) []*sdk.Parameter {
 	out := []*sdk.Parameter{}
 	for _, name := range sdkshape.SortedKeys(params) {
 		v := params[name]
@@ -97,7 +98,7 @@ func showParameters(params map[string]parameterValue) []*sdk.Parameter {
 		}
 
 		if v.NoEcho {
-			p.ParameterValue = new(noEchoMask)
+			p.ParameterValue = new(template.NoEchoMask)
 		}
 
 		out = append(out, p)
@@ -279,7 +280,7 @@ func (s *Service) describeStackResources(
 	name := sdkshape.String(in.StackName)
 	physical := sdkshape.String(in.PhysicalResourceId)
 	if name == "" && physical == "" {
-		return nil, validationError("Either stackName or physicalResourceId must be specified")
+		return nil, template.ValidationError("Either stackName or physicalResourceId must be specified")
 	}
 
 	var st *stack
@@ -289,7 +290,7 @@ func (s *Service) describeStackResources(
 			return nil, err
 		}
 	} else if st = s.stackOwning(physical); st == nil {
-		return nil, validationError("Stack for %s does not exist", physical)
+		return nil, template.ValidationError("Stack for %s does not exist", physical)
 	}
 
 	out := &sdk.DescribeStackResourcesOutput{StackResources: []*sdk.StackResource{}}
@@ -342,7 +343,7 @@ func (s *Service) describeStackResource(
 
 	r := st.Resources[sdkshape.String(in.LogicalResourceId)]
 	if r == nil {
-		return nil, validationError(
+		return nil, template.ValidationError(
 			"Resource %s does not exist for stack %s",
 			sdkshape.String(in.LogicalResourceId),
 			st.Name,
@@ -363,7 +364,7 @@ func (s *Service) describeStackResource(
 
 	setIfNotEmpty(&out.PhysicalResourceId, r.Physical)
 	setIfNotEmpty(&out.ResourceStatusReason, r.Reason)
-	if t, err := Parse(st.Body); err == nil {
+	if t, err := parseTemplate(st.Body); err == nil {
 		if m := t.Resources[r.Logical].Metadata; m != nil {
 			b, err := json.Marshal(m)
 			if err != nil {
@@ -442,7 +443,7 @@ func (s *Service) validateTemplate(
 		return nil, err
 	}
 
-	t, err := Parse(body)
+	t, err := parseTemplate(body)
 	if err != nil {
 		return nil, err
 	}
@@ -485,7 +486,7 @@ func (s *Service) getTemplateSummary(
 		return nil, err
 	}
 
-	t, err := Parse(body)
+	t, err := parseTemplate(body)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -35,16 +36,16 @@ type contentDiff struct {
 
 func newContentDiff(st *stack, before, after stackContent) (c contentDiff, err error) {
 	c = contentDiff{
-		templatePair: templatePair{oldTemplate: &Template{}, before: before, after: after},
+		templatePair: templatePair{oldTemplate: &template.Template{}, before: before, after: after},
 		stack:        st,
 		affected:     map[string]string{},
 	}
-	if c.newTemplate, err = Parse(after.Body); err != nil {
+	if c.newTemplate, err = parseTemplate(after.Body); err != nil {
 		return c, err
 	}
 
 	if before.Body != "" {
-		c.oldTemplate, err = Parse(before.Body)
+		c.oldTemplate, err = parseTemplate(before.Body)
 	}
 
 	return c, err
@@ -103,7 +104,7 @@ func (s *Service) diffContent(
 	}
 
 	if len(problems) > 0 {
-		return nil, false, validationError("%s", strings.Join(problems, "; "))
+		return nil, false, template.ValidationError("%s", strings.Join(problems, "; "))
 	}
 
 	out = append(out, removedResources(st, nodes)...)
@@ -139,21 +140,21 @@ func topologicalOrder(nodes map[string][]string) []string {
 }
 
 // plannedScope is a scope that does not know what only the execution will tell.
-func (s *Service) plannedScope(c contentDiff) evalScope {
+func (s *Service) plannedScope(c contentDiff) template.Scope {
 	sc := s.newScope(c.stack, c.after, c.newTemplate)
-	ref := sc.resolveResource
-	attribute := sc.resolveAttribute
-	sc.resolveResource = func(logical string) (any, error) {
+	ref := sc.ResolveResource
+	attribute := sc.ResolveAttribute
+	sc.ResolveResource = func(logical string) (any, error) {
 		if c.affected[logical] == "Replace" {
-			return unknownValue{}, nil
+			return template.UnknownValue{}, nil
 		}
 
 		return ref(logical)
 	}
 
-	sc.resolveAttribute = func(logical, name string) (any, error) {
+	sc.ResolveAttribute = func(logical, name string) (any, error) {
 		if c.affected[logical] != "" {
-			return unknownValue{}, nil
+			return template.UnknownValue{}, nil
 		}
 
 		return attribute(logical, name)
@@ -164,12 +165,12 @@ func (s *Service) plannedScope(c contentDiff) evalScope {
 
 func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []string, error) {
 	spec := c.newTemplate.Resources[name]
-	v, err := s.plannedScope(c).eval(spec.Properties)
+	v, err := s.plannedScope(c).Eval(spec.Properties)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	props, _ := v.(object)
+	props, _ := v.(template.Object)
 	props, wrong := coerceProperties(spec.Type, props)
 	if len(wrong) > 0 {
 		return nil, []string{
@@ -222,7 +223,7 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 }
 
 // addPropertyChanges notes changes of a resource's properties, and of the tags that it has of its stack.
-func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props object) {
+func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props template.Object) {
 	for _, p := range c.requestedChanges(r.Logical, changedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
 	}
@@ -231,7 +232,7 @@ func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props o
 		ch.Scope = append(ch.Scope, "Properties")
 	}
 
-	if canonicalText(toObject(c.before.Tags)) != canonicalText(toObject(c.after.Tags)) &&
+	if template.CanonicalText(toObject(c.before.Tags)) != template.CanonicalText(toObject(c.after.Tags)) &&
 		schemas()[r.Type].TagProperty != "" {
 		ch.Scope = append(ch.Scope, "Tags")
 		ch.Details = append(ch.Details, changeDetail{
@@ -244,10 +245,10 @@ func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props o
 }
 
 // withoutUnknown leaves out what is not known.
-func withoutUnknown(v object) object {
-	out := object{}
+func withoutUnknown(v template.Object) template.Object {
+	out := template.Object{}
 	for k, e := range v {
-		if !hasUnknown(e) {
+		if !template.HasUnknown(e) {
 			out[k] = e
 		}
 	}
@@ -256,7 +257,7 @@ func withoutUnknown(v object) object {
 }
 
 // addAttributeChanges notes changes of what is beside a resource's properties.
-func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec resourceSpec) {
+func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec template.ResourceSpec) {
 	for _, a := range []struct {
 		name          string
 		before, after any
@@ -267,7 +268,7 @@ func (c contentDiff) addAttributeChanges(ch *resourceChange, old, spec resourceS
 		{"DeletionPolicy", old.DeletionPolicy, spec.DeletionPolicy},
 		{"UpdateReplacePolicy", old.UpdateReplacePolicy, spec.UpdateReplacePolicy},
 	} {
-		if canonicalText(a.before) != canonicalText(a.after) {
+		if template.CanonicalText(a.before) != template.CanonicalText(a.after) {
 			ch.Scope = append(ch.Scope, a.name)
 			ch.Details = append(ch.Details, changeDetail{
 				Attribute:  a.name,
@@ -287,18 +288,18 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 		Recreation: requiresRecreation(r.Type, property),
 		Evaluation: "Static",
 	}
-	if hasUnknown(v) {
+	if template.HasUnknown(v) {
 		d.Evaluation = "Dynamic"
 	}
 
 	raw := c.newTemplate.Resources[name].Properties[property]
 	var out []changeDetail
-	if canonicalText(raw) != canonicalText(c.oldTemplate.Resources[name].Properties[property]) {
+	if template.CanonicalText(raw) != template.CanonicalText(c.oldTemplate.Resources[name].Properties[property]) {
 		d.Source = "DirectModification"
 		out = append(out, d)
 	}
 
-	for _, ref := range findReferences(raw) {
+	for _, ref := range template.FindReferences(raw) {
 		one := d
 		one.Cause = ref.String()
 		if one.Source, one.Evaluation = c.referenceCause(ref); one.Source != "" {
@@ -315,13 +316,13 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 }
 
 // referenceCause tells how a reference changes a property; empty if it does not.
-func (c contentDiff) referenceCause(ref reference) (source, evaluation string) {
-	switch _, resource := c.newTemplate.Resources[ref.target]; {
-	case !resource && c.before.Params[ref.target].effectiveText() != c.after.Params[ref.target].effectiveText():
+func (c contentDiff) referenceCause(ref template.Reference) (source, evaluation string) {
+	switch _, resource := c.newTemplate.Resources[ref.Target]; {
+	case !resource && c.before.Params[ref.Target].EffectiveText() != c.after.Params[ref.Target].EffectiveText():
 		return "ParameterReference", "Static"
-	case resource && ref.attribute == "" && c.affected[ref.target] == "Replace":
+	case resource && ref.Attribute == "" && c.affected[ref.Target] == "Replace":
 		return "ResourceReference", "Dynamic"
-	case resource && ref.attribute != "" && c.affected[ref.target] != "":
+	case resource && ref.Attribute != "" && c.affected[ref.Target] != "":
 		return "ResourceAttribute", "Dynamic"
 	}
 
@@ -353,15 +354,15 @@ func summarizeReplacement(details []changeDetail, kind string) string {
 
 // sameTagsAndOutputs tells whether nothing but resources differs: neither tags nor outputs.
 func (e templatePair) sameTagsAndOutputs() bool {
-	show := func(t *Template) string {
-		out := object{}
+	show := func(t *template.Template) string {
+		out := template.Object{}
 		for k, o := range t.Outputs {
 			out[k] = []any{o.Value, o.Description, o.Export, o.Condition}
 		}
 
-		return canonicalText(out)
+		return template.CanonicalText(out)
 	}
 
-	return canonicalText(toObject(e.before.Tags)) == canonicalText(toObject(e.after.Tags)) &&
+	return template.CanonicalText(toObject(e.before.Tags)) == template.CanonicalText(toObject(e.after.Tags)) &&
 		show(e.oldTemplate) == show(e.newTemplate)
 }

@@ -2,7 +2,11 @@
 
 package cloudformation
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 const elbServiceName = "elasticloadbalancing"
 
@@ -11,32 +15,32 @@ func updateELBTags(j *handlerRequest) error {
 		return j.runOperation(
 			elbServiceName,
 			"AddTags",
-			object{"ResourceArns": []any{j.physicalID}, "Tags": tags},
+			template.Object{"ResourceArns": []any{j.physicalID}, "Tags": tags},
 		)
 	}, func(keys []any) error {
 		return j.runOperation(
 			elbServiceName,
 			"RemoveTags",
-			object{"ResourceArns": []any{j.physicalID}, "TagKeys": keys},
+			template.Object{"ResourceArns": []any{j.physicalID}, "TagKeys": keys},
 		)
 	})
 }
 
 // modifyAttributes gives a load balancer or a target group its attributes.
 func (j *handlerRequest) modifyAttributes(property, op, member string) error {
-	list := listAt(j.props[property])
+	list := template.ListAt(j.props[property])
 	if len(list) == 0 ||
-		canonicalText(j.props[property]) == canonicalText(j.oldProps[property]) && j.physicalID != "" &&
+		template.CanonicalText(j.props[property]) == template.CanonicalText(j.oldProps[property]) && j.physicalID != "" &&
 			!j.isCreation() {
 		return nil
 	}
 
-	return j.runOperation(elbServiceName, op, object{member: j.physicalID, "Attributes": list})
+	return j.runOperation(elbServiceName, op, template.Object{member: j.physicalID, "Attributes": list})
 }
 
 // isCreation tells whether the job makes something: then its old properties are the new ones.
 func (j *handlerRequest) isCreation() bool {
-	return canonicalText(j.oldProps) == canonicalText(j.props)
+	return template.CanonicalText(j.oldProps) == template.CanonicalText(j.props)
 }
 
 // arnSuffix is the part of an ARN after its kind.
@@ -60,7 +64,7 @@ func balancerTypes() map[string]resourceType {
 					return err
 				}
 
-				return j.setPhysicalID(valueAt(out, "Listeners", 0, "ListenerArn"))
+				return j.setPhysicalID(template.ValueAt(out, "Listeners", 0, "ListenerArn"))
 			},
 			stabilize: setIDAttribute("ListenerArn"),
 			update: func(j *handlerRequest) error {
@@ -69,18 +73,18 @@ func balancerTypes() map[string]resourceType {
 				return j.runOperation(elbServiceName, "ModifyListener", in)
 			},
 			delete: func(j *handlerRequest) error {
-				return j.runOperation(elbServiceName, "DeleteListener", object{"ListenerArn": j.physicalID})
+				return j.runOperation(elbServiceName, "DeleteListener", template.Object{"ListenerArn": j.physicalID})
 			},
 			findCreated: func(j *handlerRequest) (bool, error) {
 				out, err := j.callOperation(
 					elbServiceName,
 					"DescribeListeners",
-					object{"LoadBalancerArn": j.props["LoadBalancerArn"]},
+					template.Object{"LoadBalancerArn": j.props["LoadBalancerArn"]},
 				)
 
-				for _, l := range listAt(out, "Listeners") {
-					if stringAt(l, "Port") == j.stringProperty("Port") {
-						j.physicalID = stringAt(l, "ListenerArn")
+				for _, l := range template.ListAt(out, "Listeners") {
+					if template.StringAt(l, "Port") == j.stringProperty("Port") {
+						j.physicalID = template.StringAt(l, "ListenerArn")
 						return true, nil
 					}
 				}
@@ -96,10 +100,10 @@ func loadBalancerType() resourceType {
 		out, err := j.callOperation(
 			elbServiceName,
 			"DescribeLoadBalancers",
-			object{"LoadBalancerArns": []any{j.physicalID}},
+			template.Object{"LoadBalancerArns": []any{j.physicalID}},
 		)
 
-		return valueAt(out, "LoadBalancers", 0), err
+		return template.ValueAt(out, "LoadBalancers", 0), err
 	}
 
 	return resourceType{
@@ -125,7 +129,7 @@ func loadBalancerType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "LoadBalancers", 0, "LoadBalancerArn"))
+			return j.setPhysicalID(template.ValueAt(out, "LoadBalancers", 0, "LoadBalancerArn"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			if err := j.modifyAttributes("LoadBalancerAttributes", "ModifyLoadBalancerAttributes", "LoadBalancerArn"); err != nil {
@@ -134,15 +138,15 @@ func loadBalancerType() resourceType {
 
 			return j.waitUntil(func() (bool, error) {
 				lb, err := find(j)
-				j.attributes["LoadBalancerArn"], j.attributes["DNSName"] = j.physicalID, stringAt(
+				j.attributes["LoadBalancerArn"], j.attributes["DNSName"] = j.physicalID, template.StringAt(
 					lb,
 					"DNSName",
 				)
 
-				j.attributes["CanonicalHostedZoneID"], j.attributes["LoadBalancerName"] = stringAt(
+				j.attributes["CanonicalHostedZoneID"], j.attributes["LoadBalancerName"] = template.StringAt(
 					lb,
 					"CanonicalHostedZoneId",
-				), stringAt(
+				), template.StringAt(
 					lb,
 					"LoadBalancerName",
 				)
@@ -150,17 +154,17 @@ func loadBalancerType() resourceType {
 				j.attributes["LoadBalancerFullName"], j.attributes["SecurityGroups"] = arnSuffix(
 					j.physicalID,
 					":loadbalancer/",
-				), listAt(
+				), template.ListAt(
 					lb,
 					"SecurityGroups",
 				)
 
-				return stringAt(lb, "State", "Code") == "active", err
+				return template.StringAt(lb, "State", "Code") == "active", err
 			})
 		},
 		update: func(j *handlerRequest) error {
 			if j.propertyChanged("SecurityGroups") {
-				if err := j.runOperation(elbServiceName, "SetSecurityGroups", object{"LoadBalancerArn": j.physicalID, "SecurityGroups": j.props["SecurityGroups"]}); err != nil {
+				if err := j.runOperation(elbServiceName, "SetSecurityGroups", template.Object{"LoadBalancerArn": j.physicalID, "SecurityGroups": j.props["SecurityGroups"]}); err != nil {
 					return err
 				}
 			}
@@ -183,7 +187,7 @@ func loadBalancerType() resourceType {
 			return j.runOperation(
 				elbServiceName,
 				"DeleteLoadBalancer",
-				object{"LoadBalancerArn": j.physicalID},
+				template.Object{"LoadBalancerArn": j.physicalID},
 			)
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
@@ -202,8 +206,8 @@ func findByName(op, list, member string) func(*handlerRequest) (bool, error) {
 			return false, nil
 		}
 
-		out, err := j.callOperation(elbServiceName, op, object{"Names": []any{name}})
-		j.physicalID = stringAt(out, list, 0, member)
+		out, err := j.callOperation(elbServiceName, op, template.Object{"Names": []any{name}})
+		j.physicalID = template.StringAt(out, list, 0, member)
 
 		return j.physicalID != "", ignoreNotFound(err)
 	}
@@ -234,7 +238,7 @@ func targetGroupType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "TargetGroups", 0, "TargetGroupArn"))
+			return j.setPhysicalID(template.ValueAt(out, "TargetGroups", 0, "TargetGroupArn"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			if err := j.modifyAttributes("TargetGroupAttributes", "ModifyTargetGroupAttributes", "TargetGroupArn"); err != nil {
@@ -244,13 +248,13 @@ func targetGroupType() resourceType {
 			out, err := j.callOperation(
 				elbServiceName,
 				"DescribeTargetGroups",
-				object{"TargetGroupArns": []any{j.physicalID}},
+				template.Object{"TargetGroupArns": []any{j.physicalID}},
 			)
 			if err != nil {
 				return err
 			}
 
-			j.attributes["TargetGroupArn"], j.attributes["TargetGroupName"] = j.physicalID, stringAt(
+			j.attributes["TargetGroupArn"], j.attributes["TargetGroupName"] = j.physicalID, template.StringAt(
 				out,
 				"TargetGroups",
 				0,
@@ -258,7 +262,7 @@ func targetGroupType() resourceType {
 			)
 
 			j.attributes["TargetGroupFullName"] = "targetgroup/" + arnSuffix(j.physicalID, ":targetgroup/")
-			j.attributes["LoadBalancerArns"] = listAt(out, "TargetGroups", 0, "LoadBalancerArns")
+			j.attributes["LoadBalancerArns"] = template.ListAt(out, "TargetGroups", 0, "LoadBalancerArns")
 
 			return syncTargets(j, nil, j.props["Targets"])
 		},
@@ -282,7 +286,7 @@ func targetGroupType() resourceType {
 			return updateELBTags(j)
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation(elbServiceName, "DeleteTargetGroup", object{"TargetGroupArn": j.physicalID})
+			return j.runOperation(elbServiceName, "DeleteTargetGroup", template.Object{"TargetGroupArn": j.physicalID})
 		},
 		findCreated: findByName("DescribeTargetGroups", "TargetGroups", "TargetGroupArn"),
 	}
@@ -292,7 +296,7 @@ func targetGroupType() resourceType {
 func syncTargets(j *handlerRequest, before, after any) error {
 	more, fewer := diffLists(before, after)
 	if len(more) > 0 {
-		if err := j.runOperation(elbServiceName, "RegisterTargets", object{"TargetGroupArn": j.physicalID, "Targets": more}); err != nil {
+		if err := j.runOperation(elbServiceName, "RegisterTargets", template.Object{"TargetGroupArn": j.physicalID, "Targets": more}); err != nil {
 			return err
 		}
 	}
@@ -301,7 +305,7 @@ func syncTargets(j *handlerRequest, before, after any) error {
 		return j.runOperation(
 			elbServiceName,
 			"DeregisterTargets",
-			object{"TargetGroupArn": j.physicalID, "Targets": fewer},
+			template.Object{"TargetGroupArn": j.physicalID, "Targets": fewer},
 		)
 	}
 

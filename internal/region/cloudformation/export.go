@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -27,7 +28,7 @@ func (s *Service) exportingStack(name string) *stack {
 func (s *Service) exportValue(name string) (any, error) {
 	st := s.exportingStack(name)
 	if st == nil {
-		return nil, validationError("No export named %s found.", name)
+		return nil, template.ValidationError("No export named %s found.", name)
 	}
 
 	for _, o := range st.Outputs {
@@ -36,7 +37,7 @@ func (s *Service) exportValue(name string) (any, error) {
 		}
 	}
 
-	return nil, validationError("No export named %s found.", name)
+	return nil, template.ValidationError("No export named %s found.", name)
 }
 
 // importingStacks are the names of the stacks that use an export. The caller is inside the book.
@@ -99,7 +100,7 @@ func (s *Service) listImports(in *sdk.ListImportsInput) (*sdk.ListImportsOutput,
 	name := sdkshape.String(in.ExportName)
 	by := s.importingStacks(name)
 	if len(by) == 0 {
-		return nil, validationError("Export '%s' is not imported by any stack.", name)
+		return nil, template.ValidationError("Export '%s' is not imported by any stack.", name)
 	}
 
 	keys, next, err := sdkshape.Paginate(by, pageSize, in.NextToken, invalidTokenError())

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -62,30 +63,30 @@ type handlerRequest struct {
 	stackName       string
 	logicalID       string
 	typeName        string
-	props, oldProps object // evaluated properties: those to have, and those that it has
+	props, oldProps template.Object // evaluated properties: those to have, and those that it has
 	physicalID      string
-	attributes      object
+	attributes      template.Object
 	stackTags       map[string]string // of the stack
 	oldStackTags    map[string]string
-	resumed         bool   // an earlier process may have begun this
-	policy          object // UpdatePolicy or CreationPolicy
+	resumed         bool            // an earlier process may have begun this
+	policy          template.Object // UpdatePolicy or CreationPolicy
 	rollback        bool
 }
 
 // callOperation carries out an operation as the stack's caller.
-func (j *handlerRequest) callOperation(service, op string, in object) (object, error) {
+func (j *handlerRequest) callOperation(service, op string, in template.Object) (template.Object, error) {
 	return j.engine.callService(j.ctx, service, op, in)
 }
 
 // runOperation is call for those who need no answer.
-func (j *handlerRequest) runOperation(service, op string, in object) error {
+func (j *handlerRequest) runOperation(service, op string, in template.Object) error {
 	_, err := j.callOperation(service, op, in)
 	return err
 }
 
 // stringProperty is a property's text; empty where it is not set.
 func (j *handlerRequest) stringProperty(property string) string {
-	t, _ := scalarText(j.props[property])
+	t, _ := template.ScalarText(j.props[property])
 	return t
 }
 
@@ -103,8 +104,8 @@ func (j *handlerRequest) storedResource() (r *resource) {
 func (j *handlerRequest) hasProperty(property string) bool { return j.props[property] != nil }
 
 // pickProperties copies the named properties as they are.
-func (j *handlerRequest) pickProperties(names ...string) object {
-	out := object{}
+func (j *handlerRequest) pickProperties(names ...string) template.Object {
+	out := template.Object{}
 	for _, n := range names {
 		if v, ok := j.props[n]; ok && v != nil {
 			out[n] = v
@@ -115,8 +116,8 @@ func (j *handlerRequest) pickProperties(names ...string) object {
 }
 
 // omitProperties copies all properties but the named ones.
-func (j *handlerRequest) omitProperties(but ...string) object {
-	out := object{}
+func (j *handlerRequest) omitProperties(but ...string) template.Object {
+	out := template.Object{}
 	for n, v := range j.props {
 		if !slices.Contains(but, n) && v != nil {
 			out[n] = v
@@ -130,13 +131,15 @@ func (j *handlerRequest) omitProperties(but ...string) object {
 func (j *handlerRequest) propertyChanged(names ...string) bool {
 	return slices.ContainsFunc(
 		names,
-		func(n string) bool { return canonicalText(j.props[n]) != canonicalText(j.oldProps[n]) },
+		func(n string) bool {
+			return template.CanonicalText(j.props[n]) != template.CanonicalText(j.oldProps[n])
+		},
 	)
 }
 
 // setPhysicalID sets the id, and remembers it before anything else happens.
 func (j *handlerRequest) setPhysicalID(id any) error {
-	j.physicalID, _ = scalarText(id)
+	j.physicalID, _ = template.ScalarText(id)
 	if j.physicalID == "" {
 		return fmt.Errorf("make %s: the service named no id", j.logicalID)
 	}
@@ -187,15 +190,15 @@ func mergeTags(stack map[string]string, property any) map[string]string {
 	list, _ := property.([]any)
 
 	for _, e := range list {
-		m, _ := e.(object)
-		k, _ := scalarText(m["Key"])
-		v, _ := scalarText(m["Value"])
+		m, _ := e.(template.Object)
+		k, _ := template.ScalarText(m["Key"])
+		v, _ := template.ScalarText(m["Value"])
 		out[k] = v
 	}
 
-	if m, ok := property.(object); ok {
+	if m, ok := property.(template.Object); ok {
 		for k, e := range m {
-			out[k], _ = scalarText(e)
+			out[k], _ = template.ScalarText(e)
 		}
 	}
 
@@ -206,7 +209,7 @@ func mergeTags(stack map[string]string, property any) map[string]string {
 func tagObjects(tags map[string]string) []any {
 	out := []any{}
 	for _, k := range sdkshape.SortedKeys(tags) {
-		out = append(out, object{"Key": k, "Value": tags[k]})
+		out = append(out, template.Object{"Key": k, "Value": tags[k]})
 	}
 
 	return out
@@ -335,36 +338,4 @@ func ignoreNotFound(err error) error {
 	}
 
 	return err
-}
-
-// valueAt follows a path of members, and of numbers of list items, into an answer.
-func valueAt(v any, path ...any) any {
-	for _, step := range path {
-		switch step := step.(type) {
-		case string:
-			m, _ := v.(object)
-			v = m[step]
-		case int:
-			list, _ := v.([]any)
-			if step >= len(list) {
-				return nil
-			}
-
-			v = list[step]
-		}
-	}
-
-	return v
-}
-
-// listAt is the list at a path; nil if there is none.
-func listAt(v any, path ...any) []any {
-	list, _ := valueAt(v, path...).([]any)
-	return list
-}
-
-// stringAt is the text at a path; empty if there is none.
-func stringAt(v any, path ...any) string {
-	t, _ := scalarText(valueAt(v, path...))
-	return t
 }

@@ -2,7 +2,11 @@
 
 package cloudformation
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 // policyDocument is a policy as the services take it: a text. A property may hold an object or a text.
 func (j *handlerRequest) policyDocument(property string) string {
@@ -28,17 +32,17 @@ func documentText(v any) string {
 // syncInlinePolicies brings a role's policies to those in its Policies property.
 func (j *handlerRequest) syncInlinePolicies(before any) error {
 	wanted := map[string]bool{}
-	for _, p := range listAt(j.props["Policies"]) {
-		name := stringAt(p, "PolicyName")
+	for _, p := range template.ListAt(j.props["Policies"]) {
+		name := template.StringAt(p, "PolicyName")
 		wanted[name] = true
-		if err := j.runOperation("iam", "PutRolePolicy", object{"RoleName": j.physicalID, "PolicyName": name, "PolicyDocument": documentText(valueAt(p, "PolicyDocument"))}); err != nil {
+		if err := j.runOperation("iam", "PutRolePolicy", template.Object{"RoleName": j.physicalID, "PolicyName": name, "PolicyDocument": documentText(template.ValueAt(p, "PolicyDocument"))}); err != nil {
 			return err
 		}
 	}
 
-	for _, p := range listAt(before) {
-		if name := stringAt(p, "PolicyName"); !wanted[name] {
-			if err := ignoreNotFound(j.runOperation("iam", "DeleteRolePolicy", object{"RoleName": j.physicalID, "PolicyName": name})); err != nil {
+	for _, p := range template.ListAt(before) {
+		if name := template.StringAt(p, "PolicyName"); !wanted[name] {
+			if err := ignoreNotFound(j.runOperation("iam", "DeleteRolePolicy", template.Object{"RoleName": j.physicalID, "PolicyName": name})); err != nil {
 				return err
 			}
 		}
@@ -51,13 +55,13 @@ func (j *handlerRequest) syncInlinePolicies(before any) error {
 func (j *handlerRequest) syncManagedPolicies(before, after any) error {
 	more, fewer := diffLists(before, after)
 	for _, arn := range more {
-		if err := j.runOperation("iam", "AttachRolePolicy", object{"RoleName": j.physicalID, "PolicyArn": arn}); err != nil {
+		if err := j.runOperation("iam", "AttachRolePolicy", template.Object{"RoleName": j.physicalID, "PolicyArn": arn}); err != nil {
 			return err
 		}
 	}
 
 	for _, arn := range fewer {
-		if err := ignoreNotFound(j.runOperation("iam", "DetachRolePolicy", object{"RoleName": j.physicalID, "PolicyArn": arn})); err != nil {
+		if err := ignoreNotFound(j.runOperation("iam", "DetachRolePolicy", template.Object{"RoleName": j.physicalID, "PolicyArn": arn})); err != nil {
 			return err
 		}
 	}
@@ -123,7 +127,7 @@ func deleteRolePolicy(j *handlerRequest) error {
 
 // forEachRole calls do for every role in a list, as if it were the property RoleName.
 func forEachRole(j *handlerRequest, roles any, do func(*handlerRequest) error) error {
-	for _, r := range listAt(roles) {
+	for _, r := range template.ListAt(roles) {
 		one := *j
 		one.props = j.omitProperties()
 		one.props["RoleName"] = r
@@ -158,16 +162,16 @@ func roleType() resourceType {
 			return j.setPhysicalID(name)
 		},
 		stabilize: func(j *handlerRequest) error {
-			out, err := j.callOperation("iam", "GetRole", object{"RoleName": j.physicalID})
+			out, err := j.callOperation("iam", "GetRole", template.Object{"RoleName": j.physicalID})
 			if err != nil {
 				return err
 			}
 
-			j.attributes["Arn"], j.attributes["RoleId"] = stringAt(
+			j.attributes["Arn"], j.attributes["RoleId"] = template.StringAt(
 				out,
 				"Role",
 				"Arn",
-			), stringAt(
+			), template.StringAt(
 				out,
 				"Role",
 				"RoleId",
@@ -181,7 +185,7 @@ func roleType() resourceType {
 		update: updateRole,
 		delete: func(j *handlerRequest) error {
 			own := *j
-			own.props = object{}
+			own.props = template.Object{}
 			if err := own.syncInlinePolicies(j.props["Policies"]); err != nil {
 				return err
 			}
@@ -190,14 +194,14 @@ func roleType() resourceType {
 				return err
 			}
 
-			return j.runOperation("iam", "DeleteRole", object{"RoleName": j.physicalID})
+			return j.runOperation("iam", "DeleteRole", template.Object{"RoleName": j.physicalID})
 		},
 	}
 }
 
 func updateRole(j *handlerRequest) error {
 	if j.propertyChanged("AssumeRolePolicyDocument") {
-		if err := j.runOperation("iam", "UpdateAssumeRolePolicy", object{"RoleName": j.physicalID, "PolicyDocument": j.policyDocument("AssumeRolePolicyDocument")}); err != nil {
+		if err := j.runOperation("iam", "UpdateAssumeRolePolicy", template.Object{"RoleName": j.physicalID, "PolicyDocument": j.policyDocument("AssumeRolePolicyDocument")}); err != nil {
 			return err
 		}
 	}
@@ -219,9 +223,9 @@ func updateRole(j *handlerRequest) error {
 	}
 
 	return j.updateTags("Tags", func(tags []any) error {
-		return j.runOperation("iam", "TagRole", object{"RoleName": j.physicalID, "Tags": tags})
+		return j.runOperation("iam", "TagRole", template.Object{"RoleName": j.physicalID, "Tags": tags})
 	}, func(keys []any) error {
-		return j.runOperation("iam", "UntagRole", object{"RoleName": j.physicalID, "TagKeys": keys})
+		return j.runOperation("iam", "UntagRole", template.Object{"RoleName": j.physicalID, "TagKeys": keys})
 	})
 }
 
@@ -238,7 +242,7 @@ func managedPolicyType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "Policy", "Arn"))
+			return j.setPhysicalID(template.ValueAt(out, "Policy", "Arn"))
 		},
 		stabilize: func(j *handlerRequest) error {
 			j.attributes["PolicyArn"] = j.physicalID
@@ -267,15 +271,15 @@ func managedPolicyType() resourceType {
 				return err
 			}
 
-			return j.runOperation("iam", "DeletePolicy", object{"PolicyArn": j.physicalID})
+			return j.runOperation("iam", "DeletePolicy", template.Object{"PolicyArn": j.physicalID})
 		},
 	}
 }
 
 // forEachAttachedRole attaches the policy to roles, or takes it from them.
 func forEachAttachedRole(j *handlerRequest, roles any, op string) error {
-	for _, r := range listAt(roles) {
-		if err := j.runOperation("iam", op, object{"RoleName": r, "PolicyArn": j.physicalID}); err != nil {
+	for _, r := range template.ListAt(roles) {
+		if err := j.runOperation("iam", op, template.Object{"RoleName": r, "PolicyArn": j.physicalID}); err != nil {
 			return err
 		}
 	}
@@ -288,7 +292,7 @@ func createPolicyVersion(j *handlerRequest) error {
 	err := j.runOperation(
 		"iam",
 		"CreatePolicyVersion",
-		object{
+		template.Object{
 			"PolicyArn":      j.physicalID,
 			"PolicyDocument": j.policyDocument("PolicyDocument"),
 			"SetAsDefault":   true,
@@ -303,13 +307,13 @@ func createPolicyVersion(j *handlerRequest) error {
 
 // deleteOldVersions deletes the versions that are not the default.
 func deleteOldVersions(j *handlerRequest) error {
-	out, err := j.callOperation("iam", "ListPolicyVersions", object{"PolicyArn": j.physicalID})
-	for _, v := range listAt(out, "Versions") {
-		if valueAt(v, "IsDefaultVersion") == true {
+	out, err := j.callOperation("iam", "ListPolicyVersions", template.Object{"PolicyArn": j.physicalID})
+	for _, v := range template.ListAt(out, "Versions") {
+		if template.ValueAt(v, "IsDefaultVersion") == true {
 			continue
 		}
 
-		if err := j.runOperation("iam", "DeletePolicyVersion", object{"PolicyArn": j.physicalID, "VersionId": valueAt(v, "VersionId")}); err != nil {
+		if err := j.runOperation("iam", "DeletePolicyVersion", template.Object{"PolicyArn": j.physicalID, "VersionId": template.ValueAt(v, "VersionId")}); err != nil {
 			return err
 		}
 	}
@@ -321,7 +325,7 @@ func instanceProfileType() resourceType {
 	roles := func(j *handlerRequest, before, after any) error {
 		more, fewer := diffLists(before, after)
 		for _, r := range fewer {
-			if err := ignoreNotFound(j.runOperation("iam", "RemoveRoleFromInstanceProfile", object{"InstanceProfileName": j.physicalID, "RoleName": r})); err != nil {
+			if err := ignoreNotFound(j.runOperation("iam", "RemoveRoleFromInstanceProfile", template.Object{"InstanceProfileName": j.physicalID, "RoleName": r})); err != nil {
 				return err
 			}
 		}
@@ -330,7 +334,7 @@ func instanceProfileType() resourceType {
 			err := j.runOperation(
 				"iam",
 				"AddRoleToInstanceProfile",
-				object{"InstanceProfileName": j.physicalID, "RoleName": r},
+				template.Object{"InstanceProfileName": j.physicalID, "RoleName": r},
 			)
 			if err != nil && (!j.resumed || errorCode(err) != "LimitExceeded") {
 				return err
@@ -359,13 +363,13 @@ func instanceProfileType() resourceType {
 			out, err := j.callOperation(
 				"iam",
 				"GetInstanceProfile",
-				object{"InstanceProfileName": j.physicalID},
+				template.Object{"InstanceProfileName": j.physicalID},
 			)
 			if err != nil {
 				return err
 			}
 
-			j.attributes["Arn"] = stringAt(out, "InstanceProfile", "Arn")
+			j.attributes["Arn"] = template.StringAt(out, "InstanceProfile", "Arn")
 
 			return roles(j, nil, j.props["Roles"])
 		},
@@ -375,7 +379,7 @@ func instanceProfileType() resourceType {
 				return err
 			}
 
-			return j.runOperation("iam", "DeleteInstanceProfile", object{"InstanceProfileName": j.physicalID})
+			return j.runOperation("iam", "DeleteInstanceProfile", template.Object{"InstanceProfileName": j.physicalID})
 		},
 	}
 }

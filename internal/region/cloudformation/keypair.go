@@ -2,7 +2,11 @@
 
 package cloudformation
 
-import "encoding/base64"
+import (
+	"encoding/base64"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 // keyPairType is the public half of an SSH key, by its name. The region makes no private keys, so a template must bring it.
 func keyPairType() resourceType {
@@ -10,7 +14,7 @@ func keyPairType() resourceType {
 		nameProperty:  "KeyName",
 		maxNameLength: 255,
 		create: func(j *handlerRequest) error {
-			err := j.runOperation("ec2", "ImportKeyPair", object{
+			err := j.runOperation("ec2", "ImportKeyPair", template.Object{
 				"KeyName": j.stringProperty(
 					"KeyName",
 				), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(j.stringProperty("PublicKeyMaterial"))),
@@ -23,9 +27,9 @@ func keyPairType() resourceType {
 			return j.setPhysicalID(j.stringProperty("KeyName"))
 		},
 		stabilize: func(j *handlerRequest) error {
-			out, err := j.callOperation("ec2", "DescribeKeyPairs", object{"KeyNames": []any{j.physicalID}})
+			out, err := j.callOperation("ec2", "DescribeKeyPairs", template.Object{"KeyNames": []any{j.physicalID}})
 			for _, name := range []string{"KeyPairId", "KeyFingerprint"} {
-				j.attributes[name] = valueAt(out, "KeyPairs", 0, name)
+				j.attributes[name] = template.ValueAt(out, "KeyPairs", 0, name)
 			}
 
 			return err

@@ -2,11 +2,13 @@
 
 package cloudformation
 
+import "github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+
 // kmsTags are tags as KMS takes them.
 func kmsTags(tags []any) []any {
 	out := []any{}
 	for _, t := range tags {
-		out = append(out, object{"TagKey": valueAt(t, "Key"), "TagValue": valueAt(t, "Value")})
+		out = append(out, template.Object{"TagKey": template.ValueAt(t, "Key"), "TagValue": template.ValueAt(t, "Value")})
 	}
 
 	return out
@@ -26,7 +28,7 @@ func setKeyRotation(j *handlerRequest) error {
 		op = "EnableKeyRotation"
 	}
 
-	return j.runOperation("kms", op, object{"KeyId": j.physicalID})
+	return j.runOperation("kms", op, template.Object{"KeyId": j.physicalID})
 }
 
 // setKeyEnabled turns a key on or off.
@@ -36,7 +38,7 @@ func setKeyEnabled(j *handlerRequest) error {
 		op = "DisableKey"
 	}
 
-	return j.runOperation("kms", op, object{"KeyId": j.physicalID})
+	return j.runOperation("kms", op, template.Object{"KeyId": j.physicalID})
 }
 
 func kmsKeyType() resourceType {
@@ -56,15 +58,15 @@ func kmsKeyType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "KeyMetadata", "KeyId"))
+			return j.setPhysicalID(template.ValueAt(out, "KeyMetadata", "KeyId"))
 		},
 		stabilize: func(j *handlerRequest) error {
-			out, err := j.callOperation("kms", "DescribeKey", object{"KeyId": j.physicalID})
+			out, err := j.callOperation("kms", "DescribeKey", template.Object{"KeyId": j.physicalID})
 			if err != nil {
 				return err
 			}
 
-			j.attributes["Arn"], j.attributes["KeyId"] = stringAt(out, "KeyMetadata", "Arn"), j.physicalID
+			j.attributes["Arn"], j.attributes["KeyId"] = template.StringAt(out, "KeyMetadata", "Arn"), j.physicalID
 			if j.props["EnableKeyRotation"] == true {
 				if err := setKeyRotation(j); err != nil {
 					return err
@@ -79,7 +81,7 @@ func kmsKeyType() resourceType {
 		},
 		update: updateKey,
 		delete: func(j *handlerRequest) error {
-			in := object{"KeyId": j.physicalID}
+			in := template.Object{"KeyId": j.physicalID}
 			if days, ok := j.props["PendingWindowInDays"]; ok {
 				in["PendingWindowInDays"] = days
 			}
@@ -101,10 +103,10 @@ func updateKey(j *handlerRequest) error {
 		set      func(*handlerRequest) error
 	}{
 		{"KeyPolicy", func(j *handlerRequest) error {
-			return j.runOperation("kms", "PutKeyPolicy", object{"KeyId": j.physicalID, "PolicyName": "default", "Policy": j.policyDocument("KeyPolicy")})
+			return j.runOperation("kms", "PutKeyPolicy", template.Object{"KeyId": j.physicalID, "PolicyName": "default", "Policy": j.policyDocument("KeyPolicy")})
 		}},
 		{"Description", func(j *handlerRequest) error {
-			return j.runOperation("kms", "UpdateKeyDescription", object{"KeyId": j.physicalID, "Description": j.stringProperty("Description")})
+			return j.runOperation("kms", "UpdateKeyDescription", template.Object{"KeyId": j.physicalID, "Description": j.stringProperty("Description")})
 		}},
 		{"EnableKeyRotation", setKeyRotation},
 		{"Enabled", setKeyEnabled},
@@ -119,9 +121,9 @@ func updateKey(j *handlerRequest) error {
 	}
 
 	return j.updateTags("Tags", func(tags []any) error {
-		return j.runOperation("kms", "TagResource", object{"KeyId": j.physicalID, "Tags": kmsTags(tags)})
+		return j.runOperation("kms", "TagResource", template.Object{"KeyId": j.physicalID, "Tags": kmsTags(tags)})
 	}, func(keys []any) error {
-		return j.runOperation("kms", "UntagResource", object{"KeyId": j.physicalID, "TagKeys": keys})
+		return j.runOperation("kms", "UntagResource", template.Object{"KeyId": j.physicalID, "TagKeys": keys})
 	})
 }
 
@@ -140,7 +142,7 @@ func kmsAliasType() resourceType {
 			return j.runOperation("kms", "UpdateAlias", j.pickProperties("AliasName", "TargetKeyId"))
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("kms", "DeleteAlias", object{"AliasName": j.physicalID})
+			return j.runOperation("kms", "DeleteAlias", template.Object{"AliasName": j.physicalID})
 		},
 	}
 }

@@ -65,7 +65,7 @@ func refused(err error) string {
 	return ""
 }
 
-func collectConditions() []types.Capability {
+func allCapabilities() []types.Capability {
 	return []types.Capability{types.CapabilityCapabilityNamedIam}
 }
 
@@ -88,7 +88,7 @@ func (l *lab) create(name, body string) types.Stack {
 func (l *lab) begin(name, body string, pairs ...string) {
 	l.t.Helper()
 	must[*cfn.CreateStackOutput](l)(l.cfn.CreateStack(l.ctx(), &cfn.CreateStackInput{
-		StackName: &name, TemplateBody: &body, Capabilities: collectConditions(), Parameters: params(pairs...),
+		StackName: &name, TemplateBody: &body, Capabilities: allCapabilities(), Parameters: params(pairs...),
 	}))
 }
 
@@ -96,7 +96,7 @@ func (l *lab) begin(name, body string, pairs ...string) {
 func (l *lab) change(name, body string, pairs ...string) {
 	l.t.Helper()
 	must[*cfn.UpdateStackOutput](l)(l.cfn.UpdateStack(l.ctx(), &cfn.UpdateStackInput{
-		StackName: &name, TemplateBody: &body, Capabilities: collectConditions(), Parameters: params(pairs...),
+		StackName: &name, TemplateBody: &body, Capabilities: allCapabilities(), Parameters: params(pairs...),
 	}))
 }
 

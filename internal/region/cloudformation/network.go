@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
@@ -16,11 +17,11 @@ func (j *handlerRequest) tagSpecifications(kind string) []any {
 		return []any{}
 	}
 
-	return []any{object{"ResourceType": kind, "Tags": tags}}
+	return []any{template.Object{"ResourceType": kind, "Tags": tags}}
 }
 
 // createEC2 makes a resource by one call whose answer has the id at a path.
-func createEC2(op, kind string, path string, in func(j *handlerRequest) object) func(*handlerRequest) error {
+func createEC2(op, kind string, path string, in func(j *handlerRequest) template.Object) func(*handlerRequest) error {
 	return func(j *handlerRequest) error {
 		args := in(j)
 		if kind != "" {
@@ -37,13 +38,13 @@ func createEC2(op, kind string, path string, in func(j *handlerRequest) object) 
 			steps = append(steps, step)
 		}
 
-		return j.setPhysicalID(valueAt(out, steps...))
+		return j.setPhysicalID(template.ValueAt(out, steps...))
 	}
 }
 
 // deleteEC2 deletes a resource by one call that takes its id.
 func deleteEC2(op, member string) func(*handlerRequest) error {
-	return func(j *handlerRequest) error { return j.runOperation("ec2", op, object{member: j.physicalID}) }
+	return func(j *handlerRequest) error { return j.runOperation("ec2", op, template.Object{member: j.physicalID}) }
 }
 
 // updateEC2Tags brings a resource's tags to what they should be.
@@ -51,12 +52,12 @@ func updateEC2Tags(j *handlerRequest) error { return j.updateEC2TagsOf(j.physica
 
 func (j *handlerRequest) updateEC2TagsOf(id string) error {
 	return j.updateTags("Tags", func(tags []any) error {
-		return j.runOperation("ec2", "CreateTags", object{"Resources": []any{id}, "Tags": tags})
+		return j.runOperation("ec2", "CreateTags", template.Object{"Resources": []any{id}, "Tags": tags})
 	}, func(keys []any) error {
 		return j.runOperation(
 			"ec2",
 			"DeleteTags",
-			object{"Resources": []any{id}, "Tags": tagKeyObjects(keys)},
+			template.Object{"Resources": []any{id}, "Tags": tagKeyObjects(keys)},
 		)
 	})
 }
@@ -64,7 +65,7 @@ func (j *handlerRequest) updateEC2TagsOf(id string) error {
 func tagKeyObjects(keys []any) []any {
 	out := []any{}
 	for _, k := range keys {
-		out = append(out, object{"Key": k})
+		out = append(out, template.Object{"Key": k})
 	}
 
 	return out
@@ -72,8 +73,8 @@ func tagKeyObjects(keys []any) []any {
 
 // describeFirst is the first item that an operation tells about an id.
 func (j *handlerRequest) describeFirst(op, member, list string) (any, error) {
-	out, err := j.callOperation("ec2", op, object{member: []any{j.physicalID}})
-	return valueAt(out, list, 0), err
+	out, err := j.callOperation("ec2", op, template.Object{member: []any{j.physicalID}})
+	return template.ValueAt(out, list, 0), err
 }
 
 func networkTypes() map[string]resourceType {
@@ -84,7 +85,7 @@ func networkTypes() map[string]resourceType {
 				"CreateInternetGateway",
 				"internet-gateway",
 				"InternetGateway.InternetGatewayId",
-				func(*handlerRequest) object { return object{} },
+				func(*handlerRequest) template.Object { return template.Object{} },
 			),
 			stabilize: setIDAttribute("InternetGatewayId"),
 			update:    updateEC2Tags,
@@ -105,7 +106,7 @@ func networkTypes() map[string]resourceType {
 					return err
 				}
 
-				return j.setPhysicalID(valueAt(out, "AssociationId"))
+				return j.setPhysicalID(template.ValueAt(out, "AssociationId"))
 			},
 			stabilize: setIDAttribute("Id"),
 			delete:    deleteEC2("DisassociateAddress", "AssociationId"),
@@ -121,7 +122,7 @@ func vpcType() resourceType {
 			"CreateVpc",
 			"vpc",
 			"Vpc.VpcId",
-			func(j *handlerRequest) object { return j.pickProperties("CidrBlock", "InstanceTenancy") },
+			func(j *handlerRequest) template.Object { return j.pickProperties("CidrBlock", "InstanceTenancy") },
 		),
 		stabilize: func(j *handlerRequest) error {
 			if err := applyVPCSettings(j); err != nil {
@@ -155,7 +156,7 @@ func gatewayAttachmentType() resourceType {
 		},
 		stabilize: func(j *handlerRequest) error { j.attributes["AttachmentType"] = "IGW"; return nil },
 		update: func(j *handlerRequest) error {
-			if err := ignoreNotFound(j.runOperation("ec2", "DetachInternetGateway", object{"InternetGatewayId": j.oldProps["InternetGatewayId"], "VpcId": j.oldProps["VpcId"]})); err != nil {
+			if err := ignoreNotFound(j.runOperation("ec2", "DetachInternetGateway", template.Object{"InternetGatewayId": j.oldProps["InternetGatewayId"], "VpcId": j.oldProps["VpcId"]})); err != nil {
 				return err
 			}
 
@@ -178,7 +179,7 @@ func gatewayAttachmentType() resourceType {
 // subnetType is a part of a network in one zone.
 func subnetType() resourceType {
 	return resourceType{
-		create: createEC2("CreateSubnet", "subnet", "Subnet.SubnetId", func(j *handlerRequest) object {
+		create: createEC2("CreateSubnet", "subnet", "Subnet.SubnetId", func(j *handlerRequest) template.Object {
 			return j.pickProperties("VpcId", "CidrBlock", "AvailabilityZone", "AvailabilityZoneId")
 		}),
 		stabilize: func(j *handlerRequest) error {
@@ -188,7 +189,7 @@ func subnetType() resourceType {
 
 			subnet, err := j.describeFirst("DescribeSubnets", "SubnetIds", "Subnets")
 			for _, name := range []string{"AvailabilityZone", "AvailabilityZoneId", "CidrBlock", "VpcId", "SubnetId"} {
-				j.attributes[name] = valueAt(subnet, name)
+				j.attributes[name] = template.ValueAt(subnet, name)
 			}
 
 			return err
@@ -212,7 +213,7 @@ func natGatewayType() resourceType {
 			"CreateNatGateway",
 			"natgateway",
 			"NatGateway.NatGatewayId",
-			func(j *handlerRequest) object {
+			func(j *handlerRequest) template.Object {
 				return j.pickProperties("SubnetId", "AllocationId", "ConnectivityType", "PrivateIpAddress")
 			},
 		),
@@ -220,7 +221,7 @@ func natGatewayType() resourceType {
 			j.attributes["NatGatewayId"] = j.physicalID
 			return j.waitUntil(func() (bool, error) {
 				nat, err := j.describeFirst("DescribeNatGateways", "NatGatewayIds", "NatGateways")
-				switch state := stringAt(nat, "State"); {
+				switch state := template.StringAt(nat, "State"); {
 				case err != nil:
 					return false, err
 				case state == "failed" || state == "deleted" || state == "deleting":
@@ -228,7 +229,7 @@ func natGatewayType() resourceType {
 						"NatGateway %s is in state %s and hence failed to stabilize. Detailed failure message: %s",
 						j.physicalID,
 						state,
-						stringAt(nat, "FailureMessage"),
+						template.StringAt(nat, "FailureMessage"),
 					)
 
 				default:
@@ -240,7 +241,7 @@ func natGatewayType() resourceType {
 		delete: deleteEC2("DeleteNatGateway", "NatGatewayId"),
 		isDeleted: func(j *handlerRequest) (bool, error) {
 			nat, err := j.describeFirst("DescribeNatGateways", "NatGatewayIds", "NatGateways")
-			state := stringAt(nat, "State")
+			state := template.StringAt(nat, "State")
 			return state == "" || state == "deleted", err
 		},
 	}
@@ -261,7 +262,7 @@ func applyVPCSettings(j *handlerRequest) error {
 			want = name == "EnableDnsSupport" // EC2's defaults
 		}
 
-		if err := j.runOperation("ec2", "ModifyVpcAttribute", object{"VpcId": j.physicalID, name: object{"Value": want}}); err != nil {
+		if err := j.runOperation("ec2", "ModifyVpcAttribute", template.Object{"VpcId": j.physicalID, name: template.Object{"Value": want}}); err != nil {
 			return err
 		}
 	}
@@ -275,26 +276,26 @@ func readVPCAttributes(j *handlerRequest) error {
 		return err
 	}
 
-	j.attributes["VpcId"], j.attributes["CidrBlock"] = j.physicalID, valueAt(vpc, "CidrBlock")
-	groups, err := j.callOperation("ec2", "DescribeSecurityGroups", object{"Filters": []any{
-		object{
+	j.attributes["VpcId"], j.attributes["CidrBlock"] = j.physicalID, template.ValueAt(vpc, "CidrBlock")
+	groups, err := j.callOperation("ec2", "DescribeSecurityGroups", template.Object{"Filters": []any{
+		template.Object{
 			"Name":   "vpc-id",
 			"Values": []any{j.physicalID},
-		}, object{"Name": "group-name", "Values": []any{"default"}},
+		}, template.Object{"Name": "group-name", "Values": []any{"default"}},
 	}})
 	if err != nil {
 		return err
 	}
 
-	j.attributes["DefaultSecurityGroup"] = valueAt(groups, "SecurityGroups", 0, "GroupId")
-	acls, err := j.callOperation("ec2", "DescribeNetworkAcls", object{"Filters": []any{
-		object{
+	j.attributes["DefaultSecurityGroup"] = template.ValueAt(groups, "SecurityGroups", 0, "GroupId")
+	acls, err := j.callOperation("ec2", "DescribeNetworkAcls", template.Object{"Filters": []any{
+		template.Object{
 			"Name":   "vpc-id",
 			"Values": []any{j.physicalID},
-		}, object{"Name": "default", "Values": []any{"true"}},
+		}, template.Object{"Name": "default", "Values": []any{"true"}},
 	}})
 
-	j.attributes["DefaultNetworkAcl"] = valueAt(acls, "NetworkAcls", 0, "NetworkAclId")
+	j.attributes["DefaultNetworkAcl"] = template.ValueAt(acls, "NetworkAcls", 0, "NetworkAclId")
 
 	return err
 }
@@ -308,15 +309,15 @@ func applySubnetSettings(j *handlerRequest) error {
 	return j.runOperation(
 		"ec2",
 		"ModifySubnetAttribute",
-		object{"SubnetId": j.physicalID, "MapPublicIpOnLaunch": object{"Value": want == true}},
+		template.Object{"SubnetId": j.physicalID, "MapPublicIpOnLaunch": template.Object{"Value": want == true}},
 	)
 }
 
 // elasticIPType is an elastic IP: its physical id is the address.
 func elasticIPType() resourceType {
 	find := func(j *handlerRequest) (any, error) {
-		out, err := j.callOperation("ec2", "DescribeAddresses", object{"PublicIps": []any{j.physicalID}})
-		return valueAt(out, "Addresses", 0), err
+		out, err := j.callOperation("ec2", "DescribeAddresses", template.Object{"PublicIps": []any{j.physicalID}})
+		return template.ValueAt(out, "Addresses", 0), err
 	}
 
 	attach := func(j *handlerRequest) error {
@@ -327,7 +328,7 @@ func elasticIPType() resourceType {
 		return j.runOperation(
 			"ec2",
 			"AssociateAddress",
-			object{"AllocationId": j.attributes["AllocationId"], "InstanceId": j.props["InstanceId"]},
+			template.Object{"AllocationId": j.attributes["AllocationId"], "InstanceId": j.props["InstanceId"]},
 		)
 	}
 
@@ -336,11 +337,11 @@ func elasticIPType() resourceType {
 			"AllocateAddress",
 			"elastic-ip",
 			"PublicIp",
-			func(*handlerRequest) object { return object{"Domain": "vpc"} },
+			func(*handlerRequest) template.Object { return template.Object{"Domain": "vpc"} },
 		),
 		stabilize: func(j *handlerRequest) error {
 			a, err := find(j)
-			j.attributes["PublicIp"], j.attributes["AllocationId"] = j.physicalID, valueAt(a, "AllocationId")
+			j.attributes["PublicIp"], j.attributes["AllocationId"] = j.physicalID, template.ValueAt(a, "AllocationId")
 			if err != nil {
 				return err
 			}
@@ -350,8 +351,8 @@ func elasticIPType() resourceType {
 		update: func(j *handlerRequest) error {
 			if j.propertyChanged("InstanceId") {
 				a, err := find(j)
-				if id := stringAt(a, "AssociationId"); err == nil && id != "" {
-					err = j.runOperation("ec2", "DisassociateAddress", object{"AssociationId": id})
+				if id := template.StringAt(a, "AssociationId"); err == nil && id != "" {
+					err = j.runOperation("ec2", "DisassociateAddress", template.Object{"AssociationId": id})
 				}
 
 				if err == nil {
@@ -363,7 +364,7 @@ func elasticIPType() resourceType {
 				}
 			}
 
-			return j.updateEC2TagsOf(stringAt(j.attributes, "AllocationId"))
+			return j.updateEC2TagsOf(template.StringAt(j.attributes, "AllocationId"))
 		},
 		delete: func(j *handlerRequest) error {
 			a, err := find(j)
@@ -371,20 +372,20 @@ func elasticIPType() resourceType {
 				return err
 			}
 
-			return j.runOperation("ec2", "ReleaseAddress", object{"AllocationId": valueAt(a, "AllocationId")})
+			return j.runOperation("ec2", "ReleaseAddress", template.Object{"AllocationId": template.ValueAt(a, "AllocationId")})
 		},
 		findCreated: func(j *handlerRequest) (bool, error) {
 			out, err := j.engine.callService(
 				j.engine.withStackCaller(j.ctx, wire.SystemCaller()),
 				"ec2",
 				"DescribeAddresses",
-				object{"Filters": []any{
-					object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{j.stackID}},
-					object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{j.logicalID}},
+				template.Object{"Filters": []any{
+					template.Object{"Name": "tag:aws:cloudformation:stack-id", "Values": []any{j.stackID}},
+					template.Object{"Name": "tag:aws:cloudformation:logical-id", "Values": []any{j.logicalID}},
 				}},
 			)
 
-			j.physicalID = stringAt(out, "Addresses", 0, "PublicIp")
+			j.physicalID = template.StringAt(out, "Addresses", 0, "PublicIp")
 			return j.physicalID != "", err
 		},
 	}

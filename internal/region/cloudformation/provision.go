@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -54,7 +55,7 @@ func handlerCode(service string) string {
 }
 
 // propertiesJSON is properties as events show them.
-func propertiesJSON(props object) string {
+func propertiesJSON(props template.Object) string {
 	if props == nil {
 		return ""
 	}
@@ -68,17 +69,17 @@ func propertiesJSON(props object) string {
 }
 
 // newScope is what a stack's template is evaluated with. The caller is inside the book while it is used.
-func (s *Service) newScope(st *stack, c stackContent, t *Template) evalScope {
-	return evalScope{
-		template:   t,
-		parameters: c.Params,
-		zones:      s.cfg.Zones,
-		pseudo:     s.pseudoValues(st),
-		conditions: map[string]bool{},
-		resolveResource: func(logical string) (any, error) {
+func (s *Service) newScope(st *stack, c stackContent, t *template.Template) template.Scope {
+	return template.Scope{
+		Template:   t,
+		Parameters: c.Params,
+		Zones:      s.cfg.Zones,
+		Pseudo:     s.pseudoValues(st),
+		Conditions: map[string]bool{},
+		ResolveResource: func(logical string) (any, error) {
 			r := st.Resources[logical]
 			if r == nil || r.Physical == "" {
-				return nil, formatError(
+				return nil, template.FormatError(
 					"Unresolved resource dependencies [%s] in the Resources block of the template",
 					logical,
 				)
@@ -86,10 +87,10 @@ func (s *Service) newScope(st *stack, c stackContent, t *Template) evalScope {
 
 			return r.Physical, nil
 		},
-		resolveAttribute: func(logical, name string) (any, error) {
+		ResolveAttribute: func(logical, name string) (any, error) {
 			r := st.Resources[logical]
 			if r == nil || r.Physical == "" {
-				return nil, formatError(
+				return nil, template.FormatError(
 					"Unresolved resource dependencies [%s] in the Resources block of the template",
 					logical,
 				)
@@ -99,13 +100,13 @@ func (s *Service) newScope(st *stack, c stackContent, t *Template) evalScope {
 				return v, nil
 			}
 
-			return nil, templateError(
+			return nil, template.TemplateError(
 				"resource %s does not support attribute type %s in Fn::GetAtt",
 				logical,
 				name,
 			)
 		},
-		resolveExport: s.exportValue,
+		ResolveExport: s.exportValue,
 	}
 }
 
@@ -117,7 +118,7 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 
 	return map[string]any{
 		"AWS::AccountId": s.cfg.Account, "AWS::Region": s.cfg.Region, "AWS::Partition": "aws", "AWS::URLSuffix": "amazonaws.com",
-		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": noValue{}, "AWS::NotificationARNs": notify,
+		"AWS::StackId": st.ID, "AWS::StackName": st.Name, "AWS::NoValue": template.NoValue{}, "AWS::NotificationARNs": notify,
 	}
 }
 
@@ -125,17 +126,17 @@ func (s *Service) pseudoValues(st *stack) map[string]any {
 func (s *Service) evaluateResource(
 	sd stackTransition,
 	name string,
-) (props object, spec resourceSpec, err error) {
+) (props template.Object, spec template.ResourceSpec, err error) {
 	spec = sd.newTemplate.Resources[name]
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
-	v, err := sc.eval([]any{spec.Properties, emptyIfNil(spec.CreationPolicy), emptyIfNil(spec.UpdatePolicy)})
+	v, err := sc.Eval([]any{spec.Properties, emptyIfNil(spec.CreationPolicy), emptyIfNil(spec.UpdatePolicy)})
 	if err != nil {
 		return nil, spec, err
 	}
 
-	props, _ = valueAt(v, 0).(object)
-	spec.CreationPolicy, _ = valueAt(v, 1).(object)
-	spec.UpdatePolicy, _ = valueAt(v, 2).(object)
+	props, _ = template.ValueAt(v, 0).(template.Object)
+	spec.CreationPolicy, _ = template.ValueAt(v, 1).(template.Object)
+	spec.UpdatePolicy, _ = template.ValueAt(v, 2).(template.Object)
 	props, problems := coerceProperties(spec.Type, props)
 	if len(problems) > 0 {
 		return nil, spec, fmt.Errorf(
@@ -148,9 +149,9 @@ func (s *Service) evaluateResource(
 	return props, spec, nil
 }
 
-func emptyIfNil(m object) object {
+func emptyIfNil(m template.Object) template.Object {
 	if m == nil {
-		return object{}
+		return template.Object{}
 	}
 
 	return m
@@ -193,8 +194,8 @@ func (s *Service) applyResource(ctx context.Context, sd stackTransition, name st
 
 // evaluatedResource is what a resource is to be made of, or why that could not be evaluated, and what that is called.
 type evaluatedResource struct {
-	props  object
-	spec   resourceSpec
+	props  template.Object
+	spec   template.ResourceSpec
 	err    error
 	action string
 }
@@ -232,7 +233,7 @@ func (s *Service) planResourceUpdate(
 		func(other string) bool { return sd.operation.Touched[other] },
 	)
 
-	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.newTemplate.dependenciesOf(
+	r.DeletionPolicy, r.UpdateReplacePolicy, r.After = m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy, sd.newTemplate.DependenciesOf(
 		r.Logical,
 	)
 	s.store.MarkChanged()
@@ -255,7 +256,7 @@ func (s *Service) planResourceUpdate(
 
 // stackTagsChange tells whether the stack's tags change on a resource.
 func stackTagsChange(sd stackTransition, r *resource) bool {
-	return canonicalText(toObject(sd.after.Tags)) != canonicalText(toObject(sd.before.Tags)) &&
+	return template.CanonicalText(toObject(sd.after.Tags)) != template.CanonicalText(toObject(sd.before.Tags)) &&
 		schemas()[r.Type].TagProperty != ""
 }
 
@@ -270,14 +271,14 @@ func needsReplacement(r *resource, m evaluatedResource, names []string) bool {
 		return true
 	}
 
-	will, _ := scalarText(valueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"))
+	will, _ := template.ScalarText(template.ValueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"))
 	return will == "true" &&
 		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(launchProperties(), n) }) ||
 		len(names) > 0 && resourceTypes()[r.Type].update == nil
 }
 
-func toObject(m map[string]string) object {
-	out := object{}
+func toObject(m map[string]string) template.Object {
+	out := template.Object{}
 	for k, v := range m {
 		out[k] = v
 	}
@@ -301,7 +302,7 @@ func (s *Service) createResource(
 		}
 
 		again = r.CreationStarted && strings.HasSuffix(r.Status, suffixInProgress)
-		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.newTemplate.dependenciesOf(
+		r.Type, r.After, r.DeletionPolicy, r.UpdateReplacePolicy = m.spec.Type, sd.newTemplate.DependenciesOf(
 			name,
 		), m.spec.DeletionPolicy, m.spec.UpdateReplacePolicy
 		if !again {
@@ -359,7 +360,7 @@ func (s *Service) provisionResource(
 	}
 
 	if j.attributes == nil {
-		j.attributes = object{}
+		j.attributes = template.Object{}
 	}
 
 	if t.stabilize != nil {
@@ -456,7 +457,7 @@ func (s *Service) failResource(
 func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, error) {
 	sc := s.newScope(sd.stack, sd.after, sd.newTemplate)
 	imports := map[string]bool{}
-	sc.resolveExport = func(name string) (any, error) {
+	sc.ResolveExport = func(name string) (any, error) {
 		imports[name] = true
 		return s.exportValue(name)
 	}
@@ -466,7 +467,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 	for _, key := range sdkshape.SortedKeys(sd.newTemplate.Outputs) {
 		spec := sd.newTemplate.Outputs[key]
 		if spec.Condition != "" {
-			if yes, err := sc.evalCondition(spec.Condition); err != nil || !yes {
+			if yes, err := sc.EvalCondition(spec.Condition); err != nil || !yes {
 				if err != nil {
 					return nil, nil, err
 				}
@@ -488,7 +489,7 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 			continue // its condition is false
 		}
 
-		if _, err := sc.eval(sd.newTemplate.Resources[name].Properties); err != nil { // finds the imports
+		if _, err := sc.Eval(sd.newTemplate.Resources[name].Properties); err != nil { // finds the imports
 			return nil, nil, err
 		}
 	}
@@ -496,25 +497,25 @@ func (s *Service) evaluateOutputs(sd stackTransition) ([]stackOutput, []string, 
 	return out, sdkshape.SortedKeys(imports), nil
 }
 
-func (s *Service) evaluateOutput(sc evalScope, st *stack, key string, spec outputSpec) (stackOutput, error) {
-	v, err := sc.eval([]any{spec.Value, spec.Export})
+func (s *Service) evaluateOutput(sc template.Scope, st *stack, key string, spec template.OutputSpec) (stackOutput, error) {
+	v, err := sc.Eval([]any{spec.Value, spec.Export})
 	if err != nil {
 		return stackOutput{}, err
 	}
 
-	t, ok := scalarText(valueAt(v, 0))
+	t, ok := template.ScalarText(template.ValueAt(v, 0))
 	if !ok {
-		return stackOutput{}, formatError("Output %s is malformed: its value is no string", key)
+		return stackOutput{}, template.FormatError("Output %s is malformed: its value is no string", key)
 	}
 
 	o := stackOutput{
 		Key:         key,
 		Value:       t,
 		Description: spec.Description,
-		Export:      stringAt(v, 1),
+		Export:      template.StringAt(v, 1),
 	}
 	if owner := s.exportingStack(o.Export); o.Export != "" && owner != nil && owner != st {
-		return stackOutput{}, validationError(
+		return stackOutput{}, template.ValidationError(
 			"Export with name %s is already exported by stack %s. Rollback requested by user.",
 			o.Export,
 			owner.Name,

@@ -14,8 +14,15 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 	"github.com/aws/aws-sdk-go/service/s3"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// Limits of the size of a template, in bytes, which are CloudFormation's quotas.
+const (
+	maxInlineTemplate = 51200   // in a request
+	maxS3Template     = 1 << 20 // in S3
 )
 
 // templateSource is where a request's template comes from.
@@ -43,10 +50,10 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 
 	switch {
 	case given != 1:
-		return "", validationError("Either Template URL or Template Body must be specified.")
+		return "", template.ValidationError("Either Template URL or Template Body must be specified.")
 	case src.usePrevious != nil && *src.usePrevious:
 		if before == "" {
-			return "", validationError("There is no previous template")
+			return "", template.ValidationError("There is no previous template")
 		}
 
 		return before, nil
@@ -54,7 +61,7 @@ func (s *Service) loadTemplate(ctx context.Context, src templateSource, before s
 	case src.url != nil:
 		return s.downloadTemplate(ctx, *src.url)
 	case len(*src.body) > maxInlineTemplate:
-		return "", validationError(
+		return "", template.ValidationError(
 			"1 validation error detected: Value '%s...' at 'templateBody' failed to satisfy constraint: Member must have length less than or equal to %d",
 			(*src.body)[:40],
 			maxInlineTemplate,
@@ -73,13 +80,13 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 
 	v, ok := s.services["s3"]
 	if !ok {
-		return "", validationError("TemplateURL must be a supported URL.")
+		return "", template.ValidationError("TemplateURL must be a supported URL.")
 	}
 
 	out, err := wire.Call(ctx, v, "GetObject", func(in any) error {
 		g, ok := in.(*s3.GetObjectInput)
 		if !ok {
-			return validationError("S3 error: %T", in)
+			return template.ValidationError("S3 error: %T", in)
 		}
 
 		g.Bucket = &bucket
@@ -90,15 +97,15 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 	if err != nil {
 		e := wire.Refusal(v, err)
 		if e.Status == http.StatusForbidden {
-			return "", validationError("S3 error: Access Denied")
+			return "", template.ValidationError("S3 error: Access Denied")
 		}
 
-		return "", validationError("S3 error: %s", e.Message)
+		return "", template.ValidationError("S3 error: %s", e.Message)
 	}
 
 	got, ok := out.(*s3.GetObjectOutput)
 	if !ok || got.Body == nil {
-		return "", validationError("S3 error: no body")
+		return "", template.ValidationError("S3 error: no body")
 	}
 
 	defer got.Body.Close() //nolint:errcheck // read only
@@ -106,9 +113,9 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 
 	switch {
 	case err != nil:
-		return "", validationError("S3 error: the object cannot be read")
+		return "", template.ValidationError("S3 error: the object cannot be read")
 	case len(b) > maxS3Template:
-		return "", validationError("Template may not exceed %d bytes in size.", maxS3Template)
+		return "", template.ValidationError("Template may not exceed %d bytes in size.", maxS3Template)
 	}
 
 	return string(b), nil
@@ -116,7 +123,7 @@ func (s *Service) downloadTemplate(ctx context.Context, address string) (string,
 
 // parseTemplateURL finds bucket and key in a URL of S3, with the bucket in the host or in the path.
 func parseTemplateURL(address string) (bucket, key string, err error) {
-	bad := validationError("TemplateURL must be a supported URL.")
+	bad := template.ValidationError("TemplateURL must be a supported URL.")
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return "", "", bad
@@ -146,7 +153,7 @@ func (s *Service) prepareContent(
 		return stackContent{}, err
 	}
 
-	t, err := Parse(body)
+	t, err := parseTemplate(body)
 	if err != nil {
 		return stackContent{}, err
 	}
@@ -155,17 +162,14 @@ func (s *Service) prepareContent(
 		return stackContent{}, err
 	}
 
-	var given []parameterInput
+	var given []template.ParameterInput
 
 	for _, p := range r.parameters {
-		given = append(
-			given,
-			parameterInput{
-				sdkshape.String(p.ParameterKey),
-				sdkshape.String(p.ParameterValue),
-				p.UsePreviousValue != nil && *p.UsePreviousValue,
-			},
-		)
+		given = append(given, template.ParameterInput{
+			Name:        sdkshape.String(p.ParameterKey),
+			Value:       sdkshape.String(p.ParameterValue),
+			UsePrevious: p.UsePreviousValue != nil && *p.UsePreviousValue,
+		})
 	}
 
 	params, err := s.resolveParameters(ctx, t, given, before.Params)
@@ -193,23 +197,23 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 		k := sdkshape.String(t.Key)
 		switch _, twice := out[k]; {
 		case strings.HasPrefix(strings.ToLower(k), "aws:"):
-			return nil, validationError("aws: prefixed tag key names are not allowed for external use.")
+			return nil, template.ValidationError("aws: prefixed tag key names are not allowed for external use.")
 		case twice:
-			return nil, validationError("Duplicate tag keys found: %s", k)
+			return nil, template.ValidationError("Duplicate tag keys found: %s", k)
 		}
 
 		out[k] = sdkshape.String(t.Value)
 	}
 
 	if len(out) > 50 {
-		return nil, validationError("A stack may have at most 50 tags")
+		return nil, template.ValidationError("A stack may have at most 50 tags")
 	}
 
 	return out, nil
 }
 
 // requiredCapabilities are the capabilities that a template asks for, and why.
-func requiredCapabilities(t *Template) (capability string, because []string) {
+func requiredCapabilities(t *template.Template) (capability string, because []string) {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		kind := resourceTypes()[r.Type]
@@ -233,10 +237,10 @@ func requiredCapabilities(t *Template) (capability string, because []string) {
 }
 
 // checkCapabilities refuses a template that makes IAM's things without the caller's word.
-func checkCapabilities(t *Template, given []string) error {
+func checkCapabilities(t *template.Template, given []string) error {
 	for _, c := range given {
 		if !slices.Contains(sdk.Capability_Values(), c) {
-			return validationError(
+			return template.ValidationError(
 				"1 validation error detected: Value '[%s]' at 'capabilities' failed to satisfy constraint: Member must satisfy enum value set: [CAPABILITY_IAM, CAPABILITY_NAMED_IAM, CAPABILITY_AUTO_EXPAND]",
 				c,
 			)
@@ -265,7 +269,7 @@ func (s *Service) stackCaller(ctx context.Context, role string) (wire.Caller, er
 	return s.cfg.Roles.ServiceCaller(role, "cloudformation.amazonaws.com", "AWSCloudFormation")
 }
 
-func invalidTokenError() error { return validationError("The NextToken is not valid") }
+func invalidTokenError() error { return template.ValidationError("The NextToken is not valid") }
 
 // pageSize is how many entries a page has.
 const pageSize = 100

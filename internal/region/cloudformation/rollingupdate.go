@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
 // rollingUpdate is a rolling update that is under way; it survives a restart.
@@ -30,8 +32,8 @@ type rollingUpdatePolicy struct {
 	suspendProcesses                           []any
 }
 
-func parseRollingUpdatePolicy(policy object) (rollingUpdatePolicy, bool, error) {
-	p, ok := policy["AutoScalingRollingUpdate"].(object)
+func parseRollingUpdatePolicy(policy template.Object) (rollingUpdatePolicy, bool, error) {
+	p, ok := policy["AutoScalingRollingUpdate"].(template.Object)
 	if !ok {
 		return rollingUpdatePolicy{}, false, nil
 	}
@@ -40,8 +42,8 @@ func parseRollingUpdatePolicy(policy object) (rollingUpdatePolicy, bool, error) 
 		batchSize:         intOr(p["MaxBatchSize"], 1),
 		minInService:      intOr(p["MinInstancesInService"], 0),
 		minSuccessPercent: intOr(p["MinSuccessfulInstancesPercent"], 100),
-		waitOnSignals:     stringAt(p, "WaitOnResourceSignals") == "true",
-		suspendProcesses:  listAt(p, "SuspendProcesses"),
+		waitOnSignals:     template.StringAt(p, "WaitOnResourceSignals") == "true",
+		suspendProcesses:  template.ListAt(p, "SuspendProcesses"),
 	}
 
 	var otherwise time.Duration
@@ -50,7 +52,7 @@ func parseRollingUpdatePolicy(policy object) (rollingUpdatePolicy, bool, error) 
 	}
 
 	var err error
-	r.pauseTime, err = parseISODuration(stringAt(p, "PauseTime"), otherwise)
+	r.pauseTime, err = parseISODuration(template.StringAt(p, "PauseTime"), otherwise)
 	if r.waitOnSignals && r.pauseTime == 0 {
 		r.pauseTime = 5 * time.Minute
 	}
@@ -59,7 +61,7 @@ func parseRollingUpdatePolicy(policy object) (rollingUpdatePolicy, bool, error) 
 }
 
 // runRollingUpdate updates a group and, where its policy says so, replaces its instances in batches.
-func (j *handlerRequest) runRollingUpdate(in object) error {
+func (j *handlerRequest) runRollingUpdate(in template.Object) error {
 	p, ok, err := parseRollingUpdatePolicy(j.policy)
 	if err != nil {
 		return err
@@ -78,13 +80,13 @@ func (j *handlerRequest) runRollingUpdate(in object) error {
 		return j.waitForCapacity()
 	}
 
-	if p.minInService >= intOr(valueAt(in, "MaxSize"), r.MaxSize) && r.Total > 0 {
-		return validationError("MinInstancesInService must be less than the autoscaling group's MaxSize")
+	if p.minInService >= intOr(template.ValueAt(in, "MaxSize"), r.MaxSize) && r.Total > 0 {
+		return template.ValidationError("MinInstancesInService must be less than the autoscaling group's MaxSize")
 	}
 
 	err = j.replaceInBatches(p, r)
 	if len(p.suspendProcesses) > 0 {
-		if resumeErr := j.runOperation("autoscaling", "ResumeProcesses", object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses}); err == nil {
+		if resumeErr := j.runOperation("autoscaling", "ResumeProcesses", template.Object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses}); err == nil {
 			err = resumeErr
 		}
 	}
@@ -115,7 +117,7 @@ func (j *handlerRequest) beginRollingUpdate(
 		res := j.engine.state.Stacks[j.stackID].Resources[j.logicalID]
 		if res.RollingUpdate == nil {
 			res.RollingUpdate = &rollingUpdate{
-				Old: j.obsoleteInstances(g), MaxSize: intOr(valueAt(g, "MaxSize"), 0),
+				Old: j.obsoleteInstances(g), MaxSize: intOr(template.ValueAt(g, "MaxSize"), 0),
 			}
 			res.RollingUpdate.Total = len(res.RollingUpdate.Old)
 			j.engine.store.MarkChanged()
@@ -129,7 +131,7 @@ func (j *handlerRequest) beginRollingUpdate(
 		err = j.runOperation(
 			"autoscaling",
 			"SuspendProcesses",
-			object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses},
+			template.Object{"AutoScalingGroupName": j.physicalID, "ScalingProcesses": p.suspendProcesses},
 		)
 	}
 
@@ -140,12 +142,12 @@ func (j *handlerRequest) beginRollingUpdate(
 // already are what they should be again.
 func (j *handlerRequest) obsoleteInstances(g any) []string {
 	var out []string
-	for _, i := range listAt(g, "Instances") {
-		if state := stringAt(i, "LifecycleState"); state == "Terminating" || state == "Terminated" {
+	for _, i := range template.ListAt(g, "Instances") {
+		if state := template.StringAt(i, "LifecycleState"); state == "Terminating" || state == "Terminated" {
 			continue
 		}
 
-		out = append(out, stringAt(i, "InstanceId"))
+		out = append(out, template.StringAt(i, "InstanceId"))
 	}
 
 	if j.rollback && j.matchesLaunchTemplate(g) {
@@ -157,14 +159,14 @@ func (j *handlerRequest) obsoleteInstances(g any) []string {
 
 // matchesLaunchTemplate tells whether all of a group's instances come from the launch template that it goes back to.
 func (j *handlerRequest) matchesLaunchTemplate(g any) bool {
-	spec, ok := j.props["LaunchTemplate"].(object)
+	spec, ok := j.props["LaunchTemplate"].(template.Object)
 	if !ok {
-		spec, _ = valueAt(j.props, "MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification").(object)
+		spec, _ = template.ValueAt(j.props, "MixedInstancesPolicy", "LaunchTemplate", "LaunchTemplateSpecification").(template.Object)
 	}
 
-	for _, i := range listAt(g, "Instances") {
-		if stringAt(i, "LaunchTemplate", "LaunchTemplateId") != stringAt(spec, "LaunchTemplateId") ||
-			stringAt(i, "LaunchTemplate", "Version") != stringAt(spec, "Version") {
+	for _, i := range template.ListAt(g, "Instances") {
+		if template.StringAt(i, "LaunchTemplate", "LaunchTemplateId") != template.StringAt(spec, "LaunchTemplateId") ||
+			template.StringAt(i, "LaunchTemplate", "Version") != template.StringAt(spec, "Version") {
 			return false
 		}
 	}
@@ -234,11 +236,11 @@ func (j *handlerRequest) raiseCapacity(p rollingUpdatePolicy, r *rollingUpdate) 
 		return err
 	}
 
-	desired := intOr(valueAt(g, "DesiredCapacity"), 0)
-	highest := intOr(valueAt(g, "MaxSize"), 0)
+	desired := intOr(template.ValueAt(g, "DesiredCapacity"), 0)
+	highest := intOr(template.ValueAt(g, "MaxSize"), 0)
 	err = j.engine.store.WithLock(func() error {
 		if !r.Begun {
-			r.Begun, r.FinalMin, r.FinalDesired = true, intOr(valueAt(g, "MinSize"), 0), desired
+			r.Begun, r.FinalMin, r.FinalDesired = true, intOr(template.ValueAt(g, "MinSize"), 0), desired
 		}
 
 		j.engine.store.MarkChanged()
@@ -267,7 +269,7 @@ func (j *handlerRequest) raiseCapacity(p rollingUpdatePolicy, r *rollingUpdate) 
 		return err
 	}
 
-	if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", object{"AutoScalingGroupName": j.physicalID, "MinSize": want, "DesiredCapacity": want}); err != nil {
+	if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", template.Object{"AutoScalingGroupName": j.physicalID, "MinSize": want, "DesiredCapacity": want}); err != nil {
 		return err
 	}
 
@@ -283,7 +285,7 @@ func (j *handlerRequest) restoreCapacity(r *rollingUpdate) error {
 	err := j.runOperation(
 		"autoscaling",
 		"UpdateAutoScalingGroup",
-		object{
+		template.Object{
 			"AutoScalingGroupName": j.physicalID,
 			"MinSize":              r.FinalMin,
 			"DesiredCapacity":      r.FinalDesired,
@@ -309,7 +311,7 @@ func (j *handlerRequest) beginBatch(r *rollingUpdate, ids []string) error {
 
 	shrink := 0
 	if r.Raised { // the extra instances took places already: the last of the old ones make room
-		shrink = max(0, intOr(valueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
+		shrink = max(0, intOr(template.ValueAt(g, "DesiredCapacity"), 0)-r.FinalDesired-(len(r.Old)-len(ids)))
 	}
 
 	err = j.addProgressEvent(
@@ -336,7 +338,7 @@ func (j *handlerRequest) terminateInstances(r *rollingUpdate, ids []string) erro
 	for i, id := range ids {
 		less := i < r.Shrink
 		if less {
-			if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", object{"AutoScalingGroupName": j.physicalID, "MinSize": r.FinalMin}); err != nil {
+			if err := j.runOperation("autoscaling", "UpdateAutoScalingGroup", template.Object{"AutoScalingGroupName": j.physicalID, "MinSize": r.FinalMin}); err != nil {
 				return err
 			}
 		}
@@ -344,7 +346,7 @@ func (j *handlerRequest) terminateInstances(r *rollingUpdate, ids []string) erro
 		err := j.runOperation(
 			"autoscaling",
 			"TerminateInstanceInAutoScalingGroup",
-			object{"InstanceId": id, "ShouldDecrementDesiredCapacity": less},
+			template.Object{"InstanceId": id, "ShouldDecrementDesiredCapacity": less},
 		)
 		if err != nil && errorCode(err) != "ValidationError" { // it has ended by itself
 			return err
@@ -354,8 +356,8 @@ func (j *handlerRequest) terminateInstances(r *rollingUpdate, ids []string) erro
 	return j.waitUntil(func() (bool, error) {
 		g, err := j.describeAutoScalingGroup()
 		return !slices.ContainsFunc(
-			listAt(g, "Instances"),
-			func(i any) bool { return slices.Contains(ids, stringAt(i, "InstanceId")) },
+			template.ListAt(g, "Instances"),
+			func(i any) bool { return slices.Contains(ids, template.StringAt(i, "InstanceId")) },
 		), err
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 )
 
 // otherTypes are those of services with one or two types, and CloudFormation's own.
@@ -53,7 +55,7 @@ func otherTypes() map[string]resourceType {
 				return setParameterAttributes(j)
 			},
 			delete: func(j *handlerRequest) error {
-				return j.runOperation("ssm", "DeleteParameter", object{"Name": j.physicalID})
+				return j.runOperation("ssm", "DeleteParameter", template.Object{"Name": j.physicalID})
 			},
 			extraAttributes: []string{"Type", "Value"},
 		},
@@ -89,8 +91,8 @@ func setParameterAttributes(j *handlerRequest) error {
 func waitForCondition(j *handlerRequest) error {
 	timeout := time.Duration(intOr(j.props["Timeout"], 300)) * time.Second
 	r := j.storedResource()
-	if p, ok := j.policy["ResourceSignal"].(object); ok {
-		t, err := parseISODuration(stringAt(p, "Timeout"), 5*time.Minute)
+	if p, ok := j.policy["ResourceSignal"].(template.Object); ok {
+		t, err := parseISODuration(template.StringAt(p, "Timeout"), 5*time.Minute)
 		if err != nil {
 			return err
 		}
@@ -122,8 +124,8 @@ func waitForCondition(j *handlerRequest) error {
 func hostedZoneType() resourceType {
 	vpcs := func(j *handlerRequest) []any {
 		out := []any{}
-		for _, v := range listAt(j.props["VPCs"]) {
-			out = append(out, object{"VPCId": valueAt(v, "VPCId"), "VPCRegion": valueAt(v, "VPCRegion")})
+		for _, v := range template.ListAt(j.props["VPCs"]) {
+			out = append(out, template.Object{"VPCId": template.ValueAt(v, "VPCId"), "VPCRegion": template.ValueAt(v, "VPCRegion")})
 		}
 
 		return out
@@ -134,22 +136,22 @@ func hostedZoneType() resourceType {
 			return j.runOperation(
 				"route53",
 				"ChangeTagsForResource",
-				object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tags},
+				template.Object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tags},
 			)
 		}, func(keys []any) error {
 			return j.runOperation(
 				"route53",
 				"ChangeTagsForResource",
-				object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "RemoveTagKeys": keys},
+				template.Object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "RemoveTagKeys": keys},
 			)
 		})
 	}
 
 	return resourceType{
 		create: func(j *handlerRequest) error {
-			in := object{"Name": j.props["Name"], "CallerReference": j.engine.newUUID()}
-			config := object{}
-			if c := stringAt(j.props, "HostedZoneConfig", "Comment"); c != "" {
+			in := template.Object{"Name": j.props["Name"], "CallerReference": j.engine.newUUID()}
+			config := template.Object{}
+			if c := template.StringAt(j.props, "HostedZoneConfig", "Comment"); c != "" {
 				config["Comment"] = c
 			}
 
@@ -164,41 +166,41 @@ func hostedZoneType() resourceType {
 				return err
 			}
 
-			return j.setPhysicalID(strings.TrimPrefix(stringAt(out, "HostedZone", "Id"), "/hostedzone/"))
+			return j.setPhysicalID(strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"))
 		},
 		stabilize: func(j *handlerRequest) error {
-			out, err := j.callOperation("route53", "GetHostedZone", object{"Id": j.physicalID})
+			out, err := j.callOperation("route53", "GetHostedZone", template.Object{"Id": j.physicalID})
 			if err != nil {
 				return err
 			}
 
-			j.attributes["Id"], j.attributes["NameServers"] = j.physicalID, listAt(
+			j.attributes["Id"], j.attributes["NameServers"] = j.physicalID, template.ListAt(
 				out,
 				"DelegationSet",
 				"NameServers",
 			)
 			if tags := mergeTags(j.stackTags, j.props["HostedZoneTags"]); len(tags) > 0 {
-				if err := j.runOperation("route53", "ChangeTagsForResource", object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tagObjects(tags)}); err != nil {
+				if err := j.runOperation("route53", "ChangeTagsForResource", template.Object{"ResourceType": "hostedzone", "ResourceId": j.physicalID, "AddTags": tagObjects(tags)}); err != nil {
 					return err
 				}
 			}
 
-			return syncZoneVPCs(j, valueAt(out, "VPCs"), vpcs(j))
+			return syncZoneVPCs(j, template.ValueAt(out, "VPCs"), vpcs(j))
 		},
 		update: func(j *handlerRequest) error {
-			out, err := j.callOperation("route53", "GetHostedZone", object{"Id": j.physicalID})
+			out, err := j.callOperation("route53", "GetHostedZone", template.Object{"Id": j.physicalID})
 			if err != nil {
 				return err
 			}
 
-			if err := syncZoneVPCs(j, valueAt(out, "VPCs"), vpcs(j)); err != nil {
+			if err := syncZoneVPCs(j, template.ValueAt(out, "VPCs"), vpcs(j)); err != nil {
 				return err
 			}
 
 			return retag(j)
 		},
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("route53", "DeleteHostedZone", object{"Id": j.physicalID})
+			return j.runOperation("route53", "DeleteHostedZone", template.Object{"Id": j.physicalID})
 		},
 	}
 }
@@ -212,18 +214,18 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 	byID := func(list []any) map[string]any {
 		out := map[string]any{}
 		for _, v := range list {
-			out[stringAt(v, "VPCId")] = v
+			out[template.StringAt(v, "VPCId")] = v
 		}
 
 		return out
 	}
 
 	wanted := byID(want)
-	present := byID(listAt(have))
+	present := byID(template.ListAt(have))
 
 	for id, v := range wanted {
 		if present[id] == nil {
-			if err := j.runOperation("route53", "AssociateVPCWithHostedZone", object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
+			if err := j.runOperation("route53", "AssociateVPCWithHostedZone", template.Object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
 				return err
 			}
 		}
@@ -231,7 +233,7 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 
 	for id, v := range present {
 		if wanted[id] == nil {
-			if err := j.runOperation("route53", "DisassociateVPCFromHostedZone", object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
+			if err := j.runOperation("route53", "DisassociateVPCFromHostedZone", template.Object{"HostedZoneId": j.physicalID, "VPC": v}); err != nil {
 				return err
 			}
 		}
@@ -241,13 +243,13 @@ func syncZoneVPCs(j *handlerRequest, have any, want []any) error {
 }
 
 // changeRecordSet makes, changes or deletes a record set.
-func changeRecordSet(j *handlerRequest, action string, props object) error {
+func changeRecordSet(j *handlerRequest, action string, props template.Object) error {
 	zone, err := findZoneID(j)
 	if err != nil {
 		return err
 	}
 
-	set := object{"Name": props["Name"], "Type": props["Type"]}
+	set := template.Object{"Name": props["Name"], "Type": props["Type"]}
 
 	for _, k := range []string{"AliasTarget", "Failover", "HealthCheckId", "MultiValueAnswer", "Region", "SetIdentifier", "Weight"} {
 		if v, ok := props[k]; ok {
@@ -255,8 +257,8 @@ func changeRecordSet(j *handlerRequest, action string, props object) error {
 		}
 	}
 
-	if alias, ok := props["AliasTarget"].(object); ok {
-		with := object{"EvaluateTargetHealth": false}
+	if alias, ok := props["AliasTarget"].(template.Object); ok {
+		with := template.Object{"EvaluateTargetHealth": false}
 		maps.Copy(with, alias)
 		set["AliasTarget"] = with
 	}
@@ -266,16 +268,16 @@ func changeRecordSet(j *handlerRequest, action string, props object) error {
 	}
 
 	var records []any
-	for _, r := range listAt(props["ResourceRecords"]) {
-		records = append(records, object{"Value": r})
+	for _, r := range template.ListAt(props["ResourceRecords"]) {
+		records = append(records, template.Object{"Value": r})
 	}
 
 	if len(records) > 0 {
 		set["ResourceRecords"] = records
 	}
 
-	return j.runOperation("route53", "ChangeResourceRecordSets", object{
-		"HostedZoneId": zone, "ChangeBatch": object{"Changes": []any{object{"Action": action, "ResourceRecordSet": set}}},
+	return j.runOperation("route53", "ChangeResourceRecordSets", template.Object{
+		"HostedZoneId": zone, "ChangeBatch": template.Object{"Changes": []any{template.Object{"Action": action, "ResourceRecordSet": set}}},
 	})
 }
 
@@ -286,16 +288,16 @@ func findZoneID(j *handlerRequest) (string, error) {
 	}
 
 	name := j.stringProperty("HostedZoneName")
-	out, err := j.callOperation("route53", "ListHostedZonesByName", object{"DNSName": name})
+	out, err := j.callOperation("route53", "ListHostedZonesByName", template.Object{"DNSName": name})
 	if err != nil {
 		return "", err
 	}
 
-	for _, z := range listAt(out, "HostedZones") {
-		if strings.TrimSuffix(stringAt(z, "Name"), ".") == strings.TrimSuffix(name, ".") {
-			return strings.TrimPrefix(stringAt(z, "Id"), "/hostedzone/"), nil
+	for _, z := range template.ListAt(out, "HostedZones") {
+		if strings.TrimSuffix(template.StringAt(z, "Name"), ".") == strings.TrimSuffix(name, ".") {
+			return strings.TrimPrefix(template.StringAt(z, "Id"), "/hostedzone/"), nil
 		}
 	}
 
-	return "", validationError("No hosted zones named %s found", name)
+	return "", template.ValidationError("No hosted zones named %s found", name)
 }

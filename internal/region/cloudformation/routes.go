@@ -2,7 +2,11 @@
 
 package cloudformation
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 // routeTargetProperties are the properties of a route that say where it leads.
 func routeTargetProperties() []string {
@@ -17,7 +21,7 @@ func routeDestinationProperties() []string {
 }
 
 func routeTypes() map[string]resourceType {
-	route := func(j *handlerRequest) object {
+	route := func(j *handlerRequest) template.Object {
 		in := j.pickProperties(append(routeTargetProperties(), routeDestinationProperties()...)...)
 		in["RouteTableId"] = j.props["RouteTableId"]
 		return in
@@ -29,7 +33,7 @@ func routeTypes() map[string]resourceType {
 				"CreateRouteTable",
 				"route-table",
 				"RouteTable.RouteTableId",
-				func(j *handlerRequest) object { return j.pickProperties("VpcId") },
+				func(j *handlerRequest) template.Object { return j.pickProperties("VpcId") },
 			),
 			stabilize: setIDAttribute("RouteTableId"),
 			update:    updateEC2Tags,
@@ -63,7 +67,7 @@ func routeTypes() map[string]resourceType {
 					return err
 				}
 
-				return j.setPhysicalID(valueAt(out, "AssociationId"))
+				return j.setPhysicalID(template.ValueAt(out, "AssociationId"))
 			},
 			stabilize:   setIDAttribute("Id"),
 			delete:      deleteEC2("DisassociateRouteTable", "AssociationId"),
@@ -81,7 +85,7 @@ func vpcEndpointType() resourceType {
 			"CreateVpcEndpoint",
 			"vpc-endpoint",
 			"VpcEndpoint.VpcEndpointId",
-			func(j *handlerRequest) object {
+			func(j *handlerRequest) template.Object {
 				in := j.omitProperties("Tags", "PolicyDocument")
 				if p := j.policyDocument("PolicyDocument"); p != "" {
 					in["PolicyDocument"] = p
@@ -94,16 +98,16 @@ func vpcEndpointType() resourceType {
 			j.attributes["Id"] = j.physicalID
 			return j.waitUntil(func() (bool, error) {
 				e, err := j.describeFirst("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
-				if stringAt(e, "State") == "failed" {
+				if template.StringAt(e, "State") == "failed" {
 					return false, errors.New("the endpoint failed") // the service gives no reason
 				}
 
-				return stringAt(e, "State") == "available", err
+				return template.StringAt(e, "State") == "available", err
 			})
 		},
 		update: updateVPCEndpoint,
 		delete: func(j *handlerRequest) error {
-			return j.runOperation("ec2", "DeleteVpcEndpoints", object{"VpcEndpointIds": []any{j.physicalID}})
+			return j.runOperation("ec2", "DeleteVpcEndpoints", template.Object{"VpcEndpointIds": []any{j.physicalID}})
 		},
 		isDeleted: func(j *handlerRequest) (bool, error) {
 			e, err := j.describeFirst("DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
@@ -119,7 +123,7 @@ func vpcPeeringType() resourceType {
 			"CreateVpcPeeringConnection",
 			"vpc-peering-connection",
 			"VpcPeeringConnection.VpcPeeringConnectionId",
-			func(j *handlerRequest) object {
+			func(j *handlerRequest) template.Object {
 				return j.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
 			},
 		),
@@ -129,7 +133,7 @@ func vpcPeeringType() resourceType {
 				return j.runOperation(
 					"ec2",
 					"AcceptVpcPeeringConnection",
-					object{"VpcPeeringConnectionId": j.physicalID},
+					template.Object{"VpcPeeringConnectionId": j.physicalID},
 				)
 			}
 
@@ -144,7 +148,7 @@ func vpcPeeringType() resourceType {
 				"VpcPeeringConnections",
 			)
 
-			state := stringAt(p, "Status", "Code")
+			state := template.StringAt(p, "Status", "Code")
 			return state == "" || state == "deleted", err
 		},
 	}
@@ -165,12 +169,12 @@ func findAssociation(j *handlerRequest) (bool, error) {
 	out, err := j.callOperation(
 		"ec2",
 		"DescribeRouteTables",
-		object{"RouteTableIds": []any{j.props["RouteTableId"]}},
+		template.Object{"RouteTableIds": []any{j.props["RouteTableId"]}},
 	)
 
-	for _, a := range listAt(out, "RouteTables", 0, "Associations") {
-		if stringAt(a, "SubnetId") == j.stringProperty("SubnetId") {
-			j.physicalID = stringAt(a, "RouteTableAssociationId")
+	for _, a := range template.ListAt(out, "RouteTables", 0, "Associations") {
+		if template.StringAt(a, "SubnetId") == j.stringProperty("SubnetId") {
+			j.physicalID = template.StringAt(a, "RouteTableAssociationId")
 			return true, nil
 		}
 	}
@@ -180,7 +184,7 @@ func findAssociation(j *handlerRequest) (bool, error) {
 
 // updateVPCEndpoint gives an endpoint other tables, subnets, groups or another policy.
 func updateVPCEndpoint(j *handlerRequest) error {
-	in := object{"VpcEndpointId": j.physicalID}
+	in := template.Object{"VpcEndpointId": j.physicalID}
 	for _, name := range []string{"RouteTableIds", "SubnetIds", "SecurityGroupIds"} {
 		more, fewer := diffLists(j.oldProps[name], j.props[name])
 		if len(more) > 0 {
@@ -217,18 +221,18 @@ func updateVPCEndpoint(j *handlerRequest) error {
 func diffLists(before, after any) (more, fewer []any) {
 	have := map[string]bool{}
 	want := map[string]bool{}
-	for _, v := range listAt(before) {
-		have[canonicalText(v)] = true
+	for _, v := range template.ListAt(before) {
+		have[template.CanonicalText(v)] = true
 	}
 
-	for _, v := range listAt(after) {
-		if want[canonicalText(v)] = true; !have[canonicalText(v)] {
+	for _, v := range template.ListAt(after) {
+		if want[template.CanonicalText(v)] = true; !have[template.CanonicalText(v)] {
 			more = append(more, v)
 		}
 	}
 
-	for _, v := range listAt(before) {
-		if !want[canonicalText(v)] {
+	for _, v := range template.ListAt(before) {
+		if !want[template.CanonicalText(v)] {
 			fewer = append(fewer, v)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -186,14 +187,14 @@ func (s *Service) newTransition(
 	op *stackOperation,
 	c, before stackContent,
 ) (stackTransition, error) {
-	t, err := Parse(c.Body)
+	t, err := parseTemplate(c.Body)
 	if err != nil {
 		return stackTransition{}, fmt.Errorf("read the template of %s again: %w", st.Name, err)
 	}
 
-	old := &Template{}
+	old := &template.Template{}
 	if before.Body != "" {
-		if old, err = Parse(before.Body); err != nil {
+		if old, err = parseTemplate(before.Body); err != nil {
 			return stackTransition{}, fmt.Errorf("read the former template of %s again: %w", st.Name, err)
 		}
 	}
@@ -207,7 +208,7 @@ func (s *Service) enabledResources(sd stackTransition) (map[string][]string, err
 	out := map[string][]string{}
 	for _, name := range sdkshape.SortedKeys(sd.newTemplate.Resources) {
 		if c := sd.newTemplate.Resources[name].Condition; c != "" {
-			yes, err := sc.evalCondition(c)
+			yes, err := sc.EvalCondition(c)
 			if err != nil {
 				return nil, err
 			}
@@ -217,7 +218,7 @@ func (s *Service) enabledResources(sd stackTransition) (map[string][]string, err
 			}
 		}
 
-		out[name] = sd.newTemplate.dependenciesOf(name)
+		out[name] = sd.newTemplate.DependenciesOf(name)
 	}
 
 	return out, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -63,7 +64,7 @@ func (p *propertyErrors) add(at, format string, args ...any) {
 
 // coerceProperties checks evaluated properties against the type's schema and gives every value the type that it should have: a
 // template may write a number as a text. What is not known yet is passed on.
-func coerceProperties(kind string, props object) (object, []string) {
+func coerceProperties(kind string, props template.Object) (template.Object, []string) {
 	s := schemas()[kind]
 	if s.Properties == nil {
 		return props, nil
@@ -82,8 +83,8 @@ func coerceProperties(kind string, props object) (object, []string) {
 	return out, p.list
 }
 
-func (s typeSchema) coerceObject(at string, sh nestedSchema, props object, p *propertyErrors) object {
-	out := object{}
+func (s typeSchema) coerceObject(at string, sh nestedSchema, props template.Object, p *propertyErrors) template.Object {
+	out := template.Object{}
 	for _, name := range sdkshape.SortedKeys(props) {
 		kind, ok := sh.Properties[name]
 		if !ok {
@@ -104,7 +105,7 @@ func (s typeSchema) coerceObject(at string, sh nestedSchema, props object, p *pr
 }
 
 func (s typeSchema) coerceValue(at, kind string, v any, p *propertyErrors) any {
-	if isUnknown(v) || v == nil {
+	if template.IsUnknown(v) || v == nil {
 		return v
 	}
 
@@ -127,7 +128,7 @@ func (s typeSchema) coerceValue(at, kind string, v any, p *propertyErrors) any {
 	}
 
 	if sh, ok := s.Definitions[kind]; ok {
-		m, ok := v.(object)
+		m, ok := v.(template.Object)
 		if !ok {
 			p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 			return v
@@ -155,13 +156,13 @@ func (s typeSchema) coerceList(at, inner string, v any, p *propertyErrors) any {
 }
 
 func (s typeSchema) coerceMap(at, inner string, v any, p *propertyErrors) any {
-	m, ok := v.(object)
+	m, ok := v.(template.Object)
 	if !ok {
 		p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 		return v
 	}
 
-	out := object{}
+	out := template.Object{}
 	for _, k := range sdkshape.SortedKeys(m) {
 		out[k] = s.coerceValue(at+"/"+k, inner, m[k], p)
 	}
@@ -172,14 +173,14 @@ func (s typeSchema) coerceMap(at, inner string, v any, p *propertyErrors) any {
 // coerceScalar turns a scalar into the type that it should have.
 func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 	if kind == "object" {
-		if _, ok := v.(object); !ok {
+		if _, ok := v.(template.Object); !ok {
 			p.add(at, "expected type: JSONObject, found: %s", jsonTypeName(v))
 		}
 
 		return v
 	}
 
-	t, ok := scalarText(v)
+	t, ok := template.ScalarText(v)
 	wants := map[string]string{"integer": "Number", "number": "Number", "boolean": "Boolean", "string": "String"}[kind]
 	if !ok {
 		p.add(at, "expected type: %s, found: %s", wants, jsonTypeName(v))
@@ -208,7 +209,7 @@ func coerceScalar(at, kind string, v any, p *propertyErrors) any {
 // jsonTypeName is a value's type in the words of CloudFormation's messages.
 func jsonTypeName(v any) string {
 	switch v.(type) {
-	case object:
+	case template.Object:
 		return "JSONObject"
 	case []any:
 		return "JSONArray"
@@ -244,11 +245,11 @@ func requiresRecreation(kind, property string) string {
 }
 
 // changedProperties are the properties whose values differ, in order.
-func changedProperties(before, after object) []string {
+func changedProperties(before, after template.Object) []string {
 	var out []string
 	for _, name := range sdkshape.SortedKeys(after) {
-		if old, ok := before[name]; !ok || canonicalText(old) != canonicalText(after[name]) ||
-			hasUnknown(after[name]) {
+		if old, ok := before[name]; !ok || template.CanonicalText(old) != template.CanonicalText(after[name]) ||
+			template.HasUnknown(after[name]) {
 			out = append(out, name)
 		}
 	}

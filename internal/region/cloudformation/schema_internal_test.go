@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
@@ -81,6 +83,49 @@ func reachable(s typeSchema, props map[string]string, into map[string]nestedSche
 					reachable(s, d.Properties, into)
 				}
 			}
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]time.Duration{
+		"": time.Second, "PT5M": 5 * time.Minute, "PT1H30M": 90 * time.Minute, "PT0S": 0, "P1DT1S": 24*time.Hour + time.Second,
+		"PT": -1, "P": -1, "5m": -1, "PT5X": -1,
+	} {
+		got, err := parseISODuration(in, time.Second)
+		if err != nil {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q is %v, want %v", in, got, want)
+		}
+	}
+}
+
+func TestConform(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ kind, in, want, wrong string }{
+		{"AWS::EC2::Volume", `{"AvailabilityZone":"a","Size":"8","Encrypted":"true"}`, `{"AvailabilityZone":"a","Encrypted":true,"Size":8}`, ""},
+		{"AWS::EC2::Volume", `{"Size":[]}`, `{"Size":[]}`, "#/Size: expected type: Number, found: JSONArray"},
+		{"AWS::EC2::VPC", `{"CidrBlock":"c","VpcId":"v"}`, `{"CidrBlock":"c","VpcId":"v"}`, "encountered read-only property [VpcId]"},
+		{"AWS::EC2::SecurityGroup", `{"GroupDescription":"d","SecurityGroupIngress":[{"Proto":"tcp"}]}`, "", "#/SecurityGroupIngress/0: extraneous key [Proto] is not permitted"},
+		{
+			"AWS::EC2::LaunchTemplate", `{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":"8"}}]}}`,
+			`{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":8}}]}}`, "",
+		},
+	} {
+		var in template.Object
+		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
+			t.Fatal(err)
+		}
+		out, wrong := coerceProperties(c.kind, in)
+		b, err := json.Marshal(out)
+		if err != nil || c.want != "" && string(b) != c.want {
+			t.Errorf("%s %s is %s, want %s", c.kind, c.in, b, c.want)
+		}
+		if all := strings.Join(wrong, "; "); (all == "") != (c.wrong == "") || !strings.Contains(all, c.wrong) {
+			t.Errorf("%s %s: %q, want %q", c.kind, c.in, all, c.wrong)
 		}
 	}
 }

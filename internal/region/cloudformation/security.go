@@ -2,11 +2,15 @@
 
 package cloudformation
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 // ipPermission is a rule as EC2 takes it.
-func ipPermission(rule object) object {
-	p := object{}
+func ipPermission(rule template.Object) template.Object {
+	p := template.Object{}
 	for _, k := range []string{"IpProtocol", "FromPort", "ToPort"} {
 		if v, ok := rule[k]; ok && v != nil {
 			p[k] = v
@@ -16,7 +20,7 @@ func ipPermission(rule object) object {
 	peer := func(list, member string, from ...string) {
 		for _, property := range from {
 			if v, ok := rule[property]; ok && v != nil {
-				m := object{member: v}
+				m := template.Object{member: v}
 				if d, ok := rule["Description"]; ok {
 					m["Description"] = d
 				}
@@ -35,18 +39,18 @@ func ipPermission(rule object) object {
 }
 
 // allowAllEgress is the rule that EC2 gives to every new group.
-func allowAllEgress() object {
-	return object{"IpProtocol": "-1", "IpRanges": []any{object{"CidrIp": "0.0.0.0/0"}}}
+func allowAllEgress() template.Object {
+	return template.Object{"IpProtocol": "-1", "IpRanges": []any{template.Object{"CidrIp": "0.0.0.0/0"}}}
 }
 
 // authorizeRules adds rules to a group.
 func (j *handlerRequest) authorizeRules(direction, group string, rules []any) error {
 	for _, r := range rules {
-		m, _ := r.(object)
+		m, _ := r.(template.Object)
 		err := j.runOperation(
 			"ec2",
 			"AuthorizeSecurityGroup"+direction,
-			object{"GroupId": group, "IpPermissions": []any{ipPermission(m)}},
+			template.Object{"GroupId": group, "IpPermissions": []any{ipPermission(m)}},
 		)
 		if err != nil && (!j.resumed || errorCode(err) != "InvalidPermission.Duplicate") {
 			return err
@@ -65,18 +69,20 @@ func (j *handlerRequest) revokeRules(direction, group string, permissions []any)
 		j.runOperation(
 			"ec2",
 			"RevokeSecurityGroup"+direction,
-			object{"GroupId": group, "IpPermissions": permissions},
+			template.Object{"GroupId": group, "IpPermissions": permissions},
 		),
 	)
 }
 
 func applyGroupRules(j *handlerRequest) error {
 	j.attributes["GroupId"], j.attributes["Id"], j.attributes["VpcId"] = j.physicalID, j.physicalID, j.props["VpcId"]
-	if rules := listAt(j.props["SecurityGroupEgress"]); len(rules) > 0 {
+	if rules := template.ListAt(j.props["SecurityGroupEgress"]); len(rules) > 0 {
 		// Its own rules take the place of the one that lets everything out.
 		if !slices.ContainsFunc(
 			rules,
-			func(r any) bool { return canonicalText(ipPermission(r.(object))) == canonicalText(allowAllEgress()) },
+			func(r any) bool {
+				return template.CanonicalText(ipPermission(r.(template.Object))) == template.CanonicalText(allowAllEgress())
+			},
 		) { //nolint:errcheck // conform made objects of them
 			if err := j.revokeRules("Egress", j.physicalID, []any{allowAllEgress()}); err != nil {
 				return err
@@ -88,27 +94,27 @@ func applyGroupRules(j *handlerRequest) error {
 		}
 	}
 
-	return j.authorizeRules("Ingress", j.physicalID, listAt(j.props["SecurityGroupIngress"]))
+	return j.authorizeRules("Ingress", j.physicalID, template.ListAt(j.props["SecurityGroupIngress"]))
 }
 
 func updateSecurityGroup(j *handlerRequest) error {
 	for _, direction := range []string{"Egress", "Ingress"} {
 		more, fewer := diffLists(j.oldProps["SecurityGroup"+direction], j.props["SecurityGroup"+direction])
 		if direction == "Egress" {
-			had := len(listAt(j.oldProps["SecurityGroupEgress"])) > 0
-			has := len(listAt(j.props["SecurityGroupEgress"])) > 0
+			had := len(template.ListAt(j.oldProps["SecurityGroupEgress"])) > 0
+			has := len(template.ListAt(j.props["SecurityGroupEgress"])) > 0
 			if had && !has {
-				more = append(more, object{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"})
+				more = append(more, template.Object{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"})
 			}
 
 			if !had && has {
-				fewer = append(fewer, object{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"})
+				fewer = append(fewer, template.Object{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"})
 			}
 		}
 
 		var gone []any
 		for _, r := range fewer {
-			m, _ := r.(object)
+			m, _ := r.(template.Object)
 			gone = append(gone, ipPermission(m))
 		}
 
@@ -133,8 +139,8 @@ func securityTypes() map[string]resourceType {
 				"CreateSecurityGroup",
 				"security-group",
 				"GroupId",
-				func(j *handlerRequest) object {
-					return object{
+				func(j *handlerRequest) template.Object {
+					return template.Object{
 						"GroupName":   j.physicalName(),
 						"Description": j.props["GroupDescription"],
 						"VpcId":       j.props["VpcId"],
@@ -158,39 +164,39 @@ func securityRuleType(direction string) resourceType {
 			out, err := j.callOperation(
 				"ec2",
 				"AuthorizeSecurityGroup"+direction,
-				object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
+				template.Object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
 			)
 			if err != nil {
 				return err
 			}
 
-			return j.setPhysicalID(valueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"))
+			return j.setPhysicalID(template.ValueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"))
 		},
 		stabilize: setIDAttribute("Id"),
 		update: func(j *handlerRequest) error {
 			return j.runOperation(
 				"ec2",
 				"UpdateSecurityGroupRuleDescriptions"+direction,
-				object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
+				template.Object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
 			)
 		},
 		delete: func(j *handlerRequest) error {
 			return j.runOperation(
 				"ec2",
 				"RevokeSecurityGroup"+direction,
-				object{"GroupId": j.props["GroupId"], "SecurityGroupRuleIds": []any{j.physicalID}},
+				template.Object{"GroupId": j.props["GroupId"], "SecurityGroupRuleIds": []any{j.physicalID}},
 			)
 		},
 		findCreated: func(j *handlerRequest) (bool, error) {
 			out, err := j.callOperation(
 				"ec2",
 				"DescribeSecurityGroupRules",
-				object{"Filters": []any{object{"Name": "group-id", "Values": []any{j.props["GroupId"]}}}},
+				template.Object{"Filters": []any{template.Object{"Name": "group-id", "Values": []any{j.props["GroupId"]}}}},
 			)
 
-			for _, r := range listAt(out, "SecurityGroupRules") {
-				if valueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, j.props) {
-					j.physicalID = stringAt(r, "SecurityGroupRuleId")
+			for _, r := range template.ListAt(out, "SecurityGroupRules") {
+				if template.ValueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, j.props) {
+					j.physicalID = template.StringAt(r, "SecurityGroupRuleId")
 					return true, nil
 				}
 			}
@@ -202,22 +208,22 @@ func securityRuleType(direction string) resourceType {
 }
 
 // matchesRule tells whether a rule of a group is the one that properties describe.
-func matchesRule(rule any, props object) bool {
+func matchesRule(rule any, props template.Object) bool {
 	port := func(v any) string {
-		if t, ok := scalarText(v); ok {
+		if t, ok := template.ScalarText(v); ok {
 			return t
 		}
 
 		return "-1"
 	}
 
-	group := stringAt(props, "SourceSecurityGroupId") + stringAt(props, "DestinationSecurityGroupId")
-	list := stringAt(props, "SourcePrefixListId") + stringAt(props, "DestinationPrefixListId")
+	group := template.StringAt(props, "SourceSecurityGroupId") + template.StringAt(props, "DestinationSecurityGroupId")
+	list := template.StringAt(props, "SourcePrefixListId") + template.StringAt(props, "DestinationPrefixListId")
 
-	return stringAt(rule, "IpProtocol") == stringAt(props, "IpProtocol") && port(valueAt(rule, "FromPort")) == port(props["FromPort"]) &&
-		port(valueAt(rule, "ToPort")) == port(props["ToPort"]) &&
-		stringAt(rule, "CidrIpv4") == stringAt(props, "CidrIp") &&
-		stringAt(rule, "CidrIpv6") == stringAt(props, "CidrIpv6") &&
-		stringAt(rule, "ReferencedGroupInfo", "GroupId") == group &&
-		stringAt(rule, "PrefixListId") == list
+	return template.StringAt(rule, "IpProtocol") == template.StringAt(props, "IpProtocol") && port(template.ValueAt(rule, "FromPort")) == port(props["FromPort"]) &&
+		port(template.ValueAt(rule, "ToPort")) == port(props["ToPort"]) &&
+		template.StringAt(rule, "CidrIpv4") == template.StringAt(props, "CidrIp") &&
+		template.StringAt(rule, "CidrIpv6") == template.StringAt(props, "CidrIpv6") &&
+		template.StringAt(rule, "ReferencedGroupInfo", "GroupId") == group &&
+		template.StringAt(rule, "PrefixListId") == list
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -138,7 +139,7 @@ func (s *Service) findStack(nameOrID string) (*stack, error) {
 		return st, nil
 	}
 
-	return nil, validationError("Stack with id %s does not exist", nameOrID)
+	return nil, template.ValidationError("Stack with id %s does not exist", nameOrID)
 }
 
 // findActiveStack is the stack of that name, or of that id, that is not deleted; nil if there is none.
@@ -154,7 +155,7 @@ func (s *Service) findActiveStack(nameOrID string) *stack {
 
 // callService carries out an operation of one of the region's services as the caller in ctx. Members are named as aws-sdk-go
 // names them.
-func (s *Service) callService(ctx context.Context, service, op string, in object) (object, error) {
+func (s *Service) callService(ctx context.Context, service, op string, in template.Object) (template.Object, error) {
 	v, ok := s.services[service]
 	if !ok {
 		return nil, wire.Errorf("ServiceUnavailable", "this region has no %s", service)

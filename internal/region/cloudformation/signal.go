@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -29,7 +30,7 @@ func parseISODuration(text string, otherwise time.Duration) (time.Duration, erro
 		text,
 	)
 	if m == nil || m[0] == "P" || m[0] == "PT" {
-		return 0, validationError("The value %q is no duration such as PT5M", text)
+		return 0, template.ValidationError("The value %q is no duration such as PT5M", text)
 	}
 
 	var d time.Duration
@@ -50,18 +51,18 @@ type signalWait struct {
 
 // waitForCreationSignals waits as a resource's CreationPolicy says.
 func (s *Service) waitForCreationSignals(j *handlerRequest, r *resource) error {
-	p, ok := j.policy["ResourceSignal"].(object)
+	p, ok := j.policy["ResourceSignal"].(template.Object)
 	if !ok {
 		return nil
 	}
 
-	timeout, err := parseISODuration(stringAt(p, "Timeout"), 5*time.Minute)
+	timeout, err := parseISODuration(template.StringAt(p, "Timeout"), 5*time.Minute)
 	if err != nil {
 		return err
 	}
 
 	w := signalWait{count: intOr(p["Count"], 1), minSuccessPercent: 100, timeout: timeout}
-	if auto, ok := j.policy["AutoScalingCreationPolicy"].(object); ok {
+	if auto, ok := j.policy["AutoScalingCreationPolicy"].(template.Object); ok {
 		w.minSuccessPercent = intOr(auto["MinSuccessfulInstancesPercent"], 100)
 	}
 
@@ -69,7 +70,7 @@ func (s *Service) waitForCreationSignals(j *handlerRequest, r *resource) error {
 }
 
 func intOr(v any, otherwise int) int {
-	t, _ := scalarText(v)
+	t, _ := template.ScalarText(v)
 	if n, err := strconv.Atoi(t); err == nil {
 		return n
 	}
@@ -161,16 +162,16 @@ func (s *Service) signalResource(in *sdk.SignalResourceInput) (*sdk.SignalResour
 	name := sdkshape.String(in.LogicalResourceId)
 	r := st.Resources[name]
 	if r == nil {
-		return nil, validationError("Resource %s does not exist for stack %s", name, st.Name)
+		return nil, template.ValidationError("Resource %s does not exist for stack %s", name, st.Name)
 	}
 
 	if r.Status != "CREATE"+suffixInProgress && r.Status != "UPDATE"+suffixInProgress {
-		return nil, validationError("Resource %s is in %s state and cannot be signaled", name, r.Status)
+		return nil, template.ValidationError("Resource %s is in %s state and cannot be signaled", name, r.Status)
 	}
 
 	status := sdkshape.String(in.Status)
 	if status != sdk.ResourceSignalStatusSuccess && status != sdk.ResourceSignalStatusFailure {
-		return nil, validationError(
+		return nil, template.ValidationError(
 			"1 validation error detected: Value '%s' at 'status' failed to satisfy constraint: Member must satisfy enum value set: [SUCCESS, FAILURE]",
 			status,
 		)

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
 	"github.com/slipway-k8s/slipway/internal/region/authz"
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -59,22 +60,22 @@ func matchesPatterns(patterns, but []string, text string) bool {
 func parseStackPolicy(body string) (stackPolicy, error) {
 	var p stackPolicy
 	if len(body) > 16384 {
-		return p, validationError("Error validating stack policy: it is longer than 16384 bytes")
+		return p, template.ValidationError("Error validating stack policy: it is longer than 16384 bytes")
 	}
 
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
-		return p, validationError("Error validating stack policy: Unable to parse stack policy: %v", err)
+		return p, template.ValidationError("Error validating stack policy: Unable to parse stack policy: %v", err)
 	}
 
 	for _, st := range p.Statement {
 		switch {
 		case st.Effect != "Allow" && st.Effect != "Deny":
-			return p, validationError("Error validating stack policy: Invalid effect %q", st.Effect)
+			return p, template.ValidationError("Error validating stack policy: Invalid effect %q", st.Effect)
 		case len(st.Action)+len(st.NotAction) == 0,
 			len(st.Resource)+len(st.NotResource) == 0 && st.Condition == nil:
-			return p, validationError("Error validating stack policy: a statement needs Action and Resource")
-		case st.Principal != "*" && valueAt(st.Principal, "AWS") != "*":
-			return p, validationError("Error validating stack policy: Principal must be *")
+			return p, template.ValidationError("Error validating stack policy: a statement needs Action and Resource")
+		case st.Principal != "*" && template.ValueAt(st.Principal, "AWS") != "*":
+			return p, template.ValidationError("Error validating stack policy: Principal must be *")
 		}
 	}
 
@@ -161,7 +162,7 @@ func (s *Service) setStackPolicy(in *sdk.SetStackPolicyInput) (*sdk.SetStackPoli
 	}
 
 	if in.StackPolicyBody == nil {
-		return nil, validationError("Either StackPolicyBody or StackPolicyURL must be specified.")
+		return nil, template.ValidationError("Either StackPolicyBody or StackPolicyURL must be specified.")
 	}
 
 	if _, err := parseStackPolicy(*in.StackPolicyBody); err != nil {

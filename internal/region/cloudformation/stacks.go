@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -26,7 +27,7 @@ type stackSettings struct {
 // checkName refuses what cannot be the name of a stack or of a change set.
 func checkName(member, name string) error {
 	if !regexp.MustCompile(`^[a-zA-Z][-a-zA-Z0-9]{0,127}$`).MatchString(name) {
-		return validationError(
+		return template.ValidationError(
 			"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy regular expression pattern: [a-zA-Z][-a-zA-Z0-9]*",
 			name,
 			member,
@@ -64,7 +65,7 @@ func (s *Service) newStack(in stackSettings, status string) (*stack, error) {
 
 func (s *Service) createStack(ctx context.Context, in *sdk.CreateStackInput) (*sdk.CreateStackOutput, error) {
 	if in.DisableRollback != nil && in.OnFailure != nil {
-		return nil, validationError("Only one of DisableRollback and OnFailure can be specified.")
+		return nil, template.ValidationError("Only one of DisableRollback and OnFailure can be specified.")
 	}
 
 	c, err := s.prepareContent(
@@ -161,7 +162,7 @@ func checkUpdatable(st *stack) error {
 		return nil
 	}
 
-	return validationError("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
+	return template.ValidationError("Stack:%s is in %s state and can not be updated.", st.ID, st.Status)
 }
 
 // currentContent is a copy of what a stack is now.
@@ -171,7 +172,7 @@ func (s *Service) currentContent(
 	err = s.store.WithLock(func() error {
 		st := s.findActiveStack(name)
 		if st == nil {
-			return validationError("Stack [%s] does not exist", name)
+			return template.ValidationError("Stack [%s] does not exist", name)
 		}
 
 		before = st.clone()
@@ -251,7 +252,7 @@ func (s *Service) checkHasChanges(st *stack, in *sdk.UpdateStackInput, c stackCo
 	_, idle, err := s.diffContent(st, st.stackContent, c)
 	switch {
 	case idle && in.StackPolicyBody == nil:
-		return validationError("No updates are to be performed.")
+		return template.ValidationError("No updates are to be performed.")
 	case err != nil && strings.Contains(err.Error(), "Properties validation failed"):
 		return nil // the update fails at the resource that is wrong
 	}
@@ -337,7 +338,7 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 	case st.Op != nil && st.Op.Kind == opDelete:
 		return nil
 	case st.Op != nil && st.Op.Kind == opUpdate:
-		return validationError("Stack [%s] cannot be deleted while in status %s", st.Name, st.Status)
+		return template.ValidationError("Stack [%s] cannot be deleted while in status %s", st.Name, st.Status)
 	}
 
 	if export, by := s.exportInUse(st.Outputs); export != "" && !slices.Equal(by, []string{st.Name}) {
@@ -370,11 +371,11 @@ func (s *Service) startDelete(st *stack, in *sdk.DeleteStackInput, caller wire.C
 // checkDeletable refuses the deletion of a protected stack, and one that leaves alone what it may not.
 func checkDeletable(st *stack, retain []string) error {
 	if st.Protected {
-		return validationError("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
+		return template.ValidationError("Stack [%s] cannot be deleted while TerminationProtection is enabled", st.Name)
 	}
 
 	if len(retain) > 0 && st.Status != "DELETE"+suffixFailed {
-		return validationError(
+		return template.ValidationError(
 			"Invalid operation on stack [%s]. Specifying RetainResources is only allowed for stacks in DELETE_FAILED state.",
 			st.ID,
 		)
@@ -382,7 +383,7 @@ func checkDeletable(st *stack, retain []string) error {
 
 	for _, name := range retain {
 		if st.Resources[name] == nil {
-			return validationError("The following resources %s do not exist in stack %s", name, st.Name)
+			return template.ValidationError("The following resources %s do not exist in stack %s", name, st.Name)
 		}
 	}
 
@@ -396,7 +397,7 @@ func (s *Service) cancelUpdateStack(in *sdk.CancelUpdateStackInput) (*sdk.Cancel
 	}
 
 	if st.Status != "UPDATE"+suffixInProgress || st.Op == nil {
-		return nil, validationError("CancelUpdateStack cannot be called from current stack status")
+		return nil, template.ValidationError("CancelUpdateStack cannot be called from current stack status")
 	}
 
 	st.Op.Cancelled = "User Initiated"
@@ -415,7 +416,7 @@ func (s *Service) continueUpdateRollback(
 	}
 
 	if st.Status != "UPDATE_ROLLBACK"+suffixFailed || st.Stuck == nil {
-		return nil, validationError(
+		return nil, template.ValidationError(
 			"Stack:%s is in %s state and can not continue an update rollback.",
 			st.ID,
 			st.Status,
@@ -424,7 +425,7 @@ func (s *Service) continueUpdateRollback(
 
 	for _, name := range sdkshape.Strings(in.ResourcesToSkip) {
 		if r := st.Resources[name]; r == nil || r.Status != "UPDATE"+suffixFailed {
-			return nil, validationError(
+			return nil, template.ValidationError(
 				"Resource %s is not in UPDATE_FAILED state and cannot be skipped",
 				name,
 			)
@@ -450,7 +451,7 @@ func (s *Service) updateTerminationProtection(
 ) (*sdk.UpdateTerminationProtectionOutput, error) {
 	st := s.findActiveStack(sdkshape.String(in.StackName))
 	if st == nil {
-		return nil, validationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
+		return nil, template.ValidationError("Stack [%s] does not exist", sdkshape.String(in.StackName))
 	}
 
 	st.Protected = boolValue(in.EnableTerminationProtection)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -19,7 +20,7 @@ type serviceState struct {
 // stackContent is what a stack is made of: it changes as a whole.
 type stackContent struct {
 	Body       string
-	Params     map[string]parameterValue
+	Params     map[string]template.ParameterValue
 	Tags       map[string]string
 	Outputs    []stackOutput
 	Imports    []string // names of other stacks' exports
@@ -52,8 +53,8 @@ type resource struct {
 	Logical, Type, Physical string
 	Status, Reason          string
 	Changed                 time.Time
-	Properties              object // evaluated, as they were last applied
-	Attributes              object
+	Properties              template.Object // evaluated, as they were last applied
+	Attributes              template.Object
 	After                   []string // what it depends on
 	DeletionPolicy          string
 	UpdateReplacePolicy     string
@@ -62,7 +63,7 @@ type resource struct {
 	CreationStarted         bool             `json:"begun,omitempty"`   // its creation was begun, and perhaps done
 	WaitingForSignals       bool             `json:"waiting,omitempty"` // for signals
 	RollingUpdate           *rollingUpdate   `json:"roll,omitempty"`
-	PreviousProperties      object           `json:"from,omitempty"` // its properties before the change under way
+	PreviousProperties      template.Object  `json:"from,omitempty"` // its properties before the change under way
 }
 
 // resourceSignal is a message about a resource's readiness.

@@ -2,11 +2,15 @@
 
 package cloudformation
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
 
 // templatePair is a template and the one before it, with what is put into each.
 type templatePair struct {
-	oldTemplate, newTemplate *Template
+	oldTemplate, newTemplate *template.Template
 	before, after            stackContent
 }
 
@@ -21,36 +25,16 @@ func (e templatePair) requestedChanges(
 	return slices.DeleteFunc(slices.Clone(properties), func(p string) bool {
 		raw, told := e.newTemplate.Resources[name].Properties[p]
 		old, was := e.oldTemplate.Resources[name].Properties[p]
-		if !told || !was || canonicalText(raw) != canonicalText(old) || usesMappingOrCondition(raw) {
+		if !told || !was || template.CanonicalText(raw) != template.CanonicalText(old) || template.UsesMappingOrCondition(raw) {
 			return false
 		}
 
-		return !slices.ContainsFunc(findReferences(raw), func(r reference) bool {
-			if _, resource := e.newTemplate.Resources[r.target]; resource {
-				return touched(r.target)
+		return !slices.ContainsFunc(template.FindReferences(raw), func(r template.Reference) bool {
+			if _, resource := e.newTemplate.Resources[r.Target]; resource {
+				return touched(r.Target)
 			}
 
-			return e.before.Params[r.target].effectiveText() != e.after.Params[r.target].effectiveText()
+			return e.before.Params[r.Target].EffectiveText() != e.after.Params[r.Target].EffectiveText()
 		})
 	})
-}
-
-// usesMappingOrCondition tells whether a value is made of what lies outside of it and of resources: mappings, conditions, other stacks.
-func usesMappingOrCondition(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return slices.ContainsFunc(v, usesMappingOrCondition)
-	case object:
-		if name, arg, ok := asIntrinsic(v); ok {
-			return name == "Fn::FindInMap" || name == "Fn::If" || name == "Fn::ImportValue" || usesMappingOrCondition(arg)
-		}
-
-		for _, e := range v {
-			if usesMappingOrCondition(e) {
-				return true
-			}
-		}
-	}
-
-	return false
 }

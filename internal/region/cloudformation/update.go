@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -75,7 +76,7 @@ func (s *Service) checkRemovals(sd stackTransition) map[string]error {
 	}
 
 	if export, by := s.exportInUse(gone); export != "" {
-		failures[""] = validationError(
+		failures[""] = template.ValidationError(
 			"Export %s cannot be updated as it is in use by %s",
 			export,
 			strings.Join(by, ", "),
@@ -155,7 +156,7 @@ func (s *Service) updateResource(
 	j.policy = m.spec.UpdatePolicy
 	j.rollback = sd.rollback
 	if j.attributes == nil {
-		j.attributes = object{}
+		j.attributes = template.Object{}
 	}
 
 	if c := resourceTypes()[r.Type].update; c != nil {
@@ -189,14 +190,14 @@ func (s *Service) replaceResource(
 	m evaluatedResource,
 ) error {
 	t := resourceTypes()[r.Type]
-	name, _ := scalarText(m.props[t.nameProperty])
-	if old, _ := scalarText(r.Properties[t.nameProperty]); t.nameProperty != "" && name != "" && name == old {
+	name, _ := template.ScalarText(m.props[t.nameProperty])
+	if old, _ := template.ScalarText(r.Properties[t.nameProperty]); t.nameProperty != "" && name != "" && name == old {
 		return s.failResource(
 			ctx,
 			sd,
 			r.Logical,
 			"UPDATE",
-			validationError(
+			template.ValidationError(
 				"CloudFormation cannot update a stack when a custom-named resource requires replacing. Rename %s and update the stack again.",
 				name,
 			),

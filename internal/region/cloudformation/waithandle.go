@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
@@ -45,7 +46,7 @@ func (s *Service) SignalHandler(r *http.Request) (http.Handler, bool) {
 func readSignal(r *http.Request) (resourceSignal, error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, 4096))
 	if err != nil {
-		return resourceSignal{}, validationError("The signal ended early")
+		return resourceSignal{}, template.ValidationError("The signal ended early")
 	}
 
 	var body struct {
@@ -54,7 +55,7 @@ func readSignal(r *http.Request) (resourceSignal, error) {
 		Data     string
 	}
 	if err := json.Unmarshal(b, &body); err != nil || body.Status != "SUCCESS" && body.Status != "FAILURE" {
-		return resourceSignal{}, validationError(
+		return resourceSignal{}, template.ValidationError(
 			"The signal needs Status SUCCESS or FAILURE, UniqueId, Reason and Data",
 		)
 	}
@@ -67,7 +68,7 @@ func (s *Service) receiveSignal(r *http.Request) error {
 	encoded, logical, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, signalPath), "/")
 	id, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return validationError("The handle is not known")
+		return template.ValidationError("The handle is not known")
 	}
 
 	sig, err := readSignal(r)
@@ -79,7 +80,7 @@ func (s *Service) receiveSignal(r *http.Request) error {
 		st := s.state.Stacks[string(id)]
 		if st == nil || st.Resources[logical] == nil ||
 			!matchesHandle(st.Resources[logical].Physical, r.URL) {
-			return validationError("The handle is not known")
+			return template.ValidationError("The handle is not known")
 		}
 
 		for _, name := range sdkshape.SortedKeys(st.Resources) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package template
 
 import (
 	"encoding/base64"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-func (s evalScope) fnJoin(arg any) (any, error) {
-	bad := templateError(
+func (s Scope) fnJoin(arg any) (any, error) {
+	bad := TemplateError(
 		"every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined.",
 	)
 	list, _ := arg.([]any)
@@ -19,18 +19,18 @@ func (s evalScope) fnJoin(arg any) (any, error) {
 		return nil, bad
 	}
 
-	v, err := s.eval(list[1])
+	v, err := s.Eval(list[1])
 	if err != nil {
 		return nil, err
 	}
 
-	if isUnknown(v) {
-		return unknownValue{}, nil
+	if IsUnknown(v) {
+		return UnknownValue{}, nil
 	}
 
 	parts, err := stringsOrUnknown(v, bad)
 	if err != nil || parts == nil {
-		return unknownValue{}, err
+		return UnknownValue{}, err
 	}
 
 	return strings.Join(parts, list[0].(string)), nil //nolint:errcheck // isString said so
@@ -46,8 +46,8 @@ func stringsOrUnknown(v any, bad error) ([]string, error) {
 	out := make([]string, 0, len(list))
 
 	for _, e := range list {
-		t, ok := scalarText(e)
-		if !ok && !isUnknown(e) {
+		t, ok := ScalarText(e)
+		if !ok && !IsUnknown(e) {
 			return nil, bad
 		}
 
@@ -61,10 +61,10 @@ func stringsOrUnknown(v any, bad error) ([]string, error) {
 	return out, nil
 }
 
-func (s evalScope) evalBools(name string, arg any) ([]bool, error) {
+func (s Scope) evalBools(name string, arg any) ([]bool, error) {
 	list, _ := arg.([]any)
 	if len(list) < 2 || len(list) > 10 {
-		return nil, templateError(
+		return nil, TemplateError(
 			"every %s object requires a list of at least 2 and at most 10 boolean parameters.",
 			name,
 		)
@@ -84,20 +84,20 @@ func (s evalScope) evalBools(name string, arg any) ([]bool, error) {
 	return out, nil
 }
 
-func (s evalScope) fnAnd(arg any) (any, error) {
+func (s Scope) fnAnd(arg any) (any, error) {
 	all, err := s.evalBools("Fn::And", arg)
 	return !slices.Contains(all, false), err
 }
 
-func (s evalScope) fnOr(arg any) (any, error) {
+func (s Scope) fnOr(arg any) (any, error) {
 	all, err := s.evalBools("Fn::Or", arg)
 	return slices.Contains(all, true), err
 }
 
-func (s evalScope) fnNot(arg any) (any, error) {
+func (s Scope) fnNot(arg any) (any, error) {
 	list, _ := arg.([]any)
 	if len(list) != 1 {
-		return nil, templateError("every Fn::Not object requires one boolean parameter.")
+		return nil, TemplateError("every Fn::Not object requires one boolean parameter.")
 	}
 
 	b, err := s.evalBool(list[0])
@@ -105,112 +105,112 @@ func (s evalScope) fnNot(arg any) (any, error) {
 	return !b, err
 }
 
-func (s evalScope) fnFindInMap(arg any) (any, error) {
-	v, err := s.eval(arg)
+func (s Scope) fnFindInMap(arg any) (any, error) {
+	v, err := s.Eval(arg)
 	if err != nil {
 		return nil, err
 	}
 
 	list, _ := v.([]any)
 	if len(list) != 3 {
-		return nil, templateError(
+		return nil, TemplateError(
 			"every Fn::FindInMap object requires three parameters, the map name, map key and the attribute for return value",
 		)
 	}
 
 	var at [3]string
 	for i := range at {
-		at[i], _ = scalarText(list[i])
+		at[i], _ = ScalarText(list[i])
 	}
 
-	out, ok := s.template.Mappings[at[0]][at[1]][at[2]]
+	out, ok := s.Template.Mappings[at[0]][at[1]][at[2]]
 	if !ok {
-		return nil, templateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
+		return nil, TemplateError("Unable to get mapping for %s::%s::%s", at[0], at[1], at[2])
 	}
 
 	return out, nil
 }
 
-func (s evalScope) fnBase64(arg any) (any, error) {
-	v, err := s.eval(arg)
-	if err != nil || isUnknown(v) {
+func (s Scope) fnBase64(arg any) (any, error) {
+	v, err := s.Eval(arg)
+	if err != nil || IsUnknown(v) {
 		return v, err
 	}
 
-	t, ok := scalarText(v)
+	t, ok := ScalarText(v)
 	if !ok {
-		return nil, templateError("every Fn::Base64 object must have a String-typed value.")
+		return nil, TemplateError("every Fn::Base64 object must have a String-typed value.")
 	}
 
 	return base64.StdEncoding.EncodeToString([]byte(t)), nil
 }
 
-func (s evalScope) fnGetAZs(arg any) (any, error) {
-	v, err := s.eval(arg)
+func (s Scope) fnGetAZs(arg any) (any, error) {
+	v, err := s.Eval(arg)
 	if err != nil {
 		return nil, err
 	}
 
-	region, ok := scalarText(v)
-	if !ok || region != "" && region != s.pseudo["AWS::Region"] {
-		return nil, templateError("Fn::GetAZs: there is no region %v here", v)
+	region, ok := ScalarText(v)
+	if !ok || region != "" && region != s.Pseudo["AWS::Region"] {
+		return nil, TemplateError("Fn::GetAZs: there is no region %v here", v)
 	}
 
 	out := []any{}
-	for _, z := range s.zones {
+	for _, z := range s.Zones {
 		out = append(out, z)
 	}
 
 	return out, nil
 }
 
-func (s evalScope) fnImportValue(arg any) (any, error) {
-	v, err := s.eval(arg)
+func (s Scope) fnImportValue(arg any) (any, error) {
+	v, err := s.Eval(arg)
 	if err != nil {
 		return nil, err
 	}
 
-	name, ok := scalarText(v)
-	if !ok || s.resolveExport == nil {
-		return nil, templateError(
+	name, ok := ScalarText(v)
+	if !ok || s.ResolveExport == nil {
+		return nil, TemplateError(
 			"the attribute in Fn::ImportValue must not depend on any resources, imported values, or Fn::GetAZs",
 		)
 	}
 
-	return s.resolveExport(name)
+	return s.ResolveExport(name)
 }
 
 // fnCidr cuts ranges of addresses out of a larger one: [range, count, bits of the host part].
-func (s evalScope) fnCidr(arg any) (any, error) {
-	v, err := s.eval(arg)
+func (s Scope) fnCidr(arg any) (any, error) {
+	v, err := s.Eval(arg)
 	if err != nil {
 		return nil, err
 	}
 
 	list, _ := v.([]any)
 	if len(list) < 2 || len(list) > 3 {
-		return nil, templateError(
+		return nil, TemplateError(
 			"every Fn::Cidr object requires two or three parameters, (1) an ipBlock, (2) a count and (3) cidrBits",
 		)
 	}
 
-	if hasUnknown(list) {
-		return unknownValue{}, nil
+	if HasUnknown(list) {
+		return UnknownValue{}, nil
 	}
 
 	var at [3]string
 	for i, e := range list {
-		at[i], _ = scalarText(e)
+		at[i], _ = ScalarText(e)
 	}
 
 	from, err := netip.ParsePrefix(at[0])
 	if err != nil {
-		return nil, templateError("Fn::Cidr: %s is no range of addresses", at[0])
+		return nil, TemplateError("Fn::Cidr: %s is no range of addresses", at[0])
 	}
 
 	count, err := strconv.Atoi(at[1])
 	if err != nil || count < 1 || count > 256 {
-		return nil, templateError("Fn::Cidr: the count must be between 1 and 256")
+		return nil, TemplateError("Fn::Cidr: the count must be between 1 and 256")
 	}
 
 	host, err := hostBitCount(from, at[2])
@@ -229,7 +229,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 	case given == "":
 		return 8, nil
 	case err != nil:
-		return 0, templateError("Fn::Cidr: cidrBits must be a number")
+		return 0, TemplateError("Fn::Cidr: cidrBits must be a number")
 	default:
 		return n, nil
 	}
@@ -238,7 +238,7 @@ func hostBitCount(from netip.Prefix, given string) (int, error) {
 // splitPrefix gives the first count ranges of the given length within from.
 func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 	if length < from.Bits() || length > from.Addr().BitLen() {
-		return nil, templateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
+		return nil, TemplateError("Fn::Cidr: ranges of /%d do not fit into %s", length, from)
 	}
 
 	out := []any{}
@@ -246,13 +246,13 @@ func splitPrefix(from netip.Prefix, count, length int) (any, error) {
 
 	for range count {
 		if !from.Contains(at.Addr()) {
-			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+			return nil, TemplateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
 
 		out = append(out, at.String())
 		next, ok := nextPrefix(at)
 		if !ok && len(out) < count {
-			return nil, templateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
+			return nil, TemplateError("Fn::Cidr: %s has no room for %d ranges of /%d", from, count, length)
 		}
 
 		at = next

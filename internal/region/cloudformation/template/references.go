@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package template
 
 import (
 	"regexp"
@@ -10,43 +10,43 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// reference is what a value names: a parameter, a pseudo parameter or a resource, and perhaps an attribute of that.
-type reference struct{ target, attribute string }
+// Reference is what a value names: a parameter, a pseudo parameter or a resource, and perhaps an attribute of that.
+type Reference struct{ Target, Attribute string }
 
 // String is the reference as change sets show it.
-func (r reference) String() string {
-	if r.attribute == "" {
-		return r.target
+func (r Reference) String() string {
+	if r.Attribute == "" {
+		return r.Target
 	}
 
-	return r.target + "." + r.attribute
+	return r.Target + "." + r.Attribute
 }
 
 // variablePattern finds ${…} in the text of Fn::Sub; what begins with ! is literal.
 func variablePattern() *regexp.Regexp { return regexp.MustCompile(`\$\{([^!{}][^{}]*)\}`) }
 
-// findReferences collects what v names, in order, each once.
-func findReferences(v any) []reference {
-	found := map[reference]bool{}
+// FindReferences collects what v names, in order, each once.
+func FindReferences(v any) []Reference {
+	found := map[Reference]bool{}
 	collectReferences(v, found)
-	out := make([]reference, 0, len(found))
+	out := make([]Reference, 0, len(found))
 	for r := range found {
 		out = append(out, r)
 	}
 
-	slices.SortFunc(out, func(a, b reference) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(out, func(a, b Reference) int { return strings.Compare(a.String(), b.String()) })
 
 	return out
 }
 
-func collectReferences(v any, into map[reference]bool) {
+func collectReferences(v any, into map[Reference]bool) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
 			collectReferences(e, into)
 		}
 
-	case object:
+	case Object:
 		if name, arg, ok := asIntrinsic(v); ok && collectFromIntrinsic(name, arg, into) {
 			return
 		}
@@ -58,19 +58,19 @@ func collectReferences(v any, into map[reference]bool) {
 }
 
 // collectFromIntrinsic collects what a function names; false if it is none of those that name something.
-func collectFromIntrinsic(name string, arg any, into map[reference]bool) bool {
+func collectFromIntrinsic(name string, arg any, into map[Reference]bool) bool {
 	switch name {
 	case "Ref":
 		text, ok := arg.(string)
 		if ok {
-			into[reference{target: text}] = true
+			into[Reference{Target: text}] = true
 		}
 
 		return ok
 
 	case "Fn::GetAtt":
-		if logical, attribute, err := (evalScope{}).parseGetAtt(staticGetAtt(arg)); err == nil {
-			into[reference{logical, attribute}] = true
+		if logical, attribute, err := (Scope{}).parseGetAtt(staticGetAtt(arg)); err == nil {
+			into[Reference{logical, attribute}] = true
 		}
 
 		return true
@@ -87,7 +87,7 @@ func collectFromIntrinsic(name string, arg any, into map[reference]bool) bool {
 func staticGetAtt(arg any) any {
 	list, _ := arg.([]any)
 	if len(list) == 2 {
-		if _, ok := list[1].(object); ok {
+		if _, ok := list[1].(Object); ok {
 			return []any{list[0], "*"}
 		}
 	}
@@ -95,7 +95,7 @@ func staticGetAtt(arg any) any {
 	return arg
 }
 
-func collectFromSub(arg any, into map[reference]bool) {
+func collectFromSub(arg any, into map[Reference]bool) {
 	format, own := parseSub(arg)
 	for _, e := range own {
 		collectReferences(e, into)
@@ -104,13 +104,13 @@ func collectFromSub(arg any, into map[reference]bool) {
 	for _, m := range variablePattern().FindAllStringSubmatch(format, -1) {
 		name, attribute, _ := strings.Cut(m[1], ".")
 		if _, mine := own[m[1]]; !mine {
-			into[reference{name, attribute}] = true
+			into[Reference{name, attribute}] = true
 		}
 	}
 }
 
 // parseSub are the text of Fn::Sub and its own variables.
-func parseSub(arg any) (string, object) {
+func parseSub(arg any) (string, Object) {
 	if s, ok := arg.(string); ok {
 		return s, nil
 	}
@@ -121,15 +121,15 @@ func parseSub(arg any) (string, object) {
 	}
 
 	s, _ := list[0].(string)
-	own, _ := list[1].(object)
+	own, _ := list[1].(Object)
 
 	return s, own
 }
 
-func (s evalScope) fnSub(arg any) (any, error) {
+func (s Scope) fnSub(arg any) (any, error) {
 	format, own := parseSub(arg)
-	if !isString(arg) && (own == nil || !isString(valueAt(arg, 0))) {
-		return nil, templateError(
+	if !isString(arg) && (own == nil || !isString(ValueAt(arg, 0))) {
+		return nil, TemplateError(
 			"One or more Fn::Sub intrinsic functions don't specify expected arguments. Specify a string as first argument, and an optional second argument to specify a mapping of values to replace in the string",
 		)
 	}
@@ -143,30 +143,36 @@ func (s evalScope) fnSub(arg any) (any, error) {
 		}
 
 		v, err := s.subVariable(name, own)
-		t, ok := scalarText(v)
+		t, ok := ScalarText(v)
 
 		switch {
 		case err != nil && failed == nil:
 			failed = err
-		case isUnknown(v):
+		case IsUnknown(v):
 			open = true
 		case !ok && failed == nil:
-			failed = templateError("variable %s in Fn::Sub expression does not resolve to a string", name)
+			failed = TemplateError("variable %s in Fn::Sub expression does not resolve to a string", name)
 		}
 
 		return t
 	})
 	if failed != nil || open {
-		return unknownValue{}, failed
+		return UnknownValue{}, failed
 	}
 
 	return out, nil
 }
 
 // subVariable is the value of ${name}.
-func (s evalScope) subVariable(name string, own object) (any, error) {
+func (s Scope) subVariable(name string, own Object) (any, error) {
 	if v, ok := own[name]; ok {
-		return s.eval(v)
+		return s.Eval(v)
+	}
+
+	if name == "" {
+		return nil, TemplateError(
+			"variable names in Fn::Sub syntax must contain only alphanumeric characters, underscores, periods, and colons",
+		)
 	}
 
 	if logical, attribute, ok := strings.Cut(name, "."); ok {
@@ -185,35 +191,35 @@ func pseudoParameters() []string {
 }
 
 // validate refuses what no parameters could make right: names of nothing, unknown types, loops.
-func (t *Template) validate() error {
+func (t *Template) validate(types Catalog) error {
 	switch {
 	case len(t.Resources) > maxResources:
-		return formatError(
+		return FormatError(
 			"Number of resources, %d, is greater than maximum allowed, %d",
 			len(t.Resources),
 			maxResources,
 		)
 
 	case len(t.Outputs) > maxOutputs:
-		return formatError(
+		return FormatError(
 			"Number of outputs, %d, is greater than maximum allowed, %d",
 			len(t.Outputs),
 			maxOutputs,
 		)
 
 	case len(t.Parameters) > maxParameters:
-		return formatError(
+		return FormatError(
 			"Number of parameters, %d, is greater than maximum allowed, %d",
 			len(t.Parameters),
 			maxParameters,
 		)
 	}
 
-	if err := t.checkTypes(); err != nil {
+	if err := t.checkTypes(types); err != nil {
 		return err
 	}
 
-	if err := t.checkReferences(); err != nil {
+	if err := t.checkReferences(types); err != nil {
 		return err
 	}
 
@@ -224,11 +230,10 @@ func (t *Template) validate() error {
 	return t.checkResourceLoops()
 }
 
-func (t *Template) checkTypes() error {
-	known := resourceTypes()
+func (t *Template) checkTypes(types Catalog) error {
 	missing := map[string]bool{}
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
-		if _, ok := known[t.Resources[name].Type]; !ok {
+		if !types.HasType(t.Resources[name].Type) {
 			missing[t.Resources[name].Type] = true
 		}
 	}
@@ -236,13 +241,13 @@ func (t *Template) checkTypes() error {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
 		if (r.DeletionPolicy == "Snapshot" || r.UpdateReplacePolicy == "Snapshot") &&
-			r.Type != "AWS::EC2::Volume" {
-			return templateError("resource type %s does not support deletion policy Snapshot", r.Type)
+			!types.SupportsSnapshot(r.Type) {
+			return TemplateError("resource type %s does not support deletion policy Snapshot", r.Type)
 		}
 	}
 
 	if len(missing) > 0 {
-		return formatError(
+		return FormatError(
 			"Unrecognized resource types: [%s]",
 			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
@@ -252,7 +257,7 @@ func (t *Template) checkTypes() error {
 }
 
 // checkReferences refuses references to nothing in resources and outputs.
-func (t *Template) checkReferences() error {
+func (t *Template) checkReferences(types Catalog) error {
 	missing := map[string]bool{}
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
@@ -262,26 +267,26 @@ func (t *Template) checkReferences() error {
 			}
 		}
 
-		if err := t.collectUnresolved(name, []any{r.Properties, r.CreationPolicy, r.UpdatePolicy}, missing); err != nil {
+		if err := t.collectUnresolved(types, name, []any{r.Properties, r.CreationPolicy, r.UpdatePolicy}, missing); err != nil {
 			return err
 		}
 	}
 
 	if len(missing) > 0 {
-		return formatError(
+		return FormatError(
 			"Unresolved resource dependencies [%s] in the Resources block of the template",
 			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
 	}
 
 	for _, name := range sdkshape.SortedKeys(t.Outputs) {
-		if err := t.collectUnresolved("", []any{t.Outputs[name].Value, t.Outputs[name].Export}, missing); err != nil {
+		if err := t.collectUnresolved(types, "", []any{t.Outputs[name].Value, t.Outputs[name].Export}, missing); err != nil {
 			return err
 		}
 	}
 
 	if len(missing) > 0 {
-		return formatError(
+		return FormatError(
 			"Unresolved resource dependencies [%s] in the Outputs block of the template",
 			strings.Join(sdkshape.SortedKeys(missing), ", "),
 		)
@@ -291,21 +296,21 @@ func (t *Template) checkReferences() error {
 }
 
 // collectUnresolved notes the names in v that stand for nothing.
-func (t *Template) collectUnresolved(name string, v any, missing map[string]bool) error {
-	for _, ref := range findReferences(v) {
-		_, resource := t.Resources[ref.target]
-		_, param := t.Parameters[ref.target]
+func (t *Template) collectUnresolved(types Catalog, name string, v any, missing map[string]bool) error {
+	for _, ref := range FindReferences(v) {
+		_, resource := t.Resources[ref.Target]
+		_, param := t.Parameters[ref.Target]
 		switch {
-		case ref.attribute == "" && (param || slices.Contains(pseudoParameters(), ref.target)):
+		case ref.Attribute == "" && (param || slices.Contains(pseudoParameters(), ref.Target)):
 		case !resource:
-			missing[ref.target] = true
-		case ref.target == name:
-			return formatError("Circular dependency between resources: [%s]", name)
-		case ref.attribute != "" && ref.attribute != "*" && !hasAttribute(t.Resources[ref.target].Type, ref.attribute):
-			return templateError(
+			missing[ref.Target] = true
+		case ref.Target == name:
+			return FormatError("Circular dependency between resources: [%s]", name)
+		case ref.Attribute != "" && ref.Attribute != "*" && !types.HasAttribute(t.Resources[ref.Target].Type, ref.Attribute):
+			return TemplateError(
 				"resource %s does not support attribute type %s in Fn::GetAtt",
-				ref.target,
-				ref.attribute,
+				ref.Target,
+				ref.Attribute,
 			)
 		}
 	}
@@ -323,13 +328,13 @@ func (t *Template) checkConditions() error {
 
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		if c := t.Resources[name].Condition; c != "" && t.Conditions[c] == nil {
-			return formatError("Unresolved condition dependency %s in the Resources block of the template", c)
+			return FormatError("Unresolved condition dependency %s in the Resources block of the template", c)
 		}
 	}
 
 	for _, name := range sdkshape.SortedKeys(t.Outputs) {
 		if c := t.Outputs[name].Condition; c != "" && t.Conditions[c] == nil {
-			return formatError("Unresolved condition dependency %s in the Outputs block of the template", c)
+			return FormatError("Unresolved condition dependency %s in the Outputs block of the template", c)
 		}
 	}
 
@@ -338,16 +343,16 @@ func (t *Template) checkConditions() error {
 
 func (t *Template) checkConditionLoop(name string, path []string) error {
 	if slices.Contains(path, name) {
-		return formatError("Circular dependencies for condition %s", name)
+		return FormatError("Circular dependencies for condition %s", name)
 	}
 
 	if len(path) > 100 {
-		return formatError("Conditions are nested too deeply")
+		return FormatError("Conditions are nested too deeply")
 	}
 
 	c, ok := t.Conditions[name]
 	if !ok {
-		return formatError("Unresolved condition dependency %s in the Conditions block of the template", name)
+		return FormatError("Unresolved condition dependency %s in the Conditions block of the template", name)
 	}
 
 	for _, next := range sdkshape.SortedKeys(collectConditions(c, map[string]bool{})) {
@@ -367,7 +372,7 @@ func collectConditions(v any, into map[string]bool) map[string]bool {
 			collectConditions(e, into)
 		}
 
-	case object:
+	case Object:
 		name, arg, ok := asIntrinsic(v)
 		if list, _ := arg.([]any); ok && name == "Fn::If" && len(list) > 0 && isString(list[0]) {
 			into[list[0].(string)] = true //nolint:errcheck // isString said so
@@ -386,17 +391,17 @@ func collectConditions(v any, into map[string]bool) map[string]bool {
 	return into
 }
 
-// dependenciesOf lists the resources that one depends on.
-func (t *Template) dependenciesOf(name string) []string {
+// DependenciesOf lists the resources that one depends on.
+func (t *Template) DependenciesOf(name string) []string {
 	r := t.Resources[name]
 	found := map[string]bool{}
 	for _, d := range r.DependsOn {
 		found[d] = true
 	}
 
-	for _, ref := range findReferences([]any{r.Properties, r.CreationPolicy, r.UpdatePolicy}) {
-		if _, ok := t.Resources[ref.target]; ok {
-			found[ref.target] = true
+	for _, ref := range FindReferences([]any{r.Properties, r.CreationPolicy, r.UpdatePolicy}) {
+		if _, ok := t.Resources[ref.Target]; ok {
+			found[ref.Target] = true
 		}
 	}
 
@@ -407,7 +412,7 @@ func (t *Template) dependenciesOf(name string) []string {
 func (t *Template) checkResourceLoops() error {
 	left := map[string][]string{}
 	for name := range t.Resources {
-		left[name] = t.dependenciesOf(name)
+		left[name] = t.DependenciesOf(name)
 	}
 
 	for len(left) > 0 {
@@ -419,7 +424,7 @@ func (t *Template) checkResourceLoops() error {
 		}
 
 		if len(free) == 0 {
-			return validationError(
+			return ValidationError(
 				"Circular dependency between resources: [%s]",
 				strings.Join(sdkshape.SortedKeys(left), ", "),
 			)
@@ -431,4 +436,24 @@ func (t *Template) checkResourceLoops() error {
 	}
 
 	return nil
+}
+
+// UsesMappingOrCondition tells whether a value is made of what lies outside of it and of resources: mappings, conditions, other stacks.
+func UsesMappingOrCondition(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, UsesMappingOrCondition)
+	case Object:
+		if name, arg, ok := asIntrinsic(v); ok {
+			return name == "Fn::FindInMap" || name == "Fn::If" || name == "Fn::ImportValue" || UsesMappingOrCondition(arg)
+		}
+
+		for _, e := range v {
+			if UsesMappingOrCondition(e) {
+				return true
+			}
+		}
+	}
+
+	return false
 }

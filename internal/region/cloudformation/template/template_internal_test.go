@@ -1,43 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package template
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
+// testCatalog has the types that the templates of this package's tests use.
+type testCatalog struct{}
+
+func (testCatalog) HasType(name string) bool {
+	return name == "AWS::EC2::VPC" || name == "AWS::EC2::Subnet" || name == "AWS::EC2::Volume"
+}
+
+func (testCatalog) HasAttribute(_, attribute string) bool {
+	return attribute == "VpcId" || attribute == "CidrBlock"
+}
+
+func (testCatalog) SupportsSnapshot(name string) bool { return name == "AWS::EC2::Volume" }
+
 // labScope evaluates with two parameters, a mapping, two conditions and two resources, one of which is not known yet.
-func labScope(tb testing.TB) evalScope {
+func labScope(tb testing.TB) Scope {
 	tb.Helper()
 	tpl, err := Parse(`
 Parameters: {Name: {Type: String}, List: {Type: CommaDelimitedList}, Empty: {Type: String, Default: ""}}
 Mappings: {M: {k: {v: mapped, l: [a, b]}}}
 Conditions: {Yes: !Equals [!Ref Name, web], No: !Not [!Condition Yes]}
 Resources: {Vpc: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.0.0.0/16}}, New: {Type: AWS::EC2::VPC, Properties: {CidrBlock: 10.1.0.0/16}}}
-`)
+`, testCatalog{})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	known := func(logical string, v any) (any, error) {
 		if logical == "New" {
-			return unknownValue{}, nil
+			return UnknownValue{}, nil
 		}
 		return v, nil
 	}
-	return evalScope{
-		template: tpl, parameters: map[string]parameterValue{"Name": {Given: "web"}, "List": {Given: "x, y"}, "Empty": {}}, zones: []string{"r-1a", "r-1b"},
-		pseudo:           map[string]any{"AWS::Region": "r-1", "AWS::StackName": "s", "AWS::NoValue": noValue{}},
-		conditions:       map[string]bool{},
-		resolveResource:  func(logical string) (any, error) { return known(logical, "vpc-1") },
-		resolveAttribute: func(logical, name string) (any, error) { return known(logical, "attr:"+name) },
-		resolveExport: func(name string) (any, error) {
+	return Scope{
+		Template: tpl, Parameters: map[string]ParameterValue{"Name": {Given: "web"}, "List": {Given: "x, y"}, "Empty": {}}, Zones: []string{"r-1a", "r-1b"},
+		Pseudo:           map[string]any{"AWS::Region": "r-1", "AWS::StackName": "s", "AWS::NoValue": NoValue{}},
+		Conditions:       map[string]bool{},
+		ResolveResource:  func(logical string) (any, error) { return known(logical, "vpc-1") },
+		ResolveAttribute: func(logical, name string) (any, error) { return known(logical, "attr:"+name) },
+		ResolveExport: func(name string) (any, error) {
 			if name != "there" {
-				return nil, validationError("No export named %s found.", name)
+				return nil, ValidationError("No export named %s found.", name)
 			}
 			return "imported", nil
 		},
@@ -86,12 +98,12 @@ func TestFunctions(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.eval(in)
+		got, err := s.Eval(in)
 		if err != nil {
 			t.Errorf("%s: %v", c.in, err)
 			continue
 		}
-		if isUnknown(got) {
+		if IsUnknown(got) {
 			got = "unknown"
 		}
 		b, err := json.Marshal(got)
@@ -128,7 +140,7 @@ func TestFunctionsRefuse(t *testing.T) {
 		if err := json.Unmarshal([]byte(in), &v); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.eval(v); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := s.Eval(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gives %v, %v, want an error with %q", in, got, err, want)
 		}
 	}
@@ -158,7 +170,7 @@ func TestTemplatesAreRefused(t *testing.T) {
 		one + "\nOutputs: {O: {}}":                                                                    "Every Outputs member must contain a Value object",
 		one + "\nParameters: {P: {Type: Strin}}":                                                      "Unrecognized parameter type: Strin",
 	} {
-		if _, err := Parse(body); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse(body, testCatalog{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n  gives %v, want %q", body, err, want)
 		}
 	}
@@ -173,7 +185,7 @@ Parameters:
   Text: {Type: String, MinLength: 2, MaxLength: 3, AllowedPattern: "[a-z]+"}
   One: {Type: String, AllowedValues: [a, b], ConstraintDescription: a or b}
   Many: {Type: List<Number>}
-`)
+`, testCatalog{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +203,7 @@ Parameters:
 		{"Many", "1,x", "must be a number"},
 	} {
 		got := ""
-		if err := tpl.Parameters[c.name].checkValue(c.name, c.value); err != nil {
+		if err := tpl.Parameters[c.name].CheckValue(c.name, c.value); err != nil {
 			got = err.Error()
 		}
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
@@ -221,59 +233,16 @@ Outputs: {O: {Value: !GetAtt Vpc.VpcId}}
 "Resources":{"Vpc":{"Type":"AWS::EC2::VPC","Condition":"C","Properties":{"CidrBlock":{"Fn::Sub":"10.${P}.0.0/16"},"EnableDnsSupport":true,
 "Tags":[{"Key":"a","Value":{"Fn::If":["C",{"Fn::Select":[0,["x"]]},{"Ref":"AWS::NoValue"}]}}]}}},
 "Outputs":{"O":{"Value":{"Fn::GetAtt":["Vpc","VpcId"]}}}}`
-	a, err := Parse(body)
+	a, err := Parse(body, testCatalog{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Parse(same)
+	b, err := Parse(same, testCatalog{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(b, a); diff != "" {
 		t.Errorf("YAML is not as JSON (-json +yaml):\n%s", diff)
-	}
-}
-
-func TestDurations(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]time.Duration{
-		"": time.Second, "PT5M": 5 * time.Minute, "PT1H30M": 90 * time.Minute, "PT0S": 0, "P1DT1S": 24*time.Hour + time.Second,
-		"PT": -1, "P": -1, "5m": -1, "PT5X": -1,
-	} {
-		got, err := parseISODuration(in, time.Second)
-		if err != nil {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%q is %v, want %v", in, got, want)
-		}
-	}
-}
-
-func TestConform(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ kind, in, want, wrong string }{
-		{"AWS::EC2::Volume", `{"AvailabilityZone":"a","Size":"8","Encrypted":"true"}`, `{"AvailabilityZone":"a","Encrypted":true,"Size":8}`, ""},
-		{"AWS::EC2::Volume", `{"Size":[]}`, `{"Size":[]}`, "#/Size: expected type: Number, found: JSONArray"},
-		{"AWS::EC2::VPC", `{"CidrBlock":"c","VpcId":"v"}`, `{"CidrBlock":"c","VpcId":"v"}`, "encountered read-only property [VpcId]"},
-		{"AWS::EC2::SecurityGroup", `{"GroupDescription":"d","SecurityGroupIngress":[{"Proto":"tcp"}]}`, "", "#/SecurityGroupIngress/0: extraneous key [Proto] is not permitted"},
-		{
-			"AWS::EC2::LaunchTemplate", `{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":"8"}}]}}`,
-			`{"LaunchTemplateData":{"BlockDeviceMappings":[{"DeviceName":"/dev/xvda","Ebs":{"VolumeSize":8}}]}}`, "",
-		},
-	} {
-		var in object
-		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
-			t.Fatal(err)
-		}
-		out, wrong := coerceProperties(c.kind, in)
-		b, err := json.Marshal(out)
-		if err != nil || c.want != "" && string(b) != c.want {
-			t.Errorf("%s %s is %s, want %s", c.kind, c.in, b, c.want)
-		}
-		if all := strings.Join(wrong, "; "); (all == "") != (c.wrong == "") || !strings.Contains(all, c.wrong) {
-			t.Errorf("%s %s: %q, want %q", c.kind, c.in, all, c.wrong)
-		}
 	}
 }
 
@@ -283,23 +252,21 @@ func FuzzParse(f *testing.F) {
 	f.Add("Resources:\n  A: {Type: AWS::EC2::VPC, Properties: &p {CidrBlock: !Join [\"\", [a, !Ref AWS::Region]]}}\n")
 	f.Add("Resources: {A: &a {Type: AWS::EC2::VPC, Metadata: *a}}")
 	f.Fuzz(func(t *testing.T, body string) {
-		tpl, err := Parse(body)
+		tpl, err := Parse(body, testCatalog{})
 		if err != nil {
 			return
 		}
 		s := labScope(t)
-		s.template, s.parameters = tpl, map[string]parameterValue{}
+		s.Template, s.Parameters = tpl, map[string]ParameterValue{}
 		for _, r := range tpl.Resources {
-			v, err := s.eval(r.Properties)
+			v, err := s.Eval(r.Properties)
 			if err != nil {
 				continue
 			}
-			if m, ok := v.(object); ok {
-				coerceProperties(r.Type, m)
-			}
+			CanonicalText(v)
 		}
 		for name := range tpl.Conditions {
-			_, _ = s.evalCondition(name) // it may be refused
+			_, _ = s.EvalCondition(name) // it may be refused
 		}
 	})
 }
@@ -316,14 +283,70 @@ func FuzzEval(f *testing.F) {
 			return
 		}
 		s := labScope(t)
-		once, err := s.eval(v)
+		once, err := s.Eval(v)
 		if err != nil {
 			return
 		}
-		findReferences(v)
-		again, err := s.eval(v)
-		if err != nil || canonicalText(once) != canonicalText(again) {
-			t.Errorf("%s is %s, then %s (%v)", text, canonicalText(once), canonicalText(again), err)
+		FindReferences(v)
+		again, err := s.Eval(v)
+		if err != nil || CanonicalText(once) != CanonicalText(again) {
+			t.Errorf("%s is %s, then %s (%v)", text, CanonicalText(once), CanonicalText(again), err)
+		}
+	})
+}
+
+// A document reads the same in YAML as in JSON, because every JSON document is a YAML document.
+func FuzzYAML(f *testing.F) {
+	f.Add(`{"a":{"Ref":"b"},"c":[1,true,null,"x"]}`)
+	f.Add(`{"a":"${x}","b":"2010-09-09","c":"1e3","d":-1.5}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		fromJSON, err := decodeTemplate(text)
+		if err != nil || !strings.HasPrefix(strings.TrimSpace(text), "{") {
+			return
+		}
+
+		plain, err := json.Marshal(fromJSON) // without what YAML does not allow, such as tabs and repeated keys
+		if err != nil {
+			return
+		}
+
+		fromYAML, err := decodeYAML(string(plain))
+		if err != nil {
+			return // nested too deeply, or a control character
+		}
+
+		if CanonicalText(fromYAML) != CanonicalText(fromJSON) {
+			t.Errorf("%s is %s in YAML and %s in JSON", plain, CanonicalText(fromYAML), CanonicalText(fromJSON))
+		}
+	})
+}
+
+// Fn::Sub finds the same names when it collects references as when it evaluates them.
+func FuzzSub(f *testing.F) {
+	f.Add("${Vpc}-${!literal}-${Vpc.CidrBlock}-${AWS::Region}")
+	f.Add("$${${}{${a.b.c}")
+	f.Fuzz(func(t *testing.T, format string) {
+		asked := map[string]bool{}
+		s := labScope(t)
+		s.Pseudo = nil
+		s.Template = &Template{}
+		s.ResolveResource = func(name string) (any, error) { asked[name] = true; return "x", nil }
+		s.ResolveAttribute = func(name, attribute string) (any, error) {
+			asked[name+"."+attribute] = true
+			return "x", nil
+		}
+
+		if _, err := s.Eval(Object{"Fn::Sub": format}); err != nil {
+			return
+		}
+
+		found := map[string]bool{}
+		for _, r := range FindReferences(Object{"Fn::Sub": format}) {
+			found[r.String()] = true
+		}
+
+		if diff := cmp.Diff(asked, found); diff != "" {
+			t.Errorf("%q: -evaluated +found\n%s", format, diff)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package template
 
 import (
 	"encoding/json"
@@ -14,14 +14,14 @@ import (
 const maxYAMLNodes = 200000
 
 // decodeYAML reads a template in YAML. Short forms such as !Ref become the functions that they stand for.
-func decodeYAML(body string) (object, error) {
+func decodeYAML(body string) (Object, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(body), &doc); err != nil {
-		return nil, formatError("YAML not well-formed. (%v)", err)
+		return nil, FormatError("YAML not well-formed. (%v)", err)
 	}
 
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return nil, formatError("unsupported structure.")
+		return nil, FormatError("unsupported structure.")
 	}
 
 	r := yamlReader{nodesLeft: maxYAMLNodes}
@@ -30,9 +30,9 @@ func decodeYAML(body string) (object, error) {
 		return nil, err
 	}
 
-	m, ok := v.(object)
+	m, ok := v.(Object)
 	if !ok {
-		return nil, formatError("unsupported structure.")
+		return nil, FormatError("unsupported structure.")
 	}
 
 	return m, nil
@@ -42,7 +42,7 @@ type yamlReader struct{ nodesLeft int }
 
 func (r *yamlReader) readValue(n *yaml.Node, depth int) (any, error) {
 	if r.nodesLeft--; r.nodesLeft < 0 || depth > 100 {
-		return nil, formatError("YAML not well-formed. (too large or nested too deeply)")
+		return nil, FormatError("YAML not well-formed. (too large or nested too deeply)")
 	}
 
 	v, err := r.readUntagged(n, depth)
@@ -74,11 +74,11 @@ func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 		return out, nil
 
 	case yaml.MappingNode:
-		out := object{}
+		out := Object{}
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
 			if _, twice := out[key.Value]; twice || key.Kind != yaml.ScalarNode {
-				return nil, formatError(
+				return nil, FormatError(
 					"YAML not well-formed. (line %d: the key %q is given twice or is no text)",
 					key.Line,
 					key.Value,
@@ -96,7 +96,7 @@ func (r *yamlReader) readUntagged(n *yaml.Node, depth int) (any, error) {
 		return out, nil
 
 	default:
-		return nil, formatError("YAML not well-formed. (line %d)", n.Line)
+		return nil, FormatError("YAML not well-formed. (line %d)", n.Line)
 	}
 }
 
@@ -121,7 +121,7 @@ func expandShortForm(tag string, v any) (any, error) {
 	name := strings.TrimPrefix(tag, "!")
 	switch {
 	case name == "Ref" || name == "Condition":
-		return object{name: v}, nil
+		return Object{name: v}, nil
 	case name == "GetAtt":
 		if s, ok := v.(string); ok {
 			resource, attribute, _ := strings.Cut(s, ".")
@@ -129,8 +129,8 @@ func expandShortForm(tag string, v any) (any, error) {
 		}
 
 	case !slices.Contains(functionNames(), "Fn::"+name):
-		return nil, formatError("YAML not well-formed. (the tag %s is not known)", tag)
+		return nil, FormatError("YAML not well-formed. (the tag %s is not known)", tag)
 	}
 
-	return object{"Fn::" + name: v}, nil
+	return Object{"Fn::" + name: v}, nil
 }

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+// Package template implements the language of CloudFormation templates: it reads JSON and YAML, checks a template,
+// evaluates its intrinsic functions and finds the references between its resources. It is pure: it knows no stack, no
+// clock and no service. The caller passes the catalog of resource types to [Parse], and functions that return the values of
+// resources to [Scope].
+package template
 
 import (
 	"bytes"
@@ -12,73 +16,73 @@ import (
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
-	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Limits of a template, in bytes and numbers (CloudFormation's quotas).
+// Limits of a template, which are CloudFormation's quotas.
 const (
-	maxInlineTemplate = 51200   // given in the request
-	maxS3Template     = 1 << 20 // read from S3
-	maxResources      = 500
-	maxOutputs        = 200
-	maxParameters     = 200
+	maxResources  = 500
+	maxOutputs    = 200
+	maxParameters = 200
 )
 
-// object is a JSON object.
-type object = map[string]any
+// Object is a JSON object.
+type Object = map[string]any
 
 // Template is a template that has been read. Its values still hold intrinsic functions.
 type Template struct {
 	Description string
 	Metadata    any
-	Parameters  map[string]parameterSpec
-	Mappings    map[string]map[string]object
-	Conditions  object
-	Resources   map[string]resourceSpec
-	Outputs     map[string]outputSpec
+	Parameters  map[string]ParameterSpec
+	Mappings    map[string]map[string]Object
+	Conditions  Object
+	Resources   map[string]ResourceSpec
+	Outputs     map[string]OutputSpec
 }
 
-// resourceSpec is a resource as a template describes it.
-type resourceSpec struct {
+// ResourceSpec is a resource as a template describes it.
+type ResourceSpec struct {
 	Type                string
-	Properties          object
+	Properties          Object
 	Metadata            any
 	DependsOn           []string
 	Condition           string
 	DeletionPolicy      string
 	UpdateReplacePolicy string
-	CreationPolicy      object
-	UpdatePolicy        object
+	CreationPolicy      Object
+	UpdatePolicy        Object
 }
 
-type outputSpec struct {
+type OutputSpec struct {
 	Description string
 	Value       any
 	Export      any // its name; nil exports nothing
 	Condition   string
 }
 
-func validationError(format string, args ...any) error {
-	return wire.Errorf("ValidationError", format, args...)
+// Catalog lists the resource types that a template may use.
+type Catalog interface {
+	// HasType reports whether the region has a resource type, such as AWS::EC2::VPC.
+	HasType(typeName string) bool
+	// HasAttribute reports whether Fn::GetAtt can return an attribute of a type.
+	HasAttribute(typeName, attribute string) bool
+	// SupportsSnapshot reports whether a resource of the type may have the deletion policy Snapshot.
+	SupportsSnapshot(typeName string) bool
 }
 
-func formatError(format string, args ...any) error {
-	return validationError("Template format error: "+format, args...)
-}
-
-// Parse reads a template in JSON or YAML and checks what can be checked without parameters.
-func Parse(body string) (*Template, error) {
+// Parse reads a template in JSON or YAML and checks everything that does not depend on the values of its parameters. An
+// error is a *wire.Error with the code ValidationError.
+func Parse(body string, types Catalog) (*Template, error) {
 	doc, err := decodeTemplate(body)
 	if err != nil {
 		return nil, err
 	}
 
 	t := &Template{
-		Parameters: map[string]parameterSpec{},
-		Mappings:   map[string]map[string]object{},
-		Conditions: object{},
-		Resources:  map[string]resourceSpec{},
-		Outputs:    map[string]outputSpec{},
+		Parameters: map[string]ParameterSpec{},
+		Mappings:   map[string]map[string]Object{},
+		Conditions: Object{},
+		Resources:  map[string]ResourceSpec{},
+		Outputs:    map[string]OutputSpec{},
 	}
 
 	var unknown []string
@@ -96,18 +100,18 @@ func Parse(body string) (*Template, error) {
 	}
 
 	if len(unknown) > 0 {
-		return nil, formatError("Invalid template property or properties [%s]", strings.Join(unknown, ", "))
+		return nil, FormatError("Invalid template property or properties [%s]", strings.Join(unknown, ", "))
 	}
 
 	if len(t.Resources) == 0 {
-		return nil, formatError("At least one Resources member must be defined.")
+		return nil, FormatError("At least one Resources member must be defined.")
 	}
 
-	return t, t.validate()
+	return t, t.validate(types)
 }
 
 // decodeTemplate reads JSON, or YAML where the text does not begin like JSON.
-func decodeTemplate(body string) (object, error) {
+func decodeTemplate(body string) (Object, error) {
 	if !strings.HasPrefix(strings.TrimSpace(body), "{") {
 		return decodeYAML(body)
 	}
@@ -116,16 +120,16 @@ func decodeTemplate(body string) (object, error) {
 	d.UseNumber()
 	var doc any
 	if err := d.Decode(&doc); err != nil {
-		return nil, formatError("JSON not well-formed. (%v)", err)
+		return nil, FormatError("JSON not well-formed. (%v)", err)
 	}
 
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, formatError("JSON not well-formed. (text after the document)")
+		return nil, FormatError("JSON not well-formed. (text after the document)")
 	}
 
-	m, ok := doc.(object)
+	m, ok := doc.(Object)
 	if !ok {
-		return nil, formatError("unsupported structure.")
+		return nil, FormatError("unsupported structure.")
 	}
 
 	return m, nil
@@ -136,7 +140,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 	return map[string]func(any) error{
 		"AWSTemplateFormatVersion": func(v any) error {
 			if v != "2010-09-09" {
-				return formatError("[/AWSTemplateFormatVersion] unsupported value %v", v)
+				return FormatError("[/AWSTemplateFormatVersion] unsupported value %v", v)
 			}
 
 			return nil
@@ -144,7 +148,7 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 		"Description": func(v any) (err error) {
 			t.Description, err = requireString("/Description", v)
 			if len(t.Description) > 1024 {
-				return formatError("'Description' length is greater than 1024.")
+				return FormatError("'Description' length is greater than 1024.")
 			}
 
 			return err
@@ -161,21 +165,21 @@ func (t *Template) sectionReaders() map[string]func(any) error {
 		},
 		"Resources": func(v any) error { return forEachMember("Resources", v, t.readResource) },
 		"Outputs":   func(v any) error { return forEachMember("Outputs", v, t.readOutput) },
-		"Rules":     func(any) error { return formatError("this region does not evaluate Rules") },
-		"Transform": func(any) error { return formatError("this region knows no macros, so no Transform") },
+		"Rules":     func(any) error { return FormatError("this region does not evaluate Rules") },
+		"Transform": func(any) error { return FormatError("this region knows no macros, so no Transform") },
 	}
 }
 
 // forEachMember calls read for every member of a section.
 func forEachMember(section string, v any, read func(name string, v any) error) error {
-	m, ok := v.(object)
+	m, ok := v.(Object)
 	if !ok {
-		return formatError("[/%s] every %s member must be an object", section, section)
+		return FormatError("[/%s] every %s member must be an object", section, section)
 	}
 
 	for _, name := range sdkshape.SortedKeys(m) {
 		if section != "Conditions" && !isAlphanumeric(name) {
-			return formatError("%s name %s is non alphanumeric.", strings.TrimSuffix(section, "s"), name)
+			return FormatError("%s name %s is non alphanumeric.", strings.TrimSuffix(section, "s"), name)
 		}
 
 		if err := read(name, m[name]); err != nil {
@@ -193,25 +197,25 @@ func isAlphanumeric(name string) bool {
 }
 
 func requireString(at string, v any) (string, error) {
-	s, ok := scalarText(v)
+	s, ok := ScalarText(v)
 	if !ok {
-		return "", formatError("[%s] must be a string", at)
+		return "", FormatError("[%s] must be a string", at)
 	}
 
 	return s, nil
 }
 
 func (t *Template) readMapping(name string, v any) error {
-	t.Mappings[name] = map[string]object{}
-	top, ok := v.(object)
+	t.Mappings[name] = map[string]Object{}
+	top, ok := v.(Object)
 	if !ok {
-		return formatError("Every Mappings member %s must be a map", name)
+		return FormatError("Every Mappings member %s must be a map", name)
 	}
 
 	for key, second := range top {
-		m, ok := second.(object)
+		m, ok := second.(Object)
 		if !ok {
-			return formatError("Every Mappings attribute must be a String or a List: %s.%s", name, key)
+			return FormatError("Every Mappings attribute must be a String or a List: %s.%s", name, key)
 		}
 
 		t.Mappings[name][key] = m
@@ -221,27 +225,27 @@ func (t *Template) readMapping(name string, v any) error {
 }
 
 func (t *Template) readOutput(name string, v any) error {
-	m, ok := v.(object)
+	m, ok := v.(Object)
 	if !ok {
-		return formatError("Every Outputs member must contain a Value object")
+		return FormatError("Every Outputs member must contain a Value object")
 	}
 
-	o := outputSpec{Value: m["Value"]}
+	o := OutputSpec{Value: m["Value"]}
 	if o.Value == nil {
-		return formatError("Every Outputs member must contain a Value object")
+		return FormatError("Every Outputs member must contain a Value object")
 	}
 
-	o.Description, _ = scalarText(m["Description"])
-	o.Condition, _ = scalarText(m["Condition"])
-	if e, ok := m["Export"].(object); ok {
+	o.Description, _ = ScalarText(m["Description"])
+	o.Condition, _ = ScalarText(m["Condition"])
+	if e, ok := m["Export"].(Object); ok {
 		if o.Export = e["Name"]; o.Export == nil {
-			return formatError("Output %s: Export needs a Name", name)
+			return FormatError("Output %s: Export needs a Name", name)
 		}
 	}
 
 	for k := range m {
 		if !slices.Contains([]string{"Value", "Description", "Condition", "Export"}, k) {
-			return formatError("Output %s has an unknown member %s", name, k)
+			return FormatError("Output %s has an unknown member %s", name, k)
 		}
 	}
 
@@ -260,12 +264,12 @@ func allowedPolicies(attribute string) []string {
 }
 
 func (t *Template) readResource(name string, v any) error {
-	m, ok := v.(object)
+	m, ok := v.(Object)
 	if !ok {
-		return formatError("[/Resources/%s] resource definition is malformed", name)
+		return FormatError("[/Resources/%s] resource definition is malformed", name)
 	}
 
-	var r resourceSpec
+	var r ResourceSpec
 	var err error
 
 	for _, k := range sdkshape.SortedKeys(m) {
@@ -275,11 +279,11 @@ func (t *Template) readResource(name string, v any) error {
 	}
 
 	if r.Type == "" {
-		return formatError("[/Resources/%s] Every Resources object must contain a Type member.", name)
+		return FormatError("[/Resources/%s] Every Resources object must contain a Type member.", name)
 	}
 
 	if r.Properties == nil {
-		r.Properties = object{}
+		r.Properties = Object{}
 	}
 
 	t.Resources[name] = r
@@ -288,7 +292,7 @@ func (t *Template) readResource(name string, v any) error {
 }
 
 // readAttribute takes one attribute of a resource.
-func (r *resourceSpec) readAttribute(name, attribute string, v any) (err error) {
+func (r *ResourceSpec) readAttribute(name, attribute string, v any) (err error) {
 	at := fmt.Sprintf("/Resources/%s/%s", name, attribute)
 	switch attribute {
 	case "Type":
@@ -298,7 +302,7 @@ func (r *resourceSpec) readAttribute(name, attribute string, v any) (err error) 
 	case "DeletionPolicy", "UpdateReplacePolicy":
 		var p string
 		if p, err = requireString(at, v); err == nil && !slices.Contains(allowedPolicies(attribute), p) {
-			err = formatError("Unrecognized %s %s for resource %s", attribute, p, name)
+			err = FormatError("Unrecognized %s %s for resource %s", attribute, p, name)
 		}
 
 		if attribute == "DeletionPolicy" {
@@ -312,15 +316,15 @@ func (r *resourceSpec) readAttribute(name, attribute string, v any) (err error) 
 	case "Metadata":
 		r.Metadata = v
 	case "Properties", "CreationPolicy", "UpdatePolicy":
-		m, ok := v.(object)
+		m, ok := v.(Object)
 		if !ok {
-			return formatError("[%s] must be an object", at)
+			return FormatError("[%s] must be an object", at)
 		}
 
-		*map[string]*object{"Properties": &r.Properties, "CreationPolicy": &r.CreationPolicy, "UpdatePolicy": &r.UpdatePolicy}[attribute] = m
+		*map[string]*Object{"Properties": &r.Properties, "CreationPolicy": &r.CreationPolicy, "UpdatePolicy": &r.UpdatePolicy}[attribute] = m
 
 	default:
-		return validationError("Invalid template resource property '%s'", attribute)
+		return ValidationError("Invalid template resource property '%s'", attribute)
 	}
 
 	return err
@@ -333,7 +337,7 @@ func requireStrings(at string, v any) ([]string, error) {
 
 	list, ok := v.([]any)
 	if !ok {
-		return nil, formatError("[%s] must be a string or a list of strings", at)
+		return nil, FormatError("[%s] must be a string or a list of strings", at)
 	}
 
 	var out []string
@@ -341,28 +345,11 @@ func requireStrings(at string, v any) ([]string, error) {
 	for _, e := range list {
 		s, ok := e.(string)
 		if !ok {
-			return nil, formatError("[%s] must be a string or a list of strings", at)
+			return nil, FormatError("[%s] must be a string or a list of strings", at)
 		}
 
 		out = append(out, s)
 	}
 
 	return out, nil
-}
-
-// scalarText is a scalar as CloudFormation writes it; false for anything else.
-func scalarText(v any) (string, bool) {
-	switch v := v.(type) {
-	case string:
-		return v, true
-	case bool:
-		return map[bool]string{true: "true", false: "false"}[v], true
-	case json.Number:
-		return v.String(), true
-	case float64, int64, int:
-		b, err := json.Marshal(v)
-		return string(b), err == nil
-	}
-
-	return "", false
 }

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+)
+
+// Scope is what a template's functions are evaluated with.
+type Scope struct {
+	Template         *Template
+	Parameters       map[string]ParameterValue
+	Pseudo           map[string]any
+	Zones            []string
+	Conditions       map[string]bool
+	ResolveResource  func(logical string) (any, error)
+	ResolveAttribute func(logical, name string) (any, error)
+	ResolveExport    func(name string) (any, error)
+}
+
+type intrinsicFunc func(s Scope, arg any) (any, error)
+
+// intrinsicFunctions are the intrinsic functions but Ref and Condition.
+func intrinsicFunctions() map[string]intrinsicFunc {
+	return map[string]intrinsicFunc{
+		"Fn::GetAtt": Scope.fnGetAtt, "Fn::Sub": Scope.fnSub, "Fn::Join": Scope.fnJoin, "Fn::Select": Scope.fnSelect,
+		"Fn::Split": Scope.fnSplit, "Fn::If": Scope.fnIf, "Fn::Equals": Scope.fnEquals, "Fn::And": Scope.fnAnd, "Fn::Or": Scope.fnOr,
+		"Fn::Not": Scope.fnNot, "Fn::FindInMap": Scope.fnFindInMap, "Fn::Base64": Scope.fnBase64, "Fn::GetAZs": Scope.fnGetAZs,
+		"Fn::ImportValue": Scope.fnImportValue, "Fn::Cidr": Scope.fnCidr,
+	}
+}
+
+func functionNames() []string { return sdkshape.SortedKeys(intrinsicFunctions()) }
+
+// call tells whether an object is a function: its name and its argument.
+func asIntrinsic(m Object) (name string, arg any, ok bool) {
+	if len(m) != 1 {
+		return "", nil, false
+	}
+
+	for k, v := range m {
+		if k == "Ref" || k == "Condition" || strings.HasPrefix(k, "Fn::") {
+			return k, v, true
+		}
+	}
+
+	return "", nil, false
+}
+
+// Eval replaces every function in v by its value.
+func (s Scope) Eval(v any) (any, error) {
+	switch v := v.(type) {
+	case Object:
+		if name, arg, ok := asIntrinsic(v); ok && (name != "Condition" || isString(arg)) {
+			return s.applyFunction(name, arg)
+		}
+
+		return s.evalObject(v)
+
+	case []any:
+		out := make([]any, 0, len(v))
+		for _, e := range v {
+			x, err := s.Eval(e)
+			if err != nil {
+				return nil, err
+			}
+
+			if _, gone := x.(NoValue); !gone {
+				out = append(out, x)
+			}
+		}
+
+		return out, nil
+	}
+
+	return v, nil
+}
+
+func isString(v any) bool {
+	_, ok := v.(string)
+	return ok
+}
+
+func (s Scope) evalObject(m Object) (any, error) {
+	out := make(Object, len(m))
+	for _, k := range sdkshape.SortedKeys(m) {
+		x, err := s.Eval(m[k])
+		if err != nil {
+			return nil, err
+		}
+
+		if _, gone := x.(NoValue); !gone {
+			out[k] = x
+		}
+	}
+
+	return out, nil
+}
+
+func (s Scope) applyFunction(name string, arg any) (any, error) {
+	switch name {
+	case "Ref":
+		id, ok := arg.(string)
+		if !ok {
+			return nil, FormatError("every Ref object must have a single String value.")
+		}
+
+		return s.resolveRef(id)
+
+	case "Condition":
+		id, _ := arg.(string)
+		return s.EvalCondition(id)
+	}
+
+	f := intrinsicFunctions()[name]
+	if f == nil {
+		return nil, TemplateError("the function %s is not known", name)
+	}
+
+	return f(s, arg)
+}
+
+// resolveRef gives what a name stands for: a pseudo parameter, a parameter or a resource.
+func (s Scope) resolveRef(name string) (any, error) {
+	if v, ok := s.Pseudo[name]; ok {
+		return v, nil
+	}
+
+	if p, ok := s.Template.Parameters[name]; ok {
+		return p.refValue(s.Parameters[name]), nil
+	}
+
+	if s.ResolveResource == nil {
+		return nil, FormatError(
+			"Unresolved dependencies [%s]. Cannot reference resources in the Conditions block of the template",
+			name,
+		)
+	}
+
+	return s.ResolveResource(name)
+}
+
+// EvalCondition evaluates a named condition.
+func (s Scope) EvalCondition(name string) (bool, error) {
+	if v, ok := s.Conditions[name]; ok {
+		return v, nil
+	}
+
+	c, ok := s.Template.Conditions[name]
+	if !ok {
+		return false, FormatError("Unresolved condition dependency %s in the template", name)
+	}
+
+	if s.Conditions == nil {
+		s.Conditions = map[string]bool{}
+	}
+
+	v, err := s.evalBool(c)
+	if err == nil {
+		s.Conditions[name] = v
+	}
+
+	return v, err
+}
+
+// evalBool evaluates what must be a condition.
+func (s Scope) evalBool(v any) (bool, error) {
+	x, err := s.Eval(v)
+	if err != nil {
+		return false, err
+	}
+
+	switch t, _ := ScalarText(x); t {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+
+	return false, TemplateError(
+		"every condition must be one of Fn::Equals, Fn::And, Fn::Or, Fn::Not and Condition",
+	)
+}
+
+func (s Scope) fnGetAtt(arg any) (any, error) {
+	logical, name, err := s.parseGetAtt(arg)
+	if err != nil {
+		return nil, err
+	}
+
+	if s.ResolveAttribute == nil {
+		return nil, TemplateError("Fn::GetAtt cannot be used here")
+	}
+
+	return s.ResolveAttribute(logical, name)
+}
+
+// parseGetAtt reads the argument of Fn::GetAtt.
+func (s Scope) parseGetAtt(arg any) (logical, name string, err error) {
+	if one, ok := arg.(string); ok {
+		logical, name, _ = strings.Cut(one, ".")
+		return logical, name, nil
+	}
+
+	list, _ := arg.([]any)
+	if len(list) == 2 {
+		logical, _ = list[0].(string)
+		if m, ok := list[1].(Object); ok { // the attribute's name may be a Ref to a parameter
+			v, err := s.Eval(m)
+			if err != nil {
+				return "", "", err
+			}
+
+			name, _ = ScalarText(v)
+		} else {
+			name, _ = ScalarText(list[1])
+		}
+	}
+
+	if logical == "" || name == "" {
+		return "", "", TemplateError(
+			"every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource attribute",
+		)
+	}
+
+	return logical, name, nil
+}
+
+func (s Scope) fnSelect(arg any) (any, error) {
+	v, err := s.Eval(arg)
+	if err != nil {
+		return nil, err
+	}
+
+	list, _ := v.([]any)
+	if len(list) != 2 {
+		return nil, TemplateError(
+			"Fn::Select requires a list argument with two elements: an integer index and a list",
+		)
+	}
+
+	if IsUnknown(list[1]) {
+		return UnknownValue{}, nil
+	}
+
+	n, _ := ScalarText(list[0])
+	i, bad := strconv.Atoi(n)
+	from, ok := list[1].([]any)
+	if bad != nil || !ok {
+		return nil, TemplateError(
+			"Fn::Select requires a list argument with two elements: an integer index and a list",
+		)
+	}
+
+	if i < 0 || i >= len(from) {
+		return nil, TemplateError("Fn::Select cannot select nonexistent value at index %d", i)
+	}
+
+	return from[i], nil
+}
+
+func (s Scope) fnSplit(arg any) (any, error) {
+	v, err := s.Eval(arg)
+	if err != nil {
+		return nil, err
+	}
+
+	list, _ := v.([]any)
+	if len(list) == 2 && IsUnknown(list[1]) {
+		return UnknownValue{}, nil
+	}
+
+	if len(list) != 2 || !isString(list[0]) || !isString(list[1]) || list[0] == "" {
+		return nil, TemplateError(
+			"every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string to be split or a function that returns a string to be split.",
+		)
+	}
+
+	out := []any{}
+	for part := range strings.SplitSeq(list[1].(string), list[0].(string)) { //nolint:errcheck // isString said so
+		out = append(out, part)
+	}
+
+	return out, nil
+}
+
+func (s Scope) fnIf(arg any) (any, error) {
+	list, _ := arg.([]any)
+	if len(list) != 3 || !isString(list[0]) {
+		return nil, TemplateError("Fn::If requires a list argument with three elements")
+	}
+
+	yes, err := s.EvalCondition(list[0].(string)) //nolint:errcheck // isString said so
+	if err != nil {
+		return nil, err
+	}
+
+	if yes {
+		return s.Eval(list[1])
+	}
+
+	return s.Eval(list[2])
+}
+
+func (s Scope) fnEquals(arg any) (any, error) {
+	v, err := s.Eval(arg)
+	if err != nil {
+		return nil, err
+	}
+
+	list, _ := v.([]any)
+	if len(list) != 2 {
+		return nil, TemplateError("Fn::Equals requires a list argument with two elements.")
+	}
+
+	return CanonicalText(list[0]) == CanonicalText(list[1]), nil
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+)
+
+// UnknownValue stands for a value that only the execution of a change set will tell.
+type UnknownValue struct{}
+
+// NoValue is what Ref AWS::NoValue gives: the property is left out.
+type NoValue struct{}
+
+func IsUnknown(v any) bool {
+	_, ok := v.(UnknownValue)
+	return ok
+}
+
+// HasUnknown tells whether a value depends on what is not known.
+func HasUnknown(v any) bool {
+	switch v := v.(type) {
+	case UnknownValue:
+		return true
+	case Object:
+		for _, e := range v {
+			if HasUnknown(e) {
+				return true
+			}
+		}
+
+	case []any:
+		return slices.ContainsFunc(v, HasUnknown)
+	}
+
+	return false
+}
+
+// ScalarText is a scalar as CloudFormation writes it; false for anything else.
+func ScalarText(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case bool:
+		return map[bool]string{true: "true", false: "false"}[v], true
+	case json.Number:
+		return v.String(), true
+	case float64, int64, int:
+		b, err := json.Marshal(v)
+		return string(b), err == nil
+	}
+
+	return "", false
+}
+
+// CanonicalText is a value as text: equal values have equal texts, and a number equals the string that writes it.
+func CanonicalText(v any) string {
+	if t, ok := ScalarText(v); ok {
+		return strconv.Quote(t)
+	}
+
+	switch v := v.(type) {
+	case Object:
+		var b strings.Builder
+		for _, k := range sdkshape.SortedKeys(v) {
+			fmt.Fprintf(&b, "%q:%s,", k, CanonicalText(v[k]))
+		}
+
+		return "{" + b.String() + "}"
+
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = CanonicalText(e)
+		}
+
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+
+	return string(b)
+}
+
+// ValueAt follows a path of members, and of numbers of list items, into an answer.
+func ValueAt(v any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			m, _ := v.(Object)
+			v = m[step]
+		case int:
+			list, _ := v.([]any)
+			if step >= len(list) {
+				return nil
+			}
+
+			v = list[step]
+		}
+	}
+
+	return v
+}
+
+// ListAt is the list at a path; nil if there is none.
+func ListAt(v any, path ...any) []any {
+	list, _ := ValueAt(v, path...).([]any)
+	return list
+}
+
+// StringAt is the text at a path; empty if there is none.
+func StringAt(v any, path ...any) string {
+	t, _ := ScalarText(ValueAt(v, path...))
+	return t
+}
