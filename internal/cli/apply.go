@@ -24,15 +24,15 @@ func newApplyCommand(a *app) *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:   "apply [NAME | FILE]",
-		Short: "Make AWS what a cluster's manifests say",
-		Long: `Show the plan, publish what machines read, then make, change and remove resources, as many at a time as their order
-allows. A failure stops only what depends on it. Running it again resumes a run that failed or was killed: what exists is
-found by its tags.
+		Short: "Apply a cluster's manifests to AWS",
+		Long: `Show the plan, publish what machines read, then create, change and delete resources, as many in parallel as their
+dependencies allow. A failure stops only the steps that depend on it. After a failure or a kill, rerun the command to
+resume: existing resources are found by their tags.
 
-Given a FILE that 'slipway plan --out' wrote, it does exactly what that plan says, or refuses if anything has changed since.
-An argument with a dot or a slash in it is a file; write ./NAME for one without.
+With a FILE from 'slipway plan --out', apply exactly that plan, or fail if any of its inputs has changed since. An argument
+with a dot or a slash is a file; write ./NAME for a file without either.
 
-Machines that run already keep their launch template's version until they are replaced.` + exitStatusHelp(),
+Running machines keep the version of their launch template until they are replaced.` + exitStatusHelp(),
 		Example: "  slipway apply demo --yes\n  slipway apply demo.plan --yes",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -15,7 +15,7 @@ import (
 func newAssetsCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"assets",
-		"Build what machines download from source",
+		"Build the files that machines download, from source",
 		groupLocal,
 		newAssetsBuildCommand(a),
 	)
@@ -27,9 +27,9 @@ func newAssetsBuildCommand(a *app) *cobra.Command {
 		Use:   "build",
 		Short: "Build Kubernetes, etcd, containerd and the images of the core add-ons",
 		Long: `Build everything that machines download, from source with the Go toolchain: Kubernetes, etcd, containerd, runc, the
-CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are laid out under the
-paths of upstream with a catalogue of their own hashes, which SLIPWAY_ASSETS names; 'slipway region env' sets it.
-Needs Go, gcc and the source folder of the slipway repository.` + exitStatusHelp(),
+CNI plugins, flannel, CoreDNS and their container images. Results are cached by content. They are stored under upstream's
+paths, with a catalogue of their hashes for SLIPWAY_ASSETS; 'slipway region env' sets it. Needs Go, gcc and a checkout of
+the slipway repository.` + exitStatusHelp(),
 		Example: "  slipway assets build\n  slipway assets build --source ~/src/slipway/assets",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,10 +63,10 @@ Needs Go, gcc and the source folder of the slipway repository.` + exitStatusHelp
 		&source,
 		"source",
 		"assets",
-		"folder of the nested modules, in a checkout of slipway",
+		"directory of the nested modules, in a checkout of slipway",
 	)
 
-	cmd.Flags().StringVar(&out, "out", "", "folder to fill (default: assets in the cache folder)")
+	cmd.Flags().StringVar(&out, "out", "", "output directory (default: assets in the cache directory)")
 
 	return cmd
 }

@@ -18,13 +18,13 @@ func addCommands(a *app, root *cobra.Command) {
 		newDriftCommand(a),
 		newGroupCommand(
 			"delete",
-			"Destroy what is not needed any more",
+			"Delete a cluster",
 			groupCluster,
 			newDeleteClusterCommand(a),
 		),
 		newGroupCommand(
 			"validate",
-			"Check that a cluster is well",
+			"Check that a cluster is healthy",
 			groupCluster,
 			newValidateClusterCommand(a),
 		),

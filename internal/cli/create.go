@@ -36,7 +36,7 @@ func newCreateCommand(a *app) *cobra.Command {
 	var o createOptions
 	cmd := newGroupCommand(
 		"create",
-		"Write a new cluster into the state store",
+		"Create a cluster in the state store",
 		groupCluster,
 		newCreateClusterCommand(a),
 	)
@@ -67,7 +67,7 @@ func addCreateFlags(a *app, cmd *cobra.Command, o *createOptions) {
 		&o.dryRun,
 		"dry-run",
 		false,
-		"only print the complete, defaulted manifests; needs no state store",
+		"print the manifests with all defaults, write nothing; needs no state store",
 	)
 
 	addFormatFlag(cmd, &o.format, formatYAML, formatJSON)
@@ -83,7 +83,7 @@ func newCreateClusterCommand(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
-		Short: "Write a new cluster over some zones",
+		Short: "Create a cluster in the state store",
 		Long: createLong + `
 
 The cluster gets a public and a private subnet in each zone, a group of control-plane machines and one of workers. With
@@ -126,10 +126,10 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 		&n.KubernetesVersion,
 		"kubernetes-version",
 		"",
-		"version of Kubernetes (default "+manifest.DefaultKubernetesVersion+")",
+		"Kubernetes version (default "+manifest.DefaultKubernetesVersion+")",
 	)
 
-	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "range of the VPC (default 10.80.0.0/16)")
+	flags.StringVar(&n.NetworkCIDR, "network-cidr", "", "CIDR range of the VPC (default 10.80.0.0/16)")
 	flags.StringVar(
 		&n.APILoadBalancerType,
 		"api-loadbalancer-type",
@@ -142,7 +142,7 @@ The cluster gets a public and a private subnet in each zone, a group of control-
 		&n.ConfigStoreBase,
 		"config-base",
 		"",
-		"s3:// store that machines read (default: the state store)",
+		"s3:// store that machines read from (default: the state store)",
 	)
 
 	return cmd

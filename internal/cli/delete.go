@@ -23,21 +23,21 @@ func newDeleteClusterCommand(a *app) *cobra.Command {
 	var o clusterOptions
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
-		Short: "Destroy a cluster, its data and its state",
-		Long: `Show and destroy everything in AWS that bears the cluster's tag, then its objects in the machine store and in the
-state store. Machines are waited for: what they use goes after them. The etcd volumes go too, with all that the cluster
-holds; its KMS key is scheduled for deletion in 7 days.
+		Short: "Delete a cluster, its data and its state",
+		Long: `Show and delete all AWS resources with the cluster's tag, then the cluster's objects in the machine store and in the state
+store. Machines are deleted first, then the resources that they use. This includes the etcd volumes with all data of the
+cluster; the KMS key is scheduled for deletion in 7 days.
 
-What programs in the cluster made goes with it, shown as "leftover" with its maker: load balancers, target groups,
-security groups, interfaces and machines of its cloud controllers. Volumes of claims and their snapshots are data: they
-are kept and listed, unless --destroy-data is given.
+Resources that programs in the cluster created are deleted too, shown as "leftover" with their owner: load balancers,
+target groups, security groups, network interfaces and machines of cloud controllers. Volumes of claims and their snapshots
+are data: they are kept and listed, unless --destroy-data is given.
 
-What is to go is found in AWS, not in the manifests, so a cluster that was made in part, or whose state is lost, goes as
-well. Resources of other clusters are never touched. What is in the way is named with its id, kind and owner; all else
-goes on, and the command can be run again.
+Resources are found in AWS, not in the manifests, so this also deletes a cluster that was created partly or whose state is
+lost. It never touches resources of other clusters. A resource that blocks the deletion is printed with id, kind and owner;
+the other steps continue, and the command can be rerun.
 
-A cluster that CloudFormation made goes by its stack, and what that leaves goes after it. Its etcd volumes and their key
-outlive the stack, unless --destroy-data is given, and the cluster's state stays with them.
+A cluster in a CloudFormation stack is deleted with its stack, then what the stack leaves behind. The etcd volumes and their
+key, and the cluster's state, are kept unless --destroy-data is given.
 
 A cluster with spec.deletionProtection is not deleted.` + exitStatusHelp(),
 		Example: "  slipway delete cluster demo\n  slipway delete cluster demo --yes --destroy-data",
@@ -58,7 +58,7 @@ A cluster with spec.deletionProtection is not deleted.` + exitStatusHelp(),
 		&o.destroyData,
 		"destroy-data",
 		false,
-		"also destroy the volumes of claims and their snapshots; by CloudFormation, etcd's volumes and their key too",
+		"also delete volumes of claims and their snapshots; with CloudFormation also the etcd volumes and their key",
 	)
 
 	return cmd

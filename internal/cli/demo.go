@@ -32,11 +32,11 @@ const (
 func newDemoCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Make a highly available cluster in a region on this machine",
-		Long: `Build the assets (in a checkout of slipway), start the local region and make examples/ha.yaml in it: three
-control-plane machines and two workers over three zones, with real etcd and Kubernetes. Each step is one of slipway's
-own commands, printed as you would type it. The cluster is left running; 'slipway region destroy' removes it. Running
-it again takes up where it stopped.` + exitStatusHelp(),
+		Short: "Create a highly available cluster in a local region",
+		Long: `Build the assets (in a checkout of slipway), start the local region and create examples/ha.yaml in it: three
+control-plane machines and two workers over three zones, with real etcd and Kubernetes. Each step is a slipway command,
+printed as you would type it. The cluster keeps running; 'slipway region destroy' removes it. Rerun the command to resume
+after an interruption.` + exitStatusHelp(),
 		Example: "  slipway demo --yes",
 		GroupID: groupLocal,
 		Args:    cobra.NoArgs,

@@ -21,16 +21,16 @@ func newDiffCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff [NAME]",
 		Short: "Show what an edit of the manifests would change in AWS",
-		Long: `Show what applying the manifests of a file would change, field by field in the manifests and property by property in AWS,
-without writing them anywhere. As with 'slipway replace', a file may hold the cluster, some of its groups, or both. Without
--f it is about the manifests in the state store. Nothing is changed and nothing is locked, so it can run on every pull request.
+		Long: `Show what applying the manifests of a file would change: the fields of the manifests and the properties in AWS. Nothing is
+written. As with 'slipway replace', a file may contain the cluster, some of its groups, or both. Without -f, the manifests of
+the state store are used. The command changes and locks nothing, so it can run on every pull request.
 
-What would also change, but not for an edit, is marked as drift: somebody changed it in AWS since the last apply.
+Differences that are not from the edit are marked as drift: they were changed in AWS since the last apply.
 
 EXIT STATUS
-  0  nothing would change
-  1  it did not go well
-  2  something would change`,
+  0  no changes
+  1  error
+  2  changes`,
 		Example: "  slipway diff -f demo.yaml\n  slipway diff demo -o json | jq '.plan.summary'",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

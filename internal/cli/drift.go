@@ -22,21 +22,21 @@ func newDriftCommand(a *app) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "drift [NAME]",
-		Short: "Show what somebody else has changed in AWS",
-		Long: `Compare what exists in AWS with what the last 'slipway apply' made of it, and name each resource and property that is
-not as it was left, whose doing that is, and what is missing or was added. Edits of the manifests are no drift: see
-'slipway diff' for those. Nothing is changed and nothing is locked, so it can run at any time, as from cron.
+		Short: "Show changes in AWS since the last apply",
+		Long: `Compare AWS with the result of the last 'slipway apply', and print each resource and property that is different, missing
+or new, and who changed it. Edits of the manifests are not drift: use 'slipway diff' for those. The command changes and locks
+nothing, so it can run at any time, for example from cron.
 
-  changedBy  outside slipway           neither slipway nor a manifest did it
-             an unfinished apply       an apply that was killed or failed may have done it; run it again
-             unknown                    no apply is recorded; what exists was compared with the manifests
+  changedBy  outside slipway           neither slipway nor a manifest changed it
+             an unfinished apply       an interrupted apply may have changed it; rerun it
+             unknown                   no apply is recorded; AWS was compared with the manifests
 
-'slipway apply' puts everything back.
+'slipway apply' reverts all drift.
 
 EXIT STATUS
   0  no drift
-  1  it did not go well
-  2  there is drift`,
+  1  error
+  2  drift`,
 		Example: "  slipway drift demo\n  slipway drift demo -o json | jq '.drift[].address'\n  0 * * * *  slipway drift demo -q || mail -s 'demo: drift' ops",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,7 +54,7 @@ EXIT STATUS
 		&o.nodeBinary,
 		"node-binary",
 		"",
-		"the agent for machines (SLIPWAY_NODE_BINARY), where no apply is recorded",
+		"the agent for machines (SLIPWAY_NODE_BINARY), needed if no apply is recorded",
 	)
 
 	addFormatFlag(cmd, &format)

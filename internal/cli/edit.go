@@ -28,7 +28,7 @@ and its name is printed. AWS is changed by 'slipway apply' only.`
 func newEditCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"edit",
-		"Change a manifest in your editor",
+		"Edit a manifest in your editor",
 		groupCluster,
 		newEditClusterCommand(a),
 		newEditGroupCommand(a),
@@ -39,7 +39,7 @@ func newEditClusterCommand(a *app) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:     "cluster [NAME]",
-		Short:   "Change the Cluster document in your editor",
+		Short:   "Edit the Cluster manifest in your editor",
 		Long:    editLong + exitStatusHelp(),
 		Example: "  slipway edit cluster demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +65,7 @@ func newEditGroupCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "group GROUP",
 		Aliases: []string{"instancegroup", "ig"},
-		Short:   "Change an InstanceGroup document in your editor",
+		Short:   "Edit an InstanceGroup manifest in your editor",
 		Long:    editLong + exitStatusHelp(),
 		Example: "  slipway edit group workers --name demo",
 		Args:    cobra.ExactArgs(1),

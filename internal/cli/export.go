@@ -48,9 +48,9 @@ func newExportKubeconfigCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [NAME]",
 		Short: "Merge a short-lived admin certificate into your kubeconfig",
-		Long: `Issue an administrator's certificate from the state store's certificate authority and merge it into the kubeconfig, as a
-context named after the cluster, which becomes the current one. Entries of others are never changed: if one has the
-cluster's name and was not made by slipway, it is refused. The file is written at once and with mode 0600.` + exitStatusHelp(),
+		Long: `Issue an administrator certificate from the certificate authority in the state store and merge it into the kubeconfig, as
+a context with the cluster's name, which becomes the current context. Other entries are never changed: an entry with the
+cluster's name that slipway did not write is an error. The file is written atomically, with mode 0600.` + exitStatusHelp(),
 		Example: `  slipway export kubeconfig demo
   slipway export kubeconfig demo --admin 1h --kubeconfig ./demo.kubeconfig
   slipway export kubeconfig demo --kubeconfig - > demo.kubeconfig`,
@@ -65,7 +65,7 @@ cluster's name and was not made by slipway, it is refused. The file is written a
 	}
 
 	addNameFlag(cmd, &o.name)
-	cmd.Flags().DurationVar(&o.admin, "admin", adminTTL, "how long the certificate is good, 168h at most")
+	cmd.Flags().DurationVar(&o.admin, "admin", adminTTL, "lifetime of the certificate, at most 168h")
 	cmd.Flags().StringVar(
 		&o.kubeconfig,
 		"kubeconfig",

@@ -16,7 +16,7 @@ import (
 )
 
 func newRegionFaultsCommand(a *app) *cobra.Command {
-	return newGroupCommand("faults", "Let calls to the local region go wrong, to rehearse", "",
+	return newGroupCommand("faults", "Inject faults into calls to the local region", "",
 		newRegionFaultsAddCommand(a), newRegionFaultsListCommand(a), newRegionFaultsClearCommand(a))
 }
 
@@ -26,20 +26,20 @@ func newRegionFaultsAddCommand(a *app) *cobra.Command {
 	effect := ""
 	cmd := &cobra.Command{
 		Use:   "add",
-		Short: "Let some calls go wrong from now on",
-		Long: `Let some calls to the local region go wrong from now on: to see what a command, a controller or a pipeline does then.
+		Short: "Inject a fault into calls to the local region",
+		Long: `Inject a fault into calls to the local region, to see how a command, a controller or a pipeline reacts.
 
-  fail         answered with an error, and nothing happens; --code says which error
-  throttle     answered as AWS answers who calls too often, and nothing happens
-  delay        carried out --delay later
-  drop-answer  takes effect, but the connection ends without an answer
-  close        the connection ends, and nothing happens
-  kill         the process that calls is killed (SIGKILL), and nothing happens
-  kill-after   takes effect, then the process that calls is killed
-  provision    no call goes wrong: things of --kind take --delay to become what they should be
+  fail         the call fails with the error --code and has no effect
+  throttle     the call fails with the service's throttling error and has no effect
+  delay        the call runs after --delay
+  drop-answer  the call takes effect, and the connection closes without a response
+  close        the connection closes, and the call has no effect
+  kill         the calling process is killed (SIGKILL), and the call has no effect
+  kill-after   the call takes effect, then the calling process is killed
+  provision    no call fails: resources of --kind take --delay to become available
 
-Calls are counted for each rule from when it was added, also those of machines. Faults last until they are cleared or
-the region's process ends.` + exitStatusHelp(),
+Calls are counted per fault from the moment it was added, including those of machines. Faults last until they are cleared
+or the region's process ends.` + exitStatusHelp(),
 		Example: `  slipway region faults add --service ec2 --action CreateVolume --nth 3 --effect fail --code VolumeLimitExceeded
   slipway region faults add --mutating --nth 40 --effect kill-after
   slipway region faults add --service ec2 --effect throttle --count 20
@@ -68,11 +68,11 @@ the region's process ends.` + exitStatusHelp(),
 
 	f.StringVar(&r.Action, "action", "", "the operation, such as CreateVolume or Create* (default: all)")
 	f.BoolVar(&r.Mutating, "mutating", false, "only calls that change something")
-	f.IntVar(&r.Nth, "nth", 0, "the first call that goes wrong, counted from now (default 1)")
-	f.IntVar(&r.Count, "count", 0, "how many calls go wrong from then on; -1 means all (default 1)")
-	f.StringVar(&effect, "effect", "", "what happens: "+joinEffects("|"))
+	f.IntVar(&r.Nth, "nth", 0, "the first call to affect, counted from now (default 1)")
+	f.IntVar(&r.Count, "count", 0, "number of calls to affect; -1 means all (default 1)")
+	f.StringVar(&effect, "effect", "", "effect: "+joinEffects("|"))
 	f.StringVar(&r.Code, "code", "", "the error's code, for fail and throttle (default: the service's own)")
-	f.DurationVar(&delay, "delay", 0, "how long, for delay and provision")
+	f.DurationVar(&delay, "delay", 0, "duration, for delay and provision")
 	f.StringVar(&r.Kind, "kind", "", "for provision: "+strings.Join(fault.Kinds(), "|"))
 	_ = cmd.MarkFlagRequired("effect") // fails only for an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc(
@@ -101,8 +101,8 @@ func newRegionFaultsListCommand(a *app) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List what goes wrong, and how often it did",
-		Long:    "List the faults of the local region, how many calls each has seen and how many went wrong." + exitStatusHelp(),
+		Short:   "List the injected faults",
+		Long:    "List the injected faults of the local region, with the number of calls that each has seen and affected." + exitStatusHelp(),
 		Example: "  slipway region faults list\n  slipway region faults list -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -138,8 +138,8 @@ func newRegionFaultsListCommand(a *app) *cobra.Command {
 func newRegionFaultsClearCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "clear",
-		Short:   "Let nothing go wrong any more",
-		Long:    "Forget all faults of the local region." + exitStatusHelp(),
+		Short:   "Remove all injected faults",
+		Long:    "Remove all injected faults of the local region." + exitStatusHelp(),
 		Example: "  slipway region faults clear",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {

@@ -19,7 +19,7 @@ import (
 func newGetCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"get",
-		"Show clusters and instance groups of the state store",
+		"List clusters and instance groups of the state store",
 		groupCluster,
 		newGetClustersCommand(a),
 		newGetGroupsCommand(a),
@@ -31,8 +31,8 @@ func newGetClustersCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "clusters [NAME]",
 		Aliases: []string{"cluster"},
-		Short:   "Show all clusters, or one",
-		Long:    "Show the clusters of the state store, or one of them. AWS is not asked." + exitStatusHelp(),
+		Short:   "List clusters",
+		Long:    "List the clusters of the state store, or one of them. Makes no call to AWS except to an S3 state store." + exitStatusHelp(),
 		Example: "  slipway get clusters\n  slipway get cluster demo -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -142,8 +142,8 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "groups [NAME]",
 		Aliases: []string{"group", "instancegroups", "ig"},
-		Short:   "Show the instance groups of a cluster",
-		Long:    "Show the instance groups of cluster NAME. AWS is not asked." + exitStatusHelp(),
+		Short:   "List the instance groups of a cluster",
+		Long:    "List the instance groups of cluster NAME. Makes no call to AWS except to an S3 state store." + exitStatusHelp(),
 		Example: "  slipway get groups demo\n  slipway get groups --name demo -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := a.clusterName(args, name)

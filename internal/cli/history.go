@@ -19,10 +19,10 @@ func newHistoryCommand(a *app) *cobra.Command {
 	limit := 20
 	cmd := &cobra.Command{
 		Use:   "history [NAME]",
-		Short: "Show what was done to a cluster, by whom and how it ended",
-		Long: `Show the journal of a cluster, the newest operation first: who ran which command when, what it set out to do, how it
-ended, and which calls to AWS it made. An operation that was killed is shown as interrupted. The journal outlives the
-cluster. It holds no secrets.` + exitStatusHelp(),
+		Short: "Show the operations on a cluster, by whom and with what result",
+		Long: `Show the journal of a cluster, newest operation first: who ran which command when, the planned changes, the result, and
+the calls to AWS. An operation that was killed is shown as interrupted. The journal is kept when the cluster is deleted. It
+contains no secrets.` + exitStatusHelp(),
 		Example: "  slipway history demo\n  slipway history demo --limit 1 -o yaml\n  slipway history demo -o json | jq '.[] | select(.state != \"succeeded\")'",
 		GroupID: groupState,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ cluster. It holds no secrets.` + exitStatusHelp(),
 
 	addNameFlag(cmd, &name)
 	addFormatFlag(cmd, &format)
-	cmd.Flags().IntVar(&limit, "limit", limit, "how many to show; 0 for all")
+	cmd.Flags().IntVar(&limit, "limit", limit, "number of operations to show; 0 for all")
 
 	return cmd
 }

@@ -21,7 +21,7 @@ import (
 func newIAMCommand(a *app) *cobra.Command {
 	return newGroupCommand(
 		"iam",
-		"Rights in AWS that people and machines need",
+		"Print IAM policies",
 		groupState,
 		newOperatorPolicyCommand(a),
 	)
@@ -37,14 +37,14 @@ func newOperatorPolicyCommand(a *app) *cobra.Command {
 	var o policyOptions
 	cmd := &cobra.Command{
 		Use:   "operator-policy [NAME]",
-		Short: "Print the least IAM policy to run a cluster",
-		Long: `Print the IAM policies that somebody needs to create, plan, apply and delete cluster NAME, and no more: what is made must
-bear the cluster's tag, what is changed must have it. The cluster need not exist.
+		Short: "Print the least-privilege IAM policies for operators",
+		Long: `Print the least-privilege IAM policies to create, plan, apply and delete cluster NAME: created resources must have the
+cluster's tag, and changes and deletions require it. The cluster need not exist.
 
-A managed policy holds 6,144 characters at most, so there may be several documents: attach all of them. --read-only is
-enough for 'slipway plan'. --state-init is what 'slipway state init' needs, once.
+A managed policy has at most 6,144 characters, so there may be several documents: attach all of them. --read-only is enough
+for 'slipway plan'. --state-init is for 'slipway state init', once.
 
-The account is that of the credentials in use, unless --account names it; the region is --region or AWS_REGION. -o json
+The account is that of the current credentials, unless --account sets it; the region is --region or AWS_REGION. -o json
 prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 		Example: "  slipway iam operator-policy demo -o json | jq '.policies[0].document'\n  slipway iam operator-policy demo --read-only -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,8 +58,8 @@ prints {"policies": [{"name", "characters", "document"}]}.` + exitStatusHelp(),
 	}
 
 	addNameFlag(cmd, &o.name)
-	cmd.Flags().StringVar(&o.account, "account", "", "the AWS account, of 12 digits")
-	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what plan needs")
+	cmd.Flags().StringVar(&o.account, "account", "", "AWS account ID, 12 digits")
+	cmd.Flags().BoolVar(&o.readOnly, "read-only", false, "only what 'slipway plan' needs")
 	cmd.Flags().BoolVar(&o.stateInit, "state-init", false, "only what 'slipway state init' needs")
 	addFormatFlag(cmd, &o.format, formatTable, formatJSON, formatYAML)
 

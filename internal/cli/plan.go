@@ -22,20 +22,20 @@ func newPlanCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [NAME]",
 		Short: "Show what apply would change in AWS",
-		Long: `Compare a cluster's manifests with what exists in AWS and show, resource by resource and property by property, what
-'slipway apply' would do. Nothing is changed, in AWS or in the state store.
+		Long: `Compare a cluster's manifests with AWS and show, by resource and property, what 'slipway apply' would do. Nothing is
+changed, neither in AWS nor in the state store.
 
-  +  is made       ~  is changed in place       -/+  is replaced       -  is destroyed
+  +  create       ~  change in place       -/+  replace       -  delete
 
-With --out the plan is also saved. 'slipway apply FILE' does exactly what it says, or refuses if anything that it was made
-from has changed: a manifest, a resource in AWS, the agent, slipway itself. --destroy plans the cluster's deletion.
+With --out the plan is also saved. 'slipway apply FILE' applies exactly that plan, or fails if any of its inputs has changed:
+a manifest, a resource in AWS, the agent, slipway itself. --destroy plans the deletion of the cluster.
 
-The JSON form is described by a JSON Schema: 'slipway plan --schema'.
+'slipway plan --schema' prints the JSON Schema of the JSON output.
 
 EXIT STATUS
-  0  nothing to do
-  1  it did not go well
-  2  there are changes`,
+  0  no changes
+  1  error
+  2  changes`,
 		Example: "  slipway plan demo\n  slipway plan demo -o json | jq '.summary'\n  slipway plan demo --out demo.plan && slipway apply demo.plan --yes\n  slipway plan demo --destroy",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ EXIT STATUS
 	addBuildFlags(cmd, &o.clusterOptions)
 	addFormatFlag(cmd, &o.format)
 	cmd.Flags().StringVar(&o.out, "out", "", "file to save the plan in, for 'slipway apply FILE'")
-	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the cluster's deletion")
+	cmd.Flags().BoolVar(&o.destroy, "destroy", false, "plan the deletion of the cluster")
 	cmd.Flags().BoolVar(&o.schema, "schema", false, "print the JSON Schema of a plan")
 
 	return cmd

@@ -36,20 +36,18 @@ func newPreflightCommand(a *app) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "preflight [NAME]",
-		Short: "Check what an apply would stumble over",
-		Long: `Check, before anything is made, all that an apply needs, and say all that is missing at once: that STS answers and the
-clocks agree, that the state store can be read, that the images exist and fit their machine types, that each machine type
-is offered in each zone of its group, that address ranges do not collide, that the account's quotas of VPCs, elastic IP
-addresses, virtual processors and rules leave room, that a public DNS zone is delegated, and that
-IAM allows the caller every action of
-'slipway iam operator-policy' (by simulation; nothing is tried).
+		Short: "Check the prerequisites of an apply",
+		Long: `Check all prerequisites of an apply before it creates anything, and report all findings at once: STS answers and the clocks
+agree, the state store can be read, the images exist and match their machine types, each machine type is offered in each zone
+of its group, address ranges do not overlap, the account's quotas for VPCs, elastic IP addresses, vCPUs and security group
+rules suffice, a public DNS zone is delegated, and IAM allows every action of 'slipway iam operator-policy' (by simulation).
 
 Nothing is changed.
 
 EXIT STATUS
-  0  all is well
-  1  an apply would fail, or it could not be found out
-  2  there are warnings only`,
+  0  no findings
+  1  an apply would fail, or a check failed
+  2  warnings only`,
 		Example: "  slipway preflight demo\n  slipway preflight demo -o json | jq '.findings[]'",
 		GroupID: groupCluster,
 		RunE: func(cmd *cobra.Command, args []string) error {

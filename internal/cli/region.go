@@ -71,10 +71,10 @@ func newRegionStartCommand(a *app) *cobra.Command {
 	var port int
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Start the local region, or make sure that it runs",
+		Short: "Start the local region, unless it runs already",
 		Long: `Start the local AWS region: EC2, Auto Scaling, load balancing, IAM, STS, KMS, S3 and SSM on 127.0.0.1, with real
-machines in namespaces of this computer. It runs in the background until 'slipway region stop'; its machines, volumes
-and buckets outlive that, until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatusHelp(),
+machines in namespaces of this computer. It runs in the background until 'slipway region stop'. Its machines, volumes
+and buckets are kept until 'slipway region destroy'. Needs root. The first start builds the machine image.` + exitStatusHelp(),
 		Example: "  slipway region start\n  eval \"$(slipway region env)\"\n  aws ec2 describe-instances",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,9 +124,8 @@ func (a *app) regionStart(ctx context.Context, port int) error {
 func newRegionStopCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "Stop the local region's process; machines and data stay",
-		Long: `Stop the local region's process. Machines go on running and everything is kept: 'slipway region start' takes up
-where it stopped.` + exitStatusHelp(),
+		Short: "Stop the local region's process; keep machines and data",
+		Long: `Stop the local region's process. Machines keep running and all data is kept; 'slipway region start' resumes.` + exitStatusHelp(),
 		Example: "  slipway region stop",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -144,8 +143,8 @@ func newRegionStatusCommand(a *app) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "status",
-		Short:   "Say whether the local region runs, and where",
-		Long:    "Say whether the local region exists and runs, and where it answers." + exitStatusHelp(),
+		Short:   "Show whether the local region runs, and its endpoint",
+		Long:    "Show whether the local region exists and runs, and its endpoint." + exitStatusHelp(),
 		Example: "  slipway region status\n  slipway region status -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(_ context.Context, cache string) error {
@@ -204,8 +203,8 @@ func newRegionDestroyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "destroy",
 		Short: "Remove the local region with all its machines and data",
-		Long: `Remove the local region: its process, machines, volumes, buckets, keys, namespaces, mounts and cgroups. Works in
-whatever state the region is, also after its process was killed. The built image and assets stay.` + exitStatusHelp(),
+		Long: `Remove the local region: its process, machines, volumes, buckets, keys, namespaces, mounts and cgroups. It works in
+any state of the region, also after its process was killed. The built image and assets are kept.` + exitStatusHelp(),
 		Example: "  slipway region destroy --yes",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -266,7 +265,7 @@ func newRegionImageCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "image",
 		Short:   "Build the image that the local region's machines boot from",
-		Long:    "Build the local region's machine image, a Debian 12 root, unless it is in the cache already. Needs root." + exitStatusHelp(),
+		Long:    "Build the local region's machine image, a Debian 12 root file system, unless the cache has it already. Needs root." + exitStatusHelp(),
 		Example: "  slipway region image",
 		Args:    cobra.NoArgs,
 		RunE: a.withCacheDir(func(ctx context.Context, cache string) error {
@@ -301,7 +300,7 @@ func newRegionServeCommand(a *app) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&cache, "cache", "", "the cache folder")
+	cmd.Flags().StringVar(&cache, "cache", "", "the cache directory")
 
 	return cmd
 }

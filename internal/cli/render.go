@@ -36,7 +36,7 @@ apply' does, and asks first. Machines that start before that only wait. Publish 
 manifests. Do not use a template and 'slipway apply' for one cluster: each would undo what the other does.`
 
 func newRenderCommand(a *app) *cobra.Command {
-	return newGroupCommand("render", "Write a cluster's resources for another tool to make", groupCluster,
+	return newGroupCommand("render", "Write a cluster's resources for Terraform or CloudFormation", groupCluster,
 		newRenderTerraformCommand(a), newRenderCloudFormationCommand(a), newRenderDiagramCommand(a))
 }
 
@@ -46,11 +46,10 @@ func newRenderTerraformCommand(a *app) *cobra.Command {
 		Use:   "terraform [NAME]",
 		Short: "Write a Terraform configuration",
 		Long: `Write main.tf.json, a configuration for Terraform 1.5 or newer and the provider hashicorp/aws 6.25 or newer, to stdout or
-into a folder. It is a root configuration; with --module it is a module for another configuration, which then configures
-the provider. Machine types and sizes are variables; addresses of resources are those that 'slipway plan' shows.
+into a directory. It is a root configuration; with --module it is a module for another configuration, which then configures
+the provider. Machine types and sizes are variables; resource addresses are those of 'slipway plan'.
 
-Terraform refuses to destroy the volumes that hold etcd's data and the key that encrypts them, until prevent_destroy is
-taken out by hand.` + renderHelp + exitStatusHelp(),
+Terraform refuses to destroy the etcd volumes and the key that encrypts them, until prevent_destroy is removed by hand.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render terraform demo --out demo --publish --yes
   terraform -chdir=demo init
   terraform -chdir=demo plan`,
@@ -82,8 +81,8 @@ taken out by hand.` + renderHelp + exitStatusHelp(),
 	}
 
 	addRenderFlags(a, cmd, &o)
-	cmd.Flags().StringVar(&o.out, "out", "", "folder to write main.tf.json into (default: stdout)")
-	cmd.Flags().BoolVar(&o.module, "module", false, "leave the provider's configuration to the caller")
+	cmd.Flags().StringVar(&o.out, "out", "", "directory to write main.tf.json into (default: stdout)")
+	cmd.Flags().BoolVar(&o.module, "module", false, "write a module: the calling configuration configures the provider")
 
 	return cmd
 }
@@ -93,12 +92,12 @@ func newRenderCloudFormationCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cloudformation [NAME]",
 		Short: "Write a CloudFormation template",
-		Long: `Write a CloudFormation template in JSON, to stdout or into a file. It names IAM roles, so a stack takes
-CAPABILITY_NAMED_IAM. Machine types and sizes are parameters; what other stacks want to know is exported.
+		Long: `Write a CloudFormation template in JSON, to stdout or into a file. It names IAM roles, so a stack needs
+CAPABILITY_NAMED_IAM. Machine types and sizes are parameters; identifiers for other stacks are exported.
 
-The volumes that hold etcd's data and the key that encrypts them outlive the stack. The stack waits for its
-machines: each tells it when it is well. A changed launch template replaces the machines of the control plane one by one,
-then the workers; one that is not well in time stops that and rolls it back.` + renderHelp + exitStatusHelp(),
+The etcd volumes and the key that encrypts them outlive the stack. The stack waits for a signal from each healthy machine.
+A changed launch template replaces the machines of the control plane one by one, then the workers; a machine that is not
+healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHelp(),
 		Example: `  slipway render cloudformation demo --out demo.json --publish --yes
   aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -143,14 +142,14 @@ func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
 		&o.nodeBinary,
 		"node-binary",
 		"",
-		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node next to slipway)",
 	)
 
 	cmd.Flags().BoolVar(
 		&o.publish,
 		"publish",
 		false,
-		"publish the agent, the node documents and the sealed keys that machines read",
+		"publish the agent, the node documents and the encrypted keys that machines read",
 	)
 
 	a.addYesFlag(cmd)

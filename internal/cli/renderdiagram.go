@@ -15,12 +15,12 @@ func newRenderDiagramCommand(a *app) *cobra.Command {
 	format := "svg"
 	cmd := &cobra.Command{
 		Use:   "diagram [NAME]",
-		Short: "Draw a cluster: zones, subnets, groups, load balancers and who may speak to whom",
-		Long: `Draw a cluster as its manifests want it, as one SVG picture without scripts or outside parts, to stdout or into a file: the
-network with its zones and subnets, the groups of machines in them, load balancers with arrows to the machines behind
-them, and a table of what security groups let pass.
+		Short: "Draw a cluster: zones, subnets, groups, load balancers and allowed traffic",
+		Long: `Draw a cluster from its manifests, as one self-contained SVG image without scripts, to stdout or into a file: the network
+with its zones and subnets, the groups of machines in them, load balancers with arrows to their targets, and a table of the
+traffic that security groups allow.
 
-Images, account and region are looked up in AWS, where nothing is changed.` + exitStatusHelp(),
+Images, account and region are looked up in AWS; nothing is changed.` + exitStatusHelp(),
 		Example: `  slipway render diagram demo --out demo.svg
   slipway render diagram demo -o svg >demo.svg`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +50,7 @@ Images, account and region are looked up in AWS, where nothing is changed.` + ex
 		&o.nodeBinary,
 		"node-binary",
 		"",
-		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node next to slipway)",
 	)
 
 	cmd.Flags().StringVarP(&format, "output", "o", format, "svg")

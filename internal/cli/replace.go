@@ -23,9 +23,9 @@ func newReplaceCommand(a *app) *cobra.Command {
 		Use:     "replace -f FILE",
 		Short:   "Replace the manifests of a cluster in the state store",
 		GroupID: groupCluster,
-		Long: `Replace a cluster's manifests by those of a file. A file may hold the cluster, some of its instance groups, or both;
-groups that it leaves out stay. What would change is shown field by field, and everything is checked before anything is
-written. AWS is changed by 'slipway apply' only.` + exitStatusHelp(),
+		Long: `Replace a cluster's manifests in the state store by those of a file. A file may contain the cluster, some of its instance
+groups, or both; other groups are kept. The command shows the changed fields, and validates everything before it writes.
+Only 'slipway apply' changes AWS.` + exitStatusHelp(),
 		Example: "  slipway replace -f demo.yaml --yes\n  slipway get groups demo -o yaml | sed 's/Size: 2/Size: 4/' | slipway replace -f - --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,7 +43,7 @@ written. AWS is changed by 'slipway apply' only.` + exitStatusHelp(),
 	}
 
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "manifest file, or - for stdin")
-	cmd.Flags().StringVar(&name, "name", "", "the cluster, for a file without one (SLIPWAY_CLUSTER)")
+	cmd.Flags().StringVar(&name, "name", "", "the cluster, if the file does not contain one (SLIPWAY_CLUSTER)")
 	a.addYesFlag(cmd)
 	a.addLockFlag(cmd)
 	a.addAssetsFlag(cmd)

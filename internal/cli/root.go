@@ -40,7 +40,7 @@ const (
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "slipway",
-		Short:             "Production Kubernetes on AWS, from a manifest to running machines",
+		Short:             "Build, run, upgrade and repair production Kubernetes on AWS",
 		Long:              rootLong,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -65,13 +65,13 @@ func newRoot(a *app) *cobra.Command {
 		&a.stateKeyFlag,
 		"state-key",
 		"",
-		"key file of a state store in a folder (SLIPWAY_STATE_KEY)",
+		"key file of a file:// state store (SLIPWAY_STATE_KEY)",
 	)
 
 	flags.StringVar(&a.region, "region", "", "AWS region (default: as the AWS SDK finds it)")
 	flags.StringVar(&a.profile, "profile", "", "AWS profile (default: as the AWS SDK finds it)")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no progress and no notes")
-	flags.BoolVar(&a.noColor, "no-color", false, "print no colour (NO_COLOR)")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print no progress and no notes, only results and errors")
+	flags.BoolVar(&a.noColor, "no-color", false, "do not colour the output (NO_COLOR)")
 	root.AddGroup(
 		&cobra.Group{ID: groupCluster, Title: "Clusters:"},
 		&cobra.Group{ID: groupState, Title: "The state store:"},
@@ -123,7 +123,7 @@ func refuseUnknownCommand(cmd *cobra.Command, args []string) error {
 
 // addYesFlag adds --yes to a command that changes something.
 func (a *app) addYesFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do it without asking")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "confirm without asking")
 }
 
 // addAssetsFlag adds --assets to a command that reads the asset catalogue.
@@ -138,7 +138,7 @@ func (a *app) addAssetsFlag(cmd *cobra.Command) {
 
 // exitStatusHelp is the section of a command's help that every command has.
 func exitStatusHelp(extra ...string) string {
-	return "\n\nEXIT STATUS\n  0  it went well\n  1  it did not" + strings.Join(
+	return "\n\nEXIT STATUS\n  0  success\n  1  error" + strings.Join(
 		append([]string{""}, extra...),
 		"\n  ",
 	)

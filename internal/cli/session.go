@@ -49,7 +49,7 @@ func addClusterFlags(cmd *cobra.Command, o *clusterOptions) {
 		"verbose",
 		"v",
 		false,
-		"print which calls were made to AWS, how many were repeated and why, and how long they waited",
+		"print the calls to AWS, the retries with their causes, and the time waited",
 	)
 }
 
@@ -58,35 +58,35 @@ func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
 		&o.nodeBinary,
 		"node-binary",
 		"",
-		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node beside slipway)",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node next to slipway)",
 	)
 
 	cmd.Flags().StringVar(
 		&o.provisioner,
 		"via",
 		"",
-		"how resources are made: direct, or cloudformation (default: as the cluster was made, else direct)",
+		"provisioner: direct or cloudformation (default: the cluster's own, or direct for a new cluster)",
 	)
 
 	cmd.Flags().StringArrayVar(
 		&o.stack.parameters,
 		"parameter",
 		nil,
-		"with CloudFormation: NAME=VALUE of a parameter of the template; may be repeated",
+		"with CloudFormation: NAME=VALUE of a template parameter; repeatable",
 	)
 
 	cmd.Flags().BoolVar(
 		&o.stack.resetParameters,
 		"reset-parameters",
 		false,
-		"with CloudFormation: take the manifest's values, also of parameters that were set in the console",
+		"with CloudFormation: use the manifest's values, also for parameters that were set in the console",
 	)
 
 	cmd.Flags().BoolVar(
 		&o.destroyData,
 		"destroy-data",
 		false,
-		"allow to destroy volumes and keys that the manifests no longer have",
+		"allow the deletion of volumes and keys that are no longer in the manifests",
 	)
 }
 

@@ -11,21 +11,21 @@ import (
 )
 
 func newStateCommand(a *app) *cobra.Command {
-	return newGroupCommand("state", "Make the state store", groupState, newStateInitCommand(a))
+	return newGroupCommand("state", "Create the state store", groupState, newStateInitCommand(a))
 }
 
 func newStateInitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
-		Short: "Make the state store at --state",
-		Long: `Make the state store, which holds the manifests, certificates and sealed keys of clusters.
+		Short: "Create the state store at --state",
+		Long: `Create the state store for the manifests, certificates and encrypted keys of clusters.
 
-s3://bucket/prefix gets a bucket that is private, versioned, reached over TLS only and encrypted with a KMS key of its
-own (alias/slipway-BUCKET), which also seals the secrets. file:///dir gets a folder whose secrets are sealed with age,
-for a key in --state-key (made if it is not there) or a passphrase in SLIPWAY_STATE_PASSPHRASE. Whoever loses that key
-loses the clusters' certificate authorities.
+For s3://bucket/prefix, create a private, versioned bucket that requires TLS and is encrypted with its own KMS key
+(alias/slipway-BUCKET), which also encrypts the secrets. For file:///dir, create a directory whose secrets are encrypted with
+age, with a key in --state-key (created if missing) or a passphrase in SLIPWAY_STATE_PASSPHRASE. If you lose that key, you
+lose the clusters' certificate authorities.
 
-What is there already is left alone, so it may be run again.` + exitStatusHelp(),
+Existing parts are not changed, so the command can be rerun.` + exitStatusHelp(),
 		Example: `  slipway state init --state s3://example-state/prod --yes
   slipway state init --state file:///home/me/state --state-key /home/me/.config/slipway/state.key --yes`,
 		Args: cobra.NoArgs,

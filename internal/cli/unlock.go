@@ -13,11 +13,11 @@ func newUnlockCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unlock [NAME]",
 		Short: "Show who holds a cluster's lock, and release it",
-		Long: `Show who holds the lock of a cluster, since when and for what, and release it. It is for a lock whose owner is gone and
-whose lease one does not want to wait for: a minute after its last sign of life a lock can be taken anyhow.
+		Long: `Show who holds the lock of a cluster, since when and for which command, and release it. Use it if the owner is gone and you
+do not want to wait for the end of its lease: a lock can be taken over about a minute after its last renewal.
 
-An owner that still works notices within seconds, changes nothing any more and says so. What it had begun in AWS just then
-may still take effect; run 'slipway apply' afterwards to see and finish it. Unlocking is recorded in the history.` + exitStatusHelp(),
+An owner that is still running notices within seconds, stops changing AWS, and reports that the lock is lost. Calls that it had
+already sent may still take effect; run 'slipway plan' to see, and 'slipway apply' to finish. The history records the unlock.` + exitStatusHelp(),
 		Example: "  slipway unlock demo\n  slipway unlock demo --yes",
 		GroupID: groupState,
 		RunE: func(cmd *cobra.Command, args []string) error {

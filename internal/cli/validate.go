@@ -28,11 +28,11 @@ func newValidateClusterCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster [NAME]",
 		Short: "Check machines, etcd, the API, nodes and system pods",
-		Long: `Check that a cluster is well: every machine runs, every etcd member is healthy, the API answers, every machine has
-a Ready node, every system pod runs. What is missing is named with its cause, from the machines' own boot reports on
-their consoles: no SSH is needed. With --wait it looks again until all is well or the time is over.` +
+		Long: `Check that a cluster is healthy: every machine runs, every etcd member is healthy, the API answers, every machine has a
+Ready node, every system pod runs. Each problem is printed with its cause, from the machines' boot reports on their consoles;
+SSH is not needed. With --wait, check again until the cluster is healthy or the time is over.` +
 			exitStatusHelp(
-				"2  the cluster is not well",
+				"2  the cluster is not healthy",
 			),
 		Example: "  slipway validate cluster demo\n  slipway validate cluster demo --wait 10m\n  slipway validate cluster demo -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,7 +47,7 @@ their consoles: no SSH is needed. With --wait it looks again until all is well o
 
 	addNameFlag(cmd, &o.name)
 	addFormatFlag(cmd, &o.format)
-	cmd.Flags().DurationVar(&o.wait, "wait", 0, "look again until the cluster is well, for so long")
+	cmd.Flags().DurationVar(&o.wait, "wait", 0, "check again until the cluster is healthy, for at most this long")
 
 	return cmd
 }
