@@ -16,6 +16,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+func (s *Service) imageOps() []wire.Op {
+	return []wire.Op{
+		readOperation(s, "DescribeImages", s.describeImages),
+	}
+}
+
+func (s *Service) keyPairOps() []wire.Op {
+	return []wire.Op{
+		writeOperation(s, "CreateKeyPair", s.createKeyPair),
+		writeOperation(s, "ImportKeyPair", s.importKeyPair),
+		writeOperation(s, "DeleteKeyPair", s.deleteKeyPair),
+		readOperation(s, "DescribeKeyPairs", s.describeKeyPairs),
+	}
+}
+
 func (s *Service) findImage(id string) (Image, bool) {
 	at := slices.IndexFunc(s.cfg.Images, func(i Image) bool { return i.ID == id })
 	if at < 0 {

@@ -14,7 +14,6 @@ import (
 
 func (s *Service) instanceOps() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "RunInstances", s.runInstances),
 		writeOperation(s, "TerminateInstances", s.terminateInstances),
 		writeOperation(s, "StopInstances", s.stopInstances),
 		writeOperation(s, "StartInstances", s.startInstances),

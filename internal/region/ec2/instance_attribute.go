@@ -67,7 +67,7 @@ func (s *Service) modifyInstanceAttribute(
 
 	switch {
 	case len(in.Groups) > 0:
-		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups))
+		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
 		if err != nil {
 			return nil, err
 		}

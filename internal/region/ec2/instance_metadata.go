@@ -145,7 +145,7 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	}
 
 	meta("autoscaling/target-lifecycle-state", x.Target)
-	s.addNetworkMetadata(i, meta)
+	m.addNetworkMetadata(i, meta)
 
 	for _, t := range i.Tags {
 		if str(i.MetadataOptions.InstanceMetadataTags) == "enabled" {
@@ -153,15 +153,15 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 		}
 	}
 
-	out["dynamic/instance-identity/document"] = s.identityDocument(i)
+	out["dynamic/instance-identity/document"] = m.identityDocument(i)
 	if data, err := base64.StdEncoding.DecodeString(x.UserData); err == nil && len(data) > 0 {
 		out["user-data"] = string(data)
 	}
 
-	return out, s.addRoleMetadata(i, meta)
+	return out, m.addRoleMetadata(i, meta)
 }
 
-func (s *Service) addNetworkMetadata(i *sdk.Instance, meta func(path, value string)) {
+func (m *Metadata) addNetworkMetadata(i *sdk.Instance, meta func(path, value string)) {
 	if len(i.NetworkInterfaces) == 0 {
 		return
 	}
@@ -177,16 +177,16 @@ func (s *Service) addNetworkMetadata(i *sdk.Instance, meta func(path, value stri
 
 	meta("security-groups", strings.Join(names, "\n"))
 	var cidrs []string
-	for _, c := range vpcCIDRs(s.st.VPCs[str(i.VpcId)]) {
+	for _, c := range vpcCIDRs(m.service.st.VPCs[str(i.VpcId)]) {
 		cidrs = append(cidrs, c.String())
 	}
 
 	for path, v := range map[string]string{
 		"device-number": "0", "interface-id": str(n.NetworkInterfaceId), "local-hostname": str(n.PrivateDnsName),
-		"local-ipv4s": str(n.PrivateIpAddress), "mac": mac, "owner-id": s.cfg.Account, "public-ipv4s": str(i.PublicIpAddress),
+		"local-ipv4s": str(n.PrivateIpAddress), "mac": mac, "owner-id": m.service.cfg.Account, "public-ipv4s": str(i.PublicIpAddress),
 		"public-hostname": str(i.PublicDnsName), "security-group-ids": strings.Join(groups, "\n"),
 		"security-groups": strings.Join(names, "\n"), "subnet-id": str(n.SubnetId),
-		"subnet-ipv4-cidr-block": str(s.st.Subnets[str(n.SubnetId)].CidrBlock), "vpc-id": str(n.VpcId),
+		"subnet-ipv4-cidr-block": str(m.service.st.Subnets[str(n.SubnetId)].CidrBlock), "vpc-id": str(n.VpcId),
 		"vpc-ipv4-cidr-block": cidrs[0], "vpc-ipv4-cidr-blocks": strings.Join(cidrs, "\n"),
 	} {
 		meta("network/interfaces/macs/"+mac+"/"+path, v)
@@ -207,16 +207,16 @@ func instanceLifeCycle(i *sdk.Instance) string {
 }
 
 // identityDocument is the instance identity document. It is not signed: there is no AWS key here.
-func (s *Service) identityDocument(i *sdk.Instance) string {
+func (m *Metadata) identityDocument(i *sdk.Instance) string {
 	b, err := json.MarshalIndent(map[string]any{
-		"accountId": s.cfg.Account, "architecture": str(i.Architecture), "availabilityZone": str(i.Placement.AvailabilityZone),
+		"accountId": m.service.cfg.Account, "architecture": str(i.Architecture), "availabilityZone": str(i.Placement.AvailabilityZone),
 		"billingProducts": nil, "devpayProductCodes": nil, "marketplaceProductCodes": nil, "imageId": str(i.ImageId),
 		"instanceId": str(
 			i.InstanceId,
 		), "instanceType": str(i.InstanceType), "kernelId": nil, "ramdiskId": nil,
 		"pendingTime": i.LaunchTime.UTC().Format(
 			time.RFC3339,
-		), "privateIp": str(i.PrivateIpAddress), "region": s.cfg.Region,
+		), "privateIp": str(i.PrivateIpAddress), "region": m.service.cfg.Region,
 		"version": "2017-09-30",
 	}, "", "  ")
 	if err != nil {
@@ -227,12 +227,12 @@ func (s *Service) identityDocument(i *sdk.Instance) string {
 }
 
 // addRoleMetadata adds what names the instance's role, and returns the role's name.
-func (s *Service) addRoleMetadata(i *sdk.Instance, meta func(path, value string)) string {
-	if i.IamInstanceProfile == nil || s.cfg.Profiles == nil {
+func (m *Metadata) addRoleMetadata(i *sdk.Instance, meta func(path, value string)) string {
+	if i.IamInstanceProfile == nil || m.service.cfg.Profiles == nil {
 		return ""
 	}
 
-	p, ok := s.cfg.Profiles.InstanceProfile(str(i.IamInstanceProfile.Arn))
+	p, ok := m.service.cfg.Profiles.InstanceProfile(str(i.IamInstanceProfile.Arn))
 	if !ok {
 		return ""
 	}

@@ -13,6 +13,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+func (s *Service) launchOps() []wire.Op {
+	return []wire.Op{
+		writeOperation(s, "RunInstances", s.runInstances),
+	}
+}
+
 // RunInstances launches instances, as the operation of that name does. It is meant for Auto Scaling.
 func (s *Service) RunInstances(_ context.Context, in *sdk.RunInstancesInput) (*sdk.Reservation, error) {
 	return runWrite(s, s.runInstances, in)
@@ -296,7 +302,7 @@ func (s *Service) resolvePlacement(l *launchRequest) error {
 		w.groups = []string{s.defaultSecurityGroupID(str(n.VpcId))}
 	}
 
-	if _, err := s.resolveSecurityGroups(str(n.VpcId), w.groups); err != nil {
+	if _, err := s.resolveSecurityGroups(str(n.VpcId), w.groups, s.cfg.Quotas.GroupsPerENI); err != nil {
 		return err
 	}
 

@@ -68,8 +68,7 @@ func (t instanceTypeSpec) awsArchitectures() []string {
 	return out
 }
 
-func (s *Service) buildInstanceTypeInfo(name string) *sdk.InstanceTypeInfo {
-	t := s.instanceTypes[name]
+func (s *Service) buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInfo {
 	current := t.CurrentGeneration == nil || *t.CurrentGeneration
 	ebs := &sdk.EbsInfo{
 		EbsOptimizedSupport: new(
@@ -160,12 +159,12 @@ func (s *Service) describeInstanceTypes(
 			)
 		}
 
-		all[name] = s.buildInstanceTypeInfo(name)
+		all[name] = s.buildInstanceTypeInfo(name, s.instanceTypes[name])
 	}
 
 	if len(in.InstanceTypes) == 0 {
 		for _, name := range s.instanceTypeNames {
-			all[name] = s.buildInstanceTypeInfo(name)
+			all[name] = s.buildInstanceTypeInfo(name, s.instanceTypes[name])
 		}
 	}
 
@@ -195,9 +194,9 @@ func (s *Service) describeInstanceTypeOfferings(
 		kind = sdk.LocationTypeRegion
 		places = []string{s.cfg.Region}
 	case sdk.LocationTypeAvailabilityZone:
-		places = s.Zones()
+		places = s.zoneNames()
 	case sdk.LocationTypeAvailabilityZoneId:
-		for _, z := range s.Zones() {
+		for _, z := range s.zoneNames() {
 			places = append(places, s.zoneID(z))
 		}
 

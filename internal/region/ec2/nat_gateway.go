@@ -30,7 +30,7 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 		return nil, err
 	}
 
-	n, addr, err := s.checkNATGateway(in)
+	n, addr, err := s.checkNATGateway(in, s.cfg.Quotas.NATsPerZone)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +84,20 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 }
 
 // checkNATGateway refuses what cannot become a NAT gateway; the address is nil for a private one.
-func (s *Service) checkNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.Subnet, *sdk.Address, error) {
+func (s *Service) checkNATGateway(
+	in *sdk.CreateNatGatewayInput,
+	limit int,
+) (*sdk.Subnet, *sdk.Address, error) {
 	n, err := s.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	if s.countZoneNATGateways(str(n.AvailabilityZone)) >= s.cfg.Quotas.NATsPerZone {
+	if s.countZoneNATGateways(str(n.AvailabilityZone)) >= limit {
 		return nil, nil, wire.Errorf(
 			"NatGatewayLimitExceeded",
 			"Performing this operation would exceed the limit of %d NAT gateways",
-			s.cfg.Quotas.NATsPerZone,
+			limit,
 		)
 	}
 

@@ -53,7 +53,7 @@ func (s *Service) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface
 		return nil, err
 	}
 
-	groups, err := s.resolveSecurityGroups(str(spec.subnet.VpcId), spec.groups)
+	groups, err := s.resolveSecurityGroups(str(spec.subnet.VpcId), spec.groups, s.cfg.Quotas.GroupsPerENI)
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +103,13 @@ func (s *Service) newMACAddress() string {
 }
 
 // resolveSecurityGroups checks that groups exist and lie in the VPC. AWS's own interfaces may have none.
-func (s *Service) resolveSecurityGroups(vpc string, ids []string) ([]*sdk.GroupIdentifier, error) {
+func (s *Service) resolveSecurityGroups(
+	vpc string,
+	ids []string,
+	limit int,
+) ([]*sdk.GroupIdentifier, error) {
 	out := []*sdk.GroupIdentifier{}
-	if len(ids) > s.cfg.Quotas.GroupsPerENI {
+	if len(ids) > limit {
 		return nil, wire.Errorf(
 			"SecurityGroupsPerInterfaceLimitExceeded",
 			"The maximum number of security groups per interface has been reached.",
@@ -245,7 +249,7 @@ func (s *Service) modifyNetworkInterfaceAttribute(
 	}
 
 	if len(in.Groups) > 0 {
-		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups))
+		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
 		if err != nil {
 			return nil, err
 		}
@@ -426,7 +430,7 @@ func (s *Service) SetManagedInterfaceGroups(groups []string, ids ...string) erro
 				return notFound(id)
 			}
 
-			got, err := s.resolveSecurityGroups(str(n.VpcId), groups)
+			got, err := s.resolveSecurityGroups(str(n.VpcId), groups, s.cfg.Quotas.GroupsPerENI)
 			if err != nil {
 				return err
 			}

@@ -268,28 +268,26 @@ func foldPermissions(rules []*sdk.SecurityGroupRule) []*sdk.IpPermission {
 	return out
 }
 
-func groupFilterValues(s *Service) func(*sdk.SecurityGroup, string) ([]string, bool) {
-	return func(g *sdk.SecurityGroup, name string) ([]string, bool) {
-		switch name {
-		case "group-id":
-			return []string{str(g.GroupId)}, true
-		case "group-name":
-			return []string{str(g.GroupName)}, true
-		case "vpc-id":
-			return []string{str(g.VpcId)}, true
-		case "owner-id":
-			return []string{str(g.OwnerId)}, true
-		case "description":
-			return []string{str(g.Description)}, true
-		case "ip-permission.cidr",
-			"egress.ip-permission.cidr",
-			"ip-permission.group-id",
-			"egress.ip-permission.group-id":
-			return s.groupRuleFilterValues(g, name), true
-		}
-
-		return nil, false
+func (s *Service) groupFilterValues(g *sdk.SecurityGroup, name string) ([]string, bool) {
+	switch name {
+	case "group-id":
+		return []string{str(g.GroupId)}, true
+	case "group-name":
+		return []string{str(g.GroupName)}, true
+	case "vpc-id":
+		return []string{str(g.VpcId)}, true
+	case "owner-id":
+		return []string{str(g.OwnerId)}, true
+	case "description":
+		return []string{str(g.Description)}, true
+	case "ip-permission.cidr",
+		"egress.ip-permission.cidr",
+		"ip-permission.group-id",
+		"egress.ip-permission.group-id":
+		return s.groupRuleFilterValues(g, name), true
 	}
+
+	return nil, false
 }
 
 func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []string {
@@ -329,7 +327,7 @@ func (s *Service) describeSecurityGroups(
 		s,
 		s.st.Groups,
 		describeQuery{in.GroupIds, filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", groupFilterValues(s)},
+		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", s.groupFilterValues},
 	)
 
 	rules := s.rulesByGroup()

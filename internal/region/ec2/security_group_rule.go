@@ -125,7 +125,7 @@ func (s *Service) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRu
 
 		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{
 			GroupId: peer.GroupId,
-			UserId:  new(s.cfg.Account),
+			UserId:  peer.OwnerId,
 			VpcId:   peer.VpcId,
 		}
 

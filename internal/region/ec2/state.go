@@ -182,7 +182,6 @@ const (
 	transitionVolumeDeleted      = "volume-deleted"
 	transitionVolumeAttached     = "volume-attached"
 	transitionVolumeDetached     = "volume-detached"
-	transitionVolumeModified     = "volume-modified"
 	transitionInstanceRunning    = "instance-running"
 	transitionInstanceStopped    = "instance-stopped"
 	transitionInstanceTerminated = "instance-terminated"
@@ -192,10 +191,7 @@ const (
 func (s *Service) applyTransition(t transition) {
 	switch t.Kind {
 	case transitionVPCAvailable:
-		if v := s.st.VPCs[t.ID]; v != nil {
-			v.State = new(sdk.VpcStateAvailable)
-		}
-
+		s.applyVPCTransition(t)
 	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
 		s.applyNATGatewayTransition(t)
 	case transitionEndpointAvailable, transitionEndpointDeleted:

@@ -47,7 +47,7 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 		return nil, err
 	}
 
-	if err := s.checkSubnetRange(v, cidr); err != nil {
+	if err := s.checkSubnetRange(v, cidr, s.cfg.Quotas.SubnetsPerVPC); err != nil {
 		return nil, err
 	}
 
@@ -82,7 +82,7 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 }
 
 // checkSubnetRange refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
-func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix) error {
+func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) error {
 	inside := slices.ContainsFunc(
 		vpcCIDRs(v),
 		func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) },
@@ -104,7 +104,7 @@ func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix) error {
 		}
 	}
 
-	if count >= s.cfg.Quotas.SubnetsPerVPC {
+	if count >= limit {
 		return wire.Errorf("SubnetLimitExceeded", "The maximum number of subnets has been reached.")
 	}
 

@@ -199,7 +199,7 @@ func (s *Service) createVolume(in *sdk.CreateVolumeInput) (*sdk.Volume, error) {
 		return nil, missingParameter("AvailabilityZone")
 	}
 
-	if !slices.Contains(s.Zones(), *in.AvailabilityZone) {
+	if !slices.Contains(s.zoneNames(), *in.AvailabilityZone) {
 		return nil, wire.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", *in.AvailabilityZone)
 	}
 
@@ -275,7 +275,7 @@ func (s *Service) deleteVolume(in *sdk.DeleteVolumeInput) (*sdk.DeleteVolumeOutp
 }
 
 // checkAttachable says why a volume cannot be attached as wanted.
-func (s *Service) checkAttachable(v *sdk.Volume, i *sdk.Instance, device string) error {
+func (s *Service) checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64) error {
 	id := str(v.VolumeId)
 	switch {
 	case device == "":
@@ -315,9 +315,7 @@ func (s *Service) checkAttachable(v *sdk.Volume, i *sdk.Instance, device string)
 		}
 	}
 
-	if limit := s.instanceTypes[str(i.InstanceType)].MaxEBSVolumes; int64(
-		len(i.BlockDeviceMappings),
-	) >= limit {
+	if int64(len(i.BlockDeviceMappings)) >= limit {
 		return wire.Errorf(
 			"AttachmentLimitExceeded",
 			"Instance %s has %d volumes, the most that its type takes",
@@ -340,7 +338,8 @@ func (s *Service) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAttachment
 		return nil, err
 	}
 
-	if err := s.checkAttachable(v, i, str(in.Device)); err != nil {
+	limit := s.instanceTypes[str(i.InstanceType)].MaxEBSVolumes
+	if err := s.checkAttachable(v, i, str(in.Device), limit); err != nil {
 		return nil, err
 	}
 

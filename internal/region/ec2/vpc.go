@@ -468,3 +468,10 @@ func (s *Service) describeNetworkACLs(
 
 	return &sdk.DescribeNetworkAclsOutput{NetworkAcls: got, NextToken: next}, err
 }
+
+// applyVPCTransition moves a VPC from pending to available.
+func (s *Service) applyVPCTransition(t transition) {
+	if v := s.st.VPCs[t.ID]; v != nil {
+		v.State = new(sdk.VpcStateAvailable)
+	}
+}

@@ -189,11 +189,7 @@ func (s *Service) configureInterfaceEndpoint(in *sdk.CreateVpcEndpointInput, e *
 
 	groups := strs(in.SecurityGroupIds)
 	if len(groups) == 0 {
-		for id, g := range s.st.Groups {
-			if str(g.VpcId) == str(e.VpcId) && str(g.GroupName) == "default" {
-				groups = []string{id}
-			}
-		}
+		groups = []string{s.defaultSecurityGroupID(str(e.VpcId))}
 	}
 
 	if err := s.setEndpointSecurityGroups(e, groups); err != nil {
@@ -208,7 +204,7 @@ func (s *Service) configureInterfaceEndpoint(in *sdk.CreateVpcEndpointInput, e *
 }
 
 func (s *Service) setEndpointSecurityGroups(e *sdk.VpcEndpoint, ids []string) error {
-	found, err := s.resolveSecurityGroups(str(e.VpcId), ids)
+	found, err := s.resolveSecurityGroups(str(e.VpcId), ids, s.cfg.Quotas.GroupsPerENI)
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,6 @@ func (s *Service) zoneOps() []wire.Op {
 		readOperation(s, "DescribeAvailabilityZones", s.describeAvailabilityZones),
 		readOperation(s, "DescribeRegions", s.describeRegions),
 		readOperation(s, "DescribeAccountAttributes", s.describeAccountAttributes),
-		readOperation(s, "DescribeImages", s.describeImages),
-		writeOperation(s, "CreateKeyPair", s.createKeyPair),
-		writeOperation(s, "ImportKeyPair", s.importKeyPair),
-		writeOperation(s, "DeleteKeyPair", s.deleteKeyPair),
-		readOperation(s, "DescribeKeyPairs", s.describeKeyPairs),
 	}
 }
 
@@ -69,12 +64,15 @@ func (s *Service) resolveZone(name, id *string) (string, error) {
 		"InvalidParameterValue",
 		"Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
 		str(name)+str(id),
-		strings.Join(s.Zones(), ", "),
+		strings.Join(s.zoneNames(), ", "),
 	)
 }
 
-// Zones are the names of the region's availability zones.
-func (s *Service) Zones() []string {
+// Zones returns the names of the region's availability zones, such as us-east-1a.
+func (s *Service) Zones() []string { return s.zoneNames() }
+
+// zoneNames returns the names of the region's availability zones, such as us-east-1a.
+func (s *Service) zoneNames() []string {
 	var out []string
 	for _, l := range s.cfg.Zones {
 		out = append(out, s.cfg.Region+l)
@@ -87,7 +85,7 @@ func (s *Service) describeAvailabilityZones(
 	in *sdk.DescribeAvailabilityZonesInput,
 ) (*sdk.DescribeAvailabilityZonesOutput, error) {
 	all := map[string]*sdk.AvailabilityZone{}
-	for _, name := range s.Zones() {
+	for _, name := range s.zoneNames() {
 		all[name] = &sdk.AvailabilityZone{
 			ZoneName:           new(name),
 			ZoneId:             new(s.zoneID(name)),
