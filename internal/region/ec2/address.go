@@ -12,20 +12,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) addressOps() []wire.Op {
+// addressHandlers serves elastic IP addresses.
+type addressHandlers struct{ *Service }
+
+func (s addressHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "AllocateAddress", s.allocateAddress),
-		writeOperation(s, "ReleaseAddress", s.releaseAddress),
-		writeOperation(s, "AssociateAddress", s.associateAddress),
-		writeOperation(s, "DisassociateAddress", s.disassociateAddress),
-		readOperation(s, "DescribeAddresses", s.describeAddresses),
-		readOperation(s, "DescribeAddressesAttribute", s.describeAddressesAttribute),
+		writeOperation(s.Service, "AllocateAddress", s.allocateAddress),
+		writeOperation(s.Service, "ReleaseAddress", s.releaseAddress),
+		writeOperation(s.Service, "AssociateAddress", s.associateAddress),
+		writeOperation(s.Service, "DisassociateAddress", s.disassociateAddress),
+		readOperation(s.Service, "DescribeAddresses", s.describeAddresses),
+		readOperation(s.Service, "DescribeAddressesAttribute", s.describeAddressesAttribute),
 	}
 }
 
 // allocatePublicIP gives a free public address: of the range that the configuration names, else of 198.19.0.0/16, a range kept for
 // tests (RFC 2544), so that none can be somebody's.
-func (s *Service) allocatePublicIP() string {
+func (s addressHandlers) allocatePublicIP() string {
 	used := map[string]bool{}
 	for _, a := range s.st.Addresses {
 		used[str(a.PublicIp)] = true
@@ -53,17 +56,7 @@ func (s *Service) allocatePublicIP() string {
 	}
 }
 
-// publicDNSName is the DNS name of a public address.
-func (s *Service) publicDNSName(ip string) string {
-	suffix := s.cfg.Region + ".compute.amazonaws.com"
-	if s.cfg.Region == "us-east-1" {
-		suffix = "compute-1.amazonaws.com"
-	}
-
-	return "ec2-" + strings.ReplaceAll(ip, ".", "-") + "." + suffix
-}
-
-func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAddressOutput, error) {
+func (s addressHandlers) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAddressOutput, error) {
 	if d := str(in.Domain); d != "" && d != "vpc" {
 		return nil, invalidParameter("domain", d, "EC2-Classic is gone")
 	}
@@ -87,7 +80,7 @@ func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAd
 	}
 
 	s.st.Addresses[id] = a
-	s.setTags(id, tags)
+	s.st.setTags(id, tags)
 
 	return &sdk.AllocateAddressOutput{
 		AllocationId:       a.AllocationId,
@@ -98,12 +91,12 @@ func (s *Service) allocateAddress(in *sdk.AllocateAddressInput) (*sdk.AllocateAd
 	}, nil
 }
 
-func (s *Service) findAddress(id *string) (*sdk.Address, error) {
+func (st *serviceState) findAddress(id *string) (*sdk.Address, error) {
 	if str(id) == "" {
 		return nil, missingParameter("AllocationId")
 	}
 
-	a := s.st.Addresses[str(id)]
+	a := st.Addresses[str(id)]
 	if a == nil {
 		return nil, wire.Errorf(
 			"InvalidAllocationID.NotFound",
@@ -115,8 +108,8 @@ func (s *Service) findAddress(id *string) (*sdk.Address, error) {
 	return a, nil
 }
 
-func (s *Service) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddressOutput, error) {
-	a, err := s.findAddress(in.AllocationId)
+func (s addressHandlers) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddressOutput, error) {
+	a, err := s.st.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +118,14 @@ func (s *Service) releaseAddress(in *sdk.ReleaseAddressInput) (*sdk.ReleaseAddre
 		return nil, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", str(a.PublicIp))
 	}
 
-	s.removeTags(str(a.AllocationId))
+	s.st.removeTags(str(a.AllocationId))
 	delete(s.st.Addresses, str(a.AllocationId))
 
 	return &sdk.ReleaseAddressOutput{}, nil
 }
 
 // setAddressAssociation ties an elastic IP to an interface.
-func (s *Service) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface) {
+func (s addressHandlers) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface) {
 	a.AssociationId = new(s.newID("eipassoc"))
 	a.NetworkInterfaceId = n.NetworkInterfaceId
 	a.NetworkInterfaceOwnerId = n.OwnerId
@@ -146,13 +139,13 @@ func (s *Service) setAddressAssociation(a *sdk.Address, n *sdk.NetworkInterface)
 		AssociationId: a.AssociationId,
 		PublicIp:      a.PublicIp,
 		IpOwnerId:     new(s.cfg.Account),
-		PublicDnsName: new(s.publicDNSName(str(a.PublicIp))),
+		PublicDnsName: new(s.cfg.publicDNSName(str(a.PublicIp))),
 	}
 }
 
 // clearAddressAssociation is the reverse of bind.
-func (s *Service) clearAddressAssociation(a *sdk.Address) {
-	if n := s.st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
+func (st *serviceState) clearAddressAssociation(a *sdk.Address) {
+	if n := st.Interfaces[str(a.NetworkInterfaceId)]; n != nil {
 		n.Association = nil
 	}
 
@@ -164,10 +157,10 @@ func (s *Service) clearAddressAssociation(a *sdk.Address) {
 }
 
 // findInterfaceToAssociate finds the interface that a request wants an address on.
-func (s *Service) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
+func (st *serviceState) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
 	eni := str(in.NetworkInterfaceId)
 	if eni == "" {
-		i, err := s.findInstance(in.InstanceId)
+		i, err := st.findInstance(in.InstanceId)
 		if err != nil {
 			return nil, err
 		}
@@ -180,15 +173,15 @@ func (s *Service) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.
 			)
 		}
 
-		eni = s.primaryInterfaceID(str(i.InstanceId))
+		eni = st.primaryInterfaceID(str(i.InstanceId))
 	}
 
-	n := s.st.Interfaces[eni]
+	n := st.Interfaces[eni]
 	if n == nil {
 		return nil, notFound(eni)
 	}
 
-	if s.vpcInternetGateway(str(n.VpcId)) == nil {
+	if st.vpcInternetGateway(str(n.VpcId)) == nil {
 		return nil, wire.Errorf(
 			"Gateway.NotAttached",
 			"Network %s is not attached to any internet gateway",
@@ -199,13 +192,13 @@ func (s *Service) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.
 	return n, nil
 }
 
-func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
-	a, err := s.findAddress(in.AllocationId)
+func (s addressHandlers) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
+	a, err := s.st.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, err
 	}
 
-	n, err := s.findInterfaceToAssociate(in)
+	n, err := s.st.findInterfaceToAssociate(in)
 	if err != nil {
 		return nil, err
 	}
@@ -221,12 +214,12 @@ func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.Associat
 	}
 
 	if a.AssociationId != nil {
-		s.clearAddressAssociation(a)
+		s.st.clearAddressAssociation(a)
 	}
 
 	if n.Association != nil {
 		if old := s.st.Addresses[str(n.Association.AllocationId)]; old != nil {
-			s.clearAddressAssociation(old)
+			s.st.clearAddressAssociation(old)
 		}
 	}
 
@@ -235,7 +228,7 @@ func (s *Service) associateAddress(in *sdk.AssociateAddressInput) (*sdk.Associat
 	return &sdk.AssociateAddressOutput{AssociationId: a.AssociationId}, nil
 }
 
-func (s *Service) disassociateAddress(
+func (s addressHandlers) disassociateAddress(
 	in *sdk.DisassociateAddressInput,
 ) (*sdk.DisassociateAddressOutput, error) {
 	for _, a := range s.st.Addresses {
@@ -251,7 +244,7 @@ func (s *Service) disassociateAddress(
 			)
 		}
 
-		s.clearAddressAssociation(a)
+		s.st.clearAddressAssociation(a)
 
 		return &sdk.DisassociateAddressOutput{}, nil
 	}
@@ -278,13 +271,13 @@ func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
 	return []string{*v}, true
 }
 
-func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.DescribeAddressesOutput, error) {
+func (s addressHandlers) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.DescribeAddressesOutput, error) {
 	filters := in.Filters
 	if len(in.PublicIps) > 0 {
 		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
 	}
 
-	got, _, err := listResources(s, s.st.Addresses, describeQuery{ids: in.AllocationIds, filters: filters},
+	got, _, err := listResources(s.Service, s.st.Addresses, describeQuery{ids: in.AllocationIds, filters: filters},
 		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
 	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
 		err = wire.Errorf(
@@ -295,18 +288,18 @@ func (s *Service) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.Descri
 	}
 
 	for _, a := range got {
-		a.Tags = s.tagList(str(a.AllocationId))
+		a.Tags = s.st.tagList(str(a.AllocationId))
 	}
 
 	return &sdk.DescribeAddressesOutput{Addresses: got}, err
 }
 
 // describeAddressesAttribute answers what the Terraform provider asks: reverse names, which this region does not have.
-func (s *Service) describeAddressesAttribute(
+func (s addressHandlers) describeAddressesAttribute(
 	in *sdk.DescribeAddressesAttributeInput,
 ) (*sdk.DescribeAddressesAttributeOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Addresses,
 		describeQuery{ids: in.AllocationIds, maxResults: in.MaxResults, nextToken: in.NextToken},
 		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues},

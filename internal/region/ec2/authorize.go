@@ -4,7 +4,6 @@ package ec2
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -74,7 +73,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 
 	var out []wire.Check
 	for _, kind := range createdKinds()[op] {
-		out = append(out, wire.Check{Action: action, Resource: s.wildcardARN(kind), Context: byKind[kind]})
+		out = append(out, wire.Check{Action: action, Resource: s.cfg.wildcardARN(kind), Context: byKind[kind]})
 	}
 
 	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
@@ -98,19 +97,19 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
 	}
 
-	for _, id := range slices.Concat(named, s.associationResources(tree), s.peeringAccepterVPC(op, tree)) {
-		about(id, s.resourceARN(id))
+	for _, id := range slices.Concat(named, s.st.associationResources(tree), s.st.peeringAccepterVPC(op, tree)) {
+		about(id, s.cfg.resourceARN(id))
 	}
 
 	name, _ := tree["KeyName"].(string)
-	if id := s.findKeyPairID(name); id != "" {
-		about(id, s.keyPairARN(name))
+	if id := s.st.findKeyPairID(name); id != "" {
+		about(id, s.cfg.keyPairARN(name))
 	}
 
 	for _, kind := range sortedKeys(byKind) {
 		c := maps.Clone(byKind[kind])
 		c["ec2:CreateAction"] = []string{op}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(kind), Context: c})
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(kind), Context: c})
 	}
 
 	if len(out) == 0 {
@@ -121,9 +120,9 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 }
 
 // peeringAccepterVPC is the VPC whose owner accepts a peering: IAM is asked about it too.
-func (s *Service) peeringAccepterVPC(op string, tree map[string]any) []string {
+func (st *serviceState) peeringAccepterVPC(op string, tree map[string]any) []string {
 	id, _ := tree["VpcPeeringConnectionId"].(string)
-	if p := s.st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
+	if p := st.Peerings[id]; p != nil && op == "AcceptVpcPeeringConnection" {
 		return []string{str(p.AccepterVpcInfo.VpcId)}
 	}
 
@@ -131,14 +130,14 @@ func (s *Service) peeringAccepterVPC(op string, tree map[string]any) []string {
 }
 
 // associationResources are the route table and the subnet of an association that a request names: it has no ARN of its own.
-func (s *Service) associationResources(tree map[string]any) []string {
+func (st *serviceState) associationResources(tree map[string]any) []string {
 	name, _ := tree["AssociationId"].(string)
 	if !strings.HasPrefix(name, "rtbassoc-") {
 		return nil
 	}
 
-	for _, id := range sortedKeys(s.st.Tables) {
-		for _, a := range s.st.Tables[id].Associations {
+	for _, id := range sortedKeys(st.Tables) {
+		for _, a := range st.Tables[id].Associations {
 			if str(a.RouteTableAssociationId) == name {
 				return []string{id, str(a.SubnetId)}
 			}
@@ -146,27 +145,6 @@ func (s *Service) associationResources(tree map[string]any) []string {
 	}
 
 	return nil
-}
-
-// wildcardARN is the ARN of all resources of a kind: of one that is yet to be made.
-func (s *Service) wildcardARN(kind string) string {
-	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", s.cfg.Region, s.cfg.Account, kind)
-}
-
-// findKeyPairID is the id of the key pair of that name; empty if there is none.
-func (s *Service) findKeyPairID(name string) string {
-	for _, id := range sortedKeys(s.st.Keys) {
-		if name != "" && str(s.st.Keys[id].KeyName) == name {
-			return id
-		}
-	}
-
-	return ""
-}
-
-// keyPairARN is the ARN of a key pair, which has its name and not its id.
-func (s *Service) keyPairARN(name string) string {
-	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", s.cfg.Region, s.cfg.Account, name)
 }
 
 // isResourceID says whether a text is the id of a kind of resource that IAM knows.

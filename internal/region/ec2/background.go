@@ -83,37 +83,16 @@ func (s *Service) resumeJobs() {
 	for _, id := range sortedKeys(s.st.Instances) {
 		switch str(s.st.Instances[id].State.Name) {
 		case sdk.InstanceStateNamePending:
-			s.beginLaunch(id)
+			instanceHandlers{s}.beginLaunch(id)
 		case sdk.InstanceStateNameShuttingDown:
-			s.beginTerminate(id)
+			instanceHandlers{s}.beginTerminate(id)
 		case sdk.InstanceStateNameStopping:
-			s.beginStop(id)
+			instanceHandlers{s}.beginStop(id)
 		}
 	}
 
 	for _, id := range sortedKeys(s.st.Volumes) {
-		s.resumeVolumeJobs(s.st.Volumes[id])
-	}
-}
-
-func (s *Service) resumeVolumeJobs(v *sdk.Volume) {
-	id := str(v.VolumeId)
-	switch str(v.State) {
-	case sdk.VolumeStateCreating:
-		s.beginCreateVolume(id)
-	case sdk.VolumeStateDeleting:
-		s.beginDeleteVolume(id)
-	}
-
-	for _, a := range v.Attachments {
-		i := s.st.Instances[str(a.InstanceId)]
-		running := i != nil && str(i.State.Name) == sdk.InstanceStateNameRunning
-		switch {
-		case str(a.State) == sdk.VolumeAttachmentStateAttaching && running:
-			s.beginAttach(v, a)
-		case str(a.State) == sdk.VolumeAttachmentStateDetaching:
-			s.beginDetach(v, a)
-		}
+		volumeHandlers{s}.resumeVolumeJobs(s.st.Volumes[id])
 	}
 }
 
@@ -134,7 +113,7 @@ func (s *Service) Run(ctx context.Context) {
 		wait := time.Second
 		err := s.withLock(func() error {
 			jobs, s.jobs = s.jobs, nil
-			if at, ok := s.nextTransitionTime(); ok {
+			if at, ok := s.st.nextTransitionTime(); ok {
 				wait = min(wait, max(at.Sub(s.cfg.Now()), time.Millisecond))
 			}
 
@@ -148,12 +127,12 @@ func (s *Service) Run(ctx context.Context) {
 			wg.Go(func() { job(ctx) })
 		}
 
-		s.waitForSignal(ctx, s.wake, wait)
+		waitForSignal(ctx, s.wake, wait)
 	}
 }
 
 // waitForSignal waits for a signal, for d, or for the end.
-func (s *Service) waitForSignal(ctx context.Context, signal <-chan struct{}, d time.Duration) {
+func waitForSignal(ctx context.Context, signal <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -172,7 +151,7 @@ func (s *Service) runNetworkSync(ctx context.Context) {
 			wait = time.Second
 		}
 
-		s.waitForSignal(ctx, s.networkChanged, wait)
+		waitForSignal(ctx, s.networkChanged, wait)
 	}
 }
 
@@ -227,24 +206,24 @@ func (s *Service) buildDesiredNetwork() (netspec.Network, uint64) {
 
 	s.store.Lock()
 	defer s.store.Unlock()
-	in := s.networkInput(balancers)
+	in := s.st.networkInput(balancers)
 	in.HostedZones = zones
 
 	return netbuilder.Build(in), gen
 }
 
 // networkInput is EC2's state as the picture's builder reads it. The caller holds mu for as long as it is used.
-func (s *Service) networkInput(balancers []netbuilder.LoadBalancer) netbuilder.Input {
+func (st *serviceState) networkInput(balancers []netbuilder.LoadBalancer) netbuilder.Input {
 	return netbuilder.Input{
-		VPCs:               s.st.VPCs,
-		Subnets:            s.st.Subnets,
-		RouteTables:        s.st.Tables,
-		NATGateways:        s.st.NATs,
-		InternetGateways:   s.st.Internet,
-		SecurityGroupRules: s.st.Rules,
-		Interfaces:         s.st.Interfaces,
-		Instances:          s.st.Instances,
-		VPCEndpoints:       s.st.Endpoints,
+		VPCs:               st.VPCs,
+		Subnets:            st.Subnets,
+		RouteTables:        st.Tables,
+		NATGateways:        st.NATs,
+		InternetGateways:   st.Internet,
+		SecurityGroupRules: st.Rules,
+		Interfaces:         st.Interfaces,
+		Instances:          st.Instances,
+		VPCEndpoints:       st.Endpoints,
 		LoadBalancers:      balancers,
 	}
 }
@@ -272,7 +251,7 @@ func (s *Service) runHealthChecks(ctx context.Context) {
 			s.recordHealthCheck(id, alive)
 		}
 
-		s.waitForSignal(ctx, nil, 500*time.Millisecond)
+		waitForSignal(ctx, nil, 500*time.Millisecond)
 	}
 }
 

@@ -2,7 +2,9 @@
 
 package ec2
 
-import "github.com/slipway-k8s/slipway/internal/region/wire"
+import (
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
 
 func missingParameter(name string) error {
 	return wire.Errorf("MissingParameter", "The request must contain the parameter %s", name)
@@ -26,65 +28,21 @@ func incorrectState(format string, args ...any) error {
 	return wire.Errorf("IncorrectState", format, args...)
 }
 
-// Quotas are the region's limits. A zero field takes its value from [DefaultQuotas].
-type Quotas struct {
-	VPCs             int
-	InternetGateways int
-	Addresses        int // elastic IPs
-	NATsPerZone      int
-	SubnetsPerVPC    int
-	TablesPerVPC     int
-	RoutesPerTable   int
-	GroupsPerVPC     int
-	RulesPerGroup    int // a direction
-	GroupsPerENI     int
-	VCPUs            int // on-demand, standard families
-	Volumes          int
-}
-
-// DefaultQuotas are what a new AWS account has (EC2 and VPC user guides, 2025), but for the 5 on-demand vCPUs: no
-// highly available cluster fits into those.
-func DefaultQuotas() Quotas {
-	return Quotas{
-		VPCs:             5,
-		InternetGateways: 5,
-		Addresses:        5,
-		NATsPerZone:      5,
-		SubnetsPerVPC:    200,
-		TablesPerVPC:     200,
-		RoutesPerTable:   50,
-		GroupsPerVPC:     2500,
-		RulesPerGroup:    60,
-		GroupsPerENI:     5,
-		VCPUs:            4096,
-		Volumes:          10000,
-	}
-}
-
-// WithDefaults fills zero fields with those of [DefaultQuotas].
-func (q Quotas) WithDefaults() Quotas {
-	d := DefaultQuotas()
-	for _, f := range []struct {
-		have *int
-		want int
-	}{
-		{&q.VPCs, d.VPCs},
-		{&q.InternetGateways, d.InternetGateways},
-		{&q.Addresses, d.Addresses},
-		{&q.NATsPerZone, d.NATsPerZone},
-		{&q.SubnetsPerVPC, d.SubnetsPerVPC},
-		{&q.TablesPerVPC, d.TablesPerVPC},
-		{&q.RoutesPerTable, d.RoutesPerTable},
-		{&q.GroupsPerVPC, d.GroupsPerVPC},
-		{&q.RulesPerGroup, d.RulesPerGroup},
-		{&q.GroupsPerENI, d.GroupsPerENI},
-		{&q.VCPUs, d.VCPUs},
-		{&q.Volumes, d.Volumes},
-	} {
-		if *f.have == 0 {
-			*f.have = f.want
-		}
+// notFound is the error for an id of any kind that is not there.
+func notFound(id string) error {
+	codes := map[string]string{
+		"vpc": "InvalidVpcID.NotFound", "subnet": "InvalidSubnetID.NotFound", "igw": "InvalidInternetGatewayID.NotFound",
+		"eipalloc": "InvalidAllocationID.NotFound", "nat": "NatGatewayNotFound", "rtb": "InvalidRouteTableID.NotFound",
+		"sg": "InvalidGroup.NotFound", "sgr": "InvalidSecurityGroupRuleId.NotFound", "acl": "InvalidNetworkAclID.NotFound",
+		"eni": "InvalidNetworkInterfaceID.NotFound", "vol": "InvalidVolume.NotFound",
+		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
+		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
 	}
 
-	return q
+	code := codes[idPrefix(id)]
+	if code == "" {
+		code = "InvalidID"
+	}
+
+	return wire.Errorf(code, "The ID '%s' does not exist", id)
 }

@@ -3,7 +3,6 @@
 package ec2
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -12,27 +11,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) instanceOps() []wire.Op {
+// instanceHandlers serves instances that exist; [launchHandlers] launches them.
+type instanceHandlers struct{ *Service }
+
+func (s instanceHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "TerminateInstances", s.terminateInstances),
-		writeOperation(s, "StopInstances", s.stopInstances),
-		writeOperation(s, "StartInstances", s.startInstances),
-		writeOperation(s, "RebootInstances", s.rebootInstances),
-		readOperation(s, "DescribeInstances", s.describeInstances),
-		readOperation(s, "DescribeInstanceStatus", s.describeInstanceStatus),
-		readOperation(s, "DescribeInstanceAttribute", s.describeInstanceAttribute),
-		writeOperation(s, "ModifyInstanceAttribute", s.modifyInstanceAttribute),
-		writeOperation(s, "ModifyInstanceMetadataOptions", s.modifyInstanceMetadataOptions),
+		writeOperation(s.Service, "TerminateInstances", s.terminateInstances),
+		writeOperation(s.Service, "StopInstances", s.stopInstances),
+		writeOperation(s.Service, "StartInstances", s.startInstances),
+		writeOperation(s.Service, "RebootInstances", s.rebootInstances),
+		readOperation(s.Service, "DescribeInstances", s.describeInstances),
+		readOperation(s.Service, "DescribeInstanceStatus", s.describeInstanceStatus),
+		readOperation(s.Service, "DescribeInstanceAttribute", s.describeInstanceAttribute),
+		writeOperation(s.Service, "ModifyInstanceAttribute", s.modifyInstanceAttribute),
+		writeOperation(s.Service, "ModifyInstanceMetadataOptions", s.modifyInstanceMetadataOptions),
 		wire.Operation("GetConsoleOutput", s.getConsoleOutput),
 	}
 }
 
-func (s *Service) findInstance(id *string) (*sdk.Instance, error) {
+func (st *serviceState) findInstance(id *string) (*sdk.Instance, error) {
 	if str(id) == "" {
 		return nil, missingParameter("InstanceId")
 	}
 
-	i := s.st.Instances[str(id)]
+	i := st.Instances[str(id)]
 	switch {
 	case i != nil:
 		return i, nil
@@ -44,14 +46,14 @@ func (s *Service) findInstance(id *string) (*sdk.Instance, error) {
 }
 
 // findInstances finds all or none.
-func (s *Service) findInstances(ids []*string) ([]*sdk.Instance, error) {
+func (st *serviceState) findInstances(ids []*string) ([]*sdk.Instance, error) {
 	if len(ids) == 0 {
 		return nil, missingParameter("InstanceId")
 	}
 
 	var out []*sdk.Instance
 	for _, id := range ids {
-		i, err := s.findInstance(id)
+		i, err := st.findInstance(id)
 		if err != nil {
 			return nil, err
 		}
@@ -63,9 +65,9 @@ func (s *Service) findInstances(ids []*string) ([]*sdk.Instance, error) {
 }
 
 // instanceFilterValues gives the values that a filter looks at; it fills in computed fields first.
-func (s *Service) instanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
+func (s instanceHandlers) instanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	if i.InstanceId != nil && i.NetworkInterfaces == nil {
-		s.refreshInstance(i)
+		s.st.refreshInstance(i)
 	}
 
 	if i.InstanceId == nil {
@@ -92,7 +94,7 @@ func (s *Service) instanceFilterValues(i *sdk.Instance, name string) ([]string, 
 	return s.extendedInstanceFilterValues(i, name)
 }
 
-func (s *Service) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
+func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
 	var groups, groupNames, volumes, faces []string
 	for _, g := range i.SecurityGroups {
 		groups = append(groups, str(g.GroupId))
@@ -143,17 +145,9 @@ func (s *Service) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]
 	return v, known
 }
 
-// DescribeInstances is the operation of that name. It is meant for Auto Scaling and load balancing.
-func (s *Service) DescribeInstances(
-	_ context.Context,
-	in *sdk.DescribeInstancesInput,
-) (*sdk.DescribeInstancesOutput, error) {
-	return runRead(s, s.describeInstances, in)
-}
-
-func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
+func (s instanceHandlers) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
 	for _, id := range in.InstanceIds {
-		if _, err := s.findInstance(id); err != nil {
+		if _, err := s.st.findInstance(id); err != nil {
 			return nil, err
 		}
 	}
@@ -163,7 +157,7 @@ func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.Descri
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Instances,
 		describeQuery{in.InstanceIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", s.instanceFilterValues},
@@ -176,7 +170,7 @@ func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.Descri
 	at := map[string]*sdk.Reservation{}
 
 	for _, i := range got {
-		s.refreshInstance(i)
+		s.st.refreshInstance(i)
 		id := s.st.Extra[str(i.InstanceId)].ReservationID
 		r := at[id]
 		if r == nil {
@@ -196,122 +190,21 @@ func (s *Service) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.Descri
 	return out, nil
 }
 
-func (s *Service) describeInstanceStatus(
-	in *sdk.DescribeInstanceStatusInput,
-) (*sdk.DescribeInstanceStatusOutput, error) {
-	for _, id := range in.InstanceIds {
-		if _, err := s.findInstance(id); err != nil {
-			return nil, err
-		}
+func isTrue(b *bool) bool { return b != nil && *b }
+
+func newInstanceState(name string) *sdk.InstanceState {
+	codes := map[string]int64{
+		sdk.InstanceStateNamePending: 0, sdk.InstanceStateNameRunning: 16, sdk.InstanceStateNameShuttingDown: 32,
+		sdk.InstanceStateNameTerminated: 48, sdk.InstanceStateNameStopping: 64, sdk.InstanceStateNameStopped: 80,
 	}
 
-	field := func(i *sdk.Instance, name string) ([]string, bool) {
-		id := str(i.InstanceId)
-		switch name {
-		case "availability-zone", "instance-state-name", "instance-state-code":
-			return s.instanceFilterValues(i, name)
-		case "instance-status.status", "instance-status.reachability":
-			return []string{s.instanceHealth(id)}, true
-		case "system-status.status", "system-status.reachability":
-			return []string{"ok"}, true
-		}
+	return &sdk.InstanceState{Name: new(name), Code: new(codes[name])}
+}
 
-		return nil, false
-	}
-
-	shown := map[string]*sdk.Instance{}
-
-	for id, i := range s.st.Instances {
-		if isTrue(in.IncludeAllInstances) || str(i.State.Name) == sdk.InstanceStateNameRunning {
-			shown[id] = i
-		}
-	}
-
-	wanted := slices.DeleteFunc(
-		slices.Clone(in.InstanceIds),
-		func(id *string) bool { return shown[str(id)] == nil },
+// isLive says whether an instance counts against quotas and holds resources.
+func isLive(i *sdk.Instance) bool {
+	return !slices.Contains(
+		[]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown},
+		str(i.State.Name),
 	)
-	if len(in.InstanceIds) > 0 && len(wanted) == 0 {
-		return &sdk.DescribeInstanceStatusOutput{InstanceStatuses: []*sdk.InstanceStatus{}}, nil
-	}
-
-	got, next, err := listResources(s, shown, describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field})
-	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
-	for _, i := range got {
-		out.InstanceStatuses = append(out.InstanceStatuses, s.instanceStatus(i))
-	}
-
-	return out, err
-}
-
-// instanceHealth is the status of an instance's own check.
-func (s *Service) instanceHealth(id string) string {
-	i := s.st.Instances[id]
-	x := s.st.Extra[id]
-	switch {
-	case i == nil || x == nil || str(i.State.Name) != sdk.InstanceStateNameRunning:
-		return "not-applicable"
-	case x.Impaired:
-		return "impaired"
-	}
-
-	return "ok"
-}
-
-func (s *Service) instanceStatus(i *sdk.Instance) *sdk.InstanceStatus {
-	mine := s.instanceHealth(str(i.InstanceId))
-	summary := func(status string) *sdk.InstanceStatusSummary {
-		reach := map[string]string{"ok": "passed", "impaired": "failed"}[status]
-		out := &sdk.InstanceStatusSummary{Status: new(status)}
-		if reach != "" {
-			out.Details = []*sdk.InstanceStatusDetails{{Name: new("reachability"), Status: new(reach)}}
-		}
-
-		return out
-	}
-
-	system := mine
-	if mine == "impaired" {
-		system = "ok"
-	}
-
-	return &sdk.InstanceStatus{
-		InstanceId:       i.InstanceId,
-		AvailabilityZone: i.Placement.AvailabilityZone,
-		InstanceState:    i.State,
-		InstanceStatus:   summary(mine),
-		SystemStatus:     summary(system),
-	}
-}
-
-// InstanceInfo are what other services ask about an instance.
-type InstanceInfo struct {
-	ID, VPC, Subnet, Zone, State, Type string
-	Impaired                           bool // its machine died though it should run
-}
-
-// InstanceInfo says where an instance is and how it is; false if there is no such instance.
-func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
-	var f InstanceInfo
-	err := s.withLock(func() error {
-		i, err := s.findInstance(&id)
-		if err != nil {
-			return err
-		}
-
-		f = InstanceInfo{
-			ID:       id,
-			VPC:      str(i.VpcId),
-			Subnet:   str(i.SubnetId),
-			Zone:     str(i.Placement.AvailabilityZone),
-			State:    str(i.State.Name),
-			Type:     str(i.InstanceType),
-			Impaired: s.instanceHealth(id) == "impaired",
-		}
-
-		return nil
-	})
-
-	return f, err == nil
 }

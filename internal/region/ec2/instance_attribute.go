@@ -10,15 +10,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) describeInstanceAttribute(
+func (s instanceHandlers) describeInstanceAttribute(
 	in *sdk.DescribeInstanceAttributeInput,
 ) (*sdk.DescribeInstanceAttributeOutput, error) {
-	i, err := s.findInstance(in.InstanceId)
+	i, err := s.st.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
 
-	s.refreshInstance(i)
+	s.st.refreshInstance(i)
 	x := s.st.Extra[str(i.InstanceId)]
 	out := &sdk.DescribeInstanceAttributeOutput{InstanceId: i.InstanceId}
 	flag := func(b bool) *sdk.AttributeBooleanValue { return &sdk.AttributeBooleanValue{Value: new(b)} }
@@ -50,24 +50,24 @@ func (s *Service) describeInstanceAttribute(
 	return out, nil
 }
 
-func (s *Service) modifyInstanceAttribute(
+func (s instanceHandlers) modifyInstanceAttribute(
 	in *sdk.ModifyInstanceAttributeInput,
 ) (*sdk.ModifyInstanceAttributeOutput, error) {
-	i, err := s.findInstance(in.InstanceId)
+	i, err := s.st.findInstance(in.InstanceId)
 	if err != nil {
 		return nil, err
 	}
 
 	id := str(i.InstanceId)
 	x := s.st.Extra[id]
-	n := s.st.Interfaces[s.primaryInterfaceID(id)]
+	n := s.st.Interfaces[s.st.primaryInterfaceID(id)]
 	if n == nil {
 		return nil, wire.Errorf("IncorrectInstanceState", "The instance '%s' is terminated", id)
 	}
 
 	switch {
 	case len(in.Groups) > 0:
-		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
+		groups, err := s.st.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (s *Service) modifyInstanceAttribute(
 }
 
 // modifyStoppedInstance changes what only a stopped instance lets change.
-func (s *Service) modifyStoppedInstance(
+func (s instanceHandlers) modifyStoppedInstance(
 	i *sdk.Instance,
 	x *instanceExtra,
 	in *sdk.ModifyInstanceAttributeInput,
@@ -128,33 +128,4 @@ func (s *Service) modifyStoppedInstance(
 	}
 
 	return nil
-}
-
-func (s *Service) modifyInstanceMetadataOptions(
-	in *sdk.ModifyInstanceMetadataOptionsInput,
-) (*sdk.ModifyInstanceMetadataOptionsOutput, error) {
-	i, err := s.findInstance(in.InstanceId)
-	if err != nil {
-		return nil, err
-	}
-
-	if !isLive(i) {
-		return nil, wire.Errorf(
-			"IncorrectInstanceState",
-			"The instance '%s' is terminated",
-			str(i.InstanceId),
-		)
-	}
-
-	o := *i.MetadataOptions
-	if err := applyMetadataOptions(&o, in); err != nil {
-		return nil, err
-	}
-
-	i.MetadataOptions = &o
-
-	return &sdk.ModifyInstanceMetadataOptionsOutput{
-		InstanceId:              i.InstanceId,
-		InstanceMetadataOptions: &o,
-	}, nil
 }

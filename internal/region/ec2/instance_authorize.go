@@ -17,18 +17,18 @@ import (
 func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []string) []wire.Check {
 	s.store.Lock()
 	defer s.store.Unlock()
-	t, err := s.findLaunchTemplate(&id, &name)
+	t, err := s.st.findLaunchTemplate(&id, &name)
 	if err != nil {
 		return nil
 	}
 
-	v, err := s.findTemplateVersion(t, version)
+	v, err := s.st.findTemplateVersion(t, version)
 	if err != nil {
 		return nil
 	}
 
 	ask := func(arn string, context map[string][]string) wire.Check {
-		context["ec2:LaunchTemplate"] = []string{s.resourceARN(str(t.LaunchTemplateId))}
+		context["ec2:LaunchTemplate"] = []string{s.cfg.resourceARN(str(t.LaunchTemplateId))}
 		return wire.Check{Action: "ec2:RunInstances", Resource: arn, Context: context}
 	}
 
@@ -38,17 +38,17 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 	for _, existing := range slices.Concat([]string{str(t.LaunchTemplateId), str(data.ImageId)}, subnets, strs(data.SecurityGroupIds)) {
 		c := map[string][]string{}
 		sdkshape.AddResourceTags(c, s.st.Tags[existing])
-		out = append(out, ask(s.resourceARN(existing), c))
+		out = append(out, ask(s.cfg.resourceARN(existing), c))
 	}
 
 	if name := str(data.KeyName); name != "" {
 		c := map[string][]string{}
-		sdkshape.AddResourceTags(c, s.st.Tags[s.findKeyPairID(name)])
-		out = append(out, ask(s.keyPairARN(name), c))
+		sdkshape.AddResourceTags(c, s.st.Tags[s.st.findKeyPairID(name)])
+		out = append(out, ask(s.cfg.keyPairARN(name), c))
 	}
 
 	for _, k := range createdKinds()["RunInstances"] {
-		out = append(out, ask(s.wildcardARN(k), templateTagContext(data.TagSpecifications, k)))
+		out = append(out, ask(s.cfg.wildcardARN(k), templateTagContext(data.TagSpecifications, k)))
 	}
 
 	for _, spec := range data.TagSpecifications {
@@ -56,11 +56,11 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 		c["ec2:CreateAction"] = []string{"RunInstances"}
 		out = append(
 			out,
-			wire.Check{Action: "ec2:CreateTags", Resource: s.wildcardARN(str(spec.ResourceType)), Context: c},
+			wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(str(spec.ResourceType)), Context: c},
 		)
 	}
 
-	return append(out, s.passRoleChecks(data.IamInstanceProfile)...)
+	return append(out, s.cfg.passRoleChecks(data.IamInstanceProfile)...)
 }
 
 // templateTagContext are the condition keys of the tags that a template gives to a kind of resource.
@@ -81,8 +81,8 @@ func templateTagContext(specs []*sdk.LaunchTemplateTagSpecification, kind string
 }
 
 // passRoleChecks is the question whether the caller may pass the role of a template's profile to EC2.
-func (s *Service) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.Check {
-	if spec == nil || s.cfg.Profiles == nil {
+func (cfg *Config) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpecification) []wire.Check {
+	if spec == nil || cfg.Profiles == nil {
 		return nil
 	}
 
@@ -91,7 +91,7 @@ func (s *Service) passRoleChecks(spec *sdk.LaunchTemplateIamInstanceProfileSpeci
 		name = str(spec.Arn)
 	}
 
-	p, ok := s.cfg.Profiles.InstanceProfile(name)
+	p, ok := cfg.Profiles.InstanceProfile(name)
 	if !ok || p.RoleARN == "" {
 		return nil
 	}

@@ -10,9 +10,9 @@ import (
 )
 
 // launchInstance records one new instance with its interface and volumes.
-func (s *Service) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
+func (s launchHandlers) launchInstance(l *launchRequest, reservation string, index int64) (string, error) {
 	id := s.newID("i")
-	face, err := s.newNetworkInterface(interfaceSpec{
+	face, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
 		subnet:    l.subnet,
 		kind:      "interface",
 		groups:    l.groups,
@@ -24,9 +24,9 @@ func (s *Service) launchInstance(l *launchRequest, reservation string, index int
 
 	face.Attachment.InstanceId = new(id)
 	if l.publicIP {
-		ip := s.allocatePublicIP()
+		ip := addressHandlers{s.Service}.allocatePublicIP()
 		face.Association = &sdk.NetworkInterfaceAssociation{
-			PublicIp: new(ip), PublicDnsName: new(s.publicDNSName(ip)), IpOwnerId: new("amazon"),
+			PublicIp: new(ip), PublicDnsName: new(s.cfg.publicDNSName(ip)), IpOwnerId: new("amazon"),
 		}
 	}
 
@@ -50,19 +50,17 @@ func (s *Service) launchInstance(l *launchRequest, reservation string, index int
 
 	s.st.Extra[id] = x
 	if err := s.addLaunchVolumes(l, i); err != nil {
-		s.discardInstance(id)
+		s.st.discardInstance(id)
 		return "", err
 	}
 
-	s.setTags(id, l.tags["instance"])
-	s.setTags(x.Interface, l.tags["network-interface"])
+	s.st.setTags(id, l.tags["instance"])
+	s.st.setTags(x.Interface, l.tags["network-interface"])
 
 	return id, nil
 }
 
-func isTrue(b *bool) bool { return b != nil && *b }
-
-func (s *Service) newInstance(
+func (s launchHandlers) newInstance(
 	l *launchRequest,
 	id string,
 	face *sdk.NetworkInterface,
@@ -134,7 +132,7 @@ func (s *Service) newInstance(
 }
 
 // addLaunchVolumes makes the root volume's record, and the volumes that the request maps beside it.
-func (s *Service) addLaunchVolumes(l *launchRequest, i *sdk.Instance) error {
+func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) error {
 	maps := slices.Clone(l.in.BlockDeviceMappings)
 	if !slices.ContainsFunc(
 		maps,
@@ -154,57 +152,40 @@ func (s *Service) addLaunchVolumes(l *launchRequest, i *sdk.Instance) error {
 			continue
 		}
 
-		v, err := s.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(l.image.RootSizeGiB, 1))
+		v, err := volumeHandlers{s.Service}.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(l.image.RootSizeGiB, 1))
 		if err != nil {
 			return err
 		}
 
 		id := str(v.VolumeId)
 		s.st.Volumes[id] = v
-		s.setTags(id, l.tags["volume"])
+		s.st.setTags(id, l.tags["volume"])
 		gone := m.Ebs.DeleteOnTermination == nil || *m.Ebs.DeleteOnTermination
-		s.recordAttachment(v, i, str(m.DeviceName), gone)
+		volumeHandlers{s.Service}.recordAttachment(v, i, str(m.DeviceName), gone)
 	}
 
 	return nil
 }
 
 // discardInstance removes all trace of an instance that never began.
-func (s *Service) discardInstance(id string) {
-	i := s.st.Instances[id]
+func (st *serviceState) discardInstance(id string) {
+	i := st.Instances[id]
 	for _, m := range i.BlockDeviceMappings {
-		s.removeTags(str(m.Ebs.VolumeId))
-		delete(s.st.Volumes, str(m.Ebs.VolumeId))
+		st.removeTags(str(m.Ebs.VolumeId))
+		delete(st.Volumes, str(m.Ebs.VolumeId))
 	}
 
-	s.removeInterface(s.st.Extra[id].Interface)
-	s.removeTags(id)
-	delete(s.st.Instances, id)
-	delete(s.st.Extra, id)
-}
-
-func newInstanceState(name string) *sdk.InstanceState {
-	codes := map[string]int64{
-		sdk.InstanceStateNamePending: 0, sdk.InstanceStateNameRunning: 16, sdk.InstanceStateNameShuttingDown: 32,
-		sdk.InstanceStateNameTerminated: 48, sdk.InstanceStateNameStopping: 64, sdk.InstanceStateNameStopped: 80,
-	}
-
-	return &sdk.InstanceState{Name: new(name), Code: new(codes[name])}
-}
-
-// isLive says whether an instance counts against quotas and holds resources.
-func isLive(i *sdk.Instance) bool {
-	return !slices.Contains(
-		[]string{sdk.InstanceStateNameTerminated, sdk.InstanceStateNameShuttingDown},
-		str(i.State.Name),
-	)
+	st.removeInterface(st.Extra[id].Interface)
+	st.removeTags(id)
+	delete(st.Instances, id)
+	delete(st.Extra, id)
 }
 
 // refreshInstance fills in what is computed: interface, addresses, tags.
-func (s *Service) refreshInstance(i *sdk.Instance) {
+func (st *serviceState) refreshInstance(i *sdk.Instance) {
 	id := str(i.InstanceId)
-	i.Tags = s.tagList(id)
-	n := s.st.Interfaces[s.st.Extra[id].Interface]
+	i.Tags = st.tagList(id)
+	n := st.Interfaces[st.Extra[id].Interface]
 	i.NetworkInterfaces = []*sdk.InstanceNetworkInterface{}
 	i.SecurityGroups = []*sdk.GroupIdentifier{}
 	i.PublicIpAddress = nil
@@ -221,7 +202,7 @@ func (s *Service) refreshInstance(i *sdk.Instance) {
 			PublicIp: n.Association.PublicIp, PublicDnsName: n.Association.PublicDnsName, IpOwnerId: n.Association.IpOwnerId,
 		}
 		i.PublicIpAddress = n.Association.PublicIp
-		if a := s.st.Attributes[str(i.VpcId)]; a != nil && a.DNSHostnames {
+		if a := st.Attributes[str(i.VpcId)]; a != nil && a.DNSHostnames {
 			i.PublicDnsName = n.Association.PublicDnsName
 		}
 	}

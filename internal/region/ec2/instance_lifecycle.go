@@ -15,7 +15,7 @@ import (
 )
 
 // changeInstanceState is the shape that says what became of an instance's state.
-func (s *Service) changeInstanceState(i *sdk.Instance, to string) *sdk.InstanceStateChange {
+func changeInstanceState(i *sdk.Instance, to string) *sdk.InstanceStateChange {
 	was := i.State
 	i.State = newInstanceState(to)
 	return &sdk.InstanceStateChange{InstanceId: i.InstanceId, PreviousState: was, CurrentState: i.State}
@@ -25,16 +25,8 @@ func unchangedInstanceState(i *sdk.Instance) *sdk.InstanceStateChange {
 	return &sdk.InstanceStateChange{InstanceId: i.InstanceId, PreviousState: i.State, CurrentState: i.State}
 }
 
-// TerminateInstances is the operation of that name. It is meant for Auto Scaling.
-func (s *Service) TerminateInstances(
-	_ context.Context,
-	in *sdk.TerminateInstancesInput,
-) (*sdk.TerminateInstancesOutput, error) {
-	return runWrite(s, s.terminateInstances, in)
-}
-
-func (s *Service) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
-	all, err := s.findInstances(in.InstanceIds)
+func (s instanceHandlers) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
+	all, err := s.st.findInstances(in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +51,7 @@ func (s *Service) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.Term
 
 		out.TerminatingInstances = append(
 			out.TerminatingInstances,
-			s.changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
+			changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
 		)
 
 		i.StateTransitionReason = new(
@@ -76,8 +68,8 @@ func (s *Service) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.Term
 	return out, nil
 }
 
-func (s *Service) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesOutput, error) {
-	all, err := s.findInstances(in.InstanceIds)
+func (s instanceHandlers) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesOutput, error) {
+	all, err := s.st.findInstances(in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +103,7 @@ func (s *Service) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesO
 
 		out.StoppingInstances = append(
 			out.StoppingInstances,
-			s.changeInstanceState(i, sdk.InstanceStateNameStopping),
+			changeInstanceState(i, sdk.InstanceStateNameStopping),
 		)
 
 		s.beginStop(str(i.InstanceId))
@@ -120,8 +112,8 @@ func (s *Service) stopInstances(in *sdk.StopInstancesInput) (*sdk.StopInstancesO
 	return out, nil
 }
 
-func (s *Service) startInstances(in *sdk.StartInstancesInput) (*sdk.StartInstancesOutput, error) {
-	all, err := s.findInstances(in.InstanceIds)
+func (s instanceHandlers) startInstances(in *sdk.StartInstancesInput) (*sdk.StartInstancesOutput, error) {
+	all, err := s.st.findInstances(in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +138,7 @@ func (s *Service) startInstances(in *sdk.StartInstancesInput) (*sdk.StartInstanc
 
 		out.StartingInstances = append(
 			out.StartingInstances,
-			s.changeInstanceState(i, sdk.InstanceStateNamePending),
+			changeInstanceState(i, sdk.InstanceStateNamePending),
 		)
 
 		i.LaunchTime = new(s.cfg.Now().UTC())
@@ -156,8 +148,8 @@ func (s *Service) startInstances(in *sdk.StartInstancesInput) (*sdk.StartInstanc
 	return out, nil
 }
 
-func (s *Service) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInstancesOutput, error) {
-	all, err := s.findInstances(in.InstanceIds)
+func (s instanceHandlers) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInstancesOutput, error) {
+	all, err := s.st.findInstances(in.InstanceIds)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +185,7 @@ func (s *Service) rebootInstances(in *sdk.RebootInstancesInput) (*sdk.RebootInst
 	return &sdk.RebootInstancesOutput{}, nil
 }
 
-func (s *Service) beginLaunch(id string) {
+func (s instanceHandlers) beginLaunch(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceRunning, id)
 		return
@@ -205,7 +197,7 @@ func (s *Service) beginLaunch(id string) {
 	)
 }
 
-func (s *Service) beginTerminate(id string) {
+func (s instanceHandlers) beginTerminate(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceTerminated, id)
 		return
@@ -218,7 +210,7 @@ func (s *Service) beginTerminate(id string) {
 
 // beginStop ends the machine. Its root file system does not outlive it: a started instance boots afresh, with its
 // volumes, addresses and identity.
-func (s *Service) beginStop(id string) {
+func (s instanceHandlers) beginStop(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionInstanceStopped, id)
 		return
@@ -230,7 +222,7 @@ func (s *Service) beginStop(id string) {
 }
 
 // bootInstance makes an instance real: its network first, then its volumes, then the machine.
-func (s *Service) bootInstance(ctx context.Context, id string) error {
+func (s instanceHandlers) bootInstance(ctx context.Context, id string) error {
 	if err := s.ensureNetworkSynced(ctx); err != nil {
 		return err
 	}
@@ -261,7 +253,7 @@ func (s *Service) bootInstance(ctx context.Context, id string) error {
 const terminatedRetention = time.Hour
 
 // applyInstanceTransition moves an instance on; a failure is in Arg.
-func (s *Service) applyInstanceTransition(t transition) {
+func (s instanceHandlers) applyInstanceTransition(t transition) {
 	i := s.st.Instances[t.ID]
 	if i == nil {
 		return
@@ -278,7 +270,7 @@ func (s *Service) applyInstanceTransition(t transition) {
 	case transitionInstanceTerminated:
 		s.completeTermination(i)
 	case transitionInstanceExpired:
-		s.removeTags(t.ID)
+		s.st.removeTags(t.ID)
 		s.jobLocks.removeKey(t.ID)
 		delete(s.st.Instances, t.ID)
 		delete(s.st.Extra, t.ID)
@@ -287,7 +279,7 @@ func (s *Service) applyInstanceTransition(t transition) {
 	s.requestNotification()
 }
 
-func (s *Service) completeLaunch(i *sdk.Instance, failure string) {
+func (s instanceHandlers) completeLaunch(i *sdk.Instance, failure string) {
 	if str(i.State.Name) != sdk.InstanceStateNamePending {
 		return
 	}
@@ -311,13 +303,13 @@ func (s *Service) completeLaunch(i *sdk.Instance, failure string) {
 
 	for _, m := range i.BlockDeviceMappings {
 		if v := s.st.Volumes[str(m.Ebs.VolumeId)]; v != nil {
-			s.completeAttachments(v)
+			s.st.completeAttachments(v)
 		}
 	}
 }
 
 // completeTermination frees what a terminated instance held.
-func (s *Service) completeTermination(i *sdk.Instance) {
+func (s instanceHandlers) completeTermination(i *sdk.Instance) {
 	if str(i.State.Name) == sdk.InstanceStateNameTerminated {
 		return
 	}
@@ -333,19 +325,19 @@ func (s *Service) completeTermination(i *sdk.Instance) {
 
 		gone := isTrue(m.Ebs.DeleteOnTermination)
 		root := str(m.DeviceName) == str(i.RootDeviceName)
-		s.clearAttachments(v)
+		s.st.clearAttachments(v)
 
 		switch {
 		case gone && root:
-			s.removeTags(str(v.VolumeId))
+			s.st.removeTags(str(v.VolumeId))
 			delete(s.st.Volumes, str(v.VolumeId))
 		case gone:
 			v.State = new(sdk.VolumeStateDeleting)
-			s.beginDeleteVolume(str(v.VolumeId))
+			volumeHandlers{s.Service}.beginDeleteVolume(str(v.VolumeId))
 		}
 	}
 
-	s.removeInterface(s.st.Extra[id].Interface)
+	s.st.removeInterface(s.st.Extra[id].Interface)
 	s.st.Extra[id].Interface = ""
 	s.st.Extra[id].UserData = ""
 	i.PrivateIpAddress = nil
@@ -360,12 +352,12 @@ func (s *Service) completeTermination(i *sdk.Instance) {
 }
 
 // getConsoleOutput gives the serial console's output in base64. It asks the machine without holding EC2's lock.
-func (s *Service) getConsoleOutput(
+func (s instanceHandlers) getConsoleOutput(
 	_ context.Context,
 	in *sdk.GetConsoleOutputInput,
 ) (*sdk.GetConsoleOutputOutput, error) {
 	err := s.withLock(func() error {
-		_, err := s.findInstance(in.InstanceId)
+		_, err := s.st.findInstance(in.InstanceId)
 		return err
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ type bootVolume struct {
 }
 
 // machineSpec says what it takes to boot an instance; false if it is not to boot any more.
-func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
+func (s instanceHandlers) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
 	s.store.Lock()
 	defer s.store.Unlock()
 	i := s.st.Instances[id]
@@ -39,7 +39,7 @@ func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
 		Hostname: privateHostname(i),
 		Domain:   PrivateDNSDomain(s.cfg.Region),
 		VPC:      str(i.VpcId),
-		Iface:    netbuilder.BuildInterface(s.networkInput(nil), s.st.Interfaces[s.st.Extra[id].Interface]),
+		Iface:    netbuilder.BuildInterface(s.st.networkInput(nil), s.st.Interfaces[s.st.Extra[id].Interface]),
 		Subnet:   cidr,
 		Gateway:  cidr.Addr().Next(),
 		Resolver: vpcCIDRs(v)[0].Addr().Next().Next(),
@@ -63,17 +63,17 @@ func (s *Service) machineSpec(id string) (netspec.Machine, []bootVolume, bool) {
 const terminateAttempts = 3
 
 // terminateMachine ends a machine and frees its volumes. What fails is tried again: nothing else would remove the machine.
-func (s *Service) terminateMachine(ctx context.Context, id string) error {
+func (s instanceHandlers) terminateMachine(ctx context.Context, id string) error {
 	err := s.tryTerminateMachine(ctx, id)
 	for n := 1; err != nil && n < terminateAttempts && ctx.Err() == nil; n++ {
-		s.waitForSignal(ctx, nil, time.Second)
+		waitForSignal(ctx, nil, time.Second)
 		err = s.tryTerminateMachine(ctx, id)
 	}
 
 	return err
 }
 
-func (s *Service) tryTerminateMachine(ctx context.Context, id string) error {
+func (s instanceHandlers) tryTerminateMachine(ctx context.Context, id string) error {
 	if err := s.cfg.Machines.Terminate(ctx, id); err != nil {
 		return fmt.Errorf("terminate %s: %w", id, err)
 	}

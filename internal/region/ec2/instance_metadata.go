@@ -123,7 +123,7 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 		return nil, ""
 	}
 
-	s.refreshInstance(i)
+	s.st.refreshInstance(i)
 	x := s.st.Extra[id]
 	out := map[string]string{}
 	meta := func(path, value string) {
@@ -138,7 +138,7 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 		"public-hostname": str(i.PublicDnsName), "public-ipv4": str(i.PublicIpAddress), "instance-action": "none",
 		"instance-id": id, "instance-life-cycle": instanceLifeCycle(i), "instance-type": str(i.InstanceType),
 		"placement/availability-zone": str(i.Placement.AvailabilityZone), "placement/region": s.cfg.Region,
-		"placement/availability-zone-id": s.zoneID(str(i.Placement.AvailabilityZone)), "profile": "default-hvm",
+		"placement/availability-zone-id": s.cfg.zoneID(str(i.Placement.AvailabilityZone)), "profile": "default-hvm",
 		"reservation-id": x.ReservationID, "services/domain": "amazonaws.com", "services/partition": "aws",
 	} {
 		meta(path, v)

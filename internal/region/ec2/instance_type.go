@@ -47,10 +47,13 @@ func loadInstanceTypes() (map[string]instanceTypeSpec, []string, error) {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func (s *Service) instanceTypeOps() []wire.Op {
+// instanceTypeHandlers serves instance types.
+type instanceTypeHandlers struct{ *Service }
+
+func (s instanceTypeHandlers) ops() []wire.Op {
 	return []wire.Op{
-		readOperation(s, "DescribeInstanceTypes", s.describeInstanceTypes),
-		readOperation(s, "DescribeInstanceTypeOfferings", s.describeInstanceTypeOfferings),
+		readOperation(s.Service, "DescribeInstanceTypes", s.describeInstanceTypes),
+		readOperation(s.Service, "DescribeInstanceTypeOfferings", s.describeInstanceTypeOfferings),
 	}
 }
 
@@ -68,7 +71,7 @@ func (t instanceTypeSpec) awsArchitectures() []string {
 	return out
 }
 
-func (s *Service) buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInfo {
+func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInfo {
 	current := t.CurrentGeneration == nil || *t.CurrentGeneration
 	ebs := &sdk.EbsInfo{
 		EbsOptimizedSupport: new(
@@ -146,7 +149,7 @@ func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, b
 	return v, known
 }
 
-func (s *Service) describeInstanceTypes(
+func (s instanceTypeHandlers) describeInstanceTypes(
 	in *sdk.DescribeInstanceTypesInput,
 ) (*sdk.DescribeInstanceTypesOutput, error) {
 	all := map[string]*sdk.InstanceTypeInfo{}
@@ -159,12 +162,12 @@ func (s *Service) describeInstanceTypes(
 			)
 		}
 
-		all[name] = s.buildInstanceTypeInfo(name, s.instanceTypes[name])
+		all[name] = buildInstanceTypeInfo(name, s.instanceTypes[name])
 	}
 
 	if len(in.InstanceTypes) == 0 {
 		for _, name := range s.instanceTypeNames {
-			all[name] = s.buildInstanceTypeInfo(name, s.instanceTypes[name])
+			all[name] = buildInstanceTypeInfo(name, s.instanceTypes[name])
 		}
 	}
 
@@ -174,7 +177,7 @@ func (s *Service) describeInstanceTypes(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		all,
 		describeQuery{filters: in.Filters, maxResults: limit, nextToken: in.NextToken},
 		resourceLister[sdk.InstanceTypeInfo]{filterValues: instanceTypeFilterValues},
@@ -184,7 +187,7 @@ func (s *Service) describeInstanceTypes(
 }
 
 // describeInstanceTypeOfferings offers every type in every zone.
-func (s *Service) describeInstanceTypeOfferings(
+func (s instanceTypeHandlers) describeInstanceTypeOfferings(
 	in *sdk.DescribeInstanceTypeOfferingsInput,
 ) (*sdk.DescribeInstanceTypeOfferingsOutput, error) {
 	kind := str(in.LocationType)
@@ -194,10 +197,10 @@ func (s *Service) describeInstanceTypeOfferings(
 		kind = sdk.LocationTypeRegion
 		places = []string{s.cfg.Region}
 	case sdk.LocationTypeAvailabilityZone:
-		places = s.zoneNames()
+		places = s.cfg.zoneNames()
 	case sdk.LocationTypeAvailabilityZoneId:
-		for _, z := range s.zoneNames() {
-			places = append(places, s.zoneID(z))
+		for _, z := range s.cfg.zoneNames() {
+			places = append(places, s.cfg.zoneID(z))
 		}
 
 	default:
@@ -234,7 +237,7 @@ func (s *Service) describeInstanceTypeOfferings(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		all,
 		describeQuery{filters: in.Filters, maxResults: in.MaxResults, nextToken: in.NextToken},
 		resourceLister[sdk.InstanceTypeOffering]{filterValues: field},
@@ -246,4 +249,10 @@ func (s *Service) describeInstanceTypeOfferings(
 // supportsArchitecture says whether a type can run an image of the architecture.
 func (t instanceTypeSpec) supportsArchitecture(architecture string) bool {
 	return slices.Contains(t.awsArchitectures(), strings.TrimSpace(architecture))
+}
+
+// HasInstanceType says whether there is such an instance type.
+func (s *Service) HasInstanceType(name string) bool {
+	_, ok := s.instanceTypes[name]
+	return ok
 }

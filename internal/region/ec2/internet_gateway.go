@@ -8,17 +8,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) internetGatewayOps() []wire.Op {
+// internetGatewayHandlers serves internet gateways.
+type internetGatewayHandlers struct{ *Service }
+
+func (s internetGatewayHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateInternetGateway", s.createInternetGateway),
-		writeOperation(s, "DeleteInternetGateway", s.deleteInternetGateway),
-		readOperation(s, "DescribeInternetGateways", s.describeInternetGateways),
-		writeOperation(s, "AttachInternetGateway", s.attachInternetGateway),
-		writeOperation(s, "DetachInternetGateway", s.detachInternetGateway),
+		writeOperation(s.Service, "CreateInternetGateway", s.createInternetGateway),
+		writeOperation(s.Service, "DeleteInternetGateway", s.deleteInternetGateway),
+		readOperation(s.Service, "DescribeInternetGateways", s.describeInternetGateways),
+		writeOperation(s.Service, "AttachInternetGateway", s.attachInternetGateway),
+		writeOperation(s.Service, "DetachInternetGateway", s.detachInternetGateway),
 	}
 }
 
-func (s *Service) createInternetGateway(
+func (s internetGatewayHandlers) createInternetGateway(
 	in *sdk.CreateInternetGatewayInput,
 ) (*sdk.CreateInternetGatewayOutput, error) {
 	tags, err := parseTagSpecs(in.TagSpecifications, "internet-gateway")
@@ -41,18 +44,18 @@ func (s *Service) createInternetGateway(
 	}
 
 	s.st.Internet[id] = g
-	s.setTags(id, tags)
-	g.Tags = s.tagList(id)
+	s.st.setTags(id, tags)
+	g.Tags = s.st.tagList(id)
 
 	return &sdk.CreateInternetGatewayOutput{InternetGateway: g}, nil
 }
 
-func (s *Service) findInternetGateway(id *string) (*sdk.InternetGateway, error) {
+func (st *serviceState) findInternetGateway(id *string) (*sdk.InternetGateway, error) {
 	if str(id) == "" {
 		return nil, missingParameter("internetGatewayId")
 	}
 
-	g := s.st.Internet[str(id)]
+	g := st.Internet[str(id)]
 	if g == nil {
 		return nil, wire.Errorf(
 			"InvalidInternetGatewayID.NotFound",
@@ -64,10 +67,10 @@ func (s *Service) findInternetGateway(id *string) (*sdk.InternetGateway, error) 
 	return g, nil
 }
 
-func (s *Service) deleteInternetGateway(
+func (s internetGatewayHandlers) deleteInternetGateway(
 	in *sdk.DeleteInternetGatewayInput,
 ) (*sdk.DeleteInternetGatewayOutput, error) {
-	g, err := s.findInternetGateway(in.InternetGatewayId)
+	g, err := s.st.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func (s *Service) deleteInternetGateway(
 		)
 	}
 
-	s.removeTags(id)
+	s.st.removeTags(id)
 	delete(s.st.Internet, id)
 
 	return &sdk.DeleteInternetGatewayOutput{}, nil
@@ -107,11 +110,11 @@ func internetGatewayFilterValues(g *sdk.InternetGateway, name string) ([]string,
 	return nil, false
 }
 
-func (s *Service) describeInternetGateways(
+func (s internetGatewayHandlers) describeInternetGateways(
 	in *sdk.DescribeInternetGatewaysInput,
 ) (*sdk.DescribeInternetGatewaysOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Internet,
 		describeQuery{in.InternetGatewayIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.InternetGateway]{
@@ -122,21 +125,21 @@ func (s *Service) describeInternetGateways(
 	)
 
 	for _, g := range got {
-		g.Tags = s.tagList(str(g.InternetGatewayId))
+		g.Tags = s.st.tagList(str(g.InternetGatewayId))
 	}
 
 	return &sdk.DescribeInternetGatewaysOutput{InternetGateways: got, NextToken: next}, err
 }
 
-func (s *Service) attachInternetGateway(
+func (s internetGatewayHandlers) attachInternetGateway(
 	in *sdk.AttachInternetGatewayInput,
 ) (*sdk.AttachInternetGatewayOutput, error) {
-	g, err := s.findInternetGateway(in.InternetGatewayId)
+	g, err := s.st.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +153,7 @@ func (s *Service) attachInternetGateway(
 		)
 	}
 
-	if s.vpcInternetGateway(str(v.VpcId)) != nil {
+	if s.st.vpcInternetGateway(str(v.VpcId)) != nil {
 		return nil, wire.Errorf(
 			"InvalidParameterValue",
 			"Network %s already has an internet gateway attached",
@@ -164,8 +167,8 @@ func (s *Service) attachInternetGateway(
 	return &sdk.AttachInternetGatewayOutput{}, nil
 }
 
-func (s *Service) vpcInternetGateway(vpc string) *sdk.InternetGateway {
-	for _, g := range s.st.Internet {
+func (st *serviceState) vpcInternetGateway(vpc string) *sdk.InternetGateway {
+	for _, g := range st.Internet {
 		if len(g.Attachments) > 0 && str(g.Attachments[0].VpcId) == vpc {
 			return g
 		}
@@ -174,15 +177,15 @@ func (s *Service) vpcInternetGateway(vpc string) *sdk.InternetGateway {
 	return nil
 }
 
-func (s *Service) detachInternetGateway(
+func (s internetGatewayHandlers) detachInternetGateway(
 	in *sdk.DetachInternetGatewayInput,
 ) (*sdk.DetachInternetGatewayOutput, error) {
-	g, err := s.findInternetGateway(in.InternetGatewayId)
+	g, err := s.st.findInternetGateway(in.InternetGatewayId)
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}

@@ -31,10 +31,10 @@ func templateVersionFilterValues(v *sdk.LaunchTemplateVersion, name string) ([]s
 }
 
 // describeLaunchTemplateVersions shows versions of one template, or, without one, the latest or default versions of all.
-func (s *Service) describeLaunchTemplateVersions(
+func (s launchTemplateHandlers) describeLaunchTemplateVersions(
 	in *sdk.DescribeLaunchTemplateVersionsInput,
 ) (*sdk.DescribeLaunchTemplateVersionsOutput, error) {
-	found, err := s.selectTemplateVersions(in)
+	found, err := s.st.selectTemplateVersions(in)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) describeLaunchTemplateVersions(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		all,
 		describeQuery{nil, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.LaunchTemplateVersion]{filterValues: templateVersionFilterValues},
@@ -64,17 +64,17 @@ func (s *Service) describeLaunchTemplateVersions(
 }
 
 // findTemplateVersions are the wanted versions of a template; all of them where none is named.
-func (s *Service) findTemplateVersions(
+func (st *serviceState) findTemplateVersions(
 	t *sdk.LaunchTemplate,
 	wanted []string,
 ) ([]*sdk.LaunchTemplateVersion, error) {
 	if len(wanted) == 0 {
-		return s.st.Versions[str(t.LaunchTemplateId)], nil
+		return st.Versions[str(t.LaunchTemplateId)], nil
 	}
 
 	var out []*sdk.LaunchTemplateVersion
 	for _, w := range wanted {
-		v, err := s.findTemplateVersion(t, w)
+		v, err := st.findTemplateVersion(t, w)
 		if err != nil {
 			return nil, err
 		}
@@ -85,17 +85,17 @@ func (s *Service) findTemplateVersions(
 	return out, nil
 }
 
-func (s *Service) selectTemplateVersions(
+func (st *serviceState) selectTemplateVersions(
 	in *sdk.DescribeLaunchTemplateVersionsInput,
 ) ([]*sdk.LaunchTemplateVersion, error) {
 	wanted := strs(in.Versions)
 	if in.LaunchTemplateId != nil || in.LaunchTemplateName != nil {
-		t, err := s.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+		t, err := st.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
 		if err != nil {
 			return nil, err
 		}
 
-		return s.findTemplateVersions(t, wanted)
+		return st.findTemplateVersions(t, wanted)
 	}
 
 	if len(wanted) == 0 ||
@@ -108,9 +108,9 @@ func (s *Service) selectTemplateVersions(
 
 	var out []*sdk.LaunchTemplateVersion
 
-	for _, id := range sortedKeys(s.st.Templates) {
+	for _, id := range sortedKeys(st.Templates) {
 		for _, w := range wanted {
-			if v, err := s.findTemplateVersion(s.st.Templates[id], w); err == nil {
+			if v, err := st.findTemplateVersion(st.Templates[id], w); err == nil {
 				out = append(out, v)
 			}
 		}
@@ -119,36 +119,174 @@ func (s *Service) selectTemplateVersions(
 	return out, nil
 }
 
-// LaunchTemplateInfo name one version of a launch template.
-type LaunchTemplateInfo struct {
-	ID, Name     string
-	Version      int64
-	InstanceType string
+func (s launchTemplateHandlers) addTemplateVersion(
+	t *sdk.LaunchTemplate,
+	data *sdk.ResponseLaunchTemplateData,
+	description *string,
+) *sdk.LaunchTemplateVersion {
+	t.LatestVersionNumber = new(*t.LatestVersionNumber + 1)
+	v := &sdk.LaunchTemplateVersion{
+		LaunchTemplateId:   t.LaunchTemplateId,
+		LaunchTemplateName: t.LaunchTemplateName,
+		LaunchTemplateData: data,
+		VersionNumber:      t.LatestVersionNumber,
+		VersionDescription: description,
+		CreateTime:         new(s.cfg.Now().UTC()),
+		CreatedBy:          new(s.cfg.rootARN()),
+		DefaultVersion:     new(*t.LatestVersionNumber == *t.DefaultVersionNumber),
+	}
+
+	id := str(t.LaunchTemplateId)
+	s.st.Versions[id] = append(s.st.Versions[id], v)
+
+	return v
 }
 
-// LaunchTemplateInfo finds a version of a launch template by the template's id or name; version may be $Latest or $Default.
-func (s *Service) LaunchTemplateInfo(id, name, version string) (LaunchTemplateInfo, error) {
-	var f LaunchTemplateInfo
-	err := s.withLock(func() error {
-		t, err := s.findLaunchTemplate(&id, &name)
+// findTemplateVersion finds a version by number, $Latest or $Default.
+func (st *serviceState) findTemplateVersion(
+	t *sdk.LaunchTemplate,
+	want string,
+) (*sdk.LaunchTemplateVersion, error) {
+	n := *t.DefaultVersionNumber
+	switch want {
+	case "$Default", "":
+	case "$Latest":
+		n = *t.LatestVersionNumber
+	default:
+		var err error
+		if n, err = strconv.ParseInt(want, 10, 64); err != nil {
+			return nil, wire.Errorf(
+				"InvalidLaunchTemplateId.VersionNotFound",
+				"Could not find launch template version %s",
+				want,
+			)
+		}
+	}
+
+	for _, v := range st.Versions[str(t.LaunchTemplateId)] {
+		if *v.VersionNumber == n {
+			return v, nil
+		}
+	}
+
+	return nil, wire.Errorf(
+		"InvalidLaunchTemplateId.VersionNotFound",
+		"Could not find the specified version %s for the launch template with ID %s.",
+		want,
+		str(t.LaunchTemplateId),
+	)
+}
+
+func (s launchTemplateHandlers) createLaunchTemplateVersion(
+	in *sdk.CreateLaunchTemplateVersionInput,
+) (*sdk.CreateLaunchTemplateVersionOutput, error) {
+	t, err := s.st.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+	if err != nil {
+		return nil, err
+	}
+
+	id := str(t.LaunchTemplateId)
+	if ids, err := s.idempotentResult("CreateLaunchTemplateVersion", in.ClientToken, in); err != nil {
+		return nil, err
+	} else if len(ids) == 1 {
+		v, err := s.st.findTemplateVersion(t, ids[0])
+		return &sdk.CreateLaunchTemplateVersionOutput{LaunchTemplateVersion: v}, err
+	}
+
+	var base *sdk.ResponseLaunchTemplateData
+	if in.SourceVersion != nil {
+		v, err := s.st.findTemplateVersion(t, *in.SourceVersion)
 		if err != nil {
-			return err
+			return nil, err
 		}
 
-		v, err := s.findTemplateVersion(t, version)
-		if err != nil {
-			return err
+		base = v.LaunchTemplateData
+	}
+
+	data, err := s.resolveTemplateData(in.LaunchTemplateData, base)
+	if err != nil {
+		return nil, err
+	}
+
+	v := s.addTemplateVersion(t, data, in.VersionDescription)
+	s.saveIdempotentResult(
+		"CreateLaunchTemplateVersion",
+		in.ClientToken,
+		in,
+		strconv.FormatInt(*v.VersionNumber, 10),
+	)
+
+	s.st.markDefaultVersion(id, *t.DefaultVersionNumber)
+
+	return &sdk.CreateLaunchTemplateVersionOutput{LaunchTemplateVersion: v}, nil
+}
+
+func (st *serviceState) markDefaultVersion(id string, n int64) {
+	for _, v := range st.Versions[id] {
+		v.DefaultVersion = new(*v.VersionNumber == n)
+	}
+}
+
+func (s launchTemplateHandlers) deleteLaunchTemplateVersions(
+	in *sdk.DeleteLaunchTemplateVersionsInput,
+) (*sdk.DeleteLaunchTemplateVersionsOutput, error) {
+	t, err := s.st.findLaunchTemplate(in.LaunchTemplateId, in.LaunchTemplateName)
+	if err != nil {
+		return nil, err
+	}
+
+	id := str(t.LaunchTemplateId)
+	out := &sdk.DeleteLaunchTemplateVersionsOutput{}
+
+	for _, want := range strs(in.Versions) {
+		v, err := s.st.findTemplateVersion(t, want)
+		code := ""
+		message := ""
+
+		switch {
+		case err != nil:
+			code = "launchTemplateVersionDoesNotExist"
+			message = "The version does not exist"
+		case *v.VersionNumber == *t.DefaultVersionNumber:
+			code = "unexpectedError"
+			message = "The default version cannot be deleted"
 		}
 
-		f = LaunchTemplateInfo{
-			str(t.LaunchTemplateId),
-			str(t.LaunchTemplateName),
-			*v.VersionNumber,
-			str(v.LaunchTemplateData.InstanceType),
+		if code != "" {
+			out.UnsuccessfullyDeletedLaunchTemplateVersions = append(
+				out.UnsuccessfullyDeletedLaunchTemplateVersions,
+				&sdk.DeleteLaunchTemplateVersionsResponseErrorItem{
+					LaunchTemplateId:   new(id),
+					LaunchTemplateName: t.LaunchTemplateName,
+					VersionNumber:      parseVersionNumber(want),
+					ResponseError:      &sdk.ResponseError{Code: new(code), Message: new(message)},
+				},
+			)
+
+			continue
 		}
 
+		s.st.Versions[id] = slices.DeleteFunc(
+			s.st.Versions[id],
+			func(x *sdk.LaunchTemplateVersion) bool { return x == v },
+		)
+
+		out.SuccessfullyDeletedLaunchTemplateVersions = append(out.SuccessfullyDeletedLaunchTemplateVersions,
+			&sdk.DeleteLaunchTemplateVersionsResponseSuccessItem{
+				LaunchTemplateId: new(
+					id,
+				), LaunchTemplateName: t.LaunchTemplateName, VersionNumber: v.VersionNumber,
+			})
+	}
+
+	return out, nil
+}
+
+func parseVersionNumber(text string) *int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
 		return nil
-	})
+	}
 
-	return f, err
+	return new(n)
 }

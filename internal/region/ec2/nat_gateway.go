@@ -10,15 +10,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) natGatewayOps() []wire.Op {
+// natGatewayHandlers serves NAT gateways.
+type natGatewayHandlers struct{ *Service }
+
+func (s natGatewayHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateNatGateway", s.createNATGateway),
-		writeOperation(s, "DeleteNatGateway", s.deleteNATGateway),
-		readOperation(s, "DescribeNatGateways", s.describeNATGateways),
+		writeOperation(s.Service, "CreateNatGateway", s.createNATGateway),
+		writeOperation(s.Service, "DeleteNatGateway", s.deleteNATGateway),
+		readOperation(s.Service, "DescribeNatGateways", s.describeNATGateways),
 	}
 }
 
-func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNatGatewayOutput, error) {
+func (s natGatewayHandlers) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNatGatewayOutput, error) {
 	if ids, err := s.idempotentResult("CreateNatGateway", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.NATs[ids[0]] != nil {
@@ -30,13 +33,13 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 		return nil, err
 	}
 
-	n, addr, err := s.checkNATGateway(in, s.cfg.Quotas.NATsPerZone)
+	n, addr, err := s.st.checkNATGateway(in, s.cfg.Quotas.NATsPerZone)
 	if err != nil {
 		return nil, err
 	}
 
 	id := s.newID("nat")
-	face, err := s.newNetworkInterface(interfaceSpec{
+	face, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
 		subnet:      n,
 		kind:        "nat_gateway",
 		description: "Interface for NAT Gateway " + id,
@@ -57,7 +60,7 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 		Status:             new("succeeded"),
 	}
 	if public {
-		s.setAddressAssociation(addr, face)
+		addressHandlers{s.Service}.setAddressAssociation(addr, face)
 		kind = sdk.ConnectivityTypePublic
 		na.AllocationId = addr.AllocationId
 		na.AssociationId = addr.AssociationId
@@ -75,8 +78,8 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 	}
 
 	s.st.NATs[id] = g
-	s.setTags(id, tags)
-	g.Tags = s.tagList(id)
+	s.st.setTags(id, tags)
+	g.Tags = s.st.tagList(id)
 	s.saveIdempotentResult("CreateNatGateway", in.ClientToken, in, id)
 	s.scheduleTransition(transitionNATAvailable, id)
 
@@ -84,16 +87,16 @@ func (s *Service) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNa
 }
 
 // checkNATGateway refuses what cannot become a NAT gateway; the address is nil for a private one.
-func (s *Service) checkNATGateway(
+func (st *serviceState) checkNATGateway(
 	in *sdk.CreateNatGatewayInput,
 	limit int,
 ) (*sdk.Subnet, *sdk.Address, error) {
-	n, err := s.findSubnet(in.SubnetId)
+	n, err := st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	if s.countZoneNATGateways(str(n.AvailabilityZone)) >= limit {
+	if st.countZoneNATGateways(str(n.AvailabilityZone)) >= limit {
 		return nil, nil, wire.Errorf(
 			"NatGatewayLimitExceeded",
 			"Performing this operation would exceed the limit of %d NAT gateways",
@@ -112,7 +115,7 @@ func (s *Service) checkNATGateway(
 		return n, nil, nil
 	}
 
-	addr, err := s.findAddress(in.AllocationId)
+	addr, err := st.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +129,7 @@ func (s *Service) checkNATGateway(
 		)
 	}
 
-	if s.vpcInternetGateway(str(n.VpcId)) == nil {
+	if st.vpcInternetGateway(str(n.VpcId)) == nil {
 		return nil, nil, wire.Errorf(
 			"Gateway.NotAttached",
 			"Network %s has no Internet gateway attached",
@@ -138,11 +141,11 @@ func (s *Service) checkNATGateway(
 }
 
 // countZoneNATGateways counts the NAT gateways of a zone that are or will be there.
-func (s *Service) countZoneNATGateways(zone string) int {
+func (st *serviceState) countZoneNATGateways(zone string) int {
 	count := 0
-	for _, g := range s.st.NATs {
+	for _, g := range st.NATs {
 		stays := str(g.State) == sdk.NatGatewayStatePending || str(g.State) == sdk.NatGatewayStateAvailable
-		if n := s.st.Subnets[str(g.SubnetId)]; stays && n != nil && str(n.AvailabilityZone) == zone {
+		if n := st.Subnets[str(g.SubnetId)]; stays && n != nil && str(n.AvailabilityZone) == zone {
 			count++
 		}
 	}
@@ -150,7 +153,7 @@ func (s *Service) countZoneNATGateways(zone string) int {
 	return count
 }
 
-func (s *Service) deleteNATGateway(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewayOutput, error) {
+func (s natGatewayHandlers) deleteNATGateway(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewayOutput, error) {
 	g := s.st.NATs[str(in.NatGatewayId)]
 	if g == nil {
 		return nil, wire.Errorf(
@@ -169,7 +172,7 @@ func (s *Service) deleteNATGateway(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNa
 }
 
 // applyNATGatewayTransition moves a gateway on. A deleted one stays visible for an hour, as at AWS.
-func (s *Service) applyNATGatewayTransition(t transition) {
+func (s natGatewayHandlers) applyNATGatewayTransition(t transition) {
 	g := s.st.NATs[t.ID]
 	if g == nil {
 		return
@@ -186,20 +189,20 @@ func (s *Service) applyNATGatewayTransition(t transition) {
 		g.DeleteTime = new(s.cfg.Now().UTC())
 		for _, a := range g.NatGatewayAddresses {
 			if addr := s.st.Addresses[str(a.AllocationId)]; addr != nil {
-				s.clearAddressAssociation(addr)
+				s.st.clearAddressAssociation(addr)
 			}
 
-			s.removeInterface(str(a.NetworkInterfaceId))
+			s.st.removeInterface(str(a.NetworkInterfaceId))
 		}
 
-		s.blackholeRoutes(t.ID)
+		s.st.blackholeRoutes(t.ID)
 		s.st.Pending = append(
 			s.st.Pending,
 			transition{At: s.cfg.Now().Add(time.Hour), Kind: transitionNATExpired, ID: t.ID},
 		)
 
 	case transitionNATExpired:
-		s.removeTags(t.ID)
+		s.st.removeTags(t.ID)
 		delete(s.st.NATs, t.ID)
 	}
 }
@@ -219,7 +222,7 @@ func natGatewayFilterValues(g *sdk.NatGateway, name string) ([]string, bool) {
 	return nil, false
 }
 
-func (s *Service) describeNATGateways(
+func (s natGatewayHandlers) describeNATGateways(
 	in *sdk.DescribeNatGatewaysInput,
 ) (*sdk.DescribeNatGatewaysOutput, error) {
 	for _, id := range strs(in.NatGatewayIds) {
@@ -229,14 +232,14 @@ func (s *Service) describeNATGateways(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.NATs,
 		describeQuery{in.NatGatewayIds, in.Filter, in.MaxResults, in.NextToken},
 		resourceLister[sdk.NatGateway]{"NatGatewayNotFound", "Nat Gateway", natGatewayFilterValues},
 	)
 
 	for _, g := range got {
-		g.Tags = s.tagList(str(g.NatGatewayId))
+		g.Tags = s.st.tagList(str(g.NatGatewayId))
 	}
 
 	return &sdk.DescribeNatGatewaysOutput{NatGateways: got, NextToken: next}, err

@@ -4,21 +4,21 @@ package ec2
 
 import (
 	"fmt"
-	"net/netip"
-	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) networkInterfaceOps() []wire.Op {
+// networkInterfaceHandlers serves network interfaces.
+type networkInterfaceHandlers struct{ *Service }
+
+func (s networkInterfaceHandlers) ops() []wire.Op {
 	return []wire.Op{
-		readOperation(s, "DescribeNetworkInterfaces", s.describeNetworkInterfaces),
-		writeOperation(s, "ModifyNetworkInterfaceAttribute", s.modifyNetworkInterfaceAttribute),
-		writeOperation(s, "CreateNetworkInterface", s.createNetworkInterface),
-		writeOperation(s, "DeleteNetworkInterface", s.deleteNetworkInterface),
+		readOperation(s.Service, "DescribeNetworkInterfaces", s.describeNetworkInterfaces),
+		writeOperation(s.Service, "ModifyNetworkInterfaceAttribute", s.modifyNetworkInterfaceAttribute),
+		writeOperation(s.Service, "CreateNetworkInterface", s.createNetworkInterface),
+		writeOperation(s.Service, "DeleteNetworkInterface", s.deleteNetworkInterface),
 	}
 }
 
@@ -33,27 +33,13 @@ type interfaceSpec struct {
 	privateIP   string // private address; empty for any
 }
 
-// privateDNSName is the DNS name of an instance's private address.
-func (s *Service) privateDNSName(ip string) string {
-	return "ip-" + strings.ReplaceAll(ip, ".", "-") + "." + PrivateDNSDomain(s.cfg.Region)
-}
-
-// PrivateDNSDomain is the domain of instances' private names in a region.
-func PrivateDNSDomain(region string) string {
-	if region == "us-east-1" {
-		return "ec2.internal"
-	}
-
-	return region + ".compute.internal"
-}
-
-func (s *Service) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface, error) {
-	addr, err := s.pickAddress(spec.subnet, spec.privateIP)
+func (s networkInterfaceHandlers) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface, error) {
+	addr, err := s.st.pickAddress(spec.subnet, spec.privateIP)
 	if err != nil {
 		return nil, err
 	}
 
-	groups, err := s.resolveSecurityGroups(str(spec.subnet.VpcId), spec.groups, s.cfg.Quotas.GroupsPerENI)
+	groups, err := s.st.resolveSecurityGroups(str(spec.subnet.VpcId), spec.groups, s.cfg.Quotas.GroupsPerENI)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +54,7 @@ func (s *Service) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface
 		Description:        new(spec.description),
 		InterfaceType:      new(spec.kind),
 		PrivateIpAddress:   new(ip),
-		PrivateDnsName:     new(s.privateDNSName(ip)),
+		PrivateDnsName:     new(s.cfg.privateDNSName(ip)),
 		MacAddress:         new(s.newMACAddress()),
 		OwnerId:            new(s.cfg.Account),
 		RequesterManaged:   new(spec.managed),
@@ -97,13 +83,13 @@ func (s *Service) newNetworkInterface(spec interfaceSpec) (*sdk.NetworkInterface
 }
 
 // newMACAddress makes a locally administered hardware address, as AWS's begin with 02, 06, 0a or 0e.
-func (s *Service) newMACAddress() string {
+func (s networkInterfaceHandlers) newMACAddress() string {
 	h := s.randomHex(10)
 	return fmt.Sprintf("02:%s:%s:%s:%s:%s", h[0:2], h[2:4], h[4:6], h[6:8], h[8:10])
 }
 
 // resolveSecurityGroups checks that groups exist and lie in the VPC. AWS's own interfaces may have none.
-func (s *Service) resolveSecurityGroups(
+func (st *serviceState) resolveSecurityGroups(
 	vpc string,
 	ids []string,
 	limit int,
@@ -117,7 +103,7 @@ func (s *Service) resolveSecurityGroups(
 	}
 
 	for _, id := range ids {
-		g, err := s.findSecurityGroup(&id)
+		g, err := st.findSecurityGroup(&id)
 		if err != nil {
 			return nil, err
 		}
@@ -137,21 +123,21 @@ func (s *Service) resolveSecurityGroups(
 	return out, nil
 }
 
-func (s *Service) removeInterface(id string) {
-	if n := s.st.Interfaces[id]; n != nil && n.Association != nil {
-		if a := s.st.Addresses[str(n.Association.AllocationId)]; a != nil {
-			s.clearAddressAssociation(a)
+func (st *serviceState) removeInterface(id string) {
+	if n := st.Interfaces[id]; n != nil && n.Association != nil {
+		if a := st.Addresses[str(n.Association.AllocationId)]; a != nil {
+			st.clearAddressAssociation(a)
 		}
 	}
 
-	s.blackholeRoutes(id)
-	s.removeTags(id)
-	delete(s.st.Interfaces, id)
+	st.blackholeRoutes(id)
+	st.removeTags(id)
+	delete(st.Interfaces, id)
 }
 
 // primaryInterfaceID is the id of an instance's interface.
-func (s *Service) primaryInterfaceID(instance string) string {
-	if x := s.st.Extra[instance]; x != nil {
+func (st *serviceState) primaryInterfaceID(instance string) string {
+	if x := st.Extra[instance]; x != nil {
 		return x.Interface
 	}
 
@@ -205,11 +191,11 @@ func interfaceFilterValues(n *sdk.NetworkInterface, name string) ([]string, bool
 	return v, known
 }
 
-func (s *Service) describeNetworkInterfaces(
+func (s networkInterfaceHandlers) describeNetworkInterfaces(
 	in *sdk.DescribeNetworkInterfacesInput,
 ) (*sdk.DescribeNetworkInterfacesOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Interfaces,
 		describeQuery{in.NetworkInterfaceIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.NetworkInterface]{
@@ -220,7 +206,7 @@ func (s *Service) describeNetworkInterfaces(
 	)
 
 	for _, n := range got {
-		n.TagSet = s.tagList(str(n.NetworkInterfaceId))
+		n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
 		n.PrivateIpAddresses = []*sdk.NetworkInterfacePrivateIpAddress{{
 			Primary:          new(true),
 			PrivateIpAddress: n.PrivateIpAddress,
@@ -232,7 +218,7 @@ func (s *Service) describeNetworkInterfaces(
 	return &sdk.DescribeNetworkInterfacesOutput{NetworkInterfaces: got, NextToken: next}, err
 }
 
-func (s *Service) modifyNetworkInterfaceAttribute(
+func (s networkInterfaceHandlers) modifyNetworkInterfaceAttribute(
 	in *sdk.ModifyNetworkInterfaceAttributeInput,
 ) (*sdk.ModifyNetworkInterfaceAttributeOutput, error) {
 	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
@@ -249,7 +235,7 @@ func (s *Service) modifyNetworkInterfaceAttribute(
 	}
 
 	if len(in.Groups) > 0 {
-		groups, err := s.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
+		groups, err := s.st.resolveSecurityGroups(str(n.VpcId), strs(in.Groups), s.cfg.Quotas.GroupsPerENI)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +254,7 @@ func (s *Service) modifyNetworkInterfaceAttribute(
 	return &sdk.ModifyNetworkInterfaceAttributeOutput{}, nil
 }
 
-func (s *Service) deleteNetworkInterface(
+func (s networkInterfaceHandlers) deleteNetworkInterface(
 	in *sdk.DeleteNetworkInterfaceInput,
 ) (*sdk.DeleteNetworkInterfaceOutput, error) {
 	n := s.st.Interfaces[str(in.NetworkInterfaceId)]
@@ -284,16 +270,16 @@ func (s *Service) deleteNetworkInterface(
 		)
 	}
 
-	s.removeInterface(str(n.NetworkInterfaceId))
+	s.st.removeInterface(str(n.NetworkInterfaceId))
 
 	return &sdk.DeleteNetworkInterfaceOutput{}, nil
 }
 
 // createNetworkInterface makes an interface that is attached to nothing.
-func (s *Service) createNetworkInterface(
+func (s networkInterfaceHandlers) createNetworkInterface(
 	in *sdk.CreateNetworkInterfaceInput,
 ) (*sdk.CreateNetworkInterfaceOutput, error) {
-	sub, err := s.findSubnet(in.SubnetId)
+	sub, err := s.st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
@@ -316,162 +302,8 @@ func (s *Service) createNetworkInterface(
 
 	n.Attachment = nil
 	n.Status = new(sdk.NetworkInterfaceStatusAvailable)
-	s.setTags(str(n.NetworkInterfaceId), tags)
-	n.TagSet = s.tagList(str(n.NetworkInterfaceId))
+	s.st.setTags(str(n.NetworkInterfaceId), tags)
+	n.TagSet = s.st.tagList(str(n.NetworkInterfaceId))
 
 	return &sdk.CreateNetworkInterfaceOutput{NetworkInterface: n}, nil
-}
-
-// ManagedInterface is an interface that another service wants in a subnet, such as a load balancer's.
-type ManagedInterface struct {
-	ID           string // set by [Service.CreateManagedInterfaces]
-	Addr         netip.Addr
-	Subnet, VPC  string
-	Zone         string
-	Description  string
-	Groups       []string
-	AllocationID string     // elastic IP to tie to it
-	Want         netip.Addr // private address; the zero value for any
-}
-
-// CreateManagedInterfaces makes interfaces for a load balancer, all or none, and fills in what they became.
-func (s *Service) CreateManagedInterfaces(specs []ManagedInterface) ([]ManagedInterface, error) {
-	out := slices.Clone(specs)
-	err := s.withLock(func() error {
-		var made []string
-		for i := range out {
-			n, err := s.createManagedInterface(&out[i])
-			if err != nil {
-				for _, id := range made {
-					s.removeInterface(id)
-				}
-
-				return err
-			}
-
-			made = append(made, str(n.NetworkInterfaceId))
-		}
-
-		s.markChanged()
-
-		return nil
-	})
-
-	return out, err
-}
-
-func (s *Service) createManagedInterface(f *ManagedInterface) (*sdk.NetworkInterface, error) {
-	sub, err := s.findSubnet(&f.Subnet)
-	if err != nil {
-		return nil, err
-	}
-
-	want := ""
-	if f.Want.IsValid() {
-		want = f.Want.String()
-	}
-
-	var addr *sdk.Address
-	if f.AllocationID != "" {
-		if addr, err = s.findAddress(&f.AllocationID); err != nil {
-			return nil, err
-		}
-
-		if addr.AssociationId != nil {
-			return nil, wire.Errorf(
-				"Resource.AlreadyAssociated",
-				"resource %s is already associated",
-				f.AllocationID,
-			)
-		}
-	}
-
-	n, err := s.newNetworkInterface(interfaceSpec{
-		subnet:      sub,
-		kind:        "network_load_balancer",
-		description: f.Description,
-		requester:   "amazon-elb",
-		managed:     true,
-		groups:      f.Groups,
-		privateIP:   want,
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	if addr != nil {
-		s.setAddressAssociation(addr, n)
-	}
-
-	f.ID, f.Zone, f.VPC = str(n.NetworkInterfaceId), str(n.AvailabilityZone), str(n.VpcId)
-	f.Addr = netip.MustParseAddr(str(n.PrivateIpAddress))
-
-	return n, nil
-}
-
-// DeleteManagedInterfaces removes interfaces that CreateManagedInterfaces made.
-func (s *Service) DeleteManagedInterfaces(ids ...string) error {
-	return s.withLock(func() error {
-		for _, id := range ids {
-			s.removeInterface(id)
-		}
-
-		s.markChanged()
-		return nil
-	})
-}
-
-// SetManagedInterfaceGroups changes the security groups of interfaces that CreateManagedInterfaces made.
-func (s *Service) SetManagedInterfaceGroups(groups []string, ids ...string) error {
-	return s.withLock(func() error {
-		for _, id := range ids {
-			n := s.st.Interfaces[id]
-			if n == nil {
-				return notFound(id)
-			}
-
-			got, err := s.resolveSecurityGroups(str(n.VpcId), groups, s.cfg.Quotas.GroupsPerENI)
-			if err != nil {
-				return err
-			}
-
-			n.Groups = got
-		}
-
-		s.markChanged()
-		return nil
-	})
-}
-
-// SubnetPlacement is where a subnet lies.
-type SubnetPlacement struct {
-	Subnet, VPC, Zone  string
-	HasInternetGateway bool // the VPC has an internet gateway
-}
-
-// SubnetPlacements says where subnets lie.
-func (s *Service) SubnetPlacements(subnets ...string) ([]SubnetPlacement, error) {
-	var out []SubnetPlacement
-	err := s.withLock(func() error {
-		for _, id := range subnets {
-			n, err := s.findSubnet(&id)
-			if err != nil {
-				return err
-			}
-
-			out = append(
-				out,
-				SubnetPlacement{
-					id,
-					str(n.VpcId),
-					str(n.AvailabilityZone),
-					s.vpcInternetGateway(str(n.VpcId)) != nil,
-				},
-			)
-		}
-
-		return nil
-	})
-
-	return out, err
 }

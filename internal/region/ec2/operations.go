@@ -8,7 +8,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Wire is the service as the wire serves it.
+// The operations of each kind of resource are methods of a small type such as vpcHandlers, which embeds the service. Its
+// ops method lists them: one line for each operation, with the handler of the same name. Handlers run under the lock of
+// the store and must not take it again; methods of [Service] that take it are exported, for other services of the
+// region. What needs only the state is a method of serviceState, what needs only the configuration one of [Config].
+
+// Wire returns the operations of EC2 for the endpoint that serves them.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "ec2",
@@ -17,26 +22,26 @@ func (s *Service) Wire() wire.Service {
 		Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",
 		Authorize: s.authorizeRequest,
 		Ops: slices.Concat(
-			s.vpcOps(),
-			s.subnetOps(),
-			s.internetGatewayOps(),
-			s.addressOps(),
-			s.natGatewayOps(),
-			s.routeTableOps(),
-			s.vpcEndpointOps(),
-			s.vpcPeeringOps(),
-			s.securityGroupOps(),
-			s.networkInterfaceOps(),
-			s.zoneOps(),
-			s.imageOps(),
-			s.keyPairOps(),
-			s.instanceTypeOps(),
-			s.volumeOps(),
-			s.snapshotOps(),
-			s.launchTemplateOps(),
-			s.launchOps(),
-			s.instanceOps(),
-			s.tagOps(),
+			vpcHandlers{s}.ops(),
+			subnetHandlers{s}.ops(),
+			internetGatewayHandlers{s}.ops(),
+			addressHandlers{s}.ops(),
+			natGatewayHandlers{s}.ops(),
+			routeTableHandlers{s}.ops(),
+			vpcEndpointHandlers{s}.ops(),
+			vpcPeeringHandlers{s}.ops(),
+			securityGroupHandlers{s}.ops(),
+			networkInterfaceHandlers{s}.ops(),
+			zoneHandlers{s}.ops(),
+			imageHandlers{s}.ops(),
+			keyPairHandlers{s}.ops(),
+			instanceTypeHandlers{s}.ops(),
+			volumeHandlers{s}.ops(),
+			snapshotHandlers{s}.ops(),
+			launchTemplateHandlers{s}.ops(),
+			launchHandlers{s}.ops(),
+			instanceHandlers{s}.ops(),
+			tagHandlers{s}.ops(),
 		),
 	}
 }

@@ -135,3 +135,50 @@ func TestOperationHandlers(t *testing.T) {
 		}
 	}
 }
+
+// parseMethods returns the names of the methods that the package's source declares, by receiver type.
+func parseMethods(t *testing.T) map[string][]string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string][]string{}
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			receiver := fn.Recv.List[0].Type
+			if p, ok := receiver.(*ast.StarExpr); ok {
+				receiver = p.X
+			}
+			if id, ok := receiver.(*ast.Ident); ok {
+				out[id.Name] = append(out[id.Name], fn.Name.Name)
+			}
+		}
+	}
+	return out
+}
+
+// TestHandlersHideNoMethodOfService checks that no handler type declares a method that it also gets from the embedded
+// service: the call would silently change its meaning.
+func TestHandlersHideNoMethodOfService(t *testing.T) {
+	t.Parallel()
+	methods := parseMethods(t)
+	for receiver, names := range methods {
+		if !strings.HasSuffix(receiver, "Handlers") {
+			continue
+		}
+		for _, name := range names {
+			if slices.Contains(methods["Service"], name) {
+				t.Errorf("%s.%s hides the method of Service", receiver, name)
+			}
+		}
+	}
+}

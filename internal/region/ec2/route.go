@@ -13,7 +13,7 @@ import (
 )
 
 // newRoute checks a wanted route and makes it.
-func (s *Service) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
+func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Route, error) {
 	p, err := netip.ParsePrefix(str(in.DestinationCidrBlock))
 	if err != nil || !p.Addr().Is4() {
 		return nil, invalidParameter(
@@ -58,12 +58,12 @@ func (s *Service) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput) (*sdk.Ro
 	return r, err
 }
 
-func (s *Service) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
+func (s routeTableHandlers) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	if !strings.HasPrefix(id, "igw-") {
 		return wire.Errorf("InvalidGatewayID.NotFound", "The gateway ID '%s' does not exist", id)
 	}
 
-	g, err := s.findInternetGateway(&id)
+	g, err := s.st.findInternetGateway(&id)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (s *Service) routeToInternetGateway(t *sdk.RouteTable, r *sdk.Route, id str
 	return nil
 }
 
-func (s *Service) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
+func (s routeTableHandlers) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) error {
 	g := s.st.NATs[id]
 	if g == nil || str(g.State) == sdk.NatGatewayStateDeleted || str(g.State) == sdk.NatGatewayStateDeleting {
 		return wire.Errorf("InvalidNatGatewayID.NotFound", "The natGateway ID '%s' does not exist", id)
@@ -102,15 +102,15 @@ func (s *Service) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, id string) 
 	return nil
 }
 
-func (s *Service) routeToInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
+func (s routeTableHandlers) routeToInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
 	eni := str(in.NetworkInterfaceId)
 	if in.InstanceId != nil {
-		i, err := s.findInstance(in.InstanceId)
+		i, err := s.st.findInstance(in.InstanceId)
 		if err != nil {
 			return err
 		}
 
-		eni = s.primaryInterfaceID(str(i.InstanceId))
+		eni = s.st.primaryInterfaceID(str(i.InstanceId))
 		r.InstanceId = i.InstanceId
 		r.InstanceOwnerId = new(s.cfg.Account)
 	}
@@ -143,8 +143,8 @@ func routeIndex(t *sdk.RouteTable, cidr *string) int {
 	return slices.IndexFunc(t.Routes, func(r *sdk.Route) bool { return str(r.DestinationCidrBlock) == want })
 }
 
-func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput, error) {
-	t, err := s.findRouteTable(in.RouteTableId)
+func (s routeTableHandlers) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput, error) {
+	t, err := s.st.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +180,8 @@ func (s *Service) createRoute(in *sdk.CreateRouteInput) (*sdk.CreateRouteOutput,
 	return &sdk.CreateRouteOutput{Return: new(true)}, nil
 }
 
-func (s *Service) findRemovableRoute(table, cidr *string) (*sdk.RouteTable, int, error) {
-	t, err := s.findRouteTable(table)
+func (st *serviceState) findRemovableRoute(table, cidr *string) (*sdk.RouteTable, int, error) {
+	t, err := st.findRouteTable(table)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -208,8 +208,8 @@ func (s *Service) findRemovableRoute(table, cidr *string) (*sdk.RouteTable, int,
 	return t, at, nil
 }
 
-func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutput, error) {
-	t, at, err := s.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
+func (s routeTableHandlers) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutput, error) {
+	t, at, err := s.st.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
 	if err != nil {
 		return nil, err
 	}
@@ -232,8 +232,8 @@ func (s *Service) replaceRoute(in *sdk.ReplaceRouteInput) (*sdk.ReplaceRouteOutp
 	return &sdk.ReplaceRouteOutput{}, nil
 }
 
-func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput, error) {
-	t, at, err := s.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
+func (s routeTableHandlers) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput, error) {
+	t, at, err := s.st.findRemovableRoute(in.RouteTableId, in.DestinationCidrBlock)
 	if err != nil {
 		return nil, err
 	}
@@ -243,15 +243,23 @@ func (s *Service) deleteRoute(in *sdk.DeleteRouteInput) (*sdk.DeleteRouteOutput,
 	return &sdk.DeleteRouteOutput{}, nil
 }
 
-// blackholeRoutes marks the routes through a target that is gone.
-func (s *Service) blackholeRoutes(target string) {
-	for _, t := range s.st.Tables {
-		for _, r := range t.Routes {
-			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) ||
-				target == str(r.GatewayId) ||
-				target == str(r.VpcPeeringConnectionId) {
-				r.State = new(sdk.RouteStateBlackhole)
-			}
-		}
+func (s routeTableHandlers) routeToPeering(t *sdk.RouteTable, r *sdk.Route, id string) error {
+	p, err := s.st.findVPCPeering(&id)
+	if err != nil {
+		return err
 	}
+
+	sides := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
+	if str(p.Status.Code) != "active" || !slices.Contains(sides, str(t.VpcId)) {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"route table %s and VPC peering connection %s do not belong together, or it is not active",
+			str(t.RouteTableId),
+			id,
+		)
+	}
+
+	r.VpcPeeringConnectionId = new(id)
+
+	return nil
 }

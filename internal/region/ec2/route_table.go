@@ -11,17 +11,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) routeTableOps() []wire.Op {
+// routeTableHandlers serves route tables, their associations and routes.
+type routeTableHandlers struct{ *Service }
+
+func (s routeTableHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateRouteTable", s.createRouteTable),
-		writeOperation(s, "DeleteRouteTable", s.deleteRouteTable),
-		readOperation(s, "DescribeRouteTables", s.describeRouteTables),
-		writeOperation(s, "AssociateRouteTable", s.associateRouteTable),
-		writeOperation(s, "DisassociateRouteTable", s.disassociateRouteTable),
-		writeOperation(s, "ReplaceRouteTableAssociation", s.replaceRouteTableAssociation),
-		writeOperation(s, "CreateRoute", s.createRoute),
-		writeOperation(s, "ReplaceRoute", s.replaceRoute),
-		writeOperation(s, "DeleteRoute", s.deleteRoute),
+		writeOperation(s.Service, "CreateRouteTable", s.createRouteTable),
+		writeOperation(s.Service, "DeleteRouteTable", s.deleteRouteTable),
+		readOperation(s.Service, "DescribeRouteTables", s.describeRouteTables),
+		writeOperation(s.Service, "AssociateRouteTable", s.associateRouteTable),
+		writeOperation(s.Service, "DisassociateRouteTable", s.disassociateRouteTable),
+		writeOperation(s.Service, "ReplaceRouteTableAssociation", s.replaceRouteTableAssociation),
+		writeOperation(s.Service, "CreateRoute", s.createRoute),
+		writeOperation(s.Service, "ReplaceRoute", s.replaceRoute),
+		writeOperation(s.Service, "DeleteRoute", s.deleteRoute),
 	}
 }
 
@@ -34,7 +37,7 @@ func newLocalRoute(cidr netip.Prefix) *sdk.Route {
 	}
 }
 
-func (s *Service) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk.RouteTable {
+func (s routeTableHandlers) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk.RouteTable {
 	id := s.newID("rtb")
 	t := &sdk.RouteTable{
 		RouteTableId:    new(id),
@@ -54,7 +57,7 @@ func (s *Service) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk.RouteTabl
 }
 
 // newRouteTableAssociation ties a table to a subnet, or, without one, makes it its VPC's main table.
-func (s *Service) newRouteTableAssociation(t *sdk.RouteTable, subnet *string) *sdk.RouteTableAssociation {
+func (s routeTableHandlers) newRouteTableAssociation(t *sdk.RouteTable, subnet *string) *sdk.RouteTableAssociation {
 	return &sdk.RouteTableAssociation{
 		RouteTableAssociationId: new(s.newID("rtbassoc")),
 		RouteTableId:            t.RouteTableId,
@@ -73,14 +76,14 @@ func isMainRouteTable(t *sdk.RouteTable) bool {
 	)
 }
 
-func (s *Service) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRouteTableOutput, error) {
+func (s routeTableHandlers) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRouteTableOutput, error) {
 	if ids, err := s.idempotentResult("CreateRouteTable", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
 		return &sdk.CreateRouteTableOutput{RouteTable: s.st.Tables[ids[0]]}, nil
 	}
 
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -106,19 +109,19 @@ func (s *Service) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRo
 	}
 
 	t := s.newRouteTable(str(v.VpcId), vpcCIDRs(v))
-	s.setTags(str(t.RouteTableId), tags)
-	t.Tags = s.tagList(str(t.RouteTableId))
+	s.st.setTags(str(t.RouteTableId), tags)
+	t.Tags = s.st.tagList(str(t.RouteTableId))
 	s.saveIdempotentResult("CreateRouteTable", in.ClientToken, in, str(t.RouteTableId))
 
 	return &sdk.CreateRouteTableOutput{RouteTable: t}, nil
 }
 
-func (s *Service) findRouteTable(id *string) (*sdk.RouteTable, error) {
+func (st *serviceState) findRouteTable(id *string) (*sdk.RouteTable, error) {
 	if str(id) == "" {
 		return nil, missingParameter("routeTableId")
 	}
 
-	t := s.st.Tables[str(id)]
+	t := st.Tables[str(id)]
 	if t == nil {
 		return nil, wire.Errorf(
 			"InvalidRouteTableID.NotFound",
@@ -130,8 +133,8 @@ func (s *Service) findRouteTable(id *string) (*sdk.RouteTable, error) {
 	return t, nil
 }
 
-func (s *Service) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRouteTableOutput, error) {
-	t, err := s.findRouteTable(in.RouteTableId)
+func (s routeTableHandlers) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRouteTableOutput, error) {
+	t, err := s.st.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func (s *Service) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRo
 		)
 	}
 
-	s.removeTags(str(t.RouteTableId))
+	s.st.removeTags(str(t.RouteTableId))
 	delete(s.st.Tables, str(t.RouteTableId))
 
 	return &sdk.DeleteRouteTableOutput{}, nil
@@ -178,11 +181,11 @@ func routeTableFilterValues(t *sdk.RouteTable, name string) ([]string, bool) {
 	return v, known
 }
 
-func (s *Service) describeRouteTables(
+func (s routeTableHandlers) describeRouteTables(
 	in *sdk.DescribeRouteTablesInput,
 ) (*sdk.DescribeRouteTablesOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Tables,
 		describeQuery{in.RouteTableIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.RouteTable]{
@@ -193,21 +196,21 @@ func (s *Service) describeRouteTables(
 	)
 
 	for _, t := range got {
-		t.Tags = s.tagList(str(t.RouteTableId))
+		t.Tags = s.st.tagList(str(t.RouteTableId))
 	}
 
 	return &sdk.DescribeRouteTablesOutput{RouteTables: got, NextToken: next}, err
 }
 
-func (s *Service) associateRouteTable(
+func (s routeTableHandlers) associateRouteTable(
 	in *sdk.AssociateRouteTableInput,
 ) (*sdk.AssociateRouteTableOutput, error) {
-	t, err := s.findRouteTable(in.RouteTableId)
+	t, err := s.st.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
 
-	n, err := s.findSubnet(in.SubnetId)
+	n, err := s.st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
@@ -252,8 +255,8 @@ func (s *Service) associateRouteTable(
 }
 
 // findRouteTableAssociation finds an association and its table.
-func (s *Service) findRouteTableAssociation(id *string) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
-	for _, t := range s.st.Tables {
+func (st *serviceState) findRouteTableAssociation(id *string) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
+	for _, t := range st.Tables {
 		for _, a := range t.Associations {
 			if str(a.RouteTableAssociationId) == str(id) {
 				return t, a, nil
@@ -275,10 +278,10 @@ func withoutAssociation(t *sdk.RouteTable, a *sdk.RouteTableAssociation) []*sdk.
 	)
 }
 
-func (s *Service) disassociateRouteTable(
+func (s routeTableHandlers) disassociateRouteTable(
 	in *sdk.DisassociateRouteTableInput,
 ) (*sdk.DisassociateRouteTableOutput, error) {
-	t, a, err := s.findRouteTableAssociation(in.AssociationId)
+	t, a, err := s.st.findRouteTableAssociation(in.AssociationId)
 	if err != nil {
 		return nil, err
 	}
@@ -296,15 +299,15 @@ func (s *Service) disassociateRouteTable(
 	return &sdk.DisassociateRouteTableOutput{}, nil
 }
 
-func (s *Service) replaceRouteTableAssociation(
+func (s routeTableHandlers) replaceRouteTableAssociation(
 	in *sdk.ReplaceRouteTableAssociationInput,
 ) (*sdk.ReplaceRouteTableAssociationOutput, error) {
-	from, a, err := s.findRouteTableAssociation(in.AssociationId)
+	from, a, err := s.st.findRouteTableAssociation(in.AssociationId)
 	if err != nil {
 		return nil, err
 	}
 
-	to, err := s.findRouteTable(in.RouteTableId)
+	to, err := s.st.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
 	}
@@ -326,4 +329,17 @@ func (s *Service) replaceRouteTableAssociation(
 		NewAssociationId: b.RouteTableAssociationId,
 		AssociationState: b.AssociationState,
 	}, nil
+}
+
+// blackholeRoutes marks the routes through a target that is gone.
+func (st *serviceState) blackholeRoutes(target string) {
+	for _, t := range st.Tables {
+		for _, r := range t.Routes {
+			if target == str(r.NatGatewayId) || target == str(r.NetworkInterfaceId) ||
+				target == str(r.GatewayId) ||
+				target == str(r.VpcPeeringConnectionId) {
+				r.State = new(sdk.RouteStateBlackhole)
+			}
+		}
+	}
 }

@@ -12,24 +12,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) securityGroupOps() []wire.Op {
+// securityGroupHandlers serves security groups and their rules.
+type securityGroupHandlers struct{ *Service }
+
+func (s securityGroupHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateSecurityGroup", s.createSecurityGroup),
-		writeOperation(s, "DeleteSecurityGroup", s.deleteSecurityGroup),
-		readOperation(s, "DescribeSecurityGroups", s.describeSecurityGroups),
-		writeOperation(s, "AuthorizeSecurityGroupIngress", s.authorizeSecurityGroupIngress),
-		writeOperation(s, "AuthorizeSecurityGroupEgress", s.authorizeSecurityGroupEgress),
-		writeOperation(s, "RevokeSecurityGroupIngress", s.revokeSecurityGroupIngress),
-		writeOperation(s, "RevokeSecurityGroupEgress", s.revokeSecurityGroupEgress),
-		readOperation(s, "DescribeSecurityGroupRules", s.describeSecurityGroupRules),
-		writeOperation(s, "ModifySecurityGroupRules", s.modifySecurityGroupRules),
+		writeOperation(s.Service, "CreateSecurityGroup", s.createSecurityGroup),
+		writeOperation(s.Service, "DeleteSecurityGroup", s.deleteSecurityGroup),
+		readOperation(s.Service, "DescribeSecurityGroups", s.describeSecurityGroups),
+		writeOperation(s.Service, "AuthorizeSecurityGroupIngress", s.authorizeSecurityGroupIngress),
+		writeOperation(s.Service, "AuthorizeSecurityGroupEgress", s.authorizeSecurityGroupEgress),
+		writeOperation(s.Service, "RevokeSecurityGroupIngress", s.revokeSecurityGroupIngress),
+		writeOperation(s.Service, "RevokeSecurityGroupEgress", s.revokeSecurityGroupEgress),
+		readOperation(s.Service, "DescribeSecurityGroupRules", s.describeSecurityGroupRules),
+		writeOperation(s.Service, "ModifySecurityGroupRules", s.modifySecurityGroupRules),
 		writeOperation(
-			s,
+			s.Service,
 			"UpdateSecurityGroupRuleDescriptionsIngress",
 			s.updateSecurityGroupRuleDescriptionsIngress,
 		),
 		writeOperation(
-			s,
+			s.Service,
 			"UpdateSecurityGroupRuleDescriptionsEgress",
 			s.updateSecurityGroupRuleDescriptionsEgress,
 		),
@@ -37,7 +40,7 @@ func (s *Service) securityGroupOps() []wire.Op {
 }
 
 // newSecurityGroup makes a group with the egress rule that every new group has.
-func (s *Service) newSecurityGroup(vpc, name, description string) *sdk.SecurityGroup {
+func (s securityGroupHandlers) newSecurityGroup(vpc, name, description string) *sdk.SecurityGroup {
 	id := s.newID("sg")
 	g := &sdk.SecurityGroup{
 		GroupId:     new(id),
@@ -60,7 +63,7 @@ func (s *Service) newSecurityGroup(vpc, name, description string) *sdk.SecurityG
 	return g
 }
 
-func (s *Service) addRule(r *sdk.SecurityGroupRule) string {
+func (s securityGroupHandlers) addRule(r *sdk.SecurityGroupRule) string {
 	id := s.newID("sgr")
 	r.SecurityGroupRuleId = new(id)
 	r.GroupOwnerId = new(s.cfg.Account)
@@ -70,10 +73,10 @@ func (s *Service) addRule(r *sdk.SecurityGroupRule) string {
 }
 
 // groupRules lists a group's rules in one direction, in the order of their ids.
-func (s *Service) groupRules(group, direction string) []*sdk.SecurityGroupRule {
+func (st *serviceState) groupRules(group, direction string) []*sdk.SecurityGroupRule {
 	var out []*sdk.SecurityGroupRule
-	for _, id := range sortedKeys(s.st.Rules) {
-		if r := s.st.Rules[id]; str(r.GroupId) == group && *r.IsEgress == (direction == "egress") {
+	for _, id := range sortedKeys(st.Rules) {
+		if r := st.Rules[id]; str(r.GroupId) == group && *r.IsEgress == (direction == "egress") {
 			out = append(out, r)
 		}
 	}
@@ -81,22 +84,22 @@ func (s *Service) groupRules(group, direction string) []*sdk.SecurityGroupRule {
 	return out
 }
 
-func (s *Service) removeSecurityGroup(id string) {
-	for k, r := range s.st.Rules {
+func (st *serviceState) removeSecurityGroup(id string) {
+	for k, r := range st.Rules {
 		if str(r.GroupId) == id {
-			s.removeTags(k)
-			delete(s.st.Rules, k)
+			st.removeTags(k)
+			delete(st.Rules, k)
 		}
 	}
 
-	s.removeTags(id)
-	delete(s.st.Groups, id)
+	st.removeTags(id)
+	delete(st.Groups, id)
 }
 
 // groupTextPattern is what AWS lets into a group's name and description.
 const groupTextPattern = `^[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}$`
 
-func (s *Service) createSecurityGroup(
+func (s securityGroupHandlers) createSecurityGroup(
 	in *sdk.CreateSecurityGroupInput,
 ) (*sdk.CreateSecurityGroupOutput, error) {
 	name := str(in.GroupName)
@@ -121,7 +124,7 @@ func (s *Service) createSecurityGroup(
 		return nil, wire.Errorf("InvalidParameterValue", "Cannot use reserved security group name: default")
 	}
 
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -158,20 +161,20 @@ func (s *Service) createSecurityGroup(
 	}
 
 	g := s.newSecurityGroup(str(v.VpcId), name, description)
-	s.setTags(str(g.GroupId), tags)
+	s.st.setTags(str(g.GroupId), tags)
 
 	return &sdk.CreateSecurityGroupOutput{
-		GroupId: g.GroupId, Tags: s.tagList(str(g.GroupId)),
+		GroupId: g.GroupId, Tags: s.st.tagList(str(g.GroupId)),
 	}, nil
 }
 
 // findSecurityGroup finds a security group by id, or by name in no VPC in particular, which AWS does for a default VPC only.
-func (s *Service) findSecurityGroup(id *string) (*sdk.SecurityGroup, error) {
+func (st *serviceState) findSecurityGroup(id *string) (*sdk.SecurityGroup, error) {
 	if str(id) == "" {
 		return nil, missingParameter("groupId")
 	}
 
-	g := s.st.Groups[str(id)]
+	g := st.Groups[str(id)]
 	if g == nil {
 		return nil, wire.Errorf("InvalidGroup.NotFound", "The security group '%s' does not exist", str(id))
 	}
@@ -179,14 +182,14 @@ func (s *Service) findSecurityGroup(id *string) (*sdk.SecurityGroup, error) {
 	return g, nil
 }
 
-func (s *Service) deleteSecurityGroup(
+func (s securityGroupHandlers) deleteSecurityGroup(
 	in *sdk.DeleteSecurityGroupInput,
 ) (*sdk.DeleteSecurityGroupOutput, error) {
 	if in.GroupId == nil && in.GroupName != nil {
 		return nil, wire.Errorf("VPCIdNotSpecified", "No default VPC for this user")
 	}
 
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +223,7 @@ func (s *Service) deleteSecurityGroup(
 		}
 	}
 
-	s.removeSecurityGroup(id)
+	s.st.removeSecurityGroup(id)
 
 	return &sdk.DeleteSecurityGroupOutput{}, nil
 }
@@ -268,7 +271,7 @@ func foldPermissions(rules []*sdk.SecurityGroupRule) []*sdk.IpPermission {
 	return out
 }
 
-func (s *Service) groupFilterValues(g *sdk.SecurityGroup, name string) ([]string, bool) {
+func (st *serviceState) groupFilterValues(g *sdk.SecurityGroup, name string) ([]string, bool) {
 	switch name {
 	case "group-id":
 		return []string{str(g.GroupId)}, true
@@ -284,13 +287,13 @@ func (s *Service) groupFilterValues(g *sdk.SecurityGroup, name string) ([]string
 		"egress.ip-permission.cidr",
 		"ip-permission.group-id",
 		"egress.ip-permission.group-id":
-		return s.groupRuleFilterValues(g, name), true
+		return st.groupRuleFilterValues(g, name), true
 	}
 
 	return nil, false
 }
 
-func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []string {
+func (st *serviceState) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []string {
 	direction := "ingress"
 	if strings.HasPrefix(name, "egress.") {
 		direction = "egress"
@@ -298,7 +301,7 @@ func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []str
 
 	var out []string
 
-	for _, r := range s.groupRules(str(g.GroupId), direction) {
+	for _, r := range st.groupRules(str(g.GroupId), direction) {
 		if strings.HasSuffix(name, ".cidr") {
 			out = append(out, str(r.CidrIpv4))
 		} else if r.ReferencedGroupInfo != nil {
@@ -309,7 +312,7 @@ func (s *Service) groupRuleFilterValues(g *sdk.SecurityGroup, name string) []str
 	return out
 }
 
-func (s *Service) describeSecurityGroups(
+func (s securityGroupHandlers) describeSecurityGroups(
 	in *sdk.DescribeSecurityGroupsInput,
 ) (*sdk.DescribeSecurityGroupsOutput, error) {
 	filters := in.Filters
@@ -318,23 +321,23 @@ func (s *Service) describeSecurityGroups(
 	}
 
 	for _, id := range strs(in.GroupIds) {
-		if _, err := s.findSecurityGroup(&id); err != nil {
+		if _, err := s.st.findSecurityGroup(&id); err != nil {
 			return nil, err
 		}
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Groups,
 		describeQuery{in.GroupIds, filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", s.groupFilterValues},
+		resourceLister[sdk.SecurityGroup]{"InvalidGroup.NotFound", "security group", s.st.groupFilterValues},
 	)
 
-	rules := s.rulesByGroup()
+	rules := s.st.rulesByGroup()
 
 	for _, g := range got {
 		id := str(g.GroupId)
-		g.Tags = s.tagList(id)
+		g.Tags = s.st.tagList(id)
 		g.IpPermissions = foldPermissions(rules[id+"/false"])
 		g.IpPermissionsEgress = foldPermissions(rules[id+"/true"])
 	}
@@ -343,10 +346,10 @@ func (s *Service) describeSecurityGroups(
 }
 
 // rulesByGroup is every rule, by group id and direction, in the order of their ids.
-func (s *Service) rulesByGroup() map[string][]*sdk.SecurityGroupRule {
+func (st *serviceState) rulesByGroup() map[string][]*sdk.SecurityGroupRule {
 	out := map[string][]*sdk.SecurityGroupRule{}
-	for _, id := range sortedKeys(s.st.Rules) {
-		r := s.st.Rules[id]
+	for _, id := range sortedKeys(st.Rules) {
+		r := st.Rules[id]
 		key := str(r.GroupId) + "/" + boolText(r.IsEgress)
 		out[key] = append(out[key], r)
 	}

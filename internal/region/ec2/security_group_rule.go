@@ -88,7 +88,7 @@ func checkPortRange(r *sdk.SecurityGroupRule) error {
 	return nil
 }
 
-func (s *Service) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRule) error {
+func (st *serviceState) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRule) error {
 	switch {
 	case r.CidrIpv4 != nil:
 		p, err := netip.ParsePrefix(*r.CidrIpv4)
@@ -107,7 +107,7 @@ func (s *Service) normalizeRulePeer(g *sdk.SecurityGroup, r *sdk.SecurityGroupRu
 		r.CidrIpv6 = new(p.Masked().String())
 
 	case r.ReferencedGroupInfo != nil:
-		peer := s.st.Groups[str(r.ReferencedGroupInfo.GroupId)]
+		peer := st.Groups[str(r.ReferencedGroupInfo.GroupId)]
 		if peer == nil {
 			return wire.Errorf(
 				"InvalidGroup.NotFound",
@@ -189,7 +189,7 @@ func expandPermissions(group *string, egress bool, ps []*sdk.IpPermission) []*sd
 }
 
 // normalizeRules checks and normalizes rules before anything is done with them.
-func (s *Service) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGroupRule) error {
+func (st *serviceState) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGroupRule) error {
 	if len(rules) == 0 {
 		return missingParameter("ipPermissions")
 	}
@@ -199,7 +199,7 @@ func (s *Service) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGrou
 			return err
 		}
 
-		if err := s.normalizeRulePeer(g, r); err != nil {
+		if err := st.normalizeRulePeer(g, r); err != nil {
 			return err
 		}
 	}
@@ -208,12 +208,12 @@ func (s *Service) normalizeRules(g *sdk.SecurityGroup, rules []*sdk.SecurityGrou
 }
 
 // authorizeRules adds rules to a group, all or none.
-func (s *Service) authorizeRules(
+func (s securityGroupHandlers) authorizeRules(
 	g *sdk.SecurityGroup,
 	rules []*sdk.SecurityGroupRule,
 	specs []*sdk.TagSpecification,
 ) ([]*sdk.SecurityGroupRule, error) {
-	if err := s.normalizeRules(g, rules); err != nil {
+	if err := s.st.normalizeRules(g, rules); err != nil {
 		return nil, err
 	}
 
@@ -227,7 +227,7 @@ func (s *Service) authorizeRules(
 		direction = "egress"
 	}
 
-	have := s.groupRules(str(g.GroupId), direction)
+	have := s.st.groupRules(str(g.GroupId), direction)
 
 	for i, r := range rules {
 		if slices.ContainsFunc(have, func(h *sdk.SecurityGroupRule) bool { return sameRule(h, r) }) {
@@ -258,8 +258,8 @@ func (s *Service) authorizeRules(
 
 	for _, r := range rules {
 		id := s.addRule(r)
-		s.setTags(id, tags)
-		r.Tags = s.tagList(id)
+		s.st.setTags(id, tags)
+		r.Tags = s.st.tagList(id)
 	}
 
 	return rules, nil
@@ -287,10 +287,10 @@ func legacyPermissions(cidr, protocol *string, from, to *int64, ps []*sdk.IpPerm
 	return []*sdk.IpPermission{p}
 }
 
-func (s *Service) authorizeSecurityGroupIngress(
+func (s securityGroupHandlers) authorizeSecurityGroupIngress(
 	in *sdk.AuthorizeSecurityGroupIngressInput,
 ) (*sdk.AuthorizeSecurityGroupIngressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
@@ -301,10 +301,10 @@ func (s *Service) authorizeSecurityGroupIngress(
 	return &sdk.AuthorizeSecurityGroupIngressOutput{Return: new(true), SecurityGroupRules: rules}, err
 }
 
-func (s *Service) authorizeSecurityGroupEgress(
+func (s securityGroupHandlers) authorizeSecurityGroupEgress(
 	in *sdk.AuthorizeSecurityGroupEgressInput,
 ) (*sdk.AuthorizeSecurityGroupEgressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
@@ -316,13 +316,13 @@ func (s *Service) authorizeSecurityGroupEgress(
 }
 
 // revokeRules removes rules named by id or by what they say, all or none.
-func (s *Service) revokeRules(
+func (s securityGroupHandlers) revokeRules(
 	g *sdk.SecurityGroup,
 	ids []*string,
 	rules []*sdk.SecurityGroupRule,
 	egress string,
 ) error {
-	have := s.groupRules(str(g.GroupId), egress)
+	have := s.st.groupRules(str(g.GroupId), egress)
 	drop := []string{}
 	for _, id := range strs(ids) {
 		if !slices.ContainsFunc(
@@ -340,7 +340,7 @@ func (s *Service) revokeRules(
 	}
 
 	if len(ids) == 0 {
-		if err := s.normalizeRules(g, rules); err != nil {
+		if err := s.st.normalizeRules(g, rules); err != nil {
 			return err
 		}
 	}
@@ -358,17 +358,17 @@ func (s *Service) revokeRules(
 	}
 
 	for _, id := range drop {
-		s.removeTags(id)
+		s.st.removeTags(id)
 		delete(s.st.Rules, id)
 	}
 
 	return nil
 }
 
-func (s *Service) revokeSecurityGroupIngress(
+func (s securityGroupHandlers) revokeSecurityGroupIngress(
 	in *sdk.RevokeSecurityGroupIngressInput,
 ) (*sdk.RevokeSecurityGroupIngressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
@@ -379,10 +379,10 @@ func (s *Service) revokeSecurityGroupIngress(
 	return &sdk.RevokeSecurityGroupIngressOutput{Return: new(true)}, err
 }
 
-func (s *Service) revokeSecurityGroupEgress(
+func (s securityGroupHandlers) revokeSecurityGroupEgress(
 	in *sdk.RevokeSecurityGroupEgressInput,
 ) (*sdk.RevokeSecurityGroupEgressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}

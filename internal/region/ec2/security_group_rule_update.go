@@ -21,11 +21,11 @@ func ruleFilterValues(r *sdk.SecurityGroupRule, name string) ([]string, bool) {
 	return nil, false
 }
 
-func (s *Service) describeSecurityGroupRules(
+func (s securityGroupHandlers) describeSecurityGroupRules(
 	in *sdk.DescribeSecurityGroupRulesInput,
 ) (*sdk.DescribeSecurityGroupRulesOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Rules,
 		describeQuery{in.SecurityGroupRuleIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.SecurityGroupRule]{
@@ -36,18 +36,18 @@ func (s *Service) describeSecurityGroupRules(
 	)
 
 	for _, r := range got {
-		r.Tags = s.tagList(str(r.SecurityGroupRuleId))
+		r.Tags = s.st.tagList(str(r.SecurityGroupRuleId))
 	}
 
 	return &sdk.DescribeSecurityGroupRulesOutput{SecurityGroupRules: got, NextToken: next}, err
 }
 
 // updatedRule is the rule that an update makes of an old one.
-func (s *Service) updatedRule(
+func (st *serviceState) updatedRule(
 	g *sdk.SecurityGroup,
 	u *sdk.SecurityGroupRuleUpdate,
 ) (*sdk.SecurityGroupRule, error) {
-	old := s.st.Rules[str(u.SecurityGroupRuleId)]
+	old := st.Rules[str(u.SecurityGroupRuleId)]
 	want := u.SecurityGroupRule
 	if old == nil || str(old.GroupId) != str(g.GroupId) {
 		return nil, wire.Errorf(
@@ -78,13 +78,13 @@ func (s *Service) updatedRule(
 		r.ReferencedGroupInfo = &sdk.ReferencedSecurityGroup{GroupId: want.ReferencedGroupId}
 	}
 
-	return r, s.normalizeRules(g, []*sdk.SecurityGroupRule{r})
+	return r, st.normalizeRules(g, []*sdk.SecurityGroupRule{r})
 }
 
-func (s *Service) modifySecurityGroupRules(
+func (s securityGroupHandlers) modifySecurityGroupRules(
 	in *sdk.ModifySecurityGroupRulesInput,
 ) (*sdk.ModifySecurityGroupRulesOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Service) modifySecurityGroupRules(
 	changed := map[string]*sdk.SecurityGroupRule{}
 
 	for _, u := range in.SecurityGroupRules {
-		r, err := s.updatedRule(g, u)
+		r, err := s.st.updatedRule(g, u)
 		if err != nil {
 			return nil, err
 		}
@@ -116,13 +116,13 @@ func (s *Service) modifySecurityGroupRules(
 }
 
 // updateRuleDescriptions changes only the descriptions of rules.
-func (s *Service) updateRuleDescriptions(
+func (st *serviceState) updateRuleDescriptions(
 	g *sdk.SecurityGroup,
 	rules []*sdk.SecurityGroupRule,
 	byID []*sdk.SecurityGroupRuleDescription,
 ) error {
 	for _, d := range byID {
-		r := s.st.Rules[str(d.SecurityGroupRuleId)]
+		r := st.Rules[str(d.SecurityGroupRuleId)]
 		if r == nil {
 			return wire.Errorf(
 				"InvalidSecurityGroupRuleId.NotFound",
@@ -138,13 +138,13 @@ func (s *Service) updateRuleDescriptions(
 		return nil
 	}
 
-	if err := s.normalizeRules(g, rules); err != nil {
+	if err := st.normalizeRules(g, rules); err != nil {
 		return err
 	}
 
 	for _, want := range rules {
 		found := false
-		for _, r := range s.st.Rules {
+		for _, r := range st.Rules {
 			if sameRule(r, want) {
 				r.Description = want.Description
 				found = true
@@ -162,15 +162,15 @@ func (s *Service) updateRuleDescriptions(
 	return nil
 }
 
-func (s *Service) updateSecurityGroupRuleDescriptionsIngress(
+func (s securityGroupHandlers) updateSecurityGroupRuleDescriptionsIngress(
 	in *sdk.UpdateSecurityGroupRuleDescriptionsIngressInput,
 ) (*sdk.UpdateSecurityGroupRuleDescriptionsIngressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
 
-	err = s.updateRuleDescriptions(
+	err = s.st.updateRuleDescriptions(
 		g,
 		expandPermissions(g.GroupId, false, in.IpPermissions),
 		in.SecurityGroupRuleDescriptions,
@@ -179,15 +179,15 @@ func (s *Service) updateSecurityGroupRuleDescriptionsIngress(
 	return &sdk.UpdateSecurityGroupRuleDescriptionsIngressOutput{Return: new(true)}, err
 }
 
-func (s *Service) updateSecurityGroupRuleDescriptionsEgress(
+func (s securityGroupHandlers) updateSecurityGroupRuleDescriptionsEgress(
 	in *sdk.UpdateSecurityGroupRuleDescriptionsEgressInput,
 ) (*sdk.UpdateSecurityGroupRuleDescriptionsEgressOutput, error) {
-	g, err := s.findSecurityGroup(in.GroupId)
+	g, err := s.st.findSecurityGroup(in.GroupId)
 	if err != nil {
 		return nil, err
 	}
 
-	err = s.updateRuleDescriptions(
+	err = s.st.updateRuleDescriptions(
 		g,
 		expandPermissions(g.GroupId, true, in.IpPermissions),
 		in.SecurityGroupRuleDescriptions,

@@ -164,13 +164,6 @@ func (s *Service) SetLoadBalancers(f func() []netbuilder.LoadBalancer) { s.cfg.L
 // SetHostedZones names the source of hosted zones. It is meant for wiring, before [Service.Run].
 func (s *Service) SetHostedZones(f func() []netbuilder.HostedZone) { s.cfg.HostedZones = f }
 
-// HasVPC says whether there is a VPC of that id.
-func (s *Service) HasVPC(id string) bool {
-	s.store.Lock()
-	defer s.store.Unlock()
-	return s.st.VPCs[id] != nil
-}
-
 // AddWatcher calls f, without any lock, soon after an instance or a load balancer's target may have changed state.
 // f must not block. It is meant for wiring, before [Service.Run].
 func (s *Service) AddWatcher(f func()) { s.watchers = append(s.watchers, f) }

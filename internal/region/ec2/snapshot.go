@@ -11,19 +11,22 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+// snapshotHandlers serves snapshots.
+type snapshotHandlers struct{ *Service }
+
 // snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
-func (s *Service) snapshotOps() []wire.Op {
+func (s snapshotHandlers) ops() []wire.Op {
 	return []wire.Op{
 		writeOperation(
-			s,
+			s.Service,
 			"CreateSnapshot",
 			s.createSnapshot,
-		), writeOperation(s, "DeleteSnapshot", s.deleteSnapshot), readOperation(s, "DescribeSnapshots", s.describeSnapshots),
+		), writeOperation(s.Service, "DeleteSnapshot", s.deleteSnapshot), readOperation(s.Service, "DescribeSnapshots", s.describeSnapshots),
 	}
 }
 
-func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, error) {
-	v, err := s.findVolume(in.VolumeId)
+func (s snapshotHandlers) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, error) {
+	v, err := s.st.findVolume(in.VolumeId)
 	if err != nil {
 		return nil, err
 	}
@@ -49,13 +52,13 @@ func (s *Service) createSnapshot(in *sdk.CreateSnapshotInput) (*sdk.Snapshot, er
 
 	id := str(n.SnapshotId)
 	s.st.Snapshots[id] = n
-	s.setTags(id, tags)
-	n.Tags = s.tagList(id)
+	s.st.setTags(id, tags)
+	n.Tags = s.st.tagList(id)
 
 	return n, nil
 }
 
-func (s *Service) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapshotOutput, error) {
+func (s snapshotHandlers) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapshotOutput, error) {
 	id := str(in.SnapshotId)
 	if id == "" {
 		return nil, missingParameter("snapshotId")
@@ -65,13 +68,13 @@ func (s *Service) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.DeleteSnapsh
 		return nil, wire.Errorf("InvalidSnapshot.NotFound", "The snapshot '%s' does not exist.", id)
 	}
 
-	s.removeTags(id)
+	s.st.removeTags(id)
 	delete(s.st.Snapshots, id)
 
 	return &sdk.DeleteSnapshotOutput{}, nil
 }
 
-func (s *Service) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.DescribeSnapshotsOutput, error) {
+func (s snapshotHandlers) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.DescribeSnapshotsOutput, error) {
 	field := func(n *sdk.Snapshot, name string) ([]string, bool) {
 		var size string
 		if n.VolumeSize != nil {
@@ -88,14 +91,14 @@ func (s *Service) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.Descri
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Snapshots,
 		describeQuery{in.SnapshotIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.Snapshot]{"InvalidSnapshot.NotFound", "snapshot", field},
 	)
 
 	for _, n := range got {
-		n.Tags = s.tagList(str(n.SnapshotId))
+		n.Tags = s.st.tagList(str(n.SnapshotId))
 	}
 
 	if owners := strs(in.OwnerIds); len(owners) > 0 && !slices.Contains(owners, "self") &&

@@ -3,7 +3,6 @@
 package ec2
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,17 +12,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) subnetOps() []wire.Op {
+// subnetHandlers serves subnets.
+type subnetHandlers struct{ *Service }
+
+func (s subnetHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateSubnet", s.createSubnet),
-		writeOperation(s, "DeleteSubnet", s.deleteSubnet),
-		readOperation(s, "DescribeSubnets", s.describeSubnets),
-		writeOperation(s, "ModifySubnetAttribute", s.modifySubnetAttribute),
+		writeOperation(s.Service, "CreateSubnet", s.createSubnet),
+		writeOperation(s.Service, "DeleteSubnet", s.deleteSubnet),
+		readOperation(s.Service, "DescribeSubnets", s.describeSubnets),
+		writeOperation(s.Service, "ModifySubnetAttribute", s.modifySubnetAttribute),
 	}
 }
 
-func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutput, error) {
-	v, err := s.findVPC(in.VpcId)
+func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutput, error) {
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -42,12 +44,12 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 		return nil, err
 	}
 
-	zone, err := s.resolveZone(in.AvailabilityZone, in.AvailabilityZoneId)
+	zone, err := s.cfg.resolveZone(in.AvailabilityZone, in.AvailabilityZoneId)
 	if err != nil {
 		return nil, err
 	}
 
-	if err := s.checkSubnetRange(v, cidr, s.cfg.Quotas.SubnetsPerVPC); err != nil {
+	if err := s.st.checkSubnetRange(v, cidr, s.cfg.Quotas.SubnetsPerVPC); err != nil {
 		return nil, err
 	}
 
@@ -58,9 +60,9 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 		CidrBlock:                   new(cidr.String()),
 		State:                       new(sdk.SubnetStateAvailable),
 		AvailabilityZone:            new(zone),
-		AvailabilityZoneId:          new(s.zoneID(zone)),
+		AvailabilityZoneId:          new(s.cfg.zoneID(zone)),
 		OwnerId:                     new(s.cfg.Account),
-		SubnetArn:                   new(s.resourceARN(id)),
+		SubnetArn:                   new(s.cfg.resourceARN(id)),
 		DefaultForAz:                new(false),
 		MapPublicIpOnLaunch:         new(false),
 		AssignIpv6AddressOnCreation: new(false),
@@ -75,14 +77,14 @@ func (s *Service) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubnetOutp
 	}
 
 	s.st.Subnets[id] = n
-	s.setTags(id, tags)
-	s.refreshSubnet(n)
+	s.st.setTags(id, tags)
+	s.st.refreshSubnet(n)
 
 	return &sdk.CreateSubnetOutput{Subnet: n}, nil
 }
 
 // checkSubnetRange refuses a range outside the VPC's, one that overlaps another subnet's, and one subnet too many.
-func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) error {
+func (st *serviceState) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) error {
 	inside := slices.ContainsFunc(
 		vpcCIDRs(v),
 		func(p netip.Prefix) bool { return p.Bits() <= cidr.Bits() && p.Contains(cidr.Addr()) },
@@ -93,7 +95,7 @@ func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) err
 
 	count := 0
 
-	for _, n := range s.st.Subnets {
+	for _, n := range st.Subnets {
 		if str(n.VpcId) != str(v.VpcId) {
 			continue
 		}
@@ -112,73 +114,11 @@ func (s *Service) checkSubnetRange(v *sdk.Vpc, cidr netip.Prefix, limit int) err
 }
 
 // refreshSubnet fills in what is computed.
-func (s *Service) refreshSubnet(n *sdk.Subnet) {
+func (st *serviceState) refreshSubnet(n *sdk.Subnet) {
 	bits := netip.MustParsePrefix(str(n.CidrBlock)).Bits()
-	used := len(s.usedAddresses(str(n.SubnetId)))
+	used := len(st.usedAddresses(str(n.SubnetId)))
 	n.AvailableIpAddressCount = new(int64(1)<<(32-bits) - 5 - int64(used))
-	n.Tags = s.tagList(str(n.SubnetId))
-}
-
-// usedAddresses is the set of addresses taken in a subnet.
-func (s *Service) usedAddresses(subnet string) map[netip.Addr]bool {
-	used := map[netip.Addr]bool{}
-	for _, n := range s.st.Interfaces {
-		if str(n.SubnetId) == subnet {
-			used[netip.MustParseAddr(str(n.PrivateIpAddress))] = true
-		}
-	}
-
-	return used
-}
-
-// pickAddress takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
-// replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
-func (s *Service) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
-	id := str(n.SubnetId)
-	cidr := netip.MustParsePrefix(str(n.CidrBlock))
-	used := s.usedAddresses(id)
-	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
-	size := uint32(1) << (32 - cidr.Bits())
-	if want != "" {
-		a, err := netip.ParseAddr(want)
-		if err != nil || !cidr.Contains(a) {
-			return a, wire.Errorf(
-				"InvalidParameterValue",
-				"Address %s does not fall within the subnet's address range",
-				want,
-			)
-		}
-
-		if off := binary.BigEndian.Uint32(a.AsSlice()) - base; off < 4 || off == size-1 {
-			return a, wire.Errorf(
-				"InvalidParameterValue",
-				"Address %s is in subnet's reserved address range",
-				want,
-			)
-		}
-
-		if used[a] {
-			return a, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", want)
-		}
-
-		return a, nil
-	}
-
-	for i := range size - 5 {
-		off := 4 + (s.st.LastIP[id]+i)%(size-5)
-		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], base+off)
-		if a := netip.AddrFrom4(b); !used[a] {
-			s.st.LastIP[id] = off - 4 + 1
-			return a, nil
-		}
-	}
-
-	return netip.Addr{}, wire.Errorf(
-		"InsufficientFreeAddressesInSubnet",
-		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.",
-		id,
-	)
+	n.Tags = st.tagList(str(n.SubnetId))
 }
 
 func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
@@ -198,27 +138,27 @@ func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
 	return []string{v}, known
 }
 
-func (s *Service) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {
+func (s subnetHandlers) describeSubnets(in *sdk.DescribeSubnetsInput) (*sdk.DescribeSubnetsOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Subnets,
 		describeQuery{in.SubnetIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.Subnet]{"InvalidSubnetID.NotFound", "subnet ID", subnetFilterValues},
 	)
 
 	for _, n := range got {
-		s.refreshSubnet(n)
+		s.st.refreshSubnet(n)
 	}
 
 	return &sdk.DescribeSubnetsOutput{Subnets: got, NextToken: next}, err
 }
 
-func (s *Service) findSubnet(id *string) (*sdk.Subnet, error) {
+func (st *serviceState) findSubnet(id *string) (*sdk.Subnet, error) {
 	if str(id) == "" {
 		return nil, missingParameter("subnetId")
 	}
 
-	n := s.st.Subnets[str(id)]
+	n := st.Subnets[str(id)]
 	if n == nil {
 		return nil, wire.Errorf("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", str(id))
 	}
@@ -226,8 +166,8 @@ func (s *Service) findSubnet(id *string) (*sdk.Subnet, error) {
 	return n, nil
 }
 
-func (s *Service) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {
-	n, err := s.findSubnet(in.SubnetId)
+func (s subnetHandlers) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutput, error) {
+	n, err := s.st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
@@ -251,17 +191,17 @@ func (s *Service) deleteSubnet(in *sdk.DeleteSubnetInput) (*sdk.DeleteSubnetOutp
 		)
 	}
 
-	s.removeTags(id)
+	s.st.removeTags(id)
 	delete(s.st.LastIP, id)
 	delete(s.st.Subnets, id)
 
 	return &sdk.DeleteSubnetOutput{}, nil
 }
 
-func (s *Service) modifySubnetAttribute(
+func (s subnetHandlers) modifySubnetAttribute(
 	in *sdk.ModifySubnetAttributeInput,
 ) (*sdk.ModifySubnetAttributeOutput, error) {
-	n, err := s.findSubnet(in.SubnetId)
+	n, err := s.st.findSubnet(in.SubnetId)
 	if err != nil {
 		return nil, err
 	}
@@ -298,4 +238,37 @@ func (s *Service) modifySubnetAttribute(
 	}
 
 	return &sdk.ModifySubnetAttributeOutput{}, nil
+}
+
+// SubnetPlacement is where a subnet lies.
+type SubnetPlacement struct {
+	Subnet, VPC, Zone  string
+	HasInternetGateway bool // the VPC has an internet gateway
+}
+
+// SubnetPlacements says where subnets lie.
+func (s *Service) SubnetPlacements(subnets ...string) ([]SubnetPlacement, error) {
+	var out []SubnetPlacement
+	err := s.withLock(func() error {
+		for _, id := range subnets {
+			n, err := s.st.findSubnet(&id)
+			if err != nil {
+				return err
+			}
+
+			out = append(
+				out,
+				SubnetPlacement{
+					id,
+					str(n.VpcId),
+					str(n.AvailabilityZone),
+					s.st.vpcInternetGateway(str(n.VpcId)) != nil,
+				},
+			)
+		}
+
+		return nil
+	})
+
+	return out, err
 }

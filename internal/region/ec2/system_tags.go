@@ -29,7 +29,7 @@ func withSystemTags[I, O any](
 
 		for _, id := range s.createdIDs {
 			if err == nil && resourceKind(id) == kinds[0] && s.resourceExists(id) {
-				s.setTags(id, tags)
+				s.st.setTags(id, tags)
 			}
 		}
 

@@ -12,17 +12,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) tagOps() []wire.Op {
+// tagHandlers serves tags.
+type tagHandlers struct{ *Service }
+
+func (s tagHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateTags", s.createTags),
-		writeOperation(s, "DeleteTags", s.deleteTags),
-		readOperation(s, "DescribeTags", s.describeTags),
+		writeOperation(s.Service, "CreateTags", s.createTags),
+		writeOperation(s.Service, "DeleteTags", s.deleteTags),
+		readOperation(s.Service, "DescribeTags", s.describeTags),
 	}
 }
 
 // tagList is a resource's tags in the shape of answers, sorted by key.
-func (s *Service) tagList(id string) []*sdk.Tag {
-	tags := s.st.Tags[id]
+func (st *serviceState) tagList(id string) []*sdk.Tag {
+	tags := st.Tags[id]
 	out := make([]*sdk.Tag, 0, len(tags))
 	for _, k := range sortedKeys(tags) {
 		out = append(out, &sdk.Tag{Key: new(k), Value: new(tags[k])})
@@ -91,15 +94,15 @@ func parseTagSpecs(specs []*sdk.TagSpecification, kind string, others ...string)
 	return tags, nil
 }
 
-func (s *Service) setTags(id string, tags map[string]string) {
+func (st *serviceState) setTags(id string, tags map[string]string) {
 	if len(tags) == 0 {
 		return
 	}
 
-	have := s.st.Tags[id]
+	have := st.Tags[id]
 	if have == nil {
 		have = map[string]string{}
-		s.st.Tags[id] = have
+		st.Tags[id] = have
 	}
 
 	maps.Copy(have, tags)
@@ -119,7 +122,7 @@ func (s *Service) resourceExists(id string) bool {
 		"pcx":  func() bool { return st.Peerings[id] != nil },
 		"vpce": func() bool { return st.Endpoints[id] != nil },
 		"ami": func() bool {
-			_, ok := s.findImage(id)
+			_, ok := s.cfg.findImage(id)
 			return ok
 		},
 	}[idPrefix(id)]
@@ -127,26 +130,7 @@ func (s *Service) resourceExists(id string) bool {
 	return has != nil && has()
 }
 
-// notFound is the error for an id of any kind that is not there.
-func notFound(id string) error {
-	codes := map[string]string{
-		"vpc": "InvalidVpcID.NotFound", "subnet": "InvalidSubnetID.NotFound", "igw": "InvalidInternetGatewayID.NotFound",
-		"eipalloc": "InvalidAllocationID.NotFound", "nat": "NatGatewayNotFound", "rtb": "InvalidRouteTableID.NotFound",
-		"sg": "InvalidGroup.NotFound", "sgr": "InvalidSecurityGroupRuleId.NotFound", "acl": "InvalidNetworkAclID.NotFound",
-		"eni": "InvalidNetworkInterfaceID.NotFound", "vol": "InvalidVolume.NotFound",
-		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
-		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
-	}
-
-	code := codes[idPrefix(id)]
-	if code == "" {
-		code = "InvalidID"
-	}
-
-	return wire.Errorf(code, "The ID '%s' does not exist", id)
-}
-
-func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, error) {
+func (s tagHandlers) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, error) {
 	if len(in.Resources) == 0 || len(in.Tags) == 0 {
 		return nil, missingParameter("resourceIdSet and tagSet")
 	}
@@ -182,13 +166,13 @@ func (s *Service) createTags(in *sdk.CreateTagsInput) (*sdk.CreateTagsOutput, er
 			tags[str(t.Key)] = str(t.Value)
 		}
 
-		s.setTags(id, tags)
+		s.st.setTags(id, tags)
 	}
 
 	return &sdk.CreateTagsOutput{}, nil
 }
 
-func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, error) {
+func (s tagHandlers) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, error) {
 	if len(in.Resources) == 0 {
 		return nil, missingParameter("resourceIdSet")
 	}
@@ -214,7 +198,7 @@ func (s *Service) deleteTags(in *sdk.DeleteTagsInput) (*sdk.DeleteTagsOutput, er
 	return &sdk.DeleteTagsOutput{}, nil
 }
 
-func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
+func (s tagHandlers) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutput, error) {
 	all := map[string]*sdk.TagDescription{}
 	for id, tags := range s.st.Tags {
 		for k, v := range tags {
@@ -264,7 +248,7 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		all,
 		describeQuery{filters: filters, maxResults: in.MaxResults, nextToken: in.NextToken},
 		resourceLister[sdk.TagDescription]{filterValues: field},
@@ -272,3 +256,6 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 
 	return &sdk.DescribeTagsOutput{Tags: got, NextToken: next}, err
 }
+
+// removeTags drops a resource's tags.
+func (st *serviceState) removeTags(id string) { delete(st.Tags, id) }

@@ -16,7 +16,7 @@ func fabricVolume(v *sdk.Volume) netspec.Volume {
 }
 
 // beginCreateVolume makes a volume: real, or by the clock alone.
-func (s *Service) beginCreateVolume(id string) {
+func (s volumeHandlers) beginCreateVolume(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionVolumeAvailable, id)
 		return
@@ -28,7 +28,7 @@ func (s *Service) beginCreateVolume(id string) {
 	})
 }
 
-func (s *Service) beginDeleteVolume(id string) {
+func (s volumeHandlers) beginDeleteVolume(id string) {
 	if s.cfg.Machines == nil {
 		s.scheduleTransition(transitionVolumeDeleted, id)
 		return
@@ -39,7 +39,7 @@ func (s *Service) beginDeleteVolume(id string) {
 	})
 }
 
-func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
+func (s volumeHandlers) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	id := str(v.VolumeId)
 	instance := str(a.InstanceId)
 	device := str(a.Device)
@@ -53,7 +53,7 @@ func (s *Service) beginAttach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	})
 }
 
-func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
+func (s volumeHandlers) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 	id := str(v.VolumeId)
 	instance := str(a.InstanceId)
 	if s.cfg.Machines == nil {
@@ -67,7 +67,7 @@ func (s *Service) beginDetach(v *sdk.Volume, a *sdk.VolumeAttachment) {
 }
 
 // applyVolumeTransition moves a volume on; a failure is in Arg.
-func (s *Service) applyVolumeTransition(t transition) {
+func (s volumeHandlers) applyVolumeTransition(t transition) {
 	v := s.st.Volumes[t.ID]
 	if v == nil {
 		return
@@ -75,7 +75,7 @@ func (s *Service) applyVolumeTransition(t transition) {
 
 	switch {
 	case t.Kind == transitionVolumeDeleted:
-		s.removeTags(t.ID)
+		s.st.removeTags(t.ID)
 		s.jobLocks.removeKey(t.ID)
 		delete(s.st.Volumes, t.ID)
 
@@ -84,28 +84,29 @@ func (s *Service) applyVolumeTransition(t transition) {
 	case t.Kind == transitionVolumeAvailable:
 		v.State = new(sdk.VolumeStateAvailable)
 	case t.Kind == transitionVolumeDetached, t.Kind == transitionVolumeAttached && t.Arg != "":
-		s.clearAttachments(v)
+		s.st.clearAttachments(v)
 	case t.Kind == transitionVolumeAttached:
-		s.completeAttachments(v)
+		s.st.completeAttachments(v)
 	}
 }
 
-func (s *Service) completeAttachments(v *sdk.Volume) {
+func (s volumeHandlers) resumeVolumeJobs(v *sdk.Volume) {
+	id := str(v.VolumeId)
+	switch str(v.State) {
+	case sdk.VolumeStateCreating:
+		s.beginCreateVolume(id)
+	case sdk.VolumeStateDeleting:
+		s.beginDeleteVolume(id)
+	}
+
 	for _, a := range v.Attachments {
-		if str(a.State) != sdk.VolumeAttachmentStateAttaching {
-			continue
-		}
-
-		a.State = new(sdk.VolumeAttachmentStateAttached)
 		i := s.st.Instances[str(a.InstanceId)]
-		if i == nil {
-			continue
-		}
-
-		for _, m := range i.BlockDeviceMappings {
-			if m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId) {
-				m.Ebs.Status = new(sdk.AttachmentStatusAttached)
-			}
+		running := i != nil && str(i.State.Name) == sdk.InstanceStateNameRunning
+		switch {
+		case str(a.State) == sdk.VolumeAttachmentStateAttaching && running:
+			s.beginAttach(v, a)
+		case str(a.State) == sdk.VolumeAttachmentStateDetaching:
+			s.beginDetach(v, a)
 		}
 	}
 }

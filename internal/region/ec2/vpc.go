@@ -10,16 +10,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) vpcOps() []wire.Op {
+// vpcHandlers serves VPCs, their attributes, CIDR blocks and network ACLs.
+type vpcHandlers struct{ *Service }
+
+func (s vpcHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateVpc", s.createVPC),
-		writeOperation(s, "DeleteVpc", s.deleteVPC),
-		readOperation(s, "DescribeVpcs", s.describeVPCs),
-		readOperation(s, "DescribeVpcAttribute", s.describeVPCAttribute),
-		writeOperation(s, "ModifyVpcAttribute", s.modifyVPCAttribute),
-		writeOperation(s, "AssociateVpcCidrBlock", s.associateVPCCIDRBlock),
-		writeOperation(s, "DisassociateVpcCidrBlock", s.disassociateVPCCIDRBlock),
-		readOperation(s, "DescribeNetworkAcls", s.describeNetworkACLs),
+		writeOperation(s.Service, "CreateVpc", s.createVPC),
+		writeOperation(s.Service, "DeleteVpc", s.deleteVPC),
+		readOperation(s.Service, "DescribeVpcs", s.describeVPCs),
+		readOperation(s.Service, "DescribeVpcAttribute", s.describeVPCAttribute),
+		writeOperation(s.Service, "ModifyVpcAttribute", s.modifyVPCAttribute),
+		writeOperation(s.Service, "AssociateVpcCidrBlock", s.associateVPCCIDRBlock),
+		writeOperation(s.Service, "DisassociateVpcCidrBlock", s.disassociateVPCCIDRBlock),
+		readOperation(s.Service, "DescribeNetworkAcls", s.describeNetworkACLs),
 	}
 }
 
@@ -42,7 +45,7 @@ func parseCIDR(cidr *string, name, code string) (netip.Prefix, error) {
 	return p.Masked(), nil
 }
 
-func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error) {
+func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error) {
 	if in.CidrBlock == nil {
 		return nil, missingParameter("cidrBlock")
 	}
@@ -84,15 +87,15 @@ func (s *Service) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, error
 
 	s.st.VPCs[id] = v
 	s.st.Attributes[id] = &vpcAttributes{DNSSupport: true}
-	s.setTags(id, tags)
+	s.st.setTags(id, tags)
 	s.addVPCDefaults(id, cidr)
 	s.scheduleTransition(transitionVPCAvailable, id)
-	v.Tags = s.tagList(id)
+	v.Tags = s.st.tagList(id)
 
 	return &sdk.CreateVpcOutput{Vpc: v}, nil
 }
 
-func (s *Service) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
+func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
 	return &sdk.VpcCidrBlockAssociation{
 		AssociationId: new(s.newID("vpc-cidr-assoc")), CidrBlock: new(cidr.String()),
 		CidrBlockState: &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeAssociated)},
@@ -100,9 +103,9 @@ func (s *Service) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssocia
 }
 
 // addVPCDefaults gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
-func (s *Service) addVPCDefaults(vpc string, cidr netip.Prefix) {
-	table := s.newRouteTable(vpc, []netip.Prefix{cidr})
-	table.Associations = []*sdk.RouteTableAssociation{s.newRouteTableAssociation(table, nil)}
+func (s vpcHandlers) addVPCDefaults(vpc string, cidr netip.Prefix) {
+	table := routeTableHandlers{s.Service}.newRouteTable(vpc, []netip.Prefix{cidr})
+	table.Associations = []*sdk.RouteTableAssociation{routeTableHandlers{s.Service}.newRouteTableAssociation(table, nil)}
 	acl := s.newID("acl")
 	entry := func(number int64, action string, egress bool) *sdk.NetworkAclEntry {
 		return &sdk.NetworkAclEntry{
@@ -127,8 +130,8 @@ func (s *Service) addVPCDefaults(vpc string, cidr netip.Prefix) {
 		},
 	}
 
-	group := s.newSecurityGroup(vpc, "default", "default VPC security group")
-	s.addRule(&sdk.SecurityGroupRule{
+	group := securityGroupHandlers{s.Service}.newSecurityGroup(vpc, "default", "default VPC security group")
+	securityGroupHandlers{s.Service}.addRule(&sdk.SecurityGroupRule{
 		GroupId:    group.GroupId,
 		IsEgress:   new(false),
 		IpProtocol: new("-1"),
@@ -169,27 +172,27 @@ func vpcFilterValues(v *sdk.Vpc, name string) ([]string, bool) {
 	return nil, false
 }
 
-func (s *Service) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {
+func (s vpcHandlers) describeVPCs(in *sdk.DescribeVpcsInput) (*sdk.DescribeVpcsOutput, error) {
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.VPCs,
 		describeQuery{in.VpcIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.Vpc]{"InvalidVpcID.NotFound", "vpc ID", vpcFilterValues},
 	)
 
 	for _, v := range got {
-		v.Tags = s.tagList(str(v.VpcId))
+		v.Tags = s.st.tagList(str(v.VpcId))
 	}
 
 	return &sdk.DescribeVpcsOutput{Vpcs: got, NextToken: next}, err
 }
 
-func (s *Service) findVPC(id *string) (*sdk.Vpc, error) {
+func (st *serviceState) findVPC(id *string) (*sdk.Vpc, error) {
 	if str(id) == "" {
 		return nil, missingParameter("vpcId")
 	}
 
-	v := s.st.VPCs[str(id)]
+	v := st.VPCs[str(id)]
 	if v == nil {
 		return nil, wire.Errorf("InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", str(id))
 	}
@@ -197,10 +200,10 @@ func (s *Service) findVPC(id *string) (*sdk.Vpc, error) {
 	return v, nil
 }
 
-func (s *Service) describeVPCAttribute(
+func (s vpcHandlers) describeVPCAttribute(
 	in *sdk.DescribeVpcAttributeInput,
 ) (*sdk.DescribeVpcAttributeOutput, error) {
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +225,8 @@ func (s *Service) describeVPCAttribute(
 	return out, nil
 }
 
-func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.ModifyVpcAttributeOutput, error) {
-	v, err := s.findVPC(in.VpcId)
+func (s vpcHandlers) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.ModifyVpcAttributeOutput, error) {
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -260,29 +263,29 @@ func (s *Service) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.Modi
 }
 
 // vpcDependency names what keeps a VPC from being deleted; empty when nothing does.
-func (s *Service) vpcDependency(id string) string {
+func (st *serviceState) vpcDependency(id string) string {
 	blockers := map[string]bool{}
-	for _, n := range s.st.Subnets {
+	for _, n := range st.Subnets {
 		blockers[str(n.SubnetId)] = str(n.VpcId) == id
 	}
 
-	for _, g := range s.st.Groups {
+	for _, g := range st.Groups {
 		blockers[str(g.GroupId)] = str(g.VpcId) == id && str(g.GroupName) != "default"
 	}
 
-	for _, t := range s.st.Tables {
+	for _, t := range st.Tables {
 		blockers[str(t.RouteTableId)] = str(t.VpcId) == id && !isMainRouteTable(t)
 	}
 
-	for _, n := range s.st.Interfaces {
+	for _, n := range st.Interfaces {
 		blockers[str(n.NetworkInterfaceId)] = str(n.VpcId) == id
 	}
 
-	for _, e := range s.st.Endpoints {
+	for _, e := range st.Endpoints {
 		blockers[str(e.VpcEndpointId)] = str(e.VpcId) == id
 	}
 
-	if g := s.vpcInternetGateway(id); g != nil {
+	if g := st.vpcInternetGateway(id); g != nil {
 		blockers[str(g.InternetGatewayId)] = true
 	}
 
@@ -295,51 +298,48 @@ func (s *Service) vpcDependency(id string) string {
 	return ""
 }
 
-func (s *Service) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, error) {
-	v, err := s.findVPC(in.VpcId)
+func (s vpcHandlers) deleteVPC(in *sdk.DeleteVpcInput) (*sdk.DeleteVpcOutput, error) {
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
 
 	id := str(v.VpcId)
-	if by := s.vpcDependency(id); by != "" {
+	if by := s.st.vpcDependency(id); by != "" {
 		return nil, dependencyViolation("The vpc '%s' has dependencies and cannot be deleted. (%s)", id, by)
 	}
 
 	for k, t := range s.st.Tables {
 		if str(t.VpcId) == id {
-			s.removeTags(k)
+			s.st.removeTags(k)
 			delete(s.st.Tables, k)
 		}
 	}
 
 	for k, a := range s.st.ACLs {
 		if str(a.VpcId) == id {
-			s.removeTags(k)
+			s.st.removeTags(k)
 			delete(s.st.ACLs, k)
 		}
 	}
 
 	for k, g := range s.st.Groups {
 		if str(g.VpcId) == id {
-			s.removeSecurityGroup(k)
+			s.st.removeSecurityGroup(k)
 		}
 	}
 
-	s.removeTags(id)
+	s.st.removeTags(id)
 	delete(s.st.Attributes, id)
 	delete(s.st.VPCs, id)
 
 	return &sdk.DeleteVpcOutput{}, nil
 }
 
-// removeTags drops a resource's tags.
-func (s *Service) removeTags(id string) { delete(s.st.Tags, id) }
-
-func (s *Service) associateVPCCIDRBlock(
+func (s vpcHandlers) associateVPCCIDRBlock(
 	in *sdk.AssociateVpcCidrBlockInput,
 ) (*sdk.AssociateVpcCidrBlockOutput, error) {
-	v, err := s.findVPC(in.VpcId)
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +367,7 @@ func (s *Service) associateVPCCIDRBlock(
 	return &sdk.AssociateVpcCidrBlockOutput{CidrBlockAssociation: a, VpcId: v.VpcId}, nil
 }
 
-func (s *Service) disassociateVPCCIDRBlock(
+func (s vpcHandlers) disassociateVPCCIDRBlock(
 	in *sdk.DisassociateVpcCidrBlockInput,
 ) (*sdk.DisassociateVpcCidrBlockOutput, error) {
 	for _, v := range s.st.VPCs {
@@ -419,58 +419,8 @@ func vpcCIDRs(v *sdk.Vpc) []netip.Prefix {
 	return out
 }
 
-func (s *Service) describeNetworkACLs(
-	in *sdk.DescribeNetworkAclsInput,
-) (*sdk.DescribeNetworkAclsOutput, error) {
-	for id, a := range s.st.ACLs {
-		a.Associations = nil
-		for _, n := range sortedKeys(s.st.Subnets) {
-			if str(s.st.Subnets[n].VpcId) == str(a.VpcId) {
-				a.Associations = append(a.Associations, &sdk.NetworkAclAssociation{
-					NetworkAclAssociationId: new(
-						"aclassoc-" + n[len("subnet-"):],
-					), NetworkAclId: new(id), SubnetId: new(n),
-				})
-			}
-		}
-	}
-
-	field := func(a *sdk.NetworkAcl, name string) ([]string, bool) {
-		switch name {
-		case "network-acl-id":
-			return []string{str(a.NetworkAclId)}, true
-		case "vpc-id":
-			return []string{str(a.VpcId)}, true
-		case "default":
-			return []string{boolText(a.IsDefault)}, true
-		case "association.subnet-id":
-			var out []string
-			for _, x := range a.Associations {
-				out = append(out, str(x.SubnetId))
-			}
-
-			return out, true
-		}
-
-		return nil, false
-	}
-
-	got, next, err := listResources(
-		s,
-		s.st.ACLs,
-		describeQuery{in.NetworkAclIds, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.NetworkAcl]{"InvalidNetworkAclID.NotFound", "networkAcl ID", field},
-	)
-
-	for _, a := range got {
-		a.Tags = s.tagList(str(a.NetworkAclId))
-	}
-
-	return &sdk.DescribeNetworkAclsOutput{NetworkAcls: got, NextToken: next}, err
-}
-
 // applyVPCTransition moves a VPC from pending to available.
-func (s *Service) applyVPCTransition(t transition) {
+func (s vpcHandlers) applyVPCTransition(t transition) {
 	if v := s.st.VPCs[t.ID]; v != nil {
 		v.State = new(sdk.VpcStateAvailable)
 	}

@@ -4,19 +4,21 @@ package ec2
 
 import (
 	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) vpcEndpointOps() []wire.Op {
+// vpcEndpointHandlers serves VPC endpoints.
+type vpcEndpointHandlers struct{ *Service }
+
+func (s vpcEndpointHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateVpcEndpoint", s.createVPCEndpoint),
-		writeOperation(s, "ModifyVpcEndpoint", s.modifyVPCEndpoint),
-		writeOperation(s, "DeleteVpcEndpoints", s.deleteVPCEndpoints),
-		readOperation(s, "DescribeVpcEndpoints", s.describeVPCEndpoints),
+		writeOperation(s.Service, "CreateVpcEndpoint", s.createVPCEndpoint),
+		writeOperation(s.Service, "ModifyVpcEndpoint", s.modifyVPCEndpoint),
+		writeOperation(s.Service, "DeleteVpcEndpoints", s.deleteVPCEndpoints),
+		readOperation(s.Service, "DescribeVpcEndpoints", s.describeVPCEndpoints),
 	}
 }
 
@@ -36,17 +38,7 @@ func endpointServices() map[string][]string {
 	}
 }
 
-// parseServiceName is the short name, such as ec2.
-func (s *Service) parseServiceName(full string) (string, []string) {
-	short, ok := strings.CutPrefix(full, "com.amazonaws."+s.cfg.Region+".")
-	if !ok {
-		return "", nil
-	}
-
-	return short, endpointServices()[short]
-}
-
-func (s *Service) createVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.CreateVpcEndpointOutput, error) {
+func (s vpcEndpointHandlers) createVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.CreateVpcEndpointOutput, error) {
 	if ids, err := s.idempotentResult("CreateVpcEndpoint", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.Endpoints[ids[0]] != nil {
@@ -72,8 +64,8 @@ func (s *Service) createVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.Create
 	}
 
 	s.st.Endpoints[id] = e
-	s.setTags(id, tags)
-	e.Tags = s.tagList(id)
+	s.st.setTags(id, tags)
+	e.Tags = s.st.tagList(id)
 	s.saveIdempotentResult("CreateVpcEndpoint", in.ClientToken, in, id)
 	if str(e.State) != "available" {
 		s.scheduleTransition(transitionEndpointAvailable, id)
@@ -83,13 +75,13 @@ func (s *Service) createVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.Create
 }
 
 // newVPCEndpoint refuses what cannot become an endpoint, and makes its record.
-func (s *Service) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.VpcEndpoint, error) {
-	v, err := s.findVPC(in.VpcId)
+func (s vpcEndpointHandlers) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.VpcEndpoint, error) {
+	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
 
-	_, types := s.parseServiceName(str(in.ServiceName))
+	_, types := s.cfg.parseServiceName(str(in.ServiceName))
 	if types == nil {
 		return nil, wire.Errorf(
 			"InvalidServiceName",
@@ -130,7 +122,7 @@ func (s *Service) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.VpcEndpoi
 	return e, s.configureInterfaceEndpoint(in, e)
 }
 
-func (s *Service) configureGatewayEndpoint(in *sdk.CreateVpcEndpointInput, e *sdk.VpcEndpoint) error {
+func (s vpcEndpointHandlers) configureGatewayEndpoint(in *sdk.CreateVpcEndpointInput, e *sdk.VpcEndpoint) error {
 	if len(in.SubnetIds)+len(in.SecurityGroupIds) > 0 ||
 		in.PrivateDnsEnabled != nil && *in.PrivateDnsEnabled {
 		return wire.Errorf(
@@ -143,9 +135,9 @@ func (s *Service) configureGatewayEndpoint(in *sdk.CreateVpcEndpointInput, e *sd
 }
 
 // addEndpointRouteTables leads the service's addresses in route tables to a gateway endpoint.
-func (s *Service) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []string) error {
+func (s vpcEndpointHandlers) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []string) error {
 	for _, id := range ids {
-		t, err := s.findRouteTable(&id)
+		t, err := s.st.findRouteTable(&id)
 		if err != nil {
 			return err
 		}
@@ -179,137 +171,8 @@ func (s *Service) addEndpointRouteTables(e *sdk.VpcEndpoint, ids []string) error
 	return nil
 }
 
-func (s *Service) configureInterfaceEndpoint(in *sdk.CreateVpcEndpointInput, e *sdk.VpcEndpoint) error {
-	if len(in.RouteTableIds) > 0 {
-		return wire.Errorf(
-			"InvalidParameter",
-			"Route tables are not supported for endpoints of type Interface",
-		)
-	}
-
-	groups := strs(in.SecurityGroupIds)
-	if len(groups) == 0 {
-		groups = []string{s.defaultSecurityGroupID(str(e.VpcId))}
-	}
-
-	if err := s.setEndpointSecurityGroups(e, groups); err != nil {
-		return err
-	}
-
-	if in.PrivateDnsEnabled == nil || *in.PrivateDnsEnabled {
-		return s.enablePrivateDNS(e)
-	}
-
-	return nil
-}
-
-func (s *Service) setEndpointSecurityGroups(e *sdk.VpcEndpoint, ids []string) error {
-	found, err := s.resolveSecurityGroups(str(e.VpcId), ids, s.cfg.Quotas.GroupsPerENI)
-	if err != nil {
-		return err
-	}
-
-	e.Groups = nil
-	for _, g := range found {
-		e.Groups = append(e.Groups, &sdk.SecurityGroupIdentifier{GroupId: g.GroupId, GroupName: g.GroupName})
-	}
-
-	for _, id := range strs(e.NetworkInterfaceIds) {
-		s.st.Interfaces[id].Groups = found
-	}
-
-	return nil
-}
-
-// enablePrivateDNS makes the service's own name lead to the endpoint.
-func (s *Service) enablePrivateDNS(e *sdk.VpcEndpoint) error {
-	if a := s.st.Attributes[str(e.VpcId)]; a == nil || !a.DNSSupport || !a.DNSHostnames {
-		return wire.Errorf(
-			"InvalidParameter",
-			"Enabling private DNS requires both enableDnsSupport and enableDnsHostnames VPC attributes set to true for %s",
-			str(e.VpcId),
-		)
-	}
-
-	for _, other := range s.st.Endpoints {
-		if other != e && str(other.VpcId) == str(e.VpcId) && str(other.ServiceName) == str(e.ServiceName) &&
-			other.PrivateDnsEnabled != nil &&
-			*other.PrivateDnsEnabled {
-			return wire.Errorf(
-				"InvalidParameter",
-				"private-dns-enabled cannot be set because there is already a conflicting DNS domain for %s in the VPC %s",
-				str(e.ServiceName),
-				str(e.VpcId),
-			)
-		}
-	}
-
-	e.PrivateDnsEnabled = new(true)
-
-	return nil
-}
-
-// addEndpointInterfaces gives an endpoint an interface in each subnet: all or none.
-func (s *Service) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets []string) error {
-	zones := map[string]string{}
-	for _, id := range append(strs(e.SubnetIds), subnets...) {
-		n, err := s.findSubnet(&id)
-		if err != nil {
-			return err
-		}
-
-		if str(n.VpcId) != str(e.VpcId) {
-			return wire.Errorf("InvalidParameter", "Subnet %s does not belong to VPC %s", id, str(e.VpcId))
-		}
-
-		if other := zones[str(n.AvailabilityZone)]; other != "" {
-			return wire.Errorf(
-				"DuplicateSubnetsInSameZone",
-				"Found another VPC endpoint subnet in the availability zone of %s",
-				id,
-			)
-		}
-
-		zones[str(n.AvailabilityZone)] = id
-	}
-
-	groups := []string{}
-	for _, g := range e.Groups {
-		groups = append(groups, str(g.GroupId))
-	}
-
-	var made []string
-
-	for _, id := range subnets {
-		n, err := s.newNetworkInterface(interfaceSpec{
-			subnet:      s.st.Subnets[id],
-			kind:        "vpc_endpoint",
-			description: "VPC Endpoint Interface " + str(e.VpcEndpointId),
-			requester:   "amazon-vpce",
-			managed:     true,
-			groups:      groups,
-		})
-		if err != nil {
-			for _, m := range made {
-				s.removeInterface(m)
-			}
-
-			return err
-		}
-
-		made = append(made, str(n.NetworkInterfaceId))
-	}
-
-	for i, id := range subnets {
-		e.SubnetIds = append(e.SubnetIds, new(id))
-		e.NetworkInterfaceIds = append(e.NetworkInterfaceIds, new(made[i]))
-	}
-
-	return nil
-}
-
-func (s *Service) findVPCEndpoint(id *string) (*sdk.VpcEndpoint, error) {
-	if e := s.st.Endpoints[str(id)]; e != nil {
+func (st *serviceState) findVPCEndpoint(id *string) (*sdk.VpcEndpoint, error) {
+	if e := st.Endpoints[str(id)]; e != nil {
 		return e, nil
 	}
 
@@ -320,8 +183,8 @@ func (s *Service) findVPCEndpoint(id *string) (*sdk.VpcEndpoint, error) {
 	)
 }
 
-func (s *Service) modifyVPCEndpoint(in *sdk.ModifyVpcEndpointInput) (*sdk.ModifyVpcEndpointOutput, error) {
-	e, err := s.findVPCEndpoint(in.VpcEndpointId)
+func (s vpcEndpointHandlers) modifyVPCEndpoint(in *sdk.ModifyVpcEndpointInput) (*sdk.ModifyVpcEndpointOutput, error) {
+	e, err := s.st.findVPCEndpoint(in.VpcEndpointId)
 	if err != nil {
 		return nil, err
 	}
@@ -369,58 +232,7 @@ func withoutStrings(from, what []*string) []*string {
 	)
 }
 
-func (s *Service) modifyInterfaceEndpoint(in *sdk.ModifyVpcEndpointInput, e *sdk.VpcEndpoint) error {
-	var groups []string
-	for _, g := range e.Groups {
-		if !slices.Contains(strs(in.RemoveSecurityGroupIds), str(g.GroupId)) {
-			groups = append(groups, str(g.GroupId))
-		}
-	}
-
-	for _, id := range strs(in.AddSecurityGroupIds) {
-		if !slices.Contains(groups, id) {
-			groups = append(groups, id)
-		}
-	}
-
-	if len(groups) == 0 {
-		return wire.Errorf("InvalidParameter", "An interface endpoint needs a security group")
-	}
-
-	if err := s.setEndpointSecurityGroups(e, groups); err != nil {
-		return err
-	}
-
-	if err := s.changeEndpointSubnets(e, in); err != nil || in.PrivateDnsEnabled == nil {
-		return err
-	}
-
-	if *in.PrivateDnsEnabled {
-		return s.enablePrivateDNS(e)
-	}
-
-	e.PrivateDnsEnabled = new(false)
-
-	return nil
-}
-
-// changeEndpointSubnets takes an endpoint out of subnets and puts it into others.
-func (s *Service) changeEndpointSubnets(e *sdk.VpcEndpoint, in *sdk.ModifyVpcEndpointInput) error {
-	for _, id := range strs(in.RemoveSubnetIds) {
-		at := slices.Index(strs(e.SubnetIds), id)
-		if at < 0 {
-			return wire.Errorf("InvalidParameter", "Subnet %s is not one of the endpoint's", id)
-		}
-
-		s.removeInterface(str(e.NetworkInterfaceIds[at]))
-		e.SubnetIds = slices.Delete(e.SubnetIds, at, at+1)
-		e.NetworkInterfaceIds = slices.Delete(e.NetworkInterfaceIds, at, at+1)
-	}
-
-	return s.addEndpointInterfaces(e, strs(in.AddSubnetIds))
-}
-
-func (s *Service) deleteVPCEndpoints(in *sdk.DeleteVpcEndpointsInput) (*sdk.DeleteVpcEndpointsOutput, error) {
+func (s vpcEndpointHandlers) deleteVPCEndpoints(in *sdk.DeleteVpcEndpointsInput) (*sdk.DeleteVpcEndpointsOutput, error) {
 	out := &sdk.DeleteVpcEndpointsOutput{Unsuccessful: []*sdk.UnsuccessfulItem{}}
 	for _, id := range strs(in.VpcEndpointIds) {
 		e := s.st.Endpoints[id]
@@ -446,16 +258,16 @@ func (s *Service) deleteVPCEndpoints(in *sdk.DeleteVpcEndpointsInput) (*sdk.Dele
 }
 
 // applyEndpointTransition moves an endpoint on.
-func (s *Service) applyEndpointTransition(t transition) {
+func (s vpcEndpointHandlers) applyEndpointTransition(t transition) {
 	e := s.st.Endpoints[t.ID]
 	switch {
 	case e == nil:
 	case t.Kind == transitionEndpointDeleted:
 		for _, id := range strs(e.NetworkInterfaceIds) {
-			s.removeInterface(id)
+			s.st.removeInterface(id)
 		}
 
-		s.removeTags(t.ID)
+		s.st.removeTags(t.ID)
 		delete(s.st.Endpoints, t.ID)
 
 	case str(e.State) == "pending":
@@ -463,7 +275,7 @@ func (s *Service) applyEndpointTransition(t transition) {
 	}
 }
 
-func (s *Service) describeVPCEndpoints(
+func (s vpcEndpointHandlers) describeVPCEndpoints(
 	in *sdk.DescribeVpcEndpointsInput,
 ) (*sdk.DescribeVpcEndpointsOutput, error) {
 	field := func(e *sdk.VpcEndpoint, name string) ([]string, bool) {
@@ -476,14 +288,14 @@ func (s *Service) describeVPCEndpoints(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Endpoints,
 		describeQuery{in.VpcEndpointIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.VpcEndpoint]{"InvalidVpcEndpointId.NotFound", "Vpc Endpoint Id", field},
 	)
 
 	for _, e := range got {
-		e.Tags = s.tagList(str(e.VpcEndpointId))
+		e.Tags = s.st.tagList(str(e.VpcEndpointId))
 	}
 
 	return &sdk.DescribeVpcEndpointsOutput{VpcEndpoints: got, NextToken: next}, err

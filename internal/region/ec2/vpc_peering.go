@@ -10,21 +10,24 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) vpcPeeringOps() []wire.Op {
+// vpcPeeringHandlers serves VPC peering connections.
+type vpcPeeringHandlers struct{ *Service }
+
+func (s vpcPeeringHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(s, "CreateVpcPeeringConnection", s.createVPCPeeringConnection),
-		writeOperation(s, "AcceptVpcPeeringConnection", s.acceptVPCPeeringConnection),
-		writeOperation(s, "DeleteVpcPeeringConnection", s.deleteVPCPeeringConnection),
-		readOperation(s, "DescribeVpcPeeringConnections", s.describeVPCPeeringConnections),
+		writeOperation(s.Service, "CreateVpcPeeringConnection", s.createVPCPeeringConnection),
+		writeOperation(s.Service, "AcceptVpcPeeringConnection", s.acceptVPCPeeringConnection),
+		writeOperation(s.Service, "DeleteVpcPeeringConnection", s.deleteVPCPeeringConnection),
+		readOperation(s.Service, "DescribeVpcPeeringConnections", s.describeVPCPeeringConnections),
 	}
 }
 
-func (s *Service) peeringVPCInfo(v *sdk.Vpc) *sdk.VpcPeeringConnectionVpcInfo {
+func (cfg *Config) peeringVPCInfo(v *sdk.Vpc) *sdk.VpcPeeringConnectionVpcInfo {
 	out := &sdk.VpcPeeringConnectionVpcInfo{
 		VpcId:     v.VpcId,
 		CidrBlock: v.CidrBlock,
-		OwnerId:   new(s.cfg.Account),
-		Region:    new(s.cfg.Region),
+		OwnerId:   new(cfg.Account),
+		Region:    new(cfg.Region),
 	}
 
 	for _, c := range vpcCIDRs(v) {
@@ -38,7 +41,7 @@ func newPeeringStatus(code, message string) *sdk.VpcPeeringConnectionStateReason
 	return &sdk.VpcPeeringConnectionStateReason{Code: new(code), Message: new(message)}
 }
 
-func (s *Service) createVPCPeeringConnection(
+func (s vpcPeeringHandlers) createVPCPeeringConnection(
 	in *sdk.CreateVpcPeeringConnectionInput,
 ) (*sdk.CreateVpcPeeringConnectionOutput, error) {
 	tags, err := parseTagSpecs(in.TagSpecifications, "vpc-peering-connection")
@@ -46,12 +49,12 @@ func (s *Service) createVPCPeeringConnection(
 		return nil, err
 	}
 
-	ours, err := s.findVPC(in.VpcId)
+	ours, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err
 	}
 
-	theirs, err := s.findVPC(in.PeerVpcId)
+	theirs, err := s.st.findVPC(in.PeerVpcId)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +78,8 @@ func (s *Service) createVPCPeeringConnection(
 	id := s.newID("pcx")
 	p := &sdk.VpcPeeringConnection{
 		VpcPeeringConnectionId: new(id),
-		RequesterVpcInfo:       s.peeringVPCInfo(ours),
-		AccepterVpcInfo:        s.peeringVPCInfo(theirs),
+		RequesterVpcInfo:       s.cfg.peeringVPCInfo(ours),
+		AccepterVpcInfo:        s.cfg.peeringVPCInfo(theirs),
 		Status: newPeeringStatus(
 			"pending-acceptance",
 			"Pending Acceptance by "+s.cfg.Account,
@@ -93,14 +96,14 @@ func (s *Service) createVPCPeeringConnection(
 	}
 
 	s.st.Peerings[id] = p
-	s.setTags(id, tags)
-	p.Tags = s.tagList(id)
+	s.st.setTags(id, tags)
+	p.Tags = s.st.tagList(id)
 
 	return &sdk.CreateVpcPeeringConnectionOutput{VpcPeeringConnection: p}, nil
 }
 
-func (s *Service) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, error) {
-	if p := s.st.Peerings[str(id)]; p != nil {
+func (st *serviceState) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, error) {
+	if p := st.Peerings[str(id)]; p != nil {
 		return p, nil
 	}
 
@@ -111,10 +114,10 @@ func (s *Service) findVPCPeering(id *string) (*sdk.VpcPeeringConnection, error) 
 	)
 }
 
-func (s *Service) acceptVPCPeeringConnection(
+func (s vpcPeeringHandlers) acceptVPCPeeringConnection(
 	in *sdk.AcceptVpcPeeringConnectionInput,
 ) (*sdk.AcceptVpcPeeringConnectionOutput, error) {
-	p, err := s.findVPCPeering(in.VpcPeeringConnectionId)
+	p, err := s.st.findVPCPeering(in.VpcPeeringConnectionId)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +137,10 @@ func (s *Service) acceptVPCPeeringConnection(
 }
 
 // deleteVPCPeeringConnection ends a peering; routes to it lead nowhere then. AWS lists it for some hours more.
-func (s *Service) deleteVPCPeeringConnection(
+func (s vpcPeeringHandlers) deleteVPCPeeringConnection(
 	in *sdk.DeleteVpcPeeringConnectionInput,
 ) (*sdk.DeleteVpcPeeringConnectionOutput, error) {
-	p, err := s.findVPCPeering(in.VpcPeeringConnectionId)
+	p, err := s.st.findVPCPeering(in.VpcPeeringConnectionId)
 	if err != nil {
 		return nil, err
 	}
@@ -151,33 +154,12 @@ func (s *Service) deleteVPCPeeringConnection(
 	}
 
 	p.Status = newPeeringStatus("deleted", "Deleted by "+s.cfg.Account)
-	s.blackholeRoutes(str(p.VpcPeeringConnectionId))
+	s.st.blackholeRoutes(str(p.VpcPeeringConnectionId))
 
 	return &sdk.DeleteVpcPeeringConnectionOutput{Return: new(true)}, nil
 }
 
-func (s *Service) routeToPeering(t *sdk.RouteTable, r *sdk.Route, id string) error {
-	p, err := s.findVPCPeering(&id)
-	if err != nil {
-		return err
-	}
-
-	sides := []string{str(p.RequesterVpcInfo.VpcId), str(p.AccepterVpcInfo.VpcId)}
-	if str(p.Status.Code) != "active" || !slices.Contains(sides, str(t.VpcId)) {
-		return wire.Errorf(
-			"InvalidParameterValue",
-			"route table %s and VPC peering connection %s do not belong together, or it is not active",
-			str(t.RouteTableId),
-			id,
-		)
-	}
-
-	r.VpcPeeringConnectionId = new(id)
-
-	return nil
-}
-
-func (s *Service) describeVPCPeeringConnections(
+func (s vpcPeeringHandlers) describeVPCPeeringConnections(
 	in *sdk.DescribeVpcPeeringConnectionsInput,
 ) (*sdk.DescribeVpcPeeringConnectionsOutput, error) {
 	field := func(p *sdk.VpcPeeringConnection, name string) ([]string, bool) {
@@ -197,7 +179,7 @@ func (s *Service) describeVPCPeeringConnections(
 	}
 
 	got, next, err := listResources(
-		s,
+		s.Service,
 		s.st.Peerings,
 		describeQuery{in.VpcPeeringConnectionIds, in.Filters, in.MaxResults, in.NextToken},
 		resourceLister[sdk.VpcPeeringConnection]{
@@ -208,7 +190,7 @@ func (s *Service) describeVPCPeeringConnections(
 	)
 
 	for _, p := range got {
-		p.Tags = s.tagList(str(p.VpcPeeringConnectionId))
+		p.Tags = s.st.tagList(str(p.VpcPeeringConnectionId))
 	}
 
 	return &sdk.DescribeVpcPeeringConnectionsOutput{VpcPeeringConnections: got, NextToken: next}, err

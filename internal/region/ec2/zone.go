@@ -4,91 +4,31 @@ package ec2
 
 import (
 	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go/service/ec2"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s *Service) zoneOps() []wire.Op {
+// zoneHandlers serves availability zones, the region and the account.
+type zoneHandlers struct{ *Service }
+
+func (s zoneHandlers) ops() []wire.Op {
 	return []wire.Op{
-		readOperation(s, "DescribeAvailabilityZones", s.describeAvailabilityZones),
-		readOperation(s, "DescribeRegions", s.describeRegions),
-		readOperation(s, "DescribeAccountAttributes", s.describeAccountAttributes),
+		readOperation(s.Service, "DescribeAvailabilityZones", s.describeAvailabilityZones),
+		readOperation(s.Service, "DescribeRegions", s.describeRegions),
+		readOperation(s.Service, "DescribeAccountAttributes", s.describeAccountAttributes),
 	}
 }
 
-// defaultZones are the letters of a region's zones.
-func defaultZones(region string) []string {
-	if region == "us-east-1" {
-		return []string{"a", "b", "c", "d", "e", "f"}
-	}
-
-	return []string{"a", "b", "c"}
-}
-
-// zoneID is a zone's id, such as use1-az1: the same for every account at AWS.
-func (s *Service) zoneID(zone string) string {
-	short := strings.NewReplacer(
-		"-",
-		"",
-		"north",
-		"n",
-		"south",
-		"s",
-		"east",
-		"e",
-		"west",
-		"w",
-		"central",
-		"c",
-	).Replace(
-		s.cfg.Region,
-	)
-
-	letter := zone[len(zone)-1]
-	return short + "-az" + string('1'+letter-'a')
-}
-
-// resolveZone finds a zone by name or id; the first one where neither is given.
-func (s *Service) resolveZone(name, id *string) (string, error) {
-	for _, l := range s.cfg.Zones {
-		zone := s.cfg.Region + l
-		if str(name) == zone || str(id) == s.zoneID(zone) || str(name)+str(id) == "" {
-			return zone, nil
-		}
-	}
-
-	return "", wire.Errorf(
-		"InvalidParameterValue",
-		"Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
-		str(name)+str(id),
-		strings.Join(s.zoneNames(), ", "),
-	)
-}
-
-// Zones returns the names of the region's availability zones, such as us-east-1a.
-func (s *Service) Zones() []string { return s.zoneNames() }
-
-// zoneNames returns the names of the region's availability zones, such as us-east-1a.
-func (s *Service) zoneNames() []string {
-	var out []string
-	for _, l := range s.cfg.Zones {
-		out = append(out, s.cfg.Region+l)
-	}
-
-	return out
-}
-
-func (s *Service) describeAvailabilityZones(
+func (s zoneHandlers) describeAvailabilityZones(
 	in *sdk.DescribeAvailabilityZonesInput,
 ) (*sdk.DescribeAvailabilityZonesOutput, error) {
 	all := map[string]*sdk.AvailabilityZone{}
-	for _, name := range s.zoneNames() {
+	for _, name := range s.cfg.zoneNames() {
 		all[name] = &sdk.AvailabilityZone{
 			ZoneName:           new(name),
-			ZoneId:             new(s.zoneID(name)),
+			ZoneId:             new(s.cfg.zoneID(name)),
 			RegionName:         new(s.cfg.Region),
 			State:              new(sdk.AvailabilityZoneStateAvailable),
 			ZoneType:           new("availability-zone"),
@@ -120,7 +60,7 @@ func (s *Service) describeAvailabilityZones(
 	}
 
 	got, _, err := listResources(
-		s,
+		s.Service,
 		all,
 		describeQuery{ids: in.ZoneNames, filters: filters},
 		resourceLister[sdk.AvailabilityZone]{"InvalidParameterValue", "zone", field},
@@ -129,7 +69,7 @@ func (s *Service) describeAvailabilityZones(
 	return &sdk.DescribeAvailabilityZonesOutput{AvailabilityZones: got}, err
 }
 
-func (s *Service) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {
+func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRegionsOutput, error) {
 	for _, n := range strs(in.RegionNames) {
 		if n != s.cfg.Region {
 			return nil, invalidParameter("region", n, "This machine has one region")
@@ -143,7 +83,7 @@ func (s *Service) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.DescribeRe
 	}}}, nil
 }
 
-func (s *Service) describeAccountAttributes(
+func (s zoneHandlers) describeAccountAttributes(
 	in *sdk.DescribeAccountAttributesInput,
 ) (*sdk.DescribeAccountAttributesOutput, error) {
 	values := map[string]string{

@@ -42,9 +42,3 @@ func checkMarketOptions(l *launchRequest) error {
 
 	return nil
 }
-
-// HasInstanceType says whether there is such an instance type.
-func (s *Service) HasInstanceType(name string) bool {
-	_, ok := s.instanceTypes[name]
-	return ok
-}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// placementRequest is where a request wants an instance.
+type placementRequest struct {
+	subnet   *string
+	groups   []string
+	publicIP *bool
+}
+
+// parsePlacement reads a request's place, from its one network interface or from the request itself.
+func parsePlacement(l *launchRequest) (placementRequest, error) {
+	w := placementRequest{subnet: l.in.SubnetId, groups: strs(l.in.SecurityGroupIds)}
+	l.privateIP = str(l.in.PrivateIpAddress)
+	if len(l.in.NetworkInterfaces) == 0 {
+		return w, nil
+	}
+
+	f := l.in.NetworkInterfaces[0]
+
+	switch {
+	case w.subnet != nil || len(w.groups) > 0:
+		return w, wire.Errorf(
+			"InvalidParameterCombination",
+			"Network interfaces and an instance-level subnet ID or security groups may not be specified on the same request",
+		)
+
+	case len(l.in.NetworkInterfaces) > 1:
+		return w, wire.Errorf("UnsupportedOperation", "This region gives an instance one network interface")
+	case f.DeviceIndex == nil || *f.DeviceIndex != 0:
+		return w, wire.Errorf(
+			"InvalidParameterValue",
+			"Each network interface requires a device index; the first is 0.",
+		)
+
+	case f.PrivateIpAddress != nil:
+		l.privateIP = *f.PrivateIpAddress
+	}
+
+	return placementRequest{f.SubnetId, strs(f.Groups), f.AssociatePublicIpAddress}, nil
+}
+
+// resolvePlacement settles subnet, groups and addresses.
+func (s launchHandlers) resolvePlacement(l *launchRequest) error {
+	w, err := parsePlacement(l)
+	if err != nil {
+		return err
+	}
+
+	if w.subnet == nil {
+		return wire.Errorf("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
+	}
+
+	n, err := s.st.findSubnet(w.subnet)
+	if err != nil {
+		return err
+	}
+
+	if p := l.in.Placement; p != nil && str(p.AvailabilityZone) != "" &&
+		*p.AvailabilityZone != str(n.AvailabilityZone) {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"The availability zone '%s' does not match the subnet's zone '%s'",
+			*p.AvailabilityZone,
+			str(n.AvailabilityZone),
+		)
+	}
+
+	if len(w.groups) == 0 {
+		w.groups = []string{s.st.defaultSecurityGroupID(str(n.VpcId))}
+	}
+
+	if _, err := s.st.resolveSecurityGroups(str(n.VpcId), w.groups, s.cfg.Quotas.GroupsPerENI); err != nil {
+		return err
+	}
+
+	l.subnet = n
+	l.groups = w.groups
+	l.publicIP = *n.MapPublicIpOnLaunch
+	if w.publicIP != nil {
+		l.publicIP = *w.publicIP
+	}
+
+	return nil
+}
+
+// defaultSecurityGroupID is the id of a VPC's default group.
+func (st *serviceState) defaultSecurityGroupID(vpc string) string {
+	for id, g := range st.Groups {
+		if str(g.VpcId) == vpc && str(g.GroupName) == "default" {
+			return id
+		}
+	}
+
+	return ""
+}

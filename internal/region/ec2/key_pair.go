@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"crypto/md5"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// findKeyPairID is the id of the key pair of that name; empty if there is none.
+func (st *serviceState) findKeyPairID(name string) string {
+	for _, id := range sortedKeys(st.Keys) {
+		if name != "" && str(st.Keys[id].KeyName) == name {
+			return id
+		}
+	}
+
+	return ""
+}
+
+// keyPairHandlers serves key pairs.
+type keyPairHandlers struct{ *Service }
+
+func (s keyPairHandlers) ops() []wire.Op {
+	return []wire.Op{
+		writeOperation(s.Service, "CreateKeyPair", s.createKeyPair),
+		writeOperation(s.Service, "ImportKeyPair", s.importKeyPair),
+		writeOperation(s.Service, "DeleteKeyPair", s.deleteKeyPair),
+		readOperation(s.Service, "DescribeKeyPairs", s.describeKeyPairs),
+	}
+}
+
+// createKeyPair refuses: the region would have to make and hand out a private key, and machines have no SSH server.
+func (s keyPairHandlers) createKeyPair(*sdk.CreateKeyPairInput) (*sdk.CreateKeyPairOutput, error) {
+	return nil, wire.Errorf("UnsupportedOperation", "This region makes no private keys: use ImportKeyPair")
+}
+
+func (s keyPairHandlers) importKeyPair(in *sdk.ImportKeyPairInput) (*sdk.ImportKeyPairOutput, error) {
+	name := str(in.KeyName)
+	if name == "" {
+		return nil, missingParameter("KeyName")
+	}
+
+	fields := strings.Fields(string(in.PublicKeyMaterial))
+	if len(fields) < 2 {
+		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
+	}
+
+	raw, err := base64.StdEncoding.DecodeString(fields[1])
+	if err != nil {
+		return nil, wire.Errorf("InvalidKey.Format", "Key is not in valid OpenSSH public key format")
+	}
+
+	tags, err := parseTagSpecs(in.TagSpecifications, "key-pair")
+	if err != nil {
+		return nil, err
+	}
+
+	if s.st.findKeyPairID(name) != "" {
+		return nil, wire.Errorf("InvalidKeyPair.Duplicate", "The keypair '%s' already exists.", name)
+	}
+
+	sum := md5.Sum(raw)
+	finger := strings.ReplaceAll(fmt.Sprintf("% x", sum[:]), " ", ":")
+	id := s.newID("key")
+	s.st.Keys[id] = &sdk.KeyPairInfo{
+		KeyPairId:      new(id),
+		KeyName:        new(name),
+		KeyFingerprint: new(finger),
+		KeyType:        new(strings.TrimPrefix(fields[0], "ssh-")),
+		CreateTime:     new(s.cfg.Now().UTC()),
+		PublicKey:      new(string(in.PublicKeyMaterial)),
+	}
+
+	s.st.setTags(id, tags)
+
+	return &sdk.ImportKeyPairOutput{
+		KeyPairId:      new(id),
+		KeyName:        new(name),
+		KeyFingerprint: new(finger),
+		Tags:           s.st.tagList(id),
+	}, nil
+}
+
+// deleteKeyPair succeeds for a key that is not there, as at AWS.
+func (s keyPairHandlers) deleteKeyPair(in *sdk.DeleteKeyPairInput) (*sdk.DeleteKeyPairOutput, error) {
+	for id, k := range s.st.Keys {
+		if id == str(in.KeyPairId) || str(k.KeyName) == str(in.KeyName) {
+			s.st.removeTags(id)
+			delete(s.st.Keys, id)
+			return &sdk.DeleteKeyPairOutput{Return: new(true), KeyPairId: new(id)}, nil
+		}
+	}
+
+	return &sdk.DeleteKeyPairOutput{Return: new(true)}, nil
+}
+
+func (s keyPairHandlers) describeKeyPairs(in *sdk.DescribeKeyPairsInput) (*sdk.DescribeKeyPairsOutput, error) {
+	field := func(k *sdk.KeyPairInfo, name string) ([]string, bool) {
+		v, known := map[string]*string{"key-name": k.KeyName, "key-pair-id": k.KeyPairId, "fingerprint": k.KeyFingerprint}[name]
+		return []string{str(v)}, known
+	}
+
+	filters := slices.Clone(in.Filters)
+	if len(in.KeyNames) > 0 {
+		filters = append(filters, &sdk.Filter{Name: new("key-name"), Values: in.KeyNames})
+	}
+
+	got, _, err := listResources(s.Service, s.st.Keys, describeQuery{ids: in.KeyPairIds, filters: filters},
+		resourceLister[sdk.KeyPairInfo]{"InvalidKeyPair.NotFound", "key pair", field})
+
+	for _, name := range strs(in.KeyNames) {
+		if !slices.ContainsFunc(got, func(k *sdk.KeyPairInfo) bool { return str(k.KeyName) == name }) &&
+			err == nil {
+			err = wire.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", name)
+		}
+	}
+
+	out := &sdk.DescribeKeyPairsOutput{}
+
+	for _, k := range got {
+		shown := sdkshape.CloneShape(k)
+		shown.Tags = s.st.tagList(str(k.KeyPairId))
+		if in.IncludePublicKey == nil || !*in.IncludePublicKey {
+			shown.PublicKey = nil
+		}
+
+		out.KeyPairs = append(out.KeyPairs, shown)
+	}
+
+	return out, err
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// structFromFields turns a tree into a shape; what the shape has no field for is left out.
+func structFromFields[T any](tree map[string]any) (*T, error) {
+	b, err := json.Marshal(tree)
+	if err != nil {
+		return nil, fmt.Errorf("make a %T: %w", *new(T), err)
+	}
+
+	out := new(T)
+	if err := json.Unmarshal(b, out); err != nil {
+		return nil, fmt.Errorf("make a %T: %w", *out, err)
+	}
+
+	return out, nil
+}
+
+// maxUserData is EC2's limit, before base64.
+const maxUserData = 16 << 10
+
+func checkUserData(data *string) error {
+	if data == nil {
+		return nil
+	}
+
+	raw, err := base64.StdEncoding.DecodeString(*data)
+	if err != nil {
+		return wire.Errorf("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.")
+	}
+
+	if len(raw) > maxUserData {
+		return wire.Errorf("InvalidParameterValue", "User data is limited to 16384 bytes")
+	}
+
+	return nil
+}
+
+// resolveTemplateData checks a template's data and brings it into the shape of answers.
+func (s launchTemplateHandlers) resolveTemplateData(
+	in *sdk.RequestLaunchTemplateData,
+	base *sdk.ResponseLaunchTemplateData,
+) (*sdk.ResponseLaunchTemplateData, error) {
+	if in == nil {
+		return nil, missingParameter("LaunchTemplateData")
+	}
+
+	if err := checkUserData(in.UserData); err != nil {
+		return nil, err
+	}
+
+	if t := str(in.InstanceType); t != "" {
+		if _, ok := s.instanceTypes[t]; !ok {
+			return nil, wire.Errorf("InvalidParameterValue", "Invalid value '%s' for InstanceType.", t)
+		}
+	}
+
+	for _, spec := range in.TagSpecifications {
+		if !slices.Contains(
+			[]string{"instance", "volume", "network-interface", "spot-instances-request", "elastic-gpu"},
+			str(spec.ResourceType),
+		) {
+			return nil, wire.Errorf(
+				"InvalidParameterValue",
+				"'%s' is not a valid taggable resource type.",
+				str(spec.ResourceType),
+			)
+		}
+
+		if err := checkTags(spec.Tags); err != nil {
+			return nil, err
+		}
+	}
+
+	tree, err := sdkshape.ShapeToMap(in)
+	if err != nil {
+		return nil, err
+	}
+
+	if base != nil {
+		all, err := sdkshape.ShapeToMap(base)
+		if err != nil {
+			return nil, err
+		}
+
+		maps.Copy(all, tree)
+		tree = all
+	}
+
+	out, err := structFromFields[sdk.ResponseLaunchTemplateData](tree)
+	if err != nil {
+		return nil, err
+	}
+
+	return out, checkTemplateMetadata(out.MetadataOptions)
+}
+
+func checkTemplateMetadata(o *sdk.LaunchTemplateInstanceMetadataOptions) error {
+	if o == nil {
+		return nil
+	}
+
+	if o.HttpPutResponseHopLimit != nil &&
+		(*o.HttpPutResponseHopLimit < 1 || *o.HttpPutResponseHopLimit > 64) {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Value (%d) for parameter HttpPutResponseHopLimit is invalid.",
+			*o.HttpPutResponseHopLimit,
+		)
+	}
+
+	o.State = nil
+
+	return nil
+}

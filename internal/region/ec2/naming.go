@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"fmt"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// publicDNSName is the DNS name of a public address.
+func (cfg *Config) publicDNSName(ip string) string {
+	suffix := cfg.Region + ".compute.amazonaws.com"
+	if cfg.Region == "us-east-1" {
+		suffix = "compute-1.amazonaws.com"
+	}
+
+	return "ec2-" + strings.ReplaceAll(ip, ".", "-") + "." + suffix
+}
+
+// wildcardARN is the ARN of all resources of a kind: of one that is yet to be made.
+func (cfg *Config) wildcardARN(kind string) string {
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/*", cfg.Region, cfg.Account, kind)
+}
+
+// keyPairARN is the ARN of a key pair, which has its name and not its id.
+func (cfg *Config) keyPairARN(name string) string {
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:key-pair/%s", cfg.Region, cfg.Account, name)
+}
+
+func (cfg *Config) resourceARN(id string) string {
+	account := cfg.Account
+	if idPrefix(id) == "ami" {
+		account = ""
+	}
+
+	return fmt.Sprintf("arn:aws:ec2:%s:%s:%s/%s", cfg.Region, account, resourceKind(id), id)
+}
+
+func (cfg *Config) rootARN() string { return "arn:aws:iam::" + cfg.Account + ":root" }
+
+// privateDNSName is the DNS name of an instance's private address.
+func (cfg *Config) privateDNSName(ip string) string {
+	return "ip-" + strings.ReplaceAll(ip, ".", "-") + "." + PrivateDNSDomain(cfg.Region)
+}
+
+// PrivateDNSDomain is the domain of instances' private names in a region.
+func PrivateDNSDomain(region string) string {
+	if region == "us-east-1" {
+		return "ec2.internal"
+	}
+
+	return region + ".compute.internal"
+}
+
+// volumeKeyARN names the key of an encrypted volume as DescribeVolumes does: by its ARN, however it was asked for.
+func (cfg *Config) volumeKeyARN(v *sdk.Volume) *string {
+	key := str(v.KmsKeyId)
+	switch {
+	case !*v.Encrypted:
+		return nil
+	case key == "":
+		key = "alias/aws/ebs"
+	case strings.HasPrefix(key, "arn:"):
+		return v.KmsKeyId
+	case !strings.HasPrefix(key, "alias/"):
+		key = "key/" + key
+	}
+
+	return new("arn:aws:kms:" + cfg.Region + ":" + cfg.Account + ":" + key)
+}
+
+// parseServiceName is the short name, such as ec2.
+func (cfg *Config) parseServiceName(full string) (string, []string) {
+	short, ok := strings.CutPrefix(full, "com.amazonaws."+cfg.Region+".")
+	if !ok {
+		return "", nil
+	}
+
+	return short, endpointServices()[short]
+}
+
+// defaultZones are the letters of a region's zones.
+func defaultZones(region string) []string {
+	if region == "us-east-1" {
+		return []string{"a", "b", "c", "d", "e", "f"}
+	}
+
+	return []string{"a", "b", "c"}
+}
+
+// zoneID is a zone's id, such as use1-az1: the same for every account at AWS.
+func (cfg *Config) zoneID(zone string) string {
+	short := strings.NewReplacer(
+		"-",
+		"",
+		"north",
+		"n",
+		"south",
+		"s",
+		"east",
+		"e",
+		"west",
+		"w",
+		"central",
+		"c",
+	).Replace(
+		cfg.Region,
+	)
+
+	letter := zone[len(zone)-1]
+	return short + "-az" + string('1'+letter-'a')
+}
+
+// resolveZone finds a zone by name or id; the first one where neither is given.
+func (cfg *Config) resolveZone(name, id *string) (string, error) {
+	for _, l := range cfg.Zones {
+		zone := cfg.Region + l
+		if str(name) == zone || str(id) == cfg.zoneID(zone) || str(name)+str(id) == "" {
+			return zone, nil
+		}
+	}
+
+	return "", wire.Errorf(
+		"InvalidParameterValue",
+		"Value (%s) for parameter availabilityZone is invalid. Subnets can currently only be created in the following availability zones: %s.",
+		str(name)+str(id),
+		strings.Join(cfg.zoneNames(), ", "),
+	)
+}
+
+// zoneNames returns the names of the region's availability zones, such as us-east-1a.
+func (cfg *Config) zoneNames() []string {
+	var out []string
+	for _, l := range cfg.Zones {
+		out = append(out, cfg.Region+l)
+	}
+
+	return out
+}

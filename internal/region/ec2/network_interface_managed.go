@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"net/netip"
+	"slices"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// ManagedInterface is an interface that another service wants in a subnet, such as a load balancer's.
+type ManagedInterface struct {
+	ID           string // set by [Service.CreateManagedInterfaces]
+	Addr         netip.Addr
+	Subnet, VPC  string
+	Zone         string
+	Description  string
+	Groups       []string
+	AllocationID string     // elastic IP to tie to it
+	Want         netip.Addr // private address; the zero value for any
+}
+
+// CreateManagedInterfaces makes interfaces for a load balancer, all or none, and fills in what they became.
+func (s *Service) CreateManagedInterfaces(specs []ManagedInterface) ([]ManagedInterface, error) {
+	out := slices.Clone(specs)
+	err := s.withLock(func() error {
+		var made []string
+		for i := range out {
+			n, err := networkInterfaceHandlers{s}.createManagedInterface(&out[i])
+			if err != nil {
+				for _, id := range made {
+					s.st.removeInterface(id)
+				}
+
+				return err
+			}
+
+			made = append(made, str(n.NetworkInterfaceId))
+		}
+
+		s.markChanged()
+
+		return nil
+	})
+
+	return out, err
+}
+
+func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*sdk.NetworkInterface, error) {
+	sub, err := s.st.findSubnet(&f.Subnet)
+	if err != nil {
+		return nil, err
+	}
+
+	want := ""
+	if f.Want.IsValid() {
+		want = f.Want.String()
+	}
+
+	var addr *sdk.Address
+	if f.AllocationID != "" {
+		if addr, err = s.st.findAddress(&f.AllocationID); err != nil {
+			return nil, err
+		}
+
+		if addr.AssociationId != nil {
+			return nil, wire.Errorf(
+				"Resource.AlreadyAssociated",
+				"resource %s is already associated",
+				f.AllocationID,
+			)
+		}
+	}
+
+	n, err := s.newNetworkInterface(interfaceSpec{
+		subnet:      sub,
+		kind:        "network_load_balancer",
+		description: f.Description,
+		requester:   "amazon-elb",
+		managed:     true,
+		groups:      f.Groups,
+		privateIP:   want,
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if addr != nil {
+		addressHandlers{s.Service}.setAddressAssociation(addr, n)
+	}
+
+	f.ID, f.Zone, f.VPC = str(n.NetworkInterfaceId), str(n.AvailabilityZone), str(n.VpcId)
+	f.Addr = netip.MustParseAddr(str(n.PrivateIpAddress))
+
+	return n, nil
+}
+
+// DeleteManagedInterfaces removes interfaces that CreateManagedInterfaces made.
+func (s *Service) DeleteManagedInterfaces(ids ...string) error {
+	return s.withLock(func() error {
+		for _, id := range ids {
+			s.st.removeInterface(id)
+		}
+
+		s.markChanged()
+		return nil
+	})
+}
+
+// SetManagedInterfaceGroups changes the security groups of interfaces that CreateManagedInterfaces made.
+func (s *Service) SetManagedInterfaceGroups(groups []string, ids ...string) error {
+	return s.withLock(func() error {
+		for _, id := range ids {
+			n := s.st.Interfaces[id]
+			if n == nil {
+				return notFound(id)
+			}
+
+			got, err := s.st.resolveSecurityGroups(str(n.VpcId), groups, s.cfg.Quotas.GroupsPerENI)
+			if err != nil {
+				return err
+			}
+
+			n.Groups = got
+		}
+
+		s.markChanged()
+		return nil
+	})
+}

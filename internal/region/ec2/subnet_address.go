@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// usedAddresses is the set of addresses taken in a subnet.
+func (st *serviceState) usedAddresses(subnet string) map[netip.Addr]bool {
+	used := map[netip.Addr]bool{}
+	for _, n := range st.Interfaces {
+		if str(n.SubnetId) == subnet {
+			used[netip.MustParseAddr(str(n.PrivateIpAddress))] = true
+		}
+	}
+
+	return used
+}
+
+// pickAddress takes a free address of a subnet: the wanted one, or the next after the last one given, so that a
+// replaced machine comes back with another address, as at AWS. The first four and the last are AWS's own.
+func (st *serviceState) pickAddress(n *sdk.Subnet, want string) (netip.Addr, error) {
+	id := str(n.SubnetId)
+	cidr := netip.MustParsePrefix(str(n.CidrBlock))
+	used := st.usedAddresses(id)
+	base := binary.BigEndian.Uint32(cidr.Addr().AsSlice())
+	size := uint32(1) << (32 - cidr.Bits())
+	if want != "" {
+		a, err := netip.ParseAddr(want)
+		if err != nil || !cidr.Contains(a) {
+			return a, wire.Errorf(
+				"InvalidParameterValue",
+				"Address %s does not fall within the subnet's address range",
+				want,
+			)
+		}
+
+		if off := binary.BigEndian.Uint32(a.AsSlice()) - base; off < 4 || off == size-1 {
+			return a, wire.Errorf(
+				"InvalidParameterValue",
+				"Address %s is in subnet's reserved address range",
+				want,
+			)
+		}
+
+		if used[a] {
+			return a, wire.Errorf("InvalidIPAddress.InUse", "Address %s is in use.", want)
+		}
+
+		return a, nil
+	}
+
+	for i := range size - 5 {
+		off := 4 + (st.LastIP[id]+i)%(size-5)
+		var b [4]byte
+		binary.BigEndian.PutUint32(b[:], base+off)
+		if a := netip.AddrFrom4(b); !used[a] {
+			st.LastIP[id] = off - 4 + 1
+			return a, nil
+		}
+	}
+
+	return netip.Addr{}, wire.Errorf(
+		"InsufficientFreeAddressesInSubnet",
+		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.",
+		id,
+	)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// transition is a change of state that time brings.
+type transition struct {
+	At   time.Time
+	Kind string // see applyTransition
+	ID   string
+	Arg  string
+}
+
+// scheduleTransition schedules a transition one delay from now.
+func (s *Service) scheduleTransition(kind, id string) {
+	delay := s.cfg.TransitionDelay
+	if s.cfg.ProvisioningDelay != nil {
+		delay = s.cfg.ProvisioningDelay(provisioningKind(kind), delay)
+	}
+
+	s.st.Pending = append(s.st.Pending, transition{At: s.cfg.Now().Add(delay), Kind: kind, ID: id})
+	s.wakeRunLoop()
+}
+
+// provisioningKind is what operators call the things that a transition moves on.
+func provisioningKind(transition string) string {
+	switch transition {
+	case transitionNATAvailable:
+		return "nat-gateway"
+	case transitionNATDeleted:
+		return "nat-gateway-deletion"
+	case transitionVolumeAvailable:
+		return "volume"
+	case transitionVolumeDeleted:
+		return "volume-deletion"
+	case transitionVolumeAttached:
+		return "volume-attachment"
+	case transitionVolumeDetached:
+		return "volume-detachment"
+	case transitionInstanceRunning:
+		return "instance"
+	case transitionInstanceStopped, transitionInstanceTerminated:
+		return "instance-deletion"
+	}
+
+	return "vpc"
+}
+
+// applyDueTransitions carries out the transitions that are due, oldest first. The caller holds mu.
+func (s *Service) applyDueTransitions() {
+	for {
+		now := s.cfg.Now()
+		due := slices.ContainsFunc(s.st.Pending, func(t transition) bool { return !t.At.After(now) })
+		if !due {
+			return
+		}
+
+		slices.SortStableFunc(
+			s.st.Pending,
+			func(a, b transition) int { return cmp.Compare(a.At.UnixNano(), b.At.UnixNano()) },
+		)
+
+		t := s.st.Pending[0]
+		s.st.Pending = s.st.Pending[1:]
+		s.applyTransition(t)
+		s.markChanged()
+	}
+}
+
+// nextTransitionTime is when the next transition is due.
+func (st *serviceState) nextTransitionTime() (time.Time, bool) {
+	var at time.Time
+	for _, t := range st.Pending {
+		if at.IsZero() || t.At.Before(at) {
+			at = t.At
+		}
+	}
+
+	return at, !at.IsZero()
+}
+
+// The kinds of transition.
+const (
+	transitionVPCAvailable       = "vpc-available"
+	transitionNATAvailable       = "nat-available"
+	transitionNATDeleted         = "nat-deleted"
+	transitionNATExpired         = "nat-forgotten"
+	transitionEndpointAvailable  = "endpoint-available"
+	transitionEndpointDeleted    = "endpoint-deleted"
+	transitionVolumeAvailable    = "volume-available"
+	transitionVolumeDeleted      = "volume-deleted"
+	transitionVolumeAttached     = "volume-attached"
+	transitionVolumeDetached     = "volume-detached"
+	transitionInstanceRunning    = "instance-running"
+	transitionInstanceStopped    = "instance-stopped"
+	transitionInstanceTerminated = "instance-terminated"
+	transitionInstanceExpired    = "instance-forgotten"
+)
+
+func (s *Service) applyTransition(t transition) {
+	switch t.Kind {
+	case transitionVPCAvailable:
+		vpcHandlers{s}.applyVPCTransition(t)
+	case transitionNATAvailable, transitionNATDeleted, transitionNATExpired:
+		natGatewayHandlers{s}.applyNATGatewayTransition(t)
+	case transitionEndpointAvailable, transitionEndpointDeleted:
+		vpcEndpointHandlers{s}.applyEndpointTransition(t)
+	case transitionVolumeAvailable,
+		transitionVolumeDeleted,
+		transitionVolumeAttached,
+		transitionVolumeDetached:
+		volumeHandlers{s}.applyVolumeTransition(t)
+
+	case transitionInstanceRunning,
+		transitionInstanceStopped,
+		transitionInstanceTerminated,
+		transitionInstanceExpired:
+		instanceHandlers{s}.applyInstanceTransition(t)
+	}
+}

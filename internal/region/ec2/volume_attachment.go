@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// checkAttachable says why a volume cannot be attached as wanted.
+func checkAttachable(v *sdk.Volume, i *sdk.Instance, device string, limit int64) error {
+	id := str(v.VolumeId)
+	switch {
+	case device == "":
+		return missingParameter("device")
+	case str(v.State) == sdk.VolumeStateInUse:
+		return wire.Errorf("VolumeInUse", "%s is already attached to an instance", id)
+	case str(v.State) != sdk.VolumeStateAvailable:
+		return incorrectState("Volume '%s' is in the '%s' state.", id, str(v.State))
+	case str(i.State.Name) != sdk.InstanceStateNameRunning && str(i.State.Name) != sdk.InstanceStateNameStopped:
+		return incorrectState("Instance '%s' is not 'running'.", str(i.InstanceId))
+	case str(v.AvailabilityZone) != str(i.Placement.AvailabilityZone):
+		return wire.Errorf(
+			"InvalidVolume.ZoneMismatch",
+			"The volume '%s' is not in the same availability zone as instance '%s'",
+			id,
+			str(i.InstanceId),
+		)
+	}
+
+	if !strings.HasPrefix(device, "/dev/sd") && !strings.HasPrefix(device, "/dev/xvd") {
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Value (%s) for parameter device is invalid. %s is not a valid EBS device name.",
+			device,
+			device,
+		)
+	}
+
+	for _, m := range i.BlockDeviceMappings {
+		if str(m.DeviceName) == device {
+			return wire.Errorf(
+				"InvalidParameterValue",
+				"Invalid value '%s' for unixDevice. Attachment point %s is already in use",
+				device,
+				device,
+			)
+		}
+	}
+
+	if int64(len(i.BlockDeviceMappings)) >= limit {
+		return wire.Errorf(
+			"AttachmentLimitExceeded",
+			"Instance %s has %d volumes, the most that its type takes",
+			str(i.InstanceId),
+			limit,
+		)
+	}
+
+	return nil
+}
+
+func (s volumeHandlers) attachVolume(in *sdk.AttachVolumeInput) (*sdk.VolumeAttachment, error) {
+	v, err := s.st.findVolume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+
+	i, err := s.st.findInstance(in.InstanceId)
+	if err != nil {
+		return nil, err
+	}
+
+	limit := s.instanceTypes[str(i.InstanceType)].MaxEBSVolumes
+	if err := checkAttachable(v, i, str(in.Device), limit); err != nil {
+		return nil, err
+	}
+
+	a := s.recordAttachment(v, i, str(in.Device), false)
+	s.beginAttach(v, a)
+
+	return a, nil
+}
+
+// recordAttachment records an attachment that is under way.
+func (s volumeHandlers) recordAttachment(
+	v *sdk.Volume,
+	i *sdk.Instance,
+	device string,
+	ephemeral bool,
+) *sdk.VolumeAttachment {
+	a := &sdk.VolumeAttachment{
+		VolumeId:            v.VolumeId,
+		InstanceId:          i.InstanceId,
+		Device:              new(device),
+		State:               new(sdk.VolumeAttachmentStateAttaching),
+		AttachTime:          new(s.cfg.Now().UTC()),
+		DeleteOnTermination: new(ephemeral),
+	}
+
+	v.State = new(sdk.VolumeStateInUse)
+	v.Attachments = []*sdk.VolumeAttachment{a}
+	i.BlockDeviceMappings = append(i.BlockDeviceMappings, &sdk.InstanceBlockDeviceMapping{
+		DeviceName: new(device),
+		Ebs: &sdk.EbsInstanceBlockDevice{
+			VolumeId:            v.VolumeId,
+			Status:              new(sdk.AttachmentStatusAttaching),
+			AttachTime:          a.AttachTime,
+			DeleteOnTermination: new(ephemeral),
+		},
+	})
+
+	return a
+}
+
+// clearAttachments removes what tie recorded; the volume is available again.
+func (st *serviceState) clearAttachments(v *sdk.Volume) {
+	for _, a := range v.Attachments {
+		if i := st.Instances[str(a.InstanceId)]; i != nil {
+			i.BlockDeviceMappings = slices.DeleteFunc(
+				i.BlockDeviceMappings,
+				func(m *sdk.InstanceBlockDeviceMapping) bool {
+					return m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId)
+				},
+			)
+		}
+	}
+
+	v.State = new(sdk.VolumeStateAvailable)
+	v.Attachments = []*sdk.VolumeAttachment{}
+}
+
+func (s volumeHandlers) detachVolume(in *sdk.DetachVolumeInput) (*sdk.VolumeAttachment, error) {
+	v, err := s.st.findVolume(in.VolumeId)
+	if err != nil {
+		return nil, err
+	}
+
+	if len(v.Attachments) == 0 {
+		return nil, incorrectState("Volume '%s' is in the '%s' state.", str(v.VolumeId), str(v.State))
+	}
+
+	a := v.Attachments[0]
+	if in.InstanceId != nil && *in.InstanceId != str(a.InstanceId) {
+		return nil, wire.Errorf(
+			"InvalidAttachment.NotFound",
+			"Volume '%s' is not attached to instance '%s'",
+			str(v.VolumeId),
+			*in.InstanceId,
+		)
+	}
+
+	i := s.st.Instances[str(a.InstanceId)]
+	if i != nil && str(i.RootDeviceName) == str(a.Device) &&
+		str(i.State.Name) != sdk.InstanceStateNameStopped {
+		return nil, wire.Errorf(
+			"OperationNotPermitted",
+			"'%s' is the root device of a running instance",
+			str(v.VolumeId),
+		)
+	}
+
+	if str(a.State) != sdk.VolumeAttachmentStateDetaching {
+		a.State = new(sdk.VolumeAttachmentStateDetaching)
+		s.beginDetach(v, a)
+	}
+
+	return a, nil
+}
+
+func (st *serviceState) completeAttachments(v *sdk.Volume) {
+	for _, a := range v.Attachments {
+		if str(a.State) != sdk.VolumeAttachmentStateAttaching {
+			continue
+		}
+
+		a.State = new(sdk.VolumeAttachmentStateAttached)
+		i := st.Instances[str(a.InstanceId)]
+		if i == nil {
+			continue
+		}
+
+		for _, m := range i.BlockDeviceMappings {
+			if m.Ebs != nil && str(m.Ebs.VolumeId) == str(v.VolumeId) {
+				m.Ebs.Status = new(sdk.AttachmentStatusAttached)
+			}
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ec2
+
+import (
+	sdk "github.com/aws/aws-sdk-go/service/ec2"
+
+	"github.com/slipway-k8s/slipway/internal/region/wire"
+)
+
+// volumeLimits are a volume type's size in GiB, and its input/output operations a second where one may choose them.
+type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
+
+func volumeTypeLimits(kind string) (volumeLimits, bool) {
+	l, ok := map[string]volumeLimits{
+		"gp3": {1, 16384, 3000, 16000, 125}, "gp2": {1, 16384, 0, 0, 0}, "io1": {4, 16384, 100, 64000, 0},
+		"io2": {4, 65536, 100, 256000, 0}, "st1": {125, 16384, 0, 0, 0}, "sc1": {125, 16384, 0, 0, 0}, "standard": {1, 1024, 0, 0, 0},
+	}[kind]
+
+	return l, ok
+}
+
+// checkVolumeSize finds the limits of a volume's type and refuses a size outside them.
+func checkVolumeSize(v *sdk.Volume) (volumeLimits, error) {
+	l, ok := volumeTypeLimits(str(v.VolumeType))
+	if !ok {
+		return l, wire.Errorf(
+			"UnknownVolumeType",
+			"Unsupported volume type '%s' for volume creation.",
+			str(v.VolumeType),
+		)
+	}
+
+	if *v.Size < l.minGiB || *v.Size > l.maxGiB {
+		return l, wire.Errorf(
+			"InvalidParameterValue",
+			"Volume of %dGiB is out of the bounds of volume type %s (%d-%dGiB)",
+			*v.Size,
+			str(v.VolumeType),
+			l.minGiB,
+			l.maxGiB,
+		)
+	}
+
+	return l, nil
+}
+
+// checkPerformance refuses performance that the type does not have.
+func (l volumeLimits) checkPerformance(v *sdk.Volume, iops, throughput *int64) error {
+	switch {
+	case iops != nil && l.maxIOPS == 0:
+		return wire.Errorf(
+			"InvalidParameterCombination",
+			"The parameter iops is not supported for %s volumes.",
+			str(v.VolumeType),
+		)
+
+	case throughput != nil && l.throughput == 0:
+		return wire.Errorf(
+			"InvalidParameterCombination",
+			"The parameter throughput is not supported for %s volumes.",
+			str(v.VolumeType),
+		)
+
+	case iops != nil && (*iops < l.iops || *iops > l.maxIOPS):
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Volume iops of %d is out of bounds (%d-%d).",
+			*iops,
+			l.iops,
+			l.maxIOPS,
+		)
+
+	case throughput != nil && (*throughput < 125 || *throughput > 1000):
+		return wire.Errorf(
+			"InvalidParameterValue",
+			"Throughput of %d is out of bounds (125-1000).",
+			*throughput,
+		)
+	}
+
+	return nil
+}
+
+// setPerformance gives a volume the performance asked for, or its type's own.
+func (l volumeLimits) setPerformance(v *sdk.Volume, iops, throughput *int64) {
+	v.Iops = iops
+	v.Throughput = throughput
+	switch {
+	case iops != nil:
+	case l.maxIOPS > 0:
+		v.Iops = new(l.iops)
+	case str(v.VolumeType) == "gp2":
+		v.Iops = new(min(max(*v.Size*3, 100), 16000))
+	}
+
+	if throughput == nil && l.throughput > 0 {
+		v.Throughput = new(l.throughput)
+	}
+}
+
+// keepPerformance fills in a volume's present performance where a change does not name it.
+func (l volumeLimits) keepPerformance(
+	v *sdk.Volume,
+	iops, throughput *int64,
+) (newIOPS, newThroughput *int64) {
+	if iops == nil && l.maxIOPS > 0 {
+		iops = v.Iops
+	}
+
+	if throughput == nil && l.throughput > 0 {
+		throughput = v.Throughput
+	}
+
+	return iops, throughput
+}
