@@ -27,13 +27,14 @@ func write(t *testing.T, file, body string) {
 	}
 }
 
-// later is a memory's clock when the files of this test have settled.
+// later is a clock by which the files of the test are older than racyWindow.
 func later() time.Time { return time.Now().Add(time.Hour) }
 
-// A file is hashed once; then its sum is remembered. That shows by a memory that lies: what it says is believed.
-func TestSumIsRemembered(t *testing.T) {
+// TestSumIsCached falsifies the cache file: Sum must return the wrong sum from it, since it does
+// not hash the file again.
+func TestSumIsCached(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: sums are remembered on Linux only")
+		t.Skip("SKIPPED: sums are cached on Linux only")
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent")
@@ -48,11 +49,12 @@ func TestSumIsRemembered(t *testing.T) {
 	}
 	write(t, m.File, strings.Replace(string(body), sum("one"), sum("lie"), 1))
 	if got, err := m.Sum(file); err != nil || got != sum("lie") {
-		t.Errorf("the sum was not remembered: %s, %v", got, err)
+		t.Errorf("the sum was not cached: %s, %v", got, err)
 	}
 }
 
-// However a file is changed, the old sum is not given: also when its size and modification time stay as they were.
+// TestChangedFileHasAnotherSum changes a file in several ways that keep its size and modification
+// time. Sum must not return the old sum.
 func TestChangedFileHasAnotherSum(t *testing.T) {
 	changes := map[string]func(t *testing.T, file string){
 		"in place":            func(t *testing.T, file string) { t.Helper(); write(t, file, "two") },
@@ -97,8 +99,9 @@ func backdated(t *testing.T, file string, change func()) {
 	}
 }
 
-// A file that was written a moment ago may be written to again without looking different: it is not remembered.
-func TestFreshFileIsNotRemembered(t *testing.T) {
+// TestRecentFileIsNotCached checks that the sum of a file that was written just now is not cached,
+// since another write might not change its identity.
+func TestRecentFileIsNotCached(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent")
 	write(t, file, "one")
@@ -107,12 +110,12 @@ func TestFreshFileIsNotRemembered(t *testing.T) {
 		t.Fatalf("got %s, %v", got, err)
 	}
 	if _, err := os.Stat(m.File); !os.IsNotExist(err) {
-		t.Errorf("it is remembered: %v", err)
+		t.Errorf("it is cached: %v", err)
 	}
 }
 
-// A memory that is broken, not there or not writable only costs time.
-func TestBrokenMemory(t *testing.T) {
+// TestBrokenCache checks that a cache file that is broken, missing or not writable causes no error.
+func TestBrokenCache(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "agent")
 	write(t, file, "one")

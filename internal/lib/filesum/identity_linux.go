@@ -7,6 +7,7 @@ import (
 	"syscall"
 )
 
+// identityOf returns the identity of a file from the result of stat.
 func identityOf(info fs.FileInfo) (identity, bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -14,9 +15,9 @@ func identityOf(info fs.FileInfo) (identity, bool) {
 	}
 
 	return identity{
-		Device:  uint64(s.Dev),
+		Device:  uint64(s.Dev), //nolint:unconvert // Dev has another type on other architectures
 		Inode:   s.Ino,
 		Size:    s.Size,
 		Changed: s.Ctim.Nano(),
-	}, true //nolint:unconvert // Dev is another type on other architectures
+	}, true
 }

@@ -6,5 +6,6 @@ package filesum
 
 import "io/fs"
 
-// identityOf knows no other system's change time: sums are not remembered there.
+// identityOf returns false, since the change time of other systems is not supported: sums are not
+// cached there.
 func identityOf(fs.FileInfo) (identity, bool) { return identity{}, false }

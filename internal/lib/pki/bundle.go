@@ -16,27 +16,27 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// PublicBundle is the part of a bundle that anybody may read.
+// PublicBundle is the part of a bundle that contains no secrets.
 type PublicBundle struct {
-	// CAs maps the name of a CA to its trust bundle as PEM.
+	// CAs are the trust bundles as PEM, by CA name.
 	CAs map[string]string `json:"cas"`
-	// ServiceAccountKeys are the public keys that service-account tokens may be signed with, as PEM.
+	// ServiceAccountKeys are the public keys that verify ServiceAccount tokens, as PEM.
 	ServiceAccountKeys string `json:"serviceAccountKeys"`
 }
 
-// Bundle is all of a cluster's CAs and keys.
+// Bundle contains all CAs and keys of a cluster.
 type Bundle struct {
-	// Cluster that it belongs to.
+	// Cluster is the name of the cluster.
 	Cluster string
 	// CAs by name.
 	CAs map[string]CA
-	// ServiceAccountKey signs service-account tokens.
+	// ServiceAccount signs ServiceAccount tokens.
 	ServiceAccount Key
-	// Encryption is what the key for Secrets in etcd is derived from.
+	// Encryption is the key from which the encryption key of Secrets in etcd is derived.
 	Encryption Key
 }
 
-// PublicPart part of the bundle.
+// PublicPart returns the part of the bundle that contains no secrets.
 func (b Bundle) PublicPart() (PublicBundle, error) {
 	sa, err := b.ServiceAccount.PublicPEM()
 	if err != nil {
@@ -51,27 +51,31 @@ func (b Bundle) PublicPart() (PublicBundle, error) {
 	return p, nil
 }
 
-// CertsObjectKey is where the public part lies.
+// CertsObjectKey returns the key of a cluster's PublicBundle in the state store.
 func CertsObjectKey(cluster string) string { return cluster + "/pki/certs.json" }
 
-// PrivateKeyObjectKey is where a sealed private key lies for the operator.
+// PrivateKeyObjectKey returns the key of a sealed private key in the state store.
 func PrivateKeyObjectKey(cluster, name string) string { return cluster + "/pki/private/" + name }
 
-// MachineKeyObjectKey is where a sealed private key lies for control-plane machines.
+// MachineKeyObjectKey returns the key of a sealed private key in the machine store. Control-plane
+// machines read it.
 func MachineKeyObjectKey(cluster, name string) string { return cluster + "/machine/secrets/" + name }
 
-// PrivateKeyContext is what a private key is sealed to in the state: it opens as nothing else.
+// PrivateKeyContext returns the context to which a private key in the state store is sealed: its
+// cluster and name.
 func PrivateKeyContext(cluster, name string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": cluster, "slipway.dev/key": name}
 }
 
-// MachineKeyContext is what a machine's secrets are sealed to: the cluster, so that an IAM policy can grant just these.
+// MachineKeyContext returns the context to which the keys in the machine store are sealed. It
+// contains only the cluster, so that an IAM policy can grant the decryption of these keys.
 func MachineKeyContext(cluster string) map[string]string {
 	return map[string]string{"slipway.dev/cluster": cluster}
 }
 
-// EnsureBundle makes what is missing of a cluster's PKI and returns the whole. The keys come first and the certificates
-// last: what a killed run left behind is taken up, and of two runs at once both get the same.
+// EnsureBundle creates the missing parts of a cluster's PKI in the state store s, and returns the
+// bundle. It writes the keys first and the certificates last. So it can continue after an
+// interrupted run, and concurrent calls return the same bundle.
 func EnsureBundle(
 	ctx context.Context,
 	s store.Store,
@@ -123,6 +127,7 @@ func EnsureBundle(
 	return b, err
 }
 
+// ensureKey returns a private key from the state store, and creates it if it does not exist.
 func ensureKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (Key, error) {
 	key, err := loadKey(ctx, s, sealer, cluster, name)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -165,7 +170,8 @@ func loadKey(ctx context.Context, s store.Store, sealer store.Sealer, cluster, n
 	)
 }
 
-// sealedKey says where a key lies and what it is sealed to.
+// sealedKey locates a sealed private key: its name, its object and the context to which it is
+// sealed.
 type sealedKey struct {
 	name, objectKey string
 	context         map[string]string
@@ -179,7 +185,7 @@ func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKe
 
 	text, err := sealer.Open(ctx, o.Body, k.context)
 	if err != nil {
-		return Key{}, fmt.Errorf("open %s: %w", k.objectKey, err)
+		return Key{}, fmt.Errorf("decrypt %s: %w", k.objectKey, err)
 	}
 
 	defer clear(text)
@@ -187,7 +193,8 @@ func openKey(ctx context.Context, s store.Store, sealer store.Sealer, k sealedKe
 	return ParseKey(k.name, text)
 }
 
-// LoadPublicBundle reads the public part; it needs no sealer.
+// LoadPublicBundle reads the public part of a bundle from the state store. The error wraps
+// store.ErrNotFound if the cluster has no bundle.
 func LoadPublicBundle(ctx context.Context, s store.Store, cluster string) (PublicBundle, error) {
 	o, err := s.Get(ctx, CertsObjectKey(cluster))
 	if err != nil {
@@ -202,7 +209,8 @@ func LoadPublicBundle(ctx context.Context, s store.Store, cluster string) (Publi
 	return p, nil
 }
 
-// LoadBundle opens the whole bundle from the operator's place.
+// LoadBundle reads and decrypts the bundle from the state store. The error wraps store.ErrNotFound
+// if the cluster has none.
 func LoadBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster string) (Bundle, error) {
 	public, err := LoadPublicBundle(ctx, s, cluster)
 	if err != nil {
@@ -216,8 +224,8 @@ func LoadBundle(ctx context.Context, s store.Store, sealer store.Sealer, cluster
 	)
 }
 
-// LoadMachineBundle opens the bundle from the machines' place, as a control-plane machine does. The certificates come from
-// its node document.
+// LoadMachineBundle reads and decrypts the bundle from the machine store s. Control-plane machines
+// call it with the certificates of their node document.
 func LoadMachineBundle(
 	ctx context.Context,
 	s store.Store,
@@ -239,6 +247,8 @@ func LoadMachineBundle(
 	})
 }
 
+// assembleBundle loads all keys concurrently and returns the bundle with the certificates of
+// public.
 func assembleBundle(cluster string, public PublicBundle, key func(name string) (Key, error)) (Bundle, error) {
 	names := KeyNames()
 	keys := make([]Key, len(names))
@@ -274,7 +284,8 @@ func assembleBundle(cluster string, public PublicBundle, key func(name string) (
 	return b, nil
 }
 
-// OpenCA opens one CA from the operator's place, for instance to issue an administrator's certificate.
+// OpenCA reads one CA from the state store and decrypts its key, for example to issue an
+// administrator certificate.
 func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, name string) (CA, error) {
 	public, err := LoadPublicBundle(ctx, s, cluster)
 	if err != nil {
@@ -289,9 +300,10 @@ func OpenCA(ctx context.Context, s store.Store, sealer store.Sealer, cluster, na
 	return ParseCA(name, []byte(public.CAs[name]), key)
 }
 
-// PublishMachineKeys copies the private keys to where control-plane machines read them, sealed to the cluster. What is there and
-// opens to the same is left alone, so that a second apply writes nothing; what opens to another key is refused, as it is
-// what a living cluster of the same name, from another state, boots with. It returns the keys it wrote.
+// PublishMachineKeys copies the private keys of the bundle to the machine store, sealed to the
+// cluster, and returns the object keys that it wrote. It skips keys that are already published, so
+// that a second apply writes nothing. It returns an error with a hint if the store contains another
+// key, since a running cluster of the same name from another state may boot with it.
 func PublishMachineKeys(
 	ctx context.Context,
 	b Bundle,
@@ -308,7 +320,7 @@ func PublishMachineKeys(
 		return nil, err
 	}
 
-	did := make([]bool, len(keys))
+	written := make([]bool, len(keys))
 	errs := make([]error, len(keys))
 	var wg sync.WaitGroup
 
@@ -316,12 +328,12 @@ func PublishMachineKeys(
 		wg.Go(func() {
 			text, err := key.PEM()
 			if err == nil {
-				there := slices.Contains(have, MachineKeyObjectKey(b.Cluster, key.name))
-				did[i], err = publishMachineKey(
+				exists := slices.Contains(have, MachineKeyObjectKey(b.Cluster, key.name))
+				written[i], err = publishMachineKey(
 					ctx,
 					machine,
 					sealer,
-					machineKey{b.Cluster, key.name, text, there},
+					machineKey{b.Cluster, key.name, text, exists},
 				)
 
 				clear(text)
@@ -335,7 +347,7 @@ func PublishMachineKeys(
 	var wrote []string
 
 	for i, key := range keys {
-		if did[i] {
+		if written[i] {
 			wrote = append(wrote, MachineKeyObjectKey(b.Cluster, key.name))
 		}
 	}
@@ -343,7 +355,8 @@ func PublishMachineKeys(
 	return wrote, errors.Join(errs...)
 }
 
-// ListUnpublishedKeys lists the machine-store keys that Publish would write because they are not there. It opens nothing.
+// ListUnpublishedKeys returns the object keys that PublishMachineKeys would create in the machine
+// store. It decrypts nothing.
 func ListUnpublishedKeys(ctx context.Context, machine store.Store, cluster string) ([]string, error) {
 	have, err := machine.List(ctx, MachineKeyObjectKey(cluster, ""))
 	if err != nil {
@@ -366,19 +379,22 @@ func ListUnpublishedKeys(ctx context.Context, machine store.Store, cluster strin
 	return out, nil
 }
 
+// machineKey is a private key to publish to the machine store.
 type machineKey struct {
 	cluster, name string
 	keyPEM        []byte
-	exists        bool // something is there already
+	exists        bool // the machine store already contains an object for it
 }
 
+// publishMachineKey seals and writes a key unless it is already published. It reports whether it
+// has written it.
 func publishMachineKey(
 	ctx context.Context,
 	machine store.Store,
 	sealer store.Sealer,
 	sec machineKey,
 ) (bool, error) {
-	at := MachineKeyObjectKey(sec.cluster, sec.name)
+	objectKey := MachineKeyObjectKey(sec.cluster, sec.name)
 	bound := MachineKeyContext(sec.cluster)
 	if sec.exists {
 		same, err := isMachineKeyPublished(ctx, machine, sealer, sec)
@@ -389,28 +405,29 @@ func publishMachineKey(
 
 	sealed, err := sealer.Seal(ctx, sec.keyPEM, bound)
 	if err != nil {
-		return false, fmt.Errorf("seal %s: %w", at, err)
+		return false, fmt.Errorf("seal %s: %w", objectKey, err)
 	}
 
 	if !sec.exists {
-		_, err = machine.Create(ctx, at, sealed) // that it came up meanwhile is for the next run to judge
+		_, err = machine.Create(ctx, objectKey, sealed) // on a conflict, the next run compares the keys
 	} else {
-		_, err = machine.Put(ctx, at, sealed)
+		_, err = machine.Put(ctx, objectKey, sealed)
 	}
 
 	return err == nil, err
 }
 
-// isMachineKeyPublished says whether what is there is the secret already. What cannot be opened any more may be replaced; what
-// opens to another one may not.
+// isMachineKeyPublished reports whether the machine store contains the key. It returns false for an
+// object that can no longer be decrypted, which may be replaced, and an error for an object with
+// another key.
 func isMachineKeyPublished(
 	ctx context.Context,
 	machine store.Store,
 	sealer store.Sealer,
 	sec machineKey,
 ) (bool, error) {
-	at := MachineKeyObjectKey(sec.cluster, sec.name)
-	o, err := machine.Get(ctx, at)
+	objectKey := MachineKeyObjectKey(sec.cluster, sec.name)
+	o, err := machine.Get(ctx, objectKey)
 	if err != nil {
 		return false, err
 	}
@@ -422,13 +439,14 @@ func isMachineKeyPublished(
 	switch {
 	case err == nil && !same:
 		return false, diag.WithHint(
-			fmt.Errorf("%s/%s holds the key of another cluster %s", machine.URL(), at, sec.cluster),
-			"use another store for machines (spec.configStore.base); if that cluster is gone, delete what lies below "+sec.cluster+"/machine/",
+			fmt.Errorf("%s/%s contains the key of another cluster %s", machine.URL(), objectKey, sec.cluster),
+			"use another store for machines (spec.configStore.base); if that cluster no longer exists, "+
+				"delete all objects below "+sec.cluster+"/machine/",
 		)
 
 	case err != nil && !errors.Is(err, store.ErrDecryption):
-		return false, fmt.Errorf("open %s: %w", at, err)
+		return false, fmt.Errorf("decrypt %s: %w", objectKey, err)
 	}
 
-	return err == nil && same, nil
+	return err == nil, nil
 }

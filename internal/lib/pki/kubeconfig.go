@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeconfigFile is the part of a client-go kubeconfig that machines and operators need. client-go itself is left out so
-// that the agent stays small.
+// kubeconfigFile contains the fields of a kubeconfig that machines and operators need. The package
+// does not import client-go, which would make the agent larger.
 type kubeconfigFile struct {
 	APIVersion     string         `json:"apiVersion"`
 	Kind           string         `json:"kind"`
@@ -44,37 +44,39 @@ type namedUser struct {
 	} `json:"user"`
 }
 
-// KubeconfigOptions is what a kubeconfig holds.
+// KubeconfigOptions describe a kubeconfig.
 type KubeconfigOptions struct {
-	// Name of the cluster entry, context and user.
+	// Name of the cluster entry, the context and the user.
 	Name string
 	// Server URL, such as https://127.0.0.1:6443.
 	Server string
-	// TLSServerName is the name the server must prove, if it is not the one in Server.
+	// TLSServerName is the name to verify in the certificate of the server, if it differs from the
+	// host of Server.
 	TLSServerName string
-	// CAPEM trusts the server; CertPEM and KeyPEM authenticate the client.
+	// CAPEM is the trust bundle for the server. CertPEM and KeyPEM authenticate the client.
 	CAPEM, CertPEM, KeyPEM []byte
 }
 
-// RenderKubeconfig renders a kubeconfig with one context. It holds a private key: write it with mode 0600.
-func RenderKubeconfig(a KubeconfigOptions) ([]byte, error) {
-	k := kubeconfigFile{APIVersion: "v1", Kind: "Config", CurrentContext: a.Name}
-	cluster := namedCluster{Name: a.Name}
-	cluster.Cluster.Server = a.Server
-	cluster.Cluster.CA = a.CAPEM
-	cluster.Cluster.TLS = a.TLSServerName
-	context := namedContext{Name: a.Name}
-	context.Context.Cluster = a.Name
-	context.Context.User = a.Name
-	user := namedUser{Name: a.Name}
-	user.User.Cert = a.CertPEM
-	user.User.Key = a.KeyPEM
+// RenderKubeconfig returns a kubeconfig with one context. It contains a private key: write it with
+// mode 0600.
+func RenderKubeconfig(o KubeconfigOptions) ([]byte, error) {
+	k := kubeconfigFile{APIVersion: "v1", Kind: "Config", CurrentContext: o.Name}
+	cluster := namedCluster{Name: o.Name}
+	cluster.Cluster.Server = o.Server
+	cluster.Cluster.CA = o.CAPEM
+	cluster.Cluster.TLS = o.TLSServerName
+	context := namedContext{Name: o.Name}
+	context.Context.Cluster = o.Name
+	context.Context.User = o.Name
+	user := namedUser{Name: o.Name}
+	user.User.Cert = o.CertPEM
+	user.User.Key = o.KeyPEM
 	k.Clusters = []namedCluster{cluster}
 	k.Contexts = []namedContext{context}
 	k.Users = []namedUser{user}
 	out, err := yaml.Marshal(k)
 	if err != nil {
-		return nil, fmt.Errorf("render kubeconfig %s: %w", a.Name, err)
+		return nil, fmt.Errorf("render kubeconfig %s: %w", o.Name, err)
 	}
 
 	return out, nil

@@ -19,36 +19,39 @@ import (
 	"time"
 )
 
-// MaxLeafLifetime is the longest that Issue gives: leaves are issued on the machine and renewed, so none need last.
+// MaxLeafLifetime is the longest lifetime that IssueLeaf accepts. Machines renew their
+// certificates, so short lifetimes are enough.
 const MaxLeafLifetime = 365 * 24 * time.Hour
 
-// minRSABits of a key that Issue certifies.
+// minRSABits is the smallest RSA key that IssueLeaf certifies.
 const minRSABits = 2048
 
-// Usage is what a leaf certificate is for.
+// Usage is a purpose of a leaf certificate.
 type Usage string
 
-// The usages.
+// The usages of leaf certificates: TLS client and TLS server authentication.
 const (
 	ClientUsage Usage = "client"
 	ServerUsage Usage = "server"
 )
 
-// Leaf says what to put into a leaf certificate.
+// Leaf describes a leaf certificate.
 type Leaf struct {
-	// CN and Orgs are the subject: for Kubernetes the user and its groups.
+	// CN and Orgs are the subject. Kubernetes uses them as the user and its groups. CN has 1 to 64
+	// characters.
 	CN   string
 	Orgs []string
-	// DNS and IPs are the subject alternative names. A Server leaf needs at least one.
+	// DNS and IPs are the subject alternative names. A server certificate needs at least one.
 	DNS []string
 	IPs []netip.Addr
-	// Usages: Client, Server or both.
+	// Usages are ClientUsage, ServerUsage or both.
 	Usages []Usage
-	// TTL from now; the CA's own end cuts it short.
+	// TTL is the lifetime from now, at most MaxLeafLifetime. The certificate never outlives the CA.
 	TTL time.Duration
 }
 
-// IssueLeaf signs a leaf certificate for pub with ca's first certificate. It returns the certificate as PEM.
+// IssueLeaf signs a leaf certificate for the public key pub with the key of ca, and returns it as
+// PEM.
 func IssueLeaf(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) ([]byte, error) {
 	template, err := newLeafTemplate(ca, leaf, pub, now)
 	if err != nil {
@@ -70,7 +73,7 @@ func IssueLeaf(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) ([]byte, e
 
 func newLeafTemplate(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) (*x509.Certificate, error) {
 	if ca.key.private == nil || len(ca.Certs) == 0 {
-		return nil, errors.New("the CA's key is not loaded")
+		return nil, errors.New("the private key of the CA is not loaded")
 	}
 
 	if err := errors.Join(leaf.validate(), checkPublicKey(pub)); err != nil {
@@ -86,7 +89,7 @@ func newLeafTemplate(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) (*x5
 		case ServerUsage:
 			usages = append(usages, x509.ExtKeyUsageServerAuth)
 		default:
-			return nil, fmt.Errorf("usage %q is neither client nor server", u)
+			return nil, fmt.Errorf("invalid usage %q: want client or server", u)
 		}
 	}
 
@@ -96,7 +99,7 @@ func newLeafTemplate(ca CA, leaf Leaf, pub crypto.PublicKey, now time.Time) (*x5
 	}
 
 	if !end.After(now) {
-		return nil, fmt.Errorf("the CA ended on %s", ca.Certs[0].NotAfter.UTC().Format(time.DateOnly))
+		return nil, fmt.Errorf("the CA expired on %s", ca.Certs[0].NotAfter.UTC().Format(time.DateOnly))
 	}
 
 	serial, err := newSerial()
@@ -130,23 +133,23 @@ func (l Leaf) validate() error {
 	case l.CN == "" || len(l.CN) > 64: // RFC 5280's ub-common-name
 		return errors.New("the common name must have 1 to 64 characters")
 	case l.TTL <= 0 || l.TTL > MaxLeafLifetime:
-		return fmt.Errorf("a lifetime of %s is not between 0 and %s", l.TTL, MaxLeafLifetime)
+		return fmt.Errorf("invalid lifetime %s: want more than 0 and at most %s", l.TTL, MaxLeafLifetime)
 	case len(l.Usages) == 0:
-		return errors.New("it has no usage")
+		return errors.New("the certificate has no usage")
 	case slices.Contains(l.Usages, ServerUsage) && len(l.DNS)+len(l.IPs) == 0:
-		return errors.New("a server certificate needs a name or an address")
+		return errors.New("a server certificate needs a DNS name or an IP address")
 	}
 
 	for _, ip := range l.IPs {
 		if !ip.IsValid() {
-			return errors.New("an address is not set")
+			return errors.New("an IP address is not set")
 		}
 	}
 
 	return nil
 }
 
-// checkPublicKey refuses keys that are too weak to certify.
+// checkPublicKey returns an error for a key that is too weak to certify, or of an unsupported type.
 func checkPublicKey(pub crypto.PublicKey) error {
 	switch k := pub.(type) {
 	case *ecdsa.PublicKey:
@@ -156,12 +159,12 @@ func checkPublicKey(pub crypto.PublicKey) error {
 
 	case *rsa.PublicKey:
 		if k.N.BitLen() < minRSABits {
-			return fmt.Errorf("the public RSA key has fewer than %d bits", minRSABits)
+			return fmt.Errorf("the RSA key has fewer than %d bits", minRSABits)
 		}
 
 	case ed25519.PublicKey:
 	default:
-		return fmt.Errorf("public keys of type %T are not certified", pub)
+		return fmt.Errorf("public keys of type %T are not supported", pub)
 	}
 
 	return nil

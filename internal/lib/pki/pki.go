@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes a cluster's certificate authorities and keys, keeps them sealed in a store, and issues leaf
-// certificates and kubeconfigs. It knows no cloud: everything here works before there is one.
+// Package pki creates a cluster's certificate authorities and keys, stores them sealed, and issues
+// leaf certificates and kubeconfigs.
+//
+// A Bundle contains all CAs and keys of a cluster. EnsureBundle creates it in the state store, and
+// PublishMachineKeys copies the private keys to the machine store, from which control-plane
+// machines load them. Private keys are sealed in both. The CA certificates are public.
+//
+// The package does not depend on a cloud: everything here works before any cloud resource exists.
 package pki
 
 import (
@@ -19,7 +25,8 @@ import (
 	"time"
 )
 
-// The certificate authorities. They are separate so that a key of one trusts nothing of another (S4.2).
+// The names of the certificate authorities. They are separate, so that a certificate of one CA is
+// not trusted where another CA is required.
 const (
 	EtcdPeerCA   = "etcd-peer-ca"
 	EtcdClientCA = "etcd-client-ca"
@@ -27,20 +34,23 @@ const (
 	FrontProxyCA = "front-proxy-ca"
 )
 
-// ServiceAccountKey is the name of the key pair that signs service-account tokens.
+// ServiceAccountKey is the name of the key pair that signs ServiceAccount tokens.
 const ServiceAccountKey = "service-account"
 
-// EncryptionKey is the name of the key that the key for Secrets in etcd is derived from. It signs nothing.
+// EncryptionKey is the name of the key from which the encryption key of Secrets in etcd is derived.
+// It signs nothing.
 const EncryptionKey = "encryption-key"
 
-// AdminGroup is the organization of an administrator's certificate. An add-on binds it to cluster-admin. It is not
-// system:masters, whose rights no RBAC rule can take back (CIS 5.1.1, 5.1.7).
+// AdminGroup is the organization in administrator certificates. An add-on binds it to
+// cluster-admin. system:masters is not used, because RBAC cannot revoke its permissions (CIS
+// Kubernetes Benchmark 5.1.1, 5.1.7).
 const AdminGroup = "slipway:cluster-admins"
 
-// CALifetime is how long a new CA lasts: ten years, as kubeadm's and kops's do.
+// CALifetime is the lifetime of a new CA: ten years, as in kubeadm and kops.
 const CALifetime = 10 * 365 * 24 * time.Hour
 
-// clockSkewAllowance lets a certificate be used on a machine whose clock is a little behind the issuer's.
+// clockSkewAllowance is the time by which NotBefore precedes the issue of a certificate, so that
+// machines with a slow clock accept it.
 const clockSkewAllowance = 5 * time.Minute
 
 const (
@@ -49,29 +59,30 @@ const (
 	pemPublicKey   = "PUBLIC KEY"
 )
 
-// CANames lists the certificate authorities.
+// CANames returns the names of the certificate authorities, sorted.
 func CANames() []string { return []string{EtcdClientCA, EtcdPeerCA, FrontProxyCA, KubernetesCA} }
 
-// KeyNames lists all private keys: those of the CAs, the service-account key and the encryption key.
+// KeyNames returns the names of all private keys: those of the CAs, the ServiceAccount key and the
+// encryption key.
 func KeyNames() []string { return append(CANames(), ServiceAccountKey, EncryptionKey) }
 
-// Key is a private key. It prints and marshals as its name only.
+// Key is a private key. Only its name is printed and marshaled.
 type Key struct {
 	name    string
 	private *ecdsa.PrivateKey
 }
 
-// NewKey makes an ECDSA P-256 key.
+// NewKey generates an ECDSA P-256 key.
 func NewKey(name string) (Key, error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Key{}, fmt.Errorf("make key %s: %w", name, err)
+		return Key{}, fmt.Errorf("generate key %s: %w", name, err)
 	}
 
 	return Key{name: name, private: k}, nil
 }
 
-// ParseKey reads what PEM returned. Its errors hold no part of the key.
+// ParseKey parses the result of Key.PEM. Its errors contain no part of the key.
 func ParseKey(name string, text []byte) (Key, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemPrivateKey {
@@ -91,22 +102,23 @@ func ParseKey(name string, text []byte) (Key, error) {
 	return Key{name: name, private: k}, nil
 }
 
-// Name of the key.
+// Name returns the name of the key.
 func (k Key) Name() string { return k.name }
 
-// String is the name, never the key; GoString and MarshalText too.
+// String returns the name of the key, never the key itself.
 func (k Key) String() string { return "key " + k.name }
 
-// GoString hides the key from %#v.
+// GoString returns the name of the key, so that %#v does not print the key.
 func (k Key) GoString() string { return k.String() }
 
-// MarshalText hides the key from encoders.
+// MarshalText returns the name of the key, so that encoders do not write the key.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// Public half of the key.
+// Public returns the public key.
 func (k Key) Public() *ecdsa.PublicKey { return &k.private.PublicKey }
 
-// PEM of the private key, PKCS #8. It is a secret: write it to memory-backed files and sealed objects only.
+// PEM returns the private key as PEM, in PKCS #8. It is a secret: write it to files in memory and
+// sealed objects only.
 func (k Key) PEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.private)
 	if err != nil {
@@ -116,7 +128,8 @@ func (k Key) PEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
 }
 
-// Derive makes a symmetric key of size bytes from the private key, different for each purpose (HKDF, RFC 5869).
+// Derive makes a symmetric key of size bytes from the private key, different for each purpose
+// (HKDF, RFC 5869).
 func (k Key) Derive(purpose string, size int) ([]byte, error) {
 	if k.private == nil {
 		return nil, fmt.Errorf("derive from key %s: it is not loaded", k.name)
@@ -153,21 +166,22 @@ func PublicPEM(pub *ecdsa.PublicKey) ([]byte, error) {
 type CA struct {
 	// Name such as kubernetes-ca.
 	Name string
-	// Certs is the trust bundle. The first one signs; others are old or coming ones that are trusted too.
+	// Certs is the trust bundle. The first certificate belongs to the signing key. The others are
+	// previous or future certificates, which are trusted too.
 	Certs []*x509.Certificate
 	key   Key
 }
 
-// NewCA makes a self-signed CA over key, valid from now.
+// NewCA returns a CA with a self-signed certificate for key, valid from now for CALifetime.
 func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 	id, err := computeKeyID(key.Public())
 	if err != nil {
-		return CA{}, fmt.Errorf("make %s: %w", name, err)
+		return CA{}, fmt.Errorf("create CA %s: %w", name, err)
 	}
 
 	serial, err := newSerial()
 	if err != nil {
-		return CA{}, fmt.Errorf("make %s: %w", name, err)
+		return CA{}, fmt.Errorf("create CA %s: %w", name, err)
 	}
 
 	template := &x509.Certificate{
@@ -184,35 +198,36 @@ func NewCA(name, cluster string, key Key, now time.Time) (CA, error) {
 
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key.private)
 	if err != nil {
-		return CA{}, fmt.Errorf("make %s: %w", name, err)
+		return CA{}, fmt.Errorf("create CA %s: %w", name, err)
 	}
 
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return CA{}, fmt.Errorf("make %s: %w", name, err)
+		return CA{}, fmt.Errorf("create CA %s: %w", name, err)
 	}
 
 	return CA{Name: name, Certs: []*x509.Certificate{cert}, key: key}, nil
 }
 
-// ParseCA puts a trust bundle and the key of its first certificate together.
+// ParseCA returns the CA with a trust bundle and the private key of its first certificate.
 func ParseCA(name string, certsPEM []byte, key Key) (CA, error) {
 	certs, err := ParseCerts(certsPEM)
 	if err != nil {
-		return CA{}, fmt.Errorf("load %s: %w", name, err)
+		return CA{}, fmt.Errorf("load CA %s: %w", name, err)
 	}
 
 	if !key.Public().Equal(certs[0].PublicKey) {
-		return CA{}, fmt.Errorf("load %s: its key is not that of its first certificate", name)
+		return CA{}, fmt.Errorf("load CA %s: the key does not match the first certificate", name)
 	}
 
 	return CA{Name: name, Certs: certs, key: key}, nil
 }
 
-// Key of the first certificate; the zero Key in a CA that was loaded without.
+// Key returns the private key of the first certificate, or the zero Key if the CA was loaded
+// without it.
 func (c CA) Key() Key { return c.key }
 
-// CertsPEM is the trust bundle.
+// CertsPEM returns the trust bundle as PEM.
 func (c CA) CertsPEM() []byte {
 	var out []byte
 	for _, cert := range c.Certs {
@@ -222,15 +237,15 @@ func (c CA) CertsPEM() []byte {
 	return out
 }
 
-// String is the name.
+// String returns the name of the CA.
 func (c CA) String() string { return "CA " + c.Name }
 
-// CertPEM encodes one certificate.
+// CertPEM returns a certificate as PEM.
 func CertPEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: cert.Raw})
 }
 
-// ParseCerts reads one or more PEM certificates.
+// ParseCerts parses one or more PEM certificates.
 func ParseCerts(text []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for {
@@ -241,7 +256,7 @@ func ParseCerts(text []byte) ([]*x509.Certificate, error) {
 		}
 
 		if block.Type != pemCertificate {
-			return nil, fmt.Errorf("a PEM block is a %s, not a %s", block.Type, pemCertificate)
+			return nil, fmt.Errorf("unexpected PEM block %s, want %s", block.Type, pemCertificate)
 		}
 
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -259,7 +274,8 @@ func ParseCerts(text []byte) ([]*x509.Certificate, error) {
 	return out, nil
 }
 
-// newSerial returns 127 random bits, more than the 64 that CA/Browser rules ask for; never zero.
+// newSerial returns a serial number of 127 random bits, which is never zero. The CA/Browser Forum
+// requires 64 bits.
 func newSerial() (*big.Int, error) {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -269,7 +285,8 @@ func newSerial() (*big.Int, error) {
 	return n.Add(n, big.NewInt(1)), nil
 }
 
-// computeKeyID is RFC 7093 method 1: the leftmost 160 bits of SHA-256 over the public key.
+// computeKeyID returns the key identifier of RFC 7093, method 1: the leftmost 160 bits of the
+// SHA-256 of the public key.
 func computeKeyID(pub *ecdsa.PublicKey) ([]byte, error) {
 	point, err := pub.Bytes()
 	if err != nil {

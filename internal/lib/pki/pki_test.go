@@ -160,7 +160,8 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
-// TestMutualTLS is what the certificates are for: a real handshake, which another CA's leaf must fail.
+// TestMutualTLS is what the certificates are for: a real handshake, which another CA's leaf must
+// fail.
 func TestMutualTLS(t *testing.T) {
 	ca, other := newCA(t, pki.EtcdPeerCA), newCA(t, pki.EtcdClientCA)
 	server, _ := issue(t, ca, pki.Leaf{CN: "s", DNS: []string{"etcd-a.demo.internal"}, Usages: []pki.Usage{pki.ServerUsage}, TTL: time.Hour})
