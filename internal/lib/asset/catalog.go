@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package asset holds the catalogue of what machines download: files and container images, each with version, upstream address and hash.
-// It does not know how to fetch, build or install any of them.
+// Package asset defines the catalogue of the files and container images that machines download,
+// each with its version, upstream address and hash. A catalogue for Kubernetes' upstream locations
+// is built into the program.
+//
+// The package does not fetch, build or install anything.
 package asset
 
 import (
@@ -15,34 +18,44 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What a catalogue document says it is.
+// The apiVersion and kind of a catalogue document.
 const (
 	APIVersion  = "slipway.dev/v1alpha1"
 	CatalogKind = "AssetCatalog"
 )
 
-// ErrNotFound says that a catalogue lacks what was asked for.
+// ErrNotFound means that a catalogue does not contain a file or image.
 var ErrNotFound = errors.New("not in the asset catalogue")
 
-// FileFormat says what a downloaded file is.
+// FileFormat is the format of a downloaded file.
 type FileFormat string
 
-// The forms of a file.
+// The formats of files.
 const (
-	FormatBinary  FileFormat = "binary"  // the file itself is the program
-	FormatArchive FileFormat = "archive" // a gzipped tar, unpacked as upstream lays it out
+	FormatBinary  FileFormat = "binary"  // a program
+	FormatArchive FileFormat = "archive" // a gzipped tar with the layout of upstream
 )
 
-// Catalog lists the files and images of a cluster. Of several versions of one name, the first listed is the default.
+// Catalog lists the files and images of a cluster. If it lists several versions of a name, the
+// first one is the default.
 type Catalog struct {
+	// APIVersion is the constant APIVersion.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// FileRepository, if set, is the base URL every file is fetched from: https://dl.k8s.io/x becomes <fileRepository>/dl.k8s.io/x.
+	// Kind is the constant CatalogKind.
+	Kind string `json:"kind"`
+
+	// FileRepository is the base URL of a mirror for all files: https://dl.k8s.io/x becomes
+	// <fileRepository>/dl.k8s.io/x. If unset, machines use the upstream URLs.
 	FileRepository string `json:"fileRepository,omitempty"`
-	// ContainerRegistry, if set, is the registry every image is pulled from: registry.k8s.io/x:v1 becomes <containerRegistry>/registry.k8s.io/x:v1.
-	ContainerRegistry string  `json:"containerRegistry,omitempty"`
-	Files             []File  `json:"files"`
-	Images            []Image `json:"images"`
+
+	// ContainerRegistry is a mirror for all images: registry.k8s.io/x:v1 becomes
+	// <containerRegistry>/registry.k8s.io/x:v1. If unset, machines use the upstream registries.
+	ContainerRegistry string `json:"containerRegistry,omitempty"`
+
+	// Files are unique by name, version and architecture.
+	Files []File `json:"files"`
+	// Images are unique by name and version.
+	Images []Image `json:"images"`
 }
 
 // File is one downloadable file for one architecture.
@@ -50,44 +63,49 @@ type File struct {
 	Name    string     `json:"name"`    // such as kubelet
 	Version string     `json:"version"` // without a leading v
 	Arch    string     `json:"arch"`    // amd64 or arm64
-	URL     string     `json:"url"`     // upstream's address; Catalog.File returns it rewritten
-	SHA256  string     `json:"sha256"`  // 64 lower-case hex digits
-	Format  FileFormat `json:"form"`
+	URL     string     `json:"url"`     // the upstream URL; Catalog.File rewrites it for a mirror
+	SHA256  string     `json:"sha256"`  // 64 lowercase hex digits
+	Format  FileFormat `json:"form"`    // binary or archive
 }
 
-// Image is one container image for every architecture it has a digest for, or for all if it has none.
+// Image is one container image. It supports the architectures for which it has a digest, or all if
+// it has no digests.
 type Image struct {
-	Name    string            `json:"name"`              // such as kube-apiserver
-	Version string            `json:"version"`           // without a leading v
-	Ref     string            `json:"ref"`               // upstream's reference, host/path:tag
-	Digests map[string]string `json:"digests,omitempty"` // architecture → sha256:<hex> of its manifest; empty where upstream publishes none
+	Name    string `json:"name"`    // such as kube-apiserver
+	Version string `json:"version"` // without a leading v
+	Ref     string `json:"ref"`     // the upstream reference, host/path:tag
+
+	// Digests are the digests of the manifests, sha256:<hex>, by architecture. It is empty if
+	// upstream publishes none.
+	Digests map[string]string `json:"digests,omitempty"`
 }
 
 //go:embed upstream.yaml
 var upstream []byte
 
-// LoadEmbedded returns the upstream catalogue that is built into the program.
+// LoadEmbedded returns the catalogue of the upstream locations, which is built into the program.
 func LoadEmbedded() (Catalog, error) {
 	c, err := ParseCatalog(upstream)
 	if err != nil {
-		return Catalog{}, fmt.Errorf("reading the embedded asset catalogue: %w", err)
+		return Catalog{}, fmt.Errorf("read the embedded asset catalogue: %w", err)
 	}
 
 	return c, nil
 }
 
-// YAML renders c as a document that Parse reads back.
+// YAML returns the catalogue as a document for ParseCatalog.
 func (c Catalog) YAML() ([]byte, error) {
 	raw, err := yaml.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("printing the asset catalogue: %w", err)
+		return nil, fmt.Errorf("encode the asset catalogue: %w", err)
 	}
 
 	return raw, nil
 }
 
-// File finds a file, its URL rewritten to FileRepository. An empty version means the default one.
-// The error is ErrNotFound, with what there is instead.
+// File returns a file, with its URL rewritten for FileRepository. An empty version selects the
+// default. The error wraps ErrNotFound, and lists the versions and architectures that the catalogue
+// contains.
 func (c Catalog) File(name, version, arch string) (File, error) {
 	version = strings.TrimPrefix(version, "v")
 	for _, f := range c.Files {
@@ -106,7 +124,7 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 	}
 
 	return File{}, fmt.Errorf(
-		"file %s %s for %s: %w, which has %s",
+		"file %s %s for %s: %w, which contains %s",
 		name,
 		cmp.Or(version, "of any version"),
 		arch,
@@ -115,13 +133,14 @@ func (c Catalog) File(name, version, arch string) (File, error) {
 	)
 }
 
-// Image finds the reference of the default version of an image, rewritten to ContainerRegistry,
-// with @digest if the catalogue has one for arch. The error is ErrNotFound.
+// Image returns the reference of the default version of an image, rewritten for ContainerRegistry.
+// It ends with the digest if the catalogue has one for the architecture. The error wraps
+// ErrNotFound.
 func (c Catalog) Image(name, arch string) (string, error) {
 	return c.ImageVersion(name, "", arch)
 }
 
-// ImageVersion is Image for one version; empty means the default one.
+// ImageVersion is Image for the given version. An empty version selects the default.
 func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 	version = strings.TrimPrefix(version, "v")
 	var has []string
@@ -146,7 +165,7 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 	}
 
 	return "", fmt.Errorf(
-		"image %s %s for %s: %w, which has %s",
+		"image %s %s for %s: %w, which contains %s",
 		name,
 		cmp.Or(version, "of any version"),
 		arch,
@@ -155,7 +174,7 @@ func (c Catalog) ImageVersion(name, version, arch string) (string, error) {
 	)
 }
 
-// Versions lists the versions of a file or image, the default first.
+// Versions returns the versions of a file or image, the default first.
 func (c Catalog) Versions(name string) []string {
 	var versions []string
 	add := func(n, v string) {

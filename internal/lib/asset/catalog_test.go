@@ -132,8 +132,8 @@ func TestParseRefusesAnEntryTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = asset.ParseCatalog(raw); err == nil || strings.Count(err.Error(), "second time") != 2 {
-		t.Errorf("error %v, want two entries listed a second time", err)
+	if _, err = asset.ParseCatalog(raw); err == nil || strings.Count(err.Error(), "duplicates entry") != 2 {
+		t.Errorf("error %v, want two duplicate entries", err)
 	}
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 )
 
-// ParseCatalog reads a catalogue strictly. What is wrong comes back as diag.Findings, all of it at once.
+// ParseCatalog parses and validates a catalogue strictly. The error is diag.Findings with all
+// findings.
 func ParseCatalog(raw []byte) (Catalog, error) {
 	var (
 		c  Catalog
@@ -26,13 +27,13 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
-		fs.Errorf("catalog", "", "mend the YAML; a key may stand only once", "does not parse: %v", err)
+		fs.Errorf("catalog", "", "fix the YAML; each key is allowed only once", "cannot be parsed: %v", err)
 		return Catalog{}, fs.Err()
 	}
 
 	var tree any
 	if err := json.Unmarshal(asJSON, &tree); err != nil {
-		fs.Errorf("catalog", "", "mend the YAML", "does not parse: %v", err)
+		fs.Errorf("catalog", "", "fix the YAML", "cannot be parsed: %v", err)
 		return Catalog{}, fs.Err()
 	}
 
@@ -42,7 +43,7 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 	}
 
 	if err := json.Unmarshal(asJSON, &c); err != nil {
-		fs.Errorf("catalog", "", "mend the YAML", "does not decode: %v", err)
+		fs.Errorf("catalog", "", "fix the YAML", "cannot be decoded: %v", err)
 		return Catalog{}, fs.Err()
 	}
 
@@ -54,14 +55,16 @@ func ParseCatalog(raw []byte) (Catalog, error) {
 	return c, nil
 }
 
-// documentShape says what a part of a document may look like; exactly one field is set, and the empty shape is a string.
+// documentShape is the allowed structure of a part of a document. At most one field is set; the
+// zero shape is a string.
 type documentShape struct {
 	fields map[string]documentShape // an object with these keys
 	items  *documentShape           // a list of these
-	values bool                     // an object with free keys and strings as values
+	values bool                     // an object with any keys and strings as values
 }
 
-// catalogShape mirrors the JSON tags of Catalog, so that every unknown field is named with its path, not only the first.
+// catalogShape returns the structure of a Catalog. With it, all unknown fields are reported with
+// their paths, not only the first one.
 func catalogShape() documentShape {
 	s := documentShape{}
 	file := documentShape{
@@ -92,7 +95,7 @@ func checkShape(fs *diag.Findings, path string, node any, want documentShape) {
 	case want.items != nil:
 		list, ok := node.([]any)
 		if !ok && node != nil {
-			fs.Errorf(path, "", "write - items", "must be a list")
+			fs.Errorf(path, "", "write one item per line, each with a dash", "must be a list")
 		}
 
 		for i, item := range list {
@@ -109,7 +112,7 @@ func checkShape(fs *diag.Findings, path string, node any, want documentShape) {
 func checkObject(fs *diag.Findings, path string, node any, want documentShape) {
 	object, ok := node.(map[string]any)
 	if !ok {
-		fs.Errorf(cmp.Or(path, "catalog"), "", "write key: value lines", "must be an object")
+		fs.Errorf(cmp.Or(path, "catalog"), "", "write one key: value per line", "must be an object")
 		return
 	}
 
@@ -119,8 +122,8 @@ func checkObject(fs *diag.Findings, path string, node any, want documentShape) {
 			fs.Errorf(
 				joinPath(path, key),
 				"",
-				"fields are "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "),
-				"unknown field",
+				"use one of "+strings.Join(slices.Sorted(maps.Keys(want.fields)), ", "),
+				"is not a known field",
 			)
 
 			continue
@@ -140,11 +143,11 @@ func joinPath(path, key string) string {
 
 func (c Catalog) validate(fs *catalogChecker) {
 	if c.APIVersion != APIVersion {
-		fs.Errorf("apiVersion", c.APIVersion, "write "+APIVersion, "unknown version")
+		fs.Errorf("apiVersion", c.APIVersion, "use "+APIVersion, "is not supported")
 	}
 
 	if c.Kind != CatalogKind {
-		fs.Errorf("kind", c.Kind, "write "+CatalogKind, "unknown kind")
+		fs.Errorf("kind", c.Kind, "use "+CatalogKind, "is not a known kind")
 	}
 
 	if u, err := url.Parse(c.FileRepository); c.FileRepository != "" &&
@@ -152,7 +155,7 @@ func (c Catalog) validate(fs *catalogChecker) {
 		fs.Errorf(
 			"fileRepository",
 			c.FileRepository,
-			"such as https://mirror.example/files",
+			"use the form https://mirror.example/files",
 			"must be an http or https URL",
 		)
 	}
@@ -162,7 +165,7 @@ func (c Catalog) validate(fs *catalogChecker) {
 		fs.Errorf(
 			"containerRegistry",
 			c.ContainerRegistry,
-			"such as registry.example:5000, without https://",
+			"use the form registry.example:5000, without https://",
 			"must be a host, port and path",
 		)
 	}
@@ -184,10 +187,11 @@ func (c Catalog) validate(fs *catalogChecker) {
 	}
 }
 
-// checkUnique reports the second of two entries that mean the same thing: which of two hashes holds must not depend on order.
+// checkUnique reports an entry with the key of an earlier one. Otherwise the order would decide
+// which hash applies.
 func checkUnique(fs *catalogChecker, seen map[string]int, path, key string) {
 	if first, twice := seen[key]; twice {
-		fs.Errorf(path, key, "remove one of the two", "is listed a second time, first as entry %d", first)
+		fs.Errorf(path, key, "remove one of the two", "duplicates entry %d", first)
 		return
 	}
 
@@ -200,8 +204,8 @@ func (f File) validateFile(fs *catalogChecker, path string) {
 		fs.Errorf(
 			path+".arch",
 			f.Arch,
-			"one of "+strings.Join(knownArchitectures(), ", "),
-			"unknown architecture",
+			"use one of "+strings.Join(knownArchitectures(), ", "),
+			"is not a known architecture",
 		)
 	}
 
@@ -209,17 +213,17 @@ func (f File) validateFile(fs *catalogChecker, path string) {
 		fs.Errorf(
 			path+".url",
 			f.URL,
-			"upstream's address; a mirror goes into fileRepository",
+			"use the upstream URL; set a mirror in fileRepository",
 			"must be an https URL",
 		)
 	}
 
 	if !fs.matchesPattern(`^[0-9a-f]{64}$`, f.SHA256) {
-		fs.Errorf(path+".sha256", f.SHA256, "what sha256sum prints", "must be 64 lower-case hex digits")
+		fs.Errorf(path+".sha256", f.SHA256, "use the output of sha256sum", "must be 64 lowercase hex digits")
 	}
 
 	if f.Format != FormatBinary && f.Format != FormatArchive {
-		fs.Errorf(path+".form", string(f.Format), "binary or archive", "unknown form")
+		fs.Errorf(path+".form", string(f.Format), "use binary or archive", "is not a known format")
 	}
 }
 
@@ -232,7 +236,7 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 		fs.Errorf(
 			path+".ref",
 			i.Ref,
-			"such as registry.k8s.io/pause:3.10.1; a digest goes into digests",
+			"use the form registry.k8s.io/pause:3.10.1; set the digest in digests",
 			"must be host/path:tag",
 		)
 	}
@@ -242,8 +246,8 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 			fs.Errorf(
 				path+".digests",
 				arch,
-				"one of "+strings.Join(knownArchitectures(), ", "),
-				"unknown architecture",
+				"use one of "+strings.Join(knownArchitectures(), ", "),
+				"is not a known architecture",
 			)
 		}
 
@@ -251,8 +255,8 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 			fs.Errorf(
 				path+".digests."+arch,
 				i.Digests[arch],
-				"the digest of the manifest",
-				"must be sha256: and 64 lower-case hex digits",
+				"use the digest of the manifest",
+				"must be sha256: and 64 lowercase hex digits",
 			)
 		}
 	}
@@ -260,17 +264,18 @@ func (i Image) validateImage(fs *catalogChecker, path string) {
 
 func checkNameVersion(fs *catalogChecker, path, name, version string) {
 	if !fs.matchesPattern(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`, name) {
-		fs.Errorf(path+".name", name, "such as kubelet", "must be lower-case letters, digits and dashes")
+		fs.Errorf(path+".name", name, "use the form kubelet", "must be lowercase letters, digits and dashes")
 	}
 
 	if !fs.matchesPattern(`^[0-9A-Za-z][0-9A-Za-z.+-]*$`, version) || strings.HasPrefix(version, "v") {
-		fs.Errorf(path+".version", version, "such as 1.36.3, without a leading v", "must be a version")
+		fs.Errorf(path+".version", version, "use the form 1.36.3, without a leading v", "is not a valid version")
 	}
 }
 
 func knownArchitectures() []string { return []string{"amd64", "arm64"} }
 
-// catalogChecker collects what is wrong. It compiles each pattern once: a catalogue has a hundred entries.
+// catalogChecker collects findings. It compiles each pattern only once, since a catalogue has about
+// a hundred entries.
 type catalogChecker struct {
 	*diag.Findings
 	compiled map[string]*regexp.Regexp

@@ -22,19 +22,20 @@ import (
 // archiveEntry is one file, link or folder of an archive.
 type archiveEntry struct {
 	name       string // in the archive
-	source     string // the file its bytes are in; empty means data
+	source     string // the path of the file with the content; if empty, data is the content
 	data       []byte
-	linkTarget string // what a symbolic link says
+	linkTarget string // the target of a symbolic link
 	dir        bool
 	mode       int64
 }
 
-// writeTar writes entries sorted, with their parent folders, owned by root and without times: the same content always gives the same bytes.
+// writeTar writes a tar of entries and their parent folders: sorted, owned by root and without
+// times, so that the same content always gives the same bytes.
 func writeTar(w io.Writer, entries []archiveEntry) error {
 	t := tar.NewWriter(w)
 	for _, e := range addParentDirs(entries) {
 		if err := writeEntry(t, e); err != nil {
-			return fmt.Errorf("packing %s: %w", e.name, err)
+			return fmt.Errorf("pack %s: %w", e.name, err)
 		}
 	}
 
@@ -73,7 +74,8 @@ func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
 
 	switch {
 	case e.dir:
-		h.Typeflag, h.Name = tar.TypeDir, strings.TrimSuffix(e.name, "/")+"/"
+		h.Typeflag = tar.TypeDir
+		h.Name = strings.TrimSuffix(e.name, "/") + "/"
 		return t.WriteHeader(h)
 	case e.linkTarget != "":
 		h.Typeflag = tar.TypeSymlink
@@ -81,7 +83,8 @@ func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
 		return t.WriteHeader(h)
 
 	case e.source == "":
-		h.Typeflag, h.Size = tar.TypeReg, int64(len(e.data))
+		h.Typeflag = tar.TypeReg
+		h.Size = int64(len(e.data))
 		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
@@ -102,7 +105,8 @@ func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
 		return err
 	}
 
-	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	h.Typeflag = tar.TypeReg
+	h.Size = info.Size()
 	if err := t.WriteHeader(h); err != nil {
 		return err
 	}
@@ -112,7 +116,8 @@ func writeEntry(t *tar.Writer, e archiveEntry) (err error) {
 	return err
 }
 
-// buildTarball returns the tar of entries. Layers are not compressed: they only ever travel within one machine, where CPU is what is scarce.
+// buildTarball returns a tar of entries. Image layers are not compressed: the local region serves
+// them on one machine, where compression costs more time than it saves.
 func buildTarball(entries []archiveEntry) ([]byte, error) {
 	var b bytes.Buffer
 	if err := writeTar(&b, entries); err != nil {
@@ -122,7 +127,7 @@ func buildTarball(entries []archiveEntry) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeGzippedTar writes entries as upstream's archives are, at the fastest level.
+// writeGzippedTar writes a gzipped tar of entries, with the fastest compression.
 func writeGzippedTar(w io.Writer, entries []archiveEntry) error {
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 	if err != nil {
@@ -132,7 +137,7 @@ func writeGzippedTar(w io.Writer, entries []archiveEntry) error {
 	return errors.Join(writeTar(z, entries), z.Close())
 }
 
-// listTree lists what lies under root, as entries of the same names.
+// listTree returns everything below root as entries with paths relative to root.
 func listTree(root string) ([]archiveEntry, error) {
 	var entries []archiveEntry
 	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

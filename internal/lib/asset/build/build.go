@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes every file and image of a cluster from source with the Go toolchain, cached by content, and serves them the way upstream's hosts do.
-// It does not know the local region or any cloud; the folder it fills and the addresses it writes into the catalogue are arguments.
+// Package build builds all files and images of a cluster from source, and serves them at paths like
+// those of the upstream hosts.
+//
+// Run compiles the nested modules of a source folder with the Go toolchain, one step per module.
+// Each result is cached by a hash of its inputs. Run then packs the results into files, an OCI
+// image layout and a catalogue. RegistryHandler serves all of it.
+//
+// The package does not know the local region or any cloud: the output folder and the addresses in
+// the catalogue are arguments.
 package build
 
 import (
@@ -17,41 +24,46 @@ import (
 	"time"
 )
 
-// Where machines of the local region find what Handler serves.
+// The addresses at which the local region serves the files and images to its machines.
 const (
 	DefaultFileRepository    = "http://198.18.0.1:5000/files"
 	DefaultContainerRegistry = "198.18.0.1:5000"
 )
 
-// Options say what Run builds from, where to, and with what.
+// Options configure Run.
 type Options struct {
-	Source string // the folder of nested modules, such as assets
-	Out    string // the folder to fill, such as ~/.cache/slipway/assets
-	Go     string // the go command; empty means go from PATH
-	// FileRepository and ContainerRegistry go into the catalogue; empty means the defaults.
+	Source string // the folder of the nested modules, such as assets
+	Out    string // the output folder, such as ~/.cache/slipway/assets
+	Go     string // the go command; if empty, go from PATH
+
+	// FileRepository and ContainerRegistry are written to the catalogue. If empty, the defaults are
+	// used.
 	FileRepository    string
 	ContainerRegistry string
-	Env               []string         // the environment of the tools that are run
-	Log               io.Writer        // progress, for a person
-	Clock             func() time.Time // for elapsed times
+
+	Env   []string         // the environment of the commands that Run starts
+	Log   io.Writer        // gets progress messages for a person
+	Clock func() time.Time // for elapsed times
 }
 
-// Result says what Run did.
+// Result is the result of Run.
 type Result struct {
-	Catalog string   // the path of the catalogue
-	Built   []string // the steps that were not cached, in order
-	Elapsed time.Duration
+	Catalog string        // the path of the catalogue
+	Built   []string      // the steps that were not cached, in order
+	Elapsed time.Duration // the duration of Run
 }
 
-// Run brings Out in step with Source. What is cached stays; a run that was killed goes on where it was.
-// Missing Debian packages are named all at once before anything is built.
+// Run builds the content of o.Out from o.Source. It skips cached steps, so an interrupted run
+// continues with the step that was interrupted. If Debian packages are missing, it lists all of
+// them before it builds anything, with an error that wraps ErrMissingPackages. A concurrent Run
+// with the same o.Out waits.
 func Run(ctx context.Context, o Options) (Result, error) {
 	o.Go = cmp.Or(o.Go, "go")
 	o.FileRepository = cmp.Or(o.FileRepository, DefaultFileRepository)
 	o.ContainerRegistry = cmp.Or(o.ContainerRegistry, DefaultContainerRegistry)
 	source, err := filepath.Abs(o.Source)
 	if err != nil {
-		return Result{}, fmt.Errorf("finding %s: %w", o.Source, err)
+		return Result{}, fmt.Errorf("resolve %s: %w", o.Source, err)
 	}
 
 	o.Source = source
@@ -65,45 +77,46 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return newBuilder(o).buildAll(ctx)
 }
 
-// lockOutput keeps two builds out of one folder; the second waits, and then finds everything cached.
+// lockOutput locks the output folder against concurrent builds. A second build waits, and then
+// finds everything cached.
 func lockOutput(o Options) (func(), error) {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
-		return nil, fmt.Errorf("making the assets folder: %w", err)
+		return nil, fmt.Errorf("create the assets folder: %w", err)
 	}
 
 	path := filepath.Join(o.Out, ".lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("opening the build lock: %w", err)
+		return nil, fmt.Errorf("open the build lock: %w", err)
 	}
 
 	fd := int(f.Fd())
 	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		fmt.Fprintf(o.Log, "assets: another build is at work in %s; waiting for it\n", o.Out)
+		fmt.Fprintf(o.Log, "assets: waiting for another build in %s\n", o.Out)
 		err = syscall.Flock(fd, syscall.LOCK_EX)
 	}
 
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 	}
 
 	return func() { _ = f.Close() }, nil
 }
 
-// builder is one run.
+// builder is the state of one Run.
 type builder struct {
 	Options
 	modules        []moduleRecipe
-	debianPackages []string // the Debian packages of the nftables layer
+	debianPackages []string // of the nftables layer
 	files          []fileRecipe
 	images         []imageRecipe
 	arch           string
 	progress       *progress
 	built          []string
-	versions       map[string]string // module name → version, from its go.mod
-	stepDirs       map[string]string // step name → the folder of its result
-	stepKeys       []string          // the keys of all steps, in order
+	versions       map[string]string // by module name, from its go.mod
+	stepDirs       map[string]string // the folders of the results, by step name
+	stepKeys       []string          // the cache keys of all steps, in order
 }
 
 func newBuilder(o Options) *builder {
@@ -157,7 +170,14 @@ func (b *builder) buildAll(ctx context.Context) (Result, error) {
 	if len(b.built) == 0 {
 		fmt.Fprintf(b.Log, "assets: cached, nothing to build (%s)\n", result.Elapsed.Round(time.Millisecond))
 	} else {
-		fmt.Fprintf(b.Log, "assets: built %d of %d steps in %s; catalogue %s\n", len(b.built), b.progress.total, result.Elapsed.Round(time.Second), result.Catalog)
+		fmt.Fprintf(
+			b.Log,
+			"assets: built %d of %d steps in %s; catalogue %s\n",
+			len(b.built),
+			b.progress.total,
+			result.Elapsed.Round(time.Second),
+			result.Catalog,
+		)
 	}
 
 	return result, nil

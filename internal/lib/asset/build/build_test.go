@@ -121,7 +121,7 @@ func TestAFailedStepLeavesNothingThatLooksDone(t *testing.T) {
 	var log bytes.Buffer
 	_, err := small(t, src, out, &log).buildAll(t.Context())
 	needsApt(t, err)
-	if err == nil || !strings.Contains(err.Error(), "building hello") || !strings.Contains(err.Error(), "broken") {
+	if err == nil || !strings.Contains(err.Error(), "build hello") || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("error %v, want the compiler's message", err)
 	}
 	if _, err := os.Stat(filepath.Join(out, "catalog.yaml")); !errors.Is(err, os.ErrNotExist) {

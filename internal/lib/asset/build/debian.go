@@ -16,12 +16,13 @@ import (
 	"strings"
 )
 
-// ErrMissingPackages says that the host lacks Debian packages; the text names them.
+// ErrMissingPackages means that the host lacks Debian packages. The error lists them.
 var ErrMissingPackages = errors.New("missing Debian packages")
 
-// checkHostPackages names every Debian package that the steps to be made need and the host lacks.
+// checkHostPackages returns an error with all Debian packages that the uncached steps need and the
+// host lacks.
 func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
-	lacking := map[string]bool{}
+	missing := map[string]bool{}
 	for _, s := range steps {
 		if b.isCached(s) {
 			continue
@@ -29,37 +30,38 @@ func (b *builder) checkHostPackages(ctx context.Context, steps []step) error {
 
 		for command, pkg := range s.commands {
 			if _, err := exec.LookPath(command); err != nil {
-				lacking[pkg] = true
+				missing[pkg] = true
 			}
 		}
 
 		for library, pkg := range s.libraries {
 			if _, err := b.runCommand(ctx, "/", "pkg-config", "--exists", library); err != nil {
-				lacking[pkg] = true
+				missing[pkg] = true
 			}
 		}
 	}
 
-	if len(lacking) == 0 {
+	if len(missing) == 0 {
 		return nil
 	}
 
-	names := strings.Join(slices.Sorted(maps.Keys(lacking)), " ")
+	names := strings.Join(slices.Sorted(maps.Keys(missing)), " ")
 
 	return fmt.Errorf(
-		"building the assets: %w: %s (run apt-get install --yes %s)",
+		"build the assets: %w: %s (run apt-get install --yes %s)",
 		ErrMissingPackages,
 		names,
 		names,
 	)
 }
 
-// queryDebianVersions says which versions of the packages apt would fetch, one name=version a word.
+// queryDebianVersions returns the versions of the packages that apt would download, as name=version
+// separated by spaces.
 func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
 	out, err := b.runCommand(ctx, "/", append([]string{"apt-cache", "policy"}, b.debianPackages...)...)
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", fmt.Errorf(
-			"building the nftables layer: %w: apt (the builder needs Debian 12 and its packages)",
+			"build the nftables layer: %w: apt (the build requires Debian 12 and its packages)",
 			ErrMissingPackages,
 		)
 	}
@@ -78,7 +80,7 @@ func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
 
 	if len(versions) != len(b.debianPackages) {
 		return "", fmt.Errorf(
-			"apt knows %d of the %d packages %s (run apt-get update; the list fits Debian 12)",
+			"apt knows only %d of the %d packages %s (run apt-get update; the list is for Debian 12)",
 			len(versions),
 			len(b.debianPackages),
 			strings.Join(b.debianPackages, " "),
@@ -88,7 +90,8 @@ func (b *builder) queryDebianVersions(ctx context.Context) (string, error) {
 	return strings.Join(versions, " "), nil
 }
 
-// unpackDebianPackages fetches the packages of the nftables layer and leaves what nft needs to run in dir/root.
+// unpackDebianPackages downloads the packages of the nftables layer, and writes the files that nft
+// needs to dir/root.
 func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 	versions, err := b.queryDebianVersions(ctx)
 	if err != nil {
@@ -100,7 +103,8 @@ func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 		return err
 	}
 
-	// apt's own sandbox user may not be able to write here, and the packages' hashes are checked either way.
+	// apt's sandbox user may not be allowed to write here. apt checks the hashes of the packages in
+	// any case.
 	argv := append(
 		[]string{"apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"},
 		strings.Fields(versions)...)
@@ -124,7 +128,7 @@ func (b *builder) unpackDebianPackages(ctx context.Context, dir string) error {
 	return errors.Join(os.RemoveAll(fetched), pruneRoot(root))
 }
 
-// pruneRoot leaves nft, the loader and the shared libraries.
+// pruneRoot removes all files except nft, the dynamic loader and the shared libraries.
 func pruneRoot(root string) error {
 	var drop []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

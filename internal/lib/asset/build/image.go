@@ -18,10 +18,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// refAnnotation is where an OCI layout says what an image is called.
+// refAnnotation is the annotation with the reference of an image in an OCI layout.
 const refAnnotation = "org.opencontainers.image.ref.name"
 
-// packImages writes all images into one OCI layout, which shares the blobs they have in common, and lists them.
+// packImages writes all images to one OCI layout, in which they share blobs, and adds them to the
+// catalogue.
 func (b *builder) packImages(c *asset.Catalog) error {
 	final := filepath.Join(b.Out, "images")
 	partial := filepath.Join(b.Out, "images.partial")
@@ -31,7 +32,7 @@ func (b *builder) packImages(c *asset.Catalog) error {
 
 	path, err := layout.Write(partial, empty.Index)
 	if err != nil {
-		return fmt.Errorf("starting the image layout: %w", err)
+		return fmt.Errorf("create the image layout: %w", err)
 	}
 
 	layers := map[string]v1.Layer{}
@@ -39,17 +40,17 @@ func (b *builder) packImages(c *asset.Catalog) error {
 	for _, r := range b.images {
 		image, err := b.buildImage(r, layers)
 		if err != nil {
-			return fmt.Errorf("making image %s: %w", r.Name, err)
+			return fmt.Errorf("build image %s: %w", r.Name, err)
 		}
 
 		digest, err := image.Digest()
 		if err != nil {
-			return fmt.Errorf("hashing image %s: %w", r.Name, err)
+			return fmt.Errorf("hash image %s: %w", r.Name, err)
 		}
 
 		ref := b.expandPattern(r.Ref, r.Module)
 		if err := path.AppendImage(image, layout.WithAnnotations(map[string]string{refAnnotation: ref})); err != nil {
-			return fmt.Errorf("writing image %s: %w", r.Name, err)
+			return fmt.Errorf("write image %s: %w", r.Name, err)
 		}
 
 		c.Images = append(c.Images, asset.Image{
@@ -61,13 +62,14 @@ func (b *builder) packImages(c *asset.Catalog) error {
 	}
 
 	if err := errors.Join(os.RemoveAll(final), os.Rename(partial, final)); err != nil {
-		return fmt.Errorf("putting the images in place: %w", err)
+		return fmt.Errorf("replace the image layout: %w", err)
 	}
 
 	return nil
 }
 
-// buildImage puts an image together from layers, each made once.
+// buildImage returns an image of the layers of its recipe. It builds each layer once, and keeps it
+// in layers.
 func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Image, error) {
 	image := mutate.ConfigMediaType(
 		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
@@ -78,12 +80,12 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 		if layers[name] == nil {
 			entries, err := b.listLayerEntries(name)
 			if err != nil {
-				return nil, fmt.Errorf("listing layer %s: %w", name, err)
+				return nil, fmt.Errorf("list layer %s: %w", name, err)
 			}
 
 			raw, err := buildTarball(entries)
 			if err != nil {
-				return nil, fmt.Errorf("making layer %s: %w", name, err)
+				return nil, fmt.Errorf("build layer %s: %w", name, err)
 			}
 
 			layers[name] = static.NewLayer(raw, types.OCIUncompressedLayer)
@@ -94,7 +96,7 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 			mutate.Addendum{Layer: layers[name], History: v1.History{CreatedBy: "slipway assets: " + name}},
 		)
 		if err != nil {
-			return nil, fmt.Errorf("adding layer %s: %w", name, err)
+			return nil, fmt.Errorf("add layer %s: %w", name, err)
 		}
 
 		image = added
@@ -114,7 +116,8 @@ func (b *builder) buildImage(r imageRecipe, layers map[string]v1.Layer) (v1.Imag
 	return mutate.ConfigFile(image, file)
 }
 
-// listLayerEntries lists the entries of a layer. A layer's name is a module's, or base or nftables.
+// listLayerEntries returns the entries of a layer. The name of a layer is that of a module, or base
+// or nftables.
 func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 	bin := filepath.Join(b.stepDirs[name], "bin")
 	switch name {
@@ -132,10 +135,11 @@ func (b *builder) listLayerEntries(name string) ([]archiveEntry, error) {
 		return listPrograms(bin, "")
 	}
 
-	return nil, fmt.Errorf("no layer is called %s", name)
+	return nil, fmt.Errorf("unknown layer %s", name)
 }
 
-// nftablesLayer has Debian's files and the links that its package scripts would make.
+// nftablesLayer returns Debian's files, and the links that the scripts of the packages would
+// create.
 func nftablesLayer(root string) ([]archiveEntry, error) {
 	entries, err := listTree(root)
 	for _, name := range []string{"iptables", "ip6tables"} {
@@ -148,7 +152,8 @@ func nftablesLayer(root string) ([]archiveEntry, error) {
 	return entries, err
 }
 
-// baseLayer is what programs expect of any root: a place for temporary files, and names for the two users they run as.
+// baseLayer returns the files that programs expect: a folder for temporary files, and the names of
+// the users root and nonroot.
 func baseLayer() []archiveEntry {
 	return []archiveEntry{
 		{name: "tmp", dir: true, mode: 0o1777},
@@ -164,7 +169,8 @@ func baseLayer() []archiveEntry {
 	}
 }
 
-// kubernetesLayer holds the one binary of all Kubernetes programs and their names as links to it, so that machines pull and keep it once.
+// kubernetesLayer returns the single binary of all Kubernetes programs, and a link to it for each
+// program. Machines pull and store it once.
 func kubernetesLayer(binary string) []archiveEntry {
 	entries := []archiveEntry{{name: "usr/local/bin/kubernetes", source: binary, mode: 0o755}}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubectl"} {

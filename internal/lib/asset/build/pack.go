@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// packResults turns the results of all steps into the files, images and catalogue that machines read.
-// The catalogue is written last and its stamp after it, so an interrupted pack is done again.
+// packResults packs the results of all steps into files, images and the catalogue. It writes the
+// catalogue last and the stamp after it, so that an interrupted run packs again.
 func (b *builder) packResults() error {
 	stamp := filepath.Join(b.Out, ".stamp")
 	catalog := filepath.Join(b.Out, "catalog.yaml")
@@ -56,10 +56,10 @@ func (b *builder) packResults() error {
 		}
 
 		if _, err := asset.ParseCatalog(raw); err != nil {
-			return fmt.Errorf("the catalogue of this build is wrong: %w", err)
+			return fmt.Errorf("validate the catalogue of this build: %w", err)
 		}
 
-		head := "# What slipway assets build made; the local region serves it.\n"
+		head := "# Created by slipway assets build; the local region serves these assets.\n"
 		if err := writeFile(catalog, append([]byte(head), raw...)); err != nil {
 			return err
 		}
@@ -72,7 +72,8 @@ func (b *builder) packResults() error {
 	})
 }
 
-// packFiles writes the files under files/<host>/<path> and lists them; it returns their paths.
+// packFiles writes the files below files/<host>/<path>, adds them to the catalogue, and returns
+// their paths.
 func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 	var paths []string
 	for _, r := range b.files {
@@ -85,7 +86,7 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 		} else {
 			entries, err := listPrograms(bin, b.expandPattern(r.Prefix, r.Module))
 			if err != nil {
-				return nil, fmt.Errorf("packing %s: %w", r.Name, err)
+				return nil, fmt.Errorf("pack %s: %w", r.Name, err)
 			}
 
 			write = func(w io.Writer) error { return writeGzippedTar(w, entries) }
@@ -93,7 +94,7 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 
 		sum, err := writeHashed(path, write)
 		if err != nil {
-			return nil, fmt.Errorf("packing %s: %w", r.Name, err)
+			return nil, fmt.Errorf("pack %s: %w", r.Name, err)
 		}
 
 		paths = append(paths, path)
@@ -110,7 +111,7 @@ func (b *builder) packFiles(c *asset.Catalog) ([]string, error) {
 	return paths, nil
 }
 
-// listPrograms lists the programs of a bin folder as entries under prefix.
+// listPrograms returns the programs of a bin folder as entries whose names begin with prefix.
 func listPrograms(bin, prefix string) ([]archiveEntry, error) {
 	found, err := os.ReadDir(bin)
 	if err != nil {
@@ -129,7 +130,7 @@ func listPrograms(bin, prefix string) ([]archiveEntry, error) {
 	return entries, nil
 }
 
-// writeHashed writes a file in one move and returns the SHA-256 of its bytes.
+// writeHashed creates or replaces a file atomically, and returns the SHA-256 of its content.
 func writeHashed(path string, write func(io.Writer) error) (sum string, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
@@ -173,7 +174,8 @@ func copyFile(w io.Writer, path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// removeUnlisted deletes the files under root that are not in keep: versions of earlier builds.
+// removeUnlisted deletes the files below root that are not in keep, such as those of earlier
+// versions.
 func removeUnlisted(root string, keep []string) error {
 	entries, err := listTree(root)
 	if err != nil {

@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// progressInterval is how often a running step says that it still runs.
+// progressInterval is the time between two messages about a running step.
 const progressInterval = 15 * time.Second
 
-// progress tells a person how far a build is. It draws no bars, so that a log file reads as well as a terminal.
+// progress prints the progress of a build. It draws no bars, so that it is readable in log files
+// too.
 type progress struct {
 	out         io.Writer
 	clock       func() time.Time
 	done, total int
 }
 
-// runStep does work under the name of a step, saying when it starts, while it lasts and when it ends.
+// runStep calls work, and prints a message when it starts, periodically while it runs, and when it
+// ends.
 func (p *progress) runStep(name string, work func() error) error {
 	p.done++
 	label := fmt.Sprintf("[%d/%d] %s", p.done, p.total, name)

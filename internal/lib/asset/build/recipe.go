@@ -2,54 +2,66 @@
 
 package build
 
-import "github.com/slipway-k8s/slipway/internal/lib/asset"
+import (
+	"slices"
 
-// recipeVersion enters every cache key: raise it when the way of building changes and its inputs do not.
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+)
+
+// recipeVersion is a part of every cache key. Increase it if the build steps change but their
+// inputs do not.
 const recipeVersion = "1"
 
-// moduleRecipe is a nested module under assets/ and how its programs are built.
+// moduleRecipe describes the build of a nested module of assets/. Its JSON is a part of the cache
+// key, so that a renamed field causes a rebuild.
 type moduleRecipe struct {
-	Name     string            // its folder
-	Pins     string            // the required module whose version is this one's; empty means Version
-	Version  string            // for what is our own
-	Programs map[string]string // package → name of the program, where it is not the last part of the package
-	Packages []string          // what go build is given
-	Tags     string
-	LDFlags  string // {version} is filled in
-	CGO      bool   // linked statically against glibc
+	Name     string            // the name of its folder
+	Pins     string            // the required module that determines the version; if empty, Version does
+	Version  string            // of a program of our own
+	Programs map[string]string // names of programs that differ from the last part of their package
+	Packages []string          // the package arguments of go build
+	Tags     string            // build tags
+	LDFlags  string            // {version}, {major} and {minor} are replaced
+	CGO      bool              // links statically against glibc
 }
 
 // fileRecipe is one downloadable file.
 type fileRecipe struct {
 	Name   string
-	Module string // its programs and its version
-	URL    string // {version} and {arch} are filled in
+	Module string // provides the programs and the version
+	URL    string // {version} and {arch} are replaced
 	Format asset.FileFormat
-	// Program is the one program of a binary.
+	// Program is the name of the program in a file of format binary.
 	Program string
-	// Prefix stands before every program's name in an archive.
+	// Prefix precedes the name of every program in an archive.
 	Prefix string
 }
 
 // imageRecipe is one container image.
 type imageRecipe struct {
 	Name       string
-	Module     string // whose version it has
-	Ref        string // {version} is filled in
+	Module     string // provides the version
+	Ref        string // {version} is replaced
 	Layers     []string
 	Entrypoint []string
 }
 
+// moduleRecipes returns the modules in build order.
 func moduleRecipes() []moduleRecipe {
+	return slices.Concat(runtimeRecipes(), networkRecipes(), ownRecipes())
+}
+
+// runtimeRecipes are Kubernetes, etcd and the container runtime.
+func runtimeRecipes() []moduleRecipe {
 	const (
 		k8s        = "k8s.io/component-base/version"
-		plugins    = "github.com/containernetworking/plugins"
 		containerd = "github.com/containerd/containerd/v2"
 		etcd       = "go.etcd.io/etcd"
 	)
 
 	return []moduleRecipe{
-		// The longest first, so that a failure elsewhere does not hide how long the rest takes.
+		// The longest build is first, so that a failure of another one does not hide how long the
+		// whole build takes.
 		{
 			Name:     "kubernetes",
 			Pins:     "k8s.io/kubernetes",
@@ -79,13 +91,21 @@ func moduleRecipes() []moduleRecipe {
 			Tags:     "seccomp netgo osusergo",
 			CGO:      true,
 		},
+	}
+}
+
+// networkRecipes are the programs of the pod network and of cluster DNS.
+func networkRecipes() []moduleRecipe {
+	const plugins = "github.com/containernetworking/plugins"
+
+	return []moduleRecipe{
 		{
 			Name:     "cni-plugins",
 			Pins:     plugins,
 			Packages: []string{"tool"},
 			LDFlags:  "-X " + plugins + "/pkg/utils/buildversion.BuildVersion=v{version}",
 		},
-		// flannel's udp backend is C, so flanneld is too.
+		// flannel needs cgo for its udp backend.
 		{
 			Name:     "flannel",
 			Pins:     "github.com/flannel-io/flannel",
@@ -96,7 +116,14 @@ func moduleRecipes() []moduleRecipe {
 			CGO:      true,
 		},
 		{Name: "coredns", Pins: "github.com/coredns/coredns", Packages: []string{"tool"}},
-		// These two carry the version whose place they take upstream; the programs are ours.
+	}
+}
+
+// ownRecipes are the programs that are written for Slipway.
+func ownRecipes() []moduleRecipe {
+	return []moduleRecipe{
+		// The next two are programs of our own. They have the versions of the upstream programs
+		// that they replace.
 		{Name: "pause", Version: "3.10.1", Packages: []string{"."}},
 		{
 			Name:     "flannel-cni-plugin",
@@ -187,7 +214,7 @@ func imageRecipes() []imageRecipe {
 			Layers:     []string{"pause"},
 			Entrypoint: []string{"/pause"},
 		},
-		// No upstream has probe: only a catalogue with a containerRegistry can name it.
+		// No upstream registry contains probe, so it is available only with a containerRegistry.
 		{
 			Name:       "probe",
 			Module:     "probe",
@@ -215,8 +242,9 @@ func imageRecipes() []imageRecipe {
 	return images
 }
 
-// nftablesPackages are the Debian 12 packages that nft runs on: kube-proxy and flannel call it. At its start flannel also
-// clears iptables' rules of an older mode, and ends if there is no iptables.
+// nftablesPackages returns nft, which kube-proxy and flannel call, and the Debian 12 packages that
+// it needs. It also returns iptables: at its start, flannel removes the iptables rules of an older
+// mode, and exits if iptables is missing.
 func nftablesPackages() []string {
 	return []string{
 		"libc6", "libbsd0", "libedit2", "libgmp10", "libip4tc2", "libip6tc2", "libjansson4", "libmd0", "libmnl0", "libnetfilter-conntrack3",

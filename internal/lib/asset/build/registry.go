@@ -15,9 +15,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// RegistryHandler serves what Run left in dir, read only: the images at /v2/ as the OCI distribution specification says,
-// under repositories named <upstream host>/<path>, and the files at /files/<upstream host>/<path>.
-// It reads dir on every request, so a later Run is served without a restart.
+// RegistryHandler returns a handler that serves the output folder dir of Run, read-only. It serves
+// the images at /v2/ by the OCI distribution specification, in repositories <upstream host>/<path>,
+// and the files at /files/<upstream host>/<path>. It reads dir on every request, so that it serves
+// the results of a later Run without a restart.
 func RegistryHandler(dir string) http.Handler {
 	r := registry{images: filepath.Join(dir, "images")}
 	mux := http.NewServeMux()
@@ -41,13 +42,10 @@ func (r registry) serveRequest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 
-	parts := regexp.MustCompile(
-		`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`,
-	).FindStringSubmatch(
-		rest,
-	)
+	pattern := regexp.MustCompile(`^(.+)/(manifests|blobs|tags)/([A-Za-z0-9_][A-Za-z0-9._:-]*)$`)
+	parts := pattern.FindStringSubmatch(rest)
 	if parts == nil {
-		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is nothing at "+req.URL.Path)
+		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "unknown path "+req.URL.Path)
 		return
 	}
 
@@ -57,13 +55,16 @@ func (r registry) serveRequest(w http.ResponseWriter, req *http.Request) {
 			w,
 			http.StatusServiceUnavailable,
 			"UNAVAILABLE",
-			"the images are not built: run slipway assets build",
+			"the images have not been built: run slipway assets build",
 		)
 
 		return
 	}
 
-	switch repository, name := parts[1], parts[3]; parts[2] {
+	repository := parts[1]
+	name := parts[3]
+
+	switch parts[2] {
 	case "tags":
 		r.serveTags(w, index, repository)
 	case "blobs":
@@ -83,17 +84,17 @@ func (r registry) readIndex() (v1.IndexManifest, error) {
 	var index v1.IndexManifest
 	raw, err := os.ReadFile(filepath.Join(r.images, "index.json"))
 	if err != nil {
-		return index, fmt.Errorf("reading the image layout: %w", err)
+		return index, fmt.Errorf("read the image layout: %w", err)
 	}
 
 	if err := json.Unmarshal(raw, &index); err != nil {
-		return index, fmt.Errorf("reading the image layout: %w", err)
+		return index, fmt.Errorf("read the image layout: %w", err)
 	}
 
 	return index, nil
 }
 
-// findManifest looks a manifest up by tag or digest.
+// findManifest returns the manifest with a tag or digest, or nil.
 func findManifest(index v1.IndexManifest, repository, name string) *v1.Descriptor {
 	for _, d := range index.Manifests {
 		repo, tag := splitRef(d.Annotations[refAnnotation])
@@ -127,32 +128,32 @@ func (r registry) serveTags(w http.ResponseWriter, index v1.IndexManifest, repos
 	}
 
 	if list.Tags == nil {
-		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "there is no repository "+repository)
+		writeError(w, http.StatusNotFound, "NAME_UNKNOWN", "unknown repository "+repository)
 		return
 	}
 
 	slices.Sort(list.Tags)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(list) // a client that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(list) // fails only if the client has disconnected
 }
 
 func (r registry) serveBlob(w http.ResponseWriter, req *http.Request, digest, mediaType string) {
 	hash, err := v1.NewHash(digest)
 	if err != nil || hash.Algorithm != "sha256" {
-		writeError(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is no sha256 digest")
+		writeError(w, http.StatusBadRequest, "DIGEST_INVALID", digest+" is not a sha256 digest")
 		return
 	}
 
 	f, err := os.Open(filepath.Join(r.images, "blobs", "sha256", hash.Hex))
 	if err != nil {
-		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "unknown blob "+digest)
 		return
 	}
 
-	defer f.Close() //nolint:errcheck // only read from
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil {
-		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "there is no blob "+digest)
+		writeError(w, http.StatusNotFound, "BLOB_UNKNOWN", "unknown blob "+digest)
 		return
 	}
 
@@ -162,13 +163,10 @@ func (r registry) serveBlob(w http.ResponseWriter, req *http.Request, digest, me
 	http.ServeContent(w, req, "", info.ModTime(), f)
 }
 
-// writeError answers in the form of the distribution specification.
+// writeError writes an error response of the OCI distribution specification.
 func writeError(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(
-		w,
-	).Encode(
-		map[string]any{"errors": []map[string]string{{"code": code, "message": message}}},
-	) // a client that has gone needs no answer
+	body := map[string]any{"errors": []map[string]string{{"code": code, "message": message}}}
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }

@@ -20,20 +20,21 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/asset"
 )
 
-// step makes one folder from inputs that its key names completely.
+// step builds one folder. Its key is a hash of all inputs.
 type step struct {
 	name  string
 	key   string
 	build func(ctx context.Context, dir string) error
-	// needs are the programs and libraries of the host it is made with: command or pkg-config name → Debian package.
+	// commands and libraries are required on the host: Debian packages by command or pkg-config
+	// name.
 	commands, libraries map[string]string
 }
 
-// planSteps lists what is to be made. Nothing is built yet.
+// planSteps returns the steps of the build. It builds nothing.
 func (b *builder) planSteps(ctx context.Context) ([]step, error) {
 	goVersion, err := b.runCommand(ctx, b.Source, b.Go, "env", "GOVERSION")
 	if err != nil {
-		return nil, fmt.Errorf("asking for Go's version: %w", err)
+		return nil, fmt.Errorf("query the version of Go: %w", err)
 	}
 
 	debian, err := b.queryDebianVersions(ctx)
@@ -90,7 +91,8 @@ func (b *builder) isCached(s step) bool {
 	return err == nil
 }
 
-// buildStep makes a step unless it is cached. The folder gets its name when it is complete, so a killed run leaves nothing half made.
+// buildStep runs a step unless it is cached. The folder gets its name when it is complete, so an
+// interrupted run leaves no partial result.
 func (b *builder) buildStep(ctx context.Context, s step) error {
 	if b.isCached(s) {
 		b.progress.skipStep()
@@ -105,36 +107,34 @@ func (b *builder) buildStep(ctx context.Context, s step) error {
 			os.MkdirAll(partial, 0o755),
 		)
 		if err != nil {
-			return fmt.Errorf("making room for %s: %w", s.name, err)
+			return fmt.Errorf("create the folder of %s: %w", s.name, err)
 		}
 
 		if err := s.build(ctx, partial); err != nil {
-			return fmt.Errorf("building %s: %w", s.name, err)
+			return fmt.Errorf("build %s: %w", s.name, err)
 		}
 
 		if err := os.Rename(partial, b.stepDir(s)); err != nil {
-			return fmt.Errorf("keeping %s: %w", s.name, err)
+			return fmt.Errorf("store the result of %s: %w", s.name, err)
 		}
 
 		return nil
 	})
 }
 
-// resolveVersion reads the version of a module from its go.mod, the only place that says it.
+// resolveVersion reads the version of a module from its go.mod, and replaces the patterns in its
+// linker flags.
 func (b *builder) resolveVersion(m *moduleRecipe) error {
 	if m.Pins != "" {
 		raw, err := os.ReadFile(filepath.Join(b.Source, m.Name, "go.mod"))
 		if err != nil {
-			return fmt.Errorf("reading what %s is pinned to: %w", m.Name, err)
+			return fmt.Errorf("read the pinned version of %s: %w", m.Name, err)
 		}
 
-		found := regexp.MustCompile(
-			`(?m)^\s*(?:require )?` + regexp.QuoteMeta(m.Pins) + ` v(\S+)`,
-		).FindSubmatch(
-			raw,
-		)
+		pattern := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(m.Pins) + ` v(\S+)`)
+		found := pattern.FindSubmatch(raw)
 		if found == nil {
-			return fmt.Errorf("%s/go.mod requires no version of %s", m.Name, m.Pins)
+			return fmt.Errorf("%s/go.mod does not require %s", m.Name, m.Pins)
 		}
 
 		m.Version = string(found[1])
@@ -143,25 +143,18 @@ func (b *builder) resolveVersion(m *moduleRecipe) error {
 	b.versions[m.Name] = m.Version
 	major, rest, _ := strings.Cut(m.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	m.LDFlags = strings.NewReplacer(
-		"{version}",
-		m.Version,
-		"{major}",
-		major,
-		"{minor}",
-		minor,
-	).Replace(
-		m.LDFlags,
-	)
+	replacer := strings.NewReplacer("{version}", m.Version, "{major}", major, "{minor}", minor)
+	m.LDFlags = replacer.Replace(m.LDFlags)
 
 	return nil
 }
 
-// moduleCacheKey hashes everything a module's programs are made from.
+// moduleCacheKey returns a hash of all inputs of a module's build: its recipe and files, the Go
+// version and the architecture.
 func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, error) {
 	recipe, err := json.Marshal(m)
 	if err != nil {
-		return "", fmt.Errorf("hashing the recipe of %s: %w", m.Name, err)
+		return "", fmt.Errorf("hash the recipe of %s: %w", m.Name, err)
 	}
 
 	parts := []string{recipeVersion, string(recipe), goVersion, b.arch}
@@ -177,13 +170,13 @@ func (b *builder) moduleCacheKey(m moduleRecipe, goVersion string) (string, erro
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("hashing the sources of %s: %w", m.Name, err)
+		return "", fmt.Errorf("hash the sources of %s: %w", m.Name, err)
 	}
 
 	return hashParts(parts...), nil
 }
 
-// compileModule builds a module's programs into dir/bin.
+// compileModule builds the programs of a module in dir/bin.
 func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
@@ -225,11 +218,11 @@ func (b *builder) compileModule(ctx context.Context, m moduleRecipe, dir string)
 	return nil
 }
 
-// removeStaleResults removes the results of older inputs.
+// removeStaleResults removes the results whose inputs have changed.
 func (b *builder) removeStaleResults() error {
 	entries, err := os.ReadDir(filepath.Join(b.Out, "work"))
 	if err != nil {
-		return fmt.Errorf("listing cached results: %w", err)
+		return fmt.Errorf("list the cached results: %w", err)
 	}
 
 	for _, e := range entries {
@@ -244,19 +237,20 @@ func (b *builder) removeStaleResults() error {
 		}
 
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("removing an older result: %w", err)
+			return fmt.Errorf("remove a stale result: %w", err)
 		}
 	}
 
 	return nil
 }
 
-// expandPattern puts a version and the architecture into a pattern.
+// expandPattern replaces {version} and {arch} in a pattern.
 func (b *builder) expandPattern(pattern, moduleName string) string {
 	return strings.NewReplacer("{version}", b.versions[moduleName], "{arch}", b.arch).Replace(pattern)
 }
 
-// runCommand runs a command and returns its standard output without white space at its ends.
+// runCommand runs a command in dir and returns its standard output, with surrounding whitespace
+// removed.
 func (b *builder) runCommand(ctx context.Context, dir string, argv ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = dir
@@ -273,7 +267,7 @@ func (b *builder) runCommand(ctx context.Context, dir string, argv ...string) (s
 	return strings.TrimSpace(string(out)), nil
 }
 
-// hashParts is the SHA-256 of parts, each set off by its length.
+// hashParts returns the SHA-256 of the parts, each preceded by its length.
 func hashParts(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -283,7 +277,7 @@ func hashParts(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// newCatalog starts the catalogue of a build.
+// newCatalog returns a catalogue without files and images.
 func (b *builder) newCatalog() asset.Catalog {
 	return asset.Catalog{
 		APIVersion:        asset.APIVersion,
