@@ -11,18 +11,21 @@ import (
 const written = "FLANNEL_NETWORK=100.64.0.0/16\nFLANNEL_SUBNET=100.64.3.1/24\nFLANNEL_MTU=8951\nFLANNEL_IPMASQ=true\n"
 
 func TestTheDelegateGetsWhatFlannelKnows(t *testing.T) {
-	c, err := load([]byte(`{"cniVersion":"1.0.0","name":"cbr0","type":"flannel","delegate":{"hairpinMode":true,"isDefaultGateway":true}}`))
+	c, err := parseConfig([]byte(`{"cniVersion":"1.0.0","name":"cbr0","type":"flannel","delegate":{"hairpinMode":true,"isDefaultGateway":true}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := parseSubnet(written)
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(delegate(c, s))
+
+	raw, err := json.Marshal(delegateConfig(c, s))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := `{"cniVersion":"1.0.0","hairpinMode":true,"ipMasq":false,"ipam":{"ranges":[[{"subnet":"100.64.3.0/24"}]],` +
 		`"routes":[{"dst":"100.64.0.0/16"}],"type":"host-local"},"isDefaultGateway":true,"isGateway":true,"mtu":8951,"name":"cbr0","type":"bridge"}`
 	if string(raw) != want {
@@ -37,7 +40,8 @@ func TestEverythingWrongIsNamed(t *testing.T) {
 			t.Errorf("%v does not say %s", err, want)
 		}
 	}
-	if _, err := load([]byte(`{"delegate":{"ipam":{}}}`)); err == nil {
+
+	if _, err := parseConfig([]byte(`{"delegate":{"ipam":{}}}`)); err == nil {
 		t.Error("delegate.ipam is accepted")
 	}
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubernetes is one binary that holds every Kubernetes program a
-// cluster runs; the name it is started by picks the program.
-// It does not know how it is packed into files and images.
+// Command kubernetes is one binary with all Kubernetes programs of a cluster. The name that it is started by selects the
+// program. It does not know how it is packed into files and images.
 package main
 
 import (
@@ -16,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
-	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json, as upstream's mains have it
-	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as upstream's mains have them
-	_ "k8s.io/component-base/metrics/prometheus/version"  // the version metric, as upstream's mains have it
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json, as in upstream's mains
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // client metrics, as in upstream's mains
+	_ "k8s.io/component-base/metrics/prometheus/version"  // the version metric, as in upstream's mains
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -28,8 +27,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs maps the name of a program to what makes its command.
-func programs() map[string]func() *cobra.Command {
+// programCommands maps the name of a program to the constructor of its command.
+func programCommands() map[string]func() *cobra.Command {
 	return map[string]func() *cobra.Command{
 		"kube-apiserver":          apiserver.NewAPIServerCommand,
 		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
@@ -42,24 +41,28 @@ func programs() map[string]func() *cobra.Command {
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	known := programs()
+	known := programCommands()
 	if known[name] == nil && len(os.Args) > 1 {
-		// Started under the binary's own name: the first argument picks.
+		// Started under the binary's own name: the first argument selects the program.
 		os.Args = os.Args[1:]
 		name = filepath.Base(os.Args[0])
 	}
+
 	build := known[name]
 	if build == nil {
 		names := slices.Sorted(maps.Keys(known))
-		fmt.Fprintf(os.Stderr, "no program %q in this binary; it holds %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "unknown program %q: this binary contains %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
+
 	if name == "kubectl" {
-		// kubectl words its errors itself, the way its users know them.
+		// kubectl prints its own errors.
 		if err := cli.RunNoErrOutput(build()); err != nil {
 			kubectlutil.CheckErr(err)
 		}
+
 		return
 	}
+
 	os.Exit(cli.Run(build()))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause holds a pod's namespaces open: it sleeps, reaps orphans when it is the first process, and ends when told to.
-// It does not know what else runs in the pod.
+// Command pause keeps a pod's namespaces open. It sleeps, reaps orphaned processes if it is PID 1, and exits on SIGINT or
+// SIGTERM. It does not know the pod's other processes.
 package main
 
 import (
@@ -17,7 +17,8 @@ func main() {
 		fmt.Println("pause (slipway)")
 		return
 	}
-	// One thread and a small heap: a machine runs one pause for each pod.
+
+	// A small heap, because a machine runs one pause per pod.
 	debug.SetGCPercent(10)
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
@@ -25,7 +26,8 @@ func main() {
 		if s != syscall.SIGCHLD {
 			return
 		}
-		// One SIGCHLD may stand for several dead children.
+
+		// One SIGCHLD may be delivered for several exited children.
 		for {
 			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 			if pid <= 0 || err != nil {
