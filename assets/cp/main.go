@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command cp copies one file like cp -f of coreutils. The init containers of flannel install their CNI plugin and its
-// configuration with it. It has no other options of cp.
+// Command cp copies one file like cp -f of coreutils. The init containers of flannel install their
+// CNI plugin and its configuration with it. It has no other options of cp.
 package main
 
 import (
@@ -35,7 +35,8 @@ func main() {
 	}
 }
 
-// replaceFile replaces target by a copy of source with a rename, so that a program that runs from target keeps its file.
+// replaceFile replaces target by a copy of source with a rename, so that a program that runs from
+// target keeps its file.
 func replaceFile(source, target string) (err error) {
 	if info, statErr := os.Stat(target); statErr == nil && info.IsDir() {
 		target = filepath.Join(target, filepath.Base(source))

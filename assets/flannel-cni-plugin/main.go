@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command flannel is the CNI plugin that connects a pod to flannel's network. It reads the subnet file of flanneld on
-// this machine and delegates to the bridge plugin. It reads the documented configuration of flannel-io/cni-plugin, whose
-// module is missing from some Go module proxies. It assigns no addresses itself.
+// Command flannel is the CNI plugin that connects a pod to flannel's network. It reads the subnet
+// file of flanneld on this machine and delegates to the bridge plugin. It reads the documented
+// configuration of flannel-io/cni-plugin, whose module is missing from some Go module proxies. It
+// assigns no addresses itself.
 package main
 
 import (
@@ -20,13 +21,15 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Default paths of flanneld's subnet file, and of the directory where this plugin saves delegated configurations.
+// Default paths of flanneld's subnet file, and of the directory where this plugin saves delegated
+// configurations.
 const (
 	defaultSubnetFile = "/run/flannel/subnet.env"
 	defaultDataDir    = "/var/lib/cni/flannel"
 )
 
-// errNotAvailable is the CNI error code of a plugin that cannot serve ADD requests now; the library has no constant for it.
+// errNotAvailable is the CNI error code of a plugin that cannot serve ADD requests now; the library
+// has no constant for it.
 const errNotAvailable = 50
 
 // pluginConfig is the plugin's CNI network configuration.
@@ -62,7 +65,8 @@ func parseConfig(raw []byte) (pluginConfig, error) {
 	return c, nil
 }
 
-// cmdAdd delegates ADD. It saves the delegated configuration, because flanneld's subnet file may be gone at DEL.
+// cmdAdd delegates ADD. It saves the delegated configuration, because flanneld's subnet file may be
+// gone at DEL.
 func cmdAdd(args *skel.CmdArgs) error {
 	c, err := parseConfig(args.StdinData)
 	if err != nil {

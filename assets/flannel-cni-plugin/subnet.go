@@ -81,7 +81,8 @@ func parseSubnet(text string) (flannelSubnet, error) {
 	return s, errors.Join(errs...)
 }
 
-// appendPrefixes appends the comma-separated ranges in value to list. flanneld writes a subnet as its gateway's address.
+// appendPrefixes appends the comma-separated ranges in value to list. flanneld writes a subnet as
+// its gateway's address.
 func appendPrefixes(list []netip.Prefix, value string) ([]netip.Prefix, error) {
 	for part := range strings.SplitSeq(value, ",") {
 		p, err := netip.ParsePrefix(part)
@@ -95,8 +96,8 @@ func appendPrefixes(list []netip.Prefix, value string) ([]netip.Prefix, error) {
 	return list, nil
 }
 
-// delegateConfig returns the configuration of the delegated plugin: defaults, overridden by c.Delegate, and the name,
-// version, and ranges.
+// delegateConfig returns the configuration of the delegated plugin: defaults, overridden by
+// c.Delegate, and the name, version, and ranges.
 func delegateConfig(c pluginConfig, s flannelSubnet) map[string]any {
 	conf := map[string]any{"type": "bridge", "mtu": s.mtu, "ipMasq": !s.masq}
 	maps.Copy(conf, c.Delegate)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubernetes is one binary with all Kubernetes programs of a cluster. The name that it is started by selects the
-// program. It does not know how it is packed into files and images.
+// Command kubernetes is one binary with all Kubernetes programs of a cluster. The name that it is
+// started by selects the program. It does not know how it is packed into files and images.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause keeps a pod's namespaces open. It sleeps, reaps orphaned processes if it is PID 1, and exits on SIGINT or
-// SIGTERM. It does not know the pod's other processes.
+// Command pause keeps a pod's namespaces open. It sleeps, reaps orphaned processes if it is PID 1,
+// and exits on SIGINT or SIGTERM. It does not know the pod's other processes.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command probe is the program of the pods in end-to-end tests: a small HTTP server, and clients that check the network
-// from inside a pod. It does not know Kubernetes.
+// Command probe is the program of the pods in end-to-end tests: a small HTTP server, and clients
+// that check the network from inside a pod. It does not know Kubernetes.
 package main
 
 import (

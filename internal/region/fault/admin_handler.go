@@ -11,15 +11,16 @@ import (
 	"net/http"
 )
 
-// Token is what the region's administrator shows: it is made of the region's own secret key, which only the region's
-// owner can read, and is no key of AWS's interface.
+// Token returns the bearer token of the administration endpoint. It is derived from the region's
+// secret key, which only the region's owner can read, and is not valid for AWS calls.
 func Token(secretKey string) string {
 	m := hmac.New(sha256.New, []byte(secretKey))
 	m.Write([]byte("slipway region administrator"))
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// Handler lets an administrator list (GET), add (POST of a [Rule]) and clear (DELETE) rules.
+// Handler returns the administration endpoint. It lists (GET), adds (POST of a [Rule]), and removes
+// (DELETE) rules, and requires the token as bearer token.
 func (e *Engine) Handler(token string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(
@@ -33,12 +34,12 @@ func (e *Engine) Handler(token string) http.Handler {
 	)
 
 	mux.HandleFunc("POST /", func(w http.ResponseWriter, q *http.Request) {
-		const most = 1 << 16
+		const maxBodyBytes = 1 << 16
 		var r Rule
-		dec := json.NewDecoder(http.MaxBytesReader(w, q.Body, most))
+		dec := json.NewDecoder(http.MaxBytesReader(w, q.Body, maxBodyBytes))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&r); err != nil {
-			http.Error(w, fmt.Sprintf("read the rule: %v", err), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("parse rule: %v", err), http.StatusBadRequest)
 			return
 		}
 
@@ -55,7 +56,7 @@ func (e *Engine) Handler(token string) http.Handler {
 
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !hmac.Equal([]byte(q.Header.Get("Authorization")), want) {
-			http.Error(w, "only the region's owner may do this", http.StatusForbidden)
+			http.Error(w, "missing or wrong token: only the region's owner may manage faults", http.StatusForbidden)
 			return
 		}
 
@@ -66,5 +67,5 @@ func (e *Engine) Handler(token string) http.Handler {
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may be gone: there is nobody left to tell
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

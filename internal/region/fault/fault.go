@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fault decides which calls to a region go wrong, and how: what an operator who rehearses, or a test, asks for.
-// It knows no service and no connection: the region's front carries out what it decides.
+// Package fault implements fault injection for a region: rules of tests and operators that make API
+// calls fail, or that change how long resources take to provision. The package decides which calls
+// are affected; package server applies the effects. It knows no service and no connection.
 package fault
 
 import (
@@ -15,27 +16,37 @@ import (
 	"time"
 )
 
-// Effect is what happens to a call.
+// Effect is the effect of a rule on a call.
 type Effect string
 
-// The effects.
+// Effects of a rule.
 const (
-	Fail        Effect = "fail"        // it is answered with an error and does nothing
-	Throttle    Effect = "throttle"    // it is answered as AWS answers who calls too often, and does nothing
-	EffectDelay Effect = "delay"       // it is carried out later, as on a slow line
-	DropAnswer  Effect = "drop-answer" // it takes effect, but the connection ends without an answer
-	Close       Effect = "close"       // the connection ends, and the call does nothing
-	Kill        Effect = "kill"        // the calling process on this computer is killed, and the call does nothing
-	KillAfter   Effect = "kill-after"  // the call takes effect, then the calling process is killed before it gets the answer
-	Provision   Effect = "provision"   // no call goes wrong: things of a kind take this long to become what they should be
+	// Fail returns an error without executing the call.
+	Fail Effect = "fail"
+	// Throttle returns the service's rate limit error without executing the call.
+	Throttle Effect = "throttle"
+	// EffectDelay delays the call.
+	EffectDelay Effect = "delay"
+	// DropAnswer executes the call and closes the connection without a response.
+	DropAnswer Effect = "drop-answer"
+	// Close closes the connection without executing the call.
+	Close Effect = "close"
+	// Kill kills the calling process on this computer without executing the call.
+	Kill Effect = "kill"
+	// KillAfter executes the call and kills the calling process before it receives the response.
+	KillAfter Effect = "kill-after"
+	// Provision affects no calls; it sets how long a kind of resource takes to reach its next
+	// state.
+	Provision Effect = "provision"
 )
 
-// Effects lists all effects in the order in which they are explained.
+// Effects returns all effects in the order of their documentation.
 func Effects() []Effect {
 	return []Effect{Fail, Throttle, EffectDelay, DropAnswer, Close, Kill, KillAfter, Provision}
 }
 
-// Kinds lists what [Provision] knows: how long it takes to make a thing, and with "-deletion" to remove it.
+// Kinds returns the kinds for Provision: a resource's creation, or with the suffix -deletion its
+// deletion.
 func Kinds() []string {
 	return []string{
 		"instance", "instance-deletion", "load-balancer", "load-balancer-deletion", "nat-gateway", "nat-gateway-deletion",
@@ -43,32 +54,38 @@ func Kinds() []string {
 	}
 }
 
-// Rule says which calls go wrong.
+// Rule selects calls and the effect on them.
 type Rule struct {
-	ID int `json:"id,omitempty"` // given by [Engine.Add]
-	// Service is a signing name such as ec2 and Action an operation such as CreateVolume or Create*; empty means all.
+	// ID is assigned by [Engine.Add].
+	ID int `json:"id,omitempty"`
+	// Service is a signing name such as ec2; empty means all services.
 	Service string `json:"service,omitempty"`
-	Action  string `json:"action,omitempty"`
-	// Mutating limits the rule to calls that change something, by their name.
+	// Action is an operation such as CreateVolume, or a pattern such as Create*; empty means all
+	// operations.
+	Action string `json:"action,omitempty"`
+	// Mutating limits the rule to operations that change something, see server.Mutates.
 	Mutating bool `json:"mutating,omitempty"`
-	// Nth is the first call that goes wrong, counted from when the rule was added; 0 means 1.
+	// Nth is the first affected call, counted since the rule was added. 0 means 1.
 	Nth int `json:"nth,omitempty"`
-	// Count is how many calls go wrong from then on; 0 means 1, -1 all.
-	Count  int    `json:"count,omitempty"`
+	// Count is the number of affected calls from Nth on. 0 means 1, -1 means all.
+	Count int `json:"count,omitempty"`
+	// Effect on the affected calls.
 	Effect Effect `json:"effect"`
-	// Code and Message of the error, for [Fail] and [Throttle]; empty means the service's usual ones.
-	Code    string `json:"code,omitempty"`
+	// Code of the error for [Fail] and [Throttle]; empty means the service's usual code.
+	Code string `json:"code,omitempty"`
+	// Message of the error for [Fail] and [Throttle]; empty means the usual message.
 	Message string `json:"message,omitempty"`
-	// Delay is for [EffectDelay] and [Provision].
+	// Delay for [EffectDelay] and [Provision].
 	Delay Duration `json:"delay,omitempty"`
-	// Kind is one of [Kinds], for [Provision].
+	// Kind for [Provision], one of [Kinds].
 	Kind string `json:"kind,omitempty"`
-	// Seen counts the calls that the rule was asked about, Hit those that went wrong.
+	// Seen is the number of calls that matched the rule.
 	Seen int `json:"seen"`
-	Hit  int `json:"hit"`
+	// Hit is the number of calls that were affected.
+	Hit int `json:"hit"`
 }
 
-// Duration is written as in 2m30s.
+// Duration is a time.Duration that is encoded as text, such as 2m30s.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -81,10 +98,10 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// String is the duration as in 2m30s.
+// String returns the duration as text, such as 2m30s.
 func (d Duration) String() string { return time.Duration(d).String() }
 
-// Check says all that is wrong with a rule.
+// Check returns all errors of a rule, joined.
 func (r Rule) Check() error {
 	var errs []error
 	bad := func(wrong bool, format string, args ...any) {
@@ -96,35 +113,35 @@ func (r Rule) Check() error {
 	_, pattern := path.Match(r.Action, "")
 	bad(
 		!slices.Contains(Effects(), r.Effect),
-		"effect %q is not known: use one of %s",
+		"effect %q is not supported: use one of %s",
 		r.Effect,
 		joinNames(Effects()),
 	)
 
-	bad(pattern != nil, "action %q is no pattern: use a name such as CreateVolume, or Create*", r.Action)
-	bad(r.Nth < 0, "nth %d: calls are counted from 1", r.Nth)
+	bad(pattern != nil, "action %q is not a valid pattern: use a name such as CreateVolume, or Create*", r.Action)
+	bad(r.Nth < 0, "nth %d: use 1 or more", r.Nth)
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
 	timed := r.Effect == EffectDelay || r.Effect == Provision
 	bad(timed && r.Delay <= 0, "effect %s needs a delay, such as 2s", r.Effect)
-	bad(!timed && r.Delay != 0, "a delay goes with the effects delay and provision, not with %s", r.Effect)
+	bad(!timed && r.Delay != 0, "delay is valid only with effects delay and provision, not %s", r.Effect)
 	bad(
 		r.Code != "" && r.Effect != Fail && r.Effect != Throttle,
-		"a code goes with the effects fail and throttle, not with %s",
+		"code is valid only with effects fail and throttle, not %s",
 		r.Effect,
 	)
 	if r.Effect == Provision {
 		bad(
 			!slices.Contains(Kinds(), r.Kind),
-			"kind %q is not known: use one of %s",
+			"kind %q is not supported: use one of %s",
 			r.Kind,
 			joinNames(Kinds()),
 		)
 		bad(
 			r.Service+r.Action != "" || r.Nth+r.Count != 0 || r.Mutating,
-			"effect provision is about a kind, not about calls: leave out service, action, nth, count and mutating",
+			"effect provision affects no calls: remove service, action, nth, count, and mutating",
 		)
 	} else {
-		bad(r.Kind != "", "a kind goes with the effect provision, not with %s", r.Effect)
+		bad(r.Kind != "", "kind is valid only with effect provision, not %s", r.Effect)
 	}
 
 	return errors.Join(errs...)
@@ -139,10 +156,14 @@ func joinNames[T ~string](all []T) string {
 	return strings.Join(out, ", ")
 }
 
-// Call is one call on its way.
+// Call is one API call.
 type Call struct {
-	Service, Action string
-	Mutating        bool
+	// Service is the signing name.
+	Service string
+	// Action is the operation.
+	Action string
+	// Mutating is set for operations that change something.
+	Mutating bool
 }
 
 func (r Rule) matchesCall(c Call) bool {
@@ -154,7 +175,7 @@ func (r Rule) matchesCall(c Call) bool {
 	return r.Action == "" || err == nil && ok
 }
 
-// isDue says whether the call just seen goes wrong.
+// isDue reports whether the call that was just counted is affected.
 func (r Rule) isDue() bool {
 	n := r.Seen
 	first := max(r.Nth, 1)
@@ -166,14 +187,15 @@ func (r Rule) isDue() bool {
 	return n >= first && (count < 0 || n < first+count)
 }
 
-// Engine holds the rules. The zero Engine is ready, and may be used by several goroutines.
+// Engine stores the rules and counts calls. The zero Engine is ready to use. It is safe for
+// concurrent use.
 type Engine struct {
 	mu         sync.Mutex
 	lastRuleID int
 	rules      []Rule
 }
 
-// Add takes a rule over and returns it with its id.
+// Add validates and adds a rule and returns it with its id.
 func (e *Engine) Add(r Rule) (Rule, error) {
 	if err := r.Check(); err != nil {
 		return r, err
@@ -197,7 +219,7 @@ func (e *Engine) ListRules() []Rule {
 	return append([]Rule{}, e.rules...)
 }
 
-// Clear forgets all rules, and returns how many there were.
+// Clear removes all rules and returns how many there were.
 func (e *Engine) Clear() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,8 +229,8 @@ func (e *Engine) Clear() int {
 	return n
 }
 
-// RecordCall counts a call and returns the rules by which it goes wrong, oldest first: a delay goes with other effects. A nil
-// Engine has none.
+// RecordCall counts a call and returns the rules that affect it, oldest first. A delay can be
+// combined with another effect. A nil Engine has no rules.
 func (e *Engine) RecordCall(c Call) []Rule {
 	if e == nil {
 		return nil
@@ -234,7 +256,8 @@ func (e *Engine) RecordCall(c Call) []Rule {
 	return out
 }
 
-// Provisioning is how long things of kind take by the newest rule about them; usual where there is none.
+// Provisioning returns how long resources of a kind take according to the newest rule for that
+// kind, or usual without a rule.
 func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 	if e == nil {
 		return usual
@@ -254,7 +277,7 @@ func (e *Engine) Provisioning(kind string, usual time.Duration) time.Duration {
 	return usual
 }
 
-// Sleep waits for d or the end of ctx.
+// Sleep sleeps until d has passed or ctx ends, and returns an error in the latter case.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

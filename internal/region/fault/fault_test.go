@@ -82,10 +82,10 @@ func TestBadRules(t *testing.T) {
 	}{
 		"all at once":    {fault.Rule{Effect: "explode", Nth: -1, Count: -2, Action: "[", Kind: "x"}, []string{"explode", "nth -1", "count -2", `"["`, "kind"}},
 		"no delay":       {fault.Rule{Effect: fault.EffectDelay}, []string{"needs a delay"}},
-		"a delay":        {fault.Rule{Effect: fault.Fail, Delay: 1}, []string{"delay goes with"}},
-		"a code":         {fault.Rule{Effect: fault.Close, Code: "X"}, []string{"code goes with"}},
+		"a delay":        {fault.Rule{Effect: fault.Fail, Delay: 1}, []string{"delay is valid only with"}},
+		"a code":         {fault.Rule{Effect: fault.Close, Code: "X"}, []string{"code is valid only with"}},
 		"no kind":        {fault.Rule{Effect: fault.Provision, Delay: 1}, []string{"nat-gateway"}},
-		"a kind's calls": {fault.Rule{Effect: fault.Provision, Delay: 1, Kind: "vpc", Service: "ec2"}, []string{"not about calls"}},
+		"a kind's calls": {fault.Rule{Effect: fault.Provision, Delay: 1, Kind: "vpc", Service: "ec2"}, []string{"affects no calls"}},
 	} {
 		_, err := (&fault.Engine{}).Add(tc.rule)
 		if err == nil {
@@ -100,7 +100,8 @@ func TestBadRules(t *testing.T) {
 	}
 }
 
-// TestOnlyTheOwnerAdministers says that the secret of the region is needed to list, add and clear.
+// TestOnlyTheOwnerAdministers checks that listing, adding, and clearing rules requires the region's
+// secret.
 func TestOnlyTheOwnerAdministers(t *testing.T) {
 	t.Parallel()
 	e := &fault.Engine{}

@@ -19,7 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// builder makes one image in tmp and moves it into place when it is whole.
+// builder builds one image in buildDir and moves it to its final directory when it is complete.
 type builder struct {
 	opts     Options
 	id       string
@@ -31,7 +31,7 @@ func (b builder) packageCacheDir() string { return filepath.Join(b.opts.CacheDir
 
 func (b builder) runStages(ctx context.Context) error {
 	if err := os.RemoveAll(b.buildDir); err != nil {
-		return fmt.Errorf("remove an interrupted build: %w", err)
+		return fmt.Errorf("remove interrupted build: %w", err)
 	}
 
 	stages := []struct {
@@ -59,11 +59,11 @@ func (b builder) runStages(ctx context.Context) error {
 	return b.publishImage()
 }
 
-// bootstrapBase runs debootstrap. Its downloads stay in the cache, so a second build needs no packages from the mirror.
+// bootstrapBase runs debootstrap. Downloaded packages stay in the cache for the next build.
 func (b builder) bootstrapBase(ctx context.Context) error {
 	for _, dir := range []string{b.buildDir, b.packageCacheDir()} {
 		if err := makeDir(dir); err != nil {
-			return fmt.Errorf("make folder: %w", err)
+			return fmt.Errorf("create directory: %w", err)
 		}
 	}
 
@@ -78,15 +78,15 @@ func (b builder) bootstrapBase(ctx context.Context) error {
 	return b.runCommand(ctx, b.opts.findProgram("debootstrap"), args...)
 }
 
-// installPackages lets apt resolve what debootstrap cannot.
+// installPackages installs packages with apt, which resolves dependencies that debootstrap cannot.
 func (b builder) installPackages(ctx context.Context) error {
 	return b.runInRoot(ctx, append([]string{"install"}, installedPackages()...)...)
 }
 
 func (b builder) trimRoot(ctx context.Context) error { return b.runInRoot(ctx, "trim") }
 
-// runInRoot runs finish.sh in the new root. The mounts lie in a namespace that ends with the command, so no failure
-// leaves one behind.
+// runInRoot runs finish.sh in the new root. The mounts are in a mount namespace that ends with the
+// command, so a failure leaves none behind.
 func (b builder) runInRoot(ctx context.Context, args ...string) error {
 	const outer = `set -eu
 root=$1 debs=$2 script=$3; shift 3
@@ -103,7 +103,7 @@ exec chroot "$root" /bin/sh -c "$script" finish "$@"`
 		append([]string{"-c", outer, "finish", b.rootDir(), b.packageCacheDir(), finishScript}, args...)...)
 }
 
-// runCommand runs a program in a mount namespace of its own and says the end of its output where it fails.
+// runCommand runs a program in its own mount namespace. An error contains the end of the output.
 func (b builder) runCommand(ctx context.Context, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = []string{
@@ -125,7 +125,8 @@ func (b builder) runCommand(ctx context.Context, name string, args ...string) er
 	return nil
 }
 
-// proxyVariables are the only variables of the caller that a build sees: without them a machine behind a proxy has no mirror.
+// proxyVariables returns the caller's proxy variables, the only ones that a build inherits: without
+// them, a machine behind a proxy could not reach the mirror.
 func proxyVariables() []string {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -147,12 +148,13 @@ func outputTail(out []byte, n int) []byte {
 	return bytes.TrimSpace(out)
 }
 
-// writeOverlay writes overlay.txtar's files. It runs twice: apt must obey the first, and must not have the last word.
+// writeOverlay writes the files of overlay.txtar. It runs twice: before apt, so that apt uses its
+// configuration, and after it, because packages overwrite files.
 func (b builder) writeOverlay(context.Context) error {
 	for _, f := range txtar.Parse(overlayArchive).Files {
 		path := filepath.Join(b.rootDir(), f.Name)
 		if err := makeDir(filepath.Dir(path)); err != nil {
-			return fmt.Errorf("make folder of /%s: %w", f.Name, err)
+			return fmt.Errorf("create directory of /%s: %w", f.Name, err)
 		}
 
 		if err := writeWorldReadable(path, f.Data); err != nil {
@@ -178,17 +180,18 @@ func (b builder) maskUnits(context.Context) error {
 	return nil
 }
 
-// publishImage moves the finished image to its name. A reader sees all of it or nothing.
+// publishImage moves the finished image to its final directory, so that readers never see an
+// incomplete image.
 func (b builder) publishImage() error {
 	data, err := json.Marshal(
 		Image{ID: b.id, Root: filepath.Join(b.opts.CacheDir, b.id, "root"), Arch: b.opts.Arch},
 	)
 	if err != nil {
-		return fmt.Errorf("describe image: %w", err)
+		return fmt.Errorf("encode image.json: %w", err)
 	}
 
 	if err := os.WriteFile(filepath.Join(b.buildDir, "image.json"), data, 0o600); err != nil {
-		return fmt.Errorf("describe image: %w", err)
+		return fmt.Errorf("write image.json: %w", err)
 	}
 
 	if err := os.Rename(b.buildDir, filepath.Join(b.opts.CacheDir, b.id)); err != nil {
@@ -198,7 +201,8 @@ func (b builder) publishImage() error {
 	return nil
 }
 
-// findMirror is the Debian mirror that this machine's apt uses, or empty where it names none (then debootstrap's own).
+// findMirror returns the Debian mirror in this machine's apt configuration, or "" for debootstrap's
+// default.
 func (o Options) findMirror(apt fs.FS) string {
 	if o.Mirror != "" {
 		return o.Mirror
@@ -223,7 +227,8 @@ func (o Options) findMirror(apt fs.FS) string {
 	return ""
 }
 
-// parseDebianMirror finds the first http(s) address whose path ends in "debian" in either format of apt's sources.
+// parseDebianMirror returns the first http(s) URL that ends in "/debian", in either format of apt's
+// sources.
 func parseDebianMirror(sources string) string {
 	for line := range strings.Lines(sources) {
 		line, _, _ = strings.Cut(line, "#")
@@ -239,7 +244,7 @@ func parseDebianMirror(sources string) string {
 	return ""
 }
 
-// makeDir makes a folder that every user of a machine may walk through.
+// makeDir creates a directory that every user of a machine may enter.
 func makeDir(path string) error {
 	return os.MkdirAll(path, 0o755)
 }

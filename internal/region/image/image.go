@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds the root file system that the region's machines boot from: the local stand-in for a stock
-// Debian 12 "AMI", with systemd, cloud-init and the tools a Kubernetes node needs. It knows nothing of instances,
-// networks or the provisioner; what is particular to machines of this region lies in overlay.txtar.
+// Package image builds the root file system that the region's machines boot from. It is the local
+// equivalent of a stock Debian 12 AMI, with systemd, cloud-init, and the tools of a Kubernetes
+// node. It knows neither instances, networks, nor the provisioner; the differences from a stock
+// image are in overlay.txtar.
 package image
 
 import (
@@ -27,23 +28,35 @@ var overlayArchive []byte
 //go:embed finish.sh
 var finishScript string
 
-// Options say where and from what an image is built.
+// Options configures a build.
 type Options struct {
-	CacheDir string              // the image cache, such as ~/.cache/slipway/image
-	Arch     string              // Go's name of the architecture, such as amd64
-	Mirror   string              // Debian mirror; empty means the one this machine is configured with
-	Progress func(stage string)  // called at the start of each stage; nil means silence
-	LookPath func(string) string // finds a program, empty where there is none; nil means the usual PATH of root
+	// CacheDir is the image cache, such as ~/.cache/slipway/image.
+	CacheDir string
+	// Arch is the architecture as in GOARCH, such as amd64.
+	Arch string
+	// Mirror is the URL of the Debian mirror; empty means the mirror in this machine's apt
+	// configuration.
+	Mirror string
+	// Progress is called at the start of each stage; nil means no progress.
+	Progress func(stage string)
+	// LookPath returns the path of a program, or "" if it does not exist; nil means root's usual
+	// PATH.
+	LookPath func(string) string
 }
 
-// Image is a finished root file system. Nothing writes to Root: machines lay their own layer over it.
+// Image is a built root file system. Root is never written: machines use it as the lower layer of
+// an overlay.
 type Image struct {
-	ID   string `json:"id"`   // ami-…, a function of the content's recipe
-	Root string `json:"root"` // absolute path
+	// ID of the image, ami-…, a hash of everything that determines its content.
+	ID string `json:"id"`
+	// Root is the absolute path of the root file system.
+	Root string `json:"root"`
+	// Arch is the architecture as in GOARCH.
 	Arch string `json:"arch"`
 }
 
-// ComputeID is the identity that Build would give an image of this architecture. It needs neither root nor a network.
+// ComputeID returns the id of the image that Build creates for an architecture. It needs neither
+// root nor a network.
 func ComputeID(arch string) string {
 	h := sha256.New()
 	fmt.Fprintf(
@@ -61,10 +74,11 @@ func ComputeID(arch string) string {
 	return "ami-" + hex.EncodeToString(h.Sum(nil))[:17]
 }
 
-// Find returns the image with this identity, or an error wrapping fs.ErrNotExist where it has not been built.
+// Find returns the image with this id in the cache dir. The error wraps fs.ErrNotExist if it has
+// not been built.
 func Find(dir, id string) (Image, error) {
 	if id == "" || id != filepath.Base(id) {
-		return Image{}, fmt.Errorf("image %q: not an image id", id)
+		return Image{}, fmt.Errorf("%q is not a valid image id", id)
 	}
 
 	data, err := os.ReadFile(filepath.Join(dir, id, "image.json"))
@@ -82,8 +96,9 @@ func Find(dir, id string) (Image, error) {
 	return img, nil
 }
 
-// Build returns the image for opts.Arch, building it where the cache has none. A build that was interrupted leaves only
-// a folder that the next one removes; the packages it had fetched are used again. It needs root.
+// Build returns the image for opts.Arch and builds it if it is not in the cache. It needs root. An
+// interrupted build leaves a directory that the next build removes; downloaded packages are reused.
+// Concurrent builds wait for each other.
 func Build(ctx context.Context, opts Options) (Image, error) {
 	id := ComputeID(opts.Arch)
 	if img, err := Find(opts.CacheDir, id); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +115,7 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 	}
 
 	defer unlock()
-	if img, err := Find(opts.CacheDir, id); err == nil { // somebody else built it meanwhile
+	if img, err := Find(opts.CacheDir, id); err == nil { // another process built it meanwhile
 		return img, nil
 	}
 
@@ -112,13 +127,13 @@ func Build(ctx context.Context, opts Options) (Image, error) {
 	return Find(opts.CacheDir, id)
 }
 
-// checkRequirements refuses what cannot work, everything at once.
+// checkRequirements returns all missing requirements.
 func (o Options) checkRequirements() error {
 	var errs []error
 	if os.Geteuid() != 0 {
 		errs = append(
 			errs,
-			errors.New("needs root: the image is a Debian root file system with device nodes and owners"),
+			errors.New("root is required: the image is a Debian root file system with device nodes and owners"),
 		)
 	}
 
@@ -149,7 +164,8 @@ func packageOf(program string) string {
 	}
 }
 
-// findProgram is where a program lies; the sbin folders are looked at too, since sudo often leaves them out of PATH.
+// findProgram returns the path of a program, or "". It also searches the sbin directories, which
+// sudo often removes from PATH.
 func (o Options) findProgram(program string) string {
 	if o.LookPath != nil {
 		return o.LookPath(program)
@@ -167,7 +183,7 @@ func (o Options) findProgram(program string) string {
 
 func lockCache(dir string) (func(), error) {
 	if err := makeDir(dir); err != nil {
-		return nil, fmt.Errorf("make image cache: %w", err)
+		return nil, fmt.Errorf("create image cache: %w", err)
 	}
 
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)

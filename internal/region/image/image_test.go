@@ -27,7 +27,7 @@ func cacheDir(t *testing.T) string {
 	return filepath.Join(dir, "slipway", "image")
 }
 
-// The image is shared with everything else that boots machines: building it here warms the cache.
+// The image is in the cache that all other tests use, so building it here warms the cache.
 func TestBuild(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("SKIPPED: building an image needs root")

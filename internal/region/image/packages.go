@@ -2,14 +2,15 @@
 
 package image
 
-// debianSuite is Debian 12, what Kubernetes' own node images and the facts of docs/architecture.md were tried with.
+// debianSuite is Debian 12, which Kubernetes' node images use too.
 const debianSuite = "bookworm"
 
-// basePackages is what debootstrap itself installs beyond the minimal variant: enough for apt to finish the rest.
+// basePackages returns the packages that debootstrap installs in addition to the minimal variant:
+// enough for apt to install the rest.
 func basePackages() []string { return []string{"ca-certificates", "dbus", "systemd", "systemd-sysv"} }
 
-// installedPackages is what a stock cloud image brings and a node uses. apt, not debootstrap, installs them, because
-// debootstrap does not resolve the virtual packages that cloud-init depends on.
+// installedPackages returns the packages of a stock cloud image that a node uses. apt installs
+// them, because debootstrap does not resolve the virtual packages that cloud-init depends on.
 func installedPackages() []string {
 	return []string{
 		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables",
@@ -17,10 +18,11 @@ func installedPackages() []string {
 	}
 }
 
-// maskedUnits are units that a machine in namespaces has no use for. Each costs boot time on every machine, or reaches
-// for something that belongs to the host (devices, the clock, kernel settings). cloud-init's local stage would ask for an
-// address by DHCP and wait; the machine has its address before it boots. Its config stage
-// has nothing to do here (see overlay.txtar), and costs a Python start.
+// maskedUnits returns the systemd units that are useless in a machine made of namespaces. Each
+// costs boot time on every machine, or accesses something that belongs to the host (devices, the
+// clock, kernel settings). cloud-init's local stage would wait for DHCP, but a machine has its
+// address before it boots. cloud-init's config stage has nothing to do (see overlay.txtar) and
+// costs a start of Python.
 func maskedUnits() []string {
 	return []string{
 		"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily.timer",

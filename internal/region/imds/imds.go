@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imds is the instance metadata service: session tokens (IMDSv2), directories and values over HTTP. It does
-// not know what the values are, nor how a request reaches it: both come from its caller.
+// Package imds implements the EC2 instance metadata service: session tokens (IMDSv2), directories,
+// and values over HTTP. The values, and the instance that a request comes from, are provided by the
+// caller.
 package imds
 
 import (
@@ -18,46 +19,52 @@ import (
 	"time"
 )
 
-// MetadataSource is what is known about the instances. It may be called from several goroutines.
+// MetadataSource provides the metadata of instances. It is called concurrently.
 //
-// Paths are relative to a version and have no slash at either end: "meta-data/instance-id", "user-data",
-// "meta-data/iam/security-credentials/role", "dynamic/instance-identity/document".
+// Paths are relative to a version and have no slash at either end: "meta-data/instance-id",
+// "user-data", "meta-data/iam/security-credentials/role", "dynamic/instance-identity/document".
 type MetadataSource interface {
-	// FindInstance finds who has a private address in a VPC; ok is false where nobody has it.
+	// FindInstance returns the instance with a private address in a VPC; ok is false if there is
+	// none.
 	FindInstance(vpc string, addr netip.Addr) (id string, ok bool)
-	// GetValue returns the value at a path. Where there is none, found is false and err nil; an error becomes a 500.
+	// GetValue returns the value at a path. A missing value has found == false and a nil error; an
+	// error results in status 500.
 	GetValue(instanceID, path string) (value []byte, found bool, err error)
-	// TokenOptions says whether an instance's requests need a session token, and whether they are answered at all.
+	// TokenOptions returns whether requests of an instance need a session token, and whether they
+	// are answered at all.
 	TokenOptions(instanceID string) (tokensRequired, enabled bool)
 }
 
-// PathLister is what a Source has in addition if directories should be listed.
+// PathLister is optionally implemented by a MetadataSource to list directories.
 type PathLister interface {
-	// ListPaths returns all paths for which Get finds a value, in any order.
+	// ListPaths returns all paths that have a value, in any order.
 	ListPaths(instanceID string) []string
 }
 
-// Options is what the service needs from outside. Source, From and Clock are required.
+// Options configures the service. Source, RequestOrigin, and Clock are required.
 type Options struct {
+	// Source provides the metadata.
 	Source MetadataSource
-	// RequestOrigin finds the VPC and address that a request came from in its context.
+	// RequestOrigin returns the VPC and address that a request came from, by the request's context.
 	RequestOrigin func(ctx context.Context) (vpc string, addr netip.Addr, ok bool)
-	// Clock tells the time.
+	// Clock returns the current time.
 	Clock func() time.Time
-	// TokenKey signs tokens. With the same key tokens survive a restart; empty means a random one.
+	// TokenKey signs session tokens. Tokens survive a restart with the same key. Empty means a
+	// random key.
 	TokenKey []byte
-	// Log takes errors of the source; nil means silence.
+	// Log receives errors of Source; nil means no log.
 	Log *slog.Logger
 }
 
 const (
 	tokenPath   = "api/token"
-	tokenHeader = "X-Aws-Ec2-Metadata-Token" //nolint:gosec // the name of an HTTP header, not a secret
+	tokenHeader = "X-Aws-Ec2-Metadata-Token" //nolint:gosec // the name of an HTTP header
 	ttlHeader   = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"
-	maxTokenTTL = 21600 // seconds, AWS's limit of six hours
+	maxTokenTTL = 21600 // seconds; AWS's limit of six hours
 )
 
-// apiVersions that clients ask for; all give the same tree. cloud-init tries several and falls back to the first.
+// apiVersions returns the versions that clients may request; all have the same content. cloud-init
+// tries several and falls back to the first.
 func apiVersions() []string {
 	return []string{
 		"1.0",
@@ -72,10 +79,10 @@ func apiVersions() []string {
 	}
 }
 
-// New returns the handler that serves the metadata of whichever instance asks.
+// New returns the handler of the service.
 func New(opts Options) (http.Handler, error) {
 	if opts.Source == nil || opts.RequestOrigin == nil || opts.Clock == nil {
-		return nil, errors.New("metadata service: source, from and clock are required")
+		return nil, errors.New("metadata service: source, request origin, and clock are required")
 	}
 
 	if opts.Log == nil {
@@ -94,7 +101,7 @@ type service struct {
 	tokens tokenIssuer
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP serves one request.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "EC2ws")
 	vpc, addr, ok := s.opts.RequestOrigin(r.Context())
@@ -134,8 +141,8 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveValue(w, r, id)
 }
 
-// issueToken gives a session token. A request that came through a proxy gets none: an open proxy on an instance must not
-// hand out its credentials.
+// issueToken issues a session token. It rejects requests that came through a proxy, because an open
+// proxy on an instance must not expose the instance's credentials.
 func (s *service) issueToken(w http.ResponseWriter, r *http.Request, id string) {
 	version, path := splitPath(r.URL.Path)
 	switch {
@@ -172,7 +179,7 @@ func (s *service) serveValue(w http.ResponseWriter, r *http.Request, id string) 
 
 	value, found, err := s.opts.Source.GetValue(id, path)
 	if err != nil {
-		s.opts.Log.LogAttrs(r.Context(), slog.LevelError, "metadata value cannot be read",
+		s.opts.Log.LogAttrs(r.Context(), slog.LevelError, "cannot read metadata value",
 			slog.String("instance", id), slog.String("path", path), slog.Any("error", err))
 		writeError(w, http.StatusInternalServerError)
 		return
@@ -193,14 +200,15 @@ func (s *service) serveValue(w http.ResponseWriter, r *http.Request, id string) 
 	s.writeValue(w, r, value)
 }
 
-// splitPath parts a request's path into its version and the rest, without slashes at the ends.
+// splitPath splits a request's path into the version and the rest, without slashes at either end.
 func splitPath(path string) (version, rest string) {
 	version, rest, _ = strings.Cut(strings.Trim(path, "/"), "/")
 	return version, strings.Trim(rest, "/")
 }
 
-// listDirectory renders a directory: one entry a line, no newline at the end, a slash after each that is itself a directory.
-// User data is shown beside the directories only where there is some.
+// listDirectory renders a directory: one entry per line, no newline at the end, and a slash after
+// each entry that is a directory. The second result is false if the directory is empty. An instance
+// without user data has no entry user-data.
 func listDirectory(paths []string, dir string) ([]byte, bool) {
 	var entries []string
 	for _, p := range paths {
@@ -237,11 +245,12 @@ func (s *service) writeValue(w http.ResponseWriter, r *http.Request, value []byt
 
 	_, err := w.Write(value)
 	if err != nil {
-		s.opts.Log.LogAttrs(r.Context(), slog.LevelDebug, "metadata client went away", slog.Any("error", err))
+		s.opts.Log.LogAttrs(r.Context(), slog.LevelDebug, "metadata client closed the connection", slog.Any("error", err))
 	}
 }
 
-// writeError answers as EC2 does, with a small page: cloud-init and SDKs look at the status only.
+// writeError writes an error with a small HTML page like EC2's. cloud-init and SDKs use only the
+// status.
 func writeError(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html")
 	w.WriteHeader(status)

@@ -10,7 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 )
 
-// The SDK's own client is the judge of what it takes to be understood.
+// The AWS SDK's client determines whether responses are correct.
 func TestSDKReadsMetadata(t *testing.T) {
 	b := newBench(t)
 	b.source.values["dynamic/instance-identity/document"] = `{"instanceId":"i-05","region":"us-east-1"}`

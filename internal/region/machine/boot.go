@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runBootStage is PID 1 of a new machine until it becomes systemd. It runs in the new namespaces with the host's files still in
-// sight, builds the machine's own tree, and leaves the host's behind. rest is the path of its console.
+// runBootStage is PID 1 of a new machine until it executes systemd. It starts in the new namespaces
+// with the host's mounts, builds the machine's file tree, and detaches the host's. The only element
+// of rest is the console's path.
 func runBootStage(in machineDir, rest []string) error {
-	runtime.LockOSThread() // the cgroup namespace belongs to a thread, and exec keeps this one
+	runtime.LockOSThread() // the cgroup namespace belongs to this thread, which must call exec
 	if len(rest) != 1 {
-		return errors.New("boot: want the console's path")
+		return errors.New("boot: missing console path")
 	}
 
 	s, err := in.readSpec()
@@ -38,17 +39,26 @@ func runBootStage(in machineDir, rest []string) error {
 	}
 
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("make cgroup namespace: %w", err)
+		return fmt.Errorf("create cgroup namespace: %w", err)
 	}
 
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("part from the host's mounts: %w", err)
+		return fmt.Errorf("make mounts private: %w", err)
 	}
 
 	unix.Umask(0)
 	t := rootTree{in: in, spec: s}
 
-	for _, step := range []func() error{t.mountRoot, t.mountKernel, func() error { return t.mountCgroups(groups) }, t.bindData, func() error { return t.makeDev(rest[0]) }, t.pivotRoot} {
+	steps := []func() error{
+		t.mountRoot,
+		t.mountKernel,
+		func() error { return t.mountCgroups(groups) },
+		t.bindData,
+		func() error { return t.makeDev(rest[0]) },
+		t.pivotRoot,
+	}
+
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -73,7 +83,7 @@ func runBootStage(in machineDir, rest []string) error {
 	return nil
 }
 
-// rootTree is the file tree of a machine while it is being built at in.root().
+// rootTree builds the file tree of a machine at in.rootDir().
 type rootTree struct {
 	in   machineDir
 	spec machineSpec
@@ -81,7 +91,7 @@ type rootTree struct {
 
 func (t rootTree) hostPath(path string) string { return filepath.Join(t.in.rootDir(), path) }
 
-// mountAt mounts on a path of the machine, making the folder.
+// mountAt creates the directory path in the machine's tree and mounts a file system on it.
 func (t rootTree) mountAt(fstype, path string, flags uintptr, options string) error {
 	if err := makeDir(t.hostPath(path)); err != nil {
 		return fmt.Errorf("mount /%s: %w", path, err)
@@ -94,8 +104,9 @@ func (t rootTree) mountAt(fstype, path string, flags uintptr, options string) er
 	return nil
 }
 
-// mountRoot lays the machine's layer over the image. It is volatile, that is never synced: a machine's root does not
-// outlive the host's power, and booting five at once should not wait for a disk.
+// mountRoot mounts the machine's writable layer over the image. The overlay is volatile (never
+// synced): a machine's root need not survive a power failure of the host, and booting several
+// machines should not wait for the disk.
 func (t rootTree) mountRoot() error {
 	options := fmt.Sprintf(
 		"lowerdir=%s,upperdir=%s,workdir=%s",
@@ -116,12 +127,13 @@ func (t rootTree) mountRoot() error {
 	return nil
 }
 
-// escapeOverlayPath writes a path for an overlay's options, where a comma and a colon part things.
+// escapeOverlayPath escapes a path for overlay options, where comma and colon are separators.
 func escapeOverlayPath(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `:`, `\:`).Replace(path)
 }
 
-// mountKernel mounts what the kernel shows. /sys is read-only, which also tells systemd that devices are not its business.
+// mountKernel mounts the kernel's file systems. /sys is read-only, which also tells systemd not to
+// manage devices.
 func (t rootTree) mountKernel() error {
 	const plain = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct {
@@ -142,11 +154,11 @@ func (t rootTree) mountKernel() error {
 		}
 	}
 
-	// For the network add-ons that look for it; a kernel may lack it.
+	// For network add-ons that use it. The kernel may not support it.
 	_ = unix.Mount("bpf", t.hostPath("sys/fs/bpf"), "bpf", plain, "mode=700")
-	// The key that reboots or crashes the host belongs to the host; a kernel may lack it.
-	if _, err := os.Stat(t.hostPath("proc/sysrq-trigger")); err != nil {
-		return nil //nolint:nilerr // nothing to protect
+	// sysrq-trigger can reboot or crash the host, so it is read-only. The kernel may not have it.
+	if !fileExists(t.hostPath("proc/sysrq-trigger")) {
+		return nil
 	}
 
 	return t.bindMount(t.hostPath("proc/sysrq-trigger"), "proc/sysrq-trigger", unix.MS_RDONLY)
@@ -162,13 +174,14 @@ func (t rootTree) bindMount(source, path string, flags uintptr) error {
 	}
 
 	if err := unix.Mount("", t.hostPath(path), "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
-		return fmt.Errorf("protect /%s: %w", path, err)
+		return fmt.Errorf("remount /%s read-only: %w", path, err)
 	}
 
 	return nil
 }
 
-// mountCgroups mounts the host's hierarchies anew: inside the cgroup namespace each shows the machine's part as its root.
+// mountCgroups mounts the host's hierarchies. Inside the cgroup namespace each shows the machine's
+// cgroup as its root.
 func (t rootTree) mountCgroups(groups []cgroupHierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if len(groups) == 1 && groups[0].V2 {
@@ -190,7 +203,7 @@ func (t rootTree) mountCgroups(groups []cgroupHierarchy) error {
 		}
 
 		for part := range strings.SplitSeq(h.DirName(), ",") {
-			if part != h.DirName() { // cpu,cpuacct is also known as cpu and as cpuacct
+			if part != h.DirName() { // cpu,cpuacct also gets links cpu and cpuacct
 				_ = os.Symlink(h.DirName(), t.hostPath(filepath.Join("sys/fs/cgroup", part)))
 			}
 		}
@@ -214,7 +227,7 @@ func (t rootTree) bindData() error {
 	return nil
 }
 
-// makeDev fills the machine's own /dev: what every machine has, the console, and the volumes attached to it.
+// makeDev creates the machine's /dev: standard devices, the console, and the attached volumes.
 func (t rootTree) makeDev(consolePath string) error {
 	for _, n := range deviceNodes() {
 		if err := makeDeviceNode(t.hostPath("dev"), n); err != nil {
@@ -222,17 +235,23 @@ func (t rootTree) makeDev(consolePath string) error {
 		}
 	}
 
-	for name, target := range map[string]string{
-		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
-		"ptmx": "pts/ptmx", "core": "/proc/kcore",
-	} {
+	links := map[string]string{
+		"fd":     "/proc/self/fd",
+		"stdin":  "/proc/self/fd/0",
+		"stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2",
+		"ptmx":   "pts/ptmx",
+		"core":   "/proc/kcore",
+	}
+
+	for name, target := range links {
 		if err := os.Symlink(target, t.hostPath(filepath.Join("dev", name))); err != nil {
-			return fmt.Errorf("make /dev/%s: %w", name, err)
+			return fmt.Errorf("create /dev/%s: %w", name, err)
 		}
 	}
 
 	if err := os.WriteFile(t.hostPath("dev/console"), nil, 0o600); err != nil {
-		return fmt.Errorf("make /dev/console: %w", err)
+		return fmt.Errorf("create /dev/console: %w", err)
 	}
 
 	if err := t.bindMount(consolePath, "dev/console", 0); err != nil {
@@ -258,8 +277,14 @@ func (t rootTree) makeDev(consolePath string) error {
 	return nil
 }
 
-// pivotRoot makes the tree the root and drops the host's. Mounts below are shared, as on any systemd machine, so that the
-// kubelet's mounts reach containers.
+// fileExists reports whether path exists.
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// pivotRoot makes the tree the root and detaches the host's. Mounts are shared, as on any machine
+// with systemd, so that the kubelet's mounts propagate to containers.
 func (t rootTree) pivotRoot() error {
 	if err := unix.Chdir(t.in.rootDir()); err != nil {
 		return fmt.Errorf("enter root: %w", err)
@@ -270,7 +295,7 @@ func (t rootTree) pivotRoot() error {
 	}
 
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leave the host's root: %w", err)
+		return fmt.Errorf("detach the host's root: %w", err)
 	}
 
 	if err := unix.Chdir("/"); err != nil {
@@ -278,7 +303,7 @@ func (t rootTree) pivotRoot() error {
 	}
 
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
-		return fmt.Errorf("share mounts: %w", err)
+		return fmt.Errorf("make mounts shared: %w", err)
 	}
 
 	return nil
@@ -291,7 +316,8 @@ type deviceNode struct {
 	mode         uint32
 }
 
-// deviceNodes are the devices of every machine. kmsg is the null device: the kernel's log is the host's.
+// deviceNodes returns the devices of every machine. kmsg is the null device, because the kernel log
+// belongs to the host.
 func deviceNodes() []deviceNode {
 	return []deviceNode{
 		{"null", 1, 3, 0o666},
@@ -309,7 +335,7 @@ func deviceNodes() []deviceNode {
 func makeDeviceNode(dev string, n deviceNode) error {
 	path := filepath.Join(dev, n.name)
 	if err := makeDir(filepath.Dir(path)); err != nil {
-		return fmt.Errorf("make /dev/%s: %w", n.name, err)
+		return fmt.Errorf("create /dev/%s: %w", n.name, err)
 	}
 
 	if err := unix.Mknod(path, unix.S_IFCHR|n.mode, int(unix.Mkdev(n.major, n.minor))); err != nil {

@@ -18,17 +18,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupTop is the folder in each hierarchy under which all regions' machines lie: slipway/<region>/<instance>.
+// cgroupTop is the cgroup in each hierarchy that contains the machines of all regions:
+// slipway/<region>/<instance>.
 const cgroupTop = "slipway"
 
-// cgroupHierarchy is one cgroup hierarchy that the host has mounted.
+// cgroupHierarchy is a mounted cgroup hierarchy of the host.
 type cgroupHierarchy struct {
-	Mount   string // where, such as /sys/fs/cgroup/memory
-	V2      bool
-	Options string // for version 1, what mounts the same again: controllers, or none,name=systemd
+	Mount string // mount point, such as /sys/fs/cgroup/memory
+	V2    bool
+	// Options mount the same version 1 hierarchy again: its controllers, or none,name=systemd.
+	Options string
 }
 
-// DirName is the folder it has below /sys/fs/cgroup by custom.
+// DirName returns the hierarchy's usual directory name in /sys/fs/cgroup.
 func (h cgroupHierarchy) DirName() string {
 	if h.V2 {
 		return "unified"
@@ -37,7 +39,7 @@ func (h cgroupHierarchy) DirName() string {
 	return strings.TrimPrefix(h.Options, "none,name=")
 }
 
-// listHierarchies lists the host's mounted hierarchies, each once.
+// listHierarchies returns the host's mounted hierarchies without duplicates.
 func listHierarchies() ([]cgroupHierarchy, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -58,7 +60,8 @@ func listHierarchies() ([]cgroupHierarchy, error) {
 	return out, nil
 }
 
-// parseHierarchy reads one line of mountinfo: id parent major:minor root mountpoint options … - type source superoptions.
+// parseHierarchy parses a line of mountinfo: id parent major:minor root mountpoint options … - type
+// source superoptions.
 func parseHierarchy(line string) (cgroupHierarchy, bool) {
 	head, rest, ok := strings.Cut(line, " - ")
 	before := strings.Fields(head)
@@ -97,8 +100,8 @@ func parseHierarchy(line string) (cgroupHierarchy, bool) {
 	return cgroupHierarchy{Mount: before[4], Options: strings.Join(controllers, ",")}, len(controllers) > 0
 }
 
-// ensureHierarchies mounts what systemd in a machine needs and a bare host may lack: version 2 where nothing is mounted,
-// the named systemd hierarchy where version 1 is.
+// ensureHierarchies mounts the hierarchies that systemd in a machine needs, if the host lacks them:
+// version 2 if none is mounted, and the named systemd hierarchy if version 1 is used.
 func ensureHierarchies() ([]cgroupHierarchy, error) {
 	groups, err := listHierarchies()
 	if err != nil {
@@ -119,11 +122,11 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 
 	case v1 && !named:
 		if err := makeDir("/sys/fs/cgroup/systemd"); err != nil {
-			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
+			return nil, fmt.Errorf("mount cgroup hierarchy name=systemd: %w", err)
 		}
 
 		if err := unix.Mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", 0, "none,name=systemd"); err != nil {
-			return nil, fmt.Errorf("mount the named systemd hierarchy: %w", err)
+			return nil, fmt.Errorf("mount cgroup hierarchy name=systemd: %w", err)
 		}
 
 	default:
@@ -133,8 +136,8 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 	return listHierarchies()
 }
 
-// makeCgroups makes a cgroup of this path in every hierarchy, usable: cpuset needs values, version 2 needs controllers
-// switched on from the top. shares is the weight of the CPU, in vCPUs.
+// makeCgroups creates a cgroup with this path in every hierarchy and sets its CPU weight. On
+// version 1, cpuset needs values; on version 2, controllers must be enabled from the top.
 func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	for _, h := range groups {
 		at := h.Mount
@@ -145,7 +148,7 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 
 			next := filepath.Join(at, part)
 			if err := unix.Mkdir(next, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return fmt.Errorf("make cgroup %s: %w", next, err)
+				return fmt.Errorf("create cgroup %s: %w", next, err)
 			}
 
 			if err := inheritCPUSet(at, next); err != nil {
@@ -158,7 +161,7 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 		shares := filepath.Join(at, "cpu.shares")
 		if _, err := os.Stat(shares); err == nil && vcpus > 0 {
 			if err := os.WriteFile(shares, []byte(strconv.Itoa(vcpus*1024)), 0o600); err != nil {
-				return fmt.Errorf("weigh cgroup: %w", err)
+				return fmt.Errorf("set cpu.shares of cgroup: %w", err)
 			}
 		}
 	}
@@ -166,7 +169,8 @@ func makeCgroups(groups []cgroupHierarchy, path string, vcpus int) error {
 	return nil
 }
 
-// enableControllers hands every controller on to children, one by one, since a host may hold some back.
+// enableControllers enables all controllers for child cgroups, one at a time, because some may be
+// unavailable.
 func enableControllers(dir string) {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
@@ -182,12 +186,12 @@ func inheritCPUSet(parent, child string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		have, err := os.ReadFile(filepath.Join(child, name))
 		if err != nil || strings.TrimSpace(string(have)) != "" {
-			continue // another hierarchy, or set already
+			continue // the hierarchy has no cpuset, or the value is set
 		}
 
 		want, err := os.ReadFile(filepath.Join(parent, name))
 		if err != nil || strings.TrimSpace(string(want)) == "" {
-			continue // version 2: empty means the parent's
+			continue // version 2: empty means the parent's value
 		}
 
 		if err := os.WriteFile(filepath.Join(child, name), want, 0o600); err != nil {
@@ -198,7 +202,7 @@ func inheritCPUSet(parent, child string) error {
 	return nil
 }
 
-// joinCgroups moves the calling process into the cgroup of this path in every hierarchy.
+// joinCgroups moves the calling process into the cgroup with this path in every hierarchy.
 func joinCgroups(groups []cgroupHierarchy, path string) error {
 	for _, h := range groups {
 		if err := os.WriteFile(filepath.Join(h.Mount, path, "cgroup.procs"), []byte("0"), 0o600); err != nil {
@@ -209,7 +213,8 @@ func joinCgroups(groups []cgroupHierarchy, path string) error {
 	return nil
 }
 
-// removeCgroups kills what runs in the cgroups of this path and below, in every hierarchy, and removes them.
+// removeCgroups kills all processes in the cgroup with this path and below, in every hierarchy, and
+// removes the cgroups.
 func removeCgroups(ctx context.Context, groups []cgroupHierarchy, path string) error {
 	for _, h := range groups {
 		top := filepath.Join(h.Mount, path)
@@ -229,7 +234,8 @@ func removeCgroups(ctx context.Context, groups []cgroupHierarchy, path string) e
 	return nil
 }
 
-// killAndRemoveCgroup goes through a cgroup from its leaves up, killing and removing. What is busy yet stays for the next round.
+// killAndRemoveCgroup kills and removes a cgroup, children first. Busy cgroups remain for the next
+// attempt.
 func killAndRemoveCgroup(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

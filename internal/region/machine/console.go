@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxConsoleFileBytes is how much of a console's output each of its two files holds, in bytes: together at most 1 MiB.
+// maxConsoleFileBytes is the maximum size of each of a console's two files: 1 MiB together.
 const maxConsoleFileBytes = 512 << 10
 
-// serialConsole is the machine's serial line: a terminal whose other end the supervisor writes to a file of bounded size.
+// serialConsole is the machine's serial console: a pseudoterminal whose output the supervisor
+// writes to a bounded log.
 type serialConsole struct {
 	master *os.File
-	slave  *os.File // held open, or the master would see an end whenever nobody in the machine has it open
+	slave  *os.File // kept open; otherwise the master reads EOF whenever no process in the machine has it open
 }
 
 func openConsole(path string) (*serialConsole, error) {
@@ -50,30 +51,29 @@ func openConsole(path string) (*serialConsole, error) {
 
 func (c *serialConsole) close() { _ = errors.Join(c.slave.Close(), c.master.Close()) }
 
-// rotatingLog is a log in two files: when the first is full it becomes the second.
+// rotatingLog is a log of two files: when the first is full, it replaces the second.
 type rotatingLog struct {
 	path  string
 	limit int64
 }
 
-// Write appends p. Output that cannot be kept is dropped: a full disk must not stop the machine.
+// Write appends p. It never fails: output that cannot be written is dropped, because a full disk
+// must not stop the machine.
 func (r *rotatingLog) Write(p []byte) (int, error) {
 	if info, err := os.Stat(r.path); err == nil && info.Size()+int64(len(p)) > r.limit {
 		_ = os.Rename(r.path, r.path+".1")
 	}
 
 	f, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return len(p), nil //nolint:nilerr // dropped, see above
+	if err == nil {
+		_, _ = f.Write(p)
+		_ = f.Close()
 	}
-
-	_, _ = f.Write(p)
-	_ = f.Close()
 
 	return len(p), nil
 }
 
-// deadlineAfter is a moment this far ahead by the kernel's clock; pipes want a point in time.
+// deadlineAfter returns the time d from now by the kernel's clock, for deadlines of pipes.
 func deadlineAfter(d time.Duration) time.Time {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &ts); err != nil {

@@ -11,27 +11,28 @@ import (
 	"slices"
 )
 
-// maxSavedConsoles is how many consoles of machines that are gone stay readable. AWS shows them for an hour, so that whoever
-// waited for a machine that a rollback has ended can still read what it died of.
+// maxSavedConsoles is how many consoles of terminated machines are kept. AWS keeps a console for an
+// hour, so that the cause can be read after a rollback has terminated the machine.
 const maxSavedConsoles = 64
 
-// savedConsolePath is where the console of a machine lies that is gone.
+// savedConsolePath returns the path of a terminated machine's console.
 func (h *Host) savedConsolePath(id string) string { return filepath.Join(h.consolesDir(), id+".log") }
 
-// saveConsole puts a machine's console aside before its folder goes, and forgets the oldest of those put aside before.
+// saveConsole copies a machine's console before its directory is removed, and deletes the oldest
+// saved consoles.
 func (h *Host) saveConsole(id string) error {
 	text, err := h.Console(id)
 	if err != nil || len(text) == 0 {
 		return err
 	}
 
-	tmp := h.savedConsolePath(id) + ".new" // whole or not at all, if this process is killed
+	tmp := h.savedConsolePath(id) + ".new" // complete or missing, even if this process is killed
 	if err := os.WriteFile(tmp, text, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", tmp, err)
 	}
 
 	if err := os.Rename(tmp, h.savedConsolePath(id)); err != nil {
-		return fmt.Errorf("name %s: %w", tmp, err)
+		return fmt.Errorf("rename %s: %w", tmp, err)
 	}
 
 	return h.pruneConsoles()
@@ -46,7 +47,7 @@ func (h *Host) pruneConsoles() error {
 	var files []fs.FileInfo
 
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil { // another call may have removed it meanwhile
+		if info, err := e.Info(); err == nil { // a concurrent call may have removed it
 			files = append(files, info)
 		}
 	}
@@ -57,7 +58,7 @@ func (h *Host) pruneConsoles() error {
 
 	for _, f := range files[min(maxSavedConsoles, len(files)):] {
 		if err := os.RemoveAll(filepath.Join(h.consolesDir(), f.Name())); err != nil {
-			return fmt.Errorf("forget a console: %w", err)
+			return fmt.Errorf("delete old console: %w", err)
 		}
 	}
 

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machine makes the region's instances real: systemd as PID 1 in namespaces of its own over the image, with a
-// serial console and block devices, kept by a small supervisor that outlives the region's process. It knows no AWS API
-// and does not make the network: it boots into a namespace that it is given.
+// Package machine runs the region's instances: systemd as PID 1 in its own namespaces, with the
+// image as an overlay root, a serial console, and block devices. A small supervisor per machine
+// outlives the region's process, so machines survive its restart.
+//
+// The package knows no AWS API and does not create the network: a machine boots in a network
+// namespace from a NamespaceProvider.
 package machine
 
 import (
@@ -21,33 +24,44 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// ErrBusy means that a volume cannot be detached yet, because a file system on it is mounted. Try again later.
+// ErrBusy is returned if a volume cannot be detached because a file system on it is mounted. The
+// caller may retry.
 var ErrBusy = errors.New("volume is in use inside the machine")
 
-// ErrNotFound means that there is no such machine or volume.
-var ErrNotFound = errors.New("not known")
+// ErrNotFound is returned for an unknown machine or volume.
+var ErrNotFound = errors.New("not found")
 
-// NamespaceProvider gives a machine its network.
+// NamespaceProvider creates the network of a machine.
 type NamespaceProvider interface {
-	// EnsureNamespace returns the path of a network namespace that holds the machine's eth0, with address and routes set.
+	// EnsureNamespace returns the path of a network namespace that contains the machine's eth0 with
+	// address and routes.
 	EnsureNamespace(ctx context.Context, m netspec.Machine) (path string, err error)
 }
 
-// A Releaser is a [NamespaceProvider] that takes back what it gave a machine. Terminate calls it once nothing of the machine runs.
+// NamespaceReleaser is optionally implemented by a [NamespaceProvider] to remove a machine's
+// network. Terminate calls it when no process of the machine runs.
 type NamespaceReleaser interface {
+	// Release removes the network of a machine. It succeeds if there is none.
 	Release(ctx context.Context, instanceID string) error
 }
 
-// Config is what a Host needs.
+// Config configures a Host.
 type Config struct {
-	Region     string                                   // short name of this region on this host, such as r1f3; part of cgroup paths
-	Dir        string                                   // the region's folder, such as ~/.cache/slipway/region; on a real disk
-	Namespaces NamespaceProvider                        // gives each machine its network namespace
-	ImageRoot  func(id string) (root string, err error) // where an image's root file system lies
-	Executable string                                   // program whose "region-machine" argument runs Main; empty means the running one
+	// Region is a short name of this region on this host, such as r1f3. It is part of cgroup paths.
+	Region string
+	// Dir is the region's directory on a real disk, such as ~/.cache/slipway/region.
+	Dir string
+	// Namespaces creates each machine's network namespace.
+	Namespaces NamespaceProvider
+	// ImageRoot returns the path of an image's root file system.
+	ImageRoot func(id string) (root string, err error)
+	// Executable is a program that calls Main for the argument [SupervisorCommand]. Default is the
+	// running program.
+	Executable string
 }
 
-// Host runs machines on this computer. Its methods may be called at the same time; calls for one machine queue.
+// Host runs machines on this computer. It is safe for concurrent use; calls for the same machine or
+// volume are serialised.
 type Host struct {
 	cfg Config
 
@@ -55,27 +69,28 @@ type Host struct {
 	locks map[string]*sync.Mutex
 }
 
-// New checks the configuration and makes the region's folders. It touches nothing that runs.
+// New validates the configuration and creates the region's directories. It does not affect running
+// machines.
 func New(cfg Config) (*Host, error) {
 	if cfg.Region == "" || strings.ContainsAny(cfg.Region, "/. ") {
-		return nil, fmt.Errorf("machines: region %q: want a short name of letters and digits", cfg.Region)
+		return nil, fmt.Errorf("region name %q must not be empty or contain slash, dot, or space", cfg.Region)
 	}
 
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("machines: folder %s: %w", cfg.Dir, err)
+		return nil, fmt.Errorf("resolve region directory %s: %w", cfg.Dir, err)
 	}
 
 	cfg.Dir = dir
 	if cfg.Executable == "" {
-		cfg.Executable = "/proc/self/exe" // still the running program after it was rebuilt
+		cfg.Executable = "/proc/self/exe" // the running program, even after it was rebuilt
 	}
 
 	h := &Host{cfg: cfg, locks: map[string]*sync.Mutex{}}
 
 	for _, sub := range []string{h.instancesDir(), h.volumesDir(), h.consolesDir()} {
 		if err := makeDir(sub); err != nil {
-			return nil, fmt.Errorf("machines: make folder: %w", err)
+			return nil, fmt.Errorf("create machine directory: %w", err)
 		}
 	}
 
@@ -89,7 +104,7 @@ func (h *Host) machineDir(id string) machineDir {
 	return machineDir{path: filepath.Join(h.instancesDir(), id)}
 }
 
-// lockID serialises what happens to one machine or volume.
+// lockID locks a machine or volume and returns the function that unlocks it.
 func (h *Host) lockID(id string) func() {
 	h.mu.Lock()
 	l := h.locks[id]
@@ -106,14 +121,14 @@ func (h *Host) lockID(id string) func() {
 
 func validID(id, prefix string) error {
 	if !strings.HasPrefix(id, prefix) || id != filepath.Base(id) || len(id) > 64 {
-		return fmt.Errorf("%q: want an id that begins with %s", id, prefix)
+		return fmt.Errorf("invalid id %q: must begin with %s", id, prefix)
 	}
 
 	return nil
 }
 
-// Launch boots a machine and returns once its PID 1 runs. A machine that runs already is left alone; one that died
-// boots again with the disk it had.
+// Launch boots a machine and returns when its PID 1 runs. It does nothing if the machine runs, and
+// reboots a crashed machine with its disk.
 func (h *Host) Launch(ctx context.Context, m netspec.Machine) error {
 	if err := validID(m.ID, "i-"); err != nil {
 		return fmt.Errorf("launch machine: %w", err)
@@ -133,7 +148,7 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 		return nil
 	}
 
-	if err := h.stopMachine(ctx, m.ID); err != nil { // what a crash may have left running
+	if err := h.stopMachine(ctx, m.ID); err != nil { // leftovers of a crash
 		return err
 	}
 
@@ -143,12 +158,12 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 
 	root, err := h.cfg.ImageRoot(m.Image)
 	if err != nil {
-		return fmt.Errorf("image %s: %w", m.Image, err)
+		return fmt.Errorf("find image %s: %w", m.Image, err)
 	}
 
 	ns, err := h.cfg.Namespaces.EnsureNamespace(ctx, m)
 	if err != nil {
-		return fmt.Errorf("network: %w", err)
+		return fmt.Errorf("create network: %w", err)
 	}
 
 	s := machineSpec{
@@ -169,7 +184,7 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 	return h.startSupervisor(ctx, in)
 }
 
-// Reboot ends a machine the hard way and boots it again with the same disk, address and volumes.
+// Reboot kills a machine and boots it again with the same disk, address, and volumes.
 func (h *Host) Reboot(ctx context.Context, id string) error {
 	defer h.lockID(id)()
 	in := h.machineDir(id)
@@ -189,10 +204,11 @@ func (h *Host) Reboot(ctx context.Context, id string) error {
 	return nil
 }
 
-// Alive tells whether a machine's PID 1 runs. It holds across restarts of the region's process.
+// Alive reports whether a machine's PID 1 runs. It works across restarts of the region's process.
 func (h *Host) Alive(id string) bool { return h.machineDir(id).isAlive() }
 
-// Console returns the end of what the machine wrote to its serial console, at most 1 MiB.
+// Console returns the last output on the machine's serial console, at most 1 MiB. It also works for
+// recently terminated machines.
 func (h *Host) Console(id string) ([]byte, error) {
 	in := h.machineDir(id)
 	var out []byte
@@ -204,7 +220,7 @@ func (h *Host) Console(id string) ([]byte, error) {
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("console of %s: %w", id, err)
+			return nil, fmt.Errorf("read console of %s: %w", id, err)
 		}
 
 		out = append(out, data...)
@@ -213,8 +229,8 @@ func (h *Host) Console(id string) ([]byte, error) {
 	return out, nil
 }
 
-// Terminate ends a machine and removes all that it had, except its volumes, which are detached. It may be called again
-// after any interruption, and for machines that never were.
+// Terminate stops a machine, detaches its volumes, and removes everything else that belongs to it.
+// It is idempotent and succeeds for unknown machines.
 func (h *Host) Terminate(ctx context.Context, id string) error {
 	if err := validID(id, "i-"); err != nil {
 		return fmt.Errorf("terminate machine: %w", err)
@@ -239,22 +255,23 @@ func (h *Host) terminateLocked(ctx context.Context, id string) error {
 
 	if r, ok := h.cfg.Namespaces.(NamespaceReleaser); ok {
 		if err := r.Release(ctx, id); err != nil {
-			return fmt.Errorf("release its network: %w", err)
+			return fmt.Errorf("remove network: %w", err)
 		}
 	}
 
 	if err := h.saveConsole(id); err != nil {
-		return fmt.Errorf("keep its console: %w", err)
+		return fmt.Errorf("save console: %w", err)
 	}
 
 	if err := os.RemoveAll(h.machineDir(id).path); err != nil {
-		return fmt.Errorf("remove its disk: %w", err)
+		return fmt.Errorf("remove disk: %w", err)
 	}
 
 	return nil
 }
 
-// stopMachine ends every process of a machine and its supervisor and removes its cgroups. The disk stays.
+// stopMachine kills all processes of a machine and its supervisor, and removes its cgroups. The
+// disk remains.
 func (h *Host) stopMachine(ctx context.Context, id string) error {
 	in := h.machineDir(id)
 	if err := in.killProcesses(ctx); err != nil {
@@ -273,7 +290,7 @@ func (h *Host) stopMachine(ctx context.Context, id string) error {
 	return removeCgroups(ctx, groups, filepath.Join(cgroupTop, h.cfg.Region, id))
 }
 
-// machineDir is the folder of one machine: its specification, disk, console and identity of its processes.
+// machineDir is the directory of one machine: specification, disk, console, and process identities.
 type machineDir struct{ path string }
 
 func (in machineDir) specFile() string   { return filepath.Join(in.path, "spec.json") }
@@ -284,13 +301,13 @@ func (in machineDir) workDir() string    { return filepath.Join(in.path, "work")
 func (in machineDir) rootDir() string    { return filepath.Join(in.path, "root") }
 func (in machineDir) dataRoot() string   { return filepath.Join(in.path, "data") }
 
-// machineSpec is what the supervisor needs to boot a machine.
+// machineSpec is the specification that the supervisor boots a machine from.
 type machineSpec struct {
 	Region  string          `json:"region"`
 	Machine netspec.Machine `json:"machine"`
-	Image   string          `json:"image"`   // root of the image
-	Netns   string          `json:"netns"`   // path of its network namespace
-	Volumes string          `json:"volumes"` // folder that says which volumes are attached
+	Image   string          `json:"image"`   // path of the image's root file system
+	Netns   string          `json:"netns"`   // path of the machine's network namespace
+	Volumes string          `json:"volumes"` // directory of the volume records
 }
 
 func (in machineDir) readSpec() (machineSpec, error) {
@@ -311,18 +328,19 @@ func (in machineDir) readSpec() (machineSpec, error) {
 	return s, nil
 }
 
-// prepareDisk writes the machine's folder. What is particular to the machine goes into its own layer, before the first boot
-// only: afterwards the files are the machine's.
+// prepareDisk creates the machine's directories and specification. Identity files are written
+// before the first boot only; afterwards the machine may change them.
 func (in machineDir) prepareDisk(s machineSpec) error {
 	for _, dir := range append([]string{in.upperDir(), in.workDir(), in.rootDir()}, in.dataDirs()...) {
 		if err := makeDir(dir); err != nil {
-			return fmt.Errorf("make its disk: %w", err)
+			return fmt.Errorf("create disk: %w", err)
 		}
 	}
 
-	// A layer mounted "volatile" says so until it is unmounted in order, which a killed machine never does.
+	// An overlay mounted with "volatile" leaves this marker unless it is unmounted in order, which
+	// does not happen for a killed machine. It would prevent the next mount.
 	if err := os.RemoveAll(filepath.Join(in.workDir(), "work", "incompat")); err != nil {
-		return fmt.Errorf("make its disk: %w", err)
+		return fmt.Errorf("create disk: %w", err)
 	}
 
 	if _, err := os.Stat(in.specFile()); errors.Is(err, fs.ErrNotExist) {
@@ -334,7 +352,8 @@ func (in machineDir) prepareDisk(s machineSpec) error {
 	return writeJSON(in.specFile(), s)
 }
 
-// boundDirs are the folders that must lie on a real file system: containerd's overlays cannot lie on an overlay.
+// boundDirs returns the directories in /var/lib that must be on a real file system: containerd's
+// overlays do not work on an overlay.
 func boundDirs() []string { return []string{"containerd", "kubelet", "slipway"} }
 
 func (in machineDir) dataDirs() []string {
@@ -359,7 +378,7 @@ func (in machineDir) writeIdentityFiles(s machineSpec) error {
 
 	etc := filepath.Join(in.upperDir(), "etc")
 	if err := makeDir(etc); err != nil {
-		return fmt.Errorf("write its /etc: %w", err)
+		return fmt.Errorf("write /etc: %w", err)
 	}
 
 	for name, text := range map[string]string{
@@ -369,14 +388,14 @@ func (in machineDir) writeIdentityFiles(s machineSpec) error {
 		"resolv.conf": resolv,
 	} {
 		if err := writeWorldReadable(filepath.Join(etc, name), []byte(text)); err != nil {
-			return fmt.Errorf("write its /etc: %w", err)
+			return fmt.Errorf("write /etc: %w", err)
 		}
 	}
 
 	return nil
 }
 
-// writeJSON replaces a file so that a reader sees the old or the new.
+// writeJSON replaces a file atomically.
 func writeJSON(path string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -384,17 +403,17 @@ func writeJSON(path string, v any) error {
 	}
 
 	if err := os.WriteFile(path+".new", append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 
 	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 
 	return nil
 }
 
-// makeDir makes a folder that every user of a machine may walk through, unlike this one's own state.
+// makeDir creates a directory that every user of a machine may enter.
 func makeDir(path string) error {
 	return os.MkdirAll(path, 0o755)
 }

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Destroy ends every machine of this region and removes all of them: processes, cgroups, loop devices, disks, volumes;
-// and puts the host's settings back. It needs no state: what it looks for is marked by the region's folder and name.
+// Destroy stops all machines of this region, removes everything that belongs to them (processes,
+// cgroups, loop devices, disks, volumes), and restores the host's kernel settings. It needs no
+// state: it finds processes, cgroups, and devices by the region's directory and name.
 func (h *Host) Destroy(ctx context.Context) error {
 	if err := killSupervisors(ctx, h.instancesDir()); err != nil {
 		return fmt.Errorf("destroy machines: %w", err)
@@ -44,7 +45,7 @@ func (h *Host) Destroy(ctx context.Context) error {
 		return fmt.Errorf("destroy machines: %w", err)
 	}
 
-	for _, g := range groups { // other regions may still use it
+	for _, g := range groups { // fails if another region uses it
 		_ = unix.Rmdir(filepath.Join(g.Mount, cgroupTop))
 	}
 
@@ -63,7 +64,7 @@ func (h *Host) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// findMachineIDs are the machines that have left a folder or a cgroup.
+// findMachineIDs returns the ids of all machines with a directory or a cgroup.
 func (h *Host) findMachineIDs(groups []cgroupHierarchy) ([]string, error) {
 	dirs := []string{h.instancesDir()}
 	for _, g := range groups {

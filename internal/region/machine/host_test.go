@@ -29,7 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// The test program is its own supervisor, as the slipway program is.
+// The test program is also the supervisor, like the slipway program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
 		os.Exit(machine.Main(os.Args[2:], os.Stderr))
@@ -40,18 +40,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// orphan is what the process that dies after a launch needs to know.
+// orphan is the input of the process that dies after a launch.
 type orphan struct {
 	Region, Dir, Root, Netns string
 	Machine                  netspec.Machine
 }
 
-// EnsureNamespace returns the one that was made for it.
+// EnsureNamespace returns the namespace that was created for the machine.
 func (o orphan) EnsureNamespace(context.Context, netspec.Machine) (string, error) {
 	return o.Netns, nil
 }
 
-// launchAndDie is the region's process at its worst moment.
+// launchAndDie launches a machine and exits at once.
 func launchAndDie(text string) {
 	var o orphan
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -67,7 +67,8 @@ func launchAndDie(text string) {
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// bench is a host with a folder of its own, and one network namespace a machine with a metadata service in it.
+// bench is a host with its own directory, and one network namespace per machine with a metadata
+// service in it.
 type bench struct {
 	t      *testing.T
 	host   *machine.Host
@@ -96,7 +97,7 @@ func newBench(t *testing.T, userData string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(base, "test-machine-") //nolint:usetesting // layers want a real disk, and /tmp may be none
+	dir, err := os.MkdirTemp(base, "test-machine-") //nolint:usetesting // overlays need a real disk; /tmp may be a tmpfs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,8 @@ func (b *bench) clean() {
 	}
 }
 
-// EnsureNamespace makes a namespace with an eth0 and a metadata service on the loopback.
+// EnsureNamespace creates a namespace with an eth0 and a metadata service on the loopback
+// interface.
 func (b *bench) EnsureNamespace(ctx context.Context, m netspec.Machine) (string, error) {
 	if path := b.spaces[m.ID]; path != "" {
 		return path, nil
@@ -152,7 +154,7 @@ func (b *bench) EnsureNamespace(ctx context.Context, m netspec.Machine) (string,
 	return path, b.serveMetadata(path, m)
 }
 
-// Release removes a machine's namespace; one that is gone is no error.
+// Release removes a machine's namespace. It succeeds if there is none.
 func (b *bench) Release(ctx context.Context, id string) error {
 	path := "/run/netns/slwt-" + b.region + "-" + id
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -189,8 +191,8 @@ func (b *bench) serveMetadata(path string, m netspec.Machine) error {
 	return <-listening
 }
 
-// metadata answers as IMDSv2 does, with the few things that cloud-init reads. cloud-init asks again and again, for a
-// minute, for an instance identity that is not there.
+// metadata is an IMDSv2 with the values that cloud-init reads. Without an instance identity,
+// cloud-init would retry for a minute.
 func (b *bench) metadata(m netspec.Machine) http.Handler {
 	mac := "02:00:00:00:00:01"
 	name := m.Hostname + "." + m.Domain
@@ -223,7 +225,7 @@ func (b *bench) metadata(m netspec.Machine) http.Handler {
 	})
 }
 
-// listing names what lies below a prefix, folders with a slash, each once.
+// listing returns the entries below a prefix without duplicates, directories with a slash.
 func listing(facts map[string]string, prefix string) string {
 	names := map[string]bool{}
 	for path := range facts {
@@ -255,7 +257,7 @@ func (b *bench) launch(n int) netspec.Machine {
 	return m
 }
 
-// pid is a machine's PID 1 as the host sees it, found as a stranger would: by its cgroup.
+// pid finds a machine's PID 1 on the host by its cgroup.
 func (b *bench) pid(id string) int {
 	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join(b.dir, "region/instances", id, "pid.json"))
@@ -271,7 +273,7 @@ func (b *bench) pid(id string) int {
 	return pid
 }
 
-// space makes a machine's network namespace ahead of its launch.
+// space creates a machine's network namespace before its launch.
 func (b *bench) space(m netspec.Machine) string {
 	b.t.Helper()
 	path, err := b.EnsureNamespace(b.t.Context(), m)
@@ -286,13 +288,14 @@ func (b *bench) awaitRunning(id string) {
 	b.await(id, "test $(systemctl is-system-running) = running || { systemctl --failed --no-pager; systemctl list-jobs; false; }", 30*time.Second)
 }
 
-// run runs a shell script inside a machine, for two minutes at most: a script that hangs must say which it was.
+// run runs a shell script inside a machine for at most two minutes. The error of a script that
+// hangs contains the script.
 func (b *bench) run(id, script string) (string, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
 	defer cancel()
 	args := []string{"-t", strconv.Itoa(b.pid(id)), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "/bin/sh", "-c", script}
 	cmd := exec.CommandContext(ctx, "nsenter", args...)
-	cmd.WaitDelay = time.Second // what it started may hold its output open
+	cmd.WaitDelay = time.Second // its child processes may keep the output open
 	out, err := cmd.CombinedOutput()
 	return strings.TrimSpace(string(out)), errors.Join(err, ctx.Err())
 }

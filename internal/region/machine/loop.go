@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listLoops maps the host's loop devices that are in use to the files behind them.
+// listLoops returns the host's used loop devices with their backing files.
 func listLoops() (map[string]string, error) {
 	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -25,7 +25,7 @@ func listLoops() (map[string]string, error) {
 
 	for _, name := range names {
 		data, err := os.ReadFile(name)
-		if err != nil { // freed meanwhile
+		if err != nil { // the device was released meanwhile
 			continue
 		}
 
@@ -36,7 +36,7 @@ func listLoops() (map[string]string, error) {
 	return out, nil
 }
 
-// findLoopDevice is the loop device of a file, or empty.
+// findLoopDevice returns the loop device of a file, or "".
 func findLoopDevice(file string) (string, error) {
 	all, err := listLoops()
 	if err != nil {
@@ -52,7 +52,7 @@ func findLoopDevice(file string) (string, error) {
 	return "", nil
 }
 
-// ensureLoopDevice is the loop device of a file, which it gets one for if need be.
+// ensureLoopDevice returns the loop device of a file. It sets one up if the file has none.
 func ensureLoopDevice(file string) (string, error) {
 	if dev, err := findLoopDevice(file); dev != "" || err != nil {
 		return dev, err
@@ -60,21 +60,21 @@ func ensureLoopDevice(file string) (string, error) {
 
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return "", fmt.Errorf("get a loop device: %w", err)
+		return "", fmt.Errorf("set up loop device: %w", err)
 	}
 
 	defer func() { _ = control.Close() }()
 	data, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
-		return "", fmt.Errorf("get a loop device: %w", err)
+		return "", fmt.Errorf("set up loop device: %w", err)
 	}
 
 	defer func() { _ = data.Close() }()
 
-	for range 64 { // somebody else may take the free one first
+	for range 64 { // another process may take the free device first
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
-			return "", fmt.Errorf("get a loop device: %w", err)
+			return "", fmt.Errorf("set up loop device: %w", err)
 		}
 
 		dev, err := configureLoopDevice(n, data)
@@ -83,25 +83,26 @@ func ensureLoopDevice(file string) (string, error) {
 		}
 
 		if err != nil {
-			return "", fmt.Errorf("get a loop device: %w", err)
+			return "", fmt.Errorf("set up loop device: %w", err)
 		}
 
 		return dev, nil
 	}
 
-	return "", errors.New("get a loop device: others are always faster")
+	return "", errors.New("set up loop device: no free device after 64 attempts")
 }
 
 func configureLoopDevice(n int, data *os.File) (string, error) {
 	dev := "/dev/loop" + strconv.Itoa(n)
-	// A kernel without devtmpfs in sight (a container) leaves making the node to us. 7 is the loop devices' major number.
+	// Without devtmpfs (in a container), the node must be created here. 7 is the major number of
+	// loop devices.
 	err := unix.Mknod(
 		dev,
 		unix.S_IFBLK|0o660,
 		int(unix.Mkdev(7, uint32(n))),
 	)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return "", fmt.Errorf("make %s: %w", dev, err)
+		return "", fmt.Errorf("create %s: %w", dev, err)
 	}
 
 	f, err := os.OpenFile(dev, os.O_RDWR, 0)
@@ -119,7 +120,7 @@ func configureLoopDevice(n int, data *os.File) (string, error) {
 	return dev, nil
 }
 
-// isLoopBusy tells whether somebody holds the device for himself, as every mount does, in whatever namespace.
+// isLoopBusy reports whether the device is open exclusively, as by a mount in any mount namespace.
 func isLoopBusy(dev string) bool {
 	fd, err := unix.Open(dev, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -131,22 +132,22 @@ func isLoopBusy(dev string) bool {
 	return false
 }
 
-// freeLoopDevice frees a loop device. One that is free already is no error.
+// freeLoopDevice releases a loop device. It succeeds if the device is already free.
 func freeLoopDevice(dev string) error {
 	f, err := os.OpenFile(dev, os.O_RDONLY, 0)
 	if err != nil {
-		return fmt.Errorf("free %s: %w", dev, err)
+		return fmt.Errorf("release %s: %w", dev, err)
 	}
 
 	defer func() { _ = f.Close() }()
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_CLR_FD, 0); err != nil && !errors.Is(err, unix.ENXIO) {
-		return fmt.Errorf("free %s: %w", dev, err)
+		return fmt.Errorf("release %s: %w", dev, err)
 	}
 
 	return nil
 }
 
-// freeLoopDevices frees every loop device whose file lies in a folder.
+// freeLoopDevices releases all loop devices with backing files in a directory.
 func freeLoopDevices(ctx context.Context, dir string) error {
 	return pollUntil(ctx, startTimeout, func() (bool, error) {
 		all, err := listLoops()

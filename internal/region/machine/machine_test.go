@@ -67,7 +67,8 @@ func TestCloudConfig(t *testing.T) {
 	}
 }
 
-// What the image says to containerd must suffice for a container in a cgroup of the kubelet's making.
+// With containerd's configuration in the image, containerd must be able to run a container in a
+// cgroup that a kubelet created.
 func TestContainerRuns(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	files := filepath.Join(filepath.Dir(b.dir), "assets/files/github.com")
@@ -78,7 +79,7 @@ func TestContainerRuns(t *testing.T) {
 	}
 	m := b.launch(1)
 	b.awaitRunning(m.ID)
-	upper := filepath.Join(b.dir, "region/instances", m.ID, "data/slipway") // bound, so also seen from here
+	upper := filepath.Join(b.dir, "region/instances", m.ID, "data/slipway") // a bind mount, visible on the host
 	for from, to := range map[string]string{daemon[len(daemon)-1]: "c.tgz", runc[len(runc)-1]: "runc"} {
 		data, err := os.ReadFile(from)
 		must(t, err)
@@ -162,7 +163,7 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 
 	must(t, b.host.Attach(ctx, v.ID, two.ID, "/dev/xvdf"))
 	b.mustRun(two.ID, "mkdir -p /mnt/v && mount "+byID+" /mnt/v && grep kept /mnt/v/file && echo too >>/mnt/v/file && sync /mnt/v/file")
-	must(t, b.host.Terminate(ctx, two.ID)) // mounted: the machine's end frees it
+	must(t, b.host.Terminate(ctx, two.ID)) // mounted: termination unmounts it
 	must(t, b.host.Attach(ctx, v.ID, one.ID, "/dev/xvdf"))
 	must(t, b.host.Reboot(ctx, one.ID)) // an attached volume survives a reboot
 	if got := b.mustRun(one.ID, "mount "+byID+" /mnt/v && cat /mnt/v/file"); got != "kept\ntoo" {
@@ -179,7 +180,7 @@ func TestVolumeMovesWithItsData(t *testing.T) {
 	must(t, b.host.DeleteVolume(ctx, v.ID))
 }
 
-// wrote says whether a machine's console shows text.
+// wrote reports whether a machine's console contains text.
 func (b *bench) wrote(id, text string) bool {
 	out, err := b.host.Console(id)
 	must(b.t, err)
@@ -239,7 +240,8 @@ func TestDeathAndReturn(t *testing.T) {
 	}
 }
 
-// A machine outlives the process that launched it, and the next process finds, reboots and ends it.
+// A machine outlives the process that launched it. The next process finds, reboots, and terminates
+// it.
 func TestMachineOutlivesTheRegion(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	m := b.machine(1)
@@ -268,7 +270,7 @@ func TestMachineOutlivesTheRegion(t *testing.T) {
 	}
 }
 
-// A supervisor that dies takes its machine with it, whatever else is lost.
+// If a supervisor dies, its machine dies too.
 func TestDestroyWithoutState(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	m := b.launch(1)
@@ -300,7 +302,7 @@ func TestDestroyWithoutState(t *testing.T) {
 	must(t, b.host.Destroy(t.Context()))
 }
 
-// A launch that cannot work says why and leaves nothing that runs.
+// A launch that fails reports the reason and leaves no process.
 func TestLaunchFailureIsSaid(t *testing.T) {
 	b := newBench(t, "")
 	m := b.machine(1)
@@ -323,7 +325,7 @@ func TestLaunchFailureIsSaid(t *testing.T) {
 func TestConsoleIsBounded(t *testing.T) {
 	b := newBench(t, "#!/bin/sh\n")
 	m := b.launch(1)
-	b.awaitRunning(m.ID) // systemd flushes the console once at its start, and Linux wakes no writer that waits then
+	b.awaitRunning(m.ID) // systemd flushes the console at its start, and Linux does not wake a blocked writer then
 	b.mustRun(m.ID, "head -c 3000000 /dev/zero | tr '\\0' x | fold -w 100 >/dev/console; echo; echo the end >/dev/console")
 	b.eventually("the console shows the end", func() bool {
 		out, err := b.host.Console(m.ID)
@@ -342,7 +344,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// processes are those on the host that lie in one of the region's cgroups or supervise one of its machines.
+// processes returns the host's processes in cgroups of the region, and the supervisors of its
+// machines.
 func (b *bench) processes() []string {
 	var out []string
 	entries, _ := os.ReadDir("/proc")

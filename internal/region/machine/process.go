@@ -17,20 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processIdentity names a process for good: a number is used again, the same number with the same start time is not.
+// processIdentity identifies a process uniquely. Process ids are reused, but not with the same
+// start time.
 type processIdentity struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // clock ticks after boot, field 22 of /proc/PID/stat
 	Boot  string `json:"boot"`  // the host's boot id
 }
 
-// machineProcesses is what a machine's pid file holds.
+// machineProcesses is the content of a machine's pid file.
 type machineProcesses struct {
 	Init       processIdentity `json:"init"`
 	Supervisor processIdentity `json:"supervisor"`
 }
 
-// identifyProcess describes a process that runs now.
+// identifyProcess returns the identity of a running process.
 func identifyProcess(pid int) (processIdentity, error) {
 	start, _, err := procStat(pid)
 	if err != nil {
@@ -60,7 +61,7 @@ func procStat(pid int) (start, state string, err error) {
 	return start, state, nil
 }
 
-// parseStat reads what it needs of /proc/PID/stat. The name, in parentheses, may itself hold anything.
+// parseStat parses /proc/PID/stat. The process name, in parentheses, may contain any characters.
 func parseStat(data []byte) (start, state string, ok bool) {
 	i := bytes.LastIndex(data, []byte(") "))
 	if i < 0 {
@@ -75,7 +76,7 @@ func parseStat(data []byte) (start, state string, ok bool) {
 	return fields[19], fields[0], true
 }
 
-// isRunning tells whether this very process runs; a zombie does not.
+// isRunning reports whether this process runs. A zombie does not count as running.
 func (p processIdentity) isRunning() bool {
 	if p.PID <= 0 {
 		return false
@@ -91,7 +92,7 @@ func (p processIdentity) isRunning() bool {
 	return err == nil && state != "Z" && state != "X"
 }
 
-// killAndWait ends this very process and waits until it has.
+// killAndWait kills this process and waits until it has exited.
 func (p processIdentity) killAndWait(ctx context.Context) error {
 	if !p.isRunning() {
 		return nil
@@ -107,7 +108,7 @@ func (p processIdentity) killAndWait(ctx context.Context) error {
 	}
 
 	defer func() { _ = unix.Close(fd) }()
-	if !p.isRunning() { // the number changed hands before it was opened
+	if !p.isRunning() { // the process id was reused before it was opened
 		return nil
 	}
 
@@ -118,7 +119,7 @@ func (p processIdentity) killAndWait(ctx context.Context) error {
 	return pollUntil(ctx, 20*time.Second, func() (bool, error) { return !p.isRunning(), nil })
 }
 
-// pollUntil calls done every 10 ms until it says true, for as long as limit.
+// pollUntil calls done every 10 ms until it returns true or an error, for at most limit.
 func pollUntil(ctx context.Context, limit time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -133,7 +134,7 @@ func pollUntil(ctx context.Context, limit time.Duration, done func() (bool, erro
 
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("gave up after %s: %w", limit, ctx.Err())
+			return fmt.Errorf("timed out after %s: %w", limit, ctx.Err())
 		case <-tick.C:
 		}
 	}
@@ -158,27 +159,29 @@ func (in machineDir) isAlive() bool {
 	return ok && r.Init.isRunning()
 }
 
-// killProcesses ends the machine: PID 1 takes every process of its namespace with it, and the supervisor then ends by itself.
+// killProcesses kills the machine's supervisor and PID 1; the kernel then kills all other processes
+// of the PID namespace.
 func (in machineDir) killProcesses(ctx context.Context) error {
 	r, ok := in.readProcesses()
 	if !ok {
 		return nil
 	}
 
-	// The supervisor first, so that it cannot boot the machine anew; its end is a death signal for PID 1.
+	// The supervisor first, so that it cannot boot the machine again. Its death kills PID 1 too
+	// (Pdeathsig).
 	if err := r.Supervisor.killAndWait(ctx); err != nil {
-		return fmt.Errorf("end its supervisor: %w", err)
+		return fmt.Errorf("kill supervisor: %w", err)
 	}
 
 	if err := r.Init.killAndWait(ctx); err != nil {
-		return fmt.Errorf("end its PID 1: %w", err)
+		return fmt.Errorf("kill PID 1: %w", err)
 	}
 
 	return nil
 }
 
-// killSupervisors ends supervisors of machines whose folder is dir or lies in it, found by their arguments: the way
-// back when the pid file is lost.
+// killSupervisors kills the supervisors of the machine with the directory dir, or of all machines
+// below dir. It finds them by their command line, in case the pid file is lost.
 func killSupervisors(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -192,12 +195,12 @@ func killSupervisors(ctx context.Context, dir string) error {
 		}
 
 		p, err := identifyProcess(pid)
-		if err != nil { // it ended meanwhile
+		if err != nil { // it has exited meanwhile
 			continue
 		}
 
 		if err := p.killAndWait(ctx); err != nil {
-			return fmt.Errorf("end supervisor %d: %w", pid, err)
+			return fmt.Errorf("kill supervisor %d: %w", pid, err)
 		}
 	}
 

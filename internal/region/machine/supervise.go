@@ -19,22 +19,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SupervisorCommand is the hidden first argument with which a program that runs machines must call [Main].
+// SupervisorCommand is the hidden first argument for which a program that runs machines must call
+// [Main].
 const SupervisorCommand = "region-machine"
 
-// startTimeout is how long a machine may take from its supervisor's start to its PID 1. It takes about 50 ms; a loaded
-// host gets the rest.
+// startTimeout limits the time from a supervisor's start to its machine's PID 1. It usually takes
+// 50 ms, but a loaded host needs more.
 const startTimeout = 30 * time.Second
 
-// readyReport is what the supervisor and the boot stage say when they are done; anything else is what went wrong.
+// readyReport is what the supervisor reports when the machine has started. Any other report is an
+// error message.
 const readyReport = "ready"
 
-// Main is the supervisor's and the boot stage's entry: args is what follows Command. It returns the exit code.
+// Main runs the supervisor or the boot stage. The arguments are those after [SupervisorCommand]. It
+// returns the exit code.
 func Main(args []string, stderr io.Writer) int {
 	if len(args) < 2 {
 		fmt.Fprintln(
 			stderr,
-			"usage: region-machine supervise|boot FOLDER; started by the region, not by hand",
+			"usage: region-machine supervise|boot DIRECTORY (started by the region, not by users)",
 		)
 
 		return 2
@@ -66,7 +69,8 @@ func Main(args []string, stderr io.Writer) int {
 	return 1
 }
 
-// startSupervisor starts a machine's supervisor in a session of its own and waits for the machine's PID 1.
+// startSupervisor starts a machine's supervisor in its own session and waits for the machine's PID
+// 1.
 func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
 	log, err := os.OpenFile(
 		filepath.Join(in.path, "supervisor.log"),
@@ -98,7 +102,7 @@ func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
 		return fmt.Errorf("start supervisor: %w", err)
 	}
 
-	go func() { _ = cmd.Wait() }() // it stays for the machine's life; this only takes its exit code
+	go func() { _ = cmd.Wait() }() // runs as long as the machine; reaps its exit status
 	if err := awaitReady(ctx, r); err != nil {
 		return errors.Join(err, cmd.Process.Kill())
 	}
@@ -106,32 +110,33 @@ func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
 	return nil
 }
 
-// awaitReady reads the other end's report. An end that says nothing has died.
+// awaitReady waits for the supervisor's report. A supervisor that closes the pipe without a report
+// has died.
 func awaitReady(ctx context.Context, r *os.File) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	said := make(chan []byte, 1)
+	report := make(chan []byte, 1)
 	go func() {
-		data, _ := io.ReadAll(r) // an error is an end that said nothing
-		said <- data
+		data, _ := io.ReadAll(r) // an error counts as an empty report
+		report <- data
 	}()
 
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("its supervisor does not answer: %w", ctx.Err())
-	case data := <-said:
+		return fmt.Errorf("wait for the machine's supervisor: %w", ctx.Err())
+	case data := <-report:
 		if text := strings.TrimSpace(string(data)); text != readyReport {
-			return fmt.Errorf("its supervisor says: %q", text)
+			return fmt.Errorf("the machine's supervisor failed: %q", text)
 		}
 
 		return nil
 	}
 }
 
-// runSupervisor boots a machine, keeps its console, and boots it again when it asks for it from inside (reboot(2) shows as
-// SIGHUP). It ends when the machine does.
+// runSupervisor boots a machine, logs its console, and boots it again when the machine reboots
+// itself (reboot(2) in a PID namespace shows as SIGHUP). It returns when the machine has stopped.
 func runSupervisor(in machineDir, report *os.File) error {
-	// The death signal of PID 1 is bound to the thread that started it.
+	// Pdeathsig of PID 1 is bound to the thread that started it.
 	runtime.LockOSThread()
 	unlock, err := in.lockSupervisor()
 	if err != nil {
@@ -163,8 +168,8 @@ func runSupervisor(in machineDir, report *os.File) error {
 			report = nil
 		}
 
-		again, err := waitForExit(cmd)
-		if err != nil || !again {
+		reboot, err := waitForExit(cmd)
+		if err != nil || !reboot {
 			return err
 		}
 
@@ -174,21 +179,22 @@ func runSupervisor(in machineDir, report *os.File) error {
 	}
 }
 
-// lockSupervisor makes this process the machine's only supervisor for as long as it lives.
+// lockSupervisor ensures that a machine has one supervisor. The lock lasts until the returned
+// function is called or this process ends.
 func (in machineDir) lockSupervisor() (func(), error) {
 	f, err := os.OpenFile(filepath.Join(in.path, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("claim machine: %w", err)
+		return nil, fmt.Errorf("lock machine: %w", err)
 	}
 
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("claim machine: another supervisor has it: %w", err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock machine: another supervisor has it: %w", err), f.Close())
 	}
 
 	return func() { _ = f.Close() }, nil
 }
 
-// startInit makes the machine's cgroups and its first process, and writes the pid file once PID 1 is systemd.
+// startInit creates the machine's cgroups and PID 1, and writes the pid file when PID 1 is systemd.
 func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, error) {
 	groups, err := ensureHierarchies()
 	if err != nil {
@@ -215,8 +221,10 @@ func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, er
 		Stderr:     con.slave,
 		ExtraFiles: []*os.File{w},
 		SysProcAttr: &syscall.SysProcAttr{
-			Setsid: true, Pdeathsig: syscall.SIGKILL,
-			Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+			Setsid:    true,
+			Pdeathsig: syscall.SIGKILL,
+			Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS |
+				syscall.CLONE_NEWIPC,
 		},
 	}
 
@@ -233,7 +241,8 @@ func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, er
 	return cmd, in.writePIDFile(cmd.Process.Pid)
 }
 
-// awaitExec waits until the boot stage became systemd (its end of the pipe closes silently) or says why it cannot.
+// awaitExec waits until the boot stage has executed systemd, which closes its end of the pipe, or
+// has reported an error.
 func awaitExec(r *os.File) error {
 	if err := r.SetReadDeadline(deadlineAfter(startTimeout)); err != nil {
 		return fmt.Errorf("wait for PID 1: %w", err)
@@ -265,14 +274,15 @@ func (in machineDir) writePIDFile(pid int) error {
 	return writeJSON(in.pidFile(), machineProcesses{Init: child, Supervisor: self})
 }
 
-// inNetwork runs start while this thread is in the network namespace, which the new process inherits.
+// inNetwork calls start while this thread is in the network namespace at path, which a new process
+// inherits.
 func inNetwork(path string, start func() error) error {
-	home, err := os.Open("/proc/thread-self/ns/net")
+	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return fmt.Errorf("open own network namespace: %w", err)
 	}
 
-	defer func() { _ = home.Close() }()
+	defer func() { _ = own.Close() }()
 	ns, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("open network namespace: %w", err)
@@ -284,16 +294,16 @@ func inNetwork(path string, start func() error) error {
 	}
 
 	err = start()
-	// Staying there would keep the namespace for as long as the supervisor lives.
-	if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back != nil {
-		return errors.Join(err, fmt.Errorf("leave network namespace: %w", back))
+	// If the thread stayed, the supervisor would keep the namespace alive.
+	if leaveErr := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); leaveErr != nil {
+		return errors.Join(err, fmt.Errorf("leave network namespace: %w", leaveErr))
 	}
 
 	return err
 }
 
-// waitForExit waits for PID 1's end and tells whether the machine asked to be booted again.
-func waitForExit(cmd *exec.Cmd) (again bool, err error) {
+// waitForExit waits until PID 1 exits and reports whether the machine requested a reboot.
+func waitForExit(cmd *exec.Cmd) (reboot bool, err error) {
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

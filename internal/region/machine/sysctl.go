@@ -15,8 +15,9 @@ import (
 	"strings"
 )
 
-// minimumSysctls are kernel limits that a host of several machines needs: each has its own systemd, kubelet and containers, but
-// these are counted over all of them. Debian's defaults are 128 inotify instances and 32768 processes.
+// minimumSysctls returns the kernel limits that a host of several machines needs. Each machine has
+// its own systemd, kubelet, and containers, but these limits apply to all machines together.
+// Debian's defaults are 128 inotify instances and 32768 processes.
 func minimumSysctls() map[string]int {
 	return map[string]int{
 		"fs/inotify/max_user_instances": 8192,
@@ -27,7 +28,8 @@ func minimumSysctls() map[string]int {
 	}
 }
 
-// sharedSysctls are the settings of the whole host that a kubelet sets in a machine. They are remembered, to be put back.
+// sharedSysctls returns the host-wide settings that a kubelet changes inside a machine. Their
+// values are saved and restored.
 func sharedSysctls() []string {
 	return []string{
 		"kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys", "kernel/panic", "kernel/panic_on_oops",
@@ -37,18 +39,19 @@ func sharedSysctls() []string {
 
 func savedSysctlsFile(dir string) string { return filepath.Join(dir, "sysctls.json") }
 
-// raiseSysctls raises limits, after it wrote down what they were. It writes down only once: later values are our own.
+// raiseSysctls raises kernel limits and first saves the previous values. Existing saved values are
+// kept, because the current ones may already be changed.
 func raiseSysctls(dir string) error {
 	if _, err := os.Stat(savedSysctlsFile(dir)); errors.Is(err, fs.ErrNotExist) {
 		before := map[string]string{}
 		for _, name := range slices.Concat(slices.Sorted(maps.Keys(minimumSysctls())), sharedSysctls()) {
-			if value, err := readSysctl(name); err == nil { // a kernel may lack one
+			if value, err := readSysctl(name); err == nil { // the kernel may not have this setting
 				before[name] = value
 			}
 		}
 
 		if err := writeJSON(savedSysctlsFile(dir), before); err != nil {
-			return fmt.Errorf("remember kernel settings: %w", err)
+			return fmt.Errorf("save kernel settings: %w", err)
 		}
 	}
 
@@ -59,7 +62,8 @@ func raiseSysctls(dir string) error {
 		}
 
 		if have, err := strconv.Atoi(value); err == nil && have < want {
-			// What cannot be raised may still suffice; a machine that needs more says so itself.
+			// A failure is ignored: the limit may suffice, and a machine that needs more reports
+			// it.
 			_ = os.WriteFile(filepath.Join("/proc/sys", name), []byte(strconv.Itoa(want)), 0o600)
 		}
 	}
@@ -67,7 +71,7 @@ func raiseSysctls(dir string) error {
 	return nil
 }
 
-// restoreSysctls puts the kernel settings back to what they were before the first machine.
+// restoreSysctls restores the saved kernel settings.
 func restoreSysctls(dir string) error {
 	data, err := os.ReadFile(savedSysctlsFile(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,12 +79,12 @@ func restoreSysctls(dir string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("read remembered kernel settings: %w", err)
+		return fmt.Errorf("read saved kernel settings: %w", err)
 	}
 
 	var before map[string]string
 	if err := json.Unmarshal(data, &before); err != nil {
-		return fmt.Errorf("read remembered kernel settings: %w", err)
+		return fmt.Errorf("parse saved kernel settings: %w", err)
 	}
 
 	var errs []error
@@ -92,7 +96,7 @@ func restoreSysctls(dir string) error {
 		}
 
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(before[name]), 0o600); err != nil {
-			errs = append(errs, fmt.Errorf("put back kernel setting %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("restore kernel setting %s: %w", name, err))
 		}
 	}
 

@@ -20,14 +20,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// volumeRecord is a volume's record beside its data. Instance is empty where it is not attached.
+// volumeRecord is the JSON file of a volume, stored next to its data. Instance is empty if it is
+// not attached.
 type volumeRecord struct {
 	netspec.Volume
 
 	Instance string `json:"instance,omitempty"`
-	Device   string `json:"device,omitempty"` // as asked for, such as /dev/xvdf
-	Name     string `json:"name,omitempty"`   // as the machine names it, such as nvme1n1
-	Loop     string `json:"loop,omitempty"`   // the host's device, such as /dev/loop8
+	Device   string `json:"device,omitempty"` // as requested, such as /dev/xvdf
+	Name     string `json:"name,omitempty"`   // inside the machine, such as nvme1n1
+	Loop     string `json:"loop,omitempty"`   // on the host, such as /dev/loop8
 }
 
 func (h *Host) volumeFile(id string) string { return filepath.Join(h.volumesDir(), id+".json") }
@@ -59,7 +60,7 @@ func readVolume(path string) (volumeRecord, error) {
 	return v, nil
 }
 
-// readVolumes reads all records in a folder, sorted by id.
+// readVolumes reads all records in a directory, sorted by id.
 func readVolumes(dir string) ([]volumeRecord, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "vol-*.json"))
 	if err != nil {
@@ -85,7 +86,8 @@ func readVolumes(dir string) ([]volumeRecord, error) {
 	return out, nil
 }
 
-// CreateVolume makes an empty volume: a sparse file that takes only the space written. An existing one is left alone.
+// CreateVolume makes an empty volume: a sparse file that takes only the space written. An existing
+// one is left alone.
 func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 	defer h.lockID(v.ID)()
 	_, err := h.readVolume(v.ID)
@@ -117,7 +119,8 @@ func (h *Host) CreateVolume(_ context.Context, v netspec.Volume) error {
 	return nil
 }
 
-// DeleteVolume removes a volume and its data. An attached one is refused; one that is gone is no error.
+// DeleteVolume deletes a volume and its data. It fails for an attached volume and succeeds for a
+// missing one.
 func (h *Host) DeleteVolume(_ context.Context, id string) error {
 	defer h.lockID(id)()
 	v, err := h.readVolume(id)
@@ -142,8 +145,9 @@ func (h *Host) DeleteVolume(_ context.Context, id string) error {
 	return nil
 }
 
-// Attach gives a volume to a machine, where it appears as the next free /dev/nvmeXn1 and under udev's name for an EBS
-// volume in /dev/disk/by-id. A volume that has it already is left alone; another machine's is refused.
+// Attach attaches a volume to a machine, where it appears as the next free /dev/nvmeXn1 and under
+// udev's link for an EBS volume in /dev/disk/by-id. It does nothing if the volume is attached to
+// this machine, and fails if it is attached to another.
 func (h *Host) Attach(_ context.Context, volumeID, instanceID, device string) error {
 	defer h.lockID(instanceID)()
 	defer h.lockID(volumeID)()
@@ -179,7 +183,8 @@ func (h *Host) attachLocked(volumeID, instanceID, device string) error {
 	return h.connectVolume(v)
 }
 
-// connectVolume makes an attached volume appear: a loop device on the host and, where the machine runs, its node in there.
+// connectVolume creates the loop device of an attached volume and, if the machine runs, its device
+// node there.
 func (h *Host) connectVolume(v volumeRecord) error {
 	loop, err := ensureLoopDevice(h.volumeData(v.ID))
 	if err != nil {
@@ -198,7 +203,8 @@ func (h *Host) connectVolume(v volumeRecord) error {
 	return nil
 }
 
-// connectVolumes brings back the loop devices of a machine that is about to boot: a restart of the host loses them.
+// connectVolumes recreates the loop devices of a machine that is about to boot: they are lost when
+// the host restarts.
 func (h *Host) connectVolumes(instanceID string) error {
 	all, err := readVolumes(h.volumesDir())
 	if err != nil {
@@ -216,7 +222,8 @@ func (h *Host) connectVolumes(instanceID string) error {
 	return nil
 }
 
-// freeDeviceName is the first NVMe name that no volume of the machine has; nvme0 would be its root.
+// freeDeviceName returns the first NVMe name that no volume of the machine has. nvme0 would be the
+// root volume.
 func (h *Host) freeDeviceName(instanceID string) (string, error) {
 	all, err := readVolumes(h.volumesDir())
 	if err != nil {
@@ -234,7 +241,8 @@ func (h *Host) freeDeviceName(instanceID string) (string, error) {
 	}
 }
 
-// devDir is the /dev of a machine that runs, as seen from here.
+// devDir returns the path of a running machine's /dev on the host. The second result is false if it
+// does not run.
 func (in machineDir) devDir() (string, bool) {
 	r, ok := in.readProcesses()
 	if !ok || !r.Init.isRunning() {
@@ -244,16 +252,16 @@ func (in machineDir) devDir() (string, bool) {
 	return filepath.Join("/proc", strconv.Itoa(r.Init.PID), "root", "dev"), true
 }
 
-// udevLink is udev's name for the volume on AWS.
+// udevLink returns the link that udev creates for the volume on AWS.
 func (v volumeRecord) udevLink() string {
 	return filepath.Join("disk/by-id", "nvme-Amazon_Elastic_Block_Store_"+strings.Replace(v.ID, "-", "", 1))
 }
 
-// createDevice makes the volume's node and link in a machine's /dev.
+// createDevice creates the volume's device node and link in a machine's /dev.
 func (v volumeRecord) createDevice(dev string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(v.Loop, &st); err != nil {
-		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+		return fmt.Errorf("create device of volume %s: %w", v.ID, err)
 	}
 
 	if err := v.removeDevice(dev); err != nil {
@@ -262,16 +270,16 @@ func (v volumeRecord) createDevice(dev string) error {
 
 	path := filepath.Join(dev, v.Name)
 	if err := unix.Mknod(path, unix.S_IFBLK|0o660, int(st.Rdev)); err != nil {
-		return fmt.Errorf("plug volume %s: make %s: %w", v.ID, path, err)
+		return fmt.Errorf("create device of volume %s: create %s: %w", v.ID, path, err)
 	}
 
 	link := filepath.Join(dev, v.udevLink())
 	if err := makeDir(filepath.Dir(link)); err != nil {
-		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+		return fmt.Errorf("create device of volume %s: %w", v.ID, err)
 	}
 
 	if err := os.Symlink(filepath.Join("../..", v.Name), link); err != nil {
-		return fmt.Errorf("plug volume %s: %w", v.ID, err)
+		return fmt.Errorf("create device of volume %s: %w", v.ID, err)
 	}
 
 	return nil
@@ -280,15 +288,15 @@ func (v volumeRecord) createDevice(dev string) error {
 func (v volumeRecord) removeDevice(dev string) error {
 	for _, name := range []string{v.udevLink(), v.Name} {
 		if err := os.Remove(filepath.Join(dev, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unplug volume %s: %w", v.ID, err)
+			return fmt.Errorf("remove device of volume %s: %w", v.ID, err)
 		}
 	}
 
 	return nil
 }
 
-// Detach takes a volume from a machine. While a file system on it is mounted it returns [ErrBusy]. A volume that is
-// not attached to the machine is left alone.
+// Detach detaches a volume from a machine. It returns [ErrBusy] while a file system on the volume
+// is mounted, and does nothing if the volume is not attached to the machine.
 func (h *Host) Detach(_ context.Context, volumeID, instanceID string) error {
 	defer h.lockID(volumeID)()
 	v, err := h.readVolume(volumeID)
@@ -328,7 +336,8 @@ func (h *Host) detachLocked(v volumeRecord) error {
 	return writeJSON(h.volumeFile(v.ID), volumeRecord{Volume: v.Volume})
 }
 
-// detachVolumes takes every volume from a machine that has ended. Its mounts vanish a moment after its last process.
+// detachVolumes detaches all volumes of a machine that has stopped. Its mounts disappear shortly
+// after its last process, so it retries.
 func (h *Host) detachVolumes(ctx context.Context, instanceID string) error {
 	all, err := readVolumes(h.volumesDir())
 	if err != nil {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package picture computes the network that should exist, a fabric.Picture, from EC2's and load balancing's records:
-// routes followed to their end, security group references resolved to addresses. It is a pure function and knows
-// neither how the records change nor how the network is made.
+// Package netbuilder computes the desired network (a netspec.Network) from the records of EC2, load
+// balancing, and Route 53: it follows routes to their end and resolves references to security
+// groups. Build is a pure function; it knows neither how records change nor how the network is
+// created.
 package netbuilder
 
 import (
@@ -18,30 +19,46 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// Input is the records that matter to the network, by id. Build changes none of them.
+// Input holds the records that determine the network, by id. Build does not change them.
 type Input struct {
-	VPCs               map[string]*ec2.Vpc
-	Subnets            map[string]*ec2.Subnet
-	RouteTables        map[string]*ec2.RouteTable
-	NATGateways        map[string]*ec2.NatGateway
-	InternetGateways   map[string]*ec2.InternetGateway
+	// VPCs by id.
+	VPCs map[string]*ec2.Vpc
+	// Subnets by id.
+	Subnets map[string]*ec2.Subnet
+	// RouteTables by id.
+	RouteTables map[string]*ec2.RouteTable
+	// NATGateways by id.
+	NATGateways map[string]*ec2.NatGateway
+	// InternetGateways by id.
+	InternetGateways map[string]*ec2.InternetGateway
+	// SecurityGroupRules by id.
 	SecurityGroupRules map[string]*ec2.SecurityGroupRule
-	Interfaces         map[string]*ec2.NetworkInterface
-	Instances          map[string]*ec2.Instance
-	VPCEndpoints       map[string]*ec2.VpcEndpoint
-	LoadBalancers      []LoadBalancer
-	HostedZones        []HostedZone
+	// Interfaces by id.
+	Interfaces map[string]*ec2.NetworkInterface
+	// Instances by id.
+	Instances map[string]*ec2.Instance
+	// VPCEndpoints by id.
+	VPCEndpoints map[string]*ec2.VpcEndpoint
+	// LoadBalancers in any order.
+	LoadBalancers []LoadBalancer
+	// HostedZones in any order.
+	HostedZones []HostedZone
 }
 
-// LoadBalancer is a network load balancer with its groups still to be resolved.
+// LoadBalancer is a network load balancer whose security groups and targets are not resolved yet.
 type LoadBalancer struct {
-	VPC            string
-	DNSName        string   // DNS name
-	SecurityGroups []string // security groups
+	// VPC is the id of the VPC.
+	VPC string
+	// DNSName of the load balancer.
+	DNSName string
+	// SecurityGroups are the ids of its security groups; none means that all traffic is allowed.
+	SecurityGroups []string
+	// LoadBalancer is the specification; Build fills in rules, AdmitAll, and the targets'
+	// addresses.
 	netspec.LoadBalancer
 }
 
-// Build computes the picture. The same input gives the same picture, in a stable order.
+// Build returns the desired network. The same input gives the same result, in a stable order.
 func Build(in Input) netspec.Network {
 	b := newBuilder(in)
 	var out netspec.Network
@@ -52,16 +69,18 @@ func Build(in Input) netspec.Network {
 	return out
 }
 
-// BuildInterface is one instance's interface as the picture shows it.
+// BuildInterface returns the specification of one network interface.
 func BuildInterface(in Input, n *ec2.NetworkInterface) netspec.Interface {
 	return newBuilder(in).buildInterface(n)
 }
 
 type builder struct {
-	in           Input
-	addrsByGroup map[string][]netip.Prefix // by security group: its interfaces' addresses
+	in Input
+	// addrsByGroup are the interfaces' addresses by security group.
+	addrsByGroup map[string][]netip.Prefix
 	rulesByGroup map[string][]*ec2.SecurityGroupRule
-	routeTables  map[string]*ec2.RouteTable // by subnet, and by VPC for its main table
+	// routeTables by subnet id, and the main route tables by VPC id.
+	routeTables map[string]*ec2.RouteTable
 }
 
 func newBuilder(in Input) *builder {
@@ -142,7 +161,8 @@ func (b *builder) buildVPC(id string) netspec.VPC {
 	return v
 }
 
-// defaultRoute follows a subnet's default route. At depth 1, a NAT gateway's own subnet, NAT gateways do not count.
+// defaultRoute follows a subnet's default route. At depth 1 (the subnet of a NAT gateway) it
+// ignores NAT gateways.
 func (b *builder) defaultRoute(s *ec2.Subnet, depth int) netspec.DefaultRoute {
 	t := b.routeTables[stringValue(s.SubnetId)]
 	if t == nil {
@@ -172,7 +192,8 @@ func (b *builder) defaultRoute(s *ec2.Subnet, depth int) netspec.DefaultRoute {
 	return netspec.RouteNone
 }
 
-// natReachesInternet says whether a NAT gateway works: it is there, it is public, and its own subnet leads to the internet.
+// natReachesInternet reports whether a NAT gateway works: it is available, public, and its subnet
+// has a route to an internet gateway.
 func (b *builder) natReachesInternet(n *ec2.NatGateway) bool {
 	if n == nil || stringValue(n.State) != ec2.NatGatewayStateAvailable ||
 		stringValue(n.ConnectivityType) == ec2.ConnectivityTypePrivate {
@@ -215,7 +236,7 @@ func (b *builder) buildInterface(n *ec2.NetworkInterface) netspec.Interface {
 	return f
 }
 
-// groupRules resolves the rules of some groups; rules that admit nobody are left out.
+// groupRules resolves the rules of security groups. It omits rules without peers.
 func (b *builder) groupRules(groups []string) (ingress, egress []netspec.Rule) {
 	for _, g := range slices.Sorted(slices.Values(groups)) {
 		for _, r := range b.rulesByGroup[g] {
@@ -238,11 +259,13 @@ func (b *builder) resolveRule(r *ec2.SecurityGroupRule) (netspec.Rule, bool) {
 	switch p := stringValue(r.IpProtocol); p {
 	case "-1":
 	case "tcp", "udp":
-		out.Protocol, out.From, out.To = p, int(aws.Int64Value(r.FromPort)), int(aws.Int64Value(r.ToPort))
+		out.Protocol = p
+		out.From = int(aws.Int64Value(r.FromPort))
+		out.To = int(aws.Int64Value(r.ToPort))
 	case "icmp":
 		out.Protocol = p
 	default:
-		return out, false // protocols that the fabric does not carry, such as IPv6's
+		return out, false // a protocol that the network does not support, such as ICMPv6
 	}
 
 	switch {
@@ -277,7 +300,8 @@ func (b *builder) addLoadBalancers(v *netspec.VPC) {
 	}
 }
 
-// resolveListeners gives targets that are instances their addresses; those without one are gone, and left out.
+// resolveListeners fills in the addresses of targets that are instances. Targets without an address
+// are terminated and omitted.
 func (b *builder) resolveListeners(in []netspec.Listener) []netspec.Listener {
 	var out []netspec.Listener
 	for _, l := range in {

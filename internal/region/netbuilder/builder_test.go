@@ -32,7 +32,8 @@ func table(vpc, subnet string, routes ...*ec2.Route) *ec2.RouteTable {
 	return &ec2.RouteTable{VpcId: &vpc, Associations: []*ec2.RouteTableAssociation{a}, Routes: routes}
 }
 
-// base is a VPC with the subnets "pub" and "priv", an internet gateway and a NAT gateway in "pub".
+// base returns a VPC with the subnets "pub" and "priv", an internet gateway, and a NAT gateway in
+// "pub".
 func base() netbuilder.Input {
 	subnet := func(id, cidr string) *ec2.Subnet {
 		return &ec2.Subnet{SubnetId: &id, VpcId: new("vpc-1"), CidrBlock: &cidr, AvailabilityZone: new("z")}
@@ -98,7 +99,8 @@ func rule(group, protocol string, port int64, peer string) *ec2.SecurityGroupRul
 	return r
 }
 
-// withMachines adds an instance in group "sg-a", one in "sg-b", and a load balancer's interface in "sg-lb".
+// withMachines adds an instance in group "sg-a", one in "sg-b", and a load balancer's interface in
+// "sg-lb".
 func withMachines(in netbuilder.Input) netbuilder.Input {
 	face := func(id, instance, group, addr string) *ec2.NetworkInterface {
 		return &ec2.NetworkInterface{

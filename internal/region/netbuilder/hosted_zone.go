@@ -11,21 +11,28 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// HostedZone is a hosted zone: a public one has no VPCs.
+// HostedZone is a Route 53 hosted zone.
 type HostedZone struct {
-	Name    string
-	VPCs    []string
+	// Name of the zone without a trailing dot.
+	Name string
+	// VPCs of a private zone; empty for a public zone.
+	VPCs []string
+	// Records of the zone.
 	Records []DNSRecord
 }
 
-// DNSRecord gives a name addresses, or those of another name.
+// DNSRecord maps a name to addresses or to a load balancer.
 type DNSRecord struct {
-	Name        string
-	Addrs       []netip.Addr
+	// Name of the record without a trailing dot.
+	Name string
+	// Addrs of an A record.
+	Addrs []netip.Addr
+	// AliasTarget is the DNS name of a load balancer; empty for an A record.
 	AliasTarget string
 }
 
-// addZoneNames adds what hosted zones say to a VPC's names. A private zone of the VPC hides all public ones above and below it.
+// addZoneNames adds the records of hosted zones to a VPC's DNS names. A private zone hides the
+// names below it in public zones.
 func (b *builder) addZoneNames(v *netspec.VPC) {
 	var private []string
 	for _, z := range b.in.HostedZones {
@@ -52,7 +59,8 @@ func (b *builder) addZoneNames(v *netspec.VPC) {
 	}
 }
 
-// recordAddrs are the addresses that a record leads to from within a VPC. A load balancer of another VPC is not reached.
+// recordAddrs returns the addresses of a record as seen from a VPC. Load balancers of other VPCs
+// have none.
 func (b *builder) recordAddrs(v *netspec.VPC, r DNSRecord) []netip.Addr {
 	if r.AliasTarget == "" {
 		return r.Addrs

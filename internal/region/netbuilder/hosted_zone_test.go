@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// TestNamesOfZones: a private zone is known in its VPC only and hides a public one there; an alias leads to a load balancer
-// of the same VPC.
+// TestNamesOfZones checks that a private zone is visible only in its VPC and hides a public one
+// there, and that an alias resolves to a load balancer of the same VPC.
 func TestNamesOfZones(t *testing.T) {
 	a, b := netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("192.0.2.1")
 	vpc := func(id string) *ec2.Vpc { return &ec2.Vpc{VpcId: &id} }

@@ -11,7 +11,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// buildEndpoints are those of a VPC that machines can use: available ones, interfaces with the service's own name.
+// buildEndpoints returns the VPC's usable endpoints: available, and with private DNS if they are
+// interfaces.
 func (b *builder) buildEndpoints(vpc string) []netspec.VPCEndpoint {
 	var out []netspec.VPCEndpoint
 	for _, id := range sortedKeys(b.in.VPCEndpoints) {
@@ -35,7 +36,7 @@ func (b *builder) buildEndpoints(vpc string) []netspec.VPCEndpoint {
 			f.Ingress, _ = b.groupRules(groups)
 
 		default:
-			continue // nobody finds it under the service's name
+			continue // without private DNS, the service's name does not resolve to it
 		}
 
 		out = append(out, f)
@@ -44,7 +45,8 @@ func (b *builder) buildEndpoints(vpc string) []netspec.VPCEndpoint {
 	return out
 }
 
-// gatewaySubnets are a VPC's subnets whose route table leads to a gateway endpoint; never nil.
+// gatewaySubnets returns the subnets whose route table contains a gateway endpoint. The result is
+// never nil.
 func (b *builder) gatewaySubnets(vpc string, e *ec2.VpcEndpoint) []string {
 	out := []string{}
 	for _, id := range sortedKeys(b.in.Subnets) {

@@ -1,139 +1,215 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabric is the contract between the region's control plane (EC2, Auto Scaling, load balancing) and what
-// makes it real (namespaces, nftables, proxies, loop devices). It is plain data: a picture of the network that is
-// wanted, and a machine's specification. It knows no AWS wire shape and does no I/O.
+// Package netspec defines the desired state of the region's data plane as plain data: the network
+// that should exist (VPCs, subnets, interfaces, load balancers), and the specifications of machines
+// and volumes.
+//
+// EC2, Auto Scaling, and load balancing produce these values; packages network and machine apply
+// them with namespaces, nftables, proxies, and loop devices. The package contains no AWS wire types
+// and does no I/O.
 package netspec
 
 import "net/netip"
 
-// Network is the whole network that should exist. Applying the same picture twice changes nothing.
+// Network is the desired state of all VPCs. Applying the same Network twice changes nothing.
 type Network struct {
+	// VPCs sorted by id.
 	VPCs []VPC
 }
 
-// VPC is one virtual private cloud: a router of its own.
+// VPC is one virtual private cloud, which has its own router.
 type VPC struct {
-	ID            string
-	CIDRs         []netip.Prefix
-	Subnets       []Subnet
-	Interfaces    []Interface
+	// ID of the VPC, vpc-….
+	ID string
+	// CIDRs are the VPC's address ranges, primary first.
+	CIDRs []netip.Prefix
+	// Subnets sorted by id.
+	Subnets []Subnet
+	// Interfaces of instances, sorted by id.
+	Interfaces []Interface
+	// LoadBalancers sorted by ARN.
 	LoadBalancers []LoadBalancer
-	Endpoints     []VPCEndpoint
-	DNSNames      map[string][]netip.Addr // what the VPC's resolver answers: instances' private names, internal load balancers
+	// Endpoints are the usable VPC endpoints.
+	Endpoints []VPCEndpoint
+	// DNSNames are the records of the VPC's resolver: private names of instances, internal load
+	// balancers, hosted zones.
+	DNSNames map[string][]netip.Addr
 }
 
-// DefaultRoute is the way out of a subnet.
+// DefaultRoute is the target of a subnet's default route.
 type DefaultRoute string
 
-// The ways out of a subnet for its default route.
+// Targets of a default route.
 const (
-	RouteNone     DefaultRoute = "none"
-	RouteInternet DefaultRoute = "internet" // an internet gateway: only interfaces with a public address get out
-	RouteNAT      DefaultRoute = "nat"      // a NAT gateway in a subnet that itself leads to the internet
+	// RouteNone means that the subnet has no route to the internet.
+	RouteNone DefaultRoute = "none"
+	// RouteInternet is an internet gateway. Only interfaces with a public address reach the
+	// internet.
+	RouteInternet DefaultRoute = "internet"
+	// RouteNAT is a NAT gateway in a subnet with a route to the internet.
+	RouteNAT DefaultRoute = "nat"
 )
 
-// Subnet is a range of addresses in one zone.
+// Subnet is an address range in one availability zone.
 type Subnet struct {
-	ID           string
-	Zone         string
-	CIDR         netip.Prefix
+	// ID of the subnet, subnet-….
+	ID string
+	// Zone is the availability zone.
+	Zone string
+	// CIDR is the address range.
+	CIDR netip.Prefix
+	// DefaultRoute is the target of the default route.
 	DefaultRoute DefaultRoute
 }
 
-// VPCEndpoint leads machines that have no way out to one service.
+// VPCEndpoint connects machines without internet access to one service.
 type VPCEndpoint struct {
-	Service string   // such as ec2, s3 or ecr.dkr, the registry
-	Subnets []string // of a gateway: those whose route table has it; of an interface: nil, which means all
-	Ingress []Rule   // of an interface: its security groups
+	// Service such as ec2, s3, or ecr.dkr (the registry).
+	Service string
+	// Subnets of a gateway endpoint are those whose route table contains it. Nil for an interface
+	// endpoint, which all subnets can use.
+	Subnets []string
+	// Ingress are the security group rules of an interface endpoint.
+	Ingress []Rule
 }
 
-// Rule admits traffic. An empty protocol means any; ports are inclusive, 0-65535 where they mean nothing.
+// Rule is a security group rule that allows traffic.
 type Rule struct {
-	Protocol string // tcp, udp, icmp or empty
+	// Protocol is tcp, udp, icmp, or empty for any.
+	Protocol string
+	// From and To are the inclusive port range; 0-65535 for protocols without ports.
 	From, To int
-	Peers    []netip.Prefix // group references are resolved to addresses by EC2
+	// Peers are the allowed addresses. References to security groups are already resolved.
+	Peers []netip.Prefix
 }
 
 // Interface is the primary network interface of a machine.
 type Interface struct {
-	ID              string // eni-…
-	InstanceID      string
-	Subnet          string
-	Addr            netip.Addr // private address
-	MAC             string
-	Public          netip.Addr // zero where it has none
+	// ID of the interface, eni-….
+	ID string
+	// InstanceID of the machine, i-….
+	InstanceID string
+	// Subnet is the id of the subnet.
+	Subnet string
+	// Addr is the private address.
+	Addr netip.Addr
+	// MAC address.
+	MAC string
+	// Public address; the zero Addr if there is none.
+	Public netip.Addr
+	// SourceDestCheck drops packets from other addresses and for other addresses.
 	SourceDestCheck bool
-	Ingress         []Rule
-	Egress          []Rule
-	MetadataHops    int // the metadata service's hop limit, 1-64
+	// Ingress are the rules for incoming connections.
+	Ingress []Rule
+	// Egress are the rules for outgoing connections.
+	Egress []Rule
+	// MetadataHops is the hop limit of the metadata service, 1-64.
+	MetadataHops int
 }
 
 // LoadBalancer is a network load balancer.
 type LoadBalancer struct {
-	ARN        string
-	Internal   bool
-	PublicAddr netip.Addr            // loopback address on the host; zero for an internal one
-	Addrs      map[string]netip.Addr // by subnet: its address inside the VPC
-	Ingress    []Rule
-	Egress     []Rule
-	HostOnly   bool // nobody inside the VPC reaches it: it stands for a machine's own public address
-	AdmitAll   bool // no security groups: everything is admitted
-	Listeners  []Listener
+	// ARN of the load balancer.
+	ARN string
+	// Internal is set if clients reach it from inside the VPC only.
+	Internal bool
+	// PublicAddr is a loopback address on the host; the zero Addr for an internal load balancer.
+	PublicAddr netip.Addr
+	// Addrs are its addresses inside the VPC by subnet id.
+	Addrs map[string]netip.Addr
+	// Ingress are the rules for connections from clients.
+	Ingress []Rule
+	// Egress are the rules for connections to targets.
+	Egress []Rule
+	// HostOnly is set for the public address of one machine, which cannot be reached from inside
+	// the VPC.
+	HostOnly bool
+	// AdmitAll is set without security groups: all traffic is allowed.
+	AdmitAll bool
+	// Listeners forward ports to target groups.
+	Listeners []Listener
 }
 
 // Listener forwards a port to a target group.
 type Listener struct {
-	Port        int
+	// Port of the load balancer.
+	Port int
+	// TargetGroup receives the connections.
 	TargetGroup TargetGroup
 }
 
-// TargetGroup is where a listener forwards to.
+// TargetGroup is a set of targets with a health check.
 type TargetGroup struct {
-	ARN         string
-	Targets     []Target
+	// ARN of the target group.
+	ARN string
+	// Targets sorted as registered.
+	Targets []Target
+	// HealthCheck of all targets.
 	HealthCheck HealthCheck
 }
 
 // Target is one machine behind a load balancer.
 type Target struct {
-	ID   string // instance id
+	// ID is the instance id.
+	ID string
+	// Addr is the target's private address.
 	Addr netip.Addr
+	// Port of the target.
 	Port int
 }
 
-// HealthCheck says how a target is probed. Times are in seconds.
+// HealthCheck configures the probes of a target group. Times are in seconds.
 type HealthCheck struct {
-	Protocol           string // TCP, HTTP, HTTPS
-	Port               int    // 0 means the target's own
-	Path               string
-	Interval           int
-	Timeout            int
-	HealthyThreshold   int // successes in a row that make a target healthy
-	UnhealthyThreshold int // failures in a row that make it unhealthy
+	// Protocol is TCP, HTTP, or HTTPS.
+	Protocol string
+	// Port to probe; 0 means the target's own port.
+	Port int
+	// Path of HTTP and HTTPS probes.
+	Path string
+	// Interval between probes in seconds.
+	Interval int
+	// Timeout of a probe in seconds.
+	Timeout int
+	// HealthyThreshold is the number of consecutive successes that make a target healthy.
+	HealthyThreshold int
+	// UnhealthyThreshold is the number of consecutive failures that make a target unhealthy.
+	UnhealthyThreshold int
 }
 
-// TargetHealth is a target's state as the proxies see it: by target group ARN, then target id.
-// Values are initial, healthy, unhealthy or draining.
+// TargetHealth maps target group ARN and target id to the state that the load balancer's proxies
+// determined: initial, healthy, unhealthy, or draining.
 type TargetHealth map[string]map[string]string
 
-// Machine is what it takes to boot one instance. All of it is fixed for the instance's life.
+// Machine is the specification of an instance to boot. It never changes during the instance's life.
 type Machine struct {
-	ID       string // i-…
-	Image    string // ami-…
-	Hostname string // private DNS name's first label
-	Domain   string // such as ec2.internal
-	VPC      string
-	Iface    Interface
-	Gateway  netip.Addr   // the subnet's router (base + 1)
-	Subnet   netip.Prefix // of the subnet
-	Resolver netip.Addr   // the VPC's resolver (base + 2)
-	VCPUs    int
+	// ID of the instance, i-….
+	ID string
+	// Image is the image id, ami-….
+	Image string
+	// Hostname is the first label of the private DNS name.
+	Hostname string
+	// Domain of the private DNS name, such as ec2.internal.
+	Domain string
+	// VPC is the id of the VPC.
+	VPC string
+	// Iface is the primary network interface.
+	Iface Interface
+	// Gateway is the address of the subnet's router (base + 1).
+	Gateway netip.Addr
+	// Subnet is the address range of the subnet.
+	Subnet netip.Prefix
+	// Resolver is the address of the VPC's DNS resolver (base + 2).
+	Resolver netip.Addr
+	// VCPUs is the number of virtual processors.
+	VCPUs int
+	// MemoryMB is the memory limit in MiB.
 	MemoryMB int
 }
 
-// Volume is a block device. Size is in GiB.
+// Volume is an EBS volume.
 type Volume struct {
-	ID   string // vol-…
+	// ID of the volume, vol-….
+	ID string
+	// Size in GiB.
 	Size int
 }

@@ -16,33 +16,34 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// errConnectionClosed is the end of a connection whose call does nothing.
+// errConnectionClosed ends a call without executing it, and closes the connection.
 var errConnectionClosed = errors.New("the connection is closed by an injected fault")
 
-// faultWriter is the way back to the client, which a fault may cut after the call took effect.
+// faultWriter is the response writer of a call. A fault can suppress the response after the call
+// was executed.
 type faultWriter struct {
 	http.ResponseWriter
-	dropped    bool // nothing is answered any more
-	killClient bool // and the client's process ends
+	dropped    bool // the response is suppressed
+	killClient bool // the calling process is killed
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements [http.ResponseWriter].
 func (l *faultWriter) WriteHeader(status int) {
 	if !l.dropped {
 		l.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// Write implements http.ResponseWriter.
+// Write implements [http.ResponseWriter].
 func (l *faultWriter) Write(b []byte) (int, error) {
 	if l.dropped {
 		return len(b), nil
 	}
 
-	return l.ResponseWriter.Write(b) //nolint:wrapcheck // it stands in for what it holds
+	return l.ResponseWriter.Write(b)
 }
 
-// ReadFrom keeps the fast way of large objects.
+// ReadFrom implements [io.ReaderFrom], so that large objects are copied efficiently.
 func (l *faultWriter) ReadFrom(r io.Reader) (int64, error) {
 	if l.dropped {
 		return io.Copy(io.Discard, r)
@@ -51,28 +52,29 @@ func (l *faultWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(l.ResponseWriter, r)
 }
 
-// Unwrap lets http.ResponseController through.
+// Unwrap supports [http.ResponseController].
 func (l *faultWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// beforeOperation runs once a call's operation is known.
+// beforeOperation counts the call, applies the faults, and calls Config.Before. An error ends the
+// call without executing it.
 func (s *Server) beforeOperation(
 	ctx context.Context,
 	c apiCall,
 	op string,
-	back *faultWriter,
+	response *faultWriter,
 	r *http.Request,
 ) error {
 	s.countCall(c.service + ":" + op)
 	for _, rule := range s.cfg.Faults.RecordCall(fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}) {
 		s.cfg.Log.InfoContext(
 			ctx,
-			"a fault is injected",
+			"injecting fault",
 			slog.Int("rule", rule.ID),
 			slog.String("effect", string(rule.Effect)),
 			slog.String("service", c.service),
 			slog.String("op", op),
 		)
-		if err := s.applyFault(ctx, c, rule, back, r); err != nil {
+		if err := s.applyFault(ctx, c, rule, response, r); err != nil {
 			return err
 		}
 	}
@@ -84,22 +86,22 @@ func (s *Server) beforeOperation(
 	return s.cfg.Before(ctx, c.service, op)
 }
 
-// applyFault carries out what a rule says. An error ends the call without effect.
+// applyFault applies a rule. An error ends the call without executing it.
 func (s *Server) applyFault(
 	ctx context.Context,
 	c apiCall,
 	rule fault.Rule,
-	back *faultWriter,
+	response *faultWriter,
 	r *http.Request,
 ) error {
 	switch rule.Effect {
 	case fault.EffectDelay:
 		return fault.Sleep(ctx, time.Duration(rule.Delay))
 	case fault.DropAnswer:
-		back.dropped = true
+		response.dropped = true
 	case fault.KillAfter:
-		back.dropped = true
-		back.killClient = true
+		response.dropped = true
+		response.killClient = true
 	case fault.Kill:
 		s.killClient(r)
 		return errConnectionClosed
@@ -117,13 +119,14 @@ func (s *Server) applyFault(
 
 	case fault.Throttle:
 		return newFaultError(rule, newThrottleError(s.serviceOrDefault(c.service)))
-	case fault.Provision: // is about no call
+	case fault.Provision: // affects no calls
 	}
 
 	return nil
 }
 
-// newFaultError is the error of a rule, or the usual one. Another code than the usual is a refusal: status 400.
+// newFaultError returns the rule's error, or usual. An error with another code than usual has
+// status 400.
 func newFaultError(rule fault.Rule, usual wire.Error) error {
 	if rule.Code != "" && rule.Code != usual.Code {
 		usual = wire.Error{Code: rule.Code, Message: "injected by an operator of the region"}
@@ -136,7 +139,7 @@ func newFaultError(rule fault.Rule, usual wire.Error) error {
 	return &usual
 }
 
-// newThrottleError is how a service answers who calls too often.
+// newThrottleError returns the rate limit error of a service.
 func newThrottleError(s wire.Service) wire.Error {
 	switch s.Protocol {
 	case wire.EC2Query:
@@ -166,30 +169,31 @@ func newThrottleError(s wire.Service) wire.Error {
 	return wire.Error{Code: "Throttling", Message: "Rate exceeded", Status: http.StatusBadRequest}
 }
 
-// abortConnection ends the connection where a fault says so. The panic is net/http's own way to end one without an answer.
-func (s *Server) abortConnection(r *http.Request, back *faultWriter) {
-	if back.killClient {
+// abortConnection closes the connection without a response if a fault requires it. Panicking with
+// http.ErrAbortHandler is net/http's mechanism for that.
+func (s *Server) abortConnection(r *http.Request, response *faultWriter) {
+	if response.killClient {
 		s.killClient(r)
 	}
 
-	if back.dropped {
+	if response.dropped {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// killClient ends the process at the other end of r's connection.
+// killClient kills the process at the other end of r's connection.
 func (s *Server) killClient(r *http.Request) {
 	if s.cfg.Kill == nil {
-		s.cfg.Log.Warn("a client is to be killed, but this region has no way to do it")
+		s.cfg.Log.Warn("cannot kill a client: not supported by this region")
 		return
 	}
 
 	if err := s.cfg.Kill(r); err != nil {
-		s.cfg.Log.Error("a client could not be killed", slog.Any("error", err))
+		s.cfg.Log.Error("cannot kill client", slog.Any("error", err))
 	}
 }
 
-// Mutates tells whether an operation changes something, by its name.
+// Mutates reports whether an operation changes something, by its name.
 func Mutates(op string) bool {
 	return !isReadOperation(op) &&
 		!slices.ContainsFunc(

@@ -16,7 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/server"
 )
 
-// TestEffects lets the creation of a user go wrong in each way, and looks whether the user is there afterwards.
+// TestEffects applies each effect to the creation of a user and checks whether the user exists
+// afterwards.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -69,7 +70,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestThrottlingOfEachProtocol says that clients recognise what is injected as throttling.
+// TestThrottlingOfEachProtocol checks that SDK clients recognise injected throttling.
 func TestThrottlingOfEachProtocol(t *testing.T) {
 	t.Parallel()
 	faults := &fault.Engine{}

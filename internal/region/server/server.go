@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package server is the region's front: one HTTP handler for every service. It finds the service that a request is
-// signed for, checks the signature, says who called, and counts and logs the call. It knows no service's behaviour.
+// Package server implements the region's HTTP endpoint for all services. It determines the service
+// of a request by its signature, verifies the signature, identifies the caller, injects faults,
+// dispatches the call, and counts and logs it. It knows no service's behaviour.
 package server
 
 import (
@@ -24,37 +25,46 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what a [Server] is made of. Region, Services, Keys, Authorizer and Now are required.
+// Config configures a [Server]. Region, Services, Keys, Authorizer, and Now are required.
 type Config struct {
-	Region     string
-	Services   []wire.Service
-	Keys       wire.KeyStore
+	// Region is the name of the region, such as us-east-1.
+	Region string
+	// Services to serve.
+	Services []wire.Service
+	// Keys are the access keys.
+	Keys wire.KeyStore
+	// Authorizer evaluates IAM policies.
 	Authorizer wire.Authorizer
-	Now        func() time.Time
-	Log        *slog.Logger // nil logs nothing
-	// IsSecure tells whether a request counts as aws:SecureTransport. nil means that every request does: the region
-	// listens on loopback and inside its own VPCs only, and has no TLS, while policies of production deny plain HTTP.
+	// Now is the clock.
+	Now func() time.Time
+	// Log receives one record per call; nil means no log.
+	Log *slog.Logger
+	// IsSecure reports whether a request counts as aws:SecureTransport. Nil means that all do:
+	// production policies deny plain HTTP, but the region has no TLS because it listens only on
+	// loopback and inside its own VPCs.
 	IsSecure func(*http.Request) bool
-	// Before runs once a call's operation is known and may refuse it, after Faults.
+	// Before is called before each operation, after Faults, and may reject it.
 	Before func(ctx context.Context, service, op string) error
-	// Faults says which calls go wrong; nil means none.
+	// Faults are the injected faults; nil means none.
 	Faults *fault.Engine
-	// Kill ends the process that sent a request, for faults; nil means that this cannot be done.
+	// Kill kills the process that sent a request, for injected faults; nil means that this is not
+	// supported.
 	Kill func(*http.Request) error
 }
 
-// Server answers all AWS calls of a region. It is an [http.Handler].
+// Server handles all AWS API calls of a region. It is an [http.Handler].
 type Server struct {
-	cfg              Config
-	verifier         wire.Verifier
-	endpoints        map[string]*wire.Endpoint // by signing name
-	servicesByTarget map[string]string         // signing name by prefix of X-Amz-Target
+	cfg       Config
+	verifier  wire.Verifier
+	endpoints map[string]*wire.Endpoint // by signing name
+	// servicesByTarget maps the prefix of X-Amz-Target to a signing name.
+	servicesByTarget map[string]string
 
 	mu         sync.Mutex
 	callCounts map[string]int
 }
 
-// New makes a server. Two services of the same signing name are an error.
+// New returns a server. It fails if two services have the same signing name.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -70,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 
 	for _, v := range cfg.Services {
 		if s.endpoints[v.Name] != nil {
-			return nil, fmt.Errorf("make the region's server: two services are called %s", v.Name)
+			return nil, fmt.Errorf("create the region's server: two services have the name %s", v.Name)
 		}
 
 		s.endpoints[v.Name] = wire.NewEndpoint(v)
@@ -82,22 +92,23 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Calls counts the calls since the last [Server.ResetCallCounts], by service and operation, such as "ec2:DescribeVpcs".
-// Calls that are refused count too; those whose signature is wrong do not.
+// Calls returns the number of calls since the last [Server.ResetCallCounts] by service and
+// operation, such as "ec2:DescribeVpcs". It includes rejected calls, except those with an invalid
+// signature.
 func (s *Server) Calls() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.callCounts)
 }
 
-// ResetCallCounts sets all counters to zero.
+// ResetCallCounts resets all counters to zero.
 func (s *Server) ResetCallCounts() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.callCounts)
 }
 
-// apiCall is one request on its way.
+// apiCall is a request that is being served.
 type apiCall struct {
 	service   string
 	requestID string
@@ -110,13 +121,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := apiCall{requestID: newRequestID(), start: s.cfg.Now()}
 	defer func() {
 		v := recover()
-		if v == http.ErrAbortHandler { //nolint:errorlint // a panic's value, as net/http compares it
+		if v == http.ErrAbortHandler { //nolint:errorlint // a recovered value, compared as in net/http
 			panic(v)
 		}
 
 		if v != nil {
 			s.cfg.Log.Error(
-				"a call panicked",
+				"call panicked",
 				slog.String("service", c.service),
 				slog.String("panic", fmt.Sprint(v)),
 				slog.String("stack", string(debug.Stack())),
@@ -162,7 +173,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.abortConnection(r, back)
 }
 
-// verifyCaller checks the signature. Only S3 takes requests without one.
+// verifyCaller verifies the signature. Only S3 accepts unsigned requests.
 func (s *Server) verifyCaller(
 	r *http.Request,
 	sig *wire.Signature,
@@ -175,7 +186,7 @@ func (s *Server) verifyCaller(
 	return s.verifier.Verify(r, sig, service)
 }
 
-// findService is the signing name of the service that a request is for.
+// findService returns the signing name of the service that a request is for.
 func (s *Server) findService(r *http.Request, sig *wire.Signature) string {
 	if sig != nil && sig.Service != "" {
 		return sig.Service
@@ -188,13 +199,14 @@ func (s *Server) findService(r *http.Request, sig *wire.Signature) string {
 	if r.Method == http.MethodPost &&
 		strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") ||
 		r.URL.Query().Has("Action") {
-		return "sts" // a query request without a signature: any service of that protocol refuses it alike
+		return "sts" // an unsigned request of the query protocol: all its services reject it alike
 	}
 
 	return "s3"
 }
 
-// ServiceOf is the signing name of the service that a request is for, whatever its signature is worth.
+// ServiceOf returns the signing name of the service that a request is for. It does not verify the
+// signature.
 func (s *Server) ServiceOf(r *http.Request) string {
 	sig, err := wire.ParseSignature(r)
 	if err != nil {
@@ -204,7 +216,7 @@ func (s *Server) ServiceOf(r *http.Request) string {
 	return s.findService(r, sig)
 }
 
-// serviceOrDefault is a service to write an error for, where the request names one that does not exist.
+// serviceOrDefault returns the service, or a placeholder for writing an error if it does not exist.
 func (s *Server) serviceOrDefault(name string) wire.Service {
 	if e := s.endpoints[name]; e != nil {
 		return e.Service
@@ -218,7 +230,7 @@ func (s *Server) rejectCall(w http.ResponseWriter, r *http.Request, c apiCall, e
 	s.logCall(r.Context(), c, wire.CallResult{Err: err})
 }
 
-// conditionKeys are the condition keys that every request has.
+// conditionKeys returns the global condition keys of a request.
 func (s *Server) conditionKeys(r *http.Request) map[string][]string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -241,14 +253,16 @@ func (s *Server) countCall(name string) {
 	s.callCounts[name]++
 }
 
-// logCall says who called what with which result. It never has parameters, bodies or signatures.
+// logCall logs the caller, operation, and result of a call. It never logs parameters, bodies, or
+// signatures.
 func (s *Server) logCall(ctx context.Context, c apiCall, result wire.CallResult) {
 	attrs := []slog.Attr{
-		slog.String("service", c.service), slog.String("op", result.Op), slog.String("caller", c.caller.ARN),
-		slog.Int(
-			"status",
-			result.Status,
-		), slog.Duration("took", s.cfg.Now().Sub(c.start)), slog.String("request", c.requestID),
+		slog.String("service", c.service),
+		slog.String("op", result.Op),
+		slog.String("caller", c.caller.ARN),
+		slog.Int("status", result.Status),
+		slog.Duration("took", s.cfg.Now().Sub(c.start)),
+		slog.String("request", c.requestID),
 	}
 
 	level := slog.LevelDebug
@@ -268,7 +282,7 @@ func (s *Server) logCall(ctx context.Context, c apiCall, result wire.CallResult)
 	s.cfg.Log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-// isReadOperation tells whether an operation changes nothing, by its name.
+// isReadOperation reports whether an operation only reads, by its name.
 func isReadOperation(op string) bool {
 	for _, verb := range []string{"Describe", "Get", "List", "Head"} {
 		if strings.HasPrefix(op, verb) {
@@ -279,7 +293,7 @@ func isReadOperation(op string) bool {
 	return false
 }
 
-// newRequestID makes the id of a request. Reading randomness does not fail on Linux.
+// newRequestID returns a random request id in the format of a UUID.
 func newRequestID() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails since Go 1.24

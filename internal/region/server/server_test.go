@@ -47,7 +47,7 @@ func start(t *testing.T, before func(context.Context, string, string) error) reg
 	return startWith(t, server.Config{Before: before})
 }
 
-// startWith starts a server of which only the hooks are chosen.
+// startWith starts a server with the given hooks.
 func startWith(t *testing.T, hooks server.Config) region {
 	t.Helper()
 	id, err := iam.New(iam.Config{Account: account, AccessKeyID: keyID, SecretKey: secret, State: state.Dir(t.TempDir()), Now: time.Now})
@@ -198,7 +198,8 @@ func TestUsersAndAssumedRoles(t *testing.T) {
 	}
 }
 
-// TestPresignedIdentityCarriesAHeader shows the way in which a worker proves which instance it is.
+// TestPresignedIdentityCarriesAHeader checks the kind of request with which a worker proves its
+// identity.
 func TestPresignedIdentityCarriesAHeader(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v20170312 is a stub of the Tencent VPC SDK, whose module is too large for some Go module proxies. flannel's
-// tencent-vpc backend compiles against it and gets an error from every call: Slipway runs flannel on AWS only.
+// Package v20170312 is a stub of the Tencent VPC SDK, whose module is too large for some Go module
+// proxies. flannel's tencent-vpc backend compiles against it and gets an error from every call:
+// Slipway runs flannel on AWS only.
 package v20170312
 
 import "errors"
@@ -66,7 +67,8 @@ func NewDeleteRoutesRequest() *DeleteRoutesRequest { return &DeleteRoutesRequest
 // Client fails every call.
 type Client struct{}
 
-// NewClientWithSecretId returns a client. It does not fail because flannel ignores the error; the calls do.
+// NewClientWithSecretId returns a client. It does not fail because flannel ignores the error; the
+// calls do.
 func NewClientWithSecretId(_, _, _ string) (*Client, error) { return &Client{}, nil }
 
 // DescribeRouteTables returns an error.
