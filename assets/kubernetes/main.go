@@ -34,8 +34,10 @@ func programCommands() map[string]func() *cobra.Command {
 		"kube-controller-manager": controllermanager.NewControllerManagerCommand,
 		"kube-scheduler":          func() *cobra.Command { return scheduler.NewSchedulerCommand() },
 		"kube-proxy":              proxy.NewProxyCommand,
-		"kubelet":                 func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) },
-		"kubectl":                 kubectl.NewDefaultKubectlCommand,
+		"kubelet": func() *cobra.Command {
+			return kubelet.NewKubeletCommand(context.Background())
+		},
+		"kubectl": kubectl.NewDefaultKubectlCommand,
 	}
 }
 
@@ -51,7 +53,7 @@ func main() {
 	build := known[name]
 	if build == nil {
 		names := slices.Sorted(maps.Keys(known))
-		fmt.Fprintf(os.Stderr, "unknown program %q: this binary contains %s\n", name, strings.Join(names, ", "))
+		fmt.Fprintf(os.Stderr, "unknown program %q, want one of %s\n", name, strings.Join(names, ", "))
 		os.Exit(2)
 	}
 

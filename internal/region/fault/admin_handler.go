@@ -56,7 +56,12 @@ func (e *Engine) Handler(token string) http.Handler {
 
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !hmac.Equal([]byte(q.Header.Get("Authorization")), want) {
-			http.Error(w, "missing or wrong token: only the region's owner may manage faults", http.StatusForbidden)
+			http.Error(
+				w,
+				"missing or wrong token: only the region's owner may manage faults",
+				http.StatusForbidden,
+			)
+
 			return
 		}
 

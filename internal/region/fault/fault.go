@@ -49,8 +49,17 @@ func Effects() []Effect {
 // deletion.
 func Kinds() []string {
 	return []string{
-		"instance", "instance-deletion", "load-balancer", "load-balancer-deletion", "nat-gateway", "nat-gateway-deletion",
-		"volume", "volume-attachment", "volume-deletion", "volume-detachment", "vpc",
+		"instance",
+		"instance-deletion",
+		"load-balancer",
+		"load-balancer-deletion",
+		"nat-gateway",
+		"nat-gateway-deletion",
+		"volume",
+		"volume-attachment",
+		"volume-deletion",
+		"volume-detachment",
+		"vpc",
 	}
 }
 
@@ -118,7 +127,11 @@ func (r Rule) Check() error {
 		joinNames(Effects()),
 	)
 
-	bad(pattern != nil, "action %q is not a valid pattern: use a name such as CreateVolume, or Create*", r.Action)
+	bad(
+		pattern != nil,
+		"action %q is not a valid pattern: use a name such as CreateVolume, or Create*",
+		r.Action,
+	)
 	bad(r.Nth < 0, "nth %d: use 1 or more", r.Nth)
 	bad(r.Count < -1, "count %d: use 1 or more, or -1 for all calls", r.Count)
 	timed := r.Effect == EffectDelay || r.Effect == Provision

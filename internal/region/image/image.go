@@ -133,7 +133,7 @@ func (o Options) checkRequirements() error {
 	if os.Geteuid() != 0 {
 		errs = append(
 			errs,
-			errors.New("root is required: the image is a Debian root file system with device nodes and owners"),
+			errors.New("root is required: the image contains device nodes and files of several owners"),
 		)
 	}
 
@@ -171,7 +171,9 @@ func (o Options) findProgram(program string) string {
 		return o.LookPath(program)
 	}
 
-	for _, dir := range []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"} {
+	dirs := []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"}
+
+	for _, dir := range dirs {
 		path := filepath.Join(dir, program)
 		if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
 			return path

@@ -13,8 +13,9 @@ func basePackages() []string { return []string{"ca-certificates", "dbus", "syste
 // them, because debootstrap does not resolve the virtual packages that cloud-init depends on.
 func installedPackages() []string {
 	return []string{
-		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool", "iproute2", "iptables",
-		"kmod", "less", "mount", "nftables", "openssl", "procps", "python3", "socat", "systemd", "systemd-sysv", "util-linux",
+		"ca-certificates", "cloud-init", "conntrack", "curl", "dbus", "e2fsprogs", "ethtool",
+		"iproute2", "iptables", "kmod", "less", "mount", "nftables", "openssl", "procps", "python3",
+		"socat", "systemd", "systemd-sysv", "util-linux",
 	}
 }
 
@@ -25,19 +26,22 @@ func installedPackages() []string {
 // costs a start of Python.
 func maskedUnits() []string {
 	return []string{
-		"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service", "apt-daily.timer",
-		"cloud-config.service", "cloud-init-hotplugd.socket", "cloud-init-local.service", "console-getty.service",
-		"container-getty@.service", "dev-hugepages.mount", "dpkg-db-backup.timer", "e2scrub_all.timer",
-		"e2scrub_reap.service", "fstrim.timer", "getty-static.service", "getty.target", "getty@.service",
-		"hwclock.service", "kmod-static-nodes.service", "ldconfig.service", "modprobe@.service", "motd-news.timer",
+		"apt-daily-upgrade.service", "apt-daily-upgrade.timer", "apt-daily.service",
+		"apt-daily.timer", "cloud-config.service", "cloud-init-hotplugd.socket",
+		"cloud-init-local.service", "console-getty.service", "container-getty@.service",
+		"dev-hugepages.mount", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
+		"fstrim.timer", "getty-static.service", "getty.target", "getty@.service", "hwclock.service",
+		"kmod-static-nodes.service", "ldconfig.service", "modprobe@.service", "motd-news.timer",
 		"networking.service", "proc-sys-fs-binfmt_misc.automount", "serial-getty@.service",
-		"sys-fs-fuse-connections.mount", "sys-kernel-config.mount", "sys-kernel-debug.mount", "sys-kernel-tracing.mount",
-		"systemd-ask-password-console.path", "systemd-ask-password-wall.path", "systemd-binfmt.service",
-		"systemd-firstboot.service", "systemd-hwdb-update.service", "systemd-modules-load.service",
-		"systemd-networkd-wait-online.service", "systemd-networkd.service", "systemd-pstore.service",
-		"systemd-random-seed.service", "systemd-remount-fs.service", "systemd-timesyncd.service",
-		"systemd-tmpfiles-clean.timer", "systemd-udev-settle.service", "systemd-udev-trigger.service",
-		"systemd-udevd-control.socket", "systemd-udevd-kernel.socket", "systemd-udevd.service",
+		"sys-fs-fuse-connections.mount", "sys-kernel-config.mount", "sys-kernel-debug.mount",
+		"sys-kernel-tracing.mount", "systemd-ask-password-console.path",
+		"systemd-ask-password-wall.path", "systemd-binfmt.service", "systemd-firstboot.service",
+		"systemd-hwdb-update.service", "systemd-modules-load.service",
+		"systemd-networkd-wait-online.service", "systemd-networkd.service",
+		"systemd-pstore.service", "systemd-random-seed.service", "systemd-remount-fs.service",
+		"systemd-timesyncd.service", "systemd-tmpfiles-clean.timer", "systemd-udev-settle.service",
+		"systemd-udev-trigger.service", "systemd-udevd-control.socket",
+		"systemd-udevd-kernel.socket", "systemd-udevd.service",
 		"systemd-update-utmp-runlevel.service", "systemd-update-utmp.service",
 	}
 }

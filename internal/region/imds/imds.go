@@ -245,7 +245,7 @@ func (s *service) writeValue(w http.ResponseWriter, r *http.Request, value []byt
 
 	_, err := w.Write(value)
 	if err != nil {
-		s.opts.Log.LogAttrs(r.Context(), slog.LevelDebug, "metadata client closed the connection", slog.Any("error", err))
+		s.opts.Log.DebugContext(r.Context(), "metadata client closed the connection", slog.Any("error", err))
 	}
 }
 

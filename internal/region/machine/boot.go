@@ -198,7 +198,8 @@ func (t rootTree) mountCgroups(groups []cgroupHierarchy) error {
 			fstype = "cgroup2"
 		}
 
-		if err := t.mountAt(fstype, filepath.Join("sys/fs/cgroup", h.DirName()), flags, h.Options); err != nil {
+		path := filepath.Join("sys/fs/cgroup", h.DirName())
+		if err := t.mountAt(fstype, path, flags, h.Options); err != nil {
 			return err
 		}
 

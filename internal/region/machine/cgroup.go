@@ -121,11 +121,12 @@ func ensureHierarchies() ([]cgroupHierarchy, error) {
 		}
 
 	case v1 && !named:
-		if err := makeDir("/sys/fs/cgroup/systemd"); err != nil {
+		const path = "/sys/fs/cgroup/systemd"
+		if err := makeDir(path); err != nil {
 			return nil, fmt.Errorf("mount cgroup hierarchy name=systemd: %w", err)
 		}
 
-		if err := unix.Mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", 0, "none,name=systemd"); err != nil {
+		if err := unix.Mount("cgroup", path, "cgroup", 0, "none,name=systemd"); err != nil {
 			return nil, fmt.Errorf("mount cgroup hierarchy name=systemd: %w", err)
 		}
 

@@ -20,7 +20,8 @@ const maxConsoleFileBytes = 512 << 10
 // writes to a bounded log.
 type serialConsole struct {
 	master *os.File
-	slave  *os.File // kept open; otherwise the master reads EOF whenever no process in the machine has it open
+	// slave is kept open. Otherwise the master reads EOF whenever no process in the machine has it open.
+	slave *os.File
 }
 
 func openConsole(path string) (*serialConsole, error) {

@@ -10,16 +10,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// registryService is the service that the image registry counts as for endpoints.
+// registryService is the service name of the image registry for VPC endpoints.
 const registryService = "ecr.dkr"
 
-// endpointPort is where AWS's services listen: an endpoint's security groups are asked about it.
+// endpointPort is the port that an interface endpoint's security groups must allow, as AWS's
+// services use HTTPS.
 const endpointPort = 443
 
-// endpointAccess is which services the machines of a VPC get to, by address. A machine with a way out is not in it.
+// endpointAccess maps the addresses of machines without internet access to the services that they
+// reach through endpoints.
 type endpointAccess map[netip.Addr][]string
 
-// newEndpointAccess follows each machine's way to each service.
+// newEndpointAccess computes the access of all machines in a VPC.
 func newEndpointAccess(vpc netspec.VPC) endpointAccess {
 	s := &ruleset{subnets: map[string]netspec.Subnet{}}
 	for _, sub := range vpc.Subnets {
@@ -37,7 +39,7 @@ func newEndpointAccess(vpc netspec.VPC) endpointAccess {
 	return out
 }
 
-// endpointsOf are the services that a machine reaches through endpoints.
+// endpointsOf returns the services that a machine reaches through endpoints.
 func endpointsOf(vpc netspec.VPC, i netspec.Interface) []string {
 	var out []string
 	for _, e := range vpc.Endpoints {
@@ -50,27 +52,27 @@ func endpointsOf(vpc netspec.VPC, i netspec.Interface) []string {
 	return out
 }
 
-// endpointAdmits says whether rules let addr in to an endpoint.
+// endpointAdmits reports whether the endpoint's rules allow connections from addr.
 func endpointAdmits(rules []netspec.Rule, addr netip.Addr) bool {
 	return slices.ContainsFunc(rules, func(r netspec.Rule) bool {
-		fits := r.Protocol == "" || r.Protocol == anyProtocol ||
+		matches := r.Protocol == "" || r.Protocol == anyProtocol ||
 			r.Protocol == "tcp" && r.From <= endpointPort && endpointPort <= r.To
-		return fits && slices.ContainsFunc(r.Peers, func(p netip.Prefix) bool { return p.Contains(addr) })
+		return matches && slices.ContainsFunc(r.Peers, func(p netip.Prefix) bool { return p.Contains(addr) })
 	})
 }
 
-// guardEndpoints lets a request through if its sender reaches the service. AWS would leave the sender waiting; here its
-// connection ends at once, which fails sooner and for the same reason.
+// guardEndpoints rejects requests of machines that cannot reach the service. On AWS the connection
+// would time out; here it is closed immediately, which fails sooner for the same reason.
 func (s *vpcServices) guardEndpoints(next http.Handler, service func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, known := RequestSourceFrom(r.Context())
-		limited := []string(nil)
-		isLimited := false
-		if at := s.access.Load(); known && at != nil {
-			limited, isLimited = (*at)[from.Addr]
+		var services []string
+		limited := false
+		if access := s.access.Load(); known && access != nil {
+			services, limited = (*access)[from.Addr]
 		}
 
-		if isLimited && !slices.Contains(limited, service(r)) {
+		if limited && !slices.Contains(services, service(r)) {
 			panic(http.ErrAbortHandler)
 		}
 

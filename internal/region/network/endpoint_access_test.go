@@ -13,8 +13,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
-// TestEndpointsAreTheOnlyWay: a machine without a way out reaches a service if its VPC has an endpoint for it, a gateway
-// in its own route table or an interface whose groups let it in; another one it does not.
+// TestEndpointsAreTheOnlyWay checks that a machine without internet access reaches a service only
+// if its VPC has an endpoint for it: a gateway endpoint in its route table, or an interface
+// endpoint whose security groups allow it.
 func TestEndpointsAreTheOnlyWay(t *testing.T) {
 	l := newLab(t, func(o *network.Options) { o.RequestService = func(r *http.Request) string { return r.URL.Path[1:] } })
 	l.add("in", "subnet-isolated", "10.9.3.10", nil)
@@ -52,8 +53,9 @@ func TestEndpointsAreTheOnlyWay(t *testing.T) {
 	expect("others' rules and tables", map[string]bool{"ec2": false, "kms": false, "s3": false, "ecr.dkr": true})
 }
 
-// TestHostReachesPublicAddresses: a machine's public address is open on this computer at the ports that its groups open
-// to the world by name, and at no other; it goes with the address.
+// TestHostReachesPublicAddresses checks that a machine's public address is open on the host only at
+// the single ports that its security groups open to all addresses, and only while it has the
+// address.
 func TestHostReachesPublicAddresses(t *testing.T) {
 	l := newLab(t)
 	public := netip.AddrFrom4([4]byte{127, 190, byte(time.Now().UnixNano()), 9})

@@ -137,7 +137,8 @@ func TestChangingRulesLosesNoPacket(t *testing.T) {
 	}
 }
 
-// Ten machines, rules that change each time: a Sync must stay far below what a person or a controller waits for.
+// Ten machines, with rules that change each time. A Sync must take far less time than a user or a
+// controller would wait.
 func BenchmarkSync(b *testing.B) {
 	for _, changing := range []bool{true, false} {
 		b.Run(fmt.Sprintf("changing=%v", changing), func(b *testing.B) {

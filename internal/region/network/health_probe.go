@@ -18,7 +18,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// healthCheckDefaults fills in what AWS would: 30 s, 10 s (6 s for HTTP), 5 and 2.
+// healthCheckDefaults fills in AWS's defaults: interval 30 s, timeout 10 s (6 s for HTTP), and
+// thresholds 5 and 2.
 func healthCheckDefaults(c netspec.HealthCheck) netspec.HealthCheck {
 	c.Protocol = cmp.Or(strings.ToUpper(c.Protocol), "TCP")
 	c.Path = cmp.Or(c.Path, "/")
@@ -34,7 +35,7 @@ func healthCheckDefaults(c netspec.HealthCheck) netspec.HealthCheck {
 	return c
 }
 
-// probeLoop probes at once and then every interval, until its member goes.
+// probeLoop probes a target immediately and then at every interval until ctx ends.
 func (g *targetGroup) probeLoop(ctx context.Context, m *targetState, check netspec.HealthCheck) {
 	tick := time.NewTicker(time.Duration(check.Interval) * time.Second)
 	defer tick.Stop()
@@ -54,8 +55,9 @@ func (g *targetGroup) probeLoop(ctx context.Context, m *targetState, check netsp
 	}
 }
 
-// recordProbe moves the member's state: one success makes a new target healthy, after that the thresholds count.
-// A target that turns unhealthy loses its connections, which is AWS's default.
+// recordProbe updates the target's state. One success makes an initial target healthy; otherwise
+// the thresholds apply. A target that becomes unhealthy loses its connections, which is AWS's
+// default.
 func (g *targetGroup) recordProbe(m *targetState, check netspec.HealthCheck, healthy bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -105,7 +107,7 @@ func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check ne
 		DisableKeepAlives: true,
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx, at) },
 		TLSClientConfig: &tls.Config{
-			InsecureSkipVerify: true, //nolint:gosec // health checks of AWS do not verify certificates
+			InsecureSkipVerify: true, //nolint:gosec // AWS's health checks do not verify certificates
 		},
 	}
 

@@ -27,7 +27,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
-// lab is a region of its own with one VPC; the picture is changed by the test and applied with sync.
+// lab is a separate region with one VPC. Tests change the desired network and apply it with sync.
 type lab struct {
 	t      testing.TB
 	region string
@@ -100,10 +100,10 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// anyRule admits everything; the usual egress of a security group.
+// anyRule allows everything, like the default egress rule of a security group.
 func anyRule() []netspec.Rule { return []netspec.Rule{{Peers: prefixes("0.0.0.0/0")}} }
 
-// add puts a machine into the picture and makes its namespace.
+// add adds a machine to the desired network and creates its namespace.
 func (l *lab) add(name, subnet, addr string, change func(*netspec.Interface)) {
 	l.t.Helper()
 	l.count++
@@ -187,7 +187,8 @@ func dialFrom(tb testing.TB, path, transport, addr string, wait time.Duration) (
 	return c, err
 }
 
-// greet serves TCP inside a machine: each caller gets the machine's name and the address it came from.
+// greet serves TCP inside a machine. Each client receives the machine's name and the client's
+// address.
 func (l *lab) greet(name string, port int) net.Listener {
 	l.t.Helper()
 	ln := must(network.Listen(l.t.Context(), l.paths[name], fmt.Sprintf("0.0.0.0:%d", port)))(l.t)
@@ -209,7 +210,7 @@ func (l *lab) greet(name string, port int) net.Listener {
 	return ln
 }
 
-// call says what became of a TCP connection: the greeting, or timeout, unreachable, refused.
+// call returns the result of a TCP connection: the greeting, timeout, unreachable, or refused.
 func (l *lab) call(from, addr string) string {
 	l.t.Helper()
 	c, err := dialFrom(l.t, l.paths[from], "tcp4", addr, 400*time.Millisecond)
@@ -246,7 +247,7 @@ func outcome(err error) string {
 	}
 }
 
-// get fetches over HTTP from inside a machine.
+// get sends an HTTP request from inside a machine.
 func (l *lab) get(from, url string) string {
 	l.t.Helper()
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{

@@ -23,59 +23,79 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// loadBalancer is one network load balancer: its open ports and the groups of targets behind them.
+// loadBalancer is one network load balancer: its listening ports and their target groups.
 type loadBalancer struct {
 	arn        string
 	ns         netns.NsHandle // owned by the router
 	opts       Options
-	sourceAddr atomic.Pointer[netip.Addr] // the address it calls targets from
+	sourceAddr atomic.Pointer[netip.Addr] // source address of connections to targets
 
 	mu        sync.Mutex // guards what follows
 	frontends map[netip.AddrPort]*frontend
 	groups    map[string]*targetGroup
 }
 
-// frontend is one open port. The group behind it may change while it is open.
+// frontend is one listening port. Its target group may change while it is open.
 type frontend struct {
 	listener net.Listener
 	group    atomic.Pointer[targetGroup]
 }
 
-// syncBalancers brings the VPC's load balancers in step with the picture.
+// syncBalancers starts, updates, and stops the VPC's load balancers. The caller holds the network's
+// syncMu; r.mu is held only while the map changes.
 func (r *router) syncBalancers(ctx context.Context, opts Options, vpc netspec.VPC) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var errs []error
 	keep := map[string]bool{}
 
 	for _, lb := range slices.Concat(vpc.LoadBalancers, publicAddressBalancers(vpc)) {
 		keep[lb.ARN] = true
-		b := r.balancers[lb.ARN]
-		if b == nil {
-			b = &loadBalancer{
-				arn:       lb.ARN,
-				ns:        r.ns,
-				opts:      opts,
-				frontends: map[netip.AddrPort]*frontend{},
-				groups:    map[string]*targetGroup{},
-			}
-
-			r.balancers[lb.ARN] = b
-		}
-
-		if err := b.applySpec(ctx, lb); err != nil {
+		if err := r.ensureBalancer(lb.ARN, opts).applySpec(ctx, lb); err != nil {
 			errs = append(errs, fmt.Errorf("load balancer %s: %w", lb.ARN, err))
 		}
 	}
 
+	for _, b := range r.removeBalancers(keep) {
+		b.close()
+	}
+
+	return errors.Join(errs...)
+}
+
+// ensureBalancer returns the load balancer with this ARN. It adds one that has no ports yet if
+// there is none.
+func (r *router) ensureBalancer(arn string, opts Options) *loadBalancer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.balancers[arn]
+	if b == nil {
+		b = &loadBalancer{
+			arn:       arn,
+			ns:        r.ns,
+			opts:      opts,
+			frontends: map[netip.AddrPort]*frontend{},
+			groups:    map[string]*targetGroup{},
+		}
+
+		r.balancers[arn] = b
+	}
+
+	return b
+}
+
+// removeBalancers removes all load balancers except those in keep, and returns the removed ones.
+func (r *router) removeBalancers(keep map[string]bool) []*loadBalancer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var removed []*loadBalancer
+
 	for arn, b := range r.balancers {
 		if !keep[arn] {
-			b.close()
+			removed = append(removed, b)
 			delete(r.balancers, arn)
 		}
 	}
 
-	return errors.Join(errs...)
+	return removed
 }
 
 func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) error {
@@ -90,7 +110,7 @@ func (b *loadBalancer) applySpec(ctx context.Context, lb netspec.LoadBalancer) e
 
 	for at, f := range b.frontends {
 		if _, ok := want[at]; !ok {
-			_ = f.listener.Close() // no new connections; those that pass stay, as with AWS
+			_ = f.listener.Close() // accepts no new connections; established ones continue, as on AWS
 			delete(b.frontends, at)
 		}
 	}
@@ -139,7 +159,8 @@ func (b *loadBalancer) syncGroups(ctx context.Context, lb netspec.LoadBalancer) 
 	}
 }
 
-// openPorts says where the load balancer listens, with the group behind each place.
+// openPorts returns the addresses and ports that the load balancer listens on, each with the ARN of
+// its target group.
 func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
 	out := map[netip.AddrPort]string{}
 	for _, l := range lb.Listeners {
@@ -159,8 +180,8 @@ func openPorts(lb netspec.LoadBalancer) map[netip.AddrPort]string {
 	return out
 }
 
-// admitsWorld says whether the load balancer's security groups admit the whole world to a port: the operator's machine
-// stands for an address on the internet. Where they do not, the port is not opened on the host.
+// admitsWorld reports whether the load balancer's security groups allow a port from all addresses.
+// The operator's computer counts as the internet, so the port is opened on the host only then.
 func admitsWorld(lb netspec.LoadBalancer, port int) bool {
 	return lb.AdmitAll || slices.ContainsFunc(lb.Ingress, func(r netspec.Rule) bool {
 		world := slices.ContainsFunc(
@@ -173,7 +194,7 @@ func admitsWorld(lb netspec.LoadBalancer, port int) bool {
 	})
 }
 
-// openFrontend listens on the host for a loopback address, inside the VPC for any other.
+// openFrontend listens on the host for a loopback address, and inside the VPC for any other.
 func (b *loadBalancer) openFrontend(ctx context.Context, at netip.AddrPort) (*frontend, error) {
 	if !at.Addr().IsLoopback() {
 		ln, err := listenTCP(ctx, b.ns, at.String())
@@ -196,11 +217,11 @@ func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
 			return
 		}
 
-		if err != nil { // out of descriptors, or a client that gave up
+		if err != nil { // out of descriptors, or the client disconnected
 			b.opts.Log.LogAttrs(
 				ctx,
 				slog.LevelWarn,
-				"load balancer cannot accept",
+				"load balancer cannot accept connection",
 				slog.String("arn", b.arn),
 				slog.Any("error", err),
 			)
@@ -211,7 +232,7 @@ func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
 
 		client, ok := c.(*net.TCPConn)
 		if !ok {
-			_ = c.Close() // a TCP listener gives nothing else
+			_ = c.Close() // unreachable: a TCP listener returns TCP connections
 			continue
 		}
 
@@ -219,12 +240,12 @@ func (b *loadBalancer) acceptLoop(ctx context.Context, f *frontend) {
 	}
 }
 
-// dialTarget connects to a target from inside the VPC with the load balancer's own address, so that the target's security
-// groups decide.
+// dialTarget connects to a target inside the VPC from the load balancer's address, so that the
+// target's security groups apply.
 func (b *loadBalancer) dialTarget(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
 	from := b.sourceAddr.Load()
 	if from == nil {
-		return nil, fmt.Errorf("dial %s: the load balancer has no address inside the VPC", to)
+		return nil, fmt.Errorf("dial %s: load balancer has no address inside the VPC", to)
 	}
 
 	d := net.Dialer{
@@ -247,13 +268,14 @@ func (b *loadBalancer) dialTarget(ctx context.Context, to netip.AddrPort) (*net.
 	return c, err
 }
 
-// bindPortOnConnect lets the kernel choose the source port when it knows the target: else all targets share one range of ports.
+// bindPortOnConnect makes the kernel choose the source port when the target is known. Otherwise all
+// targets share one range of source ports.
 func bindPortOnConnect(_, _ string, raw syscall.RawConn) error {
-	var set error
+	var setErr error
 	err := raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
 	})
-	return cmp.Or(err, set)
+	return cmp.Or(err, setErr)
 }
 
 func (b *loadBalancer) collectHealth(out netspec.TargetHealth) {
@@ -276,7 +298,7 @@ func (b *loadBalancer) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for at, f := range b.frontends {
-		_ = f.listener.Close() // nothing is written that could be lost
+		_ = f.listener.Close()
 		delete(b.frontends, at)
 	}
 

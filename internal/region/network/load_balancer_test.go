@@ -11,6 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,8 +27,8 @@ import (
 
 const groupARN = "arn:group"
 
-// balanced is a lab with a client and three targets behind a load balancer on port 443, whose security group admits
-// the world to that port; targets admit only the load balancer.
+// balanced returns a lab with a client, and three targets of a load balancer on port 443. Its
+// security group allows the port from all addresses; the targets allow only the load balancer.
 func balanced(t *testing.T, change func(*netspec.LoadBalancer)) (*lab, *netspec.LoadBalancer) {
 	t.Helper()
 	l := newLab(t)
@@ -73,7 +76,7 @@ func (l *lab) waitHealth(want ...string) {
 
 func public(lb *netspec.LoadBalancer) string { return lb.PublicAddr.String() + ":443" }
 
-// knock says who answers on the load balancer's public side.
+// knock returns the name of the target that answers at the load balancer's public address.
 func knock(addr string) string {
 	c, err := net.DialTimeout("tcp4", addr, time.Second)
 	if err != nil {
@@ -113,7 +116,7 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 		defer c.Close()
 		conns[greeting(c)[:1]] = c
 	}
-	listeners["a"].Close() // its health check fails from now on; its open connections would live on
+	listeners["a"].Close() // its health checks fail from now on, but open connections would continue
 	for range 6 {
 		if got := knock(public(lb)); !strings.HasPrefix(got, "b ") && !strings.HasPrefix(got, "c ") {
 			t.Errorf("with a target down and not yet unhealthy: %q", got)
@@ -152,7 +155,7 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 }
 
 func TestBalancerFailsOpen(t *testing.T) {
-	l, lb := balanced(t, func(lb *netspec.LoadBalancer) { lb.Listeners[0].TargetGroup.HealthCheck.Port = 6444 }) // nobody listens there
+	l, lb := balanced(t, func(lb *netspec.LoadBalancer) { lb.Listeners[0].TargetGroup.HealthCheck.Port = 6444 }) // no process listens there
 	l.greet("b", 6443)
 	l.sync()
 	l.waitHealth("unhealthy", "unhealthy", "unhealthy")
@@ -236,7 +239,7 @@ func TestHalfClosedConnectionsAndLargeAmounts(t *testing.T) {
 	_, _ = rand.Read(sent)
 	go func() {
 		_, _ = c.Write(sent)
-		_ = c.(*net.TCPConn).CloseWrite() // the echo must still come back
+		_ = c.(*net.TCPConn).CloseWrite() // the echo must still arrive
 	}()
 	began := time.Now()
 	got := must(io.ReadAll(c))(t)
@@ -271,4 +274,45 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	if got := greeting(idle); got != "closed" {
 		t.Errorf("idle connection: %q", got)
 	}
+}
+
+// TestHealthDoesNotWaitForSync asks for the targets' health while a Sync waits for nft.
+func TestHealthDoesNotWaitForSync(t *testing.T) {
+	l := newLab(t)
+	l.sync()
+	dir := t.TempDir()
+	started := filepath.Join(dir, "started")
+	proceed := filepath.Join(dir, "proceed")
+	nft := must(exec.LookPath("nft"))(t)
+	script := "#!/bin/sh\ntouch " + started + "\nwhile [ ! -e " + proceed + " ]; do sleep 0.01; done\nexec " + nft + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "nft"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	l.vpc.CIDRs = append(l.vpc.CIDRs, netip.MustParsePrefix("10.10.0.0/16")) // another range changes the rules
+
+	synced := make(chan error, 1)
+	go func() { synced <- l.net.Sync(t.Context(), netspec.Network{VPCs: []netspec.VPC{l.vpc}}) }()
+	for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(started); err == nil {
+			break
+		}
+	}
+	answered := make(chan struct{})
+	go func() {
+		l.net.Health()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(2 * time.Second):
+		t.Error("Health waits for the Sync")
+	}
+	if err := os.WriteFile(proceed, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-synced; err != nil {
+		t.Error(err)
+	}
+	<-answered
 }

@@ -17,17 +17,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// EnsureNamespace returns the path of the machine's network namespace, made and wired to its VPC's router: lo and eth0 are
-// up, eth0 has its MAC, its address and the default route. Calling it again for a running machine changes nothing.
-// What the machine may send and receive is decided by the next Sync with its interface; until then it is nothing.
+// EnsureNamespace returns the path of the machine's network namespace. It creates the namespace and
+// connects it to its VPC's router: lo and eth0 are up, and eth0 has its MAC address, its IP
+// address, and the default route. It is idempotent. All traffic of the machine is blocked until a
+// Sync includes its interface.
 func (n *Network) EnsureNamespace(ctx context.Context, m netspec.Machine) (string, error) {
 	mac, err := validateMachine(m)
 	if err != nil {
 		return "", err
 	}
 
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.syncMu.Lock()
+	defer n.syncMu.Unlock()
 	r, err := n.ensureRouter(ctx, m.VPC)
 	if err != nil {
 		return "", err
@@ -41,23 +42,23 @@ func (n *Network) EnsureNamespace(ctx context.Context, m netspec.Machine) (strin
 
 	defer closeHandle(ns)
 	if err := r.attachMachine(ctx, ns, m, mac); err != nil {
-		return "", fmt.Errorf("wire %s to %s: %w", m.ID, m.VPC, err)
+		return "", fmt.Errorf("connect %s to %s: %w", m.ID, m.VPC, err)
 	}
 
 	return path, nil
 }
 
-// Release removes the machine's namespace and link, and ends the connections that load balancers hold to it.
-// A machine that has none is no error.
+// Release removes the machine's namespace and link, and resets its connections through load
+// balancers. It succeeds if there is nothing to remove.
 func (n *Network) Release(_ context.Context, instanceID string) error {
 	if !isInstance(instanceID) {
-		return fmt.Errorf("release network of %q: want an instance id", instanceID)
+		return fmt.Errorf("release network of %q: not an instance id", instanceID)
 	}
 
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.syncMu.Lock()
+	defer n.syncMu.Unlock()
 
-	for _, r := range n.routers {
+	for _, r := range n.listRouters() {
 		for _, b := range r.listBalancers() {
 			b.endConnections(instanceID)
 		}
@@ -69,11 +70,11 @@ func (n *Network) Release(_ context.Context, instanceID string) error {
 func validateMachine(m netspec.Machine) (net.HardwareAddr, error) {
 	var errs []error
 	if !isInstance(m.ID) {
-		errs = append(errs, fmt.Errorf("id %q: want i- and hexadecimal digits", m.ID))
+		errs = append(errs, fmt.Errorf("id %q: must be i- and hexadecimal digits", m.ID))
 	}
 
 	if !isVPC(m.VPC) {
-		errs = append(errs, fmt.Errorf("vpc %q: want vpc- and hexadecimal digits", m.VPC))
+		errs = append(errs, fmt.Errorf("vpc %q: must be vpc- and hexadecimal digits", m.VPC))
 	}
 
 	if !m.Iface.Addr.Is4() || !m.Subnet.Contains(m.Iface.Addr) {
@@ -96,7 +97,7 @@ func validateMachine(m netspec.Machine) (net.HardwareAddr, error) {
 	return mac, nil
 }
 
-// attachMachine makes the veth unless it is there, and sets both of its ends.
+// attachMachine creates the veth pair if it does not exist, and configures both ends.
 func (r *router) attachMachine(
 	ctx context.Context,
 	ns netns.NsHandle,
@@ -132,8 +133,8 @@ func (r *router) attachMachine(
 	return waitForCarrier(ctx, map[string]*netlink.Handle{name: r.nl, "eth0": inside})
 }
 
-// waitForCarrier waits until the kernel has noticed that both ends are up, usually a millisecond: what is sent before that is
-// lost, and the first connection would cost a second.
+// waitForCarrier waits until the kernel reports that both ends are up, usually 1 ms. Packets sent
+// earlier are lost, which would delay the first connection by a second.
 func waitForCarrier(ctx context.Context, ends map[string]*netlink.Handle) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -157,7 +158,8 @@ func waitForCarrier(ctx context.Context, ends map[string]*netlink.Handle) error 
 	return nil
 }
 
-// findVeth says whether eth0 inside and the router's link are the two ends of one veth.
+// findVeth returns the router's link, and whether it and the machine's eth0 are the ends of one
+// veth pair.
 func (r *router) findVeth(
 	inside *netlink.Handle,
 	name string,
@@ -189,7 +191,8 @@ func (r *router) findVeth(
 
 func isLinkNotFound(err error) bool { return errors.As(err, &netlink.LinkNotFoundError{}) }
 
-// createVeth makes the veth anew; an older one of the same address or in the same machine goes.
+// createVeth creates the veth pair. It first removes older links with the same name or in the same
+// machine.
 func (r *router) createVeth(
 	ns netns.NsHandle,
 	inside *netlink.Handle,
@@ -225,10 +228,11 @@ func (r *router) createVeth(
 	return r.nl.LinkByName(name)
 }
 
-// routerMAC is the same on every link: a machine's neighbour entry for its gateway outlives the link.
+// routerMAC is the same on every link, because a machine's neighbour entry for its gateway outlives
+// the link.
 func routerMAC() net.HardwareAddr { return net.HardwareAddr{0x0e, 0x53, 0x4c, 0x57, 0x00, 0x01} }
 
-// configureMachineLink configures the machine's side. It replaces only what it would set itself.
+// configureMachineLink configures the machine's end. It does not remove other addresses or routes.
 func configureMachineLink(inside *netlink.Handle, m netspec.Machine) error {
 	lo, err := inside.LinkByName("lo")
 	if err != nil {
@@ -259,15 +263,16 @@ func configureMachineLink(inside *netlink.Handle, m netspec.Machine) error {
 	return nil
 }
 
-// configureRouterLink leads the machine's address, and only it, to its link. The neighbour is fixed: it is known, and a router
-// that asked would have to do so from an address the machine knows nothing of.
+// configureRouterLink routes the machine's address, and only it, to its link. The neighbour entry
+// is static: the router knows it, and ARP requests would come from an address that the machine does
+// not know.
 func (r *router) configureRouterLink(outer netlink.Link, addr netip.Addr, mac net.HardwareAddr) error {
 	if err := r.nl.LinkSetUp(outer); err != nil {
 		return fmt.Errorf("set %s up: %w", outer.Attrs().Name, err)
 	}
 
-	// The router answers for every address of the VPC. By default it would wait up to 0.8 s before each answer; the
-	// kernel has no default for this that a namespace could set.
+	// The router answers ARP for every address of the VPC. By default the kernel delays each reply
+	// by up to 0.8 s, and it has no per-namespace default for this setting.
 	quick := [][2]string{{"ipv4/neigh/" + outer.Attrs().Name + "/proxy_delay", "0"}}
 	if err := inNamespace(r.ns, func() error { return writeSysctls(quick) }); err != nil {
 		return err
@@ -290,7 +295,7 @@ func (r *router) configureRouterLink(outer netlink.Link, addr netip.Addr, mac ne
 		Scope:     netlink.SCOPE_LINK,
 	}
 	if err := r.nl.RouteReplace(&route); err != nil {
-		return fmt.Errorf("route %s to its machine: %w", addr, err)
+		return fmt.Errorf("add route for %s: %w", addr, err)
 	}
 
 	return nil

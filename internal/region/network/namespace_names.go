@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// namespaceNames says what this region's namespaces and links are called. A name follows from an id alone, so nothing has to
-// be remembered to find them again.
+// namespaceNames determines the names of this region's namespaces. Names follow from ids, so they
+// need not be stored.
 type namespaceNames struct {
 	region string
 	folder string
@@ -22,13 +22,13 @@ type namespaceNames struct {
 
 func (n namespaceNames) namePrefix() string { return "slw-" + n.region + "-" }
 
-// namespacePath is where the namespace of a VPC or an instance lies.
+// namespacePath returns the path of the namespace of a VPC or an instance.
 func (n namespaceNames) namespacePath(id string) string {
 	return filepath.Join(n.folder, n.namePrefix()+id)
 }
 
-// listIDs lists the VPC and instance ids that have a namespace of this region, sorted. The id must be the whole rest
-// of the name: region "a" must not take the namespaces of region "a-b".
+// listIDs returns the ids of VPCs and instances with a namespace of this region, sorted. The whole
+// rest of the name must be an id: region "a" must not match namespaces of region "a-b".
 func (n namespaceNames) listIDs() ([]string, error) {
 	entries, err := os.ReadDir(n.folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,13 +55,15 @@ func isVPC(id string) bool { return regexp.MustCompile(`^vpc-[0-9a-f]+$`).MatchS
 
 func isInstance(id string) bool { return regexp.MustCompile(`^i-[0-9a-f]+$`).MatchString(id) }
 
-// linkName is the router's end of the veth to the machine with this address. It fits the kernel's 15 characters,
-// is unique in the VPC and can be written into rules before the link exists.
+// linkName returns the name of the router's link to the machine with this address. It fits the
+// kernel's 15 characters, is unique in the VPC, and is known before the link exists, so that rules
+// can refer to it.
 func linkName(addr netip.Addr) string { return "v" + hexAddr(addr) }
 
 func hexAddr(addr netip.Addr) string { return fmt.Sprintf("%x", addr.As4()) }
 
-// nthAddr is the address n places after the first of a range: 1 is a subnet's router, 2 the VPC's resolver.
+// nthAddr returns the n-th address after the first of a range: 1 is a subnet's router, 2 is the
+// VPC's resolver.
 func nthAddr(p netip.Prefix, n int) netip.Addr {
 	addr := p.Masked().Addr()
 	for range n {

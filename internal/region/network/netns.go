@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs f on a thread that is inside the namespace. Sockets that f opens and processes it starts belong to that
-// namespace for good. A thread that cannot be brought back ends with its goroutine and is never used again.
+// inNamespace runs f on a thread inside the namespace. Sockets and processes that f creates stay in
+// that namespace. If the thread cannot return to its own namespace, it ends with its goroutine.
 func inNamespace(ns netns.NsHandle, f func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -26,7 +26,7 @@ func inNamespace(ns netns.NsHandle, f func() error) error {
 		own, err := netns.Get()
 		if err != nil {
 			runtime.UnlockOSThread()
-			result <- fmt.Errorf("open the thread's own network namespace: %w", err)
+			result <- fmt.Errorf("open own network namespace: %w", err)
 			return
 		}
 
@@ -48,11 +48,11 @@ func inNamespace(ns netns.NsHandle, f func() error) error {
 	return <-result
 }
 
-// closeHandle closes a descriptor that was opened for reading: nothing can be lost.
+// closeHandle closes a namespace handle. Errors are ignored because the descriptor is read-only.
 func closeHandle(ns netns.NsHandle) { _ = ns.Close() }
 
-// Listen opens a listening TCP socket ("host:port") inside the network namespace at path. The socket stays there
-// however the process's threads move on.
+// Listen opens a listening TCP socket ("host:port") in the network namespace at path. The socket
+// stays in that namespace.
 func Listen(ctx context.Context, path, addr string) (net.Listener, error) {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
@@ -96,7 +96,8 @@ func listenUDP(ctx context.Context, ns netns.NsHandle, addr string) (net.PacketC
 	return pc, nil
 }
 
-// ensureNamespace opens the named namespace and creates it if need be.
+// ensureNamespace opens the named namespace. It creates it if it does not exist; then fresh is
+// true.
 func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 	if isNamespace(path) {
 		ns, err = netns.GetFromPath(path)
@@ -125,7 +126,7 @@ func ensureNamespace(path string) (ns netns.NsHandle, fresh bool, err error) {
 	return ns, true, err
 }
 
-// createNamespace makes a namespace on a thread of its own and pins it to the file at path.
+// createNamespace creates a namespace on a separate thread and binds it to the file at path.
 func createNamespace(path string) error {
 	result := make(chan error, 1)
 	go func() {
@@ -147,7 +148,7 @@ func createNamespace(path string) error {
 		}
 
 		if err != nil {
-			err = fmt.Errorf("create network namespace %s (this needs root): %w", path, err)
+			err = fmt.Errorf("create network namespace %s (requires root): %w", path, err)
 		}
 
 		result <- err
@@ -156,36 +157,37 @@ func createNamespace(path string) error {
 	return <-result
 }
 
-// shareMount makes the folder a shared mount, as ip-netns(8) does: otherwise a mount namespace made in between keeps
-// a copy of each namespace and with it the namespace alive.
+// shareMount makes the directory a shared mount, as ip-netns(8) does. Otherwise a mount namespace
+// created in between would hold copies of the bind mounts and keep the namespaces alive.
 func shareMount(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("create folder of network namespaces: %w", err)
+		return fmt.Errorf("create directory of network namespaces: %w", err)
 	}
 
 	err := unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
 	if errors.Is(err, unix.EINVAL) {
 		if err := unix.Mount(folder, folder, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("mount %s on itself: %w", folder, err)
+			return fmt.Errorf("bind-mount %s on itself: %w", folder, err)
 		}
 
 		err = unix.Mount("", folder, "none", unix.MS_SHARED|unix.MS_REC, "")
 	}
 
 	if err != nil {
-		return fmt.Errorf("share the mount of %s: %w", folder, err)
+		return fmt.Errorf("make mount %s shared: %w", folder, err)
 	}
 
 	return nil
 }
 
-// isNamespace says whether a namespace is pinned at path; a plain file is what a crash or a reboot leaves.
+// isNamespace reports whether a namespace is bound to path. After a crash or a reboot, only a plain
+// file is left.
 func isNamespace(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// removeNamespace deletes the namespace's links and its name. A missing one is no error.
+// removeNamespace deletes the namespace's links and its name. It succeeds if there is none.
 func removeNamespace(path string) error {
 	if isNamespace(path) {
 		if err := deleteLinks(path); err != nil {
@@ -204,7 +206,8 @@ func removeNamespace(path string) error {
 	return nil
 }
 
-// deleteLinks removes veths and bridges at once: the kernel would do so only when the last process and socket are gone.
+// deleteLinks deletes veths and bridges immediately. The kernel would delete them only after the
+// last process and socket.
 func deleteLinks(path string) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {

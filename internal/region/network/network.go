@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network makes a picture of the region's network real on one Linux machine: a router namespace for each VPC,
-// a veth for each machine, nftables for security groups, TCP proxies for load balancers and a resolver for names.
-// It does not know how EC2 arrived at the picture, nor what runs inside the machines.
+// Package network applies the desired network of a region (netspec.Network) to one Linux machine.
+//
+// Each VPC is a network namespace with a router. Each machine is a namespace connected to its
+// router by a veth pair. Security groups are nftables rules in the router, load balancers are TCP
+// proxies in this process, and a DNS resolver answers for each VPC's names. Names of namespaces and
+// links follow from ids, so that a new process can adopt the network of an old one.
+//
+// The package knows neither how the desired network is computed nor what runs inside machines.
 package network
 
 import (
@@ -10,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"sync"
@@ -18,45 +24,55 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// Options is what a network needs from outside.
+// Options configures a Network.
 type Options struct {
-	// RegionID sets this region's namespaces apart from any other's: lower-case letters, digits and hyphens.
+	// RegionID distinguishes this region's namespaces from those of others: lower-case letters,
+	// digits, and hyphens. Required.
 	RegionID string
-	// API answers at 198.18.0.1:80 inside every VPC, Registry at 198.18.0.1:5000, Metadata at 169.254.169.254:80.
-	// A nil handler is not served. The caller's address is found by RequestSourceFrom.
-	API, Registry, Metadata http.Handler
-	// RequestService names the service that a request to API is for, such as ec2. Machines without a way out reach only
-	// services that have an endpoint in their VPC; nil lets them reach all, if there is any endpoint.
+	// API is served at 198.18.0.1:80 inside every VPC; nil means not served. Handlers find the
+	// caller with RequestSourceFrom.
+	API http.Handler
+	// Registry is served at 198.18.0.1:5000 inside every VPC; nil means not served.
+	Registry http.Handler
+	// Metadata is served at 169.254.169.254:80 inside every VPC; nil means not served.
+	Metadata http.Handler
+	// RequestService returns the service that a request to API is for, such as ec2. Machines
+	// without internet access reach only services that have an endpoint in their VPC. Nil means
+	// that any endpoint gives access to all services.
 	RequestService func(*http.Request) string
-	// Clock tells the time; required.
+	// Clock returns the current time. Required.
 	Clock func() time.Time
-	// Log takes what nobody is waiting for; nil means silence.
+	// Log receives errors that no caller waits for; nil means no log.
 	Log *slog.Logger
-	// NamespaceDir holds the named namespaces; empty means /run/netns, where ip-netns(8) finds them.
+	// NamespaceDir is the directory of named network namespaces. Default /run/netns, where
+	// ip-netns(8) finds them.
 	NamespaceDir string
-	// IdleTimeout ends a proxied connection on which nothing was received for so long; 0 means 350 s, as AWS has it.
+	// IdleTimeout closes a proxied connection that has received nothing for this time. Default 350
+	// s, as on AWS.
 	IdleTimeout time.Duration
 }
 
-// Network is the region's network. Its methods may be called from several goroutines.
+// Network is the network of a region. It is safe for concurrent use.
 type Network struct {
 	opts  Options
 	names namespaceNames
 
-	mu      sync.Mutex // guards routers and every change of namespaces
+	syncMu  sync.Mutex // serialises changes of namespaces and routers; held while nft and netlink run
+	mu      sync.Mutex // guards routers; held briefly, so that Health does not wait for a Sync
 	routers map[string]*router
 }
 
 const (
 	defaultNamespaceDir = "/run/netns"
-	defaultIdleTimeout  = 350 * time.Second // docs: "Network Load Balancers, connection idle timeout"
+	defaultIdleTimeout  = 350 * time.Second // AWS's default for network load balancers
 )
 
-// New returns a network without touching the machine; the first Sync adopts what is there.
+// New validates the options and returns a network. It changes nothing; the first Sync adopts
+// existing namespaces.
 func New(opts Options) (*Network, error) {
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`).MatchString(opts.RegionID) {
 		return nil, fmt.Errorf(
-			"region id %q: want 1 to 32 lower-case letters, digits and hyphens",
+			"invalid region id %q: must be 1 to 32 lower-case letters, digits and hyphens",
 			opts.RegionID,
 		)
 	}
@@ -84,11 +100,12 @@ func New(opts Options) (*Network, error) {
 	}, nil
 }
 
-// Sync makes the network match the picture. What already matches is left alone, so traffic passes undisturbed.
-// VPCs that are not in the picture are removed. Errors of several VPCs are joined; the others are still brought in step.
+// Sync changes the network to match want and removes VPCs that are not in it. It does not touch
+// what already matches, so traffic continues. It continues after an error of one VPC and returns
+// all errors joined.
 func (n *Network) Sync(ctx context.Context, want netspec.Network) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.syncMu.Lock()
+	defer n.syncMu.Unlock()
 	var errs []error
 	keep := map[string]bool{}
 
@@ -114,7 +131,7 @@ func (n *Network) syncVPC(ctx context.Context, vpc netspec.VPC) error {
 		return err
 	}
 
-	// Rules come first: an address that answers before its rules exist would be open to all.
+	// Rules first: an address without rules would be open to all.
 	if err := r.loadRules(ctx, renderRuleset(vpc)); err != nil {
 		return err
 	}
@@ -126,13 +143,13 @@ func (n *Network) syncVPC(ctx context.Context, vpc netspec.VPC) error {
 	return errors.Join(r.syncServices(ctx, n.opts, vpc), r.syncBalancers(ctx, n.opts, vpc))
 }
 
-// removeStaleRouters removes the routers of VPCs that are gone, also those an earlier process left.
+// removeStaleRouters removes the routers of all other VPCs, including those created by an earlier
+// process.
 func (n *Network) removeStaleRouters(keep map[string]bool) error {
 	var errs []error
-	for id, r := range n.routers {
+	for id := range n.listRouters() {
 		if !keep[id] {
-			r.close()
-			delete(n.routers, id)
+			n.dropRouter(id)
 		}
 	}
 
@@ -148,18 +165,11 @@ func (n *Network) removeStaleRouters(keep map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// Health returns each target's state as the load balancers see it now.
+// Health returns the current state of each target as determined by the load balancers' health
+// checks. It does not wait for a Sync.
 func (n *Network) Health() netspec.TargetHealth {
-	n.mu.Lock()
-	routers := make([]*router, 0, len(n.routers))
-	for _, r := range n.routers {
-		routers = append(routers, r)
-	}
-
-	n.mu.Unlock()
 	out := netspec.TargetHealth{}
-
-	for _, r := range routers {
+	for _, r := range n.listRouters() {
 		for _, b := range r.listBalancers() {
 			b.collectHealth(out)
 		}
@@ -168,23 +178,40 @@ func (n *Network) Health() netspec.TargetHealth {
 	return out
 }
 
-// Close stops everything this process serves and leaves namespaces, links and rules in place, so that machines
-// keep talking to each other and a later process can adopt them.
+// Close stops all servers and proxies of this process. Namespaces, links, and rules remain, so that
+// machines keep their connections to each other and a later process can adopt them.
 func (n *Network) Close() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for id, r := range n.routers {
-		r.close()
-		delete(n.routers, id)
+	n.syncMu.Lock()
+	defer n.syncMu.Unlock()
+	for id := range n.listRouters() {
+		n.dropRouter(id)
 	}
 }
 
-// Destroy removes every namespace, and with it every link, that carries this region's prefix; nothing else.
-// It needs no state: a region whose process was killed is removed as well. Machines' processes must be ended first.
-func (n *Network) Destroy(ctx context.Context) error {
-	n.Close()
+// listRouters returns a copy of the routers by VPC id.
+func (n *Network) listRouters() map[string]*router {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
+	return maps.Clone(n.routers)
+}
+
+// dropRouter closes a router and forgets it.
+func (n *Network) dropRouter(vpc string) {
+	n.mu.Lock()
+	r := n.routers[vpc]
+	delete(n.routers, vpc)
+	n.mu.Unlock()
+	r.close()
+}
+
+// Destroy removes all namespaces with this region's prefix, and with them their links. It needs no
+// state, so it also works after the region's process was killed. The machines' processes must have
+// exited.
+func (n *Network) Destroy(ctx context.Context) error {
+	n.Close()
+	n.syncMu.Lock()
+	defer n.syncMu.Unlock()
 	found, err := n.names.listIDs()
 	errs := []error{err}
 

@@ -14,15 +14,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// The verdicts of a matching rule: a packet must pass its sender's chain (return) and then its receiver's (accept).
+// Verdicts of a matching rule. A packet must pass the sender's chain (return) and then the
+// receiver's chain (accept).
 const (
 	verdictAccept = "accept"
 	verdictReturn = "return"
 )
 
-const anyProtocol = "-1" // EC2's own word for it
+const anyProtocol = "-1" // as in EC2's API
 
-// renderRuleset renders a VPC's whole rule set as one transaction for nft(8). The same picture gives the same bytes.
+// renderRuleset renders a VPC's ruleset as one transaction for nft(8). The same input gives the
+// same bytes.
 func renderRuleset(vpc netspec.VPC) string {
 	s := &ruleset{subnets: map[string]netspec.Subnet{}}
 	for _, sub := range vpc.Subnets {
@@ -35,7 +37,8 @@ func renderRuleset(vpc netspec.VPC) string {
 	)
 
 	s.writeLine("table inet slw")
-	// The chains stay and only their rules are exchanged: replacing the table as a whole was seen to lose packets.
+	// Chains remain and only their rules are replaced: replacing the whole table lost packets in
+	// tests.
 	s.writeLine("flush table inet slw")
 	s.writeSets(vpc, ifaces)
 	s.writeLine("table inet slw {")
@@ -83,7 +86,7 @@ func (s *ruleset) writeSets(vpc netspec.VPC, ifaces []netspec.Interface) {
 		}
 
 		if s.reachesOutside(i) || len(endpointsOf(vpc, i)) > 0 {
-			outward = append(outward, name) // which of the services it gets, see guard
+			outward = append(outward, name) // guardEndpoints limits the services
 		}
 	}
 
@@ -92,10 +95,10 @@ func (s *ruleset) writeSets(vpc netspec.VPC, ifaces []netspec.Interface) {
 	s.writeSet("outward", "ifname", outward)
 }
 
-// reachesOutside says whether the interface reaches what lies outside the VPC.
+// reachesOutside reports whether the interface can reach addresses outside the VPC.
 func (s *ruleset) reachesOutside(i netspec.Interface) bool {
-	way := s.subnets[i.Subnet].DefaultRoute
-	return way == netspec.RouteNAT || way == netspec.RouteInternet && i.Public.IsValid()
+	route := s.subnets[i.Subnet].DefaultRoute
+	return route == netspec.RouteNAT || route == netspec.RouteInternet && i.Public.IsValid()
 }
 
 func (s *ruleset) writeSet(name, kind string, elements []string) {
@@ -106,8 +109,8 @@ func (s *ruleset) writeSet(name, kind string, elements []string) {
 	}
 }
 
-// writeHooks renders where packets enter: from machines (forward), to the router's own services (input), and from them
-// (output).
+// writeHooks renders the base chains: packets from machines (forward), to the router's servers
+// (input), and from the router (output).
 func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
 	var egress, ingress, toLB, fromLB []string
 	for _, i := range ifaces {
@@ -137,7 +140,8 @@ func (s *ruleset) writeHooks(vpc netspec.VPC, ifaces []netspec.Interface) {
 	s.writeOutputChain(ifaces, ingress, fromLB)
 }
 
-// writeInputChain decides what the router's own services take. Metadata and names are reachable whatever security groups say.
+// writeInputChain renders the rules for the router's own servers. Metadata and DNS are reachable
+// regardless of security groups.
 func (s *ruleset) writeInputChain(vpc netspec.VPC, egress, toLB []string) {
 	resolvers := []string{resolverAddr().String()}
 	for _, c := range vpc.CIDRs {
@@ -158,9 +162,10 @@ func (s *ruleset) writeInputChain(vpc netspec.VPC, egress, toLB []string) {
 	s.writeLine("\t}")
 }
 
-// writeOutputChain decides what the router itself sends: answers of its services, and load balancers calling their targets.
-// An answer of the metadata service dies after as many hops as its instance allows. The router itself learns at once
-// that a machine is gone, so that its load balancers turn to another; machines meet silence there.
+// writeOutputChain renders the rules for packets from the router: responses of its servers, and
+// load balancers' connections to targets. Responses of the metadata service have the TTL of the
+// instance's hop limit. TCP packets to terminated machines are reset, so that load balancers switch
+// to another target at once; packets from machines are dropped.
 func (s *ruleset) writeOutputChain(ifaces []netspec.Interface, ingress, fromLB []string) {
 	hops := map[int][]string{}
 	for _, i := range ifaces {
@@ -196,7 +201,8 @@ func (s *ruleset) writeVerdictMap(key string, elements []string) {
 	}
 }
 
-// writeRuleChain renders one direction of a security group's rules; what no rule admits is dropped without a word.
+// writeRuleChain renders the rules of one direction. Packets that match no rule are dropped without
+// a response.
 func (s *ruleset) writeRuleChain(name, verdict, peer string, rules []netspec.Rule) {
 	s.writeLine("\tchain " + name + " {")
 	for _, r := range rules {
@@ -209,7 +215,8 @@ func (s *ruleset) writeRuleChain(name, verdict, peer string, rules []netspec.Rul
 	s.writeLine("\t}")
 }
 
-// ruleCondition renders a rule's match. A rule without peers, such as one that names an empty group, admits nobody.
+// ruleCondition renders a rule's match. The second result is false for a rule without peers, such
+// as one that refers to an empty security group.
 func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 	peers := dropContainedPrefixes(r.Peers)
 	if len(peers) == 0 {
@@ -237,7 +244,8 @@ func ruleCondition(r netspec.Rule, peer string) (string, bool) {
 	return out.String(), true
 }
 
-// dropContainedPrefixes sorts prefixes and leaves out those that another one contains: nft refuses sets whose ranges overlap.
+// dropContainedPrefixes sorts prefixes and removes those contained in others, because nft rejects
+// sets with overlapping ranges.
 func dropContainedPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 	sorted := slices.Clone(prefixes)
 	slices.SortFunc(sorted, func(a, b netip.Prefix) int { return a.Masked().Compare(b.Masked()) })
@@ -256,20 +264,20 @@ func dropContainedPrefixes(prefixes []netip.Prefix) []netip.Prefix {
 }
 
 func sortedBalancers(lbs []netspec.LoadBalancer) []netspec.LoadBalancer {
-	with := slices.DeleteFunc(
+	out := slices.DeleteFunc(
 		slices.Clone(lbs),
 		func(lb netspec.LoadBalancer) bool { return len(lb.Addrs) == 0 },
 	)
 
 	slices.SortFunc(
-		with,
+		out,
 		func(a, b netspec.LoadBalancer) int { return strings.Compare(balancerKey(a), balancerKey(b)) },
 	)
 
-	return with
+	return out
 }
 
-// balancerKey names a load balancer's chains by its lowest address.
+// balancerKey returns the load balancer's lowest address in hex, for the names of its chains.
 func balancerKey(lb netspec.LoadBalancer) string { return hexAddr(sortedAddrs(lb.Addrs)[0]) }
 
 func sortedAddrs(m map[string]netip.Addr) []netip.Addr {
@@ -285,8 +293,8 @@ func sortedAddrs(m map[string]netip.Addr) []netip.Addr {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// deleteStaleChains adds the removal of chains that the script loaded before has and this one has not. Chains that an
-// earlier process left stay: they are empty and nothing leads to them.
+// deleteStaleChains appends deletions of chains that are in the previous ruleset but not in text.
+// Chains of an earlier process remain; they are empty and unused.
 func deleteStaleChains(text, before string) string {
 	var out strings.Builder
 	out.WriteString(text)

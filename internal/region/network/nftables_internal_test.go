@@ -60,7 +60,7 @@ func TestScriptGolden(t *testing.T) {
 	}
 }
 
-// Whatever prefixes a rule has: what is rendered covers the same addresses, and no two ranges overlap.
+// For any prefixes of a rule, the rendered ranges cover the same addresses and do not overlap.
 func TestDisjointKeepsTheUnion(t *testing.T) {
 	prefix := rapid.Custom(func(t *rapid.T) netip.Prefix {
 		addr := netip.AddrFrom4([4]byte{10, rapid.Byte().Draw(t, "b"), rapid.SampledFrom([]byte{0, 1, 128}).Draw(t, "c"), 0})
@@ -91,7 +91,7 @@ func TestDisjointKeepsTheUnion(t *testing.T) {
 	})
 }
 
-// Every rule that passes the check renders to text that nft can parse as one condition: no stray words.
+// Every validated rule renders to a single condition that nft can parse.
 func FuzzRulesRenderOrAreRefused(f *testing.F) {
 	f.Add("tcp", 1, 2)
 	f.Add("tcp; drop", 1, 2)

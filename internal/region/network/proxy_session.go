@@ -19,20 +19,17 @@ type proxySession struct {
 	once           sync.Once
 }
 
-// dialTimeout is how long one target may take to accept: a target in the same region answers in milliseconds or is
-// dead, and a client should get to the next one before it gives up itself.
+// dialTimeout limits the connection attempt to one target. A live target in the same region accepts
+// within milliseconds, and the client should reach the next target before its own timeout.
 const dialTimeout = 2 * time.Second
 
-// proxyClient connects the client to the first target that takes it. AWS does not try a second one; we do, so that the
-// seconds before a health check notices a dead machine cost a delay and no failure.
+// proxyClient connects the client to the first target that accepts. AWS does not try a second
+// target; this proxy does, so that a dead machine causes a delay instead of a failure until health
+// checks notice it.
 func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
 	for _, m := range g.orderTargets() {
-		dctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		server, err := g.dial(
-			dctx,
-			netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port)),
-		)
-
+		dialCtx, cancel := context.WithTimeout(ctx, dialTimeout)
+		server, err := g.dial(dialCtx, netip.AddrPortFrom(m.target.Addr, uint16(m.target.Port)))
 		cancel()
 		if err != nil {
 			g.mu.Lock()
@@ -43,7 +40,7 @@ func (g *targetGroup) proxyClient(ctx context.Context, client *net.TCPConn) {
 
 		s := &proxySession{client: client, server: server}
 		if !g.addSession(m, s) {
-			_ = server.Close() // the target went while we were connecting
+			_ = server.Close() // the target was removed meanwhile
 			continue
 		}
 
@@ -74,8 +71,8 @@ func (g *targetGroup) removeSession(m *targetState, s *proxySession) {
 	delete(m.sessions, s)
 }
 
-// copyBothWays copies both ways (the kernel splices between two TCP sockets) and returns when both directions have ended. The
-// end of one direction is passed on; an error in one ends both.
+// copyBothWays copies in both directions (the kernel splices between TCP sockets) and returns when
+// both have ended. It forwards the end of each direction; an error in one ends both.
 func (s *proxySession) copyBothWays() {
 	var wg sync.WaitGroup
 	pipe := func(to, from *net.TCPConn) {
@@ -87,10 +84,11 @@ func (s *proxySession) copyBothWays() {
 	wg.Go(func() { pipe(s.server, s.client) })
 	wg.Go(func() { pipe(s.client, s.server) })
 	wg.Wait()
-	_, _ = s.client.Close(), s.server.Close() // both directions have ended, nothing is left to lose
+	_ = s.client.Close()
+	_ = s.server.Close()
 }
 
-// resetBoth ends the session at once; both sides see a reset.
+// resetBoth resets both connections.
 func (s *proxySession) resetBoth() {
 	s.once.Do(func() {
 		resetConn(s.client)
@@ -103,7 +101,8 @@ func resetConn(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// reapIdle ends sessions on which neither side has said anything for so long, until the group is closed.
+// reapIdle resets sessions on which neither side has sent data for the idle time, until the group
+// is closed.
 func (g *targetGroup) reapIdle(ctx context.Context, idle time.Duration) {
 	tick := time.NewTicker(max(idle/10, 10*time.Millisecond))
 	defer tick.Stop()
@@ -138,7 +137,7 @@ func (g *targetGroup) listSessions() []*proxySession {
 	return out
 }
 
-// idleTime is how long ago the socket last received data. The kernel counts it, so the copying need not.
+// idleTime returns how long ago the socket last received data, as counted by the kernel.
 func idleTime(c *net.TCPConn) time.Duration {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -152,7 +151,7 @@ func idleTime(c *net.TCPConn) time.Duration {
 		}
 	})
 	if err != nil {
-		return 0 // closed meanwhile
+		return 0 // the connection was closed
 	}
 
 	return last

@@ -9,12 +9,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// addressCheckSeconds is how often, in seconds, the machine at a public address is looked at.
+// addressCheckSeconds is the interval and timeout, in seconds, of health checks for machines with a
+// public address.
 const addressCheckSeconds = 5
 
-// publicAddressBalancers makes machines with a public address of this host reachable from it: each such address is like a load balancer
-// with one target, open at the ports that the machine's security groups open to the world by name. The machine's rules
-// decide again about each connection, which comes from its subnet's router.
+// publicAddressBalancers makes machines with a public loopback address reachable from the host.
+// Each such address is modelled as a load balancer with one target, which listens on the single
+// ports that the machine's security groups open to all addresses. The machine's rules are applied
+// to each connection again; connections come from its subnet's router.
 func publicAddressBalancers(vpc netspec.VPC) []netspec.LoadBalancer {
 	gateways := map[string]netip.Addr{}
 	for _, s := range vpc.Subnets {

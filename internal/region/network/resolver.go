@@ -10,15 +10,16 @@ import (
 	"github.com/miekg/dns"
 )
 
-// dnsZone is what a VPC's resolver knows. It answers at once, also when it knows nothing: there is nobody to ask further.
+// dnsZone holds all names of a VPC's resolver. The resolver never forwards queries, so unknown
+// names are answered at once.
 type dnsZone struct {
-	names map[string][]netip.Addr // lower case, with the final dot
+	names map[string][]netip.Addr // by name in lower case with the final dot
 	ptr   map[string]string       // reverse name to name
 }
 
 const (
 	answerTTL   = 60 // seconds, as for an instance's private name in a VPC
-	negativeTTL = 5  // seconds: a machine that is being replaced is asked for before its name exists
+	negativeTTL = 5  // seconds; short, because a new machine's name is queried before it exists
 )
 
 func newDNSZone(names map[string][]netip.Addr) *dnsZone {
@@ -31,7 +32,7 @@ func newDNSZone(names map[string][]netip.Addr) *dnsZone {
 		z.names[full] = slices.Clone(names[name])
 		for _, addr := range names[name] {
 			back, err := dns.ReverseAddr(addr.String())
-			// An instance's own name wins over a load balancer's or an alias.
+			// An instance's private name takes precedence over load balancers and aliases.
 			if err == nil &&
 				(z.ptr[back] == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(z.ptr[back], "ip-")) {
 				z.ptr[back] = full
@@ -42,7 +43,7 @@ func newDNSZone(names map[string][]netip.Addr) *dnsZone {
 	return z
 }
 
-// answerQuery never fails: a query it cannot read gets the code that says so.
+// answerQuery returns the response to a query. An unsupported query gets NOTIMP.
 func (z *dnsZone) answerQuery(req *dns.Msg) *dns.Msg {
 	out := new(dns.Msg)
 	out.SetReply(req)
@@ -74,7 +75,8 @@ func (z *dnsZone) answerQuery(req *dns.Msg) *dns.Msg {
 	return out
 }
 
-// lookupRecords returns all there is under a name, with the name as it was asked.
+// lookupRecords returns all records of a name. The records repeat the name as it was queried. The
+// second result is false if the name is unknown.
 func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 	name := dns.CanonicalName(asked)
 	addrs, known := z.names[name]
@@ -100,7 +102,7 @@ func recordHeader(name string, kind uint16) dns.RR_Header {
 	}
 }
 
-// negativeSOA bounds how long a resolver on a machine keeps an empty answer.
+// negativeSOA limits how long resolvers on machines cache negative responses.
 func negativeSOA() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{

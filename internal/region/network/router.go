@@ -22,38 +22,38 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// router is one VPC's router namespace as this process holds it.
+// router is the router namespace of one VPC.
 type router struct {
 	vpc   string
 	ns    netns.NsHandle
-	inode uint64 // tells whether the name still stands for the namespace we hold
+	inode uint64 // of the namespace; differs after the namespace was replaced
 	nl    *netlink.Handle
-	rules string // the script that was loaded last; empty after a restart, so that it is loaded once more
+	rules string // the ruleset that was loaded last; empty after a restart, so that it is loaded again
 
 	services  *vpcServices
-	mu        sync.Mutex // guards balancers against Health, which must not wait for a Sync
+	mu        sync.Mutex // guards balancers; held briefly, so that Health does not wait for a Sync
 	balancers map[string]*loadBalancer
 }
 
 const (
-	blackholeLink = "void" // where packets to unused addresses of the VPC end
-	jumboMTU      = 9001   // what EC2 gives inside a VPC
+	blackholeLink = "void" // receives packets to unused addresses of the VPC
+	jumboMTU      = 9001   // the MTU inside a VPC on AWS
 )
 
 func serviceAddr() netip.Addr  { return netip.AddrFrom4([4]byte{198, 18, 0, 1}) }
 func metadataAddr() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 254}) }
 func resolverAddr() netip.Addr { return netip.AddrFrom4([4]byte{169, 254, 169, 253}) }
 
-// ensureRouter returns the VPC's router and makes its namespace if need be.
+// ensureRouter returns the VPC's router and creates its namespace if it does not exist. The caller
+// holds n.syncMu.
 func (n *Network) ensureRouter(ctx context.Context, vpc string) (*router, error) {
 	path := n.names.namespacePath(vpc)
-	if r, ok := n.routers[vpc]; ok {
+	if r, ok := n.listRouters()[vpc]; ok {
 		if isNamespace(path) && inodeOf(path) == r.inode {
 			return r, nil
 		}
 
-		r.close() // somebody removed it behind our back
-		delete(n.routers, vpc)
+		n.dropRouter(vpc) // another process removed the namespace
 	}
 
 	ns, fresh, err := ensureNamespace(path)
@@ -74,7 +74,7 @@ func (n *Network) ensureRouter(ctx context.Context, vpc string) (*router, error)
 		services:  &vpcServices{},
 		balancers: map[string]*loadBalancer{},
 	}
-	if fresh { // until the first Sync it admits nothing
+	if fresh { // blocks all traffic until the first Sync
 		err = r.loadRules(ctx, renderRuleset(netspec.VPC{ID: vpc}))
 	}
 
@@ -83,7 +83,9 @@ func (n *Network) ensureRouter(ctx context.Context, vpc string) (*router, error)
 		return nil, fmt.Errorf("prepare router of %s: %w", vpc, err)
 	}
 
+	n.mu.Lock()
 	n.routers[vpc] = r
+	n.mu.Unlock()
 
 	return r, nil
 }
@@ -97,7 +99,7 @@ func inodeOf(path string) uint64 {
 	return st.Ino
 }
 
-// prepareNamespace sets what does not depend on the picture.
+// prepareNamespace configures everything that does not depend on the desired network.
 func (r *router) prepareNamespace() error {
 	if err := inNamespace(r.ns, setRouterSysctls); err != nil {
 		return err
@@ -125,21 +127,20 @@ func (r *router) prepareNamespace() error {
 	return r.nl.LinkSetUp(void)
 }
 
-// setRouterSysctls runs inside the router's namespace: /proc/sys/net shows the calling thread's own.
+// setRouterSysctls must run inside the router's namespace: /proc/sys/net is that of the calling
+// thread.
 func setRouterSysctls() error {
 	return writeSysctls([][2]string{
 		{"ipv6/conf/all/disable_ipv6", "1"},
 		{"ipv6/conf/default/disable_ipv6", "1"},
-		{"ipv4/conf/all/rp_filter", "0"}, // nftables checks sources, by interface
+		{"ipv4/conf/all/rp_filter", "0"}, // nftables checks source addresses by interface
 		{"ipv4/conf/default/rp_filter", "0"},
-		{
-			"ipv4/conf/all/send_redirects",
-			"0",
-		}, // two machines of a subnet must keep talking through the router
+		// Two machines of a subnet must keep sending through the router.
+		{"ipv4/conf/all/send_redirects", "0"},
 		{"ipv4/conf/default/send_redirects", "0"},
 		{"ipv4/conf/all/proxy_arp", "1"},
 		{"ipv4/conf/default/proxy_arp", "1"},
-		{"ipv4/icmp_ratelimit", "0"}, // each refused packet must be answered, or programs wait for a timeout
+		{"ipv4/icmp_ratelimit", "0"}, // answer each rejected packet; otherwise clients wait for a timeout
 		{"ipv4/icmp_msgs_per_sec", "100000"},
 		{"ipv4/ip_forward", "1"},
 	})
@@ -160,7 +161,7 @@ func writeSysctls(knobs [][2]string) error {
 	return nil
 }
 
-// loadRules replaces the whole rule set in one transaction. Connections that are already tracked stay.
+// loadRules replaces the whole ruleset in one transaction. Tracked connections continue.
 func (r *router) loadRules(ctx context.Context, text string) error {
 	if text == r.rules {
 		return nil
@@ -168,16 +169,16 @@ func (r *router) loadRules(ctx context.Context, text string) error {
 
 	nft, err := exec.LookPath("nft")
 	if err != nil {
-		return fmt.Errorf("security groups need nft: install the package nftables: %w", err)
+		return fmt.Errorf("find nft for security groups (install the package nftables): %w", err)
 	}
 
 	cmd := exec.CommandContext(ctx, nft, "-f", "-")
 	cmd.Stdin = strings.NewReader(deleteStaleChains(text, r.rules))
-	var said bytes.Buffer
-	cmd.Stdout = &said
-	cmd.Stderr = &said
+	var output bytes.Buffer
+	cmd.Stdout = &output
+	cmd.Stderr = &output
 	if err := inNamespace(r.ns, cmd.Run); err != nil {
-		return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(said.Bytes()))
+		return fmt.Errorf("load nftables rules: %w: %s", err, bytes.TrimSpace(output.Bytes()))
 	}
 
 	r.rules = text
@@ -185,8 +186,8 @@ func (r *router) loadRules(ctx context.Context, text string) error {
 	return nil
 }
 
-// syncAddresses gives the router the addresses it answers on, and no others, and leads each range's unused addresses to
-// the void: like in a VPC, nobody answers there and nothing says so.
+// syncAddresses sets the router's addresses, and routes unused addresses of each range to the
+// blackhole link: as in a VPC, packets to them are dropped without an ICMP error.
 func (r *router) syncAddresses(vpc netspec.VPC) error {
 	want := map[netip.Addr]bool{serviceAddr(): true, metadataAddr(): true, resolverAddr(): true}
 	for _, c := range vpc.CIDRs {
@@ -255,7 +256,7 @@ func (r *router) routeUnusedAddresses(ranges []netip.Prefix) error {
 	for _, c := range ranges {
 		route := netlink.Route{LinkIndex: void.Attrs().Index, Dst: ipNet(c), Scope: netlink.SCOPE_LINK}
 		if err := r.nl.RouteReplace(&route); err != nil {
-			return fmt.Errorf("route %s to the void: %w", c, err)
+			return fmt.Errorf("route %s to %s: %w", c, blackholeLink, err)
 		}
 	}
 
@@ -273,7 +274,7 @@ func (r *router) listBalancers() []*loadBalancer {
 	return out
 }
 
-// close ends what this process serves in the namespace; the namespace stays.
+// close stops this process's servers in the namespace. The namespace remains.
 func (r *router) close() {
 	r.services.close()
 	for _, b := range r.listBalancers() {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// The states of a target.
+// States of a target, as on AWS.
 const (
 	stateInitial   = "initial"
 	stateHealthy   = "healthy"
@@ -22,7 +22,7 @@ const (
 
 type dialFunc func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error)
 
-// targetGroup is a target group at work: it probes its members and hands connections to them.
+// targetGroup probes its targets and distributes connections to them.
 type targetGroup struct {
 	dial  dialFunc
 	clock func() time.Time
@@ -31,17 +31,17 @@ type targetGroup struct {
 	check      netspec.HealthCheck
 	targets    map[netspec.Target]*targetState
 	nextTarget int
-	done       chan struct{} // closed with the group
+	done       chan struct{} // closed by close
 }
 
-// targetState is one target.
+// targetState is the state of one target.
 type targetState struct {
 	target      netspec.Target
 	state       string
-	streak      int       // answers in a row that speak against state
-	refusedAt   time.Time // when a connection to it last failed
+	streak      int       // consecutive probe results that contradict state
+	refusedAt   time.Time // time of the last failed connection
 	sessions    map[*proxySession]struct{}
-	stopProbing context.CancelFunc // of its prober
+	stopProbing context.CancelFunc
 }
 
 func newTargetGroup(dial dialFunc, clock func() time.Time) *targetGroup {
@@ -53,7 +53,7 @@ func newTargetGroup(dial dialFunc, clock func() time.Time) *targetGroup {
 	}
 }
 
-// applySpec adds and removes targets. A member that stays keeps its state and its connections.
+// applySpec adds and removes targets. Targets that remain keep their state and connections.
 func (g *targetGroup) applySpec(ctx context.Context, want netspec.TargetGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,7 +91,8 @@ func (g *targetGroup) startProbing(ctx context.Context, m *targetState) {
 	go g.probeLoop(ctx, m, g.check)
 }
 
-// removeTarget ends a member with its connections: AWS resets those of a target that was removed.
+// removeTarget removes a target and resets its connections, as AWS does when a target is
+// deregistered.
 func (g *targetGroup) removeTarget(m *targetState) {
 	if m.stopProbing != nil {
 		m.stopProbing()
@@ -129,7 +130,8 @@ func (g *targetGroup) close() {
 	close(g.done)
 }
 
-// targetHealth reports by instance; of an instance behind several ports, the worst one counts.
+// targetHealth returns the state by instance id. For an instance with several ports, it is the
+// worst state.
 func (g *targetGroup) targetHealth() map[string]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,12 +147,12 @@ func (g *targetGroup) targetHealth() map[string]string {
 	return out
 }
 
-// refusedPenalty is how long a target that did not take a connection is tried last. Health checks take longer than
-// that to notice; AWS has nothing like it.
+// refusedPenalty is how long a target that refused a connection is tried last. It bridges the time
+// until health checks notice; AWS has no such mechanism.
 const refusedPenalty = 10 * time.Second
 
-// orderTargets says which targets a new connection tries, one after the other: healthy ones in turn, then the rest. When
-// none is healthy all count as healthy, as with AWS ("fail open").
+// orderTargets returns the targets in the order in which a new connection tries them: healthy ones
+// in rotation, then the rest. If none is healthy, all are used, as on AWS ("fail open").
 func (g *targetGroup) orderTargets() []*targetState {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// validateVPC refuses a picture that cannot be made real, with all findings at once.
+// validateVPC returns all reasons why a VPC cannot be applied, joined.
 func validateVPC(vpc netspec.VPC) error {
 	var errs []error
 	if !isVPC(vpc.ID) {
-		errs = append(errs, fmt.Errorf("vpc id %q: want vpc- and hexadecimal digits", vpc.ID))
+		errs = append(errs, fmt.Errorf("vpc id %q: must be vpc- and hexadecimal digits", vpc.ID))
 	}
 
 	for _, c := range vpc.CIDRs {
 		if !c.Addr().Is4() {
-			errs = append(errs, fmt.Errorf("range %s: only IPv4 is carried", c))
+			errs = append(errs, fmt.Errorf("range %s: only IPv4 is supported", c))
 		}
 	}
 
@@ -55,7 +55,7 @@ func validateVPC(vpc netspec.VPC) error {
 	return errors.Join(errs...)
 }
 
-// validateRules refuses what would not render to a rule: the text goes to nft as it is.
+// validateRules checks that rules can be rendered safely: their text is passed to nft unchanged.
 func validateRules(of string, lists ...[]netspec.Rule) error {
 	var errs []error
 	for _, r := range slices.Concat(lists...) {
@@ -67,14 +67,14 @@ func validateRules(of string, lists ...[]netspec.Rule) error {
 		if !slices.Contains([]string{"", anyProtocol, "tcp", "udp", "icmp", "icmpv6"}, r.Protocol) {
 			errs = append(
 				errs,
-				fmt.Errorf("%s: rule protocol %q: want tcp, udp, icmp, a number or nothing", of, r.Protocol),
+				fmt.Errorf("%s: rule protocol %q: must be tcp, udp, icmp, a number, or empty", of, r.Protocol),
 			)
 		}
 
 		if (r.Protocol == "tcp" || r.Protocol == "udp") && (r.From < 0 || r.To > 65535 || r.From > r.To) {
 			errs = append(
 				errs,
-				fmt.Errorf("%s: rule ports %d-%d: want 0 to 65535, the lower one first", of, r.From, r.To),
+				fmt.Errorf("%s: rule ports %d-%d: must be 0 to 65535, lower port first", of, r.From, r.To),
 			)
 		}
 	}

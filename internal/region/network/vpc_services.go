@@ -18,15 +18,19 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/netspec"
 )
 
-// RequestSource is where a request inside a VPC came from. An address says nothing without its VPC: two may use one range.
+// RequestSource is the origin of a request inside a VPC. VPCs may have overlapping address ranges,
+// so both fields are needed.
 type RequestSource struct {
-	VPC  string
+	// VPC is the id of the VPC.
+	VPC string
+	// Addr is the caller's private address.
 	Addr netip.Addr
 }
 
 type sourceKey struct{}
 
-// RequestSourceFrom returns the caller of a request that one of the network's own servers took; ok is false for any other.
+// RequestSourceFrom returns the origin of a request that a server of this package received. The
+// second result is false for other requests.
 func RequestSourceFrom(ctx context.Context) (s RequestSource, ok bool) {
 	s, ok = ctx.Value(sourceKey{}).(RequestSource)
 	return s, ok
@@ -35,13 +39,14 @@ func RequestSourceFrom(ctx context.Context) (s RequestSource, ok bool) {
 // vpcServices are the servers inside one VPC's router.
 type vpcServices struct {
 	http    []*http.Server
-	dns     map[string]*dns.Server // by network and address
+	dns     map[string]*dns.Server // by transport and address, such as "udp 10.0.0.2"
 	zone    atomic.Pointer[dnsZone]
 	access  atomic.Pointer[endpointAccess]
 	started bool
 }
 
-// syncServices opens what is not yet open and hands the resolver its names.
+// syncServices starts servers that do not run yet and updates the resolver's names and the
+// endpoints' access rules.
 func (r *router) syncServices(ctx context.Context, opts Options, vpc netspec.VPC) error {
 	s := r.services
 	s.zone.Store(newDNSZone(vpc.DNSNames))
@@ -82,7 +87,7 @@ func (s *vpcServices) serveHTTP(ctx context.Context, r *router, opts Options) er
 
 		srv := newHTTPServer(context.WithoutCancel(ctx), r.vpc, at.handler)
 		s.http = append(s.http, srv)
-		go func() { _ = srv.Serve(ln) }() // returns when closed; until then Accept is retried by net/http
+		go func() { _ = srv.Serve(ln) }() // returns after Close; net/http retries Accept until then
 	}
 
 	s.started = true
@@ -132,16 +137,16 @@ func (s *vpcServices) serveDNS(ctx context.Context, ns netns.NsHandle, ranges []
 	return errors.Join(errs...)
 }
 
-// serveResolver answers on one address over both transports.
+// serveResolver serves DNS on one address over UDP and TCP.
 func (s *vpcServices) serveResolver(ctx context.Context, ns netns.NsHandle, addr string) error {
 	at := net.JoinHostPort(addr, "53")
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, req *dns.Msg) {
-		_ = w.WriteMsg(s.zone.Load().answerQuery(req)) // the asker is gone, or asks again
+		_ = w.WriteMsg(s.zone.Load().answerQuery(req)) // the client has disconnected or retries
 	})
 	if s.dns["udp "+addr] == nil {
 		pc, err := listenUDP(ctx, ns, at)
 		if err != nil {
-			return fmt.Errorf("serve names: %w", err)
+			return fmt.Errorf("serve DNS: %w", err)
 		}
 
 		s.dns["udp "+addr] = startDNS(&dns.Server{PacketConn: pc, Handler: handler})
@@ -150,7 +155,7 @@ func (s *vpcServices) serveResolver(ctx context.Context, ns netns.NsHandle, addr
 	if s.dns["tcp "+addr] == nil {
 		ln, err := listenTCP(ctx, ns, at)
 		if err != nil {
-			return fmt.Errorf("serve names: %w", err)
+			return fmt.Errorf("serve DNS: %w", err)
 		}
 
 		s.dns["tcp "+addr] = startDNS(&dns.Server{Listener: ln, Handler: handler})
@@ -159,14 +164,14 @@ func (s *vpcServices) serveResolver(ctx context.Context, ns netns.NsHandle, addr
 	return nil
 }
 
-// startDNS returns once the server runs: Shutdown before that would do nothing.
+// startDNS returns when the server runs, because Shutdown does nothing before that.
 func startDNS(srv *dns.Server) *dns.Server {
 	up := make(chan struct{})
 	srv.NotifyStartedFunc = func() { close(up) }
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = srv.ActivateAndServe() // ends by Shutdown
+		_ = srv.ActivateAndServe() // returns after Shutdown
 	}()
 
 	select {
@@ -179,7 +184,7 @@ func startDNS(srv *dns.Server) *dns.Server {
 
 func (s *vpcServices) closeHTTP() {
 	for _, srv := range s.http {
-		_ = srv.Close() // its listeners and connections end; nothing is written that could be lost
+		_ = srv.Close()
 	}
 
 	s.http = nil
@@ -189,7 +194,7 @@ func (s *vpcServices) closeHTTP() {
 func (s *vpcServices) close() {
 	s.closeHTTP()
 	for key, srv := range s.dns {
-		_ = srv.Shutdown() // fails only for one that is not running
+		_ = srv.Shutdown() // fails only if it does not run
 		delete(s.dns, key)
 	}
 }

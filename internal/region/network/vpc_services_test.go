@@ -20,7 +20,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/network"
 )
 
-// pod makes a namespace behind the machine, which forwards and translates for it as a node does for its pods.
+// pod creates a namespace behind the machine, which forwards and translates its packets like a node
+// for its pods.
 func (l *lab) pod(machine string) {
 	l.t.Helper()
 	name := "slwpod-" + l.region
@@ -114,7 +115,7 @@ func TestSourceCheckStopsForeignAddresses(t *testing.T) {
 	}
 }
 
-// ping sends an echo request and waits for the reply; the host may have no ping(8).
+// ping sends an ICMP echo request and waits for the reply; the host may not have ping(8).
 func (l *lab) ping(from, to string) string {
 	l.t.Helper()
 	var c net.Conn
@@ -299,7 +300,7 @@ func TestDestroyTakesOnlyItsOwn(t *testing.T) {
 	t.Cleanup(func() { _ = other.Destroy(context.Background()) })
 	path := must(other.EnsureNamespace(t.Context(), l.machine(*l.iface("a"))))(t)
 
-	// Another process, which knows nothing of what the first one made.
+	// A second process, without the state of the first.
 	fresh := must(network.New(l.opts))(t)
 	if err := fresh.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,9 @@ func (s *Server) beforeOperation(
 	r *http.Request,
 ) error {
 	s.countCall(c.service + ":" + op)
-	for _, rule := range s.cfg.Faults.RecordCall(fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}) {
+	call := fault.Call{Service: c.service, Action: op, Mutating: Mutates(op)}
+
+	for _, rule := range s.cfg.Faults.RecordCall(call) {
 		s.cfg.Log.InfoContext(
 			ctx,
 			"injecting fault",
