@@ -30,10 +30,10 @@ type renderOptions struct {
 // renderHelp is what every rendering needs to say.
 const renderHelp = `
 
-Images, account and region are looked up in AWS, where nothing is changed. What is written holds no secret. It refers to
-the agent and to the node documents by their hash: --publish writes those to the store that machines read, as 'slipway
-apply' does, and asks first. Machines that start before that only wait. Publish and render again after each change of the
-manifests. Do not use a template and 'slipway apply' for one cluster: each would undo what the other does.`
+Images, account and region are looked up in AWS; nothing is changed. The output contains no secret. It refers to the agent and
+the node documents by their hashes: --publish writes these to the store that machines read, as 'slipway apply' does, after
+confirmation. Machines that start earlier wait for them. Publish and render again after each change of the manifests. Do not
+use a template and 'slipway apply' for the same cluster: each would revert the changes of the other.`
 
 func newRenderCommand(a *app) *cobra.Command {
 	return newGroupCommand("render", "Write a cluster's resources for Terraform or CloudFormation", groupCluster,
