@@ -55,9 +55,9 @@ type app struct {
 	yes, quiet              bool
 	lockTimeout             time.Duration
 	noColor                 bool
-	cachedConfig            *aws.Config            // once it is found
-	openStores              map[string]openedStore // that are open, by URL
-	calls                   transport.CallLimiter  // of all that this run asks of AWS, the stores included
+	configs                 map[string]aws.Config // by region; the default's is also at ""
+	storeCache              *storeCache
+	calls                   transport.CallLimiter // of all that this run asks of AWS, the stores included
 }
 
 // Main runs one command and returns the process's exit code.
@@ -141,16 +141,20 @@ func (a *app) flagOrEnv(flag, variable string) string {
 	return a.Getenv(variable)
 }
 
-// awsConfig finds AWS as the SDK ordinarily does; --region and --profile go first.
-func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
-	if a.cachedConfig != nil && (a.region == "" || a.region == a.cachedConfig.Region) {
-		return *a.cachedConfig, nil
+// awsConfig returns the configuration that the AWS SDK finds, for a region; empty: --region, else the SDK's default.
+func (a *app) awsConfig(ctx context.Context, region string) (aws.Config, error) {
+	if region == "" {
+		region = a.region
+	}
+
+	if cfg, ok := a.configs[region]; ok {
+		return cfg, nil
 	}
 
 	// The SDK notes on stderr what it retried and which connection it could not use again; errors come back anyway.
 	opts := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})}
-	if a.region != "" {
-		opts = append(opts, config.WithRegion(a.region))
+	if region != "" {
+		opts = append(opts, config.WithRegion(region))
 	}
 
 	if a.profile != "" {
@@ -173,7 +177,12 @@ func (a *app) awsConfig(ctx context.Context) (aws.Config, error) {
 	}
 
 	cfg = a.calls.CountCalls(cfg)
-	a.cachedConfig = &cfg
+	if a.configs == nil {
+		a.configs = map[string]aws.Config{}
+	}
+
+	a.configs[region] = cfg
+	a.configs[cfg.Region] = cfg
 
 	return cfg, nil
 }

@@ -5,20 +5,16 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/operation"
-	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -174,17 +170,12 @@ func (a *app) runCreate(
 	findings diag.Findings,
 	o createOptions,
 ) error {
-	catalog, err := a.loadCatalog(ctx)
+	catalog, err := manifests.LoadCatalog(ctx, a.catalogSource())
 	if err != nil {
 		return err
 	}
 
-	set = manifest.Default(set)
-	findings = append(findings, manifest.Validate(set)...)
-	if findings.Err() == nil {
-		findings = append(findings, checkCatalog(set, catalog)...)
-	}
-
+	set, findings = manifests.Complete(set, findings, catalog)
 	if o.dryRun {
 		if err := findings.Err(); err != nil {
 			return err
@@ -194,7 +185,7 @@ func (a *app) runCreate(
 		return a.printSet(o.format, set)
 	}
 
-	s, sealer, err := a.openStore(ctx)
+	s, sealer, err := a.stores().State(ctx)
 	if findings.Err() != nil && err != nil {
 		findings.Errorf(
 			"--state",
@@ -210,46 +201,23 @@ func (a *app) runCreate(
 	}
 
 	a.printFindings(findings)
-	w := clusterWriter{
-		app:     a,
-		store:   s,
-		sealer:  sealer,
-		set:     set,
-		catalog: catalog,
-	}
+	created := manifests.NewCluster{Store: s, Sealer: sealer, Set: set, Catalog: catalog}
 
-	return w.confirmAndWrite(ctx)
+	return a.confirmAndCreate(ctx, created)
 }
 
-// clusterWriter writes a new cluster. Its Cluster document comes last: while it is not there, there is no cluster, and
-// a create that was cut short is simply run again.
-type clusterWriter struct {
-	app     *app
-	store   store.Store
-	sealer  store.Sealer
-	set     manifest.Set
-	catalog asset.Catalog
-}
-
-func (w clusterWriter) confirmAndWrite(ctx context.Context) error {
-	name := w.set.Cluster.Metadata.Name
-	_, err := w.store.Get(ctx, manifest.ClusterKey(name))
-	if err == nil {
-		return withHint(
-			fmt.Errorf("there is a cluster %s in %s already", name, w.store.URL()),
-			"change it with: slipway replace -f FILE, or slipway edit cluster "+name,
-		)
-	}
-
-	if !errors.Is(err, store.ErrNotFound) {
+// confirmAndCreate shows what is written, asks, and writes it.
+func (a *app) confirmAndCreate(ctx context.Context, created manifests.NewCluster) error {
+	name := created.Name()
+	if err := created.RefuseExisting(ctx); err != nil {
 		return err
 	}
 
-	w.app.printMessage("+ %s (asset catalogue)", manifest.AssetsKey(name))
-	w.app.printMessage("+ %s, and %d sealed keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
+	a.printMessage("+ %s (asset catalogue)", manifest.AssetsKey(name))
+	a.printMessage("+ %s, and %d sealed keys", pki.CertsObjectKey(name), len(pki.KeyNames()))
 
-	for _, g := range w.set.Groups {
-		w.app.printMessage(
+	for _, g := range created.Set.Groups {
+		a.printMessage(
 			"+ %s (%s, %d × %s)",
 			manifest.GroupKey(name, g.Metadata.Name),
 			g.Spec.Role,
@@ -258,125 +226,26 @@ func (w clusterWriter) confirmAndWrite(ctx context.Context) error {
 		)
 	}
 
-	w.app.printMessage(
+	a.printMessage(
 		"+ %s (Kubernetes %s in %s)",
 		manifest.ClusterKey(name),
-		w.set.Cluster.Spec.KubernetesVersion,
-		w.set.Cluster.Spec.CloudProvider.AWS.Region,
+		created.Set.Cluster.Spec.KubernetesVersion,
+		created.Set.Cluster.Spec.CloudProvider.AWS.Region,
 	)
-	if err := w.app.confirm("Write cluster " + name + " into " + w.store.URL() + "?"); err != nil {
+	if err := a.confirm("Write cluster " + name + " into " + created.Store.URL() + "?"); err != nil {
 		return err
 	}
 
-	err = w.app.runOperation(
-		ctx,
-		w.store,
-		name,
-		"create",
-		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
-			op.UpdateRecord(func(r *operation.Record) { r.Documents = w.manifestKeys(name) })
-			unguarded := w.store
-			w.store = guarded
-			if err := w.writeCluster(ctx, name); err != nil {
-				return err
-			}
-
-			return indexManifests(ctx, unguarded, name)
-		},
-	)
+	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
 	}
 
-	w.app.printMessage("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
-
-	return nil
-}
-
-// manifestKeys are the keys of the manifests.
-func (w clusterWriter) manifestKeys(name string) []string {
-	var out []string
-	for _, g := range w.set.Groups {
-		out = append(out, manifest.GroupKey(name, g.Metadata.Name))
-	}
-
-	return append(out, manifest.ClusterKey(name))
-}
-
-func (w clusterWriter) writeCluster(ctx context.Context, name string) error {
-	if _, err := pki.EnsureBundle(ctx, w.store, w.sealer, name, w.app.Now()); err != nil {
+	if err := created.Write(ctx, env); err != nil {
 		return err
 	}
 
-	catalog, err := w.catalog.YAML()
-	if err != nil {
-		return err
-	}
-
-	if _, err := w.store.Put(ctx, manifest.AssetsKey(name), catalog); err != nil {
-		return err
-	}
-
-	if err := w.writeGroups(ctx, name); err != nil {
-		return err
-	}
-
-	_, err = w.store.Create(ctx, manifest.ClusterKey(name), manifest.EncodeCluster(w.set.Cluster))
-	if errors.Is(err, store.ErrConflict) {
-		return withHint(
-			fmt.Errorf("somebody else created cluster %s just now: %w", name, err),
-			"see: slipway get groups "+name,
-		)
-	}
-
-	return err
-}
-
-// indexManifests keeps copies of what was written in one object, so that the first plan reads that instead of each document. A
-// copy counts only while the original is the same, so this write needs no guard.
-func indexManifests(ctx context.Context, s store.Store, name string) error {
-	view, err := store.OpenView(ctx, s, name+"/")
-	if err != nil {
-		return err
-	}
-
-	if _, known := view.HasObject(manifest.ClusterKey(name)); !known {
-		return nil // a folder has no index
-	}
-
-	if _, _, err := readDocuments(ctx, view, name); err != nil {
-		return err
-	}
-
-	for _, key := range []string{manifest.AssetsKey(name), pki.CertsObjectKey(name)} {
-		if _, err := view.Get(ctx, key); err != nil {
-			return err
-		}
-	}
-
-	return view.SaveIndex(ctx)
-}
-
-// writeGroups writes the groups, and removes those of a create that was cut short.
-func (w clusterWriter) writeGroups(ctx context.Context, name string) error {
-	stale, err := w.store.List(ctx, manifest.GroupKey(name, ""))
-	if err != nil {
-		return err
-	}
-
-	for _, g := range w.set.Groups {
-		key := manifest.GroupKey(name, g.Metadata.Name)
-		stale = slices.DeleteFunc(stale, func(k string) bool { return k == key })
-		if _, err := w.store.Put(ctx, key, manifest.EncodeGroup(g)); err != nil {
-			return err
-		}
-	}
-
-	for _, key := range stale {
-		if err := w.store.Delete(ctx, key); err != nil {
-			return err
-		}
-	}
+	a.printMessage("cluster %s is written; make it in AWS with: slipway apply %s --yes", name, name)
 
 	return nil
 }

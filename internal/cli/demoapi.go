@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/access"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
@@ -24,7 +25,13 @@ func (d *demoRunner) pollReadyz(ctx context.Context, cfg aws.Config) error {
 		return err
 	}
 
-	client, err := d.app.newKubeClient(ctx, cfg, s, sealer, demoCluster)
+	client, err := access.NewKubeClient(ctx, cfg, access.Request{
+		Store:   s,
+		Sealer:  sealer,
+		Cluster: demoCluster,
+		User:    d.app.Getenv("USER"),
+		Now:     d.app.Now,
+	})
 	if err != nil {
 		return err
 	}

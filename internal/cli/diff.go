@@ -10,9 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/infra/plan"
-	"github.com/slipway-k8s/slipway/internal/manifest"
+	"github.com/slipway-k8s/slipway/internal/cluster/drift"
 )
 
 func newDiffCommand(a *app) *cobra.Command {
@@ -57,137 +55,58 @@ EXIT STATUS
 	return cmd
 }
 
-// diffReport is what diff prints.
-type diffReport struct {
-	Cluster string `json:"cluster"`
-	// Manifests are the fields that the file changes, one line each.
-	Manifests []string `json:"manifests"`
-	// Plan is what applying it would do.
-	Plan plan.Document `json:"plan"`
-	// Drift are those addresses and properties of the plan that no edit changes; null if no apply is recorded.
-	Drift []string `json:"drift"`
-}
-
 func (a *app) runDiff(ctx context.Context, name, file, format string, o clusterOptions) error {
-	d, lines, err := a.loadDiffInput(ctx, name, file)
+	req, err := a.newDiffRequest(name, file)
 	if err != nil {
 		return err
 	}
 
-	t, d, err := a.planLoaded(ctx, d, o)
-	if t != nil {
-		t.printCalls()
-	}
-
-	if d == nil {
+	defer a.printCalls(o)
+	req.DestroyData = o.destroyData
+	report, err := drift.Diff(ctx, o.withAgent(a.newClusterEnv()), req)
+	if report == nil {
 		return err
 	}
 
-	r := diffReport{Cluster: t.name, Manifests: append([]string{}, lines...), Plan: d.planDocument(t.name)}
-	drift, driftErr := a.driftInPlan(ctx, d, t.name)
-	if driftErr != nil {
-		return driftErr
-	}
-
-	r.Drift = drift
-	if printErr := a.printDiff(format, r, d); printErr != nil || err != nil {
+	if printErr := a.printDiff(format, report); printErr != nil || err != nil {
 		return firstError(err, printErr)
 	}
 
-	if !d.isEmpty() || len(lines) > 0 {
+	if !report.Review.IsEmpty() || len(report.Manifests) > 0 {
 		return Exit{exitChanges}
 	}
 
 	return nil
 }
 
-// loadDiffInput loads the manifests in the state and puts those of the file in their place.
-func (a *app) loadDiffInput(ctx context.Context, name, file string) (*desiredState, []string, error) {
+// newDiffRequest reads the manifest file, if one is given, and finds the cluster that it is about.
+func (a *app) newDiffRequest(name, file string) (drift.DiffRequest, error) {
+	req := drift.DiffRequest{Name: name, Catalog: a.catalogSource()}
+	var err error
 	if file == "" {
-		name, err := a.clusterName(nil, name)
-		if err != nil {
-			return nil, nil, err
-		}
-
-		d, err := a.loadDesiredState(ctx, name)
-
-		return d, nil, err
+		req.Name, err = a.clusterName(nil, name)
+		return req, err
 	}
 
 	given, findings, err := a.readManifestFile(file)
 	if err != nil {
-		return nil, nil, err
+		return req, err
 	}
 
-	of, err := a.clusterNameIn(given, name)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	if name != "" && name != of {
-		return nil, nil, withHint(
-			fmt.Errorf("the file is about cluster %s, not %s", of, name),
+	req.Given = &given
+	req.Findings = findings
+	req.Name, err = a.clusterNameIn(given, name)
+	if err == nil && name != "" && name != req.Name {
+		err = withHint(
+			fmt.Errorf("the file is about cluster %s, not %s", req.Name, name),
 			"leave NAME out",
 		)
 	}
 
-	d, err := a.loadDesiredState(ctx, of)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	c, err := a.loadChange(ctx, d.stateView, of)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	after, findings := c.checkManifests(given, findings)
-	if err := findings.Err(); err != nil {
-		return nil, nil, err
-	}
-
-	lines := manifest.Diff(manifest.Default(c.before), after)
-	d.manifests = after
-
-	return d, lines, nil
+	return req, err
 }
 
-// driftInPlan lists what of d's plan no edit has changed since the last apply; nil if none is recorded.
-func (a *app) driftInPlan(ctx context.Context, d *desiredState, name string) ([]string, error) {
-	applied, _, err := readAppliedRecord(ctx, d.stateView, name)
-	if err != nil || len(applied.Resources) == 0 {
-		return nil, err
-	}
-
-	g, err := applied.ToGraph(awskind.AllKinds())
-	if err != nil {
-		a.printMessage("what is drift is not known: %s", err)
-		return nil, nil
-	}
-
-	edited := d.plan.ManifestChanges(g)
-	out := []string{}
-
-	for _, s := range d.plan.Steps {
-		if edited[string(s.Addr)] {
-			continue
-		}
-
-		if len(s.Changes) == 0 {
-			out = append(out, string(s.Addr))
-		}
-
-		for _, c := range s.Changes {
-			if key := string(s.Addr) + " " + c.Property; !edited[key] && c.New != plan.Unknown {
-				out = append(out, key)
-			}
-		}
-	}
-
-	return out, nil
-}
-
-func (a *app) printDiff(format string, r diffReport, d *desiredState) error {
+func (a *app) printDiff(format string, r *drift.DiffReport) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}
@@ -196,7 +115,7 @@ func (a *app) printDiff(format string, r diffReport, d *desiredState) error {
 		fmt.Fprintf(a.Stdout, "In the manifests:\n  %s\n\nIn AWS:\n", strings.Join(r.Manifests, "\n  "))
 	}
 
-	if err := a.printPlan(formatTable, r.Cluster, d); err != nil {
+	if err := a.printPlan(formatTable, r.Review); err != nil {
 		return err
 	}
 

@@ -5,16 +5,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/infra/awskind"
-	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/cluster/drift"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 func newDriftCommand(a *app) *cobra.Command {
@@ -62,36 +58,9 @@ EXIT STATUS
 	return cmd
 }
 
-// driftReport is what drift prints.
-type driftReport struct {
-	Cluster string `json:"cluster"`
-	// Applied says when what is compared with was applied, and by whom; empty if no apply is recorded.
-	Applied string `json:"applied,omitempty"`
-	// Edited are the documents of the state store that were edited since.
-	Edited []string         `json:"edited"`
-	Drift  []plan.Deviation `json:"drift"`
-}
-
 func (a *app) runDrift(ctx context.Context, name, format string, o clusterOptions) error {
-	d, err := a.loadDesiredState(ctx, name)
-	if err != nil {
-		return err
-	}
-
-	applied, _, err := readAppliedRecord(ctx, d.stateView, name)
-	if err != nil {
-		return err
-	}
-
-	report := driftReport{Cluster: name, Edited: []string{}, Drift: []plan.Deviation{}}
-	if len(applied.Resources) == 0 {
-		a.printMessage("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
-		err = a.compareWithManifests(ctx, d, applied, o, &report)
-	} else {
-		report.Applied = fmt.Sprintf("%s by %s", formatTime(applied.AppliedAt), applied.AppliedBy)
-		err = a.compareWithApplied(ctx, d, applied, o, &report)
-	}
-
+	defer a.printCalls(o)
+	report, err := drift.Detect(ctx, o.withAgent(a.newClusterEnv()), name)
 	if err != nil {
 		return err
 	}
@@ -107,123 +76,7 @@ func (a *app) runDrift(ctx context.Context, name, format string, o clusterOption
 	return nil
 }
 
-// compareWithApplied compares what exists with what was applied. It needs neither agent nor image.
-func (a *app) compareWithApplied(
-	ctx context.Context,
-	d *desiredState,
-	applied plan.LastApplied,
-	o clusterOptions,
-	report *driftReport,
-) error {
-	t, err := a.newClusterSession(ctx, o, report.Cluster, d.manifests.Cluster.Spec.CloudProvider.AWS.Region)
-	if err != nil {
-		return err
-	}
-
-	defer t.printCalls()
-	g, err := applied.ToGraph(awskind.AllKinds())
-	if err != nil {
-		return withHint(
-			err,
-			"another slipway wrote it; 'slipway apply "+t.name+"' with this one writes it anew",
-		)
-	}
-
-	have, err := t.withRecordZones(ctx, d.stateView, d.manifests).Read(ctx)
-	if err != nil {
-		return err
-	}
-
-	p, _ := plan.Compute(
-		g,
-		have,
-		plan.Options{DestroyData: true},
-	) // that something could not be mended is no matter here
-
-	report.Drift = append(report.Drift, p.Deviations(applied.Attempts, true)...)
-	now, err := documentDigests(ctx, d.stateView, t.name)
-	if err != nil {
-		return err
-	}
-
-	all := maps.Clone(applied.Documents)
-	maps.Copy(all, now)
-
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if applied.Documents[key] != now[key] {
-			report.Edited = append(report.Edited, key)
-		}
-	}
-
-	gone, err := a.findMissingObjects(ctx, t.name, applied)
-	report.Drift = append(report.Drift, gone...)
-
-	return err
-}
-
-// findMissingObjects are the objects that machines need when they are born and that are not there any more.
-func (a *app) findMissingObjects(
-	ctx context.Context,
-	name string,
-	applied plan.LastApplied,
-) ([]plan.Deviation, error) {
-	machine, _, err := store.Open(ctx, applied.MachineStore, a.storeOptions())
-	if err != nil {
-		return nil, err
-	}
-
-	keys, err := machine.List(ctx, name+"/machine/")
-	if err != nil {
-		return nil, err
-	}
-
-	var out []plan.Deviation
-
-	for _, key := range applied.Objects {
-		if _, there := slices.BinarySearch(keys, key); !there {
-			out = append(out, missingObject(name, key, plan.ExternalChange))
-		}
-	}
-
-	return out, nil
-}
-
-func missingObject(name, key string, by plan.DriftCause) plan.Deviation {
-	return plan.Deviation{
-		Type:      plan.DeviationMissing,
-		Addr:      graph.Addr("object/" + strings.TrimPrefix(key, name+"/machine/")),
-		Kind:      "object",
-		ID:        key,
-		ChangedBy: by,
-	}
-}
-
-// compareWithManifests compares what exists with what the manifests say.
-func (a *app) compareWithManifests(
-	ctx context.Context,
-	d *desiredState,
-	applied plan.LastApplied,
-	o clusterOptions,
-	report *driftReport,
-) error {
-	t, d, err := a.planLoaded(ctx, d, o)
-	if t != nil {
-		defer t.printCalls()
-	}
-
-	if d == nil {
-		return err
-	}
-
-	report.Drift = append(report.Drift, d.plan.Deviations(applied.Attempts, false)...)
-	for _, key := range d.unpublished {
-		report.Drift = append(report.Drift, missingObject(report.Cluster, key, plan.NoApplyRecorded))
-	}
-
-	return nil
-}
-
-func (a *app) printDrift(format string, r driftReport) error {
+func (a *app) printDrift(format string, r drift.Report) error {
 	if format != formatTable {
 		return a.printValue(format, r)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/manifests"
 	"github.com/slipway-k8s/slipway/internal/lib/diag"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/manifest"
@@ -88,12 +89,12 @@ func newEditGroupCommand(a *app) *cobra.Command {
 }
 
 func (a *app) runEdit(ctx context.Context, cluster, key string) error {
-	s, _, err := a.openStore(ctx)
+	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
-	c, err := a.loadChange(ctx, s, cluster)
+	c, err := manifests.LoadChange(ctx, s, cluster, a.catalogSource())
 	if err != nil {
 		return err
 	}
@@ -107,8 +108,7 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 		return err
 	}
 
-	c.etags[key] = o.ETag
-	c.verb = "edit"
+	c.SetETag(key, o.ETag)
 	file, err := os.CreateTemp("", "slipway-edit-*.yaml")
 	if err != nil {
 		return fmt.Errorf("make a file to edit: %w", err)
@@ -118,7 +118,7 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 		return fmt.Errorf("make a file to edit: %w", err)
 	}
 
-	e := manifestEditor{manifestChange: c, file: file.Name(), original: o.Body}
+	e := manifestEditor{app: a, change: c, file: file.Name(), original: o.Body}
 	if err := e.editUntilValid(ctx); err != nil {
 		return withHint(err, "what you wrote is in "+e.file)
 	}
@@ -128,7 +128,8 @@ func (a *app) runEdit(ctx context.Context, cluster, key string) error {
 
 // manifestEditor lets a person change one document until it is right or left as it is.
 type manifestEditor struct {
-	manifestChange
+	app      *app
+	change   manifests.Change
 	file     string
 	original []byte
 }
@@ -152,10 +153,10 @@ func (e manifestEditor) editUntilValid(ctx context.Context) error {
 
 		given, findings := manifest.Parse(stripFindings(text))
 		e.checkSameNames(given, &findings)
-		after, findings := e.checkManifests(given, findings)
+		after, findings := e.change.Check(given, findings)
 		if findings.Err() == nil {
 			e.app.printFindings(findings)
-			return e.confirmAndWrite(ctx, after)
+			return e.app.confirmAndChange(ctx, e.change, "edit", after)
 		}
 
 		shown = append(commentFindings(findings), stripFindings(text)...)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
@@ -50,14 +50,14 @@ func newGetClustersCommand(a *app) *cobra.Command {
 }
 
 func (a *app) getClusters(ctx context.Context, name, format string) error {
-	s, _, err := a.openStore(ctx)
+	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
 	names := []string{name}
 	if name == "" {
-		if names, err = clusterNames(ctx, s); err != nil {
+		if names, err = clusterstate.ListClusters(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (a *app) getClusters(ctx context.Context, name, format string) error {
 	var sets []manifest.Set
 
 	for _, n := range names {
-		set, err := a.loadManifests(ctx, s, n)
+		set, err := clusterstate.LoadManifests(ctx, s, n)
 		if err != nil {
 			return err
 		}
@@ -95,25 +95,6 @@ func (a *app) getClusters(ctx context.Context, name, format string) error {
 	a.printTable([]string{"NAME", "KUBERNETES", "REGION", "ZONES", "CONTROL PLANE", "WORKERS"}, rows)
 
 	return nil
-}
-
-// clusterNames lists the clusters of a store.
-func clusterNames(ctx context.Context, s store.Store) ([]string, error) {
-	keys, err := s.List(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-
-	var names []string
-
-	for _, key := range keys {
-		name, _, _ := strings.Cut(key, "/")
-		if key == manifest.ClusterKey(name) {
-			names = append(names, name)
-		}
-	}
-
-	return names, nil
 }
 
 func clusterRow(set manifest.Set) []string {
@@ -162,12 +143,12 @@ func newGetGroupsCommand(a *app) *cobra.Command {
 }
 
 func (a *app) getGroups(ctx context.Context, name, format string) error {
-	s, _, err := a.openStore(ctx)
+	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
-	set, err := a.loadManifests(ctx, s, name)
+	set, err := clusterstate.LoadManifests(ctx, s, name)
 	if err != nil {
 		return err
 	}

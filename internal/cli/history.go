@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 	"github.com/slipway-k8s/slipway/internal/cluster/operation"
 )
 
@@ -43,7 +45,7 @@ contains no secrets.` + exitStatusHelp(),
 }
 
 func (a *app) runHistory(ctx context.Context, name, format string, limit int) error {
-	if err := checkName(name); err != nil {
+	if err := clusterstate.CheckName(name); err != nil {
 		return err
 	}
 
@@ -51,17 +53,12 @@ func (a *app) runHistory(ctx context.Context, name, format string, limit int) er
 		return fmt.Errorf("--limit %d is no number of operations", limit)
 	}
 
-	s, _, err := a.openStore(ctx)
+	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
-	d, err := a.operationsOf(s, name)
-	if err != nil {
-		return err
-	}
-
-	records, err := d.ListRecords(ctx, limit)
+	records, err := a.newClusterEnv().Coordinator(s, name).ListRecords(ctx, limit)
 	if format != formatTable {
 		if records == nil {
 			records = []operation.Record{}
@@ -121,7 +118,7 @@ func recordRow(r operation.Record) []string {
 
 	return []string{
 		strconv.FormatInt(r.Token, 10),
-		formatTime(r.StartedAt),
+		cluster.FormatTime(r.StartedAt),
 		took,
 		r.Owner,
 		r.Operation,

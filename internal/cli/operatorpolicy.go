@@ -6,16 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/permissions"
 	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
-	"github.com/slipway-k8s/slipway/internal/infra/model"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
-	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
 func newIAMCommand(a *app) *cobra.Command {
@@ -74,11 +71,20 @@ type policyDocument struct {
 }
 
 func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOptions) error {
-	if err := checkName(name); err != nil {
+	if err := clusterstate.CheckName(name); err != nil {
 		return err
 	}
 
-	in, err := a.buildPolicyInput(ctx, name, o)
+	cfg, err := a.awsConfig(ctx, "")
+	if err != nil {
+		return err
+	}
+
+	in, err := permissions.Input(ctx, a.newClusterEnv(), cfg, permissions.Request{
+		Cluster:  name,
+		Account:  o.account,
+		ReadOnly: o.readOnly,
+	})
 	if err != nil {
 		return err
 	}
@@ -127,89 +133,4 @@ func (a *app) printOperatorPolicy(ctx context.Context, name string, o policyOpti
 	}
 
 	return w.Flush()
-}
-
-// buildPolicyInput finds whose rights are meant. The stores are the state store, and that of the machines if the state has the
-// cluster and it is another one.
-func (a *app) buildPolicyInput(ctx context.Context, name string, o policyOptions) (iampolicy.Input, error) {
-	cfg, err := a.awsConfig(ctx)
-	if err != nil {
-		return iampolicy.Input{}, err
-	}
-
-	in := iampolicy.Input{
-		Partition:     partitionOf(cfg.Region),
-		Region:        cfg.Region,
-		Account:       o.account,
-		Cluster:       name,
-		ReadOnly:      o.readOnly,
-		RolePath:      model.RolePath(name, cfg.Region),
-		KeyAlias:      model.KeyAliasName(name),
-		LoadBalancers: model.LoadBalancerNames(name),
-	}
-	if in.Account == "" {
-		who, err := discovery.GetCallerIdentity(ctx, cfg)
-		if err != nil {
-			return in, withHint(err, "give --account, or credentials")
-		}
-
-		in.Account = who.Account
-		in.Partition = who.Partition
-	}
-
-	url, err := a.stateURL()
-	if err != nil {
-		return in, err
-	}
-
-	in.Stores = appendStore(nil, url)
-	if s, _, err := a.openStore(ctx); err == nil { // it need not be there yet
-		if set, err := a.loadManifests(ctx, s, name); err == nil {
-			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
-			addNamedResources(&in, set)
-		}
-	}
-
-	return in, nil
-}
-
-// addNamedResources adds what a cluster's manifests name or need that others do not.
-func addNamedResources(in *iampolicy.Input, set manifest.Set) {
-	for _, g := range set.Groups {
-		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
-	}
-
-	if manifest.HasDNS(set.Cluster.Spec) {
-		in.DNSNames, in.HostedZones = []string{
-			set.Cluster.Spec.API.PublicName,
-		}, model.UnmanagedZones(
-			set.Cluster.Spec,
-		)
-	}
-
-	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
-		in.PeerVPCs = append(in.PeerVPCs, p.NetworkID)
-		in.RouteTables = append(in.RouteTables, p.RouteTables...)
-	}
-}
-
-func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLocation {
-	place, err := store.ParseURL(url)
-	if err != nil || place.Bucket == "" {
-		return list
-	}
-
-	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
-}
-
-// partitionOf is the part of AWS that a region lies in.
-func partitionOf(region string) string {
-	switch {
-	case strings.HasPrefix(region, "cn-"):
-		return "aws-cn"
-	case strings.HasPrefix(region, "us-gov-"):
-		return "aws-us-gov"
-	}
-
-	return "aws"
 }

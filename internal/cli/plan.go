@@ -4,14 +4,11 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-k8s/slipway/internal/cluster/apply"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // exitChanges is what 'slipway plan' exits with when there is something to do.
@@ -71,62 +68,34 @@ type planOptions struct {
 }
 
 func (a *app) runPlan(ctx context.Context, name string, o planOptions) error {
-	s, _, err := a.openStore(ctx)
-	if err != nil {
+	defer a.printCalls(o.clusterOptions)
+	planned, err := apply.Plan(ctx, o.withAgent(a.newClusterEnv()), apply.PlanRequest{
+		Request: o.applyRequest(name),
+		Destroy: o.destroy,
+		Save:    o.out != "",
+	})
+	if planned == nil {
 		return err
 	}
 
-	t, d, err := a.planApplyOrDestroy(ctx, s, name, o.clusterOptions, o.destroy)
-	if made, ok := errors.AsType[stackManagedError](err); ok {
-		return a.planStack(ctx, made.desired, o)
-	}
-
-	if t != nil {
-		t.printCalls()
-	}
-
-	if d == nil {
-		return err
-	}
-
-	if d.nothingToDestroy() {
-		return noClusterAnywhereError(name)
-	}
-
-	if printErr := a.printPlan(o.format, name, d); printErr != nil || err != nil {
+	review := planned.Review
+	a.printStackState(review.Stack)
+	if printErr := a.printPlan(o.format, review); printErr != nil || err != nil {
 		return firstError(err, printErr)
 	}
 
-	if d.destroy {
-		a.printDeletionNotes(d.deletion)
-	}
-
+	a.printDeletionNotes(review.Deletion)
 	if o.out != "" {
-		if err := t.savePlanFile(ctx, s, d, o.out); err != nil {
+		if err := a.savePlanFile(ctx, planned, o.out); err != nil {
 			return err
 		}
 	}
 
-	if !d.isEmpty() {
+	if review.HasChanges() {
 		return Exit{exitChanges}
 	}
 
 	return nil
-}
-
-// planApplyOrDestroy plans a cluster's deletion, or what its manifests say.
-func (a *app) planApplyOrDestroy(
-	ctx context.Context,
-	s store.Store,
-	name string,
-	o clusterOptions,
-	destroy bool,
-) (*clusterSession, *desiredState, error) {
-	if destroy {
-		return a.planDestroy(ctx, s, name, o)
-	}
-
-	return a.planCluster(ctx, name, o)
 }
 
 func firstError(errs ...error) error {
@@ -137,30 +106,4 @@ func firstError(errs ...error) error {
 	}
 
 	return nil
-}
-
-// planDocument is d's plan in its JSON form: what happens in AWS, and what is published for machines.
-func (d *desiredState) planDocument(name string) plan.Document {
-	doc := d.plan.Document(name)
-	doc.Destroy = d.destroy
-	doc.MachineStore = append(doc.MachineStore, d.unpublished...)
-
-	return doc
-}
-
-func (a *app) printPlan(format, name string, d *desiredState) error {
-	if format != formatTable {
-		return a.printValue(format, d.planDocument(name))
-	}
-
-	for _, key := range d.unpublished {
-		fmt.Fprintf(a.Stdout, "  + object/%s\n", strings.TrimPrefix(key, name+"/machine/"))
-	}
-
-	if d.plan.IsEmpty() && len(d.unpublished) > 0 {
-		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(d.unpublished))
-		return nil
-	}
-
-	return d.plan.Print(a.Stdout)
 }

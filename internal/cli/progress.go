@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/cluster"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
@@ -31,6 +32,13 @@ const (
 	liveHeartbeat = time.Second
 	logHeartbeat  = 10 * time.Second
 )
+
+// startProgress implements [cluster.Hooks].
+func (a *app) startProgress() cluster.Progress {
+	p := a.newProgressPrinter()
+
+	return cluster.Progress{OnEvent: p.handleEvent, End: p.clearLine, Interval: p.heartbeat}
+}
 
 func (a *app) newProgressPrinter() *progressPrinter {
 	p := &progressPrinter{
@@ -164,8 +172,6 @@ func (p *progressPrinter) repaintLine(e plan.Event) {
 	fmt.Fprint(p.out, s)
 	p.lineShown = true
 }
-
-func (p *progressPrinter) endLine() { p.clearLine() }
 
 func stepCount(e plan.Event) string { return fmt.Sprintf("%d/%d", e.Index, e.Total) }
 

@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/publish"
+	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 	"github.com/slipway-k8s/slipway/internal/infra/render/terraform"
-	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
 // renderOptions are the flags of the commands that write a template.
@@ -54,18 +55,15 @@ Terraform refuses to destroy the etcd volumes and the key that encrypts them, un
   terraform -chdir=demo init
   terraform -chdir=demo plan`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, d, err := a.loadGraph(cmd.Context(), args, o)
-			if t != nil {
-				defer t.printCalls()
-			}
-
+			defer a.printCalls(o.clusterOptions)
+			session, d, err := a.loadGraph(cmd.Context(), args, o)
 			if err != nil {
 				return err
 			}
 
 			body, err := terraform.Render(
-				d.graph,
-				terraform.Options{Region: t.cfg.Region, AsModule: o.module},
+				d.Graph,
+				terraform.Options{Region: session.Config.Region, AsModule: o.module},
 			)
 			if err != nil {
 				return err
@@ -76,7 +74,7 @@ Terraform refuses to destroy the etcd volumes and the key that encrypts them, un
 				file = filepath.Join(o.out, "main.tf.json")
 			}
 
-			return t.writeRendering(d, body, file)
+			return a.writeRendering(d, body, file)
 		},
 	}
 
@@ -102,31 +100,28 @@ healthy in time stops the update and rolls it back.` + renderHelp + exitStatusHe
   aws cloudformation deploy --stack-name demo --template-file demo.json --capabilities CAPABILITY_NAMED_IAM`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.forStack = true
-			t, d, err := a.loadGraph(cmd.Context(), args, o)
-			if t != nil {
-				defer t.printCalls()
-			}
-
+			defer a.printCalls(o.clusterOptions)
+			session, d, err := a.loadGraph(cmd.Context(), args, o)
 			if err != nil {
 				return err
 			}
 
-			body, err := cloudformation.Render(d.graph, cloudformation.Options{
-				Description: t.templateDescription(),
+			body, err := cloudformation.Render(d.Graph, cloudformation.Options{
+				Description: stackapply.Description(session),
 			})
 			if err != nil {
 				return err
 			}
 
 			if len(body) > cloudformation.MaxBodySize {
-				t.app.printMessage(
+				a.printMessage(
 					"the template has %d bytes; over %d it has to lie in S3: give aws cloudformation deploy --s3-bucket",
 					len(body),
 					cloudformation.MaxBodySize,
 				)
 			}
 
-			return t.writeRendering(d, body, o.out)
+			return a.writeRendering(d, body, o.out)
 		},
 	}
 
@@ -155,106 +150,58 @@ func addRenderFlags(a *app, cmd *cobra.Command, o *renderOptions) {
 	a.addYesFlag(cmd)
 }
 
-// loadGraph computes a cluster's graph without looking at what exists of it.
+// loadGraph computes a cluster's graph without looking at what exists of it. It publishes what machines download if that was
+// asked for.
 func (a *app) loadGraph(
 	ctx context.Context,
 	args []string,
 	o renderOptions,
-) (*clusterSession, *desiredState, error) {
+) (*cluster.Session, *cluster.Desired, error) {
 	name, err := a.clusterName(args, o.name)
 	if err != nil {
 		return nil, nil, err
 	}
 
-	d, err := a.loadDesiredState(ctx, name)
-	if err != nil {
-		return nil, nil, err
+	session, d, err := cluster.LoadGraph(ctx, o.withAgent(a.newClusterEnv()), name, o.forStack)
+	if err != nil || o.skipPublish || len(d.Unpublished) == 0 {
+		return session, d, err
 	}
 
-	d.forStack = o.forStack
-	t, err := a.newSessionWithGraph(ctx, d, o.clusterOptions)
-	if err != nil || o.skipPublish {
-		return t, d, err
-	}
-
-	return t, d, t.publishForRender(ctx, d, o.publish)
-}
-
-// newSessionWithGraph computes the graph of manifests that are loaded.
-func (a *app) newSessionWithGraph(
-	ctx context.Context,
-	d *desiredState,
-	o clusterOptions,
-) (*clusterSession, error) {
-	t, err := a.newClusterSession(
-		ctx,
-		o,
-		d.manifests.Cluster.Metadata.Name,
-		d.manifests.Cluster.Spec.CloudProvider.AWS.Region,
-	)
-	if err != nil {
-		return nil, err
-	}
-
-	if err := a.resolveMachineStore(ctx, d); err != nil {
-		return t, err
-	}
-
-	return t, t.buildGraph(ctx, d)
-}
-
-// publishForRender publishes what a rendering refers to, if it is asked to, or says that it is not there.
-func (t *clusterSession) publishForRender(
-	ctx context.Context,
-	d *desiredState,
-	publish bool,
-) error {
-	if len(d.unpublished) == 0 {
-		return nil
-	}
-
-	if !publish {
-		t.app.printMessage(
+	if !o.publish {
+		a.printMessage(
 			"%d objects that machines read are not in %s yet; publish them before machines start: --publish --yes",
-			len(d.unpublished),
-			d.machineStore.URL(),
+			len(d.Unpublished),
+			d.MachineStore.URL(),
 		)
 
-		return nil
+		return session, d, nil
 	}
 
-	for _, key := range d.unpublished {
-		fmt.Fprintf(t.app.Stderr, "  + object/%s\n", strings.TrimPrefix(key, t.name+"/machine/"))
+	return session, d, a.confirmAndPublish(ctx, session, d)
+}
+
+// confirmAndPublish shows what is published, asks, and publishes it.
+func (a *app) confirmAndPublish(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+	for _, key := range d.Unpublished {
+		fmt.Fprintf(a.Stderr, "  + object/%s\n", strings.TrimPrefix(key, session.Name+"/machine/"))
 	}
 
-	if err := t.app.confirm(fmt.Sprintf("Publish this in %s?", d.machineStore.URL())); err != nil {
+	if err := a.confirm(fmt.Sprintf("Publish this in %s?", d.MachineStore.URL())); err != nil {
 		return err
 	}
 
-	s, _, err := t.app.openStore(ctx)
+	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
 	}
 
-	return t.app.runOperation(
-		ctx,
-		s,
-		t.name,
-		"publish",
-		func(ctx context.Context, op *operation.Operation, _ store.Store) error {
-			t.operation = op
-			op.UpdateRecord(
-				func(r *operation.Record) { r.Plan = &operation.ChangeCounts{Publish: len(d.unpublished)} },
-			)
-			return t.publishObjects(ctx, d)
-		},
-	)
+	return publish.Run(ctx, env, session, d)
 }
 
 // writeRendering puts a rendering into file, or on stdout where none is named.
-func (t *clusterSession) writeRendering(d *desiredState, body []byte, file string) error {
+func (a *app) writeRendering(d *cluster.Desired, body []byte, file string) error {
 	if file == "" {
-		_, err := t.app.Stdout.Write(body)
+		_, err := a.Stdout.Write(body)
 		return err
 	}
 
@@ -266,7 +213,7 @@ func (t *clusterSession) writeRendering(d *desiredState, body []byte, file strin
 		return fmt.Errorf("write the rendering: %w", err)
 	}
 
-	t.app.printMessage("wrote %s: %d resources", file, len(d.graph.Nodes()))
+	a.printMessage("wrote %s: %d resources", file, len(d.Graph.Nodes()))
 
 	return nil
 }

@@ -28,20 +28,17 @@ Images, account and region are looked up in AWS; nothing is changed.` + exitStat
 				return fmt.Errorf("-o %s: a diagram can be drawn as svg only", format)
 			}
 
-			t, d, err := a.loadGraph(
+			defer a.printCalls(o.clusterOptions)
+			_, d, err := a.loadGraph(
 				cmd.Context(),
 				args,
 				renderOptions{clusterOptions: o.clusterOptions, skipPublish: true},
 			)
-			if t != nil {
-				defer t.printCalls()
-			}
-
 			if err != nil {
 				return err
 			}
 
-			return t.writeRendering(d, diagram.RenderSVG(d.graph), o.out)
+			return a.writeRendering(d, diagram.RenderSVG(d.Graph), o.out)
 		},
 	}
 

@@ -136,6 +136,9 @@ func (a *app) addAssetsFlag(cmd *cobra.Command) {
 	)
 }
 
+// catalogSource returns --assets, else SLIPWAY_ASSETS; empty: the catalogue that is embedded or pinned.
+func (a *app) catalogSource() string { return a.flagOrEnv(a.assets, "SLIPWAY_ASSETS") }
+
 // exitStatusHelp is the section of a command's help that every command has.
 func exitStatusHelp(extra ...string) string {
 	return "\n\nEXIT STATUS\n  0  success\n  1  error" + strings.Join(

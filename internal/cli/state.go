@@ -37,12 +37,12 @@ Existing parts are not changed, so the command can be rerun.` + exitStatusHelp()
 }
 
 func (a *app) stateInit(ctx context.Context) error {
-	url, err := a.stateURL()
+	url, err := a.stores().StateURL()
 	if err != nil {
 		return err
 	}
 
-	steps, err := store.PlanInit(ctx, url, a.storeOptions())
+	steps, err := store.PlanInit(ctx, url, a.storeOptions(""))
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,9 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
 )
 
 func newUnlockCommand(a *app) *cobra.Command {
@@ -37,20 +40,21 @@ already sent may still take effect; run 'slipway plan' to see, and 'slipway appl
 }
 
 func (a *app) runUnlock(ctx context.Context, name string) error {
-	if err := checkName(name); err != nil {
+	if err := clusterstate.CheckName(name); err != nil {
 		return err
 	}
 
-	s, _, err := a.openStore(ctx)
+	s, _, err := a.stores().State(ctx)
 	if err != nil {
 		return err
 	}
 
-	d, err := a.operationsOf(s, name)
+	env, err := a.newLockingEnv()
 	if err != nil {
 		return err
 	}
 
+	d := env.Coordinator(s, name)
 	lock, err := d.ReadLock(ctx)
 	if err != nil {
 		return err
@@ -63,12 +67,12 @@ func (a *app) runUnlock(ctx context.Context, name string) error {
 
 	h := lock.Holder
 	a.printMessage("cluster %s is locked by %s since %s\n  command  %s\n  lease    ends at %s\n  token    %d",
-		name, h, formatTime(h.Since), h.Command, formatTime(h.Expires), lock.Token)
+		name, h, cluster.FormatTime(h.Since), h.Command, cluster.FormatTime(h.Expires), lock.Token)
 	if err := a.confirm("Take the lock away from " + h.Owner + "?"); err != nil {
 		return err
 	}
 
-	if err := d.BreakLock(ctx, a.describeOperator("unlock"), lock.Token); err != nil {
+	if err := d.BreakLock(ctx, env.Initiator("unlock"), lock.Token); err != nil {
 		return err
 	}
 

@@ -4,19 +4,16 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-k8s/slipway/internal/cluster/health"
+	"github.com/slipway-k8s/slipway/internal/cluster/validate"
 )
 
 // exitUnhealthy is validate's exit code for a cluster that is not well, as kops has it.
 const exitUnhealthy = 2
-
-// validateInterval is how long validate --wait rests between two looks.
-const validateInterval = 2 * time.Second
 
 type validateOptions struct {
 	name, format string
@@ -54,12 +51,7 @@ SSH is not needed. With --wait, check again until the cluster is healthy or the 
 
 // runValidateCluster looks at the cluster, again until it is well if it may wait, and prints the last judgement.
 func (a *app) runValidateCluster(ctx context.Context, name string, o validateOptions) error {
-	g, err := a.newHealthCollector(ctx, name)
-	if err != nil {
-		return err
-	}
-
-	r, err := a.waitUntilHealthy(ctx, g, o.wait)
+	r, err := validate.Wait(ctx, a.newClusterEnv(), validate.Request{Name: name, Wait: o.wait})
 	if err != nil {
 		return err
 	}
@@ -73,66 +65,6 @@ func (a *app) runValidateCluster(ctx context.Context, name string, o validateOpt
 	}
 
 	return nil
-}
-
-// waitUntilHealthy judges the cluster until it is well or wait is over. While waiting it says what it waits for.
-func (a *app) waitUntilHealthy(
-	ctx context.Context,
-	g *healthCollector,
-	wait time.Duration,
-) (health.Report, error) {
-	start := a.Now()
-	said := ""
-	for {
-		facts, err := g.collectFacts(ctx)
-		if err != nil {
-			return health.Report{}, err
-		}
-
-		r := health.Evaluate(facts)
-		elapsed := a.Now().Sub(start)
-		if r.Valid || elapsed >= wait {
-			return r, nil
-		}
-
-		if text := describeUnhealthy(r); text != said {
-			a.printMessage("%s waiting: %s", formatElapsed(elapsed), text)
-			said = text
-		}
-
-		select {
-		case <-ctx.Done():
-			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
-		case <-time.After(validateInterval):
-		}
-	}
-}
-
-// describeUnhealthy names the first thing that is not well, and how many more there are.
-func describeUnhealthy(r health.Report) string {
-	first := ""
-	more := -1
-	for _, c := range r.Checks {
-		if c.OK {
-			continue
-		}
-
-		more++
-		if first == "" {
-			first = c.Kind + " " + c.Name + ": " + c.Cause
-		}
-	}
-
-	if more > 0 {
-		first += fmt.Sprintf(" (and %d more)", more)
-	}
-
-	return first
-}
-
-// formatElapsed prints an elapsed time as minutes and seconds.
-func formatElapsed(d time.Duration) string {
-	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
 // printHealth prints a judgement: what is not well first.

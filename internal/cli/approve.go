@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
+)
+
+// showReview prints what a request is about to do.
+func (a *app) showReview(review cluster.Review) error {
+	if review.Kind == cluster.ReviewDestroy && review.IsEmpty() {
+		a.printDeletionNotes(review.Deletion)
+		return nil
+	}
+
+	if !review.Destroy {
+		a.printStackState(review.Stack)
+	}
+
+	if err := a.printPlan(formatTable, review); err != nil {
+		return err
+	}
+
+	a.printObjectCounts(review)
+	a.printDeletionNotes(review.Deletion)
+
+	return nil
+}
+
+// approve asks the question of a review.
+func (a *app) approve(_ context.Context, review cluster.Review) error {
+	switch review.Kind {
+	case cluster.ReviewApplyStack:
+		return a.confirm("Apply this to cluster " + review.Cluster + " by CloudFormation?")
+	case cluster.ReviewContinueRollback:
+		a.printStackState(review.Stack)
+		return a.confirm("Go on with the rollback of stack " + review.Stack.Name + "?")
+	case cluster.ReviewDestroy:
+		return a.confirm("Destroy cluster " + review.Cluster + " with everything it holds?")
+	case cluster.ReviewDestroyStack:
+		return a.confirm("Destroy cluster " + review.Cluster + " and its stack?")
+	case cluster.ReviewApply:
+	}
+
+	return a.confirm("Apply this to cluster " + review.Cluster + "?")
+}
+
+// printPlan prints a plan as a table or as a document.
+func (a *app) printPlan(format string, review cluster.Review) error {
+	if format != formatTable {
+		return a.printValue(format, review.Document())
+	}
+
+	for _, key := range review.Unpublished {
+		fmt.Fprintf(a.Stdout, "  + object/%s\n", strings.TrimPrefix(key, review.Cluster+"/machine/"))
+	}
+
+	if review.Plan.IsEmpty() && len(review.Unpublished) > 0 {
+		fmt.Fprintf(a.Stdout, "Plan: %d objects to publish\n", len(review.Unpublished))
+		return nil
+	}
+
+	return review.Plan.Print(a.Stdout)
+}
+
+// printStackState says what has to happen to the stack before its resources change.
+func (a *app) printStackState(s cluster.StackReview) {
+	switch {
+	case s.Recreate:
+		a.printMessage(
+			"stack %s is in %s: it can only be deleted, with what it holds, and made again",
+			s.Name,
+			s.Info.Status,
+		)
+
+	case s.IsStuck():
+		a.printMessage(
+			"stack %s is in %s: its rollback has to be gone on with before anything else",
+			s.Name,
+			s.Info.Status,
+		)
+	}
+}
+
+// printObjectCounts prints how many objects a deletion deletes from each store.
+func (a *app) printObjectCounts(review cluster.Review) {
+	for _, set := range review.Deletion.Objects {
+		a.printMessage(
+			"and %d objects below %s/%s/",
+			len(set.Keys),
+			strings.TrimSuffix(set.Store.URL(), "/"),
+			review.Cluster,
+		)
+	}
+}
+
+// printDeletionNotes prints what the plan of a deletion does not show: retained data, and what blocks the deletion.
+func (a *app) printDeletionNotes(d cluster.Deletion) {
+	for _, step := range d.RetainedSteps {
+		a.printMessage(
+			"%s (%s) stays in AWS, with the state that its data is read by: --destroy-data destroys all of it",
+			step.Addr,
+			step.ID,
+		)
+	}
+
+	for _, k := range d.Retained {
+		what := k.Resource.Kind().Name
+		if v, ok := k.Resource.(awskind.Volume); ok {
+			what = fmt.Sprintf("volume, %d GiB", v.Size)
+		}
+
+		why := "of " + k.Owner
+		if k.Owner == "" {
+			why = "that encrypts what is kept"
+		}
+
+		a.printMessage("kept: %s (%s %s); --destroy-data removes it", k.ID, what, why)
+	}
+
+	for _, b := range d.Blockers {
+		a.printMessage(
+			"%s %s lies in the cluster's network and is not the cluster's: AWS will refuse to delete what it uses",
+			a.colorText(a.Stderr, yellow, "warning:"),
+			b,
+		)
+	}
+}

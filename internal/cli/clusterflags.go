@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/apply"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
+)
+
+// clusterOptions are the flags of commands that compare a cluster with AWS.
+type clusterOptions struct {
+	name        string
+	nodeBinary  string
+	verbose     bool
+	destroyData bool
+	// provisioner is how resources are made; empty: as the cluster was made.
+	provisioner string
+	stack       stackapply.Options
+}
+
+func addClusterFlags(cmd *cobra.Command, o *clusterOptions) {
+	addNameFlag(cmd, &o.name)
+	cmd.Flags().BoolVarP(
+		&o.verbose,
+		"verbose",
+		"v",
+		false,
+		"print the calls to AWS, the retries with their causes, and the time waited",
+	)
+}
+
+func addBuildFlags(cmd *cobra.Command, o *clusterOptions) {
+	cmd.Flags().StringVar(
+		&o.nodeBinary,
+		"node-binary",
+		"",
+		"the agent for machines (SLIPWAY_NODE_BINARY; default: slipway-node next to slipway)",
+	)
+
+	cmd.Flags().StringVar(
+		&o.provisioner,
+		"via",
+		"",
+		"provisioner: direct or cloudformation (default: the cluster's own, or direct for a new cluster)",
+	)
+
+	cmd.Flags().StringArrayVar(
+		&o.stack.Parameters,
+		"parameter",
+		nil,
+		"with CloudFormation: NAME=VALUE of a template parameter; repeatable",
+	)
+
+	cmd.Flags().BoolVar(
+		&o.stack.ResetParameters,
+		"reset-parameters",
+		false,
+		"with CloudFormation: use the manifest's values, also for parameters that were set in the console",
+	)
+
+	cmd.Flags().BoolVar(
+		&o.destroyData,
+		"destroy-data",
+		false,
+		"allow the deletion of volumes and keys that are no longer in the manifests",
+	)
+}
+
+// printCalls prints the calls to AWS of this process, if --verbose is given.
+func (a *app) printCalls(o clusterOptions) {
+	all, mutating := a.calls.TotalCalls()
+	if !o.verbose || all == 0 {
+		return
+	}
+
+	calls := a.calls.Calls()
+	for _, c := range slices.Sorted(maps.Keys(calls)) {
+		fmt.Fprintf(a.Stderr, "%5d %s\n", calls[c], c)
+	}
+
+	fmt.Fprintf(
+		a.Stderr,
+		"%d calls to AWS, %d of which may change something; %s\n",
+		all,
+		mutating,
+		a.calls.Stats(),
+	)
+}
+
+// applyRequest returns the request to apply a cluster with these flags.
+func (o clusterOptions) applyRequest(name string) apply.Request {
+	return apply.Request{
+		Name:        name,
+		Provisioner: clusterstate.Provisioner(o.provisioner),
+		Stack:       o.stack,
+		DestroyData: o.destroyData,
+	}
+}
+
+// withAgent sets the agent that --node-binary names.
+func (o clusterOptions) withAgent(env *cluster.Env) *cluster.Env {
+	if o.nodeBinary != "" {
+		env.AgentPath = o.nodeBinary
+	}
+
+	return env
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/filesum"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// Resolver queries the DNS. [net.Resolver] implements it.
+type Resolver = cluster.Resolver
+
+// newClusterEnv returns what the packages of internal/cluster need to know of this process.
+func (a *app) newClusterEnv() *cluster.Env {
+	env := &cluster.Env{
+		Stores:      a.stores(),
+		AWS:         a.awsConfig,
+		Region:      a.region,
+		Calls:       &a.calls,
+		Now:         a.Now,
+		Resolver:    a.Resolver,
+		Operator:    a.describeOperator(),
+		User:        a.Getenv("USER"),
+		Tool:        toolVersion(),
+		LockTimeout: a.lockTimeout,
+		ReadOnly:    !a.yes && !isTerminal(a.Stdin),
+		AgentPath:   a.Getenv("SLIPWAY_NODE_BINARY"),
+		Sums:        filesum.Cache{Now: a.Now},
+		Hooks: cluster.Hooks{
+			Notify:        func(message string) { a.printMessage("%s", message) },
+			Warn:          a.printFindings,
+			StartProgress: a.startProgress,
+			Show:          a.showReview,
+			Approve:       a.approve,
+		},
+	}
+	if env.Resolver == nil {
+		env.Resolver = net.DefaultResolver
+	}
+
+	if cache, err := a.cacheDir(); err == nil { // without a cache folder nothing is cached
+		env.Sums.File = filepath.Join(cache, "sums.json")
+	}
+
+	return env
+}
+
+// newLockingEnv is newClusterEnv for requests that take a cluster's lock.
+func (a *app) newLockingEnv() (*cluster.Env, error) {
+	env := a.newClusterEnv()
+	v := a.Getenv("SLIPWAY_LOCK_LEASE")
+	if v == "" {
+		return env, nil
+	}
+
+	lease, err := time.ParseDuration(v)
+	if err != nil || lease < time.Second || lease > time.Hour {
+		return nil, withHint(
+			fmt.Errorf("SLIPWAY_LOCK_LEASE=%s is no lease", v),
+			"give a time between 1s and 1h, or unset it for "+operation.DefaultLeaseDuration.String(),
+		)
+	}
+
+	env.Lease = lease
+
+	return env, nil
+}
+
+// describeOperator returns who runs this command.
+func (a *app) describeOperator() operation.Initiator {
+	user := a.flagOrEnv(a.Getenv("USER"), "LOGNAME")
+	if user == "" {
+		user = fmt.Sprint("uid-", os.Getuid())
+	}
+
+	host, err := a.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+
+	return operation.Initiator{
+		Owner:   user + "@" + host,
+		PID:     os.Getpid(),
+		Command: "slipway " + strings.Join(a.Args, " "),
+		Tool:    buildVersion().Version,
+	}
+}
+
+// storeCache opens each store once. It implements [cluster.Stores].
+type storeCache struct {
+	app  *app
+	open map[string]openedStore // by URL
+}
+
+// openedStore is a store that this process has opened.
+type openedStore struct {
+	store  store.Store
+	sealer store.Sealer
+}
+
+// stores returns the stores of this process.
+func (a *app) stores() *storeCache {
+	if a.storeCache == nil {
+		a.storeCache = &storeCache{app: a, open: map[string]openedStore{}}
+	}
+
+	return a.storeCache
+}
+
+// StateURL returns the URL of the state store.
+func (c *storeCache) StateURL() (string, error) {
+	if url := c.app.flagOrEnv(c.app.stateFlag, "SLIPWAY_STATE"); url != "" {
+		return url, nil
+	}
+
+	return "", withHint(
+		errors.New("no state store is given"),
+		"give --state URL or SLIPWAY_STATE: file:///dir or s3://bucket/prefix",
+	)
+}
+
+// State opens the state store, which must have been initialised.
+func (c *storeCache) State(ctx context.Context) (store.Store, store.Sealer, error) {
+	url, err := c.StateURL()
+	if err != nil {
+		return nil, nil, err
+	}
+
+	return c.Open(ctx, url, "")
+}
+
+// Open opens a store. Its AWS calls go to region; empty: --region or the default of the AWS SDK.
+func (c *storeCache) Open(ctx context.Context, url, region string) (store.Store, store.Sealer, error) {
+	if o, ok := c.open[url]; ok {
+		return o.store, o.sealer, nil
+	}
+
+	s, sealer, err := store.Open(ctx, url, c.app.storeOptions(region))
+	if err != nil {
+		return nil, nil, err
+	}
+
+	c.open[url] = openedStore{s, sealer}
+
+	return s, sealer, nil
+}
+
+// storeOptions returns how stores are opened.
+func (a *app) storeOptions(region string) store.Options {
+	return store.Options{
+		AWS:        func(ctx context.Context) (aws.Config, error) { return a.awsConfig(ctx, region) },
+		KeyFile:    a.flagOrEnv(a.stateKeyFlag, "SLIPWAY_STATE_KEY"),
+		Passphrase: a.Getenv("SLIPWAY_STATE_PASSPHRASE"),
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package access gives an administrator access to the Kubernetes API of a cluster: it finds the URL of the API, issues
+// short-lived client certificates from the authorities in the state store, and merges them into a kubeconfig.
+package access
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// APIServerName is in the certificate of every API server, whichever load balancer is in front of it.
+const APIServerName = "kubernetes"
+
+// Request asks for access to a cluster as an administrator.
+type Request struct {
+	// Store is the state store, and Sealer opens its secrets.
+	Store  store.Store
+	Sealer store.Sealer
+	// Cluster is the name of the cluster.
+	Cluster string
+	// User is added to the subject of the certificate, so that the audit log tells administrators apart. It may be empty.
+	User string
+	// TTL is how long the certificate is valid. Zero: two hours, longer than slipway waits for a cluster.
+	TTL time.Duration
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Issue finds the URL of the cluster's API and issues an administrator's certificate for it.
+func Issue(
+	ctx context.Context,
+	cfg aws.Config,
+	r Request,
+) (pki.KubeconfigOptions, error) {
+	server, err := findServerURL(ctx, cfg, r.Cluster)
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	ca, err := pki.OpenCA(ctx, r.Store, r.Sealer, r.Cluster, pki.KubernetesCA)
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	key, err := pki.NewKey("admin")
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	user := "slipway-admin"
+	if r.User != "" && len(user)+len(r.User) < 64 {
+		user += ":" + r.User
+	}
+
+	leaf := pki.Leaf{
+		CN:     user,
+		Orgs:   []string{pki.AdminGroup},
+		Usages: []pki.Usage{pki.ClientUsage},
+		TTL:    cmp.Or(r.TTL, clientCertTTL),
+	}
+
+	cert, err := pki.IssueLeaf(ca, leaf, key.Public(), r.Now())
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	keyPEM, err := key.PEM()
+	if err != nil {
+		return pki.KubeconfigOptions{}, err
+	}
+
+	return pki.KubeconfigOptions{
+		Name:          r.Cluster,
+		Server:        server,
+		TLSServerName: APIServerName,
+		CAPEM:         ca.CertsPEM(),
+		CertPEM:       cert,
+		KeyPEM:        keyPEM,
+	}, nil
+}
+
+// NewKubeClient returns a client of the cluster's API that is an administrator. Its key is kept in memory only.
+func NewKubeClient(ctx context.Context, cfg aws.Config, r Request) (kubernetes.Interface, error) {
+	rc, err := newRESTConfig(ctx, cfg, r)
+	if err != nil {
+		return nil, err
+	}
+
+	return kubernetes.NewForConfig(rc)
+}
+
+// newRESTConfig returns the configuration of such a client.
+func newRESTConfig(ctx context.Context, cfg aws.Config, r Request) (*rest.Config, error) {
+	access, err := Issue(ctx, cfg, r)
+	if err != nil {
+		return nil, err
+	}
+
+	return &rest.Config{
+		Host: access.Server,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: access.TLSServerName,
+			CAData:     access.CAPEM,
+			CertData:   access.CertPEM,
+			KeyData:    access.KeyPEM,
+		},
+		Timeout: 30 * time.Second,
+	}, nil
+}
+
+// clientCertTTL is how long the certificates of slipway's own clients are valid: longer than the longest wait.
+const clientCertTTL = 2 * time.Hour

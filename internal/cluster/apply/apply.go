@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apply makes AWS match the manifests of a cluster.
+//
+// An apply is a list of steps under the cluster's lock: load the manifests, choose the provisioner, plan, have the plan
+// approved, record the start, publish what machines download while the plan is walked, and record what was applied.
+// Two provisioners do it: direct calls to the AWS services, or a CloudFormation stack (package stackapply).
+//
+// A plan can also be saved in a file and applied later, if nothing that it depends on has changed.
+package apply
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/destroy"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/cluster/stackapply"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// Provisioner creates, changes and deletes the resources of one cluster for one request.
+type Provisioner interface {
+	// Propose plans the changes. Together with an error it may return a review, which then shows a plan that cannot be
+	// executed.
+	Propose(ctx context.Context) (*cluster.Review, error)
+	// Record records what must be known before anything is changed.
+	Record(ctx context.Context) error
+	// Execute carries out what Propose returned.
+	Execute(ctx context.Context) error
+	// Unchanged ends a request for which there was nothing to do.
+	Unchanged(ctx context.Context) error
+	// Discard undoes Propose, for a proposal that is not executed.
+	Discard(ctx context.Context) error
+}
+
+// Request asks to apply the manifests of a cluster.
+type Request struct {
+	// Name of the cluster.
+	Name string
+	// Provisioner to create the cluster with. Empty: the recorded one, else direct.
+	Provisioner clusterstate.Provisioner
+	// Stack are options for CloudFormation.
+	Stack stackapply.Options
+	// DestroyData allows the plan to destroy volumes and keys that the manifests no longer have.
+	DestroyData bool
+}
+
+// Result is how a request ended.
+type Result struct {
+	// Cluster is the name of the cluster.
+	Cluster string
+	// Changed says that there was something to do, and that it was done.
+	Changed bool
+	// Destroyed is how a deletion ended, if the plan was one.
+	Destroyed destroy.Outcome
+	// Took is how long it took after the approval.
+	Took time.Duration
+}
+
+// Run plans and applies the manifests of a cluster under its lock. If Env.ReadOnly it plans and shows without the lock, and
+// Hooks.Approve must refuse.
+func Run(ctx context.Context, env *cluster.Env, req Request) (Result, error) {
+	result := Result{Cluster: req.Name}
+	state, _, err := env.Stores.State(ctx)
+	if err != nil {
+		return result, err
+	}
+
+	if err := clusterstate.CheckName(req.Name); err != nil {
+		return result, err
+	}
+
+	if env.ReadOnly {
+		return runLocked(ctx, env, nil, state, req)
+	}
+
+	operationRequest := cluster.OperationRequest{
+		Store:              state,
+		Cluster:            req.Name,
+		Kind:               "apply",
+		CheckReady:         func(ctx context.Context) error { return clusterstate.RequireCluster(ctx, state, req.Name) },
+		RecordInBackground: true,
+	}
+
+	err = env.RunOperation(
+		ctx,
+		operationRequest,
+		func(ctx context.Context, op *operation.Operation, guarded store.Store) (err error) {
+			result, err = runLocked(ctx, env, op, guarded, req)
+			return err
+		},
+	)
+
+	return result, err
+}
+
+// runLocked is Run under the lock of op; without an operation it cannot get past the approval.
+func runLocked(
+	ctx context.Context,
+	env *cluster.Env,
+	op *operation.Operation,
+	guarded store.Store,
+	req Request,
+) (Result, error) {
+	r, err := load(ctx, env, req)
+	if err != nil {
+		return Result{Cluster: req.Name}, err
+	}
+
+	r.session.Under(op, guarded)
+	review, err := r.provisioner.Propose(ctx)
+	if err != nil {
+		return Result{Cluster: req.Name}, err
+	}
+
+	return r.execute(ctx, *review)
+}
+
+// run is one request on one cluster.
+type run struct {
+	session     *cluster.Session
+	desired     *cluster.Desired
+	provisioner Provisioner
+	usesStack   bool
+}
+
+// load loads the manifests, chooses the provisioner, and opens a session.
+func load(ctx context.Context, env *cluster.Env, req Request) (*run, error) {
+	desired, err := cluster.Load(ctx, env, req.Name)
+	if err != nil {
+		return nil, err
+	}
+
+	via, err := clusterstate.ChooseProvisioner(ctx, desired.View, req.Name, req.Provisioner)
+	if err != nil {
+		return nil, err
+	}
+
+	session, err := desired.OpenSession(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+
+	r := &run{session: session, desired: desired, usesStack: via == clusterstate.CloudFormation}
+	if r.usesStack {
+		r.provisioner = stackapply.New(session, desired, req.Stack)
+	} else {
+		r.provisioner = &direct{session: session, desired: desired, destroyData: req.DestroyData}
+	}
+
+	return r, nil
+}
+
+// execute shows a review, has it approved, records the start, and carries it out. Until then a failure discards the
+// proposal.
+func (r *run) execute(ctx context.Context, review cluster.Review) (Result, error) {
+	result := Result{Cluster: review.Cluster}
+	env := r.session.Env
+	if err := env.Show(review); err != nil {
+		return result, r.discardAfter(ctx, err)
+	}
+
+	if review.IsEmpty() {
+		return result, r.provisioner.Unchanged(ctx)
+	}
+
+	if err := env.Approve(ctx, review); err != nil {
+		return result, r.discardAfter(ctx, err)
+	}
+
+	if err := r.session.RecordStart(ctx, r.desired.View, review, r.provisioner.Record); err != nil {
+		return result, r.discardAfter(ctx, err)
+	}
+
+	start := env.Now()
+	if err := r.provisioner.Execute(ctx); err != nil {
+		return result, err
+	}
+
+	result.Changed = true
+	result.Took = env.Now().Sub(start)
+
+	return result, nil
+}
+
+// discardAfter discards the proposal after a failure, and returns that failure.
+func (r *run) discardAfter(ctx context.Context, failure error) error {
+	if err := r.provisioner.Discard(ctx); err != nil {
+		return errors.Join(failure, err)
+	}
+
+	return failure
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package clusterstate reads and writes the objects of one cluster in the state store.
+//
+// The manifests (Cluster and InstanceGroup documents) and the pinned asset catalogue are the input of every plan. Three
+// records are written by applies: applied.json (what was applied last), way.json (which provisioner creates the cluster's
+// resources) and zones.json (the existing hosted zones in which the cluster may have records).
+//
+// The package computes no plan, calls no AWS API but that of the store, and takes no lock: writers pass a store that is
+// guarded by the cluster's lock.
+package clusterstate
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// CheckName returns an error if name is not a valid cluster name. Call it before the name becomes part of a key.
+func CheckName(name string) error {
+	if !manifest.ValidName(name) {
+		return diag.WithHint(
+			fmt.Errorf("%q is no cluster's name", name),
+			"a name has lower-case letters, digits and dashes",
+		)
+	}
+
+	return nil
+}
+
+// RequireCluster returns an error that wraps [store.ErrNotFound], with a hint, if s has no cluster of this name.
+func RequireCluster(ctx context.Context, s store.Store, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+
+	_, err := s.Get(ctx, manifest.ClusterKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return newNotFoundError(name, s)
+	}
+
+	return err
+}
+
+// newNotFoundError wraps [store.ErrNotFound].
+func newNotFoundError(name string, s store.Store) error {
+	return diag.WithHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
+		"see: slipway get clusters; make one with: slipway create cluster "+name)
+}
+
+// NewNowhereError reports that neither AWS nor the state store has a cluster of this name.
+func NewNowhereError(name string) error {
+	return diag.WithHint(
+		fmt.Errorf("there is no cluster %s, in AWS or in the state store", name),
+		"see: slipway get clusters",
+	)
+}
+
+// LoadManifests returns the manifests of a cluster with all defaults set. Invalid manifests are an error of type
+// [diag.Findings]; a missing cluster is one that wraps [store.ErrNotFound].
+func LoadManifests(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
+	text, _, err := ReadDocuments(ctx, s, name)
+	if err != nil {
+		return manifest.Set{}, err
+	}
+
+	set, findings := manifest.Parse(text)
+	set = manifest.Default(set)
+	findings = append(findings, manifest.Validate(set)...)
+	if err := findings.Err(); err != nil {
+		return manifest.Set{}, err
+	}
+
+	return set, nil
+}
+
+// ReadClusterDocument returns the Cluster document alone, with defaults, and does not validate it. A deletion needs only
+// its region and its protection, and a deletion that was killed may have removed the groups already.
+func ReadClusterDocument(ctx context.Context, s store.Store, name string) (manifest.Set, error) {
+	if err := CheckName(name); err != nil {
+		return manifest.Set{}, err
+	}
+
+	o, err := s.Get(ctx, manifest.ClusterKey(name))
+	if err != nil {
+		return manifest.Set{}, err
+	}
+
+	set, findings := manifest.Parse(o.Body)
+
+	return manifest.Default(set), findings.Err()
+}
+
+// ReadDocuments returns the manifests of a cluster as one YAML stream, and the ETag of each object by its key.
+func ReadDocuments(ctx context.Context, s store.Store, name string) ([]byte, map[string]string, error) {
+	if err := CheckName(name); err != nil {
+		return nil, nil, err
+	}
+
+	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
+	if err != nil {
+		return nil, nil, err
+	}
+
+	keys = append([]string{manifest.ClusterKey(name)}, keys...)
+	objects := make([]store.Object, len(keys))
+	errs := make([]error, len(keys))
+	slots := make(chan struct{}, maxConcurrentReads)
+	var wg sync.WaitGroup
+
+	for i, key := range keys {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			objects[i], errs[i] = s.Get(ctx, key)
+		})
+	}
+
+	wg.Wait()
+	if errors.Is(errs[0], store.ErrNotFound) {
+		return nil, nil, newNotFoundError(name, s)
+	}
+
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
+	}
+
+	docs := make([][]byte, 0, len(keys))
+	etags := map[string]string{}
+	for i, o := range objects {
+		docs = append(docs, o.Body)
+		etags[keys[i]] = o.ETag
+	}
+
+	return bytes.Join(docs, []byte("\n---\n")), etags, nil
+}
+
+// maxConcurrentReads limits the manifests that are read at a time.
+const maxConcurrentReads = 16
+
+// ListClusters returns the names of all clusters in s.
+func ListClusters(ctx context.Context, s store.Store) ([]string, error) {
+	keys, err := s.List(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+
+	var names []string
+
+	for _, key := range keys {
+		name, _, _ := strings.Cut(key, "/")
+		if key == manifest.ClusterKey(name) {
+			names = append(names, name)
+		}
+	}
+
+	return names, nil
+}
+
+// ReadPinnedCatalog returns the asset catalogue that the cluster was created with.
+func ReadPinnedCatalog(ctx context.Context, s store.Store, cluster string) (asset.Catalog, error) {
+	o, err := s.Get(ctx, manifest.AssetsKey(cluster))
+	if err != nil {
+		return asset.Catalog{}, err
+	}
+
+	c, err := asset.ParseCatalog(o.Body)
+	if err != nil {
+		return asset.Catalog{}, fmt.Errorf("read %s: %w", o.Key, err)
+	}
+
+	return c, nil
+}
+
+// HashDocuments returns the SHA-256 of each public document that a plan is computed from, in hexadecimal by key: the
+// manifests, the asset catalogue and the certificates.
+func HashDocuments(ctx context.Context, s store.Store, name string) (map[string]string, error) {
+	keys, err := s.List(ctx, manifest.GroupKey(name, ""))
+	if err != nil {
+		return nil, err
+	}
+
+	out := map[string]string{}
+
+	for _, key := range append(keys, manifest.ClusterKey(name), manifest.AssetsKey(name), pki.CertsObjectKey(name)) {
+		o, err := s.Get(ctx, key)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+
+		if err != nil {
+			return nil, err
+		}
+
+		sum := sha256.Sum256(o.Body)
+		out[key] = hex.EncodeToString(sum[:])
+	}
+
+	return out, nil
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterstate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// Provisioner creates the resources of a cluster in AWS. Empty: not chosen yet.
+type Provisioner string
+
+// The provisioners. A cluster has one for its whole life: two would undo each other's changes.
+const (
+	Direct         Provisioner = "direct"
+	CloudFormation Provisioner = "cloudformation"
+)
+
+// provisionerRecord is the stored form.
+type provisionerRecord struct {
+	Via Provisioner `json:"via"`
+}
+
+// provisionerKey is the key of the record in the state store.
+func provisionerKey(name string) string { return name + "/way.json" }
+
+// ReadProvisioner returns the recorded provisioner of a cluster. It is empty if nothing was created yet, or if a slipway
+// created it that did not record provisioners.
+func ReadProvisioner(ctx context.Context, s store.Store, name string) (Provisioner, error) {
+	o, err := s.Get(ctx, provisionerKey(name))
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+
+	if err != nil {
+		return "", err
+	}
+
+	var w provisionerRecord
+	if err := json.Unmarshal(o.Body, &w); err != nil {
+		return "", fmt.Errorf("read %s of %s: %w", provisionerKey(name), s.URL(), err)
+	}
+
+	return w.Via, nil
+}
+
+// EnsureProvisioner records the provisioner of a cluster unless the record has it. Call it before anything is created.
+func EnsureProvisioner(ctx context.Context, s store.Store, name string, via Provisioner) error {
+	have, err := ReadProvisioner(ctx, s, name)
+	if err != nil || have == via {
+		return err
+	}
+
+	_, err = CreateProvisionerRecord(ctx, s, name, via)
+
+	return err
+}
+
+// CreateProvisionerRecord writes the record of a cluster that had none when the caller last looked. It returns the object
+// written; the zero object if an earlier, equal write of ours had succeeded.
+func CreateProvisionerRecord(ctx context.Context, s store.Store, name string, via Provisioner) (store.Object, error) {
+	o := store.Object{Key: provisionerKey(name)}
+	var err error
+	if o.Body, err = json.Marshal(provisionerRecord{Via: via}); err != nil {
+		return o, fmt.Errorf("print %s: %w", o.Key, err)
+	}
+
+	if o.ETag, err = s.Create(ctx, o.Key, o.Body); !errors.Is(err, store.ErrConflict) {
+		return o, err
+	}
+
+	if have, readErr := ReadProvisioner(ctx, s, name); readErr == nil &&
+		have == via { // our own write succeeded, and its answer was lost
+		return store.Object{}, nil
+	}
+
+	return o, fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
+}
+
+// ChooseProvisioner returns the provisioner of a cluster: the recorded one, else via, else [Direct]. It refuses an unknown
+// via, and one that differs from the record.
+func ChooseProvisioner(
+	ctx context.Context,
+	s store.Store,
+	name string,
+	via Provisioner,
+) (Provisioner, error) {
+	if via != "" && via != Direct && via != CloudFormation {
+		return "", diag.WithHint(
+			fmt.Errorf("--via %s is no way to make a cluster", via),
+			"give --via direct or --via cloudformation",
+		)
+	}
+
+	have, err := ReadProvisioner(ctx, s, name)
+	if err != nil {
+		return "", err
+	}
+
+	if have != "" && via != "" && have != via {
+		return "", diag.WithHint(
+			fmt.Errorf(
+				"cluster %s is made by way of %s, not %s: each would undo what the other does",
+				name,
+				have,
+				via,
+			),
+			"leave --via out; to change the way, delete the cluster and make it again",
+		)
+	}
+
+	return cmp.Or(have, via, Direct), nil
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/infra/quota"
+	"github.com/slipway-k8s/slipway/internal/infra/unmanaged"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// Desired is what a cluster's manifests ask for. All of it is computed and nothing is written.
+type Desired struct {
+	// Manifests of the cluster, with defaults. A caller may replace them before the graph is built.
+	Manifests manifest.Set
+	// View is a snapshot of the cluster's part of the state store.
+	View *store.View
+	// MachineStore is what machines read. Until ResolveMachineStore it is the state store.
+	MachineStore store.Store
+	// MachineSealer seals secrets in the machine store.
+	MachineSealer store.Sealer
+	// MachineObjects are the agent and the node documents, set by BuildGraph.
+	MachineObjects []node.Object
+	// Graph of the resources in AWS, set by BuildGraph.
+	Graph *graph.Graph
+	// Plan that makes AWS match the graph, set by ComputePlan.
+	Plan plan.Plan
+	// External is what AWS has of the resources that the manifest names by id. Nil: not read yet.
+	External *unmanaged.Facts
+	// Images by group. Nil: not resolved yet.
+	Images map[string]model.Image
+	// ForStack says that the graph is for a CloudFormation stack, which waits for signals of the machines.
+	ForStack bool
+	// Unpublished are the sorted keys of the objects that the machine store lacks, set by BuildGraph.
+	Unpublished []string
+}
+
+// Load reads the manifests of a cluster. A missing cluster is an error that wraps [store.ErrNotFound]; invalid manifests
+// are one of type [diag.Findings].
+func Load(ctx context.Context, env *Env, name string) (*Desired, error) {
+	s, sealer, err := env.Stores.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	if err := clusterstate.CheckName(name); err != nil {
+		return nil, err
+	}
+
+	d := &Desired{MachineStore: s, MachineSealer: sealer}
+	if d.View, err = store.OpenView(ctx, s, name+"/"); err != nil {
+		return nil, err
+	}
+
+	d.Manifests, err = clusterstate.LoadManifests(ctx, d.View, name)
+
+	return d, err
+}
+
+// Name returns the name of the cluster.
+func (d *Desired) Name() string { return d.Manifests.Cluster.Metadata.Name }
+
+// Review returns what an apply of d does, for approval.
+func (d *Desired) Review() Review {
+	return Review{Kind: ReviewApply, Cluster: d.Name(), Plan: d.Plan, Unpublished: d.Unpublished}
+}
+
+// OpenSession opens the session of the cluster that d describes, in the region of its manifest.
+func (d *Desired) OpenSession(ctx context.Context, env *Env) (*Session, error) {
+	return Open(ctx, env, d.Name(), d.Manifests.Cluster.Spec.CloudProvider.AWS.Region)
+}
+
+// ResolveMachineStore opens the store that the cluster's machines read: spec.configStore.base, else the state store, which
+// then must be on S3.
+func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) error {
+	if base := d.Manifests.Cluster.Spec.ConfigStore.Base; base != "" {
+		s, sealer, err := session.Env.Stores.Open(ctx, base, session.Config.Region)
+		if err != nil {
+			return err
+		}
+
+		d.MachineStore = s
+		d.MachineSealer = sealer
+
+		return nil
+	}
+
+	if !strings.HasPrefix(d.MachineStore.URL(), "s3://") {
+		return diag.WithHint(
+			fmt.Errorf("machines cannot read the state store %s", d.MachineStore.URL()),
+			"set spec.configStore.base of the cluster to an s3:// URL that slipway state init has made, or keep the state on S3",
+		)
+	}
+
+	return nil
+}
+
+// ComputePlan builds the graph of d, reads what exists, and plans the changes. It reports warnings and returns the findings
+// that prevent the plan from being applied; d.Plan is set also then. Manifests of d need not be those in the state store.
+func (session *Session) ComputePlan(
+	ctx context.Context,
+	d *Desired,
+	destroyData bool,
+) (diag.Findings, error) {
+	if err := session.ResolveMachineStore(ctx, d); err != nil {
+		return nil, err
+	}
+
+	var actual []plan.ActualResource // read while the graph is built: neither needs the other
+	var readErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { actual, readErr = session.AddRecordZones(ctx, d.View, d.Manifests).Read(ctx) })
+	err := session.BuildGraph(ctx, d)
+	wg.Wait()
+	if err := errors.Join(err, readErr); err != nil {
+		return nil, err
+	}
+
+	var findings diag.Findings
+	d.Plan, findings = plan.Compute(d.Graph, actual, plan.Options{DestroyData: destroyData})
+	limits := session.CheckQuotas(ctx, quota.FilterIncreased(d.QuotaNeeds(), d.Plan))
+	if limits.Err() == nil {
+		session.Env.Warn(limits)
+	}
+
+	return append(findings, limits...), nil
+}

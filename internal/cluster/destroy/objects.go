@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package destroy
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// deleteObjectSet deletes the keys, and before them those that were written since they were listed: machines write until they
+// are terminated, and a remaining etcd marker would prevent etcd of a later cluster of this name from being bootstrapped.
+func deleteObjectSet(ctx context.Context, l cluster.ObjectSet, name string) error {
+	now, err := l.Store.List(ctx, name+"/")
+	if err != nil {
+		return err
+	}
+
+	late := slices.DeleteFunc(now, func(key string) bool { return slices.Contains(l.Keys, key) })
+
+	for _, key := range append(late, l.Keys...) {
+		if err := l.Store.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// guardObjects guards writes to each store by the lock of op. Without an operation nothing is written.
+func guardObjects(op *operation.Operation, sets []cluster.ObjectSet) {
+	for i := range sets {
+		if op != nil {
+			sets[i].Store = op.GuardStore(sets[i].Store)
+		}
+	}
+}
+
+// deleteObjects deletes the cluster's objects in all stores.
+func deleteObjects(ctx context.Context, sets []cluster.ObjectSet, name string) error {
+	for _, set := range sets {
+		if err := deleteObjectSet(ctx, set, name); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// listObjects returns the cluster's objects: first those of the machine store, then those of the state store with the Cluster
+// document last, so that a deletion that was killed can be run again.
+func listObjects(
+	ctx context.Context,
+	session *cluster.Session,
+	s store.Store,
+	set manifest.Set,
+) ([]cluster.ObjectSet, error) {
+	name := session.Name
+	var out []cluster.ObjectSet
+	if base := set.Cluster.Spec.ConfigStore.Base; base != "" {
+		machine, _, err := session.Env.Stores.Open(ctx, base, session.Config.Region)
+		if err != nil {
+			return nil, err
+		}
+
+		keys, err := machine.List(ctx, name+"/")
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, cluster.ObjectSet{Store: machine, Keys: keys})
+	}
+
+	keys, err := s.List(ctx, name+"/")
+	if err != nil {
+		return nil, err
+	}
+
+	last := manifest.ClusterKey(name)
+	slices.SortStableFunc(keys, func(x, y string) int {
+		switch {
+		case x == y:
+			return 0
+		case x == last:
+			return 1
+		case y == last:
+			return -1
+		}
+
+		return strings.Compare(x, y)
+	})
+
+	return append(out, cluster.ObjectSet{Store: s, Keys: keys}), nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// BuildGraph builds the node documents and the graph of resources that refers to them, and finds the objects that the
+// machine store lacks. Call ResolveMachineStore first.
+func (session *Session) BuildGraph(ctx context.Context, d *Desired) error {
+	if err := session.ReadExternalResources(ctx, d); err != nil {
+		return err
+	}
+
+	var in model.Input
+	var publication node.Publication
+	var inErr, pubErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { in, inErr = session.buildModelInput(ctx, d) })
+	wg.Go(func() { publication, pubErr = session.buildPublication(ctx, d.View, d) })
+	wg.Wait()
+	if err := errors.Join(inErr, pubErr); err != nil {
+		return err
+	}
+
+	d.MachineObjects = publication.Objects
+	for group, b := range publication.BootLocations {
+		in.Boot[group] = model.BootSource(b)
+	}
+
+	var findings diag.Findings
+	d.Graph, findings = model.Build(in)
+	if err := findings.Err(); err != nil {
+		return err
+	}
+
+	return d.findUnpublished(ctx, session.Name)
+}
+
+// findUnpublished sets d.Unpublished.
+func (d *Desired) findUnpublished(ctx context.Context, name string) error {
+	objects, err := node.MissingObjects(ctx, d.publishedStore(), d.MachineObjects)
+	if err != nil {
+		return err
+	}
+
+	for _, o := range objects {
+		d.Unpublished = append(d.Unpublished, o.Key)
+	}
+
+	secrets, err := pki.ListUnpublishedKeys(ctx, d.publishedStore(), name)
+	d.Unpublished = append(d.Unpublished, secrets...)
+	slices.Sort(d.Unpublished)
+
+	return err
+}
+
+// publishedStore returns the store to look up published objects in: the view if it is of the machine store, else the
+// machine store.
+func (d *Desired) publishedStore() store.Store {
+	if d.MachineStore.URL() == d.View.URL() {
+		return d.View
+	}
+
+	return d.MachineStore
+}
+
+// buildModelInput collects the input of the model, except where machines boot from.
+func (session *Session) buildModelInput(ctx context.Context, d *Desired) (model.Input, error) {
+	var images map[string]model.Image
+	var imagesErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { images, imagesErr = session.ResolveImages(ctx, d) })
+	who, err := session.CallerIdentity(ctx)
+	wg.Wait()
+	if err != nil {
+		return model.Input{}, err // without an identity nothing else works either
+	}
+
+	place, err := store.ParseURL(d.MachineStore.URL())
+	if err != nil {
+		return model.Input{}, err
+	}
+
+	settings, err := readStoreSettings(ctx, d.MachineStore)
+	if err != nil {
+		return model.Input{}, err
+	}
+
+	return model.Input{
+		Cluster:     d.Manifests.Cluster,
+		Groups:      d.Manifests.Groups,
+		Account:     who.Account,
+		Region:      session.Config.Region,
+		Partition:   who.Partition,
+		Images:      images,
+		Boot:        map[string]model.BootSource{},
+		BootScript:  node.BootScript(),
+		SignalStack: d.ForStack,
+		MachineStore: model.MachineStore{
+			Bucket:    place.Bucket,
+			Prefix:    place.Prefix,
+			KMSKeyARN: settings.KMSKeyARN,
+		},
+	}, imagesErr
+}
+
+// readStoreSettings returns the settings of the store, which need no call if the store has read them before.
+func readStoreSettings(ctx context.Context, s store.Store) (store.Settings, error) {
+	if read, ok := s.(interface{ Settings() (store.Settings, bool) }); ok {
+		if settings, ok := read.Settings(); ok {
+			return settings, nil
+		}
+	}
+
+	o, err := s.Get(ctx, store.SettingsKey)
+	if err != nil {
+		return store.Settings{}, err
+	}
+
+	var settings store.Settings
+	if err := json.Unmarshal(o.Body, &settings); err != nil {
+		return store.Settings{}, fmt.Errorf("read %s of %s: %w", store.SettingsKey, s.URL(), err)
+	}
+
+	return settings, nil
+}
+
+// LoadGraph loads the manifests of a cluster and builds its graph. forStack prepares it for a CloudFormation stack.
+func LoadGraph(ctx context.Context, env *Env, name string, forStack bool) (*Session, *Desired, error) {
+	d, err := Load(ctx, env, name)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	d.ForStack = forStack
+	session, err := d.OpenSession(ctx, env)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	if err := session.ResolveMachineStore(ctx, d); err != nil {
+		return nil, nil, err
+	}
+
+	return session, d, session.BuildGraph(ctx, d)
+}

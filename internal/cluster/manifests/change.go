@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// Change replaces manifests of a cluster in the state store, unless somebody else changes them meanwhile.
+type Change struct {
+	before            manifest.Set
+	etags             map[string]string
+	catalog           asset.Catalog
+	usesPinnedCatalog bool // catalog is the one in the state store
+}
+
+// LoadChange reads the manifests of a cluster. They may be invalid: the change may be their correction. catalog is the path
+// or URL of another asset catalogue; empty: the one that the cluster is pinned to.
+func LoadChange(ctx context.Context, s store.Store, name, catalog string) (Change, error) {
+	text, etags, err := clusterstate.ReadDocuments(ctx, s, name)
+	if err != nil {
+		return Change{}, err
+	}
+
+	set, _ := manifest.Parse(text)
+	c := Change{
+		before:            set,
+		etags:             etags,
+		usesPinnedCatalog: catalog == "",
+	}
+	if c.usesPinnedCatalog {
+		c.catalog, err = clusterstate.ReadPinnedCatalog(ctx, s, name)
+	} else {
+		c.catalog, err = LoadCatalog(ctx, catalog)
+	}
+
+	return c, err
+}
+
+// merge returns the manifests with the given documents in place of those of the same name.
+func (c Change) merge(given manifest.Set) manifest.Set {
+	after := manifest.Set{
+		Cluster: c.before.Cluster,
+		Groups:  append([]v1alpha1.InstanceGroup{}, given.Groups...),
+	}
+	if given.Cluster.Kind != "" {
+		after.Cluster = given.Cluster
+	}
+
+	for _, g := range c.before.Groups {
+		if _, replaced := given.Group(g.Metadata.Name); !replaced {
+			after.Groups = append(after.Groups, g)
+		}
+	}
+
+	return manifest.Default(after)
+}
+
+// Check returns the manifests after the change, with defaults, and appends everything that is wrong with them to findings.
+func (c Change) Check(
+	given manifest.Set,
+	findings diag.Findings,
+) (manifest.Set, diag.Findings) {
+	after := c.merge(given)
+	findings = append(findings, manifest.Validate(after)...)
+	if findings.Err() == nil {
+		findings = append(findings, checkCatalog(after, c.catalog)...)
+	}
+
+	return after, findings
+}
+
+// Write is an object to write.
+type Write struct {
+	// Key of the object.
+	Key string
+	// Body is the encoded document.
+	Body []byte
+}
+
+// Writes returns the objects that the change writes: groups first, so that the cluster never names a missing one.
+func (c Change) Writes(after manifest.Set) ([]Write, error) {
+	name := after.Cluster.Metadata.Name
+	before := manifest.Default(c.before)
+	var out []Write
+	if !c.usesPinnedCatalog {
+		body, err := c.catalog.YAML()
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, Write{manifest.AssetsKey(name), body})
+	}
+
+	for _, g := range after.Groups {
+		old, _ := before.Group(g.Metadata.Name)
+		if body := manifest.EncodeGroup(g); string(body) != string(manifest.EncodeGroup(old)) {
+			out = append(out, Write{manifest.GroupKey(name, g.Metadata.Name), body})
+		}
+	}
+
+	body := manifest.EncodeCluster(after.Cluster)
+	if string(body) != string(manifest.EncodeCluster(before.Cluster)) {
+		out = append(out, Write{manifest.ClusterKey(name), body})
+	}
+
+	return out, nil
+}
+
+// writeDocument writes one object if it is still the version that was read.
+func (c Change) writeDocument(ctx context.Context, s store.Store, d Write) error {
+	var err error
+	if etag, there := c.etags[d.Key]; there {
+		_, err = s.Update(ctx, d.Key, d.Body, etag)
+	} else if d.Key == manifest.AssetsKey(c.before.Cluster.Metadata.Name) {
+		_, err = s.Put(ctx, d.Key, d.Body)
+	} else {
+		_, err = s.Create(ctx, d.Key, d.Body)
+	}
+
+	if errors.Is(err, store.ErrConflict) {
+		return diag.WithHint(
+			fmt.Errorf("somebody else changed the cluster just now: %w", err),
+			"look at it with slipway get, then try again",
+		)
+	}
+
+	return err
+}
+
+// Name returns the name of the cluster.
+func (c Change) Name() string { return c.before.Cluster.Metadata.Name }
+
+// SetETag sets the version of one document that the change was made from.
+func (c Change) SetETag(key, etag string) { c.etags[key] = etag }
+
+// Lines returns the fields that differ in after, one line each.
+func (c Change) Lines(after manifest.Set) []string {
+	return manifest.Diff(manifest.Default(c.before), after)
+}
+
+// Apply writes objects under the cluster's lock. kind is the operation in the journal: replace or edit.
+func (c Change) Apply(ctx context.Context, env *cluster.Env, kind string, writes []Write) error {
+	s, _, err := env.Stores.State(ctx)
+	if err != nil {
+		return err
+	}
+
+	req := cluster.OperationRequest{Store: s, Cluster: c.Name(), Kind: kind}
+
+	return env.RunOperation(
+		ctx,
+		req,
+		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			for _, w := range writes {
+				op.UpdateRecord(func(r *operation.Record) { r.Documents = append(r.Documents, w.Key) })
+				if err := c.writeDocument(ctx, guarded, w); err != nil {
+					return err
+				}
+			}
+
+			return nil
+		},
+	)
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package permissions collects what the IAM policies of a cluster's operator depend on: the account, the region, the stores
+// and the resources that the manifests name.
+package permissions
+
+import (
+	"context"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/infra/iampolicy"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// Input returns what the policies of an operator are built from. cfg is for the cluster's region. The stores are the state
+// store and, if the state has the cluster, its machine store.
+func Input(
+	ctx context.Context,
+	env *cluster.Env,
+	cfg sdk.Config,
+	req Request,
+) (iampolicy.Input, error) {
+	in := iampolicy.Input{
+		Partition:     partitionOf(cfg.Region),
+		Region:        cfg.Region,
+		Account:       req.Account,
+		Cluster:       req.Cluster,
+		ReadOnly:      req.ReadOnly,
+		RolePath:      model.RolePath(req.Cluster, cfg.Region),
+		KeyAlias:      model.KeyAliasName(req.Cluster),
+		LoadBalancers: model.LoadBalancerNames(req.Cluster),
+	}
+	if in.Account == "" {
+		who, err := discovery.GetCallerIdentity(ctx, cfg)
+		if err != nil {
+			return in, diag.WithHint(err, "give --account, or credentials")
+		}
+
+		in.Account = who.Account
+		in.Partition = who.Partition
+	}
+
+	url, err := env.Stores.StateURL()
+	if err != nil {
+		return in, err
+	}
+
+	in.Stores = appendStore(nil, url)
+	if s, _, err := env.Stores.State(ctx); err == nil { // it need not exist yet
+		if set, err := clusterstate.LoadManifests(ctx, s, req.Cluster); err == nil {
+			in.Stores = appendStore(in.Stores, set.Cluster.Spec.ConfigStore.Base)
+			addNamedResources(&in, set)
+		}
+	}
+
+	return in, nil
+}
+
+// addNamedResources adds the resources that a cluster's manifests name, and the rights that only some clusters need.
+func addNamedResources(in *iampolicy.Input, set manifest.Set) {
+	for _, g := range set.Groups {
+		in.WarmPools = in.WarmPools || g.Spec.WarmPool.PoolState != ""
+	}
+
+	if manifest.HasDNS(set.Cluster.Spec) {
+		in.DNSNames = []string{set.Cluster.Spec.API.PublicName}
+		in.HostedZones = model.UnmanagedZones(set.Cluster.Spec)
+	}
+
+	for _, p := range set.Cluster.Spec.Networking.VPCPeerings {
+		in.PeerVPCs = append(in.PeerVPCs, p.NetworkID)
+		in.RouteTables = append(in.RouteTables, p.RouteTables...)
+	}
+}
+
+// appendStore appends the store at url if it is on S3.
+func appendStore(list []iampolicy.StoreLocation, url string) []iampolicy.StoreLocation {
+	place, err := store.ParseURL(url)
+	if err != nil || place.Bucket == "" {
+		return list
+	}
+
+	return append(list, iampolicy.StoreLocation{Bucket: place.Bucket, Prefix: place.Prefix})
+}
+
+// partitionOf returns the AWS partition of a region.
+func partitionOf(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	}
+
+	return "aws"
+}
+
+// Request says whose policies are meant.
+type Request struct {
+	// Cluster is the name of the cluster, which need not exist.
+	Cluster string
+	// Account is the AWS account, 12 digits. Empty: that of the caller's credentials.
+	Account string
+	// ReadOnly limits the policies to what a plan needs.
+	ReadOnly bool
+}

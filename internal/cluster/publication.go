@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-k8s/slipway/api/v1alpha1"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// buildPublication builds the node document of each group and the keys of all objects that machines download.
+func (session *Session) buildPublication(
+	ctx context.Context,
+	s store.Store,
+	d *Desired,
+) (node.Publication, error) {
+	catalog, err := clusterstate.ReadPinnedCatalog(ctx, s, session.Name)
+	if err != nil {
+		return node.Publication{}, err
+	}
+
+	if repo := d.Manifests.Cluster.Spec.Assets.FileRepository; repo != "" {
+		catalog.FileRepository = repo
+	}
+
+	if registry := d.Manifests.Cluster.Spec.Assets.ContainerRegistry; registry != "" {
+		catalog.ContainerRegistry = registry
+	}
+
+	public, err := pki.LoadPublicBundle(ctx, s, session.Name)
+	if err != nil {
+		return node.Publication{}, err
+	}
+
+	in := node.PublicationInput{Arch: map[string]string{}, StoreURL: d.MachineStore.URL()}
+	roles := session.workerRolesByGroup(d)
+
+	for _, g := range d.Manifests.Groups {
+		if g.Spec.Role == v1alpha1.RoleBastion {
+			continue // it runs no agent
+		}
+
+		arch := manifest.InstanceTypeArch(g.Spec.MachineType)
+		files, images, err := node.ResolveAssets(
+			catalog,
+			g.Spec.Role,
+			d.Manifests.Cluster.Spec.KubernetesVersion,
+			arch,
+		)
+		if err != nil {
+			return node.Publication{}, fmt.Errorf("instancegroup/%s: %w", g.Metadata.Name, err)
+		}
+
+		doc, err := node.BuildDocument(node.DocumentInput{
+			Cluster:     d.Manifests.Cluster,
+			Groups:      d.Manifests.Groups,
+			Group:       g,
+			Files:       files,
+			Images:      images,
+			Trust:       nodeTrust(public),
+			StoreURL:    d.MachineStore.URL(),
+			WorkerRoles: roles,
+		})
+		if err != nil {
+			return node.Publication{}, err
+		}
+
+		in.Documents = append(in.Documents, doc)
+		in.Arch[g.Metadata.Name] = arch
+	}
+
+	if in.Agents, err = session.findAgents(in.Arch); err != nil {
+		return node.Publication{}, err
+	}
+
+	return node.BuildPublication(in)
+}
+
+func nodeTrust(p pki.PublicBundle) node.TrustBundle {
+	return node.TrustBundle{
+		KubernetesCA:       p.CAs[pki.KubernetesCA],
+		EtcdPeerCA:         p.CAs[pki.EtcdPeerCA],
+		EtcdClientCA:       p.CAs[pki.EtcdClientCA],
+		FrontProxyCA:       p.CAs[pki.FrontProxyCA],
+		ServiceAccountKeys: p.ServiceAccountKeys,
+	}
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package publish writes what machines download to the machine store.
+package publish
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/machine/node"
+)
+
+// Objects writes d.Unpublished to the machine store: the agent, the node documents and the sealed keys. Objects that exist
+// are left as they are, so it may be called again. The session must be open; its lock is not checked, since no object is
+// ever overwritten with other content.
+func Objects(ctx context.Context, session *cluster.Session, d *cluster.Desired) error {
+	if len(d.Unpublished) == 0 {
+		return nil
+	}
+
+	s, sealer, err := session.Env.Stores.State(ctx)
+	if err != nil {
+		return err
+	}
+
+	var objectErr, keyErr error
+	var wg sync.WaitGroup
+	wg.Go(func() { _, objectErr = node.PublishObjects(ctx, d.MachineStore, d.MachineObjects) })
+	wg.Go(func() {
+		var bundle pki.Bundle
+		if bundle, keyErr = pki.LoadBundle(ctx, s, sealer, session.Name); keyErr == nil {
+			_, keyErr = pki.PublishMachineKeys(ctx, bundle, d.MachineStore, d.MachineSealer)
+		}
+	})
+
+	wg.Wait()
+	if err := errors.Join(objectErr, keyErr); err != nil {
+		return err
+	}
+
+	session.Env.Notifyf("published %d objects in %s", len(d.Unpublished), d.MachineStore.URL())
+
+	return nil
+}
+
+// Run writes d.Unpublished to the machine store as an operation with the cluster's lock.
+func Run(ctx context.Context, env *cluster.Env, session *cluster.Session, d *cluster.Desired) error {
+	state, _, err := env.Stores.State(ctx)
+	if err != nil {
+		return err
+	}
+
+	return env.RunOperation(
+		ctx,
+		cluster.OperationRequest{Store: state, Cluster: session.Name, Kind: "publish"},
+		func(ctx context.Context, op *operation.Operation, guarded store.Store) error {
+			session.Under(op, guarded)
+			op.UpdateRecord(func(r *operation.Record) {
+				r.Plan = &operation.ChangeCounts{Publish: len(d.Unpublished)}
+			})
+
+			return Objects(ctx, session, d)
+		},
+	)
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/infra/graph"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/pki"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+)
+
+// resourceRecorder collects the resources that a walk created or changed. Several goroutines add to it.
+type resourceRecorder struct {
+	mu     sync.Mutex
+	byAddr map[graph.Addr]graph.Resource
+}
+
+func (m *resourceRecorder) add(a graph.Addr, r graph.Resource) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byAddr == nil {
+		m.byAddr = map[graph.Addr]graph.Resource{}
+	}
+
+	m.byAddr[a] = r
+}
+
+// lastAppliedRecord is the last-applied record as this run read or wrote it last.
+type lastAppliedRecord struct {
+	plan.LastApplied
+	object store.Object
+	loaded bool
+}
+
+// readLastApplied returns the last-applied record. If the view shows that there is none, the store is not read.
+func (session *Session) readLastApplied(ctx context.Context, view *store.View) (lastAppliedRecord, error) {
+	if session.lastApplied.loaded {
+		return session.lastApplied, nil
+	}
+
+	if view != nil {
+		if has, known := view.HasObject(clusterstate.LastAppliedKey(session.Name)); known && !has {
+			return lastAppliedRecord{loaded: true}, nil
+		}
+	}
+
+	a, at, err := clusterstate.ReadLastApplied(ctx, session.State, session.Name)
+	if err != nil && at.ETag == "" { // else it cannot be parsed, and is overwritten
+		return lastAppliedRecord{}, err
+	}
+
+	return lastAppliedRecord{a, at, true}, nil
+}
+
+func (session *Session) writeLastApplied(ctx context.Context, a plan.LastApplied, was store.Object) error {
+	body, err := a.Encode()
+	if err != nil || bytes.Equal(body, was.Body) {
+		return err
+	}
+
+	o, err := clusterstate.ReplaceObject(ctx, session.State, store.Object{Key: clusterstate.LastAppliedKey(session.Name), Body: body}, was)
+	if err == nil {
+		session.lastApplied = lastAppliedRecord{a, o, true}
+	}
+
+	return err
+}
+
+// recordAttempt records what is about to change in AWS, so that drift detection does not blame somebody else for changes
+// of an apply that did not finish.
+func (session *Session) recordAttempt(ctx context.Context, view *store.View, p plan.Plan) error {
+	if p.IsEmpty() {
+		return nil
+	}
+
+	last, err := session.readLastApplied(ctx, view)
+	if err != nil {
+		return err
+	}
+
+	return session.writeLastApplied(ctx, last.WithAttempt(session.Operation.Token(), p), last.object)
+}
+
+// RecordApplied records what AWS has now, after an apply that succeeded. Without an operation it does nothing.
+func (session *Session) RecordApplied(ctx context.Context, d *Desired) error {
+	if session.Operation == nil {
+		return nil // a run without a lock writes nothing
+	}
+
+	last, err := session.readLastApplied(ctx, d.View)
+	if err != nil {
+		return err
+	}
+
+	now := plan.LastApplied{
+		Token:        session.Operation.Token(),
+		AppliedAt:    session.Env.Now().UTC(),
+		AppliedBy:    session.Env.Operator.Owner,
+		Tool:         session.Env.Tool,
+		MachineStore: d.MachineStore.URL(),
+	}
+	if now.Resources, err = d.Plan.AppliedResources(session.recorder.byAddr); err != nil {
+		return err
+	}
+
+	if now.Documents, err = clusterstate.HashDocuments(ctx, d.View, session.Name); err != nil {
+		return err
+	}
+
+	for _, o := range d.MachineObjects {
+		now.Objects = append(now.Objects, o.Key)
+	}
+
+	for _, name := range pki.KeyNames() {
+		now.Objects = append(now.Objects, pki.MachineKeyObjectKey(session.Name, name))
+	}
+
+	slices.Sort(now.Objects)
+	if len(last.Attempts) == 0 && clusterstate.SameApplied(last.LastApplied, now) {
+		return nil
+	}
+
+	return session.writeLastApplied(ctx, now, last.object)
+}
+
+// RecordZones records the existing hosted zones in which the cluster may have records: before an apply (done is false)
+// those of the manifest and the former ones, after it those of the manifest.
+func (session *Session) RecordZones(
+	ctx context.Context,
+	d *Desired,
+	done bool,
+) error {
+	if d.View == nil || session.State == nil {
+		return nil
+	}
+
+	have, was, err := clusterstate.ReadZones(ctx, d.View, session.Name)
+	if err != nil && was.ETag == "" { // else it cannot be parsed, and is overwritten
+		return err
+	}
+
+	want := model.UnmanagedZones(d.Manifests.Cluster.Spec)
+	if !done {
+		want = append(want, have...)
+	}
+
+	slices.Sort(want)
+	want = slices.Compact(want)
+	if slices.Equal(want, have) {
+		return nil
+	}
+
+	o := store.Object{Key: clusterstate.ZonesKey(session.Name)}
+	if o.Body, err = json.Marshal(append([]string{}, want...)); err != nil {
+		return fmt.Errorf("print %s: %w", o.Key, err)
+	}
+
+	if o, err = clusterstate.ReplaceObject(ctx, session.State, o, was); err == nil {
+		d.View.AddObject(o)
+	}
+
+	return err
+}
+
+// RecordProvisioner records that this cluster is created directly, without CloudFormation.
+func (session *Session) RecordProvisioner(ctx context.Context, d *Desired) error {
+	if d.View == nil || session.State == nil {
+		return nil
+	}
+
+	if have, err := clusterstate.ReadProvisioner(ctx, d.View, session.Name); err != nil || have != "" {
+		return err
+	}
+
+	o, err := clusterstate.CreateProvisionerRecord(ctx, session.State, session.Name, clusterstate.Direct)
+	if err == nil && o.ETag != "" {
+		d.View.AddObject(o)
+	}
+
+	return err
+}
+
+// RecordStart records the operation and its plan before anything is changed. It runs also in parallel.
+func (session *Session) RecordStart(
+	ctx context.Context,
+	view *store.View,
+	review Review,
+	also ...func(context.Context) error,
+) error {
+	if session.Operation == nil {
+		return nil
+	}
+
+	s := review.Plan.Summary()
+	who, err := session.CallerIdentity(ctx)
+	if err != nil {
+		return err
+	}
+
+	session.Operation.UpdateRecord(func(r *operation.Record) {
+		r.Principal = who.ARN
+		r.Plan = &operation.ChangeCounts{
+			Add:     s.Add,
+			Change:  s.Change,
+			Destroy: s.Destroy,
+			Publish: len(review.Unpublished),
+		}
+	})
+
+	var wg sync.WaitGroup
+	errs := make([]error, 2+len(also))
+	wg.Go(func() { errs[0] = session.Operation.SaveRecord(ctx) })
+	wg.Go(func() { errs[1] = session.recordAttempt(ctx, view, review.Plan) })
+	for i, record := range also {
+		wg.Go(func() { errs[2+i] = record(ctx) })
+	}
+
+	wg.Wait()
+
+	return errors.Join(errs...)
+}

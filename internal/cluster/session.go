@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/operation"
+	"github.com/slipway-k8s/slipway/internal/infra/aws"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/discovery"
+	"github.com/slipway-k8s/slipway/internal/infra/aws/transport"
+	"github.com/slipway-k8s/slipway/internal/infra/model"
+	"github.com/slipway-k8s/slipway/internal/infra/plan"
+	"github.com/slipway-k8s/slipway/internal/lib/diag"
+	"github.com/slipway-k8s/slipway/internal/lib/store"
+	"github.com/slipway-k8s/slipway/internal/manifest"
+)
+
+// Session is one cluster in AWS during one request.
+type Session struct {
+	// Env of the caller.
+	Env *Env
+	// Name of the cluster.
+	Name string
+	// Config is for calls to the cluster's region. Calls that change something check the lock first.
+	Config sdk.Config
+	// Cloud reads and changes the cluster's resources.
+	Cloud *aws.Cloud
+	// Operation under which AWS is changed, set by Under. Nil: AWS is only read.
+	Operation *operation.Operation
+	// State is the state store, guarded by the lock, set by Under. Nil: nothing is recorded.
+	State store.Store
+
+	recorder       resourceRecorder
+	lastApplied    lastAppliedRecord
+	cachedIdentity discovery.Identity // zero until CallerIdentity is called
+}
+
+// Open opens a session. manifestRegion is the region in the cluster's manifest, empty if the state has lost it; an
+// Env.Region that differs from it is refused.
+func Open(ctx context.Context, env *Env, name, manifestRegion string) (*Session, error) {
+	region := cmp.Or(env.Region, manifestRegion)
+	if manifestRegion != "" && region != manifestRegion {
+		return nil, diag.WithHint(
+			fmt.Errorf("cluster %s is in %s, not in %s", name, manifestRegion, region),
+			"leave --region out",
+		)
+	}
+
+	cfg, err := env.AWS(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+
+	session := &Session{Env: env, Name: name}
+	session.Config = env.Calls.PaceCalls(transport.GateChanges(cfg, session.ensureLock))
+	session.Cloud = aws.New(session.Config, aws.Scope{
+		Cluster:  name,
+		Region:   cfg.Region,
+		RolePath: model.RolePath(name, cfg.Region),
+		KeyAlias: model.KeyAliasName(name),
+	})
+
+	return session, nil
+}
+
+// Under lets the session change AWS and write to the state store while op holds the cluster's lock. Without an operation
+// (nil) it leaves the session read-only and s is read only.
+func (session *Session) Under(op *operation.Operation, s store.Store) {
+	session.Operation = op
+	session.State = s
+}
+
+// CallerIdentity returns the AWS identity of the caller. It asks STS once a session.
+func (session *Session) CallerIdentity(ctx context.Context) (discovery.Identity, error) {
+	if session.cachedIdentity.ARN != "" {
+		return session.cachedIdentity, nil
+	}
+
+	who, err := discovery.GetCallerIdentity(ctx, session.Config)
+	if err != nil {
+		return who, diag.WithHint(
+			err,
+			"check the credentials: aws sts get-caller-identity; for the local region: eval \"$(slipway region env)\"",
+		)
+	}
+
+	session.cachedIdentity = who
+
+	return who, nil
+}
+
+// ensureLock is called before each AWS call that may change something.
+func (session *Session) ensureLock(ctx context.Context) error {
+	if session.Operation == nil {
+		return nil
+	}
+
+	return session.Operation.EnsureHeld(ctx)
+}
+
+// AddRecordZones returns the session's cloud after it has told it where the cluster may have DNS records: in the existing
+// zones of the manifest and in those that earlier manifests named.
+func (session *Session) AddRecordZones(
+	ctx context.Context,
+	s store.Store,
+	set manifest.Set,
+) *aws.Cloud {
+	session.Cloud.AddRecordZones(model.UnmanagedZones(set.Cluster.Spec)...)
+	if zones, _, err := clusterstate.ReadZones(ctx, s, session.Name); err == nil { // else the next apply overwrites the list
+		session.Cloud.AddRecordZones(zones...)
+	}
+
+	return session.Cloud
+}
+
+// Walk executes a plan on a cloud, shows its progress, and notes the finished steps in the record of the operation.
+func (session *Session) Walk(ctx context.Context, p plan.Plan, cloud plan.Cloud) error {
+	show := session.Env.StartProgress()
+	done := 0
+	events := func(e plan.Event) {
+		if e.State == plan.Done {
+			done++
+		}
+
+		show.OnEvent(e)
+	}
+
+	err := plan.Applier{
+		Cloud:            cloud,
+		Now:              session.Env.Now,
+		Jitter:           rand.Float64,
+		OnEvent:          events,
+		ProgressInterval: show.Interval,
+		OnApplied:        session.recorder.add,
+	}.Apply(ctx, p)
+
+	show.End()
+	if session.Operation != nil {
+		session.Operation.UpdateRecord(func(r *operation.Record) {
+			r.CompletedSteps, r.Calls = done, session.Env.Calls.Calls()
+			_, r.MutatingCalls = session.Env.Calls.TotalCalls()
+		})
+	}
+
+	return err
+}

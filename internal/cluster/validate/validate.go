@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package validate checks the health of a cluster: it reads facts from AWS and from the Kubernetes API, has package health
+// judge them, and repeats that until the cluster is healthy.
+package validate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/slipway-k8s/slipway/internal/cluster"
+	"github.com/slipway-k8s/slipway/internal/cluster/access"
+	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/cluster/health"
+)
+
+// validateInterval is the pause between two checks.
+const validateInterval = 2 * time.Second
+
+// waitUntilHealthy checks the cluster until it is healthy or wait is over. It reports each new reason to wait.
+func waitUntilHealthy(
+	ctx context.Context,
+	env *cluster.Env,
+	g *collector,
+	wait time.Duration,
+) (health.Report, error) {
+	start := env.Now()
+	reported := ""
+	for {
+		facts, err := g.collectFacts(ctx)
+		if err != nil {
+			return health.Report{}, err
+		}
+
+		r := health.Evaluate(facts)
+		elapsed := env.Now().Sub(start)
+		if r.Valid || elapsed >= wait {
+			return r, nil
+		}
+
+		if text := describeUnhealthy(r); text != reported {
+			env.Notifyf("%s waiting: %s", formatElapsed(elapsed), text)
+			reported = text
+		}
+
+		select {
+		case <-ctx.Done():
+			return r, fmt.Errorf("validate %s: %w", g.set.Cluster.Metadata.Name, ctx.Err())
+		case <-time.After(validateInterval):
+		}
+	}
+}
+
+// describeUnhealthy names the first failed check and counts the others.
+func describeUnhealthy(r health.Report) string {
+	first := ""
+	more := -1
+	for _, c := range r.Checks {
+		if c.OK {
+			continue
+		}
+
+		more++
+		if first == "" {
+			first = c.Kind + " " + c.Name + ": " + c.Cause
+		}
+	}
+
+	if more > 0 {
+		first += fmt.Sprintf(" (and %d more)", more)
+	}
+
+	return first
+}
+
+// formatElapsed formats a duration as minutes and seconds.
+func formatElapsed(d time.Duration) string {
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// Request asks for the health of a cluster.
+type Request struct {
+	// Name of the cluster.
+	Name string
+	// Wait is how long to wait until the cluster is healthy. Zero: check once.
+	Wait time.Duration
+}
+
+// Wait checks the cluster, again until it is healthy if the request allows, and returns the last report. An unhealthy
+// cluster is not an error.
+func Wait(ctx context.Context, env *cluster.Env, req Request) (health.Report, error) {
+	g, err := newCollector(ctx, env, req.Name)
+	if err != nil {
+		return health.Report{}, err
+	}
+
+	return waitUntilHealthy(ctx, env, g, req.Wait)
+}
+
+func newCollector(ctx context.Context, env *cluster.Env, name string) (*collector, error) {
+	s, sealer, err := env.Stores.State(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	set, err := clusterstate.LoadManifests(ctx, s, name)
+	if err != nil {
+		return nil, err
+	}
+
+	cfg, err := env.AWS(ctx, env.Region)
+	if err != nil {
+		return nil, err
+	}
+
+	return &collector{
+		now:         env.Now,
+		set:         set,
+		ec2:         ec2.NewFromConfig(cfg),
+		autoscaling: autoscaling.NewFromConfig(cfg),
+		connect: func(ctx context.Context) (kubernetes.Interface, error) {
+			return access.NewKubeClient(ctx, cfg, access.Request{
+				Store:   s,
+				Sealer:  sealer,
+				Cluster: name,
+				User:    env.User,
+				Now:     env.Now,
+			})
+		},
+	}, nil
+}
