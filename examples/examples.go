@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples holds one manifest for each topology that slipway builds. Every judge takes its topologies from
-// here, so that a new file is judged without another line. It does not know what a manifest means.
+// Package examples contains one manifest for each topology that Slipway supports. The tests of
+// test/judge run with every manifest of this folder, so that a new file is tested without further
+// changes. The package does not parse the manifests.
 package examples
 
 import (
@@ -14,11 +15,11 @@ import (
 //go:embed *.yaml
 var files embed.FS
 
-// Topology is one file of this folder.
+// Topology is one manifest of this folder.
 type Topology struct {
-	// Name of the file without .yaml, as in docs/topologies.md.
+	// Name is the file name without .yaml, as in docs/topologies.md.
 	Name string
-	// YAML is what the file holds.
+	// YAML is the content of the file.
 	YAML []byte
 }
 
@@ -26,16 +27,21 @@ type Topology struct {
 func All() []Topology {
 	entries, err := files.ReadDir(".")
 	if err != nil {
-		panic(fmt.Sprintf("examples: %v", err)) // they are part of the program
+		panic(fmt.Sprintf("read the embedded examples: %v", err))
 	}
+
 	var out []Topology
+
 	for _, e := range entries {
 		body, err := files.ReadFile(e.Name())
 		if err != nil {
-			panic(fmt.Sprintf("examples: %v", err))
+			panic(fmt.Sprintf("read the embedded examples: %v", err))
 		}
+
 		out = append(out, Topology{Name: strings.TrimSuffix(e.Name(), ".yaml"), YAML: body})
 	}
+
 	slices.SortFunc(out, func(a, b Topology) int { return strings.Compare(a.Name, b.Name) })
+
 	return out
 }

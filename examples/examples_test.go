@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// TestExamplesAreValid: each example is a whole cluster of its file's name, without a warning.
+// TestExamplesAreValid checks that each example is a complete cluster with the name of its file,
+// without findings.
 func TestExamplesAreValid(t *testing.T) {
 	for _, x := range examples.All() {
 		set, fs := manifest.Parse(x.YAML)
@@ -20,12 +21,13 @@ func TestExamplesAreValid(t *testing.T) {
 			t.Errorf("%s: %s", x.Name, f)
 		}
 		if name := set.Cluster.Metadata.Name; name != x.Name && x.Name != "ha" {
-			t.Errorf("%s: its cluster is called %s", x.Name, name)
+			t.Errorf("%s: the name of its cluster is %s", x.Name, name)
 		}
 	}
 }
 
-// TestExamplesAreDocumented: docs/topologies.md has one row for each example, and none for what is not there.
+// TestExamplesAreDocumented checks that docs/topologies.md has exactly one row for each example,
+// and no others.
 func TestExamplesAreDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../docs/topologies.md")
 	if err != nil {
@@ -40,7 +42,7 @@ func TestExamplesAreDocumented(t *testing.T) {
 	all := examples.All()
 	for _, x := range all {
 		if link := fmt.Sprintf("[%s](../examples/%s.yaml)", x.Name, x.Name); strings.Count(string(doc), link) != 1 {
-			t.Errorf("docs/topologies.md has not one row with %s", link)
+			t.Errorf("docs/topologies.md must have exactly one row with %s", link)
 		}
 	}
 	if rows != len(all) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command slipway-node is the agent on every machine: it makes the machine what its node document says. It knows only
-// its own machine.
+// Command slipway-node is the agent on every machine. It configures the machine as its node
+// document describes, and knows only its own machine.
 package main
 
 import (

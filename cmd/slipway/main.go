@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command slipway builds and runs Kubernetes clusters on AWS. It only hands the process to internal/cli, and knows
-// no command.
+// Command slipway creates and operates Kubernetes clusters on AWS. It passes arguments, streams and
+// environment of the process to internal/cli, which implements the commands.
 package main
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/machine"
 )
 
-// gcPercent lets the heap of a command grow before it is collected: a command lives for moments, and collecting took a
-// tenth of its processor time. The local region lives on, and collects as usual.
+// gcPercent is the GC target of commands. A command runs for a short time, and with the default
+// target garbage collection used a tenth of its CPU time. The local region keeps the default, since
+// its process runs for long.
 const gcPercent = 800
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == machine.SupervisorCommand {
-		os.Exit(
-			machine.Main(os.Args[2:], os.Stderr),
-		) // the local region starts itself again as each machine's keeper
+		// The local region starts this program again as the supervisor of each machine.
+		os.Exit(machine.Main(os.Args[2:], os.Stderr))
 	}
 
 	if len(os.Args) > 1 && os.Args[1] != "region" {

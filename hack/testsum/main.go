@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testsum reads the output of go test -json and prints what failed, the figures that tests print in lines that
-// begin with COUNT, what was skipped and why, and a closing count. It runs no test itself.
+// Command testsum summarizes the output of go test -json, which it reads from standard input. It
+// prints the failures, the figures that tests print in lines that begin with COUNT, the skipped
+// tests with their reasons, the table of the verdicts of test/judge, and the numbers of passed,
+// failed and skipped tests. It exits with 1 if a test has failed or none has passed. It runs no
+// tests itself.
 package main
 
 import (
@@ -15,23 +18,34 @@ import (
 	"strings"
 )
 
+// testEvent is one line of the output of go test -json.
 type testEvent struct {
-	Action, Package, Test, Output, ImportPath string
-	Elapsed                                   float64
+	// Action such as output, pass, fail or skip.
+	Action string
+	// Package and Test are the names of the test. Test is empty for an event of the package.
+	Package, Test string
+	// Output is printed text, with its newline.
+	Output string
+	// ImportPath of the package of a build event.
+	ImportPath string
+	// Elapsed is the duration in seconds.
+	Elapsed float64
 }
 
+// testKey identifies a test, or a package if test is empty.
 type testKey struct{ pkg, test string }
 
+// summary collects the events of a test run.
 type summary struct {
-	output                  map[testKey][]string
+	output                  map[testKey][]string // of the tests and packages that are still running
 	passed, failed, skipped int
-	skips                   map[string]int
+	skips                   map[string]int // the numbers of skipped tests, by reason
 	figures                 []string
-	broken                  bool
+	broken                  bool // a build or a package has failed, or a verdict is bad
 	verdicts                verdictTable
 }
 
-//nolint:forbidigo // this is the one function that touches the process, as in cmd/
+//nolint:forbidigo // the only function that uses the process, as in cmd/
 func main() {
 	s := &summary{output: map[testKey][]string{}, skips: map[string]int{}, verdicts: verdictTable{}}
 	if err := s.readEvents(os.Stdin, os.Stdout); err != nil {
@@ -42,6 +56,7 @@ func main() {
 	os.Exit(s.printReport(os.Stdout))
 }
 
+// readEvents reads events until r ends, and prints failures and other text to w immediately.
 func (s *summary) readEvents(r io.Reader, w io.Writer) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 1<<20), 64<<20)
@@ -123,9 +138,11 @@ func (s *summary) recordFailure(e testEvent, w io.Writer) {
 	}
 }
 
-// printUnfinished prints what the tests said that a package's end caught running: a panic or a time limit is told there.
+// printUnfinished prints the output of the tests that were still running when their package ended.
+// It shows the cause of a panic or of an exceeded time limit.
 func (s *summary) printUnfinished(pkg string, w io.Writer) {
-	for _, k := range slices.SortedFunc(maps.Keys(s.output), func(a, b testKey) int { return strings.Compare(a.test, b.test) }) {
+	byName := func(a, b testKey) int { return strings.Compare(a.test, b.test) }
+	for _, k := range slices.SortedFunc(maps.Keys(s.output), byName) {
 		if k.pkg == pkg && k.test != "" {
 			fmt.Fprintf(w, "UNFINISHED  %s %s\n%s", pkg, k.test, strings.Join(s.output[k], ""))
 			delete(s.output, k)
@@ -133,7 +150,7 @@ func (s *summary) printUnfinished(pkg string, w io.Writer) {
 	}
 }
 
-// skipReason is the text a test skipped itself with.
+// skipReason returns the reason that a skipped test has printed.
 func skipReason(lines []string) string {
 	for _, l := range slices.Backward(lines) {
 		l = strings.TrimSpace(l)
@@ -145,6 +162,7 @@ func skipReason(lines []string) string {
 	return "no reason given"
 }
 
+// printReport prints the summary and returns the exit status.
 func (s *summary) printReport(w io.Writer) int {
 	if len(s.figures) > 0 {
 		fmt.Fprintf(w, "\nFIGURES:\n  %s\n", strings.Join(s.figures, "\n  "))
@@ -152,8 +170,8 @@ func (s *summary) printReport(w io.Writer) int {
 
 	if s.skipped > 0 {
 		fmt.Fprintf(w, "\nSKIPPED %d tests on this machine:\n", s.skipped)
-		for _, why := range slices.Sorted(maps.Keys(s.skips)) {
-			fmt.Fprintf(w, "  %3d × %s\n", s.skips[why], why)
+		for _, reason := range slices.Sorted(maps.Keys(s.skips)) {
+			fmt.Fprintf(w, "  %3d × %s\n", s.skips[reason], reason)
 		}
 	}
 

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A package that a time limit ends leaves a test without a result; what it printed is the only trace of the cause.
+// TestUnfinishedTestIsShown checks a package that exceeds its time limit. Its test has no result,
+// and only its output shows the cause.
 func TestUnfinishedTestIsShown(t *testing.T) {
 	in := `{"Action":"output","Package":"p","Test":"TestDone","Output":"quiet\n"}
 {"Action":"pass","Package":"p","Test":"TestDone"}
@@ -33,8 +34,9 @@ func TestUnfinishedTestIsShown(t *testing.T) {
 	}
 }
 
-// Every topology has a verdict in every column, or the run is not a good one.
-func TestCellsBecomeATable(t *testing.T) {
+// TestMissingVerdictIsBad checks the table of verdicts. Every topology must have a verdict in every
+// column.
+func TestMissingVerdictIsBad(t *testing.T) {
 	c := verdictTable{}
 	for _, line := range []string{
 		"    cell_test.go:20: CELL ha direct region ok\n", "    cell_test.go:20: CELL ha terraform terraform skipped\n",
@@ -57,7 +59,7 @@ ha        ok      skipped
 	}
 }
 
-// What a passed test prints is left out, but for the figures that it counts.
+// TestFiguresAreShown checks that only the figures are shown of the output of a passed test.
 func TestFiguresAreShown(t *testing.T) {
 	in := `{"Action":"output","Package":"m/p","Test":"TestA","Output":"COUNT crashes: 300 cases\n"}
 {"Action":"output","Package":"m/p","Test":"TestA","Output":"    a_test.go:1: quiet\n"}

@@ -11,46 +11,48 @@ import (
 	"text/tabwriter"
 )
 
-// verdictTable is what judges said: topology to "output judge" to verdict.
+// verdictTable contains the verdicts of the judges of test/judge, by topology and by "output
+// judge".
 type verdictTable map[string]map[string]string
 
-// addLine reads a line such as
+// addLine adds the verdict of a line such as
 //
 //	cell_test.go:20: CELL ha terraform terraform ok
-func (c verdictTable) addLine(line string) {
+func (v verdictTable) addLine(line string) {
 	_, text, found := strings.Cut(line, " CELL ")
-	f := strings.Fields(text)
-	if !found || len(f) != 4 {
+	fields := strings.Fields(text)
+	if !found || len(fields) != 4 {
 		return
 	}
 
-	if c[f[0]] == nil {
-		c[f[0]] = map[string]string{}
+	if v[fields[0]] == nil {
+		v[fields[0]] = map[string]string{}
 	}
 
-	c[f[0]][f[1]+" "+f[2]] = f[3]
+	v[fields[0]][fields[1]+" "+fields[2]] = fields[3]
 }
 
-// print writes the table topology by output and judge, and returns how many cells nobody filled or are bad.
-func (c verdictTable) printTable(w io.Writer) int {
-	if len(c) == 0 {
+// printTable prints the verdicts by topology, and by output and judge. It returns the number of
+// missing and bad verdicts.
+func (v verdictTable) printTable(w io.Writer) int {
+	if len(v) == 0 {
 		return 0
 	}
 
 	columns := map[string]bool{}
-	for _, row := range c {
+	for _, row := range v {
 		for column := range row {
 			columns[column] = true
 		}
 	}
 
-	heads := slices.Sorted(maps.Keys(columns))
+	headings := slices.Sorted(maps.Keys(columns))
 	bad := 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	outputs := []string{""}
 	judges := []string{"topology"}
 
-	for _, h := range heads {
+	for _, h := range headings {
 		output, judge, _ := strings.Cut(h, " ")
 		outputs = append(outputs, output)
 		judges = append(judges, judge)
@@ -58,10 +60,10 @@ func (c verdictTable) printTable(w io.Writer) int {
 
 	fmt.Fprintf(t, "\n%s\n%s\n", strings.Join(outputs, "\t"), strings.Join(judges, "\t"))
 
-	for _, topology := range slices.Sorted(maps.Keys(c)) {
+	for _, topology := range slices.Sorted(maps.Keys(v)) {
 		row := []string{topology}
-		for _, h := range heads {
-			verdict := c[topology][h]
+		for _, h := range headings {
+			verdict := v[topology][h]
 			if verdict == "" {
 				verdict = "MISSING"
 			}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package moto starts moto, an emulator of AWS that shares no code and no author with the local region, for tests. It
-// knows nothing of what is tested with it.
+// Package moto starts moto for tests. moto is an emulator of AWS that shares neither code nor
+// authors with the local region. The package does not depend on the code under test.
 package moto
 
 import (
@@ -22,30 +22,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix/awstest"
 )
 
-// scriptPath starts and stops moto; its path is relative to the root of the repository.
+// scriptPath is the path of the script that starts and stops moto, relative to the root of the
+// repository.
 const scriptPath = "test/moto/moto-up.sh"
 
-// The exit statuses of script, or of the shell, where a machine has no moto.
+// The exit statuses of the script and of the shell on a machine without moto.
 const (
 	exitNoMoto    = 3
 	exitNoProgram = 127
 )
 
-// Start starts an empty moto on a port of its own, so that packages can be tested at once, and stops it when t ends.
-// Where this machine has none, t is skipped aloud.
+// Start starts an empty moto on a free port, so that packages can be tested concurrently, and stops
+// it when t ends. It skips t, with the reason, on a machine without moto.
 func Start(t *testing.T) aws.Config {
 	t.Helper()
 	return StartShared(t, t)
 }
 
-// StartShared is Start for one moto that several tests share: it is stopped when owner ends.
+// StartShared is like Start, but moto runs until owner ends, so that several tests can share it.
 func StartShared(t, owner *testing.T) aws.Config {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
 	if err != nil {
 		t.Skip("SKIPPED: no bash to start moto with")
 	}
-	path, port, dir := findScript(t), freePort(t), "MOTO_RUN_DIR="+owner.TempDir()
+	path := findScript(t)
+	port := freePort(t)
+	dir := "MOTO_RUN_DIR=" + owner.TempDir()
 	cmd := exec.CommandContext(t.Context(), bash, path, "start", port)
 	cmd.Env = append(cmd.Environ(), "MOTO_SHIM=1", dir)
 	out, err := cmd.CombinedOutput()
@@ -70,7 +73,8 @@ func StartShared(t, owner *testing.T) aws.Config {
 	return cfg
 }
 
-// FindImage is an image for amd64 that moto has. To list its images takes moto a second: ask once.
+// FindImage returns the ID of an amd64 image of moto. The call takes about a second, so call it
+// once.
 func FindImage(t *testing.T, cfg aws.Config) string {
 	t.Helper()
 	out, err := ec2.NewFromConfig(cfg).DescribeImages(t.Context(), &ec2.DescribeImagesInput{})
@@ -86,7 +90,8 @@ func FindImage(t *testing.T, cfg aws.Config) string {
 	return ""
 }
 
-// findScript finds script from the folder of the package under test.
+// findScript returns the path of the script. It searches the root of the repository from the
+// current folder upwards.
 func findScript(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -94,11 +99,11 @@ func findScript(t *testing.T) string {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return filepath.Join(dir, scriptPath)
 		}
-		up := filepath.Dir(dir)
-		if up == dir {
+		parent := filepath.Dir(dir)
+		if parent == dir {
 			break
 		}
-		dir = up
+		dir = parent
 	}
 	t.Fatalf("no go.mod above the test: %v", err)
 	return ""
