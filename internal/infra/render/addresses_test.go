@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestAddressesStay holds what the default cluster's resources are called by Terraform and in a stack. A name that changes
-// makes a user's next plan destroy and make anew what has it: for Terraform it takes a moved block, for a stack there is no way.
+// TestAddressesStay checks that the names of the default cluster's resources in Terraform and CloudFormation
+// do not change. A changed name would replace the resource in a user's next plan: Terraform can move it by a
+// moved block, a stack cannot.
 func TestAddressesStay(t *testing.T) {
 	out := rendered(t, ha())
 	var tf struct {

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// LimitTo returns at most limit parameters: those of whole properties are left out until it holds, what is least often set
-// first. The same property is then a parameter of every group or of none.
+// LimitTo returns p with at most limit parameters. It removes all parameters of one property at a time, the
+// least important property first, so that a property is a parameter of every group or of none.
 func (p Parameters) LimitTo(limit int) Parameters {
 	out := Parameters{items: slices.Clone(p.items), nameByProperty: maps.Clone(p.nameByProperty)}
 	for len(out.items) > limit {
@@ -17,10 +17,10 @@ func (p Parameters) LimitTo(limit int) Parameters {
 			func(a, b Parameter) int { return parameterDropRank(a.Property) - parameterDropRank(b.Property) },
 		).Property
 
-		out.items = slices.DeleteFunc(out.items, func(one Parameter) bool { return one.Property == least })
+		out.items = slices.DeleteFunc(out.items, func(item Parameter) bool { return item.Property == least })
 		left := map[string]bool{}
-		for _, one := range out.items {
-			left[one.Name] = true
+		for _, item := range out.items {
+			left[item.Name] = true
 		}
 
 		maps.DeleteFunc(out.nameByProperty, func(_, name string) bool { return !left[name] })
@@ -29,8 +29,8 @@ func (p Parameters) LimitTo(limit int) Parameters {
 	return out
 }
 
-// parameterDropRank is higher for a property that is less often set in a console: what kind of machine there is and how many are
-// set most. What exists comes last of all.
+// parameterDropRank returns a higher number for a less important property. Users set machine types and counts
+// most often; the identities of existing resources are removed last.
 func parameterDropRank(property string) int {
 	order := []string{"", "InstanceType", "MaxSize", "MinSize", "ImageId"}
 	if i := slices.Index(order, property); i >= 0 {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package target holds what the renderers of templates share: which properties a template's user may set, what a
-// template tells about what it makes, and how names are formed. It knows no template format, no SDK and no network.
+// Package render has what the renderers of templates share: the parameters and outputs of a template, the
+// resources that it retains, the order of a rollout, and the names of resources. It does not know any
+// template format, the AWS SDK or the network.
+//
+// The renderers are in the subpackages: cloudformation and terraform render a graph as a template, diagram as
+// an SVG image.
 package render
 
 import (
@@ -13,27 +17,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// The tags that say which group, and which slot of a control plane, a resource belongs to: package awskind has them too,
-// but renderers know only the graph.
+// The tags of a resource's instance group and control-plane slot. Package awskind declares them too, but the
+// renderers import only package graph.
 const (
 	tagGroup = "slipway.dev/group"
 	tagSlot  = "slipway.dev/etcd-slot"
 )
 
-// Parameter is a property that a template's user may set, shared by all resources of a group, or of a kind, that have it.
+// Parameter is a parameter of a template. It sets one property of all resources of an instance group or of a
+// kind.
 type Parameter struct {
-	// Name in words, such as workers-instance-type.
-	Name        string
+	// Name in kebab case, such as workers-instance-type.
+	Name string
+	// Description is one line for the user of the template.
 	Description string
-	// Default is a string or an int64.
+	// Default is the value in the graph: a string or an int64.
 	Default any
-	// Type is CloudFormation's for it, where it has one of its own.
+	// Type is CloudFormation's parameter type, such as AWS::EC2::Image::Id; empty: String or Number.
 	Type string
-	// Property that it sets; empty if it is the identity of something that exists.
+	// Property is the property that it sets, such as InstanceType; empty if it is the identity of an existing
+	// resource.
 	Property string
 }
 
-// Parameters are all parameters of a graph.
+// Parameters is the set of parameters of a graph.
 type Parameters struct {
 	items          []Parameter
 	nameByProperty map[string]string
@@ -42,7 +49,8 @@ type Parameters struct {
 // List returns the parameters, sorted by name.
 func (p Parameters) List() []Parameter { return p.items }
 
-// NameAt returns the name of the parameter for the property at path, such as LaunchTemplateData/InstanceType, of a resource.
+// NameAt returns the name of the parameter for the property at path, such as LaunchTemplateData/InstanceType,
+// of the resource at addr; false if it has none.
 func (p Parameters) NameAt(addr graph.Addr, path string) (string, bool) {
 	name, ok := p.nameByProperty[propertyKey(addr, path)]
 	return name, ok
@@ -50,7 +58,7 @@ func (p Parameters) NameAt(addr graph.Addr, path string) (string, bool) {
 
 func propertyKey(addr graph.Addr, path string) string { return string(addr) + " " + path }
 
-// parameterCandidate is where a parameter would apply.
+// parameterCandidate is a possible parameter: the properties that it would set and their value.
 type parameterCandidate struct {
 	property, parameterType, description string
 
@@ -59,7 +67,8 @@ type parameterCandidate struct {
 	hasConflict  bool
 }
 
-// ParametersOf finds the parameters of g. Resources that would share one but hold different values have none.
+// ParametersOf returns the parameters of g. Resources that would share a parameter but have different values
+// get none.
 func ParametersOf(g *graph.Graph) Parameters {
 	all := map[string]*parameterCandidate{}
 	owners := groupOrKindNames(g)
@@ -72,7 +81,7 @@ func ParametersOf(g *graph.Graph) Parameters {
 				if all[name] == nil {
 					all[name] = &parameterCandidate{
 						parameterType: f.Reference.ReferencedKind().IDParameterType,
-						description:   name + ": another one has to fit the manifest as it does",
+						description:   name + ": a replacement must match the manifest too",
 						value:         f.Value,
 					}
 				}
@@ -126,15 +135,16 @@ func ParametersOf(g *graph.Graph) Parameters {
 	return out
 }
 
-// resourceID of something that exists: its kind's name, and its id.
+// resourceID identifies an unmanaged resource.
 type resourceID struct {
-	kind string
+	kind string // the kind's name
 	id   any
 }
 
+// unmanagedNames maps unmanaged resources to the names of their parameters.
 type unmanagedNames map[resourceID]string
 
-// nameOf is the name of what a property refers to, if that exists and has one.
+// nameOf returns the parameter of the unmanaged resource that a property refers to; empty if there is none.
 func (n unmanagedNames) nameOf(f graph.Field) string {
 	if f.Reference == nil || len(n) == 0 {
 		return ""
@@ -143,7 +153,8 @@ func (n unmanagedNames) nameOf(f graph.Field) string {
 	return n[resourceID{f.Reference.ReferencedKind().Name, f.Value}]
 }
 
-// nameUnmanaged names the parameters for what exists and has a name in g. What goes by two names has none.
+// nameUnmanaged returns the parameters for the labelled unmanaged resources in g. A resource with two labels
+// gets none.
 func nameUnmanaged(g *graph.Graph) unmanagedNames {
 	out := unmanagedNames{}
 	for _, n := range g.Nodes() {
@@ -165,7 +176,8 @@ func nameUnmanaged(g *graph.Graph) unmanagedNames {
 	return out
 }
 
-// walkValues calls visit for each property that holds one plain value, with its path: properties and members of lists.
+// walkValues calls visit for each property with a string or number, and for each string in a list, with its
+// path.
 func walkValues(fs []graph.Field, prefix string, visit func(f graph.Field, path string)) {
 	for _, f := range fs {
 		path := prefix + f.Property
@@ -176,20 +188,21 @@ func walkValues(fs []graph.Field, prefix string, visit func(f graph.Field, path 
 			walkValues(NestedFields(f.Nested, v), path+"/", visit)
 		case []any:
 			for i, e := range v {
-				one := f
-				one.Value = e
+				item := f
+				item.Value = e
 				switch e := e.(type) {
 				case map[string]any:
 					walkValues(NestedFields(f.Nested, e), fmt.Sprintf("%s/%d/", path, i), visit)
 				case string:
-					visit(one, fmt.Sprintf("%s/%d", path, i))
+					visit(item, fmt.Sprintf("%s/%d", path, i))
 				}
 			}
 		}
 	}
 }
 
-// NestedFields returns the properties that m, a struct of them, holds, in declaration order.
+// NestedFields returns those of nested that m has, with their values, in declaration order. m is the value of
+// a struct.
 func NestedFields(nested []graph.Field, m map[string]any) []graph.Field {
 	var out []graph.Field
 	for _, f := range nested {
@@ -202,8 +215,8 @@ func NestedFields(nested []graph.Field, m map[string]any) []graph.Field {
 	return out
 }
 
-// groupOrKindNames names, for each resource, what its parameters are named after: the group in its tags or in those of what refers
-// to it, else its kind.
+// groupOrKindNames returns for each resource the prefix of its parameters' names: the instance group in its
+// tags, or in the tags of a resource that uses one of its attributes, or else its kind.
 func groupOrKindNames(g *graph.Graph) map[graph.Addr]string {
 	out := map[graph.Addr]string{}
 	for _, n := range g.Nodes() {
@@ -219,7 +232,7 @@ func groupOrKindNames(g *graph.Graph) map[graph.Addr]string {
 		out[n.Addr] = group
 
 		for _, s := range graph.Symbols(n.Resource) {
-			if s.Attribute != "" { // a launch template, whose version its group names
+			if s.Attribute != "" { // a launch template, whose version its group uses
 				out[s.Addr] = group
 			}
 		}
@@ -228,15 +241,18 @@ func groupOrKindNames(g *graph.Graph) map[graph.Addr]string {
 	return out
 }
 
-// Output is a value that a template tells about what it makes.
+// Output is an output of a template.
 type Output struct {
-	// Name in words, such as load-balancer-api-dns-name.
-	Name        string
+	// Name in kebab case, such as load-balancer-api-dns-name.
+	Name string
+	// Description is one line, such as "DNSName of load-balancer/api".
 	Description string
-	Symbol      graph.Symbol
+	// Symbol is the attribute or identity that it shows.
+	Symbol graph.Symbol
 }
 
-// Outputs lists what the template of g tells, in the order of the graph.
+// Outputs returns the outputs of the template of g, in the order of the graph. Each kind declares its
+// outputs.
 func Outputs(g *graph.Graph) []Output {
 	var out []Output
 	for _, n := range g.Nodes() {
@@ -259,8 +275,8 @@ func Outputs(g *graph.Graph) []Output {
 	return out
 }
 
-// RetainedResources lists what must not go with the template that made it: what is protected, and whatever that depends on by a
-// reference to an attribute, such as the key that encrypts a volume.
+// RetainedResources returns the resources that must survive the deletion of the stack or of the Terraform
+// configuration: protected resources, and those that they refer to, such as the key that encrypts a volume.
 func RetainedResources(g *graph.Graph) map[graph.Addr]bool {
 	out := map[graph.Addr]bool{}
 	for _, n := range slices.Backward(g.Nodes()) {
@@ -277,7 +293,8 @@ func RetainedResources(g *graph.Graph) map[graph.Addr]bool {
 	return out
 }
 
-// SafeLabel turns an address or a name into one of letters, digits, - and _ that begins with none of digits and -.
+// SafeLabel returns a valid Terraform name for name: it replaces other characters than letters, digits, - and
+// _ by _, and puts _ before a leading digit or dash.
 func SafeLabel(name string) string {
 	label := strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -293,7 +310,8 @@ func SafeLabel(name string) string {
 	return label
 }
 
-// CamelCase turns launch-template/control-plane-a into LaunchTemplateControlPlaneA.
+// CamelCase returns a CloudFormation name for name: launch-template/control-plane-a becomes
+// LaunchTemplateControlPlaneA.
 func CamelCase(name string) string {
 	var b strings.Builder
 	up := true
@@ -314,8 +332,8 @@ func CamelCase(name string) string {
 	return b.String()
 }
 
-// UniqueNames returns rename's name for each address of g, and an error if two addresses would share one.
-// Names of one scope are compared; scope may be the same for all.
+// UniqueNames returns the name that rename gives to each resource of g. Two resources with the same name in
+// the same scope are an error.
 func UniqueNames(
 	g *graph.Graph,
 	rename func(*graph.Node) (scope, name string),
@@ -326,7 +344,7 @@ func UniqueNames(
 		scope, name := rename(n)
 		if other, dup := taken[scope+" "+name]; dup {
 			return nil, fmt.Errorf(
-				"render %s and %s: both would be called %s; rename one of them in the manifest",
+				"render %s and %s: both would have the name %s; rename one of them in the manifest",
 				other,
 				n.Addr,
 				name,
@@ -340,5 +358,5 @@ func UniqueNames(
 	return names, nil
 }
 
-// toKebabCase turns InstanceType into instance-type.
+// toKebabCase converts InstanceType to instance-type.
 func toKebabCase(property string) string { return strings.ReplaceAll(graph.Snake(property), "_", "-") }

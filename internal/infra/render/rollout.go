@@ -4,20 +4,22 @@ package render
 
 import "github.com/slipway-k8s/slipway/internal/infra/graph"
 
-// Rollout says in which order the machines of a graph are made and changed.
+// Rollout is the order in which the machines of a graph are created and replaced.
 type Rollout struct {
-	// Slots of the control plane, one machine each, one after another: two at once would cost etcd's quorum.
+	// Slots lists the Auto Scaling groups of the control-plane slots, one machine each. They are updated one
+	// after another: replacing two at once would lose etcd's quorum.
 	Slots []graph.Addr
-	// Groups are what else starts machines; they come after the slots.
+	// Groups lists the other Auto Scaling groups, which come after the slots.
 	Groups []graph.Addr
 }
 
-// RolloutOf finds the machines of g that say when they are well. Others are not waited for.
+// RolloutOf returns the groups of g whose machines signal that they are healthy. Nothing waits for other
+// groups.
 func RolloutOf(g *graph.Graph) Rollout {
-	told := map[graph.Addr]bool{}
+	signalled := map[graph.Addr]bool{}
 	for _, n := range g.Nodes() {
 		for _, f := range graph.Fields(n.Resource) {
-			collectSignalled(f.Value, told)
+			collectSignalled(f.Value, signalled)
 		}
 	}
 
@@ -25,7 +27,7 @@ func RolloutOf(g *graph.Graph) Rollout {
 
 	for _, n := range g.Nodes() {
 		switch {
-		case !n.Resource.Kind().StartsMachines || !told[n.Addr]:
+		case !n.Resource.Kind().StartsMachines || !signalled[n.Addr]:
 		case graph.TagValue(n.Resource, tagSlot) != "":
 			out.Slots = append(out.Slots, n.Addr)
 		default:
@@ -36,21 +38,21 @@ func RolloutOf(g *graph.Graph) Rollout {
 	return out
 }
 
-// collectSignalled notes whose machines v tells to signal.
-func collectSignalled(v any, told map[graph.Addr]bool) {
+// collectSignalled adds the addresses of the groups whose machines signal, according to placeholders in v.
+func collectSignalled(v any, signalled map[graph.Addr]bool) {
 	switch x := v.(type) {
 	case graph.Text:
 		for _, p := range x.Parts() {
 			addr, _, rest := graph.FindSignals(p.Literal)
 			for addr != "" {
-				told[addr] = true
+				signalled[addr] = true
 				addr, _, rest = graph.FindSignals(rest)
 			}
 		}
 
 	case map[string]any:
 		for _, e := range x {
-			collectSignalled(e, told)
+			collectSignalled(e, signalled)
 		}
 	}
 }

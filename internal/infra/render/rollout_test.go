@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/render/cloudformation"
 )
 
-// template is what the tests of the rollout read of a template.
+// template has the parts of a template that the tests of the rollout read.
 type template struct {
 	Parameters map[string]struct {
 		Default, AllowedPattern string
@@ -95,7 +95,7 @@ func TestNothingWaitsWhereNothingSignals(t *testing.T) {
 	}
 }
 
-// TestMachinesAreToldWhatToSignal puts user data together as CloudFormation would.
+// TestMachinesAreToldWhatToSignal evaluates user data as CloudFormation would.
 func TestMachinesAreToldWhatToSignal(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
 	for id, want := range map[string]string{
@@ -111,7 +111,7 @@ func TestMachinesAreToldWhatToSignal(t *testing.T) {
 		}
 		for name := range strings.SplitSeq(boot.Signal, ",") {
 			if doc.Resources[name].Type == "" {
-				t.Errorf("%s signals %s, which is not there", id, name)
+				t.Errorf("%s signals %s, which does not exist", id, name)
 			}
 		}
 		if boot.Signal != want || boot.Stack != "AWS::StackName" {
@@ -120,7 +120,7 @@ func TestMachinesAreToldWhatToSignal(t *testing.T) {
 	}
 }
 
-// joined evaluates the functions that user data has.
+// joined evaluates the intrinsic functions in user data.
 func joined(doc template, v any) string {
 	switch x := v.(type) {
 	case string:
@@ -149,7 +149,7 @@ func joined(doc template, v any) string {
 	return "unknown"
 }
 
-// TestMachinesMaySignalTheirOwnStackOnly looks at the policies of both roles.
+// TestMachinesMaySignalTheirOwnStackOnly checks the policies of both roles.
 func TestMachinesMaySignalTheirOwnStackOnly(t *testing.T) {
 	doc := parse(t, rendered(t, ha())["template.json"])
 	for _, id := range []string{"IamRolePolicyControlPlane", "IamRolePolicyWorker"} {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudformation renders a graph as a CloudFormation template in JSON.
-// It knows no kind of resource: the names and shapes are in the tags of each kind.
+// Package cloudformation renders a graph as a CloudFormation template in JSON, and the stack policy for it.
+// It does not know any kind of resource: names and shapes come from the struct tags of each kind, see
+// [graph.RenderHints].
 package cloudformation
 
 import (
@@ -16,11 +17,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/render"
 )
 
-// MaxBodySize is the size of a template, in bytes, that can be given to CloudFormation as it is; a larger one, of at most
-// 1 MiB, must lie in S3.
+// MaxBodySize is CloudFormation's limit for a template in a request, in bytes. A larger template, of at most
+// 1 MiB, must be in S3.
 const MaxBodySize = 51200
 
-// What CloudFormation takes in one template at most, and how many of the parameters are the renderer's own.
+// CloudFormation's limits for one template, and the number of parameters that this package adds.
 const (
 	maxResources  = 500
 	maxParameters = 200
@@ -29,29 +30,31 @@ const (
 
 // Options of a rendering.
 type Options struct {
+	// Description of the template; may be empty.
 	Description string
-	// EarlierVersions are the documents of other versions of Kubernetes that the stack has had, as [Versions] are: users may go back
-	// to them.
+	// EarlierVersions has the node documents of other Kubernetes versions that the stack had before. The
+	// template lets users return to them.
 	EarlierVersions Versions
 }
 
 type jsonObject = map[string]any
 
-// renderer holds what a rendering needs throughout.
+// renderer is the state of one rendering.
 type renderer struct {
 	graph      *graph.Graph
 	logicalIDs map[graph.Addr]string
 	parameters render.Parameters
 	retained   map[graph.Addr]bool
-	// sharedNames are the names of literals that the template holds once.
+	// sharedNames maps long literals that occur more than once to their names in the mapping Text.
 	sharedNames map[string]string
-	// rollout are those that say when they are well.
+	// rollout has the groups whose machines signal that they are healthy.
 	rollout        render.Rollout
 	versions       Versions
-	currentVersion string // the present one
+	currentVersion string // of Kubernetes
 }
 
-// LogicalIDs returns the name that the template of g has for each resource.
+// LogicalIDs returns the logical id of each resource in the template of g. Two resources with the same id are
+// an error.
 func LogicalIDs(g *graph.Graph) (map[graph.Addr]string, error) {
 	return render.UniqueNames(
 		g,
@@ -59,7 +62,8 @@ func LogicalIDs(g *graph.Graph) (map[graph.Addr]string, error) {
 	)
 }
 
-// Render returns a template. The same graph gives the same bytes. It has no blanks, since its size counts.
+// Render returns the template of g, without white space because of [MaxBodySize]. The same graph gives the
+// same bytes. A template with more than 500 resources is an error.
 func Render(g *graph.Graph, o Options) ([]byte, error) {
 	ids, err := LogicalIDs(g)
 	if err != nil {
@@ -96,7 +100,7 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 
 	if len(resources) > maxResources {
 		return nil, fmt.Errorf(
-			"a template of %d resources: CloudFormation takes %d; apply the cluster directly, or divide it",
+			"a template of %d resources: CloudFormation allows %d; use --via direct, or divide the cluster",
 			len(resources),
 			maxResources,
 		)
@@ -104,7 +108,7 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 
 	doc := jsonObject{
 		"AWSTemplateFormatVersion": "2010-09-09", "Resources": resources,
-		// A manifest names its zones: that is no oversight.
+		// W3010 warns about zones in a template; here the manifest names them on purpose.
 		"Metadata": jsonObject{
 			"cfn-lint": jsonObject{"config": jsonObject{"ignore_checks": []string{"W3010"}}},
 		},
@@ -139,12 +143,13 @@ func (r renderer) renderParameters() jsonObject {
 	out := jsonObject{}
 	for _, p := range r.parameters.List() {
 		param := jsonObject{"Type": "String", "Default": p.Default}
-		if p.Property == "" { // the names of the others say what they set, and the size counts
+		if p.Property == "" { // the other parameters' names are clear enough, and the size is limited
 			param["Description"] = p.Description
 		}
 
 		if n, number := p.Default.(int64); number {
-			param["Type"], param["Default"] = "Number", strconv.FormatInt(n, 10)
+			param["Type"] = "Number"
+			param["Default"] = strconv.FormatInt(n, 10)
 		}
 
 		if p.Type != "" {
@@ -160,7 +165,8 @@ func (r renderer) renderParameters() jsonObject {
 	return out
 }
 
-// renderOutputs are exported too, under the stack's name. They are not described: their names say it, and the size counts.
+// renderOutputs returns the outputs, each exported under the stack's name. They have no descriptions, because
+// the template's size is limited.
 func (r renderer) renderOutputs() jsonObject {
 	out := jsonObject{}
 	for _, o := range render.Outputs(r.graph) {
@@ -174,7 +180,7 @@ func (r renderer) renderOutputs() jsonObject {
 	return out
 }
 
-// renderReference is the intrinsic function for s.
+// renderReference returns the intrinsic function for s: Ref or Fn::GetAtt.
 func (r renderer) renderReference(s graph.Symbol) jsonObject {
 	attribute := s.Attribute
 	if attribute == "" {
@@ -209,7 +215,7 @@ func (r renderer) renderResource(n *graph.Node) (jsonObject, error) {
 	}
 
 	if r.retained[n.Addr] {
-		// A creation that is rolled back leaves nothing behind; anything later keeps the data.
+		// The rollback of a creation deletes the resource; every later deletion retains the data.
 		body["DeletionPolicy"] = "RetainExceptOnCreate"
 		body["UpdateReplacePolicy"] = "Retain"
 	}
@@ -217,7 +223,7 @@ func (r renderer) renderResource(n *graph.Node) (jsonObject, error) {
 	return body, nil
 }
 
-// addSeparateResources adds the properties of n that are resources of their own to CloudFormation.
+// addSeparateResources adds the properties of n that CloudFormation has as separate resources.
 func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) error {
 	for _, f := range graph.Fields(n.Resource) {
 		v, ok := f.Value.(map[string]any)
@@ -243,7 +249,7 @@ func (r renderer) addSeparateResources(n *graph.Node, resources jsonObject) erro
 	return nil
 }
 
-// propertyPath is where a value is: a resource, and the path to a property in it.
+// propertyPath is the location of a value: a resource, and the path to a property in it.
 type propertyPath struct {
 	node *graph.Node
 	path string
@@ -254,7 +260,7 @@ func (p propertyPath) child(property string) propertyPath {
 		property = p.path + "/" + property
 	}
 
-	return propertyPath{p.node, property}
+	return propertyPath{node: p.node, path: property}
 }
 
 func (r renderer) renderProperties(p propertyPath, fs []graph.Field) (jsonObject, error) {
@@ -330,17 +336,17 @@ func (r renderer) renderList(p propertyPath, f graph.Field, list []any) (any, er
 	return out, nil
 }
 
-// renderPolicy turns a document into an object, as CloudFormation takes it.
+// renderPolicy converts a JSON document to an object, as CloudFormation expects it.
 func (r renderer) renderPolicy(doc string) (any, error) {
 	var v any
 	if err := json.Unmarshal([]byte(doc), &v); err != nil {
-		return nil, fmt.Errorf("is no JSON document: %w", err)
+		return nil, fmt.Errorf("is not a valid JSON document: %w", err)
 	}
 
 	return r.replacePlaceholders(v), nil
 }
 
-// replacePlaceholders replaces the marks in the strings of a document.
+// replacePlaceholders replaces the placeholders in the strings of a document.
 func (r renderer) replacePlaceholders(v any) any {
 	switch x := v.(type) {
 	case string:
@@ -362,7 +368,7 @@ func (r renderer) replacePlaceholders(v any) any {
 	return v
 }
 
-// renderPairs renders a map, of tags mostly, as the list that CloudFormation has for it.
+// renderPairs renders a map, such as tags, as CloudFormation's list of keys and values.
 func renderPairs(f graph.Field, m map[string]any) any {
 	list := make([]any, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

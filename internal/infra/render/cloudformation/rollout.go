@@ -13,27 +13,31 @@ import (
 )
 
 const (
-	// ControlPlaneGate is the name of the resource that waits, while a stack is made, until all of the control plane is well. A slot
-	// can not wait for itself: it has a quorum only once the slots after it are there.
+	// ControlPlaneGate is the logical id of the wait condition that completes, during the stack's creation,
+	// when the whole control plane is healthy. A slot cannot wait for itself: etcd has a quorum only when the
+	// later slots run too.
 	ControlPlaneGate = "ControlPlaneReady"
-	// CreationTimeout is the parameter that says how long machines may take to be well when a stack is made.
+	// CreationTimeout is the parameter for how long machines may take to become healthy when the stack is
+	// created.
 	CreationTimeout = "CreationTimeout"
-	// UpdateTimeout is the one for machines that are replaced.
+	// UpdateTimeout is the parameter for how long replaced machines may take to become healthy.
 	UpdateTimeout = "UpdateTimeout"
 
-	// A machine is well within 2 minutes or so. The rest is for AWS to make load balancers and NAT gateways, for slow
-	// mirrors, and for etcd to copy a large database.
+	// A machine is healthy after about 2 minutes. The rest of the time is for AWS to create load balancers
+	// and NAT gateways, for slow mirrors, and for etcd to copy a large database.
 	creationDefault = "PT30M"
 	updateDefault   = "PT15M"
 	durationPattern = "^PT([0-9]+[HMS]){1,3}$"
 )
 
-// suspendedProcesses are the processes of a group that AWS recommends to suspend while CloudFormation replaces its machines.
+// suspendedProcesses returns the Auto Scaling processes that AWS recommends to suspend while CloudFormation
+// replaces machines.
 func suspendedProcesses() []string {
 	return []string{"AZRebalance", "AlarmNotification", "HealthCheck", "ReplaceUnhealthy", "ScheduledActions"}
 }
 
-// addRollout adds to the body of the resource of n what it waits for, and what waits for it.
+// addRollout adds the update and creation policies of n to its body, and returns after with the resources
+// that n waits for.
 func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []string {
 	slot := slices.Index(r.rollout.Slots, n.Addr)
 	group := slices.Index(r.rollout.Groups, n.Addr)
@@ -41,10 +45,12 @@ func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []s
 		return after
 	}
 
-	// One after another, and none has to be in service: these are the defaults, and the size of a template counts.
+	// MaxBatchSize 1 and MinInstancesInService 0 are the defaults; they are left out because of the
+	// template's size.
 	body["UpdatePolicy"] = jsonObject{"AutoScalingRollingUpdate": jsonObject{
-		"PauseTime":        jsonObject{"Ref": UpdateTimeout},
-		"SuspendProcesses": suspendedProcesses(), "WaitOnResourceSignals": true,
+		"PauseTime":             jsonObject{"Ref": UpdateTimeout},
+		"SuspendProcesses":      suspendedProcesses(),
+		"WaitOnResourceSignals": true,
 	}}
 	if slot > 0 {
 		after = append(after, r.logicalIDs[r.rollout.Slots[slot-1]])
@@ -65,7 +71,7 @@ func (r renderer) addRollout(n *graph.Node, body jsonObject, after []string) []s
 	return after
 }
 
-// renderField is the rendered value of a property of n.
+// renderField returns the rendered value of a property of n; nil if it has none.
 func (r renderer) renderField(n *graph.Node, property string) any {
 	for _, f := range graph.Fields(n.Resource) {
 		if f.Property == property {
@@ -85,7 +91,7 @@ func creationPolicy(count any) jsonObject {
 	}
 }
 
-// renderGate is the resource that waits for all slots; nil where none signals.
+// renderGate returns the wait condition for all slots; nil if they do not signal.
 func (r renderer) renderGate() jsonObject {
 	n := len(r.rollout.Slots)
 	if n == 0 {
@@ -93,12 +99,13 @@ func (r renderer) renderGate() jsonObject {
 	}
 
 	return jsonObject{
-		"Type": "AWS::CloudFormation::WaitCondition", "DependsOn": []string{r.logicalIDs[r.rollout.Slots[n-1]]},
+		"Type":           "AWS::CloudFormation::WaitCondition",
+		"DependsOn":      []string{r.logicalIDs[r.rollout.Slots[n-1]]},
 		"CreationPolicy": creationPolicy(n),
 	}
 }
 
-// timeoutParameters are the parameters of the rollout.
+// timeoutParameters returns the timeout parameters; none if no machine signals.
 func (r renderer) timeoutParameters() jsonObject {
 	if len(r.rollout.Slots)+len(r.rollout.Groups) == 0 {
 		return nil
@@ -109,17 +116,18 @@ func (r renderer) timeoutParameters() jsonObject {
 			"Type":           "String",
 			"Default":        value,
 			"AllowedPattern": durationPattern,
-			"Description":    "how long machines may take to be well when " + what,
+			"Description":    "how long machines may take to become healthy when " + what,
 		}
 	}
 
 	return jsonObject{
-		CreationTimeout: param(creationDefault, "the stack is made"),
+		CreationTimeout: param(creationDefault, "the stack is created"),
 		UpdateTimeout:   param(updateDefault, "they are replaced"),
 	}
 }
 
-// signalNames are the names of what the machines of the group at addr signal: their own group, and the gate.
+// signalNames returns the logical ids that machines of the group at addr signal: their own group and, for a
+// slot, the gate.
 func (r renderer) signalNames(addr graph.Addr) string {
 	if slices.Contains(r.rollout.Slots, addr) {
 		return r.logicalIDs[addr] + "," + ControlPlaneGate
@@ -128,7 +136,7 @@ func (r renderer) signalNames(addr graph.Addr) string {
 	return r.logicalIDs[addr]
 }
 
-// renderLiteral renders a string in which the renderer's own names may be marked: a list of strings and references.
+// renderLiteral renders a string that may contain placeholders, as a list of strings and references.
 func (r renderer) renderLiteral(s string) []any {
 	for {
 		addr, before, after := graph.FindSignals(s)
@@ -151,8 +159,8 @@ func (r renderer) renderLiteral(s string) []any {
 	return out
 }
 
-// StackPolicy returns the policy of the stack of g's template: everything may be changed, but what holds data may be
-// neither replaced nor removed.
+// StackPolicy returns the stack policy for g's template: it allows every update, except replacing or deleting
+// resources that hold data.
 func StackPolicy(g *graph.Graph) ([]byte, error) {
 	ids, err := LogicalIDs(g)
 	if err != nil {
@@ -168,7 +176,10 @@ func StackPolicy(g *graph.Graph) ([]byte, error) {
 	statements := []jsonObject{{"Effect": "Allow", "Principal": "*", "Action": "Update:*", "Resource": "*"}}
 	if len(kept) > 0 {
 		statements = append(statements, jsonObject{
-			"Effect": "Deny", "Principal": "*", "Action": []string{"Update:Replace", "Update:Delete"}, "Resource": kept,
+			"Effect":    "Deny",
+			"Principal": "*",
+			"Action":    []string{"Update:Replace", "Update:Delete"},
+			"Resource":  kept,
 		})
 	}
 

@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// mappingName and mappingKey are where a template holds what more than one text holds.
+	// mappingName and mappingKey locate the shared literals in the template's mappings.
 	mappingName = "Text"
 	mappingKey  = "Shared"
-	// minShared is the length in bytes from which holding a literal once makes a template smaller.
+	// minShared is the minimal length of a shared literal in bytes: sharing a shorter one does not make the
+	// template smaller.
 	minShared = 256
-	// hashLength in digits is enough to tell a handful of texts apart.
+	// hashLength is the number of hex digits in a literal's name, enough for a few literals.
 	hashLength = 8
 )
 
-// sharedTexts names the long literals that more than one text holds: the boot script is in every launch template.
+// sharedTexts returns names for the long literals that occur more than once, such as the boot script in each
+// launch template.
 func (r renderer) sharedTexts() map[string]string {
 	times := map[string]int{}
 	for _, n := range r.graph.Nodes() {
@@ -63,7 +65,8 @@ func (r renderer) countLiterals(v any, times map[string]int) {
 	}
 }
 
-// renderMappings hold the shared literals, and what goes with each version of Kubernetes.
+// renderMappings returns the mappings: the shared literals, and the node documents of each Kubernetes
+// version.
 func (r renderer) renderMappings() jsonObject {
 	texts := jsonObject{}
 	out := jsonObject{}
@@ -93,7 +96,7 @@ func (r renderer) renderPlain(v any) any {
 	}
 }
 
-// renderText renders a text that holds references; one with nothing else is the reference.
+// renderText renders a text: as Fn::Join, or as its only part.
 func (r renderer) renderText(t graph.Text) any {
 	var parts []any
 	for _, p := range t.Parts() {

@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// KubernetesVersion is the parameter that chooses among the versions whose documents a template knows.
+	// KubernetesVersion is the parameter that selects the Kubernetes version and so the node documents.
 	KubernetesVersion = "KubernetesVersion"
-	// versionsMapping is the mapping that holds them.
+	// versionsMapping is the mapping with the documents of each version.
 	versionsMapping = "Versions"
-	// maxEarlier is how many other versions a template keeps: who goes back, goes back to one of the last.
+	// maxEarlier is the number of earlier versions that a template keeps, the latest ones.
 	maxEarlier = 4
 )
 
-// Versions are the ends of the names of the documents of each group, with their hashes, by the group's name as templates
-// spell it, by version.
+// Versions maps a Kubernetes version to a map from instance groups, in camel case, to the end of the name of
+// the group's node document and its hash.
 type Versions map[string]map[string]string
 
-// versionsOf finds the present version in the texts of g and adds those earlier ones that know all of its groups.
+// versionsOf returns the Kubernetes version in the texts of g, and the versions of the template: the present
+// one, and those of earlier that have all of its groups. It returns nothing if g has no
+// [graph.VersionedValue].
 func versionsOf(g *graph.Graph, earlier Versions) (version string, all Versions) {
 	present := map[string]string{}
 	for _, n := range g.Nodes() {
@@ -43,7 +45,8 @@ func versionsOf(g *graph.Graph, earlier Versions) (version string, all Versions)
 
 	all = Versions{version: present}
 
-	for _, v := range slices.SortedFunc(maps.Keys(earlier), func(a, b string) int { return slices.Compare(versionNumbers(b), versionNumbers(a)) }) {
+	latestFirst := func(a, b string) int { return slices.Compare(versionNumbers(b), versionNumbers(a)) }
+	for _, v := range slices.SortedFunc(maps.Keys(earlier), latestFirst) {
 		documents := maps.Clone(earlier[v])
 		maps.DeleteFunc(documents, func(group, _ string) bool { return present[group] == "" })
 		if v != version && len(documents) == len(present) && len(all) <= maxEarlier {
@@ -54,11 +57,11 @@ func versionsOf(g *graph.Graph, earlier Versions) (version string, all Versions)
 	return version, all
 }
 
-// versionNumbers of a version, to compare 1.36.10 with 1.36.9.
+// versionNumbers returns the numbers of a version, which sort 1.36.10 after 1.36.9.
 func versionNumbers(version string) []int {
 	var out []int
 	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part) // what is no number comes first
+		n, _ := strconv.Atoi(part) // 0 if it is not a number
 		out = append(out, n)
 	}
 
@@ -69,8 +72,10 @@ func walkVersioned(v any, found func(graph.VersionedValue)) {
 	switch x := v.(type) {
 	case graph.Text:
 		for _, p := range x.Parts() {
-			for v, _, rest := graph.FindVersioned(p.Literal); v.Key != ""; v, _, rest = graph.FindVersioned(rest) {
+			v, _, rest := graph.FindVersioned(p.Literal)
+			for v.Key != "" {
 				found(v)
+				v, _, rest = graph.FindVersioned(rest)
 			}
 		}
 
@@ -81,7 +86,7 @@ func walkVersioned(v any, found func(graph.VersionedValue)) {
 	}
 }
 
-// renderVersioned renders a string in which values may be marked that go with a version.
+// renderVersioned renders a string that may contain placeholders of [graph.VersionedValue].
 func renderVersioned(s string) []any {
 	var out []any
 	for s != "" {
@@ -109,14 +114,16 @@ func renderVersioned(s string) []any {
 	return out
 }
 
-// versionParameter is the parameter of the version.
+// versionParameter returns the parameter KubernetesVersion.
 func (r renderer) versionParameter() jsonObject {
 	if r.currentVersion == "" {
 		return nil
 	}
 
 	return jsonObject{KubernetesVersion: jsonObject{
-		"Type": "String", "Default": r.currentVersion, "AllowedValues": slices.Sorted(maps.Keys(r.versions)),
-		"Description": "version of Kubernetes",
+		"Type":          "String",
+		"Default":       r.currentVersion,
+		"AllowedValues": slices.Sorted(maps.Keys(r.versions)),
+		"Description":   "version of Kubernetes",
 	}}
 }

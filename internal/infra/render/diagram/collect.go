@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagram draws a graph as an SVG picture: zones, subnets, groups, load balancers and who may speak to whom.
-// It knows the kinds of resources, but no SDK, no network and no manifest.
+// Package diagram draws a graph as an SVG image: zones, subnets, groups, load balancers and the permitted
+// connections. It knows the kinds of resources, but not the AWS SDK, the network or manifests.
 package diagram
 
 import (
@@ -11,22 +11,22 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/slipway-k8s/slipway/internal/infra/awskind" //nolint:depguard // the rule means the drivers in internal/infra/aws; a picture shows kinds
+	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// RenderSVG returns the picture of g. The same graph gives the same bytes.
+// RenderSVG returns the SVG image of g. The same graph gives the same bytes.
 func RenderSVG(g *graph.Graph) []byte { return drawSVG(collectDiagram(g)) }
 
 const anyIPv4 = "0.0.0.0/0"
 
-// diagramData is what there is to draw, without a place for it yet.
+// diagramData is the content of the image, without positions.
 type diagramData struct {
 	cluster, network string
 	subnets          []subnet
 	balancers        []balancer
 	flows            []flow
-	notes            []string // what has no place of its own, such as "3 × vpc-endpoint"
+	notes            []string // resources that are not drawn, such as "3 × vpc-endpoint"
 }
 
 // subnet is a box in the column of its zone.
@@ -38,20 +38,20 @@ type subnet struct {
 // item is a box in a subnet.
 type item struct {
 	title, detail, role string
-	key                 string // equal for the boxes of one group
+	key                 string // the same for all boxes of one group
 }
 
-// balancer sends what arrives at its ports to groups.
+// balancer is a load balancer and the groups that it forwards to.
 type balancer struct {
 	name, scheme string
 	ports        []string
 	groups       []string // keys of items
 }
 
-// flow is what a security group, or a range, may send to another.
+// flow is a permitted connection between security groups or CIDR ranges.
 type flow struct{ from, to, ports string }
 
-// collector holds what is asked for again and again.
+// collector finds the subnets while a diagram is collected.
 type collector struct {
 	graph   *graph.Graph
 	subnets map[string]*subnet
@@ -70,7 +70,7 @@ func collectDiagram(g *graph.Graph) diagramData {
 				name: n.Name,
 				zone: r.Zone,
 				cidr: r.CIDR,
-				kind: "no way out",
+				kind: "no egress",
 			})
 		}
 	}
@@ -109,14 +109,15 @@ func collectDiagram(g *graph.Graph) diagramData {
 	slices.SortStableFunc(
 		p.balancers,
 		func(a, b balancer) int { return strings.Compare(b.scheme, a.scheme) },
-	) // the world's first
+	) // internet-facing first
 
-	p.flows, p.notes = collectFlows(g), countNotDrawn(g)
+	p.flows = collectFlows(g)
+	p.notes = countNotDrawn(g)
 
 	return p
 }
 
-// existingVPC is the VPC that r points at, if the graph does not make it.
+// existingVPC returns the id of the unmanaged VPC that r refers to; empty if there is none.
 func existingVPC(r graph.Resource) string {
 	for _, ref := range graph.References(r) {
 		if ref.KindName() == (awskind.VPC{}).Kind().Name && ref.Addr() == "" && ref.Literal() != "" {
@@ -136,7 +137,7 @@ func (l *collector) addSubnet(key string, s subnet) *subnet {
 	return l.subnets[key]
 }
 
-// subnetOf returns the subnet that ref points at. Of one that was there before, only the identity is known.
+// subnetOf returns the subnet that ref refers to. Of an unmanaged subnet only the id is known.
 func (l *collector) subnetOf(ref graph.Ref[awskind.Subnet]) *subnet {
 	if ref.Addr() == "" {
 		return l.addSubnet(
@@ -150,7 +151,7 @@ func (l *collector) subnetOf(ref graph.Ref[awskind.Subnet]) *subnet {
 
 func (s *subnet) addItem(i item) { s.items = append(s.items, i) }
 
-// setSubnetKinds tells which subnets lead out, and how.
+// setSubnetKinds sets the kind of each subnet by its default route.
 func (l *collector) setSubnetKinds() {
 	kinds := map[graph.Addr]string{}
 	for _, n := range l.graph.Nodes() {
@@ -161,7 +162,7 @@ func (l *collector) setSubnetKinds() {
 
 		switch {
 		case r.NAT != (graph.Ref[awskind.NATGateway]{}):
-			kinds[r.Table.Addr()] = "private, out by NAT"
+			kinds[r.Table.Addr()] = "private, egress by NAT"
 		case r.Gateway != (graph.Ref[awskind.InternetGateway]{}):
 			kinds[r.Table.Addr()] = "public"
 		}
@@ -174,7 +175,7 @@ func (l *collector) setSubnetKinds() {
 	}
 }
 
-// addGroup puts a box into each subnet that the group's machines may be in.
+// addGroup adds a box to each subnet in which the group can have machines.
 func (l *collector) addGroup(n *graph.Node, r awskind.AutoScalingGroup) {
 	i := item{title: n.Name, role: r.Tags[awskind.TagRole], key: string(n.Addr)}
 	size := fmt.Sprintf("%d–%d", r.MinSize, r.MaxSize)
@@ -209,7 +210,7 @@ func (l *collector) addGroup(n *graph.Node, r awskind.AutoScalingGroup) {
 	}
 }
 
-// describeVolume describes the volume that the machine of a slot attaches.
+// describeVolume describes the etcd volume of a slot.
 func (l *collector) describeVolume(slot string) string {
 	for _, n := range l.graph.Nodes() {
 		if v, ok := n.Resource.(awskind.Volume); ok && v.Tags[awskind.TagSlot] == slot {
@@ -253,7 +254,7 @@ func (l *collector) newBalancer(n *graph.Node, r awskind.LoadBalancer) balancer 
 	return b
 }
 
-// groupsBehind lists the groups whose machines are targets.
+// groupsBehind returns the groups whose machines are targets of a target group.
 func (l *collector) groupsBehind(target graph.Addr) []string {
 	var out []string
 	for _, n := range l.graph.Nodes() {
@@ -272,7 +273,7 @@ func (l *collector) groupsBehind(target graph.Addr) []string {
 	return out
 }
 
-// collectFlows joins the rules of security groups: each line says all that one may send to another.
+// collectFlows joins the security group rules: one flow for each source and destination, with all ports.
 func collectFlows(g *graph.Graph) []flow {
 	ports := map[[2]string][]string{}
 	add := func(from, to, port string) {
@@ -285,10 +286,12 @@ func collectFlows(g *graph.Graph) []flow {
 	for _, n := range g.Nodes() {
 		switch r := n.Resource.(type) {
 		case awskind.SecurityGroupIngress:
-			add(peerName(r.Source, r.CIDR, r.CIDRv6, r.PrefixList), groupName(r.Group), portText(r.Protocol, r.FromPort, r.ToPort))
+			peer := peerName(r.Source, r.CIDR, r.CIDRv6, r.PrefixList)
+			add(peer, groupName(r.Group), portText(r.Protocol, r.FromPort, r.ToPort))
 		case awskind.SecurityGroupEgress:
 			if r.Destination == (graph.Ref[awskind.SecurityGroup]{}) {
-				add(groupName(r.Group), peerName(r.Destination, r.CIDR, r.CIDRv6, r.PrefixList), portText(r.Protocol, r.FromPort, r.ToPort))
+				peer := peerName(r.Destination, r.CIDR, r.CIDRv6, r.PrefixList)
+				add(groupName(r.Group), peer, portText(r.Protocol, r.FromPort, r.ToPort))
 			}
 		}
 	}
@@ -331,20 +334,22 @@ func portText(protocol string, from, to int) string {
 	return fmt.Sprintf("%s %d–%d", protocol, from, to)
 }
 
-// isDrawn tells whether a kind is shown as a box or line, or is only what holds others together.
+// isDrawn reports whether a kind is shown as a box or line, or only connects others and is not worth a note.
 func isDrawn(r graph.Resource) bool {
 	switch r.(type) {
-	case awskind.VPC, awskind.Subnet, awskind.NATGateway, awskind.AutoScalingGroup, awskind.LoadBalancer, awskind.Listener,
-		awskind.TargetGroup, awskind.Route, awskind.RouteTable, awskind.RouteTableAssociation, awskind.GatewayAttachment,
-		awskind.SecurityGroup, awskind.SecurityGroupIngress, awskind.SecurityGroupEgress, awskind.LaunchTemplate,
-		awskind.Volume, awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.KMSAlias:
+	case awskind.VPC, awskind.Subnet, awskind.NATGateway, awskind.GatewayAttachment,
+		awskind.Route, awskind.RouteTable, awskind.RouteTableAssociation,
+		awskind.LoadBalancer, awskind.Listener, awskind.TargetGroup,
+		awskind.SecurityGroup, awskind.SecurityGroupIngress, awskind.SecurityGroupEgress,
+		awskind.AutoScalingGroup, awskind.LaunchTemplate, awskind.Volume,
+		awskind.IAMRolePolicy, awskind.InstanceProfile, awskind.KMSAlias:
 		return true
 	}
 
 	return false
 }
 
-// countNotDrawn counts what is not drawn, by kind.
+// countNotDrawn returns the number of resources of each kind that is not drawn.
 func countNotDrawn(g *graph.Graph) []string {
 	count := map[string]int{}
 	var order []string
@@ -367,7 +372,7 @@ func countNotDrawn(g *graph.Graph) []string {
 	return order
 }
 
-// tagsOf returns the tags of a resource that has some.
+// tagsOf returns the tags of a resource; nil if its kind has none.
 func tagsOf(r graph.Resource) map[string]string {
 	for _, f := range graph.Fields(r) {
 		if !f.IsTags {

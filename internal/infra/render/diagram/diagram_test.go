@@ -51,7 +51,8 @@ func TestEveryTopologyIsDrawn(t *testing.T) {
 	}
 }
 
-// Each machine behind a load balancer has an arrow from it, and each balancer that faces the world one from there.
+// Each machine behind a load balancer has an arrow from it, and each balancer that faces the world one from
+// there.
 func TestArrows(t *testing.T) {
 	svg := diagram.RenderSVG(rendertest.Graph(t, manifest.NewSetOptions{}))
 	want(t, svg, `class="flow"`, 3*2+1)

@@ -12,7 +12,7 @@ import (
 // Lengths in pixels.
 const (
 	pageMargin       = 24
-	gutterWidth      = 40 // left of each zone: the lines from load balancers run there
+	gutterWidth      = 40 // left of each zone, for the lines from load balancers
 	columnWidth      = 330
 	itemHeight       = 44
 	itemGap          = 8
@@ -22,12 +22,12 @@ const (
 	rowHeight        = 26 // of the table of flows
 )
 
-// layout is a picture on its way to being drawn.
+// layout is the state of drawing one image.
 type layout struct {
 	canvas
 	diagramData
 	zones []string
-	rows  [][]subnet // each row: one subnet a zone at most, alike in kind
+	rows  [][]subnet // each row has at most one subnet for each zone, all of the same kind
 	boxes map[string][]rect
 	y     int
 }
@@ -46,22 +46,25 @@ func drawSVG(p diagramData) []byte {
 	s.drawInternet(width)
 	top := s.y
 	s.y += 30
-	balls := s.drawBalancers(width)
+	boxes := s.drawBalancers(width)
 	s.y += 28 + 10*len(s.balancers)
 	s.drawSubnetRows()
-	s.drawArrows(balls)
+	s.drawArrows(boxes)
 	bottom := s.y
 	s.drawFlowTable()
 	s.drawFooter(width)
 
-	return s.renderPage(width, rect{pageMargin, top, width - 2*pageMargin, bottom - top})
+	network := rect{x: pageMargin, y: top, w: width - 2*pageMargin, h: bottom - top}
+	return s.renderPage(width, network)
 }
 
-// renderPage puts what was drawn onto a page, above the box of the network.
+// renderPage returns the SVG document: the page, the box of the network, and everything drawn so far above
+// it.
 func (s *layout) renderPage(width int, network rect) []byte {
 	out := &canvas{}
 	out.addElement(
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s">`,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+			`role="img" aria-label="%s">`,
 		width,
 		s.y,
 		width,
@@ -77,7 +80,7 @@ func (s *layout) renderPage(width int, network rect) []byte {
 	return []byte(out.svg.String() + s.svg.String() + "</svg>\n")
 }
 
-// arrangeRows sorts the zones and puts subnets of one kind into rows.
+// arrangeRows sorts the zones and arranges the subnets in rows by kind.
 func (s *layout) arrangeRows() {
 	for _, n := range s.subnets {
 		if !slices.Contains(s.zones, n.zone) {
@@ -97,7 +100,7 @@ func (s *layout) arrangeRows() {
 	}
 }
 
-// rowRank orders the rows from the world inwards.
+// rowRank sorts the rows: subnets with access from the internet first.
 func rowRank(kind string) int {
 	return slices.IndexFunc(
 		[]string{"public", "existing", "private", ""},
@@ -105,7 +108,7 @@ func rowRank(kind string) int {
 	)
 }
 
-// placeSubnet puts a subnet into the first row of its kind that has room in its zone.
+// placeSubnet adds a subnet to the first row of its kind that has none in its zone yet.
 func (s *layout) placeSubnet(n subnet) {
 	for i, row := range s.rows {
 		taken := slices.ContainsFunc(row, func(o subnet) bool { return o.zone == n.zone })
@@ -123,14 +126,14 @@ func (s *layout) drawTitle(width int) {
 	s.y += 44
 }
 
-// drawInternet is what lies outside: the load balancers that face it have an arrow from it.
+// drawInternet draws the box of the internet. Internet-facing load balancers have an arrow from it.
 func (s *layout) drawInternet(width int) {
 	s.drawBox(rect{pageMargin, s.y, width - 2*pageMargin, 30}, "world", "the internet")
 	s.drawText(pageMargin+12, s.y+20, width, "head", "Internet")
 	s.y += 58
 }
 
-// drawBalancers draws the load balancers beside each other and returns where.
+// drawBalancers draws the load balancers in a row and returns their boxes.
 func (s *layout) drawBalancers(width int) []rect {
 	n := max(len(s.balancers), 1)
 	w := min((width-4*pageMargin-(n-1)*balancerGap)/n, columnWidth)
@@ -155,7 +158,7 @@ func (s *layout) drawBalancers(width int) []rect {
 	return out
 }
 
-// zoneLeft is where the column of a zone begins.
+// zoneLeft returns the left edge of a zone's column.
 func (s *layout) zoneLeft(zone string) int {
 	return pageMargin + gutterWidth + slices.Index(s.zones, zone)*(gutterWidth+columnWidth)
 }
@@ -227,10 +230,11 @@ func (s *layout) drawSubnetBox(n subnet, h int) {
 	}
 }
 
-// drawArrows lead from each load balancer along a bus of its own and down the gutters to the machines behind it.
-func (s *layout) drawArrows(balls []rect) {
+// drawArrows draws arrows from each load balancer, along its own horizontal line and down the gutters, to its
+// targets.
+func (s *layout) drawArrows(boxes []rect) {
 	for i, b := range s.balancers {
-		from := balls[i]
+		from := boxes[i]
 		bus := from.y + balancerHeight + 12 + 10*i
 		for _, key := range b.groups {
 			for _, to := range s.boxes[key] {
@@ -249,7 +253,7 @@ func (s *layout) drawArrows(balls []rect) {
 	}
 }
 
-// Columns of the table of flows: from whom, to whom, what.
+// Widths of the columns in the table of flows.
 const (
 	flowFrom  = 220
 	flowTo    = 220
@@ -270,7 +274,7 @@ func (s *layout) drawFlowTable() {
 	}
 
 	s.y += 30
-	s.drawText(pageMargin, s.y, 600, "head", "Who may speak to whom (security groups)")
+	s.drawText(pageMargin, s.y, 600, "head", "Permitted connections (security groups)")
 	s.y += 12
 	s.drawFlowRow("cellhead", flow{from: "from", to: "to", ports: "ports"})
 	for _, f := range s.flows {

@@ -11,12 +11,12 @@ import (
 // canvas collects SVG elements. Lengths are pixels, counted from the top left corner.
 type canvas struct{ svg strings.Builder }
 
-// rect is a box with round corners.
+// rect is a box. Its fields are pixels.
 type rect struct{ x, y, w, h int }
 
 func (c *canvas) addElement(format string, args ...any) { fmt.Fprintf(&c.svg, format+"\n", args...) }
 
-// drawBox draws r; style is its class. What hovering over it tells is tip.
+// drawBox draws r with rounded corners; style is its CSS class, tip its tooltip.
 func (c *canvas) drawBox(r rect, style, tip string) {
 	c.addElement(
 		`<rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"><title>%s</title></rect>`,
@@ -29,7 +29,7 @@ func (c *canvas) drawBox(r rect, style, tip string) {
 	)
 }
 
-// drawText writes s from x on the base line y, cut to what fits into width.
+// drawText writes s at x on the base line y, truncated to width.
 func (c *canvas) drawText(x, y, width int, style, s string) {
 	c.addElement(
 		`<text class="%s" x="%d" y="%d">%s</text>`,
@@ -40,7 +40,7 @@ func (c *canvas) drawText(x, y, width int, style, s string) {
 	)
 }
 
-// drawLine draws through points with right angles only, and ends in an arrow.
+// drawLine draws a line through points that ends in an arrow.
 func (c *canvas) drawLine(style string, points ...[2]int) {
 	var d strings.Builder
 	for i, p := range points {
@@ -55,14 +55,14 @@ func (c *canvas) drawLine(style string, points ...[2]int) {
 	c.addElement(`<path class="%s" d="%s" marker-end="url(#arrow)"/>`, style, d.String())
 }
 
-// The widths of a character in each size, in tenths of a pixel: those of common sans-serif fonts, rounded up.
+// The width of a character in each text size, in tenths of a pixel, for common sans-serif fonts, rounded up.
 const (
 	titleCharWidth = 110
 	headCharWidth  = 82
 	textCharWidth  = 68
 )
 
-// truncateText cuts s so that it is not wider than width.
+// truncateText truncates s to width pixels.
 func truncateText(s string, width int, style string) string {
 	wide := textCharWidth
 	switch style {
@@ -84,7 +84,7 @@ func escapeXML(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
 }
 
-// svgStyles hold for light and dark screens; every meaning is also in words, not in colour alone.
+// svgStyles works on light and dark screens. Every colour's meaning is also given in words.
 const svgStyles = `<style>
 text { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; font-size: 12px; fill: #1f2933 }
 .title { font-size: 20px; font-weight: 600 } .head { font-size: 14px; font-weight: 600 } .dim { fill: #52606d }

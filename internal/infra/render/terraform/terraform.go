@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terraform renders a graph as a Terraform configuration in JSON, to be used as a root or as a module.
-// It knows no kind of resource: the names and shapes are in the tags of each kind.
+// Package terraform renders a graph as a Terraform configuration in JSON, to be used as a root module or as a
+// child module. It does not know any kind of resource: names and shapes come from the struct tags of each
+// kind, see [graph.RenderHints].
 package terraform
 
 import (
@@ -18,24 +19,24 @@ import (
 )
 
 const (
-	// requiredTerraform is the oldest Terraform whose language the rendering uses.
+	// requiredTerraform is the oldest Terraform version that supports the configuration.
 	requiredTerraform = ">= 1.5"
-	// providerSource and version of the provider whose schema every attribute is checked against; the next major version may
-	// rename them.
+	// providerSource and providerVersion are the provider whose schema a test compares with every attribute.
+	// The next major version may rename attributes.
 	providerSource  = "hashicorp/aws"
 	providerVersion = ">= 6.25, < 7.0"
 )
 
 // Options of a rendering.
 type Options struct {
-	// Region that the provider is to work in.
+	// Region of the provider. Ignored for a module.
 	Region string
-	// AsModule leaves the provider's configuration to the caller: a module with one of its own takes no count and no
-	// depends_on.
+	// AsModule leaves out the provider's configuration. Terraform does not allow count and depends_on for a
+	// module that configures a provider.
 	AsModule bool
 }
 
-// renderer holds what a rendering needs throughout.
+// renderer is the state of one rendering.
 type renderer struct {
 	graph      *graph.Graph
 	labels     map[graph.Addr]string
@@ -84,8 +85,8 @@ func Render(g *graph.Graph, o Options) ([]byte, error) {
 		},
 	}
 
-	// Terraform refuses a section without anything in it.
-	for section, blocks := range map[string]map[string]any{"variable": r.renderVariables(), "output": r.renderOutputs()} {
+	sections := map[string]map[string]any{"variable": r.renderVariables(), "output": r.renderOutputs()}
+	for section, blocks := range sections { // Terraform rejects an empty section
 		if len(blocks) > 0 {
 			doc[section] = blocks
 		}
@@ -147,7 +148,7 @@ func (r renderer) renderOutputs() map[string]any {
 
 func variableName(name string) string { return strings.ReplaceAll(render.SafeLabel(name), "-", "_") }
 
-// renderReference is the expression for s, such as aws_lb.api.dns_name.
+// renderReference returns the expression for s, such as aws_lb.api.dns_name.
 func (r renderer) renderReference(s graph.Symbol) string {
 	kind := r.graph.Node(s.Addr).Resource.Kind()
 	attribute := "id"
@@ -185,7 +186,7 @@ func (r renderer) renderResource(n *graph.Node) (map[string]any, error) {
 	return body, nil
 }
 
-// propertyPath is where a value is: a resource, and the path to a property in it.
+// propertyPath is the location of a value: a resource, and the path to a property in it.
 type propertyPath struct {
 	node *graph.Node
 	path string
@@ -196,7 +197,7 @@ func (p propertyPath) child(property string) propertyPath {
 		property = p.path + "/" + property
 	}
 
-	return propertyPath{p.node, property}
+	return propertyPath{node: p.node, path: property}
 }
 
 // renderBlock renders the properties of a resource or of a struct in it.
@@ -204,7 +205,7 @@ func (r renderer) renderBlock(p propertyPath, fs []graph.Field) (map[string]any,
 	body := map[string]any{}
 	for _, f := range fs {
 		if list, ok := f.Value.([]any); ok && len(list) == 0 {
-			continue // enforced by apply; to both ecosystems, left out is none
+			continue // apply enforces an empty list; in Terraform a missing one is the same
 		}
 
 		more, err := r.renderField(p.child(f.Property), f)
@@ -234,7 +235,8 @@ func (r renderer) renderBlock(p propertyPath, fs []graph.Field) (map[string]any,
 	return body, nil
 }
 
-// renderField renders one property: mostly as one attribute.
+// renderField renders one property: usually as one attribute. A dot in a name separates a block from its
+// attribute.
 func (r renderer) renderField(p propertyPath, f graph.Field) (map[string]any, error) {
 	if r.isParameter(p) {
 		return map[string]any{f.Attribute: r.renderValue(p, f)}, nil
@@ -262,10 +264,11 @@ func (r renderer) renderField(p propertyPath, f graph.Field) (map[string]any, er
 
 		if f.Render.TerraformSingle {
 			if len(v) != 1 {
-				return nil, fmt.Errorf("%s: Terraform takes exactly one, here are %d", f.Property, len(v))
+				return nil, fmt.Errorf("%s: Terraform requires exactly one item, not %d", f.Property, len(v))
 			}
 
-			f.Value, p = v[0], p.child("0")
+			f.Value = v[0]
+			p = p.child("0")
 		}
 	}
 
@@ -281,7 +284,7 @@ func (r renderer) renderBlocks(p propertyPath, nested []graph.Field, list []any)
 	for i, e := range list {
 		m, ok := e.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("%s holds a %T among blocks", p.path, e)
+			return nil, fmt.Errorf("%s contains a %T among blocks", p.path, e)
 		}
 
 		block, err := r.renderBlock(p.child(strconv.Itoa(i)), render.NestedFields(nested, m))
@@ -300,7 +303,7 @@ func (r renderer) isParameter(p propertyPath) bool {
 	return ok
 }
 
-// renderValue renders a value that is no block.
+// renderValue renders a value that is not a block.
 func (r renderer) renderValue(p propertyPath, f graph.Field) any {
 	if name, ok := r.parameters.NameAt(p.node.Addr, p.path); ok {
 		return "${var." + variableName(name) + "}"
@@ -315,9 +318,9 @@ func (r renderer) renderValue(p propertyPath, f graph.Field) any {
 	case []any:
 		out := make([]any, 0, len(v))
 		for i, e := range v {
-			one := f
-			one.Value = e
-			out = append(out, r.renderValue(p.child(strconv.Itoa(i)), one))
+			item := f
+			item.Value = e
+			out = append(out, r.renderValue(p.child(strconv.Itoa(i)), item))
 		}
 
 		return out
@@ -361,7 +364,7 @@ func (r renderer) renderPlain(v any) any {
 	}
 }
 
-// renderOptions gives an attribute to each key of an attribute list.
+// renderOptions renders each key of an attribute list as an attribute.
 func renderOptions(k graph.Kind, list map[string]any) (map[string]any, error) {
 	out := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(list)) {
@@ -376,7 +379,7 @@ func renderOptions(k graph.Kind, list map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// renderPropagated renders the tags that a resource gives to what it makes.
+// renderPropagated renders the tags that an Auto Scaling group propagates to its instances.
 func renderPropagated(tags map[string]any) []any {
 	out := make([]any, 0, len(tags))
 	for _, k := range slices.Sorted(maps.Keys(tags)) {

@@ -8,11 +8,12 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/graph"
 )
 
-// specialChars are the characters that Terraform does not read as themselves, or not always.
+// specialChars are the characters that have a special meaning in a Terraform template, or that Terraform
+// drops.
 const specialChars = "$%\r"
 
-// escapeTemplate makes literal stand for itself in a template of Terraform: ${ and %{ would begin something. before says that
-// what follows begins with ${, which a $ or % at the end would escape or confuse.
+// escapeTemplate escapes literal for a Terraform template, in which ${ and %{ start an expression. before is
+// true if ${ follows, which a $ or % at the end of literal would escape.
 func escapeTemplate(literal string, before bool) string {
 	var b strings.Builder
 	for rest := literal; rest != ""; {
@@ -24,7 +25,8 @@ func escapeTemplate(literal string, before bool) string {
 	return b.String()
 }
 
-// leadingRun cuts off the beginning of s: a repeated special character, or what comes before the next one.
+// leadingRun returns the start of s: a repeated special character, or the text before the next special
+// character.
 func leadingRun(s string) string {
 	if strings.IndexByte(specialChars, s[0]) >= 0 {
 		return s[:len(s)-len(strings.TrimLeft(s, s[:1]))]
@@ -37,8 +39,9 @@ func leadingRun(s string) string {
 	return s
 }
 
+// escapeRun escapes r, a result of [leadingRun] that rest follows.
 func escapeRun(r, rest string, before bool) string {
-	if r[0] == '\r' { // Terraform drops it from what it reads
+	if r[0] == '\r' { // Terraform drops carriage returns from its input
 		return `${"` + strings.Repeat(`\r`, len(r)) + `"}`
 	}
 
@@ -47,7 +50,7 @@ func escapeRun(r, rest string, before bool) string {
 	}
 
 	brace := strings.HasPrefix(rest, "{")
-	// A mixed run such as %${ counts too: what comes next may begin with our own ${.
+	// In a mixed run such as %${ the next character may also become a ${ by escaping.
 	ours := rest == "" && before || rest != "" && strings.IndexByte(specialChars, rest[0]) >= 0
 
 	switch {
@@ -60,7 +63,8 @@ func escapeRun(r, rest string, before bool) string {
 	}
 }
 
-// renderTemplate renders parts as a template of Terraform: literals, and ${…} for what reference gives.
+// renderTemplate renders parts as a Terraform template: literals, and ${…} with the expressions that
+// reference returns.
 func renderTemplate(parts []graph.TextPart, reference func(graph.Symbol) string) string {
 	var b strings.Builder
 	for i, p := range parts {
@@ -75,8 +79,8 @@ func renderTemplate(parts []graph.TextPart, reference func(graph.Symbol) string)
 	return b.String()
 }
 
-// quoteTemplate turns a template into a quoted one, for use within an expression. What is within ${…} is an expression already;
-// ours hold at most a string of $, % or \r, which is quoted already.
+// quoteTemplate quotes a template for use in an expression. The content of ${…} is already an expression and
+// stays as it is; its only strings consist of $, % or \r and are quoted.
 func quoteTemplate(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

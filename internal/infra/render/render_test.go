@@ -27,19 +27,19 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the goldens")
 
-// ha is the topology that most tests look at.
+// ha is the topology of most tests.
 func ha() rendertest.Topology {
 	all := rendertest.Topologies()
 	return all[slices.IndexFunc(all, func(x rendertest.Topology) bool { return x.Name == "ha" })]
 }
 
-// rendered are both renderings of a topology.
+// rendered returns both renderings of a topology.
 func rendered(t *testing.T, x rendertest.Topology) map[string]string {
 	t.Helper()
 	return renderings(t, x.Graph(t), x.StackGraph(t, "us-east-1"))
 }
 
-// renderings writes g for Terraform and stack for CloudFormation.
+// renderings renders g for Terraform and stack for CloudFormation.
 func renderings(t *testing.T, g, stack *graph.Graph) map[string]string {
 	t.Helper()
 	tf, err := terraform.Render(g, terraform.Options{Region: "us-east-1"})
@@ -53,7 +53,7 @@ func renderings(t *testing.T, g, stack *graph.Graph) map[string]string {
 	return map[string]string{"main.tf.json": string(tf), "template.json": string(cfn)}
 }
 
-// small is one of each shape that the renderers treat in its own way.
+// small has one resource of each shape that the renderers distinguish.
 func small(signals bool) *graph.Graph {
 	g := &graph.Graph{}
 	tags := func(addr string) awskind.Tags {
@@ -75,14 +75,14 @@ func small(signals bool) *graph.Graph {
 	key := graph.Add(g, "main", awskind.KMSKey{Description: "volumes", Policy: "{}"})
 	volume := graph.Add(g, "etcd-a", awskind.Volume{Zone: "us-east-1a", Size: 20, Encrypted: true, KMSKey: key.Attr("Arn")})
 	graph.Protect(g, volume)
-	said := ""
+	script := ""
 	if signals {
-		said = graph.SignalsPlaceholder("autoscaling-group/workers") + " " + graph.StackNamePlaceholder
+		script = graph.SignalsPlaceholder("autoscaling-group/workers") + " " + graph.StackNamePlaceholder
 	}
 	template := graph.Add(g, "workers", awskind.LaunchTemplate{Name: "workers", Tags: tags("launch-template/workers"), Data: awskind.LaunchTemplateData{
 		ImageID: "ami-1", InstanceType: "t3.large", Profile: awskind.ProfileSpec{Name: profile},
 		BlockDevices: []awskind.BlockDevice{{DeviceName: "/dev/xvda", EBS: awskind.EBS{VolumeSize: 30}}},
-		UserData:     graph.Concat(graph.LiteralText("echo \"$HOME ${PATH}\"\n# 5% of $"), lb.Attr("DNSName"), graph.LiteralText(said+"\n")).Base64(),
+		UserData:     graph.Concat(graph.LiteralText("echo \"$HOME ${PATH}\"\n# 5% of $"), lb.Attr("DNSName"), graph.LiteralText(script+"\n")).Base64(),
 	}})
 	graph.Add(g, "workers", awskind.AutoScalingGroup{
 		Name: "workers", MaxSize: 3, DesiredCapacity: 1, Template: awskind.TemplateSpec{ID: template, Version: template.Attr("LatestVersionNumber")},
@@ -128,7 +128,7 @@ func TestNoSecret(t *testing.T) {
 		for file, body := range rendered(t, x) {
 			for _, s := range []string{"PRIVATE KEY", "AKIA", "password", "BEGIN CERTIFICATE"} {
 				if strings.Contains(body, s) {
-					t.Errorf("%s of %s holds %q", file, x.Name, s)
+					t.Errorf("%s of %s contains %q", file, x.Name, s)
 				}
 			}
 		}
@@ -147,7 +147,7 @@ func TestParameters(t *testing.T) {
 	for _, one := range p.List() {
 		got = append(got, one.Name)
 	}
-	// A slot of the control plane is one machine: its group has no sizes to set.
+	// A control-plane slot has one machine: its group has no size parameters.
 	if diff := cmp.Diff([]string{
 		"control-plane-image-id", "control-plane-instance-type", "control-plane-volume-size", "volume-size",
 		"workers-image-id", "workers-instance-type", "workers-max-size", "workers-min-size", "workers-volume-size",
@@ -162,7 +162,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestVersionsStay: a template keeps what it knew of other versions, the latest of them, unless a group is new.
+// TestVersionsStay: a template keeps the latest other versions, unless a group is new.
 func TestVersionsStay(t *testing.T) {
 	in := ha().Input(t, "us-east-1")
 	in.SignalStack = true
@@ -207,7 +207,7 @@ func TestVersionsStay(t *testing.T) {
 	}
 }
 
-// TestManyGroupsFit: CloudFormation takes 200 parameters and 500 resources, however many groups there are.
+// TestManyGroupsFit: CloudFormation allows 200 parameters and 500 resources, however many groups there are.
 func TestManyGroupsFit(t *testing.T) {
 	graphOf := func(groups int) *graph.Graph {
 		g := &graph.Graph{}
@@ -235,13 +235,14 @@ func TestManyGroupsFit(t *testing.T) {
 			t.Errorf("%d groups: %d parameters: %s, want %s", groups, n, got, want)
 		}
 	}
-	if _, err := cloudformation.Render(graphOf(260), cloudformation.Options{}); err == nil || !strings.Contains(err.Error(), "520 resources: CloudFormation takes 500") {
+	if _, err := cloudformation.Render(graphOf(260), cloudformation.Options{}); err == nil || !strings.Contains(err.Error(), "520 resources: CloudFormation allows 500") {
 		t.Errorf("520 resources: %v", err)
 	}
 }
 
-// TestWhatExistsIsAParameter: whoever uses a template may put another network in the place of the manifest's, everywhere.
-func TestWhatExistsIsAParameter(t *testing.T) {
+// TestUnmanagedIsAParameter: a template's user can replace the manifest's existing network by another one,
+// everywhere.
+func TestUnmanagedIsAParameter(t *testing.T) {
 	all := rendertest.Topologies()
 	x := all[slices.IndexFunc(all, func(x rendertest.Topology) bool { return x.Name == "existing" })]
 	var names []string
@@ -261,20 +262,20 @@ func TestWhatExistsIsAParameter(t *testing.T) {
 	for file, body := range rendered(t, x) {
 		for _, id := range []string{"vpc-0123456789abcdef0", "subnet-0123456789abca000", "subnet-0123456789abcb200", "sg-0123456789abcde01", "sg-0123456789abcde02"} {
 			if n := strings.Count(body, id); n != 1 {
-				t.Errorf("%s holds %s %d times, want its default only", file, id, n)
+				t.Errorf("%s contains %s %d times, want only the default", file, id, n)
 			}
 		}
 	}
 }
 
-func TestRetainedHoldsTheKeyOfAVolume(t *testing.T) {
+func TestRetainedContainsTheKeyOfAVolume(t *testing.T) {
 	got := slices.Sorted(maps.Keys(render.RetainedResources(small(true))))
 	if diff := cmp.Diff([]graph.Addr{"kms-key/main", "volume/etcd-a"}, got); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestNamesThatFallTogetherAreRefused(t *testing.T) {
+func TestEqualNamesAreRejected(t *testing.T) {
 	g := &graph.Graph{}
 	graph.Add(g, "a-1", awskind.InternetGateway{})
 	graph.Add(g, "a1", awskind.InternetGateway{})
@@ -283,11 +284,12 @@ func TestNamesThatFallTogetherAreRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := terraform.Render(g, terraform.Options{}); err != nil {
-		t.Errorf("Terraform tells them apart: %v", err)
+		t.Errorf("Terraform distinguishes them: %v", err)
 	}
 }
 
-// TestGroupAndSlotTags: the renderers spell these tags themselves; a parameter named after its group shows that they agree.
+// TestGroupAndSlotTags: this package declares these tags itself; a parameter named after its group shows that
+// they are those of package awskind.
 func TestGroupAndSlotTags(t *testing.T) {
 	g := &graph.Graph{}
 	lt := graph.Add(g, "x", awskind.LaunchTemplate{Data: awskind.LaunchTemplateData{InstanceType: "t3.large"}})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targettest makes the graphs that tests of the renderers and their judges share.
-// It knows no renderer.
+// Package rendertest builds the graphs that the tests of the renderers share. It does not know the renderers.
 package rendertest
 
 import (
@@ -16,22 +15,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// exampleRegion is the region that the examples name, in full and in their zones.
+// exampleRegion is the region in the examples and in the names of their zones.
 const exampleRegion = "us-east-1"
 
-// Image is the machine image of every group of amd64 machines, ImageARM that of the others.
+// Image is the machine image of every group of amd64 machines; ImageARM is for arm64.
 const (
 	Image    = "ami-0123456789abcdef0"
 	ImageARM = "ami-0123456789abcdef1"
 )
 
-// Topology is one of the clusters that every renderer is judged with; ha is the default one.
+// Topology is one of the example clusters that every renderer is tested with; ha is the default cluster.
 type Topology struct {
+	// Name of the example's file, without its extension.
 	Name string
 	text string
 }
 
-// Topologies are those of the examples' folder, sorted by name.
+// Topologies returns the examples, sorted by name.
 func Topologies() []Topology {
 	var out []Topology
 	for _, e := range examples.All() {
@@ -41,13 +41,13 @@ func Topologies() []Topology {
 	return out
 }
 
-// Graph builds t's cluster in the region that it names.
+// Graph builds the graph of x in the example's region.
 func (x Topology) Graph(t *testing.T) *graph.Graph {
 	t.Helper()
 	return x.GraphIn(t, exampleRegion)
 }
 
-// GraphIn builds it in another region.
+// GraphIn builds the graph of x in another region.
 func (x Topology) GraphIn(t *testing.T, region string) *graph.Graph {
 	t.Helper()
 	return buildGraph(t, x.Input(t, region))
@@ -63,7 +63,7 @@ func buildGraph(t *testing.T, in model.Input) *graph.Graph {
 	return g
 }
 
-// StackGraph builds it for a CloudFormation stack: its machines signal.
+// StackGraph builds the graph of x for a CloudFormation stack, whose machines signal.
 func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
 	t.Helper()
 	in := x.Input(t, region)
@@ -72,7 +72,7 @@ func (x Topology) StackGraph(t *testing.T, region string) *graph.Graph {
 	return buildGraph(t, in)
 }
 
-// WithReplaced is x with each of ids' keys replaced by its value.
+// WithReplaced returns x with each key of ids replaced by its value.
 func (x Topology) WithReplaced(ids map[string]string) Topology {
 	for from, to := range ids {
 		x.text = strings.ReplaceAll(x.text, from, to)
@@ -81,20 +81,20 @@ func (x Topology) WithReplaced(ids map[string]string) Topology {
 	return x
 }
 
-// Input is what its graph in a region is made of.
+// Input returns the model's input for x in a region.
 func (x Topology) Input(t *testing.T, region string) model.Input {
 	t.Helper()
 	set, fs := manifest.Parse([]byte(strings.ReplaceAll(x.text, exampleRegion, region)))
 	return modelInput(t, region, set, fs)
 }
 
-// Graph builds the cluster called demo in us-east-1.
+// Graph builds the graph of a new cluster demo in us-east-1.
 func Graph(t *testing.T, o manifest.NewSetOptions) *graph.Graph {
 	t.Helper()
 	return GraphIn(t, "us-east-1", o)
 }
 
-// GraphIn builds it in another region.
+// GraphIn builds the graph of a new cluster demo in another region.
 func GraphIn(t *testing.T, region string, o manifest.NewSetOptions) *graph.Graph {
 	t.Helper()
 	const name = "demo"
@@ -139,10 +139,8 @@ func modelInput(t *testing.T, region string, set manifest.Set, fs diag.Findings)
 		in.Boot[g.Metadata.Name] = model.BootSource{
 			AgentURL:    "s3://store/prod/" + node.AgentPrefix(name) + sum + "/slipway-node",
 			AgentSHA256: sum,
-			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(
-				name,
-				g.Spec.Role,
-			) + "documents/" + g.Metadata.Name + "-" + sum + ".json",
+			DocumentURL: "s3://store/prod/" + node.DocumentPrefix(name, g.Spec.Role) +
+				"documents/" + g.Metadata.Name + "-" + sum + ".json",
 			DocumentSHA256: sum,
 		}
 	}
