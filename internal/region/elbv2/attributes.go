@@ -11,21 +11,30 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// defaultBalancerAttributes are a new network load balancer's attributes.
+// defaultBalancerAttributes returns the attributes of a new network load balancer.
 func defaultBalancerAttributes() map[string]string {
 	return map[string]string{
-		"deletion_protection.enabled": "false", "load_balancing.cross_zone.enabled": "false", "access_logs.s3.enabled": "false",
-		"access_logs.s3.bucket": "", "access_logs.s3.prefix": "", "ipv6.deny_all_igw_traffic": "false",
-		"dns_record.client_routing_policy": "any_availability_zone", "zonal_shift.config.enabled": "false",
+		"access_logs.s3.bucket":             "",
+		"access_logs.s3.enabled":            "false",
+		"access_logs.s3.prefix":             "",
+		"deletion_protection.enabled":       "false",
+		"dns_record.client_routing_policy":  "any_availability_zone",
+		"ipv6.deny_all_igw_traffic":         "false",
+		"load_balancing.cross_zone.enabled": "false",
+		"zonal_shift.config.enabled":        "false",
 	}
 }
 
-// defaultGroupAttributes are a new target group's attributes.
+// defaultGroupAttributes returns the attributes of a new target group.
 func defaultGroupAttributes() map[string]string {
 	return map[string]string{
-		"deregistration_delay.timeout_seconds": "300", "deregistration_delay.connection_termination.enabled": "false",
-		"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false", "stickiness.enabled": "false",
-		"stickiness.type": "source_ip", "load_balancing.cross_zone.enabled": "use_load_balancer_configuration",
+		"deregistration_delay.connection_termination.enabled":                            "false",
+		"deregistration_delay.timeout_seconds":                                           "300",
+		"load_balancing.cross_zone.enabled":                                              "use_load_balancer_configuration",
+		"preserve_client_ip.enabled":                                                     "true",
+		"proxy_protocol_v2.enabled":                                                      "false",
+		"stickiness.enabled":                                                             "false",
+		"stickiness.type":                                                                "source_ip",
 		"target_group_health.dns_failover.minimum_healthy_targets.count":                 "1",
 		"target_group_health.dns_failover.minimum_healthy_targets.percentage":            "off",
 		"target_group_health.unhealthy_state_routing.minimum_healthy_targets.count":      "1",
@@ -35,7 +44,7 @@ func defaultGroupAttributes() map[string]string {
 	}
 }
 
-// validateAttribute refuses a key that the resource does not have.
+// validateAttribute checks that the resource has an attribute key and that the value has the attribute's type.
 func validateAttribute(have map[string]string, key, value *string) error {
 	k := sdkshape.String(key)
 	old, known := have[k]

@@ -4,6 +4,7 @@ package elbv2_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
@@ -253,5 +254,72 @@ func TestListenersTargetsAndTags(t *testing.T) {
 	}
 	if _, err := s.lb.DescribeTags(ctx, &lb.DescribeTagsInput{ResourceArns: make([]string, 21)}); code(err) != "ValidationError" {
 		t.Errorf("tags of 21 resources: %v", err)
+	}
+}
+
+// failingCloud is an EC2 that refuses, or fails, to create network interfaces.
+type failingCloud struct {
+	elbv2.Cloud
+	err error
+}
+
+func (c failingCloud) CreateManagedInterfaces([]ec2.ManagedInterface) ([]ec2.ManagedInterface, error) {
+	return nil, c.err
+}
+
+func (c failingCloud) SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error) {
+	var out []ec2.SubnetPlacement
+	for _, id := range subnets {
+		if id == "subnet-lost" {
+			return nil, c.err
+		}
+
+		out = append(out, ec2.SubnetPlacement{Subnet: id, VPC: "vpc-1", Zone: "us-east-1a", HasInternetGateway: true})
+	}
+
+	return out, nil
+}
+
+func (failingCloud) LoadBalancersChanged() {}
+
+func TestErrorsOfEC2AreTranslatedByCode(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		subnet string
+		err    error
+		want   string
+	}{
+		"security group":              {"subnet-1", wire.Errorf("InvalidGroup.NotFound", "none"), "InvalidSecurityGroup"},
+		"wrapped":                     {"subnet-1", fmt.Errorf("create: %w", wire.Errorf("InvalidGroup.NotFound", "none")), "InvalidSecurityGroup"},
+		"another code":                {"subnet-1", wire.Errorf("InvalidGroup.NotFoundAnywhere", "none"), "InvalidConfigurationRequest"},
+		"text that looks like a code": {"subnet-1", errors.New("InvalidGroup.NotFound is a file that cannot be written"), "InternalError"},
+		"failed save":                 {"subnet-1", errors.New("save the state of ec2: disk full"), "InternalError"},
+		"unknown subnet":              {"subnet-lost", wire.Errorf("InvalidSubnetID.NotFound", "none"), "SubnetNotFound"},
+		"failed save of subnets":      {"subnet-lost", errors.New("save the state of ec2: disk full"), "InternalError"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			svc, err := elbv2.New(elbv2.Config{
+				Region:  "us-east-1",
+				Account: "000000000000",
+				Now:     time.Now,
+				Rand:    rand.New(rand.NewSource(1)),
+				Cloud:   failingCloud{err: tc.err},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			creds := credentials.NewStaticCredentialsProvider("AKID", "SECRET", "")
+			config := awstest.NewConfig(serve(t, svc.Wire()), "us-east-1", creds)
+			config.RetryMaxAttempts = 1
+			_, err = lb.NewFromConfig(config).CreateLoadBalancer(t.Context(), &lb.CreateLoadBalancerInput{
+				Name: aws.String("api"), Type: "network", Subnets: []string{tc.subnet},
+			})
+			if got := code(err); got != tc.want {
+				t.Errorf("CreateLoadBalancer returned %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

@@ -27,7 +27,7 @@ func (s *Service) listenerOps() []wire.Op {
 	}
 }
 
-// listenerTargetGroup is the target group of a listener.
+// listenerTargetGroup returns the ARN of the target group that a listener forwards to; empty for none.
 func listenerTargetGroup(l *sdk.Listener) string {
 	if len(l.DefaultActions) == 0 {
 		return ""
@@ -36,7 +36,7 @@ func listenerTargetGroup(l *sdk.Listener) string {
 	return sdkshape.String(l.DefaultActions[0].TargetGroupArn)
 }
 
-// listenersForGroup lists the listeners that forward to a group.
+// listenersForGroup returns the listeners that forward to a target group, sorted by ARN.
 func (s *Service) listenersForGroup(group string) []*sdk.Listener {
 	var out []*sdk.Listener
 	for _, id := range sdkshape.SortedKeys(s.st.Listeners) {
@@ -48,7 +48,7 @@ func (s *Service) listenersForGroup(group string) []*sdk.Listener {
 	return out
 }
 
-// balancersForGroup lists the load balancers that use a group.
+// balancersForGroup returns the ARNs of the load balancers that use a target group, sorted.
 func (s *Service) balancersForGroup(group string) []string {
 	var out []string
 	for _, l := range s.listenersForGroup(group) {
@@ -60,7 +60,7 @@ func (s *Service) balancersForGroup(group string) []string {
 	return slices.Compact(out)
 }
 
-// setDefaultAction settles what a listener does: it forwards to one group.
+// setDefaultAction sets the action of a listener, which must be to forward to one target group.
 func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error {
 	if len(actions) != 1 || sdkshape.String(actions[0].Type) != sdk.ActionTypeEnumForward {
 		return wire.Errorf(
@@ -107,7 +107,8 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 		)
 	}
 
-	a.TargetGroupArn, a.Order = new(arn), new(int64(1))
+	a.TargetGroupArn = new(arn)
+	a.Order = new(int64(1))
 	a.ForwardConfig = &sdk.ForwardActionConfig{
 		TargetGroups: []*sdk.TargetGroupTuple{{TargetGroupArn: new(arn)}},
 	}
@@ -116,7 +117,7 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 	return nil
 }
 
-// findListenerByPort finds the listener of a load balancer on a port.
+// findListenerByPort returns the listener of a load balancer on a port; nil if there is none.
 func (s *Service) findListenerByPort(balancer *string, port int64) *sdk.Listener {
 	for _, l := range s.st.Listeners {
 		if sdkshape.String(l.LoadBalancerArn) == sdkshape.String(balancer) && *l.Port == port {
@@ -149,16 +150,8 @@ func (s *Service) createListener(in *sdk.CreateListenerInput) (*sdk.CreateListen
 		return nil, err
 	}
 
-	id := strings.Replace(
-		sdkshape.String(b.Shape.LoadBalancerArn),
-		":loadbalancer/",
-		":listener/",
-		1,
-	) + "/" + sdkshape.RandomHex(
-		s.cfg.Rand,
-		16,
-	)
-
+	prefix := strings.Replace(sdkshape.String(b.Shape.LoadBalancerArn), ":loadbalancer/", ":listener/", 1)
+	id := prefix + "/" + sdkshape.RandomHex(s.cfg.Rand, 16)
 	l := &sdk.Listener{
 		ListenerArn:     new(id),
 		LoadBalancerArn: in.LoadBalancerArn,
@@ -281,8 +274,8 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 	return out, nil
 }
 
-// Balancers are the load balancers as the picture's builder wants them. A target's address is left to the builder
-// where the target is an instance.
+// Balancers describes the load balancers for package netbuilder. The address of a target that is an instance is not set:
+// netbuilder looks it up.
 func (s *Service) Balancers() []netbuilder.LoadBalancer {
 	var out []netbuilder.LoadBalancer
 	err := s.store.WithLock(func() error {
@@ -293,7 +286,7 @@ func (s *Service) Balancers() []netbuilder.LoadBalancer {
 		return nil
 	})
 	if err != nil {
-		s.cfg.Log.Error("the state could not be saved", slog.Any("error", err))
+		s.cfg.Log.Error("save the state of elbv2", slog.Any("error", err))
 	}
 
 	return out
@@ -336,7 +329,7 @@ func (s *Service) toNetworkGroup(arn string) netspec.TargetGroup {
 	g := s.st.Groups[arn]
 	port, err := strconv.Atoi(sdkshape.String(g.Shape.HealthCheckPort))
 	if err != nil {
-		port = 0 // traffic-port: the target's own
+		port = 0 // the port is "traffic-port": the check uses the target's own port
 	}
 
 	out := netspec.TargetGroup{ARN: arn, HealthCheck: netspec.HealthCheck{

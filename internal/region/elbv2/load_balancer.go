@@ -4,8 +4,8 @@ package elbv2
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +31,7 @@ func (s *Service) loadBalancerOps() []wire.Op {
 	}
 }
 
+// encodeRequest returns a request as JSON. Two requests with the same result have the same settings.
 func encodeRequest(in any) string {
 	b, err := json.Marshal(in)
 	if err != nil {
@@ -40,100 +41,21 @@ func encodeRequest(in any) string {
 	return string(b)
 }
 
-// validateName refuses names that AWS refuses.
-func validateName(name, what string) error {
+// validateName rejects names that AWS rejects. kind names the resource in the error, such as "load balancer".
+func validateName(name, kind string) error {
 	switch {
 	case !regexp.MustCompile(`^[a-zA-Z0-9-]{1,32}$`).MatchString(name):
-		return newValidationError("The %s name '%s' must be 1 to 32 letters, digits and hyphens", what, name)
+		return newValidationError("The %s name '%s' must be 1 to 32 letters, digits and hyphens", kind, name)
 	case strings.HasPrefix(name, "-"), strings.HasSuffix(name, "-"):
-		return newValidationError("The %s name '%s' cannot begin or end with a hyphen(-)", what, name)
+		return newValidationError("The %s name '%s' cannot begin or end with a hyphen(-)", kind, name)
 	case strings.HasPrefix(name, "internal-"):
-		return newValidationError("The %s name '%s' cannot begin with 'internal-'", what, name)
+		return newValidationError("The %s name '%s' cannot begin with 'internal-'", kind, name)
 	}
 
 	return nil
 }
 
-// parseSubnets reads a request's subnets, in either of its two forms.
-func parseSubnets(subnets []*string, maps []*sdk.SubnetMapping) ([]ec2.ManagedInterface, error) {
-	if len(subnets) > 0 && len(maps) > 0 {
-		return nil, newValidationError("You can specify either subnets or subnet mappings")
-	}
-
-	var out []ec2.ManagedInterface
-	for _, id := range sdkshape.Strings(subnets) {
-		out = append(out, ec2.ManagedInterface{Subnet: id})
-	}
-
-	for _, m := range maps {
-		f := ec2.ManagedInterface{
-			Subnet:       sdkshape.String(m.SubnetId),
-			AllocationID: sdkshape.String(m.AllocationId),
-		}
-		if m.PrivateIPv4Address != nil {
-			a, err := netip.ParseAddr(*m.PrivateIPv4Address)
-			if err != nil {
-				return nil, newValidationError("The private address '%s' is not valid", *m.PrivateIPv4Address)
-			}
-
-			f.Want = a
-		}
-
-		out = append(out, f)
-	}
-
-	if len(out) == 0 {
-		return nil, newValidationError("At least one subnet must be specified")
-	}
-
-	return out, nil
-}
-
-// resolveSubnets are the subnets that a request wants the load balancer in.
-func (s *Service) resolveSubnets(
-	subnets []*string,
-	maps []*sdk.SubnetMapping,
-) ([]ec2.ManagedInterface, []ec2.SubnetPlacement, error) {
-	out, err := parseSubnets(subnets, maps)
-	if err != nil {
-		return nil, nil, err
-	}
-
-	var ids []string
-	for _, f := range out {
-		ids = append(ids, f.Subnet)
-	}
-
-	places, err := s.cfg.Cloud.SubnetPlacements(ids...)
-	if err != nil {
-		return nil, nil, wire.Errorf("SubnetNotFound", "%s", err.Error())
-	}
-
-	zones := map[string]bool{}
-
-	for _, p := range places {
-		switch {
-		case p.VPC != places[0].VPC:
-			return nil, nil, wire.Errorf(
-				"InvalidConfigurationRequest",
-				"All subnets must belong to the same VPC: '%s'",
-				places[0].VPC,
-			)
-
-		case zones[p.Zone]:
-			return nil, nil, wire.Errorf(
-				"InvalidConfigurationRequest",
-				"A load balancer cannot be attached to multiple subnets in the same Availability Zone",
-			)
-		}
-
-		zones[p.Zone] = true
-	}
-
-	return out, places, nil
-}
-
-// validateLoadBalancer refuses what no state has to be known for.
+// validateLoadBalancer checks a request as far as that needs no state.
 func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) error {
 	if err := validateName(name, "load balancer"); err != nil {
 		return err
@@ -188,13 +110,13 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 		)
 	}
 
-	wanted, places, err := s.resolveSubnets(in.Subnets, in.SubnetMappings)
+	wanted, placements, err := s.resolveSubnets(in.Subnets, in.SubnetMappings)
 	if err != nil {
 		return nil, err
 	}
 
-	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !places[0].HasInternetGateway {
-		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", places[0].VPC)
+	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing && !placements[0].HasInternetGateway {
+		return nil, wire.Errorf("InvalidSubnet", "VPC %s has no internet gateway", placements[0].VPC)
 	}
 
 	b, err := s.newLoadBalancer(name, scheme, in, wanted)
@@ -209,6 +131,7 @@ func (s *Service) createLoadBalancer(in *sdk.CreateLoadBalancerInput) (*sdk.Crea
 	return &sdk.CreateLoadBalancerOutput{LoadBalancers: []*sdk.LoadBalancer{b.Shape}}, nil
 }
 
+// newLoadBalancer creates a load balancer with its network interfaces. The caller adds it to the state.
 func (s *Service) newLoadBalancer(
 	name, scheme string,
 	in *sdk.CreateLoadBalancerInput,
@@ -220,14 +143,14 @@ func (s *Service) newLoadBalancer(
 		wanted[i].Groups = sdkshape.Strings(in.SecurityGroups)
 	}
 
-	made, err := s.cfg.Cloud.CreateManagedInterfaces(wanted)
+	created, err := s.cfg.Cloud.CreateManagedInterfaces(wanted)
 	if err != nil {
 		return nil, translateEC2Error(err)
 	}
 
 	now := s.cfg.Now()
 	b := &loadBalancer{
-		Interfaces: made,
+		Interfaces: created,
 		Ready:      now.Add(s.provisioningDelay("load-balancer")),
 		Request:    encodeRequest(in),
 		Attributes: defaultBalancerAttributes(),
@@ -236,7 +159,7 @@ func (s *Service) newLoadBalancer(
 			LoadBalancerName:      new(name),
 			Scheme:                new(scheme),
 			Type:                  new(sdk.LoadBalancerTypeEnumNetwork),
-			VpcId:                 new(made[0].VPC),
+			VpcId:                 new(created[0].VPC),
 			CreatedTime:           new(now.UTC()),
 			IpAddressType:         new("ipv4"),
 			CanonicalHostedZoneId: new("Z26RNL4JYFTOTI"),
@@ -246,7 +169,7 @@ func (s *Service) newLoadBalancer(
 		},
 	}
 	if scheme == sdk.LoadBalancerSchemeEnumInternetFacing {
-		// A name that the host's resolver would have to know is no use on the host: the address is the name.
+		// The host's resolver does not know the region's names, so the DNS name is the address itself.
 		b.Public = s.allocateLoopback()
 		b.Shape.DNSName = new(b.Public)
 	}
@@ -256,7 +179,7 @@ func (s *Service) newLoadBalancer(
 	return b, nil
 }
 
-// allocateLoopback is the lowest free address for an internet-facing load balancer.
+// allocateLoopback returns the lowest free loopback address for an internet-facing load balancer.
 func (s *Service) allocateLoopback() string {
 	used := map[string]bool{}
 	for _, b := range s.st.Balancers {
@@ -271,45 +194,25 @@ func (s *Service) allocateLoopback() string {
 	return a.String()
 }
 
-// translateEC2Error gives an error of EC2 the code that load balancing uses.
+// translateEC2Error gives a refusal of EC2 the code that Elastic Load Balancing uses. It returns any other error, such as
+// a save that failed, as it is: the client sees an internal error.
 func translateEC2Error(err error) error {
-	text := err.Error()
-	for ours, theirs := range map[string]string{
-		"InvalidSecurityGroup": "InvalidGroup.NotFound", "AllocationIdNotFound": "InvalidAllocationID.NotFound",
-		"InvalidSubnet": "InsufficientFreeAddressesInSubnet", "SubnetNotFound": "InvalidSubnetID.NotFound",
-	} {
-		if strings.HasPrefix(text, theirs) {
-			return wire.Errorf(ours, "%s", text)
-		}
+	refusal, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return err
 	}
 
-	return wire.Errorf("InvalidConfigurationRequest", "%s", text)
-}
-
-func (s *Service) updateZones(b *loadBalancer) {
-	b.Shape.AvailabilityZones = nil
-	for _, f := range b.Interfaces {
-		z := &sdk.AvailabilityZone{
-			SubnetId:              new(f.Subnet),
-			ZoneName:              new(f.Zone),
-			LoadBalancerAddresses: []*sdk.LoadBalancerAddress{},
-		}
-		if f.AllocationID != "" {
-			z.LoadBalancerAddresses = append(
-				z.LoadBalancerAddresses,
-				&sdk.LoadBalancerAddress{AllocationId: new(f.AllocationID)},
-			)
-		}
-
-		if f.Want.IsValid() {
-			z.LoadBalancerAddresses = append(
-				z.LoadBalancerAddresses,
-				&sdk.LoadBalancerAddress{PrivateIPv4Address: new(f.Want.String())},
-			)
-		}
-
-		b.Shape.AvailabilityZones = append(b.Shape.AvailabilityZones, z)
+	code := map[string]string{
+		"InvalidGroup.NotFound":             "InvalidSecurityGroup",
+		"InvalidAllocationID.NotFound":      "AllocationIdNotFound",
+		"InsufficientFreeAddressesInSubnet": "InvalidSubnet",
+		"InvalidSubnetID.NotFound":          "SubnetNotFound",
+	}[refusal.Code]
+	if code == "" {
+		code = "InvalidConfigurationRequest"
 	}
+
+	return wire.Errorf(code, "%s", refusal.Error())
 }
 
 func (s *Service) findBalancerByName(name string) *loadBalancer {
@@ -331,7 +234,7 @@ func (s *Service) findLoadBalancer(arn *string) (*loadBalancer, error) {
 	return b, nil
 }
 
-// deleteLoadBalancer succeeds for one that is not there, as at AWS. Its listeners go with it.
+// deleteLoadBalancer deletes a load balancer and its listeners. As in AWS, it succeeds if the load balancer does not exist.
 func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLoadBalancerOutput, error) {
 	arn := sdkshape.String(in.LoadBalancerArn)
 	b := s.st.Balancers[arn]
@@ -359,10 +262,10 @@ func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.Dele
 		ids = append(ids, f.ID)
 	}
 
-	s.st.Ghosts = append(
-		s.st.Ghosts,
-		deletedBalancer{At: s.cfg.Now().Add(s.provisioningDelay("load-balancer-deletion")), IDs: ids},
-	)
+	s.st.Deleted = append(s.st.Deleted, deletedBalancer{
+		At:  s.cfg.Now().Add(s.provisioningDelay("load-balancer-deletion")),
+		IDs: ids,
+	})
 	delete(s.st.Tags, arn)
 	delete(s.st.Balancers, arn)
 
@@ -415,7 +318,8 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 	if len(b.Shape.SecurityGroups) == 0 || len(in.SecurityGroups) == 0 {
 		return nil, wire.Errorf(
 			"InvalidConfigurationRequest",
-			"A network load balancer has security groups from its creation on, or never",
+			"A network load balancer that was created without security groups cannot have any, "+
+				"and one that was created with them needs at least one",
 		)
 	}
 
@@ -431,67 +335,6 @@ func (s *Service) setSecurityGroups(in *sdk.SetSecurityGroupsInput) (*sdk.SetSec
 	b.Shape.SecurityGroups = in.SecurityGroups
 
 	return &sdk.SetSecurityGroupsOutput{SecurityGroupIds: in.SecurityGroups}, nil
-}
-
-// setSubnets adds and removes zones. Subnets that stay keep their interfaces and addresses.
-func (s *Service) setSubnets(in *sdk.SetSubnetsInput) (*sdk.SetSubnetsOutput, error) {
-	b, err := s.findLoadBalancer(in.LoadBalancerArn)
-	if err != nil {
-		return nil, err
-	}
-
-	wanted, places, err := s.resolveSubnets(in.Subnets, in.SubnetMappings)
-	if err != nil {
-		return nil, err
-	}
-
-	if places[0].VPC != sdkshape.String(b.Shape.VpcId) {
-		return nil, wire.Errorf(
-			"InvalidSubnet",
-			"The subnets must be in VPC '%s'",
-			sdkshape.String(b.Shape.VpcId),
-		)
-	}
-
-	var kept, added []ec2.ManagedInterface
-
-	for _, w := range wanted {
-		at := slices.IndexFunc(
-			b.Interfaces,
-			func(f ec2.ManagedInterface) bool { return f.Subnet == w.Subnet },
-		)
-		if at >= 0 {
-			kept = append(kept, b.Interfaces[at])
-			continue
-		}
-
-		w.Description, w.Groups = b.Interfaces[0].Description, sdkshape.Strings(b.Shape.SecurityGroups)
-		added = append(added, w)
-	}
-
-	if added, err = s.cfg.Cloud.CreateManagedInterfaces(added); err != nil {
-		return nil, translateEC2Error(err)
-	}
-
-	var gone []string
-
-	for _, f := range b.Interfaces {
-		if !slices.ContainsFunc(kept, func(k ec2.ManagedInterface) bool { return k.ID == f.ID }) {
-			gone = append(gone, f.ID)
-		}
-	}
-
-	if err := s.cfg.Cloud.DeleteManagedInterfaces(gone...); err != nil {
-		return nil, translateEC2Error(err)
-	}
-
-	b.Interfaces = slices.Concat(kept, added)
-	s.updateZones(b)
-
-	return &sdk.SetSubnetsOutput{
-		AvailabilityZones: b.Shape.AvailabilityZones,
-		IpAddressType:     b.Shape.IpAddressType,
-	}, nil
 }
 
 func (s *Service) setIPAddressType(in *sdk.SetIpAddressTypeInput) (*sdk.SetIpAddressTypeOutput, error) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elbv2 behaves as Elastic Load Balancing v2 does for network load balancers: load balancers, target groups,
-// listeners, targets and their tags. It does not forward a byte: what should be forwarded goes into the picture that
-// EC2 hands to the network.
+// Package elbv2 is the region's Elastic Load Balancing v2, for network load balancers only: load balancers, target
+// groups, listeners, targets and tags. It keeps records and does not forward traffic: [Service.Balancers] describes the
+// load balancers to package netbuilder, and the region's network forwards. A load balancer's network interfaces belong
+// to EC2, which this package calls through the interface [Cloud].
 package elbv2
 
 import (
@@ -25,24 +26,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Cloud is what load balancing needs of EC2. It is called under this service's lock.
+// Cloud is the part of EC2 that load balancing needs. All methods but LoadBalancersChanged are called under this
+// service's lock, so they must not call the service. EC2's lock is always taken after this service's.
+//
+// A refusal, such as a subnet that does not exist, is a [wire.Error] with EC2's code; other errors are internal.
 type Cloud interface {
+	// SubnetPlacements returns where subnets are, in the order of the arguments.
 	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
+	// CreateManagedInterfaces creates all interfaces or none, and returns them with their ids and addresses.
 	CreateManagedInterfaces(specs []ec2.ManagedInterface) ([]ec2.ManagedInterface, error)
 	DeleteManagedInterfaces(ids ...string) error
 	SetManagedInterfaceGroups(groups []string, ids ...string) error
 	InstanceInfo(id string) (ec2.InstanceInfo, bool)
+	// Health returns the results of the health checks; nil if the region runs no network.
 	Health() netspec.TargetHealth
+	// LoadBalancersChanged is called after each change, without the lock. It must not block.
 	LoadBalancersChanged()
 }
 
-// Config is what a [Service] is made of. Region, Account, Now, Rand and Cloud are required.
+// Config has the settings and dependencies of a [Service]. Region, Account, Now, Rand and Cloud are required.
 type Config struct {
-	Region, Account string
-	Now             func() time.Time
-	Rand            io.Reader
-	Delay           time.Duration // how long provisioning and removal take
-	// Provisioning, where set, is asked for the delay of "load-balancer" and "load-balancer-deletion", with Delay as the usual one.
+	Region  string           // such as us-east-1
+	Account string           // 12 digits
+	Now     func() time.Time // the region's clock
+	Rand    io.Reader        // source of ids
+	Delay   time.Duration    // how long provisioning and removal take
+	// Provisioning returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual, which is
+	// Delay. nil means Delay.
 	Provisioning func(kind string, usual time.Duration) time.Duration
 	Saver        state.Backend
 	Cloud        Cloud
@@ -54,52 +64,52 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// Service is load balancing in one region.
+// Service is Elastic Load Balancing of one region. Its methods may be called concurrently.
 type Service struct {
 	cfg   Config
-	st    *serviceState
+	st    *serviceState // guarded by the store's lock
 	store *state.Store
 }
 
-// serviceState is all that is remembered; it is saved as JSON. Everything is by ARN.
+// serviceState is the saved state. All maps are by ARN.
 type serviceState struct {
 	Balancers map[string]*loadBalancer
 	Groups    map[string]*targetGroup
 	Listeners map[string]*sdk.Listener
-	Tags      map[string]map[string]string
-	Ghosts    []deletedBalancer
+	Tags      map[string]map[string]string // of load balancers, target groups and listeners
+	Deleted   []deletedBalancer            `json:"Ghosts"`
 }
 
 type loadBalancer struct {
-	Shape      *sdk.LoadBalancer
-	Attributes map[string]string
-	Interfaces []ec2.ManagedInterface
-	Public     string // loopback address on the host; empty for an internal one
-	Ready      time.Time
-	Request    string // what it was made from, for idempotent repeats
+	Shape      *sdk.LoadBalancer      // as DescribeLoadBalancers returns it
+	Attributes map[string]string      // as DescribeLoadBalancerAttributes returns them
+	Interfaces []ec2.ManagedInterface // one a subnet
+	Public     string                 // loopback address on the host; empty for an internal load balancer
+	Ready      time.Time              // when the state changes from provisioning to active
+	Request    string                 // the request that created it, as JSON: the same request again is idempotent
 }
 
 type targetGroup struct {
-	Shape      *sdk.TargetGroup
-	Attributes map[string]string
+	Shape      *sdk.TargetGroup             // as DescribeTargetGroups returns it, except LoadBalancerArns
+	Attributes map[string]string            // as DescribeTargetGroupAttributes returns them
 	Targets    map[string]*registeredTarget // by id and port
-	Request    string
+	Request    string                       // the request that created it, as JSON: the same request again is idempotent
 }
 
 type registeredTarget struct {
-	ID      string
-	Port    int64
-	Zone    string
+	ID      string    // an instance's id or an IP address
+	Port    int64     // 1 to 65535
+	Zone    string    // availability zone of an instance; empty for an IP address
 	Leaving time.Time // end of draining; zero while registered
 }
 
-// deletedBalancer is a deleted load balancer whose interfaces are still there, as AWS's are for a while.
+// deletedBalancer is a deleted load balancer whose network interfaces still exist. In AWS, too, they remain for a while.
 type deletedBalancer struct {
-	At  time.Time
-	IDs []string
+	At  time.Time // when the interfaces are deleted
+	IDs []string  // of the interfaces
 }
 
-// New makes the service and loads its saved state.
+// New returns a service with its saved state.
 func New(cfg Config) (*Service, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -144,10 +154,10 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// SaveTo writes what the service knows to another place, for a snapshot.
+// SaveTo saves the service's state to another backend, for a snapshot.
 func (s *Service) SaveTo(to state.Backend) error { return s.store.SaveTo(to) }
 
-// provisioningDelay is how long something of kind takes.
+// provisioningDelay returns how long "load-balancer" or "load-balancer-deletion" takes.
 func (s *Service) provisioningDelay(kind string) time.Duration {
 	if s.cfg.Provisioning == nil {
 		return s.cfg.Delay
@@ -156,7 +166,7 @@ func (s *Service) provisioningDelay(kind string) time.Duration {
 	return s.cfg.Provisioning(kind, s.cfg.Delay)
 }
 
-// Run lets time do its work, such as the end of draining, until ctx ends.
+// Run applies the transitions that are due, such as the end of draining, every 200 ms until ctx ends.
 func (s *Service) Run(ctx context.Context) {
 	t := time.NewTicker(200 * time.Millisecond)
 	defer t.Stop()
@@ -165,14 +175,15 @@ func (s *Service) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			if err := s.store.WithLock(func() error { return nil }); err != nil {
-				s.cfg.Log.ErrorContext(ctx, "the state could not be saved", slog.Any("error", err))
+			if err := s.store.WithLock(func() error { return nil }); err != nil { // applies due transitions
+				s.cfg.Log.ErrorContext(ctx, "save the state of elbv2", slog.Any("error", err))
 			}
 		}
 	}
 }
 
-// applyDueTransitions brings the state up to the clock.
+// applyDueTransitions activates load balancers, removes drained targets and deletes the interfaces of deleted load
+// balancers. It runs under the store's lock.
 func (s *Service) applyDueTransitions() {
 	now := s.cfg.Now()
 	for _, arn := range sdkshape.SortedKeys(s.st.Balancers) {
@@ -192,14 +203,14 @@ func (s *Service) applyDueTransitions() {
 		}
 	}
 
-	s.st.Ghosts = slices.DeleteFunc(s.st.Ghosts, func(g deletedBalancer) bool {
-		if g.At.After(now) {
+	s.st.Deleted = slices.DeleteFunc(s.st.Deleted, func(d deletedBalancer) bool {
+		if d.At.After(now) {
 			return false
 		}
 
 		s.store.MarkChanged()
-		if err := s.cfg.Cloud.DeleteManagedInterfaces(g.IDs...); err != nil {
-			s.cfg.Log.Error("a load balancer's interfaces could not be removed", slog.Any("error", err))
+		if err := s.cfg.Cloud.DeleteManagedInterfaces(d.IDs...); err != nil {
+			s.cfg.Log.Error("delete the network interfaces of a load balancer", slog.Any("error", err))
 			return false
 		}
 
@@ -211,7 +222,7 @@ func (s *Service) resourceARN(rest string) string {
 	return fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:%s", s.cfg.Region, s.cfg.Account, rest)
 }
 
-// Wire is the service as the wire serves it.
+// Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	return wire.Service{
 		Name:      "elasticloadbalancing",
@@ -223,7 +234,7 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
-// authorizeRequest asks IAM about every resource that a request names, and about the one that it makes.
+// authorizeRequest asks IAM about each resource that a request names or creates.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	return s.store.Authorize(
 		ctx,
@@ -233,36 +244,17 @@ func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error
 	)
 }
 
+// requestChecks returns the questions to IAM for a request. The caller holds the store's lock.
 func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	action := "elasticloadbalancing:" + op
 	request := map[string][]string{}
 	sdkshape.AddRequestTags(request, tree["Tags"])
-	var out []wire.Check
-	name, _ := tree["Name"].(string)
-	if made := map[string]string{"CreateLoadBalancer": "loadbalancer/net/", "CreateTargetGroup": "targetgroup/"}[op]; made != "" {
-		out = append(
-			out,
-			wire.Check{Action: action, Resource: s.resourceARN(made + name + "/*"), Context: request},
-		)
-		if len(request) > 0 { // whoever makes it with tags must be allowed to tag it
-			c := maps.Clone(request)
-			c["elasticloadbalancing:CreateAction"] = []string{op}
-			out = append(
-				out,
-				wire.Check{
-					Action:   "elasticloadbalancing:AddTags",
-					Resource: s.resourceARN(made + name + "/*"),
-					Context:  c,
-				},
-			)
-		}
-	}
+	out := s.creationChecks(op, tree, request)
+	isResource := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
 
-	mine := func(text string) bool { return strings.HasPrefix(text, "arn:aws:elasticloadbalancing:") }
-
-	for _, arn := range sdkshape.CollectStrings(tree, mine, "Tags") {
+	for _, arn := range sdkshape.CollectStrings(tree, isResource, "Tags") {
 		if (op == "CreateListener" || op == "ModifyListener") && strings.Contains(arn, ":targetgroup/") {
-			continue // the groups it forwards to are not asked about
+			continue // AWS does not check the target groups that a listener forwards to
 		}
 
 		c := map[string][]string{}
@@ -278,10 +270,34 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
+// creationChecks returns the questions about the resource that a request creates. A caller who creates a resource with
+// tags also needs the right to tag it.
+func (s *Service) creationChecks(op string, tree map[string]any, request map[string][]string) []wire.Check {
+	prefix := map[string]string{
+		"CreateLoadBalancer": "loadbalancer/net/",
+		"CreateTargetGroup":  "targetgroup/",
+	}[op]
+	if prefix == "" {
+		return nil
+	}
+
+	name, _ := tree["Name"].(string)
+	arn := s.resourceARN(prefix + name + "/*")
+	out := []wire.Check{{Action: "elasticloadbalancing:" + op, Resource: arn, Context: request}}
+	if len(request) > 0 {
+		c := maps.Clone(request)
+		c["elasticloadbalancing:CreateAction"] = []string{op}
+		out = append(out, wire.Check{Action: "elasticloadbalancing:AddTags", Resource: arn, Context: c})
+	}
+
+	return out
+}
+
 func newValidationError(format string, args ...any) error {
 	return wire.Errorf("ValidationError", format, args...)
 }
 
+// resolvePageSize returns the number of entries on a page: 400 unless the request sets fewer.
 func resolvePageSize(n *int64) (int64, error) {
 	if n == nil {
 		return 400, nil

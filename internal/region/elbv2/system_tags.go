@@ -4,23 +4,23 @@ package elbv2
 
 import "strings"
 
-// HasTarget says whether a load balancer has a name in the zone that AWS keeps for those of the region.
+// HasTarget reports whether a load balancer has the DNS name in the hosted zone, which is AWS's zone for the load
+// balancers of the region.
 func (s *Service) HasTarget(zone, name string) (found bool) {
-	_ = s.store.WithLock(func() error { // it changes nothing
+	s.store.View(func() {
 		for _, b := range s.st.Balancers {
 			found = found ||
 				*b.Shape.CanonicalHostedZoneId == zone && strings.EqualFold(*b.Shape.DNSName, name)
 		}
-
-		return nil
 	})
 
 	return found
 }
 
-// Mark puts tags on a resource that only AWS itself may put there: their keys begin with aws:.
+// Mark sets tags whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set them. Mark does
+// nothing if the resource does not exist.
 func (s *Service) Mark(arn string, tags map[string]string) {
-	_ = s.store.WithLock(func() error { // a state that cannot be saved shows at the next change
+	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if s.checkResourcesExist([]string{arn}) == nil {
 			s.setTags(arn, tags)
 			s.store.MarkChanged()

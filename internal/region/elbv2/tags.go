@@ -21,9 +21,10 @@ func (s *Service) tagOps() []wire.Op {
 	}
 }
 
-// maxTaggedResources is how many resources one call may name.
+// maxTaggedResources is the maximum number of resources in one call.
 const maxTaggedResources = 20
 
+// parseTags checks tags and returns them as a map.
 func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 	out := map[string]string{}
 	for _, t := range tags {
@@ -55,7 +56,7 @@ func (s *Service) setTags(arn string, tags map[string]string) {
 	maps.Copy(s.st.Tags[arn], tags)
 }
 
-// checkResourcesExist checks that resources exist.
+// checkResourcesExist checks that all resources exist, and that there are at most maxTaggedResources.
 func (s *Service) checkResourcesExist(arns []string) error {
 	if len(arns) == 0 || len(arns) > maxTaggedResources {
 		return newValidationError(

@@ -15,7 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// validateTarget refuses what cannot be a target of a group, and returns its zone.
+// validateTarget checks that an instance or an IP address can be a target of a group. It returns the availability zone of
+// an instance.
 func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 	if sdkshape.String(g.Shape.TargetType) == "ip" {
 		if _, err := netip.ParseAddr(id); err != nil {
@@ -25,11 +26,11 @@ func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 		return "", nil
 	}
 
-	f, ok := s.cfg.Cloud.InstanceInfo(id)
+	instance, ok := s.cfg.Cloud.InstanceInfo(id)
 	switch {
 	case !ok:
 		return "", wire.Errorf("InvalidTarget", "The following targets are not valid instances: '%s'", id)
-	case f.State != ec2sdk.InstanceStateNameRunning:
+	case instance.State != ec2sdk.InstanceStateNameRunning:
 		return "", wire.Errorf(
 			"InvalidTarget",
 			"The following targets are not in a running state and cannot be registered: '%s'",
@@ -37,7 +38,7 @@ func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 		)
 	}
 
-	if f.VPC != sdkshape.String(g.Shape.VpcId) {
+	if instance.VPC != sdkshape.String(g.Shape.VpcId) {
 		return "", wire.Errorf(
 			"InvalidTarget",
 			"The following targets are not in the target group VPC '%s': '%s'",
@@ -46,7 +47,7 @@ func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 		)
 	}
 
-	return f.Zone, nil
+	return instance.Zone, nil
 }
 
 func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTargetsOutput, error) {
@@ -59,7 +60,7 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 		return nil, newValidationError("At least one target must be specified")
 	}
 
-	var made []*registeredTarget
+	var added []*registeredTarget
 
 	for _, d := range in.Targets {
 		zone, err := s.validateTarget(g, sdkshape.String(d.Id))
@@ -67,17 +68,14 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 			return nil, err
 		}
 
-		made = append(
-			made,
-			&registeredTarget{
-				ID:   sdkshape.String(d.Id),
-				Port: *intOrDefault(d.Port, *g.Shape.Port),
-				Zone: zone,
-			},
-		)
+		added = append(added, &registeredTarget{
+			ID:   sdkshape.String(d.Id),
+			Port: *intOrDefault(d.Port, *g.Shape.Port),
+			Zone: zone,
+		})
 	}
 
-	for _, t := range made {
+	for _, t := range added {
 		g.Targets[t.registrationKey()] = t
 	}
 
@@ -86,7 +84,7 @@ func (s *Service) registerTargets(in *sdk.RegisterTargetsInput) (*sdk.RegisterTa
 
 func (t *registeredTarget) registrationKey() string { return fmt.Sprintf("%s:%d", t.ID, t.Port) }
 
-// deregisterTargets lets targets drain. Those that are not registered are ignored, as at AWS.
+// deregisterTargets starts to drain targets. As in AWS, targets that are not registered are ignored.
 func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.DeregisterTargetsOutput, error) {
 	g, err := s.findTargetGroup(in.TargetGroupArn)
 	if err != nil {
@@ -118,9 +116,9 @@ func (s *Service) deregisterTargets(in *sdk.DeregisterTargetsInput) (*sdk.Deregi
 	return &sdk.DeregisterTargetsOutput{}, nil
 }
 
-// targetHealth is a target's state and AWS's reason and words for it.
+// targetHealth returns the state of a target, with AWS's reason and description.
 func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealth {
-	say := func(state, reason, text string) *sdk.TargetHealth {
+	health := func(state, reason, text string) *sdk.TargetHealth {
 		h := &sdk.TargetHealth{State: new(state)}
 		if reason != "" {
 			h.Reason = new(reason)
@@ -132,9 +130,9 @@ func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealt
 
 	switch {
 	case !t.Leaving.IsZero():
-		return say("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress")
+		return health("draining", "Target.DeregistrationInProgress", "Target deregistration is in progress")
 	case len(s.listenersForGroup(arn)) == 0:
-		return say(
+		return health(
 			"unused",
 			"Target.NotInUse",
 			"Target group is not configured to receive traffic from the load balancer",
@@ -144,23 +142,23 @@ func (s *Service) targetHealth(arn string, t *registeredTarget) *sdk.TargetHealt
 	g := s.st.Groups[arn]
 	if sdkshape.String(g.Shape.TargetType) == "instance" {
 		if f, ok := s.cfg.Cloud.InstanceInfo(t.ID); !ok || f.State != ec2sdk.InstanceStateNameRunning {
-			return say("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
+			return health("unused", "Target.InvalidState", "Target is in the stopped or terminated state")
 		}
 	}
 
 	seen := s.cfg.Cloud.Health()
 	if seen == nil {
-		return say("healthy", "", "") // records only: nobody probes
+		return health("healthy", "", "") // the region runs no network, so there are no health checks
 	}
 
 	switch seen[arn][t.ID] {
 	case "healthy":
-		return say("healthy", "", "")
+		return health("healthy", "", "")
 	case "unhealthy":
-		return say("unhealthy", "Target.FailedHealthChecks", "Health checks failed")
+		return health("unhealthy", "Target.FailedHealthChecks", "Health checks failed")
 	}
 
-	return say("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
+	return health("initial", "Elb.RegistrationInProgress", "Target registration is in progress")
 }
 
 func (s *Service) describeTargetHealth(
@@ -173,7 +171,7 @@ func (s *Service) describeTargetHealth(
 
 	arn := sdkshape.String(in.TargetGroupArn)
 	out := &sdk.DescribeTargetHealthOutput{TargetHealthDescriptions: []*sdk.TargetHealthDescription{}}
-	show := func(t *registeredTarget, h *sdk.TargetHealth) {
+	add := func(t *registeredTarget, h *sdk.TargetHealth) {
 		port := sdkshape.String(g.Shape.HealthCheckPort)
 		if port == "traffic-port" {
 			port = strconv.FormatInt(t.Port, 10)
@@ -187,7 +185,7 @@ func (s *Service) describeTargetHealth(
 	}
 	if len(in.Targets) == 0 {
 		for _, key := range sdkshape.SortedKeys(g.Targets) {
-			show(g.Targets[key], s.targetHealth(arn, g.Targets[key]))
+			add(g.Targets[key], s.targetHealth(arn, g.Targets[key]))
 		}
 
 		return out, nil
@@ -196,14 +194,14 @@ func (s *Service) describeTargetHealth(
 	for _, d := range in.Targets {
 		t := &registeredTarget{ID: sdkshape.String(d.Id), Port: *intOrDefault(d.Port, *g.Shape.Port)}
 		if known := g.Targets[t.registrationKey()]; known != nil {
-			show(known, s.targetHealth(arn, known))
+			add(known, s.targetHealth(arn, known))
 			continue
 		}
 
-		show(t, &sdk.TargetHealth{
-			State: new(
-				"unused",
-			), Reason: new("Target.NotRegistered"), Description: new("Target is not registered to the target group"),
+		add(t, &sdk.TargetHealth{
+			State:       new("unused"),
+			Reason:      new("Target.NotRegistered"),
+			Description: new("Target is not registered to the target group"),
 		})
 	}
 

@@ -51,7 +51,7 @@ func stringOrDefault(p *string, otherwise string) *string {
 	return new(otherwise)
 }
 
-// validateTargetGroup refuses what no state has to be known for.
+// validateTargetGroup checks a request as far as that needs no state.
 func validateTargetGroup(in *sdk.CreateTargetGroupInput, name, kind string) error {
 	protocol := sdkshape.String(in.Protocol)
 	switch {
@@ -84,12 +84,8 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		return nil, err
 	}
 
-	for _, g := range s.st.Groups {
-		if sdkshape.String(g.Shape.TargetGroupName) != name {
-			continue
-		}
-
-		if g.Request != encodeRequest(in) {
+	if old := s.findTargetGroupByName(name); old != nil {
+		if old.Request != encodeRequest(in) {
 			return nil, wire.Errorf(
 				"DuplicateTargetGroupName",
 				"A target group with the same name '%s' exists, but with different settings",
@@ -97,14 +93,43 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 			)
 		}
 
-		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
+		return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{old.Shape}}, nil
 	}
 
+	shape := newTargetGroupShape(in, kind)
+	shape.TargetGroupArn = new(s.resourceARN("targetgroup/" + name + "/" + sdkshape.RandomHex(s.cfg.Rand, 16)))
+	if err := validateHealthCheck(shape); err != nil {
+		return nil, err
+	}
+
+	arn := sdkshape.String(shape.TargetGroupArn)
+	s.st.Groups[arn] = &targetGroup{
+		Shape:      shape,
+		Attributes: defaultGroupAttributes(),
+		Targets:    map[string]*registeredTarget{},
+		Request:    encodeRequest(in),
+	}
+
+	s.setTags(arn, tags)
+
+	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
+}
+
+// findTargetGroupByName returns the target group of that name; nil if there is none.
+func (s *Service) findTargetGroupByName(name string) *targetGroup {
+	for _, g := range s.st.Groups {
+		if sdkshape.String(g.Shape.TargetGroupName) == name {
+			return g
+		}
+	}
+
+	return nil
+}
+
+// newTargetGroupShape returns a target group as a request describes it, with AWS's defaults and without an ARN.
+func newTargetGroupShape(in *sdk.CreateTargetGroupInput, kind string) *sdk.TargetGroup {
 	shape := &sdk.TargetGroup{
-		TargetGroupArn: new(
-			s.resourceARN("targetgroup/" + name + "/" + sdkshape.RandomHex(s.cfg.Rand, 16)),
-		),
-		TargetGroupName:            new(name),
+		TargetGroupName:            in.Name,
 		Protocol:                   in.Protocol,
 		Port:                       in.Port,
 		VpcId:                      in.VpcId,
@@ -130,41 +155,29 @@ func (s *Service) createTargetGroup(in *sdk.CreateTargetGroupInput) (*sdk.Create
 		in.HealthCheckTimeoutSeconds,
 		min(timeout, *shape.HealthCheckIntervalSeconds),
 	)
-	if err := validateHealthCheck(shape); err != nil {
-		return nil, err
-	}
 
-	arn := sdkshape.String(shape.TargetGroupArn)
-	s.st.Groups[arn] = &targetGroup{
-		Shape:      shape,
-		Attributes: defaultGroupAttributes(),
-		Targets:    map[string]*registeredTarget{},
-		Request:    encodeRequest(in),
-	}
-
-	s.setTags(arn, tags)
-
-	return &sdk.CreateTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{shape}}, nil
+	return shape
 }
 
-// validateHealthCheck refuses health checks that AWS refuses, and completes those over HTTP.
+// validateHealthCheck rejects health checks that AWS rejects. For HTTP and HTTPS it sets the default path and matcher.
 func validateHealthCheck(g *sdk.TargetGroup) error {
 	for _, c := range []struct {
-		what     string
-		value    *int64
-		from, to int64
+		name  string
+		value *int64
+		least int64
+		most  int64
 	}{
 		{"interval in seconds", g.HealthCheckIntervalSeconds, 5, 300},
 		{"timeout in seconds", g.HealthCheckTimeoutSeconds, 2, 120},
 		{"healthy threshold", g.HealthyThresholdCount, 2, 10},
 		{"unhealthy threshold", g.UnhealthyThresholdCount, 2, 10},
 	} {
-		if *c.value < c.from || *c.value > c.to {
+		if *c.value < c.least || *c.value > c.most {
 			return newValidationError(
 				"Health check %s must be between %d and %d, not %d",
-				c.what,
-				c.from,
-				c.to,
+				c.name,
+				c.least,
+				c.most,
 				*c.value,
 			)
 		}
@@ -232,7 +245,7 @@ func (s *Service) modifyTargetGroup(in *sdk.ModifyTargetGroupInput) (*sdk.Modify
 	return &sdk.ModifyTargetGroupOutput{TargetGroups: []*sdk.TargetGroup{g.Shape}}, nil
 }
 
-// deleteTargetGroup succeeds for one that is not there, as at AWS.
+// deleteTargetGroup deletes a target group. As in AWS, it succeeds if the target group does not exist.
 func (s *Service) deleteTargetGroup(in *sdk.DeleteTargetGroupInput) (*sdk.DeleteTargetGroupOutput, error) {
 	arn := sdkshape.String(in.TargetGroupArn)
 	if len(s.listenersForGroup(arn)) > 0 {
@@ -253,20 +266,16 @@ func (s *Service) describeTargetGroups(
 	in *sdk.DescribeTargetGroupsInput,
 ) (*sdk.DescribeTargetGroupsOutput, error) {
 	arns := sdkshape.Strings(in.TargetGroupArns)
-	all := len(in.TargetGroupArns)+len(in.Names) == 0
 	for _, name := range sdkshape.Strings(in.Names) {
-		at := slices.IndexFunc(
-			sdkshape.SortedKeys(s.st.Groups),
-			func(a string) bool { return sdkshape.String(s.st.Groups[a].Shape.TargetGroupName) == name },
-		)
-		if at < 0 {
+		g := s.findTargetGroupByName(name)
+		if g == nil {
 			return nil, wire.Errorf("TargetGroupNotFound", "One or more target groups not found")
 		}
 
-		arns = append(arns, sdkshape.SortedKeys(s.st.Groups)[at])
+		arns = append(arns, sdkshape.String(g.Shape.TargetGroupArn))
 	}
 
-	if all {
+	if len(in.TargetGroupArns)+len(in.Names) == 0 {
 		arns = sdkshape.SortedKeys(s.st.Groups)
 	}
 

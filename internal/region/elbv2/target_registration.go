@@ -18,7 +18,7 @@ func toTargetDescriptions(ids []string) []*sdk.TargetDescription {
 	return out
 }
 
-// RegisterTargets makes instances targets of a group. It is meant for Auto Scaling, as are the following.
+// RegisterTargets registers instances as targets of a group. Auto Scaling calls it. A refusal has AWS's error code.
 func (s *Service) RegisterTargets(group string, ids ...string) error {
 	_, err := state.RunWrite(
 		s.store,
@@ -29,7 +29,7 @@ func (s *Service) RegisterTargets(group string, ids ...string) error {
 	return err
 }
 
-// DeregisterTargets lets targets of a group drain.
+// DeregisterTargets starts to drain targets of a group. Auto Scaling calls it.
 func (s *Service) DeregisterTargets(group string, ids ...string) error {
 	_, err := state.RunWrite(
 		s.store,
@@ -40,7 +40,7 @@ func (s *Service) DeregisterTargets(group string, ids ...string) error {
 	return err
 }
 
-// HasTargetGroup says whether a target group exists.
+// HasTargetGroup reports whether a target group exists.
 func (s *Service) HasTargetGroup(arn string) bool {
 	return s.store.WithLock(func() error {
 		_, err := s.findTargetGroup(&arn)
@@ -48,7 +48,7 @@ func (s *Service) HasTargetGroup(arn string) bool {
 	}) == nil
 }
 
-// TargetState is an instance's state in a group, such as healthy; empty where it is no target.
+// TargetState returns the health of an instance in a target group, such as healthy; empty if it is not a target.
 func (s *Service) TargetState(arn, id string) string {
 	state := ""
 	err := s.store.WithLock(func() error {
