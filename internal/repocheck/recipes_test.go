@@ -34,7 +34,7 @@ func TestKindsAreKnownEverywhere(t *testing.T) {
 			{"internal/infra/aws/driver", "driver[awskind." + name + "]", "a driver reads and changes it"},
 			{"internal/infra/model", "awskind." + name, "the model adds it to a cluster's graph"},
 			{"docs/operations/drift.md", kind.Name + "/", "the drift table has a row for it"},
-			{"internal/region/cloudformation", `"` + kind.CloudFormation + `"`, "the region's CloudFormation provisions it"},
+			{"internal/region/cloudformation/resourcetype", `"` + kind.CloudFormation + `"`, "the region's CloudFormation provisions it"},
 			{"docs/architecture.md", "| " + name + " |", "the table of kinds lists it"},
 		})
 	}

@@ -5,9 +5,9 @@ package cloudformation
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
@@ -51,11 +51,9 @@ func (s *Service) deleteResource(
 	keep bool,
 ) error { //revive:disable-line:flag-parameter
 	if r.Physical == "" && r.CreationStarted {
-		j := s.newHandlerRequest(ctx, st, r)
-		if found, err := s.findCreatedResource(ctx, j); err == nil && found {
-			_ = s.store.WithLock(
-				func() error { r.Physical = j.physicalID; return nil },
-			) // it is in memory in any case
+		findCtx, req := s.newRequest(ctx, st, r)
+		if found, err := s.findCreatedResource(findCtx, req); err == nil && found {
+			s.store.View(func() { r.Physical = req.PhysicalID }) // the deletion below saves it
 		}
 	}
 
@@ -80,8 +78,8 @@ func (s *Service) deleteResource(
 		return err
 	}
 
-	j := s.newHandlerRequest(ctx, st, r)
-	err = s.deletePhysical(ctx, j, wantsSnapshot(r, replaced))
+	deleteCtx, req := s.newRequest(ctx, st, r)
+	err = s.deletePhysical(deleteCtx, req, wantsSnapshot(r, replaced))
 	if ctx.Err() != nil {
 		return errStopping
 	}
@@ -117,32 +115,32 @@ func wantsSnapshot(r *resource, replaced bool) bool { //revive:disable-line:flag
 // CloudFormation does.
 func (s *Service) deletePhysical(
 	ctx context.Context,
-	j *handlerRequest,
+	req *resourcetype.Request,
 	snapshot bool,
 ) error { //revive:disable-line:flag-parameter
 	if snapshot {
-		if err := j.runOperation("ec2", "CreateSnapshot", template.Object{"VolumeId": j.physicalID}); err != nil {
+		if _, err := s.callService(ctx, "ec2", "CreateSnapshot", template.Object{"VolumeId": req.PhysicalID}); err != nil {
 			return err
 		}
 	}
 
-	t := resourceTypes()[j.typeName]
+	t := req.Type
 	end := s.cfg.Now().Add(s.cfg.DeleteRetryTimeout)
 	err := s.pollUntil(ctx, s.cfg.StabilizeTimeout, func() (bool, error) {
-		err := ignoreNotFound(t.delete(j))
+		err := resourcetype.IgnoreNotFound(t.Delete(ctx, req))
 		if isInUse(err) && s.cfg.Now().Before(end) {
 			return false, nil
 		}
 
 		return err == nil, err
 	})
-	if err != nil || t.isDeleted == nil {
+	if err != nil || t.IsDeleted == nil {
 		return err
 	}
 
-	return j.waitUntil(func() (bool, error) {
-		ok, err := t.isDeleted(j)
-		if isNotFound(err) {
+	return s.pollUntil(ctx, s.cfg.StabilizeTimeout, func() (bool, error) {
+		ok, err := t.IsDeleted(ctx, req)
+		if resourcetype.IsNotFound(err) {
 			return true, nil
 		}
 
@@ -155,48 +153,30 @@ func isInUse(err error) bool {
 	return slices.Contains([]string{
 		"DependencyViolation", "ResourceInUse", "VolumeInUse", "DeleteConflict", "InvalidIPAddress.InUse", "IncorrectState",
 		"ScalingActivityInProgress", "InvalidNetworkInterface.InUse", "AuthFailure", "InvalidAllocationID.InUse", "InvalidState",
-	}, errorCode(err))
-}
-
-// newHandlerRequest is a job about a resource as it is.
-func (s *Service) newHandlerRequest(ctx context.Context, st *stack, r *resource) *handlerRequest {
-	return &handlerRequest{
-		ctx:          wire.WithSystemTags(ctx, stackSystemTags(st, r)),
-		engine:       s,
-		stackID:      st.ID,
-		stackName:    st.Name,
-		logicalID:    r.Logical,
-		typeName:     r.Type,
-		props:        r.Properties,
-		oldProps:     r.Properties,
-		physicalID:   r.Physical,
-		attributes:   maps.Clone(r.Attributes),
-		stackTags:    st.Tags,
-		oldStackTags: st.Tags,
-	}
+	}, resourcetype.ErrorCode(err))
 }
 
 // findCreatedResource finds what an interrupted creation has made.
-func (s *Service) findCreatedResource(ctx context.Context, j *handlerRequest) (bool, error) {
-	t := resourceTypes()[j.typeName]
-	if t.findCreated != nil {
-		return t.findCreated(j)
+func (s *Service) findCreatedResource(ctx context.Context, req *resourcetype.Request) (bool, error) {
+	t := req.Type
+	if t.FindCreated != nil {
+		return t.FindCreated(ctx, req)
 	}
 
-	if serviceName(j.typeName) != "ec2" {
+	if resourcetype.ServiceName(req.TypeName) != "ec2" {
 		return false, nil
 	}
 
-	made, err := s.findTagged(ctx, "aws:cloudformation:stack-id", j.stackID)
+	made, err := s.findTagged(ctx, "aws:cloudformation:stack-id", req.StackID)
 	if err != nil {
 		return false, err
 	}
 
-	named, err := s.findTagged(ctx, "aws:cloudformation:logical-id", j.logicalID)
+	named, err := s.findTagged(ctx, "aws:cloudformation:logical-id", req.LogicalID)
 
 	for _, id := range made {
 		if slices.Contains(named, id) {
-			j.physicalID = id
+			req.PhysicalID = id
 			return true, nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
@@ -171,7 +172,7 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 	}
 
 	props, _ := v.(template.Object)
-	props, wrong := coerceProperties(spec.Type, props)
+	props, wrong := resourcetype.CoerceProperties(spec.Type, props)
 	if len(wrong) > 0 {
 		return nil, []string{
 			fmt.Sprintf(
@@ -224,7 +225,7 @@ func (s *Service) diffResource(c contentDiff, name string) (*resourceChange, []s
 
 // addPropertyChanges notes changes of a resource's properties, and of the tags that it has of its stack.
 func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props template.Object) {
-	for _, p := range c.requestedChanges(r.Logical, changedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
+	for _, p := range c.requestedChanges(r.Logical, resourcetype.ChangedProperties(r.Properties, props), func(other string) bool { return c.affected[other] != "" }) {
 		ch.Details = append(ch.Details, c.changeReasons(r, r.Logical, p, props[p])...)
 	}
 
@@ -233,7 +234,7 @@ func (c contentDiff) addPropertyChanges(ch *resourceChange, r *resource, props t
 	}
 
 	if template.CanonicalText(toObject(c.before.Tags)) != template.CanonicalText(toObject(c.after.Tags)) &&
-		schemas()[r.Type].TagProperty != "" {
+		resourcetype.HasStackTags(r.Type) {
 		ch.Scope = append(ch.Scope, "Tags")
 		ch.Details = append(ch.Details, changeDetail{
 			Attribute:  "Tags",
@@ -285,7 +286,7 @@ func (c contentDiff) changeReasons(r *resource, name, property string, v any) []
 	d := changeDetail{
 		Attribute:  "Properties",
 		Name:       property,
-		Recreation: requiresRecreation(r.Type, property),
+		Recreation: resourcetype.RequiresRecreation(r.Type, property),
 		Evaluation: "Static",
 	}
 	if template.HasUnknown(v) {
@@ -334,7 +335,7 @@ func summarizeReplacement(details []changeDetail, kind string) string {
 	out := "False"
 	for _, d := range details {
 		switch {
-		case d.Attribute == "Properties" && resourceTypes()[kind].update == nil && d.Recreation == "Never":
+		case d.Attribute == "Properties" && lookupType(kind).Update == nil && d.Recreation == "Never":
 			d.Recreation = "Always"
 			fallthrough
 		case d.Recreation == "Always" && d.Evaluation == "Static":

@@ -6,6 +6,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
@@ -94,7 +95,7 @@ func (s *Service) checkExists(ctx context.Context, name string, w existenceCheck
 	}
 
 	if _, err := s.callService(ctx, "ec2", w.Operation, template.Object{w.IDsMember: w.ids}); err != nil {
-		if isAccessDenied(err) {
+		if resourcetype.IsAccessDenied(err) {
 			return err
 		}
 

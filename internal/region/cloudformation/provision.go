@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -18,12 +19,12 @@ import (
 
 // handlerMessage is a failure in CloudFormation's words.
 func handlerMessage(err error, token string) string {
-	if e, ok := errors.AsType[*callError](err); ok {
+	if e, ok := errors.AsType[*resourcetype.CallError](err); ok {
 		return fmt.Sprintf(
 			"Resource handler returned message: %q (RequestToken: %s, HandlerErrorCode: %s)",
 			e.Error(),
 			token,
-			handlerCode(e.err.Code),
+			handlerCode(e.Refusal.Code),
 		)
 	}
 
@@ -137,7 +138,7 @@ func (s *Service) evaluateResource(
 	props, _ = template.ValueAt(v, 0).(template.Object)
 	spec.CreationPolicy, _ = template.ValueAt(v, 1).(template.Object)
 	spec.UpdatePolicy, _ = template.ValueAt(v, 2).(template.Object)
-	props, problems := coerceProperties(spec.Type, props)
+	props, problems := resourcetype.CoerceProperties(spec.Type, props)
 	if len(problems) > 0 {
 		return nil, spec, fmt.Errorf(
 			"Properties validation failed for resource %s with message: [%s]",
@@ -229,7 +230,7 @@ func (s *Service) planResourceUpdate(
 
 	names := sd.requestedChanges(
 		r.Logical,
-		changedProperties(r.Properties, m.props),
+		resourcetype.ChangedProperties(r.Properties, m.props),
 		func(other string) bool { return sd.operation.Touched[other] },
 	)
 
@@ -257,7 +258,7 @@ func (s *Service) planResourceUpdate(
 // stackTagsChange tells whether the stack's tags change on a resource.
 func stackTagsChange(sd stackTransition, r *resource) bool {
 	return template.CanonicalText(toObject(sd.after.Tags)) != template.CanonicalText(toObject(sd.before.Tags)) &&
-		schemas()[r.Type].TagProperty != ""
+		resourcetype.HasStackTags(r.Type)
 }
 
 // needsRepair tells whether a resource may not be as its properties say.
@@ -267,14 +268,14 @@ func needsRepair(sd stackTransition, r *resource) bool {
 
 // needsReplacement tells whether a change needs a new resource.
 func needsReplacement(r *resource, m evaluatedResource, names []string) bool {
-	if slices.ContainsFunc(names, func(n string) bool { return requiresRecreation(r.Type, n) == "Always" }) {
+	if slices.ContainsFunc(names, func(n string) bool { return resourcetype.RequiresRecreation(r.Type, n) == "Always" }) {
 		return true
 	}
 
 	will, _ := template.ScalarText(template.ValueAt(m.spec.UpdatePolicy, "AutoScalingReplacingUpdate", "WillReplace"))
 	return will == "true" &&
-		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(launchProperties(), n) }) ||
-		len(names) > 0 && resourceTypes()[r.Type].update == nil
+		slices.ContainsFunc(names, func(n string) bool { return slices.Contains(resourcetype.LaunchProperties(), n) }) ||
+		len(names) > 0 && lookupType(r.Type).Update == nil
 }
 
 func toObject(m map[string]string) template.Object {
@@ -329,16 +330,16 @@ func (s *Service) createResource(
 		return s.failResource(ctx, sd, name, m.action, m.err)
 	}
 
-	j := s.newHandlerRequest(ctx, sd.stack, r)
-	j.stackTags = sd.after.Tags
-	j.resumed = again
-	j.policy = m.spec.CreationPolicy
-	j.rollback = sd.rollback
-	if err := s.provisionResource(ctx, j, m, resourceRef{sd.stack, r}); err != nil {
+	reqCtx, req := s.newRequest(ctx, sd.stack, r)
+	req.StackTags = sd.after.Tags
+	req.Resumed = again
+	req.Policy = m.spec.CreationPolicy
+	req.Rollback = sd.rollback
+	if err := s.provisionResource(reqCtx, req, m, resourceRef{sd.stack, r}); err != nil {
 		return s.failResource(ctx, sd, name, m.action, err)
 	}
 
-	return s.completeResource(sd, r, j, m.action)
+	return s.completeResource(sd, r, req, m.action)
 }
 
 // resourceRef is a resource in its stack.
@@ -350,43 +351,48 @@ type resourceRef struct {
 // provisionResource makes the thing, waits until it is ready and, where asked, until it says so.
 func (s *Service) provisionResource(
 	ctx context.Context,
-	j *handlerRequest,
+	req *resourcetype.Request,
 	m evaluatedResource,
 	at resourceRef,
 ) error {
-	t := resourceTypes()[j.typeName]
-	if err := s.createOrFind(ctx, j, m, at); err != nil {
+	t := req.Type
+	if err := s.createOrFind(ctx, req, m, at); err != nil {
 		return err
 	}
 
-	if j.attributes == nil {
-		j.attributes = template.Object{}
+	if req.Attributes == nil {
+		req.Attributes = template.Object{}
 	}
 
-	if t.stabilize != nil {
-		if err := t.stabilize(j); err != nil {
+	if t.Stabilize != nil {
+		if err := t.Stabilize(ctx, req); err != nil {
 			return err
 		}
 	}
 
-	if t.countsOwnSignals {
+	if t.CountsOwnSignals {
 		return nil
 	}
 
-	return s.waitForCreationSignals(j, at.resource)
+	wait, ok, err := resourcetype.ParseCreationPolicy(req.Policy)
+	if err != nil || !ok {
+		return err
+	}
+
+	return s.waitForSignals(ctx, req, wait)
 }
 
 // createOrFind makes the thing, or finds what an earlier process has made.
 func (s *Service) createOrFind(
 	ctx context.Context,
-	j *handlerRequest,
+	req *resourcetype.Request,
 	m evaluatedResource,
 	at resourceRef,
 ) error {
-	if j.physicalID == "" && j.resumed {
-		found, err := s.findCreatedResource(ctx, j)
+	if req.PhysicalID == "" && req.Resumed {
+		found, err := s.findCreatedResource(ctx, req)
 		if err == nil && found {
-			err = j.setPhysicalID(j.physicalID)
+			err = req.Engine.SavePhysicalID(ctx, req)
 		}
 
 		if err != nil {
@@ -394,11 +400,11 @@ func (s *Service) createOrFind(
 		}
 	}
 
-	if j.physicalID != "" {
+	if req.PhysicalID != "" {
 		return nil
 	}
 
-	if err := resourceTypes()[j.typeName].create(j); err != nil {
+	if err := req.Type.Create(ctx, req); err != nil {
 		return err
 	}
 
@@ -409,14 +415,14 @@ func (s *Service) createOrFind(
 }
 
 // completeResource notes that a resource is as it should be.
-func (s *Service) completeResource(sd stackTransition, r *resource, j *handlerRequest, verb string) error {
+func (s *Service) completeResource(sd stackTransition, r *resource, req *resourcetype.Request, verb string) error {
 	return s.store.WithLock(func() error {
-		r.Attributes = j.attributes
+		r.Attributes = req.Attributes
 		r.CreationStarted = false
 		r.WaitingForSignals = false
 		r.RollingUpdate = nil
 		r.PreviousProperties = nil
-		r.Physical = cmp.Or(j.physicalID, r.Physical)
+		r.Physical = cmp.Or(req.PhysicalID, r.Physical)
 		sd.operation.Done[r.Logical] = true
 		s.setResourceStatus(sd.stack, r, verb+suffixComplete, "")
 

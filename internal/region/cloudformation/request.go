@@ -216,8 +216,8 @@ func parseTags(tags []*sdk.Tag) (map[string]string, error) {
 func requiredCapabilities(t *template.Template) (capability string, because []string) {
 	for _, name := range sdkshape.SortedKeys(t.Resources) {
 		r := t.Resources[name]
-		kind := resourceTypes()[r.Type]
-		if !kind.needsCapability {
+		kind := lookupType(r.Type)
+		if !kind.NeedsCapability {
 			continue
 		}
 
@@ -226,7 +226,7 @@ func requiredCapabilities(t *template.Template) (capability string, because []st
 			capability = sdk.CapabilityCapabilityIam
 		}
 
-		if _, named := r.Properties[kind.nameProperty]; named && r.Type != "AWS::IAM::RolePolicy" &&
+		if _, named := r.Properties[kind.NameProperty]; named && r.Type != "AWS::IAM::RolePolicy" &&
 			r.Type != "AWS::IAM::Policy" {
 			capability = sdk.CapabilityCapabilityNamedIam
 		}

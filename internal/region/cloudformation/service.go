@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudformation behaves as AWS CloudFormation does for the types of resources that clusters are made of: it
-// reads templates, evaluates their functions, makes, changes and deletes stacks in the order of their dependencies, rolls
-// back what fails, and tells it all in events. It makes resources by the operations of the region's other services, as
-// the caller who asked for the stack; it knows nothing of what they do, and nothing of who writes templates.
+// Package cloudformation is the region's CloudFormation: it creates, updates and deletes stacks in the order of their
+// dependencies, rolls back what fails, and records events. It calls the region's other services as the caller who asked
+// for the stack. The template language is package template, the resource types are package resourcetype. The state of an
+// operation is saved after each step, so that a restarted region resumes it.
 package cloudformation
 
 import (
@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/state"
@@ -176,41 +177,10 @@ func (s *Service) callService(ctx context.Context, service, op string, in templa
 		return nil
 	})
 	if err != nil {
-		return nil, &callError{service: service, err: wire.Refusal(v, err), cause: err}
+		return nil, &resourcetype.CallError{Service: service, Refusal: wire.Refusal(v, err)}
 	}
 
 	return sdkshape.ShapeToMap(out)
-}
-
-// callError is the refusal of an operation by the service that was asked.
-type callError struct {
-	service string
-	err     *wire.Error
-	cause   error
-}
-
-// Error is the refusal in CloudFormation's words.
-func (e *callError) Error() string {
-	return fmt.Sprintf(
-		"%s (Service: %s, Status Code: %d, Error Code: %s)",
-		e.err.Message,
-		serviceTitle(e.service),
-		e.err.Status,
-		e.err.Code,
-	)
-}
-
-// Unwrap is the service's error.
-func (e *callError) Unwrap() error { return e.err }
-
-func serviceTitle(service string) string {
-	if n, ok := map[string]string{
-		"ec2": "Ec2", "elasticloadbalancing": "ElasticLoadBalancingV2", "autoscaling": "AutoScaling", "route53": "Route53", "s3": "S3",
-	}[service]; ok {
-		return n
-	}
-
-	return strings.ToUpper(service[:1]) + service[1:]
 }
 
 // withStackCaller returns ctx with a stack's caller, as the services that are called see it.

@@ -3,150 +3,86 @@
 package cloudformation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	sdk "github.com/aws/aws-sdk-go/service/cloudformation"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// parseISODuration reads what ISO 8601 calls PT1H30M; otherwise is the answer to an empty text.
-func parseISODuration(text string, otherwise time.Duration) (time.Duration, error) {
-	if text == "" {
-		return otherwise, nil
-	}
-
-	m := regexp.MustCompile(
-		`^P(?:(\d{1,3})D)?(?:T(?:(\d{1,4})H)?(?:(\d{1,5})M)?(?:(\d{1,6})(?:\.\d+)?S)?)?$`,
-	).FindStringSubmatch(
-		text,
-	)
-	if m == nil || m[0] == "P" || m[0] == "PT" {
-		return 0, template.ValidationError("The value %q is no duration such as PT5M", text)
-	}
-
-	var d time.Duration
-	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
-		n, _ := strconv.Atoi("0" + m[i+1]) // the pattern allows digits only
-		d += time.Duration(n) * unit
-	}
-
-	return d, nil
-}
-
-// signalWait is what a resource waits for.
-type signalWait struct {
-	count             int
-	minSuccessPercent int // of count that must be a success
-	timeout           time.Duration
-}
-
-// waitForCreationSignals waits as a resource's CreationPolicy says.
-func (s *Service) waitForCreationSignals(j *handlerRequest, r *resource) error {
-	p, ok := j.policy["ResourceSignal"].(template.Object)
-	if !ok {
-		return nil
-	}
-
-	timeout, err := parseISODuration(template.StringAt(p, "Timeout"), 5*time.Minute)
-	if err != nil {
-		return err
-	}
-
-	w := signalWait{count: intOr(p["Count"], 1), minSuccessPercent: 100, timeout: timeout}
-	if auto, ok := j.policy["AutoScalingCreationPolicy"].(template.Object); ok {
-		w.minSuccessPercent = intOr(auto["MinSuccessfulInstancesPercent"], 100)
-	}
-
-	return s.waitForSignals(j, r, w)
-}
-
-func intOr(v any, otherwise int) int {
-	t, _ := template.ScalarText(v)
-	if n, err := strconv.Atoi(t); err == nil {
-		return n
-	}
-
-	return otherwise
-}
-
 var errTooFewSignals = errors.New("not enough signals") // replaced before anybody sees it
 
 // waitForSignals waits for signals about a resource.
-func (s *Service) waitForSignals(j *handlerRequest, r *resource, w signalWait) error {
-	if w.count <= 0 {
+func (s *Service) waitForSignals(ctx context.Context, req *resourcetype.Request, w resourcetype.SignalWait) error {
+	if w.Count <= 0 {
 		return nil
 	}
 
-	err := s.store.WithLock(func() error {
-		r.WaitingForSignals = true
-		s.store.MarkChanged()
+	err := s.store.Update(func() error {
+		s.findResource(req).WaitingForSignals = true
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 
-	needed := int(math.Ceil(float64(w.count) * float64(w.minSuccessPercent) / 100))
+	needed := int(math.Ceil(float64(w.Count) * float64(w.MinSuccessPercent) / 100))
 	var good, bad int
-	err = s.pollUntil(j.ctx, w.timeout, func() (bool, error) {
-		good, bad = s.countSignals(r)
-		if bad > w.count-needed {
+	err = s.pollUntil(ctx, w.Timeout, func() (bool, error) {
+		good, bad = s.countSignals(req)
+		if bad > w.Count-needed {
 			return false, errTooFewSignals
 		}
 
-		return good >= needed && good+bad >= w.count, nil
+		return good >= needed && good+bad >= w.Count, nil
 	})
 
-	switch tooLong := errors.Is(err, errWaitTimeout); {
+	switch tooLong := errors.Is(err, resourcetype.ErrWaitTimeout); {
 	case errors.Is(err, errTooFewSignals):
 		return fmt.Errorf(
 			"Received %d FAILURE signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement",
 			bad,
-			w.count,
-			w.minSuccessPercent,
+			w.Count,
+			w.MinSuccessPercent,
 		)
 
 	case tooLong && good >= needed:
 		return nil
-	case tooLong && j.typeName == autoScalingGroupTypeName:
+	case tooLong && req.TypeName == resourcetype.AutoScalingGroupTypeName:
 		return fmt.Errorf(
 			"Received %d SUCCESS signal(s) out of %d. Unable to satisfy %d%% MinSuccessfulInstancesPercent requirement",
 			good,
-			w.count,
-			w.minSuccessPercent,
+			w.Count,
+			w.MinSuccessPercent,
 		)
 
 	case tooLong:
 		return fmt.Errorf(
 			"Failed to receive %d resource signal(s) within the specified duration",
-			w.count-good,
+			w.Count-good,
 		)
 	}
 
 	return err
 }
 
-// countSignals counts a resource's signals.
-func (s *Service) countSignals(r *resource) (good, bad int) {
-	_ = s.store.WithLock(func() error { // it only reads
-		for _, sig := range r.Signals {
+// countSignals counts the signals about a resource that report success, and those that report failure.
+func (s *Service) countSignals(req *resourcetype.Request) (good, bad int) {
+	s.store.View(func() {
+		for _, sig := range s.findResource(req).Signals {
 			if sig.Success {
 				good++
 			} else {
 				bad++
 			}
 		}
-
-		return nil
 	})
 
 	return good, bad

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/resourcetype"
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 	"github.com/slipway-k8s/slipway/internal/region/wire"
@@ -59,11 +60,11 @@ type resource struct {
 	DeletionPolicy          string
 	UpdateReplacePolicy     string
 	Description             string
-	Signals                 []resourceSignal `json:"signals,omitempty"`
-	CreationStarted         bool             `json:"begun,omitempty"`   // its creation was begun, and perhaps done
-	WaitingForSignals       bool             `json:"waiting,omitempty"` // for signals
-	RollingUpdate           *rollingUpdate   `json:"roll,omitempty"`
-	PreviousProperties      template.Object  `json:"from,omitempty"` // its properties before the change under way
+	Signals                 []resourceSignal            `json:"signals,omitempty"`
+	CreationStarted         bool                        `json:"begun,omitempty"`   // its creation was begun, and perhaps done
+	WaitingForSignals       bool                        `json:"waiting,omitempty"` // for signals
+	RollingUpdate           *resourcetype.RollingUpdate `json:"roll,omitempty"`
+	PreviousProperties      template.Object             `json:"from,omitempty"` // its properties before the change under way
 }
 
 // resourceSignal is a message about a resource's readiness.
@@ -128,8 +129,7 @@ func (r *resource) clone() *resource {
 	c.After, c.Signals = slices.Clone(r.After), slices.Clone(r.Signals)
 	c.Attributes = maps.Clone(r.Attributes)
 	if r.RollingUpdate != nil {
-		c.RollingUpdate = new(*r.RollingUpdate)
-		c.RollingUpdate.Old = slices.Clone(r.RollingUpdate.Old)
+		c.RollingUpdate = new(r.RollingUpdate.Clone())
 	}
 
 	return &c

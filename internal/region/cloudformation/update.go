@@ -148,19 +148,19 @@ func (s *Service) updateResource(
 		return err
 	}
 
-	j := s.newHandlerRequest(ctx, sd.stack, r)
-	j.props = m.props
-	j.oldProps = r.PreviousProperties
-	j.stackTags = sd.after.Tags
-	j.oldStackTags = sd.before.Tags
-	j.policy = m.spec.UpdatePolicy
-	j.rollback = sd.rollback
-	if j.attributes == nil {
-		j.attributes = template.Object{}
+	updateCtx, req := s.newRequest(ctx, sd.stack, r)
+	req.Properties = m.props
+	req.OldProperties = r.PreviousProperties
+	req.StackTags = sd.after.Tags
+	req.OldStackTags = sd.before.Tags
+	req.Policy = m.spec.UpdatePolicy
+	req.Rollback = sd.rollback
+	if req.Attributes == nil {
+		req.Attributes = template.Object{}
 	}
 
-	if c := resourceTypes()[r.Type].update; c != nil {
-		if err := c(j); err != nil {
+	if update := req.Type.Update; update != nil {
+		if err := update(updateCtx, req); err != nil {
 			return errors.Join(
 				s.failResource(ctx, sd, r.Logical, "UPDATE", err),
 				s.clearPreviousProperties(r),
@@ -168,7 +168,7 @@ func (s *Service) updateResource(
 		}
 	}
 
-	return s.completeResource(sd, r, j, "UPDATE")
+	return s.completeResource(sd, r, req, "UPDATE")
 }
 
 // clearPreviousProperties ends a change that failed: what the resource has now is taken to be what it should have had.
@@ -189,9 +189,9 @@ func (s *Service) replaceResource(
 	r *resource,
 	m evaluatedResource,
 ) error {
-	t := resourceTypes()[r.Type]
-	name, _ := template.ScalarText(m.props[t.nameProperty])
-	if old, _ := template.ScalarText(r.Properties[t.nameProperty]); t.nameProperty != "" && name != "" && name == old {
+	t := lookupType(r.Type)
+	name, _ := template.ScalarText(m.props[t.NameProperty])
+	if old, _ := template.ScalarText(r.Properties[t.NameProperty]); t.NameProperty != "" && name != "" && name == old {
 		return s.failResource(
 			ctx,
 			sd,

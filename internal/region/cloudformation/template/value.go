@@ -122,3 +122,13 @@ func StringAt(v any, path ...any) string {
 	t, _ := ScalarText(ValueAt(v, path...))
 	return t
 }
+
+// IntOr returns a scalar as a number; otherwise if it is not set or not a number.
+func IntOr(v any, otherwise int) int {
+	t, _ := ScalarText(v)
+	if n, err := strconv.Atoi(t); err == nil {
+		return n
+	}
+
+	return otherwise
+}

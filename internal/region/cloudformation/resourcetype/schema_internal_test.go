@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package resourcetype
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ func TestSchemas(t *testing.T) {
 	var doc struct{ Types map[string]typeSchema }
 	referencedata.ReadJSON(t, referencedata.CloudFormationTypes, &doc)
 	want := extra()
-	for kind := range resourceTypes() {
+	for kind := range table() {
 		s, ok := doc.Types[kind]
 		if _, own := want[kind]; own {
 			continue
@@ -93,7 +93,7 @@ func TestDurations(t *testing.T) {
 		"": time.Second, "PT5M": 5 * time.Minute, "PT1H30M": 90 * time.Minute, "PT0S": 0, "P1DT1S": 24*time.Hour + time.Second,
 		"PT": -1, "P": -1, "5m": -1, "PT5X": -1,
 	} {
-		got, err := parseISODuration(in, time.Second)
+		got, err := ParseISODuration(in, time.Second)
 		if err != nil {
 			got = -1
 		}
@@ -119,7 +119,7 @@ func TestConform(t *testing.T) {
 		if err := json.Unmarshal([]byte(c.in), &in); err != nil {
 			t.Fatal(err)
 		}
-		out, wrong := coerceProperties(c.kind, in)
+		out, wrong := CoerceProperties(c.kind, in)
 		b, err := json.Marshal(out)
 		if err != nil || c.want != "" && string(b) != c.want {
 			t.Errorf("%s %s is %s, want %s", c.kind, c.in, b, c.want)

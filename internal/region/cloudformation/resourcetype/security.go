@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package resourcetype
 
 import (
+	"context"
 	"slices"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
@@ -44,15 +45,15 @@ func allowAllEgress() template.Object {
 }
 
 // authorizeRules adds rules to a group.
-func (j *handlerRequest) authorizeRules(direction, group string, rules []any) error {
+func (req *Request) authorizeRules(ctx context.Context, direction, group string, rules []any) error {
 	for _, r := range rules {
 		m, _ := r.(template.Object)
-		err := j.runOperation(
+		err := req.runOperation(ctx,
 			"ec2",
 			"AuthorizeSecurityGroup"+direction,
 			template.Object{"GroupId": group, "IpPermissions": []any{ipPermission(m)}},
 		)
-		if err != nil && (!j.resumed || errorCode(err) != "InvalidPermission.Duplicate") {
+		if err != nil && (!req.Resumed || ErrorCode(err) != "InvalidPermission.Duplicate") {
 			return err
 		}
 	}
@@ -60,13 +61,13 @@ func (j *handlerRequest) authorizeRules(direction, group string, rules []any) er
 	return nil
 }
 
-func (j *handlerRequest) revokeRules(direction, group string, permissions []any) error {
+func (req *Request) revokeRules(ctx context.Context, direction, group string, permissions []any) error {
 	if len(permissions) == 0 {
 		return nil
 	}
 
-	return ignoreNotFound(
-		j.runOperation(
+	return IgnoreNotFound(
+		req.runOperation(ctx,
 			"ec2",
 			"RevokeSecurityGroup"+direction,
 			template.Object{"GroupId": group, "IpPermissions": permissions},
@@ -74,9 +75,9 @@ func (j *handlerRequest) revokeRules(direction, group string, permissions []any)
 	)
 }
 
-func applyGroupRules(j *handlerRequest) error {
-	j.attributes["GroupId"], j.attributes["Id"], j.attributes["VpcId"] = j.physicalID, j.physicalID, j.props["VpcId"]
-	if rules := template.ListAt(j.props["SecurityGroupEgress"]); len(rules) > 0 {
+func applyGroupRules(ctx context.Context, req *Request) error {
+	req.Attributes["GroupId"], req.Attributes["Id"], req.Attributes["VpcId"] = req.PhysicalID, req.PhysicalID, req.Properties["VpcId"]
+	if rules := template.ListAt(req.Properties["SecurityGroupEgress"]); len(rules) > 0 {
 		// Its own rules take the place of the one that lets everything out.
 		if !slices.ContainsFunc(
 			rules,
@@ -84,25 +85,25 @@ func applyGroupRules(j *handlerRequest) error {
 				return template.CanonicalText(ipPermission(r.(template.Object))) == template.CanonicalText(allowAllEgress())
 			},
 		) { //nolint:errcheck // conform made objects of them
-			if err := j.revokeRules("Egress", j.physicalID, []any{allowAllEgress()}); err != nil {
+			if err := req.revokeRules(ctx, "Egress", req.PhysicalID, []any{allowAllEgress()}); err != nil {
 				return err
 			}
 
-			if err := j.authorizeRules("Egress", j.physicalID, rules); err != nil {
+			if err := req.authorizeRules(ctx, "Egress", req.PhysicalID, rules); err != nil {
 				return err
 			}
 		}
 	}
 
-	return j.authorizeRules("Ingress", j.physicalID, template.ListAt(j.props["SecurityGroupIngress"]))
+	return req.authorizeRules(ctx, "Ingress", req.PhysicalID, template.ListAt(req.Properties["SecurityGroupIngress"]))
 }
 
-func updateSecurityGroup(j *handlerRequest) error {
+func updateSecurityGroup(ctx context.Context, req *Request) error {
 	for _, direction := range []string{"Egress", "Ingress"} {
-		more, fewer := diffLists(j.oldProps["SecurityGroup"+direction], j.props["SecurityGroup"+direction])
+		more, fewer := diffLists(req.OldProperties["SecurityGroup"+direction], req.Properties["SecurityGroup"+direction])
 		if direction == "Egress" {
-			had := len(template.ListAt(j.oldProps["SecurityGroupEgress"])) > 0
-			has := len(template.ListAt(j.props["SecurityGroupEgress"])) > 0
+			had := len(template.ListAt(req.OldProperties["SecurityGroupEgress"])) > 0
+			has := len(template.ListAt(req.Properties["SecurityGroupEgress"])) > 0
 			if had && !has {
 				more = append(more, template.Object{"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"})
 			}
@@ -118,38 +119,38 @@ func updateSecurityGroup(j *handlerRequest) error {
 			gone = append(gone, ipPermission(m))
 		}
 
-		if err := j.revokeRules(direction, j.physicalID, gone); err != nil {
+		if err := req.revokeRules(ctx, direction, req.PhysicalID, gone); err != nil {
 			return err
 		}
 
-		if err := j.authorizeRules(direction, j.physicalID, more); err != nil {
+		if err := req.authorizeRules(ctx, direction, req.PhysicalID, more); err != nil {
 			return err
 		}
 	}
 
-	return updateEC2Tags(j)
+	return updateEC2Tags(ctx, req)
 }
 
-func securityTypes() map[string]resourceType {
-	return map[string]resourceType{
+func securityTypes() map[string]Type {
+	return map[string]Type{
 		"AWS::EC2::SecurityGroup": {
-			nameProperty:  "GroupName",
-			maxNameLength: 255,
-			create: createEC2(
+			NameProperty:  "GroupName",
+			MaxNameLength: 255,
+			Create: createEC2(
 				"CreateSecurityGroup",
 				"security-group",
 				"GroupId",
-				func(j *handlerRequest) template.Object {
+				func(req *Request) template.Object {
 					return template.Object{
-						"GroupName":   j.physicalName(),
-						"Description": j.props["GroupDescription"],
-						"VpcId":       j.props["VpcId"],
+						"GroupName":   req.physicalName(),
+						"Description": req.Properties["GroupDescription"],
+						"VpcId":       req.Properties["VpcId"],
 					}
 				},
 			),
-			stabilize:       applyGroupRules,
-			update:          updateSecurityGroup,
-			delete:          deleteEC2("DeleteSecurityGroup", "GroupId"),
+			Stabilize:       applyGroupRules,
+			Update:          updateSecurityGroup,
+			Delete:          deleteEC2("DeleteSecurityGroup", "GroupId"),
 			extraAttributes: []string{"VpcId"},
 		},
 		"AWS::EC2::SecurityGroupIngress": securityRuleType("Ingress"),
@@ -158,52 +159,52 @@ func securityTypes() map[string]resourceType {
 }
 
 // securityRuleType is a rule of a group as a resource of its own.
-func securityRuleType(direction string) resourceType {
-	return resourceType{
-		create: func(j *handlerRequest) error {
-			out, err := j.callOperation(
+func securityRuleType(direction string) Type {
+	return Type{
+		Create: func(ctx context.Context, req *Request) error {
+			out, err := req.callOperation(ctx,
 				"ec2",
 				"AuthorizeSecurityGroup"+direction,
-				template.Object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
+				template.Object{"GroupId": req.Properties["GroupId"], "IpPermissions": []any{ipPermission(req.Properties)}},
 			)
 			if err != nil {
 				return err
 			}
 
-			return j.setPhysicalID(template.ValueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"))
+			return req.setPhysicalID(ctx, template.ValueAt(out, "SecurityGroupRules", 0, "SecurityGroupRuleId"))
 		},
-		stabilize: setIDAttribute("Id"),
-		update: func(j *handlerRequest) error {
-			return j.runOperation(
+		Stabilize: setIDAttribute("Id"),
+		Update: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx,
 				"ec2",
 				"UpdateSecurityGroupRuleDescriptions"+direction,
-				template.Object{"GroupId": j.props["GroupId"], "IpPermissions": []any{ipPermission(j.props)}},
+				template.Object{"GroupId": req.Properties["GroupId"], "IpPermissions": []any{ipPermission(req.Properties)}},
 			)
 		},
-		delete: func(j *handlerRequest) error {
-			return j.runOperation(
+		Delete: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx,
 				"ec2",
 				"RevokeSecurityGroup"+direction,
-				template.Object{"GroupId": j.props["GroupId"], "SecurityGroupRuleIds": []any{j.physicalID}},
+				template.Object{"GroupId": req.Properties["GroupId"], "SecurityGroupRuleIds": []any{req.PhysicalID}},
 			)
 		},
-		findCreated: func(j *handlerRequest) (bool, error) {
-			out, err := j.callOperation(
+		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
+			out, err := req.callOperation(ctx,
 				"ec2",
 				"DescribeSecurityGroupRules",
-				template.Object{"Filters": []any{template.Object{"Name": "group-id", "Values": []any{j.props["GroupId"]}}}},
+				template.Object{"Filters": []any{template.Object{"Name": "group-id", "Values": []any{req.Properties["GroupId"]}}}},
 			)
 
 			for _, r := range template.ListAt(out, "SecurityGroupRules") {
-				if template.ValueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, j.props) {
-					j.physicalID = template.StringAt(r, "SecurityGroupRuleId")
+				if template.ValueAt(r, "IsEgress") == (direction == "Egress") && matchesRule(r, req.Properties) {
+					req.PhysicalID = template.StringAt(r, "SecurityGroupRuleId")
 					return true, nil
 				}
 			}
 
 			return false, err
 		},
-		replacementProperties: []string{"SourceSecurityGroupName", "SourceSecurityGroupOwnerId"},
+		ReplacementProperties: []string{"SourceSecurityGroupName", "SourceSecurityGroupOwnerId"},
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cloudformation
+package resourcetype
 
 import (
 	_ "embed"
@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/sdkshape"
 )
 
-// schemaText holds the properties of the types in [resourceTypes]: CloudFormation's own schemas, cut to what is used here.
+// schemaText holds the properties of the types in [Lookup]: CloudFormation's own schemas, cut to what is used here.
 // TestSchemas makes it of test/referencedata/data/cloudformation-types.json.
 //
 //go:embed types.json
@@ -49,11 +49,8 @@ var schemas = sync.OnceValue(func() map[string]typeSchema {
 	return out
 })
 
-// hasAttribute tells whether Fn::GetAtt can ask for an attribute of a type.
-func hasAttribute(kind, name string) bool {
-	return slices.Contains(schemas()[kind].ReadOnly, strings.ReplaceAll(name, ".", "/")) ||
-		slices.Contains(resourceTypes()[kind].extraAttributes, name)
-}
+// HasStackTags reports whether resources of a type have tags, so that a change of the stack's tags updates them.
+func HasStackTags(typeName string) bool { return schemas()[typeName].TagProperty != "" }
 
 // propertyErrors collects what is wrong with a resource's properties.
 type propertyErrors struct{ list []string }
@@ -62,9 +59,9 @@ func (p *propertyErrors) add(at, format string, args ...any) {
 	p.list = append(p.list, "#"+at+": "+fmt.Sprintf(format, args...))
 }
 
-// coerceProperties checks evaluated properties against the type's schema and gives every value the type that it should have: a
+// CoerceProperties checks evaluated properties against the type's schema and gives every value the type that it should have: a
 // template may write a number as a text. What is not known yet is passed on.
-func coerceProperties(kind string, props template.Object) (template.Object, []string) {
+func CoerceProperties(kind string, props template.Object) (template.Object, []string) {
 	s := schemas()[kind]
 	if s.Properties == nil {
 		return props, nil
@@ -228,14 +225,14 @@ func firstPathStep(path string) string {
 	return first
 }
 
-// requiresRecreation says whether a change of a property replaces the resource: Always, Conditionally or Never.
-func requiresRecreation(kind, property string) string {
+// RequiresRecreation says whether a change of a property replaces the resource: Always, Conditionally or Never.
+func RequiresRecreation(kind, property string) string {
 	s := schemas()[kind]
 	has := func(paths []string) bool {
 		return slices.ContainsFunc(paths, func(p string) bool { return firstPathStep(p) == property })
 	}
 	switch {
-	case has(s.CreateOnly), slices.Contains(resourceTypes()[kind].replacementProperties, property):
+	case has(s.CreateOnly), slices.Contains(table()[kind].ReplacementProperties, property):
 		return "Always"
 	case has(s.Conditional):
 		return "Conditionally"
@@ -244,8 +241,8 @@ func requiresRecreation(kind, property string) string {
 	return "Never"
 }
 
-// changedProperties are the properties whose values differ, in order.
-func changedProperties(before, after template.Object) []string {
+// ChangedProperties are the properties whose values differ, in order.
+func ChangedProperties(before, after template.Object) []string {
 	var out []string
 	for _, name := range sdkshape.SortedKeys(after) {
 		if old, ok := before[name]; !ok || template.CanonicalText(old) != template.CanonicalText(after[name]) ||

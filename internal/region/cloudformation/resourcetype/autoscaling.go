@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcetype
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
+
+const AutoScalingGroupTypeName = "AWS::AutoScaling::AutoScalingGroup"
+
+// LaunchProperties are the properties of a group that say what it launches: their change begins a rolling update.
+func LaunchProperties() []string {
+	return []string{
+		"LaunchTemplate",
+		"MixedInstancesPolicy",
+		"LaunchConfigurationName",
+		"VPCZoneIdentifier",
+		"PlacementGroup",
+	}
+}
+
+func scalingTypes() map[string]Type {
+	return map[string]Type{
+		AutoScalingGroupTypeName:          autoScalingGroupType(),
+		"AWS::AutoScaling::LifecycleHook": lifecycleHookType(),
+		"AWS::AutoScaling::WarmPool": {
+			Create: func(ctx context.Context, req *Request) error {
+				if err := req.runOperation(ctx, "autoscaling", "PutWarmPool", req.omitProperties()); err != nil {
+					return err
+				}
+
+				return req.setPhysicalID(ctx, req.stringProperty("AutoScalingGroupName"))
+			},
+			Update: func(ctx context.Context, req *Request) error {
+				return req.runOperation(ctx, "autoscaling", "PutWarmPool", req.omitProperties())
+			},
+			Delete: func(ctx context.Context, req *Request) error {
+				return req.runOperation(ctx,
+					"autoscaling",
+					"DeleteWarmPool",
+					template.Object{"AutoScalingGroupName": req.PhysicalID, "ForceDelete": true},
+				)
+			},
+		},
+	}
+}
+
+// autoScalingGroupType is a group of machines. Its machines take a while to come and to go.
+func autoScalingGroupType() Type {
+	return Type{
+		NameProperty:  "AutoScalingGroupName",
+		MaxNameLength: 255,
+		Create: func(ctx context.Context, req *Request) error {
+			in, err := autoScalingGroupInput(ctx, req)
+			if err != nil {
+				return err
+			}
+
+			name := req.physicalName()
+			in["AutoScalingGroupName"], in["Tags"] = name, autoScalingGroupTags(req, name)
+			if hooks, ok := req.Properties["LifecycleHookSpecificationList"]; ok {
+				in["LifecycleHookSpecificationList"] = hooks
+			}
+
+			if err := req.runOperation(ctx, "autoscaling", "CreateAutoScalingGroup", in); err != nil {
+				return err
+			}
+
+			return req.setPhysicalID(ctx, name)
+		},
+		Stabilize: func(ctx context.Context, req *Request) error {
+			g, err := req.describeAutoScalingGroup(ctx)
+			if err != nil {
+				return err
+			}
+
+			req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
+
+			return req.waitForCapacity(ctx)
+		},
+		Update: updateAutoScalingGroup,
+		Delete: func(ctx context.Context, req *Request) error {
+			g, err := req.describeAutoScalingGroup(ctx)
+			if err != nil || g == nil {
+				return err
+			}
+
+			return req.runOperation(ctx,
+				"autoscaling",
+				"DeleteAutoScalingGroup",
+				template.Object{"AutoScalingGroupName": req.PhysicalID, "ForceDelete": true},
+			)
+		},
+		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
+			g, err := req.describeAutoScalingGroup(ctx)
+			return g == nil, err
+		},
+		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
+			name := req.stringProperty("AutoScalingGroupName")
+			req.PhysicalID = name
+			g, err := req.describeAutoScalingGroup(ctx)
+			tags := template.ListAt(g, "Tags")
+			mine := slices.ContainsFunc(tags, func(t any) bool {
+				return template.StringAt(t, "Key") == "aws:cloudformation:stack-id" &&
+					template.StringAt(t, "Value") == req.StackID
+			})
+			if !mine {
+				req.PhysicalID = ""
+			}
+
+			return mine, err
+		},
+	}
+}
+
+// lifecycleHookType holds machines up at a point of their lives.
+func lifecycleHookType() Type {
+	return Type{
+		NameProperty:  "LifecycleHookName",
+		MaxNameLength: 255,
+		Create: func(ctx context.Context, req *Request) error {
+			name := req.physicalName()
+			in := req.omitProperties()
+			in["LifecycleHookName"] = name
+			if err := req.runOperation(ctx, "autoscaling", "PutLifecycleHook", in); err != nil {
+				return err
+			}
+
+			return req.setPhysicalID(ctx, name)
+		},
+		Update: func(ctx context.Context, req *Request) error {
+			in := req.omitProperties()
+			in["LifecycleHookName"] = req.PhysicalID
+			return req.runOperation(ctx, "autoscaling", "PutLifecycleHook", in)
+		},
+		Delete: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx,
+				"autoscaling",
+				"DeleteLifecycleHook",
+				template.Object{
+					"AutoScalingGroupName": req.Properties["AutoScalingGroupName"],
+					"LifecycleHookName":    req.PhysicalID,
+				},
+			)
+		},
+	}
+}
+
+// autoScalingGroupInput is the group as Auto Scaling takes it, but its name and tags.
+func autoScalingGroupInput(ctx context.Context, req *Request) (template.Object, error) {
+	in := req.pickProperties(
+		"AvailabilityZones",
+		"CapacityRebalance",
+		"Context",
+		"DefaultInstanceWarmup",
+		"DesiredCapacityType",
+		"HealthCheckGracePeriod",
+		"HealthCheckType",
+		"LaunchTemplate",
+		"MaxInstanceLifetime",
+		"MixedInstancesPolicy",
+		"NewInstancesProtectedFromScaleIn",
+		"PlacementGroup",
+		"ServiceLinkedRoleARN",
+		"TargetGroupARNs",
+		"TerminationPolicies",
+		"InstanceMaintenancePolicy",
+	)
+
+	for property, member := range map[string]string{
+		"MinSize": "MinSize", "MaxSize": "MaxSize", "DesiredCapacity": "DesiredCapacity", "Cooldown": "DefaultCooldown",
+	} {
+		if !req.hasProperty(property) {
+			continue
+		}
+
+		n, err := strconv.Atoi(req.stringProperty(property))
+		if err != nil {
+			return nil, fmt.Errorf(
+				"Value '%s' at '%s' must be a number",
+				req.stringProperty(property),
+				property,
+			)
+		}
+
+		in[member] = n
+	}
+
+	if zones := template.ListAt(req.Properties["VPCZoneIdentifier"]); zones != nil {
+		var ids []string
+		for _, z := range zones {
+			t, _ := template.ScalarText(z)
+			ids = append(ids, t)
+		}
+
+		in["VPCZoneIdentifier"] = strings.Join(ids, ",")
+	}
+
+	return in, nil
+}
+
+// autoScalingGroupTags are a group's tags; the stack's own are handed on to instances.
+func autoScalingGroupTags(req *Request, name string) []any {
+	out := []any{}
+	seen := map[string]bool{}
+	for _, t := range template.ListAt(req.Properties["Tags"]) {
+		seen[template.StringAt(t, "Key")] = true
+		out = append(out, template.Object{
+			"Key": template.ValueAt(
+				t,
+				"Key",
+			), "Value": template.ValueAt(t, "Value"), "PropagateAtLaunch": template.ValueAt(t, "PropagateAtLaunch"), "ResourceId": name, "ResourceType": "auto-scaling-group",
+		})
+	}
+
+	for k, v := range req.StackTags {
+		if !seen[k] {
+			out = append(
+				out,
+				template.Object{
+					"Key":               k,
+					"Value":             v,
+					"PropagateAtLaunch": true,
+					"ResourceId":        name,
+					"ResourceType":      "auto-scaling-group",
+				},
+			)
+		}
+	}
+
+	return out
+}
+
+// describeAutoScalingGroup is the group as it is; nil if there is none.
+func (req *Request) describeAutoScalingGroup(ctx context.Context) (any, error) {
+	out, err := req.callOperation(ctx,
+		"autoscaling",
+		"DescribeAutoScalingGroups",
+		template.Object{"AutoScalingGroupNames": []any{req.PhysicalID}},
+	)
+
+	return template.ValueAt(out, "AutoScalingGroups", 0), err
+}
+
+// waitForCapacity waits until the group has as many instances as it should. A launch that fails twice fails it.
+func (req *Request) waitForCapacity(ctx context.Context) error {
+	return req.waitUntil(ctx, func() (bool, error) {
+		g, err := req.describeAutoScalingGroup(ctx)
+		if err != nil {
+			return false, err
+		}
+
+		want := template.IntOr(template.ValueAt(g, "DesiredCapacity"), 0)
+		inService := len(instancesInService(g))
+		if inService >= want {
+			return true, nil
+		}
+
+		out, err := req.callOperation(ctx,
+			"autoscaling",
+			"DescribeScalingActivities",
+			template.Object{"AutoScalingGroupName": req.PhysicalID},
+		)
+		if err != nil {
+			return false, err
+		}
+
+		var reasons []string
+
+		for _, a := range template.ListAt(out, "Activities") {
+			if template.StringAt(a, "StatusCode") != "Failed" {
+				break
+			}
+
+			reasons = append(reasons, template.StringAt(a, "StatusMessage"))
+		}
+
+		if len(reasons) > 1 {
+			return false, fmt.Errorf(
+				"Group did not stabilize. {current/minSize/maxSize} group size = {%d/%s/%s}. Failed Scaling Activities: %d. Last reason: %s",
+				inService,
+				template.StringAt(g, "MinSize"),
+				template.StringAt(g, "MaxSize"),
+				len(reasons),
+				reasons[0],
+			)
+		}
+
+		return false, nil
+	})
+}
+
+// instancesInService are the ids of a group's instances that serve.
+func instancesInService(g any) []string {
+	var out []string
+	for _, i := range template.ListAt(g, "Instances") {
+		if template.StringAt(i, "LifecycleState") == "InService" {
+			out = append(out, template.StringAt(i, "InstanceId"))
+		}
+	}
+
+	return out
+}
+
+func updateAutoScalingGroup(ctx context.Context, req *Request) error {
+	in, err := autoScalingGroupInput(ctx, req)
+	if err != nil {
+		return err
+	}
+
+	delete(in, "TargetGroupARNs")
+	in["AutoScalingGroupName"] = req.PhysicalID
+	if ignore, _ := template.ScalarText(template.ValueAt(req.Policy, "AutoScalingScheduledAction", "IgnoreUnmodifiedGroupSizeProperties")); ignore == "true" {
+		for _, size := range []string{"MinSize", "MaxSize", "DesiredCapacity"} {
+			if !req.propertyChanged(size) {
+				delete(in, size)
+			}
+		}
+	}
+
+	if err := req.runRollingUpdate(ctx, in); err != nil {
+		return err
+	}
+
+	if err := req.syncTargetGroups(ctx); err != nil {
+		return err
+	}
+
+	if err := req.updateGroupTags(ctx); err != nil {
+		return err
+	}
+
+	g, err := req.describeAutoScalingGroup(ctx)
+	req.Attributes["AutoScalingGroupARN"] = template.ValueAt(g, "AutoScalingGroupARN")
+
+	return err
+}
+
+// syncTargetGroups brings a group's target groups to what they should be.
+func (req *Request) syncTargetGroups(ctx context.Context) error {
+	more, fewer := diffLists(req.OldProperties["TargetGroupARNs"], req.Properties["TargetGroupARNs"])
+	if len(more) > 0 {
+		if err := req.runOperation(ctx, "autoscaling", "AttachLoadBalancerTargetGroups", template.Object{"AutoScalingGroupName": req.PhysicalID, "TargetGroupARNs": more}); err != nil {
+			return err
+		}
+	}
+
+	if len(fewer) == 0 {
+		return nil
+	}
+
+	err := req.runOperation(ctx,
+		"autoscaling",
+		"DetachLoadBalancerTargetGroups",
+		template.Object{"AutoScalingGroupName": req.PhysicalID, "TargetGroupARNs": fewer},
+	)
+	if ErrorCode(err) == "ValidationError" {
+		return nil // an earlier process did it
+	}
+
+	return err
+}
+
+func (req *Request) updateGroupTags(ctx context.Context) error {
+	before := *req
+	after := *req
+	before.Properties = req.OldProperties
+	before.StackTags = req.OldStackTags
+	more, fewer := diffLists(
+		autoScalingGroupTags(&before, req.PhysicalID),
+		autoScalingGroupTags(&after, req.PhysicalID),
+	)
+
+	kept := map[string]bool{}
+	for _, t := range autoScalingGroupTags(&after, req.PhysicalID) {
+		kept[template.StringAt(t, "Key")] = true
+	}
+
+	fewer = slices.DeleteFunc(fewer, func(t any) bool { return kept[template.StringAt(t, "Key")] })
+	if len(fewer) > 0 {
+		if err := req.runOperation(ctx, "autoscaling", "DeleteTags", template.Object{"Tags": fewer}); err != nil {
+			return err
+		}
+	}
+
+	if len(more) > 0 {
+		return req.runOperation(ctx, "autoscaling", "CreateOrUpdateTags", template.Object{"Tags": more})
+	}
+
+	return nil
+}
+
+var errNoGroup = errors.New("the group is gone")

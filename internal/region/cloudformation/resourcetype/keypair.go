@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcetype
+
+import (
+	"context"
+	"encoding/base64"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
+
+// keyPairType is the public half of an SSH key, by its name. The region makes no private keys, so a template must bring it.
+func keyPairType() Type {
+	return Type{
+		NameProperty:  "KeyName",
+		MaxNameLength: 255,
+		Create: func(ctx context.Context, req *Request) error {
+			err := req.runOperation(ctx, "ec2", "ImportKeyPair", template.Object{
+				"KeyName": req.stringProperty(
+					"KeyName",
+				), "PublicKeyMaterial": base64.StdEncoding.EncodeToString([]byte(req.stringProperty("PublicKeyMaterial"))),
+				"TagSpecifications": req.tagSpecifications("key-pair"),
+			})
+			if err != nil && (!req.Resumed || ErrorCode(err) != "InvalidKeyPair.Duplicate") {
+				return err
+			}
+
+			return req.setPhysicalID(ctx, req.stringProperty("KeyName"))
+		},
+		Stabilize: func(ctx context.Context, req *Request) error {
+			out, err := req.callOperation(ctx, "ec2", "DescribeKeyPairs", template.Object{"KeyNames": []any{req.PhysicalID}})
+			for _, name := range []string{"KeyPairId", "KeyFingerprint"} {
+				req.Attributes[name] = template.ValueAt(out, "KeyPairs", 0, name)
+			}
+
+			return err
+		},
+		Delete: deleteEC2("DeleteKeyPair", "KeyName"),
+	}
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcetype
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
+
+// hostedZoneTypes are the types of Route 53.
+func hostedZoneTypes() map[string]Type {
+	return map[string]Type{
+		"AWS::Route53::HostedZone": hostedZoneType(),
+		"AWS::Route53::RecordSet": {
+			Create: func(ctx context.Context, req *Request) error {
+				if err := changeRecordSet(ctx, req, "CREATE", req.Properties); err != nil {
+					return err
+				}
+
+				return req.setPhysicalID(ctx, strings.TrimSuffix(req.stringProperty("Name"), "."))
+			},
+			Update: func(ctx context.Context, req *Request) error {
+				return changeRecordSet(ctx, req, "UPSERT", req.Properties)
+			},
+			Delete: func(ctx context.Context, req *Request) error {
+				err := changeRecordSet(ctx, req, "DELETE", req.Properties)
+				if ErrorCode(err) == "InvalidChangeBatch" && strings.Contains(err.Error(), "not found") {
+					return nil
+				}
+
+				return err
+			},
+			ReplacementProperties: []string{"Type", "SetIdentifier"},
+		},
+	}
+}
+
+func hostedZoneType() Type {
+	vpcs := func(req *Request) []any {
+		out := []any{}
+		for _, v := range template.ListAt(req.Properties["VPCs"]) {
+			out = append(out, template.Object{"VPCId": template.ValueAt(v, "VPCId"), "VPCRegion": template.ValueAt(v, "VPCRegion")})
+		}
+
+		return out
+	}
+
+	retag := func(ctx context.Context, req *Request) error {
+		return req.updateTags("HostedZoneTags", func(tags []any) error {
+			return req.runOperation(ctx,
+				"route53",
+				"ChangeTagsForResource",
+				template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tags},
+			)
+		}, func(keys []any) error {
+			return req.runOperation(ctx,
+				"route53",
+				"ChangeTagsForResource",
+				template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "RemoveTagKeys": keys},
+			)
+		})
+	}
+
+	return Type{
+		Create: func(ctx context.Context, req *Request) error {
+			in := template.Object{"Name": req.Properties["Name"], "CallerReference": newCallerReference(req)}
+			config := template.Object{}
+			if c := template.StringAt(req.Properties, "HostedZoneConfig", "Comment"); c != "" {
+				config["Comment"] = c
+			}
+
+			if list := vpcs(req); len(list) > 0 {
+				in["VPC"] = list[0]
+				config["PrivateZone"] = true
+			}
+
+			in["HostedZoneConfig"] = config
+			out, err := req.callOperation(ctx, "route53", "CreateHostedZone", in)
+			if err != nil {
+				return err
+			}
+
+			return req.setPhysicalID(ctx, strings.TrimPrefix(template.StringAt(out, "HostedZone", "Id"), "/hostedzone/"))
+		},
+		Stabilize: func(ctx context.Context, req *Request) error {
+			out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
+			if err != nil {
+				return err
+			}
+
+			req.Attributes["Id"], req.Attributes["NameServers"] = req.PhysicalID, template.ListAt(
+				out,
+				"DelegationSet",
+				"NameServers",
+			)
+			if tags := mergeTags(req.StackTags, req.Properties["HostedZoneTags"]); len(tags) > 0 {
+				if err := req.runOperation(ctx, "route53", "ChangeTagsForResource", template.Object{"ResourceType": "hostedzone", "ResourceId": req.PhysicalID, "AddTags": tagObjects(tags)}); err != nil {
+					return err
+				}
+			}
+
+			return syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), vpcs(req))
+		},
+		Update: func(ctx context.Context, req *Request) error {
+			out, err := req.callOperation(ctx, "route53", "GetHostedZone", template.Object{"Id": req.PhysicalID})
+			if err != nil {
+				return err
+			}
+
+			if err := syncZoneVPCs(ctx, req, template.ValueAt(out, "VPCs"), vpcs(req)); err != nil {
+				return err
+			}
+
+			return retag(ctx, req)
+		},
+		Delete: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx, "route53", "DeleteHostedZone", template.Object{"Id": req.PhysicalID})
+		},
+	}
+}
+
+// syncZoneVPCs brings the networks of a private zone to those that are wanted.
+func syncZoneVPCs(ctx context.Context, req *Request, have any, want []any) error {
+	if len(want) == 0 {
+		return nil
+	}
+
+	byID := func(list []any) map[string]any {
+		out := map[string]any{}
+		for _, v := range list {
+			out[template.StringAt(v, "VPCId")] = v
+		}
+
+		return out
+	}
+
+	wanted := byID(want)
+	present := byID(template.ListAt(have))
+
+	for id, v := range wanted {
+		if present[id] == nil {
+			if err := req.runOperation(ctx, "route53", "AssociateVPCWithHostedZone", template.Object{"HostedZoneId": req.PhysicalID, "VPC": v}); err != nil {
+				return err
+			}
+		}
+	}
+
+	for id, v := range present {
+		if wanted[id] == nil {
+			if err := req.runOperation(ctx, "route53", "DisassociateVPCFromHostedZone", template.Object{"HostedZoneId": req.PhysicalID, "VPC": v}); err != nil {
+				return err
+			}
+		}
+	}
+
+	return nil
+}
+
+// changeRecordSet makes, changes or deletes a record set.
+func changeRecordSet(ctx context.Context, req *Request, action string, props template.Object) error {
+	zone, err := findZoneID(ctx, req)
+	if err != nil {
+		return err
+	}
+
+	set := template.Object{"Name": props["Name"], "Type": props["Type"]}
+
+	for _, k := range []string{"AliasTarget", "Failover", "HealthCheckId", "MultiValueAnswer", "Region", "SetIdentifier", "Weight"} {
+		if v, ok := props[k]; ok {
+			set[k] = v
+		}
+	}
+
+	if alias, ok := props["AliasTarget"].(template.Object); ok {
+		with := template.Object{"EvaluateTargetHealth": false}
+		maps.Copy(with, alias)
+		set["AliasTarget"] = with
+	}
+
+	if t, ok := props["TTL"]; ok {
+		set["TTL"] = template.IntOr(t, 300)
+	}
+
+	var records []any
+	for _, r := range template.ListAt(props["ResourceRecords"]) {
+		records = append(records, template.Object{"Value": r})
+	}
+
+	if len(records) > 0 {
+		set["ResourceRecords"] = records
+	}
+
+	return req.runOperation(ctx, "route53", "ChangeResourceRecordSets", template.Object{
+		"HostedZoneId": zone, "ChangeBatch": template.Object{"Changes": []any{template.Object{"Action": action, "ResourceRecordSet": set}}},
+	})
+}
+
+// findZoneID is the id of a record's zone, which may be named.
+func findZoneID(ctx context.Context, req *Request) (string, error) {
+	if id := req.stringProperty("HostedZoneId"); id != "" {
+		return id, nil
+	}
+
+	name := req.stringProperty("HostedZoneName")
+	out, err := req.callOperation(ctx, "route53", "ListHostedZonesByName", template.Object{"DNSName": name})
+	if err != nil {
+		return "", err
+	}
+
+	for _, z := range template.ListAt(out, "HostedZones") {
+		if strings.TrimSuffix(template.StringAt(z, "Name"), ".") == strings.TrimSuffix(name, ".") {
+			return strings.TrimPrefix(template.StringAt(z, "Id"), "/hostedzone/"), nil
+		}
+	}
+
+	return "", template.ValidationError("No hosted zones named %s found", name)
+}
+
+// newCallerReference returns a random UUID, which makes a creation idempotent.
+func newCallerReference(req *Request) string {
+	h := req.Engine.RandomHex(32)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}

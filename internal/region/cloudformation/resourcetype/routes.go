@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resourcetype
+
+import (
+	"context"
+	"errors"
+
+	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
+)
+
+// routeTargetProperties are the properties of a route that say where it leads.
+func routeTargetProperties() []string {
+	return []string{
+		"GatewayId", "NatGatewayId", "InstanceId", "NetworkInterfaceId", "VpcPeeringConnectionId", "TransitGatewayId",
+		"EgressOnlyInternetGatewayId", "VpcEndpointId", "CarrierGatewayId", "LocalGatewayId", "CoreNetworkArn",
+	}
+}
+
+func routeDestinationProperties() []string {
+	return []string{"DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId"}
+}
+
+func routeTypes() map[string]Type {
+	route := func(req *Request) template.Object {
+		in := req.pickProperties(append(routeTargetProperties(), routeDestinationProperties()...)...)
+		in["RouteTableId"] = req.Properties["RouteTableId"]
+		return in
+	}
+
+	return map[string]Type{
+		"AWS::EC2::RouteTable": {
+			Create: createEC2(
+				"CreateRouteTable",
+				"route-table",
+				"RouteTable.RouteTableId",
+				func(req *Request) template.Object { return req.pickProperties("VpcId") },
+			),
+			Stabilize: setIDAttribute("RouteTableId"),
+			Update:    updateEC2Tags,
+			Delete:    deleteEC2("DeleteRouteTable", "RouteTableId"),
+		},
+		"AWS::EC2::Route": {
+			Create: func(ctx context.Context, req *Request) error {
+				if err := req.runOperation(ctx, "ec2", "CreateRoute", route(req)); err != nil &&
+					(!req.Resumed || ErrorCode(err) != "RouteAlreadyExists") {
+					return err
+				}
+
+				return req.setPhysicalID(ctx, req.stringProperty("RouteTableId")+"|"+routeDestination(req))
+			},
+			Stabilize: func(ctx context.Context, req *Request) error {
+				req.Attributes["CidrBlock"] = routeDestination(req)
+				return nil
+			},
+			Update: func(ctx context.Context, req *Request) error {
+				return req.runOperation(ctx, "ec2", "ReplaceRoute", route(req))
+			},
+			Delete: func(ctx context.Context, req *Request) error {
+				in := req.pickProperties(routeDestinationProperties()...)
+				in["RouteTableId"] = req.Properties["RouteTableId"]
+				return req.runOperation(ctx, "ec2", "DeleteRoute", in)
+			},
+		},
+		"AWS::EC2::SubnetRouteTableAssociation": {
+			Create: func(ctx context.Context, req *Request) error {
+				out, err := req.callOperation(ctx,
+					"ec2",
+					"AssociateRouteTable",
+					req.pickProperties("RouteTableId", "SubnetId"),
+				)
+				if err != nil {
+					return err
+				}
+
+				return req.setPhysicalID(ctx, template.ValueAt(out, "AssociationId"))
+			},
+			Stabilize:   setIDAttribute("Id"),
+			Delete:      deleteEC2("DisassociateRouteTable", "AssociationId"),
+			FindCreated: findAssociation,
+		},
+		"AWS::EC2::VPCEndpoint":          vpcEndpointType(),
+		"AWS::EC2::VPCPeeringConnection": vpcPeeringType(),
+	}
+}
+
+// vpcEndpointType is a way to a service that does not lead out of the network.
+func vpcEndpointType() Type {
+	return Type{
+		Create: createEC2(
+			"CreateVpcEndpoint",
+			"vpc-endpoint",
+			"VpcEndpoint.VpcEndpointId",
+			func(req *Request) template.Object {
+				in := req.omitProperties("Tags", "PolicyDocument")
+				if p := req.policyDocument("PolicyDocument"); p != "" {
+					in["PolicyDocument"] = p
+				}
+
+				return in
+			},
+		),
+		Stabilize: func(ctx context.Context, req *Request) error {
+			req.Attributes["Id"] = req.PhysicalID
+			return req.waitUntil(ctx, func() (bool, error) {
+				e, err := req.describeFirst(ctx, "DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
+				if template.StringAt(e, "State") == "failed" {
+					return false, errors.New("the endpoint failed") // the service gives no reason
+				}
+
+				return template.StringAt(e, "State") == "available", err
+			})
+		},
+		Update: updateVPCEndpoint,
+		Delete: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx, "ec2", "DeleteVpcEndpoints", template.Object{"VpcEndpointIds": []any{req.PhysicalID}})
+		},
+		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
+			e, err := req.describeFirst(ctx, "DescribeVpcEndpoints", "VpcEndpointIds", "VpcEndpoints")
+			return e == nil, err
+		},
+	}
+}
+
+// vpcPeeringType joins two networks.
+func vpcPeeringType() Type {
+	return Type{
+		Create: createEC2(
+			"CreateVpcPeeringConnection",
+			"vpc-peering-connection",
+			"VpcPeeringConnection.VpcPeeringConnectionId",
+			func(req *Request) template.Object {
+				return req.pickProperties("VpcId", "PeerVpcId", "PeerOwnerId", "PeerRegion")
+			},
+		),
+		Stabilize: func(ctx context.Context, req *Request) error {
+			req.Attributes["Id"] = req.PhysicalID
+			if owner := req.stringProperty("PeerOwnerId"); owner == "" || owner == req.Engine.Account() {
+				return req.runOperation(ctx,
+					"ec2",
+					"AcceptVpcPeeringConnection",
+					template.Object{"VpcPeeringConnectionId": req.PhysicalID},
+				)
+			}
+
+			return nil
+		},
+		Update: updateEC2Tags,
+		Delete: deleteEC2("DeleteVpcPeeringConnection", "VpcPeeringConnectionId"),
+		IsDeleted: func(ctx context.Context, req *Request) (bool, error) {
+			p, err := req.describeFirst(ctx,
+				"DescribeVpcPeeringConnections",
+				"VpcPeeringConnectionIds",
+				"VpcPeeringConnections",
+			)
+
+			state := template.StringAt(p, "Status", "Code")
+			return state == "" || state == "deleted", err
+		},
+	}
+}
+
+func routeDestination(req *Request) string {
+	for _, d := range routeDestinationProperties() {
+		if t := req.stringProperty(d); t != "" {
+			return t
+		}
+	}
+
+	return ""
+}
+
+// findAssociation finds the association of the job's subnet.
+func findAssociation(ctx context.Context, req *Request) (bool, error) {
+	out, err := req.callOperation(ctx,
+		"ec2",
+		"DescribeRouteTables",
+		template.Object{"RouteTableIds": []any{req.Properties["RouteTableId"]}},
+	)
+
+	for _, a := range template.ListAt(out, "RouteTables", 0, "Associations") {
+		if template.StringAt(a, "SubnetId") == req.stringProperty("SubnetId") {
+			req.PhysicalID = template.StringAt(a, "RouteTableAssociationId")
+			return true, nil
+		}
+	}
+
+	return false, err
+}
+
+// updateVPCEndpoint gives an endpoint other tables, subnets, groups or another policy.
+func updateVPCEndpoint(ctx context.Context, req *Request) error {
+	in := template.Object{"VpcEndpointId": req.PhysicalID}
+	for _, name := range []string{"RouteTableIds", "SubnetIds", "SecurityGroupIds"} {
+		more, fewer := diffLists(req.OldProperties[name], req.Properties[name])
+		if len(more) > 0 {
+			in["Add"+name] = more
+		}
+
+		if len(fewer) > 0 {
+			in["Remove"+name] = fewer
+		}
+	}
+
+	if req.propertyChanged("PrivateDnsEnabled") {
+		in["PrivateDnsEnabled"] = req.Properties["PrivateDnsEnabled"]
+	}
+
+	if req.propertyChanged("PolicyDocument") {
+		if p := req.policyDocument("PolicyDocument"); p != "" {
+			in["PolicyDocument"] = p
+		} else {
+			in["ResetPolicy"] = true
+		}
+	}
+
+	if len(in) > 1 {
+		if err := req.runOperation(ctx, "ec2", "ModifyVpcEndpoint", in); err != nil {
+			return err
+		}
+	}
+
+	return updateEC2Tags(ctx, req)
+}
+
+// diffLists are the items that one list has and the other has not.
+func diffLists(before, after any) (more, fewer []any) {
+	have := map[string]bool{}
+	want := map[string]bool{}
+	for _, v := range template.ListAt(before) {
+		have[template.CanonicalText(v)] = true
+	}
+
+	for _, v := range template.ListAt(after) {
+		if want[template.CanonicalText(v)] = true; !have[template.CanonicalText(v)] {
+			more = append(more, v)
+		}
+	}
+
+	for _, v := range template.ListAt(before) {
+		if !want[template.CanonicalText(v)] {
+			fewer = append(fewer, v)
+		}
+	}
+
+	return more, fewer
+}
