@@ -241,33 +241,29 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 	g := &group{
 		Tags: map[string]groupTag{},
 		Shape: &sdk.Group{
-			AutoScalingGroupARN:    new(strings.Replace(s.groupARN(name), ":*:", ":"+uuid+":", 1)),
-			AutoScalingGroupName:   new(name),
-			CreatedTime:            new(s.cfg.Now().UTC()),
-			MinSize:                in.MinSize,
-			MaxSize:                in.MaxSize,
-			DesiredCapacity:        numberOrDefault(in.DesiredCapacity, *in.MinSize),
-			DefaultCooldown:        numberOrDefault(in.DefaultCooldown, 300),
-			HealthCheckType:        textOrDefault(in.HealthCheckType, "EC2"),
-			HealthCheckGracePeriod: numberOrDefault(in.HealthCheckGracePeriod, 0),
-			CapacityRebalance:      new(in.CapacityRebalance != nil && *in.CapacityRebalance),
-			LaunchTemplate:         in.LaunchTemplate,
-			MixedInstancesPolicy:   in.MixedInstancesPolicy,
-			VPCZoneIdentifier:      in.VPCZoneIdentifier,
-			TargetGroupARNs:        in.TargetGroupARNs,
-			TerminationPolicies:    in.TerminationPolicies,
-			MaxInstanceLifetime:    in.MaxInstanceLifetime,
-			NewInstancesProtectedFromScaleIn: new(
-				in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn,
-			),
-			Instances:             []*sdk.Instance{},
-			SuspendedProcesses:    []*sdk.SuspendedProcess{},
-			EnabledMetrics:        []*sdk.EnabledMetric{},
-			LoadBalancerNames:     []*string{},
-			DefaultInstanceWarmup: in.DefaultInstanceWarmup,
-			ServiceLinkedRoleARN: new(
-				"arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
-			),
+			AutoScalingGroupARN:              new(strings.Replace(s.groupARN(name), ":*:", ":"+uuid+":", 1)),
+			AutoScalingGroupName:             new(name),
+			CreatedTime:                      new(s.cfg.Now().UTC()),
+			MinSize:                          in.MinSize,
+			MaxSize:                          in.MaxSize,
+			DesiredCapacity:                  numberOrDefault(in.DesiredCapacity, *in.MinSize),
+			DefaultCooldown:                  numberOrDefault(in.DefaultCooldown, 300),
+			HealthCheckType:                  textOrDefault(in.HealthCheckType, "EC2"),
+			HealthCheckGracePeriod:           numberOrDefault(in.HealthCheckGracePeriod, 0),
+			CapacityRebalance:                new(in.CapacityRebalance != nil && *in.CapacityRebalance),
+			LaunchTemplate:                   in.LaunchTemplate,
+			MixedInstancesPolicy:             in.MixedInstancesPolicy,
+			VPCZoneIdentifier:                in.VPCZoneIdentifier,
+			TargetGroupARNs:                  in.TargetGroupARNs,
+			TerminationPolicies:              in.TerminationPolicies,
+			MaxInstanceLifetime:              in.MaxInstanceLifetime,
+			NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
+			Instances:                        []*sdk.Instance{},
+			SuspendedProcesses:               []*sdk.SuspendedProcess{},
+			EnabledMetrics:                   []*sdk.EnabledMetric{},
+			LoadBalancerNames:                []*string{},
+			DefaultInstanceWarmup:            in.DefaultInstanceWarmup,
+			ServiceLinkedRoleARN:             new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
 		},
 	}
 	if len(in.TerminationPolicies) == 0 {
@@ -304,10 +300,11 @@ func (s *Service) updateAutoScalingGroup(
 	}
 
 	after := *g.Shape
-	after.MinSize, after.MaxSize = numberOrDefault(
+	after.MinSize = numberOrDefault(
 		in.MinSize,
 		*after.MinSize,
-	), numberOrDefault(
+	)
+	after.MaxSize = numberOrDefault(
 		in.MaxSize,
 		*after.MaxSize,
 	)
@@ -347,7 +344,9 @@ func (s *Service) updateAutoScalingGroup(
 		return nil, err
 	}
 
-	g.Shape, g.NotBefore, g.Failures = &after, s.cfg.Now(), 0
+	g.Shape = &after
+	g.NotBefore = s.cfg.Now()
+	g.Failures = 0
 
 	return &sdk.UpdateAutoScalingGroupOutput{}, nil
 }
@@ -418,7 +417,9 @@ func (s *Service) deleteAutoScalingGroup(
 	g.Deleting = true
 	g.clearWarmPool()
 	g.Shape.Status = new("Delete in progress")
-	g.Shape.MinSize, g.Shape.MaxSize, g.Shape.DesiredCapacity = new(int64(0)), new(int64(0)), new(int64(0))
+	g.Shape.MinSize = new(int64(0))
+	g.Shape.MaxSize = new(int64(0))
+	g.Shape.DesiredCapacity = new(int64(0))
 
 	return &sdk.DeleteAutoScalingGroupOutput{}, nil
 }
@@ -505,7 +506,9 @@ func (s *Service) setDesiredCapacity(in *sdk.SetDesiredCapacityInput) (*sdk.SetD
 		)
 	}
 
-	g.Shape.DesiredCapacity, g.NotBefore, g.Failures = new(n), s.cfg.Now(), 0
+	g.Shape.DesiredCapacity = new(n)
+	g.NotBefore = s.cfg.Now()
+	g.Failures = 0
 
 	return &sdk.SetDesiredCapacityOutput{}, nil
 }
@@ -574,7 +577,8 @@ func (s *Service) describeLoadBalancerTargetGroups(
 
 	for _, arn := range arns {
 		out.LoadBalancerTargetGroups = append(out.LoadBalancerTargetGroups, &sdk.LoadBalancerTargetGroupState{
-			LoadBalancerTargetGroupARN: new(arn), State: new("InService"),
+			LoadBalancerTargetGroupARN: new(arn),
+			State:                      new("InService"),
 		})
 	}
 

@@ -117,9 +117,7 @@ func (s *Service) describeAutoScalingInstances(
 					InstanceId:           i.InstanceId,
 					AvailabilityZone:     i.AvailabilityZone,
 					InstanceType:         i.InstanceType,
-					HealthStatus: new(
-						map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[sdkshape.String(i.HealthStatus)],
-					),
+					HealthStatus: new(map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[sdkshape.String(i.HealthStatus)]),
 					LifecycleState:       i.LifecycleState,
 					LaunchTemplate:       i.LaunchTemplate,
 					ProtectedFromScaleIn: i.ProtectedFromScaleIn,

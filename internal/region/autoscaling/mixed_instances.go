@@ -52,10 +52,11 @@ func (s *Service) resolveMixedPolicy(p *sdk.MixedInstancesPolicy) error {
 func checkDistribution(d *sdk.InstancesDistribution) error {
 	d.OnDemandAllocationStrategy = textOrDefault(d.OnDemandAllocationStrategy, "prioritized")
 	d.SpotAllocationStrategy = textOrDefault(d.SpotAllocationStrategy, "lowest-price")
-	d.OnDemandBaseCapacity, d.OnDemandPercentageAboveBaseCapacity = numberOrDefault(
+	d.OnDemandBaseCapacity = numberOrDefault(
 		d.OnDemandBaseCapacity,
 		0,
-	), numberOrDefault(
+	)
+	d.OnDemandPercentageAboveBaseCapacity = numberOrDefault(
 		d.OnDemandPercentageAboveBaseCapacity,
 		100,
 	)
@@ -112,9 +113,8 @@ func (g *group) launchOptions() []launchOption {
 	var market *ec2sdk.InstanceMarketOptionsRequest
 	if !g.nextIsOnDemand() {
 		market = &ec2sdk.InstanceMarketOptionsRequest{
-			MarketType: new(
-				ec2sdk.MarketTypeSpot,
-			), SpotOptions: &ec2sdk.SpotMarketOptions{MaxPrice: p.InstancesDistribution.SpotMaxPrice},
+			MarketType:  new(ec2sdk.MarketTypeSpot),
+			SpotOptions: &ec2sdk.SpotMarketOptions{MaxPrice: p.InstancesDistribution.SpotMaxPrice},
 		}
 	}
 

@@ -90,13 +90,9 @@ func (s *Service) completeActivity(g *group, id string) {
 	for _, a := range g.Activities {
 		if sdkshape.String(a.Details) == id &&
 			sdkshape.String(a.StatusCode) == sdk.ScalingActivityStatusCodeInProgress {
-			a.StatusCode, a.Progress, a.EndTime = new(
-				sdk.ScalingActivityStatusCodeSuccessful,
-			), new(
-				int64(100),
-			), new(
-				s.cfg.Now().UTC(),
-			)
+			a.StatusCode = new(sdk.ScalingActivityStatusCodeSuccessful)
+			a.Progress = new(int64(100))
+			a.EndTime = new(s.cfg.Now().UTC())
 		}
 	}
 
@@ -309,19 +305,12 @@ func (s *Service) launchInstance(g *group) bool {
 	i, err := s.tryLaunch(g)
 	if err != nil {
 		s.delayNextLaunch(g)
-		a.StatusCode, a.StatusMessage, a.EndTime = new(
-			sdk.ScalingActivityStatusCodeFailed,
-		), new(
-			err.Error(),
-		), new(
-			s.cfg.Now().UTC(),
-		)
+		a.StatusCode = new(sdk.ScalingActivityStatusCodeFailed)
+		a.StatusMessage = new(err.Error())
+		a.EndTime = new(s.cfg.Now().UTC())
 
-		a.Progress, a.Description = new(
-			int64(100),
-		), new(
-			"Launching a new EC2 instance.  Status Reason: "+err.Error(),
-		)
+		a.Progress = new(int64(100))
+		a.Description = new("Launching a new EC2 instance.  Status Reason: " + err.Error())
 
 		s.cfg.Log.Warn(
 			"a group could not launch an instance",
@@ -429,9 +418,9 @@ func (s *Service) runInstance(g *group, place ec2.SubnetPlacement, c launchOptio
 		LifecycleState:       new(sdk.LifecycleStatePending),
 		ProtectedFromScaleIn: new(*g.Shape.NewInstancesProtectedFromScaleIn),
 		LaunchTemplate: &sdk.LaunchTemplateSpecification{
-			LaunchTemplateId: new(
-				f.ID,
-			), LaunchTemplateName: new(f.Name), Version: new(formatVersion(f.Version)),
+			LaunchTemplateId:   new(f.ID),
+			LaunchTemplateName: new(f.Name),
+			Version:            new(formatVersion(f.Version)),
 		},
 	}, nil
 }
@@ -441,7 +430,8 @@ func (g *group) launchTags(f ec2.LaunchTemplateInfo) map[string]string {
 	tags := map[string]string{
 		"aws:autoscaling:groupName": sdkshape.String(
 			g.Shape.AutoScalingGroupName,
-		), "aws:ec2launchtemplate:id": f.ID,
+		),
+		"aws:ec2launchtemplate:id":      f.ID,
 		"aws:ec2launchtemplate:version": formatVersion(f.Version),
 	}
 

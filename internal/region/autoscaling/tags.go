@@ -136,7 +136,12 @@ func (s *Service) describeTags(in *sdk.DescribeTagsInput) (*sdk.DescribeTagsOutp
 				propagate = "true"
 			}
 
-			have := map[string]string{tagResourceType: *t.ResourceId, "key": *t.Key, "value": *t.Value, "propagate-at-launch": propagate}[name]
+			have := map[string]string{
+				tagResourceType:       *t.ResourceId,
+				"key":                 *t.Key,
+				"value":               *t.Value,
+				"propagate-at-launch": propagate,
+			}[name]
 
 			return !slices.Contains(wanted, have)
 		})

@@ -191,7 +191,8 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 		i, err := s.tryLaunch(g)
 		if err != nil {
 			s.delayNextLaunch(g)
-			a.StatusCode, a.StatusMessage = new(sdk.ScalingActivityStatusCodeFailed), new(err.Error())
+			a.StatusCode = new(sdk.ScalingActivityStatusCodeFailed)
+			a.StatusMessage = new(err.Error())
 			return
 		}
 

@@ -258,9 +258,15 @@ func (s addressHandlers) disassociateAddress(
 
 func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
 	fields := map[string]*string{
-		"allocation-id": a.AllocationId, "association-id": a.AssociationId, "domain": a.Domain, "instance-id": a.InstanceId,
-		"network-interface-id": a.NetworkInterfaceId, "private-ip-address": a.PrivateIpAddress, "public-ip": a.PublicIp,
-		"network-border-group": a.NetworkBorderGroup, "network-interface-owner-id": a.NetworkInterfaceOwnerId,
+		"allocation-id":              a.AllocationId,
+		"association-id":             a.AssociationId,
+		"domain":                     a.Domain,
+		"instance-id":                a.InstanceId,
+		"network-interface-id":       a.NetworkInterfaceId,
+		"private-ip-address":         a.PrivateIpAddress,
+		"public-ip":                  a.PublicIp,
+		"network-border-group":       a.NetworkBorderGroup,
+		"network-interface-owner-id": a.NetworkInterfaceOwnerId,
 	}
 
 	v, known := fields[name]

@@ -16,19 +16,21 @@ import (
 // createdKinds says which kind of resource an operation makes, so that IAM is asked about it too.
 func createdKinds() map[string][]string {
 	return map[string][]string{
-		"CreateVpc": {
-			"vpc",
-		}, "CreateSubnet": {"subnet"}, "CreateInternetGateway": {"internet-gateway"}, "AllocateAddress": {"elastic-ip"},
-		"CreateNatGateway": {
-			"natgateway",
-		}, "CreateRouteTable": {"route-table"}, "CreateSecurityGroup": {"security-group"},
-		"CreateVolume": {
-			"volume",
-		}, "CreateLaunchTemplate": {"launch-template"}, "ImportKeyPair": {"key-pair"},
-		"CreateVpcPeeringConnection": {
-			"vpc-peering-connection",
-		}, "CreateVpcEndpoint": {"vpc-endpoint"}, "CreateSnapshot": {"snapshot"}, "CreateNetworkInterface": {"network-interface"},
-		"RunInstances": {"instance", "volume", "network-interface"},
+		"CreateVpc":                  {"vpc"},
+		"CreateSubnet":               {"subnet"},
+		"CreateInternetGateway":      {"internet-gateway"},
+		"AllocateAddress":            {"elastic-ip"},
+		"CreateNatGateway":           {"natgateway"},
+		"CreateRouteTable":           {"route-table"},
+		"CreateSecurityGroup":        {"security-group"},
+		"CreateVolume":               {"volume"},
+		"CreateLaunchTemplate":       {"launch-template"},
+		"ImportKeyPair":              {"key-pair"},
+		"CreateVpcPeeringConnection": {"vpc-peering-connection"},
+		"CreateVpcEndpoint":          {"vpc-endpoint"},
+		"CreateSnapshot":             {"snapshot"},
+		"CreateNetworkInterface":     {"network-interface"},
+		"RunInstances":               {"instance", "volume", "network-interface"},
 	}
 }
 

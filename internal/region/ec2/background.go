@@ -112,7 +112,8 @@ func (s *Service) Run(ctx context.Context) {
 		var jobs []func(context.Context)
 		wait := time.Second
 		err := s.withLock(func() error {
-			jobs, s.jobs = s.jobs, nil
+			jobs = s.jobs
+			s.jobs = nil
 			if at, ok := s.st.nextTransitionTime(); ok {
 				wait = min(wait, max(at.Sub(s.cfg.Now()), time.Millisecond))
 			}

@@ -31,12 +31,23 @@ func incorrectState(format string, args ...any) error {
 // notFound is the error for an id of any kind that is not there.
 func notFound(id string) error {
 	codes := map[string]string{
-		"vpc": "InvalidVpcID.NotFound", "subnet": "InvalidSubnetID.NotFound", "igw": "InvalidInternetGatewayID.NotFound",
-		"eipalloc": "InvalidAllocationID.NotFound", "nat": "NatGatewayNotFound", "rtb": "InvalidRouteTableID.NotFound",
-		"sg": "InvalidGroup.NotFound", "sgr": "InvalidSecurityGroupRuleId.NotFound", "acl": "InvalidNetworkAclID.NotFound",
-		"eni": "InvalidNetworkInterfaceID.NotFound", "vol": "InvalidVolume.NotFound",
-		"lt": "InvalidLaunchTemplateId.NotFoundException", "i": "InvalidInstanceID.NotFound", "ami": "InvalidAMIID.NotFound",
-		"key": "InvalidKeyPair.NotFound", "vpce": "InvalidVpcEndpointId.NotFound", "pcx": "InvalidVpcPeeringConnectionID.NotFound",
+		"vpc":      "InvalidVpcID.NotFound",
+		"subnet":   "InvalidSubnetID.NotFound",
+		"igw":      "InvalidInternetGatewayID.NotFound",
+		"eipalloc": "InvalidAllocationID.NotFound",
+		"nat":      "NatGatewayNotFound",
+		"rtb":      "InvalidRouteTableID.NotFound",
+		"sg":       "InvalidGroup.NotFound",
+		"sgr":      "InvalidSecurityGroupRuleId.NotFound",
+		"acl":      "InvalidNetworkAclID.NotFound",
+		"eni":      "InvalidNetworkInterfaceID.NotFound",
+		"vol":      "InvalidVolume.NotFound",
+		"lt":       "InvalidLaunchTemplateId.NotFoundException",
+		"i":        "InvalidInstanceID.NotFound",
+		"ami":      "InvalidAMIID.NotFound",
+		"key":      "InvalidKeyPair.NotFound",
+		"vpce":     "InvalidVpcEndpointId.NotFound",
+		"pcx":      "InvalidVpcPeeringConnectionID.NotFound",
 	}
 
 	code := codes[idPrefix(id)]

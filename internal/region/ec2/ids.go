@@ -24,10 +24,24 @@ func (s *Service) randomHex(n int) string { return sdkshape.RandomHex(s.cfg.Rand
 // resourceKinds maps an id's prefix to the name that ARNs and tags use.
 func resourceKinds() map[string]string {
 	return map[string]string{
-		"vpc": "vpc", "subnet": "subnet", "igw": "internet-gateway", "eipalloc": "elastic-ip", "nat": "natgateway",
-		"rtb": "route-table", "sg": "security-group", "sgr": "security-group-rule", "acl": "network-acl",
-		"eni": "network-interface", "vol": "volume", "lt": "launch-template", "i": "instance", "ami": "image",
-		"key": "key-pair", "vpce": "vpc-endpoint", "pcx": "vpc-peering-connection", "snap": "snapshot",
+		"vpc":      "vpc",
+		"subnet":   "subnet",
+		"igw":      "internet-gateway",
+		"eipalloc": "elastic-ip",
+		"nat":      "natgateway",
+		"rtb":      "route-table",
+		"sg":       "security-group",
+		"sgr":      "security-group-rule",
+		"acl":      "network-acl",
+		"eni":      "network-interface",
+		"vol":      "volume",
+		"lt":       "launch-template",
+		"i":        "instance",
+		"ami":      "image",
+		"key":      "key-pair",
+		"vpce":     "vpc-endpoint",
+		"pcx":      "vpc-peering-connection",
+		"snap":     "snapshot",
 	}
 }
 

@@ -65,10 +65,22 @@ func buildImage(i Image) *sdk.Image {
 
 func imageFilterValues(i *sdk.Image, name string) ([]string, bool) {
 	v, known := map[string]*string{
-		"image-id": i.ImageId, "name": i.Name, "description": i.Description, "owner-id": i.OwnerId, "architecture": i.Architecture,
-		"state": i.State, "root-device-type": i.RootDeviceType, "root-device-name": i.RootDeviceName, "image-type": i.ImageType,
-		"virtualization-type": i.VirtualizationType, "hypervisor": i.Hypervisor, "is-public": new(boolText(i.Public)),
-		"boot-mode": i.BootMode, "creation-date": i.CreationDate, "ena-support": new(boolText(i.EnaSupport)), "owner-alias": nil,
+		"image-id":            i.ImageId,
+		"name":                i.Name,
+		"description":         i.Description,
+		"owner-id":            i.OwnerId,
+		"architecture":        i.Architecture,
+		"state":               i.State,
+		"root-device-type":    i.RootDeviceType,
+		"root-device-name":    i.RootDeviceName,
+		"image-type":          i.ImageType,
+		"virtualization-type": i.VirtualizationType,
+		"hypervisor":          i.Hypervisor,
+		"is-public":           new(boolText(i.Public)),
+		"boot-mode":           i.BootMode,
+		"creation-date":       i.CreationDate,
+		"ena-support":         new(boolText(i.EnaSupport)),
+		"owner-alias":         nil,
 	}[name]
 
 	return []string{str(v)}, known

@@ -130,16 +130,34 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 	}
 
 	v, known := map[string][]string{
-		"instance-state-code": {strconv.FormatInt(*i.State.Code, 10)}, "availability-zone": {str(i.Placement.AvailabilityZone)},
-		"image-id": {str(i.ImageId)}, "instance-type": {str(i.InstanceType)}, "architecture": {str(i.Architecture)},
-		"key-name": {str(i.KeyName)}, "dns-name": {str(i.PublicDnsName)}, "ip-address": {str(i.PublicIpAddress)},
-		"instance.group-id": groups, "network-interface.group-id": groups, "instance.group-name": groupNames, "group-id": groups,
-		"network-interface.network-interface-id": faces, "network-interface.subnet-id": {str(i.SubnetId)},
-		"network-interface.vpc-id": {str(i.VpcId)}, "network-interface.addresses.private-ip-address": {str(i.PrivateIpAddress)},
-		"block-device-mapping.volume-id": volumes, "root-device-name": {str(i.RootDeviceName)}, "client-token": {str(i.ClientToken)},
-		"iam-instance-profile.arn": {str(profile.Arn)}, "iam-instance-profile.id": {str(profile.Id)}, "launch-time": {launched},
-		"reservation-id": {reservation}, "owner-id": {s.cfg.Account}, "monitoring-state": {str(i.Monitoring.State)},
-		"tenancy": {str(i.Placement.Tenancy)}, "metadata-options.http-tokens": {str(options.HttpTokens)}, "instance-lifecycle": {""},
+		"instance-state-code":                    {strconv.FormatInt(*i.State.Code, 10)},
+		"availability-zone":                      {str(i.Placement.AvailabilityZone)},
+		"image-id":                               {str(i.ImageId)},
+		"instance-type":                          {str(i.InstanceType)},
+		"architecture":                           {str(i.Architecture)},
+		"key-name":                               {str(i.KeyName)},
+		"dns-name":                               {str(i.PublicDnsName)},
+		"ip-address":                             {str(i.PublicIpAddress)},
+		"instance.group-id":                      groups,
+		"network-interface.group-id":             groups,
+		"instance.group-name":                    groupNames,
+		"group-id":                               groups,
+		"network-interface.network-interface-id": faces,
+		"network-interface.subnet-id":            {str(i.SubnetId)},
+		"network-interface.vpc-id":               {str(i.VpcId)},
+		"network-interface.addresses.private-ip-address": {str(i.PrivateIpAddress)},
+		"block-device-mapping.volume-id":                 volumes,
+		"root-device-name":                               {str(i.RootDeviceName)},
+		"client-token":                                   {str(i.ClientToken)},
+		"iam-instance-profile.arn":                       {str(profile.Arn)},
+		"iam-instance-profile.id":                        {str(profile.Id)},
+		"launch-time":                                    {launched},
+		"reservation-id":                                 {reservation},
+		"owner-id":                                       {s.cfg.Account},
+		"monitoring-state":                               {str(i.Monitoring.State)},
+		"tenancy":                                        {str(i.Placement.Tenancy)},
+		"metadata-options.http-tokens":                   {str(options.HttpTokens)},
+		"instance-lifecycle":                             {""},
 	}[name]
 
 	return v, known
@@ -194,8 +212,12 @@ func isTrue(b *bool) bool { return b != nil && *b }
 
 func newInstanceState(name string) *sdk.InstanceState {
 	codes := map[string]int64{
-		sdk.InstanceStateNamePending: 0, sdk.InstanceStateNameRunning: 16, sdk.InstanceStateNameShuttingDown: 32,
-		sdk.InstanceStateNameTerminated: 48, sdk.InstanceStateNameStopping: 64, sdk.InstanceStateNameStopped: 80,
+		sdk.InstanceStateNamePending:      0,
+		sdk.InstanceStateNameRunning:      16,
+		sdk.InstanceStateNameShuttingDown: 32,
+		sdk.InstanceStateNameTerminated:   48,
+		sdk.InstanceStateNameStopping:     64,
+		sdk.InstanceStateNameStopped:      80,
 	}
 
 	return &sdk.InstanceState{Name: new(name), Code: new(codes[name])}

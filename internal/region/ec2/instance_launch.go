@@ -26,7 +26,9 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 	if l.publicIP {
 		ip := addressHandlers{s.Service}.allocatePublicIP()
 		face.Association = &sdk.NetworkInterfaceAssociation{
-			PublicIp: new(ip), PublicDnsName: new(s.cfg.publicDNSName(ip)), IpOwnerId: new("amazon"),
+			PublicIp:      new(ip),
+			PublicDnsName: new(s.cfg.publicDNSName(ip)),
+			IpOwnerId:     new("amazon"),
 		}
 	}
 
@@ -67,9 +69,9 @@ func (s launchHandlers) newInstance(
 	index int64,
 ) *sdk.Instance {
 	hostname := &sdk.PrivateDnsNameOptionsResponse{
-		HostnameType: new(
-			"ip-name",
-		), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
+		HostnameType:                    new("ip-name"),
+		EnableResourceNameDnsARecord:    new(false),
+		EnableResourceNameDnsAAAARecord: new(false),
 	}
 
 	i := &sdk.Instance{
@@ -117,11 +119,8 @@ func (s launchHandlers) newInstance(
 	}
 
 	if l.in.InstanceMarketOptions != nil {
-		i.InstanceLifecycle, i.SpotInstanceRequestId = new(
-			sdk.InstanceLifecycleTypeSpot,
-		), new(
-			"sir-"+s.randomHex(8),
-		)
+		i.InstanceLifecycle = new(sdk.InstanceLifecycleTypeSpot)
+		i.SpotInstanceRequestId = new("sir-" + s.randomHex(8))
 	}
 
 	if l.profile != nil {
@@ -199,7 +198,9 @@ func (st *serviceState) refreshInstance(i *sdk.Instance) {
 	var assoc *sdk.InstanceNetworkInterfaceAssociation
 	if n.Association != nil {
 		assoc = &sdk.InstanceNetworkInterfaceAssociation{
-			PublicIp: n.Association.PublicIp, PublicDnsName: n.Association.PublicDnsName, IpOwnerId: n.Association.IpOwnerId,
+			PublicIp:      n.Association.PublicIp,
+			PublicDnsName: n.Association.PublicDnsName,
+			IpOwnerId:     n.Association.IpOwnerId,
 		}
 		i.PublicIpAddress = n.Association.PublicIp
 		if a := st.Attributes[str(i.VpcId)]; a != nil && a.DNSHostnames {

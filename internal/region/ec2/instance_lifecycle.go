@@ -54,9 +54,7 @@ func (s instanceHandlers) terminateInstances(in *sdk.TerminateInstancesInput) (*
 			changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
 		)
 
-		i.StateTransitionReason = new(
-			"User initiated (" + s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT") + ")",
-		)
+		i.StateTransitionReason = new("User initiated (" + s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT") + ")")
 		i.StateReason = &sdk.StateReason{
 			Code:    new("Client.UserInitiatedShutdown"),
 			Message: new("Client.UserInitiatedShutdown: User initiated shutdown"),

@@ -108,8 +108,13 @@ func (m *Metadata) roleCredentials(id, role string) ([]byte, error) {
 	}
 
 	return json.MarshalIndent(map[string]string{
-		"Code": "Success", "LastUpdated": have.issuedAt.UTC().Format(time.RFC3339), "Type": "AWS-HMAC", "AccessKeyId": have.AccessKeyID,
-		"SecretAccessKey": have.SecretAccessKey, "Token": have.Token, "Expiration": have.Expiration.UTC().Format(time.RFC3339),
+		"Code":            "Success",
+		"LastUpdated":     have.issuedAt.UTC().Format(time.RFC3339),
+		"Type":            "AWS-HMAC",
+		"AccessKeyId":     have.AccessKeyID,
+		"SecretAccessKey": have.SecretAccessKey,
+		"Token":           have.Token,
+		"Expiration":      have.Expiration.UTC().Format(time.RFC3339),
 	}, "", "  ")
 }
 
@@ -133,13 +138,25 @@ func (m *Metadata) metadataTree(id string) (map[string]string, string) {
 	}
 
 	for path, v := range map[string]string{
-		"ami-id": str(i.ImageId), "ami-launch-index": strconv.FormatInt(*i.AmiLaunchIndex, 10), "ami-manifest-path": "(unknown)",
-		"hostname": str(i.PrivateDnsName), "local-hostname": str(i.PrivateDnsName), "local-ipv4": str(i.PrivateIpAddress),
-		"public-hostname": str(i.PublicDnsName), "public-ipv4": str(i.PublicIpAddress), "instance-action": "none",
-		"instance-id": id, "instance-life-cycle": instanceLifeCycle(i), "instance-type": str(i.InstanceType),
-		"placement/availability-zone": str(i.Placement.AvailabilityZone), "placement/region": s.cfg.Region,
-		"placement/availability-zone-id": s.cfg.zoneID(str(i.Placement.AvailabilityZone)), "profile": "default-hvm",
-		"reservation-id": x.ReservationID, "services/domain": "amazonaws.com", "services/partition": "aws",
+		"ami-id":                         str(i.ImageId),
+		"ami-launch-index":               strconv.FormatInt(*i.AmiLaunchIndex, 10),
+		"ami-manifest-path":              "(unknown)",
+		"hostname":                       str(i.PrivateDnsName),
+		"local-hostname":                 str(i.PrivateDnsName),
+		"local-ipv4":                     str(i.PrivateIpAddress),
+		"public-hostname":                str(i.PublicDnsName),
+		"public-ipv4":                    str(i.PublicIpAddress),
+		"instance-action":                "none",
+		"instance-id":                    id,
+		"instance-life-cycle":            instanceLifeCycle(i),
+		"instance-type":                  str(i.InstanceType),
+		"placement/availability-zone":    str(i.Placement.AvailabilityZone),
+		"placement/region":               s.cfg.Region,
+		"placement/availability-zone-id": s.cfg.zoneID(str(i.Placement.AvailabilityZone)),
+		"profile":                        "default-hvm",
+		"reservation-id":                 x.ReservationID,
+		"services/domain":                "amazonaws.com",
+		"services/partition":             "aws",
 	} {
 		meta(path, v)
 	}
@@ -182,12 +199,21 @@ func (m *Metadata) addNetworkMetadata(i *sdk.Instance, meta func(path, value str
 	}
 
 	for path, v := range map[string]string{
-		"device-number": "0", "interface-id": str(n.NetworkInterfaceId), "local-hostname": str(n.PrivateDnsName),
-		"local-ipv4s": str(n.PrivateIpAddress), "mac": mac, "owner-id": m.service.cfg.Account, "public-ipv4s": str(i.PublicIpAddress),
-		"public-hostname": str(i.PublicDnsName), "security-group-ids": strings.Join(groups, "\n"),
-		"security-groups": strings.Join(names, "\n"), "subnet-id": str(n.SubnetId),
-		"subnet-ipv4-cidr-block": str(m.service.st.Subnets[str(n.SubnetId)].CidrBlock), "vpc-id": str(n.VpcId),
-		"vpc-ipv4-cidr-block": cidrs[0], "vpc-ipv4-cidr-blocks": strings.Join(cidrs, "\n"),
+		"device-number":          "0",
+		"interface-id":           str(n.NetworkInterfaceId),
+		"local-hostname":         str(n.PrivateDnsName),
+		"local-ipv4s":            str(n.PrivateIpAddress),
+		"mac":                    mac,
+		"owner-id":               m.service.cfg.Account,
+		"public-ipv4s":           str(i.PublicIpAddress),
+		"public-hostname":        str(i.PublicDnsName),
+		"security-group-ids":     strings.Join(groups, "\n"),
+		"security-groups":        strings.Join(names, "\n"),
+		"subnet-id":              str(n.SubnetId),
+		"subnet-ipv4-cidr-block": str(m.service.st.Subnets[str(n.SubnetId)].CidrBlock),
+		"vpc-id":                 str(n.VpcId),
+		"vpc-ipv4-cidr-block":    cidrs[0],
+		"vpc-ipv4-cidr-blocks":   strings.Join(cidrs, "\n"),
 	} {
 		meta("network/interfaces/macs/"+mac+"/"+path, v)
 	}
@@ -209,15 +235,23 @@ func instanceLifeCycle(i *sdk.Instance) string {
 // identityDocument is the instance identity document. It is not signed: there is no AWS key here.
 func (m *Metadata) identityDocument(i *sdk.Instance) string {
 	b, err := json.MarshalIndent(map[string]any{
-		"accountId": m.service.cfg.Account, "architecture": str(i.Architecture), "availabilityZone": str(i.Placement.AvailabilityZone),
-		"billingProducts": nil, "devpayProductCodes": nil, "marketplaceProductCodes": nil, "imageId": str(i.ImageId),
-		"instanceId": str(
-			i.InstanceId,
-		), "instanceType": str(i.InstanceType), "kernelId": nil, "ramdiskId": nil,
+		"accountId":               m.service.cfg.Account,
+		"architecture":            str(i.Architecture),
+		"availabilityZone":        str(i.Placement.AvailabilityZone),
+		"billingProducts":         nil,
+		"devpayProductCodes":      nil,
+		"marketplaceProductCodes": nil,
+		"imageId":                 str(i.ImageId),
+		"instanceId":              str(i.InstanceId),
+		"instanceType":            str(i.InstanceType),
+		"kernelId":                nil,
+		"ramdiskId":               nil,
 		"pendingTime": i.LaunchTime.UTC().Format(
 			time.RFC3339,
-		), "privateIp": str(i.PrivateIpAddress), "region": m.service.cfg.Region,
-		"version": "2017-09-30",
+		),
+		"privateIp": str(i.PrivateIpAddress),
+		"region":    m.service.cfg.Region,
+		"version":   "2017-09-30",
 	}, "", "  ")
 	if err != nil {
 		return ""
@@ -238,7 +272,10 @@ func (m *Metadata) addRoleMetadata(i *sdk.Instance, meta func(path, value string
 	}
 
 	info, err := json.MarshalIndent(map[string]string{
-		"Code": "Success", "LastUpdated": i.LaunchTime.UTC().Format(time.RFC3339), "InstanceProfileArn": p.ARN, "InstanceProfileId": p.ID,
+		"Code":               "Success",
+		"LastUpdated":        i.LaunchTime.UTC().Format(time.RFC3339),
+		"InstanceProfileArn": p.ARN,
+		"InstanceProfileId":  p.ID,
 	}, "", "  ")
 	if err == nil {
 		meta("iam/info", string(info))

@@ -74,9 +74,9 @@ func (t instanceTypeSpec) awsArchitectures() []string {
 func buildInstanceTypeInfo(name string, t instanceTypeSpec) *sdk.InstanceTypeInfo {
 	current := t.CurrentGeneration == nil || *t.CurrentGeneration
 	ebs := &sdk.EbsInfo{
-		EbsOptimizedSupport: new(
-			"default",
-		), EncryptionSupport: new("supported"), NvmeSupport: new("required"),
+		EbsOptimizedSupport: new("default"),
+		EncryptionSupport:   new("supported"),
+		NvmeSupport:         new("required"),
 	}
 
 	out := &sdk.InstanceTypeInfo{
@@ -133,7 +133,9 @@ func instanceTypeFilterValues(t *sdk.InstanceTypeInfo, name string) ([]string, b
 	}
 
 	v, known := map[string][]string{
-		"instance-type": {str(t.InstanceType)}, "current-generation": {boolText(t.CurrentGeneration)}, "bare-metal": {boolText(t.BareMetal)},
+		"instance-type":                         {str(t.InstanceType)},
+		"current-generation":                    {boolText(t.CurrentGeneration)},
+		"bare-metal":                            {boolText(t.BareMetal)},
 		"burstable-performance-supported":       {boolText(t.BurstablePerformanceSupported)},
 		"hypervisor":                            {str(t.Hypervisor)},
 		"processor-info.supported-architecture": strs(t.ProcessorInfo.SupportedArchitectures),

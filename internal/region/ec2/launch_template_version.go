@@ -273,9 +273,9 @@ func (s launchTemplateHandlers) deleteLaunchTemplateVersions(
 
 		out.SuccessfullyDeletedLaunchTemplateVersions = append(out.SuccessfullyDeletedLaunchTemplateVersions,
 			&sdk.DeleteLaunchTemplateVersionsResponseSuccessItem{
-				LaunchTemplateId: new(
-					id,
-				), LaunchTemplateName: t.LaunchTemplateName, VersionNumber: v.VersionNumber,
+				LaunchTemplateId:   new(id),
+				LaunchTemplateName: t.LaunchTemplateName,
+				VersionNumber:      v.VersionNumber,
 			})
 	}
 

@@ -14,9 +14,9 @@ func (s vpcHandlers) describeNetworkACLs(
 		for _, n := range sortedKeys(s.st.Subnets) {
 			if str(s.st.Subnets[n].VpcId) == str(a.VpcId) {
 				a.Associations = append(a.Associations, &sdk.NetworkAclAssociation{
-					NetworkAclAssociationId: new(
-						"aclassoc-" + n[len("subnet-"):],
-					), NetworkAclId: new(id), SubnetId: new(n),
+					NetworkAclAssociationId: new("aclassoc-" + n[len("subnet-"):]),
+					NetworkAclId:            new(id),
+					SubnetId:                new(n),
 				})
 			}
 		}

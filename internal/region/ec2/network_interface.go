@@ -162,28 +162,30 @@ func interfaceFilterValues(n *sdk.NetworkInterface, name string) ([]string, bool
 	}
 
 	fields := map[string][]string{
-		"network-interface-id": {
-			str(n.NetworkInterfaceId),
-		}, "subnet-id": {str(n.SubnetId)}, "vpc-id": {str(n.VpcId)},
-		"availability-zone": {
-			str(n.AvailabilityZone),
-		}, "description": {str(n.Description)}, "status": {str(n.Status)},
-		"interface-type": {
-			str(n.InterfaceType),
-		}, "mac-address": {str(n.MacAddress)}, "owner-id": {str(n.OwnerId)},
-		"private-dns-name": {str(n.PrivateDnsName)}, "private-ip-address": {str(n.PrivateIpAddress)},
-		"addresses.private-ip-address": {str(n.PrivateIpAddress)}, "requester-id": {str(n.RequesterId)},
-		"requester-managed": {
-			boolText(n.RequesterManaged),
-		}, "source-dest-check": {boolText(n.SourceDestCheck)},
-		"group-id": groups, "group-name": groupNames, "attachment.instance-id": {str(at.InstanceId)},
-		"attachment.status": {str(at.Status)}, "attachment.attachment-id": {str(at.AttachmentId)},
-		"association.allocation-id": {
-			str(assoc.AllocationId),
-		}, "association.public-ip": {str(assoc.PublicIp)},
-		"association.association-id": {
-			str(assoc.AssociationId),
-		}, "attachment.instance-owner-id": {str(at.InstanceOwnerId)},
+		"network-interface-id":         {str(n.NetworkInterfaceId)},
+		"subnet-id":                    {str(n.SubnetId)},
+		"vpc-id":                       {str(n.VpcId)},
+		"availability-zone":            {str(n.AvailabilityZone)},
+		"description":                  {str(n.Description)},
+		"status":                       {str(n.Status)},
+		"interface-type":               {str(n.InterfaceType)},
+		"mac-address":                  {str(n.MacAddress)},
+		"owner-id":                     {str(n.OwnerId)},
+		"private-dns-name":             {str(n.PrivateDnsName)},
+		"private-ip-address":           {str(n.PrivateIpAddress)},
+		"addresses.private-ip-address": {str(n.PrivateIpAddress)},
+		"requester-id":                 {str(n.RequesterId)},
+		"requester-managed":            {boolText(n.RequesterManaged)},
+		"source-dest-check":            {boolText(n.SourceDestCheck)},
+		"group-id":                     groups,
+		"group-name":                   groupNames,
+		"attachment.instance-id":       {str(at.InstanceId)},
+		"attachment.status":            {str(at.Status)},
+		"attachment.attachment-id":     {str(at.AttachmentId)},
+		"association.allocation-id":    {str(assoc.AllocationId)},
+		"association.public-ip":        {str(assoc.PublicIp)},
+		"association.association-id":   {str(assoc.AssociationId)},
+		"attachment.instance-owner-id": {str(at.InstanceOwnerId)},
 	}
 
 	v, known := fields[name]

@@ -92,7 +92,9 @@ func (s networkInterfaceHandlers) createManagedInterface(f *ManagedInterface) (*
 		addressHandlers{s.Service}.setAddressAssociation(addr, n)
 	}
 
-	f.ID, f.Zone, f.VPC = str(n.NetworkInterfaceId), str(n.AvailabilityZone), str(n.VpcId)
+	f.ID = str(n.NetworkInterfaceId)
+	f.Zone = str(n.AvailabilityZone)
+	f.VPC = str(n.VpcId)
 	f.Addr = netip.MustParseAddr(str(n.PrivateIpAddress))
 
 	return n, nil

@@ -39,9 +39,9 @@ func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput
 	}
 
 	r := &sdk.Route{
-		DestinationCidrBlock: new(
-			p.Masked().String(),
-		), Origin: new(sdk.RouteOriginCreateRoute), State: new(sdk.RouteStateActive),
+		DestinationCidrBlock: new(p.Masked().String()),
+		Origin:               new(sdk.RouteOriginCreateRoute),
+		State:                new(sdk.RouteStateActive),
 	}
 
 	switch {

@@ -154,9 +154,19 @@ func (s routeTableHandlers) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sd
 
 func routeTableFilterValues(t *sdk.RouteTable, name string) ([]string, bool) {
 	values := map[string][]string{
-		"route-table-id": {str(t.RouteTableId)}, "vpc-id": {str(t.VpcId)}, "owner-id": {str(t.OwnerId)},
-		"association.main": {}, "association.subnet-id": {}, "association.route-table-association-id": {}, "association.route-table-id": {},
-		"route.destination-cidr-block": {}, "route.gateway-id": {}, "route.nat-gateway-id": {}, "route.instance-id": {}, "route.state": {}, "route.vpc-peering-connection-id": {},
+		"route-table-id":                         {str(t.RouteTableId)},
+		"vpc-id":                                 {str(t.VpcId)},
+		"owner-id":                               {str(t.OwnerId)},
+		"association.main":                       {},
+		"association.subnet-id":                  {},
+		"association.route-table-association-id": {},
+		"association.route-table-id":             {},
+		"route.destination-cidr-block":           {},
+		"route.gateway-id":                       {},
+		"route.nat-gateway-id":                   {},
+		"route.instance-id":                      {},
+		"route.state":                            {},
+		"route.vpc-peering-connection-id":        {},
 	}
 
 	add := func(key, value string) { values[key] = append(values[key], value) }

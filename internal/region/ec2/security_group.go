@@ -164,7 +164,8 @@ func (s securityGroupHandlers) createSecurityGroup(
 	s.st.setTags(str(g.GroupId), tags)
 
 	return &sdk.CreateSecurityGroupOutput{
-		GroupId: g.GroupId, Tags: s.st.tagList(str(g.GroupId)),
+		GroupId: g.GroupId,
+		Tags:    s.st.tagList(str(g.GroupId)),
 	}, nil
 }
 
@@ -263,7 +264,9 @@ func foldPermissions(rules []*sdk.SecurityGroupRule) []*sdk.IpPermission {
 
 		case r.ReferencedGroupInfo != nil:
 			p.UserIdGroupPairs = append(p.UserIdGroupPairs, &sdk.UserIdGroupPair{
-				GroupId: r.ReferencedGroupInfo.GroupId, UserId: r.ReferencedGroupInfo.UserId, Description: r.Description,
+				GroupId:     r.ReferencedGroupInfo.GroupId,
+				UserId:      r.ReferencedGroupInfo.UserId,
+				Description: r.Description,
 			})
 		}
 	}

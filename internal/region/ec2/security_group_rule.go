@@ -39,7 +39,13 @@ func ruleKey(r *sdk.SecurityGroupRule) string {
 
 // normalizePorts brings protocol and ports into AWS's normal form.
 func normalizePorts(r *sdk.SecurityGroupRule) error {
-	names := map[string]string{"6": "tcp", "17": "udp", "1": "icmp", "58": "icmpv6", "all": "-1"}
+	names := map[string]string{
+		"6":   "tcp",
+		"17":  "udp",
+		"1":   "icmp",
+		"58":  "icmpv6",
+		"all": "-1",
+	}
 	if n, ok := names[str(r.IpProtocol)]; ok {
 		r.IpProtocol = new(n)
 	}
@@ -50,7 +56,8 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 	case "tcp", "udp":
 		return checkPortRange(r)
 	case "icmp", "icmpv6":
-		r.FromPort, r.ToPort = new(portValue(r.FromPort)), new(portValue(r.ToPort))
+		r.FromPort = new(portValue(r.FromPort))
+		r.ToPort = new(portValue(r.ToPort))
 	default:
 		var n int
 		if _, err := fmt.Sscanf(str(r.IpProtocol), "%d", &n); err != nil || n < -1 || n > 255 {
@@ -61,7 +68,8 @@ func normalizePorts(r *sdk.SecurityGroupRule) error {
 			)
 		}
 
-		r.FromPort, r.ToPort = new(int64(-1)), new(int64(-1))
+		r.FromPort = new(int64(-1))
+		r.ToPort = new(int64(-1))
 	}
 
 	return nil

@@ -82,8 +82,14 @@ func (s snapshotHandlers) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sd
 		}
 
 		v, known := map[string]string{
-			"snapshot-id": str(n.SnapshotId), "volume-id": str(n.VolumeId), "owner-id": str(n.OwnerId), "status": str(n.State),
-			"description": str(n.Description), "volume-size": size, "encrypted": boolText(n.Encrypted), "progress": str(n.Progress),
+			"snapshot-id":  str(n.SnapshotId),
+			"volume-id":    str(n.VolumeId),
+			"owner-id":     str(n.OwnerId),
+			"status":       str(n.State),
+			"description":  str(n.Description),
+			"volume-size":  size,
+			"encrypted":    boolText(n.Encrypted),
+			"progress":     str(n.Progress),
 			"storage-tier": str(n.StorageTier),
 		}[name]
 

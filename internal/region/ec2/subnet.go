@@ -70,9 +70,9 @@ func (s subnetHandlers) createSubnet(in *sdk.CreateSubnetInput) (*sdk.CreateSubn
 		Ipv6Native:                  new(false),
 		MapCustomerOwnedIpOnLaunch:  new(false),
 		PrivateDnsNameOptionsOnLaunch: &sdk.PrivateDnsNameOptionsOnLaunch{
-			HostnameType: new(
-				"ip-name",
-			), EnableResourceNameDnsARecord: new(false), EnableResourceNameDnsAAAARecord: new(false),
+			HostnameType:                    new("ip-name"),
+			EnableResourceNameDnsARecord:    new(false),
+			EnableResourceNameDnsAAAARecord: new(false),
 		},
 	}
 
@@ -129,10 +129,20 @@ func subnetFilterValues(n *sdk.Subnet, name string) ([]string, bool) {
 
 	cidr := str(n.CidrBlock)
 	v, known := map[string]string{
-		"subnet-id": str(n.SubnetId), "vpc-id": str(n.VpcId), "state": str(n.State), "availability-zone": str(n.AvailabilityZone),
-		"availabilityZone": str(n.AvailabilityZone), "availability-zone-id": str(n.AvailabilityZoneId), "cidr": cidr, "cidr-block": cidr,
-		"cidrBlock": cidr, "subnet-arn": str(n.SubnetArn), "owner-id": str(n.OwnerId), "default-for-az": boolText(n.DefaultForAz),
-		"map-public-ip-on-launch": boolText(n.MapPublicIpOnLaunch), "available-ip-address-count": free,
+		"subnet-id":                  str(n.SubnetId),
+		"vpc-id":                     str(n.VpcId),
+		"state":                      str(n.State),
+		"availability-zone":          str(n.AvailabilityZone),
+		"availabilityZone":           str(n.AvailabilityZone),
+		"availability-zone-id":       str(n.AvailabilityZoneId),
+		"cidr":                       cidr,
+		"cidr-block":                 cidr,
+		"cidrBlock":                  cidr,
+		"subnet-arn":                 str(n.SubnetArn),
+		"owner-id":                   str(n.OwnerId),
+		"default-for-az":             boolText(n.DefaultForAz),
+		"map-public-ip-on-launch":    boolText(n.MapPublicIpOnLaunch),
+		"available-ip-address-count": free,
 	}[name]
 
 	return []string{v}, known

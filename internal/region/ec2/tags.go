@@ -112,15 +112,22 @@ func (st *serviceState) setTags(id string, tags map[string]string) {
 func (s *Service) resourceExists(id string) bool {
 	st := s.st
 	has := map[string]func() bool{
-		"vpc": func() bool { return st.VPCs[id] != nil }, "subnet": func() bool { return st.Subnets[id] != nil },
-		"igw": func() bool { return st.Internet[id] != nil }, "eipalloc": func() bool { return st.Addresses[id] != nil },
-		"nat": func() bool { return st.NATs[id] != nil }, "rtb": func() bool { return st.Tables[id] != nil },
-		"sg": func() bool { return st.Groups[id] != nil }, "sgr": func() bool { return st.Rules[id] != nil },
-		"acl": func() bool { return st.ACLs[id] != nil }, "eni": func() bool { return st.Interfaces[id] != nil },
-		"vol": func() bool { return st.Volumes[id] != nil }, "lt": func() bool { return st.Templates[id] != nil },
-		"i": func() bool { return st.Instances[id] != nil }, "key": func() bool { return st.Keys[id] != nil },
-		"pcx":  func() bool { return st.Peerings[id] != nil },
-		"vpce": func() bool { return st.Endpoints[id] != nil },
+		"vpc":      func() bool { return st.VPCs[id] != nil },
+		"subnet":   func() bool { return st.Subnets[id] != nil },
+		"igw":      func() bool { return st.Internet[id] != nil },
+		"eipalloc": func() bool { return st.Addresses[id] != nil },
+		"nat":      func() bool { return st.NATs[id] != nil },
+		"rtb":      func() bool { return st.Tables[id] != nil },
+		"sg":       func() bool { return st.Groups[id] != nil },
+		"sgr":      func() bool { return st.Rules[id] != nil },
+		"acl":      func() bool { return st.ACLs[id] != nil },
+		"eni":      func() bool { return st.Interfaces[id] != nil },
+		"vol":      func() bool { return st.Volumes[id] != nil },
+		"lt":       func() bool { return st.Templates[id] != nil },
+		"i":        func() bool { return st.Instances[id] != nil },
+		"key":      func() bool { return st.Keys[id] != nil },
+		"pcx":      func() bool { return st.Peerings[id] != nil },
+		"vpce":     func() bool { return st.Endpoints[id] != nil },
 		"ami": func() bool {
 			_, ok := s.cfg.findImage(id)
 			return ok

@@ -184,10 +184,17 @@ func volumeFilterValues(v *sdk.Volume, name string) ([]string, bool) {
 	}
 
 	out, known := map[string][]string{
-		"volume-id": {str(v.VolumeId)}, "status": {str(v.State)}, "availability-zone": {str(v.AvailabilityZone)},
-		"encrypted": {boolText(v.Encrypted)}, "volume-type": {str(v.VolumeType)}, "size": {strconv.FormatInt(size, 10)},
-		"snapshot-id": {str(v.SnapshotId)}, "attachment.instance-id": instance, "attachment.status": status,
-		"attachment.device": device, "attachment.delete-on-termination": del,
+		"volume-id":                        {str(v.VolumeId)},
+		"status":                           {str(v.State)},
+		"availability-zone":                {str(v.AvailabilityZone)},
+		"encrypted":                        {boolText(v.Encrypted)},
+		"volume-type":                      {str(v.VolumeType)},
+		"size":                             {strconv.FormatInt(size, 10)},
+		"snapshot-id":                      {str(v.SnapshotId)},
+		"attachment.instance-id":           instance,
+		"attachment.status":                status,
+		"attachment.device":                device,
+		"attachment.delete-on-termination": del,
 	}[name]
 
 	return out, known

@@ -13,8 +13,13 @@ type volumeLimits struct{ minGiB, maxGiB, iops, maxIOPS, throughput int64 }
 
 func volumeTypeLimits(kind string) (volumeLimits, bool) {
 	l, ok := map[string]volumeLimits{
-		"gp3": {1, 16384, 3000, 16000, 125}, "gp2": {1, 16384, 0, 0, 0}, "io1": {4, 16384, 100, 64000, 0},
-		"io2": {4, 65536, 100, 256000, 0}, "st1": {125, 16384, 0, 0, 0}, "sc1": {125, 16384, 0, 0, 0}, "standard": {1, 1024, 0, 0, 0},
+		"gp3":      {1, 16384, 3000, 16000, 125},
+		"gp2":      {1, 16384, 0, 0, 0},
+		"io1":      {4, 16384, 100, 64000, 0},
+		"io2":      {4, 65536, 100, 256000, 0},
+		"st1":      {125, 16384, 0, 0, 0},
+		"sc1":      {125, 16384, 0, 0, 0},
+		"standard": {1, 1024, 0, 0, 0},
 	}[kind]
 
 	return l, ok

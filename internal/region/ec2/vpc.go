@@ -97,7 +97,8 @@ func (s vpcHandlers) createVPC(in *sdk.CreateVpcInput) (*sdk.CreateVpcOutput, er
 
 func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAssociation {
 	return &sdk.VpcCidrBlockAssociation{
-		AssociationId: new(s.newID("vpc-cidr-assoc")), CidrBlock: new(cidr.String()),
+		AssociationId:  new(s.newID("vpc-cidr-assoc")),
+		CidrBlock:      new(cidr.String()),
 		CidrBlockState: &sdk.VpcCidrBlockState{State: new(sdk.VpcCidrBlockStateCodeAssociated)},
 	}
 }

@@ -27,14 +27,21 @@ func endpointServices() map[string][]string {
 	gateway := sdk.VpcEndpointTypeGateway
 	private := sdk.VpcEndpointTypeInterface
 	return map[string][]string{
-		"s3": {gateway, private}, "dynamodb": {gateway, private},
-		"autoscaling": {
-			private,
-		}, "cloudformation": {private}, "ec2": {private}, "ec2messages": {private}, "ecr.api": {private},
-		"ecr.dkr": {
-			private,
-		}, "elasticloadbalancing": {private}, "kms": {private}, "logs": {private}, "secretsmanager": {private},
-		"ssm": {private}, "ssmmessages": {private}, "sts": {private},
+		"s3":                   {gateway, private},
+		"dynamodb":             {gateway, private},
+		"autoscaling":          {private},
+		"cloudformation":       {private},
+		"ec2":                  {private},
+		"ec2messages":          {private},
+		"ecr.api":              {private},
+		"ecr.dkr":              {private},
+		"elasticloadbalancing": {private},
+		"kms":                  {private},
+		"logs":                 {private},
+		"secretsmanager":       {private},
+		"ssm":                  {private},
+		"ssmmessages":          {private},
+		"sts":                  {private},
 	}
 }
 
@@ -191,15 +198,7 @@ func (s vpcEndpointHandlers) modifyVPCEndpoint(in *sdk.ModifyVpcEndpointInput) (
 
 	gateway := str(e.VpcEndpointType) == sdk.VpcEndpointTypeGateway
 	if gateway &&
-		len(
-			in.AddSubnetIds,
-		)+len(
-			in.RemoveSubnetIds,
-		)+len(
-			in.AddSecurityGroupIds,
-		)+len(
-			in.RemoveSecurityGroupIds,
-		) > 0 ||
+		len(in.AddSubnetIds)+len(in.RemoveSubnetIds)+len(in.AddSecurityGroupIds)+len(in.RemoveSecurityGroupIds) > 0 ||
 		!gateway && len(in.AddRouteTableIds)+len(in.RemoveRouteTableIds) > 0 {
 		return nil, wire.Errorf(
 			"InvalidParameter",
@@ -240,11 +239,13 @@ func (s vpcEndpointHandlers) deleteVPCEndpoints(in *sdk.DeleteVpcEndpointsInput)
 		case e == nil:
 			out.Unsuccessful = append(
 				out.Unsuccessful,
-				&sdk.UnsuccessfulItem{ResourceId: new(id), Error: &sdk.UnsuccessfulItemError{
-					Code: new(
-						"InvalidVpcEndpoint.NotFound",
-					), Message: new("The Vpc Endpoint Id '" + id + "' does not exist"),
-				}},
+				&sdk.UnsuccessfulItem{
+					ResourceId: new(id),
+					Error: &sdk.UnsuccessfulItemError{
+						Code:    new("InvalidVpcEndpoint.NotFound"),
+						Message: new("The Vpc Endpoint Id '" + id + "' does not exist"),
+					},
+				},
 			)
 
 		case str(e.State) != "deleting":
@@ -280,8 +281,11 @@ func (s vpcEndpointHandlers) describeVPCEndpoints(
 ) (*sdk.DescribeVpcEndpointsOutput, error) {
 	field := func(e *sdk.VpcEndpoint, name string) ([]string, bool) {
 		v, known := map[string]*string{
-			"vpc-id": e.VpcId, "vpc-endpoint-id": e.VpcEndpointId, "service-name": e.ServiceName, "vpc-endpoint-state": e.State,
-			"vpc-endpoint-type": e.VpcEndpointType,
+			"vpc-id":             e.VpcId,
+			"vpc-endpoint-id":    e.VpcEndpointId,
+			"service-name":       e.ServiceName,
+			"vpc-endpoint-state": e.State,
+			"vpc-endpoint-type":  e.VpcEndpointType,
 		}[name]
 
 		return []string{str(v)}, known

@@ -171,8 +171,10 @@ func (s vpcPeeringHandlers) describeVPCPeeringConnections(
 		}
 
 		v, known := map[string]*string{
-			"vpc-peering-connection-id": p.VpcPeeringConnectionId, "status-code": status,
-			"requester-vpc-info.vpc-id": requester, "accepter-vpc-info.vpc-id": accepter,
+			"vpc-peering-connection-id": p.VpcPeeringConnectionId,
+			"status-code":               status,
+			"requester-vpc-info.vpc-id": requester,
+			"accepter-vpc-info.vpc-id":  accepter,
 		}[name]
 
 		return []string{str(v)}, known

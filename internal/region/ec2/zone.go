@@ -41,8 +41,13 @@ func (s zoneHandlers) describeAvailabilityZones(
 
 	field := func(z *sdk.AvailabilityZone, name string) ([]string, bool) {
 		v, known := map[string]*string{
-			"zone-name": z.ZoneName, "zone-id": z.ZoneId, "region-name": z.RegionName, "state": z.State, "zone-type": z.ZoneType,
-			"group-name": z.GroupName, "opt-in-status": z.OptInStatus,
+			"zone-name":     z.ZoneName,
+			"zone-id":       z.ZoneId,
+			"region-name":   z.RegionName,
+			"state":         z.State,
+			"zone-type":     z.ZoneType,
+			"group-name":    z.GroupName,
+			"opt-in-status": z.OptInStatus,
 		}[name]
 
 		return []string{str(v)}, known
@@ -76,22 +81,25 @@ func (s zoneHandlers) describeRegions(in *sdk.DescribeRegionsInput) (*sdk.Descri
 		}
 	}
 
-	return &sdk.DescribeRegionsOutput{Regions: []*sdk.Region{{
-		RegionName: new(
-			s.cfg.Region,
-		), Endpoint: new("ec2." + s.cfg.Region + ".amazonaws.com"), OptInStatus: new("opt-in-not-required"),
-	}}}, nil
+	return &sdk.DescribeRegionsOutput{
+		Regions: []*sdk.Region{{
+			RegionName:  new(s.cfg.Region),
+			Endpoint:    new("ec2." + s.cfg.Region + ".amazonaws.com"),
+			OptInStatus: new("opt-in-not-required"),
+		}},
+	}, nil
 }
 
 func (s zoneHandlers) describeAccountAttributes(
 	in *sdk.DescribeAccountAttributesInput,
 ) (*sdk.DescribeAccountAttributesOutput, error) {
 	values := map[string]string{
-		"supported-platforms": "VPC", "default-vpc": "none", "max-instances": itoa(s.cfg.Quotas.VCPUs),
+		"supported-platforms":                   "VPC",
+		"default-vpc":                           "none",
+		"max-instances":                         itoa(s.cfg.Quotas.VCPUs),
 		"vpc-max-security-groups-per-interface": itoa(s.cfg.Quotas.GroupsPerENI),
-		"max-elastic-ips": itoa(
-			s.cfg.Quotas.Addresses,
-		), "vpc-max-elastic-ips": itoa(s.cfg.Quotas.Addresses),
+		"max-elastic-ips":                       itoa(s.cfg.Quotas.Addresses),
+		"vpc-max-elastic-ips":                   itoa(s.cfg.Quotas.Addresses),
 	}
 
 	out := &sdk.DescribeAccountAttributesOutput{}
@@ -101,9 +109,8 @@ func (s zoneHandlers) describeAccountAttributes(
 		}
 
 		out.AccountAttributes = append(out.AccountAttributes, &sdk.AccountAttribute{
-			AttributeName: new(
-				name,
-			), AttributeValues: []*sdk.AccountAttributeValue{{AttributeValue: new(values[name])}},
+			AttributeName:   new(name),
+			AttributeValues: []*sdk.AccountAttributeValue{{AttributeValue: new(values[name])}},
 		})
 	}
 

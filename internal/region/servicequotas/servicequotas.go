@@ -132,9 +132,7 @@ func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQ
 		Adjustable:          &q.adjustable,
 		GlobalQuota:         new(false),
 		QuotaAppliedAtLevel: new(sdk.AppliedLevelEnumAccount),
-		QuotaArn: new(
-			"arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code,
-		),
+		QuotaArn: new("arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code),
 	}
 }
 
