@@ -49,6 +49,8 @@ func textOrDefault(p *string, otherwise string) *string {
 	return new(otherwise)
 }
 
+func isTrue(b *bool) bool { return b != nil && *b }
+
 func checkCapacity(lowest, highest, desired int64) error {
 	switch {
 	case lowest < 0 || highest < 0:
@@ -60,15 +62,7 @@ func checkCapacity(lowest, highest, desired int64) error {
 			lowest,
 		)
 
-	case desired < lowest:
-		return validationError(
-			"Desired capacity:%d must be between the specified min size:%d and max size:%d",
-			desired,
-			lowest,
-			highest,
-		)
-
-	case desired > highest:
+	case desired < lowest || desired > highest:
 		return validationError(
 			"Desired capacity:%d must be between the specified min size:%d and max size:%d",
 			desired,
@@ -114,7 +108,9 @@ func (s *Service) resolveLaunchSource(g *sdk.Group) error {
 		return validationError("Valid requests must contain either launchTemplate or mixedInstancesPolicy")
 	case g.LaunchTemplate != nil:
 		return s.resolveLaunchTemplate(g.LaunchTemplate)
-	case g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil || g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
+	case g.MixedInstancesPolicy == nil ||
+		g.MixedInstancesPolicy.LaunchTemplate == nil ||
+		g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification == nil:
 		return validationError(
 			"Valid requests must contain either LaunchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.",
 		)
@@ -220,7 +216,8 @@ func (s *Service) addNewGroup(
 		)
 	}
 
-	if err := checkCapacity(*in.MinSize, *in.MaxSize, *numberOrDefault(in.DesiredCapacity, *in.MinSize)); err != nil {
+	desired := *numberOrDefault(in.DesiredCapacity, *in.MinSize)
+	if err := checkCapacity(*in.MinSize, *in.MaxSize, desired); err != nil {
 		return nil, err
 	}
 
@@ -250,20 +247,20 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 			DefaultCooldown:                  numberOrDefault(in.DefaultCooldown, 300),
 			HealthCheckType:                  textOrDefault(in.HealthCheckType, "EC2"),
 			HealthCheckGracePeriod:           numberOrDefault(in.HealthCheckGracePeriod, 0),
-			CapacityRebalance:                new(in.CapacityRebalance != nil && *in.CapacityRebalance),
+			CapacityRebalance:                new(isTrue(in.CapacityRebalance)),
 			LaunchTemplate:                   in.LaunchTemplate,
 			MixedInstancesPolicy:             in.MixedInstancesPolicy,
 			VPCZoneIdentifier:                in.VPCZoneIdentifier,
 			TargetGroupARNs:                  in.TargetGroupARNs,
 			TerminationPolicies:              in.TerminationPolicies,
 			MaxInstanceLifetime:              in.MaxInstanceLifetime,
-			NewInstancesProtectedFromScaleIn: new(in.NewInstancesProtectedFromScaleIn != nil && *in.NewInstancesProtectedFromScaleIn),
+			NewInstancesProtectedFromScaleIn: new(isTrue(in.NewInstancesProtectedFromScaleIn)),
 			Instances:                        []*sdk.Instance{},
 			SuspendedProcesses:               []*sdk.SuspendedProcess{},
 			EnabledMetrics:                   []*sdk.EnabledMetric{},
 			LoadBalancerNames:                []*string{},
 			DefaultInstanceWarmup:            in.DefaultInstanceWarmup,
-			ServiceLinkedRoleARN:             new("arn:aws:iam::" + s.cfg.Account + ":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"),
+			ServiceLinkedRoleARN:             new(s.serviceRoleARN()),
 		},
 	}
 	if len(in.TerminationPolicies) == 0 {
@@ -274,7 +271,13 @@ func (s *Service) newGroup(name string, in *sdk.CreateAutoScalingGroupInput) (*g
 		return nil, err // before resolveLaunchSource, which completes it
 	}
 
-	if err := cmp.Or(s.resolveLaunchSource(g.Shape), s.resolveZones(g.Shape), s.checkTargetGroups(in.TargetGroupARNs), checkTags(in.Tags)); err != nil {
+	err := cmp.Or(
+		s.resolveLaunchSource(g.Shape),
+		s.resolveZones(g.Shape),
+		s.checkTargetGroups(in.TargetGroupARNs),
+		checkTags(in.Tags),
+	)
+	if err != nil {
 		return nil, err
 	}
 
@@ -388,7 +391,7 @@ func (s *Service) deleteAutoScalingGroup(
 	}
 
 	name := sdkshape.String(in.AutoScalingGroupName)
-	force := in.ForceDelete != nil && *in.ForceDelete
+	force := isTrue(in.ForceDelete)
 
 	switch {
 	case len(g.Shape.Instances) == 0 && g.Shape.WarmPoolConfiguration == nil:
@@ -588,8 +591,15 @@ func (s *Service) describeLoadBalancerTargetGroups(
 // scalingProcesses are those that may be suspended.
 func scalingProcesses() []string {
 	return []string{
-		"Launch", "Terminate", "AddToLoadBalancer", "AlarmNotification", "AZRebalance", "HealthCheck", "InstanceRefresh",
-		"ReplaceUnhealthy", "ScheduledActions",
+		"Launch",
+		"Terminate",
+		"AddToLoadBalancer",
+		"AlarmNotification",
+		"AZRebalance",
+		"HealthCheck",
+		"InstanceRefresh",
+		"ReplaceUnhealthy",
+		"ScheduledActions",
 	}
 }
 

@@ -33,44 +33,53 @@ func (s *Service) terminateInstanceInAutoScalingGroup(
 	ctx context.Context,
 	in *sdk.TerminateInstanceInAutoScalingGroupInput,
 ) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
+	type output = sdk.TerminateInstanceInAutoScalingGroupOutput
 	return state.RunWrite(
 		s.store,
-		func(in *sdk.TerminateInstanceInAutoScalingGroupInput) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
-			id := sdkshape.String(in.InstanceId)
-			g, i := s.findInstance(id)
-			if g == nil {
-				return nil, validationError(
-					"Instance Id not found - No managed instance found for instance ID: %s",
-					id,
-				)
-			}
-
-			if in.ShouldDecrementDesiredCapacity == nil {
-				return nil, validationError("ShouldDecrementDesiredCapacity is required")
-			}
-
-			if *in.ShouldDecrementDesiredCapacity {
-				if *g.Shape.DesiredCapacity <= *g.Shape.MinSize {
-					return nil, validationError(
-						"Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint.",
-						*g.Shape.MinSize,
-					)
-				}
-
-				g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - 1)
-			}
-
-			a := s.terminateGroupInstance(
-				ctx,
-				g,
-				i,
-				"instance "+id+" was taken out of service in response to a user request.",
-			)
-
-			return &sdk.TerminateInstanceInAutoScalingGroupOutput{Activity: a}, nil
+		func(in *sdk.TerminateInstanceInAutoScalingGroupInput) (*output, error) {
+			return s.terminateOnRequest(ctx, in)
 		},
 		in,
 	)
+}
+
+// terminateOnRequest is terminateInstanceInAutoScalingGroup under the lock.
+func (s *Service) terminateOnRequest(
+	ctx context.Context,
+	in *sdk.TerminateInstanceInAutoScalingGroupInput,
+) (*sdk.TerminateInstanceInAutoScalingGroupOutput, error) {
+	id := sdkshape.String(in.InstanceId)
+	g, i := s.findInstance(id)
+	if g == nil {
+		return nil, validationError(
+			"Instance Id not found - No managed instance found for instance ID: %s",
+			id,
+		)
+	}
+
+	if in.ShouldDecrementDesiredCapacity == nil {
+		return nil, validationError("ShouldDecrementDesiredCapacity is required")
+	}
+
+	if *in.ShouldDecrementDesiredCapacity {
+		if *g.Shape.DesiredCapacity <= *g.Shape.MinSize {
+			return nil, validationError(
+				"Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint.",
+				*g.Shape.MinSize,
+			)
+		}
+
+		g.Shape.DesiredCapacity = new(*g.Shape.DesiredCapacity - 1)
+	}
+
+	a := s.terminateGroupInstance(
+		ctx,
+		g,
+		i,
+		"instance "+id+" was taken out of service in response to a user request.",
+	)
+
+	return &sdk.TerminateInstanceInAutoScalingGroupOutput{Activity: a}, nil
 }
 
 // terminateGroupInstance takes an instance out of its target groups and terminates it.
@@ -90,7 +99,8 @@ func (s *Service) terminateGroupInstance(
 	a.Details = new(id)
 	i.LifecycleState = new(sdk.LifecycleStateTerminating)
 	s.deregisterInstance(g, id)
-	if _, err := s.cfg.EC2.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
+	in := &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}
+	if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
 		s.cfg.Log.ErrorContext(
 			ctx,
 			"an instance could not be terminated",
@@ -112,12 +122,13 @@ func (s *Service) describeAutoScalingInstances(
 	for name, g := range s.st.Groups {
 		for _, i := range g.Shape.Instances {
 			if len(wanted) == 0 || slices.Contains(wanted, sdkshape.String(i.InstanceId)) {
+				health := map[string]string{healthy: "HEALTHY", unhealthy: "UNHEALTHY"}[sdkshape.String(i.HealthStatus)]
 				all[sdkshape.String(i.InstanceId)] = &sdk.InstanceDetails{
 					AutoScalingGroupName: new(name),
 					InstanceId:           i.InstanceId,
 					AvailabilityZone:     i.AvailabilityZone,
 					InstanceType:         i.InstanceType,
-					HealthStatus: new(map[string]string{"Healthy": "HEALTHY", "Unhealthy": "UNHEALTHY"}[sdkshape.String(i.HealthStatus)]),
+					HealthStatus:         new(health),
 					LifecycleState:       i.LifecycleState,
 					LaunchTemplate:       i.LaunchTemplate,
 					ProtectedFromScaleIn: i.ProtectedFromScaleIn,

@@ -126,7 +126,9 @@ func (s *Service) syncInstanceStates(g *group) {
 			g.Failures = 0
 			s.completeActivity(g, id)
 
-		case state == sdk.LifecycleStateInService && sdkshape.String(i.HealthStatus) == healthy && s.failsHealthCheck(g, f):
+		case state == sdk.LifecycleStateInService &&
+			sdkshape.String(i.HealthStatus) == healthy &&
+			s.failsHealthCheck(g, f):
 			i.HealthStatus = new(unhealthy)
 			s.store.MarkChanged()
 		}

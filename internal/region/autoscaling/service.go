@@ -174,6 +174,12 @@ func (s *Service) groupARN(name string) string {
 	)
 }
 
+// serviceRoleARN returns the ARN of the service-linked role of Auto Scaling.
+func (s *Service) serviceRoleARN() string {
+	return "arn:aws:iam::" + s.cfg.Account +
+		":role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+}
+
 // authorizeRequest asks IAM about every group that a request touches.
 func (s *Service) authorizeRequest(ctx context.Context, op string, in any) error {
 	action := "autoscaling:" + op

@@ -76,7 +76,7 @@ func (s *Service) deleteWarmPool(in *sdk.DeleteWarmPoolInput) (*sdk.DeleteWarmPo
 			sdkshape.String(in.AutoScalingGroupName),
 		)
 
-	case len(g.Warm) > 0 && (in.ForceDelete == nil || !*in.ForceDelete):
+	case len(g.Warm) > 0 && !isTrue(in.ForceDelete):
 		return nil, wire.Errorf(
 			"ResourceInUse",
 			"You cannot delete a warm pool while there are instances in it.",
@@ -181,7 +181,7 @@ func (g *group) warmPoolSize() int {
 // scaleWarmPool launches what the pool lacks, once the group itself lacks nothing, and ends what is too much.
 func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	size := g.warmPoolSize()
-	for len(g.Warm) < size && len(g.countedInstances()) >= int(*g.Shape.DesiredCapacity) && !g.isSuspended("Launch") && !g.NotBefore.After(s.cfg.Now()) {
+	for len(g.Warm) < size && s.mayLaunchWarm(g) {
 		a := s.startActivity(
 			g,
 			"Launching a new EC2 instance into the warm pool",
@@ -206,7 +206,8 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 	for len(g.Warm) > size {
 		i := g.Warm[len(g.Warm)-1]
 		id := sdkshape.String(i.InstanceId)
-		if _, err := s.cfg.EC2.TerminateInstances(ctx, &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}); err != nil {
+		in := &ec2sdk.TerminateInstancesInput{InstanceIds: []*string{&id}}
+		if _, err := s.cfg.EC2.TerminateInstances(ctx, in); err != nil {
 			s.cfg.Log.Warn(
 				"an instance of a warm pool could not be terminated",
 				slog.String("instance", id),
@@ -219,6 +220,14 @@ func (s *Service) scaleWarmPool(ctx context.Context, g *group) {
 		g.removeWarmInstance(id)
 		s.store.MarkChanged()
 	}
+}
+
+// mayLaunchWarm reports whether a group may launch into its warm pool: it has its desired capacity, and launching is
+// neither suspended nor delayed after a failure.
+func (s *Service) mayLaunchWarm(g *group) bool {
+	return len(g.countedInstances()) >= int(*g.Shape.DesiredCapacity) &&
+		!g.isSuspended("Launch") &&
+		!g.NotBefore.After(s.cfg.Now())
 }
 
 // takeWarmInstance moves a machine of the pool into the group; false if none is ready.

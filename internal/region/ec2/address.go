@@ -157,7 +157,9 @@ func (st *serviceState) clearAddressAssociation(a *sdk.Address) {
 }
 
 // findInterfaceToAssociate finds the interface that a request wants an address on.
-func (st *serviceState) findInterfaceToAssociate(in *sdk.AssociateAddressInput) (*sdk.NetworkInterface, error) {
+func (st *serviceState) findInterfaceToAssociate(
+	in *sdk.AssociateAddressInput,
+) (*sdk.NetworkInterface, error) {
 	eni := str(in.NetworkInterfaceId)
 	if eni == "" {
 		i, err := st.findInstance(in.InstanceId)
@@ -192,7 +194,9 @@ func (st *serviceState) findInterfaceToAssociate(in *sdk.AssociateAddressInput) 
 	return n, nil
 }
 
-func (s addressHandlers) associateAddress(in *sdk.AssociateAddressInput) (*sdk.AssociateAddressOutput, error) {
+func (s addressHandlers) associateAddress(
+	in *sdk.AssociateAddressInput,
+) (*sdk.AssociateAddressOutput, error) {
 	a, err := s.st.findAddress(in.AllocationId)
 	if err != nil {
 		return nil, err
@@ -277,14 +281,20 @@ func addressFilterValues(a *sdk.Address, name string) ([]string, bool) {
 	return []string{*v}, true
 }
 
-func (s addressHandlers) describeAddresses(in *sdk.DescribeAddressesInput) (*sdk.DescribeAddressesOutput, error) {
+func (s addressHandlers) describeAddresses(
+	in *sdk.DescribeAddressesInput,
+) (*sdk.DescribeAddressesOutput, error) {
 	filters := in.Filters
 	if len(in.PublicIps) > 0 {
 		filters = append(slices.Clip(filters), &sdk.Filter{Name: new("public-ip"), Values: in.PublicIps})
 	}
 
-	got, _, err := listResources(s.Service, s.st.Addresses, describeQuery{ids: in.AllocationIds, filters: filters},
-		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues})
+	got, _, err := listResources(
+		s.Service,
+		s.st.Addresses,
+		describeQuery{ids: in.AllocationIds, filters: filters},
+		resourceLister[sdk.Address]{"InvalidAllocationID.NotFound", "allocation ID", addressFilterValues},
+	)
 	if err == nil && len(in.PublicIps) > 0 && len(got) < len(in.PublicIps) {
 		err = wire.Errorf(
 			"InvalidAddress.NotFound",

@@ -49,13 +49,17 @@ func (s *Service) InstanceInfo(id string) (InstanceInfo, bool) {
 
 // StopInstance stops an instance, as StopInstances does. It is meant for Auto Scaling.
 func (s *Service) StopInstance(id string) error {
-	_, err := runWrite(s, instanceHandlers{s}.stopInstances, &sdk.StopInstancesInput{InstanceIds: []*string{&id}})
+	in := &sdk.StopInstancesInput{InstanceIds: []*string{&id}}
+	_, err := runWrite(s, instanceHandlers{s}.stopInstances, in)
+
 	return err
 }
 
 // StartInstance starts an instance, as StartInstances does. It is meant for Auto Scaling.
 func (s *Service) StartInstance(id string) error {
-	_, err := runWrite(s, instanceHandlers{s}.startInstances, &sdk.StartInstancesInput{InstanceIds: []*string{&id}})
+	in := &sdk.StartInstancesInput{InstanceIds: []*string{&id}}
+	_, err := runWrite(s, instanceHandlers{s}.startInstances, in)
+
 	return err
 }
 

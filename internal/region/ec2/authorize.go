@@ -63,22 +63,58 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 		sdkshape.AddRequestTags(request, tree["Tags"])
 	}
 
-	specs, _ := tree["TagSpecifications"].([]any)
-	byKind := map[string]map[string][]string{}
-
-	for _, spec := range specs {
-		m, _ := spec.(map[string]any)
-		kind, _ := m["ResourceType"].(string)
-		byKind[kind] = map[string][]string{}
-		sdkshape.AddRequestTags(byKind[kind], m["Tags"])
-	}
-
+	byKind := tagSpecificationContexts(tree)
 	var out []wire.Check
+
 	for _, kind := range createdKinds()[op] {
 		out = append(out, wire.Check{Action: action, Resource: s.cfg.wildcardARN(kind), Context: byKind[kind]})
 	}
 
-	// The peers of rules and VPCs, tags and what a template names are left out: IAM is not asked about them.
+	addCheck := func(id, arn string) {
+		c := maps.Clone(request)
+		sdkshape.AddResourceTags(c, s.st.Tags[id])
+		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
+	}
+
+	for _, id := range s.st.requestResources(op, tree) {
+		addCheck(id, s.cfg.resourceARN(id))
+	}
+
+	name, _ := tree["KeyName"].(string)
+	if id := s.st.findKeyPairID(name); id != "" {
+		addCheck(id, s.cfg.keyPairARN(name))
+	}
+
+	for _, kind := range sortedKeys(byKind) {
+		c := maps.Clone(byKind[kind])
+		c["ec2:CreateAction"] = []string{op}
+		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(kind), Context: c})
+	}
+
+	if len(out) == 0 {
+		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
+	}
+
+	return out
+}
+
+// tagSpecificationContexts returns the condition keys of the tags that a request puts on new resources, by resource type.
+func tagSpecificationContexts(tree map[string]any) map[string]map[string][]string {
+	out := map[string]map[string][]string{}
+	specs, _ := tree["TagSpecifications"].([]any)
+	for _, spec := range specs {
+		m, _ := spec.(map[string]any)
+		kind, _ := m["ResourceType"].(string)
+		out[kind] = map[string][]string{}
+		sdkshape.AddRequestTags(out[kind], m["Tags"])
+	}
+
+	return out
+}
+
+// requestResources returns the ids of the existing resources that IAM is asked about for a request. It leaves out the
+// peers of rules and VPCs, tags, and the resources that a launch template names.
+func (st *serviceState) requestResources(op string, tree map[string]any) []string {
 	named := sdkshape.CollectStrings(
 		tree,
 		isResourceID,
@@ -93,32 +129,7 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 		"LaunchTemplateData",
 	)
 
-	about := func(id, arn string) {
-		c := maps.Clone(request)
-		sdkshape.AddResourceTags(c, s.st.Tags[id])
-		out = append(out, wire.Check{Action: action, Resource: arn, Context: c})
-	}
-
-	for _, id := range slices.Concat(named, s.st.associationResources(tree), s.st.peeringAccepterVPC(op, tree)) {
-		about(id, s.cfg.resourceARN(id))
-	}
-
-	name, _ := tree["KeyName"].(string)
-	if id := s.st.findKeyPairID(name); id != "" {
-		about(id, s.cfg.keyPairARN(name))
-	}
-
-	for _, kind := range sortedKeys(byKind) {
-		c := maps.Clone(byKind[kind])
-		c["ec2:CreateAction"] = []string{op}
-		out = append(out, wire.Check{Action: "ec2:CreateTags", Resource: s.cfg.wildcardARN(kind), Context: c})
-	}
-
-	if len(out) == 0 {
-		out = append(out, wire.Check{Action: action, Resource: "*", Context: request})
-	}
-
-	return out
+	return slices.Concat(named, st.associationResources(tree), st.peeringAccepterVPC(op, tree))
 }
 
 // peeringAccepterVPC is the VPC whose owner accepts a peering: IAM is asked about it too.

@@ -91,24 +91,46 @@ func (s instanceHandlers) instanceFilterValues(i *sdk.Instance, name string) ([]
 		return []string{str(i.PrivateIpAddress)}, true
 	}
 
+	if values, known := instanceListFilterValues(i, name); known {
+		return values, true
+	}
+
 	return s.extendedInstanceFilterValues(i, name)
 }
 
+// instanceListFilterValues returns the values of the filters that look at a list of an instance: its security groups,
+// volumes and network interfaces.
+func instanceListFilterValues(i *sdk.Instance, name string) (values []string, known bool) {
+	switch name {
+	case "group-id", "instance.group-id", "network-interface.group-id":
+		for _, g := range i.SecurityGroups {
+			values = append(values, str(g.GroupId))
+		}
+
+	case "instance.group-name":
+		for _, g := range i.SecurityGroups {
+			values = append(values, str(g.GroupName))
+		}
+
+	case "block-device-mapping.volume-id":
+		for _, m := range i.BlockDeviceMappings {
+			values = append(values, str(m.Ebs.VolumeId))
+		}
+
+	case "network-interface.network-interface-id":
+		for _, n := range i.NetworkInterfaces {
+			values = append(values, str(n.NetworkInterfaceId))
+		}
+
+	default:
+		return nil, false
+	}
+
+	return values, true
+}
+
+// extendedInstanceFilterValues returns the values of the filters that are used less often.
 func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name string) ([]string, bool) {
-	var groups, groupNames, volumes, faces []string
-	for _, g := range i.SecurityGroups {
-		groups = append(groups, str(g.GroupId))
-		groupNames = append(groupNames, str(g.GroupName))
-	}
-
-	for _, m := range i.BlockDeviceMappings {
-		volumes = append(volumes, str(m.Ebs.VolumeId))
-	}
-
-	for _, n := range i.NetworkInterfaces {
-		faces = append(faces, str(n.NetworkInterfaceId))
-	}
-
 	profile := &sdk.IamInstanceProfile{}
 	launched := ""
 	reservation := ""
@@ -130,40 +152,36 @@ func (s instanceHandlers) extendedInstanceFilterValues(i *sdk.Instance, name str
 	}
 
 	v, known := map[string][]string{
-		"instance-state-code":                    {strconv.FormatInt(*i.State.Code, 10)},
-		"availability-zone":                      {str(i.Placement.AvailabilityZone)},
-		"image-id":                               {str(i.ImageId)},
-		"instance-type":                          {str(i.InstanceType)},
-		"architecture":                           {str(i.Architecture)},
-		"key-name":                               {str(i.KeyName)},
-		"dns-name":                               {str(i.PublicDnsName)},
-		"ip-address":                             {str(i.PublicIpAddress)},
-		"instance.group-id":                      groups,
-		"network-interface.group-id":             groups,
-		"instance.group-name":                    groupNames,
-		"group-id":                               groups,
-		"network-interface.network-interface-id": faces,
-		"network-interface.subnet-id":            {str(i.SubnetId)},
-		"network-interface.vpc-id":               {str(i.VpcId)},
+		"instance-state-code":         {strconv.FormatInt(*i.State.Code, 10)},
+		"availability-zone":           {str(i.Placement.AvailabilityZone)},
+		"image-id":                    {str(i.ImageId)},
+		"instance-type":               {str(i.InstanceType)},
+		"architecture":                {str(i.Architecture)},
+		"key-name":                    {str(i.KeyName)},
+		"dns-name":                    {str(i.PublicDnsName)},
+		"ip-address":                  {str(i.PublicIpAddress)},
+		"network-interface.subnet-id": {str(i.SubnetId)},
+		"network-interface.vpc-id":    {str(i.VpcId)},
 		"network-interface.addresses.private-ip-address": {str(i.PrivateIpAddress)},
-		"block-device-mapping.volume-id":                 volumes,
-		"root-device-name":                               {str(i.RootDeviceName)},
-		"client-token":                                   {str(i.ClientToken)},
-		"iam-instance-profile.arn":                       {str(profile.Arn)},
-		"iam-instance-profile.id":                        {str(profile.Id)},
-		"launch-time":                                    {launched},
-		"reservation-id":                                 {reservation},
-		"owner-id":                                       {s.cfg.Account},
-		"monitoring-state":                               {str(i.Monitoring.State)},
-		"tenancy":                                        {str(i.Placement.Tenancy)},
-		"metadata-options.http-tokens":                   {str(options.HttpTokens)},
-		"instance-lifecycle":                             {""},
+		"root-device-name":             {str(i.RootDeviceName)},
+		"client-token":                 {str(i.ClientToken)},
+		"iam-instance-profile.arn":     {str(profile.Arn)},
+		"iam-instance-profile.id":      {str(profile.Id)},
+		"launch-time":                  {launched},
+		"reservation-id":               {reservation},
+		"owner-id":                     {s.cfg.Account},
+		"monitoring-state":             {str(i.Monitoring.State)},
+		"tenancy":                      {str(i.Placement.Tenancy)},
+		"metadata-options.http-tokens": {str(options.HttpTokens)},
+		"instance-lifecycle":           {""},
 	}[name]
 
 	return v, known
 }
 
-func (s instanceHandlers) describeInstances(in *sdk.DescribeInstancesInput) (*sdk.DescribeInstancesOutput, error) {
+func (s instanceHandlers) describeInstances(
+	in *sdk.DescribeInstancesInput,
+) (*sdk.DescribeInstancesOutput, error) {
 	for _, id := range in.InstanceIds {
 		if _, err := s.st.findInstance(id); err != nil {
 			return nil, err

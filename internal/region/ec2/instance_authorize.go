@@ -35,7 +35,13 @@ func (s *Service) LaunchPermissionChecks(id, name, version string, subnets []str
 	var out []wire.Check
 	data := v.LaunchTemplateData
 
-	for _, existing := range slices.Concat([]string{str(t.LaunchTemplateId), str(data.ImageId)}, subnets, strs(data.SecurityGroupIds)) {
+	named := slices.Concat(
+		[]string{str(t.LaunchTemplateId), str(data.ImageId)},
+		subnets,
+		strs(data.SecurityGroupIds),
+	)
+
+	for _, existing := range named {
 		c := map[string][]string{}
 		sdkshape.AddResourceTags(c, s.st.Tags[existing])
 		out = append(out, ask(s.cfg.resourceARN(existing), c))

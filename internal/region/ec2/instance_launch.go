@@ -62,18 +62,13 @@ func (s launchHandlers) launchInstance(l *launchRequest, reservation string, ind
 	return id, nil
 }
 
+// newInstance returns the record of an instance in state pending; index is its number in the reservation, from 0.
 func (s launchHandlers) newInstance(
 	l *launchRequest,
 	id string,
 	face *sdk.NetworkInterface,
 	index int64,
 ) *sdk.Instance {
-	hostname := &sdk.PrivateDnsNameOptionsResponse{
-		HostnameType:                    new("ip-name"),
-		EnableResourceNameDnsARecord:    new(false),
-		EnableResourceNameDnsAAAARecord: new(false),
-	}
-
 	i := &sdk.Instance{
 		InstanceId:     new(id),
 		ImageId:        l.in.ImageId,
@@ -97,7 +92,7 @@ func (s launchHandlers) newInstance(
 		PrivateIpAddress:      face.PrivateIpAddress,
 		PrivateDnsName:        face.PrivateDnsName,
 		PublicDnsName:         new(""),
-		PrivateDnsNameOptions: hostname,
+		PrivateDnsNameOptions: newHostnameOptions(),
 		RootDeviceName:        new(l.image.RootDevice),
 		RootDeviceType:        new("ebs"),
 		VirtualizationType:    new("hvm"),
@@ -107,12 +102,9 @@ func (s launchHandlers) newInstance(
 		PlatformDetails:       new("Linux/UNIX"),
 		UsageOperation:        new("RunInstances"),
 		StateTransitionReason: new(""),
-		CpuOptions: &sdk.CpuOptions{
-			CoreCount:      new(max(s.instanceTypes[l.instanceType].VCPU/2, 1)),
-			ThreadsPerCore: new(min(s.instanceTypes[l.instanceType].VCPU, 2)),
-		},
-		ProductCodes:        []*sdk.ProductCode{},
-		BlockDeviceMappings: []*sdk.InstanceBlockDeviceMapping{},
+		CpuOptions:            s.instanceTypes[l.instanceType].cpuOptions(),
+		ProductCodes:          []*sdk.ProductCode{},
+		BlockDeviceMappings:   []*sdk.InstanceBlockDeviceMapping{},
 	}
 	if l.in.Monitoring != nil && isTrue(l.in.Monitoring.Enabled) {
 		i.Monitoring.State = new("enabled")
@@ -128,6 +120,15 @@ func (s launchHandlers) newInstance(
 	}
 
 	return i
+}
+
+// newHostnameOptions returns the options of a private DNS name made of the IP address, which is EC2's default.
+func newHostnameOptions() *sdk.PrivateDnsNameOptionsResponse {
+	return &sdk.PrivateDnsNameOptionsResponse{
+		HostnameType:                    new("ip-name"),
+		EnableResourceNameDnsARecord:    new(false),
+		EnableResourceNameDnsAAAARecord: new(false),
+	}
 }
 
 // addLaunchVolumes makes the root volume's record, and the volumes that the request maps beside it.
@@ -151,7 +152,8 @@ func (s launchHandlers) addLaunchVolumes(l *launchRequest, i *sdk.Instance) erro
 			continue
 		}
 
-		v, err := volumeHandlers{s.Service}.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, max(l.image.RootSizeGiB, 1))
+		size := max(l.image.RootSizeGiB, 1)
+		v, err := volumeHandlers{s.Service}.newVolume(str(l.subnet.AvailabilityZone), m.Ebs, size)
 		if err != nil {
 			return err
 		}

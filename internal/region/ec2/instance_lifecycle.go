@@ -25,7 +25,9 @@ func unchangedInstanceState(i *sdk.Instance) *sdk.InstanceStateChange {
 	return &sdk.InstanceStateChange{InstanceId: i.InstanceId, PreviousState: i.State, CurrentState: i.State}
 }
 
-func (s instanceHandlers) terminateInstances(in *sdk.TerminateInstancesInput) (*sdk.TerminateInstancesOutput, error) {
+func (s instanceHandlers) terminateInstances(
+	in *sdk.TerminateInstancesInput,
+) (*sdk.TerminateInstancesOutput, error) {
 	all, err := s.st.findInstances(in.InstanceIds)
 	if err != nil {
 		return nil, err
@@ -54,7 +56,8 @@ func (s instanceHandlers) terminateInstances(in *sdk.TerminateInstancesInput) (*
 			changeInstanceState(i, sdk.InstanceStateNameShuttingDown),
 		)
 
-		i.StateTransitionReason = new("User initiated (" + s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT") + ")")
+		at := s.cfg.Now().UTC().Format("2006-01-02 15:04:05 GMT")
+		i.StateTransitionReason = new("User initiated (" + at + ")")
 		i.StateReason = &sdk.StateReason{
 			Code:    new("Client.UserInitiatedShutdown"),
 			Message: new("Client.UserInitiatedShutdown: User initiated shutdown"),

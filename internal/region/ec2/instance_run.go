@@ -160,7 +160,17 @@ func (s launchHandlers) checkLaunchRequest(in *sdk.RunInstancesInput) (*launchRe
 
 	l := &launchRequest{in: in, count: *in.MaxCount, instanceType: str(in.InstanceType)}
 
-	for _, check := range []func(*launchRequest) error{s.checkLaunchImage, s.resolvePlacement, s.resolveInstanceProfile, resolveMetadataOptions, parseLaunchTags, s.checkBlockDevices, checkMarketOptions} {
+	checks := []func(*launchRequest) error{
+		s.checkLaunchImage,
+		s.resolvePlacement,
+		s.resolveInstanceProfile,
+		resolveMetadataOptions,
+		parseLaunchTags,
+		s.checkBlockDevices,
+		checkMarketOptions,
+	}
+
+	for _, check := range checks {
 		if err := check(l); err != nil {
 			return nil, err
 		}

@@ -47,8 +47,12 @@ func (s instanceHandlers) describeInstanceStatus(
 		return &sdk.DescribeInstanceStatusOutput{InstanceStatuses: []*sdk.InstanceStatus{}}, nil
 	}
 
-	got, next, err := listResources(s.Service, shown, describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
-		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field})
+	got, next, err := listResources(
+		s.Service,
+		shown,
+		describeQuery{wanted, in.Filters, in.MaxResults, in.NextToken},
+		resourceLister[sdk.Instance]{"InvalidInstanceID.NotFound", "instance ID", field},
+	)
 	out := &sdk.DescribeInstanceStatusOutput{NextToken: next, InstanceStatuses: []*sdk.InstanceStatus{}}
 	for _, i := range got {
 		out.InstanceStatuses = append(out.InstanceStatuses, s.st.instanceStatus(i))

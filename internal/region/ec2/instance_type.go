@@ -248,6 +248,14 @@ func (s instanceTypeHandlers) describeInstanceTypeOfferings(
 	return &sdk.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: got, NextToken: next}, err
 }
 
+// cpuOptions returns the cores of a type, each with two threads unless it has one vCPU only.
+func (t instanceTypeSpec) cpuOptions() *sdk.CpuOptions {
+	return &sdk.CpuOptions{
+		CoreCount:      new(max(t.VCPU/2, 1)),
+		ThreadsPerCore: new(min(t.VCPU, 2)),
+	}
+}
+
 // supportsArchitecture says whether a type can run an image of the architecture.
 func (t instanceTypeSpec) supportsArchitecture(architecture string) bool {
 	return slices.Contains(t.awsArchitectures(), strings.TrimSpace(architecture))

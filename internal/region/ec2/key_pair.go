@@ -103,9 +103,16 @@ func (s keyPairHandlers) deleteKeyPair(in *sdk.DeleteKeyPairInput) (*sdk.DeleteK
 	return &sdk.DeleteKeyPairOutput{Return: new(true)}, nil
 }
 
-func (s keyPairHandlers) describeKeyPairs(in *sdk.DescribeKeyPairsInput) (*sdk.DescribeKeyPairsOutput, error) {
+func (s keyPairHandlers) describeKeyPairs(
+	in *sdk.DescribeKeyPairsInput,
+) (*sdk.DescribeKeyPairsOutput, error) {
 	field := func(k *sdk.KeyPairInfo, name string) ([]string, bool) {
-		v, known := map[string]*string{"key-name": k.KeyName, "key-pair-id": k.KeyPairId, "fingerprint": k.KeyFingerprint}[name]
+		v, known := map[string]*string{
+			"key-name":    k.KeyName,
+			"key-pair-id": k.KeyPairId,
+			"fingerprint": k.KeyFingerprint,
+		}[name]
+
 		return []string{str(v)}, known
 	}
 

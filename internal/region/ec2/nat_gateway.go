@@ -21,7 +21,9 @@ func (s natGatewayHandlers) ops() []wire.Op {
 	}
 }
 
-func (s natGatewayHandlers) createNATGateway(in *sdk.CreateNatGatewayInput) (*sdk.CreateNatGatewayOutput, error) {
+func (s natGatewayHandlers) createNATGateway(
+	in *sdk.CreateNatGatewayInput,
+) (*sdk.CreateNatGatewayOutput, error) {
 	if ids, err := s.idempotentResult("CreateNatGateway", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.NATs[ids[0]] != nil {
@@ -39,29 +41,21 @@ func (s natGatewayHandlers) createNATGateway(in *sdk.CreateNatGatewayInput) (*sd
 	}
 
 	id := s.newID("nat")
-	face, err := networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
-		subnet:      n,
-		kind:        "nat_gateway",
-		description: "Interface for NAT Gateway " + id,
-		requester:   "amazon-nat",
-		managed:     true,
-		privateIP:   str(in.PrivateIpAddress),
-	})
+	face, err := s.newNATGatewayInterface(n, id, str(in.PrivateIpAddress))
 	if err != nil {
 		return nil, err
 	}
 
-	public := addr != nil
-	kind := sdk.ConnectivityTypePrivate
 	na := &sdk.NatGatewayAddress{
 		NetworkInterfaceId: face.NetworkInterfaceId,
 		PrivateIp:          face.PrivateIpAddress,
 		IsPrimary:          new(true),
 		Status:             new("succeeded"),
 	}
-	if public {
-		addressHandlers{s.Service}.setAddressAssociation(addr, face)
+	kind := sdk.ConnectivityTypePrivate
+	if addr != nil {
 		kind = sdk.ConnectivityTypePublic
+		addressHandlers{s.Service}.setAddressAssociation(addr, face)
 		na.AllocationId = addr.AllocationId
 		na.AssociationId = addr.AssociationId
 		na.PublicIp = addr.PublicIp
@@ -84,6 +78,21 @@ func (s natGatewayHandlers) createNATGateway(in *sdk.CreateNatGatewayInput) (*sd
 	s.scheduleTransition(transitionNATAvailable, id)
 
 	return &sdk.CreateNatGatewayOutput{NatGateway: g, ClientToken: in.ClientToken}, nil
+}
+
+// newNATGatewayInterface creates the network interface of a NAT gateway; privateIP is empty for any free address.
+func (s natGatewayHandlers) newNATGatewayInterface(
+	subnet *sdk.Subnet,
+	id, privateIP string,
+) (*sdk.NetworkInterface, error) {
+	return networkInterfaceHandlers{s.Service}.newNetworkInterface(interfaceSpec{
+		subnet:      subnet,
+		kind:        "nat_gateway",
+		description: "Interface for NAT Gateway " + id,
+		requester:   "amazon-nat",
+		managed:     true,
+		privateIP:   privateIP,
+	})
 }
 
 // checkNATGateway refuses what cannot become a NAT gateway; the address is nil for a private one.
@@ -153,7 +162,9 @@ func (st *serviceState) countZoneNATGateways(zone string) int {
 	return count
 }
 
-func (s natGatewayHandlers) deleteNATGateway(in *sdk.DeleteNatGatewayInput) (*sdk.DeleteNatGatewayOutput, error) {
+func (s natGatewayHandlers) deleteNATGateway(
+	in *sdk.DeleteNatGatewayInput,
+) (*sdk.DeleteNatGatewayOutput, error) {
 	g := s.st.NATs[str(in.NatGatewayId)]
 	if g == nil {
 		return nil, wire.Errorf(

@@ -25,8 +25,14 @@ func (s routeTableHandlers) newRoute(t *sdk.RouteTable, in *sdk.CreateRouteInput
 
 	given := 0
 
-	for _, x := range []*string{in.GatewayId, in.NatGatewayId, in.NetworkInterfaceId, in.InstanceId, in.VpcPeeringConnectionId} {
-		if str(x) != "" {
+	for _, target := range []*string{
+		in.GatewayId,
+		in.NatGatewayId,
+		in.NetworkInterfaceId,
+		in.InstanceId,
+		in.VpcPeeringConnectionId,
+	} {
+		if str(target) != "" {
 			given++
 		}
 	}
@@ -102,7 +108,11 @@ func (s routeTableHandlers) routeToNATGateway(t *sdk.RouteTable, r *sdk.Route, i
 	return nil
 }
 
-func (s routeTableHandlers) routeToInterface(t *sdk.RouteTable, r *sdk.Route, in *sdk.CreateRouteInput) error {
+func (s routeTableHandlers) routeToInterface(
+	t *sdk.RouteTable,
+	r *sdk.Route,
+	in *sdk.CreateRouteInput,
+) error {
 	eni := str(in.NetworkInterfaceId)
 	if in.InstanceId != nil {
 		i, err := s.st.findInstance(in.InstanceId)

@@ -57,7 +57,10 @@ func (s routeTableHandlers) newRouteTable(vpc string, cidrs []netip.Prefix) *sdk
 }
 
 // newRouteTableAssociation ties a table to a subnet, or, without one, makes it its VPC's main table.
-func (s routeTableHandlers) newRouteTableAssociation(t *sdk.RouteTable, subnet *string) *sdk.RouteTableAssociation {
+func (s routeTableHandlers) newRouteTableAssociation(
+	t *sdk.RouteTable,
+	subnet *string,
+) *sdk.RouteTableAssociation {
 	return &sdk.RouteTableAssociation{
 		RouteTableAssociationId: new(s.newID("rtbassoc")),
 		RouteTableId:            t.RouteTableId,
@@ -76,7 +79,9 @@ func isMainRouteTable(t *sdk.RouteTable) bool {
 	)
 }
 
-func (s routeTableHandlers) createRouteTable(in *sdk.CreateRouteTableInput) (*sdk.CreateRouteTableOutput, error) {
+func (s routeTableHandlers) createRouteTable(
+	in *sdk.CreateRouteTableInput,
+) (*sdk.CreateRouteTableOutput, error) {
 	if ids, err := s.idempotentResult("CreateRouteTable", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.Tables[ids[0]] != nil {
@@ -133,7 +138,9 @@ func (st *serviceState) findRouteTable(id *string) (*sdk.RouteTable, error) {
 	return t, nil
 }
 
-func (s routeTableHandlers) deleteRouteTable(in *sdk.DeleteRouteTableInput) (*sdk.DeleteRouteTableOutput, error) {
+func (s routeTableHandlers) deleteRouteTable(
+	in *sdk.DeleteRouteTableInput,
+) (*sdk.DeleteRouteTableOutput, error) {
 	t, err := s.st.findRouteTable(in.RouteTableId)
 	if err != nil {
 		return nil, err
@@ -265,7 +272,9 @@ func (s routeTableHandlers) associateRouteTable(
 }
 
 // findRouteTableAssociation finds an association and its table.
-func (st *serviceState) findRouteTableAssociation(id *string) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
+func (st *serviceState) findRouteTableAssociation(
+	id *string,
+) (*sdk.RouteTable, *sdk.RouteTableAssociation, error) {
 	for _, t := range st.Tables {
 		for _, a := range t.Associations {
 			if str(a.RouteTableAssociationId) == str(id) {

@@ -99,29 +99,36 @@ func (st *serviceState) removeSecurityGroup(id string) {
 // groupTextPattern is what AWS lets into a group's name and description.
 const groupTextPattern = `^[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}$`
 
-func (s securityGroupHandlers) createSecurityGroup(
-	in *sdk.CreateSecurityGroupInput,
-) (*sdk.CreateSecurityGroupOutput, error) {
-	name := str(in.GroupName)
-	description := str(in.Description)
+// checkGroupText refuses a name or a description that EC2 does not allow.
+func checkGroupText(name, description string) error {
 	allowed := regexp.MustCompile(groupTextPattern)
 
 	switch {
 	case name == "":
-		return nil, missingParameter("GroupName")
+		return missingParameter("GroupName")
 	case description == "":
-		return nil, missingParameter("GroupDescription")
+		return missingParameter("GroupDescription")
 	case !allowed.MatchString(name), strings.HasPrefix(name, "sg-"):
-		return nil, invalidParameter("GroupName", name, "Character sets beyond ASCII are not supported.")
+		return invalidParameter("GroupName", name, "Character sets beyond ASCII are not supported.")
 	case !allowed.MatchString(description):
-		return nil, invalidParameter(
+		return invalidParameter(
 			"GroupDescription",
 			description,
 			"Character sets beyond ASCII are not supported.",
 		)
 
 	case name == "default":
-		return nil, wire.Errorf("InvalidParameterValue", "Cannot use reserved security group name: default")
+		return wire.Errorf("InvalidParameterValue", "Cannot use reserved security group name: default")
+	}
+
+	return nil
+}
+
+func (s securityGroupHandlers) createSecurityGroup(
+	in *sdk.CreateSecurityGroupInput,
+) (*sdk.CreateSecurityGroupOutput, error) {
+	if err := checkGroupText(str(in.GroupName), str(in.Description)); err != nil {
+		return nil, err
 	}
 
 	v, err := s.st.findVPC(in.VpcId)
@@ -134,16 +141,31 @@ func (s securityGroupHandlers) createSecurityGroup(
 		return nil, err
 	}
 
-	count := 0
+	err = s.st.checkNewGroup(v, str(in.GroupName), s.cfg.Quotas.GroupsPerVPC)
+	if err != nil {
+		return nil, err
+	}
 
-	for _, g := range s.st.Groups {
+	g := s.newSecurityGroup(str(v.VpcId), str(in.GroupName), str(in.Description))
+	s.st.setTags(str(g.GroupId), tags)
+
+	return &sdk.CreateSecurityGroupOutput{
+		GroupId: g.GroupId,
+		Tags:    s.st.tagList(str(g.GroupId)),
+	}, nil
+}
+
+// checkNewGroup refuses a name that another group of the VPC has, and one group more than limit.
+func (st *serviceState) checkNewGroup(v *sdk.Vpc, name string, limit int) error {
+	count := 0
+	for _, g := range st.Groups {
 		if str(g.VpcId) != str(v.VpcId) {
 			continue
 		}
 
 		count++
 		if str(g.GroupName) == name {
-			return nil, wire.Errorf(
+			return wire.Errorf(
 				"InvalidGroup.Duplicate",
 				"The security group '%s' already exists for VPC '%s'",
 				name,
@@ -152,21 +174,15 @@ func (s securityGroupHandlers) createSecurityGroup(
 		}
 	}
 
-	if count >= s.cfg.Quotas.GroupsPerVPC {
-		return nil, wire.Errorf(
+	if count >= limit {
+		return wire.Errorf(
 			"SecurityGroupLimitExceeded",
 			"The maximum number of security groups for VPC '%s' has been reached.",
 			str(v.VpcId),
 		)
 	}
 
-	g := s.newSecurityGroup(str(v.VpcId), name, description)
-	s.st.setTags(str(g.GroupId), tags)
-
-	return &sdk.CreateSecurityGroupOutput{
-		GroupId: g.GroupId,
-		Tags:    s.st.tagList(str(g.GroupId)),
-	}, nil
+	return nil
 }
 
 // findSecurityGroup finds a security group by id, or by name in no VPC in particular, which AWS does for a default VPC only.

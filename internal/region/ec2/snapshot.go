@@ -17,11 +17,9 @@ type snapshotHandlers struct{ *Service }
 // snapshotOps are the records of snapshots: they hold no data, and no volume is made from them here.
 func (s snapshotHandlers) ops() []wire.Op {
 	return []wire.Op{
-		writeOperation(
-			s.Service,
-			"CreateSnapshot",
-			s.createSnapshot,
-		), writeOperation(s.Service, "DeleteSnapshot", s.deleteSnapshot), readOperation(s.Service, "DescribeSnapshots", s.describeSnapshots),
+		writeOperation(s.Service, "CreateSnapshot", s.createSnapshot),
+		writeOperation(s.Service, "DeleteSnapshot", s.deleteSnapshot),
+		readOperation(s.Service, "DescribeSnapshots", s.describeSnapshots),
 	}
 }
 
@@ -74,7 +72,9 @@ func (s snapshotHandlers) deleteSnapshot(in *sdk.DeleteSnapshotInput) (*sdk.Dele
 	return &sdk.DeleteSnapshotOutput{}, nil
 }
 
-func (s snapshotHandlers) describeSnapshots(in *sdk.DescribeSnapshotsInput) (*sdk.DescribeSnapshotsOutput, error) {
+func (s snapshotHandlers) describeSnapshots(
+	in *sdk.DescribeSnapshotsInput,
+) (*sdk.DescribeSnapshotsOutput, error) {
 	field := func(n *sdk.Snapshot, name string) ([]string, bool) {
 		var size string
 		if n.VolumeSize != nil {

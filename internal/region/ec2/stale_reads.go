@@ -53,7 +53,18 @@ func (s *Service) checkStaleReads(in any) error {
 		return fmt.Errorf("look at the ids of a request: %w", err)
 	}
 
-	for _, id := range sdkshape.CollectStrings(tree, isResourceID, "TagSpecifications", "Tags", "Filters", "Filter", "ClientToken", "UserData") {
+	named := sdkshape.CollectStrings(
+		tree,
+		isResourceID,
+		"TagSpecifications",
+		"Tags",
+		"Filters",
+		"Filter",
+		"ClientToken",
+		"UserData",
+	)
+
+	for _, id := range named {
 		if s.consumeStaleRead(id) {
 			return notFound(id)
 		}

@@ -105,8 +105,9 @@ func (s vpcHandlers) newCIDRAssociation(cidr netip.Prefix) *sdk.VpcCidrBlockAsso
 
 // addVPCDefaults gives a new VPC what AWS gives it: a main route table, a default network ACL and a default security group.
 func (s vpcHandlers) addVPCDefaults(vpc string, cidr netip.Prefix) {
-	table := routeTableHandlers{s.Service}.newRouteTable(vpc, []netip.Prefix{cidr})
-	table.Associations = []*sdk.RouteTableAssociation{routeTableHandlers{s.Service}.newRouteTableAssociation(table, nil)}
+	tables := routeTableHandlers{s.Service}
+	table := tables.newRouteTable(vpc, []netip.Prefix{cidr})
+	table.Associations = []*sdk.RouteTableAssociation{tables.newRouteTableAssociation(table, nil)}
 	acl := s.newID("acl")
 	entry := func(number int64, action string, egress bool) *sdk.NetworkAclEntry {
 		return &sdk.NetworkAclEntry{
@@ -226,7 +227,9 @@ func (s vpcHandlers) describeVPCAttribute(
 	return out, nil
 }
 
-func (s vpcHandlers) modifyVPCAttribute(in *sdk.ModifyVpcAttributeInput) (*sdk.ModifyVpcAttributeOutput, error) {
+func (s vpcHandlers) modifyVPCAttribute(
+	in *sdk.ModifyVpcAttributeInput,
+) (*sdk.ModifyVpcAttributeOutput, error) {
 	v, err := s.st.findVPC(in.VpcId)
 	if err != nil {
 		return nil, err

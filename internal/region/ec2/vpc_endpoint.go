@@ -45,7 +45,9 @@ func endpointServices() map[string][]string {
 	}
 }
 
-func (s vpcEndpointHandlers) createVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sdk.CreateVpcEndpointOutput, error) {
+func (s vpcEndpointHandlers) createVPCEndpoint(
+	in *sdk.CreateVpcEndpointInput,
+) (*sdk.CreateVpcEndpointOutput, error) {
 	if ids, err := s.idempotentResult("CreateVpcEndpoint", in.ClientToken, in); err != nil {
 		return nil, err
 	} else if len(ids) == 1 && s.st.Endpoints[ids[0]] != nil {
@@ -129,7 +131,10 @@ func (s vpcEndpointHandlers) newVPCEndpoint(in *sdk.CreateVpcEndpointInput) (*sd
 	return e, s.configureInterfaceEndpoint(in, e)
 }
 
-func (s vpcEndpointHandlers) configureGatewayEndpoint(in *sdk.CreateVpcEndpointInput, e *sdk.VpcEndpoint) error {
+func (s vpcEndpointHandlers) configureGatewayEndpoint(
+	in *sdk.CreateVpcEndpointInput,
+	e *sdk.VpcEndpoint,
+) error {
 	if len(in.SubnetIds)+len(in.SecurityGroupIds) > 0 ||
 		in.PrivateDnsEnabled != nil && *in.PrivateDnsEnabled {
 		return wire.Errorf(
@@ -190,16 +195,19 @@ func (st *serviceState) findVPCEndpoint(id *string) (*sdk.VpcEndpoint, error) {
 	)
 }
 
-func (s vpcEndpointHandlers) modifyVPCEndpoint(in *sdk.ModifyVpcEndpointInput) (*sdk.ModifyVpcEndpointOutput, error) {
+func (s vpcEndpointHandlers) modifyVPCEndpoint(
+	in *sdk.ModifyVpcEndpointInput,
+) (*sdk.ModifyVpcEndpointOutput, error) {
 	e, err := s.st.findVPCEndpoint(in.VpcEndpointId)
 	if err != nil {
 		return nil, err
 	}
 
 	gateway := str(e.VpcEndpointType) == sdk.VpcEndpointTypeGateway
-	if gateway &&
-		len(in.AddSubnetIds)+len(in.RemoveSubnetIds)+len(in.AddSecurityGroupIds)+len(in.RemoveSecurityGroupIds) > 0 ||
-		!gateway && len(in.AddRouteTableIds)+len(in.RemoveRouteTableIds) > 0 {
+	subnets := len(in.AddSubnetIds) + len(in.RemoveSubnetIds)
+	groups := len(in.AddSecurityGroupIds) + len(in.RemoveSecurityGroupIds)
+	tables := len(in.AddRouteTableIds) + len(in.RemoveRouteTableIds)
+	if gateway && subnets+groups > 0 || !gateway && tables > 0 {
 		return nil, wire.Errorf(
 			"InvalidParameter",
 			"The parameters do not fit an endpoint of type %s",
@@ -213,12 +221,8 @@ func (s vpcEndpointHandlers) modifyVPCEndpoint(in *sdk.ModifyVpcEndpointInput) (
 
 	if gateway {
 		e.RouteTableIds = withoutStrings(e.RouteTableIds, in.RemoveRouteTableIds)
-		return &sdk.ModifyVpcEndpointOutput{
-				Return: new(true),
-			}, s.addEndpointRouteTables(
-				e,
-				strs(in.AddRouteTableIds),
-			)
+
+		return &sdk.ModifyVpcEndpointOutput{Return: new(true)}, s.addEndpointRouteTables(e, strs(in.AddRouteTableIds))
 	}
 
 	return &sdk.ModifyVpcEndpointOutput{Return: new(true)}, s.modifyInterfaceEndpoint(in, e)
@@ -231,7 +235,9 @@ func withoutStrings(from, what []*string) []*string {
 	)
 }
 
-func (s vpcEndpointHandlers) deleteVPCEndpoints(in *sdk.DeleteVpcEndpointsInput) (*sdk.DeleteVpcEndpointsOutput, error) {
+func (s vpcEndpointHandlers) deleteVPCEndpoints(
+	in *sdk.DeleteVpcEndpointsInput,
+) (*sdk.DeleteVpcEndpointsOutput, error) {
 	out := &sdk.DeleteVpcEndpointsOutput{Unsuccessful: []*sdk.UnsuccessfulItem{}}
 	for _, id := range strs(in.VpcEndpointIds) {
 		e := s.st.Endpoints[id]

@@ -10,7 +10,10 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-func (s vpcEndpointHandlers) configureInterfaceEndpoint(in *sdk.CreateVpcEndpointInput, e *sdk.VpcEndpoint) error {
+func (s vpcEndpointHandlers) configureInterfaceEndpoint(
+	in *sdk.CreateVpcEndpointInput,
+	e *sdk.VpcEndpoint,
+) error {
 	if len(in.RouteTableIds) > 0 {
 		return wire.Errorf(
 			"InvalidParameter",
@@ -139,7 +142,10 @@ func (s vpcEndpointHandlers) addEndpointInterfaces(e *sdk.VpcEndpoint, subnets [
 	return nil
 }
 
-func (s vpcEndpointHandlers) modifyInterfaceEndpoint(in *sdk.ModifyVpcEndpointInput, e *sdk.VpcEndpoint) error {
+func (s vpcEndpointHandlers) modifyInterfaceEndpoint(
+	in *sdk.ModifyVpcEndpointInput,
+	e *sdk.VpcEndpoint,
+) error {
 	var groups []string
 	for _, g := range e.Groups {
 		if !slices.Contains(strs(in.RemoveSecurityGroupIds), str(g.GroupId)) {

@@ -31,7 +31,8 @@ type quota struct {
 func (c Config) allQuotas() []quota {
 	own := c.EC2.WithDefaults()
 	usual := ec2.DefaultQuotas()
-	const cloud, network = "Amazon Elastic Compute Cloud (Amazon EC2)", "Amazon Virtual Private Cloud (Amazon VPC)"
+	const cloud = "Amazon Elastic Compute Cloud (Amazon EC2)"
+	const network = "Amazon Virtual Private Cloud (Amazon VPC)"
 
 	return []quota{
 		{"ec2", cloud, "L-0263D0A3", "EC2-VPC Elastic IPs", own.Addresses, usual.Addresses, true},
@@ -104,14 +105,10 @@ func Service(cfg Config) wire.Service {
 		Target:    "ServiceQuotasV20190624",
 		Authorize: wire.AuthorizedInHandlers,
 		Ops: []wire.Op{
-			wire.Operation(
-				"GetServiceQuota",
-				cfg.getServiceQuota,
-			), wire.Operation("GetAWSDefaultServiceQuota", cfg.getAWSDefaultServiceQuota),
-			wire.Operation(
-				"ListServiceQuotas",
-				cfg.listServiceQuotas,
-			), wire.Operation("ListAWSDefaultServiceQuotas", cfg.listAWSDefaultServiceQuotas),
+			wire.Operation("GetServiceQuota", cfg.getServiceQuota),
+			wire.Operation("GetAWSDefaultServiceQuota", cfg.getAWSDefaultServiceQuota),
+			wire.Operation("ListServiceQuotas", cfg.listServiceQuotas),
+			wire.Operation("ListAWSDefaultServiceQuotas", cfg.listAWSDefaultServiceQuotas),
 		},
 	}
 }
@@ -132,7 +129,7 @@ func (c Config) toServiceQuota(q quota, value int, account string) *sdk.ServiceQ
 		Adjustable:          &q.adjustable,
 		GlobalQuota:         new(false),
 		QuotaAppliedAtLevel: new(sdk.AppliedLevelEnumAccount),
-		QuotaArn: new("arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code),
+		QuotaArn:            new("arn:aws:servicequotas:" + c.Region + ":" + account + ":" + q.service + "/" + q.code),
 	}
 }
 
