@@ -18,62 +18,33 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
+// wireOperations lists the operations of the API.
 func (s *Service) wireOperations() []wire.Op {
 	return []wire.Op{
-		wire.Operation(
-			"CreateStack",
-			s.createStack,
-		), wire.Operation("UpdateStack", s.updateStack), wire.Operation("DeleteStack", s.deleteStack),
-		wire.Operation(
-			"CreateChangeSet",
-			s.createChangeSet,
-		), wire.Operation("ValidateTemplate", s.validateTemplate),
+		wire.Operation("CreateStack", s.createStack),
+		wire.Operation("UpdateStack", s.updateStack),
+		wire.Operation("DeleteStack", s.deleteStack),
+		wire.Operation("CreateChangeSet", s.createChangeSet),
+		wire.Operation("ValidateTemplate", s.validateTemplate),
 		wire.Operation("GetTemplateSummary", s.getTemplateSummary),
-		state.ReadOperation(
-			s.store,
-			"DescribeChangeSet",
-			s.describeChangeSet,
-		), state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
-		state.WriteOperation(
-			s.store,
-			"ExecuteChangeSet",
-			s.executeChangeSet,
-		), state.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
-		state.ReadOperation(
-			s.store,
-			"DescribeStacks",
-			s.describeStacks,
-		), state.ReadOperation(s.store, "ListStacks", s.listStacks),
-		state.ReadOperation(
-			s.store,
-			"DescribeStackEvents",
-			s.describeStackEvents,
-		), state.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
-		state.ReadOperation(
-			s.store,
-			"DescribeStackResource",
-			s.describeStackResource,
-		), state.ReadOperation(s.store, "ListStackResources", s.listStackResources),
-		state.ReadOperation(
-			s.store,
-			"GetTemplate",
-			s.getTemplate,
-		), state.WriteOperation(s.store, "SignalResource", s.signalResource),
-		state.WriteOperation(
-			s.store,
-			"SetStackPolicy",
-			s.setStackPolicy,
-		), state.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
-		state.WriteOperation(
-			s.store,
-			"UpdateTerminationProtection",
-			s.updateTerminationProtection,
-		), state.ReadOperation(s.store, "ListExports", s.listExports),
-		state.ReadOperation(
-			s.store,
-			"ListImports",
-			s.listImports,
-		), state.WriteOperation(s.store, "CancelUpdateStack", s.cancelUpdateStack),
+		state.ReadOperation(s.store, "DescribeChangeSet", s.describeChangeSet),
+		state.ReadOperation(s.store, "ListChangeSets", s.listChangeSets),
+		state.WriteOperation(s.store, "ExecuteChangeSet", s.executeChangeSet),
+		state.WriteOperation(s.store, "DeleteChangeSet", s.deleteChangeSet),
+		state.ReadOperation(s.store, "DescribeStacks", s.describeStacks),
+		state.ReadOperation(s.store, "ListStacks", s.listStacks),
+		state.ReadOperation(s.store, "DescribeStackEvents", s.describeStackEvents),
+		state.ReadOperation(s.store, "DescribeStackResources", s.describeStackResources),
+		state.ReadOperation(s.store, "DescribeStackResource", s.describeStackResource),
+		state.ReadOperation(s.store, "ListStackResources", s.listStackResources),
+		state.ReadOperation(s.store, "GetTemplate", s.getTemplate),
+		state.WriteOperation(s.store, "SignalResource", s.signalResource),
+		state.WriteOperation(s.store, "SetStackPolicy", s.setStackPolicy),
+		state.ReadOperation(s.store, "GetStackPolicy", s.getStackPolicy),
+		state.WriteOperation(s.store, "UpdateTerminationProtection", s.updateTerminationProtection),
+		state.ReadOperation(s.store, "ListExports", s.listExports),
+		state.ReadOperation(s.store, "ListImports", s.listImports),
+		wire.Operation("CancelUpdateStack", s.cancelUpdateStack),
 		state.WriteOperation(s.store, "ContinueUpdateRollback", s.continueUpdateRollback),
 	}
 }

@@ -390,19 +390,33 @@ func checkDeletable(st *stack, retain []string) error {
 	return nil
 }
 
-func (s *Service) cancelUpdateStack(in *sdk.CancelUpdateStackInput) (*sdk.CancelUpdateStackOutput, error) {
-	st, err := s.findStack(sdkshape.String(in.StackName))
+// cancelUpdateStack makes a running update roll back. It cancels the running work after it has released the store's lock:
+// the runner takes the store's lock while it holds its own, so the reverse order could deadlock.
+func (s *Service) cancelUpdateStack(
+	_ context.Context,
+	in *sdk.CancelUpdateStackInput,
+) (*sdk.CancelUpdateStackOutput, error) {
+	id := ""
+	err := s.store.Update(func() error {
+		st, err := s.findStack(sdkshape.String(in.StackName))
+		if err != nil {
+			return err
+		}
+
+		if st.Status != "UPDATE"+suffixInProgress || st.Op == nil {
+			return template.ValidationError("CancelUpdateStack cannot be called from current stack status")
+		}
+
+		id = st.ID
+		st.Op.Cancelled = "User Initiated"
+
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
 
-	if st.Status != "UPDATE"+suffixInProgress || st.Op == nil {
-		return nil, template.ValidationError("CancelUpdateStack cannot be called from current stack status")
-	}
-
-	st.Op.Cancelled = "User Initiated"
-	s.store.MarkChanged()
-	go s.cancelRunning(st.ID, errCancelled)
+	s.cancelRunning(id, errCancelled)
 
 	return &sdk.CancelUpdateStackOutput{}, nil
 }

@@ -4,6 +4,7 @@ package resourcetype
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/slipway-k8s/slipway/internal/region/cloudformation/template"
@@ -54,44 +55,62 @@ func balancerTypes() map[string]Type {
 	return map[string]Type{
 		"AWS::ElasticLoadBalancingV2::LoadBalancer": loadBalancerType(),
 		"AWS::ElasticLoadBalancingV2::TargetGroup":  targetGroupType(),
-		"AWS::ElasticLoadBalancingV2::Listener": {
-			Create: func(ctx context.Context, req *Request) error {
-				out, err := req.callOperation(ctx,
-					elbServiceName,
-					"CreateListener",
-					req.omitProperties("ListenerAttributes"),
-				)
-				if err != nil {
-					return err
+		"AWS::ElasticLoadBalancingV2::Listener":     listenerType(),
+	}
+}
+
+// checkListener refuses properties that the region's load balancers do not have.
+func checkListener(req *Request) error {
+	if req.hasProperty("ListenerAttributes") {
+		return errors.New(
+			"Encountered unsupported property ListenerAttributes: this region's load balancers have no attributes of listeners",
+		)
+	}
+
+	return nil
+}
+
+func listenerType() Type {
+	return Type{
+		Create: func(ctx context.Context, req *Request) error {
+			if err := checkListener(req); err != nil {
+				return err
+			}
+
+			out, err := req.callOperation(ctx, elbServiceName, "CreateListener", req.omitProperties())
+			if err != nil {
+				return err
+			}
+
+			return req.setPhysicalID(ctx, template.ValueAt(out, "Listeners", 0, "ListenerArn"))
+		},
+		Stabilize: setIDAttribute("ListenerArn"),
+		Update: func(ctx context.Context, req *Request) error {
+			if err := checkListener(req); err != nil {
+				return err
+			}
+
+			in := req.omitProperties("LoadBalancerArn")
+			in["ListenerArn"] = req.PhysicalID
+
+			return req.runOperation(ctx, elbServiceName, "ModifyListener", in)
+		},
+		Delete: func(ctx context.Context, req *Request) error {
+			return req.runOperation(ctx, elbServiceName, "DeleteListener", template.Object{"ListenerArn": req.PhysicalID})
+		},
+		FindCreated: func(ctx context.Context, req *Request) (bool, error) {
+			out, err := req.callOperation(ctx, elbServiceName, "DescribeListeners", template.Object{
+				"LoadBalancerArn": req.Properties["LoadBalancerArn"],
+			})
+
+			for _, l := range template.ListAt(out, "Listeners") {
+				if template.StringAt(l, "Port") == req.stringProperty("Port") {
+					req.PhysicalID = template.StringAt(l, "ListenerArn")
+					return true, nil
 				}
+			}
 
-				return req.setPhysicalID(ctx, template.ValueAt(out, "Listeners", 0, "ListenerArn"))
-			},
-			Stabilize: setIDAttribute("ListenerArn"),
-			Update: func(ctx context.Context, req *Request) error {
-				in := req.omitProperties("ListenerAttributes", "LoadBalancerArn")
-				in["ListenerArn"] = req.PhysicalID
-				return req.runOperation(ctx, elbServiceName, "ModifyListener", in)
-			},
-			Delete: func(ctx context.Context, req *Request) error {
-				return req.runOperation(ctx, elbServiceName, "DeleteListener", template.Object{"ListenerArn": req.PhysicalID})
-			},
-			FindCreated: func(ctx context.Context, req *Request) (bool, error) {
-				out, err := req.callOperation(ctx,
-					elbServiceName,
-					"DescribeListeners",
-					template.Object{"LoadBalancerArn": req.Properties["LoadBalancerArn"]},
-				)
-
-				for _, l := range template.ListAt(out, "Listeners") {
-					if template.StringAt(l, "Port") == req.stringProperty("Port") {
-						req.PhysicalID = template.StringAt(l, "ListenerArn")
-						return true, nil
-					}
-				}
-
-				return false, err
-			},
+			return false, err
 		},
 	}
 }
