@@ -46,7 +46,13 @@ type pluginConfig struct {
 }
 
 func main() {
-	funcs := skel.CNIFuncs{Add: cmdAdd, Check: cmdCheck, Del: cmdDel, GC: cmdGC, Status: cmdStatus}
+	funcs := skel.CNIFuncs{
+		Add:    cmdAdd,
+		Check:  cmdCheck,
+		Del:    cmdDel,
+		GC:     cmdGC,
+		Status: cmdStatus,
+	}
 	skel.PluginMainFuncs(funcs, version.All, "CNI plugin flannel (slipway)")
 }
 

@@ -312,13 +312,13 @@ func TestNodeChanges(t *testing.T) {
 	machines := []Machine{
 		{ID: "i-1", Name: "runs", State: "running", Role: "worker"}, {ID: "i-2", Name: "new", State: "running", Role: "control-plane"}, {ID: "i-3", State: "terminated"},
 	}
-	gone, roles := NodeChanges(nodes, machines, now)
+	terminated, roles := NodeChanges(nodes, machines, now)
 	names := []string{}
-	for _, n := range gone {
+	for _, n := range terminated {
 		names = append(names, n.Metadata.Name)
 	}
 	if diff := cmp.Diff([]string{"ended", "forgotten"}, names); diff != "" {
-		t.Errorf("gone (-want +got):\n%s", diff)
+		t.Errorf("terminated (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"new": "node-role.kubernetes.io/control-plane"}, roles); diff != "" {
 		t.Errorf("roles (-want +got):\n%s", diff)

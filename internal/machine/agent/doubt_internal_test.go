@@ -112,7 +112,7 @@ func TestTornPairIsRenewed(t *testing.T) {
 	}
 	p := controlPlanePairs(a.doc, a.Boot, a.instance, etcdUID)[0]
 	if needsRenewal(a.Root, p, a.Now()) {
-		t.Fatal("due right after it was made")
+		t.Fatal("due immediately after it was issued")
 	}
 	key, _, err := issueCertificate(a.bundle, p, a.Now())
 	if err != nil {

@@ -37,7 +37,7 @@ const missingInstanceGrace = 10 * time.Minute
 
 // NodeChanges returns the nodes to delete because their instance has terminated, and the role label
 // to add by node name.
-func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, roles map[string]string) {
+func NodeChanges(nodes []Node, machines []Machine, now time.Time) (terminated []Node, roles map[string]string) {
 	byID := map[string]Machine{}
 	for _, m := range machines {
 		byID[m.ID] = m
@@ -56,7 +56,7 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 		switch {
 		case !seen && now.Sub(n.Metadata.CreationTimestamp) > missingInstanceGrace,
 			m.State == "terminated", m.State == "shutting-down":
-			gone = append(gone, n)
+			terminated = append(terminated, n)
 		case seen && strings.EqualFold(m.Name, n.Metadata.Name):
 			// A kubelet can forge its provider id but not its name, so both must match.
 			label := "node-role.kubernetes.io/worker"
@@ -70,7 +70,7 @@ func NodeChanges(nodes []Node, machines []Machine, now time.Time) (gone []Node, 
 		}
 	}
 
-	return gone, roles
+	return terminated, roles
 }
 
 // reconcileNodes deletes Nodes whose instance has terminated and adds role labels. Every
@@ -97,10 +97,10 @@ func (a *Agent) reconcileNodes(ctx context.Context, api kube.Client) error {
 		)
 	}
 
-	gone, roles := NodeChanges(list.Items, machines, a.Now())
+	terminated, roles := NodeChanges(list.Items, machines, a.Now())
 	var errs []error
 
-	for _, n := range gone {
+	for _, n := range terminated {
 		a.Log.Info(
 			"deleting node of a terminated instance",
 			slog.String("node", n.Metadata.Name),

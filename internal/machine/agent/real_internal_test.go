@@ -316,6 +316,6 @@ func checkEncrypted(t *testing.T, a *Agent, api kube.Client, m mapped) {
 		t.Fatal(err)
 	}
 	if !bytes.HasPrefix(value, []byte("k8s:enc:secretbox:v1:key1:")) || bytes.Contains(value, []byte("plain-text")) {
-		t.Errorf("the secret lies in etcd as %q", value)
+		t.Errorf("the secret is stored in etcd as %q", value)
 	}
 }

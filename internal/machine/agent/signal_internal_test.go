@@ -102,8 +102,8 @@ func TestPermanentFailureIsSignalled(t *testing.T) {
 		"another hash":            {body: "evil", sum: sum([]byte("good")), sends: 2},
 		"no document":             {body: "{}", sum: sum([]byte("{}")), sends: 2},
 		"the store is away":       {sum: sum([]byte("good"))},
-		"no stack made it":        {body: "evil", sum: sum([]byte("good")), sends: -1},
-		"it has been well before": {body: "evil", sum: sum([]byte("good")), sends: -2},
+		"not created by a stack":  {body: "evil", sum: sum([]byte("good")), sends: -1},
+		"it has signalled before": {body: "evil", sum: sum([]byte("good")), sends: -2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stack{}
@@ -161,7 +161,7 @@ func TestUnsettled(t *testing.T) {
 		alone   bool
 		want    string
 	}{
-		"all well":     {slots: three, members: []etcd.Member{member("a"), member("b"), member("c")}},
+		"all healthy":  {slots: three, members: []etcd.Member{member("a"), member("b"), member("c")}},
 		"one of one":   {slots: []string{"a"}, members: []etcd.Member{member("a")}},
 		"no quorum":    {slots: three, members: []etcd.Member{member("a"), member("b"), member("c")}, alone: true, want: "no quorum"},
 		"one missing":  {slots: three, members: []etcd.Member{member("a"), member("b")}, want: "no member of slot c"},

@@ -29,7 +29,7 @@ func TestCISFlags(t *testing.T) {
 		{"metrics", "listen-metrics-urls", "http://127.0.0.1:2381"},
 		{"corruption", "feature-gates", "CompactHashCheck=true,InitialCorruptCheck=true"},
 		{"quota", "quota-backend-bytes", ""},
-		{"no birth by flags", "initial-cluster-state", "-"},
+		{"no bootstrap by flags", "initial-cluster-state", "-"},
 	} {
 		t.Run(row.id+" "+row.flag, func(t *testing.T) {
 			value, found := "", false

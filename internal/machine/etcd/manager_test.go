@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/machine/etcd"
 )
 
-// TestMembersOfNobody: founders that start at once find nobody listening, and must not wait for
-// each other's time-outs.
+// TestMembersOfNobody checks that members that start at the same time, before any of them listens,
+// do not wait for each other's timeouts.
 func TestMembersOfNobody(t *testing.T) {
 	t.Parallel()
 	var peers []etcd.Peer
@@ -31,6 +31,6 @@ func TestMembersOfNobody(t *testing.T) {
 	defer cancel()
 	m := etcd.Manager{TLS: &tls.Config{MinVersion: tls.VersionTLS13}, Peers: peers, Timeout: time.Hour}
 	if members := m.Members(ctx, "a"); members != nil || ctx.Err() != nil {
-		t.Errorf("members %v, %v: want nobody, at once", members, ctx.Err())
+		t.Errorf("members %v, %v: want none, at once", members, ctx.Err())
 	}
 }

@@ -89,30 +89,7 @@ func StaticPods(c Config) ([]File, error) {
 }
 
 func (p component) buildPod(c Config) corev1.Pod {
-	container := corev1.Container{
-		Name:            p.name,
-		Image:           c.Images[p.name],
-		ImagePullPolicy: corev1.PullIfNotPresent,
-		Command:         append([]string{p.name}, p.args...),
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse(p.cpu),
-			corev1.ResourceMemory: resource.MustParse(p.memory),
-		}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		// The kubelet restarts the container if it is not healthy 2 minutes after its start, or
-		// unhealthy for 30 seconds later.
-		StartupProbe:  p.httpProbe(p.healthPath, 60, 2),
-		LivenessProbe: p.httpProbe(p.healthPath, 6, 5),
-	}
-	if p.name == "kube-apiserver" {
-		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
-	}
-
+	container := p.buildContainer(c)
 	pod := corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -152,6 +129,34 @@ func (p component) buildPod(c Config) corev1.Pod {
 	pod.Spec.Containers = []corev1.Container{container}
 
 	return pod
+}
+
+func (p component) buildContainer(c Config) corev1.Container {
+	container := corev1.Container{
+		Name:            p.name,
+		Image:           c.Images[p.name],
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         append([]string{p.name}, p.args...),
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse(p.cpu),
+			corev1.ResourceMemory: resource.MustParse(p.memory),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		// The kubelet restarts the container if it is not healthy 2 minutes after its start, or
+		// unhealthy for 30 seconds later.
+		StartupProbe:  p.httpProbe(p.healthPath, 60, 2),
+		LivenessProbe: p.httpProbe(p.healthPath, 6, 5),
+	}
+	if p.name == "kube-apiserver" {
+		container.ReadinessProbe = p.httpProbe("/readyz", 3, 2)
+	}
+
+	return container
 }
 
 func (p component) httpProbe(path string, failures, period int32) *corev1.Probe {

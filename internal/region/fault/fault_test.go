@@ -70,7 +70,7 @@ func TestProvisioning(t *testing.T) {
 		t.Errorf("without a rule: %v", got)
 	}
 	if got := e.RecordCall(fault.Call{Service: "ec2", Action: "CreateNatGateway"}); len(got) > 0 {
-		t.Errorf("no call goes wrong by it: %v", got)
+		t.Errorf("no call is affected: %v", got)
 	}
 }
 

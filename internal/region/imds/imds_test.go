@@ -150,7 +150,7 @@ func TestTokens(t *testing.T) {
 	}{
 		{what: "with a token", path: path, header: []string{token, good}, want: 200},
 		{what: "without one", path: path, want: 401},
-		{what: "with a made-up one", path: path, header: []string{token, "AAAA"}, want: 401},
+		{what: "with an invalid one", path: path, header: []string{token, "AAAA"}, want: 401},
 		{what: "with a changed one", path: path, header: []string{token, "B" + good[1:]}, want: 401},
 		{what: "with another instance's", change: func() { b.from = "10.0.0.6" }, path: path, header: []string{token, good}, want: 401},
 		{what: "with one that has ended", change: func() { b.now = b.now.Add(time.Minute) }, path: path, header: []string{token, good}, want: 401},

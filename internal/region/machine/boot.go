@@ -18,13 +18,13 @@ import (
 // runBootStage is PID 1 of a new machine until it executes systemd. It starts in the new namespaces
 // with the host's mounts, builds the machine's file tree, and detaches the host's. The only element
 // of rest is the console's path.
-func runBootStage(in machineDir, rest []string) error {
+func runBootStage(dir machineDir, rest []string) error {
 	runtime.LockOSThread() // the cgroup namespace belongs to this thread, which must call exec
 	if len(rest) != 1 {
 		return errors.New("boot: missing console path")
 	}
 
-	s, err := in.readSpec()
+	s, err := dir.readSpec()
 	if err != nil {
 		return err
 	}
@@ -47,14 +47,26 @@ func runBootStage(in machineDir, rest []string) error {
 	}
 
 	unix.Umask(0)
-	t := rootTree{in: in, spec: s}
+	if err := buildRootTree(rootTree{dir: dir, spec: s}, groups, rest[0]); err != nil {
+		return err
+	}
 
+	unix.Umask(0o022)
+	if err := unix.Sethostname([]byte(s.Machine.Hostname)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+
+	return execSystemd()
+}
+
+// buildRootTree builds the machine's file tree and makes it this process's root.
+func buildRootTree(t rootTree, groups []cgroupHierarchy, consolePath string) error {
 	steps := []func() error{
 		t.mountRoot,
 		t.mountKernel,
 		func() error { return t.mountCgroups(groups) },
 		t.bindData,
-		func() error { return t.makeDev(rest[0]) },
+		func() error { return t.makeDev(consolePath) },
 		t.pivotRoot,
 	}
 
@@ -64,11 +76,11 @@ func runBootStage(in machineDir, rest []string) error {
 		}
 	}
 
-	unix.Umask(0o022)
-	if err := unix.Sethostname([]byte(s.Machine.Hostname)); err != nil {
-		return fmt.Errorf("set host name: %w", err)
-	}
+	return nil
+}
 
+// execSystemd replaces this process by systemd. It returns only on failure.
+func execSystemd() error {
 	env := []string{
 		"container=slipway",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -83,13 +95,13 @@ func runBootStage(in machineDir, rest []string) error {
 	return nil
 }
 
-// rootTree builds the file tree of a machine at in.rootDir().
+// rootTree builds the file tree of a machine at dir.rootDir().
 type rootTree struct {
-	in   machineDir
+	dir  machineDir
 	spec machineSpec
 }
 
-func (t rootTree) hostPath(path string) string { return filepath.Join(t.in.rootDir(), path) }
+func (t rootTree) hostPath(path string) string { return filepath.Join(t.dir.rootDir(), path) }
 
 // mountAt creates the directory path in the machine's tree and mounts a file system on it.
 func (t rootTree) mountAt(fstype, path string, flags uintptr, options string) error {
@@ -111,13 +123,13 @@ func (t rootTree) mountRoot() error {
 	options := fmt.Sprintf(
 		"lowerdir=%s,upperdir=%s,workdir=%s",
 		escapeOverlayPath(t.spec.Image),
-		escapeOverlayPath(t.in.upperDir()),
-		escapeOverlayPath(t.in.workDir()),
+		escapeOverlayPath(t.dir.upperDir()),
+		escapeOverlayPath(t.dir.workDir()),
 	)
 
-	err := unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options+",volatile")
+	err := unix.Mount("overlay", t.dir.rootDir(), "overlay", 0, options+",volatile")
 	if errors.Is(err, unix.EINVAL) { // kernels before 5.10
-		err = unix.Mount("overlay", t.in.rootDir(), "overlay", 0, options)
+		err = unix.Mount("overlay", t.dir.rootDir(), "overlay", 0, options)
 	}
 
 	if err != nil {
@@ -220,7 +232,7 @@ func (t rootTree) bindData() error {
 			return fmt.Errorf("bind /%s: %w", path, err)
 		}
 
-		if err := t.bindMount(t.in.dataDirs()[i], path, 0); err != nil {
+		if err := t.bindMount(t.dir.dataDirs()[i], path, 0); err != nil {
 			return err
 		}
 	}
@@ -287,7 +299,7 @@ func fileExists(path string) bool {
 // pivotRoot makes the tree the root and detaches the host's. Mounts are shared, as on any machine
 // with systemd, so that the kubelet's mounts propagate to containers.
 func (t rootTree) pivotRoot() error {
-	if err := unix.Chdir(t.in.rootDir()); err != nil {
+	if err := unix.Chdir(t.dir.rootDir()); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
 

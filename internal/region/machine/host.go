@@ -143,8 +143,8 @@ func (h *Host) Launch(ctx context.Context, m netspec.Machine) error {
 }
 
 func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
-	in := h.machineDir(m.ID)
-	if in.isAlive() {
+	dir := h.machineDir(m.ID)
+	if dir.isAlive() {
 		return nil
 	}
 
@@ -173,7 +173,7 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 		Netns:   ns,
 		Volumes: h.volumesDir(),
 	}
-	if err := in.prepareDisk(s); err != nil {
+	if err := dir.prepareDisk(s); err != nil {
 		return err
 	}
 
@@ -181,14 +181,14 @@ func (h *Host) launchLocked(ctx context.Context, m netspec.Machine) error {
 		return err
 	}
 
-	return h.startSupervisor(ctx, in)
+	return h.startSupervisor(ctx, dir)
 }
 
 // Reboot kills a machine and boots it again with the same disk, address, and volumes.
 func (h *Host) Reboot(ctx context.Context, id string) error {
 	defer h.lockID(id)()
-	in := h.machineDir(id)
-	s, err := in.readSpec()
+	dir := h.machineDir(id)
+	s, err := dir.readSpec()
 	if err != nil {
 		return fmt.Errorf("reboot machine %s: %w", id, err)
 	}
@@ -210,9 +210,9 @@ func (h *Host) Alive(id string) bool { return h.machineDir(id).isAlive() }
 // Console returns the last output on the machine's serial console, at most 1 MiB. It also works for
 // recently terminated machines.
 func (h *Host) Console(id string) ([]byte, error) {
-	in := h.machineDir(id)
+	dir := h.machineDir(id)
 	var out []byte
-	names := []string{in.consoleLog() + ".1", in.consoleLog()}
+	names := []string{dir.consoleLog() + ".1", dir.consoleLog()}
 	if _, err := os.Stat(h.savedConsolePath(id)); err == nil {
 		names = []string{h.savedConsolePath(id)}
 	}
@@ -273,12 +273,12 @@ func (h *Host) terminateLocked(ctx context.Context, id string) error {
 // stopMachine kills all processes of a machine and its supervisor, and removes its cgroups. The
 // disk remains.
 func (h *Host) stopMachine(ctx context.Context, id string) error {
-	in := h.machineDir(id)
-	if err := in.killProcesses(ctx); err != nil {
+	dir := h.machineDir(id)
+	if err := dir.killProcesses(ctx); err != nil {
 		return err
 	}
 
-	if err := killSupervisors(ctx, in.path); err != nil {
+	if err := killSupervisors(ctx, dir.path); err != nil {
 		return err
 	}
 
@@ -293,13 +293,13 @@ func (h *Host) stopMachine(ctx context.Context, id string) error {
 // machineDir is the directory of one machine: specification, disk, console, and process identities.
 type machineDir struct{ path string }
 
-func (in machineDir) specFile() string   { return filepath.Join(in.path, "spec.json") }
-func (in machineDir) pidFile() string    { return filepath.Join(in.path, "pid.json") }
-func (in machineDir) consoleLog() string { return filepath.Join(in.path, "console.log") }
-func (in machineDir) upperDir() string   { return filepath.Join(in.path, "upper") }
-func (in machineDir) workDir() string    { return filepath.Join(in.path, "work") }
-func (in machineDir) rootDir() string    { return filepath.Join(in.path, "root") }
-func (in machineDir) dataRoot() string   { return filepath.Join(in.path, "data") }
+func (d machineDir) specFile() string   { return filepath.Join(d.path, "spec.json") }
+func (d machineDir) pidFile() string    { return filepath.Join(d.path, "pid.json") }
+func (d machineDir) consoleLog() string { return filepath.Join(d.path, "console.log") }
+func (d machineDir) upperDir() string   { return filepath.Join(d.path, "upper") }
+func (d machineDir) workDir() string    { return filepath.Join(d.path, "work") }
+func (d machineDir) rootDir() string    { return filepath.Join(d.path, "root") }
+func (d machineDir) dataRoot() string   { return filepath.Join(d.path, "data") }
 
 // machineSpec is the specification that the supervisor boots a machine from.
 type machineSpec struct {
@@ -310,8 +310,8 @@ type machineSpec struct {
 	Volumes string          `json:"volumes"` // directory of the volume records
 }
 
-func (in machineDir) readSpec() (machineSpec, error) {
-	data, err := os.ReadFile(in.specFile())
+func (d machineDir) readSpec() (machineSpec, error) {
+	data, err := os.ReadFile(d.specFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return machineSpec{}, ErrNotFound
 	}
@@ -322,7 +322,7 @@ func (in machineDir) readSpec() (machineSpec, error) {
 
 	var s machineSpec
 	if err := json.Unmarshal(data, &s); err != nil {
-		return machineSpec{}, fmt.Errorf("read specification %s: %w", in.specFile(), err)
+		return machineSpec{}, fmt.Errorf("read specification %s: %w", d.specFile(), err)
 	}
 
 	return s, nil
@@ -330,8 +330,8 @@ func (in machineDir) readSpec() (machineSpec, error) {
 
 // prepareDisk creates the machine's directories and specification. Identity files are written
 // before the first boot only; afterwards the machine may change them.
-func (in machineDir) prepareDisk(s machineSpec) error {
-	for _, dir := range append([]string{in.upperDir(), in.workDir(), in.rootDir()}, in.dataDirs()...) {
+func (d machineDir) prepareDisk(s machineSpec) error {
+	for _, dir := range append([]string{d.upperDir(), d.workDir(), d.rootDir()}, d.dataDirs()...) {
 		if err := makeDir(dir); err != nil {
 			return fmt.Errorf("create disk: %w", err)
 		}
@@ -339,33 +339,33 @@ func (in machineDir) prepareDisk(s machineSpec) error {
 
 	// An overlay mounted with "volatile" leaves this marker unless it is unmounted in order, which
 	// does not happen for a killed machine. It would prevent the next mount.
-	if err := os.RemoveAll(filepath.Join(in.workDir(), "work", "incompat")); err != nil {
+	if err := os.RemoveAll(filepath.Join(d.workDir(), "work", "incompat")); err != nil {
 		return fmt.Errorf("create disk: %w", err)
 	}
 
-	if _, err := os.Stat(in.specFile()); errors.Is(err, fs.ErrNotExist) {
-		if err := in.writeIdentityFiles(s); err != nil {
+	if _, err := os.Stat(d.specFile()); errors.Is(err, fs.ErrNotExist) {
+		if err := d.writeIdentityFiles(s); err != nil {
 			return err
 		}
 	}
 
-	return writeJSON(in.specFile(), s)
+	return writeJSON(d.specFile(), s)
 }
 
 // boundDirs returns the directories in /var/lib that must be on a real file system: containerd's
 // overlays do not work on an overlay.
 func boundDirs() []string { return []string{"containerd", "kubelet", "slipway"} }
 
-func (in machineDir) dataDirs() []string {
+func (d machineDir) dataDirs() []string {
 	var dirs []string
 	for _, name := range boundDirs() {
-		dirs = append(dirs, filepath.Join(in.dataRoot(), name))
+		dirs = append(dirs, filepath.Join(d.dataRoot(), name))
 	}
 
 	return dirs
 }
 
-func (in machineDir) writeIdentityFiles(s machineSpec) error {
+func (d machineDir) writeIdentityFiles(s machineSpec) error {
 	sum := sha256.Sum256([]byte(s.Region + "/" + s.Machine.ID))
 	resolv := ""
 	if s.Machine.Resolver.IsValid() {
@@ -376,7 +376,7 @@ func (in machineDir) writeIdentityFiles(s machineSpec) error {
 		resolv = "search " + s.Machine.Domain + "\n" + resolv
 	}
 
-	etc := filepath.Join(in.upperDir(), "etc")
+	etc := filepath.Join(d.upperDir(), "etc")
 	if err := makeDir(etc); err != nil {
 		return fmt.Errorf("write /etc: %w", err)
 	}

@@ -63,7 +63,7 @@ func TestCloudConfig(t *testing.T) {
 	m := b.launch(1)
 	b.await(m.ID, "grep -q written /root/b", 60*time.Second)
 	if got := b.mustRun(m.ID, "cloud-init status --wait"); !strings.HasSuffix(got, "status: done") {
-		t.Errorf("cloud-init says %q", got)
+		t.Errorf("cloud-init reports %q", got)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestUnknownIsRefused(t *testing.T) {
 		t.Errorf("reboot of an unknown machine: %v", err)
 	}
 	if err := b.host.CreateVolume(ctx, netspec.Volume{ID: "vol-2"}); err == nil {
-		t.Error("a volume of no size was made")
+		t.Error("a volume of size 0 was created")
 	}
 	for _, id := range []string{"", "../x", "i-../../x", "vol-1"} {
 		if err := b.host.Launch(ctx, netspec.Machine{ID: id}); err == nil {

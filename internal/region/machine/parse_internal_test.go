@@ -22,7 +22,7 @@ func TestParseHierarchy(t *testing.T) {
 		{"systemd's", "33 32 0:29 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd", cgroupHierarchy{Mount: "/sys/fs/cgroup/systemd", Options: "none,name=systemd"}, true},
 		{"with an agent", "33 32 0:29 / /a rw - cgroup systemd rw,xattr,release_agent=/lib/x,pids", cgroupHierarchy{Mount: "/a", Options: "pids"}, true},
 		{"version 2", "33 32 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate", cgroupHierarchy{Mount: "/sys/fs/cgroup", V2: true}, true},
-		{"somebody else's", "33 32 0:29 / /a rw - cgroup cgroup rw,name=openrc", cgroupHierarchy{}, false},
+		{"another hierarchy", "33 32 0:29 / /a rw - cgroup cgroup rw,name=openrc", cgroupHierarchy{}, false},
 		{"a container's part", "33 32 0:29 /docker/1 /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory", cgroupHierarchy{}, false},
 		{"a disk", "33 32 0:29 / / rw - ext4 /dev/vda rw", cgroupHierarchy{}, false},
 		{"nothing", "", cgroupHierarchy{}, false},

@@ -140,8 +140,8 @@ func pollUntil(ctx context.Context, limit time.Duration, done func() (bool, erro
 	}
 }
 
-func (in machineDir) readProcesses() (machineProcesses, bool) {
-	data, err := os.ReadFile(in.pidFile())
+func (d machineDir) readProcesses() (machineProcesses, bool) {
+	data, err := os.ReadFile(d.pidFile())
 	if err != nil {
 		return machineProcesses{}, false
 	}
@@ -154,15 +154,15 @@ func (in machineDir) readProcesses() (machineProcesses, bool) {
 	return r, true
 }
 
-func (in machineDir) isAlive() bool {
-	r, ok := in.readProcesses()
+func (d machineDir) isAlive() bool {
+	r, ok := d.readProcesses()
 	return ok && r.Init.isRunning()
 }
 
 // killProcesses kills the machine's supervisor and PID 1; the kernel then kills all other processes
 // of the PID namespace.
-func (in machineDir) killProcesses(ctx context.Context) error {
-	r, ok := in.readProcesses()
+func (d machineDir) killProcesses(ctx context.Context) error {
+	r, ok := d.readProcesses()
 	if !ok {
 		return nil
 	}

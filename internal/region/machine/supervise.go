@@ -43,16 +43,16 @@ func Main(args []string, stderr io.Writer) int {
 		return 2
 	}
 
-	in := machineDir{path: args[1]}
+	dir := machineDir{path: args[1]}
 	report := os.NewFile(3, "report")
 	syscall.CloseOnExec(3)
 	var err error
 
 	switch args[0] {
 	case "supervise":
-		err = runSupervisor(in, report)
+		err = runSupervisor(dir, report)
 	case "boot":
-		err = runBootStage(in, args[2:])
+		err = runBootStage(dir, args[2:])
 	default:
 		err = fmt.Errorf("unknown stage %q", args[0])
 	}
@@ -71,9 +71,9 @@ func Main(args []string, stderr io.Writer) int {
 
 // startSupervisor starts a machine's supervisor in its own session and waits for the machine's PID
 // 1.
-func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
+func (h *Host) startSupervisor(ctx context.Context, dir machineDir) error {
 	log, err := os.OpenFile(
-		filepath.Join(in.path, "supervisor.log"),
+		filepath.Join(dir.path, "supervisor.log"),
 		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 		0o600,
 	)
@@ -90,7 +90,7 @@ func (h *Host) startSupervisor(ctx context.Context, in machineDir) error {
 	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
 		Path:        h.cfg.Executable,
-		Args:        []string{"slipway", SupervisorCommand, "supervise", in.path},
+		Args:        []string{"slipway", SupervisorCommand, "supervise", dir.path},
 		Dir:         "/",
 		Env:         []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOMAXPROCS=2", "GOMEMLIMIT=32MiB"},
 		Stdout:      log,
@@ -135,16 +135,16 @@ func awaitReady(ctx context.Context, r *os.File) error {
 
 // runSupervisor boots a machine, logs its console, and boots it again when the machine reboots
 // itself (reboot(2) in a PID namespace shows as SIGHUP). It returns when the machine has stopped.
-func runSupervisor(in machineDir, report *os.File) error {
+func runSupervisor(dir machineDir, report *os.File) error {
 	// Pdeathsig of PID 1 is bound to the thread that started it.
 	runtime.LockOSThread()
-	unlock, err := in.lockSupervisor()
+	unlock, err := dir.lockSupervisor()
 	if err != nil {
 		return err
 	}
 
 	defer unlock()
-	con, err := openConsole(in.consoleLog())
+	con, err := openConsole(dir.consoleLog())
 	if err != nil {
 		return err
 	}
@@ -152,12 +152,12 @@ func runSupervisor(in machineDir, report *os.File) error {
 	defer con.close()
 
 	for {
-		s, err := in.readSpec()
+		s, err := dir.readSpec()
 		if err != nil {
 			return err
 		}
 
-		cmd, err := in.startInit(s, con)
+		cmd, err := dir.startInit(s, con)
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func runSupervisor(in machineDir, report *os.File) error {
 			return err
 		}
 
-		if err := in.prepareDisk(s); err != nil {
+		if err := dir.prepareDisk(s); err != nil {
 			return err
 		}
 	}
@@ -181,8 +181,8 @@ func runSupervisor(in machineDir, report *os.File) error {
 
 // lockSupervisor ensures that a machine has one supervisor. The lock lasts until the returned
 // function is called or this process ends.
-func (in machineDir) lockSupervisor() (func(), error) {
-	f, err := os.OpenFile(filepath.Join(in.path, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+func (d machineDir) lockSupervisor() (func(), error) {
+	f, err := os.OpenFile(filepath.Join(d.path, "supervisor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock machine: %w", err)
 	}
@@ -195,7 +195,7 @@ func (in machineDir) lockSupervisor() (func(), error) {
 }
 
 // startInit creates the machine's cgroups and PID 1, and writes the pid file when PID 1 is systemd.
-func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, error) {
+func (d machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, error) {
 	groups, err := ensureHierarchies()
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, er
 	defer func() { _ = r.Close() }()
 	cmd := &exec.Cmd{
 		Path:       "/proc/self/exe",
-		Args:       []string{"slipway", SupervisorCommand, "boot", in.path, con.slave.Name()},
+		Args:       []string{"slipway", SupervisorCommand, "boot", d.path, con.slave.Name()},
 		Dir:        "/",
 		Env:        []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 		Stdin:      con.slave,
@@ -238,7 +238,7 @@ func (in machineDir) startInit(s machineSpec, con *serialConsole) (*exec.Cmd, er
 		return nil, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
 
-	return cmd, in.writePIDFile(cmd.Process.Pid)
+	return cmd, d.writePIDFile(cmd.Process.Pid)
 }
 
 // awaitExec waits until the boot stage has executed systemd, which closes its end of the pipe, or
@@ -260,7 +260,7 @@ func awaitExec(r *os.File) error {
 	return nil
 }
 
-func (in machineDir) writePIDFile(pid int) error {
+func (d machineDir) writePIDFile(pid int) error {
 	child, err := identifyProcess(pid)
 	if err != nil {
 		return err
@@ -271,7 +271,7 @@ func (in machineDir) writePIDFile(pid int) error {
 		return err
 	}
 
-	return writeJSON(in.pidFile(), machineProcesses{Init: child, Supervisor: self})
+	return writeJSON(d.pidFile(), machineProcesses{Init: child, Supervisor: self})
 }
 
 // inNetwork calls start while this thread is in the network namespace at path, which a new process

@@ -243,8 +243,8 @@ func (h *Host) freeDeviceName(instanceID string) (string, error) {
 
 // devDir returns the path of a running machine's /dev on the host. The second result is false if it
 // does not run.
-func (in machineDir) devDir() (string, bool) {
-	r, ok := in.readProcesses()
+func (d machineDir) devDir() (string, bool) {
+	r, ok := d.readProcesses()
 	if !ok || !r.Init.isRunning() {
 		return "", false
 	}

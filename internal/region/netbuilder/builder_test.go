@@ -62,7 +62,7 @@ func TestRoutesAreFollowed(t *testing.T) {
 		"all there":             {func(*netbuilder.Input) {}, netspec.RouteInternet, netspec.RouteNAT},
 		"gateway detached":      {func(in *netbuilder.Input) { in.InternetGateways["igw-1"].Attachments = nil }, netspec.RouteNone, netspec.RouteNone},
 		"NAT pending":           {func(in *netbuilder.Input) { in.NATGateways["nat-1"].State = new("pending") }, netspec.RouteInternet, netspec.RouteNone},
-		"NAT gone":              {func(in *netbuilder.Input) { delete(in.NATGateways, "nat-1") }, netspec.RouteInternet, netspec.RouteNone},
+		"NAT deleted":           {func(in *netbuilder.Input) { delete(in.NATGateways, "nat-1") }, netspec.RouteInternet, netspec.RouteNone},
 		"NAT private":           {func(in *netbuilder.Input) { in.NATGateways["nat-1"].ConnectivityType = new("private") }, netspec.RouteInternet, netspec.RouteNone},
 		"NAT in its own subnet": {func(in *netbuilder.Input) { in.NATGateways["nat-1"].SubnetId = new("priv") }, netspec.RouteInternet, netspec.RouteNone},
 		"blackhole":             {func(in *netbuilder.Input) { in.RouteTables["rtb-priv"].Routes[0].State = new("blackhole") }, netspec.RouteInternet, netspec.RouteNone},
@@ -126,15 +126,15 @@ func TestGroupsAreResolved(t *testing.T) {
 		rule *ec2.SecurityGroupRule
 		want []netspec.Rule
 	}{
-		"range":           {rule("sg-a", "tcp", 22, "10.0.0.0/8"), []netspec.Rule{{Protocol: "tcp", From: 22, To: 22, Peers: []netip.Prefix{p("10.0.0.0/8")}}}},
-		"everything":      {rule("sg-a", "-1", -1, "0.0.0.0/0"), []netspec.Rule{{From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
-		"ping":            {rule("sg-a", "icmp", -1, "0.0.0.0/0"), []netspec.Rule{{Protocol: "icmp", From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
-		"group":           {rule("sg-a", "tcp", 1, "sg-b"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.5/32")}}}},
-		"its own group":   {rule("sg-a", "tcp", 1, "sg-a"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.4/32")}}}},
-		"load balancer":   {rule("sg-a", "tcp", 1, "sg-lb"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.0.9/32")}}}},
-		"group of nobody": {rule("sg-a", "tcp", 1, "sg-none"), nil},
-		"other's rule":    {rule("sg-b", "tcp", 1, "0.0.0.0/0"), nil},
-		"IPv6's ping":     {rule("sg-a", "icmpv6", -1, "0.0.0.0/0"), nil},
+		"range":         {rule("sg-a", "tcp", 22, "10.0.0.0/8"), []netspec.Rule{{Protocol: "tcp", From: 22, To: 22, Peers: []netip.Prefix{p("10.0.0.0/8")}}}},
+		"everything":    {rule("sg-a", "-1", -1, "0.0.0.0/0"), []netspec.Rule{{From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
+		"ping":          {rule("sg-a", "icmp", -1, "0.0.0.0/0"), []netspec.Rule{{Protocol: "icmp", From: 0, To: 65535, Peers: []netip.Prefix{p("0.0.0.0/0")}}}},
+		"group":         {rule("sg-a", "tcp", 1, "sg-b"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.5/32")}}}},
+		"its own group": {rule("sg-a", "tcp", 1, "sg-a"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.1.4/32")}}}},
+		"load balancer": {rule("sg-a", "tcp", 1, "sg-lb"), []netspec.Rule{{Protocol: "tcp", From: 1, To: 1, Peers: []netip.Prefix{p("10.0.0.9/32")}}}},
+		"empty group":   {rule("sg-a", "tcp", 1, "sg-none"), nil},
+		"other's rule":  {rule("sg-b", "tcp", 1, "0.0.0.0/0"), nil},
+		"IPv6's ping":   {rule("sg-a", "icmpv6", -1, "0.0.0.0/0"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := withMachines(base())
@@ -144,7 +144,7 @@ func TestGroupsAreResolved(t *testing.T) {
 				t.Errorf("admitted (-want +got):\n%s", diff)
 			}
 			if got.MetadataHops != 2 {
-				t.Errorf("metadata goes %d hops, want 2", got.MetadataHops)
+				t.Errorf("metadata has %d hops, want 2", got.MetadataHops)
 			}
 		})
 	}

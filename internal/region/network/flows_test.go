@@ -38,12 +38,12 @@ func TestSecurityGroupsDecideWhoReachesWhom(t *testing.T) {
 		{"upper end of the port range", "a", "10.9.1.20:81", "b 10.9.1.10"},
 		{"below the range", "a", "10.9.1.20:79", "timeout"},
 		{"above the range", "a", "10.9.1.20:82", "timeout"},
-		{"a rule without peers admits nobody", "a", "10.9.1.20:90", "timeout"},
+		{"a rule without peers allows nothing", "a", "10.9.1.20:90", "timeout"},
 		{"receiver without rules", "b", "10.9.1.10:80", "timeout"},
 		{"other subnet, both sides admit", "c", "10.9.1.20:81", "b 10.9.2.10"},
 		{"the sender's own egress forbids", "c", "10.9.1.20:80", "timeout"},
 		{"no rule names the sender", "d", "10.9.1.20:80", "timeout"},
-		{"nobody has the address", "a", "10.9.1.99:80", "timeout"},
+		{"unused address", "a", "10.9.1.99:80", "timeout"},
 		{"there is no internet", "a", "203.0.113.1:80", "unreachable"},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

@@ -105,7 +105,9 @@ func (g *targetGroup) probeTarget(ctx context.Context, t netspec.Target, check n
 func (g *targetGroup) probeHTTP(ctx context.Context, at netip.AddrPort, check netspec.HealthCheck) error {
 	transport := &http.Transport{
 		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return g.dial(ctx, at) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return g.dial(ctx, at)
+		},
 		TLSClientConfig: &tls.Config{
 			InsecureSkipVerify: true, //nolint:gosec // AWS's health checks do not verify certificates
 		},

@@ -145,11 +145,11 @@ func TestBalancerSpreadsAndFailsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := greeting(conns["b"]); got != "closed" {
-		t.Errorf("connection to a machine that is gone: %q", got)
+		t.Errorf("connection to a terminated machine: %q", got)
 	}
 	for range 4 {
 		if got := knock(public(lb)); got != "a 10.9.1.200" {
-			t.Errorf("after a machine is gone: %q", got)
+			t.Errorf("after a machine was terminated: %q", got)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestDisjointKeepsTheUnion(t *testing.T) {
 		}
 		for _, p := range out {
 			if covered(in, p) == 0 {
-				t.Fatalf("%v: %s was made up", in, p)
+				t.Fatalf("%v: %s is not in the input", in, p)
 			}
 		}
 	})

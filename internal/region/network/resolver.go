@@ -31,11 +31,15 @@ func newDNSZone(names map[string][]netip.Addr) *dnsZone {
 		full := dns.CanonicalName(name)
 		z.names[full] = slices.Clone(names[name])
 		for _, addr := range names[name] {
-			back, err := dns.ReverseAddr(addr.String())
+			reverse, err := dns.ReverseAddr(addr.String())
+			if err != nil {
+				continue
+			}
+
 			// An instance's private name takes precedence over load balancers and aliases.
-			if err == nil &&
-				(z.ptr[back] == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(z.ptr[back], "ip-")) {
-				z.ptr[back] = full
+			current := z.ptr[reverse]
+			if current == "" || strings.HasPrefix(full, "ip-") && !strings.HasPrefix(current, "ip-") {
+				z.ptr[reverse] = full
 			}
 		}
 	}
@@ -85,12 +89,12 @@ func (z *dnsZone) lookupRecords(asked string) ([]dns.RR, bool) {
 		out = append(out, &dns.A{Hdr: recordHeader(asked, dns.TypeA), A: a.AsSlice()})
 	}
 
-	back, reverse := z.ptr[name]
-	if reverse {
-		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: back})
+	target, isReverse := z.ptr[name]
+	if isReverse {
+		out = append(out, &dns.PTR{Hdr: recordHeader(asked, dns.TypePTR), Ptr: target})
 	}
 
-	return out, known || reverse
+	return out, known || isReverse
 }
 
 func recordHeader(name string, kind uint16) dns.RR_Header {

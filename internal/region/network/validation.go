@@ -67,7 +67,7 @@ func validateRules(of string, lists ...[]netspec.Rule) error {
 		if !slices.Contains([]string{"", anyProtocol, "tcp", "udp", "icmp", "icmpv6"}, r.Protocol) {
 			errs = append(
 				errs,
-				fmt.Errorf("%s: rule protocol %q: must be tcp, udp, icmp, a number, or empty", of, r.Protocol),
+				fmt.Errorf("%s: invalid protocol %q: want tcp, udp, icmp, a number, or nothing", of, r.Protocol),
 			)
 		}
 

@@ -165,7 +165,7 @@ func TestICMPAndVXLANPassUnderRulesThatNameThem(t *testing.T) {
 		t.Errorf("inside the tunnel: %q", got)
 	}
 	if got := l.call("a", "10.9.2.10:80"); got != "timeout" {
-		t.Errorf("beside the tunnel: %q", got)
+		t.Errorf("outside the tunnel: %q", got)
 	}
 }
 
