@@ -3,6 +3,7 @@
 package elbv2
 
 import (
+	"slices"
 	"strconv"
 
 	sdk "github.com/aws/aws-sdk-go/service/elbv2"
@@ -44,14 +45,15 @@ func defaultGroupAttributes() map[string]string {
 	}
 }
 
-// validateAttribute checks that the resource has an attribute key and that the value has the attribute's type.
+// validateAttribute checks that the resource has an attribute key and that the value has the attribute's
+// type.
 func validateAttribute(have map[string]string, key, value *string) error {
 	k := sdkshape.String(key)
 	old, known := have[k]
 	switch {
 	case !known:
 		return wire.Errorf("InvalidConfigurationRequest", "The attribute key '%s' is not recognized", k)
-	case (old == "true" || old == "false") && sdkshape.String(value) != "true" && sdkshape.String(value) != "false":
+	case (old == "true" || old == "false") && !slices.Contains([]string{"true", "false"}, sdkshape.String(value)):
 		return wire.Errorf(
 			"InvalidConfigurationRequest",
 			"The value of '%s' must be true or false, not '%s'",

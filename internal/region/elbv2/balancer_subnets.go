@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// parseSubnets returns the network interfaces that a request asks for, one a subnet. A request names subnets or subnet
-// mappings, not both.
+// parseSubnets returns the network interfaces that a request asks for, one a subnet. A request names subnets
+// or subnet mappings, not both.
 func parseSubnets(subnets []*string, mappings []*sdk.SubnetMapping) ([]ec2.ManagedInterface, error) {
 	if len(subnets) > 0 && len(mappings) > 0 {
 		return nil, newValidationError("You can specify either subnets or subnet mappings")
@@ -49,8 +49,8 @@ func parseSubnets(subnets []*string, mappings []*sdk.SubnetMapping) ([]ec2.Manag
 	return out, nil
 }
 
-// resolveSubnets returns the network interfaces that a request asks for, and where their subnets are. It checks that the
-// subnets are in one VPC and in different availability zones.
+// resolveSubnets returns the network interfaces that a request asks for, and where their subnets are. It
+// checks that the subnets are in one VPC and in different availability zones.
 func (s *Service) resolveSubnets(
 	subnets []*string,
 	mappings []*sdk.SubnetMapping,

@@ -81,6 +81,7 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 	}
 
 	b := s.st.Balancers[sdkshape.String(l.LoadBalancerArn)]
+	protocol := sdkshape.String(l.Protocol)
 
 	switch {
 	case sdkshape.String(g.Shape.VpcId) != sdkshape.String(b.Shape.VpcId):
@@ -90,12 +91,12 @@ func (s *Service) setDefaultAction(l *sdk.Listener, actions []*sdk.Action) error
 			arn,
 		)
 
-	case sdkshape.String(g.Shape.Protocol) != sdkshape.String(l.Protocol) && sdkshape.String(l.Protocol) != "TLS":
+	case sdkshape.String(g.Shape.Protocol) != protocol && protocol != "TLS":
 		return wire.Errorf(
 			"IncompatibleProtocols",
 			"The protocol '%s' of the target group does not fit the listener's '%s'",
 			sdkshape.String(g.Shape.Protocol),
-			sdkshape.String(l.Protocol),
+			protocol,
 		)
 	}
 
@@ -274,8 +275,8 @@ func (s *Service) describeListeners(in *sdk.DescribeListenersInput) (*sdk.Descri
 	return out, nil
 }
 
-// Balancers describes the load balancers for package netbuilder. The address of a target that is an instance is not set:
-// netbuilder looks it up.
+// Balancers describes the load balancers for package netbuilder. The address of a target that is an instance
+// is not set: netbuilder looks it up.
 func (s *Service) Balancers() []netbuilder.LoadBalancer {
 	var out []netbuilder.LoadBalancer
 	err := s.store.WithLock(func() error {

@@ -71,7 +71,8 @@ func validateLoadBalancer(in *sdk.CreateLoadBalancerInput, name, scheme string) 
 
 	if scheme != sdk.LoadBalancerSchemeEnumInternetFacing && scheme != sdk.LoadBalancerSchemeEnumInternal {
 		return newValidationError(
-			"1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: [internet-facing, internal]",
+			"1 validation error detected: Value '%s' at 'scheme' failed to satisfy constraint: "+
+				"[internet-facing, internal]",
 			scheme,
 		)
 	}
@@ -194,8 +195,8 @@ func (s *Service) allocateLoopback() string {
 	return a.String()
 }
 
-// translateEC2Error gives a refusal of EC2 the code that Elastic Load Balancing uses. It returns any other error, such as
-// a save that failed, as it is: the client sees an internal error.
+// translateEC2Error gives a refusal of EC2 the code that Elastic Load Balancing uses. It returns any other
+// error, such as a save that failed, as it is: the client sees an internal error.
 func translateEC2Error(err error) error {
 	refusal, ok := errors.AsType[*wire.Error](err)
 	if !ok {
@@ -234,7 +235,8 @@ func (s *Service) findLoadBalancer(arn *string) (*loadBalancer, error) {
 	return b, nil
 }
 
-// deleteLoadBalancer deletes a load balancer and its listeners. As in AWS, it succeeds if the load balancer does not exist.
+// deleteLoadBalancer deletes a load balancer and its listeners. As in AWS, it succeeds if the load balancer
+// does not exist.
 func (s *Service) deleteLoadBalancer(in *sdk.DeleteLoadBalancerInput) (*sdk.DeleteLoadBalancerOutput, error) {
 	arn := sdkshape.String(in.LoadBalancerArn)
 	b := s.st.Balancers[arn]

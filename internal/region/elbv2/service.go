@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package elbv2 is the region's Elastic Load Balancing v2, for network load balancers only: load balancers, target
-// groups, listeners, targets and tags. It keeps records and does not forward traffic: [Service.Balancers] describes the
-// load balancers to package netbuilder, and the region's network forwards. A load balancer's network interfaces belong
-// to EC2, which this package calls through the interface [Cloud].
+// Package elbv2 is the region's Elastic Load Balancing v2, for network load balancers only: load balancers,
+// target groups, listeners, targets and tags. It keeps records and does not forward traffic:
+// [Service.Balancers] describes the load balancers to package netbuilder, and the region's network forwards.
+// A load balancer's network interfaces belong to EC2, which this package calls through the interface [Cloud].
 package elbv2
 
 import (
@@ -26,10 +26,11 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Cloud is the part of EC2 that load balancing needs. All methods but LoadBalancersChanged are called under this
-// service's lock, so they must not call the service. EC2's lock is always taken after this service's.
+// Cloud is the part of EC2 that load balancing needs. All methods but LoadBalancersChanged are called under
+// this service's lock, so they must not call the service. EC2's lock is always taken after this service's.
 //
-// A refusal, such as a subnet that does not exist, is a [wire.Error] with EC2's code; other errors are internal.
+// A refusal, such as a subnet that does not exist, is a [wire.Error] with EC2's code; other errors are
+// internal.
 type Cloud interface {
 	// SubnetPlacements returns where subnets are, in the order of the arguments.
 	SubnetPlacements(subnets ...string) ([]ec2.SubnetPlacement, error)
@@ -51,17 +52,17 @@ type Config struct {
 	Now     func() time.Time // the region's clock
 	Rand    io.Reader        // source of ids
 	Delay   time.Duration    // how long provisioning and removal take
-	// Provisioning returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual, which is
-	// Delay. nil means Delay.
+	// Provisioning returns the delay of "load-balancer" or "load-balancer-deletion", and may change usual,
+	// which is Delay. nil means Delay.
 	Provisioning func(kind string, usual time.Duration) time.Duration
-	Saver        state.Backend
-	Cloud        Cloud
-	// Loopback is where internet-facing load balancers get their addresses on the host; the default is 127.77.0.1 and
-	// following.
+	Saver        state.Backend // keeps the state over a restart; nil keeps nothing
+	Cloud        Cloud         // EC2
+	// Loopback is where internet-facing load balancers get their addresses on the host; the default is
+	// 127.77.0.1 and following.
 	Loopback netip.Addr
 	// MaxBalancers is the quota of network load balancers; the default is AWS's 50.
 	MaxBalancers int
-	Log          *slog.Logger
+	Log          *slog.Logger // nil discards the log
 }
 
 // Service is Elastic Load Balancing of one region. Its methods may be called concurrently.
@@ -86,14 +87,14 @@ type loadBalancer struct {
 	Interfaces []ec2.ManagedInterface // one a subnet
 	Public     string                 // loopback address on the host; empty for an internal load balancer
 	Ready      time.Time              // when the state changes from provisioning to active
-	Request    string                 // the request that created it, as JSON: the same request again is idempotent
+	Request    string                 // the request that created it, as JSON, for idempotent repeats
 }
 
 type targetGroup struct {
 	Shape      *sdk.TargetGroup             // as DescribeTargetGroups returns it, except LoadBalancerArns
 	Attributes map[string]string            // as DescribeTargetGroupAttributes returns them
 	Targets    map[string]*registeredTarget // by id and port
-	Request    string                       // the request that created it, as JSON: the same request again is idempotent
+	Request    string                       // the request that created it, as JSON, for idempotent repeats
 }
 
 type registeredTarget struct {
@@ -103,7 +104,8 @@ type registeredTarget struct {
 	Leaving time.Time // end of draining; zero while registered
 }
 
-// deletedBalancer is a deleted load balancer whose network interfaces still exist. In AWS, too, they remain for a while.
+// deletedBalancer is a deleted load balancer whose network interfaces still exist. In AWS, too, they remain
+// for a while.
 type deletedBalancer struct {
 	At  time.Time // when the interfaces are deleted
 	IDs []string  // of the interfaces
@@ -182,8 +184,8 @@ func (s *Service) Run(ctx context.Context) {
 	}
 }
 
-// applyDueTransitions activates load balancers, removes drained targets and deletes the interfaces of deleted load
-// balancers. It runs under the store's lock.
+// applyDueTransitions activates load balancers, removes drained targets and deletes the interfaces of deleted
+// load balancers. It runs under the store's lock.
 func (s *Service) applyDueTransitions() {
 	now := s.cfg.Now()
 	for _, arn := range sdkshape.SortedKeys(s.st.Balancers) {
@@ -270,8 +272,8 @@ func (s *Service) requestChecks(op string, tree map[string]any) []wire.Check {
 	return out
 }
 
-// creationChecks returns the questions about the resource that a request creates. A caller who creates a resource with
-// tags also needs the right to tag it.
+// creationChecks returns the questions about the resource that a request creates. A caller who creates a
+// resource with tags also needs the right to tag it.
 func (s *Service) creationChecks(op string, tree map[string]any, request map[string][]string) []wire.Check {
 	prefix := map[string]string{
 		"CreateLoadBalancer": "loadbalancer/net/",

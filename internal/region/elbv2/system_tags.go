@@ -4,8 +4,8 @@ package elbv2
 
 import "strings"
 
-// HasTarget reports whether a load balancer has the DNS name in the hosted zone, which is AWS's zone for the load
-// balancers of the region.
+// HasTarget reports whether a load balancer has the DNS name in the hosted zone, which is AWS's zone for the
+// load balancers of the region.
 func (s *Service) HasTarget(zone, name string) (found bool) {
 	s.store.View(func() {
 		for _, b := range s.st.Balancers {
@@ -17,8 +17,8 @@ func (s *Service) HasTarget(zone, name string) (found bool) {
 	return found
 }
 
-// Mark sets tags whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set them. Mark does
-// nothing if the resource does not exist.
+// Mark sets tags whose keys begin with aws:, such as aws:cloudformation:stack-name. Requests cannot set them.
+// Mark does nothing if the resource does not exist.
 func (s *Service) Mark(arn string, tags map[string]string) {
 	_ = s.store.WithLock(func() error { // if the save fails, the next change saves the tags
 		if s.checkResourcesExist([]string{arn}) == nil {

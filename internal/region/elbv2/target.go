@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// validateTarget checks that an instance or an IP address can be a target of a group. It returns the availability zone of
-// an instance.
+// validateTarget checks that an instance or an IP address can be a target of a group. It returns the
+// availability zone of an instance.
 func (s *Service) validateTarget(g *targetGroup, id string) (string, error) {
 	if sdkshape.String(g.Shape.TargetType) == "ip" {
 		if _, err := netip.ParseAddr(id); err != nil {

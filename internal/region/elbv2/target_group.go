@@ -126,7 +126,8 @@ func (s *Service) findTargetGroupByName(name string) *targetGroup {
 	return nil
 }
 
-// newTargetGroupShape returns a target group as a request describes it, with AWS's defaults and without an ARN.
+// newTargetGroupShape returns a target group as a request describes it, with AWS's defaults and without an
+// ARN.
 func newTargetGroupShape(in *sdk.CreateTargetGroupInput, kind string) *sdk.TargetGroup {
 	shape := &sdk.TargetGroup{
 		TargetGroupName:            in.Name,
@@ -159,7 +160,8 @@ func newTargetGroupShape(in *sdk.CreateTargetGroupInput, kind string) *sdk.Targe
 	return shape
 }
 
-// validateHealthCheck rejects health checks that AWS rejects. For HTTP and HTTPS it sets the default path and matcher.
+// validateHealthCheck rejects health checks that AWS rejects. For HTTP and HTTPS it sets the default path and
+// matcher.
 func validateHealthCheck(g *sdk.TargetGroup) error {
 	for _, c := range []struct {
 		name  string

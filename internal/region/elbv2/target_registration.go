@@ -18,7 +18,8 @@ func toTargetDescriptions(ids []string) []*sdk.TargetDescription {
 	return out
 }
 
-// RegisterTargets registers instances as targets of a group. Auto Scaling calls it. A refusal has AWS's error code.
+// RegisterTargets registers instances as targets of a group. Auto Scaling calls it. A refusal has AWS's error
+// code.
 func (s *Service) RegisterTargets(group string, ids ...string) error {
 	_, err := state.RunWrite(
 		s.store,
@@ -48,7 +49,8 @@ func (s *Service) HasTargetGroup(arn string) bool {
 	}) == nil
 }
 
-// TargetState returns the health of an instance in a target group, such as healthy; empty if it is not a target.
+// TargetState returns the health of an instance in a target group, such as healthy; empty if it is not a
+// target.
 func (s *Service) TargetState(arn, id string) string {
 	state := ""
 	err := s.store.WithLock(func() error {

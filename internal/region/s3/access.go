@@ -17,26 +17,31 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// IdentityEvaluator decides by the policies of the caller in ctx. IAM implements it.
+// IdentityEvaluator evaluates the policies of the caller in ctx. IAM implements it.
 type IdentityEvaluator interface {
+	// EvaluateIdentity decides a check by the caller's own policies.
 	EvaluateIdentity(ctx context.Context, c wire.Check) authz.Decision
+	// BuildRequest returns a check with the caller and all condition keys, for the evaluation of bucket
+	// policies.
 	BuildRequest(ctx context.Context, c wire.Check) authz.Request
 }
 
-// KeyService is KMS as S3 needs it: it says whether the caller in ctx may do an action with a key by way of a service, and
-// returns the key's ARN.
+// KeyService is the part of KMS that S3 needs.
 type KeyService interface {
+	// UseKey checks whether the caller in ctx may do an action, such as Decrypt, with a key through a
+	// service, such as s3. It returns the key's ARN. A refusal is a [wire.Error].
 	UseKey(ctx context.Context, action, name, via string, encryption map[string]string) (string, error)
 }
 
-// accessRules is what a bucket's own settings say of who may do what.
+// accessRules are the access rules in a bucket's settings.
 type accessRules struct {
-	policy     authz.Policy
-	public     bool // the policy lets everybody do something
-	restricted bool // a public policy counts for nobody outside of the account
+	policy     authz.Policy // the bucket policy; no statements without one
+	public     bool         // the policy allows something to everyone
+	restricted bool         // RestrictPublicBuckets: a public policy applies to the bucket's account only
 }
 
-// refreshAccess reads a bucket's access anew from its settings. It has a lock of its own, for rights are asked under mu too.
+// refreshAccess sets a bucket's access rules from its settings. They have a lock of their own, because access
+// is also checked while mu is held.
 func (s *Service) refreshAccess(b *bucket) error {
 	var a accessRules
 	var document string
@@ -50,7 +55,8 @@ func (s *Service) refreshAccess(b *bucket) error {
 			return fmt.Errorf("read the policy of bucket %s: %w", b.Name, err)
 		}
 
-		a.policy, a.public = p, isPublicPolicy(p)
+		a.policy = p
+		a.public = isPublicPolicy(p)
 	}
 
 	a.restricted = isTrue(b.publicAccessBlock().RestrictPublicBuckets)
@@ -67,18 +73,11 @@ func (s *Service) findAccessRules(name string) accessRules {
 	return s.access[name]
 }
 
-const (
-	policySettingName      = "BucketPolicy"
-	publicBlockSettingName = "PublicAccessBlock"
-)
-
-// publicAccessBlock is the bucket's public access block; its zero value blocks nothing.
+// publicAccessBlock returns the bucket's public access block. The zero value blocks nothing.
 func (b *bucket) publicAccessBlock() s3.PublicAccessBlockConfiguration {
 	var c s3.PublicAccessBlockConfiguration
 	if raw, ok := b.Config[publicBlockSettingName]; ok && json.Unmarshal(raw, &c) != nil {
-		return s3.PublicAccessBlockConfiguration{
-			RestrictPublicBuckets: new(true),
-		} // unreadable: rather too strict
+		return s3.PublicAccessBlockConfiguration{RestrictPublicBuckets: new(true)} // unreadable: the strict choice
 	}
 
 	return c
@@ -86,8 +85,8 @@ func (b *bucket) publicAccessBlock() s3.PublicAccessBlockConfiguration {
 
 func isTrue(flag *bool) bool { return flag != nil && *flag }
 
-// isPublicPolicy tells whether a policy allows something to everybody. A condition may narrow it, so one that has any is not
-// taken for public; AWS looks closer at which.
+// isPublicPolicy reports whether a policy allows something to everyone. A statement with a condition is not
+// considered public, whatever the condition is; AWS distinguishes the condition keys.
 func isPublicPolicy(p authz.Policy) bool {
 	return slices.ContainsFunc(p.Statements, func(st authz.Statement) bool {
 		return st.Allow && len(st.Conditions) == 0 &&
@@ -95,7 +94,8 @@ func isPublicPolicy(p authz.Policy) bool {
 	})
 }
 
-// validatePolicy refuses what is no policy of this bucket.
+// validatePolicy checks that a document is a valid policy, that its resources are in this bucket, and that
+// the public access block allows it.
 func (s *Service) validatePolicy(b *bucket, document string) error {
 	p, err := authz.Parse(authz.ResourcePolicy, document)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Service) validatePolicy(b *bucket, document string) error {
 	return nil
 }
 
-// authorizeObject asks whether the caller may do an action on an object, or on the bucket where key is empty.
+// authorizeObject checks whether the caller may do an action on an object, or on the bucket if key is empty.
 func (s *Service) authorizeObject(ctx context.Context, action, bucket, key string) error {
 	arn := "arn:aws:s3:::" + bucket
 	if key != "" {
@@ -132,14 +132,17 @@ func (s *Service) authorizeObject(ctx context.Context, action, bucket, key strin
 	return s.evaluateAccess(ctx, bucket, wire.Check{Action: "s3:" + action, Resource: arn})
 }
 
-// authorizeList asks whether the caller may list a bucket below a prefix.
+// authorizeList checks whether the caller may list the keys of a bucket that begin with prefix.
 func (s *Service) authorizeList(ctx context.Context, bucket, prefix string) error {
 	return s.evaluateAccess(ctx, bucket, wire.Check{
-		Action: "s3:ListBucket", Resource: "arn:aws:s3:::" + bucket, Context: map[string][]string{"s3:prefix": {prefix}},
+		Action:   "s3:ListBucket",
+		Resource: "arn:aws:s3:::" + bucket,
+		Context:  map[string][]string{"s3:prefix": {prefix}},
 	})
 }
 
-// evaluateAccess joins the bucket's policy and the caller's own: either may allow, and a Deny in one of them wins.
+// evaluateAccess checks the bucket's policy and the caller's own policies: one of them must allow the action,
+// and a Deny in either wins.
 func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Check) error {
 	caller := wire.CallerFrom(ctx)
 	if s.cfg.Identities == nil || caller.IsUnrestricted() {
@@ -147,47 +150,61 @@ func (s *Service) evaluateAccess(ctx context.Context, bucket string, c wire.Chec
 	}
 
 	c.Context = conditionKeys(ctx, c.Context)
-	a := s.findAccessRules(bucket)
+	rules := s.findAccessRules(bucket)
 	r := s.cfg.Identities.BuildRequest(ctx, c)
 	own := s.cfg.Identities.EvaluateIdentity(ctx, c)
-	byBucket := authz.Decide([]authz.Policy{a.policy}, r)
-	foreign := caller.IsAnonymous()
+	byBucket := authz.Decide([]authz.Policy{rules.policy}, r)
+	countsForCaller := !caller.IsAnonymous() || !rules.restricted || !rules.public
 
 	switch {
 	case byBucket.Denied:
 		return wire.AccessDenied(ctx, c, byBucket.Reason)
 	case own.Denied:
 		return wire.AccessDenied(ctx, c, own.Reason)
-	case own.Allowed, byBucket.Allowed && (!foreign || !a.restricted || !a.public):
+	case own.Allowed, byBucket.Allowed && countsForCaller:
 		return nil
 	}
 
 	return wire.AccessDenied(ctx, c, own.Reason)
 }
 
-// conditionKeys adds the condition keys that S3 takes from a request's headers and query.
+// conditionKeys returns keys with the condition keys that S3 takes from a request's headers and query. keys
+// win.
 func conditionKeys(ctx context.Context, keys map[string][]string) map[string][]string {
 	out := map[string][]string{}
-	r := wire.HTTPRequest(ctx)
-	if r != nil {
-		for _, name := range []string{
-			"x-amz-acl", "x-amz-copy-source", "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id",
-			"x-amz-content-sha256", "x-amz-storage-class", "if-match", "if-none-match",
-		} {
-			if v := r.Header.Get(name); v != "" {
-				out["s3:"+name] = []string{v}
-			}
-		}
-
-		q := r.URL.Query()
-		for key, name := range map[string]string{"s3:delimiter": "delimiter", "s3:max-keys": "max-keys", "s3:VersionId": "versionId"} {
-			if q.Has(name) {
-				out[key] = []string{q.Get(name)}
-			}
-		}
+	if r := wire.HTTPRequest(ctx); r != nil {
+		addRequestKeys(out, r)
 	}
 
 	maps.Copy(out, keys)
 
 	return out
+}
+
+func addRequestKeys(out map[string][]string, r *http.Request) {
+	for _, name := range []string{
+		"if-match",
+		"if-none-match",
+		"x-amz-acl",
+		"x-amz-content-sha256",
+		"x-amz-copy-source",
+		"x-amz-server-side-encryption",
+		"x-amz-server-side-encryption-aws-kms-key-id",
+		"x-amz-storage-class",
+	} {
+		if v := r.Header.Get(name); v != "" {
+			out["s3:"+name] = []string{v}
+		}
+	}
+
+	q := r.URL.Query()
+	for key, name := range map[string]string{
+		"s3:delimiter": "delimiter",
+		"s3:max-keys":  "max-keys",
+		"s3:VersionId": "versionId",
+	} {
+		if q.Has(name) {
+			out[key] = []string{q.Get(name)}
+		}
+	}
 }

@@ -25,7 +25,7 @@ func (s *Service) listBuckets(ctx context.Context, _ *s3.ListBucketsInput) (*s3.
 	defer s.mu.RUnlock()
 	out := &s3.ListBucketsOutput{Owner: &s3.Owner{ID: new("slipway")}}
 	for _, name := range slices.Sorted(maps.Keys(s.buckets)) {
-		out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: &s.buckets[name].Created})
+		out.Buckets = append(out.Buckets, &s3.Bucket{Name: &name, CreationDate: new(s.buckets[name].Created)})
 	}
 
 	return out, nil
@@ -43,16 +43,17 @@ func (s *Service) createBucket(
 		return nil, wire.Errorf("InvalidBucketName", "The specified bucket is not valid: %s", *in.Bucket)
 	}
 
-	want := ""
+	location := ""
 	if c := in.CreateBucketConfiguration; c != nil {
-		want = stringValue(c.LocationConstraint)
+		location = stringValue(c.LocationConstraint)
 	}
 
-	if want != stringValue(s.locationConstraint()) {
+	if location != stringValue(s.locationConstraint()) {
 		return nil, wire.Errorf(
 			"IllegalLocationConstraintException",
-			"The %s location constraint is incompatible for the region specific endpoint this request was sent to.",
-			want,
+			"The %s location constraint is incompatible for the region specific endpoint "+
+				"this request was sent to.",
+			location,
 		)
 	}
 
@@ -155,17 +156,23 @@ func (s *Service) getBucketLocation(
 	return &s3.GetBucketLocationOutput{LocationConstraint: s.locationConstraint()}, nil
 }
 
-// bucketSetting is one of a bucket's settings: kept as its v1 shape in JSON, given back as it came.
+// bucketSetting is one of a bucket's settings. It is stored as the JSON of its aws-sdk-go shape and returned
+// unchanged.
 type bucketSetting struct {
-	name         string // of the operations, after Get, Put and Delete
-	action       string // IAM's, after Get and Put
-	notFoundCode string // error code where it is not set; empty answers an empty setting
+	name         string // suffix of the operations after Get, Put and Delete, such as BucketPolicy
+	action       string // suffix of the IAM actions after Get and Put
+	notFoundCode string // error code of Get if the setting is not set; empty returns an empty setting
 }
 
-// put, get and del make the three operations of a setting from how its shapes hold it.
-func newPutOperation[I, O, V any](s *Service, c bucketSetting, of func(*I) (bucket *string, v *V)) wire.Op {
+// newPutOperation returns the operation that sets a setting. read returns the bucket and the value from the
+// input.
+func newPutOperation[I, O, V any](
+	s *Service,
+	c bucketSetting,
+	read func(*I) (bucket *string, v *V),
+) wire.Op {
 	return wire.Operation("Put"+c.name, func(ctx context.Context, in *I) (*O, error) {
-		name, v := of(in)
+		name, v := read(in)
 		if err := s.authorizeObject(ctx, "Put"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
@@ -179,14 +186,16 @@ func newPutOperation[I, O, V any](s *Service, c bucketSetting, of func(*I) (buck
 	})
 }
 
+// newGetOperation returns the operation that reads a setting. bucketOf returns the bucket from the input, and
+// write sets the value in the output.
 func newGetOperation[I, O, V any](
 	s *Service,
 	c bucketSetting,
-	of func(*I) *string,
-	into func(*O, *V),
+	bucketOf func(*I) *string,
+	write func(*O, *V),
 ) wire.Op {
 	return wire.Operation("Get"+c.name, func(ctx context.Context, in *I) (*O, error) {
-		name := of(in)
+		name := bucketOf(in)
 		if err := s.authorizeObject(ctx, "Get"+c.action, *name, ""); err != nil {
 			return nil, err
 		}
@@ -214,25 +223,27 @@ func newGetOperation[I, O, V any](
 				return nil, err
 			}
 
-			into(out, v)
+			write(out, v)
 		}
 
 		return out, nil
 	})
 }
 
-func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, of func(*I) *string) wire.Op {
+// newDeleteOperation returns the operation that removes a setting. As in AWS, it needs the right to set it.
+func newDeleteOperation[I, O any](s *Service, op string, c bucketSetting, bucketOf func(*I) *string) wire.Op {
 	return wire.Operation(op, func(ctx context.Context, in *I) (*O, error) {
-		if err := s.authorizeObject(ctx, "Put"+c.action, *of(in), ""); err != nil {
+		if err := s.authorizeObject(ctx, "Put"+c.action, *bucketOf(in), ""); err != nil {
 			return nil, err
 		}
 
 		wire.SetResponseStatus(ctx, http.StatusNoContent)
-		return new(O), s.updateSetting(of(in), c.name, nil)
+
+		return new(O), s.updateSetting(bucketOf(in), c.name, nil)
 	})
 }
 
-// updateSetting sets a setting, or removes it where raw is nil.
+// updateSetting sets a setting, or removes it if raw is nil.
 func (s *Service) updateSetting(name *string, key string, raw json.RawMessage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

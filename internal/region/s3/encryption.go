@@ -14,16 +14,16 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// The headers that say how an object is encrypted. Bodies lie in the region's own folder as they came: what is true
-// to AWS is who may read them, since the key's policy is asked on every read and write.
+// The headers that describe the encryption of an object. The region stores bodies unencrypted in its own
+// directory. Who may read them is as in AWS: every read and write checks the policy of the key.
 const (
 	sseHeader       = "X-Amz-Server-Side-Encryption"
 	sseKeyHeader    = "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"
 	sseBucketHeader = "X-Amz-Server-Side-Encryption-Bucket-Key-Enabled"
 )
 
-// resolveEncryption says how a new object is encrypted, by its request or by the bucket's default, as headers of the object.
-// With KMS the caller must be allowed to make a data key.
+// resolveEncryption returns the encryption headers of a new object: those of the request, or else the
+// bucket's default. With KMS, the caller must be allowed to generate a data key.
 func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[string]string, error) {
 	s.mu.RLock()
 	b, err := s.findBucket(&name)
@@ -44,7 +44,8 @@ func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[
 		if out[sseKeyHeader] != "" {
 			return nil, wire.Errorf(
 				"InvalidArgument",
-				"Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms",
+				"Server Side Encryption with AWS KMS managed key requires HTTP header "+
+					"x-amz-server-side-encryption : aws:kms",
 			)
 		}
 
@@ -67,7 +68,8 @@ func (s *Service) resolveEncryption(ctx context.Context, name, key string) (map[
 	return out, err
 }
 
-// requestedEncryption is the encryption that a request's headers ask for, or else the bucket's default, or else S3's.
+// requestedEncryption returns the encryption that a request's headers ask for, or else the bucket's default,
+// or else AES256, which is the default of S3.
 func requestedEncryption(h http.Header, rule s3.ServerSideEncryptionRule) map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
@@ -94,10 +96,10 @@ func requestedEncryption(h http.Header, rule s3.ServerSideEncryptionRule) map[st
 	return out
 }
 
-// encryptionRule is the bucket's default encryption.
+// encryptionRule returns the bucket's default encryption.
 func (b *bucket) encryptionRule() (s3.ServerSideEncryptionRule, error) {
 	var c s3.ServerSideEncryptionConfiguration
-	raw, ok := b.Config["BucketEncryption"]
+	raw, ok := b.Config[encryptionSettingName]
 	if !ok {
 		return s3.ServerSideEncryptionRule{}, nil
 	}
@@ -109,8 +111,9 @@ func (b *bucket) encryptionRule() (s3.ServerSideEncryptionRule, error) {
 	return *c.Rules[0], nil
 }
 
-// authorizeKey asks KMS for the caller's right to an object's key, with the encryption context that S3 uses: the object's
-// ARN, or the bucket's where the bucket has a key of its own. An object that KMS has no part in needs no right.
+// authorizeKey asks KMS whether the caller may use an object's key, with the encryption context that S3 uses:
+// the ARN of the object, or of the bucket if it uses a bucket key. It returns the key's ARN. It allows
+// everything for objects that are not encrypted with KMS.
 func (s *Service) authorizeKey(
 	ctx context.Context,
 	action, name, key string,
@@ -122,7 +125,7 @@ func (s *Service) authorizeKey(
 
 	id := h[sseKeyHeader]
 	if id == "" {
-		return "", wire.Errorf("KMS.NotFoundException", "the region has no key alias/aws/s3; name a key")
+		return "", wire.Errorf("KMS.NotFoundException", "this region has no key alias/aws/s3: set a key ID")
 	}
 
 	resource := "arn:aws:s3:::" + name
@@ -131,15 +134,14 @@ func (s *Service) authorizeKey(
 	}
 
 	arn, err := s.cfg.Keys.UseKey(ctx, action, id, "s3", map[string]string{"aws:s3:arn": resource})
-	var e *wire.Error
-	if errors.As(err, &e) && strings.HasSuffix(e.Code, "Exception") {
+	if e, ok := errors.AsType[*wire.Error](err); ok && strings.HasSuffix(e.Code, "Exception") {
 		return "", &wire.Error{Code: "KMS." + e.Code, Message: e.Message, Status: http.StatusBadRequest}
 	}
 
 	return arn, err
 }
 
-// setEncryptionHeaders puts an object's encryption into the answer to a write.
+// setEncryptionHeaders adds the encryption of an object to the response to a write.
 func setEncryptionHeaders(ctx context.Context, h map[string]string) {
 	for _, name := range []string{sseHeader, sseKeyHeader, sseBucketHeader} {
 		if h[name] != "" {

@@ -60,7 +60,7 @@ func (s *Service) createMultipartUpload(
 	return &s3.CreateMultipartUploadOutput{Bucket: in.Bucket, Key: in.Key, UploadId: &id}, s.saveBucket(b)
 }
 
-// find returns an upload under way. The caller holds mu.
+// findUpload returns an upload in progress. The caller holds mu.
 func (b *bucket) findUpload(id, key *string) (*multipartUpload, error) {
 	u := b.Uploads[stringValue(id)]
 	if u == nil || u.Key != *key {
@@ -93,7 +93,7 @@ func (s *Service) uploadPart(ctx context.Context, in *s3.UploadPartInput) (*s3.U
 	return &s3.UploadPartOutput{ETag: &v.ETag}, nil
 }
 
-// addPart puts a body that is stored already into an upload, in place of an older one of the same number.
+// addPart adds a body that is already stored to an upload. It replaces an older part of the same number.
 func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,20 +116,20 @@ func (s *Service) addPart(name, key, id *string, number *int64, v objectVersion)
 		return err
 	}
 
-	old, had := u.Parts[*number]
+	old, replaced := u.Parts[*number]
 	u.Parts[*number] = v
 	if err := s.saveBucket(b); err != nil {
 		return err
 	}
 
-	if had {
+	if replaced {
 		s.removeFiles(b, []objectVersion{old})
 	}
 
 	return nil
 }
 
-// maxParts is the most parts that an upload may have, S3's own limit.
+// maxParts is S3's limit of the parts of an upload.
 const maxParts = 10000
 
 func (s *Service) completeMultipartUpload(
@@ -169,7 +169,8 @@ func (s *Service) completeMultipartUpload(
 	}, s.saveBucket(b)
 }
 
-// joinParts writes the parts of an upload to one file, in the order that the request lists them.
+// joinParts writes the parts of an upload to one file, in the order of the request. It returns the new
+// version and the parts that it contains.
 func (s *Service) joinParts(in *s3.CompleteMultipartUploadInput) (objectVersion, []objectVersion, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -201,10 +202,10 @@ func (s *Service) joinParts(in *s3.CompleteMultipartUploadInput) (objectVersion,
 		0o600,
 	)
 	if err != nil {
-		return v, nil, fmt.Errorf("join an upload: %w", err)
+		return v, nil, fmt.Errorf("join the parts of an upload: %w", err)
 	}
 
-	defer f.Close() //nolint:errcheck // every write is checked
+	defer func() { _ = f.Close() }() // every write is checked
 	sum := md5.New()
 	var parts []objectVersion
 
@@ -230,10 +231,10 @@ func (s *Service) joinParts(in *s3.CompleteMultipartUploadInput) (objectVersion,
 	return v, parts, nil
 }
 
-// minPartBytes is the least size of every part but the last, in bytes; S3's own limit.
+// minPartBytes is S3's minimum size of all parts but the last.
 const minPartBytes = 5 << 20
 
-// validateParts checks that the parts a client lists are there, in order, and large enough.
+// validateParts checks that the parts of a request exist, are in order, and are large enough.
 func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error {
 	if list == nil || len(list.Parts) == 0 {
 		return wire.Errorf("MalformedXML", "You must specify at least one part")
@@ -264,10 +265,10 @@ func validateParts(list *s3.CompletedMultipartUpload, u *multipartUpload) error 
 func appendFile(w io.Writer, path string) (int64, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("join an upload: %w", err)
+		return 0, fmt.Errorf("join the parts of an upload: %w", err)
 	}
 
-	defer f.Close() //nolint:errcheck // read only
+	defer func() { _ = f.Close() }()
 
 	return io.Copy(w, f)
 }

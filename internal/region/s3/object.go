@@ -7,6 +7,7 @@ import (
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -22,7 +23,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// storedHeaders are the headers of a write that a read gives back.
+// storedHeaders returns the headers of a write that a read returns.
 func storedHeaders() []string {
 	return []string{"Cache-Control", "Content-Disposition", "Content-Encoding", "Content-Language"}
 }
@@ -36,7 +37,7 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 		return nil, wire.Errorf("KeyTooLongError", "Your key is too long")
 	}
 
-	sealed, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
+	encryption, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 		return nil, err
 	}
 
-	maps.Copy(v.Headers, sealed)
+	maps.Copy(v.Headers, encryption)
 	v.Type = stringValue(in.ContentType)
 	v.Metadata = stringValues(in.Metadata)
 	v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v)
@@ -60,7 +61,8 @@ func (s *Service) putObject(ctx context.Context, in *s3.PutObjectInput) (*s3.Put
 	return &s3.PutObjectOutput{ETag: &v.ETag, VersionId: responseVersionID(v)}, nil
 }
 
-// storeRequestBody writes the request's body to a new file of the bucket.
+// storeRequestBody writes the request's body to a new file of the bucket. It returns a version with the file,
+// the stored headers and the checksums.
 func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVersion, error) {
 	s.mu.RLock()
 	_, err := s.findBucket(name)
@@ -70,21 +72,20 @@ func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVer
 	}
 
 	r := wire.HTTPRequest(ctx)
-	v := objectVersion{Headers: map[string]string{}}
+	headers := map[string]string{}
 
 	for _, h := range storedHeaders() {
 		if value := r.Header.Get(h); value != "" {
-			v.Headers[h] = value
+			headers[h] = value
 		}
 	}
 
-	kept := v.Headers
-	v, err = s.storeBody(*name, r.Body)
+	v, err := s.storeBody(*name, r.Body)
 	if err != nil {
 		return v, err
 	}
 
-	v.Headers = kept
+	v.Headers = headers
 	for name, value := range wire.BodyChecksums(r) {
 		v.Headers[checksumPrefix+name] = value
 	}
@@ -92,14 +93,15 @@ func (s *Service) storeRequestBody(ctx context.Context, name *string) (objectVer
 	raw, err := hex.DecodeString(strings.Trim(v.ETag, `"`))
 	if want := r.Header.Get("Content-Md5"); err == nil && want != "" &&
 		want != base64.StdEncoding.EncodeToString(raw) {
-		os.Remove(filepath.Join(s.bucketDir(*name), v.File)) //nolint:errcheck // nobody refers to it
+		s.removeFile(*name, v.File)
 		return v, wire.Errorf("BadDigest", "The Content-MD5 you specified did not match what we received.")
 	}
 
 	return v, err
 }
 
-// storeBody writes a body to a new file of a bucket and returns its size and ETag. A body that does not end well leaves nothing.
+// storeBody writes a body to a new file of a bucket and returns a version with the file, its size and its
+// ETag. It removes the file if the body cannot be read to its end.
 func (s *Service) storeBody(bucket string, body io.Reader) (objectVersion, error) {
 	v := objectVersion{File: randomHex()}
 	path := filepath.Join(s.bucketDir(bucket), v.File)
@@ -115,7 +117,7 @@ func (s *Service) storeBody(bucket string, body io.Reader) (objectVersion, error
 	}
 
 	if err != nil {
-		os.Remove(path) //nolint:errcheck // nobody refers to it
+		s.removeFile(bucket, v.File)
 		return v, err
 	}
 
@@ -124,10 +126,10 @@ func (s *Service) storeBody(bucket string, body io.Reader) (objectVersion, error
 	return v, nil
 }
 
-// maxKeyBytes is the most bytes that a key may have, S3's own limit.
+// maxKeyBytes is S3's limit of the length of a key.
 const maxKeyBytes = 1024
 
-// setChecksumHeaders puts an object's checksums into the answer to a write.
+// setChecksumHeaders adds the checksums of an object to the response to a write.
 func setChecksumHeaders(ctx context.Context, v objectVersion) {
 	for name, value := range v.Headers {
 		if strings.HasPrefix(name, checksumPrefix) {
@@ -138,7 +140,8 @@ func setChecksumHeaders(ctx context.Context, v objectVersion) {
 
 const checksumPrefix = "X-Amz-Checksum-"
 
-// commitVersion makes v the newest version of a key, if the request's conditions hold: the whole of it is atomic.
+// commitVersion makes v the newest version of a key if the conditions of the request are met. The check and
+// the change are one atomic step.
 func (s *Service) commitVersion(
 	ctx context.Context,
 	name *string,
@@ -152,9 +155,8 @@ func (s *Service) commitVersion(
 		return v, err
 	}
 
-	have, exists := b.currentVersion(key)
-	if err := checkWriteConditions(wire.HTTPRequest(ctx).Header, have, exists); err != nil {
-		os.Remove(filepath.Join(s.bucketDir(b.Name), v.File)) //nolint:errcheck // nobody refers to it
+	if err := b.checkWriteConditions(wire.HTTPRequest(ctx).Header, key); err != nil {
+		s.removeFile(b.Name, v.File)
 		return v, err
 	}
 
@@ -170,7 +172,7 @@ func (s *Service) commitVersion(
 	return v, nil
 }
 
-// addVersion adds v as the newest version of a key and returns the versions that it replaces for good.
+// addVersion adds v as the newest version of a key and returns the versions that it replaces permanently.
 func (b *bucket) addVersion(key string, v objectVersion) (old []objectVersion) {
 	v.ID = "null"
 	if b.isVersioned() {
@@ -191,18 +193,21 @@ func (b *bucket) addVersion(key string, v objectVersion) (old []objectVersion) {
 	return old
 }
 
-// removeFiles removes the bodies of versions that are gone.
+// removeFiles removes the bodies of versions that were removed from the index.
 func (s *Service) removeFiles(b *bucket, old []objectVersion) {
 	for _, v := range old {
 		if v.File != "" {
-			os.Remove(
-				filepath.Join(s.bucketDir(b.Name), v.File),
-			) //nolint:errcheck // an orphan does no harm
+			s.removeFile(b.Name, v.File)
 		}
 	}
 }
 
-// currentVersion returns the current version of a key; ok is false where there is none or it was deleted.
+// removeFile removes a body that no version refers to. If that fails, the file only takes up space.
+func (s *Service) removeFile(bucket, file string) {
+	_ = os.Remove(filepath.Join(s.bucketDir(bucket), file))
+}
+
+// currentVersion returns the current version of a key. ok is false if the key does not exist or was deleted.
 func (b *bucket) currentVersion(key string) (v objectVersion, ok bool) {
 	vs := b.Versions[key]
 	if len(vs) == 0 || vs[0].Marker {
@@ -212,12 +217,10 @@ func (b *bucket) currentVersion(key string) (v objectVersion, ok bool) {
 	return vs[0], true
 }
 
-// checkWriteConditions checks the conditions of a write against what is there.
-func checkWriteConditions(
-	h http.Header,
-	have objectVersion,
-	exists bool,
-) error { //nolint:revive // exists belongs to have, as newest returns them
+// checkWriteConditions checks the headers If-Match and If-None-Match of a write against the current version
+// of a key.
+func (b *bucket) checkWriteConditions(h http.Header, key string) error {
+	current, exists := b.currentVersion(key)
 	failed := &wire.Error{
 		Code:    "PreconditionFailed",
 		Message: "At least one of the pre-conditions you specified did not hold",
@@ -234,7 +237,7 @@ func checkWriteConditions(
 		return nil
 	case !exists:
 		return newNoSuchKeyError()
-	case want != "*" && strings.Trim(want, `"`) != strings.Trim(have.ETag, `"`):
+	case want != "*" && strings.Trim(want, `"`) != strings.Trim(current.ETag, `"`):
 		return failed
 	}
 
@@ -249,7 +252,8 @@ func newNoSuchKeyError() error {
 	}
 }
 
-// findVersion finds the version that a read asks for. To a caller who may not list, what is missing is forbidden.
+// findVersion returns the version that a read asks for; the current one if id is nil. As in S3, a caller who
+// may not list the bucket gets AccessDenied instead of NoSuchKey.
 func (s *Service) findVersion(ctx context.Context, name, key, id *string) (objectVersion, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -318,7 +322,7 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 
 	f, err := os.Open(filepath.Join(s.bucketDir(*in.Bucket), v.File))
 	if err != nil {
-		return nil, newNoSuchKeyError() // replaced this very moment
+		return nil, newNoSuchKeyError() // replaced in the meantime
 	}
 
 	out := &s3.GetObjectOutput{
@@ -333,13 +337,15 @@ func (s *Service) getObject(ctx context.Context, in *s3.GetObjectInput) (*s3.Get
 
 	setObjectHeaders(ctx, v, stringValue(in.ChecksumMode) != "")
 	if in.Range != nil {
-		return out, applyRange(ctx, out, f, v.Size, *in.Range)
+		if err := applyRange(ctx, out, f, *in.Range); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
 	}
 
 	return out, nil
 }
 
-// objectReadAction is IAM's action of a read of the newest version, or of a named one.
+// objectReadAction returns the IAM action of a read of the current version (id is nil) or of a given version.
 func objectReadAction(id *string) string {
 	if id != nil {
 		return "GetObjectVersion"
@@ -348,9 +354,11 @@ func objectReadAction(id *string) string {
 	return "GetObject"
 }
 
-// checkReadConditions checks the conditions of a read, ETags before dates as RFC 9110 has it.
+// checkReadConditions checks the conditions of a read. As in RFC 9110, ETags take precedence over dates.
 func checkReadConditions(h http.Header, v objectVersion) error {
-	is := func(want string) bool { return want == "*" || strings.Trim(want, `"`) == strings.Trim(v.ETag, `"`) }
+	matches := func(want string) bool {
+		return want == "*" || strings.Trim(want, `"`) == strings.Trim(v.ETag, `"`)
+	}
 	after := func(date string) (newer, ok bool) {
 		t, err := http.ParseTime(date)
 		return v.Modified.After(t), err == nil
@@ -362,21 +370,22 @@ func checkReadConditions(h http.Header, v objectVersion) error {
 	changed, unless := after(h.Get("If-Unmodified-Since"))
 
 	switch {
-	case match != "" && !is(match), match == "" && unless && changed:
+	case match != "" && !matches(match), match == "" && unless && changed:
 		return &wire.Error{
 			Code:    "PreconditionFailed",
 			Message: "At least one of the pre-conditions you specified did not hold",
 			Status:  http.StatusPreconditionFailed,
 		}
 
-	case none != "" && is(none), none == "" && since && !newer:
+	case none != "" && matches(none), none == "" && since && !newer:
 		return &wire.Error{Code: "NotModified", Message: "Not Modified", Status: http.StatusNotModified}
 	}
 
 	return nil
 }
 
-// setObjectHeaders sets the headers that come back with an object as it was written.
+// setObjectHeaders adds the content headers of an object to the response, and its checksums if the request
+// asks for them.
 func setObjectHeaders(ctx context.Context, v objectVersion, checksums bool) {
 	contentType := v.Type
 	if contentType == "" {
@@ -392,23 +401,22 @@ func setObjectHeaders(ctx context.Context, v objectVersion, checksums bool) {
 	}
 }
 
-// rangeBody is a part of a file.
+// rangeBody reads a part of a file and closes the file.
 type rangeBody struct {
 	io.Reader
 	io.Closer
 }
 
-// applyRange makes out the part of the object that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
-func applyRange(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size int64, header string) error {
-	bad := &wire.Error{
-		Code:    "InvalidRange",
-		Message: "The requested range is not satisfiable",
-		Status:  http.StatusRequestedRangeNotSatisfiable,
-	}
-
+// applyRange reduces out to the range that a Range header asks for: bytes=a-b, bytes=a- or bytes=-n.
+func applyRange(ctx context.Context, out *s3.GetObjectOutput, f *os.File, header string) error {
+	size := *out.ContentLength
 	first, last, ok := parseByteRange(header, size)
 	if !ok {
-		return bad
+		return &wire.Error{
+			Code:    "InvalidRange",
+			Message: "The requested range is not satisfiable",
+			Status:  http.StatusRequestedRangeNotSatisfiable,
+		}
 	}
 
 	out.Body = rangeBody{io.NewSectionReader(f, first, last-first+1), f}
@@ -419,7 +427,7 @@ func applyRange(ctx context.Context, out *s3.GetObjectOutput, f *os.File, size i
 	return nil
 }
 
-// parseByteRange reads a range of something of a size: the first and the last byte that it means.
+// parseByteRange returns the first and the last byte of a range of size bytes.
 func parseByteRange(header string, size int64) (first, last int64, ok bool) {
 	text, bytes := strings.CutPrefix(header, "bytes=")
 	from, to, dash := strings.Cut(text, "-")
@@ -467,7 +475,7 @@ func (s *Service) headObject(ctx context.Context, in *s3.HeadObjectInput) (*s3.H
 	}, nil
 }
 
-// responseVersionID is a version's id as answers carry it: only where versions are kept.
+// responseVersionID returns the id of a version for a response; nil if it was written without versioning.
 func responseVersionID(v objectVersion) *string {
 	if v.ID == "null" {
 		return nil

@@ -17,23 +17,23 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// copyObject writes an object that the region already has under another key, or again under its own.
+// copyObject copies an object to another key, or to its own key with other metadata.
 func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.CopyObjectOutput, error) {
 	if err := s.authorizeObject(ctx, "PutObject", *in.Bucket, *in.Key); err != nil {
 		return nil, err
 	}
 
-	bucket, from, err := s.findCopySource(ctx, *in.CopySource)
+	bucket, source, err := s.findCopySource(ctx, *in.CopySource)
 	if err != nil {
 		return nil, err
 	}
 
-	sealed, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
+	encryption, err := s.resolveEncryption(ctx, *in.Bucket, *in.Key)
 	if err != nil {
 		return nil, err
 	}
 
-	v, err := s.copyVersion(bucket, *in.Bucket, from)
+	v, err := s.copyVersion(bucket, *in.Bucket, source)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 		delete(v.Headers, name)
 	}
 
-	maps.Copy(v.Headers, sealed)
+	maps.Copy(v.Headers, encryption)
 	if v, err = s.commitVersion(ctx, in.Bucket, *in.Key, v); err != nil {
 		return nil, err
 	}
@@ -53,32 +53,33 @@ func (s *Service) copyObject(ctx context.Context, in *s3.CopyObjectInput) (*s3.C
 	return &s3.CopyObjectOutput{
 		CopyObjectResult:    &s3.CopyObjectResult{ETag: &v.ETag, LastModified: &v.Modified},
 		VersionId:           responseVersionID(v),
-		CopySourceVersionId: responseVersionID(from),
+		CopySourceVersionId: responseVersionID(source),
 	}, nil
 }
 
-// findCopySource finds what a copy is made of, and checks that the caller may read it.
+// findCopySource returns the bucket and the version that a copy reads, and checks that the caller may read
+// it.
 func (s *Service) findCopySource(ctx context.Context, header string) (string, objectVersion, error) {
-	bucket, key, id, err := parseCopySource(header)
+	source, err := parseCopySource(header)
 	if err != nil {
 		return "", objectVersion{}, err
 	}
 
-	if err := s.authorizeObject(ctx, objectReadAction(id), bucket, key); err != nil {
+	if err := s.authorizeObject(ctx, objectReadAction(source.versionID), source.bucket, source.key); err != nil {
 		return "", objectVersion{}, err
 	}
 
-	from, err := s.findVersion(ctx, &bucket, &key, id)
+	v, err := s.findVersion(ctx, &source.bucket, &source.key, source.versionID)
 	if err != nil {
 		return "", objectVersion{}, err
 	}
 
-	_, err = s.authorizeKey(ctx, "Decrypt", bucket, key, from.Headers)
+	_, err = s.authorizeKey(ctx, "Decrypt", source.bucket, source.key, v.Headers)
 
-	return bucket, from, err
+	return source.bucket, v, err
 }
 
-// uploadPartCopy is a part of an upload that is made of an object, or of a range of one.
+// uploadPartCopy adds a part to an upload that is a copy of an object, or of a range of one.
 func (s *Service) uploadPartCopy(
 	ctx context.Context,
 	in *s3.UploadPartCopyInput,
@@ -87,33 +88,31 @@ func (s *Service) uploadPartCopy(
 		return nil, err
 	}
 
-	bucket, from, err := s.findCopySource(ctx, *in.CopySource)
+	bucket, source, err := s.findCopySource(ctx, *in.CopySource)
 	if err != nil {
 		return nil, err
 	}
 
-	f, err := os.Open(filepath.Join(s.bucketDir(bucket), from.File))
+	f, err := os.Open(filepath.Join(s.bucketDir(bucket), source.File))
 	if err != nil {
-		return nil, newNoSuchKeyError() // replaced this very moment
+		return nil, newNoSuchKeyError() // replaced in the meantime
 	}
 
-	defer f.Close() //nolint:errcheck // read only
+	defer func() { _ = f.Close() }()
 	first := int64(0)
-	length := from.Size
+	last := source.Size - 1
 	if in.CopySourceRange != nil {
-		from, last, ok := parseByteRange(*in.CopySourceRange, from.Size)
-		if !ok {
+		var ok bool
+		if first, last, ok = parseByteRange(*in.CopySourceRange, source.Size); !ok {
 			return nil, wire.Errorf(
 				"InvalidArgument",
-				"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
+				"The x-amz-copy-source-range value must be of the form bytes=first-last where first and last "+
+					"are the zero-based offsets of the first and last bytes to copy",
 			)
 		}
-
-		first = from
-		length = last - from + 1
 	}
 
-	v, err := s.storeBody(*in.Bucket, io.NewSectionReader(f, first, length))
+	v, err := s.storeBody(*in.Bucket, io.NewSectionReader(f, first, last-first+1))
 	if err != nil {
 		return nil, err
 	}
@@ -128,30 +127,37 @@ func (s *Service) uploadPartCopy(
 	}, nil
 }
 
-// parseCopySource reads bucket/key?versionId=id, escaped as in a URL.
-func parseCopySource(
-	header string,
-) (bucket, key string, id *string, err error) { //revive:disable-line:function-result-limit
+// copySource is the object that a copy reads.
+type copySource struct {
+	bucket    string
+	key       string
+	versionID *string // nil for the current version
+}
+
+// parseCopySource parses the header x-amz-copy-source: bucket/key?versionId=id, escaped as in a URL.
+func parseCopySource(header string) (copySource, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(header, "/"), "?")
 	path, errPath := url.PathUnescape(path)
 	q, errQuery := url.ParseQuery(query)
 	bucket, key, ok := strings.Cut(path, "/")
 	if errPath != nil || errQuery != nil || !ok || key == "" {
-		return "", "", nil, wire.Errorf(
+		return copySource{}, wire.Errorf(
 			"InvalidArgument",
 			"Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
 		)
 	}
 
+	source := copySource{bucket: bucket, key: key}
 	if q.Has("versionId") {
-		id = new(q.Get("versionId"))
+		source.versionID = new(q.Get("versionId"))
 	}
 
-	return bucket, key, id, nil
+	return source, nil
 }
 
-// copyVersion copies a version's body into a new file of a bucket.
-func (s *Service) copyVersion(fromBucket, toBucket string, from objectVersion) (objectVersion, error) {
+// copyVersion copies the body of a version to a new file of a bucket, and returns a version with that file
+// and the headers and metadata of the source.
+func (s *Service) copyVersion(fromBucket, toBucket string, source objectVersion) (objectVersion, error) {
 	s.mu.RLock()
 	_, err := s.findBucket(&toBucket)
 	s.mu.RUnlock()
@@ -159,22 +165,21 @@ func (s *Service) copyVersion(fromBucket, toBucket string, from objectVersion) (
 		return objectVersion{}, err
 	}
 
-	src, err := os.Open(filepath.Join(s.bucketDir(fromBucket), from.File))
+	f, err := os.Open(filepath.Join(s.bucketDir(fromBucket), source.File))
 	if err != nil {
-		return objectVersion{}, newNoSuchKeyError() // replaced this very moment
+		return objectVersion{}, newNoSuchKeyError() // replaced in the meantime
 	}
 
-	defer src.Close() //nolint:errcheck // read only
-	v, err := s.storeBody(toBucket, src)
+	defer func() { _ = f.Close() }()
+	v, err := s.storeBody(toBucket, f)
 	if err != nil {
 		return v, err
 	}
 
-	v.ETag, v.Type, v.Metadata, v.Headers = from.ETag, from.Type, maps.Clone(
-		from.Metadata,
-	), maps.Clone(
-		from.Headers,
-	)
+	v.ETag = source.ETag
+	v.Type = source.Type
+	v.Metadata = maps.Clone(source.Metadata)
+	v.Headers = maps.Clone(source.Headers)
 	if v.Headers == nil {
 		v.Headers = map[string]string{}
 	}
@@ -182,16 +187,21 @@ func (s *Service) copyVersion(fromBucket, toBucket string, from objectVersion) (
 	return v, nil
 }
 
-// replaceMetadata gives a copy its own description where the request says so.
+// replaceMetadata sets the content headers and metadata of a copy from the request, if its directive is
+// REPLACE.
 func (v *objectVersion) replaceMetadata(in *s3.CopyObjectInput) {
 	if stringValue(in.MetadataDirective) != s3.MetadataDirectiveReplace {
 		return
 	}
 
-	v.Type, v.Metadata = stringValue(in.ContentType), stringValues(in.Metadata)
+	v.Type = stringValue(in.ContentType)
+	v.Metadata = stringValues(in.Metadata)
+
 	for name, value := range map[string]*string{
-		"Cache-Control": in.CacheControl, "Content-Disposition": in.ContentDisposition,
-		"Content-Encoding": in.ContentEncoding, "Content-Language": in.ContentLanguage,
+		"Cache-Control":       in.CacheControl,
+		"Content-Disposition": in.ContentDisposition,
+		"Content-Encoding":    in.ContentEncoding,
+		"Content-Language":    in.ContentLanguage,
 	} {
 		delete(v.Headers, name)
 		if value != nil {
@@ -200,7 +210,7 @@ func (v *objectVersion) replaceMetadata(in *s3.CopyObjectInput) {
 	}
 }
 
-// listObjects is the older list: its pages go on after a key instead of a token.
+// listObjects is the first version of ListObjects, whose pages continue after a key instead of a token.
 func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3.ListObjectsOutput, error) {
 	out, err := s.listObjectsV2(ctx, &s3.ListObjectsV2Input{
 		Bucket:       in.Bucket,
@@ -214,7 +224,7 @@ func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3
 		return nil, err
 	}
 
-	old := &s3.ListObjectsOutput{
+	page := &s3.ListObjectsOutput{
 		Name:           out.Name,
 		Prefix:         out.Prefix,
 		Delimiter:      out.Delimiter,
@@ -235,10 +245,10 @@ func (s *Service) listObjects(ctx context.Context, in *s3.ListObjectsInput) (*s3
 			last = max(last, *out.CommonPrefixes[n-1].Prefix)
 		}
 
-		old.NextMarker = &last
+		page.NextMarker = &last
 	}
 
-	return old, nil
+	return page, nil
 }
 
 func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.ListPartsOutput, error) {
@@ -272,7 +282,9 @@ func (s *Service) listParts(ctx context.Context, in *s3.ListPartsInput) (*s3.Lis
 		}
 
 		if len(out.Parts) == maxListedKeys {
-			out.IsTruncated, out.NextPartNumberMarker = new(true), out.Parts[maxListedKeys-1].PartNumber
+			out.IsTruncated = new(true)
+			out.NextPartNumberMarker = out.Parts[maxListedKeys-1].PartNumber
+
 			break
 		}
 
@@ -302,10 +314,11 @@ func (s *Service) listMultipartUploads(
 
 	for _, id := range slices.Sorted(maps.Keys(b.Uploads)) {
 		if u := b.Uploads[id]; strings.HasPrefix(u.Key, stringValue(in.Prefix)) {
-			out.Uploads = append(
-				out.Uploads,
-				&s3.MultipartUpload{Key: &u.Key, UploadId: &id, Initiated: &u.Started},
-			)
+			out.Uploads = append(out.Uploads, &s3.MultipartUpload{
+				Key:       new(u.Key),
+				UploadId:  &id,
+				Initiated: new(u.Started),
+			})
 		}
 	}
 

@@ -5,6 +5,7 @@ package s3
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// maxListedKeys is the most that one page of a list holds, S3's own limit.
+// maxListedKeys is S3's limit of the entries on one page of a list.
 const maxListedKeys = 1000
 
 func (s *Service) listObjectsV2(
@@ -27,6 +28,11 @@ func (s *Service) listObjectsV2(
 		return nil, err
 	}
 
+	page, err := newListPage(in)
+	if err != nil {
+		return nil, err
+	}
+
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	b, err := s.findBucket(in.Bucket)
@@ -34,61 +40,31 @@ func (s *Service) listObjectsV2(
 		return nil, err
 	}
 
-	after := stringValue(in.StartAfter)
-	if in.ContinuationToken != nil {
-		raw, err := base64.RawURLEncoding.DecodeString(*in.ContinuationToken)
-		if err != nil {
-			return nil, wire.Errorf("InvalidArgument", "The continuation token provided is incorrect")
-		}
-
-		after = string(raw)
-	}
-
-	limit := int64(maxListedKeys)
-	if in.MaxKeys != nil {
-		limit = min(limit, *in.MaxKeys)
-	}
-
 	out := &s3.ListObjectsV2Output{
 		Name:              in.Bucket,
 		Prefix:            in.Prefix,
 		Delimiter:         in.Delimiter,
 		EncodingType:      in.EncodingType,
-		MaxKeys:           &limit,
+		MaxKeys:           new(int64(page.limit)),
 		ContinuationToken: in.ContinuationToken,
 		StartAfter:        in.StartAfter,
 		IsTruncated:       new(false),
 	}
-
-	shown := func(key string) *string {
-		if stringValue(in.EncodingType) == s3.EncodingTypeUrl {
-			key = strings.ReplaceAll(url.QueryEscape(key), "%2F", "/")
-		}
-
-		return &key
-	}
-
-	p := listPage{
-		prefix:    stringValue(in.Prefix),
-		delimiter: stringValue(in.Delimiter),
-		after:     after,
-		limit:     int(limit),
-	}
-
-	entries, more := p.selectEntries(
+	entries, more := page.selectEntries(
 		slices.Sorted(maps.Keys(b.Versions)),
 		func(key string) bool { _, ok := b.currentVersion(key); return ok },
 	)
 
 	for _, e := range entries {
+		key := encodeListedKey(in.EncodingType, e.key)
 		if e.isPrefix {
-			out.CommonPrefixes = append(out.CommonPrefixes, &s3.CommonPrefix{Prefix: shown(e.key)})
+			out.CommonPrefixes = append(out.CommonPrefixes, &s3.CommonPrefix{Prefix: key})
 			continue
 		}
 
 		v, _ := b.currentVersion(e.key)
 		out.Contents = append(out.Contents, &s3.Object{
-			Key:          shown(e.key),
+			Key:          key,
 			ETag:         &v.ETag,
 			Size:         &v.Size,
 			LastModified: &v.Modified,
@@ -98,28 +74,62 @@ func (s *Service) listObjectsV2(
 
 	out.KeyCount = new(int64(len(entries)))
 	if more {
-		out.IsTruncated, out.NextContinuationToken = new(
-			true,
-		), new(
-			base64.RawURLEncoding.EncodeToString([]byte(entries[len(entries)-1].key)),
-		)
+		last := entries[len(entries)-1].key
+		out.IsTruncated = new(true)
+		out.NextContinuationToken = new(base64.RawURLEncoding.EncodeToString([]byte(last)))
 	}
 
 	return out, nil
 }
 
-// listPage is a part of a list of keys.
+// encodeListedKey returns a key in the encoding that a list request asks for: none, or "url".
+func encodeListedKey(encodingType *string, key string) *string {
+	if stringValue(encodingType) == s3.EncodingTypeUrl {
+		key = strings.ReplaceAll(url.QueryEscape(key), "%2F", "/")
+	}
+
+	return &key
+}
+
+// newListPage returns the page that a list request asks for.
+func newListPage(in *s3.ListObjectsV2Input) (listPage, error) {
+	p := listPage{
+		prefix:    stringValue(in.Prefix),
+		delimiter: stringValue(in.Delimiter),
+		after:     stringValue(in.StartAfter),
+		limit:     maxListedKeys,
+	}
+	if in.ContinuationToken != nil {
+		last, err := base64.RawURLEncoding.DecodeString(*in.ContinuationToken)
+		if err != nil {
+			return p, wire.Errorf("InvalidArgument", "The continuation token provided is incorrect")
+		}
+
+		p.after = string(last)
+	}
+
+	if in.MaxKeys != nil {
+		p.limit = min(p.limit, int(*in.MaxKeys))
+	}
+
+	return p, nil
+}
+
+// listPage is the part of a list of keys that a request asks for.
 type listPage struct {
-	prefix, delimiter, after string
-	limit                    int
+	prefix    string // of the keys
+	delimiter string // keys with the same text up to the delimiter become one common prefix; empty for none
+	after     string // the last entry of the page before; empty for the first page
+	limit     int    // maximum number of entries
 }
 
 type listEntry struct {
-	key      string
-	isPrefix bool // a common prefix, not a key
+	key      string // a key, or a common prefix
+	isPrefix bool
 }
 
-// selectEntries returns the page of sorted keys, and whether there are more.
+// selectEntries returns the entries of the page out of all keys, which are sorted, and whether there are
+// more.
 func (p listPage) selectEntries(keys []string, visible func(string) bool) (out []listEntry, more bool) {
 	for _, key := range keys {
 		if !strings.HasPrefix(key, p.prefix) || !visible(key) {
@@ -173,6 +183,7 @@ func (s *Service) listObjectVersions(
 		IsTruncated: new(false),
 		MaxKeys:     new(int64(maxListedKeys)),
 	}
+	last := ""
 
 	for _, key := range slices.Sorted(maps.Keys(b.Versions)) {
 		if !strings.HasPrefix(key, stringValue(in.Prefix)) ||
@@ -182,40 +193,42 @@ func (s *Service) listObjectVersions(
 
 		if len(out.Versions)+len(out.DeleteMarkers) >= maxListedKeys {
 			out.IsTruncated = new(true)
+			out.NextKeyMarker = &last
+
 			break
 		}
 
-		out.NextKeyMarker = &key
+		addListedVersions(out, key, b.Versions[key])
+		last = key
+	}
 
-		for i, v := range b.Versions[key] {
-			if v.Marker {
-				out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{
-					Key:          &key,
-					VersionId:    &v.ID,
-					IsLatest:     new(i == 0),
-					LastModified: &v.Modified,
-				})
+	return out, nil
+}
 
-				continue
-			}
-
-			out.Versions = append(out.Versions, &s3.ObjectVersion{
+// addListedVersions adds the versions and delete markers of a key to a list.
+func addListedVersions(out *s3.ListObjectVersionsOutput, key string, versions []objectVersion) {
+	for i, v := range versions {
+		if v.Marker {
+			out.DeleteMarkers = append(out.DeleteMarkers, &s3.DeleteMarkerEntry{
 				Key:          &key,
 				VersionId:    &v.ID,
 				IsLatest:     new(i == 0),
 				LastModified: &v.Modified,
-				ETag:         &v.ETag,
-				Size:         &v.Size,
-				StorageClass: new(s3.ObjectVersionStorageClassStandard),
 			})
+
+			continue
 		}
-	}
 
-	if !*out.IsTruncated {
-		out.NextKeyMarker = nil
+		out.Versions = append(out.Versions, &s3.ObjectVersion{
+			Key:          &key,
+			VersionId:    &v.ID,
+			IsLatest:     new(i == 0),
+			LastModified: &v.Modified,
+			ETag:         &v.ETag,
+			Size:         &v.Size,
+			StorageClass: new(s3.ObjectVersionStorageClassStandard),
+		})
 	}
-
-	return out, nil
 }
 
 func (s *Service) deleteObject(
@@ -236,7 +249,8 @@ func (s *Service) deleteObject(
 	return out, nil
 }
 
-// removeVersion deletes a version for good, or the key: for good in a bucket without versions, else by a marker.
+// removeVersion deletes a version permanently, or a key if id is nil: by a delete marker if the bucket has
+// versioning, else permanently. It returns the deleted version or the delete marker.
 func (s *Service) removeVersion(
 	ctx context.Context,
 	name *string,
@@ -260,45 +274,52 @@ func (s *Service) removeVersion(
 		return objectVersion{}, err
 	}
 
-	if have, exists := b.currentVersion(key); h.Get("If-Match") != "" {
-		if err := checkWriteConditions(h, have, exists); err != nil {
+	if h.Get("If-Match") != "" {
+		if err := b.checkWriteConditions(h, key); err != nil {
 			return objectVersion{}, err
 		}
 	}
 
-	gone := objectVersion{ID: "null"}
+	var removed objectVersion
 	var old []objectVersion
 	if id == nil && b.hasVersioningConfig() {
-		gone = objectVersion{Marker: true, Modified: s.cfg.Now().UTC()}
-		b.addVersion(key, gone)
-		gone = b.Versions[key][0]
+		b.addVersion(key, objectVersion{Marker: true, Modified: s.cfg.Now().UTC()})
+		removed = b.Versions[key][0]
 	} else {
-		want := "null"
-		if id != nil {
-			want = *id
-		}
-
-		gone.ID = want
-		b.Versions[key] = slices.DeleteFunc(b.Versions[key], func(v objectVersion) bool {
-			if v.ID == want {
-				old = append(old, v)
-				gone = v
-			}
-
-			return v.ID == want
-		})
-		if len(b.Versions[key]) == 0 {
-			delete(b.Versions, key)
-		}
+		removed, old = b.deleteVersion(key, id)
 	}
 
 	if err := s.saveBucket(b); err != nil {
-		return gone, err
+		return removed, err
 	}
 
 	s.removeFiles(b, old)
 
-	return gone, nil
+	return removed, nil
+}
+
+// deleteVersion removes a version of a key from the index; the version "null" if id is nil. It returns the
+// version, which has only an id if it did not exist, and the versions whose bodies must be removed.
+func (b *bucket) deleteVersion(key string, id *string) (removed objectVersion, old []objectVersion) {
+	removed.ID = "null"
+	if id != nil {
+		removed.ID = *id
+	}
+
+	wanted := removed.ID
+	b.Versions[key] = slices.DeleteFunc(b.Versions[key], func(v objectVersion) bool {
+		if v.ID == wanted {
+			old = append(old, v)
+			removed = v
+		}
+
+		return v.ID == wanted
+	})
+	if len(b.Versions[key]) == 0 {
+		delete(b.Versions, key)
+	}
+
+	return removed, old
 }
 
 func (s *Service) deleteObjects(
@@ -311,7 +332,7 @@ func (s *Service) deleteObjects(
 		if err != nil {
 			code := "InternalError"
 			message := err.Error()
-			if e, ok := err.(*wire.Error); ok { //nolint:errorlint // remove does not wrap it
+			if e, ok := errors.AsType[*wire.Error](err); ok {
 				code = e.Code
 				message = e.Message
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Wire is the service as the wire layer serves it.
+// Wire returns the service's operations for the wire layer.
 func (s *Service) Wire() wire.Service {
 	ops := []wire.Op{
 		wire.Operation("ListBuckets", s.listBuckets),
@@ -47,16 +47,22 @@ func (s *Service) Wire() wire.Service {
 	}
 }
 
-// bucketSubresources are the query parameters that make another operation of a method on a bucket.
+// bucketSubresources returns the settings of a bucket by the query parameter that selects them, as in GET
+// /bucket?policy.
 func bucketSubresources() map[string]string {
 	return map[string]string{
-		"versioning": "BucketVersioning", "policy": "BucketPolicy", "publicAccessBlock": "PublicAccessBlock",
-		"encryption": "BucketEncryption", "tagging": "BucketTagging", "ownershipControls": "BucketOwnershipControls",
-		"lifecycle": "BucketLifecycleConfiguration",
+		"encryption":        encryptionSettingName,
+		"lifecycle":         "BucketLifecycleConfiguration",
+		"ownershipControls": "BucketOwnershipControls",
+		"policy":            policySettingName,
+		"publicAccessBlock": publicBlockSettingName,
+		"tagging":           "BucketTagging",
+		"versioning":        versioningSettingName,
 	}
 }
 
-// parseRoute finds the operation in method, path and query. Buckets are in the path, or in the host's first labels.
+// parseRoute finds the operation of a request by its method, path and query. The bucket is in the path, or in
+// the first labels of the host.
 func parseRoute(r *http.Request) (wire.Route, error) {
 	name, key := parseAddress(r)
 	q := r.URL.Query()
@@ -70,7 +76,7 @@ func parseRoute(r *http.Request) (wire.Route, error) {
 	case key == "":
 		op = bucketOperation(r.Method, q)
 	default:
-		op = objectOperation(r.Method, q, r.Header.Get("X-Amz-Copy-Source") != "")
+		op = objectOperation(r.Method, q, r.Header.Get("X-Amz-Copy-Source"))
 	}
 
 	return wire.Route{Op: op, Path: path, RootElement: responseRoot(op)}, checkOperation(op, r)
@@ -81,9 +87,11 @@ func checkOperation(op string, r *http.Request) error {
 		return nil
 	}
 
+	request := r.Method + " " + r.URL.RequestURI()
+
 	return &wire.Error{
 		Code:    "MethodNotAllowed",
-		Message: "The specified method is not allowed against this resource: " + r.Method + " " + r.URL.RequestURI(),
+		Message: "The specified method is not allowed against this resource: " + request,
 		Status:  http.StatusMethodNotAllowed,
 	}
 }
@@ -93,10 +101,11 @@ func operationForMethod(method string, ops map[string]string) string { return op
 func bucketOperation(method string, q url.Values) string {
 	for name, setting := range bucketSubresources() {
 		if q.Has(name) {
-			verb := operationForMethod(
-				method,
-				map[string]string{http.MethodGet: "Get", http.MethodPut: "Put", http.MethodDelete: "Delete"},
-			)
+			verb := operationForMethod(method, map[string]string{
+				http.MethodGet:    "Get",
+				http.MethodPut:    "Put",
+				http.MethodDelete: "Delete",
+			})
 			if name == "lifecycle" && verb == "Delete" {
 				return "DeleteBucketLifecycle"
 			}
@@ -105,12 +114,9 @@ func bucketOperation(method string, q url.Values) string {
 		}
 	}
 
-	for _, name := range []string{
-		"acl", "cors", "logging", "website", "notification", "replication", "requestPayment", "accelerate", "object-lock",
-		"policyStatus", "analytics", "inventory", "metrics", "intelligent-tiering",
-	} {
+	for _, name := range unsupportedSubresources() {
 		if q.Has(name) {
-			return method + " ?" + name // S3 has it and the region does not, which the answer says by this name
+			return method + " ?" + name // no operation has this name, so the error names the subresource
 		}
 	}
 
@@ -130,40 +136,81 @@ func bucketOperation(method string, q url.Values) string {
 	}
 
 	return operationForMethod(method, map[string]string{
-		http.MethodGet: "ListObjectsV2", http.MethodPut: "CreateBucket", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket",
+		http.MethodGet:    "ListObjectsV2",
+		http.MethodPut:    "CreateBucket",
+		http.MethodHead:   "HeadBucket",
+		http.MethodDelete: "DeleteBucket",
 	})
 }
 
-func objectOperation(method string, q url.Values, copying bool) string { //revive:disable-line:flag-parameter
+// unsupportedSubresources returns the subresources that a bucket has in S3 and not in the region.
+func unsupportedSubresources() []string {
+	return []string{
+		"accelerate",
+		"acl",
+		"analytics",
+		"cors",
+		"intelligent-tiering",
+		"inventory",
+		"logging",
+		"metrics",
+		"notification",
+		"object-lock",
+		"policyStatus",
+		"replication",
+		"requestPayment",
+		"website",
+	}
+}
+
+// objectOperation returns the operation on an object; empty if there is none for the method. copySource is
+// the header x-amz-copy-source.
+func objectOperation(method string, q url.Values, copySource string) string {
+	isCopy := method == http.MethodPut && copySource != ""
+
 	switch {
-	case copying && method == http.MethodPut && q.Has("uploadId"):
+	case isCopy && q.Has("uploadId"):
 		return "UploadPartCopy"
-	case copying && method == http.MethodPut:
+	case isCopy:
 		return "CopyObject"
 	case q.Has("uploads"):
 		return operationForMethod(method, map[string]string{http.MethodPost: "CreateMultipartUpload"})
 	case q.Has("uploadId"):
 		return operationForMethod(method, map[string]string{
-			http.MethodGet: "ListParts", http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodDelete: "AbortMultipartUpload",
+			http.MethodGet:    "ListParts",
+			http.MethodPut:    "UploadPart",
+			http.MethodPost:   "CompleteMultipartUpload",
+			http.MethodDelete: "AbortMultipartUpload",
 		})
 	}
 
 	return operationForMethod(method, map[string]string{
-		http.MethodGet: "GetObject", http.MethodPut: "PutObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject",
+		http.MethodGet:    "GetObject",
+		http.MethodPut:    "PutObject",
+		http.MethodHead:   "HeadObject",
+		http.MethodDelete: "DeleteObject",
 	})
 }
 
-// responseRoot is the root element of an answer, where it is not the operation's name and Result.
+// responseRoot returns the root element of a response; empty if it is the operation's name followed by
+// Result.
 func responseRoot(op string) string {
 	return map[string]string{
-		"ListObjectsV2": "ListBucketResult", "ListObjects": "ListBucketResult", "ListMultipartUploads": "ListMultipartUploadsResult", "ListObjectVersions": "ListVersionsResult", "DeleteObjects": "DeleteResult",
-		"CreateMultipartUpload": "InitiateMultipartUploadResult", "GetBucketVersioning": "VersioningConfiguration",
-		"GetBucketTagging": "Tagging", "GetBucketLifecycleConfiguration": "LifecycleConfiguration",
-		"GetBucketLocation": "LocationConstraint",
+		"CreateMultipartUpload":           "InitiateMultipartUploadResult",
+		"DeleteObjects":                   "DeleteResult",
+		"GetBucketLifecycleConfiguration": "LifecycleConfiguration",
+		"GetBucketLocation":               "LocationConstraint",
+		"GetBucketTagging":                "Tagging",
+		"GetBucketVersioning":             "VersioningConfiguration",
+		"ListMultipartUploads":            "ListMultipartUploadsResult",
+		"ListObjectVersions":              "ListVersionsResult",
+		"ListObjects":                     "ListBucketResult",
+		"ListObjectsV2":                   "ListBucketResult",
 	}[op]
 }
 
-// parseAddress reads bucket and key: bucket.s3.… in the host, else the first part of the path.
+// parseAddress returns the bucket and the key of a request. The bucket is the part of the host before ".s3.",
+// or else the first part of the path.
 func parseAddress(r *http.Request) (bucket, key string) {
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	if host, _, ok := strings.Cut(r.Host, ".s3."); ok {
@@ -175,7 +222,7 @@ func parseAddress(r *http.Request) (bucket, key string) {
 	return bucket, key
 }
 
-// region is where a bucket lies as S3 says it: nothing for us-east-1.
+// locationConstraint returns the location of the region's buckets: nil for us-east-1, as in S3.
 func (s *Service) locationConstraint() *string {
 	if s.cfg.Region == "us-east-1" {
 		return nil

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package s3 is the region's object store: buckets with versions, conditional writes and multipart uploads, their
-// bodies in files of one folder. It checks no signature and decodes no XML; the wire layer does.
+// Package s3 is the region's S3: buckets with versions, conditional writes, multipart uploads, bucket
+// policies and default encryption. A bucket is a directory with one file for each body and an index.json with
+// everything else. The wire layer verifies signatures and decodes XML.
 package s3
 
 import (
@@ -20,63 +21,63 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// Config is what the service needs from outside.
+// Config has the settings and dependencies of a [Service]. Dir, Region and Now are required.
 type Config struct {
-	Dir    string // for bodies and the index
-	Region string
-	Now    func() time.Time
-	// Identities decides by the caller's own policies, beside the bucket's, which are not evaluated without it.
+	Dir    string           // directory of the buckets; created if it does not exist
+	Region string           // such as us-east-1
+	Now    func() time.Time // the region's clock
+	// Identities evaluates the caller's own policies. If it is nil, bucket policies are not evaluated either.
 	Identities IdentityEvaluator
-	// Keys is asked for objects that are encrypted with KMS. Without it nobody is.
+	// Keys authorizes the use of KMS keys. If it is nil, every caller may use every key.
 	Keys KeyService
 }
 
-// Service is S3 in one region. Its methods may be called from several goroutines.
+// Service is S3 of one region. Its methods may be called concurrently.
 type Service struct {
 	cfg   Config
 	files state.Dir // of cfg.Dir
 
-	mu          sync.RWMutex
-	buckets     map[string]*bucket
-	mountedDirs map[string]string // bucket name → folder of the host, readable by all
+	mu          sync.RWMutex       // guards the two maps and what they contain
+	buckets     map[string]*bucket // by name
+	mountedDirs map[string]string  // directory of the host by bucket name; everyone may read it
 
-	accessMu sync.RWMutex
+	accessMu sync.RWMutex           // guards access; may be locked while mu is held
 	access   map[string]accessRules // by bucket
 }
 
-// bucket is one bucket. It is saved as JSON in a file of its own after every change.
+// bucket is one bucket. Its index file is saved after each change.
 type bucket struct {
 	Name     string
 	Created  time.Time
-	Versions map[string][]objectVersion // by key, newest first
-	Config   map[string]json.RawMessage // by name of the setting, such as Versioning
-	Uploads  map[string]*multipartUpload
+	Versions map[string][]objectVersion  // by key, newest first
+	Config   map[string]json.RawMessage  // by name of the setting, such as BucketVersioning
+	Uploads  map[string]*multipartUpload // uploads in progress, by id
 }
 
 // objectVersion is one version of an object, or a delete marker.
 type objectVersion struct {
-	ID       string // null in a bucket that has never had versions
-	ETag     string // quoted
-	Size     int64
+	ID       string // "null" if it was written without versioning
+	ETag     string // in quotes
+	Size     int64  // bytes
 	Modified time.Time
 	Type     string            // content type
 	Headers  map[string]string // content headers and checksums, by header name
-	Metadata map[string]string
-	Marker   bool   `json:"marker,omitempty"`
-	File     string // of the body, below the bucket's folder
+	Metadata map[string]string // the x-amz-meta- headers, without the prefix
+	Marker   bool              `json:"marker,omitempty"` // a delete marker
+	File     string            // name of the body's file in the bucket's directory; empty for a delete marker
 }
 
-// multipartUpload is a multipart upload under way.
+// multipartUpload is a multipart upload in progress.
 type multipartUpload struct {
 	Key     string
 	Started time.Time
-	Type    string
-	Meta    map[string]string
-	Headers map[string]string // content headers and encryption, by header name
-	Parts   map[int64]objectVersion
+	Type    string                  // content type
+	Meta    map[string]string       // metadata of the object
+	Headers map[string]string       // content headers and encryption, by header name
+	Parts   map[int64]objectVersion // by part number
 }
 
-// New opens the folder and loads what it holds.
+// New returns a service with the buckets in cfg.Dir.
 func New(cfg Config) (*Service, error) {
 	s := &Service{
 		files:       state.Dir(cfg.Dir),
@@ -86,12 +87,12 @@ func New(cfg Config) (*Service, error) {
 		access:      map[string]accessRules{},
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make s3's folder: %w", err)
+		return nil, fmt.Errorf("create the directory of S3: %w", err)
 	}
 
 	entries, err := os.ReadDir(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("read s3's folder: %w", err)
+		return nil, fmt.Errorf("read the directory of S3: %w", err)
 	}
 
 	for _, e := range entries {
@@ -100,7 +101,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, err
 		}
 
-		if b == nil {
+		if b.Name == "" {
 			continue
 		}
 
@@ -114,25 +115,21 @@ func New(cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// indexName is the name under which [state.Dir] keeps a bucket: its file is <bucket>/index.json.
+// indexName returns the name under which [state.Dir] saves a bucket: its file is <bucket>/index.json.
 func indexName(bucket string) string { return filepath.Join(bucket, "index") }
 
-// loadBucket reads a bucket's index; nil if the folder has none, because the region was killed while it created or
-// removed the bucket.
+// loadBucket reads a bucket's index. The bucket has no name if the directory has no index, because the region
+// was killed while it created or removed the bucket.
 func (s *Service) loadBucket(name string) (*bucket, error) {
-	var b bucket
-	if err := s.files.Load(indexName(name), &b); err != nil {
+	b := &bucket{}
+	if err := s.files.Load(indexName(name), b); err != nil {
 		return nil, fmt.Errorf("read bucket %s: %w", name, err)
 	}
 
-	if b.Name == "" {
-		return nil, nil //nolint:nilnil // no bucket and no error
-	}
-
-	return &b, nil
+	return b, nil
 }
 
-// saveBucket writes a bucket's index, atomically. The caller holds mu.
+// saveBucket writes a bucket's index atomically. The caller holds mu.
 func (s *Service) saveBucket(b *bucket) error {
 	if err := s.files.Save(indexName(b.Name), b); err != nil {
 		return fmt.Errorf("save bucket %s: %w", b.Name, err)
@@ -157,14 +154,15 @@ func (s *Service) findBucket(name *string) (*bucket, error) {
 	return b, nil
 }
 
-// Mount offers a folder of the host as a bucket that everybody may read and nobody write, as a public mirror of files.
+// Mount serves a directory of the host as a read-only bucket that everyone may read without a signature. The
+// region uses it as a public mirror of files.
 func (s *Service) Mount(name, dir string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mountedDirs[name] = dir
 }
 
-// Public returns the handler of a request that needs no signature: a read of a mounted bucket by path.
+// Public returns a handler if the request is for a file of a mounted bucket, which needs no signature.
 func (s *Service) Public(r *http.Request) (http.Handler, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, false
@@ -178,12 +176,12 @@ func (s *Service) Public(r *http.Request) (http.Handler, bool) {
 		return nil, false
 	}
 
-	return http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) { serveMounted(w, r, dir, rest) },
-	), true
+	serve := func(w http.ResponseWriter, r *http.Request) { serveMounted(w, r, dir, rest) }
+
+	return http.HandlerFunc(serve), true
 }
 
-// serveMounted serves one file below dir; links that lead out of it are not followed.
+// serveMounted serves one file below dir. It does not follow links that lead out of dir.
 func serveMounted(w http.ResponseWriter, r *http.Request, dir, name string) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -191,14 +189,14 @@ func serveMounted(w http.ResponseWriter, r *http.Request, dir, name string) {
 		return
 	}
 
-	defer root.Close() //nolint:errcheck // read only
+	defer func() { _ = root.Close() }()
 	f, err := root.Open(name)
 	if err != nil {
 		http.Error(w, "NoSuchKey", http.StatusNotFound)
 		return
 	}
 
-	defer f.Close() //nolint:errcheck // read only
+	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err != nil || info.IsDir() {
 		http.Error(w, "NoSuchKey", http.StatusNotFound)
@@ -216,7 +214,7 @@ func randomHex() string {
 	return hex.EncodeToString(b[:])
 }
 
-// stringValue returns what p points at, or nothing.
+// stringValue returns *p, or "" if p is nil.
 func stringValue(p *string) string {
 	if p == nil {
 		return ""

@@ -4,84 +4,92 @@ package s3
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/aws/aws-sdk-go/service/s3"
 
 	"github.com/slipway-k8s/slipway/internal/region/wire"
 )
 
-// settingOps lists the operations on a bucket's settings.
+// settingOps returns the operations on a bucket's settings.
 func (s *Service) settingOps() []wire.Op {
-	versioning := bucketSetting{name: "BucketVersioning", action: "BucketVersioning"}
-	policy := bucketSetting{name: "BucketPolicy", action: "BucketPolicy", notFoundCode: "NoSuchBucketPolicy"}
-	public := bucketSetting{
-		name:         "PublicAccessBlock",
-		action:       "BucketPublicAccessBlock",
-		notFoundCode: "NoSuchPublicAccessBlockConfiguration",
-	}
+	return slices.Concat(
+		s.versioningOps(),
+		s.policyOps(),
+		s.publicAccessBlockOps(),
+		s.encryptionOps(),
+		s.taggingOps(),
+		s.ownershipOps(),
+		s.lifecycleOps(),
+	)
+}
 
-	encryption := bucketSetting{
-		name:         "BucketEncryption",
-		action:       "EncryptionConfiguration",
-		notFoundCode: "ServerSideEncryptionConfigurationNotFoundError",
-	}
-
-	tagging := bucketSetting{name: "BucketTagging", action: "BucketTagging", notFoundCode: "NoSuchTagSet"}
-	ownership := bucketSetting{
-		name:         "BucketOwnershipControls",
-		action:       "BucketOwnershipControls",
-		notFoundCode: "OwnershipControlsNotFoundError",
-	}
-
-	lifecycle := bucketSetting{
-		name:         "BucketLifecycleConfiguration",
-		action:       "LifecycleConfiguration",
-		notFoundCode: "NoSuchLifecycleConfiguration",
-	}
+func (s *Service) versioningOps() []wire.Op {
+	setting := bucketSetting{name: versioningSettingName, action: "BucketVersioning"}
 
 	return []wire.Op{
 		newPutOperation[s3.PutBucketVersioningInput, s3.PutBucketVersioningOutput](
 			s,
-			versioning,
+			setting,
 			func(in *s3.PutBucketVersioningInput) (*string, *s3.VersioningConfiguration) {
 				return in.Bucket, in.VersioningConfiguration
 			},
 		),
 		newGetOperation(
 			s,
-			versioning,
+			setting,
 			func(in *s3.GetBucketVersioningInput) *string { return in.Bucket },
-			func(out *s3.GetBucketVersioningOutput, v *s3.VersioningConfiguration) {
-				out.Status = v.Status
-			},
+			func(out *s3.GetBucketVersioningOutput, v *s3.VersioningConfiguration) { out.Status = v.Status },
 		),
+	}
+}
+
+func (s *Service) policyOps() []wire.Op {
+	setting := bucketSetting{
+		name:         policySettingName,
+		action:       "BucketPolicy",
+		notFoundCode: "NoSuchBucketPolicy",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutBucketPolicyInput, s3.PutBucketPolicyOutput](
 			s,
-			policy,
+			setting,
 			func(in *s3.PutBucketPolicyInput) (*string, *string) { return in.Bucket, in.Policy },
 		),
 		newGetOperation(
 			s,
-			policy,
+			setting,
 			func(in *s3.GetBucketPolicyInput) *string { return in.Bucket },
 			func(out *s3.GetBucketPolicyOutput, v *string) { out.Policy = v },
 		),
 		newDeleteOperation[s3.DeleteBucketPolicyInput, s3.DeleteBucketPolicyOutput](
 			s,
 			"DeleteBucketPolicy",
-			policy,
+			setting,
 			func(in *s3.DeleteBucketPolicyInput) *string { return in.Bucket },
 		),
+	}
+}
+
+func (s *Service) publicAccessBlockOps() []wire.Op {
+	setting := bucketSetting{
+		name:         publicBlockSettingName,
+		action:       "BucketPublicAccessBlock",
+		notFoundCode: "NoSuchPublicAccessBlockConfiguration",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutPublicAccessBlockInput, s3.PutPublicAccessBlockOutput](
 			s,
-			public,
+			setting,
 			func(in *s3.PutPublicAccessBlockInput) (*string, *s3.PublicAccessBlockConfiguration) {
 				return in.Bucket, in.PublicAccessBlockConfiguration
 			},
 		),
 		newGetOperation(
 			s,
-			public,
+			setting,
 			func(in *s3.GetPublicAccessBlockInput) *string { return in.Bucket },
 			func(out *s3.GetPublicAccessBlockOutput, v *s3.PublicAccessBlockConfiguration) {
 				out.PublicAccessBlockConfiguration = v
@@ -90,19 +98,30 @@ func (s *Service) settingOps() []wire.Op {
 		newDeleteOperation[s3.DeletePublicAccessBlockInput, s3.DeletePublicAccessBlockOutput](
 			s,
 			"DeletePublicAccessBlock",
-			public,
+			setting,
 			func(in *s3.DeletePublicAccessBlockInput) *string { return in.Bucket },
 		),
+	}
+}
+
+func (s *Service) encryptionOps() []wire.Op {
+	setting := bucketSetting{
+		name:         encryptionSettingName,
+		action:       "EncryptionConfiguration",
+		notFoundCode: "ServerSideEncryptionConfigurationNotFoundError",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutBucketEncryptionInput, s3.PutBucketEncryptionOutput](
 			s,
-			encryption,
+			setting,
 			func(in *s3.PutBucketEncryptionInput) (*string, *s3.ServerSideEncryptionConfiguration) {
 				return in.Bucket, in.ServerSideEncryptionConfiguration
 			},
 		),
 		newGetOperation(
 			s,
-			encryption,
+			setting,
 			func(in *s3.GetBucketEncryptionInput) *string { return in.Bucket },
 			func(out *s3.GetBucketEncryptionOutput, v *s3.ServerSideEncryptionConfiguration) {
 				out.ServerSideEncryptionConfiguration = v
@@ -111,51 +130,84 @@ func (s *Service) settingOps() []wire.Op {
 		newDeleteOperation[s3.DeleteBucketEncryptionInput, s3.DeleteBucketEncryptionOutput](
 			s,
 			"DeleteBucketEncryption",
-			encryption,
+			setting,
 			func(in *s3.DeleteBucketEncryptionInput) *string { return in.Bucket },
 		),
+	}
+}
+
+func (s *Service) taggingOps() []wire.Op {
+	setting := bucketSetting{
+		name:         "BucketTagging",
+		action:       "BucketTagging",
+		notFoundCode: "NoSuchTagSet",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutBucketTaggingInput, s3.PutBucketTaggingOutput](
 			s,
-			tagging,
+			setting,
 			func(in *s3.PutBucketTaggingInput) (*string, *s3.Tagging) { return in.Bucket, in.Tagging },
 		),
 		newGetOperation(
 			s,
-			tagging,
+			setting,
 			func(in *s3.GetBucketTaggingInput) *string { return in.Bucket },
 			func(out *s3.GetBucketTaggingOutput, v *s3.Tagging) { out.TagSet = v.TagSet },
 		),
 		newDeleteOperation[s3.DeleteBucketTaggingInput, s3.DeleteBucketTaggingOutput](
 			s,
 			"DeleteBucketTagging",
-			tagging,
+			setting,
 			func(in *s3.DeleteBucketTaggingInput) *string { return in.Bucket },
 		),
+	}
+}
+
+func (s *Service) ownershipOps() []wire.Op {
+	setting := bucketSetting{
+		name:         "BucketOwnershipControls",
+		action:       "BucketOwnershipControls",
+		notFoundCode: "OwnershipControlsNotFoundError",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutBucketOwnershipControlsInput, s3.PutBucketOwnershipControlsOutput](
 			s,
-			ownership,
+			setting,
 			func(in *s3.PutBucketOwnershipControlsInput) (*string, *s3.OwnershipControls) {
 				return in.Bucket, in.OwnershipControls
 			},
 		),
 		newGetOperation(
 			s,
-			ownership,
+			setting,
 			func(in *s3.GetBucketOwnershipControlsInput) *string { return in.Bucket },
 			func(out *s3.GetBucketOwnershipControlsOutput, v *s3.OwnershipControls) {
 				out.OwnershipControls = v
 			},
 		),
+	}
+}
+
+func (s *Service) lifecycleOps() []wire.Op {
+	setting := bucketSetting{
+		name:         "BucketLifecycleConfiguration",
+		action:       "LifecycleConfiguration",
+		notFoundCode: "NoSuchLifecycleConfiguration",
+	}
+
+	return []wire.Op{
 		newPutOperation[s3.PutBucketLifecycleConfigurationInput, s3.PutBucketLifecycleConfigurationOutput](
 			s,
-			lifecycle,
+			setting,
 			func(in *s3.PutBucketLifecycleConfigurationInput) (*string, *s3.BucketLifecycleConfiguration) {
 				return in.Bucket, in.LifecycleConfiguration
 			},
 		),
 		newGetOperation(
 			s,
-			lifecycle,
+			setting,
 			func(in *s3.GetBucketLifecycleConfigurationInput) *string { return in.Bucket },
 			func(out *s3.GetBucketLifecycleConfigurationOutput, v *s3.BucketLifecycleConfiguration) {
 				out.Rules = v.Rules
@@ -164,21 +216,30 @@ func (s *Service) settingOps() []wire.Op {
 		newDeleteOperation[s3.DeleteBucketLifecycleInput, s3.DeleteBucketLifecycleOutput](
 			s,
 			"DeleteBucketLifecycle",
-			lifecycle,
+			setting,
 			func(in *s3.DeleteBucketLifecycleInput) *string { return in.Bucket },
 		),
 	}
 }
 
-// hasVersioningConfig says whether versions were ever kept: then a deletion leaves a marker, also while they are suspended.
+// The settings that the region itself reads, by the name under which they are saved.
+const (
+	encryptionSettingName  = "BucketEncryption"
+	policySettingName      = "BucketPolicy"
+	publicBlockSettingName = "PublicAccessBlock"
+	versioningSettingName  = "BucketVersioning"
+)
+
+// hasVersioningConfig reports whether versioning was ever enabled: deletions then leave a delete marker, even
+// while versioning is suspended.
 func (b *bucket) hasVersioningConfig() bool {
-	_, ok := b.Config["BucketVersioning"]
+	_, ok := b.Config[versioningSettingName]
 	return ok
 }
 
-// isVersioned says whether writes keep older versions.
+// isVersioned reports whether a write keeps older versions.
 func (b *bucket) isVersioned() bool {
 	var v s3.VersioningConfiguration
-	return json.Unmarshal(b.Config["BucketVersioning"], &v) == nil &&
+	return json.Unmarshal(b.Config[versioningSettingName], &v) == nil &&
 		stringValue(v.Status) == s3.BucketVersioningStatusEnabled
 }
