@@ -33,7 +33,7 @@ func (s servers) LookupNS(context.Context, string) ([]*net.NS, error) {
 	return out, nil
 }
 
-// TestDelegation: preflight says whether the world finds the cluster's public zone, and how to make it so (S1.20).
+// TestDelegation: preflight says whether the world finds the cluster's public zone, and how to make it so.
 func TestDelegation(t *testing.T) {
 	r := regiontest.Start(t)
 	s := newShell(t, r)
@@ -47,7 +47,7 @@ func TestDelegation(t *testing.T) {
 			t.Errorf("with %v: exit %d, %s%s; want %d and %q", s.resolver, got, out, errs, code, want)
 		}
 	}
-	preflight(2, "is not made yet")
+	preflight(2, "does not exist yet")
 	s.must("apply", "dns-public", "--yes", "-q")
 	preflight(2, "is not delegated")
 	zones, err := route53.NewFromConfig(r.AWSConfig()).ListHostedZones(t.Context(), &route53.ListHostedZonesInput{})

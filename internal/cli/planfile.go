@@ -79,14 +79,14 @@ func (a *app) checkPlanFlags(saved planfile.File, path string, o clusterOptions)
 	if o.name != "" && o.name != name {
 		return withHint(
 			fmt.Errorf("the plan %s is for cluster %s, not %s", path, name, o.name),
-			"leave --name out",
+			"omit --name",
 		)
 	}
 
 	if a.region != "" && a.region != saved.Identity.Region {
 		return withHint(
 			fmt.Errorf("the plan %s is for region %s, not %s", path, saved.Identity.Region, a.region),
-			"leave --region out",
+			"omit --region",
 		)
 	}
 

@@ -43,8 +43,8 @@ func (session *Session) findAgents(arches map[string]string) (map[string]node.Ag
 
 		if is, err := readELFArch(path); err != nil || is != arch {
 			return nil, diag.WithHint(
-				fmt.Errorf("%s is no program for %s machines", path, arch),
-				"give the right one by --node-binary",
+				fmt.Errorf("%s is not a program for %s machines", path, arch),
+				"set --node-binary to a program for that architecture",
 			)
 		}
 
@@ -89,7 +89,7 @@ func readELFArch(path string) (string, error) {
 	}
 
 	if string(head[:len(elf.ELFMAG)]) != elf.ELFMAG {
-		return "", fmt.Errorf("%s is no ELF program", path)
+		return "", fmt.Errorf("%s is not an ELF program", path)
 	}
 
 	switch m := elf.Machine(binary.LittleEndian.Uint16(head[machineAt:])); m {

@@ -100,7 +100,7 @@ func (session *Session) ResolveMachineStore(ctx context.Context, d *Desired) err
 	if !strings.HasPrefix(d.MachineStore.URL(), "s3://") {
 		return diag.WithHint(
 			fmt.Errorf("machines cannot read the state store %s", d.MachineStore.URL()),
-			"set spec.configStore.base of the cluster to an s3:// URL that slipway state init has made, or keep the state on S3",
+			"set spec.configStore.base of the cluster to an s3:// store created by 'slipway state init', or keep the state on S3",
 		)
 	}
 

@@ -39,13 +39,13 @@ func (session *Session) ResolveImages(ctx context.Context, d *Desired) (map[stri
 	for _, g := range d.Manifests.Groups {
 		image := found[path(g)]
 		if arch := manifest.InstanceTypeArch(g.Spec.MachineType); image.ID != "" && image.Arch != arch {
-			findings.Errorf(path(g), g.Spec.Image, "name an image or a machine type of the same architecture",
+			findings.Errorf(path(g), g.Spec.Image, "use an image and a machine type of the same architecture",
 				"is for %s, but %s is %s", image.Arch, g.Spec.MachineType, arch)
 		}
 
 		if strings.Contains(g.Spec.Image, "*") && image.ID != "" {
 			session.Env.Notifyf(
-				"%s %s is %s, %s: the newest there is",
+				"%s %s is %s, %s: the newest match",
 				path(g),
 				g.Spec.Image,
 				image.ID,

@@ -70,7 +70,7 @@ func (env *Env) RunOperation(ctx context.Context, req OperationRequest, do Locke
 
 	if p := op.PreviousHolder(); p != nil {
 		env.Notifyf(
-			"took the lock over from %s, whose lease ended at %s; what it left undone is taken up",
+			"took the lock over from %s, whose lease ended at %s; its unfinished work is resumed",
 			p,
 			FormatTime(p.Expires),
 		)
@@ -113,7 +113,7 @@ func (env *Env) acquireLock(
 			return nil, diag.WithHint(
 				err,
 				fmt.Sprintf(
-					"wait, or give --lock-timeout 2m; if pid %d on that machine is gone: slipway unlock %s --yes",
+					"wait, or set --lock-timeout 2m; if pid %d on that machine has ended: slipway unlock %s --yes",
 					held.Holder.PID,
 					d.Cluster,
 				),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-k8s/slipway/api/v1alpha1"
 	"github.com/slipway-k8s/slipway/internal/cluster/clusterstate"
+	"github.com/slipway-k8s/slipway/internal/lib/asset"
 	"github.com/slipway-k8s/slipway/internal/lib/pki"
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 	"github.com/slipway-k8s/slipway/internal/machine/node"
@@ -20,17 +21,9 @@ func (session *Session) buildPublication(
 	s store.Store,
 	d *Desired,
 ) (node.Publication, error) {
-	catalog, err := clusterstate.ReadPinnedCatalog(ctx, s, session.Name)
+	catalog, err := readCatalog(ctx, s, d.Manifests.Cluster)
 	if err != nil {
 		return node.Publication{}, err
-	}
-
-	if repo := d.Manifests.Cluster.Spec.Assets.FileRepository; repo != "" {
-		catalog.FileRepository = repo
-	}
-
-	if registry := d.Manifests.Cluster.Spec.Assets.ContainerRegistry; registry != "" {
-		catalog.ContainerRegistry = registry
 	}
 
 	public, err := pki.LoadPublicBundle(ctx, s, session.Name)
@@ -82,6 +75,25 @@ func (session *Session) buildPublication(
 	return node.BuildPublication(in)
 }
 
+// readCatalog returns the cluster's asset catalogue with the repositories that its manifest sets.
+func readCatalog(ctx context.Context, s store.Store, c v1alpha1.Cluster) (asset.Catalog, error) {
+	catalog, err := clusterstate.ReadPinnedCatalog(ctx, s, c.Metadata.Name)
+	if err != nil {
+		return catalog, err
+	}
+
+	if repo := c.Spec.Assets.FileRepository; repo != "" {
+		catalog.FileRepository = repo
+	}
+
+	if registry := c.Spec.Assets.ContainerRegistry; registry != "" {
+		catalog.ContainerRegistry = registry
+	}
+
+	return catalog, nil
+}
+
+// nodeTrust returns the certificates that machines trust.
 func nodeTrust(p pki.PublicBundle) node.TrustBundle {
 	return node.TrustBundle{
 		KubernetesCA:       p.CAs[pki.KubernetesCA],

@@ -49,7 +49,7 @@ func Open(ctx context.Context, env *Env, name, manifestRegion string) (*Session,
 	if manifestRegion != "" && region != manifestRegion {
 		return nil, diag.WithHint(
 			fmt.Errorf("cluster %s is in %s, not in %s", name, manifestRegion, region),
-			"leave --region out",
+			"omit --region",
 		)
 	}
 

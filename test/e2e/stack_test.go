@@ -107,7 +107,7 @@ func (l *environment) checkRollback(what string, texts map[string]string, reason
 	stop := l.watchAvailability()
 	r := l.runProgram(l.slipway, append([]string{"apply", clusterName, "--yes"}, more...)...)
 	away := stop()
-	machine := regexp.MustCompile(`machine i-[0-9a-f]+ says: .*` + says)
+	machine := regexp.MustCompile(`machine i-[0-9a-f]+ reports: .*` + says)
 	for _, want := range []string{"first that failed was autoscaling-group/control-plane-a", reason, "ended in UPDATE_ROLLBACK_COMPLETE"} {
 		if r.code != 1 || !strings.Contains(r.err, want) {
 			l.t.Errorf("%s: exit status %d, and no %q in:\n%s", what, r.code, want, r.err)

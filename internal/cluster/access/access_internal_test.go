@@ -115,7 +115,7 @@ func TestMergeKubeconfigRefusesForeignEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := MergeKubeconfig(file, someAccess(t))
-		if err == nil || !strings.Contains(err.Error(), "has a "+kind+" demo that slipway did not make") || len(diag.Hints(err)) == 0 {
+		if err == nil || !strings.Contains(err.Error(), "has a "+kind+" demo that slipway did not create") || len(diag.Hints(err)) == 0 {
 			t.Errorf("%s: got %v", kind, err)
 		}
 		if now, _ := os.ReadFile(file); string(now) != text {

@@ -94,8 +94,8 @@ func refuseForeignEntries(config *clientcmdapi.Config, name string) error {
 		}
 
 		return diag.WithHint(
-			fmt.Errorf("it has a %s %s that slipway did not make", kind, name),
-			"rename that one, or give --kubeconfig another file",
+			fmt.Errorf("it has a %s %s that slipway did not create", kind, name),
+			"rename that entry, or set --kubeconfig to another file",
 		)
 	}
 	if c, ok := config.Clusters[name]; ok {

@@ -94,7 +94,7 @@ func findLoadBalancerURL(ctx context.Context, api loadBalancerAPI, name string) 
 	if internal == "" {
 		return "", diag.WithHint(
 			fmt.Errorf("cluster %s has no load balancer in AWS", name),
-			"make the cluster with: slipway apply "+name+" --yes",
+			"create it with: slipway apply "+name+" --yes",
 		)
 	}
 
@@ -158,7 +158,7 @@ func PreferDNSName(
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	if _, err := env.Resolver.LookupHost(ctx, name); err != nil {
-		env.Notifyf("%s does not resolve here yet; the kubeconfig has %s instead", name, u.Hostname())
+		env.Notifyf("%s does not resolve here yet; the kubeconfig uses %s instead", name, u.Hostname())
 		return server
 	}
 

@@ -48,7 +48,7 @@ func (p *direct) Execute(ctx context.Context) error {
 	if err := p.publishAndWalk(ctx); err != nil {
 		return diag.WithHint(
 			err,
-			"what was made stays; mend the cause and run it again: it takes up where it stopped",
+			"created resources were kept; fix the cause and rerun to resume",
 		)
 	}
 
@@ -101,7 +101,7 @@ func (c *publicationGate) waitForPublication(ctx context.Context, t plan.Task) e
 		return nil
 	}
 
-	t.ReportWaiting("what machines read is being published")
+	t.ReportWaiting("the objects that machines read are being published")
 	select {
 	case <-c.published:
 		return c.err

@@ -65,8 +65,8 @@ func Plan(ctx context.Context, env *cluster.Env, req PlanRequest) (*Planned, err
 
 	if r.usesStack && req.Save {
 		return nil, diag.WithHint(
-			errors.New("a plan by CloudFormation can not be saved"),
-			"apply asks before it does anything; leave --out away",
+			errors.New("a plan of a CloudFormation stack cannot be saved"),
+			"omit --out: apply asks before it changes anything",
 		)
 	}
 

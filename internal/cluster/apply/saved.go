@@ -87,8 +87,8 @@ func checkIdentity(ctx context.Context, env *cluster.Env, state store.Store, req
 
 	if reasons := req.File.IdentityMismatches(id); len(reasons) > 0 {
 		return &RefusedError{reasons, diag.WithHint(
-			fmt.Errorf("the plan %s is not for this place; nothing was changed", req.Path),
-			"apply it where it was made, or make a new plan",
+			fmt.Errorf("the plan %s is for another account, region or state store; nothing was changed", req.Path),
+			"apply it with the account, region and state store that it was made for, or plan again",
 		)}
 	}
 
@@ -156,7 +156,7 @@ func planAgain(
 
 	if r.usesStack {
 		return nil, fmt.Errorf(
-			"cluster %s is made by CloudFormation; this can not be done with it",
+			"cluster %s is created by CloudFormation: a saved plan cannot be applied to it",
 			request.Name,
 		)
 	}
@@ -167,14 +167,14 @@ func planAgain(
 // newStaleError refuses a plan that does not match what was planned now.
 func newStaleError(req SavedRequest, reasons []string) error {
 	err := fmt.Errorf(
-		"the plan %s, which %s made at %s, is stale; nothing was changed",
+		"the plan %s, saved by %s at %s, is stale; nothing was changed",
 		req.Path,
 		req.File.CreatedBy,
 		cluster.FormatTime(req.File.CreatedAt),
 	)
 
 	return &RefusedError{reasons, diag.WithHint(err, fmt.Sprintf(
-		"look at what changed, then make a new plan: slipway plan %s --out %s",
+		"review what changed, then plan again: slipway plan %s --out %s",
 		req.File.Identity.Cluster,
 		req.Path,
 	))}

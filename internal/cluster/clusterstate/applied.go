@@ -37,7 +37,7 @@ func ReadLastApplied(
 	if err != nil {
 		return a, o, diag.WithHint(
 			fmt.Errorf("%s in %s %w", key, s.URL(), err),
-			"'slipway apply "+cluster+"' writes it anew",
+			"rewrite it with: slipway apply "+cluster+"",
 		)
 	}
 

@@ -31,8 +31,8 @@ import (
 func CheckName(name string) error {
 	if !manifest.ValidName(name) {
 		return diag.WithHint(
-			fmt.Errorf("%q is no cluster's name", name),
-			"a name has lower-case letters, digits and dashes",
+			fmt.Errorf("%q is not a valid cluster name", name),
+			"use lower-case letters, digits and dashes",
 		)
 	}
 
@@ -56,7 +56,7 @@ func RequireCluster(ctx context.Context, s store.Store, name string) error {
 // newNotFoundError wraps [store.ErrNotFound].
 func newNotFoundError(name string, s store.Store) error {
 	return diag.WithHint(fmt.Errorf("there is no cluster %s in %s: %w", name, s.URL(), store.ErrNotFound),
-		"see: slipway get clusters; make one with: slipway create cluster "+name)
+		"see: slipway get clusters; create one with: slipway create cluster "+name)
 }
 
 // NewNowhereError reports that neither AWS nor the state store has a cluster of this name.

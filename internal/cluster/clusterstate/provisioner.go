@@ -80,7 +80,7 @@ func CreateProvisionerRecord(ctx context.Context, s store.Store, name string, vi
 		return store.Object{}, nil
 	}
 
-	return o, fmt.Errorf("somebody else begins to make cluster %s just now: %w", name, err)
+	return o, fmt.Errorf("another process is creating cluster %s: %w", name, err)
 }
 
 // ChooseProvisioner returns the provisioner of a cluster: the recorded one, else via, else [Direct]. It refuses an unknown
@@ -93,8 +93,8 @@ func ChooseProvisioner(
 ) (Provisioner, error) {
 	if via != "" && via != Direct && via != CloudFormation {
 		return "", diag.WithHint(
-			fmt.Errorf("--via %s is no way to make a cluster", via),
-			"give --via direct or --via cloudformation",
+			fmt.Errorf("invalid --via %q: want direct or cloudformation", via),
+			"use --via direct or --via cloudformation",
 		)
 	}
 
@@ -106,12 +106,12 @@ func ChooseProvisioner(
 	if have != "" && via != "" && have != via {
 		return "", diag.WithHint(
 			fmt.Errorf(
-				"cluster %s is made by way of %s, not %s: each would undo what the other does",
+				"cluster %s was created by the provisioner %s, not %s: they would undo each other's changes",
 				name,
 				have,
 				via,
 			),
-			"leave --via out; to change the way, delete the cluster and make it again",
+			"omit --via; to change the provisioner, delete the cluster and create it again",
 		)
 	}
 

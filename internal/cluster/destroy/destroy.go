@@ -231,7 +231,7 @@ func (d *Destruction) Run(ctx context.Context, op *operation.Operation, guarded 
 	}
 
 	if err := session.Walk(ctx, d.Review.Plan, session.Cloud); err != nil {
-		return Nothing, diag.WithHint(err, "what is gone is gone; mend the cause and run it again")
+		return Nothing, diag.WithHint(err, "fix the cause and rerun to delete the rest")
 	}
 
 	if err := deleteObjects(ctx, d.Review.Deletion.Objects, session.Name); err != nil {
@@ -270,7 +270,7 @@ func (d *Destruction) runByStack(ctx context.Context, op *operation.Operation) (
 	}
 
 	if err := deleter.Delete(ctx); err != nil {
-		return Nothing, diag.WithHint(err, "what is gone is gone; mend the cause and run it again")
+		return Nothing, diag.WithHint(err, "fix the cause and rerun to delete the rest")
 	}
 
 	if deleter.RetainsData() {

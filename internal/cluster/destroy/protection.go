@@ -17,7 +17,7 @@ func checkDeletionProtection(set manifest.Set, name string, have []plan.ActualRe
 	if set.Cluster.Spec.DeletionProtection {
 		return diag.WithHint(
 			fmt.Errorf("cluster %s is protected: spec.deletionProtection is true", name),
-			"if it may go: set it to false by 'slipway edit cluster "+name+"', run 'slipway apply "+name+" --yes', then delete it",
+			"to delete it: set it to false with 'slipway edit cluster "+name+"', run 'slipway apply "+name+" --yes', and rerun",
 		)
 	}
 
@@ -26,7 +26,7 @@ func checkDeletionProtection(set manifest.Set, name string, have []plan.ActualRe
 		if ok && lb.Attributes["deletion_protection.enabled"] == "true" {
 			return diag.WithHint(
 				fmt.Errorf("cluster %s is protected: AWS does not delete %s (%s)", name, a.Addr, a.ID),
-				"if it may go: run 'slipway apply "+name+" --yes' with spec.deletionProtection false; without the manifest: "+
+				"to delete it: run 'slipway apply "+name+" --yes' with spec.deletionProtection false; without the manifest: "+
 					"aws elbv2 modify-load-balancer-attributes --load-balancer-arn "+a.ID+" --attributes Key=deletion_protection.enabled,Value=false",
 			)
 		}

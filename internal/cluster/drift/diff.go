@@ -41,7 +41,7 @@ func findDriftInPlan(
 
 	g, err := applied.ToGraph(awskind.AllKinds())
 	if err != nil {
-		env.Notifyf("what is drift is not known: %s", err)
+		env.Notifyf("drift is unknown: %s", err)
 		return nil, nil
 	}
 

@@ -49,7 +49,7 @@ func compareWithApplied(
 	if err != nil {
 		return diag.WithHint(
 			err,
-			"another slipway wrote it; 'slipway apply "+session.Name+"' with this one writes it anew",
+			"another version of slipway wrote it; rewrite it with: slipway apply "+session.Name+"",
 		)
 	}
 
@@ -158,7 +158,7 @@ func Detect(ctx context.Context, env *cluster.Env, name string) (Report, error) 
 	}
 
 	if len(applied.Resources) == 0 {
-		env.Notifyf("no apply of cluster %s is recorded: what exists is compared with the manifests", name)
+		env.Notifyf("no apply of cluster %s is recorded: AWS is compared with the manifests", name)
 		err = compareWithManifests(ctx, env, d, applied, &report)
 
 		return report, err

@@ -76,10 +76,10 @@ func checkCatalog(set manifest.Set, c asset.Catalog) diag.Findings {
 			fs.Errorf(
 				"cluster/"+set.Cluster.Metadata.Name+": spec.kubernetesVersion",
 				version,
-				"it has "+strings.Join(
+				"use one of "+strings.Join(
 					c.Versions("kubelet"),
 					", ",
-				)+"; --assets gives another catalogue",
+				)+", or set --assets to another catalogue",
 				"is not in the asset catalogue for %s",
 				arch,
 			)

@@ -131,8 +131,8 @@ func (c Change) writeDocument(ctx context.Context, s store.Store, d Write) error
 
 	if errors.Is(err, store.ErrConflict) {
 		return diag.WithHint(
-			fmt.Errorf("somebody else changed the cluster just now: %w", err),
-			"look at it with slipway get, then try again",
+			fmt.Errorf("another process changed the cluster: %w", err),
+			"review it with 'slipway get', then rerun",
 		)
 	}
 

@@ -66,7 +66,7 @@ func (w NewCluster) writeCluster(ctx context.Context, s store.Store, now time.Ti
 	_, err = s.Create(ctx, manifest.ClusterKey(name), manifest.EncodeCluster(w.Set.Cluster))
 	if errors.Is(err, store.ErrConflict) {
 		return diag.WithHint(
-			fmt.Errorf("somebody else created cluster %s just now: %w", name, err),
+			fmt.Errorf("another process created cluster %s: %w", name, err),
 			"see: slipway get groups "+name,
 		)
 	}
@@ -144,7 +144,7 @@ func (w NewCluster) RefuseExisting(ctx context.Context) error {
 	_, err := w.Store.Get(ctx, manifest.ClusterKey(name))
 	if err == nil {
 		return diag.WithHint(
-			fmt.Errorf("there is a cluster %s in %s already", name, w.Store.URL()),
+			fmt.Errorf("cluster %s already exists in %s", name, w.Store.URL()),
 			"change it with: slipway replace -f FILE, or slipway edit cluster "+name,
 		)
 	}

@@ -37,7 +37,7 @@ func checkModel(ctx context.Context, session *cluster.Session, d *cluster.Desire
 	_, imagesErr := session.ResolveImages(ctx, d)
 	add(imagesErr, "aws: images", "check spec.image of the groups, and the credentials")
 	existingErr := session.ReadExternalResources(ctx, d)
-	add(existingErr, "aws: what exists", "check the ids in the manifest, and the credentials")
+	add(existingErr, "aws: existing resources", "check the ids in the manifest, and the credentials")
 	if imagesErr != nil || existingErr != nil {
 		return fs
 	}
@@ -67,7 +67,7 @@ func checkClock(ctx context.Context, session *cluster.Session) (fs diag.Findings
 			err,
 		)
 	} else if skew.Abs() > maxClockSkew {
-		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from AWS's; from five minutes on AWS refuses every call")
+		fs.Warnf("aws: clock", skew.Round(time.Second).String(), "set this machine's clock by NTP", "differs from the clock of AWS, which refuses all calls from five minutes on")
 	}
 
 	return fs
@@ -84,8 +84,8 @@ func checkAddressRanges(d *cluster.Desired) (fs diag.Findings) {
 			fs.Warnf(
 				"cluster/"+d.Manifests.Cluster.Metadata.Name+": "+r.path,
 				r.cidr,
-				"take a range outside "+dockerBridgeCIDR,
-				"overlaps Docker's bridge: who runs Docker does not reach it",
+				"use a range outside "+dockerBridgeCIDR,
+				"overlaps Docker's bridge: machines that run Docker cannot reach it",
 			)
 		}
 	}
@@ -134,22 +134,7 @@ func checkPermissions(ctx context.Context, session *cluster.Session) (fs diag.Fi
 		return cannot(err)
 	}
 
-	var questions []discovery.PermissionCheck
-
-	for _, p := range iampolicy.BuildPolicies(in) {
-		for _, s := range p.Statement {
-			questions = append(
-				questions,
-				discovery.PermissionCheck{
-					Actions:   s.Action,
-					Resources: s.ExampleResources(),
-					Context:   s.ConditionKeys(),
-				},
-			)
-		}
-	}
-
-	denied, err := discovery.FindDeniedActions(ctx, session.Config, principal, questions)
+	denied, err := discovery.FindDeniedActions(ctx, session.Config, principal, permissionChecks(in))
 	if err != nil {
 		return cannot(err)
 	}
@@ -183,7 +168,7 @@ func checkDelegation(ctx context.Context, session *cluster.Session, d *cluster.D
 			at,
 			c.Spec.DNSZone,
 			"allow route53:ListHostedZones and route53:GetHostedZone",
-			"could not be looked at: %s",
+			"could not be read: %s",
 			err,
 		)
 
@@ -193,8 +178,8 @@ func checkDelegation(ctx context.Context, session *cluster.Session, d *cluster.D
 		fs.Warnf(
 			at,
 			c.Spec.DNSZone,
-			"run preflight again after the first apply: it names the name servers",
-			"is not made yet, so nothing can be delegated to it",
+			"rerun preflight after the first apply: it lists the name servers",
+			"does not exist yet, so nothing can be delegated to it",
 		)
 
 		return fs
@@ -202,10 +187,10 @@ func checkDelegation(ctx context.Context, session *cluster.Session, d *cluster.D
 
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
-	hint := "let the zone above delegate it by NS records: " + strings.Join(servers, ", ")
+	hint := "delegate it in the parent zone by NS records: " + strings.Join(servers, ", ")
 	found, err := session.Env.Resolver.LookupNS(ctx, zone)
 	if err != nil {
-		fs.Warnf(at, zone, hint, "is not delegated: the DNS knows no name servers of it")
+		fs.Warnf(at, zone, hint, "is not delegated: the DNS has no NS records of it")
 		return fs
 	}
 
@@ -254,4 +239,21 @@ func Run(ctx context.Context, env *cluster.Env, name string) (diag.Findings, err
 	findings = append(findings, checkPermissions(ctx, session)...)
 
 	return findings, nil
+}
+
+// permissionChecks returns one check for each statement of the operator's policies.
+func permissionChecks(in iampolicy.Input) []discovery.PermissionCheck {
+	var checks []discovery.PermissionCheck
+
+	for _, p := range iampolicy.BuildPolicies(in) {
+		for _, s := range p.Statement {
+			checks = append(checks, discovery.PermissionCheck{
+				Actions:   s.Action,
+				Resources: s.ExampleResources(),
+				Context:   s.ConditionKeys(),
+			})
+		}
+	}
+
+	return checks
 }

@@ -150,7 +150,7 @@ func (d *Deleter) Delete(ctx context.Context) error {
 
 		d.session.Env.Notifyf("%v", err)
 		d.session.Env.Notifyf(
-			"what no stack holds may be in the way: it goes first, then the stack is tried again",
+			"resources outside the stack may block it: they are deleted first, then the stack is tried again",
 		)
 		if err := d.deleteRemaining(ctx, true); err != nil {
 			return err

@@ -115,7 +115,7 @@ func (c *Applier) deleteTemplate(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := c.desired.MachineStore.Delete(ctx, key); err != nil {
-		c.session.Env.Notifyf("the template stays in %s: %v", c.desired.MachineStore.URL(), err)
+		c.session.Env.Notifyf("the template was not deleted from %s: %v", c.desired.MachineStore.URL(), err)
 	}
 }
 
@@ -141,13 +141,13 @@ func (c *Applier) refuseDirectResources(ctx context.Context) error {
 
 	return diag.WithHint(
 		fmt.Errorf(
-			"cluster %s has %d resources that no stack made, such as %s (%s)",
+			"cluster %s has %d resources that were not created by a stack, such as %s (%s)",
 			c.session.Name,
 			len(found),
 			found[0].Addr,
 			found[0].ID,
 		),
-		"go on with: slipway apply "+c.session.Name+"; to change the way, delete the cluster and make it again",
+		"continue with: slipway apply "+c.session.Name+"; to change the provisioner, delete the cluster and create it again",
 	)
 }
 
@@ -174,7 +174,7 @@ func (c *Applier) buildTemplate(
 	for _, k := range slices.Sorted(maps.Keys(current)) {
 		if _, still := now.Parameters[k]; !still && current[k] != old.Parameters[k].Default {
 			c.session.Env.Notifyf(
-				"parameter %s was set to %s in CloudFormation; the template no longer has it: what the manifest says counts",
+				"parameter %s was set to %s in CloudFormation; the template no longer has it: the manifest's value is used",
 				k,
 				current[k],
 			)
@@ -183,7 +183,7 @@ func (c *Applier) buildTemplate(
 
 	for _, k := range kept {
 		c.session.Env.Notifyf(
-			"parameter %s stays %s, as it was set in CloudFormation; the manifest says %s (--reset-parameters takes that)",
+			"parameter %s keeps %s, which was set in CloudFormation; the manifest has %s (use it with --reset-parameters)",
 			k,
 			values[k],
 			now.Parameters[k].Default,

@@ -29,9 +29,9 @@ func (c *Applier) addMachineReports(ctx context.Context, err error) error {
 		return err
 	}
 
-	hint := "what was there before is there again; mend the cause and run it again"
+	hint := "the former state was restored; fix the cause and rerun"
 	if stack.PhaseOf(failed.Status) == stack.PhaseDeleteOnly {
-		hint = "mend the cause and run it again: the stack is then deleted and made again"
+		hint = "fix the cause and rerun: the stack is then deleted and created again"
 	}
 
 	if reports := c.readMachineReports(ctx, failed.Cause); len(reports) > 0 {
@@ -51,7 +51,7 @@ func (c *Applier) readMachineReports(ctx context.Context, cause stack.FailureCau
 	if len(ids) == 0 {
 		var err error
 		if ids, err = c.findFailedMachines(ctx, api, cause); err != nil {
-			return []string{"its machines can not be asked: " + err.Error()}
+			return []string{"the consoles of its machines cannot be read: " + err.Error()}
 		}
 	}
 
@@ -59,7 +59,7 @@ func (c *Applier) readMachineReports(ctx context.Context, cause stack.FailureCau
 
 	for _, id := range ids {
 		if report := readLastReport(ctx, api, id); report != "" {
-			reports = append(reports, "machine "+id+" says: "+report)
+			reports = append(reports, "machine "+id+" reports: "+report)
 		}
 	}
 

@@ -38,7 +38,7 @@ type cfnTemplate struct {
 func parseTemplate(body string) (cfnTemplate, error) {
 	var t cfnTemplate
 	if err := json.Unmarshal([]byte(body), &t); err != nil {
-		return t, fmt.Errorf("is no template of ours: %w", err)
+		return t, fmt.Errorf("parse it: %w", err)
 	}
 
 	return t, nil
@@ -120,13 +120,13 @@ func (t cfnTemplate) parseParameter(given string) (name, value string, err error
 	p, known := t.Parameters[name]
 	if !ok || !known {
 		return "", "", diag.WithHint(fmt.Errorf("--parameter %s: the template has no such parameter", given),
-			"give NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
+			"use NAME=VALUE with one of "+strings.Join(slices.Sorted(maps.Keys(t.Parameters)), ", "))
 	}
 
 	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
 		return "", "", diag.WithHint(
-			fmt.Errorf("--parameter %s: the template has no such choice", given),
-			"give one of "+strings.Join(p.AllowedValues, ", "),
+			fmt.Errorf("--parameter %s: the template does not allow this value", given),
+			"use one of "+strings.Join(p.AllowedValues, ", "),
 		)
 	}
 
