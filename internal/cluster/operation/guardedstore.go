@@ -9,9 +9,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// GuardStore returns s with every write guarded: it is refused once the lock is not ours any more, with an error that wraps
-// [ErrLockLost]. The lock is looked at after what the write depends on was read, and the write itself is conditional, so
-// what a later holder has written is never overwritten.
+// GuardStore returns s with guarded writes: a write fails with an error that wraps [ErrLockLost] once the
+// lock is lost. The lock is verified after the data that the write depends on was read, and the write itself
+// is conditional, so it never overwrites data of a later holder.
 func (l *Lease) GuardStore(s store.Store) store.Store { return guardedStore{Store: s, lease: l} }
 
 type guardedStore struct {
@@ -19,7 +19,7 @@ type guardedStore struct {
 	lease *Lease
 }
 
-// Put replaces the version that was there when the lock was ours.
+// Put creates the object, or replaces the version that exists while the lock is held.
 func (g guardedStore) Put(ctx context.Context, key string, body []byte) (string, error) {
 	o, err := g.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
@@ -33,7 +33,7 @@ func (g guardedStore) Put(ctx context.Context, key string, body []byte) (string,
 	return g.Update(ctx, key, body, o.ETag)
 }
 
-// Create writes a new object while the lock is ours.
+// Create creates an object if the lock is held.
 func (g guardedStore) Create(ctx context.Context, key string, body []byte) (string, error) {
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return "", err
@@ -42,7 +42,7 @@ func (g guardedStore) Create(ctx context.Context, key string, body []byte) (stri
 	return g.Store.Create(ctx, key, body)
 }
 
-// Update replaces a version while the lock is ours.
+// Update replaces a version of an object if the lock is held.
 func (g guardedStore) Update(ctx context.Context, key string, body []byte, etag string) (string, error) {
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func (g guardedStore) Update(ctx context.Context, key string, body []byte, etag 
 	return g.Store.Update(ctx, key, body, etag)
 }
 
-// Delete removes an object while the lock is ours.
+// Delete deletes an object if the lock is held.
 func (g guardedStore) Delete(ctx context.Context, key string) error {
 	if err := g.lease.VerifyHeld(ctx); err != nil {
 		return err

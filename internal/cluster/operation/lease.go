@@ -13,37 +13,60 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// ErrLockLost says that somebody else has, or may have, the lock that we held. Who gets it stops: it may write no more.
+// ErrLockLost is wrapped by the errors of a lease that another operation has, or may have, taken. The
+// operation must stop and must not write any more.
 var ErrLockLost = errors.New("the lock is lost")
 
-// Lease is a lock that we hold. It may be used by several goroutines.
+// Lease is a lock that this run holds. It may be used concurrently.
 type Lease struct {
 	coordinator    Coordinator
 	previousHolder *Holder
+	writing        turn // to write the lock to the store
 
-	writeMu sync.Mutex // held while the lock is written, which may take long
-
-	mu      sync.Mutex
-	held    Lock
+	mu      sync.Mutex // guards the fields below; never held during network I/O
+	held    Lock       // as written last with a holder
 	etag    string
-	expires time.Time // by our clock, with its monotonic reading
-	lostErr error
+	expires time.Time // by the local clock, with its monotonic reading
+	lostErr error     // why the lease is lost for good
 }
 
-// Token is the lease's fencing token: higher than that of every earlier holder.
+func newLease(d Coordinator, held Lock, etag string, previous *Holder) *Lease {
+	return &Lease{coordinator: d, held: held, etag: etag, previousHolder: previous, writing: newTurn()}
+}
+
+// turn lets one goroutine at a time write to the store. Unlike waiting for a mutex, waiting for it ends with
+// the context.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) pass() { <-t }
+
+// Token returns the lease's fencing token. It is higher than that of every earlier holder.
 func (l *Lease) Token() int64 { return l.lastWritten().Token }
 
-// PreviousHolder is who held the lock and did not release it; nil if it was free.
+// PreviousHolder returns the holder that did not release the lock before this one; nil if the lock was free.
 func (l *Lease) PreviousHolder() *Holder { return l.previousHolder }
 
-// Err says, without asking the store, why we may not act any more; nil while we may.
+// Err returns, without reading the store, why the lease cannot be used any more; nil while it can. The error
+// wraps [ErrLockLost].
 func (l *Lease) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.expiryError()
 }
 
-// expiryError looks at both readings of the clock: the monotonic one stands still while a laptop sleeps, the other one can be set.
+// expiryError compares both readings of the clock: the monotonic one stops while a laptop sleeps, the wall
+// clock can be set. The caller holds mu.
 func (l *Lease) expiryError() error {
 	if l.lostErr != nil {
 		return l.lostErr
@@ -56,15 +79,15 @@ func (l *Lease) expiryError() error {
 	}
 
 	return fmt.Errorf(
-		"%w: the lease on cluster %s ended at %s and was not renewed",
+		"%w: the lease on cluster %s expired at %s and was not renewed",
 		ErrLockLost,
 		l.coordinator.Cluster,
 		formatTime(l.expires),
 	)
 }
 
-// EnsureHeld returns nil if we may go on. A lease that ran out while the process did not run, as on a laptop that slept, is
-// renewed if nobody has taken it.
+// EnsureHeld returns nil if the lease can be used. It renews a lease that expired while the process was
+// suspended, as on a sleeping laptop, unless another operation has taken the lock.
 func (l *Lease) EnsureHeld(ctx context.Context) error {
 	if l.Err() == nil {
 		return nil
@@ -77,11 +100,14 @@ func (l *Lease) EnsureHeld(ctx context.Context) error {
 	return l.Err()
 }
 
-// Renew makes the lease last from now. An error that wraps [ErrLockLost] is for good; after another one it may be tried
-// again as long as the lease lasts.
+// Renew extends the lease to its full duration from now. An error that wraps [ErrLockLost] is permanent;
+// after another error it can be called again until the lease expires.
 func (l *Lease) Renew(ctx context.Context) error {
-	l.writeMu.Lock()
-	defer l.writeMu.Unlock()
+	if err := l.writing.take(ctx); err != nil {
+		return fmt.Errorf("renew the lock of cluster %s: %w", l.coordinator.Cluster, err)
+	}
+
+	defer l.writing.pass()
 	now := l.coordinator.Now()
 	holder := *l.lastWritten().Holder
 	holder.Expires = truncateTime(now.Add(l.coordinator.leaseDuration()))
@@ -95,10 +121,13 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the lock back. That it is lost already is an error that wraps [ErrLockLost].
+// Release releases the lock. If the lock is already lost, the error wraps [ErrLockLost].
 func (l *Lease) Release(ctx context.Context) error {
-	l.writeMu.Lock()
-	defer l.writeMu.Unlock()
+	if err := l.writing.take(ctx); err != nil {
+		return fmt.Errorf("release the lock of cluster %s: %w", l.coordinator.Cluster, err)
+	}
+
+	defer l.writing.pass()
 	err := l.updateLock(ctx, Lock{Version: lockVersion, Token: l.Token()})
 	if err == nil {
 		l.mu.Lock()
@@ -109,14 +138,14 @@ func (l *Lease) Release(ctx context.Context) error {
 	return err
 }
 
-// lastWritten is the lock as we wrote it last, holder and all.
+// lastWritten returns the lock as this run wrote it last with a holder.
 func (l *Lease) lastWritten() Lock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held
 }
 
-// updateLock replaces the lock while it is ours. The condition on its version is what makes that sure.
+// updateLock replaces the lock. The write is conditional on the version that this run wrote last.
 func (l *Lease) updateLock(ctx context.Context, next Lock) error {
 	body, err := encodeDocument(next)
 	if err != nil {
@@ -132,7 +161,8 @@ func (l *Lease) updateLock(ctx context.Context, next Lock) error {
 			return lost
 		}
 
-		if etag, err = l.coordinator.Store.Update(ctx, LockKey(l.coordinator.Cluster), body, etag); err == nil {
+		etag, err = l.coordinator.Store.Update(ctx, LockKey(l.coordinator.Cluster), body, etag)
+		if err == nil {
 			l.noteWritten(next, etag)
 			return nil
 		}
@@ -141,7 +171,8 @@ func (l *Lease) updateLock(ctx context.Context, next Lock) error {
 			break
 		}
 
-		if err := l.refreshETag(ctx, next); err != nil { // perhaps it was our own write, whose answer got lost
+		// perhaps this run's own write, whose response was lost
+		if err := l.refreshETag(ctx, next); err != nil {
 			return err
 		}
 	}
@@ -149,7 +180,8 @@ func (l *Lease) updateLock(ctx context.Context, next Lock) error {
 	return fmt.Errorf("renew or release the lock of cluster %s: %w", l.coordinator.Cluster, err)
 }
 
-// noteWritten keeps what was written. Who held it is kept when it is released, to know our own release by.
+// noteWritten remembers the written lock. After a release it keeps the holder, to recognize this run's own
+// release.
 func (l *Lease) noteWritten(next Lock, etag string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +192,7 @@ func (l *Lease) noteWritten(next Lock, etag string) {
 	l.etag = etag
 }
 
-// refreshETag takes the lock's version from the store, if the lock is ours still.
+// refreshETag reads the lock's version from the store, if this run still holds the lock.
 func (l *Lease) refreshETag(ctx context.Context, next Lock) error {
 	now, etag, err := l.coordinator.readLock(ctx)
 	if err != nil {
@@ -170,7 +202,7 @@ func (l *Lease) refreshETag(ctx context.Context, next Lock) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if next.Holder == nil && now.Holder == nil && now.Token == next.Token {
-		l.etag = etag // free, as it is to be
+		l.etag = etag // already released
 		return nil
 	}
 
@@ -187,32 +219,33 @@ func (l *Lease) isHeldByUs(now Lock) bool {
 	return now.Token == l.held.Token && now.Holder != nil && now.Holder.ID == l.held.Holder.ID
 }
 
-// markLost notes for good that the lock is another's.
+// markLost remembers that the lock is lost and returns the reason. The caller holds mu.
 func (l *Lease) markLost(now Lock) error {
 	if l.lostErr != nil {
 		return l.lostErr
 	}
 
-	who := "somebody released it"
+	reason := "it was released by another process"
 	switch {
 	case now.Token == 0:
-		who = "it was deleted"
+		reason = "it was deleted"
 	case now.Holder != nil:
-		who = fmt.Sprintf("it is held by %s since %s", now.Holder, formatTime(now.Holder.Since))
+		reason = fmt.Sprintf("it is held by %s since %s", now.Holder, formatTime(now.Holder.Since))
 	case now.Token > l.held.Token:
-		who = "somebody else has held it since"
+		reason = "another operation has held it since"
 	}
 
 	l.lostErr = diag.WithHint(
-		fmt.Errorf("%w: %s", ErrLockLost, who),
-		"look at what the other one did with: slipway history "+l.coordinator.Cluster+"; then run it again",
+		fmt.Errorf("%w: %s", ErrLockLost, reason),
+		"see what the other operation did with: slipway history "+l.coordinator.Cluster+"; then rerun",
 	)
 
 	return l.lostErr
 }
 
-// VerifyHeld asks the store whether the lock is still ours. Whoever writes state calls it after reading what the write
-// depends on, and before writing.
+// VerifyHeld reads the lock from the store and returns an error that wraps [ErrLockLost] if this run does not
+// hold it any more. It must be called before each write of state, after reading the data that the write
+// depends on.
 func (l *Lease) VerifyHeld(ctx context.Context) error {
 	if err := l.EnsureHeld(ctx); err != nil {
 		return err
@@ -232,7 +265,8 @@ func (l *Lease) VerifyHeld(ctx context.Context) error {
 	return l.expiryError()
 }
 
-// KeepRenewed renews the lease in the background, and returns a context that ends once the lease is lost. stop ends both.
+// KeepRenewed renews the lease in the background. It returns a context that is cancelled when the lease is
+// lost, with the reason as its cause. stop ends both and waits for the background goroutine.
 func (l *Lease) KeepRenewed(ctx context.Context) (kept context.Context, stop func()) {
 	kept, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -261,7 +295,7 @@ func (l *Lease) KeepRenewed(ctx context.Context) (kept context.Context, stop fun
 	return kept, func() { cancel(context.Canceled); wg.Wait() }
 }
 
-// renewWithTimeout renews, and gives up in time for another try.
+// renewWithTimeout renews the lease with a timeout that leaves time for another attempt.
 func (l *Lease) renewWithTimeout(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, RenewInterval(l.coordinator.leaseDuration()))
 	defer cancel()

@@ -24,59 +24,65 @@ import (
 // lockVersion is the version of the lock's format.
 const lockVersion = 1
 
-// Lock is what the store says of a cluster's lock. It is never deleted, so that Token only rises. The zero Lock is free
-// and has never been held.
+// Lock is a cluster's lock as it is stored. It is never deleted, so that Token only rises. The zero Lock is
+// free and was never held.
 type Lock struct {
+	// Version of the format.
 	Version int `json:"version"`
-	// Token of who holds it, or held it last. It rises by one each time that the lock is taken.
+	// Token is the fencing token of the present or the last holder. It rises by one with each holder.
 	Token int64 `json:"token"`
-	// Holder has it; nil while it is free.
+	// Holder is the present holder; nil while the lock is free.
 	Holder *Holder `json:"holder,omitempty"`
 }
 
-// Holder is who has a lock.
+// Holder is the holder of a lock.
 type Holder struct {
-	// ID tells two holders apart, whatever else they have in common.
+	// ID is a random string that identifies the holder.
 	ID string `json:"id"`
-	// Owner is the person and the machine.
-	Owner     string `json:"owner"`
-	PID       int    `json:"pid"`
+	// Owner is the person and the machine, as in me@host.
+	Owner string `json:"owner"`
+	PID   int    `json:"pid"`
+	// Operation is the name of the command, such as apply.
 	Operation string `json:"operation"`
-	// Command line, without secrets.
-	Command string    `json:"command"`
-	Since   time.Time `json:"since"`
+	// Command is the command line, without secrets.
+	Command string `json:"command"`
+	// Since is when the lock was acquired, by the holder's clock.
+	Since time.Time `json:"since"`
 	// Expires is when the lease ends unless it is renewed, by the holder's clock.
 	Expires time.Time `json:"expires"`
-	// LeaseSeconds is how long a renewal is good for.
+	// LeaseSeconds is the length of the lease.
 	LeaseSeconds float64 `json:"leaseSeconds"`
 }
 
-// FreeAt returns when others may take the lock: the lease's end and the skew that clocks may have.
+// FreeAt returns when others can acquire the lock unless it is renewed: the end of the lease plus
+// [MaxClockSkew].
 func (h Holder) FreeAt() time.Time {
 	return h.Expires.Add(MaxClockSkew(time.Duration(h.LeaseSeconds * float64(time.Second))))
 }
 
-// String names the holder as a person wants to read it.
+// String returns owner, process id and operation.
 func (h Holder) String() string {
 	return fmt.Sprintf("%s (pid %d, %s)", h.Owner, h.PID, h.Operation)
 }
 
-// LockHeldError says that somebody else has the lock.
+// LockHeldError is the error of an attempt to acquire a lock that another operation holds.
 type LockHeldError struct {
 	Cluster string
-	Token   int64
-	Holder  Holder
+	// Token of the holder.
+	Token  int64
+	Holder Holder
 }
 
-// Error says who has it, since when and until when.
+// Error returns who holds the lock, since when and until when.
 func (e LockHeldError) Error() string {
-	return fmt.Sprintf("cluster %s is locked by %s since %s: it can be taken from %s on unless it is renewed",
+	return fmt.Sprintf("cluster %s is locked by %s since %s: the lock expires at %s unless it is renewed",
 		e.Cluster, e.Holder, formatTime(e.Holder.Since), formatTime(e.Holder.FreeAt()))
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// ParseLock reads a lock as it is stored.
+// ParseLock reads a lock as it is stored. Its errors complete a sentence that begins with the key. It rejects
+// unknown versions and fields.
 func ParseLock(body []byte) (Lock, error) {
 	var l Lock
 	if err := decodeDocument(body, &l, true); err != nil {
@@ -85,9 +91,10 @@ func ParseLock(body []byte) (Lock, error) {
 
 	switch {
 	case l.Version > lockVersion:
-		return Lock{}, diag.WithHint(fmt.Errorf("has version %d", l.Version), "use a newer slipway")
+		err := fmt.Errorf("has the unknown format version %d", l.Version)
+		return Lock{}, diag.WithHint(err, "upgrade slipway")
 	case l.Version < 1 || l.Token < 1 || l.Token >= maxToken:
-		return Lock{}, fmt.Errorf("has version %d and token %d", l.Version, l.Token)
+		return Lock{}, fmt.Errorf("has the invalid version %d or token %d", l.Version, l.Token)
 	case l.Holder != nil:
 		return l, l.Holder.validate()
 	}
@@ -100,15 +107,16 @@ func (h Holder) validate() error {
 	case h.ID == "" || h.Owner == "" || h.Operation == "":
 		return errors.New("has a holder without id, owner or operation")
 	case h.LeaseSeconds <= 0 || h.LeaseSeconds > (24*time.Hour).Seconds():
-		return fmt.Errorf("has a lease of %g seconds", h.LeaseSeconds)
+		return fmt.Errorf("has an invalid lease of %g seconds", h.LeaseSeconds)
 	case h.Expires.Before(h.Since):
-		return errors.New("ends before it begins")
+		return errors.New("expires before it was acquired")
 	}
 
 	return nil
 }
 
-// decodeDocument reads one JSON document and nothing else. In a lock a field that we do not know may matter, so it is refused.
+// decodeDocument reads one JSON document without trailing data. strict rejects unknown fields: in a lock they
+// may be important.
 func decodeDocument(body []byte, into any, strict bool) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if strict {
@@ -116,27 +124,27 @@ func decodeDocument(body []byte, into any, strict bool) error {
 	}
 
 	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("is no valid document: %w", err)
+		return fmt.Errorf("is not a valid document: %w", err)
 	}
 
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("has something after its document")
+		return errors.New("has data after the end of its document")
 	}
 
 	return nil
 }
 
-// encodeDocument writes a document as it is stored: indented, for people who look into the store.
+// encodeDocument returns a document as it is stored: indented, for people who read it in the store.
 func encodeDocument(v any) ([]byte, error) {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("encode a document of the journal: %w", err)
+		return nil, fmt.Errorf("encode a lock or a record: %w", err)
 	}
 
 	return append(body, '\n'), nil
 }
 
-// ReadLock reads the cluster's lock.
+// ReadLock returns the cluster's lock; the zero Lock if there is none.
 func (d Coordinator) ReadLock(ctx context.Context) (Lock, error) {
 	l, _, err := d.readLock(ctx)
 	return l, err
@@ -155,17 +163,17 @@ func (d Coordinator) readLock(ctx context.Context) (Lock, string, error) {
 
 	l, err := ParseLock(o.Body)
 	if err != nil {
-		hint := "if nobody works on the cluster, delete this object: tokens go on where the journal stops"
+		hint := "if no operation is running, delete this object: tokens continue from the journal"
 		return Lock{}, "", diag.WithHint(fmt.Errorf("the lock %s in %s %w", key, d.Store.URL(), err), hint)
 	}
 
 	return l, o.ETag, nil
 }
 
-// maxAcquireAttempts is how often the lock is looked at again when another one took it in the same moment.
+// maxAcquireAttempts is how often a conditional write is tried again after a conflict with a concurrent one.
 const maxAcquireAttempts = 4
 
-// Acquire takes the lock if it is free or its holder's lease has ended; else the error is a [LockHeldError].
+// Acquire acquires the lock if it is free or expired; otherwise the error is a [LockHeldError].
 func (d Coordinator) Acquire(ctx context.Context, who Initiator) (*Lease, error) {
 	return d.acquireIf(ctx, who, func(l Lock) error {
 		if l.Holder != nil && d.Now().Before(l.Holder.FreeAt()) {
@@ -176,12 +184,13 @@ func (d Coordinator) Acquire(ctx context.Context, who Initiator) (*Lease, error)
 	})
 }
 
-// ForceAcquire takes the lock from whoever holds it with token. It is for 'slipway unlock': a person has looked at who that is.
+// ForceAcquire takes the lock from the holder with token, even if it has not expired. It is for 'slipway
+// unlock', where a person has seen that holder.
 func (d Coordinator) ForceAcquire(ctx context.Context, who Initiator, token int64) (*Lease, error) {
 	return d.acquireIf(ctx, who, func(l Lock) error {
 		if l.Token != token {
 			return fmt.Errorf(
-				"the lock of cluster %s has changed hands meanwhile: it has token %d, not %d",
+				"the lock of cluster %s was acquired by another operation: it has token %d, not %d",
 				d.Cluster,
 				l.Token,
 				token,
@@ -192,10 +201,14 @@ func (d Coordinator) ForceAcquire(ctx context.Context, who Initiator, token int6
 	})
 }
 
-func (d Coordinator) acquireIf(ctx context.Context, who Initiator, may func(Lock) error) (*Lease, error) {
+func (d Coordinator) acquireIf(
+	ctx context.Context,
+	who Initiator,
+	check func(Lock) error,
+) (*Lease, error) {
 	id := rand.Text()
 	var err error
-	var previous *Holder // of the lock as we tried to take it
+	var previous *Holder // of the lock as it was last read
 
 	for range maxAcquireAttempts {
 		var was Lock
@@ -204,17 +217,13 @@ func (d Coordinator) acquireIf(ctx context.Context, who Initiator, may func(Lock
 			return nil, err
 		}
 
-		if was.Holder != nil && was.Holder.ID == id { // our own write, whose answer got lost
-			return &Lease{
-				coordinator:    d,
-				held:           was,
-				etag:           etag,
-				expires:        was.Holder.Expires,
-				previousHolder: previous,
-			}, nil
+		if was.Holder != nil && was.Holder.ID == id { // this run's own write, whose response was lost
+			l := newLease(d, was, etag, previous)
+			l.expires = was.Holder.Expires
+			return l, nil
 		}
 
-		if err = may(was); err != nil {
+		if err = check(was); err != nil {
 			return nil, err
 		}
 
@@ -225,14 +234,14 @@ func (d Coordinator) acquireIf(ctx context.Context, who Initiator, may func(Lock
 		}
 
 		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
-			break // what a lost answer leaves behind is taken over when its lease ends
+			break // if the write took effect, its lease expires
 		}
 	}
 
 	return nil, fmt.Errorf("lock cluster %s: %w", d.Cluster, err)
 }
 
-// readWhenReady reads the lock, and asks whether all is ready to take it.
+// readWhenReady reads the lock and runs CheckReady at the same time.
 func (d Coordinator) readWhenReady(ctx context.Context) (Lock, string, error) {
 	if d.CheckReady == nil {
 		return d.readLock(ctx)
@@ -247,7 +256,7 @@ func (d Coordinator) readWhenReady(ctx context.Context) (Lock, string, error) {
 	return l, etag, cmp.Or(readyErr, err)
 }
 
-// claimLock writes us into the lock, if it still is what was read.
+// claimLock makes this run the holder of the lock, if the lock is still the one that was read.
 func (d Coordinator) claimLock(
 	ctx context.Context,
 	id string,
@@ -294,16 +303,13 @@ func (d Coordinator) claimLock(
 		return nil, err
 	}
 
-	return &Lease{
-		coordinator:    d,
-		held:           next,
-		etag:           etag,
-		expires:        now.Add(d.leaseDuration()),
-		previousHolder: was.Holder,
-	}, nil
+	l := newLease(d, next, etag, was.Holder)
+	l.expires = now.Add(d.leaseDuration())
+
+	return l, nil
 }
 
-// lastToken is the highest token that the journal has seen: a lock that was deleted by hand must not give it again.
+// lastToken returns the highest token in the journal. A lock that was deleted by hand continues from it.
 func (d Coordinator) lastToken(ctx context.Context) (int64, error) {
 	keys, err := d.Store.List(ctx, JournalKey(d.Cluster, 0))
 	if err != nil {
@@ -318,7 +324,7 @@ func (d Coordinator) lastToken(ctx context.Context) (int64, error) {
 	return last, nil
 }
 
-// tokenFromKey returns the token that a journal's key is named by; zero if it is none.
+// tokenFromKey returns the token in a record's key; zero if there is none.
 func tokenFromKey(key string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSuffix(path.Base(key), ".json"), 10, 64)
 	if err != nil {
@@ -328,5 +334,5 @@ func tokenFromKey(key string) int64 {
 	return n
 }
 
-// truncateTime is t as documents have it.
+// truncateTime returns t in UTC with milliseconds, as it is stored.
 func truncateTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

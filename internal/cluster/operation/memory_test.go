@@ -15,8 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// memory is a store in memory that can fail before a write or lose the answer of one, and can let others act before a
-// write goes on.
+// memory is a store in memory whose writes can fail, lose their response, or be delayed by a callback.
 type memory struct {
 	mu      sync.Mutex
 	objects map[string]store.Object

@@ -15,17 +15,18 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// client is one operator: a clock that is off by a constant, and perhaps a lease. A client that is killed forgets its
-// lease; one that is stopped keeps it and does nothing until it goes on.
+// client is one operator: a clock that is off by a constant, and perhaps a lease. A client that is killed
+// forgets its lease; one that is stopped keeps it and does nothing until it goes on.
 type client struct {
 	desk  operation.Coordinator
 	name  string
 	lease *operation.Lease
 }
 
-// TestLockModel lets two or three clients with clocks that differ as much as is allowed take, renew, release, lose and
-// seize a lock, over a store that loses requests and answers. Whatever they do: tokens rise, at most one of them may act
-// unless a person has unlocked, and nobody writes state after another one has taken the lock.
+// TestLockModel lets two or three clients with clocks that differ as much as is allowed take, renew, release,
+// lose and seize a lock, over a store that loses requests and answers. Whatever they do: tokens rise, at most
+// one of them may act unless a person has unlocked, and nobody writes state after another one has taken the
+// lock.
 func TestLockModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{t: t, store: newMemory(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}

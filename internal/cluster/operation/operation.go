@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operation lets one writer at a time work on a cluster and keeps a record of what each did: a lock with a lease
-// and a fencing token, and a journal. It knows nothing of what the operations do.
+// Package operation ensures that only one operation at a time changes a cluster, and keeps a journal of the
+// operations. It does not know what the operations do.
 //
-// Both lie in the state store below [KeyPrefix], outside the cluster's own objects, so that they outlive the cluster: the
-// record of a deletion is there when the cluster is gone, and tokens never begin again. See docs/design/0008.
+// A [Lock] is an object in the state store with a lease and a fencing token, which rises by one with each
+// holder. A [Lease] is the lock as its holder sees it: it must be renewed, and guards writes against a later
+// holder. A [Record] is the journal's entry for one operation, and an [Operation] is a running one: its lease
+// and its record.
+//
+// Lock and journal are stored under [KeyPrefix], outside the cluster's own objects, so that they outlive the
+// cluster: the record of a deletion stays readable, and tokens never restart. See docs/design/0008.
 package operation
 
 import (
@@ -17,16 +22,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/store"
 )
 
-// DefaultLeaseDuration is how long a lock is held by somebody who does not say any more that it still works.
+// DefaultLeaseDuration is how long a lock stays held after its last renewal.
 const DefaultLeaseDuration = time.Minute
 
-// KeyPrefix is where locks and journals lie. It is no valid name of a cluster.
+// KeyPrefix is the prefix of the keys of locks and journals. It is not a valid name of a cluster.
 const KeyPrefix = "_operations/"
 
-// LockKey is where a cluster's lock lies.
+// LockKey returns the key of a cluster's lock.
 func LockKey(cluster string) string { return KeyPrefix + cluster + "/lock.json" }
 
-// JournalKey is where the record of the operation with token lies; zero gives the prefix of all. Keys sort by token.
+// JournalKey returns the key of the record of the operation with token, or for token 0 the prefix of all
+// records. Keys sort by token.
 func JournalKey(cluster string, token int64) string {
 	prefix := KeyPrefix + cluster + "/journal/"
 	if token == 0 {
@@ -36,31 +42,37 @@ func JournalKey(cluster string, token int64) string {
 	return fmt.Sprintf("%s%012d.json", prefix, token)
 }
 
-// maxToken is the last token that keys sort by.
+// maxToken is the largest token with which keys sort by token.
 const maxToken = 999_999_999_999
 
-// MaxClockSkew is by how much the clocks of two operators may differ, at most, for a lease of the given length: a taker waits
-// that much longer than the lease says. Ten seconds for [DefaultLeaseDuration].
+// MaxClockSkew returns the largest allowed difference between the clocks of two operators: an expired lock
+// can be taken only after this additional time. Ten seconds for [DefaultLeaseDuration].
 func MaxClockSkew(lease time.Duration) time.Duration { return lease / 6 }
 
-// RenewInterval is how often a lease is renewed while its owner works. Fifteen seconds for [DefaultLeaseDuration].
+// RenewInterval returns the interval at which a holder renews its lease. Fifteen seconds for
+// [DefaultLeaseDuration].
 func RenewInterval(lease time.Duration) time.Duration { return lease / 4 }
 
-// expiryMargin is how long before its end a lease counts as over for its owner, so that what it has begun can end in time.
+// expiryMargin returns how long before its end the holder stops using a lease, so that running calls can
+// finish in time.
 func expiryMargin(lease time.Duration) time.Duration { return lease / 12 }
 
-// Coordinator is where operations on one cluster begin.
+// Coordinator starts operations on one cluster. Store, Cluster and Now are required. It may be used
+// concurrently.
 type Coordinator struct {
-	Store   store.Store
+	// Store is the state store.
+	Store store.Store
+	// Cluster is the cluster's name.
 	Cluster string
 	// Now is the clock.
 	Now func() time.Time
-	// LeaseDuration is how long the lock is held after the last renewal. Zero: [DefaultLeaseDuration].
+	// LeaseDuration is how long the lock is held after the last renewal. Default: [DefaultLeaseDuration].
 	LeaseDuration time.Duration
-	// CheckReady is asked while the lock is looked at; its error, if any, keeps the lock from being taken. Nil agrees.
+	// CheckReady is called while the lock is read; if it returns an error, the lock is not acquired. Nil: no
+	// check.
 	CheckReady func(context.Context) error
-	// RecordInBackground lets an operation begin while its record is written for the first time. The first [Op.SaveRecord], which comes
-	// before anything is changed, waits for it and has its error.
+	// RecordInBackground lets an operation start while its record is being created. The first
+	// [Operation.SaveRecord], which comes before any change, waits for that and returns its error.
 	RecordInBackground bool
 }
 
@@ -72,23 +84,24 @@ func (d Coordinator) leaseDuration() time.Duration {
 	return DefaultLeaseDuration
 }
 
-// Initiator begins an operation, and why.
+// Initiator describes who starts an operation, and which one.
 type Initiator struct {
 	// Owner is the person and the machine, as in me@host.
 	Owner string
-	PID   int
-	// Operation is its kind in one word, such as apply.
+	// PID is the process id on that machine.
+	PID int
+	// Operation is the name of the command, such as apply.
 	Operation string
-	// Command line that was given.
+	// Command is the command line. Secrets in it are redacted before it is stored.
 	Command string
-	// Tool is the version of the program.
+	// Tool is the version of Slipway.
 	Tool string
 }
 
-// maxTextBytes is how long a command line or an error may be in a record, in bytes.
+// maxTextBytes is the maximal length of a command line or an error in a record, in bytes.
 const maxTextBytes = 4096
 
-// redactSecrets takes out of a text what may be secret: passwords in URLs, signed queries, private keys.
+// redactSecrets replaces possible secrets in a text: passwords in URLs, signed queries, private keys.
 func redactSecrets(text string) string {
 	text = regexp.MustCompile(
 		`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`,

@@ -21,14 +21,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// stores runs test on each kind of store: in a folder, and on S3 over HTTP.
+// stores runs test with each kind of store: a directory, and S3 over HTTP.
 func stores(t *testing.T, test func(t *testing.T, s store.Store)) {
 	t.Helper()
 	t.Run("file", func(t *testing.T) { test(t, store.NewFileStore(t.TempDir())) })
 	t.Run("s3", func(t *testing.T) { test(t, bucket(t)) })
 }
 
-// bucket is a store on S3, in a region of its own.
+// bucket returns a store on S3 in a new local region.
 func bucket(t *testing.T) store.Store {
 	t.Helper()
 	client := s3.NewFromConfig(regiontest.Start(t).AWSConfig())
@@ -75,7 +75,7 @@ func end(t *testing.T, op *operation.Operation, result error) {
 	}
 }
 
-// outcome is what a test looks at of a record.
+// outcome is the part of a record that tests compare.
 type outcome struct {
 	Token int64
 	Owner string
@@ -103,7 +103,7 @@ func wantHistory(t *testing.T, d operation.Coordinator, want ...outcome) {
 	}
 }
 
-// TestLife: one operation after the other, the newest first in the history.
+// TestLife: operations one after another, the newest first in the history.
 func TestLife(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
@@ -118,13 +118,13 @@ func TestLife(t *testing.T) {
 		}
 		c.pass(time.Minute / 2)
 		end(t, op, nil)
-		end(t, begin(t, d, "you@there"), errors.New("subnet/a: it rains at https://me:hunter2@x?X-Amz-Signature=abc"))
+		end(t, begin(t, d, "you@there"), errors.New("subnet/a: the call failed at https://me:hunter2@x?X-Amz-Signature=abc"))
 		wantHistory(t, d,
-			outcome{2, "you@there", operation.Failed, "subnet/a: it rains at https://[redacted]@x?X-Amz-Signature=[redacted]"},
+			outcome{2, "you@there", operation.Failed, "subnet/a: the call failed at https://[redacted]@x?X-Amz-Signature=[redacted]"},
 			outcome{1, "me@here", operation.Succeeded, ""})
 		records, err := d.ListRecords(t.Context(), 1)
 		if err != nil || len(records) != 1 || records[0].Token != 2 {
-			t.Errorf("one record was asked for: %v %v", records, err)
+			t.Errorf("with limit 1: %v %v", records, err)
 		}
 		all, _ := d.ListRecords(t.Context(), 0)
 		if first := all[1]; first.Plan.Add != 82 || first.EndedAt.Sub(first.StartedAt) != time.Minute/2 {
@@ -133,7 +133,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestOneAtATime: of many that begin at once one wins, and all others learn who that is.
+// TestOneAtATime: of many concurrent operations one gets the lock, and the others' errors name its owner.
 func TestOneAtATime(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
@@ -169,8 +169,9 @@ func TestOneAtATime(t *testing.T) {
 	})
 }
 
-// TestTakeover: a killed operation's lock can be taken when its lease and the skew of clocks have passed, not before;
-// its record then says interrupted, and if it was not killed after all it can write nothing any more.
+// TestTakeover: a killed operation's lock can be acquired after its lease and the maximal clock skew, not
+// before. Its record then has the state interrupted, and if it was not killed after all it cannot write any
+// more.
 func TestTakeover(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
@@ -179,7 +180,7 @@ func TestTakeover(t *testing.T) {
 		dead := begin(t, d, "me@here")
 		c.pass(operation.DefaultLeaseDuration + operation.MaxClockSkew(operation.DefaultLeaseDuration) - time.Second)
 		_, err := d.BeginOperation(t.Context(), who("you@there"))
-		want := "cluster demo is locked by me@here (pid 1, apply) since 2026-03-01 12:00:00Z: it can be taken from 2026-03-01 12:01:10Z on unless it is renewed"
+		want := "cluster demo is locked by me@here (pid 1, apply) since 2026-03-01 12:00:00Z: the lock expires at 2026-03-01 12:01:10Z unless it is renewed"
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v\nwant %s", err, want)
 		}
@@ -196,7 +197,7 @@ func TestTakeover(t *testing.T) {
 			"save": dead.SaveRecord(t.Context()), "end": dead.Finish(t.Context(), nil), "ensure": dead.EnsureHeld(t.Context()), "renew": dead.Renew(t.Context()),
 		} {
 			if !errors.Is(err, operation.ErrLockLost) {
-				t.Errorf("%s by who lost the lock: %v", what, err)
+				t.Errorf("%s after the lock was lost: %v", what, err)
 			}
 		}
 		if _, err := op.GuardStore(s).Put(t.Context(), "demo/cluster.yaml", []byte("y")); err != nil {
@@ -207,7 +208,7 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// TestUnlock: a person may take the lock from who holds it, but only from whom they have seen.
+// TestUnlock: BreakLock takes the lock from its holder, but only from the holder with the given token.
 func TestUnlock(t *testing.T) {
 	stores(t, func(t *testing.T, s store.Store) {
 		t.Helper()
@@ -215,13 +216,13 @@ func TestUnlock(t *testing.T) {
 		d := operation.Coordinator{Store: s, Cluster: "demo", Now: c.now}
 		held := begin(t, d, "me@here")
 		if err := d.BreakLock(t.Context(), operation.Initiator{Owner: "boss@there", Operation: "unlock"}, 7); err == nil {
-			t.Error("a lock that nobody has seen was released")
+			t.Error("a lock with another token was released")
 		}
 		if err := d.BreakLock(t.Context(), operation.Initiator{Owner: "boss@there", Operation: "unlock"}, held.Token()); err != nil {
 			t.Fatal(err)
 		}
 		if err := held.VerifyHeld(t.Context()); !errors.Is(err, operation.ErrLockLost) {
-			t.Errorf("who held it is told %v", err)
+			t.Errorf("the former holder gets %v", err)
 		}
 		end(t, begin(t, d, "you@there"), nil)
 		wantHistory(t, d, outcome{3, "you@there", operation.Succeeded, ""}, outcome{2, "boss@there", operation.Succeeded, ""},
@@ -229,7 +230,7 @@ func TestUnlock(t *testing.T) {
 	})
 }
 
-// TestLateWrites: the lock changes hands in the moment between an owner's last look at it and its write.
+// TestLateWrites: another operation takes the lock between the holder's last check and its write.
 func TestLateWrites(t *testing.T) {
 	tests := map[string]func(late *operation.Operation, s store.Store) error{
 		"the record": func(late *operation.Operation, _ store.Store) error { return late.SaveRecord(t.Context()) },
@@ -247,7 +248,7 @@ func TestLateWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			var taker *operation.Operation
-			m.before = func(string) { // the late one has looked at the lock; now it stands still
+			m.before = func(string) { // the late operation has checked the lock and is suspended now
 				m.before = nil
 				c.pass(2 * operation.DefaultLeaseDuration)
 				taker = begin(t, d, "you@there")
@@ -268,7 +269,8 @@ func TestLateWrites(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeItsRecord: the record of who was killed between lock and record is written by who comes next.
+// TestKilledBeforeItsRecord: the next operation writes the record of an operation that was killed before it
+// could.
 func TestKilledBeforeItsRecord(t *testing.T) {
 	c, m := newClock(), newMemory()
 	d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}
@@ -280,7 +282,7 @@ func TestKilledBeforeItsRecord(t *testing.T) {
 	wantHistory(t, d, outcome{2, "you@there", operation.Succeeded, ""}, outcome{1, "me@here", operation.Interrupted, ""})
 }
 
-// TestLostAnswers: each write of an operation takes effect but its answer is lost, one after the other.
+// TestLostAnswers: each write of an operation in turn takes effect, but its response is lost.
 func TestLostAnswers(t *testing.T) {
 	for lost := range 6 {
 		c, m := newClock(), newMemory()
@@ -299,16 +301,16 @@ func TestLostAnswers(t *testing.T) {
 			err = op.Finish(t.Context(), nil)
 		}
 		c.pass(2 * operation.DefaultLeaseDuration)
-		end(t, begin(t, d, "you@there"), nil) // whatever happened, the next one works
+		end(t, begin(t, d, "you@there"), nil) // in every case the next operation works
 		records := history(t, d)
 		if records[0].State != operation.Succeeded || len(records) > 1 && records[1].State == operation.Running {
-			t.Errorf("answer %d lost (%v): %v", lost, err, records)
+			t.Errorf("response %d lost (%v): %v", lost, err, records)
 		}
 	}
 }
 
-// TestTokensGoOnAfterTheLockWasDeleted: what a person does to a lock that cannot be read must not give a token twice.
-func TestTokensGoOnAfterTheLockWasDeleted(t *testing.T) {
+// TestTokensContinueAfterTheLockWasDeleted: deleting an unreadable lock by hand must not repeat a token.
+func TestTokensContinueAfterTheLockWasDeleted(t *testing.T) {
 	m := newMemory()
 	d := operation.Coordinator{Store: m, Cluster: "demo", Now: newClock().now}
 	held := begin(t, d, "me@here")
@@ -318,14 +320,15 @@ func TestTokensGoOnAfterTheLockWasDeleted(t *testing.T) {
 	}
 	_ = m.Delete(t.Context(), operation.LockKey("demo"))
 	if err := held.VerifyHeld(t.Context()); !errors.Is(err, operation.ErrLockLost) {
-		t.Errorf("who held it is told %v", err)
+		t.Errorf("the former holder gets %v", err)
 	}
 	if op := begin(t, d, "you@there"); op.Token() != 2 {
 		t.Errorf("token %d was given again", op.Token())
 	}
 }
 
-// TestSkew: with clocks as far apart as is allowed, either way, there is no second in which both may act.
+// TestSkew: with the maximal allowed clock skew in either direction, two operations never hold the lock at
+// the same time.
 func TestSkew(t *testing.T) {
 	for _, off := range []time.Duration{-operation.MaxClockSkew(operation.DefaultLeaseDuration), 0, operation.MaxClockSkew(operation.DefaultLeaseDuration)} {
 		m, c := newMemory(), newClock()
@@ -337,7 +340,7 @@ func TestSkew(t *testing.T) {
 			acting := held.Err() == nil
 			if _, err := fast.BeginOperation(t.Context(), who("you@there")); err == nil {
 				if taken = true; acting {
-					t.Errorf("clocks %s apart: taken in second %d while its owner may still act", off, second)
+					t.Errorf("clocks %s apart: acquired in second %d while its holder may still act", off, second)
 				}
 				break
 			}
@@ -349,7 +352,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestKeep: a lease is renewed as long as its owner works, and the work's context ends when it cannot be.
+// TestKeep: a lease is renewed while its holder works, and the context ends when it cannot be renewed.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -361,9 +364,9 @@ func TestKeep(t *testing.T) {
 			t.Fatalf("after ten minutes of work: %v", err)
 		}
 		if _, err := d.BeginOperation(t.Context(), who("you@there")); err == nil {
-			t.Fatal("a lease that is renewed was taken")
+			t.Fatal("a renewed lease was taken")
 		}
-		m.fail(1000) // the store cannot be reached any more
+		m.fail(1000) // the store is not reachable any more
 		time.Sleep(operation.DefaultLeaseDuration - operation.RenewInterval(operation.DefaultLeaseDuration)*2)
 		if ctx.Err() != nil {
 			t.Error("it gave up although the lease lasts")
@@ -381,13 +384,14 @@ func TestKeep(t *testing.T) {
 		}
 		time.Sleep(operation.RenewInterval(operation.DefaultLeaseDuration) + time.Second)
 		if !errors.Is(context.Cause(otherCtx), operation.ErrLockLost) {
-			t.Errorf("after unlock the work goes on: %v", context.Cause(otherCtx))
+			t.Errorf("after unlock the context continues: %v", context.Cause(otherCtx))
 		}
 		otherStop()
 	})
 }
 
-// TestSleep: a laptop that slept past its lease goes on if nobody took the lock, without a moment in which it acts unasked.
+// TestSleep: after a laptop has slept longer than its lease, the lease is unusable until it is renewed, which
+// works if no other operation took the lock.
 func TestSleep(t *testing.T) {
 	c, m := newClock(), newMemory()
 	d := operation.Coordinator{Store: m, Cluster: "demo", Now: c.now}

@@ -20,57 +20,67 @@ import (
 // recordVersion is the version of a record's format.
 const recordVersion = 1
 
-// State of an operation.
+// State is the state of an operation.
 type State string
 
-// The states. A record whose owner was killed says running in the store; [Desk.ListRecords] shows it as interrupted.
+// The states. The stored record of a killed operation has the state running; [Coordinator.ListRecords]
+// reports it as interrupted.
 const (
 	Running     State = "running"
 	Succeeded   State = "succeeded"
 	Failed      State = "failed"
-	Interrupted State = "interrupted"
+	Interrupted State = "interrupted" // killed, or its lock was taken
 )
 
-// ChangeCounts counts what an operation set out to do.
+// ChangeCounts counts the steps of an operation's plan.
 type ChangeCounts struct {
-	Add     int `json:"add"`
-	Change  int `json:"change"`
-	Destroy int `json:"destroy"`
-	// Publish counts objects that machines read.
+	Add     int `json:"add"`     // resources to create
+	Change  int `json:"change"`  // resources to change in place
+	Destroy int `json:"destroy"` // resources to delete
+	// Publish counts the objects to publish for machines.
 	Publish int `json:"publish"`
 }
 
-// Record is what the journal says of one operation. It holds no secret.
+// Record is the journal's entry for one operation. It contains no secrets.
 type Record struct {
+	// Version of the format.
 	Version int    `json:"version"`
 	Cluster string `json:"cluster"`
-	// Token that the operation held the lock with.
-	Token     int64  `json:"token"`
+	// Token is the operation's fencing token.
+	Token int64 `json:"token"`
+	// Operation is the name of the command, such as apply.
 	Operation string `json:"operation"`
-	Command   string `json:"command"`
-	Owner     string `json:"owner"`
-	PID       int    `json:"pid"`
-	// Principal is who AWS takes the owner for, as an ARN; empty if AWS was not asked.
-	Principal string    `json:"principal,omitempty"`
+	// Command is the command line, without secrets.
+	Command string `json:"command"`
+	// Owner is the person and the machine, as in me@host.
+	Owner string `json:"owner"`
+	PID   int    `json:"pid"`
+	// Principal is the ARN of the owner's credentials; empty if AWS was not called.
+	Principal string `json:"principal,omitempty"`
+	// Tool is the version of Slipway.
 	Tool      string    `json:"tool,omitempty"`
 	StartedAt time.Time `json:"began"`
 	EndedAt   time.Time `json:"ended,omitzero"`
 	State     State     `json:"state"`
-	// Plan is what it set out to do in AWS; nil if it did not come that far, or does nothing there.
+	// Plan counts the steps of its plan; nil if the operation did not get that far, or changes nothing in
+	// AWS.
 	Plan *ChangeCounts `json:"plan,omitempty"`
-	// CompletedSteps counts the operations of the plan that have ended well.
+	// CompletedSteps counts the operations of the plan that succeeded.
 	CompletedSteps int `json:"done,omitempty"`
-	// Documents of the state store that it wrote.
+	// Documents lists the keys of the state store that it wrote.
 	Documents []string `json:"documents,omitempty"`
-	// Calls to AWS by name, retries included, as in EC2:CreateVpc; of those, Mutating may have changed something.
-	Calls         map[string]int `json:"calls,omitempty"`
-	MutatingCalls int            `json:"mutatingCalls,omitempty"`
-	Error         string         `json:"error,omitempty"`
-	// Remark is what came to pass beside it, such as who found it interrupted.
+	// Calls counts the AWS calls by name, such as EC2:CreateVpc, including retries.
+	Calls map[string]int `json:"calls,omitempty"`
+	// MutatingCalls counts those of Calls that may have changed something.
+	MutatingCalls int `json:"mutatingCalls,omitempty"`
+	// Error is the operation's error, without secrets; empty unless State is Failed.
+	Error string `json:"error,omitempty"`
+	// Remark is additional information, such as who took the lock of an interrupted operation.
 	Remark string `json:"remark,omitempty"`
 }
 
-// ParseRecord reads a record as it is stored.
+// ParseRecord reads a record as it is stored. Its errors complete a sentence that begins with the key. It
+// rejects later versions and ignores unknown fields.
 func ParseRecord(body []byte) (Record, error) {
 	var r Record
 	if err := decodeDocument(body, &r, false); err != nil {
@@ -79,29 +89,35 @@ func ParseRecord(body []byte) (Record, error) {
 
 	switch {
 	case r.Version > recordVersion:
-		return Record{}, diag.WithHint(fmt.Errorf("has version %d", r.Version), "use a newer slipway")
+		err := fmt.Errorf("has the unknown format version %d", r.Version)
+		return Record{}, diag.WithHint(err, "upgrade slipway")
 	case r.Version < 1 || r.Token < 1 || r.Token > maxToken:
-		return Record{}, fmt.Errorf("has version %d and token %d", r.Version, r.Token)
+		return Record{}, fmt.Errorf("has the invalid version %d or token %d", r.Version, r.Token)
 	case !slices.Contains([]State{Running, Succeeded, Failed, Interrupted}, r.State):
-		return Record{}, fmt.Errorf("has state %q", r.State)
+		return Record{}, fmt.Errorf("has the invalid state %q", r.State)
 	}
 
 	return r, nil
 }
 
-// Operation is an operation that goes on: its lease and its record.
+// Operation is a running operation: its lease and its record. It may be used concurrently.
 type Operation struct {
 	*Lease
 	coordinator Coordinator
 
-	mu        sync.Mutex
-	record    Record
-	etag      string
-	createErr error // why the record was not written for the first time
+	created   chan struct{} // closed once the first write of the record has ended
+	createErr error         // of the first write; valid once created is closed
+
+	saving turn   // to write the record to the store
+	etag   string // of the stored record; guarded by saving
+
+	mu     sync.Mutex // guards record; never held during network I/O
+	record Record
 }
 
-// BeginOperation takes the lock and writes down that the operation runs. If the one before was killed, that is written down too,
-// in such a way that it cannot write its own record any more.
+// BeginOperation acquires the lock and creates the operation's record. If the previous operation was killed,
+// its record is marked as interrupted, in such a way that the killed operation cannot write it any more. If
+// another operation holds the lock, the error is a [LockHeldError].
 func (d Coordinator) BeginOperation(ctx context.Context, who Initiator) (*Operation, error) {
 	l, err := d.Acquire(ctx, who)
 	if err != nil {
@@ -111,7 +127,7 @@ func (d Coordinator) BeginOperation(ctx context.Context, who Initiator) (*Operat
 	return d.startOperation(ctx, l, who)
 }
 
-// BreakLock takes the lock from its holder, writes that down, and releases it.
+// BreakLock takes the lock from the holder with token, records that, and releases the lock.
 func (d Coordinator) BreakLock(ctx context.Context, who Initiator, token int64) error {
 	l, err := d.ForceAcquire(ctx, who, token)
 	if err != nil {
@@ -131,6 +147,8 @@ func (d Coordinator) startOperation(ctx context.Context, l *Lease, who Initiator
 	op := &Operation{
 		Lease:       l,
 		coordinator: d,
+		created:     make(chan struct{}),
+		saving:      newTurn(),
 		record: Record{
 			Version:   recordVersion,
 			Cluster:   d.Cluster,
@@ -144,49 +162,45 @@ func (d Coordinator) startOperation(ctx context.Context, l *Lease, who Initiator
 			State:     Running,
 		},
 	}
-	if d.RecordInBackground {
-		op.mu.Lock() // whoever wants to see or change the record waits until it is there
-		go func() {
-			defer op.mu.Unlock()
-			op.createErr = op.createRecord(ctx)
-		}()
 
+	create := func() {
+		defer close(op.created)
+		op.createErr = op.createRecord(ctx)
+	}
+
+	if d.RecordInBackground {
+		go create()
 		return op, nil
 	}
 
-	if err := op.createRecord(ctx); err != nil {
-		return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
+	create()
+	if op.createErr != nil {
+		return nil, errors.Join(op.createErr, l.Release(context.WithoutCancel(ctx)))
 	}
 
 	return op, nil
 }
 
-// createRecord writes the record for the first time, after that of the operation before is closed.
+// createRecord closes the record of the previous operation and writes this one for the first time.
 func (o *Operation) createRecord(ctx context.Context) error {
 	if err := o.coordinator.closePreviousRecord(ctx, o.Lease); err != nil {
 		return err
 	}
 
-	body, err := encodeDocument(o.record)
-	if err != nil {
-		return err
-	}
-
-	o.etag, err = o.putRecord(ctx, body)
-
-	return err
+	return o.writeRecord(ctx)
 }
 
-// closePreviousRecord closes the record of the operation that held the lock before and did not release it. Its record gets another
-// version, or comes to be, so that neither its update nor its creation by that operation can succeed any more.
+// closePreviousRecord marks the record of the previous holder, which did not release the lock, as
+// interrupted. The record gets another version or is created, so the previous operation can neither update
+// nor create it any more.
 func (d Coordinator) closePreviousRecord(ctx context.Context, l *Lease) error {
-	was := l.PreviousHolder()
-	if was == nil {
+	previous := l.PreviousHolder()
+	if previous == nil {
 		return nil
 	}
 
 	key := JournalKey(d.Cluster, l.Token()-1)
-	s := l.GuardStore(d.Store)
+	guarded := l.GuardStore(d.Store)
 	remark := fmt.Sprintf("%s by %s took the lock over", l.held.Holder.Operation, l.held.Holder.Owner)
 	var err error
 
@@ -194,33 +208,29 @@ func (d Coordinator) closePreviousRecord(ctx context.Context, l *Lease) error {
 		var o store.Object
 		o, err = d.Store.Get(ctx, key)
 		switch {
-		case errors.Is(err, store.ErrNotFound): // it was killed before it wrote one
-			err = d.writeInterrupted(Record{
-				Version:   recordVersion,
-				Cluster:   d.Cluster,
-				Token:     l.Token() - 1,
-				Operation: was.Operation,
-				Command:   was.Command,
-				Owner:     was.Owner,
-				PID:       was.PID,
-				StartedAt: was.Since,
-				Remark:    remark,
-			}, func(body []byte) (string, error) { return s.Create(ctx, key, body) })
+		case errors.Is(err, store.ErrNotFound): // killed before it created its record
+			r := d.recordOfHolder(*previous, l.Token()-1)
+			r.Remark = remark
+			err = writeInterrupted(
+				r,
+				func(body []byte) (string, error) { return guarded.Create(ctx, key, body) },
+			)
 
 		case err == nil:
-			r, parseErr := ParseRecord(o.Body)
-			if parseErr != nil || r.State != Running {
-				return nil //nolint:nilerr // a record that nobody can read is left to be looked at
+			r, running := runningRecord(o.Body)
+			if !running {
+				return nil
 			}
 
 			r.Remark = remark
-			err = d.writeInterrupted(
+			err = writeInterrupted(
 				r,
-				func(body []byte) (string, error) { return s.Update(ctx, key, body, o.ETag) },
+				func(body []byte) (string, error) { return guarded.Update(ctx, key, body, o.ETag) },
 			)
 		}
 
-		if !errors.Is(err, store.ErrConflict) { // else it wrote in this very moment, which it cannot do again
+		// on a conflict it has just written its record, and cannot again
+		if !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
@@ -228,7 +238,28 @@ func (d Coordinator) closePreviousRecord(ctx context.Context, l *Lease) error {
 	return err
 }
 
-func (Coordinator) writeInterrupted(r Record, write func([]byte) (string, error)) error {
+// recordOfHolder returns the record of a holder that was killed before it created one.
+func (d Coordinator) recordOfHolder(h Holder, token int64) Record {
+	return Record{
+		Version:   recordVersion,
+		Cluster:   d.Cluster,
+		Token:     token,
+		Operation: h.Operation,
+		Command:   h.Command,
+		Owner:     h.Owner,
+		PID:       h.PID,
+		StartedAt: h.Since,
+	}
+}
+
+// runningRecord returns the record of a running operation; false if it has ended, or if the record is not
+// readable and must be kept for inspection.
+func runningRecord(body []byte) (Record, bool) {
+	r, err := ParseRecord(body)
+	return r, err == nil && r.State == Running
+}
+
+func writeInterrupted(r Record, write func([]byte) (string, error)) error {
 	r.State = Interrupted
 	body, err := encodeDocument(r)
 	if err != nil {
@@ -236,60 +267,76 @@ func (Coordinator) writeInterrupted(r Record, write func([]byte) (string, error)
 	}
 
 	if _, err = write(body); err != nil {
-		return fmt.Errorf("close the record of the operation before: %w", err)
+		return fmt.Errorf("close the record of the previous operation: %w", err)
 	}
 
 	return nil
 }
 
-// UpdateRecord changes what the record says; it is written by the next [Op.SaveRecord] or [Op.Finish].
+// UpdateRecord changes the record in memory; the next [Operation.SaveRecord] or [Operation.Finish] writes it.
+// It does not wait for a write that is in progress.
 func (o *Operation) UpdateRecord(change func(*Record)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(&o.record)
 }
 
-// Record returns what the record says now.
+// Record returns a copy of the record as it is in memory. It does not wait for a write that is in progress.
 func (o *Operation) Record() Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r := o.record
-	r.Calls, r.Documents = maps.Clone(r.Calls), slices.Clone(r.Documents)
+	r.Calls = maps.Clone(r.Calls)
+	r.Documents = slices.Clone(r.Documents)
 
 	return r
 }
 
-// SaveRecord writes the record as it is now.
+// SaveRecord writes the record to the store. The error wraps [ErrLockLost] if another operation has taken the
+// lock.
 func (o *Operation) SaveRecord(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.saveLocked(ctx)
-}
+	select {
+	case <-o.created:
+	case <-ctx.Done():
+		return fmt.Errorf("create the record of this operation: %w", context.Cause(ctx))
+	}
 
-func (o *Operation) saveLocked(ctx context.Context) error {
 	if o.createErr != nil {
 		return o.createErr
 	}
 
-	body, err := encodeDocument(o.record)
+	if err := o.writeRecord(ctx); err != nil {
+		return fmt.Errorf("write the record of this operation: %w", err)
+	}
+
+	return nil
+}
+
+// writeRecord writes the present record and remembers its version.
+func (o *Operation) writeRecord(ctx context.Context) error {
+	if err := o.saving.take(ctx); err != nil {
+		return err
+	}
+
+	defer o.saving.pass()
+	body, err := encodeDocument(o.Record())
 	if err != nil {
 		return err
 	}
 
 	etag, err := o.putRecord(ctx, body)
-	if err != nil {
-		return fmt.Errorf("write the record of this %s: %w", o.record.Operation, err)
+	if err == nil {
+		o.etag = etag
 	}
 
-	o.etag = etag
-
-	return nil
+	return err
 }
 
-// putRecord replaces our record, or makes it. It does not look at the lock before: the record is named by our token, and
-// whoever takes the lock from us gives it another version, see [Desk.closePreviousRecord]. So only a conflict makes us look.
+// putRecord creates or replaces the record and returns its version. It does not verify the lock first: the
+// key contains this operation's token, and whoever takes the lock changes the record's version, see
+// [Coordinator.closePreviousRecord]. So the lock needs to be verified only after a conflict.
 func (o *Operation) putRecord(ctx context.Context, body []byte) (etag string, err error) {
-	key := JournalKey(o.coordinator.Cluster, o.record.Token)
+	key := JournalKey(o.coordinator.Cluster, o.Token())
 	if err := o.EnsureHeld(ctx); err != nil {
 		return "", err
 	}
@@ -305,20 +352,21 @@ func (o *Operation) putRecord(ctx context.Context, body []byte) (etag string, er
 	}
 
 	if now, readErr := o.coordinator.Store.Get(ctx, key); readErr == nil && bytes.Equal(now.Body, body) {
-		return now.ETag, nil // it was our own write, whose answer got lost
+		return now.ETag, nil // this run's own write, whose response was lost
 	}
 
 	return "", cmp.Or(o.VerifyHeld(ctx), err)
 }
 
-// Finish writes down how the operation ended, and releases the lock. result is its error. Give it a context that outlives
-// an interrupt: what is not written down and not released, others have to wait for.
+// Finish records how the operation ended and releases the lock. result is the operation's error; nil: it
+// succeeded. ctx should outlive an interrupt: a lock that is not released blocks others until it expires.
 func (o *Operation) Finish(ctx context.Context, result error) error {
 	o.UpdateRecord(func(r *Record) {
 		r.EndedAt = truncateTime(o.coordinator.Now())
 		r.State = Succeeded
 		if result != nil {
-			r.State, r.Error = Failed, redactSecrets(result.Error())
+			r.State = Failed
+			r.Error = redactSecrets(result.Error())
 		}
 	})
 	if err := o.SaveRecord(ctx); err != nil {
@@ -328,7 +376,8 @@ func (o *Operation) Finish(ctx context.Context, result error) error {
 	return o.Release(ctx)
 }
 
-// ignoreLost leaves out what the error beside it says already.
+// ignoreLost returns nil for an error that wraps [ErrLockLost], which the error of the record already
+// reports.
 func ignoreLost(err error) error {
 	if errors.Is(err, ErrLockLost) {
 		return nil
@@ -337,8 +386,9 @@ func ignoreLost(err error) error {
 	return err
 }
 
-// ListRecords returns the newest records first, limit of them at most; zero means all. A record that cannot be read is in
-// the error, beside all others. Records of operations that were killed say interrupted.
+// ListRecords returns the journal, newest record first, with at most limit records; 0: all. Records that
+// cannot be read are reported in the error; the others are still returned. Records of killed operations have
+// the state Interrupted.
 func (d Coordinator) ListRecords(ctx context.Context, limit int) ([]Record, error) {
 	keys, err := d.Store.List(ctx, JournalKey(d.Cluster, 0))
 	if err != nil {
@@ -363,7 +413,7 @@ func (d Coordinator) ListRecords(ctx context.Context, limit int) ([]Record, erro
 
 		r, err := ParseRecord(o.Body)
 		if err == nil && r.Token != tokenFromKey(key) {
-			err = fmt.Errorf("has token %d", r.Token)
+			err = fmt.Errorf("has the token %d of another record", r.Token)
 		}
 
 		if err != nil {
@@ -377,7 +427,8 @@ func (d Coordinator) ListRecords(ctx context.Context, limit int) ([]Record, erro
 	return out, errors.Join(errs...)
 }
 
-// markIfInterrupted shows a record that says running as interrupted if its owner cannot be at work any more.
+// markIfInterrupted returns r with the state Interrupted if its state is Running and its operation does not
+// hold the lock any more.
 func (d Coordinator) markIfInterrupted(r Record, lock Lock) Record {
 	if r.State != Running {
 		return r
@@ -387,7 +438,8 @@ func (d Coordinator) markIfInterrupted(r Record, lock Lock) Record {
 	case lock.Token != r.Token || lock.Holder == nil:
 		r.State = Interrupted
 	case d.Now().After(lock.Holder.FreeAt()):
-		r.State, r.Remark = Interrupted, "its lease ended at "+formatTime(lock.Holder.Expires)
+		r.State = Interrupted
+		r.Remark = "its lease expired at " + formatTime(lock.Holder.Expires)
 	}
 
 	return r
