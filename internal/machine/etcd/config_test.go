@@ -60,9 +60,9 @@ func TestEnvironment(t *testing.T) {
 	if settled != want {
 		t.Errorf("got %q, want %q", settled, want)
 	}
-	founder := string(etcd.RenderEnvironment(etcd.StartOptions{Members: members, Token: "t", NewCluster: true, AllowEmptyData: true}))
-	if !strings.Contains(founder, "STATE=new\n") || !strings.Contains(founder, "EMPTY_START=yes\n") {
-		t.Errorf("founder: %q", founder)
+	first := string(etcd.RenderEnvironment(etcd.StartOptions{Members: members, Token: "t", NewCluster: true, AllowEmptyData: true}))
+	if !strings.Contains(first, "STATE=new\n") || !strings.Contains(first, "EMPTY_START=yes\n") {
+		t.Errorf("first: %q", first)
 	}
 	unit := etcd.SystemdUnit(etcd.Config{Name: "etcd-a", Host: "h"})
 	for _, want := range []string{"AssertPathIsMountPoint=" + etcd.DataMount, "ExecStartPre=", "User=etcd", "TimeoutStartSec=infinity"} {

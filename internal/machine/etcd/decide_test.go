@@ -15,7 +15,7 @@ import (
 
 func slots() []string { return []string{"a", "b", "c"} }
 
-func founders() map[string]string {
+func initialVolumes() map[string]string {
 	return map[string]string{"a": "vol-a0", "b": "vol-b0", "c": "vol-c0"}
 }
 
@@ -28,7 +28,7 @@ func voters(healthy ...string) []etcd.Member {
 }
 
 func TestDecide(t *testing.T) {
-	marker := &etcd.BootstrapMarker{Token: "t", Volumes: founders()}
+	marker := &etcd.BootstrapMarker{Token: "t", Volumes: initialVolumes()}
 	lost := etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker, Joined: slots()}
 	with := func(f etcd.Facts, members []etcd.Member) etcd.Facts { f.Members = members; return f }
 	learner := voters("b", "c")
@@ -48,12 +48,12 @@ func TestDecide(t *testing.T) {
 		"data, no marker":            {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", HasData: true}, etcd.ActionStartExisting, ""},
 		"data, volume not known":     {etcd.Facts{Slot: "a", Slots: slots(), HasData: true}, etcd.ActionStartExisting, ""},
 		"no marker, volumes missing": {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: map[string]string{"a": "vol-a0"}}, etcd.ActionWait, "slot b"},
-		"no marker, volumes exist":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders()}, etcd.ActionCreateMarker, ""},
-		"no marker, another volume":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: founders()}, etcd.ActionWait, "in EC2 is"},
-		"marker deleted, joined":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Joined: []string{"b"}}, etcd.ActionWait, "restore it"},
-		"marker deleted, peers":      {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: founders(), Members: voters("b", "c")}, etcd.ActionWait, "restore it"},
-		"founder":                    {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.ActionStartNew, ""},
-		"founder, data lost":         {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "lost"},
+		"no marker, volumes exist":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: initialVolumes()}, etcd.ActionCreateMarker, ""},
+		"no marker, another volume":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Visible: initialVolumes()}, etcd.ActionWait, "in EC2 is"},
+		"marker deleted, joined":     {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: initialVolumes(), Joined: []string{"b"}}, etcd.ActionWait, "restore it"},
+		"marker deleted, peers":      {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Visible: initialVolumes(), Members: voters("b", "c")}, etcd.ActionWait, "restore it"},
+		"initial member":             {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker}, etcd.ActionStartNew, ""},
+		"initial member, data lost":  {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a0", Marker: marker, Joined: []string{"a"}}, etcd.ActionWait, "lost"},
 		"new volume, never joined":   {etcd.Facts{Slot: "a", Slots: slots(), Volume: "vol-a1", Marker: marker}, etcd.ActionWait, "lost"},
 		"lost, peers healthy":        {with(lost, voters("b", "c")), etcd.ActionRemoveMember, ""},
 		"lost, voter never started":  {with(lost, never), etcd.ActionRemoveMember, ""},
@@ -89,7 +89,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		volume: founders(), data: map[string]bool{}, up: map[string]bool{}, joined: map[string]bool{},
+		volume: initialVolumes(), data: map[string]bool{}, up: map[string]bool{}, joined: map[string]bool{},
 		bootstraps: map[string]bool{}, founded: map[string]int{},
 	}
 }

@@ -39,7 +39,8 @@ func (s *source) GetValue(_, path string) ([]byte, bool, error) {
 }
 
 func (s *source) TokenOptions(string) (tokensRequired, enabled bool) { return s.required, !s.disabled }
-func (s *source) ListPaths(string) []string                          { return slices.Collect(maps.Keys(s.values)) }
+
+func (s *source) ListPaths(string) []string { return slices.Collect(maps.Keys(s.values)) }
 
 type bench struct {
 	t       *testing.T
