@@ -36,7 +36,8 @@ func makeBucket(t *testing.T, url, name string) {
 	}
 }
 
-// hashServer answers what kops asks for before it names a file: the file's hash. Nobody downloads the file.
+// hashServer serves the hashes of files that kops requests before it uses a file name. Nothing
+// downloads the files.
 func hashServer(t *testing.T) string {
 	t.Helper()
 	const digits = 64
@@ -66,7 +67,7 @@ func sshKey(t *testing.T) string {
 	return file
 }
 
-// firstCreateAfter is how long after start the first resource was asked for.
+// firstCreateAfter returns the time from start to the request of the first resource.
 func (p *proxy) firstCreateAfter(start time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// proxy stands between a tool and an emulator: it counts each call and, as a distant AWS would, answers it later.
+// proxy forwards requests of a tool to an emulator. It counts each call, and delays the response as
+// the distance to AWS would.
 type proxy struct {
 	url   string
 	delay time.Duration
@@ -50,7 +51,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-// countCall counts a call under its service and operation.
+// countCall counts a call by its service and operation.
 func (p *proxy) countCall(r *http.Request) {
 	service, op := "s3", r.Method
 	if _, scope, ok := strings.Cut(r.Header.Get("Authorization"), "Credential="); ok {
@@ -81,14 +82,14 @@ func createsResource(op string) bool {
 	return slices.ContainsFunc([]string{"Create", "Allocate", "Run", "Put", "Import"}, func(p string) bool { return strings.HasPrefix(op, p) })
 }
 
-// reset forgets what was counted, and answers each call after delay from now on.
+// reset sets the counts to zero, and delays each response by delay from now on.
 func (p *proxy) reset(delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls, p.firstCreate, p.delay = map[string]int{}, time.Time{}, delay
 }
 
-// callCounts returns the calls since reset: in all, and those to S3.
+// callCounts returns the number of calls since reset: all calls, and those to S3.
 func (p *proxy) callCounts() (all, s3 int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

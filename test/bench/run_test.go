@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench_test measures what issue 4 sets goals for: calls, seconds and processor time of the real program against
-// an emulator, beside kops where there is one. It knows slipway by its command line alone.
+// Package bench_test measures the calls, seconds and CPU time of the real program against an
+// emulator, and compares them with their goals in docs/benchmarks.md and with kops, if it is
+// installed. It uses slipway through its command line only.
 package bench_test
 
 import (
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// processResult is what one process took.
+// processResult is the result and the duration of a process.
 type processResult struct {
 	out, errs string
 	code      int
@@ -25,7 +26,7 @@ type processResult struct {
 	start     time.Time
 }
 
-// program is a program with the environment that it runs in.
+// program is a program and its environment.
 type program struct {
 	path string
 	env  []string
@@ -52,7 +53,7 @@ func (x program) runProcess(t *testing.T, args ...string) processResult {
 	return r
 }
 
-// mustRun runs a command that has to end with one of codes.
+// mustRun runs a command, which must exit with one of codes.
 func (x program) mustRun(t *testing.T, codes []int, args ...string) processResult {
 	t.Helper()
 	r := x.runProcess(t, args...)
@@ -80,7 +81,7 @@ func repositoryRoot(t *testing.T) string {
 	return dir
 }
 
-// newSlipway is the program that make build made, with its state on the emulator's S3.
+// newSlipway returns the program that make build created, with its state in the emulator's S3.
 func newSlipway(t *testing.T, p *proxy, credentials ...string) program {
 	t.Helper()
 	path := filepath.Join(repositoryRoot(t), "bin", "slipway")
@@ -92,8 +93,9 @@ func newSlipway(t *testing.T, p *proxy, credentials ...string) program {
 	return x
 }
 
-// clusterManifest is the highly available private cluster of the table: three control-plane machines and groups of workers
-// over three zones, and with them a group of one machine in a public subnet, the bastion.
+// clusterManifest is the highly available private cluster of the table: three control-plane
+// machines, groups of workers over three zones, and a group of one machine in a public subnet, the
+// bastion.
 func clusterManifest(name, image string, workers int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `apiVersion: slipway.dev/v1alpha1

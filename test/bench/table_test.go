@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// figure is one line of the table.
+// figure is one row of the table.
 type figure struct {
 	name     string
 	measured float64
@@ -47,17 +47,18 @@ func (f figure) formatValue(v float64) string {
 	return fmt.Sprintf("%.3g %s", v, f.unit)
 }
 
-// latency is what a call takes in the rows of the table that say so.
+// latency is the duration of a call in the rows that mention it.
 const latency = 50 * time.Millisecond
 
-// kopsFigures are the figures of issue 4: kops 1.37.0-alpha.1, measured on moto, state in S3 on the same moto.
+// kopsFigures are the figures of kops 1.37.0-alpha.1, measured with moto and with the state in S3
+// of the same moto.
 func kopsFigures() map[string]float64 {
 	return map[string]float64{
 		"plan": 355, "plan s3": 96, "plan wall": 7.1, "apply": 582, "apply s3": 125, "apply wall": 8.8, "first": 2.6, "render": 0.5, "render wide": 1.0,
 	}
 }
 
-// benchmark is one emulator with what is measured on it.
+// benchmark is one emulator and the figures that are measured with it.
 type benchmark struct {
 	t        *testing.T
 	emulator string
@@ -70,8 +71,9 @@ type benchmark struct {
 
 func (b *benchmark) addFigure(f figure) { b.figures = append(b.figures, f) }
 
-// TestTable measures all rows of issue 4's table but the critical path, which test/engine proves in the test's own time.
-// Calls do not depend on the machine: too many of them fail the test. Seconds are printed only.
+// TestTable measures all rows of the table in docs/benchmarks.md except the critical path, which
+// test/engine measures in a bubble's time. The numbers of calls do not depend on the machine, so
+// the test fails if they exceed their goals. Times are only printed.
 func TestTable(t *testing.T) {
 	if os.Getenv("SLIPWAY_BENCH") == "" {
 		t.Skip("SKIPPED: a benchmark: make bench")
@@ -93,7 +95,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// The groups of workers beside the three machines of the control plane; the last stands for the bastion.
+// The numbers of worker groups in addition to the three control-plane machines. The last group
+// represents the bastion.
 const (
 	sevenGroups = 4
 	fiftyGroups = 49
@@ -115,7 +118,7 @@ func startBenchmark(t *testing.T, emulator string) *benchmark {
 	return b
 }
 
-// measureCluster makes a cluster and takes its figures.
+// measureCluster creates a cluster and measures its figures.
 func (b *benchmark) measureCluster(name string, groups int, suffix string) {
 	t, k := b.t, b.kops
 	file := b.program.dir + "/" + name + ".yaml"
@@ -152,8 +155,8 @@ func (b *benchmark) measureCluster(name string, groups int, suffix string) {
 	b.program.mustRun(t, []int{0}, "delete", "cluster", name, "--yes")
 }
 
-// applyCluster applies. Where moto fails, by a race of its own that answers with a page of HTML, it is run again as an operator
-// would; what both took is counted.
+// applyCluster applies the cluster. moto has a race, after which it responds with an HTML page.
+// Then applyCluster runs apply again, as an operator would, and adds both durations.
 func (b *benchmark) applyCluster(name string) processResult {
 	b.t.Helper()
 	r := b.program.runProcess(b.t, "apply", name, "--yes")
@@ -169,7 +172,7 @@ func (b *benchmark) applyCluster(name string) processResult {
 	return r
 }
 
-// measureRender takes the least of some runs: what else the machine does only adds.
+// measureRender measures the shortest of several runs, since other load can only add time.
 func (b *benchmark) measureRender(name string, f figure) {
 	const runs = 7
 	var took []time.Duration
@@ -196,7 +199,8 @@ func (b *benchmark) printTable(to *os.File) {
 	}
 }
 
-// runKops replaces kops' figures by what the binary at path comes to here. Without one they are those of the issue.
+// runKops replaces the figures of kops by those of the binary at path on this machine. Without a
+// path, kopsFigures apply.
 func (b *benchmark) runKops(path string) {
 	if path == "" || b.emulator != "moto" {
 		return

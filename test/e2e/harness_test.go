@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e_test runs the product's own commands against a local region with real machines, and looks at the cluster
-// with clients of others: the AWS SDK, the AWS CLI and kubectl. It calls no code of the product.
+// Package e2e_test runs Slipway's commands against a local region with real machines, and checks
+// the cluster with independent clients: the AWS SDK, the AWS CLI and kubectl. The end-to-end tests
+// do not call Slipway's code.
 package e2e_test
 
 import (
@@ -32,27 +33,28 @@ const (
 	bucket      = "slipway-e2e-state"
 )
 
-// environment is a local region of this test's own, beside any other, and the commands run against it.
+// environment is a local region that only this test uses, and the commands that run against it.
 type environment struct {
 	t       *testing.T
-	cache   string // holds the region; assets and image are links into the shared cache
-	slipway string // the program
+	cache   string // the folder of the region; assets and image are links to the shared cache
+	slipway string // the path of the program
 	env     map[string]string
 	aws     aws.Config
 }
 
-// requireHost skips aloud what this machine cannot do, or fails where SLIPWAY_E2E=require.
+// requireHost skips t, with the reason, if this machine cannot run the tests. It fails t instead if
+// SLIPWAY_E2E=require.
 func requireHost(t *testing.T) (shared string) {
 	t.Helper()
-	refuse := t.Skip
+	reject := t.Skip
 	if os.Getenv("SLIPWAY_E2E") == "require" {
-		refuse = t.Fatal
+		reject = t.Fatal
 	}
 	if testing.Short() {
 		t.Skip("e2e: -short")
 	}
 	if os.Geteuid() != 0 {
-		refuse("e2e: real machines need root on Linux")
+		reject("e2e: real machines need root on Linux")
 	}
 	shared = os.Getenv("SLIPWAY_CACHE")
 	if shared == "" {
@@ -63,17 +65,17 @@ func requireHost(t *testing.T) (shared string) {
 		shared = filepath.Join(home, ".cache", "slipway")
 	}
 	if _, err := os.Stat(filepath.Join(shared, "assets", "catalog.yaml")); err != nil {
-		refuse("e2e: no built assets in " + shared + " (make assets)")
+		reject("e2e: no built assets in " + shared + " (make assets)")
 	}
 	for _, program := range []string{"nft", "ip", "kubectl"} {
 		if _, err := exec.LookPath(program); err != nil && (program != "kubectl" || kubectlPath(shared) == "") {
-			refuse("e2e: this machine has no " + program + " (make deps)")
+			reject("e2e: this machine has no " + program + " (make deps)")
 		}
 	}
 	return shared
 }
 
-// kubectlPath is the machine's kubectl, else the one that the assets hold.
+// kubectlPath returns the path of an installed kubectl, or else of the kubectl in the built assets.
 func kubectlPath(shared string) string {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path
@@ -85,7 +87,7 @@ func kubectlPath(shared string) string {
 	return ""
 }
 
-// newEnvironment starts a region on a free port and destroys it when the test ends.
+// newEnvironment starts a region on a free port, and destroys it when the test ends.
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	shared := requireHost(t)
@@ -94,7 +96,7 @@ func newEnvironment(t *testing.T) *environment {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(slipway); err != nil {
-		t.Fatalf("no %s: make build", slipway)
+		t.Fatalf("%s does not exist: run make build", slipway)
 	}
 	l := &environment{t: t, cache: filepath.Join(shared, "e2e"), slipway: slipway, env: map[string]string{}}
 	if err := os.MkdirAll(l.cache, 0o700); err != nil {
@@ -107,7 +109,7 @@ func newEnvironment(t *testing.T) *environment {
 		}
 	}
 	l.env["SLIPWAY_CACHE"], l.env["SLIPWAY_STATE"] = l.cache, "s3://"+bucket
-	l.runSlipway("region", "destroy", "--yes") // what an earlier run may have left
+	l.runSlipway("region", "destroy", "--yes") // removes the leftovers of an earlier run
 	t.Cleanup(func() {
 		if os.Getenv("SLIPWAY_E2E_KEEP") == "" {
 			l.runSlipway("region", "destroy", "--yes")
@@ -117,7 +119,7 @@ func newEnvironment(t *testing.T) *environment {
 	return l
 }
 
-// startRegion starts the region and points every client at it.
+// startRegion starts the region and configures every client for it.
 func (l *environment) startRegion() {
 	l.t.Helper()
 	l.runSlipway("region", "start", "--port", freePort(l.t))
@@ -145,13 +147,13 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// commandResult of one command.
+// commandResult is the output and the exit status of a command.
 type commandResult struct {
 	out, err string
 	code     int
 }
 
-// runProgram runs a program to its end, with the lab's environment.
+// runProgram runs a program with the environment's variables, for at most 15 minutes.
 func (l *environment) runProgram(program string, args ...string) commandResult {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
@@ -173,7 +175,7 @@ func (l *environment) runProgram(program string, args ...string) commandResult {
 	return r
 }
 
-// clipLog keeps a log readable.
+// clipLog shortens long output for the log.
 func clipLog(s string) string {
 	if len(s) > 3000 {
 		return s[:1000] + "\n…\n" + s[len(s)-2000:]
@@ -181,7 +183,7 @@ func clipLog(s string) string {
 	return s
 }
 
-// runSlipway runs slipway and fails the test unless it exits with 0.
+// runSlipway runs slipway, and fails the test unless it exits with 0.
 func (l *environment) runSlipway(args ...string) string {
 	l.t.Helper()
 	r := l.runProgram(l.slipway, args...)
@@ -191,7 +193,7 @@ func (l *environment) runSlipway(args ...string) string {
 	return r.out
 }
 
-// kubectl runs kubectl against the cluster and fails the test unless it exits with 0.
+// kubectl runs kubectl against the cluster, and fails the test unless it exits with 0.
 func (l *environment) kubectl(args ...string) string {
 	l.t.Helper()
 	r := l.tryKubectl(args...)
@@ -208,7 +210,8 @@ func (l *environment) tryKubectl(args ...string) commandResult {
 
 func (l *environment) kubeconfig() string { return filepath.Join(l.cache, "kubeconfig") }
 
-// waitUntil tries f until it returns nil, and fails the test with its last error when the time is over.
+// waitUntil calls f every second until it returns nil. It fails the test with the last error when
+// the time is up.
 func (l *environment) waitUntil(what string, limit time.Duration, f func() error) {
 	l.t.Helper()
 	deadline := time.Now().Add(limit)
@@ -224,7 +227,7 @@ func (l *environment) waitUntil(what string, limit time.Duration, f func() error
 	}
 }
 
-// waitHealthy waits until slipway finds the cluster well.
+// waitHealthy waits until slipway reports that the cluster is healthy.
 func (l *environment) waitHealthy(limit time.Duration) {
 	l.t.Helper()
 	r := l.runProgram(l.slipway, "validate", "cluster", clusterName, "--wait", limit.String(), "-o", "json")
@@ -236,11 +239,11 @@ func (l *environment) waitHealthy(limit time.Duration) {
 		l.t.Fatalf("validate prints no JSON: %v\n%s", err, r.err)
 	}
 	if !report.Valid || r.code != 0 {
-		l.t.Fatalf("the cluster is not well after %s (exit status %d):\n%s", limit, r.code, r.out)
+		l.t.Fatalf("the cluster is not healthy after %s (exit status %d):\n%s", limit, r.code, r.out)
 	}
 }
 
-// nodes returns the names of Ready nodes.
+// readyNodes returns the names of Ready nodes.
 func (l *environment) readyNodes() ([]string, error) {
 	r := l.tryKubectl("get", "nodes", "-o", "json")
 	if r.code != 0 {
@@ -268,7 +271,8 @@ func (l *environment) readyNodes() ([]string, error) {
 	return names, nil
 }
 
-// leftovers lists what a region of this id left on the machine.
+// leftovers lists everything on this machine that belongs to the region with this ID: namespaces,
+// mounts, cgroups and processes.
 func leftovers(id string) (found []string) {
 	if out, err := exec.Command("ip", "netns", "list").Output(); err == nil {
 		for line := range strings.Lines(string(out)) {

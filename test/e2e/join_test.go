@@ -32,11 +32,12 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// newMachineDialer dials from a machine's own network, with the VPC's resolver.
+// newMachineDialer returns a function that dials from a machine's network namespace, with the VPC's
+// DNS resolver.
 func (l *environment) newMachineDialer(id string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	path := "/run/netns/slw-" + l.readSettings().ID + "-" + id
 	enter := func(dial func() (net.Conn, error)) (net.Conn, error) {
-		runtime.LockOSThread() // and never unlocked where going back fails: the thread then ends with its goroutine
+		runtime.LockOSThread() // stays locked if the way back fails, so that the thread ends with its goroutine
 		home, err := netns.Get()
 		if err != nil {
 			return nil, err
@@ -74,7 +75,7 @@ func (l *environment) newMachineDialer(id string) func(ctx context.Context, netw
 	}
 }
 
-// newCSR is a certificate request for a node's name.
+// newCSR returns a certificate request for the name of a node.
 func newCSR(l *environment, node string) string {
 	l.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -88,14 +89,15 @@ func newCSR(l *environment, node string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// newJoinProof is a signed GetCallerIdentity bound to a certificate request, as the join endpoint wants it.
+// newJoinProof returns a signed GetCallerIdentity request that is bound to a certificate request,
+// as the join endpoint requires.
 func newJoinProof(l *environment, cfg aws.Config, forCSR string) string {
 	l.t.Helper()
 	creds, err := cfg.Credentials.Retrieve(l.t.Context())
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	// Machines know the region by this address; the signature covers it.
+	// Machines use this address of the region, and the signature covers it.
 	req, err := http.NewRequest(http.MethodGet, "http://198.18.0.1/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Expires=60", nil)
 	if err != nil {
 		l.t.Fatal(err)
@@ -114,8 +116,8 @@ func newJoinProof(l *environment, cfg aws.Config, forCSR string) string {
 	return u.RawQuery
 }
 
-// checkWorkerCertificate asks the join endpoint, from inside a worker's network, for its own certificate, which it gets,
-// and for what it may not have.
+// checkWorkerCertificate calls the join endpoint from a worker's network. It requests the worker's
+// own certificate, which it gets, and certificates of other nodes, which the endpoint must deny.
 func checkWorkerCertificate(l *environment) {
 	nodes := map[string]string{} // by machine
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
@@ -145,7 +147,7 @@ func checkWorkerCertificate(l *environment) {
 		{"another worker's certificate", foreign, newJoinProof(l, cfg, foreign), http.StatusForbidden},
 		{"a control-plane machine's certificate", newCSR(l, nodes[l.anyMachine("control-plane")]), newJoinProof(l, cfg, own), http.StatusForbidden},
 		{"another key under an old proof", newCSR(l, mine), newJoinProof(l, cfg, own), http.StatusForbidden},
-		{"a certificate for somebody who is no machine", own, newJoinProof(l, l.aws, own), http.StatusForbidden},
+		{"a certificate for a caller that is not a machine", own, newJoinProof(l, l.aws, own), http.StatusForbidden},
 		{"a certificate without a proof", own, "", http.StatusForbidden},
 	}
 	for _, tt := range tests {
@@ -166,7 +168,7 @@ func (l *environment) anyMachine(role string) string {
 	return ""
 }
 
-// postJoin posts to the join endpoint through the internal load balancer, from inside a machine's network.
+// postJoin posts to the join endpoint through the internal load balancer, from a machine's network.
 func (l *environment) postJoin(from, request, proof string) (int, string) {
 	l.t.Helper()
 	lbs, err := elasticloadbalancingv2.NewFromConfig(l.aws).DescribeLoadBalancers(l.t.Context(), &elasticloadbalancingv2.DescribeLoadBalancersInput{Names: []string{clusterName + "-internal"}})
@@ -192,8 +194,8 @@ func (l *environment) postJoin(from, request, proof string) (int, string) {
 	return res.StatusCode, strings.TrimSpace(string(answer))
 }
 
-// checkWrongHash makes a second cluster whose catalogue has another hash for the kubelet: its machines must refuse the
-// file, and validate must say so without a look at the machine.
+// checkWrongHash creates a second cluster whose catalogue contains a wrong hash of the kubelet. Its
+// machines must reject the file, and validate must report it.
 func checkWrongHash(l *environment) {
 	const name = "e2e-bad"
 	catalogue, err := os.ReadFile(filepath.Join(l.cache, "assets", "catalog.yaml"))

@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// listIAM returns the roles and instance profiles of a cluster. They are below /slipway/, and the cluster's name is one
-// part of their path.
+// listIAM returns the roles and instance profiles of a cluster. They are below /slipway/, and the
+// cluster's name is one part of their path.
 func listIAM(ctx context.Context, client *iam.Client, cluster string) ([]string, error) {
 	prefix := aws.String("/slipway/")
 	var found []string
@@ -52,8 +52,9 @@ func listIAM(ctx context.Context, client *iam.Client, cluster string) ([]string,
 	return found, nil
 }
 
-// TestLeftoverRolesAreFound checks listIAM itself: it finds a role and a profile at the path that Slipway gives them,
-// and ignores those of another cluster. It needs neither root nor machines, unlike the other tests of this package.
+// TestLeftoverRolesAreFound checks listIAM itself: it finds a role and a profile at the path that
+// Slipway gives them, and ignores those of another cluster. It needs neither root nor machines,
+// unlike the other tests of this package.
 func TestLeftoverRolesAreFound(t *testing.T) {
 	client := iam.NewFromConfig(regiontest.Start(t).AWSConfig())
 	trust := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},` +

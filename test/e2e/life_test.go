@@ -24,14 +24,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// runKubectlQuietly runs kubectl without a line in the test's log.
+// runKubectlQuietly runs kubectl without an entry in the log of the test.
 func (l *environment) runKubectlQuietly(args ...string) error {
 	cmd := exec.Command(kubectlPath(filepath.Dir(l.cache)), append([]string{"--kubeconfig", l.kubeconfig()}, args...)...)
 	cmd.Env = os.Environ()
 	return cmd.Run()
 }
 
-// readSettings is what the region keeps of itself.
+// readSettings returns the settings of the region.
 func (l *environment) readSettings() (s struct{ ID string }) {
 	l.t.Helper()
 	b, err := os.ReadFile(filepath.Join(l.cache, "region", "settings.json"))
@@ -44,7 +44,8 @@ func (l *environment) readSettings() (s struct{ ID string }) {
 	return s
 }
 
-// fetchWorkerCredentials asks the metadata service for a worker's credentials, from inside that worker's network.
+// fetchWorkerCredentials gets a worker's credentials from the metadata service, from inside the
+// worker's network.
 func (l *environment) fetchWorkerCredentials(id string) aws.Config {
 	l.t.Helper()
 	script := `t=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 300' http://169.254.169.254/latest/api/token)
@@ -63,7 +64,8 @@ curl -sf -H "X-aws-ec2-metadata-token: $t" $b/$(curl -sf -H "X-aws-ec2-metadata-
 	return cfg
 }
 
-// checkWorkerRole makes real calls with a worker's own credentials: every secret and every mutation must be refused.
+// checkWorkerRole makes real calls with a worker's credentials. All reads of secrets and all
+// mutations must be denied.
 func checkWorkerRole(l *environment) {
 	var worker, victim string
 	for id := range l.listMachines("worker") {
@@ -82,9 +84,9 @@ func checkWorkerRole(l *environment) {
 	denied := func(what string, err error) {
 		l.t.Helper()
 		if err == nil {
-			l.t.Errorf("a worker may %s", what)
+			l.t.Errorf("a worker is allowed to %s", what)
 		} else if text := err.Error(); !strings.Contains(text, "AccessDenied") && !strings.Contains(text, "UnauthorizedOperation") && !strings.Contains(text, "403") {
-			l.t.Errorf("%s: refused for another reason: %v", what, err)
+			l.t.Errorf("%s: failed for another reason: %v", what, err)
 		}
 	}
 	secrets := 0
@@ -119,7 +121,8 @@ func checkWorkerRole(l *environment) {
 	denied("create a user", err)
 }
 
-// checkRegionRestart ends the region's process by force; machines and data outlive it.
+// checkRegionRestart kills the region's process and starts it again. Machines and data must
+// survive.
 func checkRegionRestart(l *environment) {
 	l.killRegion()
 	l.runSlipway("region", "start")
@@ -139,7 +142,7 @@ func (l *environment) killRegion() {
 	}
 	l.waitUntil("the region's process ends", 10*time.Second, func() error {
 		if b, err := os.ReadFile("/proc/" + strconv.Itoa(st.PID) + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
-			return fmt.Errorf("process %d lives", st.PID)
+			return fmt.Errorf("process %d is still running", st.PID)
 		}
 		return nil
 	})
@@ -152,7 +155,7 @@ func deleteCluster(l *environment) {
 	}
 }
 
-// listTagged lists everything that still has the cluster's tag or name.
+// listTagged lists all resources with the cluster's tag or name.
 func (l *environment) listTagged() (left []string) {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -197,7 +200,8 @@ func (l *environment) listTagged() (left []string) {
 	return left
 }
 
-// listTerminated are the instances, interfaces and gateways that AWS goes on showing for a while after their end.
+// listTerminated returns the terminated instances and deleted NAT gateways, which AWS continues to
+// list for some time.
 func (l *environment) listTerminated(ctx context.Context) map[string]bool {
 	l.t.Helper()
 	gone := map[string]bool{}

@@ -15,8 +15,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// TestOneMachine boots examples/one-machine.yaml, ends its machine, and sees the next one come to the same address with
-// the same data (S3.16-18, S3.25, S3.26).
+// TestOneMachine creates examples/one-machine.yaml and terminates its machine. The replacement must
+// get the same address and the same data. It tests requirements S3.16, S3.17, S3.25 and S3.26.
 func TestOneMachine(t *testing.T) {
 	l := newEnvironment(t)
 	body, err := os.ReadFile("../../examples/one-machine.yaml")
@@ -60,7 +60,7 @@ func TestOneMachine(t *testing.T) {
 	l.runSlipway("delete", "cluster", clusterName, "--yes")
 }
 
-// findAPIAddress is the API's address and the machine that has it.
+// findAPIAddress returns the API's address and the ID of the machine that has it.
 func (l *environment) findAPIAddress() (address, machine string) {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeAddresses(l.t.Context(), &ec2.DescribeAddressesInput{Filters: []ec2types.Filter{
@@ -72,7 +72,7 @@ func (l *environment) findAPIAddress() (address, machine string) {
 	return aws.ToString(out.Addresses[0].PublicIp), aws.ToString(out.Addresses[0].InstanceId)
 }
 
-// checkPodRuns writes data, and runs an ordinary pod on the machine, which no taint keeps away.
+// checkPodRuns writes data, and runs an ordinary pod on the machine, which has no taint.
 func (l *environment) checkPodRuns() {
 	l.t.Helper()
 	const name = "before"

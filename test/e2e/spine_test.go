@@ -18,8 +18,8 @@ import (
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// TestSpine takes one cluster through its whole life. Its steps share the cluster and run in order; after a failure
-// the rest would only fail again, so it stops there.
+// TestSpine tests one cluster from its creation to its deletion. Its steps share the cluster and
+// run in order. The test stops after the first failed step, since the others would fail too.
 func TestSpine(t *testing.T) {
 	l := newEnvironment(t)
 	steps := []struct {
@@ -31,8 +31,8 @@ func TestSpine(t *testing.T) {
 		{"drift of one rule is one change", checkRuleDrift},
 		{"pods talk across workers", checkPodNetwork},
 		{"data is written", writeData},
-		{"a worker's role can do nothing", checkWorkerRole},
-		{"a worker gets its own certificate and no other", checkWorkerCertificate},
+		{"a worker's role allows no secret and no mutation", checkWorkerRole},
+		{"a worker gets only its own certificate", checkWorkerCertificate},
 		{"a wrong hash stops the boot and is reported", checkWrongHash},
 		{"the region's process restarts", checkRegionRestart},
 		{"a control-plane machine is lost", loseControlPlane},
@@ -68,7 +68,8 @@ func createCluster(l *environment) {
 	checkNodeMetadata(l)
 }
 
-// checkNodeMetadata compares what nodes say of themselves with what EC2 says.
+// checkNodeMetadata compares the metadata of nodes in Kubernetes with that of their machines in
+// EC2.
 func checkNodeMetadata(l *environment) {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{})
@@ -86,7 +87,7 @@ func checkNodeMetadata(l *environment) {
 	for line := range strings.Lines(got) {
 		name, facts, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if facts != want[name] {
-			l.t.Errorf("node %s says %q, EC2 says %q", name, facts, want[name])
+			l.t.Errorf("node %s has %q, EC2 has %q", name, facts, want[name])
 		}
 	}
 }
@@ -97,7 +98,8 @@ func checkEmptyPlan(l *environment) {
 	}
 }
 
-// checkRuleDrift takes one rule away with the AWS CLI, where the machine has one, else with the SDK.
+// checkRuleDrift removes one security group rule with the AWS CLI. The plan must contain exactly
+// one change, and apply must repair it.
 func checkRuleDrift(l *environment) {
 	c := ec2.NewFromConfig(l.aws)
 	groups, err := c.DescribeSecurityGroups(l.t.Context(), &ec2.DescribeSecurityGroupsInput{
@@ -140,7 +142,7 @@ func checkRuleDrift(l *environment) {
 	l.t.Fatalf("no rule for 10250 among %d of the cluster's", len(out.SecurityGroupRules))
 }
 
-// probeManifest is a Service with one pod on each worker, from the image that the assets hold for this.
+// probeManifest is a Service with one pod on each worker. The built assets contain its image.
 const probeManifest = `
 apiVersion: apps/v1
 kind: DaemonSet
@@ -193,7 +195,7 @@ func checkPodNetwork(l *environment) {
 	}
 }
 
-// probeImage is the catalogue's name of the test image as machines pull it.
+// probeImage is the reference with which machines pull the test image.
 const probeImage = "198.18.0.1:5000/localhost/slipway/probe:v1.0.0"
 
 func writeData(l *environment) {
@@ -203,11 +205,11 @@ func writeData(l *environment) {
 func checkData(l *environment) {
 	l.t.Helper()
 	if got := l.kubectl("get", "configmap", "survivor", "-o", "jsonpath={.data.answer}"); got != "42" {
-		l.t.Fatalf("the ConfigMap holds %q, want 42", got)
+		l.t.Fatalf("the ConfigMap contains %q, want 42", got)
 	}
 }
 
-// listMachines returns the running machines of a role, by id, with the slot of each.
+// listMachines returns the slots of the running machines of a role, by ID.
 func (l *environment) listMachines(role string) map[string]string {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeInstances(l.t.Context(), &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
@@ -232,7 +234,8 @@ func (l *environment) listMachines(role string) map[string]string {
 	return found
 }
 
-// listVolumes returns the etcd volume of each slot and the instance it is attached to.
+// listVolumes returns, by slot, the ID of the etcd volume and of the instance that it is attached
+// to.
 func (l *environment) listVolumes() map[string][2]string {
 	l.t.Helper()
 	out, err := ec2.NewFromConfig(l.aws).DescribeVolumes(l.t.Context(), &ec2.DescribeVolumesInput{Filters: []ec2types.Filter{
@@ -263,7 +266,8 @@ func (l *environment) terminate(ids ...string) {
 	}
 }
 
-// watchAvailability probes the API through the load balancer until stopped; the longest time without an answer is its result.
+// watchAvailability calls the API through the load balancer until stop is called. stop returns the
+// longest time without a response.
 func (l *environment) watchAvailability() (stop func() time.Duration) {
 	var halt atomic.Bool
 	done := make(chan time.Duration)
@@ -271,7 +275,7 @@ func (l *environment) watchAvailability() (stop func() time.Duration) {
 		longest, last := time.Duration(0), time.Now()
 		for !halt.Load() {
 			err := l.runKubectlQuietly("get", "--raw=/readyz", "--request-timeout=3s")
-			longest = max(longest, time.Since(last)) // the time between two answers, a slow one counts in full
+			longest = max(longest, time.Since(last)) // includes the time of a slow response
 			if err == nil {
 				last = time.Now()
 			}
@@ -298,9 +302,9 @@ func loseControlPlane(l *environment) {
 	})
 	l.waitHealthy(5 * time.Minute)
 	if away := stop(); away > 10*time.Second {
-		l.t.Errorf("the API was away for %s, want 10 s at most", away)
+		l.t.Errorf("the API was unavailable for %s, want at most 10 s", away)
 	} else {
-		l.t.Logf("the API was away for %s at most", away)
+		l.t.Logf("the API was unavailable for at most %s", away)
 	}
 	checkData(l)
 }

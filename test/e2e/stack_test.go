@@ -11,15 +11,16 @@ import (
 	"time"
 )
 
-// TestStack lets CloudFormation make a cluster and change it: the stack goes on when machines say that they are well, and
-// goes back when one says that it will not be. It runs after TestSpine, in a region of its own.
+// TestStack creates and changes a cluster with CloudFormation. The stack continues when machines
+// signal that they are healthy, and rolls back when one signals a failure. The test runs after
+// TestSpine, in its own region.
 func TestStack(t *testing.T) {
 	l := newEnvironment(t)
 	for _, s := range []struct {
 		name string
 		do   func(*environment)
 	}{
-		{"CloudFormation makes a cluster", createStack},
+		{"CloudFormation creates a cluster", createStack},
 		{"a program with another hash rolls back", checkStackRejectsHash},
 		{"a program that does not work rolls back", checkStackTimeout},
 		{"slots are replaced one at a time", checkStackRollout},
@@ -36,38 +37,41 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// maxAPIDowntime is the longest time that the API may not answer while machines of its control plane are replaced. It is a few
-// seconds; the rest is for computers that are busy with other tests.
+// maxAPIDowntime is the longest time for which the API may be unavailable while control-plane
+// machines are replaced. It takes a few seconds; the rest is a margin for machines that run other
+// tests.
 const maxAPIDowntime = 15 * time.Second
 
 func createStack(l *environment) {
 	l.runSlipway("state", "init", "--yes")
 	l.runSlipway("create", "cluster", clusterName, "--zones", region+"a,"+region+"b,"+region+"c", "--worker-count", "1", "--yes")
 	r := l.runProgram(l.slipway, "apply", clusterName, "--via", "cloudformation", "--yes")
-	if r.code != 0 || strings.Count(r.err, "Received SUCCESS signal") < 4 { // three on the gate, one on the workers
+	if r.code != 0 || strings.Count(r.err, "Received SUCCESS signal") < 4 { // three of the control plane, one of the workers
 		l.t.Fatalf("exit status %d, %d signals\n%s", r.code, strings.Count(r.err, "Received SUCCESS signal"), r.err)
 	}
-	l.waitHealthy(time.Minute) // the stack has waited for all of it
+	l.waitHealthy(time.Minute) // the stack has waited for all machines
 	os.Remove(l.kubeconfig())
 	l.runSlipway("export", "kubeconfig", clusterName, "--kubeconfig", l.kubeconfig())
 	writeData(l)
 	checkEmptyPlan(l)
 }
 
-// checkStackRejectsHash gives machines a kubelet with another hash: the first new one refuses it and says so.
+// checkStackRejectsHash changes the hash of the kubelet in the catalogue. The first new machine
+// must reject the file and report it.
 func checkStackRejectsHash(l *environment) {
 	was := l.readCatalogField("kubelet", "sha256")
 	l.checkRollback("and another hash", map[string]string{was: strings.Repeat("0f", 32)}, "1 FAILURE signal(s) out of 1", "kubelet")
 }
 
-// checkStackTimeout gives machines another program for a kubelet, which can be trusted but never makes a Ready node.
+// checkStackTimeout replaces the kubelet by another program. Its hash is correct, but its machine
+// never becomes a Ready node.
 func checkStackTimeout(l *environment) {
 	l.checkRollback("not its kubelet", map[string]string{
 		l.readCatalogField("kubelet", "sha256"): l.readCatalogField("runc", "sha256"), l.readCatalogField("kubelet", "url"): l.readCatalogField("runc", "url"),
 	}, "0 SUCCESS signal(s) out of 1", "stage", "--parameter", "UpdateTimeout=PT25S")
 }
 
-// readCatalogField is what the catalogue says of a file.
+// readCatalogField returns a field of a file in the catalogue.
 func (l *environment) readCatalogField(name, field string) string {
 	l.t.Helper()
 	catalogue, err := os.ReadFile(filepath.Join(l.cache, "assets", "catalog.yaml"))
@@ -83,9 +87,9 @@ func (l *environment) readCatalogField(name, field string) string {
 	return value
 }
 
-// checkRollback applies a catalogue with some texts replaced. The stack must go back for reason, the machine must say, and
-// the cluster must be as well as it was.
-func (l *environment) checkRollback(what string, texts map[string]string, reason, says string, more ...string) {
+// checkRollback applies a changed catalogue. The stack must roll back with the given reason, the
+// machine must report the cause, and the cluster must stay healthy.
+func (l *environment) checkRollback(what string, texts map[string]string, reason, report string, more ...string) {
 	l.t.Helper()
 	good := filepath.Join(l.cache, "assets", "catalog.yaml")
 	catalogue, err := os.ReadFile(good)
@@ -107,14 +111,14 @@ func (l *environment) checkRollback(what string, texts map[string]string, reason
 	stop := l.watchAvailability()
 	r := l.runProgram(l.slipway, append([]string{"apply", clusterName, "--yes"}, more...)...)
 	away := stop()
-	machine := regexp.MustCompile(`machine i-[0-9a-f]+ reports: .*` + says)
+	machine := regexp.MustCompile(`machine i-[0-9a-f]+ reports: .*` + report)
 	for _, want := range []string{"first that failed was autoscaling-group/control-plane-a", reason, "ended in UPDATE_ROLLBACK_COMPLETE"} {
 		if r.code != 1 || !strings.Contains(r.err, want) {
 			l.t.Errorf("%s: exit status %d, and no %q in:\n%s", what, r.code, want, r.err)
 		}
 	}
 	if !machine.MatchString(r.err) {
-		l.t.Errorf("%s: no machine says %q in:\n%s", what, says, r.err)
+		l.t.Errorf("%s: no machine reports %q in:\n%s", what, report, r.err)
 	}
 	for id, slot := range l.listMachines("control-plane") {
 		if _, same := before[id]; !same && slot != "a" {
@@ -122,7 +126,7 @@ func (l *environment) checkRollback(what string, texts map[string]string, reason
 		}
 	}
 	if away > maxAPIDowntime {
-		l.t.Errorf("the API was away for %s", away)
+		l.t.Errorf("the API was unavailable for %s", away)
 	}
 	checkData(l)
 	l.runSlipway("replace", "-f", manifest, "--assets", good, "--yes")
@@ -137,7 +141,8 @@ func writeFile(t *testing.T, file, text string) {
 	}
 }
 
-// checkStackRollout changes the launch templates of all slots.
+// checkStackRollout changes the launch templates of all slots. The slots must be replaced one at a
+// time.
 func checkStackRollout(l *environment) {
 	before := l.listMachines("control-plane")
 	stop := l.watchAvailability()
@@ -147,7 +152,7 @@ func checkStackRollout(l *environment) {
 		l.t.Fatal(r.err)
 	}
 	last := -1
-	for _, slot := range []string{"a", "b", "c"} { // each is done before the next begins
+	for _, slot := range []string{"a", "b", "c"} { // each is complete before the next begins
 		group := "autoscaling-group/control-plane-" + slot
 		begun, done := strings.Index(r.err, group+": still"), strings.Index(r.err, group+": changed")
 		if begun < last || done < begun || begun < 0 {
@@ -161,9 +166,9 @@ func checkStackRollout(l *environment) {
 		}
 	}
 	if away > maxAPIDowntime {
-		l.t.Errorf("the API was away for %s", away)
+		l.t.Errorf("the API was unavailable for %s", away)
 	}
-	l.t.Logf("the API was away for %s at most", away)
+	l.t.Logf("the API was unavailable for at most %s", away)
 	checkData(l)
 }
 
@@ -178,7 +183,7 @@ func deleteStack(l *environment) {
 	kept := l.listVolumes()
 	for slot, v := range before {
 		if kept[slot][0] != v[0] {
-			l.t.Errorf("the data of slot %s went with the stack: %s, then %s", slot, v[0], kept[slot][0])
+			l.t.Errorf("the data of slot %s was deleted with the stack: %s, then %s", slot, v[0], kept[slot][0])
 		}
 	}
 	l.runSlipway("delete", "cluster", clusterName, "--destroy-data", "--yes")

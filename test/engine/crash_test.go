@@ -17,14 +17,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// baseline is what apply and delete of the highly available cluster come to when nothing happens.
+// baseline is the result of an undisturbed apply and delete of the highly available cluster.
 type baseline struct {
 	snapshot                      regiontest.Snapshot
 	fullInventory, emptyInventory []string // inventories
 	applyCalls, deleteCalls       int      // calls that change something
 }
 
-// measureBaseline applies and deletes once. The bubble's beginning is the same for all, so that snapshots fit.
+// measureBaseline applies and deletes the cluster once. All bubbles start at the same time, so that
+// snapshots of different bubbles are comparable.
 func measureBaseline(t *testing.T, g *graph.Graph) (u baseline) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,12 +55,13 @@ func measureBaseline(t *testing.T, g *graph.Graph) (u baseline) {
 	return u
 }
 
-// TestCrashAtEveryCall kills the client at each call of apply and of delete that changes something, before the call
-// leaves and after it took effect; then runs it again. It converges, there is nothing twice and nothing left over.
+// TestCrashAtEveryCall kills the client at each mutating call of apply and of delete, once before
+// the call is sent and once after it took effect, and then runs the command again. The second run
+// must converge, without duplicates and without leftovers.
 func TestCrashAtEveryCall(t *testing.T) {
 	g := mustBuildGraph(t, newHASet(t, "demo"))
 	u := measureBaseline(t, g)
-	t.Logf("undisturbed: %d things; apply makes %d calls that change something, delete %d", len(u.fullInventory), u.applyCalls, u.deleteCalls)
+	t.Logf("undisturbed: %d resources; apply makes %d mutating calls, delete %d", len(u.fullInventory), u.applyCalls, u.deleteCalls)
 	var cases atomic.Int32
 	for _, op := range []struct {
 		name  string
@@ -85,7 +87,7 @@ func TestCrashAtEveryCall(t *testing.T) {
 			}
 		})
 	}
-	printFigure(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it leaves and after it took effect)", cases.Load(), u.applyCalls, u.deleteCalls)
+	printFigure(t, "crash at every call: %d cases (apply %d calls, delete %d calls, each before it is sent and after it took effect)", cases.Load(), u.applyCalls, u.deleteCalls)
 }
 
 func killTiming(after bool) string {
@@ -111,14 +113,15 @@ func crashAndRecover(t *testing.T, c crashCase) {
 	m := r.NewKillableClient(c.nth, c.after, kill)
 	err := newEngine(m.AWSConfig(r.AWSConfig()), "demo").run(ctx, c.to)
 	if m.KilledAt() == "" {
-		// Retries may have taken more calls in the undisturbed run: then there is no such call, and the run must be whole.
+		// Retries may have made more calls in the baseline. Then this call does not exist, and the
+		// run must be complete.
 		if err != nil {
-			t.Fatalf("nobody was killed, but: %v", err)
+			t.Fatalf("the client was not killed, but: %v", err)
 		}
 		t.Fatalf("call %d was not reached", c.nth)
 	}
 	if err == nil || !errors.Is(err, regiontest.ErrKilled) && !errors.Is(err, context.Canceled) {
-		t.Fatalf("killed at %s, but the run says %v", m.KilledAt(), err)
+		t.Fatalf("killed at %s, but the run returns %v", m.KilledAt(), err)
 	}
 	waitForRegion() // calls that were under way take effect
 	e := newEngine(r.AWSConfig(), "demo")
@@ -130,6 +133,6 @@ func crashAndRecover(t *testing.T, c crashCase) {
 	}
 	waitForRegion()
 	if diff := cmp.Diff(c.want, r.Inventory(t)); diff != "" {
-		t.Errorf("killed %s %s; not as undisturbed (-undisturbed +here):\n%s", killTiming(c.after), m.KilledAt(), diff)
+		t.Errorf("killed %s %s; differs from the baseline (-baseline +here):\n%s", killTiming(c.after), m.KilledAt(), diff)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	r53types "github.com/aws/aws-sdk-go-v2/service/route53/types"
 )
 
-// getDNSRecord is the cluster's record set as it is.
+// getDNSRecord returns the cluster's current record set.
 func (h awsClients) getDNSRecord() (*r53types.ResourceRecordSet, error) {
 	out, err := h.dns.ListResourceRecordSets(h, &route53.ListResourceRecordSetsInput{HostedZoneId: h.resourceID("hosted-zone/main"), StartRecordName: sdk.String("api.demo.k8s.example.com")})
 	if err != nil {
@@ -33,7 +33,7 @@ func dnsDrifts() []drift {
 			}
 			return h.changeDNSRecord(r53types.ChangeActionDelete, r)
 		}, want: []string{"+ dns-record/api"}},
-		{description: "the API's DNS record leads elsewhere", change: func(h awsClients) error {
+		{description: "the API's DNS record points elsewhere", change: func(h awsClients) error {
 			r, err := h.getDNSRecord()
 			if err != nil {
 				return err

@@ -33,17 +33,20 @@ import (
 
 var update = flag.Bool("update", false, "write docs/operations/drift.md anew")
 
-// drift is one thing that somebody changes behind our back.
+// drift is one change that is made outside of Slipway.
 type drift struct {
 	description string // for the documentation
 	change      func(awsClients) error
-	// want is what the plan says, line by line; a line may be longer. Identities are written as ID.
+	// want are the expected lines of the plan. A line of the plan may be longer. IDs are written as
+	// ID.
 	want []string
-	// leavesNewVersion says that what mends it leaves another record: a version of a template is not taken back, a newer one is made.
+	// leavesNewVersion means that the repair leaves another record: it creates a newer version of a
+	// launch template instead of removing the changed one.
 	leavesNewVersion bool
 }
 
-// awsClients is a client of AWS that knows nothing of slipway but where its things are.
+// awsClients are AWS clients that are independent of Slipway, except that they find its resources
+// by the IDs that it uses.
 type awsClients struct {
 	context.Context
 	ec2     *ec2.Client
@@ -62,7 +65,7 @@ func newAWSClients(ctx context.Context, cfg sdk.Config, ids map[graph.Addr]strin
 	}
 }
 
-// resourceID is the identity of what is at an address.
+// resourceID returns the ID of the resource at an address of the graph.
 func (h awsClients) resourceID(addr graph.Addr) *string {
 	v, ok := h.ids[addr]
 	if !ok {
@@ -71,7 +74,7 @@ func (h awsClients) resourceID(addr graph.Addr) *string {
 	return &v
 }
 
-// readResourceIDs says where everything of a cluster is.
+// readResourceIDs reads the IDs of all resources of a cluster.
 func readResourceIDs(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]string {
 	t.Helper()
 	p, err := e.plan(t.Context(), g)
@@ -87,8 +90,8 @@ func readResourceIDs(t *testing.T, e engine, g *graph.Graph) map[graph.Addr]stri
 	return out
 }
 
-// TestDrift changes each thing behind our back, one at a time, by a plain client of AWS. The plan says exactly that, and
-// apply mends it: the region's records are as before.
+// TestDrift makes each change with a plain AWS client, one at a time. The plan must report exactly
+// this change, and apply must repair it: the records of the region are then as before.
 func TestDrift(t *testing.T) {
 	var rows []string
 	synctest.Test(t, func(t *testing.T) {
@@ -108,19 +111,20 @@ func TestDrift(t *testing.T) {
 				built = now
 			}
 			if diff := cmp.Diff(built, now); diff != "" {
-				t.Fatalf("%s: not as before (-before +now):\n%s", d.description, diff)
+				t.Fatalf("%s: differs from before (-before +now):\n%s", d.description, diff)
 			}
 		}
 	})
 	const least = 25
 	if len(rows) < least {
-		t.Errorf("%d kinds of drift, there are to be %d", len(rows), least)
+		t.Errorf("%d kinds of drift, want at least %d", len(rows), least)
 	}
-	printFigure(t, "drift: %d kinds of change behind our back, each found by the plan as exactly that and mended by apply", len(rows))
+	printFigure(t, "drift: %d kinds of change outside of Slipway, each reported exactly by the plan and repaired by apply", len(rows))
 	checkDriftPage(t, rows)
 }
 
-// newPeeredHASet is the highly available topology, peered with a VPC that is there already, with a name in a private zone.
+// newPeeredHASet is the highly available topology with a peering to an existing VPC and a DNS name
+// in a private zone.
 func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	t.Helper()
 	set, api := newHASet(t, "demo"), ec2.NewFromConfig(r.AWSConfig())
@@ -139,7 +143,8 @@ func newPeeredHASet(t *testing.T, r regiontest.Region) manifest.Set {
 	return manifest.Default(set)
 }
 
-// checkDrift makes one change, looks at the plan and lets it be mended. It returns the row of the documentation.
+// checkDrift makes one change, checks the plan, and checks that apply repairs it. It returns the
+// row of the documentation.
 func (d drift) checkDrift(t *testing.T, r regiontest.Region, g *graph.Graph) string {
 	t.Helper()
 	e := newEngine(r.AWSConfig(), "demo")
@@ -179,14 +184,14 @@ func (d drift) repairDrift(t *testing.T, r regiontest.Region, g *graph.Graph, p 
 	t.Helper()
 	e := newEngine(r.AWSConfig(), "demo")
 	if err := (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(t.Context(), p); err != nil {
-		t.Fatalf("%s: not mended: %v", d.description, err)
+		t.Fatalf("%s: not repaired: %v", d.description, err)
 	}
 	if rest, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g); err != nil || !rest.IsEmpty() {
-		t.Fatalf("%s: not mended: %v\n%s", d.description, err, strings.Join(planLines(rest), "\n"))
+		t.Fatalf("%s: not repaired: %v\n%s", d.description, err, strings.Join(planLines(rest), "\n"))
 	}
 }
 
-// idReplacer writes identities as ID, since they are others in each run.
+// idReplacer replaces IDs by ID, since they differ in each run.
 func (h awsClients) idReplacer() *strings.Replacer {
 	var pairs []string
 	for _, id := range h.ids {
@@ -197,7 +202,7 @@ func (h awsClients) idReplacer() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// checkDriftPage holds docs/operations/drift.md to the table.
+// checkDriftPage compares docs/operations/drift.md with the table.
 func checkDriftPage(t *testing.T, rows []string) {
 	t.Helper()
 	const path, begin, end = "../../docs/operations/drift.md", "<!-- table: go test ./test/engine -run TestDrift -update -->\n", "<!-- end of the table -->\n"
@@ -208,9 +213,9 @@ func checkDriftPage(t *testing.T, rows []string) {
 	head, rest, ok := strings.Cut(string(b), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the table", path)
+		t.Fatalf("%s has no marks for the table", path)
 	}
-	table := "\n| what was changed | by | what the plan says |\n|---|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
+	table := "\n| change | AWS calls | plan |\n|---|---|---|\n" + strings.Join(rows, "\n") + "\n\n"
 	want := head + begin + table + end + tail
 	if *update {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
@@ -219,6 +224,6 @@ func checkDriftPage(t *testing.T, rows []string) {
 		return
 	}
 	if diff := cmp.Diff(want, string(b)); diff != "" {
-		t.Errorf("%s is not in step (go test ./test/engine -run TestDrift -update):\n%s", path, diff)
+		t.Errorf("%s is out of date (go test ./test/engine -run TestDrift -update):\n%s", path, diff)
 	}
 }

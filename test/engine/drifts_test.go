@@ -25,7 +25,7 @@ func drifts() []drift {
 	return slices.Concat(tagDrifts(), networkDrifts(), dnsDrifts(), ruleDrifts(), identityDrifts(), keyDrifts(), balancerDrifts(), machineDrifts(), lossDrifts())
 }
 
-// setTag sets a tag of EC2's.
+// setTag sets a tag of an EC2 resource.
 func setTag(addr graph.Addr, key, value string) func(awsClients) error {
 	return func(h awsClients) error {
 		_, err := h.ec2.CreateTags(h, &ec2.CreateTagsInput{Resources: []string{*h.resourceID(addr)}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}})
@@ -35,12 +35,12 @@ func setTag(addr graph.Addr, key, value string) func(awsClients) error {
 
 func tagDrifts() []drift {
 	return []drift{
-		{description: "a tag of ours is changed", change: setTag("subnet/private-a", "Name", "mine"), want: []string{"~ subnet/private-a", `  Tags[Name]: "mine" → "private-a.demo"`}},
-		{description: "a tag of ours is removed", change: func(h awsClients) error {
+		{description: "a tag that Slipway set is changed", change: setTag("subnet/private-a", "Name", "mine"), want: []string{"~ subnet/private-a", `  Tags[Name]: "mine" → "private-a.demo"`}},
+		{description: "a tag that Slipway set is removed", change: func(h awsClients) error {
 			_, err := h.ec2.DeleteTags(h, &ec2.DeleteTagsInput{Resources: []string{*h.resourceID("vpc/main")}, Tags: []ec2types.Tag{{Key: sdk.String("kubernetes.io/cluster/demo")}}})
 			return err
 		}, want: []string{"~ vpc/main", `  Tags[kubernetes.io/cluster/demo]: (not set) → "owned"`}},
-		{description: "a tag of Slipway's own is added", change: setTag("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
+		{description: "a tag with Slipway's prefix is added", change: setTag("eip/nat-us-east-1a", "slipway.dev/role", "worker"), want: []string{"~ eip/nat-us-east-1a", `  Tags[slipway.dev/role]: "worker" → (not set)`}},
 		{description: "an etcd volume claims another slot", change: setTag("volume/etcd-a", "slipway.dev/etcd-slot", "z"), want: []string{"~ volume/etcd-a", `  Tags[slipway.dev/etcd-slot]: "z" → "a"`}},
 		{description: "a role's tag is changed", change: func(h awsClients) error {
 			_, err := h.iam.TagRole(h, &iam.TagRoleInput{RoleName: h.resourceID("iam-role/worker"), Tags: iamTags("Name", "mine")})
@@ -65,18 +65,18 @@ func tagDrifts() []drift {
 
 func networkDrifts() []drift {
 	return []drift{
-		{description: "DNS names of a VPC are off", change: func(h awsClients) error {
+		{description: "DNS hostnames of a VPC are disabled", change: func(h awsClients) error {
 			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsHostnames: newFalseAttribute()})
 			return err
 		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true"}},
-		{description: "DNS of a VPC is off", change: func(h awsClients) error {
+		{description: "DNS support of a VPC is disabled", change: func(h awsClients) error {
 			if _, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsHostnames: newFalseAttribute()}); err != nil {
 				return err
 			}
 			_, err := h.ec2.ModifyVpcAttribute(h, &ec2.ModifyVpcAttributeInput{VpcId: h.resourceID("vpc/main"), EnableDnsSupport: newFalseAttribute()})
 			return err
 		}, want: []string{"~ vpc/main", "  EnableDnsHostnames: false → true", "  EnableDnsSupport: false → true"}},
-		{description: "a private subnet gives public addresses", change: func(h awsClients) error {
+		{description: "a private subnet assigns public addresses", change: func(h awsClients) error {
 			_, err := h.ec2.ModifySubnetAttribute(h, &ec2.ModifySubnetAttributeInput{SubnetId: h.resourceID("subnet/private-b"), MapPublicIpOnLaunch: &ec2types.AttributeBooleanValue{Value: sdk.Bool(true)}})
 			return err
 		}, want: []string{"~ subnet/private-b", "  MapPublicIpOnLaunch: true → false"}},
@@ -84,15 +84,15 @@ func networkDrifts() []drift {
 			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: h.resourceID("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0")})
 			return err
 		}, want: []string{"+ route/private-b"}},
-		{description: "a route leads elsewhere", change: func(h awsClients) error {
+		{description: "a route has another target", change: func(h awsClients) error {
 			_, err := h.ec2.ReplaceRoute(h, &ec2.ReplaceRouteInput{RouteTableId: h.resourceID("route-table/private-b"), DestinationCidrBlock: sdk.String("0.0.0.0/0"), NatGatewayId: h.resourceID("nat-gateway/nat-us-east-1a")})
 			return err
 		}, want: []string{"~ route/private-b", `  NatGatewayId: "ID" → "ID"`}},
-		{description: "a route past the NAT gateway is added", change: func(h awsClients) error {
+		{description: "a route that bypasses the NAT gateway is added", change: func(h awsClients) error {
 			_, err := h.ec2.CreateRoute(h, &ec2.CreateRouteInput{RouteTableId: h.resourceID("route-table/private-a"), DestinationCidrBlock: sdk.String("198.51.100.0/24"), GatewayId: h.resourceID("internet-gateway/main")})
 			return err
 		}, want: []string{"- route/private-a:198.51.100.0/24"}},
-		{description: "the route back of a peering is removed from the other VPC's table", change: func(h awsClients) error {
+		{description: "the return route of a peering is removed from the other VPC", change: func(h awsClients) error {
 			table, dest, _ := strings.Cut(*h.resourceID("route/from-data-0"), "/")
 			_, err := h.ec2.DeleteRoute(h, &ec2.DeleteRouteInput{RouteTableId: &table, DestinationCidrBlock: &dest})
 			return err
@@ -108,11 +108,11 @@ func networkDrifts() []drift {
 			"~ route/private-c-to-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 			"~ route/from-data-0", `  VpcPeeringConnectionId: "ID" → (known after apply)`,
 		}, leavesNewVersion: true},
-		{description: "a subnet follows another route table", change: func(h awsClients) error {
+		{description: "a subnet uses another route table", change: func(h awsClients) error {
 			_, err := h.ec2.ReplaceRouteTableAssociation(h, &ec2.ReplaceRouteTableAssociationInput{AssociationId: h.resourceID("route-table-association/private-c"), RouteTableId: h.resourceID("route-table/public")})
 			return err
 		}, want: []string{"-/+ route-table-association/private-c", `  RouteTableId: "ID" → "ID"`}},
-		{description: "a subnet follows no route table of its own", change: func(h awsClients) error {
+		{description: "a subnet is disassociated from its route table", change: func(h awsClients) error {
 			_, err := h.ec2.DisassociateRouteTable(h, &ec2.DisassociateRouteTableInput{AssociationId: h.resourceID("route-table-association/private-a")})
 			return err
 		}, want: []string{"+ route-table-association/private-a"}},
@@ -137,7 +137,7 @@ func ruleDrifts() []drift {
 			})
 			return err
 		}, want: []string{"+ security-group-ingress/kubelet-worker"}},
-		{description: "SSH is opened to the world", change: func(h awsClients) error {
+		{description: "SSH is opened to the internet", change: func(h awsClients) error {
 			_, err := h.ec2.AuthorizeSecurityGroupIngress(h, openIngress(h.resourceID("security-group/worker"), 22))
 			return err
 		}, want: []string{"- security-group-ingress/worker:tcp:22:22:0.0.0.0/0"}},
@@ -160,7 +160,7 @@ func ruleDrifts() []drift {
 			}}})
 			return err
 		}, want: []string{"~ security-group-ingress/access-0", `  Description: "temporary" →`}},
-		{description: "a rule lets others in", change: func(h awsClients) error {
+		{description: "the source of an ingress rule is changed", change: func(h awsClients) error {
 			_, err := h.ec2.ModifySecurityGroupRules(h, &ec2.ModifySecurityGroupRulesInput{GroupId: h.resourceID("security-group/worker"), SecurityGroupRules: []ec2types.SecurityGroupRuleUpdate{{
 				SecurityGroupRuleId: h.resourceID("security-group-ingress/kubelet-worker"),
 				SecurityGroupRule:   &ec2types.SecurityGroupRuleRequest{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(10250), ToPort: sdk.Int32(10250), CidrIpv4: sdk.String("10.0.0.0/8")},
@@ -178,7 +178,7 @@ func identityDrifts() []drift {
 			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyName: sdk.String("extra"), PolicyDocument: sdk.String(allowAllPolicy)})
 			return err
 		}, want: []string{"- iam-role-policy/worker:extra"}},
-		{description: "a role's policy is another", change: func(h awsClients) error {
+		{description: "a role's policy is changed", change: func(h awsClients) error {
 			_, err := h.iam.PutRolePolicy(h, &iam.PutRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyName: sdk.String("machine"), PolicyDocument: sdk.String(allowAllPolicy)})
 			return err
 		}, want: []string{"~ iam-role-policy/control-plane", "  PolicyDocument:"}},
@@ -190,7 +190,7 @@ func identityDrifts() []drift {
 			_, err := h.iam.AttachRolePolicy(h, &iam.AttachRolePolicyInput{RoleName: h.resourceID("iam-role/worker"), PolicyArn: sdk.String("arn:aws:iam::aws:policy/AdministratorAccess")})
 			return err
 		}, want: []string{"~ iam-role/worker", `  ManagedPolicyArns: ["arn:aws:iam::aws:policy/AdministratorAccess"] → []`}},
-		{description: "somebody else may take a role on", change: func(h awsClients) error {
+		{description: "another principal may assume a role", change: func(h awsClients) error {
 			_, err := h.iam.UpdateAssumeRolePolicy(h, &iam.UpdateAssumeRolePolicyInput{RoleName: h.resourceID("iam-role/control-plane"), PolicyDocument: sdk.String(
 				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)})
 			return err
@@ -212,11 +212,11 @@ func identityDrifts() []drift {
 
 func keyDrifts() []drift {
 	return []drift{
-		{description: "a key's rotation is off", change: func(h awsClients) error {
+		{description: "a key's rotation is disabled", change: func(h awsClients) error {
 			_, err := h.kms.DisableKeyRotation(h, &kms.DisableKeyRotationInput{KeyId: h.resourceID("kms-key/main")})
 			return err
 		}, want: []string{"~ kms-key/main", "  EnableKeyRotation: false → true"}},
-		{description: "a key's policy is another", change: func(h awsClients) error {
+		{description: "a key's policy is changed", change: func(h awsClients) error {
 			_, err := h.kms.PutKeyPolicy(h, &kms.PutKeyPolicyInput{KeyId: h.resourceID("kms-key/main"), PolicyName: sdk.String("default"), Policy: sdk.String(
 				`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"arn:aws:iam::123456789012:root"},"Action":"kms:*","Resource":"*"}]}`)})
 			return err
@@ -229,7 +229,7 @@ func keyDrifts() []drift {
 			_, err := h.kms.DeleteAlias(h, &kms.DeleteAliasInput{AliasName: h.resourceID("kms-alias/main")})
 			return err
 		}, want: []string{"+ kms-alias/main"}},
-		{description: "an alias names another key", change: func(h awsClients) error {
+		{description: "an alias points to another key", change: func(h awsClients) error {
 			made, err := h.kms.CreateKey(h, &kms.CreateKeyInput{})
 			if err != nil {
 				return err
@@ -253,22 +253,22 @@ func balancerDrifts() []drift {
 	}
 	return []drift{
 		{
-			description: "a load balancer stays in its zone", change: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
+			description: "cross-zone load balancing is disabled", change: attribute("load-balancer/api", "load_balancing.cross_zone.enabled", "false"),
 			want: []string{"~ load-balancer/api", `  LoadBalancerAttributes[load_balancing.cross_zone.enabled]: "false" → "true"`},
 		},
 		{description: "a load balancer has another security group", change: func(h awsClients) error {
 			_, err := h.elb.SetSecurityGroups(h, &elb.SetSecurityGroupsInput{LoadBalancerArn: h.resourceID("load-balancer/api"), SecurityGroups: []string{*h.resourceID("security-group/api-internal")}})
 			return err
 		}, want: []string{"~ load-balancer/api", `  SecurityGroups: ["ID"] → ["ID"]`}},
-		{description: "a health check asks for something else", change: func(h awsClients) error {
+		{description: "the path of a health check is changed", change: func(h awsClients) error {
 			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.resourceID("target-group/api"), HealthCheckPath: sdk.String("/livez")})
 			return err
 		}, want: []string{"~ target-group/api", `  HealthCheckPath: "/livez" → "/readyz"`}},
-		{description: "a health check asks seldom", change: func(h awsClients) error {
+		{description: "the interval of a health check is raised", change: func(h awsClients) error {
 			_, err := h.elb.ModifyTargetGroup(h, &elb.ModifyTargetGroupInput{TargetGroupArn: h.resourceID("target-group/join"), HealthCheckIntervalSeconds: sdk.Int32(300), UnhealthyThresholdCount: sdk.Int32(10)})
 			return err
 		}, want: []string{"~ target-group/join", "  HealthCheckIntervalSeconds: 300 → 5", "  UnhealthyThresholdCount: 10 → 2"}},
-		{description: "a target group's attribute", change: func(h awsClients) error {
+		{description: "an attribute of a target group is changed", change: func(h awsClients) error {
 			_, err := h.elb.ModifyTargetGroupAttributes(h, &elb.ModifyTargetGroupAttributesInput{TargetGroupArn: h.resourceID("target-group/api"), Attributes: []elbtypes.TargetGroupAttribute{{
 				Key: sdk.String("deregistration_delay.timeout_seconds"), Value: sdk.String("300"),
 			}}})
@@ -278,7 +278,7 @@ func balancerDrifts() []drift {
 			_, err := h.elb.DeleteListener(h, &elb.DeleteListenerInput{ListenerArn: h.resourceID("listener/join")})
 			return err
 		}, want: []string{"+ listener/join"}},
-		{description: "a listener leads to another target group", change: func(h awsClients) error {
+		{description: "a listener forwards to another target group", change: func(h awsClients) error {
 			_, err := h.elb.ModifyListener(h, &elb.ModifyListenerInput{ListenerArn: h.resourceID("listener/api-internal"), DefaultActions: []elbtypes.Action{{
 				Type: elbtypes.ActionTypeEnumForward, TargetGroupArn: h.resourceID("target-group/join"),
 			}}})

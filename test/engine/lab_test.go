@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine_test holds the plan and apply engine to what operators need of it, against the local region in records
-// mode: it survives being killed at any call, it converges whatever happens, it finds what was changed behind its back.
-// Nobody really waits: every case lives in a bubble of testing/synctest with a region of its own. It knows the region by
-// the calls of AWS and by its records, not by its insides.
+// Package engine_test tests the guarantees of plan and apply against the local region in records
+// mode, without machines: they survive a kill at any call, converge after any failure, and detect
+// every change that is made outside of Slipway.
+//
+// Every case runs in a bubble of testing/synctest with its own region, so that waiting takes no
+// real time. The tests use the region through AWS calls and through its records only.
 package engine_test
 
 import (
@@ -26,13 +28,14 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// printFigure prints a figure so that `make test` shows it: hack/testsum passes on lines that begin with COUNT.
+// printFigure prints a figure for the summary of `make test`: hack/testsum shows lines that begin
+// with COUNT.
 func printFigure(t *testing.T, format string, args ...any) {
 	t.Helper()
 	fmt.Printf("COUNT "+format+"\n", args...)
 }
 
-// newHASet is the highly available topology of examples/ha.yaml under another name.
+// newHASet is the highly available topology of examples/ha.yaml with another name.
 func newHASet(tb testing.TB, cluster string) manifest.Set {
 	tb.Helper()
 	all := examples.All()
@@ -51,7 +54,7 @@ func newHASet(tb testing.TB, cluster string) manifest.Set {
 	return set
 }
 
-// buildGraph is the graph of a cluster's manifests, as the command line makes it.
+// buildGraph returns the graph of a cluster's manifests, as the command line builds it.
 func buildGraph(set manifest.Set) (*graph.Graph, error) {
 	in := model.Input{
 		Cluster: set.Cluster, Groups: set.Groups, Account: regiontest.AccountID, Region: regiontest.RegionName, Partition: "aws",
@@ -75,7 +78,7 @@ func mustBuildGraph(tb testing.TB, set manifest.Set) *graph.Graph {
 	return g
 }
 
-// engine is one client of the cluster's: what one run of slipway is.
+// engine is one client of a cluster. It corresponds to one run of slipway.
 type engine struct {
 	cloud *aws.Cloud
 	calls *transport.CallLimiter
@@ -98,7 +101,7 @@ func (e engine) plan(ctx context.Context, g *graph.Graph) (plan.Plan, error) {
 	return p, fs.Err()
 }
 
-// run plans and applies: all that a run of apply, or of delete for an empty graph, does in AWS.
+// run plans and applies: the AWS part of an apply, or of a delete if the graph is empty.
 func (e engine) run(ctx context.Context, g *graph.Graph) error {
 	p, err := e.plan(ctx, g)
 	if err != nil {
@@ -107,7 +110,7 @@ func (e engine) run(ctx context.Context, g *graph.Graph) error {
 	return plan.Applier{Cloud: e.cloud, Now: time.Now, RetryTimeout: 10 * time.Minute}.Apply(ctx, p)
 }
 
-// startRegion starts a region inside the bubble, with what a snapshot knows.
+// startRegion starts a region in the bubble, with the images and parameters of a snapshot.
 func startRegion(t *testing.T, from regiontest.Snapshot) regiontest.Region {
 	t.Helper()
 	r := regiontest.StartWith(t, regiontest.Options{InProcess: true, Snapshot: from})
@@ -115,7 +118,8 @@ func startRegion(t *testing.T, from regiontest.Snapshot) regiontest.Region {
 	return r
 }
 
-// waitForRegion waits, in the bubble's time, until the region has brought to an end what goes on by itself.
+// waitForRegion waits, in the bubble's time, until the asynchronous operations of the region have
+// ended.
 func waitForRegion() { time.Sleep(5 * time.Second) }
 
 func planLines(p plan.Plan) []string {

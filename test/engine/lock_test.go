@@ -24,12 +24,12 @@ import (
 
 const stateURL = "s3://engine-state"
 
-// stateOptions reach the state store as cfg does.
+// stateOptions returns options that reach the state store with cfg.
 func stateOptions(cfg sdk.Config) store.Options {
 	return store.Options{AWS: func(context.Context) (sdk.Config, error) { return cfg, nil }}
 }
 
-// initState makes the state store.
+// initState creates the state store.
 func initState(t *testing.T, r regiontest.Region) {
 	t.Helper()
 	o := stateOptions(r.AWSConfig())
@@ -42,7 +42,7 @@ func initState(t *testing.T, r regiontest.Region) {
 	}
 }
 
-// applyWithLock applies as the command does: under the lock, with a record.
+// applyWithLock applies as the command does: with the lock and an entry in the journal.
 func applyWithLock(ctx context.Context, cfg sdk.Config, owner string, g *graph.Graph) (previous *operation.Holder, err error) {
 	s, _, err := store.Open(ctx, stateURL, stateOptions(cfg))
 	if err != nil {
@@ -58,7 +58,7 @@ func applyWithLock(ctx context.Context, cfg sdk.Config, owner string, g *graph.G
 	return op.PreviousHolder(), errors.Join(err, op.Finish(context.WithoutCancel(ctx), err))
 }
 
-// readHistory is what was recorded, newest first, in short.
+// readHistory returns the entries of the journal in short form, newest first.
 func readHistory(t *testing.T, r regiontest.Region) []string {
 	t.Helper()
 	s, _, err := store.Open(t.Context(), stateURL, stateOptions(r.AWSConfig()))
@@ -76,8 +76,8 @@ func readHistory(t *testing.T, r regiontest.Region) []string {
 	return out
 }
 
-// TestTwoAtOnce lets eight clients apply at the same moment. One wins; each of the others changes nothing and says who
-// holds the lock; what comes of it is what one apply makes.
+// TestTwoAtOnce lets eight clients apply at the same time. One client wins. Each of the others
+// changes nothing and reports who holds the lock. The result is that of one apply.
 func TestTwoAtOnce(t *testing.T) {
 	g := mustBuildGraph(t, newHASet(t, "demo"))
 	const clients = 8
@@ -100,30 +100,30 @@ func TestTwoAtOnce(t *testing.T) {
 			}
 		}
 		if winner < 0 {
-			t.Fatalf("nobody won: %v", errs)
+			t.Fatalf("no client won: %v", errs)
 		}
 		for i, err := range errs {
 			held, ok := errors.AsType[operation.LockHeldError](err)
 			if i != winner && (!ok || held.Holder.Owner != fmt.Sprintf("client-%d@host", winner) || !strings.Contains(err.Error(), held.Holder.Owner)) {
-				t.Errorf("client %d does not say that client %d holds the lock: %v", i, winner, err)
+				t.Errorf("client %d does not report that client %d holds the lock: %v", i, winner, err)
 			}
 		}
 		if diff := cmp.Diff([]string{fmt.Sprintf("client-%d@host succeeded", winner)}, readHistory(t, r)); diff != "" {
 			t.Errorf("history: %s", diff)
 		}
 		if n := r.CallCounts()["ec2:CreateVpc"]; n != 1 {
-			t.Errorf("%d networks were made", n)
+			t.Errorf("%d networks were created", n)
 		}
 		if p, err := newEngine(r.AWSConfig(), "demo").plan(t.Context(), g); err != nil || !p.IsEmpty() {
 			t.Errorf("the second plan is not empty: %v %v", planLines(p), err)
 		}
 	})
-	printFigure(t, "two at once: %d clients apply at the same moment, 1 wins, %d say who holds the lock", clients, clients-1)
+	printFigure(t, "two at once: %d clients apply at the same time, 1 wins, %d report who holds the lock", clients, clients-1)
 }
 
-// TestCrashUnderTheLock kills an apply at each call that changes something, writes of the lock and the journal among
-// them. Until the lease ends another client is told who holds the lock; then it takes the lock over, converges, and the
-// record says that the first was interrupted.
+// TestCrashUnderTheLock kills an apply at each mutating call, including the writes of the lock and
+// the journal. Until the lease expires, another client reports who holds the lock. Then it takes
+// over the lock and converges, and the journal reports that the first apply was interrupted.
 func TestCrashUnderTheLock(t *testing.T) {
 	g := mustBuildGraph(t, newHASet(t, "demo"))
 	var want []string
@@ -154,10 +154,10 @@ func TestCrashUnderTheLock(t *testing.T) {
 			}
 		}
 	})
-	printFigure(t, "crash under the lock: %d cases (%d calls, writes of lock and journal among them), %d had to wait for the lease to end", cases.Load(), calls, waits.Load())
+	printFigure(t, "crash under the lock: %d cases (%d calls, including writes of lock and journal), %d had to wait for the lease to expire", cases.Load(), calls, waits.Load())
 }
 
-// crashUnderLock is one case. It returns whether the next client had to wait.
+// crashUnderLock runs one case. It reports whether the next client had to wait.
 func crashUnderLock(t *testing.T, g *graph.Graph, nth int, after bool, want []string) (waited bool) {
 	t.Helper()
 	r := startRegion(t, nil)
@@ -178,7 +178,7 @@ func crashUnderLock(t *testing.T, g *graph.Graph, nth int, after bool, want []st
 			continue
 		}
 		if err != nil {
-			t.Fatalf("killed %s %s; the next run says: %v", killTiming(after), m.KilledAt(), err)
+			t.Fatalf("killed %s %s; the next run returns: %v", killTiming(after), m.KilledAt(), err)
 		}
 		if waited && (previous == nil || previous.Owner != "ada@host") {
 			t.Errorf("killed %s %s; the lock was not taken over from ada@host but from %v", killTiming(after), m.KilledAt(), previous)
@@ -194,7 +194,7 @@ func crashUnderLock(t *testing.T, g *graph.Graph, nth int, after bool, want []st
 	}
 	waitForRegion()
 	if diff := cmp.Diff(want, r.Inventory(t)); diff != "" {
-		t.Errorf("killed %s %s; not as undisturbed (-undisturbed +here):\n%s", killTiming(after), m.KilledAt(), diff)
+		t.Errorf("killed %s %s; differs from the baseline (-baseline +here):\n%s", killTiming(after), m.KilledAt(), diff)
 	}
 	return waited
 }

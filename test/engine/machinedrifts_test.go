@@ -19,7 +19,8 @@ import (
 
 func iamTags(key, value string) []iamtypes.Tag { return []iamtypes.Tag{{Key: &key, Value: &value}} }
 
-// changeLaunchTemplate makes another version of the workers' launch template and lets their group use it.
+// changeLaunchTemplate creates another version of the workers' launch template, and makes their
+// group use it.
 func changeLaunchTemplate(edit *ec2types.RequestLaunchTemplateData) func(awsClients) error {
 	return func(h awsClients) error {
 		made, err := h.ec2.CreateLaunchTemplateVersion(h, &ec2.CreateLaunchTemplateVersionInput{LaunchTemplateId: h.resourceID("launch-template/workers"), SourceVersion: sdk.String("$Latest"), LaunchTemplateData: edit})
@@ -32,7 +33,7 @@ func changeLaunchTemplate(edit *ec2types.RequestLaunchTemplateData) func(awsClie
 	}
 }
 
-// updateWorkersGroup changes the workers' auto scaling group.
+// updateWorkersGroup changes the workers' Auto Scaling group.
 func (h awsClients) updateWorkersGroup(in *autoscaling.UpdateAutoScalingGroupInput) error {
 	in.AutoScalingGroupName = sdk.String("workers.demo")
 	_, err := h.scaling.UpdateAutoScalingGroup(h, in)
@@ -54,15 +55,15 @@ func modifyEtcdVolume(in *ec2.ModifyVolumeInput) func(awsClients) error {
 func machineDrifts() []drift {
 	return []drift{
 		{
-			description: "machines may ask for metadata without a token", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
+			description: "the metadata service accepts requests without a token", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{MetadataOptions: &ec2types.LaunchTemplateInstanceMetadataOptionsRequest{HttpEndpoint: ec2types.LaunchTemplateInstanceMetadataEndpointStateEnabled, HttpTokens: ec2types.LaunchTemplateHttpTokensStateOptional, HttpPutResponseHopLimit: sdk.Int32(2)}}),
 			want: []string{"~ launch-template/workers", "  LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit: 2 → 1", `  LaunchTemplateData.MetadataOptions.HttpTokens: "optional" → "required"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
 		{
-			description: "machines are of another type", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
+			description: "the instance type of machines is changed", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{InstanceType: ec2types.InstanceTypeT3Medium}),
 			want: []string{"~ launch-template/workers", `  LaunchTemplateData.InstanceType: "t3.medium" → "t3.large"`, "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
 		{
-			description: "machines boot something else", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
+			description: "the user data of machines is changed", leavesNewVersion: true, change: changeLaunchTemplate(&ec2types.RequestLaunchTemplateData{UserData: sdk.String("IyEvYmluL3NoCg==")}),
 			want: []string{"~ launch-template/workers", "  LaunchTemplateData.UserData:", "~ autoscaling-group/workers", "  LaunchTemplate.Version:"},
 		},
 		{description: "a group uses an older version of its template", change: func(h awsClients) error {
@@ -70,14 +71,14 @@ func machineDrifts() []drift {
 		}, want: []string{"~ autoscaling-group/workers", `  LaunchTemplate.Version: "1" →`}},
 		{description: "a group's maximum is raised", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MaxSize: sdk.Int32(9)}), want: []string{"~ autoscaling-group/workers", "  MaxSize: 9 → 2"}},
 		{description: "a group's minimum is lowered", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{MinSize: sdk.Int32(0)}), want: []string{"~ autoscaling-group/workers", "  MinSize: 0 → 2"}},
-		{description: "a group loses a subnet", change: func(h awsClients) error {
+		{description: "a subnet is removed from a group", change: func(h awsClients) error {
 			return h.updateWorkersGroup(&autoscaling.UpdateAutoScalingGroupInput{VPCZoneIdentifier: sdk.String(*h.resourceID("subnet/private-a") + "," + *h.resourceID("subnet/private-b"))})
 		}, want: []string{"~ autoscaling-group/workers", "  VPCZoneIdentifier:"}},
 		{
-			description: "a group's health check is another", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
+			description: "the health check type of a group is changed", change: scaleWorkers(&autoscaling.UpdateAutoScalingGroupInput{HealthCheckType: sdk.String("ELB")}),
 			want: []string{"~ autoscaling-group/workers", `  HealthCheckType: "ELB" → "EC2"`},
 		},
-		{description: "a group leaves a target group", change: func(h awsClients) error {
+		{description: "a group is detached from a target group", change: func(h awsClients) error {
 			_, err := h.scaling.DetachLoadBalancerTargetGroups(h, &autoscaling.DetachLoadBalancerTargetGroupsInput{
 				AutoScalingGroupName: sdk.String("control-plane-a.demo"), TargetGroupARNs: []string{*h.resourceID("target-group/join")},
 			})
@@ -93,7 +94,7 @@ func machineDrifts() []drift {
 	}
 }
 
-// lossDrifts take whole parts away, as somebody does who tidies up.
+// lossDrifts delete whole resources, as a cleanup by hand might do.
 func lossDrifts() []drift {
 	return []drift{
 		{description: "a NAT gateway is deleted", change: func(h awsClients) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// slowTransport is a client each of whose calls takes d longer.
+// slowTransport is an HTTP transport that adds a delay to each call.
 type slowTransport struct {
 	next  http.RoundTripper
 	delay time.Duration
@@ -37,8 +37,8 @@ func slowConfig(r regiontest.Region, d time.Duration) sdk.Config {
 	return cfg
 }
 
-// TestThrottledApplyConverges applies and deletes the highly available cluster in a region that takes only some calls a
-// second: both go through at the first try, and few calls are wasted.
+// TestThrottledApplyConverges applies and deletes the highly available cluster in a region with a
+// low rate limit. Both succeed at the first attempt, with few throttled calls.
 func TestThrottledApplyConverges(t *testing.T) {
 	for _, k := range []float64{1, 3, 10} {
 		synctest.Test(t, func(t *testing.T) {
@@ -53,10 +53,10 @@ func TestThrottledApplyConverges(t *testing.T) {
 			took := time.Since(begin)
 			all, _ := e.calls.TotalCalls()
 			refused := limit.ThrottledCalls()
-			printFigure(t, "throttled apply: at %g changes and %g reads a second of each API, %d calls, %d of them refused (%d%%), %s of the test's time",
+			printFigure(t, "throttled apply: at %g changes and %g reads a second of each API, %d calls, %d of them throttled (%d%%), %s of the test's time",
 				k, 2*k, all, refused, 100*refused/all, took.Round(time.Second))
 			if stats := e.calls.Stats(); stats.Throttled != refused || stats.Retries != refused {
-				t.Errorf("%d were refused, %+v", refused, stats)
+				t.Errorf("%d were throttled, %+v", refused, stats)
 			}
 			if refused > (all-refused)/2 {
 				t.Errorf("%d of %d calls were wasted", refused, all)
@@ -72,8 +72,9 @@ func TestThrottledApplyConverges(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSeenYet applies the cluster in a region where the first n calls about anything new do not see it: apply
-// ends well, the next plan is empty at once, and there is as much of everything as where all is seen at once.
+// TestWhatIsNotSeenYet applies the cluster in a region in which the first n calls about a new
+// resource do not find it. Apply succeeds, the next plan is empty at once, and there are as many
+// resources as without the delay.
 func TestWhatIsNotSeenYet(t *testing.T) {
 	var want []string
 	for _, n := range []int{0, 1, 2, 5} {
@@ -91,7 +92,7 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 			}
 			stats := e.calls.Stats()
 			all, _ := e.calls.TotalCalls()
-			printFigure(t, "eventual consistency: the first %d calls about anything new do not see it: %d calls, %d of them repeated for that", n, all, stats.NotPropagated)
+			printFigure(t, "eventual consistency: the first %d calls about a new resource do not find it: %d calls, %d of them repeats", n, all, stats.NotPropagated)
 			if n > 0 && stats.NotPropagated == 0 {
 				t.Error("nothing was repeated")
 			}
@@ -102,15 +103,16 @@ func TestWhatIsNotSeenYet(t *testing.T) {
 				want = got
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%d stale calls: not as without (-without +here):\n%s", n, diff)
+				t.Errorf("%d stale calls: differs from a region without them (-without +here):\n%s", n, diff)
 			}
 			time.Sleep(time.Minute)
 		})
 	}
 }
 
-// TestCriticalPath applies the cluster where gateways, load balancers and machines take as long as AWS's: the whole
-// takes hardly longer than its longest chain of things that need each other.
+// TestCriticalPath applies the cluster in a region in which NAT gateways, load balancers and
+// machines take as long as in AWS. The apply takes hardly longer than the longest chain of
+// dependent resources.
 func TestCriticalPath(t *testing.T) {
 	takes := map[string]time.Duration{"nat-gateway": 100 * time.Second, "load-balancer": 150 * time.Second, "instance": 30 * time.Second}
 	for _, d := range []time.Duration{0, 50 * time.Millisecond} {
@@ -149,8 +151,8 @@ func TestCriticalPath(t *testing.T) {
 	}
 }
 
-// criticalPath is how long a graph takes if every call took no time: a gateway holds up what needs it, a load balancer and
-// machines take their time while others go on.
+// criticalPath returns the duration of an apply whose calls take no time: dependents wait for a NAT
+// gateway, while load balancers and machines become ready concurrently with other steps.
 func criticalPath(g *graph.Graph, takes map[string]time.Duration) time.Duration {
 	ready := map[graph.Addr]time.Duration{}
 	var all time.Duration

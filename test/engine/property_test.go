@@ -27,17 +27,17 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/server"
 )
 
-// The clusters of the property test: the name of one begins with the other's.
+// The clusters of the property test. The name of one is a prefix of the name of the other.
 const testCluster, neighbourCluster = "demo", "demo-2"
 
-// fixture is where every case of the property test begins.
+// fixture is the initial state of every case of the property test.
 type fixture struct {
 	bothClusters       regiontest.Snapshot // both clusters
 	neighbourInventory []string            // the inventory with the neighbour only
 	neighbourResources []string            // what the neighbour has, byte for byte
 }
 
-// quotas leave room for two clusters.
+// quotas allow two clusters.
 func quotas() ec2.Quotas { return ec2.Quotas{Addresses: 20} }
 
 func newFixture(t *testing.T) (g fixture) {
@@ -62,7 +62,8 @@ func newFixture(t *testing.T) (g fixture) {
 	return g
 }
 
-// limitCases lowers rapid's number of cases unless somebody asked for another: each is the life of a cluster.
+// limitCases lowers rapid's default number of cases, since each case is the whole life of a
+// cluster. A number that is set explicitly stays.
 func limitCases(t *testing.T, cases string) {
 	t.Helper()
 	f := flag.Lookup("rapid.checks")
@@ -75,9 +76,10 @@ func limitCases(t *testing.T, cases string) {
 	t.Cleanup(func() { _ = f.Value.Set(f.DefValue) }) // it was a value of the flag
 }
 
-// TestProperties lets a cluster live: edits of its manifests, changes behind our back and failures of all kinds, in any
-// order, and in the end its deletion. Whatever happens: runs converge, then the plan is empty, plans change nothing and
-// are in an order that works, the neighbour is untouched, and delete leaves nothing.
+// TestProperties subjects a cluster to edits of its manifests, changes outside of Slipway, and all
+// kinds of failures in any order, and finally deletes it. In every case, runs converge and the plan
+// is then empty, plans change nothing and have a valid order, the neighbouring cluster is
+// unchanged, and delete leaves nothing.
 func TestProperties(t *testing.T) {
 	limitCases(t, "15")
 	base := newFixture(t)
@@ -102,7 +104,7 @@ func TestProperties(t *testing.T) {
 				rt.Fatalf("delete leaves (-neighbour alone +left):\n%s", diff)
 			}
 			if diff := cmp.Diff(base.neighbourResources, r.ClusterRecords(rt, neighbourCluster)); diff != "" {
-				rt.Fatalf("the neighbour was touched:\n%s", diff)
+				rt.Fatalf("the neighbour was changed:\n%s", diff)
 			}
 			lives.Add(1)
 			runs.Add(l.runs)
@@ -111,11 +113,11 @@ func TestProperties(t *testing.T) {
 			changes.Add(l.changes)
 		})
 	})
-	printFigure(t, "properties: %d lives of a cluster beside one whose name begins alike: %d edits, %d changes behind our back, %d runs, %d of them disturbed (killed, throttled, refused, answers lost)",
+	printFigure(t, "properties: %d clusters next to one whose name has the same prefix: %d edits, %d changes outside of Slipway, %d runs, %d of them with a fault (killed, throttled, denied, response lost)",
 		lives.Load(), edits.Load(), changes.Load(), runs.Load(), failures.Load())
 }
 
-// withoutDeadline hides the test's deadline, which is of no use in a bubble's time.
+// withoutDeadline hides the deadline of the test, which has no meaning in a bubble's time.
 type withoutDeadline struct{ testing.TB }
 
 // scenario is one case.
@@ -127,7 +129,7 @@ type scenario struct {
 	runs, failures, edits, changes int32
 }
 
-// editManifest changes the manifests at random. What would not be valid is left out.
+// editManifest changes the manifests at random. It skips changes that would be invalid.
 func (l *scenario) editManifest() {
 	next := l.set
 	next.Groups = slices.Clone(next.Groups)
@@ -169,7 +171,8 @@ func (l *scenario) editManifest() {
 	l.edits++
 }
 
-// changeResources changes some things behind our back. What an earlier change has made impossible is left out.
+// changeResources makes some changes outside of Slipway. It skips those that an earlier change has
+// made impossible.
 func (l *scenario) changeResources() {
 	g, err := buildGraph(l.set)
 	if err != nil {
@@ -199,7 +202,7 @@ func (l *scenario) changeResources() {
 	waitForRegion()
 }
 
-// tryDrift makes a change; that something is not there any more is an error as well.
+// tryDrift makes a change. It returns an error if a resource no longer exists.
 func (*scenario) tryDrift(d drift, h awsClients) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -209,7 +212,8 @@ func (*scenario) tryDrift(d drift, h awsClients) (err error) {
 	return d.change(h)
 }
 
-// converge runs until all is as g says, with failures first. Runs without a failure must do it.
+// converge runs until the region matches g, first with failures. A run without a failure must
+// converge.
 func (l *scenario) converge(g *graph.Graph) {
 	for range rapid.IntRange(0, 3).Draw(l.T, "disturbed runs") {
 		l.failures++
@@ -226,7 +230,7 @@ func (l *scenario) converge(g *graph.Graph) {
 			l.Fatalf("plan: %v", planErr)
 		}
 		if n := l.countMutations() - before; n != 0 {
-			l.Fatalf("plan made %d calls that change something", n)
+			l.Fatalf("plan made %d mutating calls", n)
 		}
 		l.checkStepOrder(p, g)
 		if err = (plan.Applier{Cloud: e.cloud, Now: time.Now}).Apply(l.ctx, p); err == nil {
@@ -242,7 +246,7 @@ func (l *scenario) converge(g *graph.Graph) {
 	}
 }
 
-// runWithFault is a run in which something goes wrong.
+// runWithFault is a run with one injected failure.
 func (l *scenario) runWithFault(g *graph.Graph) {
 	l.runs++
 	nth := rapid.IntRange(1, 40).Draw(l.T, "nth")
@@ -275,7 +279,8 @@ func (l *scenario) countMutations() int {
 	return n
 }
 
-// checkStepOrder holds a plan to its order: nothing is made before what it needs, and deletions come last.
+// checkStepOrder checks the order of a plan: dependencies are created first, and deletions come
+// last.
 func (l *scenario) checkStepOrder(p plan.Plan, g *graph.Graph) {
 	at, deletes := map[graph.Addr]int{}, false
 	for i, s := range p.Steps {

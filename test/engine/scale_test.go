@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// newWideSet is a cluster of groups of workers, each of size machines, over six zones.
+// newWideSet is a cluster with groups of workers over six zones. Each group has size machines.
 func newWideSet(tb testing.TB, groups, size int) manifest.Set {
 	tb.Helper()
 	var b strings.Builder
@@ -41,11 +41,11 @@ func newWideSet(tb testing.TB, groups, size int) manifest.Set {
 	return set
 }
 
-// TestScale plans a cluster of 100 groups over six zones with 5,000 machines, as records: what a plan without changes
-// asks of AWS does not grow with them.
+// TestScale plans a cluster of 100 groups over six zones with 5,000 machines, in records mode. The
+// AWS calls of a plan without changes do not grow with the number of machines.
 func TestScale(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: 5,000 machines are made")
+		t.Skip("SKIPPED: -short, since it creates 5,000 machines")
 	}
 	quotas := ec2.Quotas{Addresses: 20, VCPUs: 20000}
 	calls := map[int]map[string]int{}
@@ -85,10 +85,10 @@ func TestScale(t *testing.T) {
 			x.groups, x.groups*x.size+3, made, applied.Round(10*time.Millisecond), n, read.Round(time.Millisecond), planned.Round(time.Millisecond),
 			after.Mallocs-before.Mallocs, float64(after.TotalAlloc-before.TotalAlloc)/mega)
 		if mutating != 0 {
-			t.Errorf("a plan made %d calls that change something", mutating)
+			t.Errorf("a plan made %d mutating calls", mutating)
 		}
 	}
-	// 103 groups are two of Auto Scaling's longest pages.
+	// 103 groups are two pages of Auto Scaling at the largest page size.
 	small := calls[4]
 	small["Auto Scaling:DescribeAutoScalingGroups"]++
 	if !maps.Equal(small, calls[100]) {

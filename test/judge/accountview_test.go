@@ -14,11 +14,13 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// accountView is what the AWS CLI shows of an account: each thing once, with what AWS made up replaced by what it belongs to.
-// Two accounts that hold the same cluster have equal views.
+// accountView is an account as the AWS CLI shows it. It contains each resource once, with generated
+// values replaced by the resource that they belong to. Two accounts with the same cluster have
+// equal views.
 type accountView map[string]any
 
-// listCommands are the commands that show all that a cluster is made of, with the key that holds the list.
+// listCommands are the commands that list all resources of a cluster, with the key of the list in
+// the output.
 func listCommands() [][2]string {
 	return [][2]string{
 		{"ec2 describe-vpcs", "Vpcs"},
@@ -44,7 +46,8 @@ func listCommands() [][2]string {
 	}
 }
 
-// detailCommands are commands that are asked for each thing of a listing: the listing, the field with its name, the command.
+// detailCommands are the commands that are called for each resource of a list: the list, the field
+// with the name of the resource, and the command.
 func detailCommands() [][3]string {
 	return [][3]string{
 		{"VpcId", "ec2 describe-vpc-attribute --attribute enableDnsHostnames --vpc-id", "Vpcs"},
@@ -68,7 +71,7 @@ func detailCommands() [][3]string {
 	}
 }
 
-// readAccount asks for everything.
+// readAccount runs all commands.
 func (c awsCLI) readAccount(t *testing.T, r regiontest.Region) accountView {
 	t.Helper()
 	var commands [][]string
@@ -114,21 +117,21 @@ func (c awsCLI) policyCommands(t *testing.T, r regiontest.Region, roles []any) [
 	return out
 }
 
-// awsCLI is the AWS CLI in a process that stays, since its start takes long.
+// awsCLI is the AWS CLI in a long-running process, since it starts slowly.
 type awsCLI struct {
 	mu      *sync.Mutex // one request at a time
 	in      *json.Encoder
 	out     *json.Decoder
-	missing string // why there is none
+	missing string // why the AWS CLI cannot run; empty if it can
 }
 
-// newAWSCLI starts it.
+// newAWSCLI starts the process.
 func newAWSCLI(t *testing.T) awsCLI {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "python3", "-c", "import awscli").CombinedOutput(); err != nil {
 		return awsCLI{missing: fmt.Sprintf("python3 has no AWS CLI: %v: %s", err, out)}
 	}
-	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") // its input's end ends it
+	cmd := exec.CommandContext(context.Background(), "python3", "runaws.py") // exits when its input ends
 	cmd.Env = append(cmd.Environ(), "AWS_DEFAULT_REGION="+regiontest.RegionName, "AWS_ACCESS_KEY_ID="+regiontest.AccessKey, "AWS_SECRET_ACCESS_KEY="+regiontest.SecretKey)
 	in, err := cmd.StdinPipe()
 	failOnError(t, err)
@@ -144,11 +147,11 @@ func newAWSCLI(t *testing.T) awsCLI {
 	return awsCLI{mu: &sync.Mutex{}, in: json.NewEncoder(in), out: json.NewDecoder(out)}
 }
 
-// skipIfMissing skips t aloud where there is no AWS CLI.
+// skipIfMissing skips t, with the reason, on a machine without the AWS CLI.
 func (c awsCLI) skipIfMissing(t *testing.T) {
 	t.Helper()
 	if c.missing != "" {
-		t.Skip("SKIPPED: no judge here: " + c.missing)
+		t.Skip("SKIPPED: no AWS CLI on this machine: " + c.missing)
 	}
 }
 

@@ -23,8 +23,9 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// TestAgreement builds every topology directly in one region and by CloudFormation in another. The AWS CLI sees the same
-// in both, but for identities, for what CloudFormation writes into tags, and for what lets a machine signal its stack.
+// TestAgreement creates every topology directly in one region, and with CloudFormation in another.
+// The AWS CLI shows the same resources in both, except for IDs, the tags of CloudFormation, and the
+// signals of machines to the stack.
 func TestAgreement(t *testing.T) {
 	t.Parallel()
 	cli := newAWSCLI(t)
@@ -42,12 +43,13 @@ func TestAgreement(t *testing.T) {
 				compareViews(t, cli.readAccount(t, one), cli.readAccount(t, other).withoutSignals())
 			}
 			s.deleteStack(t)
-			cli.skipIfMissing(t) // the stack was made and deleted in any case
+			cli.skipIfMissing(t) // the stack was created and deleted in any case
 		})
 	}
 }
 
-// stackJudge makes clusters by CloudFormation, and plays their machines: it signals what their user data tells them to.
+// stackJudge creates clusters with CloudFormation. In place of the machines, it sends the signals
+// that their user data tells them to send.
 type stackJudge struct{ directJudge }
 
 const stackName = "cluster"
@@ -70,7 +72,7 @@ func (s stackJudge) createStack(t *testing.T, g *graph.Graph) {
 	s.waitForStatus(t, cfntypes.StackStatusCreateComplete)
 }
 
-// uploadTemplate puts a template that is too long for a request into a bucket.
+// uploadTemplate uploads a template to a bucket if it is too long for a request.
 func (s stackJudge) uploadTemplate(t *testing.T, text string) string {
 	t.Helper()
 	api := s3.NewFromConfig(s.cfg, func(o *s3.Options) { o.UsePathStyle = true })
@@ -81,7 +83,7 @@ func (s stackJudge) uploadTemplate(t *testing.T, text string) string {
 	return *s.cfg.BaseEndpoint + "/templates/t.json"
 }
 
-// waitForStatus lets machines signal until the stack has reached a status.
+// waitForStatus sends the signals of machines until the stack has reached a status.
 func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,7 +92,7 @@ func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 	for ctx.Err() == nil {
 		out, err := s.newClient().DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: new(stackName)})
 		if err != nil && want == cfntypes.StackStatusDeleteComplete {
-			return // one that is gone has no name any more
+			return // a deleted stack is not found by its name
 		}
 		failOnError(t, err)
 		switch status := out.Stacks[0].StackStatus; {
@@ -105,7 +107,7 @@ func (s stackJudge) waitForStatus(t *testing.T, want cfntypes.StackStatus) {
 	t.Fatalf("the stack is not %s after a minute:\n%s", want, s.listFailures(t))
 }
 
-// listFailures are the events that tell of one.
+// listFailures returns the stack events that report a failure.
 func (s stackJudge) listFailures(t *testing.T) string {
 	t.Helper()
 	out, err := s.newClient().DescribeStackEvents(t.Context(), &cloudformation.DescribeStackEventsInput{StackName: new(stackName)})
@@ -117,10 +119,12 @@ func (s stackJudge) listFailures(t *testing.T) string {
 	return b.String()
 }
 
-// signalPattern is what a machine's configuration tells it of its stack; in an Ignition configuration it is part of a URL.
+// signalPattern matches the stack and resource that a machine's configuration tells it to signal.
+// In an Ignition configuration, they are part of a URL.
 var signalPattern = regexp.MustCompile(`(?:,"|%2C%22)signal(?:":"|%22:%22)([^"%]*)(?:","|%22%2C%22)stack(?:":"|%22:%22)([^"%]*)(?:"|%22)`)
 
-// signalMachines does what each machine does once it is well: it tells the resources that its user data names.
+// signalMachines sends the signal that each healthy machine sends to the resources in its user
+// data.
 func (s stackJudge) signalMachines(t *testing.T, told map[string]bool) {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(s.cfg), t.Context()
@@ -142,7 +146,7 @@ func (s stackJudge) signalMachines(t *testing.T, told map[string]bool) {
 	}
 }
 
-// sendSignal signals; false if some resource takes no signal yet.
+// sendSignal sends a signal. It returns false if a resource does not accept signals yet.
 func (s stackJudge) sendSignal(t *testing.T, machine, script string) bool {
 	t.Helper()
 	m := signalPattern.FindStringSubmatch(script)
@@ -166,7 +170,8 @@ func (s stackJudge) deleteStack(t *testing.T) {
 	s.waitForStatus(t, cfntypes.StackStatusDeleteComplete)
 }
 
-// withoutSignals leaves out what lets a machine tell its stack that it is well, and the rule that stands for no rule.
+// withoutSignals removes the parts with which machines signal their stack, and the placeholder
+// egress rule.
 func (v accountView) withoutSignals() accountView {
 	out, _ := removeSignals(map[string]any(v)).(map[string]any)
 	return out
@@ -188,7 +193,8 @@ func removeSignals(v any) any {
 	case []any:
 		var out []any
 		for _, e := range x {
-			// CloudFormation needs a rule that matches nothing to take out EC2's own, which lets everything out.
+			// CloudFormation needs an egress rule that matches nothing, to remove EC2's default
+			// rule, which allows all traffic.
 			m, _ := e.(map[string]any)
 			if m["Sid"] != "Signal" && !(m["IpProtocol"] == "icmp" && m["FromPort"] == 252.0 && m["ToPort"] == 86.0) {
 				out = append(out, removeSignals(e))
@@ -206,7 +212,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// The graph for a stack differs from the one that is applied in nothing but the signals.
+// The graph for a stack differs from the applied graph in the signals only.
 func TestStackGraph(t *testing.T) {
 	for _, x := range rendertest.Topologies() {
 		in := x.Input(t, regiontest.RegionName)

@@ -18,8 +18,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/referencedata"
 )
 
-// compareAttributes holds what Terraform planned and made against the graph, attribute by attribute and both ways: each property of
-// the graph is there under its name with its value, and nothing is set that the graph does not want.
+// compareAttributes compares the resources that Terraform has planned and created with the graph,
+// attribute by attribute and in both directions. Each property of the graph has its name and value
+// in Terraform, and Terraform sets no other attribute.
 func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string]any) {
 	t.Helper()
 	computed := computedAttributes(t)
@@ -54,7 +55,8 @@ func compareAttributes(t *testing.T, g *graph.Graph, state map[string]map[string
 	t.Logf("%d resources, %d attributes equal those of the graph", len(state), attributes)
 }
 
-// expectedAttributes gives the properties of a resource, or of a struct in it, the names and shapes that Terraform has for them.
+// expectedAttributes returns the properties of a resource, or of a struct in it, with the names and
+// types of Terraform.
 func expectedAttributes(k graph.Kind, fs []graph.Field) map[string]any {
 	out := map[string]any{}
 	for _, f := range fs {
@@ -119,7 +121,7 @@ func expectedField(k graph.Kind, f graph.Field) map[string]any {
 	return map[string]any{f.Attribute: f.Value}
 }
 
-// dropUnset leaves out what nobody set: nulls, empty lists, and what ignore says.
+// dropUnset removes unset attributes: nulls, empty lists, and those that ignore selects.
 func dropUnset(values map[string]any, ignore func(string) bool) map[string]any {
 	out := map[string]any{}
 	for name, v := range values {
@@ -142,7 +144,8 @@ func isEmptyValue(v any) bool {
 	return false
 }
 
-// normalizeValue spells numbers and truth as text, as Terraform may, leaves out what is empty, and sorts lists: most are sets.
+// normalizeValue formats numbers and booleans as text, as Terraform may do, removes empty values,
+// and sorts lists, since most are sets.
 func normalizeValue(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -169,7 +172,7 @@ func normalizeValue(v any) any {
 	}
 }
 
-// computedAttributes tells which attributes the provider may fill in by itself, by type.
+// computedAttributes returns the attributes that the provider may compute, by resource type.
 func computedAttributes(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	var schema struct {

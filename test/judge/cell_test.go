@@ -4,7 +4,8 @@ package judge_test
 
 import "testing"
 
-// reportVerdict prints, when t ends, how a judge found an output of a topology: hack/testsum gathers these lines in a table.
+// reportVerdict prints the verdict of a judge about an output of a topology when t ends.
+// hack/testsum collects these lines in a table.
 func reportVerdict(t *testing.T, topology, output, judge string) {
 	t.Helper()
 	t.Cleanup(func() {

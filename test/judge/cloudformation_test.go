@@ -16,8 +16,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/manifest"
 )
 
-// TestCloudFormationLint has cfn-lint read all templates of a region in one process: its start costs as much as two
-// templates.
+// TestCloudFormationLint runs cfn-lint once for all templates of a region, since it takes as long
+// to start as to check two templates.
 func TestCloudFormationLint(t *testing.T) {
 	t.Parallel()
 	found := lintAll(t, "us-east-1", "eu-central-1")
@@ -44,8 +44,8 @@ func TestCloudFormationLint(t *testing.T) {
 	})
 }
 
-// lintAll says what cfn-lint has against each topology's template, in each region. Where there is no cfn-lint it says
-// nothing; the topologies' tests skip themselves.
+// lintAll returns the findings of cfn-lint about each topology's template in each region. It
+// returns nothing if cfn-lint is not installed; the tests of the topologies then skip themselves.
 func lintAll(t *testing.T, regions ...string) map[string][]string {
 	t.Helper()
 	found, all := map[string][]string{}, rendertest.Topologies()
@@ -72,7 +72,7 @@ func lintAll(t *testing.T, regions ...string) map[string][]string {
 					}
 				}
 			}
-			if !ok { // it speaks of no file
+			if !ok { // not a finding about a file
 				t.Errorf("cfn-lint for %s fails: %s", region, out)
 			}
 		})

@@ -23,8 +23,9 @@ import (
 	"github.com/slipway-k8s/slipway/test/moto"
 )
 
-// directJudge builds a topology through the API at cfg: apply, an empty second plan, and a deletion that leaves nothing.
-// known changes what an emulator is known to get wrong, in the graph and in what is read.
+// directJudge creates a topology through the API at cfg: an apply, an empty second plan, and a
+// deletion that leaves nothing. Its function known corrects the known defects of an emulator, in
+// the graph and in the resources that are read.
 type directJudge struct {
 	cfg        sdk.Config
 	fixDefects func(graph.Resource) graph.Resource
@@ -50,15 +51,15 @@ func (d directJudge) checkTopology(t *testing.T, x rendertest.Topology, edit fun
 	d.checkInventory(t, before)
 }
 
-// checkInventory checks that exactly what there was before is there again.
+// checkInventory checks that the account contains exactly the resources that it contained before.
 func (d directJudge) checkInventory(t *testing.T, before []string) {
 	t.Helper()
 	if after := d.listInventory(t); !slices.Equal(before, after) {
-		t.Errorf("before there was\n%s\nand after the deletion\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+		t.Errorf("before\n%s\nafter the deletion\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }
 
-// builtCluster is one cluster and what it should be.
+// builtCluster is a created cluster and its graph.
 type builtCluster struct {
 	directJudge
 	cloud *aws.Cloud
@@ -111,7 +112,7 @@ func (b builtCluster) apply(t *testing.T) {
 func (b builtCluster) checkNoChanges(t *testing.T) {
 	t.Helper()
 	if p := b.plan(t, b.graph); !p.IsEmpty() {
-		t.Errorf("planned again, there are changes:\n%s", formatPlan(p))
+		t.Errorf("the second plan has changes:\n%s", formatPlan(p))
 	}
 }
 
@@ -119,11 +120,11 @@ func (b builtCluster) remove(t *testing.T) {
 	t.Helper()
 	b.applyGraph(t, &graph.Graph{})
 	if p := b.plan(t, &graph.Graph{}); !p.IsEmpty() {
-		t.Errorf("deleted, there is still:\n%s", formatPlan(p))
+		t.Errorf("delete has left:\n%s", formatPlan(p))
 	}
 }
 
-// keepResource is what an emulator without known mistakes says.
+// keepResource corrects nothing, for an emulator without known defects.
 func keepResource(r graph.Resource) graph.Resource { return r }
 
 func formatPlan(p plan.Plan) string {
@@ -137,7 +138,7 @@ func formatPlan(p plan.Plan) string {
 	return b.String()
 }
 
-// TestDirectRegion builds every topology in the local region, in records mode.
+// TestDirectRegion creates every topology in the local region, in records mode.
 func TestDirectRegion(t *testing.T) {
 	t.Parallel()
 	for _, x := range rendertest.Topologies() {
@@ -149,11 +150,12 @@ func TestDirectRegion(t *testing.T) {
 	}
 }
 
-// TestDirectMoto builds every topology in moto, which shares no code and no author with the local region.
-func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it takes one call at a time
+// TestDirectMoto creates every topology in moto, which shares neither code nor authors with the
+// local region.
+func TestDirectMoto(t *testing.T) { //nolint:tparallel // all topologies share one moto, which handles one call at a time
 	t.Parallel()
-	var cfg sdk.Config // of one moto for all, started by the first that asks for it
-	var image string   // one that it has
+	var cfg sdk.Config // of the shared moto, which the first test starts
+	var image string   // of the shared moto
 	owner := t
 	for _, x := range rendertest.Topologies() {
 		t.Run(x.Name, func(t *testing.T) {
@@ -172,8 +174,8 @@ func TestDirectMoto(t *testing.T) { //nolint:tparallel // one moto for all: it t
 	}
 }
 
-// hideMotoDefects hides two defects of moto 5.2.1: it puts the tags of a launch template into the template's data, and it
-// does not return the description of a rule between groups.
+// hideMotoDefects hides two defects of moto 5.2.1: it puts the tags of a launch template into the
+// data of the template, and it does not return the description of a rule between security groups.
 func hideMotoDefects(r graph.Resource) graph.Resource {
 	switch r := r.(type) {
 	case awskind.LaunchTemplate:

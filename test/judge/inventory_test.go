@@ -17,7 +17,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 )
 
-// listInventory lists all that lives in the account, whoever made it and whatever its tags, by another way than the drivers'.
+// listInventory lists all resources of the account, independent of their tags and creators. It does
+// not use the drivers' calls.
 func (d directJudge) listInventory(t *testing.T) []string {
 	t.Helper()
 	list := slices.Concat(d.listNetwork(t), d.listMachines(t), d.listOthers(t))
@@ -25,7 +26,7 @@ func (d directJudge) listInventory(t *testing.T) []string {
 	return list
 }
 
-// failOnError fails t if a list could not be read.
+// failOnError fails t if err is not nil.
 func failOnError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -158,7 +159,8 @@ func (d directJudge) listOthers(t *testing.T) []string {
 	return append(out, d.listKeys(t)...)
 }
 
-// listKeys lists the keys that are not to end: KMS keeps one for days after its deletion.
+// listKeys lists the KMS keys that are not scheduled for deletion. KMS keeps a deleted key for
+// days.
 func (d directJudge) listKeys(t *testing.T) []string {
 	t.Helper()
 	api, ctx := kms.NewFromConfig(d.cfg), t.Context()

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package judge_test hands what slipway renders to the checkers of its ecosystems: cfn-lint and Terraform.
-// It knows no renderer's inside; where a checker is missing, the test is skipped aloud.
+// Package judge_test checks the output of slipway with independent tools: templates with cfn-lint,
+// configurations with Terraform, and created clusters with moto and the AWS CLI. A test skips
+// itself, with the reason, if its tool is missing. The tests do not depend on the internals of the
+// renderers.
 package judge_test
 
 import (
@@ -12,12 +14,13 @@ import (
 	"testing"
 )
 
-// requireTool returns the path of a program; without it the test is skipped aloud.
+// requireTool returns the path of a program. It skips t, with the reason, if the program is not
+// installed.
 func requireTool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("SKIPPED: no judge here: %v", err)
+		t.Skipf("SKIPPED: missing on this machine: %v", err)
 	}
 	return path
 }
@@ -34,7 +37,7 @@ func writeFile(t *testing.T, dir, name string, body []byte) string {
 	return path
 }
 
-// runCommand runs a command and returns what it printed, and whether it succeeded.
+// runCommand runs a command. It returns the output, and whether the command succeeded.
 func runCommand(t *testing.T, dir string, env []string, args ...string) (string, bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)

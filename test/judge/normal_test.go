@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/awskind"
 )
 
-// identityFields tells which key of a listed thing holds what AWS calls it.
+// identityFields are the fields with the ID of a listed resource, by list.
 func identityFields() map[string]string {
 	return map[string]string{
 		"Vpcs": "VpcId", "Subnets": "SubnetId", "InternetGateways": "InternetGatewayId", "NatGateways": "NatGatewayId",
@@ -26,7 +26,7 @@ func identityFields() map[string]string {
 	}
 }
 
-// generatedValues matches what AWS makes up: identities, the ends of ARNs, moments.
+// generatedValues matches the values that AWS generates: IDs, the ends of ARNs, and times.
 type generatedValues struct {
 	names               map[string]string
 	addresses           map[string]string // public ones, by what has them
@@ -42,8 +42,9 @@ func newGeneratedValues() generatedValues {
 	}
 }
 
-// normalizeView returns v without what AWS makes up: an identity becomes the address in the tags of what bears it, or the sort
-// of thing. Moments, addresses of machines, and what CloudFormation adds by itself are left out.
+// normalizeView returns v without generated values. It replaces an ID by the address in the tags of
+// its resource, or by the kind of the resource. It removes times, the addresses of machines, and
+// CloudFormation's additions.
 func (v accountView) normalizeView() accountView {
 	m := newGeneratedValues()
 	for i, l := range listCommands() {
@@ -70,7 +71,7 @@ func (v accountView) normalizeView() accountView {
 	return out
 }
 
-// addressTag is the address in the graph that a thing bears in its tags.
+// addressTag is the tag with the address of a resource in the graph.
 func addressTag(thing map[string]any) string {
 	tags, _ := thing["Tags"].([]any)
 	for _, e := range tags {
@@ -120,7 +121,7 @@ func (m generatedValues) replaceValue(v any) any {
 		slices.SortFunc(out, func(a, b any) int { return strings.Compare(canonicalJSON(a), canonicalJSON(b)) })
 		return out
 	case map[string]any:
-		for _, name := range []string{"Key", "TagKey"} { // KMS has a word of its own
+		for _, name := range []string{"Key", "TagKey"} { // KMS uses another name
 			if key, ok := x[name].(string); ok && strings.HasPrefix(key, "aws:cloudformation:") {
 				return nil
 			}
@@ -136,7 +137,7 @@ func (m generatedValues) replaceValue(v any) any {
 	return v
 }
 
-// decodeUserData shows what an encoded script says: it names load balancers.
+// decodeUserData decodes user data, since it contains the names of load balancers.
 func (m generatedValues) decodeUserData(key string, v any) any {
 	s, ok := v.(string)
 	if !ok || key != "UserData" {
@@ -149,7 +150,7 @@ func (m generatedValues) decodeUserData(key string, v any) any {
 	return string(plain)
 }
 
-// isGeneratedKey says whether a key holds what is another each time though nobody asked for it.
+// isGeneratedKey reports whether the value of a key differs each time without a request.
 func isGeneratedKey(key string) bool {
 	return slices.Contains([]string{
 		"PublicIp", "PrivateIp", "PrivateIpAddress", "PrivateIpAddresses", "PublicIpAddress", "PrivateDnsName", "PublicDnsName", "MacAddress",
@@ -158,7 +159,8 @@ func isGeneratedKey(key string) bool {
 	}, key)
 }
 
-// isMachineDisk says whether a thing is the disk of a machine: in which zone a machine of a group starts is not told.
+// isMachineDisk reports whether a resource is the disk of a machine. The zone in which Auto Scaling
+// starts a machine is not deterministic.
 func isMachineDisk(thing map[string]any) bool {
 	_, disk := thing["VolumeId"].(string)
 	return disk && addressTag(thing) == ""
@@ -172,7 +174,7 @@ func canonicalJSON(v any) string {
 	return string(data)
 }
 
-// compareViews fails t where two accounts do not hold the same.
+// compareViews fails t if two accounts do not contain the same resources.
 func compareViews(t *testing.T, one, other accountView) {
 	t.Helper()
 	if diff := cmp.Diff(one.normalizeView(), other.normalizeView()); diff != "" {
@@ -180,7 +182,7 @@ func compareViews(t *testing.T, one, other accountView) {
 	}
 }
 
-// TestNormal: what AWS makes up is told apart from what was asked for.
+// TestNormal checks that generated values are ignored, and that requested values are not.
 func TestNormal(t *testing.T) {
 	tags := func(address string) []any {
 		return []any{map[string]any{"Key": awskind.TagAddress, "Value": address}, map[string]any{"Key": "aws:cloudformation:stack-name", "Value": "s"}}

@@ -21,13 +21,15 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// prepareTopology makes what a topology takes for existing, and returns the topology with the ids that it got.
+// prepareTopology creates the resources that a topology expects to exist, and returns the topology
+// with their IDs.
 func (d directJudge) prepareTopology(t *testing.T, x rendertest.Topology) rendertest.Topology {
 	t.Helper()
 	return x.WithReplaced(d.createExisting(t, x.Input(t, regiontest.RegionName)))
 }
 
-// createExisting makes the resources that an example names, and says which id each has in its place.
+// createExisting creates the resources that an example names, and returns the new IDs by the IDs in
+// the example.
 func (d directJudge) createExisting(t *testing.T, in model.Input) map[string]string {
 	t.Helper()
 	ids := map[string]string{}
@@ -93,7 +95,7 @@ func (d directJudge) createVPC(t *testing.T, in model.Input, ids map[string]stri
 	}
 }
 
-// createPeerVPC makes the other VPC of a peering, with a route table for each that the manifest names.
+// createPeerVPC creates the other VPC of a peering, with the route tables that the manifest names.
 func (d directJudge) createPeerVPC(t *testing.T, p v1alpha1.VPCPeering, ids map[string]string) {
 	t.Helper()
 	api, ctx := ec2.NewFromConfig(d.cfg), t.Context()
@@ -119,7 +121,8 @@ func (d directJudge) createProfile(t *testing.T, name string) {
 	failOnError(t, err)
 }
 
-// TestTwoClustersInOneVPC: two clusters share a VPC; the second does not change the first, nor does its end.
+// TestTwoClustersInOneVPC creates two clusters in one VPC. Neither the creation nor the deletion of
+// the second changes the first.
 func TestTwoClustersInOneVPC(t *testing.T) {
 	d := directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}
 	var pair []rendertest.Topology

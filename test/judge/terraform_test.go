@@ -30,7 +30,8 @@ func newTerraform(t *testing.T) terraformRunner {
 	return terraformRunner{}.startProvider(t, t.TempDir())
 }
 
-// startProvider builds the provider into dir, once; where Terraform or the schema is missing, t is skipped aloud.
+// startProvider builds the provider in dir, once. It skips t, with the reason, if Terraform is
+// missing.
 func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunner {
 	t.Helper()
 	if tf.program != "" {
@@ -43,7 +44,7 @@ func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunne
 		t.Fatal(err)
 	}
 	if out, ok := runCommand(t, source, nil, "go", "mod", "download"); !ok {
-		t.Skipf("SKIPPED: no judge here: the stand-in provider's modules cannot be had: %s", out)
+		t.Skipf("SKIPPED: cannot download the modules of the stand-in provider: %s", out)
 	}
 	if out, ok := runCommand(t, source, nil, "go", "build", "-o", filepath.Join(dir, "terraform-provider-aws"), "."); !ok {
 		t.Fatalf("build the stand-in provider: %s", out)
@@ -51,7 +52,7 @@ func (tf terraformRunner) startProvider(t *testing.T, dir string) terraformRunne
 	config := fmt.Sprintf("provider_installation {\n  dev_overrides { \"hashicorp/aws\" = %q }\n  direct {}\n}\n", dir)
 	return terraformRunner{program: program, env: []string{
 		"TF_CLI_CONFIG_FILE=" + writeFile(t, dir, "terraformrc", []byte(config)), "SLIPWAY_TERRAFORM_SCHEMA=" + schema,
-		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "GOGC=400", // it lives for a second
+		"CHECKPOINT_DISABLE=1", "TF_IN_AUTOMATION=1", "GOGC=400", // it runs for a second
 	}}
 }
 
@@ -69,7 +70,7 @@ func (tf terraformRunner) mustRunTerraform(t *testing.T, dir string, args ...str
 	return out
 }
 
-func TestTerraform(t *testing.T) { //nolint:tparallel // Terraform takes all of a machine for each
+func TestTerraform(t *testing.T) { //nolint:tparallel // one run of Terraform uses the whole machine
 	t.Parallel()
 	var tf terraformRunner
 	home := t.TempDir()
@@ -82,7 +83,7 @@ func TestTerraform(t *testing.T) { //nolint:tparallel // Terraform takes all of 
 			tf.mustRunTerraform(t, dir, "validate", "-no-color")
 			tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
 			if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
-				t.Errorf("planned again, there are changes: %s", out)
+				t.Errorf("the second plan has changes: %s", out)
 			}
 			compareAttributes(t, g, tf.readState(t, dir))
 			out, ok := tf.runTerraform(t, dir, "destroy", "-no-color", "-auto-approve", "-input=false")
@@ -110,7 +111,7 @@ output "api" { value = module.cluster[0].load_balancer_api_dns_name }
 		}
 		tf.mustRunTerraform(t, dir, "apply", "-no-color", "-auto-approve", "-input=false")
 		if out, ok := tf.runTerraform(t, dir, "plan", "-no-color", "-detailed-exitcode", "-input=false"); !ok {
-			t.Errorf("planned again, there are changes: %s", out)
+			t.Errorf("the second plan has changes: %s", out)
 		}
 		if out := tf.mustRunTerraform(t, dir, "output", "-no-color", "-raw", "api"); out == "" {
 			t.Error("the module's output is empty")
@@ -132,12 +133,12 @@ func TestTerraformRefusesMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wrong := bytes.Replace(body, []byte(edit[0]), []byte(edit[1]), 1)
 			if bytes.Equal(wrong, body) {
-				t.Fatalf("there is no %s", edit[0])
+				t.Fatalf("the configuration does not contain %s", edit[0])
 			}
 			dir := t.TempDir()
 			writeFile(t, dir, "main.tf.json", wrong)
 			if out, ok := tf.runTerraform(t, dir, "validate", "-no-color"); ok {
-				t.Errorf("it is accepted: %s", out)
+				t.Errorf("Terraform accepts it: %s", out)
 			}
 		})
 	}
@@ -152,7 +153,7 @@ func renderConfiguration(t *testing.T, g *graph.Graph, o terraform.Options) []by
 	return body
 }
 
-// readState returns the values of each resource by address in Terraform.
+// readState returns the attributes of each resource by its address in Terraform.
 func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[string]any {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tf.program, "show", "-json")
@@ -181,7 +182,8 @@ func (tf terraformRunner) readState(t *testing.T, dir string) map[string]map[str
 	return byAddress
 }
 
-// TestTerraformText: whatever text a resource holds arrives as it is, though Terraform reads it as a template.
+// TestTerraformText checks that all texts of a resource arrive unchanged, although Terraform parses
+// them as templates.
 func TestTerraformText(t *testing.T) {
 	tf := newTerraform(t)
 	g, dir := &graph.Graph{}, t.TempDir()
@@ -190,7 +192,7 @@ func TestTerraformText(t *testing.T) {
 		"$", "%", "${", "%{", "$${", "%%{", "$$${a}", "${\"a\"}", "%{ if true }", "a\"b\\c\n\r\td", "5%", "$$", "$%", "%$", "$%{", "%${", "$\r%\r\n", "}{$}", "é✓",
 		"#!/bin/sh\necho \"${PATH}\" '$HOME' %{http_code} \\n",
 	} {
-		// First, before a reference, and after one.
+		// The text is first, before a reference, and after a reference.
 		text := graph.Concat(graph.LiteralText(s), lb.Attr("DNSName"), graph.LiteralText(s))
 		graph.Add(g, fmt.Sprintf("t-%d", i), awskind.LaunchTemplate{
 			Name: "t", Data: awskind.LaunchTemplateData{UserData: text.Base64()}, Tags: awskind.Tags{"plain": s},

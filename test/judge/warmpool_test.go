@@ -12,7 +12,8 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// TestWarmPoolIsTakenAway: a manifest that does not name its pool any more has it deleted, and a changed one changed.
+// TestWarmPoolIsTakenAway checks that a warm pool is changed with its manifest, and deleted when
+// the manifest no longer names it.
 func TestWarmPoolIsTakenAway(t *testing.T) {
 	d := directJudge{cfg: regiontest.Start(t).AWSConfig(), fixDefects: keepResource}
 	for _, x := range rendertest.Topologies() {
@@ -38,7 +39,8 @@ func TestWarmPoolIsTakenAway(t *testing.T) {
 	t.Fatal("there is no example")
 }
 
-// readWarmPoolSize is the size of the workers' pool and group; 0 if there is no pool.
+// readWarmPoolSize returns the prepared capacity of the workers' warm pool, and 0 if there is no
+// pool.
 func (d directJudge) readWarmPoolSize(t *testing.T) int32 {
 	t.Helper()
 	out, err := autoscaling.NewFromConfig(d.cfg).DescribeAutoScalingGroups(t.Context(), &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{"workers.warm-pool"}})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package killed_test kills the real program, as by SIGKILL, where test/engine cannot reach: at each write to the state
-// store. It knows slipway by its command line alone.
+// Package killed_test kills the real program with SIGKILL at each write to the state store, where
+// the kills of test/engine do not reach. It uses slipway through its command line only.
 package killed_test
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/region/regiontest"
 )
 
-// TestMain is slipway where this very binary is called so.
+// TestMain runs slipway if this binary is called by that name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "slipway" {
 		os.Exit(m.Run())
@@ -40,17 +40,18 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// killProxy stands between slipway and a region, and kills slipway, as by SIGKILL, at the nth call that writes to S3.
+// killProxy forwards the requests of slipway to a region. It kills slipway with SIGKILL at the nth
+// call that writes to S3.
 type killProxy struct {
 	url string
 
 	mu       sync.Mutex
-	nth      int // 0: nobody is killed
+	nth      int // 0: no kill
 	after    bool
 	kill     func()
 	writes   int
-	killedAt string // the call at which it killed
-	lastKill string // what it killed last, for messages
+	killedAt string // the call at which slipway was killed
+	lastKill string // the last killed command, for messages
 }
 
 func newKillProxy(t *testing.T, target string) *killProxy {
@@ -62,9 +63,9 @@ func newKillProxy(t *testing.T, target string) *killProxy {
 	x := &killProxy{}
 	pass := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
-		r.Out.Host = r.In.Host // it is signed
+		r.Out.Host = r.In.Host // the signature covers the host
 	}}
-	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // of calls whose client was killed
+	pass.ErrorHandler = func(http.ResponseWriter, *http.Request, error) {} // ignore calls whose client was killed
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fatal := x.countWrite(r)
 		if fatal && !x.after {
@@ -97,7 +98,7 @@ func (x *killProxy) countWrite(r *http.Request) (fatal bool) {
 	return fatal
 }
 
-// program runs slipway as a process of its own: this very binary, under that name.
+// program runs slipway as a separate process: this binary, with another name.
 type program struct {
 	t     *testing.T
 	path  string
@@ -113,7 +114,7 @@ func newProgram(t *testing.T, r regiontest.Region) program {
 	}
 	agent, err := exec.LookPath("true")
 	if err != nil {
-		t.Skip("SKIPPED: no program to stand for the agent")
+		t.Skip("SKIPPED: no program true to use as the agent")
 	}
 	dir := t.TempDir()
 	p := program{t: t, path: filepath.Join(dir, "slipway"), proxy: newKillProxy(t, r.URL)}
@@ -128,7 +129,8 @@ func newProgram(t *testing.T, r regiontest.Region) program {
 	return p
 }
 
-// runAndKill runs slipway, which is killed at its nth write to S3, and returns how many it made and which the last one was.
+// runAndKill runs slipway and kills it at its nth write to S3. It returns the number of writes, and
+// the write at which it was killed.
 func (p program) runAndKill(nth int, after bool, args ...string) (seen int, at, out string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), p.path, args...)
@@ -163,7 +165,7 @@ func (p program) mustRun(args ...string) string {
 	return out
 }
 
-// unlockCluster takes the lock away, as an operator does who knows that its owner is gone.
+// unlockCluster removes the lock, as an operator does who knows that its holder no longer runs.
 func (p program) unlockCluster() {
 	p.t.Helper()
 	if out := p.mustRun("unlock", "demo"); !strings.Contains(out, "is locked by") {
@@ -174,7 +176,7 @@ func (p program) unlockCluster() {
 	}
 }
 
-// listStateKeys are the keys in the state store that are not of the journal.
+// listStateKeys returns the keys in the state store, without those of the journal.
 func listStateKeys(t *testing.T, r regiontest.Region) []string {
 	t.Helper()
 	api := s3.NewFromConfig(r.AWSConfig(), func(o *s3.Options) { o.UsePathStyle = true })
@@ -192,12 +194,13 @@ func listStateKeys(t *testing.T, r regiontest.Region) []string {
 	return keys
 }
 
-// TestKilledAtEveryWriteOfState kills the real program at each write to the state store that apply and delete make:
-// the lock, the journal, what was applied, what machines read. Run again it converges, in AWS and in the store, and
-// delete leaves nothing but the journal.
+// TestKilledAtEveryWriteOfState kills the real program at each write to the state store that apply
+// and delete make: the lock, the journal, the last-applied record, and the objects for machines.
+// The next run must converge, in AWS and in the store, and delete must leave nothing but the
+// journal.
 func TestKilledAtEveryWriteOfState(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED: a cluster lives some seventy times")
+		t.Skip("SKIPPED: -short, since it creates a cluster about seventy times")
 	}
 	r := regiontest.Start(t)
 	p := newProgram(t, r)
@@ -217,9 +220,9 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 				_, at, _ := p.runAndKill(n, after, apply...)
 				p.unlockCluster()
 				p.mustRun(apply...)
-				p.mustRun("plan", "demo") // it ends with 2 if there is anything to do
+				p.mustRun("plan", "demo") // exits with 2 if there are changes
 				if diff := cmp.Diff([][]string{full, fullKeys}, [][]string{withoutHashes(r.Inventory(t)), withoutHashes(listStateKeys(t, r))}); diff != "" {
-					t.Errorf("apply killed at %s (after: %t): not as undisturbed (-undisturbed +here):\n%s", at, after, diff)
+					t.Errorf("apply killed at %s (after: %t): differs from an undisturbed apply (-undisturbed +here):\n%s", at, after, diff)
 				}
 				cases++
 			} else {
@@ -234,7 +237,7 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 				p.unlockCluster()
 				p.mustRun(destroy...)
 			} else {
-				p.unlockCluster() // it was killed when all was gone
+				p.unlockCluster() // it was killed after everything had been deleted
 			}
 			if diff := cmp.Diff([][]string{empty, emptyKeys}, [][]string{r.Inventory(t), listStateKeys(t, r)}); diff != "" {
 				t.Errorf("delete killed at %s (after: %t) leaves (-empty +left):\n%s", at, after, diff)
@@ -245,7 +248,8 @@ func TestKilledAtEveryWriteOfState(t *testing.T) {
 	fmt.Printf("COUNT crash of the program: %d cases (SIGKILL at each of %d writes of apply and %d of delete to the state store, before and after)\n", cases, applied, ended)
 }
 
-// withoutHashes are lines without the hashes in them, which differ from one cluster's life to the next.
+// withoutHashes replaces the hashes in lines, since they differ between two clusters of the same
+// manifest.
 func withoutHashes(lines []string) []string {
 	hash := regexp.MustCompile(`[0-9a-f]{64}`)
 	var out []string
