@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package awsfix mends what aws-sdk-go-v2 gets wrong. It knows no service and makes no call.
+// Package awsfix has workarounds for bugs of aws-sdk-go-v2. It knows no service and makes no call.
 package awsfix
 
 import (
@@ -14,11 +14,13 @@ import (
 
 const bodyMiddlewareID = "SlipwayBodies"
 
-// AddBodyMiddleware is an option of a client's stack that keeps the connection of a call whose request is large. smithy-go 1.28.8
-// closes a request's body as soon as the response's headers are there, and a closed body that is an [io.WriterTo] answers
-// with io.EOF, which is no error to Read but one to WriteTo. If net/http has not returned from its last look at the body
-// by then, it takes the connection down while the response is being read: "use of closed network connection".
-// Bodies hides WriteTo. It may be given twice.
+// AddBodyMiddleware is an element of [aws.Config.APIOptions] that prevents the error "use of closed network connection"
+// for calls with large requests. smithy-go 1.28.8 closes the body of a request as soon as the headers of the response
+// have arrived. A closed body that is an [io.WriterTo] then returns io.EOF, which is an error of WriteTo, though not of
+// Read. If net/http has not finished its last write of the body by then, it closes the connection while the response is
+// being read. The middleware hides WriteTo. Adding it twice has the effect of adding it once.
+//
+// [aws.Config.APIOptions]: https://pkg.go.dev/github.com/aws/aws-sdk-go-v2/aws#Config
 func AddBodyMiddleware(stack *middleware.Stack) error {
 	if _, ok := stack.Deserialize.Get(bodyMiddlewareID); ok {
 		return nil
@@ -30,6 +32,7 @@ func AddBodyMiddleware(stack *middleware.Stack) error {
 	)
 }
 
+// hideWriteTo replaces the body of a request by one without WriteTo.
 func hideWriteTo(
 	ctx context.Context,
 	in middleware.DeserializeInput,
@@ -43,10 +46,8 @@ func hideWriteTo(
 	if body, seeks := request.GetStream().(io.ReadSeeker); seeks {
 		plain, err := request.SetStream(struct{ io.ReadSeeker }{body})
 		if err != nil {
-			return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf(
-				"prepare the body of a request: %w",
-				err,
-			)
+			err = fmt.Errorf("replace the body of a request: %w", err)
+			return middleware.DeserializeOutput{}, middleware.Metadata{}, err
 		}
 
 		in.Request = plain

@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// slowConn is one whose goroutine is put aside after each write, as on a busy computer.
+// slowConn pauses after each write, like a connection of a busy computer.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) Write(b []byte) (int, error) {
@@ -29,8 +29,8 @@ func (c slowConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestAnswerToALargeRequestIsRead: the answer's headers come while the request's writer has not looked up yet, and its
-// body comes after that.
+// TestAnswerToALargeRequestIsRead sends the headers of a response while the request is still being written, and its body
+// after that.
 func TestAnswerToALargeRequestIsRead(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

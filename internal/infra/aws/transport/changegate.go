@@ -12,27 +12,31 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// GateChanges returns cfg with every call that may change something asked for first: what may returns ends the call before it
-// is sent. It is asked again for each try, so that a call that waits for its next one is not sent too late.
+// GateChanges returns cfg with may called before each call that may change a resource. If may returns an error, the call is
+// not sent and fails with that error wrapped. may is called before each retry too, so that a call that waited for its
+// retry is not sent too late.
 func GateChanges(cfg aws.Config, may func(context.Context) error) aws.Config {
+	gate := middleware.DeserializeMiddlewareFunc("SlipwayGate", func(
+		ctx context.Context,
+		in middleware.DeserializeInput,
+		next middleware.DeserializeHandler,
+	) (middleware.DeserializeOutput, middleware.Metadata, error) {
+		operation := awsmiddleware.GetOperationName(ctx)
+		if isReadOnly(operation) {
+			return next.HandleDeserialize(ctx, in)
+		}
+
+		if err := may(ctx); err != nil {
+			err = fmt.Errorf("%s was not sent: %w", operation, err)
+			return middleware.DeserializeOutput{}, middleware.Metadata{}, err
+		}
+
+		return next.HandleDeserialize(ctx, in)
+	})
+
 	cfg = cfg.Copy()
 	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), func(stack *middleware.Stack) error {
-		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc(
-			"SlipwayGate",
-			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
-				if op := awsmiddleware.GetOperationName(ctx); !isReadOnly(op) {
-					if err := may(ctx); err != nil {
-						return middleware.DeserializeOutput{}, middleware.Metadata{}, fmt.Errorf(
-							"%s is not sent: %w",
-							op,
-							err,
-						)
-					}
-				}
-
-				return next.HandleDeserialize(ctx, in)
-			},
-		), middleware.Before)
+		return stack.Deserialize.Add(gate, middleware.Before)
 	})
 
 	return cfg

@@ -14,15 +14,20 @@ import (
 	"github.com/slipway-k8s/slipway/internal/infra/plan"
 )
 
-// Error is a failed call with its class.
+// Error is a failed call to AWS with its class.
 type Error struct {
-	// Op what, such as "create vpc/main".
+	// Op is what was being done, such as "create vpc/main".
 	Op    string
 	class plan.ErrorClass
 	err   error
 }
 
-// Error says what was being done and AWS's own words.
+// NewError returns an error of class that wraps err. op is what was being done, such as "create vpc/main".
+func NewError(op string, class plan.ErrorClass, err error) Error {
+	return Error{Op: op, class: class, err: err}
+}
+
+// Error returns what was being done, and AWS's code and message.
 func (e Error) Error() string {
 	if api, ok := errors.AsType[smithy.APIError](e.err); ok {
 		return e.Op + ": " + api.ErrorCode() + ": " + api.ErrorMessage()
@@ -34,36 +39,38 @@ func (e Error) Error() string {
 // Unwrap returns the SDK's error.
 func (e Error) Unwrap() error { return e.err }
 
-// Class implements what [plan.ClassOf] looks for.
+// Class returns the class of e. [plan.ErrorClassOf] calls it.
 func (e Error) Class() plan.ErrorClass { return e.class }
 
-// NewError returns an error of class that wraps err; op is what was being done, such as "create vpc/main".
-func NewError(op string, class plan.ErrorClass, err error) Error {
-	return Error{Op: op, class: class, err: err}
-}
+// ReasonError is an error that consists of a reason in AWS's words, such as why a load balancer failed.
+type ReasonError string
 
-// Wrap gives err the class of its code; nil stays nil.
+// Error returns the reason.
+func (e ReasonError) Error() string { return string(e) }
+
+// Wrap returns err as an [Error] with the class of its AWS code, and nil for nil. format and args are what was being done.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
 
-	return Error{Op: fmt.Sprintf(format, args...), class: classifyError(err), err: err}
+	return NewError(fmt.Sprintf(format, args...), classifyError(err), err)
 }
 
-// NotYet is a wait that goes on: AWS accepted everything, but something is on its way still.
+// NotYet returns an error of class [plan.NotReady]: AWS accepted the call, but a resource has not reached its state yet, so
+// the operation is to be retried.
 func NotYet(format string, args ...any) error {
-	return Error{Op: "wait", class: plan.NotReady, err: fmt.Errorf(format, args...)}
+	return NewError("wait", plan.NotReady, fmt.Errorf(format, args...))
 }
 
-// MarkNotRetryable keeps err from being tried again: with it the call that has made something would be repeated, and make a second
-// one. The next plan finds the first by its tag.
-func MarkNotRetryable(err error, made string) error {
+// MarkNotRetryable returns err without its class, so that the operation that has created the resource with id is not
+// retried: a retry would create a second one. The next plan finds the first one by its tag. It returns nil for nil.
+func MarkNotRetryable(err error, id string) error {
 	if err == nil {
 		return nil
 	}
 
-	return Error{Op: made + " is made, but", class: plan.Unclassified, err: err}
+	return NewError(id+" was created, but", plan.Unclassified, err)
 }
 
 // ErrorCode returns AWS's code of err, such as InvalidGroup.NotFound; it is empty for nil and for errors that are not AWS's.
@@ -75,53 +82,90 @@ func ErrorCode(err error) string {
 	return ""
 }
 
-// classifyError is the one table from AWS's codes to classes; the first line that fits counts.
+// errorClassRule gives a class to the errors that it matches.
+type errorClassRule struct {
+	class   plan.ErrorClass
+	matches func(code, message string) bool
+}
+
+// classifyError returns the class of the first rule that matches err.
 func classifyError(err error) plan.ErrorClass {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok {
 		return plan.Unclassified
 	}
 
-	code := api.ErrorCode()
-	text := api.ErrorMessage()
-
-	for _, line := range []struct {
-		fits  bool
-		class plan.ErrorClass
-	}{
-		{isThrottleCode(code), plan.Throttled},
-		// A new profile takes seconds to be seen by EC2.
-		{strings.Contains(strings.ToLower(text), "instance profile") && (strings.HasPrefix(code, "Invalid") || code == "ValidationError"), plan.NotReady},
-		{codeContains(code, "AlreadyExists", "Duplicate"), plan.AlreadyExists},
-		{codeHasSuffix(code, "NotFound", "NotFoundException") || codeIsOneOf(code, "NoSuchEntity"), plan.NotFound},
-		{codeContains(code, "InUse") || codeIsOneOf(code, "DependencyViolation", "DeleteConflict", "ScalingActivityInProgress", "InvalidAddress.Locked", "ResourceContention"), plan.InUse},
-		{codeIsOneOf(code, "IncorrectState", "IncorrectInstanceState", "ConcurrentModification", "OperationInProgress", "IncorrectModificationState"), plan.NotReady},
-		{codeIsOneOf(code, "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure"), plan.AccessDenied},
-		{codeHasSuffix(code, "LimitExceeded", "LimitExceededException") || strings.HasPrefix(code, "TooMany"), plan.LimitExceeded},
-	} {
-		if line.fits {
-			return line.class
+	for _, r := range errorClassRules() {
+		if r.matches(api.ErrorCode(), api.ErrorMessage()) {
+			return r.class
 		}
 	}
 
 	return plan.Unclassified
 }
 
-func codeContains(code string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(code, p) })
+// errorClassRules is the one table from AWS's codes to classes. The order counts.
+func errorClassRules() []errorClassRule {
+	return []errorClassRule{
+		{plan.Throttled, func(code, _ string) bool { return isThrottleCode(code) }},
+		{plan.NotReady, isMissingProfile},
+		{plan.AlreadyExists, codeContains("AlreadyExists", "Duplicate")},
+		{plan.NotFound, codeHasSuffix("NotFound", "NotFoundException")},
+		{plan.NotFound, codeIsOneOf("NoSuchEntity")},
+		{plan.InUse, codeContains("InUse")},
+		{plan.InUse, codeIsOneOf(
+			"DependencyViolation",
+			"DeleteConflict",
+			"ScalingActivityInProgress",
+			"InvalidAddress.Locked",
+			"ResourceContention",
+		)},
+		{plan.NotReady, codeIsOneOf(
+			"IncorrectState",
+			"IncorrectInstanceState",
+			"ConcurrentModification",
+			"OperationInProgress",
+			"IncorrectModificationState",
+		)},
+		{plan.AccessDenied, codeIsOneOf(
+			"UnauthorizedOperation",
+			"AccessDenied",
+			"AccessDeniedException",
+			"AuthFailure",
+		)},
+		{plan.LimitExceeded, codeHasSuffix("LimitExceeded", "LimitExceededException")},
+		{plan.LimitExceeded, func(code, _ string) bool { return strings.HasPrefix(code, "TooMany") }},
+	}
 }
 
-func codeHasSuffix(code string, suffixes ...string) bool {
-	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(code, s) })
+// isMissingProfile matches the errors of EC2 about an instance profile that IAM created seconds ago: EC2 does not see it
+// yet. They have no code of their own.
+func isMissingProfile(code, message string) bool {
+	if !strings.Contains(strings.ToLower(message), "instance profile") {
+		return false
+	}
+
+	return strings.HasPrefix(code, "Invalid") || code == "ValidationError"
 }
 
-func codeIsOneOf(code string, codes ...string) bool { return slices.Contains(codes, code) }
+func codeContains(parts ...string) func(code, message string) bool {
+	return func(code, _ string) bool {
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(code, p) })
+	}
+}
+
+func codeHasSuffix(suffixes ...string) func(code, message string) bool {
+	return func(code, _ string) bool {
+		return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(code, s) })
+	}
+}
+
+func codeIsOneOf(codes ...string) func(code, message string) bool {
+	return func(code, _ string) bool { return slices.Contains(codes, code) }
+}
 
 func isThrottleCode(code string) bool {
 	_, ok := retry.DefaultThrottleErrorCodes[code]
+
 	return ok
 }
-
-type ReasonError string
-
-func (f ReasonError) Error() string { return string(f) }

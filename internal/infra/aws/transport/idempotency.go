@@ -10,7 +10,33 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// hasClientToken says whether a call's input has a client token: then it may be sent again.
+// isReadOnly reports whether an operation changes nothing.
+func isReadOnly(operation string) bool {
+	return hasAnyPrefix(
+		operation,
+		"Describe", "List", "Get", "Head", "Decrypt", "Encrypt", "GenerateDataKey", "Simulate",
+	)
+}
+
+// isIdempotent reports whether an operation may be sent again when it is unknown whether AWS carried it out. That is so if
+// it only reads, if it describes the state to reach, or if input has a client token. Deleting a resource that is gone
+// already fails as not found, which counts as success. Any other operation could create a second resource: the next plan
+// finds the first one by its tag.
+func isIdempotent(operation string, input any) bool {
+	if isReadOnly(operation) || hasClientToken(input) {
+		return true
+	}
+
+	return hasAnyPrefix(
+		operation,
+		"Modify", "Put", "Set", "Update", "Enable", "Disable", "Authorize",
+		"Tag", "Untag", "CreateTags", "AddTags", "RemoveTags",
+		"Delete", "Release", "Terminate",
+	)
+}
+
+// hasClientToken reports whether the input of a call has a client token, so that AWS recognizes the call when it is sent
+// again.
 func hasClientToken(input any) bool {
 	var token *string
 	switch in := input.(type) {
@@ -29,56 +55,16 @@ func hasClientToken(input any) bool {
 	return token != nil
 }
 
-// isReadOnly says whether an operation only reads.
-func isReadOnly(operation string) bool {
-	return slices.ContainsFunc(
-		[]string{"Describe", "List", "Get", "Head", "Decrypt", "Encrypt", "GenerateDataKey", "Simulate"},
-		func(p string) bool { return strings.HasPrefix(operation, p) },
-	)
-}
-
-// isIdempotent says whether an operation may be made again when it is not known whether it was carried out: it only reads,
-// it says what is to be in the end, as a rule does, or it carries a client token. To delete by an id what is gone already is
-// answered as not found, which is as good as done. A second VPC would come of any other: the next plan
-// finds by its tag what the first call made.
-func isIdempotent(operation string, input any) bool {
-	if isReadOnly(operation) || hasClientToken(input) {
-		return true
-	}
-
-	return slices.ContainsFunc(
-		[]string{
-			"Modify",
-			"Put",
-			"Set",
-			"Tag",
-			"Untag",
-			"CreateTags",
-			"Delete",
-			"Release",
-			"Terminate",
-			"AddTags",
-			"RemoveTags",
-			"Update",
-			"Enable",
-			"Disable",
-			"Authorize",
-		},
-		func(p string) bool { return strings.HasPrefix(operation, p) },
-	)
-}
-
-// isDeletedAlready says whether an operation removes something, and that is what is not found: it is gone already. That the group
-// is not seen whose rule is to go is another thing.
+// isDeletedAlready reports whether operation removes the very resource that err says is not found. If a rule is revoked and
+// AWS does not find its group, the group may only be too new to be seen.
 func isDeletedAlready(operation string, err smithy.APIError) bool {
 	if strings.HasPrefix(operation, "Revoke") {
 		return err.ErrorCode() != "InvalidGroup.NotFound"
 	}
 
-	return slices.ContainsFunc(
-		[]string{"Delete", "Detach", "Remove", "Release", "Disassociate", "Untag"},
-		func(p string) bool {
-			return strings.HasPrefix(operation, p)
-		},
-	)
+	return hasAnyPrefix(operation, "Delete", "Detach", "Remove", "Release", "Disassociate", "Untag")
+}
+
+func hasAnyPrefix(operation string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(operation, p) })
 }

@@ -8,40 +8,41 @@ import (
 	"time"
 )
 
-// adaptiveLimiter paces the calls of one class to one API. It knows no limit until AWS names one by throttling: from then on it
-// halves its rate with each throttle and grows it again, as TCP does.
+// adaptiveLimiter paces the calls of one class to one API. It sets no limit until AWS throttles a call. From then on it
+// halves its rate with each throttled call, and lets it grow again with each answer, as TCP does.
 type adaptiveLimiter struct {
 	clock clock
-	// turn is held by who goes next, so that calls go in the order in which they came.
+	// turn has room for the call that is sent next, so that calls are sent in the order in which they arrived.
 	turn chan struct{}
-	// inFlight bounds the calls under way.
+	// inFlight has room for the calls that are sent and not answered.
 	inFlight chan struct{}
 
 	mu          sync.Mutex
-	rate        float64 // calls a second; 0: none is known
-	ceiling     float64 // the rate that was too much last time
+	rate        float64 // calls per second; 0: no limit is known
+	ceiling     float64 // the rate at the last throttled call
 	nextSend    time.Time
-	lastCut     time.Time // when the rate was last cut
-	recentSends []time.Time
+	lastCut     time.Time   // when rate was halved last
+	recentSends []time.Time // the calls of the last rateWindow
 }
 
-// The pace.
 const (
-	// maxInFlight is how many calls of one class are under way at most.
+	// maxInFlight is how many calls of one class are sent and not answered at most.
 	maxInFlight = 32
-	// minRate is what the rate never falls below, in calls a second.
+	// minRate is the lowest rate, in calls per second.
 	minRate = 0.25
-	// rateGrowth of the rate each second, as a part of the rate that was too much last time: careful around that rate, since
-	// it is likely to be too much again.
-	rateGrowth     = 0.05
+	// rateGrowth is the growth of the rate per second, as a fraction of the ceiling.
+	rateGrowth = 0.05
+	// cautiousGrowth replaces rateGrowth near the ceiling, where the next throttled call is likely.
 	cautiousGrowth = 0.01
-	// cautiousFrom is where careful begins and cautiousUntil where it ends: by then the limit has been lifted.
-	cautiousFrom, cautiousUntil = 0.85, 1.15
-	// rateWindow is how long calls are remembered to know the rate at the first throttle.
+	// cautiousFrom and cautiousUntil bound cautious growth, as fractions of the ceiling. Above them, AWS has raised its
+	// limit.
+	cautiousFrom  = 0.85
+	cautiousUntil = 1.15
+	// rateWindow is how long calls are remembered, to know the rate at the first throttled call.
 	rateWindow = time.Second
 )
 
-// clock is time as calls see it.
+// clock is the time that a limiter uses.
 type clock struct {
 	now   func() time.Time
 	sleep func(context.Context, time.Duration) error
@@ -55,7 +56,7 @@ func newAdaptiveLimiter(c clock) *adaptiveLimiter {
 	}
 }
 
-// acquireSlot waits until a call may be made and returns when that is. Each enter that succeeds needs a leave.
+// acquireSlot waits until a call may be sent, and returns that time. After a success the caller calls releaseSlot.
 func (b *adaptiveLimiter) acquireSlot(ctx context.Context) (time.Time, error) {
 	select {
 	case b.inFlight <- struct{}{}:
@@ -73,6 +74,7 @@ func (b *adaptiveLimiter) acquireSlot(ctx context.Context) (time.Time, error) {
 
 func (b *adaptiveLimiter) releaseSlot() { <-b.inFlight }
 
+// waitTurn waits for earlier calls and for the rate.
 func (b *adaptiveLimiter) waitTurn(ctx context.Context) (time.Time, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -93,7 +95,7 @@ func (b *adaptiveLimiter) waitTurn(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// reserveTime takes the next place if it is free now, else it says how long it is to be waited for.
+// reserveTime reserves the present moment for a call, or returns how long to wait before trying again.
 func (b *adaptiveLimiter) reserveTime() (time.Time, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,8 +117,8 @@ func (b *adaptiveLimiter) reserveTime() (time.Time, time.Duration) {
 	return now, 0
 }
 
-// recordThrottle says that AWS refused a call that was sent at a time. Calls that were under way when the rate was cut last
-// say nothing about the new rate.
+// recordThrottle halves the rate after AWS throttled a call that was sent at sent. Calls that were sent before the rate was
+// halved last do not count: they tell nothing about the new rate.
 func (b *adaptiveLimiter) recordThrottle(sent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,7 +138,7 @@ func (b *adaptiveLimiter) recordThrottle(sent time.Time) {
 	b.nextSend = now.Add(time.Duration(float64(time.Second) / b.rate))
 }
 
-// recordSuccess says that AWS answered a call.
+// recordSuccess raises the rate after AWS answered a call.
 func (b *adaptiveLimiter) recordSuccess() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -144,23 +146,23 @@ func (b *adaptiveLimiter) recordSuccess() {
 		return
 	}
 
-	more := rateGrowth
-	if part := b.rate / b.ceiling; part > cautiousFrom && part < cautiousUntil {
-		more = cautiousGrowth
+	growth := rateGrowth
+	if fraction := b.rate / b.ceiling; fraction > cautiousFrom && fraction < cautiousUntil {
+		growth = cautiousGrowth
 	}
 
-	b.rate += more * b.ceiling / b.rate // there are rate answers a second
+	b.rate += growth * b.ceiling / b.rate // a second has b.rate answers
 }
 
-// limiterSet has the buckets of all APIs.
+// limiterSet has the limiters of all APIs.
 type limiterSet struct {
 	clock clock
 
 	mu       sync.Mutex
-	limiters map[string]*adaptiveLimiter
+	limiters map[string]*adaptiveLimiter // by service and class of calls
 }
 
-// limiterFor returns the bucket of an API's class of calls. AWS counts calls that read and calls that change apart.
+// limiterFor returns the limiter of an operation. AWS limits reads and changes of one API separately.
 func (p *limiterSet) limiterFor(service, operation string) *adaptiveLimiter {
 	key := service + " changes"
 	if isReadOnly(operation) {

@@ -20,25 +20,29 @@ import (
 	"github.com/slipway-k8s/slipway/internal/lib/awsfix"
 )
 
-// retryReason is what is to be done about a failed call.
+// retryReason is why a failed call is retried.
 type retryReason string
 
 const (
 	noRetry            retryReason = ""
-	retryThrottled     retryReason = "throttled" // AWS refused it for its rate: nothing happened
-	retryTransient     retryReason = "no answer" // the connection broke or AWS erred: it may have happened
-	retryNotPropagated retryReason = "not seen"  // what was just made is not seen by all of AWS yet
+	retryThrottled     retryReason = "throttled" // AWS refused the call because of its rate and did nothing
+	retryTransient     retryReason = "no answer" // the connection broke or AWS failed: the call may have had its effect
+	retryNotPropagated retryReason = "not seen"  // a resource that was just created is not visible everywhere in AWS yet
 )
 
-// retryPolicy is how a verdict's calls are made again.
+// retryPolicy is how calls are retried for one reason.
 type retryPolicy struct {
-	firstDelay, maxDelay time.Duration // pause before the first and the later tries, before jitter
-	timeout              time.Duration // since the first try
-	maxAttempts          int           // at most; 0: as patience lasts
+	firstDelay  time.Duration // the pause before the first retry, before jitter; it doubles with each retry
+	maxDelay    time.Duration // the longest pause, before jitter
+	timeout     time.Duration // since the first attempt; a later failure is final
+	maxAttempts int           // 0: no limit
 }
 
-func retryPolicyFor(v retryReason) retryPolicy {
-	switch v {
+// maxTransientAttempts is how often a call is sent when connections break.
+const maxTransientAttempts = 4
+
+func retryPolicyFor(reason retryReason) retryPolicy {
+	switch reason {
 	case retryThrottled:
 		return retryPolicy{
 			firstDelay: 250 * time.Millisecond,
@@ -67,18 +71,26 @@ func retryPolicyFor(v retryReason) retryPolicy {
 	return retryPolicy{}
 }
 
-// maxTransientAttempts is how often a call is made when connections break.
-const maxTransientAttempts = 4
+// isExhausted reports whether a call that failed attempt times within elapsed is not retried any more.
+func (p retryPolicy) isExhausted(attempt int, elapsed time.Duration) bool {
+	return p.maxAttempts > 0 && attempt >= p.maxAttempts || elapsed > p.timeout
+}
+
+// delayAfter returns the pause after the given attempt, with jitter.
+func (p retryPolicy) delayAfter(attempt int) time.Duration {
+	const maxDoublings = 10 // by then each policy has reached its maxDelay
+	return addJitter(min(p.firstDelay<<min(attempt-1, maxDoublings), p.maxDelay))
+}
 
 type propagationKey struct{}
 
-// ExpectPropagation says that calls may be about what was made a moment ago. AWS tells its parts of new things within seconds, not
-// at once.
+// ExpectPropagation returns a context whose calls are retried when AWS does not find a resource: it may have been created a
+// moment ago, and AWS makes new resources visible to all of its parts within seconds, not at once.
 func ExpectPropagation(ctx context.Context) context.Context {
 	return context.WithValue(ctx, propagationKey{}, true)
 }
 
-// classifyRetry is the table from a failed call to what is to be done about it.
+// classifyRetry returns why a call that failed with err is to be retried, if it is.
 func classifyRetry(ctx context.Context, operation string, input any, err error) retryReason {
 	var api smithy.APIError
 	var resp *smithyhttp.ResponseError
@@ -100,87 +112,84 @@ func classifyRetry(ctx context.Context, operation string, input any, err error) 
 	return noRetry
 }
 
-// singleAttempt makes the SDK send a call once: what is to be repeated is [classifyRetry]'s to say.
+// singleAttempt makes the SDK send a call once: [classifyRetry] decides about retries.
 type singleAttempt struct{ aws.NopRetryer }
 
-// IsPaced says whether cfg's calls go through a [CallLimiter]'s buckets already.
+// IsPaced reports whether cfg was returned by [CallLimiter.PaceCalls].
 func IsPaced(cfg aws.Config) bool {
 	if cfg.Retryer == nil {
 		return false
 	}
 
 	_, ok := cfg.Retryer().(singleAttempt)
+
 	return ok
 }
 
-// PaceCalls returns cfg with calls kept below AWS's limits and repeated where that is right. Attempts are not counted: see
-// [Counter.Instrument].
+// PaceCalls returns cfg with calls kept below AWS's rate limits and retried where that is safe. It does not count them:
+// see [CallLimiter.CountCalls].
 func (c *CallLimiter) PaceCalls(cfg aws.Config) aws.Config {
 	cfg = cfg.Copy()
 	cfg.Retryer = func() aws.Retryer { return singleAttempt{} }
-	cfg.APIOptions = append(
-		slices.Clone(cfg.APIOptions),
-		awsfix.AddBodyMiddleware,
-		func(stack *middleware.Stack) error {
-			return stack.Initialize.Add(
-				middleware.InitializeMiddlewareFunc("SlipwayPace", c.paceInitialize),
-				middleware.After,
-			)
-		},
-	)
+	cfg.APIOptions = append(slices.Clone(cfg.APIOptions), awsfix.AddBodyMiddleware, c.addPacer)
 
 	return cfg
 }
 
-func (c *CallLimiter) paceInitialize(
+func (c *CallLimiter) addPacer(stack *middleware.Stack) error {
+	pace := middleware.InitializeMiddlewareFunc("SlipwayPace", c.paceCall)
+
+	return stack.Initialize.Add(pace, middleware.After)
+}
+
+// paceCall sends a call, and sends it again as long as its failure is to be retried.
+func (c *CallLimiter) paceCall(
 	ctx context.Context,
 	in middleware.InitializeInput,
 	next middleware.InitializeHandler,
 ) (middleware.InitializeOutput, middleware.Metadata, error) {
 	operation := awsmiddleware.GetOperationName(ctx)
-	b := c.limiterSet().limiterFor(awsmiddleware.GetServiceID(ctx), operation)
+	limiter := c.limiterSet().limiterFor(awsmiddleware.GetServiceID(ctx), operation)
 	clock := c.effectiveClock()
 	start := clock.now()
 
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		asked := clock.now()
-		sent, err := b.acquireSlot(ctx)
+		sent, err := limiter.acquireSlot(ctx)
 		if err != nil {
 			return middleware.InitializeOutput{}, middleware.Metadata{}, err
 		}
 
 		c.addWait(sent.Sub(asked))
 		out, meta, err := next.HandleInitialize(ctx, in)
-		b.releaseSlot()
-		v := classifyRetry(ctx, operation, in.Parameters, err)
-		if v == retryThrottled {
-			b.recordThrottle(sent)
+		limiter.releaseSlot()
+
+		reason := classifyRetry(ctx, operation, in.Parameters, err)
+		if reason == retryThrottled {
+			limiter.recordThrottle(sent)
 		} else {
-			b.recordSuccess()
+			limiter.recordSuccess()
 		}
 
-		p := retryPolicyFor(v)
-		if v == noRetry || p.maxAttempts > 0 && try >= p.maxAttempts || clock.now().Sub(start) > p.timeout {
+		policy := retryPolicyFor(reason)
+		if reason == noRetry || policy.isExhausted(attempt, clock.now().Sub(start)) {
 			return out, meta, err
 		}
 
-		pause := addJitter(
-			min(p.firstDelay<<min(try-1, 10), p.maxDelay),
-		) //nolint:mnd // further doublings exceed every last
-		c.addRetry(v, pause)
+		pause := policy.delayAfter(attempt)
+		c.addRetry(reason, pause)
 		if clock.sleep(ctx, pause) != nil {
 			return out, meta, err
 		}
 	}
 }
 
-// addJitter spreads d over its second half, so that calls that failed together do not come again together.
-func addJitter(
-	d time.Duration,
-) time.Duration {
+// addJitter returns a random duration between d/2 and d, so that calls that failed together are not retried together.
+func addJitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1) //nolint:gosec // jitter needs no cryptographic randomness
 }
 
+// Sleep pauses for d. It returns the error of ctx if ctx is cancelled first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
